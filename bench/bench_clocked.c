@@ -11,7 +11,7 @@
  * on a busy machine too.
  */
 #include "bench/report.h"
-#include "store/store_internal.h"
+#include "store/core/internal.h"
 
 #include <stdlib.h>
 #include <time.h>

@@ -6,10 +6,10 @@
  * core of the CPU, once each. Without a device: 77, with the reason.
  */
 #include "bench/report.h"
-#include "cuda/gpu.h"
+#include "tensor/cuda/gpu.h"
 #include "kernel.h"
 extern "C" {
-#include "numeric.h"
+#include "decide/numeric.h"
 }
 
 #include <cublas_v2.h>

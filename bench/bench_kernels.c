@@ -9,9 +9,9 @@
  * - kge_rank: triples a second, ranked on both sides among 40,000 entities, d 200.
  */
 #include "base/base.h"
-#include "cpu/kernels.h"
+#include "kernels.h"
 #include "bench/report.h"
-#include "generate.h"
+#include "readers/generate.h"
 #include "tests/unit/plain_rows.h"
 #include "wire/wire.h"
 

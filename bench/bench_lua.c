@@ -1,7 +1,7 @@
 /* Lua actors: messages into a Lua handler on the same thread, calls, values, starting a state.
  *   bench_lua [--json] */
 #include "bench/report.h"
-#include "lua/host.h"
+#include "lua/host/host.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * The work is Lua (bench/policy.lua); processor time, medians of repeated rounds.
  */
 #include "bench/report.h"
-#include "lua/host.h"
+#include "lua/host/host.h"
 
 #include <stdlib.h>
 

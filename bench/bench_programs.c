@@ -9,7 +9,7 @@
  */
 #include "base/base.h"
 #include "bench/report.h"
-#include "cpu/gemm.h"
+#include "tensor/cpu/gemm.h"
 #include "graph/program.h"
 
 #include <stdlib.h>

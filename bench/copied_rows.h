@@ -6,7 +6,7 @@
 
 #include "bench/load.h"
 #include "bench/threads.h"
-#include "store/replica.h"
+#include "store/replica/replica.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 #define BENCH_LOAD_H
 
 #include "bench/report.h"
-#include "store/owner.h"
+#include "store/adaptive/owner.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 -- every push counts once.
 --   tide run bench/overload.lua [--seconds 60] [--json]
 local tide = require "tide"
-local client = require "tide.client"
+local client = require "tide.cluster.client"
 local core = require "tide.core"
 local opt = tide.options {
   seconds = {"of overload", default = 20}, json = {"rows as JSON", default = false},

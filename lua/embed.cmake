@@ -1,5 +1,5 @@
-# Turns Lua modules into one C file: tide_embedded_modules[], see lua/embedded.h.
-set(text "#include \"lua/embedded.h\"\n\n")
+# Turns Lua modules into one C file: tide_embedded_modules[], see lua/host/embedded.h.
+set(text "#include \"lua/host/embedded.h\"\n\n")
 set(table "")
 set(number 0)
 function(embed name path)

@@ -1,6 +1,6 @@
 /* A node: port, actor system, net and store, put together and taken apart in order. */
 #include "net/net.h"
-#include "store/store.h"
+#include "store/core/store.h"
 
 #include <string.h>
 

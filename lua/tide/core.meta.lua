@@ -99,7 +99,7 @@ function core.worker_begin(number, clock) end --> true | nil, err ; the calling 
 function core.worker_end() end
 function core.worker_clock() end      --> the worker's clock | nil; it may begin higher than asked
 
----Traces: spans of this node's threads and fibers (lua/tide/trace.lua makes a file of them).
+---Traces: spans of this node's threads and fibers (lua/tide/show/trace.lua makes a file of them).
 function core.trace_start(events) end --> true | nil, err ; of each thread; forgets what was recorded before
 function core.trace_stop() end
 function core.trace_read(cursor, origin) end --> text of whole lines, cursor | nil at the end; 0 and ns to begin with
@@ -110,7 +110,7 @@ function core.title(title) end        -- what this actor is called in traces
 function core.settle() end            --> true | nil, err ; this node's pushes are at the homes, its copies as new as those
 function core.clock() end             --> the worker's new clock; raises what fails
 
----- checkpoints; lua/tide/checkpoint.lua gives their errors codes
+---- checkpoints; lua/tide/run/checkpoint.lua gives their errors codes
 ---@param o {dir:string,cut?:"auto"|"clock"|"fuzzy",keep?:integer,full_every?:integer,timeout_s?:number}
 function core.checkpoint_start(o) end --> handle | nil, err; all parts are on disk. handle:info() -> {generation=,clock=,cut=,full=,rows=,bytes=}; handle:commit(job) -> true | nil, err; handle:abort()
 function core.checkpoint_restore(dir, generation) end --> {generation=,clock=,..,skipped=text,job=} | nil, err; generation nil: the newest that is whole
@@ -122,7 +122,7 @@ function core.cut_clock() end         --> clock of the cut of the checkpoint tha
 function core.kernel(name) end        --> function(arguments table) -> results table | raises; error names unknown/missing/wrong arguments
 function core.kernels() end           --> array of {name=, doc=, parameters={{name=,type=,required=,default=,doc=}}}
 
----- programs (lua/program.c); scripts use tide.nn. Building functions return a value's number | nil, err
+---- programs (lua/host/kernel/program.c); scripts use tide.nn. Building functions return a value's number | nil, err
 function core.program(name) end       --> program: p:place(kind, layer, at); p:input(name, "f32"|"index", dims); p:parameter(name, dims, "constant"|"uniform"|"normal", number); p:state(same); p:apply(operation, {values}, attributes); p:map(micro, a, b, c) (integers are values, floats constants); p:reshape(value, dims); p:output(name, value); p:differentiate(of_inputs)
 -- p:print(), p:dot(), p:id(), p:shape(value) -> text, dims, batched; p:layout() -> {keys=, states=, parameters={{name=,layer=,first=,count=,rows=,columns=}}, layers={{name=,first_key=,key_count=}}}; p:initialise(device, seed, parameters, states)
 -- p:plan(device, "train"|"evaluate", seed) -> run | nil, err: r:bind(parameters, gradients|nil, states) (as core.place gave them); r:stage(parameters|nil, gradients|nil): tensors that are copied at need and ready; r:feed(input, tensor, first_row); r:step(rows, step, need|nil, ready|nil, exchange|nil) -> loss sum, count, correct | nil, err; r:output(name) -> copy; r:fold(rate); r:folded(parameter); r:offer(parameter, on) -> whether its gradient comes as factors, to the exchange of r:step; r:explain(); r:figures()
@@ -133,13 +133,13 @@ function core.device(name) end        --> true | nil, err: "cpu", "cuda", "refer
 function core.place(device, tensor) end --> what its operations take: the tensor, or a copy in the device's own memory
 function core.give(place, tensor) end -- tensor -> place; nothing if the place is the tensor
 function core.fetch(place, tensor) end -- place -> tensor
----Gradients among the workers of a job (lua/exchange.c, docs/exchange.md); scripts use nn.job. Ranks, layers and steps count from 1, elements from 0.
+---Gradients among the workers of a job (lua/host/kernel/exchange.c, docs/exchange.md); scripts use nn.job. Ranks, layers and steps count from 1, elements from 0.
 ---@param o {rank:integer, workers:integer, elements:integer, layers:table[]} layers = {{first=, count=, matrices={{parameter=, first=, rows=, columns=}}}}
 function core.exchange(o) end --> x | nil, err ({rank=, workers=, elements=, layers=, under_way=8388608}): x:address(); x:connect(addresses by rank); x:gradients(columns) -> tensor over its memory, the own ones; x:sum(columns) -> the same of what they add up to; x:took_part(step) -> ranks whose numbers are in the sums of a step; x:close(); x:plan() -> {epoch=, paths={"ps"|"factor"|"ring"}, formats={"f32"|"bf16"|"f16"|"topk"|"onebit"|"sparse"}, fanouts={n: peers that get a worker's factors from itself, 0: all}}; x:plan(plan)
 -- x:ready(layer, step); x:share(step, a, b, c, d, plan|nil: rank 1's for the next step); x:sums(step) -> a, b, c, d, whether the plan has changed; x:factors(layer, matrix, A, B, rows): the gradient of a matrix as two f32 tensors, before ready (made to one where the layer travels dense); x:next(layer, step) -> layer: this one, or another that has come and was not needed yet; x:need(layer, step, came as factors, parameters|nil, alpha, beta|nil) -> whether the parameters became beta (1) times themselves plus alpha times the factors' product; x:flush(): what others are to have of the steps so far has been sent; x:stats() -> {messages=, bytes=, payload=, busy_s=, waited_s=, skew_s=, layer_s=}
 function core.digest(tensor) end      --> hexadecimal text, equal for equal bytes
 function core.idx(path) end           --> f32 tensor 0..1, an example a row (rank 1: i32 labels), dims | nil, err; MNIST's format, gzip or not
----Numeric tools (kernels/numeric.h): line, lines, least_squares, nnls, fit, minmax_split, assign, knapsack, lp, makespan, ewma,
+---Numeric tools (kernels/decide/numeric.h): line, lines, least_squares, nnls, fit, minmax_split, assign, knapsack, lp, makespan, ewma,
 ---quantile, hysteresis, rounds. docs/policies.md tells their arguments; knapsack and lp run on a device too.
 core.k = {}
 
@@ -157,14 +157,14 @@ function core.sandbox(memory_bytes) end --> sandbox | nil, err
 -- s:export(budget) -> saved, or nil without such a function | nil, fault (all values as bytes)
 -- s:usage() -> {instructions=, seconds=, memory_bytes=, memory_peak_bytes=, log=} of the last step; s:close()
 
----- consoles (lua/console.c)
+---- consoles (lua/host/actor/console.c)
 function core.console(memory_bytes) end --> true | nil, err; this actor's state becomes a console's, for good: bounded libraries, a cap
 function core.evaluate(limits, f, ...) end --> fiber, evaluation | nil, err; f(...) and the fibers it starts can be ended; limits {instructions=}
 function core.evaluation(evaluation) end --> {instructions=, seconds=, memory_peak_bytes=, fibers=, over=nil|"instructions"|"time"|"memory"|"cancelled"}
 function core.evaluation_cancel(evaluation, reason) end -- "cancelled" (default) or "time"
 function core.evaluating() end        --> the evaluation of the calling fiber | nil
 
----- what people watch (lua/watch.c)
+---- what people watch (lua/host/actor/watch.c)
 function core.event(kind, text) end   -- something happened; this node keeps the newest 512
 function core.events(after) end       --> {{number=, time= (s since 1970), kind=, text=}, ..} oldest first, numbers above `after`
 function core.logged() end            --> {{number=, time=, level=, text=}, ..} this process's newest log lines, at most 256, oldest first
@@ -204,7 +204,7 @@ function core.corpus(sources, options) end --> {words={names}, counts= (u64 tens
 function core.glosses(directory) end --> text: WordNet's glosses, a line of lower-case words each part of one | nil, err
 function core.wordnet(directory, options) end --> {entities=, relations=, parts={train,valid,test}, note=text of rule and counts}
 
----- the simulated world (lua/simulator.c). Scripts use tide.sim; sim_open, sim_close and sim_report are the program's.
+---- the simulated world (lua/host/sim/simulator.c). Scripts use tide.sim; sim_open, sim_close and sim_report are the program's.
 ---Only in builds with TIDE_MUTANTS: whether this planted bug is on.
 ---@type nil|fun(name: string): boolean
 core.mutant = nil
@@ -215,7 +215,7 @@ function core.sim_close() end
 function core.sim_node(o) end         --> handle; {name=, cluster=, join=, workers=, no_store=, queue_limit=, memory=, rate_operations=, rate_bytes=}: made soon, in place of a process
 function core.sim_ended(handle) end   --> nil | {status=, signal=, reason=}
 function core.sim_kill(handle) end
----kind: crash restart pause cut reset flip truncate slowness nic latency markov disk; values as in lua/simulator.c
+---kind: crash restart pause cut reset flip truncate slowness nic latency markov disk; values as in lua/host/sim/simulator.c
 function core.sim_fault(kind, at_s, a, b, ...) end
 function core.sim_compute(call_s, row_s, kernel) end --> without a kernel: of all that have no cost of their own
 function core.sim_rates(flop_s, byte_s) end --> of operations of programs, updates and products

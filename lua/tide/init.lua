@@ -1,10 +1,10 @@
 -- `require "tide"`: what scripts see. docs/scripting.md is the guide.
 local core = require "tide.core"
 local errors = require "tide.errors"
-local job = require "tide.job"
+local job = require "tide.run.job"
 local options = require "tide.options"
 local script = require "tide.script"
-local table_spec = require "tide.table_spec"
+local table_spec = require "tide.run.table_spec"
 local text = require "tide.text"
 local units = require "tide.units"
 
@@ -165,8 +165,9 @@ tide.units = units
 
 -- Read when first asked for: most scripts use few of them.
 local LAZY <const> = {
-  chart = "tide.chart", staleness = "tide.staleness", data = "tide.data", tensor = "tide.tensor", json = "tide.json",
-  show = "tide.show", policy = "tide.policy", factors = "tide.factors", straggler = "tide.straggler",
+  chart = "tide.chart", staleness = "tide.show.staleness",
+  data = "tide.data", tensor = "tide.tensor", json = "tide.json",
+  show = "tide.show", policy = "tide.policy", factors = "tide.nn.factors", straggler = "tide.run.straggler",
 }
 return setmetatable(tide, {__index = function(self, key)
   local name = LAZY[key]

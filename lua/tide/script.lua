@@ -110,7 +110,7 @@ function script.load(o)
     local file, line, rest = problem:match("^(.-):(%d+): (.*)$")
     return nil, script.error("T0201", rest or problem, {where = file and file .. ":" .. line})
   end
-  if core.simulated() then require("tide.guard").install() end
+  if core.simulated() then require("tide.sim.sim_guard").install() end
   local ok, err = xpcall(chunk, script.failure, table.unpack(o.args))
   if not ok then return nil, err end
   for _, job in pairs(script.jobs) do job:remember_upvalues() end

@@ -11,13 +11,13 @@
  *   session.c    sessions: what survives a reconnect
  *   handshake.c  hello to hello_ok
  *   peer.c       peers, admission, credit
- *   memory.c     what nodes say of their memory, and the windows that this leaves
+ *   memory_credit.c     what nodes say of their memory, and the windows that this leaves
  *   members.c    views and what follows from them
  *   ring.c       who is linked with whom, and whose beats count
  *   gossip.c     what neighbours have heard of others
  *   probe.c      others are asked before a silent peer is reported
- *   health.c     how long nodes that live stand still here
- *   succession.c the controller goes away, another one announces itself
+ *   local_health.c     how long nodes that live stand still here
+ *   leader_change.c the controller goes away, another one announces itself
  *   controller.c who may join, who is dead, who has left
  *   decision.c   how the controller's decisions are recorded and told
  *   quorum.c    several nodes hold them: who commands, who holds the log
@@ -26,11 +26,11 @@
 #ifndef TIDE_NET_INSIDE_H
 #define TIDE_NET_INSIDE_H
 
-#include "net/detector.h"
-#include "net/hello.h"
-#include "net/holding.h"
-#include "net/intake.h"
-#include "net/outbox.h"
+#include "net/members/detector.h"
+#include "net/link/hello.h"
+#include "control/raft_log.h"
+#include "net/link/decoder.h"
+#include "net/link/outbox.h"
 
 #define TIDE_MILLISECOND UINT64_C(1000000)
 
@@ -78,7 +78,7 @@ struct tide_peer {
     atomic_bool reachable; /* admission is open */
     atomic_uint_fast64_t
         outstanding[TIDE_LANE_COUNT]; /* bytes admitted or sent that the peer has not consumed */
-    atomic_uint_fast64_t memory_used, memory_cap, memory_grant; /* as it told: memory.c */
+    atomic_uint_fast64_t memory_used, memory_cap, memory_grant; /* as it told: memory_credit.c */
     atomic_uint memory_tier;
     struct tide_net *net;
     struct tide_lock lock;
@@ -114,7 +114,7 @@ void tide__peer_wake(struct tide_peer *peer);
 size_t tide__credit_window(unsigned lane); /* 0: the lane needs none */
 /* What of it the grants of the peer and of this node leave. */
 size_t tide__credit_left(struct tide_peer *peer, unsigned lane);
-/* ---- memory.c: what a credit frame says of it behind the credit ---- */
+/* ---- memory_credit.c: what a credit frame says of it behind the credit ---- */
 enum { MEMORY_FIELDS = 4 };
 void tide__memory_write(const struct tide_net *net, struct tide_writer *w);
 int tide__memory_read(struct tide_peer *peer, struct tide_reader *r); /* EPROTO */
@@ -321,7 +321,7 @@ int tide__gossip_read(struct tide_link *link, struct tide_reader *r, uint64_t no
 /* Is the silence of a peer to be reported now? */
 bool tide__gossip_confirms(const struct tide_session *session, uint64_t now);
 
-/* ---- local health (health.c) and probes (probe.c) ---- */
+/* ---- local health (local_health.c) and probes (probe.c) ---- */
 
 void tide__health_init(struct tide_net *net);
 /* Somebody who lives, this node or another, did not for so long. */
@@ -476,7 +476,7 @@ struct tide_net {
     atomic_uint id, controller;
     atomic_bool opened, join_wanted, leave_wanted;
     atomic_bool durable; /* the controller may go and be started again */
-    atomic_uint_fast64_t memory_used, memory_cap, memory_grant; /* memory.c: of this node */
+    atomic_uint_fast64_t memory_used, memory_cap, memory_grant; /* memory_credit.c: of this node */
     atomic_uint memory_tier;
     void (*_Atomic memory_changed)(void *arg, uint16_t id); /* NULL: nobody is told */
     void *memory_arg; /* set before */
@@ -529,8 +529,8 @@ struct tide_net {
     bool asks_again; /* a joiner whose controller went before the first view */
     unsigned redirects;
     uint64_t away_since;
-    uint64_t standstill, standstill_at; /* health.c: the longest, and when it ended */
-    uint64_t silence;                   /* health.c: granted in any case */
+    uint64_t standstill, standstill_at; /* local_health.c: the longest, and when it ended */
+    uint64_t silence;                   /* local_health.c: granted in any case */
     uint64_t violations, violations_logged, violations_second;
     /* controller, and who holds its log */
     struct tide_control *control; /* NULL: none */

@@ -11,7 +11,7 @@
 
 #include "actor/actor.h"
 #include "base/budget.h"
-#include "net/control.h"
+#include "control/control.h"
 
 struct tide_net;
 

@@ -1,6 +1,6 @@
 /* The reference's matrix product in place of cuBLAS. */
-#include "cuda/gpu.h"
-#include "reference/reference.h"
+#include "tensor/cuda/gpu.h"
+#include "tensor/reference/reference.h"
 
 struct tide_cuda_blas {
     cudaStream_t stream;

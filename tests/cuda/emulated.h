@@ -1,5 +1,5 @@
 /*
- * CUDA for the host, as far as kernels/cuda uses it, so that tests can run the very source of the
+ * CUDA for the host, as far as kernels/tensor/cuda uses it, so that tests can run the very source of the
  * kernels. It proves their logic: indices, barriers, orders. It says nothing of speed or hardware.
  *
  * A block's threads run one after the other. Where they meet (a barrier, an exchange), each is a

@@ -1,6 +1,6 @@
 /* Mistakes that the emulation must show: see planted.h. */
 #include "cuda/planted.h"
-#include "cuda/gpu.h"
+#include "tensor/cuda/gpu.h"
 
 template <bool BARRIER> static __global__ void neighbours(float *out) {
     GPU_SHARED(float, shared, GPU_THREADS);

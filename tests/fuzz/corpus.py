@@ -70,7 +70,7 @@ TEXTS = {
 
 
 def plain(value):
-    """lua/plain.h: a list is an array, a dict pairs."""
+    """lua/host/sandbox/plain.h: a list is an array, a dict pairs."""
     if value is None or isinstance(value, bool):
         return bytes([0 if value is None else 1 + value])
     if isinstance(value, int):
@@ -216,7 +216,7 @@ def u32(*values):
     return typed(9, "I", values)
 
 
-# As in runtime/store/store_internal.h, from DELTA on.
+# As in runtime/store/core/internal.h, from DELTA on.
 CLOCKED_OPS = ("delta ask value fresh unsub tick tick_forward route fence fenced slot_clocks round rounded part bound "
                "trace seen visible").split()
 

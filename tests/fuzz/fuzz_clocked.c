@@ -6,7 +6,7 @@
  * another table keeps its rows.
  */
 #include "fuzz.h"
-#include "store/clocked.h"
+#include "store/clocked/clocked.h"
 
 enum { KEYS = 16, MESSAGES_MAX = 16, WAITS = 20000, MS = 1000000 };
 

@@ -1,7 +1,7 @@
 /* Bytes of strangers: the three handshake bodies, and the intake of a link before and after its
  * hello. */
-#include "net/hello.h"
-#include "net/intake.h"
+#include "net/link/hello.h"
+#include "net/link/decoder.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The log of a controller, whatever a disk or an editor made of it: what is accepted is within its
  * bounds, and never more than the bytes that were there. */
 #include "fuzz.h"
-#include "net/holding.h"
+#include "control/raft_log.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct tide_holding_log log;

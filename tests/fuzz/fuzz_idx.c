@@ -1,7 +1,7 @@
 /* The IDX format, packed by gzip or not: what is accepted has exactly the bytes that it promises. */
 #include "fuzz.h"
-#include "gzip.h"
-#include "idx.h"
+#include "readers/gzip.h"
+#include "readers/idx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct tide_idx idx;

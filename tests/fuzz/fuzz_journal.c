@@ -2,7 +2,7 @@
  * its bounds, the same again when it is written again, and never more than the bytes that were
  * there. */
 #include "fuzz.h"
-#include "net/control.h"
+#include "control/control.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct tide_control_state state, again = {0};

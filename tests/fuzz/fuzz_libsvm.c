@@ -3,8 +3,8 @@
  * accepted has rising indices within its columns, and is the same in one piece.
  */
 #include "fuzz.h"
-#include "gzip.h"
-#include "libsvm.h"
+#include "readers/gzip.h"
+#include "readers/libsvm.h"
 
 static int feed(void *reader, const char *data, size_t size) {
     return tide_libsvm_feed(reader, data, size);

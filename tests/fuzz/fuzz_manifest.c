@@ -4,8 +4,8 @@
  * What is accepted keeps its promises, and a manifest written anew is read as the same.
  */
 #include "fuzz.h"
-#include "store/blocks.h"
-#include "store/manifest.h"
+#include "store/checkpoint/blocks.h"
+#include "store/checkpoint/manifest.h"
 
 static void check_manifest(const char *text, size_t size) {
     struct tide__manifest m, again;

@@ -1,6 +1,6 @@
-/* Plain values (lua/plain.h): what is accepted is written anew and read again to the same bytes. */
+/* Plain values (lua/host/sandbox/plain.h): what is accepted is written anew and read again to the same bytes. */
 #include "fuzz.h"
-#include "lua/plain.h"
+#include "lua/host/sandbox/plain.h"
 
 #include <lauxlib.h>
 

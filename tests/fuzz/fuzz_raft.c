@@ -1,7 +1,7 @@
 /* Messages of the replicated log from another node, several in a row: a snapshot comes in parts.
  * What is accepted must survive being written and read again. */
 #include "fuzz.h"
-#include "net/raft.h"
+#include "control/raft.h"
 
 static void again(const struct raft_message *first) {
     struct tide__raft_parts parts = {0};

@@ -3,9 +3,9 @@
  * accepted has indices within its dictionaries.
  */
 #include "base/base.h"
-#include "corpus.h"
+#include "readers/corpus.h"
 #include "fuzz.h"
-#include "text.h"
+#include "readers/text.h"
 
 static size_t cut(const char *at, size_t size, struct tide_text *texts, size_t limit) {
     size_t count = 0;

@@ -4,7 +4,7 @@ local support = require "support"
 local tide, core = support.tide, support.core
 
 describe("checkpoints", function()
-  local checkpoint = require "tide.checkpoint"
+  local checkpoint = require "tide.run.checkpoint"
 
   before_each(function()
     support.reset()

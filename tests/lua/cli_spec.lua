@@ -219,12 +219,12 @@ describe("tide", function()
     it("wants a script", function() assert.truthy(tide("run").err:find("T0103", 1, true)) end)
 
     it("returns the driver's exit code", function()
-      package.loaded["tide.driver"].run = function() return 5 end
+      package.loaded["tide.run.driver"].run = function() return 5 end
       assert.equal(5, tide(script).code)
     end)
 
     it("prints a fault of our own as T1099, with the calls under -v", function()
-      package.loaded["tide.driver"].run = function() error("oops") end
+      package.loaded["tide.run.driver"].run = function() error("oops") end
       local r = tide("-v " .. script)
       assert.equal(1, r.code)
       assert.truthy(r.err:find("error[T1099]", 1, true))
@@ -511,7 +511,7 @@ describe("tide", function()
 
   it("ends quietly with 141 when the reader of stdout goes away", function()
     local runner <const> = support.temporary([[
-      package.path = "lua/?.lua;tests/lua/?.lua;" .. package.path
+      package.path = "lua/?.lua;lua/?/init.lua;tests/lua/?.lua;" .. package.path
       package.loaded["tide.core"] = require "fake_core"
       os.exit(require("tide.cli").main {"version"})
     ]], ".lua")

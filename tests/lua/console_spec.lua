@@ -2,7 +2,7 @@ package.path = "tests/lua/?.lua;" .. package.path
 require "support"
 local core = require "tide.core"
 local curve = require "tide.console.curve"
-local events = require "tide.events"
+local events = require "tide.cluster.events"
 local histogram = require "tide.console.histogram"
 local history = require "tide.console.history"
 local names = require "tide.console.names"

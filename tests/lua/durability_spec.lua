@@ -5,7 +5,7 @@ local table_spec
 
 local function fresh()
   require "tests.lua.fresh"()
-  table_spec = require "tide.table_spec"
+  table_spec = require "tide.run.table_spec"
 end
 
 local function spec(fields)

@@ -1,6 +1,6 @@
 package.path = "tests/lua/?.lua;" .. package.path
 require "support"
-local heat = require "tide.heat"
+local heat = require "tide.show.hot_keys"
 
 local function answer(total, ...)
   local a = {total = total, keys = {}, reads = {}, writes = {}}

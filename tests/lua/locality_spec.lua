@@ -1,6 +1,6 @@
 package.path = "tests/lua/?.lua;" .. package.path
 require "support"
-local locality = require "tide.locality"
+local locality = require "tide.show.locality"
 
 local function part(node, shared)
   return {node = node, local_share = 0.5, queued = 1, relocated_in = 2, relocated_out = 2, location_used = 0,

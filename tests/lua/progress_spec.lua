@@ -1,6 +1,6 @@
 package.path = "tests/lua/?.lua;" .. package.path
 require "support"
-local progress = require "tide.progress"
+local progress = require "tide.run.progress"
 
 -- A terminal that obeys what progress writes: \r, cursor up, clear to the end, newline.
 local function new_screen()

@@ -1,6 +1,6 @@
 package.path = "tests/lua/?.lua;" .. package.path
 require "support"
-local staleness = require "tide.staleness"
+local staleness = require "tide.show.staleness"
 
 local function seen(o)
   local s = {pulls = 0, over = 0, under = 0, hits = 0, waits = 0, fetches = 0, clocks = 0, waited_s = 0, clock_s = 0,

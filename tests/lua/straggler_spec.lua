@@ -1,7 +1,7 @@
 package.path = "tests/lua/?.lua;" .. package.path
 local support = require "support"
 support.core.random = require "fake_train" ().core.random
-local straggler = require "tide.straggler"
+local straggler = require "tide.run.straggler"
 
 local function slow_ones(o, clocks)
   local slowness, list = straggler(o), {}

@@ -71,8 +71,8 @@ function support.reset()
   cluster.down = remember("down", {cluster = "local", ended = 3, killed = 0})
   cluster.main = remember("node", 0)
   support.cluster = cluster
-  for _, module in ipairs {"client", "standing", "node"} do package.loaded["tide." .. module] = cluster end
-  package.loaded["tide.driver"] = {
+  for _, module in ipairs {"client", "up_down", "node"} do package.loaded["tide.cluster." .. module] = cluster end
+  package.loaded["tide.run.driver"] = {
     run = function(o)
       cluster.calls[#cluster.calls + 1] = {"run", o}
       return 0

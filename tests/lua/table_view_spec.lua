@@ -1,7 +1,7 @@
 package.path = "tests/lua/?.lua;" .. package.path
 local support = require "support"
 local show = require "tide.show"
-local view = require "tide.table_view"
+local view = require "tide.show.table_view"
 
 local ROWS <const> = {
   {name = "n1", bytes = 3 * 1024, state = "up", note = "a long note that will have to be cut"},

@@ -16,33 +16,33 @@ describe("a job", function()
   before_each(fresh)
 
   it("names the nearest known field for an unknown one", function()
-    local err = caught(require("tide.job").new, {name = "j", worker = print, evaluat = {}})
+    local err = caught(require("tide.run.job").new, {name = "j", worker = print, evaluat = {}})
     assert.equal("T0203", err.code)
     assert.match("evaluat", err.message)
     assert.match("evaluate", err.help)
   end)
 
   it("refuses a name that is no identifier, and a missing worker", function()
-    local job = require "tide.job"
+    local job = require "tide.run.job"
     assert.equal("T0203", caught(job.new, {name = "Bad Name", worker = print}).code)
     assert.equal("T0203", caught(job.new, {name = "j"}).code)
     assert.equal("T0203", caught(job.new, {name = "j", worker = 3}).code)
   end)
 
   it("refuses a second job of the same name", function()
-    local job = require "tide.job"
+    local job = require "tide.run.job"
     job.new {name = "j", worker = print}
     assert.match("two jobs", caught(job.new, {name = "j", worker = print}).message)
   end)
 
   it("made inside main is refused with T0206", function()
     require("tide.script").in_main = true
-    assert.equal("T0206", caught(require("tide.job").new, {name = "j", worker = print}).code)
+    assert.equal("T0206", caught(require("tide.run.job").new, {name = "j", worker = print}).code)
   end)
 
   it("finds an upvalue that only main fills", function()
     local cluster
-    local j = require("tide.job").new {name = "j", worker = function() return cluster end}
+    local j = require("tide.run.job").new {name = "j", worker = function() return cluster end}
     j:remember_upvalues()
     assert.is_true(j:check_upvalues())
     cluster = {}
@@ -57,7 +57,7 @@ describe("a table declaration", function()
   before_each(fresh)
 
   it("fills in rule and initial values", function()
-    local spec = require "tide.table_spec"
+    local spec = require "tide.run.table_spec"
     local t = spec.new {keys = spec.dense(10), width = 4}
     assert.same({"dense", 10}, t.keys)
     assert.same({"add"}, t.update)
@@ -65,7 +65,7 @@ describe("a table declaration", function()
   end)
 
   it("refuses unknown fields, rules, techniques and sizes", function()
-    local spec = require "tide.table_spec"
+    local spec = require "tide.run.table_spec"
     local function refused(fields, pattern)
       local err = caught(spec.new, fields)
       assert.equal("T0204", err.code)
@@ -143,7 +143,7 @@ tide.job {name = "j", worker = function(w) return w end, params = {eps = 1}, sto
 ]]
 
 local function start_controller(text, changes)
-  local controller = require "tide.controller"
+  local controller = require "tide.run.controller"
   local script = require "tide.script"
   local a = {
     run = "r", script = fake.script_of(text or JOB), job = "j", seed = 1, params = {eps = 1}, tables = {},
@@ -412,7 +412,7 @@ describe("chunks", function()
   before_each(fresh)
 
   it("cover the data once a pass, in an order that the seed decides", function()
-    local chunks = require "tide.chunks"
+    local chunks = require "tide.run.chunks"
     local function order(seed)
       local set, seen, list = chunks.new(10, {workers = 1, seed = seed, chunks = 4}), {}, {}
       set:begin()
@@ -428,7 +428,7 @@ describe("chunks", function()
   end)
 
   it("go on where a checkpoint was taken: what was done counts, what was held is done again", function()
-    local chunks = require "tide.chunks"
+    local chunks = require "tide.run.chunks"
     local set = chunks.new(10, {workers = 1, seed = 3, chunks = 4})
     set:begin()
     for _ = 1, 4 do
@@ -462,7 +462,7 @@ describe("chunks", function()
   end)
 
   it("go to the worker for which they are queued, whatever else is free", function()
-    local set = require("tide.chunks").new(12, {workers = 2, seed = 3, chunks = 6})
+    local set = require("tide.run.chunks").new(12, {workers = 2, seed = 3, chunks = 6})
     set:begin()
     local order = {}
     for i, c in ipairs(set:list()) do order[i] = c.id end
@@ -670,7 +670,7 @@ describe("a run that loses workers", function()
   end)
 
   it("refuses ways of going on that it does not have", function()
-    local job = require("tide.job").new
+    local job = require("tide.run.job").new
     assert.equal("T0615", caught(job, {name = "j", worker = print, on_loss = "restore"}).code)
     assert.equal("T0203", caught(job, {name = "j", worker = print, on_loss = "ignore"}).code)
     assert.equal("T0203", caught(job, {name = "j", worker = print, chunks = 3}).code)
@@ -703,7 +703,7 @@ describe("the summary of a run", function()
   before_each(fresh)
 
   it("counts from the start of the run and keeps shares", function()
-    local summary = require "tide.summary"
+    local summary = require "tide.run.summary"
     local function status(pulls_local, pulls_remote, bytes)
       return {tables = {["j.t"] = {pulls_local = pulls_local, pulls_remote = pulls_remote, pushes_local = 0,
                                    pushes_remote = 0}}, links = {{bytes_out = bytes, frames_out = 1}}}

@@ -11,7 +11,7 @@ local function run_worker(text, inbox, changes)
   for k, v in pairs(changes or {}) do a[k] = v end
   fake.inbox = inbox
   local exit, plain_print = os.exit, print
-  require("tide.worker").main(a)
+  require("tide.run.worker").main(a)
   rawset(os, "exit", exit)
   rawset(_G, "print", plain_print)
   local ops = {}

@@ -1,5 +1,5 @@
 /*
- * Relocation of one key: homes, terms, HAND/XFER, location caches and their fence (runtime/store/location.h).
+ * Relocation of one key: homes, terms, HAND/XFER, location caches and their fence (runtime/store/adaptive/location_cache.h).
  *
  * N nodes, node 0 is the home and the first owner. Every node's worker issues OPS operations (an
  * operation is a push that returns the row) and LOCS localizes, in any order. The row is the set of

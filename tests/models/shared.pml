@@ -1,6 +1,6 @@
 /*
  * A copy of a shared key: COMING and HELD, epochs, subscriptions and notices, updates, forgetting.
- * Code: runtime/store/shared.h, shared.c, shared_sync.c, subscribe.c.
+ * Code: runtime/store/adaptive/hot_keys.h, hot_keys.c, hot_keys_sync.c, subscribe.c.
  *
  * One key, one node with a copy, its worker and its fiber. The row is at one of two other nodes and
  * moves between them (that operations follow it, each sender's in order, is reloc.pml's); workers of

@@ -1,5 +1,5 @@
 /*
- * The slot of a relocating key moves from one home to another (runtime/store/departure.c, move.c) while workers push and
+ * The slot of a relocating key moves from one home to another (runtime/store/slots/slot_send.c, move.c) while workers push and
  * localize: closing, its echo, SLOT behind which the old home forwards, the new home's wait, the origins' fence.
  *
  * N nodes; the slot moves once, from OLD to NEW. Every node's worker issues OPS operations (an operation is a push that

@@ -1,6 +1,6 @@
 -- The policy host: swaps, shadows, guards, faults, recovery and replay, with batching policies.
 local core = require "tide.core"
-local chunks = require "tide.chunks"
+local chunks = require "tide.run.chunks"
 local journal = require "tide.policy.journal"
 local replay = require "tide.policy.replay"
 local source = require "tide.policy.source"

@@ -4,7 +4,7 @@
 
 #include "store_world.h"
 
-#include "store/checkpoint.h"
+#include "store/checkpoint/checkpoint.h"
 
 enum { ROWS = 300, WIDTH = 4 };
 

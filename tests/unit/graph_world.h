@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#ifdef TIDE_EMULATED /* kernels/cuda on the emulation of tests/cuda takes the fast device's place  \
+#ifdef TIDE_EMULATED /* kernels/tensor/cuda on the emulation of tests/cuda takes the fast device's place  \
                       */
 #include "kernel.h"
 const struct tide_backend *tide_backend_entry(void);

@@ -3,8 +3,8 @@
 #define TIDE_TESTS_KGE_SETTING_H
 
 #include "base/base.h"
-#include "cpu/kernels.h"
-#include "cpu/kge.h"
+#include "kernels.h"
+#include "models/kge.h"
 #include "tests/unit/plain_rows.h"
 #include "wire/wire.h"
 

@@ -6,7 +6,7 @@
 #ifndef TIDE_TEST_LUA_CASES_H
 #define TIDE_TEST_LUA_CASES_H
 
-#include "lua/host.h"
+#include "lua/host/host.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

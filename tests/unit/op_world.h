@@ -2,7 +2,7 @@
  * Operands for tests of operations: random values on a device and the same in float64. Operands lie
  * in the host's memory; a device with memory of its own gets copies for the call.
  *
- * With TIDE_EMULATED the device is kernels/cuda on the emulation of tests/cuda, and a call is made
+ * With TIDE_EMULATED the device is kernels/tensor/cuda on the emulation of tests/cuda, and a call is made
  * once for each order of threads: the results must be the same bits.
  */
 #ifndef TIDE_TEST_OP_WORLD_H

@@ -1,7 +1,7 @@
 /* Every available backend against plain loops in float64; why an absent one is absent. */
 #include "base/base.h"
-#include "cpu/gemm.h"
-#include "reference/reference.h"
+#include "tensor/cpu/gemm.h"
+#include "tensor/reference/reference.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * tables says that it used since it began; also when another table comes as the workers begin. Both
  * ports.
  */
-#include "store/clocked.h"
+#include "store/clocked/clocked.h"
 #include "store_world.h"
 
 enum { LOOSE_S = 3, PATIENCE = 2000, TICK_NS = 1000000 };

@@ -6,7 +6,7 @@
  * Worker w adds 1 to column w of every row once a clock, as in test_clocked.c, a row at a time: a
  * refused push of one row has changed nothing.
  */
-#include "store/clocked.h"
+#include "store/clocked/clocked.h"
 #include "store_world.h"
 
 enum { WORKERS = 6, ROWS = 12, CLOCKS = 8, NODES = 3, SEEDS = 2 };

@@ -2,7 +2,7 @@
  * A clock with many rows: the worker goes on while they leave part by part, and what clocks promise
  * stays. Both ports. Worker w adds 1 to column w of every row once a clock.
  */
-#include "store/clocked.h"
+#include "store/clocked/clocked.h"
 #include "store_world.h"
 
 enum { NODES = 2, ROWS = 3000, WIDTH = 32, CLOCKS = 8, S = 2 };

@@ -1,5 +1,5 @@
 /* Tables with clocks: who waits for what, and goes on when it is there. */
-#include "store/clocked.h"
+#include "store/clocked/clocked.h"
 #include "store_world.h"
 
 enum { KEYS = 1000 };

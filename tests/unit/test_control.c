@@ -1,6 +1,6 @@
 /* The control store: its state, its entries, and the journal under every truncation and flipped
  * byte. */
-#include "net/control.h"
+#include "control/control.h"
 #include "port/port.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* Corpora: word numbers, rare words, the glosses of WordNet, bad texts; the alias table. */
 #include "base/base.h"
-#include "corpus.h"
+#include "readers/corpus.h"
 #include "base/alias.h"
 
 #include <math.h>

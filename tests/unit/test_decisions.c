@@ -1,10 +1,10 @@
 /*
  * Numeric tools on a device against the CPU: the same bits. Where no device has tools of its own,
- * its calls are the CPU's. With TIDE_EMULATED the device is kernels/cuda on the emulation of
+ * its calls are the CPU's. With TIDE_EMULATED the device is kernels/tensor/cuda on the emulation of
  * tests/cuda, and each is made in every order of threads.
  */
 #include "base/base.h"
-#include "numeric.h"
+#include "decide/numeric.h"
 #include "operation.h"
 #include "tide.h"
 

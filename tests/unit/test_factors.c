@@ -2,9 +2,9 @@
  * kernels against the reference, codes and dual variables against their conditions of optimality.
  */
 #include "base/base.h"
-#include "cpu/gemm.h"
-#include "cpu/kernels.h"
-#include "reference/factors.h"
+#include "tensor/cpu/gemm.h"
+#include "kernels.h"
+#include "tensor/reference/factors.h"
 #include "wire/wire.h"
 
 #include <setjmp.h>

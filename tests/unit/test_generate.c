@@ -1,6 +1,6 @@
 /* The generated inputs, byte for byte: their sums, and the facts stated of them. */
 #include "base/base.h"
-#include "generate.h"
+#include "readers/generate.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

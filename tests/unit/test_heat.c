@@ -4,7 +4,7 @@
  */
 #include "store_world.h"
 
-#include "store/heat.h"
+#include "store/core/key_counts.h"
 
 #include <pthread.h>
 

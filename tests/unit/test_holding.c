@@ -1,6 +1,6 @@
 /* The logs of controllers on disk: what is read of them again, whole, torn, damaged, overruled, or of
  * processes that live. */
-#include "net/holding.h"
+#include "control/raft_log.h"
 #include "port/port.h"
 
 #include <setjmp.h>

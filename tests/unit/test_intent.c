@@ -2,7 +2,7 @@
  * several have copies; sums stay right while that goes on, slots move and nodes die. */
 #include "store_world.h"
 
-#include "store/intent.h"
+#include "store/adaptive/intent.h"
 
 enum { KEYS = 64, WIDTH = 2, CLOCKS = 60, FEW = 8, AHEAD = 12 };
 

@@ -1,6 +1,6 @@
 /* The kernels of knowledge graph embeddings against float64 loops, central differences and brute
  * force. */
-#include "reference/reference.h"
+#include "tensor/reference/reference.h"
 #include "tests/unit/kge_setting.h"
 
 /* ---- help ---- */

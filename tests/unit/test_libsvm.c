@@ -1,8 +1,8 @@
 /* LibSVM text: what is read, whatever the pieces it comes in, and what is refused where; gzip. */
-#include "libsvm.h"
+#include "readers/libsvm.h"
 
 #include "base/base.h"
-#include "gzip.h"
+#include "readers/gzip.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

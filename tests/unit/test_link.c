@@ -1,9 +1,9 @@
 /* The parts of a link that know no socket: detector, handshake bodies, outbox, intake. */
 #include "actor/internal.h"
-#include "net/detector.h"
-#include "net/hello.h"
-#include "net/intake.h"
-#include "net/outbox.h"
+#include "net/members/detector.h"
+#include "net/link/hello.h"
+#include "net/link/decoder.h"
+#include "net/link/outbox.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

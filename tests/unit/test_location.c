@@ -5,7 +5,7 @@
  */
 #include "store_world.h"
 
-#include "store/location.h"
+#include "store/adaptive/location_cache.h"
 
 enum { KEYS = 300 };
 

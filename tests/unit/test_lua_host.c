@@ -1,6 +1,6 @@
 /* Lua actors on a real node: messages, errors that reach monitors, fibers, cancelling, preemption,
  * tables, life. */
-#include "lua/host.h"
+#include "lua/host/host.h"
 
 #include <semaphore.h>
 #include <setjmp.h>

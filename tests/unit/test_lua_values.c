@@ -1,6 +1,6 @@
 /* Lua values as msgpack and back, tensors, JSON, kernels' arguments, files: what needs a state but
  * no node. */
-#include "lua/host.h"
+#include "lua/host/host.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /*
- * Managed communication: rates and token buckets (pace.h) by themselves, and on simulated nodes
+ * Managed communication: rates and token buckets (link_rate.h) by themselves, and on simulated nodes
  * what readers see of a writer's rows between its clocks when bytes are scarce. That all bounds
  * hold with it is test_clocked.c's.
  */
-#include "store/pace.h"
+#include "store/clocked/link_rate.h"
 #include "store_world.h"
 
 /* ---- buckets ---- */

@@ -1,5 +1,5 @@
 /* Readers of sparse matrices, their split and their cut into blocks and groups. */
-#include "matrix.h"
+#include "readers/matrix.h"
 
 #include "base/base.h"
 

@@ -3,7 +3,7 @@
  * blocks against plain loops; chunks, refused outcomes, bad arguments.
  */
 #include "base/base.h"
-#include "cpu/mf.h"
+#include "models/mf.h"
 #include "plain_rows.h"
 #include "wire/wire.h"
 

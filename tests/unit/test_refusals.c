@@ -1,5 +1,5 @@
 /* What a node refuses: names, versions, strangers, what is damaged; on both ports. */
-#include "net/hello.h"
+#include "net/link/hello.h"
 #include "net_echo.h"
 #include "net_raw.h"
 

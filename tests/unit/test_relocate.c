@@ -5,7 +5,7 @@
  *
  * `astray`: wishes may go by a former home that dies. It has passed them on, or not; who wished asks again,
  * or gives up. Each worker has one operation: in which order they run when a row comes that was given up
- * is not promised. The trail of the home (parcel.c) says whether it has heard a wish before.
+ * is not promised. The trail of the home (relocate_outbox.c) says whether it has heard a wish before.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "store/location.h"
-#include "store/owner.h"
+#include "store/adaptive/location_cache.h"
+#include "store/adaptive/owner.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
  * make the links they need, and that deaths are found and the living left alone as in small ones.
  */
 #define WORLD_NODES 128
-#include "net/control.h"
+#include "control/control.h"
 #include "net/inside.h"
 #include "net_world.h"
 

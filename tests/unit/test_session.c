@@ -1,6 +1,6 @@
 /* Sessions: connections break under load, actors notice nothing; on both ports. And mistakes are
  * planted in the session layer, which the same checks must find. */
-#include "net/hello.h"
+#include "net/link/hello.h"
 #include "net/inside.h"
 #include "net_raw.h"
 

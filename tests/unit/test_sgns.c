@@ -3,7 +3,7 @@
  * failures of the table; cosines.
  */
 #include "base/base.h"
-#include "cpu/sgns.h"
+#include "models/sgns.h"
 #include "plain_rows.h"
 #include "plain_sampler.h"
 #include "wire/wire.h"

@@ -3,7 +3,7 @@
  * die. */
 #include "store_world.h"
 
-#include "store/shared.h"
+#include "store/adaptive/hot_keys.h"
 
 enum { KEYS = 48, WIDTH = 4, EACH = 2, ROUNDS = 30, FEW = 6 };
 

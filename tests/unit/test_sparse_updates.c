@@ -2,7 +2,7 @@
  * Updates of single columns travel as the blocks of a row that they touched. The algebra of copies
  * against a row that is summed plainly, and counters on clusters, both ports.
  */
-#include "store/clocked.h"
+#include "store/clocked/clocked.h"
 #include "store_world.h"
 
 enum { WIDTH_MAX = 130, KEYS = 24, WIDTH = 100, CLOCKS = 5, WORKERS = 3 };

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "store/loan.h"
-#include "store/store_internal.h"
+#include "store/adaptive/zero_copy.h"
+#include "store/core/internal.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -3,8 +3,8 @@
  * out. */
 #include "store_world.h"
 
-#include "store/owner.h"
-#include "store/replica.h"
+#include "store/adaptive/owner.h"
+#include "store/replica/replica.h"
 
 enum { KEYS = 4096 };
 #define MS UINT64_C(1000000)

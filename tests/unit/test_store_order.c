@@ -1,7 +1,7 @@
 /* Tables with copies: the order of one worker's operations on a row when its home dies. */
 #include "store_world.h"
 
-#include "store/replica.h"
+#include "store/replica/replica.h"
 
 enum { KEYS = 4096 };
 

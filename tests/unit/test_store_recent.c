@@ -5,7 +5,7 @@
  */
 #include "seeded.h"
 
-#include "store/replica.h"
+#include "store/replica/replica.h"
 
 enum { SLOTS = 6, ORIGINS = 3, SEQUENCES = 400, STEPS = 4000 };
 

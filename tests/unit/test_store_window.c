@@ -7,7 +7,7 @@
 #include "seeded.h"
 #include "store_world.h"
 
-#include "store/at_risk.h"
+#include "store/replica/async_replication.h"
 
 enum { KEYS = 6, FIBERS = 6, PUSHES = 10, WIDTH = FIBERS * PUSHES, OPS = PUSHES * KEYS };
 #define MS UINT64_C(1000000)

@@ -7,8 +7,8 @@
 enum { VIEWS_MAX = 256, WORK_KEYS = 500 };
 
 #include "control_world.h"
-#include "store/replica.h"
-#include "store/shared.h"
+#include "store/replica/replica.h"
+#include "store/adaptive/hot_keys.h"
 
 #include <stdlib.h>
 

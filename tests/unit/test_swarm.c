@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "swarm/world.h"
+#include "tests/swarm/world.h"
 
 static void options_are_the_seeds_and_a_pin_moves_no_other(void **state) {
     (void)state;

@@ -1,6 +1,6 @@
 /* Readers of text data sets: lines, triples, and the WordNet database with its split. */
 #include "base/base.h"
-#include "text.h"
+#include "readers/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,7 +6,7 @@
  * that clock, or one update that alone is larger. Nothing else runs while the row is held, in the
  * simulator.
  */
-#include "store/vap.h"
+#include "store/clocked/vap.h"
 #include "store_world.h"
 
 enum { WORKERS_MAX = 8, ROWS = 12, STRIDE = 331 };

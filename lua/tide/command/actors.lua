@@ -1,5 +1,5 @@
 -- `tide actors`: what runs on the nodes, and what it waits for.
-local listing = require "tide.listing"
+local listing = require "tide.show.listing"
 
 return listing.command {
   name = "actors",

@@ -1,9 +1,9 @@
 -- `tide checkpoint`: writes, lists, checks and restores checkpoints of all tables.
-local arguments = require "tide.arguments"
-local checkpoint = require "tide.checkpoint"
-local cluster_view = require "tide.cluster_view"
+local arguments = require "tide.cli.arguments"
+local checkpoint = require "tide.run.checkpoint"
+local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"
-local listing = require "tide.listing"
+local listing = require "tide.show.listing"
 local text = require "tide.text"
 local units = require "tide.units"
 

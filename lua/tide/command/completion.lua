@@ -1,5 +1,5 @@
 -- `tide completion SHELL`: completion scripts, written by argparse from the same declarations that parse.
-local arguments = require "tide.arguments"
+local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 local text = require "tide.text"
 

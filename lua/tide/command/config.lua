@@ -1,8 +1,8 @@
 -- `tide config`: what is configured, and where each value comes from.
-local config = require "tide.config"
+local config = require "tide.cli.config"
 local errors = require "tide.errors"
-local listing = require "tide.listing"
-local table_view = require "tide.table_view"
+local listing = require "tide.show.listing"
+local table_view = require "tide.show.table_view"
 local text = require "tide.text"
 
 local COLUMNS <const> = {

@@ -1,5 +1,5 @@
 -- `tide down`: ends a cluster of `tide up`.
-local arguments = require "tide.arguments"
+local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 local text = require "tide.text"
 
@@ -20,7 +20,7 @@ return {
     if wanted and not wanted:find("^[a-z0-9][a-z0-9._-]*$") then
       return nil, errors.new("T0113", {message = ("`%s` is no name of a cluster"):format(wanted)})
     end
-    local name <const>, none = require("tide.standing").started(wanted)
+    local name <const>, none = require("tide.cluster.up_down").started(wanted)
     if not name then return nil, errors.from(none, "T1003") end
     local what <const> = "cluster `" .. text.clean(name) .. "`"
     if o.dry_run then
@@ -33,7 +33,7 @@ return {
     end
     local ok, err = context:confirm("End " .. what .. "?")
     if not ok then return nil, err end
-    local down, problem = require("tide.standing").down {cluster = name, timeout_s = context.timeout_s}
+    local down, problem = require("tide.cluster.up_down").down {cluster = name, timeout_s = context.timeout_s}
     if not down then return nil, errors.from(problem, "T1003") end
     local result = type(down) == "table" and down or {cluster = name}
     local object = {}

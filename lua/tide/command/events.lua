@@ -1,6 +1,6 @@
 -- `tide events`: what happened in a cluster.
-local events = require "tide.events"
-local listing = require "tide.listing"
+local events = require "tide.cluster.events"
+local listing = require "tide.show.listing"
 
 return listing.command {
   name = "events",

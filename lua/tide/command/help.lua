@@ -1,6 +1,6 @@
 -- `tide help [TOPIC|CODE|KERNEL]`.
 local errors = require "tide.errors"
-local usage = require "tide.usage"
+local usage = require "tide.cli.usage"
 
 return {
   name = "help",

@@ -1,6 +1,6 @@
 -- `tide move`: gives slots of a table to a node of a running cluster.
-local arguments = require "tide.arguments"
-local cluster_view = require "tide.cluster_view"
+local arguments = require "tide.cli.arguments"
+local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"
 local text = require "tide.text"
 

@@ -63,7 +63,7 @@ return {
         message = "--state keeps a controller that may end and come back, and the nodes of --nodes end with it",
         help = "start the nodes on their own: tide node --join"})
     end
-    return require("tide.node").main {
+    return require("tide.cluster.node").main {
       join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers,
       no_store = o.no_store, grace_s = o.grace, controller = o.controller, nodes = o.nodes,
       node_workers = o.node_workers, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit,

@@ -1,5 +1,5 @@
 -- `tide policy VERB`: policies of a run that is going on, of its journal, and of files.
-local arguments = require "tide.arguments"
+local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 local text = require "tide.text"
 
@@ -180,7 +180,7 @@ local function live(context, verb, ref)
     if not found then return nil, err end
     request.text, request.path = found.text, found.path
   end
-  return require("tide.cluster_view").attached(context, function()
+  return require("tide.cluster.view").attached(context, function()
     local bytes, err = context.core.node_run(ASK, "@tide/command/policy.lua", request)
     if not bytes then return nil, errors.from(err) end
     local answer = context.core.plain_decode(bytes.result)

@@ -25,7 +25,7 @@ return {
       return nil, errors.new("T0109", {message = "a console of a cluster of its own wants a terminal",
         state = "nothing was started", help = "`tide run SCRIPT` runs a script on a local cluster"})
     end
-    return require("tide.driver").run {
+    return require("tide.run.driver").run {
       script = "repl.lua", text = SCRIPT, args = {}, nodes = o.nodes, workers = o.workers, interactive = true,
       quiet = true, verbose = context.verbose,
     }

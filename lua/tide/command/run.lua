@@ -1,5 +1,5 @@
 -- `tide run SCRIPT`: a local cluster for one script.
-local arguments = require "tide.arguments"
+local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 
 local function check_script(path)
@@ -49,7 +49,7 @@ return {
     if o.interactive and not (context.terminal.stdin and context.terminal.stdout) then
       return nil, errors.new("T0109", {message = "--interactive wants a terminal", state = "nothing was started"})
     end
-    return require("tide.driver").run {
+    return require("tide.run.driver").run {
       script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster,
       interactive = o.interactive or false,
       json = context.json, plain = context.plain, quiet = context.quiet, verbose = context.verbose,

@@ -1,10 +1,10 @@
 -- `tide sim SCRIPT`: a script on simulated nodes, in one process and virtual time. `tide sim --profile NAME`: the
 -- built-in workload under faults, in tide.swarm.
 --
--- The simulation itself runs in the program `tide-sim` (see lua/fixed.h); `tide` becomes it. Ranges of seeds and the
--- check of determinism start one such process a run, so that no run can see what another has left behind.
+-- The simulation itself runs in the program `tide-sim` (lua/host/sim/fixed.h); `tide` becomes it. Ranges of seeds and
+-- the check of determinism start one such process a run, so that no run can see what another has left behind.
 local errors = require "tide.errors"
-local swarm = require "tide.swarm"
+local swarm = require "tide.sim.swarm"
 
 local open <const> = io.open -- scripts lose theirs
 
@@ -82,7 +82,7 @@ end
 ---@return table net of core.sim_net
 ---@return string text
 local function world_of(o)
-  local sim_net = require "tide.sim_net"
+  local sim_net = require "tide.sim.network"
   local net = {}
   if o.net then
     local problem
@@ -153,7 +153,7 @@ local function simulate(context)
   context.core.sim_net(net)
   if o.calibrate then context.core.sim_calibrate() end
   if not context.json then context:say("sim: " .. text) end
-  local exit = require("tide.driver").run {
+  local exit = require("tide.run.driver").run {
     script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, json = context.json, plain = context.plain,
     quiet = context.quiet, verbose = context.verbose, timeout_s = context.timeout_s, simulated = true, seed = o.seed,
     trace = o.trace,

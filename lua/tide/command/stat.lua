@@ -1,6 +1,6 @@
 -- `tide stat`: what a cluster does, a line a second.
-local arguments = require "tide.arguments"
-local cluster_view = require "tide.cluster_view"
+local arguments = require "tide.cli.arguments"
+local cluster_view = require "tide.cluster.view"
 local text = require "tide.text"
 local units = require "tide.units"
 

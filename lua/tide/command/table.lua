@@ -1,11 +1,11 @@
 -- `tide table show NAME`: one table, node by node and worker by worker.
-local arguments = require "tide.arguments"
-local cluster_view = require "tide.cluster_view"
+local arguments = require "tide.cli.arguments"
+local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"
-local heat = require "tide.heat"
-local locality = require "tide.locality"
-local staleness = require "tide.staleness"
-local table_show = require "tide.table_show"
+local heat = require "tide.show.hot_keys"
+local locality = require "tide.show.locality"
+local staleness = require "tide.show.staleness"
+local table_show = require "tide.show.table"
 local text = require "tide.text"
 
 local TOP_MAX <const> = 100

@@ -1,7 +1,7 @@
 -- `tide tap`: messages that come to an actor.
-local arguments = require "tide.arguments"
-local cluster_view = require "tide.cluster_view"
-local why = require "tide.why"
+local arguments = require "tide.cli.arguments"
+local cluster_view = require "tide.cluster.view"
+local why = require "tide.show.why"
 
 return {
   name = "tap",

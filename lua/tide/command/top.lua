@@ -1,8 +1,8 @@
 -- `tide top`: the nodes and the busiest actors, redrawn in place; without a terminal once.
-local arguments = require "tide.arguments"
-local cluster_view = require "tide.cluster_view"
+local arguments = require "tide.cli.arguments"
+local cluster_view = require "tide.cluster.view"
 local json = require "tide.json"
-local table_view = require "tide.table_view"
+local table_view = require "tide.show.table_view"
 local text = require "tide.text"
 local units = require "tide.units"
 

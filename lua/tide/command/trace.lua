@@ -1,6 +1,6 @@
 -- `tide trace`: what the threads and fibers of a running cluster do for a while, as a file.
-local arguments = require "tide.arguments"
-local cluster_view = require "tide.cluster_view"
+local arguments = require "tide.cli.arguments"
+local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"
 local text = require "tide.text"
 
@@ -22,7 +22,7 @@ return {
   run = function(context)
     local o <const> = context.options
     local result, err = cluster_view.attached(context, function()
-      return context.core.node_run([[return require("tide.trace").record(...)]], "@tide/trace.lua",
+      return context.core.node_run([[return require("tide.show.trace").record(...)]], "@tide/trace.lua",
         {path = o.file, seconds = o["for"] or FOR_S})
     end)
     if not result then return nil, err end

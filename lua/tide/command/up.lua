@@ -65,7 +65,7 @@ return {
       end
       return 0
     end
-    local up, err = require("tide.standing").up {
+    local up, err = require("tide.cluster.up_down").up {
       cluster = name, nodes = nodes, workers = workers, controllers = o.controllers, state = o.state,
       timeout_s = context.timeout_s,
     }

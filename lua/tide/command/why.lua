@@ -1,8 +1,8 @@
 -- `tide why`: what an actor waits for.
-local arguments = require "tide.arguments"
-local cluster_view = require "tide.cluster_view"
-local listing = require "tide.listing"
-local why = require "tide.why"
+local arguments = require "tide.cli.arguments"
+local cluster_view = require "tide.cluster.view"
+local listing = require "tide.show.listing"
+local why = require "tide.show.why"
 
 return {
   name = "why",

@@ -1,21 +1,21 @@
 -- The functions at the prompt. Their annotations are the prompt's help and completion.
-local cluster_view = require "tide.cluster_view"
+local cluster_view = require "tide.cluster.view"
 local core = require "tide.core"
 local curve = require "tide.console.curve"
 local errors = require "tide.errors"
-local events = require "tide.events"
+local events = require "tide.cluster.events"
 local histogram = require "tide.console.histogram"
 local names = require "tide.console.names"
 local options = require "tide.console.options"
 local remote = require "tide.policy.remote"
 local render = require "tide.console.render"
 local save = require "tide.console.save"
-local share = require "tide.share"
+local share = require "tide.cluster.cpu_share"
 local taps = require "tide.console.taps"
 local targets = require "tide.console.targets"
 local text = require "tide.text"
 local units = require "tide.units"
-local why = require "tide.why"
+local why = require "tide.show.why"
 
 local calls = {}
 

@@ -7,12 +7,12 @@
 -- worker's own during an epoch; at its end all take their mean. At an epoch's end the tables `params` and `states` get
 -- what was learnt, and workers that have joined take part from then on.
 local core = require "tide.core"
-local crew = require "tide.nn.crew"
+local crew = require "tide.nn.worker_group"
 local data = require "tide.data"
 local exchange = require "tide.nn.exchange"
 local replica = require "tide.nn.replica"
 local script = require "tide.script"
-local table_spec = require "tide.table_spec"
+local table_spec = require "tide.run.table_spec"
 
 local train = {}
 
@@ -107,7 +107,7 @@ function train.job(o)
   script.check_fields("T0203", "nn.job", o, KNOWN)
   local layout <const> = o.program:layout()
   local keys <const>, states <const> = layout.keys, state_keys(layout)
-  return require("tide.job").new {
+  return require("tide.run.job").new {
     name = o.name, data = o.data, seed = o.seed or 1, stop = {epochs = o.epochs},
     comm = {tensors = function() return exchange.describe(o.program) end, batch = o.batch},
     policies = {comm = o.comm or "comm/hybrid"},

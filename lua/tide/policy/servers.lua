@@ -5,7 +5,7 @@
 -- worker does in place on its own node is not counted: only what is served to others is a server's load.
 local core = require "tide.core"
 local guard = require "tide.policy.guard"
-local heat = require "tide.heat"
+local heat = require "tide.show.hot_keys"
 
 local servers = {}
 servers.__index = servers

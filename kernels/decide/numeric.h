@@ -1,0 +1,131 @@
+/*
+ * Numeric tools for decisions: small, exact, single-threaded, deterministic. Policies and scripts
+ * reach them as `k` (lua/host/kernel/numeric.c); here they are plain C.
+ *
+ * All arrays are the caller's. Functions return 0 or a negative TIDE_E code with the reason in the
+ * thread's error slot; outputs are written only on success, unless said otherwise. Numbers must be
+ * finite where nothing else is said: callers check (NaN in, anything out, but never a crash or an
+ * endless loop). Any thread.
+ */
+#ifndef TIDE_NUMERIC_H
+#define TIDE_NUMERIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tide_device; /* operation.h */
+
+/* ---- fit.c ---- */
+/* y = at + per * x by least squares with at, per >= 0. With one distinct x: at = 0 (x = 0: per =
+ * 0). n >= 1, x >= 0. */
+int tide_fit_line(const double *x, const double *y, size_t n, double *at, double *per);
+/* min |A c - y|, A row-major rows x columns, by Householder QR with column pivoting; columns that
+ * depend on others get 0. columns <= rows is not required. */
+int tide_fit_least_squares(const double *a, const double *y, size_t rows, size_t columns,
+                           double *c);
+/* The same with c >= 0: active sets of Lawson and Hanson, "Solving Least Squares Problems" (1974),
+ * chapter 23. */
+int tide_fit_nonnegative(const double *a, const double *y, size_t rows, size_t columns, double *c);
+
+/* Residuals of parameters p; negative: give up. */
+typedef int (*tide_residuals)(void *arg, const double *p, double *r);
+struct tide_fit_problem {
+    tide_residuals residuals;
+    void *arg;
+    size_t residual_count, parameter_count; /* residual_count >= parameter_count */
+    const double *low, *high;               /* bounds; -inf, +inf: none on that side */
+    int evaluations_max;
+};
+/* Levenberg-Marquardt (MINPACK's lmdif) from `p`, which becomes the solution. Parameters with two
+ * bounds run through the logistic map, with one through exp, so every evaluation is strictly
+ * inside. `error`: sum of squares at the solution. */
+int tide_fit_bounded(const struct tide_fit_problem *problem, double *p, double *error,
+                     int *evaluations);
+
+/* ---- lines.c ---- */
+/* seconds = at + per * units of one subject, both >= 0, from samples that come one at a time.
+ * Zeroed = nothing known; kept_at may be set to what somebody else had learned. */
+struct tide_line_seen {
+    double at, per; /* the line */
+    double kept_at; /* what `at` was when it could last be told, which takes samples of two sizes */
+    double weight, units, seconds, units_units, units_seconds; /* sums; weight 0: no sample yet */
+    double last_units, last_seconds;                           /* the newest sample */
+    int way; /* how the newest sample was off the line: 1 too long, -1 too short, 0 neither */
+};
+/* Takes in a sample, which counts 1 / forget times the one before it (0 < forget <= 1). While all
+ * samples have one size `at` keeps its last value. When two samples in a row are off the line by
+ * the factor `jump` (> 1), the same way, the subject has become another: what was before them is
+ * forgotten, and `at` is taken to have changed as much as the seconds. units > 0, seconds >= 0. */
+void tide_line_learn(struct tide_line_seen *line, double units, double seconds, double forget,
+                     double jump);
+
+/* ---- split.c ---- */
+/* Seconds of b units: at + per * b, or times[b - 1] (not decreasing; 0 units take 0 s). */
+struct tide_split_cost {
+    double at, per;
+    const double *times;
+    size_t time_count;
+    uint64_t min, max; /* units; max <= time_count for a table */
+};
+/* Integer split of `total` that minimises the slowest: bisection on the finish time, exact. ERANGE
+ * when the bounds do not allow the total. */
+int tide_split_minmax(uint64_t total, const struct tide_split_cost *costs, size_t n,
+                      uint64_t *share, double *seconds);
+
+/* ---- assign.c ---- */
+/* Minimum-cost assignment of every row to a column of its own: shortest augmenting paths (Jonker
+ * and Volgenant 1987). cost row-major, rows <= columns, +inf: forbidden. pick[row] = column. ERANGE
+ * when none exists. O(rows^2 columns). */
+int tide_assign(const double *cost, size_t rows, size_t columns, size_t *pick, double *total);
+
+/* ---- knapsack.c ---- */
+/* Multiple choice: of each row at most one option j of size sizes[j] and value value[row * options
+ * + j] (-inf: not offered), sizes sum <= capacity, value sum largest; nothing is worth 0. */
+struct tide_knapsack {
+    const double *value;
+    const uint64_t *sizes;
+    size_t rows, options;
+    uint64_t capacity;
+    const struct tide_device *device; /* that has tools of its own; any other, or NULL: the CPU */
+};
+/* pick[row] = option or SIZE_MAX; best[c], c = 0..capacity: the largest value with capacity c.
+ * Ties: the lowest option, nothing first. */
+int tide_knapsack(const struct tide_knapsack *problem, size_t *pick, double *best);
+
+/* ---- makespan.c ---- */
+/* Homes of weighted items on m machines of capacity (speed) > 0: longest first to where it ends
+ * first, then moves and swaps out of the machine that ends last. span: the largest load / capacity;
+ * bound: no assignment is below it. Each step of the search is one of `steps_max`. */
+int tide_makespan(const double *weight, size_t n, const double *capacity, size_t m,
+                  size_t steps_max, uint32_t *home, double *span, double *bound);
+
+/* ---- simplex.c ---- */
+struct tide_linear_program { /* maximise objective * x, x >= 0, rows: a x (-1: <=, 0: =, 1: >=) b */
+    size_t variables, rows;
+    const double *objective, *a, *b; /* a row-major */
+    const int8_t *sense;
+    size_t pivots_max;
+    const struct tide_device *device; /* as of a knapsack */
+};
+/* Dense two-phase simplex. ERANGE: no solution; EINVAL: unbounded; ELIMIT: pivots_max
+ * reached. */
+int tide_linear_solve(const struct tide_linear_program *program, double *x, double *value);
+
+/* ---- what a device with memory of its own does of them ---- */
+/* The same arithmetic in the same order, so the same bits as on the CPU. Arguments are checked,
+ * arrays the host's; a call returns when its work is done. 0, ENOMEM: no memory there, EIO: the
+ * device. */
+struct tide_numeric {
+    int (*knapsack)(const struct tide_knapsack *problem, size_t *pick, double *best);
+    /* A tableau of rows x columns numbers, row-major; close(NULL): nothing. */
+    int (*open)(size_t rows, size_t columns, const double *t, void **tableau);
+    void (*close)(void *tableau);
+    int (*download)(void *tableau, double *t);
+    /* both: a column, and behind it the last column. */
+    int (*column)(void *tableau, size_t column, double *both);
+    /* On `row` of the column that was asked for last. last: the last row as it is then. */
+    int (*pivot)(void *tableau, size_t row, double *last);
+};
+
+#endif

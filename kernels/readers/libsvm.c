@@ -1,0 +1,331 @@
+/* Reading LibSVM text. A line that is whole in the caller's bytes is parsed in place; only one that
+ * lies across two pieces is copied. */
+#include "readers/libsvm.h"
+
+#include "base/base.h"
+#include "names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHOWN = 40 };
+static const uint64_t INDEX_MOST = UINT32_MAX - 1;
+
+/* Where something was seen, for errors that are known later. */
+struct place {
+    const char *name;
+    size_t line, column;
+};
+
+struct part_room { /* capacities of a part's arrays */
+    size_t offsets, indices, values, labels;
+};
+
+struct tide_libsvm_reader {
+    struct tide_libsvm_options options;
+    struct tide_libsvm out; /* indices as in the text until finish */
+    struct part_room room;
+    size_t part_count, line;
+    const char *name;
+    char *held; /* the beginning of a line whose end has not come */
+    size_t held_size, held_capacity;
+    bool zero; /* an index 0 occurred */
+    uint32_t largest;
+    struct place largest_at;
+};
+
+struct line {
+    const char *start, *at, *end;
+};
+
+/* ---- errors ---- */
+
+static int refuse(const struct tide_libsvm_reader *r, const struct line *line, const char *at,
+                  const char *expected, const char *advice) {
+    size_t size = 0;
+    while (at + size < line->end && size < SHOWN && at[size] != ' ' && at[size] != '\t') {
+        size++;
+    }
+    return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected %s, found '%.*s'; %s",
+                     r->name, r->line, (size_t)(at - line->start) + 1, expected, (int)size, at,
+                     advice);
+}
+
+/* ---- a line ---- */
+
+static bool blank(char c) {
+    return c == ' ' || c == '\t';
+}
+
+/* The next word, or false at the end. */
+static bool next_word(struct line *line, const char **word, size_t *size) {
+    while (line->at < line->end && blank(*line->at)) {
+        line->at++;
+    }
+    *word = line->at;
+    while (line->at < line->end && !blank(*line->at)) {
+        line->at++;
+    }
+    *size = (size_t)(line->at - *word);
+    return *size > 0;
+}
+
+static int add_entry(struct tide_libsvm_reader *r, uint32_t index, float value) {
+    struct tide_sparse *part = &r->out.parts[r->part_count - 1];
+    size_t count = part->offsets[part->rows + 1];
+    int code = tide_array_grow(&part->indices, &r->room.indices, count + 1, sizeof *part->indices);
+    code = code ? code
+                : tide_array_grow(&part->values, &r->room.values, count + 1, sizeof *part->values);
+    if (code == 0) {
+        part->indices[count] = index;
+        part->values[count] = value;
+        part->offsets[part->rows + 1]++;
+    }
+    return code;
+}
+
+static int read_entry(struct tide_libsvm_reader *r, const struct line *line, const char *word,
+                      size_t size, int64_t *before) {
+    uint64_t index;
+    float value;
+    const char *colon = memchr(word, ':', size);
+    if (!colon || !tide_text_count(word, (size_t)(colon - word), INDEX_MOST, &index)) {
+        return refuse(r, line, word, "index:value with an index below 2^32 - 1",
+                      "write each entry as index:value");
+    }
+    if (!tide_text_number(colon + 1, size - (size_t)(colon - word) - 1, &value)) {
+        return refuse(r, line, colon + 1, "a finite value", "correct it or leave the entry out");
+    }
+    if (index == 0 && r->options.base == 1) {
+        return refuse(r, line, word, "an index from 1 (base = 1)",
+                      "say base = 0 if indices begin at 0");
+    }
+    if ((int64_t)index <= *before) {
+        return refuse(r, line, word, "an index above the one before it",
+                      "sort the entries of a line and merge equal indices");
+    }
+    *before = (int64_t)index;
+    r->zero = r->zero || index == 0;
+    if (index > r->largest || !r->largest_at.name) {
+        r->largest = (uint32_t)index;
+        r->largest_at = (struct place){r->name, r->line, (size_t)(word - line->start) + 1};
+    }
+    return add_entry(r, (uint32_t)index, value);
+}
+
+static int begin_row(struct tide_libsvm_reader *r, float label) {
+    struct tide_sparse *part = &r->out.parts[r->part_count - 1];
+    float **labels = &r->out.labels[r->part_count - 1];
+    int code =
+        tide_array_grow(&part->offsets, &r->room.offsets, part->rows + 2, sizeof *part->offsets);
+    code = code ? code : tide_array_grow(labels, &r->room.labels, part->rows + 1, sizeof **labels);
+    if (code == 0) {
+        part->offsets[part->rows + 1] = part->offsets[part->rows];
+        (*labels)[part->rows] = label;
+    }
+    return code;
+}
+
+static int read_line(struct tide_libsvm_reader *r, const char *start, size_t size) {
+    struct line line = {start, start, start + size};
+    const char *word;
+    size_t length;
+    float label;
+    r->line++;
+    if (r->line == 1 && size >= 3 && memcmp(start, "\xef\xbb\xbf", 3) == 0) {
+        line.at += 3;
+    }
+    if (size > 0 && line.end[-1] == '\r') {
+        line.end--;
+    }
+    const char *zero = size > 0 ? memchr(start, 0, size) : NULL;
+    if (zero) {
+        return refuse(r, &line, zero, "text, not a NUL byte", "this is no LibSVM file");
+    }
+    const char *comment = size > 0 ? memchr(start, '#', size) : NULL;
+    line.end = comment && comment < line.end ? comment : line.end;
+    if (!next_word(&line, &word, &length)) {
+        return 0;
+    }
+    if (!tide_text_number(word, length, &label)) {
+        return refuse(r, &line, word, "one finite number as label",
+                      "lines of several labels are not read");
+    }
+    int code = begin_row(r, label);
+    int64_t before = -1;
+    for (bool first = true; code == 0 && next_word(&line, &word, &length); first = false) {
+        if (first && length > 4 && memcmp(word, "qid:", 4) == 0) {
+            r->out.queries++;
+            continue;
+        }
+        code = read_entry(r, &line, word, length, &before);
+    }
+    r->out.parts[r->part_count - 1].rows += code == 0;
+    return code;
+}
+
+/* ---- the stream ---- */
+
+int tide_libsvm_open(struct tide_libsvm_options options, struct tide_libsvm_reader **out) {
+    struct tide_libsvm_reader *r = tide_alloc_zero(1, sizeof *r);
+    if (!r) {
+        return TIDE_ENOMEM;
+    }
+    r->options = options;
+    *out = r;
+    return 0;
+}
+
+void tide_libsvm_close(struct tide_libsvm_reader *r) {
+    if (r) {
+        tide_libsvm_release(&r->out);
+        tide_free(r->held);
+        tide_free(r);
+    }
+}
+
+int tide_libsvm_begin(struct tide_libsvm_reader *r, const char *name) {
+    if (r->part_count == TIDE_LIBSVM_PARTS) {
+        return tide_fail(TIDE_EINVAL, "libsvm: more than %d texts", TIDE_LIBSVM_PARTS);
+    }
+    struct tide_sparse *part = &r->out.parts[r->part_count++];
+    r->room = (struct part_room){0};
+    r->name = name;
+    r->line = 0;
+    int code = tide_array_grow(&part->offsets, &r->room.offsets, 1, sizeof *part->offsets);
+    if (code == 0) {
+        part->offsets[0] = 0;
+    }
+    return code;
+}
+
+static int hold(struct tide_libsvm_reader *r, const char *data, size_t size) {
+    if (size == 0) {
+        return 0;
+    }
+    if (size > TIDE_LIBSVM_LINE_MOST - r->held_size) {
+        return tide_fail(TIDE_ELIMIT,
+                         "%s: line %zu: column 1: a line of more than %d bytes; this is "
+                         "no LibSVM file",
+                         r->name, r->line + 1, TIDE_LIBSVM_LINE_MOST);
+    }
+    int code = tide_array_grow(&r->held, &r->held_capacity, r->held_size + size, 1);
+    if (code == 0) {
+        memcpy(r->held + r->held_size, data, size);
+        r->held_size += size;
+    }
+    return code;
+}
+
+int tide_libsvm_feed(struct tide_libsvm_reader *r, const char *data, size_t size) {
+    const char *end = data + size;
+    int code = 0;
+    while (code == 0 && data < end) {
+        const char *stop = memchr(data, '\n', (size_t)(end - data));
+        if (!stop || r->held_size > 0) {
+            code = hold(r, data, (size_t)((stop ? stop : end) - data));
+        }
+        if (!stop) {
+            break;
+        }
+        if (code == 0) {
+            code = r->held_size > 0 ? read_line(r, r->held, r->held_size)
+                                    : read_line(r, data, (size_t)(stop - data));
+            r->held_size = 0;
+        }
+        data = stop + 1;
+    }
+    return code;
+}
+
+int tide_libsvm_end(struct tide_libsvm_reader *r) {
+    int code = r->held_size > 0 ? read_line(r, r->held, r->held_size) : 0;
+    r->held_size = 0;
+    if (code == 0 && r->out.parts[r->part_count - 1].rows == 0) {
+        code = tide_fail(TIDE_EPROTO,
+                         "%s: line %zu: column 1: expected an example, found the end; "
+                         "each line is `label index:value ...`",
+                         r->name, r->line + 1);
+    }
+    return code;
+}
+
+int tide_libsvm_finish(struct tide_libsvm_reader *r, struct tide_libsvm *out) {
+    struct tide_libsvm *data = &r->out;
+    data->base = r->options.base >= 0 ? (uint32_t)r->options.base : !r->zero;
+    data->columns = r->largest_at.name ? r->largest - data->base + 1 : 0;
+    if (r->options.columns != 0 && data->columns > r->options.columns) {
+        return tide_fail(TIDE_EPROTO,
+                         "%s: line %zu: column %zu: expected an index of %u columns "
+                         "counted from %u, found '%u'; say columns = %u or more",
+                         r->largest_at.name, r->largest_at.line, r->largest_at.column,
+                         r->options.columns, data->base, r->largest, data->columns);
+    }
+    data->columns = r->options.columns != 0 ? r->options.columns : data->columns;
+    for (size_t p = 0; p < r->part_count && data->base == 1; p++) {
+        const struct tide_sparse *part = &data->parts[p];
+        for (uint64_t i = 0; i < part->offsets[part->rows]; i++) {
+            part->indices[i]--;
+        }
+    }
+    *out = *data;
+    *data = (struct tide_libsvm){0};
+    return 0;
+}
+
+void tide_libsvm_release(struct tide_libsvm *data) {
+    for (size_t i = 0; i < TIDE_LIBSVM_PARTS; i++) {
+        tide_free(data->parts[i].offsets);
+        tide_free(data->parts[i].indices);
+        tide_free(data->parts[i].values);
+        tide_free(data->labels[i]);
+    }
+    *data = (struct tide_libsvm){0};
+}
+
+/* ---- classes ---- */
+
+static int compare(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+int tide_libsvm_classes(const struct tide_libsvm *data, float **classes, size_t *count) {
+    size_t all = 0, distinct = 0;
+    for (size_t p = 0; p < TIDE_LIBSVM_PARTS; p++) {
+        all += data->parts[p].rows;
+    }
+    float *sorted = tide_alloc((all + 1) * sizeof *sorted);
+    if (!sorted) {
+        return TIDE_ENOMEM;
+    }
+    for (size_t p = 0, at = 0; p < TIDE_LIBSVM_PARTS; p++) {
+        size_t rows = data->parts[p].rows;
+        if (rows > 0) {
+            memcpy(sorted + at, data->labels[p], rows * sizeof *sorted);
+        }
+        at += rows;
+    }
+    qsort(sorted, all, sizeof *sorted, compare);
+    for (size_t i = 0; i < all; i++) {
+        if (i == 0 || sorted[i] > sorted[distinct - 1]) {
+            sorted[distinct++] = sorted[i];
+        }
+    }
+    if (distinct > TIDE_LIBSVM_CLASSES_MOST) {
+        tide_free(sorted);
+        return tide_fail(TIDE_ELIMIT,
+                         "%zu different labels are more than %d classes; read them as "
+                         "numbers (labels = \"number\")",
+                         distinct, TIDE_LIBSVM_CLASSES_MOST);
+    }
+    *classes = sorted;
+    *count = distinct;
+    return 0;
+}
+
+size_t tide_libsvm_class(const float *classes, size_t count, float label) {
+    const float *found = bsearch(&label, classes, count, sizeof *classes, compare);
+    TIDE_ASSERT(found);
+    return (size_t)(found - classes);
+}

@@ -1,0 +1,304 @@
+/*
+ * Lines, names and triples from text in memory. Memory is bounded by the result: the text is never
+ * copied, except each name once.
+ */
+#include "readers/text.h"
+
+#include "base/base.h"
+#include "names.h"
+
+#include <string.h>
+
+/* ---- lines ---- */
+
+void tide_lines_init(struct tide_lines *lines, const struct tide_text *text) {
+    const char *at = text->size > 0 ? text->data : "";
+    const char *end = at + text->size;
+    const char *zero = text->size > 0 ? memchr(at, 0, text->size) : NULL;
+    if (text->size >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0) {
+        at += 3;
+    }
+    *lines = (struct tide_lines){.text = text, .at = at, .end = end, .zero = zero ? zero : end};
+}
+
+int tide_lines_next(struct tide_lines *lines, const char **line, size_t *size) {
+    if (lines->at == lines->end) {
+        return 0;
+    }
+    const char *start = lines->at;
+    const char *stop = memchr(start, '\n', (size_t)(lines->end - start));
+    lines->at = stop ? stop + 1 : lines->end;
+    lines->number += 1;
+    if (TIDE_UNLIKELY(lines->zero < lines->at)) {
+        return tide_fail(TIDE_EPROTO, "%s: line %zu: expected text, found a NUL byte",
+                         lines->text->name, lines->number);
+    }
+    stop = stop ? stop : lines->end;
+    *size = (size_t)(stop - start);
+    if (*size > 0 && stop[-1] == '\r') {
+        *size -= 1;
+    }
+    *line = start;
+    return 1;
+}
+
+/* ---- names ---- */
+
+int tide_array_grow(void *array_pointer, size_t *capacity, size_t need, size_t element_size) {
+    void **array = array_pointer;
+    size_t wanted = *capacity < 64 ? 64 : *capacity;
+    size_t bytes;
+    if (need <= *capacity) {
+        return 0;
+    }
+    while (wanted < need) {
+        wanted *= 2;
+    }
+    if (__builtin_mul_overflow(wanted, element_size, &bytes)) {
+        return tide_fail(TIDE_ENOMEM, "out of memory: %zu x %zu bytes", wanted, element_size);
+    }
+    void *grown = tide_realloc(*array, bytes);
+    if (!grown) {
+        return TIDE_ENOMEM;
+    }
+    *array = grown;
+    *capacity = wanted;
+    return 0;
+}
+
+static void slot_put(struct tide_dictionary_slot *slots, size_t count,
+                     struct tide_dictionary_slot slot) {
+    size_t at = slot.hash & (count - 1);
+    while (slots[at].index != 0) {
+        at = (at + 1) & (count - 1);
+    }
+    slots[at] = slot;
+}
+
+static int dictionary_rehash(struct tide_dictionary *d) {
+    size_t count = d->slot_count ? 2 * d->slot_count : 256;
+    struct tide_dictionary_slot *slots = tide_alloc_zero(count, sizeof *slots);
+    if (!slots) {
+        return TIDE_ENOMEM;
+    }
+    for (size_t i = 0; i < d->slot_count; i++) {
+        if (d->slots[i].index != 0) {
+            slot_put(slots, count, d->slots[i]);
+        }
+    }
+    tide_free(d->slots);
+    d->slots = slots;
+    d->slot_count = count;
+    return 0;
+}
+
+static int dictionary_append(struct tide_dictionary *d, const char *name, size_t size) {
+    size_t *offsets;
+    if (d->names.count >= UINT32_MAX - 1) {
+        return tide_fail(TIDE_ELIMIT, "more than %zu names", d->names.count);
+    }
+    int rc = tide_array_grow(&d->names.offsets, &d->offset_capacity, d->names.count + 2,
+                             sizeof *d->names.offsets);
+    rc = rc != 0 ? rc
+                 : tide_array_grow(&d->names.pool, &d->pool_capacity, d->pool_size + size + 1, 1);
+    if (rc != 0) {
+        return rc;
+    }
+    memcpy(d->names.pool + d->pool_size, name, size);
+    d->names.pool[d->pool_size + size] = 0;
+    offsets = d->names.offsets + d->names.count;
+    offsets[0] = d->pool_size;
+    d->pool_size += size + 1;
+    offsets[1] = d->pool_size;
+    d->names.count += 1;
+    return 0;
+}
+
+int tide_dictionary_add(struct tide_dictionary *d, const char *name, size_t size, uint32_t *index) {
+    if (d->names.count >= d->slot_count / 2) {
+        int rc = dictionary_rehash(d);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    uint32_t hash = (uint32_t)tide_hash(name, size, 0);
+    size_t at = hash & (d->slot_count - 1);
+    for (; d->slots[at].index != 0; at = (at + 1) & (d->slot_count - 1)) {
+        uint32_t found = d->slots[at].index - 1;
+        const size_t *offsets = d->names.offsets + found;
+        if (d->slots[at].hash == hash && offsets[1] - offsets[0] - 1 == size &&
+            memcmp(d->names.pool + offsets[0], name, size) == 0) {
+            *index = found;
+            return 0;
+        }
+    }
+    int rc = dictionary_append(d, name, size);
+    if (rc == 0) {
+        *index = (uint32_t)(d->names.count - 1);
+        d->slots[at] = (struct tide_dictionary_slot){*index + 1, hash};
+    }
+    return rc;
+}
+
+void tide_dictionary_finish(struct tide_dictionary *d, struct tide_names *out) {
+    *out = d->names;
+    if (out->count > 0) { /* shrinking cannot fail; if it does, the larger memory stays */
+        char *pool = tide_realloc(out->pool, d->pool_size);
+        out->pool = pool ? pool : out->pool;
+    }
+    d->names = (struct tide_names){0};
+    tide_dictionary_release(d);
+}
+
+void tide_dictionary_release(struct tide_dictionary *d) {
+    tide_free(d->names.pool);
+    tide_free(d->names.offsets);
+    tide_free(d->slots);
+    *d = (struct tide_dictionary){0};
+}
+
+/* ---- triples ---- */
+
+void tide_triples_release(struct tide_triples *triples) {
+    for (size_t i = 0; i < TIDE_TRIPLE_PARTS; i++) {
+        tide_free(triples->parts[i]);
+    }
+    tide_free(triples->entities.pool);
+    tide_free(triples->entities.offsets);
+    tide_free(triples->relations.pool);
+    tide_free(triples->relations.offsets);
+    *triples = (struct tide_triples){0};
+}
+
+/* A text's rows while they are read. */
+struct triples_reader {
+    struct tide_dictionary entities, relations;
+    size_t entity_count, relation_count; /* with ids: largest + 1 */
+    bool ids;
+};
+
+struct field {
+    const char *at;
+    size_t size;
+};
+
+/* Splits at tabs; fields beyond the third are counted only. */
+static size_t split_fields(const char *line, size_t size, struct field fields[3]) {
+    const char *end = line + size;
+    size_t count = 0;
+    if (size == 0) {
+        return 0;
+    }
+    for (;;) {
+        const char *tab = memchr(line, '\t', (size_t)(end - line));
+        if (count < 3) {
+            fields[count] = (struct field){line, (size_t)((tab ? tab : end) - line)};
+        }
+        count++;
+        if (!tab) {
+            return count;
+        }
+        line = tab + 1;
+    }
+}
+
+static bool parse_id(const struct field *field, uint32_t *out) {
+    uint64_t value = 0;
+    for (size_t i = 0; i < field->size; i++) {
+        if (field->at[i] < '0' || field->at[i] > '9') {
+            return false;
+        }
+        value = 10 * value + (uint64_t)(field->at[i] - '0');
+        if (value >= UINT32_MAX) {
+            return false;
+        }
+    }
+    *out = (uint32_t)value;
+    return field->size > 0;
+}
+
+static int read_row(struct triples_reader *r, const struct tide_lines *lines,
+                    const struct field fields[3], uint32_t row[3]) {
+    for (size_t i = 0; i < 3; i++) {
+        bool relation = i == 1;
+        if (r->ids) {
+            size_t *count = relation ? &r->relation_count : &r->entity_count;
+            if (!parse_id(&fields[i], &row[i])) {
+                return tide_fail(TIDE_EPROTO, "%s: line %zu: expected a 0-based id, found '%.*s'",
+                                 lines->text->name, lines->number,
+                                 (int)(fields[i].size < 40 ? fields[i].size : 40), fields[i].at);
+            }
+            *count = row[i] >= *count ? (size_t)row[i] + 1 : *count;
+            continue;
+        }
+        if (fields[i].size == 0) {
+            return tide_fail(TIDE_EPROTO, "%s: line %zu: expected a name in field %zu, found ''",
+                             lines->text->name, lines->number, i + 1);
+        }
+        int rc = tide_dictionary_add(relation ? &r->relations : &r->entities, fields[i].at,
+                                     fields[i].size, &row[i]);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int read_part(struct triples_reader *r, const struct tide_text *text, uint32_t **rows,
+                     size_t *row_count) {
+    struct tide_lines lines;
+    const char *line;
+    size_t size, capacity = 0;
+    int more;
+    tide_lines_init(&lines, text);
+    while ((more = tide_lines_next(&lines, &line, &size)) > 0) {
+        struct field fields[3];
+        size_t found = split_fields(line, size, fields);
+        if (found != 3) {
+            return tide_fail(TIDE_EPROTO,
+                             "%s: line %zu: expected 3 tab-separated fields, found %zu", text->name,
+                             lines.number, found);
+        }
+        if (*row_count >= UINT32_MAX - 1) {
+            return tide_fail(TIDE_ELIMIT, "%s: more than %zu rows", text->name, *row_count);
+        }
+        int rc = tide_array_grow(rows, &capacity, *row_count + 1, 3 * sizeof **rows);
+        rc = rc != 0 ? rc : read_row(r, &lines, fields, *rows + 3 * *row_count);
+        if (rc != 0) {
+            return rc;
+        }
+        *row_count += 1;
+    }
+    return more;
+}
+
+int tide_text_triples(const struct tide_text *texts, size_t text_count, bool ids,
+                      struct tide_triples *out) {
+    struct triples_reader r = {.ids = ids};
+    *out = (struct tide_triples){0};
+    if (text_count == 0 || text_count > TIDE_TRIPLE_PARTS) {
+        return tide_fail(TIDE_EINVAL, "triples: %zu texts; 1 to %d are read", text_count,
+                         TIDE_TRIPLE_PARTS);
+    }
+    int rc = 0;
+    for (size_t i = 0; i < text_count && rc == 0; i++) {
+        rc = read_part(&r, &texts[i], &out->parts[i], &out->counts[i]);
+    }
+    if (rc == 0) {
+        tide_dictionary_finish(&r.entities, &out->entities);
+        tide_dictionary_finish(&r.relations, &out->relations);
+        if (ids) {
+            out->entities.count = r.entity_count;
+            out->relations.count = r.relation_count;
+        }
+        snprintf(out->note, sizeof out->note,
+                 "%zu entities, %zu relations; rows: train %zu, valid %zu, test %zu",
+                 out->entities.count, out->relations.count, out->counts[0], out->counts[1],
+                 out->counts[2]);
+        return 0;
+    }
+    tide_dictionary_release(&r.entities);
+    tide_dictionary_release(&r.relations);
+    tide_triples_release(out);
+    return rc;
+}

@@ -1,0 +1,36 @@
+/* The kernels by name: a table fixed when the library is built. */
+#include "kernels.h"
+
+#include <string.h>
+
+static const struct tide_kernel *const kernels[] = {
+    &tide_kernel_cosine_nearest,
+    &tide_kernel_cosine_pairs,
+    &tide_kernel_factors_coding,
+    &tide_kernel_factors_metric,
+    &tide_kernel_factors_mlr,
+    &tide_kernel_factors_primal,
+    &tide_kernel_factors_sdca,
+    &tide_kernel_kge_rank,
+    &tide_kernel_kge_train,
+    &tide_kernel_mf_error,
+    &tide_kernel_mf_loss,
+    &tide_kernel_mf_sgd_block,
+    &tide_kernel_nearest_rows,
+    &tide_kernel_project_rows,
+    &tide_kernel_rows_restore,
+    &tide_kernel_sgns_train,
+};
+
+const struct tide_kernel *tide_kernel_at(size_t index) {
+    return index < sizeof(kernels) / sizeof(kernels[0]) ? kernels[index] : NULL;
+}
+
+const struct tide_kernel *tide_kernel_find(const char *name) {
+    for (size_t i = 0; tide_kernel_at(i); i++) {
+        if (strcmp(kernels[i]->name, name) == 0) {
+            return kernels[i];
+        }
+    }
+    return NULL;
+}

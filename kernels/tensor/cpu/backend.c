@@ -1,0 +1,50 @@
+/* The CPU backend: device buffers are host memory, aligned for vector loads. Always there. */
+#include "base/base.h"
+#include "tensor/cpu/gemm.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+static int probe(char *text, size_t capacity) {
+    void *symbol = dlsym(RTLD_DEFAULT, "openblas_get_config");
+    const char *config = "CBLAS";
+    if (symbol) {
+        char *(*get)(void);
+        memcpy(&get, &symbol, sizeof(get));
+        config = get();
+    }
+    snprintf(text, capacity, "%s", config);
+    return 0;
+}
+
+static void *allocate(size_t bytes) {
+    return tide_alloc_aligned(64, bytes ? bytes : 1);
+}
+
+static void release(void *buffer) {
+    tide_free(buffer);
+}
+
+static int copy(void *to, const void *from, size_t bytes) {
+    if (bytes) {
+        memcpy(to, from, bytes);
+    }
+    return 0;
+}
+
+static const struct tide_backend backend = {
+    .abi = TIDE_KERNEL_ABI,
+    .size = sizeof(struct tide_backend),
+    .build_id = TIDE_VERSION,
+    .name = "cpu",
+    .probe = probe,
+    .allocate = allocate,
+    .release = release,
+    .upload = copy,
+    .download = copy,
+    .gemm = tide_cpu_gemm,
+};
+
+const struct tide_backend *tide_backend_cpu(void) {
+    return &backend;
+}

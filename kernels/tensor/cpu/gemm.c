@@ -1,0 +1,61 @@
+/*
+ * The one dense operation, on CBLAS. Arguments are checked here because a CBLAS library ends the
+ * process over a wrong leading dimension; an empty product never reaches it.
+ */
+#include "tensor/cpu/gemm.h"
+#include "tide.h"
+
+#include <cblas.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/* One thread per call: Tide's workers are the parallelism. OpenBLAS's own switch, looked up by name
+ * so that any other CBLAS links as well. */
+static void single_thread(void) {
+    static atomic_bool done;
+    if (atomic_exchange_explicit(&done, true, memory_order_relaxed)) {
+        return;
+    }
+    void *symbol = dlsym(RTLD_DEFAULT, "openblas_set_num_threads");
+    if (symbol) {
+        void (*set)(int);
+        memcpy(&set, &symbol, sizeof(set)); /* ISO C has no cast from object to function pointer */
+        set(1);
+    }
+}
+
+static void scale(size_t m, size_t n, float beta, float *c, size_t ldc) {
+    for (size_t i = 0; i < m; i++) {
+        if (beta == 0) {
+            memset(c + i * ldc, 0, n * sizeof(float));
+            continue;
+        }
+        for (size_t j = 0; j < n; j++) {
+            c[i * ldc + j] *= beta;
+        }
+    }
+}
+
+int tide_cpu_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha,
+                  const float *a, size_t lda, const float *b, size_t ldb, float beta, float *c,
+                  size_t ldc) {
+    size_t columns_a = transpose_a ? m : k, columns_b = transpose_b ? k : n;
+    if (m > INT_MAX || n > INT_MAX || k > INT_MAX || lda > INT_MAX || ldb > INT_MAX ||
+        ldc > INT_MAX || (k && (lda < columns_a || ldb < columns_b)) || (m && ldc < n)) {
+        return TIDE_EINVAL;
+    }
+    if (m == 0 || n == 0) {
+        return 0;
+    }
+    if (k == 0) {
+        scale(m, n, beta, c, ldc);
+        return 0;
+    }
+    single_thread();
+    cblas_sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
+                transpose_b ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda,
+                b, (int)ldb, beta, c, (int)ldc);
+    return 0;
+}

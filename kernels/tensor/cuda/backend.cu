@@ -1,0 +1,135 @@
+/*
+ * The module's entry: what the device is, its operations by code, and gemm for callers without a
+ * queue. `probe` tells why there is no device; then nothing else is called.
+ */
+#include "tensor/cuda/gpu.h"
+#include "kernel.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+static size_t scratch(enum tide_op_code code, const struct tide_op_call *call) {
+    const size_t rows = call->in[0].rows, c = call->in[0].columns;
+    switch (code) {
+    case TIDE_OP_CONV:
+    case TIDE_OP_CONV_DX:
+    case TIDE_OP_CONV_DW:
+        return tide_cuda_conv_scratch(code, call);
+    case TIDE_OP_XENT:
+    case TIDE_OP_SIGMOID_XENT:
+    case TIDE_OP_MSE:
+    case TIDE_OP_HINGE:
+    case TIDE_OP_SUM_LOSS:
+        return tide_cuda_loss_scratch(call);
+    case TIDE_OP_BATCHNORM:
+        return tide_cuda_columns_scratch(rows, c) + c * sizeof(float);
+    case TIDE_OP_BATCHNORM_DX:
+    case TIDE_OP_LAYERNORM_DX:
+    case TIDE_OP_COLUMN_SUMS:
+        return tide_cuda_columns_scratch(rows, c);
+    case TIDE_OP_BATCHNORM_EVAL:
+        return c * sizeof(float);
+    case TIDE_OP_EMBED_DW:
+        return tide_cuda_embed_scratch(call);
+    default:
+        return 0;
+    }
+}
+
+/* In the order of enum tide_op_code. */
+static const tide_op_function functions[] = {tide_cuda_map,
+                                             tide_cuda_mm,
+                                             tide_cuda_bmm,
+                                             tide_cuda_conv,
+                                             tide_cuda_conv_dx,
+                                             tide_cuda_conv_dw,
+                                             tide_cuda_maxpool,
+                                             tide_cuda_maxpool_dx,
+                                             tide_cuda_avgpool,
+                                             tide_cuda_avgpool_dx,
+                                             tide_cuda_mean_pixels,
+                                             tide_cuda_mean_pixels_dx,
+                                             tide_cuda_batchnorm,
+                                             tide_cuda_batchnorm_eval,
+                                             tide_cuda_batchnorm_dx,
+                                             tide_cuda_layernorm,
+                                             tide_cuda_layernorm_dx,
+                                             tide_cuda_softmax,
+                                             tide_cuda_softmax_dx,
+                                             tide_cuda_xent,
+                                             tide_cuda_sigmoid_xent,
+                                             tide_cuda_mse,
+                                             tide_cuda_hinge,
+                                             tide_cuda_sum_loss,
+                                             tide_cuda_embed,
+                                             tide_cuda_embed_dw,
+                                             tide_cuda_row_sums,
+                                             tide_cuda_column_sums,
+                                             tide_cuda_slice,
+                                             tide_cuda_slice_dx,
+                                             tide_cuda_concat,
+                                             tide_cuda_dropout,
+                                             NULL /* reshape */};
+static_assert(sizeof(functions) / sizeof(functions[0]) == TIDE_OP_COUNT,
+              "an operation has no function");
+
+static const struct tide_device device = {"cuda",           sizeof(float),    functions,
+                                          scratch,          tide_cuda_update, tide_cuda_norm2,
+                                          &tide_cuda_memory, &tide_cuda_numeric};
+
+static int probe(char *text, size_t capacity) {
+    int count = 0;
+    struct cudaDeviceProp found;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaSuccess && count > 0) {
+        error = cudaGetDeviceProperties(&found, 0);
+    }
+    if (error != cudaSuccess || count == 0) {
+        snprintf(text, capacity, "%s",
+                 error != cudaSuccess ? cudaGetErrorString(error) : "no CUDA device");
+        return TIDE_EUNSUPPORTED;
+    }
+    if (tide_cuda_blas_load(text, capacity) != 0) {
+        return TIDE_EUNSUPPORTED;
+    }
+    snprintf(text, capacity, "%s, compute capability %d.%d, %zu MiB", found.name, found.major,
+             found.minor, found.totalGlobalMem >> 20);
+    return 0;
+}
+
+static int upload(void *buffer, const void *host, size_t bytes) {
+    return tide_cuda_memory.upload(NULL, buffer, host, bytes);
+}
+
+static int download(void *host, const void *buffer, size_t bytes) {
+    return tide_cuda_memory.download(NULL, host, buffer, bytes);
+}
+
+static int gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha,
+                const float *a, size_t lda, const float *b, size_t ldb, float beta, float *c,
+                size_t ldc) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* calls share one handle */
+    const struct tide_cuda_product p = {transpose_a, transpose_b, m, n,    k, alpha, a, lda, 0,
+                                        b,           ldb,         0, beta, c, ldc,   0, 1};
+    pthread_mutex_lock(&lock);
+    int code = tide_cuda_multiply(tide_cuda_default_queue(), &p);
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+static const struct tide_backend backend = {TIDE_KERNEL_ABI,
+                                            sizeof(struct tide_backend),
+                                            TIDE_VERSION,
+                                            "cuda",
+                                            probe,
+                                            tide_cuda_memory.allocate,
+                                            tide_cuda_memory.release,
+                                            upload,
+                                            download,
+                                            gemm,
+                                            &device};
+
+extern "C" __attribute__((visibility("default"))) const struct tide_backend *
+tide_backend_entry(void) {
+    return &backend;
+}

@@ -1,0 +1,752 @@
+/*
+ * Tables for Lua: creating and finding them, pull and push (which suspend the calling fiber, or
+ * return a ticket, and raise what fails), slots to another node, files. A handle is a userdata
+ * around the table, which lives as long as the node.
+ *
+ * Asynchronous operations write into tensors while Lua may drop its handles, so each operation is a
+ * record of the host's `pending` list that holds its tensors in the registry until it was waited
+ * for. A record whose ticket was collected is swept once the operation is done; all are waited for
+ * before the state closes.
+ */
+#include "lua/host/host.h"
+#include "store/core/store.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SWEPT_A_CALL = 8 };
+
+static const char table_metatable, ticket_metatable; /* their addresses are registry keys */
+
+struct handle {
+    struct tide_table *table;
+};
+
+/* Record and userdata point at each other until one of them goes. */
+struct ticket {
+    struct tide_lua_pending *pending; /* NULL once waited for */
+};
+
+struct tide_lua_pending {
+    struct tide_lua_pending *next;
+    struct ticket *handle; /* NULL: collected, or being waited for */
+    struct tide_ticket ticket;
+    int tensors;  /* registry reference to {rows, keys} */
+    bool waiting; /* a fiber is in tide_ticket_wait */
+};
+
+static void *userdata_of(lua_State *L, int index, const void *key) {
+    void *data = lua_touserdata(L, index);
+    if (!data || lua_islightuserdata(L, index) || !lua_getmetatable(L, index)) {
+        return NULL;
+    }
+    lua_rawgetp(L, LUA_REGISTRYINDEX, key);
+    bool same = lua_rawequal(L, -1, -2);
+    lua_pop(L, 2);
+    return same ? data : NULL;
+}
+
+struct tide_table *tide__lua_table_at(lua_State *L, int index) {
+    struct handle *handle = userdata_of(L, index, &table_metatable);
+    return handle ? handle->table : NULL;
+}
+
+struct tide_table *tide__lua_check_table(lua_State *L, int index) {
+    struct tide_table *table = tide__lua_table_at(L, index);
+    if (!table) {
+        luaL_typeerror(L, index, "table handle");
+    }
+    return table;
+}
+
+static void push_table(lua_State *L, struct tide_table *table) {
+    struct handle *handle = lua_newuserdatauv(L, sizeof *handle, 0);
+    handle->table = table;
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &table_metatable);
+    lua_setmetatable(L, -2);
+}
+
+/* ---- specifications ---- */
+
+static const char *const init_names[] = {"zero", "uniform", "normal", "xavier", NULL};
+static const char *const update_names[] = {"add", "assign", "sgd", "adagrad", "adam", NULL};
+static const char *const slot_names[] = {"hash", "range", NULL};
+const char *const tide__lua_durability_names[] = {"", "none", "strict", "window", NULL};
+static const char *const wire_names[] = {"f32", "f16", "bf16", NULL};
+
+static uint8_t choice(lua_State *L, const char *field, const char *value,
+                      const char *const names[]) {
+    for (int i = 0; names[i]; i++) {
+        if (value && strcmp(names[i], value) == 0) {
+            return (uint8_t)i;
+        }
+    }
+    return (uint8_t)luaL_error(L, "table: %s = \"%s\" is not one of its values", field,
+                               value ? value : "?");
+}
+
+/* Field `name` of the spec as {kind, ...}: pushes a table whose [1] is the kind, and returns the
+ * kind. A plain string stands for a table of itself; absent: NULL and nothing pushed. */
+static const char *field_kind(lua_State *L, const char *name) {
+    int type = lua_getfield(L, 1, name);
+    if (type == LUA_TNIL) {
+        lua_pop(L, 1);
+        return NULL;
+    }
+    if (type == LUA_TSTRING) {
+        lua_createtable(L, 1, 0);
+        lua_insert(L, -2);
+        lua_rawseti(L, -2, 1);
+    } else if (type != LUA_TTABLE) {
+        luaL_error(L, "table: field '%s' is %s, not a name or {name, ...}", name,
+                   lua_typename(L, type));
+    }
+    if (lua_rawgeti(L, -1, 1) != LUA_TSTRING) {
+        luaL_error(L, "table: field '%s' does not begin with a name", name);
+    }
+    const char *kind = lua_tostring(L, -1);
+    lua_pop(L, 1);
+    return kind;
+}
+
+/* Of the table on top: [position] or .name as a number. */
+static double number_of(lua_State *L, lua_Integer position, const char *name, double otherwise) {
+    if (lua_getfield(L, -1, name) == LUA_TNIL && position > 0) {
+        lua_pop(L, 1);
+        lua_rawgeti(L, -1, position);
+    }
+    int number = 1;
+    double value = lua_isnil(L, -1) ? otherwise : lua_tonumberx(L, -1, &number);
+    if (!number) {
+        luaL_error(L, "table: '%s' is not a number", name);
+    }
+    lua_pop(L, 1);
+    return value;
+}
+
+static void read_keys(lua_State *L, struct tide_table_options *o) {
+    const char *kind = field_kind(L, "keys");
+    if (!kind || (strcmp(kind, "dense") != 0 && strcmp(kind, "hashed") != 0)) {
+        luaL_error(L, "table: keys = {\"dense\", count} or {\"hashed\", limit}");
+        return;
+    }
+    bool dense = kind[0] == 'd';
+    double count = number_of(L, 2, dense ? "count" : "limit", dense ? -1 : 0);
+    if (!(count >= (dense ? 1 : 0) && count < 9e18 && count == floor(count))) {
+        luaL_error(L, "table: keys = {\"%s\", n} needs a whole number", kind);
+    }
+    o->keys = dense ? TIDE_KEYS_DENSE : TIDE_KEYS_HASHED;
+    *(dense ? &o->key_count : &o->key_limit) = (uint64_t)count;
+    lua_pop(L, 1);
+}
+
+static void read_init(lua_State *L, struct tide_table_options *o) {
+    const char *kind = field_kind(L, "init");
+    if (!kind) {
+        return;
+    }
+    o->init = choice(L, "init", kind, init_names);
+    static const char *const first[] = {"", "low", "std", "fan_in"}, *const second[] = {
+                                                                         "", "high", "", "fan_out"};
+    if (o->init != TIDE_INIT_ZERO) {
+        o->init_a = (float)number_of(L, 2, first[o->init], o->init == TIDE_INIT_UNIFORM ? 0 : 1);
+        o->init_b = (float)(o->init == TIDE_INIT_NORMAL ? 0 : number_of(L, 3, second[o->init], 1));
+    }
+    lua_pop(L, 1);
+}
+
+static void read_update(lua_State *L, struct tide_table_options *o) {
+    const char *kind = field_kind(L, "update");
+    if (!kind) {
+        return;
+    }
+    o->update = choice(L, "update", kind, update_names);
+    o->lr = (float)number_of(L, 0, "lr", 0);
+    o->beta1 = (float)number_of(L, 0, "beta1", o->update == TIDE_UPDATE_ADAM ? 0.9 : 0);
+    o->beta2 = (float)number_of(L, 0, "beta2", o->update == TIDE_UPDATE_ADAM ? 0.999 : 0);
+    o->epsilon = (float)number_of(L, 0, "epsilon",
+                                  o->update == TIDE_UPDATE_ADAM      ? 1e-8
+                                  : o->update == TIDE_UPDATE_ADAGRAD ? 1e-10
+                                                                     : 0);
+    o->sum_init = (float)number_of(L, 0, "sum_init", 0);
+    lua_pop(L, 1);
+}
+
+static const char *text_field(lua_State *L, const char *name) {
+    int type = lua_getfield(L, 1, name); /* stays on the stack */
+    if (type != LUA_TNIL && type != LUA_TSTRING) {
+        luaL_error(L, "table: field '%s' is %s, not a string", name, lua_typename(L, type));
+    }
+    return type == LUA_TNIL ? NULL : lua_tostring(L, -1);
+}
+
+static void check_fields(lua_State *L) {
+    static const char *const known[] = {"name",        "keys",
+                                        "width",       "init",
+                                        "update",      "slots",
+                                        "wire",        "refuse_nan",
+                                        "seed",        "consistency",
+                                        "technique",   "dtype",
+                                        "cache_bytes", "unsubscribe_after",
+                                        "replicas",    "durability",
+                                        "send_order",  "bandwidth",
+                                        "window_ns",   "window_bytes"};
+    lua_pushnil(L);
+    while (lua_next(L, 1)) {
+        bool found = false;
+        for (size_t i = 0; i < TIDE_COUNT(known) && lua_type(L, -2) == LUA_TSTRING; i++) {
+            found = found || strcmp(known[i], lua_tostring(L, -2)) == 0;
+        }
+        if (!found) {
+            luaL_error(L, "table: unknown field '%s'", luaL_tolstring(L, -2, NULL));
+        }
+        lua_pop(L, 1);
+    }
+}
+
+static void read_durability(lua_State *L, struct tide_table_options *o) {
+    lua_getfield(L, 1, "replicas");
+    lua_Integer replicas = luaL_optinteger(L, -1, 0);
+    if (replicas < 0 || replicas > TIDE_REPLICAS_MAX) {
+        luaL_error(L, "table: replicas = 0, 1 or 2");
+    }
+    o->replicas = (uint8_t)replicas;
+    const char *durability = text_field(L, "durability");
+    o->durability =
+        durability ? choice(L, "durability", durability, tide__lua_durability_names) : 0;
+    lua_getfield(L, 1, "window_ns");
+    lua_getfield(L, 1, "window_bytes");
+    lua_Integer ns = luaL_optinteger(L, -2, 0), bytes = luaL_optinteger(L, -1, 0);
+    if (ns < 0 || bytes < 0) {
+        luaL_error(L, "table: window_ns and window_bytes are not negative");
+    }
+    o->window_ns = (uint64_t)ns;
+    o->window_bytes = (uint64_t)bytes;
+    lua_pop(L, 4);
+}
+
+static int core_table(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 1);
+    struct tide_lua *host = tide__lua_inside(L);
+    check_fields(L);
+    struct tide_table_options o = {.name = text_field(L, "name"), .slots = TIDE_SLOTS_HASH};
+    const char *slots = text_field(L, "slots"), *wire = text_field(L, "wire"),
+               *technique = text_field(L, "technique");
+    if (!o.name) {
+        return luaL_error(L, "table: it needs a name");
+    }
+    read_keys(L, &o);
+    read_init(L, &o);
+    read_update(L, &o);
+    read_durability(L, &o);
+    o.slots = slots ? choice(L, "slots", slots, slot_names) : o.slots;
+    o.wire = wire ? choice(L, "wire", wire, wire_names) : TIDE_WIRE_F32;
+    o.technique =
+        technique ? choice(L, "technique", technique, tide__lua_technique_names()) : TIDE_STATIC;
+    tide__lua_consistency_read(L, 1, &o);
+    lua_getfield(L, 1, "width");
+    lua_Integer width = luaL_optinteger(L, -1, 0);
+    if (width < 1 || width > UINT32_MAX) {
+        return luaL_error(L, "table: width = values per key, at least 1");
+    }
+    o.width = (uint32_t)width;
+    lua_getfield(L, 1, "seed");
+    o.seed = (uint64_t)luaL_optinteger(L, -1, 0);
+    lua_getfield(L, 1, "refuse_nan");
+    o.refuse_nan = lua_toboolean(L, -1);
+    struct tide_table *table;
+    int code = tide__lua_resumed(L, tide_table_create(host->node, &o, &table));
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    push_table(L, table);
+    return 1;
+}
+
+/* core.tables_forget() -> true | nil, err */
+static int core_tables_forget(lua_State *L) {
+    int code = tide__lua_resumed(L, tide_tables_forget(tide__lua_host(L)->node));
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
+static int core_table_find(lua_State *L) {
+    const char *name = luaL_checkstring(L, 1);
+    struct tide_lua *host = tide__lua_host(L);
+    struct tide_table *table;
+    if (!host->node) {
+        return luaL_error(L, "no node runs");
+    }
+    int code = tide_table_find(host->node, name, &table);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    push_table(L, table);
+    return 1;
+}
+
+/* ---- asynchronous operations ---- */
+
+static void pending_free(lua_State *L, struct tide_lua *host, struct tide_lua_pending *pending) {
+    for (struct tide_lua_pending **at = &host->pending; *at; at = &(*at)->next) {
+        if (*at == pending) {
+            *at = pending->next;
+            break;
+        }
+    }
+    if (pending->handle) {
+        pending->handle->pending = NULL;
+    }
+    luaL_unref(L, LUA_REGISTRYINDEX, pending->tensors);
+    tide_free(pending);
+}
+
+/* Frees what is done and wanted by nobody, looking at the oldest few. */
+static void pending_sweep(lua_State *L, struct tide_lua *host) {
+    struct tide_lua_pending *pending = host->pending;
+    for (int i = 0; i < SWEPT_A_CALL && pending; i++) {
+        struct tide_lua_pending *next = pending->next;
+        if (!pending->handle && !pending->waiting && tide_ticket_done(&pending->ticket)) {
+            int code = tide_ticket_wait(&pending->ticket);
+            if (code < 0) {
+                tide_log(TIDE_LOG_WARN, tide_node_name(host->node),
+                         "an operation nobody waited for failed: %s", tide_error_message());
+            }
+            pending_free(L, host, pending);
+        }
+        pending = next;
+    }
+}
+
+void tide__lua_pending_end(struct tide_lua *host) {
+    while (host->pending) {
+        struct tide_lua_pending *pending = host->pending;
+        if (pending->waiting) { /* another fiber is about to be cancelled out of its wait */
+            host->pending = pending->next;
+            continue;
+        }
+        (void)tide_ticket_wait(&pending->ticket);
+        pending_free(host->L, host, pending);
+    }
+}
+
+/* Pushes a ticket with a fresh record that holds the values at `rows` and `keys`. */
+static struct tide_lua_pending *push_ticket(lua_State *L, struct tide_lua *host, int rows,
+                                            int keys) {
+    pending_sweep(L, host);
+    struct ticket *ticket = lua_newuserdatauv(L, sizeof *ticket, 0);
+    *ticket = (struct ticket){0};
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &ticket_metatable);
+    lua_setmetatable(L, -2);
+    lua_createtable(L, 2, 0);
+    lua_pushvalue(L, rows);
+    lua_rawseti(L, -2, 1);
+    lua_pushvalue(L, keys);
+    lua_rawseti(L, -2, 2);
+    int reference = luaL_ref(L, LUA_REGISTRYINDEX);
+    struct tide_lua_pending *pending = tide_alloc_zero(1, sizeof *pending);
+    if (!pending) {
+        luaL_unref(L, LUA_REGISTRYINDEX, reference);
+        luaL_error(L, "out of memory");
+        return NULL;
+    }
+    pending->tensors = reference;
+    struct tide_lua_pending **last = &host->pending;
+    while (*last) {
+        last = &(*last)->next;
+    }
+    *last = pending;
+    ticket->pending = pending;
+    pending->handle = ticket;
+    return pending;
+}
+
+static struct ticket *check_ticket(lua_State *L) {
+    struct ticket *ticket = userdata_of(L, 1, &ticket_metatable);
+    if (!ticket) {
+        luaL_typeerror(L, 1, "ticket");
+    }
+    return ticket;
+}
+
+/* rows | true | nil, err */
+static int ticket_wait(lua_State *L) {
+    struct ticket *ticket = check_ticket(L);
+    struct tide_lua *host = tide__lua_inside(L);
+    struct tide_lua_pending *pending = ticket->pending;
+    if (!pending) {
+        return luaL_error(L, "this ticket was waited for already");
+    }
+    lua_rawgeti(L, LUA_REGISTRYINDEX, pending->tensors);
+    lua_rawgeti(L, -1, 1); /* a pull's rows; true of a push */
+    ticket->pending = NULL;
+    pending->handle = NULL;
+    pending->waiting = true;
+    int code = tide_ticket_wait(&pending->ticket);
+    pending_free(L, host, pending);
+    code = tide__lua_resumed(L, code);
+    return code < 0 ? tide__lua_failure(L, code) : 1;
+}
+
+static int ticket_done(lua_State *L) {
+    struct ticket *ticket = check_ticket(L);
+    lua_pushboolean(L, !ticket->pending || tide_ticket_done(&ticket->pending->ticket));
+    return 1;
+}
+
+static int ticket_collected(lua_State *L) {
+    struct ticket *ticket = lua_touserdata(L, 1);
+    if (ticket->pending) {
+        ticket->pending->handle = NULL;
+    }
+    return 0;
+}
+
+/* ---- pull and push ----
+ * A failure raises: worker code reads as straight-line code, and a push whose result nobody looks
+ * at must not fail silently. Only ticket:wait() gives nil, err. */
+
+static bool option(lua_State *L, int index, const char *name) {
+    if (lua_isnoneornil(L, index)) {
+        lua_pushnil(L);
+        return false;
+    }
+    luaL_checktype(L, index, LUA_TTABLE);
+    lua_getfield(L, index, name); /* stays on the stack */
+    return lua_toboolean(L, -1);
+}
+
+static int table_pull(lua_State *L) {
+    struct tide_table *table = tide__lua_check_table(L, 1);
+    struct tide_lua *host = tide__lua_inside(L);
+    lua_settop(L, 3);
+    size_t count, width = tide_table_options(table)->width;
+    const uint64_t *keys = tide__lua_keys(L, 2, &count);
+    bool async = option(L, 3, "async");
+    struct tide_lua_tensor *rows;
+    if (option(L, 3, "into")) {
+        rows = tide__lua_tensor_check(L, lua_gettop(L));
+        if (rows->t.type != TIDE_F32 || tide__lua_tensor_count(rows) != count * width) {
+            return luaL_error(L, "pull: `into` must be an f32 tensor of %I x %I",
+                              (lua_Integer)count, (lua_Integer)width);
+        }
+    } else {
+        rows = tide__lua_tensor_new(L, TIDE_F32, count, width);
+    }
+    int at = lua_gettop(L), code;
+    if (!async) {
+        code = tide__lua_resumed(L, tide_table_pull(table, keys, count, rows->t.data, NULL));
+        return code < 0 ? tide__lua_raise(L, code) : 1;
+    }
+    struct tide_lua_pending *pending = push_ticket(L, host, at, 2);
+    code = tide_table_pull(table, keys, count, rows->t.data, &pending->ticket);
+    if (code < 0) {
+        pending_free(L, host, pending);
+        return tide__lua_raise(L, code);
+    }
+    return 1;
+}
+
+/* Row `row` from the numbers of the Lua table on top of the stack, starting after `from`. */
+static void read_row(lua_State *L, float *row, size_t width, size_t from, lua_Integer number) {
+    for (size_t i = 0; i < width; i++) {
+        int is_number;
+        lua_rawgeti(L, -1, (lua_Integer)(from + i) + 1);
+        row[i] = (float)lua_tonumberx(L, -1, &is_number);
+        if (!is_number) {
+            luaL_error(L, "push: number %I of row %I is %s", (lua_Integer)i + 1, number,
+                       luaL_typename(L, -1));
+        }
+        lua_pop(L, 1);
+    }
+}
+
+/* The rows of a push at `index`: an f32 tensor, an array of rows, or a flat array of all numbers.
+ * Arrays are copied into a tensor that takes their place. */
+static const float *push_rows(lua_State *L, int index, size_t count, size_t width) {
+    if (lua_type(L, index) == LUA_TTABLE) {
+        size_t given = lua_rawlen(L, index);
+        bool nested = lua_rawgeti(L, index, 1) == LUA_TTABLE;
+        lua_pop(L, 1);
+        if (given != (nested ? count : count * width)) {
+            luaL_error(L, "push: %I keys of width %I want %I %s, not %I", (lua_Integer)count,
+                       (lua_Integer)width, (lua_Integer)(nested ? count : count * width),
+                       nested ? "rows" : "numbers", (lua_Integer)given);
+        }
+        float *at = tide__lua_tensor_new(L, TIDE_F32, count, width)->t.data;
+        for (size_t i = 0; i < count; i++) {
+            if (nested) {
+                if (lua_rawgeti(L, index, (lua_Integer)i + 1) != LUA_TTABLE ||
+                    lua_rawlen(L, -1) != width) {
+                    luaL_error(L, "push: row %I is not an array of %I numbers", (lua_Integer)i + 1,
+                               (lua_Integer)width);
+                }
+            } else {
+                lua_pushvalue(L, index);
+            }
+            read_row(L, at + i * width, width, nested ? 0 : i * width, (lua_Integer)i + 1);
+            lua_pop(L, 1);
+        }
+        lua_replace(L, index);
+        return at;
+    }
+    struct tide_lua_tensor *rows = tide__lua_tensor_check(L, index);
+    if (rows->t.type != TIDE_F32 || tide__lua_tensor_count(rows) != count * width) {
+        luaL_error(L, "push: rows of %I keys must be an f32 tensor of %I x %I", (lua_Integer)count,
+                   (lua_Integer)count, (lua_Integer)width);
+    }
+    return rows->t.data;
+}
+
+static int table_push(lua_State *L) {
+    struct tide_table *table = tide__lua_check_table(L, 1);
+    struct tide_lua *host = tide__lua_inside(L);
+    lua_settop(L, 4);
+    size_t count, width = tide_table_options(table)->width;
+    const uint64_t *keys = tide__lua_keys(L, 2, &count);
+    const float *rows = push_rows(L, 3, count, width);
+    int code;
+    if (!option(L, 4, "async")) {
+        code = tide__lua_resumed(L, tide_table_push(table, keys, count, rows, 0, NULL));
+        if (code < 0) {
+            return tide__lua_raise(L, code);
+        }
+        lua_pushboolean(L, true);
+        return 1;
+    }
+    lua_pushboolean(L, true); /* what ticket:wait() answers; the rows are copied by the push */
+    struct tide_lua_pending *pending = push_ticket(L, host, lua_gettop(L), 2);
+    code = tide_table_push(table, keys, count, rows, 0, &pending->ticket);
+    if (code < 0) {
+        pending_free(L, host, pending);
+        return tide__lua_raise(L, code);
+    }
+    return 1;
+}
+
+/* true | ticket | nil, err */
+static int table_localize(lua_State *L) {
+    struct tide_table *table = tide__lua_check_table(L, 1);
+    struct tide_lua *host = tide__lua_inside(L);
+    lua_settop(L, 3);
+    size_t count;
+    const uint64_t *keys = tide__lua_keys(L, 2, &count);
+    int code;
+    if (!option(L, 3, "async")) {
+        code = tide__lua_resumed(L, tide_table_localize(table, keys, count, NULL));
+        if (code < 0) {
+            return tide__lua_failure(L, code);
+        }
+        lua_pushboolean(L, true);
+        return 1;
+    }
+    lua_pushboolean(L, true); /* what ticket:wait() answers */
+    struct tide_lua_pending *pending = push_ticket(L, host, lua_gettop(L), 2);
+    code = tide_table_localize(table, keys, count, &pending->ticket);
+    if (code < 0) {
+        pending_free(L, host, pending);
+        return tide__lua_failure(L, code);
+    }
+    return 1;
+}
+
+static int table_pull_local(lua_State *L) {
+    struct tide_table *table = tide__lua_check_table(L, 1);
+    (void)tide__lua_inside(L);
+    lua_settop(L, 2);
+    size_t count;
+    const uint64_t *keys = tide__lua_keys(L, 2, &count);
+    struct tide_lua_tensor *rows =
+        tide__lua_tensor_new(L, TIDE_F32, count, tide_table_options(table)->width);
+    uint8_t *hits = tide__lua_tensor_new(L, TIDE_U8, count, 1)->t.data;
+    size_t words = (count + 63) / 64;
+    uint64_t *bits = lua_newuserdatauv(L, words * sizeof *bits + 1, 0);
+    memset(bits, 0, words * sizeof *bits);
+    (void)tide_table_pull_local(table, keys, count, rows->t.data, bits);
+    for (size_t i = 0; i < count; i++) {
+        hits[i] = (bits[i / 64] >> (i % 64)) & 1;
+    }
+    lua_pop(L, 1);
+    return 2;
+}
+
+/* ---- moving, saving ---- */
+
+/* t:move(slots, node) -> true | nil, err */
+static int table_move(lua_State *L) {
+    struct tide_table *table = tide__lua_check_table(L, 1);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    const lua_Integer node = luaL_checkinteger(L, 3);
+    const lua_Unsigned count = lua_rawlen(L, 2);
+    luaL_argcheck(L, count <= TIDE_SLOTS, 2, "more slots than a table has");
+    luaL_argcheck(L, node > 0 && node <= UINT16_MAX, 3, "no id of a node");
+    uint32_t *slots = lua_newuserdatauv(L, (count + 1) * sizeof *slots, 0);
+    for (lua_Unsigned i = 0; i < count; i++) {
+        int whole = 0;
+        lua_rawgeti(L, 2, (lua_Integer)i + 1);
+        const lua_Integer slot = lua_tointegerx(L, -1, &whole);
+        luaL_argcheck(L, whole && slot >= 0 && slot < TIDE_SLOTS, 2, "slots are 0 to 4095");
+        slots[i] = (uint32_t)slot;
+        lua_pop(L, 1);
+    }
+    (void)tide__lua_inside(L);
+    int code = tide__lua_resumed(L, tide_table_move(table, slots, count, (uint16_t)node));
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
+static int save_or_load(lua_State *L, int (*operation)(struct tide_table *, const char *)) {
+    struct tide_table *table = tide__lua_check_table(L, 1);
+    const char *path = luaL_checkstring(L, 2);
+    (void)tide__lua_inside(L);
+    int code = tide__lua_resumed(L, operation(table, path));
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
+static int table_save(lua_State *L) {
+    return save_or_load(L, tide_table_save);
+}
+
+static int table_load(lua_State *L) {
+    return save_or_load(L, tide_table_load);
+}
+
+static void push_kind(lua_State *L, const char *field, const char *kind, const double *values,
+                      int count) {
+    lua_createtable(L, 1 + count, 0);
+    lua_pushstring(L, kind);
+    lua_rawseti(L, -2, 1);
+    for (int i = 0; i < count; i++) {
+        if (values[i] == floor(values[i]) && fabs(values[i]) < 9e15) {
+            lua_pushinteger(L, (lua_Integer)values[i]);
+        } else {
+            lua_pushnumber(L, values[i]);
+        }
+        lua_rawseti(L, -2, 2 + i);
+    }
+    lua_setfield(L, -2, field);
+}
+
+static void push_spec(lua_State *L, const struct tide_table_options *o) {
+    static const int init_values[] = {0, 2, 1, 2};
+    lua_createtable(L, 0, 8);
+    lua_pushstring(L, o->name);
+    lua_setfield(L, -2, "name");
+    lua_pushinteger(L, o->width);
+    lua_setfield(L, -2, "width");
+    bool dense = o->keys == TIDE_KEYS_DENSE;
+    double keys = (double)(dense ? o->key_count : o->key_limit);
+    push_kind(L, "keys", dense ? "dense" : "hashed", &keys, 1);
+    double init[2] = {(double)o->init_a, (double)o->init_b};
+    push_kind(L, "init", init_names[o->init & 3], init, init_values[o->init & 3]);
+    push_kind(L, "update", update_names[o->update < 5 ? o->update : 0], NULL, 0);
+    lua_getfield(L, -1, "update");
+    if (o->lr != 0) {
+        lua_pushnumber(L, (double)o->lr);
+        lua_setfield(L, -2, "lr");
+    }
+    lua_pop(L, 1);
+    lua_pushstring(L, slot_names[o->slots & 1]);
+    lua_setfield(L, -2, "slots");
+    lua_pushstring(L, wire_names[o->wire < 3 ? o->wire : 0]);
+    lua_setfield(L, -2, "wire");
+    lua_pushstring(L, tide__lua_technique_name(o->technique));
+    lua_setfield(L, -2, "technique");
+    char consistency[TIDE_CONSISTENCY_TEXT];
+    tide_consistency_print(&o->consistency, consistency);
+    lua_pushstring(L, consistency);
+    lua_setfield(L, -2, "consistency");
+    tide__lua_send_order_push(L, o);
+    lua_pushinteger(L, o->replicas);
+    lua_setfield(L, -2, "replicas");
+    lua_pushstring(L, tide__lua_durability_names[o->durability < 4 ? o->durability : 0]);
+    lua_setfield(L, -2, "durability");
+    if (o->durability == TIDE_DURABLE_WINDOW) {
+        tide__lua_set_integer(L, "window_ns", o->window_ns);
+        tide__lua_set_integer(L, "window_bytes", o->window_bytes);
+    }
+    lua_pushboolean(L, o->refuse_nan);
+    lua_setfield(L, -2, "refuse_nan");
+    tide__lua_set_integer(L, "seed", o->seed);
+}
+
+static int table_index(lua_State *L) {
+    const struct tide_table_options *o = tide_table_options(tide__lua_check_table(L, 1));
+    const char *key = luaL_checkstring(L, 2);
+    if (strcmp(key, "name") == 0) {
+        lua_pushstring(L, o->name);
+    } else if (strcmp(key, "width") == 0) {
+        lua_pushinteger(L, o->width);
+    } else if (strcmp(key, "spec") == 0) {
+        push_spec(L, o);
+    } else {
+        lua_settop(L, 2);
+        lua_rawget(L, lua_upvalueindex(1)); /* methods */
+    }
+    return 1;
+}
+
+static int table_tostring(lua_State *L) {
+    const struct tide_table_options *o = tide_table_options(tide__lua_check_table(L, 1));
+    lua_pushfstring(L, "table %s (width %d)", o->name, (int)o->width);
+    return 1;
+}
+
+static int table_equal(lua_State *L) {
+    struct tide_table *a = tide__lua_table_at(L, 1);
+    lua_pushboolean(L, a && a == tide__lua_table_at(L, 2));
+    return 1;
+}
+
+void tide__lua_open_table(lua_State *L) {
+    static const luaL_Reg functions[] = {{"table", core_table},
+                                         {"table_find", core_table_find},
+                                         {"tables", tide__lua_tables},
+                                         {"tables_forget", core_tables_forget},
+                                         {NULL, NULL}};
+    static const luaL_Reg methods[] = {
+        {"pull", table_pull},
+        {"push", table_push},
+        {"pull_local", table_pull_local},
+        {"localize", table_localize},
+        {"sampler", tide__lua_table_sampler},
+        {"consistency", tide__lua_table_consistency},
+        {"move", table_move},
+        {"save", table_save},
+        {"load", table_load},
+        {NULL, NULL},
+    };
+    static const luaL_Reg table_meta[] = {
+        {"__tostring", table_tostring}, {"__eq", table_equal}, {NULL, NULL}};
+    static const luaL_Reg ticket_methods[] = {
+        {"wait", ticket_wait}, {"done", ticket_done}, {NULL, NULL}};
+    luaL_setfuncs(L, functions, 0);
+    luaL_newlib(L, table_meta);
+    luaL_newlib(L, methods);
+    luaL_setfuncs(L, tide__lua_shared_methods, 0);
+    luaL_setfuncs(L, tide__lua_info_methods, 0);
+    lua_pushcclosure(L, table_index, 1);
+    lua_setfield(L, -2, "__index");
+    lua_pushboolean(L, false);
+    lua_setfield(L, -2, "__metatable");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &table_metatable);
+    lua_createtable(L, 0, 3);
+    luaL_newlib(L, ticket_methods);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, ticket_collected);
+    lua_setfield(L, -2, "__gc");
+    lua_pushboolean(L, false);
+    lua_setfield(L, -2, "__metatable");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &ticket_metatable);
+}

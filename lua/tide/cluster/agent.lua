@@ -1,0 +1,366 @@
+-- The agent of a node: an actor registered as "agent" that loads runs, starts their workers and tells how the node is.
+-- It serves calls of any member and never waits for anything but its mailbox.
+local core = require "tide.core"
+local heat = require "tide.show.hot_keys"
+local script = require "tide.script"
+
+local agent = {}
+
+local STATE_EVERY_S <const> = 0.5 -- how late the node's own death is noticed, at most,
+local POLL_S <const> = core.simulated() and STATE_EVERY_S or 0.1 -- and a signal, of which simulated nodes get none
+
+local WORKER <const> = [[return require("tide.run.worker").main(...)]]
+
+local state = {runs = {}, consoles = {}}
+
+local ops = {}
+
+---Counters of this node; runs subtract what they were at their start.
+function ops.status()
+  local tables = {}
+  for _, stats in ipairs(core.tables() or {}) do tables[stats.name] = stats end
+  return {node = core.node(), tables = tables, links = core.links(), actors = core.actors(), rss_bytes = core.rss(),
+          queue = core.queue(), memory = core.memory(), now = core.now()}
+end
+
+---What this node's store has done for others, in all and by slot of the named tables, and how long its own workers
+---had something under way to each other store: {tables={names}, slots=bool, homes={ids}}.
+function ops.served(request)
+  local answer = core.load()
+  answer.now = core.now()
+  for _, actor in ipairs(core.actors()) do
+    if actor.type == "store" then answer.queue = actor.mailbox_messages end
+  end
+  answer.bytes, answer.served, answer.waited = {}, {}, {}
+  for i, id in ipairs(request.homes or {}) do answer.waited[i] = core.waited(id) end
+  for _, name in ipairs(request.tables) do
+    local handle = core.table_find(name)
+    if handle then
+      answer.bytes[name] = handle:stats().memory_bytes
+      answer.served[name] = request.slots and handle:slot_served() or nil
+    end
+  end
+  return answer
+end
+
+---The hottest keys of tables among this node's workers: {tables={names}, count=} -> {[name] = see heat.of_node}.
+function ops.hottest(request)
+  local answer = {}
+  for _, name in ipairs(request.tables) do
+    local handle = core.table_find(name)
+    answer[name] = handle and heat.of_node(handle, request.count)
+  end
+  return answer
+end
+
+---What the workers of this node saw of tables with clocks: {tables={names}}.
+function ops.staleness(request)
+  local answer = {now = core.now(), tables = {}}
+  for _, name in ipairs(request.tables) do
+    local handle = core.table_find(name)
+    local seen = handle and handle:stats().staleness
+    answer.tables[name] = seen and seen.workers or nil
+  end
+  return answer
+end
+
+---A placement policy wants keys here: {table=, keys=}. It is advice: what fails is told by the access itself.
+function ops.localize(request)
+  local handle = core.table_find(request.table)
+  if handle then core.fiber(function() handle:localize(request.keys) end) end
+  return {}
+end
+
+---Another bound for a table with clocks: {table=, value=}.
+function ops.consistency(request)
+  local handle, err = core.table_find(request.table)
+  if not handle then return nil, err end
+  local ok
+  ok, err = handle:consistency(request.value)
+  if not ok then return nil, err end
+  return {}
+end
+
+---A test aid: {seconds=} that each key served to another node takes this one longer.
+function ops.serve_cost(request)
+  core.serve_cost(request.seconds)
+  return {}
+end
+
+---Takes a run's script: {run=, script={text, sha, args, args_sha, path, modules}, controller=}. Answers the status, and
+---of what machine the node is.
+function ops.load(request, message)
+  local sent = request.script
+  local sha = core.sha256(sent.text)
+  local known = state.runs[request.run]
+  local mine = known and known.script.sha or sha
+  if mine ~= sent.sha then
+    return nil, script.error("T0207", ("the script differs: the driver runs %s, this node has %s"):format(
+      sent.sha:sub(1, 12), mine:sub(1, 12)), {node = core.node().name})
+  end
+  local args_sha = known and known.script.args_sha or script.args_sha(sent.args)
+  if args_sha ~= sent.args_sha then
+    return nil, script.error("T0207", ("the script's options differ: the driver has %s, this node has %s"):format(
+      sent.args_sha:sub(1, 12), args_sha:sub(1, 12)), {node = core.node().name})
+  end
+  if not known then
+    local monitor = core.monitor(message.from)
+    state.runs[request.run] = {script = sent, controller = message.from, monitor = monitor, workers = {}}
+  end
+  local answer = ops.status()
+  answer.machine = core.machine()
+  return answer
+end
+
+---Starts workers of a loaded run: {run=, job=, ranks={...}, workers=, crowded=, seed=, params=, tables=}; answers
+---addresses.
+function ops.start(request)
+  local run = state.runs[request.run]
+  if not run then
+    return nil, script.error("T0401", ("run %s is not loaded here"):format(tostring(request.run)))
+  end
+  run.job = request.job
+  local addresses = {}
+  for i, rank in ipairs(request.ranks) do
+    local address, err = core.spawn {
+      source = WORKER, chunk = "@tide/worker.lua", role = "compute", thread = i - 1,
+      argument = {
+        rank = rank, workers = request.workers, crowded = request.crowded, node = core.node().name,
+        seed = request.seed, params = request.params, controller = run.controller, script = run.script,
+        job = request.job, tables = request.tables, keeps = request.keeps,
+        resume = request.resume and request.resume[i],
+      },
+    }
+    if not address then return nil, err end
+    run.workers[#run.workers + 1] = address
+    addresses[i] = address
+  end
+  return {addresses = addresses}
+end
+
+local function forget(id)
+  local run = state.runs[id]
+  if not run then return end
+  for _, address in ipairs(run.workers) do core.kill(address) end
+  if run.monitor then core.demonitor(run.monitor) end
+  state.runs[id] = nil
+end
+
+---Ends a run's workers at once: {run=}.
+function ops.stop(request)
+  forget(request.run)
+  return {}
+end
+
+---How long this node's workers waited for a table, and how stale what they read was: {table=name}.
+function ops.waits(request)
+  local handle = core.table_find(request.table)
+  if not handle then return {} end
+  local waits = handle:waits()
+  waits.staleness = (handle:stats().staleness or {}).hist
+  return waits
+end
+
+---What happened, as this node saw it: {after=number}.
+function ops.events(request)
+  return {events = core.events(request.after)}
+end
+
+---The newest lines of this process's log.
+function ops.log()
+  return {lines = core.logged()}
+end
+
+---Something that others shall be able to ask for: {kind=, text=}.
+function ops.event(request)
+  core.event(request.kind, request.text)
+  return {}
+end
+
+---Jobs whose workers this node has: {jobs = {{job=, run=, workers=}, ..}}.
+function ops.jobs()
+  local jobs = {}
+  for id, run in pairs(state.runs) do
+    if run.job then jobs[#jobs + 1] = {job = run.job, run = id, workers = #run.workers} end
+  end
+  return {jobs = jobs}
+end
+
+-- An answer that comes later, by a fiber.
+local LATER <const> = {}
+
+local function beside(message, f, ...)
+  core.fiber(function(...)
+    local ok, answer, err = xpcall(f, script.failure, ...)
+    if not ok then answer, err = nil, answer end
+    if answer then
+      core.answer(message, answer)
+    else
+      core.answer_error(message, err)
+    end
+  end, ...)
+  return LATER
+end
+
+---A test aid: from now on this process gets {share=} of one core.
+ops["cpu.share"] = function(request, message)
+  return beside(message, require("tide.cluster.cpu_share").hold, request.share, state.program)
+end
+
+---Gives slots of a table to a node, for command lines, which are no members: {table=, slots=, node=}.
+function ops.move(request, message)
+  return beside(message, function()
+    local handle, err = core.table_find(request.table)
+    if not handle then return nil, err end
+    local ok
+    ok, err = handle:move(request.slots, request.node)
+    if not ok then return nil, err end
+    return {moved = #request.slots}
+  end)
+end
+
+---Writes a generation of all tables: {dir=, keep=}.
+function ops.checkpoint(request, message)
+  return beside(message, function()
+    local info, err = require("tide.run.checkpoint").save {dir = request.dir, keep = request.keep}
+    if info then core.event("checkpoint", ("generation %d in %s, as asked"):format(info.generation, request.dir)) end
+    return info, err
+  end)
+end
+
+---Brings all tables back: {dir=, generation=}.
+function ops.restore(request, message)
+  return beside(message, function()
+    local restored, err = require("tide.run.checkpoint").restore(request.dir, request.generation)
+    if restored then
+      restored.job = nil
+      core.event("checkpoint", ("generation %d of %s restored"):format(restored.generation, request.dir))
+    end
+    return restored, err
+  end)
+end
+
+local CONSOLE <const> = [[return require("tide.console.session").main(...)]]
+local CONSOLES_MAX <const> = 32
+
+---The console of a session: {session=, role=}; made when it does not run here. Answers {address, node, version, role,
+---resumed}. A session keeps the role that it was made with.
+ops["console.open"] = function(request)
+  local id, role = request.session, request.role
+  if not require("tide.console.roles").is(role) then
+    return nil, script.error("T0113", "a session has role read, operate or admin")
+  end
+  if type(id) ~= "string" or not id:find "^%x+$" or #id > 64 then
+    return nil, script.error("T0113", "a session is named by hexadecimal digits")
+  end
+  local known = state.consoles[id]
+  local count = 0
+  for _ in pairs(state.consoles) do count = count + 1 end
+  if not known then
+    if count >= CONSOLES_MAX then
+      return nil, script.error("T0603", ("%d consoles run on this node already"):format(CONSOLES_MAX))
+    end
+    local address, err = core.spawn {source = CONSOLE, chunk = "@tide/console/session.lua", role = "control",
+                                     argument = {session = id, role = role}}
+    if not address then return nil, err end
+    state.consoles[id] = {address = address, role = role}
+    core.monitor(address)
+  elseif known.role ~= role then
+    return nil, script.error("T0801", ("session %s has role %s on this node"):format(id:sub(1, 8), known.role))
+  end
+  local own = state.consoles[id]
+  return {address = own.address, node = core.node().name, version = core.version, role = own.role,
+          resumed = known ~= nil}
+end
+
+---Ends a session at once, whatever it does: {session=}.
+ops["console.drop"] = function(request)
+  local known = state.consoles[request.session]
+  if known then core.kill(known.address) end
+  return {}
+end
+
+---Begins to record spans: {events=} of each thread.
+ops["trace.start"] = function(request)
+  local ok, err = core.trace_start(request.events)
+  return ok and {} or nil, err
+end
+
+ops["trace.stop"] = function()
+  core.trace_stop()
+  return {}
+end
+
+---{cursor=, origin=}: some of what was recorded, as text, and the cursor of the rest.
+ops["trace.read"] = function(request)
+  local text, cursor = core.trace_read(request.cursor, request.origin)
+  return {text = text, cursor = cursor}
+end
+
+---Ends this node: {leave=bool}. With leave its slots are handed on first.
+function ops.quit(request)
+  if request.leave and core.simulated() then
+    core.leave() -- a simulated node is destroyed when its agent ends; a process waits in core.node_stop
+  else
+    state.ending = request.leave and "leave" or "now"
+  end
+  return {}
+end
+
+local function serve(message)
+  if message.kind == "exit" then
+    for id, run in pairs(state.runs) do
+      if run.controller == message.from then forget(id) end
+    end
+    for id, known in pairs(state.consoles) do
+      if known.address == message.from then state.consoles[id] = nil end
+    end
+    return
+  end
+  if message.kind == "stop" then
+    state.ending = state.ending or "now"
+    return
+  end
+  local request = message.value
+  local op = type(request) == "table" and ops[request.op]
+  if not op then
+    if message.kind == "call" then
+      core.answer_error(message, script.error("T0113", "the agent does not know this request"))
+    end
+    return
+  end
+  local ok, answer, err = xpcall(op, script.failure, request, message)
+  if message.kind ~= "call" or answer == LATER then return end
+  if not ok then
+    core.answer_error(message, answer)
+  elseif not answer then
+    core.answer_error(message, err)
+  else
+    core.answer(message, answer)
+  end
+end
+
+---Body of the actor. Returns why the node shall end: {why = "leave"|"now"|"dead", reason=}.
+---@param o? {program?: string} program: of this process, if it is the tide program
+function agent.main(o)
+  state.program = o and o.program
+  local ok, err = core.register("agent")
+  if not ok then return {why = "dead", reason = err and err.message} end
+  core.trap_exits(true)
+  local looked_at = 0
+  while not state.ending do
+    local message = core.receive(POLL_S)
+    if message then serve(message) end
+    if core.interrupted() > 0 then state.ending = state.ending or "leave" end
+    if core.now() - looked_at >= STATE_EVERY_S then
+      looked_at = core.now()
+      local me = core.member()
+      if me and (me.state == "dead" or me.state == "left") then
+        return {why = me.state, reason = me.reason}
+      end
+    end
+  end
+  return {why = state.ending}
+end
+
+return agent

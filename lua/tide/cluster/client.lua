@@ -1,0 +1,90 @@
+-- This process as a client of a running cluster: where that is, coming in, asking the agents of its nodes.
+local core = require "tide.core"
+local directory = require "tide.cluster.directory"
+local errors = require "tide.errors"
+
+local client = {}
+
+---Where a cluster is: by name, by endpoint, or the only one that runs.
+---@param wanted? string
+---@return string|nil endpoint, table? err, string? name
+function client.resolve(wanted)
+  if wanted and wanted:find(":", 1, true) then
+    -- Sockets of this user's clusters lie in a directory that is called as the cluster.
+    local base <const> = "unix:" .. directory.base() .. "/"
+    return wanted, nil, wanted:sub(1, #base) == base and wanted:sub(#base + 1):match "^([^/]+)/" or nil
+  end
+  if wanted and wanted:find("/", 1, true) then return "unix:" .. wanted end
+  local name, problem, several = wanted, nil, nil
+  if not name then name, problem, several = directory.only() end
+  if not name then
+    return nil, errors.new("T0501", {message = problem, help = several and "name one by --cluster" or nil})
+  end
+  local alive = directory.endpoints(name)
+  if not alive[1] or not directory.pids(name)[1] then
+    return nil, errors.new("T0501", {message = ("no cluster `%s` runs here"):format(name)})
+  end
+  return alive[1], nil, name
+end
+
+---Makes this process a client of a cluster: it sees members and may call their actors.
+---Who comes and goes meanwhile is told if `verbose`.
+---@param o {cluster?: string, endpoint?: string, timeout_s?: number, verbose?: boolean}
+---@return true|nil, table? err
+function client.attach(o)
+  core.log_level(o.verbose and "info" or "warn")
+  local endpoint, err, name = client.resolve(o.endpoint or o.cluster)
+  if not endpoint then return nil, err end
+  local ok, problem = core.node_start {client = true, join = endpoint, cluster = name, workers = 0, no_store = true}
+  if not ok then return nil, errors.from(problem, "T0501") end
+  return true
+end
+
+---Asks the agents of all nodes that are up.
+---@param what "status"|"events"|"hottest"
+---@param more? table what the question says besides
+---@return table|nil array of {name, id, state, answer | error} , table? err
+function client.gather(what, more)
+  local request = {op = what}
+  for k, v in pairs(more or {}) do request[k] = v end
+  return core.node_run([[return require("tide.cluster.client").gather_inside(...)]], "@tide/client.lua", request)
+end
+
+---Asks the agent of the first node that is up.
+---@param request table {op=, ...}
+---@return table? answer
+---@return table? err
+function client.ask_one(request)
+  return core.node_run([[return require("tide.cluster.client").ask_one_inside(...)]], "@tide/client.lua", request)
+end
+
+local ASK_S <const> = 3600
+
+function client.ask_one_inside(request)
+  for _, member in ipairs(core.members()) do
+    local address = member.state == "up" and core.whereis(member.name .. "/agent")
+    if address then
+      local answer, err = core.call(address, request, ASK_S)
+      if not answer then return {error = errors.to_data(errors.from(err))} end
+      return {answer = answer}
+    end
+  end
+  return {error = errors.to_data(errors.new("T0501", {message = "the cluster has no node that is up"}))}
+end
+
+function client.gather_inside(request)
+  local rows = {}
+  for _, member in ipairs(core.members()) do
+    local row = {name = member.name, id = member.id, state = member.state}
+    if member.state == "up" then
+      local address = core.whereis(member.name .. "/agent")
+      local answer, err
+      if address then answer, err = core.call(address, request, 5) end
+      row.answer, row.error = answer, err and errors.to_data(errors.from(err))
+    end
+    rows[#rows + 1] = row
+  end
+  return rows
+end
+
+return client

@@ -1,0 +1,137 @@
+-- Clusters that a script started grow and shrink while runs go on: nodes that hold rows come and leave in order.
+-- Methods of tide.cluster, which gives what they need of it.
+local children = require "tide.cluster.children"
+local core = require "tide.core"
+local errors = require "tide.errors"
+local job = require "tide.run.job"
+
+local elastic = {}
+
+local DRAIN_S <const> = 60
+
+---@param cluster table class of tide.cluster
+---@param tools table its adopt_members, nodes_max
+function elastic.extend(cluster, tools)
+  -- The member of that name, once it is up.
+  local function member_named(name)
+    for _, member in ipairs(core.members()) do
+      if member.name == name and member.state == "up" then return member end
+    end
+    return nil
+  end
+
+  ---Starts one more node. Without workers it holds rows; slots go there when somebody moves them (table:move,
+  ---placement policies). With workers it holds none, and they join the runs that go on at the next report of all.
+  ---@param name? string default: s1, s2, ... or, with workers, n1, n2, ... whichever is free first
+  ---@param workers? integer
+  ---@return string name
+  function cluster:add_node(name, workers)
+    workers = workers or 0
+    if self.context.attached then
+      error(errors.new("T0113", {message = "the nodes of this cluster are not the script's to start",
+        help = "start one by `tide node --join`"}), 2)
+    end
+    local taken = {}
+    for _, child in ipairs(self.children) do taken[child.name] = true end
+    local number = 1
+    local letter <const> = workers > 0 and "n" or "s"
+    while not name and taken[letter .. number] do number = number + 1 end
+    name = name or letter .. number
+    if taken[name] or not job.is_identifier(name) or #self.children >= tools.nodes_max then
+      error(errors.new("T0113", {message = ("`%s` cannot be the name of one more node"):format(name)}), 2)
+    end
+    local node = core.node()
+    local child = children.start {endpoint = node.endpoint, cluster = node.cluster, name = name, workers = workers,
+                               no_store = workers > 0, log = ("%s/node-%s.log"):format(self.context.directory, name)}
+    self.children[#self.children + 1] = child
+    children.wait_up {child}
+    tools.adopt_members(self)
+    for _, each in ipairs(self:agents()) do
+      if each.name == name then
+        for _, run in ipairs(self.runs) do core.send(run.controller, {op = "joined", node = each}) end
+      end
+    end
+    return name
+  end
+
+  ---Lets a node of this cluster that has no workers leave in order: its rows go to the others.
+  ---@param name string
+  function cluster:drain(name)
+    local index
+    for i, child in ipairs(self.children) do
+      if child.name == name then index = i end
+    end
+    local member = index and member_named(name)
+    if not member or (member.workers or 0) > 0 then
+      error(errors.new("T0113", {message = member and ("node %s has workers, whose work would be lost"):format(name)
+        or ("no node `%s` was started here"):format(tostring(name))}), 2)
+    end
+    self:let_leave(name, index)
+  end
+
+  ---Tells a node to leave and waits until it has.
+  ---@param name string
+  ---@param index integer of its entry in self.children
+  function cluster:let_leave(name, index)
+    for i, each in ipairs(self.members) do
+      if each.name == name then
+        core.send(each.agent, {op = "quit", leave = true})
+        table.remove(self.members, i)
+        break
+      end
+    end
+    if #children.wait_ended({self.children[index]}, DRAIN_S) > 0 then
+      error(errors.new("T0510", {message = ("node %s has not left after %g s"):format(name, DRAIN_S), node = name}), 2)
+    end
+    table.remove(self.children, index)
+  end
+
+  ---A node whose workers have all left the run that they joined ends.
+  ---@param name string
+  function cluster:vacate(name)
+    for index, child in ipairs(self.children) do
+      if child.name == name then return self:let_leave(name, index) end
+    end
+  end
+
+  ---Adds or drains nodes without workers until `count` hold rows for the others.
+  ---@param count integer
+  function cluster:set_servers(count)
+    local servers = {}
+    for _, member in ipairs(self.members) do
+      if (member.workers or 0) == 0 and member.store then servers[#servers + 1] = member.name end
+    end
+    for _ = #servers + 1, count do self:add_node() end
+    for i = #servers, count + 1, -1 do self:drain(servers[i]) end
+  end
+
+  -- The node of that name among those that are up.
+  local function node_named(self, name)
+    for _, member in ipairs(self.members) do
+      if member.name == name then return member end
+    end
+    error(errors.new("T0113", {message = ("no node is called `%s`"):format(tostring(name))}), 3)
+  end
+
+  ---A test aid, to see what slow machines do to a run: from now on the process of a node gets at most this share of one
+  ---core, workers and store together. It is stopped while it has had more. Simulated: its turns and kernels take so
+  ---much longer.
+  ---@param name string of a node
+  ---@param share number|string 0.3 or "30%"; 1: all there is
+  function cluster:cpu_share(name, share)
+    local ok, err = require("tide.cluster.cpu_share").set(node_named(self, name), share)
+    if not ok then error(err, 2) end
+  end
+
+  ---A test aid, to see what slow servers do to a run: from now on each key that a node serves to another takes it so
+  ---much longer, and it does nothing else meanwhile.
+  ---@param name string of a node
+  ---@param time number|string seconds, or "50us"; 0: no longer
+  function cluster:serve_cost(name, time)
+    local seconds = type(time) == "string" and require("tide.units").parse_duration(time) or time
+    local ok, err = core.call(node_named(self, name).agent, {op = "serve_cost", seconds = seconds}, 10)
+    if not ok then error(errors.from(err), 2) end
+  end
+end
+
+return elastic

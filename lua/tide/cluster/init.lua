@@ -1,0 +1,261 @@
+-- The cluster of a run, `tide.cluster {}`: it lives in the driver's process tree. The driver is the controller node,
+-- every worker node a child that dies with it.
+local children = require "tide.cluster.children"
+local core = require "tide.core"
+local errors = require "tide.errors"
+local script = require "tide.script"
+local units = require "tide.units"
+
+local cluster = {}
+cluster.__index = cluster
+
+local CLOSE_S <const> = 3
+local POLL_S <const> = 0.02
+local PROCESSES_MAX <const> = 256
+local SIMULATED_MAX <const> = 4000
+
+cluster.context = nil ---@type table|nil what the driver knows: options of the command, script, run id
+
+---@param name string of a member
+---@return string address of its agent
+local function agent_of(name)
+  local deadline = core.now() + 5
+  while true do
+    local address, err = core.whereis(name .. "/agent")
+    if address then return address end
+    if core.now() > deadline then error(errors.from(err), 0) end
+    core.sleep(POLL_S)
+  end
+end
+
+local function adopt_members(self)
+  local members = {}
+  local workers = 0
+  for _, member in ipairs(core.members()) do
+    local works = (member.workers or 0) > 0
+    if member.state == "up" and (works or member.store) then
+      members[#members + 1] = member
+      workers = workers + (member.workers or 0)
+    end
+  end
+  -- By name, n2 before n10: ids follow the order of joining, which differs from run to run.
+  table.sort(members, function(a, b)
+    if #a.name ~= #b.name then return #a.name < #b.name end
+    return a.name < b.name
+  end)
+  if workers == 0 then
+    error(errors.new("T0501", {message = "the cluster has no node with workers"}), 0)
+  end
+  for _, member in ipairs(members) do member.agent = agent_of(member.name) end
+  self.members = members -- at last: finding the agents waits, and others look meanwhile
+end
+
+---out.json for the first cluster of a script, out-2.json for the second.
+local function next_trace(context)
+  context.traces = (context.traces or 0) + 1
+  if context.traces == 1 then return context.trace end
+  local base, extension = context.trace:match "^(.+)(%.%w+)$"
+  return ("%s-%d%s"):format(base or context.trace, context.traces, extension or "")
+end
+
+local function size_of(o, name)
+  if not o[name] then return nil end
+  local size, why = units.parse_size(o[name])
+  if not size then error(errors.new("T0113", {message = ("tide.cluster: %s: %s"):format(name, why)}), 3) end
+  return size
+end
+
+local FIELDS <const> = {nodes = true, workers = true, servers = true, queue_limit = true, memory = true, rate = true,
+                        controllers = true}
+local RATE_FIELDS <const> = {operations = true, bytes = true}
+
+local function rate_of(rate)
+  if not rate then return {} end
+  script.check_fields("T0113", "`rate` of tide.cluster", rate, RATE_FIELDS)
+  local operations <const> = rate.operations
+  if operations and (math.type(operations) ~= "integer" or operations < 1) then
+    error(errors.new("T0113", {message = "tide.cluster: rate.operations is a whole number a second"}), 3)
+  end
+  return {operations = operations, bytes = size_of(rate, "bytes")}
+end
+
+---Members c1, c2, ... beside this node, without rows and workers, to hold with it what the controller decides.
+local function start_controllers(self, count)
+  if count ~= 3 and count ~= 5 then
+    error(errors.new("T0113", {message = "tide.cluster: controllers is 3 or 5: one or two of them may be lost"}), 0)
+  end
+  local node = core.node()
+  for i = 1, count - 1 do
+    local name = "c" .. i
+    local child = children.start {endpoint = node.endpoint, cluster = node.cluster, name = name, workers = 0,
+                               no_store = true, log = ("%s/node-%s.log"):format(self.context.directory, name)}
+    self.controllers[i], self.children[#self.children + 1] = child, child
+  end
+end
+
+---Until one of them commands: a run that begins then does not depend on its driver for decisions.
+local function share_control(count)
+  local ok, err = core.replicate(count)
+  if not ok then
+    local missing = err.name == "EUNSUPPORTED" or err.name == "EVERSION"
+    error(missing and errors.new("T1004", {message = err.message}) or errors.from(err), 0)
+  end
+  local deadline = core.now() + children.join_s
+  local own = core.node().id
+  while true do
+    local controller = core.node().controller
+    if controller ~= 0 and controller ~= own then return end
+    if core.now() > deadline then
+      error(errors.new("T1001", {message = ("no other controller commands after %g s"):format(children.join_s)}), 0)
+    end
+    core.sleep(POLL_S)
+  end
+end
+
+---tide.cluster{}: starts node processes on this machine and waits until they have joined. With `tide run --cluster`
+---nothing is started: the nodes are those of that cluster.
+---@param o {nodes?: integer, workers?: integer, servers?: integer, queue_limit?: string|integer,
+---  memory?: string|integer, rate?: {operations?: integer, bytes?: string|integer}, controllers?: integer}
+---  servers: so many nodes of their own hold the rows (s1, s2, ...), and the nodes of workers none: their loss then
+---  costs no rows; queue_limit: "64MiB", what each node may have under way of its workers' operations;
+---  memory: "2GiB", what each node may hold of tables and queues; rate: what each node may ask of others in a second;
+---  controllers: 3 or 5 nodes, this one and c1, c2, ..., hold what the controller decides, and when it ends another
+---  one goes on
+---@return table cluster to be closed
+function cluster.new(o)
+  o = o or {}
+  local context = cluster.context
+  if not context then
+    error(errors.new("T0113", {message = "tide.cluster works in tide.main, on the driver"}), 2)
+  end
+  script.check_fields("T0113", "tide.cluster", o, FIELDS)
+  local count = o.nodes or context.nodes or 2
+  local workers = o.workers or context.workers or 1
+  local servers = o.servers or 0
+  local queue_limit <const>, memory <const> = size_of(o, "queue_limit"), size_of(o, "memory")
+  local rate <const> = rate_of(o.rate)
+  local most = core.simulated() and SIMULATED_MAX or PROCESSES_MAX
+  if math.type(count) ~= "integer" or count < 1 or math.type(servers) ~= "integer" or servers < 0
+    or count + servers > most or math.type(workers) ~= "integer" or workers < 1 then
+    error(errors.new("T0113", {message = ("tide.cluster wants 1 to %d nodes, servers included, and at least one "
+      .. "worker each"):format(most)}), 2)
+  end
+  local self = setmetatable({context = context, servers_max = most - count, run_id = context.run, children = {},
+                             controllers = {}, runs = {}}, cluster)
+  context.clusters[#context.clusters + 1] = self
+  if not context.attached then
+    local node = core.node()
+    local ok, err = pcall(function()
+      if o.controllers then start_controllers(self, o.controllers) end
+      for i = 1, servers + count do
+        local serves = i <= servers
+        local name = serves and "s" .. i or "n" .. i - servers
+        self.children[#self.children + 1] = children.start {
+          endpoint = node.endpoint, cluster = node.cluster, name = name, workers = serves and 0 or workers,
+          no_store = servers > 0 and not serves, log = ("%s/node-%s.log"):format(context.directory, name),
+          queue_limit = queue_limit, memory = memory, rate_operations = rate.operations, rate_bytes = rate.bytes,
+        }
+      end
+      children.wait_up(self.children)
+      if o.controllers then share_control(o.controllers) end
+    end)
+    if not ok then
+      self:close()
+      error(err, 0)
+    end
+  end
+  adopt_members(self)
+  if context.announce then context.announce(self) end
+  if context.trace then self.tracing = self:trace(next_trace(context)) end
+  return self
+end
+
+---Records what the nodes do until the trace is closed, which writes `path` for ui.perfetto.dev:
+---`local trace <close> = cluster:trace "out.json"`. One at a time.
+---@param path string
+---@return table trace
+function cluster:trace(path) return require("tide.show.trace").start(path, self:agents()) end
+
+---In the order in which tables of slots = "range" deal out their keys, which is by id: so the first worker is where
+---the first keys are.
+---@return table[] {name, id, agent, workers} of the nodes that have workers or rows
+function cluster:agents()
+  local list = {}
+  for i, member in ipairs(self.members) do
+    list[i] = {name = member.name, id = member.id, agent = member.agent, workers = member.workers,
+               store = member.store}
+  end
+  table.sort(list, function(a, b) return a.id < b.id end)
+  return list
+end
+
+require("tide.cluster.elastic").extend(cluster, {
+  adopt_members = adopt_members, nodes_max = PROCESSES_MAX,
+})
+
+---@param job_ tide.job
+---@param params? table
+---@return tide.run
+function cluster:start(job_, params) return require("tide.run").start(self, job_, params) end
+
+---@return table[] members
+function cluster.nodes()
+  local list = {}
+  for _, member in ipairs(core.members()) do list[#list + 1] = member end
+  return list
+end
+
+---@param name string
+---@return table|nil handle, table? err
+function cluster.table(_, name) return core.table_find(name) end
+
+---Writes all tables to a directory while workers go on.
+---@param o string|{dir: string, cut?: "clock"|"fuzzy", keep?: integer}
+---@return table info {generation, clock, cut, full, rows, bytes, took_s}
+function cluster.checkpoint(_, o)
+  if type(o) == "string" then o = {dir = o} end
+  local settings, problem = require("tide.run.checkpoint").settings {dir = o.dir, keep = o.keep, cut = o.cut}
+  if not settings then error(errors.new("T0708", {message = problem}), 2) end
+  local info, err = require("tide.run.checkpoint").save(settings)
+  if not info then error(err, 2) end
+  return info
+end
+
+---Brings all tables back to what they were; no worker should run.
+---@param dir string
+---@param generation? integer default: the newest that is whole
+---@return table restored {generation, cut, clock, rows, skipped}
+function cluster.restore(_, dir, generation)
+  local restored, err = require("tide.run.checkpoint").restore(dir, generation)
+  if not restored then error(err, 2) end
+  return restored
+end
+
+---Ends the runs and, if this process started them, the nodes.
+function cluster:close()
+  if self.closed or self.context.stays then return end -- the console that follows the script looks at it
+  self.closed = true
+  for _, run in ipairs(self.runs) do pcall(run.cancel, run) end
+  if self.tracing then
+    local ok, err = pcall(self.tracing.close, self.tracing)
+    if not ok then core.log("error", errors.from(err).message) end
+  end
+  if #self.children == 0 then return end
+  local ours <const>, ids <const> = {}, {}
+  for _, child in ipairs(self.children) do ours[child.name] = true end
+  for _, member in ipairs(core.members()) do
+    if ours[member.name] and member.state == "up" then ids[#ids + 1] = member.id end
+  end
+  core.ends(ids)
+  for _, member in ipairs(self.members or {}) do core.send(member.agent, {op = "quit", leave = false}) end
+  if #self.controllers > 0 then children.wait_members_gone(self.members or {}, CLOSE_S) end -- one of them knows why
+  for _, child in ipairs(self.members and self.controllers or self.children) do child.process:signal(15) end
+  for _, child in ipairs(children.wait_ended(self.children, CLOSE_S)) do child.process:signal(9) end
+  children.wait_ended(self.children, 1)
+  children.wait_members_gone(self.members or {}, CLOSE_S)
+  core.tables_forget() -- their rows went with the nodes: the script's next cluster makes its own
+end
+
+cluster.__close = cluster.close
+
+return cluster

@@ -1,0 +1,50 @@
+-- Body of `tide node`: a process that is one node of a cluster, until it is told to end.
+local children = require "tide.cluster.children"
+local core = require "tide.core"
+local errors = require "tide.errors"
+
+local node = {}
+
+local AGENT <const> = [[return require("tide.cluster.agent").main(...)]]
+local CONTROL <const> = [[return require("tide.cluster.up_down").control(...)]]
+
+local function complain(err)
+  io.stderr:write(errors.format(errors.from(err), {}), "\n")
+  return errors.exit(errors.from(err))
+end
+
+---Joins, serves until told to end. SIGTERM: leaves in order. The cluster's exit codes.
+---@param o {join?:string, cluster?:string, name?:string, listen?:string, workers?:integer, no_store?:boolean,
+---  grace_s?:number, controller?:boolean, state?:string, controllers?:integer, nodes?:integer, node_workers?:integer}
+---@return integer exit code
+function node.main(o)
+  local ok, err = core.node_start {
+    join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,
+    state = o.state, controllers = o.controllers, queue_limit = o.queue_limit, memory = o.memory,
+    rate_operations = o.rate_operations, rate_bytes = o.rate_bytes,
+  }
+  if not ok then
+    local missing = o.controllers and (err.name == "EUNSUPPORTED" or err.name == "EVERSION")
+    return complain(missing and errors.new("T1004", {message = err.message}) or err)
+  end
+  local ended
+  if o.controller then
+    ended, err = core.node_run(CONTROL, "@tide/standing.lua", {
+      cluster = core.node().cluster, nodes = o.nodes or 0, workers = o.node_workers or 1, program = children.program})
+  else
+    ended, err = core.node_run(AGENT, "@tide/agent.lua", {program = children.program})
+  end
+  if not ended then
+    core.node_stop(0)
+    return complain(err)
+  end
+  if ended.why == "dead" then
+    core.node_stop(0)
+    return complain(errors.new("T0509", {
+      message = "the cluster has declared this node dead: " .. tostring(ended.reason or "no reason given")}))
+  end
+  core.node_stop(ended.why == "leave" and (o.grace_s or 25) or 0)
+  return 0
+end
+
+return node

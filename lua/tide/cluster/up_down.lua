@@ -1,0 +1,161 @@
+-- Clusters that stay: `tide up` starts one detached controller process whose children are the nodes, and which tells
+-- where it is (directory.lua); `tide down` ends it. With several controllers every node is a process of its own
+-- (replicated.lua).
+local children = require "tide.cluster.children"
+local core = require "tide.core"
+local detached = require "tide.cluster.detached"
+local directory = require "tide.cluster.directory"
+local errors = require "tide.errors"
+local job = require "tide.run.job"
+
+local standing = {}
+
+local UP_S <const> = children.join_s + 5
+local DOWN_S <const> = 30
+local POLL_S <const> = 0.02
+
+---Control actor of a cluster of `tide up`: starts the nodes as children, publishes where the cluster is, and ends
+---with them on SIGTERM.
+---@param a {cluster: string, nodes: integer, workers: integer}
+function standing.control(a)
+  children.program = a.program
+  local node = core.node()
+  local logs <const> = directory.of(a.cluster)
+  local nodes = {}
+  local ok, err = pcall(function()
+    for i = 1, a.nodes do
+      nodes[i] = children.start {
+        endpoint = node.endpoint, cluster = a.cluster, name = "n" .. i, workers = a.workers,
+        log = ("%s/node-n%d.log"):format(logs, i),
+      }
+    end
+    children.wait_up(nodes)
+  end)
+  if not ok then
+    for _, child in ipairs(nodes) do child.process:signal(9) end
+    error(err, 0)
+  end
+  local pids = {directory.own_pid()}
+  for _, child in ipairs(nodes) do pids[#pids + 1] = child.process:pid() end
+  ok, err = directory.publish(a.cluster, node.endpoint, pids)
+  if not ok then
+    for _, child in ipairs(nodes) do child.process:signal(9) end
+    error(errors.from(err), 0)
+  end
+  core.register("control")
+  local ending
+  while not ending do
+    local message = core.receive(0.1)
+    if message and message.kind == "call" and type(message.value) == "table" and message.value.op == "quit" then
+      core.answer(message, {})
+      ending = true
+    elseif message and message.kind == "call" then
+      core.answer_error(message, errors.new("T0113", "this request is not known"))
+    elseif message and message.kind == "stop" then
+      ending = true
+    end
+    ending = ending or core.interrupted() > 0
+  end
+  for _, child in ipairs(nodes) do child.process:signal(15) end
+  for _, child in ipairs(children.wait_ended(nodes, DOWN_S)) do child.process:signal(9) end
+  directory.unpublish(a.cluster)
+  return {why = "now"}
+end
+
+---Starts a cluster that stays when this process ends.
+---@param o {cluster?: string, nodes?: integer, workers?: integer, controllers?: integer, state?: string}
+---@return table|nil {cluster, endpoint, pids}, table? err
+function standing.up(o)
+  local name = o.cluster or "local"
+  if not job.is_identifier(name) then
+    return nil, errors.new("T0113", ("`%s` is no name for a cluster"):format(tostring(name)))
+  end
+  if directory.pids(name)[1] then
+    return nil, errors.new("T1002", {message = ("cluster `%s` runs already"):format(name)})
+  end
+  directory.unpublish(name)
+  local made, err = directory.make(name)
+  if not made then return nil, err end
+  core.watch_interrupts() -- what was started would go on by itself
+  if o.controllers then return require("tide.cluster.replicated").up(o) end
+  local log = directory.of(name) .. "/controller.log"
+  core.file_remove(log)
+  local session = detached.start(log, "node", "--controller", "--cluster", name, "--nodes", tostring(o.nodes or 2),
+    "--node-workers", tostring(o.workers or 1), "--no-store", "--workers", "0")
+  if not session then
+    return nil, errors.new("T1001", {message = "the controller's process could not be started", where = log})
+  end
+  local deadline = core.now() + UP_S
+  while core.now() < deadline do
+    local endpoint = directory.endpoints(name)[1]
+    if core.interrupted() > 0 then
+      detached.kill(session, log)
+      directory.unpublish(name)
+      return nil, errors.new("T0210", {message = ("interrupted before cluster `%s` was up"):format(name),
+        state = "what had been started was stopped"})
+    end
+    if endpoint then
+      return {cluster = name, endpoint = endpoint, pids = directory.pids(name), log = log}
+    end
+    local status = detached.exit_code(log)
+    if status then
+      directory.unpublish(name)
+      return nil, errors.new("T1001", {message = ("the controller ended with exit code %s; its log ends with:\n%s")
+        :format(status, children.last_lines(log, 8))})
+    end
+    core.sleep(POLL_S)
+  end
+  standing.down {cluster = name}
+  return nil, errors.new("T1001", {message = "the cluster did not come up in time", where = log})
+end
+
+local function signal_pid(pid, signal)
+  os.execute(("kill -%s %d 2>/dev/null"):format(signal, pid))
+end
+
+local function wait_gone(name, timeout_s)
+  local deadline = core.now() + timeout_s
+  while true do
+    local pids = directory.pids(name)
+    if #pids == 0 or core.now() > deadline then return pids end
+    core.sleep(POLL_S)
+  end
+end
+
+---Which cluster of `tide up` is meant: the named one, or the only one.
+---@param name? string
+---@return string|nil name, table? err
+function standing.started(name)
+  if not name then
+    local only <const>, problem, several = directory.only()
+    return only, not only and errors.new("T1003", {message = problem, help = several and "name one" or nil}) or nil
+  end
+  if #directory.pids(name) > 0 then return name end
+  return nil, errors.new("T1003", {message = ("no cluster `%s` runs"):format(name)})
+end
+
+---Ends a cluster of `tide up`: in order, then what is left by force.
+---@param o {cluster?: string, timeout_s?: number}
+---@return table|nil {cluster, ended, killed}, table? err
+function standing.down(o)
+  local name <const>, err = standing.started(o.cluster)
+  if not name then
+    if o.cluster then directory.unpublish(o.cluster) end
+    return nil, err
+  end
+  local pids = directory.pids(name)
+  local _, replicated = directory.endpoints(name)
+  local told = true
+  if replicated then
+    told = require("tide.cluster.replicated").quit(name)
+  else
+    signal_pid(pids[1], "TERM")
+  end
+  local left = told and wait_gone(name, o.timeout_s or DOWN_S) or pids
+  for _, pid in ipairs(left) do signal_pid(pid, "KILL") end
+  if #left > 0 then wait_gone(name, 2) end
+  directory.unpublish(name)
+  return {cluster = name, ended = #pids, killed = #left}
+end
+
+return standing

@@ -1,0 +1,755 @@
+-- The controller actor of one run, in the driver's process: starts the workers through the nodes' agents, gathers
+-- their reports, answers with new params, and tells the driver what happens.
+--
+-- It loads the script for on_report and the stop rule. Once the workers run it never waits for anything but its
+-- mailbox, so a lost node is noticed whatever else is going on. The driver asks it with long polls ("next"); events
+-- wait here, bounded, until the driver has time.
+--
+-- When a node is lost, a job that allows it goes on: nobody waits for the node's workers any more (meeting.lua), what
+-- they had not completed of the data goes to others (chunks.lua), and nothing they may still say counts. Rows that
+-- lived on that node alone are gone, and end the run.
+local chunks = require "tide.run.chunks"
+local core = require "tide.core"
+local events = require "tide.cluster.events"
+local script = require "tide.script"
+local text = require "tide.text"
+
+local controller = {}
+controller.__index = controller
+require("tide.run.elastic_workers").extend(controller)
+require("tide.run.barrier").extend(controller)
+
+local TICK_S <const> = 0.25          -- a poll of the driver is answered at the latest after this
+local SUSPECT_S <const> = 2.0        -- a worker's failed access waits this long for news of a lost node
+local EVENTS_MAX <const> = 1000
+local CALL_S <const> = 30
+local LOST <const> = {EDIED = true, EUNREACHABLE = true, ECLOSED = true}
+
+---@param a table {run, script, job, params, seed, tables, nodes = {{name, id, agent, workers}}, total, examples,
+--- resume}
+function controller.new(a)
+  local resume = a.resume or {}
+  return setmetatable({
+    a = a, params = resume.params or a.params or {}, state = resume.state or {}, workers = {}, live = 0, ready = 0,
+    monitors = {}, events = {}, dropped = 0, clock = resume.reports or 0, evaluations = {}, next_evaluation = 0,
+    partial = {}, done_examples = resume.examples or 0, records = {}, started_at = core.now(), baseline = {},
+    progress_changed = false, workers_lost = 0,
+  }, controller)
+end
+
+---- events for the driver -----------------------------------------------------------------------------------------
+
+function controller:flush()
+  if not self.poll then return end
+  local answer = {events = self.events, progress = self.progress_changed and self:progress() or nil}
+  core.answer(self.poll, answer)
+  self.poll, self.events, self.progress_changed = nil, {}, false
+end
+
+function controller:emit(event)
+  if #self.events >= EVENTS_MAX and event.kind == "log" then
+    self.dropped = self.dropped + 1
+    return
+  end
+  if self.dropped > 0 and #self.events < EVENTS_MAX then
+    self.events[#self.events + 1] = {kind = "log", text = ("(%d lines left out)"):format(self.dropped)}
+    self.dropped = 0
+  end
+  self.events[#self.events + 1] = event
+  events.of_run(self, event)
+  self:flush()
+end
+
+function controller:progress()
+  return {n = self.clock, done = self.done_examples + (self.partial.examples or 0), total = self.a.total,
+          fields = self.partial, last = self.last}
+end
+
+---- failing -------------------------------------------------------------------------------------------------------
+
+function controller:end_workers()
+  for _, node in ipairs(self.a.nodes) do
+    if not node.lost then core.send(node.agent, {op = "stop", run = self.a.run}) end
+  end
+end
+
+---Ends the run with an error; the first one counts.
+function controller:fail(err)
+  if self.failed then return end
+  self.failed, self.suspect = err, nil
+  self:end_workers()
+  self:emit {kind = "failed", error = err}
+end
+
+---@return string|nil reason why a member is no longer up
+---@return boolean? in_order it leaves or has left: its rows are handed on
+local function gone(node)
+  for _, member in ipairs(core.members() or {}) do -- a former node of the same name is no news of this one
+    if member.id == node.id and member.state ~= "up" and member.state ~= "joining" then
+      return (member.reason and member.reason ~= "" and member.reason) or member.state,
+        member.state == "leaving" or member.state == "left"
+    end
+  end
+  return nil
+end
+
+---@return string[] tables of the run with rows that died with this node
+function controller:tables_on(node)
+  local lost = {}
+  for _, key in ipairs(text.sorted_keys(self.a.tables)) do
+    local handle = core.table_find(self.a.tables[key])
+    local gone_here
+    if handle and (handle.spec.replicas or 0) > 0 then
+      gone_here = #handle:health().lost > 0 -- else its copies take over
+    elseif handle then
+      -- Rows that relocate live where they are used, whoever their home is.
+      local moves = handle.spec.technique == "relocate" or handle.spec.technique == "intent"
+      gone_here = (handle:homes()[node.id] or 0) > 0 or (moves and node.workers > 0)
+    end
+    if gone_here then lost[#lost + 1] = ("`%s`"):format(self.a.tables[key]) end
+  end
+  return lost
+end
+
+---@return tide.error|nil why the run cannot go on without this node
+function controller:verdict(node, reason, in_order)
+  if in_order then
+    if node.workers == 0 or self:may_go_on(node) then return nil end
+    return script.error("T0509", ("node %s was told to end and leaves"):format(node.name), {
+      node = node.name, state = "its rows went to the other nodes, but its workers are gone; the run is ended",
+      help = "run again; a node that may go while a run needs it must not have workers of it"})
+  end
+  local message = ("node %s is lost: %s"):format(node.name, reason)
+  local lost = self:tables_on(node)
+  if #lost > 0 then
+    return script.error("T0509", message, {node = node.name,
+      state = ("its part of the tables is gone (%s); the other nodes are stopped"):format(table.concat(lost, ", "))})
+  end
+  if node.workers == 0 or self:may_go_on(node) then return nil end
+  return script.error("T0509", message, {node = node.name,
+    state = "the tables are whole, but the share of its workers is not done; the other nodes are stopped",
+    help = "cut the data into chunks (w:chunks), which others take over, or say `on_worker_loss = \"replay\"`"})
+end
+
+---@return boolean whether the job allows it, and somebody is left to do what these workers leave
+function controller:may_go_on(node)
+  if not self.job:survives_workers() or self.ready < self.worker_count then return false end
+  local left, done = 0, 0
+  for _, w in ipairs(self.workers) do
+    if w.node ~= node and w.state == "running" then left = left + 1 end
+    if w.state == "done" then done = done + 1 end
+  end
+  local undone = self.chunks and not self.chunks:over()
+  return left > 0 or (done > 0 and not undone)
+end
+
+---Takes the workers of a node out of all that the others wait for.
+function controller:drop_workers(node, reason)
+  local count, redone = 0, 0
+  for _, w in ipairs(self.workers) do
+    if w.node == node then
+      w.state, w.waits, w.later, count = "lost", nil, nil, count + 1
+      if self.chunks then redone = redone + self.chunks:release(w.rank) end
+      if self.policies then self.policies:ended(w.rank) end
+      for id = 1, self.next_evaluation do self:evaluation_of(id, w) end
+    end
+  end
+  if self.suspect and self.suspect.worker and self.suspect.worker.node == node then self.suspect = nil end
+  self.workers_lost = self.workers_lost + count
+  if count == 0 then return end
+  self:emit {kind = "lost", node = node.name, reason = reason, workers = count, chunks = redone}
+  self:hand_out()
+  self:meet()
+end
+
+function controller:lose_node(node, reason, in_order)
+  if node.lost then return end
+  node.lost = true
+  if node.vacant then -- it left when its workers had
+    if self.policies then self.policies:left(node) end
+    return
+  end
+  local known, left = gone(node)
+  in_order = left or (in_order and not known)
+  reason = known or reason
+  local err = self:verdict(node, reason, in_order)
+  if err then return self:fail(err) end
+  self:drop_workers(node, reason)
+  if self.policies then self.policies:left(node) end
+end
+
+---@return table|nil node, string? reason the first node of the run that is gone without having been dealt with
+function controller:find_lost()
+  for _, node in ipairs(self.a.nodes) do
+    local reason = not node.lost and gone(node)
+    if reason then return node, reason end
+  end
+  return nil
+end
+
+---A failure that may be the consequence of a lost node waits a moment for the cause.
+function controller:fail_or_suspect(err, worker)
+  if self.failed then return end
+  if not LOST[err.name or ""] then return self:fail(err) end
+  self.suspect = self.suspect or {err = err, at = core.now(), worker = worker}
+  local node, reason = self:find_lost()
+  if node then self:lose_node(node, reason) end
+end
+
+---- start ---------------------------------------------------------------------------------------------------------
+
+---Has a machine fewer processors than workers, as far as nodes say which one is theirs?
+local function is_crowded(nodes, loaded)
+  local workers = {}
+  for _, node in ipairs(nodes) do
+    local machine <const> = loaded[node.name].machine
+    if machine and machine.processors > 0 then
+      local id <const> = machine.id ~= "" and machine.id or node.name
+      workers[id] = (workers[id] or 0) + node.workers
+      if workers[id] > machine.processors then return true end
+    end
+  end
+  return false
+end
+
+---Loads the script on every node and starts the workers. Raises what goes wrong.
+function controller:start()
+  local a = self.a
+  local rank = 0
+  for _, node in ipairs(a.nodes) do
+    self.monitors[core.monitor(node.agent)] = {node = node}
+    local answer, err = core.call(node.agent, {op = "load", run = a.run, script = a.script}, CALL_S)
+    if not answer then error(err, 0) end
+    self.baseline[node.name] = answer
+    node.ranks = {}
+    for _ = 1, node.workers do
+      rank = rank + 1
+      node.ranks[#node.ranks + 1] = rank
+    end
+  end
+  self.worker_count, self.crowded = rank, is_crowded(a.nodes, self.baseline)
+  if a.examples then
+    self.chunks = chunks.new(a.examples, {workers = rank, seed = a.seed, chunks = self.job.chunks})
+  end
+  if a.resume and a.resume.workers ~= rank then
+    error(script.error("T0705", ("the checkpoint is of %d workers, the run has %d"):format(a.resume.workers, rank),
+      {help = "start as many workers; tables alone are restored by cluster:restore"}), 0)
+  end
+  if a.resume and a.resume.chunks and self.chunks then
+    local ok, problem = self.chunks:restore(a.resume.chunks)
+    if not ok then error(script.error("T0705", problem), 0) end
+  end
+  for _, node in ipairs(a.nodes) do
+    local resume = a.resume and {}
+    for i, r in ipairs(a.resume and node.ranks or {}) do
+      resume[i] = a.resume.ranks[r] or {}
+      resume[i].passes = self.chunks and self.chunks:passed()
+    end
+    local answer, err = core.call(node.agent, {
+      op = "start", run = a.run, job = a.job, ranks = node.ranks, workers = rank, crowded = self.crowded, seed = a.seed,
+      params = self.params, tables = a.tables, resume = resume, keeps = self.job.checkpoint ~= nil}, CALL_S)
+    if not answer then error(err, 0) end
+    for i, address in ipairs(answer.addresses) do
+      local r = node.ranks[i]
+      self.workers[r] = {rank = r, node = node, address = address, state = "starting"}
+      self.monitors[core.monitor(address)] = {worker = self.workers[r]}
+      self.live = self.live + 1
+    end
+  end
+end
+
+---- chunks --------------------------------------------------------------------------------------------------------
+
+---Answers one worker that waits for a chunk; false: it has to wait on.
+function controller:serve_chunk(w)
+  local pass, set = w.waits.pass, self.chunks
+  if pass == set.pass + 1 and set:over() and not self.stopping then set:begin() end
+  local answer
+  if self.stopping or w.dropped or pass < set.pass or set:over() then
+    answer = {op = "chunk"}
+  else
+    answer = pass == set.pass and set:take(w.rank, core.now())
+    if not answer then return end
+    answer.op = "chunk"
+  end
+  answer.id = w.waits.id
+  w.waits = nil
+  core.send(w.address, answer)
+end
+
+---Gives free chunks to the workers that wait for one; lets them go when the pass is over.
+---@return integer[] ranks of those that wait on
+function controller:hand_out()
+  local idle = {}
+  if not self.chunks or self.failed then return idle end
+  for _, w in ipairs(self.workers) do
+    if w.waits and w.waits.kind == "chunk" then self:serve_chunk(w) end
+    if w.waits and w.waits.kind == "chunk" then idle[#idle + 1] = w.rank end
+  end
+  return idle
+end
+
+---The same, with a word of the dispatch policy for those that wait on.
+function controller:dispatch()
+  local idle = self:hand_out()
+  if #idle > 0 and self.policies and self.policies:idle(idle) then self:hand_out() end
+end
+
+---A worker waits for something else than chunks, or for nothing any more: what is queued for it is anybody's.
+function controller:leave_queue(w)
+  if self.chunks and self.chunks:unqueue(w.rank) then self:hand_out() end
+end
+
+---- checkpoints -----------------------------------------------------------------------------------------------------
+
+local function copy(value)
+  if type(value) ~= "table" then return value end
+  local out = {}
+  for k, v in pairs(value) do out[k] = copy(v) end
+  return out
+end
+
+---What goes with a worker's record, as of now.
+function controller:own_record()
+  return {params = self.params, state = copy(self.state), reports = self.clock, examples = self.done_examples}
+end
+
+local REPORT_S <const> = 1 -- at most, from the end of a pass to its report
+
+---How far the data in chunks is, and what was reported of it: of one moment, since a run that is resumed reports the
+---rest of the pass together with what its chunks had told. A pass that is over and not reported yet is waited for:
+---nobody would report it again.
+function controller:data_record()
+  local deadline <const> = core.now() + REPORT_S
+  local function is_between()
+    for _, w in ipairs(self.workers) do
+      if w.state == "running" then return self.chunks:over() and next(self.chunks.sums) and core.now() < deadline end
+    end
+  end
+  while is_between() do core.sleep(0.001) end
+  return self.chunks:record(), self:own_record()
+end
+
+---@return table[] what holds each seat of the run: {seat, name, version, sha}
+function controller:holders() return self.policies and self.policies:holders() or {} end
+
+---A resumed run begins with the policies of its script; says which others the checkpoint was written under.
+function controller:compare_policies()
+  local now = {}
+  for _, holder in ipairs(self:holders()) do now[holder.seat] = holder end
+  for _, former in ipairs((self.a.resume or {}).policies or {}) do
+    local holder <const> = now[former.seat]
+    if not holder or holder.sha ~= former.sha then
+      local text_of <const> = "%s: the checkpoint was written under %s %s (SHA-256 %s); this run begins with %s"
+      self:emit {kind = "log", text = text_of:format(former.seat, former.name, former.version, former.sha:sub(1, 12),
+                                                     holder and holder.name or "none")}
+    end
+  end
+end
+
+---The records of all workers as of the cut; those that have returned, as of their end. What they say of a cut may
+---come a little later than its parts are written.
+function controller:records_of(info)
+  local cut = info.clock and self.cuts and self.cuts[info.clock]
+  local deadline = core.now() + CALL_S
+  while info.clock and core.now() < deadline do
+    cut = self.cuts and self.cuts[info.clock]
+    local all = true
+    for _, w in ipairs(self.workers) do
+      all = all and (w.state == "done" or (cut and cut.ranks[w.rank]) ~= nil)
+    end
+    if all then break end
+    core.sleep(0.005)
+  end
+  local ranks = {}
+  for _, w in ipairs(self.workers) do
+    ranks[w.rank] = cut and cut.ranks[w.rank] or self.records[w.rank] or {}
+  end
+  return ranks, cut and cut.own
+end
+
+---@param o {dir: string, keep?: integer, cut?: string}
+---@return table? info
+---@return table? err
+function controller:write_checkpoint(o)
+  if self.writing then return nil, script.error("T0706", "another checkpoint of this run is being written") end
+  self.writing = true
+  local position, reported
+  if self.chunks then position, reported = self:data_record() end
+  local info, err = require("tide.run.checkpoint").save(o, function(info)
+    local ranks, at_cut = self:records_of(info)
+    local own = reported or at_cut or self:own_record()
+    return {
+      name = self.a.job, run = self.a.run, seed = self.a.seed, script = self.a.script.sha, workers = #self.workers,
+      params = own.params, state = own.state, reports = own.reports, examples = own.examples, ranks = ranks,
+      chunks = position, policies = self:holders(),
+    }
+  end)
+  self.writing, self.cuts = false, nil
+  self.checkpoint_at = core.now()
+  if info then
+    self:emit {kind = "checkpoint", generation = info.generation, clock = info.clock, cut = info.cut,
+               full = info.full, rows = info.rows, bytes = info.bytes, took_s = info.took_s}
+  end
+  return info, err
+end
+
+---One that the job asked for; its failure does not end the run.
+function controller:job_checkpoint()
+  local o = self.job.checkpoint
+  local _, err = self:write_checkpoint {dir = o.dir, keep = o.keep, cut = o.cut}
+  if err then self:emit {kind = "log", text = ("no checkpoint: %s (%s)"):format(err.message, err.code)} end
+end
+
+---All workers have returned: what they leave is saved, whatever cut the job wanted.
+function controller:last_checkpoint()
+  while self.writing do core.sleep(0.01) end
+  local o = self.job.checkpoint
+  local _, err = self:write_checkpoint {dir = o.dir, keep = o.keep}
+  if err then self:emit {kind = "log", text = ("no checkpoint: %s (%s)"):format(err.message, err.code)} end
+end
+
+---- what workers say ----------------------------------------------------------------------------------------------
+
+local from_worker = {}
+
+function from_worker.ready(self, w)
+  if w.state == "joining" then -- it may say so before the agent has told its address
+    w.loaded, w.state = true, w.address and "waiting" or "joining"
+    return
+  end
+  w.state = "ready"
+  self.ready = self.ready + 1
+  if self.ready < self.worker_count then return end
+  self.started_at = core.now()
+  local ok, live = xpcall(require("tide.policy.live").new, script.failure, self, self.job)
+  if not ok then return self:fail(live) end
+  self.policies = live
+  for _, each in ipairs(self.workers) do
+    each.state = "running"
+    core.send(each.address, {op = "go", id = 0, batch = live and live:batch_of(each.rank),
+                             comm = live and live:comm_plan()})
+  end
+  self:compare_policies()
+  self:emit {kind = "started"}
+end
+
+function from_worker.report(self, w, m)
+  w.report = m.fields
+  self.records[w.rank] = m.record or self.records[w.rank]
+  w.report.rank, w.report.node, w.report.wait_s = w.rank, w.node.name, m.wait_s
+  w.elapsed_s = m.elapsed_s
+  self:arrive(w, {kind = "report", id = m.id})
+end
+
+function from_worker.barrier(self, w, m)
+  self:arrive(w, {kind = "barrier", id = m.id, name = m.name, value = m.value})
+end
+
+function from_worker.exchanged(self, _, m)
+  if self.policies then self.policies:exchanged(m.fields) end
+end
+
+function controller:count_progress(fields)
+  for k, v in pairs(fields) do self.partial[k] = (self.partial[k] or 0) + v end
+  self.progress_changed = true
+  if self.poll and core.now() - self.polled_at >= 0.08 then self:flush() end
+end
+
+function from_worker.progress(self, _, m) self:count_progress(m.fields) end
+
+---{done = {index, lease, fields}} completes, {back = {index, lease}} gives back, {id, pass} asks for the next one.
+function from_worker.chunk(self, w, m)
+  local counts, held = false, nil
+  if m.done then counts, held = self.chunks:finish(m.done) end
+  if counts and next(m.done.fields) then self:count_progress(m.done.fields) end
+  if held and self.policies then self.policies:completed(w.rank, self.chunks:size_of(m.done.index), held.since) end
+  if m.back then self.chunks:give_back(m.back) end
+  if m.id then w.waits = {kind = "chunk", id = m.id, pass = m.pass} end
+  self:dispatch()
+  self:meet()
+end
+
+function from_worker.log(self, w, m)
+  self:emit {kind = "log", text = m.text, rank = w.rank, node = w.node.name}
+end
+
+---A worker is at the cut. No report can have been answered since the first of them was: it wants all of them.
+function from_worker.cut(self, w, m)
+  self.cuts = self.cuts or {}
+  local cut = self.cuts[m.record.clock]
+  if not cut then
+    cut = {ranks = {}, own = self:own_record()}
+    self.cuts[m.record.clock] = cut
+  end
+  cut.ranks[w.rank] = m.record
+end
+
+function from_worker.done(self, w, m)
+  self.records[w.rank] = m.record
+  w.state, w.waits = "done", nil
+  if self.policies then self.policies:ended(w.rank) end
+  self:leave_queue(w)
+  if w.dropped then self:look_for_vacancy(w.node) end
+  self:meet()
+end
+
+function from_worker.failed(self, w, m)
+  local err = m.error
+  err.node = err.node or w.node.name
+  err.actor = ("worker %s/%d"):format(self.a.job, w.rank)
+  if (err.code or ""):find "^T01" then err.exit = 1 end -- misuse in a script's worker is not misuse of the command
+  w.failed = true
+  self:fail_or_suspect(script.error(err.code or "T0609", err.message, err), w)
+end
+
+---Counts a worker's part in an evaluation; without `m` it will not come.
+function controller:evaluation_of(id, w, m)
+  local e = self.evaluations[id]
+  if not e or not e.missing[w.rank] then return end
+  e.missing[w.rank] = nil
+  m = m or {}
+  if m.error then
+    m.error.node = m.error.node or w.node.name
+    e.error = e.error or script.error(m.error.code or "T0609", m.error.message, m.error)
+  elseif type(m.sum) == "table" then
+    e.sums = e.sums or {}
+    for k, v in pairs(m.sum) do e.sums[k] = (e.sums[k] or 0) + v end
+  else
+    e.sum = (e.sum or 0) + (m.sum or 0)
+  end
+  e.count = e.count + (m.count or 0)
+  if next(e.missing) then return end
+  self.evaluations[id] = nil
+  local per = e.count > 0 and e.count or 1
+  local result = e.sum and e.sum / per
+  if e.sums then
+    result = {count = e.count}
+    for k, v in pairs(e.sums) do
+      if k ~= "count" then result[k] = v / per end
+    end
+  end
+  self:emit {kind = "evaluated", id = id, result = result, error = e.error}
+end
+
+function from_worker.evaluated(self, w, m) self:evaluation_of(m.id, w, m) end
+
+---- what the driver asks ------------------------------------------------------------------------------------------
+
+local from_driver = {}
+
+---Long poll. {hold = whether reports wait for "continue"}
+function from_driver.next(self, request, message)
+  self.hold = request.hold
+  if request.continue then self:release() end
+  self.poll, self.polled_at = message, core.now()
+  if #self.events > 0 then self:flush() end
+end
+
+function from_driver.continue(self, request, message)
+  self.hold = request.hold
+  self:release()
+  if message.kind == "call" then core.answer(message, {}) end
+end
+
+function from_driver.evaluate(self, request, message)
+  self.next_evaluation = self.next_evaluation + 1
+  local id = self.next_evaluation
+  local missing = {}
+  self.evaluations[id] = {missing = missing, count = 0}
+  for _, w in ipairs(self.workers) do
+    if w.state ~= "lost" and w.state ~= "joining" and w.state ~= "waiting" then
+      missing[w.rank] = true
+      core.send(w.address, {op = "evaluate", id = id, name = request.name})
+    end
+  end
+  core.answer(message, {id = id})
+end
+
+---Writes a generation now: {dir=, cut=}; by default as the job's field says.
+function from_driver.checkpoint(self, request, message)
+  local o = self.job.checkpoint or {}
+  local dir = request.dir or o.dir
+  if not dir then
+    return core.answer_error(message, script.error("T0708", ("job `%s` names no directory for checkpoints"):format(
+      self.a.job)))
+  end
+  core.fiber(function()
+    local info, err = self:write_checkpoint {dir = dir, keep = o.keep, cut = request.cut or o.cut}
+    if info then core.answer(message, info) else core.answer_error(message, err) end
+  end)
+end
+
+function from_driver.set(self, request)
+  for k, v in pairs(request.params) do self.params[k] = v end
+end
+
+---One more node: {node = {name, id, agent, workers, store}}. Its workers join the run.
+function from_driver.joined(self, request)
+  local node = request.node
+  node.late = true
+  self.monitors[core.monitor(node.agent)] = {node = node}
+  node.ranks, self.baseline[node.name] = {}, {tables = {}, links = {}}
+  self.a.nodes[#self.a.nodes + 1] = node
+  if self.policies then self.policies:joined(node) end
+  if node.workers > 0 then self:add_workers(node) end
+end
+
+---Workers come or go until there are `count`.
+function from_driver.workers(self, request) self:set_workers(request.count) end
+
+---The driver could not start nodes for so many workers.
+function from_driver.not_joined(self, request) self.coming = math.max((self.coming or 0) - request.count, 0) end
+
+---A test aid: this worker takes `factor` times as long for its work from now on.
+function from_driver.slow(self, request)
+  local w = self.workers[request.rank]
+  if w and w.address then core.send(w.address, {op = "slow", factor = request.factor}) end
+end
+
+---These workers leave after their next report: {ranks=}.
+function from_driver.drop(self, request) self:drop(request.ranks) end
+
+function from_driver.stop(self, request)
+  self.stopping = request.reason or "asked"
+  for _, w in ipairs(self:running()) do core.send(w.address, {op = "stop"}) end
+  self:hand_out()
+end
+
+-- What the summary reads of a node's status. A message holds a bounded number of values, and every node has a link to
+-- every other.
+local function counted(status)
+  local bytes, frames = 0, 0
+  for _, link in ipairs(status.links or {}) do
+    bytes, frames = bytes + (link.bytes_out or 0), frames + (link.frames_out or 0)
+  end
+  return {tables = status.tables, rss_bytes = status.rss_bytes, links = {{bytes_out = bytes, frames_out = frames}}}
+end
+
+local HOTTEST <const> = 40 -- keys a node and table: of these the hottest of all nodes come out
+
+---Counters of all nodes that are there, each with what it was when the run began, and their hottest keys by table.
+---What a node says is encoded: a message holds a bounded number of values, and there may be a thousand nodes.
+function from_driver.counters(self, _, message)
+  local nodes, hottest, names = {}, {}, {}
+  for _, name in pairs(self.a.tables) do
+    names[#names + 1] = name
+    hottest[name] = {}
+  end
+  for _, node in ipairs(self.a.nodes) do
+    local now, err
+    if not node.lost then now, err = core.call(node.agent, {op = "status"}, CALL_S) end
+    if now then
+      nodes[#nodes + 1] = core.encode {name = node.name, before = counted(self.baseline[node.name]),
+                                       after = counted(now)}
+      local hot = core.call(node.agent, {op = "hottest", tables = names, count = HOTTEST}, CALL_S)
+      for name, answer in pairs(hot or {}) do hottest[name][node.name] = core.encode(answer) end
+    elseif err and not LOST[err.name or ""] then
+      return core.answer_error(message, err)
+    end
+  end
+  core.answer(message, {nodes = nodes, hottest = hottest, elapsed_s = core.now() - self.started_at, clock = self.clock,
+                        examples = self.done_examples, workers_lost = self.workers_lost,
+                        chunks_redone = self.chunks and self.chunks.redone})
+end
+
+---A verb of policies: {verb=, arguments= plain bytes} -> {result= plain bytes}.
+function from_driver.policy(self, request, message)
+  if message.kind ~= "call" then return end
+  if not self.policies then
+    return core.answer_error(message, script.error("T0303", self.ready < (self.worker_count or 1)
+      and "the run has not started yet"
+      or ("job `%s` declares neither `batch` nor `comm` and names no policies: it has no seats"):format(self.a.job)))
+  end
+  local result, err = self.policies:serve(request)
+  if not result then return core.answer_error(message, err) end
+  events.of_policy(self, request.verb, core.plain_decode(result))
+  core.answer(message, {result = result})
+end
+
+function from_driver.close(self, _, message)
+  self:end_workers()
+  if self.policies then self.policies:close() end
+  self.policies, self.closed = nil, true
+  core.answer(message, {})
+end
+
+---- loop ----------------------------------------------------------------------------------------------------------
+
+function controller:exited(message)
+  local what = self.monitors[message.call]
+  if not what or self.failed or self.closed then return end
+  local reason = message.text and message.text ~= "" and message.text or message.name or "no reason given"
+  if what.node then return self:lose_node(what.node, reason, message.code == 0) end
+  local w = what.worker
+  if w.failed or w.state == "lost" or w.dropped and w.state == "done" then return end
+  local err = script.error("T0609", ("worker %d has ended: %s"):format(w.rank, reason), {node = w.node.name})
+  if LOST[message.name or ""] then err.name = message.name end
+  self.suspect = self.suspect or {err = err, at = core.now(), worker = w}
+end
+
+function controller:handle(message)
+  local value = message.value
+  if message.kind == "exit" then return self:exited(message) end
+  if message.kind == "stop" then
+    self.closed = true
+    return
+  end
+  if type(value) ~= "table" then return end
+  if message.kind == "cast" and value.rank and from_worker[value.op] then
+    local w = self.workers[value.rank]
+    if w and w.state ~= "lost" and not self.failed then from_worker[value.op](self, w, value) end
+  elseif from_driver[value.op] then
+    from_driver[value.op](self, value, message)
+  end
+end
+
+---Things that are due by time.
+function controller:tick()
+  if self.suspect and not self.failed then
+    local node, reason = self:find_lost()
+    if node then self:lose_node(node, reason) end
+    if self.suspect and core.now() - self.suspect.at >= SUSPECT_S then self:fail(self.suspect.err) end
+  end
+  if self.poll and core.now() - self.polled_at >= TICK_S then self:flush() end
+  if self.policies and not self.failed and not self.finished then
+    self.policies:tick()
+    if self.policies:queues_changed() then self:hand_out() end
+  end
+  local checkpoint = self.job and self.job.checkpoint
+  if checkpoint and self.ready == self.worker_count and not self.writing and not self.finished and not self.failed
+    and core.now() - (self.checkpoint_at or self.started_at) >= checkpoint.every_s then
+    core.fiber(self.job_checkpoint, self)
+  end
+end
+
+---The command line finds a run's policies by this name on the driver's node; with several runs by the job's too.
+function controller:publish_policies()
+  local ok, err = core.register "policies"
+  if not ok and err.name == "EEXIST" then ok, err = core.register("policies-" .. self.a.job) end
+  if not ok and err.name ~= "EEXIST" then error(err, 0) end
+end
+
+---Body of the actor.
+function controller.main(a)
+  core.trap_exits(true)
+  local self = controller.new(a)
+  local ok, err = xpcall(function()
+    local loaded, problem = script.load {text = a.script.text, path = a.script.path, args = a.script.args,
+                                         role = "controller"}
+    if not loaded then error(problem, 0) end
+    self.job = script.jobs[a.job]
+    local time = self.job.stop and self.job.stop.time
+    if require("tide.policy.live").has_seats(self.job) then self:publish_policies() end
+    self.stop_time_s = type(time) == "string" and require("tide.units").parse_duration(time) or time
+    self:start()
+  end, script.failure)
+  if not ok then self:fail_or_suspect(err) end
+  while not self.closed do
+    local message = core.receive(self.poll and 0.05 or TICK_S)
+    if message then self:handle(message) end
+    self:tick()
+  end
+end
+
+return controller

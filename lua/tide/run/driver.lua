@@ -1,0 +1,308 @@
+-- The driver: runs a script. Its process is the cluster's controller node (no parameters, no workers of its own); the
+-- script's main function runs there on the control thread, and the node processes that it asks for are children.
+local core = require "tide.core"
+local errors = require "tide.errors"
+local script = require "tide.script"
+
+local driver = {}
+
+local MAIN <const> = [[return require("tide.run.driver").main(...)]]
+local RUNS <const> = ".tide/runs"
+local KILL_S <const> = 1 -- what a second Ctrl-C or --timeout leaves a script for ending by itself
+
+---- before the node exists ----------------------------------------------------------------------------------------
+
+local function read_script(path)
+  local file, why = io.open(path, "rb")
+  if not file then
+    return nil, errors.new("T0205", {message = ("cannot read `%s`: %s"):format(path, (why:gsub("^.*: ", "")))})
+  end
+  local text = file:read("a")
+  file:close()
+  if not text then return nil, errors.new("T0205", {message = ("cannot read `%s`"):format(path)}) end
+  return text
+end
+
+---@return string YYYYMMDD-hhmmss-xxxx
+local function new_run_id()
+  local salt = core.sha256(("%s %s %s"):format(os.time(), core.now(), tostring({})))
+  return os.date("!%Y%m%d-%H%M%S-") .. salt:sub(1, 4)
+end
+
+local function complain(err, o)
+  err = errors.from(err)
+  if o.json then
+    io.stderr:write(core.json_encode(errors.to_data(err)), "\n")
+  else
+    local terminal = core.terminal()
+    local color = terminal.stderr and os.getenv("NO_COLOR") == nil and os.getenv("TERM") ~= "dumb"
+    io.stderr:write(errors.format(err, {
+      color = color, unicode = terminal.utf8,
+      width = terminal.width, verbose = o.verbose}), "\n")
+  end
+  return errors.exit(err)
+end
+
+---@class tide.driver.options
+---@field script string path
+---@field args string[] the script's own
+---@field nodes? integer of clusters for which the script names no number
+---@field workers? integer
+---@field cluster? string run there instead of starting nodes
+---@field json? boolean
+---@field plain? boolean
+---@field quiet? boolean
+---@field verbose? boolean
+---@field timeout_s? number
+---@field trace? string file for what the nodes did
+---@field resume? string directory of checkpoints that the first run goes on from
+---@field interactive? boolean a console follows the script, however that ended
+---@field text? string the script itself, instead of the file at `script`
+---@field dry_run? boolean only load the script, and say what would run
+
+---Runs a script and returns the command's exit code.
+---@param o tide.driver.options
+---@return integer
+function driver.run(o)
+  local text, err = o.text, nil
+  if not text then text, err = read_script(o.script) end
+  if not text then return complain(err, o) end
+  local id = o.simulated and "sim-" .. o.seed or new_run_id()
+  local endpoint, name
+  if o.cluster then
+    endpoint, err, name = require("tide.cluster.client").resolve(o.cluster)
+    if not endpoint then return complain(err, o) end
+  end
+  core.log_level(o.verbose and "info" or "warn")
+  local interrupts <const> = core.interrupted() -- before any is watched for: of an earlier run of this process
+  local started
+  started, err = core.node_start {
+    cluster = o.cluster and name or "run-" .. id, seed = o.seed,
+    name = o.cluster and "driver-" .. id:sub(-4) or "driver",
+    join = endpoint, workers = 0, no_store = true,
+  }
+  if not started then return complain(errors.from(err, "T1001"), o) end
+  local args = o.args or {}
+  local began = core.now()
+  local result
+  result, err = core.node_run(MAIN, "@tide/driver.lua", {
+    program = arg and arg[0], run = id, interrupts = interrupts,
+    nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, json = o.json, plain = o.plain,
+    quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run, resume = o.resume,
+    simulated = o.simulated, interactive = o.interactive, trace = o.trace,
+    script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
+  })
+  local sockets = not o.cluster and (core.node().endpoint or ""):match("^unix:(/.*)/[^/]*$")
+  core.node_stop(o.cluster and 5 or 0)
+  if sockets then os.remove(sockets) end -- this run's directory of sockets, if it is empty
+  if not result then
+    if core.interrupted() - interrupts >= 2 then
+      err = errors.new("T0210", {message = "interrupted twice: killed"})
+    elseif o.timeout_s and core.now() - began >= o.timeout_s then
+      err = errors.new("T0507", {message = "the script took longer than --timeout: killed", exit = 124})
+    end
+    return complain(err, o)
+  end
+  if result.page then
+    io.stdout:write(result.page, "\n")
+    return 0
+  end
+  if result.error then return complain(result.error, o) end
+  return result.exit or 0
+end
+
+---- on the control thread -----------------------------------------------------------------------------------------
+
+local function talk(context, format, ...)
+  if not context.quiet and not context.json then context.progress:say(format:format(...)) end
+end
+
+---Makes .tide/runs/<id>/ with the script and its options; a run leaves nothing elsewhere.
+local function make_run_directory(context)
+  local path = RUNS .. "/" .. context.run
+  for _, directory in ipairs {".tide", RUNS, path} do
+    local ok, err = core.mkdir(directory)
+    if not ok and err and err.name ~= "EEXIST" then
+      error(errors.new("T0403", {message = ("the run's log cannot be kept here: %s"):format(err.message),
+        where = path, state = "nothing was started", help = "run it in a directory that you may write to"}), 0)
+    end
+  end
+  context.directory = path
+  context.log_path = path .. "/run.log"
+  if not context.simulated then context.log_file = io.open(context.log_path, "a") end
+  core.file_write(path .. "/script.lua", context.script.text)
+  core.file_write(path .. "/options.json", core.json_encode {
+    schema = "tide.options/1", script = context.script.path, sha256 = context.script.sha, args = context.script.args})
+end
+
+local function quoted(word)
+  return word:find("^[%w_./:=,+-]+$") and word or "'" .. word:gsub("'", "'\\''") .. "'"
+end
+
+---@return string the command that repeats this run
+local function repeat_command(context)
+  local words = {"tide run"}
+  if context.nodes then words[#words + 1] = "--nodes " .. context.nodes end
+  if context.workers then words[#words + 1] = "--workers " .. context.workers end
+  words[#words + 1] = quoted(context.script.path)
+  for _, argument in ipairs(context.script.args) do words[#words + 1] = quoted(argument) end
+  return table.concat(words, " ")
+end
+
+---What a script without tide.main does: its newest job, with progress and a summary.
+local function default_main()
+  local tide = require "tide"
+  local cluster <close> = tide.cluster {}
+  local run = cluster:start(script.newest)
+  for report in run:events "report" do
+    local loss = report.loss and report.examples and report.examples > 0 and report.loss / report.examples
+      or report.loss
+    print(("report %3d  %s%8.2f s"):format(report.n, loss and ("loss %.5f  "):format(loss) or "", report.elapsed_s))
+  end
+  print(run:wait():table())
+end
+
+local function new_context(a)
+  local terminal = core.terminal()
+  local context = a
+  context.clusters = {}
+  context.started_at = core.now()
+  if a.timeout_s then context.deadline = core.now() + a.timeout_s end
+  context.progress = require("tide.run.progress").new {
+    write = function(text)
+      io.stderr:write(text)
+      io.stderr:flush()
+    end,
+    now = core.now, terminal = terminal.stderr, unicode = terminal.utf8, width = terminal.width,
+    quiet = a.quiet or a.json or false,
+  }
+  context.announce = function(cluster)
+    local names = {}
+    for i, member in ipairs(cluster.members) do names[i] = member.name end
+    talk(context, "tide: cluster %s, %d nodes (%s), run %s%s", core.node().cluster, #names,
+      require("tide.text").names(names), context.run, context.simulated and "" or ", log " .. context.log_path)
+  end
+  return context
+end
+
+---The console after the script, on the nodes it started. Its failure is told, and hides nothing.
+local function console(context, err)
+  context.progress:hide()
+  if err then complain(err, context) end
+  local terminal = core.terminal()
+  local ok, answer = pcall(require("tide.console.attach").inside, {
+    width = terminal.width, utf8 = terminal.utf8, interactive = true, quiet = context.quiet,
+    role = "admin",
+    color = terminal.stdout and os.getenv("NO_COLOR") == nil and os.getenv("TERM") ~= "dumb"})
+  if not ok then answer = {error = errors.from(answer)} end
+  if answer.error then complain(answer.error, context) end
+end
+
+---Ends what the script left open; in an error's way out nothing of this may hide the error.
+local function close_clusters(context)
+  context.stays = false
+  for _, cluster in ipairs(context.clusters) do pcall(cluster.close, cluster) end
+  context.progress:close()
+  if context.log_file then context.log_file:close() end
+end
+
+local function dry_run(context)
+  local names = {}
+  for name in pairs(script.jobs) do names[#names + 1] = name end
+  table.sort(names)
+  talk(context, "tide: %s loads; jobs: %s; %s", context.script.path, #names > 0 and table.concat(names, ", ") or "none",
+    script.main and "would run its main function" or "would run its newest job")
+end
+
+---A print that does not write into the progress line.
+local function own_print(context)
+  local plain_print <const> = print
+  rawset(_G, "print", function(...)
+    context.progress:hide()
+    plain_print(...)
+    io.stdout:flush()
+  end)
+end
+
+local function travelling(err)
+  local data = {}
+  for _, key in ipairs {"code", "name", "message", "where", "where_note", "node", "actor", "state", "help", "exit",
+                        "retry_after_s", "trace"} do
+    if err[key] ~= nil then data[key] = err[key] end
+  end
+  if err.cause then data.cause = travelling(errors.from(err.cause)) end
+  return data
+end
+
+---Runs beside the script's main. A run handles Ctrl-C and --timeout where the script waits for it; a script that does
+---something else meanwhile, or for ever, is ended here, with all children. driver.run finds out why.
+local function watch(context)
+  local said, due
+  while true do
+    core.sleep(0.1)
+    local seen = core.interrupted() - context.interrupts
+    local late = context.deadline and core.now() >= context.deadline
+    if seen == 1 and not said and not context.interrupted then
+      said = true
+      context.progress:say("tide: interrupted; Ctrl-C again kills now")
+      context.interrupted = true
+    end
+    if seen >= 2 or late then
+      due = due or core.now() + KILL_S
+      if core.now() >= due then
+        close_clusters(context)
+        core.kill(core.self())
+        return
+      end
+    end
+  end
+end
+
+---Body of the driver's actor: loads the script and runs its main function.
+---@return table {exit=} | {error=} | {page=}
+function driver.main(a)
+  local context = new_context(a)
+  local tide = require "tide"
+  tide.output = {json = a.json or false, plain = a.plain or false, quiet = a.quiet or false}
+  require("tide.cluster").context = context
+  local children <const> = require "tide.cluster.children"
+  children.program, children.interrupts = context.program or children.program, context.interrupts
+  own_print(context)
+  local loaded, err = script.load {text = a.script.text, path = a.script.path, args = a.script.args, role = "driver"}
+  if not loaded then
+    if err.page then return {page = err.page} end
+    return {error = travelling(errors.from(err))}
+  end
+  local main = script.main or (script.newest and default_main)
+  if not main then
+    return {error = travelling(errors.new("T0208", {where = a.script.path}))}
+  end
+  if a.dry_run then
+    dry_run(context)
+    return {exit = 0}
+  end
+  local watcher <const> = core.fiber(watch, context)
+  context.stays = a.interactive
+  local ok
+  ok, err = xpcall(function()
+    make_run_directory(context)
+    script.in_main = true
+    main()
+  end, script.failure)
+  core.fiber_cancel(watcher)
+  if a.interactive then console(context, not ok and err or nil) end
+  close_clusters(context)
+  if not ok and core.interrupted() - context.interrupts >= 2 then -- whatever else broke on the way out
+    err = errors.new("T0210", {message = "interrupted twice: killed", state = "the tables were not written"})
+  end
+  if context.check_failed then ok, err = false, context.check_failed end -- sim.check: what broke later follows from it
+  if not ok and a.interactive then return {exit = errors.exit(errors.from(err))} end -- told before the console
+  if not ok then return {error = travelling(errors.from(err))} end
+  if context.simulated then return {exit = 0} end
+  talk(context, "tide: run %s took %s; its log is %s", context.run,
+    require("tide.units").format_duration(core.now() - context.started_at), context.log_path)
+  talk(context, "tide: again: %s", repeat_command(context))
+  return {exit = context.interrupted and 130 or 0}
+end
+
+return driver

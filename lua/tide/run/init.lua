@@ -1,0 +1,431 @@
+-- A run: one job on a cluster, seen from the driver. The handle that cluster:start gives.
+--
+-- The run itself lives in its controller actor (controller.lua) and on the workers; this end polls the controller for
+-- what happened, draws the progress line meanwhile, and turns Ctrl-C into a stop: once at the next report, twice now.
+local core = require "tide.core"
+local script = require "tide.script"
+local summary = require "tide.run.summary"
+local errors = require "tide.errors"
+
+local run = {}
+run.__index = run
+
+local CONTROLLER <const> = [[return require("tide.run.controller").main(...)]]
+local POLL_S <const> = 30
+local CHECKPOINT_S <const> = 3600
+local LOG_LINES_SHOWN <const> = 200
+
+---@class tide.run
+---@field id string
+---@field params table params of the workers as of the newest report
+---@field tables table<string, table> handles by the job's names of them
+---@field policy table its policies: list, check, shadow, report, swap, set, rollback, history, why, replay
+
+local function table_specs(job)
+  local specs = job.tables or {}
+  if type(specs) == "function" then specs = specs(job.data) end
+  if type(specs) ~= "table" then
+    error(script.error("T0113", ("`tables` of job `%s` gives a %s, not a table"):format(job.name, type(specs))), 0)
+  end
+  return specs
+end
+
+---Makes the job's tables on all nodes, or finds them.
+local function create_tables(job, seed, resumed)
+  local handles, names = {}, {}
+  for key, spec in pairs(table_specs(job)) do
+    local o = {}
+    for k, v in pairs(spec) do o[k] = v end
+    o.name = spec.name or (job.name .. "." .. key)
+    o.seed = spec.seed or seed
+    local handle, err = core.table(o)
+    if not handle then
+      error(resumed and require("tide.run.checkpoint").error(err) or errors.from(err), 0)
+    end
+    handles[key], names[key] = handle, o.name
+  end
+  return handles, names
+end
+
+local function total_of(job)
+  if job.progress and job.progress.total then return job.progress.total end
+  local count = job.stop and job.stop.epochs and job:examples()
+  return count and count * job.stop.epochs or nil
+end
+
+---The tables and the record of the job that `tide run --resume DIR` goes on with; once.
+function run.restore_job(context, job)
+  local dir = context.resume
+  context.resume = nil
+  local restored, err = require("tide.run.checkpoint").restore(dir)
+  if not restored then error(err, 0) end
+  for line in restored.skipped:gmatch "[^\n]+" do context.progress:say("tide: warning: " .. line) end
+  local saved = restored.job
+  if type(saved) ~= "table" or saved.name ~= job.name then
+    error(script.error("T0705", ("the checkpoint is of job `%s`, this one is `%s`"):format(
+      type(saved) == "table" and tostring(saved.name) or "none", job.name), {where = dir}), 0)
+  end
+  context.progress:say(("tide: resumed from generation %d of %s%s"):format(restored.generation, dir,
+    restored.clock and ", clock " .. restored.clock or ""))
+  return saved
+end
+
+---@param cluster table
+---@param job tide.job
+---@param params? table over the job's own
+---@return tide.run
+function run.start(cluster, job, params)
+  if type(job) ~= "table" or not job.check_upvalues then
+    error(script.error("T0113", "cluster:start wants a job made by tide.job"), 3)
+  end
+  local ok, err = job:check_upvalues()
+  if not ok then error(err, 3) end
+  local merged = {}
+  for k, v in pairs(job.params or {}) do merged[k] = v end
+  for k, v in pairs(params or {}) do merged[k] = v end
+  local resume = cluster.context.resume and require("tide.run").restore_job(cluster.context, job)
+  local seed = resume and resume.seed or job.seed or require("tide").seed
+  local before <const> = #cluster.runs -- agents know runs by their ids
+  local id = before == 0 and cluster.run_id or ("%s-%d"):format(cluster.run_id, before + 1)
+  local self = setmetatable({
+    id = id, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
+    policy_events = {},
+    started_at = core.now(), lines_shown = 0, seed = seed,
+  }, run)
+  self.tables, self.table_names = create_tables(job, seed, resume ~= nil)
+  local context = cluster.context
+  local sent = {}
+  for k, v in pairs(context.script) do sent[k] = v end
+  sent.modules = script.modules
+  self.controller, err = core.spawn {
+    source = CONTROLLER, chunk = "@tide/controller.lua", role = "control",
+    argument = {
+      run = self.id, script = sent, job = job.name, params = merged, seed = seed, tables = self.table_names,
+      nodes = cluster:agents(), servers_max = cluster.servers_max, total = total_of(job), resume = resume,
+      examples = job:has_chunks() and job:examples() or nil,
+      journal = not context.simulated and ("%s/policies-%s.journal"):format(context.directory, job.name) or nil,
+    },
+  }
+  if not self.controller then error(errors.from(err), 0) end
+  self.policy = require("tide.policy.remote").new(self.controller)
+  cluster.runs[#cluster.runs + 1] = self
+  self.bar = context.progress:add {name = job.name, total = total_of(job), unit = job.progress and job.progress.unit
+    or "ex"}
+  return self
+end
+
+---- what is shown while waiting -----------------------------------------------------------------------------------
+
+function run:show_progress(p)
+  self.newest = p
+  local running = next(p.fields or {}) ~= nil
+  local f = running and p.fields or p.last or {}
+  local shown = {{"epoch", (p.n or 0) + (running and 1 or 0)}}
+  if f.loss then
+    shown[2] = {"loss", (f.examples and f.examples > 0 and f.loss / f.examples or f.loss) + 0.0}
+  end
+  self.bar:update(p.done or 0, shown)
+end
+
+function run:clear_progress() self.cluster.context.progress:hide() end
+
+function run:show_log(event)
+  local context = self.cluster.context
+  local line = event.rank and ("[%s #%d] %s"):format(event.node, event.rank, event.text) or event.text
+  if context.log_file then
+    context.log_file:write(line, "\n")
+    context.log_file:flush()
+  end
+  if context.quiet or self.lines_shown > LOG_LINES_SHOWN then return end
+  self.lines_shown = self.lines_shown + 1
+  context.progress:say(line)
+  if self.lines_shown > LOG_LINES_SHOWN then
+    context.progress:say("... the rest goes to " .. (context.log_path or "the run's log") .. " only")
+  end
+end
+
+---Workers are gone and the run goes on without them.
+function run:show_loss(event)
+  local parts = {("tide: node %s is gone (%s), the run goes on without its workers"):format(event.node, event.reason)}
+  if event.chunks > 0 then
+    parts[2] = ("%d chunk%s done again"):format(event.chunks, event.chunks == 1 and " is" or "s are")
+  end
+  self.cluster.context.progress:say(table.concat(parts, "; "))
+end
+
+-- What is to be done to the cluster, one after the other, while the run goes on.
+function run:reshape(what, f)
+  self.reshaping = self.reshaping or {}
+  table.insert(self.reshaping, {what = what, f = f})
+  if #self.reshaping > 1 then return end
+  core.fiber(function()
+    while self.reshaping[1] do
+      local ok, err = pcall(self.reshaping[1].f, self.cluster)
+      if not ok then
+        self.cluster.context.progress:say(("tide: %s: %s"):format(self.reshaping[1].what, errors.from(err).message))
+      end
+      table.remove(self.reshaping, 1)
+    end
+  end)
+end
+
+---A policy wants another number of servers; while one wish is carried out the newest one waits.
+function run:scale_servers(servers)
+  local waits = self.wanted_servers
+  self.wanted_servers = servers
+  if waits then return end
+  self:reshape("servers", function(cluster)
+    local count = self.wanted_servers
+    self.wanted_servers = nil
+    cluster:set_servers(count)
+  end)
+end
+
+---A worker for the run, each on a node of its own.
+function run:add_workers(count)
+  for _ = 1, count do
+    self:reshape("workers", function(cluster)
+      local ok, err = pcall(cluster.add_node, cluster, nil, 1)
+      if ok then return end
+      core.send(self.controller, {op = "not_joined", count = 1})
+      error(err, 0)
+    end)
+  end
+end
+
+---Lets workers come or go until there are `count`: new ones start on nodes of their own and begin after a report of
+---all, the newest leave after one. For jobs whose work is bound to no rank; the run's log says when it cannot be.
+---@param count integer
+function run:set_workers(count) core.send(self.controller, {op = "workers", count = count}) end
+
+---Lets a worker leave after its next report.
+---@param rank integer
+function run:drop_worker(rank) core.send(self.controller, {op = "drop", ranks = {rank}}) end
+
+function run:look_for_interrupts()
+  local seen = core.interrupted() - self.cluster.context.interrupts -- one before the run began stops it too
+  if seen >= 2 then
+    error(errors.new("T0210", {message = "interrupted twice: killed", state = "the tables were not written"}), 0)
+  end
+  if seen == 1 and not self.stopping then
+    self.stopping = true
+    self.cluster.context.interrupted = true
+    self.cluster.context.progress:say("tide: stopping at the next report; Ctrl-C again kills now")
+    core.send(self.controller, {op = "stop", reason = "interrupted"})
+  end
+  local deadline = self.cluster.context.deadline
+  if deadline and core.now() >= deadline then
+    error(errors.new("T0507", {message = "the run took longer than --timeout", exit = 124,
+                               state = "the run was ended; nothing was written"}), 0)
+  end
+end
+
+---- events --------------------------------------------------------------------------------------------------------
+
+---One poll of the controller: moves everything on that has happened.
+function run:pump()
+  self:look_for_interrupts()
+  local answer, err = core.call(self.controller, {op = "next", hold = self.holding, continue = self.go_on}, POLL_S)
+  self.go_on = nil
+  if not answer then
+    self.failed = self.failed or errors.from(err)
+    return
+  end
+  if answer.progress then
+    self:show_progress(answer.progress)
+  else
+    self.bar:update(self.bar.count) -- the clock moves on
+  end
+  for _, event in ipairs(answer.events) do
+    if event.kind == "log" then
+      self:show_log(event)
+    elseif event.kind == "failed" then
+      self.failed = errors.from(event.error)
+    elseif event.kind == "evaluated" then
+      self.results[event.id] = event
+    elseif event.kind == "lost" then
+      self:show_loss(event)
+    elseif event.kind == "scale" then
+      if event.servers then self:scale_servers(event.servers) end
+      if event.workers then self:add_workers(event.workers) end
+    elseif event.kind == "vacant" then
+      self:reshape("workers", function(cluster) cluster:vacate(event.node) end)
+    elseif event.kind == "policy" then
+      self.policy_events[#self.policy_events + 1] = event
+    elseif event.kind == "finished" then
+      self.finished = true
+    else
+      if event.kind == "report" then
+        self.params = event.params or self.params
+        self.history[#self.history + 1] = event
+      end
+      self.queue[#self.queue + 1] = event
+    end
+  end
+end
+
+function run:raise_failure()
+  if not self.failed then return end
+  self:clear_progress()
+  error(self.failed, 0)
+end
+
+local function take(self, kind)
+  for i, event in ipairs(self.queue) do
+    if event.kind == kind then
+      for _ = 1, i do table.remove(self.queue, 1) end
+      return event
+    end
+  end
+  self.queue = {}
+  return nil
+end
+
+---Iterates over what happens: "report" (once a report of all workers: the sums of its numbers, and n, clock,
+---elapsed_s, workers) or "started". While the body runs, the workers wait in their report, so that run:evaluate there
+---sees the parameters of exactly that report.
+---@param kind "report"|"started"
+---@return function iterator, nil, nil, table closing
+function run:events(kind)
+  self.holding = true
+  local closing = setmetatable({}, {__close = function()
+    self.holding = false
+    core.send(self.controller, {op = "continue", hold = false})
+  end})
+  return function()
+    local event = take(self, kind)
+    if event then
+      self:clear_progress()
+      return event
+    end
+    self.go_on = true
+    while true do
+      self:pump()
+      self:raise_failure()
+      event = take(self, kind)
+      if event then
+        self:clear_progress()
+        return event
+      end
+      if self.finished then return nil end
+    end
+  end, nil, nil, closing
+end
+
+---Runs job.evaluate[name] on every worker, where the job stands at a report or barrier or has returned.
+---@param name string
+---@return number|table mean sum / count; for a table of sums a table of means, with count
+function run:evaluate(name)
+  if not (self.job.evaluate and self.job.evaluate[name]) then
+    error(script.error("T0401", ("job `%s` has no evaluation `%s`"):format(self.job.name, tostring(name))), 2)
+  end
+  self:raise_failure()
+  local asked, err = core.call(self.controller, {op = "evaluate", name = name}, POLL_S)
+  if not asked then error(errors.from(err), 2) end
+  self.bar:update(self.bar.count, {{"evaluating", name}})
+  while not self.results[asked.id] do
+    self:pump()
+    self:raise_failure()
+  end
+  self:clear_progress()
+  local result = self.results[asked.id]
+  self.results[asked.id] = nil
+  if result.error then error(errors.from(result.error), 2) end
+  return result.result
+end
+
+---Waits until every worker has returned.
+---@return tide.summary
+function run:wait()
+  self.holding, self.go_on = false, true
+  while not self.finished do
+    self:pump()
+    self:raise_failure()
+    self.queue = {}
+  end
+  self:raise_failure()
+  if not self.bar.done then
+    if self.newest then self:show_progress(self.newest) end
+    self.bar:finish()
+  end
+  self:clear_progress()
+  local result = self:summary()
+  if result.not_finite > 0 then
+    self.cluster.context.progress:say(("tide: warning: %d pushed rows held a NaN or an infinity; a table with "
+      .. "`refuse_nan = true` refuses them"):format(result.not_finite))
+  end
+  core.file_write(self.cluster.context.directory .. "/summary.json", core.json_encode(result:to_data()))
+  return result
+end
+
+---What the run did so far, over all nodes.
+---@return tide.summary
+function run:summary()
+  local counters, err = core.call(self.controller, {op = "counters"}, POLL_S)
+  if not counters then error(errors.from(err), 2) end
+  for i, node in ipairs(counters.nodes) do counters.nodes[i] = core.decode(node) end
+  for _, answers in pairs(counters.hottest) do
+    for name, answer in pairs(answers) do answers[name] = core.decode(answer) end
+  end
+  return summary.new(self, counters)
+end
+
+---Asks the workers to stop at their next report or w:stopping().
+function run:stop() core.send(self.controller, {op = "stop", reason = "asked"}) end
+
+---Writes a checkpoint while the workers go on, and waits until it is on disk.
+---@param o? {dir?: string, cut?: "clock"|"fuzzy"} default: as the job's field `checkpoint` says
+---@return table info {generation, clock, cut, full, rows, bytes, took_s}
+function run:checkpoint(o)
+  self:raise_failure()
+  local info, err = core.call(self.controller, {op = "checkpoint", dir = o and o.dir, cut = o and o.cut},
+    CHECKPOINT_S)
+  if not info then error(errors.from(err), 2) end
+  return info
+end
+
+---Changes params from the next report on.
+---@param params table
+function run:set(params) core.send(self.controller, {op = "set", params = params}) end
+
+---A test aid, to see what stragglers do to a run: from its next report or chunk on this worker takes `factor` times as
+---long as its work does. What it needs more it sleeps, so it does not matter how many cores there are; a `compute_s`
+---that it reports is multiplied likewise.
+---@param rank integer
+---@param factor number 1: no longer
+function run:slow_worker(rank, factor)
+  if math.type(rank) ~= "integer" or type(factor) ~= "number" or not (factor >= 1 and factor <= 1000) then
+    error(errors.new("T0113", "run:slow_worker wants the rank of a worker and a factor between 1 and 1000"), 2)
+  end
+  core.send(self.controller, {op = "slow", rank = rank, factor = factor})
+end
+
+---Ends the workers now.
+function run:cancel()
+  if self.closed then return end
+  self.closed = true
+  self:clear_progress()
+  core.call(self.controller, {op = "close"}, 2)
+end
+
+---Writes tables as one safetensors file each: `path` for a single one, `<path>.<name>.safetensors` for several.
+---@param path string
+---@param names string[] the job's names of tables
+---@return string[] paths
+function run:dump(path, names)
+  local paths = {}
+  for _, name in ipairs(names) do
+    local handle = self.tables[name]
+    if not handle then
+      error(script.error("T0401", ("job `%s` has no table `%s`"):format(self.job.name, tostring(name))), 2)
+    end
+    local target = path
+    if #names > 1 then target = ("%s.%s.safetensors"):format((path:gsub("%.safetensors$", "")), name) end
+    local ok, err = handle:save(target)
+    if not ok then error(errors.from(err), 2) end
+    paths[#paths + 1] = target
+  end
+  return paths
+end
+
+return run

@@ -1,0 +1,581 @@
+/*
+ * Links: one connection each, from dial or accept to the stream's end.
+ *
+ * Writing: whatever is queued during a turn leaves at its end, or when it fills a batch, in as few
+ * system calls as the socket allows; a full socket continues from `writable`. Reading: frames are parsed where they landed
+ * (decoder.c). Bytes that are not ours close the link with a logged reason and cost nobody else
+ * anything.
+ *
+ * A link is up for one pair of incarnations and carries their session. Its loss suspends the
+ * session (session.c), unless one side wanted it: then the session ends too.
+ */
+#include "net/inside.h"
+
+#include <string.h>
+
+enum { LOGS_PER_SECOND = 8, BATCH_BYTES = TIDE_OUTBOX_UNIT / 4 * 3 };
+#define DIAL_TIMEOUT (3 * TIDE_SECOND)
+
+static const struct tide_stream_events stream_events;
+
+/* ---- making ---- */
+
+static void set_deadline(struct tide_link *link, uint64_t deadline) {
+    struct tide_net *net = link->net;
+    link->deadline = deadline;
+    net->deadline = deadline < net->deadline ? deadline : net->deadline;
+}
+
+static struct tide_link *link_create(struct tide_net *net, enum link_purpose purpose,
+                                     enum link_state state, uint64_t timeout) {
+    struct tide_link *link = tide_alloc_zero(1, sizeof *link);
+    if (link == NULL) {
+        return NULL;
+    }
+    link->net = net;
+    link->purpose = (uint8_t)purpose;
+    link->state = (uint8_t)state;
+    set_deadline(link, tide__net_now(net) + timeout);
+    tide__intake_init(&link->intake, &net->spare_chunk);
+    tide__outbox_init(&link->greeting, &net->spare_room);
+    link->next = net->links;
+    link->place = &net->links;
+    if (link->next != NULL) {
+        link->next->place = &link->next;
+    }
+    net->links = link;
+    tide__net_wake(net); /* so that the tick learns of the deadline */
+    return link;
+}
+
+void tide__link_touch(struct tide_link *link) {
+    if (!link->dirty) {
+        link->dirty = true;
+        link->next_dirty = NULL;
+        *link->net->dirty_tail = link;
+        link->net->dirty_tail = &link->next_dirty;
+    }
+}
+
+static void forget_dirty(struct tide_link *link) {
+    struct tide_link **at = &link->net->dirty;
+    while (*at != link) {
+        at = &(*at)->next_dirty;
+    }
+    *at = link->next_dirty;
+    if (*at == NULL) {
+        link->net->dirty_tail = at;
+    }
+}
+
+static void unlink_from_net(struct tide_link *link) {
+    *link->place = link->next;
+    if (link->next != NULL) {
+        link->next->place = link->place;
+    }
+}
+
+static struct tide_outbox *outbox_of(struct tide_link *link) {
+    return link->session != NULL ? &link->session->outbox : &link->greeting;
+}
+
+void tide__link_free(struct tide_link *link) {
+    unlink_from_net(link);
+    if (link->dirty) {
+        forget_dirty(link);
+    }
+    tide__outbox_clear(&link->greeting, NULL, NULL);
+    tide__intake_deinit(&link->intake);
+    tide_free(link);
+}
+
+/* Whose process is at the other end? Only a Unix socket tells; loopback TCP is as trusted as the
+ * machine. */
+static bool is_ours(struct tide_net *net, struct tide_stream *stream,
+                    struct tide_peer_identity *identity) {
+    net->port->ops->stream_peer(stream, identity);
+    return net->port->simulated || !identity->local_user || identity->uid == 0 ||
+           identity->uid == net->port->ops->user(net->port);
+}
+
+/* Are there too many that have not said who they are? All members may come at one moment: when the
+ * workers of a large cluster first use a server's rows. */
+static bool is_crowded(const struct tide_net *net) {
+    const size_t most =
+        net->member_count > UNAUTHENTICATED_MAX ? net->member_count : UNAUTHENTICATED_MAX;
+    size_t count = 0;
+    for (const struct tide_link *link = net->links; link != NULL; link = link->next) {
+        count += link->purpose == LINK_ACCEPTED &&
+                 (link->state == LINK_GREETING || link->state == LINK_PARKED);
+    }
+    return count >= most;
+}
+
+bool tide__link_may_log(struct tide_net *net) {
+    net->violations++;
+    uint64_t second = tide__net_now(net) / TIDE_SECOND;
+    if (second != net->violations_second) {
+        net->violations_second = second;
+        net->violations_logged = 0;
+    }
+    return net->violations_logged++ < LOGS_PER_SECOND;
+}
+
+void tide__link_accepted(void *arg, struct tide_stream *stream) {
+    struct tide_net *net = arg;
+    struct tide_peer_identity identity;
+    const bool crowded = is_crowded(net);
+    if (net->finished || crowded || !is_ours(net, stream, &identity)) {
+        if (!net->finished && tide__link_may_log(net)) {
+            tide_log(TIDE_LOG_WARN, net->name, "refused a connection: %s",
+                     crowded ? "too many that have not said hello" : "of another user");
+        }
+        return; /* what nobody takes the port closes */
+    }
+    struct tide_link *link = link_create(net, LINK_ACCEPTED, LINK_GREETING, HANDSHAKE_TIMEOUT);
+    if (link == NULL) {
+        return;
+    }
+    snprintf(link->remote, sizeof link->remote, "%s", identity.address);
+    link->stream = stream;
+    net->port->ops->stream_accept(stream, &stream_events, link);
+}
+
+int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpose purpose,
+                    struct tide_peer *peer) {
+    if (!tide_endpoint_is_local(endpoint)) {
+        return tide_fail(TIDE_EPERM, "%s: this version connects by Unix sockets and loopback only",
+                         endpoint);
+    }
+    bool again = peer != NULL && peer->session != NULL;
+    struct tide_link *link =
+        link_create(net, purpose, LINK_DIALLING, again ? REDIAL_TIMEOUT : DIAL_TIMEOUT);
+    if (link == NULL) {
+        return TIDE_ENOMEM;
+    }
+    snprintf(link->remote, sizeof link->remote, "%.63s", endpoint);
+    link->peer = peer;
+    int error =
+        net->port->ops->connect(net->executor, endpoint, &stream_events, link, &link->stream);
+    if (error != 0) {
+        tide__link_free(link);
+        return error;
+    }
+    if (purpose == LINK_MESH) {
+        peer->link = link;
+    }
+    return 0;
+}
+
+/* ---- closing ---- */
+
+void tide__link_close(struct tide_link *link) {
+    if (link->state != LINK_CLOSED) {
+        link->state = LINK_CLOSED;
+        link->net->port->ops->stream_close(link->stream);
+    }
+}
+
+void tide__link_drain(struct tide_link *link) {
+    if (link->state == LINK_DIALLING) {
+        tide__link_close(link);
+    } else if (link->state != LINK_CLOSED && link->state != LINK_DRAINING) {
+        if (link->session != NULL) {
+            tide__members_goodbye(link);
+            link->session->outbox.parting = true;
+        }
+        link->state = LINK_DRAINING;
+        tide__link_touch(link);
+        set_deadline(link, tide__net_now(link->net) + DRAIN_TIMEOUT);
+        tide__net_wake(link->net);
+    }
+}
+
+void tide__link_violation(struct tide_link *link, const char *reason) {
+    if (link->state == LINK_CLOSED) {
+        return;
+    }
+    if (tide__link_may_log(link->net)) {
+        char who[24] = "a stranger";
+        if (link->peer != NULL) {
+            snprintf(who, sizeof who, "n%u", (unsigned)link->peer->id);
+        }
+        tide_log(TIDE_LOG_WARN, link->net->name, "closed the connection with %s (%s): %s", who,
+                 link->remote, reason);
+    }
+    if (link->purpose == LINK_JOIN && link->session == NULL) {
+        tide__net_become(link->net, TIDE_MEMBER_DEAD, TIDE_EPROTO, reason);
+    }
+    tide__link_close(link);
+}
+
+static void join_failed(struct tide_link *link, int code) {
+    char text[200];
+    snprintf(text, sizeof text, "no connection to %.63s: %s", link->remote,
+             code == TIDE_EUNREACHABLE ? "nobody listens there"
+             : code == TIDE_ETIMEDOUT  ? "no answer"
+             : code == TIDE_ECLOSED    ? "the peer closed it before it answered"
+                                       : tide_error_name(code));
+    /* Where a member has sent this node, or where it had its id from, there is perhaps no controller
+     * any more. */
+    tide__join_failed(link->net, link->net->redirects > 0 || link->net->asks_again,
+                      code == 0 ? TIDE_EUNREACHABLE : code, text);
+}
+
+/* A dial or a knock ended without a connection. Nobody listens where the peer did: its process is
+ * gone, and so is the session that waits. */
+static void attempt_failed(struct tide_link *link, bool refused) {
+    struct tide_peer *peer = link->peer;
+    struct tide_session *s = peer->session;
+    if (s != NULL && s->link == NULL && refused) {
+        tide__session_end(s, "connection lost (process ended?)");
+    } else if (s == NULL || s->link == NULL) {
+        tide__peer_redial_later(link->net, peer);
+    }
+}
+
+static void closed(void *arg, int reason) {
+    struct tide_link *link = arg;
+    struct tide_net *net = link->net;
+    struct tide_peer *peer = link->peer;
+    struct tide_session *s = link->session;
+    bool expected = link->state == LINK_CLOSED || link->state == LINK_DRAINING; /* our own doing */
+    bool refused = !expected && link->state == LINK_DIALLING && reason == TIDE_EUNREACHABLE;
+    link->state = LINK_CLOSED;
+    bool owned = peer != NULL && peer->link == link;
+    if (s != NULL && (net->finished || expected || s->parting)) {
+        tide__session_suspend(s);
+        if (net->finished) {
+            tide__session_drop(s);
+            tide__peer_part(peer);
+        } else {
+            tide__session_end(s, expected ? "closed by this node" : "closed by the peer");
+        }
+    } else if (s != NULL) {
+        tide__session_suspend(s);
+        if (link->purpose == LINK_JOIN && net->view == 0) { /* nothing to go on with */
+            tide__session_end(s, "closed by the peer");
+        }
+    } else if (owned) {
+        peer->link = NULL;
+    }
+    if (net->finished || s != NULL) {
+        /* nobody is interested any more, or all is said */
+    } else if (link->purpose == LINK_JOIN) {
+        if (!expected) {
+            join_failed(link, reason);
+        }
+    } else if (link->purpose == LINK_KNOCK || owned) {
+        attempt_failed(link, refused);
+    }
+    tide__link_free(link);
+    tide__net_wake(net);
+}
+
+/* ---- writing ---- */
+
+void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const void *body,
+                    size_t size) {
+    struct tide_frame frame = {.kind = (uint8_t)kind, .lane = TIDE_LANE_SYSTEM};
+    if (kind == TIDE_FRAME_CAST && link->peer != NULL) {
+        frame.to = tide_address_make(link->peer->id, TIDE_ID_MEMBERS);
+        frame.from = tide_address_make(tide__net_id(link->net), TIDE_ID_MEMBERS);
+    }
+    if (tide__outbox_push_own(outbox_of(link), &frame, body, size) != 0) {
+        tide__link_violation(link, "out of memory");
+    }
+    tide__link_touch(link);
+    tide__net_wake(link->net);
+}
+
+static void flush(struct tide_link *link) {
+    if (link->state == LINK_DIALLING || link->state == LINK_CLOSED) {
+        return;
+    }
+    struct tide_outbox *box = outbox_of(link);
+    uint64_t frames = box->frames;
+    uint64_t bytes = 0, writes = 0;
+    int more = 0;
+    while (!link->blocked && (more = tide__outbox_gather(box)) > 0) {
+        size_t count;
+        const struct tide_iovec *vectors = tide__outbox_vectors(box, &count);
+        ssize_t n = link->net->port->ops->stream_write(link->stream, vectors, count);
+        if (n < 0) {
+            return; /* `closed` follows */
+        }
+        writes++;
+        bytes += (uint64_t)n;
+        tide__outbox_written(box, (size_t)n);
+        tide__outbox_vectors(box, &count);
+        link->blocked = count > 0;
+    }
+    if (more < 0) {
+        tide__link_violation(link, "out of memory");
+        return;
+    }
+    if (bytes > 0) {
+        link->wrote = tide__net_now(link->net);
+    }
+    if (link->session != NULL) {
+        struct tide_peer *peer = link->peer;
+        if (box->ring_frames > 0) {
+            tide__session_rouse(link->session); /* they wait to be acknowledged */
+        }
+        atomic_fetch_add_explicit(&peer->bytes_out, bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&peer->writes, writes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&peer->frames_out, box->frames - frames, memory_order_relaxed);
+        atomic_store_explicit(&peer->queue_bytes, box->queued_bytes, memory_order_relaxed);
+    }
+    if (link->state == LINK_DRAINING && tide__outbox_empty(box)) {
+        tide__link_close(link);
+    }
+}
+
+/* The peer then works on it while this turn goes on. */
+void tide__link_queued(struct tide_link *link) {
+    if (!link->blocked && outbox_of(link)->queued_bytes >= BATCH_BYTES) {
+        flush(link);
+    }
+    tide__link_touch(link);
+}
+
+void tide__links_flush(struct tide_net *net) {
+    while (net->dirty != NULL) {
+        struct tide_link *link = net->dirty;
+        net->dirty = link->next_dirty;
+        if (net->dirty == NULL) {
+            net->dirty_tail = &net->dirty;
+        }
+        link->dirty = false;
+        flush(link);
+    }
+}
+
+/* ---- reading ---- */
+
+static void send_beat(struct tide_link *link, uint64_t now) {
+    uint8_t body[40 + 14 * RING_NEIGHBOURS];
+    struct tide_writer w;
+    tide_writer_init(&w, body, sizeof body);
+    tide_write_array(&w, 4);
+    tide_write_uint(&w, now);
+    tide_write_uint(&w, link->peer_sent);
+    tide_write_uint(&w, link->peer_sent == 0 ? 0 : now - link->peer_sent_at);
+    tide__gossip_write(link, &w, now);
+    link->beat_at = now;
+    tide__link_own(link, TIDE_FRAME_HEARTBEAT, w.data, w.size);
+    tide_writer_release(&w);
+}
+
+static int beat_received(struct tide_link *link, const struct tide_frame *frame) {
+    struct tide_reader r;
+    tide_reader_init(&r, frame->body, frame->body_size);
+    size_t count = tide_read_array(&r);
+    uint64_t sent = tide_read_uint(&r), echo = tide_read_uint(&r), kept = tide_read_uint(&r);
+    uint64_t now = tide__net_now(link->net);
+    int error = r.error != 0 || count != 4 ? tide_fail(TIDE_EPROTO, "a damaged heartbeat")
+                                           : tide__gossip_read(link, &r, now);
+    if (error != 0) {
+        return error;
+    }
+    link->peer_sent = sent;
+    link->peer_sent_at = now;
+    if (echo != 0 && echo <= now && kept <= now - echo) {
+        atomic_store_explicit(&link->peer->round_trip_ns, now - echo - kept, memory_order_relaxed);
+    }
+    return 0;
+}
+
+/* A message for an actor here. The store reads its lane with the bounded cursor; all other bodies
+ * are scanned first. Only the store passes messages on, and they keep their sender. */
+static int message_received(struct tide_link *link, const struct tide_frame *frame,
+                            struct tide_blob *owner) {
+    struct tide_net *net = link->net;
+    uint64_t id = tide_address_id(frame->to);
+    bool own_cursor = frame->lane == TIDE_LANE_STORE && id == TIDE_ID_STORE;
+    if (!own_cursor) {
+        int error = tide_scan(frame->body, frame->body_size);
+        if (error != 0) {
+            return error;
+        }
+    }
+    if (tide_address_node(frame->to) != tide__net_id(net)) {
+        return tide_fail(TIDE_EPROTO, "a message for node n%u",
+                         (unsigned)tide_address_node(frame->to));
+    }
+    if (id == TIDE_ID_MEMBERS && frame->kind == TIDE_FRAME_CAST &&
+        frame->lane == TIDE_LANE_SYSTEM) {
+        tide__members_receive(link, frame);
+        return 0;
+    }
+    uint16_t from = tide_address_node(frame->from);
+    if (from != link->peer->id && frame->from != TIDE_NOBODY && frame->lane != TIDE_LANE_STORE) {
+        return tide_fail(TIDE_EPROTO, "a message of node n%u", (unsigned)from);
+    }
+    struct tide_session *s = link->session;
+    bool counted = tide__credit_window(frame->lane) != 0;
+    if (counted) {
+        s->delivered[frame->lane] += TIDE_FRAME_HEAD + frame->body_size;
+    }
+    tide_system_deliver(net->system, frame, owner, counted ? s->account : NULL);
+    return 0;
+}
+
+static int frame_received(void *arg, const struct tide_frame *frame, struct tide_blob *owner) {
+    struct tide_link *link = arg;
+    if (link->state == LINK_CLOSED || link->state == LINK_DRAINING) {
+        return TIDE_ECANCELED; /* too late to matter */
+    }
+    if (link->state != LINK_UP) {
+        return tide__handshake_frame(link, frame);
+    }
+    atomic_fetch_add_explicit(&link->peer->frames_in, 1, memory_order_relaxed);
+    link->session->confirmed = true;
+    switch (frame->kind) {
+    case TIDE_FRAME_CREDIT:
+        return tide__session_told(link->session, frame);
+    case TIDE_FRAME_HEARTBEAT:
+        return beat_received(link, frame);
+    case TIDE_FRAME_HELLO:
+    case TIDE_FRAME_HELLO_OK:
+        return tide_fail(TIDE_EPROTO, "a second handshake");
+    default:
+        return message_received(link, frame, owner);
+    }
+}
+
+static void connected(void *arg, struct tide_stream *stream) {
+    struct tide_link *link = arg;
+    (void)stream;
+    if (link->state != LINK_DIALLING) {
+        return;
+    }
+    struct tide_peer_identity identity;
+    if (!is_ours(link->net, link->stream, &identity)) {
+        if (link->purpose == LINK_JOIN) {
+            tide__net_become(link->net, TIDE_MEMBER_DEAD, TIDE_EPERM,
+                             "the listener belongs to another user");
+        }
+        tide__link_violation(link, "the listener belongs to another user");
+        return;
+    }
+    link->state = LINK_GREETING;
+    set_deadline(link, tide__net_now(link->net) + HANDSHAKE_TIMEOUT);
+    tide__handshake_begin(link);
+    flush(link);
+}
+
+static void buffer(void *arg, void **data, size_t *size) {
+    struct tide_link *link = arg;
+    *data = NULL;
+    *size = 0;
+    if (link->state != LINK_CLOSED && tide__intake_buffer(&link->intake, data, size) != 0) {
+        tide__link_violation(link, "out of memory");
+    }
+}
+
+/* What was silent and is heard again stood still, or was cut off: here such things happen. Not so of
+ * a session at rest, where nothing is expected. */
+static void heard(struct tide_session *s, uint64_t now) {
+    if (s->resting) {
+        return;
+    }
+    const uint64_t silence = now - s->detector.last;
+    if (s->peer->id < CLIENT_ID_MIN && silence > BEAT_INTERVAL) {
+        tide__health_stood_still(s->net, now, silence - BEAT_INTERVAL);
+    }
+    tide__detector_beat(&s->detector, now, BEAT_INTERVAL);
+}
+
+static void received(void *arg, size_t size) {
+    struct tide_link *link = arg;
+    if (link->state == LINK_CLOSED) {
+        return;
+    }
+    if (link->state ==
+        LINK_DRAINING) { /* thrown away, but read: the peer must be able to write its last words */
+        tide__intake_deinit(&link->intake);
+        return;
+    }
+    link->bytes_in += size;
+    int error = tide__intake_received(&link->intake, size, frame_received, link);
+    if (error != 0 && link->state != LINK_CLOSED && link->state != LINK_DRAINING) {
+        tide__link_violation(link, tide_error_message());
+    }
+    if (link->state == LINK_UP) {
+        struct tide_session *s = link->session;
+        uint64_t now = tide__net_now(link->net);
+        atomic_fetch_add_explicit(&link->peer->bytes_in, size, memory_order_relaxed);
+        heard(s, now);
+        if (link->intake.sequenced != s->told) { /* a beat alone asks for nothing */
+            s->tell_at = s->tell_at == TIDE_NEVER ? now + ACK_DELAY : s->tell_at;
+            tide__session_touch(s);
+        }
+    }
+}
+
+static void writable(void *arg) {
+    struct tide_link *link = arg;
+    link->blocked = false;
+    flush(link);
+}
+
+static const struct tide_stream_events stream_events = {.connected = connected,
+                                                        .buffer = buffer,
+                                                        .received = received,
+                                                        .writable = writable,
+                                                        .closed = closed};
+
+/* ---- up, and the beat ---- */
+
+void tide__link_established(struct tide_link *link) {
+    struct tide_net *net = link->net;
+    struct tide_peer *peer = link->peer;
+    TIDE_ASSERT(link->session != NULL && peer->link == link);
+    link->state = LINK_UP;
+    tide__link_touch(link);
+    tide__session_touch(link->session);
+    link->deadline = TIDE_NEVER;
+    link->wrote = tide__net_now(net);
+    link->intake.greeting = false;
+    atomic_store_explicit(&peer->reachable, true, memory_order_relaxed);
+    atomic_store_explicit(&peer->up, true, memory_order_relaxed);
+    tide__net_wake(net);
+}
+
+static void time_is_up(struct tide_link *link) {
+    if (link->state == LINK_DRAINING) {
+        tide__link_close(link);
+        return;
+    }
+    if (link->peer != NULL && link->peer->session != NULL) {
+        tide__link_close(link);
+        return;
+    }
+    if (link->purpose == LINK_JOIN) {
+        tide__link_close(link);
+        join_failed(link, TIDE_ETIMEDOUT);
+        return;
+    }
+    tide__link_violation(link, link->state == LINK_DIALLING ? "no answer"
+                                                            : "did not finish its hello in time");
+}
+
+void tide__links_expire(struct tide_net *net, uint64_t now) {
+    struct tide_link *next;
+    net->deadline = TIDE_NEVER;
+    for (struct tide_link *link = net->links; link != NULL; link = next) {
+        next = link->next;
+        if (link->state != LINK_CLOSED && now >= link->deadline) {
+            time_is_up(link);
+        } else if (link->state != LINK_CLOSED && link->deadline < net->deadline) {
+            net->deadline = link->deadline;
+        }
+    }
+}
+
+void tide__link_beat(struct tide_link *link, uint64_t now) {
+    if (link->state == LINK_UP && tide__ring_beat_due(link, now)) {
+        send_beat(link, now);
+    }
+}

@@ -1,0 +1,67 @@
+/*
+ * Intents (AdaPM: Renz-Wieland et al., 2022): workers say which keys they will use in which of
+ * their clocks, and the rows are at hand then.
+ *
+ *   worker   tide_table_intent (intent.c): queued, never waits
+ *   node     a fiber of each table acts on intents whose first clock is near (action_timer.c), and tells
+ *            the home of a key when the first interest of this node begins and the last one ends
+ *   home     knows which nodes are interested (interest.c): the only one is to own the row, several
+ *            have copies (hot_keys.h), and the one that is left is to own it again
+ *
+ * Mostly one node alone wants a key that it does not have. So its interest travels as a localize:
+ * the node waits for the row (ARRIVING), and LOC says that it is of an intent. If the home has it
+ * so, the row is on its way after one message, as for any LOC; else it answers STAY, what waited
+ * goes to the owner, and the node makes a copy if it is told to. A node that has the row, or waits
+ * for it already, tells of its interest by INTENT.
+ *
+ * What the home says later is advice: a node that is to own a row localizes it, one that is to have
+ * a copy makes one, in the ordinary ways. So nothing of this is needed for values to be right; what
+ * is lost or said twice while slots move and nodes die costs speed only. A node tells the new home
+ * of a slot anew; nothing is sent when nothing begins or ends.
+ */
+#ifndef TIDE_STORE_INTENT_H
+#define TIDE_STORE_INTENT_H
+
+#include "store/clocked/clock.h"
+#include "store/adaptive/hot_keys.h"
+
+/* ---- action_timer.c: when to act (AdaPM, section 4.3) ---- */
+struct tide__window { /* of a worker */
+    double rate;      /* clocks a round, smoothed; rounds without a clock do not count */
+    uint32_t seen;    /* its clock at the last round */
+};
+void tide__window_init(struct tide__window *window, uint32_t clock);
+/* A round: how many clocks ahead intents are acted on. */
+uint32_t tide__window_round(struct tide__window *window, uint32_t clock);
+/* The 0.9999-quantile of a Poisson distribution of mean 2 m. */
+uint32_t tide__window_clocks(double m);
+
+/* ---- intent.c: nodes ---- */
+enum { TIDE__INTENT_KEYS_MAX = 1 << 22 }; /* queued on a node, of a table */
+void tide__intents_destroy(struct tide_table *table);
+/* Does an intent on the key last? I/O. */
+bool tide__intent_lasts(const struct tide_table *table, uint64_t key);
+/* The home wants this node to have a copy. I/O. */
+void tide__intent_copy(struct tide_table *table, uint64_t key);
+/* [table, what, keys]: what the home wants of this node; the op is read. */
+void tide__advice_message(struct tide_store *store, struct tide_reader *r);
+
+/* ---- interest.c: homes, and what goes between. I/O ---- */
+enum tide__advice { TIDE__ADVISE_OWN, TIDE__ADVISE_COPY };
+void tide__interest_destroy(struct tide_table *table);
+/* A node begins to be interested in a key of this home; what that comes to, but for an owner. */
+enum tide__rule { TIDE__RULE_NONE, TIDE__RULE_OWN, TIDE__RULE_COPY };
+enum tide__rule tide__interest_begins(struct tide_table *table, uint64_t key, uint16_t node,
+                                      uint16_t owner);
+/* The body of an INTENT or DONE of this node. */
+void tide__interest_write(const struct tide_table *table, int op, const uint64_t *keys,
+                          size_t count, struct tide_writer *w);
+/* `keys` to the home of their slot, as INTENT or DONE of this node. */
+void tide__interest_send(struct tide_table *table, int op, uint16_t home, const uint64_t *keys,
+                         size_t count);
+/* [table, origin, hops, keys]; the op is read. */
+void tide__interest_message(struct tide_store *store, int op, struct tide_reader *r);
+void tide__interest_member_gone(struct tide_table *table, uint16_t node);
+void tide__interest_slot_left(struct tide_table *table, uint32_t slot);
+
+#endif

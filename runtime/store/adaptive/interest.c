@@ -1,0 +1,207 @@
+/*
+ * Who intends to use which keys, at their home (intent.h): the rule of AdaPM, section 4.2. A node
+ * begins to be interested: if no other one is, the row is to go there; else it is to have a copy,
+ * which tables without copies (technique relocate) do without. A node's interest ends and one other
+ * is left: the row is to go to that one.
+ */
+#include "store/adaptive/intent.h"
+#include "store/core/node_sets.h"
+#include "store/adaptive/owner.h"
+
+enum { HOPS_MAX = 4, KEYS_MAX = 1 << 22 };
+
+struct advice { /* to one node, in the order in which it comes */
+    uint16_t node;
+    uint8_t what;
+    size_t count;
+    uint64_t keys[512];
+};
+
+void tide__interest_destroy(struct tide_table *table) {
+    if (table->interest) {
+        tide__node_sets_free(table->interest);
+        tide_free(table->interest);
+    }
+}
+
+/* ---- messages ---- */
+
+static void advice_send(struct tide_table *table, struct advice *a) {
+    struct tide_writer w;
+    if (a->count == 0) {
+        return;
+    }
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 4);
+    tide_write_uint(&w, TIDE__OP_ADVICE);
+    tide_write_uint(&w, table->id);
+    tide_write_uint(&w, a->what);
+    tide_write_typed(&w, TIDE_U64, a->keys, a->count);
+    (void)tide__store_send_writer(table->store, a->node, &w);
+    a->count = 0;
+}
+
+static void advise(struct tide_table *table, struct advice *a, uint16_t node, uint8_t what,
+                   uint64_t key) {
+    if (a->count == TIDE_COUNT(a->keys) || a->node != node || a->what != what) {
+        advice_send(table, a);
+    }
+    a->node = node;
+    a->what = what;
+    a->keys[a->count++] = key;
+}
+
+static void interest_write(const struct tide_table *table, int op, uint16_t origin, uint64_t hops,
+                           const uint64_t *keys, size_t count, struct tide_writer *w) {
+    tide_write_array(w, 5);
+    tide_write_uint(w, (uint64_t)op);
+    tide_write_uint(w, table->id);
+    tide_write_uint(w, origin);
+    tide_write_uint(w, hops);
+    tide_write_typed(w, TIDE_U64, keys, count);
+}
+
+void tide__interest_write(const struct tide_table *table, int op, const uint64_t *keys,
+                          size_t count, struct tide_writer *w) {
+    interest_write(table, op, tide__store_self(table->store), 0, keys, count, w);
+}
+
+void tide__interest_send(struct tide_table *table, int op, uint16_t home, const uint64_t *keys,
+                         size_t count) {
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide__interest_write(table, op, keys, count, &w);
+    (void)tide__store_send_writer(table->store, home, &w);
+}
+
+static void interest_pass(struct tide_table *table, int op, uint16_t origin, uint64_t hops,
+                          uint16_t to, uint64_t key) {
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    interest_write(table, op, origin, hops, &key, 1, &w);
+    (void)tide__store_send_writer(table->store, to, &w);
+}
+
+/* ---- the rule ---- */
+
+static bool may_copy(struct tide_table *table, uint64_t key, bool *moves) {
+    bool copy;
+    const uint8_t technique = tide_table_technique(table, key, &copy);
+    *moves = tide_technique_relocates(technique);
+    return technique == TIDE_INTENT;
+}
+
+static bool interest_create(struct tide_table *table) {
+    table->interest =
+        table->interest ? table->interest : tide_alloc_zero(1, sizeof *table->interest);
+    return table->interest != NULL;
+}
+
+enum tide__rule tide__interest_begins(struct tide_table *table, uint64_t key, uint16_t node,
+                                      uint16_t owner) {
+    bool moves;
+    const bool copies = may_copy(table, key, &moves);
+    if (!moves || !interest_create(table)) {
+        return TIDE__RULE_NONE;
+    }
+    struct tide__node_sets *sets = table->interest;
+    struct tide__node_set *set = tide__node_set_find(sets, key);
+    if (!set && sets->count >= KEYS_MAX) {
+        return TIDE__RULE_NONE;
+    }
+    if (!set || tide__node_set_at(set, node) < 0) {
+        set = tide__node_set_add(sets, key, node);
+    }
+    if (!set || owner == node || (set->count == 1 && TIDE_MUTANT(intent_never_moves))) {
+        return TIDE__RULE_NONE;
+    }
+    return set->count == 1 ? TIDE__RULE_OWN : copies ? TIDE__RULE_COPY : TIDE__RULE_NONE;
+}
+
+/* A node says so that has the row, or waits for it, or had it a moment ago. */
+static void begins(struct tide_table *table, struct advice *a, uint64_t key, uint16_t node) {
+    const enum tide__rule rule =
+        tide__interest_begins(table, key, node, tide__owner_of(table, key));
+    if (rule != TIDE__RULE_NONE) {
+        advise(table, a, node, rule == TIDE__RULE_OWN ? TIDE__ADVISE_OWN : TIDE__ADVISE_COPY, key);
+    }
+}
+
+static void ends(struct tide_table *table, struct advice *a, struct tide__node_set *set,
+                 uint16_t node) {
+    const int at = tide__node_set_at(set, node);
+    bool moves;
+    if (at < 0) {
+        return;
+    }
+    set->nodes[at] = set->nodes[--set->count];
+    (void)may_copy(table, set->key, &moves);
+    if (set->count == 1 && moves && tide__owner_of(table, set->key) != set->nodes[0]) {
+        advise(table, a, set->nodes[0], TIDE__ADVISE_OWN, set->key);
+    }
+}
+
+void tide__interest_message(struct tide_store *store, int op, struct tide_reader *r) {
+    size_t count = 0;
+    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    const uint64_t origin = tide_read_uint(r), hops = tide_read_uint(r);
+    const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
+    if (r->error || !table || !table->relocates || origin == 0 || origin > UINT16_MAX ||
+        hops > HOPS_MAX) {
+        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    struct advice *a = interest_create(table) ? tide_alloc_zero(1, sizeof *a) : NULL;
+    for (size_t i = 0; a && i < count; i++) {
+        uint64_t key;
+        memcpy(&key, keys + i * sizeof key, sizeof key);
+        if (table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count) {
+            continue;
+        }
+        const uint32_t route = tide__route_of(table, tide__slot_of(table, key));
+        if (!(route & TIDE__MINE)) {
+            if (hops < HOPS_MAX) {
+                interest_pass(table, op, (uint16_t)origin, hops + 1, tide__route_home(route), key);
+            }
+        } else if (op == TIDE__OP_INTENT) {
+            begins(table, a, key, (uint16_t)origin);
+        } else {
+            struct tide__node_set *set = tide__node_set_find(table->interest, key);
+            if (set) {
+                ends(table, a, set, (uint16_t)origin);
+            }
+            if (set && set->count == 0) {
+                tide__node_set_drop(table->interest, set);
+            }
+        }
+    }
+    if (a) {
+        advice_send(table, a);
+    }
+    tide_free(a);
+}
+
+void tide__interest_member_gone(struct tide_table *table, uint16_t node) {
+    struct advice *a = table->interest ? tide_alloc_zero(1, sizeof *a) : NULL;
+    for (uint32_t i = 0; a && i < table->interest->capacity; i++) {
+        if (table->interest->places[i].nodes) { /* empty sets are found by the next to come */
+            ends(table, a, &table->interest->places[i], node);
+        }
+    }
+    if (a) {
+        advice_send(table, a);
+    }
+    tide_free(a);
+}
+
+/* The nodes tell the new home themselves. */
+void tide__interest_slot_left(struct tide_table *table, uint32_t slot) {
+    for (uint32_t i = 0; table->interest && i < table->interest->capacity;) {
+        struct tide__node_set *set = &table->interest->places[i];
+        if (set->nodes && tide__slot_of(table, set->key) == slot) {
+            tide__node_set_drop(table->interest, set); /* another may have moved here */
+        } else {
+            i++;
+        }
+    }
+}

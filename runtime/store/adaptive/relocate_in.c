@@ -1,0 +1,459 @@
+/*
+ * One key that changes its owner: its word, its arrival record, its row; the worker's part and the
+ * store actor's. What is decided where: relocate.h; about what: owner.c, relocate_messages.c.
+ */
+#include "store/adaptive/zero_copy.h"
+#include "store/adaptive/location_cache.h"
+#include "store/adaptive/owner.h"
+#include "store/adaptive/hot_keys.h"
+
+/* ---- words ---- */
+
+int tide__owner_table_init(struct tide_table *table) {
+    table->parcels = tide_alloc_zero(1, sizeof *table->parcels);
+    table->trails = tide_alloc_zero(1, sizeof *table->trails);
+    if (table->parcels) {
+        table->parcels->lender = tide__lender_create(&table->slab);
+    }
+    if (!table->parcels || !table->trails || !table->parcels->lender) {
+        tide__lender_close(table->parcels ? table->parcels->lender : NULL);
+        tide_free(table->parcels);
+        tide_free(table->trails);
+        return tide_fail(TIDE_ENOMEM, "no memory for table '%s'", table->options.name);
+    }
+    table->parcels->loan_rows = tide__loan_rows(table->row_floats * sizeof(float));
+    tide__slab_init(&table->arrivals, sizeof(struct tide__arrival) / sizeof(float),
+                    &table->store->budget);
+    return 0;
+}
+
+void tide__owner_table_deinit(struct tide_table *table) {
+    if (table->relocates) {
+        tide__owner_forget(table);
+        tide__parcels_free(table);
+        tide__lender_close(table->parcels->lender);
+        tide__locations_free(table);
+        tide__trails_free(table);
+        tide_free(table->parcels);
+        tide__slab_deinit(&table->arrivals);
+    }
+}
+
+/* NULL: out of memory. */
+atomic_uint_fast64_t *tide__key_lock(struct tide_table *table, uint32_t slot, uint64_t key,
+                                     uint64_t *old) {
+    atomic_uint_fast64_t *word;
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        int code;
+        while ((code = tide__hashed_lock(table, key, true, 0, false, &word, old)) == TIDE_EBUSY) {
+            tide_lend_core();
+        }
+        return code == TIDE__FOUND ? word : NULL;
+    }
+    word = tide__dense_words(table, slot);
+    if (!word) {
+        return NULL;
+    }
+    word += tide__place_of(table, slot, key);
+    while (tide__word_lock(word, false, old)) {
+        tide_lend_core();
+    }
+    return word;
+}
+
+/* The word of a row that is here: the workers', unless operations are on their way or it is held.
+ * Then the record is not used any more. */
+static inline uint64_t settled(struct tide_table *table, uint64_t word) {
+    const struct tide__arrival *a = tide__arrival_of(table, word);
+    return !a->here || a->held || a->own
+               ? word
+               : tide__word_base(word, tide__word_seen(word)) | (uint64_t)TIDE__OWNED << 60 |
+                     a->row;
+}
+
+static inline uint64_t settle(struct tide_table *table, uint64_t word) {
+    const uint64_t now = settled(table, word);
+    if (now != word) {
+        tide__arrival_free(table, word);
+    }
+    return now;
+}
+
+uint64_t tide__word_settled(struct tide_table *table, uint64_t word) {
+    return settle(table, word);
+}
+
+int tide__row_limit(const struct tide_table *table) {
+    if (tide__slab_used(&table->slab) >= table->options.key_limit) {
+        return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node",
+                         table->name, (unsigned long long)table->options.key_limit);
+    }
+    return 0;
+}
+
+/* A row for a locked word that has none and waits for none. */
+int tide__row_place(struct tide_table *table, uint32_t slot, uint64_t *word, uint32_t row) {
+    bool held = tide__route_of(table, slot) & TIDE__OWN_HOLD;
+    if (!held && tide__word_handed(*word) == 0) {
+        *word = tide__word_base(*word, tide__word_seen(*word)) | (uint64_t)TIDE__OWNED << 60 | row;
+        return 0;
+    }
+    int code = tide__arrival_make(table, word, row);
+    if (!code) {
+        tide__arrival_of(table, *word)->here = true;
+        tide__arrival_of(table, *word)->held = held;
+    }
+    return code;
+}
+
+/* ---- workers ---- */
+
+bool tide__handed_over(struct tide_table *table, uint64_t *word) {
+    if (tide__word_state(*word) == TIDE__ARRIVING) {
+        tide__arrival_of(table, *word)->own++;
+        return true;
+    }
+    bool room = tide__word_handed(*word) < UINT16_MAX;
+    *word += room;
+    return room;
+}
+
+bool tide__owner_hand_over(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t old) {
+    bool room = tide__handed_over(table, &old);
+    tide__word_unlock(word, old);
+    return room;
+}
+
+static uint64_t taken_back(struct tide_table *table, uint64_t word) {
+    if (tide__word_state(word) == TIDE__ARRIVING) {
+        struct tide__arrival *a = tide__arrival_of(table, word);
+        a->own -= a->own > 0;
+        return settled(table, word);
+    }
+    return tide__word_state(word) == TIDE__ABSENT && tide__word_handed(word) ? word - 1 : word;
+}
+
+uint64_t tide__taken_back(struct tide_table *table, uint64_t word) {
+    const uint64_t now = taken_back(table, word);
+    if (tide__word_state(word) == TIDE__ARRIVING && now != word) {
+        tide__arrival_free(table, word);
+    }
+    return now;
+}
+
+void tide__owner_take_back(struct tide_table *table, const void *keys, const uint32_t *positions,
+                           size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint64_t key, old;
+        memcpy(&key, (const char *)keys + (size_t)positions[i] * sizeof key, sizeof key);
+        atomic_uint_fast64_t *word = tide__key_lock(table, tide__slot_of(table, key), key, &old);
+        if (word) {
+            const uint64_t now = taken_back(table, old);
+            if (tide__word_state(old) == TIDE__ARRIVING && now != old) {
+                tide__slab_give(&table->arrivals, (uint32_t)old); /* not of the I/O thread */
+            }
+            tide__word_unlock(word, now);
+        }
+    }
+}
+
+const atomic_uint_fast64_t *tide__owner_word(struct tide_table *table, uint64_t key) {
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        return NULL;
+    }
+    const uint32_t slot = tide__slot_of(table, key);
+    /* acquire: with tide__dense_words */
+    const atomic_uint_fast64_t *words =
+        atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
+    return words ? words + tide__place_of(table, slot, key) : NULL;
+}
+
+/* A look at the word of a key; 0: it has none. */
+static uint64_t word_of(struct tide_table *table, uint64_t key) {
+    uint64_t seen = 0;
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        atomic_uint_fast64_t *word;
+        if (tide__hashed_lock(table, key, false, 0, true, &word, &seen) == TIDE__FOUND) {
+            tide__word_unlock(word, seen);
+        }
+        return seen;
+    }
+    const atomic_uint_fast64_t *word = tide__owner_word(table, key);
+    return word ? atomic_load_explicit(word, memory_order_relaxed) : 0;
+}
+
+bool tide__owner_awaits(struct tide_table *table, uint64_t key) {
+    return tide__word_state(word_of(table, key)) == TIDE__ARRIVING;
+}
+
+uint16_t tide__owner_of(struct tide_table *table, uint64_t key) {
+    const uint16_t self = tide__store_self(table->store);
+    const uint32_t route = tide__route_of(table, tide__slot_of(table, key));
+    const uint64_t seen = word_of(table, key);
+    if (tide__word_state(seen) == TIDE__OWNED || tide__word_state(seen) == TIDE__ARRIVING) {
+        return self;
+    }
+    return seen & TIDE__WORD_AWAY ? tide__word_owner(seen) : tide__route_home(route);
+}
+
+bool tide__owner_serves(struct tide_table *table, uint64_t key) {
+    const uint32_t route = tide__route_of(table, tide__slot_of(table, key));
+    const uint64_t seen = word_of(table, key);
+    return tide__word_state(seen) == TIDE__OWNED ||
+           (tide__word_state(seen) == TIDE__ABSENT && !(seen & TIDE__WORD_AWAY) &&
+            (route & TIDE__FOR_WORKER) == TIDE__MINE);
+}
+
+/* ---- operations on a row ---- */
+
+int tide__owner_run(struct tide__job *job, uint32_t index, uint64_t *word, float *row, bool made) {
+    struct tide_table *table = job->table;
+    const size_t floats = tide__job_floats(job);
+    if (job->kind == TIDE__LOCALIZE) {
+        return 0;
+    }
+    int code = tide__job_prepare(job);
+    if (code) {
+        return code;
+    }
+    if (job->kind == TIDE__PULL) {
+        memcpy((float *)job->values->data + index * floats, row, floats * sizeof *row);
+        return tide__subscribe_of(job, index);
+    }
+    const uint8_t *in = job->deltas ? (const uint8_t *)job->deltas : job->rows;
+    in += index * floats * sizeof(float);
+    tide__cut_push(table, tide__job_key_at(job, index), word, row, made, job->stamp,
+                   job->raw ? NULL : in);
+    if (job->raw) {
+        tide__row_put(table, row, in, job->flags);
+    } else {
+        tide__rule_apply(&table->options, row, in);
+    }
+    tide__row_changes(table, tide__job_key_at(job, index), tide__job_changer(job), made);
+    if ((job->flags & TIDE__SUBSCRIBES) && tide__resubscribe(job, index)) {
+        memcpy((float *)job->values->data + index * floats, row, floats * sizeof *row);
+    }
+    return 0;
+}
+
+static inline void one_less(struct tide_table *table, struct tide__job *job) {
+    if (--job->left == 0) {
+        job->next = table->parcels->done;
+        table->parcels->done = job;
+    }
+}
+
+void tide__waiter_done(struct tide_table *table, struct tide__waiter *w, int code,
+                       const char *text) {
+    if (code) {
+        tide__job_error(w->job, code, text, &w->index, 1);
+        w->job->failed[w->index] = 1;
+        w->job->failures++;
+    }
+    one_less(table, w->job);
+}
+
+/* [0] below 512 ns; from there on two an octave: [1] from 512 ns, [2] from 768 ns, .. */
+static unsigned bucket_of(uint64_t ns) {
+    if (ns < 512) {
+        return 0;
+    }
+    const unsigned octave = 63u - (unsigned)__builtin_clzll(ns);
+    const unsigned bucket = 1 + 2 * (octave - 9) + ((ns >> (octave - 1)) & 1);
+    return bucket < TIDE_RELOCATE_BUCKETS ? bucket : TIDE_RELOCATE_BUCKETS - 1;
+}
+
+/* Rows that took equally long, for they were asked for together and came together. */
+static void count_took(struct tide_table *table) {
+    struct tide__parcels *parcels = table->parcels;
+    const uint64_t took = parcels->took;
+    if (parcels->same == 0) {
+        return;
+    }
+    parcels->got += parcels->same;
+    parcels->took_ns += parcels->same * took;
+    atomic_uint_fast64_t *bucket = &table->relocate_hist[bucket_of(took)];
+    atomic_store_explicit(bucket,
+                          atomic_load_explicit(bucket, memory_order_relaxed) + parcels->same,
+                          memory_order_relaxed);
+    if (took > atomic_load_explicit(&table->relocate_max_ns, memory_order_relaxed)) {
+        atomic_store_explicit(&table->relocate_max_ns, took, memory_order_relaxed);
+    }
+    parcels->same = 0;
+}
+
+static inline void count_time(struct tide_table *table, const struct tide__arrival *a,
+                              uint64_t now) {
+    const uint64_t took = now - a->asked_at;
+    if (took != table->parcels->took) {
+        count_took(table);
+        table->parcels->took = took;
+    }
+    table->parcels->same++;
+}
+
+/* Answers what waited and has all its rows. */
+void tide__owner_finish(struct tide_table *table) {
+    struct tide__parcels *parcels = table->parcels;
+    tide__parcels_send(table);
+    if (parcels->given) {
+        tide__table_count(table, TIDE__RELOCATED_OUT, parcels->given);
+        parcels->given = 0;
+    }
+    count_took(table);
+    if (parcels->got) {
+        tide__table_count(table, TIDE__RELOCATED_IN, parcels->got);
+        tide__table_count(table, TIDE__RELOCATE_NS, parcels->took_ns);
+        parcels->got = parcels->took_ns = 0;
+    }
+    while (table->parcels->done) {
+        struct tide__job *job = table->parcels->done;
+        table->parcels->done = job->next;
+        job->next = NULL;
+        tide__misses_init(&job->misses);
+        uint32_t *at = NULL;
+        for (uint32_t i = 0; job->failures && i < job->count; i++) {
+            if (job->failed[i] && (at || (at = tide_alloc(job->count * sizeof *at)))) {
+                job->misses.at = at;
+                at[job->misses.count++] = i;
+            }
+        }
+        tide__job_reply(job);
+        tide__job_free(table->store, job);
+    }
+    table->parcels->hint = 0;
+}
+
+/* ---- giving and getting ---- */
+
+/* It is nobody's any more. */
+static void send_row(struct tide_table *table, uint64_t key, uint64_t word, uint16_t to,
+                     uint32_t term, uint32_t row) {
+    struct tide__kept *second;
+    const float *at = tide__slab_row(&table->slab, row);
+    term |= tide__cut_give(table, key, word, at, &second);
+    if (TIDE_UNLIKELY(second != NULL)) {
+        tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term, at, second->row);
+        tide_free(second);
+        tide__hand_give(&table->slab, row);
+        return;
+    }
+    if (table->parcels->loan_rows > 0) {
+        tide__parcel_lend(table, to, key, term, row);
+    } else {
+        tide__parcel_row(table, to, key, term, at);
+        tide__hand_give(&table->slab, row);
+    }
+}
+
+/* The row of a locked word goes to another node. */
+uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct tide__relocation *k,
+                          uint64_t key, uint16_t to, uint32_t term) {
+    uint32_t handed = tide__word_handed(old), row = UINT32_MAX;
+    if (tide__word_state(old) == TIDE__OWNED) {
+        row = (uint32_t)old;
+        handed = 0;
+    } else if (tide__word_state(old) == TIDE__ARRIVING) {
+        struct tide__arrival *a = tide__arrival_of(table, old);
+        row = a->row;
+        handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
+        tide__arrival_free(table, old);
+    }
+    const bool none = row == UINT32_MAX;
+    if (none) {
+        tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term | TIDE__NO_ROW, NULL, NULL);
+    } else if (TIDE_MUTANT(reloc_row_left_behind) && tide__word_state(old) == TIDE__OWNED) {
+        tide__parcel_row(table, to, key, term, tide__slab_row(&table->slab, row));
+        return old;
+    } else {
+        send_row(table, key, old, to, term, row);
+    }
+    if (k->home && table->trails->count) {
+        tide__trail_passed(table, key, k->self);
+    } else if (!k->home) {
+        const uint16_t home = tide__route_home(tide__route_of(table, tide__slot_of(table, key)));
+        tide__locations_gave(table, key, to == home ? 0 : to, term & TIDE__TERM_MASK);
+    }
+    if (!TIDE_MUTANT(share_row_leaves_silently)) {
+        tide__row_changes(table, key, 0, false); /* whoever has copies asks where it is now */
+    }
+    table->parcels->given++;
+    return tide__word_gone(old, k, handed);
+}
+
+/* What relocate() decided about a row that came for an ARRIVING word: bytes NULL: the initial one.
+ */
+uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t key,
+                             const struct tide__relocation *k, struct tide__relocate_result r,
+                             uint32_t marks, const uint8_t *bytes, uint64_t now) {
+    struct tide__arrival *a = tide__arrival_of(table, old);
+    float *row = tide__slab_row(&table->slab, a->row);
+    const size_t row_bytes = table->row_floats * sizeof *row;
+    if (bytes) {
+        memcpy(row, bytes, row_bytes);
+    } else {
+        tide__row_init(&table->options, key, row, true);
+    }
+    old = tide__cut_arrive(table, key, old, bytes ? marks : TIDE__CUT_NO_ROW, row,
+                           bytes && (marks & TIDE__MARK_SPLIT) ? bytes + row_bytes : NULL);
+    count_time(table, a, now);
+    for (struct tide__waiter *w = TIDE_MUTANT(reloc_waiters_not_run) ? NULL : a->first, *next; w;
+         w = next) {
+        next = w->next;
+        if (w->job->kind == TIDE__LOCALIZE) {
+            one_less(table, w->job);
+        } else {
+            int code = tide__owner_run(w->job, w->index, &old, row, false);
+            tide__waiter_done(table, w, code, "no memory for the answer");
+        }
+    }
+    a->first = NULL;
+    a->last = &a->first;
+    if (r.act == TIDE__INSTALL_AND_GIVE) {
+        return tide__owner_give(table, old, k, key, r.node, r.term);
+    }
+    a->here = true;
+    if (k->home) {
+        tide__trail_end(table, key);
+    } else if (table->store->leaving) {
+        tide__parcel_add(table, TIDE__OP_OFFER,
+                         tide__route_home(tide__route_of(table, tide__slot_of(table, key))), 0, key,
+                         0, NULL, NULL);
+    }
+    return settle(table, tide__word_base(old, k->term) | (uint64_t)TIDE__ARRIVING << 60 |
+                             (uint32_t)old);
+}
+
+void tide__died_text(struct tide_store *store, uint16_t node, char text[160]) {
+    char name[96];
+    tide__node_text(store, node, name);
+    (void)snprintf(text, 160, "node %s died, and with it the row", name);
+}
+
+void tide__block_fetch(struct tide_table *table, struct tide__key_block *block,
+                       const uint8_t *keys, size_t count) {
+    const bool range = table->options.slots == TIDE_SLOTS_RANGE;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t key;
+        memcpy(&key, keys + i * sizeof key, sizeof key);
+        const uint32_t slot = range ? tide__slot_of(table, key) : tide__slot_spread(key);
+        /* acquire: with tide__dense_words */
+        atomic_uint_fast64_t *words =
+            atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
+        words = words ? words : tide__dense_words(table, slot);
+        block->keys[i] = key;
+        block->slots[i] = slot;
+        const uint64_t place = range ? tide__place_of(table, slot, key) : key >> 12;
+        block->words[i] = words ? words + place : NULL;
+        __builtin_prefetch(block->words[i], 1);
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint64_t word =
+            block->words[i] ? atomic_load_explicit(block->words[i], memory_order_acquire) : 0;
+        if (tide__word_state(word) == TIDE__OWNED) {
+            __builtin_prefetch(tide__slab_row(&table->slab, (uint32_t)word), 1);
+        } else if (tide__word_state(word) == TIDE__ARRIVING) {
+            __builtin_prefetch(tide__slab_row(&table->arrivals, (uint32_t)word), 1);
+        }
+    }
+}

@@ -1,0 +1,647 @@
+/*
+ * Messages that move keys between nodes (HAND, XFER, STAY, LOST), what happens to keys when their slot
+ * changes its home, when this node leaves, and when another dies.
+ */
+#include "store/adaptive/intent.h"
+#include "store/adaptive/owner.h"
+
+/* ---- messages ---- */
+
+struct columns {
+    const uint8_t *keys, *terms, *rows;
+    size_t count, floats;
+};
+
+static uint64_t key_in(const struct columns *c, size_t i) {
+    uint64_t key;
+    memcpy(&key, c->keys + i * sizeof key, sizeof key);
+    return key;
+}
+
+static uint32_t term_in(const struct columns *c, size_t i) {
+    uint32_t term;
+    memcpy(&term, c->terms + i * sizeof term, sizeof term);
+    return term;
+}
+
+static bool read_columns(struct tide_table *table, struct tide_reader *r, struct columns *c) {
+    size_t terms = 0;
+    c->keys = tide_read_typed(r, TIDE_U64, &c->count);
+    c->terms = tide_read_typed(r, TIDE_U32, &terms);
+    if (r->error || c->count == 0 || terms != c->count) {
+        return false;
+    }
+    const uint64_t limit = table->options.key_count;
+    bool bad = false;
+    for (size_t i = 0; table->options.keys == TIDE_KEYS_DENSE && i < c->count; i++) {
+        bad |= key_in(c, i) >= limit;
+    }
+    return !bad;
+}
+
+/* How many rows come with a key: none, one, or with it its second version. */
+static size_t rows_of(uint32_t term) {
+    return term & TIDE__NO_ROW ? 0 : term & TIDE__MARK_SPLIT ? 2 : 1;
+}
+
+static bool read_rows(const struct tide_table *table, struct tide_reader *r, struct columns *c) {
+    size_t wanted = c->count;
+    uint32_t marks = 0;
+    c->rows = tide_read_typed(r, TIDE_F32, &c->floats);
+    for (size_t i = 0; i < c->count; i++) {
+        marks |= term_in(c, i);
+    }
+    for (size_t i = 0; rows_of(marks) != 1 && i < c->count; i++) {
+        wanted += rows_of(term_in(c, i)) - 1;
+    }
+    return !r->error && wanted * table->row_floats == c->floats;
+}
+
+static void not_taken(const struct tide_table *table, uint64_t key) {
+    tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
+             "the row of key %llu of table '%s' is lost on arrival: %s", (unsigned long long)key,
+             table->name, tide_error_message());
+}
+
+/* This node waits for a row of which it is told that it comes, though it did not ask, or does so no more. */
+static void expect(struct tide_table *table, uint64_t key, uint64_t *word,
+                   struct tide__relocation *k) {
+    if (tide__await(table, word, k, tide_port_now(table->store->port))) {
+        not_taken(table, key);
+    } else {
+        k->state = TIDE__COMING;
+    }
+}
+
+static void on_hand(struct tide_table *table, uint16_t from, uint16_t node,
+                    const struct columns *c) {
+    struct tide__key_block block;
+    for (size_t i = 0; i < c->count; i++) {
+        uint64_t key, old;
+        uint32_t slot;
+        atomic_uint_fast64_t *word =
+            tide__block_lock(table, &block, c->keys, i, c->count, &key, &slot, &old);
+        if (!word) {
+            continue;
+        }
+        struct tide__relocation k = tide__key_view(table, slot, old);
+        struct tide__relocate_event event = {TIDE__EVENT_HAND, node,
+                                             term_in(c, i) & TIDE__TERM_MASK};
+        if (tide__is_unasked(&k, event) && !tide__member_gone(table->store, from)) {
+            expect(table, key, &old, &k);
+        }
+        struct tide__relocate_result r = tide__relocate(&k, event);
+        if (r.act == TIDE__GIVE) {
+            old = tide__owner_give(table, old, &k, key, r.node, r.term);
+        } else if (r.act == TIDE__NOTED) {
+            tide__arrival_of(table, old)->next = r.node;
+            tide__arrival_of(table, old)->next_by = from;
+            tide__arrival_of(table, old)->next_term = r.term;
+        } else if (r.act == TIDE__SURPRISE) {
+            tide__table_count(table, TIDE__SURPRISES, 1);
+        }
+        tide__word_unlock(word, old);
+    }
+}
+
+static void on_xfer(struct tide_table *table, uint16_t from, const struct columns *c) {
+    const uint64_t now = tide_port_now(table->store->port);
+    const size_t row_bytes = table->row_floats * sizeof(float);
+    const bool dead = table->store->told_dead[from];
+    const uint8_t *row = c->rows;
+    struct tide__key_block block;
+    for (size_t i = 0; i < c->count; i++) {
+        const uint32_t term = term_in(c, i);
+        const uint8_t *bytes = term & TIDE__NO_ROW ? NULL : row;
+        row += rows_of(term) * row_bytes;
+        uint64_t key, old;
+        uint32_t slot;
+        atomic_uint_fast64_t *word =
+            tide__block_lock(table, &block, c->keys, i, c->count, &key, &slot, &old);
+        if (!word) {
+            continue;
+        }
+        struct tide__relocation k = tide__key_view(table, slot, old);
+        struct tide__relocate_event event = {TIDE__EVENT_XFER, 0, term & TIDE__TERM_MASK};
+        if (!dead && tide__is_unasked(&k, event)) {
+            expect(table, key, &old, &k);
+        }
+        struct tide__relocate_result r = tide__relocate(&k, event);
+        if (!dead && (r.act == TIDE__INSTALL || r.act == TIDE__INSTALL_AND_GIVE)) {
+            old = tide__owner_install(table, old, key, &k, r, term, bytes, now);
+        } else {
+            tide__table_count(table, TIDE__SURPRISES, 1);
+        }
+        tide__word_unlock(word, old);
+    }
+}
+
+/* The new home of a slot learns one key of it. True: its row is here. */
+static bool slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint32_t marked,
+                     uint16_t owner, const uint8_t *bytes) {
+    const uint32_t term = marked & TIDE__TERM_MASK;
+    uint64_t old;
+    atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
+    if (!word) {
+        return false;
+    }
+    struct tide__relocation k = tide__key_view(table, slot, old);
+    if (bytes && k.state == TIDE__COMING) { /* asked for before the slot came */
+        struct tide__relocate_result r =
+            tide__relocate(&k, (struct tide__relocate_event){TIDE__EVENT_XFER, 0, term});
+        k.owner = k.self;
+        if (r.act == TIDE__INSTALL) {
+            old = tide__owner_install(table, old, key, &k, r, marked, bytes,
+                                      tide_port_now(table->store->port));
+        } else {
+            tide__table_count(table, TIDE__SURPRISES, 1);
+        }
+    } else if (bytes && k.state == TIDE__GONE) {
+        uint32_t row, handed = tide__word_handed(old);
+        uint64_t placed = tide__word_base(old, term) | handed;
+        if (tide__slab_take(&table->slab, &row) || tide__row_place(table, slot, &placed, row)) {
+            not_taken(table, key);
+        } else {
+            const size_t size = table->row_floats * sizeof(float);
+            float *at = tide__slab_row(&table->slab, row);
+            memcpy(at, bytes, size);
+            old = tide__cut_arrive(table, key, placed, marked, at,
+                                   marked & TIDE__MARK_SPLIT ? bytes + size : NULL);
+        }
+    } else if (k.state == TIDE__COMING) {
+        tide__arrival_of(table, old)->owner = owner;
+        tide__arrival_of(table, old)->owner_term = term;
+    } else if (k.state == TIDE__GONE && owner != k.self && tide__term_newer(term, k.term)) {
+        old = tide__word_bare(old, term) | tide__word_handed(old) |
+              (owner ? TIDE__WORD_AWAY | (uint32_t)owner << 16 : 0);
+    } else if (k.state == TIDE__GONE && owner != k.self && owner != 0 && term == k.term) {
+        old = tide__word_bare(old, term) | tide__word_handed(old) | TIDE__WORD_AWAY |
+              (uint32_t)owner << 16; /* this node had it last */
+    } else if (k.state == TIDE__GONE && owner == k.self && tide__term_newer(term, k.term) &&
+               !TIDE_MUTANT(given_up_is_anew)) {
+        k.owner_term = term; /* it gave the row up, of which the old home has not heard */
+        expect(table, key, &old, &k);
+    } else if (k.state == TIDE__GONE && owner == k.self) {
+        tide__table_count(table, TIDE__SURPRISES, 1);
+    }
+    const bool here = tide__key_view(table, slot, old).state == TIDE__HELD;
+    tide__word_unlock(word, old);
+    return here;
+}
+
+/* A column of numbers, foreign bytes. */
+struct numbers {
+    const uint8_t *at;
+    size_t count;
+};
+
+static uint32_t number_in(const struct numbers *n, size_t i) {
+    uint32_t number;
+    memcpy(&number, n->at + i * sizeof number, sizeof number);
+    return number;
+}
+
+/* Is there one trail of nodes for each of `keys` keys? */
+static bool good_trails(const struct numbers *trails, size_t keys) {
+    size_t at = 0;
+    for (size_t i = 0; i < keys; i++) {
+        uint32_t length = at < trails->count ? number_in(trails, at++) : UINT16_MAX;
+        if (length >= UINT16_MAX / 4 || (length && trails->count - at < length + 1u)) {
+            return false;
+        }
+        for (uint32_t j = 0; j < length; j++) {
+            uint32_t node = number_in(trails, at + 1 + j);
+            if (node == 0 || node > UINT16_MAX) {
+                return false;
+            }
+        }
+        at += length ? length + 1u : 0;
+    }
+    return at == trails->count;
+}
+
+/* The way of a key; `at` is at its trail. What it says comes after. A row that is here, for this
+ * node got it before the slot, is at the end of its way. */
+static size_t slot_trail(struct tide_table *table, uint64_t key, bool here,
+                         const struct numbers *trails, size_t at) {
+    const uint32_t length = number_in(trails, at++);
+    if (length == 0) {
+        return at;
+    }
+    if (here && !TIDE_MUTANT(move_trail_of_row_here)) {
+        return at + 1 + length;
+    }
+    const uint32_t last = number_in(trails, at++);
+    tide__trail_end(table, key);
+    for (uint32_t i = 0; i < length; i++) {
+        tide__trail_add(table, key, (uint16_t)number_in(trails, at++),
+                        (last - (length - 1 - i)) & TIDE__TERM_MASK, 0);
+    }
+    tide__loss_examine(table, key);
+    return at;
+}
+
+static void on_slot_keys(struct tide_table *table, uint32_t slot, const struct columns *c,
+                         const struct numbers *owners, const struct numbers *trails) {
+    const uint8_t *row = c->rows;
+    size_t at = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        const uint32_t term = term_in(c, i);
+        const uint64_t key = key_in(c, i);
+        const uint8_t *bytes = term & TIDE__NO_ROW ? NULL : row;
+        row += rows_of(term) * table->row_floats * sizeof(float);
+        if (tide__slot_of(table, key) == slot) {
+            const uint16_t owner = (uint16_t)number_in(owners, i);
+            const bool here = slot_key(table, slot, key, term, owner, bytes);
+            at = slot_trail(table, key, here, trails, at);
+        } else { /* its trail is as good as none */
+            at += number_in(trails, at) ? number_in(trails, at) + 2u : 1u;
+        }
+    }
+}
+
+void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
+    struct columns c = {0};
+    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    uint64_t about = op == TIDE__OP_XFER ? 1 : tide_read_uint(r);
+    bool good =
+        !r->error && table && table->relocates && about <= UINT16_MAX && read_columns(table, r, &c);
+    struct numbers owners = {0}, trails = {0};
+    if (good && op == TIDE__OP_SLOT_KEYS) {
+        owners.at = tide_read_typed(r, TIDE_U32, &owners.count);
+        trails.at = tide_read_typed(r, TIDE_U32, &trails.count);
+        good = !r->error && owners.count == c.count && good_trails(&trails, c.count) &&
+               about < TIDE_SLOT_COUNT &&
+               (tide__route_of(table, (uint32_t)about) & TIDE__AWAITED);
+    }
+    if (good && (op == TIDE__OP_XFER || op == TIDE__OP_SLOT_KEYS)) {
+        good = read_rows(table, r, &c);
+    }
+    if (!good || (about == 0 && op != TIDE__OP_SLOT_KEYS)) {
+        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    table->parcels->hint = c.count;
+    switch (op) {
+    case TIDE__OP_HAND:
+        on_hand(table, from, (uint16_t)about, &c);
+        break;
+    case TIDE__OP_XFER:
+        on_xfer(table, from, &c);
+        break;
+    case TIDE__OP_LOST:
+        store->told_dead[about] = true;
+        for (size_t i = 0; i < c.count; i++) {
+            tide__loss_lost(table, key_in(&c, i), (uint16_t)about,
+                            term_in(&c, i) & TIDE__TERM_MASK);
+        }
+        break;
+    case TIDE__OP_STAY:
+        for (size_t i = 0; i < c.count; i++) {
+            tide__owner_stays(table, key_in(&c, i));
+            if (about == TIDE__STAY_COPY) {
+                tide__intent_copy(table, key_in(&c, i));
+            }
+        }
+        break;
+    case TIDE__OP_FAILED:
+        for (size_t i = 0; i < c.count; i++) {
+            tide__loss_failed(table, key_in(&c, i), (uint16_t)about,
+                              term_in(&c, i) & TIDE__TERM_MASK);
+        }
+        break;
+    default:
+        on_slot_keys(table, (uint32_t)about, &c, &owners, &trails);
+        break;
+    }
+    tide__owner_finish(table);
+}
+
+/* ---- whole slots ---- */
+
+int tide__key_list_add(struct tide__key_list *list, uint64_t key) {
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? list->capacity * 2 : 64;
+        uint64_t *grown = tide_realloc(list->at, capacity * sizeof *grown);
+        if (!grown) {
+            return tide_fail(TIDE_ENOMEM, "no memory to list %zu keys", capacity);
+        }
+        list->at = grown;
+        list->capacity = capacity;
+    }
+    list->at[list->count++] = key;
+    return 0;
+}
+
+static bool says_something(uint64_t word) {
+    return (word & ~(TIDE__WORD_PRESENT | TIDE__WORD_LOCK)) != 0;
+}
+
+int tide__keys_of_slot(struct tide_table *table, uint32_t number, struct tide__key_list *list) {
+    struct tide__slot *slot = &table->slots[number];
+    int code = 0;
+    list->count = 0;
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        tide_lock(&slot->latch);
+        struct tide__hash *hash = atomic_load_explicit(&slot->index, memory_order_relaxed);
+        for (uint32_t i = 0; hash && i < hash->capacity && !code; i++) {
+            uint64_t word = atomic_load_explicit(&hash->entries[i].word, memory_order_relaxed);
+            code = says_something(word) ? tide__key_list_add(list, hash->entries[i].key) : 0;
+        }
+        tide_unlock(&slot->latch);
+        return code;
+    }
+    /* acquire: with tide__dense_words */
+    atomic_uint_fast64_t *words = atomic_load_explicit(&slot->index, memory_order_acquire);
+    for (uint64_t place = 0; words && place < table->places_max && !code; place++) {
+        uint64_t word = atomic_load_explicit(&words[place], memory_order_relaxed);
+        code = says_something(word)
+                   ? tide__key_list_add(list, tide__key_of(table, number, place))
+                   : 0;
+    }
+    return code;
+}
+
+/* Calls `each` with every such key, its word locked; it returns the word's new value. */
+static int each_key(struct tide_table *table, uint32_t slot, struct tide__key_list *list,
+                    uint64_t (*each)(struct tide_table *table, uint32_t slot, uint64_t key,
+                                     uint64_t word, void *arg),
+                    void *arg) {
+    int code = tide__keys_of_slot(table, slot, list);
+    for (size_t i = 0; i < list->count && !code; i++) {
+        uint64_t old;
+        atomic_uint_fast64_t *word = tide__key_lock(table, slot, list->at[i], &old);
+        if (word) {
+            tide__word_unlock(word, each(table, slot, list->at[i], old, arg));
+        }
+    }
+    return code;
+}
+
+/* ---- a slot leaves for another home ---- */
+
+struct departing {
+    struct tide_writer keys, terms, owners, trails, rows; /* columns */
+    size_t count, trail_count;
+    uint16_t to;
+};
+
+static void depart_column(struct departing *d, uint64_t key, uint32_t term, uint32_t owner) {
+    uint8_t *k = tide_write_reserve(&d->keys, sizeof key),
+            *t = tide_write_reserve(&d->terms, sizeof term),
+            *o = tide_write_reserve(&d->owners, sizeof owner);
+    if (k && t && o) {
+        memcpy(k, &key, sizeof key);
+        memcpy(t, &term, sizeof term);
+        memcpy(o, &owner, sizeof owner);
+        d->count++;
+    }
+}
+
+static void depart_number(struct departing *d, uint32_t number) {
+    uint8_t *out = tide_write_reserve(&d->trails, sizeof number);
+    if (out) {
+        memcpy(out, &number, sizeof number);
+        d->trail_count++;
+    }
+}
+
+/* Behind depart_column: the way of the key. */
+static void depart_trail(struct tide_table *table, struct departing *d, uint64_t key) {
+    const struct tide__trail *trail = tide__trail_of(table, key);
+    depart_number(d, trail ? trail->count : 0);
+    if (trail) {
+        depart_number(d, trail->last_term);
+        for (uint16_t i = 0; i < trail->count; i++) {
+            depart_number(d, tide__trail_nodes(trail)[i]);
+        }
+    }
+    tide__trail_end(table, key);
+}
+
+static void depart_row(struct tide_table *table, struct departing *d, uint64_t key, uint64_t word,
+                       uint32_t row) {
+    const size_t bytes = table->row_floats * sizeof(float);
+    const float *at = tide__slab_row(&table->slab, row);
+    struct tide__kept *second;
+    uint32_t marks = tide__cut_give(table, key, word, at, &second);
+    uint8_t *out = tide_write_reserve(&d->rows, second ? 2 * bytes : bytes);
+    if (out) {
+        memcpy(out, at, bytes);
+        if (second) {
+            memcpy(out + bytes, second->row, bytes);
+        }
+        depart_column(d, key, tide__term_next(tide__word_seen(word)) | marks, d->to);
+        depart_trail(table, d, key);
+    }
+    tide_free(second);
+    tide__slab_give(&table->slab, row);
+}
+
+/* The route has changed: this node is not home any more. */
+static uint64_t depart_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
+                           void *arg) {
+    struct departing *d = arg;
+    const uint32_t seen = tide__word_seen(word);
+    (void)slot;
+    if (tide__word_state(word) == TIDE__OWNED) {
+        depart_row(table, d, key, word, (uint32_t)word);
+        return tide__word_bare(word, seen);
+    }
+    if (tide__word_state(word) == TIDE__ARRIVING) {
+        struct tide__arrival *a = tide__arrival_of(table, word);
+        if (!a->here) { /* it goes on to wait, as any node */
+            depart_column(d, key, a->owner_term | TIDE__NO_ROW, a->owner);
+            depart_trail(table, d, key);
+            a->owner = 0;
+            return word;
+        }
+        uint32_t handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
+        depart_row(table, d, key, word, a->row);
+        tide__arrival_free(table, word);
+        return tide__word_bare(word, seen) | handed;
+    }
+    bool away = (word & TIDE__WORD_AWAY) && !TIDE_MUTANT(move_directory_left_behind);
+    if (away || seen) {
+        depart_column(d, key, seen | TIDE__NO_ROW, away ? tide__word_owner(word) : 0);
+        depart_trail(table, d, key);
+    }
+    return tide__word_bare(word, seen) | tide__word_handed(word);
+}
+
+int tide__owner_depart(struct tide_table *table, uint32_t slot, uint16_t to) {
+    struct tide__key_list list = {0};
+    struct departing d = {.to = to};
+    struct tide_writer *columns[] = {&d.keys, &d.terms, &d.owners, &d.trails, &d.rows};
+    for (size_t i = 0; i < TIDE_COUNT(columns); i++) {
+        tide_writer_init(columns[i], NULL, 0);
+    }
+    int code = each_key(table, slot, &list, depart_key, &d);
+    for (size_t i = 0; i < TIDE_COUNT(columns) && !code; i++) {
+        code = columns[i]->error;
+    }
+    if (!code && d.count) {
+        struct tide_writer w;
+        tide_writer_init(&w, NULL, 0);
+        tide_write_array(&w, 8);
+        tide_write_uint(&w, TIDE__OP_SLOT_KEYS);
+        tide_write_uint(&w, table->id);
+        tide_write_uint(&w, slot);
+        tide_write_typed(&w, TIDE_U64, d.keys.data, d.count);
+        tide_write_typed(&w, TIDE_U32, d.terms.data, d.count);
+        tide_write_typed(&w, TIDE_U32, d.owners.data, d.count);
+        tide_write_typed(&w, TIDE_U32, d.trails.data, d.trail_count);
+        tide_write_typed(&w, TIDE_F32, d.rows.data, d.rows.size / sizeof(float));
+        code = tide__store_send_writer(table->store, to, &w);
+    }
+    if (code) { /* nothing can be taken back: rows and directory of this slot are lost */
+        tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
+                 "a slot of table '%s' could not be handed over: %s", table->name,
+                 tide_error_message());
+    }
+    for (size_t i = 0; i < TIDE_COUNT(columns); i++) {
+        tide_writer_release(columns[i]);
+    }
+    tide_free(list.at);
+    return 0;
+}
+
+/* Each key of a slot that waits for its row, or has one that is not the workers' yet. */
+static void each_arrival(struct tide_table *table, uint32_t slot,
+                         uint64_t (*each)(struct tide_table *table, uint32_t slot, uint64_t key,
+                                          uint64_t word, void *arg)) {
+    struct tide__key_list list = {0};
+    if (tide__slab_used(&table->arrivals) > 0 && each_key(table, slot, &list, each, NULL)) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
+                 "no memory: keys of a slot stay slow");
+    }
+    tide_free(list.at);
+}
+
+static uint64_t release_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
+                            void *arg) {
+    (void)slot;
+    (void)key;
+    (void)arg;
+    if (tide__word_state(word) == TIDE__ARRIVING) {
+        tide__arrival_of(table, word)->held = false;
+        return tide__word_settled(table, word);
+    }
+    return word;
+}
+
+void tide__owner_release_slot(struct tide_table *table, uint32_t slot) {
+    each_arrival(table, slot, release_key);
+}
+
+static uint64_t wish_again(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
+                           void *arg) {
+    const uint16_t home = tide__route_home(tide__route_of(table, slot));
+    (void)arg;
+    if (tide__word_state(word) == TIDE__ARRIVING && !tide__arrival_of(table, word)->here &&
+        !tide__member_gone(table->store, home) && !TIDE_MUTANT(wish_not_repeated)) {
+        tide__parcel_add(table, TIDE__OP_LOC, home,
+                         tide__arrival_of(table, word)->intended ? TIDE__INTENDED : 0, key,
+                         tide__word_seen(word), NULL, NULL);
+    }
+    return word;
+}
+
+void tide__owner_wish_again(struct tide_table *table, uint32_t slot) {
+    each_arrival(table, slot, wish_again);
+}
+
+static uint64_t clear_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
+                          void *arg) {
+    (void)slot;
+    (void)arg;
+    uint32_t row = UINT32_MAX;
+    if (tide__word_state(word) == TIDE__OWNED) {
+        row = (uint32_t)word;
+    } else if (tide__word_state(word) == TIDE__ARRIVING && tide__arrival_of(table, word)->here) {
+        row = tide__arrival_of(table, word)->row;
+    }
+    if (row != UINT32_MAX) { /* who owns a key does not change */
+        tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
+    }
+    return word;
+}
+
+void tide__owner_clear(struct tide_table *table, uint32_t slot) {
+    tide__cut_vanish(table);
+    struct tide__key_list list = {0};
+    (void)each_key(table, slot, &list, clear_key, NULL);
+    tide_free(list.at);
+}
+
+static uint64_t forget_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
+                           void *arg) {
+    (void)slot;
+    (void)key;
+    (void)arg;
+    struct tide__waiter *w = NULL, *next;
+    if (tide__word_state(word) == TIDE__ARRIVING) {
+        w = tide__arrival_of(table, word)->first;
+        tide__arrival_of(table, word)->first = NULL;
+    }
+    for (; w; w = next) {
+        next = w->next;
+        struct tide__job *job = w->job; /* w lies in it */
+        if (--job->left == 0) {
+            tide__job_free(table->store, job);
+        }
+    }
+    return word;
+}
+
+void tide__owner_forget(struct tide_table *table) {
+    struct tide__key_list list = {0};
+    for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
+        (void)each_key(table, slot, &list, forget_key, NULL);
+    }
+    tide_free(list.at);
+}
+
+/* ---- this node leaves ---- */
+
+struct leaving {
+    bool offer, any;
+};
+
+static uint64_t leave_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
+                          void *arg) {
+    struct leaving *l = arg;
+    unsigned state = tide__word_state(word);
+    if (state != TIDE__OWNED && state != TIDE__ARRIVING) {
+        return word;
+    }
+    l->any = true;
+    if (l->offer && (state == TIDE__OWNED || tide__arrival_of(table, word)->here)) {
+        tide__parcel_add(table, TIDE__OP_OFFER, tide__route_home(tide__route_of(table, slot)), 0,
+                         key, 0, NULL, NULL);
+    }
+    return word;
+}
+
+bool tide__owner_leave(struct tide_store *store, bool offer) {
+    struct leaving l = {.offer = offer};
+    struct tide__key_list list = {0};
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        const bool looks = table && table->relocates;
+        for (uint32_t slot = 0; looks && slot < TIDE_SLOT_COUNT && (offer || !l.any); slot++) {
+            uint32_t route = tide__route_of(table, slot);
+            if (route & TIDE__MINE) {
+                l.any = true; /* its rows go with it */
+            } else if (!tide__member_gone(store, tide__route_home(route))) {
+                (void)each_key(table, slot, &list, leave_key, &l);
+            }
+        }
+        if (table && table->relocates) {
+            tide__parcels_send(table);
+        }
+    }
+    tide_free(list.at);
+    return !l.any;
+}

@@ -1,0 +1,379 @@
+/*
+ * Techniques of keys: one call to the controller, which checks it and tells all nodes; each keeps
+ * what it is told with its records (hot_keys.h). The controller, which is a node like others, tells
+ * it to who joins. Techniques decide about speed alone and are not recorded: a controller that was
+ * started again, which is a new node, hears of them from the keys' homes when its tables are there,
+ * and passes on what it hears to those that joined after it.
+ */
+#include "store/core/catalog.h"
+#include "store/replica/replica.h"
+#include "store/adaptive/hot_keys.h"
+
+#include <math.h>
+
+enum { TELL_KEYS = 4096 };
+
+struct order { /* MANAGE and TECHNIQUE */
+    struct tide_table *table;
+    uint8_t technique;
+    struct tide__share share;
+    const uint8_t *nodes, *keys; /* u32, u64, unaligned; no nodes: all */
+    size_t node_count, key_count;
+};
+
+static int order_write(struct tide_writer *w, int op, const struct order *o) {
+    tide_write_array(w, 8);
+    tide_write_uint(w, (uint64_t)op);
+    tide_write_uint(w, o->table->id);
+    tide_write_uint(w, o->technique);
+    tide_write_uint(w, o->share.hz);
+    tide_write_double(w, (double)o->share.threshold);
+    tide_write_double(w, (double)o->share.clip);
+    tide_write_typed(w, TIDE_U32, o->nodes, o->node_count);
+    tide_write_typed(w, TIDE_U64, o->keys, o->key_count);
+    return w->error;
+}
+
+static int order_check(const struct order *o) {
+    const struct tide_table_options *options = &o->table->options;
+    const struct tide__share *share = &o->share;
+    int code = tide__shared_check(options);
+    if (code) {
+        return code;
+    }
+    if (o->technique > TIDE_INTENT) {
+        return tide_fail(TIDE_EINVAL, "no technique %u", o->technique);
+    }
+    if (tide_technique_relocates(o->technique) && !o->table->relocates) {
+        return tide_fail(TIDE_EUNSUPPORTED,
+                         "the rows of table '%s' do not move: make it with technique relocate or "
+                         "intent",
+                         options->name);
+    }
+    if (share->hz == 0 || share->hz > 10000 || !(share->threshold >= 0) ||
+        !isfinite(share->threshold) || !(share->clip >= 0) || !isfinite(share->clip)) {
+        return tide_fail(TIDE_EINVAL,
+                         "rate is 1 to 10000 rounds a second, threshold and clip are not negative");
+    }
+    for (size_t i = 0; i < o->key_count && options->keys == TIDE_KEYS_DENSE; i++) {
+        uint64_t key;
+        memcpy(&key, o->keys + i * sizeof key, sizeof key);
+        if (key >= options->key_count) {
+            return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)",
+                             (unsigned long long)key, options->name,
+                             (unsigned long long)(options->key_count - 1));
+        }
+    }
+    return 0;
+}
+
+static int order_read(struct tide_store *store, struct tide_reader *r, struct order *o) {
+    const uint64_t table = tide_read_uint(r), technique = tide_read_uint(r), hz = tide_read_uint(r);
+    *o = (struct order){.table = tide__table_by_id(store, table),
+                        .technique = technique <= TIDE_INTENT ? (uint8_t)technique : UINT8_MAX,
+                        .share = {.hz = hz <= UINT32_MAX ? (uint32_t)hz : 0}};
+    o->share.threshold = (float)tide_read_double(r);
+    o->share.clip = (float)tide_read_double(r);
+    o->nodes = tide_read_typed(r, TIDE_U32, &o->node_count);
+    o->keys = tide_read_typed(r, TIDE_U64, &o->key_count);
+    if (r->error || o->key_count > TIDE__MANAGE_KEYS_MAX) {
+        return tide_fail(TIDE_EPROTO, "a damaged order about techniques");
+    }
+    return o->table ? order_check(o)
+                    : tide_fail(TIDE_ENOENT, "no table %llu here", (unsigned long long)table);
+}
+
+/* ---- the controller ---- */
+
+int tide__manage_call(struct tide_store *store, const struct tide_message *message,
+                      struct tide_reader *body) {
+    static const uint8_t nil = 0xc0;
+    struct order o;
+    if (!tide__catalog_commands(store)) {
+        return tide_fail(TIDE_EREFUSED, "this node is not the controller");
+    }
+    int code = order_read(store, body, &o);
+    for (size_t i = 0; i < o.node_count && !code; i++) {
+        uint32_t node;
+        memcpy(&node, o.nodes + i * sizeof node, sizeof node);
+        if (node == 0 || node >= TIDE__NODES || !tide__member_lives(store, node)) {
+            code = tide_fail(TIDE_EINVAL, "node %u is no member", node);
+        }
+    }
+    for (unsigned node = 1; node < store->members_end && !code; node++) {
+        struct tide_writer w;
+        if (tide__member_lives(store, node)) {
+            tide_writer_init(&w, NULL, 0);
+            code = order_write(&w, TIDE__OP_TECHNIQUE, &o);
+            (void)tide__store_send_writer(store, (uint16_t)node, &w);
+        }
+    }
+    if (!code) {
+        (void)tide_answer(message->from, message->call, &nil, sizeof nil);
+    }
+    return code;
+}
+
+struct told {
+    struct tide__shared *s;
+    uint64_t keys[TELL_KEYS];
+    size_t count;
+};
+
+static void tell(struct told *t, int op, uint16_t node, uint8_t technique, bool all) {
+    static const uint32_t nobody = 0;
+    struct order o = {.table = t->s->table,
+                      .technique = technique,
+                      .share = t->s->share,
+                      .nodes = (const uint8_t *)&nobody,
+                      .node_count = !all,
+                      .keys = (const uint8_t *)t->keys,
+                      .key_count = t->count};
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    (void)order_write(&w, op, &o);
+    (void)tide__store_send_writer(t->s->table->store, node, &w);
+    t->count = 0;
+}
+
+struct telling {
+    struct told *told;
+    int op;
+    uint16_t node;
+    uint8_t technique;
+    bool all;
+    uint16_t for_the_dead; /* RECALL: this node tells of keys without a home too */
+};
+
+/* Is this node to tell a new controller of the key? */
+static bool tells(const struct telling *t, uint64_t key) {
+    const struct tide_table *table = t->told->s->table;
+    const uint16_t home = tide__route_home(
+        atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route, memory_order_relaxed));
+    const uint16_t teller = tide__member_lives(table->store, home) ? home : t->for_the_dead;
+    return teller == tide__store_self(table->store);
+}
+
+static void tell_key(struct tide__shared *s, struct tide__shared_key *k, uint64_t key, void *arg) {
+    struct telling *t = arg;
+    (void)s;
+    if (k->technique == 1 + t->technique && k->all == t->all &&
+        (t->op != TIDE__OP_RECALL || tells(t, key))) {
+        t->told->keys[t->told->count++] = key;
+        if (t->told->count == TELL_KEYS) {
+            tell(t->told, t->op, t->node, t->technique, t->all);
+        }
+    }
+}
+
+/* All that this node knows of the table's keys, or, of op RECALL, has to tell. */
+static void tell_table(struct tide_table *table, int op, uint16_t node) {
+    struct tide__shared *s = tide__shared_of(table);
+    struct told *told = s ? tide_alloc(sizeof *told) : NULL;
+    uint16_t lowest = 1;
+    while (lowest < TIDE__NODES - 1 && !tide__member_lives(table->store, lowest)) {
+        lowest++;
+    }
+    for (unsigned class = 0; told && class < 2 * (TIDE_INTENT + 1); class ++) {
+        struct telling t = {.told = told,
+                            .op = op,
+                            .node = node,
+                            .technique = (uint8_t)(class / 2),
+                            .all = class % 2,
+                            .for_the_dead = lowest};
+        told->s = s;
+        told->count = 0;
+        tide__shared_each(s, tell_key, &t);
+        if (told->count) {
+            tell(told, op, node, t.technique, t.all);
+        }
+    }
+    tide_free(told);
+}
+
+void tide__manage_tell(struct tide_store *store, uint16_t node) {
+    const unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= count && node != tide__store_self(store); id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        if (table) {
+            tell_table(table, TIDE__OP_TECHNIQUE, node);
+        }
+    }
+}
+
+void tide__manage_recall(struct tide_table *table) {
+    const uint16_t controller = tide_net_controller(table->store->net);
+    if (controller > tide__store_self(table->store)) {
+        tell_table(table, TIDE__OP_RECALL, controller);
+    }
+}
+
+/* ---- nodes ---- */
+
+/* The key's technique is this from now on. False: no room for its record. */
+static bool carry_out(struct tide__shared *s, const struct order *o, uint64_t key, bool named,
+                      bool only_if_unknown, bool *known) {
+    struct tide__shared_key *k;
+    atomic_uint_fast64_t *word;
+    uint64_t old;
+    if (tide__shared_lock(s, key, true, true, &word, &old, &k) != TIDE__FOUND) {
+        tide__share_count(&s->refused, 1);
+        return false;
+    }
+    *known = k->technique != 0;
+    if (!*known || !only_if_unknown) {
+        k->technique = (uint8_t)(1 + o->technique);
+        k->all = o->node_count == 0;
+        k->wanted = o->technique == TIDE_REPLICATE && named;
+        tide__shared_list(s, k, key);
+    }
+    tide__word_unlock(word, old);
+    return true;
+}
+
+/* The same as TECHNIQUE, from homes to a new controller, and from it to those that joined after it:
+ * of keys that have had no orders since. */
+static void recalled(struct tide__shared *s, const struct order *o) {
+    struct tide_store *store = s->table->store;
+    struct told *told = tide_alloc(sizeof *told);
+    const bool commands = tide__catalog_commands(store);
+    for (size_t i = 0; told && i < o->key_count;) {
+        bool known = true;
+        told->s = s;
+        told->count = 0;
+        for (; i < o->key_count && told->count < TELL_KEYS; i++) {
+            memcpy(&told->keys[told->count], o->keys + i * sizeof told->keys[0],
+                   sizeof told->keys[0]);
+            if (carry_out(s, o, told->keys[told->count], o->node_count == 0, true, &known)) {
+                told->count += !known;
+            }
+        }
+        const size_t count = told->count;
+        for (unsigned node = tide__store_self(store) + 1u;
+             commands && count && node < store->members_end; node++) {
+            if (tide__member_lives(store, node)) {
+                told->count = count;
+                tell(told, TIDE__OP_RECALL, (uint16_t)node, o->technique, o->node_count == 0);
+            }
+        }
+    }
+    tide_free(told);
+}
+
+/* [table, technique, hz, threshold, clip, nodes, keys]; the op is read. */
+void tide__manage_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
+    struct order o;
+    struct tide__shared *s = NULL;
+    const bool recall = op == TIDE__OP_RECALL;
+    const bool heard = from == tide_net_controller(store->net) ||
+                       (recall && tide__catalog_commands(store));
+    int code = heard ? order_read(store, r, &o) : TIDE_EREFUSED;
+    code = code ? code : tide__shared_create(o.table, &s);
+    if (code) {
+        atomic_fetch_add_explicit(&store->malformed, code == TIDE_EPROTO, memory_order_relaxed);
+        return;
+    }
+    if (!recall || !s->managed) {
+        s->share = o.share;
+    }
+    s->managed |= !recall;
+    if (recall) {
+        recalled(s, &o);
+        tide__shared_wake(s);
+        return;
+    }
+    bool named = o.node_count == 0;
+    for (size_t i = 0; i < o.node_count; i++) {
+        uint32_t node;
+        memcpy(&node, o.nodes + i * sizeof node, sizeof node);
+        named |= node == tide__store_self(store);
+    }
+    for (size_t i = 0; i < o.key_count; i++) {
+        uint64_t key;
+        bool known;
+        memcpy(&key, o.keys + i * sizeof key, sizeof key);
+        (void)carry_out(s, &o, key, named, false, &known);
+    }
+    tide__shared_wake(s);
+}
+
+/* ---- who asks ---- */
+
+int tide_table_manage(struct tide_table *table, const uint64_t *keys, size_t key_count,
+                      uint8_t technique, const struct tide_share_options *options) {
+    static const struct tide_share_options plain = {0};
+    struct tide_store *store = table->store;
+    options = options ? options : &plain;
+    if (!store->net) {
+        return tide_fail(TIDE_EUNREACHABLE, "there is no cluster to share keys in");
+    }
+    uint32_t *nodes = tide_alloc((options->node_count + 1) * sizeof *nodes);
+    if (!nodes) {
+        return tide_fail(TIDE_ENOMEM, "no memory to manage keys of table '%s'", table->name);
+    }
+    for (size_t i = 0; i < options->node_count; i++) {
+        nodes[i] = options->nodes[i];
+    }
+    struct order o = {.table = table,
+                      .technique = technique,
+                      .share = {.hz = options->rate ? options->rate : TIDE__SHARE_HZ,
+                                .threshold = options->threshold,
+                                .clip = options->clip},
+                      .nodes = (const uint8_t *)nodes,
+                      .node_count = options->node_count};
+    int code = 0;
+    for (size_t at = 0; at < key_count && !code; at += o.key_count) {
+        struct tide_writer w;
+        struct tide_reply *reply = NULL;
+        o.keys = (const uint8_t *)(keys + at);
+        o.key_count =
+            key_count - at < TIDE__MANAGE_KEYS_MAX ? key_count - at : TIDE__MANAGE_KEYS_MAX;
+        tide_writer_init(&w, NULL, 0);
+        code = order_write(&w, TIDE__OP_MANAGE, &o);
+        code = code ? code
+                    : tide_call(tide_address_make(tide_net_controller(store->net), TIDE_ID_STORE),
+                                w.data, w.size, TIDE_CALL_TIMEOUT, &reply);
+        tide_reply_free(reply);
+        tide_writer_release(&w);
+    }
+    tide_free(nodes);
+    return code;
+}
+
+/* ---- looks ---- */
+
+uint8_t tide_table_technique(struct tide_table *table, uint64_t key, bool *copy) {
+    struct tide__shared *s = tide__shared_of(table);
+    struct tide__shared_key *k;
+    atomic_uint_fast64_t *word;
+    uint64_t old;
+    uint8_t technique = table->options.technique;
+    *copy = false;
+    if (s && tide__shared_lock(s, key, false, true, &word, &old, &k) == TIDE__FOUND) {
+        technique = k->technique ? k->technique - 1 : technique;
+        *copy = k->state == TIDE__COPY_HELD;
+        tide__word_unlock(word, old);
+    }
+    return technique;
+}
+
+void tide_table_share_stats(struct tide_table *table, struct tide_share_stats *out) {
+    struct tide__shared *s = tide__shared_of(table);
+    memset(out, 0, sizeof *out);
+    if (!s) {
+        return;
+    }
+    for (unsigned i = 0; i < TIDE__STRIPES; i++) {
+        out->hits += atomic_load_explicit(&s->stripes[i].hits, memory_order_relaxed);
+    }
+    out->keys = tide__slab_used(&s->index->slab);
+    out->copies = atomic_load_explicit(&s->held, memory_order_relaxed);
+    out->refused = atomic_load_explicit(&s->refused, memory_order_relaxed);
+    out->updates_out = atomic_load_explicit(&s->updates_out, memory_order_relaxed);
+    out->rows_in = atomic_load_explicit(&s->rows_in, memory_order_relaxed);
+    out->notices_out = atomic_load_explicit(&s->notices_out, memory_order_relaxed);
+    out->updates_failed = atomic_load_explicit(&s->updates_failed, memory_order_relaxed);
+    out->clipped = atomic_load_explicit(&s->clipped, memory_order_relaxed);
+    tide__ages_read(&s->updates, &out->unsent);
+    tide__ages_read(&s->rows, &out->behind);
+}

@@ -1,0 +1,27 @@
+/*
+ * Rows that leave are sent from where they lie, and not from a copy: a loan keeps them out of the
+ * slab until the connection has no more use for them, for what was written may have to be written
+ * again. Small rows are copied: their pieces would cost more than their bytes.
+ *
+ * I/O thread only, and whoever takes the node apart; loans may outlive their table, whose rows are
+ * not read any more then.
+ */
+#ifndef TIDE_STORE_LOAN_H
+#define TIDE_STORE_LOAN_H
+
+#include "store/core/internal.h"
+
+struct tide__lender;
+/* NULL: out of memory. */
+struct tide__lender *tide__lender_create(struct tide__slab *slab);
+void tide__lender_close(struct tide__lender *lender); /* the slab goes; may be NULL */
+
+/* How many rows of this size make a loan, which fits one frame; 0: they are copied. */
+size_t tide__loan_rows(size_t row_bytes);
+
+/* A blob for TIDE_LANE_STORE with `scattered` set (actor.h); it holds no row yet. NULL: out of memory. */
+struct tide_blob *tide__loan_create(struct tide__lender *lender);
+/* Another row, at most tide__loan_rows: *takes* it. */
+void tide__loan_add(struct tide_blob *loan, uint32_t row);
+
+#endif

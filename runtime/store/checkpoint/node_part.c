@@ -1,0 +1,431 @@
+/* See node_part.h. All of it runs in the store actor, on I/O thread 0, but the walk. */
+#include "store/checkpoint/node_part.h"
+
+#include "store/clocked/clocked.h"
+#include "store/checkpoint/walk.h"
+
+enum { TABLES_MAX = TIDE__TABLES_MAX, NODES_MAX = 4096, WORKERS_MAX = 4096 };
+
+enum stage { ASKED, TOLD, WALKING, WRITTEN };
+
+struct tide__generation {
+    uint64_t id;
+    enum stage stage;
+    bool gone;          /* given up, or its coordinator ended: ends as soon as nothing runs */
+    bool walker_wanted; /* to mark the rows; there was no memory for it yet */
+    tide_address coordinator;
+    uint64_t monitor;
+    uint32_t clock;  /* of the cut; TIDE_NO_CLOCK: fuzzy */
+    uint16_t *nodes; /* all that write; bit of `walks` by position: it has said that it walks */
+    size_t node_count;
+    bool *walks;
+    struct tide__walk *walk;
+    /* an answer that is due later: SETTLE or COLLECT; call 0: none */
+    tide_address from;
+    uint64_t call;
+    int waits;
+};
+
+static void generation_free(struct tide_store *store) {
+    struct tide__generation *g = store->generation;
+    store->generation = NULL;
+    atomic_store_explicit(&store->cut_clock, TIDE_NO_CLOCK, memory_order_release);
+    tide__walk_destroy(g->walk);
+    tide_free(g->nodes);
+    tide_free(g->walks);
+    tide_free(g);
+}
+
+void tide__generations_destroy(struct tide_store *store) {
+    if (store->generation) {
+        generation_free(store);
+    }
+}
+
+static int answer_nothing(const struct tide_message *message) {
+    static const uint8_t nil = 0xc0;
+    (void)tide_answer(message->from, message->call, &nil, sizeof nil);
+    return 0;
+}
+
+static void answer_writer(tide_address from, uint64_t call, struct tide_writer *w) {
+    if (w->error) {
+        (void)tide_answer_error(from, call, TIDE_ENOMEM, "no memory for an answer");
+    } else {
+        (void)tide_answer(from, call, w->data, w->size);
+    }
+    tide_writer_release(w);
+}
+
+/* ---- workers ---- */
+
+static void write_clocks(struct tide_store *store, struct tide_writer *w, uint32_t most) {
+    static const struct tide__worker_clock none[1];
+    struct tide__worker_clock *clocks = tide_alloc(WORKERS_MAX * sizeof *clocks);
+    size_t count = clocks ? tide__worker_clocks(store, clocks, WORKERS_MAX) : 0;
+    const struct tide__worker_clock *from = clocks ? clocks : none;
+    count = count < WORKERS_MAX ? count : WORKERS_MAX;
+    tide_write_typed_head(w, TIDE_U32, count);
+    for (size_t i = 0; i < count; i++) {
+        void *out = tide_write_reserve(w, sizeof from[i].worker);
+        if (out) {
+            memcpy(out, &from[i].worker, sizeof from[i].worker);
+        }
+    }
+    tide_write_typed_head(w, TIDE_U32, count);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t clock = from[i].clock < most ? from[i].clock : most;
+        void *out = tide_write_reserve(w, sizeof clock);
+        if (out) {
+            memcpy(out, &clock, sizeof clock);
+        }
+    }
+    tide_free(clocks);
+}
+
+/* Every worker has passed the cut, and what it pushed before is answered. In this order: a worker
+ * that passes in between pushes nothing of before any more. In tables with clocks nothing is
+ * answered: the rows that are here hold what all workers pushed before. */
+static bool settled(struct tide_store *store, const struct tide__generation *g) {
+    return g->clock == TIDE_NO_CLOCK ||
+           (tide__node_clock(store) >= g->clock && !tide__pending_stamped(store, g->clock) &&
+            (tide__clocked_settled(store, g->clock) || TIDE_MUTANT(ticks_not_awaited)));
+}
+
+/* ---- the walk ---- */
+
+struct walker {
+    struct tide_store *store;
+    struct tide__walk *walk;
+    uint64_t id;
+};
+
+static int walker_main(void *state) {
+    struct walker *walker = state;
+    struct tide_writer w;
+    uint8_t buffer[32];
+    tide__walk_run(walker->walk);
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 2);
+    tide_write_uint(&w, TIDE__OP_CUT_WROTE);
+    tide_write_uint(&w, walker->id);
+    /* the store keeps the generation until it hears of its end */
+    (void)tide__memory_swap(TIDE_MEMORY_VITAL);
+    int code = tide_send(tide_address_make(0, TIDE_ID_STORE), TIDE_LANE_STORE, w.data, w.size);
+    tide_writer_release(&w);
+    return code;
+}
+
+static int start_walker(struct tide_store *store, struct tide__generation *g) {
+    struct walker *walker = tide_alloc(sizeof *walker);
+    if (!walker) {
+        return tide_fail(TIDE_ENOMEM, "no memory for the writer of a checkpoint");
+    }
+    *walker = (struct walker){.store = store, .walk = g->walk, .id = g->id};
+    struct tide_actor_options options = {.type = "checkpoint",
+                                         .run = walker_main,
+                                         .state = walker,
+                                         .release = tide_free,
+                                         .role = TIDE_ROLE_DISK};
+    tide_address address;
+    int code = tide_spawn(store->node, &options, &address);
+    if (code) {
+        tide_free(walker);
+    }
+    return code;
+}
+
+/* ---- giving up ---- */
+
+static void give_up(struct tide_store *store) {
+    struct tide__generation *g = store->generation;
+    if (g->gone) {
+        return;
+    }
+    g->gone = true;
+    if (g->monitor) {
+        tide_demonitor(g->monitor);
+    }
+    tide__clocks_gate(store, TIDE_NO_CLOCK);
+    if (g->call) {
+        (void)tide_answer_error(g->from, g->call, TIDE_ECANCELED, "the checkpoint was given up");
+        g->call = 0;
+    }
+    if (g->stage == TOLD) { /* some rows are split: all are marked, then it is as if never begun */
+        atomic_store_explicit(&g->walk->aborted, true, memory_order_relaxed);
+        for (size_t t = 0; t < g->walk->table_count; t++) {
+            tide__cut_walk(g->walk->tables[t], true);
+        }
+        g->stage = WALKING;
+        g->walker_wanted = start_walker(store, g) != 0;
+    } else if (g->stage == WALKING) {
+        atomic_store_explicit(&g->walk->aborted, true, memory_order_relaxed);
+    } else {
+        generation_free(store);
+    }
+}
+
+void tide__generation_give_up(struct tide_store *store) {
+    if (store->generation && !store->generation->gone) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
+                 "the checkpoint is given up for want of memory");
+        give_up(store);
+    }
+}
+
+void tide__generation_exit(struct tide_store *store, uint64_t monitor) {
+    if (store->generation && store->generation->monitor == monitor && monitor) {
+        store->generation->monitor = 0;
+        give_up(store);
+    }
+}
+
+/* ---- rounds ---- */
+
+/* Rows went away since the last generation: it cannot be built upon. */
+static bool rows_vanished(struct tide_store *store) {
+    bool any = false;
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        any = any || (table && atomic_load_explicit(&table->rows_vanished, memory_order_relaxed));
+    }
+    return any;
+}
+
+/* Bit d: rows that leave here, or have left, say that a generation took them whose number ends in d
+ * (modulo 16); 0 is what those of a new table say. */
+static uint32_t digits_in_use(struct tide_store *store) {
+    uint32_t digits = 1;
+    const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        if (table) {
+            uint64_t cut = atomic_load_explicit(&table->cut, memory_order_relaxed);
+            digits |= 1u << tide__cut_sequence(cut);
+        }
+    }
+    return digits;
+}
+
+static int on_ask(struct tide_store *store, const struct tide_message *message, uint64_t id) {
+    if (store->generation) {
+        return tide_fail(TIDE_EBUSY, "another checkpoint is being written");
+    }
+    struct tide__generation *g = tide_alloc_zero(1, sizeof *g);
+    if (!g) {
+        return tide_fail(TIDE_ENOMEM, "no memory for a checkpoint");
+    }
+    g->id = id;
+    g->coordinator = message->from;
+    store->generation = g;
+    int code = tide_monitor(message->from, &g->monitor);
+    if (code) {
+        generation_free(store);
+        return code;
+    }
+    uint32_t clock = tide__clocks_hold(store, 2);
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 7);
+    tide_write_uint(&w, store->cut_sequence);
+    tide_write_uint(&w, digits_in_use(store));
+    tide_write_uint(&w, store->cut_last);
+    tide_write_bool(&w, rows_vanished(store));
+    tide_write_uint(&w, clock);
+    write_clocks(store, &w, TIDE_NO_CLOCK);
+    answer_writer(message->from, message->call, &w);
+    return 0;
+}
+
+static bool copy_nodes(struct tide__generation *g, const uint8_t *nodes, size_t count) {
+    g->nodes = tide_alloc((count + 1) * sizeof *g->nodes);
+    g->walks = tide_alloc_zero(count + 1, sizeof *g->walks);
+    for (size_t i = 0; i < count && g->nodes && g->walks; i++) {
+        uint32_t node;
+        memcpy(&node, nodes + i * sizeof node, sizeof node);
+        g->nodes[i] = (uint16_t)node;
+    }
+    g->node_count = count;
+    return g->nodes && g->walks;
+}
+
+static int on_tell(struct tide_store *store, struct tide__generation *g, struct tide_reader *r) {
+    size_t dir_size = 0, table_count = 0, node_count = 0;
+    uint64_t sequence = tide_read_uint(r), clock = tide_read_uint(r);
+    bool full = tide_read_bool(r);
+    const char *dir = tide_read_string(r, &dir_size);
+    const uint8_t *tables = tide_read_typed(r, TIDE_U32, &table_count);
+    const uint8_t *nodes = tide_read_typed(r, TIDE_U32, &node_count);
+    if (r->error || g->stage != ASKED || sequence > UINT32_MAX || clock > TIDE_NO_CLOCK ||
+        dir_size >= TIDE__GENERATION_DIR_MAX || table_count > TABLES_MAX ||
+        node_count > NODES_MAX) {
+        return tide_fail(TIDE_EPROTO, "a damaged announcement of a cut");
+    }
+    if (!full && rows_vanished(store)) {
+        return tide_fail(TIDE_EBUSY, "rows were cleared while a checkpoint began");
+    }
+    if (!copy_nodes(g, nodes, node_count)) {
+        return tide_fail(TIDE_ENOMEM, "no memory for a checkpoint");
+    }
+    int code = tide__walk_create(store, table_count, &g->walk);
+    for (size_t t = 0; t < table_count && !code; t++) {
+        uint32_t id;
+        memcpy(&id, tables + t * sizeof id, sizeof id);
+        g->walk->tables[t] = tide__table_by_id(store, id);
+        code = g->walk->tables[t] ? tide__cut_init(g->walk->tables[t])
+                                  : tide_fail(TIDE_ENOENT, "no table with id %u here", id);
+    }
+    if (code) {
+        return code;
+    }
+    (void)snprintf(g->walk->dir, sizeof g->walk->dir, "%.*s", (int)dir_size, dir);
+    atomic_store_explicit(&g->walk->others_left, (unsigned)(node_count ? node_count - 1 : 0),
+                          memory_order_relaxed);
+    g->clock = (uint32_t)clock;
+    g->stage = TOLD;
+    store->cut_sequence = (uint32_t)sequence;
+    for (size_t t = 0; t < table_count; t++) { /* what vanishes from here on fails the generation */
+        atomic_store_explicit(&g->walk->tables[t]->rows_vanished, false, memory_order_relaxed);
+        tide__cut_tell(g->walk->tables[t], (uint32_t)sequence, g->clock, full);
+    }
+    /* release: pairs with tide__cut_clock_told; before the gate is moved on */
+    atomic_store_explicit(&store->cut_clock, g->clock, memory_order_release);
+    tide__clocks_gate(store, g->clock);
+    return 0;
+}
+
+static int on_walk(struct tide_store *store, struct tide__generation *g) {
+    if (g->stage != TOLD) {
+        return tide_fail(TIDE_EPROTO, "a checkpoint's rounds are out of order");
+    }
+    for (size_t t = 0; t < g->walk->table_count; t++) {
+        tide__cut_walk(g->walk->tables[t], false);
+    }
+    g->stage = WALKING;
+    int code = start_walker(store, g);
+    if (code) {
+        g->walker_wanted = true;
+        return code;
+    }
+    for (size_t i = 0; i < g->node_count; i++) {
+        if (g->nodes[i] != tide__store_self(store)) {
+            (void)tide__store_say(store, g->nodes[i], TIDE__OP_CUT_WALKING, g->id);
+        }
+    }
+    return 0;
+}
+
+int tide__generation_call(struct tide_store *store, const struct tide_message *message, int op,
+                          struct tide_reader *r) {
+    struct tide__generation *g = store->generation;
+    uint64_t id = tide_read_uint(r);
+    int code = 0;
+    if (r->error || id == 0) {
+        return tide_fail(TIDE_EPROTO, "a damaged request about a checkpoint");
+    }
+    if (op == TIDE__OP_CUT_ASK) {
+        return on_ask(store, message, id);
+    }
+    if (!g || g->id != id || g->gone) {
+        return tide_fail(TIDE_ECANCELED, "this node has given the checkpoint up");
+    }
+    switch (op) {
+    case TIDE__OP_CUT_TELL:
+        code = on_tell(store, g, r);
+        break;
+    case TIDE__OP_CUT_OPEN:
+        tide__clocks_gate(store, TIDE_NO_CLOCK);
+        break;
+    case TIDE__OP_CUT_WALK:
+        code = on_walk(store, g);
+        break;
+    default: /* SETTLE, COLLECT: generation_advance answers */
+        g->from = message->from;
+        g->call = message->call;
+        g->waits = op;
+        return 0;
+    }
+    return code ? code : answer_nothing(message);
+}
+
+/* One more node that the walk does not wait for: it walks, or it has gone before it said so. */
+static void wait_no_more(struct tide__generation *g, uint16_t node, bool gone) {
+    for (size_t i = 0; i < g->node_count; i++) {
+        if (g->nodes[i] == node && !g->walks[i]) {
+            g->walks[i] = true;
+            if (gone) {
+                atomic_store_explicit(&g->walk->others_gone, true, memory_order_relaxed);
+            }
+            /* release: the rows that came before; pairs with wait_for_others of walk.c */
+            atomic_fetch_sub_explicit(&g->walk->others_left, 1, memory_order_release);
+        }
+    }
+}
+
+void tide__generation_member(struct tide_store *store, const struct tide_member *member) {
+    struct tide__generation *g = store->generation;
+    const bool gone = member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT;
+    if (g && g->walk && gone && !TIDE_MUTANT(walks_awaited_of_gone)) {
+        wait_no_more(g, member->id, true);
+    }
+}
+
+void tide__generation_cast(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
+    struct tide__generation *g = store->generation;
+    uint64_t id = tide_read_uint(r);
+    if (r->error || !g || g->id != id) {
+        return; /* of one that was given up */
+    }
+    if (op == TIDE__OP_CUT_ABORT) {
+        give_up(store);
+    } else if (op == TIDE__OP_CUT_WROTE) {
+        if (from == tide__store_self(store) && g->stage == WALKING) {
+            g->stage = WRITTEN;
+            store->cut_last = g->walk->code ? 0 : g->id;
+        }
+    } else {
+        wait_no_more(g, from, false);
+    }
+}
+
+static void answer_collect(struct tide_store *store, const struct tide__generation *g) {
+    struct tide__walk *walk = g->walk;
+    if (walk->code) {
+        (void)tide_answer_error(g->from, g->call, walk->code, walk->text);
+        return;
+    }
+    struct tide_writer w;
+    (void)store;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 3);
+    tide_write_uint(&w, walk->bytes);
+    tide_write_uint(&w, walk->rows);
+    tide_write_array(&w, walk->file_count);
+    tide_write_raw(&w, walk->files.data, walk->files.size);
+    answer_writer(g->from, g->call, &w);
+}
+
+bool tide__generation_advance(struct tide_store *store) {
+    struct tide__generation *g = store->generation;
+    if (g->walker_wanted) {
+        g->walker_wanted = start_walker(store, g) != 0;
+    }
+    if (g->call && g->waits == TIDE__OP_CUT_SETTLE && settled(store, g)) {
+        struct tide_writer w;
+        tide_writer_init(&w, NULL, 0);
+        tide_write_array(&w, 2);
+        write_clocks(store, &w, g->clock);
+        answer_writer(g->from, g->call, &w);
+        g->call = 0;
+    }
+    if (g->stage == WRITTEN && (g->gone || (g->call && g->waits == TIDE__OP_CUT_COLLECT))) {
+        if (g->call) {
+            answer_collect(store, g);
+            tide_demonitor(g->monitor);
+        }
+        generation_free(store);
+        return false;
+    }
+    return g->walker_wanted || (g->call && g->waits == TIDE__OP_CUT_SETTLE);
+}

@@ -1,0 +1,199 @@
+/*
+ * Back from a checkpoint. The newest generation whose every block verifies is found first, then
+ * tables are looked at, and only then is a row touched. The rows are pushed with their state by the
+ * node that reads, a generation after the other of the chain, so it does not matter which nodes
+ * wrote them or how many there are now.
+ */
+#include "store/checkpoint/checkpoint.h"
+#include "store/checkpoint/save.h"
+
+/* ---- which generation ---- */
+
+static void add_line(struct tide_writer *skipped, uint64_t generation) {
+    char line[600];
+    int length = snprintf(line, sizeof line, "generation %llu is skipped: %s\n",
+                          (unsigned long long)generation, tide_error_message());
+    size_t size = length < (int)sizeof line ? (size_t)length : sizeof line - 1;
+    void *out = tide_write_reserve(skipped, size);
+    if (out) {
+        memcpy(out, line, size);
+    }
+}
+
+/* 0, or why this one cannot be used. */
+static int examine(struct tide_port *port, const char *dir, uint64_t generation,
+                   struct tide__manifest *out) {
+    int code = tide__generation_manifest(port, dir, generation, out);
+    if (!code) {
+        code = tide__generation_verify(port, dir, out);
+        if (code) {
+            char text[500];
+            (void)snprintf(text, sizeof text, "%s", tide_error_message());
+            tide__manifest_release(out);
+            tide_fail(code, "%s", text);
+        }
+    }
+    return code;
+}
+
+static int choose(struct tide_port *port, const char *dir, uint64_t wanted,
+                  struct tide__manifest *out, struct tide_writer *skipped) {
+    uint64_t *numbers;
+    size_t count;
+    int code = tide__generation_list(port, dir, &numbers, &count), first = 0;
+    if (code) {
+        char text[400];
+        (void)snprintf(text, sizeof text, "%s", tide_error_message());
+        return tide_fail(code == TIDE_EINVAL ? TIDE_ENOENT : code, /* it is no directory */
+                         "there is no checkpoint in '%s': %s", dir, text);
+    }
+    bool found = false;
+    for (size_t i = 0; i < count && !found; i++) {
+        if (wanted && numbers[i] != wanted) {
+            continue;
+        }
+        code = examine(port, dir, numbers[i], out);
+        found = code == 0;
+        if (code == TIDE_EVERSION || code == TIDE_ENOMEM) {
+            break; /* an older one is not what is wanted then */
+        }
+        if (code && !(code == TIDE_ENOENT && !wanted && strstr(tide_error_message(), "finished"))) {
+            add_line(skipped, numbers[i]); /* one that was never finished is no news */
+            first = first ? first : code;
+        }
+    }
+    tide_free(numbers);
+    if (found || code == TIDE_EVERSION || code == TIDE_ENOMEM) {
+        return found ? 0 : code;
+    }
+    if (skipped->size) {
+        return tide_fail(wanted ? first : TIDE_EPROTO, "no generation in '%s' is whole: %.*s", dir,
+                         (int)(skipped->size < 300 ? skipped->size - 1 : 300),
+                         (const char *)skipped->data);
+    }
+    return wanted ? tide_fail(TIDE_ENOENT, "there is no generation %llu in '%s'",
+                              (unsigned long long)wanted, dir)
+                  : tide_fail(TIDE_ENOENT, "there is no finished checkpoint in '%s'", dir);
+}
+
+/* ---- rows ---- */
+
+static int load_file(struct tide_table *table, const char *path) {
+    struct tide_port *port = table->store->port;
+    struct tide_file *file;
+    struct tide_file_info info;
+    struct tide_safetensors header = {0};
+    struct tide__part parts[TIDE__PARTS_MAX];
+    const size_t part_count = tide__parts_of(table, parts);
+    uint64_t count = 0, keys_at = 0;
+    int code = port->ops->file_info(port, path, &info);
+    code = code ? code : port->ops->file_open(port, path, TIDE_FILE_READ, &file);
+    if (code) {
+        return code;
+    }
+    code = tide__save_header(port, file, path, info.size, &header);
+    code =
+        code ? code : tide__save_check(table, path, &header, parts, part_count, &count, &keys_at);
+    code = code ? code : tide__save_check_keys(table, port, file, path, count, keys_at, false);
+    code =
+        code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count);
+    tide_safetensors_release(&header);
+    port->ops->file_close(file);
+    return code;
+}
+
+static int load_generation(struct tide_node *node, const char *dir,
+                           const struct tide__manifest *m) {
+    char path[TIDE__PATH_MAX], name[TIDE__PATH_MAX];
+    int code = 0;
+    tide__generation_path(dir, m->generation, path);
+    for (size_t t = 0; t < m->table_count && !code; t++) {
+        struct tide_table *table;
+        code = tide_table_find(node, m->tables[t].name, &table);
+        for (size_t i = 0; i < m->tables[t].file_count && !code; i++) {
+            bool fits = snprintf(name, sizeof name, "%s/%s", path, m->tables[t].files[i].name) <
+                        (int)sizeof name;
+            code =
+                fits ? load_file(table, name) : tide_fail(TIDE_EINVAL, "a path that is too long");
+        }
+    }
+    return code;
+}
+
+/* Makes or finds every table before any row is touched. */
+static int make_tables(struct tide_node *node, const struct tide__manifest *m) {
+    int code = 0;
+    for (size_t t = 0; t < m->table_count && !code; t++) {
+        struct tide_table *table;
+        struct tide_table_options options = m->tables[t].options;
+        if (tide_table_find(node, m->tables[t].name, &table) == 0) {
+            const struct tide_table_options *now = &table->options;
+            options.replicas = now->replicas; /* they are the cluster's, not the rows' */
+            options.durability = now->durability;
+            options.window_ns = now->window_ns;
+            options.window_bytes = now->window_bytes;
+            options.consistency = now->consistency;
+            options.cache_bytes = now->cache_bytes;
+            options.unsubscribe_after = now->unsubscribe_after;
+            options.send_order = now->send_order;
+            options.bandwidth = now->bandwidth;
+        }
+        code = tide_table_create(node, &options, &table);
+        if (code == TIDE_EMISMATCH) {
+            tide_fail(code, "table '%s' exists with other options than the checkpoint's",
+                      m->tables[t].name);
+        }
+    }
+    return code;
+}
+
+static int load(struct tide_node *node, const char *dir, const struct tide__manifest *m) {
+    struct tide_port *port = tide_store_of(node)->port;
+    int code = make_tables(node, m);
+    for (size_t t = 0; t < m->table_count && !code; t++) {
+        struct tide_table *table;
+        code = tide_table_find(node, m->tables[t].name, &table);
+        code = code ? code : tide__table_clear(table);
+    }
+    for (size_t i = 0; i + 1 < m->chain_count && !code; i++) {
+        struct tide__manifest below;
+        code = tide__generation_manifest(port, dir, m->chain[i], &below);
+        code = code ? code : load_generation(node, dir, &below);
+        tide__manifest_release(&below);
+    }
+    return code ? code : load_generation(node, dir, m);
+}
+
+int tide_checkpoint_restore(struct tide_node *node, const char *dir, uint64_t generation,
+                            struct tide_restored *out) {
+    struct tide_store *store = tide_store_of(node);
+    struct tide__manifest m = {0};
+    struct tide_writer skipped;
+    memset(out, 0, sizeof *out);
+    if (!store || !store->net || !store->port || !tide_fiber_current()) {
+        return tide_fail(TIDE_EINVAL, "a checkpoint is restored by a fiber of a node");
+    }
+    tide_writer_init(&skipped, NULL, 0);
+    int code = choose(store->port, dir, generation, &m, &skipped);
+    code = code ? code : load(node, dir, &m);
+    if (!code) {
+        out->info = tide__manifest_info(&m);
+        out->skipped = tide_alloc_zero(skipped.size + 1, 1);
+        out->job = m.job;
+        out->job_size = m.job_size;
+        m.job = NULL;
+        if (out->skipped && skipped.size) {
+            memcpy(out->skipped, skipped.data, skipped.size);
+        }
+        code = out->skipped ? 0 : tide_fail(TIDE_ENOMEM, "no memory for what restore tells");
+    }
+    tide_writer_release(&skipped);
+    tide__manifest_release(&m);
+    return code;
+}
+
+void tide_restored_release(struct tide_restored *restored) {
+    tide_free(restored->skipped);
+    tide_free(restored->job);
+    memset(restored, 0, sizeof *restored);
+}

@@ -1,0 +1,34 @@
+/* Rows in safetensors files: what saving a table and checkpoints share. */
+#ifndef TIDE_STORE_SAVE_H
+#define TIDE_STORE_SAVE_H
+
+#include "store/core/internal.h"
+#include "wire/safetensors.h"
+
+enum { TIDE__PARTS_MAX = 4 };
+
+/* Where the floats of a row go: one tensor each. */
+struct tide__part {
+    const char *name;
+    size_t offset, floats; /* in the row */
+    uint64_t at;           /* in the file */
+};
+size_t tide__parts_of(const struct tide_table *table, struct tide__part parts[TIDE__PARTS_MAX]);
+const char *tide__rule_name(uint8_t rule); /* "adam" */
+
+/* Reading, step by step: the header; does it fit the table (fills in where the parts lie); keys in
+ * range and, if `ordered`, ascending; all rows, pushed with their state. */
+int tide__save_header(struct tide_port *port, struct tide_file *file, const char *path,
+                      uint64_t file_size, struct tide_safetensors *out);
+int tide__save_check(const struct tide_table *table, const char *path,
+                     const struct tide_safetensors *s, struct tide__part *parts, size_t part_count,
+                     uint64_t *count, uint64_t *keys_at);
+int tide__save_check_keys(struct tide_table *table, struct tide_port *port, struct tide_file *file,
+                          const char *path, uint64_t count, uint64_t keys_at, bool ordered);
+int tide__save_read(struct tide_table *table, struct tide_port *port, struct tide_file *file,
+                    const char *path, uint64_t count, uint64_t keys_at,
+                    const struct tide__part *parts, size_t part_count);
+/* All rows become initial ones, on all nodes. */
+int tide__table_clear(struct tide_table *table);
+
+#endif

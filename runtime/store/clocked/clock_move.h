@@ -1,0 +1,24 @@
+/* Between clock_move.c (slots change their home) and tick_forward.c (who sends by which way). I/O thread 0. */
+#ifndef TIDE_STORE_SHIFT_H
+#define TIDE_STORE_SHIFT_H
+
+#include "store/clocked/clocked.h"
+
+/* A node's clock as an old home told it. Who has no workers there may have been counted in here
+ * since (round.c): then it began at the slot's clock or later. */
+uint32_t tide__detour_clock(struct tide__clocked *c, uint16_t node, uint32_t told,
+                            uint32_t announced);
+void tide__detour_end(struct tide__clocked *c, uint32_t slot, uint16_t node);
+/* What a node said, or is known to do: it sends the slot straight to this home. */
+void tide__declare(struct tide__clocked *c, uint16_t node, uint32_t slot, bool straight);
+/* Flush lock held: behind every update that was sent. `answer`: the other is to declare too. */
+void tide__route_send(struct tide__clocked *c, uint16_t to, bool answer, const uint32_t *slots,
+                      size_t count);
+void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
+
+uint32_t tide__number_at(const uint8_t *numbers, size_t i); /* unaligned */
+/* Slot numbers, each in range, else the reader has an error. */
+const uint8_t *tide__read_slots(struct tide_reader *r, size_t *count);
+void tide__damaged(const struct tide__clocked *c); /* a message is not well formed */
+
+#endif

@@ -1,0 +1,221 @@
+/*
+ * Rounds: one question to every node, done when all that live have answered. Answers come behind
+ * what was sent before, so they also say that it was applied.
+ *
+ *   join    A node whose first worker begins is to be waited for from now on. Each home counts it
+ *           in at the highest clock it has announced and tells that clock; the worker begins at the
+ *           highest of all, so nothing that was announced becomes untrue.
+ *   settle  What this node pushed is applied at the homes; rows that changed there came here.
+ */
+#include "store/clocked/clocked.h"
+
+static int ask(struct tide__sync *sync, uint16_t node, uint64_t id, enum tide__round kind) {
+    struct tide_writer w;
+    uint8_t buffer[64];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 3);
+    tide_write_uint(&w, TIDE__OP_ROUND);
+    tide_write_uint(&w, id);
+    tide_write_uint(&w, kind);
+    return tide__sync_send_in_line(sync->store, node, &w, NULL);
+}
+
+/* Fibers, one at a time on a node. */
+static int round_begin(struct tide__sync *sync) {
+    for (;;) {
+        tide_lock(&sync->round_lock);
+        bool mine = !sync->round_runs;
+        sync->round_runs = true;
+        tide_unlock(&sync->round_lock);
+        if (mine) {
+            return 0;
+        }
+        int code = tide_sleep(TIDE_SECOND / 10000);
+        if (code) {
+            return code;
+        }
+    }
+}
+
+static bool round_done(struct tide__sync *sync) {
+    tide_lock(&sync->round_lock);
+    bool done = sync->round_missing == 0;
+    tide_unlock(&sync->round_lock);
+    return done;
+}
+
+static int round_run(struct tide__sync *sync, enum tide__round kind, uint32_t *clock) {
+    struct tide__waiting waiting;
+    tide_lock(&sync->round_lock);
+    const uint64_t id = ++sync->rounds;
+    sync->round_clock = 0;
+    sync->round_missing = 0;
+    for (struct tide__party *p = atomic_load_explicit(&sync->peers, memory_order_acquire); p;
+         p = __atomic_load_n(&p->next, __ATOMIC_ACQUIRE)) {
+        bool lost = atomic_load_explicit(&p->lost, memory_order_relaxed);
+        p->round = lost ? 0 : id;
+        sync->round_missing += !lost;
+    }
+    tide_unlock(&sync->round_lock);
+    int code = 0;
+    for (struct tide__party *p = atomic_load_explicit(&sync->peers, memory_order_acquire); p && !code;
+         p = __atomic_load_n(&p->next, __ATOMIC_ACQUIRE)) {
+        if (__atomic_load_n(&p->round, __ATOMIC_RELAXED) == id) {
+            code = ask(sync, p->id, id, kind);
+            code = TIDE_MUTANT(round_unasked) ? 0 : code;
+        }
+    }
+    tide__sync_wait_begin(sync, &waiting);
+    while (!code && !round_done(sync)) {
+        code = tide_fiber_suspend(TIDE_NEVER, "clocks of other nodes");
+    }
+    tide__sync_wait_end(sync, &waiting);
+    *clock = sync->round_clock > *clock ? sync->round_clock : *clock;
+    return code;
+}
+
+static void round_end(struct tide__sync *sync) {
+    tide_lock(&sync->round_lock);
+    sync->round_runs = false;
+    sync->round_missing = 0;
+    tide_unlock(&sync->round_lock);
+}
+
+int tide__round(struct tide__sync *sync, enum tide__round kind, uint32_t *clock) {
+    int code = round_begin(sync);
+    if (code) {
+        return code;
+    }
+    tide__flush_lock(sync);
+    uint32_t ticked = sync->ticked;
+    tide__flush_unlock(sync);
+    if (kind == TIDE__ROUND_JOIN && ticked != TIDE_NO_CLOCK) { /* a neighbour works: be no slower */
+        *clock = *clock > ticked ? *clock : ticked;
+        round_end(sync);
+        return 0;
+    }
+    code = round_run(sync, kind, clock);
+    if (kind == TIDE__ROUND_JOIN) {
+        tide__flush_lock(sync);
+        tide__tick_send(sync, code ? TIDE_NO_CLOCK : *clock); /* who was asked waits no more */
+        tide__flush_unlock(sync);
+    }
+    if (!code && kind == TIDE__ROUND_SETTLE) {
+        atomic_fetch_add_explicit(&sync->settled, 1, memory_order_relaxed);
+    }
+    round_end(sync);
+    return code;
+}
+
+int tide__settle(struct tide__sync *sync) {
+    uint32_t clock = 0;
+    tide__flush_lock(sync);
+    unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(sync->store, id);
+        if (table && table->clocked) {
+            tide__flush_table(table->clocked);
+        }
+    }
+    tide__flush_unlock(sync);
+    return tide__round(sync, TIDE__ROUND_SETTLE, &clock);
+}
+
+int tide_settle(void) {
+    struct tide_node *node = tide_node_current();
+    struct tide_store *store = node && tide_fiber_current() ? tide_store_of(node) : NULL;
+    if (!store) {
+        return tide_fail(TIDE_EINVAL, "settle: not on a fiber of a node with a store");
+    }
+    struct tide__sync *sync = tide__sync_of(store);
+    return sync ? tide__settle(sync) : 0;
+}
+
+/* ---- answers ---- */
+
+static uint32_t count_in(struct tide__sync *sync, struct tide__party *peer) {
+    const uint32_t clock = sync->announced;
+    if (peer->tick != TIDE_NO_CLOCK) {
+        return clock;
+    }
+    peer->tick = clock;
+    peer->joins = true;
+    tide__known_update(sync); /* its worker, which goes on when all have answered, looks at that */
+    unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(sync->store, id);
+        struct tide__clocked *c = table ? table->clocked : NULL;
+        for (uint32_t s = 0; s < TIDE_SLOT_COUNT && c && c->detoured; s++) {
+            struct tide__detour *detour = tide__detour(c, s, peer->id, false);
+            if (detour) {
+                detour->tick = clock;
+            }
+        }
+    }
+    return clock;
+}
+
+static void bring_up_to_date(struct tide__sync *sync) {
+    unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(sync->store, id);
+        struct tide__clocked *c = table ? table->clocked : NULL;
+        if (!c) {
+            continue;
+        }
+        tide__changed_send(c, TIDE_SLOT_COUNT);
+        for (uint32_t s = 0; s < TIDE_SLOT_COUNT && c->detoured; s++) {
+            if (c->detours[s]) {
+                tide__changed_send(c, s);
+            }
+        }
+    }
+}
+
+/* [id, kind]; the op is read. `sync` NULL: no table with clocks is here yet. */
+void tide__round_message(struct tide_store *store, struct tide__sync *sync, uint16_t from,
+                         struct tide_reader *r) {
+    uint64_t id = tide_read_uint(r), kind = tide_read_uint(r);
+    struct tide__party *peer = sync ? tide__party(sync, from) : NULL;
+    uint32_t clock = 0;
+    if (r->error) {
+        return;
+    }
+    if (peer && kind == TIDE__ROUND_JOIN) {
+        clock = count_in(sync, peer);
+    } else if (peer && kind == TIDE__ROUND_SETTLE) {
+        bring_up_to_date(sync);
+    }
+    struct tide_writer w;
+    uint8_t buffer[64];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 3);
+    tide_write_uint(&w, TIDE__OP_ROUNDED);
+    tide_write_uint(&w, id);
+    tide_write_uint(&w, clock);
+    (void)tide__sync_send(store, from, &w);
+}
+
+static void answered(struct tide__sync *sync, uint16_t from, uint64_t id, uint32_t clock) {
+    struct tide__party *peer = tide__party(sync, from);
+    tide_lock(&sync->round_lock);
+    if (peer && peer->round && (id == 0 || peer->round == id)) {
+        __atomic_store_n(&peer->round, 0, __ATOMIC_RELAXED);
+        sync->round_missing -= sync->round_missing > 0;
+        sync->round_clock = clock > sync->round_clock ? clock : sync->round_clock;
+    }
+    tide_unlock(&sync->round_lock);
+    tide__sync_wake(sync);
+}
+
+/* [id, clock]; the op is read. */
+void tide__round_answer(struct tide__sync *sync, uint16_t from, struct tide_reader *r) {
+    uint64_t id = tide_read_uint(r), clock = tide_read_uint(r);
+    if (!r->error && id && clock < TIDE_NO_CLOCK) {
+        answered(sync, from, id, (uint32_t)clock);
+    }
+}
+
+void tide__round_member_gone(struct tide__sync *sync, uint16_t node) {
+    answered(sync, node, 0, 0);
+}

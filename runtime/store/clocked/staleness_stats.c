@@ -1,0 +1,146 @@
+/* What the workers of a node saw of a table with clocks, worker by worker. A tally is written by
+ * the fiber of its worker alone and read by anybody; it stays with the table when the worker ends,
+ * and goes to the next worker of the same number. */
+#include "store/clocked/clocked.h"
+
+#include <stdlib.h>
+
+struct tide__tally *tide__tally_make(struct tide__clocked *c, struct tide__worker *worker) {
+    tide_lock(&c->tally_lock);
+    struct tide__tally *t = c->tallies;
+    while (t && (t->in_use || t->worker != worker->number)) {
+        t = t->next;
+    }
+    /* a line is written by one worker: a neighbour would wait for it at every read */
+    if (!t && (t = tide_alloc_aligned(_Alignof(struct tide__tally), sizeof *t)) != NULL) {
+        memset(t, 0, sizeof *t);
+        t->c = c;
+        t->worker = worker->number;
+        t->next = c->tallies;
+        c->tallies = t;
+    }
+    if (t) {
+        t->in_use = true;
+        t->of_worker = worker->tallies;
+        worker->tallies = t;
+    }
+    tide_unlock(&c->tally_lock);
+    return t ? t : &c->of_others;
+}
+
+void tide__tallies_release(struct tide__worker *worker) {
+    while (worker->tallies) {
+        struct tide__tally *t = worker->tallies;
+        worker->tallies = t->of_worker;
+        tide_lock(&t->c->tally_lock);
+        t->in_use = false;
+        tide_unlock(&t->c->tally_lock);
+    }
+}
+
+void tide__tallies_free(struct tide__clocked *c) {
+    while (c->tallies) {
+        struct tide__tally *next = c->tallies->next;
+        tide_free(c->tallies);
+        c->tallies = next;
+    }
+}
+
+void tide__tallies_clock(struct tide__worker *worker, uint64_t waited_ns) {
+    uint32_t least = UINT32_MAX;
+    for (struct tide__tally *t = worker->tallies; t; t = t->of_worker) {
+        const uint32_t s = atomic_load_explicit(&t->c->staleness, memory_order_relaxed);
+        least = tide__has_clock_bound(t->c) && s < least ? s : least;
+    }
+    for (struct tide__tally *t = worker->tallies; t; t = t->of_worker) {
+        tide__tally_add(&t->clocks, 1);
+        if (waited_ns && tide__has_clock_bound(t->c) &&
+            atomic_load_explicit(&t->c->staleness, memory_order_relaxed) == least) {
+            tide__tally_add(&t->clock_ns, waited_ns); /* that bound held it */
+        }
+    }
+}
+
+/* ---- reading ---- */
+
+static uint64_t of(const atomic_uint_fast64_t *value) {
+    return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+static void add(struct tide_worker_staleness *to, const struct tide__tally *t) {
+    for (size_t d = 0; d < TIDE_COUNT(to->count); d++) {
+        to->count[d] += of(&t->differential[d]);
+    }
+    to->under += of(&t->differential[TIDE__UNDER]);
+    to->over += of(&t->differential[TIDE__OVER]);
+    to->hits += of(&t->hits);
+    to->waits += of(&t->waits);
+    to->fetches += of(&t->fetches);
+    to->clocks += of(&t->clocks);
+    to->waited_ns += of(&t->waited_ns);
+    to->clock_ns += of(&t->clock_ns);
+    to->stops += of(&t->stops);
+    to->stopped_ns += of(&t->stopped_ns);
+}
+
+static void moments(struct tide_worker_staleness *s) {
+    double pulls = 0, sum = 0, squares = 0;
+    for (size_t d = 0; d < TIDE_COUNT(s->count); d++) {
+        pulls += (double)s->count[d];
+        sum -= (double)d * (double)s->count[d];
+        squares += (double)(d * d) * (double)s->count[d];
+    }
+    s->mean = pulls > 0 ? sum / pulls : 0;
+    s->variance = pulls > 0 ? squares / pulls - s->mean * s->mean : 0;
+}
+
+void tide__tallies_sum(struct tide__clocked *c, struct tide_worker_staleness *out) {
+    *out = (struct tide_worker_staleness){.worker = TIDE_NO_CLOCK};
+    tide_lock(&c->tally_lock);
+    for (const struct tide__tally *t = c->tallies; t; t = t->next) {
+        add(out, t);
+    }
+    tide_unlock(&c->tally_lock);
+    add(out, &c->of_others);
+    moments(out);
+}
+
+static int by_worker(const void *a, const void *b) {
+    const struct tide_worker_staleness *x = a, *y = b;
+    return (x->worker > y->worker) - (x->worker < y->worker);
+}
+
+size_t tide_table_worker_staleness(struct tide_table *table, struct tide_worker_staleness *out,
+                                   size_t limit) {
+    struct tide__clocked *c = table->clocked;
+    size_t count = 0, listed = 0;
+    if (!c) {
+        return 0;
+    }
+    tide_lock(&c->tally_lock);
+    for (const struct tide__tally *t = c->tallies; t; t = t->next) {
+        bool first = true;
+        for (const struct tide__tally *u = c->tallies; u != t && first; u = u->next) {
+            first = u->worker != t->worker;
+        }
+        count += first;
+        if (!first || listed == limit) {
+            continue;
+        }
+        out[listed] = (struct tide_worker_staleness){.worker = t->worker};
+        for (const struct tide__tally *u = t; u; u = u->next) {
+            if (u->worker == t->worker) {
+                add(&out[listed], u);
+            }
+        }
+        listed++;
+    }
+    tide_unlock(&c->tally_lock);
+    for (size_t i = 0; i < listed; i++) {
+        moments(&out[i]);
+    }
+    if (listed) {
+        qsort(out, listed, sizeof *out, by_worker);
+    }
+    return count;
+}

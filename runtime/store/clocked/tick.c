@@ -1,0 +1,379 @@
+/*
+ * Clocks at a home. A node's TICK(c) comes behind every update of its workers with a stamp below c,
+ * on the lane they came by, so the minimum over the nodes' ticks is the clock of a slot: its rows
+ * hold every push of a smaller stamp. When it rises, rows that changed go to those who hold copies,
+ * FRESH follows them to every node, and parked requests are answered. A slot whose updates still
+ * come by another way from some node has a detour for it (clock_move.c).
+ */
+#include "store/clocked/clock_move.h"
+
+static uint32_t route_of(const struct tide__clocked *c, uint32_t slot) {
+    return atomic_load_explicit(&c->table->slots[slot].route, memory_order_relaxed);
+}
+
+bool tide__slot_here(const struct tide__clocked *c, uint32_t slot) {
+    return (route_of(c, slot) & TIDE__FOR_FOREIGN) == TIDE__MINE;
+}
+
+uint16_t tide__home_of(const struct tide__clocked *c, uint32_t slot) {
+    uint32_t route = route_of(c, slot);
+    return route & TIDE__MINE ? 0 : tide__route_home(route);
+}
+
+/* ---- the clock of a slot ---- */
+
+/* TIDE_NO_CLOCK: nobody works. */
+static uint32_t least_of_parties(struct tide__clocked *c, uint32_t slot) {
+    struct tide__sync *sync = tide__sync_of(c->table->store);
+    uint32_t least = TIDE_NO_CLOCK;
+    for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
+        const struct tide__detour *detour =
+            slot < TIDE_SLOT_COUNT ? tide__detour(c, slot, p->id, false) : NULL;
+        uint32_t tick = detour && !TIDE_MUTANT(tick_before_route) ? detour->tick : p->tick;
+        least = !p->gone && tick < least ? tick : least;
+    }
+    return least;
+}
+
+static uint32_t least_tick(struct tide__clocked *c, uint32_t slot) {
+    uint32_t least = least_of_parties(c, slot);
+    return least == TIDE_NO_CLOCK ? atomic_load(&tide__sync_of(c->table->store)->closed) : least;
+}
+
+static bool settled(struct tide__clocked *c, uint32_t clock) {
+    bool all = !tide__undeclared(c) && !c->held && !tide__staged_below(c, clock) &&
+               least_of_parties(c, TIDE_SLOT_COUNT) >= clock;
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && all && c->detoured; s++) {
+        all = !c->detours[s] || least_of_parties(c, s) >= clock;
+    }
+    return all;
+}
+
+bool tide__clocked_settled(struct tide_store *store, uint32_t clock) {
+    const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
+    bool all = true;
+    for (unsigned id = 1; id <= count && all; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        all = !table || !table->clocked || settled(table->clocked, clock);
+    }
+    return all;
+}
+
+uint32_t tide__slot_clock(struct tide__clocked *c, uint32_t slot) {
+    return tide__undeclared(c) ? 0 : least_tick(c, slot);
+}
+
+uint64_t tide__slot_applied(struct tide__clocked *c, uint32_t slot, uint16_t node) {
+    const struct tide__detour *detour = tide__detour(c, slot, node, false);
+    const struct tide__party *peer = tide__party(tide__sync_of(c->table->store), node);
+    return detour ? detour->number : peer ? peer->applied : 0;
+}
+
+/* ---- FRESH ---- */
+
+/* `pushed`: what changed until then went to all who hold copies. */
+static void fresh_to(struct tide__clocked *c, uint16_t node, uint32_t clock, uint32_t any,
+                     bool pushed, const uint64_t slots[TIDE_SLOT_COUNT / 64]) {
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 6);
+    tide_write_uint(&w, TIDE__OP_FRESH);
+    tide_write_uint(&w, c->table->id);
+    tide_write_uint(&w, clock);
+    tide_write_uint(&w, tide__slot_applied(c, any, node));
+    tide_write_bool(&w, pushed);
+    tide_write_binary(&w, slots, TIDE_SLOT_COUNT / 8);
+    (void)tide__sync_send(c->table->store, node, &w);
+}
+
+static void fresh_send(struct tide__clocked *c, uint32_t clock, uint32_t any, bool pushed,
+                       const uint64_t slots[TIDE_SLOT_COUNT / 64]) {
+    struct tide__sync *sync = tide__sync_of(c->table->store);
+    const uint16_t self = tide__store_self(c->table->store);
+    for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
+        if (!p->gone && p->id != self) {
+            fresh_to(c, p->id, clock, any, pushed, slots);
+        }
+    }
+}
+
+void tide__fresh_tell(struct tide__clocked *c, uint16_t node, const uint8_t *slots, size_t count) {
+    bool told[TIDE_SLOT_COUNT] = {false};
+    for (size_t i = 0; i < count && node != tide__store_self(c->table->store); i++) {
+        const uint32_t first = tide__number_at(slots, i), clock = c->announced[first];
+        uint64_t same[TIDE_SLOT_COUNT / 64] = {0};
+        if (told[first] || clock == 0 || !tide__slot_here(c, first)) {
+            continue;
+        }
+        for (size_t k = i; k < count; k++) {
+            const uint32_t s = tide__number_at(slots, k);
+            if (c->announced[s] == clock && c->pushed[s] == c->pushed[first] &&
+                tide__slot_here(c, s)) {
+                told[s] = true;
+                same[s / 64] |= UINT64_C(1) << (s % 64);
+            }
+        }
+        fresh_to(c, node, clock, first, c->pushed[first], same);
+    }
+}
+
+static bool has(const uint8_t *slots, uint32_t slot) {
+    return slots[slot / 8] >> (slot % 8) & 1;
+}
+
+/* [clock, applied, pushed, slots]; op and table are read. */
+void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
+    size_t size = 0;
+    uint64_t clock = tide_read_uint(r), applied = tide_read_uint(r);
+    const bool pushed = tide_read_bool(r);
+    const uint8_t *slots = tide_read_binary(r, &size);
+    if (r->error || size != TIDE_SLOT_COUNT / 8 || clock > TIDE_NO_CLOCK) {
+        atomic_fetch_add_explicit(&c->table->store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        if (has(slots, s) && tide__via(c, s) == from) {
+            if (atomic_load_explicit(&c->confirmed[s], memory_order_relaxed) < applied) {
+                atomic_store_explicit(&c->confirmed[s], applied, memory_order_relaxed);
+            }
+            /* first: whoever finds `floor` higher than this asks */
+            if (pushed || TIDE_MUTANT(fresh_of_fetched)) {
+                tide__floor_raise(&c->pushed_floor[s], (uint32_t)clock);
+            }
+            tide__floor_raise(&c->floor[s], (uint32_t)clock);
+        }
+    }
+    tide__table_floor_update(c);
+    tide__sync_wake(tide__sync_of(c->table->store));
+}
+
+/* ---- clocks rise ---- */
+
+static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot,
+                     uint64_t slots[TIDE_SLOT_COUNT / 64]) {
+    struct tide__sync *sync = tide__sync_of(c->table->store);
+    const uint16_t self = tide__store_self(c->table->store);
+    const bool pushes = tide__is_eager(c);
+    if (TIDE_MUTANT(fresh_before_values)) {
+        fresh_send(c, clock, slot, pushes, slots);
+    }
+    if (pushes) {
+        tide__changed_send(c, slot);
+    }
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        if (slots[s / 64] >> (s % 64) & 1) {
+            c->announced[s] = clock > c->announced[s] ? clock : c->announced[s];
+            c->pushed[s] = pushes;
+            if (tide__via(c, s) == self) {
+                tide__floor_raise(&c->floor[s], clock);
+            }
+        }
+    }
+    sync->announced = clock > sync->announced ? clock : sync->announced;
+    if (!TIDE_MUTANT(fresh_before_values)) {
+        fresh_send(c, clock, slot, pushes, slots);
+    }
+}
+
+static bool announce_one(struct tide__clocked *c, uint32_t slot) {
+    const uint32_t clock = tide__slot_here(c, slot) ? least_tick(c, slot) : 0;
+    if (clock <= c->announced[slot]) {
+        return false;
+    }
+    uint64_t one[TIDE_SLOT_COUNT / 64] = {0};
+    one[slot / 64] = UINT64_C(1) << (slot % 64);
+    announce(c, clock, slot, one);
+    return true;
+}
+
+void tide__slot_advance(struct tide__clocked *c, uint32_t slot) {
+    if (!tide__undeclared(c)) {
+        if (c->model == TIDE_BSP) {
+            tide__staged_commit(c);
+        }
+        (void)announce_one(c, slot);
+    }
+    tide__ask_again(c); /* also who asked while the rows were on their way */
+}
+
+/* `slots`: count of them; NULL: all. */
+static void advance(struct tide__clocked *c, const uint8_t *slots, size_t count) {
+    if (tide__undeclared(c)) {
+        return;
+    }
+    if (c->model == TIDE_BSP) {
+        tide__staged_commit(c);
+    }
+    const uint32_t clock = least_tick(c, TIDE_SLOT_COUNT);
+    uint64_t risen[TIDE_SLOT_COUNT / 64] = {0};
+    bool any = false;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t s = slots ? tide__number_at(slots, i) : i;
+        if (!c->detours[s] && c->announced[s] < clock && tide__slot_here(c, s)) {
+            risen[s / 64] |= UINT64_C(1) << (s % 64);
+            any = true;
+        }
+    }
+    if (any) {
+        announce(c, clock, TIDE_SLOT_COUNT, risen);
+    }
+    for (uint32_t i = 0; i < count && c->detoured; i++) {
+        const uint32_t s = slots ? tide__number_at(slots, i) : i;
+        any |= c->detours[s] && announce_one(c, s);
+    }
+    if (any) {
+        tide__ask_again(c);
+        tide__table_floor_update(c);
+    }
+}
+
+void tide__clocks_advance(struct tide__clocked *c) {
+    advance(c, NULL, TIDE_SLOT_COUNT);
+}
+
+void tide__slots_advance(struct tide__clocked *c, const uint8_t *slots, size_t count) {
+    advance(c, slots, count);
+    tide__sync_wake(tide__sync_of(c->table->store));
+}
+
+void tide__known_update(struct tide__sync *sync) {
+    uint32_t known = TIDE_NO_CLOCK;
+    for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
+        known = !p->gone && p->tick < known ? p->tick : known;
+    }
+    atomic_store_explicit(&sync->known, known, memory_order_release); /* pairs with clock_may_end */
+}
+
+void tide__ticks_changed(struct tide__sync *sync) {
+    tide__known_update(sync);
+    unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(sync->store, id);
+        if (table && table->clocked) {
+            tide__clocks_advance(table->clocked);
+        }
+    }
+    tide__sync_wake(sync);
+}
+
+/* [clock, highest]; the op is read. */
+void tide__tick_message(struct tide__sync *sync, uint16_t from, struct tide_reader *r) {
+    uint64_t clock = tide_read_uint(r), highest = tide_read_uint(r);
+    struct tide__party *peer = tide__party(sync, from);
+    if (r->error || clock > TIDE_NO_CLOCK || highest > TIDE_NO_CLOCK) {
+        atomic_fetch_add_explicit(&sync->store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    peer->tick = (uint32_t)clock;
+    peer->joins = false;
+    if (atomic_load(&sync->closed) < highest) {
+        atomic_store(&sync->closed, (uint32_t)highest);
+    }
+    unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(sync->store, id);
+        if (table && table->clocked && table->clocked->departed_count) {
+            tide__tick_pass_on(table->clocked, from, (uint32_t)clock);
+        }
+    }
+    tide__ticks_changed(sync);
+}
+
+/* ---- ASK ---- */
+
+static void park(struct tide__clocked *c, uint16_t node, uint32_t need, const uint64_t *keys,
+                 size_t count) {
+    struct tide__asked *a = tide_alloc_vital(sizeof *a + count * sizeof *keys);
+    *a = (struct tide__asked){
+        .next = c->asked, .node = node, .need = need, .count = (uint32_t)count};
+    memcpy(a->keys, keys, count * sizeof *keys);
+    c->asked = a;
+}
+
+static void pass_on(struct tide__clocked *c, uint16_t to, uint16_t origin, uint32_t need,
+                    const uint64_t *keys, size_t count) {
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 5);
+    tide_write_uint(&w, TIDE__OP_ASK);
+    tide_write_uint(&w, c->table->id);
+    tide_write_uint(&w, origin);
+    tide_write_uint(&w, need);
+    tide_write_typed(&w, TIDE_U64, keys, count);
+    (void)tide__sync_send(c->table->store, to, &w);
+}
+
+/* What becomes of a key: -1 - home elsewhere (0: under way), 0: parked, else 1 + clock it has. */
+static int64_t verdict(const struct tide__clocked *c, uint64_t key, uint32_t need) {
+    const uint32_t slot = tide__slot_of(c->table, key);
+    if (!tide__slot_here(c, slot)) {
+        return -1 - (int64_t)tide__home_of(c, slot);
+    }
+    bool enough = c->announced[slot] >= need;
+    return enough ? 1 + (int64_t)c->announced[slot] : 0;
+}
+
+static void ask_serve(struct tide__clocked *c, uint16_t node, uint32_t need, uint64_t *keys,
+                      size_t count) {
+    uint64_t *part = tide_alloc_vital((count + 1) * sizeof *part); /* no more than the message */
+    while (count) {
+        const int64_t what = verdict(c, keys[0], need);
+        const uint32_t slot = tide__slot_of(c->table, keys[0]);
+        const uint64_t applied = tide__slot_applied(c, slot, node);
+        size_t in_part = 0, kept = 0;
+        for (size_t i = 0; i < count; i++) {
+            const uint32_t of = tide__slot_of(c->table, keys[i]);
+            bool same = verdict(c, keys[i], need) == what &&
+                        (what <= 0 || tide__slot_applied(c, of, node) == applied);
+            if (same) {
+                part[in_part++] = keys[i];
+            } else {
+                keys[kept++] = keys[i];
+            }
+        }
+        count = kept;
+        if (what > 0) {
+            tide__values_send(c, node, (uint32_t)(what - 1), applied, part, in_part, true);
+            tide__table_count(c->table, TIDE__SERVED_PULLS, in_part);
+        } else if (what >= -1) { /* later: its clock rises, or its rows come */
+            park(c, node, need, part, in_part);
+        } else {
+            pass_on(c, (uint16_t)(-what - 1), node, need, part, in_part);
+        }
+    }
+    tide_free(part);
+}
+
+void tide__ask_again(struct tide__clocked *c) {
+    struct tide__asked *a = c->asked;
+    c->asked = NULL;
+    while (a) {
+        struct tide__asked *next = a->next;
+        ask_serve(c, a->node, a->need, a->keys, a->count);
+        tide_free(a);
+        a = next;
+    }
+}
+
+/* [origin, need, keys]; op and table are read. */
+void tide__ask_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r,
+                       const struct tide_message *message) {
+    struct tide_table *table = c->table;
+    size_t count = 0;
+    uint64_t origin = tide_read_uint(r), need = tide_read_uint(r);
+    const uint8_t *bytes = tide_read_typed(r, TIDE_U64, &count);
+    uint64_t *keys = r->error ? NULL : tide_alloc((count + 1) * sizeof *keys);
+    bool good = keys && origin && origin <= UINT16_MAX && need <= INT32_MAX;
+    (void)from;
+    for (size_t i = 0; good && i < count; i++) {
+        memcpy(&keys[i], bytes + i * 8, 8);
+        good = table->options.keys == TIDE_KEYS_HASHED || keys[i] < table->options.key_count;
+    }
+    if (good) {
+        tide__table_count(table, TIDE__BYTES_IN, message->size);
+        ask_serve(c, (uint16_t)origin, (uint32_t)need, keys, count);
+    } else {
+        atomic_fetch_add_explicit(&table->store->malformed, 1, memory_order_relaxed);
+    }
+    tide_free(keys);
+}

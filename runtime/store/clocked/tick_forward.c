@@ -1,0 +1,252 @@
+/*
+ * By which way nodes send what concerns the slots of a home (see clock_move.c for the whole): what they
+ * declared (ROUTE), and detours, for those whose updates still come by an old home.
+ */
+#include "store/clocked/clock_move.h"
+
+/* ---- detours and declarations ---- */
+
+struct tide__detour *tide__detour(struct tide__clocked *c, uint32_t slot, uint16_t node,
+                                  bool create) {
+    struct tide__detours *d = slot < TIDE_SLOT_COUNT ? c->detours[slot] : NULL;
+    for (uint32_t i = 0; d && i < d->count; i++) {
+        if (d->at[i].node == node) {
+            return &d->at[i];
+        }
+    }
+    if (!create) {
+        return NULL;
+    }
+    const uint32_t count = d ? d->count : 0;
+    /* Sixteen bytes; without it a clock would lie. */
+    struct tide__detours *grown = tide_realloc_vital(d, sizeof *d + (count + 1) * sizeof d->at[0]);
+    c->detoured += count == 0;
+    grown->count = count + 1;
+    grown->at[count] = (struct tide__detour){.node = node};
+    c->detours[slot] = grown;
+    return &grown->at[count];
+}
+
+void tide__detour_end(struct tide__clocked *c, uint32_t slot, uint16_t node) {
+    struct tide__detours *d = c->detours[slot];
+    for (uint32_t i = 0; d && i < d->count; i++) {
+        if (d->at[i].node == node) {
+            d->at[i] = d->at[--d->count];
+            break;
+        }
+    }
+    if (d && d->count == 0) {
+        tide_free(d);
+        c->detours[slot] = NULL;
+        c->detoured--;
+    }
+}
+
+uint32_t tide__detour_clock(struct tide__clocked *c, uint16_t node, uint32_t told,
+                            uint32_t announced) {
+    const struct tide__party *party = tide__party(tide__sync_of(c->table->store), node);
+    const bool works = party && party->tick != TIDE_NO_CLOCK && !TIDE_MUTANT(joiner_by_old_home);
+    return told == TIDE_NO_CLOCK && works ? announced : told;
+}
+
+static struct tide__declared *declared_of(struct tide__clocked *c, uint16_t node) {
+    struct tide__declared *d = c->declared;
+    while (d && d->node != node) {
+        d = d->next;
+    }
+    return d;
+}
+
+bool tide__declared(struct tide__clocked *c, uint16_t node, uint32_t slot) {
+    const struct tide__declared *d = declared_of(c, node);
+    return d && (d->slots[slot / 64] >> (slot % 64) & 1);
+}
+
+bool tide__undeclared(struct tide__clocked *c) {
+    struct tide__sync *sync = tide__sync_of(c->table->store);
+    for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
+        if (!p->gone && !declared_of(c, p->id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void tide__declare(struct tide__clocked *c, uint16_t node, uint32_t slot, bool straight) {
+    struct tide__declared *d = declared_of(c, node);
+    if (!d) {
+        /* Half a kilobyte a node and table; without it a clock would lie. */
+        d = tide_alloc_vital(sizeof *d);
+        d->node = node;
+        d->next = c->declared;
+        c->declared = d;
+    }
+    const uint64_t bit = UINT64_C(1) << (slot % 64);
+    d->slots[slot / 64] = straight ? d->slots[slot / 64] | bit : d->slots[slot / 64] & ~bit;
+}
+
+/* Flush lock held: behind every update that was sent. */
+void tide__route_send(struct tide__clocked *c, uint16_t to, bool answer, const uint32_t *slots,
+                      size_t count) {
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 6);
+    tide_write_uint(&w, TIDE__OP_ROUTE);
+    tide_write_uint(&w, c->table->id);
+    tide_write_uint(&w, tide__sync_of(c->table->store)->ticked);
+    tide_write_uint(&w, tide__sync_of(c->table->store)->number);
+    tide_write_bool(&w, answer);
+    tide_write_typed(&w, TIDE_U32, slots, count);
+    (void)tide__sync_send_in_line(c->table->store, to, &w, NULL);
+}
+
+void tide__declare_to(struct tide__clocked *c, uint16_t to, bool answer) {
+    struct tide__sync *sync = tide__sync_of(c->table->store);
+    uint32_t slots[TIDE_SLOT_COUNT];
+    size_t count = 0;
+    tide__flush_lock(sync);
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        if (tide__via(c, s) == to && !atomic_load_explicit(&c->shifting[s], memory_order_relaxed)) {
+            slots[count++] = s;
+        }
+    }
+    tide__route_send(c, to, answer, slots, count);
+    tide__flush_unlock(sync);
+}
+
+void tide__clocked_ready(struct tide_table *table) {
+    struct tide__clocked *c = table->clocked;
+    struct tide__sync *sync = c ? tide__sync_of(table->store) : NULL;
+    for (struct tide__party *p = c ? atomic_load(&sync->peers) : NULL; p; p = p->next) {
+        if (!p->gone) {
+            tide__declare_to(c, p->id, true);
+        }
+    }
+}
+
+/* ---- reading slots ---- */
+
+uint32_t tide__number_at(const uint8_t *numbers, size_t i) {
+    uint32_t value;
+    memcpy(&value, numbers + i * 4, sizeof value);
+    return value;
+}
+
+const uint8_t *tide__read_slots(struct tide_reader *r, size_t *count) {
+    const uint8_t *slots = tide_read_typed(r, TIDE_U32, count);
+    for (size_t i = 0; !r->error && i < *count; i++) {
+        if (*count > TIDE_SLOT_COUNT || tide__number_at(slots, i) >= TIDE_SLOT_COUNT) {
+            r->error = TIDE_EPROTO;
+        }
+    }
+    return slots;
+}
+
+void tide__damaged(const struct tide__clocked *c) {
+    atomic_fetch_add_explicit(&c->table->store->malformed, 1, memory_order_relaxed);
+}
+
+/* ---- ROUTE ---- */
+
+/* [clock, number, answer, slots] */
+void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
+    size_t count = 0;
+    uint64_t clock = tide_read_uint(r), number = tide_read_uint(r);
+    bool answer = tide_read_bool(r);
+    const uint8_t *slots = tide__read_slots(r, &count);
+    if (r->error || clock > TIDE_NO_CLOCK) {
+        tide__damaged(c);
+        return;
+    }
+    const bool first = !declared_of(c, from);
+    struct tide__party *party = tide__party(tide__sync_of(c->table->store), from);
+    if (party->joins && !TIDE_MUTANT(joiner_forgotten)) { /* said before its first tick */
+        clock = party->tick;
+    }
+    const bool risen = party->tick != (uint32_t)clock;
+    party->tick = (uint32_t)clock;
+    /* What it sent here came before; what it sent by another way was applied, or is sent again. */
+    party->applied = party->applied > number ? party->applied : number;
+    tide__declare(c, from, 0, tide__declared(c, from, 0));
+    for (size_t i = 0; i < count; i++) {
+        tide__declare(c, from, tide__number_at(slots, i), true);
+        tide__detour_end(c, tide__number_at(slots, i), from);
+    }
+    for (uint32_t s = 0; first && s < TIDE_SLOT_COUNT; s++) { /* by a home of before */
+        if (tide__slot_here(c, s) && !tide__declared(c, from, s) &&
+            !tide__detour(c, s, from, false)) {
+            tide__detour(c, s, from, true)->tick =
+                clock == TIDE_NO_CLOCK ? TIDE_NO_CLOCK : c->announced[s];
+        }
+    }
+    if (!TIDE_MUTANT(fresh_untold)) {
+        tide__fresh_tell(c, from, slots, count);
+    }
+    if (answer) {
+        tide__bound_tell(c, from); /* it knows how the table was made, not what changed since */
+        tide__declare_to(c, from, false);
+    }
+    if (c->departed_count) {
+        tide__tick_pass_on(c, from, (uint32_t)clock);
+    }
+    if (first || risen) {
+        tide__ticks_changed(tide__sync_of(c->table->store));
+    } else { /* a node that leaves says so of one slot after the other */
+        tide__slots_advance(c, slots, count);
+    }
+}
+
+/* ---- ticks on their way to a new home ---- */
+
+static void tick_forward(struct tide__clocked *c, uint16_t origin, uint32_t clock, uint16_t to,
+                         const uint32_t *slots, size_t count) {
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 5);
+    tide_write_uint(&w, TIDE__OP_TICK_FORWARD);
+    tide_write_uint(&w, c->table->id);
+    tide_write_uint(&w, origin);
+    tide_write_uint(&w, clock);
+    tide_write_typed(&w, TIDE_U32, slots, count);
+    (void)tide__sync_send(c->table->store, to, &w);
+}
+
+void tide__tick_pass_on(struct tide__clocked *c, uint16_t node, uint32_t clock) {
+    uint32_t slots[TIDE_SLOT_COUNT];
+    uint8_t done[TIDE_SLOT_COUNT] = {0};
+    for (uint32_t first = 0; first < TIDE_SLOT_COUNT; first++) {
+        size_t count = 0;
+        for (uint32_t s = first; c->departed[first] && !done[first] && s < TIDE_SLOT_COUNT; s++) {
+            if (c->departed[s] == c->departed[first]) {
+                done[s] = s != first;
+                if (tide__declared(c, node, s)) {
+                    slots[count++] = s;
+                }
+            }
+        }
+        if (count) {
+            tick_forward(c, node, clock, c->departed[first], slots, count);
+        }
+    }
+}
+
+/* [origin, clock, slots]; op and table are read. */
+void tide__tick_forwarded(struct tide__clocked *c, struct tide_reader *r) {
+    size_t count = 0;
+    uint64_t origin = tide_read_uint(r), clock = tide_read_uint(r);
+    const uint8_t *slots = tide__read_slots(r, &count);
+    if (r->error || clock > TIDE_NO_CLOCK || origin == 0 || origin > UINT16_MAX) {
+        tide__damaged(c);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t slot = tide__number_at(slots, i);
+        if (!tide__slot_here(c, slot)) {
+            tick_forward(c, (uint16_t)origin, (uint32_t)clock, tide__home_of(c, slot), &slot, 1);
+        } else if (!tide__declared(c, (uint16_t)origin, slot)) {
+            tide__detour(c, slot, (uint16_t)origin, true)->tick =
+                tide__detour_clock(c, (uint16_t)origin, (uint32_t)clock, c->announced[slot]);
+        }
+    }
+    tide__slots_advance(c, slots, count);
+}

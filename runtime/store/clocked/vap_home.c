@@ -1,0 +1,276 @@
+/* The value bound at the homes: which updates every copy holds; see vap.h. I/O thread. */
+#include "store/clocked/vap_internal.h"
+
+/* ---- messages ---- */
+
+static void confirm_send(struct tide__clocked *c, uint16_t to, struct tide_writer *w) {
+    atomic_fetch_add_explicit(&c->vap->confirm_bytes, w->size, memory_order_relaxed);
+    (void)tide__sync_send(c->table->store, to, w);
+}
+
+static void trace_write(const struct tide__clocked *c, struct tide_writer *w, uint16_t origin,
+                        uint64_t number, const uint64_t *keys, size_t count) {
+    tide_writer_init(w, NULL, 0);
+    tide_write_array(w, 5);
+    tide_write_uint(w, TIDE__OP_TRACE);
+    tide_write_uint(w, c->table->id);
+    tide_write_uint(w, origin);
+    tide_write_uint(w, number);
+    tide_write_typed(w, TIDE_U64, keys, count);
+}
+
+void tide__vap_trace_send(struct tide__clocked *c, uint16_t to, uint16_t origin, uint64_t number,
+                          const uint64_t *keys, size_t count) {
+    for (size_t at = 0, part; at < count; at += part) {
+        part = count - at < TIDE__CHUNK_BYTES / sizeof *keys ? count - at
+                                                             : TIDE__CHUNK_BYTES / sizeof *keys;
+        struct tide_writer w;
+        trace_write(c, &w, origin, number, keys + at, part);
+        atomic_fetch_add_explicit(&c->vap->confirm_bytes, w.size, memory_order_relaxed);
+        (void)tide__sync_send_in_line(c->table->store, to, &w, NULL); /* behind its DELTAs */
+    }
+}
+
+static void visible_send(struct tide__clocked *c, uint16_t origin, uint64_t number,
+                         const uint64_t *keys, size_t count) {
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 4);
+    tide_write_uint(&w, TIDE__OP_VISIBLE);
+    tide_write_uint(&w, c->table->id);
+    tide_write_uint(&w, number);
+    tide_write_typed(&w, TIDE_U64, keys, count);
+    confirm_send(c, origin, &w);
+}
+
+/* ---- who has seen what ---- */
+
+static struct tide__seer *seer(struct tide__vap *v, uint16_t node) {
+    struct tide__seer *s = v->seers;
+    while (s && s->node != node) {
+        s = s->next;
+    }
+    if (!s) {
+        s = tide_alloc_vital(sizeof *s); /* forty bytes a node; without it a bound would not hold */
+        s->node = node;
+        s->next = v->seers;
+        v->seers = s;
+    }
+    return s;
+}
+
+void tide__vap_values_sent(struct tide__clocked *c, uint16_t node, uint64_t version) {
+    if (c->vap) {
+        seer(c->vap, node)->sent = version;
+    }
+}
+
+void tide__vap_values_came(struct tide__clocked *c, uint16_t from, uint64_t version) {
+    if (!c->vap) {
+        return;
+    }
+    struct tide_writer w;
+    uint8_t buffer[64];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 3);
+    tide_write_uint(&w, TIDE__OP_SEEN);
+    tide_write_uint(&w, c->table->id);
+    tide_write_uint(&w, version);
+    confirm_send(c, from, &w);
+}
+
+/* ---- traces ---- */
+
+static bool all_saw(struct tide__clocked *c, const struct tide__trace *t) {
+    struct tide__sync *sync = tide__sync_of(c->table->store);
+    for (size_t i = 0; i < t->node_count; i++) {
+        if (seer(c->vap, t->nodes[i].node)->seen < t->nodes[i].version &&
+            !tide__party_lost(sync, t->nodes[i].node)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void traces_look(struct tide__clocked *c) {
+    struct tide__vap *v = c->vap;
+    v->traces_end = &v->traces;
+    while (*v->traces_end) {
+        struct tide__trace *t = *v->traces_end;
+        if (!all_saw(c, t)) {
+            v->traces_end = &t->next;
+            continue;
+        }
+        *v->traces_end = t->next;
+        visible_send(c, t->origin, t->number, t->keys, t->key_count);
+        tide_free(t);
+    }
+}
+
+/* Marks the nodes with copies of these rows that have not seen the newest; how many there are. */
+static size_t mark(struct tide__clocked *c, uint16_t origin, const uint64_t *keys, size_t count) {
+    struct tide__sync *sync = tide__sync_of(c->table->store);
+    size_t marked = 0;
+    for (size_t k = 0; k < count; k++) {
+        const struct tide__watch *watch = tide__watch_find(c, keys[k], false);
+        for (uint16_t i = 0; watch && i < watch->count; i++) {
+            struct tide__seer *s = seer(c->vap, watch->nodes[i].node);
+            if (!s->marked && s->node != origin && s->seen < s->sent &&
+                !tide__party_lost(sync, s->node)) {
+                s->marked = true;
+                marked++;
+            }
+        }
+    }
+    return marked;
+}
+
+void tide__vap_trace(struct tide__clocked *c, uint16_t origin, uint64_t number,
+                     const uint64_t *keys, size_t count) {
+    struct tide__vap *v = c->vap;
+    if (!v || count == 0) {
+        return;
+    }
+    tide__changed_send(c, TIDE_SLOT_COUNT);
+    for (size_t i = 0; i < count && c->detoured; i++) {
+        const uint32_t slot = tide__slot_of(c->table, keys[i]);
+        if (c->detours[slot]) {
+            tide__changed_send(c, slot);
+        }
+    }
+    const size_t nodes = mark(c, origin, keys, count);
+    if (nodes == 0 || TIDE_MUTANT(vap_visible_early)) {
+        for (struct tide__seer *s = v->seers; s; s = s->next) {
+            s->marked = false;
+        }
+        visible_send(c, origin, number, keys, count);
+        return;
+    }
+    /* Smaller than the message; without it the origin would wait for ever. */
+    struct tide__trace *t =
+        tide_alloc_vital(sizeof *t + nodes * sizeof t->nodes[0] + count * sizeof *keys);
+    *t = (struct tide__trace){.origin = origin, .number = number, .key_count = count};
+    for (struct tide__seer *s = v->seers; s; s = s->next) {
+        if (s->marked) {
+            s->marked = false;
+            t->nodes[t->node_count].node = s->node;
+            t->nodes[t->node_count++].version = s->sent;
+        }
+    }
+    t->keys = (uint64_t *)(void *)&t->nodes[t->node_count];
+    memcpy(t->keys, keys, count * sizeof *keys);
+    *v->traces_end = t;
+    v->traces_end = &t->next;
+}
+
+/* Keys of slots that are not here: held (0) until their rows come, or on to their home. */
+static void trace_elsewhere(struct tide__clocked *c, uint16_t from, uint16_t origin,
+                            uint64_t number, uint64_t *keys, size_t count) {
+    while (count) {
+        const uint16_t to = tide__home_of(c, tide__slot_of(c->table, keys[0]));
+        uint64_t part[256];
+        size_t in_part = 0, kept = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (in_part < TIDE_COUNT(part) &&
+                tide__home_of(c, tide__slot_of(c->table, keys[i])) == to) {
+                part[in_part++] = keys[i];
+            } else {
+                keys[kept++] = keys[i];
+            }
+        }
+        count = kept;
+        if (to) {
+            tide__vap_trace_send(c, to, origin, number, part, in_part);
+            continue;
+        }
+        struct tide_writer w;
+        trace_write(c, &w, origin, number, part, in_part);
+        (void)(w.error ? w.error : tide__hold(c, from, w.data, w.size));
+        tide_writer_release(&w);
+    }
+}
+
+/* [origin, number, keys] */
+static void trace_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
+    const struct tide_table *table = c->table;
+    size_t count = 0, here = 0, elsewhere = 0;
+    const uint64_t origin = tide_read_uint(r), number = tide_read_uint(r);
+    const uint8_t *bytes = tide_read_typed(r, TIDE_U64, &count);
+    bool good = !r->error && origin && origin <= UINT16_MAX;
+    uint64_t *keys = good ? tide_alloc((2 * count + 1) * sizeof *keys) : NULL;
+    uint64_t *others = keys ? keys + count : NULL;
+    for (size_t i = 0; keys && i < count; i++) {
+        uint64_t key;
+        memcpy(&key, bytes + i * sizeof key, sizeof key);
+        if (table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count) {
+            good = false;
+        } else if (tide__slot_here(c, tide__slot_of(table, key))) {
+            keys[here++] = key;
+        } else {
+            others[elsewhere++] = key;
+        }
+    }
+    if (good && keys) {
+        tide__vap_trace(c, (uint16_t)origin, number, keys, here);
+        trace_elsewhere(c, from, (uint16_t)origin, number, others, elsewhere);
+    } else {
+        tide__damaged(c);
+    }
+    tide_free(keys);
+}
+
+/* [version] */
+static void seen_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
+    const uint64_t version = tide_read_uint(r);
+    if (r->error) {
+        tide__damaged(c);
+        return;
+    }
+    struct tide__seer *s = seer(c->vap, from);
+    if (version > s->seen) {
+        s->seen = version;
+        traces_look(c);
+    }
+}
+
+void tide__vap_message(struct tide__clocked *c, uint16_t from, int op, struct tide_reader *r) {
+    if (!c->vap) {
+        tide__damaged(c);
+    } else if (op == TIDE__OP_TRACE) {
+        trace_message(c, from, r);
+    } else if (op == TIDE__OP_SEEN) {
+        seen_message(c, from, r);
+    } else {
+        tide__vap_visible(c, r);
+    }
+}
+
+void tide__vap_member_gone(struct tide__clocked *c, uint16_t node) {
+    if (!c->vap) {
+        return;
+    }
+    c->vap->traces_end = &c->vap->traces;
+    while (*c->vap->traces_end) {
+        struct tide__trace *t = *c->vap->traces_end;
+        if (t->origin == node) {
+            *c->vap->traces_end = t->next;
+            tide_free(t);
+        } else {
+            c->vap->traces_end = &t->next;
+        }
+    }
+    traces_look(c);
+}
+
+void tide__traces_free(struct tide__vap *v) {
+    while (v->traces) {
+        struct tide__trace *next = v->traces->next;
+        tide_free(v->traces);
+        v->traces = next;
+    }
+    while (v->seers) {
+        struct tide__seer *next = v->seers->next;
+        tide_free(v->seers);
+        v->seers = next;
+    }
+}

@@ -1,0 +1,749 @@
+/*
+ * Which tables there are. The controller's store actor decides ids and homes and hands tables out
+ * in two rounds: in the first every node makes the table, in the second it may be found. So whoever
+ * can see a table may use it at once: no node is asked for rows of a table it does not have. A node
+ * that joins gets all tables before it is `synced`.
+ *
+ *   creator --CREATE (call)--> controller --TABLE ready=0--> all --TABLE_DONE--> controller --TABLE
+ * ready=1--> all
+ *   --TABLE_DONE--> controller --answer--> creator
+ *
+ * A table and every change of its map are recorded (tide_net_record) before anybody hears of them.
+ * A controller that was started again, or a member that becomes it, reads them back and goes
+ * through both rounds anew with every table: nodes that have it say so. One that commands no more
+ * forgets them.
+ */
+#include "store/core/catalog.h"
+#include "store/clocked/clocked.h"
+#include "store/checkpoint/node_part.h"
+#include "store/slots/move.h"
+#include "store/replica/replica.h"
+#include "store/adaptive/hot_keys.h"
+
+enum {
+    HOMES_BYTES = TIDE_SLOT_COUNT * 2,
+    /* A joiner may have heard of changes that were never recorded: a new controller numbers its own
+     * ones above those. */
+    VERSIONS_LEFT_OUT = 4096,
+};
+
+struct tide__caller {
+    struct tide__caller *next;
+    tide_address from;
+    uint64_t call;
+};
+
+int tide__catalog_create(struct tide_store *store) {
+    store->catalog = tide_alloc_zero(1, sizeof *store->catalog);
+    return store->catalog ? 0 : tide_fail(TIDE_ENOMEM, "no memory for the catalog of tables");
+}
+
+static void release_entries(struct tide__catalog *catalog);
+
+void tide__catalog_destroy(struct tide_store *store) {
+    struct tide__catalog *catalog = store->catalog;
+    if (catalog) {
+        release_entries(catalog);
+    }
+    tide_free(catalog);
+}
+
+/* ---- homes ---- */
+
+static bool may_be_home(const struct tide_member *m) {
+    return m->state == TIDE_MEMBER_UP && m->store && m->id < 0x8000;
+}
+
+/* Ids of nodes that may be home of slots, ascending; *gives* the array. */
+int tide__catalog_homes(struct tide_store *store, uint16_t **out, size_t *count) {
+    uint64_t view;
+    size_t all = tide_net_members(store->net, NULL, 0, &view) + 8;
+    struct tide_member *members = tide_alloc(all * sizeof *members);
+    uint16_t *ids = tide_alloc(all * sizeof *ids);
+    *count = 0;
+    if (!members || !ids) {
+        tide_free(members);
+        tide_free(ids);
+        return TIDE_ENOMEM;
+    }
+    size_t got = tide_net_members(store->net, members, all, &view);
+    for (size_t i = 0; i < got && i < all; i++) {
+        if (may_be_home(&members[i])) {
+            ids[(*count)++] = members[i].id;
+        }
+    }
+    tide_free(members);
+    *out = ids;
+    return 0;
+}
+
+static int choose_homes(struct tide_store *store, struct tide__catalog_entry *entry) {
+    uint16_t *ids;
+    size_t count;
+    int code = tide__catalog_homes(store, &ids, &count);
+    if (code) {
+        return code;
+    }
+    for (size_t s = 0; s < TIDE_SLOT_COUNT && count; s++) {
+        size_t which =
+            entry->options.slots == TIDE_SLOTS_RANGE ? s * count / TIDE_SLOT_COUNT : s % count;
+        entry->homes[s] = ids[which];
+        entry->versions[s] = 1;
+    }
+    if (entry->options.replicas && count > 0) {
+        tide__groups_choose(entry, ids, count);
+    }
+    tide_free(ids);
+    if (entry->options.replicas && count == 1) {
+        return tide_fail(TIDE_ENOREPLICA,
+                         "table '%s' wants copies of its rows, and no second node holds parameters",
+                         entry->name);
+    }
+    return count ? 0
+                 : tide_fail(TIDE_EUNREACHABLE, "no member of this cluster may hold parameters");
+}
+
+/* ---- controller: handing out ---- */
+
+static bool bit(const uint8_t *bits, uint16_t i) {
+    return bits[i / 8] >> (i % 8) & 1;
+}
+
+static void set_bit(uint8_t *bits, uint16_t i, bool value) {
+    bits[i / 8] = (uint8_t)((bits[i / 8] & ~(1u << (i % 8))) | (unsigned)value << (i % 8));
+}
+
+static void send_table(struct tide_store *store, const struct tide__catalog_entry *entry,
+                       uint16_t node, bool ready) {
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 8);
+    tide_write_uint(&w, TIDE__OP_TABLE);
+    tide_write_uint(&w, entry->id);
+    tide_write_bool(&w, ready);
+    tide__options_write(&w, &entry->options);
+    tide_write_uint(&w, entry->version);
+    tide_write_binary(&w, entry->homes, HOMES_BYTES);
+    tide_write_typed(&w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
+    tide_write_typed(&w, TIDE_U64, entry->chains, entry->options.replicas ? TIDE_SLOT_COUNT : 0);
+    if (tide__store_send_writer(store, node, &w)) {
+        tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
+                 "table '%s' could not be sent to node %u: %s", entry->name, (unsigned)node,
+                 tide_error_message());
+    }
+}
+
+static void start_round(struct tide_store *store, struct tide__catalog_entry *entry,
+                        enum tide__catalog_phase phase) {
+    entry->phase = phase;
+    for (unsigned node = 1; node < store->members_end; node++) {
+        if (tide__member_lives(store, node)) {
+            set_bit(entry->waiting, (uint16_t)node, true);
+            entry->waiting_count++;
+        }
+    }
+    for (unsigned node = 1; node < store->members_end; node++) {
+        if (bit(entry->waiting, (uint16_t)node)) {
+            send_table(store, entry, (uint16_t)node, phase == TIDE__CATALOG_COMMIT);
+        }
+    }
+}
+
+static void answer_callers(struct tide__catalog_entry *entry) {
+    for (struct tide__caller **at = &entry->callers; *at;) {
+        struct tide__caller *caller = *at;
+        if (!bit(entry->has, tide_address_node(caller->from))) {
+            at = &caller->next;
+            continue;
+        }
+        struct tide_writer w;
+        uint8_t buffer[16];
+        tide_writer_init(&w, buffer, sizeof buffer);
+        tide_write_uint(&w, entry->id);
+        (void)tide_answer(caller->from, caller->call, w.data, w.size);
+        tide_writer_release(&w);
+        *at = caller->next;
+        tide_free(caller);
+    }
+}
+
+static void round_ended(struct tide_store *store, struct tide__catalog_entry *entry) {
+    if (entry->waiting_count == 0 && entry->phase == TIDE__CATALOG_PREPARE) {
+        start_round(store, entry, TIDE__CATALOG_COMMIT);
+    }
+    if (entry->waiting_count == 0 && entry->phase == TIDE__CATALOG_COMMIT) {
+        entry->phase = TIDE__CATALOG_READY;
+    }
+    if (entry->phase == TIDE__CATALOG_READY) {
+        answer_callers(entry);
+    }
+}
+
+/* ---- controller: what is recorded ---- */
+
+/* [options, last version of the map, made?, homes, versions, chains] */
+void tide__catalog_write(const struct tide__catalog_entry *entry, struct tide_writer *w,
+                         char key[TIDE__CATALOG_KEY_BYTES]) {
+    (void)snprintf(key, TIDE__CATALOG_KEY_BYTES, "table/%05u", (unsigned)entry->id);
+    tide_writer_init(w, NULL, 0);
+    tide_write_array(w, 6);
+    tide__options_write(w, &entry->options);
+    tide_write_uint(w, entry->version);
+    tide_write_bool(w, entry->phase != TIDE__CATALOG_GONE);
+    tide_write_binary(w, entry->homes, HOMES_BYTES);
+    tide_write_typed(w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
+    tide_write_typed(w, TIDE_U64, entry->chains, entry->options.replicas ? TIDE_SLOT_COUNT : 0);
+}
+
+static int read_entry(struct tide__catalog_entry *entry, const struct tide_control_pair *pair) {
+    char name[64];
+    size_t homes_size = 0, versions_count = 0, chains_count = 0;
+    unsigned id = 0;
+    struct tide_reader r;
+    tide_reader_init(&r, pair->value, pair->size);
+    bool has_chains = tide_read_array(&r) > 5; /* earlier versions recorded no copies */
+    int code = tide__options_read(&r, &entry->options, name);
+    uint64_t version = tide_read_uint(&r);
+    bool made = tide_read_bool(&r);
+    const uint8_t *homes = tide_read_binary(&r, &homes_size);
+    const uint8_t *versions = tide_read_typed(&r, TIDE_U32, &versions_count);
+    const uint8_t *chains = has_chains ? tide_read_typed(&r, TIDE_U64, &chains_count) : NULL;
+    if (code || r.error || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT ||
+        chains_count != (entry->options.replicas ? TIDE_SLOT_COUNT : 0) ||
+        sscanf(pair->key, "table/%5u", &id) != 1 || id == 0 || id >= TIDE__TABLES_MAX) {
+        return tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", pair->key);
+    }
+    entry->id = id;
+    entry->version = (uint32_t)version;
+    entry->phase = made ? TIDE__CATALOG_PREPARE : TIDE__CATALOG_GONE;
+    (void)snprintf(entry->name, sizeof entry->name, "%s", made ? name : "?");
+    entry->options.name = entry->name;
+    memcpy(entry->homes, homes, HOMES_BYTES);
+    memcpy(entry->versions, versions, sizeof entry->versions);
+    if (chains_count) {
+        memcpy(entry->chains, chains, sizeof entry->chains);
+        entry->version += VERSIONS_LEFT_OUT;
+        entry->tell = true;
+    }
+    return 0;
+}
+
+static void release_entries(struct tide__catalog *catalog) {
+    while (catalog->entries) {
+        struct tide__catalog_entry *e = catalog->entries;
+        catalog->entries = e->next;
+        while (e->callers) {
+            struct tide__caller *caller = e->callers;
+            e->callers = caller->next;
+            tide_free(caller);
+        }
+        tide_free(e);
+    }
+    catalog->last_id = 0;
+}
+
+/* Whoever waits for a table asks again where the next controller is. */
+static void step_down(struct tide_store *store) {
+    struct tide__catalog *catalog = store->catalog;
+    for (struct tide__catalog_entry *e = catalog->entries; e; e = e->next) {
+        for (const struct tide__caller *caller = e->callers; caller; caller = caller->next) {
+            (void)tide_answer_error(caller->from, caller->call, TIDE_EBUSY,
+                                    "this node is the controller no more");
+        }
+    }
+    release_entries(catalog);
+    tide__plan_release(store);
+    catalog->term = 0;
+}
+
+static int load(struct tide_store *store) {
+    struct tide__catalog *catalog = store->catalog;
+    const struct tide_control_state *state = tide_net_recorded(store->net);
+    const struct tide_control_pair *pair = NULL;
+    while ((pair = tide_control_list(state, "table/", pair)) != NULL) {
+        struct tide__catalog_entry *entry = tide_alloc_zero(1, sizeof *entry);
+        int code = entry ? read_entry(entry, pair) : TIDE_ENOMEM;
+        if (code) {
+            tide_free(entry);
+            return code;
+        }
+        entry->next = catalog->entries;
+        catalog->entries = entry;
+        catalog->last_id = entry->id > catalog->last_id ? entry->id : catalog->last_id;
+    }
+    return tide__plan_load(store);
+}
+
+/* Both rounds with every table, and what was under way when the former controller ended. */
+static void begin(struct tide_store *store) {
+    for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
+        if (e->phase == TIDE__CATALOG_PREPARE) {
+            start_round(store, e, TIDE__CATALOG_PREPARE);
+        }
+    }
+    tide__plan_begin(store);
+}
+
+bool tide__catalog_commands(struct tide_store *store) {
+    bool controls = tide__store_is_controller(store);
+    uint64_t term = controls ? tide_net_term(store->net) : 0;
+    if (store->catalog->term != 0 && store->catalog->term != term) {
+        step_down(store);
+    }
+    if (!controls || store->catalog->term == term) {
+        return controls;
+    }
+    int code = load(store);
+    if (code) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
+                 "the recorded tables cannot be taken over: %s", tide_error_message());
+        release_entries(store->catalog);
+        tide__plan_release(store);
+        return false;
+    }
+    store->catalog->term = term;
+    begin(store);
+    return true;
+}
+
+/* ---- controller: CREATE ---- */
+
+static struct tide__catalog_entry *find(struct tide__catalog *catalog, const char *name) {
+    for (struct tide__catalog_entry *e = catalog->entries; e; e = e->next) {
+        if (strcmp(e->name, name) == 0) {
+            return e;
+        }
+    }
+    return NULL;
+}
+
+static int add_entry(struct tide_store *store, const struct tide_table_options *options,
+                     struct tide__catalog_entry **out) {
+    struct tide__catalog *catalog = store->catalog;
+    if (catalog->last_id + 1 >= TIDE__TABLES_MAX) {
+        return tide_fail(TIDE_EFULL, "a cluster holds at most %d tables", TIDE__TABLES_MAX - 1);
+    }
+    struct tide__catalog_entry *entry = tide_alloc_zero(1, sizeof *entry);
+    if (!entry) {
+        return tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name);
+    }
+    entry->options = *options;
+    (void)snprintf(entry->name, sizeof entry->name, "%s", options->name);
+    entry->options.name = entry->name;
+    entry->version = 1;
+    int code = choose_homes(store, entry);
+    if (code) {
+        tide_free(entry);
+        return code;
+    }
+    entry->id = ++catalog->last_id;
+    entry->phase = TIDE__CATALOG_RECORD;
+    entry->next = catalog->entries;
+    catalog->entries = entry;
+    *out = entry;
+    return 0;
+}
+
+struct recording {
+    struct tide_store *store;
+    uint32_t id;
+};
+
+struct tide__catalog_entry *tide__catalog_entry_of(const struct tide_store *store, uint64_t id) {
+    struct tide__catalog_entry *entry = store->catalog->entries;
+    while (entry && entry->id != id) {
+        entry = entry->next;
+    }
+    return entry;
+}
+
+/* A new table may be handed out. */
+static void recorded(void *arg, int code) {
+    struct recording r = *(struct recording *)arg;
+    tide_free(arg);
+    struct tide__catalog_entry *entry = tide__catalog_entry_of(r.store, r.id);
+    if (!code && entry && entry->phase == TIDE__CATALOG_RECORD) {
+        entry->recorded = true;
+        tide__store_look(r.store);
+    }
+}
+
+void tide__catalog_resume(struct tide_store *store) {
+    for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
+        if (e->phase == TIDE__CATALOG_RECORD && e->recorded) {
+            start_round(store, e, TIDE__CATALOG_PREPARE);
+            round_ended(store, e);
+        }
+    }
+}
+
+static int record(struct tide_store *store, const struct tide__catalog_entry *entry) {
+    struct recording *r = tide_alloc(sizeof *r);
+    struct tide_writer w;
+    char key[TIDE__CATALOG_KEY_BYTES];
+    tide__catalog_write(entry, &w, key);
+    int code = r ? w.error : TIDE_ENOMEM;
+    if (code) {
+        tide_free(r);
+    } else {
+        *r = (struct recording){store, entry->id};
+        tide_net_record(store->net, &(struct tide_control_put){key, w.data, w.size}, 1, recorded,
+                        r);
+    }
+    tide_writer_release(&w);
+    return code;
+}
+
+/* Its name may be given anew. Recorded, else a controller that is started again hands it out again. */
+static void retire(struct tide_store *store, struct tide__catalog_entry *entry) {
+    entry->phase = TIDE__CATALOG_GONE;
+    (void)record(store, entry);
+    (void)snprintf(entry->name, sizeof entry->name, "?");
+}
+
+static int forget(struct tide_store *store, const struct tide_message *message) {
+    const uint16_t self = tide__store_self(store);
+    if (!tide__catalog_commands(store)) {
+        return tide_fail(TIDE_EBUSY, "this node is not the controller");
+    }
+    for (unsigned node = 1; node < store->members_end; node++) {
+        if (node != self && tide__member_lives(store, node)) {
+            char name[96];
+            tide__node_text(store, (uint16_t)node, name);
+            return tide_fail(TIDE_EBUSY, "node %s may hold rows of them", name);
+        }
+    }
+    for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
+        struct tide_table *table = tide__table_by_id(store, e->id);
+        if (e->phase != TIDE__CATALOG_GONE) {
+            retire(store, e);
+        }
+        if (table) {
+            atomic_store_explicit(&table->ready, false, memory_order_relaxed);
+        }
+    }
+    static const uint8_t nil = 0xc0;
+    (void)tide_answer(message->from, message->call, &nil, sizeof nil);
+    return 0;
+}
+
+static int create(struct tide_store *store, const struct tide_message *message,
+                  struct tide_reader *body) {
+    struct tide_table_options options;
+    char name[64];
+    int code = tide__options_read(body, &options, name);
+    if (code) {
+        return code;
+    }
+    if (!tide__catalog_commands(store)) {
+        return tide_fail(TIDE_EBUSY, "this node is not the controller");
+    }
+    struct tide__catalog_entry *entry = find(store->catalog, name);
+    bool fresh = !entry;
+    if (entry && !tide__options_equal(&entry->options, &options)) {
+        return tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options", name);
+    }
+    code = fresh ? tide__memory_admit_table(store, name) : 0;
+    if (code) {
+        return code;
+    }
+    struct tide__caller *caller = tide_alloc(sizeof *caller);
+    if (!caller) {
+        return tide_fail(TIDE_ENOMEM, "no memory for a caller");
+    }
+    code = fresh ? add_entry(store, &options, &entry) : 0;
+    if (code) {
+        tide_free(caller);
+        return code;
+    }
+    uint16_t node = tide_address_node(message->from);
+    *caller = (struct tide__caller){
+        .next = entry->callers,
+        .call = message->call,
+        .from = node ? message->from : tide_address_make(tide__store_self(store), message->from)};
+    entry->callers = caller;
+    if (fresh) {
+        return record(store, entry);
+    }
+    if (entry->phase == TIDE__CATALOG_READY && !bit(entry->has, tide_address_node(caller->from))) {
+        send_table(store, entry, tide_address_node(caller->from),
+                   true); /* it just joined: its answer releases it */
+    }
+    round_ended(store, entry);
+    return 0;
+}
+
+/* ---- every node: KEYS and CLEAR, for save and load ---- */
+
+static struct tide_table *table_of_call(struct tide_store *store, struct tide_reader *body) {
+    struct tide_table *table = tide__table_by_id(store, tide_read_uint(body));
+    if (!table) {
+        tide_fail(TIDE_ENOENT, "no such table here");
+    }
+    return table;
+}
+
+/* [slot, from] -> [next slot, next from, keys]: keys with a row here, slot by slot, ascending
+ * within a slot. */
+static int list_keys(struct tide_store *store, const struct tide_message *message,
+                     struct tide_reader *body) {
+    enum { KEYS_MAX = 32768 };
+    struct tide_table *table = table_of_call(store, body);
+    uint64_t slot = tide_read_uint(body), from = tide_read_uint(body);
+    if (!table || body->error) {
+        return table ? tide_fail(TIDE_EPROTO, "a damaged request for keys") : TIDE_ENOENT;
+    }
+    uint64_t *keys = tide_alloc(KEYS_MAX * sizeof *keys);
+    size_t count = 0;
+    int code = keys ? 0 : TIDE_ENOMEM;
+    while (!code && slot < TIDE_SLOT_COUNT && count < KEYS_MAX) {
+        size_t got = 0;
+        bool more = false;
+        uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+        if ((route & TIDE__FOR_FOREIGN) == TIDE__MINE || table->relocates) {
+            code = tide__slot_keys(table, (uint32_t)slot, from, keys + count, KEYS_MAX - count,
+                                   &got, &more);
+        }
+        count += got;
+        from = more ? keys[count - 1] + 1 : 0;
+        slot += !more;
+        if (more) {
+            break;
+        }
+    }
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 3);
+    tide_write_uint(&w, slot);
+    tide_write_uint(&w, from);
+    tide_write_typed(&w, TIDE_U64, keys, count);
+    code = code      ? code
+           : w.error ? w.error
+                     : tide_answer(message->from, message->call, w.data, w.size);
+    tide_writer_release(&w);
+    tide_free(keys);
+    return code == TIDE_ENOENT ? 0 : code; /* ENOENT: the caller is gone */
+}
+
+static int clear(struct tide_store *store, const struct tide_message *message,
+                 struct tide_reader *body) {
+    struct tide_table *table = table_of_call(store, body);
+    if (!table) {
+        return TIDE_ENOENT;
+    }
+    for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
+        if (table->relocates) {
+            tide__owner_clear(table, slot);
+        } else {
+            (void)tide__slot_drain(table, slot, NULL, NULL);
+        }
+        tide__shared_slot_left(table, slot);
+    }
+    static const uint8_t nil = 0xc0;
+    (void)tide_answer(message->from, message->call, &nil, sizeof nil);
+    return 0;
+}
+
+void tide__catalog_call(struct tide_store *store, const struct tide_message *message,
+                        struct tide_reader *body) {
+    int code;
+    uint64_t op = tide_read_uint(body);
+    switch (op) {
+    case TIDE__OP_CREATE:
+        code = create(store, message, body);
+        break;
+    case TIDE__OP_FORGET:
+        code = forget(store, message);
+        break;
+    case TIDE__OP_MOVE_SLOTS:
+        code = tide__request_call(store, message, body);
+        break;
+    case TIDE__OP_MANAGE:
+        code = tide__manage_call(store, message, body);
+        break;
+    case TIDE__OP_SHARE_FLUSH:
+        code = tide__shared_flush_call(store, message, body);
+        break;
+    case TIDE__OP_KEYS:
+        code = list_keys(store, message, body);
+        break;
+    case TIDE__OP_CLEAR:
+        code = clear(store, message, body);
+        break;
+    default:
+        code = op >= TIDE__OP_CUT_ASK && op <= TIDE__OP_CUT_COLLECT
+                   ? tide__generation_call(store, message, (int)op, body)
+                   : tide_fail(TIDE_EPROTO, "the store does not know this request");
+        break;
+    }
+    if (code < 0) {
+        (void)tide_answer_error(message->from, message->call, code, tide_error_message());
+    }
+}
+
+/* ---- nodes: TABLE, TABLE_DONE ---- */
+
+static int install(struct tide_store *store, uint64_t id, const struct tide_table_options *options,
+                   uint64_t version, const uint8_t *homes_bytes, const uint8_t *versions,
+                   const uint8_t *chains_bytes) {
+    uint16_t homes[TIDE_SLOT_COUNT];
+    uint64_t chains[TIDE_SLOT_COUNT];
+    struct tide_table *table;
+    if (id == 0 || id >= TIDE__TABLES_MAX) {
+        return tide_fail(TIDE_EPROTO, "table id %llu", (unsigned long long)id);
+    }
+    memcpy(homes, homes_bytes, sizeof homes);
+    if (chains_bytes) {
+        memcpy(chains, chains_bytes, sizeof chains);
+    }
+    int code =
+        tide__table_make(store, (uint32_t)id, options, homes, chains_bytes ? chains : NULL, &table);
+    if (!code) {
+        memcpy(table->slot_versions, versions, sizeof table->slot_versions);
+        atomic_store_explicit(&table->map_version, version, memory_order_relaxed);
+        tide__table_publish(store, table);
+        tide__shared_table(table);
+        if (table->replicas) {
+            tide__lease_start(store);
+        }
+    }
+    return code;
+}
+
+/* [id, ready, options, version, homes, versions, chains]; the op is read. */
+void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
+    struct tide_table_options options;
+    char name[64];
+    size_t homes_size = 0, versions_count = 0;
+    uint64_t id = tide_read_uint(r);
+    bool ready = tide_read_bool(r);
+    int code = tide__options_read(r, &options, name);
+    uint64_t version = tide_read_uint(r);
+    const uint8_t *homes = tide_read_binary(r, &homes_size);
+    const uint8_t *versions = tide_read_typed(r, TIDE_U32, &versions_count);
+    size_t chains_count = 0;
+    const uint8_t *chains = tide_read_typed(r, TIDE_U64, &chains_count);
+    if (!code && chains_count != (options.replicas ? TIDE_SLOT_COUNT : 0)) {
+        code = tide_fail(TIDE_EPROTO, "no groups of copies");
+    }
+    if (code || r->error || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "a damaged table description: %s",
+                 tide_error_message());
+        return;
+    }
+    struct tide_table *table = tide__table_by_id(store, id);
+    if (!table) {
+        code = install(store, id, &options, version, homes, versions,
+                       chains_count ? chains : NULL);
+        table = code ? NULL : tide__table_by_id(store, id);
+    }
+    if (table && ready && !atomic_load_explicit(&table->ready, memory_order_relaxed)) {
+        tide__clocked_ready(table);
+    } else if (table && ready) { /* a new controller tells of it again, for all nodes have it now */
+        tide__manage_recall(table);
+    }
+    if (table && ready) {
+        atomic_store_explicit(&table->ready, true,
+                              memory_order_release); /* pairs with find of table.c */
+    }
+    struct tide_writer w;
+    uint8_t buffer[32];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 4);
+    tide_write_uint(&w, TIDE__OP_TABLE_DONE);
+    tide_write_uint(&w, id);
+    tide_write_bool(&w, ready);
+    tide_write_int(&w, code);
+    (void)tide__store_send_writer(store, tide_net_controller(store->net), &w);
+}
+
+/* A node could not make the table: nobody gets it. */
+static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t node,
+                   int code) {
+    char name[96], text[200];
+    tide__node_text(store, node, name);
+    (void)snprintf(text, sizeof text, "node %s could not make table '%s': %s", name, entry->name,
+                   tide_error_name(code));
+    retire(store, entry);
+    while (entry->callers) {
+        struct tide__caller *caller = entry->callers;
+        entry->callers = caller->next;
+        (void)tide_answer_error(caller->from, caller->call, code, text);
+        tide_free(caller);
+    }
+}
+
+void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+    uint64_t id = tide_read_uint(r);
+    bool ready = tide_read_bool(r);
+    int64_t code = tide_read_int(r);
+    struct tide__catalog_entry *entry = tide__catalog_commands(store) ? tide__catalog_entry_of(store, id) : NULL;
+    if (!entry || r->error || entry->phase == TIDE__CATALOG_GONE) {
+        return;
+    }
+    if (code < 0) {
+        refuse(store, entry, from, code > INT32_MIN ? (int)code : TIDE_EREFUSED);
+        return;
+    }
+    if (ready) {
+        set_bit(entry->has, from, true);
+    }
+    if (bit(entry->waiting, from) && ready == (entry->phase == TIDE__CATALOG_COMMIT)) {
+        set_bit(entry->waiting, from, false);
+        entry->waiting_count--;
+    }
+    round_ended(store, entry);
+    tide__plan_advance(store);
+}
+
+/* ---- members ---- */
+
+static void welcome(struct tide_store *store, uint16_t node) {
+    for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
+        if (e->phase == TIDE__CATALOG_GONE || e->phase == TIDE__CATALOG_RECORD) {
+            continue; /* of the latter it will hear like all others */
+        }
+        bool round = e->phase != TIDE__CATALOG_READY;
+        if (round && !bit(e->waiting, node)) {
+            set_bit(e->waiting, node, true);
+            e->waiting_count++;
+        }
+        send_table(store, e, node, e->phase != TIDE__CATALOG_PREPARE);
+    }
+    tide__manage_tell(store, node);
+    struct tide_writer w;
+    uint8_t buffer[16];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 1);
+    tide_write_uint(&w, TIDE__OP_SYNCED);
+    (void)tide__store_send_writer(store, node, &w);
+}
+
+void tide__catalog_member(struct tide_store *store, const struct tide_member *member) {
+    if (!tide__catalog_commands(store)) {
+        return;
+    }
+    if (member->state == TIDE_MEMBER_UP) {
+        welcome(store, member->id);
+        return;
+    }
+    if (member->state != TIDE_MEMBER_DEAD && member->state != TIDE_MEMBER_LEFT) {
+        return;
+    }
+    for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
+        for (struct tide__caller **at = &e->callers; *at;) {
+            struct tide__caller *caller = *at;
+            if (tide_address_node(caller->from) == member->id) {
+                *at = caller->next;
+                tide_free(caller);
+            } else {
+                at = &caller->next;
+            }
+        }
+        if (bit(e->waiting, member->id)) {
+            set_bit(e->waiting, member->id, false);
+            e->waiting_count--;
+            round_ended(store, e);
+        }
+    }
+}

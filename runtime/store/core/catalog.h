@@ -1,0 +1,65 @@
+/* The controller's list of tables: catalog.c keeps it, move.c plans over it. I/O thread 0. */
+#ifndef TIDE_STORE_CATALOG_H
+#define TIDE_STORE_CATALOG_H
+
+#include "store/core/internal.h"
+
+enum tide__catalog_phase {
+    TIDE__CATALOG_RECORD,  /* the controller's decision is being recorded */
+    TIDE__CATALOG_PREPARE, /* nodes make the table */
+    TIDE__CATALOG_COMMIT,  /* nodes let it be found */
+    TIDE__CATALOG_READY,
+    TIDE__CATALOG_GONE, /* a node could not make it, or it is forgotten: its id stays taken */
+};
+
+/* Of a slot with copies: does every push that its home made before its group last changed lie with
+ * all of the group by now? */
+enum tide__settling { TIDE__UNSETTLED, TIDE__SETTLING /* its home was asked */, TIDE__SETTLED };
+
+struct tide__caller;
+struct tide__catalog_entry {
+    struct tide__catalog_entry *next;
+    struct tide_table_options options;
+    char name[64];
+    uint32_t id;
+    enum tide__catalog_phase phase;
+    uint32_t version; /* of the slot map */
+    bool recorded;    /* in phase RECORD: the round may start */
+    bool tell;        /* all nodes are to hear the map, once it is recorded */
+    uint16_t homes[TIDE_SLOT_COUNT];
+    uint32_t versions[TIDE_SLOT_COUNT];
+    uint64_t chains[TIDE_SLOT_COUNT];  /* tables with copies: who has them, in order (replica.h) */
+    uint16_t joining[TIDE_SLOT_COUNT]; /* and who is to; 0: nobody */
+    uint8_t settling[TIDE_SLOT_COUNT]; /* enum tide__settling */
+    struct tide__caller *callers; /* of CREATE, until their node has the table */
+    uint32_t waiting_count;
+    uint8_t waiting[65536 / 8]; /* nodes that have not finished this round */
+    uint8_t has[65536 / 8];     /* nodes where the table can be found */
+};
+
+struct tide__catalog {
+    struct tide__catalog_entry *entries;
+    uint32_t last_id;
+    uint64_t term; /* in which this node took command; 0: it does not command */
+};
+
+/* Can the table be found at the node? */
+static inline bool tide__catalog_has(const struct tide__catalog_entry *entry, uint16_t node) {
+    return entry->has[node / 8] >> (node % 8) & 1;
+}
+
+/* Ids of nodes that may be home of slots, ascending; *gives* the array. */
+struct tide__catalog_entry *tide__catalog_entry_of(const struct tide_store *store, uint64_t id); /* or NULL */
+int tide__catalog_homes(struct tide_store *store, uint16_t **out, size_t *count);
+
+enum { TIDE__CATALOG_KEY_BYTES = 40 };
+/* A table as it is recorded, under its key: options, slot map. *gives* the bytes in w. */
+void tide__catalog_write(const struct tide__catalog_entry *entry, struct tide_writer *w,
+                         char key[TIDE__CATALOG_KEY_BYTES]);
+/* Hands out what has been recorded since. */
+void tide__catalog_resume(struct tide_store *store);
+/* This node commands, perhaps since now: what was recorded of tables and moves is here. False: not,
+ * not yet, or no more: then it is forgotten. The store actor alone. */
+bool tide__catalog_commands(struct tide_store *store);
+
+#endif

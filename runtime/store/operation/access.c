@@ -1,0 +1,751 @@
+/*
+ * Access to rows: the walk that workers (on their own thread) and the store actor (for others)
+ * share, and the public pull and push.
+ *
+ * A pass visits keys in blocks so that the misses of one key overlap those of the next: slots of
+ * the whole block, then key words, then rows are prefetched before the first row is locked. Local
+ * rows are read and written under the lock bit of their key word; no allocation, no shared counter,
+ * no message. What is not served here is listed and goes to remote.c after the walk: two passes a
+ * call.
+ *
+ * A slot's route is read again after the word is locked: whoever moves a slot away changes the
+ * route first and locks every word after, so a row is never touched once it has left. A row without
+ * a word needs no lock to be read: it has its initial value if the slot was still served after the
+ * word was seen empty.
+ *
+ * Order within a call: once a key was missed, keys count as missed when any route changed since the
+ * pass began, so that a later duplicate cannot overtake an earlier one.
+ */
+#include "store/replica/async_replication.h"
+#include "store/clocked/clocked.h"
+#include "store/checkpoint/cut.h"
+#include "store/core/key_counts.h"
+#include "store/replica/replica.h"
+#include "store/adaptive/hot_keys.h"
+
+enum { BLOCK = 32, LINE = 64, LINES_AHEAD = 4 };
+
+/* ---- misses ---- */
+
+void tide__misses_init(struct tide__misses *misses) {
+    misses->at = misses->small;
+    misses->count = 0;
+    misses->capacity = TIDE_COUNT(misses->small);
+}
+
+void tide__misses_release(struct tide__misses *misses) {
+    if (misses->at != misses->small) {
+        tide_free(misses->at);
+    }
+    misses->at = misses->small;
+    misses->count = 0;
+}
+
+/* Room for `count` of an empty list. ENOMEM. */
+static int misses_reserve(struct tide__misses *misses, size_t count) {
+    if (count > misses->capacity) {
+        uint32_t *at = tide_alloc(count * sizeof *at);
+        if (!at) {
+            return tide_fail(TIDE_ENOMEM, "no memory to list %zu keys", count);
+        }
+        misses->at = at;
+        misses->capacity = count;
+    }
+    return 0;
+}
+
+int tide__misses_add(struct tide__misses *misses, size_t position) {
+    if (misses->count == misses->capacity) {
+        bool small = misses->at == misses->small;
+        size_t capacity = misses->capacity * 4;
+        uint32_t *grown = tide_realloc(small ? NULL : misses->at, capacity * sizeof *grown);
+        if (!grown) {
+            return tide_fail(TIDE_ENOMEM, "no memory to list %zu keys of other nodes",
+                             misses->count);
+        }
+        if (small) {
+            memcpy(grown, misses->small, sizeof misses->small);
+        }
+        misses->at = grown;
+        misses->capacity = capacity;
+    }
+    misses->at[misses->count++] = (uint32_t)position;
+    return 0;
+}
+
+/* ---- one block ---- */
+
+struct block {
+    size_t count;
+    uint64_t keys[BLOCK];
+    uint32_t positions[BLOCK];
+    struct tide__slot *slots[BLOCK];
+    atomic_uint_fast64_t *words[BLOCK]; /* dense; NULL: the slot was never touched */
+};
+
+static inline void prefetch_row(const struct tide_table *table, atomic_uint_fast64_t *at,
+                                size_t bytes) {
+    uint64_t word = atomic_load_explicit(
+        at, memory_order_acquire); /* the arena was set before the word's release */
+    if (tide__word_state(word) == TIDE__OWNED) {
+        const char *row = (const char *)tide__slab_row(&table->slab, (uint32_t)word);
+        for (size_t line = 0; line < bytes && line < LINES_AHEAD * LINE; line += LINE) {
+            __builtin_prefetch(row + line, 1);
+        }
+        __builtin_prefetch(row + bytes - 1, 1);
+    }
+}
+
+static void gather(const struct tide__pass *pass, struct block *b, bool create) {
+    struct tide_table *table = pass->table;
+    size_t left = pass->count - pass->at;
+    b->count = left < BLOCK ? left : BLOCK;
+    for (size_t j = 0; j < b->count; j++) {
+        uint32_t position = pass->index ? pass->index[pass->at + j] : (uint32_t)(pass->at + j);
+        uint64_t key;
+        memcpy(&key, (const char *)pass->keys + (size_t)position * sizeof key, sizeof key);
+        struct tide__slot *slot = &table->slots[tide__slot_of(table, key)];
+        __builtin_prefetch(slot);
+        b->positions[j] = position;
+        b->keys[j] = key;
+        b->slots[j] = slot;
+    }
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        return;
+    }
+    for (size_t j = 0; j < b->count; j++) {
+        uint32_t number = (uint32_t)(b->slots[j] - table->slots);
+        /* acquire: pairs with the release of tide__dense_words */
+        atomic_uint_fast64_t *words =
+            atomic_load_explicit(&b->slots[j]->index, memory_order_acquire);
+        if (!words && create) {
+            words = tide__dense_words(table, number);
+        }
+        b->words[j] = words ? words + tide__place_of(table, number, b->keys[j]) : NULL;
+        if (left > 1) {
+            __builtin_prefetch(b->words[j], 1);
+        }
+    }
+    if (b->count > 1) {
+        for (size_t j = 0; j < b->count; j++) {
+            if (b->words[j]) {
+                prefetch_row(table, b->words[j], table->row_floats * sizeof(float));
+            }
+        }
+    }
+}
+
+static inline bool served(const struct tide__pass *pass, const struct tide__slot *slot) {
+    /* acquire: pairs with the release of a route, so that `changes` below is at least as new */
+    uint32_t route = atomic_load_explicit(&slot->route, memory_order_acquire);
+    if (TIDE_UNLIKELY((route & pass->mask) != TIDE__MINE)) {
+        return false;
+    }
+    return TIDE_LIKELY(pass->misses->count == 0) ||
+           atomic_load_explicit(&pass->table->changes, memory_order_relaxed) == pass->changes;
+}
+
+static bool at_limit(const struct tide_table *table) {
+    return table->options.key_limit && tide__slab_used(&table->slab) >= table->options.key_limit;
+}
+
+static int full(const struct tide_table *table) {
+    return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node",
+                     table->name, (unsigned long long)table->options.key_limit);
+}
+
+/*
+ * The key's word, locked: FOUND; NOT_FOUND (pull: initial values, not locked); MISSED (served
+ * elsewhere); EBUSY; ENOMEM.
+ */
+static inline __attribute__((always_inline)) int lock_key(const struct tide__pass *pass,
+                                                          const struct block *b, size_t j,
+                                                          bool create, atomic_uint_fast64_t **word,
+                                                          uint64_t *old) {
+    if (!served(pass, b->slots[j])) {
+        return TIDE__MISSED;
+    }
+    if (TIDE_UNLIKELY(pass->table->options.keys == TIDE_KEYS_HASHED)) {
+        /* At the limit no entry is made either, or refused keys would fill the index. */
+        create = create && !at_limit(pass->table);
+        return tide__hashed_lock(pass->table, b->keys[j], create, pass->mask, pass->patient, word,
+                                 old);
+    }
+    *word = b->words[j];
+    if (TIDE_UNLIKELY(!*word)) {
+        if (create) {
+            return tide_fail(TIDE_ENOMEM, "no memory for the index of table '%s'",
+                             pass->table->name);
+        }
+        return TIDE__NOT_FOUND;
+    }
+    if (!create) {
+        /* acquire: a slot that comes back has its route set after its words */
+        uint64_t seen = atomic_load_explicit(*word, memory_order_acquire);
+        if (!(seen & (TIDE__WORD_STATE | TIDE__WORD_LOCK))) { /* ABSENT, and nobody makes it */
+            return served(pass, b->slots[j]) ? TIDE__NOT_FOUND : TIDE__MISSED;
+        }
+    }
+    if (tide__word_lock(*word, pass->patient, old)) {
+        return TIDE_EBUSY;
+    }
+    if (TIDE_UNLIKELY(!served(pass, b->slots[j]))) {
+        tide__word_unlock(*word, *old);
+        return TIDE__MISSED;
+    }
+    return TIDE__FOUND;
+}
+
+/*
+ * The same in a table that relocates: whoever owns the key serves it, wherever its home is. FOUND
+ * with a word that is not OWNED: at home, and nobody ever touched it. MISSED: counted in the word,
+ * so that the key cannot become the workers' before the store actor has seen this operation.
+ */
+static inline int lock_moving(const struct tide__pass *pass, const struct block *b, size_t j,
+                              bool create, atomic_uint_fast64_t **word, uint64_t *old) {
+    struct tide_table *table = pass->table;
+    for (;;) {
+        /* acquire: a slot that comes here has its route set after its words */
+        uint32_t route = atomic_load_explicit(&b->slots[j]->route, memory_order_acquire);
+        bool home = (route & pass->mask) == TIDE__MINE;
+        int code = TIDE__FOUND;
+        if (TIDE_UNLIKELY(table->options.keys == TIDE_KEYS_HASHED)) {
+            bool make = home ? create && !at_limit(table) : pass->hands_over;
+            code = tide__hashed_lock(table, b->keys[j], make, 0, pass->patient, word, old);
+            if (code == TIDE__NOT_FOUND) {
+                uint32_t now = atomic_load_explicit(&b->slots[j]->route, memory_order_acquire);
+                if ((now & pass->mask) == TIDE__MINE) {
+                    return code;
+                }
+                if (!pass->hands_over) {
+                    return TIDE__MISSED;
+                }
+                continue;
+            }
+            if (code != TIDE__FOUND) {
+                return code;
+            }
+        } else {
+            *word = b->words[j];
+            if (TIDE_UNLIKELY(!*word)) {
+                return tide_fail(TIDE_ENOMEM, "no memory for the index of table '%s'", table->name);
+            }
+            if (tide__word_lock(*word, pass->patient, old)) {
+                return TIDE_EBUSY;
+            }
+        }
+        if (TIDE_LIKELY(tide__word_state(*old) == TIDE__OWNED)) {
+            return TIDE__FOUND;
+        }
+        route =
+            atomic_load_explicit(&b->slots[j]->route, memory_order_acquire); /* under the lock */
+        if ((route & pass->mask) == TIDE__MINE && tide__word_state(*old) == TIDE__ABSENT &&
+            !(*old & TIDE__WORD_AWAY) && (uint32_t)*old == 0) {
+            return TIDE__FOUND;
+        }
+        if (!pass->hands_over) {
+            tide__word_unlock(*word, *old);
+            return TIDE__MISSED;
+        }
+        if (tide__owner_hand_over(table, *word, *old)) {
+            return TIDE__MISSED;
+        }
+        if (!tide_fiber_current()) { /* 65535 operations wait for this key */
+            return tide_fail(TIDE_EBUSY, "too many operations wait for one key");
+        }
+        (void)tide_yield();
+    }
+}
+
+typedef float float4 __attribute__((vector_size(16), aligned(1), may_alias));
+
+static inline void copy_eight(float *to, const float *from) {
+    float4 low = *(const float4 *)(const void *)from;
+    float4 high = *(const float4 *)(const void *)(from + 4);
+    *(float4 *)(void *)to = low;
+    *(float4 *)(void *)(to + 4) = high;
+}
+
+static inline void copy_floats(float *to, const float *from, size_t count) {
+    if (count < 8) {
+        for (size_t i = 0; i < count; i++) {
+            memcpy(to + i, from + i, sizeof *to);
+        }
+    } else if (count > 256) {
+        memcpy(to, from, count * sizeof *to);
+    } else {
+        for (size_t i = 0; i + 8 <= count; i += 8) {
+            copy_eight(to + i, from + i);
+        }
+        copy_eight(to + count - 8, from + count - 8); /* for a loop over the rest */
+    }
+}
+
+static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pass,
+                                                           const bool moving) {
+    struct tide_table *table = pass->table;
+    const size_t width = pass->raw ? table->row_floats : table->width;
+    pass->changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* see `served` */
+    while (pass->at < pass->count) {
+        struct block b;
+        gather(pass, &b, moving);
+        for (size_t j = 0; j < b.count; j++) {
+            atomic_uint_fast64_t *word;
+            uint64_t old = 0;
+            float *out = pass->out + b.positions[j] * width;
+            int code = moving ? lock_moving(pass, &b, j, false, &word, &old)
+                              : lock_key(pass, &b, j, false, &word, &old);
+            if (TIDE_UNLIKELY(table->replicas) && code > 0) {
+                uint64_t until = tide__lease_deadline(table, (uint32_t)(b.slots[j] - table->slots));
+                pass->deadline = until < pass->deadline ? until : pass->deadline;
+                if (code == TIDE__FOUND && tide__word_seen(old) && /* not at its copies yet */
+                    !table->replicas->at_risk) {
+                    tide__word_unlock(word, old);
+                    code = TIDE__MISSED;
+                }
+            }
+            if (TIDE_LIKELY(code == TIDE__FOUND)) {
+                if (TIDE_LIKELY(tide__word_state(old) == TIDE__OWNED)) {
+                    copy_floats(out, tide__slab_row(&table->slab, (uint32_t)old), width);
+                    tide__word_unlock(word, old);
+                } else {
+                    tide__word_unlock(word, old);
+                    tide__row_init(&table->options, b.keys[j], out, pass->raw);
+                }
+            } else if (code == TIDE__NOT_FOUND) {
+                tide__row_init(&table->options, b.keys[j], out, pass->raw);
+            } else if (code != TIDE__MISSED ||
+                       (code = tide__misses_add(pass->misses, b.positions[j])) != 0) {
+                return code;
+            }
+            pass->at++;
+        }
+        tide__store_yield(table->store);
+    }
+    return 0;
+}
+
+/* All that the pass visits is missed. */
+static int miss_all(struct tide__pass *pass) {
+    int code = 0;
+    pass->misses->count = 0;
+    for (pass->at = 0; pass->at < pass->count && !code; pass->at++) {
+        code = tide__misses_add(pass->misses, pass->index ? pass->index[pass->at] : pass->at);
+    }
+    return code;
+}
+
+/* Has everything run that workers handed over to the store actor? */
+static bool all_handled(const struct tide_table *table) {
+    /* acquire, and in this order: equal means that all that was handed over before has run */
+    uint64_t handled = atomic_load_explicit(&table->self_handled, memory_order_acquire);
+    uint64_t sent = atomic_load_explicit(&table->self_sent, memory_order_relaxed);
+    return handled == sent;
+}
+
+/* A worker at a table with copies. In place while nothing that workers handed over is on its way to
+ * the store actor, nothing of the row on its way to its copies (durability strict), no slot about
+ * to go to another home (window), and the leases hold until after the rows were read; else all of
+ * the call goes to the store actor. */
+static int pull_strict(struct tide__pass *pass) {
+    struct tide_table *table = pass->table;
+    const uint64_t going = tide__at_risk_going(table);
+    if (!all_handled(table) || (uint32_t)going > 0) {
+        return miss_all(pass);
+    }
+    pass->deadline = TIDE_NEVER;
+    int code = pass_pull(pass, false);
+    const bool expired =
+        pass->deadline != TIDE_NEVER && tide_port_now(table->store->port) >= pass->deadline;
+    if (!code && (expired || tide__at_risk_going(table) != going)) {
+        return miss_all(pass);
+    }
+    return code;
+}
+
+int tide__pass_pull(struct tide__pass *pass) {
+    if (TIDE_UNLIKELY(pass->table->replicas)) {
+        return pull_strict(pass);
+    }
+    return TIDE_UNLIKELY(pass->table->relocates) ? pass_pull(pass, true) : pass_pull(pass, false);
+}
+
+/* A row for a locked word without one. */
+static int make_row(struct tide_table *table, uint64_t key, uint64_t *old) {
+    if (at_limit(table)) {
+        return full(table);
+    }
+    uint32_t row;
+    int code = tide__slab_take(&table->slab, &row);
+    if (code) {
+        return code;
+    }
+    tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
+    *old = tide__word_owned(*old, row);
+    return 0;
+}
+
+/* A row that came with its slot, see cut.h. */
+static uint64_t arrived(struct tide__pass *pass, uint32_t position, uint64_t key, uint64_t word,
+                        const float *row) {
+    uint32_t marks;
+    const uint8_t *second = NULL;
+    memcpy(&marks, pass->marks + position * sizeof marks, sizeof marks);
+    if (marks & TIDE__MARK_SPLIT) {
+        second = pass->seconds;
+        pass->seconds += pass->table->row_floats * sizeof(float);
+    }
+    return tide__cut_arrive(pass->table, key, word, marks, row, second);
+}
+
+static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pass,
+                                                           const bool moving, const bool at_risk) {
+    struct tide_table *table = pass->table;
+    const size_t row_bytes = (pass->raw ? table->row_floats : table->width) * sizeof(float);
+    pass->changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* see `served` */
+    while (pass->at < pass->count) {
+        struct block b;
+        gather(pass, &b, true);
+        for (size_t j = 0; j < b.count; j++) {
+            atomic_uint_fast64_t *word;
+            uint64_t old = 0;
+            int code = moving ? lock_moving(pass, &b, j, true, &word, &old)
+                              : lock_key(pass, &b, j, true, &word, &old);
+            if (TIDE_LIKELY(code == TIDE__FOUND)) {
+                uint64_t now = old;
+                const bool made = tide__word_state(old) != TIDE__OWNED;
+                if (TIDE_UNLIKELY(made)) {
+                    code = make_row(table, b.keys[j], &now);
+                    if (code < 0) {
+                        tide__word_unlock(word, old);
+                        return code;
+                    }
+                }
+                code = at_risk ? tide__at_risk_list(table, b.keys[j], &now) : 0;
+                if (TIDE_UNLIKELY(code < 0)) {
+                    tide__word_unlock(word, now);
+                    return code;
+                }
+                float *row = tide__slab_row(&table->slab, (uint32_t)now);
+                const uint8_t *delta = pass->in + b.positions[j] * row_bytes;
+                if (TIDE_UNLIKELY(pass->marks)) {
+                    memcpy(row, delta, row_bytes);
+                    now = arrived(pass, b.positions[j], b.keys[j], now, row);
+                    tide__word_unlock(word, now);
+                    pass->at++;
+                    continue;
+                }
+                tide__cut_push(table, b.keys[j], &now, row, made, pass->stamp,
+                               pass->raw ? NULL : delta);
+                if (TIDE_UNLIKELY(pass->raw)) {
+                    tide__row_put(table, row, delta, pass->flags);
+                } else {
+                    tide__rule_apply(&table->options, row, delta);
+                }
+                if (TIDE_UNLIKELY(table->clocked != NULL) && (now & TIDE__WORD_WATCHED)) {
+                    now = tide__row_changed(table->clocked, b.keys[j], now, delta, table->width);
+                }
+                tide__row_changes(table, b.keys[j], pass->changer, made);
+                tide__word_unlock(word, now);
+            } else if (code == TIDE__NOT_FOUND) {
+                return full(table);
+            } else if (code != TIDE__MISSED ||
+                       (code = tide__misses_add(pass->misses, b.positions[j])) != 0) {
+                return code;
+            }
+            pass->at++;
+        }
+        tide__store_yield(table->store);
+    }
+    return 0;
+}
+
+/* A worker at a table with copies: in place if they may follow later (async_replication.h); else the store
+ * actor sends it to them. */
+static int push_copied(struct tide__pass *pass) {
+    struct tide_table *table = pass->table;
+    unsigned guard;
+    if (!table->replicas->at_risk || !all_handled(table) || !tide__at_risk_enter(table, &guard)) {
+        return miss_all(pass);
+    }
+    int code = pass_push(pass, false, true);
+    tide__at_risk_leave(table, guard);
+    return code;
+}
+
+int tide__pass_push(struct tide__pass *pass) {
+    if (TIDE_UNLIKELY(pass->table->replicas)) {
+        return push_copied(pass);
+    }
+    return TIDE_UNLIKELY(pass->table->relocates) ? pass_push(pass, true, false)
+                                                 : pass_push(pass, false, false);
+}
+
+/* ---- calls ---- */
+
+int tide__check_keys(const struct tide_table *table, const uint64_t *keys, size_t count) {
+    if (count > UINT32_MAX / 2) {
+        return tide_fail(TIDE_ELIMIT, "%zu keys in one call on table '%s'", count, table->name);
+    }
+    if (table->options.keys == TIDE_KEYS_HASHED) {
+        return 0;
+    }
+    const uint64_t limit = table->options.key_count;
+    uint64_t bad = 0;
+    for (size_t i = 0; i < count; i++) {
+        bad |= keys[i] >= limit;
+    }
+    for (size_t i = 0; bad && i < count; i++) {
+        if (keys[i] >= limit) {
+            return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)",
+                             (unsigned long long)keys[i], table->name,
+                             (unsigned long long)(limit - 1));
+        }
+    }
+    return 0;
+}
+
+/* Counts rows with a NaN or infinity; ENAN where the table refuses them. */
+static int check_rows(struct tide_table *table, const uint64_t *keys, size_t count,
+                      const float *rows) {
+    if (TIDE_LIKELY(tide__all_finite(rows, count * table->width))) {
+        return 0;
+    }
+    uint64_t bad = 0;
+    size_t first = 0;
+    for (size_t i = count; i-- > 0;) {
+        if (!tide__all_finite(rows + i * table->width, table->width)) {
+            bad++;
+            first = i;
+        }
+    }
+    tide__table_count(table, TIDE__NOT_FINITE, bad);
+    if (table->options.refuse_nan) {
+        return tide_fail(TIDE_ENAN,
+                         "the row pushed to key %llu of table '%s' has a NaN or infinity",
+                         (unsigned long long)keys[first], table->name);
+    }
+    return 0;
+}
+
+int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *t, bool wait,
+                   bool *sent) {
+    struct tide_table *table = pass->table;
+    struct tide__misses *misses = pass->misses;
+    int code = kind == TIDE__PULL ? tide__pass_pull(pass) : tide__pass_push(pass);
+    *sent = false;
+    tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,
+                      pass->at - misses->count);
+    if (code && misses->count && table->relocates) {
+        tide__owner_take_back(table, pass->keys, misses->at, misses->count);
+    }
+    if (!code && misses->count) {
+        code = tide__remote_start(pass, kind, t);
+        *sent = code == 0;
+        if (wait) {
+            int result = tide__ticket_wait(
+                t); /* also after an error: what was sent must not answer into our stack */
+            code = code ? code : result;
+        }
+    }
+    return code;
+}
+
+int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys,
+                  size_t key_count, float *out, const float *in, struct tide_ticket *ticket) {
+    struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
+    tide__ticket_init(t, table, kind, out); /* done, so far; also after an error */
+    int code = tide__check_keys(table, keys, key_count);
+    if (!code && TIDE_UNLIKELY(table->replicas) &&
+        atomic_load_explicit(&table->store->fenced, memory_order_relaxed)) {
+        code = tide__fenced_fail(table->store);
+    }
+    if (!code && kind == TIDE__PUSH && !raw) {
+        code = check_rows(table, keys, key_count, in);
+    }
+    if (!code && TIDE_UNLIKELY(table->replicas)) {
+        code = tide__order_wait(table, keys, key_count);
+    }
+    if (!code && kind == TIDE__PUSH && TIDE_UNLIKELY(table->store->budget.cap > 0)) {
+        const struct tide__pass whole = {
+            .table = table, .keys = keys, .count = key_count, .mask = TIDE__FOR_WORKER};
+        code = tide__memory_admit_rows(&whole);
+    }
+    if (code) {
+        return code;
+    }
+    tide__store_yield(table->store);
+    if (!raw) {
+        tide__heat_access(table->heat, tide__stripe(), keys, key_count, kind == TIDE__PUSH);
+    }
+    if (table->clocked && !raw && tide__worker_current()) {
+        code = tide__clocked_operate(table, kind, keys, key_count, out, in, ticket);
+        tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,
+                          key_count);
+        return code;
+    }
+    struct tide__misses misses;
+    tide__misses_init(&misses);
+    struct tide__pass pass = {.table = table,
+                              .keys = keys,
+                              .count = key_count,
+                              .out = out,
+                              .in = (const uint8_t *)in,
+                              .mask = TIDE__FOR_WORKER,
+                              .raw = raw,
+                              .flags = raw ? TIDE__RAW : 0,
+                              .hands_over = true,
+                              .patient = true,
+                              .async = ticket != NULL,
+                              .stamp =
+                                  kind == TIDE__PUSH && !raw ? tide__worker_stamp() : TIDE_NO_CLOCK,
+                              .misses = &misses};
+    bool sent;
+    struct tide__shared *shared = tide__shared_of(table);
+    pass.unshared = !shared && !raw;
+    code = TIDE_UNLIKELY(shared != NULL) && !raw
+               ? tide__shared_operate(shared, &pass, kind, t, !ticket)
+               : tide__pass_run(&pass, kind, t, !ticket, &sent);
+    if (TIDE_UNLIKELY(code == TIDE__OVERTAKEN)) {
+        struct tide__misses late;
+        tide__misses_init(&late);
+        pass.index = misses.at;
+        pass.count = misses.count;
+        pass.at = 0;
+        pass.unshared = false;
+        pass.misses = &late;
+        code = tide__shared_operate(tide__shared_of(table), &pass, kind, t, !ticket);
+        tide__misses_release(&late);
+    }
+    tide__misses_release(&misses);
+    return code;
+}
+
+int tide_table_pull(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,
+                    struct tide_ticket *ticket) {
+    return tide__operate(table, TIDE__PULL, false, keys, key_count, rows, NULL, ticket);
+}
+
+int tide_table_push(struct tide_table *table, const uint64_t *keys, size_t key_count,
+                    const float *rows, unsigned flags, struct tide_ticket *ticket) {
+    (void)flags; /* the rows for each node are gathered into its message in any case: nothing of the
+                    caller's is kept */
+    return tide__operate(table, TIDE__PUSH, false, keys, key_count, NULL, rows, ticket);
+}
+
+/* Which of the keys from..end - 1 are not owned: what is (a look without a lock) costs no message.
+ */
+static void look(struct tide_table *table, const struct tide__shared *shared, const uint64_t *keys,
+                 size_t from, size_t end, struct tide__misses *misses) {
+    atomic_uint_fast64_t *at[BLOCK];
+    for (size_t i = from; i < end; i++) {
+        const uint32_t slot = tide__slot_of(table, keys[i]);
+        atomic_uint_fast64_t *words =
+            table->options.keys == TIDE_KEYS_DENSE
+                ? atomic_load_explicit(&table->slots[slot].index, memory_order_acquire)
+                : NULL;
+        at[i - from] = words ? words + tide__place_of(table, slot, keys[i]) : NULL;
+        __builtin_prefetch(at[i - from]);
+    }
+    for (size_t i = from; i < end; i++) {
+        const uint64_t word =
+            at[i - from] ? atomic_load_explicit(at[i - from], memory_order_acquire) : 0;
+        if (tide__word_state(word) != TIDE__OWNED &&
+            !(shared && tide__shared_stays(table, keys[i]))) {
+            misses->at[misses->count++] = (uint32_t)i;
+        }
+    }
+}
+
+int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t key_count,
+                        struct tide_ticket *ticket) {
+    struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
+    tide__ticket_init(t, table, TIDE__LOCALIZE, NULL);
+    int code = tide__check_keys(table, keys, key_count);
+    if (code || key_count == 0) {
+        return code;
+    }
+    if (!table->relocates || !table->store->system) {
+        tide__table_count(table, TIDE__LOCALIZE_NOOP, key_count);
+        return 0;
+    }
+    tide__store_yield(table->store);
+    const struct tide__shared *shared = tide__shared_of(table);
+    struct tide__misses misses;
+    tide__misses_init(&misses);
+    code = misses_reserve(&misses, key_count);
+    for (size_t i = 0; i < key_count && !code; i += BLOCK) {
+        look(table, shared, keys, i, key_count - i < BLOCK ? key_count : i + BLOCK, &misses);
+    }
+    tide__table_count(table, TIDE__LOCALIZED, key_count);
+    if (!code && misses.count &&
+        tide_budget_tier(&table->store->budget) >= TIDE_TIER_NARROW) {
+        code = tide__memory_refuse(table->store, tide__store_self(table->store),
+                                   "no rows come here that could be elsewhere");
+    }
+    if (!code && misses.count) {
+        struct tide__pass pass = {
+            .table = table, .keys = keys, .count = key_count, .misses = &misses};
+        code = tide__remote_start(&pass, TIDE__LOCALIZE, t);
+        if (!ticket) {
+            int result = tide__ticket_wait(t);
+            code = code ? code : result;
+        }
+    }
+    tide__misses_release(&misses);
+    return code;
+}
+
+int tide__table_intended(struct tide_table *table, const uint64_t *keys, size_t count,
+                         struct tide_ticket *ticket) {
+    struct tide__ticket *t = (struct tide__ticket *)(void *)ticket;
+    struct tide__misses misses;
+    tide__ticket_init(t, table, TIDE__LOCALIZE, NULL);
+    tide__misses_init(&misses);
+    int code = misses_reserve(&misses, count);
+    for (size_t i = 0; i < count && !code; i++) {
+        misses.at[misses.count++] = (uint32_t)i;
+    }
+    if (!code) {
+        struct tide__pass pass = {.table = table,
+                                  .keys = keys,
+                                  .count = count,
+                                  .flags = TIDE__INTENDED,
+                                  .misses = &misses};
+        code = tide__remote_start(&pass, TIDE__LOCALIZE, t);
+    }
+    tide__misses_release(&misses);
+    return code;
+}
+
+size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, size_t key_count,
+                             float *rows, uint64_t *hit) {
+    memset(hit, 0, (key_count + 63) / 64 * sizeof *hit);
+    struct tide__misses misses;
+    tide__misses_init(&misses);
+    size_t hits = 0;
+    if (TIDE_UNLIKELY(table->replicas) && tide__order_is_held(table, keys, key_count)) {
+        return 0;
+    }
+    for (size_t i = 0; i < key_count; i++) {
+        if (table->options.keys == TIDE_KEYS_DENSE && keys[i] >= table->options.key_count) {
+            continue;
+        }
+        struct tide__pass pass = {.table = table,
+                                  .keys = keys + i,
+                                  .count = 1,
+                                  .out = rows + i * table->width,
+                                  .mask = TIDE__FOR_WORKER,
+                                  .patient = false,
+                                  .misses = &misses};
+        misses.count = 0;
+        if (tide__shared_read(table, keys[i], pass.out) ||
+            (tide__pass_pull(&pass) == 0 && misses.count == 0)) {
+            hit[i / 64] |= UINT64_C(1) << (i % 64);
+            hits++;
+            tide__heat_access(table->heat, tide__stripe(), &keys[i], 1, false);
+        }
+    }
+    tide__table_count(table, TIDE__PULLS_LOCAL, hits);
+    return hits;
+}

@@ -1,0 +1,148 @@
+/*
+ * Leases: how long a home may serve rows in place without asking the copies. Each node that holds
+ * copies of a home's slots grants it 300 ms at a time; the holder counts from when it asked, the
+ * granter from when it answered, and a thousandth more for clocks that drift. A home serves a slot
+ * in place while every node of its chain lets it; whoever takes over waits until what it granted
+ * to the homes before it has run out. So a home that the others gave up, and that does not know it, serves nothing stale.
+ *
+ * Grants go in the store lane: behind whatever told the holder that it lost a slot.
+ */
+#include "store/replica/replica.h"
+
+#define BEAT (TIDE_SECOND / 10)
+
+uint64_t tide__lease_deadline(const struct tide_table *table, uint32_t slot) {
+    const struct tide__replication *r = table->store->replication;
+    /* relaxed: whoever is added can take over only after rows that are read now were sent to it */
+    uint64_t chain = atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed);
+    uint64_t deadline = TIDE_NEVER;
+    if (TIDE_MUTANT(lease_ignored)) {
+        return TIDE_NEVER;
+    }
+    for (; chain; chain >>= 16) {
+        uint16_t node = (uint16_t)chain;
+        uint64_t until = node < TIDE__NODES
+                             ? atomic_load_explicit(&r->lease_until[node], memory_order_relaxed)
+                             : 0;
+        deadline = until < deadline ? until : deadline;
+    }
+    return deadline;
+}
+
+/* ---- who lends ---- */
+
+void tide__lenders_changed(struct tide_table *table) {
+    table->replicas->lenders.known = false;
+}
+
+/* Looking at all slots takes long, and is asked for ten times a second: only when they changed. */
+const struct tide__lenders *tide__lenders(struct tide_table *table) {
+    struct tide__lenders *lenders = &table->replicas->lenders;
+    if (lenders->known) {
+        return lenders;
+    }
+    *lenders = (struct tide__lenders){.known = true};
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
+        uint64_t chain = atomic_load_explicit(&table->replicas->chain[s], memory_order_relaxed);
+        for (; (route & TIDE__MINE) && chain; chain >>= 16) {
+            const uint32_t node = (uint16_t)chain % TIDE__NODES, word = node / 64;
+            lenders->nodes[word] |= UINT64_C(1) << (node % 64);
+            lenders->words = word < lenders->words ? lenders->words : word + 1;
+        }
+    }
+    return lenders;
+}
+
+uint64_t tide__lenders_deadline(struct tide_table *table) {
+    const struct tide__replication *r = table->store->replication;
+    const struct tide__lenders *lenders = tide__lenders(table);
+    uint64_t deadline = TIDE_NEVER;
+    for (uint32_t w = 0; w < lenders->words && !TIDE_MUTANT(lease_ignored); w++) {
+        for (uint64_t left = lenders->nodes[w]; left; left &= left - 1) {
+            const uint32_t node = 64 * w + (uint32_t)__builtin_ctzll(left);
+            uint64_t until = atomic_load_explicit(&r->lease_until[node], memory_order_relaxed);
+            deadline = until < deadline ? until : deadline;
+        }
+    }
+    return deadline;
+}
+
+/* ---- asking and granting ---- */
+
+void tide__lease_ask(struct tide_store *store) {
+    uint64_t wanted[TIDE__NODES / 64] = {0};
+    uint32_t words = 0;
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        const struct tide__lenders *lenders =
+            table && table->replicas ? tide__lenders(table) : NULL;
+        for (uint32_t w = 0; lenders && w < lenders->words; w++) {
+            wanted[w] |= lenders->nodes[w];
+        }
+        words = lenders && lenders->words > words ? lenders->words : words;
+    }
+    const uint64_t now = tide_port_now(store->port);
+    for (uint32_t w = 0; w < words; w++) {
+        for (uint64_t left = wanted[w]; left; left &= left - 1) {
+            const uint32_t node = 64 * w + (uint32_t)__builtin_ctzll(left);
+            (void)tide__store_say(store, (uint16_t)node, TIDE__OP_LEASE_ASK, now); /* or no lease */
+        }
+    }
+}
+
+void tide__lease_asked(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+    struct tide__replication *replication = store->replication;
+    uint64_t asked = tide_read_uint(r);
+    if (r->error || !replication || from >= TIDE__NODES || !tide__member_lives(store, from)) {
+        return;
+    }
+    replication->granted_until[from] =
+        tide_port_now(store->port) + TIDE__LEASE + TIDE__LEASE / 1000;
+    (void)tide__store_say(store, from, TIDE__OP_LEASE, asked);
+}
+
+void tide__lease_granted(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+    uint64_t asked = tide_read_uint(r);
+    if (r->error || !store->replication || from >= TIDE__NODES ||
+        asked > tide_port_now(store->port)) {
+        return;
+    }
+    atomic_store_explicit(&store->replication->lease_until[from], asked + TIDE__LEASE,
+                          memory_order_relaxed);
+}
+
+uint64_t tide__lease_over(const struct tide_store *store, uint16_t home) {
+    return home < TIDE__NODES ? store->replication->granted_until[home] : 0;
+}
+
+void tide__lease_start(struct tide_store *store) {
+    if (store->replication->beating) {
+        tide__lease_ask(store);
+    } else {
+        tide__lease_beat(store);
+    }
+}
+
+void tide__lease_beat(struct tide_store *store) {
+    struct tide__replication *r = store->replication;
+    int code;
+    char reason[200];
+    int state = tide_net_state(store->net, &code, reason, sizeof reason);
+    if (state == TIDE_MEMBER_DEAD && !atomic_load_explicit(&store->fenced, memory_order_relaxed)) {
+        atomic_store_explicit(&store->fenced, TIDE_EFENCED, memory_order_relaxed); /* cut off */
+    }
+    if (atomic_load_explicit(&store->fenced, memory_order_relaxed)) {
+        tide__pending_fenced(store); /* also what a worker began at that very moment */
+    }
+    tide__lease_ask(store);
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= count; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        if (table && table->replicas) {
+            tide__replicas_advance(table);
+        }
+    }
+    r->beating = tide_timer_start(BEAT, &r->beat) == 0;
+}

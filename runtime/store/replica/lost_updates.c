@@ -1,0 +1,134 @@
+/*
+ * What deaths cost in tables of durability window. A home counts the pushes that it answers to each
+ * other node, and so does that node; what of them is on the copies the home tells, later. Both
+ * count the same answers, which come in order: so when the home dies, what was answered and not
+ * told to be safe is what may be lost, of this node's pushes: that many, or fewer.
+ */
+#include "store/replica/async_replication_internal.h"
+
+static struct tide__risk_peer *peer_of(struct tide__at_risk *a, uint16_t node) {
+    if (node >= a->peer_count) {
+        struct tide__risk_peer *grown = tide_realloc(a->peers, (node + 1u) * sizeof *grown);
+        if (!grown) {
+            return NULL;
+        }
+        memset(grown + a->peer_count, 0, (node + 1u - a->peer_count) * sizeof *grown);
+        a->peers = grown;
+        a->peer_count = node + 1u;
+    }
+    return &a->peers[node];
+}
+
+bool tide__at_risk_given(struct tide_table *table, uint16_t origin, size_t count) {
+    struct tide__risk_peer *peer = peer_of(table->replicas->at_risk, origin);
+    if (peer) { /* else nobody counts it */
+        peer->given += count;
+    }
+    return peer != NULL;
+}
+
+void tide__at_risk_taken(struct tide_table *table, uint16_t home, size_t count) {
+    struct tide__risk_peer *peer = peer_of(table->replicas->at_risk, home);
+    if (peer) {
+        peer->taken += count;
+    }
+}
+
+void tide__at_risk_mark_given(struct tide__at_risk *a, struct tide__flight *flight) {
+    flight->count = a->peer_count;
+    for (size_t i = 0; i < a->peer_count; i++) {
+        flight->given[i] = a->peers[i].given;
+    }
+}
+
+void tide__at_risk_given_safe(struct tide__at_risk *a, const struct tide__flight *flight) {
+    for (size_t i = 0; i < flight->count; i++) {
+        a->peers[i].given_safe = flight->given[i];
+    }
+}
+
+void tide__at_risk_all_safe(struct tide__at_risk *a) {
+    for (size_t i = 0; i < a->peer_count; i++) {
+        a->peers[i].given_safe = a->peers[i].given;
+    }
+}
+
+void tide__at_risk_tell(struct tide_table *table) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    for (size_t i = 1; i < a->peer_count; i++) {
+        struct tide__risk_peer *peer = &a->peers[i];
+        if (peer->told != peer->given_safe) {
+            struct tide_writer w;
+            uint8_t buffer[32];
+            tide_writer_init(&w, buffer, sizeof buffer);
+            tide_write_array(&w, 3);
+            tide_write_uint(&w, TIDE__OP_SAFE);
+            tide_write_uint(&w, table->id);
+            tide_write_uint(&w, peer->given_safe);
+            peer->told = peer->given_safe;
+            /* the lane of the answers it counts; unreachable: it is gone */
+            (void)tide__store_send(table->store, (uint16_t)i, TIDE_LANE_ANSWER, true, w.data,
+                                   w.size, NULL);
+            tide_writer_release(&w);
+        }
+    }
+}
+
+/* [table, answered pushes that are safe]; from oneself: it is time to ship. */
+void tide__at_risk_safe(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    const uint64_t safe = tide_read_uint(r);
+    if (r->error || !table || !table->replicas || !table->replicas->at_risk) {
+        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    if (from == tide__store_self(store)) {
+        tide__at_risk_ship(table);
+        return;
+    }
+    struct tide__risk_peer *peer = peer_of(table->replicas->at_risk, from);
+    if (peer) {
+        peer->taken_safe = safe;
+    }
+}
+
+static void bury(struct tide_table *table, uint16_t node) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    const struct tide__risk_peer *peer = &a->peers[node];
+    const uint64_t gone = peer->taken > peer->taken_safe ? peer->taken - peer->taken_safe : 0;
+    char name[96];
+    if (gone && !TIDE_MUTANT(window_death_untold)) {
+        atomic_fetch_add_explicit(&a->vanished, gone, memory_order_relaxed);
+        tide__node_text(table->store, node, name);
+        tide_log(TIDE_LOG_WARN, tide_node_name(table->store->node),
+                 "node %s died: up to %llu pushes of this node to table '%s' that it had answered "
+                 "are lost; all were answered within %llu ms (durability window)",
+                 name, (unsigned long long)gone, table->name,
+                 (unsigned long long)(table->options.window_ns / 1000000));
+    }
+}
+
+void tide__at_risk_member(struct tide_store *store, const struct tide_member *member) {
+    const bool dead = member->state == TIDE_MEMBER_DEAD, left = member->state == TIDE_MEMBER_LEFT;
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= count && (dead || left); id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide__at_risk *a = table && table->replicas ? table->replicas->at_risk : NULL;
+        if (a && member->id < a->peer_count) {
+            if (dead && member->id != tide__store_self(store)) {
+                bury(table, member->id);
+            }
+            a->peers[member->id] = (struct tide__risk_peer){0};
+        }
+    }
+}
+
+void tide__at_risk_stats(struct tide_table *table, struct tide_table_stats *out) {
+    struct tide__at_risk *a = table->replicas ? table->replicas->at_risk : NULL;
+    if (a) {
+        out->at_risk = atomic_load_explicit(&a->bytes, memory_order_relaxed);
+        out->at_risk_most = atomic_load_explicit(&a->bytes_most, memory_order_relaxed);
+        out->at_risk_bound = table->options.window_bytes;
+        out->vanished = atomic_load_explicit(&a->vanished, memory_order_relaxed);
+    }
+}

@@ -1,0 +1,687 @@
+/*
+ * Slots change their home. The controller takes every slot off a member that is LEAVING, and those
+ * that somebody wants elsewhere, in batches (table, from, to):
+ *
+ *   controller --EXPECT--> new home: it awaits the slots, operations on them queue there (EXPECTED
+ *       back)
+ *   controller --MOVE--> old home (slot_send.c): slot by slot it changes its route, sends the rows
+ *       and SLOT_DONE in one turn, and forwards what still comes; the ordered store lane puts every
+ *       forwarded operation behind the rows
+ *   new home --MOVED--> controller, when it has all
+ *   controller --MAP--> all, when all batches of the member (or the one that was asked for) are
+ *       done; MAP_DONE comes back when no operation goes by an old home any more; then the member
+ *       is evacuated, or the slots may move again
+ *
+ * Origins (fence). An origin that learns of a new home (by MAP, or because it is the new home)
+ * sends nothing to it while it has unanswered operations: workers hand operations on the slot to
+ * their own store actor (WORKER_HOLD), which parks them (OWN_HOLD). When everything up to the
+ * change is answered the parked ones go out in order; when no worker's message is left in the
+ * actor's mailbox, and the rows are here if this node is the new home, workers route for themselves
+ * again. So the operations of one worker on one key keep their order.
+ *
+ * Tables with copies go another way (groups.c, failover.c). In others what dies with a node is lost
+ * and said so: slots whose rows were on their way from or to a dead node keep it as their home, and
+ * operations on them fail with EDIED.
+ */
+#include "store/slots/move.h"
+#include "store/adaptive/owner.h"
+#include "store/replica/replica.h"
+
+#include "store/clocked/clocked.h"
+#include "store/adaptive/hot_keys.h"
+
+struct tide__fence { /* an origin's */
+    struct tide__fence *next;
+    uint64_t sequence; /* operations up to here may go the old way */
+    bool ready;        /* they are answered; waits for the mailbox */
+    uint32_t count;
+    uint32_t slots[]; /* UINT32_MAX: a newer fence has it */
+};
+
+struct arrival { /* at the new home */
+    struct arrival *next;
+    struct tide_table *table;
+    uint32_t version, count, left;
+    uint16_t from;
+    uint32_t lost_count;
+    uint32_t *lost; /* slots that will not come: slot | node they died with << 16 */
+    uint32_t slots[];
+};
+
+int tide__moves_create(struct tide_store *store) {
+    store->moves = tide_alloc_zero(1, sizeof *store->moves);
+    return store->moves ? 0 : tide_fail(TIDE_ENOMEM, "no memory for slot moves");
+}
+
+static void arrival_free(struct arrival *arrival) {
+    tide_free(arrival->lost);
+    tide_free(arrival);
+}
+
+void tide__moves_destroy(struct tide_store *store) {
+    struct tide__moves *m = store->moves;
+    while (m && m->arrivals) {
+        struct arrival *next = m->arrivals->next;
+        arrival_free(m->arrivals);
+        m->arrivals = next;
+    }
+    if (m) {
+        tide__departures_release(store);
+        tide__groups_release(store);
+        tide__plan_release(store);
+    }
+    tide_free(m);
+}
+
+void tide__moves_table_release(struct tide_table *table) {
+    while (table->fences) {
+        struct tide__fence *next = table->fences->next;
+        tide_free(table->fences);
+        table->fences = next;
+    }
+}
+
+bool tide__moves_waiting(const struct tide_store *store) {
+    return store->moves->fences > 0 || store->moves->departures || store->moves->answers > 0 ||
+           (store->leaving && !store->drained);
+}
+
+/* ---- routes ---- */
+
+static uint32_t route_of(const struct tide_table *table, uint32_t slot) {
+    return atomic_load_explicit(&table->slots[slot].route,
+                                memory_order_relaxed); /* only this thread writes */
+}
+
+/* Pending lock held, `changes` bumped before. */
+void tide__route_set(struct tide_table *table, uint32_t slot, uint32_t route) {
+    /* release: `changes` and the slot's rows before the route; pairs with the acquires of passes */
+    atomic_store_explicit(&table->slots[slot].route, route, memory_order_release);
+}
+
+/* `changes` moves before and after: whoever read it in between, and routes both old and new, finds
+ * it changed. */
+void tide__routes_begin(struct tide_table *table) {
+    tide_lock(&table->store->pending.lock);
+    atomic_fetch_add_explicit(&table->changes, 1,
+                              memory_order_release); /* pairs with the acquire in remote_start */
+}
+
+void tide__routes_end(struct tide_table *table) {
+    atomic_fetch_add_explicit(&table->changes, 1,
+                              memory_order_release); /* pairs with the acquire in remote_start */
+    tide_unlock(&table->store->pending.lock);
+}
+
+void tide__raise_version(struct tide_table *table, uint32_t version) {
+    if (atomic_load_explicit(&table->map_version, memory_order_relaxed) < version) {
+        atomic_store_explicit(&table->map_version, version, memory_order_relaxed);
+    }
+}
+
+void tide__route_clear(struct tide_table *table, uint32_t slot, uint32_t flags) {
+    tide__routes_begin(table);
+    tide__route_set(table, slot, route_of(table, slot) & ~flags);
+    tide__routes_end(table);
+}
+
+/* ---- messages of slots ---- */
+
+/* Bounded and unaligned. NULL: damaged. */
+static const uint8_t *read_slots(struct tide_reader *r, size_t *count) {
+    const uint8_t *slots = tide_read_typed(r, TIDE_U32, count);
+    if (r->error || *count > TIDE_SLOT_COUNT) {
+        return NULL;
+    }
+    for (size_t i = 0; i < *count; i++) {
+        uint32_t slot;
+        memcpy(&slot, slots + i * 4, 4);
+        if (slot >= TIDE_SLOT_COUNT) {
+            return NULL;
+        }
+    }
+    return slots;
+}
+
+static uint32_t at(const uint8_t *numbers, size_t i) {
+    uint32_t value;
+    memcpy(&value, numbers + i * 4, sizeof value);
+    return value;
+}
+
+/* [op, table, version, node, slots] */
+void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t table,
+                     uint32_t version, uint16_t node, const uint32_t *slots, size_t count,
+                     const uint32_t *lost, size_t lost_count) {
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 6);
+    tide_write_uint(&w, (uint64_t)op);
+    tide_write_uint(&w, table);
+    tide_write_uint(&w, version);
+    tide_write_uint(&w, node);
+    tide_write_typed(&w, TIDE_U32, slots, count);
+    tide_write_typed(&w, TIDE_U32, lost, lost_count);
+    if (tide__store_send_writer(store, to, &w)) {
+        tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
+                 "a slot move was not told to node %u: %s", (unsigned)to, tide_error_message());
+    }
+}
+
+/* ---- fences ---- */
+
+/* A newer fence has the slot. */
+static void fences_forget(struct tide_table *table, const struct tide__fence *newer) {
+    uint64_t slots[TIDE_SLOT_COUNT / 64] = {0};
+    for (uint32_t i = 0; i < newer->count; i++) {
+        slots[newer->slots[i] / 64] |= UINT64_C(1) << (newer->slots[i] % 64);
+    }
+    for (struct tide__fence *f = table->fences; f; f = f->next) {
+        for (uint32_t j = 0; j < f->count; j++) {
+            const uint32_t slot = f->slots[j];
+            const bool is = slot != UINT32_MAX && (slots[slot / 64] >> (slot % 64) & 1);
+            f->slots[j] = is ? UINT32_MAX : slot;
+        }
+    }
+}
+
+/* The new homes of slots, from one moment on. `awaited`: this node is the new home and the rows are
+ * under way. */
+static int change_homes(struct tide_table *table, const uint8_t *slots, const uint8_t *homes,
+                        uint16_t home, const uint8_t *versions, uint32_t version, size_t count,
+                        bool awaited) {
+    const uint16_t self = tide__store_self(table->store);
+    struct tide__fence *fence = tide_alloc_zero(1, sizeof *fence + count * sizeof fence->slots[0]);
+    if (!fence) {
+        return TIDE_ENOMEM;
+    }
+    tide__routes_begin(table);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t slot = at(slots, i), new_version = versions ? at(versions, i) : version;
+        uint16_t to = homes ? (uint16_t)at(homes, i) : home;
+        if (new_version <= table->slot_versions[slot] || (to == self && !awaited)) {
+            continue; /* old news */
+        }
+        table->slot_versions[slot] = new_version;
+        tide__raise_version(table, new_version);
+        fence->slots[fence->count++] = slot;
+        tide__route_set(table, slot,
+                  to | (awaited ? TIDE__MINE : 0) |
+                      (awaited && !TIDE_MUTANT(move_rows_not_awaited) ? TIDE__AWAITED : 0) |
+                      TIDE__OWN_HOLD |
+                      TIDE__WORKER_HOLD);
+    }
+    fence->sequence = table->store->pending.sequence;
+    tide__routes_end(table);
+    if (fence->count == 0) {
+        tide_free(fence);
+        return 0;
+    }
+    fences_forget(table, fence);
+    fence->next = table->fences;
+    table->fences = fence;
+    table->store->moves->fences++;
+    tide__clocked_routes_changed(table, 0, TIDE_SLOT_COUNT);
+    return 0;
+}
+
+int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t count) {
+    struct tide__fence *fence = tide_alloc_zero(1, sizeof *fence + count * sizeof fence->slots[0]);
+    if (!fence) {
+        return TIDE_ENOMEM;
+    }
+    memcpy(fence->slots, slots, count * sizeof *slots);
+    fence->count = (uint32_t)count;
+    fences_forget(table, fence);
+    fence->ready = true; /* what went the old way has gone out again */
+    fence->next = table->fences;
+    table->fences = fence;
+    table->store->moves->fences++;
+    return 0;
+}
+
+static void clear_flag(struct tide_table *table, const struct tide__fence *fence, uint32_t flag) {
+    for (uint32_t i = 0; i < fence->count; i++) {
+        if (fence->slots[i] != UINT32_MAX) {
+            tide__route_set(table, fence->slots[i], route_of(table, fence->slots[i]) & ~flag);
+        }
+    }
+}
+
+/* Nothing that workers handed over is left to run here: their messages are handled, and none of the
+ * fence's slots still keeps some parked for its rows, or stalled behind a locked one. */
+static bool is_drained(const struct tide_table *table, const struct tide__fence *fence) {
+    bool awaited = false;
+    for (uint32_t i = 0; i < fence->count && !awaited && !TIDE_MUTANT(slot_move_order); i++) {
+        awaited =
+            fence->slots[i] != UINT32_MAX && (route_of(table, fence->slots[i]) & TIDE__AWAITED);
+    }
+    return !awaited && !table->store->stalled &&
+           atomic_load_explicit(&table->self_sent, memory_order_relaxed) ==
+               atomic_load_explicit(&table->self_handled, memory_order_relaxed);
+}
+
+static void each_slot(struct tide_table *table, const struct tide__fence *fence,
+                      void (*each)(struct tide_table *table, uint32_t slot)) {
+    for (uint32_t i = 0; i < fence->count && table->relocates; i++) {
+        if (fence->slots[i] != UINT32_MAX) {
+            each(table, fence->slots[i]);
+        }
+    }
+    if (table->relocates) {
+        tide__owner_finish(table);
+    }
+}
+
+/* True: the fence is gone. */
+static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
+    if (TIDE_BUGGIFY(fence_later)) {
+        return false;
+    }
+    if (!fence->ready && (TIDE_MUTANT(move_fence_ignored) ||
+                          !tide__pending_before(table->store, table, fence->sequence))) {
+        tide__routes_begin(table);
+        clear_flag(table, fence, TIDE__OWN_HOLD);
+        tide__routes_end(table);
+        fence->ready = true;
+        each_slot(table, fence, tide__owner_wish_again);
+        tide__parked_retry(table);
+        each_slot(table, fence, tide__owner_release_slot);
+    }
+    if (!fence->ready) {
+        return false;
+    }
+    tide__routes_begin(table);
+    /* Workers of a relocating table hand everything to the store actor in any case. */
+    bool drained = table->relocates || is_drained(table, fence);
+    if (drained) {
+        clear_flag(table, fence, TIDE__WORKER_HOLD);
+    }
+    tide__routes_end(table);
+    return drained;
+}
+
+static void fences_advance(struct tide_table *table) {
+    for (struct tide__fence **place = &table->fences; *place;) {
+        struct tide__fence *fence = *place;
+        if (fence_advance(table, fence)) {
+            *place = fence->next;
+            tide_free(fence);
+            table->store->moves->fences--;
+        } else {
+            place = &fence->next;
+        }
+    }
+    if (!table->fences && table->map_rounds > 0 && !tide__pending_at_leaver(table) &&
+        !tide__clocked_shifting(table)) {
+        table->store->moves->answers--;
+        for (; table->map_rounds > 0; table->map_rounds--) {
+            tide__move_send(table->store, tide_net_controller(table->store->net),
+                            TIDE__OP_MAP_DONE, table->id, table->map_round++, 0, &table->map_term,
+                            1, NULL, 0);
+        }
+    }
+}
+
+/* This node may have heard of the death of a home before it hears which slots went there. */
+static void dead_homes(struct tide_table *table, const uint8_t *slots, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t slot = at(slots, i), route = route_of(table, slot);
+        const uint16_t home = tide__route_home(route);
+        if (!(route & TIDE__MINE) && tide__member_gone(table->store, home) &&
+            !TIDE_MUTANT(dead_home_mapped)) {
+            tide__loss_home(table, slot, home);
+        }
+    }
+    tide__owner_finish(table);
+}
+
+/* [table, id or 0, passed on to, round or 0, slots, homes, versions]; the op is read. With a round: the controller's
+ * term in place of the id. Each round has a leaver of its own, which may end when this node has answered: an answer to
+ * an earlier round, or to a former controller, does not count for it. */
+void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+    size_t count = 0, homes_count = 0, versions_count = 0;
+    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    uint64_t id = tide_read_uint(r), passed_on = tide_read_uint(r);
+    uint64_t round = tide_read_uint(r);
+    const uint8_t *slots = read_slots(r, &count);
+    const uint8_t *homes = tide_read_typed(r, TIDE_U32, &homes_count);
+    const uint8_t *versions = tide_read_typed(r, TIDE_U32, &versions_count);
+    if (!table || r->error || !slots || homes_count != count || versions_count != count ||
+        round > UINT32_MAX) {
+        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    if (id && passed_on && passed_on <= UINT16_MAX) {
+        tide__pending_passed_on(store, id, (uint16_t)passed_on);
+    }
+    if (!table->replicas) { /* ENOMEM: the old home forwards */
+        (void)change_homes(table, slots, homes, 0, versions, 0, count, false);
+    }
+    if (table->relocates) {
+        dead_homes(table, slots, count);
+    }
+    if (round && from == tide_net_controller(store->net)) {
+        if (table->map_rounds > 0 && table->map_term != (uint32_t)id) {
+            table->map_rounds = 0; /* of a former controller: nobody waits for them */
+            store->moves->answers--;
+        }
+        store->moves->answers += table->map_rounds == 0;
+        table->map_round = table->map_rounds == 0 ? (uint32_t)round : table->map_round;
+        table->map_rounds = (uint32_t)round - table->map_round + 1; /* each table is told of all */
+        table->map_term = (uint32_t)id;
+    }
+    fences_advance(table);
+}
+
+/* ---- the new home ---- */
+
+/* All slots of an arrival are here, or will not come. */
+static void arrival_over(struct tide_store *store, const struct arrival *a) {
+    struct tide_member from = {.id = a->from};
+    bool known = tide_net_member(store->net, a->from, &from);
+    tide_event_add(tide_system_of(store->node), "slots", "%u slots of table %s came from %s to %s%s", (unsigned)a->count,
+                   a->table->name, known ? from.name : "a node that is gone", tide_node_name(store->node),
+                   a->lost_count > 0                    ? ": some died with a node"
+                   : from.state == TIDE_MEMBER_LEAVING ? ": it leaves"
+                                                       : ": they were moved");
+    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_MOVED, a->table->id,
+                    a->version, a->from, a->slots, a->count, a->lost, a->lost_count);
+}
+
+static struct arrival *find_arrival(struct tide_store *store, const struct tide_table *table,
+                                    uint32_t version) {
+    struct arrival *a = store->moves->arrivals;
+    while (a && (a->table != table || a->version != version)) {
+        a = a->next;
+    }
+    return a;
+}
+
+uint16_t tide__slot_comes_from(const struct tide_table *table, uint32_t slot) {
+    for (const struct arrival *a = table->store->moves->arrivals; a; a = a->next) {
+        for (uint32_t i = 0; a->table == table && i < a->count; i++) {
+            if (a->slots[i] == slot) {
+                return a->from;
+            }
+        }
+    }
+    return tide__store_self(table->store);
+}
+
+static void expected(struct tide_store *store, const struct arrival *a) {
+    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_EXPECTED, a->table->id,
+                    a->version, a->from, a->slots, a->count, NULL, 0);
+}
+
+/* A controller that took over asks again. Then what it asks for may be under way, or over, or have
+ * failed with the old home's death; or nobody had asked before that death. */
+static void on_expect(struct tide_store *store, struct tide_table *table, uint32_t version,
+                      uint16_t from, const uint8_t *slots, size_t count) {
+    struct arrival *known = find_arrival(store, table, version);
+    if (known) {
+        expected(store, known);
+        return;
+    }
+    const bool gone = store->member_state[from] > 1 + TIDE_MEMBER_LEAVING;
+    struct arrival *a = tide_alloc_zero(1, sizeof *a + count * sizeof a->slots[0]);
+    uint32_t *lost = tide_alloc((count + 1) * sizeof *lost);
+    if (!a || !lost ||
+        (!gone && change_homes(table, slots, NULL, tide__store_self(store), NULL, version, count, true))) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory to take over slots");
+        tide_free(a);
+        tide_free(lost);
+        return;
+    }
+    *a = (struct arrival){.next = store->moves->arrivals,
+                          .table = table,
+                          .version = version,
+                          .count = (uint32_t)count,
+                          .from = from,
+                          .lost = lost};
+    for (size_t i = 0; i < count; i++) {
+        uint32_t route = route_of(table, at(slots, i));
+        a->slots[i] = at(slots, i);
+        a->left += (route & TIDE__AWAITED) != 0;
+        if (!(route & TIDE__MINE)) {
+            a->lost[a->lost_count++] = a->slots[i] | (uint32_t)tide__route_home(route) << 16;
+        }
+    }
+    expected(store, a);
+    if (a->left == 0) {
+        arrival_over(store, a);
+        arrival_free(a);
+        return;
+    }
+    store->moves->arrivals = a;
+}
+
+static void slot_is_here(struct tide_store *store, struct tide_table *table, uint32_t slot,
+                         uint16_t lost_to) {
+    uint32_t route = route_of(table, slot);
+    if (!(route & TIDE__AWAITED)) {
+        return;
+    }
+    tide__routes_begin(table);
+    if (lost_to) {
+        tide__route_set(table, slot, lost_to | (route & (TIDE__OWN_HOLD | TIDE__WORKER_HOLD)));
+    } else {
+        tide__route_set(table, slot, route & ~TIDE__AWAITED);
+    }
+    tide__routes_end(table);
+    for (struct arrival **place = &store->moves->arrivals; *place; place = &(*place)->next) {
+        struct arrival *a = *place;
+        uint32_t i = 0;
+        while (i < a->count && (a->table != table || a->slots[i] != slot)) {
+            i++;
+        }
+        if (i == a->count || a->left == 0) {
+            continue;
+        }
+        if (lost_to) {
+            a->lost[a->lost_count++] = slot | (uint32_t)lost_to << 16;
+        }
+        if (--a->left == 0) {
+            *place = a->next;
+            arrival_over(store, a);
+            arrival_free(a);
+        }
+        break;
+    }
+    tide__store_yield(store); /* workers see the new route before what waited has run */
+    if (!TIDE_MUTANT(move_parked_forgotten)) {
+        tide__parked_retry(table);
+    }
+    tide__clocked_arrived(table, slot);
+    fences_advance(table);
+}
+
+/* [table, slot, keys, rows with state] */
+static void on_rows(struct tide_store *store, struct tide_table *table, struct tide_reader *r) {
+    size_t count = 0, floats = 0, marks_count = 0, seconds_floats = 0, split = 0;
+    uint64_t slot = tide_read_uint(r);
+    const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
+    const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
+    const uint8_t *marks = tide_read_typed(r, TIDE_U32, &marks_count);
+    const uint8_t *seconds = tide_read_typed(r, TIDE_F32, &seconds_floats);
+    bool good = !r->error && marks_count == count && slot < TIDE_SLOT_COUNT &&
+                floats % table->row_floats == 0 && floats / table->row_floats == count &&
+                (route_of(table, (uint32_t)slot) & TIDE__AWAITED);
+    for (size_t i = 0; i < count && good; i++) {
+        uint64_t key;
+        memcpy(&key, keys + i * 8, sizeof key);
+        good = (table->options.keys == TIDE_KEYS_HASHED || key < table->options.key_count) &&
+               tide__slot_of(table, key) == slot;
+        uint32_t mark;
+        memcpy(&mark, marks + i * sizeof mark, sizeof mark);
+        split += (mark & TIDE__MARK_SPLIT) != 0;
+    }
+    if (!good || seconds_floats != split * table->row_floats) {
+        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    struct tide__misses misses;
+    tide__misses_init(&misses);
+    struct tide__pass pass = {.table = table,
+                              .keys = keys,
+                              .count = count,
+                              .in = rows,
+                              .mask = TIDE__MINE,
+                              .raw = true,
+                              .patient = true,
+                              .marks = marks,
+                              .seconds = seconds,
+                              .misses = &misses};
+    int code = tide__pass_push(&pass);
+    if (code) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
+                 "rows of table '%s' are lost on arrival: %s", table->name, tide_error_message());
+    }
+    tide__misses_release(&misses);
+}
+
+void tide__moves_advance(struct tide_store *store) {
+    tide__departures_advance(store);
+    unsigned tables = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= tables && store->replication; id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        if (table && table->replicas && table->replicas->unopened) {
+            tide__replicas_advance(table);
+        }
+    }
+    unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= count && (store->moves->fences || store->moves->answers); id++) {
+        struct tide_table *table = tide__table_by_id(store, id);
+        if (table && (table->fences || table->map_rounds > 0)) {
+            fences_advance(table);
+        }
+    }
+    if (store->leaving && !store->drained) {
+        tide__drain_advance(store);
+    }
+}
+
+/* [table, version, node, slots, lost], or shorter ones; the op is read. */
+void tide__move_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
+    if (op == TIDE__OP_FLUSH || op == TIDE__OP_FLUSHED) {
+        tide__echo_message(store, from, op, r);
+        return;
+    }
+    const bool controls = from == tide_net_controller(store->net);
+    const bool asks = op == TIDE__OP_EXPECT || op == TIDE__OP_MOVE;
+    const bool tells = op == TIDE__OP_DRAINED || op == TIDE__OP_EXPECTED || op == TIDE__OP_MOVED ||
+                       op == TIDE__OP_MAP_DONE;
+    if ((asks && !controls) || (tells && !tide__catalog_commands(store))) {
+        return; /* of a controller that is none any more, or to one */
+    }
+    if (op == TIDE__OP_DRAINED) {
+        tide__plan_drained(store, from);
+        tide__plan_advance(store);
+        return;
+    }
+    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    if (!table) {
+        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    if (op == TIDE__OP_ROWS) {
+        on_rows(store, table, r);
+        return;
+    }
+    if (op == TIDE__OP_SLOT_DONE || op == TIDE__OP_SLOT_HERE) {
+        uint64_t slot = tide_read_uint(r);
+        (void)tide_read_uint(r);
+        uint64_t lost_to = tide_read_uint(r);
+        if (r->error || slot >= TIDE_SLOT_COUNT || lost_to > UINT16_MAX) {
+            atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        } else if (op == TIDE__OP_SLOT_HERE) {
+            tide__departure_came(store, table, (uint32_t)slot);
+        } else {
+            slot_is_here(store, table, (uint32_t)slot, (uint16_t)lost_to);
+            (void)tide__slot_say(table, from, TIDE__OP_SLOT_HERE, (uint32_t)slot, 0, 0);
+        }
+        return;
+    }
+    size_t count = 0, lost_count = 0;
+    uint64_t version = tide_read_uint(r), node = tide_read_uint(r);
+    const uint8_t *slots = read_slots(r, &count);
+    const uint8_t *lost = tide_read_typed(r, TIDE_U32, &lost_count);
+    if (r->error || !slots || !lost || version > UINT32_MAX || node > UINT16_MAX) {
+        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    switch (op) {
+    case TIDE__OP_EXPECT:
+        on_expect(store, table, (uint32_t)version, (uint16_t)node, slots, count);
+        break;
+    case TIDE__OP_MOVE:
+        tide__departure_begin(store, table, (uint32_t)version, (uint16_t)node, slots, count);
+        break;
+    case TIDE__OP_EXPECTED:
+        tide__plan_expected(store, table->id, (uint32_t)version);
+        break;
+    case TIDE__OP_MOVED:
+        tide__plan_moved(store, table->id, (uint32_t)version, lost, lost_count);
+        break;
+    case TIDE__OP_MAP_DONE:
+        if (version > 0 && count == 1 && at(slots, 0) == (uint32_t)tide_net_term(store->net)) {
+            tide__plan_answered(store, from, table->id, (uint32_t)version); /* not what a former one asked */
+        }
+        break;
+    case TIDE__OP_REBUILD:
+        if (controls && table->replicas) {
+            tide__rebuild_order(table, (uint32_t)version, (uint16_t)node, slots, count);
+        }
+        break;
+    case TIDE__OP_REBUILT:
+        tide__groups_rebuilt(store, from, table->id, (uint32_t)version, (uint16_t)node, slots,
+                             count);
+        break;
+    case TIDE__OP_COPY_FAILED:
+        tide__groups_copy_failed(store, table->id, (uint16_t)node, slots, count);
+        break;
+    default:
+        break;
+    }
+    tide__plan_advance(store);
+    tide__moves_advance(store);
+}
+
+/* A dead or departed node: what it should have sent will not come, what it should have taken stays.
+ */
+static void member_gone(struct tide_store *store, uint16_t id) {
+    struct tide__moves *m = store->moves;
+    for (struct arrival *a = m->arrivals, *next; a; a = next) {
+        next = a->next;
+        if (a->from != id) {
+            continue;
+        }
+        for (uint32_t i = 0, count = a->count; i < count; i++) {
+            uint32_t slot = a->slots[i];
+            bool last = a->left == 1 && (route_of(a->table, slot) & TIDE__AWAITED);
+            slot_is_here(store, a->table, slot, id);
+            if (last) {
+                break; /* the arrival is gone */
+            }
+        }
+    }
+    tide__departures_end(store, id);
+}
+
+void tide__move_member(struct tide_store *store, const struct tide_member *member) {
+    if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
+        if (member->state == TIDE_MEMBER_DEAD) {
+            tide__health_death(store, member);
+        }
+        member_gone(store, member->id);
+        tide__owner_member_gone(store, member->id);
+    }
+    if (member->state == TIDE_MEMBER_LEAVING && member->id == tide__store_self(store)) {
+        store->leaving = true;
+    }
+    if (tide__catalog_commands(store)) {
+        tide__groups_member(store, member);
+        tide__plan_member(store, member);
+    }
+    tide__moves_advance(store);
+}

@@ -1,0 +1,98 @@
+/* Between move.c (what nodes do when slots move) and move_plan.c (what the controller does). I/O thread
+ * 0. */
+#ifndef TIDE_STORE_MOVE_H
+#define TIDE_STORE_MOVE_H
+
+#include "store/core/catalog.h"
+#include "store/checkpoint/cut.h"
+#include "store/replica/replica.h"
+
+struct batch;
+struct tide__request;
+struct leaver;
+struct arrival;
+struct departure;
+struct told;
+
+struct tide__moves {
+    struct arrival *arrivals;
+    struct departure *departures;
+    struct batch *batches;
+    struct leaver *leavers;
+    uint32_t recording; /* changes of maps that are not recorded yet: nothing may follow from them */
+    bool planning;
+    struct told *told; /* groups.c: changes of groups that are recorded, and to be told */
+    uint32_t fences;
+    uint32_t answers; /* tables with map_rounds */
+    uint32_t rounds;  /* controller: of MAP, so far */
+    uint64_t echoes;  /* asked for, so far */
+};
+
+/* [op, table, version, node, slots, lost] */
+void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t table,
+                     uint32_t version, uint16_t node, const uint32_t *slots, size_t count,
+                     const uint32_t *lost, size_t lost_count);
+
+void tide__plan_member(struct tide_store *store, const struct tide_member *member);
+void tide__plan_expected(struct tide_store *store, uint32_t table, uint32_t version);
+void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version,
+                      const uint8_t *lost, size_t lost_count);
+/* MAP_DONE of one table, for the leaver or batch of that round; round 0: all of them, the node is
+ * gone. */
+void tide__plan_answered(struct tide_store *store, uint16_t node, uint32_t table, uint32_t round);
+/* Begins to move the slots with plan[slot] == to from `from`; none: does nothing. ENOMEM. */
+int tide__plan_batch(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t from,
+                     uint16_t to, const uint16_t *plan, struct tide__request *request);
+/* Sets the slots of a table that are on the move, or were and somebody may not know. */
+void tide__plan_moving(const struct tide_store *store, uint32_t table,
+                       bool moving[TIDE_SLOT_COUNT]);
+void tide__plan_drained(struct tide_store *store, uint16_t node);
+void tide__plan_release(struct tide_store *store);
+/* A change of maps or groups is recorded (one of `recording`), or code: it cannot be. */
+void tide__plan_recorded(struct tide_store *store, int code);
+/* The controller's command begins: who leaves already is found among the members. */
+void tide__plan_begin(struct tide_store *store);
+/* Reads back the batches that were under way; what their new homes have to be told is told by the
+ * next tide__plan_resume, when the members are known. */
+int tide__plan_load(struct tide_store *store);
+void tide__plan_resume(struct tide_store *store);
+
+/* ---- slot_send.c: slots leave this node ---- */
+
+/* MOVE: `count` slots, unaligned u32. */
+void tide__departure_begin(struct tide_store *store, struct tide_table *table, uint32_t version,
+                           uint16_t to, const uint8_t *slots, size_t count);
+void tide__departures_advance(struct tide_store *store);
+void tide__departures_echo(struct tide_store *store, uint16_t from, uint64_t turn);
+/* SLOT_DONE and SLOT_HERE: [op, table, slot, version, lost to, or 0]. */
+int tide__slot_say(struct tide_table *table, uint16_t to, int op, uint32_t slot, uint32_t version,
+                   uint16_t lost_to);
+/* The new home has the slot. */
+void tide__departure_came(struct tide_store *store, const struct tide_table *table, uint32_t slot);
+/* What was to go there stays: the node is gone. */
+void tide__departures_end(struct tide_store *store, uint16_t to);
+void tide__departures_release(struct tide_store *store);
+
+/* ---- flush_barrier.c: has what was sent been dealt with? ---- */
+
+/* Of all members, behind everything that was sent to them before. */
+struct tide__echo {
+    uint64_t turn; /* 0: never asked */
+    uint8_t awaited[TIDE__NODES / 8]; /* a bit of each node that has not answered */
+};
+void tide__echo_ask(struct tide_store *store, struct tide__echo *echo); /* anew */
+bool tide__echo_came(const struct tide_store *store, const struct tide__echo *echo);
+void tide__echo_hear(struct tide__echo *echo, uint16_t from, uint64_t turn);
+void tide__echo_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r);
+
+/* ---- move_request.c: slots that somebody wants elsewhere ---- */
+
+/* MOVE_SLOTS, a call to the controller; it is answered when all its batches have ended. */
+int tide__request_call(struct tide_store *store, const struct tide_message *message,
+                       struct tide_reader *body);
+void tide__request_begins(struct tide__request *request); /* a batch */
+/* A batch has ended: the last one answers. */
+void tide__request_part(struct tide_store *store, struct tide__request *request, int code,
+                        uint16_t to);
+
+#endif

@@ -1,0 +1,312 @@
+/*
+ * Slots leave their home: rows and SLOT_DONE of one after the other, as move.c tells.
+ *
+ * A home of a table that relocates forwards operations to the owners of keys, and its HAND follows
+ * them on the same lane. A new home's HAND, and what it forwards, come another way, and may reach
+ * an owner first: then the row would leave before an operation that its caller issued before it
+ * asked for the row. So slots are closed before they leave. Of a closed slot operations on and
+ * wishes for rows that are elsewhere wait here, as at a home that awaits its rows; all members are
+ * asked behind what went out before, and when they have answered, no operation is on its way to an
+ * owner, and no wish of the new home on its way here. What waited goes to the new home, behind the
+ * slot. tests/models/slot.pml has all of it.
+ */
+#include "store/slots/move.h"
+#include "store/clocked/clocked.h"
+#include "store/adaptive/owner.h"
+#include "store/replica/replica.h"
+#include "store/adaptive/hot_keys.h"
+
+enum {
+    IN_FLIGHT_MAX = 256, /* slots; mostly empty: a round trip each would make a move last minutes */
+    IN_FLIGHT_BYTES = 2 << 20,
+    ROWS_BYTES = 1 << 20,
+    TURN_BYTES = 256 << 10
+};
+
+struct departure { /* at the old home */
+    struct departure *next;
+    struct tide_table *table;
+    uint32_t version, count, at, in_flight;
+    uint32_t closed;        /* of a table that relocates: slots[at .. closed) are */
+    struct tide__echo echo; /* asked when the last of them was closed */
+    uint16_t to;
+    uint64_t *keys; /* rows taken out of the slab and not yet sent; never dropped while the new home
+                       lives */
+    float *rows;
+    uint32_t *marks;            /* of each row, see cut.h */
+    struct tide_writer seconds; /* versions of the split ones */
+    size_t packed, capacity, turn_bytes, in_flight_bytes;
+    uint32_t *bytes; /* of the rows of each slot that has left */
+    uint32_t slots[];
+};
+
+static void departure_free(struct departure *departure) {
+    tide_free(departure->keys);
+    tide_free(departure->marks);
+    tide_writer_release(&departure->seconds);
+    tide_free(departure->rows);
+    tide_free(departure->bytes);
+    tide_free(departure);
+}
+
+void tide__departure_begin(struct tide_store *store, struct tide_table *table, uint32_t version,
+                           uint16_t to, const uint8_t *slots, size_t count) {
+    if (store->member_state[to] > 1 + TIDE_MEMBER_LEAVING) {
+        return; /* the order is older than the death: the slots stay, and are planned anew */
+    }
+    struct departure *d = tide_alloc_zero(1, sizeof *d + count * sizeof d->slots[0]);
+    const size_t row_bytes = table->row_floats * sizeof(float),
+                 capacity = ROWS_BYTES / row_bytes + 1;
+    uint64_t *keys = tide_alloc(capacity * sizeof *keys);
+    float *rows = tide_alloc(capacity * row_bytes);
+    uint32_t *marks = tide_alloc(capacity * sizeof *marks);
+    uint32_t *bytes = tide_alloc((count + 1) * sizeof *bytes);
+    if (!d || !keys || !rows || !marks || !bytes) {
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory to hand slots over");
+        tide_free(d);
+        tide_free(keys);
+        tide_free(rows);
+        tide_free(marks);
+        tide_free(bytes);
+        return;
+    }
+    *d = (struct departure){.table = table,
+                            .version = version,
+                            .count = (uint32_t)count,
+                            .to = to,
+                            .keys = keys,
+                            .rows = rows,
+                            .marks = marks,
+                            .capacity = capacity,
+                            .bytes = bytes};
+    for (size_t i = 0; i < count; i++) {
+        memcpy(&d->slots[i], slots + i * sizeof d->slots[i], sizeof d->slots[i]);
+    }
+    struct departure **end = &store->moves->departures;
+    while (*end) {
+        end = &(*end)->next;
+    }
+    *end = d;
+}
+
+static int ship(struct departure *d) {
+    if (d->packed == 0) {
+        return 0;
+    }
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide_write_array(&w, 7);
+    tide_write_uint(&w, TIDE__OP_ROWS);
+    tide_write_uint(&w, d->table->id);
+    tide_write_uint(&w, d->slots[d->at]);
+    tide_write_typed(&w, TIDE_U64, d->keys, d->packed);
+    tide_write_typed(&w, TIDE_F32, d->rows, d->packed * d->table->row_floats);
+    tide_write_typed(&w, TIDE_U32, d->marks, d->packed);
+    tide_write_typed(&w, TIDE_F32, d->seconds.data, d->seconds.size / sizeof(float));
+    int code = tide__store_send_writer(d->table->store, d->to, &w);
+    if (!code) {
+        d->packed = 0;
+        d->seconds.size = 0;
+    }
+    return code;
+}
+
+static int pack(void *arg, uint64_t key, uint64_t word, const float *row) {
+    struct departure *d = arg;
+    const size_t bytes = d->table->row_floats * sizeof(float);
+    void *place = NULL;
+    struct tide__kept *second;
+    int code = d->packed == d->capacity ? ship(d) : 0;
+    /* Place for a second version is made first: a row that cannot leave now is not given. */
+    if (!code && !(place = tide_write_reserve(&d->seconds, bytes))) {
+        d->seconds.error = 0;
+        code = TIDE_ENOMEM;
+    }
+    if (code) {
+        return code;
+    }
+    d->keys[d->packed] = key;
+    memcpy(d->rows + d->packed * d->table->row_floats, row, bytes);
+    d->marks[d->packed] = tide__cut_give(d->table, key, word, row, &second);
+    d->packed++;
+    if (second) {
+        memcpy(place, second->row, bytes);
+    } else {
+        d->seconds.size -= bytes;
+    }
+    tide_free(second);
+    return 0;
+}
+
+int tide__slot_say(struct tide_table *table, uint16_t to, int op, uint32_t slot, uint32_t version,
+                   uint16_t lost_to) {
+    struct tide_writer w;
+    uint8_t buffer[64];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 5);
+    tide_write_uint(&w, (uint64_t)op);
+    tide_write_uint(&w, table->id);
+    tide_write_uint(&w, slot);
+    tide_write_uint(&w, version);
+    tide_write_uint(&w, lost_to);
+    return tide__store_send_writer(table->store, to, &w);
+}
+
+/* 1: it has left before. The slot's route changes before its rows leave: from then on workers and messages go to the new
+ * home, which knows that the rows are coming. Out of memory: the rest leaves at the next try; the
+ * new home waits for SLOT_DONE. */
+static int depart_slot(struct departure *d, uint32_t slot) {
+    struct tide_table *table = d->table;
+    uint16_t lost_to = 0;
+    if (table->slot_versions[slot] >= d->version) {
+        return 1; /* it left, and that was told: a controller that took over asks again */
+    }
+    if (tide__route_of(table, slot) & TIDE__MINE) {
+        tide__clocked_departs(table, slot, d->to);
+        tide__routes_begin(table);
+        tide__route_set(table, slot, d->to);
+        table->slot_versions[slot] = d->version;
+        tide__raise_version(table, d->version);
+        tide__routes_end(table);
+    } else if (tide__route_home(tide__route_of(table, slot)) != d->to) {
+        lost_to = tide__route_home(tide__route_of(table, slot)); /* it left for a node that died */
+    }
+    int code = lost_to            ? 0
+               : table->relocates ? tide__owner_depart(table, slot, d->to)
+                                  : tide__slot_drain(table, slot, pack, d);
+    code = code ? code : ship(d);
+    tide__shared_slot_left(table, slot);
+    code = code || lost_to ? code : tide__clocked_departed(table, slot, d->to);
+    if (code) {
+        return code;
+    }
+    return tide__slot_say(table, d->to, TIDE__OP_SLOT_DONE, slot, d->version, lost_to);
+}
+
+/* Departs the next slot. What its rows take is what their slab has less of then: nearly, for workers use it too. */
+static int depart_next(struct departure *d) {
+    struct tide_table *table = d->table;
+    const unsigned before = tide__slab_used(&table->slab);
+    int code = depart_slot(d, d->slots[d->at]);
+    if (code < 0) {
+        return code;
+    }
+    const unsigned after = tide__slab_used(&table->slab);
+    const uint64_t bytes = after < before ? (uint64_t)(before - after) * table->row_floats * 4 : 0;
+    d->bytes[d->at++] = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+    d->turn_bytes += bytes;
+    d->in_flight_bytes += code == 0 ? d->bytes[d->at - 1] : 0;
+    d->in_flight += code == 0;
+    return 0;
+}
+
+/* ---- slots that are closed ---- */
+
+static bool settled(const struct tide_table *table, uint32_t slot) {
+    return !(tide__route_of(table, slot) & (TIDE__AWAITED | TIDE__OWN_HOLD | TIDE__WORKER_HOLD));
+}
+
+/* The next slots: what goes to owners of their keys waits here from now on. */
+static void close_next(struct tide_store *store, struct departure *d) {
+    struct tide_table *table = d->table;
+    const uint32_t most = d->count - d->at < IN_FLIGHT_MAX ? d->count : d->at + IN_FLIGHT_MAX;
+    tide__routes_begin(table);
+    while (d->closed < most && settled(table, d->slots[d->closed])) {
+        const uint32_t slot = d->slots[d->closed++], route = tide__route_of(table, slot);
+        if (route & TIDE__MINE) {
+            tide__route_set(table, slot, route | TIDE__CLOSED);
+        }
+    }
+    tide__routes_end(table);
+    if (d->closed > d->at) {
+        tide__echo_ask(store, &d->echo);
+    }
+}
+
+static void reopen(struct departure *d) {
+    tide__routes_begin(d->table);
+    for (uint32_t i = d->at; i < d->closed; i++) {
+        const uint32_t route = tide__route_of(d->table, d->slots[i]);
+        tide__route_set(d->table, d->slots[i], route & ~TIDE__CLOSED);
+    }
+    tide__routes_end(d->table);
+    tide__parked_retry(d->table);
+}
+
+/* Has all that this node sent to owners of keys of the next slot been dealt with? */
+static bool is_closed(struct tide_store *store, struct departure *d) {
+    if (!d->table->relocates || TIDE_MUTANT(slot_not_closed)) {
+        return true;
+    }
+    if (d->at == d->closed) {
+        close_next(store, d);
+    }
+    return d->at < d->closed && tide__echo_came(store, &d->echo);
+}
+
+void tide__departures_advance(struct tide_store *store) {
+    struct departure *d = store->moves->departures;
+    if (!d) {
+        return;
+    }
+    const uint32_t first = d->at;
+    d->turn_bytes = 0; /* a slot goes in one turn; between turns operations are served */
+    while (d->at < d->count && d->in_flight < IN_FLIGHT_MAX && d->turn_bytes < TURN_BYTES &&
+           d->in_flight_bytes < IN_FLIGHT_BYTES) {
+        if (!settled(d->table, d->slots[d->at]) || !is_closed(store, d) ||
+            TIDE_BUGGIFY(departure_pauses) || depart_next(d)) {
+            break;
+        }
+    }
+    if (d->table->relocates && d->at > first) {
+        tide__parked_retry(d->table); /* what waited for these slots to leave */
+    }
+    tide__clocked_tell_moves(store);
+    if (d->at == d->count && d->in_flight == 0) {
+        store->moves->departures = d->next;
+        departure_free(d);
+    }
+}
+
+void tide__departures_echo(struct tide_store *store, uint16_t from, uint64_t turn) {
+    for (struct departure *d = store->moves->departures; d; d = d->next) {
+        tide__echo_hear(&d->echo, from, turn);
+    }
+    tide__departures_advance(store);
+}
+
+void tide__departure_came(struct tide_store *store, const struct tide_table *table,
+                          uint32_t slot) {
+    for (struct departure *d = store->moves->departures; d; d = d->next) {
+        for (uint32_t i = 0; i < d->at && d->table == table; i++) {
+            if (d->slots[i] == slot && d->in_flight > 0) {
+                d->in_flight--;
+                d->in_flight_bytes -= d->bytes[i];
+                return;
+            }
+        }
+    }
+}
+
+/* ---- events ---- */
+
+void tide__departures_end(struct tide_store *store, uint16_t to) {
+    for (struct departure **place = &store->moves->departures; *place;) {
+        struct departure *d = *place;
+        if (d->to == to) {
+            *place = d->next;
+            reopen(d);
+            departure_free(d);
+        } else {
+            place = &d->next;
+        }
+    }
+}
+
+void tide__departures_release(struct tide_store *store) {
+    while (store->moves->departures) {
+        struct departure *next = store->moves->departures->next;
+        departure_free(store->moves->departures);
+        store->moves->departures = next;
+    }
+}
