@@ -261,7 +261,7 @@ local function train(w)
             bytes = w.rank == 1 and x:stats().bytes * SCALE / STEPS or 0}
 end
 
-local job = tide.job {name = "speedup", worker = train}
+local job = tide.job {name = "speedup", worker = train, params = {net = 1, method = ""}}
 
 ---- the driver ------------------------------------------------------------------------------------------------------
 

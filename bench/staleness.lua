@@ -20,7 +20,7 @@ local SLOW <const> = {
 local jobs = {}
 for _, consistency in ipairs {"bsp", "ssp:1", "ssp:3"} do
   jobs[#jobs + 1] = {consistency = consistency, job = tide.job {
-    name = "staleness-" .. #jobs + 1,
+    name = "staleness-" .. #jobs + 1, params = {slow = 1},
     tables = {t = tide.table {keys = tide.dense(8), width = 8, init = tide.zero(), update = "add",
                               consistency = consistency}},
     worker = function(w)

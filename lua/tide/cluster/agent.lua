@@ -297,12 +297,12 @@ ops["trace.read"] = function(request)
   return {text = text, cursor = cursor}
 end
 
----Ends this node: {leave=bool}. With leave its slots are handed on first.
+---Ends this node: {leave=bool, grace_s=}. With leave its slots are handed on first.
 function ops.quit(request)
   if request.leave and core.simulated() then
     core.leave() -- a simulated node is destroyed when its agent ends; a process waits in core.node_stop
   else
-    state.ending = request.leave and "leave" or "now"
+    state.ending, state.grace_s = request.leave and "leave" or "now", request.grace_s
   end
   return {}
 end
@@ -360,7 +360,7 @@ function agent.main(o)
       end
     end
   end
-  return {why = state.ending}
+  return {why = state.ending, grace_s = state.grace_s}
 end
 
 return agent

@@ -1,5 +1,6 @@
 -- Clusters that a script started grow and shrink while runs go on: nodes that hold rows come and leave in order.
 -- Methods of tide.cluster, which gives what they need of it.
+local checks = require "tide.checks"
 local children = require "tide.cluster.children"
 local core = require "tide.core"
 local errors = require "tide.errors"
@@ -7,10 +8,13 @@ local job = require "tide.run.job"
 
 local elastic = {}
 
-local DRAIN_S <const> = 60
+local DRAIN_S <const> = 60        -- how long the caller waits for a node to leave
+local DRAIN_GRACE_S <const> = 3600 -- how long the node itself tries: its rows are nowhere else
+local THREADS_MAX <const> = 200 -- compute threads of a node
+local COST_MAX_S <const> = 10
 
 ---@param cluster table class of tide.cluster
----@param tools table its adopt_members, nodes_max
+---@param tools table its adopt_members
 function elastic.extend(cluster, tools)
   -- The member of that name, once it is up.
   local function member_named(name)
@@ -20,13 +24,22 @@ function elastic.extend(cluster, tools)
     return nil
   end
 
+  -- How many members hold rows beside this one.
+  local function holders(self, name)
+    local count = 0
+    for _, member in ipairs(self.members) do
+      if member.store and member.name ~= name and member_named(member.name) then count = count + 1 end
+    end
+    return count
+  end
+
   ---Starts one more node. Without workers it holds rows; slots go there when somebody moves them (table:move,
   ---placement policies). With workers it holds none, and they join the runs that go on at the next report of all.
   ---@param name? string default: s1, s2, ... or, with workers, n1, n2, ... whichever is free first
   ---@param workers? integer
   ---@return string name
   function cluster:add_node(name, workers)
-    workers = workers or 0
+    workers = checks.whole("cluster:add_node", "the number of workers", workers or 0, 0, THREADS_MAX)
     if self.context.attached then
       error(errors.new("T0113", {message = "the nodes of this cluster are not the script's to start",
         help = "start one by `tide node --join`"}), 2)
@@ -37,8 +50,11 @@ function elastic.extend(cluster, tools)
     local letter <const> = workers > 0 and "n" or "s"
     while not name and taken[letter .. number] do number = number + 1 end
     name = name or letter .. number
-    if taken[name] or not job.is_identifier(name) or #self.children >= tools.nodes_max then
-      error(errors.new("T0113", {message = ("`%s` cannot be the name of one more node"):format(name)}), 2)
+    if taken[name] or not job.is_identifier(name) then
+      error(errors.new("T0113", {message = ("`%s` cannot be the name of one more node"):format(tostring(name))}), 2)
+    end
+    if #self.children >= self.nodes_max then
+      checks.fail(("cluster:add_node: a cluster of a script has %d nodes at most"):format(self.nodes_max))
     end
     local node = core.node()
     local child = children.start {endpoint = node.endpoint, cluster = node.cluster, name = name, workers = workers,
@@ -57,6 +73,7 @@ function elastic.extend(cluster, tools)
   ---Lets a node of this cluster that has no workers leave in order: its rows go to the others.
   ---@param name string
   function cluster:drain(name)
+    checks.text("cluster:drain", "the name of a node", name)
     local index
     for i, child in ipairs(self.children) do
       if child.name == name then index = i end
@@ -66,6 +83,10 @@ function elastic.extend(cluster, tools)
       error(errors.new("T0113", {message = member and ("node %s has workers, whose work would be lost"):format(name)
         or ("no node `%s` was started here"):format(tostring(name))}), 2)
     end
+    if member.store and holders(self, name) == 0 then
+      error(errors.new("T0113", {message = ("node %s alone holds rows, which would be lost"):format(name),
+        help = "start another one first: cluster:add_node()"}), 2)
+    end
     self:let_leave(name, index)
   end
 
@@ -73,17 +94,28 @@ function elastic.extend(cluster, tools)
   ---@param name string
   ---@param index integer of its entry in self.children
   function cluster:let_leave(name, index)
+    local child <const> = self.children[index]
+    local leaver
     for i, each in ipairs(self.members) do
       if each.name == name then
-        core.send(each.agent, {op = "quit", leave = true})
-        table.remove(self.members, i)
+        leaver = table.remove(self.members, i)
+        core.send(leaver.agent, {op = "quit", leave = true, grace_s = DRAIN_GRACE_S})
         break
       end
     end
-    if #children.wait_ended({self.children[index]}, DRAIN_S) > 0 then
-      error(errors.new("T0510", {message = ("node %s has not left after %g s"):format(name, DRAIN_S), node = name}), 2)
+    if #children.wait_ended({child}, DRAIN_S) > 0 then
+      error(errors.new("T0507", {message = ("node %s has not handed on its rows after %g s"):format(name, DRAIN_S),
+        node = name, state = "it goes on to do so", help = "see `tide nodes` and the node's log"}), 0)
     end
-    table.remove(self.children, index)
+    for i, each in ipairs(self.children) do
+      if each == child then table.remove(self.children, i) end
+    end
+    local ended
+    for _, each in ipairs(core.members()) do ended = leaver and each.id == leaver.id and each or ended end
+    if ended and ended.store and ended.state ~= "left" then
+      error(errors.new("T0509", {message = ("node %s ended before it had handed on its rows"):format(name), node = name,
+        state = "what was there alone is lost"}), 0)
+    end
   end
 
   ---A node whose workers have all left the run that they joined ends.
@@ -94,12 +126,24 @@ function elastic.extend(cluster, tools)
     end
   end
 
-  ---Adds or drains nodes without workers until `count` hold rows for the others.
+  ---Adds or drains nodes without workers until `count` hold rows for the others. Somebody has to hold them.
   ---@param count integer
   function cluster:set_servers(count)
-    local servers = {}
+    count = checks.whole("cluster:set_servers", "the number of servers", count, 0)
+    local servers, others = {}, 0
     for _, member in ipairs(self.members) do
-      if (member.workers or 0) == 0 and member.store then servers[#servers + 1] = member.name end
+      if member.store and (member.workers or 0) == 0 then servers[#servers + 1] = member.name
+      elseif member.store then others = others + 1 end
+    end
+    if count == 0 and others == 0 and #servers > 0 then
+      checks.fail("cluster:set_servers(0): the servers alone hold rows, which would be lost", "1 is the fewest here")
+    end
+    if #self.children + count - #servers > self.nodes_max then
+      checks.fail(("cluster:set_servers(%d): a cluster of a script has %d nodes at most, and this one has %d"):format(
+        count, self.nodes_max, #self.children))
+    end
+    if self.context.attached and count ~= #servers then
+      checks.fail("the nodes of this cluster are not the script's to start or end", "start one by `tide node --join`")
     end
     for _ = #servers + 1, count do self:add_node() end
     for i = #servers, count + 1, -1 do self:drain(servers[i]) end
@@ -129,6 +173,7 @@ function elastic.extend(cluster, tools)
   ---@param time number|string seconds, or "50us"; 0: no longer
   function cluster:serve_cost(name, time)
     local seconds = type(time) == "string" and require("tide.units").parse_duration(time) or time
+    checks.number("cluster:serve_cost", "the time in seconds, or as \"50us\",", seconds, 0, COST_MAX_S)
     local ok, err = core.call(node_named(self, name).agent, {op = "serve_cost", seconds = seconds}, 10)
     if not ok then error(errors.from(err), 2) end
   end

@@ -1,5 +1,6 @@
 -- The cluster of a run, `tide.cluster {}`: it lives in the driver's process tree. The driver is the controller node,
 -- every worker node a child that dies with it.
+local checks = require "tide.checks"
 local children = require "tide.cluster.children"
 local core = require "tide.core"
 local errors = require "tide.errors"
@@ -140,8 +141,8 @@ function cluster.new(o)
     error(errors.new("T0113", {message = ("tide.cluster wants 1 to %d nodes, servers included, and at least one "
       .. "worker each"):format(most)}), 2)
   end
-  local self = setmetatable({context = context, servers_max = most - count, run_id = context.run, children = {},
-                             controllers = {}, runs = {}}, cluster)
+  local self = setmetatable({context = context, nodes_max = most, servers_max = most - count, run_id = context.run,
+                             children = {}, controllers = {}, runs = {}}, cluster)
   context.clusters[#context.clusters + 1] = self
   if not context.attached then
     local node = core.node()
@@ -174,7 +175,10 @@ end
 ---`local trace <close> = cluster:trace "out.json"`. One at a time.
 ---@param path string
 ---@return table trace
-function cluster:trace(path) return require("tide.show.trace").start(path, self:agents()) end
+function cluster:trace(path)
+  checks.text("cluster:trace", "the path of a file", path)
+  return require("tide.show.trace").start(path, self:agents())
+end
 
 ---In the order in which tables of slots = "range" deal out their keys, which is by id: so the first worker is where
 ---the first keys are.
@@ -190,7 +194,7 @@ function cluster:agents()
 end
 
 require("tide.cluster.elastic").extend(cluster, {
-  adopt_members = adopt_members, nodes_max = PROCESSES_MAX,
+  adopt_members = adopt_members,
 })
 
 ---@param job_ tide.job
@@ -214,7 +218,8 @@ function cluster.table(_, name) return core.table_find(name) end
 ---@return table info {generation, clock, cut, full, rows, bytes, took_s}
 function cluster.checkpoint(_, o)
   if type(o) == "string" then o = {dir = o} end
-  local settings, problem = require("tide.run.checkpoint").settings {dir = o.dir, keep = o.keep, cut = o.cut}
+  script.check_fields("T0708", "cluster:checkpoint", o, {dir = true, keep = true, cut = true})
+  local settings, problem = require("tide.run.checkpoint").settings(o)
   if not settings then error(errors.new("T0708", {message = problem}), 2) end
   local info, err = require("tide.run.checkpoint").save(settings)
   if not info then error(err, 2) end
@@ -226,6 +231,8 @@ end
 ---@param generation? integer default: the newest that is whole
 ---@return table restored {generation, cut, clock, rows, skipped}
 function cluster.restore(_, dir, generation)
+  checks.text("cluster:restore", "the directory of a checkpoint", dir)
+  if generation ~= nil then generation = checks.whole("cluster:restore", "the generation", generation, 0) end
   local restored, err = require("tide.run.checkpoint").restore(dir, generation)
   if not restored then error(err, 2) end
   return restored

@@ -43,7 +43,7 @@ function node.main(o)
     return complain(errors.new("T0509", {
       message = "the cluster has declared this node dead: " .. tostring(ended.reason or "no reason given")}))
   end
-  core.node_stop(ended.why == "leave" and (o.grace_s or 25) or 0)
+  core.node_stop(ended.why == "leave" and (ended.grace_s or o.grace_s or 25) or 0)
   return 0
 end
 

@@ -1,8 +1,9 @@
 -- A console's session on one node: an actor with a Lua state of its own, in which lines are evaluated.
 --
 -- The main fiber only receives messages, so that it always hears a cancel; every evaluation runs on a fiber that can be
--- ended at any instruction (lua/host/actor/console.c), and a second fiber waits for it and tells the client. The session
--- that the client talks to also asks the sessions of other nodes when a line has targets, and merges their answers.
+-- ended at any instruction (lua/host/actor/console.c), and a second fiber waits for it and tells the client. The
+-- session that the client talks to also asks the sessions of other nodes when a line has targets, and merges their
+-- answers.
 local core = require "tide.core"
 local environment = require "tide.console.environment"
 local errors = require "tide.errors"

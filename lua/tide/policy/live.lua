@@ -90,6 +90,11 @@ function driver:speed_of(w)
   return speed
 end
 
+-- What of a plan the run does not allow stands in its log.
+function driver:say(why)
+  if why then self.controller:emit {kind = "log", text = why} end
+end
+
 function driver:apply(kind, scope, actions, epoch)
   for _, a in ipairs(actions) do
     if kind == "sync" then
@@ -112,9 +117,9 @@ function driver:apply(kind, scope, actions, epoch)
     elseif a.field == "servers" then
       self.servers:scale(a.value)
     elseif a.field == "workers" then
-      self.controller:set_workers(a.value)
+      self:say(self.controller:set_workers(a.value))
     elseif a.field == "drop" then
-      self.controller:drop(a.value)
+      self:say(self.controller:drop(a.value))
     elseif a.field == "total" then
       self.batch.total = a.value
       self.batch.max = math.max(self.batch.max, a.value)

@@ -158,6 +158,15 @@ function meeting.extend(controller)
   ---All workers have returned.
   function controller:finish()
     if self.finished then return end
+    local set <const> = self.chunks
+    if set and set.pass > 0 and not set:over() and not self.stopping then
+      local text <const> = ("of pass %d over the data %d of %d chunks were not read: the workers have returned")
+        :format(set.pass, set.missing, set.pieces)
+      for _, w in ipairs(self.workers) do
+        if w.dropped or w.state == "lost" then return self:fail(script.error("T0609", text)) end
+      end
+      self:emit {kind = "log", text = text}
+    end
     self.finished = true
     core.fiber(function()
       if self.job.checkpoint then self:last_checkpoint() end

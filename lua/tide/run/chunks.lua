@@ -21,7 +21,7 @@ local PER_WORKER <const> = 8 -- chunks a pass by default: what a loss costs agai
 function chunks.new(count, o)
   local pieces = math.max(1, math.min(count, o.chunks or PER_WORKER * o.workers))
   return setmetatable({
-    count = count, declared = pieces, pieces = pieces,
+    count = count, declared = pieces, pieces = pieces, asked = o.chunks ~= nil,
     seed = o.seed, pass = 0, order = {}, next = 1, back = {}, held = {}, done = {},
     missing = 0, leases = 0, redone = 0, sums = {}, queues = {}, queued = {},
   }, chunks)
@@ -198,10 +198,12 @@ end
 ---@return string? problem
 function chunks:restore(record)
   local declared <const> = record.declared or record.pieces -- older records: none was resized
-  if record.count ~= self.count or declared ~= self.declared then
+  -- Without a number in the job they are so many a worker, and the run that goes on may have others.
+  if record.count ~= self.count or (self.asked and declared ~= self.declared) then
     return nil, ("the checkpoint's data is %d examples in %d chunks, the job's %d in %d"):format(record.count, declared,
       self.count, self.declared)
   end
+  self.declared = declared
   self.pass, self.pieces = record.pass - 1, record.pieces -- of the pass that went on
   if record.pass > 0 then self:begin() else self.pass = 0 end
   self.size = record.size

@@ -136,8 +136,10 @@ function controller:may_go_on(node)
   if not self.job:survives_workers() or self.ready < self.worker_count then return false end
   local left, done = 0, 0
   for _, w in ipairs(self.workers) do
+    if w.dropped then goto next end -- does no more of it, and has not done it all
     if w.node ~= node and w.state == "running" then left = left + 1 end
     if w.state == "done" then done = done + 1 end
+    ::next::
   end
   local undone = self.chunks and not self.chunks:over()
   return left > 0 or (done > 0 and not undone)
@@ -231,9 +233,11 @@ function controller:start()
   if a.examples then
     self.chunks = chunks.new(a.examples, {workers = rank, seed = a.seed, chunks = self.job.chunks})
   end
-  if a.resume and a.resume.workers ~= rank then
-    error(script.error("T0705", ("the checkpoint is of %d workers, the run has %d"):format(a.resume.workers, rank),
-      {help = "start as many workers; tables alone are restored by cluster:restore"}), 0)
+  local bound <const> = a.resume and a.resume.workers ~= rank
+    and (not self.chunks and "its work is bound to ranks" or self:fixed_workers())
+  if bound then
+    error(script.error("T0705", ("the checkpoint is of %d workers, the run has %d: %s"):format(a.resume.workers, rank,
+      bound), {help = "start as many workers; tables alone are restored by cluster:restore"}), 0)
   end
   if a.resume and a.resume.chunks and self.chunks then
     local ok, problem = self.chunks:restore(a.resume.chunks)
@@ -580,8 +584,20 @@ function from_driver.checkpoint(self, request, message)
   end)
 end
 
-function from_driver.set(self, request)
-  for k, v in pairs(request.params) do self.params[k] = v end
+-- The answer to what the driver asks of a run: nothing more to say, or why not.
+local function reply(self, message, who, why)
+  if message.kind ~= "call" then return end
+  if self.failed then return core.answer_error(message, self.failed) end
+  if why then return core.answer_error(message, script.error("T0113", ("%s: %s"):format(who, why))) end
+  core.answer(message, {})
+end
+
+function from_driver.set(self, request, message)
+  local params = {} -- what was told of the former ones stays as it was
+  for k, v in pairs(self.params) do params[k] = v end
+  for k, v in pairs(request.params) do params[k] = v end
+  self.params = params
+  reply(self, message, "run:set")
 end
 
 ---One more node: {node = {name, id, agent, workers, store}}. Its workers join the run.
@@ -596,19 +612,29 @@ function from_driver.joined(self, request)
 end
 
 ---Workers come or go until there are `count`.
-function from_driver.workers(self, request) self:set_workers(request.count) end
+function from_driver.workers(self, request, message)
+  local over <const> = self.failed or self.finished
+  reply(self, message, "run:set_workers", self.finished and "the run is over"
+    or not over and self:set_workers(request.count))
+end
 
 ---The driver could not start nodes for so many workers.
 function from_driver.not_joined(self, request) self.coming = math.max((self.coming or 0) - request.count, 0) end
 
 ---A test aid: this worker takes `factor` times as long for its work from now on.
-function from_driver.slow(self, request)
+function from_driver.slow(self, request, message)
   local w = self.workers[request.rank]
   if w and w.address then core.send(w.address, {op = "slow", factor = request.factor}) end
+  reply(self, message, "run:slow_worker", not (w and w.state ~= "lost")
+    and ("there is no worker %d: they are 1 to %d"):format(request.rank, #self.workers))
 end
 
 ---These workers leave after their next report: {ranks=}.
-function from_driver.drop(self, request) self:drop(request.ranks) end
+function from_driver.drop(self, request, message)
+  local over <const> = self.failed or self.finished
+  reply(self, message, "run:drop_worker", self.finished and "the run is over"
+    or not over and self:drop(request.ranks))
+end
 
 function from_driver.stop(self, request)
   self.stopping = request.reason or "asked"

@@ -15,15 +15,24 @@ local text = require "tide.text"
 local elastic_workers = {}
 
 local CALL_S <const> = 30
+local HAS_BEGUN <const> = {starting = true, ready = true, running = true}
+local IS_THERE <const> = {starting = true, ready = true, running = true, joining = true, waiting = true}
 
 ---@param controller table class of tide.controller
 function elastic_workers.extend(controller)
-  ---@return string|nil why no worker can come to this run
-  function controller:fixed_workers()
+  ---@return string|nil why no worker of this run can leave, nor come
+  function controller:bound_to_ranks()
     if not self.job:survives_workers() then
       return "its work is bound to ranks: cut the data into chunks (w:chunks), or say `on_worker_loss = \"replay\"`"
     end
     if data.is_set(self.job.data) and not self.job.comm then return "its data set is cut by the number of workers" end
+    return nil
+  end
+
+  ---@return string|nil why no worker can come to this run
+  function controller:fixed_workers()
+    local bound <const> = self:bound_to_ranks()
+    if bound then return bound end
     for _, key in ipairs(text.sorted_keys(self.a.tables)) do
       local handle = core.table_find(self.a.tables[key])
       if handle and (handle.spec.consistency or "sequential") ~= "sequential" then
@@ -94,11 +103,33 @@ function elastic_workers.extend(controller)
     end
   end
 
-  ---@param ranks integer[] workers that leave after their next report
+  ---@param ranks integer[] workers that are to leave
+  ---@return string|nil why they may not
+  function controller:must_stay(ranks)
+    local bound <const> = self:bound_to_ranks()
+    if bound then return "no worker leaves: " .. bound end
+    local leaving, left = {}, 0
+    for _, rank in ipairs(ranks) do
+      local w <const> = self.workers[rank]
+      if not w then return ("there is no worker %d: they are 1 to %d"):format(rank, #self.workers) end
+      if w.state == "done" or w.state == "lost" then return ("worker %d has left already"):format(rank) end
+      leaving[rank] = true
+    end
+    for _, w in ipairs(self.workers) do
+      if IS_THERE[w.state] and w.state ~= "joining" and not w.dropped and not leaving[w.rank] then left = left + 1 end
+    end
+    return left == 0 and "no worker would be left that has begun" or nil
+  end
+
+  ---Lets workers leave after their next report.
+  ---@param ranks integer[]
+  ---@return string|nil why they may not
   function controller:drop(ranks)
+    local why <const> = self:must_stay(ranks)
+    if why then return why end
     for _, rank in ipairs(ranks) do
       local w = self.workers[rank]
-      if w and w.state == "running" then
+      if w and HAS_BEGUN[w.state] then
         w.dropped = true
         self:leave_queue(w)
       elseif w and (w.state == "joining" or w.state == "waiting") then
@@ -106,23 +137,44 @@ function elastic_workers.extend(controller)
         if w.address then core.send(w.address, {op = "end"}) end
       end
     end
+    return nil
+  end
+
+  -- How many more nodes there may be.
+  local function room_of(self)
+    local count = self.coming or 0
+    for _, node in ipairs(self.a.nodes) do
+      if not node.lost then count = count + 1 end
+    end
+    return self.a.nodes_max - count
   end
 
   ---Lets workers come or go until there are `count`; the newest go first.
   ---@param count integer
+  ---@return string|nil why not
   function controller:set_workers(count)
     local there = {}
     for _, w in ipairs(self.workers) do
-      local comes = w.state == "joining" or w.state == "waiting"
-      if comes or w.state == "running" and not w.dropped then there[#there + 1] = w.rank end
+      if IS_THERE[w.state] and not w.dropped then there[#there + 1] = w.rank end
     end
     local missing = count - #there - (self.coming or 0)
-    if missing == 0 then return end
-    if missing < 0 then return self:drop(table.move(there, math.max(count, 1) + 1, #there, 1, {})) end
+    if missing == 0 then return nil end
+    if missing < 0 then
+      if count >= #there then return nil end -- those that come are more than are wanted: they are counted when they are
+      return self:drop(table.move(there, math.max(count, 1) + 1, #there, 1, {}))
+    end
     local why = self:fixed_workers()
-    if why then return self:emit {kind = "log", text = "no worker joins: " .. why} end
+    if why then return "no worker joins: " .. why end
+    if self.a.nodes_max == 0 then
+      return "no worker joins: the nodes of this cluster are not the script's to start"
+    end
+    if missing > room_of(self) then
+      return ("%d workers want %d more nodes, and a cluster of a script has %d at most"):format(count, missing,
+        self.a.nodes_max)
+    end
     self.coming = (self.coming or 0) + missing
     self:emit {kind = "scale", workers = missing}
+    return nil
   end
 
   ---A node that joined for its workers has none any more: it may leave.

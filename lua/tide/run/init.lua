@@ -2,6 +2,7 @@
 --
 -- The run itself lives in its controller actor (controller.lua) and on the workers; this end polls the controller for
 -- what happened, draws the progress line meanwhile, and turns Ctrl-C into a stop: once at the next report, twice now.
+local checks = require "tide.checks"
 local core = require "tide.core"
 local script = require "tide.script"
 local summary = require "tide.run.summary"
@@ -80,6 +81,7 @@ function run.start(cluster, job, params)
   end
   local ok, err = job:check_upvalues()
   if not ok then error(err, 3) end
+  if params ~= nil then checks.params("cluster:start", params, job.params or {}, job.name) end
   local merged = {}
   for k, v in pairs(job.params or {}) do merged[k] = v end
   for k, v in pairs(params or {}) do merged[k] = v end
@@ -101,7 +103,8 @@ function run.start(cluster, job, params)
     source = CONTROLLER, chunk = "@tide/controller.lua", role = "control",
     argument = {
       run = self.id, script = sent, job = job.name, params = merged, seed = seed, tables = self.table_names,
-      nodes = cluster:agents(), servers_max = cluster.servers_max, total = total_of(job), resume = resume,
+      nodes = cluster:agents(), servers_max = cluster.servers_max,
+      nodes_max = context.attached and 0 or cluster.nodes_max, total = total_of(job), resume = resume,
       examples = job:has_chunks() and job:examples() or nil,
       journal = not context.simulated and ("%s/policies-%s.journal"):format(context.directory, job.name) or nil,
     },
@@ -193,14 +196,29 @@ function run:add_workers(count)
   end
 end
 
----Lets workers come or go until there are `count`: new ones start on nodes of their own and begin after a report of
----all, the newest leave after one. For jobs whose work is bound to no rank; the run's log says when it cannot be.
----@param count integer
-function run:set_workers(count) core.send(self.controller, {op = "workers", count = count}) end
+-- Asks the controller for something; its refusal is raised here, at the call.
+local function ask(self, request, timeout_s)
+  self:raise_failure()
+  if self.closed then error(errors.new("T0510", {message = "the run was canceled", help = "start another one"}), 0) end
+  local answer, err = core.call(self.controller, request, timeout_s or POLL_S)
+  if not answer then error(errors.from(err), 0) end
+  return answer
+end
 
----Lets a worker leave after its next report.
+---Lets workers come or go until there are `count`: new ones start on nodes of their own and begin after a report of
+---all, the newest leave after one. For jobs whose work is bound to no rank.
+---@param count integer
+function run:set_workers(count)
+  count = checks.whole("run:set_workers", "the number of workers", count, 1)
+  ask(self, {op = "workers", count = count})
+end
+
+---Lets a worker leave after its next report. The last one stays.
 ---@param rank integer
-function run:drop_worker(rank) core.send(self.controller, {op = "drop", ranks = {rank}}) end
+function run:drop_worker(rank)
+  rank = checks.whole("run:drop_worker", "the rank of a worker", rank, 1)
+  ask(self, {op = "drop", ranks = {rank}})
+end
 
 function run:look_for_interrupts()
   local seen = core.interrupted() - self.cluster.context.interrupts -- one before the run began stops it too
@@ -287,6 +305,9 @@ end
 ---@param kind "report"|"started"
 ---@return function iterator, nil, nil, table closing
 function run:events(kind)
+  if kind ~= "report" and kind ~= "started" then
+    checks.fail(("run:events is of \"report\" or \"started\", not %s"):format(tostring(kind)))
+  end
   self.holding = true
   local closing = setmetatable({}, {__close = function()
     self.holding = false
@@ -371,22 +392,30 @@ function run:summary()
 end
 
 ---Asks the workers to stop at their next report or w:stopping().
-function run:stop() core.send(self.controller, {op = "stop", reason = "asked"}) end
+function run:stop() if not self.closed then core.send(self.controller, {op = "stop", reason = "asked"}) end end
 
 ---Writes a checkpoint while the workers go on, and waits until it is on disk.
 ---@param o? {dir?: string, cut?: "clock"|"fuzzy"} default: as the job's field `checkpoint` says
 ---@return table info {generation, clock, cut, full, rows, bytes, took_s}
 function run:checkpoint(o)
-  self:raise_failure()
-  local info, err = core.call(self.controller, {op = "checkpoint", dir = o and o.dir, cut = o and o.cut},
-    CHECKPOINT_S)
-  if not info then error(errors.from(err), 2) end
-  return info
+  o = o or {}
+  script.check_fields("T0708", "run:checkpoint", o, {dir = true, cut = true})
+  local settings, problem = require("tide.run.checkpoint").settings {dir = o.dir or (self.job.checkpoint or {}).dir,
+                                                                 cut = o.cut}
+  if not settings then error(script.error("T0708", "run:checkpoint: " .. problem), 0) end
+  return ask(self, {op = "checkpoint", dir = o.dir, cut = o.cut}, CHECKPOINT_S)
 end
 
 ---Changes params from the next report on.
----@param params table
-function run:set(params) core.send(self.controller, {op = "set", params = params}) end
+---@param params table of those that the job has
+function run:set(params)
+  local known <const> = {}
+  for _, each in ipairs {self.job.params or {}, self.params} do
+    for name, value in pairs(each) do known[name] = value end
+  end
+  checks.params("run:set", params, known, self.job.name)
+  ask(self, {op = "set", params = params})
+end
 
 ---A test aid, to see what stragglers do to a run: from its next report or chunk on this worker takes `factor` times as
 ---long as its work does. What it needs more it sleeps, so it does not matter how many cores there are; a `compute_s`
@@ -394,10 +423,9 @@ function run:set(params) core.send(self.controller, {op = "set", params = params
 ---@param rank integer
 ---@param factor number 1: no longer
 function run:slow_worker(rank, factor)
-  if math.type(rank) ~= "integer" or type(factor) ~= "number" or not (factor >= 1 and factor <= 1000) then
-    error(errors.new("T0113", "run:slow_worker wants the rank of a worker and a factor between 1 and 1000"), 2)
-  end
-  core.send(self.controller, {op = "slow", rank = rank, factor = factor})
+  rank = checks.whole("run:slow_worker", "the rank of a worker", rank, 1)
+  factor = checks.number("run:slow_worker", "the factor", factor, 1, 1000)
+  ask(self, {op = "slow", rank = rank, factor = factor})
 end
 
 ---Ends the workers now.
@@ -413,6 +441,8 @@ end
 ---@param names string[] the job's names of tables
 ---@return string[] paths
 function run:dump(path, names)
+  checks.text("run:dump", "the path of a file", path)
+  if type(names) ~= "table" or #names == 0 then checks.fail "run:dump wants a list of the job's names of tables" end
   local paths = {}
   for _, name in ipairs(names) do
     local handle = self.tables[name]

@@ -37,6 +37,7 @@ struct leaver { /* at the controller */
     struct leaver *next;
     uint16_t id;
     bool drained; /* it owns nothing whose home is elsewhere */
+    bool told;    /* that nobody can take its slots */
     struct round round;
 };
 
@@ -384,10 +385,14 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
         }
     }
     tide_free(targets);
-    if (!waits && holds && is_home(store, leaver->id) &&
-        !tide_net_is_to_end(store->net, leaver->id)) {
-        tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
-                 "node %u leaves and nobody can take its slots", (unsigned)leaver->id);
+    if (holds && is_home(store, leaver->id) && !tide_net_is_to_end(store->net, leaver->id)) {
+        /* Its rows would be lost. It stays while its grace lasts: another node may come. */
+        if (!leaver->told) {
+            tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
+                     "node %u is to leave and nobody can take its slots: it waits for another node",
+                     (unsigned)leaver->id);
+        }
+        leaver->told = waits = true;
     }
     if (!waits && (leaver->drained || holds || TIDE_MUTANT(leave_undrained))) {
         tell_all(store, &leaver->round, NULL);
