@@ -6,17 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tide_node {
-    struct tide_port *port;
-    struct tide_system *system;
-};
-struct tide_system *tide_system_of(struct tide_node *node) { return node->system; }
-uint64_t tide_node_now(const struct tide_node *node) { return tide_port_now(node->port); }
-int tide_node_resolve(struct tide_node *node, const char *name, uint16_t *id) {
-    (void)node, (void)name, (void)id;
-    return TIDE_ENOENT;
-}
-
 static struct tide_node node;
 static atomic_int done;
 static uint64_t began, ended;

@@ -2,7 +2,7 @@
  * Best of five. bench_wire [--json] */
 #include "bench/report.h"
 #include "wire/json.h"
-#include "wire/value.h"
+#include "tide/message.h"
 #include "wire/wire.h"
 
 #include <stdlib.h>
@@ -103,10 +103,10 @@ static void tree_many(void *arg) {
     uint8_t bytes[256];
     size_t size = encode_small(bytes, sizeof bytes, 1);
     for (uint64_t i = 0; i < SMALL / 4; i++) {
-        struct tide_value value;
-        sink += (uint64_t)(tide_value_decode(bytes + TIDE_FRAME_HEAD, size - TIDE_FRAME_HEAD,
+        struct tide_view value;
+        sink += (uint64_t)(tide_view_open(bytes + TIDE_FRAME_HEAD, size - TIDE_FRAME_HEAD,
                                              &value) == 0);
-        tide_value_release(&value);
+        tide_view_release(&value);
     }
     (void)arg;
 }

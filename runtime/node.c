@@ -1,61 +1,11 @@
-/* A node: port, actor system, net and store, put together and taken apart in order. */
+/* A node: port, actor system, net and, in libtide, the store, put together and taken apart in order. */
+#include "node.h"
+
 #include "net/net.h"
-#include "store/core/store.h"
 
 #include <string.h>
 
 enum { JOIN_TIMEOUT_S = 10, PAUSE_NS = 500000 };
-
-struct tide_node {
-    struct tide_port *port;
-    struct tide_system *system;
-    struct tide_net *net;
-    struct tide_store *store;
-    bool owns_port;
-    struct tide_lock name_lock;
-    char name[64]; /* set once: by the options, or by the controller at the join */
-};
-
-struct tide_system *tide_system_of(struct tide_node *node) {
-    return node->system;
-}
-
-struct tide_store *tide_store_of(struct tide_node *node) {
-    return node->store;
-}
-
-struct tide_net *tide_net_of(struct tide_node *node) {
-    return node->net;
-}
-
-/* ---- who is who ---- */
-
-uint16_t tide_node_id(const struct tide_node *node) {
-    return tide_net_self(node->net);
-}
-
-const char *tide_node_name(const struct tide_node *const_node) {
-    struct tide_node *node = (struct tide_node *)(uintptr_t)const_node;
-    struct tide_member self;
-    tide_lock(&node->name_lock);
-    if (node->name[0] == 0 && tide_net_member(node->net, tide_net_self(node->net), &self)) {
-        memcpy(node->name, self.name, sizeof node->name);
-    }
-    tide_unlock(&node->name_lock);
-    return node->name;
-}
-
-const char *tide_node_endpoint(const struct tide_node *node) {
-    return tide_net_endpoint(node->net);
-}
-
-uint64_t tide_node_now(const struct tide_node *node) {
-    return tide_port_now(node->port);
-}
-
-int tide_node_resolve(struct tide_node *node, const char *name, uint16_t *id) {
-    return tide_net_find(node->net, name, id) ? 0 : tide_fail(TIDE_ENOENT, "no node is named '%s' in this cluster", name);
-}
 
 /* ---- life ---- */
 
@@ -141,15 +91,11 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
                                   .state = o->state,
                                   .controllers = o->controllers,
                                   .workers = (uint16_t)so.compute,
-                                  .store = !o->no_store && !o->client,
+                                  .store = tide__node_stores && !o->no_store && !o->client,
                                   .client = o->client};
     rc = rc < 0 ? rc : tide_net_create(node->system, &no, &node->net);
-    rc = rc < 0 ? rc : tide_store_create(node->system, node->net, o->memory, &node->store);
-    if (rc == 0) {
-        tide_store_limit(node->store, o->queue_limit);
-        tide_store_rate(node->store, o->rate_operations, o->rate_bytes);
-        rc = tide_net_join(node->net);
-    }
+    rc = rc < 0 ? rc : tide__node_store_create(node, o);
+    rc = rc < 0 ? rc : tide_net_join(node->net);
     return rc < 0 || o->loop != NULL ? rc : wait_joined(node);
 }
 
@@ -163,7 +109,7 @@ static void take_apart(struct tide_node *node, uint64_t timeout) {
         tide_net_close(node->net);
     }
     if (node->store != NULL) {
-        tide_store_destroy(node->store);
+        tide__node_store_destroy(node);
     }
     if (node->net != NULL) {
         tide_net_destroy(node->net);

@@ -17,6 +17,22 @@ grep -q "row 999 = 10 20 30 40" <<<"$out"
 grep -q "three greetings answered" <<<"$out"
 "$prefix/bin/tide" version >/dev/null
 
+# Actors alone: a library that needs neither Lua nor BLAS, and shows no name that no header declares.
+sed -i "s|^prefix=.*|prefix=$prefix|" "$pc/tide-actor.pc"
+# shellcheck disable=SC2046
+cc -std=gnu11 -Wall -Wextra -Werror "$source/examples/actors.c" $(pkg-config --cflags --libs tide-actor) \
+   -Wl,-rpath,"$(dirname "$pc")" -o "$prefix/actors"
+out=$("$prefix/actors")
+echo "$out"
+[ "$(grep -c answered <<<"$out")" = 3 ] # the fourth crashed the counter, whose supervisor started another
+grep -q "sent 0xc0: that is no number" <<<"$out"
+if ldd "$prefix/actors" | grep -E "lua|blas|minpack"; then echo "libtide-actor needs what it must not"; exit 1; fi
+for library in tide tide-actor; do
+  shown=$(nm -D --defined-only "$(dirname "$pc")/lib$library.so" | awk '{print $3}' | sort)
+  stray=$(comm -23 <(echo "$shown") <(sed -n 's/^ *\(tide[a-z_]*\);$/\1/p' "$build/exports.map" | sort))
+  if [ -z "$shown" ] || [ -n "$stray" ]; then echo "lib$library.so shows: $stray"; exit 1; fi
+done
+
 # The same through the CMake package, with a C++ compiler reading the header.
 mkdir "$prefix/consumer"
 cat >"$prefix/consumer/CMakeLists.txt" <<'CMAKE'

@@ -4,7 +4,8 @@
 set -euo pipefail
 export LC_ALL=C
 # Arguments: the directories CMake puts the library's objects in; below them paths are those of the sources.
-allow=$(dirname "$0")/symbols.allow
+root=$(cd "$(dirname "$0")/.." && pwd)
+allow=$root/tests/symbols.allow
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 find "$@" -name '*.c.o' | sort >"$work/list"
@@ -14,6 +15,8 @@ bad=0
 while read -r object; do
   name=${object##*.dir/}
   name=${name%.c.o}
+  # a source of the tree that is not there any more: left over by an earlier build
+  if [[ $name == runtime/* || $name == kernels/* || $name == lua/* ]] && [ ! -e "$root/$name.c" ]; then continue; fi
   while read -r symbol; do
     granted=0
     while read -r pattern symbols _; do

@@ -15,6 +15,7 @@
 
 #include "actor/actor.h"
 #include "kernel.h"
+#include "tide.h"
 
 #include <lauxlib.h>
 #include <lua.h>

@@ -8,6 +8,7 @@
 #ifndef TIDE_ACTOR_H
 #define TIDE_ACTOR_H
 
+#include "actor/node.h"
 #include "port/port.h"
 #include "wire/wire.h"
 
@@ -25,9 +26,7 @@ int tide_system_create(const struct tide_system_options *options, struct tide_no
 void tide_system_stop(struct tide_system *system, uint64_t timeout);
 void tide_system_destroy(struct tide_system *system);
 void tide_system_set_node_id(struct tide_system *system, uint16_t id); /* before other nodes are told of addresses */
-struct tide_system *tide_system_of(struct tide_node *node); /* provided by node.c */
-/* Id of a node by its name; ENOENT. Provided by node.c. */
-int tide_node_resolve(struct tide_node *node, const char *name, uint16_t *id);
+struct tide_system *tide_system_of(struct tide_node *node);
 struct tide_executor *tide_system_executor(struct tide_system *system, enum tide_role role, unsigned index);
 struct tide_port *tide_system_port(struct tide_system *system);
 /* Messages that wait in mailboxes. Any thread. */
@@ -72,6 +71,8 @@ struct tide_route {
     int (*admit)(void *arg, uint16_t node, enum tide_lane lane, size_t bytes, size_t window, struct tide_fiber *waiter);
     /* Any thread: what was admitted will not be sent. May be NULL where admit reserves nothing. */
     void (*refund)(void *arg, uint16_t node, enum tide_lane lane, size_t bytes);
+    /* Any thread: the id of a node by its name; ENOENT. */
+    int (*resolve)(void *arg, const char *name, uint16_t *id);
     /* I/O thread: *takes* the message and sends it, or fails it (calls get EUNREACHABLE by tide_system_fail_call). */
     void (*send)(void *arg, struct tide_outgoing *message);
     /* I/O thread, at the end of each turn: write what gathered. Returns when to be called again, as a turn does. */

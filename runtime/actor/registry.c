@@ -91,7 +91,11 @@ int tide_whereis(struct tide_node *node, const char *name, tide_address *out) {
     char node_name[64];
     uint16_t id;
     snprintf(node_name, sizeof node_name, "%.*s", (int)(slash - name), name);
-    int rc = tide_node_resolve(node, node_name, &id);
+    /* acquire: with tide_system_set_route */
+    if (!atomic_load_explicit(&system->routed, memory_order_acquire)) {
+        return tide_fail(TIDE_ENOENT, "no node is named '%s': this one has no others", node_name);
+    }
+    int rc = system->route.resolve(system->route.arg, node_name, &id);
     if (rc < 0) {
         return rc;
     }

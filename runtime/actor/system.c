@@ -32,6 +32,14 @@ struct tide_port *tide_system_port(struct tide_system *system) {
     return system->port;
 }
 
+struct tide_system *tide_system_of(struct tide_node *node) {
+    return node->system;
+}
+
+uint64_t tide_node_now(const struct tide_node *node) {
+    return tide_port_now(node->port);
+}
+
 struct tide_node *tide_system_node(struct tide_system *system) {
     return system->node;
 }

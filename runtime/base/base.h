@@ -2,7 +2,7 @@
 #ifndef TIDE_BASE_H
 #define TIDE_BASE_H
 
-#include "tide.h"
+#include "tide/actor.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

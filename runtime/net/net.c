@@ -261,6 +261,10 @@ static bool close_all(void *arg) {
     return net->links == NULL;
 }
 
+static int resolve(void *arg, const char *name, uint16_t *id) {
+    return tide_net_find(arg, name, id) ? 0 : tide_fail(TIDE_ENOENT, "no node is named '%s' in this cluster", name);
+}
+
 static int admit(void *arg, uint16_t node, enum tide_lane lane, size_t bytes, size_t window,
                  struct tide_fiber *waiter) {
     struct tide_peer *peer = tide__peer(arg, node);
@@ -450,8 +454,13 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
     }
     TIDE_ASSERT(tide_address_id(net->members_actor) == TIDE_ID_MEMBERS);
     *out = net;
-    struct tide_route route = {
-        .arg = net, .admit = admit, .refund = refund, .send = send, .flush = flush, .close = close_all};
+    struct tide_route route = {.arg = net,
+                               .admit = admit,
+                               .refund = refund,
+                               .resolve = resolve,
+                               .send = send,
+                               .flush = flush,
+                               .close = close_all};
     tide_system_set_route(system, &route);
     poke(net);
     uint64_t until = tide__net_now(net) + 5 * TIDE_SECOND;

@@ -62,7 +62,7 @@ bool tide_net_is_to_end(struct tide_net *net, uint16_t id);
 void tide_net_close(struct tide_net *net);
 void tide_net_destroy(struct tide_net *net); /* after tide_system_stop */
 
-struct tide_net *tide_net_of(struct tide_node *node); /* provided by node.c */
+struct tide_net *tide_net_of(struct tide_node *node);
 const char *tide_net_endpoint(const struct tide_net *net);
 const char *tide_net_cluster(const struct tide_net *net);
 uint16_t tide_net_self(const struct tide_net *net);       /* own id, 0 until given; any thread */

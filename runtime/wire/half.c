@@ -1,5 +1,6 @@
 /* Values of two bytes on the wire: IEEE half precision and bfloat16, rounded to nearest, ties to
  * even. */
+#include "tide/table.h"
 #include "wire/wire.h"
 
 static uint16_t to_bfloat(uint32_t bits) {

@@ -5,7 +5,7 @@
  */
 #include "fuzz.h"
 #include "wire/json.h"
-#include "wire/value.h"
+#include "tide/message.h"
 #include "wire/wire.h"
 
 #include <msgpack/unpack.h>

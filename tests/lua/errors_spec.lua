@@ -4,7 +4,7 @@ local errors = require "tide.errors"
 
 -- Every name of tide.h's error codes.
 local function names_of_c()
-  local file <const> = assert(io.open("runtime/tide.h"))
+  local file <const> = assert(io.open("runtime/include/tide/actor.h"))
   local names = {}
   for name in file:read("a"):gmatch("\n%s+TIDE_(E%u+) = %-%d+") do names[#names + 1] = name end
   file:close()

@@ -6,26 +6,18 @@
 
 #include <stdlib.h>
 
-struct tide_node {
-    struct tide_port *port;
-    struct tide_system *system;
-    struct tide_sim *sim;
+struct actor_world {
+    struct tide_node node;
+    struct tide_sim *sim; /* or NULL */
 };
 
-struct tide_system *tide_system_of(struct tide_node *node) { return node->system; }
-uint64_t tide_node_now(const struct tide_node *node) { return tide_port_now(node->port); }
-int tide_node_resolve(struct tide_node *node, const char *name, uint16_t *id) {
-    (void)node;
-    (void)id;
-    return tide_fail(TIDE_ENOENT, "no node is named '%s'", name);
-}
-
 static inline struct tide_node *world_open(bool simulated, unsigned compute) {
-    struct tide_node *node = calloc(1, sizeof *node);
+    struct actor_world *world = calloc(1, sizeof *world);
+    struct tide_node *node = &world->node;
     int rc = 0;
     if (simulated) {
-        rc = tide_sim_create(&(struct tide_sim_options){.seed = 7}, &node->sim);
-        rc = rc < 0 ? rc : tide_sim_port(node->sim, "n1", &node->port);
+        rc = tide_sim_create(&(struct tide_sim_options){.seed = 7}, &world->sim);
+        rc = rc < 0 ? rc : tide_sim_port(world->sim, "n1", &node->port);
     } else {
         rc = tide_port_real_create(7, &node->port);
     }
@@ -42,10 +34,11 @@ static inline void world_close(struct tide_node *node) {
     tide_system_stop(node->system, TIDE_SECOND);
     tide_system_destroy(node->system);
     node->port->ops->destroy(node->port);
-    if (node->sim != NULL) {
-        tide_sim_destroy(node->sim);
+    struct actor_world *world = (struct actor_world *)node; /* its first member */
+    if (world->sim != NULL) {
+        tide_sim_destroy(world->sim);
     }
-    free(node);
+    free(world);
 }
 
 /* Lets the node run until `flag` is set; false after 10 s. */

@@ -2,6 +2,7 @@
 #ifndef CONTROL_WORLD_H
 #define CONTROL_WORLD_H
 
+#include "tide.h"
 #include "net/inside.h"
 
 #include <setjmp.h>

@@ -13,14 +13,6 @@
 #define WORLD_NODES 8
 #endif
 
-struct tide_node {
-    struct tide_port *port;
-    struct tide_system *system;
-    struct tide_net *net;
-    struct world *world;
-    char name[32];
-};
-
 struct world {
     struct tide_sim *sim; /* NULL: real */
     char directory[64];
@@ -28,25 +20,6 @@ struct world {
     unsigned count;
     unsigned controllers; /* so many hold the log; set between open and the first start */
 };
-
-struct tide_system *tide_system_of(struct tide_node *node) {
-    return node->system;
-}
-uint64_t tide_node_now(const struct tide_node *node) {
-    return tide_port_now(node->port);
-}
-int tide_node_resolve(struct tide_node *node, const char *name, uint16_t *id) {
-    struct tide_member members[32];
-    uint64_t view;
-    size_t count = tide_net_members(node->net, members, TIDE_COUNT(members), &view);
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(members[i].name, name) == 0) {
-            *id = members[i].id;
-            return 0;
-        }
-    }
-    return tide_fail(TIDE_ENOENT, "no node is named '%s'", name);
-}
 
 static inline void world_open(struct world *w, bool simulated, uint64_t seed) {
     memset(w, 0, sizeof *w);
@@ -85,7 +58,7 @@ static inline int world_await(struct tide_node *node, int state) {
     uint64_t until = tide_port_now(node->port) + 15 * TIDE_SECOND;
     int now = world_state(node, &code, reason);
     while (now != state && now < TIDE_MEMBER_LEFT && tide_port_now(node->port) < until) {
-        world_pause(node->world, 200000);
+        node->port->ops->pause(node->port, 200000);
         now = world_state(node, &code, reason);
     }
     return now;
@@ -100,7 +73,6 @@ static inline int world_start(struct world *w, const char *name, bool give_name,
     snprintf(node->name, sizeof node->name, "%s", name);
     snprintf(listen, sizeof listen, w->sim != NULL ? "sim:%s%s" : "unix:%s/%s.sock",
              w->sim != NULL ? "" : w->directory, name);
-    node->world = w;
     int rc = world_port(w, name, &node->port);
     struct tide_system_options so = {
         .port = node->port, .node_name = name, .io = 1, .compute = 1, .control = 1};

@@ -14,21 +14,6 @@
 
 #define MS UINT64_C(1000000)
 
-struct tide_system *tide_system_of(struct tide_node *node) {
-    (void)node;
-    return NULL;
-}
-uint64_t tide_node_now(const struct tide_node *node) {
-    (void)node;
-    return 0;
-}
-int tide_node_resolve(struct tide_node *node, const char *name, uint16_t *id) {
-    (void)node;
-    (void)name;
-    (void)id;
-    return TIDE_ENOENT;
-}
-
 /* ---- detector ---- */
 
 static void detector_suspects_a_silent_peer_after_the_grace_and_200_ms(void **state) {

@@ -5,6 +5,7 @@
  *
  * TIDE_TEST_ROUNDS, if set, is the percentage of the rounds that are made: valgrind is slow.
  */
+#include "tide.h"
 #include "base/base.h"
 
 #include <dirent.h>

@@ -32,7 +32,7 @@ static void a_taken_name_is_refused(void **state) {
     struct tide_node *node = &w.nodes[w.count];
     struct tide_port *port;
     assert_int_equal(world_port(&w, "other", &port), 0);
-    *node = (struct tide_node){.port = port, .world = &w, .name = "other"};
+    *node = (struct tide_node){.port = port, .name = "other"};
     struct tide_system_options so = {.port = port, .node_name = "n2", .io = 1};
     assert_int_equal(tide_system_create(&so, node, &node->system), 0);
     w.count++;

@@ -1,6 +1,6 @@
 /* The wire room: writer, cursor, pre-scan, frames, JSON, and msgpack-c as the second opinion. */
 #include "wire/json.h"
-#include "wire/value.h"
+#include "tide/message.h"
 #include "wire/wire.h"
 
 #include <setjmp.h>
@@ -372,14 +372,14 @@ static size_t heap_in_use(void) {
 static void test_six_bytes_that_announce_gigabytes_cost_nothing(void **state) {
     (void)state;
     static const char bytes[] = "\xdd\x00\xdf\x00\x01\xc0";
-    struct tide_value value;
+    struct tide_view value;
     struct tide_frame frame;
     size_t before = heap_in_use();
     assert_int_equal(SCAN(bytes), TIDE_EPROTO);
-    assert_int_equal(tide_value_decode(bytes, 6, &value), TIDE_EPROTO);
+    assert_int_equal(tide_view_open(bytes, 6, &value), TIDE_EPROTO);
     assert_int_equal(tide_frame_parse(bytes, 6, &frame), TIDE_EPROTO);
     assert_int_equal(heap_in_use(), before);
-    tide_value_release(&value);
+    tide_view_release(&value);
 }
 
 static void test_small_frames_cost_at_most_64_kib(void **state) {
@@ -389,17 +389,17 @@ static void test_small_frames_cost_at_most_64_kib(void **state) {
     size_t most = 0, accepted = 0;
     tide_random_seed(&random, 1);
     for (int i = 0; i < 200000; i++) {
-        struct tide_value value;
+        struct tide_view value;
         size_t size = 1 + tide_random_below(&random, sizeof bytes);
         for (size_t k = 0; k < size; k++) {
             uint64_t word = tide_random_next(&random);
             bytes[k] = (uint8_t)(word >> 8 & 3 ? 0x90u | (word & 15) : word);
         }
         size_t before = heap_in_use();
-        accepted += tide_value_decode(bytes, size, &value) == 0;
+        accepted += tide_view_open(bytes, size, &value) == 0;
         size_t cost = heap_in_use() - before;
         most = cost > most ? cost : most;
-        tide_value_release(&value);
+        tide_view_release(&value);
     }
     assert_true(accepted > 0);
     assert_true(most <= 64 << 10);
@@ -411,14 +411,14 @@ static void test_scan_agrees_with_msgpack_c(void **state) {
     uint8_t bytes[24];
     tide_random_seed(&random, 2);
     for (int i = 0; i < 200000; i++) {
-        struct tide_value value;
+        struct tide_view value;
         size_t size = 1 + tide_random_below(&random, sizeof bytes);
         for (size_t k = 0; k < size; k++) {
             bytes[k] = (uint8_t)tide_random_next(&random);
         }
         int scanned = tide_scan(bytes, size);
-        assert_int_equal(tide_value_decode(bytes, size, &value), scanned);
-        tide_value_release(&value);
+        assert_int_equal(tide_view_open(bytes, size, &value), scanned);
+        tide_view_release(&value);
     }
 }
 

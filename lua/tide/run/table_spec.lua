@@ -28,7 +28,7 @@ end
 
 local STALENESS_MAX <const> = 60
 
----The forms that the store takes (runtime/tide.h).
+---The forms that the store takes (runtime/include/tide/table.h).
 local function is_consistency(value)
   if type(value) ~= "string" then return false end
   local s <const> = value:match("^e?ssp:(%d+)$")

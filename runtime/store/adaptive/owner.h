@@ -5,7 +5,7 @@
 #ifndef TIDE_STORE_OWNER_H
 #define TIDE_STORE_OWNER_H
 
-#include "store/checkpoint/cut.h"
+#include "store/rows/cut.h"
 #include "store/adaptive/relocate.h"
 #include "store/operation/shard.h"
 

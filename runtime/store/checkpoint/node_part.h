@@ -13,7 +13,7 @@
 #ifndef TIDE_STORE_GENERATION_H
 #define TIDE_STORE_GENERATION_H
 
-#include "store/checkpoint/cut.h"
+#include "store/rows/cut.h"
 
 enum { TIDE__GENERATION_DIR_MAX = 3500 };
 

@@ -14,7 +14,7 @@
  */
 #include "store/clocked/clock_move.h"
 
-#include "store/checkpoint/cut.h"
+#include "store/rows/cut.h"
 #include "store/clocked/vap.h"
 
 /* ---- FENCE ---- */

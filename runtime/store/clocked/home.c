@@ -7,7 +7,7 @@
  * not be told: its copy shows the same value.
  */
 #include "store/clocked/clocked.h"
-#include "store/checkpoint/cut.h"
+#include "store/rows/cut.h"
 #include "store/clocked/clock_move.h"
 #include "store/clocked/vap.h"
 

@@ -7,7 +7,7 @@
  * Fibers that are no workers do not come here: they read and write at the homes (access.c).
  */
 #include "store/clocked/clocked.h"
-#include "store/checkpoint/cut.h"
+#include "store/rows/cut.h"
 #include "store/clocked/vap.h"
 
 /* ---- the bound of a worker ---- */

@@ -7,6 +7,8 @@
 #define TIDE_STORE_H
 
 #include "net/net.h"
+#include "tide/checkpoint.h"
+#include "tide/table.h"
 
 enum { TIDE_SLOT_COUNT = TIDE_SLOTS };
 
@@ -31,7 +33,7 @@ struct tide_store_memory {
 };
 void tide_store_memory(struct tide_store *store, struct tide_store_memory *out); /* any thread */
 void tide_store_destroy(struct tide_store *store);        /* after tide_system_stop */
-struct tide_store *tide_store_of(struct tide_node *node); /* provided by node.c */
+struct tide_store *tide_store_of(struct tide_node *node);
 
 /* Tables of this node; returns how many there are. Any thread. */
 size_t tide_store_tables(struct tide_store *store, struct tide_table **out, size_t limit);

@@ -602,6 +602,10 @@ static void member_changed(void *arg, const struct tide_member *member) {
     post_member(store, member->id);
 }
 
+struct tide_store *tide_store_of(struct tide_node *node) {
+    return node->store;
+}
+
 int tide_store_create(struct tide_system *system, struct tide_net *net, uint64_t memory_cap,
                       struct tide_store **out) {
     struct tide_store *store;

@@ -18,7 +18,7 @@
  */
 #include "store/replica/async_replication.h"
 #include "store/clocked/clocked.h"
-#include "store/checkpoint/cut.h"
+#include "store/rows/cut.h"
 #include "store/core/key_counts.h"
 #include "store/replica/replica.h"
 #include "store/adaptive/hot_keys.h"

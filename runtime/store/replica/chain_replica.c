@@ -12,7 +12,7 @@
  * far, and whoever is the last then sends the slot's rows in front of it. So the new node's pushes
  * come from the same node as its rows, in order.
  */
-#include "store/checkpoint/cut.h"
+#include "store/rows/cut.h"
 #include "store/slots/move.h"
 #include "store/replica/replica.h"
 

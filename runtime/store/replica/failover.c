@@ -14,7 +14,7 @@
  * to the store actor until the resent ones have gone out.
  */
 #include "store/replica/async_replication.h"
-#include "store/checkpoint/cut.h"
+#include "store/rows/cut.h"
 #include "store/slots/move.h"
 
 bool tide__failover_waits(const struct tide__job *job, uint16_t to) {

@@ -6,7 +6,7 @@
  * it: strict.c.
  */
 #include "store/replica/async_replication.h"
-#include "store/checkpoint/cut.h"
+#include "store/rows/cut.h"
 
 enum { RING_FIRST = 256 };
 

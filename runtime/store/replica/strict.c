@@ -12,7 +12,7 @@
  * shipped later (async_replication.h).
  */
 #include "store/replica/async_replication.h"
-#include "store/checkpoint/cut.h"
+#include "store/rows/cut.h"
 
 enum { UNACKED_MAX = 0xfff000, KEPT_TIMES = 16 };
 

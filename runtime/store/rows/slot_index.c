@@ -7,7 +7,7 @@
  * only while the slot's latch is held and after every word in it was locked once, so whoever holds
  * a word keeps a valid pointer.
  */
-#include "store/checkpoint/cut.h"
+#include "store/rows/cut.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #define TIDE_STORE_MOVE_H
 
 #include "store/core/catalog.h"
-#include "store/checkpoint/cut.h"
+#include "store/rows/cut.h"
 #include "store/replica/replica.h"
 
 struct batch;

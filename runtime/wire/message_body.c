@@ -3,12 +3,12 @@
  * counts: six bytes may ask it for gigabytes. After the scan its memory is at most a first chunk
  * plus one object per value.
  */
-#include "wire/value.h"
+#include "tide/message.h"
 
-#include <msgpack/unpack.h>
+#include "wire/wire.h"
 
-int tide_value_decode(const void *data, size_t size, struct tide_value *out) {
-    *out = (struct tide_value){.alive = false};
+int tide_view_open(const void *data, size_t size, struct tide_view *out) {
+    *out = (struct tide_view){.alive = false};
     int rc = tide_scan(data, size);
     if (rc != 0) {
         return rc;
@@ -22,16 +22,16 @@ int tide_value_decode(const void *data, size_t size, struct tide_value *out) {
     if (result == MSGPACK_UNPACK_SUCCESS && offset == size) {
         return 0;
     }
-    tide_value_release(out);
+    tide_view_release(out);
     if (result == MSGPACK_UNPACK_NOMEM_ERROR) {
         return tide_fail(TIDE_ENOMEM, "out of memory while decoding %zu bytes", size);
     }
     return tide_fail(TIDE_EPROTO, "byte %zu: not one whole msgpack value", offset);
 }
 
-void tide_value_release(struct tide_value *value) {
-    if (value->alive) {
-        msgpack_zone_destroy(&value->zone);
+void tide_view_release(struct tide_view *view) {
+    if (view->alive) {
+        msgpack_zone_destroy(&view->zone);
     }
-    *value = (struct tide_value){.alive = false};
+    *view = (struct tide_view){.alive = false};
 }
