@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TIDE_KERNEL_ABI 4u
+#define TIDE_KERNEL_ABI 5u
 
 /* Access to a table of f32 rows. Calls may suspend the calling fiber. */
 struct tide_rows {

@@ -46,6 +46,14 @@ enum tide_op_code {
     TIDE_OP_SLICE_DX,     /* the same columns, the others 0 */
     TIDE_OP_CONCAT,       /* columns of a, then of b */
     TIDE_OP_DROPOUT,      /* x / keep where Philox(seed, step, id; element) < keep, else 0 */
+    TIDE_OP_GATHER,       /* x [m, w], rows i32 [n] -> [n, w]; row -1: zeros */
+    TIDE_OP_GATHER_SUM,   /* x [m, w], starts i32 [n + 1], rows i32 -> [n, w]: row i is the sum of
+                             x's rows[starts[i]] .. rows[starts[i + 1] - 1], in this order */
+    TIDE_OP_GATHER_MAX,   /* the same -> maxima (of none 0; of equals the first), i32 rows they are of
+                             (-1: none) */
+    TIDE_OP_GATHER_MAX_DX, /* g [m, w], i32 rows of maxima [m, w], starts, rows -> [n, w]: row i is
+                             the sum of those elements of g's listed rows whose maximum is of row
+                             call->row + i; a row that is listed twice in succession counts once */
     TIDE_OP_RESHAPE,      /* the same storage under other dims; no kernel */
     TIDE_OP_COUNT
 };
@@ -89,7 +97,7 @@ enum tide_source_kind {
     TIDE_SOURCE_COLUMN,  /* [n, 1]: one number a row */
     TIDE_SOURCE_CONSTANT /* no operand */
 };
-enum { TIDE_REGION_SOURCES = 12, TIDE_REGION_MICROS = 24, TIDE_REGION_OUTS = 4 };
+enum { TIDE_REGION_SOURCES = 12, TIDE_REGION_MICROS = 24, TIDE_REGION_OUTS = 8 };
 
 enum { TIDE_REGION_REGISTERS = TIDE_REGION_SOURCES + TIDE_REGION_MICROS };
 
@@ -127,7 +135,13 @@ struct tide_attributes {
 struct tide_operand {
     void *data;
     size_t rows, columns;
+    /* Elements from a row to the next; 0: `columns`. Others are understood by MAP, MM and the
+     * GATHERs alone. */
+    size_t stride;
 };
+static inline size_t tide_operand_stride(const struct tide_operand *o) {
+    return o->stride ? o->stride : o->columns;
+}
 enum { TIDE_OP_INPUTS = TIDE_REGION_SOURCES, TIDE_OP_OUTPUTS = TIDE_REGION_OUTS };
 
 struct tide_op_call {
@@ -135,7 +149,8 @@ struct tide_op_call {
     struct tide_operand in[TIDE_OP_INPUTS], out[TIDE_OP_OUTPUTS];
     void *scratch;       /* tide_device.scratch bytes, 64-byte aligned */
     uint64_t seed, step; /* of dropout masks */
-    bool accumulate;     /* MM, CONV_DW: out[0] is added to */
+    size_t row;          /* of the run that out[0] begins with: DROPOUT, GATHER_MAX_DX */
+    bool accumulate;     /* MM, CONV_DW, EMBED_DW, COLUMN_SUMS: out[0] is added to */
     void *queue;         /* of a device with memory of its own; else NULL */
 };
 /* What a call takes: arithmetic operations, and bytes of operands read and written, each once. */

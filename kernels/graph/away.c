@@ -133,7 +133,7 @@ int tide__away_send_inputs(struct tide_run *run, size_t rows) {
             size_t bytes = tide__graph_rows(v, rows) * tide__graph_columns(v) *
                            tide__graph_element(v, run->plan->device->element);
             code =
-                run->away.memory->upload(run->away.queue, tide__run_address(run, (uint32_t)i, rows),
+                run->away.memory->upload(run->away.queue, tide__run_address(run, (uint32_t)i),
                                          run->inputs[run->plan->places[i].input], bytes);
         }
     }
@@ -250,7 +250,7 @@ static int download_loss(struct tide_run *run, size_t i) {
     const struct tide_program *p = run->plan->program;
     return run->away.memory->download(
         run->away.queue, run->away.losses + 3 * i,
-        tide__run_address(run, p->nodes[p->losses[i]].out[0], run->rows), loss_bytes(1));
+        tide__run_address(run, p->nodes[p->losses[i]].out[0]), loss_bytes(1));
 }
 
 static int finish_queue(struct tide_run *run) {

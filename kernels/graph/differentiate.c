@@ -5,6 +5,8 @@
  */
 #include "graph/graph.h"
 
+#include "readers/forest.h"
+
 #include <string.h>
 
 struct walk {
@@ -294,8 +296,59 @@ static void adjoint_reshape(struct walk *w) {
 static void adjoint_embed(struct walk *w) {
     const struct node node = *w->node;
     uint32_t in[2] = {w->g, node.in[1]};
-    struct tide_attributes t = {.window = {.h = w->p->values[node.in[0]].dims[0]}};
+    const struct value *table = &w->p->values[node.in[0]];
+    struct tide_attributes t = {.window = {.h = table->dims[0]}};
+    if (table->space == TIDE_SPACE_TABLE) {
+        t = (struct tide_attributes){.id = table->table};
+    }
     add(w, node.in[0], apply(w, TIDE_OP_EMBED_DW, 2, in, &t));
+}
+
+/* ---- rows of lists ---- */
+
+static uint32_t list(struct walk *w, enum tide_list which, uint32_t nth) {
+    uint32_t out = NONE;
+    if (w->error == 0) {
+        w->error = tide__vertex_list(w->p, which, nth, &out);
+    }
+    return w->error == 0 ? out : 0;
+}
+
+/* The transposed list: of what a child gives to all its parents the gradients are added up, of what
+ * an edge gives there is one. */
+static void adjoint_gather(struct walk *w) {
+    const struct node node = *w->node;
+    const struct value x = w->p->values[node.in[0]];
+    const size_t place = w->p->values[node.in[1]].place;
+    const uint32_t nth = (uint32_t)(place / TIDE_LIST_COUNT);
+    uint32_t in[4] = {w->g, 0, 0, 0};
+    enum tide_op_code code = TIDE_OP_GATHER_SUM;
+    size_t count = 3;
+    if (node.code == TIDE_OP_GATHER_MAX) {
+        bool edge = x.space == TIDE_SPACE_EDGE;
+        code = TIDE_OP_GATHER_MAX_DX;
+        count = 4;
+        in[1] = node.out[1];
+        in[2] = list(w, edge ? TIDE_LIST_EDGE : TIDE_LIST_PARENT_START, 0);
+        in[3] = list(w, edge ? TIDE_LIST_EDGE_PARENT : TIDE_LIST_PARENT, 0);
+    } else if (node.code == TIDE_OP_GATHER_SUM && x.space == TIDE_SPACE_EDGE) {
+        code = TIDE_OP_GATHER;
+        count = 2;
+        in[1] = list(w, TIDE_LIST_EDGE_PARENT, 0);
+    } else if (node.code == TIDE_OP_GATHER_SUM) {
+        in[1] = list(w, TIDE_LIST_PARENT_START, 0);
+        in[2] = list(w, TIDE_LIST_PARENT, 0);
+    } else if (place % TIDE_LIST_COUNT == TIDE_LIST_NTH_CHILD) {
+        in[1] = list(w, TIDE_LIST_NTH_START, nth);
+        in[2] = list(w, TIDE_LIST_NTH_PARENT, nth);
+    } else if (place == TIDE_LIST_CHILD) {
+        in[1] = list(w, TIDE_LIST_PARENT_START, 0);
+        in[2] = list(w, TIDE_LIST_PARENT_EDGE, 0);
+    } else { /* of an edge's parent */
+        in[1] = list(w, TIDE_LIST_CHILD_START, 0);
+        in[2] = list(w, TIDE_LIST_EDGE, 0);
+    }
+    add(w, node.in[0], apply(w, code, count, in, NULL));
 }
 
 static void adjoint(struct walk *w) {
@@ -343,6 +396,11 @@ static void adjoint(struct walk *w) {
     case TIDE_OP_RESHAPE:
         adjoint_reshape(w);
         break;
+    case TIDE_OP_GATHER:
+    case TIDE_OP_GATHER_SUM:
+    case TIDE_OP_GATHER_MAX:
+        adjoint_gather(w);
+        break;
     case TIDE_OP_SLICE:
     case TIDE_OP_SLICE_DX:
     case TIDE_OP_CONCAT:
@@ -361,7 +419,8 @@ static void adjoint(struct walk *w) {
 static void mark_needed(struct walk *w, bool of_inputs) {
     for (size_t i = 0; i < w->values; i++) {
         const struct value *v = &w->p->values[i];
-        w->needed[i] = v->class == CLASS_PARAMETER ||
+        w->needed[i] = v->class == CLASS_PARAMETER || v->class == CLASS_TABLE ||
+                       v->class == CLASS_CHILD ||
                        (of_inputs && v->class == CLASS_INPUT && v->type == TIDE_VALUE_FLOAT);
     }
     for (size_t n = 0; n < w->p->node_count; n++) {
@@ -378,23 +437,107 @@ static bool is_loss(unsigned code) {
     return code >= TIDE_OP_XENT && code <= TIDE_OP_SUM_LOSS;
 }
 
-static void walk_back(struct walk *w, size_t count) {
-    struct node node;
+static void visit(struct walk *w, size_t n) {
+    struct node node = w->p->nodes[n];
+    w->node = &node;
+    w->p->layer = node.layer;
+    memcpy(w->p->at, node.at, sizeof(w->p->at));
+    if (is_loss(node.code)) {
+        if (w->needed[node.in[0]]) {
+            add(w, node.in[0], node.out[1]);
+        }
+        return;
+    }
+    w->g = w->gradient[node.out[0]];
+    if (w->g != NONE && w->needed[node.out[0]]) {
+        adjoint(w);
+    }
+}
+
+/* Reads what children published, at their rows. */
+static bool crosses(const struct walk *w, const struct node *node) {
+    return node->code >= TIDE_OP_GATHER && node->code <= TIDE_OP_GATHER_MAX &&
+           w->p->values[node->in[0]].space == TIDE_SPACE_CHILD;
+}
+
+static void visit_section(struct walk *w, size_t count, enum section of, enum section adjoints) {
+    w->p->section = (uint8_t)adjoints;
     for (size_t n = count; n-- > 0 && w->error == 0;) {
-        node = w->p->nodes[n];
-        w->node = &node;
-        w->p->layer = node.layer;
-        memcpy(w->p->at, node.at, sizeof(w->p->at));
-        if (is_loss(node.code)) {
-            if (w->needed[node.in[0]]) {
-                add(w, node.in[0], node.out[1]);
+        if (w->p->nodes[n].section == of && !(of == SECTION_UP && crosses(w, &w->p->nodes[n]))) {
+            visit(w, n);
+        }
+    }
+}
+
+/* What parents kept of the gradients of their sums over children: known once the adjoints of UP are
+ * made, read at rows of other levels. */
+static void visit_crossing(struct walk *w, size_t count, uint32_t *carried) {
+    w->p->section = SECTION_DOWN;
+    for (size_t n = count; n-- > 0 && w->error == 0;) {
+        struct node node = w->p->nodes[n];
+        carried[n] = NONE;
+        if (node.section == SECTION_UP && crosses(w, &node) && w->needed[node.out[0]]) {
+            w->error = tide__vertex_carried(w->p, node.out[0], &carried[n]);
+            w->node = &node;
+            w->g = carried[n];
+            w->p->layer = node.layer;
+            memcpy(w->p->at, node.at, sizeof(w->p->at));
+            if (w->error == 0) {
+                adjoint_gather(w);
             }
+        }
+    }
+}
+
+/* A published value's gradient is also what its children's state got. */
+static void publish(struct walk *w) {
+    w->p->section = SECTION_DOWN;
+    for (size_t i = 0; i < w->p->child_count && w->error == 0; i++) {
+        uint32_t state = w->p->children[i], g = w->gradient[state];
+        if (g != NONE) {
+            w->error = tide__vertex_as(w->p, g, TIDE_SPACE_VERTEX, &g);
+            add(w, w->p->values[state].alias, g);
+        }
+    }
+}
+
+static void resolve(struct walk *w, size_t count, const uint32_t *carried) {
+    for (size_t n = 0; n < count && w->error == 0; n++) {
+        uint32_t x = w->p->nodes[n].out[0];
+        if (carried[n] == NONE) {
             continue;
         }
-        w->g = w->gradient[node.out[0]];
-        if (w->g != NONE && w->needed[node.out[0]]) {
-            adjoint(w);
+        uint32_t g = w->gradient[x];
+        if (g == NONE) { /* nothing depends on it smoothly */
+            g = map3(w, TIDE_MICRO_SELECT, map_constant(w, TIDE_MICRO_MUL, 0, x), NONE, NONE);
         }
+        w->p->values[carried[n]].alias = g;
+    }
+}
+
+static void walk_vertices(struct walk *w, size_t count) {
+    uint32_t *carried = tide_alloc((count + 1) * sizeof(*carried));
+    if (!carried) {
+        w->error = TIDE_ENOMEM;
+        return;
+    }
+    visit_section(w, count, SECTION_AFTER, SECTION_AFTER);
+    visit_crossing(w, count, carried);
+    visit_section(w, count, SECTION_CHILD, SECTION_DOWN);
+    publish(w);
+    visit_section(w, count, SECTION_UP, SECTION_DOWN);
+    resolve(w, count, carried);
+    visit_section(w, count, SECTION_BEFORE, SECTION_DEFERRED);
+    tide_free(carried);
+}
+
+static void walk_back(struct walk *w, size_t count) {
+    if (w->p->vertex) {
+        walk_vertices(w, count);
+        return;
+    }
+    for (size_t n = count; n-- > 0 && w->error == 0;) {
+        visit(w, n);
     }
 }
 
@@ -428,6 +571,7 @@ static int finish(struct walk *w, bool of_inputs) {
     for (size_t i = 0; i < w->values && w->error == 0; i++) {
         uint32_t g = w->gradient[i];
         if (g == NONE || !(p->values[i].class == CLASS_PARAMETER ||
+                           p->values[i].class == CLASS_TABLE ||
                            (of_inputs && p->values[i].class == CLASS_INPUT))) {
             continue;
         }
@@ -456,11 +600,19 @@ int tide_program_differentiate(struct tide_program *p, bool of_inputs) {
     for (size_t i = 0; i < p->value_count; i++) {
         w.gradient[i] = NONE;
     }
+    if (p->vertex) {
+        w.error = tide__vertex_sections(p);
+    }
     mark_needed(&w, of_inputs);
     p->backward = p->differentiated = true;
-    walk_back(&w, p->node_count);
+    if (w.error == 0) {
+        walk_back(&w, p->node_count);
+    }
     if (w.error == 0) {
         w.error = finish(&w, of_inputs);
+    }
+    if (w.error == 0 && p->vertex) {
+        w.error = tide__vertex_order(p);
     }
 out:
     tide_free(w.gradient);

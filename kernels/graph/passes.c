@@ -53,7 +53,7 @@ int tide__graph_evaluation(struct tide_program *p) {
 /* ---- what is needed ---- */
 
 /* Values that somebody outside of the list reads. */
-static void mark_wanted(const struct tide_program *p, bool *wanted) {
+void tide__graph_wanted(const struct tide_program *p, bool *wanted) {
     for (size_t i = 0; i < p->output_count; i++) {
         wanted[p->outputs[i].value] = true;
     }
@@ -66,29 +66,51 @@ static void mark_wanted(const struct tide_program *p, bool *wanted) {
             wanted[g] = true;
         }
     }
+    for (size_t i = 0; i < p->value_count; i++) {
+        const struct value *v = &p->values[i];
+        if (v->alias != NONE) { /* read in another round of a loop */
+            wanted[v->alias] = true;
+        }
+        if (v->class == CLASS_TABLE && v->gradient != NONE) {
+            wanted[v->gradient] = true;
+        }
+    }
 }
 
 /* Removes operations that were marked by out_count 0; numbers producers and losses anew. */
-static void compact(struct tide_program *p) {
+void tide__graph_compact(struct tide_program *p) {
     size_t kept = 0, losses = 0;
+    uint32_t *now = tide_alloc((p->node_count + 1) * sizeof(*now));
     for (size_t n = 0; n < p->node_count; n++) {
+        if (now) {
+            now[n] = (uint32_t)kept;
+        }
         if (p->nodes[n].out_count == 0) {
             continue;
         }
         if (kept != n) {
             p->nodes[kept] = p->nodes[n];
         }
-        const struct node *node = &p->nodes[kept];
-        for (size_t o = 0; o < node->out_count; o++) {
-            p->values[node->out[o]].producer = (uint32_t)kept;
-        }
-        if (node->code >= TIDE_OP_XENT && node->code <= TIDE_OP_SUM_LOSS) {
-            p->losses[losses++] = (uint32_t)kept;
-        }
         kept++;
     }
+    for (size_t i = 0; now && i < p->value_count; i++) { /* views, too */
+        struct value *v = &p->values[i];
+        if (v->producer != NONE && v->producer < p->node_count) {
+            v->producer = now[v->producer];
+        }
+    }
     p->node_count = kept;
+    for (size_t n = 0; n < kept; n++) {
+        const struct node *node = &p->nodes[n];
+        for (size_t o = 0; o < node->out_count; o++) {
+            p->values[node->out[o]].producer = (uint32_t)n;
+        }
+        if (node->code >= TIDE_OP_XENT && node->code <= TIDE_OP_SUM_LOSS) {
+            p->losses[losses++] = (uint32_t)n;
+        }
+    }
     p->loss_count = losses;
+    tide_free(now);
 }
 
 void tide__graph_clean(struct tide_program *p) {
@@ -96,7 +118,7 @@ void tide__graph_clean(struct tide_program *p) {
     if (!wanted) {
         return; /* dead operations cost time, nothing else */
     }
-    mark_wanted(p, wanted);
+    tide__graph_wanted(p, wanted);
     for (size_t n = p->node_count; n-- > 0;) {
         struct node *node = &p->nodes[n];
         bool any = false;
@@ -111,7 +133,7 @@ void tide__graph_clean(struct tide_program *p) {
             wanted[node->in[i]] = true;
         }
     }
-    compact(p);
+    tide__graph_compact(p);
     tide_free(wanted);
 }
 
@@ -125,13 +147,22 @@ struct fusion {
 
 static bool same_space(const struct tide_program *p, uint32_t a, uint32_t b) {
     const struct value *v = &p->values[a], *w = &p->values[b];
-    return v->batched == w->batched && v->rank == w->rank &&
+    return v->space == w->space && v->rank == w->rank &&
            memcmp(v->dims, w->dims, v->rank * sizeof(v->dims[0])) == 0;
 }
 
 static bool reads(const struct node *node, uint32_t value) {
     for (size_t i = 0; i < node->in_count; i++) {
         if (node->in[i] == value) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool reads_storage(const struct tide_program *p, const struct node *node, uint32_t root) {
+    for (size_t i = 0; i < node->in_count; i++) {
+        if (p->values[node->in[i]].root == root) {
             return true;
         }
     }
@@ -152,8 +183,9 @@ static bool can_move_up(const struct fusion *f, size_t r, size_t n) {
     const struct node *x = &f->p->nodes[n];
     for (size_t i = 0; i < x->in_count; i++) {
         uint32_t maker = f->p->values[x->in[i]].producer;
-        if (maker != NONE && maker >= r && maker != r) {
-            return false;
+        if (maker != NONE && maker >= r &&
+            (maker != r || output_index(&f->p->nodes[r], x->in[i]) < 0)) {
+            return false; /* also a view of what r makes */
         }
     }
     return true;
@@ -164,7 +196,7 @@ static bool can_move_down(const struct fusion *f, size_t r, size_t n) {
     for (size_t k = r + 1; k < n; k++) {
         const struct node *node = &f->p->nodes[k];
         for (size_t o = 0; node->out_count > 0 && o < f->p->nodes[r].out_count; o++) {
-            if (reads(node, f->p->nodes[r].out[o])) {
+            if (reads_storage(f->p, node, f->p->values[f->p->nodes[r].out[o]].root)) {
                 return false;
             }
         }
@@ -260,6 +292,15 @@ static bool merge(struct fusion *f, size_t r, size_t n) {
         TIDE_REGION_MICROS) {
         return false;
     }
+    for (size_t i = 0; i < x->in_count; i++) { /* a view of its results is not in registers */
+        const struct value *v = &f->p->values[x->in[i]];
+        for (size_t o = 0; o < inner->out_count; o++) {
+            if (output_index(inner, x->in[i]) < 0 &&
+                v->root == f->p->values[inner->out[o]].root && v->producer == r) {
+                return false;
+            }
+        }
+    }
     bool up = can_move_up(f, r, n);
     if (!up && !can_move_down(f, r, n)) {
         return false;
@@ -286,8 +327,11 @@ static bool merge(struct fusion *f, size_t r, size_t n) {
     size_t place = up ? r : n;
     f->p->nodes[up ? n : r].out_count = 0;
     f->p->nodes[place] = made;
-    for (size_t o = 0; o < made.out_count; o++) {
-        f->p->values[made.out[o]].producer = (uint32_t)place;
+    for (size_t i = 0; i < f->p->value_count; i++) { /* views of its results, too */
+        struct value *v = &f->p->values[i];
+        if (v->producer == r || v->producer == n) {
+            v->producer = (uint32_t)place;
+        }
     }
     return true;
 }
@@ -308,6 +352,7 @@ static size_t fuse_at(struct fusion *f, size_t n) {
             }
             const struct node *inner = &f->p->nodes[r];
             if (inner->code == TIDE_OP_MAP && inner->out_count > 0 &&
+                output_index(inner, value) >= 0 && inner->section == x->section &&
                 inner->backward == x->backward && same_space(f->p, inner->out[0], x->out[0]) &&
                 merge(f, r, n)) {
                 again = true;
@@ -323,9 +368,9 @@ void tide__graph_fuse(struct tide_program *p) {
     f.uses = tide_alloc_zero(p->value_count, sizeof(*f.uses));
     f.wanted = tide_alloc_zero(p->value_count, sizeof(*f.wanted));
     if (f.uses && f.wanted) {
-        mark_wanted(p, f.wanted);
+        tide__graph_wanted(p, f.wanted);
         for (size_t i = 0; i < p->value_count; i++) {
-            f.uses[i] = f.wanted[i];
+            f.uses[i] = f.wanted[i] || p->values[i].root != i; /* part of a larger one */
         }
         for (size_t n = 0; n < p->node_count; n++) {
             for (size_t i = 0; i < p->nodes[n].in_count; i++) {
@@ -341,7 +386,7 @@ void tide__graph_fuse(struct tide_program *p) {
                 fuse_at(&f, n);
             }
         }
-        compact(p);
+        tide__graph_compact(p);
     }
     tide_free(f.uses);
     tide_free(f.wanted);

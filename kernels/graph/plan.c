@@ -14,7 +14,9 @@ struct interval { /* of a root: from its making to its last reading */
     uint32_t value;
     size_t from, to;
     size_t bytes; /* a row, or all */
-    bool batched;
+    uint8_t pool; /* enum place_kind: what the bytes are a row of */
+    bool away;    /* read at rows of other levels, or in several sections */
+    uint8_t section;
     uint32_t host; /* another root whose place it takes over; its own number: none */
 };
 
@@ -24,6 +26,7 @@ struct planner {
     struct interval *intervals; /* by value; bytes 0: not in the arena */
     uint32_t *order;
     size_t count;
+    bool reuse;
 };
 
 static size_t bytes_of(const struct tide_plan *plan, const struct value *v) {
@@ -32,9 +35,30 @@ static size_t bytes_of(const struct tide_plan *plan, const struct value *v) {
     return (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
 }
 
-static void extend(struct planner *l, uint32_t value, size_t at) {
+/* When operation n no longer needs what it reads or writes: in a loop, what is not read at its own
+ * rows alone is needed again in the next round. */
+static size_t over_at(const struct planner *l, size_t n, uint32_t value, bool any) {
+    const struct node *node = &l->p->nodes[n];
+    bool loop = l->p->vertex && (node->section == SECTION_UP || node->section == SECTION_DOWN);
+    const struct value *v = &l->p->values[value];
+    bool again = any || v->alias != NONE || v->space == TIDE_SPACE_CONSTANT ||
+                 v->space == TIDE_SPACE_TABLE;
+    return loop && again ? l->plan->section_at[node->section + 1] : n;
+}
+
+static void touch(struct planner *l, size_t n, uint32_t value, bool any) {
     struct interval *i = &l->intervals[l->p->values[value].root];
+    size_t at = over_at(l, n, value, any);
     i->to = at > i->to ? at : i->to;
+    i->away = i->away || any || l->p->values[value].alias != NONE ||
+              i->section != l->p->nodes[n].section;
+}
+
+static uint8_t pool_of(const struct value *v) {
+    return v->space == TIDE_SPACE_CONSTANT ? PLACE_FIXED
+           : v->space == TIDE_SPACE_EDGE   ? PLACE_EDGES
+           : v->space == TIDE_SPACE_TABLE  ? PLACE_TABLE_ROWS
+                                           : PLACE_ROWS;
 }
 
 static void find_intervals(struct planner *l) {
@@ -45,24 +69,34 @@ static void find_intervals(struct planner *l) {
     for (size_t n = 0; n < p->node_count; n++) {
         const struct node *node = &p->nodes[n];
         for (size_t o = 0; o < node->out_count; o++) {
-            const struct value *v = &p->values[node->out[o]];
-            struct interval *i = &l->intervals[node->out[o]];
-            if (v->root == node->out[o] && l->plan->places[node->out[o]].kind == PLACE_NONE) {
-                i->bytes = bytes_of(l->plan, v);
-                i->batched = v->batched;
-                i->from = i->to = n;
+            uint32_t root = p->values[node->out[o]].root;
+            struct interval *i = &l->intervals[root];
+            if (i->bytes == 0 && l->plan->places[root].kind == PLACE_NONE) {
+                i->bytes = bytes_of(l->plan, &p->values[root]);
+                i->pool = pool_of(&p->values[root]);
+                i->from = n;
+                i->section = node->section;
             }
-            extend(l, node->out[o], n);
+            touch(l, n, node->out[o], false);
         }
         for (size_t i = 0; i < node->in_count; i++) {
-            extend(l, node->in[i], n);
+            touch(l, n, node->in[i], p->vertex && tide__vertex_reads_any(node, i));
         }
     }
     for (size_t i = 0; i < p->output_count; i++) {
-        extend(l, p->outputs[i].value, p->node_count);
+        struct interval *own = &l->intervals[p->values[p->outputs[i].value].root];
+        own->to = p->node_count;
+        own->away = true;
     }
     for (size_t i = 0; i < p->loss_count; i++) {
-        extend(l, p->nodes[p->losses[i]].out[0], p->node_count);
+        l->intervals[p->nodes[p->losses[i]].out[0]].to = p->node_count;
+    }
+    for (size_t i = 0; p->vertex && l->reuse && i < p->value_count; i++) {
+        struct interval *own = &l->intervals[i];
+        if (own->pool == PLACE_ROWS && !own->away &&
+            (own->section == SECTION_UP || own->section == SECTION_DOWN)) {
+            own->pool = PLACE_LEVEL;
+        }
     }
 }
 
@@ -89,8 +123,10 @@ static bool region_allows(const struct tide_region *region, size_t source, size_
 static bool take_over(struct planner *l, uint32_t from, uint32_t to, size_t n) {
     uint32_t host = host_of(l, l->p->values[from].root);
     struct interval *a = &l->intervals[host], *b = &l->intervals[to];
-    if (a->bytes == 0 || b->bytes != a->bytes || a->batched != b->batched || a->to != n ||
-        b->host != to || b->from != n || host == to) {
+    bool rows = a->pool == b->pool || (a->pool == PLACE_ROWS && b->pool == PLACE_LEVEL);
+    if (a->bytes == 0 || b->bytes != a->bytes || !rows || a->to != n || b->host != to ||
+        b->from != n || host == to || l->p->values[from].stride != 0 ||
+        l->p->values[to].root != to) {
         return false;
     }
     b->host = host;
@@ -136,7 +172,7 @@ static size_t best_fit(const struct planner *l, const struct interval *own, cons
         for (size_t i = 0; i < placed_count; i++) {
             const struct interval *other = &l->intervals[placed[i]];
             const struct place *place = &l->plan->places[placed[i]];
-            if (other->batched != own->batched || !overlap(own, other)) {
+            if (other->pool != own->pool || !overlap(own, other)) {
                 continue;
             }
             if (place->offset <= at && place->offset + place->bytes > end) {
@@ -175,7 +211,8 @@ static void assign(struct planner *l, bool reuse) {
     struct tide_plan *plan = l->plan;
     for (size_t i = 0; i < l->p->value_count; i++) {
         if (l->intervals[i].bytes > 0) {
-            plan->all_row_bytes += l->intervals[i].batched ? l->intervals[i].bytes : 0;
+            plan->all_row_bytes +=
+                l->intervals[i].pool != PLACE_FIXED ? l->intervals[i].bytes : 0;
             if (l->intervals[i].host == i) {
                 l->order[l->count++] = (uint32_t)i;
             }
@@ -185,8 +222,12 @@ static void assign(struct planner *l, bool reuse) {
     for (size_t i = 0; i < l->count; i++) {
         struct interval *own = &l->intervals[l->order[i]];
         struct place *place = &plan->places[own->value];
-        size_t *top = own->batched ? &plan->row_bytes : &plan->fixed_bytes;
-        place->kind = own->batched ? PLACE_ROWS : PLACE_FIXED;
+        size_t *top = own->pool == PLACE_ROWS    ? &plan->row_bytes
+                      : own->pool == PLACE_LEVEL ? &plan->level_bytes
+                      : own->pool == PLACE_EDGES ? &plan->edge_bytes
+                      : own->pool == PLACE_FIXED ? &plan->fixed_bytes
+                                                 : &plan->table_bytes;
+        place->kind = own->pool;
         place->bytes = own->bytes;
         place->offset = reuse ? best_fit(l, own, l->order, i) : *top;
         *top = place->offset + place->bytes > *top ? place->offset + place->bytes : *top;
@@ -218,6 +259,14 @@ static void place_outside(struct tide_plan *plan) {
             }
         } else if (v->class == CLASS_STATE) {
             *place = (struct place){.kind = PLACE_STATE, .offset = v->place};
+        } else if (v->class == CLASS_TABLE) {
+            *place = (struct place){.kind = PLACE_TABLE, .offset = v->table};
+            if (v->gradient != NONE) {
+                plan->places[v->gradient] =
+                    (struct place){.kind = PLACE_TABLE_GRADIENT, .offset = v->table};
+            }
+        } else if (v->class == CLASS_LIST) {
+            *place = (struct place){.kind = PLACE_LIST, .offset = v->place};
         }
     }
 }
@@ -272,9 +321,28 @@ static int prepare(struct tide_plan *plan, const struct tide_plan_options *optio
     if (options->kind == TIDE_PLAN_EVALUATE) {
         tide__graph_evaluation(p);
     }
+    if (p->vertex) {
+        tide__vertex_flatten(p);
+    }
     tide__graph_clean(p);
     if (!options->no_fusion) {
+        tide__graph_accumulate(p);
+        tide__graph_views(p);
         tide__graph_fuse(p);
+    }
+    if (p->vertex) {
+        tide__vertex_aliases(p);
+    }
+    size_t at = 0;
+    for (size_t section = 0; section <= SECTION_DEFERRED + 1; section++) {
+        while (at < p->node_count && p->nodes[at].section < section) {
+            at++;
+        }
+        plan->section_at[section] = at;
+    }
+    int code = p->vertex ? tide__plan_rows(plan) : 0;
+    if (code != 0) {
+        return code;
     }
     plan->layer_count = tide_program_layer_count(p);
     plan->places = tide_alloc_zero(p->value_count + 1, sizeof(*plan->places));
@@ -311,6 +379,7 @@ int tide_plan_create(const struct tide_program *program, const struct tide_devic
         code = TIDE_ENOMEM;
         goto out;
     }
+    l.reuse = !options->no_reuse;
     place_outside(plan);
     find_intervals(&l);
     if (!options->no_reuse) {
@@ -337,6 +406,7 @@ void tide_plan_destroy(struct tide_plan *plan) {
         tide_free(plan->first_use);
         tide_free(plan->last_gradient);
         tide_free(plan->foldable);
+        tide_free(plan->rows);
         tide_free(plan);
     }
 }
@@ -345,7 +415,10 @@ struct tide_plan_figures tide_plan_figures(const struct tide_plan *plan) {
     struct tide_plan_figures f = {.operations = plan->program->node_count,
                                   .row_bytes = plan->row_bytes,
                                   .fixed_bytes = plan->fixed_bytes,
-                                  .row_bytes_without_reuse = plan->all_row_bytes};
+                                  .row_bytes_without_reuse = plan->all_row_bytes,
+                                  .edge_bytes = plan->edge_bytes,
+                                  .level_bytes = plan->level_bytes,
+                                  .table_bytes = plan->table_bytes};
     for (size_t n = 0; n < plan->program->node_count; n++) {
         f.regions += plan->program->nodes[n].code == TIDE_OP_MAP;
     }

@@ -4,6 +4,11 @@
 #include <stdarg.h>
 #include <string.h>
 
+static const char *const section_names[] = {
+    "before: once, all vertices",  "up: level by level",        "child: with up",
+    "after: once, all vertices",   "down: level by level from the top",
+    "deferred: once, all vertices"};
+
 void tide__text_add(struct text *t, const char *format, ...) {
     va_list arguments;
     char line[1024];
@@ -105,15 +110,18 @@ int tide_program_print(const struct tide_program *p, char **out) {
     tide__text_add(&t, "program %s: %zu operations, %zu parameters in %zu layers\n", p->name,
                    p->node_count, p->parameter_count, tide_program_layer_count(p));
     for (size_t i = 0; i < p->value_count; i++) {
-        static const char *const classes[] = {"input", "parameter", "state"};
-        if (p->values[i].class != CLASS_TEMPORARY) {
-            tide__text_add(&t, "%s ", classes[p->values[i].class]);
+        static const char *const classes[] = {"input", "parameter", "state", "", "table", "child"};
+        uint8_t class = p->values[i].class;
+        if (class != CLASS_TEMPORARY && class != CLASS_CARRIED && class != CLASS_LIST) {
+            tide__text_add(&t, "%s ", classes[class]);
             print_value(p, (uint32_t)i, &t);
             tide__text_add(&t, "\n");
         }
     }
     for (size_t n = 0; n < p->node_count; n++) {
-        if (p->nodes[n].backward && (n == 0 || !p->nodes[n - 1].backward)) {
+        if (p->vertex && (n == 0 || p->nodes[n].section != p->nodes[n - 1].section)) {
+            tide__text_add(&t, "%s\n", section_names[p->nodes[n].section]);
+        } else if (!p->vertex && p->nodes[n].backward && (n == 0 || !p->nodes[n - 1].backward)) {
             tide__text_add(&t, "backward\n");
         }
         tide__graph_print_node(p, &p->nodes[n], &t);
@@ -165,7 +173,16 @@ int tide_plan_explain(const struct tide_plan *plan, char **out) {
                    f.regions);
     tide__text_add(&t, "arena: %zu bytes a row (%zu without reuse) and %zu bytes\n", f.row_bytes,
                    f.row_bytes_without_reuse, f.fixed_bytes);
+    if (p->vertex) {
+        tide__text_add(&t,
+                       "beside them %zu bytes an edge, %zu a vertex of the largest level, %zu a "
+                       "distinct row of tables\n",
+                       f.edge_bytes, f.level_bytes, f.table_bytes);
+    }
     for (size_t n = 0; n < p->node_count; n++) {
+        if (p->vertex && (n == 0 || p->nodes[n].section != p->nodes[n - 1].section)) {
+            tide__text_add(&t, "%s\n", section_names[p->nodes[n].section]);
+        }
         for (size_t l = 0; l < plan->layer_count; l++) {
             if (plan->first_use[l] == n) {
                 tide__text_add(&t, "  need %s\n", tide_program_layer_at(p, l).name);
@@ -173,10 +190,14 @@ int tide_plan_explain(const struct tide_plan *plan, char **out) {
         }
         tide__graph_print_node(p, &p->nodes[n], &t);
         const struct place *place = &plan->places[p->nodes[n].out[0]];
-        if (place->kind == PLACE_ROWS || place->kind == PLACE_FIXED) {
-            tide__text_add(&t, "  [%s %zu, %zu bytes]",
-                           place->kind == PLACE_ROWS ? "row offset" : "offset", place->offset,
-                           place->bytes);
+        const char *unit = place->kind == PLACE_ROWS         ? "row offset"
+                           : place->kind == PLACE_FIXED      ? "offset"
+                           : place->kind == PLACE_LEVEL      ? "level offset"
+                           : place->kind == PLACE_EDGES      ? "edge offset"
+                           : place->kind == PLACE_TABLE_ROWS ? "table row offset"
+                                                             : NULL;
+        if (unit) {
+            tide__text_add(&t, "  [%s %zu, %zu bytes]", unit, place->offset, place->bytes);
         }
         tide__text_add(&t, "\n");
         for (size_t l = 0; l < plan->layer_count; l++) {
@@ -193,7 +214,7 @@ uint64_t tide_program_id(const struct tide_program *p) {
     uint64_t id = tide_hash(p->name, strlen(p->name), 1);
     for (size_t i = 0; i < p->value_count; i++) {
         const struct value *v = &p->values[i];
-        uint32_t parts[4 + TIDE_RANK_MAX] = {v->class, v->type, v->batched, v->rank};
+        uint32_t parts[4 + TIDE_RANK_MAX] = {v->class, v->type, v->space, v->rank};
         memcpy(parts + 4, v->dims, v->rank * sizeof(v->dims[0]));
         id = tide_hash(parts, sizeof(parts), id);
         id = tide_hash(v->name, strlen(v->name), id);

@@ -44,6 +44,8 @@ void tide_program_destroy(struct tide_program *p) {
         tide_free(p->parameters);
         tide_free(p->states);
         tide_free(p->losses);
+        tide_free(p->children);
+        tide_free(p->tables);
         tide_free(p);
     }
 }
@@ -71,8 +73,10 @@ int tide__graph_copy(const struct tide_program *p, struct tide_program **out) {
         copy_of(p->parameters, p->parameter_count, sizeof(*p->parameters), &q->parameter_room);
     q->states = copy_of(p->states, p->state_count, sizeof(*p->states), &q->state_room);
     q->losses = copy_of(p->losses, p->loss_count, sizeof(*p->losses), &q->loss_room);
+    q->children = copy_of(p->children, p->child_count, sizeof(*p->children), &q->child_room);
+    q->tables = copy_of(p->tables, p->table_count, sizeof(*p->tables), &q->table_room);
     if (!q->values || !q->nodes || !q->layers || !q->outputs || !q->parameters || !q->states ||
-        !q->losses) {
+        !q->losses || !q->children || !q->tables) {
         tide_program_destroy(q);
         return TIDE_ENOMEM;
     }
@@ -123,6 +127,9 @@ int tide__graph_value(struct tide_program *p, struct value value, uint32_t *out)
     *out = (uint32_t)p->value_count;
     value.layer = p->layer;
     value.gradient = NONE;
+    if (value.class != CLASS_CHILD && value.class != CLASS_CARRIED) {
+        value.alias = NONE;
+    }
     if (value.root == NONE) {
         value.root = *out;
     }
@@ -138,6 +145,7 @@ int tide__graph_node(struct tide_program *p, const struct node *node) {
     struct node *made = &p->nodes[p->node_count];
     *made = *node;
     made->backward = p->backward;
+    made->section = p->section;
     made->layer = p->layer;
     memcpy(made->at, p->at, sizeof(made->at));
     p->node_count++;
@@ -158,7 +166,7 @@ static int add_named(struct tide_program *p, struct value value, const char *nam
     if (tide_program_value(p, name, &same)) {
         return tide__graph_wrong(p, "two values are named \"%s\"", name);
     }
-    if (rank > TIDE_RANK_MAX - (value.batched ? 1 : 0)) {
+    if (rank > TIDE_RANK_MAX - (value.space ? 1 : 0)) {
         return tide__graph_wrong(p, "\"%s\" has more than %d dims", name, TIDE_RANK_MAX);
     }
     size_t elements = 1;
@@ -178,7 +186,21 @@ static int add_named(struct tide_program *p, struct value value, const char *nam
 int tide_program_input(struct tide_program *p, const char *name, enum tide_value_type type,
                        size_t rank, const uint32_t *dims, uint32_t *out) {
     return add_named(p,
-                     (struct value){.class = CLASS_INPUT, .type = (uint8_t)type, .batched = true},
+                     (struct value){.class = CLASS_INPUT,
+                                    .type = (uint8_t)type,
+                                    .space = TIDE_SPACE_VERTEX},
+                     name, rank, dims, out);
+}
+
+int tide_program_edge_input(struct tide_program *p, const char *name, enum tide_value_type type,
+                            size_t rank, const uint32_t *dims, uint32_t *out) {
+    if (!p->vertex) {
+        return tide__graph_wrong(p, "\"%s\": only programs of vertices have edges", name);
+    }
+    return add_named(p,
+                     (struct value){.class = CLASS_INPUT,
+                                    .type = (uint8_t)type,
+                                    .space = TIDE_SPACE_EDGE},
                      name, rank, dims, out);
 }
 
@@ -242,6 +264,13 @@ int tide_program_output(struct tide_program *p, const char *name, uint32_t value
     if (value >= p->value_count || !name[0] || strlen(name) >= NAME_SIZE) {
         return tide__graph_wrong(p, "an output needs a name and a value");
     }
+    if (p->vertex && p->values[value].space != TIDE_SPACE_VERTEX) {
+        char shape[80];
+        tide_program_shape(p, value, shape, sizeof(shape));
+        return tide__graph_wrong(p, "output \"%s\" is %s: only values of vertices are outputs "
+                                    "(v:sum makes one a vertex of it)",
+                                 name, shape);
+    }
     int code = tide__graph_grow(&p->outputs, &p->output_room, p->output_count, sizeof(*p->outputs));
     if (code == 0) {
         struct output *made = &p->outputs[p->output_count++];
@@ -298,6 +327,12 @@ int tide_program_apply(struct tide_program *p, enum tide_op_code op, const uint3
     if (op == TIDE_OP_DROPOUT) {
         node.attributes.id = p->dropouts++;
     }
+    if (p->vertex && op == TIDE_OP_CONCAT && in_count == 2) {
+        int code = tide__vertex_meet(p, node.in, 2);
+        if (code != 0) {
+            return code;
+        }
+    }
     return append(p, &node, out);
 }
 
@@ -322,6 +357,13 @@ int tide_program_map(struct tide_program *p, enum tide_micro_code micro, const u
     struct node node = {.code = TIDE_OP_MAP};
     struct tide_region *region = &node.attributes.region;
     unsigned arity = tide_micro_arity(micro);
+    uint32_t meeting[3] = {NONE, NONE, NONE};
+    memcpy(meeting, in, arity * sizeof(*in));
+    int met = p->vertex ? tide__vertex_meet(p, meeting, arity) : 0;
+    if (met != 0) {
+        return met;
+    }
+    in = meeting;
     for (unsigned i = 0; i < arity; i++) {
         region->kind[i] = in[i] == NONE ? TIDE_SOURCE_CONSTANT : TIDE_SOURCE_FULL;
         region->constant[i] = in[i] == NONE ? constants[i] : 0;
@@ -346,7 +388,8 @@ int tide_program_dims(const struct tide_program *p, uint32_t value, struct tide_
         return TIDE_ENOENT;
     }
     const struct value *v = &p->values[value];
-    *out = (struct tide_shape){.type = v->type, .batched = v->batched, .rank = v->rank};
+    *out = (struct tide_shape){
+        .type = v->type, .space = (enum tide_space)v->space, .rank = v->rank};
     memcpy(out->dims, v->dims, sizeof(out->dims));
     return 0;
 }
@@ -415,6 +458,20 @@ static double initial_value(const struct value *v, uint64_t seed, uint64_t key, 
         return v->initial.value * (2 * a - 1);
     }
     return v->initial.value * sqrt(-2 * log(1 - a)) * cos(6.283185307179586 * b); /* Box, Muller */
+}
+
+void tide_program_table_rows(const struct tide_program *p, size_t index, uint64_t seed,
+                             size_t element, size_t first, size_t count, void *rows) {
+    const struct value *v = &p->values[p->tables[index]];
+    uint64_t key = tide_hash(v->name, strlen(v->name), 0);
+    for (size_t i = 0; i < count * v->dims[0]; i++) {
+        double x = initial_value(v, seed, key, first * v->dims[0] + i);
+        if (element == sizeof(float)) {
+            ((float *)rows)[i] = (float)x;
+        } else {
+            ((double *)rows)[i] = (double)(float)x;
+        }
+    }
 }
 
 static void initialise(const struct value *v, uint64_t seed, size_t element, void *array) {

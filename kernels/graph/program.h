@@ -18,10 +18,23 @@
 
 #include "operation.h"
 
+struct tide_forest; /* forest.h */
+
 #define TIDE_NO_VALUE UINT32_MAX
 enum { TIDE_RANK_MAX = 4, TIDE_PARAMETER_KEY = 1024 };
 
 enum tide_value_type { TIDE_VALUE_FLOAT, TIDE_VALUE_INDEX, TIDE_VALUE_BYTE, TIDE_VALUE_LOSS };
+
+/* What the rows of a value are, given at run time. Of programs of vertices: what was published is of
+ * a CHILD, seen from its parents, and an EDGE lies between the two; rows of a TABLE are those that
+ * the batch reads. */
+enum tide_space {
+    TIDE_SPACE_CONSTANT, /* no such rows */
+    TIDE_SPACE_VERTEX,   /* of plain programs: examples */
+    TIDE_SPACE_CHILD,
+    TIDE_SPACE_EDGE,
+    TIDE_SPACE_TABLE
+};
 
 /* Initial values: pure functions of seed, parameter name and index. */
 struct tide_initial {
@@ -62,11 +75,42 @@ int tide_program_output(struct tide_program *p, const char *name, uint32_t value
  * without a loss or where an operation has no derivative. */
 int tide_program_differentiate(struct tide_program *p, bool of_inputs);
 
+/* ---- programs of vertices (Cavs, arXiv 1712.04048) ----
+ * One function of a vertex; a batch is a forest of samples (forest.h). `_vertex` comes first. What
+ * is computed runs once a vertex, once a child (values made of states) or once an edge (where they
+ * meet). */
+int tide_program_vertex(struct tide_program *p);
+/* What children publish under this name: a value of CHILD. */
+int tide_program_child_state(struct tide_program *p, const char *name, uint32_t columns,
+                             uint32_t *out);
+/* Once: values of VERTEX, of the states' widths, by name. */
+int tide_program_publish(struct tide_program *p, const char *name, uint32_t value);
+/* rows x columns that lie outside of the parameters' layout; EMBED reads it. */
+int tide_program_table(struct tide_program *p, const char *name, uint32_t rows, uint32_t columns,
+                       struct tide_initial initial, uint32_t *out);
+int tide_program_edge_input(struct tide_program *p, const char *name, enum tide_value_type type,
+                            size_t rank, const uint32_t *dims, uint32_t *out);
+enum tide_over { TIDE_OVER_SUM, TIDE_OVER_MAX };
+/* Over all children (of a vertex without: 0) of a CHILD or EDGE value: of VERTEX. */
+int tide_program_over(struct tide_program *p, enum tide_over over, uint32_t value, uint32_t *out);
+/* Of the nth child, from 0; where there is none, 0. */
+int tide_program_nth(struct tide_program *p, uint32_t nth, uint32_t value, uint32_t *out);
+struct tide_table_place {
+    const char *name;
+    uint32_t rows, columns;
+    struct tide_initial initial;
+};
+size_t tide_program_table_count(const struct tide_program *p);
+struct tide_table_place tide_program_table_at(const struct tide_program *p, size_t index);
+/* Rows first .. first + count - 1 as they begin: pure functions of seed, name and place. */
+void tide_program_table_rows(const struct tide_program *p, size_t index, uint64_t seed,
+                             size_t element, size_t first, size_t count, void *rows);
+
 /* "[B x 28 x 28 x 1]" */
 void tide_program_shape(const struct tide_program *p, uint32_t value, char *text, size_t capacity);
 struct tide_shape {
     enum tide_value_type type;
-    bool batched;
+    enum tide_space space;
     uint8_t rank; /* without B */
     uint32_t dims[TIDE_RANK_MAX];
 };
@@ -119,6 +163,9 @@ void tide_plan_destroy(struct tide_plan *plan);
 struct tide_plan_figures {
     size_t operations, regions, row_bytes, fixed_bytes; /* arena = row_bytes B + fixed_bytes */
     size_t row_bytes_without_reuse;
+    /* Of programs of vertices: B is that of vertices; beside it, bytes an edge, a vertex of the
+     * largest level, a distinct row of tables. */
+    size_t edge_bytes, level_bytes, table_bytes;
 };
 struct tide_plan_figures tide_plan_figures(const struct tide_plan *plan);
 bool tide_plan_training(const struct tide_plan *plan);
@@ -159,6 +206,8 @@ int tide_run_bind(struct tide_run *run, const char *input, const void *data);
  * makes the gradient, w -= rate / count * a^T b. Layers this is not possible for stay as they are;
  * tide_run_folded tells of a parameter. rate 0: off. */
 void tide_run_fold(struct tide_run *run, double rate);
+/* What folded updates are divided by, in place of the loss's count; 0: that. */
+void tide_run_divide(struct tide_run *run, double by);
 /* From now on the parameter's gradient is not computed but offered as factors, to hooks->factors.
  * EUNSUPPORTED: it is not made by one product, or is folded. */
 int tide_run_offer_factors(struct tide_run *run, size_t parameter, bool on);
@@ -167,6 +216,21 @@ bool tide_run_folded(const struct tide_run *run, size_t parameter);
  * label is outside its range), ENOMEM, or a hook's code. */
 int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
                   const struct tide_run_hooks *hooks);
+/* Of a program of vertices, in place of bindings: samples of a forest, whose numbers are
+ * order[first ..] (NULL: first ..). `serial`: a vertex a level, for debugging. EINVAL: the forest lacks
+ * an input, or it is of another width. What is planned is the run's; nothing is allocated for a
+ * size seen before. */
+int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
+                         const uint32_t *order, size_t first, size_t count, bool serial);
+struct tide_run_batch {
+    size_t samples, vertices, edges, levels;
+};
+struct tide_run_batch tide_run_batch(const struct tide_run *run);
+/* The table's rows that the batch reads: their numbers, `*count` of them, each once. */
+const uint64_t *tide_run_table_ids(const struct tide_run *run, size_t table, size_t *count);
+/* Shares, in the device's memory: those rows in that order, and where their gradients go (may be
+ * NULL in an evaluation). */
+void tide_run_bind_table(struct tide_run *run, size_t table, const void *rows, void *gradients);
 struct tide_run_loss {
     double sum, count, correct; /* count: of the first loss */
 };

@@ -18,7 +18,14 @@ int tide_run_create(struct tide_plan *plan, uint64_t seed, struct tide_run **out
     run->inputs = tide_alloc_zero(plan->input_count + 1, sizeof(*run->inputs));
     run->calls = tide_alloc_zero(plan->program->node_count + 1, sizeof(*run->calls));
     run->offered = tide_alloc_zero(plan->program->node_count + 1, sizeof(*run->offered));
-    int code = run->inputs && run->calls && run->offered ? tide__away_open(run) : TIDE_ENOMEM;
+    int code = run->inputs && run->calls && run->offered ? 0 : TIDE_ENOMEM;
+    if (code == 0 && plan->program->vertex) {
+        run->graphs.motions =
+            tide_alloc_zero(plan->program->node_count + 1, sizeof(*run->graphs.motions));
+        code = run->graphs.motions ? tide_levels_create(&plan->want, &run->graphs.levels)
+                                   : TIDE_ENOMEM;
+    }
+    code = code == 0 ? tide__away_open(run) : code;
     if (code != 0) {
         tide_run_destroy(run);
         return code;
@@ -48,6 +55,7 @@ void tide_run_destroy(struct tide_run *run) {
         tide_free(run->offered);
         give_back(run, run->arena);
         give_back(run, run->scratch);
+        tide__levels_close(run);
         tide_free(run);
     }
 }
@@ -62,6 +70,11 @@ void tide_run_bind_parameters(struct tide_run *run, void *parameters, void *grad
 
 int tide_run_bind(struct tide_run *run, const char *input, const void *data) {
     uint32_t value;
+    if (run->plan->program->vertex) {
+        return tide_fail(TIDE_EINVAL,
+                         "program %s is one of vertices: it takes samples of a forest",
+                         run->plan->program->name);
+    }
     if (!tide_program_value(run->plan->program, input, &value) ||
         run->plan->places[value].kind != PLACE_INPUT) {
         return tide_fail(TIDE_EINVAL, "program %s has no input \"%s\"", run->plan->program->name,
@@ -75,6 +88,10 @@ int tide_run_bind(struct tide_run *run, const char *input, const void *data) {
 void tide_run_fold(struct tide_run *run, double rate) {
     run->fold_rate = rate;
     run->prepared = SIZE_MAX;
+}
+
+void tide_run_divide(struct tide_run *run, double by) {
+    run->divide_by = by;
 }
 
 bool tide_run_folded(const struct tide_run *run, size_t parameter) {
@@ -100,20 +117,39 @@ int tide_run_offer_factors(struct tide_run *run, size_t parameter, bool on) {
                      p->name, parameter + 1);
 }
 
-/* Where what is copied to a device begins. */
-static char *inputs_at(const struct tide_run *run) {
-    return run->arena + run->plan->row_bytes * run->capacity + run->plan->fixed_bytes;
+/* The arena: rows, edges, rows of tables, of levels, what is of constant size, and what is copied to
+ * a device. Values of `offset` bytes a row begin at `offset` times the rows of now. */
+static size_t part_at(const struct tide_run *run, enum place_kind kind) {
+    const struct tide_plan *plan = run->plan;
+    const struct spans *c = &run->capacity;
+    size_t edges = plan->row_bytes * c->rows, tables = edges + plan->edge_bytes * c->edges;
+    size_t levels = tables + plan->table_bytes * c->table;
+    size_t fixed = levels + plan->level_bytes * c->level;
+    return kind == PLACE_EDGES        ? edges
+           : kind == PLACE_TABLE_ROWS ? tables
+           : kind == PLACE_LEVEL      ? levels
+           : kind == PLACE_FIXED      ? fixed
+           : kind == PLACE_INPUT      ? fixed + plan->fixed_bytes
+                                      : 0;
 }
 
-void *tide__run_address(const struct tide_run *run, uint32_t value, size_t rows) {
+static void *input_at(const struct tide_run *run, uint32_t input) {
+    if (run->plan->program->vertex) {
+        return run->graphs.lists + run->graphs.levels->input_at[input];
+    }
+    if (run->away.memory) {
+        return run->arena + part_at(run, PLACE_INPUT) +
+               run->away.input_places[input] * run->capacity.rows;
+    }
+    return (void *)(uintptr_t)run->inputs[input];
+}
+
+void *tide__run_address(const struct tide_run *run, uint32_t value) {
     const struct place *place = &run->plan->places[value];
     size_t element = run->plan->device->element;
     switch (place->kind) {
     case PLACE_INPUT:
-        if (run->away.memory) {
-            return inputs_at(run) + run->away.input_places[place->input] * run->capacity;
-        }
-        return (void *)(uintptr_t)run->inputs[place->input];
+        return input_at(run, place->input);
     case PLACE_PARAMETER:
         return (char *)run->parameters + place->offset * element;
     case PLACE_STATE:
@@ -121,42 +157,79 @@ void *tide__run_address(const struct tide_run *run, uint32_t value, size_t rows)
     case PLACE_GRADIENT:
         return (char *)run->gradients + place->offset * element;
     case PLACE_ROWS:
-        return run->arena + place->offset * rows;
+        return run->arena + place->offset * run->now.rows;
     case PLACE_FIXED:
-        return run->arena + run->plan->row_bytes * run->capacity + place->offset;
+        return run->arena + part_at(run, PLACE_FIXED) + place->offset;
+    case PLACE_LEVEL:
+        return run->arena + part_at(run, PLACE_LEVEL) + place->offset * run->now.level;
+    case PLACE_EDGES:
+        return run->arena + part_at(run, PLACE_EDGES) + place->offset * run->now.edges;
+    case PLACE_TABLE_ROWS:
+        return run->arena + part_at(run, PLACE_TABLE_ROWS) + place->offset * run->now.table;
+    case PLACE_TABLE:
+        return (void *)(uintptr_t)run->graphs.table_rows[place->offset];
+    case PLACE_TABLE_GRADIENT:
+        return run->graphs.table_gradients[place->offset];
+    case PLACE_LIST:
+        return tide__levels_list(run, place->offset);
     default:
         return NULL;
     }
 }
 
-struct tide_operand tide__run_operand(const struct tide_run *run, uint32_t value, size_t rows) {
+struct tide_operand tide__run_operand(const struct tide_run *run, uint32_t value) {
     const struct value *v = &run->plan->program->values[value];
-    return (struct tide_operand){tide__run_address(run, value, rows), tide__graph_rows(v, rows),
-                                 tide__graph_columns(v)};
+    char *at = tide__run_address(run, value);
+    size_t element = tide__graph_element(v, run->plan->device->element);
+    return (struct tide_operand){.data = at ? at + v->column * element : NULL,
+                                 .rows = tide__graph_rows(v, tide__levels_rows(run, v)),
+                                 .columns = tide__graph_columns(v),
+                                 .stride = v->stride};
 }
 
-static int grow(struct tide_run *run, size_t rows) {
-    if (rows <= run->capacity && run->arena) {
-        return 0;
-    }
-    size_t capacity = 1, bytes;
+static size_t power_of_two(size_t rows) {
+    size_t capacity = 1;
     while (capacity < rows) {
         capacity *= 2;
     }
-    if (__builtin_mul_overflow(capacity, run->plan->row_bytes, &bytes) || bytes > (size_t)1 << 46) {
+    return capacity;
+}
+
+static bool fits(const struct spans *c, const struct spans *now) {
+    return now->rows <= c->rows && now->edges <= c->edges && now->table <= c->table &&
+           now->level <= c->level;
+}
+
+static int grow(struct tide_run *run) {
+    const struct spans *now = &run->now;
+    if (fits(&run->capacity, now) && run->arena) {
+        return 0;
+    }
+    struct spans *c = &run->capacity, before = *c;
+    *c = (struct spans){power_of_two(now->rows), power_of_two(now->level),
+                        power_of_two(now->edges), power_of_two(now->table)};
+    c->rows = c->rows > before.rows ? c->rows : before.rows;
+    c->level = c->level > before.level ? c->level : before.level;
+    c->edges = c->edges > before.edges ? c->edges : before.edges;
+    c->table = c->table > before.table ? c->table : before.table;
+    size_t bytes;
+    if (__builtin_mul_overflow(c->rows, run->plan->row_bytes, &bytes) || bytes > (size_t)1 << 46) {
+        size_t rows = now->rows;
+        *c = (struct spans){0, 0, 0, 0};
         return tide_fail(TIDE_ENOMEM, "program %s: %zu rows of %zu bytes", run->plan->program->name,
                          rows, run->plan->row_bytes);
     }
     give_back(run, run->arena);
-    run->arena =
-        reserve(run, bytes + run->plan->fixed_bytes + tide__away_input_bytes(run, capacity) + 64);
-    run->capacity = run->arena ? capacity : 0;
+    run->arena = reserve(run, part_at(run, PLACE_INPUT) + tide__away_input_bytes(run, c->rows) + 64);
     run->prepared = SIZE_MAX;
-    return run->arena
-               ? 0
-               : tide_fail(TIDE_ENOMEM, "program %s: no room for %zu rows of %zu bytes on %s",
-                           run->plan->program->name, capacity, run->plan->row_bytes,
-                           run->plan->device->name);
+    if (!run->arena) {
+        size_t rows = c->rows;
+        *c = (struct spans){0, 0, 0, 0};
+        return tide_fail(TIDE_ENOMEM, "program %s: no room for %zu rows of %zu bytes on %s",
+                         run->plan->program->name, rows, run->plan->row_bytes,
+                         run->plan->device->name);
+    }
+    return 0;
 }
 
 /* Fills in the calls for a number of rows; grows the scratch. */
@@ -169,11 +242,12 @@ static int prepare(struct tide_run *run, size_t rows) {
         *call = (struct tide_op_call){
             .attributes = &node->attributes, .seed = run->seed, .queue = run->away.queue};
         for (size_t i = 0; i < node->in_count; i++) {
-            call->in[i] = tide__run_operand(run, node->in[i], rows);
+            call->in[i] = tide__run_operand(run, node->in[i]);
         }
         for (size_t o = 0; o < node->out_count; o++) {
-            call->out[o] = tide__run_operand(run, node->out[o], rows);
+            call->out[o] = tide__run_operand(run, node->out[o]);
         }
+        call->accumulate = node->accumulates;
         size_t bytes = run->plan->device->scratch(node->code, call);
         scratch = bytes > scratch ? bytes : scratch;
     }
@@ -188,12 +262,25 @@ static int prepare(struct tide_run *run, size_t rows) {
     for (size_t n = 0; n < p->node_count; n++) {
         run->calls[n].scratch = run->scratch;
     }
+    if (p->vertex) {
+        tide__levels_prepare(run);
+    }
     run->prepared = rows;
     return 0;
 }
 
 static int check_bound(const struct tide_run *run) {
     const struct tide_program *p = run->plan->program;
+    if (p->vertex) {
+        for (size_t t = 0; t < p->table_count; t++) {
+            if (!run->graphs.table_rows[t]) {
+                return tide_fail(TIDE_EINVAL, "program %s: table \"%s\" is not bound", p->name,
+                                 p->values[p->tables[t]].name);
+            }
+        }
+        return run->graphs.lists ? 0
+                                 : tide_fail(TIDE_EINVAL, "program %s: no forest is bound", p->name);
+    }
     for (size_t i = 0; i < p->value_count; i++) {
         const struct place *place = &run->plan->places[i];
         if (place->kind == PLACE_INPUT && p->values[i].class == CLASS_INPUT &&
@@ -220,7 +307,7 @@ static int run_folded(struct tide_run *run, size_t n) {
     if (counted != 0) {
         return counted;
     }
-    double count = tide_run_loss(run).count;
+    double count = run->divide_by > 0 ? run->divide_by : tide_run_loss(run).count;
     double alpha = fpclassify(attributes.alpha) == FP_ZERO ? 1 : attributes.alpha;
     if (!(count > 0)) {
         return 0;
@@ -228,7 +315,7 @@ static int run_folded(struct tide_run *run, size_t n) {
     attributes.alpha = -alpha * run->fold_rate / count;
     call.attributes = &attributes;
     call.accumulate = true;
-    call.out[0].data = tide__run_address(run, p->parameters[run->plan->foldable[n] - 1], run->rows);
+    call.out[0].data = tide__run_address(run, p->parameters[run->plan->foldable[n] - 1]);
     return run->plan->device->functions[TIDE_OP_MM](&call);
 }
 
@@ -243,8 +330,8 @@ static int report_work(const struct tide_run *run, size_t n, bool accumulates,
                                                 run->plan->device->element));
 }
 
-static int run_node(struct tide_run *run, size_t n, uint64_t step,
-                    const struct tide_run_hooks *hooks) {
+int tide__run_node(struct tide_run *run, size_t n, uint64_t step,
+                   const struct tide_run_hooks *hooks) {
     const struct node *node = &run->plan->program->nodes[n];
     if (node->code == TIDE_OP_RESHAPE) {
         return 0;
@@ -297,12 +384,17 @@ static int raise_events(struct tide_run *run, const uint32_t *when, size_t n,
     return code;
 }
 
-static int run_list(struct tide_run *run, uint64_t step, const struct tide_run_hooks *hooks) {
-    int code = run->away.memory ? tide__away_send_inputs(run, run->rows) : 0;
-    for (size_t n = 0; code == 0 && n < run->plan->program->node_count; n++) {
+/* The operations from .. to - 1, with the events between them. */
+static int run_once(struct tide_run *run, size_t from, size_t to, uint64_t step,
+                    const struct tide_run_hooks *hooks) {
+    int code = 0;
+    for (size_t n = from; code == 0 && n < to; n++) {
         code = raise_events(run, run->plan->first_use, n, on_need, hooks);
+        if (code == 0 && run->plan->program->vertex) {
+            tide__levels_rest(run, n);
+        }
         if (code == 0) {
-            code = run_node(run, n, step, hooks);
+            code = tide__run_node(run, n, step, hooks);
         }
         if (code == 0) {
             code = raise_events(run, run->plan->last_gradient, n, on_ready, hooks);
@@ -311,16 +403,48 @@ static int run_list(struct tide_run *run, uint64_t step, const struct tide_run_h
             code = tide__away_deliver(run, hooks, false);
         }
     }
+    return code;
+}
+
+/* A loop needs all its layers when it begins, and has made its gradients when it is over. */
+static int run_loop(struct tide_run *run, enum section section, uint64_t step,
+                    const struct tide_run_hooks *hooks) {
+    size_t from = run->plan->section_at[section], to = run->plan->section_at[section + 1];
+    int code = 0;
+    for (size_t n = from; code == 0 && n < to; n++) {
+        code = raise_events(run, run->plan->first_use, n, on_need, hooks);
+    }
+    code = code == 0 ? tide__levels_run(run, section, step, hooks) : code;
+    for (size_t n = from; code == 0 && n < to; n++) {
+        code = raise_events(run, run->plan->last_gradient, n, on_ready, hooks);
+    }
+    return code == 0 && run->away.memory ? tide__away_deliver(run, hooks, false) : code;
+}
+
+static int run_list(struct tide_run *run, uint64_t step, const struct tide_run_hooks *hooks) {
+    const struct tide_plan *plan = run->plan;
+    int code = run->away.memory ? tide__away_send_inputs(run, run->rows) : 0;
+    for (size_t section = 0; code == 0 && section <= SECTION_DEFERRED; section++) {
+        bool loop = plan->program->vertex && (section == SECTION_UP || section == SECTION_DOWN);
+        code = loop ? run_loop(run, (enum section)section, step, hooks)
+                    : run_once(run, plan->section_at[section], plan->section_at[section + 1], step,
+                               hooks);
+    }
     return code == 0 && run->away.memory ? tide__away_deliver(run, hooks, true) : code;
 }
 
 int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
                   const struct tide_run_hooks *hooks) {
     int code = check_bound(run);
-    if (code == 0) {
-        code = grow(run, rows);
+    run->now = (struct spans){.rows = rows};
+    if (code == 0 && run->plan->program->vertex) {
+        code = tide__levels_spans(run, &run->now);
+        rows = run->now.rows;
     }
-    if (code == 0 && run->prepared != rows) {
+    if (code == 0) {
+        code = grow(run);
+    }
+    if (code == 0 && (run->prepared != rows || run->plan->program->vertex)) {
         code = prepare(run, rows);
     }
     run->rows = rows;
@@ -337,7 +461,7 @@ struct tide_run_loss tide_run_loss(const struct tide_run *run) {
     for (size_t i = 0; i < p->loss_count && run->arena; i++) {
         const double *values =
             run->away.memory ? run->away.losses + 3 * i
-                             : tide__run_address(run, p->nodes[p->losses[i]].out[0], run->rows);
+                             : tide__run_address(run, p->nodes[p->losses[i]].out[0]);
         loss.sum += values[0];
         loss.count = i == 0 ? values[1] : loss.count;
         loss.correct += values[2];
@@ -349,17 +473,20 @@ const void *tide_run_output(struct tide_run *run, const char *name, size_t *rows
     const struct tide_program *p = run->plan->program;
     for (size_t i = 0; i < p->output_count && run->arena; i++) {
         if (strcmp(p->outputs[i].name, name) == 0) {
-            struct tide_operand found = tide__run_operand(run, p->outputs[i].value, run->rows);
+            struct tide_operand found = tide__run_operand(run, p->outputs[i].value);
             *rows = found.rows;
             *columns = found.columns;
-            return run->away.memory ? tide__away_output(run, &found) : found.data;
+            const void *data = run->away.memory ? tide__away_output(run, &found) : found.data;
+            return p->vertex && data
+                       ? tide__levels_in_order(run, data,
+                                               found.columns * run->plan->device->element)
+                       : data;
         }
     }
     return NULL;
 }
 
 size_t tide_run_arena_bytes(const struct tide_run *run) {
-    return run->arena ? run->capacity * run->plan->row_bytes + run->plan->fixed_bytes +
-                            tide__away_input_bytes(run, run->capacity)
+    return run->arena ? part_at(run, PLACE_INPUT) + tide__away_input_bytes(run, run->capacity.rows)
                       : 0;
 }

@@ -36,6 +36,32 @@ struct away {
     size_t first, count;
 };
 
+/* How an operand of a loop follows its levels. */
+struct motion {
+    char *base;       /* row 0 */
+    size_t step;      /* bytes a row; 0: it stays */
+    uint32_t per_row; /* operand rows a row */
+    uint8_t space;    /* whose rows; CONSTANT: all of it */
+};
+struct motions {
+    struct motion in[TIDE_OP_INPUTS], out[TIDE_OP_OUTPUTS];
+};
+
+/* Of programs of vertices. */
+struct graphs {
+    struct tide_levels *levels; /* NULL: none is bound */
+    struct motions *motions;    /* by operation */
+    const void *table_rows[TIDE_LEVELS_TABLES];
+    void *table_gradients[TIDE_LEVELS_TABLES];
+    char *lists; /* the levels' arrays where the device has them */
+    struct landing ordered; /* of outputs */
+};
+
+/* Rows of the run, by what they are. */
+struct spans {
+    size_t rows, level, edges, table;
+};
+
 struct tide_run {
     const struct tide_plan *plan;
     uint64_t seed;
@@ -43,17 +69,35 @@ struct tide_run {
     const void **inputs;        /* by input number */
     struct tide_op_call *calls; /* by operation, for `rows` */
     char *arena, *scratch;
-    size_t capacity, scratch_bytes; /* rows; bytes */
+    size_t scratch_bytes;
+    struct spans capacity, now; /* the arena's; of the last step */
+    struct graphs graphs;
     size_t rows;                    /* of the last step */
     size_t prepared;                /* rows the calls' sizes are for; SIZE_MAX: none */
-    double fold_rate;
+    double fold_rate, divide_by;
     bool *offered; /* by operation: its factors are handed out in its place */
     struct away away;
 };
 
 /* ---- run.c ---- */
-void *tide__run_address(const struct tide_run *run, uint32_t value, size_t rows);
-struct tide_operand tide__run_operand(const struct tide_run *run, uint32_t value, size_t rows);
+void *tide__run_address(const struct tide_run *run, uint32_t value);
+struct tide_operand tide__run_operand(const struct tide_run *run, uint32_t value);
+int tide__run_node(struct tide_run *run, size_t n, uint64_t step,
+                   const struct tide_run_hooks *hooks);
+
+/* ---- run_levels.c ---- */
+void tide__levels_close(struct tide_run *run);
+int tide__levels_spans(const struct tide_run *run, struct spans *out);
+/* After the calls are filled in for all rows. */
+void tide__levels_prepare(struct tide_run *run);
+/* Rows that an operation, run once, leaves out become 0. */
+void tide__levels_rest(struct tide_run *run, size_t n);
+int tide__levels_run(struct tide_run *run, enum section section, uint64_t step,
+                     const struct tide_run_hooks *hooks);
+void *tide__levels_list(const struct tide_run *run, size_t number);
+size_t tide__levels_rows(const struct tide_run *run, const struct value *v);
+/* Rows of an output in the order of samples and their vertices. */
+const void *tide__levels_in_order(struct tide_run *run, const void *rows, size_t bytes);
 
 /* ---- away.c ---- */
 int tide__away_open(struct tide_run *run);

@@ -6,9 +6,11 @@
 
 void tide_program_shape(const struct tide_program *p, uint32_t value, char *text, size_t capacity) {
     const struct value *v = &p->values[value];
-    int used = snprintf(text, capacity, "[%s", v->batched ? "B" : "");
+    static const char *const spaces[] = {"", "v", "child", "edge", "rows"};
+    int used = snprintf(text, capacity, "[%s",
+                        v->space == TIDE_SPACE_VERTEX && !p->vertex ? "B" : spaces[v->space]);
     for (size_t i = 0; i < v->rank && used > 0 && (size_t)used < capacity; i++) {
-        used += snprintf(text + used, capacity - (size_t)used, "%s%u", i || v->batched ? " x " : "",
+        used += snprintf(text + used, capacity - (size_t)used, "%s%u", i || v->space ? " x " : "",
                          v->dims[i]);
     }
     if (used > 0 && (size_t)used < capacity) {
@@ -55,23 +57,23 @@ static int wrong(const struct shapes *s, const char *format, ...) {
 }
 
 static bool same_dims(const struct value *a, const struct value *b) {
-    return a->batched == b->batched && a->rank == b->rank &&
+    return a->space == b->space && a->rank == b->rank &&
            memcmp(a->dims, b->dims, a->rank * sizeof(a->dims[0])) == 0;
 }
 
 static bool is_vector(const struct value *v, uint32_t columns) {
-    return !v->batched && v->rank == 1 && v->dims[0] == columns;
+    return !v->space && v->rank == 1 && v->dims[0] == columns;
 }
 
 /* The same dims, but 1 in place of the last. */
 static bool is_column(const struct value *v, const struct value *of) {
-    return of->rank > 0 && v->batched == of->batched && v->rank == of->rank &&
+    return of->rank > 0 && v->space == of->space && v->rank == of->rank &&
            v->dims[v->rank - 1] == 1 &&
            memcmp(v->dims, of->dims, (v->rank - 1u) * sizeof(v->dims[0])) == 0;
 }
 
 static struct value like(const struct value *v) {
-    struct value made = {.batched = v->batched, .rank = v->rank};
+    struct value made = {.space = v->space, .rank = v->rank, .table = v->table};
     memcpy(made.dims, v->dims, sizeof(made.dims));
     return made;
 }
@@ -116,12 +118,12 @@ static int infer_map(struct shapes *s) {
 static int infer_mm(struct shapes *s) {
     const struct tide_attributes *t = &s->node->attributes;
     const struct value *a = s->in[0], *b = s->in[1];
-    if (a->rank == 0 || b->rank == 0 || (!a->batched && a->rank != 2) ||
-        (!b->batched && b->rank != 2)) {
+    if (a->rank == 0 || b->rank == 0 || (!a->space && a->rank != 2) ||
+        (!b->space && b->rank != 2)) {
         return wrong(s, "a product needs matrices");
     }
     if (t->ta) { /* [B.., n]^T [B.., m]: only as a weight's gradient */
-        bool fits = a->batched == b->batched && a->rank == b->rank &&
+        bool fits = a->space == b->space && a->rank == b->rank &&
                     memcmp(a->dims, b->dims, (a->rank - 1u) * sizeof(a->dims[0])) == 0;
         if (t->tb || !fits) {
             return wrong(s, "rows must be equal");
@@ -131,7 +133,7 @@ static int infer_mm(struct shapes *s) {
             .dims = {(uint32_t)tide__graph_columns(a), (uint32_t)tide__graph_columns(b)}};
         return 0;
     }
-    if (b->batched) {
+    if (b->space) {
         return wrong(
             s, "the right operand must be of constant size; bmm multiplies matrices in pairs");
     }
@@ -147,7 +149,7 @@ static int infer_mm(struct shapes *s) {
 static int infer_bmm(struct shapes *s) {
     struct tide_attributes *t = &s->node->attributes;
     const struct value *a = s->in[0], *b = s->in[1];
-    if (a->rank < 2 || b->rank != a->rank || a->batched != b->batched ||
+    if (a->rank < 2 || b->rank != a->rank || a->space != b->space ||
         memcmp(a->dims, b->dims, (a->rank - 2u) * sizeof(a->dims[0])) != 0) {
         return wrong(s, "pairs of matrices need the same leading dims");
     }
@@ -166,7 +168,7 @@ static int infer_bmm(struct shapes *s) {
 static int infer_window(struct shapes *s, bool pool) {
     struct tide_window *w = &s->node->attributes.window;
     const struct value *x = s->in[0];
-    if (!x->batched || x->rank != 3) {
+    if (!x->space || x->rank != 3) {
         return wrong(s, "images are [B x height x width x channels]");
     }
     w->h = x->dims[0];
@@ -182,14 +184,14 @@ static int infer_window(struct shapes *s, bool pool) {
     }
     w->oh = (w->h + 2 * w->pad - w->kh) / w->stride + 1;
     w->ow = (w->w + 2 * w->pad - w->kw) / w->stride + 1;
-    s->out[0] = (struct value){.batched = true, .rank = 3, .dims = {w->oh, w->ow, w->c}};
+    s->out[0] = (struct value){.space = TIDE_SPACE_VERTEX, .rank = 3, .dims = {w->oh, w->ow, w->c}};
     if (pool) {
         s->out[1] = s->out[0];
         s->out[1].type = TIDE_VALUE_BYTE;
         return 0;
     }
     const struct value *weight = s->in[1];
-    if (weight->batched || weight->rank != 2 || weight->dims[0] != w->kh * w->kw * w->c) {
+    if (weight->space || weight->rank != 2 || weight->dims[0] != w->kh * w->kw * w->c) {
         return wrong(s, "the weight's rows must be %u x %u x %u = %u", w->kh, w->kw, w->c,
                      w->kh * w->kw * w->c);
     }
@@ -205,8 +207,12 @@ static int infer_norm(struct shapes *s, bool per_row) {
             return wrong(s, "operand %zu must be a vector of %u", i + 1, columns);
         }
     }
-    if (!s->in[0]->batched) {
+    if (!s->in[0]->space) {
         return wrong(s, "only rows of a run can be normalised");
+    }
+    if (!per_row && s->p->vertex) {
+        return wrong(s, "there is no batch of vertices before all are computed; layer norm is "
+                        "possible");
     }
     s->out[0] = like(s->in[0]);
     s->out[1] = vector(columns);
@@ -223,10 +229,13 @@ static int infer_loss(struct shapes *s) {
     if (s->p->differentiated) {
         return wrong(s, "the program is complete");
     }
+    if (s->p->vertex && z->space != TIDE_SPACE_VERTEX) {
+        return wrong(s, "a loss takes values of vertices (v:sum makes one a vertex of it)");
+    }
     if (s->node->code == TIDE_OP_XENT &&
         (s->in[1]->type != TIDE_VALUE_INDEX || tide__graph_columns(s->in[1]) != 1 ||
          tide__graph_rows(s->in[1], 1) != tide__graph_rows(z, 1) ||
-         s->in[1]->batched != z->batched)) {
+         s->in[1]->space != z->space)) {
         return wrong(s, "the second operand must be an index, one label a row");
     }
     if (s->node->code != TIDE_OP_XENT && s->node->in_count == 2 && !same_dims(z, s->in[1])) {
@@ -239,7 +248,13 @@ static int infer_loss(struct shapes *s) {
 
 static int infer_embed(struct shapes *s) {
     const struct value *table = s->in[0], *ids = s->in[1];
-    if (table->batched || table->rank != 2 || ids->type != TIDE_VALUE_INDEX || ids->rank > 2) {
+    if (table->space == TIDE_SPACE_TABLE && ids->type == TIDE_VALUE_INDEX && ids->rank < 2 &&
+        s->p->values[s->node->in[1]].class == CLASS_INPUT) {
+        s->out[0] = like(ids);
+        s->out[0].dims[s->out[0].rank++] = table->dims[0];
+        return 0;
+    }
+    if (table->space || table->rank != 2 || ids->type != TIDE_VALUE_INDEX || ids->rank > 2) {
         return wrong(s, "an embedding needs a table [rows x width] and an index");
     }
     s->out[0] = like(ids);
@@ -287,18 +302,18 @@ static int infer_columns(struct shapes *s) {
 
 static int infer_mean_pixels(struct shapes *s) {
     const struct value *x = s->in[0];
-    if (!x->batched || x->rank != 3) {
+    if (!x->space || x->rank != 3) {
         return wrong(s, "images are [B x height x width x channels]");
     }
     s->node->attributes.group = x->dims[0] * x->dims[1];
-    s->out[0] = (struct value){.batched = true, .rank = 1, .dims = {x->dims[2]}};
+    s->out[0] = (struct value){.space = TIDE_SPACE_VERTEX, .rank = 1, .dims = {x->dims[2]}};
     return 0;
 }
 
 static int infer_reshape(struct shapes *s) {
     const struct tide_attributes *t = &s->node->attributes;
     struct value made = {.type = s->in[0]->type,
-                         .batched = s->in[0]->batched,
+                         .space = s->in[0]->space,
                          .rank = (uint8_t)t->count,
                          .dims = {t->window.h, t->window.w, t->window.c}};
     if (tide__graph_rows(&made, 1) * tide__graph_columns(&made) !=
@@ -321,9 +336,16 @@ static int infer_gradient(struct shapes *s) {
     case TIDE_OP_MAXPOOL_DX:
     case TIDE_OP_AVGPOOL_DX:
     case TIDE_OP_MEAN_PIXELS_DX:
-        s->out[0] = (struct value){.batched = true, .rank = 3, .dims = {w->h, w->w, w->c}};
+        s->out[0] = (struct value){.space = TIDE_SPACE_VERTEX, .rank = 3, .dims = {w->h, w->w, w->c}};
         return 0;
     case TIDE_OP_EMBED_DW:
+        if (w->h == 0) { /* of a table: the rows that the batch reads */
+            s->out[0] = (struct value){.space = TIDE_SPACE_TABLE,
+                                       .table = (uint8_t)s->node->attributes.id,
+                                       .rank = 1,
+                                       .dims = {(uint32_t)tide__graph_columns(s->in[0])}};
+            return 0;
+        }
         s->out[0] =
             (struct value){.rank = 2, .dims = {w->h, (uint32_t)tide__graph_columns(s->in[0])}};
         return 0;
@@ -332,6 +354,19 @@ static int infer_gradient(struct shapes *s) {
         s->out[1] = s->out[2] = vector((uint32_t)tide__graph_columns(s->in[0]));
         return 0;
     }
+}
+
+/* Rows of x by lists, the first of which tells what the results are rows of. */
+static int infer_gather(struct shapes *s) {
+    const struct value *list = s->in[s->node->code == TIDE_OP_GATHER_MAX_DX ? 2 : 1];
+    if (s->in[0]->rank != 1 || !s->in[0]->space || list->type != TIDE_VALUE_INDEX) {
+        return wrong(s, "rows are gathered by lists");
+    }
+    s->out[0] = like(s->in[0]);
+    s->out[0].space = list->space;
+    s->out[1] = s->out[0];
+    s->out[1].type = TIDE_VALUE_INDEX; /* of maxima alone */
+    return 0;
 }
 
 /* Operands and outputs of each operation; who checks them. */
@@ -369,6 +404,10 @@ static const struct {
     [TIDE_OP_SLICE_DX] = {1, 1},
     [TIDE_OP_CONCAT] = {2, 1},
     [TIDE_OP_DROPOUT] = {1, 1},
+    [TIDE_OP_GATHER] = {2, 1},
+    [TIDE_OP_GATHER_SUM] = {3, 1},
+    [TIDE_OP_GATHER_MAX] = {3, 2},
+    [TIDE_OP_GATHER_MAX_DX] = {4, 1},
     [TIDE_OP_RESHAPE] = {1, 1},
 };
 
@@ -381,6 +420,7 @@ static int check_operands(const struct shapes *s) {
     for (size_t i = 0; i < s->node->in_count; i++) {
         bool special = (i == 1 && (code == TIDE_OP_XENT || code == TIDE_OP_EMBED ||
                                    code == TIDE_OP_EMBED_DW || code == TIDE_OP_MAXPOOL_DX)) ||
+                       (i > 0 && code >= TIDE_OP_GATHER && code <= TIDE_OP_GATHER_MAX_DX) ||
                        code == TIDE_OP_RESHAPE;
         if (!special && s->in[i]->type != TIDE_VALUE_FLOAT) {
             return wrong(s, "operand %zu does not hold real numbers", i + 1);
@@ -430,6 +470,11 @@ int tide__graph_infer(struct tide_program *p, struct node *node, struct value *o
         return infer_embed(&s);
     case TIDE_OP_RESHAPE:
         return infer_reshape(&s);
+    case TIDE_OP_GATHER:
+    case TIDE_OP_GATHER_SUM:
+    case TIDE_OP_GATHER_MAX:
+    case TIDE_OP_GATHER_MAX_DX:
+        return infer_gather(&s);
     case TIDE_OP_XENT:
     case TIDE_OP_SIGMOID_XENT:
     case TIDE_OP_MSE:

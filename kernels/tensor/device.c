@@ -107,6 +107,8 @@ const char *const tide_op_names[TIDE_OP_COUNT + 1] = {
     "row_sums",     "column_sums",
     "slice",        "slice_dx",
     "concat",       "dropout",
+    "gather",       "gather_sum",
+    "gather_max",   "gather_max_dx",
     "reshape",
 };
 

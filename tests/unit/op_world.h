@@ -261,12 +261,14 @@ static inline void op_prepare(struct op_run *run, const struct op_case *c,
         *call = (struct tide_op_call){
             .attributes = &c->attributes, .seed = 5, .step = 3, .accumulate = c->accumulate};
         for (size_t i = 0; i < c->in_count; i++) {
-            call->in[i] = (struct tide_operand){malloc(op_bytes(&c->in[i], element) + 64),
-                                                c->in[i].rows, c->in[i].columns};
+            call->in[i] = (struct tide_operand){.data = malloc(op_bytes(&c->in[i], element) + 64),
+                                                .rows = c->in[i].rows,
+                                                .columns = c->in[i].columns};
         }
         for (size_t o = 0; o < c->out_count; o++) {
             size_t bytes = op_bytes(&c->out[o], element) + 64;
-            call->out[o] = (struct tide_operand){malloc(bytes), c->out[o].rows, c->out[o].columns};
+            call->out[o] = (struct tide_operand){
+                .data = malloc(bytes), .rows = c->out[o].rows, .columns = c->out[o].columns};
             memset(call->out[o].data, c->accumulate ? 0 : 0xff, bytes); /* NaN: all is written */
         }
         size_t scratch = (k == 0 ? device : reference)->scratch(c->code, call);

@@ -84,9 +84,10 @@ static int map(call_pointer call) {
                 reg[r] = region->constant[r];
                 continue;
             }
-            size_t at = region->kind[r] == TIDE_SOURCE_ROW      ? e % columns
-                        : region->kind[r] == TIDE_SOURCE_COLUMN ? e / columns
-                                                                : e;
+            size_t row = e / columns, column = e % columns;
+            size_t at = region->kind[r] == TIDE_SOURCE_ROW      ? column
+                        : region->kind[r] == TIDE_SOURCE_COLUMN ? row
+                            : row * tide_operand_stride(&call->in[next]) + column;
             reg[r] = in(call, next++)[at];
         }
         for (size_t i = 0; i < region->micro_count; i++, r++) {
@@ -94,7 +95,8 @@ static int map(call_pointer call) {
             reg[r] = micro(u->code, reg[u->a], reg[u->b], reg[u->c]);
         }
         for (size_t o = 0; o < region->out_count; o++) {
-            out(call, o)[e] = reg[region->out[o]];
+            out(call, o)[e / columns * tide_operand_stride(&call->out[o]) + e % columns] =
+                reg[region->out[o]];
         }
     }
     return 0;
@@ -103,14 +105,15 @@ static int map(call_pointer call) {
 /* ---- products ---- */
 
 static void product(bool ta, bool tb, size_t n, size_t m, size_t k, double alpha, const double *a,
-                    size_t lda, const double *b, size_t ldb, bool accumulate, double *c) {
+                    size_t lda, const double *b, size_t ldb, bool accumulate, double *c,
+                    size_t ldc) {
     for (size_t i = 0; i < n; i++) {
         for (size_t j = 0; j < m; j++) {
             double sum = 0;
             for (size_t z = 0; z < k; z++) {
                 sum += a[ta ? z * lda + i : i * lda + z] * b[tb ? j * ldb + z : z * ldb + j];
             }
-            c[i * m + j] = alpha * sum + (accumulate ? c[i * m + j] : 0);
+            c[i * ldc + j] = alpha * sum + (accumulate ? c[i * ldc + j] : 0);
         }
     }
 }
@@ -119,8 +122,9 @@ static int mm(call_pointer call) {
     const struct tide_attributes *t = call->attributes;
     size_t k = t->ta ? call->in[0].rows : call->in[0].columns;
     product(t->ta, t->tb, call->out[0].rows, call->out[0].columns, k,
-            fpclassify(t->alpha) == FP_ZERO ? 1 : t->alpha, in(call, 0), call->in[0].columns,
-            in(call, 1), call->in[1].columns, call->accumulate, out(call, 0));
+            fpclassify(t->alpha) == FP_ZERO ? 1 : t->alpha, in(call, 0),
+            tide_operand_stride(&call->in[0]), in(call, 1), tide_operand_stride(&call->in[1]),
+            call->accumulate, out(call, 0), tide_operand_stride(&call->out[0]));
     return 0;
 }
 
@@ -131,7 +135,7 @@ static int bmm(call_pointer call) {
     size_t rows_a = t->n, rows_b = t->tb ? m : k;
     for (size_t g = 0; g * n < call->out[0].rows; g++) {
         product(t->ta, t->tb, n, m, k, 1, in(call, 0) + g * rows_a * ca, ca,
-                in(call, 1) + g * rows_b * cb, cb, false, out(call, 0) + g * n * m);
+                in(call, 1) + g * rows_b * cb, cb, false, out(call, 0) + g * n * m, m);
     }
     return 0;
 }
@@ -552,7 +556,9 @@ static int embed(call_pointer call) {
 static int embed_dw(call_pointer call) {
     size_t w = call->out[0].columns;
     const int32_t *ids = call->in[1].data;
-    zero(call, 0);
+    if (!call->accumulate) {
+        zero(call, 0);
+    }
     for (size_t i = 0; i < call->in[1].rows * call->in[1].columns; i++) {
         int code = check_id(ids[i], i, call->out[0].rows);
         if (code != 0) {
@@ -576,7 +582,8 @@ static int row_sums(call_pointer call) {
 static int column_sums(call_pointer call) {
     size_t c = call->in[0].columns, n = call->in[0].rows;
     for (size_t j = 0; j < c; j++) {
-        out(call, 0)[j] = mean_of(in(call, 0) + j, n, c) * (double)n;
+        double sum = mean_of(in(call, 0) + j, n, c) * (double)n;
+        out(call, 0)[j] = sum + (call->accumulate ? out(call, 0)[j] : 0);
     }
     return 0;
 }
@@ -611,10 +618,75 @@ static int dropout(call_pointer call) {
     double keep = call->attributes->keep;
     uint64_t key = ((uint64_t)call->attributes->id << 40) + call->step;
     for (size_t e = 0; e < call->in[0].rows * call->in[0].columns; e++) {
-        uint32_t words[4]; /* element e has word e % 4 of counter e / 4 */
-        tide_philox(call->seed, key, e / 4, words);
-        bool kept = (words[e % 4] >> 8) < (uint32_t)(keep * 16777216.0);
+        uint32_t words[4]; /* element e of the run has word e % 4 of counter e / 4 */
+        size_t at = call->row * call->in[0].columns + e;
+        tide_philox(call->seed, key, at / 4, words);
+        bool kept = (words[at % 4] >> 8) < (uint32_t)(keep * 16777216.0);
         out(call, 0)[e] = kept ? in(call, 0)[e] / keep : 0;
+    }
+    return 0;
+}
+
+/* ---- rows of lists ---- */
+
+static int gather(call_pointer call) {
+    size_t w = call->out[0].columns, from = tide_operand_stride(&call->in[0]);
+    const int32_t *rows = call->in[1].data;
+    for (size_t e = 0; e < call->out[0].rows * w; e++) {
+        size_t i = e / w, j = e % w;
+        out(call, 0)[i * tide_operand_stride(&call->out[0]) + j] =
+            rows[i] < 0 ? 0 : in(call, 0)[(size_t)rows[i] * from + j];
+    }
+    return 0;
+}
+
+static int gather_sum(call_pointer call) {
+    size_t w = call->out[0].columns, from = tide_operand_stride(&call->in[0]);
+    const int32_t *starts = call->in[1].data, *rows = call->in[2].data;
+    for (size_t e = 0; e < call->out[0].rows * w; e++) {
+        size_t i = e / w, j = e % w;
+        double sum = 0;
+        for (int32_t k = starts[i]; k < starts[i + 1]; k++) {
+            sum += in(call, 0)[(size_t)rows[k] * from + j];
+        }
+        out(call, 0)[i * tide_operand_stride(&call->out[0]) + j] = sum;
+    }
+    return 0;
+}
+
+static int gather_max(call_pointer call) {
+    size_t w = call->out[0].columns, from = tide_operand_stride(&call->in[0]);
+    const int32_t *starts = call->in[1].data, *rows = call->in[2].data;
+    for (size_t e = 0; e < call->out[0].rows * w; e++) {
+        size_t i = e / w, j = e % w;
+        double best = 0;
+        int32_t winner = -1;
+        for (int32_t k = starts[i]; k < starts[i + 1]; k++) {
+            double x = in(call, 0)[(size_t)rows[k] * from + j];
+            if (winner < 0 || x > best || (isnan(x) && !isnan(best))) {
+                best = x;
+                winner = rows[k];
+            }
+        }
+        out(call, 0)[i * tide_operand_stride(&call->out[0]) + j] = best;
+        ((int32_t *)call->out[1].data)[e] = winner;
+    }
+    return 0;
+}
+
+static int gather_max_dx(call_pointer call) {
+    size_t w = call->out[0].columns, from = tide_operand_stride(&call->in[0]);
+    const int32_t *winners = call->in[1].data, *starts = call->in[2].data,
+                  *rows = call->in[3].data;
+    for (size_t e = 0; e < call->out[0].rows * w; e++) {
+        size_t i = e / w, j = e % w;
+        double sum = 0;
+        for (int32_t k = starts[i]; k < starts[i + 1]; k++) {
+            bool again = k > starts[i] && rows[k] == rows[k - 1];
+            bool won = (size_t)winners[(size_t)rows[k] * w + j] == call->row + i;
+            sum += won && !again ? in(call, 0)[(size_t)rows[k] * from + j] : 0;
+        }
+        out(call, 0)[i * tide_operand_stride(&call->out[0]) + j] = sum;
     }
     return 0;
 }
@@ -658,4 +730,8 @@ const tide_op_function tide__op_functions_reference[TIDE_OP_COUNT] = {
     [TIDE_OP_SLICE_DX] = slice_dx,
     [TIDE_OP_CONCAT] = concat,
     [TIDE_OP_DROPOUT] = dropout,
+    [TIDE_OP_GATHER] = gather,
+    [TIDE_OP_GATHER_SUM] = gather_sum,
+    [TIDE_OP_GATHER_MAX] = gather_max,
+    [TIDE_OP_GATHER_MAX_DX] = gather_max_dx,
 };

@@ -272,7 +272,7 @@ static int program_shape(lua_State *L) {
         lua_pushinteger(L, shape.dims[i]);
         lua_rawseti(L, -2, i + 1);
     }
-    lua_pushboolean(L, shape.batched);
+    lua_pushboolean(L, shape.space != TIDE_SPACE_CONSTANT);
     return 3;
 }
 

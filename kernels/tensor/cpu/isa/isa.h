@@ -70,6 +70,10 @@ int OP(slice)(const struct tide_op_call *call);
 int OP(slice_dx)(const struct tide_op_call *call);
 int OP(concat)(const struct tide_op_call *call);
 int OP(dropout)(const struct tide_op_call *call);
+int OP(gather)(const struct tide_op_call *call);
+int OP(gather_sum)(const struct tide_op_call *call);
+int OP(gather_max)(const struct tide_op_call *call);
+int OP(gather_max_dx)(const struct tide_op_call *call);
 void OP(update)(const struct tide_step *u, size_t n, void *w, const void *g, void *a, void *b);
 double OP(norm2)(size_t n, const void *x);
 void OP(exp_all)(size_t n, float *out, const float *in); /* in place too */

@@ -79,8 +79,11 @@ struct machine {
     const struct tide_op_call *call;
     const struct tide_region *region;
     size_t columns;
+    bool flat; /* one long row */
     const float *source[TIDE_REGION_SOURCES];
+    size_t stride[TIDE_REGION_SOURCES];
     float *stored[TIDE_REGION_MICROS]; /* output that micro i is, or NULL */
+    size_t stored_stride[TIDE_REGION_MICROS];
     float buffer[REGISTERS][TILE] __attribute__((aligned(64)));
 };
 
@@ -96,15 +99,30 @@ static void repeat(float *out, const float *row, size_t rows, size_t columns) {
     }
 }
 
+/* Rows of a wider array, to or from the rows of a tile. */
+static void copy_rows(float *to, size_t stride_to, const float *from, size_t stride_from,
+                      size_t rows, size_t width) {
+    for (size_t r = 0; r < rows; r++, to += stride_to, from += stride_from) {
+        TIDE_INDEPENDENT
+        for (size_t j = 0; j < width; j++) {
+            to[j] = from[j];
+        }
+    }
+}
+
 /* A tile is either `rows` whole rows from `row` (column 0), or part of one row. */
 static void run_tile(struct machine *m, size_t row, size_t rows, size_t column, size_t width) {
     const struct tide_region *region = m->region;
     const float *reg[REGISTERS];
-    size_t at = row * m->columns + column, n = rows * width;
+    size_t n = rows * width;
     for (size_t s = 0; s < region->source_count; s++) {
         reg[s] = m->buffer[s]; /* constants and repeated rows were filled at the start */
         if (region->kind[s] == TIDE_SOURCE_FULL) {
-            reg[s] = m->source[s] + at;
+            reg[s] = m->source[s] + row * m->stride[s] + column;
+            if (rows > 1 && m->stride[s] != width) {
+                copy_rows(m->buffer[s], width, reg[s], m->stride[s], rows, width);
+                reg[s] = m->buffer[s];
+            }
         } else if (region->kind[s] == TIDE_SOURCE_ROW && width < m->columns) {
             reg[s] = m->source[s] + column;
         } else if (region->kind[s] == TIDE_SOURCE_COLUMN) {
@@ -116,8 +134,13 @@ static void run_tile(struct machine *m, size_t row, size_t rows, size_t column, 
     for (size_t i = 0; i < region->micro_count; i++) {
         const struct tide_micro *u = &region->micro[i];
         size_t r = region->source_count + i;
-        float *out = m->stored[i] ? m->stored[i] + at : m->buffer[r];
+        float *place = m->stored[i] ? m->stored[i] + row * m->stored_stride[i] + column : NULL;
+        bool whole = place && (rows == 1 || m->stored_stride[i] == width);
+        float *out = whole ? place : m->buffer[r];
         micros[u->code](n, out, reg[u->a], reg[u->b], reg[u->c]);
+        if (place && !whole) {
+            copy_rows(place, m->stored_stride[i], out, width, rows, width);
+        }
         reg[r] = out;
     }
 }
@@ -130,7 +153,9 @@ static void prepare(struct machine *m, const struct tide_op_call *call, size_t r
             fill(m->buffer[s], TILE, (float)region->constant[s]);
             continue;
         }
-        m->source[s] = call->in[next++].data;
+        m->source[s] = call->in[next].data;
+        m->stride[s] = m->flat ? m->columns : tide_operand_stride(&call->in[next]);
+        next++;
         if (region->kind[s] == TIDE_SOURCE_ROW && rows_per_tile > 0) {
             repeat(m->buffer[s], m->source[s], rows_per_tile, m->columns);
         }
@@ -139,8 +164,31 @@ static void prepare(struct machine *m, const struct tide_op_call *call, size_t r
         m->stored[i] = NULL;
     }
     for (size_t o = 0; o < region->out_count; o++) {
-        m->stored[region->out[o] - region->source_count] = call->out[o].data;
+        size_t i = (size_t)(region->out[o] - region->source_count);
+        m->stored[i] = call->out[o].data;
+        m->stored_stride[i] = m->flat ? m->columns : tide_operand_stride(&call->out[o]);
     }
+}
+
+/* All operands are dense and of one shape: rows do not matter. */
+static bool is_flat(const struct tide_op_call *call) {
+    const struct tide_region *region = &call->attributes->region;
+    size_t next = 0;
+    for (size_t s = 0; s < region->source_count; s++) {
+        if (region->kind[s] == TIDE_SOURCE_CONSTANT) {
+            continue;
+        }
+        const struct tide_operand *in = &call->in[next++];
+        if (region->kind[s] != TIDE_SOURCE_FULL || tide_operand_stride(in) != in->columns) {
+            return false;
+        }
+    }
+    for (size_t o = 0; o < region->out_count; o++) {
+        if (tide_operand_stride(&call->out[o]) != call->out[o].columns) {
+            return false;
+        }
+    }
+    return true;
 }
 
 int OP(map)(const struct tide_op_call *call) {
@@ -151,12 +199,8 @@ int OP(map)(const struct tide_op_call *call) {
     if (rows == 0 || columns == 0) {
         return 0;
     }
-    bool flat = true;
-    for (size_t s = 0; s < m.region->source_count; s++) {
-        flat =
-            flat && m.region->kind[s] != TIDE_SOURCE_ROW && m.region->kind[s] != TIDE_SOURCE_COLUMN;
-    }
-    if (flat) {
+    m.flat = is_flat(call);
+    if (m.flat) {
         columns *= rows;
         rows = 1;
     }

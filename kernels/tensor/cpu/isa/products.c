@@ -7,8 +7,9 @@ int OP(mm)(const struct tide_op_call *call) {
     const struct tide_operand *a = &call->in[0], *b = &call->in[1], *c = &call->out[0];
     size_t k = t->ta ? a->rows : a->columns;
     return tide_cpu_gemm(t->ta, t->tb, c->rows, c->columns, k,
-                         t->alpha == 0 ? 1.0f : (float)t->alpha, a->data, a->columns, b->data,
-                         b->columns, call->accumulate ? 1.0f : 0.0f, c->data, c->columns);
+                         t->alpha == 0 ? 1.0f : (float)t->alpha, a->data, tide_operand_stride(a),
+                         b->data, tide_operand_stride(b), call->accumulate ? 1.0f : 0.0f, c->data,
+                         tide_operand_stride(c));
 }
 
 /* in[0] has g n rows of k columns, in[1] g k rows of m columns, before ta and tb. */

@@ -11,7 +11,7 @@ int OP(column_sums)(const struct tide_op_call *call) {
     double *sum = call->scratch;
     sum_plain(rows, c, call->in[0].data, NULL, NULL, NULL, (float *)(sum + c), sum);
     for (size_t j = 0; j < c; j++) {
-        out[j] = (float)sum[j];
+        out[j] = (float)sum[j] + (call->accumulate ? out[j] : 0.0f);
     }
     return 0;
 }
@@ -90,7 +90,9 @@ int OP(embed_dw)(const struct tide_op_call *call) {
     if (code != 0) {
         return code;
     }
-    memset(out, 0, call->out[0].rows * w * sizeof(float));
+    if (!call->accumulate && call->out[0].rows * w > 0) {
+        memset(out, 0, call->out[0].rows * w * sizeof(float));
+    }
     for (size_t i = 0; i < count; i++) {
         if (ids[i] < 0) {
             continue;
@@ -177,11 +179,129 @@ int OP(dropout)(const struct tide_op_call *call) {
     const uint32_t limit = (uint32_t)(keep * 16777216.0);
     const uint64_t key = ((uint64_t)call->attributes->id << 40) + call->step;
     uint32_t words[4][LANES];
-    for (size_t at = 0; at < n; at += (size_t)4 * LANES) {
+    const size_t first = call->row * call->in[0].columns; /* of the run's elements */
+    for (size_t at = first / (4 * LANES) * (4 * LANES); at < first + n; at += (size_t)4 * LANES) {
         philox_lanes(call->seed, key, at / 4, words);
-        size_t piece = n - at < (size_t)4 * LANES ? n - at : (size_t)4 * LANES;
-        for (size_t i = 0; i < piece; i++) {
-            y[at + i] = (words[i % 4][i / 4] >> 8) < limit ? x[at + i] * scale : 0.0f;
+        size_t from = at < first ? first - at : 0;
+        size_t to = first + n - at < (size_t)4 * LANES ? first + n - at : (size_t)4 * LANES;
+        for (size_t i = from; i < to; i++) {
+            size_t e = at + i - first;
+            y[e] = (words[i % 4][i / 4] >> 8) < limit ? x[e] * scale : 0.0f;
+        }
+    }
+    return 0;
+}
+
+/* ---- rows of lists: trusted, since they are made here (kernels/cpu/levels.c) ---- */
+
+static const float *row_at(const struct tide_operand *x, size_t row) {
+    return (const float *)x->data + row * tide_operand_stride(x);
+}
+
+static void copy_row(size_t w, float *to, const float *from) {
+    TIDE_INDEPENDENT
+    for (size_t j = 0; j < w; j++) {
+        to[j] = from[j];
+    }
+}
+
+static void zero_row(size_t w, float *to) {
+    TIDE_INDEPENDENT
+    for (size_t j = 0; j < w; j++) {
+        to[j] = 0.0f;
+    }
+}
+
+int OP(gather)(const struct tide_op_call *call) {
+    size_t n = call->out[0].rows, w = call->out[0].columns, to = tide_operand_stride(&call->out[0]);
+    const int32_t *rows = call->in[1].data;
+    float *out = call->out[0].data;
+    for (size_t i = 0; i < n; i++, out += to) {
+        if (rows[i] < 0) {
+            zero_row(w, out);
+        } else {
+            copy_row(w, out, row_at(&call->in[0], (size_t)rows[i]));
+        }
+    }
+    return 0;
+}
+
+/* ((a + b) + c) + ...: two or three at a time, so that most rows are written once. */
+static void sum_rows(const struct tide_operand *x, const int32_t *rows, size_t count, size_t w,
+                     float *out) {
+    const float *a = row_at(x, (size_t)rows[0]), *b = row_at(x, (size_t)rows[1]);
+    TIDE_INDEPENDENT
+    for (size_t j = 0; j < w; j++) {
+        out[j] = a[j] + b[j];
+    }
+    for (size_t k = 2; k < count; k++) {
+        a = row_at(x, (size_t)rows[k]);
+        TIDE_INDEPENDENT
+        for (size_t j = 0; j < w; j++) {
+            out[j] += a[j];
+        }
+    }
+}
+
+int OP(gather_sum)(const struct tide_op_call *call) {
+    size_t n = call->out[0].rows, w = call->out[0].columns, to = tide_operand_stride(&call->out[0]);
+    const int32_t *starts = call->in[1].data, *rows = call->in[2].data;
+    float *out = call->out[0].data;
+    for (size_t i = 0; i < n; i++, out += to) {
+        size_t count = (size_t)(starts[i + 1] - starts[i]);
+        if (count == 0) {
+            zero_row(w, out);
+        } else if (count == 1) {
+            copy_row(w, out, row_at(&call->in[0], (size_t)rows[starts[i]]));
+        } else {
+            sum_rows(&call->in[0], rows + starts[i], count, w, out);
+        }
+    }
+    return 0;
+}
+
+int OP(gather_max)(const struct tide_op_call *call) {
+    size_t n = call->out[0].rows, w = call->out[0].columns, to = tide_operand_stride(&call->out[0]);
+    const int32_t *starts = call->in[1].data, *rows = call->in[2].data;
+    float *out = call->out[0].data;
+    int32_t *winner = call->out[1].data;
+    for (size_t i = 0; i < n; i++, out += to, winner += w) {
+        for (size_t j = 0; j < w; j++) {
+            out[j] = 0.0f;
+            winner[j] = -1;
+        }
+        for (int32_t k = starts[i]; k < starts[i + 1]; k++) {
+            const float *x = row_at(&call->in[0], (size_t)rows[k]);
+            TIDE_INDEPENDENT
+            for (size_t j = 0; j < w; j++) {
+                bool first = winner[j] < 0, nan = x[j] != x[j] && out[j] == out[j];
+                bool wins = first | (x[j] > out[j]) | nan;
+                out[j] = wins ? x[j] : out[j];
+                winner[j] = wins ? rows[k] : winner[j];
+            }
+        }
+    }
+    return 0;
+}
+
+int OP(gather_max_dx)(const struct tide_op_call *call) {
+    size_t n = call->out[0].rows, w = call->out[0].columns, to = tide_operand_stride(&call->out[0]);
+    const int32_t *winners = call->in[1].data, *starts = call->in[2].data,
+                  *rows = call->in[3].data;
+    float *out = call->out[0].data;
+    for (size_t i = 0; i < n; i++, out += to) {
+        const int32_t own = (int32_t)(call->row + i);
+        zero_row(w, out);
+        for (int32_t k = starts[i]; k < starts[i + 1]; k++) {
+            if (k > starts[i] && rows[k] == rows[k - 1]) {
+                continue;
+            }
+            const float *g = row_at(&call->in[0], (size_t)rows[k]);
+            const int32_t *won = winners + (size_t)rows[k] * w;
+            TIDE_INDEPENDENT
+            for (size_t j = 0; j < w; j++) {
+                out[j] += won[j] == own ? g[j] : 0.0f;
+            }
         }
     }
     return 0;

@@ -36,4 +36,8 @@ const tide_op_function OP(functions)[TIDE_OP_COUNT] = {
     [TIDE_OP_SLICE_DX] = OP(slice_dx),
     [TIDE_OP_CONCAT] = OP(concat),
     [TIDE_OP_DROPOUT] = OP(dropout),
+    [TIDE_OP_GATHER] = OP(gather),
+    [TIDE_OP_GATHER_SUM] = OP(gather_sum),
+    [TIDE_OP_GATHER_MAX] = OP(gather_max),
+    [TIDE_OP_GATHER_MAX_DX] = OP(gather_max_dx),
 };

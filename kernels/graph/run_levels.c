@@ -1,0 +1,228 @@
+/*
+ * Runs of programs of vertices: a batch of graphs is bound, its lists and inputs lie in one piece,
+ * and a loop's operations run level by level. Calls are filled in once a step, for all rows; a level
+ * moves their addresses.
+ */
+#include "graph/run.h"
+
+#include <string.h>
+
+void tide__levels_close(struct tide_run *run) {
+    struct graphs *g = &run->graphs;
+    tide_levels_destroy(g->levels);
+    tide_free(g->motions);
+    tide_free(g->ordered.data);
+}
+
+int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
+                         const uint32_t *order, size_t first, size_t count, bool serial) {
+    if (!run->plan->program->vertex) {
+        return tide_fail(TIDE_EINVAL, "program %s is not one of vertices: it takes tensors",
+                         run->plan->program->name);
+    }
+    int code = tide_levels_make(run->graphs.levels, forest, order, first, count, serial);
+    if (code != 0) {
+        char text[300];
+        snprintf(text, sizeof(text), "%s", tide_error_message());
+        return tide_fail(code, "program %s: %s", run->plan->program->name, text);
+    }
+    run->graphs.lists = run->graphs.levels->data;
+    return 0;
+}
+
+struct tide_run_batch tide_run_batch(const struct tide_run *run) {
+    const struct tide_levels *l = run->graphs.levels;
+    return l ? (struct tide_run_batch){l->samples, l->vertices, l->edges, l->level_count}
+             : (struct tide_run_batch){0, 0, 0, 0};
+}
+
+const uint64_t *tide_run_table_ids(const struct tide_run *run, size_t table, size_t *count) {
+    *count = run->graphs.levels->id_count[table];
+    return run->graphs.levels->ids[table];
+}
+
+void tide_run_bind_table(struct tide_run *run, size_t table, const void *rows, void *gradients) {
+    run->graphs.table_rows[table] = rows;
+    run->graphs.table_gradients[table] = gradients;
+}
+
+int tide__levels_spans(const struct tide_run *run, struct spans *out) {
+    const struct tide_levels *l = run->graphs.levels;
+    *out = (struct spans){.rows = l->vertices, .edges = l->edges, .level = l->widest};
+    for (size_t t = 0; t < TIDE_LEVELS_TABLES; t++) {
+        out->table = l->id_count[t] > out->table ? l->id_count[t] : out->table;
+    }
+    return 0;
+}
+
+size_t tide__levels_rows(const struct tide_run *run, const struct value *v) {
+    return v->space == TIDE_SPACE_EDGE    ? run->now.edges
+           : v->space == TIDE_SPACE_TABLE ? run->graphs.levels->id_count[v->table]
+                                          : run->now.rows;
+}
+
+void *tide__levels_list(const struct tide_run *run, size_t number) {
+    const struct tide_levels *l = run->graphs.levels;
+    size_t list = number % TIDE_LIST_COUNT, nth = number / TIDE_LIST_COUNT;
+    return run->graphs.lists + (list < TIDE_LIST_NTH_CHILD
+                                    ? l->list_at[list]
+                                    : l->nth_at[list - TIDE_LIST_NTH_CHILD][nth]);
+}
+
+/* ---- rows that are left out ---- */
+
+static void cut(struct tide_operand *operand, size_t first, size_t count, size_t element) {
+    size_t stride = tide_operand_stride(operand);
+    operand->data = (char *)operand->data + first * stride * element;
+    operand->rows = count;
+}
+
+/* A product over rows, or of rows, that not all count. */
+static void limit_rows(struct tide_run *run, size_t n) {
+    const struct rows *rows = &run->plan->rows[n];
+    const struct node *node = &run->plan->program->nodes[n];
+    const struct tide_levels *l = run->graphs.levels;
+    struct tide_op_call *call = &run->calls[n];
+    size_t element = run->plan->device->element, all = l->vertices;
+    size_t from = rows->flags & ROWS_INNER && l->level_count > 0 ? l->first[1] : 0;
+    size_t to = rows->limit >= 0 ? l->limit[rows->limit] : all;
+    if (node->code != TIDE_OP_MM || (from == 0 && to == all) ||
+        (rows->flags & ROWS_REST_ZERO && run->away.memory)) {
+        return;
+    }
+    to = to > from ? to : from;
+    cut(&call->in[0], from, to - from, element);
+    cut(node->attributes.ta ? &call->in[1] : &call->out[0], from, to - from, element);
+}
+
+static void set_motion(const struct tide_run *run, uint32_t value, bool any,
+                       const struct tide_operand *operand, struct motion *m) {
+    const struct value *v = &run->plan->program->values[value];
+    bool list = v->class == CLASS_LIST;
+    size_t element = list ? sizeof(int32_t) : tide__graph_element(v, run->plan->device->element);
+    *m = (struct motion){.base = operand->data, .space = TIDE_SPACE_CONSTANT};
+    if (any || (v->space != TIDE_SPACE_VERTEX && v->space != TIDE_SPACE_EDGE)) {
+        return;
+    }
+    m->space = v->space;
+    m->per_row = (uint32_t)tide__graph_rows(v, 1);
+    m->step = run->plan->places[value].kind == PLACE_LEVEL
+                  ? 0
+                  : m->per_row * (list ? 1 : tide_operand_stride(operand)) * element;
+}
+
+void tide__levels_prepare(struct tide_run *run) {
+    const struct tide_program *p = run->plan->program;
+    const struct tide_levels *l = run->graphs.levels;
+    for (size_t n = 0; n < p->node_count; n++) {
+        const struct node *node = &p->nodes[n];
+        struct tide_op_call *call = &run->calls[n];
+        if (run->plan->rows[n].lookup >= 0) {
+            call->in[1].data = run->graphs.lists + l->lookup_at[run->plan->rows[n].lookup];
+        }
+        if (node->section != SECTION_UP && node->section != SECTION_DOWN) {
+            limit_rows(run, n);
+            continue;
+        }
+        struct motions *m = &run->graphs.motions[n];
+        for (size_t i = 0; i < node->in_count; i++) {
+            set_motion(run, node->in[i], tide__vertex_reads_any(node, i), &call->in[i], &m->in[i]);
+        }
+        for (size_t o = 0; o < node->out_count; o++) {
+            set_motion(run, node->out[o], false, &call->out[o], &m->out[o]);
+        }
+    }
+}
+
+static void zero(const struct tide_operand *operand, size_t element) {
+    size_t stride = tide_operand_stride(operand);
+    if (stride == operand->columns && operand->rows > 0) {
+        memset(operand->data, 0, operand->rows * stride * element);
+        return;
+    }
+    for (size_t i = 0; i < operand->rows; i++) {
+        memset((char *)operand->data + i * stride * element, 0, operand->columns * element);
+    }
+}
+
+void tide__levels_rest(struct tide_run *run, size_t n) {
+    const struct rows *rows = &run->plan->rows[n];
+    if (!(rows->flags & ROWS_REST_ZERO) || run->away.memory) {
+        return;
+    }
+    struct tide_operand rest = tide__run_operand(run, run->plan->program->nodes[n].out[0]);
+    size_t made = run->calls[n].out[0].rows;
+    cut(&rest, made, rest.rows - made, run->plan->device->element);
+    zero(&rest, run->plan->device->element);
+}
+
+/* ---- loops ---- */
+
+struct range { /* of a level */
+    size_t row, rows, edge, edges;
+};
+
+static void move(struct tide_operand *operand, const struct motion *m, const struct range *r) {
+    if (m->space != TIDE_SPACE_CONSTANT) {
+        bool edge = m->space == TIDE_SPACE_EDGE;
+        operand->data = m->base + m->step * (edge ? r->edge : r->row);
+        operand->rows = m->per_row * (edge ? r->edges : r->rows);
+    }
+}
+
+static int run_at(struct tide_run *run, size_t n, size_t level, const struct range *r,
+                  uint64_t step, const struct tide_run_hooks *hooks) {
+    const struct node *node = &run->plan->program->nodes[n];
+    const struct motions *m = &run->graphs.motions[n];
+    struct tide_op_call *call = &run->calls[n];
+    uint8_t flags = run->plan->rows[n].flags;
+    if (level == 0 && flags & ROWS_NOT_LEAVES) {
+        return 0;
+    }
+    for (size_t i = 0; i < node->in_count; i++) {
+        move(&call->in[i], &m->in[i], r);
+    }
+    for (size_t o = 0; o < node->out_count; o++) {
+        move(&call->out[o], &m->out[o], r);
+    }
+    call->row = m->out[0].space == TIDE_SPACE_EDGE ? r->edge : r->row;
+    if (level == 0 && flags & ROWS_ZERO_LEAVES && !run->away.memory) {
+        zero(&call->out[0], run->plan->device->element);
+        return 0;
+    }
+    return tide__run_node(run, n, step, hooks);
+}
+
+int tide__levels_run(struct tide_run *run, enum section section, uint64_t step,
+                     const struct tide_run_hooks *hooks) {
+    const struct tide_levels *l = run->graphs.levels;
+    size_t from = run->plan->section_at[section], to = run->plan->section_at[section + 1];
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < l->level_count; i++) {
+        size_t level = section == SECTION_UP ? i : l->level_count - 1 - i;
+        struct range r = {.row = l->first[level],
+                          .rows = l->first[level + 1] - l->first[level],
+                          .edge = l->first_edge[level],
+                          .edges = l->first_edge[level + 1] - l->first_edge[level]};
+        for (size_t n = from; code == 0 && n < to; n++) {
+            code = run_at(run, n, level, &r, step, hooks);
+        }
+    }
+    return code;
+}
+
+/* ---- outputs ---- */
+
+const void *tide__levels_in_order(struct tide_run *run, const void *rows, size_t bytes) {
+    const struct tide_levels *l = run->graphs.levels;
+    struct landing *to = &run->graphs.ordered;
+    if (l->vertices * bytes + 1 > to->bytes) {
+        tide_free(to->data);
+        to->data = tide_alloc(2 * (l->vertices * bytes + 1));
+        to->bytes = to->data ? 2 * (l->vertices * bytes + 1) : 0;
+    }
+    for (size_t v = 0; to->data && v < l->vertices; v++) {
+        memcpy(to->data + v * bytes, (const char *)rows + l->row[v] * bytes, bytes);
+    }
+    return to->data;
+}

@@ -1,0 +1,148 @@
+/*
+ * Forests: samples that are graphs of vertices, as flat arrays, and the plan of a batch of them.
+ *
+ * A sample's vertices are numbered from 0, children before their parents; a vertex may have any
+ * number of children and parents, and a sample any number of roots. Inputs lie beside the vertices
+ * or the edges, in the same order. Functions return 0 or a negative TIDE_E... code with the reason
+ * in the error slot. A forest is not written to once it is made, so several threads may read it.
+ */
+#ifndef TIDE_FOREST_H
+#define TIDE_FOREST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TIDE_FOREST_INPUTS = 8, TIDE_FOREST_NAME = 32 };
+
+struct tide_forest_input {
+    char name[TIDE_FOREST_NAME];
+    bool edge, index; /* of edges, else of vertices; i32, else f32 */
+    uint32_t columns;
+    uint32_t below; /* indices: -1 .. below - 1 */
+    void *data;
+};
+
+struct tide_forest {
+    size_t samples, vertices, edges;
+    uint32_t *sample_start; /* [samples + 1]: first vertex */
+    uint32_t *child_start;  /* [vertices + 1]: first edge */
+    int32_t *child;         /* [edges]: number of the vertex in its sample, in the user's order */
+    uint32_t *height;       /* [vertices]: 0 without children, else 1 + the largest child's */
+    struct tide_forest_input inputs[TIDE_FOREST_INPUTS];
+    size_t input_count;
+    /* Room of the arrays, while a forest is made. */
+    size_t sample_room, vertex_room, edge_room;
+};
+
+/* ---- making ---- */
+int tide_forest_create(struct tide_forest **out); /* gives; without samples */
+void tide_forest_destroy(struct tide_forest *f);
+/* Before the first sample. */
+int tide_forest_input(struct tide_forest *f, const char *name, bool edge, bool index,
+                      uint32_t columns, uint32_t below);
+/* One sample: children of vertex v are child[start[v] .. start[v + 1] - 1], in any order of
+ * vertices; it is sorted so that children come first. indices[i] ([count] or [edges], of the i-th
+ * input, which is an index; NULL: -1) and floats[i] ([.. x columns], else; NULL: 0) go along. EINVAL:
+ * a cycle, a child or an index out of range; the text names the vertex. */
+int tide_forest_add(struct tide_forest *f, size_t count, const uint32_t *start,
+                    const int32_t *child, const int32_t *const *indices,
+                    const float *const *floats);
+const struct tide_forest_input *tide_forest_find(const struct tide_forest *f, const char *name);
+/* A copy of the samples order[0 .. count - 1], or of all (NULL). */
+int tide_forest_pick(const struct tide_forest *f, const uint32_t *order, size_t count,
+                     struct tide_forest **out);
+/* A copy in which the index `name` is -1 but at roots. */
+int tide_forest_roots(const struct tide_forest *f, const char *name, struct tide_forest **out);
+
+/* ---- reading ---- */
+struct tide_text;
+struct tide_dictionary; /* words by first appearance: names.h */
+struct tide_forest_format {
+    const char *name;              /* "parents", "lists", "sexpr", "stanford", "sentences" */
+    uint32_t classes;              /* labels are below; 0: 5 of "sexpr" and "stanford", else any */
+    struct tide_dictionary *words; /* of texts with words; NULL: these hold numbers */
+    bool grow;                     /* new words enter it; else they are the last word */
+};
+/* One text a part; "stanford": parents, sentences, labels. Inputs are "word" and "label". EPROTO:
+ * "NAME: line N: expected .., found ..". */
+int tide_forest_read(const struct tide_forest_format *format, const struct tide_text *texts,
+                     size_t text_count, struct tide_forest **out);
+
+/* ---- generating (the laws of docs/dynamic-networks.md) ---- */
+struct tide_forest_law {
+    const char *name; /* random_trees, skewed_trees, balanced_trees, chains, lattices */
+    size_t samples;
+    uint32_t vocabulary;
+    uint64_t seed;
+    uint32_t max;    /* random_trees: of each of two halves of the leaves */
+    uint32_t leaves; /* balanced_trees: a power of two; skewed_trees, chains: all; 0: by the law */
+    uint32_t skew;   /* skewed_trees: per cent of merges that go on where the last one was */
+};
+int tide_forest_generate(const struct tide_forest_law *law, struct tide_forest **out);
+
+/* ---- the plan of a batch ----
+ * Rows are vertices by class (level; in it, those with an input before those without), in a class by
+ * the order of samples: so a level's rows are contiguous, children lie in lower rows, and all is a
+ * function of the batch alone. Edges are in the order of their parents' rows. */
+enum tide_list {
+    TIDE_LIST_CHILD_START,  /* [n + 1] edges of each vertex */
+    TIDE_LIST_CHILD,        /* [e] rows of children */
+    TIDE_LIST_PARENT_START, /* [n + 1] */
+    TIDE_LIST_PARENT,       /* [e] rows of parents, of each child in order */
+    TIDE_LIST_PARENT_EDGE,  /* [e] the edge that each of them is */
+    TIDE_LIST_EDGE_PARENT,  /* [e] row of the edge's parent */
+    TIDE_LIST_EDGE,         /* [e + 1] 0, 1, 2, ... */
+    TIDE_LIST_NTH_CHILD,    /* [n] row of the nth child, -1: absent; these three for each nth */
+    TIDE_LIST_NTH_START,    /* [n + 1] */
+    TIDE_LIST_NTH_PARENT,   /* [..] rows of those whose nth child it is */
+    TIDE_LIST_COUNT
+};
+enum { TIDE_LEVELS_NTH = 8, TIDE_LEVELS_INPUTS = 16, TIDE_LEVELS_TABLES = 4 };
+
+/* What of a batch somebody reads. */
+struct tide_levels_want {
+    uint32_t lists; /* bits 1 << enum tide_list, but for the nths */
+    uint32_t nth;   /* so many named children */
+    struct {
+        char name[TIDE_FOREST_NAME];
+        bool edge, index;
+        uint32_t columns;
+    } inputs[TIDE_LEVELS_INPUTS];
+    size_t input_count;
+    int key; /* the input by which classes are told apart; -1: none */
+    /* Tables read by the indices of inputs: these become numbers among the distinct ones. */
+    struct {
+        uint32_t table, input, rows;
+    } lookups[TIDE_LEVELS_INPUTS];
+    size_t lookup_count, table_count;
+    size_t element; /* bytes of a float */
+};
+
+struct tide_levels {
+    struct tide_levels_want want;
+    size_t samples, vertices, edges, level_count, widest, widest_edges; /* widest: of a level */
+    uint32_t *first, *first_edge; /* [level_count + 1] */
+    uint32_t *row;                /* [vertices] of each vertex in the order of the samples */
+    /* All arrays that operations read, in one piece. */
+    char *data;
+    size_t bytes;
+    size_t list_at[TIDE_LIST_COUNT], nth_at[3][TIDE_LEVELS_NTH];
+    size_t input_at[TIDE_LEVELS_INPUTS], lookup_at[TIDE_LEVELS_INPUTS];
+    uint32_t limit[TIDE_LEVELS_INPUTS]; /* indices: one past the last row that has one */
+    uint64_t *ids[TIDE_LEVELS_TABLES];  /* distinct rows of a table */
+    size_t id_count[TIDE_LEVELS_TABLES];
+    /* scratch */
+    uint32_t *class_count, *vertex, *base, *stamp[TIDE_LEVELS_TABLES];
+    size_t vertex_room, class_room, byte_room, id_room[TIDE_LEVELS_TABLES],
+        stamp_room[TIDE_LEVELS_TABLES], level_room;
+    uint32_t stamped;
+};
+int tide_levels_create(const struct tide_levels_want *want, struct tide_levels **out); /* gives */
+void tide_levels_destroy(struct tide_levels *l);
+/* In O(vertices + edges); allocates nothing for sizes seen before. order NULL: first, first + 1, ...
+ * serial: every vertex is a level of its own. */
+int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
+                     size_t first, size_t count, bool serial);
+
+#endif
