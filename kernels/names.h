@@ -18,6 +18,9 @@ struct tide_dictionary {
 
 /* The number of the name, new or not. ENOMEM, ELIMIT. */
 int tide_dictionary_add(struct tide_dictionary *d, const char *name, size_t size, uint32_t *index);
+/* Whether it has the name. */
+bool tide_dictionary_find(const struct tide_dictionary *d, const char *name, size_t size,
+                          uint32_t *index);
 /* *gives* the names (shrunk to size) and releases the rest. */
 void tide_dictionary_finish(struct tide_dictionary *d, struct tide_names *out);
 void tide_dictionary_release(struct tide_dictionary *d);

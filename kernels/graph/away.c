@@ -22,7 +22,7 @@ static int place_inputs(struct tide_run *run) {
     if (!run->away.input_places) {
         return TIDE_ENOMEM;
     }
-    for (size_t i = 0; i < p->value_count; i++) {
+    for (size_t i = 0; !p->vertex && i < p->value_count; i++) {
         const struct value *v = &p->values[i];
         if (v->class != CLASS_INPUT) {
             continue;
@@ -42,7 +42,11 @@ int tide__away_open(struct tide_run *run) {
     if (!away->memory) {
         return 0;
     }
-    away->losses = tide_alloc_zero(p->loss_count + 1, loss_bytes(1));
+    away->losses = tide_alloc_aligned(PLACE_BYTES, PLACE_BYTES * (p->loss_count + 1));
+    if (away->losses) { /* pinned: who reads them waits for the step's end alone */
+        memset(away->losses, 0, PLACE_BYTES * (p->loss_count + 1));
+        away->memory->pin(away->losses, PLACE_BYTES * (p->loss_count + 1));
+    }
     away->factors = tide_alloc_zero(p->node_count + 1, sizeof(*away->factors));
     int code = away->losses && away->factors ? place_inputs(run) : TIDE_ENOMEM;
     if (code == 0 && away->memory->open(&away->queue) != 0) {
@@ -83,8 +87,18 @@ void tide__away_close(struct tide_run *run) {
         drop_landing(away, &away->factors[n]);
     }
     drop_landing(away, &away->output);
+    drop_landing(away, &away->staged);
     tide_free(away->factors);
-    tide_free(away->losses);
+    if (away->losses) {
+        away->memory->unpin(away->losses);
+        tide_free(away->losses);
+    }
+    if (away->lists) {
+        away->memory->release(away->lists);
+    }
+    if (away->pinned) {
+        away->memory->unpin(away->pinned);
+    }
     tide_free(away->input_places);
 }
 
@@ -123,21 +137,55 @@ size_t tide__away_input_bytes(const struct tide_run *run, size_t capacity) {
     return run->away.input_bytes * capacity;
 }
 
+/* Inputs travel from pinned memory, so the host does not wait for them; it is free again when the
+ * step is finished. */
 int tide__away_send_inputs(struct tide_run *run, size_t rows) {
     const struct tide_program *p = run->plan->program;
-    int code = 0;
-    run->away.counted = false;
-    for (size_t i = 0; code == 0 && i < p->value_count; i++) {
+    struct away *away = &run->away;
+    away->counted = false;
+    int code = p->vertex ? 0 : grow(away, &away->staged, away->input_bytes * rows + 1);
+    size_t at = 0;
+    for (size_t i = 0; code == 0 && !p->vertex && i < p->value_count; i++) {
         const struct value *v = &p->values[i];
         if (v->class == CLASS_INPUT && run->inputs[run->plan->places[i].input]) {
             size_t bytes = tide__graph_rows(v, rows) * tide__graph_columns(v) *
                            tide__graph_element(v, run->plan->device->element);
-            code =
-                run->away.memory->upload(run->away.queue, tide__run_address(run, (uint32_t)i),
-                                         run->inputs[run->plan->places[i].input], bytes);
+            char *from = away->staged.data + at;
+            if (bytes > 0) {
+                memcpy(from, run->inputs[run->plan->places[i].input], bytes);
+            }
+            at += bytes;
+            code = away->memory->upload(away->queue, tide__run_address(run, (uint32_t)i), from,
+                                        bytes);
         }
     }
     return code;
+}
+
+int tide__away_send_lists(struct tide_run *run, char **out) {
+    struct away *away = &run->away;
+    struct tide_levels *l = run->graphs.levels;
+    if (away->pinned != l->data) { /* they moved as they grew */
+        if (away->pinned) {
+            away->memory->unpin(away->pinned);
+        }
+        away->pinned = l->data;
+        away->memory->pin(l->data, l->byte_room);
+    }
+    if (l->bytes > away->list_room || !away->lists) {
+        if (away->lists) {
+            away->memory->release(away->lists);
+        }
+        away->list_room = 2 * l->bytes + PLACE_BYTES;
+        away->lists = away->memory->allocate(away->list_room);
+        if (!away->lists) {
+            away->list_room = 0;
+            return tide_fail(TIDE_ENOMEM, "no room for the lists of a batch on %s",
+                             run->plan->device->name);
+        }
+    }
+    *out = away->lists;
+    return away->memory->upload(away->queue, away->lists, l->data, l->bytes);
 }
 
 /* Elements of a layer with parameters. */

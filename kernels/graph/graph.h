@@ -3,7 +3,7 @@
 #define TIDE_GRAPH_H
 
 #include "base/base.h"
-#include "readers/forest.h"
+#include "graph/levels.h"
 #include "graph/program.h"
 
 #define NONE TIDE_NO_VALUE

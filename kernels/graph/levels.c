@@ -1,8 +1,8 @@
 /*
  * The plan of a batch: counting, prefix sums and one pass over vertices and edges; no sort, no
- * search. See forest.h for what is made.
+ * search. See levels.h for what is made.
  */
-#include "readers/forest.h"
+#include "graph/levels.h"
 
 #include "base/base.h"
 

@@ -31,7 +31,9 @@ struct away {
     double *losses;          /* three a loss, as they were downloaded */
     bool counted;            /* the first loss's are, of this step */
     struct landing *factors; /* by operation: its two operands */
-    struct landing output;
+    struct landing output, staged; /* staged: inputs, on their way */
+    char *lists, *pinned;          /* of a batch of graphs: on the device; the host's, pinned */
+    size_t list_room;
     struct notice notices[NOTICES_MAX]; /* a ring, in the order they were asked for */
     size_t first, count;
 };
@@ -104,6 +106,8 @@ int tide__away_open(struct tide_run *run);
 void tide__away_close(struct tide_run *run);
 size_t tide__away_input_bytes(const struct tide_run *run, size_t capacity);
 int tide__away_send_inputs(struct tide_run *run, size_t rows);
+/* The arrays of a batch of graphs, in one copy. */
+int tide__away_send_lists(struct tide_run *run, char **out);
 /* Before the layer's first reading, after its hook. */
 int tide__away_need(struct tide_run *run, uint32_t layer);
 /* The hooks `ready` and `factors` are called from `deliver`, in the order of these. */

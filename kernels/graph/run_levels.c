@@ -27,7 +27,7 @@ int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
         return tide_fail(code, "program %s: %s", run->plan->program->name, text);
     }
     run->graphs.lists = run->graphs.levels->data;
-    return 0;
+    return run->away.memory ? tide__away_send_lists(run, &run->graphs.lists) : 0;
 }
 
 struct tide_run_batch tide_run_batch(const struct tide_run *run) {

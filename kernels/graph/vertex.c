@@ -8,7 +8,7 @@
  */
 #include "graph/graph.h"
 
-#include "readers/forest.h"
+#include "graph/levels.h"
 
 #include <string.h>
 

@@ -114,6 +114,30 @@ static int dictionary_append(struct tide_dictionary *d, const char *name, size_t
     return 0;
 }
 
+/* The slot that has the name, or where it belongs. */
+static size_t dictionary_slot(const struct tide_dictionary *d, const char *name, size_t size,
+                              uint32_t hash) {
+    size_t at = hash & (d->slot_count - 1);
+    for (; d->slots[at].index != 0; at = (at + 1) & (d->slot_count - 1)) {
+        const size_t *offsets = d->names.offsets + d->slots[at].index - 1;
+        if (d->slots[at].hash == hash && offsets[1] - offsets[0] - 1 == size &&
+            memcmp(d->names.pool + offsets[0], name, size) == 0) {
+            break;
+        }
+    }
+    return at;
+}
+
+bool tide_dictionary_find(const struct tide_dictionary *d, const char *name, size_t size,
+                          uint32_t *index) {
+    if (d->slot_count == 0) {
+        return false;
+    }
+    size_t at = dictionary_slot(d, name, size, (uint32_t)tide_hash(name, size, 0));
+    *index = d->slots[at].index - 1;
+    return d->slots[at].index != 0;
+}
+
 int tide_dictionary_add(struct tide_dictionary *d, const char *name, size_t size, uint32_t *index) {
     if (d->names.count >= d->slot_count / 2) {
         int rc = dictionary_rehash(d);
@@ -122,15 +146,10 @@ int tide_dictionary_add(struct tide_dictionary *d, const char *name, size_t size
         }
     }
     uint32_t hash = (uint32_t)tide_hash(name, size, 0);
-    size_t at = hash & (d->slot_count - 1);
-    for (; d->slots[at].index != 0; at = (at + 1) & (d->slot_count - 1)) {
-        uint32_t found = d->slots[at].index - 1;
-        const size_t *offsets = d->names.offsets + found;
-        if (d->slots[at].hash == hash && offsets[1] - offsets[0] - 1 == size &&
-            memcmp(d->names.pool + offsets[0], name, size) == 0) {
-            *index = found;
-            return 0;
-        }
+    size_t at = dictionary_slot(d, name, size, hash);
+    if (d->slots[at].index != 0) {
+        *index = d->slots[at].index - 1;
+        return 0;
     }
     int rc = dictionary_append(d, name, size);
     if (rc == 0) {

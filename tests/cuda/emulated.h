@@ -51,6 +51,9 @@ static inline double __dmul_rn(double a, double b) {
 static inline double __dsub_rn(double a, double b) {
     return a - b;
 }
+static inline void gpu_together(void) {
+    (void)emulated_across(0, 1);
+}
 static inline float gpu_across(float value, unsigned mask) {
     return (float)emulated_across((double)value, mask);
 }

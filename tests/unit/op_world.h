@@ -78,7 +78,7 @@ static inline size_t op_operand_bytes(enum tide_op_code code, bool out, size_t i
                                       const struct tide_operand *operand, size_t element) {
     bool loss = out && i == 0 && code >= TIDE_OP_XENT && code <= TIDE_OP_SUM_LOSS;
     bool places = i == 1 && (out ? code == TIDE_OP_MAXPOOL : code == TIDE_OP_MAXPOOL_DX);
-    return operand->rows * operand->columns * (loss ? sizeof(double) : places ? 1 : element);
+    return operand->rows * tide_operand_stride(operand) * (loss ? sizeof(double) : places ? 1 : element);
 }
 
 static inline void *op_queue(const struct tide_memory *memory) {

@@ -484,6 +484,83 @@ static void rows_and_columns_agree(void **state) {
     }
 }
 
+/* Rows of lists: with -1, without any, long ones, a row listed twice; dense and with strides. */
+static void rows_of_lists_agree(void **state) {
+    (void)state;
+    int32_t rows[] = {3, -1, 0, 5, 5, 2, 1};
+    int32_t starts[] = {0, 0, 1, 3, 3, 8, 40, 42};
+    int32_t dx_starts[] = {0, 2, 2, 3, 5, 5, 6, 7};
+    int32_t dx_rows[] = {0, 4, 4, 1, 5, 5, 3};
+    enum { N = 7, MOST = 45 };
+    for (size_t w = 1; w <= 70; w += 23) {
+        for (size_t stride = w; stride <= w + 5; stride += 5) {
+            float *x = malloc(8 * stride * sizeof(float)), *y = malloc(N * stride * sizeof(float));
+            double *x64 = malloc(8 * stride * sizeof(double)),
+                   *y64 = malloc(N * stride * sizeof(double));
+            int32_t *winners[2] = {malloc(8 * w * sizeof(int32_t)), malloc(8 * w * sizeof(int32_t))};
+            int32_t list[MOST], other[8 * 70];
+            for (size_t e = 0; e < 8 * stride; e++) {
+                x64[e] = (double)(x[e] = (float)((int)(e * 2654435761u >> 20) % 64) / 8.0f);
+            }
+            for (size_t k = 0; k < MOST; k++) {
+                list[k] = (int32_t)(k * 5 % 8);
+            }
+            for (size_t e = 0; e < 8 * w; e++) {
+                other[e] = (int32_t)(e % N);
+            }
+            for (enum tide_op_code code = TIDE_OP_GATHER; code <= TIDE_OP_GATHER_MAX_DX; code++) {
+                bool dx = code == TIDE_OP_GATHER_MAX_DX;
+                struct tide_op_call call = {
+                    .in = {{.data = x64, .rows = 8, .columns = w, .stride = stride},
+                           {.data = code == TIDE_OP_GATHER ? rows : starts,
+                            .rows = N + (code != TIDE_OP_GATHER), .columns = 1},
+                           {.data = list, .rows = MOST, .columns = 1}},
+                    .out = {{.data = y64, .rows = N, .columns = w, .stride = stride},
+                            {.data = winners[0], .rows = N, .columns = w}}};
+                if (code == TIDE_OP_GATHER) {
+                    call.in[2].data = NULL;
+                }
+                if (code != TIDE_OP_GATHER_MAX) {
+                    call.out[1].data = NULL;
+                }
+                if (dx) {
+                    call.in[1] = (struct tide_operand){.data = other, .rows = 8, .columns = w};
+                    call.in[2] = (struct tide_operand){
+                        .data = dx_starts, .rows = N + 1, .columns = 1};
+                    call.in[3] = (struct tide_operand){
+                        .data = dx_rows, .rows = N, .columns = 1};
+                }
+                assert_int_equal(tide_device_find("reference")->functions[code](&call), 0);
+                call.in[0].data = x;
+                call.out[0].data = y;
+                call.out[1].data = code == TIDE_OP_GATHER_MAX ? winners[1] : NULL;
+                const struct tide_device *device;
+                for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
+                    memset(y, 0xff, N * stride * sizeof(float));
+                    assert_int_equal(op_call(device, code, &call), 0);
+                    for (size_t e = 0; e < N * w; e++) {
+                        size_t at = e / w * stride + e % w;
+                        if (!(fabs((double)y[at] - y64[at]) <= 1e-5 * (1 + fabs(y64[at])))) {
+                            fail_msg("%s on %s, width %zu, element %zu: %g, not %g",
+                                     tide_op_names[code], device->name, w, e, (double)y[at],
+                                     y64[at]);
+                        }
+                    }
+                    if (code == TIDE_OP_GATHER_MAX) {
+                        assert_memory_equal(winners[0], winners[1], N * w * sizeof(int32_t));
+                    }
+                }
+            }
+            free(x);
+            free(y);
+            free(x64);
+            free(y64);
+            free(winners[0]);
+            free(winners[1]);
+        }
+    }
+}
+
 static void dropout_keeps_the_share_it_is_told(void **state) {
     (void)state;
     enum { N = 100000 };
@@ -590,6 +667,7 @@ int main(void) {
         cmocka_unit_test(softmax_and_losses_agree),
         cmocka_unit_test(labels_outside_their_range_are_refused),
         cmocka_unit_test(rows_and_columns_agree),
+        cmocka_unit_test(rows_of_lists_agree),
         cmocka_unit_test(dropout_keeps_the_share_it_is_told),
         cmocka_unit_test(update_rules_agree),
         cmocka_unit_test(norms_add_up),

@@ -5,7 +5,7 @@
 
 #include "graph_world.h"
 
-#include "readers/forest.h"
+#include "graph/levels.h"
 
 static inline double golden(uint32_t i, uint32_t s, double scale) {
     uint32_t x = i * 2654435761u + s * 40503u;

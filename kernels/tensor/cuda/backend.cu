@@ -69,6 +69,10 @@ static const tide_op_function functions[] = {tide_cuda_map,
                                              tide_cuda_slice_dx,
                                              tide_cuda_concat,
                                              tide_cuda_dropout,
+                                             tide_cuda_gather,
+                                             tide_cuda_gather_sum,
+                                             tide_cuda_gather_max,
+                                             tide_cuda_gather_max_dx,
                                              NULL /* reshape */};
 static_assert(sizeof(functions) / sizeof(functions[0]) == TIDE_OP_COUNT,
               "an operation has no function");

@@ -35,6 +35,10 @@
 GPU_ACROSS(float)
 GPU_ACROSS(double)
 GPU_ACROSS(int)
+/* What a group has read before it, none of its threads writes earlier. */
+__device__ static inline void gpu_together(void) {
+    __syncwarp();
+}
 /* Gathered taps at a time; elements of one elementwise launch, for which blocks do not run out. */
 enum { GPU_TILE_BYTES = 32 << 20, GPU_PIECE = 1 << 28 };
 #else
@@ -121,6 +125,13 @@ template <int WIDTH> __device__ static inline size_t gpu_row(void) {
 template <int WIDTH> __device__ static inline size_t gpu_lane(void) {
     return threadIdx.x % WIDTH;
 }
+/* A group a row, whose threads know nothing of each other; no row: nothing. The kernel takes row
+ * gpu_row<GPU_GROUP>() and columns gpu_lane<GPU_GROUP>(), that + GPU_GROUP, ..: no division. */
+#define GPU_EACH_ROW(kernel, rows, queue, ...)                                                     \
+    ((rows) == 0        ? 0                                                                        \
+     : (rows) > INT_MAX ? TIDE_EINVAL                                                              \
+                        : GPU_EACH(kernel, (unsigned)(((rows) + GPU_GROUPS - 1) / GPU_GROUPS),     \
+                                   queue, __VA_ARGS__))
 /* Starts kernel<GPU_THREADS> or kernel<GPU_GROUP> for rows of `columns`; no row: nothing. */
 #define GPU_ROWS(kernel, rows, columns, queue, ...)                                                \
     ((rows) == 0        ? 0                                                                        \

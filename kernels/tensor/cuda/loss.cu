@@ -88,6 +88,7 @@ template <int WIDTH> static __global__ void xent_kernel(const struct softmax_cal
         s.parts[3 * row + 2] = counted && chosen >= most && earlier < 0.5 ? 1 : 0;
     }
     const float scale = (float)(1 / total);
+    gpu_together(); /* z[label] is read by all, and written below */
     for (size_t j = lane; own && j < s.k; j += WIDTH) {
         s.out[row * s.k + j] =
             label < 0 ? 0.0f : expf(z[j] - most) * scale - (j == (size_t)label ? 1.0f : 0.0f);

@@ -12,6 +12,7 @@ struct map_call {
     struct tide_region region;
     const float *source[TIDE_REGION_SOURCES]; /* NULL: a constant */
     float *out[TIDE_REGION_OUTS];
+    uint32_t stride[TIDE_REGION_SOURCES], out_stride[TIDE_REGION_OUTS]; /* 0: dense */
     uint32_t total;
     struct gpu_divisor columns;
 };
@@ -35,8 +36,11 @@ __device__ static inline void load(const struct map_call *m, unsigned s, uint32_
     for (uint32_t k = 0; k < WIDTH; k++) {
         const uint32_t at = first + k * GPU_THREADS;
         x[k] = (float)m->region.constant[s];
-        if (at < m->total && kind == TIDE_SOURCE_FULL) {
+        if (at < m->total && kind == TIDE_SOURCE_FULL && m->stride[s] == 0) {
             x[k] = from[at];
+        } else if (at < m->total && kind == TIDE_SOURCE_FULL) {
+            const uint32_t row = gpu_divide(at, m->columns);
+            x[k] = from[(size_t)row * m->stride[s] + (at - row * m->columns.by)];
         } else if (at < m->total && kind != TIDE_SOURCE_CONSTANT) {
             const uint32_t row = gpu_divide(at, m->columns);
             x[k] = from[kind == TIDE_SOURCE_COLUMN ? row : at - row * m->columns.by];
@@ -109,7 +113,11 @@ template <int WIDTH> static __global__ void map_kernel(const struct map_call m) 
     for (unsigned o = 0; o < m.region.out_count; o++) {
         for (uint32_t k = 0; k < WIDTH; k++) {
             const uint32_t at = first + k * GPU_THREADS;
-            if (at < m.total) {
+            if (at < m.total && m.out_stride[o] != 0) {
+                const uint32_t row = gpu_divide(at, m.columns);
+                m.out[o][(size_t)row * m.out_stride[o] + (at - row * m.columns.by)] =
+                    reg[m.region.out[o] * step + k * GPU_THREADS];
+            } else if (at < m.total) {
                 m.out[o][at] = reg[m.region.out[o] * step + k * GPU_THREADS];
             }
         }
@@ -131,15 +139,35 @@ static int launch(struct tide_cuda_queue *queue, const struct map_call *m) {
     return GPU_EACH_SHARED(map_kernel<1>, gpu_blocks(m->total), one, queue, *m);
 }
 
+/* Strides of what is not dense; whether all operands are dense and of one shape. */
+static bool set_strides(const struct tide_op_call *call, struct map_call *m) {
+    bool flat = true;
+    size_t next = 0;
+    for (size_t s = 0; s < m->region.source_count; s++) {
+        if (m->region.kind[s] == TIDE_SOURCE_CONSTANT) {
+            continue;
+        }
+        const struct tide_operand *in = &call->in[next++];
+        const size_t stride = tide_operand_stride(in);
+        if (m->region.kind[s] == TIDE_SOURCE_FULL && stride != in->columns) {
+            m->stride[s] = (uint32_t)stride;
+        }
+        flat = flat && m->region.kind[s] == TIDE_SOURCE_FULL && m->stride[s] == 0;
+    }
+    for (size_t o = 0; o < m->region.out_count; o++) {
+        const size_t stride = tide_operand_stride(&call->out[o]);
+        m->out_stride[o] = stride != call->out[o].columns ? (uint32_t)stride : 0;
+        flat = flat && m->out_stride[o] == 0;
+    }
+    return flat;
+}
+
 int tide_cuda_map(const struct tide_op_call *call) {
     const struct tide_region *region = &call->attributes->region;
     size_t rows = call->out[0].rows, columns = call->out[0].columns;
     struct map_call m = {};
     m.region = *region;
-    bool flat = true;
-    for (size_t s = 0; s < region->source_count; s++) {
-        flat = flat && region->kind[s] != TIDE_SOURCE_ROW && region->kind[s] != TIDE_SOURCE_COLUMN;
-    }
+    const bool flat = set_strides(call, &m);
     if (flat) {
         rows *= columns;
         columns = 1;
@@ -160,12 +188,14 @@ int tide_cuda_map(const struct tide_op_call *call) {
                 continue;
             }
             const float *from = (const float *)call->in[next++].data;
-            m.source[s] = from + (region->kind[s] == TIDE_SOURCE_FULL     ? r * columns
+            const size_t wide = m.stride[s] ? m.stride[s] : columns;
+            m.source[s] = from + (region->kind[s] == TIDE_SOURCE_FULL     ? r * wide
                                   : region->kind[s] == TIDE_SOURCE_COLUMN ? r
                                                                           : 0);
         }
         for (size_t o = 0; o < region->out_count; o++) {
-            m.out[o] = (float *)call->out[o].data + r * columns;
+            const size_t wide = m.out_stride[o] ? m.out_stride[o] : columns;
+            m.out[o] = (float *)call->out[o].data + r * wide;
         }
         m.total = (uint32_t)(n * columns);
         int code = launch(tide_cuda_queue_of(call), &m);

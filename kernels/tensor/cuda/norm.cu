@@ -7,20 +7,18 @@
 #include "tensor/cuda/gpu.h"
 
 /* y = (x - mean) scale + beta, by column */
-static __global__ void apply_kernel(size_t n, size_t c, const float *x, const float *mean,
+static __global__ void apply_kernel(size_t rows, size_t c, const float *x, const float *mean,
                                     const float *scale, const float *beta, float *y) {
-    for (size_t e = gpu_thread(); e < n; e += gpu_stride()) {
-        const size_t j = e % c;
-        y[e] = (x[e] - mean[j]) * scale[j] + beta[j];
+    const size_t r = gpu_row<GPU_GROUP>();
+    for (size_t j = gpu_lane<GPU_GROUP>(); r < rows && j < c; j += GPU_GROUP) {
+        y[r * c + j] = (x[r * c + j] - mean[j]) * scale[j] + beta[j];
     }
 }
 
 static int apply(struct tide_cuda_queue *queue, const struct tide_operand *x, const float *mean,
                  const float *scale, const float *beta, float *y) {
-    const size_t n = x->rows * x->columns;
-    return n == 0 ? 0
-                  : GPU_EACH(apply_kernel, gpu_blocks(n), queue, n, x->columns,
-                             (const float *)x->data, mean, scale, beta, y);
+    return GPU_EACH_ROW(apply_kernel, x->rows, queue, x->rows, x->columns, (const float *)x->data,
+                        mean, scale, beta, y);
 }
 
 struct statistics {
@@ -121,8 +119,9 @@ static __global__ void gradient_kernel(const struct back b) {
 /* dx = gamma inv (g - mean(g) - xhat mean(g xhat)) */
 static __global__ void batch_back_kernel(const struct back b) {
     const double share = 1 / (double)b.rows;
-    for (size_t e = gpu_thread(); e < b.rows * b.c; e += gpu_stride()) {
-        const size_t j = e % b.c;
+    const size_t r = gpu_row<GPU_GROUP>();
+    for (size_t j = gpu_lane<GPU_GROUP>(); r < b.rows && j < b.c; j += GPU_GROUP) {
+        const size_t e = r * b.c + j;
         const float first = (float)(b.sums[j] * share);
         const float second = (float)(b.sums[b.c + j] * share) * b.inv[j];
         b.dx[e] = b.gamma[j] * b.inv[j] * ((b.g[e] - first) - (b.x[e] - b.mean[j]) * second);
@@ -157,10 +156,7 @@ static int sum_back(const struct tide_op_call *call, enum tide_cuda_columns kind
 int tide_cuda_batchnorm_dx(const struct tide_op_call *call) {
     struct back b = back_of(call);
     int code = sum_back(call, TIDE_CUDA_NORMED, &b);
-    const size_t n = b.rows * b.c;
-    return code == 0 && n > 0
-               ? GPU_EACH(batch_back_kernel, gpu_blocks(n), tide_cuda_queue_of(call), b)
-               : code;
+    return code == 0 ? GPU_EACH_ROW(batch_back_kernel, b.rows, tide_cuda_queue_of(call), b) : code;
 }
 
 /* ---- per row ---- */

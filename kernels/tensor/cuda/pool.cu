@@ -6,7 +6,8 @@
 
 struct pool_call {
     struct tide_window w;
-    size_t n; /* results */
+    uint32_t n;                   /* results, of whole images */
+    struct gpu_divisor c, ow, oh; /* of the results' dims */
     const float *x;
     const uint8_t *place;
     float *out;
@@ -40,14 +41,14 @@ struct spot { /* a result: channel, column, row, image */
     uint32_t y, x, j;
 };
 
-__device__ static inline struct spot spot_of(size_t e, uint32_t h, uint32_t w, uint32_t c) {
+__device__ static inline struct spot spot_of(uint32_t e, const struct pool_call *p) {
     struct spot s;
-    s.j = (uint32_t)(e % c);
-    e /= c;
-    s.x = (uint32_t)(e % w);
-    e /= w;
-    s.y = (uint32_t)(e % h);
-    s.b = e / h;
+    const uint32_t pixel = gpu_divide(e, p->c), row = gpu_divide(pixel, p->ow);
+    const uint32_t image = gpu_divide(row, p->oh);
+    s.j = e - pixel * p->c.by;
+    s.x = pixel - row * p->ow.by;
+    s.y = row - image * p->oh.by;
+    s.b = image;
     return s;
 }
 
@@ -57,8 +58,8 @@ __device__ static inline float share_of(struct span y, struct span x) {
 
 static __global__ void maxpool_kernel(const struct pool_call p) {
     const struct tide_window w = p.w;
-    for (size_t e = gpu_thread(); e < p.n; e += gpu_stride()) {
-        const struct spot s = spot_of(e, w.oh, w.ow, w.c);
+    for (uint32_t e = (uint32_t)gpu_thread(); e < p.n; e += (uint32_t)gpu_stride()) {
+        const struct spot s = spot_of(e, &p);
         const struct span ys = window_span(s.y, w.stride, w.pad, w.kh, w.h);
         const struct span xs = window_span(s.x, w.stride, w.pad, w.kw, w.w);
         const float *image = p.x + s.b * w.h * w.w * w.c + s.j;
@@ -80,8 +81,8 @@ static __global__ void maxpool_kernel(const struct pool_call p) {
 
 static __global__ void maxpool_back_kernel(const struct pool_call p) {
     const struct tide_window w = p.w;
-    for (size_t e = gpu_thread(); e < p.n; e += gpu_stride()) {
-        const struct spot s = spot_of(e, w.h, w.w, w.c);
+    for (uint32_t e = (uint32_t)gpu_thread(); e < p.n; e += (uint32_t)gpu_stride()) {
+        const struct spot s = spot_of(e, &p);
         const struct span ys = cell_span(s.y, w.stride, w.pad, w.kh, w.oh);
         const struct span xs = cell_span(s.x, w.stride, w.pad, w.kw, w.ow);
         float sum = 0;
@@ -99,8 +100,8 @@ static __global__ void maxpool_back_kernel(const struct pool_call p) {
 
 static __global__ void avgpool_kernel(const struct pool_call p) {
     const struct tide_window w = p.w;
-    for (size_t e = gpu_thread(); e < p.n; e += gpu_stride()) {
-        const struct spot s = spot_of(e, w.oh, w.ow, w.c);
+    for (uint32_t e = (uint32_t)gpu_thread(); e < p.n; e += (uint32_t)gpu_stride()) {
+        const struct spot s = spot_of(e, &p);
         const struct span ys = window_span(s.y, w.stride, w.pad, w.kh, w.h);
         const struct span xs = window_span(s.x, w.stride, w.pad, w.kw, w.w);
         const float *image = p.x + s.b * w.h * w.w * w.c + s.j;
@@ -117,8 +118,8 @@ static __global__ void avgpool_kernel(const struct pool_call p) {
 
 static __global__ void avgpool_back_kernel(const struct pool_call p) {
     const struct tide_window w = p.w;
-    for (size_t e = gpu_thread(); e < p.n; e += gpu_stride()) {
-        const struct spot s = spot_of(e, w.h, w.w, w.c);
+    for (uint32_t e = (uint32_t)gpu_thread(); e < p.n; e += (uint32_t)gpu_stride()) {
+        const struct spot s = spot_of(e, &p);
         const struct span ys = cell_span(s.y, w.stride, w.pad, w.kh, w.oh);
         const struct span xs = cell_span(s.x, w.stride, w.pad, w.kw, w.ow);
         float sum = 0;
@@ -133,23 +134,46 @@ static __global__ void avgpool_back_kernel(const struct pool_call p) {
     }
 }
 
-static struct pool_call pool_of(const struct tide_op_call *call) {
+/* The images first .. of a call, as many as 32 bits can number; back: results are the cells. */
+static struct pool_call pool_of(const struct tide_op_call *call, bool back, size_t first,
+                                size_t images) {
+    const struct tide_window w = call->attributes->window;
+    const size_t cells = (size_t)w.h * w.w * w.c, made = (size_t)w.oh * w.ow * w.c;
     struct pool_call p = {};
-    p.w = call->attributes->window;
-    p.n = call->out[0].rows * call->out[0].columns;
-    p.x = (const float *)call->in[0].data;
+    p.w = w;
+    p.n = (uint32_t)(images * (back ? cells : made));
+    p.c = gpu_divisor_of(w.c);
+    p.ow = gpu_divisor_of(back ? w.w : w.ow);
+    p.oh = gpu_divisor_of(back ? w.h : w.oh);
+    p.x = (const float *)call->in[0].data + first * (back ? made : cells);
     p.place = (const uint8_t *)call->in[1].data;
-    p.out = (float *)call->out[0].data;
+    p.place = p.place ? p.place + first * made : NULL;
+    p.out = (float *)call->out[0].data + first * (back ? cells : made);
     p.out_place = (uint8_t *)call->out[1].data;
+    p.out_place = p.out_place ? p.out_place + first * made : NULL;
     return p;
 }
 
-#define POOL(name, kernel)                                                                         \
+/* Images of a launch: their results number less than 2^30. */
+static size_t images_of(const struct tide_op_call *call, bool back, size_t *all) {
+    const struct tide_window *w = &call->attributes->window;
+    const size_t one = back ? (size_t)w->h * w->w * w->c : (size_t)w->oh * w->ow * w->c;
+    *all = one ? call->out[0].rows * call->out[0].columns / one : 0;
+    return one > 1u << 30 ? 0 : one ? (1u << 30) / one : 1;
+}
+
+#define POOL(name, kernel, back)                                                                   \
     int tide_cuda_##name(const struct tide_op_call *call) {                                        \
-        const struct pool_call p = pool_of(call);                                                  \
-        return p.n == 0 ? 0 : GPU_EACH(kernel, gpu_blocks(p.n), tide_cuda_queue_of(call), p);      \
+        size_t all, most = images_of(call, back, &all);                                            \
+        int code = all > 0 && most == 0 ? TIDE_EINVAL : 0;                                         \
+        for (size_t first = 0; code == 0 && first < all; first += most) {                          \
+            const struct pool_call p =                                                             \
+                pool_of(call, back, first, all - first < most ? all - first : most);               \
+            code = GPU_EACH(kernel, gpu_blocks(p.n), tide_cuda_queue_of(call), p);                 \
+        }                                                                                          \
+        return code;                                                                               \
     }
-POOL(maxpool, maxpool_kernel)
-POOL(maxpool_dx, maxpool_back_kernel)
-POOL(avgpool, avgpool_kernel)
-POOL(avgpool_dx, avgpool_back_kernel)
+POOL(maxpool, maxpool_kernel, false)
+POOL(maxpool_dx, maxpool_back_kernel, true)
+POOL(avgpool, avgpool_kernel, false)
+POOL(avgpool_dx, avgpool_back_kernel, true)

@@ -44,12 +44,12 @@ int tide_cuda_mm(const struct tide_op_call *call) {
     p.k = t->ta ? a->rows : a->columns;
     p.alpha = t->alpha > 0 || t->alpha < 0 ? (float)t->alpha : 1.0f;
     p.a = (const float *)a->data;
-    p.lda = a->columns;
+    p.lda = tide_operand_stride(a);
     p.b = (const float *)b->data;
-    p.ldb = b->columns;
+    p.ldb = tide_operand_stride(b);
     p.beta = call->accumulate ? 1.0f : 0.0f;
     p.c = (float *)c->data;
-    p.ldc = c->columns;
+    p.ldc = tide_operand_stride(c);
     p.count = 1;
     return tide_cuda_multiply(tide_cuda_queue_of(call), &p);
 }

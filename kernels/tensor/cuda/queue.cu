@@ -25,6 +25,12 @@ int tide_cuda_launched(struct tide_cuda_queue *queue) {
     return tide_cuda_check(queue, cudaGetLastError());
 }
 
+static bool not_updated;
+
+void tide_cuda_not_updated(void) {
+    __atomic_store_n(&not_updated, true, __ATOMIC_RELAXED);
+}
+
 struct tide_cuda_queue *tide_cuda_default_queue(void) {
     static struct tide_cuda_queue queue; /* stream 0, and a reason that nobody reads */
     return &queue;
@@ -210,12 +216,15 @@ static int finish(void *queue_, char *text, size_t capacity) {
     if (code == 0) {
         code = tide_cuda_check(queue, cudaStreamSynchronize(queue->down));
     }
-    if (code == 0 && !queue->reason[0] && fault.kind != TIDE_CUDA_NO_FAULT) {
-        int failed = tide_cuda_check(
+    if (code == 0 && fault.kind != TIDE_CUDA_NO_FAULT) { /* also behind another failure */
+        code = tide_cuda_check(
             queue, cudaMemsetAsync(queue->fault, 0, sizeof(*queue->fault), queue->work));
-        if (failed == 0) {
-            return explain(&fault, text, capacity);
-        }
+    }
+    if (__atomic_exchange_n(&not_updated, false, __ATOMIC_RELAXED) && !queue->reason[0]) {
+        snprintf(queue->reason, sizeof(queue->reason), "an update did not start on the device");
+    }
+    if (code == 0 && !queue->reason[0] && fault.kind != TIDE_CUDA_NO_FAULT) {
+        return explain(&fault, text, capacity);
     }
     if (queue->reason[0]) {
         snprintf(text, capacity, "%s", queue->reason);

@@ -26,6 +26,10 @@ int tide_cuda_check(struct tide_cuda_queue *queue, cudaError_t error);
 /* After a launch: its error, if there is one. */
 int tide_cuda_launched(struct tide_cuda_queue *queue);
 
+/* An update, which has no queue and returns nothing, did not start: the next finish of any queue tells
+ * of it. Any thread. */
+void tide_cuda_not_updated(void);
+
 /* Stands for the default stream, where work has no queue. */
 struct tide_cuda_queue *tide_cuda_default_queue(void);
 
@@ -110,6 +114,10 @@ TIDE_CUDA_OPERATION(slice);
 TIDE_CUDA_OPERATION(slice_dx);
 TIDE_CUDA_OPERATION(concat);
 TIDE_CUDA_OPERATION(dropout);
+TIDE_CUDA_OPERATION(gather);
+TIDE_CUDA_OPERATION(gather_sum);
+TIDE_CUDA_OPERATION(gather_max);
+TIDE_CUDA_OPERATION(gather_max_dx);
 size_t tide_cuda_conv_scratch(enum tide_op_code code, const struct tide_op_call *call);
 size_t tide_cuda_loss_scratch(const struct tide_op_call *call);
 size_t tide_cuda_embed_scratch(const struct tide_op_call *call);

@@ -1,6 +1,6 @@
 /*
  * Reductions over rows and columns, rows by index, slices, dropout. Gradients of rows by index are
- * added in the order of the indices: the first place of each follows the chain of the others.
+ * added in the order of the places, which are sorted by index. A group of threads takes a row.
  */
 #include "tensor/cuda/gpu.h"
 
@@ -50,47 +50,15 @@ __device__ static inline bool is_row(const struct embed_call *e, size_t i) {
 }
 
 static __global__ void embed_kernel(const struct embed_call e) {
-    for (size_t at = gpu_thread(); at < e.count * e.width; at += gpu_stride()) {
-        const size_t i = at / e.width, j = at % e.width;
-        e.to[at] = is_row(&e, i) ? e.from[(size_t)e.ids[i] * e.width + j] : 0.0f;
-    }
-}
-
-struct chain {
-    int32_t next;  /* place with the same id, -1: none */
-    int32_t first; /* whether no earlier place has it */
-};
-
-static __global__ void chain_kernel(const struct embed_call e, struct chain *chains) {
-    for (size_t i = gpu_thread(); i < e.count; i += gpu_stride()) {
-        struct chain own = {-1, 1};
-        for (size_t k = i + 1; own.next < 0 && k < e.count; k++) {
-            own.next = e.ids[k] == e.ids[i] ? (int32_t)k : -1;
-        }
-        for (size_t k = 0; own.first && k < i; k++) {
-            own.first = e.ids[k] != e.ids[i];
-        }
-        chains[i] = own;
+    const size_t i = gpu_row<GPU_GROUP>();
+    for (size_t j = gpu_lane<GPU_GROUP>(); i < e.count && j < e.width; j += GPU_GROUP) {
+        e.to[i * e.width + j] = is_row(&e, i) ? e.from[(size_t)e.ids[i] * e.width + j] : 0.0f;
     }
 }
 
 static __global__ void zero_kernel(size_t n, float *x) {
     for (size_t i = gpu_thread(); i < n; i += gpu_stride()) {
         x[i] = 0.0f;
-    }
-}
-
-static __global__ void embed_back_kernel(const struct embed_call e, const struct chain *chains) {
-    for (size_t at = gpu_thread(); at < e.count * e.width; at += gpu_stride()) {
-        const size_t i = at / e.width, j = at % e.width;
-        if (!is_row(&e, i) || !chains[i].first) {
-            continue;
-        }
-        float sum = 0;
-        for (int32_t k = (int32_t)i; k >= 0; k = chains[k].next) {
-            sum += e.from[(size_t)k * e.width + j];
-        }
-        e.to[(size_t)e.ids[i] * e.width + j] = sum;
     }
 }
 
@@ -111,28 +79,114 @@ static int embed_of(const struct tide_op_call *call, const struct tide_operand *
 int tide_cuda_embed(const struct tide_op_call *call) {
     struct embed_call e;
     int code = embed_of(call, &call->in[0], &e);
-    const size_t n = e.count * e.width;
-    return code == 0 && n > 0 ? GPU_EACH(embed_kernel, gpu_blocks(n), tide_cuda_queue_of(call), e)
-                              : code;
+    return code == 0 && e.width > 0
+               ? GPU_EACH_ROW(embed_kernel, e.count, tide_cuda_queue_of(call), e)
+               : code;
+}
+
+/* Places by id, then in their order: bitonic (Batcher 1968), since it is the same each time and needs
+ * no atomics. A key is id << 32 | place; ids that are no row come last. */
+enum { SORT_BLOCK = 2 * GPU_THREADS };
+
+static size_t padded(size_t count) {
+    size_t n = SORT_BLOCK;
+    while (n < count) {
+        n *= 2;
+    }
+    return n;
+}
+
+static __global__ void key_kernel(const struct embed_call e, size_t n, uint64_t *keys) {
+    for (size_t i = gpu_thread(); i < n; i += gpu_stride()) {
+        const bool counts = i < e.count && is_row(&e, i);
+        keys[i] = (uint64_t)(counts ? (uint32_t)e.ids[i] : UINT32_MAX) << 32 | (uint32_t)i;
+    }
+}
+
+__device__ static inline void exchange(uint64_t *a, uint64_t *b, bool rising) {
+    if ((*a > *b) == rising) {
+        const uint64_t old = *a;
+        *a = *b;
+        *b = old;
+    }
+}
+
+/* One step of a merge: pair t are keys `stride` apart. */
+static __global__ void merge_kernel(size_t n, size_t size, size_t stride, uint64_t *keys) {
+    for (size_t t = gpu_thread(); t < n / 2; t += gpu_stride()) {
+        const size_t low = t & (stride - 1), a = 2 * (t - low) + low; /* powers of two */
+        exchange(keys + a, keys + a + stride, (a & size) == 0);
+    }
+}
+
+/* All steps of one merge, or of all up to `size` (whole), whose strides stay in a block's keys. */
+static __global__ void merge_block_kernel(size_t size, bool whole, uint64_t *keys) {
+    GPU_SHARED(uint64_t, own, SORT_BLOCK);
+    const size_t base = (size_t)blockIdx.x * SORT_BLOCK;
+    own[threadIdx.x] = keys[base + threadIdx.x];
+    own[threadIdx.x + GPU_THREADS] = keys[base + threadIdx.x + GPU_THREADS];
+    for (size_t s = whole ? 2 : size; s <= size; s *= 2) {
+        for (size_t stride = (s < SORT_BLOCK ? s : (size_t)SORT_BLOCK) / 2; stride > 0; stride /= 2) {
+            __syncthreads();
+            const size_t t = threadIdx.x, low = t & (stride - 1), a = 2 * (t - low) + low;
+            exchange(own + a, own + a + stride, ((base + a) & s) == 0);
+        }
+    }
+    __syncthreads();
+    keys[base + threadIdx.x] = own[threadIdx.x];
+    keys[base + threadIdx.x + GPU_THREADS] = own[threadIdx.x + GPU_THREADS];
+}
+
+static int sort_keys(struct tide_cuda_queue *queue, size_t n, uint64_t *keys) {
+    const unsigned blocks = (unsigned)(n / SORT_BLOCK);
+    int code = GPU_BLOCKS(merge_block_kernel, blocks, queue, (size_t)SORT_BLOCK, true, keys);
+    for (size_t size = 2 * (size_t)SORT_BLOCK; code == 0 && size <= n; size *= 2) {
+        for (size_t stride = size / 2; code == 0 && stride >= SORT_BLOCK; stride /= 2) {
+            code = GPU_EACH(merge_kernel, gpu_blocks(n / 2), queue, n, size, stride, keys);
+        }
+        code = code == 0 ? GPU_BLOCKS(merge_block_kernel, blocks, queue, size, false, keys) : code;
+    }
+    return code;
+}
+
+/* The first key of an id has its row. */
+static __global__ void embed_back_kernel(const struct embed_call e, size_t n, const uint64_t *keys,
+                                         bool adds) {
+    const size_t i = gpu_row<GPU_GROUP>();
+    if (i >= e.count || keys[i] >> 32 == UINT32_MAX || (i > 0 && keys[i - 1] >> 32 == keys[i] >> 32)) {
+        return;
+    }
+    float *to = e.to + (size_t)(keys[i] >> 32) * e.width;
+    for (size_t j = gpu_lane<GPU_GROUP>(); j < e.width; j += GPU_GROUP) {
+        float sum = adds ? to[j] : 0.0f;
+        for (size_t k = i; k < n && keys[k] >> 32 == keys[i] >> 32; k++) {
+            sum += e.from[(size_t)(uint32_t)keys[k] * e.width + j];
+        }
+        to[j] = sum;
+    }
 }
 
 size_t tide_cuda_embed_scratch(const struct tide_op_call *call) {
-    return call->in[1].rows * call->in[1].columns * sizeof(struct chain);
+    return padded(call->in[1].rows * call->in[1].columns) * sizeof(uint64_t);
 }
 
 int tide_cuda_embed_dw(const struct tide_op_call *call) {
     struct tide_cuda_queue *queue = tide_cuda_queue_of(call);
-    struct chain *chains = (struct chain *)call->scratch;
+    uint64_t *keys = (uint64_t *)call->scratch;
     struct embed_call e;
     int code = embed_of(call, &call->out[0], &e);
-    const size_t all = e.rows * e.width, n = e.count * e.width;
-    if (code == 0 && all > 0) {
+    const size_t all = e.rows * e.width, n = padded(e.count);
+    if (code == 0 && all > 0 && !call->accumulate) {
         code = GPU_EACH(zero_kernel, gpu_blocks(all), queue, all, e.to);
     }
-    if (code == 0 && n > 0) {
-        code = GPU_EACH(chain_kernel, gpu_blocks(e.count), queue, e, chains);
+    if (code != 0 || e.count == 0 || e.width == 0) {
+        return code;
     }
-    return code == 0 && n > 0 ? GPU_EACH(embed_back_kernel, gpu_blocks(n), queue, e, chains) : code;
+    code = GPU_EACH(key_kernel, gpu_blocks(n), queue, e, n, keys);
+    code = code == 0 ? sort_keys(queue, n, keys) : code;
+    return code == 0 ? GPU_EACH_ROW(embed_back_kernel, e.count, queue, e, n,
+                                    (const uint64_t *)keys, call->accumulate)
+                     : code;
 }
 
 /* ---- reductions ---- */
@@ -157,10 +211,10 @@ int tide_cuda_row_sums(const struct tide_op_call *call) {
                     (const float *)call->in[0].data, (float *)call->out[0].data);
 }
 
-static __global__ void round_kernel(size_t n, const double *x, float *out) {
+static __global__ void round_kernel(size_t n, const double *x, bool adds, float *out) {
     const size_t i = gpu_thread();
     if (i < n) {
-        out[i] = (float)x[i];
+        out[i] = (float)x[i] + (adds ? out[i] : 0.0f);
     }
 }
 
@@ -172,48 +226,49 @@ int tide_cuda_column_sums(const struct tide_op_call *call) {
                                      (const float *)call->in[0].data, NULL, NULL, NULL,
                                      call->scratch, &sums);
     return code == 0 && c > 0 ? GPU_EACH(round_kernel, gpu_blocks(c), queue, c,
-                                         (const double *)sums, (float *)call->out[0].data)
+                                         (const double *)sums, call->accumulate,
+                                         (float *)call->out[0].data)
                               : code;
 }
 
-static __global__ void mean_kernel(size_t n, size_t c, size_t group, const float *x, float *out) {
-    for (size_t e = gpu_thread(); e < n; e += gpu_stride()) {
-        const float *from = x + e / c * group * c + e % c;
+static __global__ void mean_kernel(size_t images, size_t c, size_t group, const float *x,
+                                   float *out) {
+    const size_t b = gpu_row<GPU_GROUP>();
+    for (size_t j = gpu_lane<GPU_GROUP>(); b < images && j < c; j += GPU_GROUP) {
         double sum = 0;
         for (size_t p = 0; p < group; p++) {
-            sum += (double)from[p * c];
+            sum += (double)x[(b * group + p) * c + j];
         }
-        out[e] = (float)(sum / (double)group);
+        out[b * c + j] = (float)(sum / (double)group);
     }
 }
 
 int tide_cuda_mean_pixels(const struct tide_op_call *call) {
-    const size_t c = call->out[0].columns, n = call->out[0].rows * c;
-    return n == 0 ? 0
-                  : GPU_EACH(mean_kernel, gpu_blocks(n), tide_cuda_queue_of(call), n, c,
-                             (size_t)call->attributes->group, (const float *)call->in[0].data,
-                             (float *)call->out[0].data);
+    return GPU_EACH_ROW(mean_kernel, call->out[0].rows, tide_cuda_queue_of(call),
+                        call->out[0].rows, call->out[0].columns, (size_t)call->attributes->group,
+                        (const float *)call->in[0].data, (float *)call->out[0].data);
 }
 
-static __global__ void spread_kernel(size_t n, size_t c, size_t group, const float *g, float *out) {
+static __global__ void spread_kernel(size_t rows, size_t c, size_t group, const float *g,
+                                     float *out) {
+    const size_t r = gpu_row<GPU_GROUP>();
     const float share = 1.0f / (float)group;
-    for (size_t e = gpu_thread(); e < n; e += gpu_stride()) {
-        out[e] = g[e / (group * c) * c + e % c] * share;
+    const float *from = g + (uint32_t)r / (uint32_t)group * c;
+    for (size_t j = gpu_lane<GPU_GROUP>(); r < rows && j < c; j += GPU_GROUP) {
+        out[r * c + j] = from[j] * share;
     }
 }
 
 int tide_cuda_mean_pixels_dx(const struct tide_op_call *call) {
-    const size_t c = call->out[0].columns, n = call->out[0].rows * c;
-    return n == 0 ? 0
-                  : GPU_EACH(spread_kernel, gpu_blocks(n), tide_cuda_queue_of(call), n, c,
-                             (size_t)call->attributes->group, (const float *)call->in[0].data,
-                             (float *)call->out[0].data);
+    return GPU_EACH_ROW(spread_kernel, call->out[0].rows, tide_cuda_queue_of(call),
+                        call->out[0].rows, call->out[0].columns, (size_t)call->attributes->group,
+                        (const float *)call->in[0].data, (float *)call->out[0].data);
 }
 
 /* ---- columns ---- */
 
 struct columns_copy {
-    size_t n, width; /* results, and their columns */
+    size_t rows, width; /* of the results */
     const float *a, *b;
     size_t wide_a, wide_b; /* columns of a and b */
     size_t first;
@@ -222,29 +277,32 @@ struct columns_copy {
 
 /* Columns first .. of a. */
 static __global__ void slice_kernel(const struct columns_copy c) {
-    for (size_t e = gpu_thread(); e < c.n; e += gpu_stride()) {
-        c.out[e] = c.a[e / c.width * c.wide_a + c.first + e % c.width];
+    const size_t r = gpu_row<GPU_GROUP>();
+    for (size_t j = gpu_lane<GPU_GROUP>(); r < c.rows && j < c.width; j += GPU_GROUP) {
+        c.out[r * c.width + j] = c.a[r * c.wide_a + c.first + j];
     }
 }
 
 /* a at the columns first .., else 0 */
 static __global__ void place_kernel(const struct columns_copy c) {
-    for (size_t e = gpu_thread(); e < c.n; e += gpu_stride()) {
-        const size_t j = e % c.width - c.first; /* wraps before the first */
-        c.out[e] = j < c.wide_a ? c.a[e / c.width * c.wide_a + j] : 0.0f;
+    const size_t r = gpu_row<GPU_GROUP>();
+    for (size_t k = gpu_lane<GPU_GROUP>(); r < c.rows && k < c.width; k += GPU_GROUP) {
+        const size_t j = k - c.first; /* wraps before the first */
+        c.out[r * c.width + k] = j < c.wide_a ? c.a[r * c.wide_a + j] : 0.0f;
     }
 }
 
 static __global__ void concat_kernel(const struct columns_copy c) {
-    for (size_t e = gpu_thread(); e < c.n; e += gpu_stride()) {
-        const size_t i = e / c.width, j = e % c.width;
-        c.out[e] = j < c.wide_a ? c.a[i * c.wide_a + j] : c.b[i * c.wide_b + j - c.wide_a];
+    const size_t r = gpu_row<GPU_GROUP>();
+    for (size_t j = gpu_lane<GPU_GROUP>(); r < c.rows && j < c.width; j += GPU_GROUP) {
+        c.out[r * c.width + j] =
+            j < c.wide_a ? c.a[r * c.wide_a + j] : c.b[r * c.wide_b + j - c.wide_a];
     }
 }
 
 static struct columns_copy copy_of(const struct tide_op_call *call) {
     struct columns_copy c = {};
-    c.n = call->out[0].rows * call->out[0].columns;
+    c.rows = call->out[0].rows;
     c.width = call->out[0].columns;
     c.a = (const float *)call->in[0].data;
     c.b = (const float *)call->in[1].data;
@@ -258,7 +316,7 @@ static struct columns_copy copy_of(const struct tide_op_call *call) {
 #define COPY(name, kernel)                                                                         \
     int tide_cuda_##name(const struct tide_op_call *call) {                                        \
         const struct columns_copy c = copy_of(call);                                               \
-        return c.n == 0 ? 0 : GPU_EACH(kernel, gpu_blocks(c.n), tide_cuda_queue_of(call), c);      \
+        return GPU_EACH_ROW(kernel, c.rows, tide_cuda_queue_of(call), c);                          \
     }
 COPY(slice, slice_kernel)
 COPY(slice_dx, place_kernel)
@@ -285,7 +343,7 @@ __device__ static inline void philox(uint64_t seed, uint64_t key, uint64_t index
 }
 
 struct dropout_call {
-    size_t n;
+    size_t n, first; /* elements; of the run's, the first */
     uint64_t seed, key;
     uint32_t limit;
     float scale;
@@ -295,11 +353,12 @@ struct dropout_call {
 
 /* A thread a counter: four elements. */
 static __global__ void dropout_kernel(const struct dropout_call d) {
-    for (size_t at = gpu_thread(); at < (d.n + 3) / 4; at += gpu_stride()) {
+    const size_t base = d.first / 4, last = (d.first + d.n + 3) / 4;
+    for (size_t at = base + gpu_thread(); at < last; at += gpu_stride()) {
         uint32_t words[4];
         philox(d.seed, d.key, at, words);
         for (size_t k = 0; k < 4; k++) {
-            const size_t e = 4 * at + k;
+            const size_t e = 4 * at + k - d.first; /* wraps before the first */
             if (e < d.n) {
                 d.y[e] = (words[k] >> 8) < d.limit ? d.x[e] * d.scale : 0.0f;
             }
@@ -311,6 +370,7 @@ int tide_cuda_dropout(const struct tide_op_call *call) {
     const double keep = call->attributes->keep;
     struct dropout_call d = {};
     d.n = call->in[0].rows * call->in[0].columns;
+    d.first = call->row * call->in[0].columns;
     d.seed = call->seed;
     d.key = ((uint64_t)call->attributes->id << 40) + call->step;
     d.limit = (uint32_t)(keep * 16777216.0);
@@ -319,5 +379,114 @@ int tide_cuda_dropout(const struct tide_op_call *call) {
     d.y = (float *)call->out[0].data;
     return d.n == 0
                ? 0
-               : GPU_EACH(dropout_kernel, gpu_blocks((d.n + 3) / 4), tide_cuda_queue_of(call), d);
+               : GPU_EACH(dropout_kernel, gpu_blocks(d.n / 4 + 2), tide_cuda_queue_of(call), d);
+}
+
+/* ---- rows of lists ---- */
+
+struct list_call {
+    size_t rows, width; /* of the results */
+    const float *x;
+    size_t from, to; /* elements from a row to the next */
+    const int32_t *starts, *list, *winners;
+    size_t first; /* row of the run that the first result is */
+    float *out;
+    int32_t *out_winners;
+};
+
+static struct list_call list_of(const struct tide_op_call *call) {
+    struct list_call l = {};
+    l.rows = call->out[0].rows;
+    l.width = call->out[0].columns;
+    l.x = (const float *)call->in[0].data;
+    l.from = tide_operand_stride(&call->in[0]);
+    l.to = tide_operand_stride(&call->out[0]);
+    l.starts = (const int32_t *)call->in[1].data;
+    l.list = (const int32_t *)call->in[2].data;
+    l.first = call->row;
+    l.out = (float *)call->out[0].data;
+    l.out_winners = (int32_t *)call->out[1].data;
+    return l;
+}
+
+static __global__ void gather_kernel(const struct list_call l) {
+    const size_t i = gpu_row<GPU_GROUP>();
+    if (i >= l.rows) {
+        return;
+    }
+    const int32_t row = l.starts[i];
+    for (size_t j = gpu_lane<GPU_GROUP>(); j < l.width; j += GPU_GROUP) {
+        l.out[i * l.to + j] = row < 0 ? 0.0f : l.x[(size_t)row * l.from + j];
+    }
+}
+
+static __global__ void gather_sum_kernel(const struct list_call l) {
+    const size_t i = gpu_row<GPU_GROUP>();
+    if (i >= l.rows) {
+        return;
+    }
+    const int32_t from = l.starts[i], end = l.starts[i + 1];
+    for (size_t j = gpu_lane<GPU_GROUP>(); j < l.width; j += GPU_GROUP) {
+        float sum = 0;
+        for (int32_t k = from; k < end; k++) {
+            sum += l.x[(size_t)l.list[k] * l.from + j];
+        }
+        l.out[i * l.to + j] = sum;
+    }
+}
+
+static __global__ void gather_max_kernel(const struct list_call l) {
+    const size_t i = gpu_row<GPU_GROUP>();
+    if (i >= l.rows) {
+        return;
+    }
+    const int32_t from = l.starts[i], end = l.starts[i + 1];
+    for (size_t j = gpu_lane<GPU_GROUP>(); j < l.width; j += GPU_GROUP) {
+        float best = 0;
+        int32_t winner = -1;
+        for (int32_t k = from; k < end; k++) {
+            const float x = l.x[(size_t)l.list[k] * l.from + j];
+            if (winner < 0 || x > best || (isnan(x) && !isnan(best))) {
+                best = x;
+                winner = l.list[k];
+            }
+        }
+        l.out[i * l.to + j] = best;
+        l.out_winners[i * l.width + j] = winner;
+    }
+}
+
+static __global__ void gather_max_back_kernel(const struct list_call l) {
+    const size_t i = gpu_row<GPU_GROUP>();
+    if (i >= l.rows) {
+        return;
+    }
+    const int32_t from = l.starts[i], end = l.starts[i + 1], own = (int32_t)(l.first + i);
+    for (size_t j = gpu_lane<GPU_GROUP>(); j < l.width; j += GPU_GROUP) {
+        float sum = 0;
+        for (int32_t k = from; k < end; k++) {
+            const bool again = k > from && l.list[k] == l.list[k - 1];
+            if (!again && l.winners[(size_t)l.list[k] * l.width + j] == own) {
+                sum += l.x[(size_t)l.list[k] * l.from + j];
+            }
+        }
+        l.out[i * l.to + j] = sum;
+    }
+}
+
+#define LISTS(name, kernel)                                                                        \
+    int tide_cuda_##name(const struct tide_op_call *call) {                                        \
+        const struct list_call l = list_of(call);                                                  \
+        return GPU_EACH_ROW(kernel, l.rows, tide_cuda_queue_of(call), l);                          \
+    }
+LISTS(gather, gather_kernel)
+LISTS(gather_sum, gather_sum_kernel)
+LISTS(gather_max, gather_max_kernel)
+
+int tide_cuda_gather_max_dx(const struct tide_op_call *call) {
+    struct list_call l = list_of(call);
+    l.winners = (const int32_t *)call->in[1].data;
+    l.starts = (const int32_t *)call->in[2].data;
+    l.list = (const int32_t *)call->in[3].data;
+    return GPU_EACH_ROW(gather_max_back_kernel, l.rows, tide_cuda_queue_of(call), l);
 }

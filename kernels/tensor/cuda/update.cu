@@ -77,7 +77,7 @@ static struct rule_call prepare(const struct tide_step *u) {
 
 #define RULE(rule)                                                                                 \
     case rule:                                                                                     \
-        GPU_EACH(update_kernel<rule>, blocks, queue, r);                                           \
+        code = GPU_EACH(update_kernel<rule>, blocks, queue, r);                                    \
         break
 void tide_cuda_update(const struct tide_step *u, size_t n, void *w, const void *g, void *a,
                       void *b) {
@@ -92,6 +92,7 @@ void tide_cuda_update(const struct tide_step *u, size_t n, void *w, const void *
         return;
     }
     const unsigned blocks = gpu_blocks((n + WIDTH - 1) / WIDTH);
+    int code = 0;
     switch (u->rule) {
         RULE(TIDE_RULE_SGD);
         RULE(TIDE_RULE_MOMENTUM);
@@ -102,6 +103,9 @@ void tide_cuda_update(const struct tide_step *u, size_t n, void *w, const void *
         RULE(TIDE_RULE_ADAMW);
     default:
         break;
+    }
+    if (code != 0) {
+        tide_cuda_not_updated();
     }
 }
 

@@ -9,6 +9,7 @@
 #include "costs.h"
 #include "device.h"
 #include "exchange.h"
+#include "program.h"
 
 #include <string.h>
 
@@ -16,14 +17,6 @@ static const char program_metatable, run_metatable; /* their addresses are regis
 
 struct lua_program {
     struct tide_program *p;
-};
-
-struct lua_run {
-    struct tide_plan *plan;
-    struct tide_run *run;
-    const struct tide_device *device;
-    struct tide_program *program; /* lives as the first user value */
-    bool busy, bound;
 };
 
 static void *check_object(lua_State *L, int index, const char *key, const char *what) {
@@ -40,12 +33,12 @@ static void *check_object(lua_State *L, int index, const char *key, const char *
     return NULL;
 }
 
-static struct tide_program *check_program(lua_State *L) {
+struct tide_program *tide__lua_program_check(lua_State *L) {
     return ((struct lua_program *)check_object(L, 1, &program_metatable, "program"))->p;
 }
 
-static struct lua_run *check_run(lua_State *L) {
-    struct lua_run *run = check_object(L, 1, &run_metatable, "run");
+struct tide_lua_run *tide__lua_run_check(lua_State *L) {
+    struct tide_lua_run *run = check_object(L, 1, &run_metatable, "run");
     if (run->busy) {
         luaL_error(L, "the run is in the middle of a step");
     }
@@ -100,14 +93,14 @@ static int core_program(lua_State *L) {
 }
 
 static int program_place(lua_State *L) {
-    int code = tide_program_place(check_program(L), luaL_checkstring(L, 2), luaL_checkstring(L, 3),
+    int code = tide_program_place(tide__lua_program_check(L), luaL_checkstring(L, 2), luaL_checkstring(L, 3),
                                   luaL_checkstring(L, 4));
     return code == 0 ? 0 : tide__lua_raise(L, code);
 }
 
 static int program_input(lua_State *L) {
     static const char *const types[] = {"f32", "index", NULL};
-    struct tide_program *p = check_program(L);
+    struct tide_program *p = tide__lua_program_check(L);
     const char *name = luaL_checkstring(L, 2);
     enum tide_value_type type =
         luaL_checkoption(L, 3, NULL, types) == 0 ? TIDE_VALUE_FLOAT : TIDE_VALUE_INDEX;
@@ -119,7 +112,7 @@ static int program_input(lua_State *L) {
 
 static int declare(lua_State *L, bool state) {
     static const char *const kinds[] = {"constant", "uniform", "normal", NULL};
-    struct tide_program *p = check_program(L);
+    struct tide_program *p = tide__lua_program_check(L);
     const char *name = luaL_checkstring(L, 2);
     uint32_t dims[TIDE_RANK_MAX], value = 0;
     size_t rank = check_dims(L, 3, dims);
@@ -175,7 +168,7 @@ static struct tide_attributes check_attributes(lua_State *L, int index) {
 
 /* program:apply(operation, {values}, attributes) */
 static int program_apply(lua_State *L) {
-    struct tide_program *p = check_program(L);
+    struct tide_program *p = tide__lua_program_check(L);
     int op = luaL_checkoption(L, 2, NULL, tide_op_names);
     luaL_checktype(L, 3, LUA_TTABLE);
     uint32_t in[TIDE_OP_INPUTS], value = 0;
@@ -193,7 +186,7 @@ static int program_apply(lua_State *L) {
 
 /* program:map(micro, a, b, c): integers are values, floats constants */
 static int program_map(lua_State *L) {
-    struct tide_program *p = check_program(L);
+    struct tide_program *p = tide__lua_program_check(L);
     int micro = luaL_checkoption(L, 2, NULL, tide_micro_names);
     uint32_t in[3] = {TIDE_NO_VALUE, TIDE_NO_VALUE, TIDE_NO_VALUE}, value = 0;
     double constants[3] = {0, 0, 0};
@@ -209,7 +202,7 @@ static int program_map(lua_State *L) {
 }
 
 static int program_reshape(lua_State *L) {
-    struct tide_program *p = check_program(L);
+    struct tide_program *p = tide__lua_program_check(L);
     uint32_t dims[TIDE_RANK_MAX], value = 0, in = check_u32(L, 2);
     size_t rank = check_dims(L, 3, dims);
     int code = tide_program_reshape(p, in, rank, dims, &value);
@@ -217,12 +210,12 @@ static int program_reshape(lua_State *L) {
 }
 
 static int program_output(lua_State *L) {
-    int code = tide_program_output(check_program(L), luaL_checkstring(L, 2), check_u32(L, 3));
+    int code = tide_program_output(tide__lua_program_check(L), luaL_checkstring(L, 2), check_u32(L, 3));
     return give_value(L, code, 0);
 }
 
 static int program_differentiate(lua_State *L) {
-    int code = tide_program_differentiate(check_program(L), lua_toboolean(L, 2));
+    int code = tide_program_differentiate(tide__lua_program_check(L), lua_toboolean(L, 2));
     return give_value(L, code, 0);
 }
 
@@ -239,26 +232,26 @@ static int give_text(lua_State *L, int code, char *text) {
 
 static int program_print(lua_State *L) {
     char *text = NULL;
-    int code = tide_program_print(check_program(L), &text);
+    int code = tide_program_print(tide__lua_program_check(L), &text);
     return give_text(L, code, text);
 }
 
 static int program_dot(lua_State *L) {
     char *text = NULL;
-    int code = tide_program_dot(check_program(L), &text);
+    int code = tide_program_dot(tide__lua_program_check(L), &text);
     return give_text(L, code, text);
 }
 
 static int program_id(lua_State *L) {
     char text[20];
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)tide_program_id(check_program(L)));
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)tide_program_id(tide__lua_program_check(L)));
     lua_pushstring(L, text);
     return 1;
 }
 
 /* program:shape(value) -> "[B x 10]", {10}, batched */
 static int program_shape(lua_State *L) {
-    struct tide_program *p = check_program(L);
+    struct tide_program *p = tide__lua_program_check(L);
     uint32_t value = check_u32(L, 2);
     struct tide_shape shape;
     if (tide_program_dims(p, value, &shape) != 0) {
@@ -279,7 +272,7 @@ static int program_shape(lua_State *L) {
 /* program:layout() -> {keys=, states=, parameters={...}, layers={...}}; counts from 0 as kernels do
  */
 static int program_layout(lua_State *L) {
-    struct tide_program *p = check_program(L);
+    struct tide_program *p = tide__lua_program_check(L);
     lua_createtable(L, 0, 4);
     tide__lua_set_integer(L, "keys", tide_program_parameter_keys(p));
     tide__lua_set_integer(L, "states", tide_program_state_elements(p));
@@ -315,7 +308,7 @@ static int program_layout(lua_State *L) {
 
 /* program:initialise(device, seed, parameters, states): tensors in any case */
 static int program_initialise(lua_State *L) {
-    struct tide_program *p = check_program(L);
+    struct tide_program *p = tide__lua_program_check(L);
     const struct tide_device *device = tide__lua_device(L, 2);
     uint64_t seed = (uint64_t)luaL_checkinteger(L, 3);
     void *parameters =
@@ -326,7 +319,7 @@ static int program_initialise(lua_State *L) {
 }
 
 static int run_gc(lua_State *L) {
-    struct lua_run *own = lua_touserdata(L, 1);
+    struct tide_lua_run *own = lua_touserdata(L, 1);
     tide_run_destroy(own->run);
     tide_plan_destroy(own->plan);
     own->run = NULL;
@@ -337,14 +330,15 @@ static int run_gc(lua_State *L) {
 /* program:plan(device, "train"|"evaluate", seed) -> run | nil, err */
 static int program_plan(lua_State *L) {
     static const char *const kinds[] = {"train", "evaluate", NULL};
-    struct tide_program *p = check_program(L);
+    struct tide_program *p = tide__lua_program_check(L);
     const struct tide_device *device = tide__lua_device(L, 2);
     struct tide_plan_options options = {
         .kind = luaL_checkoption(L, 3, NULL, kinds) == 0 ? TIDE_PLAN_TRAIN : TIDE_PLAN_EVALUATE};
     uint64_t seed = (uint64_t)luaL_checkinteger(L, 4);
-    /* User values: program, parameters, gradients, states, inputs by name, staged arrays (two). */
-    struct lua_run *own = lua_newuserdatauv(L, sizeof *own, 7);
-    *own = (struct lua_run){.device = device, .program = p};
+    /* User values: program, parameters, gradients, states, inputs by name, staged arrays (two); of
+     * programs of vertices the forest, and the tables' rows and gradients. */
+    struct tide_lua_run *own = lua_newuserdatauv(L, sizeof *own, TIDE_LUA_RUN_VALUES);
+    *own = (struct tide_lua_run){.device = device, .program = p};
     lua_rawgetp(L, LUA_REGISTRYINDEX, &run_metatable);
     lua_setmetatable(L, -2);
     lua_pushvalue(L, 1);
@@ -360,7 +354,7 @@ static int program_plan(lua_State *L) {
 
 /* run:bind(parameters, gradients|nil, states) */
 static int run_bind(lua_State *L) {
-    struct lua_run *own = check_run(L);
+    struct tide_lua_run *own = tide__lua_run_check(L);
     size_t elements = tide_program_parameter_keys(own->program) * TIDE_PARAMETER_KEY;
     void *parameters = tide__lua_device_floats(L, 2, own->device, elements);
     void *gradients = lua_isnil(L, 3) ? NULL : tide__lua_device_floats(L, 3, own->device, elements);
@@ -378,7 +372,7 @@ static int run_bind(lua_State *L) {
 /* run:stage(parameters|nil, gradients|nil): tensors that a device with memory of its own reads at a
  * layer's need and writes before its ready; others use what was bound */
 static int run_stage(lua_State *L) {
-    struct lua_run *own = check_run(L);
+    struct tide_lua_run *own = tide__lua_run_check(L);
     size_t elements = tide_program_parameter_keys(own->program) * TIDE_PARAMETER_KEY;
     void *arrays[2] = {NULL, NULL};
     lua_settop(L, 3);
@@ -397,7 +391,7 @@ static int run_stage(lua_State *L) {
 
 /* run:feed(input, tensor, first row from 1): `rows` of the next steps are read from there */
 static int run_feed(lua_State *L) {
-    struct lua_run *own = check_run(L);
+    struct tide_lua_run *own = tide__lua_run_check(L);
     const char *name = luaL_checkstring(L, 2);
     struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 3);
     lua_Integer first = luaL_optinteger(L, 4, 1);
@@ -503,7 +497,7 @@ static int on_factors(void *arg, size_t parameter, const struct tide_operand *a,
 /* run:step(rows, step, need|nil, ready|nil, exchange|nil) -> sum, count, correct | nil, err. The
  * exchange takes the factors that run:offer asked for. */
 static int run_step(lua_State *L) {
-    struct lua_run *own = check_run(L);
+    struct tide_lua_run *own = tide__lua_run_check(L);
     lua_Integer rows = luaL_checkinteger(L, 2), step = luaL_optinteger(L, 3, 0);
     lua_settop(L, 6);
     struct hook_call call = {.L = L,
@@ -517,7 +511,7 @@ static int run_step(lua_State *L) {
         .factors = call.exchange ? on_factors : NULL,
         .work = tide__costs_count(tide__lua_host(L)) ? on_work : NULL,
     };
-    lua_Integer fed = fed_rows(L);
+    lua_Integer fed = own->forest ? 0 : fed_rows(L);
     if (rows < 0 || rows > fed) {
         return luaL_error(L, "a step of %I rows, but only %I were fed", rows, fed);
     }
@@ -546,7 +540,7 @@ static int run_step(lua_State *L) {
 
 /* run:output(name) -> tensor (a copy) */
 static int run_output(lua_State *L) {
-    struct lua_run *own = check_run(L);
+    struct tide_lua_run *own = tide__lua_run_check(L);
     size_t rows, columns;
     const void *data = tide_run_output(own->run, luaL_checkstring(L, 2), &rows, &columns);
     if (!data) {
@@ -562,19 +556,25 @@ static int run_output(lua_State *L) {
 }
 
 static int run_fold(lua_State *L) {
-    tide_run_fold(check_run(L)->run, luaL_checknumber(L, 2));
+    tide_run_fold(tide__lua_run_check(L)->run, luaL_checknumber(L, 2));
+    return 0;
+}
+
+/* run:divide(count): what folded updates are divided by; 0: the loss's count */
+static int run_divide(lua_State *L) {
+    tide_run_divide(tide__lua_run_check(L)->run, luaL_checknumber(L, 2));
     return 0;
 }
 
 /* run:folded(parameter from 1) */
 static int run_folded(lua_State *L) {
-    lua_pushboolean(L, tide_run_folded(check_run(L)->run, (size_t)check_u32(L, 2) - 1));
+    lua_pushboolean(L, tide_run_folded(tide__lua_run_check(L)->run, (size_t)check_u32(L, 2) - 1));
     return 1;
 }
 
 /* run:offer(parameter from 1, on): its gradient as factors from now on; false: it has none */
 static int run_offer(lua_State *L) {
-    struct lua_run *own = check_run(L);
+    struct tide_lua_run *own = tide__lua_run_check(L);
     int code = tide_run_offer_factors(own->run, (size_t)check_u32(L, 2) - 1, lua_toboolean(L, 3));
     lua_pushboolean(L, code == 0);
     return 1;
@@ -582,14 +582,17 @@ static int run_offer(lua_State *L) {
 
 static int run_explain(lua_State *L) {
     char *text = NULL;
-    int code = tide_plan_explain(check_run(L)->plan, &text);
+    int code = tide_plan_explain(tide__lua_run_check(L)->plan, &text);
     return give_text(L, code, text);
 }
 
 static int run_figures(lua_State *L) {
-    struct lua_run *own = check_run(L);
+    struct tide_lua_run *own = tide__lua_run_check(L);
     struct tide_plan_figures f = tide_plan_figures(own->plan);
-    lua_createtable(L, 0, 6);
+    lua_createtable(L, 0, 9);
+    tide__lua_set_integer(L, "edge_bytes", f.edge_bytes);
+    tide__lua_set_integer(L, "level_bytes", f.level_bytes);
+    tide__lua_set_integer(L, "table_bytes", f.table_bytes);
     tide__lua_set_integer(L, "operations", f.operations);
     tide__lua_set_integer(L, "regions", f.regions);
     tide__lua_set_integer(L, "row_bytes", f.row_bytes);
@@ -686,6 +689,7 @@ void tide__lua_open_program(lua_State *L) {
         {NULL, NULL},
     };
     static const luaL_Reg run[] = {
+        {"divide", run_divide},
         {"bind", run_bind},       {"stage", run_stage},   {"feed", run_feed},
         {"step", run_step},       {"output", run_output}, {"fold", run_fold},
         {"folded", run_folded},   {"offer", run_offer},   {"explain", run_explain},
@@ -698,5 +702,11 @@ void tide__lua_open_program(lua_State *L) {
                                          {NULL, NULL}};
     new_metatable(L, &program_metatable, "tide.program", program, program_gc);
     new_metatable(L, &run_metatable, "tide.run", run, run_gc);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &program_metatable);
+    lua_getfield(L, -1, "__index");
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &run_metatable);
+    lua_getfield(L, -1, "__index");
+    tide__lua_vertex_methods(L, lua_gettop(L) - 2, lua_gettop(L));
+    lua_pop(L, 4);
     luaL_setfuncs(L, functions, 0);
 }

@@ -158,6 +158,7 @@ function data.is_set(value) return kinds[getmetatable(value) or 0] == true end
 
 data.triples = require "tide.data.triples" (data)
 data.wordnet = require "tide.data.wordnet" (data)
+data.forest = require "tide.data.forest" (data)
 data.images = require "tide.data.images" (data)
 data.matrix = require "tide.data.matrix" (data)
 data.text = require "tide.data.text" (data)

@@ -160,16 +160,21 @@ end
 
 local INITIAL <const> = {zero = true, uniform = true, normal = true, constant = true}
 
+---The kind and the number of initial values.
+local function initial(name, init)
+  local kind <const> = type(init) == "table" and init[1]
+  if not INITIAL[kind] then refuse("%s: initial values are zero, constant, uniform or normal", name) end
+  if kind == "uniform" and init[2] ~= -init[3] then refuse("%s: low and high must be symmetric", name) end
+  local number <const> = kind == "uniform" and init[3] or kind == "zero" and 0 or init[2]
+  return kind == "zero" and "constant" or kind, number
+end
+
 ---@param dims integer[]
 ---@param init? table tide.zero(), tide.uniform{low=, high=} (symmetric), tide.normal{std=}; {"constant", x}
 function program:param(name, dims, init)
-  init = init or {"zero"}
-  local kind = type(init) == "table" and init[1]
-  if not INITIAL[kind] then refuse("parameter %s: initial values are zero, constant, uniform or normal", name) end
-  if kind == "uniform" and init[2] ~= -init[3] then refuse("parameter %s: low and high must be symmetric", name) end
+  local kind, number = initial("parameter " .. name, init or {"zero"})
   place(self)
-  local number = kind == "uniform" and init[3] or kind == "zero" and 0 or init[2]
-  return wrap(self, checked(self.core:parameter(name, dims, kind == "zero" and "constant" or kind, number)))
+  return wrap(self, checked(self.core:parameter(name, dims, kind, number)))
 end
 
 function program:output(name, v)
@@ -190,7 +195,9 @@ function program:id() return self.core:id() end
 function program:layout() return self.core:layout() end
 
 ---A model: the program with parameters, an update rule and a device.
----@param o? {device?: string, seed?: integer, optimizer?: table, clip?: number}
+---@param o? {device?: string, seed?: integer, optimizer?: table, clip?: number, tables?: table, per?: string} of programs
+---of vertices, tables: name -> {"adagrad", lr =} or {"sgd", lr =}; per: "row" (counted vertices, default) or "sample",
+---what gradients are divided by
 function program:compile(o) return require("tide.nn.model").new(self, o or {}) end
 
 ---@param name string
@@ -440,6 +447,31 @@ nn.schedule = {
     return function(t) return schedule(t) * math.min(1, t / steps) end
   end,
 }
+
+---Columns of a value in n equal parts.
+---@param x tide.nn.value
+---@param n integer
+---@return tide.nn.value ...
+function nn.split(x, n)
+  local columns <const> = x:columns()
+  whole("the number of parts", n)
+  if columns % n ~= 0 then refuse("%d columns cannot be split in %d equal parts", columns, n) end
+  local parts = {}
+  for i = 1, n do parts[i] = x:slice((i - 1) * (columns // n) + 1, columns // n) end
+  return table.unpack(parts)
+end
+
+local tools <const> = {wrap = wrap, checked = checked, place = place, refuse = refuse, operand = operand, whole = whole,
+                       apply = apply, initial = initial, trace = nn.program}
+local vertex <const> = require "tide.nn.vertex"
+vertex.install(tools, program)
+
+---A program of vertices: one function of a vertex, batches of graphs. See docs/dynamic-networks.md.
+---@param name string
+---@param build fun(p: tide.nn.program, v: tide.nn.vertex)
+---@param o? {children?: integer} named children
+---@return tide.nn.program
+function nn.vertex(name, build, o) return vertex.new(tools, name, build, o) end
 
 ---A job that trains a program on all workers: see tide.nn.train.
 function nn.job(o) return require("tide.nn.train").job(o) end

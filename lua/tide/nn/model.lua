@@ -1,6 +1,7 @@
 -- A compiled program: parameters, gradients and the state of an update rule as flat arrays of one layout, a run for
 -- training and one for evaluation.
 local core = require "tide.core"
+local rows = require "tide.nn.rows"
 local script = require "tide.script"
 
 local KEY <const> = 1024 -- elements of a row of parameters: a key of a table
@@ -26,8 +27,9 @@ local function checked(result, err, ...)
 end
 
 ---@param program tide.nn.program
----@param o {device?: string, seed?: integer, mask_seed?: integer, optimizer?: table, clip?: number} mask_seed: of
----dropout, which differs between workers that share a seed
+---@param o {device?: string, seed?: integer, mask_seed?: integer, optimizer?: table, clip?: number, tables?: table, per?:
+---string, rows?: table} mask_seed: of dropout, which differs between workers that share a seed; rows: what makes tables,
+---in place of tide.nn.rows
 ---@return tide.nn.model
 function model.new(program, o)
   local self = setmetatable({program = program, device = o.device or "cpu", seed = o.seed or 1,
@@ -38,6 +40,16 @@ function model.new(program, o)
     error(script.error(known and "T0904" or "T0903", err.message,
       {help = known and 'device = "cpu" computes the same' or nil}), 0)
   end
+  if o.tables and o.clip then
+    error(script.error("T0903", "clip bounds the norm of all gradients, those of tables too: it is not possible with tables"), 0)
+  end
+  if o.per and o.per ~= "row" and o.per ~= "sample" then
+    error(script.error("T0903", ('per is "row" or "sample", not %q'):format(tostring(o.per))), 0)
+  end
+  if not program.vertex and (o.tables or o.per == "sample") then
+    error(script.error("T0903", "tables and per = \"sample\" are of programs of vertices (nn.vertex)"), 0)
+  end
+  self.per = o.per or "row"
   self.layout = program.core:layout()
   local float <const> = self.device == "reference" and "f64" or "f32"
   local keys <const> = self.layout.keys
@@ -55,6 +67,14 @@ function model.new(program, o)
   self.train:bind(self.on.parameters, self.on.gradients, self.on.states)
   self.eval = checked(program.core:plan(self.device, "evaluate", self.seed))
   self.eval:bind(self.on.parameters, nil, self.on.states)
+  self.tables = {}
+  if program.vertex then
+    local specs <const> = program:tables()
+    local rules <const> = rows.rules(specs, o.tables)
+    for i, spec in ipairs(specs) do
+      self.tables[i] = (o.rows or rows).new(self, spec, i, rules[spec.name])
+    end
+  end
   return self
 end
 
@@ -91,17 +111,41 @@ function model:give()
   core.give(self.on.states, self.states)
 end
 
----A batch: one tensor an input, and perhaps first (row, from 1) and rows; without them the whole tensors.
-local function feed(program, run, batch)
-  local rows = batch.rows
+---A batch: one tensor an input, and perhaps first (row, from 1) and rows; without them the whole tensors. Of programs of
+---vertices: a part of a tide.data.forest.
+---@return integer rows of the step
+---@return table|nil {samples=, vertices=, edges=, levels=}
+local function feed(self, run, batch, training)
+  local program <const> = self.program
+  if program.vertex then
+    if type(batch) ~= "table" or not batch.forest then
+      error(script.error("T0903", ("program %s is one of vertices: it takes parts of a tide.data.forest"):format(
+        program.name)), 0)
+    end
+    local vertices, edges, levels = checked(run:feed_forest(batch.forest, batch.order, batch.first, batch.count,
+      self.serial))
+    for _, t in ipairs(self.tables) do t:gather(run, training) end
+    return 0, {samples = batch.count, vertices = vertices, edges = edges, levels = levels}
+  end
+  if batch.forest then
+    error(script.error("T0903", ("program %s takes tensors, not a forest: nn.vertex makes programs of vertices"):format(
+      program.name)), 0)
+  end
+  local count = batch.rows
   for _, name in ipairs(program.inputs) do -- in their order, so that mistakes are named the same way each time
     local tensor <const> = batch[name]
     if tensor then
       run:feed(name, tensor, batch.first or 1)
-      rows = rows or tensor:rows() - (batch.first or 1) + 1
+      count = count or tensor:rows() - (batch.first or 1) + 1
     end
   end
-  return rows or 0
+  return count or 0
+end
+
+local function result(sum, count, correct, batch)
+  local r = {loss = sum, count = count, correct = correct}
+  for key, n in pairs(batch or {}) do r[key] = n end
+  return r
 end
 
 ---Forward and backward; gradients are sums over the examples.
@@ -109,11 +153,15 @@ end
 ---@param exchange? table core.exchange, which takes the gradients that are offered as factors
 ---@return table {loss = sum, count = n, correct = n}
 function model:backward(batch, hooks, exchange)
-  local rows <const> = feed(self.program, self.train, batch)
-  local sum, count, correct = checked(core.span("forward, backward", self.train.step, self.train, rows, self.steps,
+  local count <const>, graphs <const> = feed(self, self.train, batch, true)
+  if self.folding then self.train:divide(self.per == "sample" and graphs.samples or 0) end
+  local sum, counted, correct = checked(core.span("forward, backward", self.train.step, self.train, count, self.steps,
     hooks and hooks.need, hooks and hooks.ready, exchange))
-  return {loss = sum, count = count, correct = correct}
+  return result(sum, counted, correct, graphs)
 end
+
+---What the sum of gradients of a step is divided by.
+function model:divisor(r) return self.per == "sample" and r.samples or r.count end
 
 ---The rate of a step.
 function model:rate(step)
@@ -162,16 +210,21 @@ function model:step(batch)
   -- Plain gradient descent is done by the products that make the gradients.
   self.folding = self.optimizer.rule == "sgd" and self.optimizer.decay == 0 and not self.clip
   self.train:fold(self.folding and self:rate(self.steps) or 0)
+  for _, t in ipairs(self.tables) do
+    if not t.rule then rows.rule(t.name) end
+  end
   local r = self:backward(batch)
   local all <const> = self.layout.keys * KEY
+  local count <const> = self:divisor(r)
   local scale
   if self.folding then
     self:scale(r.loss * r.loss, 1) -- refuses what is not finite
-    scale = r.count > 0 and 1 / r.count or 0
+    scale = count > 0 and 1 / count or 0
   else
-    scale = self:scale(core.norm2(self.device, 0, all, self.on.gradients), r.count)
+    scale = self:scale(core.norm2(self.device, 0, all, self.on.gradients), count)
   end
   self:update(0, all, scale, self.steps)
+  for _, t in ipairs(self.tables) do t:update(scale, self.steps) end
   return r
 end
 
@@ -179,6 +232,7 @@ end
 ---@return table<string, table> tensors rows x columns
 function model:gradients_of(batch)
   self.train:fold(0)
+  self.folding = false
   self:backward(batch)
   core.fetch(self.on.gradients, self.gradients)
   local all = {}
@@ -186,6 +240,16 @@ function model:gradients_of(batch)
     all[p.name] = self.gradients:view(p.first + 1, p.rows, p.columns):copy()
   end
   return all
+end
+
+---Rows of a table as they are now, in the table's order. Changes count.
+---@param name string
+---@return table tensor
+function model:table(name)
+  for _, t in ipairs(self.tables) do
+    if t.name == name and t.array then return t.array end
+  end
+  error(script.error("T0903", ("the model has no table `%s` of its own"):format(name)), 2)
 end
 
 ---A parameter: shares storage with the model; on a device with memory of its own with `parameters`, so that changes
@@ -202,8 +266,9 @@ end
 ---Loss without dropout and with running statistics. Every input must be fed, labels too.
 ---@return table {loss = sum, count = n, correct = n}
 function model:evaluate(batch)
-  local sum, count, correct = checked(self.eval:step(feed(self.program, self.eval, batch), 0))
-  return {loss = sum, count = count, correct = correct}
+  local count <const>, graphs <const> = feed(self, self.eval, batch)
+  local sum, counted, correct = checked(self.eval:step(count, 0))
+  return result(sum, counted, correct, graphs)
 end
 
 ---Outputs by name, computed as in an evaluation.

@@ -1,0 +1,72 @@
+/*
+ * The plan of a batch of graphs.
+ *
+ * Rows are vertices by class (level; in it, those with an input before those without), in a class by
+ * the order of samples: so a level's rows are contiguous, children lie in lower rows, and all is a
+ * function of the batch alone. Edges are in the order of their parents' rows. */
+#ifndef TIDE_GRAPH_LEVELS_H
+#define TIDE_GRAPH_LEVELS_H
+
+#include "readers/forest.h"
+
+enum tide_list {
+    TIDE_LIST_CHILD_START,  /* [n + 1] edges of each vertex */
+    TIDE_LIST_CHILD,        /* [e] rows of children */
+    TIDE_LIST_PARENT_START, /* [n + 1] */
+    TIDE_LIST_PARENT,       /* [e] rows of parents, of each child in order */
+    TIDE_LIST_PARENT_EDGE,  /* [e] the edge that each of them is */
+    TIDE_LIST_EDGE_PARENT,  /* [e] row of the edge's parent */
+    TIDE_LIST_EDGE,         /* [e + 1] 0, 1, 2, ... */
+    TIDE_LIST_NTH_CHILD,    /* [n] row of the nth child, -1: absent; these three for each nth */
+    TIDE_LIST_NTH_START,    /* [n + 1] */
+    TIDE_LIST_NTH_PARENT,   /* [..] rows of those whose nth child it is */
+    TIDE_LIST_COUNT
+};
+enum { TIDE_LEVELS_NTH = 8, TIDE_LEVELS_INPUTS = 16, TIDE_LEVELS_TABLES = 4 };
+
+/* What of a batch somebody reads. */
+struct tide_levels_want {
+    uint32_t lists; /* bits 1 << enum tide_list, but for the nths */
+    uint32_t nth;   /* so many named children */
+    struct {
+        char name[TIDE_FOREST_NAME];
+        bool edge, index;
+        uint32_t columns;
+    } inputs[TIDE_LEVELS_INPUTS];
+    size_t input_count;
+    int key; /* the input by which classes are told apart; -1: none */
+    /* Tables read by the indices of inputs: these become numbers among the distinct ones. */
+    struct {
+        uint32_t table, input, rows;
+    } lookups[TIDE_LEVELS_INPUTS];
+    size_t lookup_count, table_count;
+    size_t element; /* bytes of a float */
+};
+
+struct tide_levels {
+    struct tide_levels_want want;
+    size_t samples, vertices, edges, level_count, widest, widest_edges; /* widest: of a level */
+    uint32_t *first, *first_edge; /* [level_count + 1] */
+    uint32_t *row;                /* [vertices] of each vertex in the order of the samples */
+    /* All arrays that operations read, in one piece. */
+    char *data;
+    size_t bytes;
+    size_t list_at[TIDE_LIST_COUNT], nth_at[3][TIDE_LEVELS_NTH];
+    size_t input_at[TIDE_LEVELS_INPUTS], lookup_at[TIDE_LEVELS_INPUTS];
+    uint32_t limit[TIDE_LEVELS_INPUTS]; /* indices: one past the last row that has one */
+    uint64_t *ids[TIDE_LEVELS_TABLES];  /* distinct rows of a table */
+    size_t id_count[TIDE_LEVELS_TABLES];
+    /* scratch */
+    uint32_t *class_count, *vertex, *base, *stamp[TIDE_LEVELS_TABLES];
+    size_t vertex_room, class_room, byte_room, id_room[TIDE_LEVELS_TABLES],
+        stamp_room[TIDE_LEVELS_TABLES], level_room;
+    uint32_t stamped;
+};
+int tide_levels_create(const struct tide_levels_want *want, struct tide_levels **out); /* gives */
+void tide_levels_destroy(struct tide_levels *l);
+/* In O(vertices + edges); allocates nothing for sizes seen before. order NULL: first, first + 1, ...
+ * serial: every vertex is a level of its own. */
+int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
+                     size_t first, size_t count, bool serial);
+
+#endif

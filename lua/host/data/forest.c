@@ -1,0 +1,297 @@
+/*
+ * Forests in Lua: read from files or strings, or generated; what scripts ask of them. A forest is not
+ * changed once it is made.
+ */
+#include "sources.h"
+
+#include "lua/host/kernel/program.h"
+#include "names.h"
+#include "readers/forest.h"
+#include "readers/gzip.h"
+
+#include <string.h>
+
+enum { UNPACKED_MAX = 1 << 30 };
+
+static const char forest_metatable; /* its address is a registry key */
+
+const struct tide_forest *tide__lua_forest_check(lua_State *L, int index) {
+    struct tide_forest **own = lua_touserdata(L, index);
+    if (own && !lua_islightuserdata(L, index) && lua_getmetatable(L, index)) {
+        lua_rawgetp(L, LUA_REGISTRYINDEX, &forest_metatable);
+        bool same = lua_rawequal(L, -1, -2);
+        lua_pop(L, 2);
+        if (same) {
+            return *own;
+        }
+    }
+    luaL_typeerror(L, index, "forest");
+    return NULL;
+}
+
+/* Pushes the place of a forest, so that what is made next cannot be lost. */
+static struct tide_forest **push_forest(lua_State *L) {
+    struct tide_forest **own = lua_newuserdatauv(L, sizeof(struct tide_forest *), 0);
+    *own = NULL;
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &forest_metatable);
+    lua_setmetatable(L, -2);
+    return own;
+}
+
+static int forest_gc(lua_State *L) {
+    struct tide_forest **own = lua_touserdata(L, 1);
+    tide_forest_destroy(*own);
+    *own = NULL;
+    return 0;
+}
+
+static lua_Integer integer_field(lua_State *L, int index, const char *name, lua_Integer otherwise) {
+    lua_getfield(L, index, name);
+    lua_Integer value = luaL_optinteger(L, -1, otherwise);
+    lua_pop(L, 1);
+    return value;
+}
+
+/* core.forest_generate{name=, samples=, vocabulary=, seed=, max=, leaves=, skew=} */
+static int core_forest_generate(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_getfield(L, 1, "name");
+    struct tide_forest_law law = {.name = luaL_checkstring(L, -1)};
+    lua_Integer samples = integer_field(L, 1, "samples", 0), seed = integer_field(L, 1, "seed", 1);
+    lua_Integer numbers[4] = {
+        integer_field(L, 1, "vocabulary", 0), integer_field(L, 1, "max", 0),
+        integer_field(L, 1, "leaves", 0), integer_field(L, 1, "skew", 0)};
+    uint32_t *to[4] = {&law.vocabulary, &law.max, &law.leaves, &law.skew};
+    for (size_t i = 0; i < 4; i++) {
+        luaL_argcheck(L, numbers[i] >= 0 && numbers[i] < INT32_MAX, 1,
+                      "has a number that is out of range");
+        *to[i] = (uint32_t)numbers[i];
+    }
+    law.samples = samples > 0 ? (size_t)samples : 0;
+    law.seed = (uint64_t)seed;
+    struct tide_forest **own = push_forest(L);
+    int code = tide_forest_generate(&law, own);
+    return code == 0 ? 1 : tide__lua_failure(L, code);
+}
+
+/* ---- reading ---- */
+
+/* What was packed by gzip is unpacked in place. */
+static int unpack(struct tide_lua_sources *sources) {
+    for (size_t i = 0; i < sources->count; i++) {
+        struct tide_text *text = &sources->texts[i];
+        uint8_t *bytes = NULL;
+        size_t size = 0;
+        if (!tide_gzip_is(text->data, text->size)) {
+            continue;
+        }
+        int code = tide_gzip_unpack(text->data, text->size, UNPACKED_MAX, &bytes, &size);
+        if (code != 0) {
+            char reason[200];
+            snprintf(reason, sizeof(reason), "%s", tide_error_message());
+            return tide_fail(TIDE_EPROTO, "%s: %s", text->name, reason);
+        }
+        tide_free(sources->data[i]);
+        sources->data[i] = (char *)bytes;
+        text->data = bytes;
+        text->size = size;
+    }
+    return 0;
+}
+
+struct forest_reading {
+    struct tide_lua_sources sources;
+    struct tide_dictionary words;
+    struct tide_forest *parts[TIDE_SOURCES_MAX];
+    size_t count;
+};
+
+/* In a protected call: {parts = {forest, ..}, words = {..}} of light userdata 1. */
+static int push_reading(lua_State *L) {
+    struct forest_reading *r = lua_touserdata(L, 1);
+    lua_createtable(L, 0, 2);
+    lua_createtable(L, (int)r->count, 0);
+    for (size_t i = 0; i < r->count; i++) {
+        struct tide_forest **own = push_forest(L);
+        *own = r->parts[i];
+        r->parts[i] = NULL;
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_setfield(L, -2, "parts");
+    tide__lua_push_names(L, &r->words.names);
+    lua_setfield(L, -2, "words");
+    return 1;
+}
+
+/* core.forest({source..}, {format=, classes=}): a source a part ("stanford": three); words are those
+ * of the first part */
+static int core_forest(lua_State *L) {
+    lua_settop(L, 2);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_getfield(L, 2, "format");
+    const char *name = luaL_checkstring(L, -1);
+    lua_Integer classes = integer_field(L, 2, "classes", 0);
+    luaL_argcheck(L, classes >= 0 && classes < INT32_MAX, 2, "has classes that are out of range");
+    tide__lua_sources_check(L, "forest", "1 to 16 sources", TIDE_SOURCES_MAX);
+    struct forest_reading r = {.count = 0};
+    struct tide_forest_format format = {
+        .name = name, .classes = (uint32_t)classes, .words = &r.words};
+    size_t each = strcmp(name, "stanford") == 0 ? 3 : 1;
+    int code = tide__lua_sources_read(L, &r.sources);
+    code = code < 0 ? code : unpack(&r.sources);
+    for (size_t at = 0; code == 0 && at < r.sources.count; at += each) {
+        size_t left = r.sources.count - at;
+        format.grow = r.count == 0;
+        code = tide_forest_read(&format, r.sources.texts + at, left < each ? left : each,
+                                &r.parts[r.count]);
+        r.count += code == 0;
+    }
+    tide__lua_sources_release(&r.sources);
+    int status = LUA_OK;
+    if (code == 0) {
+        lua_pushcfunction(L, push_reading);
+        lua_pushlightuserdata(L, &r);
+        status = lua_pcall(L, 1, 1, 0);
+    }
+    for (size_t i = 0; i < r.count; i++) {
+        tide_forest_destroy(r.parts[i]);
+    }
+    tide_dictionary_release(&r.words);
+    return code != 0 ? tide__lua_failure(L, code) : status == LUA_OK ? 1 : lua_error(L);
+}
+
+/* ---- what scripts ask ---- */
+
+/* forest:size() -> samples, vertices, edges */
+static int forest_size(lua_State *L) {
+    const struct tide_forest *f = tide__lua_forest_check(L, 1);
+    lua_pushinteger(L, (lua_Integer)f->samples);
+    lua_pushinteger(L, (lua_Integer)f->vertices);
+    lua_pushinteger(L, (lua_Integer)f->edges);
+    return 3;
+}
+
+/* forest:inputs() -> {{name=, edge=, index=, columns=, below=}} */
+static int forest_inputs(lua_State *L) {
+    const struct tide_forest *f = tide__lua_forest_check(L, 1);
+    lua_newtable(L);
+    for (size_t i = 0; i < f->input_count; i++) {
+        const struct tide_forest_input *in = &f->inputs[i];
+        lua_createtable(L, 0, 5);
+        lua_pushstring(L, in->name);
+        lua_setfield(L, -2, "name");
+        lua_pushboolean(L, in->edge);
+        lua_setfield(L, -2, "edge");
+        lua_pushboolean(L, in->index);
+        lua_setfield(L, -2, "index");
+        tide__lua_set_integer(L, "columns", in->columns);
+        tide__lua_set_integer(L, "below", in->below);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    return 1;
+}
+
+/* forest:input(name) -> tensor (a copy): a row a vertex, or an edge */
+static int forest_input(lua_State *L) {
+    const struct tide_forest *f = tide__lua_forest_check(L, 1);
+    const struct tide_forest_input *in = tide_forest_find(f, luaL_checkstring(L, 2));
+    if (!in) {
+        return luaL_error(L, "the forest has no input \"%s\"", lua_tostring(L, 2));
+    }
+    size_t rows = in->edge ? f->edges : f->vertices;
+    struct tide_lua_tensor *t =
+        tide__lua_tensor_new(L, in->index ? TIDE_I32 : TIDE_F32, rows, in->columns);
+    if (rows > 0) {
+        memcpy(t->t.data, in->data, rows * in->columns * 4);
+    }
+    return 1;
+}
+
+/* forest:weights() -> u32 tensor: vertices of each sample */
+static int forest_weights(lua_State *L) {
+    const struct tide_forest *f = tide__lua_forest_check(L, 1);
+    struct tide_lua_tensor *t = tide__lua_tensor_new(L, TIDE_U32, f->samples, 1);
+    for (size_t s = 0; s < f->samples; s++) {
+        ((uint32_t *)t->t.data)[s] = f->sample_start[s + 1] - f->sample_start[s];
+    }
+    return 1;
+}
+
+/* forest:sample(number from 1) -> {children = {{number of its vertices from 1, ..}, ..}, height=} */
+static int forest_sample(lua_State *L) {
+    const struct tide_forest *f = tide__lua_forest_check(L, 1);
+    lua_Integer s = luaL_checkinteger(L, 2);
+    luaL_argcheck(L, s >= 1 && (size_t)s <= f->samples, 2, "there is no such sample");
+    size_t from = f->sample_start[s - 1], to = f->sample_start[s];
+    uint32_t height = 0;
+    lua_createtable(L, 0, 3);
+    lua_createtable(L, (int)(to - from), 0);
+    for (size_t v = from; v < to; v++) {
+        lua_newtable(L);
+        for (uint32_t e = f->child_start[v]; e < f->child_start[v + 1]; e++) {
+            lua_pushinteger(L, f->child[e] + 1);
+            lua_rawseti(L, -2, (lua_Integer)(e - f->child_start[v]) + 1);
+        }
+        lua_rawseti(L, -2, (lua_Integer)(v - from) + 1);
+        height = f->height[v] > height ? f->height[v] : height;
+    }
+    lua_setfield(L, -2, "children");
+    tide__lua_set_integer(L, "first", from + 1);
+    tide__lua_set_integer(L, "height", height);
+    return 1;
+}
+
+/* forest:pick(order|nil) -> a copy of these samples */
+static int forest_pick(lua_State *L) {
+    const struct tide_forest *f = tide__lua_forest_check(L, 1);
+    const struct tide_lua_tensor *order =
+        lua_isnoneornil(L, 2) ? NULL : tide__lua_tensor_check(L, 2);
+    luaL_argcheck(L, !order || order->t.type == TIDE_U32, 2, "is no u32 tensor");
+    struct tide_forest **own = push_forest(L);
+    int code = tide_forest_pick(f, order ? order->t.data : NULL,
+                                order ? tide__lua_tensor_count(order) : f->samples, own);
+    return code == 0 ? 1 : tide__lua_raise(L, code);
+}
+
+/* forest:roots(index) -> a copy whose index is -1 but at roots */
+static int forest_roots(lua_State *L) {
+    const struct tide_forest *f = tide__lua_forest_check(L, 1);
+    const char *name = luaL_checkstring(L, 2);
+    struct tide_forest **own = push_forest(L);
+    int code = tide_forest_roots(f, name, own);
+    return code == 0 ? 1 : tide__lua_failure(L, code);
+}
+
+/* forest:below(index, n): its indices become those of 0 .. n - 1; false: they go beyond */
+static int forest_below(lua_State *L) {
+    struct tide_forest **own = lua_touserdata(L, 1);
+    const struct tide_forest_input *in =
+        tide_forest_find(tide__lua_forest_check(L, 1), luaL_checkstring(L, 2));
+    lua_Integer below = luaL_checkinteger(L, 3);
+    bool fits = in && in->index && below > 0 && below <= INT32_MAX && in->below <= below;
+    if (fits) {
+        (*own)->inputs[in - (*own)->inputs].below = (uint32_t)below;
+    }
+    lua_pushboolean(L, fits);
+    return 1;
+}
+
+void tide__lua_open_forest(lua_State *L) {
+    static const luaL_Reg functions[] = {
+        {"forest", core_forest}, {"forest_generate", core_forest_generate}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {
+        {"size", forest_size},       {"inputs", forest_inputs}, {"input", forest_input},
+        {"weights", forest_weights}, {"sample", forest_sample}, {"pick", forest_pick},
+        {"roots", forest_roots},     {"below", forest_below},   {NULL, NULL}};
+    lua_newtable(L);
+    luaL_newlib(L, methods);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, forest_gc);
+    lua_setfield(L, -2, "__gc");
+    lua_pushliteral(L, "tide.forest");
+    lua_setfield(L, -2, "__name");
+    lua_pushboolean(L, false);
+    lua_setfield(L, -2, "__metatable");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &forest_metatable);
+    luaL_setfuncs(L, functions, 0);
+}

@@ -1,0 +1,300 @@
+/*
+ * Programs of vertices in Lua: what they declare, batches of forests, and the rows of tables that a
+ * batch reads. lua/tide/nn/vertex.lua is the front end.
+ */
+#include "costs.h"
+#include "device.h"
+#include "program.h"
+
+#include <string.h>
+
+static uint32_t check_value(lua_State *L, int index) {
+    lua_Integer value = luaL_checkinteger(L, index);
+    luaL_argcheck(L, value >= 0 && value < UINT32_MAX, index, "out of range");
+    return (uint32_t)value;
+}
+
+static uint32_t check_size(lua_State *L, int index) {
+    lua_Integer value = luaL_checkinteger(L, index);
+    return value > 0 && value < UINT32_MAX ? (uint32_t)value : 0; /* 0 is refused with a reason */
+}
+
+static int give_value(lua_State *L, int code, uint32_t value) {
+    if (code != 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushinteger(L, value);
+    return 1;
+}
+
+/* ---- building ---- */
+
+static int program_vertex(lua_State *L) {
+    return give_value(L, tide_program_vertex(tide__lua_program_check(L)), 0);
+}
+
+/* program:child_state(name, columns) */
+static int program_child_state(lua_State *L) {
+    uint32_t value = 0;
+    int code = tide_program_child_state(tide__lua_program_check(L), luaL_checkstring(L, 2),
+                                        check_size(L, 3), &value);
+    return give_value(L, code, value);
+}
+
+/* program:publish(name, value) */
+static int program_publish(lua_State *L) {
+    return give_value(L,
+                      tide_program_publish(tide__lua_program_check(L), luaL_checkstring(L, 2),
+                                           check_value(L, 3)),
+                      0);
+}
+
+/* program:table(name, rows, columns, kind, number) */
+static int program_table(lua_State *L) {
+    static const char *const kinds[] = {"constant", "uniform", "normal", NULL};
+    uint32_t value = 0;
+    struct tide_initial initial = {.kind = TIDE_INITIAL_CONSTANT, .value = luaL_checknumber(L, 6)};
+    int kind = luaL_checkoption(L, 5, NULL, kinds);
+    initial.kind = kind == 0   ? TIDE_INITIAL_CONSTANT
+                   : kind == 1 ? TIDE_INITIAL_UNIFORM
+                               : TIDE_INITIAL_NORMAL;
+    int code = tide_program_table(tide__lua_program_check(L), luaL_checkstring(L, 2),
+                                  check_size(L, 3), check_size(L, 4), initial, &value);
+    return give_value(L, code, value);
+}
+
+/* program:over("sum"|"max", value) */
+static int program_over(lua_State *L) {
+    static const char *const whats[] = {"sum", "max", NULL};
+    uint32_t value = 0;
+    enum tide_over over = luaL_checkoption(L, 2, NULL, whats) == 0 ? TIDE_OVER_SUM : TIDE_OVER_MAX;
+    int code = tide_program_over(tide__lua_program_check(L), over, check_value(L, 3), &value);
+    return give_value(L, code, value);
+}
+
+/* program:nth(n from 1, value) */
+static int program_nth(lua_State *L) {
+    uint32_t value = 0, nth = check_size(L, 2);
+    luaL_argcheck(L, nth > 0, 2, "children are numbered from 1");
+    int code = tide_program_nth(tide__lua_program_check(L), nth - 1, check_value(L, 3), &value);
+    return give_value(L, code, value);
+}
+
+/* program:edge_input(name, "f32"|"index", columns: 0 for one number without a dim) */
+static int program_edge_input(lua_State *L) {
+    static const char *const types[] = {"f32", "index", NULL};
+    uint32_t value = 0, columns = check_size(L, 4);
+    enum tide_value_type type =
+        luaL_checkoption(L, 3, NULL, types) == 0 ? TIDE_VALUE_FLOAT : TIDE_VALUE_INDEX;
+    int code = tide_program_edge_input(tide__lua_program_check(L), luaL_checkstring(L, 2), type,
+                                       columns ? 1 : 0, &columns, &value);
+    return give_value(L, code, value);
+}
+
+/* program:tables() -> {{name=, rows=, columns=, kind=, number=}} */
+static int program_tables(lua_State *L) {
+    static const char *const kinds[] = {"constant", "uniform", "normal"};
+    const struct tide_program *p = tide__lua_program_check(L);
+    lua_newtable(L);
+    for (size_t i = 0; i < tide_program_table_count(p); i++) {
+        struct tide_table_place place = tide_program_table_at(p, i);
+        lua_createtable(L, 0, 5);
+        lua_pushstring(L, place.name);
+        lua_setfield(L, -2, "name");
+        tide__lua_set_integer(L, "rows", place.rows);
+        tide__lua_set_integer(L, "columns", place.columns);
+        lua_pushstring(L, kinds[place.initial.kind]);
+        lua_setfield(L, -2, "kind");
+        lua_pushnumber(L, place.initial.value);
+        lua_setfield(L, -2, "number");
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    return 1;
+}
+
+static size_t check_table(lua_State *L, const struct tide_program *p, int index) {
+    lua_Integer table = luaL_checkinteger(L, index);
+    luaL_argcheck(L, table >= 1 && (size_t)table <= tide_program_table_count(p), index,
+                  "the program has no such table");
+    return (size_t)table - 1;
+}
+
+/* program:table_rows(table from 1, seed, first from 0, tensor): as they begin */
+static int program_table_rows(lua_State *L) {
+    const struct tide_program *p = tide__lua_program_check(L);
+    size_t table = check_table(L, p, 2);
+    lua_Integer first = luaL_checkinteger(L, 4);
+    struct tide_lua_tensor *t = tide__lua_tensor_check(L, 5);
+    struct tide_table_place place = tide_program_table_at(p, table);
+    luaL_argcheck(L, (t->t.type == TIDE_F32 || t->t.type == TIDE_F64) &&
+                         t->t.columns == place.columns && first >= 0 &&
+                         (size_t)first + t->t.rows <= place.rows,
+                  5, "is no such rows of the table");
+    tide_program_table_rows(p, table, (uint64_t)luaL_checkinteger(L, 3), t->element, (size_t)first,
+                            t->t.rows, t->t.data);
+    return 0;
+}
+
+/* ---- batches ---- */
+
+/* run:feed_forest(forest, order|nil, first from 1, count, serial) -> vertices, edges, levels
+ * | nil, err */
+static int run_feed_forest(lua_State *L) {
+    struct tide_lua_run *own = tide__lua_run_check(L);
+    const struct tide_forest *forest = tide__lua_forest_check(L, 2);
+    const struct tide_lua_tensor *order =
+        lua_isnoneornil(L, 3) ? NULL : tide__lua_tensor_check(L, 3);
+    lua_Integer first = luaL_checkinteger(L, 4), count = luaL_checkinteger(L, 5);
+    if (order && (order->t.type != TIDE_U32 || first < 1 || count < 0 ||
+                  (size_t)(first - 1 + count) > tide__lua_tensor_count(order))) {
+        return luaL_error(L, "the order of samples is no u32 tensor of %I numbers",
+                          first - 1 + count);
+    }
+    luaL_argcheck(L, first >= 1 && count >= 0 && first < UINT32_MAX && count < UINT32_MAX, 4,
+                  "out of range");
+    lua_pushvalue(L, 2);
+    lua_setiuservalue(L, 1, TIDE_LUA_RUN_FOREST);
+    int code = tide_run_bind_forest(own->run, forest, order ? order->t.data : NULL,
+                                    (size_t)first - 1, (size_t)count, lua_toboolean(L, 6));
+    own->forest = code == 0;
+    if (code != 0) {
+        return tide__lua_failure(L, code);
+    }
+    struct tide_run_batch batch = tide_run_batch(own->run);
+    lua_pushinteger(L, (lua_Integer)batch.vertices);
+    lua_pushinteger(L, (lua_Integer)batch.edges);
+    lua_pushinteger(L, (lua_Integer)batch.levels);
+    return 3;
+}
+
+/* run:table_ids(table from 1) -> u64 tensor: the rows that the batch reads, each once */
+static int run_table_ids(lua_State *L) {
+    struct tide_lua_run *own = tide__lua_run_check(L);
+    size_t count, table = check_table(L, own->program, 2);
+    const uint64_t *ids = tide_run_table_ids(own->run, table, &count);
+    struct tide_lua_tensor *t = tide__lua_tensor_new(L, TIDE_U64, count, 1);
+    if (count > 0) {
+        memcpy(t->t.data, ids, count * sizeof(*ids));
+    }
+    return 1;
+}
+
+/* run:bind_table(table from 1, rows, gradients|nil, count): as core.place gave them, with at least
+ * `count` rows */
+static int run_bind_table(lua_State *L) {
+    struct tide_lua_run *own = tide__lua_run_check(L);
+    size_t table = check_table(L, own->program, 2);
+    size_t least = (size_t)luaL_checkinteger(L, 5) *
+                   tide_program_table_at(own->program, table).columns;
+    const void *rows = tide__lua_device_floats(L, 3, own->device, least);
+    void *gradients =
+        lua_isnil(L, 4) ? NULL : tide__lua_device_floats(L, 4, own->device, least);
+    if (lua_getiuservalue(L, 1, TIDE_LUA_RUN_ROWS) != LUA_TTABLE) {
+        lua_pop(L, 1);
+        lua_newtable(L);
+        lua_pushvalue(L, -1);
+        lua_setiuservalue(L, 1, TIDE_LUA_RUN_ROWS);
+    }
+    for (int i = 0; i < 2; i++) { /* they live as long as they are bound */
+        lua_pushvalue(L, 3 + i);
+        lua_rawseti(L, -2, 2 * (lua_Integer)table + i + 1);
+    }
+    tide_run_bind_table(own->run, table, rows, gradients);
+    return 0;
+}
+
+/* ---- rows of a table that is one array ---- */
+
+static struct tide_lua_tensor *check_array(lua_State *L, int index, size_t columns) {
+    struct tide_lua_tensor *t = tide__lua_tensor_check(L, index);
+    luaL_argcheck(L, (t->t.type == TIDE_F32 || t->t.type == TIDE_F64) &&
+                         (columns == 0 || t->t.columns == columns),
+                  index, "is no such array of rows");
+    return t;
+}
+
+static const uint64_t *check_ids(lua_State *L, int index, size_t rows, size_t *count) {
+    const struct tide_lua_tensor *ids = tide__lua_tensor_check(L, index);
+    luaL_argcheck(L, ids->t.type == TIDE_U64, index, "is no u64 tensor");
+    *count = tide__lua_tensor_count(ids);
+    const uint64_t *id = ids->t.data;
+    for (size_t i = 0; i < *count; i++) {
+        luaL_argcheck(L, id[i] < rows, index, "has a number beyond the last row");
+    }
+    return id;
+}
+
+/* core.rows_get(into, array, ids): row i of `into` becomes row ids[i] of the array */
+static int core_rows_get(lua_State *L) {
+    struct tide_lua_tensor *to = check_array(L, 1, 0), *from = check_array(L, 2, to->t.columns);
+    size_t count, bytes = to->t.columns * to->element;
+    const uint64_t *id = check_ids(L, 3, from->t.rows, &count);
+    luaL_argcheck(L, count <= to->t.rows && to->t.type == from->t.type, 1, "has too few rows");
+    for (size_t i = 0; i < count; i++) {
+        memcpy((char *)to->t.data + i * bytes, (const char *)from->t.data + id[i] * bytes, bytes);
+    }
+    tide__lua_work(L, (struct tide_work){0, 2 * (double)(count * bytes)});
+    return 0;
+}
+
+/* core.rows_update({rule="sgd"|"adagrad", rate=, scale=, eps=}, array, sums|nil, ids, gradients) */
+static int core_rows_update(lua_State *L) {
+    static const char *const rules[] = {"sgd", "adagrad", NULL};
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 5);
+    struct tide_lua_tensor *array = check_array(L, 2, 0);
+    size_t columns = array->t.columns, count;
+    const uint64_t *id = check_ids(L, 4, array->t.rows, &count);
+    struct tide_lua_tensor *gradients = check_array(L, 5, columns);
+    lua_getfield(L, 1, "rule");
+    int rule = luaL_checkoption(L, -1, NULL, rules);
+    struct tide_step u = {.rule = rule == 0 ? TIDE_RULE_SGD : TIDE_RULE_ADAGRAD};
+    lua_getfield(L, 1, "rate");
+    u.rate = luaL_checknumber(L, -1);
+    lua_getfield(L, 1, "scale");
+    u.scale = luaL_checknumber(L, -1);
+    lua_getfield(L, 1, "eps");
+    u.eps = luaL_optnumber(L, -1, 1e-10);
+    struct tide_lua_tensor *sums = rule == 0 ? NULL : check_array(L, 3, columns);
+    luaL_argcheck(L, count <= gradients->t.rows && gradients->element == array->element &&
+                         (!sums || (sums->t.rows == array->t.rows &&
+                                    sums->element == array->element)),
+                  5, "is not as the array");
+    const struct tide_device *device =
+        tide_device_find(array->element == sizeof(float) ? "cpu" : "reference");
+    size_t bytes = columns * array->element;
+    for (size_t i = 0; i < count; i++) {
+        device->update(&u, columns, (char *)array->t.data + id[i] * bytes,
+                       (const char *)gradients->t.data + i * bytes,
+                       sums ? (char *)sums->t.data + id[i] * bytes : NULL, NULL);
+    }
+    tide__lua_work(L, tide_update_work(u.rule, count * columns, array->element));
+    return 0;
+}
+
+static void add(lua_State *L, int table, const luaL_Reg *methods) {
+    lua_pushvalue(L, table);
+    luaL_setfuncs(L, methods, 0);
+    lua_pop(L, 1);
+}
+
+void tide__lua_vertex_methods(lua_State *L, int program, int run) {
+    static const luaL_Reg programs[] = {
+        {"vertex", program_vertex},         {"child_state", program_child_state},
+        {"publish", program_publish},       {"table", program_table},
+        {"over", program_over},             {"nth", program_nth},
+        {"edge_input", program_edge_input}, {"tables", program_tables},
+        {"table_rows", program_table_rows}, {NULL, NULL}};
+    static const luaL_Reg runs[] = {{"feed_forest", run_feed_forest},
+                                    {"table_ids", run_table_ids},
+                                    {"bind_table", run_bind_table},
+                                    {NULL, NULL}};
+    add(L, program, programs);
+    add(L, run, runs);
+}
+
+void tide__lua_open_vertex(lua_State *L) {
+    static const luaL_Reg functions[] = {
+        {"rows_get", core_rows_get}, {"rows_update", core_rows_update}, {NULL, NULL}};
+    luaL_setfuncs(L, functions, 0);
+}

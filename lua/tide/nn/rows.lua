@@ -1,0 +1,103 @@
+-- Rows of a program's tables: those that a batch reads are brought together before it runs, and changed after it. Here a
+-- table is one array of this process; in a job it is a table of the cluster (tide.nn.tables).
+local core = require "tide.core"
+local script = require "tide.script"
+
+---@class tide.nn.rows one table
+---@field name string
+---@field index integer its number in the program
+---@field ids table u64 tensor: the rows of the last batch
+---@field gradients table tensor: their gradients, after a step
+local rows = {}
+rows.__index = rows
+
+local RULES <const> = {sgd = {lr = true}, adagrad = {lr = true, eps = true}}
+
+---The checked rule of a table: {"adagrad", lr = 0.1}.
+---@param name string of the table
+function rows.rule(name, given)
+  if type(given) ~= "table" or not RULES[given[1] or given.rule] then
+    error(script.error("T0903", ("table %q needs an update rule"):format(name),
+      {help = ('tables = {%s = {"adagrad", lr = 0.1}} or {"sgd", lr = 0.1}; others change rows that no gradient reached')
+        :format(name)}), 0)
+  end
+  local rule <const> = given[1] or given.rule
+  for key in pairs(given) do
+    if key ~= 1 and key ~= "rule" and not RULES[rule][key] then
+      error(script.error("T0903", ("table %q: rule %s has no option `%s`"):format(name, rule, tostring(key))), 0)
+    end
+  end
+  local lr <const> = given.lr
+  if type(lr) ~= "number" and not (type(lr) == "function" and rule == "sgd") then
+    error(script.error("T0903", ("table %q: lr is a number%s"):format(name,
+      rule == "sgd" and " or a function of the step" or "; a schedule needs sgd")), 0)
+  end
+  return {rule = rule, lr = lr, eps = given.eps or 1e-10}
+end
+
+---The rules of all tables of a program; each has one, and no other is named.
+---@param tables table[] of program:tables()
+---@param given? table<string, table>
+---@return table<string, table>
+function rows.rules(tables, given)
+  local made, known = {}, {}
+  for _, t in ipairs(tables) do
+    known[t.name] = true
+    made[t.name] = given and rows.rule(t.name, given[t.name]) or nil
+  end
+  for name in pairs(given or {}) do
+    if not known[name] then
+      error(script.error("T0903", ("the program has no table %q"):format(tostring(name))), 0)
+    end
+  end
+  return made
+end
+
+---@param model table tide.nn.model
+---@param spec table of program:tables()
+---@param index integer
+---@param rule? table of rows.rule
+---@return tide.nn.rows
+function rows.new(model, spec, index, rule)
+  local float <const> = model.device == "reference" and "f64" or "f32"
+  local self = setmetatable({name = spec.name, index = index, rule = rule, width = spec.columns, float = float,
+                             device = model.device, array = core.tensor(float, spec.rows, spec.columns)}, rows)
+  model.program.core:table_rows(index, model.seed, 0, self.array)
+  self.sums = rule and rule.rule == "adagrad" and core.tensor(float, spec.rows, spec.columns) or nil
+  return self
+end
+
+---Room for so many rows and their gradients, on the host and where the device finds them.
+function rows:reserve(count)
+  if self.room and count <= self.room then return end
+  self.room = math.max(64, 2 * count)
+  self.here = core.tensor(self.float, self.room, self.width)
+  self.gradients = core.tensor(self.float, self.room, self.width)
+  self.on = {rows = core.place(self.device, self.here), gradients = core.place(self.device, self.gradients)}
+end
+
+---Brings rows together in `here`.
+function rows:bring(ids) core.rows_get(self.here, self.array, ids) end
+
+---The rows that the run's batch reads are bound.
+function rows:gather(run, training)
+  self.ids = run:table_ids(self.index)
+  self:reserve(#self.ids)
+  self:bring(self.ids)
+  core.give(self.on.rows, self.here)
+  run:bind_table(self.index, self.on.rows, training and self.on.gradients or nil, #self.ids)
+end
+
+function rows:rate(step)
+  local lr <const> = self.rule.lr
+  return type(lr) == "function" and lr(step) or lr
+end
+
+---Changes the rows of the last batch by their gradients, each multiplied by `scale`.
+function rows:update(scale, step)
+  core.fetch(self.on.gradients, self.gradients)
+  core.rows_update({rule = self.rule.rule, rate = self:rate(step), scale = scale, eps = self.rule.eps}, self.array,
+    self.sums, self.ids, self.gradients)
+end
+
+return rows
