@@ -1,5 +1,5 @@
--- tide.data.forest: samples that are graphs (trees, chains, lattices), from files or generated; read by the core. Parts:
--- "train", and "dev", "test" where there are such; a part is samples of a forest in some order.
+-- tide.data.forest: samples that are graphs (trees, chains, lattices), from files or generated; read by the core. Its
+-- parts: "train", and "dev", "test" where there are such; a part is samples of a forest in some order.
 local core = require "tide.core"
 local script = require "tide.script"
 
@@ -168,7 +168,8 @@ end
 
 return function(data)
   ---@param where string|table a directory or file; {train = FILE, dev =, test =}; {generate = "random_trees" |
-  ---"skewed_trees" | "balanced_trees" | "chains" | "lattices", samples =, test =, vocabulary =, seed =, max =, leaves =}
+  ---"skewed_trees" | "balanced_trees" | "chains" | "lattices", samples =, test =, vocabulary =, seed =, max =,
+  ---leaves =}
   ---@param o? {format?: string, classes?: integer} format of files: "sexpr" (default), "parents", "lists", "stanford",
   ---"sentences"
   ---@return tide.data.set vocabulary, classes, words (of files with words), parts train, dev, test
@@ -197,7 +198,8 @@ return function(data)
       end
       if not parts then return nil, from end
       local train <const>, held <const> = parts.train, parts.test or parts.dev
-      return {parts = parts, count = train.count, vocabulary = bound(parts, "word"), classes = bound(parts, "label"),
+      return {parts = parts, count = train.count, vocabulary = bound(parts, "word"),
+              classes = bound(parts, "label"),
               words = words, note = ("%s: %d samples to train on, %d held out"):format(from, train.count,
                 held and held.count or 0)}
     end)

@@ -195,9 +195,9 @@ function program:id() return self.core:id() end
 function program:layout() return self.core:layout() end
 
 ---A model: the program with parameters, an update rule and a device.
----@param o? {device?: string, seed?: integer, optimizer?: table, clip?: number, tables?: table, per?: string} of programs
----of vertices, tables: name -> {"adagrad", lr =} or {"sgd", lr =}; per: "row" (counted vertices, default) or "sample",
----what gradients are divided by
+---@param o? {device?: string, seed?: integer, optimizer?: table, clip?: number, tables?: table, per?: string} of
+---programs of vertices, tables: name -> {"adagrad", lr =} or {"sgd", lr =}; per: "row" (counted vertices, default) or
+---"sample", what gradients are divided by
 function program:compile(o) return require("tide.nn.model").new(self, o or {}) end
 
 ---@param name string

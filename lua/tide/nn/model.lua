@@ -27,9 +27,9 @@ local function checked(result, err, ...)
 end
 
 ---@param program tide.nn.program
----@param o {device?: string, seed?: integer, mask_seed?: integer, optimizer?: table, clip?: number, tables?: table, per?:
----string, rows?: table} mask_seed: of dropout, which differs between workers that share a seed; rows: what makes tables,
----in place of tide.nn.rows
+---@param o {device?: string, seed?: integer, mask_seed?: integer, optimizer?: table, clip?: number, tables?: table,
+---per?: string, rows?: table} mask_seed: of dropout, which differs between workers that share a seed; rows: what makes
+---tables, in place of tide.nn.rows
 ---@return tide.nn.model
 function model.new(program, o)
   local self = setmetatable({program = program, device = o.device or "cpu", seed = o.seed or 1,
@@ -41,7 +41,7 @@ function model.new(program, o)
       {help = known and 'device = "cpu" computes the same' or nil}), 0)
   end
   if o.tables and o.clip then
-    error(script.error("T0903", "clip bounds the norm of all gradients, those of tables too: it is not possible with tables"), 0)
+    error(script.error("T0903", "clip would bound the norm of all gradients; it is not possible with tables"), 0)
   end
   if o.per and o.per ~= "row" and o.per ~= "sample" then
     error(script.error("T0903", ('per is "row" or "sample", not %q'):format(tostring(o.per))), 0)
@@ -111,8 +111,8 @@ function model:give()
   core.give(self.on.states, self.states)
 end
 
----A batch: one tensor an input, and perhaps first (row, from 1) and rows; without them the whole tensors. Of programs of
----vertices: a part of a tide.data.forest.
+---A batch: one tensor an input, and perhaps first (row, from 1) and rows; without them the whole tensors. Of programs
+---of vertices: a part of a tide.data.forest.
 ---@return integer rows of the step
 ---@return table|nil {samples=, vertices=, edges=, levels=}
 local function feed(self, run, batch, training)

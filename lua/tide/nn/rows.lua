@@ -1,5 +1,5 @@
--- Rows of a program's tables: those that a batch reads are brought together before it runs, and changed after it. Here a
--- table is one array of this process; in a job it is a table of the cluster (tide.nn.tables).
+-- Rows of a program's tables: those that a batch reads are brought together before it runs, and changed after it. Here
+-- a table is one array of this process; in a job it is a table of the cluster (tide.nn.shared_rows).
 local core = require "tide.core"
 local script = require "tide.script"
 
@@ -18,7 +18,7 @@ local RULES <const> = {sgd = {lr = true}, adagrad = {lr = true, eps = true}}
 function rows.rule(name, given)
   if type(given) ~= "table" or not RULES[given[1] or given.rule] then
     error(script.error("T0903", ("table %q needs an update rule"):format(name),
-      {help = ('tables = {%s = {"adagrad", lr = 0.1}} or {"sgd", lr = 0.1}; others change rows that no gradient reached')
+      {help = ('tables = {%s = {"adagrad", lr = 0.1}} or {"sgd", lr = 0.1}; others change rows without a gradient')
         :format(name)}), 0)
   end
   local rule <const> = given[1] or given.rule
