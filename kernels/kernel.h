@@ -42,7 +42,7 @@ struct tide_draws {
 struct tide_tensor {
     void *data;
     size_t rows, columns;
-    uint8_t type; /* enum tide_ext of wire.h: f32 = 1, f64 = 2, i32 = 5, i64 = 6, u64 = 7, u8 = 8, u32 = 9 */
+    uint8_t type; /* enum tide_ext of wire.h: f32 = 1, f64 = 2, i32 = 5, i64 = 6, u64 = 7, u8 = 8, u32 = 9, u16 = 10 */
 };
 
 enum tide_parameter_type { TIDE_NUMBER, TIDE_TEXT, TIDE_TENSOR, TIDE_ROWS, TIDE_FLAG, TIDE_DRAWS };

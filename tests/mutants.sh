@@ -181,6 +181,9 @@ chunk_twice                   train_spec.lua
 dead_counted                  train_spec.lua
 arrival_overtakes             train_spec.lua
 column_early                  rotation_spec.lua
+peers_former_view             test_peers.sh
+peers_piece_lost              test_peers.sh
+peers_arrival_order           test_peers.sh
 "
 
 # words PROFILE,SETTING,...: the options of tide sim

@@ -36,7 +36,7 @@ function core.serve_cost(s) end       -- test aid: each key served to another no
 ---@param o {name?:string, source:string, chunk:string, role?:"compute"|"control", thread?:integer, argument?:any, link?:boolean}
 function core.spawn(o) end            --> address | nil, err ; on this node
 function core.self() end              --> address
----@param lane? "control"|"system" system: before everything else in the mailbox; for cancels
+---@param lane? "control"|"system"|"bulk" system: before everything else in the mailbox, for cancels; bulk: behind the others, for large data
 function core.send(to, value, lane) end --> true | nil, err
 function core.call(to, value, timeout_s) end --> value | nil, err   (err.name EUNREACHABLE, EDIED, EREFUSED, ETIMEDOUT)
 ---Next message: {kind="cast"|"call"|"exit"|"stop", from=, call=id|nil, value=, code=, text=}; nil: none came in time; nil, err: it was damaged
@@ -62,8 +62,9 @@ function core.log(level, text) end
 function core.log_level(level) end    -- of the whole process: "debug", "info" (at start), "warn", "error"
 
 ---- tensors: flat typed arrays with optional columns, printable, 1-based indexing; row-major
----@param type "f32"|"f64"|"i32"|"i64"|"u64"|"u8"|"u32"
+---@param type "f32"|"f64"|"i32"|"i64"|"u64"|"u8"|"u32"|"u16"
 function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,2,3}) from a Lua array
+-- t:add(source): elementwise, same type and size, integers wrap; t:split() of f64: f32 n x 3 whose sums are the elements exactly; core.joined(f32 n x 3) -> f64
 -- t:put(first, source): the rows of `source` become those from `first` on; t:pick(source, numbers): row i becomes the row of `source` (from 0) that the i-th number, u32, names
 -- methods: #t (rows*columns), t[i], t[i]=v, t:rows(), t:columns(), t:type(), t:slice(first, count) (rows, shares storage), t:view(first, rows, columns) (elements across rows, shares storage),
 -- t:copy(), t:fill(v), t:fill(first, step), t:sum(), t:min(), t:max(), t:shuffle(rng_seed) (rows, Fisher-Yates, deterministic), t:bytes() (string), t:totable()

@@ -3,7 +3,7 @@ local core = require "tide.core"
 
 local tensor = {}
 
----@param type string f32, f64, i32, i64, u64, u8, u32
+---@param type string f32, f64, i32, i64, u64, u8, u32, u16
 ---@param rows integer
 ---@param columns? integer
 function tensor.zeros(type, rows, columns) return core.tensor(type, rows, columns or 1) end
@@ -26,5 +26,10 @@ function tensor.join(parts)
   end
   return whole
 end
+
+---The f64 tensor that t:split() took apart: split and joined are exact, so f64 numbers can live in tables' f32 rows.
+---@param parts table f32 tensor of three numbers an element
+---@return table tensor f64
+function tensor.joined(parts) return core.joined(parts) end
 
 return tensor

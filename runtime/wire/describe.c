@@ -49,7 +49,8 @@ static void put_number(struct description *d, const uint8_t *at, size_t size, en
 static const char *ext_name(int code) {
     static const char *const names[] = {[TIDE_F32] = "f32", [TIDE_F64] = "f64", [TIDE_F16] = "f16",
                                         [TIDE_BF16] = "bf16", [TIDE_I32] = "i32", [TIDE_I64] = "i64",
-                                        [TIDE_U64] = "u64", [TIDE_U8] = "u8", [TIDE_U32] = "u32"};
+                                        [TIDE_U64] = "u64", [TIDE_U8] = "u8", [TIDE_U32] = "u32",
+                                        [TIDE_U16] = "u16"};
     return code > 0 && (size_t)code < TIDE_COUNT(names) ? names[code] : NULL;
 }
 

@@ -171,6 +171,8 @@ static json_t *json_element(int code, const uint8_t *at) {
         return json_integer(at[0]);
     case TIDE_U32:
         return json_integer(e.u32);
+    case TIDE_U16:
+        return json_integer(e.u16);
     default:
         return e.u64 <= INT64_MAX ? json_integer((json_int_t)e.u64) : json_real((double)e.u64);
     }

@@ -260,6 +260,7 @@ size_t tide_ext_element_size(int code) {
         return 8;
     case TIDE_F16:
     case TIDE_BF16:
+    case TIDE_U16:
         return 2;
     case TIDE_U8:
         return 1;

@@ -81,7 +81,7 @@ static void nested_tables_survive_a_round_trip(void **state) {
 
 static void tensors_survive_a_round_trip_with_type_and_shape(void **state) {
     (void)state;
-    lua("for _, ty in ipairs {'f32', 'f64', 'i32', 'i64', 'u64', 'u8', 'u32'} do\n"
+    lua("for _, ty in ipairs {'f32', 'f64', 'i32', 'i64', 'u64', 'u8', 'u32', 'u16'} do\n"
         "  for _, n in ipairs {0, 1, 3, 1000} do\n"
         "    local t = core.tensor(ty, n) for i = 1, n do t[i] = i % 200 end\n"
         "    local b = both({a = t}).a assert(b:type() == ty and b:rows() == n and b:columns() == "
@@ -219,6 +219,25 @@ static void slices_share_storage_and_keep_it_alive(void **state) {
         "assert(s:rows() == 1 and s[1] == 5 and s[2] == 6)");
 }
 
+static void tensors_add_and_f64_splits_into_f32_exactly(void **state) {
+    (void)state;
+    lua("local a = core.tensor('u16', {1, 65535}) assert(a:add(core.tensor('u16', {2, 2})) == a and a[1] == 3 and "
+        "a[2] == 1)\n"
+        "assert(core.tensor('i64', {-3}):add(core.tensor('i64', {1}))[1] == -2)\n"
+        "assert(core.tensor('i32', {-3}):add(core.tensor('i32', {1}))[1] == -2)\n"
+        "assert(core.tensor('f64', {0.1}):add(core.tensor('f64', {0.2}))[1] == 0.1 + 0.2)\n"
+        "fails('another type or size', a.add, a, core.tensor('u32', 2)) fails('another type', a.add, a, "
+        "core.tensor('u16', 3))\n"
+        "fails('does not fit', function() a[1] = 65536 end)\n"
+        "local rng, x = core.random(7), core.tensor('f64', 3000)\n"
+        "for i = 1, #x do x[i] = (rng:uniform() - 0.5) * 2.0 ^ (rng:below(180) - 60) end\n"
+        "x[1], x[2], x[3] = 0, math.pi, 1 + 2.0 ^ -52\n"
+        "local parts = x:split() assert(parts:type() == 'f32' and parts:rows() == 3000 and parts:columns() == 3)\n"
+        "assert(core.joined(parts):bytes() == x:bytes())\n"
+        "x[9] = 1 / 0 fails('no exact form', x.split, x) x[9] = 1e300 fails('element 9', x.split, x)\n"
+        "fails('no f64', a.split, a) fails('three numbers', core.joined, core.tensor('f32', 4))");
+}
+
 static void shuffles_are_permutations_that_depend_on_the_seed_alone(void **state) {
     (void)state;
     lua("local function make() local t = core.tensor('i32', 100, 3) for i = 0, 299 do t[i + 1] = i "
@@ -329,6 +348,7 @@ int main(void) {
         cmocka_unit_test(nested_tables_survive_a_round_trip),
         cmocka_unit_test(tensors_survive_a_round_trip_with_type_and_shape),
         cmocka_unit_test(narrow_floats_become_f32),
+        cmocka_unit_test(tensors_add_and_f64_splits_into_f32_exactly),
         cmocka_unit_test(refusals_name_the_path_of_the_field),
         cmocka_unit_test(a_shared_table_that_is_no_cycle_travels),
         cmocka_unit_test(damaged_bytes_are_refused_with_a_reason),

@@ -185,7 +185,7 @@ static void test_typed_array_of_broken_length_is_refused(void **state) {
     assert_null(tide_read_typed(&r, TIDE_F32, &count));
     assert_int_equal(r.error, TIDE_EPROTO);
     assert_int_equal(SCAN("\xc7\x03\x01xyz"), TIDE_EPROTO);
-    assert_int_equal(SCAN("\xc7\x04\x0axyzw"), TIDE_EPROTO); /* 10: no such code */
+    assert_int_equal(SCAN("\xc7\x04\x0bxyzw"), TIDE_EPROTO); /* 11: no such code */
     assert_int_equal(SCAN("\xd6\xff\0\0\0\0"), TIDE_EPROTO); /* msgpack's time stamp */
     assert_int_equal(SCAN("\xc7\x04\x01xyzw"), 0);
 }

@@ -89,15 +89,16 @@ static int core_self(lua_State *L) {
 
 static int core_send(lua_State *L) {
     tide_address to = tide__lua_check_address(L, 1);
-    static const char *const lanes[] = {"system", "control", NULL};
-    bool urgent = luaL_checkoption(L, 3, "control", lanes) == 0;
+    static const char *const names[] = {"system", "control", "bulk", NULL};
+    static const enum tide_lane lanes[] = {TIDE_LANE_SYSTEM, TIDE_LANE_CONTROL, TIDE_LANE_BULK};
+    const enum tide_lane lane = lanes[luaL_checkoption(L, 3, "control", names)];
     (void)tide__lua_inside(L);
     lua_settop(L, 2);
     struct tide_writer w;
     uint8_t buffer[512];
     tide_writer_init(&w, buffer, sizeof buffer);
     encode_or_raise(L, 2, &w);
-    int code = tide_send(to, urgent ? TIDE_LANE_SYSTEM : TIDE_LANE_CONTROL, w.data, w.size);
+    int code = tide_send(to, lane, w.data, w.size);
     tide_writer_release(&w);
     return done(L, tide__lua_resumed(L, code));
 }

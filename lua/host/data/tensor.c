@@ -17,7 +17,7 @@ static const struct {
     const char *name;
     int type;
 } types[] = {{"f32", TIDE_F32}, {"f64", TIDE_F64}, {"i32", TIDE_I32}, {"i64", TIDE_I64},
-             {"u64", TIDE_U64}, {"u8", TIDE_U8},   {"u32", TIDE_U32}};
+             {"u64", TIDE_U64}, {"u8", TIDE_U8},   {"u32", TIDE_U32}, {"u16", TIDE_U16}};
 
 const char *tide__lua_tensor_type_name(int type) {
     for (size_t i = 0; i < TIDE_COUNT(types); i++) {
@@ -101,6 +101,9 @@ static void push_element(lua_State *L, const struct tide_lua_tensor *tensor, siz
     case TIDE_U8:
         lua_pushinteger(L, ((const uint8_t *)data)[i]);
         break;
+    case TIDE_U16:
+        lua_pushinteger(L, ((const uint16_t *)data)[i]);
+        break;
     default: /* u64 beyond 2^63 wraps, as Lua's own integers do */
         lua_pushinteger(L, ((const int64_t *)data)[i]);
         break;
@@ -147,6 +150,9 @@ static void set_element(lua_State *L, struct tide_lua_tensor *tensor, size_t i, 
     case TIDE_U8:
         ((uint8_t *)data)[i] = (uint8_t)check_integer(L, index, 0, UINT8_MAX);
         break;
+    case TIDE_U16:
+        ((uint16_t *)data)[i] = (uint16_t)check_integer(L, index, 0, UINT16_MAX);
+        break;
     default:
         ((int64_t *)data)[i] = check_integer(L, index, INT64_MIN, INT64_MAX);
         break;
@@ -166,6 +172,8 @@ static double element_number(const struct tide_lua_tensor *tensor, size_t i) {
         return ((const uint32_t *)data)[i];
     case TIDE_U8:
         return ((const uint8_t *)data)[i];
+    case TIDE_U16:
+        return ((const uint16_t *)data)[i];
     case TIDE_U64:
         return (double)((const uint64_t *)data)[i];
     default:
@@ -455,6 +463,84 @@ static int tensor_shuffle(lua_State *L) {
     return 1;
 }
 
+#define ADD_ALL(element_type, sum_type)                                                            \
+    do {                                                                                           \
+        element_type *a = to->t.data;                                                              \
+        const element_type *b = from->t.data;                                                      \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            a[i] = (element_type)((sum_type)a[i] + (sum_type)b[i]);                                \
+        }                                                                                          \
+    } while (0)
+
+/* t:add(source): t becomes t + source, element by element; integers wrap */
+static int tensor_add(lua_State *L) {
+    struct tide_lua_tensor *to = tide__lua_tensor_check(L, 1);
+    const struct tide_lua_tensor *from = tide__lua_tensor_check(L, 2);
+    const size_t count = tide__lua_tensor_count(to);
+    luaL_argcheck(L, from->t.type == to->t.type && tide__lua_tensor_count(from) == count, 2,
+                  "is of another type or size");
+    switch (to->t.type) {
+    case TIDE_F32:
+        ADD_ALL(float, float);
+        break;
+    case TIDE_F64:
+        ADD_ALL(double, double);
+        break;
+    case TIDE_U8:
+        ADD_ALL(uint8_t, uint32_t);
+        break;
+    case TIDE_U16:
+        ADD_ALL(uint16_t, uint32_t);
+        break;
+    case TIDE_I32:
+    case TIDE_U32:
+        ADD_ALL(uint32_t, uint32_t);
+        break;
+    default:
+        ADD_ALL(uint64_t, uint64_t);
+        break;
+    }
+    lua_settop(L, 1);
+    return 1;
+}
+
+/* t:split(): an f64 tensor as f32 with three columns an element, whose sum in f64 is the element
+ * exactly, as long as its magnitude is 0 or within f32's normal range with 53 bits to spare
+ * (2^-73 .. 2^127) */
+static int tensor_split(lua_State *L) {
+    const struct tide_lua_tensor *from = tide__lua_tensor_check(L, 1);
+    luaL_argcheck(L, from->t.type == TIDE_F64, 1, "is no f64 tensor");
+    const size_t count = tide__lua_tensor_count(from);
+    float *out = tide__lua_tensor_new(L, TIDE_F32, count, 3)->t.data;
+    const double *in = from->t.data;
+    for (size_t i = 0; i < count; i++, out += 3) {
+        double rest = in[i];
+        for (int part = 0; part < 3; part++) {
+            out[part] = (float)rest;
+            rest -= (double)out[part];
+        }
+        if (rest != 0) { /* NaN and infinity included */
+            return luaL_error(L, "element %I, %f, has no exact form in three f32",
+                              (lua_Integer)i + 1, in[i]);
+        }
+    }
+    return 1;
+}
+
+/* core.joined(t): what split made, as f64 again */
+static int core_joined(lua_State *L) {
+    const struct tide_lua_tensor *from = tide__lua_tensor_check(L, 1);
+    const size_t count = tide__lua_tensor_count(from);
+    luaL_argcheck(L, from->t.type == TIDE_F32 && count % 3 == 0, 1,
+                  "is no f32 tensor of three numbers an element");
+    double *out = tide__lua_tensor_new(L, TIDE_F64, count / 3, 1)->t.data;
+    const float *in = from->t.data;
+    for (size_t i = 0; i < count / 3; i++, in += 3) {
+        out[i] = ((double)in[0] + (double)in[1]) + (double)in[2];
+    }
+    return 1;
+}
+
 static int tensor_bytes(lua_State *L) {
     const struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 1);
     lua_pushlstring(L, tensor->t.data, tide__lua_tensor_count(tensor) * tensor->element);
@@ -485,7 +571,7 @@ static int check_type(lua_State *L, int index) {
             return types[i].type;
         }
     }
-    return luaL_error(L, "unknown tensor type \"%s\": f32, f64, i32, i64, u64, u8 or u32", name);
+    return luaL_error(L, "unknown tensor type \"%s\": f32, f64, i32, i64, u64, u8, u32 or u16", name);
 }
 
 static size_t check_size(lua_State *L, int index) {
@@ -559,6 +645,7 @@ void tide__lua_open_tensor(lua_State *L) {
         {"pick", tensor_pick},       {"sum", tensor_sum},
         {"min", tensor_min},         {"max", tensor_max},
         {"shuffle", tensor_shuffle}, {"bytes", tensor_bytes},
+        {"add", tensor_add},         {"split", tensor_split},
         {"totable", tensor_totable}, {NULL, NULL},
     };
     static const luaL_Reg meta[] = {
@@ -576,4 +663,6 @@ void tide__lua_open_tensor(lua_State *L) {
     lua_rawsetp(L, LUA_REGISTRYINDEX, &tensor_metatable);
     lua_pushcfunction(L, core_tensor);
     lua_setfield(L, -2, "tensor");
+    lua_pushcfunction(L, core_joined);
+    lua_setfield(L, -2, "joined");
 }

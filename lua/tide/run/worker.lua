@@ -10,6 +10,7 @@ local script = require "tide.script"
 local worker = {}
 
 local PROGRESS_EVERY_S <const> = 0.1
+local PEER <const> = {peer = true, peer_ack = true, peer_over = true} -- messages of other workers: tide.run.mail
 local ARRIVALS_MOST <const> = 1024 -- barriers that a worker has come to and others have not
 
 ---@class tide.worker
@@ -68,6 +69,7 @@ end
 local function serve(self, message)
   local value = message.value
   if message.kind == "stop" then error(ENDED, 0) end
+  if message.kind == "exit" and self.mail then self.mail:exited(message) end
   if message.kind ~= "cast" or type(value) ~= "table" then return nil end
   if value.op == "evaluate" then
     evaluate(self, value)
@@ -85,6 +87,8 @@ local function serve(self, message)
     return value
   elseif value.op == "end" then
     error(ENDED, 0)
+  elseif PEER[value.op] then
+    self:box():take(value)
   else
     return value
   end
@@ -106,6 +110,14 @@ local function await(self, op, id)
   end
 end
 
+---Waits for a message and handles it.
+local function attend(self)
+  local message, err = core.receive()
+  if not message then error(err, 0) end
+  serve(self, message)
+  self.working_since = core.now()
+end
+
 ---Handles what has come, without waiting.
 local function look(self)
   while true do
@@ -114,6 +126,19 @@ local function look(self)
     serve(self, message)
   end
 end
+
+---What other workers send to this one.
+---@return tide.peers.mail
+function w_methods:box()
+  self.mail = self.mail or require("tide.run.mail").new(self, attend, look)
+  return self.mail
+end
+
+---Meets with all other workers: then they can send each other typed arrays, see tide.peers. Called again, it makes a
+---view of those that run then: after somebody was lost, and where workers may have joined.
+---@param value? any something that all are to know: `values` of the result has everybody's, by rank
+---@return tide.peers
+function w_methods:peers(value) return require("tide.run.peers").form(self, self:box(), value) end
 
 -- A worker that is made slow takes so many times as long for what it has done since it last waited.
 local function take_longer(self)
@@ -164,6 +189,12 @@ function w_methods:report(fields)
   sent.compute_s = sent.compute_s and sent.compute_s * self.slowness
   for k, v in pairs(self.spans) do sent[k] = v end
   self.spans = {}
+  local mail <const> = self.mail
+  if mail then
+    sent.peers_bytes, sent.peers_wait_s = mail.bytes, mail.wait_s
+    self.wait_s = self.wait_s + mail.wait_s
+    mail.bytes, mail.wait_s = 0, 0
+  end
   tell(self, {op = "report", id = self.reports, fields = sent, record = self.keeps and record_of(self) or nil,
               elapsed_s = now - self.reported_at, wait_s = self.wait_s})
   self.wait_s = 0
@@ -409,6 +440,7 @@ function worker.main(a)
     self.params = go.params or self.params
     self.reported_at, self.working_since = core.now(), core.now()
     self.job.worker(self)
+    if self.mail then self.mail:finish() end
     core.worker_end()
     flush_progress(self)
     if self.arrivals[self.barriers] then await(self, "pass", self.barriers) end -- nobody has to do without its values
