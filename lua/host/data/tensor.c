@@ -4,6 +4,7 @@
  * points into its parent and keeps it alive.
  */
 #include "lua/host/host.h"
+#include "tensor_math.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -236,33 +237,41 @@ static int tensor_pairs(lua_State *L) {
     return 3;
 }
 
+static size_t print_element(char *out, size_t size, const struct tide_lua_tensor *tensor, size_t i) {
+    if (is_float(tensor)) {
+        return (size_t)snprintf(out, size, "%.6g", element_number(tensor, i));
+    }
+    if (tensor->t.type == TIDE_U64) {
+        return (size_t)snprintf(out, size, "%" PRIu64, ((const uint64_t *)tensor->t.data)[i]);
+    }
+    const double value = element_number(tensor, i);
+    return tensor->t.type == TIDE_I64
+               ? (size_t)snprintf(out, size, "%" PRId64, ((const int64_t *)tensor->t.data)[i])
+               : (size_t)snprintf(out, size, "%.0f", value);
+}
+
+/* A vector on one line; of a matrix the first rows, one a line. Fits 80 columns or nearly so. */
 static int tensor_tostring(lua_State *L) {
     const struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 1);
-    size_t count = tide__lua_tensor_count(tensor);
-    char text[400];
-    size_t used = tensor->t.columns == 1
-                      ? (size_t)snprintf(text, sizeof text, "%s[%zu] {",
-                                         tide__lua_tensor_type_name(tensor->t.type), tensor->t.rows)
-                      : (size_t)snprintf(text, sizeof text, "%s[%zu x %zu] {",
-                                         tide__lua_tensor_type_name(tensor->t.type), tensor->t.rows,
-                                         tensor->t.columns);
-    for (size_t i = 0; i < count && i < SHOWN_MAX; i++) {
-        const char *comma = i > 0 ? ", " : "";
-        if (is_float(tensor)) {
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.6g", comma,
-                                     element_number(tensor, i));
-        } else if (tensor->t.type == TIDE_U64) {
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRIu64, comma,
-                                     ((const uint64_t *)tensor->t.data)[i]);
-        } else {
-            push_element(L, tensor, i);
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRId64, comma,
-                                     (int64_t)lua_tointeger(L, -1));
-            lua_pop(L, 1);
+    const size_t columns = tensor->t.columns == 1 ? tensor->t.rows : tensor->t.columns;
+    const size_t rows = tensor->t.columns == 1 ? 1 : tensor->t.rows;
+    const char *type = tide__lua_tensor_type_name(tensor->t.type);
+    luaL_Buffer b;
+    char text[64];
+    luaL_buffinit(L, &b);
+    (void)snprintf(text, sizeof text, tensor->t.columns == 1 ? "%s[%zu]" : "%s[%zu x %zu]", type, tensor->t.rows,
+                   tensor->t.columns);
+    luaL_addstring(&b, text);
+    for (size_t r = 0; r < rows && r < SHOWN_MAX; r++) {
+        luaL_addstring(&b, rows > 1 ? "\n  {" : " {");
+        for (size_t c = 0; c < columns && c < SHOWN_MAX; c++) {
+            luaL_addstring(&b, c > 0 ? ", " : "");
+            luaL_addlstring(&b, text, print_element(text, sizeof text, tensor, r * tensor->t.columns * (rows > 1) + c));
         }
+        luaL_addstring(&b, columns > SHOWN_MAX ? ", ...}" : "}");
     }
-    (void)snprintf(text + used, sizeof text - used, count > SHOWN_MAX ? ", ...}" : "}");
-    lua_pushstring(L, text);
+    luaL_addstring(&b, rows > SHOWN_MAX ? "\n  ..." : "");
+    luaL_pushresult(&b);
     return 1;
 }
 
@@ -472,8 +481,7 @@ static int tensor_shuffle(lua_State *L) {
         }                                                                                          \
     } while (0)
 
-/* t:add(source): t becomes t + source, element by element; integers wrap */
-static int tensor_add(lua_State *L) {
+int tide__lua_tensor_add_integers(lua_State *L) {
     struct tide_lua_tensor *to = tide__lua_tensor_check(L, 1);
     const struct tide_lua_tensor *from = tide__lua_tensor_check(L, 2);
     const size_t count = tide__lua_tensor_count(to);
@@ -601,6 +609,26 @@ static int core_tensor(lua_State *L) {
     return 1;
 }
 
+/* t:convert(type) -> a new tensor of the same numbers; raises where one does not fit */
+static int tensor_convert(lua_State *L) {
+    const struct tide_lua_tensor *from = tide__lua_tensor_check(L, 1);
+    const int type = check_type(L, 2);
+    const size_t count = tide__lua_tensor_count(from);
+    struct tide_lua_tensor *to = tide__lua_tensor_new(L, type, from->t.rows, from->t.columns);
+    for (size_t i = 0; i < count; i++) {
+        if (type == TIDE_F32) {
+            ((float *)to->t.data)[i] = (float)element_number(from, i);
+        } else if (type == TIDE_F64) {
+            ((double *)to->t.data)[i] = element_number(from, i);
+        } else {
+            push_element(L, from, i);
+            set_element(L, to, i, lua_gettop(L));
+            lua_pop(L, 1);
+        }
+    }
+    return 1;
+}
+
 const uint64_t *tide__lua_keys(lua_State *L, int index, size_t *count) {
     index = lua_absindex(L, index);
     struct tide_lua_tensor *tensor = tide__lua_tensor_at(L, index);
@@ -645,15 +673,18 @@ void tide__lua_open_tensor(lua_State *L) {
         {"pick", tensor_pick},       {"sum", tensor_sum},
         {"min", tensor_min},         {"max", tensor_max},
         {"shuffle", tensor_shuffle}, {"bytes", tensor_bytes},
-        {"add", tensor_add},         {"split", tensor_split},
-        {"totable", tensor_totable}, {NULL, NULL},
+        {"split", tensor_split},
+        {"totable", tensor_totable}, {"convert", tensor_convert},
+        {NULL, NULL},
     };
     static const luaL_Reg meta[] = {
         {"__newindex", tensor_newindex}, {"__len", tensor_len}, {"__pairs", tensor_pairs},
         {"__tostring", tensor_tostring}, {NULL, NULL},
     };
     luaL_newlib(L, meta);
+    tide__lua_tensor_operators(L);
     luaL_newlib(L, methods);
+    tide__lua_tensor_math(L);
     lua_pushcclosure(L, tensor_index, 1);
     lua_setfield(L, -2, "__index");
     lua_pushliteral(L, "tide.tensor");
