@@ -488,6 +488,13 @@ entry("T0904", {
   remedy = "device = \"cpu\", or what the text names; `tide version -v` says what was found",
 })
 
+entry("T0909", {
+  title = "a kernel module cannot be loaded", exit = 1, name = "EINVAL",
+  explanation = "tide.kernel.load wants a shared object built with the tide/kernel.h of this version, which defines "
+    .. "tide_kernel_module. The text says what is wrong with it.",
+  remedy = "build it again with `pkg-config --cflags tide`; docs/kernels.md has an example",
+})
+
 ---- T10: starting and stopping processes -----------------------------------------------------------------------------
 
 entry("T1001", {

@@ -121,6 +121,7 @@ function core.cut_clock() end         --> clock of the cut of the checkpoint tha
 
 ---- kernels
 function core.kernel(name) end        --> function(arguments table) -> results table | raises; error names unknown/missing/wrong arguments
+function core.kernel_module(bytes) end --> {version=, sha=, kernels={name = function}} | nil, text; a shared object by its content
 function core.kernels() end           --> array of {name=, doc=, parameters={{name=,type=,required=,default=,doc=}}}
 
 ---- programs (lua/host/kernel/program.c); scripts use tide.nn. Building functions return a value's number | nil, err

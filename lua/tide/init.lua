@@ -42,16 +42,7 @@ tide.dense, tide.hashed = table_spec.dense, table_spec.hashed
 tide.zero, tide.uniform, tide.normal, tide.xavier =
   table_spec.zero, table_spec.uniform, table_spec.normal, table_spec.xavier
 
----A native inner loop by name: a function of named arguments that returns named numbers.
----@param name string
----@return fun(arguments: table): table<string, number>
-function tide.kernel(name)
-  local found, kernel = pcall(core.kernel, name)
-  if found then return kernel end
-  local names = {}
-  for i, known in ipairs(core.kernels()) do names[i] = known.name end
-  error(script.error("T0901", errors.from(kernel).message, {help = text.did_you_mean(tostring(name), names)}), 2)
-end
+tide.kernel = require "tide.kernel"
 
 ---The integers a..b as an array.
 ---@param a integer

@@ -5,12 +5,11 @@
  */
 #include "lua/host/host.h"
 #include "costs.h"
+#include "module.h"
 
 #include "actor/actor.h"
 
 #include <string.h>
-
-enum { PARAMETERS_MAX = 48, RESULTS_MAX = 16 };
 
 /* ---- table access ---- */
 
@@ -189,11 +188,11 @@ static int kernel_call(lua_State *L) {
     const struct tide_kernel *kernel = lua_touserdata(L, lua_upvalueindex(1));
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
-    struct tide_argument arguments[PARAMETERS_MAX] = {0};
-    struct tide_result results[RESULTS_MAX];
-    char reason[256] = "";
+    struct tide_argument arguments[TIDE_KERNEL_PARAMETERS_MAX] = {0};
+    struct tide_result results[TIDE_KERNEL_RESULTS_MAX];
+    char reason[TIDE_KERNEL_ERROR_BYTES] = "";
     check_names(L, kernel);
-    luaL_checkstack(L, PARAMETERS_MAX + 8, "arguments of a kernel");
+    luaL_checkstack(L, TIDE_KERNEL_PARAMETERS_MAX + 8, "arguments of a kernel");
     for (size_t i = 0; i < kernel->parameter_count; i++) {
         lua_pushstring(L, kernel->parameters[i].name);
         lua_rawget(L, 1);
@@ -207,6 +206,9 @@ static int kernel_call(lua_State *L) {
     uint64_t traced = tide_trace_begin();
     int count = kernel->run(arguments, results, reason);
     (void)tide__lua_resumed(L, count < 0 ? count : 0);
+    if (count > TIDE_KERNEL_RESULTS_MAX) {
+        return luaL_error(L, "kernel %s returned %d results: 16 at most", kernel->name, count);
+    }
     if (count < 0) {
         return tide__lua_raisef(L, count, "kernel %s: %s", kernel->name,
                                 reason[0] ? reason : tide_error_name(count));
@@ -224,17 +226,19 @@ static int kernel_call(lua_State *L) {
     return 1;
 }
 
+void tide__lua_push_kernel(lua_State *L, const struct tide_kernel *kernel) {
+    TIDE_ASSERT(kernel->parameter_count <= TIDE_KERNEL_PARAMETERS_MAX);
+    lua_pushlightuserdata(L, (void *)(uintptr_t)kernel);
+    lua_pushcclosure(L, kernel_call, 1);
+}
+
 static int core_kernel(lua_State *L) {
     const char *name = luaL_checkstring(L, 1);
     const struct tide_kernel *kernel = tide_kernel_find(name);
     if (!kernel) {
         return tide__lua_raisef(L, TIDE_ENOENT, "no kernel is named `%s`", name);
     }
-    if (kernel->parameter_count > PARAMETERS_MAX) {
-        return luaL_error(L, "kernel %s declares too many parameters", name);
-    }
-    lua_pushlightuserdata(L, (void *)(uintptr_t)kernel);
-    lua_pushcclosure(L, kernel_call, 1);
+    tide__lua_push_kernel(L, kernel);
     return 1;
 }
 
@@ -284,4 +288,5 @@ void tide__lua_open_kernel(lua_State *L) {
     static const luaL_Reg functions[] = {
         {"kernel", core_kernel}, {"kernels", core_kernels}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
+    tide__lua_open_module(L);
 }

@@ -1,0 +1,46 @@
+-- tide.kernel: native inner loops. `tide.kernel "name"` is one of this build (`tide help kernels`), `tide.kernel.load` has
+-- those of a shared object of your own (docs/kernels.md).
+local core = require "tide.core"
+local errors = require "tide.errors"
+local script = require "tide.script"
+local text = require "tide.text"
+
+local kernel = {}
+
+---@alias tide.kernel_function fun(arguments: table): table<string, number>
+
+---Loads the kernels of a shared object. At the top of a script it runs on every node, and all have to have the same
+---file. A file that was built anew is loaded anew; who has the old functions keeps them.
+---@param path string relative to the script
+---@return table<string, tide.kernel_function> module the kernels by name; `version` is what the module says
+function kernel.load(path)
+  if type(path) ~= "string" then error(script.error("T0113", "tide.kernel.load wants the path of a shared object"), 2) end
+  local directory <const> = (script.path or ""):match("^(.*)/[^/]*$")
+  local full <const> = path:sub(1, 1) ~= "/" and directory and directory .. "/" .. path or path
+  local bytes, problem = core.file_read(full)
+  if not bytes then
+    error(script.error("T0909", ("%s: %s"):format(full, errors.from(problem).message)), 2)
+  end
+  local module, why = core.kernel_module(bytes)
+  if not module then error(script.error("T0909", ("%s: %s"):format(full, why)), 2) end
+  script.modules["kernels " .. path] = {path = full, sha = module.sha}
+  local known <const> = module.kernels
+  if not known.version then known.version = module.version end
+  return setmetatable(known, {__index = function(_, name)
+    error(script.error("T0901", ("%s has no kernel `%s`"):format(full, tostring(name)), {
+      help = text.did_you_mean(tostring(name), text.sorted_keys(known))}), 2)
+  end})
+end
+
+return setmetatable(kernel, {
+  ---A native inner loop of this build: a function of named arguments that returns named numbers.
+  ---@param name string
+  ---@return tide.kernel_function
+  __call = function(_, name)
+    local found, one = pcall(core.kernel, name)
+    if found then return one end
+    local names = {}
+    for i, known in ipairs(core.kernels()) do names[i] = known.name end
+    error(script.error("T0901", errors.from(one).message, {help = text.did_you_mean(tostring(name), names)}), 2)
+  end,
+})

@@ -1,0 +1,110 @@
+/*
+ * Kernels: native inner loops that scripts call by name, with named arguments that are checked against what the kernel
+ * declares. This header is all that a kernel of your own needs; examples/saxpy.c is one.
+ *
+ *   cc -O3 -shared -fPIC saxpy.c $(pkg-config --cflags tide) -o saxpy.so
+ *
+ *   local saxpy = tide.kernel.load "saxpy.so".saxpy
+ *   saxpy {a = 2, x = x, y = y}
+ */
+#ifndef TIDE_PUBLIC_KERNEL_H
+#define TIDE_PUBLIC_KERNEL_H
+
+#include "tide/actor.h" /* the codes of errors */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TIDE_KERNEL_ABI 5u
+
+enum { TIDE_KERNEL_ERROR_BYTES = 256, TIDE_KERNEL_PARAMETERS_MAX = 48, TIDE_KERNEL_RESULTS_MAX = 16 };
+
+/* Access to a table of f32 rows. Calls may suspend the calling fiber. */
+struct tide_rows {
+    void *table;
+    uint32_t width;
+    uint64_t key_count; /* 0: hashed */
+    int (*pull)(void *table, const uint64_t *keys, size_t key_count, float *rows);
+    int (*push)(void *table, const uint64_t *keys, size_t key_count, const float *rows);
+    /* Asynchronous: `handle` is 64 bytes of the caller's; rows stay untouched until wait. Every start is waited for. */
+    int (*pull_start)(void *table, const uint64_t *keys, size_t key_count, float *rows, void *handle);
+    int (*push_start)(void *table, const uint64_t *keys, size_t key_count, const float *rows, void *handle);
+    /* Asks for the rows to come to this node, asynchronously as well; NULL: rows of this table stay where they are. */
+    int (*localize_start)(void *table, const uint64_t *keys, size_t key_count, void *handle);
+    int (*wait)(void *handle);
+    bool (*done)(const void *handle); /* wait would not suspend */
+};
+
+/* A sampler of keys: a sample is announced, the earlier the better, then its keys are taken, then it is ended. */
+struct tide_draws {
+    void *sampler; /* NULL: none was given */
+    int (*prepare)(void *sampler, size_t key_count, uint32_t *sample);
+    int (*take)(void *sampler, uint32_t sample, size_t key_count, uint64_t *keys); /* the next ones */
+    int (*finish)(void *sampler, uint32_t sample);
+};
+
+/* A typed array that stays the caller's. Row-major rows x columns; columns 1 for a vector. */
+struct tide_tensor {
+    void *data;
+    size_t rows, columns;
+    uint8_t type; /* f32 = 1, f64 = 2, i32 = 5, i64 = 6, u64 = 7, u8 = 8, u32 = 9, u16 = 10 */
+};
+
+enum tide_parameter_type { TIDE_NUMBER, TIDE_TEXT, TIDE_TENSOR, TIDE_ROWS, TIDE_FLAG, TIDE_DRAWS };
+
+struct tide_parameter {
+    const char *name;
+    enum tide_parameter_type type;
+    uint8_t element;       /* tensors: required element type */
+    bool required;
+    double number;         /* default of numbers and flags */
+    const char *doc;       /* what it is, with unit or shape */
+};
+
+struct tide_argument {
+    bool given;
+    double number;
+    const char *text;
+    struct tide_tensor tensor;
+    struct tide_rows rows;
+    struct tide_draws draws;
+};
+
+struct tide_result {
+    const char *name;
+    double value;
+};
+
+struct tide_kernel {
+    const char *name;
+    const char *doc; /* one sentence, then the source of the formulas */
+    const struct tide_parameter *parameters;
+    size_t parameter_count;
+    /* arguments[i] belongs to parameters[i]. Up to 16 results; returns their number or a negative TIDE_E code, with
+     * the reason in `error` (256 bytes). */
+    int (*run)(const struct tide_argument *arguments, struct tide_result *results, char *error);
+};
+
+/* What the program offers to kernels of a module. It lives as long as the process. */
+struct tide_kernel_host {
+    uint32_t abi;
+    /* A computation of milliseconds calls it now and then, between data points: others get the thread, and a worker that
+     * is being ended stops. Negative: return that code at once. */
+    int (*yield)(void);
+};
+
+struct tide_kernel_module {
+    uint32_t abi;        /* TIDE_KERNEL_ABI of the header it was built with */
+    const char *version; /* for people */
+    const struct tide_kernel *kernels;
+    size_t kernel_count;
+};
+
+/* The one function that a module defines. Called once a load; NULL: it refuses. */
+const struct tide_kernel_module *tide_kernel_module(const struct tide_kernel_host *host);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

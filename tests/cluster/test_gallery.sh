@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# The short examples, as a person runs them and under `tide sim`, and what they stand on: tensors, kernels of one's own.
+source "$(dirname "$0")/harness.sh"
+
+run 0 run "$root/tests/cluster/tensors.lua"
+says out.txt '^tensors ok$'
+
+run 0 run "$root/examples/kmeans.lua" --points 4000
+says out.txt '^step  8  mean squared distance [0-9.]+$'
+run 0 sim --seed 1 "$root/examples/kmeans.lua" --points 4000
+says out.txt '^step  8  mean squared distance [0-9.]+$'
+run 0 run "$root/examples/pagerank.lua" --pages 1000
+says out.txt '^step 20  change [0-9.e-]+  sum of ranks (1\.00000|0\.99999)'
+says out.txt '^page 0 has rank '
+run 0 sim --seed 1 "$root/examples/pagerank.lua" --pages 1000
+says out.txt '^page 0 has rank '
+
+# A kernel of one's own: built with the public headers alone.
+cp "$root/examples/own_kernel.lua" "$root/examples/saxpy.c" .
+build_kernel() { cc -O2 -Wall -Wextra -Werror -shared -fPIC "$1" -I"$root/runtime/include" -o saxpy.so; }
+build_kernel saxpy.c || { echo "FAILED: the example does not compile"; failures=$((failures + 1)); }
+run 0 run own_kernel.lua
+says out.txt '^2000 numbers, y = 7, row = 5, module version 1$'
+run 0 sim --seed 1 own_kernel.lua
+says out.txt '^2000 numbers, y = 7, row = 5'
+sed 's/TIDE_KERNEL_ABI, "1"/TIDE_KERNEL_ABI, "2"/' saxpy.c >two.c
+build_kernel two.c
+run 0 run own_kernel.lua
+says out.txt 'module version 2$'
+
+sed 's/{TIDE_KERNEL_ABI, /{TIDE_KERNEL_ABI + 1, /' saxpy.c >three.c
+build_kernel three.c
+run 1 run own_kernel.lua
+says err.txt 'error\[T0909\].*build it again'
+echo "not a library" >saxpy.so
+run 1 run own_kernel.lua
+says err.txt 'error\[T0909\]: .*saxpy.so: it is no shared object'
+rm saxpy.so
+run 1 run own_kernel.lua
+says err.txt 'error\[T0909\]: .*saxpy.so.*no such file'
+build_kernel saxpy.c
+sed 's/own.saxpy {a = 3/own.saxpy {b = 3/' own_kernel.lua >wrong.lua
+run 1 run wrong.lua
+says err.txt "kernel saxpy: no parameter is named 'b'; there are: a, x, y"
+sed 's/own.saxpy /own.saxpi /' own_kernel.lua >wrong.lua
+run 1 run wrong.lua
+says err.txt 'error\[T0901\].*has no kernel `saxpi`'
+says err.txt 'saxpy'
+finish
