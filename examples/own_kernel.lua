@@ -10,7 +10,9 @@ local own <const> = tide.kernel.load(opt.module) -- on every node; all have to h
 
 local job = tide.job {
   name = "own",
-  tables = {t = tide.table {keys = tide.dense(1000), width = 4, update = "add", init = tide.uniform {low = 1, high = 1}}},
+  tables = {
+    t = tide.table {keys = tide.dense(1000), width = 4, update = "add", init = tide.uniform {low = 1, high = 1}},
+  },
   worker = function(w)
     local x <const>, y = tide.tensor.zeros("f32", 1000):fill(2), tide.tensor.zeros("f32", 1000):fill(1)
     local result <const> = own.saxpy {a = 3, x = x, y = y}
@@ -24,7 +26,8 @@ tide.main(function()
   local cluster <close> = tide.cluster {nodes = opt.nodes}
   local run = cluster:start(job)
   for r in run:events "report" do
-    print(("%d numbers, y = %g, row = %g, module version %s"):format(r.examples, r.y / opt.nodes, r.row / opt.nodes, own.version))
+    print(("%d numbers, y = %g, row = %g, module version %s"):format(
+      r.examples, r.y / opt.nodes, r.row / opt.nodes, own.version))
   end
   run:wait()
 end)

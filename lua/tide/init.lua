@@ -5,7 +5,6 @@ local job = require "tide.run.job"
 local options = require "tide.options"
 local script = require "tide.script"
 local table_spec = require "tide.run.table_spec"
-local text = require "tide.text"
 local units = require "tide.units"
 
 local tide = {

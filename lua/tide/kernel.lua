@@ -1,5 +1,5 @@
--- tide.kernel: native inner loops. `tide.kernel "name"` is one of this build (`tide help kernels`), `tide.kernel.load` has
--- those of a shared object of your own (docs/kernels.md).
+-- tide.kernel: native inner loops. `tide.kernel "name"` is one of this build (`tide help kernels`),
+-- `tide.kernel.load` has those of a shared object of your own (docs/kernels.md).
 local core = require "tide.core"
 local errors = require "tide.errors"
 local script = require "tide.script"
@@ -14,7 +14,9 @@ local kernel = {}
 ---@param path string relative to the script
 ---@return table<string, tide.kernel_function> module the kernels by name; `version` is what the module says
 function kernel.load(path)
-  if type(path) ~= "string" then error(script.error("T0113", "tide.kernel.load wants the path of a shared object"), 2) end
+  if type(path) ~= "string" then
+    error(script.error("T0113", "tide.kernel.load wants the path of a shared object"), 2)
+  end
   local directory <const> = (script.path or ""):match("^(.*)/[^/]*$")
   local full <const> = path:sub(1, 1) ~= "/" and directory and directory .. "/" .. path or path
   local bytes, problem = core.file_read(full)

@@ -20,7 +20,8 @@ end
 
 local function shape(type, rows, columns)
   local t <const> = T.zeros(type, rows, columns):normal(rows * 10 + columns)
-  local row <const>, column <const> = T.zeros(type, 1, columns):uniform(3, 1, 2), T.zeros(type, rows, 1):uniform(4, 1, 2)
+  local row <const> = T.zeros(type, 1, columns):uniform(3, 1, 2)
+  local column <const> = T.zeros(type, rows, 1):uniform(4, 1, 2)
   local function at(x, r, c) return x[(r - 1) * columns + c] end
   each(t:copy():add(row), function(r, c) return at(t, r, c) + row[c] end, "a row added")
   each(t:copy():div(column), function(r, c) return at(t, r, c) / column[r] end, "by a column")
@@ -49,12 +50,16 @@ local function shape(type, rows, columns)
   local numbers <const> = T.zeros("u32", 2 * rows):fill(0, 1)
   for i = 1, #numbers do numbers[i] = numbers[i] % rows end
   each(t:gather(numbers), function(r, c) return at(t, (r - 1) % rows + 1, c) end, "gathered")
-  each(T.zeros(type, rows, columns):scatter_add(numbers, t:gather(numbers)), function(r, c) return 2 * at(t, r, c) end, "scattered")
+  each(T.zeros(type, rows, columns):scatter_add(numbers, t:gather(numbers)), function(r, c)
+    return 2 * at(t, r, c)
+  end, "scattered")
 end
 
 tide.main(function()
   for _, type in ipairs {"f32", "f64"} do
-    for _, size in ipairs {{1, 1}, {1, 7}, {7, 1}, {3, 5}, {2, 300}, {300, 2}, {5, 257}} do shape(type, size[1], size[2]) end
+    for _, size in ipairs {{1, 1}, {1, 7}, {7, 1}, {3, 5}, {2, 300}, {300, 2}, {5, 257}} do
+      shape(type, size[1], size[2])
+    end
   end
   local a <const>, b <const> = T.zeros("f32", 4, 3):normal(1), T.zeros("f32", 3, 5):normal(2)
   local product <const> = T.zeros("f32", 4, 5):fill(1):matmul(a, b, {scale = 2, keep = 3})
