@@ -5,6 +5,7 @@
  */
 #include "lua/host/host.h"
 #include "lua/host/sim/simulator.h"
+#include "net/tls/keys.h"
 #include "net/net.h"
 #include "operation.h"
 #include "store/core/store.h"
@@ -111,8 +112,11 @@ static int core_node_start(lua_State *L) {
                                   .listen = text_option(L, "listen"),
                                   .join = text_option(L, "join"),
                                   .state = text_option(L, "state"),
+                                  .keys = text_option(L, "keys"),
                                   .no_store = flag_option(L, "no_store"),
                                   .client = flag_option(L, "client")};
+    const char *right = text_option(L, "right");
+    o.right = right != NULL ? tide_right_parse(right) : TIDE_RIGHT_NONE;
     lua_getfield(L, 1, "controllers");
     lua_Integer controllers = luaL_optinteger(L, -1, 0);
     if (controllers < 0 || controllers > 256) {

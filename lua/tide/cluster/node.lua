@@ -14,13 +14,14 @@ local function complain(err)
 end
 
 ---Joins, serves until told to end. SIGTERM: leaves in order. The cluster's exit codes.
----@param o {join?:string, cluster?:string, name?:string, listen?:string, workers?:integer, no_store?:boolean,
+---@param o {keys?:string, join?:string, cluster?:string, name?:string, listen?:string, workers?:integer,
+---  no_store?:boolean,
 ---  grace_s?:number, controller?:boolean, state?:string, controllers?:integer, nodes?:integer, node_workers?:integer}
 ---@return integer exit code
 function node.main(o)
   local ok, err = core.node_start {
     join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,
-    state = o.state, controllers = o.controllers, queue_limit = o.queue_limit, memory = o.memory,
+    keys = o.keys, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit, memory = o.memory,
     rate_operations = o.rate_operations, rate_bytes = o.rate_bytes,
   }
   if not ok then

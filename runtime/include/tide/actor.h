@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 #define TIDE_VERSION "0.1.0"
-#define TIDE_PROTOCOL 2u /* version of the wire; nodes of different versions refuse each other */
+#define TIDE_PROTOCOL 3u /* version of the wire; nodes of different versions refuse each other */
 
 #define TIDE_NEVER UINT64_MAX
 #define TIDE_SECOND UINT64_C(1000000000)
@@ -73,6 +73,10 @@ typedef uint64_t tide_address;
 static inline uint16_t tide_address_node(tide_address a) { return (uint16_t)(a >> 48); }
 static inline uint64_t tide_address_id(tide_address a) { return a & UINT64_C(0xffffffffffff); }
 
+/* What a peer may do here: of people each one more than the one before; of nodes what members need and people do not.
+ * On one machine a user's own processes have what they ask for; from other machines a certificate says it. */
+enum tide_right { TIDE_RIGHT_NONE, TIDE_RIGHT_READ, TIDE_RIGHT_OPERATE, TIDE_RIGHT_ADMIN, TIDE_RIGHT_NODE };
+
 /* Lanes order and bound traffic; the store lane is one FIFO from origin to handler. */
 enum tide_lane {
     TIDE_LANE_SYSTEM,  /* heartbeats, credits, membership */
@@ -125,7 +129,11 @@ struct tide_node;
 struct tide_node_options {
     const char *cluster; /* identifier; default "local" */
     const char *name;    /* identifier, unique in the cluster; default "n<id>" given by the controller */
-    const char *listen;  /* "unix:PATH" or "tcp:127.0.0.1:PORT"; NULL: a Unix socket in the user's run directory */
+    const char *listen;  /* "unix:PATH" or "tcp:ADDRESS:PORT"; addresses of other machines need keys. NULL: a Unix socket
+                            in the user's run directory, or with a `join` on another machine the address that leads there */
+    const char *keys;    /* directory of a credential (`tide keys`): links with other machines are TLS by it; its cluster is
+                            the default of `cluster`. NULL: this machine only */
+    unsigned right;      /* client: enum tide_right that it asks for; 0: admin, as far as it may */
     const char *join;    /* endpoint of any member; NULL: this node is the controller */
     const char *state;   /* controller: directory of its decisions; started again with it, it goes on. NULL: none is kept */
     unsigned controllers; /* first node: 3 or 5 members hold the controller's decisions, and when it ends another one goes
