@@ -376,6 +376,8 @@ struct report {
 };
 
 void tide__members_receive(struct tide_link *link, const struct tide_frame *frame);
+/* Is it the last word of who sends it, which clients say too? */
+bool tide__members_is_goodbye(const struct tide_frame *frame);
 void tide__members_link_up(struct tide_net *net, struct tide_peer *peer);
 void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const char *reason);
 void tide__members_goodbye(struct tide_link *link);

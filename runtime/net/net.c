@@ -463,6 +463,7 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
                                     &(struct tide_actor_options){.name = "members",
                                                                  .type = "members",
                                                                  .handle = members_handle,
+                                                                 .opens = TIDE_RIGHT_READ,
                                                                  .state = net},
                                     &net->members_actor);
     if (error != 0) {

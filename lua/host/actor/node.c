@@ -163,6 +163,16 @@ static int core_node_start(lua_State *L) {
     return 1;
 }
 
+/* core.right(): what this process may do in its cluster */
+static int core_right(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    struct tide_member self;
+    struct tide_net *net = host->node ? tide_net_of(host->node) : NULL;
+    bool member = net && tide_net_member(net, tide_net_self(net), &self);
+    lua_pushstring(L, tide_right_name(!net || member ? TIDE_RIGHT_NODE : tide_net_right(net)));
+    return 1;
+}
+
 static int core_node_stop(lua_State *L) {
     struct tide_lua *host = check_program(L);
     uint64_t timeout = tide__lua_duration(L, 1, 5 * TIDE_SECOND);
@@ -651,6 +661,7 @@ void tide__lua_open_node(lua_State *L) {
         {"members", core_members},
         {"links", core_links},
         {"actors", core_actors},
+        {"right", core_right},
         {"rss", core_rss},
         {"machine", core_machine},
         {"queue", core_queue},

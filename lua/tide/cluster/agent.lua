@@ -3,6 +3,7 @@
 local core = require "tide.core"
 local heat = require "tide.show.hot_keys"
 local script = require "tide.script"
+local verbs = require "tide.cluster.verbs"
 
 local agent = {}
 
@@ -240,18 +241,24 @@ function ops.restore(request, message)
   end)
 end
 
+local function node_of(address) return address:match "^%d+" end
+
 local CONSOLE <const> = [[return require("tide.console.session").main(...)]]
 local CONSOLES_MAX <const> = 32
 
 ---The console of a session: {session=, role=}; made when it does not run here. Answers {address, node, version, role,
 ---resumed}. A session keeps the role that it was made with.
-ops["console.open"] = function(request)
+ops["console.open"] = function(request, message)
   local id, role = request.session, request.role
   if not require("tide.console.roles").is(role) then
     return nil, script.error("T0113", "a session has role read, operate or admin")
   end
   if type(id) ~= "string" or not id:find "^%x+$" or #id > 64 then
     return nil, script.error("T0113", "a session is named by hexadecimal digits")
+  end
+  if not verbs.at_least(message.right, role) then
+    return nil, script.error("T0801", ("a session of role %s takes that right, and this is `%s`"):format(role,
+      message.right))
   end
   local known = state.consoles[id]
   local count = 0
@@ -261,21 +268,28 @@ ops["console.open"] = function(request)
       return nil, script.error("T0603", ("%d consoles run on this node already"):format(CONSOLES_MAX))
     end
     local address, err = core.spawn {source = CONSOLE, chunk = "@tide/console/session.lua", role = "control",
-                                     argument = {session = id, role = role}}
+                                     argument = {session = id, role = role, owner = message.from}}
     if not address then return nil, err end
-    state.consoles[id] = {address = address, role = role}
+    state.consoles[id] = {address = address, role = role, owners = {[node_of(message.from)] = true}}
     core.monitor(address)
   elseif known.role ~= role then
     return nil, script.error("T0801", ("session %s has role %s on this node"):format(id:sub(1, 8), known.role))
   end
   local own = state.consoles[id]
+  if known then -- who knows its name is its owner, come back
+    own.owners[node_of(message.from)] = true
+    core.send(own.address, {op = "console.owner", from = message.from})
+  end
   return {address = own.address, node = core.node().name, version = core.version, role = own.role,
           resumed = known ~= nil}
 end
 
 ---Ends a session at once, whatever it does: {session=}.
-ops["console.drop"] = function(request)
+ops["console.drop"] = function(request, message)
   local known = state.consoles[request.session]
+  if known and not known.owners[node_of(message.from)] and not verbs.at_least(message.right, "admin") then
+    return nil, script.error("T0801", "this session is another's: to end it takes the right `admin`")
+  end
   if known then core.kill(known.address) end
   return {}
 end
@@ -297,6 +311,15 @@ ops["trace.read"] = function(request)
   return {text = text, cursor = cursor}
 end
 
+---For command lines, which are no members: these nodes are about to end with their cluster: {ids={..}}.
+function ops.ends(request, message)
+  return beside(message, function()
+    local ok, err = core.ends(request.ids)
+    if not ok then return nil, err end
+    return {}
+  end)
+end
+
 ---Ends this node: {leave=bool, grace_s=}. With leave its slots are handed on first.
 function ops.quit(request)
   if request.leave and core.simulated() then
@@ -306,6 +329,8 @@ function ops.quit(request)
   end
   return {}
 end
+
+verbs.check("agent", ops)
 
 local function serve(message)
   if message.kind == "exit" then
@@ -329,7 +354,9 @@ local function serve(message)
     end
     return
   end
-  local ok, answer, err = xpcall(op, script.failure, request, message)
+  local allowed <const>, refusal = verbs.allows("agent", request.op, message.right)
+  local ok, answer, err = true, nil, refusal
+  if allowed then ok, answer, err = xpcall(op, script.failure, request, message) end
   if message.kind ~= "call" or answer == LATER then return end
   if not ok then
     core.answer_error(message, answer)
@@ -347,6 +374,7 @@ function agent.main(o)
   local ok, err = core.register("agent")
   if not ok then return {why = "dead", reason = err and err.message} end
   core.trap_exits(true)
+  core.open "read"
   local looked_at = 0
   while not state.ending do
     local message = core.receive(POLL_S)

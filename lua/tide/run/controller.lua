@@ -687,7 +687,7 @@ function from_driver.policy(self, request, message)
       and "the run has not started yet"
       or ("job `%s` declares neither `batch` nor `comm` and names no policies: it has no seats"):format(self.a.job)))
   end
-  local result, err = self.policies:serve(request)
+  local result, err = self.policies:serve(request, message.right)
   if not result then return core.answer_error(message, err) end
   events.of_policy(self, request.verb, core.plain_decode(result))
   core.answer(message, {result = result})
@@ -716,6 +716,7 @@ end
 
 function controller:handle(message)
   local value = message.value
+  if message.right ~= "node" then return self:serve_client(message) end
   if message.kind == "exit" then return self:exited(message) end
   if message.kind == "stop" then
     self.closed = true
@@ -727,6 +728,17 @@ function controller:handle(message)
     if w and w.state ~= "lost" and not self.failed then from_worker[value.op](self, w, value) end
   elseif from_driver[value.op] then
     from_driver[value.op](self, value, message)
+  end
+end
+
+-- The policies of the run are all that clients may ask it about.
+function controller:serve_client(message)
+  local value <const> = message.value
+  if message.kind ~= "call" then return end
+  if type(value) ~= "table" or value.op ~= "policy" then
+    core.answer_error(message, script.error("T0801", "clients ask a run about its policies alone"))
+  else
+    from_driver.policy(self, value, message)
   end
 end
 
@@ -754,6 +766,7 @@ function controller:publish_policies()
   local ok, err = core.register "policies"
   if not ok and err.name == "EEXIST" then ok, err = core.register("policies-" .. self.a.job) end
   if not ok and err.name ~= "EEXIST" then error(err, 0) end
+  core.open "read"
 end
 
 ---Body of the actor.

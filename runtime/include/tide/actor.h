@@ -108,6 +108,7 @@ struct tide_message {
     int32_t code;
     uint8_t kind; /* enum tide_message_kind */
     uint8_t lane; /* enum tide_lane */
+    uint8_t right; /* enum tide_right of a sender that is a client; 0: an actor of the cluster's nodes */
 };
 
 /* Bytes shared by reference count; the tail of a large message is sent from it without a copy. */
@@ -194,6 +195,7 @@ struct tide_actor_options {
     uint8_t role;           /* enum tide_role */
     uint8_t thread;         /* which thread of that role, modulo their number */
     tide_address link;      /* linked to this actor from the start, or TIDE_NOBODY */
+    uint8_t opens;          /* enum tide_right that a client has at least to send here; 0: nodes only */
 };
 
 /* Starts an actor on `node`. Any thread. Errors: ENOMEM, EEXIST (name), ECLOSED (node stopping), EFULL. */
@@ -202,6 +204,8 @@ int tide_spawn(struct tide_node *node, const struct tide_actor_options *options,
 tide_address tide_self(void);
 /* Ends the calling handler actor after this message, or unwinds nothing: a fiber simply returns. Inside. */
 void tide_exit(int reason);
+/* From now on clients of this right, or a greater one, may send to the calling actor. Inside. */
+void tide_open(enum tide_right right);
 /* Asks another actor to end: reason EKILLED ends it at its next message or suspension. Any actor, any node. Inside. */
 int tide_kill(tide_address who, int reason);
 

@@ -147,9 +147,6 @@ static int accept_joiner(struct tide_link *link, const struct tide_hello *hello)
 
 /* Ids of clients come round: nothing is owed from before. */
 static void new_client(struct tide_peer *peer, uint64_t incarnation) {
-    if (peer->session != NULL) {
-        tide__session_end(peer->session, "another client has its id");
-    }
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
         atomic_store_explicit(&peer->outstanding[i], 0, memory_order_relaxed);
     }
@@ -235,6 +232,11 @@ static int accept_known(struct tide_link *link, const struct tide_hello *hello) 
                  : peer->lost ? "lost its session"
                               : "is being dialled");
         refuse(link, peer != NULL && peer->lost ? TIDE_ECLOSED : TIDE_EBUSY, text, text);
+        return 0;
+    }
+    if (hello->client && peer->incarnation != hello->incarnation && peer->session != NULL) {
+        refuse(link, TIDE_EMISMATCH, "a client with the id of another one that is connected",
+               "another client has this id");
         return 0;
     }
     if (hello->client && peer->incarnation != hello->incarnation) {

@@ -4,6 +4,7 @@
  * itself is looked at.
  */
 #include "net/link/hello.h"
+#include "net/tls/keys.h"
 
 #include <string.h>
 
@@ -127,9 +128,10 @@ int tide_hello_parse(const void *body, size_t size, struct tide_hello *out) {
     if (error == 0 && out->incarnation == 0) {
         error = tide_fail(TIDE_EPROTO, "hello: no incarnation");
     }
-    if (error == 0 && (out->right == TIDE_RIGHT_NODE) == out->client) {
-        error = tide_fail(TIDE_EPROTO, "hello: %s with the right of %s",
-                          out->client ? "a client" : "a member", out->client ? "nodes" : "clients");
+    const bool of_person = out->right >= TIDE_RIGHT_READ && out->right <= TIDE_RIGHT_ADMIN;
+    if (error == 0 && (out->client ? !of_person : out->right != TIDE_RIGHT_NODE)) {
+        error = tide_fail(TIDE_EPROTO, "hello: the right %s is not for %s", tide_right_name(out->right),
+                          out->client ? "clients" : "members");
     }
     if (error == 0 && out->id != 0 && out->client != (out->id >= 0x8000)) {
         error = tide_fail(TIDE_EPROTO, "hello: id %u is not for %s", (unsigned)out->id,

@@ -403,12 +403,41 @@ static int beat_received(struct tide_link *link, const struct tide_frame *frame)
     return 0;
 }
 
+/* What clients may send, whatever their right: to actors, which open to them or not (actor.h). Never what ends an actor,
+ * ties lives together, or belongs to the store or to members. */
+static bool is_for_clients(const struct tide_link *link, const struct tide_frame *frame) {
+    const uint64_t id = tide_address_id(frame->to);
+    switch (frame->kind) {
+    case TIDE_FRAME_CAST: /* to the members: no more than its goodbye */
+        return id != TIDE_ID_STORE && frame->lane != TIDE_LANE_STORE &&
+               (id != TIDE_ID_MEMBERS || tide__members_is_goodbye(frame));
+    case TIDE_FRAME_CALL:
+        return id != TIDE_ID_STORE && frame->lane != TIDE_LANE_STORE;
+    case TIDE_FRAME_REPLY:
+    case TIDE_FRAME_ERROR:
+    case TIDE_FRAME_CANCEL:
+    case TIDE_FRAME_MONITOR:
+    case TIDE_FRAME_DEMONITOR:
+        return frame->lane != TIDE_LANE_STORE;
+    case TIDE_FRAME_EXIT: /* that an actor of its own, which somebody here watches, has ended */
+        return frame->call != 0 && frame->call != TIDE_EXIT_KILLS &&
+               tide_address_node(frame->from) == link->peer->id;
+    default:
+        return false;
+    }
+}
+
 /* A message for an actor here. The store reads its lane with the bounded cursor; all other bodies
  * are scanned first. Only the store passes messages on, and they keep their sender. */
 static int message_received(struct tide_link *link, const struct tide_frame *frame,
                             struct tide_blob *owner) {
     struct tide_net *net = link->net;
     uint64_t id = tide_address_id(frame->to);
+    const bool client = link->right != TIDE_RIGHT_NODE;
+    if (client && !TIDE_MUTANT(rights_any_frame) && !is_for_clients(link, frame)) {
+        return tide_fail(TIDE_EPERM, "a frame of kind %u in lane %u, which clients have no right to send",
+                         (unsigned)frame->kind, (unsigned)frame->lane);
+    }
     bool own_cursor = frame->lane == TIDE_LANE_STORE && id == TIDE_ID_STORE;
     if (!own_cursor) {
         int error = tide_scan(frame->body, frame->body_size);
@@ -434,7 +463,8 @@ static int message_received(struct tide_link *link, const struct tide_frame *fra
     if (counted) {
         s->delivered[frame->lane] += TIDE_FRAME_HEAD + frame->body_size;
     }
-    tide_system_deliver(net->system, frame, owner, counted ? s->account : NULL);
+    tide_system_deliver(net->system, frame, owner, counted ? s->account : NULL,
+                        client ? link->right : TIDE_RIGHT_NONE);
     return 0;
 }
 
