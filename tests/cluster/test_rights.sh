@@ -30,7 +30,8 @@ return function(a)
     control = control or core.whereis(member.name .. "/control")
   end
   for op in pairs(verbs.needs.agent) do
-    if op ~= "quit" or not verbs.at_least(a.right, "admin") then ask("agent", agent, {op = op}) end
+    local ends <const> = op == "quit" or op == "drain" -- they would be obeyed
+    if not (ends and verbs.at_least(a.right, verbs.needs.agent[op])) then ask("agent", agent, {op = op}) end
   end
   for op in pairs(verbs.needs.control) do
     if op ~= "quit" or not verbs.at_least(a.right, "admin") then

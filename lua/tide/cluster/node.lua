@@ -33,7 +33,7 @@ function node.main(o)
     ended, err = core.node_run(CONTROL, "@tide/standing.lua", {
       cluster = core.node().cluster, nodes = o.nodes or 0, workers = o.node_workers or 1, program = children.program})
   else
-    ended, err = core.node_run(AGENT, "@tide/agent.lua", {program = children.program})
+    ended, err = core.node_run(AGENT, "@tide/agent.lua", {program = children.program, grace_s = o.grace_s})
   end
   if not ended then
     core.node_stop(0)
@@ -44,7 +44,7 @@ function node.main(o)
     return complain(errors.new("T0509", {
       message = "the cluster has declared this node dead: " .. tostring(ended.reason or "no reason given")}))
   end
-  core.node_stop(ended.why == "leave" and (ended.grace_s or o.grace_s or 25) or 0)
+  core.node_stop(ended.why == "leave" and math.max(ended.left_s or o.grace_s or 25, 1) or 0)
   return 0
 end
 

@@ -20,12 +20,12 @@ verbs.needs = {
     ["console.open"] = "read", ["console.drop"] = "read",
     -- acts on what is there
     ["trace.start"] = "operate", ["trace.stop"] = "operate", move = "operate", checkpoint = "operate",
-    consistency = "operate",
+    consistency = "operate", drain = "operate",
     -- runs code, ends things, writes over rows
     ends = "admin", load = "admin", start = "admin", stop = "admin", restore = "admin", quit = "admin",
     ["cpu.share"] = "admin", serve_cost = "admin", event = "admin",
     -- among nodes
-    localize = "node",
+    localize = "node", vacated = "node",
   },
   control = {quit = "admin"},
   policies = {
