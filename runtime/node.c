@@ -2,6 +2,7 @@
 #include "node.h"
 
 #include "net/net.h"
+#include "net/tls/keys.h"
 
 #include <string.h>
 
@@ -23,14 +24,19 @@ static int private_directory(struct tide_port *port, const char *path) {
     return 0;
 }
 
-/* $XDG_RUNTIME_DIR/tide/CLUSTER/NAME-xxxx.sock, else /tmp/tide-<uid>/CLUSTER/...: directories 0700, checked. */
-static int default_listen(struct tide_port *port, const struct tide_node_options *o, char *out, size_t size) {
+/* $XDG_RUNTIME_DIR/tide/CLUSTER/NAME-xxxx.sock, else /tmp/tide-<uid>/CLUSTER/...: directories 0700, checked. For a
+ * cluster on other machines the address of this one that leads there. */
+static int default_listen(struct tide_port *port, const struct tide_node_options *o, const char *cluster, char *out,
+                          size_t size) {
     char directory[128];
     const char *runtime = port->ops->environment(port, "XDG_RUNTIME_DIR");
     if (port->simulated) {
         snprintf(out, size, "sim:%s-%llx", o->name != NULL ? o->name : "node",
                  (unsigned long long)port->ops->entropy(port));
         return 0;
+    }
+    if (o->join != NULL && !tide_endpoint_is_local(o->join)) {
+        return port->ops->address_towards(port, o->join, out, size);
     }
     if (runtime != NULL && runtime[0] == '/' && strlen(runtime) < 64) {
         snprintf(directory, sizeof directory, "%s/tide", runtime);
@@ -42,7 +48,7 @@ static int default_listen(struct tide_port *port, const struct tide_node_options
         return rc;
     }
     size_t used = strlen(directory);
-    snprintf(directory + used, sizeof directory - used, "/%s", o->cluster != NULL ? o->cluster : "local");
+    snprintf(directory + used, sizeof directory - used, "/%s", cluster);
     rc = private_directory(port, directory);
     snprintf(out, size, "unix:%s/%s-%08x.sock", directory, o->name != NULL ? o->name : "node",
              (unsigned)port->ops->entropy(port));
@@ -70,9 +76,15 @@ static int wait_joined(struct tide_node *node) {
 
 static int build(struct tide_node *node, const struct tide_node_options *o) {
     char listen[200] = "";
+    char cluster[64] = "local";
     int rc = tide_memory_cap_check(o->memory, node->port->ops->memory_total(node->port));
+    if (o->cluster != NULL) {
+        snprintf(cluster, sizeof cluster, "%s", o->cluster);
+    } else if (rc == 0 && o->keys != NULL) {
+        rc = tide_keys_cluster(node->port, o->keys, cluster);
+    }
     if (rc == 0 && o->listen == NULL && !o->client) { /* a client has no listener */
-        rc = default_listen(node->port, o, listen, sizeof listen);
+        rc = default_listen(node->port, o, cluster, listen, sizeof listen);
     }
     struct tide_system_options so = {.port = node->port,
                                      .node_name = o->name,
@@ -82,7 +94,7 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
                                      .disk = o->client ? 0 : 1,
                                      .loop = o->loop};
     rc = rc < 0 ? rc : tide_system_create(&so, node, &node->system);
-    struct tide_net_options no = {.cluster = o->cluster != NULL ? o->cluster : "local",
+    struct tide_net_options no = {.cluster = cluster,
                                   .name = o->name,
                                   .listen = o->client           ? NULL
                                             : o->listen != NULL ? o->listen
@@ -90,6 +102,8 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
                                   .join = o->join,
                                   .state = o->state,
                                   .controllers = o->controllers,
+                                  .keys = o->keys,
+                                  .right = (uint8_t)o->right,
                                   .workers = (uint16_t)so.compute,
                                   .store = tide__node_stores && !o->no_store && !o->client,
                                   .client = o->client};

@@ -461,6 +461,13 @@ entry("T0801", {
   remedy = "open a session with a greater role: tide attach --role operate",
 })
 
+entry("T0802", {
+  title = "keys cannot be made or used", exit = 2, name = "EINVAL",
+  explanation = "Clusters on several machines know nodes and people by certificates, which `tide keys` makes. The "
+    .. "directory with the authority stays with its owner; nodes and people get one of the others.",
+  remedy = "tide keys init CLUSTER makes keys, tide keys show lists them",
+})
+
 ---- T09: kernels -----------------------------------------------------------------------------------------------------
 
 entry("T0901", {

@@ -60,6 +60,7 @@ static void actor_init(struct scheduler *s, struct actor *actor, const struct ti
     actor->traps = actor->killed = actor->exiting = false;
     atomic_store_explicit(&actor->handled, 0, memory_order_relaxed);
     atomic_store_explicit(&actor->handling_ns, 0, memory_order_relaxed);
+    actor->opens = o->opens;
     actor->lifecycle = ACTOR_LIVE;
     /* release: pairs with actor_find */
     atomic_store_explicit(&actor->id, (uint64_t)s->index << 40 | (uint64_t)generation << 24 | index,
@@ -236,6 +237,12 @@ void actor_end(struct scheduler *s, struct actor *actor, int reason, const char 
     if (!actor->scheduled) { /* else it is still in the run queue: returned when it comes up */
         actor_slot_return(s, actor);
     }
+}
+
+void tide_open(enum tide_right right) {
+    struct scheduler *s = tide__scheduler;
+    TIDE_ASSERT(s != NULL && s->current != NULL);
+    s->current->opens = (uint8_t)right;
 }
 
 void tide_exit(int reason) {

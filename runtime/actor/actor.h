@@ -91,9 +91,12 @@ struct tide_credit_account {
     void (*release)(struct tide_credit_account *);
 };
 /* Delivers one frame to the actor (or pending call) it is for. `owner`, if not NULL, keeps frame->body alive and is
- * shared with the message (large bodies); else the body is copied. `account`: shared until consumed; may be NULL. */
+ * shared with the message (large bodies); else the body is copied. `account`: shared until consumed; may be NULL.
+ * right: enum tide_right of a client, which reaches what opens to it; 0: from a node. */
 void tide_system_deliver(struct tide_system *system, const struct tide_frame *frame, struct tide_blob *owner,
-                         struct tide_credit_account *account);
+                         struct tide_credit_account *account, uint8_t right);
+/* An EXIT frame whose call is this ends its target. */
+#define TIDE_EXIT_KILLS UINT64_MAX
 /* All that waits for something on `node`: calls fail with `code`, monitors and links fire. I/O thread. */
 void tide_system_node_down(struct tide_system *system, uint16_t node, int code, const char *reason);
 void tide_system_fail_call(struct tide_system *system, const struct tide_outgoing *message, int code, const char *reason);

@@ -76,8 +76,9 @@ static int call_open(struct scheduler *s, struct pending_call *call, tide_addres
 
 void calls_complete(struct scheduler *s, struct message *m) {
     struct pending_call *call = call_find(s, m->u.in.call);
-    if (call == NULL || tide_address_id(call->caller) != tide_address_id(m->u.in.to)) {
-        message_destroy(m); /* late: cancelled or timed out */
+    if (call == NULL || tide_address_id(call->caller) != tide_address_id(m->u.in.to) ||
+        (m->u.in.right != TIDE_RIGHT_NONE && tide_address_node(call->callee) != tide_address_node(m->u.in.from))) {
+        message_destroy(m); /* late: cancelled or timed out; or a client answers what another was asked */
         return;
     }
     call_remove(s, call);

@@ -183,6 +183,7 @@ struct actor {
     uint32_t index, generation, next_free, room_count, stack_bytes;
     int exit_reason;
     uint8_t lifecycle; /* enum actor_state */
+    uint8_t opens;     /* enum tide_right of clients that may send here; 0: none may */
     uint8_t bulk_debt;
     bool scheduled, traps, killed, exiting, calls;
 };
@@ -279,6 +280,11 @@ void actor_end(struct scheduler *s, struct actor *actor, int reason, const char 
 void actor_kill(struct scheduler *s, struct actor *actor, int reason, const char *text);
 void scheduler_start_fiber(struct scheduler *s, struct actor *actor);
 void actor_slot_return(struct scheduler *s, struct actor *actor);
+/* May a client of this right reach the actor? 0: who sends is no client. */
+static inline bool actor_opens_to(const struct actor *actor, uint8_t right) {
+    return right == TIDE_RIGHT_NONE || (actor->opens != TIDE_RIGHT_NONE && right >= actor->opens) ||
+           TIDE_MUTANT(rights_actor_open);
+}
 void mailbox_push(struct scheduler *s, struct actor *actor, struct message *message);
 struct message *mailbox_pop(struct actor *actor);
 void mailbox_handled(struct scheduler *s, struct actor *actor, size_t bytes);

@@ -148,7 +148,8 @@ int registry_create(struct tide_system *system) {
     tide_address address;
     int rc = tide_spawn(system->node,
                         &(struct tide_actor_options){
-                            .name = "registry", .type = "registry", .handle = answer_lookup, .state = system},
+                            .name = "registry", .type = "registry", .handle = answer_lookup, .state = system,
+                            .opens = TIDE_RIGHT_READ},
                         &address);
     TIDE_ASSERT(rc < 0 || tide_address_id(address) == TIDE_ID_REGISTRY);
     return rc;

@@ -56,7 +56,8 @@ void relation_signal(struct scheduler *s, struct message *m) {
     struct actor *actor = actor_find(s, m->u.in.to);
     tide_address from = m->u.in.from;
     uint64_t id = m->u.in.call;
-    if (actor == NULL || actor->lifecycle != ACTOR_LIVE) {
+    if (actor == NULL || actor->lifecycle != ACTOR_LIVE ||
+        (m->op != OP_EXIT && !actor_opens_to(actor, m->u.in.right))) {
         if (m->op == OP_MONITOR || m->op == OP_LINK) {
             signal_send(s, OP_EXIT, from, m->u.in.to, id, TIDE_EDIED, "no such actor");
         }

@@ -192,11 +192,15 @@ static void wait_for_room(struct scheduler *s, struct message *m) {
 
 static void deliver(struct scheduler *s, struct message *m) {
     struct actor *actor = actor_find(s, m->u.in.to);
-    if (actor != NULL && actor->lifecycle == ACTOR_LIVE) {
+    const bool live = actor != NULL && actor->lifecycle == ACTOR_LIVE;
+    if (live && actor_opens_to(actor, m->u.in.right)) {
         mailbox_push(s, actor, m);
         return;
     }
-    if (m->u.in.kind == TIDE_CALL) {
+    if (m->u.in.kind == TIDE_CALL && live) {
+        signal_send(s, OP_REPLY, m->u.in.from, m->u.in.to, m->u.in.call, TIDE_EPERM,
+                    "this actor does not open to a client's right");
+    } else if (m->u.in.kind == TIDE_CALL) {
         signal_send(s, OP_REPLY, m->u.in.from, m->u.in.to, m->u.in.call, TIDE_EDIED, "no such actor");
     }
     message_destroy(m);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 enum { BODY_COPY_MAX = 1024, BODY_MAX = 64 << 20, TEXT_MAX = 4000 };
-#define EXIT_KILLS UINT64_MAX /* call id of an EXIT frame that ends its target */
 
 /* ---- outgoing ---- */
 
@@ -279,7 +278,7 @@ static void signal_remote(struct scheduler *s, enum message_op op, tide_address 
     }
     struct tide_outgoing out = {.to = to,
                                 .from = from,
-                                .call = op == OP_KILL ? EXIT_KILLS : call,
+                                .call = op == OP_KILL ? TIDE_EXIT_KILLS : call,
                                 .data = w.data,
                                 .size = (uint32_t)w.size,
                                 .code = code,
@@ -343,7 +342,7 @@ static enum message_op frame_op(const struct tide_frame *f) {
     case TIDE_FRAME_ERROR:
         return OP_REPLY;
     case TIDE_FRAME_EXIT:
-        return f->call == EXIT_KILLS ? OP_KILL : OP_EXIT;
+        return f->call == TIDE_EXIT_KILLS ? OP_KILL : OP_EXIT;
     case TIDE_FRAME_MONITOR:
         return OP_MONITOR;
     case TIDE_FRAME_DEMONITOR:
@@ -400,7 +399,7 @@ static struct message *from_frame(struct scheduler *s, const struct tide_frame *
 }
 
 void tide_system_deliver(struct tide_system *system, const struct tide_frame *frame, struct tide_blob *owner,
-                         struct tide_credit_account *account) {
+                         struct tide_credit_account *account, uint8_t right) {
     struct scheduler *target = scheduler_of(system, frame->to);
     struct scheduler *io = system->schedulers[0];
     if (frame_op(frame) == OP_OUTGOING || frame->lane >= TIDE_LANE_COUNT) {
@@ -411,6 +410,7 @@ void tide_system_deliver(struct tide_system *system, const struct tide_frame *fr
     target = target == NULL ? io : target;
     struct message *m = from_frame(io, frame, owner);
     if (m != NULL) {
+        m->u.in.right = right;
         if (account != NULL) {
             atomic_fetch_add_explicit(&account->refs, 1, memory_order_relaxed);
             m->account = account;

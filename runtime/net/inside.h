@@ -7,7 +7,8 @@
  * incarnations have under way between them; it outlives its links. A *known* node is an entry of
  * the member list.
  *
- *   link.c       streams, frames in and out, beats
+ *   keys.c       certificates and what they say; tls.c, channel.c: streams under TLS
+ *   link.c       channels, frames in and out, beats
  *   session.c    sessions: what survives a reconnect
  *   handshake.c  hello to hello_ok
  *   peer.c       peers, admission, credit
@@ -31,6 +32,7 @@
 #include "control/raft_log.h"
 #include "net/link/decoder.h"
 #include "net/link/outbox.h"
+#include "net/tls/channel.h"
 
 #define TIDE_MILLISECOND UINT64_C(1000000)
 
@@ -246,8 +248,9 @@ struct tide_link {
     struct tide_net *net;
     struct tide_peer *peer;       /* mesh and knock: from the start; else once up */
     struct tide_session *session; /* once up */
-    struct tide_stream *stream;
+    struct tide_channel channel;
     uint8_t state, purpose;
+    uint8_t right;       /* enum tide_right: of the peer here, for the link's life */
     bool blocked;        /* the socket is full: `writable` follows */
     bool dirty;          /* in net->dirty: it may have something to write */
     uint64_t wrote;      /* when bytes last went out */
@@ -284,6 +287,8 @@ void tide__link_established(struct tide_link *link);
 /* Ends those whose deadlines are over. */
 void tide__links_expire(struct tide_net *net, uint64_t now);
 void tide__link_beat(struct tide_link *link, uint64_t now); /* if one is due */
+/* Closes those whose certificates were revoked, or have expired. */
+void tide__links_judge(struct tide_net *net);
 void tide__link_free(struct tide_link *link);
 
 void tide__handshake_begin(struct tide_link *link); /* dialler, connected */
@@ -371,6 +376,8 @@ struct report {
 };
 
 void tide__members_receive(struct tide_link *link, const struct tide_frame *frame);
+/* Is it the last word of who sends it, which clients say too? */
+bool tide__members_is_goodbye(const struct tide_frame *frame);
 void tide__members_link_up(struct tide_net *net, struct tide_peer *peer);
 void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const char *reason);
 void tide__members_goodbye(struct tide_link *link);
@@ -471,6 +478,8 @@ struct tide_net {
     uint16_t workers;
     bool store, client;
     int32_t pid;
+    uint8_t right; /* enum tide_right: a client's, that it asks for */
+    struct tide_tls *tls; /* NULL: no keys; I/O thread once made */
 
     /* any thread, atomic */
     atomic_uint id, controller;
@@ -532,6 +541,7 @@ struct tide_net {
     uint64_t standstill, standstill_at; /* local_health.c: the longest, and when it ended */
     uint64_t silence;                   /* local_health.c: granted in any case */
     uint64_t violations, violations_logged, violations_second;
+    uint64_t keys_at; /* when the files of the keys are looked at again */
     /* controller, and who holds its log */
     struct tide_control *control; /* NULL: none */
     bool control_refused;         /* this node was to hold the log, and cannot */

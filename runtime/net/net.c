@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#define KEYS_INTERVAL TIDE_SECOND
+
 void tide__net_wake(struct tide_net *net) {
     tide_executor_wake(net->port, net->executor);
 }
@@ -201,6 +203,11 @@ static void tick(struct tide_net *net, uint64_t now) {
         }
     }
     tide__members_tick(net, now);
+    if (net->tls != NULL && now >= net->keys_at) {
+        net->keys_at = now + KEYS_INTERVAL;
+        (void)tide__tls_refresh(net->tls, net->name);
+        tide__links_judge(net);
+    }
 }
 
 static bool has_new_watches(struct tide_net *net) {
@@ -308,6 +315,10 @@ static bool is_endpoint(const char *text) {
            strncmp(text, "sim:", 4) == 0;
 }
 
+static bool is_any_address(const char *endpoint) {
+    return strncmp(endpoint, "tcp:0.0.0.0:", 12) == 0 || strncmp(endpoint, "tcp:[::]:", 9) == 0;
+}
+
 static int check_options(const struct tide_net_options *o) {
     if (!tide_identifier_valid(o->cluster) ||
         (o->name != NULL && o->name[0] != 0 && !tide_identifier_valid(o->name))) {
@@ -323,16 +334,20 @@ static int check_options(const struct tide_net_options *o) {
         return tide_fail(TIDE_EINVAL, "'%s' is no endpoint: write unix:/PATH or tcp:127.0.0.1:PORT",
                          is_endpoint(o->listen) ? o->join : o->listen);
     }
-    if (!o->client && !tide_endpoint_is_local(o->listen)) {
-        return tide_fail(TIDE_EPERM,
-                         "%s: other machines would need credentials to connect; this version "
-                         "listens on Unix sockets "
-                         "and loopback only",
-                         o->listen);
+    const char *far = !o->client && !tide_endpoint_is_local(o->listen)         ? o->listen
+                      : o->join != NULL && !tide_endpoint_is_local(o->join) ? o->join
+                                                                            : NULL;
+    if (far != NULL && o->keys == NULL) {
+        return tide_fail(TIDE_EPERM, "%s is of other machines, with which nodes talk under TLS: --keys DIR names this "
+                                     "side's keys, and `tide keys init` makes them", far);
     }
-    if (o->join != NULL && !tide_endpoint_is_local(o->join)) {
-        return tide_fail(TIDE_EPERM, "%s: this version connects by Unix sockets and loopback only",
-                         o->join);
+    if (far != NULL && !o->client && tide_endpoint_is_local(o->listen)) {
+        return tide_fail(TIDE_EINVAL, "the cluster at %s could not reach %s: --listen tcp:ADDRESS:PORT with an address "
+                                      "of this machine that the others reach", far, o->listen);
+    }
+    if (!o->client && is_any_address(o->listen)) {
+        return tide_fail(TIDE_EINVAL, "%s: others are told this address, so it has to be one that they can reach",
+                         o->listen);
     }
     if ((o->listen != NULL && strlen(o->listen) >= 160) ||
         (o->join != NULL && strlen(o->join) >= 160)) {
@@ -373,6 +388,7 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     net->workers = o->workers;
     net->store = o->store;
     net->client = o->client;
+    net->right = o->right != TIDE_RIGHT_NONE ? o->right : TIDE_RIGHT_ADMIN;
     net->controls = o->join == NULL;
     const bool shares = o->controllers > 0 || o->join != NULL; /* a holder of the log, perhaps */
     snprintf(net->state_directory, sizeof net->state_directory, "%s",
@@ -434,7 +450,10 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
     if (net == NULL) {
         return TIDE_ENOMEM;
     }
-    if (net->controls) {
+    if (options->keys != NULL) {
+        error = tide__tls_open(net->port, options->keys, options->cluster, &net->tls);
+    }
+    if (net->controls && error == 0) {
         error = open_control(net, options->state);
         const bool recorded = options->controllers == 0 ? options->state != NULL : net->former.count > 0;
         atomic_store_explicit(&net->durable, recorded, memory_order_relaxed);
@@ -444,11 +463,13 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
                                     &(struct tide_actor_options){.name = "members",
                                                                  .type = "members",
                                                                  .handle = members_handle,
+                                                                 .opens = TIDE_RIGHT_READ,
                                                                  .state = net},
                                     &net->members_actor);
     if (error != 0) {
         control_close(net);
         tide_holdings_release(net->port, &net->former);
+        tide__tls_close(net->tls);
         tide_free(net);
         return error;
     }
@@ -500,6 +521,7 @@ void tide_net_destroy(struct tide_net *net) {
     tide__controller_release(net);
     control_close(net);
     tide_holdings_release(net->port, &net->former);
+    tide__tls_close(net->tls);
     tide_free(net->spare_room);
     tide_blob_unref(net->spare_chunk);
     tide_free(net->members);
@@ -531,6 +553,10 @@ const char *tide_net_cluster(const struct tide_net *net) {
 
 uint16_t tide_net_controller(const struct tide_net *net) {
     return (uint16_t)atomic_load_explicit(&net->controller, memory_order_relaxed);
+}
+
+unsigned tide_net_right(const struct tide_net *net) {
+    return net->right;
 }
 
 uint16_t tide_net_self(const struct tide_net *net) {

@@ -34,8 +34,10 @@ struct tide_net_options {
     const char *state; /* directory of a controller's decisions, from which it can be started again, or of the logs of
                           several, of joiners too that may hold one; NULL: none */
     unsigned controllers; /* first node: so many members hold them, 3 or 5, and one of those goes on; 0: no */
+    const char *keys; /* directory of a credential (keys.h); NULL: none, and this machine only */
     uint16_t workers;
     bool store, client;
+    uint8_t right; /* client: that it asks for */
 };
 /* Creates the listener and the members actor (TIDE_ID_MEMBERS), sets the system's route. Before the threads serve
  * others; errors as tide_node_create. The controller (join NULL) is UP with id 1 at once. When it fails after the
@@ -66,6 +68,8 @@ struct tide_net *tide_net_of(struct tide_node *node);
 const char *tide_net_endpoint(const struct tide_net *net);
 const char *tide_net_cluster(const struct tide_net *net);
 uint16_t tide_net_self(const struct tide_net *net);       /* own id, 0 until given; any thread */
+/* enum tide_right: a client's, as it was granted. Any thread. */
+unsigned tide_net_right(const struct tide_net *net);
 uint16_t tide_net_controller(const struct tide_net *net); /* id; 0: not known at the moment; any thread */
 /* May the controller go and be started again? Then who has a request to it waits. Any thread. */
 bool tide_net_durable(const struct tide_net *net);
@@ -150,6 +154,7 @@ struct tide_hello {
     uint64_t session, received; /* to go on with and its last frame that came; 0: a new one */
     uint64_t attempt;           /* of this node to reach the other, counted up: a late one is no news */
     uint64_t term;              /* of a controller; 0: none */
+    uint8_t right;              /* enum tide_right that a client asks for, at most; of members NODE */
 };
 int tide_hello_parse(const void *body, size_t size, struct tide_hello *out);
 

@@ -96,6 +96,8 @@ struct tide_port_ops {
     int (*listen)(struct tide_executor *, const char *endpoint, void (*accepted)(void *arg, struct tide_stream *), void *arg, struct tide_listener **);
     const char *(*listener_endpoint)(struct tide_listener *); /* with the port really bound */
     void (*listener_close)(struct tide_listener *);
+    /* An endpoint of this machine, with any port, from which the other is reached. Nothing is sent. Any thread. */
+    int (*address_towards)(struct tide_port *, const char *endpoint, char *out, size_t size);
     int (*connect)(struct tide_executor *, const char *endpoint, const struct tide_stream_events *, void *arg, struct tide_stream **);
     void (*stream_accept)(struct tide_stream *, const struct tide_stream_events *, void *arg); /* inside `accepted`; else the stream is closed */
     /* Takes as many bytes as fit now, returns how many (0..total) or a negative code; short: `writable` follows. Bytes

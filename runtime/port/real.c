@@ -136,6 +136,7 @@ static const struct tide_port_ops real_ops = {
     .stream_resume = tide__real_stream_resume,
     .stream_close = tide__real_stream_close,
     .stream_peer = tide__real_stream_peer,
+    .address_towards = tide__real_address_towards,
     .file_open = tide__real_file_open,
     .file_read = tide__real_file_read,
     .file_write = tide__real_file_write,

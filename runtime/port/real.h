@@ -121,6 +121,7 @@ ssize_t tide__real_stream_write(struct tide_stream *stream, const struct tide_io
                                 size_t count);
 void tide__real_stream_resume(struct tide_stream *stream);
 void tide__real_stream_close(struct tide_stream *stream);
+int tide__real_address_towards(struct tide_port *port, const char *endpoint, char *out, size_t size);
 void tide__real_stream_peer(struct tide_stream *stream, struct tide_peer_identity *out);
 
 /* real_executor.c */

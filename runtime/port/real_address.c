@@ -187,3 +187,30 @@ int tide__real_address_listen(const struct tide_real_address *address, const cha
     }
     return fd;
 }
+
+int tide__real_address_towards(struct tide_port *port, const char *endpoint, char *out, size_t size) {
+    (void)port;
+    struct tide_real_address address;
+    int rc = tide__real_address_parse(endpoint, &address);
+    if (rc != 0) {
+        return rc;
+    }
+    int family = address.storage.ss_family;
+    int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* to connect it sends nothing, and asks the routing table */
+    struct tide_real_address own = {.size = sizeof own.storage};
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&address.storage, address.size) != 0 ||
+        getsockname(fd, (struct sockaddr *)&own.storage, &own.size) != 0) {
+        rc = tide__real_fail(errno, "looking for a way to", endpoint);
+    } else {
+        if (family == AF_INET6) {
+            ((struct sockaddr_in6 *)&own.storage)->sin6_port = 0;
+        } else {
+            ((struct sockaddr_in *)&own.storage)->sin_port = 0;
+        }
+        tide__real_address_print(&own, out, size);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return rc;
+}

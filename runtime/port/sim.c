@@ -309,6 +309,11 @@ static void sim_pause(struct tide_port *port, uint64_t ns) {
     (void)tide_sim_run(sim, sim->now + ns, NULL, NULL);
 }
 
+static int sim_address_towards(struct tide_port *port, const char *endpoint, char *out, size_t size) {
+    (void)port, (void)out, (void)size;
+    return tide_fail(TIDE_EUNSUPPORTED, "%s: simulated nodes have names for addresses", endpoint);
+}
+
 static uint32_t sim_user(struct tide_port *port) {
     (void)port;
     return 0;
@@ -401,6 +406,7 @@ static const struct tide_port_ops sim_ops = {
     .stream_resume = tide__sim_stream_resume,
     .stream_close = tide__sim_stream_close,
     .stream_peer = tide__sim_stream_peer,
+    .address_towards = sim_address_towards,
     .file_open = tide__sim_file_open,
     .file_read = tide__sim_file_read,
     .file_write = tide__sim_file_write,

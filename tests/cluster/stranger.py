@@ -36,9 +36,10 @@ def frame(kind, lane, body, to=0, sender=0, call=0):
 
 
 def hello(version, cluster, client):
-    body = b"\xdc\x00\x10" + uint(version) + text(cluster) + text("stranger") + uint(random.getrandbits(62) | 1) + uint(0)
+    body = b"\xdc\x00\x11" + uint(version) + text(cluster) + text("stranger") + uint(random.getrandbits(62) | 1) + uint(0)
     body += text("") + uint(0) + text("") + b"\xc2" + (b"\xc3" if client else b"\xc2") + uint(0) + uint(os.getpid())
     body += uint(0) * 4  # no session to go on with, no controller
+    body += uint(3 if client else 4)  # admin, or what members have
     return frame(FRAME_HELLO, 0, body)
 
 
@@ -65,22 +66,22 @@ def attack(endpoint, rng, cluster, held):
     elif way == 2:
         s.sendall(struct.pack("<I", rng.choice([0, 1, 0x7fffffff, 0xffffffff])) + rng.randbytes(100))
     elif way == 3:
-        good = bytearray(hello(2, cluster, True))
+        good = bytearray(hello(3, cluster, True))
         for _ in range(rng.randrange(1, 6)):
             good[rng.randrange(len(good))] = rng.randrange(256)
         s.sendall(good)
     elif way == 4:
-        good = hello(2, cluster, True)
+        good = hello(3, cluster, True)
         s.sendall(good[:rng.randrange(len(good))])
     elif way == 5:  # let in as a client, it sends frames of all kinds with bodies of chance
-        s.sendall(hello(2, cluster, True))
+        s.sendall(hello(3, cluster, True))
         s.recv(4096)
         for _ in range(20):
             s.sendall(frame(rng.randrange(16), rng.randrange(8), rng.randbytes(rng.randrange(1, 300)),
                             rng.getrandbits(64) if rng.random() < 0.5 else rng.randrange(1, 6) << 48 | rng.randrange(5),
                             rng.getrandbits(64), rng.randrange(100)))
     elif way == 6:  # a body that announces more than it has
-        s.sendall(hello(2, cluster, True))
+        s.sendall(hello(3, cluster, True))
         s.recv(4096)
         s.sendall(frame(rng.randrange(5), rng.randrange(1, 5), bytes.fromhex("dd00df0001c0"), 2 << 48 | 3))
     elif len(held) < 20:

@@ -9,7 +9,7 @@ run 0 up --cluster lab -n 2
 for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/lab/pids"); do started+=("$pid"); done
 endpoint=$(cat "$XDG_RUNTIME_DIR/tide/lab/endpoint")
 stranger "$endpoint" hello 7 lab >told.txt
-says told.txt 'peer speaks protocol 2, this node speaks 7'
+says told.txt 'peer speaks protocol 3, this node speaks 7'
 stranger "$endpoint" hello 2 other >told.txt
 says told.txt "peer belongs to cluster 'lab', not 'other'"
 run 1 node --join "$endpoint" --cluster other --name x

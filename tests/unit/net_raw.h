@@ -13,7 +13,7 @@ struct raw {
     uint8_t out[4096], in[8192];
     size_t out_size, in_size;
     bool begun;
-    atomic_bool go, closed; /* go: executor is set */
+    atomic_bool go, leave, closed; /* go: executor is set */
     atomic_uint got;
 };
 
@@ -52,6 +52,10 @@ static uint64_t raw_turn(void *arg) {
         r->begun = true;
         r->port->ops->connect(r->executor, r->endpoint, &events, r, &r->stream);
     }
+    if (atomic_load(&r->leave) && r->stream != NULL && !atomic_load(&r->closed)) {
+        r->port->ops->stream_close(r->stream);
+        r->stream = NULL;
+    }
     return TIDE_NEVER;
 }
 
@@ -73,6 +77,15 @@ static inline bool raw_talk(struct world *w, struct raw *r, uint64_t limit) {
         world_pause(w, 1000000);
     }
     return atomic_load(&r->closed);
+}
+
+/* It ends the connection itself, if the node has not. */
+static inline void raw_leave(struct world *w, struct raw *r) {
+    atomic_store(&r->leave, true);
+    r->port->ops->executor_wake(r->executor);
+    while (!atomic_load(&r->closed)) {
+        world_pause(w, 1000000);
+    }
 }
 
 static inline void raw_end(struct raw *r) {

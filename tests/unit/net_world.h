@@ -18,6 +18,9 @@ struct world {
     char directory[64];
     struct tide_node nodes[WORLD_NODES];
     unsigned count;
+    const char *keys;       /* of the nodes that start next; with `input` in the simulator; NULL: none */
+    uint8_t right;           /* enum tide_right that clients which start next ask for; 0: admin */
+    struct tide_port *input; /* set before world_open_reading */
     unsigned controllers; /* so many hold the log; set between open and the first start */
 };
 
@@ -32,6 +35,15 @@ static inline void world_open(struct world *w, bool simulated, uint64_t seed) {
         if (mkdtemp(w->directory) == NULL) {
             abort();
         }
+    }
+}
+
+/* Simulated, over a port from which nodes read files. */
+static inline void world_open_reading(struct world *w, uint64_t seed, struct tide_port *input) {
+    memset(w, 0, sizeof *w);
+    w->input = input;
+    if (tide_sim_create(&(struct tide_sim_options){.seed = seed, .input = input}, &w->sim) != 0) {
+        abort();
     }
 }
 
@@ -86,6 +98,8 @@ static inline int world_start(struct world *w, const char *name, bool give_name,
                                   .name = give_name ? name : NULL,
                                   .listen = client ? NULL : listen,
                                   .join = join,
+                                  .keys = w->keys,
+                                  .right = w->right,
                                   .workers = 1,
                                   .store = true,
                                   .controllers = join == NULL ? w->controllers : 0,
@@ -97,7 +111,7 @@ static inline int world_start(struct world *w, const char *name, bool give_name,
 /* A node that is up when this returns; NULL if it did not come up. */
 static inline struct tide_node *world_add(struct world *w, const char *name) {
     struct tide_node *node;
-    int rc = world_start(w, name, true, "test",
+    int rc = world_start(w, name, true, w->keys != NULL ? "lab" : "test",
                          w->count == 0 ? NULL : tide_net_endpoint(w->nodes[0].net), false, &node);
     if (rc != 0 || world_await(node, TIDE_MEMBER_UP) != TIDE_MEMBER_UP) {
         char reason[200];

@@ -631,14 +631,14 @@ static void too_many_restarts_end_the_supervisor(void **state) {
 static void frames_for_nobody_and_damaged_ones_are_harmless(void **state) {
     (void)state;
     struct tide_frame f = {.kind = TIDE_FRAME_CAST, .lane = TIDE_LANE_CONTROL, .to = 0xffffffffffff, .body = NIL, .body_size = 1};
-    tide_system_deliver(node->system, &f, NULL, NULL);
+    tide_system_deliver(node->system, &f, NULL, NULL, 0);
     f.kind = TIDE_FRAME_ERROR; /* a body that is not [code, text] */
-    tide_system_deliver(node->system, &f, NULL, NULL);
+    tide_system_deliver(node->system, &f, NULL, NULL, 0);
     f.kind = TIDE_FRAME_EXIT;
     f.to = TIDE_ID_REGISTRY;
-    tide_system_deliver(node->system, &f, NULL, NULL);
+    tide_system_deliver(node->system, &f, NULL, NULL, 0);
     f.kind = 15;
-    tide_system_deliver(node->system, &f, NULL, NULL);
+    tide_system_deliver(node->system, &f, NULL, NULL, 0);
 }
 
 static int run(const char *name, bool sim) {

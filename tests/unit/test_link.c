@@ -68,7 +68,8 @@ static struct tide_hello good_hello(void) {
                            .workers = 2,
                            .store = true,
                            .pid = 12,
-                           .endpoint = "unix:/tmp/x"};
+                           .endpoint = "unix:/tmp/x",
+                           .right = TIDE_RIGHT_NODE};
     return h;
 }
 
@@ -99,7 +100,7 @@ static void hello_refuses_what_is_not_a_hello(void **state) {
     h = good_hello();
     h.version = TIDE_PROTOCOL + 1;
     assert_int_equal(parse_written(&h, &out), TIDE_EVERSION);
-    assert_string_equal(tide_error_message(), "peer speaks protocol 3, this node speaks 2");
+    assert_string_equal(tide_error_message(), "peer speaks protocol 4, this node speaks 3");
     h = good_hello();
     strcpy(h.cluster, "Not valid");
     assert_int_equal(parse_written(&h, &out), TIDE_EPROTO);
@@ -111,6 +112,7 @@ static void hello_refuses_what_is_not_a_hello(void **state) {
     assert_int_equal(parse_written(&h, &out), TIDE_EPROTO);
     h = good_hello();
     h.client = true;
+    h.right = TIDE_RIGHT_ADMIN;
     h.id = 3;
     assert_int_equal(parse_written(&h, &out), TIDE_EPROTO);
     assert_int_equal(tide_hello_parse("", 0, &out), TIDE_EPROTO);

@@ -426,7 +426,8 @@ static unsigned casts_of_an_impostor(bool simulated, uint64_t incarnation, uint6
                            .pid = 1,
                            .endpoint = "unix:/tmp/x",
                            .session = session,
-                           .attempt = 1000};
+                           .attempt = 1000,
+                           .right = TIDE_RIGHT_NODE};
     uint8_t body[TIDE_FRAME_HELLO_MAX];
     struct tide_writer writer;
     tide_writer_init(&writer, body, sizeof body);
@@ -467,7 +468,7 @@ static int sever(void *state, const struct tide_message *m) {
     if (m->kind == TIDE_CAST) {
         for (struct tide_link *link = node->net->links; link != NULL; link = link->next) {
             if (link->state == LINK_UP) {
-                node->port->ops->stream_close(link->stream);
+                node->port->ops->stream_close(link->channel.stream);
             }
         }
     }

@@ -3,6 +3,7 @@
  * "node:id". Times are seconds. Every function that waits suspends only the calling fiber.
  */
 #include "lua/host/host.h"
+#include "net/tls/keys.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -87,6 +88,15 @@ static int core_self(lua_State *L) {
     return 1;
 }
 
+/* core.open(right): from now on clients of it, or of a greater one, may send to this actor */
+static int core_open(lua_State *L) {
+    (void)tide__lua_inside(L);
+    enum tide_right right = tide_right_parse(luaL_checkstring(L, 1));
+    luaL_argcheck(L, right != TIDE_RIGHT_NONE, 1, "read, operate, admin or node");
+    tide_open(right == TIDE_RIGHT_NODE ? TIDE_RIGHT_NONE : right);
+    return 0;
+}
+
 static int core_send(lua_State *L) {
     tide_address to = tide__lua_check_address(L, 1);
     static const char *const names[] = {"system", "control", "bulk", NULL};
@@ -152,6 +162,8 @@ static int push_message(lua_State *L) {
         tide__lua_push_address(L, m->from);
         lua_setfield(L, 2, "from");
     }
+    lua_pushstring(L, tide_right_name(m->right != TIDE_RIGHT_NONE ? m->right : TIDE_RIGHT_NODE));
+    lua_setfield(L, 2, "right");
     if (m->call != 0) {
         lua_pushinteger(L, (lua_Integer)m->call);
         lua_setfield(L, 2, "call");
@@ -391,7 +403,8 @@ static int core_log_level(lua_State *L) {
 
 void tide__lua_open_actor(lua_State *L) {
     static const luaL_Reg functions[] = {
-        {"self", core_self},           {"send", core_send},
+        {"self", core_self},           {"open", core_open},
+        {"send", core_send},
         {"call", core_call},           {"receive", core_receive},
         {"answer", core_answer},       {"answer_error", core_answer_error},
         {"monitor", core_monitor},     {"demonitor", core_demonitor},

@@ -5,6 +5,7 @@
  */
 #include "lua/host/host.h"
 #include "lua/host/sim/simulator.h"
+#include "net/tls/keys.h"
 #include "net/net.h"
 #include "operation.h"
 #include "store/core/store.h"
@@ -111,8 +112,11 @@ static int core_node_start(lua_State *L) {
                                   .listen = text_option(L, "listen"),
                                   .join = text_option(L, "join"),
                                   .state = text_option(L, "state"),
+                                  .keys = text_option(L, "keys"),
                                   .no_store = flag_option(L, "no_store"),
                                   .client = flag_option(L, "client")};
+    const char *right = text_option(L, "right");
+    o.right = right != NULL ? tide_right_parse(right) : TIDE_RIGHT_NONE;
     lua_getfield(L, 1, "controllers");
     lua_Integer controllers = luaL_optinteger(L, -1, 0);
     if (controllers < 0 || controllers > 256) {
@@ -156,6 +160,16 @@ static int core_node_start(lua_State *L) {
     }
     on_io(host->node, watch_signals);
     lua_pushboolean(L, true);
+    return 1;
+}
+
+/* core.right(): what this process may do in its cluster */
+static int core_right(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    struct tide_member self;
+    struct tide_net *net = host->node ? tide_net_of(host->node) : NULL;
+    bool member = net && tide_net_member(net, tide_net_self(net), &self);
+    lua_pushstring(L, tide_right_name(!net || member ? TIDE_RIGHT_NODE : tide_net_right(net)));
     return 1;
 }
 
@@ -647,6 +661,7 @@ void tide__lua_open_node(lua_State *L) {
         {"members", core_members},
         {"links", core_links},
         {"actors", core_actors},
+        {"right", core_right},
         {"rss", core_rss},
         {"machine", core_machine},
         {"queue", core_queue},

@@ -34,6 +34,8 @@ arguments.common = {
   {name = "color", config = "color", type = "string", choices = {"auto", "always", "never"}, value = "WHEN",
    doc = "colours: auto, always or never"},
   {name = "timeout", config = "timeout", type = "duration", doc = "give up after this time, with exit code 124"},
+  {name = "keys", config = "keys", type = "string", value = "DIR",
+   doc = "your keys, for clusters on other machines (tide keys)"},
   {name = "help", short = "h", doc = "this text"},
 }
 

@@ -13,9 +13,9 @@ local cli = {}
 
 ---Names of all commands, in the order of `tide help`.
 cli.names = {
-  "run", "sim", "repl", "attach", "up", "down", "node", "status", "stat", "top", "nodes", "actors", "tables", "table",
-  "links", "why", "tap", "trace", "events", "move", "checkpoint", "policy", "config", "version", "help",
-  "completion",
+  "run", "sim", "repl", "attach", "up", "down", "node", "status", "stat", "top", "nodes", "actors", "tables",
+  "table", "links", "why", "tap", "trace", "events", "move", "drain", "checkpoint", "policy", "keys", "config",
+  "version", "help", "completion",
 }
 
 local EXIT_TIMEOUT <const> = 124
@@ -46,6 +46,7 @@ end
 ---@field quiet boolean
 ---@field verbose boolean
 ---@field timeout_s? number
+---@field keys? string directory of a credential
 ---@field getenv fun(name: string): string?
 local context = {}
 context.__index = context
@@ -164,6 +165,7 @@ local function use_options(self, values)
   self.quiet, self.verbose = values.quiet or false, values.verbose or false
   self.color = values.color or self.color
   self.timeout_s = values.timeout
+  self.keys = values.keys
 end
 
 local function traced(raised)

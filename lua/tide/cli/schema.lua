@@ -18,6 +18,8 @@ return {
    doc = "cluster that commands talk to; without it the one that runs, and `local` for new ones"},
   {key = "color", type = "string", default = "auto", choices = {"auto", "always", "never"}, project = true,
    doc = "colours in what is printed"},
+  {key = "keys", type = "string", project = false,
+   doc = "directory of keys, for clusters on other machines"},
   {key = "nodes", type = "integer", default = 2, min = 1, max = 256, project = true,
    doc = "node processes of a local cluster"},
   {key = "timeout", type = "duration", project = true, doc = "time after which commands give up; without it never"},

@@ -3,9 +3,12 @@
 local core = require "tide.core"
 local heat = require "tide.show.hot_keys"
 local script = require "tide.script"
+local verbs = require "tide.cluster.verbs"
 
 local agent = {}
 
+local LEAVE_S <const> = 25 -- what a node has for leaving, and
+local WORK_SHARE <const> = 0.6 -- how much of it its workers have for what is in their hands
 local STATE_EVERY_S <const> = 0.5 -- how late the node's own death is noticed, at most,
 local POLL_S <const> = core.simulated() and STATE_EVERY_S or 0.1 -- and a signal, of which simulated nodes get none
 
@@ -116,6 +119,9 @@ end
 ---addresses.
 function ops.start(request)
   local run = state.runs[request.run]
+  if state.leaving then
+    return nil, script.error("T0509", "this node leaves", {node = core.node().name})
+  end
   if not run then
     return nil, script.error("T0401", ("run %s is not loaded here"):format(tostring(request.run)))
   end
@@ -240,18 +246,24 @@ function ops.restore(request, message)
   end)
 end
 
+local function node_of(address) return address:match "^%d+" end
+
 local CONSOLE <const> = [[return require("tide.console.session").main(...)]]
 local CONSOLES_MAX <const> = 32
 
 ---The console of a session: {session=, role=}; made when it does not run here. Answers {address, node, version, role,
 ---resumed}. A session keeps the role that it was made with.
-ops["console.open"] = function(request)
+ops["console.open"] = function(request, message)
   local id, role = request.session, request.role
   if not require("tide.console.roles").is(role) then
     return nil, script.error("T0113", "a session has role read, operate or admin")
   end
   if type(id) ~= "string" or not id:find "^%x+$" or #id > 64 then
     return nil, script.error("T0113", "a session is named by hexadecimal digits")
+  end
+  if not verbs.at_least(message.right, role) then
+    return nil, script.error("T0801", ("a session of role %s takes that right, and this is `%s`"):format(role,
+      message.right))
   end
   local known = state.consoles[id]
   local count = 0
@@ -261,21 +273,28 @@ ops["console.open"] = function(request)
       return nil, script.error("T0603", ("%d consoles run on this node already"):format(CONSOLES_MAX))
     end
     local address, err = core.spawn {source = CONSOLE, chunk = "@tide/console/session.lua", role = "control",
-                                     argument = {session = id, role = role}}
+                                     argument = {session = id, role = role, owner = message.from}}
     if not address then return nil, err end
-    state.consoles[id] = {address = address, role = role}
+    state.consoles[id] = {address = address, role = role, owners = {[node_of(message.from)] = true}}
     core.monitor(address)
   elseif known.role ~= role then
     return nil, script.error("T0801", ("session %s has role %s on this node"):format(id:sub(1, 8), known.role))
   end
   local own = state.consoles[id]
+  if known then -- who knows its name is its owner, come back
+    own.owners[node_of(message.from)] = true
+    core.send(own.address, {op = "console.owner", from = message.from})
+  end
   return {address = own.address, node = core.node().name, version = core.version, role = own.role,
           resumed = known ~= nil}
 end
 
 ---Ends a session at once, whatever it does: {session=}.
-ops["console.drop"] = function(request)
+ops["console.drop"] = function(request, message)
   local known = state.consoles[request.session]
+  if known and not known.owners[node_of(message.from)] and not verbs.at_least(message.right, "admin") then
+    return nil, script.error("T0801", "this session is another's: to end it takes the right `admin`")
+  end
   if known then core.kill(known.address) end
   return {}
 end
@@ -297,15 +316,87 @@ ops["trace.read"] = function(request)
   return {text = text, cursor = cursor}
 end
 
----Ends this node: {leave=bool, grace_s=}. With leave its slots are handed on first.
-function ops.quit(request)
-  if request.leave and core.simulated() then
+---For command lines, which are no members: these nodes are about to end with their cluster: {ids={..}}.
+function ops.ends(request, message)
+  return beside(message, function()
+    local ok, err = core.ends(request.ids)
+    if not ok then return nil, err end
+    return {}
+  end)
+end
+
+-- The way of a node that leaves: its workers finish what they have in hand, its runs say so, its rows are handed on.
+local function begin_leaving(grace_s)
+  if state.leaving then return end
+  local grace <const> = grace_s or state.grace_s or LEAVE_S
+  local leaving <const> = {began = core.now(), grace_s = grace, until_s = core.now() + grace * WORK_SHARE, waits = {}}
+  for id, run in pairs(state.runs) do
+    if #run.workers > 0 then
+      leaving.waits[id] = true
+      core.send(run.controller, {op = "leaving", node = core.node().id})
+      for _, address in ipairs(run.workers) do core.send(address, {op = "leave"}, "system") end
+    end
+  end
+  state.leaving = leaving
+end
+
+-- Whether nothing is in hand any more, or there is no time for it.
+local function has_finished()
+  local leaving <const> = state.leaving
+  return next(leaving.waits) == nil or core.now() >= leaving.until_s or core.interrupted() > 1
+end
+
+local function end_leaving()
+  if state.leaving.over then return end
+  state.leaving.over = true
+  if core.simulated() then
     core.leave() -- a simulated node is destroyed when its agent ends; a process waits in core.node_stop
   else
-    state.ending, state.grace_s = request.leave and "leave" or "now", request.grace_s
+    state.ending = "leave"
+  end
+end
+
+---Ends this node: {leave=bool, grace_s=}. With leave its workers finish what they have in hand and its slots are
+---handed on first, within the grace.
+function ops.quit(request)
+  if request.leave then
+    begin_leaving(tonumber(request.grace_s))
+  else
+    state.ending = "now"
   end
   return {}
 end
+
+---The same in order, for command lines: {grace_s=}.
+function ops.drain(request)
+  local me <const> = core.member()
+  local others, rows_elsewhere = 0, false
+  for _, member in ipairs(core.members()) do
+    if member.state == "up" and me and member.id ~= me.id then
+      others, rows_elsewhere = others + 1, rows_elsewhere or member.store
+    end
+  end
+  if core.node().controller == core.node().id then
+    return nil, script.error("T0113", "this node is the cluster's controller: end the cluster, or start it with "
+      .. "several controllers, of which another one goes on")
+  elseif me and me.store and others > 0 and not rows_elsewhere and #(core.tables() or {}) > 0 then
+    return nil, script.error("T0113", "no other node may hold the rows that this one has")
+  end
+  begin_leaving(tonumber(request.grace_s))
+  return {grace = state.leaving.grace_s}
+end
+
+---From the controller of a run: no worker of this node has anything of it in hand.
+function ops.vacated(request, message)
+  local run <const> = state.runs[request.run]
+  if state.leaving and run and run.controller == message.from then
+    state.leaving.waits[request.run] = nil
+    forget(request.run)
+  end
+  return {}
+end
+
+verbs.check("agent", ops)
 
 local function serve(message)
   if message.kind == "exit" then
@@ -329,7 +420,9 @@ local function serve(message)
     end
     return
   end
-  local ok, answer, err = xpcall(op, script.failure, request, message)
+  local allowed <const>, refusal = verbs.allows("agent", request.op, message.right)
+  local ok, answer, err = true, nil, refusal
+  if allowed then ok, answer, err = xpcall(op, script.failure, request, message) end
   if message.kind ~= "call" or answer == LATER then return end
   if not ok then
     core.answer_error(message, answer)
@@ -341,17 +434,19 @@ local function serve(message)
 end
 
 ---Body of the actor. Returns why the node shall end: {why = "leave"|"now"|"dead", reason=}.
----@param o? {program?: string} program: of this process, if it is the tide program
+---@param o? {program?: string, grace_s?: number} program: of this process, if it is the tide program
 function agent.main(o)
-  state.program = o and o.program
+  state.program, state.grace_s = o and o.program, o and o.grace_s
   local ok, err = core.register("agent")
   if not ok then return {why = "dead", reason = err and err.message} end
   core.trap_exits(true)
+  core.open "read"
   local looked_at = 0
   while not state.ending do
     local message = core.receive(POLL_S)
     if message then serve(message) end
-    if core.interrupted() > 0 then state.ending = state.ending or "leave" end
+    if core.interrupted() > 0 then begin_leaving() end
+    if state.leaving and has_finished() then end_leaving() end
     if core.now() - looked_at >= STATE_EVERY_S then
       looked_at = core.now()
       local me = core.member()
@@ -360,7 +455,8 @@ function agent.main(o)
       end
     end
   end
-  return {why = state.ending, grace_s = state.grace_s}
+  local leaving <const> = state.leaving
+  return {why = state.ending, left_s = leaving and leaving.grace_s - (core.now() - leaving.began)}
 end
 
 return agent

@@ -29,13 +29,14 @@ end
 
 ---Makes this process a client of a cluster: it sees members and may call their actors.
 ---Who comes and goes meanwhile is told if `verbose`.
----@param o {cluster?: string, endpoint?: string, timeout_s?: number, verbose?: boolean}
+---@param o {cluster?: string, endpoint?: string, keys?: string, timeout_s?: number, verbose?: boolean}
 ---@return true|nil, table? err
 function client.attach(o)
   core.log_level(o.verbose and "info" or "warn")
   local endpoint, err, name = client.resolve(o.endpoint or o.cluster)
   if not endpoint then return nil, err end
-  local ok, problem = core.node_start {client = true, join = endpoint, cluster = name, workers = 0, no_store = true}
+  local ok, problem = core.node_start {
+    client = true, join = endpoint, cluster = name, keys = o.keys, workers = 0, no_store = true}
   if not ok then return nil, errors.from(problem, "T0501") end
   return true
 end

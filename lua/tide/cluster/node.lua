@@ -14,13 +14,14 @@ local function complain(err)
 end
 
 ---Joins, serves until told to end. SIGTERM: leaves in order. The cluster's exit codes.
----@param o {join?:string, cluster?:string, name?:string, listen?:string, workers?:integer, no_store?:boolean,
+---@param o {keys?:string, join?:string, cluster?:string, name?:string, listen?:string, workers?:integer,
+---  no_store?:boolean,
 ---  grace_s?:number, controller?:boolean, state?:string, controllers?:integer, nodes?:integer, node_workers?:integer}
 ---@return integer exit code
 function node.main(o)
   local ok, err = core.node_start {
     join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,
-    state = o.state, controllers = o.controllers, queue_limit = o.queue_limit, memory = o.memory,
+    keys = o.keys, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit, memory = o.memory,
     rate_operations = o.rate_operations, rate_bytes = o.rate_bytes,
   }
   if not ok then
@@ -32,7 +33,7 @@ function node.main(o)
     ended, err = core.node_run(CONTROL, "@tide/standing.lua", {
       cluster = core.node().cluster, nodes = o.nodes or 0, workers = o.node_workers or 1, program = children.program})
   else
-    ended, err = core.node_run(AGENT, "@tide/agent.lua", {program = children.program})
+    ended, err = core.node_run(AGENT, "@tide/agent.lua", {program = children.program, grace_s = o.grace_s})
   end
   if not ended then
     core.node_stop(0)
@@ -43,7 +44,7 @@ function node.main(o)
     return complain(errors.new("T0509", {
       message = "the cluster has declared this node dead: " .. tostring(ended.reason or "no reason given")}))
   end
-  core.node_stop(ended.why == "leave" and (ended.grace_s or o.grace_s or 25) or 0)
+  core.node_stop(ended.why == "leave" and math.max(ended.left_s or o.grace_s or 25, 1) or 0)
   return 0
 end
 

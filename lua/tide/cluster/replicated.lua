@@ -11,6 +11,7 @@ local replicated = {}
 
 local POLL_S <const> = 0.02
 local JOIN_S <const> = 15
+local ENDS_S <const> = 2 -- best effort: a node that is about to end may not answer
 local QUIT_S <const> = 2
 
 local function socket_of(name, node) return ("unix:%s/%s.sock"):format(directory.of(name), node) end
@@ -141,7 +142,10 @@ function replicated.quit_inside()
     ids[i] = member.id
     if member.store then with_rows[#with_rows + 1] = member end
   end
-  core.ends(ids)
+  for _, member in ipairs(core.members()) do
+    local address = member.state == "up" and core.whereis(member.name .. "/agent")
+    if address and core.call(address, {op = "ends", ids = ids}, ENDS_S) then break end
+  end
   tell_to_quit(with_rows)
   children.wait_members_gone(with_rows, QUIT_S)
   tell_to_quit(core.members())

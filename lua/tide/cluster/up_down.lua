@@ -6,6 +6,7 @@ local core = require "tide.core"
 local detached = require "tide.cluster.detached"
 local directory = require "tide.cluster.directory"
 local errors = require "tide.errors"
+local verbs = require "tide.cluster.verbs"
 local job = require "tide.run.job"
 
 local standing = {}
@@ -43,10 +44,16 @@ function standing.control(a)
     error(errors.from(err), 0)
   end
   core.register("control")
+  core.open "operate"
   local ending
   while not ending do
     local message = core.receive(0.1)
-    if message and message.kind == "call" and type(message.value) == "table" and message.value.op == "quit" then
+    local request <const> = message and message.kind == "call" and type(message.value) == "table" and message.value
+    local allowed, refusal = true, nil
+    if request then allowed, refusal = verbs.allows("control", request.op, message.right) end
+    if not allowed then
+      core.answer_error(message, refusal)
+    elseif request and request.op == "quit" then
       core.answer(message, {})
       ending = true
     elseif message and message.kind == "call" then

@@ -17,7 +17,8 @@ function cluster_view.attached(context, f)
   local client <const> = require "tide.cluster.client"
   local wanted <const> = context.options.cluster
   if context.verbose then context:say("connecting to " .. (wanted and text.clean(wanted) or "the cluster")) end
-  local ok, err = client.attach {cluster = wanted, timeout_s = context.timeout_s, verbose = context.verbose}
+  local ok, err = client.attach {
+    cluster = wanted, keys = context.keys, timeout_s = context.timeout_s, verbose = context.verbose}
   if not ok then return nil, errors.from(err, "T0501") end
   local done, result, problem = xpcall(f, function(raised)
     local failure = errors.from(raised)

@@ -46,7 +46,7 @@ return {
     arguments.shared.cluster,
     {name = "eval", short = "e", type = "string", value = "CODE", doc = "evaluate this and end"},
     {name = "role", type = "string", choices = roles.NAMES, value = "ROLE",
-     doc = "read: look; operate: swap shipped policies too; admin: any Lua (default)"},
+     doc = "read: look; operate: swap shipped policies too; admin: any Lua (default: as much as your keys give)"},
   },
   run = function(context)
     local cluster, where, wrong = read_words(context.options)
@@ -55,7 +55,7 @@ return {
     local code <const> = code_of(context)
     return require("tide.cluster.view").attached(context, function()
       return require("tide.console.attach").run("inside", {
-        code = code, targets = where, role = context.options.role or "admin",
+        code = code, targets = where, role = context.options.role or context.core.right(),
         json = context.json, width = context.terminal.width,
         utf8 = context.terminal.utf8, color = context:colored(code and "stderr" or "stdout"),
         interactive = code == nil, quiet = context.quiet,

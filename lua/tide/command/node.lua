@@ -9,6 +9,7 @@ return {
     {"tide node --join unix:/run/user/1000/tide/lab/socket", "join a cluster"},
     {"tide node --join tcp:127.0.0.1:7070 --workers 4", "with four workers"},
     {"tide node --join tcp:127.0.0.1:7070 --no-store", "hold no parameters"},
+    {"tide node --join tcp:10.0.0.4:7700 --keys keys/lab/node", "a cluster on other machines"},
     {"tide node --controller --state ctl --listen tcp:127.0.0.1:7070", "a controller that may be started again"},
     {"tide node --controllers 3 --listen tcp:127.0.0.1:7070", "the first node of a cluster that outlives it"},
   },
@@ -18,7 +19,8 @@ return {
      doc = "name of the cluster (default $TIDE_CLUSTER, else `local`)"},
     {name = "name", type = "string", value = "NAME", doc = "name of the node (default: given by the controller)"},
     {name = "listen", type = "string", value = "ADDRESS",
-     doc = "unix:PATH or tcp:127.0.0.1:PORT (default: a socket in the run directory)"},
+     doc = "unix:PATH or tcp:ADDRESS:PORT; other machines' need --keys (default: a socket in the run directory, or "
+       .. "the address that leads to --join)"},
     {name = "workers", short = "w", type = "integer", min = 0, max = 256, doc = "compute threads (default 1)"},
     {name = "no-store", doc = "hold no parameter rows"},
     {name = "queue-limit", type = "size",
@@ -63,13 +65,15 @@ return {
         message = "--state keeps a controller that may end and come back, and the nodes of --nodes end with it",
         help = "start the nodes on their own: tide node --join"})
     end
+    -- $TIDE_CLUSTER may say where commands find a cluster; what it is called the keys say then.
+    local called <const> = o.cluster and not o.cluster:find(":", 1, true) and o.cluster or nil
     return require("tide.cluster.node").main {
-      join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers,
+      join = o.join, cluster = called, name = o.name, listen = o.listen, workers = o.workers,
       no_store = o.no_store, grace_s = o.grace, controller = o.controller, nodes = o.nodes,
       node_workers = o.node_workers, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit,
       memory = o.memory,
       rate_operations = o.rate_operations, rate_bytes = o.rate_bytes,
-      timeout_s = context.timeout_s,
+      keys = context.keys, timeout_s = context.timeout_s,
     }
   end,
 }

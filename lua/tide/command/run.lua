@@ -51,6 +51,7 @@ return {
     end
     return require("tide.run.driver").run {
       script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster,
+      keys = context.keys,
       interactive = o.interactive or false,
       json = context.json, plain = context.plain, quiet = context.quiet, verbose = context.verbose,
       timeout_s = context.timeout_s, resume = o.resume, trace = o.trace, dry_run = o.dry_run or false,

@@ -370,6 +370,8 @@ end
 
 local ops = {}
 
+local function node_of(address) return address:match "^%d+" end
+
 local function running()
   local list = {}
   for _, record in pairs(state.records) do
@@ -522,8 +524,22 @@ local function serve(message)
     end
     return
   end
+  -- Of clients a session obeys its owner alone.
+  if message.right ~= "node" and not state.owners[node_of(message.from)] then
+    if message.kind == "call" then
+      core.answer_error(message, errors.new("T0801", "this session is another's"))
+    end
+    return
+  end
   local ok, err = pcall(op, request, message)
   if not ok and message.kind == "call" then core.answer_error(message, render.failure(err)) end
+end
+
+-- From the agent: one more client has shown that it knows this session.
+ops["console.owner"] = function(request, message)
+  if message.right == "node" and node_of(message.from) == node_of(core.self()) then
+    state.owners[node_of(request.from)] = true
+  end
 end
 
 ops["console.close"] = function()
@@ -542,9 +558,11 @@ local function is_wanted()
 end
 
 ---Body of the actor. Ends when it is told to and nothing runs, or when it has had no client for ten minutes.
----@param a {session: string, role: string}
+---@param a {session: string, role: string, owner: string} owner: an actor of who opened it
 function session.main(a)
   state.id, state.role = a.session, a.role
+  state.owners = {[node_of(a.owner)] = true}
+  core.open(a.role)
   environment.install(_G, session)
   assert(core.console(MEMORY_BYTES))
   if state.role ~= "admin" then

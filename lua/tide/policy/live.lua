@@ -11,6 +11,7 @@
 local core = require "tide.core"
 local dispatch = require "tide.policy.dispatch"
 local errors = require "tide.errors"
+local rights = require "tide.cluster.verbs"
 local Comm = require "tide.policy.comm"
 local guard = require "tide.policy.guard"
 local Host = require "tide.policy.host"
@@ -436,12 +437,32 @@ function verbs.journal(host)
   return nil, errors.new("T0303", "this run keeps no journal: a simulated one leaves nothing on the disk")
 end
 
+rights.check("policies", verbs)
+
+-- Below admin only policies that are known to be good: that ship with Tide, or that an admin, or a node's script, has
+-- brought to this run.
+local function approves(self, policy, right)
+  if type(policy) ~= "table" or type(policy.text) ~= "string" then return true end -- a mistake that the host names
+  local name <const> = tostring(policy.path or ""):gsub("%.lua$", "")
+  self.approved = self.approved or {}
+  local sha <const> = core.sha256(policy.text)
+  if rights.at_least(right, "admin") then self.approved[sha] = true end
+  return self.approved[sha] or core.embedded("policies/" .. name) == policy.text
+end
+
 ---What a script or the command line asks: {verb=, arguments= plain bytes}.
+---@param request {verb: string, arguments: string}
+---@param right string of who asks
 ---@return string|nil plain bytes, table? err
-function live:serve(request)
+function live:serve(request, right)
   local verb = verbs[request.verb]
   local a = type(request.arguments) == "string" and core.plain_decode(request.arguments)
+  local allowed, refusal = rights.allows("policies", request.verb, right)
+  if not allowed then return nil, refusal end
   if not verb or type(a) ~= "table" then return nil, errors.new("T0113", "this request is not known") end
+  if not approves(self, a.policy, right) then
+    return nil, errors.new("T0801", "a policy that does not ship with Tide takes the right `admin`, once")
+  end
   local answer, err = verb(self.host, a)
   if answer == nil then return nil, err end
   return core.plain_encode(answer)

@@ -5,6 +5,9 @@
 -- that was taken from a lost worker and done again by another counts once, whoever says so and how often. What the
 -- worker reported of a chunk counts with its completion: the sums of a pass hold every example once.
 --
+-- A worker that leaves in the middle gives a chunk back in part (split): what it did counts, and the chunk goes on with
+-- the rest of its range, to whoever takes it next.
+--
 -- A dispatch policy may queue chunks for workers (assign): what is queued for one worker nobody else gets; what is not
 -- goes to whoever asks, in order. It may also ask for chunks of another size (resize): from the next pass on, for what
 -- is out is a range of this pass.
@@ -23,7 +26,7 @@ function chunks.new(count, o)
   return setmetatable({
     count = count, declared = pieces, pieces = pieces, asked = o.chunks ~= nil,
     seed = o.seed, pass = 0, order = {}, next = 1, back = {}, held = {}, done = {},
-    missing = 0, leases = 0, redone = 0, sums = {}, queues = {}, queued = {},
+    rest = {}, missing = 0, leases = 0, redone = 0, sums = {}, queues = {}, queued = {},
   }, chunks)
 end
 
@@ -32,7 +35,7 @@ function chunks:begin()
   self.pass = self.pass + 1
   if self.size then self.pieces = (self.count + self.size - 1) // self.size end
   self.order, self.next, self.back, self.held, self.done, self.missing = {}, 1, {}, {}, {}, self.pieces
-  self.queues, self.queued = {}, {}
+  self.queues, self.queued, self.rest = {}, {}, {}
   for i = 1, self.pieces do self.order[i] = i end
   local rng = core.random(self.seed * 1000003 + self.pass)
   for i = self.pieces, 2, -1 do
@@ -115,6 +118,13 @@ function chunks:pick(rank)
   return nil
 end
 
+-- The examples of a chunk that are to be done.
+function chunks:range_of(index)
+  local rest <const> = self.rest[index]
+  if rest then return rest.first, rest.count end
+  return data.piece(self.count, index, self.pieces)
+end
+
 ---Leases the next chunk for this worker.
 ---@param rank integer
 ---@param now? number when; finish tells how long it took
@@ -124,7 +134,7 @@ function chunks:take(rank, now)
   if not index then return nil end
   self.leases = self.leases + 1
   self.held[index] = {lease = self.leases, rank = rank, since = now}
-  local first, count = data.piece(self.count, index, self.pieces)
+  local first, count = self:range_of(index)
   return {index = index, lease = self.leases, first = first, count = count}
 end
 
@@ -140,11 +150,33 @@ function chunks:finish(said)
   local twice = core.mutant and core.mutant "chunk_twice"
   if not holds(self, said.index, said.lease) and not twice then return false end
   local held = self.held[said.index]
-  self.held[said.index] = nil
+  self.held[said.index], self.rest[said.index] = nil, nil
   self.done[said.index] = true
   self.missing = self.missing - 1
   for k, v in pairs(said.fields or {}) do self.sums[k] = (self.sums[k] or 0) + v end
   return true, held
+end
+
+---A worker did the first `count` examples of a chunk and leaves the rest to others: {index=, lease=, count=, fields=}.
+---@return boolean whether it counts
+function chunks:split(said)
+  local first, count = self:range_of(said.index)
+  local part <const> = math.tointeger(said.count) or 0
+  if not holds(self, said.index, said.lease) or part < 1 or part >= count then return false end
+  self.held[said.index] = nil
+  self.back[#self.back + 1] = said.index
+  self.rest[said.index] = {first = first + part, count = count - part}
+  for k, v in pairs(said.fields or {}) do self.sums[k] = (self.sums[k] or 0) + v end
+  return true
+end
+
+---@param rank integer
+---@return boolean whether the worker has a chunk
+function chunks:is_held_by(rank)
+  for _, held in pairs(self.held) do
+    if held.rank == rank then return true end
+  end
+  return false
 end
 
 ---A worker left a chunk undone: {index=, lease=}.
@@ -181,12 +213,15 @@ end
 
 ---How far the run is: what a checkpoint keeps. Taken before its cut is announced, so that all that a chunk pushed is in
 ---the checkpoint if the chunk counts as done here; what was done since is done again.
----@return table record {count, declared, pieces, size, pass, done = {index...}, sums}
+---@return table record {count, declared, pieces, size, pass, done = {index...}, rest = {{index, first, count}...},
+---  sums}
 function chunks:record()
   local record = {count = self.count, declared = self.declared, pieces = self.pieces, size = self.size,
-                  pass = self.pass, done = {}, sums = {}}
+                  pass = self.pass, done = {}, rest = {}, sums = {}}
   for index = 1, self.pieces do
     if self.done[index] then record.done[#record.done + 1] = index end
+    local rest <const> = self.rest[index]
+    if rest then record.rest[#record.rest + 1] = {index = index, first = rest.first, count = rest.count} end
   end
   for k, v in pairs(self.sums) do record.sums[k] = v end
   return record
@@ -211,6 +246,7 @@ function chunks:restore(record)
     self.done[index] = true
     self.missing = self.missing - 1
   end
+  for _, each in ipairs(record.rest or {}) do self.rest[each.index] = {first = each.first, count = each.count} end
   for i = self.pieces, 1, -1 do
     if self.done[self.order[i]] then table.remove(self.order, i) end
   end
@@ -220,7 +256,7 @@ end
 
 ---@return integer examples in a chunk
 function chunks:size_of(index)
-  local _, count = data.piece(self.count, index, self.pieces)
+  local _, count = self:range_of(index)
   return count
 end
 

@@ -145,7 +145,7 @@ function controller:may_go_on(node)
   return left > 0 or (done > 0 and not undone)
 end
 
----Takes the workers of a node out of all that the others wait for.
+---Takes the workers of a node out of all that the others wait for. reason nil: they have left in order.
 function controller:drop_workers(node, reason)
   local count, redone = 0, 0
   for _, w in ipairs(self.workers) do
@@ -157,9 +157,14 @@ function controller:drop_workers(node, reason)
     end
   end
   if self.suspect and self.suspect.worker and self.suspect.worker.node == node then self.suspect = nil end
-  self.workers_lost = self.workers_lost + count
   if count == 0 then return end
-  self:emit {kind = "lost", node = node.name, reason = reason, workers = count, chunks = redone}
+  if reason then
+    self.workers_lost = self.workers_lost + count
+    self:emit {kind = "lost", node = node.name, reason = reason, workers = count, chunks = redone}
+  else
+    self:emit {kind = "log", text = ("node %s has left with its %d worker%s; nothing is to be done again"):format(
+      node.name, count, count == 1 and "" or "s")}
+  end
   self:hand_out()
   self:meet()
 end
@@ -462,15 +467,21 @@ end
 
 function from_worker.progress(self, _, m) self:count_progress(m.fields) end
 
----{done = {index, lease, fields}} completes, {back = {index, lease}} gives back, {id, pass} asks for the next one.
+---{done = {index, lease, fields}} completes, with a count only so many examples of it, {back = {index, lease}} gives
+---back, {id, pass} asks for the next one.
 function from_worker.chunk(self, w, m)
   local counts, held = false, nil
-  if m.done then counts, held = self.chunks:finish(m.done) end
+  if m.done and m.done.count then
+    counts = self.chunks:split(m.done)
+  elseif m.done then
+    counts, held = self.chunks:finish(m.done)
+  end
   if counts and next(m.done.fields) then self:count_progress(m.done.fields) end
   if held and self.policies then self.policies:completed(w.rank, self.chunks:size_of(m.done.index), held.since) end
   if m.back then self.chunks:give_back(m.back) end
   if m.id then w.waits = {kind = "chunk", id = m.id, pass = m.pass} end
   self:dispatch()
+  self:look_for_leaver(w.node)
   self:meet()
 end
 
@@ -495,6 +506,7 @@ function from_worker.done(self, w, m)
   if self.policies then self.policies:ended(w.rank) end
   self:leave_queue(w)
   if w.dropped then self:look_for_vacancy(w.node) end
+  self:look_for_leaver(w.node)
   self:meet()
 end
 
@@ -629,6 +641,14 @@ function from_driver.slow(self, request, message)
     and ("there is no worker %d: they are 1 to %d"):format(request.rank, #self.workers))
 end
 
+---From the agent of a node that was told to leave: {node = id}. It is told when nothing of it is missing here.
+function from_driver.leaving(self, request, message)
+  for _, node in ipairs(self.a.nodes) do
+    if node.id == request.node then return self:let_workers_leave(node, message.from) end
+  end
+  core.send(message.from, {op = "vacated", run = self.a.run})
+end
+
 ---These workers leave after their next report: {ranks=}.
 function from_driver.drop(self, request, message)
   local over <const> = self.failed or self.finished
@@ -687,7 +707,7 @@ function from_driver.policy(self, request, message)
       and "the run has not started yet"
       or ("job `%s` declares neither `batch` nor `comm` and names no policies: it has no seats"):format(self.a.job)))
   end
-  local result, err = self.policies:serve(request)
+  local result, err = self.policies:serve(request, message.right)
   if not result then return core.answer_error(message, err) end
   events.of_policy(self, request.verb, core.plain_decode(result))
   core.answer(message, {result = result})
@@ -716,6 +736,7 @@ end
 
 function controller:handle(message)
   local value = message.value
+  if message.right ~= "node" then return self:serve_client(message) end
   if message.kind == "exit" then return self:exited(message) end
   if message.kind == "stop" then
     self.closed = true
@@ -727,6 +748,17 @@ function controller:handle(message)
     if w and w.state ~= "lost" and not self.failed then from_worker[value.op](self, w, value) end
   elseif from_driver[value.op] then
     from_driver[value.op](self, value, message)
+  end
+end
+
+-- The policies of the run are all that clients may ask it about.
+function controller:serve_client(message)
+  local value <const> = message.value
+  if message.kind ~= "call" then return end
+  if type(value) ~= "table" or value.op ~= "policy" then
+    core.answer_error(message, script.error("T0801", "clients ask a run about its policies alone"))
+  else
+    from_driver.policy(self, value, message)
   end
 end
 
@@ -754,6 +786,7 @@ function controller:publish_policies()
   local ok, err = core.register "policies"
   if not ok and err.name == "EEXIST" then ok, err = core.register("policies-" .. self.a.job) end
   if not ok and err.name ~= "EEXIST" then error(err, 0) end
+  core.open "read"
 end
 
 ---Body of the actor.

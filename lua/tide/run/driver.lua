@@ -48,6 +48,7 @@ end
 ---@field args string[] the script's own
 ---@field nodes? integer of clusters for which the script names no number
 ---@field workers? integer
+---@field keys? string directory of a credential, for a cluster on other machines
 ---@field cluster? string run there instead of starting nodes
 ---@field json? boolean
 ---@field plain? boolean
@@ -77,9 +78,9 @@ function driver.run(o)
   local interrupts <const> = core.interrupted() -- before any is watched for: of an earlier run of this process
   local started
   started, err = core.node_start {
-    cluster = o.cluster and name or "run-" .. id, seed = o.seed,
+    cluster = not o.cluster and "run-" .. id or name, seed = o.seed,
     name = o.cluster and "driver-" .. id:sub(-4) or "driver",
-    join = endpoint, workers = 0, no_store = true,
+    join = endpoint, keys = o.cluster and o.keys or nil, workers = 0, no_store = true,
   }
   if not started then return complain(errors.from(err, "T1001"), o) end
   local args = o.args or {}

@@ -177,6 +177,45 @@ function elastic_workers.extend(controller)
     return nil
   end
 
+  ---The node of these workers was told to leave, and waits until it may. What they have in hand they finish, or give
+  ---back in part; chunks they get no more; without chunks they take part in the next report and stop.
+  ---@param node table
+  ---@param agent string whom to tell
+  function controller:let_workers_leave(node, agent)
+    node.leaver = agent
+    if node.lost or node.vacant or self.failed or not self:may_go_on(node) then return self:vacate(node) end
+    local ranks = {}
+    for _, w in ipairs(self.workers) do
+      if w.node == node and IS_THERE[w.state] then ranks[#ranks + 1] = w.rank end
+    end
+    if self:drop(ranks) then return self:vacate(node) end
+    self:emit {kind = "log", text = ("node %s leaves: its workers finish what they have in hand"):format(node.name)}
+    self:hand_out()
+    self:look_for_leaver(node)
+  end
+
+  ---Has every worker of a leaving node finished?
+  function controller:look_for_leaver(node)
+    if not node.leaver then return end
+    for _, w in ipairs(self.workers) do
+      local busy = w.node == node and w.state == "running"
+      if busy and (not self.chunks or self.chunks:is_held_by(w.rank)) then return end
+    end
+    self:vacate(node)
+  end
+
+  ---Takes a leaving node out of the run, with nothing to be done again, and tells it so.
+  function controller:vacate(node)
+    local agent <const> = node.leaver
+    node.leaver = nil
+    if not node.lost and not self.failed and self:may_go_on(node) then
+      node.lost = true
+      self:drop_workers(node, nil)
+      if self.policies then self.policies:left(node) end
+    end
+    core.send(agent, {op = "vacated", run = self.a.run})
+  end
+
   ---A node that joined for its workers has none any more: it may leave.
   function controller:look_for_vacancy(node)
     for _, rank in ipairs(node.ranks) do

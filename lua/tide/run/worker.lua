@@ -75,6 +75,8 @@ local function serve(self, message)
     evaluate(self, value)
   elseif value.op == "stop" then
     self.stop_asked = true
+  elseif value.op == "leave" then -- this node does; what is in hand is finished, or cut
+    self.leaving = true
   elseif value.op == "params" then
     self.params = value.params
   elseif value.op == "slow" then
@@ -224,6 +226,27 @@ function chunk_methods:report(fields)
   for k, v in pairs(fields) do self.fields[k] = (self.fields[k] or 0) + v end
 end
 
+---Iterates over this chunk in parts of `n` examples: `for first, last in chunk:steps(100) do ... end`. In a worker
+---whose node is told to leave the loop ends behind the part in hand: what was done counts, once, and others get the
+---rest. Say by chunk:report what was done in each part, inside the loop.
+---@param n integer
+---@return fun(): integer?, integer?
+function chunk_methods:steps(n)
+  if math.type(n) ~= "integer" or n < 1 then
+    error(script.error("T0113", "chunk:steps wants a whole number of examples, from 1"), 2)
+  end
+  local at = self.first
+  return function()
+    self.reached = at - self.first
+    if at > self.last then return nil end
+    look(self.worker)
+    if self.worker.leaving and self.reached > 0 then return nil end
+    local first <const> = at
+    at = math.min(at + n, self.last + 1)
+    return first, at - 1
+  end
+end
+
 ---Iterates over chunks of the data, one pass a call: `for chunk in w:chunks() do ... end`. The controller hands the
 ---next free chunk to whoever asks; the loop ends for all workers when every chunk of the pass is complete. A chunk is
 ---complete when its worker comes for the next one: wait for its asynchronous operations before. What a lost worker had
@@ -244,6 +267,8 @@ function w_methods:chunks()
   local function leave()
     if not current then return nil end
     local said <const> = {index = current.index, lease = current.lease, fields = current.fields}
+    local reached <const> = current.reached
+    if reached and reached > 0 and reached < current.count then said.count = reached end -- it was cut
     current, self.holding = nil, self.holding - 1
     return said
   end
@@ -259,7 +284,8 @@ function w_methods:chunks()
     if not answer.index then return nil end
     self.holding = self.holding + 1
     current = setmetatable({
-      pass = pass, index = answer.index, lease = answer.lease, first = answer.first, count = answer.count,
+      worker = self, pass = pass, index = answer.index, lease = answer.lease,
+      first = answer.first, count = answer.count,
       last = answer.first + answer.count - 1, fields = {},
     }, chunk_methods)
     return current
@@ -346,10 +372,10 @@ function w_methods:clock()
   return self.clocks
 end
 
----@return boolean whether the run is asked to stop: leave the loop after this step
+---@return boolean whether the run is asked to stop, or this node to leave: leave the loop after this step
 function w_methods:stopping()
   look(self)
-  return self.stop_asked
+  return self.stop_asked or self.leaving
 end
 
 ---Writes a record to the run's log.
@@ -401,7 +427,7 @@ function worker.new(a)
     reports = 0, barriers = 0, arrivals = {},
     waited_for = 0, holding = 0, clocks = resume.clock or 0, passes = resume.passes or 0, asked = 0, wait_s = 0,
     partial = {}, spans = {}, progress_at = 0, slowness = 1, working_since = core.now(), reported_at = core.now(),
-    stop_asked = false, rng = rng,
+    stop_asked = false, leaving = false, rng = rng,
   }, w_methods)
 end
 

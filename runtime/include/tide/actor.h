@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 #define TIDE_VERSION "0.1.0"
-#define TIDE_PROTOCOL 2u /* version of the wire; nodes of different versions refuse each other */
+#define TIDE_PROTOCOL 3u /* version of the wire; nodes of different versions refuse each other */
 
 #define TIDE_NEVER UINT64_MAX
 #define TIDE_SECOND UINT64_C(1000000000)
@@ -73,6 +73,10 @@ typedef uint64_t tide_address;
 static inline uint16_t tide_address_node(tide_address a) { return (uint16_t)(a >> 48); }
 static inline uint64_t tide_address_id(tide_address a) { return a & UINT64_C(0xffffffffffff); }
 
+/* What a peer may do here: of people each one more than the one before; of nodes what members need and people do not.
+ * On one machine a user's own processes have what they ask for; from other machines a certificate says it. */
+enum tide_right { TIDE_RIGHT_NONE, TIDE_RIGHT_READ, TIDE_RIGHT_OPERATE, TIDE_RIGHT_ADMIN, TIDE_RIGHT_NODE };
+
 /* Lanes order and bound traffic; the store lane is one FIFO from origin to handler. */
 enum tide_lane {
     TIDE_LANE_SYSTEM,  /* heartbeats, credits, membership */
@@ -104,6 +108,7 @@ struct tide_message {
     int32_t code;
     uint8_t kind; /* enum tide_message_kind */
     uint8_t lane; /* enum tide_lane */
+    uint8_t right; /* enum tide_right of a sender that is a client; 0: an actor of the cluster's nodes */
 };
 
 /* Bytes shared by reference count; the tail of a large message is sent from it without a copy. */
@@ -125,7 +130,11 @@ struct tide_node;
 struct tide_node_options {
     const char *cluster; /* identifier; default "local" */
     const char *name;    /* identifier, unique in the cluster; default "n<id>" given by the controller */
-    const char *listen;  /* "unix:PATH" or "tcp:127.0.0.1:PORT"; NULL: a Unix socket in the user's run directory */
+    const char *listen;  /* "unix:PATH" or "tcp:ADDRESS:PORT"; addresses of other machines need keys. NULL: a Unix socket
+                            in the user's run directory, or with a `join` on another machine the address that leads there */
+    const char *keys;    /* directory of a credential (`tide keys`): links with other machines are TLS by it; its cluster is
+                            the default of `cluster`. NULL: this machine only */
+    unsigned right;      /* client: enum tide_right that it asks for; 0: admin, as far as it may */
     const char *join;    /* endpoint of any member; NULL: this node is the controller */
     const char *state;   /* controller: directory of its decisions; started again with it, it goes on. NULL: none is kept */
     unsigned controllers; /* first node: 3 or 5 members hold the controller's decisions, and when it ends another one goes
@@ -186,6 +195,7 @@ struct tide_actor_options {
     uint8_t role;           /* enum tide_role */
     uint8_t thread;         /* which thread of that role, modulo their number */
     tide_address link;      /* linked to this actor from the start, or TIDE_NOBODY */
+    uint8_t opens;          /* enum tide_right that a client has at least to send here; 0: nodes only */
 };
 
 /* Starts an actor on `node`. Any thread. Errors: ENOMEM, EEXIST (name), ECLOSED (node stopping), EFULL. */
@@ -194,6 +204,8 @@ int tide_spawn(struct tide_node *node, const struct tide_actor_options *options,
 tide_address tide_self(void);
 /* Ends the calling handler actor after this message, or unwinds nothing: a fiber simply returns. Inside. */
 void tide_exit(int reason);
+/* From now on clients of this right, or a greater one, may send to the calling actor. Inside. */
+void tide_open(enum tide_right right);
 /* Asks another actor to end: reason EKILLED ends it at its next message or suspension. Any actor, any node. Inside. */
 int tide_kill(tide_address who, int reason);
 

@@ -16,6 +16,7 @@ void tide__handshake_begin(struct tide_link *link) {
                                .id = tide__net_id(net),
                                .store = net->store,
                                .client = net->client,
+                               .right = net->client ? net->right : TIDE_RIGHT_NODE,
                                .workers = net->workers,
                                .pid = net->pid,
                                .term = net->controls ? net->term : 0};
@@ -68,7 +69,8 @@ static void welcome(struct tide_link *link, const struct tide_session *session,
                                   .id = tide__net_id(net),
                                   .session = session != NULL ? session->id : 0,
                                   .received = session != NULL ? session->received : 0,
-                                  .assigned_id = assigned_id};
+                                  .assigned_id = assigned_id,
+                                  .right = link->right};
     snprintf(answer.cluster, sizeof answer.cluster, "%s", net->cluster);
     snprintf(answer.name, sizeof answer.name, "%s", net->name);
     snprintf(answer.endpoint, sizeof answer.endpoint, "%s", net->endpoint);
@@ -145,9 +147,6 @@ static int accept_joiner(struct tide_link *link, const struct tide_hello *hello)
 
 /* Ids of clients come round: nothing is owed from before. */
 static void new_client(struct tide_peer *peer, uint64_t incarnation) {
-    if (peer->session != NULL) {
-        tide__session_end(peer->session, "another client has its id");
-    }
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
         atomic_store_explicit(&peer->outstanding[i], 0, memory_order_relaxed);
     }
@@ -235,6 +234,11 @@ static int accept_known(struct tide_link *link, const struct tide_hello *hello) 
         refuse(link, peer != NULL && peer->lost ? TIDE_ECLOSED : TIDE_EBUSY, text, text);
         return 0;
     }
+    if (hello->client && peer->incarnation != hello->incarnation && peer->session != NULL) {
+        refuse(link, TIDE_EMISMATCH, "a client with the id of another one that is connected",
+               "another client has this id");
+        return 0;
+    }
     if (hello->client && peer->incarnation != hello->incarnation) {
         new_client(peer, hello->incarnation);
     }
@@ -252,6 +256,33 @@ static int accept_known(struct tide_link *link, const struct tide_hello *hello) 
     return 0;
 }
 
+/* May the other end be what its hello says? Its certificate knows; without one it is a process of this user, whose word
+ * counts. Gives link->right; negative: refused, text in the error slot. */
+static int judge(struct tide_link *link, const struct tide_hello *hello) {
+    struct tide_channel_peer peer;
+    tide__channel_peer(&link->channel, &peer);
+    const struct tide_identity *who = peer.who;
+    if (hello->client) {
+        const unsigned most = who != NULL ? who->right : TIDE_RIGHT_ADMIN;
+        if (most == TIDE_RIGHT_NODE) {
+            return tide_fail(TIDE_EPERM, "its keys are a node's; people have keys of their own: tide keys issue");
+        }
+        link->right = (uint8_t)(hello->right < most || TIDE_MUTANT(right_from_hello) ? hello->right : most);
+        return 0;
+    }
+    const bool bare = !hello->store && hello->workers == 0; /* a script's driver: its rows and workers are elsewhere */
+    if (who != NULL && who->right != TIDE_RIGHT_NODE && !(who->right == TIDE_RIGHT_ADMIN && bare)) {
+        return tide_fail(TIDE_EPERM, "its keys give the right %s; to be a member takes those of a node%s",
+                         tide_right_name(who->right), bare ? ", or admin's" : "");
+    }
+    if (who != NULL && who->right == TIDE_RIGHT_NODE && strcmp(who->name, "*") != 0 &&
+        strcmp(who->name, hello->name) != 0) {
+        return tide_fail(TIDE_EPERM, "its keys are of node '%s', and it says that it is '%s'", who->name, hello->name);
+    }
+    link->right = TIDE_RIGHT_NODE;
+    return 0;
+}
+
 static void decide(struct tide_link *link, const struct tide_hello *hello) {
     struct tide_net *net = link->net;
     char ours[200], theirs[200];
@@ -261,6 +292,9 @@ static void decide(struct tide_link *link, const struct tide_hello *hello) {
         snprintf(theirs, sizeof theirs, "peer belongs to cluster '%s', not '%s'", net->cluster,
                  hello->cluster);
         refuse(link, TIDE_EMISMATCH, ours, theirs);
+    } else if (judge(link, hello) != 0) {
+        snprintf(ours, sizeof ours, "%.190s", tide_error_message());
+        refuse(link, TIDE_EPERM, ours, ours);
     } else if (hello->to[0] != 0 && strcmp(hello->to, net->name) != 0) {
         snprintf(ours, sizeof ours, "peer looks for node '%s', this is '%s'", hello->to, net->name);
         snprintf(theirs, sizeof theirs, "peer is node '%s', not '%s'", net->name, hello->to);
@@ -379,6 +413,19 @@ static int mesh_welcomed(struct tide_link *link, const struct tide_welcome *answ
     return 0;
 }
 
+/* Whoever answers has the name that its certificate says, unless that is any node's. */
+static int check_name(struct tide_link *link, const char *name) {
+    struct tide_channel_peer peer;
+    tide__channel_peer(&link->channel, &peer);
+    const struct tide_identity *who = peer.who;
+    if (who == NULL || who->right != TIDE_RIGHT_NODE || strcmp(who->name, "*") == 0 ||
+        strcmp(who->name, name) == 0 || TIDE_MUTANT(tls_name_unchecked)) {
+        return 0;
+    }
+    return tide_fail(TIDE_EPERM, "the keys of who answers are of node '%s', and it says that it is '%s'", who->name,
+                     name);
+}
+
 static int welcome_received(struct tide_link *link, const struct tide_frame *frame) {
     struct tide_net *net = link->net;
     struct tide_welcome answer;
@@ -387,11 +434,14 @@ static int welcome_received(struct tide_link *link, const struct tide_frame *fra
         error = tide_fail(TIDE_EMISMATCH, "peer belongs to cluster '%s', not '%s'", answer.cluster,
                           net->cluster);
     }
+    error = error != 0 ? error : check_name(link, answer.name);
+    link->right = TIDE_RIGHT_NODE;
     if (link->purpose == LINK_JOIN) {
         if (error != 0) {
             tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
             return error;
         }
+        net->right = answer.right;
         if (answer.assigned_id != 0 &&
             (answer.id == 0 || (answer.assigned_id >= CLIENT_ID_MIN) != net->client)) {
             error = tide_fail(TIDE_EPROTO, "an id that is not ours");

@@ -4,10 +4,11 @@
  * itself is looked at.
  */
 #include "net/link/hello.h"
+#include "net/tls/keys.h"
 
 #include <string.h>
 
-enum { HELLO_FIELDS = 16, WELCOME_FIELDS = 11 };
+enum { HELLO_FIELDS = 17, WELCOME_FIELDS = 12 };
 
 /* A text without control characters, shorter than `capacity`. */
 static void read_plain(struct tide_reader *r, char *out, size_t capacity) {
@@ -93,6 +94,7 @@ void tide__hello_write(struct tide_writer *w, const struct tide_hello *h) {
     tide_write_uint(w, h->received);
     tide_write_uint(w, h->attempt);
     tide_write_uint(w, h->term);
+    tide_write_uint(w, h->right);
 }
 
 int tide_hello_parse(const void *body, size_t size, struct tide_hello *out) {
@@ -121,9 +123,15 @@ int tide_hello_parse(const void *body, size_t size, struct tide_hello *out) {
     out->received = tide_read_uint(&r);
     out->attempt = tide_read_uint(&r);
     out->term = tide_read_uint(&r);
+    out->right = (uint8_t)read_within(&r, TIDE_RIGHT_NODE);
     error = read_closing(&r, "hello");
     if (error == 0 && out->incarnation == 0) {
         error = tide_fail(TIDE_EPROTO, "hello: no incarnation");
+    }
+    const bool of_person = out->right >= TIDE_RIGHT_READ && out->right <= TIDE_RIGHT_ADMIN;
+    if (error == 0 && (out->client ? !of_person : out->right != TIDE_RIGHT_NODE)) {
+        error = tide_fail(TIDE_EPROTO, "hello: the right %s is not for %s", tide_right_name(out->right),
+                          out->client ? "clients" : "members");
     }
     if (error == 0 && out->id != 0 && out->client != (out->id >= 0x8000)) {
         error = tide_fail(TIDE_EPROTO, "hello: id %u is not for %s", (unsigned)out->id,
@@ -145,6 +153,7 @@ void tide__welcome_write(struct tide_writer *w, const struct tide_welcome *h) {
     tide_write_uint(w, h->received);
     tide_write_uint(w, h->assigned_id);
     tide_write_text(w, h->assigned_name);
+    tide_write_uint(w, h->right);
 }
 
 int tide__welcome_parse(const void *body, size_t size, struct tide_welcome *out) {
@@ -165,6 +174,7 @@ int tide__welcome_parse(const void *body, size_t size, struct tide_welcome *out)
     out->received = tide_read_uint(&r);
     out->assigned_id = (uint16_t)read_within(&r, UINT16_MAX);
     read_name(&r, out->assigned_name, true);
+    out->right = (uint8_t)read_within(&r, TIDE_RIGHT_NODE);
     return read_closing(&r, "welcome");
 }
 

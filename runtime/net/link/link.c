@@ -86,16 +86,23 @@ void tide__link_free(struct tide_link *link) {
     }
     tide__outbox_clear(&link->greeting, NULL, NULL);
     tide__intake_deinit(&link->intake);
+    tide__channel_release(&link->channel);
     tide_free(link);
 }
 
-/* Whose process is at the other end? Only a Unix socket tells; loopback TCP is as trusted as the
- * machine. */
-static bool is_ours(struct tide_net *net, struct tide_stream *stream,
+/* Whose process is at the other end? Certificates say so; without any only a Unix socket tells, and
+ * loopback TCP is as trusted as the machine. */
+static bool is_ours(struct tide_net *net, struct tide_stream *stream, const struct tide_tls *tls,
                     struct tide_peer_identity *identity) {
     net->port->ops->stream_peer(stream, identity);
-    return net->port->simulated || !identity->local_user || identity->uid == 0 ||
+    return net->port->simulated || tls != NULL || !identity->local_user || identity->uid == 0 ||
            identity->uid == net->port->ops->user(net->port);
+}
+
+/* What a connection by this endpoint goes under: other machines' always TLS, this machine's never; simulated nodes have
+ * machines of their own. */
+static struct tide_tls *tls_for(const struct tide_net *net, const char *endpoint) {
+    return net->port->simulated || !tide_endpoint_is_local(endpoint) ? net->tls : NULL;
 }
 
 /* Are there too many that have not said who they are? All members may come at one moment: when the
@@ -124,8 +131,9 @@ bool tide__link_may_log(struct tide_net *net) {
 void tide__link_accepted(void *arg, struct tide_stream *stream) {
     struct tide_net *net = arg;
     struct tide_peer_identity identity;
+    struct tide_tls *tls = tls_for(net, net->endpoint);
     const bool crowded = is_crowded(net);
-    if (net->finished || crowded || !is_ours(net, stream, &identity)) {
+    if (net->finished || crowded || !is_ours(net, stream, tls, &identity)) {
         if (!net->finished && tide__link_may_log(net)) {
             tide_log(TIDE_LOG_WARN, net->name, "refused a connection: %s",
                      crowded ? "too many that have not said hello" : "of another user");
@@ -137,14 +145,16 @@ void tide__link_accepted(void *arg, struct tide_stream *stream) {
         return;
     }
     snprintf(link->remote, sizeof link->remote, "%s", identity.address);
-    link->stream = stream;
-    net->port->ops->stream_accept(stream, &stream_events, link);
+    if (tide__channel_accept(&link->channel, net->port, stream, tls, &stream_events, link) != 0) {
+        tide__link_free(link); /* and the port closes the stream */
+    }
 }
 
 int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpose purpose,
                     struct tide_peer *peer) {
-    if (!tide_endpoint_is_local(endpoint)) {
-        return tide_fail(TIDE_EPERM, "%s: this version connects by Unix sockets and loopback only",
+    struct tide_tls *tls = tls_for(net, endpoint);
+    if (!tide_endpoint_is_local(endpoint) && tls == NULL) {
+        return tide_fail(TIDE_EPERM, "%s is on another machine, and this node has no keys: --keys DIR names them",
                          endpoint);
     }
     bool again = peer != NULL && peer->session != NULL;
@@ -155,8 +165,7 @@ int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpos
     }
     snprintf(link->remote, sizeof link->remote, "%.63s", endpoint);
     link->peer = peer;
-    int error =
-        net->port->ops->connect(net->executor, endpoint, &stream_events, link, &link->stream);
+    int error = tide__channel_connect(&link->channel, net->port, net->executor, endpoint, tls, &stream_events, link);
     if (error != 0) {
         tide__link_free(link);
         return error;
@@ -172,7 +181,7 @@ int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpos
 void tide__link_close(struct tide_link *link) {
     if (link->state != LINK_CLOSED) {
         link->state = LINK_CLOSED;
-        link->net->port->ops->stream_close(link->stream);
+        tide__channel_close(&link->channel);
     }
 }
 
@@ -210,9 +219,11 @@ void tide__link_violation(struct tide_link *link, const char *reason) {
 }
 
 static void join_failed(struct tide_link *link, int code) {
-    char text[200];
+    char text[300];
+    const char *reason = tide__channel_reason(&link->channel);
     snprintf(text, sizeof text, "no connection to %.63s: %s", link->remote,
-             code == TIDE_EUNREACHABLE ? "nobody listens there"
+             reason != NULL              ? reason
+             : code == TIDE_EUNREACHABLE ? "nobody listens there"
              : code == TIDE_ETIMEDOUT  ? "no answer"
              : code == TIDE_ECLOSED    ? "the peer closed it before it answered"
                                        : tide_error_name(code));
@@ -240,6 +251,12 @@ static void closed(void *arg, int reason) {
     struct tide_peer *peer = link->peer;
     struct tide_session *s = link->session;
     bool expected = link->state == LINK_CLOSED || link->state == LINK_DRAINING; /* our own doing */
+    const char *distrust = tide__channel_reason(&link->channel);
+    if (!expected && distrust != NULL && link->purpose != LINK_JOIN && tide__link_may_log(net)) {
+        tide_log(TIDE_LOG_WARN, net->name, "%s %s: %s",
+                 link->purpose == LINK_ACCEPTED ? "refused a connection from" : "no connection to", link->remote,
+                 distrust);
+    }
     bool refused = !expected && link->state == LINK_DIALLING && reason == TIDE_EUNREACHABLE;
     link->state = LINK_CLOSED;
     bool owned = peer != NULL && peer->link == link;
@@ -299,7 +316,7 @@ static void flush(struct tide_link *link) {
     while (!link->blocked && (more = tide__outbox_gather(box)) > 0) {
         size_t count;
         const struct tide_iovec *vectors = tide__outbox_vectors(box, &count);
-        ssize_t n = link->net->port->ops->stream_write(link->stream, vectors, count);
+        ssize_t n = tide__channel_write(&link->channel, vectors, count);
         if (n < 0) {
             return; /* `closed` follows */
         }
@@ -386,12 +403,41 @@ static int beat_received(struct tide_link *link, const struct tide_frame *frame)
     return 0;
 }
 
+/* What clients may send, whatever their right: to actors, which open to them or not (actor.h). Never what ends an actor,
+ * ties lives together, or belongs to the store or to members. */
+static bool is_for_clients(const struct tide_link *link, const struct tide_frame *frame) {
+    const uint64_t id = tide_address_id(frame->to);
+    switch (frame->kind) {
+    case TIDE_FRAME_CAST: /* to the members: no more than its goodbye */
+        return id != TIDE_ID_STORE && frame->lane != TIDE_LANE_STORE &&
+               (id != TIDE_ID_MEMBERS || tide__members_is_goodbye(frame));
+    case TIDE_FRAME_CALL:
+        return id != TIDE_ID_STORE && frame->lane != TIDE_LANE_STORE;
+    case TIDE_FRAME_REPLY:
+    case TIDE_FRAME_ERROR:
+    case TIDE_FRAME_CANCEL:
+    case TIDE_FRAME_MONITOR:
+    case TIDE_FRAME_DEMONITOR:
+        return frame->lane != TIDE_LANE_STORE;
+    case TIDE_FRAME_EXIT: /* that an actor of its own, which somebody here watches, has ended */
+        return frame->call != 0 && frame->call != TIDE_EXIT_KILLS &&
+               tide_address_node(frame->from) == link->peer->id;
+    default:
+        return false;
+    }
+}
+
 /* A message for an actor here. The store reads its lane with the bounded cursor; all other bodies
  * are scanned first. Only the store passes messages on, and they keep their sender. */
 static int message_received(struct tide_link *link, const struct tide_frame *frame,
                             struct tide_blob *owner) {
     struct tide_net *net = link->net;
     uint64_t id = tide_address_id(frame->to);
+    const bool client = link->right != TIDE_RIGHT_NODE;
+    if (client && !TIDE_MUTANT(rights_any_frame) && !is_for_clients(link, frame)) {
+        return tide_fail(TIDE_EPERM, "a frame of kind %u in lane %u, which clients have no right to send",
+                         (unsigned)frame->kind, (unsigned)frame->lane);
+    }
     bool own_cursor = frame->lane == TIDE_LANE_STORE && id == TIDE_ID_STORE;
     if (!own_cursor) {
         int error = tide_scan(frame->body, frame->body_size);
@@ -417,7 +463,8 @@ static int message_received(struct tide_link *link, const struct tide_frame *fra
     if (counted) {
         s->delivered[frame->lane] += TIDE_FRAME_HEAD + frame->body_size;
     }
-    tide_system_deliver(net->system, frame, owner, counted ? s->account : NULL);
+    tide_system_deliver(net->system, frame, owner, counted ? s->account : NULL,
+                        client ? link->right : TIDE_RIGHT_NONE);
     return 0;
 }
 
@@ -446,12 +493,11 @@ static int frame_received(void *arg, const struct tide_frame *frame, struct tide
 
 static void connected(void *arg, struct tide_stream *stream) {
     struct tide_link *link = arg;
-    (void)stream;
     if (link->state != LINK_DIALLING) {
         return;
     }
     struct tide_peer_identity identity;
-    if (!is_ours(link->net, link->stream, &identity)) {
+    if (!is_ours(link->net, stream, link->channel.tls, &identity)) {
         if (link->purpose == LINK_JOIN) {
             tide__net_become(link->net, TIDE_MEMBER_DEAD, TIDE_EPERM,
                              "the listener belongs to another user");
@@ -570,6 +616,20 @@ void tide__links_expire(struct tide_net *net, uint64_t now) {
             time_is_up(link);
         } else if (link->state != LINK_CLOSED && link->deadline < net->deadline) {
             net->deadline = link->deadline;
+        }
+    }
+}
+
+void tide__links_judge(struct tide_net *net) {
+    for (struct tide_link *link = net->links; link != NULL; link = link->next) {
+        struct tide_channel_peer peer;
+        if (link->channel.session == NULL || link->state == LINK_CLOSED) {
+            continue;
+        }
+        tide__channel_peer(&link->channel, &peer);
+        const char *objection = peer.who != NULL ? tide__tls_objects(net->tls, peer.who) : NULL;
+        if (objection != NULL) {
+            tide__link_violation(link, objection);
         }
     }
 }

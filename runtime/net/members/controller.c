@@ -79,8 +79,11 @@ static int check_member(struct tide_net *net, const struct tide_hello *hello) {
     if (count >= MEMBERS_MAX || net->next_id >= CLIENT_ID_MIN) {
         return tide_fail(TIDE_EFULL, "the cluster takes no more members");
     }
-    if (hello->endpoint[0] == 0 || !tide_endpoint_is_local(hello->endpoint)) {
-        return tide_fail(TIDE_EINVAL, "a member needs a listener on this machine");
+    const bool far = !tide_endpoint_is_local(net->endpoint);
+    if (hello->endpoint[0] == 0 || tide_endpoint_is_local(hello->endpoint) == far) {
+        return tide_fail(TIDE_EINVAL, "members of this cluster listen on %s, and a joiner does on %.60s",
+                         far ? "addresses of other machines" : "this machine alone",
+                         hello->endpoint[0] != 0 ? hello->endpoint : "nothing");
     }
     return check_memory(net);
 }

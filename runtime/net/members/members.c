@@ -422,6 +422,14 @@ void tide__members_cast(struct tide_net *net, struct tide_link *link, const stru
     tide__link_own(link, TIDE_FRAME_CAST, w->data, w->size);
 }
 
+bool tide__members_is_goodbye(const struct tide_frame *frame) {
+    struct tide_reader r;
+    tide_reader_init(&r, frame->body, frame->body_size);
+    size_t count = tide_read_array(&r);
+    uint64_t verb = tide_read_uint(&r);
+    return r.error == 0 && count == 1 && verb == VERB_GOODBYE;
+}
+
 void tide__members_receive(struct tide_link *link, const struct tide_frame *frame) {
     struct tide_net *net = link->net;
     struct tide_reader r;

@@ -1,0 +1,69 @@
+-- What may be asked of a cluster's actors, and by whom: one row a request. What is not listed is denied to everybody
+-- but the cluster's own nodes, and an actor that serves a request without a row does not start.
+--
+-- The right of a sender comes with its message (`message.right`): "read", "operate" or "admin" of a client, by its keys
+-- or as it asked for on its own machine; "node" of everything that runs on the cluster's nodes.
+local errors = require "tide.errors"
+
+local verbs = {}
+
+local RANK <const> = {read = 1, operate = 2, admin = 3, node = 4}
+
+-- actor -> request -> least right
+---@type table<string, table<string, "read"|"operate"|"admin"|"node">>
+verbs.needs = {
+  agent = {
+    -- looks
+    status = "read", served = "read", hottest = "read", staleness = "read", waits = "read", events = "read",
+    log = "read", jobs = "read", ["trace.read"] = "read",
+    -- a session has a role of its own, at most its opener's right; to end another's takes admin
+    ["console.open"] = "read", ["console.drop"] = "read",
+    -- acts on what is there
+    ["trace.start"] = "operate", ["trace.stop"] = "operate", move = "operate", checkpoint = "operate",
+    consistency = "operate", drain = "operate",
+    -- runs code, ends things, writes over rows
+    ends = "admin", load = "admin", start = "admin", stop = "admin", restore = "admin", quit = "admin",
+    ["cpu.share"] = "admin", serve_cost = "admin", event = "admin",
+    -- among nodes
+    localize = "node", vacated = "node",
+  },
+  control = {quit = "admin"},
+  policies = {
+    list = "read", report = "read", history = "read", why = "read", metric = "read",
+    check = "operate", shadow = "operate", swap = "operate", set = "operate", rollback = "operate",
+    journal = "operate",
+  },
+}
+
+---@param held string of who asks
+---@param needed string
+---@return boolean
+function verbs.at_least(held, needed) return (RANK[held] or 0) >= RANK[needed] end
+
+---May who has this right ask for it?
+---@param actor "agent"|"control"|"policies"
+---@param request any its name, a foreign value
+---@param right string of the message
+---@return true|nil, table? err
+function verbs.allows(actor, request, right)
+  local needed <const> = type(request) == "string" and verbs.needs[actor][request] or "node"
+  if verbs.at_least(right, needed) then return true end
+  if right == "read" or needed == "node" then
+    return nil, errors.new("T0801", ("this takes more than the right `%s`"):format(tostring(right)))
+  end
+  return nil, errors.new("T0801", {message = ("%s takes the right `%s`, and this is `%s`"):format(request, needed,
+    tostring(right)), help = "ask for keys of that role: tide keys issue --role " .. needed})
+end
+
+---Every request that an actor serves has a row, or it does not start.
+---@param actor string
+---@param served table<string, any>
+function verbs.check(actor, served)
+  for name in pairs(served) do
+    if not verbs.needs[actor][name] then
+      error(("lua/tide/cluster/verbs.lua has no row for %s %s"):format(actor, name), 2)
+    end
+  end
+end
+
+return verbs

@@ -1,0 +1,91 @@
+#!/bin/bash
+# Every request of the agent and of the control actor, asked for real with every right: who may gets an answer or an error
+# of its own, who may not is refused for the right alone. And what a session of another's does: nothing.
+. "$(dirname "$0")/harness.sh"
+
+mkdir -p "$work/lua/tide/command"
+cp -r "$root/lua/tide" "$work/lua/"
+cat >"$work/lua/tide/command/version.lua" <<'LUA'
+local core = require "tide.core"
+local INSIDE <const> = [[
+local core = require "tide.core"
+local verbs = require "tide.cluster.verbs"
+return function(a)
+  local wrong, asked = {}, 0
+  local session
+  local function ask(actor, address, request)
+    local answer, err = core.call(address, request, 3)
+    local refused = err ~= nil and err.code == "T0801"
+    local may = verbs.at_least(a.right, verbs.needs[actor][request.op])
+    if request.op == "console.open" and request.role then may = may and verbs.at_least(a.right, request.role) end
+    asked = asked + 1
+    if refused == may then
+      wrong[#wrong + 1] = ("%s %s as %s: %s"):format(actor, request.op, a.right, err and err.message or "an answer")
+    end
+    return answer
+  end
+  local agent, control
+  for _, member in ipairs(core.members()) do
+    agent = agent or core.whereis(member.name .. "/agent")
+    control = control or core.whereis(member.name .. "/control")
+  end
+  for op in pairs(verbs.needs.agent) do
+    local ends <const> = op == "quit" or op == "drain" -- they would be obeyed
+    if not (ends and verbs.at_least(a.right, verbs.needs.agent[op])) then ask("agent", agent, {op = op}) end
+  end
+  for op in pairs(verbs.needs.control) do
+    if op ~= "quit" or not verbs.at_least(a.right, "admin") then
+      local _, err = core.call(control, {op = op}, 3)
+      local refused = err ~= nil and (err.code == "T0801" or err.name == "EPERM")
+      asked = asked + 1
+      if refused == verbs.at_least(a.right, verbs.needs.control[op]) then
+        wrong[#wrong + 1] = ("control %s as %s: %s"):format(op, a.right, err and err.message or "an answer")
+      end
+    end
+  end
+  for _, role in ipairs {"read", "operate", "admin"} do
+    local opened = ask("agent", agent, {op = "console.open", session = a.id .. role:byte(1), role = role})
+    if role == "read" then session = opened end
+  end
+  if not session then wrong[#wrong + 1] = "no session of read" end
+  -- who does not know a session's name, and has not opened it, is not answered
+  if a.other then
+    local answer, err = core.call(a.other, {op = "console.eval", id = 1, text = "1"}, 3)
+    if answer or not (err.code == "T0801" or err.name == "EPERM") then
+      wrong[#wrong + 1] = "another's session answers " .. a.right
+    end
+  end
+  return {wrong = wrong, asked = asked, session = session and session.address}
+end
+]]
+return {
+  name = "version", brief = "a test", summary = "A test.",
+  options = {{name = "cluster", type = "string", doc = "of the test"}},
+  run = function(context)
+    local endpoint = require("tide.cluster.client").resolve(context.options.cluster)
+    local other
+    local bad = 0
+    for i, right in ipairs {"read", "operate", "admin"} do
+      assert(core.node_start {client = true, join = endpoint, cluster = "rights", right = right, workers = 0,
+                              no_store = true})
+      local result = assert(core.node_run("return (function(...) " .. INSIDE .. " end)()(...)", "@matrix",
+        {right = right, other = other, id = ("%x"):format(0xabc0 + i)}))
+      core.node_stop(0)
+      for _, line in ipairs(result.wrong) do print(line) end
+      bad, other = bad + #result.wrong, other or result.session
+      print(("%s: %d requests"):format(right, result.asked))
+    end
+    return bad == 0 and 0 or 1
+  end,
+}
+LUA
+run 0 up --cluster rights -n 1
+for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/rights/pids"); do started+=("$pid"); done
+TIDE_LUA_PATH="$work/lua" run 0 version --cluster rights
+cat out.txt err.txt
+says out.txt 'read: [0-9]+ requests'
+says out.txt 'admin: [0-9]+ requests'
+run 0 attach rights --role read -e 'nodes()'
+run 4 attach rights --role read -e 'core.actors()'
+run 0 down rights -y
+finish

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Three network namespaces as three machines: TLS between them, keys of people, what outsiders see, keys taken back.
+here=$(cd "$(dirname "$0")/.." && pwd)
+source "$here/netns.sh"
+netns_begin "$(readlink -f "${TIDE:-$here/../build/tide}")" 2
+pass=0
+ok() { pass=$((pass + 1)); echo "ok - $*"; }
+fail() { echo "not ok - $*"; cat ./*.log; exit 1; }
+# wait_for SECONDS COMMAND...: until it succeeds
+wait_for() { local k n=$1; shift; for ((k = 0; k < n * 10; k++)); do "$@" >/dev/null 2>&1 && return 0; sleep 0.1; done; return 1; }
+at=tcp:10.77.0.1:7700
+
+"$tide" keys init lab 2>init.txt || fail "tide keys init"
+"$tide" keys issue --role read --name alice 2>/dev/null || fail "tide keys issue"
+"$tide" keys init other >/dev/null 2>&1 || fail "a second authority"
+"$tide" keys issue --role node --name n9 --dir keys/lab >/dev/null 2>&1 || fail "keys of one node"
+[ "$(stat -c %a keys/lab/node/key.pem keys/lab/ca/key.pem | sort -u)" = 600 ] || fail "keys that others can read"
+ok "keys are made, and only their owner reads them"
+
+inside 0 "$tide" node --listen $at >none.log 2>&1 && fail "a node without keys listens to other machines"
+grep -q "tide keys init" none.log || fail "the refusal names no remedy"
+chmod 644 keys/other/node/key.pem
+inside 0 "$tide" node --keys keys/other/node --listen $at >open.log 2>&1 && fail "a key that others can read is taken"
+grep -q "key.pem can be read by others" open.log || fail "the open key is not named"
+chmod 600 keys/other/node/key.pem
+inside 0 "$tide" node --keys keys/lab/node --listen tcp:0.0.0.0:7700 >any.log 2>&1 && fail "an address that is none"
+ok "what cannot work is refused before anything listens"
+
+inside 0 "$tide" node --keys keys/lab/node --listen $at >c0.log 2>&1 &
+export TIDE_CLUSTER=$at
+wait_for 10 inside 0 "$tide" status --keys keys/lab/admin || fail "the first node"
+for k in 1 2; do inside $k "$tide" node --keys keys/lab/node --join $at >"n$k.log" 2>&1 & done
+three() { [ "$(inside 1 "$tide" nodes --plain --keys keys/lab/alice | grep -c up)" = 3 ]; }
+wait_for 15 three || fail "three machines in one cluster, seen by a person who may look"
+ok "three machines are one cluster"
+
+inside 1 "$tide" node --keys keys/other/node --join $at --cluster lab >foreign.log 2>&1 && fail "keys of another cluster"
+grep -q "of cluster 'other', not 'lab'" foreign.log || fail "keys of another cluster are not told"
+inside 1 "$tide" node --keys keys/lab/alice --join $at >person.log 2>&1 && fail "a person's keys make a node"
+grep -q "its keys give the right read" person.log || fail "a person's keys are not told"
+inside 1 "$tide" node --keys keys/lab/node-n9 --name n8 --join $at >name.log 2>&1 && fail "another node's keys"
+grep -q "its keys are of node 'n9'" name.log || fail "another node's keys are not told"
+inside 2 python3 - <<'PY' || fail "plain bytes get an answer from a node under TLS"
+import socket, sys
+s = socket.create_connection(("10.77.0.1", 7700), 5)
+s.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+s.settimeout(7)
+got = s.recv(4096)
+sys.exit(0 if len(got) < 20 else 1)  # an alert at most
+PY
+ok "outsiders stay outside, and are told why"
+
+cp -r "$here/../examples" .
+inside 2 "$tide" run --keys keys/lab/admin examples/mf.lua --epochs 3 >mf.log 2>&1 || fail "training over three machines"
+grep -q "test RMSE" mf.log || fail "training says nothing"
+inside 2 "$tide" run --keys keys/lab/alice examples/mf.lua --epochs 1 >reader.log 2>&1 && fail "who may look runs a script"
+ok "a script trains on all of them, for those who may"
+
+serial=$("$tide" keys show --dir keys/lab --plain | awk '$3 == "alice" {print $1}')
+"$tide" keys revoke "$serial" --dir keys/lab 2>/dev/null || fail "tide keys revoke"
+gone() { inside 1 "$tide" status --keys keys/lab/alice 2>&1 | grep -q revoked; }
+wait_for 10 gone || fail "revoked keys still open the cluster"
+inside 1 "$tide" status --keys keys/lab/admin >/dev/null || fail "the others' keys work no more"
+grep -q "keys read again" c0.log || fail "the list was not read again"
+ok "keys that were taken back open nothing, without a restart"
+
+grep -rlE "PRIVATE KEY" ./*.log .tide 2>/dev/null && fail "a key is in a log"
+echo "1..$pass"
