@@ -9,7 +9,7 @@ local core = {}
 
 -- Times are seconds (floats) in Lua.
 core.version = "0.1.0"
-function core.build() end            --> {compiler=, lua=, libuv=, ..., cpu={blas=, device=}, cuda={available=false, reason=""}} for `tide version`
+function core.build() end            --> {compiler=, lua=, libuv=, ..., cpu={blas=, core=, rate="60 GFLOP/s", device=}, cuda={available=false, reason=""}} for `tide version`
 
 ---- nodes. A process runs at most one.
 ---@param options {cluster?:string,name?:string,listen?:string,join?:string,state?:string,controllers?:integer,workers?:integer,no_store?:boolean,client?:boolean,seed?:integer,queue_limit?:integer,memory?:integer,rate_operations?:number,rate_bytes?:number}
