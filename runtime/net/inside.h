@@ -35,7 +35,9 @@
 #define TIDE_MILLISECOND UINT64_C(1000000)
 
 enum {
-    UNAUTHENTICATED_MAX = 64,
+    UNAUTHENTICATED_MAX = 64, /* connections of this node's user that have not said hello */
+    STRANGERS_MAX = 48,       /* and of all others together */
+    STRANGER_SHARE = 8,       /* of one of them */
     REDIRECTS_MAX = 3,
     CLIENT_ID_MIN = 0x8000,
     DEPARTED_MAX = 512, /* dead and left members that views still carry */
@@ -51,6 +53,7 @@ enum {
 #define HANDSHAKE_TIMEOUT (5 * TIDE_SECOND)
 #define DRAIN_TIMEOUT                                                                              \
     (1 * TIDE_SECOND) /* a link that closes in order has this long to write what it holds */
+#define ALIVE_WITHIN (1 * TIDE_SECOND) /* who was heard so lately has not lost its session */
 #define REDIAL_TIMEOUT (300 * TIDE_MILLISECOND)
 #define JOIN_PATIENCE                                                                              \
     (9 * TIDE_SECOND) /* a joiner, or a client that lost it, looks for a controller so long, and
@@ -261,6 +264,7 @@ struct tide_link {
     uint64_t deadline;           /* of the present state, or TIDE_NEVER */
     struct tide_outbox greeting; /* before there is a session */
     struct tide_hello hello;     /* of a parked one */
+    struct tide_peer_identity origin; /* of an accepted one */
     char remote[64];
 };
 

@@ -50,7 +50,7 @@ struct tide_stream_events {
 };
 
 struct tide_peer_identity {
-    bool local_user;   /* Unix socket or in-process: uid is known */
+    bool local_user;   /* of this machine, and the kernel tells whose: uid is known */
     uint32_t uid;
     char address[64];  /* printable */
 };

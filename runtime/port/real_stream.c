@@ -585,6 +585,14 @@ void tide__real_stream_peer(struct tide_stream *s, struct tide_peer_identity *ou
     }
     if (address.storage.ss_family != AF_UNIX) {
         tide__real_address_print(&address, out->address, sizeof out->address);
+        if (tide_endpoint_is_local(out->address)) {
+            struct sockaddr_storage ours;
+            socklen_t length = sizeof ours;
+            memset(&ours, 0, sizeof ours);
+            out->local_user =
+                getsockname(s->fd, (struct sockaddr *)&ours, &length) == 0 &&
+                tide__real_owner(&address.storage, &ours, s->outgoing, &out->uid);
+        }
         return;
     }
     struct ucred credentials;

@@ -143,6 +143,13 @@ static int accept_joiner(struct tide_link *link, const struct tide_hello *hello)
     return 0;
 }
 
+/* Is the session alive, over a link on which its peer was heard just now, or may rest? A hello
+ * without a session cannot end it then: who has lost one has closed its link, or is silent. */
+static bool is_alive(const struct tide_session *s, uint64_t now) {
+    return s != NULL && s->confirmed && s->link != NULL && s->link->state == LINK_UP &&
+           (s->resting || now - s->detector.last < ALIVE_WITHIN);
+}
+
 /* Ids of clients come round: nothing is owed from before. */
 static void new_client(struct tide_peer *peer, uint64_t incarnation) {
     if (peer->session != NULL) {
@@ -235,7 +242,14 @@ static int accept_known(struct tide_link *link, const struct tide_hello *hello) 
         refuse(link, peer != NULL && peer->lost ? TIDE_ECLOSED : TIDE_EBUSY, text, text);
         return 0;
     }
-    if (hello->client && peer->incarnation != hello->incarnation) {
+    const bool other = peer->incarnation != hello->incarnation;
+    if ((hello->session == 0 || (hello->client && other)) && !mistaken &&
+        is_alive(peer->session, tide__net_now(net))) {
+        refuse(link, TIDE_EBUSY, "somebody with the id of a node that is heard",
+               "the node that has this id is alive");
+        return 0;
+    }
+    if (hello->client && other) {
         new_client(peer, hello->incarnation);
     }
     if (hello->attempt <= peer->attempt && !mistaken) {
