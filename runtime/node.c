@@ -2,6 +2,7 @@
 #include "node.h"
 
 #include "net/net.h"
+#include "port/run_directory.h"
 
 #include <string.h>
 
@@ -9,44 +10,13 @@ enum { JOIN_TIMEOUT_S = 10, PAUSE_NS = 500000 };
 
 /* ---- life ---- */
 
-/* Others of this machine must not be able to put sockets there, or to connect. */
-static int private_directory(struct tide_port *port, const char *path) {
-    struct tide_file_info info;
-    int rc = port->ops->file_mkdir(port, path, 0700);
-    rc = rc < 0 ? rc : port->ops->file_info(port, path, &info);
-    if (rc < 0) {
-        return rc;
-    }
-    if (info.owner != port->ops->user(port) || (info.mode & 077) != 0) {
-        return tide_fail(TIDE_EPERM, "%s must belong to you with mode 0700: others could pose as your nodes", path);
-    }
-    return 0;
-}
-
-/* $XDG_RUNTIME_DIR/tide/CLUSTER/NAME-xxxx.sock, else /tmp/tide-<uid>/CLUSTER/...: directories 0700, checked. */
 static int default_listen(struct tide_port *port, const struct tide_node_options *o, char *out, size_t size) {
-    char directory[128];
-    const char *runtime = port->ops->environment(port, "XDG_RUNTIME_DIR");
+    const char *name = o->name != NULL ? o->name : "node";
     if (port->simulated) {
-        snprintf(out, size, "sim:%s-%llx", o->name != NULL ? o->name : "node",
-                 (unsigned long long)port->ops->entropy(port));
+        snprintf(out, size, "sim:%s-%llx", name, (unsigned long long)port->ops->entropy(port));
         return 0;
     }
-    if (runtime != NULL && runtime[0] == '/' && strlen(runtime) < 64) {
-        snprintf(directory, sizeof directory, "%s/tide", runtime);
-    } else {
-        snprintf(directory, sizeof directory, "/tmp/tide-%u", port->ops->user(port));
-    }
-    int rc = private_directory(port, directory);
-    if (rc < 0) {
-        return rc;
-    }
-    size_t used = strlen(directory);
-    snprintf(directory + used, sizeof directory - used, "/%s", o->cluster != NULL ? o->cluster : "local");
-    rc = private_directory(port, directory);
-    snprintf(out, size, "unix:%s/%s-%08x.sock", directory, o->name != NULL ? o->name : "node",
-             (unsigned)port->ops->entropy(port));
-    return rc;
+    return tide_run_socket(port, o->cluster != NULL ? o->cluster : "local", name, out, size);
 }
 
 static int wait_joined(struct tide_node *node) {
@@ -82,7 +52,9 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
                                      .disk = o->client ? 0 : 1,
                                      .loop = o->loop};
     rc = rc < 0 ? rc : tide_system_create(&so, node, &node->system);
-    struct tide_net_options no = {.cluster = o->cluster != NULL ? o->cluster : "local",
+    struct tide_net_options no = {.cluster = o->cluster != NULL ? o->cluster
+                                             : o->client        ? ""
+                                                                : "local",
                                   .name = o->name,
                                   .listen = o->client           ? NULL
                                             : o->listen != NULL ? o->listen

@@ -470,7 +470,8 @@ struct tide_net {
     struct tide_port *port;
     struct tide_executor *executor;
     tide_address members_actor;
-    char cluster[64], listen[160], join[160], wanted_name[64];
+    char cluster[64]; /* "" of a client that was not told, until it has joined */
+    char listen[160], join[160], wanted_name[64];
     uint64_t incarnation;
     uint16_t workers;
     bool store, client;

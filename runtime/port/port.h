@@ -60,6 +60,7 @@ struct tide_file_info {
     uint64_t modified_ns;
     uint32_t owner, mode; /* uid; permission bits */
     bool directory;
+    bool link; /* the path itself is one; the rest is what it leads to */
 };
 
 enum { TIDE_FILE_READ = 1, TIDE_FILE_WRITE = 2, TIDE_FILE_CREATE = 4, TIDE_FILE_TRUNCATE = 8, TIDE_FILE_EXCLUSIVE = 16, TIDE_FILE_APPEND = 32,

@@ -70,8 +70,11 @@ int tide__real_fail(int error_number, const char *what, const char *subject);
 struct tide_real_address {
     struct sockaddr_storage storage;
     socklen_t size;
+    int directory; /* open one that the path of the socket goes through; -1: none */
 };
+/* To be released when it is bound or connected, also after an error. */
 int tide__real_address_parse(const char *endpoint, struct tide_real_address *out);
+void tide__real_address_release(struct tide_real_address *address);
 /* "tcp:ADDRESS:PORT"; for a Unix socket "unix:PATH". */
 void tide__real_address_print(const struct tide_real_address *address, char *out, size_t size);
 /* Binds and listens; gives the descriptor or a negative code. */

@@ -121,6 +121,7 @@ int tide__real_file_info(struct tide_port *port, const char *path, struct tide_f
     out->owner = (uint32_t)info.st_uid;
     out->mode = (uint32_t)info.st_mode & 07777;
     out->directory = S_ISDIR(info.st_mode);
+    out->link = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
     return 0;
 }
 

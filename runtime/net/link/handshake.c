@@ -269,7 +269,7 @@ static int accept_known(struct tide_link *link, const struct tide_hello *hello) 
 static void decide(struct tide_link *link, const struct tide_hello *hello) {
     struct tide_net *net = link->net;
     char ours[200], theirs[200];
-    if (strcmp(hello->cluster, net->cluster) != 0) {
+    if (hello->cluster[0] != 0 && strcmp(hello->cluster, net->cluster) != 0) {
         snprintf(ours, sizeof ours, "peer belongs to cluster '%s', not '%s'", hello->cluster,
                  net->cluster);
         snprintf(theirs, sizeof theirs, "peer belongs to cluster '%s', not '%s'", net->cluster,
@@ -397,6 +397,9 @@ static int welcome_received(struct tide_link *link, const struct tide_frame *fra
     struct tide_net *net = link->net;
     struct tide_welcome answer;
     int error = tide__welcome_parse(frame->body, frame->body_size, &answer);
+    if (error == 0 && net->cluster[0] == 0) { /* a client that knew an address alone */
+        memcpy(net->cluster, answer.cluster, sizeof net->cluster);
+    }
     if (error == 0 && strcmp(answer.cluster, net->cluster) != 0) {
         error = tide_fail(TIDE_EMISMATCH, "peer belongs to cluster '%s', not '%s'", answer.cluster,
                           net->cluster);

@@ -106,7 +106,7 @@ int tide_hello_parse(const void *body, size_t size, struct tide_hello *out) {
     if (error != 0) {
         return error;
     }
-    read_name(&r, out->cluster, false);
+    read_name(&r, out->cluster, true);
     read_name(&r, out->name, true);
     out->incarnation = tide_read_uint(&r);
     out->id = (uint16_t)read_within(&r, UINT16_MAX);
@@ -124,6 +124,9 @@ int tide_hello_parse(const void *body, size_t size, struct tide_hello *out) {
     error = read_closing(&r, "hello");
     if (error == 0 && out->incarnation == 0) {
         error = tide_fail(TIDE_EPROTO, "hello: no incarnation");
+    }
+    if (error == 0 && out->cluster[0] == 0 && (!out->client || out->id != 0)) {
+        error = tide_fail(TIDE_EPROTO, "hello: no cluster");
     }
     if (error == 0 && out->id != 0 && out->client != (out->id >= 0x8000)) {
         error = tide_fail(TIDE_EPROTO, "hello: id %u is not for %s", (unsigned)out->id,
