@@ -65,6 +65,7 @@ struct tide_file_info {
 
 enum { TIDE_FILE_READ = 1, TIDE_FILE_WRITE = 2, TIDE_FILE_CREATE = 4, TIDE_FILE_TRUNCATE = 8, TIDE_FILE_EXCLUSIVE = 16, TIDE_FILE_APPEND = 32,
        TIDE_FILE_LOCK = 64 /* until it is closed, by the end of the process too; EBUSY: another has it. Simulated nodes share no files */,
+       TIDE_FILE_PRIVATE = 256 /* what is created is its owner's alone; else as the umask says */,
        TIDE_FILE_ONCE = 128 /* nobody reads soon what is written: a sync gives the memory back that holds it, for the next file to take */ };
 
 struct tide_process_options {
