@@ -124,6 +124,9 @@ ssize_t tide__real_stream_write(struct tide_stream *stream, const struct tide_io
                                 size_t count);
 void tide__real_stream_resume(struct tide_stream *stream);
 void tide__real_stream_close(struct tide_stream *stream);
+/* What control groups leave this process: bytes, and thousandths of a processor; UINT64_MAX: all
+ * (real_limits.c). */
+void tide__real_limits(uint64_t *memory, uint64_t *milli_processors);
 /* Who holds the end `theirs` of a loopback TCP connection whose other end is `ours` (real_owner.c).
  * listens: that end was dialled, and may not have been accepted yet. False: nobody can tell. */
 bool tide__real_owner(const struct sockaddr_storage *theirs, const struct sockaddr_storage *ours,
