@@ -8,7 +8,7 @@
 #include "tensor/cpu/blas.h"
 #include "tensor/cpu/gemm.h"
 #include "net/net.h"
-#include "run_directory.h"
+#include "port/run_directory.h"
 #include "operation.h"
 #include "store/core/store.h"
 
