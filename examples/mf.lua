@@ -177,15 +177,17 @@ tide.main(function()
   say("data: %s", data.note)
   local cluster <close> = tide.cluster {nodes = opt.nodes, workers = opt.workers}
   local run = cluster:start(job)
-  local epochs, best = {}, {rmse = math.huge}
-  say("before    test RMSE %.4f", math.sqrt(run:evaluate "mse"))
+  local epochs, best = {}, {}
+  local tested = data:part "test".values:rows() > 0
+  local function test_rmse() return tested and math.sqrt(run:evaluate "mse") or nil end
+  local function shown(rmse) return rmse and ("test RMSE %.4f"):format(rmse) or "no test cells" end
+  say("before    %s", shown(test_rmse()))
   for r in run:events "report" do
-    local e = {epoch = r.n, loss = r.loss / r.examples, rmse = math.sqrt(run:evaluate "mse"), train_s = slowest(r),
-               eps = r.params.eps}
+    local e = {epoch = r.n, loss = r.loss / r.examples, rmse = test_rmse(), train_s = slowest(r), eps = r.params.eps}
     epochs[#epochs + 1] = e
-    if e.rmse < best.rmse then best = e end
-    say("epoch %2d  loss %.4f  train RMSE %.4f  test RMSE %.4f  %7.3f s%s", e.epoch, e.loss,
-      math.sqrt(r.error / r.examples), e.rmse, e.train_s, r.params.restore and "  taken back" or "")
+    if e.rmse and e.rmse < (best.rmse or math.huge) then best = e end
+    say("epoch %2d  loss %.4f  train RMSE %.4f  %s  %7.3f s%s", e.epoch, e.loss, math.sqrt(r.error / r.examples),
+      shown(e.rmse), e.train_s, r.params.restore and "  taken back" or "")
   end
   local summary = run:wait()
   local files = opt.save and run:dump(opt.save, names) or {}
@@ -199,8 +201,9 @@ tide.main(function()
     print(tide.json.encode(result))
     return
   end
-  say("\ntest RMSE %.4f, best %.4f after epoch %d; %.3f s an epoch, %.3g cells/s\n", last.rmse, best.rmse, best.epoch,
-    total / #epochs, data.count * #epochs / total)
+  say("\n%s%s; %.3f s an epoch, %.3g cells/s\n", shown(last.rmse),
+    best.rmse and (", best %.4f after epoch %d"):format(best.rmse, best.epoch) or "", total / #epochs,
+    data.count * #epochs / total)
   print(summary:table {"reports", "epoch_s", "accesses_local", "accesses_remote", "local_share", "wire_bytes",
                        "wire_messages"})
   for _, file in ipairs(files) do say("written: %s", file) end

@@ -74,11 +74,12 @@ tide.main(function()
   local epochs = {}
   for r in run:events "report" do
     local test = run:evaluate "test"
+    local tested <const> = test.count > 0 -- else the means are none
     local e = {epoch = r.n, loss = r.loss / r.examples, accuracy = r.correct / r.examples, seconds = r.elapsed_s,
-               test_accuracy = test.correct, test_loss = test.loss}
+               test_accuracy = tested and test.correct or nil, test_loss = tested and test.loss or nil}
     epochs[#epochs + 1] = e
-    say("epoch %2d  loss %.4f  accuracy %.4f  test accuracy %.4f  %7.2f s", e.epoch, e.loss, e.accuracy,
-      e.test_accuracy, e.seconds)
+    say("epoch %2d  loss %.4f  accuracy %.4f  %s  %7.2f s", e.epoch, e.loss, e.accuracy,
+      tested and ("test accuracy %.4f"):format(e.test_accuracy) or "no test images", e.seconds)
   end
   local summary = run:wait()
   local files = opt.save and run:dump(opt.save, {"params", "states"}) or {}

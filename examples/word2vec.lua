@@ -318,9 +318,11 @@ tide.main(function()
   local run = cluster:start(job)
   local list = {}
   for r in run:events "report" do
-    list[#list + 1] = {epoch = r.n, loss = r.loss / r.pairs, pairs = r.pairs, steps = r.steps, train_s = slowest(r)}
-    local e = list[#list]
-    say("epoch %2d  loss %.4f a pair  %.3g steps  %7.3f s", e.epoch, e.loss, e.steps, e.train_s)
+    local e = {epoch = r.n, loss = r.pairs > 0 and r.loss / r.pairs or nil, pairs = r.pairs, steps = r.steps,
+               train_s = slowest(r)}
+    list[#list + 1] = e
+    say("epoch %2d  %s  %.3g steps  %7.3f s", e.epoch, e.loss and ("loss %.4f a pair"):format(e.loss)
+      or "no pair of words to train on", e.steps, e.train_s)
   end
   local summary = run:wait()
   local input = run.tables.input

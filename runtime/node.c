@@ -3,6 +3,7 @@
 
 #include "net/net.h"
 #include "net/tls/keys.h"
+#include "port/run_directory.h"
 
 #include <string.h>
 
@@ -10,49 +11,18 @@ enum { JOIN_TIMEOUT_S = 10, PAUSE_NS = 500000 };
 
 /* ---- life ---- */
 
-/* Others of this machine must not be able to put sockets there, or to connect. */
-static int private_directory(struct tide_port *port, const char *path) {
-    struct tide_file_info info;
-    int rc = port->ops->file_mkdir(port, path, 0700);
-    rc = rc < 0 ? rc : port->ops->file_info(port, path, &info);
-    if (rc < 0) {
-        return rc;
-    }
-    if (info.owner != port->ops->user(port) || (info.mode & 077) != 0) {
-        return tide_fail(TIDE_EPERM, "%s must belong to you with mode 0700: others could pose as your nodes", path);
-    }
-    return 0;
-}
-
-/* $XDG_RUNTIME_DIR/tide/CLUSTER/NAME-xxxx.sock, else /tmp/tide-<uid>/CLUSTER/...: directories 0700, checked. For a
- * cluster on other machines the address of this one that leads there. */
+/* A private Unix socket in the run directory; for a cluster on other machines the address of this one that leads there. */
 static int default_listen(struct tide_port *port, const struct tide_node_options *o, const char *cluster, char *out,
                           size_t size) {
-    char directory[128];
-    const char *runtime = port->ops->environment(port, "XDG_RUNTIME_DIR");
+    const char *name = o->name != NULL ? o->name : "node";
     if (port->simulated) {
-        snprintf(out, size, "sim:%s-%llx", o->name != NULL ? o->name : "node",
-                 (unsigned long long)port->ops->entropy(port));
+        snprintf(out, size, "sim:%s-%llx", name, (unsigned long long)port->ops->entropy(port));
         return 0;
     }
     if (o->join != NULL && !tide_endpoint_is_local(o->join)) {
         return port->ops->address_towards(port, o->join, out, size);
     }
-    if (runtime != NULL && runtime[0] == '/' && strlen(runtime) < 64) {
-        snprintf(directory, sizeof directory, "%s/tide", runtime);
-    } else {
-        snprintf(directory, sizeof directory, "/tmp/tide-%u", port->ops->user(port));
-    }
-    int rc = private_directory(port, directory);
-    if (rc < 0) {
-        return rc;
-    }
-    size_t used = strlen(directory);
-    snprintf(directory + used, sizeof directory - used, "/%s", cluster);
-    rc = private_directory(port, directory);
-    snprintf(out, size, "unix:%s/%s-%08x.sock", directory, o->name != NULL ? o->name : "node",
-             (unsigned)port->ops->entropy(port));
-    return rc;
+    return tide_run_socket(port, cluster, name, out, size);
 }
 
 static int wait_joined(struct tide_node *node) {
@@ -76,11 +46,11 @@ static int wait_joined(struct tide_node *node) {
 
 static int build(struct tide_node *node, const struct tide_node_options *o) {
     char listen[200] = "";
-    char cluster[64] = "local";
+    char cluster[64];
     int rc = tide_memory_cap_check(o->memory, node->port->ops->memory_total(node->port));
-    if (o->cluster != NULL) {
-        snprintf(cluster, sizeof cluster, "%s", o->cluster);
-    } else if (rc == 0 && o->keys != NULL) {
+    /* a client that only knows an endpoint says no name */
+    snprintf(cluster, sizeof cluster, "%s", o->cluster != NULL ? o->cluster : o->client ? "" : "local");
+    if (o->cluster == NULL && rc == 0 && o->keys != NULL) {
         rc = tide_keys_cluster(node->port, o->keys, cluster);
     }
     if (rc == 0 && o->listen == NULL && !o->client) { /* a client has no listener */

@@ -18,7 +18,7 @@ static double scaled(double mantissa, int exponent) {
     return exponent < 0 ? mantissa / powers[-exponent] : mantissa * powers[exponent];
 }
 
-bool tide_text_number(const char *at, size_t size, float *out) {
+bool tide_text_double(const char *at, size_t size, double *out) {
     const char *end = at + size;
     uint64_t mantissa = 0;
     int exponent = 0, digits = 0;
@@ -53,8 +53,17 @@ bool tide_text_number(const char *at, size_t size, float *out) {
                    : exponent > 400  ? (double)INFINITY
                    : exponent < -800 ? 0
                                      : scaled((double)mantissa, exponent);
-    *out = (float)(negative ? -value : value);
+    *out = negative ? -value : value;
     return at == end && isfinite(*out);
+}
+
+bool tide_text_number(const char *at, size_t size, float *out) {
+    double value;
+    if (!tide_text_double(at, size, &value)) {
+        return false;
+    }
+    *out = (float)value;
+    return isfinite(*out);
 }
 
 bool tide_text_count(const char *at, size_t size, uint64_t most, uint64_t *out) {

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "names.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,8 @@ struct tide_libsvm_reader {
     const char *name;
     char *held; /* the beginning of a line whose end has not come */
     size_t held_size, held_capacity;
+    double *names; /* options.classes: the labels as written, of all parts */
+    size_t name_count, name_capacity;
     bool zero; /* an index 0 occurred */
     uint32_t largest;
     struct place largest_at;
@@ -126,11 +129,39 @@ static int begin_row(struct tide_libsvm_reader *r, float label) {
     return code;
 }
 
+static int add_name(struct tide_libsvm_reader *r, double label) {
+    int code = tide_array_grow(&r->names, &r->name_capacity, r->name_count + 1, sizeof *r->names);
+    if (code == 0) {
+        r->names[r->name_count++] = label;
+    }
+    return code;
+}
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Are there two labels that differ as written, and not as f32? */
+static int check_names(struct tide_libsvm_reader *r) {
+    qsort(r->names, r->name_count, sizeof *r->names, by_size);
+    for (size_t i = 1; i < r->name_count; i++) {
+        const double a = r->names[i - 1], b = r->names[i];
+        if (a < b && (float)a >= (float)b) {
+            return tide_fail(TIDE_EPROTO,
+                             "%s: expected classes that 32-bit floats tell apart, found %.17g and "
+                             "%.17g; number the classes from 0",
+                             r->name, a, b);
+        }
+    }
+    return 0;
+}
+
 static int read_line(struct tide_libsvm_reader *r, const char *start, size_t size) {
     struct line line = {start, start, start + size};
     const char *word;
     size_t length;
-    float label;
+    double written;
     r->line++;
     if (r->line == 1 && size >= 3 && memcmp(start, "\xef\xbb\xbf", 3) == 0) {
         line.at += 3;
@@ -147,11 +178,16 @@ static int read_line(struct tide_libsvm_reader *r, const char *start, size_t siz
     if (!next_word(&line, &word, &length)) {
         return 0;
     }
-    if (!tide_text_number(word, length, &label)) {
+    if (!tide_text_double(word, length, &written) || !isfinite((float)written)) {
         return refuse(r, &line, word, "one finite number as label",
                       "lines of several labels are not read");
     }
-    int code = begin_row(r, label);
+    if (r->options.classes && floor(written) == written && (double)(float)written != written) {
+        return refuse(r, &line, word, "a class that a 32-bit float holds",
+                      "whole numbers over 16777216 are rounded; number the classes from 0");
+    }
+    int code = begin_row(r, (float)written);
+    code = code || !r->options.classes ? code : add_name(r, written);
     int64_t before = -1;
     for (bool first = true; code == 0 && next_word(&line, &word, &length); first = false) {
         if (first && length > 4 && memcmp(word, "qid:", 4) == 0) {
@@ -180,6 +216,7 @@ void tide_libsvm_close(struct tide_libsvm_reader *r) {
     if (r) {
         tide_libsvm_release(&r->out);
         tide_free(r->held);
+        tide_free(r->names);
         tide_free(r);
     }
 }
@@ -260,6 +297,10 @@ int tide_libsvm_finish(struct tide_libsvm_reader *r, struct tide_libsvm *out) {
                          "counted from %u, found '%u'; say columns = %u or more",
                          r->largest_at.name, r->largest_at.line, r->largest_at.column,
                          r->options.columns, data->base, r->largest, data->columns);
+    }
+    int code = check_names(r);
+    if (code != 0) {
+        return code;
     }
     data->columns = r->options.columns != 0 ? r->options.columns : data->columns;
     for (size_t p = 0; p < r->part_count && data->base == 1; p++) {

@@ -39,6 +39,7 @@ enum { TIDE_LIBSVM_BASE_AUTO = -1 }; /* 0 if an index 0 occurs anywhere, else 1 
 struct tide_libsvm_options {
     int base;         /* TIDE_LIBSVM_BASE_AUTO, 0, 1 */
     uint32_t columns; /* an index beyond is refused; 0: as many as there are */
+    bool classes;     /* labels are names: one that f32 does not hold, or cannot tell from another, is refused */
 };
 
 struct tide_libsvm_reader;

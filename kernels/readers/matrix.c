@@ -10,7 +10,13 @@
 #include <string.h>
 #include <strings.h>
 
-enum { SHOWN = 40 }; /* characters of a bad field in an error */
+enum {
+    SHOWN = 40, /* characters of a bad field in an error */
+    /* A size that a header claims, rows and columns together: what goes beyond is a mistake of the
+     * header, for everything else would take memory by it. */
+    CLAIM_FREE = 2000000,
+    CLAIM_A_CELL = 200,
+};
 
 struct field {
     const char *at;
@@ -52,6 +58,12 @@ static int add_cell(struct matrix_reader *r, uint32_t row, uint32_t column, floa
 
 /* ---- ratings ---- */
 
+/* What stands between the fields of a line. A run of blanks is one separator. */
+static const char *const separators[] = {"\t", "::", ";", ",", " "};
+static const char *const separator_names[] = {"tabs", "'::'", "semicolons", "commas", "blanks"};
+enum { BLANKS = 4 };
+#define KNOWN_SEPARATORS "tabs, '::', semicolons, commas or blanks"
+
 /* Where the separator begins first, or NULL. */
 static const char *find(const char *line, const char *end, const char *separator) {
     for (;;) {
@@ -63,25 +75,47 @@ static const char *find(const char *line, const char *end, const char *separator
     }
 }
 
-/* What stands between the fields of a line. */
-static const char *separator_of(const char *line, size_t size) {
-    const char *end = line + size;
-    return find(line, end, "\t") ? "\t" : find(line, end, "::") ? "::" : ",";
+/* The first separator that occurs; TIDE_COUNT(separators): none does. */
+static size_t separator_of(const char *line, size_t size) {
+    size_t s = 0;
+    while (s < TIDE_COUNT(separators) && !find(line, line + size, separators[s])) {
+        s++;
+    }
+    return s;
 }
 
-static const char *separator_name(const char *separator) {
-    return separator[0] == '\t' ? "tabs" : separator[0] == ',' ? "commas" : "'::'";
+/* Without blanks around it, and without quotes. */
+static struct field trimmed(const char *at, const char *end) {
+    while (at < end && (*at == ' ' || *at == '\t')) {
+        at++;
+    }
+    while (at < end && (end[-1] == ' ' || end[-1] == '\t')) {
+        end--;
+    }
+    if (end - at >= 2 && *at == '"' && end[-1] == '"') {
+        at++;
+        end--;
+    }
+    return (struct field){at, (size_t)(end - at)};
 }
 
-/* Splits at the separator; fields beyond the third are counted only. */
-static size_t split_fields(const char *line, size_t size, const char *separator,
-                           struct field fields[3]) {
-    const char *end = line + size;
-    size_t count = 0, length = strlen(separator);
+enum { FIELDS_MOST = 32 };
+
+/* Splits at the separator; fields beyond FIELDS_MOST are counted only. */
+static size_t split_fields(const char *line, size_t size, size_t separator,
+                           struct field fields[FIELDS_MOST]) {
+    const char *end = line + size, *text = separators[separator];
+    size_t count = 0, length = strlen(text);
     for (;;) {
-        const char *stop = find(line, end, separator);
-        if (count < 3) {
-            fields[count] = (struct field){line, (size_t)((stop ? stop : end) - line)};
+        while (separator == BLANKS && line < end && *line == ' ') {
+            line++;
+        }
+        const char *stop = line < end ? find(line, end, text) : NULL;
+        if (separator == BLANKS && line == end) {
+            return count;
+        }
+        if (count < FIELDS_MOST) {
+            fields[count] = trimmed(line, stop ? stop : end);
         }
         count++;
         if (!stop) {
@@ -89,6 +123,57 @@ static size_t split_fields(const char *line, size_t size, const char *separator,
         }
         line = stop + length;
     }
+}
+
+/* ---- a header ---- */
+
+enum { USER, ITEM, RATING, KINDS };
+static const char *const kind_names[KINDS] = {"user", "item", "rating"};
+
+/* What a title names, by its letters: userId, "User-ID", movie_id, Book-Rating; KINDS: something
+ * else. */
+static int kind_of(struct field title) {
+    static const struct {
+        const char *word;
+        int kind;
+    } words[] = {{"rating", RATING}, {"score", RATING},  {"stars", RATING}, {"value", RATING},
+                 {"user", USER},     {"row", USER},      {"customer", USER}, {"reviewer", USER},
+                 {"item", ITEM},     {"movie", ITEM},    {"book", ITEM},    {"product", ITEM},
+                 {"column", ITEM},   {"isbn", ITEM},     {"asin", ITEM},    {"artist", ITEM},
+                 {"song", ITEM},     {"track", ITEM}};
+    for (size_t w = 0; w < TIDE_COUNT(words); w++) {
+        const size_t length = strlen(words[w].word);
+        for (size_t at = 0; at + length <= title.size; at++) {
+            if (strncasecmp(title.at + at, words[w].word, length) == 0) {
+                return words[w].kind;
+            }
+        }
+    }
+    return KINDS;
+}
+
+/* Takes the places of user, item and rating from the titles. The first column of each kind counts.
+ * False: they name some, not all, and not where they are expected. */
+static bool take_titles(const struct field *titles, size_t count, size_t places[KINDS]) {
+    size_t found[KINDS] = {SIZE_MAX, SIZE_MAX, SIZE_MAX};
+    size_t known = 0;
+    for (size_t i = 0; i < count && i < FIELDS_MOST; i++) {
+        const int kind = kind_of(titles[i]);
+        if (kind < KINDS && found[kind] == SIZE_MAX) {
+            found[kind] = i;
+            known++;
+        }
+    }
+    if (known == KINDS) {
+        memcpy(places, found, sizeof found);
+        return true;
+    }
+    for (size_t k = 0; k < KINDS; k++) {
+        if (found[k] != SIZE_MAX && found[k] != k) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* A word, and not one that stands for a number which is none. */
@@ -101,19 +186,21 @@ static bool is_title(struct field field) {
            !tide_text_number(field.at, field.size, &ignored);
 }
 
-static int read_rating(struct matrix_reader *r, const struct field fields[3]) {
+static int read_rating(struct matrix_reader *r, const struct field *fields,
+                       const size_t places[KINDS]) {
     static const char *const whats[] = {"a user id", "an item id"};
     uint32_t ids[2];
     float value;
-    if (!tide_text_number(fields[2].at, fields[2].size, &value)) {
-        return expected(r, "a rating", fields[2]);
+    const struct field rating = fields[places[RATING]];
+    if (!tide_text_number(rating.at, rating.size, &value)) {
+        return expected(r, "a rating", rating);
     }
     for (int i = 0; i < 2; i++) {
-        if (fields[i].size == 0) {
-            return expected(r, whats[i], fields[i]);
+        const struct field id = fields[places[i]];
+        if (id.size == 0) {
+            return expected(r, whats[i], id);
         }
-        int rc = tide_dictionary_add(i ? &r->columns : &r->rows, fields[i].at, fields[i].size,
-                                     &ids[i]);
+        int rc = tide_dictionary_add(i ? &r->columns : &r->rows, id.at, id.size, &ids[i]);
         if (rc) {
             return rc;
         }
@@ -121,30 +208,77 @@ static int read_rating(struct matrix_reader *r, const struct field fields[3]) {
     return add_cell(r, ids[0], ids[1], value);
 }
 
-static int read_ratings(struct matrix_reader *r, const char **separator, bool *header) {
+/* How the lines of a text are read. */
+struct rating_form {
+    size_t separator;
+    size_t places[KINDS], fields; /* of a line at least */
+    bool header;
+};
+
+/* The first line says it. 1: it is a header and has been read. */
+static int take_form(struct matrix_reader *r, const char *line, size_t size,
+                     struct rating_form *form) {
+    struct field fields[FIELDS_MOST];
+    *form = (struct rating_form){separator_of(line, size), {USER, ITEM, RATING}, KINDS, false};
+    size_t found = 0;
+    if (form->separator < TIDE_COUNT(separators)) {
+        found = split_fields(line, size, form->separator, fields);
+    }
+    if (found < KINDS) {
+        return tide_fail(TIDE_EPROTO,
+                         "%s: line %zu: expected user, item and rating, separated by "
+                         KNOWN_SEPARATORS ", found '%.*s'",
+                         r->lines.text->name, r->lines.number, (int)(size < SHOWN ? size : SHOWN),
+                         line);
+    }
+    size_t titles = 0; /* a rating is a number, wherever it stands; ids may be words */
+    for (size_t i = 0; i < found && i < FIELDS_MOST; i++) {
+        titles += is_title(fields[i]);
+    }
+    if (titles != (found < FIELDS_MOST ? found : FIELDS_MOST) && !is_title(fields[RATING])) {
+        return 0;
+    }
+    form->header = true;
+    if (!take_titles(fields, found, form->places)) {
+        return tide_fail(TIDE_EPROTO,
+                         "%s: line %zu: expected a header that names user, item and rating, or has "
+                         "them in this order, found '%.*s'",
+                         r->lines.text->name, r->lines.number, (int)(size < SHOWN ? size : SHOWN),
+                         line);
+    }
+    for (size_t k = 0; k < KINDS; k++) {
+        form->fields = form->places[k] + 1 > form->fields ? form->places[k] + 1 : form->fields;
+    }
+    return 1;
+}
+
+static int read_ratings(struct matrix_reader *r, struct rating_form *form) {
     const char *line;
     size_t size;
-    int more;
-    *header = false;
+    int more, code = 0;
+    bool first = true;
     while ((more = tide_lines_next(&r->lines, &line, &size)) > 0) {
-        struct field fields[3];
-        *separator = r->lines.number == 1 ? separator_of(line, size) : *separator;
-        size_t found = split_fields(line, size, *separator, fields);
-        if (found < 3) {
-            return tide_fail(TIDE_EPROTO,
-                             "%s: line %zu: expected user, item and rating separated by %s, found "
-                             "'%.*s'",
+        struct field fields[FIELDS_MOST];
+        if (first) {
+            first = false;
+            code = take_form(r, line, size, form);
+            if (code == 1) {
+                code = 0;
+                continue;
+            }
+        }
+        size_t found = code < 0 ? 0 : split_fields(line, size, form->separator, fields);
+        if (code == 0 && found < form->fields) {
+            code = tide_fail(TIDE_EPROTO,
+                             "%s: line %zu: expected user, item and rating separated by %s as in "
+                             "the first line (" KNOWN_SEPARATORS " are known), found '%.*s'",
                              r->lines.text->name, r->lines.number,
-                             separator_name(*separator),
+                             separator_names[form->separator],
                              (int)(size < SHOWN ? size : SHOWN), line);
         }
-        if (r->lines.number == 1 && is_title(fields[2])) {
-            *header = true;
-            continue;
-        }
-        int rc = read_rating(r, fields);
-        if (rc) {
-            return rc;
+        code = code < 0 ? code : read_rating(r, fields, form->places);
+        if (code < 0) {
+            return code;
         }
     }
     if (more == 0 && r->part->count == 0) {
@@ -257,6 +391,7 @@ static int read_market(struct matrix_reader *r) {
     struct field words[3];
     int found, rc = read_banner(r);
     rc = rc ? rc : read_market_size(r, sizes);
+    const size_t size_line = r->lines.number;
     while (rc == 0 && (found = next_words(r, words)) != 0) {
         float value;
         if (found < 0) {
@@ -283,6 +418,13 @@ static int read_market(struct matrix_reader *r) {
         }
         rc = add_cell(r, (uint32_t)row - 1, (uint32_t)column - 1, value);
     }
+    if (rc == 0 && sizes[0] + sizes[1] > CLAIM_FREE + CLAIM_A_CELL * (uint64_t)r->part->count) {
+        return tide_fail(TIDE_EPROTO,
+                         "%s: line %zu: expected a size that fits %zu cells, found %llu rows and "
+                         "%llu columns in the header",
+                         r->lines.text->name, size_line, r->part->count,
+                         (unsigned long long)sizes[0], (unsigned long long)sizes[1]);
+    }
     if (rc == 0 && r->part->count != sizes[2]) {
         return tide_fail(TIDE_EPROTO, "%s: line %zu: expected %llu cells, found the end after %zu",
                          r->lines.text->name, r->lines.number + 1, (unsigned long long)sizes[2],
@@ -307,24 +449,34 @@ void tide_matrix_release(struct tide_matrix *matrix) {
 
 static bool looks_like_market(const struct tide_text *text) {
     static const char banner[] = "%%MatrixMarket";
-    return text->size >= sizeof banner - 1 && memcmp(text->data, banner, sizeof banner - 1) == 0;
+    struct tide_lines lines;
+    const char *line;
+    size_t size;
+    tide_lines_init(&lines, text); /* behind a byte-order mark, or blank lines */
+    return tide_lines_next(&lines, &line, &size) == 1 && size >= sizeof banner - 1 &&
+           strncasecmp(line, banner, sizeof banner - 1) == 0;
 }
 
-static void finish_ratings(struct matrix_reader *r, const char *separator, bool header) {
+static void finish_ratings(struct matrix_reader *r, const struct rating_form *form) {
     struct tide_matrix *m = r->out;
     m->rows = (uint32_t)r->rows.names.count;
     m->columns = (uint32_t)r->columns.names.count;
     tide_dictionary_finish(&r->rows, &m->row_names);
     tide_dictionary_finish(&r->columns, &m->column_names);
-    snprintf(m->note, sizeof m->note, "ratings separated by %s%s",
-             separator_name(separator), header ? ", after a header" : "");
+    const size_t *at = form->places;
+    const bool moved = at[USER] != USER || at[ITEM] != ITEM || at[RATING] != RATING;
+    int length = snprintf(m->note, sizeof m->note, "ratings separated by %s%s",
+                          separator_names[form->separator], form->header ? ", after a header" : "");
+    for (size_t k = 0; k < KINDS && moved && length > 0; k++) {
+        length += snprintf(m->note + length, sizeof m->note - (size_t)length, "%s%s in column %zu",
+                           k == 0 ? ": " : ", ", kind_names[k], at[k] + 1);
+    }
 }
 
 int tide_matrix_read(const struct tide_text *texts, size_t text_count,
                      enum tide_matrix_format format, struct tide_matrix *out) {
     struct matrix_reader r = {.out = out};
-    const char *separator = ",";
-    bool header = false;
+    struct rating_form form = {0};
     int rc = 0;
     *out = (struct tide_matrix){0};
     if (text_count == 0 || text_count > TIDE_MATRIX_TEXTS) {
@@ -339,10 +491,10 @@ int tide_matrix_read(const struct tide_text *texts, size_t text_count,
         r.cell_capacity = r.value_capacity = 0;
         tide_lines_init(&r.lines, &texts[i]);
         rc = format == TIDE_MATRIX_MARKET ? read_market(&r)
-                                          : read_ratings(&r, &separator, &header);
+                                          : read_ratings(&r, &form);
     }
     if (rc == 0 && format == TIDE_MATRIX_RATINGS) {
-        finish_ratings(&r, separator, header);
+        finish_ratings(&r, &form);
     } else {
         snprintf(out->note, sizeof out->note, "MatrixMarket coordinates");
         tide_dictionary_release(&r.rows);
@@ -351,5 +503,57 @@ int tide_matrix_read(const struct tide_text *texts, size_t text_count,
     if (rc) {
         tide_matrix_release(out);
     }
+    return rc;
+}
+
+/* ---- what is odd about the cells ---- */
+
+/* A set of cells, as indices + 1 into an array of them. */
+struct cell_set {
+    uint32_t *slots;
+    size_t mask;
+};
+
+static bool cell_set_has(struct cell_set *set, const uint32_t *cells, const uint32_t *cell,
+                         size_t index, bool add) {
+    size_t at = (size_t)tide_hash(cell, 2 * sizeof *cell, 0) & set->mask;
+    for (; set->slots[at] != 0; at = (at + 1) & set->mask) {
+        if (memcmp(cells + 2 * (size_t)(set->slots[at] - 1), cell, 2 * sizeof *cell) == 0) {
+            return true;
+        }
+    }
+    if (add) {
+        set->slots[at] = (uint32_t)index + 1;
+    }
+    return false;
+}
+
+int tide_matrix_oddities(const struct tide_matrix *m, struct tide_matrix_oddities *out) {
+    const struct tide_cells *train = &m->parts[0], *test = &m->parts[1];
+    struct cell_set set = {.mask = 64};
+    *out = (struct tide_matrix_oddities){0};
+    while (set.mask < 2 * train->count) {
+        set.mask *= 2;
+    }
+    set.slots = tide_alloc_zero(set.mask, sizeof *set.slots);
+    set.mask--;
+    uint8_t *seen = tide_alloc_zero((size_t)m->rows + m->columns, 1);
+    int rc = set.slots && seen ? 0 : TIDE_ENOMEM;
+    for (size_t i = 0; i < train->count && rc == 0; i++) {
+        const uint32_t *cell = train->cells + 2 * i;
+        out->repeated += cell_set_has(&set, train->cells, cell, i, true);
+        seen[cell[0]] = seen[m->rows + (size_t)cell[1]] = 1;
+    }
+    for (size_t i = 0; i < test->count && rc == 0; i++) {
+        const uint32_t *cell = test->cells + 2 * i;
+        out->leaked += cell_set_has(&set, train->cells, cell, i, false);
+        uint8_t *row = &seen[cell[0]], *column = &seen[m->rows + (size_t)cell[1]];
+        out->unseen_rows += !*row;
+        *row = 1;
+        out->unseen_columns += !*column;
+        *column = 1;
+    }
+    tide_free(set.slots);
+    tide_free(seen);
     return rc;
 }

@@ -12,8 +12,8 @@ enum { TIDE_MATRIX_TEXTS = 2 };
 
 enum tide_matrix_format {
     TIDE_MATRIX_AUTO,    /* MatrixMarket if the text begins with %%MatrixMarket, else ratings */
-    TIDE_MATRIX_RATINGS, /* user, item, rating, anything: separated by tabs, "::", or commas; a
-                            header line is skipped */
+    TIDE_MATRIX_RATINGS, /* user, item, rating, anything: separated by tabs, "::", semicolons, commas
+                            or blanks; or in the order that a header names */
     TIDE_MATRIX_MARKET   /* coordinate real|integer general */
 };
 
@@ -44,6 +44,13 @@ int tide_matrix_read(const struct tide_text *texts, size_t text_count,
 /* Moves `count` cells of part 0, drawn by `seed`, to the empty part 1; both keep the text's order.
  * EINVAL: part 1 has cells, or count exceeds part 0. ENOMEM. */
 int tide_matrix_split(struct tide_matrix *matrix, size_t count, uint64_t seed);
+
+/* What makes a test mean less than it seems: cells of part 0 that are there before; cells of part 1
+ * that are in part 0 too; rows and columns of part 1 that part 0 has none of. ENOMEM. */
+struct tide_matrix_oddities {
+    size_t repeated, leaked, unseen_rows, unseen_columns;
+};
+int tide_matrix_oddities(const struct tide_matrix *matrix, struct tide_matrix_oddities *out);
 
 /* Mean of part 0, in its order; 0 of none. */
 double tide_matrix_mean(const struct tide_matrix *matrix);

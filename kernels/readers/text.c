@@ -21,25 +21,34 @@ void tide_lines_init(struct tide_lines *lines, const struct tide_text *text) {
     *lines = (struct tide_lines){.text = text, .at = at, .end = end, .zero = zero ? zero : end};
 }
 
+static bool is_blank(const char *line, size_t size) {
+    while (size > 0 && (line[size - 1] == ' ' || line[size - 1] == '\t' || line[size - 1] == '\r')) {
+        size--;
+    }
+    return size == 0;
+}
+
 int tide_lines_next(struct tide_lines *lines, const char **line, size_t *size) {
-    if (lines->at == lines->end) {
-        return 0;
+    while (lines->at != lines->end) {
+        const char *start = lines->at;
+        const char *stop = memchr(start, '\n', (size_t)(lines->end - start));
+        lines->at = stop ? stop + 1 : lines->end;
+        lines->number += 1;
+        if (TIDE_UNLIKELY(lines->zero < lines->at)) {
+            return tide_fail(TIDE_EPROTO, "%s: line %zu: expected text, found a NUL byte",
+                             lines->text->name, lines->number);
+        }
+        stop = stop ? stop : lines->end;
+        *size = (size_t)(stop - start);
+        if (*size > 0 && stop[-1] == '\r') {
+            *size -= 1;
+        }
+        *line = start;
+        if (!is_blank(start, *size)) {
+            return 1;
+        }
     }
-    const char *start = lines->at;
-    const char *stop = memchr(start, '\n', (size_t)(lines->end - start));
-    lines->at = stop ? stop + 1 : lines->end;
-    lines->number += 1;
-    if (TIDE_UNLIKELY(lines->zero < lines->at)) {
-        return tide_fail(TIDE_EPROTO, "%s: line %zu: expected text, found a NUL byte",
-                         lines->text->name, lines->number);
-    }
-    stop = stop ? stop : lines->end;
-    *size = (size_t)(stop - start);
-    if (*size > 0 && stop[-1] == '\r') {
-        *size -= 1;
-    }
-    *line = start;
-    return 1;
+    return 0;
 }
 
 /* ---- names ---- */
@@ -291,6 +300,70 @@ static int read_part(struct triples_reader *r, const struct tide_text *text, uin
     return more;
 }
 
+/* ---- what is odd about them ---- */
+
+/* A set of rows of three numbers, as indices of an array of rows. */
+struct row_set {
+    uint32_t *slots; /* index + 1; 0: free */
+    size_t mask;
+};
+
+static int row_set_create(struct row_set *set, size_t rows) {
+    size_t count = 64;
+    while (count < 2 * rows) {
+        count *= 2;
+    }
+    set->slots = tide_alloc_zero(count, sizeof *set->slots);
+    set->mask = count - 1;
+    return set->slots ? 0 : TIDE_ENOMEM;
+}
+
+/* Whether an equal row is in the set; if not, `add` puts it there. */
+static bool row_set_has(struct row_set *set, const uint32_t *rows, const uint32_t *row,
+                        uint32_t index, bool add) {
+    size_t at = (size_t)tide_hash(row, 3 * sizeof *row, 0) & set->mask;
+    for (; set->slots[at] != 0; at = (at + 1) & set->mask) {
+        if (memcmp(rows + 3 * (size_t)(set->slots[at] - 1), row, 3 * sizeof *row) == 0) {
+            return true;
+        }
+    }
+    if (add) {
+        set->slots[at] = index + 1;
+    }
+    return false;
+}
+
+/* Counts what makes a test of a model mean less than it seems. */
+static int count_oddities(struct tide_triples *t) {
+    struct row_set set = {0};
+    const uint32_t *train = t->parts[0];
+    uint8_t *seen = tide_alloc_zero(t->entities.count + t->relations.count + 1, 1);
+    int rc = seen ? row_set_create(&set, t->counts[0]) : TIDE_ENOMEM;
+    if (rc == 0) {
+        uint8_t *relation_seen = seen + t->entities.count;
+        for (size_t i = 0; i < t->counts[0]; i++) {
+            const uint32_t *row = train + 3 * i;
+            t->repeated += row_set_has(&set, train, row, (uint32_t)i, true);
+            seen[row[0]] = seen[row[2]] = relation_seen[row[1]] = 1;
+        }
+        for (size_t p = 1; p < TIDE_TRIPLE_PARTS; p++) {
+            for (size_t i = 0; i < t->counts[p]; i++) {
+                const uint32_t *row = t->parts[p] + 3 * i;
+                t->leaked[p] += row_set_has(&set, train, row, 0, false);
+                t->unseen += !seen[row[0]];
+                seen[row[0]] = 1;
+                t->unseen += !seen[row[2]];
+                seen[row[2]] = 1;
+                t->unseen_relations += !relation_seen[row[1]];
+                relation_seen[row[1]] = 1;
+            }
+        }
+    }
+    tide_free(set.slots);
+    tide_free(seen);
+    return rc;
+}
+
 int tide_text_triples(const struct tide_text *texts, size_t text_count, bool ids,
                       struct tide_triples *out) {
     struct triples_reader r = {.ids = ids};
@@ -314,7 +387,10 @@ int tide_text_triples(const struct tide_text *texts, size_t text_count, bool ids
                  "%zu entities, %zu relations; rows: train %zu, valid %zu, test %zu",
                  out->entities.count, out->relations.count, out->counts[0], out->counts[1],
                  out->counts[2]);
-        return 0;
+        rc = count_oddities(out);
+        if (rc == 0) {
+            return 0;
+        }
     }
     tide_dictionary_release(&r.entities);
     tide_dictionary_release(&r.relations);

@@ -2,7 +2,7 @@
  * Text data sets, read from buffers: lines, triples, and the WordNet database. No files here; the
  * caller has the bytes and gives each buffer a name for the errors: "NAME: line N: expected X,
  * found 'Y'". All lines may end in CRLF, the last may lack its end, a UTF-8 byte-order mark is
- * skipped, NUL bytes are refused. Any thread.
+ * skipped, and so are blank lines, which count; NUL bytes are refused. Any thread.
  */
 #ifndef TIDE_TEXT_H
 #define TIDE_TEXT_H
@@ -30,6 +30,8 @@ int tide_lines_next(struct tide_lines *lines, const char **line, size_t *size);
 /* ---- numbers, whatever the locale ---- */
 /* A decimal number of at most 400 characters that is finite as f32. */
 bool tide_text_number(const char *at, size_t size, float *out);
+/* The same as f64, as near as 18 digits say. */
+bool tide_text_double(const char *at, size_t size, double *out);
 /* Digits only, at most `most`. */
 bool tide_text_count(const char *at, size_t size, uint64_t most, uint64_t *out);
 
@@ -50,6 +52,9 @@ struct tide_triples {
     struct tide_names entities, relations;
     uint32_t *parts[TIDE_TRIPLE_PARTS]; /* rows of head, relation, tail: train, valid, test */
     size_t counts[TIDE_TRIPLE_PARTS];   /* rows */
+    /* Of a text: training rows that are there before; rows of valid and test that are training rows
+     * too; entities and relations of valid and test that no training row has. */
+    size_t repeated, leaked[TIDE_TRIPLE_PARTS], unseen, unseen_relations;
     char note[640];                     /* what was read, by which rule: for the user */
 };
 void tide_triples_release(struct tide_triples *triples); /* also of a failed read */

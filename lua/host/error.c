@@ -16,6 +16,7 @@ static const int codes[] = {
     TIDE_ENOSPC,     TIDE_EPERM,    TIDE_EVERSION,     TIDE_EMISMATCH, TIDE_ENAN,
     TIDE_EADDRINUSE, TIDE_ECLOSED,  TIDE_EUNSUPPORTED, TIDE_EKILLED,   TIDE_ECRASHED,
     TIDE_ELOST,      TIDE_EFENCED,  TIDE_ENOREPLICA,
+    TIDE_EACCES,     TIDE_EMFILE,
 };
 
 int tide__lua_error_code(const char *name) {

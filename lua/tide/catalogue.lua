@@ -249,7 +249,7 @@ entry("T0308", {
 entry("T0401", {
   title = "not found", exit = 1, name = "ENOENT", generic = true,
   explanation = "There is no table, actor, name or file as asked for.",
-  remedy = "check the name or path; `tide tables` and `tide actors` list what a cluster has",
+  remedy = "check the name, or the path, for a slip",
 })
 entry("T0402", {
   title = "malformed data", exit = 1, name = "EPROTO",
@@ -265,6 +265,18 @@ entry("T0404", {
   title = "no space left", exit = 1, name = "ENOSPC", generic = true,
   explanation = "The device is full. No file is left under its final name; an older file there is untouched.",
   remedy = "free space or write elsewhere",
+})
+
+entry("T0405", {
+  title = "the system does not permit it", exit = 1, name = "EACCES", generic = true,
+  explanation = "The owner and mode of a file or directory, or a file system that is read-only, keep this user from "
+    .. "it.",
+  remedy = "see owner and mode by `ls -ld` of the path and of the directories above it, or choose another path",
+})
+entry("T0406", {
+  title = "out of file descriptors", exit = 1, name = "EMFILE", generic = true,
+  explanation = "A process may have so many files and sockets open, by `ulimit -n`, and the machine all together.",
+  remedy = "allow more by `ulimit -n`; a node needs about 30 and one for each other node",
 })
 
 ---- T05: cluster and links -------------------------------------------------------------------------------------------

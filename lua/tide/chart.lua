@@ -19,6 +19,13 @@ end
 
 local function colour(i) return COLOURS[(i - 1) % #COLOURS + 1] end
 
+-- Lines beyond the colours are dashed, each round of them otherwise.
+local DASHES <const> = {"", "7 4", "2 3", "9 3 2 3"}
+local function dashes(i)
+  local pattern <const> = DASHES[(i - 1) // #COLOURS % #DASHES + 1]
+  return pattern == "" and "" or (' stroke-dasharray="%s"'):format(pattern)
+end
+
 local function is_number(v) return type(v) == "number" and v == v and v > -math.huge and v < math.huge end
 
 ---Round values that cover low..high in about `count` steps.
@@ -58,8 +65,8 @@ local function frame(out, c, names)
     :format(TOP + inner_h / 2))
   for i, name in ipairs(names) do
     local y <const> = TOP + 8 + (i - 1) * 18
-    out[#out + 1] = ('<rect x="%d" y="%d" width="12" height="4" rx="2" fill="%s"/>'):format(
-      WIDTH - RIGHT + 16, y - 2, colour(i))
+    out[#out + 1] = ('<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="4"%s/>'):format(
+      WIDTH - RIGHT + 16, y, WIDTH - RIGHT + 30, y, colour(i), dashes(i))
     out[#out + 1] = text(WIDTH - RIGHT + 34, y + 4, name, 'class="legend"')
   end
 end
@@ -102,8 +109,8 @@ local function line_chart(out, c)
   for i, points in ipairs(series) do
     local path = {}
     for j, p in ipairs(points) do path[j] = ("%.1f,%.1f"):format(place_x(p[1]), place_y(p[2])) end
-    out[#out + 1] = ('<polyline points="%s" fill="none" stroke="%s" stroke-width="2" stroke-linejoin="round"/>')
-      :format(table.concat(path, " "), colour(i))
+    out[#out + 1] = ('<polyline points="%s" fill="none" stroke="%s" stroke-width="2" stroke-linejoin="round"%s/>')
+      :format(table.concat(path, " "), colour(i), dashes(i))
     for _, p in ipairs(#points <= 30 and points or {}) do
       out[#out + 1] = ('<circle cx="%.1f" cy="%.1f" r="2.5" fill="%s"/>'):format(place_x(p[1]), place_y(p[2]),
         colour(i))

@@ -9,7 +9,11 @@ local core = {}
 
 -- Times are seconds (floats) in Lua.
 core.version = "0.1.0"
-function core.build() end            --> {compiler=, lua=, libuv=, ..., cpu={blas=, device=}, cuda={available=false, reason=""}} for `tide version`
+function core.run_directory() end        --> path of the directory of this user's clusters, or nil, err
+function core.private_directory(path, make) end --> true, or nil, err: EACCES if others may write there; make: it is made
+function core.own_process(pid) end       --> is it of this user and of this program?
+function core.lock(path) end             --> a lock on that file, to be closed, or nil, err: EBUSY
+function core.build() end            --> {compiler=, lua=, libuv=, ..., cpu={blas=, core=, rate="60 GFLOP/s", device=}, cuda={available=false, reason=""}} for `tide version`
 
 ---- nodes. A process runs at most one.
 ---@param options {cluster?:string,name?:string,listen?:string,join?:string,state?:string,controllers?:integer,workers?:integer,no_store?:boolean,client?:boolean,seed?:integer,queue_limit?:integer,memory?:integer,rate_operations?:number,rate_bytes?:number}
@@ -184,7 +188,7 @@ function core.random(seed) end        --> generator: :next() u64 as integer, :un
 ---Processes of the local provisioner: dies with this process; output appended to a file.
 function core.process(argv, options) end --> handle: h:pid(), h:signal(n), h:ended() -> nil | {status=, signal=}
 function core.file_read(path) end     --> string | nil, err
-function core.file_write(path, text) end --> atomic: temporary, fsync, rename
+function core.file_write(path, text, own) end --> atomic: temporary, fsync, rename; own: nobody else may read it
 function core.mkdir(path, mode) end   -- permission bits, default 0777 less the umask; true if it exists
 function core.file_list(path) end
 function core.file_remove(path) end

@@ -87,8 +87,9 @@ const char *tide_error_name(int code) {
         "ECANCELED", "ENOENT",       "EEXIST",  "EFULL",     "EPROTO",       "ELIMIT", "ERANGE",
         "EIO",       "ENOSPC",       "EPERM",   "EVERSION",  "EMISMATCH",    "ENAN",   "EADDRINUSE",
         "ECLOSED",   "EUNSUPPORTED", "EKILLED", "ECRASHED",  "ELOST",        "EFENCED", "ENOREPLICA",
+        "EACCES",    "EMFILE",
     };
-    if (code > TIDE_EINVAL || code < TIDE_ENOREPLICA) {
+    if (code > TIDE_EINVAL || code < TIDE_EMFILE) {
         return code == 0 ? "OK" : "E?";
     }
     return names[TIDE_EINVAL - code];
@@ -122,7 +123,7 @@ int tide__error_from_errno(int negative_errno) {
     case ENOTCONN: return TIDE_ECLOSED;
     case EACCES:
     case EPERM:
-    case EROFS: return TIDE_EPERM;
+    case EROFS: return TIDE_EACCES;
     case EINVAL:
     case EBADF:
     case EISDIR:
@@ -137,7 +138,7 @@ int tide__error_from_errno(int negative_errno) {
     case EFBIG: /* a file over the size this process, or the file system, may write */
     case EDQUOT: return TIDE_ENOSPC;
     case EMFILE:
-    case ENFILE:
+    case ENFILE: return TIDE_EMFILE;
     case EMSGSIZE:
     case E2BIG:
     case ELOOP: return TIDE_ELIMIT;

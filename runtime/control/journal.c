@@ -180,7 +180,7 @@ static int open_files(struct journal *j, const char *directory) {
     snprintf(j->path, sizeof j->path, "%s/control.journal", directory);
     snprintf(lock, sizeof lock, "%s/lock", directory);
     int error = tide__records_directory(j->port, directory);
-    int flags = TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_LOCK;
+    int flags = TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_LOCK | TIDE_FILE_PRIVATE;
     error = error != 0 ? error : j->port->ops->file_open(j->port, lock, flags, &j->lock);
     if (error == TIDE_EBUSY) {
         return tide_fail(TIDE_EBUSY, "%s: another controller runs with this state", directory);

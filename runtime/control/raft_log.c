@@ -35,7 +35,7 @@ static int lock(struct tide_port *port, const char *directory, uint16_t id, stru
     char path[PATH_BYTES];
     path_of(path, directory, id, suffix_lock);
     return port->ops->file_open(port, path,
-                                TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_LOCK, out);
+                                TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_LOCK | TIDE_FILE_PRIVATE, out);
 }
 
 int tide_holding_open(struct tide_port *port, const char *directory, uint16_t id,

@@ -90,7 +90,8 @@ int tide__records_create(struct tide_port *port, const char *path, const char ma
     beside(name, path);
     *at = sizeof header;
     int error = port->ops->file_open(
-        port, name, TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, out);
+        port, name,
+        TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE | TIDE_FILE_PRIVATE, out);
     if (error != 0) {
         return error;
     }

@@ -37,7 +37,9 @@
 #define TIDE_MILLISECOND UINT64_C(1000000)
 
 enum {
-    UNAUTHENTICATED_MAX = 64,
+    UNAUTHENTICATED_MAX = 64, /* connections of this node's user that have not said hello */
+    STRANGERS_MAX = 48,       /* and of all others together */
+    STRANGER_SHARE = 8,       /* of one of them */
     REDIRECTS_MAX = 3,
     CLIENT_ID_MIN = 0x8000,
     DEPARTED_MAX = 512, /* dead and left members that views still carry */
@@ -53,6 +55,7 @@ enum {
 #define HANDSHAKE_TIMEOUT (5 * TIDE_SECOND)
 #define DRAIN_TIMEOUT                                                                              \
     (1 * TIDE_SECOND) /* a link that closes in order has this long to write what it holds */
+#define ALIVE_WITHIN (1 * TIDE_SECOND) /* who was heard so lately has not lost its session */
 #define REDIAL_TIMEOUT (300 * TIDE_MILLISECOND)
 #define JOIN_PATIENCE                                                                              \
     (9 * TIDE_SECOND) /* a joiner, or a client that lost it, looks for a controller so long, and
@@ -264,6 +267,7 @@ struct tide_link {
     uint64_t deadline;           /* of the present state, or TIDE_NEVER */
     struct tide_outbox greeting; /* before there is a session */
     struct tide_hello hello;     /* of a parked one */
+    struct tide_peer_identity origin; /* of an accepted one */
     char remote[64];
 };
 
@@ -473,7 +477,8 @@ struct tide_net {
     struct tide_port *port;
     struct tide_executor *executor;
     tide_address members_actor;
-    char cluster[64], listen[160], join[160], wanted_name[64];
+    char cluster[64]; /* "" of a client that was not told, until it has joined */
+    char listen[160], join[160], wanted_name[64];
     uint64_t incarnation;
     uint16_t workers;
     bool store, client;

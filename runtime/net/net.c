@@ -320,7 +320,7 @@ static bool is_any_address(const char *endpoint) {
 }
 
 static int check_options(const struct tide_net_options *o) {
-    if (!tide_identifier_valid(o->cluster) ||
+    if ((!tide_identifier_valid(o->cluster) && !(o->client && o->cluster[0] == 0)) ||
         (o->name != NULL && o->name[0] != 0 && !tide_identifier_valid(o->name))) {
         return tide_fail(
             TIDE_EINVAL,

@@ -9,7 +9,7 @@ void tide_port_random(struct tide_port *port, const char *name, struct tide_rand
 }
 
 bool tide_endpoint_is_local(const char *endpoint) {
-    static const char *const prefixes[] = {"unix:", "sim:", "tcp:127.", "tcp:[::1]:"};
+    static const char *const prefixes[] = {"unix:", "sim:", "tcp:127.", "tcp:localhost:", "tcp:[::1]:"};
     for (size_t i = 0; i < TIDE_COUNT(prefixes); i++) {
         if (strncmp(endpoint, prefixes[i], strlen(prefixes[i])) == 0) {
             return true;

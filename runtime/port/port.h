@@ -50,7 +50,7 @@ struct tide_stream_events {
 };
 
 struct tide_peer_identity {
-    bool local_user;   /* Unix socket or in-process: uid is known */
+    bool local_user;   /* of this machine, and the kernel tells whose: uid is known */
     uint32_t uid;
     char address[64];  /* printable */
 };
@@ -60,10 +60,12 @@ struct tide_file_info {
     uint64_t modified_ns;
     uint32_t owner, mode; /* uid; permission bits */
     bool directory;
+    bool link; /* the path itself is one; the rest is what it leads to */
 };
 
 enum { TIDE_FILE_READ = 1, TIDE_FILE_WRITE = 2, TIDE_FILE_CREATE = 4, TIDE_FILE_TRUNCATE = 8, TIDE_FILE_EXCLUSIVE = 16, TIDE_FILE_APPEND = 32,
        TIDE_FILE_LOCK = 64 /* until it is closed, by the end of the process too; EBUSY: another has it. Simulated nodes share no files */,
+       TIDE_FILE_PRIVATE = 256 /* what is created is its owner's alone; else as the umask says */,
        TIDE_FILE_ONCE = 128 /* nobody reads soon what is written: a sync gives the memory back that holds it, for the next file to take */ };
 
 struct tide_process_options {

@@ -75,7 +75,12 @@ static void real_destroy(struct tide_port *port) {
 
 static void real_machine(struct tide_port *port, struct tide_machine *out) {
     (void)port;
+    uint64_t memory, milli;
+    tide__real_limits(&memory, &milli);
     *out = (struct tide_machine){.processors = uv_available_parallelism()};
+    if (milli / 1000 < out->processors) {
+        out->processors = milli < 2000 ? 1 : (unsigned)(milli / 1000);
+    }
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (file != NULL) {
         if (fscanf(file, "%39s", out->id) != 1) {
@@ -88,8 +93,10 @@ static void real_machine(struct tide_port *port, struct tide_machine *out) {
 /* The machine's, or less where a control group says so. */
 static uint64_t real_memory_total(struct tide_port *port) {
     (void)port;
-    const uint64_t machine = uv_get_total_memory(), group = uv_get_constrained_memory();
-    return group > 0 && group < machine ? group : machine;
+    uint64_t group, milli;
+    const uint64_t machine = uv_get_total_memory();
+    tide__real_limits(&group, &milli);
+    return group < machine ? group : machine;
 }
 
 static uint64_t real_memory_resident(struct tide_port *port) {

@@ -70,8 +70,11 @@ int tide__real_fail(int error_number, const char *what, const char *subject);
 struct tide_real_address {
     struct sockaddr_storage storage;
     socklen_t size;
+    int directory; /* open one that the path of the socket goes through; -1: none */
 };
+/* To be released when it is bound or connected, also after an error. */
 int tide__real_address_parse(const char *endpoint, struct tide_real_address *out);
+void tide__real_address_release(struct tide_real_address *address);
 /* "tcp:ADDRESS:PORT"; for a Unix socket "unix:PATH". */
 void tide__real_address_print(const struct tide_real_address *address, char *out, size_t size);
 /* Binds and listens; gives the descriptor or a negative code. */
@@ -122,6 +125,13 @@ ssize_t tide__real_stream_write(struct tide_stream *stream, const struct tide_io
 void tide__real_stream_resume(struct tide_stream *stream);
 void tide__real_stream_close(struct tide_stream *stream);
 int tide__real_address_towards(struct tide_port *port, const char *endpoint, char *out, size_t size);
+/* What control groups leave this process: bytes, and thousandths of a processor; UINT64_MAX: all
+ * (real_limits.c). */
+void tide__real_limits(uint64_t *memory, uint64_t *milli_processors);
+/* Who holds the end `theirs` of a loopback TCP connection whose other end is `ours` (real_owner.c).
+ * listens: that end was dialled, and may not have been accepted yet. False: nobody can tell. */
+bool tide__real_owner(const struct sockaddr_storage *theirs, const struct sockaddr_storage *ours,
+                      bool listens, uint32_t *uid);
 void tide__real_stream_peer(struct tide_stream *stream, struct tide_peer_identity *out);
 
 /* real_executor.c */

@@ -19,23 +19,59 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+enum { TIDE_UNIX_PATH_MAX = 150 }; /* endpoints travel in fields of 160 */
+
 static int bad_endpoint(const char *endpoint, const char *why) {
     return tide_fail(TIDE_EINVAL, "endpoint \"%.200s\": %s", endpoint, why);
 }
 
+/* A socket's path has 107 bytes in the kernel. A longer one goes through its directory, opened. */
+static int through_directory(const char *path, struct tide_real_address *out) {
+    struct sockaddr_un *address = (struct sockaddr_un *)&out->storage;
+    char directory[TIDE_UNIX_PATH_MAX + 1];
+    const char *name = strrchr(path, '/');
+    const size_t length = (size_t)(name - path);
+    memcpy(directory, path, length);
+    directory[length] = '\0';
+    out->directory = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (out->directory < 0) {
+        return tide__real_fail(errno, "opening", directory);
+    }
+    const int written = snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d%s",
+                                 out->directory, name);
+    return written > 0 && (size_t)written < sizeof address->sun_path
+               ? 0
+               : bad_endpoint(path, "the name of a Unix socket is at most 80 bytes long");
+}
+
 static int parse_unix(const char *endpoint, const char *path, struct tide_real_address *out) {
     struct sockaddr_un *address = (struct sockaddr_un *)&out->storage;
-    size_t length = strlen(path);
+    const size_t length = strlen(path);
     if (path[0] != '/') {
         return bad_endpoint(endpoint, "the path of a Unix socket begins with /");
     }
-    if (length >= sizeof address->sun_path) {
-        return bad_endpoint(endpoint, "the path of a Unix socket is at most 107 bytes long");
+    if (length > TIDE_UNIX_PATH_MAX) {
+        return bad_endpoint(endpoint, "the path of a Unix socket is at most 150 bytes long");
     }
     address->sun_family = AF_UNIX;
-    memcpy(address->sun_path, path, length + 1);
-    out->size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + 1);
+    if (length >= sizeof address->sun_path) {
+        const int code = through_directory(path, out);
+        if (code != 0) {
+            return code;
+        }
+    } else {
+        memcpy(address->sun_path, path, length + 1);
+    }
+    out->size =
+        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(address->sun_path) + 1);
     return 0;
+}
+
+void tide__real_address_release(struct tide_real_address *address) {
+    if (address->directory >= 0) {
+        close(address->directory);
+        address->directory = -1;
+    }
 }
 
 static int parse_port(const char *text, uint16_t *out) {
@@ -72,16 +108,18 @@ static int parse_tcp(const char *endpoint, const char *text, struct tide_real_ad
         parsed = inet_pton(AF_INET6, host, &address->sin6_addr);
     } else {
         struct sockaddr_in *address = (struct sockaddr_in *)&out->storage;
+        const bool loopback = strcmp(host, "localhost") == 0; /* whatever a resolver would say */
         address->sin_family = AF_INET;
         address->sin_port = port;
         out->size = sizeof *address;
-        parsed = inet_pton(AF_INET, host, &address->sin_addr);
+        parsed = inet_pton(AF_INET, loopback ? "127.0.0.1" : host, &address->sin_addr);
     }
-    return parsed == 1 ? 0 : bad_endpoint(endpoint, "not a numeric address");
+    return parsed == 1 ? 0 : bad_endpoint(endpoint, "neither a numeric address nor localhost");
 }
 
 int tide__real_address_parse(const char *endpoint, struct tide_real_address *out) {
     memset(out, 0, sizeof *out);
+    out->directory = -1;
     if (endpoint == NULL) {
         return tide_fail(TIDE_EINVAL, "no endpoint");
     }

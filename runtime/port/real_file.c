@@ -17,6 +17,7 @@
 struct tide_file {
     int fd;
     bool append, once;
+    uint64_t piped; /* of a pipe or a terminal, which are read in their order: so many bytes were */
     char path[]; /* for messages */
 };
 
@@ -37,7 +38,7 @@ int tide__real_file_open(struct tide_port *port, const char *path, int flags,
     }
     int fd;
     do {
-        fd = open(path, mode | O_CLOEXEC, 0600);
+        fd = open(path, mode | O_CLOEXEC, (flags & TIDE_FILE_PRIVATE) != 0 ? 0600 : 0666);
     } while (fd < 0 && errno == EINTR);
     if (fd < 0) {
         int error = errno;
@@ -54,6 +55,7 @@ int tide__real_file_open(struct tide_port *port, const char *path, int flags,
     file->fd = fd;
     file->append = (flags & TIDE_FILE_APPEND) != 0;
     file->once = (flags & TIDE_FILE_ONCE) != 0;
+    file->piped = 0;
     *out = file;
     return 0;
 }
@@ -62,6 +64,13 @@ ssize_t tide__real_file_read(struct tide_file *file, void *data, size_t size, ui
     size_t done = 0;
     while (done < size) {
         ssize_t n = pread(file->fd, (char *)data + done, size - done, (off_t)(offset + done));
+        if (n < 0 && errno == ESPIPE) {
+            if (file->piped != offset + done) {
+                return tide_fail(TIDE_EINVAL, "reading %s: a pipe is read once, from its beginning", file->path);
+            }
+            n = read(file->fd, (char *)data + done, size - done);
+            file->piped += n > 0 ? (uint64_t)n : 0;
+        }
         if (n < 0) {
             if (errno == EINTR) {
                 continue;
@@ -121,6 +130,7 @@ int tide__real_file_info(struct tide_port *port, const char *path, struct tide_f
     out->owner = (uint32_t)info.st_uid;
     out->mode = (uint32_t)info.st_mode & 07777;
     out->directory = S_ISDIR(info.st_mode);
+    out->link = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
     return 0;
 }
 

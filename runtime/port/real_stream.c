@@ -86,7 +86,7 @@ struct tide_listener {
     bool closed;
     dev_t device; /* of our socket file: another's in its place is not ours to unlink */
     ino_t inode;
-    char endpoint[128];
+    char endpoint[160];
 };
 
 static void on_poll(uv_poll_t *poll, int status, int events);
@@ -388,8 +388,8 @@ static bool is_self_connected(int fd) {
  * listener whose backlog is full is there, and busy. */
 static int connect_reason(int error_number) {
     int code = tide__error_from_errno(-error_number);
-    bool own_fault = code == TIDE_ENOMEM || code == TIDE_EPERM || code == TIDE_ELIMIT ||
-                     code == TIDE_ETIMEDOUT || code == TIDE_EBUSY;
+    bool own_fault = code == TIDE_ENOMEM || code == TIDE_EACCES || code == TIDE_EMFILE ||
+                     code == TIDE_ELIMIT || code == TIDE_ETIMEDOUT || code == TIDE_EBUSY;
     return own_fault ? code : TIDE_EUNREACHABLE;
 }
 
@@ -585,6 +585,14 @@ void tide__real_stream_peer(struct tide_stream *s, struct tide_peer_identity *ou
     }
     if (address.storage.ss_family != AF_UNIX) {
         tide__real_address_print(&address, out->address, sizeof out->address);
+        if (tide_endpoint_is_local(out->address)) {
+            struct sockaddr_storage ours;
+            socklen_t length = sizeof ours;
+            memset(&ours, 0, sizeof ours);
+            out->local_user =
+                getsockname(s->fd, (struct sockaddr *)&ours, &length) == 0 &&
+                tide__real_owner(&address.storage, &ours, s->outgoing, &out->uid);
+        }
         return;
     }
     struct ucred credentials;
@@ -606,30 +614,42 @@ int tide__real_connect(struct tide_executor *e, const char *endpoint,
                        struct tide_stream **out) {
     tide__real_check_thread(e);
     struct tide_real_address address;
-    int code = tide__real_address_parse(endpoint, &address);
-    if (code != 0) {
-        return code;
+    const int parsed = tide__real_address_parse(endpoint, &address);
+    if (parsed == TIDE_EINVAL) {
+        tide__real_address_release(&address);
+        return parsed;
     }
     int family = address.storage.ss_family;
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        return tide__real_fail(errno, "connecting to", endpoint);
+        const int error = errno;
+        tide__real_address_release(&address);
+        return tide__real_fail(error, "connecting to", endpoint);
     }
     tune(fd, family);
     struct tide_stream *s;
-    code = stream_create(e, fd, family, true, &s);
+    int code = stream_create(e, fd, family, true, &s);
     if (code != 0) {
+        tide__real_address_release(&address);
         return code;
     }
     s->events = events;
     s->arg = arg;
     *out = s;
-    if (connect(fd, (const struct sockaddr *)&address.storage, address.size) != 0 &&
-        errno != EINPROGRESS) {
-        finish(s, connect_reason(errno)); /* told like any later failure: through `closed` */
+    if (parsed != 0) { /* its directory is gone, or closed to us: told through `closed` */
+        finish(s, parsed == TIDE_ENOENT ? TIDE_EUNREACHABLE : parsed);
         return 0;
     }
-    update_mask(s); /* also when connected at once: `connected` comes from the loop */
+    const bool failed =
+        connect(fd, (const struct sockaddr *)&address.storage, address.size) != 0 &&
+        errno != EINPROGRESS;
+    const int error = errno;
+    tide__real_address_release(&address);
+    if (failed) {
+        finish(s, connect_reason(error)); /* told like any later failure: through `closed` */
+    } else {
+        update_mask(s); /* also when connected at once: `connected` comes from the loop */
+    }
     return 0;
 }
 
@@ -696,14 +716,13 @@ int tide__real_listen(struct tide_executor *e, const char *endpoint,
     tide__real_check_thread(e);
     struct tide_real_address address;
     int code = tide__real_address_parse(endpoint, &address);
-    if (code != 0) {
-        return code;
-    }
-    struct tide_listener *l = tide_alloc_zero(1, sizeof *l);
+    struct tide_listener *l = code == 0 ? tide_alloc_zero(1, sizeof *l) : NULL;
     if (l == NULL) {
-        return TIDE_ENOMEM;
+        tide__real_address_release(&address);
+        return code != 0 ? code : TIDE_ENOMEM;
     }
     int fd = tide__real_address_listen(&address, endpoint);
+    tide__real_address_release(&address);
     if (fd < 0) {
         tide_free(l);
         return fd;
@@ -718,10 +737,13 @@ int tide__real_listen(struct tide_executor *e, const char *endpoint,
         l->device = info.st_dev;
         l->inode = info.st_ino;
     }
-    address.size = sizeof address.storage;
-    (void)getsockname(fd, (struct sockaddr *)&address.storage,
-                      &address.size); /* the port chosen for 0 */
-    tide__real_address_print(&address, l->endpoint, sizeof l->endpoint);
+    if (l->is_unix) {
+        (void)snprintf(l->endpoint, sizeof l->endpoint, "%s", endpoint);
+    } else { /* with the port chosen for 0 */
+        address.size = sizeof address.storage;
+        (void)getsockname(fd, (struct sockaddr *)&address.storage, &address.size);
+        tide__real_address_print(&address, l->endpoint, sizeof l->endpoint);
+    }
     code = uv_poll_init(e->loop, &l->poll, fd);
     if (code != 0) {
         close(fd);

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """A peer that is no node. stranger.py ENDPOINT hello VERSION CLUSTER: says hello and prints what it is answered.
-stranger.py ENDPOINT attack SECONDS SEED CLUSTER: keeps sending what no node sends; prints how often."""
+stranger.py ENDPOINT attack SECONDS SEED CLUSTER: keeps sending what no node sends; prints how often.
+stranger.py ENDPOINT silent SECONDS: keeps 70 connections open and says nothing; prints how many were left to it.
+stranger.py ENDPOINT pose CLUSTER VICTIM BEFORE: says hello to node BEFORE as node VICTIM, with its id and incarnation.
+stranger.py ENDPOINT listen SECONDS: takes connections there and says nothing; prints how many bytes came."""
 import os
 import random
 import socket
@@ -35,12 +38,110 @@ def frame(kind, lane, body, to=0, sender=0, call=0):
     return struct.pack("<I", len(head) + len(body)) + head + body
 
 
-def hello(version, cluster, client):
-    body = b"\xdc\x00\x11" + uint(version) + text(cluster) + text("stranger") + uint(random.getrandbits(62) | 1) + uint(0)
-    body += text("") + uint(0) + text("") + b"\xc2" + (b"\xc3" if client else b"\xc2") + uint(0) + uint(os.getpid())
-    body += uint(0) * 4  # no session to go on with, no controller
+def hello(version, cluster, client, name="stranger", node=0, incarnation=None, to="", to_incarnation=0, attempt=0):
+    body = b"\xdc\x00\x11" + uint(version) + text(cluster) + text(name)
+    body += uint(incarnation or random.getrandbits(62) | 1) + uint(node) + text(to) + uint(to_incarnation) + text("")
+    body += b"\xc2" + (b"\xc3" if client else b"\xc2") + uint(0) + uint(os.getpid())
+    body += uint(0) * 2 + uint(attempt) + uint(0)  # no session to go on with, no controller
     body += uint(3 if client else 4)  # admin, or what members have
     return frame(FRAME_HELLO, 0, body)
+
+
+class Reader:
+    """msgpack as far as views have it."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, count):
+        self.at += count
+        return self.data[self.at - count:self.at]
+
+    def value(self):
+        tag = self.take(1)[0]
+        if tag < 0x80 or tag >= 0xe0:
+            return tag
+        if tag < 0xa0:
+            return [self.value() for _ in range(tag & 15)]
+        if tag < 0xc0:
+            return self.take(tag & 31).decode()
+        if tag in (0xc0, 0xc2, 0xc3):
+            return tag == 0xc3
+        if 0xcc <= tag <= 0xcf or 0xd0 <= tag <= 0xd3:
+            return int.from_bytes(self.take(1 << (tag & 3)), "big")
+        if tag == 0xd9:
+            return self.take(self.take(1)[0]).decode()
+        if tag == 0xdc:
+            return [self.value() for _ in range(struct.unpack(">H", self.take(2))[0])]
+        raise ValueError(hex(tag))
+
+
+def members(endpoint, cluster):
+    """[id, incarnation, ..., name, endpoint, reason] of each, by name: what every client is told."""
+    s = connect(endpoint)
+    s.settimeout(0.5)
+    s.sendall(hello(3, cluster, True))
+    got, found = answer(s), {}
+    while len(got) >= 4:
+        size = struct.unpack("<I", got[:4])[0]
+        reader = Reader(got[4:4 + size])
+        got = got[4 + size:]
+        try:
+            body = reader.value()[4]
+            if isinstance(body, list) and body[0] == 1:
+                found.update({m[6]: m for m in body[5]})
+        except (ValueError, IndexError, TypeError):
+            pass
+    return found
+
+
+def pose(endpoint, cluster, victim, before):
+    known = members(endpoint, cluster)
+    at, as_whom = known[before], known[victim]
+    s = connect(at[7])
+    s.settimeout(2)
+    s.sendall(hello(3, cluster, False, victim, as_whom[0], as_whom[1], before, at[1], 1000))
+    print("".join(chr(c) if 32 <= c < 127 else "." for c in answer(s)))
+
+
+def silent(endpoint, seconds):
+    held, until = [], time.time() + seconds
+    while time.time() < until:
+        try:
+            while len(held) < 70:
+                held.append(connect(endpoint))
+        except OSError:
+            pass
+        time.sleep(0.1)
+        for s in held[:]:
+            s.setblocking(False)
+            try:
+                if s.recv(10) == b"":
+                    held.remove(s)
+            except BlockingIOError:
+                pass
+            except OSError:
+                held.remove(s)
+    print(len(held), "left")
+
+
+def listen(endpoint, seconds):
+    host, _, port = endpoint.partition(":")[2].rpartition(":")
+    listener, came = socket.socket(), 0
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, int(port)))
+    listener.listen(5)
+    listener.settimeout(0.2)
+    until = time.time() + seconds
+    print("listening", flush=True)
+    while time.time() < until:
+        try:
+            s, _ = listener.accept()
+            s.settimeout(0.5)
+            came += len(answer(s))
+        except OSError:
+            pass
+    print(came, "bytes came")
 
 
 def answer(s):
@@ -96,7 +197,13 @@ def main():
         s = connect(endpoint)
         s.sendall(hello(int(sys.argv[3]), sys.argv[4], False))
         print("".join(chr(c) if 32 <= c < 127 else "." for c in answer(s)))
-        return
+        return None
+    if what == "silent":
+        return silent(endpoint, float(sys.argv[3]))
+    if what == "pose":
+        return pose(endpoint, *sys.argv[3:6])
+    if what == "listen":
+        return listen(endpoint, float(sys.argv[3]))
     until, rng, held, tries, refused = time.time() + float(sys.argv[3]), random.Random(sys.argv[4]), [], 0, 0
     while time.time() < until:
         tries += 1
@@ -110,6 +217,7 @@ def main():
                 s.close()
             held.clear()
     print(tries, "attacks,", refused, "cut short")
+    return None
 
 
 main()

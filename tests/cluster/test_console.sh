@@ -29,7 +29,7 @@ run 2 attach con @n7 -e 1
 says err.txt 'T0105.*n7'
 run 3 attach nowhere -e 1
 says err.txt 'T0501'
-run 1 attach con --timeout 1s -e 'while true do end'
+run 124 attach con --timeout 1s -e 'while true do end'
 says err.txt 'T0231'
 printf 'for i = 1, 2 do\n  print("line " .. i)\nend\n' >script.lua
 timeout 60 "$TIDE" attach con <script.lua >out.txt 2>err.txt || fail "a script on stdin"

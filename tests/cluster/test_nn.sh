@@ -172,9 +172,12 @@ for rule in "sgd" "momentum --clip 0.5" "adam"; do
 done
 
 # The example learns, by every net.
-for net in mlp conv residual; do
-    run 0 run "$root/examples/mnist.lua" --net $net --count 700 --epochs 3 --batch 16 --nodes 2 --json
-    more "$(value test_accuracy)" 0.5 || fail "$net: test accuracy $(value test_accuracy)"
+# After so many epochs its accuracy is 0.95 and more, however products round; of residual, whose running statistics settle
+# late, it is anything before.
+for net in "mlp 3" "conv 3" "residual 7"; do
+    read -r net epochs <<<"$net"
+    run 0 run "$root/examples/mnist.lua" --net $net --count 700 --epochs "$epochs" --batch 16 --nodes 2 --json
+    more "$(value test_accuracy)" 0.8 || fail "$net: test accuracy $(value test_accuracy)"
     nothing_left
 done
 

@@ -131,7 +131,10 @@ refused("an error tells its line", "local a\nreturn {x = a.b}", "policy:2:")
 refused("an object as an error", [[error({})]], "an error object that is a table")
 refused("an error object whose __tostring loops", [[
   error(setmetatable({}, {__tostring = function() while true do end end}))]], "an error object that is a table")
-refused("deep nesting of the source", "return " .. ("("):rep(100000) .. "1" .. (")"):rep(100000), "overflow")
+refused("deep nesting of the source", "return " .. ("("):rep(60000) .. "1" .. (")"):rep(60000), "overflow")
+attack("a source whose compilation is quadratic", "local a local x = " .. ("a or "):rep(25000) .. "1 return {}")
+attack("a source of many elseifs", "local a if a then " .. ("elseif a then "):rep(9000) .. "end return {}")
+refused("a source that is too long", "return {" .. ("1, "):rep(50000) .. "}", "a policy may have")
 refused("recursion through gsub", [[
   local function f(s) return (s:gsub(".", f)) end f("x")]], "stack overflow")
 refused("recursion through sort", [[

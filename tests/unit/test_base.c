@@ -54,7 +54,8 @@ static void every_code_has_its_name(void **state) {
     assert_string_equal(tide_error_name(TIDE_ECRASHED), "ECRASHED");
     assert_string_equal(tide_error_name(-1), "E?");
     assert_string_equal(tide_error_name(TIDE_ENOREPLICA), "ENOREPLICA");
-    assert_string_equal(tide_error_name(TIDE_ENOREPLICA - 1), "E?");
+    assert_string_equal(tide_error_name(TIDE_EMFILE), "EMFILE");
+    assert_string_equal(tide_error_name(TIDE_EMFILE - 1), "E?");
 }
 
 static void codes_of_the_system_become_ours(void **state) {

@@ -149,6 +149,20 @@ static void refuse_of(struct tide_libsvm_options options, const char *text, size
 
 #define REFUSE(text, where, what) refuse_of(automatic, text, sizeof(text) - 1, where, what)
 
+static void test_classes_that_floats_cannot_tell_apart_are_refused(void **state) {
+    (void)state;
+    const struct tide_libsvm_options classes = {.base = TIDE_LIBSVM_BASE_AUTO, .classes = true};
+    struct tide_libsvm data;
+    assert_int_equal(read_one(classes, "1 1:1\n16777217 1:1\n", 5, &data), TIDE_EPROTO);
+    assert_non_null(strstr(tide_error_message(), "f: line 2: column 1: expected a class"));
+    assert_int_equal(read_one(classes, "0.1 1:1\n0.10000000001 1:1\n", 5, &data), TIDE_EPROTO);
+    assert_non_null(strstr(tide_error_message(), "tell apart"));
+    assert_int_equal(read_one(classes, "0.1 1:1\n-3 1:1\n16777216 1:1\n0.1 2:1\n", 5, &data), 0);
+    tide_libsvm_release(&data);
+    assert_int_equal(read_one(automatic, "16777217 1:1\n", 5, &data), 0); /* a number is rounded */
+    tide_libsvm_release(&data);
+}
+
 static void test_damaged_lines_are_refused_with_line_and_column(void **state) {
     (void)state;
     REFUSE("", "f: line 1: column 1", "the end");
@@ -261,6 +275,7 @@ int main(void) {
         cmocka_unit_test(test_indices_count_from_the_base),
         cmocka_unit_test(test_two_parts_share_base_and_columns),
         cmocka_unit_test(test_labels_become_classes_in_rising_order),
+        cmocka_unit_test(test_classes_that_floats_cannot_tell_apart_are_refused),
         cmocka_unit_test(test_damaged_lines_are_refused_with_line_and_column),
         cmocka_unit_test(test_a_line_without_an_end_is_given_up),
         cmocka_unit_test(test_packed_text_comes_piece_by_piece),

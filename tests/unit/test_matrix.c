@@ -125,7 +125,10 @@ static void test_damaged_ratings_are_refused_with_their_line(void **state) {
     refuse(TEXT("userId,movieId,rating\n"), f, "f: line 2", "the end");
     refuse(TEXT("1\t2\t3\n1\t2\n"), f, "f: line 2", "tabs");
     refuse(TEXT("1::2::3\n4::5"), f, "f: line 2", "'::'");
-    refuse(TEXT("1,2,3\n\n"), f, "f: line 2", "found ''");
+    refuse(TEXT("1,2,3\n\n4,5\n"), f, "f: line 3", "found '4,5'");
+    refuse(TEXT("1|2|3\n"), f, "f: line 1", "tabs, '::', semicolons, commas or blanks");
+    refuse(TEXT("item,user,score\n1,2\n"), f, "f: line 2", "commas");
+    refuse(TEXT("item,who,stars\n1,2,3\n"), f, "f: line 1", "a header that names user, item");
     refuse(TEXT("1,2,3\n,2,3\n"), f, "f: line 2", "a user id");
     refuse(TEXT("1,2,3\n1,,3\n"), f, "f: line 2", "an item id");
     refuse(TEXT("1,2,3\n1,2,good\n"), f, "f: line 2", "'good'");
@@ -138,6 +141,41 @@ static void test_damaged_ratings_are_refused_with_their_line(void **state) {
     refuse(TEXT("1,2,3\n1,2\0,3\n"), f, "f: line 2", "NUL");
 }
 
+static void reads_as(struct tide_text text, const char *user, const char *item, float value) {
+    struct tide_matrix m;
+    assert_int_equal(tide_matrix_read(&text, 1, TIDE_MATRIX_AUTO, &m), 0);
+    assert_string_equal(m.row_names.pool + m.row_names.offsets[0], user);
+    assert_string_equal(m.column_names.pool + m.column_names.offsets[0], item);
+    assert_true(m.parts[0].values[0] == value);
+    tide_matrix_release(&m);
+}
+
+static void test_ratings_are_read_by_what_their_first_line_says(void **state) {
+    (void)state;
+    reads_as(TEXT("7 8 0.5\n"), "7", "8", 0.5f);
+    reads_as(TEXT("\n\n  7   8 2.5  881250949\r\n"), "7", "8", 2.5f);
+    reads_as(TEXT("7, 8, 3\n"), "7", "8", 3);
+    reads_as(TEXT("\"User-ID\";\"ISBN\";\"Book-Rating\"\n\"7\";\"0155\";\"3\"\n"), "7", "0155", 3);
+    reads_as(TEXT("rating,movieId,userId\n4,8,7\n"), "7", "8", 4);
+    reads_as(TEXT("timestamp,user,item,rating\n99,7,8,4\n"), "7", "8", 4);
+    reads_as(TEXT("userId,movieId,rating,timestamp\n7,8,4,99\n"), "7", "8", 4);
+    reads_as(TEXT("\xef\xbb\xbfuser\titem\trating\r\n7\t8\t4\r\n"), "7", "8", 4);
+}
+
+static void test_what_makes_a_test_easier_or_harder_is_counted(void **state) {
+    (void)state;
+    const struct tide_text texts[] = {TEXT("1,2,3\n1,2,4\n2,2,1\n"), TEXT("1,2,3\n5,2,1\n5,6,1\n")};
+    struct tide_matrix m;
+    struct tide_matrix_oddities odd;
+    assert_int_equal(tide_matrix_read(texts, 2, TIDE_MATRIX_AUTO, &m), 0);
+    assert_int_equal(tide_matrix_oddities(&m, &odd), 0);
+    assert_int_equal(odd.repeated, 1);
+    assert_int_equal(odd.leaked, 1);
+    assert_int_equal(odd.unseen_rows, 1);
+    assert_int_equal(odd.unseen_columns, 1);
+    tide_matrix_release(&m);
+}
+
 #define HEAD "%%MatrixMarket matrix coordinate real general\n"
 
 static void test_damaged_matrixmarket_is_refused_with_its_line(void **state) {
@@ -147,6 +185,8 @@ static void test_damaged_matrixmarket_is_refused_with_its_line(void **state) {
     refuse(TEXT("1 2 3\n"), f, "f: line 1", "%%MatrixMarket");
     refuse(TEXT("%%MatrixMarket matrix array real general\n"), f, "f: line 1", "'array'");
     refuse(TEXT("%%MatrixMarket matrix coordinate pattern general\n"), f, "f: line 1", "'pattern'");
+    refuse(TEXT("%%MatrixMarket matrix coordinate real general\n60000000 60000000 1\n1 1 3\n"), f,
+           "f: line 2", "a size that fits 1 cells");
     refuse(TEXT("%%MatrixMarket matrix coordinate real symmetric\n"), f, "f: line 1",
            "'symmetric'");
     refuse(TEXT(HEAD), f, "f: line 1", "rows, columns and cells");
@@ -343,6 +383,8 @@ int main(void) {
         cmocka_unit_test(test_ids_are_shared_by_both_texts),
         cmocka_unit_test(test_matrixmarket_is_read),
         cmocka_unit_test(test_values_are_those_of_the_c_library),
+        cmocka_unit_test(test_ratings_are_read_by_what_their_first_line_says),
+        cmocka_unit_test(test_what_makes_a_test_easier_or_harder_is_counted),
         cmocka_unit_test(test_damaged_ratings_are_refused_with_their_line),
         cmocka_unit_test(test_damaged_matrixmarket_is_refused_with_its_line),
         cmocka_unit_test(test_two_matrices_must_agree),

@@ -456,7 +456,7 @@ static void the_end_of_the_peer_is_eclosed(void **state) {
                 assert_true(world_wait(&w, &l->server_closed));
                 assert_int_equal(l->server_reason, 0);
                 assert_true(l->peer.address[0] != '\0');
-                assert_int_equal(l->peer.local_user, strcmp(w.kind->name, "tcp") != 0);
+                assert_true(l->peer.local_user);
             }
             link_close(l);
         }
@@ -541,7 +541,7 @@ static uint64_t attempt(void *arg) {
     static const char *const bad[] = {
         "", "tcp", "http://x", "unix:", "unix:relative", "unix:@abstract", "bogus:1"};
     static const char *const bad_real[] = {
-        "tcp:localhost:1",  "tcp:127.0.0.1", "tcp:127.0.0.1:65536", "tcp:127.0.0.1:-1",
+        "tcp:example.org:1", "tcp:127.0.0.1", "tcp:127.0.0.1:65536", "tcp:127.0.0.1:-1",
         "tcp:127.0.0.1:1x", "tcp:[::1]",     "tcp:[::1:1",          "tcp:1.2.3:4",
         "tcp:127.0.0.1:",   "sim:a",
     };

@@ -380,7 +380,7 @@ static void a_program_that_cannot_start_is_an_error(void **state) {
     errands_open(&errand);
     static const char *const programs[][2] = {
         {"/nonexistent/program", NULL}, {"tide-no-such-program", NULL}, {"/tmp", NULL}};
-    static const int codes[] = {TIDE_ENOENT, TIDE_ENOENT, TIDE_EPERM};
+    static const int codes[] = {TIDE_ENOENT, TIDE_ENOENT, TIDE_EACCES};
     for (size_t i = 0; i < TIDE_COUNT(programs); i++) {
         struct tide_process_options options = {.argv = programs[i]};
         assert_int_equal(errand_do(&errand, do_start, &options), codes[i]);

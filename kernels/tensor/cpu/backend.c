@@ -1,19 +1,13 @@
 /* The CPU backend: device buffers are host memory, aligned for vector loads. Always there. */
 #include "base/base.h"
+#include "tensor/cpu/blas.h"
 #include "tensor/cpu/gemm.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 static int probe(char *text, size_t capacity) {
-    void *symbol = dlsym(RTLD_DEFAULT, "openblas_get_config");
-    const char *config = "CBLAS";
-    if (symbol) {
-        char *(*get)(void);
-        memcpy(&get, &symbol, sizeof(get));
-        config = get();
-    }
-    snprintf(text, capacity, "%s", config);
+    const struct tide_blas *blas = tide_blas();
+    (void)snprintf(text, capacity, "%s", blas ? blas->config : tide_error_message());
     return 0;
 }
 

@@ -3,28 +3,11 @@
  * process over a wrong leading dimension; an empty product never reaches it.
  */
 #include "tensor/cpu/gemm.h"
+#include "tensor/cpu/blas.h"
 #include "tide.h"
 
-#include <cblas.h>
-#include <dlfcn.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <string.h>
-
-/* One thread per call: Tide's workers are the parallelism. OpenBLAS's own switch, looked up by name
- * so that any other CBLAS links as well. */
-static void single_thread(void) {
-    static atomic_bool done;
-    if (atomic_exchange_explicit(&done, true, memory_order_relaxed)) {
-        return;
-    }
-    void *symbol = dlsym(RTLD_DEFAULT, "openblas_set_num_threads");
-    if (symbol) {
-        void (*set)(int);
-        memcpy(&set, &symbol, sizeof(set)); /* ISO C has no cast from object to function pointer */
-        set(1);
-    }
-}
 
 static void scale(size_t m, size_t n, float beta, float *c, size_t ldc) {
     for (size_t i = 0; i < m; i++) {
@@ -53,8 +36,11 @@ int tide_cpu_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t
         scale(m, n, beta, c, ldc);
         return 0;
     }
-    single_thread();
-    cblas_sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
+    const struct tide_blas *blas = tide_blas();
+    if (!blas) {
+        return TIDE_EUNSUPPORTED;
+    }
+    blas->sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
                 transpose_b ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda,
                 b, (int)ldb, beta, c, (int)ldc);
     return 0;

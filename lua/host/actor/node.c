@@ -6,13 +6,18 @@
 #include "lua/host/host.h"
 #include "lua/host/sim/simulator.h"
 #include "net/tls/keys.h"
+#include "tensor/cpu/blas.h"
+#include "tensor/cpu/gemm.h"
 #include "net/net.h"
+#include "port/run_directory.h"
 #include "operation.h"
 #include "store/core/store.h"
 
 #include <semaphore.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <jansson.h>
 #include <msgpack.h>
@@ -610,6 +615,89 @@ static int core_ends(lua_State *L) {
     return 1;
 }
 
+/* ---- the run directory (run_directory.h) ---- */
+
+static int core_run_directory(lua_State *L) {
+    char path[256];
+    int code = tide_run_directory(tide__lua_host(L)->port, path, sizeof path);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushstring(L, path);
+    return 1;
+}
+
+static int core_private_directory(lua_State *L) {
+    int code = tide_private_directory(tide__lua_host(L)->port, luaL_checkstring(L, 1), lua_toboolean(L, 2));
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
+/* Whether a process is this user's, and of a program that is called as this one: another file of
+ * that name may have taken its place since. */
+static int core_own_process(lua_State *L) {
+    char path[40], own[1024], other[1024];
+    const lua_Integer pid = luaL_checkinteger(L, 1);
+    struct stat info;
+    (void)snprintf(path, sizeof path, "/proc/%lld", (long long)pid);
+    bool same = stat(path, &info) == 0 && info.st_uid == geteuid();
+    (void)snprintf(path, sizeof path, "/proc/%lld/exe", (long long)pid);
+    ssize_t size = same ? readlink(path, other, sizeof other - 1) : -1;
+    ssize_t own_size = readlink("/proc/self/exe", own, sizeof own - 1);
+    if (size > 0 && own_size > 0) {
+        static const char gone[] = " (deleted)";
+        other[size] = own[own_size] = 0;
+        char *ends[] = {strstr(other, gone), strstr(own, gone)};
+        for (size_t i = 0; i < 2; i++) {
+            if (ends[i]) {
+                *ends[i] = 0;
+            }
+        }
+        const char *name = strrchr(other, '/'), *own_name = strrchr(own, '/');
+        same = name && own_name && strcmp(name, own_name) == 0;
+    }
+    lua_pushboolean(L, same && size > 0);
+    return 1;
+}
+
+static const char lock_metatable; /* its address is the registry key */
+
+static int lock_close(lua_State *L) {
+    struct tide_file **file = lua_touserdata(L, 1);
+    if (*file) {
+        tide__lua_host(L)->port->ops->file_close(*file);
+        *file = NULL;
+    }
+    return 0;
+}
+
+/* core.lock(path): a lock on a file that is made, held until it is closed or this process ends. */
+static int core_lock(lua_State *L) {
+    struct tide_port *port = tide__lua_host(L)->port;
+    const char *path = luaL_checkstring(L, 1);
+    struct tide_file **file = lua_newuserdatauv(L, sizeof *file, 0);
+    *file = NULL;
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &lock_metatable) == LUA_TNIL) {
+        static const luaL_Reg methods[] = {{"__close", lock_close}, {"__gc", lock_close}, {"close", lock_close}, {NULL, NULL}};
+        lua_pop(L, 1);
+        luaL_newlib(L, methods);
+        lua_pushvalue(L, -1);
+        lua_setfield(L, -2, "__index");
+        lua_pushvalue(L, -1);
+        lua_rawsetp(L, LUA_REGISTRYINDEX, &lock_metatable);
+    }
+    lua_setmetatable(L, -2);
+    int code = port->ops->file_open(port, path, TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_LOCK | TIDE_FILE_PRIVATE, file);
+    if (code < 0) {
+        *file = NULL;
+        return tide__lua_failure(L, code);
+    }
+    return 1;
+}
+
 static int core_serve_cost(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
     const double seconds = luaL_checknumber(L, 1);
@@ -618,6 +706,41 @@ static int core_serve_cost(lua_State *L) {
         tide_node_serve_cost(host->node, (uint64_t)(seconds * 1e9));
     }
     return 0;
+}
+
+/* Sets what the matrix library is and does: single-precision products of 512 x 512 by one thread,
+ * the best of some within 50 ms, in 1e9 operations a second. */
+static void set_blas(lua_State *L) {
+    enum { SIDE = 512, SIZE = SIDE * SIDE };
+    const struct tide_blas *blas = tide_blas();
+    struct tide_port *port = tide__lua_host(L)->port;
+    char text[256] = "";
+    (void)tide_backend_cpu()->probe(text, sizeof text);
+    set_text(L, "blas", text);
+    float *a = blas ? tide_alloc_aligned(64, sizeof(float) * 3 * SIZE) : NULL;
+    if (!a) {
+        return;
+    }
+    for (int i = 0; i < 2 * SIZE; i++) {
+        a[i] = (float)(i % 7);
+    }
+    uint64_t best = UINT64_MAX, start = tide_port_now(port), now = start;
+    for (int i = 0; i < 3 || now - start < TIDE_SECOND / 20; i++) {
+        uint64_t before = now;
+        (void)tide_cpu_gemm(false, false, SIDE, SIDE, SIDE, 1.0f, a, SIDE, a + SIZE, SIDE, 0.0f,
+                            a + 2 * SIZE, SIDE);
+        now = tide_port_now(port);
+        best = now - before < best ? now - before : best;
+        if (now == before) {
+            break; /* virtual time */
+        }
+    }
+    tide_free(a);
+    set_text(L, "core", blas->core);
+    if (best > 0) {
+        (void)snprintf(text, sizeof text, "%.0f GFLOP/s", 2.0 * SIDE * SIZE / (double)best);
+        set_text(L, "rate", text);
+    }
 }
 
 static int core_build(lua_State *L) {
@@ -637,9 +760,7 @@ static int core_build(lua_State *L) {
     set_text(L, "msgpack", MSGPACK_VERSION);
     set_text(L, "openssl", OPENSSL_VERSION_TEXT);
     lua_createtable(L, 0, 2);
-    char blas[256] = "";
-    (void)tide_backend_cpu()->probe(blas, sizeof blas);
-    set_text(L, "blas", blas);
+    set_blas(L);
     set_text(L, "device", tide_device_find("cpu")->name);
     lua_setfield(L, -2, "cpu");
     const struct tide_backend *cuda = tide_backend_cuda(NULL, reason, sizeof reason);
@@ -653,6 +774,10 @@ static int core_build(lua_State *L) {
 void tide__lua_open_node(lua_State *L) {
     static const luaL_Reg functions[] = {
         {"build", core_build},
+        {"run_directory", core_run_directory},
+        {"private_directory", core_private_directory},
+        {"own_process", core_own_process},
+        {"lock", core_lock},
         {"node_start", core_node_start},
         {"node_run", core_node_run},
         {"node_stop", core_node_stop},

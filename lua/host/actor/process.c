@@ -61,13 +61,9 @@ static void start_drop(void *arg) {
 }
 
 static void start_work(void *arg) {
-    /* OpenBLAS starts a thread a core when it is loaded, each spinning for 25 ms before it sleeps
-     * for ever: kernels run it single-threaded. */
-    static const char *const env[] = {"OPENBLAS_NUM_THREADS=1", NULL};
     struct start *start = arg;
     struct child *child = start->child;
     struct tide_process_options o = {.argv = (const char *const *)start->argv,
-                                     .env = env,
                                      .output = start->output,
                                      .dies_with_parent = start->dies_with_parent,
                                      .ended = child_ended,

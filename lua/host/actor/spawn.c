@@ -109,6 +109,23 @@ static int actor_run(void *state) {
     return code;
 }
 
+/* What introspection calls an actor of ours, by its chunk. */
+static const char *type_of(const char *chunk) {
+    static const struct {
+        const char *chunk, *type;
+    } types[] = {{"@tide/worker.lua", "worker"},
+                 {"@tide/agent.lua", "agent"},
+                 {"@tide/controller.lua", "controller"},
+                 {"@tide/driver.lua", "driver"},
+                 {"@tide/console/session.lua", "console"}};
+    for (size_t i = 0; i < TIDE_COUNT(types); i++) {
+        if (strcmp(chunk, types[i].chunk) == 0) {
+            return types[i].type;
+        }
+    }
+    return "lua";
+}
+
 int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *options,
                     struct tide_lua_outcome *outcome, tide_address *out) {
     struct lua_actor *actor = tide_alloc_zero(1, sizeof *actor);
@@ -133,7 +150,7 @@ int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *optio
     }
     actor->outcome = outcome;
     struct tide_actor_options o = {.name = options->name,
-                                   .type = "lua",
+                                   .type = type_of(actor->chunk),
                                    .run = actor_run,
                                    .state = actor,
                                    .release = actor_release,

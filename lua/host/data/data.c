@@ -101,9 +101,9 @@ static int core_file_read(lua_State *L) {
 }
 
 static int write_file(struct tide_port *port, const char *path, const char *temporary,
-                      const char *data, size_t size) {
+                      const char *data, size_t size, bool own) {
     struct tide_file *file;
-    int flags = TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE;
+    int flags = TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE | (own ? TIDE_FILE_PRIVATE : 0);
     int code = port->ops->file_open(port, temporary, flags, &file);
     if (code < 0) {
         return code;
@@ -127,7 +127,7 @@ static int core_file_write(lua_State *L) {
     char unique[24];
     (void)snprintf(unique, sizeof unique, "%08x", (unsigned)port->ops->entropy(port));
     const char *temporary = lua_pushfstring(L, "%s.%s.part", path, unique);
-    return done(L, write_file(port, path, temporary, data, size));
+    return done(L, write_file(port, path, temporary, data, size, lua_isboolean(L, 3) && lua_toboolean(L, 3)));
 }
 
 static int core_mkdir(lua_State *L) {
@@ -357,6 +357,11 @@ static int push_triples(lua_State *L) {
     lua_setfield(L, -2, "parts");
     lua_pushstring(L, t->note);
     lua_setfield(L, -2, "note");
+    tide__lua_set_integer(L, "repeated", t->repeated);
+    tide__lua_set_integer(L, "leaked_valid", t->leaked[1]);
+    tide__lua_set_integer(L, "leaked_test", t->leaked[2]);
+    tide__lua_set_integer(L, "unseen", t->unseen);
+    tide__lua_set_integer(L, "unseen_relations", t->unseen_relations);
     return 1;
 }
 

@@ -1,11 +1,9 @@
 /* core.idx(path): a file in MNIST's format, packed by gzip or not, as a tensor. */
-#include "readers/gzip.h"
-#include "lua/host/host.h"
+#include "sources.h"
+
 #include "readers/idx.h"
 
 #include <string.h>
-
-enum { UNPACKED_MAX = 1 << 30 };
 
 /* Bytes 0..255 as f32 0..1, one example a row; of rank 1 as i32 labels. The file's memory is freed
  * before anything that raises, but the tensor's making, which is therefore done protected. */
@@ -33,21 +31,16 @@ static int make_tensor(lua_State *L) {
 int tide__lua_idx(lua_State *L) {
     const char *path = luaL_checkstring(L, 1);
     char *file = NULL;
-    uint8_t *bytes = NULL;
     size_t size = 0;
     struct tide_idx idx = {0};
     struct conversion conversion = {&idx};
-    int code = tide__lua_file_read(tide__lua_host(L)->port, path, &file, &size);
-    if (code == 0 && tide_gzip_is(file, size)) {
-        code = tide_gzip_unpack(file, size, UNPACKED_MAX, &bytes, &size);
-    }
+    int code = tide__lua_content_read(tide__lua_host(L)->port, path, &file, &size);
     if (code == 0) {
-        code = tide_idx_parse(bytes ? (const void *)bytes : (const void *)file, size, &idx);
+        code = tide_idx_parse(file, size, &idx);
     }
     if (code != 0) {
         char reason[300];
         snprintf(reason, sizeof reason, "%s", tide_error_message());
-        tide_free(bytes);
         tide_free(file);
         (void)tide_fail(code, "%s: %s", path, reason);
         return tide__lua_failure(L, code);
@@ -55,7 +48,6 @@ int tide__lua_idx(lua_State *L) {
     lua_pushcfunction(L, make_tensor);
     lua_pushlightuserdata(L, &conversion);
     int status = lua_pcall(L, 1, 1, 0);
-    tide_free(bytes);
     tide_free(file);
     if (status != LUA_OK) {
         return lua_error(L);

@@ -158,7 +158,7 @@ static struct tide_libsvm_options read_options(lua_State *L, int index, bool *cl
     static const char *const kinds[] = {"number", "class", NULL};
     luaL_checktype(L, index, LUA_TTABLE);
     lua_getfield(L, index, "labels");
-    *classes = luaL_checkoption(L, -1, "number", kinds) == 1;
+    *classes = o.classes = luaL_checkoption(L, -1, "number", kinds) == 1;
     lua_getfield(L, index, "base");
     lua_Integer base = luaL_optinteger(L, -1, TIDE_LIBSVM_BASE_AUTO);
     luaL_argcheck(L, base >= TIDE_LIBSVM_BASE_AUTO && base <= 1, index, "base is 0 or 1");

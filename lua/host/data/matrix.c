@@ -16,6 +16,7 @@
 struct matrix_reading {
     struct tide_lua_sources sources;
     struct tide_matrix matrix;
+    struct tide_matrix_oddities odd;
     double mean;
     bool names;
 };
@@ -99,7 +100,7 @@ static int push_matrix(lua_State *L) {
     static const char *const parts[TIDE_MATRIX_TEXTS] = {"train", "test"};
     const struct matrix_reading *reading = lua_touserdata(L, 1);
     const struct tide_matrix *m = &reading->matrix;
-    lua_createtable(L, 0, 9);
+    lua_createtable(L, 0, 13);
     lua_createtable(L, 0, TIDE_MATRIX_TEXTS);
     for (size_t i = 0; i < TIDE_MATRIX_TEXTS; i++) {
         push_cells(L, &m->parts[i]);
@@ -120,6 +121,10 @@ static int push_matrix(lua_State *L) {
     lua_setfield(L, -2, "mean");
     lua_pushstring(L, m->note);
     lua_setfield(L, -2, "note");
+    tide__lua_set_integer(L, "repeated", reading->odd.repeated);
+    tide__lua_set_integer(L, "leaked", reading->odd.leaked);
+    tide__lua_set_integer(L, "unseen_rows", reading->odd.unseen_rows);
+    tide__lua_set_integer(L, "unseen_columns", reading->odd.unseen_columns);
     return 1;
 }
 
@@ -138,6 +143,7 @@ static int core_matrix(lua_State *L) {
         double held = floor(o.test * (double)reading.matrix.parts[0].count);
         code = tide_matrix_split(&reading.matrix, (size_t)held, o.seed);
     }
+    code = code < 0 ? code : tide_matrix_oddities(&reading.matrix, &reading.odd);
     if (code == 0) {
         if (o.center) {
             subtract_mean(&reading);

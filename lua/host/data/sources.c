@@ -1,5 +1,7 @@
 #include "sources.h"
 
+#include "readers/gzip.h"
+
 void tide__lua_sources_check(lua_State *L, const char *reader, const char *expected, size_t most) {
     luaL_checktype(L, 1, LUA_TTABLE);
     size_t count = lua_rawlen(L, 1);
@@ -21,11 +23,29 @@ void tide__lua_sources_check(lua_State *L, const char *reader, const char *expec
     luaL_checkstack(L, 3 * TIDE_SOURCES_MAX, "sources");
 }
 
+int tide__lua_content_read(struct tide_port *port, const char *path, char **out, size_t *size) {
+    uint8_t *unpacked = NULL;
+    const uint64_t memory = port->ops->memory_total(port);
+    int code = tide__lua_file_read(port, path, out, size);
+    if (code < 0 || !tide_gzip_is(*out, *size)) {
+        return code;
+    }
+    code = tide_gzip_unpack(*out, *size, memory > 0 ? (size_t)memory : SIZE_MAX / 2, &unpacked, size);
+    tide_free(*out);
+    *out = (char *)unpacked;
+    if (code < 0) {
+        char reason[300];
+        (void)snprintf(reason, sizeof reason, "%s", tide_error_message());
+        return tide_fail(code, "%s: %s", path, reason);
+    }
+    return 0;
+}
+
 int tide__lua_sources_file(lua_State *L, struct tide_lua_sources *sources, const char *path) {
     struct tide_text *text = &sources->texts[sources->count];
     char **data = &sources->data[sources->count];
     text->name = path;
-    int code = tide__lua_file_read(tide__lua_host(L)->port, path, data, &text->size);
+    int code = tide__lua_content_read(tide__lua_host(L)->port, path, data, &text->size);
     text->data = *data;
     sources->count += code == 0;
     return code;

@@ -618,6 +618,47 @@ static void take_away(lua_State *L) {
     }
 }
 
+/* load(chunk [, name [, mode [, env]]]) of text alone, under the limits of the evaluation. */
+static int bounded_load(lua_State *L) {
+    size_t size;
+    const bool has_env = !lua_isnone(L, 4);
+    const char *mode = luaL_optstring(L, 3, "bt");
+    lua_settop(L, 4);
+    if (lua_type(L, 1) == LUA_TFUNCTION) { /* the pieces that it gives, until nil or "" */
+        luaL_Buffer pieces;
+        luaL_buffinit(L, &pieces);
+        for (;;) {
+            lua_pushvalue(L, 1);
+            lua_call(L, 0, 1);
+            if (lua_type(L, -1) != LUA_TSTRING || lua_rawlen(L, -1) == 0) {
+                break;
+            }
+            luaL_addvalue(&pieces);
+        }
+        if (!lua_isnoneornil(L, -1) && lua_type(L, -1) != LUA_TSTRING) {
+            return luaL_error(L, "load: the function that gives the pieces must return strings");
+        }
+        lua_pop(L, 1);
+        luaL_pushresult(&pieces);
+        lua_replace(L, 1);
+    }
+    const char *source = luaL_checklstring(L, 1, &size);
+    const char *name = luaL_optstring(L, 2, source);
+    luaL_argcheck(L, strchr(mode, 't') != NULL, 3, "only text can be loaded at the prompt");
+    if (tide__sandbox_compile(L, tide__sandbox_of(L), source, size, name) != LUA_OK) {
+        lua_pushnil(L);
+        lua_insert(L, -2);
+        return 2;
+    }
+    if (has_env) {
+        lua_pushvalue(L, 4);
+        if (!lua_setupvalue(L, -2, 1)) {
+            lua_pop(L, 1);
+        }
+    }
+    return 1;
+}
+
 int tide__sandbox_bound(lua_State *L) {
     static const luaL_Reg strings[] = {{"rep", string_rep}, {"byte", string_byte}, {NULL, NULL}};
     luaL_newlib(L, strings);
@@ -636,6 +677,8 @@ int tide__sandbox_bound(lua_State *L) {
     lua_setglobal(L, "setmetatable");
     lua_pushcfunction(L, tide__sandbox_xpcall);
     lua_setglobal(L, "xpcall");
+    lua_pushcfunction(L, bounded_load);
+    lua_setglobal(L, "load");
     take_away(L);
     make_ids(L);
     return 0;

@@ -22,6 +22,8 @@
 enum {
     TIDE_SANDBOX_HOOK = 100, /* instructions between looks at the budget */
     TIDE_SANDBOX_STRING_MAX = 1 << 20,
+    TIDE_SANDBOX_SOURCE_MAX = 128 << 10,           /* of a policy */
+    TIDE_SANDBOX_SOURCE_MAX_SIMULATED = 64 << 10,  /* where no clock ends its compilation */
     TIDE_SANDBOX_SUBJECT_MAX = 1 << 18, /* of patterns */
     TIDE_SANDBOX_ELEMENTS_MAX = 1 << 20,
     TIDE_SANDBOX_LOG_MAX = 4096,
@@ -64,6 +66,12 @@ struct tide_sandbox *tide__sandbox_of(lua_State *L);
 void tide__sandbox_hook(lua_State *L, lua_Debug *ar);
 /* Adds to what the step has used; raises when that is too much. `s` NULL: nobody counts. */
 void tide__sandbox_charge(lua_State *L, struct tide_sandbox *s, uint64_t instructions);
+
+/* Compiles text like luaL_loadbufferx, under the limits of `s`: Lua's compiler takes time by the
+ * square of what it is given (chains of `and` and `or`), runs no hook, and looks at nothing but its
+ * reader. *Any* status but LUA_OK leaves a message; look at s->over too. */
+int tide__sandbox_compile(lua_State *L, struct tide_sandbox *s, const char *source, size_t size,
+                          const char *chunk);
 
 /* Sets the globals of a new state; lua_CFunction. */
 int tide__sandbox_environment(lua_State *L);

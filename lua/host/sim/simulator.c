@@ -733,7 +733,6 @@ static int core_sim_become(lua_State *L) {
         argv[i] = (char *)(uintptr_t)luaL_checkstring(L, -1);
     }
     argv[count + 1] = NULL;
-    (void)setenv("OPENBLAS_NUM_THREADS", "1", 1);
     (void)setenv("LC_ALL", "C", 1);
     /* A thousand nodes are gigabytes that are touched in turn: most of each visit would be looking
      * up small pages. */

@@ -105,6 +105,10 @@ local function check_table(file, source, result)
     end
     local converted, why = check(setting, value)
     if converted == nil then return nil, faulty(where, ("`%s`: %s"):format(key, why)) end
+    if file.project and setting.refused and tostring(converted):find(setting.refused) then
+      return nil, faulty(where, ("`%s` = \"%s\": %s"):format(key, converted, setting.refusal),
+        "a repository that was cloned must not redirect commands: give it by --cluster")
+    end
     found[key] = {value = converted, from = where}
   end
   return found

@@ -11,10 +11,12 @@
 ---@field min? number
 ---@field max? number
 ---@field project boolean
+---@field refused? string pattern of values that ./tide.lua may not set, and `refusal`: why
 
 ---@type tide.setting[]
 return {
-  {key = "cluster", type = "string", project = true,
+  {key = "cluster", type = "string", project = true, refused = "[:/]",
+   refusal = "a project's file names a cluster, never an endpoint",
    doc = "cluster that commands talk to; without it the one that runs, and `local` for new ones"},
   {key = "color", type = "string", default = "auto", choices = {"auto", "always", "never"}, project = true,
    doc = "colours in what is printed"},

@@ -1,11 +1,10 @@
 -- The directory of a cluster of `tide up`: where the cluster is, and which processes it has. It is called as the
--- cluster and lies, with mode 0700, under $XDG_RUNTIME_DIR/tide or /tmp/tide-<uid>.
+-- cluster and lies, with mode 0700, under $XDG_RUNTIME_DIR/tide or /tmp/tide-<uid>: who can write there could pose as a
+-- node, so it is used only if it is this user's alone.
 local core = require "tide.core"
 local errors = require "tide.errors"
 
 local directory = {}
-
-local PRIVATE <const> = 448 -- 0700: who can write there could pose as a node
 
 local function read_text(path)
   local file <close> = io.open(path, "rb")
@@ -30,56 +29,86 @@ local function start_time(pid)
   return nil
 end
 
-local function user_id()
-  return (read_text("/proc/self/status") or ""):match("\nUid:%s*(%d+)") or "0"
-end
-
----@return string directory that holds a directory for each running cluster of this user
+---@return string directory that holds a directory for each running cluster of this user; see runtime/run_directory.h
 function directory.base()
-  local runtime = os.getenv("XDG_RUNTIME_DIR")
-  -- The rule of node.c, which puts sockets there: their paths must be absolute and short.
-  if runtime and runtime:find("^/") and #runtime < 64 then return runtime .. "/tide" end
-  return "/tmp/tide-" .. user_id()
+  local path, err = core.run_directory()
+  return path or error(errors.from(err), 0)
 end
 
 ---@param name string of a cluster
 ---@return string path
 function directory.of(name) return directory.base() .. "/" .. name end
 
+local function refuse(err, path, state)
+  error(errors.new(err.name == "EACCES" and "T0405" or "T0403", {message = err.message, where = path, state = state,
+    exit = 2, help = "remove it, or let XDG_RUNTIME_DIR name a directory of yours"}), 0)
+end
+
+---The path of a cluster, to read what lies there: nothing there is believed, and no process signalled, unless it and
+---the directory above it are private.
+local function private(name)
+  local paths <const> = {directory.base()}
+  if name then paths[2] = paths[1] .. "/" .. name end
+  for _, path in ipairs(paths) do
+    local ok, err = core.private_directory(path, false)
+    if not ok and err.name == "ENOENT" then return nil end
+    if not ok then refuse(err, path, "nothing in it was used") end
+  end
+  return paths[#paths]
+end
+
 ---@param name string
 ---@return true|nil, table? err
 function directory.make(name)
   for _, path in ipairs {directory.base(), directory.of(name)} do
-    local ok, err = core.mkdir(path, PRIVATE)
+    local ok, err = core.private_directory(path, true)
     if not ok then
       return nil, errors.new("T0403", {message = ("the run directory cannot be made: %s"):format(err.message),
-        where = path, help = "$XDG_RUNTIME_DIR must be a directory of yours; without it /tmp is used"})
+        where = path, help = "XDG_RUNTIME_DIR must name a directory of yours; without it /tmp is used"})
     end
   end
   return true
 end
 
+---Until it is closed, no other process prepares this cluster.
+---@param name string that directory.make has made
+---@return {close: fun()}|nil lock, table? err EBUSY: another one does
+function directory.lock(name) return core.lock(directory.of(name) .. "/lock") end
+
 ---Writes what others need to find a cluster: endpoint, and pid with start time of its processes.
 ---@param name string
 ---@param endpoint string several: one a line
 ---@param pids integer[] its controller's first
+---@param run? string the id of the run that it belongs to and ends with
 ---@return true|nil, table? err
-function directory.publish(name, endpoint, pids)
+function directory.publish(name, endpoint, pids, run)
   local path <const> = directory.of(name)
   local ok, err = directory.make(name)
   if not ok then return nil, err end
   local lines = {}
   for _, pid in ipairs(pids) do lines[#lines + 1] = ("%d %s"):format(pid, start_time(pid) or "0") end
-  ok, err = core.file_write(path .. "/pids", table.concat(lines, "\n") .. "\n")
+  ok, err = true, nil
+  if run then ok, err = core.file_write(path .. "/run", run .. "\n") end
+  if ok then ok, err = core.file_write(path .. "/pids", table.concat(lines, "\n") .. "\n") end
   if ok then ok, err = core.file_write(path .. "/endpoint", endpoint .. "\n") end
   return ok, err
 end
 
 ---@param name string
 function directory.unpublish(name)
-  local path <const> = directory.of(name)
+  local path <const> = private(name)
+  if not path then return end
   core.file_remove(path .. "/endpoint")
   core.file_remove(path .. "/pids")
+  core.file_remove(path .. "/run")
+end
+
+---@param name string
+---@return string? id of the run that the cluster belongs to
+function directory.run_of(name)
+  local path <const> = private(name)
+  local run <const> = path and read_text(path .. "/run")
+  return run and run:match "^[^\n]+"
 end
 
 ---@return integer pid of this process
@@ -90,30 +119,46 @@ end
 ---@return string[] names of this user's clusters whose controller runs
 function directory.running()
   local names = {}
-  for _, name in ipairs(core.file_list(directory.base()) or {}) do
+  for _, name in ipairs(private() and core.file_list(directory.base()) or {}) do
     if directory.pids(name)[1] then names[#names + 1] = name end
   end
   table.sort(names)
   return names
 end
 
----The cluster of this user that runs, when there is one.
+---The cluster of this user that runs, when there is one: of those that stay, else of runs.
 ---@return string? name
 ---@return string? problem why there is none to name
 ---@return boolean? several
 function directory.only()
-  local names <const> = directory.running()
+  local names, of_runs = {}, {}
+  for _, name in ipairs(directory.running()) do
+    local list <const> = directory.run_of(name) and of_runs or names
+    list[#list + 1] = name
+  end
+  names = names[1] and names or of_runs
   if #names > 1 then return nil, "several clusters run: " .. table.concat(names, ", "), true end
   return names[1], "no cluster of yours runs", false
 end
 
+---Processes of a cluster as they were published.
+---@return {pid: integer, runs: boolean}[] runs: it is still that process, of this user and this program
+local function processes(name)
+  local path <const> = private(name)
+  local list = {}
+  for pid, started in (path and read_text(path .. "/pids") or ""):gmatch("(%d+) (%d+)") do
+    local number <const> = math.tointeger(tonumber(pid))
+    list[#list + 1] = {pid = number, runs = start_time(number) == started and core.own_process(number)}
+  end
+  return list
+end
+
 ---@param name string
----@return integer[] pids of the cluster's processes that still run, controller first; a reused pid is not counted
+---@return integer[] pids of the cluster's processes that still run, controller first
 function directory.pids(name)
   local pids = {}
-  for pid, started in (read_text(directory.of(name) .. "/pids") or ""):gmatch("(%d+) (%d+)") do
-    local number = math.tointeger(tonumber(pid))
-    if start_time(number) == started then pids[#pids + 1] = number end
+  for _, process in ipairs(processes(name)) do
+    if process.runs then pids[#pids + 1] = process.pid end
   end
   return pids
 end
@@ -124,12 +169,11 @@ end
 ---@return boolean replicated the controllers are several
 function directory.endpoints(name)
   local all, alive = {}, {}
-  for line in (read_text(directory.of(name) .. "/endpoint") or ""):gmatch("[^\n]+") do all[#all + 1] = line end
+  local path <const> = private(name)
+  for line in (path and read_text(path .. "/endpoint") or ""):gmatch("[^\n]+") do all[#all + 1] = line end
   if #all <= 1 then return all, false end
-  local i = 0
-  for pid, started in (read_text(directory.of(name) .. "/pids") or ""):gmatch("(%d+) (%d+)") do
-    i = i + 1
-    if start_time(math.tointeger(tonumber(pid))) == started then alive[#alive + 1] = all[i] end
+  for i, process in ipairs(processes(name)) do
+    if process.runs then alive[#alive + 1] = all[i] end
   end
   return alive, true
 end

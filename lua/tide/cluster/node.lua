@@ -1,6 +1,7 @@
 -- Body of `tide node`: a process that is one node of a cluster, until it is told to end.
 local children = require "tide.cluster.children"
 local core = require "tide.core"
+local directory = require "tide.cluster.directory"
 local errors = require "tide.errors"
 
 local node = {}
@@ -13,13 +14,32 @@ local function complain(err)
   return errors.exit(errors.from(err))
 end
 
+---A first node that nobody asked to be one: refused where the cluster is there to be joined, told where it is not.
+---@return tide.error?
+local function alone(o)
+  local name <const> = o.cluster or "local"
+  local endpoint <const> = directory.pids(name)[1] and directory.endpoints(name)[1]
+  if endpoint then
+    return errors.new("T0107", {message = ("cluster `%s` runs already"):format(name),
+      help = ("--join %s enters it; another --cluster names one of its own"):format(endpoint)})
+  end
+  core.log("info", ("no --join: this node is the first of cluster `%s`"):format(name))
+  return nil
+end
+
 ---Joins, serves until told to end. SIGTERM: leaves in order. The cluster's exit codes.
 ---@param o {keys?:string, join?:string, cluster?:string, name?:string, listen?:string, workers?:integer,
 ---  no_store?:boolean,
 ---  grace_s?:number, controller?:boolean, state?:string, controllers?:integer, nodes?:integer, node_workers?:integer}
 ---@return integer exit code
 function node.main(o)
-  local ok, err = core.node_start {
+  local ok, err
+  if not (o.join or o.controller or o.controllers) then
+    ok, err = pcall(alone, o)
+    err = not ok and errors.from(err) or err
+    if err then return complain(err) end
+  end
+  ok, err = core.node_start {
     join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,
     keys = o.keys, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit, memory = o.memory,
     rate_operations = o.rate_operations, rate_bytes = o.rate_bytes,
@@ -33,7 +53,10 @@ function node.main(o)
     ended, err = core.node_run(CONTROL, "@tide/standing.lua", {
       cluster = core.node().cluster, nodes = o.nodes or 0, workers = o.node_workers or 1, program = children.program})
   else
+    local published <const> = not o.join and not o.controllers and directory.publish(
+      core.node().cluster, core.node().endpoint, {directory.own_pid()})
     ended, err = core.node_run(AGENT, "@tide/agent.lua", {program = children.program, grace_s = o.grace_s})
+    if published then directory.unpublish(core.node().cluster) end
   end
   if not ended then
     core.node_stop(0)

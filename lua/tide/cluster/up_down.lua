@@ -23,7 +23,9 @@ function standing.control(a)
   local node = core.node()
   local logs <const> = directory.of(a.cluster)
   local nodes = {}
-  local ok, err = pcall(function()
+  local ok, err = directory.make(a.cluster) -- with a listener of another kind the node has not
+  if not ok then error(err, 0) end
+  ok, err = pcall(function()
     for i = 1, a.nodes do
       nodes[i] = children.start {
         endpoint = node.endpoint, cluster = a.cluster, name = "n" .. i, workers = a.workers,
@@ -77,12 +79,17 @@ function standing.up(o)
   if not job.is_identifier(name) then
     return nil, errors.new("T0113", ("`%s` is no name for a cluster"):format(tostring(name)))
   end
+  local made, err = directory.make(name)
+  if not made then return nil, err end
+  local lock <close>, busy = directory.lock(name)
+  if not lock and busy.name == "EBUSY" then
+    return nil, errors.new("T1002", {message = ("cluster `%s` is being started by another process"):format(name)})
+  end
+  if not lock then return nil, errors.from(busy, "T0403") end
   if directory.pids(name)[1] then
     return nil, errors.new("T1002", {message = ("cluster `%s` runs already"):format(name)})
   end
   directory.unpublish(name)
-  local made, err = directory.make(name)
-  if not made then return nil, err end
   core.watch_interrupts() -- what was started would go on by itself
   if o.controllers then return require("tide.cluster.replicated").up(o) end
   local log = directory.of(name) .. "/controller.log"
@@ -133,12 +140,19 @@ end
 ---@param name? string
 ---@return string|nil name, table? err
 function standing.started(name)
+  local problem, several
+  if not name then name, problem, several = directory.only() end
   if not name then
-    local only <const>, problem, several = directory.only()
-    return only, not only and errors.new("T1003", {message = problem, help = several and "name one" or nil}) or nil
+    return nil, errors.new("T1003", {message = problem, help = several and "name one" or nil})
   end
-  if #directory.pids(name) > 0 then return name end
-  return nil, errors.new("T1003", {message = ("no cluster `%s` runs"):format(name)})
+  local pids <const> = directory.pids(name)
+  if #pids == 0 then return nil, errors.new("T1003", {message = ("no cluster `%s` runs"):format(name)}) end
+  local run <const> = directory.run_of(name)
+  if run then
+    return nil, errors.new("T1003", {message = ("cluster `%s` belongs to run %s and ends with it"):format(name, run),
+      help = ("press Ctrl-C where it runs, or: kill -INT %d"):format(pids[1])})
+  end
+  return name
 end
 
 ---Ends a cluster of `tide up`: in order, then what is left by force.
@@ -147,7 +161,7 @@ end
 function standing.down(o)
   local name <const>, err = standing.started(o.cluster)
   if not name then
-    if o.cluster then directory.unpublish(o.cluster) end
+    if o.cluster and #directory.pids(o.cluster) == 0 then directory.unpublish(o.cluster) end
     return nil, err
   end
   local pids = directory.pids(name)

@@ -59,7 +59,7 @@ return {
         json = context.json, width = context.terminal.width,
         utf8 = context.terminal.utf8, color = context:colored(code and "stderr" or "stdout"),
         interactive = code == nil, quiet = context.quiet,
-        seconds = context.timeout_s or (code and EXPRESSION_S) or nil,
+        seconds = context.timeout_s or (code and EXPRESSION_S) or nil, limited = context.timeout_s ~= nil,
       })
     end)
   end,

@@ -137,8 +137,10 @@ function offline.check(context, ref)
   if not loaded then return nil, err end
   local usage, p = loaded.sandbox:usage(), loaded.policy
   loaded.sandbox:close()
+  local needs = p.needs
+  if not context.json then needs = #needs > 0 and table.concat(needs, ", ") or "nothing" end
   return print_data(context, "check", {kind = p.kind, name = p.name, version = p.version, ok = true,
-    load_s = usage.seconds, memory_bytes = usage.memory_bytes, needs = p.needs})
+    load_s = usage.seconds, memory_bytes = usage.memory_bytes, needs = needs})
 end
 
 ---- verbs on a run ------------------------------------------------------------------------------------------------
@@ -185,7 +187,12 @@ local function live(context, verb, ref)
     if not bytes then return nil, errors.from(err) end
     local answer = context.core.plain_decode(bytes.result)
     if verb == "check" or verb == "report" then answer = presentable(answer) end
-    return print_data(context, verb, answer)
+    if verb == "why" and #answer == 0 then
+      return nil, errors.new("T0401", {message = ref and ("no seat has said why about `%s`"):format(text.clean(ref))
+        or "no seat has said why yet", help = "`tide policy why` without a word lists what they have said"})
+    end
+    print_data(context, verb, answer)
+    return answer.ok == false and 1 or 0
   end)
 end
 

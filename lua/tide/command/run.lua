@@ -2,14 +2,12 @@
 local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 
-local function check_script(path)
-  local file, why = io.open(path, "r")
-  local number, _
-  if file then
-    _, why, number = file:read(1)
-    file:close()
-    if not number then return true end
-  end
+---Read once: it may be a pipe.
+local function read_script(path)
+  local file <close>, why = io.open(path, "rb")
+  local text
+  if file then text, why = file:read("a") end
+  if text then return text end
   return nil, errors.new("T0205", {message = ("cannot read `%s`: %s"):format(path, ((why or ""):gsub("^.*: ", "")))})
 end
 
@@ -44,13 +42,13 @@ return {
   takes_script = true,
   run = function(context)
     local o <const> = context.options
-    local ok, err = check_script(o.script)
-    if not ok then return nil, err end
+    local text, err = read_script(o.script)
+    if not text then return nil, err end
     if o.interactive and not (context.terminal.stdin and context.terminal.stdout) then
       return nil, errors.new("T0109", {message = "--interactive wants a terminal", state = "nothing was started"})
     end
     return require("tide.run.driver").run {
-      script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster,
+      script = o.script, text = text, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster,
       keys = context.keys,
       interactive = o.interactive or false,
       json = context.json, plain = context.plain, quiet = context.quiet, verbose = context.verbose,

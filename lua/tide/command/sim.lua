@@ -176,7 +176,7 @@ local function start(context, seed, more)
   if not program then
     return nil, errors.new("T1001", {message = "the program tide-sim is not beside tide"})
   end
-  local words = {"exec", "env", "OPENBLAS_NUM_THREADS=1", "LC_ALL=C", quoted(program)}
+  local words = {"exec", "env", "LC_ALL=C", quoted(program)}
   for _, word in ipairs(words_of(context, seed, more)) do words[#words + 1] = quoted(word) end
   return {seed = seed, pipe = io.popen(table.concat(words, " ") .. " </dev/null 2>&1", "r")}
 end

@@ -13,8 +13,10 @@ local EPIPE <const> = 32
 local EXIT <const> = {ok = 0, error = 1, cancelled = 130, detached = 130, gone = 141, late = 124}
 
 -- What a script is told of a result: a refusal is no failure of what it asked.
-local function exit_of(result)
+---@param limited? boolean --timeout was given
+local function exit_of(result, limited)
   local code <const> = result.error and result.error.code
+  if limited and code == "T0231" and result.error.message:find "^its time" then return EXIT.late end
   return code and code:find "^T08" and 4 or EXIT[result.status]
 end
 
@@ -89,12 +91,12 @@ local function once(own, code, o)
     local read <const> = not shown or write_out(shown)
     if failure then write_err(failure) end
     if not read then return {exit = EXIT.gone} end
-    return {exit = result.failed and 1 or exit_of(result)}
+    return {exit = result.failed and 1 or exit_of(result, o.limited)}
   end
   if result.status == "gone" then return {exit = EXIT.gone} end
   local answers, exit = result.nodes, 0
   if not answers then
-    result.node, result.output, exit = own.node, table.concat(printed), exit_of(result)
+    result.node, result.output, exit = own.node, table.concat(printed), exit_of(result, o.limited)
     answers = {result}
   end
   for _, answer in ipairs(answers) do

@@ -48,7 +48,7 @@ end
 ---@return table client, not connected
 function client.new(o)
   return setmetatable({id = new_id(), role = o.role, print = o.print, live = o.live, say = o.say, page = o.print,
-                       next_id = 0, expected = {}, interrupts = core.interrupted(),
+                       next_id = 0, expected = {}, lines = {}, interrupts = core.interrupted(),
                        ended_by = function() return nil end}, client)
 end
 
@@ -104,10 +104,11 @@ local function read_file(path)
   return {text = content, path = path}
 end
 
--- Only a file that the line itself names is sent: a node must not read others.
+-- Only a file that the line itself names is sent: a node must not read others. Which line that is, the client knows of
+-- its own: the node's word for it would be the node's choice of a file.
 function client:answer_file(message, request)
   local path <const> = request.path
-  if type(path) ~= "string" or not self.text:find(path, 1, true) then
+  if not save.names(self.text, path) then
     core.answer_error(message, errors.new("T0505", "the line does not name this file"))
     return
   end
@@ -166,11 +167,12 @@ function client:take(message, id)
     self:answer_page(message, value)
   elseif value.op == "console.result" and id and value.id == id then
     self.live(nil)
+    self.lines[id] = nil
     if self.unread then value.status, value.error = "gone", nil end
     self:show_pages()
     return value
   elseif value.op == "console.result" and self.expected[value.id] then
-    self.expected[value.id] = nil
+    self.expected[value.id], self.lines[value.id] = nil, nil
     self.say(("evaluation %s has ended: %s"):format(tostring(value.id), value.status))
   end
   return nil
@@ -239,7 +241,7 @@ function client:eval(line, o)
     return {status = "error", seconds = 0, error = errors.to_data(client.too_long(line))}
   end
   self.next_id = self.next_id + 1
-  self.text = line
+  self.text, self.lines[self.next_id] = line, line
   local request <const> = {op = "console.eval", id = self.next_id, text = line, targets = o.targets,
     want = o.want or "display", width = o.width, utf8 = o.utf8, seconds = o.seconds}
   local function send() return core.send(self.address, request) end
@@ -264,7 +266,7 @@ end
 function client:foreground(id)
   local ok, err = core.call(self.address, {op = "console.fg", id = id}, OPEN_S)
   if not ok then return nil, errors.from(err) end
-  self.text, self.expected[id] = ok.text, nil
+  self.text, self.expected[id] = self.lines[id], nil
   return self:wait(id)
 end
 

@@ -57,8 +57,7 @@ local function rewrite(self)
   for i = math.max(1, #self.entries - ENTRIES_MAX + 1), #self.entries do
     lines[#lines + 1] = core.json_encode(self.entries[i])
   end
-  local written = core.file_write(self.path, table.concat(lines, "\n") .. "\n")
-  if written then os.execute(("chmod 600 '%s'"):format(self.path:gsub("'", "'\\''"))) end
+  core.file_write(self.path, table.concat(lines, "\n") .. "\n", true)
 end
 
 ---Adds what was typed; in the file when it may be kept.

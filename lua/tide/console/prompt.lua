@@ -143,7 +143,7 @@ end
 
 function commands.e(self)
   local path <const> = os.tmpname()
-  core.file_write(path, self.last or "")
+  core.file_write(path, self.last or "", true)
   local editor <const> = os.getenv "VISUAL" or os.getenv "EDITOR" or "vi"
   self.line.close()
   os.execute(editor .. " " .. path)
@@ -161,7 +161,7 @@ end
 -- Shows text in the pager of the person; its control characters are gone, whatever a node sent.
 function prompt:page(shown)
   local path <const> = os.tmpname()
-  core.file_write(path, text.clean_lines(shown))
+  core.file_write(path, text.clean_lines(shown), true)
   self.line.close()
   local ok = os.execute((os.getenv "PAGER" or "less -R") .. " " .. path)
   self:open_line()

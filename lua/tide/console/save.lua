@@ -116,6 +116,20 @@ local function given_up(path, code, message, help)
   return nil, errors.new(code, {message = message, help = help})
 end
 
+local QUOTES <const> = {{'"', '"'}, {"'", "'"}, {"[[", "]]"}}
+
+---Whether a line that was typed here names a file: as a whole word in quotes. What a node asks for is not believed.
+---@param line? string
+---@param path any
+---@return boolean
+function save.names(line, path)
+  if type(line) ~= "string" or type(path) ~= "string" then return false end
+  for _, quotes in ipairs(QUOTES) do
+    if line:find(quotes[1] .. path .. quotes[2], 1, true) then return true end
+  end
+  return false
+end
+
 ---A piece of a file that the node writes. The line must name the file.
 ---@param request table {path=, text=, first=, last=}
 ---@param line string what was typed
@@ -123,7 +137,7 @@ end
 ---@return tide.error? err
 function save.piece(request, line)
   local path <const> = request.path
-  if type(path) ~= "string" or type(request.text) ~= "string" or not line:find(path, 1, true) then
+  if type(request.text) ~= "string" or not save.names(line, path) then
     return nil, errors.new("T0505", "the line does not name this file")
   end
   if request.first then

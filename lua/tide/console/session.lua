@@ -168,8 +168,11 @@ local function remember(values)
   for i, value in ipairs(state.results) do rawset(state.globals, "_" .. i, value) end
 end
 
--- Body of an evaluation: everything that a value's own code could do happens here, under its limits.
-local function evaluate(request, chunk)
+-- Body of an evaluation: everything that a value's own code could do happens here, under its limits; so does compiling,
+-- which a long line can make last.
+local function evaluate(request)
+  local chunk <const>, why = compile(request.text)
+  if not chunk then return {unreadable = why} end
   local values = table.pack(chunk())
   remember(values)
   if request.want == "data" then
@@ -244,12 +247,12 @@ local function run(record, request, body, ...)
 end
 
 local function run_here(record, request)
-  local chunk, why = compile(request.text)
-  if not chunk then
-    return {status = "error", error = render.failure(errors.new("T0201", {message = (why:gsub("^prompt:(%d+): ",
-      "line %1: "))})), seconds = 0}
+  local result <const> = run(record, request, evaluate, request)
+  if result.unreadable then
+    return {status = "error", error = render.failure(errors.new("T0201", {
+      message = (result.unreadable:gsub("^prompt:(%d+): ", "line %1: "))})), seconds = 0}
   end
-  return run(record, request, evaluate, request, chunk)
+  return result
 end
 
 ---- other nodes ---------------------------------------------------------------------------------------------------

@@ -25,11 +25,23 @@ end
 
 local function read_pair(directory, part)
   local images, labels = find(directory, part, "x"), find(directory, part, "y")
-  if not images or not labels then return nil end
+  if not images and not labels then return nil end
+  if not images or not labels then
+    return nil, script.error("T0402", ("there is no file of %s for it"):format(images and "labels" or "images"),
+      {where = images or labels, help = ("%s-%s-ubyte (or .gz) belongs beside it; without both files of a pair it is "
+        .. "left out only if neither is there"):format(NAMES[part], images and "labels-idx1" or "images-idx3")})
+  end
   local x, dims = read(images)
   if not x then return nil, dims end
-  local y, err = read(labels)
-  if not y then return nil, err end
+  local y, form = read(labels)
+  if not y then return nil, form end
+  if #dims < 2 then
+    return nil, script.error("T0402", "expected images, found one number each: labels?", {where = images})
+  end
+  if #form ~= 1 then
+    return nil, script.error("T0402", ("expected labels, found %s: images?"):format(table.concat(form, " x ")),
+      {where = labels})
+  end
   if y:rows() ~= x:rows() then
     return nil, script.error("T0402", ("%d images, but %d labels"):format(x:rows(), y:rows()), {where = images})
   end
@@ -101,6 +113,8 @@ return function(data)
         pair = generate(o)
       end
       local parts
+      local cut <const> = directory and not test
+        and (" of %s, which has one pair of files"):format(find(directory, "train", "x") and "train" or "t10k") or ""
       if test then
         parts = {["train.x"] = pair.x, ["train.y"] = pair.y, ["test.x"] = test.x, ["test.y"] = test.y}
       else
@@ -108,8 +122,8 @@ return function(data)
       end
       local count = parts["train.x"]:rows()
       return {parts = parts, dims = pair.dims, count = count,
-              note = ("%s: %d images of %d x %d to train on, %d held out"):format(directory or "generated", count,
-                pair.dims[1], pair.dims[2], parts["test.x"]:rows())}
+              note = ("%s: %d images of %d x %d to train on, %d held out%s"):format(directory or "generated", count,
+                pair.dims[1], pair.dims[2], parts["test.x"]:rows(), cut)}
     end)
   end
 end

@@ -19,6 +19,17 @@ function data.reader_error(err)
   return converted
 end
 
+---What of a data set makes its test mean less than it seems, for its note: "" or "; 3 ..., 1 ...".
+---@param counts {[1]: integer, [2]: string}[] a text with a number that is not 0 is told
+---@return string
+function data.oddities(counts)
+  local parts = {}
+  for _, count in ipairs(counts) do
+    if (count[1] or 0) > 0 then parts[#parts + 1] = ("%d %s"):format(count[1], count[2]) end
+  end
+  return parts[1] and "; " .. table.concat(parts, ", ") or ""
+end
+
 ---@class tide.data.set
 ---@field count integer examples in the training part (on a worker: in its own piece)
 ---@field note string where the data is from and how it was split, for people
@@ -42,6 +53,21 @@ function data.read(self)
   rawset(self, "loaded", loaded)
   return loaded
 end
+
+---A pipe is there for the process that was given it, and once: workers cannot read it again.
+---@param paths string[]
+---@return tide.error?
+function data.check_pipes(paths)
+  for _, path in ipairs(paths) do
+    if script.role == "worker" and type(path) == "string"
+      and (path:find "^/dev/fd/" or path:find "^/proc/self/fd/" or path == "/dev/stdin") then
+      return script.error("T0402", "a pipe can be read by one process, once, and workers read the data too",
+        {where = path, help = "write it into a file, and name that"})
+    end
+  end
+  return nil
+end
+
 set.read = data.read
 
 ---Whole part: "train", "valid", "test".

@@ -72,13 +72,25 @@ local function sources_of(where)
   return sources, "generated"
 end
 
-local function describe(from, read)
+---Classes that the test has and the training part has not.
+local function unseen_classes(read)
+  local seen, unseen = {}, 0
+  if not (read.classes and read.parts[2]) then return 0 end
+  for _, label in pairs(read.parts[1].labels) do seen[label] = true end
+  for _, label in pairs(read.parts[2].labels) do
+    if not seen[label] then seen[label], unseen = true, unseen + 1 end
+  end
+  return unseen
+end
+
+local function describe(data, from, read)
   local train, test = read.parts[1], read.parts[2]
   return ("%s: %d examples to train on, %d held out, %d columns, %.4g of 100 entries are there%s%s"):format(
     from, train:rows(), test and test:rows() or 0, read.columns,
     100 * train:entries() / math.max(1, train:rows() * read.columns),
     read.classes and (", %d classes"):format(#read.classes) or "",
     read.queries > 0 and (", the qid of %d rows is not used"):format(read.queries) or "")
+    .. data.oddities {{unseen_classes(read), "classes of the test are never in train"}}
 end
 
 return function(data)
@@ -95,6 +107,8 @@ return function(data)
     return data.lazy(function()
       local sources, from = sources_of(where)
       if not sources then return nil, from end
+      local piped <const> = data.check_pipes(sources)
+      if piped then return nil, piped end
       local read, err = core.libsvm(sources, options)
       if not read then return nil, err end
       local parts = {}
@@ -103,7 +117,7 @@ return function(data)
         parts[PARTS[i]] = setmetatable(part, sparse_rows)
       end
       return {parts = parts, columns = read.columns, classes = read.classes, count = parts.train:rows(),
-              note = describe(from, read)}
+              note = describe(data, from, read)}
     end)
   end
 end

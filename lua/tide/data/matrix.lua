@@ -87,18 +87,20 @@ local function sources_of(where)
   return {train, find_part(where, "test")}
 end
 
-local function describe(where, read)
+local function describe(where, read, drawn, odd)
   local from = getmetatable(where) == generated and ("generated, rank %d"):format(where.rank)
     or type(where) == "table" and tostring(where.train or where[1]) or where
-  return ("%s (%s): %d x %d, %d cells to train on, %d held out%s"):format(from, read.note, read.rows, read.columns,
-    read.parts.train.values:rows(), read.parts.test.values:rows(),
-    read.mean ~= 0 and (", mean %.4f subtracted"):format(read.mean) or "")
+  return ("%s (%s): %d x %d, %d cells to train on, %d held out%s%s"):format(from, read.note, read.rows, read.columns,
+    read.parts.train.values:rows(), read.parts.test.values:rows(), drawn and " of them by chance" or "",
+    read.mean ~= 0 and (", mean %.4f subtracted"):format(read.mean) or "") .. odd
 end
 
-local function reader_of(where, options)
+local function reader_of(data, where, options)
   return function()
     local sources, err = sources_of(where)
     if not sources then return nil, err end
+    err = data.check_pipes(sources)
+    if err then return nil, err end
     local split = options.split
     if split == nil and #sources == 1 then split = {test = 0.1, seed = 1} end
     local read
@@ -106,10 +108,16 @@ local function reader_of(where, options)
       format = options.format, test = #sources == 1 and split and split.test or 0, seed = split and split.seed or 1,
       center = options.center, names = options.names})
     if not read then return nil, err end
+    local drawn <const> = #sources == 1 and read.parts.test.values:rows() > 0
+    local note <const> = describe(where, read, drawn, data.oddities {
+      {read.repeated, "training cells are there more than once"},
+      {read.leaked, "test cells are training cells too"},
+      {read.unseen_rows, "rows of the test are never in train"},
+      {read.unseen_columns, "columns of the test are never in train"}})
     return {
       rows = read.rows, cols = read.columns, row_limit = read.rows, mean = read.mean, parts = read.parts,
       row_counts = read.row_counts, column_counts = read.column_counts, row_names = read.row_names,
-      col_names = read.column_names, count = read.parts.train.values:rows(), note = describe(where, read),
+      col_names = read.column_names, count = read.parts.train.values:rows(), note = note,
     }
   end
 end
@@ -302,6 +310,6 @@ return function(data)
       error(script.error("T0113", "this version partitions matrices by rows"), 2)
     end
     return setmetatable({
-      reader = reader_of(where, options), blocks = options.blocks, row_bytes = options.row_bytes}, set)
+      reader = reader_of(data, where, options), blocks = options.blocks, row_bytes = options.row_bytes}, set)
   end
 end

@@ -31,12 +31,15 @@ local function sources_of(where)
   return paths, table.concat(paths, ", ")
 end
 
-local function read_all(where, options)
+local function read_all(data, where, options)
   local sources, from = sources_of(where)
   if not sources then return nil, from end
+  local piped <const> = data.check_pipes(sources)
+  if piped then return nil, piped end
   local read, err = core.corpus(sources, {min_count = options.min_count})
   if not read then return nil, err end
   read.vocabulary, read.count, read.total = #read.words, #read.tokens, #read.tokens
+  read.from = from
   read.note = ("%s: %d tokens, %d words%s"):format(from, read.count, read.vocabulary, read.dropped_words > 0
     and (" (%d rarer than %d left out)"):format(read.dropped_words, options.min_count) or "")
   return read
@@ -67,6 +70,11 @@ return function(data)
       local last = rank == workers and all.count or line_start(all.tokens, all.count * rank // workers)
       local own = {}
       for k, v in pairs(all) do own[k] = v end
+      if last <= first then
+        local why <const> = "worker %d of %d has none of the text, which is cut at ends of lines: it has %d of them"
+        return nil, script.error("T0402", why:format(rank, workers, all.counts[1]), {where = all.from,
+          help = "break its lines, or take fewer workers"})
+      end
       own.tokens, own.count = all.tokens:slice(first + 1, last - first), last - first
       return own
     end}, set)
@@ -81,6 +89,6 @@ return function(data)
     if math.type(least) ~= "integer" or least < 1 then
       error(script.error("T0113", ("min_count = %s is not a whole number from 1"):format(tostring(least))), 2)
     end
-    return setmetatable({reader = function() return read_all(where, {min_count = least}) end}, set)
+    return setmetatable({reader = function() return read_all(data, where, {min_count = least}) end}, set)
   end
 end

@@ -39,6 +39,8 @@ return function(data)
         paths, err = files_of(where)
         if not paths then return nil, err end
       end
+      err = data.check_pipes(paths)
+      if err then return nil, err end
       local read
       read, err = core.triples(paths, options or {})
       if not read then return nil, err end
@@ -51,7 +53,12 @@ return function(data)
       end
       local note = ("%s: %d train, %d valid, %d test triples over %d entities and %d relations"):format(
         type(where) == "string" and where or paths[1], parts.train:rows(), parts.valid:rows(), parts.test:rows(),
-        #read.entities, #read.relations)
+        #read.entities, #read.relations) .. data.oddities {
+          {read.repeated, "training triples are duplicates of earlier ones"},
+          {read.leaked_valid, "valid triples are training triples too"},
+          {read.leaked_test, "test triples are training triples too"},
+          {read.unseen, "entities of valid and test are never in train"},
+          {read.unseen_relations, "relations of valid and test are never in train"}}
       return {
         entities = read.entities, relations = read.relations, parts = parts, note = note,
         entity_count = #read.entities, relation_count = #read.relations, count = parts.train:rows(),

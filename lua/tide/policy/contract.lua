@@ -1,5 +1,7 @@
 -- What a policy file must be: the seven kinds with their defaults, the signals a policy may ask for, and the check of a
 -- loaded policy table. Pure data and pure functions.
+local text = require "tide.text"
+
 local contract = {}
 
 contract.API = 1
@@ -122,6 +124,17 @@ local function check_params(p)
 end
 
 ---Checks what a policy file returned (functions as `true`). Missing defaults are filled in.
+-- Every name in `needs` is that of a signal or of a kernel, whether it is measured here or not.
+local function check_names(needs)
+  for _, name in ipairs(needs) do
+    if not (contract.signals[name] or name:find "^kernel%.[%w_]+$") then
+      local near <const> = text.did_you_mean(name, text.sorted_keys(contract.signals))
+      return nil, ("it needs `%s`, which no signal is called%s"):format(name, near and "; " .. near or "")
+    end
+  end
+  return true
+end
+
 ---@param p any
 ---@return table|nil policy, string? why
 function contract.check(p)
@@ -133,6 +146,7 @@ function contract.check(p)
   if ok then ok, why = check_params(p) end
   if ok then ok, why = check_times(p) end
   if ok then ok, why = check_strings(p.needs, "needs") end
+  if ok then ok, why = check_names(p.needs or {}) end
   if not ok then return nil, why end
   for _, name in ipairs {"init", "decide"} do
     if p[name] ~= true then return nil, ("`%s` must be a function"):format(name) end

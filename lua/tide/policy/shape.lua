@@ -4,6 +4,8 @@
 -- A shape is f(c, value, path) -> the checked value, or DROP when it names something that is gone, or nil after an
 -- error. `c` is the checker: errors, how many entries were seen, how many were dropped, and the ids there are now
 -- (c.now.jobs[id]) and were in the view (c.was.jobs[id]).
+local did_you_mean <const> = require("tide.text").did_you_mean
+
 local shape = {}
 
 shape.DROP = setmetatable({}, {__tostring = function() return "dropped" end})
@@ -139,7 +141,10 @@ function shape.record(fields, required)
       if not fields[key] then unknown[#unknown + 1] = tostring(key) end
     end
     table.sort(unknown)
-    for _, key in ipairs(unknown) do fail(c, "PLAN_SHAPE", path .. "." .. key, nil, "is no field of this") end
+    for _, key in ipairs(unknown) do
+      local near <const> = did_you_mean(key, names)
+      fail(c, "PLAN_SHAPE", path .. "." .. key, nil, "is no field of this" .. (near and ": " .. near or ""))
+    end
     for _, name in ipairs(names) do
       if v[name] ~= nil then
         if not count(c, path) then return nil end

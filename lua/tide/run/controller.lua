@@ -123,11 +123,12 @@ function controller:verdict(node, reason, in_order)
   local lost = self:tables_on(node)
   if #lost > 0 then
     return script.error("T0509", message, {node = node.name,
-      state = ("its part of the tables is gone (%s); the other nodes are stopped"):format(table.concat(lost, ", "))})
+      state = ("its part of the tables is gone (%s); the run has ended"):format(table.concat(lost, ", ")),
+      help = "run again; `replicas = 1` of a table keeps a copy of its rows on another node"})
   end
   if node.workers == 0 or self:may_go_on(node) then return nil end
   return script.error("T0509", message, {node = node.name,
-    state = "the tables are whole, but the share of its workers is not done; the other nodes are stopped",
+    state = "the tables are whole, but the share of its workers is not done; the run has ended",
     help = "cut the data into chunks (w:chunks), which others take over, or say `on_worker_loss = \"replay\"`"})
 end
 
@@ -534,10 +535,11 @@ function controller:evaluation_of(id, w, m)
   else
     e.sum = (e.sum or 0) + (m.sum or 0)
   end
-  e.count = e.count + (m.count or 0)
+  e.count, e.counted = e.count + (m.count or 0), e.counted or m.count ~= nil
   if next(e.missing) then return end
   self.evaluations[id] = nil
-  local per = e.count > 0 and e.count or 1
+  -- A mean of nothing is no number, which a script sees; without counts the sums are the answer.
+  local per = (e.counted or e.count > 0) and e.count + 0.0 or 1
   local result = e.sum and e.sum / per
   if e.sums then
     result = {count = e.count}

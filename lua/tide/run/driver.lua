@@ -85,17 +85,22 @@ function driver.run(o)
   if not started then return complain(errors.from(err, "T1001"), o) end
   local args = o.args or {}
   local began = core.now()
+  local directory <const> = not (o.cluster or o.simulated) and require "tide.cluster.directory" or nil
+  local own <const> = directory and core.node()
+  if directory then directory.publish(own.cluster, own.endpoint, {directory.own_pid()}, id) end
   local result
   result, err = core.node_run(MAIN, "@tide/driver.lua", {
     program = arg and arg[0], run = id, interrupts = interrupts,
-    nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, json = o.json, plain = o.plain,
-    quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run, resume = o.resume,
-    simulated = o.simulated, interactive = o.interactive, trace = o.trace,
+    nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, cluster_name = o.cluster, json = o.json,
+    plain = o.plain, quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run,
+    resume = o.resume, simulated = o.simulated, interactive = o.interactive, trace = o.trace,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
-  local sockets = not o.cluster and (core.node().endpoint or ""):match("^unix:(/.*)/[^/]*$")
   core.node_stop(o.cluster and 5 or 0)
-  if sockets then os.remove(sockets) end -- this run's directory of sockets, if it is empty
+  if directory then
+    directory.unpublish(own.cluster)
+    os.remove(directory.of(own.cluster)) -- if nothing else is in it
+  end
   if not result then
     if core.interrupted() - interrupts >= 2 then
       err = errors.new("T0210", {message = "interrupted twice: killed"})
@@ -105,7 +110,11 @@ function driver.run(o)
     return complain(err, o)
   end
   if result.page then
-    io.stdout:write(result.page, "\n")
+    local written, why = io.stdout:write(result.page, "\n")
+    if written then written, why = io.stdout:flush() end
+    if not written then
+      return complain(errors.new("T0403", {message = "the output could not be written: " .. why}), o)
+    end
     return 0
   end
   if result.error then return complain(result.error, o) end
@@ -130,10 +139,17 @@ local function make_run_directory(context)
   end
   context.directory = path
   context.log_path = path .. "/run.log"
-  if not context.simulated then context.log_file = io.open(context.log_path, "a") end
-  core.file_write(path .. "/script.lua", context.script.text)
-  core.file_write(path .. "/options.json", core.json_encode {
-    schema = "tide.options/1", script = context.script.path, sha256 = context.script.sha, args = context.script.args})
+  local function keep(ok, err)
+    if ok then return ok end
+    local why <const> = type(err) == "table" and err or {message = tostring(err)}
+    error(errors.new(why.name == "ENOSPC" and "T0404" or "T0403", {
+      message = ("the run's script, options and log cannot be kept: %s"):format(why.message), where = path,
+      state = "nothing was started", help = "free space, or run it in a directory that has some"}), 0)
+  end
+  if not context.simulated then context.log_file = keep(io.open(context.log_path, "a")) end
+  keep(core.file_write(path .. "/script.lua", context.script.text))
+  keep(core.file_write(path .. "/options.json", core.json_encode {
+    schema = "tide.options/1", script = context.script.path, sha256 = context.script.sha, args = context.script.args}))
 end
 
 local function quoted(word)
@@ -143,8 +159,10 @@ end
 ---@return string the command that repeats this run
 local function repeat_command(context)
   local words = {"tide run"}
+  if context.cluster_name then words[#words + 1] = "--cluster " .. quoted(context.cluster_name) end
   if context.nodes then words[#words + 1] = "--nodes " .. context.nodes end
   if context.workers then words[#words + 1] = "--workers " .. context.workers end
+  if context.trace then words[#words + 1] = "--trace " .. quoted(context.trace) end
   words[#words + 1] = quoted(context.script.path)
   for _, argument in ipairs(context.script.args) do words[#words + 1] = quoted(argument) end
   return table.concat(words, " ")
@@ -215,14 +233,25 @@ local function dry_run(context)
     script.main and "would run its main function" or "would run its newest job")
 end
 
----A print that does not write into the progress line.
+local EPIPE <const> = 32
+local PIPE_EXIT <const> = 141 -- what the shell says of a program that a closed pipe ended
+
+---A print that does not write into the progress line. What it cannot write is not lost in silence: the run ends as
+---failed.
 local function own_print(context)
-  local plain_print <const> = print
+  local write <const> = io.write
+  local function checked(ok, why, number)
+    if not ok and not context.unwritten then context.unwritten = {why = why, pipe = number == EPIPE} end
+    return ok, why, number
+  end
   rawset(_G, "print", function(...)
     context.progress:hide()
-    plain_print(...)
-    io.stdout:flush()
+    local texts <const> = table.pack(...)
+    for i = 1, texts.n do texts[i] = tostring(texts[i]) end
+    if checked(write(table.concat(texts, "\t"), "\n")) then checked(io.stdout:flush()) end
   end)
+  rawset(io, "write", function(...) return checked(write(...)) end)
+  context.flush_output = function() checked(io.stdout:flush()) end
 end
 
 local function travelling(err)
@@ -299,6 +328,12 @@ function driver.main(a)
   if context.check_failed then ok, err = false, context.check_failed end -- sim.check: what broke later follows from it
   if not ok and a.interactive then return {exit = errors.exit(errors.from(err))} end -- told before the console
   if not ok then return {error = travelling(errors.from(err))} end
+  context.flush_output()
+  local unwritten <const> = context.unwritten
+  if unwritten and unwritten.pipe then return {exit = PIPE_EXIT} end
+  if unwritten then
+    return {error = travelling(errors.new("T0403", {message = "the output could not be written: " .. unwritten.why}))}
+  end
   if context.simulated then return {exit = 0} end
   talk(context, "tide: run %s took %s; its log is %s", context.run,
     require("tide.units").format_duration(core.now() - context.started_at), context.log_path)

@@ -335,7 +335,7 @@ end
 
 ---Runs job.evaluate[name] on every worker, where the job stands at a report or barrier or has returned.
 ---@param name string
----@return number|table mean sum / count; for a table of sums a table of means, with count
+---@return number|table mean sum / count, 0/0 if nothing was counted; for a table of sums a table of means, with count
 function run:evaluate(name)
   if not (self.job.evaluate and self.job.evaluate[name]) then
     error(script.error("T0401", ("job `%s` has no evaluation `%s`"):format(self.job.name, tostring(name))), 2)

@@ -192,13 +192,15 @@ function table_view.where(rows, columns, expression)
   })
   local chunk, why = load("return " .. expression, "=where", "t", environment)
   if not chunk then return nil, where_error(expression, (why:gsub("^where:%d+: ", ""))) end
-  if #rows == 0 then return {} end
   local kept = {}
   for _, candidate in ipairs(rows) do
     row = candidate
     local ok, value = bounded(chunk)
-    if not ok then return nil, where_error(expression, (tostring(value):gsub("^where:%d+: ", ""))) end
-    if value then kept[#kept + 1] = candidate end
+    -- A record that lacks the field is none of those: a number that is not there is neither large nor small.
+    local fault <const> = not ok and tostring(value) or ""
+    local lacks <const> = fault:find "compare .*nil" or fault:find "arithmetic on a nil"
+    if not ok and not lacks then return nil, where_error(expression, (fault:gsub("^where:%d+: ", ""))) end
+    if ok and value then kept[#kept + 1] = candidate end
   end
   return kept
 end

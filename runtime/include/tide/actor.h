@@ -51,6 +51,8 @@ enum {
     TIDE_ELOST = -10026,        /* the rows, and all copies there were of them, died with their nodes */
     TIDE_EFENCED = -10027,      /* this node was declared dead: it may neither read nor write any more */
     TIDE_ENOREPLICA = -10028,   /* copies are wanted and no other node may hold them */
+    TIDE_EACCES = -10029,       /* the operating system does not permit it: a file, a directory, a socket */
+    TIDE_EMFILE = -10030,       /* out of file descriptors */
 };
 
 /* "EBUSY" for TIDE_EBUSY; "E?" for an unknown code. Any thread. */
@@ -128,7 +130,7 @@ void tide_blob_unref(struct tide_blob *blob);
 struct tide_node;
 
 struct tide_node_options {
-    const char *cluster; /* identifier; default "local" */
+    const char *cluster; /* identifier; default "local", and of a client whatever the cluster at the endpoint is called */
     const char *name;    /* identifier, unique in the cluster; default "n<id>" given by the controller */
     const char *listen;  /* "unix:PATH" or "tcp:ADDRESS:PORT"; addresses of other machines need keys. NULL: a Unix socket
                             in the user's run directory, or with a `join` on another machine the address that leads there */

@@ -145,6 +145,13 @@ static int accept_joiner(struct tide_link *link, const struct tide_hello *hello)
     return 0;
 }
 
+/* Is the session alive, over a link on which its peer was heard just now, or may rest? A hello
+ * without a session cannot end it then: who has lost one has closed its link, or is silent. */
+static bool is_alive(const struct tide_session *s, uint64_t now) {
+    return s != NULL && s->confirmed && s->link != NULL && s->link->state == LINK_UP &&
+           (s->resting || now - s->detector.last < ALIVE_WITHIN);
+}
+
 /* Ids of clients come round: nothing is owed from before. */
 static void new_client(struct tide_peer *peer, uint64_t incarnation) {
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
@@ -234,12 +241,19 @@ static int accept_known(struct tide_link *link, const struct tide_hello *hello) 
         refuse(link, peer != NULL && peer->lost ? TIDE_ECLOSED : TIDE_EBUSY, text, text);
         return 0;
     }
-    if (hello->client && peer->incarnation != hello->incarnation && peer->session != NULL) {
+    const bool other = peer->incarnation != hello->incarnation;
+    if ((hello->session == 0 || (hello->client && other)) && !mistaken &&
+        is_alive(peer->session, tide__net_now(net))) {
+        refuse(link, TIDE_EBUSY, "somebody with the id of a node that is heard",
+               "the node that has this id is alive");
+        return 0;
+    }
+    if (hello->client && other && peer->session != NULL) {
         refuse(link, TIDE_EMISMATCH, "a client with the id of another one that is connected",
                "another client has this id");
         return 0;
     }
-    if (hello->client && peer->incarnation != hello->incarnation) {
+    if (hello->client && other) {
         new_client(peer, hello->incarnation);
     }
     if (hello->attempt <= peer->attempt && !mistaken) {
@@ -286,7 +300,7 @@ static int judge(struct tide_link *link, const struct tide_hello *hello) {
 static void decide(struct tide_link *link, const struct tide_hello *hello) {
     struct tide_net *net = link->net;
     char ours[200], theirs[200];
-    if (strcmp(hello->cluster, net->cluster) != 0) {
+    if (hello->cluster[0] != 0 && strcmp(hello->cluster, net->cluster) != 0) {
         snprintf(ours, sizeof ours, "peer belongs to cluster '%s', not '%s'", hello->cluster,
                  net->cluster);
         snprintf(theirs, sizeof theirs, "peer belongs to cluster '%s', not '%s'", net->cluster,
@@ -430,6 +444,9 @@ static int welcome_received(struct tide_link *link, const struct tide_frame *fra
     struct tide_net *net = link->net;
     struct tide_welcome answer;
     int error = tide__welcome_parse(frame->body, frame->body_size, &answer);
+    if (error == 0 && net->cluster[0] == 0) { /* a client that knew an address alone */
+        memcpy(net->cluster, answer.cluster, sizeof net->cluster);
+    }
     if (error == 0 && strcmp(answer.cluster, net->cluster) != 0) {
         error = tide_fail(TIDE_EMISMATCH, "peer belongs to cluster '%s', not '%s'", answer.cluster,
                           net->cluster);

@@ -108,7 +108,7 @@ int tide_hello_parse(const void *body, size_t size, struct tide_hello *out) {
     if (error != 0) {
         return error;
     }
-    read_name(&r, out->cluster, false);
+    read_name(&r, out->cluster, true);
     read_name(&r, out->name, true);
     out->incarnation = tide_read_uint(&r);
     out->id = (uint16_t)read_within(&r, UINT16_MAX);
@@ -132,6 +132,9 @@ int tide_hello_parse(const void *body, size_t size, struct tide_hello *out) {
     if (error == 0 && (out->client ? !of_person : out->right != TIDE_RIGHT_NODE)) {
         error = tide_fail(TIDE_EPROTO, "hello: the right %s is not for %s", tide_right_name(out->right),
                           out->client ? "clients" : "members");
+    }
+    if (error == 0 && out->cluster[0] == 0 && (!out->client || out->id != 0)) {
+        error = tide_fail(TIDE_EPROTO, "hello: no cluster");
     }
     if (error == 0 && out->id != 0 && out->client != (out->id >= 0x8000)) {
         error = tide_fail(TIDE_EPROTO, "hello: id %u is not for %s", (unsigned)out->id,

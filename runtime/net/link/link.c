@@ -90,13 +90,14 @@ void tide__link_free(struct tide_link *link) {
     tide_free(link);
 }
 
-/* Whose process is at the other end? Certificates say so; without any only a Unix socket tells, and
- * loopback TCP is as trusted as the machine. */
+/* Whose process is at the other end? Certificates say so; without any the kernel tells it of Unix sockets and of
+ * loopback; who it cannot tell of is nobody's. */
 static bool is_ours(struct tide_net *net, struct tide_stream *stream, const struct tide_tls *tls,
                     struct tide_peer_identity *identity) {
     net->port->ops->stream_peer(stream, identity);
-    return net->port->simulated || tls != NULL || !identity->local_user || identity->uid == 0 ||
-           identity->uid == net->port->ops->user(net->port);
+    return net->port->simulated || tls != NULL ||
+           (identity->local_user &&
+            (identity->uid == 0 || identity->uid == net->port->ops->user(net->port)));
 }
 
 /* What a connection by this endpoint goes under: other machines' always TLS, this machine's never; simulated nodes have
@@ -105,17 +106,42 @@ static struct tide_tls *tls_for(const struct tide_net *net, const char *endpoint
     return net->port->simulated || !tide_endpoint_is_local(endpoint) ? net->tls : NULL;
 }
 
-/* Are there too many that have not said who they are? All members may come at one moment: when the
- * workers of a large cluster first use a server's rows. */
-static bool is_crowded(const struct tide_net *net) {
-    const size_t most =
-        net->member_count > UNAUTHENTICATED_MAX ? net->member_count : UNAUTHENTICATED_MAX;
-    size_t count = 0;
-    for (const struct tide_link *link = net->links; link != NULL; link = link->next) {
-        count += link->purpose == LINK_ACCEPTED &&
-                 (link->state == LINK_GREETING || link->state == LINK_PARKED);
+/* Whoever may speak before its hello: this node's own user, or a stranger, told apart by user or
+ * address. */
+static bool is_own_user(struct tide_net *net, const struct tide_peer_identity *who) {
+    return net->port->simulated ||
+           (who->local_user && who->uid == net->port->ops->user(net->port));
+}
+
+static bool same_origin(const struct tide_peer_identity *a, const struct tide_peer_identity *b) {
+    if (a->local_user || b->local_user) {
+        return a->local_user && b->local_user && a->uid == b->uid;
     }
-    return count >= most;
+    const char *end = strrchr(a->address, ':'); /* the port differs from one to the next */
+    const size_t host = end != NULL ? (size_t)(end - a->address) : sizeof a->address;
+    return strncmp(a->address, b->address, host) == 0;
+}
+
+/* Are there too many that have not said who they are? Strangers have a share each and one together,
+ * so that they never take the places of this node's own user. All members may come at one moment:
+ * when the workers of a large cluster first use a server's rows. */
+static bool is_crowded(struct tide_net *net, const struct tide_peer_identity *who) {
+    const size_t members = net->member_count;
+    const bool own = is_own_user(net, who);
+    size_t all = 0, strangers = 0, same = 0;
+    for (const struct tide_link *link = net->links; link != NULL; link = link->next) {
+        if (link->purpose == LINK_ACCEPTED &&
+            (link->state == LINK_GREETING || link->state == LINK_PARKED)) {
+            all++;
+            strangers += !is_own_user(net, &link->origin);
+            same += same_origin(who, &link->origin);
+        }
+    }
+    if (own) {
+        return all - strangers >= (members > UNAUTHENTICATED_MAX ? members : UNAUTHENTICATED_MAX);
+    }
+    return strangers >= (members > STRANGERS_MAX ? members : STRANGERS_MAX) ||
+           same >= (members > STRANGER_SHARE ? members : STRANGER_SHARE);
 }
 
 bool tide__link_may_log(struct tide_net *net) {
@@ -132,11 +158,13 @@ void tide__link_accepted(void *arg, struct tide_stream *stream) {
     struct tide_net *net = arg;
     struct tide_peer_identity identity;
     struct tide_tls *tls = tls_for(net, net->endpoint);
-    const bool crowded = is_crowded(net);
-    if (net->finished || crowded || !is_ours(net, stream, tls, &identity)) {
+    const bool ours = !net->finished && is_ours(net, stream, tls, &identity);
+    if (!ours || is_crowded(net, &identity)) {
         if (!net->finished && tide__link_may_log(net)) {
-            tide_log(TIDE_LOG_WARN, net->name, "refused a connection: %s",
-                     crowded ? "too many that have not said hello" : "of another user");
+            tide_log(TIDE_LOG_WARN, net->name, "refused a connection (%s): %s", identity.address,
+                     ours                  ? "too many that have not said hello"
+                     : identity.local_user ? "of another user"
+                                           : "nobody can tell whose it is");
         }
         return; /* what nobody takes the port closes */
     }
@@ -145,6 +173,7 @@ void tide__link_accepted(void *arg, struct tide_stream *stream) {
         return;
     }
     snprintf(link->remote, sizeof link->remote, "%s", identity.address);
+    link->origin = identity;
     if (tide__channel_accept(&link->channel, net->port, stream, tls, &stream_events, link) != 0) {
         tide__link_free(link); /* and the port closes the stream */
     }
@@ -498,11 +527,12 @@ static void connected(void *arg, struct tide_stream *stream) {
     }
     struct tide_peer_identity identity;
     if (!is_ours(link->net, stream, link->channel.tls, &identity)) {
+        const char *reason = identity.local_user ? "the listener belongs to another user"
+                                                 : "nobody can tell whose the listener is";
         if (link->purpose == LINK_JOIN) {
-            tide__net_become(link->net, TIDE_MEMBER_DEAD, TIDE_EPERM,
-                             "the listener belongs to another user");
+            tide__net_become(link->net, TIDE_MEMBER_DEAD, TIDE_EPERM, reason);
         }
-        tide__link_violation(link, "the listener belongs to another user");
+        tide__link_violation(link, reason);
         return;
     }
     link->state = LINK_GREETING;

@@ -103,7 +103,7 @@ static int make_top(const struct disk_step *step) {
     } else {
         slash[slash == above] = 0;
     }
-    int code = port->ops->file_mkdir(port, step->dir, 0700);
+    int code = port->ops->file_mkdir(port, step->dir, 0777);
     return code ? code : port->ops->directory_sync(port, above);
 }
 
@@ -111,7 +111,7 @@ static int make_directory(const struct disk_step *step) {
     char path[TIDE__PATH_MAX];
     struct tide_port *port = step->port;
     tide__generation_path(step->dir, step->generation, path);
-    int code = port->ops->file_mkdir(port, path, 0700);
+    int code = port->ops->file_mkdir(port, path, 0777);
     code = code ? code : port->ops->directory_sync(port, step->dir);
     return code == TIDE_ENOSPC ? tide_fail(code, "no space left for '%s'", path) : code;
 }

@@ -341,7 +341,7 @@ int tide_table_save(struct tide_table *table, const char *path) {
         if (code) {
             tide_fail(code, "table '%s' cannot be written to '%s': %s", table->name, path,
                       code == TIDE_ENOENT  ? "there is no such directory"
-                      : code == TIDE_EPERM ? "you may not write there"
+                      : code == TIDE_EACCES ? "you may not write there"
                                            : tide_error_name(code));
         }
     }

@@ -18,7 +18,7 @@ const char *tide_store_message_name(uint64_t op) {
         OP(CUT_OPEN),    OP(CUT_SETTLE),   OP(CUT_WALK),    OP(CUT_COLLECT), OP(CUT_ABORT),
         OP(CUT_WALKING), OP(CUT_WROTE),    OP(TRACE),       OP(SEEN),        OP(VISIBLE),
         OP(MANAGE),      OP(TECHNIQUE),    OP(RECALL),      OP(FORGET),      OP(SHARE_FLUSH),
-        OP(INTENT),      OP(DONE),         OP(ADVICE),      OP(NOTICE),       OP(STAY),
+        OP(FLUSH),       OP(FLUSHED),      OP(PART),        OP(INTENT),      OP(DONE),         OP(ADVICE),      OP(NOTICE),       OP(STAY),
     };
 #undef OP
     return op < TIDE__OP_COUNT ? names[op] : NULL;

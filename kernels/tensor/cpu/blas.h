@@ -1,0 +1,27 @@
+/*
+ * The matrix library, OpenBLAS, loaded by the first thread that asks for it: processes that do not
+ * compute (drivers, controllers, clients) never map its 177 MB and have none of its threads.
+ *
+ * It runs single-threaded: Tide's workers are the parallelism. Its core (the set of inner loops) is
+ * what the processor has: releases before 0.3.25 take processors they do not know for one without
+ * AVX, six times slower, and are told better here. OPENBLAS_CORETYPE in the environment goes first.
+ */
+#ifndef TIDE_TENSOR_CPU_BLAS_H
+#define TIDE_TENSOR_CPU_BLAS_H
+
+#include <cblas.h>
+#include <stddef.h>
+
+struct tide_blas {
+    void (*sgemm)(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE ta, enum CBLAS_TRANSPOSE tb, int m,
+                  int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
+                  float beta, float *c, int ldc);
+    const char *config; /* version and build options, in the library's words */
+    const char *core;   /* "Haswell", "SkylakeX", ...; "" where the library cannot tell */
+};
+
+/* The library, the same for the life of the process; NULL with an error (TIDE_EUNSUPPORTED) where
+ * it cannot be loaded. Any thread; the first call takes some milliseconds, later ones a load. */
+const struct tide_blas *tide_blas(void);
+
+#endif

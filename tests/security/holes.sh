@@ -1,0 +1,123 @@
+#!/bin/bash
+# Tries what another user of the machine (A), a hostile node, a long source and a cloned repository could do to the
+# user of a cluster (V). Each fails, and what V does goes on. Two user ids take root; without it the parts that need
+# them are left out. docs/security.md has the list.
+. "$(dirname "$0")/../cluster/harness.sh"
+command -v python3 >/dev/null || { echo "skipped: no python3 to play the stranger"; exit 77; }
+[ "$(id -u)" = 0 ] && command -v setpriv >/dev/null || { echo "skipped: two user ids take root and setpriv"; exit 77; }
+python=/usr/bin/python3 # of everybody
+[ -x $python ] || { echo "skipped: no $python"; exit 77; }
+V=64901
+A=64902
+chmod 711 "$work"
+cp "$TIDE" "$work/tide" && cp "$root/tests/cluster/stranger.py" "$work/stranger.py"
+chmod 755 "$work/tide" "$work/stranger.py"
+TIDE=$work/tide
+as() { # UID COMMAND...: with a directory of its own, and no run directory unless it is V's
+    local uid=$1
+    shift
+    mkdir -p "$work/home$uid" && chown "$uid" "$work/home$uid" && chmod 700 "$work/home$uid"
+    (cd "$work/home$uid" && HOME=$work/home$uid exec setpriv --reuid="$uid" --regid="$uid" --clear-groups "$@")
+}
+mkdir -m 700 "$work/runV" && chown $V "$work/runV"
+v() { XDG_RUNTIME_DIR=$work/runV as $V timeout 40 "$TIDE" "$@"; }
+a() { XDG_RUNTIME_DIR='' as $A timeout 40 "$@"; }
+port_of() { sed -n 's/^tcp:127.0.0.1:\([0-9]*\)$/\1/p' "$1"; }
+
+# ---- 1: a loopback port is its user's ----
+XDG_RUNTIME_DIR=$work/runV as $V "$TIDE" node --controller --cluster lab --nodes 2 --listen tcp:127.0.0.1:0 >lab.log 2>&1 &
+started+=($!)
+wait_for 20 test -s "$work/runV/tide/lab/endpoint"
+for pid in $(cut -d' ' -f1 "$work/runV/tide/lab/pids"); do started+=("$pid"); done
+endpoint=$(cat "$work/runV/tide/lab/endpoint")
+port=$(port_of "$work/runV/tide/lab/endpoint")
+[ -n "$port" ] || fail "no port: $endpoint"
+echo "V's secret" >"$work/home$V/secret"
+chmod 600 "$work/home$V/secret"
+chown $V "$work/home$V/secret"
+v attach --cluster "$endpoint" -e "io.open('$work/home$V/secret'):read('a')" >out.txt 2>err.txt </dev/null
+says out.txt "V's secret"
+a "$TIDE" attach --cluster "$endpoint" -e "io.open('$work/home$V/secret'):read('a')" >out.txt 2>err.txt </dev/null &&
+    fail "1: another user evaluates in the cluster"
+says_not out.txt "V's secret"
+says lab.log 'refused a connection .*of another user'
+
+# ---- 1, the other way: a port that A took is nobody V talks to ----
+a $python "$work/stranger.py" tcp:127.0.0.1:47811 listen 6 >taken.txt 2>&1 &
+listener=$!
+wait_for 5 grep -q listening taken.txt
+v status --cluster tcp:127.0.0.1:47811 >out.txt 2>err.txt </dev/null && fail "1: A's listener is taken for a node"
+says err.txt 'belongs to another user'
+wait "$listener"
+says taken.txt '^0 bytes came'
+
+# ---- 6: silence of others takes no places ----
+a $python "$work/stranger.py" "$endpoint" silent 4 >held.txt 2>&1 &
+silent=$!
+sleep 1
+v status --cluster "$endpoint" >out.txt 2>err.txt </dev/null || fail "6: silent connections of A lock V out: $(cat err.txt)"
+wait "$silent"
+
+# ---- 5: a hello does not end a node that is heard ----
+as $V $python "$work/stranger.py" "$endpoint" pose lab n2 n1 >posed.txt 2>&1
+says posed.txt 'alive'
+sleep 4
+v nodes --cluster lab --plain >out.txt 2>err.txt </dev/null
+[ "$(grep -c 'up' out.txt)" = 3 ] || fail "5: a hello ended a node: $(cat out.txt)"
+
+# ---- 7: compiling has budgets ----
+python3 -c "print('local a local x = ' + 'a or ' * 25000 + '1\nreturn {}')" >"$work/home$V/long.lua"
+python3 -c "print('local a local x = ' + 'a or ' * 100000 + '1\nreturn {}')" >"$work/home$V/longer.lua"
+for file in long longer; do
+    began=$(date +%s)
+    v policy check $file.lua >out.txt 2>err.txt </dev/null && fail "7: $file.lua is a policy"
+    [ $(($(date +%s) - began)) -lt 4 ] || fail "7: $file.lua was compiled for $(($(date +%s) - began)) s"
+done
+python3 -c "print('local a local x = ' + 'a or ' * 60000 + '1')" >"$work/home$V/line.lua"
+chmod 644 "$work/home$V/"*.lua
+v attach --cluster lab --role read <"$work/home$V/line.lua" >long.txt 2>&1 &
+attach=$!
+sleep 0.7
+began=$(date +%s%N)
+v status --cluster lab >out.txt 2>err.txt </dev/null || fail "7: a long line of a reader stops the node: $(cat err.txt)"
+took=$((($(date +%s%N) - began) / 1000000))
+[ $took -lt 4000 ] || fail "7: status took $took ms beside a long line"
+kill -INT "$attach" 2>/dev/null
+wait "$attach"
+v down lab -y >/dev/null 2>&1
+
+# ---- 2: a run directory that A planted ----
+planted=/tmp/tide-$V
+if [ -e "$planted" ]; then
+    echo "left out: $planted is there"
+else
+    as $V sleep 120 &
+    started+=($!)
+    sleep 0.3
+    victim=$(pgrep -u $V -x sleep)
+    started+=("$victim")
+    a mkdir -p "$planted/local"
+    a chmod -R 755 "$planted"
+    a sh -c "echo tcp:127.0.0.1:47811 >$planted/local/endpoint; echo $victim \$(awk '{print \$22}' /proc/$victim/stat) >$planted/local/pids"
+    for command in status 'attach -e 1' 'down -y' 'down local -y' 'up local -n 1'; do
+        # shellcheck disable=SC2086
+        XDG_RUNTIME_DIR='' as $V timeout 20 "$TIDE" $command >out.txt 2>err.txt </dev/null
+        code=$?
+        [ $code != 0 ] && [ $code != 124 ] || fail "2: $command ended with $code in A's directory"
+        says err.txt 'must be a directory of yours'
+        kill -0 "$victim" 2>/dev/null || fail "2: $command ended a process that A named"
+    done
+    kill "$victim"
+    rm -rf "$planted"
+    a ln -s "$work/runV" "$planted"
+    XDG_RUNTIME_DIR='' as $V timeout 20 "$TIDE" status >out.txt 2>err.txt </dev/null
+    says err.txt 'must be a directory of yours'
+    rm -rf "$planted"
+fi
+
+# ---- 10: a cloned repository ----
+mkdir repository
+echo 'return {cluster = "tcp:127.0.0.1:9"}' >repository/tide.lua
+(cd repository && timeout 20 "$TIDE" status >../out.txt 2>../err.txt </dev/null) && fail "10: a project's file gives an endpoint"
+says err.txt 'never an endpoint'
+finish
