@@ -47,8 +47,10 @@ function standing.control(a)
   end
   core.register("control")
   core.open "operate"
+  local runs <const> = require "tide.cluster.runs"
   local ending
   while not ending do
+    runs.keep()
     local message = core.receive(0.1)
     local request <const> = message and message.kind == "call" and type(message.value) == "table" and message.value
     local allowed, refusal = true, nil
