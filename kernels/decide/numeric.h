@@ -60,6 +60,12 @@ struct tide_line_seen {
 void tide_line_learn(struct tide_line_seen *line, double units, double seconds, double forget,
                      double jump);
 
+/* ---- eigen.c ---- */
+/* Eigenvalues of a symmetric n x n matrix (its upper half counts), rising; vectors, NULL or n x n:
+ * row i is the unit vector of value i. Bits are the processor's (LAPACK). n <= 4096. EINVAL: not
+ * finite, ENOMEM. */
+int tide_eigen_symmetric(const double *a, size_t n, double *values, double *vectors);
+
 /* ---- split.c ---- */
 /* Seconds of b units: at + per * b, or times[b - 1] (not decreasing; 0 units take 0 s). */
 struct tide_split_cost {

@@ -19,7 +19,7 @@ struct place {
 };
 
 struct part_room { /* capacities of a part's arrays */
-    size_t offsets, indices, values, labels;
+    size_t offsets, indices, values, labels, tasks;
 };
 
 struct tide_libsvm_reader {
@@ -137,6 +137,21 @@ static int add_name(struct tide_libsvm_reader *r, double label) {
     return code;
 }
 
+static int add_task(struct tide_libsvm_reader *r, const struct line *line, const char *word,
+                    size_t size) {
+    size_t row = r->out.parts[r->part_count - 1].rows;
+    uint32_t **tasks = &r->out.tasks[r->part_count - 1];
+    uint64_t task;
+    if (!tide_text_count(word + 4, size - 4, UINT32_MAX, &task)) {
+        return refuse(r, line, word, "qid:N, a number below 2^32", "number the tasks");
+    }
+    int code = tide_array_grow(tasks, &r->room.tasks, row + 1, sizeof **tasks);
+    if (code == 0) {
+        (*tasks)[row] = (uint32_t)task;
+    }
+    return code;
+}
+
 static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -189,12 +204,19 @@ static int read_line(struct tide_libsvm_reader *r, const char *start, size_t siz
     int code = begin_row(r, (float)written);
     code = code || !r->options.classes ? code : add_name(r, written);
     int64_t before = -1;
+    bool task = false;
     for (bool first = true; code == 0 && next_word(&line, &word, &length); first = false) {
         if (first && length > 4 && memcmp(word, "qid:", 4) == 0) {
             r->out.queries++;
+            code = r->options.tasks ? add_task(r, &line, word, length) : 0;
+            task = true;
             continue;
         }
         code = read_entry(r, &line, word, length, &before);
+    }
+    if (code == 0 && r->options.tasks && !task) {
+        code = refuse(r, &line, start, "qid:N behind the label: the number of the task",
+                      "give each line one, or read the data without tasks");
     }
     r->out.parts[r->part_count - 1].rows += code == 0;
     return code;
@@ -320,6 +342,7 @@ void tide_libsvm_release(struct tide_libsvm *data) {
         tide_free(data->parts[i].indices);
         tide_free(data->parts[i].values);
         tide_free(data->labels[i]);
+        tide_free(data->tasks[i]);
     }
     *data = (struct tide_libsvm){0};
 }

@@ -2,7 +2,7 @@
  * LibSVM text (Chang and Lin, "LIBSVM", ACM TIST 2011; SVMlight before it), read as a stream: one
  * example a line, `label [qid:n] index:value index:value ... [# comment]`, indices rising. Blank
  * lines and comments are skipped, lines may end in CRLF, the last may lack its end. Memory is
- * bounded by the result and the longest line. `qid` is read over and counted.
+ * bounded by the result and the longest line. `qid` is counted; with `tasks` every line has one.
  *
  * Errors: "NAME: line N: column C: expected X, found 'Y'; what to do".
  */
@@ -28,10 +28,11 @@ struct tide_sparse {
 
 struct tide_libsvm {
     struct tide_sparse parts[TIDE_LIBSVM_PARTS];
-    float *labels[TIDE_LIBSVM_PARTS]; /* one a row, as written */
-    uint32_t columns;                 /* of all parts together */
-    uint32_t base;                    /* of the indices in the text: 0 or 1 */
-    size_t queries;                   /* rows with a qid */
+    float *labels[TIDE_LIBSVM_PARTS];   /* one a row, as written */
+    uint32_t *tasks[TIDE_LIBSVM_PARTS]; /* qid of each row, with the option `tasks` */
+    uint32_t columns;                   /* of all parts together */
+    uint32_t base;                      /* of the indices in the text: 0 or 1 */
+    size_t queries;                     /* rows with a qid */
 };
 void tide_libsvm_release(struct tide_libsvm *data); /* also of a failed read */
 
@@ -40,6 +41,7 @@ struct tide_libsvm_options {
     int base;         /* TIDE_LIBSVM_BASE_AUTO, 0, 1 */
     uint32_t columns; /* an index beyond is refused; 0: as many as there are */
     bool classes;     /* labels are names: one that f32 does not hold, or cannot tell from another, is refused */
+    bool tasks;       /* qid is the number of a row's task */
 };
 
 struct tide_libsvm_reader;

@@ -118,6 +118,38 @@ local function line_chart(out, c)
   end
 end
 
+---Blue for `low`, white for the middle, orange for `high`.
+local function shade(v, low, high)
+  local at <const> = math.max(-1, math.min(1, 2 * (v - low) / (high - low) - 1))
+  local to <const> = at < 0 and {0, 114, 178} or {213, 94, 0}
+  local by <const> = math.abs(at)
+  return ("#%02x%02x%02x"):format(255 - math.floor((255 - to[1]) * by), 255 - math.floor((255 - to[2]) * by),
+    255 - math.floor((255 - to[3]) * by))
+end
+
+---c.heat: rows of numbers between c.low and c.high.
+local function heat_map(out, c)
+  local rows <const>, low <const>, high <const> = #c.heat, c.low or -1, c.high or 1
+  local size <const> = HEIGHT - TOP - BOTTOM
+  frame(out, c, {})
+  local step <const> = size / math.max(rows, 1)
+  for i, row in ipairs(c.heat) do
+    for j, v in ipairs(row) do
+      if is_number(v) then
+        out[#out + 1] = ('<rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" fill="%s"/>'):format(
+          LEFT + (j - 1) * step, TOP + (i - 1) * step, step + 0.05, step + 0.05, shade(v, low, high))
+      end
+    end
+  end
+  local right <const> = LEFT + size + 16
+  for k = 0, 4 do
+    local v <const> = high - (high - low) * k / 4
+    out[#out + 1] = ('<rect x="%d" y="%.1f" width="12" height="12" fill="%s"/>'):format(right, TOP + 18 * k,
+      shade(v, low, high))
+    out[#out + 1] = text(right + 18, TOP + 18 * k + 10, label(v), 'class="legend"')
+  end
+end
+
 local function bar_chart(out, c)
   local high, names = 0, {}
   for i, s in ipairs(c.series) do
@@ -152,7 +184,7 @@ end
 ---@field groups string[] along x
 ---@field series {name: string, values: number[]}[] one value a group
 
----Charts below each other: those with `groups` are bars, others lines.
+---Charts below each other: those with `heat` are maps of numbers, those with `groups` bars, others lines.
 ---@param charts (tide.chart.lines|tide.chart.bars)[]
 ---@return string svg
 function chart.svg(charts)
@@ -161,7 +193,7 @@ function chart.svg(charts)
 <rect width="100%%" height="100%%" fill="#fff"/>]]):format(WIDTH, HEIGHT * math.max(#charts, 1))}
   for i, c in ipairs(charts) do
     out[#out + 1] = ('<g transform="translate(0 %d)">'):format((i - 1) * HEIGHT);
-    (c.groups and bar_chart or line_chart)(out, c)
+    (c.heat and heat_map or c.groups and bar_chart or line_chart)(out, c)
     out[#out + 1] = "</g>"
   end
   out[#out + 1] = "</svg>\n"

@@ -158,6 +158,7 @@ local LAZY <const> = {
   chart = "tide.chart", staleness = "tide.show.staleness",
   data = "tide.data", tensor = "tide.tensor", json = "tide.json",
   show = "tide.show", policy = "tide.policy", factors = "tide.nn.factors", straggler = "tide.run.straggler",
+  descent = "tide.descent", multitask = "tide.multitask",
 }
 return setmetatable(tide, {__index = function(self, key)
   local name = LAZY[key]

@@ -45,3 +45,24 @@ int tide_cpu_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t
                 b, (int)ldb, beta, c, (int)ldc);
     return 0;
 }
+
+int tide_cpu_product(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, double alpha,
+                     const double *a, size_t lda, const double *b, size_t ldb, double *c,
+                     size_t ldc) {
+    size_t columns_a = transpose_a ? m : k, columns_b = transpose_b ? k : n;
+    if (m > INT_MAX || n > INT_MAX || k > INT_MAX || lda > INT_MAX || ldb > INT_MAX ||
+        ldc > INT_MAX || (k && (lda < columns_a || ldb < columns_b)) || (m && ldc < n)) {
+        return TIDE_EINVAL;
+    }
+    for (size_t i = 0; i < m && (k == 0 || n == 0); i++) {
+        memset(c + i * ldc, 0, n * sizeof *c);
+    }
+    if (m == 0 || n == 0 || k == 0) {
+        return 0;
+    }
+    single_thread();
+    cblas_dgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
+                transpose_b ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda,
+                b, (int)ldb, 0, c, (int)ldc);
+    return 0;
+}

@@ -11,4 +11,9 @@ int tide_cpu_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t
                   const float *a, size_t lda, const float *b, size_t ldb, float beta, float *c,
                   size_t ldc);
 
+/* c[m x n] = alpha op(a) op(b), f64, row-major. The same errors. */
+int tide_cpu_product(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, double alpha,
+                     const double *a, size_t lda, const double *b, size_t ldb, double *c,
+                     size_t ldc);
+
 #endif

@@ -139,6 +139,9 @@ static int push_libsvm(lua_State *L) {
         } else {
             push_array(L, "labels", TIDE_F32, part->rows, &data->labels[i], sizeof(float));
         }
+        if (data->tasks[i]) {
+            push_array(L, "tasks", TIDE_U32, part->rows, &data->tasks[i], sizeof(uint32_t));
+        }
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     lua_setfield(L, -2, "parts");
@@ -165,13 +168,15 @@ static struct tide_libsvm_options read_options(lua_State *L, int index, bool *cl
     lua_getfield(L, index, "columns");
     lua_Integer columns = luaL_optinteger(L, -1, 0);
     luaL_argcheck(L, columns >= 0 && columns < UINT32_MAX, index, "columns is 1 to 2^32 - 2");
+    lua_getfield(L, index, "tasks");
+    o.tasks = lua_toboolean(L, -1);
     o.base = (int)base;
     o.columns = (uint32_t)columns;
     lua_settop(L, index);
     return o;
 }
 
-/* core.libsvm({source[, source]}, {labels =, base =, columns =}) */
+/* core.libsvm({source[, source]}, {labels =, base =, columns =, tasks =}) */
 static int core_libsvm(lua_State *L) {
     bool classes;
     lua_settop(L, 2);

@@ -167,6 +167,11 @@ function set:batches(name, size)
   end
 end
 
+---Parts train, validate and test within each task of the part "train"; shares that add up to 1.
+---@param o {train: number, validate?: number, test?: number, seed?: integer}
+---@return tide.data.set
+function set:split(o) return require("tide.data.tasks").split(data, self, o) end
+
 ---@param reader fun(): table|nil, table? the loaded fields with `parts`, or an error
 ---@return tide.data.set
 function data.lazy(reader)
@@ -189,6 +194,7 @@ data.images = require "tide.data.images" (data)
 data.matrix = require "tide.data.matrix" (data)
 data.text = require "tide.data.text" (data)
 data.libsvm = require "tide.data.libsvm" (data)
+data.dense = require "tide.data.dense" (data)
 data.rotation = require("tide.data.rotation").new
 data.groups = require("tide.data.groups").new
 data.ratings = data.matrix -- the reader tells them apart by the first line

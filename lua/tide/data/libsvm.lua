@@ -2,12 +2,14 @@
 -- core, in blocks. Parts: "train", and "test" where there is one; a part is sparse rows.
 local core = require "tide.core"
 local script = require "tide.script"
+local tasks = require "tide.data.tasks"
 
 ---@class tide.data.sparse_rows
 ---@field offsets table u64 tensor, rows + 1: row i (from 1) has the entries offsets[i] + 1 .. offsets[i + 1] of
 ---@field indices table u32 tensor, from 0 and rising in a row, and
 ---@field values table f32 tensor; both belong to all rows that were read, also behind a slice
 ---@field labels table f32 tensor, or i32 of classes from 0
+---@field tasks table|nil u32 tensor: the number of each row's task
 ---@field columns integer
 local sparse_rows = {}
 sparse_rows.__index = sparse_rows
@@ -19,7 +21,32 @@ function sparse_rows:rows() return self.labels:rows() end
 ---@return tide.data.sparse_rows
 function sparse_rows:slice(first, count)
   return setmetatable({labels = self.labels:slice(first, count), offsets = self.offsets:slice(first, count + 1),
-                       indices = self.indices, values = self.values, columns = self.columns}, sparse_rows)
+                       indices = self.indices, values = self.values, columns = self.columns,
+                       tasks = self.tasks and self.tasks:slice(first, count)}, sparse_rows)
+end
+
+---These rows (from 1), in this order, in storage of their own.
+---@param list integer[]
+---@return tide.data.sparse_rows
+function sparse_rows:take(list)
+  local entries = 0
+  for _, i in ipairs(list) do entries = entries + self.offsets[i + 1] - self.offsets[i] end
+  local out <const> = {columns = self.columns, labels = core.tensor(self.labels:type(), #list, 1),
+                       offsets = core.tensor("u64", #list + 1, 1), indices = core.tensor("u32", entries, 1),
+                       values = core.tensor("f32", entries, 1), tasks = self.tasks and core.tensor("u32", #list, 1)}
+  local at = 0
+  for k, i in ipairs(list) do
+    local first <const>, count <const> = self.offsets[i], self.offsets[i + 1] - self.offsets[i]
+    out.labels[k] = self.labels[i]
+    if out.tasks then out.tasks[k] = self.tasks[i] end
+    if count > 0 then
+      out.indices:put(at + 1, self.indices:view(first + 1, count, 1))
+      out.values:put(at + 1, self.values:view(first + 1, count, 1))
+    end
+    at = at + count
+    out.offsets[k + 1] = at
+  end
+  return setmetatable(out, sparse_rows)
 end
 
 ---Entries of all rows.
@@ -35,7 +62,12 @@ function sparse_rows:copy() return sparse_rows.slice(self, 1, self:rows()) end
 function sparse_rows:shuffle(seed)
   local made = core.sparse_shuffle(self, seed)
   local labels = core.tensor(self.labels:type(), self:rows(), 1)
-  for i, from in pairs(made.order) do labels[i] = self.labels[from + 1] end
+  local numbers <const> = self.tasks and core.tensor("u32", self:rows(), 1)
+  for i, from in pairs(made.order) do
+    labels[i] = self.labels[from + 1]
+    if numbers then numbers[i] = self.tasks[from + 1] end
+  end
+  self.tasks = numbers
   self.offsets, self.indices, self.values, self.labels = made.offsets, made.indices, made.values, labels
 end
 
@@ -89,18 +121,27 @@ local function describe(data, from, read)
     from, train:rows(), test and test:rows() or 0, read.columns,
     100 * train:entries() / math.max(1, train:rows() * read.columns),
     read.classes and (", %d classes"):format(#read.classes) or "",
-    read.queries > 0 and (", the qid of %d rows is not used"):format(read.queries) or "")
+    read.parts[1].tasks and "" or read.queries > 0 and (", the qid of %d rows is not used"):format(read.queries) or "")
     .. data.oddities {{unseen_classes(read), "classes of the test are never in train"}}
 end
 
 return function(data)
   ---@param where string|table a file, {train=, test=}, or {generate={train=, test=, columns=, nonzeros=, classes=,
   ---seed=}}: classes = 0 gives the lasso's task, labels that are numbers
-  ---@param options? {labels?: "number"|"class", base?: 0|1, columns?: integer} labels "class": the distinct labels,
-  ---rising, become 0, 1, ..; base: of the indices in the text (else 0 if an index 0 occurs, 1 if none does)
+  ---several tasks: {generate={tasks=, rows=, columns=, rank=, noise=, seed=}}, or {files={name = path}}, one a task
+  ---@param options? {labels?: "number"|"class", base?: 0|1, columns?: integer, tasks?: "qid"} labels "class": the
+  ---distinct labels, rising, become 0, 1, ..; base: of the indices in the text (else 0 if an index 0 occurs, 1 if none
+  ---does); tasks "qid": the qid of a line is its task
   ---@return tide.data.set columns, classes (f32 tensor of the labels as written), parts train and test
   return function(where, options)
     options = options or {}
+    if options.tasks ~= nil and options.tasks ~= "qid" then
+      error(script.error("T0113", "tide.data.libsvm: `tasks` is \"qid\" where there are tasks"), 2)
+    end
+    if type(where) == "table" and where.generate and where.generate.tasks then
+      return tasks.generate(data, where.generate, sparse_rows)
+    end
+    if type(where) == "table" and where.files then return tasks.files(data, where.files, options, sparse_rows) end
     if type(where) ~= "string" and type(where) ~= "table" then
       error(script.error("T0113", "tide.data.libsvm needs a path, {train=, test=} or {generate={...}}"), 2)
     end
@@ -109,7 +150,8 @@ return function(data)
       if not sources then return nil, from end
       local piped <const> = data.check_pipes(sources)
       if piped then return nil, piped end
-      local read, err = core.libsvm(sources, options)
+      local read, err = core.libsvm(sources, {labels = options.labels, base = options.base, columns = options.columns,
+                                              tasks = options.tasks ~= nil})
       if not read then return nil, err end
       local parts = {}
       for i, part in ipairs(read.parts) do

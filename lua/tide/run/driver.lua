@@ -101,7 +101,8 @@ function driver.run(o)
     program = arg and arg[0], run = id, interrupts = interrupts,
     nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, cluster_name = o.cluster, json = o.json,
     plain = o.plain, quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run,
-    resume = o.resume, slots = o.slots, no_wait = o.no_wait, simulated = o.simulated, interactive = o.interactive, trace = o.trace,
+    resume = o.resume, slots = o.slots, no_wait = o.no_wait,
+    simulated = o.simulated, interactive = o.interactive, trace = o.trace,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
   local gone <const> = not result and o.cluster and cluster_gone()

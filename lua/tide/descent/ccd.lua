@@ -1,0 +1,189 @@
+-- Matrix factorisation one rank after the other (CCD++, Yu et al., ICDM 2012): R is near W H, squares weighted by l2.
+-- A row of W and the cells of its row are one worker's; H is on all. For each rank the best numbers of W are found
+-- here, those of H from sums over all; nothing needs a step size and the objective never rises.
+--
+-- When workers come or go, rows are divided anew. A worker has no use for rows of W that it lost: they are the best
+-- ones for H as it is, rank after rank, as at the beginning.
+local core = require "tide.core"
+local script = require "tide.script"
+
+local sums_of <const>, rank_of <const> = core.kernel "ccd_sums", core.kernel "ccd_rank"
+local dot <const> = core.kernel "vector_dot"
+
+---@class tide.descent.ccd: tide.team.part
+local ccd = {}
+ccd.__index = ccd
+
+---@param o table data (tide.data.matrix), rank, l2, weighted, passes, inner, seed, tolerance
+function ccd.new(w, team, o)
+  local data <const> = o.data
+  local self <const> = setmetatable({w = w, team = team, o = o, rows = data.rows, columns = data.cols, round = 0,
+                                     pass = 0, H = core.tensor("f64", o.rank, data.cols)}, ccd)
+  local random <const> = core.random(o.seed or 1)
+  for i = 1, #self.H do self.H[i] = (random:uniform() - 0.5) / math.sqrt(o.rank) end
+  return self
+end
+
+function ccd:state() return {H = self.H, round = self.round, pass = self.pass, due = self.due or false} end
+
+function ccd:adopt(s)
+  self.H:put(1, s.H)
+  self.round, self.pass, self.due = s.round, s.pass, s.due or nil
+end
+
+---The cells of rows first .. first + count - 1 (from 0).
+local function cells_of(part, first, count)
+  local cells <const>, values <const> = part.cells, part.values
+  local list, kept = {}, {}
+  for i = 1, values:rows() do
+    local row <const> = cells[2 * i - 1]
+    if row >= first and row < first + count then
+      list[#list + 1], list[#list + 2] = row - first, cells[2 * i]
+      kept[#kept + 1] = values[i]
+    end
+  end
+  return core.tensor("u32", list, 2), core.tensor("f64", kept)
+end
+
+---Rows of about as many cells each.
+local function bounds(counts, size)
+  local total, at, list = 0, 0, {0}
+  for _, n in pairs(counts) do total = total + n end
+  for row, n in pairs(counts) do
+    at = at + n
+    while #list < size and at * size >= total * #list do list[#list + 1] = row end
+  end
+  while #list < size + 1 do list[#list + 1] = #counts end
+  list[size + 1] = #counts
+  return list
+end
+
+local function rank_row(matrix, t) return matrix:slice(t, 1):view(1, matrix:columns(), 1) end
+
+function ccd:divide()
+  local data <const>, t <const> = self.o.data, self.team
+  local limits <const> = bounds(data.row_counts, t.size)
+  self.first, self.count = limits[t.index], limits[t.index + 1] - limits[t.index]
+  self.cells, self.values = cells_of(data:part "train", self.first, self.count)
+  local test <const> = data.parts.test
+  self.test_cells, self.test_values = nil, nil
+  if test and test.values:rows() > 0 then
+    self.test_cells, self.test_values = cells_of(test, self.first, self.count)
+  end
+  self.residual = self.values:copy()
+  self.W = core.tensor("f64", self.o.rank, math.max(self.count, 0))
+  self.row_weights = self.o.weighted and core.tensor("f64", self.count, 1) or nil
+  self.column_weights = self.o.weighted and core.tensor("f64", self.columns, 1) or nil
+  if self.o.weighted then
+    for i = 1, self.count do self.row_weights[i] = data.row_counts[self.first + i] end
+    for j = 1, self.columns do self.column_weights[j] = data.column_counts[j] end
+  end
+  self.num_w, self.den_w = core.tensor("f64", self.count, 1), core.tensor("f64", self.count, 1)
+  local both <const> = core.tensor("f64", 2 * self.columns, 1)
+  self.both, self.num_h, self.den_h = both, both:slice(1, self.columns), both:slice(self.columns + 1, self.columns)
+  for k = 1, self.o.rank do -- rows of W that nobody has: the best ones for this H
+    local w <const>, h <const> = rank_row(self.W, k), rank_row(self.H, k)
+    if self.round > 0 then
+      self:best_rows(w, h)
+      sums_of {cells = self.cells, residual = self.residual, w = w, h = h, side = "take"}
+    end
+  end
+end
+
+---The best numbers of W for one rank of H; the residual is without this rank.
+function ccd:best_rows(w, h)
+  sums_of {cells = self.cells, residual = self.residual, w = w, h = h, side = "rows", num = self.num_w,
+           den = self.den_w}
+  rank_of {num = self.num_w, den = self.den_w, l2 = self.o.l2, counts = self.row_weights, to = w}
+end
+
+local function rank_step(self, k)
+  local w <const>, h <const> = rank_row(self.W, k), rank_row(self.H, k)
+  local new <const> = h:copy()
+  sums_of {cells = self.cells, residual = self.residual, w = w, h = h, side = "add"}
+  for _ = 1, self.o.inner do
+    self:best_rows(w, new)
+    sums_of {cells = self.cells, residual = self.residual, w = w, h = new, side = "columns", num = self.num_h,
+             den = self.den_h}
+    local sum <const> = self.team:sum("columns", self.both)
+    rank_of {num = sum:slice(1, self.columns), den = sum:slice(self.columns + 1, self.columns), l2 = self.o.l2,
+             counts = self.column_weights, to = new}
+  end
+  h:put(1, new)
+  self.squares = sums_of({cells = self.cells, residual = self.residual, w = w, h = h, side = "take"}).squares
+end
+
+---Sums over this worker's cells: squared error on held-out ones and their number.
+local function test_error(self)
+  if not self.test_cells then return 0, 0 end
+  local left <const> = self.test_values:copy()
+  local squares = 0
+  for k = 1, self.o.rank do
+    squares = sums_of({cells = self.test_cells, residual = left, w = rank_row(self.W, k), h = rank_row(self.H, k),
+                       side = "take"}).squares
+  end
+  return squares, #left
+end
+
+local function penalty(matrix, counts)
+  if not counts then return dot({x = matrix, y = matrix}).sum end
+  local sum = 0
+  for k = 1, matrix:rows() do
+    local row <const> = rank_row(matrix, k)
+    sum = sum + dot({x = row, y = row, weights = counts}).sum
+  end
+  return sum
+end
+
+---One pass over the ranks.
+function ccd:advance()
+  local before <const>, began <const> = self.H:copy(), core.now()
+  local ok, err = pcall(function()
+    for k = 1, self.o.rank do rank_step(self, k) end
+    local test, count = test_error(self)
+    local own <const> = {self.squares, penalty(self.W, self.row_weights), test, count, #self.values}
+    self.sums = self.team:sum("figures", core.tensor("f64", own))
+  end)
+  if not ok then
+    self.H:put(1, before) -- as all have it: ranks that are done again cost a pass at most
+    error(err, 0)
+  end
+  local s <const>, l2 <const> = self.sums, self.o.l2
+  local objective <const> = s[1] + l2 * (s[2] + penalty(self.H, self.column_weights))
+  self.pass, self.round = self.pass + 1, self.round + 1
+  local fields <const> = {pass = self.pass, objective = objective, train_rmse = math.sqrt(s[1] / math.max(1, s[5]))}
+  if s[4] > 0 then fields.test_rmse, fields.test = math.sqrt(s[3] / s[4]), s[4] end
+  local was <const> = self.last
+  self.last = objective
+  local still <const> = was and self.o.tolerance > 0 and was - objective < self.o.tolerance * objective
+  self.due = {alike = fields, fields = {pass_s = core.now() - began},
+              last = still or self.pass >= self.o.passes}
+end
+
+---Writes W and H to tables: this worker's rows, its range of columns.
+function ccd:store(team)
+  local tables <const>, rank <const> = self.w.tables, self.o.rank
+  local function rows_of(matrix, first, count)
+    local out <const> = core.tensor("f32", count, rank)
+    for i = 1, count do
+      for k = 1, rank do out[(i - 1) * rank + k] = matrix[(k - 1) * matrix:columns() + first + i] end
+    end
+    return out
+  end
+  if self.count > 0 then
+    tables.w:push(core.tensor("u64", self.count, 1):fill(self.first, 1), rows_of(self.W, 0, self.count))
+  end
+  local first, count = team:piece(self.columns)
+  if count > 0 then
+    tables.h:push(core.tensor("u64", count, 1):fill(first - 1, 1), rows_of(self.H, first - 1, count))
+  end
+end
+
+---@param o table fields of tide.descent.ccd
+function ccd.check(o, what)
+  if math.type(o.rank) ~= "integer" or o.rank < 1 then
+    error(script.error("T0203", what .. " wants `rank`, a whole number from 1 on"), 0)
+  end
+end
+
+return ccd

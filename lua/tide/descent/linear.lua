@@ -1,0 +1,335 @@
+-- Linear models of examples that are divided over workers: a worker's rows by column, residuals or scores, and what the
+-- objective and its certificate are, from sums over all. Used by the ways to choose (gram.lua, sets.lua).
+--
+-- Squared loss: 1/2 sum w_i (y_i - b - x_i.x)^2 + sum_j L c_j |x_j| + M_j x_j^2 / 2. Logistic: sum w_i log(1 + exp(-y_i
+-- (b + x_i.x))) + sum_j L c_j |x_j|. With an intercept b is always the best one: sums are centred, the data is not, so
+-- zeros stay zeros. A scaled column has c_j and M_j multiplied instead.
+local core = require "tide.core"
+local data = require "tide.data"
+local script = require "tide.script"
+
+local dots <const>, apply <const> = core.kernel "descent_dots", core.kernel "descent_apply"
+local add <const>, dot <const>, times <const> = core.kernel "vector_add", core.kernel "vector_dot",
+  core.kernel "vector_times"
+local logistic <const>, columns_of <const> = core.kernel "descent_logistic", core.kernel "sparse_columns"
+
+---@class tide.descent.linear
+---@field x table f64 tensor, coefficients; b: the intercept
+---@field n integer rows of this worker; total: of all
+---@field mean table|nil f64 tensor, means of the columns, with an intercept
+local linear = {}
+linear.__index = linear
+
+local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
+
+---@return table f64 tensor of a list, a tensor or a number for each
+local function numbers(value, count, what, default)
+  local out <const> = core.tensor("f64", count, 1)
+  if value == nil or type(value) == "number" then return out:fill((value or default) + 0.0) end
+  if #value ~= count then fail(("%s has %d numbers for %d"):format(what, #value, count)) end
+  for i = 1, count do
+    local v <const> = value[i]
+    if type(v) ~= "number" or v ~= v or v < 0 or v == math.huge then
+      fail(("%s[%d] is %s, not a finite number of 0 or more"):format(what, i, tostring(v)))
+    end
+    out[i] = v
+  end
+  return out
+end
+linear.numbers = numbers
+
+---@param o table data, model ("squared"|"logistic"), intercept, standardise, weights, penalty, positive
+function linear.new(team, o)
+  local part <const> = o.data:whole(o.part or "train")
+  local self = setmetatable({team = team, o = o, part = part, total = part:rows(), J = part.columns or o.data.columns,
+                             logistic = o.model == "logistic", b = 0.0}, linear)
+  self.x = core.tensor("f64", self.J, 1)
+  self.zeros = core.tensor("f64", self.J, 1)
+  return self
+end
+
+---- this worker's rows --------------------------------------------------------------------------------------------
+
+local function labels_of(self)
+  local y <const>, labels <const> = core.tensor("f64", self.n, 1), self.rows.labels
+  if self.logistic then
+    local classes <const> = self.o.data.classes
+    if classes and #classes ~= 2 then
+      fail(("logistic regression has two classes, the data has %d"):format(#classes))
+    end
+    for i = 1, self.n do
+      local label = labels[i]
+      if classes then
+        label = label == 1 and 1 or -1
+      elseif label ~= 1 and label ~= -1 then
+        if label ~= 0 then
+          fail(("label %g of example %d is none of -1, 0 and 1"):format(label, self.first + i - 1),
+            'read the data with labels = "class"')
+        end
+        label = -1
+      end
+      y[i] = label
+    end
+  else
+    for i = 1, self.n do
+      local label <const> = labels[i]
+      if label ~= label or label == math.huge or label == -math.huge then
+        fail(("label %d of the data is not finite"):format(self.first + i - 1))
+      end
+      y[i] = label
+    end
+  end
+  return y
+end
+
+---Cuts out this worker's rows, by column.
+---@param shares? number[] speeds of the workers
+function linear:divide(shares)
+  self.first, self.n = self.team:piece(self.total, shares)
+  local key <const> = self.first .. ":" .. self.n
+  if self.cut ~= key then
+    self.cut = key
+    local rows <const> = self.part:slice(self.first, self.n)
+    self.rows = rows
+    if rows.x then -- dense
+      self.columns = {values = rows:by_column(), n = self.n}
+    else
+      local entries <const> = rows:entries()
+      local c <const> = {offsets = core.tensor("u64", self.J + 1, 1), rows = core.tensor("u32", entries, 1),
+                         values = core.tensor("f32", entries, 1), n = self.n}
+      columns_of {offsets = rows.offsets, indices = rows.indices, values = rows.values, columns = self.J,
+                  to_offsets = c.offsets, to_rows = c.rows, to_values = c.values}
+      self.columns = c
+    end
+    self.y = labels_of(self)
+    self.weights = nil
+    self.r = core.tensor("f64", self.n, 1)
+    self.slope, self.curvature = core.tensor("f64", self.n, 1), core.tensor("f64", self.n, 1)
+  end
+  self:weigh(self.fold)
+end
+
+---Weights of the examples; those of a fold are 0.
+---@param fold? integer of o.folds, from 1
+function linear:weigh(fold)
+  self.fold = fold
+  if not self.o.weights and not fold then
+    self.weights = nil
+    return
+  end
+  local all <const> = self.o.weights
+  local weights <const> = core.tensor("f64", self.n, 1):fill(1.0)
+  if all then
+    if #all ~= self.total then fail(("there are %d weights for %d examples"):format(#all, self.total)) end
+    for i = 1, self.n do
+      local v <const> = all[self.first + i - 1]
+      if type(v) ~= "number" or v ~= v or v < 0 or v == math.huge then
+        fail(("weights[%d] is %s, not a finite number of 0 or more"):format(self.first + i - 1, tostring(v)))
+      end
+      weights[i] = v
+    end
+  end
+  if fold then
+    self.fold_of = self.fold_of or data.order(self.total, self.o.seed or 1)
+    for i = 1, self.n do
+      if self.fold_of[self.first + i - 1] % self.o.folds + 1 == fold then weights[i] = 0 end
+    end
+  end
+  self.weights = weights
+end
+
+---A kernel of columns with these arguments.
+local function on(self, kernel, a)
+  local c <const> = self.columns
+  a.offsets, a.rows, a.values, a.n = c.offsets, c.rows, c.values, c.n
+  return kernel(a)
+end
+
+function linear:kernel(kernel, a) return on(self, kernel, a) end
+
+---- sums over all -------------------------------------------------------------------------------------------------
+
+---Weight, labels and columns of all examples: {weight =, y =, yy =}, and self.mean, self.square (sums of w x^2, centred
+---with an intercept), self.inside_at_first (u8: 2 for columns that are constant).
+function linear:moments()
+  local J <const>, n <const> = self.J, self.n
+  local w <const> = self.weights or core.tensor("f64", n, 1):fill(1.0)
+  local part <const> = core.tensor("f64", 2 * J + 3, 1)
+  on(self, dots, {v = w, out = part:slice(1, J)})
+  on(self, dots, {v = w, out = part:slice(J + 1, J), square = true})
+  part[2 * J + 1], part[2 * J + 2] = dot({x = w}).sum, dot({x = self.y, weights = w}).sum
+  part[2 * J + 3] = dot({x = self.y, y = self.y, weights = w}).sum
+  local sum <const> = self.team:sum("moments", part)
+  local weight <const> = sum[2 * J + 1]
+  if weight <= 0 then fail "all weights of examples are 0" end
+  self.weight, self.y_mean = weight, sum[2 * J + 2] / weight
+  self.y_square = sum[2 * J + 3] - (self.o.intercept and weight * self.y_mean ^ 2 or 0)
+  self.square = sum:slice(J + 1, J):copy()
+  self.mean = nil
+  if self.o.intercept then
+    self.mean = sum:slice(1, J):copy()
+    add {to = self.mean, scale = 1 / weight}
+  end
+  self.inside_at_first = core.tensor("u8", J, 1)
+  self.constant = {}
+  for j = 1, J do
+    local whole <const> = self.square[j]
+    if whole ~= whole or whole == math.huge then
+      fail(("column %d of the data has numbers that are not finite"):format(j))
+    end
+    local own = whole
+    if self.mean then own = whole - weight * self.mean[j] ^ 2 end
+    if own <= 1e-10 * whole then
+      own, self.inside_at_first[j] = 0, 2
+      self.constant[#self.constant + 1] = j
+    end
+    self.square[j] = own
+  end
+  self:scale()
+  if self.logistic and (self.y_mean == 1 or self.y_mean == -1) then
+    fail "logistic regression has two classes, all examples are of one"
+  end
+end
+
+---Weights of the penalty: o.penalty, times the deviation of a column where columns are scaled.
+function linear:scale()
+  local J <const> = self.J
+  self.c = numbers(self.o.penalty, J, "penalty", 1)
+  self.m = core.tensor("f64", J, 1):fill(1.0)
+  if self.o.standardise then
+    for j = 1, J do
+      local deviation <const> = math.sqrt(self.square[j] / self.weight)
+      self.c[j], self.m[j] = self.c[j] * deviation, deviation ^ 2
+    end
+  end
+  self.free = {}
+  for j = 1, J do
+    if self.c[j] == 0 and self.inside_at_first[j] == 0 then self.free[#self.free + 1] = j - 1 end
+  end
+end
+
+---Residuals (or scores) of x as they are.
+function linear:rebuild()
+  if self.logistic then
+    self.r:fill(self.b)
+    on(self, apply, {v = self.r, d = self.x, by = 1})
+  else
+    self.r:put(1, self.y)
+    on(self, apply, {v = self.r, d = self.x})
+  end
+end
+
+---The gradient at x, summed over all: minus that of the smooth part without the ridge, in self.z; and what the
+---objective needs.
+function linear:gradient()
+  local J <const> = self.J
+  local part <const> = self.part_sums or core.tensor("f64", J + 3, 1)
+  self.part_sums = part
+  local v = self.r
+  if self.logistic then
+    local l <const> = logistic {v = self.r, y = self.y, weights = self.weights, slope = self.slope,
+                                curvature = self.curvature}
+    part[J + 1], part[J + 2], part[J + 3] = l.loss, l.slope, l.curvature
+    v = self.slope
+  else
+    if self.weights then
+      self.slope:put(1, self.r)
+      times {to = self.slope, x = self.weights}
+      v = self.slope
+    end
+    part[J + 1] = dot({x = self.r, y = v}).sum
+    part[J + 2] = dot({x = v}).sum
+    part[J + 3] = dot({x = v, y = self.y}).sum
+  end
+  on(self, dots, {v = v, out = part:slice(1, J)})
+  local sum <const> = self.team:sum("gradient", part)
+  self.z = sum:slice(1, J):copy()
+  local s <const> = {}
+  if self.logistic then
+    s.loss, s.slope, s.curvature = sum[J + 1], self.o.intercept and sum[J + 2] or 0, sum[J + 3]
+  elseif self.o.intercept then
+    self.b = sum[J + 2] / self.weight
+    add {to = self.z, x = self.mean, by = -sum[J + 2]}
+    s.residual = sum[J + 1] - self.weight * self.b ^ 2
+    s.product = sum[J + 3] - self.b * self.weight * self.y_mean
+    s.loss = s.residual / 2
+  else
+    s.residual, s.product, s.loss = sum[J + 1], sum[J + 3], sum[J + 1] / 2
+  end
+  s.absolute = dot({x = self.x, weights = self.c}).sizes
+  s.square = dot({x = self.x, y = self.x, weights = self.m}).sum
+  self.sums = s
+end
+
+---The objective at x, from the sums of the last gradient; and self.zr, minus the gradient of the smooth part.
+---@param lambda number
+---@param ridge number
+---@return number objective
+function linear:value(lambda, ridge)
+  local s <const> = self.sums
+  self.zr = self.z
+  if ridge > 0 then
+    self.zr = self.x:copy()
+    times {to = self.zr, x = self.m}
+    add {to = self.zr, x = self.z, scale = -ridge}
+  end
+  local objective <const> = s.loss + lambda * s.absolute + ridge * s.square / 2
+  if objective ~= objective or objective == math.huge then fail(("the objective is %g"):format(objective)) end
+  return objective
+end
+
+---What is left to gain in variables without a penalty and in the intercept, about.
+function linear:free_gain()
+  local gain, four <const> = 0, self.logistic and 4 or 1
+  for _, j in ipairs(self.free) do
+    if self.square[j + 1] > 0 then gain = gain + four * self.zr[j + 1] ^ 2 / (2 * self.square[j + 1]) end
+  end
+  if self.logistic and self.o.intercept then gain = gain + four * self.sums.slope ^ 2 / (2 * self.weight) end
+  return gain
+end
+
+---The distance of the objective from the optimum, at most: from a dual point, the residual (or the slopes) scaled.
+---@param most number the largest |z_j| / c_j
+---@return number gap
+function linear:gap(lambda, ridge, most)
+  local s <const> = self.sums
+  local scale <const> = most > lambda and lambda / most or 1
+  local dual
+  if self.logistic then
+    local part <const> = core.tensor("f64", 1, 1)
+    part[1] = logistic({v = self.r, y = self.y, weights = self.weights, scale = scale}).dual
+    dual = self.team:sum("dual", part)[1]
+  else
+    dual = scale * s.product - scale ^ 2 / 2 * (s.residual + ridge * s.square)
+  end
+  -- Of variables without a penalty the dual point is a little off: what that adds is taken out, what they have to
+  -- gain is put in.
+  local off = self.logistic and self.o.intercept and self.b * s.slope or 0
+  for _, j in ipairs(self.free) do off = off + self.zr[j + 1] * self.x[j + 1] end
+  return s.loss + lambda * s.absolute + ridge * s.square / 2 - dual + scale * off + self:free_gain()
+end
+
+---- predictions ---------------------------------------------------------------------------------------------------
+
+---Over the examples of the fold that are left out, and their number: squared errors or logistic losses.
+function linear:held_out()
+  local keep <const> = self.weights
+  local out <const> = core.tensor("f64", self.n, 1)
+  local count = 0
+  for i = 1, self.n do
+    if keep[i] == 0 then out[i], count = 1, count + 1 end
+  end
+  local part <const> = core.tensor("f64", 2, 1)
+  if self.logistic then
+    part[1] = logistic({v = self.r, y = self.y, weights = out, slope = self.slope}).loss
+  else
+    local r <const> = self.r:copy()
+    add {to = r, plus = -self.b}
+    part[1] = dot({x = r, y = r, weights = out}).sum
+  end
+  part[2] = count
+  local sum <const> = self.team:sum("held out", part)
+  return sum[1], sum[2]
+end
+
+return linear

@@ -1,0 +1,383 @@
+-- tide.multitask: linear tasks that are learned together with the relation between them. docs/multitask.md is the
+-- guide.
+local core = require "tide.core"
+local descent = require "tide.descent"
+local problem = require "tide.multitask.problem"
+local relation = require "tide.multitask.relation"
+local script = require "tide.script"
+local solver = require "tide.multitask.solver"
+local table_spec = require "tide.run.table_spec"
+local team = require "tide.run.team"
+
+local multitask = {}
+
+local TASKS_MOST <const> = 2048
+local STARTS <const> = {0, 0.5, 0.9}
+local INNER <const>, ROUNDS_MOST <const> = 1e-3, 200
+local STILL <const> = 1e-4 -- an outer step that lowers the objective less, as a share, is the last
+
+local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
+
+---- the job's part -------------------------------------------------------------------------------------------------
+
+---@class tide.multitask.part: tide.team.part
+local part = {}
+part.__index = part
+
+---What is tried: {start = c or nil, lambda =, steps = outer steps at most}.
+local function trials_of(o)
+  local list = {}
+  local kind <const> = o.kind
+  local starts <const> = kind == "auto" and STARTS or {o.start}
+  for _, c in ipairs(starts) do
+    for _, lambda in ipairs(o.lambdas) do
+      list[#list + 1] = {start = c, lambda = lambda, steps = (kind == "auto" or kind == "learned") and o.steps or 0}
+    end
+  end
+  return list
+end
+
+function part.new(w, t, o)
+  local p <const> = problem.new(o)
+  if p.m > TASKS_MOST then fail(("%d tasks are more than %d, whose relation is kept"):format(p.m, TASKS_MOST)) end
+  local self <const> = setmetatable({w = w, team = t, o = o, p = p, solver = solver.new(t, p, o), round = 0, trial = 1,
+                                     outer = 0, results = {}}, part)
+  self.trials = trials_of(o)
+  if p.m == 1 then self.trials = trials_of(setmetatable({kind = "fixed", start = 0}, {__index = o})) end
+  if #self.trials == 1 and self.trials[1].steps == 0 or o.kind == "learned" and #o.lambdas == 1 then
+    self:begin_last(self.trials[1], nil)
+  end
+  return self
+end
+
+---The relation that a trial begins with.
+function part:start_of(trial)
+  if trial.start then return relation.mean(self.p.m, trial.start) end
+  return relation.given(self.o.relation, self.p.m)
+end
+
+function part:state()
+  return {round = self.round, trial = self.trial, outer = self.outer, S = self.solver.S or false,
+          results = self.results,
+          best = self.best or false, last = self.last or false, due = self.due or false, before = self.before or false,
+          worse = self.worse or 0, validated = self.validated or false}
+end
+
+function part:adopt(s)
+  self.round, self.trial, self.outer, self.results = s.round, s.trial, s.outer, s.results
+  self.solver.S, self.best, self.last, self.due = s.S or nil, s.best or nil, s.last or nil, s.due or nil
+  self.before, self.worse, self.validated = s.before or nil, s.worse, s.validated or nil
+  self.solver.all = self.last ~= nil
+end
+
+function part:divide()
+  self.solver:share()
+  self.solver.all = self.last ~= nil
+  self.solver:deal(self.speeds)
+end
+
+---All examples are taken from now on.
+function part:begin_last(trial, steps)
+  self.last = {start = trial.start, lambda = trial.lambda, steps = steps or trial.steps}
+  self.outer, self.before, self.solver.S = 0, nil, nil
+end
+
+---The first rank makes S: other processors may give other bits.
+local function learn(self)
+  local matrix <const> = self.solver:products()
+  local S, values
+  if self.team.index == 1 then S, values = relation.learned(matrix) end
+  local told <const> = self.team:gather("relation", S and {S = S, values = values} or false)[1]
+  return told.S, told.values
+end
+
+---One relation solved for, and what follows: the next relation, the next trial, or the end.
+function part:advance()
+  local s <const>, o <const> = self.solver, self.o
+  local trial <const> = self.last or self.trials[self.trial]
+  s.S = s.S or self:start_of(trial)
+  s.lambda = trial.lambda
+  local began <const> = core.now()
+  local tolerance = INNER
+  if self.last and self.outer >= trial.steps then tolerance = o.tolerance end
+  local r <const> = s:solve(math.max(tolerance, o.tolerance), self.o.rounds)
+  local fields <const> = {trial = self.trial, outer = self.outer, lambda = trial.lambda, start = trial.start,
+    primal = r.primal, dual = r.dual, gap = r.primal - r.dual, rounds = r.rounds, rho = r.rho,
+    final = self.last and 1 or 0,
+    least_made = r.least_made ~= math.huge and r.least_made or nil}
+  for k, v in ipairs(r.trace) do if v <= 1e-3 * r.primal and not fields.rounds_3 then fields.rounds_3 = k - 1 end end
+  local validated
+  if not self.last then
+    local e <const> = s:errors "validate"
+    if e.count == 0 then fail "nothing validates: tasks have too few examples, give one lambda and a relation" end
+    validated = self.p.loss == "squared" and math.sqrt(e.squares / e.count) or 1 - e.correct / e.count
+    fields.validated = validated
+  end
+  local change <const> = self.before and (self.before - r.primal) / math.max(math.abs(self.before), 1e-300)
+  local ended = self.outer >= trial.steps or change and change < STILL and tolerance == INNER
+  if self.last and ended and self.outer < trial.steps then -- settled: once more, to the end
+    trial.steps = self.outer
+    self.round = self.round + 1
+    self.due = {alike = fields, fields = {solve_s = core.now() - began}}
+    return
+  end
+  local S, values
+  if not self.last then
+    self.worse = self.validated and validated >= self.validated and (self.worse or 0) + 1 or 0
+    self.validated = validated
+    self.results[#self.results + 1] = {start = trial.start, lambda = trial.lambda, outer = self.outer,
+                                       validated = validated}
+    if not self.best or validated < self.best.validated then
+      self.best = {trial = self.trial, outer = self.outer, validated = validated}
+    end
+    ended = ended or self.worse >= 2
+  end
+  if not ended then S, values = learn(self) end
+  for k = 1, math.min(#(values or {}), 5) do fields["eigenvalue_" .. k] = values[k] end
+  local last = false
+  if not ended then
+    s.S, self.outer, self.before = S, self.outer + 1, r.primal
+  elseif self.last then
+    last = true
+    for _, name in ipairs {"train", "test"} do
+      local e <const> = s:errors(name)
+      if e.count > 0 then
+        fields[name .. "_rmse"], fields[name .. "_right"] = math.sqrt(e.squares / e.count), e.correct / e.count
+      end
+    end
+  elseif self.trial < #self.trials then
+    self.trial, self.outer, self.before, self.validated, self.worse, s.S = self.trial + 1, 0, nil, nil, 0, nil
+  else
+    self:begin_last(self.trials[self.best.trial], self.best.outer)
+    fields.best_lambda, fields.best_outer = self.last.lambda, self.last.steps
+    fields.best_start = self.last.start
+    self.team.changed = true -- the examples are divided anew: all of them
+  end
+  self.round = self.round + 1
+  self.due = {alike = fields, fields = {solve_s = core.now() - began}, last = last}
+end
+
+function part:figures() return {peers_bytes = self.team.bytes} end
+
+---Parameters and covariance into tables: rows of own tasks; the covariance in ranges.
+function part:store(t)
+  local s <const>, p <const>, tables <const> = self.solver, self.p, self.w.tables
+  for i, u in ipairs(s.own) do
+    if u.head then
+      local row <const> = core.tensor("f32", 1, p.d)
+      for k = 1, p.d do row[k] = s.w[(i - 1) * p.d + k] end
+      tables.w:push({u.task - 1}, row)
+    end
+  end
+  descent.store(t, tables.covariance, s.S:view(1, p.m * p.m, 1))
+end
+
+---- what users write -----------------------------------------------------------------------------------------------
+
+local KNOWN <const> = {
+  name = true, data = true, loss = true, relation = true, lambdas = true, standardise = true, bias = true,
+  tolerance = true, solver = true, validate = true, seed = true, smooth = true, passes = true, deadline = true,
+  steps = true, rounds = true, rho = true, start = true,
+}
+local LOSSES <const> = {squared = true, hinge = true, smoothed = true, logistic = true}
+
+local function check_relation(o)
+  local given <const> = o.relation
+  if given == nil or given == "auto" or given == "learned" or given == "independent" then
+    o.kind = given or "auto"
+    o.start = o.kind == "learned" and (o.start or 0) or 0
+    if o.kind == "independent" then o.kind = "fixed" end
+  elseif type(given) == "table" and given[1] == "mean" then
+    local c <const> = given[2]
+    if type(c) ~= "number" or c < 0 or c >= 1 then
+      fail(("multitask.job: relation {\"mean\", %s}: the second is in [0, 1)"):format(tostring(c)))
+    end
+    o.kind, o.start = "fixed", c
+  elseif type(given) == "table" then
+    o.kind, o.start = "fixed", nil
+  else
+    fail(("multitask.job: relation `%s` is none of auto, learned, independent, {\"mean\", c}, a matrix, {graph = ..}")
+      :format(tostring(given)))
+  end
+end
+
+---A job that learns tasks together: sum_i mean loss of task i + lambda/2 tr(W' S^-1 W).
+---@param o table {name, data (rows with tasks), loss = "squared"|"hinge"|"smoothed"|"logistic", relation = "auto"|
+---  "learned"|"independent"|{"mean", c}|matrix|{graph =}, lambdas, standardise = true, bias = true, tolerance = 1e-6,
+---  solver = "cg" (squared) or "sdca", validate = 0.2, steps = 5 outer ones at most, passes = 1 over the examples a
+---  round, deadline = nil or times the median pass at which a round of sdca ends, smooth, seed}
+---@return tide.job
+function multitask.job(given)
+  script.check_fields("T0203", "multitask.job", given, KNOWN)
+  local o <const> = {}
+  for k, v in pairs(given) do o[k] = v end
+  if not require("tide.data").is_set(o.data) then fail "multitask.job wants `data`, rows with tasks" end
+  o.loss = o.loss or "squared"
+  if not LOSSES[o.loss] then
+    fail(("multitask.job: loss `%s` is none of squared, hinge, smoothed, logistic"):format(tostring(o.loss)))
+  end
+  o.solver = o.solver or (o.loss == "squared" and "cg" or "sdca")
+  if o.solver ~= "sdca" and not (o.solver == "cg" and o.loss == "squared") then
+    fail(("multitask.job: solver `%s` for %s loss; there are sdca, and cg for squared loss"):format(tostring(o.solver),
+      o.loss))
+  end
+  check_relation(o)
+  o.lambdas = type(o.lambdas) == "number" and {o.lambdas} or o.lambdas or {1e-4, 3e-4, 1e-3, 3e-3, 1e-2}
+  if type(o.lambdas) ~= "table" or #o.lambdas == 0 then fail "multitask.job: `lambdas` is a list of numbers" end
+  for i, v in ipairs(o.lambdas) do
+    if type(v) ~= "number" or not (v > 0 and v < math.huge) then
+      fail(("multitask.job: lambdas[%d] is %s, not a number above 0"):format(i, tostring(v)))
+    end
+  end
+  table.sort(o.lambdas, function(a, b) return a > b end) -- warm starts go from strong to weak
+  o.standardise, o.bias = o.standardise ~= false, o.bias ~= false
+  o.tolerance, o.validate, o.seed = o.tolerance or 1e-6, o.validate or 0.2, o.seed or 1
+  if type(o.validate) ~= "number" or o.validate < 0 or o.validate >= 1 then
+    fail(("multitask.job: validate is %s, not in [0, 1)"):format(tostring(o.validate)))
+  end
+  o.steps, o.passes, o.rounds, o.smooth = o.steps or 5, o.passes or 1, o.rounds or ROUNDS_MOST, o.smooth or 1
+  for _, key in ipairs {"steps", "passes", "rounds"} do
+    if math.type(o[key]) ~= "integer" or o[key] < (key == "steps" and 0 or 1) then
+      fail(("multitask.job: `%s` is %s, not a whole number"):format(key, tostring(o[key])))
+    end
+  end
+  if o.deadline and not (type(o.deadline) == "number" and o.deadline >= 1) then
+    fail(("multitask.job: deadline is %s, not a number of 1 or more"):format(tostring(o.deadline)))
+  end
+  local tries <const> = o.kind == "auto" or #o.lambdas > 1
+  if not tries then o.validate = 0 end
+  local job <const> = require("tide.run.job").new {
+    name = o.name, seed = o.seed, on_worker_loss = "replay",
+    tables = function()
+      local p <const> = multitask.problem(o)
+      local copies <const> = require("tide.nn.replica").copies()
+      return {
+        w = table_spec.new {keys = table_spec.dense(p.m), width = p.d, slots = "range", update = {"assign"},
+                            replicas = copies},
+        covariance = descent.table_for(p.m * p.m),
+      }
+    end,
+    worker = function(w)
+      local t <const> = team.new(w)
+      t:play(part.new(w, t, o))
+    end,
+  }
+  job.multitask = o
+  return job
+end
+
+---The examples as a job has them; read once.
+function multitask.problem(o)
+  o.read = o.read or problem.new(o)
+  return o.read
+end
+
+---- results --------------------------------------------------------------------------------------------------------
+
+---@class tide.multitask.model
+local model = {}
+model.__index = model
+
+---What a finished run has found.
+---@param run tide.run
+---@return tide.multitask.model
+function multitask.model(run)
+  local o <const> = run.job.multitask
+  if not o then fail "multitask.model wants a run of multitask.job" end
+  local p <const> = multitask.problem(o)
+  local keys <const> = core.tensor("u64", p.m, 1):fill(0, 1)
+  local w <const> = run.tables.w:pull(keys)
+  local wide <const> = core.tensor("f64", p.m, p.d)
+  for i, v in pairs(w) do wide[i] = v end
+  return setmetatable({p = p, o = o, w = wide,
+                       S = descent.load(run.tables.covariance, p.m * p.m):view(1, p.m, p.m)}, model)
+end
+
+local function place_of(self, task)
+  for t, number in ipairs(self.p.numbers) do
+    if number == task then return t end
+  end
+  fail(("there is no task %s"):format(tostring(task)))
+end
+
+---Predictions for new rows of a task: numbers, or scores whose sign is the class.
+---@param task integer as the data numbers it
+---@param rows table rows as of a data set
+---@return number[]
+function model:predict(task, rows)
+  local p <const>, t <const> = self.p, place_of(self, task)
+  local list, values = {}, core.tensor("f32", 1, p.d)
+  for i = 1, rows:rows() do
+    values:fill(0)
+    p:write_row(rows, i, values, 0)
+    local sum = p.shift
+    for k = 1, p.d do sum = sum + values[k] * self.w[(t - 1) * p.d + k] end
+    list[i] = sum
+  end
+  return list
+end
+
+---By task: {task =, count =, squares =, right =} of a part.
+---@param name "train"|"validate"|"test"
+function model:errors(name)
+  local p <const>, list = self.p, {}
+  local a <const> = core.tensor("f64", p.n, 1)
+  for t = 1, p.m do
+    local c <const> = p.counts[t]
+    local first <const> = p.first[t] + (name == "train" and 0 or name == "validate" and c.train or c.train + c.validate)
+    local mean, around = 0, 0
+    for j = first + 1, first + c[name] do mean = mean + p.y[j] / c[name] end
+    for j = first + 1, first + c[name] do around = around + (p.y[j] - mean) ^ 2 end
+    local r <const> = p:kernel(core.kernel "mtl_score", {y = p.y, a = a, w = self.w:slice(t, 1):view(1, p.d, 1),
+      loss = p.loss, first = first, rows = c[name], smooth = self.o.smooth})
+    list[t] = {task = p.numbers[t], count = c[name], squares = r.squares, right = r.correct, around = around}
+  end
+  return list
+end
+
+local function total(list, field)
+  local sum = 0
+  for _, e in ipairs(list) do sum = sum + e[field] end
+  return sum
+end
+
+---@param name? "train"|"validate"|"test"
+---@return number root of the mean squared error over all examples of a part
+function model:rmse(name)
+  local list <const> = self:errors(name or "test")
+  return math.sqrt(total(list, "squares") / total(list, "count"))
+end
+
+---@return number 1 - squared error over squared deviation from the mean of all examples of a part
+function model:explained_variance(name)
+  local p <const> = self.p
+  local list <const> = self:errors(name or "test")
+  local sum, squares, n = 0, 0, 0
+  for t = 1, p.m do
+    local c <const> = p.counts[t]
+    local part_name <const> = name or "test"
+    local first <const> = p.first[t] + (part_name == "train" and 0 or part_name == "validate" and c.train
+      or c.train + c.validate)
+    for j = first + 1, first + c[part_name] do sum, squares, n = sum + p.y[j], squares + p.y[j] ^ 2, n + 1 end
+  end
+  return 1 - total(list, "squares") / (squares - sum * sum / n)
+end
+
+---@return table f64 tensor m x m, of trace 1
+function model:covariance() return self.S end
+
+---@return table f64 tensor m x m
+function model:correlation() return relation.correlation(self.S) end
+
+---A chart of the correlations, for tide.chart.
+---@return table
+function model:chart()
+  local c <const>, m <const>, rows = self:correlation(), self.p.m, {}
+  for i = 1, m do
+    rows[i] = {}
+    for j = 1, m do rows[i][j] = c[(i - 1) * m + j] end
+  end
+  return {title = "Correlation between tasks", heat = rows, low = -1, high = 1, x = "task", y = "task"}
+end
+
+return multitask

@@ -1,0 +1,190 @@
+-- The examples of tide.multitask, as every worker reads them: rows of one task lie together, those to train on first,
+-- then those that validate, then those held out.
+local core = require "tide.core"
+local script = require "tide.script"
+local tasks = require "tide.data.tasks"
+
+---@class tide.multitask.problem
+---@field m integer tasks; d: columns, with the constant; n: rows
+---@field numbers integer[] of the tasks, as the data has them
+---@field first integer[] of each task: its first row, from 0
+---@field counts {train: integer, validate: integer, test: integer}[] of each task
+---@field y table f64 tensor, minus `shift` for squared loss
+---@field x table {values =} dense f32 n x d, or {offsets =, indices =, values =}
+local problem = {}
+problem.__index = problem
+
+local PARTS <const> = {"train", "validate", "test"}
+
+local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
+
+---Rows by task of each part; where nothing validates, a share of the rows to train on is taken.
+local function rows_of(data, o)
+  local parts, rows, numbers, seen = {}, {}, {}, {}
+  for _, name in ipairs(PARTS) do
+    local ok, part = pcall(data.whole, data, name)
+    if ok then
+      local by, list = tasks.rows(part)
+      parts[name], rows[name] = part, by
+      for _, t in ipairs(list) do
+        if not seen[t] then
+          seen[t] = true
+          numbers[#numbers + 1] = t
+        end
+      end
+    elseif name == "train" then
+      error(part, 0)
+    else
+      rows[name] = {}
+    end
+  end
+  table.sort(numbers)
+  if not parts.validate and o.validate > 0 then
+    local random <const> = core.random(o.seed)
+    parts.validate = parts.train
+    for _, t in ipairs(numbers) do
+      local own <const> = rows.train[t] or {}
+      for i = #own, 2, -1 do
+        local k <const> = random:below(i) + 1
+        own[i], own[k] = own[k], own[i]
+      end
+      local tried <const>, kept = math.floor(#own * o.validate + 0.5), #own
+      if tried > 0 and kept - tried >= 1 then
+        rows.validate[t] = table.move(own, kept - tried + 1, kept, 1, {})
+        rows.train[t] = table.move(own, 1, kept - tried, 1, {})
+      end
+    end
+  end
+  return parts, rows, numbers
+end
+
+---Mean of each column over the rows to train on, and deviation; 0 where a column is constant.
+local function moments(self, order)
+  local d <const> = self.columns
+  local sum, square, count = core.tensor("f64", d, 1), core.tensor("f64", d, 1), 0
+  for _, r in ipairs(order) do
+    if r.name == "train" then
+      count = count + 1
+      for j, v in r.part:row(r.row) do
+        sum[j + 1] = sum[j + 1] + v
+        square[j + 1] = square[j + 1] + v * v
+      end
+    end
+  end
+  for j = 1, d do
+    local mean <const> = sum[j] / count
+    local var <const> = square[j] / count - mean * mean
+    sum[j], square[j] = mean, var > 1e-12 * (square[j] / count) and math.sqrt(var) or 0
+  end
+  return sum, square
+end
+
+local function check_label(self, y, t)
+  if y ~= y or math.abs(y) == math.huge then fail(("task %d: a label is %g"):format(self.numbers[t], y)) end
+  if self.loss ~= "squared" and y ~= 1 and y ~= -1 then
+    if y == 0 then return -1 end
+    fail(("task %d: label %g; %s loss wants -1 and 1"):format(self.numbers[t], y, self.loss))
+  end
+  return y
+end
+
+---The numbers of one example as the model has them: scaled, over sqrt(d), with the constant.
+---@param values table f32 tensor to write to, at = place before the first
+function problem:write_row(part, row, values, at)
+  local scale <const> = self.scale
+  if self.mean then
+    for j = 1, self.columns do
+      if self.deviation[j] > 0 then values[at + j] = -self.mean[j] / self.deviation[j] * scale end
+    end
+    for j, v in part:row(row) do
+      if self.deviation[j + 1] > 0 then
+        values[at + j + 1] = values[at + j + 1] + v / self.deviation[j + 1] * scale
+      end
+    end
+  else
+    for j, v in part:row(row) do values[at + j + 1] = v end
+  end
+  if self.bias then values[at + self.d] = 1 end
+end
+
+---@param o table data, loss, standardise, bias, validate, seed
+---@return tide.multitask.problem
+function problem.new(o)
+  local data <const> = o.data
+  local self <const> = setmetatable({loss = o.loss, bias = o.bias, columns = data.columns, first = {}, counts = {},
+                                     shift = 0.0, scale = 1.0}, problem)
+  local parts, rows, numbers = rows_of(data, o)
+  self.numbers, self.m, self.d = numbers, #numbers, self.columns + (o.bias and 1 or 0)
+  local order = {}
+  for t, number in ipairs(numbers) do
+    self.first[t] = #order
+    local counts <const> = {}
+    for _, name in ipairs(PARTS) do
+      local own <const> = rows[name][number] or {}
+      counts[name] = #own
+      for _, row in ipairs(own) do order[#order + 1] = {part = parts[name], row = row, name = name, task = t} end
+    end
+    if counts.train == 0 then fail(("task %d has no example to train on"):format(number)) end
+    self.counts[t] = counts
+  end
+  self.n = #order
+  if o.standardise then
+    self.mean, self.deviation = moments(self, order)
+    self.scale = 1 / math.sqrt(self.columns)
+  end
+  local sum, count = 0, 0
+  self.y = core.tensor("f64", self.n, 1)
+  for i, r in ipairs(order) do
+    local y <const> = check_label(self, r.part.labels[r.row], r.task)
+    self.y[i] = y
+    if r.name == "train" then sum, count = sum + y, count + 1 end
+  end
+  if self.loss == "squared" and o.bias then
+    self.shift = sum / count
+    core.kernel "vector_add" {to = self.y, plus = -self.shift}
+  end
+  self:read(order)
+  return self
+end
+
+---Dense rows, but for wide data with many zeros that is not to be standardised.
+function problem:read(order)
+  local entries = 0
+  for _, r in ipairs(order) do entries = entries + r.part.offsets[r.row + 1] - r.part.offsets[r.row] end
+  if self.mean or entries * 4 > self.n * self.columns then
+    local values <const> = core.tensor("f32", self.n, self.d)
+    for i, r in ipairs(order) do self:write_row(r.part, r.row, values, (i - 1) * self.d) end
+    self.x = {values = values}
+    return
+  end
+  local more <const> = self.bias and self.n or 0
+  local x <const> = {offsets = core.tensor("u64", self.n + 1, 1), indices = core.tensor("u32", entries + more, 1),
+                     values = core.tensor("f32", entries + more, 1)}
+  local at = 0
+  for i, r in ipairs(order) do
+    for j, v in r.part:row(r.row) do
+      at = at + 1
+      x.indices[at], x.values[at] = j, v
+    end
+    if self.bias then
+      at = at + 1
+      x.indices[at], x.values[at] = self.columns, 1
+    end
+    x.offsets[i + 1] = at
+  end
+  self.x = x
+end
+
+---A kernel of rows with these arguments.
+function problem:kernel(kernel, a)
+  a.offsets, a.indices, a.values, a.d = self.x.offsets, self.x.indices, self.x.values, self.d
+  return kernel(a)
+end
+
+---Rows that a fit takes of a task: those to train on, and with `all` those that validate.
+function problem:rows(t, all)
+  local c <const> = self.counts[t]
+  return c.train + (all and c.validate or 0)
+end
+
+return problem

@@ -1,0 +1,460 @@
+-- Multi-task learning over workers (Liu, Pan and Ho, "Distributed Multi-Task Relationship Learning", KDD 2017). A
+-- worker owns tasks: their examples, dual variables and parameters w_i. And it owns columns: those of B and W = S B /
+-- lambda of all tasks, so that products with the m x m covariance S need nobody else. A round swaps d numbers a task
+-- from owners of tasks to owners of columns, and back.
+--
+-- sdca: steps on the dual of each task as it is, all added at once; rho makes that safe (docs/multitask.md). cg,
+-- squared loss: conjugate gradients on (A + lambda S^-1) W = C, preconditioned by S. Both begin from any dual
+-- variables, and W is made anew of them when S, the workers or the examples change.
+local core = require "tide.core"
+local relation = require "tide.multitask.relation"
+
+local sdca <const>, score <const>, times <const> = core.kernel "mtl_sdca", core.kernel "mtl_score",
+  core.kernel "mtl_product"
+local add <const>, dot <const>, product <const> = core.kernel "vector_add", core.kernel "vector_dot",
+  core.kernel "product"
+local cut <const> = core.kernel "matrix_columns"
+
+local SLICES <const> = 8 -- looks at the clock in a pass over a task
+
+---@class tide.multitask.solver
+---@field S table covariance; lambda: number
+---@field a table f64 tensor, dual variables of all rows; this worker's are up to date
+local solver = {}
+solver.__index = solver
+
+---@param p tide.multitask.problem
+---@param o table smooth, passes, deadline, rho
+function solver.new(team, p, o)
+  local self <const> = setmetatable({team = team, p = p, o = o, a = core.tensor("f64", p.n, 1), all = false,
+                                     times = {}, passes_made = 0}, solver)
+  self:forget(nil)
+  return self
+end
+
+---Dual variables at their start, of a task (nil: of all).
+function solver:forget(t)
+  local p <const> = self.p
+  for i = t or 1, t or p.m do
+    local c <const> = p.counts[i]
+    for j = p.first[i] + 1, p.first[i] + c.train + c.validate do
+      self.a[j] = p.loss == "logistic" and 1e-6 * p.y[j] or 0
+    end
+  end
+end
+
+---- who owns what --------------------------------------------------------------------------------------------------
+
+---Pieces of tasks: whole ones, but for those that are too large for one worker.
+local function units_of(self)
+  local p <const>, size <const>, list, total = self.p, self.team.size, {}, 0
+  for t = 1, p.m do total = total + p:rows(t, self.all) end
+  for t = 1, p.m do
+    local rows <const> = p:rows(t, self.all)
+    local share <const> = total / size
+    local pieces = 1
+    if size > 1 and (rows > 1.5 * share or size > p.m) then
+      pieces = math.max(1, math.min(size, rows, math.floor(rows / share + 0.999)))
+    end
+    for k = 1, pieces do
+      local from <const> = rows * (k - 1) // pieces
+      list[#list + 1] = {task = t, first = p.first[t] + from, rows = rows * k // pieces - from, head = k == 1}
+    end
+  end
+  return list
+end
+
+---Deals units to workers, and columns; all have the same dual variables.
+---@param speeds? number[] by index
+function solver:deal(speeds)
+  local p <const>, size <const> = self.p, self.team.size
+  self.units = units_of(self)
+  local weights, capacity = {}, {}
+  for i, u in ipairs(self.units) do weights[i] = u.rows + 0.0 end
+  for i = 1, size do capacity[i] = speeds and speeds[i] or 1.0 end
+  local homes = core.k.makespan(weights, capacity)
+  self.of = {}
+  for i = 1, size do self.of[i] = {} end
+  for i, u in ipairs(self.units) do
+    u.number = i
+    table.insert(self.of[homes[i]], u)
+  end
+  self.own = self.of[self.team.index]
+  self.tasks_of = {}
+  for i = 1, size do
+    local list = {}
+    for k, u in ipairs(self.of[i]) do list[k] = u.task - 1 end
+    self.tasks_of[i] = core.tensor("u32", list)
+  end
+  self.cut_at = {}
+  for i = 1, size do
+    local from <const> = p.d * (i - 1) // size
+    self.cut_at[i] = {from = from, count = p.d * i // size - from}
+  end
+  local mine <const> = self.cut_at[self.team.index]
+  self.B, self.W = core.tensor("f64", p.m, mine.count), core.tensor("f64", p.m, mine.count)
+  self.w = core.tensor("f64", #self.own, p.d)
+  self.orders = {}
+  local tasks = {}
+  for i, u in ipairs(self.units) do tasks[i] = u.task end
+  self.unit_tasks = tasks
+end
+
+---Everybody's dual variables become known to all.
+function solver:share()
+  local mine = {}
+  for _, u in ipairs(self.own or {}) do
+    mine[#mine + 1] = {first = u.first, a = self.a:slice(u.first + 1, u.rows)}
+  end
+  local flat = {firsts = {}, counts = {}}
+  local total = 0
+  for i, m in ipairs(mine) do
+    flat.firsts[i], flat.counts[i] = m.first, #m.a
+    total = total + #m.a
+  end
+  flat.a = core.tensor("f64", total, 1)
+  local at = 1
+  for _, m in ipairs(mine) do
+    flat.a:put(at, m.a)
+    at = at + #m.a
+  end
+  self.own = nil -- what is dealt next counts
+  self:forget(nil)
+  local known = 0
+  for _, theirs in ipairs(self.team:gather("duals", flat)) do
+    local from = 1
+    for i, first in ipairs(theirs.firsts) do
+      local count <const> = theirs.counts[i]
+      if count > 0 then self.a:put(first + 1, theirs.a:slice(from, count)) end
+      from = from + count
+    end
+    known = known + (from - 1)
+  end
+  return known
+end
+
+---- rows to columns and back ---------------------------------------------------------------------------------------
+
+---Gives rows of own units to the owners of columns.
+---@param rows table f64 tensor units x d
+---@param numbers number[] that all get the sums of
+---@return table sum f64 tensor m x own columns: rows of a task added, in the order of ranks
+---@return number[] sums
+---@return number[][] each worker's numbers
+function solver:to_columns(tag, rows, numbers)
+  local k <const>, u <const>, out = #numbers, #self.own, {}
+  for i, c in ipairs(self.cut_at) do
+    local t <const> = core.tensor("f64", k + u * c.count, 1)
+    for n, v in ipairs(numbers) do t[n] = v end
+    if u * c.count > 0 then cut {wide = rows, first = c.from, narrow = t:view(k + 1, u, c.count)} end
+    out[i] = t
+  end
+  local count <const> = self.cut_at[self.team.index].count
+  local sum <const>, sums, each = core.tensor("f64", self.p.m, count), {}, {}
+  for n = 1, k do sums[n] = 0 end
+  for i, t in ipairs(self.team:swap(tag, out)) do
+    each[i] = {}
+    for n = 1, k do sums[n], each[i][n] = sums[n] + t[n], t[n] end
+    for row, unit in ipairs(self.of[i]) do
+      if count > 0 then
+        add {to = sum:slice(unit.task, 1), x = t:view(k + 1 + (row - 1) * count, 1, count)}
+      end
+    end
+  end
+  return sum, sums, each
+end
+
+---Gives the owners of tasks their rows.
+---@param columns table f64 tensor m x own columns
+---@return table rows f64 tensor units x d
+---@return number[] sums of the numbers
+function solver:to_rows(tag, columns, numbers)
+  local k <const>, count <const>, out = #numbers, self.cut_at[self.team.index].count, {}
+  for i, tasks in ipairs(self.tasks_of) do
+    local t <const> = core.tensor("f64", k + #tasks * count, 1)
+    for n, v in ipairs(numbers) do t[n] = v end
+    if #tasks * count > 0 then t:view(k + 1, #tasks, count):pick(columns, tasks) end
+    out[i] = t
+  end
+  local rows <const>, sums = core.tensor("f64", #self.own, self.p.d), {}
+  for n = 1, k do sums[n] = 0 end
+  for i, t in ipairs(self.team:swap(tag, out)) do
+    for n = 1, k do sums[n] = sums[n] + t[n] end
+    local c <const> = self.cut_at[i]
+    if #self.own * c.count > 0 then
+      cut {wide = rows, first = c.from, narrow = t:view(k + 1, #self.own, c.count), back = true}
+    end
+  end
+  return rows, sums
+end
+
+local function row_of(matrix, i) return matrix:slice(i, 1):view(1, matrix:columns(), 1) end
+
+---W = S B / lambda of own columns.
+local function primal(self)
+  if self.W:columns() > 0 then product {a = self.S, b = self.B, out = self.W, by = 1 / self.lambda} end
+end
+
+---B of all dual variables, W of B: after anything has changed that they follow from.
+function solver:rebuild()
+  local p <const> = self.p
+  local rows <const> = core.tensor("f64", #self.own, p.d)
+  for i, u in ipairs(self.own) do
+    p:kernel(times, {first = u.first, rows = u.rows, kind = "back", from = self.a, to = row_of(rows, i),
+                     by = 1 / p:rows(u.task, self.all)})
+  end
+  self.B = self:to_columns("dual", rows, {})
+  if core.mutant and core.mutant "multitask_stale" and self.built then return end -- as if W could stay
+  self.built = true
+  primal(self)
+  local product_ <const> = #self.W > 0 and dot({x = self.W, y = self.B}).sum or 0
+  local w, sums = self:to_rows("primal", self.W, {product_})
+  self.w, self.wb = w, sums[1]
+end
+
+---- sdca -----------------------------------------------------------------------------------------------------------
+
+---Loss and dual value of own units, over the rows of their tasks.
+local function scores(self)
+  local p <const>, loss, dual = self.p, 0, 0
+  for i, u in ipairs(self.own) do
+    local r <const> = p:kernel(score, {y = p.y, a = self.a, w = row_of(self.w, i), loss = p.loss,
+                                       smooth = self.o.smooth, first = u.first, rows = u.rows})
+    local n <const> = p:rows(u.task, self.all)
+    loss, dual = loss + r.loss / n, dual + r.dual / n
+  end
+  return loss, dual
+end
+
+---Where in a pass over a unit's rows this worker is; without replacement within a pass.
+local function next_rows(self, i, u, count)
+  local o = self.orders[i]
+  if not o or o.at >= u.rows then
+    o = {at = 0, pass = (o and o.pass or 0) + 1, list = core.tensor("u32", u.rows, 1):fill(0, 1)}
+    o.list:shuffle(((self.o.seed * 8191 + u.number) * 8191 + o.pass) % (1 << 50))
+    self.orders[i] = o
+  end
+  local n <const> = math.min(count, u.rows - o.at)
+  local slice <const> = o.list:slice(o.at + 1, n)
+  o.at = o.at + n
+  return slice
+end
+
+---Steps on own units: a pass, or until the deadline.
+---@return table rows f64 tensor units x d: the change of B
+---@return number seconds that a pass takes
+local function steps(self)
+  local p <const>, began <const> = self.p, core.now()
+  local rows <const> = core.tensor("f64", #self.own, p.d)
+  local ends <const> = self.deadline_s and began + self.deadline_s or math.huge
+  local made, whole = 0, 0
+  for _, u in ipairs(self.own) do whole = whole + u.rows end
+  whole = whole * self.o.passes
+  local slices <const> = self.o.deadline and SLICES * self.o.passes or self.o.passes
+  local over = false
+  for s = 1, slices do
+    for i, u in ipairs(self.own) do
+      local target <const> = u.rows * self.o.passes * s // slices - u.rows * self.o.passes * (s - 1) // slices
+      local left = target
+      while left > 0 and not over do
+        local order <const> = next_rows(self, i, u, left)
+        p:kernel(sdca, {y = p.y, a = self.a, w = row_of(self.w, i), loss = p.loss, smooth = self.o.smooth,
+                        first = u.first, rows = u.rows, r = row_of(rows, i), order = order,
+                        samples = p:rows(u.task, self.all),
+                        weight = self.rho * self.S[(u.task - 1) * p.m + u.task] / self.lambda})
+        left, made = left - #order, made + #order
+        over = core.now() >= ends
+      end
+    end
+    if over then break end
+  end
+  local seconds <const> = core.now() - began
+  self.share_made = whole > 0 and made / whole or 1
+  return rows, made > 0 and seconds * whole / made or 0
+end
+
+local function median(list)
+  table.sort(list)
+  local n <const> = #list
+  if n == 0 then return 0 end
+  return n % 2 == 1 and list[(n + 1) // 2] or (list[n // 2] + list[n // 2 + 1]) / 2
+end
+
+---The deadline of the next round: some times the median of a pass over the last five rounds.
+local function mind_time(self, each)
+  if not self.o.deadline then return end
+  local now = {}
+  for i, numbers in ipairs(each) do now[i] = numbers[3] end
+  self.times[#self.times + 1] = median(now)
+  if #self.times > 5 then table.remove(self.times, 1) end
+  self.deadline_s = self.o.deadline * median({table.unpack(self.times)})
+end
+
+---@return number primal, number dual
+local function sdca_round(self, tolerance)
+  local before <const> = self.a:copy()
+  local loss, dual = scores(self)
+  local rows, seconds = steps(self)
+  local change, sums, each = self:to_columns("changes", rows, {loss, dual, seconds, self.share_made})
+  local P <const>, D <const> = sums[1] + self.wb / 2, sums[2] - self.wb / 2
+  mind_time(self, each)
+  self.least_made = math.huge
+  for _, numbers in ipairs(each) do self.least_made = math.min(self.least_made, numbers[4]) end
+  if P - D <= tolerance * math.abs(P) then
+    self.a:put(1, before)
+    self.orders = {}
+    return P, D, true
+  end
+  if #self.B > 0 then add {to = self.B, x = change} end
+  primal(self)
+  local w, products = self:to_rows("primal", self.W, {#self.W > 0 and dot({x = self.W, y = self.B}).sum or 0})
+  self.w, self.wb = w, products[1]
+  return P, D, false
+end
+
+---- cg -------------------------------------------------------------------------------------------------------------
+
+---A_i times rows, A_i = X_i'X_i / n_i.
+local function products(self, rows, kind, from)
+  local p <const> = self.p
+  local out <const> = core.tensor("f64", #self.own, p.d)
+  for i, u in ipairs(self.own) do
+    p:kernel(times, {first = u.first, rows = u.rows, kind = kind, from = from or row_of(rows, i), to = row_of(out, i),
+                     by = 1 / p:rows(u.task, self.all)})
+  end
+  return out
+end
+
+local function inner(x, y) return #x > 0 and dot({x = x, y = y}).sum or 0 end
+local function by_relation(self, x)
+  local out <const> = core.tensor("f64", x:rows(), x:columns())
+  if #x > 0 then product {a = self.S, b = x, out = out} end
+  return out
+end
+
+local function begin_cg(self)
+  local p <const>, g = self.p, {}
+  local square = 0
+  for _, u in ipairs(self.own) do
+    local own <const> = p.y:slice(u.first + 1, u.rows)
+    if u.rows > 0 then square = square + dot({x = own, y = own}).sum / (2 * p:rows(u.task, self.all)) end
+  end
+  local sums
+  g.C, sums = self:to_columns("labels", products(self, nil, "back", p.y), {square})
+  g.Y = sums[1]
+  g.W = self.W:copy()
+  g.Wo = self.B:copy()
+  if #g.Wo > 0 then add {to = g.Wo, scale = 1 / self.lambda} end
+  g.AW = self:to_columns("product", products(self, self.w, "both"), {})
+  g.r = g.C:copy()
+  if #g.r > 0 then
+    add {to = g.r, x = g.AW, by = -1}
+    add {to = g.r, x = g.Wo, by = -self.lambda}
+  end
+  g.z = by_relation(self, g.r)
+  g.p, g.po = core.tensor("f64", g.z:rows(), g.z:columns()), core.tensor("f64", g.z:rows(), g.z:columns())
+  g.rows = core.tensor("f64", #self.own, p.d)
+  return g
+end
+
+local function cg_round(self, tolerance)
+  local g <const>, lambda <const> = self.cg or begin_cg(self), self.lambda
+  self.cg = g
+  local B <const> = g.C:copy()
+  if #B > 0 then add {to = B, x = g.AW, by = -1} end
+  local zrows, s = self:to_rows("preconditioned", g.z, {inner(g.r, g.z), inner(g.C, g.W), inner(g.W, g.AW),
+                                                        inner(g.W, g.Wo), inner(B, by_relation(self, B))})
+  local P <const> = g.Y - s[2] + s[3] / 2 + lambda / 2 * s[4]
+  local D <const> = g.Y - s[3] / 2 - s[5] / (2 * lambda)
+  if P - D <= tolerance * math.abs(P) or s[1] <= 0 then return P, D, true end
+  local be <const> = g.rz and s[1] / g.rz or 0
+  g.rz = s[1]
+  add {to = g.rows, scale = be, x = zrows}
+  if #g.p > 0 then
+    add {to = g.p, scale = be, x = g.z}
+    add {to = g.po, scale = be, x = g.r}
+  end
+  local q <const> = products(self, g.rows, "both")
+  local Ap, sums = self:to_columns("product", q, {inner(g.rows, q), lambda * inner(g.p, g.po)})
+  local al <const> = g.rz / (sums[1] + sums[2])
+  if #g.p > 0 then
+    add {to = g.W, x = g.p, by = al}
+    add {to = g.Wo, x = g.po, by = al}
+    add {to = g.AW, x = Ap, by = al}
+    add {to = g.r, x = Ap, by = -al}
+    add {to = g.r, x = g.po, by = -al * lambda}
+  end
+  g.z = by_relation(self, g.r)
+  return P, D, false
+end
+
+---Dual variables of the W that conjugate gradients have come to, and W of them.
+local function end_cg(self)
+  local g <const>, p <const> = self.cg, self.p
+  self.cg = nil
+  local w <const> = self:to_rows("solution", g.W, {})
+  for i, u in ipairs(self.own) do
+    p:kernel(times, {first = u.first, rows = u.rows, kind = "there", from = row_of(w, i), to = self.a})
+    if u.rows > 0 then
+      local own <const> = self.a:slice(u.first + 1, u.rows)
+      add {to = own, scale = -1, x = p.y:slice(u.first + 1, u.rows)}
+    end
+  end
+  self:rebuild()
+end
+
+---- one relation, one lambda ---------------------------------------------------------------------------------------
+
+---Rounds until the gap is small enough.
+---@param tolerance number share of the primal objective
+---@param most integer rounds
+---@return table {primal =, dual =, rounds =, rho =}
+function solver:solve(tolerance, most)
+  self.cg = nil
+  self:rebuild()
+  local with_cg <const> = self.o.solver == "cg"
+  self.rho = with_cg and 1 or self.o.rho or relation.rho(self.S, self.unit_tasks)
+  local P, D, done
+  local rounds, trace = 0, {}
+  repeat
+    if with_cg then P, D, done = cg_round(self, tolerance) else P, D, done = sdca_round(self, tolerance) end
+    if P ~= P then error("the objective is not a number", 0) end
+    trace[#trace + 1] = P - D
+    rounds = rounds + 1
+  until done or rounds >= most
+  if with_cg then end_cg(self) end
+  return {primal = P, dual = D, rounds = rounds, rho = self.rho, trace = trace, least_made = self.least_made}
+end
+
+---- errors ---------------------------------------------------------------------------------------------------------
+
+---Sums over all tasks of a part: squared error (or loss), how many are right, and rows.
+---@param part "train"|"validate"|"test"
+function solver:errors(part)
+  local p <const> = self.p
+  local sums <const> = core.tensor("f64", 4, 1)
+  local all <const> = core.tensor("f64", p.n, 1)
+  for i, u in ipairs(self.own) do
+    local c <const> = p.counts[u.task]
+    local before <const> = part == "train" and 0 or part == "validate" and c.train or c.train + c.validate
+    local from <const> = p.first[u.task] + before
+    if u.head and c[part] > 0 then
+      local r <const> = p:kernel(score, {y = p.y, a = all, w = row_of(self.w, i), loss = p.loss, smooth = self.o.smooth,
+                                         first = from, rows = c[part]})
+      sums[1], sums[2] = sums[1] + r.squares, sums[2] + r.correct
+      sums[3], sums[4] = sums[3] + c[part], sums[4] + r.loss
+    end
+  end
+  local s <const> = self.team:sum("errors", sums)
+  return {squares = s[1], correct = s[2], count = s[3], loss = s[4]}
+end
+
+---M = W W', of all columns.
+function solver:products()
+  local m <const> = self.p.m
+  local out <const> = core.tensor("f64", m, m)
+  if #self.W > 0 then product {a = self.W, b = self.W, transpose_b = true, out = out} end
+  return self.team:sum("products", out)
+end
+
+return solver
