@@ -2,17 +2,12 @@
 #include "decide/numeric.h"
 
 #include "base/base.h"
+#include "tensor/cpu/blas.h"
 #include "tide.h"
 
 #include <limits.h>
 #include <math.h>
 #include <string.h>
-
-extern void dsyevr_(const char *jobz, const char *range, const char *uplo, const int *n, double *a,
-                    const int *lda, const double *vl, const double *vu, const int *il,
-                    const int *iu, const double *abstol, int *m, double *w, double *z,
-                    const int *ldz, int *isuppz, double *work, const int *lwork, int *iwork,
-                    const int *liwork, int *info, size_t, size_t, size_t);
 
 int tide_eigen_symmetric(const double *a, size_t n, double *values, double *vectors) {
     const int size = (int)n, none = 0;
@@ -29,13 +24,17 @@ int tide_eigen_symmetric(const double *a, size_t n, double *values, double *vect
                              i % n + 1);
         }
     }
+    const struct tide_blas *blas = tide_blas();
+    if (!blas) {
+        return TIDE_EUNSUPPORTED;
+    }
     double *copy = tide_alloc(n * n * sizeof *copy), *work = NULL;
     int *support = tide_alloc(2 * n * sizeof *support), *iwork = NULL;
     int code = copy && support ? 0 : TIDE_ENOMEM;
     const char *jobz = vectors ? "V" : "N";
     if (code == 0) {
         memcpy(copy, a, n * n * sizeof *copy);
-        dsyevr_(jobz, "A", "L", &size, copy, &size, &zero, &zero, &none, &none, &zero, &found,
+        blas->dsyevr(jobz, "A", "L", &size, copy, &size, &zero, &zero, &none, &none, &zero, &found,
                 values, vectors ? vectors : copy, &size, support, &want, &lwork, &iwant, &liwork,
                 &info, 1, 1, 1);
         lwork = (int)want;
@@ -45,7 +44,7 @@ int tide_eigen_symmetric(const double *a, size_t n, double *values, double *vect
         code = work && iwork && info == 0 ? 0 : TIDE_ENOMEM;
     }
     if (code == 0) {
-        dsyevr_(jobz, "A", "L", &size, copy, &size, &zero, &zero, &none, &none, &zero, &found,
+        blas->dsyevr(jobz, "A", "L", &size, copy, &size, &zero, &zero, &none, &none, &zero, &found,
                 values, vectors ? vectors : copy, &size, support, work, &lwork, iwork, &liwork,
                 &info, 1, 1, 1);
         code = info == 0 && found == size

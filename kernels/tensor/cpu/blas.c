@@ -92,7 +92,8 @@ static void load(void) {
     }
     void *library = dlopen(TIDE_BLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     environ = own;
-    if (!library || !find(library, "cblas_sgemm", &blas.sgemm)) {
+    if (!library || !find(library, "cblas_sgemm", &blas.sgemm) ||
+        !find(library, "cblas_dgemm", &blas.dgemm) || !find(library, "dsyevr_", &blas.dsyevr)) {
         (void)snprintf(reason, sizeof(reason), "%s", dlerror());
         blas.sgemm = NULL;
         return;

@@ -16,6 +16,15 @@ struct tide_blas {
     void (*sgemm)(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE ta, enum CBLAS_TRANSPOSE tb, int m,
                   int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
                   float beta, float *c, int ldc);
+    void (*dgemm)(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE ta, enum CBLAS_TRANSPOSE tb, int m,
+                  int n, int k, double alpha, const double *a, int lda, const double *b, int ldb,
+                  double beta, double *c, int ldc);
+    /* LAPACK's, as Fortran has it: eigenvalues and vectors of a symmetric matrix. */
+    void (*dsyevr)(const char *jobz, const char *range, const char *uplo, const int *n, double *a,
+                   const int *lda, const double *vl, const double *vu, const int *il, const int *iu,
+                   const double *abstol, int *m, double *w, double *z, const int *ldz, int *isuppz,
+                   double *work, const int *lwork, int *iwork, const int *liwork, int *info, size_t,
+                   size_t, size_t);
     const char *config; /* version and build options, in the library's words */
     const char *core;   /* "Haswell", "SkylakeX", ...; "" where the library cannot tell */
 };

@@ -60,8 +60,11 @@ int tide_cpu_product(bool transpose_a, bool transpose_b, size_t m, size_t n, siz
     if (m == 0 || n == 0 || k == 0) {
         return 0;
     }
-    single_thread();
-    cblas_dgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
+    const struct tide_blas *blas = tide_blas();
+    if (!blas) {
+        return TIDE_EUNSUPPORTED;
+    }
+    blas->dgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
                 transpose_b ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda,
                 b, (int)ldb, 0, c, (int)ldc);
     return 0;

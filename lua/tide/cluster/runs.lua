@@ -13,6 +13,7 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local text = require "tide.text"
+local verbs = require "tide.cluster.verbs"
 
 local runs = {}
 
@@ -563,6 +564,11 @@ local function serve(message)
     end
     return
   end
+  local allowed <const>, refusal = verbs.allows("runs", request.op, message.right)
+  if not allowed then
+    if message.kind == "call" then core.answer_error(message, refusal) end
+    return
+  end
   core.fiber(function()
     local ok, answer, err = xpcall(op, require("tide.script").failure, request, message)
     if message.kind ~= "call" or answer == "later" then return end
@@ -594,6 +600,8 @@ end
 function runs.main()
   core.trap_exits(true)
   if not core.register(NAME) then return end
+  core.open "read"
+  verbs.check("runs", ops)
   core.title "runs"
   self = {records = {}, waiting = {}, monitors = {}, next = 1}
   local ok, err = load_records()

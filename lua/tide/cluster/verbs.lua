@@ -22,12 +22,20 @@ verbs.needs = {
     ["trace.start"] = "operate", ["trace.stop"] = "operate", move = "operate", checkpoint = "operate",
     consistency = "operate", drain = "operate",
     -- runs code, ends things, writes over rows
-    ends = "admin", load = "admin", start = "admin", stop = "admin", restore = "admin", quit = "admin",
+    ends = "admin", load = "admin", start = "admin", stop = "admin", end_worker = "admin", restore = "admin", quit = "admin",
     ["cpu.share"] = "admin", serve_cost = "admin", event = "admin",
     -- among nodes
     localize = "node", vacated = "node",
   },
   control = {quit = "admin"},
+  runs = {
+    list = "read", get = "read", held = "read",
+    -- verbs on a run: pause, resume, set, workers, stop, cancel
+    verb = "operate",
+    -- of hosts, which run a script's code on the nodes
+    open = "admin", grant = "admin", ["slots.more"] = "admin", ["slots.less"] = "admin", tell = "admin",
+    close = "admin",
+  },
   policies = {
     list = "read", report = "read", history = "read", why = "read", metric = "read",
     check = "operate", shadow = "operate", swap = "operate", set = "operate", rollback = "operate",
@@ -41,7 +49,7 @@ verbs.needs = {
 function verbs.at_least(held, needed) return (RANK[held] or 0) >= RANK[needed] end
 
 ---May who has this right ask for it?
----@param actor "agent"|"control"|"policies"
+---@param actor "agent"|"control"|"runs"|"policies"
 ---@param request any its name, a foreign value
 ---@param right string of the message
 ---@return true|nil, table? err
