@@ -16,11 +16,13 @@ local WORK <const> = {
   checkpoint = "checkpoint list ckpt", config = "config", version = "version", help = "help",
   completion = "completion bash", attach = "attach -e 1+1", repl = "repl", tap = "tap n1/store",
   trace = "trace out.json",
-  stat = "stat --count 1", top = "top",
+  stat = "stat --count 1", top = "top", keys = "keys show", drain = "drain n1 --dry-run",
 }
--- What these do needs a node, or a terminal: tests/cluster/test_console.sh, test_trace.sh.
-local ELSEWHERE <const> = {attach = true, repl = true, tap = true, trace = true}
-local LATER <const> = {"drain", "bench", "doctor", "jobs", "submit", "runs"}
+-- What these do needs a node, a terminal, or certificates: tests/cluster/test_console.sh, test_trace.sh,
+-- test_leaving.sh, test_launchers.sh, test_several_machines.sh.
+local ELSEWHERE <const> = {attach = true, repl = true, tap = true, trace = true, keys = true,
+                          drain = true, launch = true}
+local LATER <const> = {"bench", "doctor", "jobs", "submit", "runs"}
 
 describe("tide", function()
   local script
