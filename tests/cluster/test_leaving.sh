@@ -46,6 +46,7 @@ LUA
 # told_to_leave STEPS: SIGTERM to n2 in the middle of a chunk; nothing is lost, nothing twice.
 told_to_leave() {
     local victim=''
+    rm -f err.txt out.txt # of a run before
     begin run leave.lua --steps "$1"
     at_work() { grep -q 'n2 works' err.txt 2>/dev/null; }
     wait_for 15 at_work
@@ -66,6 +67,7 @@ told_to_leave 0
 
 run 0 up --cluster leave -n 3
 for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/leave/pids"); do started+=("$pid"); done
+rm -f err.txt out.txt
 begin run --cluster leave leave.lua
 at_work() { grep -q 'n2 works' err.txt 2>/dev/null; }
 wait_for 15 at_work

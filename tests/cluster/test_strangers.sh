@@ -10,7 +10,7 @@ for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/lab/pids"); do started+=("$pid
 endpoint=$(cat "$XDG_RUNTIME_DIR/tide/lab/endpoint")
 stranger "$endpoint" hello 7 lab >told.txt
 says told.txt 'peer speaks protocol 3, this node speaks 7'
-stranger "$endpoint" hello 2 other >told.txt
+stranger "$endpoint" hello 3 other >told.txt
 says told.txt "peer belongs to cluster 'lab', not 'other'"
 run 1 node --join "$endpoint" --cluster other --name x
 says err.txt "T0504.*peer belongs to cluster 'lab', not 'other'"

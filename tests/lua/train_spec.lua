@@ -159,11 +159,11 @@ end
 
 local function from(c, rank, value)
   value.rank = rank
-  c:handle {kind = "cast", from = "w:" .. rank, value = value}
+  c:handle {kind = "cast", right = "node", from = "w:" .. rank, value = value}
 end
 
 local function events_of(c)
-  local message = {kind = "call", from = "d:1", call = 1, value = {op = "next", hold = c.hold}}
+  local message = {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "next", hold = c.hold}}
   c:handle(message)
   fake.time = fake.time + 1
   c:tick()
@@ -236,10 +236,11 @@ describe("the controller of a run", function()
 
   it("holds the answer while the driver looks at a report", function()
     local c = start_controller()
-    c:handle {kind = "call", from = "d:1", call = 1, value = {op = "next", hold = true}}
+    c:handle {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "next", hold = true}}
     for rank = 1, 3 do from(c, rank, {op = "report", id = 1, fields = {loss = 1}}) end
     assert.equal(0, #sent_to("w:1", "answer"))
-    c:handle {kind = "call", from = "d:1", call = 2, value = {op = "next", hold = true, continue = true}}
+    c:handle {kind = "call", right = "node", from = "d:1", call = 2,
+              value = {op = "next", hold = true, continue = true}}
     assert.equal(1, #sent_to("w:1", "answer"))
   end)
 
@@ -316,7 +317,7 @@ describe("the controller of a run", function()
 
   it("means evaluations over all workers", function()
     local c = start_controller()
-    c:handle {kind = "call", from = "d:1", call = 9, value = {op = "evaluate", name = "e"}}
+    c:handle {kind = "call", right = "node", from = "d:1", call = 9, value = {op = "evaluate", name = "e"}}
     local id = fake.answers[#fake.answers].value.id
     for rank = 1, 3 do from(c, rank, {op = "evaluated", id = id, sum = {mrr = rank, hits = 1}, count = 2}) end
     local event = events_of(c)[1]
@@ -342,7 +343,7 @@ describe("the controller of a run", function()
     assert.is_nil(c.failed)
     fake.members_list = {{id = 1, name = "n2", state = "dead", reason = "it was of another cluster"},
       {id = 2, name = "n1", state = "up"}, {id = 3, name = "n2", state = "dead", reason = "connection lost"}}
-    c:handle {kind = "exit", call = fake.monitored["a:2"], name = "EDIED", text = "node died"}
+    c:handle {kind = "exit", right = "node", call = fake.monitored["a:2"], name = "EDIED", text = "node died"}
     local event = events_of(c)[1]
     assert.equal("T0509", event.error.code)
     assert.equal("n2", event.error.node)
@@ -405,7 +406,7 @@ local function lose(c, node, reason)
   local id, agent = 3, "a:2"
   if node == "n1" then id, agent = 2, "a:1" end
   fake.members_list = {{id = id, name = node, state = "dead", reason = reason or "connection lost"}}
-  c:handle {kind = "exit", call = fake.monitored[agent], name = "EDIED", text = "died"}
+  c:handle {kind = "exit", right = "node", call = fake.monitored[agent], name = "EDIED", text = "died"}
 end
 
 describe("chunks", function()
@@ -561,7 +562,7 @@ describe("chunks", function()
 
   it("are not handed out any more when the run is to stop", function()
     local c = chunked()
-    c:handle {kind = "cast", from = "d:1", value = {op = "stop", reason = "asked"}}
+    c:handle {kind = "cast", right = "node", from = "d:1", value = {op = "stop", reason = "asked"}}
     assert.is_nil(ask(c, 1).index)
   end)
 
@@ -580,7 +581,7 @@ describe("a run that loses workers", function()
 
   it("goes on: the others' reports, barriers and evaluations do not wait for them", function()
     local c = chunked()
-    c:handle {kind = "call", from = "d:1", call = 9, value = {op = "evaluate", name = "e"}}
+    c:handle {kind = "call", right = "node", from = "d:1", call = 9, value = {op = "evaluate", name = "e"}}
     local id = fake.answers[#fake.answers].value.id
     for rank = 1, 2 do
       from(c, rank, {op = "evaluated", id = id, sum = 6, count = 2})
@@ -620,7 +621,7 @@ describe("a run that loses workers", function()
 
   it("forgets the suspicion that a worker of theirs raised", function()
     local c = chunked()
-    c:handle {kind = "exit", call = fake.monitored["w:3"], name = "EDIED", text = "died"}
+    c:handle {kind = "exit", right = "node", call = fake.monitored["w:3"], name = "EDIED", text = "died"}
     lose(c, "n2")
     fake.time = fake.time + 5
     c:tick()
