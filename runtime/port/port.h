@@ -151,6 +151,9 @@ int tide_port_real_create(uint64_t seed, struct tide_port **out);
 /* Body of a helper process: holds its parent to this share (0 < share < 1) of one core, by stopping and continuing it,
  * until SIGTERM, SIGINT or SIGHUP, or the parent's end. Killed by SIGKILL it may leave the parent stopped. Its only thread. */
 int tide_port_hold_parent(double share);
+/* This process writes `text` (borrowed, kept) to stderr and ends with `code` after `ns` of real time, whatever its
+ * threads do. 0 ns: not any more. A later call takes the place of an earlier one; NULL keeps text and code. */
+void tide_port_alarm(uint64_t ns, const char *text, int code);
 bool tide_endpoint_is_local(const char *endpoint); /* a Unix socket, loopback, or simulated */
 
 static inline uint64_t tide_port_now(struct tide_port *p) { return p->ops->now(p); }

@@ -1,8 +1,8 @@
 /*
  * Children and signals. A child is forked by an executor thread, which lives as long as the node:
- * the kernel's "die with your parent" means the thread that forked. Between fork and exec only
- * async-signal-safe calls run, on memory prepared before. The child's end is read from a pidfd, so
- * no SIGCHLD handler meets the host's.
+ * the kernel's "die with your parent" means the thread that forked. Until exec it runs in our
+ * memory, while that thread waits: only async-signal-safe calls, on memory prepared before. The
+ * child's end is read from a pidfd, so no SIGCHLD handler meets the host's.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* pipe2 */
@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -228,7 +229,8 @@ static int fork_and_exec(struct launch *launch, pid_t *out) {
     sigset_t all, previous;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &previous);
-    pid_t pid = fork();
+    /* Not fork: handlers of libraries would run first, and OpenBLAS's waits for its threads. */
+    pid_t pid = vfork();
     int error = pid < 0 ? errno : 0;
     if (pid == 0) {
         child_main(launch);
@@ -364,6 +366,35 @@ void tide__real_process_release(struct tide_process *p) {
     stop_watching(p);
     p->released = true;
     free_process_when_done(p);
+}
+
+/* ---- the end of this process ---- */
+
+static struct {
+    const char *text;
+    int code;
+} last_word;
+
+static void on_alarm(int signal) {
+    (void)signal;
+    const ssize_t n = write(2, last_word.text, strlen(last_word.text));
+    (void)n;
+    _exit(last_word.code);
+}
+
+void tide_port_alarm(uint64_t ns, const char *text, int code) {
+    const struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    const uint64_t us = ns / 1000;
+    const struct itimerval after = {
+        .it_value = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)}};
+    if (text != NULL) {
+        last_word.text = text;
+        last_word.code = code;
+    }
+    if (last_word.text != NULL) {
+        (void)sigaction(SIGALRM, &action, NULL);
+        (void)setitimer(ITIMER_REAL, &after, NULL);
+    }
 }
 
 /* ---- signals ---- */

@@ -21,13 +21,21 @@
 enum { LINKS_MAX = 1024 };
 
 static atomic_uint interrupts; /* SIGINT and SIGTERM this process has seen */
+static atomic_uint last_interrupt; /* ends this process in a while, if nothing else does; 0: none */
+static const char *interrupt_text;
+
+enum { EXIT_LATE = 124, EXIT_INTERRUPTED = 130 };
+static const uint64_t ending_ns = 8 * TIDE_SECOND; /* for closing clusters in order */
 
 /* ---- signals ---- */
 
 static void interrupted(void *arg, int signal) {
     (void)arg;
     (void)signal;
-    atomic_fetch_add_explicit(&interrupts, 1, memory_order_relaxed);
+    const unsigned last = atomic_load_explicit(&last_interrupt, memory_order_acquire);
+    if (atomic_fetch_add_explicit(&interrupts, 1, memory_order_relaxed) + 1 == last) {
+        tide_port_alarm(ending_ns, interrupt_text, EXIT_INTERRUPTED);
+    }
 }
 
 static void watch_signals(void *arg) {
@@ -72,6 +80,32 @@ static int core_watch_interrupts(lua_State *L) {
 static int core_interrupted(lua_State *L) {
     lua_pushinteger(L, (lua_Integer)atomic_load_explicit(&interrupts, memory_order_relaxed));
     return 1;
+}
+
+/* The text outlives this call and the state: an alarm may write it at any moment. */
+static const char *kept_text(lua_State *L, int at) {
+    const char *text = luaL_checkstring(L, at);
+    char *kept = tide_strdup(text);
+    return kept ? kept : "out of time\n";
+}
+
+/* core.alarm(seconds, text?): this process writes the text and ends with 124 after so long, whatever its
+ * threads do. Without a text: that of the former alarm, if there is one. */
+static int core_alarm(lua_State *L) {
+    const uint64_t ns = tide__lua_duration(L, 1, 0);
+    tide_port_alarm(ns, lua_isnoneornil(L, 2) ? NULL : kept_text(L, 2), EXIT_LATE);
+    return 0;
+}
+
+/* core.alarm_at(count, text): the count-th interrupt gives this process a few seconds to end, then it writes the
+ * text and ends with 130; 0: not any more. */
+static int core_alarm_at(lua_State *L) {
+    const lua_Integer count = luaL_checkinteger(L, 1);
+    if (count > 0) {
+        interrupt_text = kept_text(L, 2);
+    }
+    atomic_store_explicit(&last_interrupt, (unsigned)count, memory_order_release);
+    return 0;
 }
 
 /* ---- life ---- */
@@ -282,6 +316,11 @@ static void set_flag(lua_State *L, const char *key, bool value) {
     lua_setfield(L, -2, key);
 }
 
+static const char *state_name(int state) {
+    static const char *const states[] = {"joining", "up", "leaving", "left", "dead"};
+    return state >= 0 && (size_t)state < TIDE_COUNT(states) ? states[state] : "?";
+}
+
 static int core_node(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
     if (!host->node) {
@@ -289,7 +328,12 @@ static int core_node(lua_State *L) {
         return 1;
     }
     struct tide_net *net = tide_net_of(host->node);
-    lua_createtable(L, 0, 5);
+    int code;
+    char reason[240];
+    const int state = tide_net_state(net, &code, reason, sizeof reason);
+    lua_createtable(L, 0, 7);
+    set_text(L, "state", state_name(state)); /* a client's too, which is no member */
+    set_text(L, "reason", reason);
     tide__lua_set_integer(L, "id", tide_node_id(host->node));
     set_text(L, "name", tide_node_name(host->node));
     set_text(L, "endpoint", tide_node_endpoint(host->node));
@@ -299,11 +343,10 @@ static int core_node(lua_State *L) {
 }
 
 static void push_member(lua_State *L, const struct tide_member *m) {
-    static const char *const states[] = {"joining", "up", "leaving", "left", "dead"};
     lua_createtable(L, 0, 8);
     tide__lua_set_integer(L, "id", m->id);
     set_text(L, "name", m->name);
-    set_text(L, "state", m->state < TIDE_COUNT(states) ? states[m->state] : "?");
+    set_text(L, "state", state_name((int)m->state));
     set_flag(L, "store", m->store);
     tide__lua_set_integer(L, "workers", m->workers);
     tide__lua_set_integer(L, "pid", (uint64_t)m->pid);
@@ -658,6 +701,8 @@ void tide__lua_open_node(lua_State *L) {
         {"ends", core_ends},
         {"replicate", core_replicate},
         {"interrupted", core_interrupted},
+        {"alarm", core_alarm},
+        {"alarm_at", core_alarm_at},
         {"watch_interrupts", core_watch_interrupts},
         {NULL, NULL},
     };

@@ -166,6 +166,21 @@ local function use_options(self, values)
   self.timeout_s = values.timeout
 end
 
+local ALARM_S <const> = 2 -- what a command has beyond --timeout to end by itself
+
+-- Whatever the command waits for or computes, --timeout ends it.
+local function set_alarm(self, command)
+  if not self.timeout_s or command.stays and command.stays(self.options) then return end
+  local err <const> = errors.new("T0507", {message = ("`tide %s` did not end within --timeout and was killed"):format(
+    command.name), help = "give more time by --timeout"})
+  local said = ""
+  local write <const> = self.write_err
+  self.write_err = function(s) said = said .. s end
+  self:complain(err)
+  self.write_err = write
+  self.core.alarm(self.timeout_s + ALARM_S, said)
+end
+
 local function traced(raised)
   if raised == pipe_closed then return raised end
   local err = errors.from(raised, "T1099")
@@ -207,6 +222,7 @@ local function run_command(self, command, leading, words)
     if not ok then return nil, problem end
   end
   use_options(self, values)
+  set_alarm(self, command)
   return command.run(self)
 end
 

@@ -56,6 +56,12 @@ function standing.control(a)
     end
     ending = ending or core.interrupted() > 0
   end
+  local ours <const>, ids <const> = {}, {} -- they end with the cluster: nobody is to take their rows
+  for _, child in ipairs(nodes) do ours[child.name] = true end
+  for _, member in ipairs(core.members()) do
+    if ours[member.name] then ids[#ids + 1] = member.id end
+  end
+  core.ends(ids)
   for _, child in ipairs(nodes) do child.process:signal(15) end
   for _, child in ipairs(children.wait_ended(nodes, DOWN_S)) do child.process:signal(9) end
   directory.unpublish(a.cluster)

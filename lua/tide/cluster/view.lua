@@ -29,6 +29,24 @@ function cluster_view.attached(context, f)
   return result, problem and errors.from(problem) or nil
 end
 
+local LOOK_S <const> = 0.05
+
+---Waits between two looks at a cluster; Ctrl-C and --timeout end that at once.
+---@param core table
+---@param seconds number
+---@param deadline? number
+---@return integer? exit code of a command that is to end
+function cluster_view.pause(core, seconds, deadline)
+  local over <const> = core.now() + seconds
+  while true do
+    if core.interrupted() > 0 then return 130 end
+    local now <const> = core.now()
+    if deadline and now >= deadline then return 124 end
+    if now >= over then return nil end
+    core.sleep(math.min(LOOK_S, over - now))
+  end
+end
+
 -- Times of C structures in nanoseconds become seconds.
 local function seconds(record)
   local out = {}

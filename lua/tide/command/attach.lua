@@ -30,6 +30,7 @@ end
 
 return {
   name = "attach",
+  stays = function(options) return options.eval == nil end, -- there it is what an evaluation may take
   brief = "a console in a running cluster",
   summary = "Opens a Lua prompt in a running cluster; -e evaluates one line there. Never starts one.",
   examples = {

@@ -4,6 +4,7 @@ local errors = require "tide.errors"
 return {
   name = "node",
   brief = "run one node in this process",
+  stays = function() return true end,
   summary = "Runs one node in this process until it is told to end; SIGTERM makes it leave in order.",
   examples = {
     {"tide node --join unix:/run/user/1000/tide/lab/socket", "join a cluster"},

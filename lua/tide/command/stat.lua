@@ -101,9 +101,8 @@ return {
         print_line(context, rates(now, before), n % 20 == 1)
         before = now
         if n == o.count then break end
-        core.sleep(every)
-        if core.interrupted() > 0 then return 130 end
-        if deadline and core.now() >= deadline then return 124 end
+        local exit <const> = cluster_view.pause(core, every, deadline)
+        if exit then return exit end
       end
       return 0
     end)

@@ -96,9 +96,8 @@ local function redraw(context, client)
     local lines <const> = lines_of(context, view, HEIGHT - 4)
     context.write_out(HOME .. table.concat(lines, TO_LINE_END .. "\n") .. TO_LINE_END .. TO_SCREEN_END)
     before = view
-    core.sleep(every)
-    if core.interrupted() > 0 then return 0 end
-    if deadline and core.now() >= deadline then return 124 end
+    local exit <const> = cluster_view.pause(core, every, deadline)
+    if exit then return exit == 124 and 124 or 0 end -- Ctrl-C is how one leaves it
   end
 end
 

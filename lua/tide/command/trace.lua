@@ -23,11 +23,12 @@ return {
     local o <const> = context.options
     local result, err = cluster_view.attached(context, function()
       return context.core.node_run([[return require("tide.show.trace").record(...)]], "@tide/trace.lua",
-        {path = o.file, seconds = o["for"] or FOR_S})
+        {path = o.file, seconds = o["for"] or FOR_S, timeout_s = context.timeout_s})
     end)
     if not result then return nil, err end
     if result.error then return nil, errors.from(result.error) end
-    return context:tell("tide.trace/1", {file = o.file, nodes = result.nodes, silent = result.silent},
+    context:tell("tide.trace/1", {file = o.file, nodes = result.nodes, silent = result.silent},
       ("recorded %d nodes in %s"):format(result.nodes, text.clean(o.file)))
+    return result.exit
   end,
 }

@@ -8,7 +8,8 @@ local driver = {}
 
 local MAIN <const> = [[return require("tide.run.driver").main(...)]]
 local RUNS <const> = ".tide/runs"
-local KILL_S <const> = 1 -- what a second Ctrl-C or --timeout leaves a script for ending by itself
+local KILL_S <const> = 1   -- what a second Ctrl-C or --timeout leaves a script for ending by itself
+local ENDING_S <const> = 8 -- and what closing its clusters may take behind that
 
 ---- before the node exists ----------------------------------------------------------------------------------------
 
@@ -43,6 +44,14 @@ local function complain(err, o)
   return errors.exit(err)
 end
 
+---@return tide.error|nil why the cluster that this process was attached to is no more
+local function cluster_gone()
+  local node <const> = core.node()
+  if not node or node.state ~= "dead" then return nil end
+  return errors.new("T0509", {message = node.reason, state = "the cluster ended with it, and the run too",
+    help = "start the cluster again, `tide up`; `tide node --controller --state DIR` keeps one that can come back"})
+end
+
 ---@class tide.driver.options
 ---@field script string path
 ---@field args string[] the script's own
@@ -74,6 +83,7 @@ function driver.run(o)
     if not endpoint then return complain(err, o) end
   end
   core.log_level(o.verbose and "info" or "warn")
+  local killed <const> = errors.format(errors.new("T0210", {message = "interrupted twice: killed"}), {}) .. "\n"
   local interrupts <const> = core.interrupted() -- before any is watched for: of an earlier run of this process
   local started
   started, err = core.node_start {
@@ -84,6 +94,7 @@ function driver.run(o)
   if not started then return complain(errors.from(err, "T1001"), o) end
   local args = o.args or {}
   local began = core.now()
+  core.alarm_at(interrupts + 2, killed)
   local result
   result, err = core.node_run(MAIN, "@tide/driver.lua", {
     program = arg and arg[0], run = id, interrupts = interrupts,
@@ -93,12 +104,15 @@ function driver.run(o)
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
   local sockets = not o.cluster and (core.node().endpoint or ""):match("^unix:(/.*)/[^/]*$")
+  local gone <const> = not result and o.cluster and cluster_gone()
   core.node_stop(o.cluster and 5 or 0)
   if sockets then os.remove(sockets) end -- this run's directory of sockets, if it is empty
   if not result then
-    if core.interrupted() - interrupts >= 2 then
+    if gone then
+      err = gone
+    elseif core.interrupted() - interrupts >= 2 then
       err = errors.new("T0210", {message = "interrupted twice: killed"})
-    elseif o.timeout_s and core.now() - began >= o.timeout_s then
+    elseif o.timeout_s and (err.name == "ECANCELED" or core.now() - began >= o.timeout_s) then
       err = errors.new("T0507", {message = "the script took longer than --timeout: killed", exit = 124})
     end
     return complain(err, o)
@@ -247,7 +261,9 @@ local function watch(context)
       context.progress:say("tide: interrupted; Ctrl-C again kills now")
       context.interrupted = true
     end
-    if seen >= 2 or late then
+    context.gone = context.gone or context.attached and cluster_gone()
+    if seen >= 2 or late or context.gone then
+      if not due and late then core.alarm(KILL_S + ENDING_S) end
       due = due or core.now() + KILL_S
       if core.now() >= due then
         close_clusters(context)
@@ -281,7 +297,7 @@ function driver.main(a)
     dry_run(context)
     return {exit = 0}
   end
-  local watcher <const> = core.fiber(watch, context)
+  local watcher <const> = core.fiber(watch, context) -- nil: no memory, of which the script will hear
   context.stays = a.interactive
   local ok
   ok, err = xpcall(function()
@@ -289,12 +305,16 @@ function driver.main(a)
     script.in_main = true
     main()
   end, script.failure)
-  core.fiber_cancel(watcher)
-  if a.interactive then console(context, not ok and err or nil) end
+  if watcher then core.fiber_cancel(watcher) end
+  if a.interactive then
+    core.alarm_at(0, "") -- there Ctrl-C ends an evaluation
+    console(context, not ok and err or nil)
+  end
   close_clusters(context)
   if not ok and core.interrupted() - context.interrupts >= 2 then -- whatever else broke on the way out
     err = errors.new("T0210", {message = "interrupted twice: killed", state = "the tables were not written"})
   end
+  if not ok then err = context.gone or err end -- which is why
   if context.check_failed then ok, err = false, context.check_failed end -- sim.check: what broke later follows from it
   if not ok and a.interactive then return {exit = errors.exit(errors.from(err))} end -- told before the console
   if not ok then return {error = travelling(errors.from(err))} end

@@ -231,6 +231,7 @@ function run:look_for_interrupts()
     self.cluster.context.progress:say("tide: stopping at the next report; Ctrl-C again kills now")
     core.send(self.controller, {op = "stop", reason = "interrupted"})
   end
+  if self.cluster.context.gone then error(self.cluster.context.gone, 0) end
   local deadline = self.cluster.context.deadline
   if deadline and core.now() >= deadline then
     error(errors.new("T0507", {message = "the run took longer than --timeout", exit = 124,

@@ -55,9 +55,8 @@ local function print_until_done(command, context, client)
     local ok, problem = listing.print(context, command.rows(view, context), command.columns, command.schema)
     if not ok then return nil, problem end
     if not every then return 0 end
-    core.sleep(every)
-    if core.interrupted() > 0 then return 130 end
-    if deadline and core.now() >= deadline then return 124 end
+    local exit <const> = cluster_view.pause(core, every, deadline)
+    if exit then return exit end
     if not context.json and not context.plain then context:print "" end
   end
 end

@@ -91,21 +91,30 @@ end
 
 trace.__close = trace.close
 
----Records the cluster that this process is attached to: {path=, seconds=}.
----@return table {nodes = number, silent = names} | {error =}
+local LOOK_S <const> = 0.05
+
+---Records the cluster that this process is attached to: {path=, seconds=, timeout_s=}; until Ctrl-C at most.
+---@return table {nodes = number, silent = names, exit = of the command} | {error =}
 function trace.record(o)
   local agents = {}
   for _, member in ipairs(core.members()) do
     local address = member.state == "up" and core.whereis(member.name .. "/agent")
     if address then agents[#agents + 1] = {name = member.name, agent = address} end
   end
+  local exit = 0
   local ok, result = pcall(function()
     local self <const> = trace.start(o.path, agents)
-    core.sleep(o.seconds)
+    local now = core.now()
+    local over <const>, late <const> = now + o.seconds, now + (o.timeout_s or math.huge)
+    while exit == 0 and now < over do
+      core.sleep(math.min(LOOK_S, over - now))
+      now = core.now()
+      exit = core.interrupted() > 0 and 130 or now >= late and now < over and 124 or 0
+    end
     return self:close()
   end)
   if not ok then return {error = errors.to_data(errors.from(result))} end
-  return {nodes = #agents - #result, silent = result}
+  return {nodes = #agents - #result, silent = result, exit = exit}
 end
 
 return trace
