@@ -102,8 +102,9 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
 static void take_apart(struct tide_node *node, uint64_t timeout) {
     struct tide_error_slot slot = {0}; /* the caller reads why creation failed, not what tidying up met */
     struct tide_error_slot *previous = tide__error_slot_swap(&slot);
-    if (node->system != NULL) {
-        tide_system_stop(node->system, timeout);
+    if (node->system != NULL && !tide_system_stop(node->system, timeout)) {
+        tide__error_slot_swap(previous);
+        return; /* somebody's thread still uses it all */
     }
     if (node->net != NULL) {
         tide_net_close(node->net);

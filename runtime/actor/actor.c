@@ -36,6 +36,8 @@ void actor_slot_return(struct scheduler *s, struct actor *actor) {
     tide_lock(&s->slots_lock);
     tide_free(actor->name);
     actor->name = NULL;
+    atomic_store_explicit(&actor->posted_messages, 0, memory_order_relaxed);
+    atomic_store_explicit(&actor->posted_bytes, 0, memory_order_relaxed);
     tap_actor_ended(actor);
     actor->generation = (actor->generation + 1) & GENERATION_MASK;
     actor->next_free = s->free_slot;

@@ -23,7 +23,7 @@ struct tide_system_options {
 };
 int tide_system_create(const struct tide_system_options *options, struct tide_node *node, struct tide_system **out);
 /* Stops all actors (TIDE_STOP to root actors in reverse order of spawning, killed after `timeout`), then the threads. */
-void tide_system_stop(struct tide_system *system, uint64_t timeout);
+bool tide_system_stop(struct tide_system *system, uint64_t timeout);
 void tide_system_destroy(struct tide_system *system);
 void tide_system_set_node_id(struct tide_system *system, uint16_t id); /* before other nodes are told of addresses */
 struct tide_system *tide_system_of(struct tide_node *node);

@@ -40,7 +40,7 @@ enum message_op {
     OP_ROOM,       /* `fiber` waits until the mailbox of in.to has room */
     OP_OUTGOING,   /* hand `out` to the route */
     OP_NODE_DOWN,  /* node in.call ended with in.code */
-    OP_STOP,       /* stop phase of the whole scheduler: in.code = enum stop_phase */
+    OP_STOP,       /* embedded in a scheduler. Its stop phase: in.code = enum stop_phase */
 };
 
 struct message {
@@ -59,6 +59,7 @@ struct message {
     uint32_t credit_bytes;
     uint8_t size_class;
     uint8_t op;
+    bool posted; /* from outside: counted in the actor's `posted` until it is in the mailbox */
 };
 static inline unsigned char *message_bytes(struct message *message) {
     return (unsigned char *)(message + 1);
@@ -179,6 +180,7 @@ struct actor {
     atomic_uint_fast64_t handled, handling_ns;
     _Atomic(struct tide_tap *) tap; /* set under slots_lock; beside what every message touches */
     atomic_uint mailbox_messages, mailbox_bytes;
+    atomic_uint posted_messages, posted_bytes; /* from outside, on their way to the mailbox; begun under slots_lock */
     uint32_t messages_max, bytes_max;
     uint32_t index, generation, next_free, room_count, stack_bytes;
     int exit_reason;
@@ -194,6 +196,7 @@ enum stop_phase { STOP_ASK = 1, STOP_KILL, STOP_ABANDON, STOP_CLOSE };
 
 struct trace;
 struct scheduler {
+    struct message stops[STOP_CLOSE + 1]; /* by phase: no lack of memory keeps a node from its end */
     /* owner thread */
     struct tide_system *system;
     struct tide_executor *executor;

@@ -76,6 +76,7 @@ struct message *message_create(struct scheduler *pool, size_t inline_bytes) {
     m->account = NULL;
     m->queued_at = 0; /* also fiber */
     m->credit_bytes = 0;
+    m->posted = false;
     m->op = OP_MESSAGE;
     return m;
 }

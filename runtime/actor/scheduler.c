@@ -192,6 +192,10 @@ static void wait_for_room(struct scheduler *s, struct message *m) {
 
 static void deliver(struct scheduler *s, struct message *m) {
     struct actor *actor = actor_find(s, m->u.in.to);
+    if (m->posted && actor != NULL) {
+        atomic_fetch_sub_explicit(&actor->posted_messages, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&actor->posted_bytes, m->u.in.size, memory_order_relaxed);
+    }
     if (actor != NULL && actor->lifecycle == ACTOR_LIVE) {
         mailbox_push(s, actor, m);
         return;
@@ -293,7 +297,7 @@ void scheduler_dispatch(struct scheduler *s, struct message *m) {
         if (s->stop < STOP_CLOSE) {
             each_actor(s, visit_stop, m);
         }
-        break;
+        return; /* embedded */
     }
     message_destroy(m);
 }

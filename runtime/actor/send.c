@@ -196,6 +196,29 @@ int tide_send_blob(tide_address to, enum tide_lane lane, const void *data, size_
     return actor_send(to, TIDE_CAST, (uint8_t)lane, 0, data, size, tail);
 }
 
+/* For a message from outside: it waits where the mailbox does not count it yet. */
+static int reserve_room(struct scheduler *target, tide_address to, size_t size, bool *posted) {
+    int rc = 0;
+    tide_lock(&target->slots_lock); /* no other actor takes the slot meanwhile */
+    struct actor *actor = actor_find(target, to);
+    if (actor != NULL) {
+        const uint64_t messages = (uint64_t)atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed) +
+                                  atomic_load_explicit(&actor->posted_messages, memory_order_relaxed);
+        const uint64_t bytes = (uint64_t)atomic_load_explicit(&actor->mailbox_bytes, memory_order_relaxed) +
+                               atomic_load_explicit(&actor->posted_bytes, memory_order_relaxed);
+        if (messages > 0 && (messages >= actor->messages_max || bytes + size > actor->bytes_max)) {
+            rc = tide_fail(TIDE_EBUSY, "the mailbox of %u:%llu is full", tide_address_node(to),
+                           (unsigned long long)tide_address_id(to));
+        } else {
+            atomic_fetch_add_explicit(&actor->posted_messages, 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&actor->posted_bytes, (unsigned)size, memory_order_relaxed);
+            *posted = true;
+        }
+    }
+    tide_unlock(&target->slots_lock);
+    return rc;
+}
+
 int tide_post(struct tide_node *node, tide_address to, const void *data, size_t size) {
     struct tide_system *system = tide_system_of(node);
     if (size > BODY_MAX) {
@@ -214,6 +237,13 @@ int tide_post(struct tide_node *node, tide_address to, const void *data, size_t 
     memcpy(message_bytes(m), data, size);
     m->u.in = (struct tide_message){
         .to = to, .data = message_bytes(m), .size = (uint32_t)size, .kind = TIDE_CAST, .lane = TIDE_LANE_CONTROL};
+    if (tide__scheduler == NULL) { /* what the node's own threads say they bound themselves */
+        const int rc = reserve_room(target, to, size, &m->posted);
+        if (rc < 0) {
+            message_destroy(m);
+            return rc;
+        }
+    }
     inbox_push(target, m);
     return 0;
 }

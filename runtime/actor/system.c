@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+static const uint64_t KILLED_NS = 10 * TIDE_SECOND; /* what actors may take that were killed */
+
 unsigned tide__role_threads(const struct tide_system *system, enum tide_role role, unsigned *count) {
     const unsigned counts[] = {system->io, system->compute, system->control, system->disk};
     unsigned first = 0;
@@ -102,7 +104,7 @@ int tide_system_create(const struct tide_system_options *options, struct tide_no
         rc = registry_create(system);
     }
     if (rc < 0) {
-        tide_system_stop(system, 0);
+        (void)tide_system_stop(system, 0); /* no actor of anybody's has run */
         tide_system_destroy(system);
         *out = NULL;
     }
@@ -133,8 +135,8 @@ static bool all_stopped(struct tide_system *system) {
 static void tell(struct tide_system *system, enum stop_phase phase, bool io, bool all) {
     for (unsigned i = 0; i < system->count; i++) {
         struct scheduler *s = system->schedulers[i];
-        struct message *m = s->executor != NULL && (all || (s->role == TIDE_ROLE_IO) == io) ? message_create(NULL, 0) : NULL;
-        if (m != NULL) {
+        struct message *m = &s->stops[phase]; /* each is told once */
+        if (s->executor != NULL && (all || (s->role == TIDE_ROLE_IO) == io)) {
             m->op = OP_STOP;
             m->u.in = (struct tide_message){.code = (int32_t)phase};
             inbox_push(s, m);
@@ -158,35 +160,42 @@ static void stop_executors(struct tide_system *system) {
     }
 }
 
-void tide_system_stop(struct tide_system *system, uint64_t timeout) {
+bool tide_system_stop(struct tide_system *system, uint64_t timeout) {
     atomic_store_explicit(&system->stopping, true, memory_order_relaxed);
     if (system->port->crashed) {
         for (unsigned i = 0; i < system->count; i++) {
             scheduler_abandon(system->schedulers[i]);
         }
         stop_executors(system);
-        return;
+        return true;
     }
     for (int io = 0; io <= 1; io++) { /* those that use the store and the links end first */
         tell(system, STOP_ASK, io == 1, false);
         wait_actors(system, io == 1, timeout);
         if (actors_live(system, io == 1) > 0) {
             tell(system, STOP_KILL, io == 1, false);
-            wait_actors(system, io == 1, 10 * TIDE_SECOND);
+            wait_actors(system, io == 1, KILLED_NS);
         }
     }
     tell(system, STOP_CLOSE, false, true);
+    const uint64_t until = tide_port_now(system->port) + KILLED_NS;
     while (!all_stopped(system)) {
+        if (tide_port_now(system->port) >= until) {
+            tide_log(TIDE_LOG_ERROR, system->node_name,
+                     "an actor does not return: its thread and what the node holds stay behind");
+            return false;
+        }
         system->port->ops->pause(system->port, TIDE_SECOND / 2000);
     }
     stop_executors(system);
+    return true;
 }
 
 static void drop_inbox(struct scheduler *s) {
     struct message *m = atomic_exchange_explicit(&s->inbox, NULL, memory_order_acquire);
     while (m != NULL) {
         struct message *next = m->next;
-        if (m->op != OP_WAKE) {
+        if (m->op != OP_WAKE && m->op != OP_STOP) { /* these are embedded */
             message_destroy(m);
         }
         m = next;

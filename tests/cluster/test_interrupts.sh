@@ -67,7 +67,7 @@ done
 cp -r "$root/lua" early
 sed -i 's/^local function new_context(a)$/&\
   io.popen("kill -INT " .. io.open("\/proc\/self\/stat"):read "n"):close()\
-  while core.interrupted() == 0 do core.sleep(0.001) end/' early/tide/driver.lua
+  while core.interrupted() == 0 do core.sleep(0.001) end/' early/tide/run/driver.lua
 export TIDE_LUA_PATH=$PWD/early
 in_a_session run long.lua
 ended_by_130 "a Ctrl-C before the script is there"
@@ -77,7 +77,7 @@ unset TIDE_LUA_PATH
 cp -r "$root/lua" begins
 sed -i 's/^  return session$/  starts = (starts or 0) + 1\
   if starts == tonumber(os.getenv "INTERRUPTED_AT") then io.popen("kill -INT $PPID"):close() end\
-&/' begins/tide/detached.lua
+&/' begins/tide/cluster/detached.lua
 for how in "1 -n 4" "1 -n 2 --controllers 3" "$((RANDOM % 3 + 2)) -n 2 --controllers 3" "5 -n 2 --controllers 3"; do
     read -ra words <<<"$how"
     rm -rf "$XDG_RUNTIME_DIR/tide/lab"

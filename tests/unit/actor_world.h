@@ -31,7 +31,9 @@ static inline struct tide_node *world_open(bool simulated, unsigned compute) {
 }
 
 static inline void world_close(struct tide_node *node) {
-    tide_system_stop(node->system, TIDE_SECOND);
+    if (!tide_system_stop(node->system, TIDE_SECOND)) {
+        abort();
+    }
     tide_system_destroy(node->system);
     node->port->ops->destroy(node->port);
     struct actor_world *world = (struct actor_world *)node; /* its first member */

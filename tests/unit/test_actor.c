@@ -260,6 +260,49 @@ static void a_full_mailbox_suspends_fibers_and_refuses_handlers(void **state) {
     wait_flag(2);
 }
 
+static atomic_int may_read, read_so_far;
+
+static int reads_late(void *state) {
+    const struct tide_message *m;
+    (void)state;
+    while (!atomic_load(&may_read)) {
+        CHECK(tide_sleep(TIDE_SECOND / 1000) == 0);
+    }
+    while (tide_receive(TIDE_NEVER, &m) == 0) {
+        const int kind = m->kind;
+        tide_message_free(m);
+        if (kind == TIDE_STOP) {
+            break;
+        }
+        atomic_fetch_add(&read_so_far, kind == TIDE_CAST);
+    }
+    return 0;
+}
+
+static void posts_from_outside_are_bounded(void **state) {
+    (void)state;
+    static const uint8_t body[1000] = {0xc5, 0x03, 0xe5};
+    tide_address to;
+    for (int by_bytes = 0; by_bytes < 2; by_bytes++) {
+        atomic_store(&may_read, 0);
+        atomic_store(&read_so_far, 0);
+        struct tide_actor_options o = {.run = reads_late, .role = TIDE_ROLE_COMPUTE,
+                                       .messages_max = by_bytes ? 1000000 : 64, .bytes_max = by_bytes ? 64000 : 0};
+        assert_int_equal(tide_spawn(node, &o, &to), 0);
+        int sent = 0, rc = 0;
+        while (rc == 0 && sent < 100000) { /* some are in the mailbox, some on their way there */
+            rc = tide_post(node, to, body, sizeof body);
+            sent += rc == 0;
+        }
+        assert_int_equal(rc, TIDE_EBUSY);
+        assert_int_equal(sent, 64);
+        atomic_store(&may_read, 1);
+        assert_true(world_wait(node, &read_so_far, 64));
+        assert_int_equal(tide_post(node, to, body, sizeof body), 0);
+        assert_true(world_wait(node, &read_so_far, 65));
+    }
+}
+
 /* ---- monitors and links ---- */
 
 static int crash_on_cast(void *state, const struct tide_message *m) {
@@ -648,6 +691,7 @@ static int run(const char *name, bool sim) {
         IN_WORLD(a_call_ends_in_one_of_its_distinct_ways),
         IN_WORLD(a_handler_calls_without_waiting),
         IN_WORLD(a_full_mailbox_suspends_fibers_and_refuses_handlers),
+        IN_WORLD(posts_from_outside_are_bounded),
         IN_WORLD(a_monitor_tells_who_ended_and_why),
         IN_WORLD(a_crash_ends_linked_actors),
         IN_WORLD(a_normal_end_leaves_linked_actors_alone),

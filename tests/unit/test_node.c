@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -250,6 +252,40 @@ static void a_host_starts_and_stops_nodes_on_its_loop_fifty_times(void **state) 
     assert_int_equal(uv_loop_close(&loop), 0);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* Takes all that there is, from large blocks to the smallest. */
+static void exhaust_memory(void) {
+    const struct rlimit limit = {0};
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    for (size_t bytes = 1 << 20; bytes >= 16; bytes /= 2) {
+        void **block, **last = NULL;
+        while ((block = malloc(bytes)) != NULL) {
+            *block = last;
+            last = block;
+        }
+    }
+}
+
+static void a_node_ends_without_any_memory(void **state) {
+    (void)state;
+    const pid_t child = fork();
+    if (child == 0) {
+        struct tide_node_options options = {.cluster = "life", .workers = 1};
+        struct tide_node *node;
+        if (tide_node_create(&options, &node) != 0) {
+            _exit(2);
+        }
+        alarm(20); /* it ends by SIGALRM if it hangs */
+        exhaust_memory();
+        tide_node_destroy(node, SHORTLY);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+#endif
+
 static int make_directory(void **state) {
     (void)state;
     strcpy(directory, "/tmp/tide-node-XXXXXX");
@@ -275,6 +311,9 @@ int main(void) {
         cmocka_unit_test(the_controller_may_go_first),
         cmocka_unit_test(joins_that_fail_give_everything_back),
         cmocka_unit_test(a_host_starts_and_stops_nodes_on_its_loop_fifty_times),
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+        cmocka_unit_test(a_node_ends_without_any_memory),
+#endif
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -152,7 +152,9 @@ struct tide_node_options {
  * Errors: EADDRINUSE, EPERM (address that needs credentials), EUNREACHABLE, EVERSION, EMISMATCH, EEXIST (name).
  */
 int tide_node_create(const struct tide_node_options *options, struct tide_node **out);
-/* Leaves the cluster (slots are handed on), ends all actors, joins the threads, frees everything. Outside. */
+/* Leaves the cluster (slots are handed on) within `timeout`, ends all actors, joins the threads, frees everything.
+ * Outside. An actor that never returns keeps its thread, and the node's memory: 20 s after it was killed that is given
+ * up, and logged. */
 void tide_node_destroy(struct tide_node *node, uint64_t timeout);
 uint16_t tide_node_id(const struct tide_node *node);
 const char *tide_node_name(const struct tide_node *node);
@@ -206,7 +208,7 @@ int tide_send(tide_address to, enum tide_lane lane, const void *data, size_t siz
 /* The same; the body is `data` followed by `tail` (*shares*: one reference is kept until it is on the wire). Without
  * data nothing is copied on the way to an actor of this node either. */
 int tide_send_blob(tide_address to, enum tide_lane lane, const void *data, size_t size, struct tide_blob *tail);
-/* From outside the node; never waits. */
+/* From outside the node; never waits. EBUSY: the mailbox is full, with what is on its way there. */
 int tide_post(struct tide_node *node, tide_address to, const void *data, size_t size);
 
 struct tide_reply; /* an answer owned by the caller */
