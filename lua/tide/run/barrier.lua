@@ -17,6 +17,8 @@ local script = require "tide.script"
 
 local meeting = {}
 
+local BATCH_VALUES <const> = 4096 -- in one message
+
 ---@return boolean whether it has begun and not returned
 local function runs(w)
   local counted <const> = core.mutant and core.mutant "dead_counted"
@@ -47,13 +49,34 @@ local function sum_of(workers, sum)
   return sum, each
 end
 
----What they gave, of some ranks when workers are lost: a list.
+local BATCH_BYTES <const> = 1 << 20 -- of values in one message, unless a single one is larger
+
+local function bytes_of(value)
+  if type(value) == "string" then return #value end
+  if type(value) ~= "table" then return type(value) == "userdata" and BATCH_BYTES or 16 end
+  local bytes = 0
+  for _, piece in ipairs(value) do bytes = bytes + #piece end
+  return bytes
+end
+
+---What they gave, of some ranks when workers are lost, as it goes into messages: lists of {rank, value, encoded}.
+---@return table[] batches the last one may be empty
 local function values_of(workers)
-  local values = {}
+  local batch, bytes = {}, 0
+  local batches = {batch}
   for _, w in ipairs(workers) do
-    if w.waits.value ~= nil then values[#values + 1] = {rank = w.rank, value = w.waits.value} end
+    local value <const> = w.waits.value
+    if value ~= nil then
+      local more <const> = bytes_of(value)
+      if bytes > 0 and bytes + more > BATCH_BYTES or #batch >= BATCH_VALUES then
+        batch, bytes = {}, 0
+        batches[#batches + 1] = batch
+      end
+      bytes = bytes + more
+      batch[#batch + 1] = {rank = w.rank, value = value, encoded = w.waits.encoded}
+    end
   end
-  return #values > 0 and values or nil
+  return batches
 end
 
 ---@return string|nil where all of these workers are first
@@ -192,8 +215,11 @@ function meeting.extend(controller)
       return self:fail(script.error("T0609", "all workers wait for chunks that they hold themselves",
         {help = "w:chunks() inside a loop over w:chunks() cannot end"}))
     end
-    local values <const> = values_of(running)
-    for _, w in ipairs(running) do pass(w, {op = "pass", values = values}) end
+    local batches <const> = values_of(running)
+    for _, w in ipairs(running) do
+      for k = 1, #batches - 1 do core.send(w.address, {op = "values", id = w.waits.id, values = batches[k]}) end
+      pass(w, {op = "pass", values = batches[#batches]})
+    end
     return self:meet() -- the last one to come may have been lost: then the others have come to the next
   end
 end

@@ -11,6 +11,7 @@
 local chunks = require "tide.run.chunks"
 local core = require "tide.core"
 local events = require "tide.cluster.events"
+local outbox = require "tide.run.outbox"
 local script = require "tide.script"
 local text = require "tide.text"
 
@@ -18,10 +19,10 @@ local controller = {}
 controller.__index = controller
 require("tide.run.elastic_workers").extend(controller)
 require("tide.run.barrier").extend(controller)
+require("tide.run.outbox").extend(controller)
 
 local TICK_S <const> = 0.25          -- a poll of the driver is answered at the latest after this
 local SUSPECT_S <const> = 2.0        -- a worker's failed access waits this long for news of a lost node
-local EVENTS_MAX <const> = 1000
 local CALL_S <const> = 30
 local LOST <const> = {EDIED = true, EUNREACHABLE = true, ECLOSED = true}
 
@@ -31,34 +32,13 @@ function controller.new(a)
   local resume = a.resume or {}
   return setmetatable({
     a = a, params = resume.params or a.params or {}, state = resume.state or {}, workers = {}, live = 0, ready = 0,
-    monitors = {}, events = {}, dropped = 0, clock = resume.reports or 0, evaluations = {}, next_evaluation = 0,
+    monitors = {}, outbox = outbox.new(), clock = resume.reports or 0, evaluations = {}, next_evaluation = 0,
     partial = {}, done_examples = resume.examples or 0, records = {}, started_at = core.now(), baseline = {},
     progress_changed = false, workers_lost = 0,
   }, controller)
 end
 
 ---- events for the driver -----------------------------------------------------------------------------------------
-
-function controller:flush()
-  if not self.poll then return end
-  local answer = {events = self.events, progress = self.progress_changed and self:progress() or nil}
-  core.answer(self.poll, answer)
-  self.poll, self.events, self.progress_changed = nil, {}, false
-end
-
-function controller:emit(event)
-  if #self.events >= EVENTS_MAX and event.kind == "log" then
-    self.dropped = self.dropped + 1
-    return
-  end
-  if self.dropped > 0 and #self.events < EVENTS_MAX then
-    self.events[#self.events + 1] = {kind = "log", text = ("(%d lines left out)"):format(self.dropped)}
-    self.dropped = 0
-  end
-  self.events[#self.events + 1] = event
-  events.of_run(self, event)
-  self:flush()
-end
 
 function controller:progress()
   return {n = self.clock, done = self.done_examples + (self.partial.examples or 0), total = self.a.total,
@@ -246,8 +226,7 @@ function controller:start()
   for _, node in ipairs(a.nodes) do
     local resume = a.resume and {}
     for i, r in ipairs(a.resume and node.ranks or {}) do
-      resume[i] = a.resume.ranks[r] or {}
-      resume[i].passes = self.chunks and self.chunks:passed()
+      resume[i] = {record = a.resume.ranks[r], passes = self.chunks and self.chunks:passed()}
     end
     local answer, err = core.call(node.agent, {
       op = "start", run = a.run, job = a.job, ranks = node.ranks, workers = rank, crowded = self.crowded, seed = a.seed,
@@ -447,7 +426,7 @@ function from_worker.report(self, w, m)
 end
 
 function from_worker.barrier(self, w, m)
-  self:arrive(w, {kind = "barrier", id = m.id, name = m.name, value = m.value})
+  self:arrive(w, {kind = "barrier", id = m.id, name = m.name, value = m.value, encoded = m.encoded})
 end
 
 function from_worker.exchanged(self, _, m)
@@ -547,7 +526,7 @@ function from_driver.next(self, request, message)
   self.hold = request.hold
   if request.continue then self:release() end
   self.poll, self.polled_at = message, core.now()
-  if #self.events > 0 then self:flush() end
+  if self:has_events() then self:flush() end
 end
 
 function from_driver.continue(self, request, message)

@@ -4,6 +4,8 @@
 -- what happened, draws the progress line meanwhile, and turns Ctrl-C into a stop: once at the next report, twice now.
 local checks = require "tide.checks"
 local core = require "tide.core"
+local outbox = require "tide.run.outbox"
+local pieces = require "tide.run.pieces"
 local script = require "tide.script"
 local summary = require "tide.run.summary"
 local errors = require "tide.errors"
@@ -15,10 +17,12 @@ local CONTROLLER <const> = [[return require("tide.run.controller").main(...)]]
 local POLL_S <const> = 30
 local CHECKPOINT_S <const> = 3600
 local LOG_LINES_SHOWN <const> = 200
+local HISTORY_MAX <const> = 500 -- reports that run.history keeps at least
 
 ---@class tide.run
 ---@field id string
 ---@field params table params of the workers as of the newest report
+---@field history table[] the newest reports
 ---@field tables table<string, table> handles by the job's names of them
 ---@field policy table its policies: list, check, shadow, report, swap, set, rollback, history, why, replay
 
@@ -68,6 +72,7 @@ function run.restore_job(context, job)
   end
   context.progress:say(("tide: resumed from generation %d of %s%s"):format(restored.generation, dir,
     restored.clock and ", clock " .. restored.clock or ""))
+  for rank, record in pairs(saved.ranks) do saved.ranks[rank] = pieces.packed(record) end -- a message has few values
   return saved
 end
 
@@ -90,7 +95,7 @@ function run.start(cluster, job, params)
   local before <const> = #cluster.runs -- agents know runs by their ids
   local id = before == 0 and cluster.run_id or ("%s-%d"):format(cluster.run_id, before + 1)
   local self = setmetatable({
-    id = id, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
+    id = id, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {}, sums = {},
     policy_events = {},
     started_at = core.now(), lines_shown = 0, seed = seed,
   }, run)
@@ -239,6 +244,17 @@ function run:look_for_interrupts()
   end
 end
 
+-- Keeps the newest reports and the sums of what the summary adds up.
+function run:remember(report)
+  summary.add_report(self.sums, report)
+  local history <const> = self.history
+  history[#history + 1] = report
+  if #history >= 2 * HISTORY_MAX then
+    table.move(history, #history - HISTORY_MAX + 1, #history, 1)
+    for i = #history, HISTORY_MAX + 1, -1 do history[i] = nil end
+  end
+end
+
 ---- events --------------------------------------------------------------------------------------------------------
 
 ---One poll of the controller: moves everything on that has happened.
@@ -255,7 +271,8 @@ function run:pump()
   else
     self.bar:update(self.bar.count) -- the clock moves on
   end
-  for _, event in ipairs(answer.events) do
+  for _, text in ipairs(answer.events) do
+    local event <const> = outbox.decoded(text)
     if event.kind == "log" then
       self:show_log(event)
     elseif event.kind == "failed" then
@@ -276,7 +293,7 @@ function run:pump()
     else
       if event.kind == "report" then
         self.params = event.params or self.params
-        self.history[#self.history + 1] = event
+        self:remember(event)
       end
       self.queue[#self.queue + 1] = event
     end

@@ -91,14 +91,17 @@ local function add_shares(row)
   end
 end
 
----What reports said of the exchange of gradients.
-local function add_exchange(self, history)
-  local sums = {}
-  for _, report in ipairs(history) do
-    for k, v in pairs(report) do
-      if k == "resyncs" or k == "steps" or type(k) == "string" and k:find "^comm_" then sums[k] = (sums[k] or 0) + v end
-    end
+---Adds what a report says of the exchange of gradients.
+---@param sums table<string, number> of the reports so far
+---@param report table
+function summary.add_report(sums, report)
+  for k, v in pairs(report) do
+    if k == "resyncs" or k == "steps" or type(k) == "string" and k:find "^comm_" then sums[k] = (sums[k] or 0) + v end
   end
+end
+
+---What reports said of the exchange of gradients.
+local function add_exchange(self, sums)
   if not sums.comm_bytes then return end
   for k, v in pairs(sums) do self[k] = v end
   if (self.steps or 0) > 0 then self.comm_bytes_step = self.comm_bytes / self.steps end
@@ -143,7 +146,7 @@ function summary.new(run, counters)
     if last.elapsed_s > 0 then self.examples_per_s = self.examples / last.elapsed_s end
     if last.loss then self.loss = last.examples and last.examples > 0 and last.loss / last.examples or last.loss end
   end
-  add_exchange(self, history)
+  add_exchange(self, run.sums)
   return setmetatable(self, summary)
 end
 

@@ -5,6 +5,7 @@
 -- points at which evaluations run and a stop takes effect. After job.worker has returned it serves evaluations until
 -- it is told to end.
 local core = require "tide.core"
+local pieces = require "tide.run.pieces"
 local script = require "tide.script"
 
 local worker = {}
@@ -65,6 +66,12 @@ local function evaluate(self, request)
   tell(self, {op = "evaluated", id = request.id, sum = sum, count = count})
 end
 
+-- What workers gave at a barrier comes in as many messages as it takes.
+local function add_values(arrival, values)
+  arrival.values = arrival.values or {}
+  table.move(values, 1, #values, #arrival.values + 1, arrival.values)
+end
+
 ---Handles one message; returns it when it is the answer that the caller waits for.
 local function serve(self, message)
   local value = message.value
@@ -81,9 +88,12 @@ local function serve(self, message)
     self.slowness = value.factor
   elseif value.op == "comm" then
     self.comm = value.plan
+  elseif value.op == "values" then
+    add_values(self.arrivals[value.id], value.values)
   elseif value.op == "pass" then
     local arrival <const> = self.arrivals[value.id]
-    self.arrivals[value.id], arrival.passed, arrival.values = nil, true, value.values
+    self.arrivals[value.id], arrival.passed = nil, true
+    add_values(arrival, value.values)
     return value
   elseif value.op == "end" then
     error(ENDED, 0)
@@ -288,8 +298,10 @@ function arrival_methods:wait()
   if not self.passed then await(w, "pass", self.id) end
   settle() -- here is what everybody pushed
   w.waited_for = math.max(w.waited_for, self.id)
-  local values = self.values and {}
-  for _, each in ipairs(self.values or {}) do values[each.rank] = each.value end
+  local values = self.values and #self.values > 0 and {} or nil
+  for _, each in ipairs(self.values or {}) do
+    values[each.rank] = pieces.unpacked(each.value, each.encoded)
+  end
   return values
 end
 
@@ -313,8 +325,9 @@ function w_methods:barrier(name, value, o)
   local most <const> = self.barriers - ARRIVALS_MOST
   if self.arrivals[most] then await(self, "pass", most) end
   local arrival <const> = setmetatable({worker = self, id = self.barriers, passed = false}, arrival_methods)
+  local sent <const>, encoded <const> = pieces.packed(value)
   self.arrivals[arrival.id] = arrival
-  tell(self, {op = "barrier", id = arrival.id, name = name or "barrier", value = value})
+  tell(self, {op = "barrier", id = arrival.id, name = name or "barrier", value = sent, encoded = encoded})
   if splits then return arrival end
   return arrival:wait()
 end
@@ -392,14 +405,15 @@ end
 
 ---@param a table argument of the actor, see agent.lua
 function worker.new(a)
-  local resume = a.resume or {}
+  local resumed <const> = a.resume or {}
+  local resume <const> = resumed.record and pieces.unpacked(resumed.record, true) or {}
   local rng = core.random(a.seed * 1000003 + a.rank)
   if resume.rng then rng:restore(resume.rng) end
   return setmetatable({
     rank = a.rank, workers = a.workers, crowded = a.crowded, node = a.node, seed = a.seed,
     params = resume.params or a.params or {}, state = resume.state or {}, keeps = a.keeps, controller = a.controller,
     reports = 0, barriers = 0, arrivals = {},
-    waited_for = 0, holding = 0, clocks = resume.clock or 0, passes = resume.passes or 0, asked = 0, wait_s = 0,
+    waited_for = 0, holding = 0, clocks = resume.clock or 0, passes = resumed.passes or 0, asked = 0, wait_s = 0,
     partial = {}, spans = {}, progress_at = 0, slowness = 1, working_since = core.now(), reported_at = core.now(),
     stop_asked = false, rng = rng,
   }, w_methods)

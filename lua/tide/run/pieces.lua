@@ -1,0 +1,37 @@
+-- What goes through messages whole and counts there as few values: encoded, in strings of bounded size.
+local core = require "tide.core"
+
+local pieces = {}
+
+local BYTES <const> = 512 << 10 -- of one string; a message refuses those of more than 1 MiB
+
+---@param text string
+---@return string|string[]
+function pieces.of(text)
+  if #text <= BYTES then return text end
+  local list = {}
+  for first = 1, #text, BYTES do list[#list + 1] = text:sub(first, first + BYTES - 1) end
+  return list
+end
+
+---@param text string|string[] of pieces.of
+---@return string
+function pieces.whole(text) return type(text) == "table" and table.concat(text) or text end
+
+---@param value any
+---@return any travels
+---@return boolean? encoded a table is
+function pieces.packed(value)
+  if type(value) ~= "table" then return value end
+  return pieces.of(core.encode(value)), true
+end
+
+---@param value any of pieces.packed
+---@param encoded? boolean
+---@return any
+function pieces.unpacked(value, encoded)
+  if not encoded then return value end
+  return (core.decode(pieces.whole(value)))
+end
+
+return pieces
