@@ -245,7 +245,7 @@ function cluster:close()
   for _, run in ipairs(self.runs) do pcall(run.cancel, run) end
   if self.tracing then
     local ok, err = pcall(self.tracing.close, self.tracing)
-    if not ok then core.log("error", errors.from(err).message) end
+    if not ok then self.context.unsaved("the trace", err) end
   end
   if #self.children == 0 then return end
   local ours <const>, ids <const> = {}, {}

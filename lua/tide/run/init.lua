@@ -141,8 +141,9 @@ function run:show_log(event)
   local context = self.cluster.context
   local line = event.rank and ("[%s #%d] %s"):format(event.node, event.rank, event.text) or event.text
   if context.log_file then
-    context.log_file:write(line, "\n")
-    context.log_file:flush()
+    local ok, why = context.log_file:write(line, "\n")
+    if ok then ok, why = context.log_file:flush() end
+    if not ok then context.unsaved("the run's log", {message = why, where = context.log_path}) end
   end
   if context.quiet or self.lines_shown > LOG_LINES_SHOWN then return end
   self.lines_shown = self.lines_shown + 1
@@ -279,6 +280,8 @@ function run:pump()
       self.failed = errors.from(event.error)
     elseif event.kind == "evaluated" then
       self.results[event.id] = event
+    elseif event.kind == "unsaved" then
+      self.cluster.context.unsaved(event.what, event.error)
     elseif event.kind == "lost" then
       self:show_loss(event)
     elseif event.kind == "scale" then
@@ -393,7 +396,9 @@ function run:wait()
     self.cluster.context.progress:say(("tide: warning: %d pushed rows held a NaN or an infinity; a table with "
       .. "`refuse_nan = true` refuses them"):format(result.not_finite))
   end
-  core.file_write(self.cluster.context.directory .. "/summary.json", core.json_encode(result:to_data()))
+  local written, problem = core.file_write(self.cluster.context.directory .. "/summary.json",
+    core.json_encode(result:to_data()))
+  if not written then self.cluster.context.unsaved("the run's summary", problem) end
   return result
 end
 
