@@ -106,6 +106,9 @@ void tide__lua_open_console(lua_State *L);
 int tide__lua_table_waits(lua_State *L); /* t:waits() */
 void tide__lua_open_watch(lua_State *L);
 
+/* control.c */
+void tide__lua_open_control(lua_State *L);
+
 /* ---- error.c ---- */
 /* Pushes nil and an error table of `code` with the fiber's error text; returns 2. */
 int tide__lua_failure(lua_State *L, int code);

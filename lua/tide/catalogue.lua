@@ -333,6 +333,13 @@ entry("T0512", {
   remedy = "choose another name, or end what holds it",
 })
 
+entry("T0513", {
+  title = "no such run, or not in this state", exit = 1, name = "ENOENT",
+  explanation = "No run of the cluster has this name, several have it, or the run is in a state in which this cannot "
+    .. "be done: it has ended, has not started, or is not paused.",
+  remedy = "`tide jobs` lists the runs, `tide jobs -a` also those that have ended",
+})
+
 ---- T06: store and jobs ----------------------------------------------------------------------------------------------
 
 entry("T0601", {

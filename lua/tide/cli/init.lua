@@ -13,7 +13,8 @@ local cli = {}
 
 ---Names of all commands, in the order of `tide help`.
 cli.names = {
-  "run", "sim", "repl", "attach", "up", "down", "node", "status", "stat", "top", "nodes", "actors", "tables", "table",
+  "run", "submit", "sim", "repl", "attach", "up", "down", "node", "jobs", "job", "status", "stat", "top", "nodes",
+  "actors", "tables", "table",
   "links", "why", "tap", "trace", "events", "move", "checkpoint", "policy", "config", "version", "help",
   "completion",
 }

@@ -16,8 +16,9 @@ Tide trains models with elastic parameter servers; jobs are scripts in Lua.
   tide up -n 3                   start a cluster that stays
   tide status                    what runs there
 
-Commands: run sim repl attach up down node status stat top nodes actors tables
-          links why tap trace events move checkpoint policy config version help
+Commands: run submit sim repl attach up down node jobs job status stat top nodes
+          actors tables links why tap trace events move checkpoint policy config
+          version help
 
 More: `tide help`, `tide COMMAND --help`, `tide help T0501` for an error.]]
 

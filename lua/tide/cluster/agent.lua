@@ -11,7 +11,7 @@ local POLL_S <const> = core.simulated() and STATE_EVERY_S or 0.1 -- and a signal
 
 local WORKER <const> = [[return require("tide.run.worker").main(...)]]
 
-local state = {runs = {}, consoles = {}}
+local state = {runs = {}, consoles = {}, workers = {}}
 
 local ops = {}
 
@@ -112,6 +112,16 @@ function ops.load(request, message)
   return answer
 end
 
+---The compute thread with the fewest workers, of whatever run.
+local function idlest_thread()
+  local counts, best = {}, 0
+  for _, w in pairs(state.workers) do counts[w.thread] = (counts[w.thread] or 0) + 1 end
+  for thread = 0, math.max(1, (core.member() or {}).workers or 1) - 1 do
+    if (counts[thread] or 0) < (counts[best] or 0) then best = thread end
+  end
+  return best
+end
+
 ---Starts workers of a loaded run: {run=, job=, ranks={...}, workers=, crowded=, seed=, params=, tables=}; answers
 ---addresses.
 function ops.start(request)
@@ -122,8 +132,9 @@ function ops.start(request)
   run.job = request.job
   local addresses = {}
   for i, rank in ipairs(request.ranks) do
+    local thread <const> = idlest_thread()
     local address, err = core.spawn {
-      source = WORKER, chunk = "@tide/worker.lua", role = "compute", thread = i - 1,
+      source = WORKER, chunk = "@tide/worker.lua", role = "compute", thread = thread,
       argument = {
         rank = rank, workers = request.workers, crowded = request.crowded, node = core.node().name,
         seed = request.seed, params = request.params, controller = run.controller, script = run.script,
@@ -132,16 +143,24 @@ function ops.start(request)
       },
     }
     if not address then return nil, err end
-    run.workers[#run.workers + 1] = address
+    run.workers[address] = true
+    state.workers[core.monitor(address)] = {run = request.run, address = address, thread = thread}
     addresses[i] = address
   end
   return {addresses = addresses}
 end
 
+---One worker of a run is not needed any more: {run=, address=}.
+function ops.end_worker(request)
+  local run = state.runs[request.run]
+  if run and run.workers[request.address] then core.kill(request.address) end
+  return {}
+end
+
 local function forget(id)
   local run = state.runs[id]
   if not run then return end
-  for _, address in ipairs(run.workers) do core.kill(address) end
+  for address in pairs(run.workers) do core.kill(address) end
   if run.monitor then core.demonitor(run.monitor) end
   state.runs[id] = nil
 end
@@ -181,7 +200,9 @@ end
 function ops.jobs()
   local jobs = {}
   for id, run in pairs(state.runs) do
-    if run.job then jobs[#jobs + 1] = {job = run.job, run = id, workers = #run.workers} end
+    local count = 0
+    for _ in pairs(run.workers) do count = count + 1 end
+    if run.job then jobs[#jobs + 1] = {job = run.job, run = id, workers = count} end
   end
   return {jobs = jobs}
 end
@@ -309,6 +330,13 @@ end
 
 local function serve(message)
   if message.kind == "exit" then
+    local worker <const> = state.workers[message.call]
+    if worker then
+      state.workers[message.call] = nil
+      local run <const> = state.runs[worker.run]
+      if run then run.workers[worker.address] = nil end
+      return
+    end
     for id, run in pairs(state.runs) do
       if run.controller == message.from then forget(id) end
     end
@@ -354,6 +382,7 @@ function agent.main(o)
     if core.interrupted() > 0 then state.ending = state.ending or "leave" end
     if core.now() - looked_at >= STATE_EVERY_S then
       looked_at = core.now()
+      require("tide.cluster.runs").keep()
       local me = core.member()
       if me and (me.state == "dead" or me.state == "left") then
         return {why = me.state, reason = me.reason}

@@ -64,7 +64,7 @@ function elastic.extend(cluster, tools)
     tools.adopt_members(self)
     for _, each in ipairs(self:agents()) do
       if each.name == name then
-        for _, run in ipairs(self.runs) do core.send(run.controller, {op = "joined", node = each}) end
+        for _, run in ipairs(self.own_runs) do core.send(run.controller, {op = "joined", node = each}) end
       end
     end
     return name

@@ -142,7 +142,7 @@ function cluster.new(o)
       .. "worker each"):format(most)}), 2)
   end
   local self = setmetatable({context = context, nodes_max = most, servers_max = most - count, run_id = context.run,
-                             children = {}, controllers = {}, runs = {}}, cluster)
+                             children = {}, controllers = {}, own_runs = {}}, cluster)
   context.clusters[#context.clusters + 1] = self
   if not context.attached then
     local node = core.node()
@@ -197,10 +197,32 @@ require("tide.cluster.elastic").extend(cluster, {
   adopt_members = adopt_members,
 })
 
+local START_FIELDS <const> = {slots = true}
+
 ---@param job_ tide.job
 ---@param params? table
+---@param o? {slots?: integer} on a shared cluster: worker slots, for which is waited (default: all that are free)
 ---@return tide.run
-function cluster:start(job_, params) return require("tide.run").start(self, job_, params) end
+function cluster:start(job_, params, o)
+  if o ~= nil then script.check_fields("T0113", "cluster:start", o, START_FIELDS) end
+  return require("tide.run").start(self, job_, params, o)
+end
+
+---Runs of this cluster, whoever started them, oldest first.
+---@param o? {job?: string, state?: string, all?: boolean} all: ended ones too
+---@return tide.remote_run[]
+function cluster.runs(_, o) return require("tide.run.remote").list(o) end
+
+---One of them by name, number or job: `cluster:run "mf-17":pause()`.
+---@param name string|integer
+---@return tide.remote_run|nil, table? err T0513
+function cluster.run(_, name) return require("tide.run.remote").find(name) end
+
+---Starts a script on this cluster in a process of its own, which stays when this one ends.
+---@param path string
+---@param o? {args?: string[], slots?: integer}
+---@return tide.remote_run|nil, table? err
+function cluster.submit(_, path, o) return require("tide.run.host").submit(core.node().endpoint, path, o) end
 
 ---@return table[] members
 function cluster.nodes()
@@ -242,7 +264,7 @@ end
 function cluster:close()
   if self.closed or self.context.stays then return end -- the console that follows the script looks at it
   self.closed = true
-  for _, run in ipairs(self.runs) do pcall(run.cancel, run) end
+  for _, run in ipairs {table.unpack(self.own_runs)} do pcall(run.cancel, run) end
   if self.tracing then
     local ok, err = pcall(self.tracing.close, self.tracing)
     if not ok then self.context.unsaved("the trace", err) end

@@ -43,8 +43,10 @@ function standing.control(a)
     error(errors.from(err), 0)
   end
   core.register("control")
+  local runs <const> = require "tide.cluster.runs"
   local ending
   while not ending do
+    runs.keep()
     local message = core.receive(0.1)
     if message and message.kind == "call" and type(message.value) == "table" and message.value.op == "quit" then
       core.answer(message, {})

@@ -34,6 +34,11 @@ return {
      doc = "workers of each node, if the script does not say"},
     {name = "cluster", config = "cluster", type = "string", value = "C",
      doc = "run on this running cluster (default $TIDE_CLUSTER) instead of starting one"},
+    {name = "slots", type = "integer", min = 1, value = "N",
+     doc = "with --cluster: worker slots of a run (default: the job's `workers`, else all that are free)"},
+    {name = "no-wait", doc = "with --cluster: fail where so many slots are not free"},
+    {name = "detach", short = "d", doc = "with --cluster: in a process that stays; same as `tide submit`"},
+    {name = "host", type = "string", value = "ID", doc = "id of the run; `tide submit` uses it"},
     {name = "resume", type = "string", value = "DIR",
      doc = "go on from the newest whole checkpoint in this directory"},
     {name = "trace", type = "string", value = "FILE",
@@ -49,7 +54,13 @@ return {
     if o.interactive and not (context.terminal.stdin and context.terminal.stdout) then
       return nil, errors.new("T0109", {message = "--interactive wants a terminal", state = "nothing was started"})
     end
+    if not o.cluster and (o.slots or o.no_wait or o.detach) then
+      return nil, errors.new("T0107", {message = "--slots, --no-wait and --detach are for a cluster that runs",
+        help = "name it: --cluster C"})
+    end
+    if o.detach then return require("tide.command.submit").run(context) end
     return require("tide.run.driver").run {
+      slots = o.slots, no_wait = o.no_wait or false, host = o.host,
       script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster,
       interactive = o.interactive or false,
       json = context.json, plain = context.plain, quiet = context.quiet, verbose = context.verbose,

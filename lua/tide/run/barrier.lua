@@ -120,12 +120,19 @@ function meeting.extend(controller)
   function controller:release()
     local held = self.held
     if not held then return end
+    if self.paused and not held.stop then
+      if not self.paused.release then
+        self.release_due = true
+        return
+      end
+      self:let_all_leave()
+    end
     self.held = nil
     local waiting = {}
     for _, w in ipairs(self.workers) do
       if w.waits and w.waits.kind == "report" then waiting[#waiting + 1] = w end
     end
-    local joined = held.stop and {} or self:admit()
+    local joined = (held.stop or self.suspending) and {} or self:admit()
     for _, w in ipairs(waiting) do
       if w.dropped and self.policies then self.policies:ended(w.rank) end
     end
@@ -172,10 +179,12 @@ function meeting.extend(controller)
     event.params = self.params
     event.stop = self:stop_reason(sum)
     self.stopping = event.stop
+    self:record_report(event)
     self.held = {stop = event.stop ~= nil}
     local hold = self.hold
     self:emit(event)
     if not hold then self:release() end
+    self:look_for_rest()
   end
 
   ---All workers have returned.
@@ -206,6 +215,8 @@ function meeting.extend(controller)
       if not w.waits and runs(w) then return end -- found soon while many still work: a round costs no square of them
     end
     local running = self:running()
+    if #running == 0 and self.suspending then return self:suspend() end
+    if #running == 0 and self.suspended then return end
     if #running == 0 then return self:finish() end
     local kind, places = place_of(running)
     if not kind then
@@ -213,6 +224,7 @@ function meeting.extend(controller)
         {help = "every worker must reach the same reports and barriers"}))
     end
     if kind == "report" then return self:complete_report(running) end
+    if kind == "chunk" and self.paused then return self:look_for_rest() end
     if kind == "chunk" then
       return self:fail(script.error("T0609", "all workers wait for chunks that they hold themselves",
         {help = "w:chunks() inside a loop over w:chunks() cannot end"}))

@@ -10,6 +10,7 @@
 -- lived on that node alone are gone, and end the run.
 local chunks = require "tide.run.chunks"
 local core = require "tide.core"
+local errors = require "tide.errors"
 local events = require "tide.cluster.events"
 local outbox = require "tide.run.outbox"
 local script = require "tide.script"
@@ -290,6 +291,7 @@ end
 
 ---Answers one worker that waits for a chunk; false: it has to wait on.
 function controller:serve_chunk(w)
+  if self.paused and not self.paused.release and not self.stopping then return end
   local pass, set = w.waits.pass, self.chunks
   if pass == set.pass + 1 and set:over() and not self.stopping then set:begin() end
   local answer
@@ -444,6 +446,7 @@ local from_worker = {}
 function from_worker.ready(self, w)
   if w.state == "joining" then -- it may say so before the agent has told its address
     w.loaded, w.state = true, w.address and "waiting" or "joining"
+    self:look_for_awake()
     return
   end
   w.state = "ready"
@@ -518,7 +521,10 @@ function from_worker.done(self, w, m)
   w.state, w.waits = "done", nil
   if self.policies then self.policies:ended(w.rank) end
   self:leave_queue(w)
-  if w.dropped then self:look_for_vacancy(w.node) end
+  if w.dropped and not self.suspending then
+    self:look_for_vacancy(w.node)
+    self:free_slot(w)
+  end
   self:meet()
 end
 
@@ -632,14 +638,16 @@ function from_driver.joined(self, request)
   node.ranks, self.baseline[node.name] = {}, {tables = {}, links = {}}
   self.a.nodes[#self.a.nodes + 1] = node
   if self.policies then self.policies:joined(node) end
-  if node.workers > 0 then self:add_workers(node) end
+  if node.workers > 0 then self:add_workers(node, node.workers) end
 end
 
 ---Workers come or go until there are `count`.
 function from_driver.workers(self, request, message)
   local over <const> = self.failed or self.finished
-  reply(self, message, "run:set_workers", self.finished and "the run is over"
-    or not over and self:set_workers(request.count))
+  core.fiber(function() -- on a shared cluster it asks for slots
+    reply(self, message, "run:set_workers", self.finished and "the run is over"
+      or not over and self:set_workers(request.count))
+  end)
 end
 
 ---The driver could not start nodes for so many workers.
@@ -663,6 +671,17 @@ end
 function from_driver.stop(self, request)
   self.stopping = request.reason or "asked"
   for _, w in ipairs(self:running()) do core.send(w.address, {op = "stop"}) end
+  if self.paused then -- who waits has to hear of it
+    self.paused = nil
+    if self.release_due then
+      self.release_due = nil
+      self:release()
+    end
+  end
+  if self.suspended then
+    self.suspended = nil
+    self:meet()
+  end
   self:hand_out()
 end
 
@@ -717,12 +736,32 @@ function from_driver.policy(self, request, message)
   core.answer(message, {result = result})
 end
 
+---How the run is: {} -> {state, why}.
+function from_driver.state(self, _, message)
+  local state, why = self:run_state()
+  core.answer(message, {state = state, why = why})
+end
+
+local LOG_BYTES <const> = 64 << 10
+
+---Some of the run's log: {after = bytes} -> {text, size}; without `after` the newest.
+function from_driver.log(self, request, message)
+  local content <const> = self.a.directory and core.file_read(self.a.directory .. "/run.log") or ""
+  local after <const> = request.after or math.max(0, #content - LOG_BYTES)
+  core.answer(message, {text = content:sub(after + 1, after + LOG_BYTES), size = #content})
+end
+
 function from_driver.close(self, _, message)
+  local state <const>, why <const> = self:run_state()
   self:end_workers()
   if self.policies then self.policies:close() end
+  self:tell_runs(true)
+  if self.curve then self.curve:close() end
   self.policies, self.closed = nil, true
-  core.answer(message, {})
+  core.answer(message, {state = state, why = why})
 end
+
+require("tide.run.life").extend(controller, from_driver)
 
 ---- loop ----------------------------------------------------------------------------------------------------------
 
@@ -750,7 +789,10 @@ function controller:handle(message)
     local w = self.workers[value.rank]
     if w and w.state ~= "lost" and not self.failed then from_worker[value.op](self, w, value) end
   elseif from_driver[value.op] then
-    from_driver[value.op](self, value, message)
+    local ok, err = xpcall(from_driver[value.op], script.failure, self, value, message)
+    if ok then return end
+    if message.kind == "call" then return core.answer_error(message, err) end
+    self:emit {kind = "log", text = ("%s: %s"):format(tostring(value.op), errors.from(err).message)}
   end
 end
 
@@ -766,6 +808,8 @@ function controller:tick()
     if err then self:fail(err) end
   end
   if self.poll and core.now() - self.polled_at >= TICK_S then self:flush() end
+  self:look_for_rest()
+  self:tell_runs()
   if self.policies and not self.failed and not self.finished then
     self.policies:tick()
     if self.policies:queues_changed() then self:hand_out() end

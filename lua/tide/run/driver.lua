@@ -2,12 +2,12 @@
 -- script's main function runs there on the control thread, and the node processes that it asks for are children.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local run_host = require "tide.run.host"
 local script = require "tide.script"
 
 local driver = {}
 
 local MAIN <const> = [[return require("tide.run.driver").main(...)]]
-local RUNS <const> = ".tide/runs"
 local KILL_S <const> = 1   -- what a second Ctrl-C or --timeout leaves a script for ending by itself
 local ENDING_S <const> = 8 -- and what closing its clusters may take behind that
 
@@ -22,12 +22,6 @@ local function read_script(path)
   file:close()
   if not text then return nil, errors.new("T0205", {message = ("cannot read `%s`"):format(path)}) end
   return text
-end
-
----@return string YYYYMMDD-hhmmss-xxxx
-local function new_run_id()
-  local salt = core.sha256(("%s %s %s"):format(os.time(), core.now(), tostring({})))
-  return os.date("!%Y%m%d-%H%M%S-") .. salt:sub(1, 4)
 end
 
 local function complain(err, o)
@@ -67,6 +61,9 @@ end
 ---@field resume? string directory of checkpoints that the first run goes on from
 ---@field interactive? boolean a console follows the script, however that ended
 ---@field text? string the script itself, instead of the file at `script`
+---@field host? string id of the run, given by who submitted it
+---@field slots? integer worker slots on a shared cluster
+---@field no_wait? boolean fail where no slots are free
 ---@field dry_run? boolean only load the script, and say what would run
 
 ---Runs a script and returns the command's exit code.
@@ -76,7 +73,7 @@ function driver.run(o)
   local text, err = o.text, nil
   if not text then text, err = read_script(o.script) end
   if not text then return complain(err, o) end
-  local id = o.simulated and "sim-" .. o.seed or new_run_id()
+  local id = o.simulated and "sim-" .. o.seed or o.host or run_host.new_id()
   local endpoint, name
   if o.cluster then
     endpoint, err, name = require("tide.cluster.client").resolve(o.cluster)
@@ -100,6 +97,7 @@ function driver.run(o)
     program = arg and arg[0], run = id, interrupts = interrupts,
     nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, json = o.json, plain = o.plain,
     quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run, resume = o.resume,
+    slots = o.slots, no_wait = o.no_wait,
     simulated = o.simulated, interactive = o.interactive, trace = o.trace,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
@@ -131,16 +129,9 @@ local function talk(context, format, ...)
   if not context.quiet and not context.json then context.progress:say(format:format(...)) end
 end
 
----Makes .tide/runs/<id>/ with the script and its options; a run leaves nothing elsewhere.
+---The directory of the script's first run, with the script and its options; further runs have their own.
 local function make_run_directory(context)
-  local path = RUNS .. "/" .. context.run
-  for _, directory in ipairs {".tide", RUNS, path} do
-    local ok, err = core.mkdir(directory)
-    if not ok and err and err.name ~= "EEXIST" then
-      error(errors.new("T0403", {message = ("the run's log cannot be kept here: %s"):format(err.message),
-        where = path, state = "nothing was started", help = "run it in a directory that you may write to"}), 0)
-    end
-  end
+  local path <const> = run_host.make_directory(context.run)
   context.directory = path
   context.log_path = path .. "/run.log"
   if not context.simulated then context.log_file = io.open(context.log_path, "a") end

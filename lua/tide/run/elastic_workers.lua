@@ -10,6 +10,7 @@
 -- anew with each report (tide.nn.crew).
 local core = require "tide.core"
 local data = require "tide.data"
+local runs = require "tide.cluster.runs"
 local text = require "tide.text"
 
 local elastic_workers = {}
@@ -42,29 +43,31 @@ function elastic_workers.extend(controller)
     return nil
   end
 
-  ---Starts the workers of a node that has joined.
+  ---Starts workers on a node that has joined, or has slots for more.
   ---@param node table {name, id, agent, workers}
-  function controller:add_workers(node)
+  ---@param count integer
+  function controller:add_workers(node, count)
     local why = self:fixed_workers()
     if why then
       return self:emit {kind = "log", text = ("no worker joins on node %s: %s"):format(node.name, why)}
     end
-    for _ = 1, node.workers do -- their ranks are theirs from now on
+    local ranks = {}
+    for i = 1, count do -- their ranks are theirs from now on
       local rank = #self.workers + 1
       self.workers[rank] = {rank = rank, node = node, state = "joining"}
-      node.ranks[#node.ranks + 1] = rank
+      node.ranks[#node.ranks + 1], ranks[i] = rank, rank
       if self.policies then self.policies:expect(rank, node) end
     end
-    self.coming = math.max((self.coming or 0) - node.workers, 0)
+    self.coming = math.max((self.coming or 0) - count, 0)
     core.fiber(function()
       local answer, err = core.call(node.agent, {op = "load", run = self.a.run, script = self.a.script}, CALL_S)
       if answer then
-        self.baseline[node.name] = answer
-        answer, err = core.call(node.agent, {op = "start", run = self.a.run, job = self.a.job, ranks = node.ranks,
+        if node.late and #node.ranks == count then self.baseline[node.name] = answer end
+        answer, err = core.call(node.agent, {op = "start", run = self.a.run, job = self.a.job, ranks = ranks,
           workers = #self.workers, crowded = self.crowded, seed = self.a.seed, params = self.params,
           tables = self.a.tables, keeps = self.job.checkpoint ~= nil}, CALL_S)
       end
-      for i, rank in ipairs(node.ranks) do
+      for i, rank in ipairs(ranks) do
         local w = self.workers[rank]
         if not answer then
           w.state = "lost"
@@ -77,7 +80,17 @@ function elastic_workers.extend(controller)
       if not answer then
         self:emit {kind = "log", text = ("no worker joins on node %s: %s"):format(node.name, err.message)}
       end
+      self:look_for_awake()
     end)
+  end
+
+  ---A worker that was let go has returned: on a shared cluster its slot is anybody's now.
+  function controller:free_slot(w)
+    if not self.a.shared then return end
+    w.state = "lost" -- asked for nothing any more
+    w.node.workers = w.node.workers - 1
+    core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address})
+    core.fiber(function() runs.ask {op = "slots.less", n = self.a.number, grant = {[w.node.name] = 1}} end)
   end
 
   ---Everybody begins a step: so do those that wait to join.
@@ -149,9 +162,11 @@ function elastic_workers.extend(controller)
     return self.a.nodes_max - count
   end
 
-  ---Lets workers come or go until there are `count`; the newest go first.
+  ---Lets workers come or go until there are `count`; the newest go first. On a shared cluster those that come want
+  ---free slots.
   ---@param count integer
   ---@return string|nil why not
+  ---@return table? err the same, where it has a code of its own
   function controller:set_workers(count)
     local there = {}
     for _, w in ipairs(self.workers) do
@@ -165,6 +180,12 @@ function elastic_workers.extend(controller)
     end
     local why = self:fixed_workers()
     if why then return "no worker joins: " .. why end
+    if self.a.shared then
+      local answer, err = runs.ask {op = "slots.more", n = self.a.number, slots = missing}
+      if not answer then return err.message, err end
+      self:use_slots(answer.grant)
+      return nil
+    end
     if self.a.nodes_max == 0 then
       return "no worker joins: the nodes of this cluster are not the script's to start"
     end

@@ -9,6 +9,7 @@ local pieces = require "tide.run.pieces"
 local script = require "tide.script"
 local summary = require "tide.run.summary"
 local errors = require "tide.errors"
+local run_host = require "tide.run.host"
 
 local run = {}
 run.__index = run
@@ -20,7 +21,9 @@ local LOG_LINES_SHOWN <const> = 200
 local HISTORY_MAX <const> = 500 -- reports that run.history keeps at least
 
 ---@class tide.run
----@field id string
+---@field id string of the run's directory under .tide/runs
+---@field name string "mf-1": what the cluster calls it
+---@field number integer of the cluster's runs
 ---@field params table params of the workers as of the newest report
 ---@field history table[] the newest reports
 ---@field tables table<string, table> handles by the job's names of them
@@ -76,11 +79,40 @@ function run.restore_job(context, job)
   return saved
 end
 
+---From its record to its workers. Raises what goes wrong.
+local function begin(self, resume)
+  local cluster <const>, job <const> = self.cluster, self.job
+  local context <const> = cluster.context
+  local nodes <const> = run_host.slots(cluster, self)
+  self.tables, self.table_names = create_tables(job, self.seed, resume ~= nil)
+  local sent = {}
+  for k, v in pairs(context.script) do sent[k] = v end
+  sent.modules = script.modules
+  local err
+  self.controller, err = core.spawn {
+    source = CONTROLLER, chunk = "@tide/controller.lua", role = "control",
+    argument = {
+      run = self.id, number = self.number, shared = context.attached, directory = self.directory, script = sent,
+      job = job.name, params = self.params, seed = self.seed, tables = self.table_names,
+      nodes = nodes, servers_max = cluster.servers_max, nodes_max = context.attached and 0 or cluster.nodes_max,
+      total = total_of(job), resume = resume,
+      examples = job:has_chunks() and job:examples() or nil,
+      journal = not context.simulated and ("%s/policies-%s.journal"):format(self.directory, job.name) or nil,
+    },
+  }
+  if not self.controller then error(errors.from(err), 0) end
+  self.policy = require("tide.policy.remote").new(self.controller)
+  cluster.own_runs[#cluster.own_runs + 1] = self
+  self.bar = context.progress:add {name = job.name, total = total_of(job), unit = job.progress and job.progress.unit
+    or "ex"}
+end
+
 ---@param cluster table
 ---@param job tide.job
 ---@param params? table over the job's own
+---@param o? {slots?: integer} on a shared cluster: worker slots, for which is waited
 ---@return tide.run
-function run.start(cluster, job, params)
+function run.start(cluster, job, params, o)
   if type(job) ~= "table" or not job.check_upvalues then
     error(script.error("T0113", "cluster:start wants a job made by tide.job"), 3)
   end
@@ -92,33 +124,20 @@ function run.start(cluster, job, params)
   for k, v in pairs(params or {}) do merged[k] = v end
   local resume = cluster.context.resume and require("tide.run").restore_job(cluster.context, job)
   local seed = resume and resume.seed or job.seed or require("tide").seed
-  local before <const> = #cluster.runs -- agents know runs by their ids
-  local id = before == 0 and cluster.run_id or ("%s-%d"):format(cluster.run_id, before + 1)
+  local opened <const> = run_host.open(cluster, job, merged, o)
   local self = setmetatable({
-    id = id, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {}, sums = {},
+    id = opened.id, name = opened.name, number = opened.number, directory = opened.directory,
+    log_file = opened.log_file, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
+    sums = {},
     policy_events = {},
     started_at = core.now(), lines_shown = 0, seed = seed,
   }, run)
-  self.tables, self.table_names = create_tables(job, seed, resume ~= nil)
-  local context = cluster.context
-  local sent = {}
-  for k, v in pairs(context.script) do sent[k] = v end
-  sent.modules = script.modules
-  self.controller, err = core.spawn {
-    source = CONTROLLER, chunk = "@tide/controller.lua", role = "control",
-    argument = {
-      run = self.id, script = sent, job = job.name, params = merged, seed = seed, tables = self.table_names,
-      nodes = cluster:agents(), servers_max = cluster.servers_max,
-      nodes_max = context.attached and 0 or cluster.nodes_max, total = total_of(job), resume = resume,
-      examples = job:has_chunks() and job:examples() or nil,
-      journal = not context.simulated and ("%s/policies-%s.journal"):format(context.directory, job.name) or nil,
-    },
-  }
-  if not self.controller then error(errors.from(err), 0) end
-  self.policy = require("tide.policy.remote").new(self.controller)
-  cluster.runs[#cluster.runs + 1] = self
-  self.bar = context.progress:add {name = job.name, total = total_of(job), unit = job.progress and job.progress.unit
-    or "ex"}
+  ok, err = xpcall(begin, script.failure, self, resume)
+  if not ok then
+    self.failed = errors.from(err)
+    run_host.close(self, {why = self.failed.message})
+    error(err, 0)
+  end
   return self
 end
 
@@ -140,16 +159,16 @@ function run:clear_progress() self.cluster.context.progress:hide() end
 function run:show_log(event)
   local context = self.cluster.context
   local line = event.rank and ("[%s #%d] %s"):format(event.node, event.rank, event.text) or event.text
-  if context.log_file then
-    local ok, why = context.log_file:write(line, "\n")
-    if ok then ok, why = context.log_file:flush() end
-    if not ok then context.unsaved("the run's log", {message = why, where = context.log_path}) end
+  if self.log_file then
+    local ok, why = self.log_file:write(line, "\n")
+    if ok then ok, why = self.log_file:flush() end
+    if not ok then context.unsaved("the run's log", {message = why, where = self.directory .. "/run.log"}) end
   end
   if context.quiet or self.lines_shown > LOG_LINES_SHOWN then return end
   self.lines_shown = self.lines_shown + 1
   context.progress:say(line)
   if self.lines_shown > LOG_LINES_SHOWN then
-    context.progress:say("... the rest goes to " .. (context.log_path or "the run's log") .. " only")
+    context.progress:say("... the rest goes to " .. (self.directory .. "/run.log") .. " only")
   end
 end
 
@@ -297,6 +316,7 @@ function run:pump()
       if event.kind == "report" then
         self.params = event.params or self.params
         self:remember(event)
+        self.report_count = event.n
       end
       self.queue[#self.queue + 1] = event
     end
@@ -396,7 +416,7 @@ function run:wait()
     self.cluster.context.progress:say(("tide: warning: %d pushed rows held a NaN or an infinity; a table with "
       .. "`refuse_nan = true` refuses them"):format(result.not_finite))
   end
-  local written, problem = core.file_write(self.cluster.context.directory .. "/summary.json",
+  local written, problem = core.file_write(self.directory .. "/summary.json",
     core.json_encode(result:to_data()))
   if not written then self.cluster.context.unsaved("the run's summary", problem) end
   return result
@@ -440,6 +460,31 @@ function run:set(params)
   ask(self, {op = "set", params = params})
 end
 
+local function verb(self, name, arguments, timeout_s)
+  arguments.op = "verb." .. name
+  local answer, err = core.call(self.controller, arguments, timeout_s or POLL_S + 5)
+  if not answer then return nil, errors.from(err) end
+  return true
+end
+
+---Lets all workers wait in their next report, or for their next chunk; true when they do. With `release` they leave
+---there: their slots are free, the tables stay, and the run goes on when it is resumed.
+---@param o? {release?: boolean}
+---@return true|nil, table? err
+function run:pause(o) return verb(self, "pause", {release = o and o.release or nil}) end
+
+---Goes on after a pause; one that gave its slots back waits for others first.
+---@return true|nil, table? err
+function run:resume() return verb(self, "resume", {}, 7 * 24 * 3600) end
+
+---@return string state running, paused, suspended, stopping, done, stopped, failed
+---@return string? why
+function run:state()
+  local answer, err = core.call(self.controller, {op = "state"}, POLL_S)
+  if not answer then error(errors.from(err), 2) end
+  return answer.state, answer.why
+end
+
 ---A test aid, to see what stragglers do to a run: from its next report or chunk on this worker takes `factor` times as
 ---long as its work does. What it needs more it sleeps, so it does not matter how many cores there are; a `compute_s`
 ---that it reports is multiplied likewise.
@@ -451,13 +496,20 @@ function run:slow_worker(rank, factor)
   ask(self, {op = "slow", rank = rank, factor = factor})
 end
 
----Ends the workers now.
+---Ends the workers now, and drops the run's tables: nothing of it stays on any node.
 function run:cancel()
   if self.closed then return end
   self.closed = true
   self:clear_progress()
-  core.call(self.controller, {op = "close"}, 2)
+  local state <const> = core.call(self.controller, {op = "close"}, 2)
+  run_host.close(self, state or {})
 end
+
+---Done with a run: what it holds on nodes is freed, its tables too. A run that goes on is ended.
+---`local run <close> = cluster:start(job)` does it at the end of the block; the end of the cluster does it for all.
+function run:close() self:cancel() end
+
+run.__close = run.close
 
 ---Writes tables as one safetensors file each: `path` for a single one, `<path>.<name>.safetensors` for several.
 ---@param path string

@@ -1,0 +1,614 @@
+-- The runs of a cluster: an actor on the node that commands, registered as "runs", keeps a record of each, gives out
+-- worker slots in the order of submission, and passes verbs on to the runs' controllers.
+--
+-- A run's *host* is the process with tide.main and the run's controller (controller.lua). The host opens a record,
+-- waits for slots and tells from then on how the run is; its end, however it comes, ends the run, and what it held
+-- goes back.
+-- Records lie in the control store ("job/<n>"), so they outlive this actor and this node; a verb is answered when what
+-- it changed is recorded. Another node that begins to command reads them and waits until the hosts have told again.
+--
+--   queued -> starting -> running <-> paused, suspended -> stopping -> done | stopped | failed | lost
+--
+-- docs/runs.md is the guide.
+local core = require "tide.core"
+local errors = require "tide.errors"
+local text = require "tide.text"
+
+local runs = {}
+
+local ACTOR <const> = [[return require("tide.cluster.runs").main(...)]]
+local NAME <const> = "runs"
+local TICK_S <const> = 0.25
+local SILENT_S <const> = 10 -- a host has so long to tell another controller of itself
+local CALL_S <const> = 30
+local ENDED_MAX <const> = 200
+local ENDED_S <const> = 7 * 24 * 3600
+local LIVING_MAX <const>, QUEUED_MAX <const> = 64, 256
+local RECORD_BYTES <const> = 64 << 10
+
+---States in which a run holds nothing any more.
+---@type table<string, boolean>
+runs.ENDED = {done = true, stopped = true, failed = true, lost = true}
+
+---What a record holds. Times are seconds since 1970.
+---@class tide.run_record
+---@field n integer of the cluster's runs, never given again
+---@field name string "mf-17"
+---@field job string
+---@field uid string of this attempt; its directory is called so
+---@field state string queued, starting, running, paused, suspended, stopping, done, stopped, failed, lost
+---@field why? string
+---@field user string
+---@field host {node: string, pid: integer, machine: string, directory: string}
+---@field slots? integer worker slots that were asked for; nil: all that are free
+---@field grant? table<string, integer> slots by name of node
+---@field epoch integer of the grant, rises with each change
+---@field params? table
+---@field progress? {report: integer, loss?: number, examples?: number, rate?: number, done?: number, total?: number}
+---@field submitted_at number
+---@field started_at? number
+---@field ended_at? number
+
+---- of callers -----------------------------------------------------------------------------------------------------
+
+---Where the runs of this cluster are kept.
+---@return string|nil address, table? err
+function runs.find()
+  local controller <const> = (core.node() or {}).controller
+  for _, member in ipairs(core.members() or {}) do
+    if member.id == controller then
+      local address = core.whereis(member.name .. "/" .. NAME)
+      if address then return address end
+    end
+  end
+  return nil, errors.new("T0501", {message = "the controller of this cluster keeps no runs", exit = 3,
+    help = "it is of another version, or another one is taking over: try again"})
+end
+
+---Asks for something of the runs; while another controller takes over it is waited for.
+---@param request table {op=, ...}
+---@param timeout_s? number
+---@return any|nil answer, table? err
+function runs.ask(request, timeout_s)
+  local deadline <const> = core.now() + math.min(timeout_s or CALL_S, SILENT_S)
+  while true do
+    local address, err = runs.find()
+    local answer
+    if address then answer, err = core.call(address, request, timeout_s or CALL_S) end
+    if answer then return answer end
+    local away <const> = err.name == "EUNREACHABLE" or err.name == "EDIED"
+    if not away or core.now() >= deadline then return nil, errors.from(err) end
+    core.sleep(0.1)
+  end
+end
+
+---Starts the actor where this node commands and none runs here. Cheap: whoever lives on a node that may command calls
+---it now and then.
+function runs.keep()
+  local node <const> = core.node()
+  if not node or node.id == 0 or node.controller ~= node.id or core.whereis(NAME) then return end
+  core.spawn {source = ACTOR, chunk = "@tide/cluster/runs.lua", role = "control", argument = {}}
+  local deadline <const> = core.now() + 2
+  while not core.whereis(NAME) and core.now() < deadline do core.sleep(0.002) end
+end
+
+---- records --------------------------------------------------------------------------------------------------------
+
+local self ---@type table of this actor: {records = by n, next =, waiting = by n, monitors = by id}
+
+local function key_of(n) return ("job/%08d"):format(n) end
+
+---What is kept of a record.
+local function kept(r)
+  local out = {}
+  for k, v in pairs(r) do
+    if type(k) == "string" and k:sub(1, 1) ~= "_" then out[k] = v end
+  end
+  return out
+end
+
+---@return true|nil, table? err
+local function save(r)
+  local bytes = core.encode(kept(r))
+  if #bytes > RECORD_BYTES then
+    return nil, errors.new("T0603", {message = ("what is known of run %s is %d bytes, more than %d"):format(r.name,
+      #bytes, RECORD_BYTES), help = "hand out smaller params"})
+  end
+  return core.control_put(key_of(r.n), bytes)
+end
+
+local function load_records()
+  local found, err = core.control_list "job/"
+  if not found then return nil, err end
+  for _, bytes in pairs(found) do
+    local r = core.decode(bytes)
+    self.records[r.n] = r
+    if not runs.ENDED[r.state] then r._silent_since = core.now() end
+  end
+  found, err = core.control_list "runs/"
+  if not found then return nil, err end
+  self.next = found["runs/next"] and core.decode(found["runs/next"]) or 1
+  return true
+end
+
+local function ordered()
+  local list = {}
+  for _, r in pairs(self.records) do list[#list + 1] = r end
+  table.sort(list, function(a, b) return a.n < b.n end)
+  return list
+end
+
+---The oldest ended ones go.
+local function thin_out()
+  local ended = {}
+  for _, r in ipairs(ordered()) do
+    if runs.ENDED[r.state] then ended[#ended + 1] = r end
+  end
+  for i, r in ipairs(ended) do
+    if i <= #ended - ENDED_MAX or core.wall() - (r.ended_at or 0) > ENDED_S then
+      self.records[r.n] = nil
+      core.fiber(core.control_put, key_of(r.n))
+    end
+  end
+end
+
+local function names_like(wanted)
+  local names = {}
+  for _, r in ipairs(ordered()) do names[#names + 1] = r.name end
+  return text.did_you_mean(tostring(wanted), names)
+end
+
+---The run that a name means: "mf-17", "17", a uid, or "mf" where one living run has that job.
+---@param wanted any
+---@return table|nil record, table? err
+local function find(wanted)
+  wanted = type(wanted) == "string" and wanted or tostring(wanted)
+  local number <const> = math.tointeger(tonumber(wanted))
+  if number and self.records[number] then return self.records[number] end
+  local living, newest = {}, nil
+  for _, r in ipairs(ordered()) do
+    if r.name == wanted or r.uid == wanted then return r end
+    if r.job == wanted then
+      newest = r
+      if not runs.ENDED[r.state] then living[#living + 1] = r end
+    end
+  end
+  if #living == 1 then return living[1] end
+  if #living == 0 and newest then return newest end
+  if #living > 1 then
+    local names = {}
+    for i, r in ipairs(living) do names[i] = r.name end
+    return nil, errors.new("T0513", {message = ("several runs of job `%s` go on: %s"):format(text.clean(wanted),
+      table.concat(names, ", ")), help = "name one of them"})
+  end
+  return nil, errors.new("T0513", {message = ("there is no run `%s`"):format(text.clean(wanted)),
+    help = names_like(wanted) or "`tide jobs -a` lists the runs"})
+end
+
+---- slots ----------------------------------------------------------------------------------------------------------
+
+---@return table[] nodes {name, id, free}
+---@return integer total slots of the cluster
+---@return integer free
+local function free_slots()
+  local nodes, total, free = {}, 0, 0
+  local held = {}
+  for _, r in pairs(self.records) do
+    if not r.private then
+      for node, count in pairs(r.grant or {}) do held[node] = (held[node] or 0) + count end
+    end
+  end
+  for _, member in ipairs(core.members()) do
+    local workers <const> = member.workers or 0
+    if member.state == "up" and workers > 0 then
+      local left <const> = math.max(0, workers - (held[member.name] or 0))
+      nodes[#nodes + 1] = {name = member.name, id = member.id, free = left}
+      total, free = total + workers, free + left
+    end
+  end
+  table.sort(nodes, function(a, b)
+    if a.free ~= b.free then return a.free > b.free end
+    return a.id < b.id
+  end)
+  return nodes, total, free
+end
+
+local function count_of(grant)
+  local count = 0
+  for _, slots in pairs(grant or {}) do count = count + slots end
+  return count
+end
+
+---Adds `count` free slots to a grant; nil: there are not so many.
+local function take(r, count)
+  local nodes <const>, _, free <const> = free_slots()
+  if free < count then return nil end
+  local added = {}
+  for _, node in ipairs(nodes) do
+    local share <const> = math.min(node.free, count)
+    if share > 0 then added[node.name], count = share, count - share end
+  end
+  r.grant, r.epoch = r.grant or {}, r.epoch + 1
+  for node, slots in pairs(added) do r.grant[node] = (r.grant[node] or 0) + slots end
+  return added
+end
+
+local function waits_because(r, free)
+  local holders = {}
+  for _, other in ipairs(ordered()) do
+    local count <const> = other ~= r and not other.private and count_of(other.grant) or 0
+    if count > 0 then holders[#holders + 1] = ("%s has %d"):format(other.name, count) end
+  end
+  return ("waits for %d slot%s; %d free%s"):format(r.slots or 1, (r.slots or 1) == 1 and "" or "s", free,
+    #holders > 0 and ", " .. table.concat(holders, ", ") or "")
+end
+
+---Slots for those that wait, in order. The first that cannot have its slots keeps those behind it waiting.
+local function serve_queue()
+  local living = 0
+  for _, r in pairs(self.records) do
+    if r.grant and not r.private then living = living + 1 end
+  end
+  for _, r in ipairs(ordered()) do
+    local message <const> = self.waiting[r.n]
+    if message and living < LIVING_MAX then
+      local _, _, free = free_slots()
+      local want <const> = r.slots or math.max(1, free)
+      local added <const> = take(r, want)
+      if not added then
+        r.why = waits_because(r, free)
+        return
+      end
+      self.waiting[r.n], r.why = nil, nil
+      living = living + 1
+      if r.state == "queued" then r.state, r.started_at = "starting", core.wall() end
+      core.fiber(function()
+        local ok, err = save(r)
+        if ok then
+          core.answer(message, {grant = added, epoch = r.epoch})
+        else
+          core.answer_error(message, err)
+        end
+      end)
+    end
+  end
+end
+
+---- ends -----------------------------------------------------------------------------------------------------------
+
+---Tables that are the run's own go, on all nodes.
+local function drop_tables(r)
+  if not core.table_drop then return end
+  local prefix <const> = r.name .. "."
+  local keeps = {}
+  for _, name in ipairs(r.keeps or {}) do keeps[name] = true end
+  for _, entry in ipairs(core.tables() or {}) do
+    if entry.name:sub(1, #prefix) == prefix and not keeps[entry.name] then
+      local ok, err = core.table_drop(entry.name)
+      if not ok and err.name ~= "ENOENT" then
+        core.log("warn", ("table %s of run %s was not dropped: %s"):format(entry.name, r.name, err.message))
+      end
+    end
+  end
+end
+
+local function end_workers(r)
+  for node in pairs(r.grant or {}) do
+    local agent <const> = core.whereis(node .. "/agent")
+    if agent then core.send(agent, {op = "stop", run = r.uid}) end
+  end
+end
+
+---The run is over: its slots are free. Its rows stay until it is closed.
+local function finish(r, state, why)
+  if runs.ENDED[r.state] then return end
+  r.state, r.why, r.ended_at = state, why, core.wall()
+  r.grant, self.waiting[r.n] = nil, nil
+  core.event("run", ("%s: %s%s"):format(r.name, state, why and ", " .. why or ""))
+end
+
+---Nothing of it stays.
+local function close(r)
+  if r.closed then return end
+  r.closed = true
+  drop_tables(r)
+end
+
+---- requests -------------------------------------------------------------------------------------------------------
+
+local ops = {}
+
+local function checked_slots(request)
+  local slots <const> = request.slots
+  if slots == nil then return true end
+  local _, total = free_slots()
+  if math.type(slots) ~= "integer" or slots < 1 then
+    return nil, errors.new("T0113", {message = ("slots = %s is no whole number of 1 or more"):format(tostring(slots))})
+  end
+  if slots > total then
+    return nil, errors.new("T0603", {message = ("%d slots are wanted, the cluster has %d"):format(slots, total),
+      state = "nothing was started", help = "`tide nodes` shows how many workers each node has"})
+  end
+  return true
+end
+
+---A host begins a run: {job, uid, user, pid, machine, directory, params, slots, private, keeps} -> {n, name}.
+function ops.open(request, message)
+  if type(request.job) ~= "string" or type(request.uid) ~= "string" then
+    return nil, errors.new("T0113", {message = "a run has a job and a uid"})
+  end
+  if not request.private then
+    local ok, err = checked_slots(request)
+    if not ok then return nil, err end
+    local queued = 0
+    for _ in pairs(self.waiting) do queued = queued + 1 end
+    if queued >= QUEUED_MAX then
+      return nil, errors.new("T0603", {message = ("%d runs wait already"):format(queued)})
+    end
+  end
+  local n <const> = self.next
+  local r = {n = n, name = ("%s-%d"):format(request.job, n), job = request.job, uid = request.uid, state = "queued",
+    user = request.user, slots = request.slots, private = request.private, params = request.params, epoch = 0,
+    keeps = request.keeps, submitted_at = core.wall(), attempt = 1,
+    host = {node = request.node, pid = request.pid, machine = request.machine, directory = request.directory}}
+  if #r.name > 60 then
+    return nil, errors.new("T0203", {message = ("job name `%s` is too long: a run of it would be `%s`"):format(
+      request.job, r.name), help = "at most 50 letters"})
+  end
+  self.next = n + 1
+  local ok, err = core.control_put("runs/next", core.encode(self.next))
+  if ok then ok, err = save(r) end
+  if not ok then return nil, err end
+  self.records[n] = r
+  r._host, r._monitor = message.from, core.monitor(message.from)
+  self.monitors[r._monitor] = r
+  thin_out()
+  return {n = n, name = r.name}
+end
+
+---The host waits for its slots: {n} -> {grant = {[node] = slots}, epoch}; with `no_wait` at once or not at all.
+function ops.grant(request, message)
+  local r <const>, err = find(request.n)
+  if not r then return nil, err end
+  local _, _, free = free_slots()
+  if request.no_wait and free < (r.slots or 1) then
+    finish(r, "failed", "no slots")
+    return nil, errors.new("T0601", {message = ("no free slots: %s"):format(waits_because(r, free)),
+      help = "leave --no-wait out to wait for them"})
+  end
+  self.waiting[r.n] = message
+  return "later"
+end
+
+---More slots for a run that goes on: {n, slots = how many more} -> {grant = {[node] = slots}}; nothing is waited for.
+ops["slots.more"] = function(request)
+  local r <const>, err = find(request.n)
+  if not r then return nil, err end
+  local added <const> = take(r, request.slots)
+  if not added then
+    local _, total, free = free_slots()
+    return nil, errors.new("T0603", {message = ("%d more slots are wanted, %d of %d are free"):format(request.slots,
+      free, total), state = "nothing changes"})
+  end
+  r.slots = count_of(r.grant)
+  local ok, problem = save(r)
+  if not ok then return nil, problem end
+  return {grant = added, epoch = r.epoch}
+end
+
+---A run gives slots back: {n, grant = {[node] = slots}}; all of them without `grant`.
+ops["slots.less"] = function(request)
+  local r <const>, err = find(request.n)
+  if not r then return nil, err end
+  r.epoch = r.epoch + 1
+  if not request.grant then
+    r.grant = nil
+  else
+    for node, slots in pairs(request.grant) do
+      local left <const> = ((r.grant or {})[node] or 0) - slots
+      if r.grant then r.grant[node] = left > 0 and left or nil end
+    end
+    r.slots = math.max(1, count_of(r.grant))
+  end
+  local ok, problem = save(r)
+  if not ok then return nil, problem end
+  return {}
+end
+
+---How a run is: {n, uid, state, why, progress, params, workers}, by its controller, again and again. From an actor that
+---is not known yet it is the first that this keeper hears.
+function ops.tell(request, message)
+  local r <const> = self.records[request.n]
+  if not r or r.uid ~= request.uid or runs.ENDED[r.state] then
+    core.send(message.from, {op = "disowned"})
+    return {}
+  end
+  r._controller, r._silent_since = message.from, nil
+  if not r._watched then
+    r._watched = core.monitor(message.from)
+    self.monitors[r._watched] = r
+  end
+  r._progress, r._workers = request.progress, request.workers
+  local changed <const> = r.state ~= request.state or r.why ~= request.why
+  if request.params then r.params = request.params end
+  if runs.ENDED[request.state] then
+    finish(r, request.state, request.why)
+  elseif r.state ~= "queued" or request.state ~= "starting" then
+    r.state, r.why = request.state, request.why
+  end
+  if changed or request.params then core.fiber(save, r) end
+  return {}
+end
+
+---A host has done with a run: {n, state, why, exit, tables = whether its rows go}.
+function ops.close(request)
+  local r <const>, err = find(request.n)
+  if not r then return nil, err end
+  if r.uid ~= request.uid then return nil, errors.new("T0513", {message = "another run has this number"}) end
+  end_workers(r)
+  finish(r, request.state or "stopped", request.why)
+  r.exit = request.exit
+  if request.tables == false then r.closed = true end
+  close(r)
+  local ok, problem = save(r)
+  if not ok then return nil, problem end
+  return {}
+end
+
+local function row_of(r)
+  local p <const> = r._progress or r.progress or {}
+  local nodes = text.sorted_keys(r.grant or {})
+  return {n = r.n, name = r.name, job = r.job, uid = r.uid, state = r.state, why = r.why, user = r.user, host = r.host,
+    slots = count_of(r.grant), wanted = r.slots, workers = r._workers, nodes = nodes, grant = r.grant, epoch = r.epoch,
+    params = r.params, progress = p, submitted_at = r.submitted_at, started_at = r.started_at, ended_at = r.ended_at,
+    exit = r.exit, attempt = r.attempt, private = r.private, closed = r.closed, age_s = core.wall() - r.submitted_at}
+end
+
+---{all =, job =, state =} -> {runs = rows}, oldest first; without `all` those that have not ended.
+function ops.list(request)
+  local rows = {}
+  for _, r in ipairs(ordered()) do
+    local fits <const> = (request.all or not runs.ENDED[r.state]) and (not request.job or r.job == request.job)
+      and (not request.state or r.state == request.state)
+    if fits then rows[#rows + 1] = row_of(r) end
+  end
+  return {runs = rows}
+end
+
+---{name} -> row
+function ops.get(request)
+  local r <const>, err = find(request.name)
+  if not r then return nil, err end
+  local row = row_of(r)
+  row.controller = r._controller
+  return row
+end
+
+---Slots of the cluster and who has them: {} -> {total, free, nodes = {{name, id, free}}}.
+function ops.held()
+  local nodes, total, free = free_slots()
+  return {nodes = nodes, total = total, free = free}
+end
+
+local VERBS <const> = {pause = true, resume = true, set = true, stop = true, cancel = true, workers = true}
+
+---{name, verb, arguments} -> what the run's controller says of it. An ended run takes no verbs.
+function ops.verb(request, message)
+  local r <const>, err = find(request.name)
+  if not r then return nil, err end
+  if not VERBS[request.verb] then
+    return nil, errors.new("T0113", {message = ("a run has no verb `%s`"):format(text.clean(tostring(request.verb)))})
+  end
+  if runs.ENDED[r.state] then
+    return nil, errors.new("T0513", {message = ("run %s has ended: %s%s"):format(r.name, r.state,
+      r.why and ", " .. r.why or ""), help = "`tide jobs -a` lists what has ended"})
+  end
+  if not r._controller then
+    if request.verb ~= "cancel" and request.verb ~= "stop" then
+      return nil, errors.new("T0513", {message = ("run %s is %s: it has not started"):format(r.name, r.state)})
+    end
+    local waiting <const> = self.waiting[r.n]
+    finish(r, "stopped", request.verb == "stop" and "stopped before it began" or "cancelled before it began")
+    if waiting then
+      core.answer_error(waiting, errors.new("T0210", {message = ("run %s was cancelled while it waited"):format(r.name),
+        exit = 1}))
+    end
+    local ok, problem = save(r)
+    if not ok then return nil, problem end
+    return {state = r.state}
+  end
+  core.fiber(function()
+    local value = {}
+    for k, v in pairs(request.arguments or {}) do value[k] = v end
+    value.op = "verb." .. request.verb
+    local answer, problem = core.call(r._controller, value, (request.timeout_s or CALL_S) + 5)
+    if answer then
+      core.answer(message, answer)
+    else
+      core.answer_error(message, problem)
+    end
+  end)
+  return "later"
+end
+
+---- loop -----------------------------------------------------------------------------------------------------------
+
+local function exited(message)
+  local r <const> = self.monitors[message.call]
+  self.monitors[message.call] = nil
+  if not r then return end
+  local reason <const> = message.text and message.text ~= "" and message.text:match "^[^\n]*" or message.name
+  if message.call == r._watched then
+    r._watched, r._controller = nil, nil
+    if runs.ENDED[r.state] then return end
+    r._silent_since = core.now() -- its host may still tell of its end
+    return
+  end
+  if runs.ENDED[r.state] and r.closed then return end
+  end_workers(r)
+  finish(r, "lost", "its host is gone: " .. tostring(reason))
+  core.fiber(function()
+    close(r)
+    save(r)
+  end)
+end
+
+local function serve(message)
+  if message.kind == "exit" then return exited(message) end
+  local request <const> = message.value
+  local op <const> = type(request) == "table" and ops[request.op]
+  if not op then
+    if message.kind == "call" then
+      core.answer_error(message, errors.new("T0113", {message = "the keeper of runs does not know this request"}))
+    end
+    return
+  end
+  core.fiber(function()
+    local ok, answer, err = xpcall(op, require("tide.script").failure, request, message)
+    if message.kind ~= "call" or answer == "later" then return end
+    if not ok then
+      core.answer_error(message, answer)
+    elseif not answer then
+      core.answer_error(message, err)
+    else
+      core.answer(message, answer)
+    end
+  end)
+end
+
+local function tick()
+  serve_queue()
+  for _, r in pairs(self.records) do
+    if r._silent_since and core.now() - r._silent_since > SILENT_S and not runs.ENDED[r.state] then
+      end_workers(r)
+      finish(r, "lost", "its host is silent")
+      core.fiber(function()
+        close(r)
+        save(r)
+      end)
+    end
+  end
+end
+
+---Body of the actor; ends when another node commands.
+function runs.main()
+  core.trap_exits(true)
+  if not core.register(NAME) then return end
+  core.title "runs"
+  self = {records = {}, waiting = {}, monitors = {}, next = 1}
+  local ok, err = load_records()
+  if not ok then
+    core.log("error", "the records of runs cannot be read: " .. tostring(err and err.message))
+    return
+  end
+  while true do
+    local node <const> = core.node()
+    if node.controller ~= node.id then return end
+    local message = core.receive(next(self.waiting) and 0.05 or TICK_S)
+    if message and message.kind == "stop" then return end
+    if message then serve(message) end
+    tick()
+  end
+end
+
+return runs

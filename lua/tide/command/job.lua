@@ -1,0 +1,214 @@
+-- `tide job VERB NAME`: one run of a cluster.
+local arguments = require "tide.cli.arguments"
+local cluster_view = require "tide.cluster.view"
+local errors = require "tide.errors"
+local text = require "tide.text"
+
+local POLL_S <const> = 0.2
+local EXITS <const> = {done = 0, stopped = 1, failed = 1, lost = 5}
+local DONE <const> = {pause = "is paused", resume = "goes on", set = "has new params from its next report on",
+  stop = "stops at its next report", cancel = "is cancelled", workers = "gets other workers"}
+
+local job = {}
+
+---In the client's actor: a request to the keeper of runs, or a verb.
+function job.inside(request)
+  local answer, err
+  if request.method then
+    local remote_run <const> = require "tide.run.remote"
+    local run
+    run, err = remote_run.find(request.name)
+    if run then
+      local ok, more = run[request.method](run, table.unpack(request.arguments or {}, 1, request.count or 1))
+      if ok then
+        answer = {ok = ok == true or ok, more = more, name = run.name, state = run.state}
+      else
+        err = more
+      end
+    end
+  else
+    answer, err = require("tide.cluster.runs").ask(request)
+  end
+  if not answer then return {error = errors.to_data(errors.from(err))} end
+  return {value = answer}
+end
+
+local function ask(context, request)
+  local answer, err = context.core.node_run([[return require("tide.command.job").inside(...)]],
+    "@tide/command/job.lua", request)
+  if not answer then return nil, errors.from(err) end
+  if answer.error then return nil, errors.from(answer.error) end
+  return answer.value
+end
+
+-- "eps=0.05" as params; numbers, true and false are read as such.
+local function params_of(words)
+  local params = {}
+  for _, word in ipairs(words) do
+    local key, value = word:match "^([%w_]+)=(.*)$"
+    if not key then
+      return nil, errors.new("T0105", {message = ("`%s` is no NAME=VALUE"):format(text.clean(word)),
+        help = "tide job set mf-1 eps=0.05"})
+    end
+    if value == "true" or value == "false" then
+      params[key] = value == "true"
+    else
+      params[key] = math.tointeger(tonumber(value)) or tonumber(value) or value
+    end
+  end
+  return params
+end
+
+local function show(context, row)
+  if context.json then
+    row.schema, row.controller = "tide.job/1", nil
+    context:print(context.core.json_encode(row))
+    return 0
+  end
+  local p <const> = row.progress or {}
+  local function line(title, value)
+    if value ~= nil and value ~= "" then context:print(("%-10s %s"):format(title, text.clean(tostring(value)))) end
+  end
+  line("run", ("%s (%s)"):format(row.name, row.uid))
+  line("state", row.state .. (row.why and ", " .. row.why or ""))
+  line("slots", row.wanted and ("%d of %d"):format(row.slots, row.wanted) or row.slots)
+  local parts = {}
+  for _, node in ipairs(row.nodes) do parts[#parts + 1] = ("%s %d"):format(node, row.grant[node]) end
+  line("nodes", table.concat(parts, ", "))
+  line("report", p.report)
+  line("loss", p.loss and ("%.6g"):format(p.loss))
+  parts = {}
+  for _, key in ipairs(text.sorted_keys(row.params or {})) do
+    parts[#parts + 1] = ("%s=%s"):format(key, tostring(row.params[key]))
+  end
+  line("params", table.concat(parts, " "))
+  line("host", ("%s, pid %s, machine %s"):format(row.host.node or "?", row.host.pid or "?", row.host.machine or "?"))
+  line("directory", row.host.directory)
+  return 0
+end
+
+-- Prints the log; with `follow` until the run has ended, whose exit code this then has.
+local function logs(context, o, follow)
+  local after
+  while true do
+    local row, err = ask(context, {op = "get", name = o.name})
+    if not row then return nil, err end
+    local got
+    got, err = ask(context, {method = "log", name = o.name, arguments = {{after = after}}})
+    if not got then return nil, err end
+    if got.ok ~= "" and got.ok ~= true then
+      context.write_out(got.ok)
+      after = math.min(got.more, (after or math.max(0, got.more - #got.ok)) + #got.ok)
+    else
+      after = after or got.more
+    end
+    local ended <const> = EXITS[row.state]
+    if not follow then return 0 end
+    if ended and after >= got.more then
+      context:say(("%s: %s%s"):format(row.name, row.state, row.why and ", " .. row.why or ""))
+      return math.tointeger(row.exit) or ended
+    end
+    if context.core.interrupted() > 0 then return 130 end
+    context.core.sleep(POLL_S)
+  end
+end
+
+local function wait(context, o)
+  local deadline <const> = context.timeout_s and context.core.now() + context.timeout_s
+  while true do
+    local row, err = ask(context, {op = "get", name = o.name})
+    if not row then return nil, err end
+    if EXITS[row.state] then
+      context:say(("%s: %s%s"):format(row.name, row.state, row.why and ", " .. row.why or ""))
+      return math.tointeger(row.exit) or EXITS[row.state]
+    end
+    if context.core.interrupted() > 0 then return 130 end
+    if deadline and context.core.now() >= deadline then return 124 end
+    context.core.sleep(POLL_S)
+  end
+end
+
+local VERBS <const> = {
+  show = function(context, o)
+    local row, err = ask(context, {op = "get", name = o.name})
+    if not row then return nil, err end
+    return show(context, row)
+  end,
+  logs = function(context, o) return logs(context, o, o.follow) end,
+  attach = function(context, o) return logs(context, o, true) end,
+  wait = wait,
+}
+
+local function verb(context, o, method, ...)
+  local answer, err = ask(context, {method = method, name = o.name, arguments = {...}, count = select("#", ...)})
+  if not answer then return nil, err end
+  return context:tell("tide.job/1", {name = answer.name, state = answer.state},
+    ("%s %s"):format(text.clean(answer.name), DONE[o.verb]))
+end
+
+function VERBS.pause(context, o)
+  return verb(context, o, "pause", {release = o.release or nil, timeout = context.timeout_s})
+end
+function VERBS.resume(context, o) return verb(context, o, "resume", {timeout = context.timeout_s}) end
+function VERBS.stop(context, o) return verb(context, o, "stop", {within = o.within}) end
+
+function VERBS.cancel(context, o)
+  local ok, err = context:confirm(("End run `%s` now?"):format(text.clean(o.name)))
+  if not ok then return nil, err end
+  return verb(context, o, "cancel")
+end
+
+function VERBS.set(context, o)
+  local params, err = params_of(o.rest)
+  if not params then return nil, err end
+  if not next(params) then
+    return nil, errors.new("T0103", {message = "what is to be set: NAME=VALUE", help = "tide job set mf-1 eps=0.05"})
+  end
+  return verb(context, o, "set", params, {new = o.new or nil})
+end
+
+function VERBS.workers(context, o)
+  local count <const> = math.tointeger(tonumber(o.rest[1] or ""))
+  if not count then
+    return nil, errors.new("T0103", {message = "how many workers: a whole number", help = "tide job workers mf-1 4"})
+  end
+  return verb(context, o, "set_workers", count)
+end
+
+job.name = "job"
+job.brief = "one run of a cluster: show, logs, pause, resume, set, stop"
+job.summary = "Shows or steers one run of a cluster. NAME is the run's (`mf-1`), its number, or its job where one run "
+  .. "of that goes on. Verbs: show, logs, attach (the log until it ends), wait, pause, resume, set NAME=VALUE.., "
+  .. "workers N, stop, cancel."
+job.examples = {
+  {"tide job show mf-1", "state, slots, params"},
+  {"tide job set mf-1 eps=0.05", "from the next report on"},
+  {"tide job pause mf-1 --release", "its slots go to others; `resume` takes it on"},
+  {"tide job stop mf-1 --within 30s", "at its next report, by force if that does not come"},
+  {"tide job attach mf-1", "follow its log; Ctrl-C leaves it running"},
+}
+job.arguments = {
+  {name = "verb", doc = "what is to be done"},
+  {name = "name", doc = "the run"},
+  {name = "words", many = true, optional = true, doc = "for `set`; for `workers` a number"},
+}
+job.options = {
+  arguments.shared.cluster, arguments.shared.yes,
+  {name = "release", doc = "pause: the workers leave, their slots are free"},
+  {name = "within", type = "duration", doc = "stop: cancel what has not stopped then"},
+  {name = "new", doc = "set: a param that the run has not yet"},
+  {name = "follow", short = "f", doc = "logs: until the run ends"},
+}
+
+function job.run(context)
+  local o <const> = context.options
+  o.rest = o.words or {}
+  local f <const> = VERBS[o.verb]
+  if not f then
+    return nil, errors.new("T0105", {message = ("`%s` is no verb of runs"):format(text.clean(o.verb)),
+      help = text.did_you_mean(o.verb, text.sorted_keys(VERBS)) or "`tide job --help` lists them"})
+  end
+  return cluster_view.attached(context, function() return f(context, o) end)
+end
+
+return job

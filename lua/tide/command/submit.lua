@@ -1,0 +1,59 @@
+-- `tide submit SCRIPT`: a run on a cluster that stays, in a process of its own.
+local arguments = require "tide.cli.arguments"
+local errors = require "tide.errors"
+local text = require "tide.text"
+
+return {
+  name = "submit",
+  brief = "run a script on a cluster, in a process that stays",
+  summary = "Starts a script on a running cluster in a process of its own, and returns when the cluster knows the run. "
+    .. "`tide jobs` and `tide job` see and steer it.",
+  examples = {
+    {"tide submit mf.lua --rank 64", "as the script says, on all slots that are free"},
+    {"tide submit --slots 4 mf.lua", "on four worker slots; it waits until they are free"},
+  },
+  arguments = {
+    {name = "script", doc = "a Lua file"},
+    {name = "rest", rest = true, label = "options of the script", doc = "`tide run SCRIPT --help` lists them"},
+  },
+  options = {
+    arguments.shared.cluster,
+    {name = "slots", type = "integer", min = 1, value = "N",
+     doc = "worker slots (default: the job's `workers`, else all that are free)"},
+    {name = "resume", type = "string", value = "DIR",
+     doc = "go on from the newest whole checkpoint in this directory"},
+  },
+  takes_script = true,
+  run = function(context)
+    local o <const> = context.options
+    local client <const> = require "tide.cluster.client"
+    local endpoint, err = client.resolve(o.cluster)
+    if not endpoint then return nil, err end
+    local ok, problem = client.attach {cluster = o.cluster, verbose = context.verbose}
+    if not ok then return nil, errors.from(problem, "T0501") end
+    local answer
+    answer, problem = context.core.node_run([[return require("tide.command.submit").inside(...)]],
+      "@tide/command/submit.lua", {cluster = o.cluster or endpoint, script = o.script, program = arg and arg[0],
+        o = {args = o.rest, slots = o.slots, resume = o.resume}})
+    local cluster <const> = context.core.node().cluster or "the cluster"
+    context.core.node_stop(0)
+    if not answer then return nil, errors.from(problem) end
+    if answer.error then return nil, errors.from(answer.error) end
+    local run <const> = answer.run
+    if context.json then
+      context:print(context.core.json_encode {schema = "tide.job/1", name = run.name, state = run.state, uid = run.uid})
+    else
+      context:print(("%s is %s on %s"):format(text.clean(run.name), run.state, text.clean(cluster)))
+      context:say(("log: %s/out.log; `tide job attach %s` follows it"):format(run.host and run.host.directory or "?",
+        text.clean(run.name)))
+    end
+    return 0
+  end,
+  inside = function(a)
+    local children <const> = require "tide.cluster.children"
+    children.program = a.program or children.program
+    local run, err = require("tide.run.host").submit(a.cluster, a.script, a.o)
+    if not run then return {error = errors.to_data(err)} end
+    return {run = {name = run.name, state = run.state, uid = run.uid, host = run.host}}
+  end,
+}

@@ -1,0 +1,202 @@
+-- What the host of runs, the process with tide.main, does for each of them beside training: the directory, the record
+-- in the cluster (runs.lua), the wait for slots, the end. And the start of hosts that stay: `tide submit`.
+local core = require "tide.core"
+local detached = require "tide.cluster.detached"
+local errors = require "tide.errors"
+local runs = require "tide.cluster.runs"
+local text = require "tide.text"
+
+local run_host = {}
+
+local RUNS <const> = ".tide/runs"
+local SUBMIT_S <const> = 20
+local GRANT_S <const> = 7 * 24 * 3600
+local SAY_S <const> = 0.5
+
+---- directories ----------------------------------------------------------------------------------------------------
+
+---Makes .tide/runs/<id>/; a run leaves nothing elsewhere.
+---@param id string
+---@return string path
+function run_host.make_directory(id)
+  local path = RUNS .. "/" .. id
+  for _, directory in ipairs {".tide", RUNS, path} do
+    local ok, err = core.mkdir(directory)
+    if not ok and err and err.name ~= "EEXIST" then
+      error(errors.new("T0403", {message = ("the run's log cannot be kept here: %s"):format(err.message),
+        where = path, state = "nothing was started", help = "run it in a directory that you may write to"}), 0)
+    end
+  end
+  return path
+end
+
+---Where a relative path is for others of this machine; as it is when that cannot be told.
+---@param path string
+---@return string
+function run_host.absolute(path)
+  local here <const> = os.getenv "PWD"
+  if path:sub(1, 1) == "/" or not here or core.simulated() then return path end
+  local whole <const> = here .. "/" .. path
+  return core.file_read(whole .. "/options.json") == core.file_read(path .. "/options.json") and whole or path
+end
+
+---Writes what is known of a run into its directory: run.json, replaced as a whole.
+---@param run table of tide.run
+---@param more? table
+local function write_record(run, more)
+  local context <const> = run.cluster.context
+  if context.simulated then return end
+  local record = {
+    schema = "tide.run/1", id = run.id, name = run.name, job = run.job.name, cluster = core.node().cluster,
+    script = context.script.path, sha256 = context.script.sha, args = context.script.args, seed = run.seed,
+    params = run.params, started_at = run.started_wall,
+  }
+  for k, v in pairs(more or {}) do record[k] = v end
+  local ok, json = pcall(core.json_encode, record)
+  if not ok then -- params that are no JSON
+    record.params = nil
+    json = core.json_encode(record)
+  end
+  core.file_write(run.directory .. "/run.json", json .. "\n")
+end
+
+---- life ------------------------------------------------------------------------------------------------------------
+
+---Begins the record of a run.
+---@param cluster table
+---@param job tide.job
+---@param params table
+---@param o? {slots?: integer}
+---@return {id: string, name: string, number: integer, directory: string, log_file: file*?}
+function run_host.open(cluster, job, params, o)
+  local context <const> = cluster.context
+  if not context.attached then runs.keep() end
+  cluster.run_count = (cluster.run_count or 0) + 1
+  local id <const> = cluster.run_count == 1 and cluster.run_id or ("%s-%d"):format(cluster.run_id, cluster.run_count)
+  local directory, log_file = context.directory, context.log_file
+  if cluster.run_count > 1 and not context.simulated then
+    directory = run_host.make_directory(id)
+    log_file = io.open(directory .. "/run.log", "a")
+  end
+  local ok, problem = require("tide.run.life").check_params(params)
+  if not ok then error(problem, 0) end
+  local machine <const> = core.machine()
+  local answer, err = runs.ask {
+    op = "open", job = job.name, uid = id, user = not core.simulated() and os.getenv "USER" or nil,
+    node = core.node().name, pid = (core.member() or {}).pid, machine = machine.id, params = params,
+    directory = run_host.absolute(directory), private = not context.attached or nil,
+    slots = o and o.slots or context.slots or job.workers,
+  }
+  if not answer then error(err, 0) end
+  return {id = id, name = answer.name, number = answer.n, directory = directory, log_file = log_file}
+end
+
+---Waits until the run has its slots.
+---@param cluster table
+---@param run table of tide.run
+---@return table[] nodes as cluster:agents() has them, each with as many workers as it has slots of the run
+function run_host.slots(cluster, run)
+  local context <const> = cluster.context
+  run.started_wall = core.wall()
+  write_record(run, {state = "queued"})
+  local nodes <const> = cluster:agents()
+  if not context.attached then return nodes end
+  local answer, err
+  local fiber <const> = core.fiber(function()
+    answer, err = runs.ask({op = "grant", n = run.number, no_wait = context.no_wait or nil}, GRANT_S)
+    if not answer and err.name == "EDIED" then -- another controller has taken over: it is asked anew
+      core.sleep(1)
+      answer, err = runs.ask({op = "grant", n = run.number}, GRANT_S)
+    end
+  end)
+  local since <const> = core.now()
+  local said
+  while not core.fiber_wait(fiber, 0.1) do
+    run:look_for_interrupts()
+    if context.interrupted then
+      runs.ask {op = "close", n = run.number, uid = run.id, state = "stopped", why = "interrupted"}
+      error(errors.new("T0210", {message = ("interrupted while run %s waited for slots"):format(run.name)}), 0)
+    end
+    local row <const> = not said and core.now() - since > SAY_S and runs.ask {op = "get", name = tostring(run.number)}
+    if row and row.why then
+      said = true
+      context.progress:say(("tide: run %s %s"):format(run.name, row.why))
+    end
+  end
+  if not answer then error(err, 0) end
+  for _, node in ipairs(nodes) do node.workers = answer.grant[node.name] or 0 end
+  return nodes
+end
+
+---The run is over for its host.
+---@param run table of tide.run
+---@param answer {state?: string, why?: string}
+function run_host.close(run, answer)
+  local context <const> = run.cluster.context
+  local state = answer.state
+  if not runs.ENDED[state or ""] then state = run.failed and "failed" or run.finished and "done" or "stopped" end
+  for i, each in ipairs(run.cluster.own_runs) do
+    if each == run then table.remove(run.cluster.own_runs, i) end
+  end
+  -- With a cluster that ends the rows go anyway.
+  local stays <const> = context.attached or not run.cluster.closed
+  runs.ask({op = "close", n = run.number, uid = run.id, state = state, why = answer.why, tables = stays}, 10)
+  local failed <const> = run.failed
+  write_record(run, {state = state, why = answer.why, ended_at = core.wall(), reports = run.report_count,
+    error = failed and {code = failed.code, message = failed.message, where = failed.where} or nil})
+  if run.log_file and run.log_file ~= context.log_file then run.log_file:close() end
+  run.log_file = nil
+end
+
+---- hosts that stay -------------------------------------------------------------------------------------------------
+
+---@return string YYYYMMDD-hhmmss-xxxx
+function run_host.new_id()
+  local salt = core.sha256(("%s %s %s"):format(os.time(), core.now(), tostring({})))
+  return os.date("!%Y%m%d-%H%M%S-") .. salt:sub(1, 4)
+end
+
+---Starts a host of its own for a script, which stays when this process ends, and waits until the cluster knows the run.
+---@param cluster string name or endpoint
+---@param path string of the script
+---@param o? {args?: string[], slots?: integer, resume?: string}
+---@return table|nil run of tide.remote_run, table? err
+function run_host.submit(cluster, path, o)
+  o = o or {}
+  for key in pairs(o) do
+    if key ~= "args" and key ~= "slots" and key ~= "resume" then
+      error(errors.new("T0113", {message = ("submit: there is no option `%s`"):format(text.clean(tostring(key))),
+        help = text.did_you_mean(tostring(key), {"args", "slots", "resume"})}), 3)
+    end
+  end
+  local file, why = io.open(path, "rb")
+  if not file then return nil, errors.new("T0205", {message = ("cannot read `%s`: %s"):format(path, why)}) end
+  file:close()
+  local id <const> = run_host.new_id()
+  local log <const> = run_host.make_directory(id) .. "/out.log"
+  local words = {"run", "--cluster", cluster, "--host", id}
+  if o.slots then table.move({"--slots", tostring(o.slots)}, 1, 2, #words + 1, words) end
+  if o.resume then table.move({"--resume", o.resume}, 1, 2, #words + 1, words) end
+  words[#words + 1] = path
+  for _, word in ipairs(o.args or {}) do words[#words + 1] = word end
+  if not detached.start(log, table.unpack(words)) then
+    return nil, errors.new("T1001", {message = "the host of the run could not be started", where = log})
+  end
+  local deadline <const> = core.now() + SUBMIT_S
+  while core.now() < deadline do
+    local found <const> = require("tide.run.remote").find(id)
+    if found then return found end
+    local code <const> = detached.exit_code(log)
+    if code then
+      local last <const> = require("tide.cluster.children").last_lines(log, 12):gsub("\n?ended %d+$", "")
+      local exit <const> = math.tointeger(tonumber(code)) or 1
+      return nil, errors.new("T0513", {where = log, exit = exit ~= 0 and exit or 1, state = "no run was begun",
+        message = ("the script ended with exit code %s before its run began:\n%s"):format(code, last)})
+    end
+    core.sleep(0.05)
+  end
+  return nil, errors.new("T0507", {message = ("no run of `%s` has begun after %g s; its host goes on"):format(path,
+    SUBMIT_S), where = log})
+end
+
+return run_host

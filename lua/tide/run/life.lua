@@ -1,0 +1,370 @@
+-- The life of a run, as its cluster sees it: what its controller tells the keeper of runs (runs.lua), and the verbs
+-- that come from there: pause, resume, set, workers, stop, cancel. Methods of tide.controller.
+--
+-- A pause begins at the next report of all, or at once for workers that wait for a chunk: nobody is answered until the
+-- run is resumed, and `stop.time` stands still. With `release` it begins at a report, and the workers leave there:
+-- their slots are free, the tables stay. When it is resumed, workers begin anew wherever there are slots, like those
+-- that join (elastic_workers.lua), so it is for jobs whose work is bound to no rank.
+local core = require "tide.core"
+local runs = require "tide.cluster.runs"
+local script = require "tide.script"
+
+local run_life = {}
+
+local TELL_S <const> = 1
+local PAUSE_S <const> = 30
+local PARAMS_BYTES <const> = 64 << 10
+local GRANT_S <const> = 7 * 24 * 3600
+local STOPPED <const> = {asked = true, interrupted = true}
+
+---- params ---------------------------------------------------------------------------------------------------------
+
+local function fault_of(value, path, seen)
+  local kind <const> = type(value)
+  if kind == "number" and value ~= value then return path .. " is not a number (NaN)" end
+  if kind == "function" or kind == "thread" then return ("%s is a %s, which does not travel"):format(path, kind) end
+  if kind ~= "table" then return nil end
+  if seen[value] then return path .. " refers to itself" end
+  seen[value] = true
+  for k, v in pairs(value) do
+    local fault <const> = fault_of(v, ("%s.%s"):format(path, tostring(k)), seen)
+    if fault then return fault end
+  end
+  seen[value] = nil
+end
+
+---@param given any
+---@param known? table params that there are; nil: any may be given
+---@return true|nil, table? err
+function run_life.check_params(given, known)
+  local fault = type(given) ~= "table" and ("params are a table, not a " .. type(given)) or nil
+  for k, v in pairs(not fault and given or {}) do
+    if type(k) ~= "string" then fault = fault or ("params have names; %s is none"):format(tostring(k)) end
+    fault = fault or fault_of(v, "`" .. tostring(k) .. "`", {})
+  end
+  if fault then return nil, script.error("T0113", fault, {state = "nothing changed"}) end
+  local ok, bytes = pcall(core.encode, given)
+  if not ok or #bytes > PARAMS_BYTES then
+    return nil, script.error("T0113", ok and "params are larger than 64 KiB" or tostring(bytes),
+      {state = "nothing changed"})
+  end
+  for k in pairs(known and given or {}) do
+    if known[k] == nil then
+      return nil, script.error("T0113", ("the run has no param `%s`"):format(k), {state = "nothing changed",
+        help = require("tide.text").did_you_mean(k, require("tide.text").sorted_keys(known))
+          or "`--new` (new = true) adds one"})
+    end
+  end
+  return true
+end
+
+---- the controller -------------------------------------------------------------------------------------------------
+
+---@param controller table class of tide.controller
+---@param ops table what others may ask of it, by name
+function run_life.extend(controller, ops)
+  ---@return string state
+  ---@return string? why
+  function controller:run_state()
+    if self.cancelled then return "stopped", self.cancelled end
+    if self.failed then return "failed", self.failed.message end
+    if self.finished then
+      return STOPPED[self.stopping] and "stopped" or "done", self.stopping and "stop: " .. tostring(self.stopping)
+    end
+    if self.suspended then return "suspended", self.suspended.why end
+    if self.stopping then return "stopping", tostring(self.stopping) end
+    if self.paused and self.paused.rested_at then return "paused" end
+    if self.ready < (self.worker_count or 1) then return "starting" end
+    local pausing <const> = self.paused
+    return "running", pausing and ("pausing for %d s"):format((core.now() - pausing.since) // 1) or nil
+  end
+
+  ---Tells the keeper of runs how this one is: now and then, and at once when that changes. Whoever keeps them by now
+  ---hears of the run by it.
+  ---@param now? boolean
+  function controller:tell_runs(now)
+    if not self.a.number then return end
+    local state, why = self:run_state()
+    local changed <const> = state ~= self.told_state
+    if not (now or changed) and core.now() - (self.told_at or 0) < TELL_S then return end
+    local keeper <const> = runs.find()
+    if not keeper then return end
+    self.told_at, self.told_state = core.now(), state
+    local last <const> = self.last or {}
+    local loss <const> = last.loss and (last.examples and last.examples > 0 and last.loss / last.examples or last.loss)
+    local done <const> = self.done_examples + (self.partial.examples or 0)
+    local before <const> = self.told_done
+    local rate <const> = before and core.now() > before.at and (done - before.done) / (core.now() - before.at) or nil
+    if not before or core.now() - before.at >= TELL_S then self.told_done = {done = done, at = core.now()} end
+    core.send(keeper, {op = "tell", n = self.a.number, uid = self.a.run, state = state, why = why,
+      workers = #self:running(), params = self.told_params ~= self.params and self.params or nil,
+      progress = {report = self.clock, loss = loss, examples = done, rate = rate, total = self.a.total}})
+    self.told_params = self.params
+  end
+
+  ---A line of reports.jsonl in the run's directory: the numbers of a report, summed over workers.
+  function controller:record_report(event)
+    if not self.a.directory or core.simulated() then return end
+    self.curve = self.curve or io.open(self.a.directory .. "/reports.jsonl", "a")
+    if not self.curve then return end
+    local line = {}
+    for k, v in pairs(event) do
+      if type(v) == "number" and v == v and v < math.huge and v > -math.huge then line[k] = v end
+    end
+    line.time = core.wall()
+    self.curve:write(core.json_encode(line), "\n")
+    self.curve:flush()
+  end
+
+  ---Do all workers wait for what a pause holds back?
+  local function all_rest(self)
+    local running <const> = self:running()
+    for _, w in ipairs(running) do
+      if not w.waits or w.waits.kind == "barrier" then return false end
+    end
+    return #running > 0
+  end
+
+  ---Called when workers may have come to rest, and now and then.
+  function controller:look_for_rest()
+    local p <const> = self.paused
+    if not p then return end
+    if not p.rested_at and not p.release and all_rest(self) then p.rested_at = core.now() end
+    if p.rested_at or self.suspended then
+      self:tell_runs(true)
+      for _, message in ipairs(p.callers) do core.answer(message, {state = (self:run_state())}) end
+      p.callers = {}
+    end
+    for i = #p.callers, 1, -1 do
+      local message <const> = p.callers[i]
+      if core.now() - p.since > PAUSE_S then
+        core.answer_error(message, script.error("T0507", ("the workers have not come to a report for %d s"):format(
+          PAUSE_S), {state = "the run pauses when they do; `resume` takes that back"}))
+        table.remove(p.callers, i)
+      end
+    end
+  end
+
+  local function refuse_ended(self)
+    if self.failed or self.finished then
+      return script.error("T0513", ("the run has ended: %s"):format((self:run_state())))
+    end
+  end
+
+  ops["verb.pause"] = function(self, request, message)
+    local err = refuse_ended(self)
+    if not err and self.stopping then err = script.error("T0513", "the run is stopping") end
+    if not err and self.ready < (self.worker_count or 1) then err = script.error("T0513", "the run has not started") end
+    if not err and request.release then
+      local why <const> = self:fixed_workers()
+      if why then
+        err = script.error("T0513", "the workers of this run cannot leave: " .. why,
+          {help = "pause it without release; its slots stay its own"})
+      end
+    end
+    if err then return core.answer_error(message, err) end
+    self.paused = self.paused or {since = core.now(), callers = {}}
+    self.paused.release = self.paused.release or request.release
+    table.insert(self.paused.callers, message)
+    local rested_at <const> = self.paused.rested_at
+    if request.release and rested_at then -- it goes on to its next report, if it does not rest in one already
+      self.started_at, self.paused.rested_at = self.started_at + core.now() - rested_at, nil
+      if self.release_due then
+        self.release_due = nil
+        self:release()
+      end
+      self:hand_out()
+    end
+    self:look_for_rest()
+  end
+
+  ---All workers leave with the answer to this report.
+  function controller:let_all_leave()
+    local nodes = {}
+    for _, w in ipairs(self:running()) do
+      w.dropped = true
+      nodes[w.node.name] = (nodes[w.node.name] or 0) + 1
+    end
+    self.suspending = nodes
+  end
+
+  ---The last of them has left: what is left are the tables.
+  function controller:suspend()
+    self.suspended = {nodes = self.suspending, at = core.now(), why = self.paused and self.paused.why}
+    self.suspending = nil
+    for _, w in ipairs(self.workers) do
+      if w.dropped and w.state == "done" then
+        w.state = "lost" -- asked for nothing any more
+        core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address})
+      end
+    end
+    if self.a.shared then
+      core.fiber(function() runs.ask {op = "slots.less", n = self.a.number} end)
+    end
+    self:look_for_rest()
+  end
+
+  ---@param name string
+  local function node_named(self, name)
+    for _, node in ipairs(self.a.nodes) do
+      if node.name == name and not node.lost then return node end
+    end
+  end
+
+  ---Starts workers where slots were granted: {[name of node] = count}. Nodes that came since are loaded first.
+  function controller:use_slots(grant)
+    for _, name in ipairs(require("tide.text").sorted_keys(grant)) do
+      local node = node_named(self, name)
+      if not node then
+        for _, member in ipairs(core.members()) do
+          if member.name == name and member.state == "up" then
+            node = {name = name, id = member.id, agent = core.whereis(name .. "/agent"), workers = 0,
+                    store = member.store, ranks = {}, late = true}
+            self.monitors[core.monitor(node.agent)] = {node = node}
+            self.a.nodes[#self.a.nodes + 1] = node
+            if self.policies then self.policies:joined(node) end
+          end
+        end
+      end
+      if node then
+        node.workers, node.vacant = node.workers + grant[name], nil
+        self:add_workers(node, grant[name])
+      end
+    end
+  end
+
+  ---Suspended, and those that come back are all there: they begin.
+  function controller:look_for_awake()
+    local s <const> = self.suspended
+    if not s or not s.waking then return end
+    local waiting = 0
+    for _, w in ipairs(self.workers) do
+      if w.state == "joining" then return end
+      if w.state == "waiting" then waiting = waiting + 1 end
+    end
+    if waiting == 0 then return end
+    self.started_at = self.started_at + core.now() - s.at
+    self.suspended, self.paused = nil, nil
+    self:begin_joined(self:admit())
+    self:hand_out()
+    self:tell_runs(true)
+    for _, message in ipairs(s.callers) do core.answer(message, {state = (self:run_state())}) end
+  end
+
+  local function wake(self, message)
+    local s <const> = self.suspended
+    s.callers = s.callers or {}
+    table.insert(s.callers, message)
+    if s.waking then return end
+    s.waking = true
+    core.fiber(function()
+      local grant = s.nodes
+      if self.a.shared then
+        local count = 0
+        for _, slots in pairs(s.nodes) do count = count + slots end
+        s.why = "waits for slots"
+        local answer, err = runs.ask({op = "grant", n = self.a.number}, GRANT_S)
+        if not answer then
+          s.waking = nil
+          for _, each in ipairs(s.callers) do core.answer_error(each, err) end
+          s.callers = {}
+          return
+        end
+        grant = answer.grant
+      end
+      self:use_slots(grant)
+    end)
+  end
+
+  ops["verb.resume"] = function(self, _, message)
+    local err <const> = refuse_ended(self)
+    if err then return core.answer_error(message, err) end
+    if self.suspended then return wake(self, message) end
+    local p <const> = self.paused
+    if not p then return core.answer_error(message, script.error("T0513", "the run is not paused")) end
+    self.paused = nil
+    if p.rested_at then self.started_at = self.started_at + core.now() - p.rested_at end
+    for _, caller in ipairs(p.callers) do
+      core.answer_error(caller, script.error("T0210", "the run was resumed before it paused", {exit = 1}))
+    end
+    if self.release_due then
+      self.release_due = nil
+      self:release()
+    end
+    self:hand_out()
+    self:meet()
+    self:tell_runs(true)
+    core.answer(message, {state = (self:run_state())})
+  end
+
+  ops["verb.set"] = function(self, request, message)
+    local err = refuse_ended(self)
+    if not err then
+      local _, problem = run_life.check_params(request.params, not request.new and self.params or nil)
+      err = problem
+    end
+    if err then return core.answer_error(message, err) end
+    local params = {}
+    for k, v in pairs(self.params) do params[k] = v end
+    for k, v in pairs(request.params) do params[k] = v end
+    self.params = params
+    self:tell_runs(true)
+    core.answer(message, {params = params})
+  end
+
+  ops["verb.workers"] = function(self, request, message)
+    local err = refuse_ended(self)
+    local count <const> = request.count
+    if not err and (math.type(count) ~= "integer" or count < 1) then
+      err = script.error("T0113", ("%s is no number of workers: a whole number from 1 on"):format(tostring(count)),
+        {help = count == 0 and "pause with release lets all workers go" or nil})
+    end
+    if not err and self.suspended then err = script.error("T0513", "the run is suspended: resume it first") end
+    if err then return core.answer_error(message, err) end
+    local why <const> = self:fixed_workers()
+    if why then return core.answer_error(message, script.error("T0513", "its workers cannot change: " .. why)) end
+    core.fiber(function()
+      local refused, problem = self:set_workers(count)
+      if refused then return core.answer_error(message, problem or script.error("T0113", refused)) end
+      core.answer(message, {workers = count})
+    end)
+  end
+
+  ops["verb.stop"] = function(self, request, message)
+    local err <const> = refuse_ended(self)
+    if err then return core.answer_error(message, err) end
+    ops.stop(self, {reason = request.reason or "asked"})
+    if request.within_s then
+      core.fiber(function()
+        core.sleep(request.within_s)
+        if not self.finished and not self.failed then self:cancel_run "it did not stop in time" end
+      end)
+    end
+    self:tell_runs(true)
+    core.answer(message, {state = (self:run_state())})
+  end
+
+  ---Ends the workers now.
+  function controller:cancel_run(why)
+    self.cancelled = why
+    self:fail(script.error("T0210", "the run was cancelled: " .. why, {exit = 1}))
+    self:tell_runs(true)
+  end
+
+  ops["verb.cancel"] = function(self, request, message)
+    local err <const> = refuse_ended(self)
+    if err then return core.answer_error(message, err) end
+    self:cancel_run(request.why or "asked")
+    core.answer(message, {state = (self:run_state())})
+  end
+
+  ---The keeper of runs holds this run for ended: whoever else works for it by now must not meet it.
+  function ops.disowned(self)
+    if not self.failed and not self.finished then
+      self:fail(script.error("T0509", "the cluster holds this run for lost", {exit = 5,
+        state = "its workers were ended and its tables dropped"}))
+    end
+  end
+end
+
+return run_life

@@ -1,0 +1,170 @@
+-- A run of the cluster from outside of its script: what `cluster:run "mf-1"`, the prompt and `tide job` act by.
+local core = require "tide.core"
+local errors = require "tide.errors"
+local runs = require "tide.cluster.runs"
+local text = require "tide.text"
+local units = require "tide.units"
+
+local remote_run = {}
+
+local WAIT_S <const> = 30
+local POLL_S <const> = 0.2
+local LOG_BYTES <const> = 64 << 10
+
+---@class tide.remote_run
+---@field name string "mf-17"
+---@field n integer
+---@field job string
+---@field state string queued, starting, running, paused, suspended, stopping, done, stopped, failed, lost
+---@field why? string
+---@field slots integer that it has
+---@field wanted? integer slots that it asked for
+---@field params? table
+---@field progress table {report, loss, examples, rate, total} of its newest report
+local methods = {}
+
+local function handle_of(row)
+  local self = {}
+  for k, v in pairs(row) do self[k] = v end
+  return setmetatable(self, {__index = methods, __name = "tide.run.remote",
+    __tostring = function(r) return ("run %s (%s)"):format(r.name, r.state) end})
+end
+
+---Runs of this cluster, oldest first.
+---@param o? {job?: string, state?: string, all?: boolean} all: ended ones too
+---@return tide.remote_run[]
+function remote_run.list(o)
+  o = o or {}
+  for key in pairs(o) do
+    if key ~= "job" and key ~= "state" and key ~= "all" then
+      error(errors.new("T0113", {message = ("runs: there is no option `%s`"):format(text.clean(tostring(key))),
+        help = text.did_you_mean(tostring(key), {"job", "state", "all"})}), 2)
+    end
+  end
+  local answer, err = runs.ask {op = "list", job = o.job, state = o.state, all = o.all or o.state ~= nil}
+  if not answer then error(err, 2) end
+  local list = {}
+  for i, row in ipairs(answer.runs) do list[i] = handle_of(row) end
+  return list
+end
+
+---One run by its name, number or job.
+---@param name string|integer
+---@return tide.remote_run|nil, table? err T0513 with the nearest names
+function remote_run.find(name)
+  local row, err = runs.ask {op = "get", name = tostring(name)}
+  if not row then return nil, err end
+  return handle_of(row)
+end
+
+local function seconds(value, what)
+  if value == nil or type(value) == "number" then return value end
+  local s, why = units.parse_duration(value)
+  if not s then error(errors.new("T0113", {message = ("%s: %s"):format(what, why)}), 3) end
+  return s
+end
+
+local function verb(self, name, arguments, timeout)
+  local timeout_s <const> = seconds(timeout, "timeout") or WAIT_S
+  local answer, err = runs.ask({op = "verb", name = tostring(self.n), verb = name, arguments = arguments,
+    timeout_s = timeout_s}, timeout_s + 10)
+  if not answer then return nil, err end
+  self.state, self.params = answer.state or self.state, answer.params or self.params
+  return true
+end
+
+---Brings the fields of this handle up to date.
+---@return tide.remote_run|nil self, table? err
+function methods:refresh()
+  local row, err = runs.ask {op = "get", name = tostring(self.n)}
+  if not row then return nil, err end
+  for k, v in pairs(row) do self[k] = v end
+  self.why = row.why
+  return self
+end
+
+---Lets all workers wait in their next report, or for their next chunk; true when they do. With `release` they leave
+---there: their slots are free, and the run goes on when it is resumed.
+---@param o? {release?: boolean, timeout?: string|number}
+---@return true|nil, table? err
+function methods:pause(o)
+  o = o or {}
+  return verb(self, "pause", {release = o.release or nil}, o.timeout)
+end
+
+---Goes on; one that gave its slots back waits for others first.
+---@param o? {timeout?: string|number}
+---@return true|nil, table? err
+function methods:resume(o) return verb(self, "resume", {}, o and o.timeout) end
+
+---Changes params from the next report on. Unknown names are refused, unless `new`.
+---@param params table
+---@param o? {new?: boolean}
+---@return true|nil, table? err
+function methods:set(params, o)
+  local ok, err = require("tide.run.life").check_params(params)
+  if not ok then error(err, 2) end
+  return verb(self, "set", {params = params, new = o and o.new or nil})
+end
+
+---Workers join or leave until there are `count`. Those that join need free slots.
+---@param count integer
+---@return true|nil, table? err
+function methods:set_workers(count) return verb(self, "workers", {count = count}) end
+
+---Asks the workers to stop at their next report; with `within` what has not stopped then is cancelled.
+---@param o? {within?: string|number}
+---@return true|nil, table? err
+function methods:stop(o)
+  return verb(self, "stop", {within_s = seconds(o and o.within, "within")})
+end
+
+---Ends the workers now.
+---@return true|nil, table? err
+function methods:cancel() return verb(self, "cancel", {}) end
+
+---Waits until the run has ended.
+---@param o? {timeout?: string|number}
+---@return string|nil state done, stopped, failed or lost
+---@return table? err
+function methods:wait(o)
+  local timeout_s <const> = seconds(o and o.timeout, "timeout")
+  local deadline <const> = timeout_s and core.now() + timeout_s
+  while true do
+    local ok, err = self:refresh()
+    if not ok then return nil, err end
+    if runs.ENDED[self.state] then return self.state end
+    if deadline and core.now() >= deadline then
+      return nil, errors.new("T0507", {message = ("run %s is %s still"):format(self.name, self.state)})
+    end
+    core.sleep(POLL_S)
+  end
+end
+
+---What was logged: of the run's host while it lives, else its file, where this machine has it.
+---@param o? {after?: integer} bytes to leave out; default: the newest 64 KiB
+---@return string|nil text, integer|table size of the log in bytes, or err
+function methods:log(o)
+  local after = o and o.after
+  local ok, err = self:refresh()
+  if not ok then return nil, err end
+  if self.controller then
+    local answer <const> = core.call(self.controller, {op = "log", after = after}, WAIT_S)
+    if answer then return answer.text, answer.size end
+  end
+  local path <const> = ("%s/run.log"):format((self.host or {}).directory or "?")
+  local content <const> = core.file_read(path)
+  if not content then
+    return nil, errors.new("T0205", {message = ("the log of %s is %s on machine %s"):format(self.name, path,
+      (self.host or {}).machine or "?"), help = "read it there"})
+  end
+  after = after or math.max(0, #content - LOG_BYTES)
+  return content:sub(after + 1, after + LOG_BYTES), #content
+end
+
+---One of its tables.
+---@param key string the job's name of it
+---@return table|nil handle, table? err
+function methods:table(key) return core.table_find(("%s.%s"):format(self.name, key)) end
+
+return remote_run

@@ -1,0 +1,104 @@
+#!/bin/bash
+# Runs as things of a shared cluster: submitted, listed, paused, given other slots and params, stopped, lost.
+. "$(dirname "$0")/harness.sh"
+export TIDE_CLUSTER=lab
+
+cat >count.lua <<'LUA'
+local tide = require "tide"
+local opt = tide.options {passes = {"passes", default = 1000}}
+local job = tide.job {
+  name = "count", data = 40, chunks = 8, params = {eps = 0.5},
+  tables = {t = tide.table {keys = tide.dense(10), width = 1}},
+  worker = function(w)
+    for pass = w.passes + 1, opt.passes do
+      for c in w:chunks(pass) do
+        w.tables.t:push({1}, {{c.count}})
+        tide.sleep(0.01)
+        c:report {examples = c.count}
+      end
+      w:report {loss = 1 / pass, alike = {eps = w.params.eps}}
+      if w:stopping() then break end
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {}
+  local run = cluster:start(job)
+  local last, before = nil, run.tables.t:pull({1})[1]
+  for r in run:events "report" do last = r end
+  run:wait()
+  print(("sum %d of %d, eps %g"):format(run.tables.t:pull({1})[1] - before, 40 * last.n, last.eps))
+end)
+LUA
+
+run 0 up lab -n 2 -w 2
+for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/lab/pids"); do started+=("$pid"); done
+
+run 3 submit --cluster nowhere count.lua
+run 1 submit no-such.lua
+run 1 submit --slots 9 count.lua
+says err.txt '9 slots are wanted, the cluster has 4'
+run 0 jobs
+says_not out.txt 'count'
+
+run 0 submit --slots 2 count.lua
+says out.txt '^count-[12] is (queued|starting|running) on lab'
+name=$(grep -o '^count-[0-9]*' out.txt)
+run 0 submit --slots 3 count.lua --passes 3
+second=$(grep -o '^count-[0-9]*' out.txt)
+is() { "$TIDE" jobs -a --plain </dev/null 2>/dev/null | awk -F'\t' '{print $1, $2}' | grep -qx "$1 $2"; }
+wait_for 10 is "$name" running
+run 0 jobs
+says out.txt "$second +queued +0 of 3"
+run 0 job set "$name" eps=0.25
+run 1 job set "$name" epsilon=0.25 # a param that it does not have
+says err.txt 'T0113'
+run 1 job pause nobody
+says err.txt 'T0513'
+run 1 job resume "$name"
+says err.txt 'T0513.*not paused'
+run 2 job dance "$name"
+run 2 job set "$name" eps
+run 1 job workers "$name" 0
+run 0 job pause "$name"
+is "$name" paused || fail "it is not paused"
+run 0 job show "$name"
+says out.txt 'state +paused'
+run 0 job resume "$name"
+is "$name" running || fail "it does not go on"
+
+# Its slots go to the one that waits, and it goes on when that has ended.
+run 0 job pause "$name" --release
+is "$name" suspended || fail "it has not released its slots"
+wait_for 10 is "$second" done
+run 0 job resume "$name" --timeout 20s
+run 0 job workers "$name" 4
+has_workers() { "$TIDE" job show "$name" --json </dev/null | grep -q '"workers": *4'; }
+wait_for 10 has_workers
+run 0 job stop "$name"
+run 1 job wait "$name"
+is "$name" stopped || fail "it has not stopped"
+run 1 job pause "$name"
+says err.txt 'T0513.*has ended'
+printed() { grep -qE "$1" .tide/runs/*/out.log; }
+wait_for 8 printed '^sum 120 of 120, eps 0.5'
+wait_for 8 printed '^sum ([0-9]+) of \1, eps 0.25' # no example lost, none counted twice
+test -s "$(dirname "$(grep -l 'eps 0.25' .tide/runs/*/out.log)")/reports.jsonl" || fail "no learning curve"
+run 0 job logs "$name"
+says out.txt 'worker [0-9] joins'
+
+# A host that is killed: its run is lost, its slots are free.
+begin run --cluster lab count.lua
+running() { "$TIDE" jobs --plain </dev/null 2>/dev/null | grep -q running; }
+wait_for 10 running
+name=$("$TIDE" jobs --plain </dev/null | cut -f1)
+kill -KILL "$driver"
+wait_for 5 is "$name" lost
+run 0 run --cluster lab --no-wait --slots 4 count.lua --passes 1
+says out.txt '^sum 40 of 40'
+run 0 jobs
+says_not out.txt running
+
+run 0 down lab -y
+nothing_left
+finish
