@@ -58,7 +58,7 @@ for ((round = 1; round <= rounds; round++)); do
     run 0 up -n 4 --controllers 3 --cluster lab
     outlives() { grep -q "the cluster outlives it" "$logs/node-c1.log"; }
     wait_for 10 outlives
-    "$TIDE" run --cluster lab long.lua >run.txt 2>run-err.txt </dev/null &
+    "$TIDE" run --cluster lab --slots 2 long.lua >run.txt 2>run-err.txt </dev/null &
     driver=$!
     started+=("$driver")
     goes_on 20
@@ -148,7 +148,7 @@ nothing_left
 began_with() { "$TIDE" node --cluster lab --name "$1" --listen "unix:$logs/$1.sock" --workers 0 --no-store --state "$work/state" "${@:2}"; }
 run 0 up -n 2 --controllers 3 --cluster lab --state "$work/state"
 wait_for 10 outlives
-"$TIDE" run --cluster lab long.lua >run.txt 2>run-err.txt </dev/null &
+"$TIDE" run --cluster lab --slots 1 long.lua >run.txt 2>run-err.txt </dev/null &
 driver=$!
 started+=("$driver")
 rm -f progress stop

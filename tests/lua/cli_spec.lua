@@ -16,11 +16,11 @@ local WORK <const> = {
   checkpoint = "checkpoint list ckpt", config = "config", version = "version", help = "help",
   completion = "completion bash", attach = "attach -e 1+1", repl = "repl", tap = "tap n1/store",
   trace = "trace out.json",
-  stat = "stat --count 1", top = "top",
+  stat = "stat --count 1", top = "top", submit = "submit %s", jobs = "jobs", job = "job show mf-1",
 }
--- What these do needs a node, or a terminal: tests/cluster/test_console.sh, test_trace.sh.
-local ELSEWHERE <const> = {attach = true, repl = true, tap = true, trace = true}
-local LATER <const> = {"drain", "bench", "doctor", "jobs", "submit", "runs"}
+-- What these do needs a node, or a terminal: tests/cluster/test_console.sh, test_trace.sh, test_jobs.sh.
+local ELSEWHERE <const> = {attach = true, repl = true, tap = true, trace = true, submit = true, jobs = true, job = true}
+local LATER <const> = {"drain", "bench", "doctor", "runs"}
 
 describe("tide", function()
   local script

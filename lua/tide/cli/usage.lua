@@ -19,7 +19,6 @@ Tide trains models with elastic parameter servers; jobs are scripts in Lua.
 Commands: run submit sim repl attach up down node jobs job status stat top nodes
           actors tables links why tap trace events move checkpoint policy config
           version help
-
 More: `tide help`, `tide COMMAND --help`, `tide help T0501` for an error.]]
 
 local TOPICS <const> = {
