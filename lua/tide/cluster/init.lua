@@ -233,7 +233,7 @@ end
 
 ---@param name string
 ---@return table|nil handle, table? err
-function cluster.table(_, name) return core.table_find(name) end
+function cluster.table(_, name) return (require("tide.cluster.table_names").find(name)) end
 
 ---Writes all tables to a directory while workers go on.
 ---@param o string|{dir: string, cut?: "clock"|"fuzzy", keep?: integer}
