@@ -352,6 +352,12 @@ entry("T0513", {
   remedy = "`tide jobs` lists the runs, `tide jobs -a` also those that have ended",
 })
 
+entry("T0514", {
+  title = "in use", exit = 1, name = "EBUSY",
+  explanation = "The table is one of a run that goes on.",
+  remedy = "end the run first, or force it: the run's operations on the table fail then",
+})
+
 ---- T06: store and jobs ----------------------------------------------------------------------------------------------
 
 entry("T0601", {

@@ -82,6 +82,9 @@ function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
 function core.table_find(name) end
 function core.tables() end            --> array of {name=, ...stats}
+function core.table_drop(name) end    --> true | nil, err ; it goes on all nodes, with its rows; suspends
+function core.control_put(key, value) end --> true | nil, err ; of the controller, keys of job/ runs/ ticket/ seat/; kept when it returns; nil: the key goes
+function core.control_list(prefix) end --> {[key] = value} | nil, err ; of the controller
 function core.tables_forget() end     --> true | nil, err: the names of all tables are free again, once this controller is the only member
 -- handle methods (suspend): t:pull(keys[, {async=true, into=tensor}]) -> tensor rows x width (or ticket); t:push(keys, rows[, {async=true}]);
 -- all raise what fails; rows: f32 tensor, array of rows, or flat array;

@@ -66,7 +66,7 @@ says err.txt 'at clock 90: 90(\.0)? 90'
 run 1 run --resume ckpt count.lua --look --nodes 1 --workers 3
 says err.txt 'T0705.*4 workers, the run has 3'
 run 1 run --resume ckpt count.lua --look --width 5
-says err.txt "T0705.*table 'count.t' exists with other options"
+says err.txt "T0705.*table 'count-[0-9]+.t' exists with other options"
 run 1 run --resume nowhere count.lua --look
 says err.txt 'T0702'
 

@@ -24,10 +24,10 @@ local job = tide.job {
 tide.main(function()
   local cluster <close> = tide.cluster {}
   local run = cluster:start(job)
-  local last, before = nil, run.tables.t:pull({1})[1]
-  for r in run:events "report" do last = r end
+  local last, examples = nil, 0
+  for r in run:events "report" do last, examples = r, examples + r.examples end
   run:wait()
-  print(("sum %d of %d, eps %g"):format(run.tables.t:pull({1})[1] - before, 40 * last.n, last.eps))
+  print(("sum %d of %d, eps %g"):format(run.tables.t:pull({1})[1], examples, last.eps))
 end)
 LUA
 
@@ -82,7 +82,7 @@ run 1 job pause "$name"
 says err.txt 'T0513.*has ended'
 printed() { grep -qE "$1" .tide/runs/*/out.log; }
 wait_for 8 printed '^sum 120 of 120, eps 0.5'
-wait_for 8 printed '^sum [0-9]+ of [0-9]+, eps 0.25'
+wait_for 8 printed '^sum ([0-9]+) of \1, eps 0.25' # no example lost, none counted twice
 test -s "$(dirname "$(grep -l 'eps 0.25' .tide/runs/*/out.log)")/reports.jsonl" || fail "no learning curve"
 run 0 job logs "$name"
 says out.txt 'worker [0-9] joins'
@@ -98,6 +98,50 @@ run 0 run --cluster lab --no-wait --slots 4 count.lua --passes 1
 says out.txt '^sum 40 of 40'
 run 0 jobs
 says_not out.txt running
+
+# Tables are a run's own, and go with it.
+run 0 tables
+[ -s out.txt ] && grep -q count out.txt && fail "tables are left: $(cat out.txt)"
+cat >sample.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {
+  name = "sample", tables = {
+    own = tide.table {keys = tide.dense(10), width = 1},
+    stays = tide.table {keys = tide.dense(10), width = 1, keep = true},
+    all = tide.table {name = "everybody", keys = tide.dense(10), width = 1, shared = true},
+  },
+  worker = function(w)
+    for _, t in pairs(w.tables) do t:push({1}, {{1}}) end
+    w:report {examples = 1}
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {}
+  local run = cluster:start(job)
+  run:wait()
+  print(("own %d, all %d"):format(run.tables.own:pull({1})[1], run.tables.all:pull({1})[1]))
+  run:close()
+  print(select(2, pcall(function() return run.tables.own end)).code)
+end)
+LUA
+for i in 1 2 3; do
+  run 0 run --cluster lab --slots 2 sample.lua
+  says out.txt "^own 2, all $((2 * i))$"
+  says out.txt '^T0510$'
+done
+run 0 tables --plain
+[ "$(cut -f1 out.txt | sort | tr '\n' ' ')" = "everybody $(seq -f 'sample-%g.stays' $(($(grep -o 'sample-[0-9]*' out.txt | sort -t- -k2n | head -1 | cut -d- -f2))) 1 $(($(grep -o 'sample-[0-9]*' out.txt | sort -t- -k2n | tail -1 | cut -d- -f2))) | sort | tr '\n' ' ')" ] ||
+  fail "tables: $(cat out.txt)"
+run 0 table drop everybody -y
+run 1 table drop everybody -y
+says err.txt 'T0401'
+begin run --cluster lab --slots 1 count.lua
+wait_for 10 running
+run 1 table drop count.t -y
+says err.txt 'T0514'
+run 0 table drop count.t -y --force
+wait "$driver"
+says err.txt 'was dropped|no table'
 
 run 0 down lab -y
 nothing_left

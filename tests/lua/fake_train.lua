@@ -64,6 +64,12 @@ return function()
       return f.clock
     end,
     json_encode = function() return "{}" end,
+    encode = function(value)
+      f.encoded = f.encoded or {}
+      f.encoded[#f.encoded + 1] = value
+      return "encoded " .. #f.encoded
+    end,
+    decode = function(text) return f.encoded[tonumber(text:match "%d+")] end,
     table_find = function(name)
       return {name = name, spec = {technique = f.technique}, homes = function() return f.homes or {} end}
     end,

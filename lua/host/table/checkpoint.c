@@ -140,14 +140,26 @@ static int core_cut_clock(lua_State *L) {
 
 /* ---- reading ---- */
 
-/* dir, generation or nil -> {.., skipped=, job=} | nil, err */
+/* dir, generation or nil, {job=, run=, others=} or nil (tide__restore_as) -> {.., skipped=, job=} | nil, err */
 static int core_checkpoint_restore(lua_State *L) {
     const char *dir = luaL_checkstring(L, 1);
     lua_Integer generation = luaL_optinteger(L, 2, 0);
     struct tide_lua *host = tide__lua_inside(L);
     struct tide_restored restored;
     luaL_argcheck(L, generation >= 0, 2, "the number of a generation");
-    int code = tide_checkpoint_restore(host->node, dir, (uint64_t)generation, &restored);
+    struct tide__restore_as as = {0};
+    lua_settop(L, 3);
+    if (!lua_isnil(L, 3)) {
+        luaL_checktype(L, 3, LUA_TTABLE);
+        lua_getfield(L, 3, "others");
+        as.others = lua_toboolean(L, -1);
+        lua_getfield(L, 3, "job");
+        as.job = luaL_checkstring(L, -1);
+        lua_getfield(L, 3, "run");
+        as.run = luaL_checkstring(L, -1);
+    }
+    int code = tide__checkpoint_restore_as(host->node, dir, (uint64_t)generation,
+                                           as.job ? &as : NULL, &restored);
     if (code < 0) {
         code = tide__lua_resumed(L, code);
         return tide__lua_failure(L, code);

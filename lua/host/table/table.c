@@ -1,7 +1,7 @@
 /*
- * Tables for Lua: creating and finding them, pull and push (which suspend the calling fiber, or
- * return a ticket, and raise what fails), slots to another node, files. A handle is a userdata
- * around the table, which lives as long as the node.
+ * Tables for Lua: creating, finding and dropping them, pull and push (which suspend the calling fiber,
+ * or return a ticket, and raise what fails), slots to another node, files. A handle is a userdata
+ * around the table, which it holds: one that is dropped is freed with its last handle.
  *
  * Asynchronous operations write into tensors while Lua may drop its handles, so each operation is a
  * record of the host's `pending` list that holds its tensors in the registry until it was waited
@@ -287,6 +287,25 @@ static int core_table_find(lua_State *L) {
     }
     push_table(L, table);
     return 1;
+}
+
+/* core.table_drop(name) -> true | nil, err: it goes on all nodes, with its rows */
+static int core_table_drop(lua_State *L) {
+    const char *name = luaL_checkstring(L, 1);
+    struct tide_lua *host = tide__lua_inside(L);
+    int code = tide__lua_resumed(L, tide_table_drop(host->node, name));
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
+static int table_collected(lua_State *L) {
+    struct handle *handle = lua_touserdata(L, 1);
+    tide_table_release(handle->table);
+    handle->table = NULL;
+    return 0;
 }
 
 /* ---- asynchronous operations ---- */
@@ -714,6 +733,7 @@ void tide__lua_open_table(lua_State *L) {
                                          {"table_find", core_table_find},
                                          {"tables", tide__lua_tables},
                                          {"tables_forget", core_tables_forget},
+                                         {"table_drop", core_table_drop},
                                          {NULL, NULL}};
     static const luaL_Reg methods[] = {
         {"pull", table_pull},
@@ -728,7 +748,7 @@ void tide__lua_open_table(lua_State *L) {
         {NULL, NULL},
     };
     static const luaL_Reg table_meta[] = {
-        {"__tostring", table_tostring}, {"__eq", table_equal}, {NULL, NULL}};
+        {"__tostring", table_tostring}, {"__eq", table_equal}, {"__gc", table_collected}, {NULL, NULL}};
     static const luaL_Reg ticket_methods[] = {
         {"wait", ticket_wait}, {"done", ticket_done}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);

@@ -213,6 +213,7 @@ int tide__lua_tables(lua_State *L) {
         lua_setfield(L, -2, "width");
         tide__lua_push_staleness(L, tables[i]);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
+        tide_table_release(tables[i]);
     }
     return 1;
 }

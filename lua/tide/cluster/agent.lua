@@ -169,6 +169,7 @@ local function forget(id)
   for address in pairs(run.workers) do core.kill(address) end
   if run.monitor then core.demonitor(run.monitor) end
   state.runs[id] = nil
+  collectgarbage() -- handles that were looked up keep a dropped table's memory
 end
 
 ---Ends a run's workers at once: {run=}.
@@ -237,7 +238,7 @@ end
 ---Gives slots of a table to a node, for command lines, which are no members: {table=, slots=, node=}.
 function ops.move(request, message)
   return beside(message, function()
-    local handle, err = core.table_find(request.table)
+    local handle, err = require("tide.cluster.table_names").find(request.table)
     if not handle then return nil, err end
     local ok
     ok, err = handle:move(request.slots, request.node)

@@ -233,7 +233,7 @@ end
 
 ---@param name string
 ---@return table|nil handle, table? err
-function cluster.table(_, name) return core.table_find(name) end
+function cluster.table(_, name) return (require("tide.cluster.table_names").find(name)) end
 
 ---Writes all tables to a directory while workers go on.
 ---@param o string|{dir: string, cut?: "clock"|"fuzzy", keep?: integer}
@@ -267,7 +267,7 @@ function cluster:close()
   for _, run in ipairs {table.unpack(self.own_runs)} do pcall(run.cancel, run) end
   if self.tracing then
     local ok, err = pcall(self.tracing.close, self.tracing)
-    if not ok then core.log("error", errors.from(err).message) end
+    if not ok then self.context.unsaved("the trace", err) end
   end
   if #self.children == 0 then return end
   local ours <const>, ids <const> = {}, {}

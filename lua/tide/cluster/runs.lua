@@ -277,12 +277,12 @@ end
 
 ---- ends -----------------------------------------------------------------------------------------------------------
 
----Tables that are the run's own go, on all nodes.
-local function drop_tables(r)
-  if not core.table_drop then return end
+---Tables that are the run's own go, on all nodes; those with a name that the script's other runs find with `all`.
+local function drop_tables(r, all)
   local prefix <const> = r.name .. "."
   local keeps = {}
   for _, name in ipairs(r.keeps or {}) do keeps[name] = true end
+  for _, name in ipairs(not all and r.named or {}) do keeps[name] = true end
   for _, entry in ipairs(core.tables() or {}) do
     if entry.name:sub(1, #prefix) == prefix and not keeps[entry.name] then
       local ok, err = core.table_drop(entry.name)
@@ -308,11 +308,10 @@ local function finish(r, state, why)
   core.event("run", ("%s: %s%s"):format(r.name, state, why and ", " .. why or ""))
 end
 
----Nothing of it stays.
-local function close(r)
-  if r.closed then return end
-  r.closed = true
-  drop_tables(r)
+---Nothing of it stays; `all`: its script has ended too.
+local function close(r, all)
+  if not r.closed or all and r.named then drop_tables(r, all) end
+  r.closed, r.named = true, not all and r.named or nil
 end
 
 ---- requests -------------------------------------------------------------------------------------------------------
@@ -365,6 +364,37 @@ function ops.open(request, message)
   self.monitors[r._monitor] = r
   thin_out()
   return {n = n, name = r.name}
+end
+
+---What the run made: {n, keeps = tables that stay when it is closed, named = that stay until its script ends}.
+function ops.tables(request)
+  local r <const>, err = find(request.n)
+  if not r then return nil, err end
+  r.keeps, r.named = request.keeps, request.named
+  local ok, problem = save(r)
+  if not ok then return nil, problem end
+  return {}
+end
+
+---Drops a table by name: {name, force}. One of a run that goes on only with force.
+ops["table.drop"] = function(request)
+  local known = {}
+  for i, entry in ipairs(core.tables() or {}) do known[i] = entry.name end
+  local name <const> = require("tide.cluster.table_names").resolve(tostring(request.name), known)
+  if not name then
+    return nil, errors.new("T0401", {message = ("no table `%s`"):format(text.clean(tostring(request.name))),
+      help = text.did_you_mean(tostring(request.name), known) or "`tide tables` lists them"})
+  end
+  for _, r in pairs(self.records) do
+    local prefix <const> = r.name .. "."
+    if not request.force and not runs.ENDED[r.state] and name:sub(1, #prefix) == prefix then
+      return nil, errors.new("T0514", {message = ("table `%s` is of run %s, which is %s"):format(name, r.name, r.state),
+        help = "end the run first, or say --force: its operations on the table then fail"})
+    end
+  end
+  local ok, err = core.table_drop(name)
+  if not ok then return nil, err end
+  return {name = name}
 end
 
 ---The host waits for its slots: {n} -> {grant = {[node] = slots}, epoch}; with `no_wait` at once or not at all.
@@ -545,11 +575,12 @@ local function exited(message)
     r._silent_since = core.now() -- its host may still tell of its end
     return
   end
-  if runs.ENDED[r.state] and r.closed then return end
+  if runs.ENDED[r.state] and r.closed and not r.named then return end
   end_workers(r)
   finish(r, "lost", "its host is gone: " .. tostring(reason))
+  if r.private then return end
   core.fiber(function()
-    close(r)
+    close(r, true)
     save(r)
   end)
 end
@@ -589,7 +620,7 @@ local function tick()
       end_workers(r)
       finish(r, "lost", "its host is silent")
       core.fiber(function()
-        close(r)
+        close(r, true)
         save(r)
       end)
     end

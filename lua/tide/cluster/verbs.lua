@@ -22,7 +22,8 @@ verbs.needs = {
     ["trace.start"] = "operate", ["trace.stop"] = "operate", move = "operate", checkpoint = "operate",
     consistency = "operate", drain = "operate",
     -- runs code, ends things, writes over rows
-    ends = "admin", load = "admin", start = "admin", stop = "admin", end_worker = "admin", restore = "admin", quit = "admin",
+    ends = "admin", load = "admin", start = "admin", stop = "admin", end_worker = "admin",
+    restore = "admin", quit = "admin",
     ["cpu.share"] = "admin", serve_cost = "admin", event = "admin",
     -- among nodes
     localize = "node", vacated = "node",
@@ -31,10 +32,10 @@ verbs.needs = {
   runs = {
     list = "read", get = "read", held = "read",
     -- verbs on a run: pause, resume, set, workers, stop, cancel
-    verb = "operate",
+    verb = "operate", ["table.drop"] = "operate",
     -- of hosts, which run a script's code on the nodes
     open = "admin", grant = "admin", ["slots.more"] = "admin", ["slots.less"] = "admin", tell = "admin",
-    close = "admin",
+    close = "admin", tables = "admin",
   },
   policies = {
     list = "read", report = "read", history = "read", why = "read", metric = "read",

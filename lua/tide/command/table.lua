@@ -5,6 +5,7 @@ local errors = require "tide.errors"
 local heat = require "tide.show.hot_keys"
 local locality = require "tide.show.locality"
 local staleness = require "tide.show.staleness"
+local table_names = require "tide.cluster.table_names"
 local table_show = require "tide.show.table"
 local text = require "tide.text"
 
@@ -13,13 +14,35 @@ local TOP_MAX <const> = 100
 -- Of view.table_parts those of the table.
 local function parts_of(view, name)
   local parts, names = {}, {}
+  for _, part in ipairs(view.table_parts) do names[part.name] = true end
+  local known <const> = text.sorted_keys(names)
+  local found <const>, fitting <const> = table_names.resolve(name, known)
   for _, part in ipairs(view.table_parts) do
-    if part.name == name then parts[#parts + 1] = part end
-    names[part.name] = true
+    if part.name == found then parts[#parts + 1] = part end
   end
-  if #parts > 0 then return parts end
+  if found then return parts, nil, found end
+  if #fitting > 1 then
+    return nil, errors.new("T0401", {message = ("several tables could be `%s`"):format(text.clean(name)),
+      help = "name one: " .. table.concat(fitting, ", ")})
+  end
   return nil, errors.new("T0401", {message = ("no table `%s` in this cluster"):format(text.clean(name)),
-    help = text.did_you_mean(name, text.sorted_keys(names)) or "`tide tables` lists them"})
+    help = text.did_you_mean(name, known) or "`tide tables` lists them"})
+end
+
+-- `tide table drop NAME`.
+local function drop(context, o)
+  local ok, err = context:confirm(("Drop table `%s` with all its rows?"):format(text.clean(o.table)))
+  if not ok then return nil, err end
+  local answer, problem = cluster_view.attached(context, function()
+    local got, failed = context.core.node_run([[return require("tide.command.job").inside(...)]],
+      "@tide/command/job.lua", {op = "table.drop", name = o.table, force = o.force or false})
+    if not got then return nil, errors.from(failed) end
+    if got.error then return nil, errors.from(got.error) end
+    return got.value
+  end)
+  if not answer then return nil, problem end
+  return context:tell("tide.table/1", {name = answer.name, dropped = true},
+    ("table `%s` is dropped"):format(text.clean(answer.name)))
 end
 
 return {
@@ -34,28 +57,33 @@ return {
     {"tide table show mf.columns --chart ages.svg", "and a picture of how old the rows were"},
     {"tide table show mf.columns --svg locality.svg", "and of accesses on the node and elsewhere"},
     {"tide table show mf.columns --json", "exact figures as one object"},
+    {"tide table drop hits -y", "it goes on all nodes, with its rows"},
   },
   arguments = {
-    {name = "verb", doc = "show"},
+    {name = "verb", doc = "show or drop"},
     {name = "table", doc = "name of the table, as `tide tables` shows it"},
   },
   options = {
-    arguments.shared.cluster,
+    arguments.shared.cluster, arguments.shared.yes,
+    {name = "force", doc = "drop: also if a run that goes on has it"},
     {name = "chart", type = "string", value = "FILE", doc = "write the picture of ages there (SVG)"},
     {name = "top", type = "integer", value = "N", doc = "hottest keys to show (default 10, at most 100)"},
     {name = "svg", type = "string", value = "FILE", doc = "write a chart of local and remote accesses by node"},
   },
   run = function(context)
     local o <const> = context.options
+    if o.verb == "drop" then return drop(context, o) end
     if o.verb ~= "show" then
       return nil, errors.new("T0105", {message = ("`%s` is no verb of tables"):format(text.clean(o.verb)),
-        help = "`tide table show NAME` is all there is"})
+        help = "there are show and drop"})
     end
     local parts, found
     local ok, err = cluster_view.attached(context, function(client)
       local view, problem = cluster_view.collect(context, client)
       if not view then return nil, problem end
-      parts, problem = parts_of(view, o.table)
+      local name
+      parts, problem, name = parts_of(view, o.table)
+      o.table = name or o.table
       if not parts then return nil, problem end
       found, problem = locality.look(client, o.table, parts, math.min(math.max(o.top or 10, 0), TOP_MAX))
       return found, problem

@@ -3,6 +3,7 @@ local calls = require "tide.console.calls"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local policy = require "tide.console.policy"
+local table_names = require "tide.cluster.table_names"
 local text = require "tide.text"
 local units = require "tide.units"
 
@@ -75,22 +76,10 @@ local function tables_shown()
   return "tables " .. text.clean(table.concat(list, ", ")) .. "; tables.NAME for one"
 end
 
--- "factors" is enough for "mf.factors" where only one job has such a table.
-local function find_table(name)
-  local handle, err = core.table_find(name)
-  local known, short = {}, {}
-  for _, entry in ipairs(core.tables() or {}) do
-    known[#known + 1] = entry.name
-    if entry.name:sub(-#name - 1) == "." .. name then short[#short + 1] = entry.name end
-  end
-  if not handle and #short == 1 then handle, err = core.table_find(short[1]) end
-  return handle, err, known
-end
-
 local function tables_at_prompt()
   return setmetatable({}, {
     __index = function(_, name)
-      local handle, err, known = find_table(tostring(name))
+      local handle, err, known = table_names.find(tostring(name))
       if not handle then
         error(errors.new("T0401", {message = ("no table `%s`"):format(text.clean(tostring(name))),
           help = text.did_you_mean(tostring(name), known), cause = err and errors.from(err)}), 2)

@@ -20,8 +20,9 @@ end
 
 ---A journal in a file, which is made or continued behind its last good record.
 ---@param path string
+---@param failed fun(why: string) called once when a record could not be written
 ---@return table|nil journal, string? why
-function journal.open(path)
+function journal.open(path, failed)
   local text = ""
   local file = io.open(path, "rb")
   if file then
@@ -38,9 +39,14 @@ function journal.open(path)
   if not handle then return nil, why end
   if #text >= #MAGIC then handle:write(text:sub(1, good)) else handle:write(MAGIC) end
   handle:flush()
+  local told = false
   return setmetatable({path = path, bytes = 0, records = 0, write = function(bytes)
-    handle:write(bytes)
-    handle:flush()
+    local ok, problem = handle:write(bytes)
+    if ok then ok, problem = handle:flush() end
+    if not ok and not told then
+      told = true
+      failed(problem)
+    end
   end, close = function() handle:close() end}, journal)
 end
 

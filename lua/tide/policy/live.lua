@@ -16,6 +16,7 @@ local Comm = require "tide.policy.comm"
 local guard = require "tide.policy.guard"
 local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
+local script = require "tide.script"
 local servers = require "tide.policy.servers"
 local shares = require "tide.policy.shares"
 local Sync = require "tide.policy.sync"
@@ -263,7 +264,10 @@ function live.new(controller, job)
   end
   d.dispatch = policies.dispatch and dispatch.new(controller, SAMPLES_MAX, d.started_at)
   d.comm = job.comm and Comm.new(job)
-  local own <const> = controller.a.journal and assert(journal.open(controller.a.journal)) or nil
+  local own <const> = controller.a.journal and assert(journal.open(controller.a.journal, function(why)
+    controller:emit {kind = "unsaved", what = "the journal of the policies",
+                     error = script.error("T0403", why, {where = controller.a.journal})}
+  end)) or nil
   self.host = Host.new {seed = controller.a.seed, timed = not core.simulated(), journal = own, driver = {
     now = function() return core.now() - d.started_at end,
     signals = function(kind) return SIGNALS[kind] end,

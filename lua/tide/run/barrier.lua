@@ -201,6 +201,8 @@ function meeting.extend(controller)
     end
     self.finished = true
     core.fiber(function()
+      local err <const> = self:missing()
+      if err then return self:fail(err) end
       if self.job.checkpoint then self:last_checkpoint() end
       self:emit {kind = "finished"}
     end)

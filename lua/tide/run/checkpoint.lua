@@ -74,10 +74,12 @@ end
 ---Brings the tables back. Call it while no worker runs.
 ---@param dir string
 ---@param generation? integer default: the newest that is whole
+---@param as? {job: string, run: string, others: boolean} the tables of the job come back as those of the run; others
+---  under their own names, or not at all
 ---@return table? restored {generation, cut, clock, rows, skipped, job}
 ---@return tide.error? err
-function checkpoint.restore(dir, generation)
-  local restored, err = core.checkpoint_restore(dir, generation)
+function checkpoint.restore(dir, generation, as)
+  local restored, err = core.checkpoint_restore(dir, generation, as)
   if not restored then return nil, checkpoint.error(err, dir) end
   return restored
 end

@@ -74,6 +74,50 @@ local function gone(node)
   return nil
 end
 
+---@return string[] tables of the run with copies of which some rows have lost all copies
+function controller:tables_lost()
+  local lost = {}
+  for _, key in ipairs(text.sorted_keys(self.a.tables)) do
+    local handle <const> = core.table_find(self.a.tables[key])
+    if handle and (handle.spec.replicas or 0) > 0 and #handle:health().lost > 0 then
+      lost[#lost + 1] = ("`%s`"):format(self.a.tables[key])
+    end
+  end
+  return lost
+end
+
+---Copies take over after a node is lost, or it turns out later that there are none.
+---@return tide.error|nil
+function controller:lost_copies()
+  if not self.lost_node then return nil end
+  local lost <const> = self:tables_lost()
+  if #lost == 0 then return nil end
+  return script.error("T0509", ("node %s is lost, and with it the last copy of rows"):format(self.lost_node.name), {
+    node = self.lost_node.name,
+    state = ("a part of the tables is gone (%s); the run is ended"):format(table.concat(lost, ", "))})
+end
+
+local NEWS_S <const> = 5 -- a node that does not answer is declared lost within this
+
+---Before the run counts as finished: is everybody there who holds its rows?
+---@return tide.error|nil
+function controller:missing()
+  local silent = 0
+  for _, node in ipairs(self.a.nodes) do
+    if not node.lost and node.store and not core.call(node.agent, {op = "jobs"}, NEWS_S) then silent = silent + 1 end
+  end
+  local deadline <const> = core.now() + NEWS_S
+  while silent > 0 and not self.failed and core.now() < deadline do
+    local node, reason = self:find_lost()
+    if node then
+      self:lose_node(node, reason)
+      silent = silent - 1
+    end
+    core.sleep(0.05)
+  end
+  return self.failed or self:lost_copies()
+end
+
 ---@return string[] tables of the run with rows that died with this node
 function controller:tables_on(node)
   local lost = {}
@@ -154,6 +198,7 @@ end
 function controller:lose_node(node, reason, in_order)
   if node.lost then return end
   node.lost = true
+  if node.store then self.lost_node = node end
   if node.vacant then -- it left when its workers had
     if self.policies then self.policies:left(node) end
     return
@@ -397,7 +442,7 @@ function controller:last_checkpoint()
   while self.writing do core.sleep(0.01) end
   local o = self.job.checkpoint
   local _, err = self:write_checkpoint {dir = o.dir, keep = o.keep}
-  if err then self:emit {kind = "log", text = ("no checkpoint: %s (%s)"):format(err.message, err.code)} end
+  if err then self:emit {kind = "unsaved", what = "the last checkpoint", error = err} end
 end
 
 ---- what workers say ----------------------------------------------------------------------------------------------
@@ -791,6 +836,10 @@ function controller:tick()
     local node, reason = self:find_lost()
     if node then self:lose_node(node, reason) end
     if self.suspect and core.now() - self.suspect.at >= SUSPECT_S then self:fail(self.suspect.err) end
+  end
+  if self.lost_node and not self.failed and not self.finished then
+    local err <const> = self:lost_copies()
+    if err then self:fail(err) end
   end
   if self.poll and core.now() - self.polled_at >= TICK_S then self:flush() end
   self:look_for_rest()

@@ -200,6 +200,17 @@ local function new_context(a)
     now = core.now, terminal = terminal.stderr, unicode = terminal.utf8, width = terminal.width,
     quiet = a.quiet or a.json or false,
   }
+  ---Something that the user counts on could not be written: it is told at once, and the command does not end with 0.
+  context.unsaved = function(what, err)
+    local known <const> = context.not_saved
+    local problem <const> = errors.from(err, "T0403")
+    if not known or known.what ~= what then
+      context.progress:say(("tide: warning: %s could not be written: %s"):format(what, problem.message))
+    end
+    context.not_saved = known or {what = what, error = errors.new(problem.code, {
+      message = ("%s could not be written: %s"):format(what, problem.message), where = problem.where, exit = 1,
+      state = "the run itself is complete"})}
+  end
   context.announce = function(cluster)
     local names = {}
     for i, member in ipairs(cluster.members) do names[i] = member.name end
@@ -345,6 +356,7 @@ function driver.main(a)
   if unwritten then
     return {error = travelling(errors.new("T0403", {message = "the output could not be written: " .. unwritten.why}))}
   end
+  if context.not_saved then return {error = travelling(context.not_saved.error)} end
   if context.simulated then return {exit = 0} end
   talk(context, "tide: run %s took %s; its log is %s", context.run,
     require("tide.units").format_duration(core.now() - context.started_at), context.log_path)

@@ -146,6 +146,11 @@ function run_host.close(run, answer)
     error = failed and {code = failed.code, message = failed.message, where = failed.where} or nil})
   if run.log_file and run.log_file ~= context.log_file then run.log_file:close() end
   run.log_file = nil
+  run.tables = setmetatable({}, {__index = function(_, key)
+    error(errors.new("T0510", {message = ("run %s is closed: its table `%s` is gone"):format(run.name, tostring(key)),
+      help = "read it before the run is closed, or keep it: tide.table {keep = true}"}), 2)
+  end})
+  collectgarbage() -- handles keep a dropped table's memory
 end
 
 ---- hosts that stay -------------------------------------------------------------------------------------------------

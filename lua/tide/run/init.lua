@@ -38,19 +38,40 @@ local function table_specs(job)
   return specs
 end
 
----Makes the job's tables on all nodes, or finds them.
-local function create_tables(job, seed, resumed)
-  local handles, names = {}, {}
-  for key, spec in pairs(table_specs(job)) do
+-- What a table of a run is called, so that runs do not meet by accident: "mf-17.factors". One with a `name` is found
+-- by the runs of its script, under the first that had it; a shared one by all.
+local function name_of(self, key, spec)
+  if spec.shared then return spec.name or key end
+  if not spec.name then return self.name .. "." .. key end
+  local named = self.cluster.named_tables or {}
+  self.cluster.named_tables = named
+  named[spec.name] = named[spec.name] or self.name .. "." .. spec.name
+  return named[spec.name]
+end
+
+---Makes the job's tables on all nodes, or finds those with names of their own.
+local function create_tables(self, resumed)
+  local handles, names, keeps, named = {}, {}, {}, {}
+  for key, spec in pairs(table_specs(self.job)) do
     local o = {}
     for k, v in pairs(spec) do o[k] = v end
-    o.name = spec.name or (job.name .. "." .. key)
-    o.seed = spec.seed or seed
+    o.name = name_of(self, key, spec)
+    if not require("tide.run.job").is_identifier(o.name) then
+      error(script.error("T0203", ("table `%s` of run %s would be called `%s`: at most 63 small letters, digits, `.`, "
+        .. "`_`, `-`"):format(key, self.name, o.name)), 0)
+    end
+    o.keep, o.shared = nil, nil
+    o.seed = spec.seed or self.seed
     local handle, err = core.table(o)
     if not handle then
       error(resumed and require("tide.run.checkpoint").error(err) or errors.from(err), 0)
     end
     handles[key], names[key] = handle, o.name
+    if spec.keep then keeps[#keeps + 1] = o.name end
+    if spec.name and not spec.shared then named[#named + 1] = o.name end
+  end
+  if #keeps > 0 or #named > 0 then
+    require("tide.cluster.runs").ask {op = "tables", n = self.number, keeps = keeps, named = named}
   end
   return handles, names
 end
@@ -62,10 +83,11 @@ local function total_of(job)
 end
 
 ---The tables and the record of the job that `tide run --resume DIR` goes on with; once.
-function run.restore_job(context, job)
+function run.restore_job(context, job, name)
   local dir = context.resume
   context.resume = nil
-  local restored, err = require("tide.run.checkpoint").restore(dir)
+  local restored, err = require("tide.run.checkpoint").restore(dir, nil,
+    {job = job.name, run = name, others = not context.attached})
   if not restored then error(err, 0) end
   for line in restored.skipped:gmatch "[^\n]+" do context.progress:say("tide: warning: " .. line) end
   local saved = restored.job
@@ -80,11 +102,13 @@ function run.restore_job(context, job)
 end
 
 ---From its record to its workers. Raises what goes wrong.
-local function begin(self, resume)
+local function begin(self)
   local cluster <const>, job <const> = self.cluster, self.job
   local context <const> = cluster.context
   local nodes <const> = run_host.slots(cluster, self)
-  self.tables, self.table_names = create_tables(job, self.seed, resume ~= nil)
+  local resume <const> = context.resume and require("tide.run").restore_job(context, job, self.name)
+  self.seed = resume and resume.seed or self.seed
+  self.tables, self.table_names = create_tables(self, resume ~= nil)
   local sent = {}
   for k, v in pairs(context.script) do sent[k] = v end
   sent.modules = script.modules
@@ -122,8 +146,7 @@ function run.start(cluster, job, params, o)
   local merged = {}
   for k, v in pairs(job.params or {}) do merged[k] = v end
   for k, v in pairs(params or {}) do merged[k] = v end
-  local resume = cluster.context.resume and require("tide.run").restore_job(cluster.context, job)
-  local seed = resume and resume.seed or job.seed or require("tide").seed
+  local seed = job.seed or require("tide").seed
   local opened <const> = run_host.open(cluster, job, merged, o)
   local self = setmetatable({
     id = opened.id, name = opened.name, number = opened.number, directory = opened.directory,
@@ -132,7 +155,7 @@ function run.start(cluster, job, params, o)
     policy_events = {},
     started_at = core.now(), lines_shown = 0, seed = seed,
   }, run)
-  ok, err = xpcall(begin, script.failure, self, resume)
+  ok, err = xpcall(begin, script.failure, self)
   if not ok then
     self.failed = errors.from(err)
     run_host.close(self, {why = self.failed.message})
@@ -160,8 +183,9 @@ function run:show_log(event)
   local context = self.cluster.context
   local line = event.rank and ("[%s #%d] %s"):format(event.node, event.rank, event.text) or event.text
   if self.log_file then
-    self.log_file:write(line, "\n")
-    self.log_file:flush()
+    local ok, why = self.log_file:write(line, "\n")
+    if ok then ok, why = self.log_file:flush() end
+    if not ok then context.unsaved("the run's log", {message = why, where = self.directory .. "/run.log"}) end
   end
   if context.quiet or self.lines_shown > LOG_LINES_SHOWN then return end
   self.lines_shown = self.lines_shown + 1
@@ -298,6 +322,8 @@ function run:pump()
       self.failed = errors.from(event.error)
     elseif event.kind == "evaluated" then
       self.results[event.id] = event
+    elseif event.kind == "unsaved" then
+      self.cluster.context.unsaved(event.what, event.error)
     elseif event.kind == "lost" then
       self:show_loss(event)
     elseif event.kind == "scale" then
@@ -313,7 +339,7 @@ function run:pump()
       if event.kind == "report" then
         self.params = event.params or self.params
         self:remember(event)
-          self.report_count = event.n
+        self.report_count = event.n
       end
       self.queue[#self.queue + 1] = event
     end
@@ -413,7 +439,9 @@ function run:wait()
     self.cluster.context.progress:say(("tide: warning: %d pushed rows held a NaN or an infinity; a table with "
       .. "`refuse_nan = true` refuses them"):format(result.not_finite))
   end
-  core.file_write(self.directory .. "/summary.json", core.json_encode(result:to_data()))
+  local written, problem = core.file_write(self.directory .. "/summary.json",
+    core.json_encode(result:to_data()))
+  if not written then self.cluster.context.unsaved("the run's summary", problem) end
   return result
 end
 

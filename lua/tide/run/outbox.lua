@@ -77,6 +77,19 @@ local function drop_reports(box)
   end
 end
 
+-- Behind what was kept.
+local function tell_dropped(box, list)
+  for _, kind in ipairs {"logs", "reports"} do
+    local count <const> = box["dropped_" .. kind]
+    if count > 0 then
+      local what <const> = kind == "logs" and "(%d lines left out)"
+        or "(%d reports left out: the driver did not ask for them in time)"
+      list[#list + 1] = core.encode {kind = "log", text = what:format(count)}
+      box["dropped_" .. kind] = 0
+    end
+  end
+end
+
 ---@param controller table class of tide.controller
 function outbox.extend(controller)
   ---Answers the driver's poll, if it waits.
@@ -84,15 +97,6 @@ function outbox.extend(controller)
     if not self.poll then return end
     local box <const> = self.outbox
     local list, bytes = {}, 0
-    for _, kind in ipairs {"logs", "reports"} do
-      local count <const> = box["dropped_" .. kind]
-      if count > 0 then
-        local what <const> = kind == "logs" and "(%d lines left out)"
-          or "(%d reports left out: the driver did not ask for them in time)"
-        list[#list + 1] = core.encode {kind = "log", text = what:format(count)}
-        box["dropped_" .. kind] = 0
-      end
-    end
     while box.first <= box.last and #list < MESSAGE_EVENTS do
       local entry = box[box.first]
       if entry and bytes > 0 and bytes + #entry.text > MESSAGE_BYTES then break end
@@ -100,6 +104,7 @@ function outbox.extend(controller)
       entry = take(box)
       if entry then list[#list + 1] = pieces.of(entry.text) end
     end
+    if box.first > box.last then tell_dropped(box, list) end
     core.answer(self.poll, {events = list, progress = self.progress_changed and self:progress() or nil})
     self.poll, self.progress_changed = nil, false
   end

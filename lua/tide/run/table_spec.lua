@@ -9,6 +9,7 @@ local FIELDS <const> = {
   name = true, keys = true, width = true, dtype = true, init = true, update = true, consistency = true,
   technique = true, slots = true, wire = true, refuse_nan = true, seed = true, cache_bytes = true,
   unsubscribe_after = true, replicas = true, durability = true, send_order = true, bandwidth = true,
+  keep = true, shared = true,
 }
 local CHOICES <const> = {
   dtype = {f32 = true}, technique = {static = true, relocate = true, replicate = true, intent = true},
@@ -99,7 +100,7 @@ function table_spec.xavier(o)
 end
 
 ---@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
----  unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed
+---  unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared
 ---@return table spec
 function table_spec.new(fields)
   if type(fields) ~= "table" then refuse(2, "tide.table wants a table of fields") end
@@ -129,6 +130,12 @@ function table_spec.new(fields)
   end
   if spec.replicas and not ({[0] = true, true, true})[spec.replicas] then
     refuse(2, "replicas is %s; a table has 0, 1 or 2 copies of each row", tostring(spec.replicas))
+  end
+  for _, key in ipairs {"keep", "shared"} do
+    if spec[key] ~= nil and type(spec[key]) ~= "boolean" then refuse(2, "table field `%s` is true or false", key) end
+  end
+  if spec.shared and spec.consistency ~= nil and spec.consistency ~= "sequential" then
+    refuse(2, "a shared table has no clocks, which count the workers of one run")
   end
   read_durability(spec)
   local copied <const> = (spec.replicas or 0) > 0

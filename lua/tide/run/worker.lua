@@ -68,6 +68,7 @@ end
 
 -- What workers gave at a barrier comes in as many messages as it takes.
 local function add_values(arrival, values)
+  if not values then return end
   arrival.values = arrival.values or {}
   table.move(values, 1, #values, #arrival.values + 1, arrival.values)
 end

@@ -40,6 +40,11 @@ function trace.start(path, agents)
   return self
 end
 
+function trace:write(...)
+  local ok, why = self.file:write(...)
+  if not ok then self.problem = self.problem or why end
+end
+
 local function write_node(self, name, read)
   local cursor, first = 0, true
   repeat
@@ -50,11 +55,11 @@ local function write_node(self, name, read)
       return
     end
     if first then
-      self.file:write('{"ph":"M","pid":', math.tointeger(self.pids[name]), ',"name":"process_name","args":{"name":',
+      self:write('{"ph":"M","pid":', math.tointeger(self.pids[name]), ',"name":"process_name","args":{"name":',
         core.json_encode(name), "}},\n")
       first = false
     end
-    self.file:write(text)
+    self:write(text)
   until not cursor
 end
 
@@ -66,7 +71,7 @@ function trace:close()
   for _, node in ipairs(self.agents) do core.call(node.agent, {op = "trace.stop"}, CALL_S) end
   self.pids = {}
   for _, member in ipairs(core.members()) do self.pids[member.name] = member.id end
-  self.file:write '{"displayTimeUnit":"ms","traceEvents":[\n'
+  self:write '{"displayTimeUnit":"ms","traceEvents":[\n'
   local own <const> = core.node().name
   if self.pids[own] then -- a client is no member, and of no interest
     write_node(self, own, function(cursor) return core.trace_read(cursor, self.origin) end)
@@ -77,9 +82,10 @@ function trace:close()
       if answer then return answer.text, answer.cursor end
     end)
   end
-  self.file:write "{}]}\n" -- an empty event behind the last comma
+  self:write "{}]}\n" -- an empty event behind the last comma
   local ok, why = self.file:close()
   self.file = nil
+  if self.problem then ok, why = nil, self.problem end
   if not ok then
     error(errors.new("T0403", {message = ("cannot write the trace `%s`: %s"):format(self.path, why)}), 0)
   end

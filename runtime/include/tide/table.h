@@ -113,6 +113,11 @@ int tide_table_create(struct tide_node *node, const struct tide_table_options *o
 int tide_tables_forget(struct tide_node *node);
 /* The table of that name, if it exists. Any thread. */
 int tide_table_find(struct tide_node *node, const char *name, struct tide_table **out);
+/* What create and find gave is not needed any more. A table that is dropped is freed when nobody has it. */
+void tide_table_release(struct tide_table *table);
+/* The table goes on all nodes, its rows too; its name is free at once. Operations under way end as always, or fail
+ * after a second, and new ones are refused: ECLOSED. ENOENT: there is none of that name. Fibers. */
+int tide_table_drop(struct tide_node *node, const char *name);
 const struct tide_table_options *tide_table_options(const struct tide_table *table);
 
 /* An asynchronous operation; embed it anywhere, keep it until waited for. */

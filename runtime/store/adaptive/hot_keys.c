@@ -40,6 +40,9 @@ void tide__shared_queued_free(struct tide__shared *s, struct tide__queued *queue
 int tide__shared_create(struct tide_table *table, struct tide__shared **out) {
     *out = tide__shared_of(table);
     int code = *out ? 0 : tide__shared_check(&table->options);
+    if (!*out && !code && atomic_load(&table->closing)) {
+        code = tide__table_dropped(table);
+    }
     if (*out || code) {
         return code;
     }

@@ -105,6 +105,7 @@ struct tide__shared {
     atomic_uint_fast64_t queued_bytes; /* of pushes that wait for rows */
     atomic_uint_fast64_t refused;      /* keys that got no copy: there was no room */
     atomic_bool awake;                 /* the fiber will look */
+    atomic_bool ended;                 /* the fiber is gone */
     struct tide_lock lock;             /* of the list */
     uint64_t *work;                    /* keys that are listed */
     size_t work_count, work_capacity;
@@ -179,6 +180,9 @@ static inline void tide__row_changes(struct tide_table *table, uint64_t key, uin
 }
 
 /* ---- hot_keys_sync.c ---- */
+/* Its fiber is to end, for the table goes; has it? */
+void tide__shared_end(struct tide_table *table);
+bool tide__shared_ended(struct tide_table *table);
 int tide__shared_start(struct tide__shared *s); /* the fiber */
 /* The call is answered when what has accumulated so far is at the owners. I/O. */
 int tide__shared_flush_call(struct tide_store *store, const struct tide_message *message,

@@ -603,19 +603,46 @@ static int fiber_main(void *state) {
     return 0;
 }
 
-int tide__shared_start(struct tide__shared *s) {
-    struct tide_actor_options options = {
-        .type = "copies", .run = fiber_main, .state = s, .role = TIDE_ROLE_IO};
-    return tide_spawn(s->table->store->node, &options, &s->fiber);
-}
-
-/* ---- flushing ---- */
-
 struct tide__flush_caller {
     struct tide__flush_caller *next;
     tide_address from;
     uint64_t call, wanted;
 };
+
+static void fiber_ended(void *state) {
+    struct tide__shared *s = state;
+    atomic_store_explicit(&s->ended, true, memory_order_release); /* pairs with tide__shared_ended */
+}
+
+int tide__shared_start(struct tide__shared *s) {
+    struct tide_actor_options options = {.type = "copies",
+                                         .run = fiber_main,
+                                         .state = s,
+                                         .release = fiber_ended,
+                                         .role = TIDE_ROLE_IO};
+    return tide_spawn(s->table->store->node, &options, &s->fiber);
+}
+
+void tide__shared_end(struct tide_table *table) {
+    struct tide__shared *s = tide__shared_of(table);
+    if (s) {
+        (void)tide_kill(s->fiber, TIDE_EKILLED);
+        while (s->callers) {
+            struct tide__flush_caller *caller = s->callers;
+            s->callers = caller->next;
+            (void)tide__table_dropped(table);
+            (void)tide_answer_error(caller->from, caller->call, TIDE_ECLOSED, tide_error_message());
+            tide_free(caller);
+        }
+    }
+}
+
+bool tide__shared_ended(struct tide_table *table) {
+    struct tide__shared *s = tide__shared_of(table);
+    return !s || atomic_load_explicit(&s->ended, memory_order_acquire);
+}
+
+/* ---- flushing ---- */
 
 int tide__shared_flush_call(struct tide_store *store, const struct tide_message *message,
                             struct tide_reader *body) {
@@ -695,7 +722,7 @@ bool tide__shared_gone(struct tide_store *store) {
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     bool gone = true;
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         struct tide__shared *s = table ? tide__shared_of(table) : NULL;
         if (s && atomic_load_explicit(&s->held, memory_order_relaxed) > 0) {
             list_copies(s, false);
@@ -711,7 +738,7 @@ void tide__shared_member(struct tide_store *store, const struct tide_member *mem
         return;
     }
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         struct tide__shared *s = table ? tide__shared_of(table) : NULL;
         if (table) {
             tide__interest_member_gone(table, member->id);

@@ -55,7 +55,7 @@ struct move {
 struct tide__intents {
     struct tide_table *table;
     tide_address fiber;
-    atomic_bool awake;
+    atomic_bool awake, ended; /* ended: the fiber is gone */
     atomic_uint_fast64_t nearest; /* window of the fastest worker: later intents wake nobody */
     struct tide_lock lock;        /* of the next three */
     struct intent *inbox;
@@ -516,6 +516,23 @@ static void wake(struct tide__intents *n) {
     }
 }
 
+static void intents_gone(void *state) {
+    struct tide__intents *n = state;
+    atomic_store_explicit(&n->ended, true, memory_order_release); /* pairs with tide__intents_ended */
+}
+
+void tide__intents_end(struct tide_table *table) {
+    struct tide__intents *n = atomic_load_explicit(&table->intents, memory_order_acquire);
+    if (n && n->fiber) {
+        (void)tide_kill(n->fiber, TIDE_EKILLED);
+    }
+}
+
+bool tide__intents_ended(struct tide_table *table) {
+    struct tide__intents *n = atomic_load_explicit(&table->intents, memory_order_acquire);
+    return !n || atomic_load_explicit(&n->ended, memory_order_acquire);
+}
+
 /* ---- making ---- */
 
 static int intents_of(struct tide_table *table, struct tide__intents **out) {
@@ -525,8 +542,11 @@ static int intents_of(struct tide_table *table, struct tide__intents **out) {
         return 0;
     }
     struct tide__intents *n = tide_alloc_zero(1, sizeof *n), *before = NULL;
-    struct tide_actor_options options = {
-        .type = "intents", .run = intents_main, .state = n, .role = TIDE_ROLE_IO};
+    struct tide_actor_options options = {.type = "intents",
+                                         .run = intents_main,
+                                         .state = n,
+                                         .release = intents_gone,
+                                         .role = TIDE_ROLE_IO};
     if (!n) {
         return tide_fail(TIDE_ENOMEM, "no memory for the intents of table '%s'", table->name);
     }
@@ -540,6 +560,9 @@ static int intents_of(struct tide_table *table, struct tide__intents **out) {
     *out = n;
     int code = tide_spawn(table->store->node, &options, &n->fiber);
     atomic_store(&n->awake, code != 0); /* without it nobody is woken, and intents fill the queue */
+    if (code) {
+        intents_gone(n);
+    }
     return code;
 }
 

@@ -38,6 +38,9 @@ uint32_t tide__window_clocks(double m);
 
 /* ---- intent.c: nodes ---- */
 enum { TIDE__INTENT_KEYS_MAX = 1 << 22 }; /* queued on a node, of a table */
+/* The table's fiber is to end, for the table goes; has it? */
+void tide__intents_end(struct tide_table *table);
+bool tide__intents_ended(struct tide_table *table);
 void tide__intents_destroy(struct tide_table *table);
 /* Does an intent on the key last? I/O. */
 bool tide__intent_lasts(const struct tide_table *table, uint64_t key);

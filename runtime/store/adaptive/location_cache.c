@@ -279,7 +279,7 @@ void tide__locations_retry(struct tide_store *store) {
     while (store->locations_retry) {
         store->locations_retry = false;
         for (unsigned id = 1; id <= count; id++) {
-            struct tide_table *table = tide__table_by_id(store, id);
+            struct tide_table *table = tide__table_at(store, id);
             if (table && table->locations && table->locations->retry) {
                 table->locations->retry = false;
                 tide__parked_retry(table);

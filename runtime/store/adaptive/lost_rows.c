@@ -215,7 +215,7 @@ void tide__loss_home(struct tide_table *table, uint32_t slot, uint16_t dead) {
 void tide__owner_member_gone(struct tide_store *store, uint16_t node) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         if (!table || !table->relocates) {
             continue;
         }

@@ -4,6 +4,7 @@
  */
 #include "store/adaptive/intent.h"
 #include "store/adaptive/owner.h"
+#include "store/adaptive/zero_copy.h"
 
 /* ---- messages ---- */
 
@@ -628,7 +629,7 @@ bool tide__owner_leave(struct tide_store *store, bool offer) {
     struct tide__key_list list = {0};
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         const bool looks = table && table->relocates;
         for (uint32_t slot = 0; looks && slot < TIDE_SLOT_COUNT && (offer || !l.any); slot++) {
             uint32_t route = tide__route_of(table, slot);
@@ -644,4 +645,10 @@ bool tide__owner_leave(struct tide_store *store, bool offer) {
     }
     tide_free(list.at);
     return !l.any;
+}
+
+bool tide__owner_idle(const struct tide_table *table) {
+    const struct tide__parcels *p = table->parcels;
+    return !table->relocates || (tide__slab_used(&table->arrivals) == 0 && !p->first && !p->done &&
+                                 !tide__lender_lends(p->lender));
 }

@@ -477,6 +477,7 @@ int tide_sampler_create(struct tide_table *table, const struct tide_sampler_opti
         return code ? code : TIDE_ENOMEM;
     }
     s->table = table;
+    tide__table_hold(table);
     if (o.weights && !o.draw) {
         code = tide_alias_create(&s->alias, o.weights, (uint32_t)o.key_count);
     }
@@ -514,6 +515,7 @@ void tide_sampler_destroy(struct tide_sampler *s) {
     for (uint32_t i = 0; i < GROUPS_AHEAD_MAX; i++) {
         tide_free(s->groups[i].keys);
     }
+    tide_table_release(s->table);
     tide_alias_release(&s->alias);
     tide_alias_release(&s->here.alias);
     tide_free(s->here.weights);

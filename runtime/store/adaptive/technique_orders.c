@@ -194,7 +194,7 @@ static void tell_table(struct tide_table *table, int op, uint16_t node) {
 void tide__manage_tell(struct tide_store *store, uint16_t node) {
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && node != tide__store_self(store); id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         if (table) {
             tell_table(table, TIDE__OP_TECHNIQUE, node);
         }

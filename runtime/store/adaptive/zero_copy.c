@@ -33,6 +33,10 @@ void tide__lender_close(struct tide__lender *lender) {
     }
 }
 
+bool tide__lender_lends(const struct tide__lender *lender) {
+    return lender && lender->loans > 0 && !TIDE_MUTANT(drop_frees_lent);
+}
+
 size_t tide__loan_rows(size_t row_bytes) {
     const size_t rows = FRAME_BYTES / row_bytes;
     if (row_bytes < ROW_BYTES_LEAST && !TIDE_BUGGIFY(lend_small_rows)) {

@@ -15,6 +15,7 @@ struct tide__lender;
 /* NULL: out of memory. */
 struct tide__lender *tide__lender_create(struct tide__slab *slab);
 void tide__lender_close(struct tide__lender *lender); /* the slab goes; may be NULL */
+bool tide__lender_lends(const struct tide__lender *lender); /* rows are being sent */
 
 /* How many rows of this size make a loan, which fits one frame; 0: they are copied. */
 size_t tide__loan_rows(size_t row_bytes);

@@ -392,12 +392,15 @@ static int tell(struct tide_checkpoint *c) {
         return tide_fail(TIDE_ENOMEM, "no memory for a checkpoint");
     }
     size_t count = 0;
+    const unsigned entered = tide__tables_enter(c->store);
     for (unsigned id = 1; id < TIDE__TABLES_MAX && count < m->table_count; id++) {
-        struct tide_table *table = tide__table_by_id(c->store, id);
-        if (table && strcmp(table->name, m->tables[count].name) == 0) {
-            ids[count++] = id;
+        struct tide_table *table = tide__table_at(c->store, id);
+        if (table && !atomic_load(&table->closing) &&
+            strcmp(table->name, m->tables[count].name) == 0) {
+            ids[count++] = table->id;
         }
     }
+    tide__tables_leave(c->store, entered);
     tide__generation_path(c->dir, m->generation, path);
     tide_writer_init(&w, NULL, 0);
     tide_write_uint(&w, c->sequence);
@@ -491,7 +494,11 @@ static int list_tables(struct tide_checkpoint *c) {
     struct tide__manifest *m = &c->manifest;
     struct tide_table *tables[TIDE__TABLES_MAX];
     size_t count = tide_store_tables(c->store, tables, TIDE__TABLES_MAX);
+    int code = 0;
     m->tables = tide_alloc_zero(count + 1, sizeof *m->tables);
+    for (size_t i = 0; i < count && !m->tables; i++) {
+        tide_table_release(tables[i]);
+    }
     if (!m->tables) {
         return tide_fail(TIDE_ENOMEM, "no memory for a manifest");
     }
@@ -501,17 +508,18 @@ static int list_tables(struct tide_checkpoint *c) {
         if (tables[i]->replicas) {
             tide_table_health(tables[i], &health);
         }
-        if (health.lost_count) { /* later generations would push out those that still have them */
-            return tide_fail(TIDE_ELOST, "%u slots of table '%s' are lost",
+        if (health.lost_count && !code) { /* later generations would push out those that have them */
+            code = tide_fail(TIDE_ELOST, "%u slots of table '%s' are lost",
                              (unsigned)health.lost_count, tables[i]->name);
         }
         (void)snprintf(t->name, sizeof t->name, "%s", tables[i]->name);
         t->options = tables[i]->options;
         t->options.name = t->name;
         t->map_version = atomic_load_explicit(&tables[i]->map_version, memory_order_relaxed);
+        tide_table_release(tables[i]);
     }
     m->table_count = count;
-    return 0;
+    return code;
 }
 
 /* What waits in copies of shared keys is to be in the rows. */
@@ -519,8 +527,15 @@ static int flush_copies(struct tide_store *store) {
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
     int code = 0;
     for (unsigned id = 1; id <= count && !code; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        const unsigned entered = tide__tables_enter(store);
+        struct tide_table *table = tide__table_at(store, id);
+        table = table && !atomic_load(&table->closing) ? table : NULL;
+        if (table) {
+            tide__table_hold(table);
+        }
+        tide__tables_leave(store, entered);
         code = table ? tide_table_flush(table) : 0;
+        tide_table_release(table);
     }
     return code;
 }

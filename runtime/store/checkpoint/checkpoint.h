@@ -27,6 +27,14 @@ void tide__checkpoint_forget(struct tide_checkpoint *checkpoint);
 /* The clock of the cut that this node was told of, while it is written; TIDE_NO_CLOCK: none. Any
  * thread. A worker that reaches it knows that its interval is the first after the cut. */
 uint32_t tide__cut_clock_told(struct tide_store *store);
+/* As tide_checkpoint_restore, for a run of a job: tables "JOB.rest" and "JOB-n.rest" come back as
+ * "RUN.rest", others under their own names, or not at all unless `others`. */
+struct tide__restore_as {
+    const char *job, *run;
+    bool others;
+};
+int tide__checkpoint_restore_as(struct tide_node *node, const char *dir, uint64_t generation,
+                                const struct tide__restore_as *as, struct tide_restored *out);
 struct tide_checkpoint_info tide__manifest_info(const struct tide__manifest *manifest);
 
 #endif

@@ -64,14 +64,8 @@ static void write_homes(struct tide_writer *w, const struct tide_table *table) {
 }
 
 static struct tide_table *table_named(struct tide_store *store, const char *name) {
-    unsigned count = store ? atomic_load_explicit(&store->table_count, memory_order_acquire) : 0;
-    for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
-        if (table && strcmp(table->name, name) == 0) {
-            return table;
-        }
-    }
-    return NULL;
+    struct tide_table *table = NULL;
+    return store && tide_table_find(store->node, name, &table) == 0 ? table : NULL;
 }
 
 static void write_table(struct tide_writer *w, const struct tide__manifest_table *t,
@@ -82,7 +76,9 @@ static void write_table(struct tide_writer *w, const struct tide__manifest_table
     tide_write_text(w, "options");
     write_options(w, &t->options);
     field_uint(w, "map_version", t->map_version);
-    write_homes(w, table_named(store, t->name));
+    struct tide_table *table = table_named(store, t->name);
+    write_homes(w, table);
+    tide_table_release(table);
     tide_write_text(w, "files");
     tide_write_array(w, t->file_count);
     for (size_t i = 0; i < t->file_count; i++) {

@@ -184,10 +184,10 @@ void tide__generation_exit(struct tide_store *store, uint64_t monitor) {
 
 /* Rows went away since the last generation: it cannot be built upon. */
 static bool rows_vanished(struct tide_store *store) {
-    bool any = false;
+    bool any = store->tables_vanished;
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         any = any || (table && atomic_load_explicit(&table->rows_vanished, memory_order_relaxed));
     }
     return any;
@@ -199,7 +199,7 @@ static uint32_t digits_in_use(struct tide_store *store) {
     uint32_t digits = 1;
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         if (table) {
             uint64_t cut = atomic_load_explicit(&table->cut, memory_order_relaxed);
             digits |= 1u << tide__cut_sequence(cut);
@@ -285,6 +285,7 @@ static int on_tell(struct tide_store *store, struct tide__generation *g, struct 
     g->clock = (uint32_t)clock;
     g->stage = TOLD;
     store->cut_sequence = (uint32_t)sequence;
+    store->tables_vanished = false;
     for (size_t t = 0; t < table_count; t++) { /* what vanishes from here on fails the generation */
         atomic_store_explicit(&g->walk->tables[t]->rows_vanished, false, memory_order_relaxed);
         tide__cut_tell(g->walk->tables[t], (uint32_t)sequence, g->clock, full);

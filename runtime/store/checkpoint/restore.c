@@ -102,13 +102,58 @@ static int load_file(struct tide_table *table, const char *path) {
     return code;
 }
 
-static int load_generation(struct tide_node *node, const char *dir,
-                           const struct tide__manifest *m) {
+/* "JOB.rest" or "JOB-12.rest": where the rest begins, at its point; else NULL. */
+static const char *rest_of(const char *name, const char *job) {
+    const size_t length = strlen(job);
+    if (strncmp(name, job, length) != 0) {
+        return NULL;
+    }
+    const char *at = name + length;
+    if (at[0] == '-' && at[1] >= '0' && at[1] <= '9') {
+        at += 1 + strspn(at + 1, "0123456789");
+    }
+    return *at == '.' ? at : NULL;
+}
+
+static void tables_rename(struct tide__manifest *m, const struct tide__restore_as *as) {
+    size_t kept = 0;
+    for (size_t t = 0; as && t < m->table_count; t++) {
+        struct tide__manifest_table *table = &m->tables[t];
+        const char *rest = rest_of(table->name, as->job);
+        char name[sizeof table->name];
+        if (rest && snprintf(name, sizeof name, "%s%s", as->run, rest) < (int)sizeof name) {
+            memcpy(table->name, name, sizeof name);
+        } else if (!as->others) {
+            tide_free(table->files);
+            continue;
+        }
+        m->tables[kept++] = *table;
+    }
+    m->table_count = as ? kept : m->table_count;
+    for (size_t t = 0; t < m->table_count; t++) {
+        m->tables[t].options.name = m->tables[t].name;
+    }
+}
+
+static bool has_table(const struct tide__manifest *m, const char *name) {
+    size_t t = 0;
+    while (t < m->table_count && strcmp(m->tables[t].name, name) != 0) {
+        t++;
+    }
+    return t < m->table_count;
+}
+
+/* Of `m`, what the newest generation has too. */
+static int load_generation(struct tide_node *node, const char *dir, const struct tide__manifest *m,
+                           const struct tide__manifest *newest) {
     char path[TIDE__PATH_MAX], name[TIDE__PATH_MAX];
     int code = 0;
     tide__generation_path(dir, m->generation, path);
     for (size_t t = 0; t < m->table_count && !code; t++) {
-        struct tide_table *table;
+        struct tide_table *table = NULL;
+        if (!has_table(newest, m->tables[t].name)) {
+            continue; /* it was dropped since */
+        }
         code = tide_table_find(node, m->tables[t].name, &table);
         for (size_t i = 0; i < m->tables[t].file_count && !code; i++) {
             bool fits = snprintf(name, sizeof name, "%s/%s", path, m->tables[t].files[i].name) <
@@ -116,6 +161,7 @@ static int load_generation(struct tide_node *node, const char *dir,
             code =
                 fits ? load_file(table, name) : tide_fail(TIDE_EINVAL, "a path that is too long");
         }
+        tide_table_release(table);
     }
     return code;
 }
@@ -124,7 +170,7 @@ static int load_generation(struct tide_node *node, const char *dir,
 static int make_tables(struct tide_node *node, const struct tide__manifest *m) {
     int code = 0;
     for (size_t t = 0; t < m->table_count && !code; t++) {
-        struct tide_table *table;
+        struct tide_table *table = NULL;
         struct tide_table_options options = m->tables[t].options;
         if (tide_table_find(node, m->tables[t].name, &table) == 0) {
             const struct tide_table_options *now = &table->options;
@@ -138,7 +184,10 @@ static int make_tables(struct tide_node *node, const struct tide__manifest *m) {
             options.send_order = now->send_order;
             options.bandwidth = now->bandwidth;
         }
+        tide_table_release(table);
+        table = NULL;
         code = tide_table_create(node, &options, &table);
+        tide_table_release(code ? NULL : table);
         if (code == TIDE_EMISMATCH) {
             tide_fail(code, "table '%s' exists with other options than the checkpoint's",
                       m->tables[t].name);
@@ -147,25 +196,35 @@ static int make_tables(struct tide_node *node, const struct tide__manifest *m) {
     return code;
 }
 
-static int load(struct tide_node *node, const char *dir, const struct tide__manifest *m) {
+static int load(struct tide_node *node, const char *dir, const struct tide__manifest *m,
+                const struct tide__restore_as *as) {
     struct tide_port *port = tide_store_of(node)->port;
     int code = make_tables(node, m);
     for (size_t t = 0; t < m->table_count && !code; t++) {
-        struct tide_table *table;
+        struct tide_table *table = NULL;
         code = tide_table_find(node, m->tables[t].name, &table);
         code = code ? code : tide__table_clear(table);
+        tide_table_release(table);
     }
     for (size_t i = 0; i + 1 < m->chain_count && !code; i++) {
         struct tide__manifest below;
         code = tide__generation_manifest(port, dir, m->chain[i], &below);
-        code = code ? code : load_generation(node, dir, &below);
+        if (!code) {
+            tables_rename(&below, as);
+        }
+        code = code ? code : load_generation(node, dir, &below, m);
         tide__manifest_release(&below);
     }
-    return code ? code : load_generation(node, dir, m);
+    return code ? code : load_generation(node, dir, m, m);
 }
 
 int tide_checkpoint_restore(struct tide_node *node, const char *dir, uint64_t generation,
                             struct tide_restored *out) {
+    return tide__checkpoint_restore_as(node, dir, generation, NULL, out);
+}
+
+int tide__checkpoint_restore_as(struct tide_node *node, const char *dir, uint64_t generation,
+                                const struct tide__restore_as *as, struct tide_restored *out) {
     struct tide_store *store = tide_store_of(node);
     struct tide__manifest m = {0};
     struct tide_writer skipped;
@@ -175,7 +234,10 @@ int tide_checkpoint_restore(struct tide_node *node, const char *dir, uint64_t ge
     }
     tide_writer_init(&skipped, NULL, 0);
     int code = choose(store->port, dir, generation, &m, &skipped);
-    code = code ? code : load(node, dir, &m);
+    if (!code) {
+        tables_rename(&m, as);
+    }
+    code = code ? code : load(node, dir, &m, as);
     if (!code) {
         out->info = tide__manifest_info(&m);
         out->skipped = tide_alloc_zero(skipped.size + 1, 1);

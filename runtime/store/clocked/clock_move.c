@@ -369,7 +369,7 @@ void tide__clocked_tell_moves(struct tide_store *store) {
     const uint16_t self = tide__store_self(store);
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; sync && id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         struct tide__clocked *c = table ? table->clocked : NULL;
         uint32_t slots[TIDE_SLOT_COUNT], homes[TIDE_SLOT_COUNT], versions[TIDE_SLOT_COUNT];
         size_t found = 0;

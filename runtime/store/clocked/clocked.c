@@ -71,13 +71,15 @@ static void ended(void *arg, struct tide__worker *worker) {
     struct tide__sync *sync = arg;
     tide__overlays_free(worker);
     tide__tallies_release(worker);
+    const unsigned entered = tide__tables_enter(sync->store);
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(sync->store, id);
+        struct tide_table *table = tide__table_at(sync->store, id);
         if (table && table->clocked) {
             tide__vap_worker_ended(table->clocked, worker);
         }
     }
+    tide__tables_leave(sync->store, entered);
 }
 
 static void interval_ended(void *arg, struct tide__worker *worker) {
@@ -131,7 +133,7 @@ static void for_tables(struct tide__sync *sync,
                        void (*each)(struct tide__clocked *c, uint16_t node), uint16_t node) {
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(sync->store, id);
+        struct tide_table *table = tide__table_at(sync->store, id);
         if (table && table->clocked) {
             each(table->clocked, node);
         }

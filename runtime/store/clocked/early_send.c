@@ -311,7 +311,7 @@ static void look_at_links(struct tide__sync *sync, uint64_t now, uint64_t bandwi
 }
 
 static struct tide__clocked *managed_table(struct tide_store *store, unsigned id) {
-    struct tide_table *table = tide__table_by_id(store, id);
+    struct tide_table *table = tide__table_at(store, id);
     return table && table->clocked && table->options.send_order ? table->clocked : NULL;
 }
 

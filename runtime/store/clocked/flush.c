@@ -292,7 +292,7 @@ void tide__tick_tell(struct tide__sync *sync, uint16_t node) {
 static bool part_leaves(struct tide__sync *sync) {
     const unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(sync->store, id);
+        struct tide_table *table = tide__table_at(sync->store, id);
         struct tide__clocked *c = table ? table->clocked : NULL;
         if (!c || !c->leaving.records) {
             continue;
@@ -359,7 +359,7 @@ void tide__part_message(struct tide__sync *sync) {
 static uint32_t slack_of(const struct tide__worker *worker) {
     uint32_t slack = UINT32_MAX;
     for (const struct tide__tally *t = worker->tallies; t; t = t->of_worker) {
-        if (tide__has_clock_bound(t->c)) {
+        if (tide__has_clock_bound(t->c) && !atomic_load(&t->c->table->closing)) {
             uint32_t s = atomic_load_explicit(&t->c->staleness, memory_order_relaxed);
             slack = s < slack ? s : slack;
         }
@@ -372,7 +372,7 @@ static size_t clock_leaves(struct tide__sync *sync, uint32_t clock) {
     const unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     size_t bytes = 0;
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(sync->store, id);
+        struct tide_table *table = tide__table_at(sync->store, id);
         struct tide__clocked *c = table ? table->clocked : NULL;
         if (c && c->vap) {
             tide__flush_table(c); /* it is waited for */
@@ -411,17 +411,19 @@ void tide__clock_changed(void *arg, uint32_t clock) {
     if (in_parts) {
         part_ask(sync);
     }
+    const unsigned entered = tide__tables_enter(store);
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count && clock != TIDE_NO_CLOCK; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         if (table && table->clocked) {
             tide__evict(table->clocked, clock, false);
         }
     }
+    tide__tables_leave(store, entered);
 }
 
 int tide__clock_may_end(struct tide__sync *sync, const struct tide__worker *worker) {
-    const uint32_t slack = slack_of(worker);
+    uint32_t slack = slack_of(worker);
     if (slack == UINT32_MAX) {
         return 0;
     }
@@ -429,6 +431,7 @@ int tide__clock_may_end(struct tide__sync *sync, const struct tide__worker *work
     int code = 0;
     tide__sync_wait_begin(sync, &waiting);
     while (!code) {
+        slack = slack_of(worker); /* tables may be dropped meanwhile */
         /* acquire: pairs with tide__ticks_changed */
         uint32_t known = atomic_load_explicit(&sync->known, memory_order_acquire);
         if (worker->clock <= (uint64_t)known + slack) {

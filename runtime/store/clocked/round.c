@@ -112,7 +112,7 @@ int tide__settle(struct tide__sync *sync) {
     tide__flush_lock(sync);
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(sync->store, id);
+        struct tide_table *table = tide__table_at(sync->store, id);
         if (table && table->clocked) {
             tide__flush_table(table->clocked);
         }
@@ -143,7 +143,7 @@ static uint32_t count_in(struct tide__sync *sync, struct tide__party *peer) {
     tide__known_update(sync); /* its worker, which goes on when all have answered, looks at that */
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(sync->store, id);
+        struct tide_table *table = tide__table_at(sync->store, id);
         struct tide__clocked *c = table ? table->clocked : NULL;
         for (uint32_t s = 0; s < TIDE_SLOT_COUNT && c && c->detoured; s++) {
             struct tide__detour *detour = tide__detour(c, s, peer->id, false);
@@ -158,7 +158,7 @@ static uint32_t count_in(struct tide__sync *sync, struct tide__party *peer) {
 static void bring_up_to_date(struct tide__sync *sync) {
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(sync->store, id);
+        struct tide_table *table = tide__table_at(sync->store, id);
         struct tide__clocked *c = table ? table->clocked : NULL;
         if (!c) {
             continue;

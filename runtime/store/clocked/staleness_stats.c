@@ -20,6 +20,7 @@ struct tide__tally *tide__tally_make(struct tide__clocked *c, struct tide__worke
         c->tallies = t;
     }
     if (t) {
+        tide__table_hold(c->table);
         t->in_use = true;
         t->of_worker = worker->tallies;
         worker->tallies = t;
@@ -32,9 +33,11 @@ void tide__tallies_release(struct tide__worker *worker) {
     while (worker->tallies) {
         struct tide__tally *t = worker->tallies;
         worker->tallies = t->of_worker;
+        struct tide_table *table = t->c->table;
         tide_lock(&t->c->tally_lock);
         t->in_use = false;
         tide_unlock(&t->c->tally_lock);
+        tide_table_release(table);
     }
 }
 

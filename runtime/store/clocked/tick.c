@@ -53,7 +53,7 @@ bool tide__clocked_settled(struct tide_store *store, uint32_t clock) {
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
     bool all = true;
     for (unsigned id = 1; id <= count && all; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         all = !table || !table->clocked || settled(table->clocked, clock);
     }
     return all;
@@ -248,7 +248,7 @@ void tide__ticks_changed(struct tide__sync *sync) {
     tide__known_update(sync);
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(sync->store, id);
+        struct tide_table *table = tide__table_at(sync->store, id);
         if (table && table->clocked) {
             tide__clocks_advance(table->clocked);
         }
@@ -271,7 +271,7 @@ void tide__tick_message(struct tide__sync *sync, uint16_t from, struct tide_read
     }
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(sync->store, id);
+        struct tide_table *table = tide__table_at(sync->store, id);
         if (table && table->clocked && table->clocked->departed_count) {
             tide__tick_pass_on(table->clocked, from, (uint32_t)clock);
         }

@@ -234,7 +234,7 @@ static int wait_until(struct tide__clocked *c, struct tide__worker *worker,
     tide__flush_unlock(sync);
     struct tide__waiting waiting;
     tide__sync_wait_begin(sync, &waiting);
-    while ((code = ready(arg)) == 0) {
+    while ((code = ready(arg)) == 0 && !atomic_load(&c->table->closing)) {
         code = tide_fiber_suspend(TIDE_NEVER, "others to see its pushes");
         if (code) {
             break;
@@ -298,11 +298,18 @@ int tide__vap_may_end(struct tide__sync *sync, struct tide__worker *worker) {
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     int code = 0;
     for (unsigned id = 1; id <= count && !code; id++) {
-        struct tide_table *table = tide__table_by_id(sync->store, id);
-        if (table && table->clocked && table->clocked->vap) {
+        const unsigned entered = tide__tables_enter(sync->store);
+        struct tide_table *table = tide__table_at(sync->store, id);
+        table = table && table->clocked && table->clocked->vap ? table : NULL;
+        if (table) {
+            tide__table_hold(table);
+        }
+        tide__tables_leave(sync->store, entered);
+        if (table && !atomic_load(&table->closing)) {
             struct wish wish = {.c = table->clocked, .worker = worker};
             code = wait_until(table->clocked, worker, clock_ready, &wish);
         }
+        tide_table_release(table);
     }
     return code;
 }

@@ -330,6 +330,9 @@ static int pull_pass(struct access *a, const uint64_t *keys, float *out, uint32_
 
 /* Until there is news, perhaps of this row. */
 static int wait_for_news(const struct access *a, uint64_t key, const char *why) {
+    if (atomic_load_explicit(&a->c->table->closing, memory_order_acquire)) {
+        return tide__table_dropped(a->c->table);
+    }
     tide_fiber_expect(key, tide__has_clock_bound(a->c) ? a->need : UINT32_MAX,
                       tide__via(a->c, tide__slot_of(a->c->table, key)));
     return tide_fiber_suspend(TIDE_NEVER, why);

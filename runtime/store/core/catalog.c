@@ -8,6 +8,11 @@
  * ready=1--> all
  *   --TABLE_DONE--> controller --answer--> creator
  *
+ * A table that is dropped goes in two rounds as well (table_drop.c): CLOSE, and when nothing of it is
+ * under way at any node, DROP. Then its place may be given to another table, under the next life.
+ *
+ *   who wants it --DROP_TABLE (call)--> controller --DROP stage--> all --DROPPED stage--> controller
+ *
  * A table and every change of its map are recorded (tide_net_record) before anybody hears of them.
  * A controller that was started again, or a member that becomes it, reads them back and goes
  * through both rounds anew with every table: nodes that have it say so. One that commands no more
@@ -105,6 +110,8 @@ static int choose_homes(struct tide_store *store, struct tide__catalog_entry *en
 
 /* ---- controller: handing out ---- */
 
+static int record(struct tide_store *store, const struct tide__catalog_entry *entry);
+
 static bool bit(const uint8_t *bits, uint16_t i) {
     return bits[i / 8] >> (i % 8) & 1;
 }
@@ -149,10 +156,42 @@ static void start_round(struct tide_store *store, struct tide__catalog_entry *en
     }
 }
 
+static void send_drop(struct tide_store *store, const struct tide__catalog_entry *entry,
+                      uint16_t node) {
+    struct tide_writer w;
+    uint8_t buffer[32];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 3);
+    tide_write_uint(&w, TIDE__OP_DROP);
+    tide_write_uint(&w, entry->id);
+    tide_write_uint(&w, entry->phase == TIDE__CATALOG_CLOSE ? 1 : 2);
+    (void)tide__store_send_writer(store, node, &w); /* or it is gone soon */
+}
+
+static void start_drop(struct tide_store *store, struct tide__catalog_entry *entry,
+                       enum tide__catalog_phase phase) {
+    memset(entry->waiting, 0, sizeof entry->waiting);
+    entry->waiting_count = 0;
+    entry->phase = phase;
+    entry->begun = true;
+    for (unsigned node = 1; node < store->members_end; node++) {
+        if (tide__member_lives(store, node)) {
+            set_bit(entry->waiting, (uint16_t)node, true);
+            entry->waiting_count++;
+        }
+    }
+    for (unsigned node = 1; node < store->members_end; node++) {
+        if (bit(entry->waiting, (uint16_t)node)) {
+            send_drop(store, entry, (uint16_t)node);
+        }
+    }
+}
+
 static void answer_callers(struct tide__catalog_entry *entry) {
+    const bool gone = entry->phase == TIDE__CATALOG_GONE; /* who waits is of a drop */
     for (struct tide__caller **at = &entry->callers; *at;) {
         struct tide__caller *caller = *at;
-        if (!bit(entry->has, tide_address_node(caller->from))) {
+        if (!gone && !bit(entry->has, tide_address_node(caller->from))) {
             at = &caller->next;
             continue;
         }
@@ -174,25 +213,45 @@ static void round_ended(struct tide_store *store, struct tide__catalog_entry *en
     if (entry->waiting_count == 0 && entry->phase == TIDE__CATALOG_COMMIT) {
         entry->phase = TIDE__CATALOG_READY;
     }
-    if (entry->phase == TIDE__CATALOG_READY) {
+    if (entry->waiting_count == 0 && entry->phase == TIDE__CATALOG_CLOSE && entry->begun) {
+        start_drop(store, entry, TIDE__CATALOG_DROP);
+    }
+    if (entry->waiting_count == 0 && entry->phase == TIDE__CATALOG_DROP) {
+        entry->phase = TIDE__CATALOG_GONE;
+        memset(entry->has, 0, sizeof entry->has);
+        (void)record(store, entry);
+    }
+    if (entry->phase == TIDE__CATALOG_READY || entry->phase == TIDE__CATALOG_GONE) {
         answer_callers(entry);
     }
 }
 
 /* ---- controller: what is recorded ---- */
 
-/* [options, last version of the map, made?, homes, versions, chains] */
+static uint32_t place_of(uint32_t id) {
+    return id & (TIDE__TABLES_MAX - 1);
+}
+
+/* [options, last version of the map, made?, homes, versions, chains, id]; of one that is dropped:
+ * [id, gone?] */
 void tide__catalog_write(const struct tide__catalog_entry *entry, struct tide_writer *w,
                          char key[TIDE__CATALOG_KEY_BYTES]) {
-    (void)snprintf(key, TIDE__CATALOG_KEY_BYTES, "table/%05u", (unsigned)entry->id);
+    (void)snprintf(key, TIDE__CATALOG_KEY_BYTES, "table/%05u", (unsigned)place_of(entry->id));
     tide_writer_init(w, NULL, 0);
-    tide_write_array(w, 6);
+    if (entry->phase >= TIDE__CATALOG_CLOSE) {
+        tide_write_array(w, 2);
+        tide_write_uint(w, entry->id);
+        tide_write_bool(w, entry->phase == TIDE__CATALOG_GONE);
+        return;
+    }
+    tide_write_array(w, 7);
     tide__options_write(w, &entry->options);
     tide_write_uint(w, entry->version);
-    tide_write_bool(w, entry->phase != TIDE__CATALOG_GONE);
+    tide_write_bool(w, true);
     tide_write_binary(w, entry->homes, HOMES_BYTES);
     tide_write_typed(w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
     tide_write_typed(w, TIDE_U64, entry->chains, entry->options.replicas ? TIDE_SLOT_COUNT : 0);
+    tide_write_uint(w, entry->id);
 }
 
 static int read_entry(struct tide__catalog_entry *entry, const struct tide_control_pair *pair) {
@@ -201,21 +260,35 @@ static int read_entry(struct tide__catalog_entry *entry, const struct tide_contr
     unsigned id = 0;
     struct tide_reader r;
     tide_reader_init(&r, pair->value, pair->size);
-    bool has_chains = tide_read_array(&r) > 5; /* earlier versions recorded no copies */
+    const size_t fields = tide_read_array(&r);
+    bool has_chains = fields > 5; /* earlier versions recorded no copies */
+    if (fields == 2) {
+        const uint64_t life = tide_read_uint(&r);
+        entry->phase = tide_read_bool(&r) ? TIDE__CATALOG_GONE : TIDE__CATALOG_CLOSE;
+        entry->id = (uint32_t)life;
+        entry->recorded = true;
+        entry->name[0] = '?';
+        entry->options.name = entry->name;
+        return r.error || life > UINT32_MAX || place_of(entry->id) == 0
+                   ? tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", pair->key)
+                   : 0;
+    }
     int code = tide__options_read(&r, &entry->options, name);
     uint64_t version = tide_read_uint(&r);
     bool made = tide_read_bool(&r);
     const uint8_t *homes = tide_read_binary(&r, &homes_size);
     const uint8_t *versions = tide_read_typed(&r, TIDE_U32, &versions_count);
     const uint8_t *chains = has_chains ? tide_read_typed(&r, TIDE_U64, &chains_count) : NULL;
-    if (code || r.error || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT ||
+    const uint64_t whole = fields > 6 ? tide_read_uint(&r) : 0; /* earlier ones had one life */
+    if (code || r.error || whole > UINT32_MAX || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT ||
         chains_count != (entry->options.replicas ? TIDE_SLOT_COUNT : 0) ||
         sscanf(pair->key, "table/%5u", &id) != 1 || id == 0 || id >= TIDE__TABLES_MAX) {
         return tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", pair->key);
     }
-    entry->id = id;
+    entry->id = whole ? (uint32_t)whole : id;
     entry->version = (uint32_t)version;
-    entry->phase = made ? TIDE__CATALOG_PREPARE : TIDE__CATALOG_GONE;
+    entry->phase = made ? TIDE__CATALOG_PREPARE : TIDE__CATALOG_CLOSE;
+    entry->recorded = !made;
     (void)snprintf(entry->name, sizeof entry->name, "%s", made ? name : "?");
     entry->options.name = entry->name;
     memcpy(entry->homes, homes, HOMES_BYTES);
@@ -239,7 +312,7 @@ static void release_entries(struct tide__catalog *catalog) {
         }
         tide_free(e);
     }
-    catalog->last_id = 0;
+    catalog->last_place = 0;
 }
 
 /* Whoever waits for a table asks again where the next controller is. */
@@ -269,7 +342,8 @@ static int load(struct tide_store *store) {
         }
         entry->next = catalog->entries;
         catalog->entries = entry;
-        catalog->last_id = entry->id > catalog->last_id ? entry->id : catalog->last_id;
+        const uint32_t place = place_of(entry->id);
+        catalog->last_place = place > catalog->last_place ? place : catalog->last_place;
     }
     return tide__plan_load(store);
 }
@@ -279,6 +353,8 @@ static void begin(struct tide_store *store) {
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
         if (e->phase == TIDE__CATALOG_PREPARE) {
             start_round(store, e, TIDE__CATALOG_PREPARE);
+        } else if (e->phase == TIDE__CATALOG_CLOSE) {
+            start_drop(store, e, TIDE__CATALOG_CLOSE);
         }
     }
     tide__plan_begin(store);
@@ -320,7 +396,12 @@ static struct tide__catalog_entry *find(struct tide__catalog *catalog, const cha
 static int add_entry(struct tide_store *store, const struct tide_table_options *options,
                      struct tide__catalog_entry **out) {
     struct tide__catalog *catalog = store->catalog;
-    if (catalog->last_id + 1 >= TIDE__TABLES_MAX) {
+    struct tide__catalog_entry **at = &catalog->entries;
+    while (*at && (*at)->phase != TIDE__CATALOG_GONE) {
+        at = &(*at)->next;
+    }
+    struct tide__catalog_entry *former = *at; /* in whose place it comes */
+    if (!former && catalog->last_place + 1 >= TIDE__TABLES_MAX) {
         return tide_fail(TIDE_EFULL, "a cluster holds at most %d tables", TIDE__TABLES_MAX - 1);
     }
     struct tide__catalog_entry *entry = tide_alloc_zero(1, sizeof *entry);
@@ -336,7 +417,13 @@ static int add_entry(struct tide_store *store, const struct tide_table_options *
         tide_free(entry);
         return code;
     }
-    entry->id = ++catalog->last_id;
+    if (former) {
+        entry->id = former->id + TIDE__TABLES_MAX; /* the next life; they are 4 million */
+        *at = former->next;
+        tide_free(former);
+    } else {
+        entry->id = ++catalog->last_place;
+    }
     entry->phase = TIDE__CATALOG_RECORD;
     entry->next = catalog->entries;
     catalog->entries = entry;
@@ -362,7 +449,8 @@ static void recorded(void *arg, int code) {
     struct recording r = *(struct recording *)arg;
     tide_free(arg);
     struct tide__catalog_entry *entry = tide__catalog_entry_of(r.store, r.id);
-    if (!code && entry && entry->phase == TIDE__CATALOG_RECORD) {
+    if (!code && entry &&
+        (entry->phase == TIDE__CATALOG_RECORD || entry->phase == TIDE__CATALOG_CLOSE)) {
         entry->recorded = true;
         tide__store_look(r.store);
     }
@@ -372,6 +460,9 @@ void tide__catalog_resume(struct tide_store *store) {
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
         if (e->phase == TIDE__CATALOG_RECORD && e->recorded) {
             start_round(store, e, TIDE__CATALOG_PREPARE);
+            round_ended(store, e);
+        } else if (e->phase == TIDE__CATALOG_CLOSE && e->recorded && !e->begun) {
+            start_drop(store, e, TIDE__CATALOG_CLOSE);
             round_ended(store, e);
         }
     }
@@ -394,11 +485,47 @@ static int record(struct tide_store *store, const struct tide__catalog_entry *en
     return code;
 }
 
-/* Its name may be given anew. Recorded, else a controller that is started again hands it out again. */
-static void retire(struct tide_store *store, struct tide__catalog_entry *entry) {
-    entry->phase = TIDE__CATALOG_GONE;
-    (void)record(store, entry);
+/* It is dropped, and its name may be given anew. Recorded first, else a controller that is started
+ * again hands it out again. */
+static int retire(struct tide_store *store, struct tide__catalog_entry *entry) {
     (void)snprintf(entry->name, sizeof entry->name, "?");
+    entry->phase = TIDE__CATALOG_CLOSE;
+    entry->recorded = entry->begun = false;
+    entry->waiting_count = 0;
+    memset(entry->waiting, 0, sizeof entry->waiting);
+    return record(store, entry);
+}
+
+/* [name]; the op is read. */
+static int drop(struct tide_store *store, const struct tide_message *message,
+                struct tide_reader *body) {
+    char name[64];
+    tide_read_text(body, name, sizeof name);
+    if (body->error) {
+        return tide_fail(TIDE_EPROTO, "a damaged wish to drop a table");
+    }
+    if (!tide__catalog_commands(store)) {
+        return tide_fail(TIDE_EBUSY, "this node is not the controller");
+    }
+    struct tide__catalog_entry *entry = find(store->catalog, name);
+    if (!entry) {
+        return tide_fail(TIDE_ENOENT, "no table '%s'", name);
+    }
+    if (entry->phase != TIDE__CATALOG_READY || tide__plan_has(store, entry->id) ||
+        store->moves->recording > 0) {
+        return tide_fail(TIDE_EBUSY, "table '%s' is being made, or its slots are on the move", name);
+    }
+    struct tide__caller *caller = tide_alloc(sizeof *caller);
+    if (!caller) {
+        return tide_fail(TIDE_ENOMEM, "no memory for a caller");
+    }
+    const uint16_t node = tide_address_node(message->from);
+    *caller = (struct tide__caller){
+        .next = entry->callers,
+        .call = message->call,
+        .from = node ? message->from : tide_address_make(tide__store_self(store), message->from)};
+    entry->callers = caller;
+    return retire(store, entry);
 }
 
 static int forget(struct tide_store *store, const struct tide_message *message) {
@@ -415,8 +542,8 @@ static int forget(struct tide_store *store, const struct tide_message *message) 
     }
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
         struct tide_table *table = tide__table_by_id(store, e->id);
-        if (e->phase != TIDE__CATALOG_GONE) {
-            retire(store, e);
+        if (e->phase < TIDE__CATALOG_CLOSE) {
+            (void)retire(store, e);
         }
         if (table) {
             atomic_store_explicit(&table->ready, false, memory_order_relaxed);
@@ -555,6 +682,9 @@ void tide__catalog_call(struct tide_store *store, const struct tide_message *mes
     case TIDE__OP_FORGET:
         code = forget(store, message);
         break;
+    case TIDE__OP_DROP_TABLE:
+        code = drop(store, message, body);
+        break;
     case TIDE__OP_MOVE_SLOTS:
         code = tide__request_call(store, message, body);
         break;
@@ -589,7 +719,8 @@ static int install(struct tide_store *store, uint64_t id, const struct tide_tabl
     uint16_t homes[TIDE_SLOT_COUNT];
     uint64_t chains[TIDE_SLOT_COUNT];
     struct tide_table *table;
-    if (id == 0 || id >= TIDE__TABLES_MAX) {
+    if (place_of((uint32_t)id) == 0 || id > UINT32_MAX ||
+        tide__table_at(store, place_of((uint32_t)id))) {
         return tide_fail(TIDE_EPROTO, "table id %llu", (unsigned long long)id);
     }
     memcpy(homes, homes_bytes, sizeof homes);
@@ -664,7 +795,7 @@ static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, 
     tide__node_text(store, node, name);
     (void)snprintf(text, sizeof text, "node %s could not make table '%s': %s", name, entry->name,
                    tide_error_name(code));
-    retire(store, entry);
+    (void)retire(store, entry);
     while (entry->callers) {
         struct tide__caller *caller = entry->callers;
         entry->callers = caller->next;
@@ -678,7 +809,7 @@ void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_rea
     bool ready = tide_read_bool(r);
     int64_t code = tide_read_int(r);
     struct tide__catalog_entry *entry = tide__catalog_commands(store) ? tide__catalog_entry_of(store, id) : NULL;
-    if (!entry || r->error || entry->phase == TIDE__CATALOG_GONE) {
+    if (!entry || r->error || entry->phase >= TIDE__CATALOG_CLOSE) {
         return;
     }
     if (code < 0) {
@@ -696,11 +827,29 @@ void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_rea
     tide__plan_advance(store);
 }
 
+/* [id, stage]; the op is read. */
+void tide__catalog_dropped(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+    const uint64_t id = tide_read_uint(r), stage = tide_read_uint(r);
+    struct tide__catalog_entry *entry =
+        tide__catalog_commands(store) ? tide__catalog_entry_of(store, id) : NULL;
+    const uint64_t now = !entry || !entry->begun              ? 0
+                         : entry->phase == TIDE__CATALOG_CLOSE ? 1
+                         : entry->phase == TIDE__CATALOG_DROP  ? 2
+                                                               : 0;
+    if (r->error || now == 0 || stage != now || !bit(entry->waiting, from)) {
+        return; /* of an earlier round, or an earlier controller's */
+    }
+    set_bit(entry->waiting, from, false);
+    entry->waiting_count--;
+    round_ended(store, entry);
+    tide__plan_advance(store);
+}
+
 /* ---- members ---- */
 
 static void welcome(struct tide_store *store, uint16_t node) {
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
-        if (e->phase == TIDE__CATALOG_GONE || e->phase == TIDE__CATALOG_RECORD) {
+        if (e->phase >= TIDE__CATALOG_CLOSE || e->phase == TIDE__CATALOG_RECORD) {
             continue; /* of the latter it will hear like all others */
         }
         bool round = e->phase != TIDE__CATALOG_READY;

@@ -9,7 +9,9 @@ enum tide__catalog_phase {
     TIDE__CATALOG_PREPARE, /* nodes make the table */
     TIDE__CATALOG_COMMIT,  /* nodes let it be found */
     TIDE__CATALOG_READY,
-    TIDE__CATALOG_GONE, /* a node could not make it, or it is forgotten: its id stays taken */
+    TIDE__CATALOG_CLOSE, /* it is being dropped: nodes let nothing new begin (table_drop.c) */
+    TIDE__CATALOG_DROP,  /* nothing of it is under way: nodes free it */
+    TIDE__CATALOG_GONE,  /* its place is free for another life */
 };
 
 /* Of a slot with copies: does every push that its home made before its group last changed lie with
@@ -24,7 +26,8 @@ struct tide__catalog_entry {
     uint32_t id;
     enum tide__catalog_phase phase;
     uint32_t version; /* of the slot map */
-    bool recorded;    /* in phase RECORD: the round may start */
+    bool recorded;    /* in phase RECORD or CLOSE: the round may start */
+    bool begun;       /* in phase CLOSE: and has */
     bool tell;        /* all nodes are to hear the map, once it is recorded */
     uint16_t homes[TIDE_SLOT_COUNT];
     uint32_t versions[TIDE_SLOT_COUNT];
@@ -39,7 +42,7 @@ struct tide__catalog_entry {
 
 struct tide__catalog {
     struct tide__catalog_entry *entries;
-    uint32_t last_id;
+    uint32_t last_place;
     uint64_t term; /* in which this node took command; 0: it does not command */
 };
 

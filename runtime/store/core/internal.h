@@ -21,7 +21,8 @@
 #include <string.h>
 
 enum {
-    TIDE__TABLES_MAX = 1024,
+    TIDE__TABLES_MAX = 1024, /* places; an id is place | life << TIDE__PLACE_BITS */
+    TIDE__PLACE_BITS = 10,
     TIDE__WIDTH_MAX = 1 << 19,     /* floats; a row with adam's state stays under a frame */
     TIDE__MESSAGE_BYTES = 4 << 20, /* operations are cut so that neither direction exceeds this */
     TIDE__PARKED_BYTES_MAX = 64 << 20,
@@ -149,6 +150,8 @@ struct tide_table {
 
     /* any thread */
     atomic_bool ready; /* every node has it */
+    atomic_bool closing; /* it is being dropped: nothing new begins (table_drop.c) */
+    atomic_uint holders; /* handles, samplers, workers that count with it: it is not freed */
     atomic_bool in_doubt; /* rows relocate, and a node that may have had some died */
     atomic_uint_fast64_t
         changes; /* of routes on this node: bumped before and after them, under the pending lock */
@@ -173,6 +176,7 @@ struct tide_table {
     atomic_uint_fast64_t self_sent, self_handled;
 
     /* I/O thread */
+    struct tide__dropping *dropping; /* table_drop.c; NULL: it stays */
     uint32_t slot_versions[TIDE_SLOT_COUNT];
     struct tide__job *parked, **parked_end;
     struct tide__fence *fences;
@@ -200,6 +204,23 @@ static inline void tide__stripe_add(unsigned stripe, atomic_uint_fast64_t *value
         atomic_fetch_add_explicit(value, amount, memory_order_relaxed);
     }
 }
+
+/* ---- table_drop.c ---- */
+struct tide__dropping;
+/* ECLOSED, with its name. */
+int tide__table_dropped(const struct tide_table *table);
+static inline void tide__table_hold(struct tide_table *table) {
+    atomic_fetch_add_explicit(&table->holders, 1, memory_order_relaxed);
+}
+/* What a thread other than the I/O thread does with tables that it does not hold lies between the two: none
+ * of them is freed meanwhile. */
+unsigned tide__tables_enter(struct tide_store *store);
+void tide__tables_leave(struct tide_store *store, unsigned entered);
+/* Controller -> node: [id, stage]; the op is read. */
+void tide__drop_message(struct tide_store *store, struct tide_reader *body);
+/* What is dropped goes on. When to look again, in ns; 0: there is nothing to drop. I/O thread. */
+uint64_t tide__drop_advance(struct tide_store *store);
+void tide__drop_release(struct tide_store *store); /* of tables that still wait to be freed */
 
 /* The table's index takes more bytes, or gives some back. */
 void tide__index_counts(struct tide_table *table, int64_t bytes);
@@ -609,6 +630,10 @@ enum tide__op {                             /* first element of every body */
                                     joined after it */
                 TIDE__OP_STAY, /* [op, table, enum tide__stay, keys u64, terms u32 (0)] home -> who
                                   asked by an intent: the rows stay where they are */
+                /* tables that are dropped (table_drop.c) */
+                TIDE__OP_DROP_TABLE, /* call to the controller: [op, name] */
+                TIDE__OP_DROP,    /* [op, id, stage] controller -> node */
+                TIDE__OP_DROPPED, /* [op, id, stage] and back */
                 TIDE__OP_COUNT
 };
 int tide__shard_handle(void *state, const struct tide_message *message);
@@ -689,6 +714,7 @@ void tide__catalog_call(struct tide_store *store, const struct tide_message *mes
                         struct tide_reader *body);
 void tide__catalog_table(struct tide_store *store, struct tide_reader *body);
 void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_reader *body);
+void tide__catalog_dropped(struct tide_store *store, uint16_t from, struct tide_reader *body);
 void tide__catalog_member(struct tide_store *store,
                           const struct tide_member *member); /* a member's state is new */
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *options);
@@ -710,6 +736,8 @@ void tide__moves_advance(struct tide_store *store);
 /* The controller: the same for its plans. */
 void tide__plan_advance(struct tide_store *store);
 bool tide__moves_waiting(const struct tide_store *store); /* fences or departures exist */
+/* Are slots of the table on their way to or from this node? */
+bool tide__moves_has(const struct tide_store *store, const struct tide_table *table);
 /* Changes of routes, between begin and end: under the pending lock. */
 void tide__routes_begin(struct tide_table *table);
 void tide__routes_end(struct tide_table *table);
@@ -748,6 +776,8 @@ void tide__owner_wish_again(struct tide_table *table, uint32_t slot);
 void tide__owner_member_gone(struct tide_store *store, uint16_t node);
 /* This node leaves: rows whose home is elsewhere go home. True: none is left. */
 bool tide__owner_leave(struct tide_store *store, bool offer);
+/* Does no row of the table, and nothing about one, come to this node or leave it? */
+bool tide__owner_idle(const struct tide_table *table);
 /* Rows become initial ones. */
 void tide__owner_clear(struct tide_table *table, uint32_t slot);
 /* Worker: state of a key as far as this node knows; the owner. */
@@ -776,8 +806,9 @@ struct tide_store {
     atomic_uint self; /* id of this node; 0 until joined */
     atomic_uint cut_clock; /* of the generation that is being written; TIDE_NO_CLOCK: none */
     atomic_bool synced;
-    _Atomic(struct tide_table *) tables[TIDE__TABLES_MAX]; /* by id */
-    atomic_uint table_count;                               /* ids up to this */
+    _Atomic(struct tide_table *) tables[TIDE__TABLES_MAX]; /* by place */
+    atomic_uint table_count;                               /* places up to this */
+    atomic_uint table_epoch, table_readers[2];             /* table_drop.c */
     struct tide__pending_table pending;
     struct tide__clocks *clocks; /* clock.h */
     _Atomic(struct tide__sync *) sync; /* clocked.h */
@@ -792,6 +823,9 @@ struct tide_store {
     atomic_uint_fast64_t serve_ns; /* what a key of others takes besides its work: load.c */
 
     /* I/O thread */
+    struct tide__dropping *dropping; /* table_drop.c */
+    bool tables_vanished;            /* since the last generation: the next one must be full */
+    uint64_t drop_at;                /* when what is dropped is looked at again */
     atomic_uint_fast64_t busy_ns, served_keys, served_messages; /* load.c; any thread reads */
     uint8_t member_state[65536]; /* 1 + state, 0: never seen */
     unsigned members_end; /* above the highest member that was ever seen; clients apart */
@@ -832,7 +866,7 @@ int tide__table_create_in(struct tide_store *store, const struct tide_table_opti
                           struct tide_table **out);
 void tide__table_destroy(struct tide_table *table);
 void tide__table_publish(struct tide_store *store, struct tide_table *table);
-struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id);
+struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id); /* of that life; or NULL */
 uint16_t tide__store_learn_self(struct tide_store *store);
 static inline uint16_t tide__store_self(struct tide_store *store) {
     const unsigned self = atomic_load_explicit(&store->self, memory_order_relaxed);
@@ -854,6 +888,12 @@ static inline void tide__store_yield(struct tide_store *store) {
             }
         }
     }
+}
+
+/* What is in a place, 1 to table_count. */
+static inline struct tide_table *tide__table_at(struct tide_store *store, unsigned place) {
+    return atomic_load_explicit(&store->tables[place],
+                                memory_order_acquire); /* pairs with tide__table_publish */
 }
 
 #endif

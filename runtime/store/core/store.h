@@ -35,7 +35,8 @@ void tide_store_memory(struct tide_store *store, struct tide_store_memory *out);
 void tide_store_destroy(struct tide_store *store);        /* after tide_system_stop */
 struct tide_store *tide_store_of(struct tide_node *node);
 
-/* Tables of this node; returns how many there are. Any thread. */
+/* Tables of this node, each to be given back by tide_table_release; returns how many there are. Any
+ * thread. */
 size_t tide_store_tables(struct tide_store *store, struct tide_table **out, size_t limit);
 /* How many slots each node is home of, by the newest map this node knows: counts[id]. Any thread.
  */

@@ -1,7 +1,7 @@
 /*
- * Tables of a node: their objects, options, look-up and statistics; the store itself. Tables live
- * until the store ends, so a pointer to one is good from any thread. How all nodes come to have the
- * same tables: catalog.c.
+ * Tables of a node: their objects, options, look-up and statistics; the store itself. A table lives
+ * until it is dropped (table_drop.c) and nobody holds it any more, or the store ends. How all nodes
+ * come to have the same tables: catalog.c.
  */
 #include "store/replica/async_replication.h"
 #include "store/clocked/clocked.h"
@@ -272,33 +272,41 @@ void tide__table_destroy(struct tide_table *table) {
 }
 
 void tide__table_publish(struct tide_store *store, struct tide_table *table) {
-    TIDE_ASSERT(table->id > 0 && table->id < TIDE__TABLES_MAX);
-    atomic_store_explicit(&store->tables[table->id], table,
+    const unsigned place = table->id & (TIDE__TABLES_MAX - 1);
+    TIDE_ASSERT(place > 0);
+    atomic_store_explicit(&store->tables[place], table,
                           memory_order_release); /* pairs with the look-ups below */
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
-    if (count < table->id) {
-        atomic_store_explicit(&store->table_count, table->id, memory_order_release);
+    if (count < place) {
+        atomic_store_explicit(&store->table_count, place, memory_order_release);
     }
 }
 
 struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id) {
-    if (id == 0 || id >= TIDE__TABLES_MAX) {
-        return NULL;
-    }
-    return atomic_load_explicit(&store->tables[id],
-                                memory_order_acquire); /* pairs with tide__table_publish */
+    struct tide_table *table =
+        id <= UINT32_MAX ? tide__table_at(store, id & (TIDE__TABLES_MAX - 1)) : NULL;
+    return table && (table->id == id || TIDE_MUTANT(drop_life_ignored)) ? table : NULL;
 }
 
+static bool may_be_found(const struct tide_table *table) {
+    return table && atomic_load_explicit(&table->ready, memory_order_acquire) &&
+           !atomic_load_explicit(&table->closing, memory_order_relaxed);
+}
+
+/* Held. */
 static struct tide_table *find(struct tide_store *store, const char *name) {
+    const unsigned entered = tide__tables_enter(store);
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
-    for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
-        if (table && atomic_load_explicit(&table->ready, memory_order_acquire) &&
-            strcmp(table->name, name) == 0) {
-            return table;
+    struct tide_table *found = NULL;
+    for (unsigned id = 1; id <= count && !found; id++) {
+        struct tide_table *table = tide__table_at(store, id);
+        if (may_be_found(table) && strcmp(table->name, name) == 0) {
+            tide__table_hold(table);
+            found = table;
         }
     }
-    return NULL;
+    tide__tables_leave(store, entered);
+    return found;
 }
 
 int tide_table_find(struct tide_node *node, const char *name, struct tide_table **out) {
@@ -319,6 +327,7 @@ static int create_here(struct tide_store *store, const struct tide_table_options
     }
     int code = tide__table_make(store, id, options, NULL, NULL, out);
     if (!code) {
+        tide__table_hold(*out);
         atomic_store(&(*out)->ready, true);
         tide__table_publish(store, *out);
     }
@@ -328,6 +337,7 @@ static int create_here(struct tide_store *store, const struct tide_table_options
 static int same_or_mismatch(struct tide_table *table, const struct tide_table_options *options,
                             struct tide_table **out) {
     if (!tide__options_equal(&table->options, options)) {
+        tide_table_release(table);
         return tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options", options->name);
     }
     *out = table;
@@ -513,16 +523,19 @@ void tide_table_homes(struct tide_table *table, uint32_t *counts, size_t limit, 
 
 size_t tide_store_tables(struct tide_store *store, struct tide_table **out, size_t limit) {
     size_t found = 0;
+    const unsigned entered = tide__tables_enter(store);
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
-        if (table && atomic_load_explicit(&table->ready, memory_order_acquire)) {
+        struct tide_table *table = tide__table_at(store, id);
+        if (may_be_found(table)) {
             if (found < limit) {
+                tide__table_hold(table);
                 out[found] = table;
             }
             found++;
         }
     }
+    tide__tables_leave(store, entered);
     return found;
 }
 
@@ -656,9 +669,10 @@ void tide_store_destroy(struct tide_store *store) {
     tide__admission_deinit(&store->admission);
     tide__shard_release(store);
     tide__replication_destroy(store);
+    tide__drop_release(store);
     unsigned count = atomic_load(&store->table_count);
     for (unsigned id = 1; id <= count; id++) {
-        tide__table_destroy(tide__table_by_id(store, id));
+        tide__table_destroy(tide__table_at(store, id));
     }
     tide__catalog_destroy(store);
     tide__moves_destroy(store);

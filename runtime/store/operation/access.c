@@ -484,6 +484,9 @@ int tide__pass_push(struct tide__pass *pass) {
 /* ---- calls ---- */
 
 int tide__check_keys(const struct tide_table *table, const uint64_t *keys, size_t count) {
+    if (TIDE_UNLIKELY(atomic_load_explicit(&table->closing, memory_order_relaxed))) {
+        return tide__table_dropped(table);
+    }
     if (count > UINT32_MAX / 2) {
         return tide_fail(TIDE_ELIMIT, "%zu keys in one call on table '%s'", count, table->name);
     }

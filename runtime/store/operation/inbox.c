@@ -248,6 +248,14 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
         atomic_store_explicit(&store->synced, true,
                               memory_order_release); /* pairs with tide_store_synced */
         break;
+    case TIDE__OP_DROP:
+        if (from == tide_net_controller(store->net)) {
+            tide__drop_message(store, &r);
+        }
+        break;
+    case TIDE__OP_DROPPED:
+        tide__catalog_dropped(store, from, &r);
+        break;
     case TIDE__OP_TABLE_DONE:
         tide__catalog_done(store, from, &r);
         break;
@@ -344,6 +352,10 @@ int tide__shard_handle(void *state, const struct tide_message *message) {
     }
     if (store->generation && tide__generation_advance(store)) {
         tide__retry_later(store, TIDE_SECOND / 1000);
+    }
+    const uint64_t drops = tide__drop_advance(store);
+    if (drops) {
+        tide__retry_later(store, drops);
     }
     const uint64_t again = tide__managed_send(store);
     if (again) {

@@ -835,7 +835,7 @@ void tide__shard_release(struct tide_store *store) {
     }
     unsigned count = atomic_load(&store->table_count);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         while (table && table->parked) {
             struct tide__job *job = table->parked;
             table->parked = job->next;

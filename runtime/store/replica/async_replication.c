@@ -626,7 +626,7 @@ static void tick(struct tide_table *table) {
 bool tide__at_risk_timer(struct tide_store *store, uint64_t timer) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         struct tide__at_risk *a = table && table->replicas ? table->replicas->at_risk : NULL;
         if (a && a->ships && a->ship_timer == timer) {
             ship_on(table);
@@ -638,4 +638,9 @@ bool tide__at_risk_timer(struct tide_store *store, uint64_t timer) {
         }
     }
     return false;
+}
+
+bool tide__at_risk_idle(const struct tide_table *table) {
+    struct tide__at_risk *a = table->replicas->at_risk;
+    return !a || (!anything_listed(a) && !a->waits && !a->flights && !a->ships);
 }

@@ -34,6 +34,7 @@ struct tide__flight;
 
 int tide__at_risk_create(struct tide_table *table); /* ENOMEM */
 void tide__at_risk_destroy(struct tide_table *table);
+bool tide__at_risk_idle(const struct tide_table *table); /* nothing is listed, or on its way */
 
 /* ---- workers ---- */
 /* A pass that pushes in place begins; false: the table is closed. *guard: for the end. */

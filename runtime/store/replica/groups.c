@@ -445,7 +445,7 @@ void tide__groups_member(struct tide_store *store, const struct tide_member *mem
     const bool planning = store->moves->planning; /* nothing is planned before all are buried */
     store->moves->planning = true;
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
-        if (e->options.replicas && e->phase != TIDE__CATALOG_GONE &&
+        if (e->options.replicas && e->phase < TIDE__CATALOG_CLOSE &&
             (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT)) {
             member_gone(store, e, member->id);
         }

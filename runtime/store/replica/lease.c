@@ -75,7 +75,7 @@ void tide__lease_ask(struct tide_store *store) {
     uint32_t words = 0;
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         const struct tide__lenders *lenders =
             table && table->replicas ? tide__lenders(table) : NULL;
         for (uint32_t w = 0; lenders && w < lenders->words; w++) {
@@ -139,7 +139,7 @@ void tide__lease_beat(struct tide_store *store) {
     tide__lease_ask(store);
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         if (table && table->replicas) {
             tide__replicas_advance(table);
         }

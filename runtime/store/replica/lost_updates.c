@@ -112,7 +112,7 @@ void tide__at_risk_member(struct tide_store *store, const struct tide_member *me
     const bool dead = member->state == TIDE_MEMBER_DEAD, left = member->state == TIDE_MEMBER_LEFT;
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && (dead || left); id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         struct tide__at_risk *a = table && table->replicas ? table->replicas->at_risk : NULL;
         if (a && member->id < a->peer_count) {
             if (dead && member->id != tide__store_self(store)) {

@@ -78,6 +78,20 @@ void tide__replicas_deinit(struct tide_table *table) {
     }
 }
 
+bool tide__replicas_idle(const struct tide_table *table) {
+    const struct tide__replication *r = table->store->replication;
+    if (!table->replicas) {
+        return true;
+    }
+    for (uint64_t token = r ? r->first : 0; r && token < r->next; token++) {
+        const struct tide__repl *repl = r->ring[token & (r->capacity - 1)];
+        if (repl && repl->table == table) {
+            return false;
+        }
+    }
+    return !table->replicas->rebuilds && tide__at_risk_idle(table);
+}
+
 void tide__replication_destroy(struct tide_store *store) {
     struct tide__replication *r = store->replication;
     for (uint64_t token = r ? r->first : 0; r && token < r->next; token++) {

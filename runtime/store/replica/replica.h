@@ -161,6 +161,8 @@ struct tide__replication { /* of a store */
 int tide__replicas_init(struct tide_table *table, const uint64_t *chains);
 void tide__replicas_deinit(struct tide_table *table);
 void tide__replication_destroy(struct tide_store *store);
+/* Is nothing of the table on its way to copies, or waits for them? */
+bool tide__replicas_idle(const struct tide_table *table);
 /* An operation on a table with copies: nothing of it is left to do when it returns. */
 void tide__strict_job(struct tide__job *job);
 void tide__replica_ack(struct tide_store *store, struct tide_reader *body);

@@ -81,6 +81,14 @@ void tide__moves_table_release(struct tide_table *table) {
     }
 }
 
+bool tide__moves_has(const struct tide_store *store, const struct tide_table *table) {
+    const struct arrival *a = store->moves->arrivals;
+    while (a && a->table != table) {
+        a = a->next;
+    }
+    return a != NULL || tide__departs(store, table);
+}
+
 bool tide__moves_waiting(const struct tide_store *store) {
     return store->moves->fences > 0 || store->moves->departures || store->moves->answers > 0 ||
            (store->leaving && !store->drained);
@@ -544,14 +552,14 @@ void tide__moves_advance(struct tide_store *store) {
     tide__departures_advance(store);
     unsigned tables = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= tables && store->replication; id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         if (table && table->replicas && table->replicas->unopened) {
             tide__replicas_advance(table);
         }
     }
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && (store->moves->fences || store->moves->answers); id++) {
-        struct tide_table *table = tide__table_by_id(store, id);
+        struct tide_table *table = tide__table_at(store, id);
         if (table && (table->fences || table->map_rounds > 0)) {
             fences_advance(table);
         }

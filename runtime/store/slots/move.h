@@ -46,6 +46,7 @@ int tide__plan_batch(struct tide_store *store, struct tide__catalog_entry *entry
 /* Sets the slots of a table that are on the move, or were and somebody may not know. */
 void tide__plan_moving(const struct tide_store *store, uint32_t table,
                        bool moving[TIDE_SLOT_COUNT]);
+bool tide__plan_has(const struct tide_store *store, uint32_t table); /* slots are on the move */
 void tide__plan_drained(struct tide_store *store, uint16_t node);
 void tide__plan_release(struct tide_store *store);
 /* A change of maps or groups is recorded (one of `recording`), or code: it cannot be. */
@@ -67,6 +68,7 @@ void tide__departures_echo(struct tide_store *store, uint16_t from, uint64_t tur
 /* SLOT_DONE and SLOT_HERE: [op, table, slot, version, lost to, or 0]. */
 int tide__slot_say(struct tide_table *table, uint16_t to, int op, uint32_t slot, uint32_t version,
                    uint16_t lost_to);
+bool tide__departs(const struct tide_store *store, const struct tide_table *table);
 /* The new home has the slot. */
 void tide__departure_came(struct tide_store *store, const struct tide_table *table, uint32_t slot);
 /* What was to go there stays: the node is gone. */

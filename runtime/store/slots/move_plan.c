@@ -62,6 +62,14 @@ static struct batch **find_batch(struct tide_store *store, uint32_t table, uint3
     return *place ? place : NULL;
 }
 
+bool tide__plan_has(const struct tide_store *store, uint32_t table) {
+    const struct batch *b = store->moves->batches;
+    while (b && b->table != table) {
+        b = b->next;
+    }
+    return b != NULL;
+}
+
 static struct leaver *find_leaver(const struct tide_store *store, uint16_t id) {
     struct leaver *leaver = store->moves->leavers;
     while (leaver && leaver->id != id) {
@@ -139,7 +147,7 @@ static int read_batch(const struct tide_control_pair *pair, struct batch **out) 
     const uint8_t *slots = tide_read_typed(&r, TIDE_U32, &count);
     bool requested = tide_read_bool(&r);
     if (r.error || from >= 0x8000 || to >= 0x8000 || count > TIDE_SLOT_COUNT ||
-        sscanf(pair->key, "batch/%5u/%10u", &table, &version) != 2) {
+        sscanf(pair->key, "batch/%10u/%10u", &table, &version) != 2) {
         return tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", pair->key);
     }
     struct batch *b = tide_alloc_zero(1, sizeof *b + TIDE_SLOT_COUNT * sizeof b->slots[0]);

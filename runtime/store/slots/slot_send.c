@@ -89,6 +89,14 @@ void tide__departure_begin(struct tide_store *store, struct tide_table *table, u
     *end = d;
 }
 
+bool tide__departs(const struct tide_store *store, const struct tide_table *table) {
+    const struct departure *d = store->moves->departures;
+    while (d && d->table != table) {
+        d = d->next;
+    }
+    return d != NULL;
+}
+
 static int ship(struct departure *d) {
     if (d->packed == 0) {
         return 0;

@@ -1,0 +1,288 @@
+/*
+ * Tables that go: what nodes do; catalog.c has the controller's side.
+ *
+ *   CLOSE  the table has no name any more and takes no new operations. What is under way ends as
+ *          always: rows arrive, copies acknowledge, parts leave; what still waits after a while
+ *          fails. A node answers when nothing of the table is under way at it
+ *   DROP   when all have answered: the table is taken out of the list, and freed when no thread
+ *          looks at what it found there and nobody holds it
+ *
+ * What is said of it later finds nothing: an id has a life, which is never given again, so it does
+ * not touch a later table in the same place. Operations that come late are answered ENOENT.
+ *
+ * Who uses tables without holding them, on other threads than the I/O thread, does so between
+ * tide__tables_enter and _leave. They count in the epoch that they entered in; an epoch begins when
+ * the last but one has no readers left. So two epochs after a table was taken out, nobody has it.
+ */
+#include "store/adaptive/hot_keys.h"
+#include "store/adaptive/intent.h"
+#include "store/adaptive/owner.h"
+#include "store/clocked/clocked.h"
+#include "store/replica/async_replication.h"
+#include "store/slots/move.h"
+
+enum stage { CLOSE = 1, DROP = 2 };
+
+struct tide__dropping {
+    struct tide__dropping *next;
+    struct tide_table *table;
+    uint64_t since;
+    uint32_t epoch;        /* when it was taken out */
+    bool quiet;            /* and the controller knows */
+    bool out, unreachable; /* of the list; and of everybody's hands but those who hold it */
+};
+
+#define LOOK_NS (TIDE_SECOND / 1000)
+#define HELD_NS (TIDE_SECOND / 20) /* somebody holds it: there is no hurry */
+#define FAIL_NS TIDE_SECOND
+
+int tide__table_dropped(const struct tide_table *table) {
+    return tide_fail(TIDE_ECLOSED, "table '%s' was dropped", table->name);
+}
+
+/* ---- readers ---- */
+
+unsigned tide__tables_enter(struct tide_store *store) {
+    const unsigned parity = atomic_load(&store->table_epoch) & 1;
+    atomic_fetch_add(&store->table_readers[parity], 1);
+    atomic_thread_fence(memory_order_seq_cst); /* before the list is read; pairs with next_epoch */
+    return parity;
+}
+
+void tide__tables_leave(struct tide_store *store, unsigned entered) {
+    atomic_fetch_sub_explicit(&store->table_readers[entered], 1, memory_order_release);
+}
+
+/* Begins one if nobody is left of the last but one. */
+static void next_epoch(struct tide_store *store) {
+    const unsigned epoch = atomic_load(&store->table_epoch);
+    atomic_thread_fence(memory_order_seq_cst); /* behind what was taken out */
+    if (atomic_load(&store->table_readers[(epoch + 1) & 1]) == 0) {
+        atomic_store(&store->table_epoch, epoch + 1);
+    }
+}
+
+void tide_table_release(struct tide_table *table) {
+    if (table) {
+        /* release: pairs with the acquire before it is freed */
+        atomic_fetch_sub_explicit(&table->holders, 1, memory_order_release);
+    }
+}
+
+/* ---- is anything under way? ---- */
+
+static bool is_stalled(const struct tide_store *store, const struct tide_table *table) {
+    const struct tide__job *job = store->stalled;
+    while (job && job->table != table) {
+        job = job->next;
+    }
+    return job != NULL;
+}
+
+static bool is_pending(struct tide_store *store, const struct tide_table *table) {
+    tide_lock(&store->pending.lock);
+    const struct tide__pending *p = store->pending.first;
+    while (p && p->table != table) {
+        p = p->next;
+    }
+    tide_unlock(&store->pending.lock);
+    return p != NULL;
+}
+
+static bool is_quiet(struct tide_table *table) {
+    struct tide_store *store = table->store;
+    const struct tide__clocked *c = table->clocked;
+    return !store->generation && !table->parked && !table->fences && table->map_rounds == 0 &&
+           !is_stalled(store, table) && !tide__moves_has(store, table) &&
+           !is_pending(store, table) && tide__owner_idle(table) && tide__replicas_idle(table) &&
+           !(c && c->leaving.records) && tide__shared_ended(table) && tide__intents_ended(table);
+}
+
+/* Operations that nothing ends. */
+static void fail_pending(struct tide_store *store, const struct tide_table *table) {
+    for (;;) {
+        uint64_t id = 0;
+        tide_lock(&store->pending.lock);
+        for (const struct tide__pending *p = store->pending.first; p && !id; p = p->next) {
+            id = p->table == table && !p->busy ? p->id : 0;
+        }
+        tide_unlock(&store->pending.lock);
+        if (!id) {
+            return;
+        }
+        (void)tide__table_dropped(table);
+        tide__pending_refused(store, id, TIDE_ECLOSED, tide_error_message());
+    }
+}
+
+/* ---- a node ---- */
+
+static void say(struct tide_store *store, uint64_t id, enum stage stage) {
+    struct tide_writer w;
+    uint8_t buffer[32];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 3);
+    tide_write_uint(&w, TIDE__OP_DROPPED);
+    tide_write_uint(&w, id);
+    tide_write_uint(&w, stage);
+    (void)tide__store_send_writer(store, tide_net_controller(store->net), &w);
+}
+
+static void begin(struct tide_store *store, struct tide_table *table) {
+    struct tide__dropping *d = tide_alloc_vital(sizeof *d);
+    *d = (struct tide__dropping){
+        .next = store->dropping, .table = table, .since = tide_port_now(store->port)};
+    store->dropping = table->dropping = d;
+    atomic_store(&table->closing, true);
+    store->tables_vanished = true;
+    tide__shared_end(table);
+    tide__intents_end(table);
+    if (table->clocked) {
+        tide__sync_wake(tide__sync_of(store)); /* who waits looks, and finds it closing */
+    }
+}
+
+static void take_out(struct tide_store *store, struct tide__dropping *d) {
+    if (!d->out) {
+        d->out = true;
+        atomic_store(&store->tables[d->table->id & (TIDE__TABLES_MAX - 1)], NULL);
+        d->epoch = atomic_load(&store->table_epoch);
+    }
+}
+
+void tide__drop_message(struct tide_store *store, struct tide_reader *r) {
+    const uint64_t id = tide_read_uint(r), stage = tide_read_uint(r);
+    if (r->error || (stage != CLOSE && stage != DROP)) {
+        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+        return;
+    }
+    struct tide_table *table = tide__table_by_id(store, id);
+    if (!table) { /* it never was here, or is gone: a new controller asks again */
+        say(store, id, (enum stage)stage);
+        return;
+    }
+    if (!table->dropping) {
+        begin(store, table);
+    }
+    table->dropping->quiet = false; /* it is to be said, perhaps to another controller */
+    if (stage == DROP) {
+        take_out(store, table->dropping);
+    }
+    store->drop_at = 0;
+}
+
+static void free_table(struct tide_store *store, struct tide__dropping *d) {
+    struct tide__sync *sync = tide__sync_of(store);
+    if (sync) { /* whose holder may be at its parts */
+        tide__flush_lock(sync);
+        tide__flush_unlock(sync);
+    }
+    tide__table_destroy(d->table);
+    tide_free(d);
+}
+
+/* True: it is gone. */
+static bool advance(struct tide_store *store, struct tide__dropping *d, uint64_t now) {
+    struct tide_table *table = d->table;
+    if (!d->out) {
+        if (!d->quiet && now - d->since > FAIL_NS) {
+            fail_pending(store, table);
+        }
+        if (!d->quiet && is_quiet(table)) {
+            d->quiet = true;
+            say(store, table->id, CLOSE);
+        }
+        return false;
+    }
+    if (!d->unreachable && atomic_load(&store->table_epoch) - d->epoch >= 2) {
+        d->unreachable = true;
+        say(store, table->id, DROP);
+    }
+    /* acquire: pairs with tide_table_release */
+    if (!d->unreachable ||
+        (atomic_load_explicit(&table->holders, memory_order_acquire) > 0 &&
+         !TIDE_MUTANT(drop_frees_held)) ||
+        is_pending(store, table)) {
+        return false;
+    }
+    if (!tide__shared_ended(table) || !tide__intents_ended(table)) { /* begun as it was closed */
+        tide__shared_end(table);
+        tide__intents_end(table);
+        return false;
+    }
+    free_table(store, d);
+    return true;
+}
+
+uint64_t tide__drop_advance(struct tide_store *store) {
+    if (!store->dropping) {
+        return 0;
+    }
+    const uint64_t now = tide_port_now(store->port);
+    if (now < store->drop_at) {
+        return store->drop_at - now;
+    }
+    next_epoch(store);
+    uint64_t again = 0;
+    for (struct tide__dropping **at = &store->dropping; *at;) {
+        struct tide__dropping *d = *at, *next = d->next;
+        if (advance(store, d, now)) {
+            *at = next;
+            continue;
+        }
+        const bool waits = d->unreachable || (d->quiet && !d->out);
+        const uint64_t look = waits ? HELD_NS : LOOK_NS;
+        again = !again || look < again ? look : again;
+        at = &d->next;
+    }
+    store->drop_at = again ? now + again : 0;
+    return again;
+}
+
+void tide__drop_release(struct tide_store *store) {
+    while (store->dropping) {
+        struct tide__dropping *d = store->dropping;
+        store->dropping = d->next;
+        if (d->out) { /* else it is in the list, and goes with that */
+            tide__table_destroy(d->table);
+        }
+        tide_free(d);
+    }
+}
+
+/* ---- who asks ---- */
+
+int tide_table_drop(struct tide_node *node, const char *name) {
+    struct tide_store *store = tide_store_of(node);
+    if (!store || !store->net) {
+        return tide_fail(TIDE_EUNSUPPORTED, "this node has no cluster that tables could be dropped of");
+    }
+    if (!name || !tide_identifier_valid(name)) {
+        return tide_fail(TIDE_EINVAL, "the name of the table is no identifier");
+    }
+    struct tide_writer w;
+    uint8_t buffer[128];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 2);
+    tide_write_uint(&w, TIDE__OP_DROP_TABLE);
+    tide_write_text(&w, name);
+    const uint64_t until = tide_port_now(store->port) + TIDE_CALL_TIMEOUT;
+    int code = w.error;
+    while (!code) {
+        struct tide_reply *reply = NULL;
+        const uint16_t controller = tide_net_controller(store->net);
+        code = controller == 0 ? tide_fail(TIDE_EUNREACHABLE, "no controller is known")
+                               : tide_call(tide_address_make(controller, TIDE_ID_STORE), w.data,
+                                           w.size, TIDE_CALL_TIMEOUT, &reply);
+        tide_reply_free(reply);
+        /* Its slots move, or another controller takes over: it is asked again. */
+        const bool later = code == TIDE_EBUSY || ((code == TIDE_EDIED || code == TIDE_EUNREACHABLE) &&
+                                                  tide_net_durable(store->net));
+        if (!later || tide_port_now(store->port) >= until) {
+            break;
+        }
+        code = tide_sleep(TIDE_SECOND / 50);
+    }
+    tide_writer_release(&w);
+    return code;
+}
