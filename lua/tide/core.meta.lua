@@ -206,7 +206,7 @@ function core.matrix(sources, options) end --> {rows=, columns=, parts={train={c
 function core.matrix_blocks(part, grid) end --> {cells=, values=} block after block, offsets (u64 tensor: one a block and the end)
 function core.matrix_groups(part, o) end --> {cells=, values=} in a random order, the columns of each group of o.size cells (u64 tensor), offsets into it (u64 tensor: one a group and the end)
 ---@param sources table 1 or 2 (train, test): path (gzip or not) or {name=, text=}
----@param options {labels?:"number"|"class", base?:integer, columns?:integer}
+---@param options {labels?:"number"|"class", base?:integer, columns?:integer, tasks?:boolean} tasks: parts have `tasks`, u32, the qid of each row
 function core.libsvm(sources, options) end --> {parts={{offsets=u64, indices=u32, values=f32, labels=f32|i32 tensors}, ..}, columns=, base=, queries=rows with a qid, classes=f32 tensor|nil} | nil, err with file:line:column; row i (from 1) has entries offsets[i]+1 .. offsets[i+1]
 function core.sparse_shuffle(rows, seed) end --> {offsets=, indices=, values=, order=u64 tensor}: row i is row order[i] (from 0) of the argument
 function core.sparse_dense(rows, columns, first, count) end --> f32 tensor count x columns

@@ -412,7 +412,7 @@ describe("tide", function()
       assert.equal(7, object.hottest[1].key)
       r = tide "table show factor"
       assert.truthy(r.code ~= 0 and r.err:find("factors", 1, true))
-      assert.truthy(tide("table drop factors").err:find("T0105", 1, true))
+      assert.truthy(tide("table copy factors").err:find("T0105", 1, true))
     end)
 
     it("print a node that did not answer", function()

@@ -73,7 +73,10 @@ local function begin(self)
   s:begin()
   self.cache, self.cached, self.queue, self.flight, self.flying = {}, 0, {}, {}, {}
   self.best, self.since, self.sizes, self.safe = nil, {}, {}, 0
-  self.ready, self.finished = true, false
+  -- What workers decide by must be alike, so nothing of before counts: some may have come one round further.
+  self.objective, self.full, self.rebuilt, self.reported = nil, nil, self.round, self.round
+  self.updates_before = self.updates
+  self.ready = true
 end
 
 ---- settings that change while it runs ----------------------------------------------------------------------------
