@@ -100,6 +100,8 @@ struct tide_table_place {
     uint32_t rows, columns;
     struct tide_initial initial;
 };
+/* The index that says which rows count in the first loss; NULL: all. */
+const char *tide_program_label(const struct tide_program *p);
 size_t tide_program_table_count(const struct tide_program *p);
 struct tide_table_place tide_program_table_at(const struct tide_program *p, size_t index);
 /* Rows first .. first + count - 1 as they begin: pure functions of seed, name and place. */

@@ -126,6 +126,13 @@ int tide_program_table(struct tide_program *p, const char *name, uint32_t rows, 
     return code;
 }
 
+const char *tide_program_label(const struct tide_program *p) {
+    const struct node *loss = p->loss_count > 0 ? &p->nodes[p->losses[0]] : NULL;
+    const struct value *v =
+        loss && loss->code == TIDE_OP_XENT ? &p->values[loss->in[1]] : NULL;
+    return v && v->class == CLASS_INPUT ? v->name : NULL;
+}
+
 size_t tide_program_table_count(const struct tide_program *p) {
     return p->table_count;
 }

@@ -241,6 +241,34 @@ static int forest_sample(lua_State *L) {
     return 1;
 }
 
+/* forest:counted(index|nil, order|nil, first from 1, count): vertices of these samples whose index is
+ * not -1, or all */
+static int forest_counted(lua_State *L) {
+    const struct tide_forest *f = tide__lua_forest_check(L, 1);
+    const char *name = luaL_optstring(L, 2, NULL);
+    const struct tide_forest_input *in = name ? tide_forest_find(f, name) : NULL;
+    const struct tide_lua_tensor *order =
+        lua_isnoneornil(L, 3) ? NULL : tide__lua_tensor_check(L, 3);
+    lua_Integer first = luaL_checkinteger(L, 4), count = luaL_checkinteger(L, 5), sum = 0;
+    if (name && (!in || !in->index || in->edge)) {
+        return luaL_error(L, "the forest has no index \"%s\" of its vertices", name);
+    }
+    size_t most = order ? tide__lua_tensor_count(order) : f->samples;
+    luaL_argcheck(L, (!order || order->t.type == TIDE_U32) && first >= 1 && count >= 0 &&
+                         (size_t)(first - 1 + count) <= most,
+                  4, "is out of range");
+    for (lua_Integer i = 0; i < count; i++) {
+        size_t s = (size_t)(first - 1 + i);
+        s = order ? ((const uint32_t *)order->t.data)[s] : s;
+        luaL_argcheck(L, s < f->samples, 3, "has a number beyond the last sample");
+        for (size_t v = f->sample_start[s]; v < f->sample_start[s + 1]; v++) {
+            sum += !in || ((const int32_t *)in->data)[v * in->columns] >= 0;
+        }
+    }
+    lua_pushinteger(L, sum);
+    return 1;
+}
+
 /* forest:pick(order|nil) -> a copy of these samples */
 static int forest_pick(lua_State *L) {
     const struct tide_forest *f = tide__lua_forest_check(L, 1);
@@ -282,7 +310,8 @@ void tide__lua_open_forest(lua_State *L) {
     static const luaL_Reg methods[] = {
         {"size", forest_size},       {"inputs", forest_inputs}, {"input", forest_input},
         {"weights", forest_weights}, {"sample", forest_sample}, {"pick", forest_pick},
-        {"roots", forest_roots},     {"below", forest_below},   {NULL, NULL}};
+        {"roots", forest_roots},     {"below", forest_below},   {"counted", forest_counted},
+        {NULL, NULL}};
     lua_newtable(L);
     luaL_newlib(L, methods);
     lua_setfield(L, -2, "__index");

@@ -112,6 +112,16 @@ static int program_tables(lua_State *L) {
     return 1;
 }
 
+/* program:label() -> name of the index that says which vertices count in the first loss | nil: all */
+static int program_label(lua_State *L) {
+    const char *name = tide_program_label(tide__lua_program_check(L));
+    if (!name) {
+        return 0;
+    }
+    lua_pushstring(L, name);
+    return 1;
+}
+
 static size_t check_table(lua_State *L, const struct tide_program *p, int index) {
     lua_Integer table = luaL_checkinteger(L, index);
     luaL_argcheck(L, table >= 1 && (size_t)table <= tide_program_table_count(p), index,
@@ -237,6 +247,20 @@ static int core_rows_get(lua_State *L) {
     return 0;
 }
 
+/* core.rows_scale(array, factor): array *= factor */
+static int core_rows_scale(lua_State *L) {
+    struct tide_lua_tensor *t = check_array(L, 1, 0);
+    double factor = luaL_checknumber(L, 2);
+    size_t n = tide__lua_tensor_count(t);
+    luaL_argcheck(L, t->t.type == TIDE_F32, 1, "is no f32 tensor");
+    float *x = t->t.data;
+    for (size_t i = 0; i < n; i++) {
+        x[i] = (float)((double)x[i] * factor);
+    }
+    tide__lua_work(L, (struct tide_work){(double)n, 8 * (double)n});
+    return 0;
+}
+
 /* core.rows_update({rule="sgd"|"adagrad", rate=, scale=, eps=}, array, sums|nil, ids, gradients) */
 static int core_rows_update(lua_State *L) {
     static const char *const rules[] = {"sgd", "adagrad", NULL};
@@ -284,7 +308,8 @@ void tide__lua_vertex_methods(lua_State *L, int program, int run) {
         {"publish", program_publish},       {"table", program_table},
         {"over", program_over},             {"nth", program_nth},
         {"edge_input", program_edge_input}, {"tables", program_tables},
-        {"table_rows", program_table_rows}, {NULL, NULL}};
+        {"table_rows", program_table_rows}, {"label", program_label},
+        {NULL, NULL}};
     static const luaL_Reg runs[] = {{"feed_forest", run_feed_forest},
                                     {"table_ids", run_table_ids},
                                     {"bind_table", run_bind_table},
@@ -295,6 +320,9 @@ void tide__lua_vertex_methods(lua_State *L, int program, int run) {
 
 void tide__lua_open_vertex(lua_State *L) {
     static const luaL_Reg functions[] = {
-        {"rows_get", core_rows_get}, {"rows_update", core_rows_update}, {NULL, NULL}};
+        {"rows_get", core_rows_get},
+                                         {"rows_scale", core_rows_scale},
+                                         {"rows_update", core_rows_update},
+                                         {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

@@ -30,6 +30,22 @@ function part:reorder(order)
   return setmetatable({forest = self.forest, order = order, first = 1, count = #order}, part)
 end
 
+---Samples of this part in an order of their own.
+---@param order table u32 tensor: numbers of samples of this part, from 0
+function part:numbered(order)
+  if not self.order and self.first == 1 then return self:reorder(order) end
+  local own = core.tensor("u32", #order, 1)
+  for i = 1, #order do
+    own[i] = self.order and self.order[self.first + order[i]] or self.first - 1 + order[i]
+  end
+  return self:reorder(own)
+end
+
+---Vertices that count: whose index `label` is not -1; without it all.
+---@param label? string
+---@return integer
+function part:counted(label) return self.forest:counted(label, self.order, self.first, self.count) end
+
 ---Iterates over batches, each a part.
 ---@param size integer samples
 ---@param o? {shuffle?: integer} seed of the order; without it that of the file
@@ -172,7 +188,8 @@ return function(data)
   ---leaves =}
   ---@param o? {format?: string, classes?: integer} format of files: "sexpr" (default), "parents", "lists", "stanford",
   ---"sentences"
-  ---@return tide.data.set vocabulary, classes, words (of files with words), parts train, dev, test
+  ---@return tide.data.set count (vertices with a label), samples, vocabulary, classes, words (of files with words),
+  ---parts train, dev, test
   return function(where, o)
     o = o or {}
     for key in pairs(o) do
@@ -198,8 +215,9 @@ return function(data)
       end
       if not parts then return nil, from end
       local train <const>, held <const> = parts.train, parts.test or parts.dev
-      return {parts = parts, count = train.count, vocabulary = bound(parts, "word"),
-              classes = bound(parts, "label"),
+      local vocabulary <const>, classes <const> = bound(parts, "word"), bound(parts, "label")
+      return {parts = parts, count = train:counted(classes > 0 and "label" or nil), vocabulary = vocabulary,
+              classes = classes, samples = train.count,
               words = words, note = ("%s: %d samples to train on, %d held out"):format(from, train.count,
                 held and held.count or 0)}
     end)

@@ -213,7 +213,7 @@ function exchange:begin()
   if not p or p.begun then return self.present end
   p.begun = true
   local since <const> = core.now()
-  local count, loss, correct, _, changed = self.core:sums(p.number)
+  local _, loss, correct, count, changed = self.core:sums(p.number)
   self.waited_s = self.waited_s + core.now() - since
   local present = {}
   for i, index in ipairs(self.core:took_part(p.number)) do present[i] = self.ranks[index] end
@@ -250,7 +250,8 @@ function exchange:step(batch, step)
     proposal = w.comm and w.comm.epoch ~= self.plan.epoch and w.comm or nil
     self:tell()
   end
-  self.core:share(number, r.count, r.loss, r.correct, 0, proposal)
+  local divisor <const> = self.model.divisor and self.model:divisor(r) or r.count
+  self.core:share(number, divisor, r.loss, r.correct, r.count, proposal)
   self.pending = {step = step, number = number, paths = paths, arrived = {}, scales = {}}
   return r
 end

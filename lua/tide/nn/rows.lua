@@ -32,7 +32,7 @@ function rows.rule(name, given)
     error(script.error("T0903", ("table %q: lr is a number%s"):format(name,
       rule == "sgd" and " or a function of the step" or "; a schedule needs sgd")), 0)
   end
-  return {rule = rule, lr = lr, eps = given.eps or 1e-10}
+  return {rule = rule, lr = lr, eps = rule == "adagrad" and (given.eps or 1e-10) or nil}
 end
 
 ---The rules of all tables of a program; each has one, and no other is named.

@@ -120,6 +120,9 @@ function vertex.install(tools, program)
     return wrap(self, checked(self.core:table(name, rows, columns, kind, number)))
   end
 
+  ---@return string|nil the index that says which vertices count; nil: all
+  function program:label() return self.core:label() end
+
   ---@return table[] {name=, rows=, columns=} of p:table
   function program:tables() return self.core:tables() end
 end

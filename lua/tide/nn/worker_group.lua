@@ -80,12 +80,30 @@ function crew:piece(count, present)
   error("this worker is not one of those that are there")
 end
 
+---The i-th of n pieces of a cut: its first, from 1, and how many; pieces are alike in number, or in weight to within an
+---example.
+local function piece_of(cut, i, n, weigh)
+  if not weigh then return data.piece(cut.count, i, n) end
+  local total, ends = 0, {}
+  for k = 1, cut.count do
+    local weight <const> = weigh(cut.first + k - 1)
+    ends[k] = {middle = total + weight / 2}
+    total = total + weight
+  end
+  local first, count = 1, 0
+  for k = 1, cut.count do
+    local owner <const> = math.min(n, math.floor(ends[k].middle * n / total) + 1)
+    if owner < i then first = k + 1 elseif owner == i then count = count + 1 end
+  end
+  return first, count
+end
+
 ---What was cut for workers that have not taken part in the step is to be done again.
-local function give_back(left, cut, present)
+local function give_back(left, cut, present, weigh)
   local took = {}
   for _, rank in ipairs(present) do took[rank] = true end
   for i, rank in ipairs(cut.present) do
-    local first, count = data.piece(cut.count, i, #cut.present)
+    local first, count = piece_of(cut, i, #cut.present, weigh)
     if not took[rank] and count > 0 then left[#left + 1] = {first = cut.first + first - 1, count = count} end
   end
 end
@@ -96,18 +114,29 @@ end
 ---@param size integer of a batch of all workers
 ---@param bound? boolean examples are bound to who has them by :piece of each span: what who died had of the step is not
 ---done again
-function crew:batches(left, size, bound)
+---@param weigh? fun(place: integer): number what an example costs; the parts are alike in it
+---@return fun(): integer|nil, integer|nil, table|nil first, count, and the cut of all workers {first=, count=}
+function crew:batches(left, size, bound, weigh)
   local cut
   return function()
     local present <const> = self:present()
-    if cut and not bound then give_back(left, cut, present) end
+    if cut and not bound then give_back(left, cut, present, weigh) end
     local head <const> = left[1]
     if not head then return nil end
     cut = {first = head.first, count = math.min(head.count, size), present = present}
     head.first, head.count = head.first + cut.count, head.count - cut.count
     if head.count == 0 then table.remove(left, 1) end
-    local first, count = self:piece(cut.count, present)
-    return cut.first + first - 1, count
+    if not weigh then
+      local first, count = self:piece(cut.count, present)
+      return cut.first + first - 1, count, cut
+    end
+    for i, rank in ipairs(present) do
+      if rank == self.w.rank then
+        local first, count = piece_of(cut, i, #present, weigh)
+        return cut.first + first - 1, count, cut
+      end
+    end
+    error("this worker is not one of those that are there")
   end
 end
 

@@ -1,0 +1,114 @@
+-- Rows of a program's tables in a job: they lie in tables of the cluster. Before a step a worker pulls the rows that
+-- its part of the batch reads; after it, it pushes their gradients, already divided by the count of the whole batch,
+-- which all workers know from the labels. A `bsp` table adds up what all push and applies the rule once a clock, so all
+-- workers see the same rows to the bit.
+local core = require "tide.core"
+local rows = require "tide.nn.rows"
+local script = require "tide.script"
+local table_spec = require "tide.run.table_spec"
+
+---@class tide.nn.shared_rows: tide.nn.rows
+local shared = setmetatable({}, {__index = rows})
+shared.__index = shared
+
+local PLACED <const> = {consistency = true, replicas = true, technique = true}
+
+---A table's rule, and where its rows are: {"adagrad", lr =, consistency =, replicas =, technique =}.
+---@return table rule of rows.rule
+---@return table fields of the table's declaration
+local function split(name, given)
+  local rule, placed = {}, {}
+  for key, value in pairs(type(given) == "table" and given or {}) do
+    if PLACED[key] then placed[key] = value else rule[key] = value end
+  end
+  return rows.rule(name, type(given) == "table" and rule or given), placed
+end
+
+---The name in the cluster: names there are lower case.
+local function cluster_name(name) return (name:lower():gsub("[^a-z0-9_]", "_")) end
+
+local RESERVED <const> = {params = true, states = true}
+
+---The declarations of a program's tables.
+---@param program tide.nn.program
+---@param given? table<string, table>
+---@return table<string, table> name -> function that makes the declaration
+function shared.declare(program, given)
+  local made, known = {}, {}
+  for _, t in ipairs(program.vertex and program:tables() or {}) do
+    known[t.name] = true
+    local key <const> = cluster_name(t.name)
+    if RESERVED[key] or made[key] then
+      error(script.error("T0203", ("a table cannot be named %q: the job has its own of that name"):format(t.name)), 0)
+    end
+    local rule, placed = split(t.name, given and given[t.name])
+    local update = rule.rule == "sgd" and {"add"} or {"adagrad", lr = rule.lr, eps = rule.eps}
+    made[key] = function()
+      local init = t.kind == "uniform" and {"uniform", -t.number, t.number} or t.kind == "normal"
+        and {"normal", t.number} or {"zero"}
+      if t.kind == "constant" and t.number ~= 0 then
+        error(script.error("T0203", ("table %q: rows of a job begin at zero, uniform or normal"):format(t.name)), 0)
+      end
+      return table_spec.new {keys = table_spec.dense(t.rows), width = t.columns, init = init, update = update,
+                             consistency = placed.consistency or "bsp", replicas = placed.replicas,
+                             technique = placed.technique}
+    end
+  end
+  for name in pairs(given or {}) do
+    if not known[name] then error(script.error("T0203", ("the program has no table %q"):format(tostring(name))), 0) end
+  end
+  return made
+end
+
+---@param given? table<string, table>
+---@return table<string, table> the rules alone
+function shared.rules(given)
+  local rules = {}
+  for name, each in pairs(given or {}) do rules[name] = split(name, each) end
+  return rules
+end
+
+---@param given? table<string, table>
+---@return boolean whether one of them lives by the workers' clocks
+function shared.clocked(given)
+  for _, each in pairs(given or {}) do
+    local consistency <const> = each.consistency or "bsp"
+    if consistency ~= "sequential" then return true end
+  end
+  return false
+end
+
+---What makes a model's tables, for tide.nn.model.
+---@param w tide.worker
+function shared.of(w)
+  return {new = function(model, spec, index, rule)
+    return setmetatable({name = spec.name, index = index, rule = rule, width = spec.columns, float = "f32",
+                         device = model.device, table = w.tables[cluster_name(spec.name)]}, shared)
+  end}
+end
+
+---Waits for what was pushed last; then brings the rows together in `here`.
+function shared:bring(ids)
+  self:settle()
+  if #ids > 0 then self.table:pull(ids, {into = self.here:slice(1, #ids)}) end
+end
+
+---Pushes what the gradients of the last batch, multiplied by `scale`, do to the rows.
+function shared:update(scale, step)
+  local count <const> = #self.ids
+  if count == 0 then return end
+  core.fetch(self.on.gradients, self.gradients)
+  local change <const> = self.gradients:slice(1, count)
+  local factor <const> = self.rule.rule == "sgd" and -self:rate(step) * scale or scale
+  core.rows_scale(change, factor)
+  self.pushed = self.table:push(self.ids, change, {async = true})
+end
+
+---What was pushed is at the rows' homes, or waits there for a clock.
+function shared:settle()
+  local pushed <const> = self.pushed
+  self.pushed = nil
+  if pushed then assert(pushed:wait()) end
+end
+
+return shared
