@@ -163,6 +163,26 @@ static bool overlap(const struct interval *a, const struct interval *b) {
     return a->from <= b->to && b->from <= a->to;
 }
 
+/* Rows of values of other widths do not lie where a value's own do: but for what takes over a place as
+ * it is, rows and edges are in use for the whole of each loop that touches them. */
+static void widen(struct planner *l) {
+    const size_t *at = l->plan->section_at;
+    for (size_t i = 0; l->p->vertex && i < l->p->value_count; i++) {
+        struct interval *own = &l->intervals[i];
+        for (size_t s = SECTION_UP; s <= SECTION_DOWN; s += SECTION_DOWN - SECTION_UP) {
+            if (own->bytes == 0 || own->pool == PLACE_LEVEL || at[s] == at[s + 1]) {
+                continue;
+            }
+            if (own->from >= at[s] && own->from < at[s + 1]) {
+                own->from = at[s];
+            }
+            if (own->to >= at[s] && own->to < at[s + 1]) {
+                own->to = at[s + 1] - 1;
+            }
+        }
+    }
+}
+
 /* The tightest gap below the top that holds `bytes` while `own` lives; else the top. */
 static size_t best_fit(const struct planner *l, const struct interval *own, const uint32_t *placed,
                        size_t placed_count) {
@@ -385,6 +405,7 @@ int tide_plan_create(const struct tide_program *program, const struct tide_devic
     if (!options->no_reuse) {
         share_in_place(&l);
     }
+    widen(&l);
     assign(&l, !options->no_reuse);
     find_events(plan);
     find_foldable(plan);

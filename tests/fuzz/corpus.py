@@ -276,3 +276,16 @@ for target, seeds in (("raft", RAFTS), ("frame", FRAMES), ("exchange", EXCHANGES
                       ("manifest", MANIFESTS), ("clocked", CLOCKED)):
     for seed, content in seeds.items():
         write(target, seed, content)
+
+FORESTS = {
+    "tree": b"\0(3 (2 a) (4 (1 b) (0 a)))\n(2 c)\n",
+    "open": b"\0(3 (2 a)\n",
+    "parents": b"\x012 9\n3\n-1 0 1\n-1 4 5\n2 1 -1\n1\n-1\n8\n0\n",
+    "cycle": b"\x011 9\n3\n1 2 0\n1 1 1\n1 1 1\n",
+    "lists": b"\x021 5\n4\n0 1 0 1 0 2 1 2\n0 1 2 3\n0 0 0 1\n",
+    "sentences": b"\x032 7\n3 4 5 0\n1 6\n",
+    "stanford": b"\x043 3 0\n  a b   \n1 0 2 ",
+    "announces-gigabytes": b"\x011 9\n2000000000\n",
+}
+for name, data in FORESTS.items():
+    write("forest", name, data)

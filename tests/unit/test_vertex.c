@@ -184,10 +184,391 @@ static void golden_losses_on_the_reference(void **cmocka_state) {
     }
 }
 
+/* ---- forests of all shapes, and models of all spaces ---- */
+
+/* Shapes that batches must bear: single vertices, a chain, a star, a vertex with many parents, one that
+ * is its parent's child twice, a diamond. */
+static struct tide_forest *odd_forest(size_t chain, size_t star) {
+    struct tide_forest *f = NULL;
+    expect(tide_forest_create(&f));
+    expect(tide_forest_input(f, "word", false, true, 1, 12));
+    expect(tide_forest_input(f, "label", false, true, 1, 3));
+    expect(tide_forest_input(f, "weight", true, false, 2, 0));
+    size_t most = (chain > star ? chain : star) + 2;
+    uint32_t *start = calloc(most + 1, sizeof(*start));
+    int32_t *child = calloc(2 * most, sizeof(*child)), *word = calloc(most, sizeof(*word)),
+            *mark = calloc(most, sizeof(*mark));
+    float *weight = calloc(4 * most, sizeof(*weight));
+    for (size_t v = 0; v < most; v++) {
+        word[v] = v % 3 == 2 ? -1 : (int32_t)(v * 7 % 12);
+        mark[v] = v % 4 == 3 ? -1 : (int32_t)(v % 3);
+    }
+    for (size_t e = 0; e < 4 * most; e++) {
+        weight[e] = 0.1f * (float)(e * 13 % 17) - 0.8f;
+    }
+    const int32_t *indices[3] = {word, mark, NULL};
+    const float *floats[3] = {NULL, NULL, weight};
+    for (size_t k = 0; k < 2; k++) {
+        start[1] = 0;
+        expect(tide_forest_add(f, 1, start, child, indices, floats));
+    }
+    for (size_t v = 0; v < chain; v++) { /* written root first, so it is sorted */
+        start[v + 1] = start[v] + (v + 1 < chain);
+        child[v] = (int32_t)v + 1;
+    }
+    expect(tide_forest_add(f, chain, start, child, indices, floats));
+    for (size_t v = 0; v <= star; v++) { /* the last one is the parent of all */
+        start[v + 1] = v < star ? 0 : (uint32_t)star;
+        child[v] = (int32_t)v;
+    }
+    expect(tide_forest_add(f, star + 1, start, child, indices, floats));
+    for (size_t v = 0; v <= star; v++) { /* the first one is the child of all */
+        start[v + 1] = (uint32_t)v;
+        child[v] = 0;
+    }
+    expect(tide_forest_add(f, star + 1, start, child, indices, floats));
+    static const uint32_t diamond[] = {0, 0, 1, 2, 5};
+    static const int32_t sides[] = {0, 0, 1, 2, 2}; /* one side twice */
+    expect(tide_forest_add(f, 4, diamond, sides, indices, floats));
+    free(start);
+    free(child);
+    free(word);
+    free(mark);
+    free(weight);
+    return f;
+}
+
+enum { MODELS = 6, SMALL = 4 };
+
+/* Together they use every space, list and section. */
+static void small_model(size_t which) {
+    switch (which) {
+    case 0:
+        tree_lstm(12, SMALL, 3, false);
+        return;
+    case 1:
+        tree_lstm(12, SMALL, 3, true); /* edges */
+        return;
+    case 2:
+        tree_fc(12, SMALL); /* named children */
+        return;
+    default:
+        break;
+    }
+    begin_vertices("small");
+    uint32_t h = child_state("h", SMALL), x = looked_up(12, SMALL), g = child_state("g", SMALL);
+    layer("linear", "own", "");
+    uint32_t z = dense(x, "w", "b", SMALL, SMALL);
+    layer("linear", "below", "");
+    uint32_t below = h, weights = 0, columns = 2;
+    if (which == 3) { /* maxima of children, of an edge's values, and of what is not published */
+        below = plus(over(TIDE_OVER_MAX, h), over(TIDE_OVER_MAX, mul(h, z)));
+    } else if (which == 4) { /* inputs of edges; a vertex's values on the way to its children */
+        expect(tide_program_edge_input(p, "weight", TIDE_VALUE_FLOAT, 1, &columns, &weights));
+        uint32_t gate = one_of(TIDE_MICRO_SIGMOID, dense(weights, "we", NULL, 2, SMALL));
+        below = over(TIDE_OVER_SUM, mul(gate, mul(h, one_of(TIDE_MICRO_TANH, z))));
+    } else { /* a state that only outputs read, and children of children */
+        below = over(TIDE_OVER_SUM, mul(h, h));
+    }
+    z = plus(z, dense(below, "u", NULL, SMALL, SMALL));
+    uint32_t h1 = one_of(TIDE_MICRO_TANH, z);
+    layer("", "", "");
+    expect(tide_program_publish(p, "h", h1));
+    expect(tide_program_publish(p, "g", one_of(TIDE_MICRO_SIGMOID, plus(h1, x))));
+    uint32_t top = plus(h1, over(TIDE_OVER_SUM, one_of(TIDE_MICRO_SQR, g))); /* after the loop */
+    classify(top, SMALL, 3, "C", "bC");
+    expect(tide_program_differentiate(p, false));
+}
+
+#ifndef TIDE_EMULATED
+static double loss_of(struct forest_work *f) {
+    return step_forest(f, NULL, 0, f->forest->samples).sum;
+}
+
+/* Central differences in float64 for every parameter and the table: the worst relative error. */
+static double forest_gradient_error(struct forest_work *f) {
+    const double eps = 1e-5;
+    double worst = 0;
+    (void)loss_of(f);
+    double *saved = malloc((f->w.elements + 1) * sizeof(double)), *x = f->w.parameters;
+    memcpy(saved, f->w.gradients, f->w.elements * sizeof(double));
+    for (size_t i = 0; i < tide_program_parameter_count(p); i++) {
+        struct tide_parameter_place place = tide_program_parameter_at(p, i);
+        for (size_t e = place.first; e < place.first + place.count; e += place.count / 8 + 1) {
+            double old = x[e];
+            x[e] = old + eps;
+            double up = loss_of(f);
+            x[e] = old - eps;
+            double slope = (up - loss_of(f)) / (2 * eps);
+            x[e] = old;
+            double error = fabs(slope - saved[e]) / (1e-3 + fabs(slope) + fabs(saved[e]));
+            worst = error > worst ? error : worst;
+        }
+    }
+    (void)loss_of(f);
+    double table[8];
+    for (size_t k = 0; k < 8; k++) {
+        table[k] = table_gradient(f, k * 5 % (f->words * f->width));
+    }
+    for (size_t k = 0; k < 8; k++) {
+        size_t e = k * 5 % (f->words * f->width);
+        double old = at(f, f->table, e);
+        put(f, f->table, e, old + eps);
+        double up = loss_of(f);
+        put(f, f->table, e, old - eps);
+        double slope = (up - loss_of(f)) / (2 * eps);
+        put(f, f->table, e, old);
+        double error = fabs(slope - table[k]) / (1e-3 + fabs(slope) + fabs(table[k]));
+        worst = error > worst ? error : worst;
+    }
+    free(saved);
+    return worst;
+}
+
+static void gradients_are_those_of_differences(void **cmocka_state) {
+    (void)cmocka_state;
+    for (size_t which = 0; which < MODELS; which++) {
+        small_model(which);
+        struct tide_forest *forest = odd_forest(30, 12);
+        struct forest_work f =
+            start_forest("reference", (struct tide_plan_options){.no_fusion = which % 2}, forest);
+        double error = forest_gradient_error(&f);
+        if (!(error < 2e-6)) {
+            fail_msg("model %zu: relative error %.3g", which, error);
+        }
+        stop_forest(&f);
+        tide_forest_destroy(forest);
+        tide_program_destroy(p);
+    }
+}
+
+#endif
+
+/* All that a step leaves behind, in float64. */
+struct left {
+    double loss, *gradients, *table;
+    size_t count, table_count;
+};
+
+static struct left leave(struct forest_work *f, const uint32_t *order) {
+    struct left l = {.count = f->w.elements, .table_count = f->words * f->width};
+    l.loss = step_forest(f, order, 0, f->forest->samples).sum;
+    l.gradients = malloc((l.count + 1) * sizeof(double));
+    l.table = malloc((l.table_count + 1) * sizeof(double));
+    for (size_t e = 0; e < l.count; e++) {
+        l.gradients[e] = at(f, f->w.gradients, e);
+    }
+    for (size_t e = 0; e < l.table_count; e++) {
+        l.table[e] = table_gradient(f, e);
+    }
+    return l;
+}
+
+static void same(const char *what, size_t which, const struct left *a, const struct left *b,
+                 double bound) {
+    if (!(fabs(a->loss - b->loss) <= bound * (1 + fabs(b->loss)))) {
+        fail_msg("model %zu, %s: loss %.9g, not %.9g", which, what, a->loss, b->loss);
+    }
+    for (size_t e = 0; e < a->count; e++) {
+        if (!(fabs(a->gradients[e] - b->gradients[e]) <= 10 * bound * (1 + fabs(b->gradients[e])))) {
+            fail_msg("model %zu, %s: gradient %zu is %.9g, not %.9g", which, what, e,
+                     a->gradients[e], b->gradients[e]);
+        }
+    }
+    for (size_t e = 0; e < a->table_count; e++) {
+        if (!(fabs(a->table[e] - b->table[e]) <= 10 * bound * (1 + fabs(b->table[e])))) {
+            fail_msg("model %zu, %s: the table's gradient %zu is %.9g, not %.9g", which, what, e,
+                     a->table[e], b->table[e]);
+        }
+    }
+}
+
+static void forget(struct left *l) {
+    free(l->gradients);
+    free(l->table);
+}
+
+#ifdef TIDE_EMULATED
+enum { LONG = 20, WIDE = 8 };
+#else
+enum { LONG = 1000, WIDE = 300 };
+#endif
+
+static void batches_equal_single_vertices(void **cmocka_state) {
+    (void)cmocka_state;
+    for (size_t which = 0; which < MODELS; which++) {
+        small_model(which);
+        struct tide_forest *forest = odd_forest(LONG, WIDE);
+        struct tide_plan_options plain = {.no_fusion = true, .no_reuse = true};
+        struct forest_work w[4] = {
+            start_forest("reference", plain, forest),
+            start_forest(FAST, (struct tide_plan_options){0}, forest),
+            start_forest(FAST, (struct tide_plan_options){.no_reuse = true}, forest),
+            start_forest(FAST, (struct tide_plan_options){0}, forest)};
+        w[3].serial = true;
+        static const uint32_t backwards[] = {5, 4, 3, 2, 1, 0};
+        struct left l[6] = {leave(&w[0], NULL), leave(&w[1], NULL),      leave(&w[2], NULL),
+                            leave(&w[3], NULL), leave(&w[1], backwards), leave(&w[1], NULL)};
+        same("fast", which, &l[1], &l[0], 2e-5);
+        same("without reuse of memory", which, &l[2], &l[1], 0);
+        same("one vertex at a time", which, &l[3], &l[1], 2e-5);
+        same("samples backwards", which, &l[4], &l[1], 2e-5);
+        same("once more", which, &l[5], &l[1], 0);
+        for (size_t i = 0; i < TIDE_COUNT(l); i++) {
+            forget(&l[i]);
+        }
+        for (size_t i = 0; i < TIDE_COUNT(w); i++) {
+            stop_forest(&w[i]);
+        }
+        tide_forest_destroy(forest);
+        tide_program_destroy(p);
+    }
+}
+
+static void an_empty_batch_is_one(void **cmocka_state) {
+    (void)cmocka_state;
+    for (size_t which = 0; which < MODELS; which++) {
+        small_model(which);
+        struct tide_forest *forest = odd_forest(3, 2);
+        struct forest_work f = start_forest(FAST, (struct tide_plan_options){0}, forest);
+        struct tide_run_loss loss = step_forest(&f, NULL, 0, 0);
+        assert_true(loss.count <= 0 && fabs(loss.sum) <= 0);
+        for (size_t e = 0; e < f.w.elements; e++) {
+            assert_true(fabs(at(&f, f.w.gradients, e)) <= 0);
+        }
+        stop_forest(&f);
+        tide_forest_destroy(forest);
+        tide_program_destroy(p);
+    }
+}
+
+/* Seeded functions of a vertex: fused and in place against one operation at a time. */
+static void random_function(struct tide_random *random) {
+    begin_vertices("random");
+    uint32_t values[24], count = 0, children[24], child_count = 0;
+    uint32_t h = child_state("h", SMALL);
+    children[child_count++] = h;
+    values[count++] = looked_up(12, SMALL);
+    layer("linear", "m", "");
+    static const struct tide_initial some = {TIDE_INITIAL_UNIFORM, 0.5};
+    uint32_t matrix = parameter("m", 2, SMALL, SMALL, some), bias = parameter("bm", 1, SMALL, 0, some);
+    layer("", "", "");
+    while (count < 14) {
+        uint32_t a = values[tide_random_below(random, count)];
+        uint32_t b = values[tide_random_below(random, count)];
+        uint32_t c = children[tide_random_below(random, child_count)], made = a;
+        switch (tide_random_below(random, 10)) {
+        case 0:
+        case 1: {
+            uint32_t d = children[tide_random_below(random, child_count)];
+            made = tide_random_below(random, 2) ? mul(c, d) : op2(TIDE_OP_MM, c, matrix);
+            children[child_count] = one_of(TIDE_MICRO_TANH, made);
+            child_count = child_count + 1 < TIDE_COUNT(children) ? child_count + 1 : 1;
+            continue;
+        }
+        case 2:
+            made = over(TIDE_OVER_SUM, c);
+            break;
+        case 3:
+            made = nth_child((uint32_t)tide_random_below(random, 2), c);
+            break;
+        case 4:
+            made = over(TIDE_OVER_SUM, mul(one_of(TIDE_MICRO_SIGMOID, a), c));
+            break;
+        case 5:
+            made = plus(op2(TIDE_OP_MM, a, matrix), op2(TIDE_OP_MM, b, matrix));
+            break;
+        case 6:
+            made = op2(TIDE_OP_CONCAT, columns_of(a, 0, 1), columns_of(b, 1, SMALL - 1));
+            break;
+        case 7:
+            made = plus(a, bias);
+            break;
+        default:
+            made = mul(a, b);
+            break;
+        }
+        values[count++] = one_of(TIDE_MICRO_TANH, made);
+    }
+    expect(tide_program_publish(p, "h", plus(values[count - 1], values[count - 2])));
+    op1(TIDE_OP_SUM_LOSS, one_of(TIDE_MICRO_SQR, values[count - 3]));
+    op1(TIDE_OP_SUM_LOSS, values[count - 1]);
+    expect(tide_program_differentiate(p, false));
+}
+
+#ifdef TIDE_EMULATED
+enum { SEEDS = 20 };
+#else
+enum { SEEDS = 300 };
+#endif
+
+static void random_functions_agree_fused_or_not(void **cmocka_state) {
+    (void)cmocka_state;
+    struct tide_forest *forest = odd_forest(6, 5);
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        struct tide_random random;
+        tide_random_seed(&random, seed);
+        random_function(&random);
+        struct forest_work w[3] = {
+            start_forest("reference",
+                         (struct tide_plan_options){.no_fusion = true, .no_reuse = true}, forest),
+            start_forest(FAST, (struct tide_plan_options){0}, forest),
+            start_forest(FAST, (struct tide_plan_options){.no_reuse = true}, forest)};
+        struct left l[3] = {leave(&w[0], NULL), leave(&w[1], NULL), leave(&w[2], NULL)};
+        same("fused", seed, &l[1], &l[0], 2e-5);
+        same("without reuse of memory", seed, &l[2], &l[1], 0);
+        for (size_t i = 0; i < 3; i++) {
+            forget(&l[i]);
+            stop_forest(&w[i]);
+        }
+        tide_program_destroy(p);
+    }
+    tide_forest_destroy(forest);
+}
+
+static void mistakes_are_named(void **cmocka_state) {
+    (void)cmocka_state;
+    uint32_t out = 0;
+    begin_vertices("wrong");
+    uint32_t h = child_state("h", 4), x = looked_up(10, 4);
+    assert_int_equal(tide_program_publish(p, "c", x), TIDE_EINVAL);
+    assert_non_null(strstr(tide_error_message(), "no such state"));
+    assert_int_equal(tide_program_publish(p, "h", h), TIDE_EINVAL);
+    assert_non_null(strstr(tide_error_message(), "v:sum makes one a vertex of it"));
+    assert_int_equal(tide_program_publish(p, "h", columns_of(x, 0, 2)), TIDE_EINVAL);
+    assert_non_null(strstr(tide_error_message(), "its state has 4 columns"));
+    assert_int_equal(tide_program_over(p, TIDE_OVER_SUM, x, &out), TIDE_EINVAL);
+    assert_int_equal(tide_program_output(p, "h", h), TIDE_EINVAL);
+    assert_int_equal(tide_program_apply(p, TIDE_OP_SUM_LOSS, &h, 1, NULL, &out), TIDE_EINVAL);
+    op1(TIDE_OP_SUM_LOSS, x);
+    assert_int_equal(tide_program_differentiate(p, false), TIDE_EINVAL);
+    assert_non_null(strstr(tide_error_message(), "state \"h\" is not published"));
+    tide_program_destroy(p);
+    tree_lstm(1000, 8, 5, false);
+    struct tide_forest *forest = odd_forest(3, 2), *wide = generated("chains", 3, 2000, 1, 0, 0);
+    struct forest_work f = start_forest(FAST, (struct tide_plan_options){0}, forest);
+    assert_int_equal(tide_run_step(f.w.run, 0, 1, NULL), TIDE_EINVAL);
+    assert_int_equal(tide_run_bind(f.w.run, "word", &out), TIDE_EINVAL);
+    assert_int_equal(tide_run_bind_forest(f.w.run, wide, NULL, 0, 3, false), TIDE_EINVAL);
+    assert_non_null(strstr(tide_error_message(), "its table has 1000 rows"));
+    assert_int_equal(tide_run_bind_forest(f.w.run, forest, NULL, 5, 3, false), TIDE_EINVAL);
+    tide_forest_destroy(wide);
+    stop_forest(&f);
+    tide_forest_destroy(forest);
+    tide_program_destroy(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_losses_on_the_reference),
         cmocka_unit_test(golden_losses_on_the_fast_device),
+#ifndef TIDE_EMULATED
+        cmocka_unit_test(gradients_are_those_of_differences),
+#endif
+        cmocka_unit_test(batches_equal_single_vertices),
+        cmocka_unit_test(an_empty_batch_is_one),
+        cmocka_unit_test(random_functions_agree_fused_or_not),
+        cmocka_unit_test(mistakes_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

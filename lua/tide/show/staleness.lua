@@ -83,6 +83,16 @@ function staleness.sum(parts)
     finish(w)
     if w.pulls == 0 and w.clocks == 0 then sum.workers[number] = nil end -- of another run
   end
+  local last = 0
+  for number in pairs(sum.workers) do last = math.max(last, number) end
+  for number = 1, last do -- who died took its figures with it
+    if not sum.workers[number] then
+      local lost <const> = new()
+      for _, field in ipairs(SUMS) do lost[field] = 0 end
+      finish(lost)
+      sum.workers[number] = lost
+    end
+  end
   return sum
 end
 

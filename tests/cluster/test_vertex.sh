@@ -1,0 +1,163 @@
+#!/bin/bash
+# Programs of vertices from Lua: models on forests, errors with their places, and training by one worker and by several,
+# which must agree; a worker that dies; the examples.
+. "$(dirname "$0")/harness.sh"
+
+value() { sed -n "s/.*\"$1\": *\\([-0-9.e]*\\).*/\\1/p" out.txt; }
+more() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > b) }'; }
+
+cat >model.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+
+local function refused(text, f, ...)
+  local ok, err = pcall(f, ...)
+  assert(not ok, "nothing was refused: " .. text)
+  assert(tostring(err):find(text, 1, true), tostring(err))
+end
+
+local H <const> = 16
+
+local function tree(name, break_it)
+  return nn.vertex(name or "tree", function(p, v)
+    local h = v:state("h", H)
+    local x = v:embed(p:table("E", 50, H), v:index "word")
+    local h1 = (nn.linear(H, {name = "own"})(x) + nn.linear(H, {name = "below", bias = false})(v:sum(h))):tanh()
+    v:publish {h = h1}
+    local z = nn.linear(5, {name = "out"})(h1)
+    p:output("logits", z)
+    p:loss(nn.xent(z, v:index "label"))
+    if break_it then break_it(p, v, h, h1) end
+  end)
+end
+
+local forest <const> = tide.data.forest {generate = "random_trees", samples = 40, test = 8, vocabulary = 50, max = 5}
+
+tide.main(function()
+  local program <const> = tree()
+  assert(program:id() == tree():id())
+  local train <const>, test <const> = forest:whole "train", forest:whole "test"
+  assert(train:rows() == 40 and test:rows() == 8 and forest.vocabulary == 50 and forest.classes == 5)
+
+  -- Outputs come in the order of samples and their vertices, whatever else is in the batch.
+  local m = program:compile {optimizer = nn.sgd {lr = 0.1}, tables = {E = {"sgd", lr = 0.1}}}
+  local all, at = m:forward(train).logits, 0
+  for one in train:batches(7) do
+    local z = m:forward(one).logits
+    for i = 1, #z do assert(math.abs(z[i] - all[at + i]) < 1e-6) end
+    at = at + #z
+  end
+  assert(at == #all)
+
+  -- One vertex at a time gives the same step.
+  local other = program:compile {optimizer = nn.sgd {lr = 0.1}, tables = {E = {"sgd", lr = 0.1}}}
+  other.serial = true
+  for _ = 1, 3 do
+    local a, b = m:step(train), other:step(train)
+    assert(math.abs(a.loss - b.loss) < 1e-4 * a.loss and a.vertices == b.vertices and a.levels < b.levels)
+  end
+  local e, f = m:table "E", other:table "E"
+  for i = 1, #e do assert(math.abs(e[i] - f[i]) < 1e-5) end
+
+  -- The gradient is that of differences.
+  local g, w = m:gradients_of(train)["below.w"], m:parameter "below.w"
+  for i = 1, #w, 37 do
+    local old = w[i]
+    w[i] = old + 0.01
+    local up = m:evaluate(train).loss
+    w[i] = old - 0.01
+    local down = m:evaluate(train).loss
+    w[i] = old
+    assert(math.abs((up - down) / 0.02 - g[i]) < 2e-3 * (1 + math.abs(g[i])))
+  end
+  assert(m:evaluate(test:roots()).count == 8)
+  assert(m:explain():find("down: level by level from the top", 1, true))
+
+  -- Mistakes.
+  refused("v:sum makes one a vertex of it", tree, "t", function(p, _, h) p:output("h", h) end)
+  refused("v:sum makes one a vertex of it", tree, "t", function(p, _, h) p:loss(h) end)
+  refused("publish is called once", tree, "t", function(_, v, _, h1) v:publish {h = h1} end)
+  refused('state "g" is not published', nn.vertex, "t", function(_, v)
+    v:publish {h = v:sum(v:state("h", 4)) + v:sum(v:state("g", 4))}
+  end)
+  refused("publishes nothing", nn.vertex, "t", function(_, v) v:state("h", 4) end)
+  refused("vertices of this program have 2 named children", nn.vertex, "t",
+    function(_, v) v:child(3, v:state("h", 4)) end, {children = 2})
+  refused("layer norm is possible", tree, "t", function(_, _, _, h1) nn.batchnorm()(h1) end)
+  refused("model.lua:", tree, "t", function(p, _, h) p:output("h", h) end)
+  refused('table "E" needs an update rule', program.compile, program, {tables = {}})
+  refused('table "E" needs an update rule', program.compile, program, {tables = {E = {"adam", lr = 1}}})
+  refused('the program has no table "F"', program.compile, program, {tables = {E = {"sgd", lr = 1}, F = {"sgd", lr = 1}}})
+  refused("clip", program.compile, program, {tables = {E = {"sgd", lr = 1}}, clip = 1})
+  refused("it takes parts of a tide.data.forest", m.step, m, {x = 1})
+  local wide = tide.data.forest {generate = "random_trees", samples = 2, vocabulary = 500, max = 5}
+  refused("its table has 50 rows", m.step, m, wide:whole "train")
+  local net = nn.sequential {input = {3}, loss = nn.xent(), nn.linear(2)}:compile {optimizer = nn.sgd {lr = 1}}
+  refused("takes tensors, not a forest", net.step, net, train)
+  refused("has no option `vocab`", tide.data.forest, {generate = "chains", vocab = 5})
+  print "all is as it should be"
+end)
+LUA
+run 0 run model.lua
+says out.txt '^all is as it should be$'
+
+# Files: what is wrong is named with its place.
+mkdir trees
+printf '(2 (1 a) (0 b))\n(2 (1 a) (7 b))\n' >trees/train.txt
+cat >files.lua <<'LUA'
+local tide = require "tide"
+local data = tide.data.forest("trees", {format = "sexpr"})
+tide.main(function() print(data.note, data.vocabulary, data:whole("train"):vertices()) end)
+LUA
+run 1 run files.lua
+says err.txt 'error\[T0402\]: expected a label and a blank'
+says err.txt 'trees/train.txt:2:11'
+printf '(2 (1 a) (0 b))\n' >trees/train.txt
+printf '(2 (1 a) (0 unknown))\n' >trees/test.txt
+run 0 run files.lua
+says out.txt '1 samples to train on, 1 held out.*3.*3'
+
+# Several workers do what one does: dense parameters through the exchange, rows of words in a table.
+cat >agree.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local opt = tide.options {nodes = {"nodes", default = 1}, comm = {"policy", default = "comm/hybrid"}}
+local H <const> = 16
+local data = tide.data.forest {generate = "random_trees", samples = 120, test = 20, vocabulary = 60, max = 9, seed = 5}
+local program = nn.vertex("tree", function(p, v)
+  local h = v:state("h", H)
+  local x = v:embed(p:table("E", 60, H), v:index "word")
+  local h1 = (nn.linear(H, {name = "own"})(x) + nn.linear(H, {name = "below", bias = false})(v:sum(h))):tanh()
+  v:publish {h = h1}
+  p:loss(nn.xent(nn.linear(5, {name = "out"})(h1), v:index "label"))
+end)
+local job = nn.job {name = "agree", program = program, data = data, batch = 12, epochs = 2, comm = opt.comm,
+  optimizer = nn.sgd {lr = 0.3}, tables = {E = {"adagrad", lr = 0.05}}}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = opt.nodes}
+  local run = cluster:start(job)
+  for r in run:events "report" do
+    assert((r.resyncs or 0) == 0)
+    print(("epoch %d loss %.5f of %d, roots %.3f"):format(r.n, r.loss / r.examples, r.examples,
+      run:evaluate("test_roots").correct))
+  end
+  run:wait()
+end)
+LUA
+run 0 run agree.lua
+cp out.txt one.txt
+for nodes in 2 4; do
+    run 0 run agree.lua --nodes $nodes
+    diff one.txt out.txt >&2 || fail "$nodes workers do not what one does"
+done
+for policy in comm/always-ring comm/always-sfb; do
+    run 0 run agree.lua --nodes 2 --comm $policy
+    diff one.txt out.txt >&2 || fail "$policy does not what one worker does"
+done
+
+# The examples learn, by themselves and in the simulator.
+run 0 run "$root/examples/treelstm.lua" --count 1000 --epochs 1 --nodes 1 --json
+more "$(value test_accuracy)" 0.98 || fail "treelstm.lua: $(value test_accuracy)"
+run 0 run "$root/examples/treelstm.lua" --model fc --count 500 --epochs 1 --json
+run 0 run "$root/examples/lattice.lua" --count 300 --over max --json
+run 0 run "$root/examples/lm.lua" --count 200 --epochs 1 --width 16 --json
+run 0 sim --seed 4 "$root/examples/treelstm.lua" --model binary --count 100 --epochs 1 --width 16
+finish
