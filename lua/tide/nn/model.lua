@@ -217,7 +217,9 @@ function model:step(batch)
   local all <const> = self.layout.keys * KEY
   local count <const> = self:divisor(r)
   local scale
-  if self.folding then
+  -- The norm of a device with memory of its own is another wait for it; the loss tells of what is not finite, too.
+  local away <const> = self.on.parameters ~= self.parameters
+  if self.folding or (away and not self.clip) then
     self:scale(r.loss * r.loss, 1) -- refuses what is not finite
     scale = count > 0 and 1 / count or 0
   else
