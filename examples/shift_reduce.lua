@@ -1,6 +1,7 @@
--- A parser that builds its tree while it computes it: words are shifted on a stack, and reducing makes a vertex of the two
--- on top (a shift-reduce parser; Bowman et al. 2016). What the tree will be is not known before: in training the labelled
--- trees say what to do, in the test the model's own outputs do. All sentences take their steps together.
+-- Trees that are built while they are computed: words are shifted on a stack, and reducing makes a vertex of the two on
+-- top (shift-reduce; Bowman et al. 2016). What a tree will be is not told beforehand: each action is given when the
+-- values of the last one are known. Here the labelled trees give the actions, where a parser would read them from the
+-- outputs of the step. All sentences take their steps together.
 --   tide run shift_reduce.lua                    generated trees
 --   tide run shift_reduce.lua --data sst/        the Stanford Sentiment Treebank
 local tide, nn = require "tide", require "tide.nn"
@@ -50,11 +51,10 @@ local function actions_of(part, number, words, labels)
   return list
 end
 
----Grows the trees of some sentences, an action of each a step. free: reduces where the model is surer of the vertex it
----would make than of the words that it would leave apart.
+---Grows the trees of some sentences, an action of each a step.
 local function grow(m, sentences, o)
   local g <const> = m:grow {vertices = 1024, train = o.train}
-  local stacks, at, active, right, roots = {}, {}, #sentences, 0, 0
+  local stacks, at, active, right, computed = {}, {}, #sentences, 0, 0
   for s in ipairs(sentences) do stacks[s], at[s] = {}, 1 end
   while active > 0 do
     local made = {}
@@ -80,11 +80,11 @@ local function grow(m, sentences, o)
       local action <const> = made[vertex]
       g:label(vertex, action.label)
       right = right + (best == action.label and 1 or 0)
-      roots = roots + 1
+      computed = computed + 1
     end
   end
   local r <const> = g:finish(#sentences)
-  r.right, r.made = right, roots
+  r.right, r.made = right, computed
   return r
 end
 
@@ -95,22 +95,26 @@ local function all_actions(part, most)
   return list
 end
 
+---A batch of a list, from `first` on.
+local function some(list, first) return table.move(list, first, math.min(first + opt.batch - 1, #list), 1, {}) end
+
 tide.main(function()
   local function say(...) if not opt.json and not tide.output.json then print(string.format(...)) end end
   say("data: %s", data.note)
   local m <const> = program:compile {optimizer = nn.adagrad {lr = opt.lr}, tables = {E = {"adagrad", lr = 0.1}},
                                      per = "sample", seed = opt.seed}
-  local train <const>, test <const> = all_actions(data:whole "train", opt.limit), all_actions(data:whole "test", opt.limit)
+  local train <const> = all_actions(data:whole "train", opt.limit)
+  local test <const> = all_actions(data:whole "test", opt.limit)
   local epochs = {}
   for epoch = 1, opt.epochs do
     local sums = {loss = 0, count = 0, correct = 0}
     for first = 1, #train, opt.batch do
-      local r <const> = grow(m, table.move(train, first, math.min(first + opt.batch - 1, #train), 1, {}), {train = true})
+      local r <const> = grow(m, some(train, first), {train = true})
       for key, value in pairs(sums) do sums[key] = value + r[key] end
     end
     local held = {right = 0, made = 0}
     for first = 1, #test, opt.batch do
-      local r <const> = grow(m, table.move(test, first, math.min(first + opt.batch - 1, #test), 1, {}), {train = false})
+      local r <const> = grow(m, some(test, first), {train = false})
       for key, value in pairs(held) do held[key] = value + r[key] end
     end
     epochs[epoch] = {epoch = epoch, loss = sums.loss / sums.count, accuracy = sums.correct / sums.count,
