@@ -21,11 +21,12 @@ if command -v erlc >/dev/null; then
   (cd "$work" && erl -noshell +P 2000000 -pa "$work" -sname tide_bench_a -setcookie tide_bench -s peer_erlang main $json)
   [ -n "$had_epmd" ] || epmd -kill >/dev/null 2>&1 || true
 fi
-for bench in lua wire kernels policy programs; do
+for bench in lua wire kernels policy programs vertex; do
   "$build/bench/bench_$bench" "$@"
 done
 if python3 -c 'import torch' 2>/dev/null; then
   python3 "$here/peers/peer_torch.py" "$@"
+  python3 "$here/peers/peer_torch_trees.py" "$@"
 fi
 "$build/bench/bench_echo" "$@"
 "$build/bench/bench_links" --net tcp "$@"

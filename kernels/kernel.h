@@ -7,6 +7,11 @@
 
 #include "tide/kernel.h"
 
+/* The version, and a hash of the headers that program and module share: the build sets it. */
+#ifndef TIDE_KERNEL_BUILD
+#define TIDE_KERNEL_BUILD TIDE_VERSION
+#endif
+
 const struct tide_kernel *tide_kernel_find(const char *name);
 const struct tide_kernel *tide_kernel_at(size_t index); /* NULL past the end: for listings and help */
 
@@ -14,7 +19,7 @@ const struct tide_kernel *tide_kernel_at(size_t index); /* NULL past the end: fo
 struct tide_device;
 struct tide_backend {
     uint32_t abi, size;      /* TIDE_KERNEL_ABI, sizeof(struct tide_backend) */
-    const char *build_id;    /* program version; a stale plugin is refused */
+    const char *build_id;    /* TIDE_KERNEL_BUILD; a stale plugin is refused */
     const char *name;        /* "cpu", "cuda" */
     /* 0 and a description of the device, or a negative code and the reason, in `text`. */
     int (*probe)(char *text, size_t capacity);

@@ -133,8 +133,7 @@ static size_t place(size_t *at, size_t bytes) {
     return own;
 }
 
-static int lay_out(struct batch *b) {
-    struct tide_levels *l = b->l;
+int tide__levels_lay_out(struct tide_levels *l) {
     const struct tide_levels_want *w = &l->want;
     size_t at = 0;
     for (size_t i = 0; i < TIDE_LIST_NTH_CHILD; i++) {
@@ -151,8 +150,8 @@ static int lay_out(struct batch *b) {
         l->input_at[i] = place(&at, n * (w->inputs[i].index ? sizeof(int32_t) : w->element));
     }
     for (size_t k = 0; k < w->lookup_count; k++) {
-        const struct tide_forest_input *in = b->inputs[w->lookups[k].input];
-        size_t n = (in->edge ? l->edges : l->vertices) * in->columns;
+        size_t i = w->lookups[k].input;
+        size_t n = (w->inputs[i].edge ? l->edges : l->vertices) * w->inputs[i].columns;
         l->lookup_at[k] = place(&at, n * sizeof(int32_t));
     }
     l->bytes = at;
@@ -294,7 +293,7 @@ static void transpose(size_t rows, size_t n, const int32_t *child, const int32_t
     starts[0] = 0;
 }
 
-static void link_parents(const struct tide_levels *l) {
+void tide__levels_link_parents(const struct tide_levels *l) {
     uint32_t wanted = l->want.lists;
     if (wanted >> TIDE_LIST_PARENT_START & 1) {
         transpose(l->vertices, l->edges, list(l, TIDE_LIST_CHILD), list(l, TIDE_LIST_EDGE_PARENT),
@@ -366,13 +365,19 @@ static void copy_inputs(struct batch *b) {
 }
 
 /* Distinct ids in the order of their first row. */
-static int number_ids(struct batch *b) {
-    struct tide_levels *l = b->l;
+int tide__levels_number_ids(struct tide_levels *l) {
     const struct tide_levels_want *w = &l->want;
+    if (++l->stamped == 0) { /* once in 2^32 batches */
+        for (size_t t = 0; t < TIDE_LEVELS_TABLES; t++) {
+            tide_free(l->stamp[t]);
+            l->stamp[t] = NULL;
+        }
+        l->stamped = 1;
+    }
     memset(l->id_count, 0, sizeof(l->id_count));
     for (size_t k = 0; k < w->lookup_count; k++) {
         size_t t = w->lookups[k].table, i = w->lookups[k].input, rows = w->lookups[k].rows;
-        size_t n = (b->inputs[i]->edge ? l->edges : l->vertices) * b->inputs[i]->columns;
+        size_t n = (w->inputs[i].edge ? l->edges : l->vertices) * w->inputs[i].columns;
         const int32_t *from = (const int32_t *)(const void *)(l->data + l->input_at[i]);
         int32_t *to = (int32_t *)(void *)(l->data + l->lookup_at[k]);
         size_t most = l->id_count[t] + n < rows ? l->id_count[t] + n : rows;
@@ -407,10 +412,7 @@ static int number_ids(struct batch *b) {
     return 0;
 }
 
-int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
-                     size_t first, size_t count, bool serial) {
-    struct batch b = {.l = l, .f = f, .order = order, .first = first, .count = count,
-                      .serial = serial};
+void tide__levels_complete(struct tide_levels *l) {
     l->want.lists |= 1u << TIDE_LIST_CHILD_START | 1u << TIDE_LIST_CHILD |
                      1u << TIDE_LIST_EDGE_PARENT;
     uint32_t parents = 1u << TIDE_LIST_PARENT_START | 1u << TIDE_LIST_PARENT |
@@ -418,9 +420,16 @@ int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const u
     if (l->want.lists & parents) {
         l->want.lists |= parents;
     }
+}
+
+int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
+                     size_t first, size_t count, bool serial) {
+    struct batch b = {.l = l, .f = f, .order = order, .first = first, .count = count,
+                      .serial = serial};
+    tide__levels_complete(l);
     int code = find_inputs(&b);
     code = code == 0 ? count_samples(&b) : code;
-    code = code == 0 ? lay_out(&b) : code;
+    code = code == 0 ? tide__levels_lay_out(l) : code;
     if (code != 0) {
         return code;
     }
@@ -435,14 +444,7 @@ int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const u
         own += here;
     }
     link_children(&b, base);
-    link_parents(l);
+    tide__levels_link_parents(l);
     copy_inputs(&b);
-    if (++l->stamped == 0) { /* once in 2^32 batches */
-        for (size_t t = 0; t < TIDE_LEVELS_TABLES; t++) {
-            tide_free(l->stamp[t]);
-            l->stamp[t] = NULL;
-        }
-        l->stamped = 1;
-    }
-    return number_ids(&b);
+    return tide__levels_number_ids(l);
 }

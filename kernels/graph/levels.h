@@ -69,4 +69,14 @@ void tide_levels_destroy(struct tide_levels *l);
 int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
                      size_t first, size_t count, bool serial);
 
+/* ---- for grow.c, which fills lists in as vertices come ---- */
+/* Lists that others are made of are wanted, too. */
+void tide__levels_complete(struct tide_levels *l);
+/* Places and memory for l->vertices, edges and level_count; what was there is gone. */
+int tide__levels_lay_out(struct tide_levels *l);
+/* From the lists of children of l->vertices and edges. */
+void tide__levels_link_parents(const struct tide_levels *l);
+/* Of tables: distinct ids of the inputs, in the order of their first row. */
+int tide__levels_number_ids(struct tide_levels *l);
+
 #endif

@@ -64,7 +64,7 @@ static int lookup(struct tide_plan *plan, uint32_t table, uint32_t ids) {
 }
 
 /* By value: 1 + the input behind whose last row it is 0; 0: none. */
-static void find_tails(const struct tide_plan *plan, uint16_t *tail, bool *leaf) {
+static void find_tails(const struct tide_plan *plan, uint16_t *tail, bool *leaf, size_t *parts) {
     const struct tide_program *p = plan->program;
     for (size_t n = 0; n < p->node_count; n++) {
         const struct node *node = &p->nodes[n];
@@ -77,44 +77,46 @@ static void find_tails(const struct tide_plan *plan, uint16_t *tail, bool *leaf)
             leaf[out] = leaf[node->in[0]];
         } else if (node->code >= TIDE_OP_GATHER && node->code <= TIDE_OP_GATHER_MAX &&
                    !node->backward && p->values[out].space == TIDE_SPACE_VERTEX) {
+            uint32_t root = p->values[out].root; /* perhaps several are its columns */
             leaf[out] = true;
+            parts[root] += root != out ? tide__graph_columns(&p->values[out]) : 0;
+            leaf[root] = leaf[root] || parts[root] == tide__graph_columns(&p->values[root]);
         }
     }
 }
 
 /* Whether nobody reads it but gathers over parents in another round, or but EMBED_DW of an input
  * (then its number + 1). */
-static bool read_only_by_parents(const struct tide_program *p, uint32_t value, uint16_t *input,
-                                 const struct tide_plan *plan) {
+static bool read_only_by_parents(const struct tide_plan *plan, uint32_t value, uint16_t *input) {
+    const struct tide_program *p = plan->program;
+    const uint32_t root = p->values[value].root;
     bool alias = false, other = false;
     *input = 0;
-    for (size_t i = 0; i < p->value_count; i++) {
-        alias = alias || (p->values[i].class == CLASS_CARRIED && p->values[i].alias == value);
-        other = other || (i != value && p->values[i].root == p->values[value].root &&
-                          p->values[i].alias != value);
-    }
-    bool output = false;
     for (size_t i = 0; i < p->output_count; i++) {
-        output = output || p->outputs[i].value == value;
+        other = other || p->values[p->outputs[i].value].root == root;
     }
     for (size_t n = 0; n < p->node_count; n++) {
         const struct node *node = &p->nodes[n];
         for (size_t i = 0; i < node->in_count; i++) {
-            if (node->in[i] != value) {
+            if (p->values[node->in[i]].root != root) {
                 continue;
             }
-            if (node->code == TIDE_OP_EMBED_DW && i == 0 && !other && !alias && *input == 0 &&
-                p->values[node->in[1]].space == TIDE_SPACE_VERTEX) {
+            if (p->values[node->in[i]].class == CLASS_CARRIED) {
+                alias = true;
+            } else if (node->code == TIDE_OP_EMBED_DW && i == 0 && *input == 0 &&
+                       node->in[i] == value &&
+                       p->values[node->in[1]].space == TIDE_SPACE_VERTEX) {
                 *input = (uint16_t)(input_number(plan, node->in[1]) + 1);
             } else {
                 other = true;
             }
         }
     }
-    if (other || output || alias) {
+    bool only = alias && !other && *input == 0;
+    if (other || alias) {
         *input = 0;
     }
-    return alias && !other && !output;
+    return only;
 }
 
 static void rows_of_product(struct tide_plan *plan, size_t n, const uint16_t *tail,
@@ -143,12 +145,13 @@ int tide__plan_rows(struct tide_plan *plan) {
     uint16_t *tail = tide_alloc_zero(p->value_count + 1, sizeof(*tail));
     bool *leaf = tide_alloc_zero(p->value_count + 1, sizeof(*leaf));
     plan->rows = tide_alloc_zero(p->node_count + 1, sizeof(*plan->rows));
-    int code = tail && leaf && plan->rows ? want_inputs(plan) : TIDE_ENOMEM;
+    size_t *parts = tide_alloc_zero(p->value_count + 1, sizeof(*parts));
+    int code = tail && leaf && parts && plan->rows ? want_inputs(plan) : TIDE_ENOMEM;
     plan->want.key = -1;
     plan->want.element = plan->device->element;
     plan->want.table_count = p->table_count;
     if (code == 0) {
-        find_tails(plan, tail, leaf);
+        find_tails(plan, tail, leaf, parts);
     }
     for (size_t n = 0; code == 0 && n < p->node_count; n++) {
         const struct node *node = &p->nodes[n];
@@ -171,7 +174,7 @@ int tide__plan_rows(struct tide_plan *plan) {
         bool parents = node->section == SECTION_DOWN, last = false;
         uint16_t input = 0;
         for (size_t o = 0; o < node->out_count; o++) {
-            last = read_only_by_parents(p, node->out[o], &input, plan);
+            last = read_only_by_parents(plan, node->out[o], &input);
             parents = parents && last;
         }
         if (parents) {
@@ -184,5 +187,6 @@ int tide__plan_rows(struct tide_plan *plan) {
     }
     tide_free(tail);
     tide_free(leaf);
+    tide_free(parts);
     return code;
 }

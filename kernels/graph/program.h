@@ -233,6 +233,30 @@ const uint64_t *tide_run_table_ids(const struct tide_run *run, size_t table, siz
 /* Shares, in the device's memory: those rows in that order, and where their gradients go (may be
  * NULL in an evaluation). */
 void tide_run_bind_table(struct tide_run *run, size_t table, const void *rows, void *gradients);
+/* ---- graphs that grow while they are computed ----
+ * Of a run whose plan does not reuse memory (no_reuse), on a device in the host's memory. Vertices are
+ * added when what was computed says which: a step computes all that can be computed. Tables are bound
+ * whole; their gradients are those of table_ids after `_backward`. */
+int tide_run_grow(struct tide_run *run, size_t vertices); /* to begin with: it doubles */
+/* One vertex, with children that were added before; values by name of the inputs (i32 or f32, as many
+ * as columns; NULL: -1 or 0). *id: from 0. EINVAL: an unknown child or input. */
+struct tide_grow_input {
+    const char *name;
+    const void *values;
+};
+int tide_run_grow_add(struct tide_run *run, const uint32_t *children, size_t child_count,
+                      const struct tide_grow_input *inputs, size_t input_count, uint32_t *id);
+/* Another value of an index of a vertex: a label that is known later. */
+int tide_run_grow_label(struct tide_run *run, uint32_t id, const char *name, int32_t label);
+/* Computes all vertices that were added. *rows: how many, whose ids are (*ids)[0 ..]; then outputs
+ * are read by tide_run_grow_output, a row each. */
+int tide_run_grow_step(struct tide_run *run, uint64_t step, const uint32_t **ids, size_t *rows);
+const void *tide_run_grow_output(struct tide_run *run, const char *name, uint32_t id,
+                                 size_t *columns);
+/* Losses and all gradients; then the run is free again. */
+int tide_run_grow_finish(struct tide_run *run, uint64_t step);
+void tide_run_grow_cancel(struct tide_run *run);
+
 struct tide_run_loss {
     double sum, count, correct; /* count: of the first loss */
 };

@@ -232,8 +232,43 @@ static int grow(struct tide_run *run) {
     return 0;
 }
 
+int tide__run_enlarge(struct tide_run *run, struct spans to, size_t rows, size_t edges) {
+    const struct tide_plan *plan = run->plan;
+    const struct spans was = run->now, held = run->capacity;
+    char *old = run->arena;
+    size_t part[2] = {part_at(run, PLACE_EDGES), part_at(run, PLACE_FIXED)};
+    run->arena = NULL;
+    run->capacity = (struct spans){0, 0, 0, 0};
+    run->now = to;
+    int code = grow(run);
+    if (code != 0) {
+        run->arena = old;
+        run->capacity = held;
+        run->now = was;
+        return code;
+    }
+    for (size_t i = 0; old && i < plan->program->value_count; i++) {
+        const struct place *place = &plan->places[i];
+        if (plan->program->values[i].root != i) {
+            continue;
+        }
+        if (place->kind == PLACE_ROWS) {
+            memcpy(run->arena + place->offset * to.rows, old + place->offset * was.rows,
+                   place->bytes * rows);
+        } else if (place->kind == PLACE_EDGES) {
+            memcpy(run->arena + part_at(run, PLACE_EDGES) + place->offset * to.edges,
+                   old + part[0] + place->offset * was.edges, place->bytes * edges);
+        }
+    }
+    if (old) {
+        memcpy(run->arena + part_at(run, PLACE_FIXED), old + part[1], plan->fixed_bytes);
+        give_back(run, old);
+    }
+    return 0;
+}
+
 /* Fills in the calls for a number of rows; grows the scratch. */
-static int prepare(struct tide_run *run, size_t rows) {
+int tide__run_prepare(struct tide_run *run, size_t rows) {
     const struct tide_program *p = run->plan->program;
     size_t scratch = 0;
     for (size_t n = 0; n < p->node_count; n++) {
@@ -437,6 +472,10 @@ int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
                   const struct tide_run_hooks *hooks) {
     int code = check_bound(run);
     run->now = (struct spans){.rows = rows};
+    if (code == 0 && run->graphs.growing) {
+        code = tide_fail(TIDE_EINVAL, "program %s: the run grows: finish ends it",
+                         run->plan->program->name);
+    }
     if (code == 0 && run->plan->program->vertex) {
         code = tide__levels_spans(run, &run->now);
         rows = run->now.rows;
@@ -445,7 +484,7 @@ int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
         code = grow(run);
     }
     if (code == 0 && (run->prepared != rows || run->plan->program->vertex)) {
-        code = prepare(run, rows);
+        code = tide__run_prepare(run, rows);
     }
     run->rows = rows;
     if (code != 0) {

@@ -57,6 +57,7 @@ struct graphs {
     void *table_gradients[TIDE_LEVELS_TABLES];
     char *lists; /* the levels' arrays where the device has them */
     struct landing ordered; /* of outputs */
+    struct growing *growing; /* NULL: batches are bound whole */
 };
 
 /* Rows of the run, by what they are. */
@@ -87,7 +88,20 @@ struct tide_operand tide__run_operand(const struct tide_run *run, uint32_t value
 int tide__run_node(struct tide_run *run, size_t n, uint64_t step,
                    const struct tide_run_hooks *hooks);
 
+/* Another arena of so many rows, into which what the first `rows` and `edges` hold is copied. */
+int tide__run_enlarge(struct tide_run *run, struct spans to, size_t rows, size_t edges);
+int tide__run_prepare(struct tide_run *run, size_t rows);
+
+/* ---- grow.c ---- */
+void tide__grow_close(struct tide_run *run);
+
 /* ---- run_levels.c ---- */
+struct range { /* of a level */
+    size_t row, rows, edge, edges;
+};
+/* An operation for a range of rows; level 0: they have no children. */
+int tide__levels_run_at(struct tide_run *run, size_t n, size_t level, const struct range *r,
+                        uint64_t step, const struct tide_run_hooks *hooks);
 void tide__levels_close(struct tide_run *run);
 int tide__levels_spans(const struct tide_run *run, struct spans *out);
 /* After the calls are filled in for all rows. */

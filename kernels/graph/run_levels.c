@@ -12,12 +12,17 @@ void tide__levels_close(struct tide_run *run) {
     tide_levels_destroy(g->levels);
     tide_free(g->motions);
     tide_free(g->ordered.data);
+    tide__grow_close(run);
 }
 
 int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
                          const uint32_t *order, size_t first, size_t count, bool serial) {
     if (!run->plan->program->vertex) {
         return tide_fail(TIDE_EINVAL, "program %s is not one of vertices: it takes tensors",
+                         run->plan->program->name);
+    }
+    if (run->graphs.growing) {
+        return tide_fail(TIDE_EINVAL, "program %s: the run grows: finish ends it",
                          run->plan->program->name);
     }
     int code = tide_levels_make(run->graphs.levels, forest, order, first, count, serial);
@@ -120,7 +125,8 @@ void tide__levels_prepare(struct tide_run *run) {
         if (run->plan->rows[n].lookup >= 0) {
             call->in[1].data = run->graphs.lists + l->lookup_at[run->plan->rows[n].lookup];
         }
-        if (node->section != SECTION_UP && node->section != SECTION_DOWN) {
+        bool loop = node->section == SECTION_UP || node->section == SECTION_DOWN;
+        if (!loop && !run->graphs.growing) {
             limit_rows(run, n);
             continue;
         }
@@ -158,10 +164,6 @@ void tide__levels_rest(struct tide_run *run, size_t n) {
 
 /* ---- loops ---- */
 
-struct range { /* of a level */
-    size_t row, rows, edge, edges;
-};
-
 static void move(struct tide_operand *operand, const struct motion *m, const struct range *r) {
     if (m->space != TIDE_SPACE_CONSTANT) {
         bool edge = m->space == TIDE_SPACE_EDGE;
@@ -170,8 +172,8 @@ static void move(struct tide_operand *operand, const struct motion *m, const str
     }
 }
 
-static int run_at(struct tide_run *run, size_t n, size_t level, const struct range *r,
-                  uint64_t step, const struct tide_run_hooks *hooks) {
+int tide__levels_run_at(struct tide_run *run, size_t n, size_t level, const struct range *r,
+                        uint64_t step, const struct tide_run_hooks *hooks) {
     const struct node *node = &run->plan->program->nodes[n];
     const struct motions *m = &run->graphs.motions[n];
     struct tide_op_call *call = &run->calls[n];
@@ -205,7 +207,7 @@ int tide__levels_run(struct tide_run *run, enum section section, uint64_t step,
                           .edge = l->first_edge[level],
                           .edges = l->first_edge[level + 1] - l->first_edge[level]};
         for (size_t n = from; code == 0 && n < to; n++) {
-            code = run_at(run, n, level, &r, step, hooks);
+            code = tide__levels_run_at(run, n, level, &r, step, hooks);
         }
     }
     return code;

@@ -27,9 +27,9 @@ static const struct tide_backend *check(const struct tide_backend *backend, cons
                  backend->abi, backend->size, TIDE_KERNEL_ABI, sizeof(*backend));
         return NULL;
     }
-    if (strcmp(backend->build_id, TIDE_VERSION) != 0) {
-        snprintf(text, capacity, "%s: of version %s, this program is %s", path, backend->build_id,
-                 TIDE_VERSION);
+    if (strcmp(backend->build_id, TIDE_KERNEL_BUILD) != 0) {
+        snprintf(text, capacity, "%s: of build %s, this program is %s: they come from one build", path,
+                 backend->build_id, TIDE_KERNEL_BUILD);
         return NULL;
     }
     char reason[256] = "";

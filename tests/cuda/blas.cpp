@@ -33,8 +33,8 @@ static void multiply(const struct tide_cuda_product &p) {
     }
 }
 
-int tide_cuda_blas_multiply(struct tide_cuda_blas *blas, const struct tide_cuda_product *p) {
+int tide_cuda_blas_multiply(struct tide_cuda_queue *queue, const struct tide_cuda_product *p) {
     const struct tide_cuda_product own = *p;
-    emulated_later(blas->stream, [=] { multiply(own); });
+    emulated_later(queue->blas->stream, [=] { multiply(own); });
     return 0;
 }

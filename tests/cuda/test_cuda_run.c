@@ -1,8 +1,10 @@
-/* Runs on a device with memory of its own, on the emulation: what travels when, in which order, and
+/* Runs on a device with memory of its own, on the emulation or (TIDE_ON_GPU) a GPU: what travels when, in which order, and
  * what is said when something is wrong. And that the emulation sees the mistakes it is there for.
  */
+#ifdef TIDE_EMULATED
 #include "cuda/emulate.h"
 #include "cuda/planted.h"
+#endif
 #include "graph_world.h"
 
 enum { LAYERS = 40, WIDTH = 6, ROWS = 5 }; /* more layers than notices that are kept */
@@ -165,6 +167,7 @@ static void a_bad_label_is_named_at_the_end_of_the_step(void **state) {
     tide_program_destroy(p);
 }
 
+#ifdef TIDE_EMULATED
 static void a_step_of_a_size_seen_before_takes_no_memory(void **state) {
     (void)state;
     deep_net();
@@ -181,6 +184,7 @@ static void a_step_of_a_size_seen_before_takes_no_memory(void **state) {
     stop(&w);
     tide_program_destroy(p);
 }
+#endif
 
 static void outputs_and_losses_are_those_of_the_cpu(void **state) {
     (void)state;
@@ -206,6 +210,7 @@ static void outputs_and_losses_are_those_of_the_cpu(void **state) {
     tide_program_destroy(p);
 }
 
+#ifdef TIDE_EMULATED
 /* ---- the emulation itself ---- */
 
 static void the_emulation_sees_a_missing_barrier(void **state) {
@@ -228,16 +233,20 @@ static void the_emulation_sees_a_missing_wait(void **state) {
     assert_true(isnan(planted_copy(false)));
 }
 
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_travel_in_the_order_of_the_list),
         cmocka_unit_test(factors_come_to_the_host),
         cmocka_unit_test(a_hook_ends_the_step_and_the_next_one_works),
         cmocka_unit_test(a_bad_label_is_named_at_the_end_of_the_step),
-        cmocka_unit_test(a_step_of_a_size_seen_before_takes_no_memory),
         cmocka_unit_test(outputs_and_losses_are_those_of_the_cpu),
+#ifdef TIDE_EMULATED
+        cmocka_unit_test(a_step_of_a_size_seen_before_takes_no_memory),
         cmocka_unit_test(the_emulation_sees_a_missing_barrier),
         cmocka_unit_test(the_emulation_sees_a_missing_wait),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

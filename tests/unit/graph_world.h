@@ -19,6 +19,8 @@
 #include "kernel.h"
 const struct tide_backend *tide_backend_entry(void);
 #define FAST "cuda"
+#elif defined(TIDE_ON_GPU)
+#define FAST "cuda"
 #else
 #define FAST "cpu"
 #endif

@@ -425,6 +425,101 @@ static void batches_equal_single_vertices(void **cmocka_state) {
     }
 }
 
+#ifndef TIDE_EMULATED
+/* Sample after sample, or all by height, or what can be added next by chance: the same losses and
+ * gradients as a batch. */
+static void graphs_may_grow(void **cmocka_state) {
+    (void)cmocka_state;
+    for (size_t which = 0; which < MODELS; which++) {
+        small_model(which);
+        struct tide_forest *forest = odd_forest(20, 9);
+        struct forest_work whole = start_forest(FAST, (struct tide_plan_options){0}, forest);
+        struct forest_work f =
+            start_forest(FAST, (struct tide_plan_options){.no_reuse = true}, forest);
+        struct left wanted = leave(&whole, NULL);
+        if (which == 4) { /* inputs of edges */
+            assert_int_equal(tide_run_grow(f.w.run, 8), TIDE_EUNSUPPORTED);
+        }
+        for (uint64_t order = 0; which != 4 && order < 12; order++) {
+            struct tide_random random;
+            tide_random_seed(&random, order);
+            tide_run_bind_table(f.w.run, 0, f.table, f.gradients);
+            expect(tide_run_grow(f.w.run, order % 2 ? 4 : 500));
+            uint32_t *ids = malloc(forest->vertices * sizeof(*ids));
+            bool *there = calloc(forest->vertices, 1);
+            const int32_t *word = tide_forest_find(forest, "word")->data,
+                          *mark = tide_forest_find(forest, "label")->data;
+            for (size_t left = forest->vertices; left > 0;) {
+                for (size_t s = 0; s < forest->samples; s++) {
+                    for (size_t v = forest->sample_start[s]; v < forest->sample_start[s + 1]; v++) {
+                        uint32_t children[300], count = 0, id;
+                        bool ready = !there[v] && (order == 0 || tide_random_below(&random, 3) > 0);
+                        for (uint32_t e = forest->child_start[v];
+                             ready && e < forest->child_start[v + 1]; e++) {
+                            size_t c = forest->sample_start[s] + (size_t)forest->child[e];
+                            ready = there[c];
+                            children[count++] = ids[c];
+                        }
+                        struct tide_grow_input in[] = {{"word", &word[v]}, {"label", &mark[v]}};
+                        if (ready) {
+                            expect(tide_run_grow_add(f.w.run, children, count, in,
+                                                     which != 2 && order % 3 != 0 ? 2u : 1u, &id));
+                            if (which != 2 && order % 3 == 0) {
+                                expect(tide_run_grow_label(f.w.run, id, "label", mark[v]));
+                            }
+                            ids[v] = id;
+                            there[v] = true;
+                            left--;
+                        }
+                    }
+                }
+                const uint32_t *computed;
+                size_t rows;
+                if (order % 4 != 3 || left == 0) {
+                    expect(tide_run_grow_step(f.w.run, 1, &computed, &rows));
+                }
+            }
+            expect(tide_run_grow_finish(f.w.run, 1));
+            struct left got = {.loss = tide_run_loss(f.w.run).sum, .count = f.w.elements,
+                               .table_count = f.words * f.width};
+            got.gradients = malloc((got.count + 1) * sizeof(double));
+            got.table = malloc((got.table_count + 1) * sizeof(double));
+            for (size_t e = 0; e < got.count; e++) {
+                got.gradients[e] = at(&f, f.w.gradients, e);
+            }
+            for (size_t e = 0; e < got.table_count; e++) {
+                got.table[e] = table_gradient(&f, e);
+            }
+            same("growing", which, &got, &wanted, 1e-5);
+            forget(&got);
+            free(ids);
+            free(there);
+        }
+        forget(&wanted);
+        stop_forest(&whole);
+        stop_forest(&f);
+        tide_forest_destroy(forest);
+        tide_program_destroy(p);
+    }
+    tree_lstm(12, SMALL, 3, false);
+    struct tide_forest *forest = odd_forest(3, 2);
+    struct forest_work f = start_forest(FAST, (struct tide_plan_options){.no_reuse = true}, forest);
+    uint32_t child = 0, id;
+    tide_run_bind_table(f.w.run, 0, f.table, f.gradients);
+    expect(tide_run_grow(f.w.run, 4));
+    assert_int_equal(tide_run_grow_add(f.w.run, &child, 1, NULL, 0, &id), TIDE_EINVAL);
+    assert_non_null(strstr(tide_error_message(), "of 0 that were added"));
+    expect(tide_run_grow_add(f.w.run, NULL, 0, NULL, 0, &id));
+    assert_int_equal(tide_run_grow_finish(f.w.run, 1), TIDE_EINVAL);
+    assert_int_equal(tide_run_bind_forest(f.w.run, forest, NULL, 0, 1, false), TIDE_EINVAL);
+    tide_run_grow_cancel(f.w.run);
+    (void)step_forest(&f, NULL, 0, 2);
+    stop_forest(&f);
+    tide_forest_destroy(forest);
+    tide_program_destroy(p);
+}
+#endif
+
 static void an_empty_batch_is_one(void **cmocka_state) {
     (void)cmocka_state;
     for (size_t which = 0; which < MODELS; which++) {
@@ -564,6 +659,7 @@ int main(void) {
         cmocka_unit_test(golden_losses_on_the_fast_device),
 #ifndef TIDE_EMULATED
         cmocka_unit_test(gradients_are_those_of_differences),
+        cmocka_unit_test(graphs_may_grow),
 #endif
         cmocka_unit_test(batches_equal_single_vertices),
         cmocka_unit_test(an_empty_batch_is_one),

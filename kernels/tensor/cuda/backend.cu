@@ -81,6 +81,31 @@ static const struct tide_device device = {"cuda",           sizeof(float),    fu
                                           scratch,          tide_cuda_update, tide_cuda_norm2,
                                           &tide_cuda_memory, &tide_cuda_numeric};
 
+static __global__ void probe_kernel(uint32_t *out) {
+    if (gpu_thread() == 0) {
+        *out = 1;
+    }
+}
+
+/* A module that was compiled for other architectures loads all the same, and fails at its first
+ * launch. */
+static int try_launch(char *text, size_t capacity) {
+    uint32_t *out = (uint32_t *)tide_cuda_memory.allocate(sizeof(*out)), got = 0;
+    struct tide_cuda_queue *queue = tide_cuda_default_queue();
+    queue->reason[0] = 0;
+    int code = out ? GPU_EACH(probe_kernel, 1, queue, out) : TIDE_ENOMEM;
+    code = code == 0 ? tide_cuda_memory.download(NULL, &got, out, sizeof(got)) : code;
+    if (code != 0 || got != 1) {
+        snprintf(text, capacity, "no kernel of this module runs on the device%s%s",
+                 queue->reason[0] ? ": " : "", queue->reason);
+        code = TIDE_EUNSUPPORTED;
+    }
+    if (out) {
+        tide_cuda_memory.release(out);
+    }
+    return code;
+}
+
 static int probe(char *text, size_t capacity) {
     int count = 0;
     struct cudaDeviceProp found;
@@ -93,7 +118,7 @@ static int probe(char *text, size_t capacity) {
                  error != cudaSuccess ? cudaGetErrorString(error) : "no CUDA device");
         return TIDE_EUNSUPPORTED;
     }
-    if (tide_cuda_blas_load(text, capacity) != 0) {
+    if (try_launch(text, capacity) != 0 || tide_cuda_blas_load(text, capacity) != 0) {
         return TIDE_EUNSUPPORTED;
     }
     snprintf(text, capacity, "%s, compute capability %d.%d, %zu MiB", found.name, found.major,
@@ -123,7 +148,7 @@ static int gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k
 
 static const struct tide_backend backend = {TIDE_KERNEL_ABI,
                                             sizeof(struct tide_backend),
-                                            TIDE_VERSION,
+                                            TIDE_KERNEL_BUILD,
                                             "cuda",
                                             probe,
                                             tide_cuda_memory.allocate,

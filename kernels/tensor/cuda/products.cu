@@ -30,7 +30,7 @@ int tide_cuda_multiply(struct tide_cuda_queue *queue, const struct tide_cuda_pro
                         p->beta, p->c, p->ldc, p->count, p->next_c);
     }
     int code = queue->blas ? 0 : tide_cuda_blas_open(queue, &queue->blas);
-    return code == 0 ? tide_cuda_blas_multiply(queue->blas, p) : code;
+    return code == 0 ? tide_cuda_blas_multiply(queue, p) : code;
 }
 
 int tide_cuda_mm(const struct tide_op_call *call) {

@@ -58,8 +58,8 @@ int tide_cuda_multiply(struct tide_cuda_queue *queue, const struct tide_cuda_pro
 int tide_cuda_blas_load(char *reason, size_t capacity);
 int tide_cuda_blas_open(struct tide_cuda_queue *queue, struct tide_cuda_blas **out);
 void tide_cuda_blas_close(struct tide_cuda_blas *blas); /* NULL: nothing */
-/* No dimension is 0, all fit an int. */
-int tide_cuda_blas_multiply(struct tide_cuda_blas *blas, const struct tide_cuda_product *p);
+/* By the queue's, which is open. No dimension is 0, all fit an int. */
+int tide_cuda_blas_multiply(struct tide_cuda_queue *queue, const struct tide_cuda_product *p);
 
 /* ---- rows.cu ---- */
 enum tide_cuda_fault_kind { TIDE_CUDA_NO_FAULT, TIDE_CUDA_LABEL, TIDE_CUDA_ID };

@@ -327,7 +327,7 @@ static int run_gc(lua_State *L) {
     return 0;
 }
 
-/* program:plan(device, "train"|"evaluate", seed) -> run | nil, err */
+/* program:plan(device, "train"|"evaluate", seed, no_reuse) -> run | nil, err */
 static int program_plan(lua_State *L) {
     static const char *const kinds[] = {"train", "evaluate", NULL};
     struct tide_program *p = tide__lua_program_check(L);
@@ -335,6 +335,7 @@ static int program_plan(lua_State *L) {
     struct tide_plan_options options = {
         .kind = luaL_checkoption(L, 3, NULL, kinds) == 0 ? TIDE_PLAN_TRAIN : TIDE_PLAN_EVALUATE};
     uint64_t seed = (uint64_t)luaL_checkinteger(L, 4);
+    options.no_reuse = lua_toboolean(L, 5);
     /* User values: program, parameters, gradients, states, inputs by name, staged arrays (two); of
      * programs of vertices the forest, and the tables' rows and gradients. */
     struct tide_lua_run *own = lua_newuserdatauv(L, sizeof *own, TIDE_LUA_RUN_VALUES);

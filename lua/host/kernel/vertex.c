@@ -213,6 +213,121 @@ static int run_bind_table(lua_State *L) {
     return 0;
 }
 
+/* ---- graphs that grow ---- */
+
+/* run:grow(vertices) */
+static int run_grow(lua_State *L) {
+    lua_Integer vertices = luaL_optinteger(L, 2, 256);
+    luaL_argcheck(L, vertices >= 0 && vertices < INT32_MAX, 2, "out of range");
+    return give_value(L, tide_run_grow(tide__lua_run_check(L)->run, (size_t)vertices), 0);
+}
+
+enum { CHILDREN_MAX = 4096, INPUTS_MAX = 8, COLUMNS_MAX = 1024 };
+
+/* run:grow_add({child from 1, ..}, {name = integer | number | array}, is_index: {name = bool}) -> id
+ * from 1 | nil, err */
+static int run_grow_add(lua_State *L) {
+    struct tide_lua_run *own = tide__lua_run_check(L);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    luaL_checktype(L, 3, LUA_TTABLE);
+    luaL_checktype(L, 4, LUA_TTABLE);
+    lua_settop(L, 4);
+    size_t count = lua_rawlen(L, 2), used = 0, inputs = 0;
+    luaL_argcheck(L, count <= CHILDREN_MAX, 2, "has more than 4096 children");
+    uint32_t *children = lua_newuserdatauv(L, (count + 1) * sizeof(*children), 0);
+    float *values = lua_newuserdatauv(L, COLUMNS_MAX * sizeof(*values), 0);
+    struct tide_grow_input given[INPUTS_MAX];
+    for (size_t i = 0; i < count; i++) {
+        lua_rawgeti(L, 2, (lua_Integer)i + 1);
+        lua_Integer child = lua_tointeger(L, -1);
+        children[i] = child >= 1 && child <= UINT32_MAX ? (uint32_t)(child - 1) : UINT32_MAX;
+        lua_pop(L, 1);
+    }
+    lua_pushnil(L);
+    while (lua_next(L, 3)) {
+        luaL_argcheck(L, lua_type(L, -2) == LUA_TSTRING && inputs < INPUTS_MAX, 3,
+                      "has inputs by name, up to 8");
+        const char *name = lua_tostring(L, -2);
+        lua_getfield(L, 4, name);
+        bool index = lua_toboolean(L, -1);
+        lua_pop(L, 1);
+        size_t columns = lua_istable(L, -1) ? lua_rawlen(L, -1) : 1;
+        luaL_argcheck(L, used + columns <= COLUMNS_MAX, 3, "has more than 1024 numbers");
+        given[inputs++] = (struct tide_grow_input){name, values + used};
+        for (size_t c = 0; c < columns; c++, used++) {
+            if (lua_istable(L, -1)) {
+                lua_rawgeti(L, -1, (lua_Integer)c + 1);
+            } else {
+                lua_pushvalue(L, -1);
+            }
+            int32_t whole = (int32_t)lua_tointeger(L, -1);
+            values[used] = (float)lua_tonumber(L, -1);
+            if (index) {
+                memcpy(values + used, &whole, sizeof(whole));
+            }
+            lua_pop(L, 1);
+        }
+        lua_pop(L, 1);
+    }
+    uint32_t id = 0;
+    int code = tide_run_grow_add(own->run, children, count, given, inputs, &id);
+    return give_value(L, code, id + 1);
+}
+
+/* run:grow_label(id, name, label) */
+static int run_grow_label(lua_State *L) {
+    struct tide_lua_run *own = tide__lua_run_check(L);
+    lua_Integer id = luaL_checkinteger(L, 2);
+    int32_t label = (int32_t)luaL_checkinteger(L, 4);
+    luaL_argcheck(L, id >= 1 && id <= UINT32_MAX, 2, "there is no such vertex");
+    return give_value(
+        L, tide_run_grow_label(own->run, (uint32_t)(id - 1), luaL_checkstring(L, 3), label), 0);
+}
+
+/* run:grow_step(step, output|nil) -> ids, tensor|nil: a row an id | nil, err */
+static int run_grow_step(lua_State *L) {
+    struct tide_lua_run *own = tide__lua_run_check(L);
+    const char *output = luaL_optstring(L, 3, NULL);
+    const uint32_t *ids = NULL;
+    size_t rows = 0, columns = 0, element = own->device->element;
+    int code = tide_run_grow_step(own->run, (uint64_t)luaL_checkinteger(L, 2), &ids, &rows);
+    if (code != 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_createtable(L, (int)rows, 0);
+    for (size_t i = 0; i < rows; i++) {
+        lua_pushinteger(L, (lua_Integer)ids[i] + 1);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    if (!output) {
+        return 1;
+    }
+    if (rows > 0 && !tide_run_grow_output(own->run, output, ids[0], &columns)) {
+        return luaL_error(L, "the program has no output \"%s\"", output);
+    }
+    struct tide_lua_tensor *t = tide__lua_tensor_new(
+        L, element == sizeof(float) ? TIDE_F32 : TIDE_F64, rows, rows ? columns : 1);
+    for (size_t i = 0; i < rows; i++) {
+        memcpy((char *)t->t.data + i * columns * element,
+               tide_run_grow_output(own->run, output, ids[i], &columns), columns * element);
+    }
+    return 2;
+}
+
+/* run:grow_finish(step) -> sum, count, correct | nil, err */
+static int run_grow_finish(lua_State *L) {
+    struct tide_lua_run *own = tide__lua_run_check(L);
+    int code = tide_run_grow_finish(own->run, (uint64_t)luaL_checkinteger(L, 2));
+    if (code != 0) {
+        return tide__lua_failure(L, code);
+    }
+    struct tide_run_loss loss = tide_run_loss(own->run);
+    lua_pushnumber(L, loss.sum);
+    lua_pushnumber(L, loss.count);
+    lua_pushnumber(L, loss.correct);
+    return 3;
+}
+
 /* ---- rows of a table that is one array ---- */
 
 static struct tide_lua_tensor *check_array(lua_State *L, int index, size_t columns) {
@@ -313,6 +428,11 @@ void tide__lua_vertex_methods(lua_State *L, int program, int run) {
     static const luaL_Reg runs[] = {{"feed_forest", run_feed_forest},
                                     {"table_ids", run_table_ids},
                                     {"bind_table", run_bind_table},
+                                    {"grow", run_grow},
+                                    {"grow_add", run_grow_add},
+                                    {"grow_label", run_grow_label},
+                                    {"grow_step", run_grow_step},
+                                    {"grow_finish", run_grow_finish},
                                     {NULL, NULL}};
     add(L, program, programs);
     add(L, run, runs);

@@ -214,19 +214,33 @@ function model:step(batch)
     if not t.rule then rows.rule(t.name) end
   end
   local r = self:backward(batch)
+  self:apply(r)
+  return r
+end
+
+---Changes parameters and rows by the gradients of a step.
+---@param r table its result
+---@param tables? table[] in place of the model's
+function model:apply(r, tables)
   local all <const> = self.layout.keys * KEY
   local count <const> = self:divisor(r)
   local scale
-  if self.folding then
+  -- The norm of a device with memory of its own is another wait for it; the loss tells of what is not finite, too.
+  local away <const> = self.on.parameters ~= self.parameters
+  if self.folding or (away and not self.clip) then
     self:scale(r.loss * r.loss, 1) -- refuses what is not finite
     scale = count > 0 and 1 / count or 0
   else
     scale = self:scale(core.norm2(self.device, 0, all, self.on.gradients), count)
   end
   self:update(0, all, scale, self.steps)
-  for _, t in ipairs(self.tables) do t:update(scale, self.steps) end
-  return r
+  for _, t in ipairs(tables or self.tables) do t:update(scale, self.steps) end
 end
+
+---Graphs that grow while they are computed: see tide.nn.growing.
+---@param o? {vertices?: integer, train?: boolean}
+---@return tide.nn.growing
+function model:grow(o) return require("tide.nn.growing").new(self, o or {}) end
 
 ---Gradients of a batch by parameter name, summed over its examples.
 ---@return table<string, table> tensors rows x columns

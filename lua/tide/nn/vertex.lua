@@ -80,8 +80,9 @@ function vertex.install(tools, program)
 
   ---An integer of this vertex, -1: none.
   function v:index(name)
-    self.inputs[name] = self.inputs[name] or self.program:index(name)
-    return self.inputs[name]
+    local made <const> = self.inputs[name] or self.program:index(name)
+    made.is_index, self.inputs[name] = true, made
+    return made
   end
 
   ---Numbers of this vertex.
@@ -137,9 +138,9 @@ function vertex.new(tools, name, build, o)
     if key ~= "children" then tools.refuse("nn.vertex has no option `%s`", tostring(key)) end
   end
   return tools.trace(name, function(p)
-    p.vertex = true
     tools.checked(p.core:vertex())
     local self <const> = setmetatable({program = p, states = {}, inputs = {}, named = o.children}, v)
+    p.vertex = self
     build(p, self)
     if not self.published then tools.refuse("vertex %q publishes nothing: v:publish {h = ...}", name) end
   end)
