@@ -30,10 +30,10 @@ void tide_corpus_release(struct tide_corpus *corpus);
  * The glosses of the WordNet database (data.noun, data.verb, data.adj, data.adv in this order) as
  * lines of lower-case words. A synset gives one line for each part of its gloss between semicolons;
  * the first begins with those of its lemmas that are one word. Words are letters and digits, with
- * hyphens and apostrophes inside. *gives* *out: release with tide_free.
+ * hyphens and apostrophes inside. `whole`: one line a synset instead. *gives* *out: release with tide_free.
  * Errors: EPROTO (a line without gloss or with bad counts; names it), ENOMEM.
  */
-int tide_wordnet_glosses(const struct tide_text texts[TIDE_WORDNET_FILES], char **out,
+int tide_wordnet_glosses(const struct tide_text texts[TIDE_WORDNET_FILES], bool whole, char **out,
                          size_t *size);
 
 #endif

@@ -48,6 +48,15 @@ struct tide_sparse_input {
     uint64_t seed;
 };
 
+/* Documents of a topic model as UCI's bag of words: topics are Dirichlet of words_mass times shares
+ * that fall as 1/(rank + 3), a document's topics Dirichlet of topics_mass in all, lengths about
+ * `length`. Its draws are a stream of its own (generate_lda.c). */
+struct tide_topics_input {
+    uint64_t vocabulary, topics, documents, length;
+    double words_mass, topics_mass;
+    uint64_t seed;
+};
+
 /* Errors: EINVAL (an empty or impossible size), ENOMEM, or the sink's. Memory: the factors and the
  * cells' set; the cumulated law of n doubles; the same; W. Any thread. */
 int tide_generate_matrix(const struct tide_matrix_input *input, struct tide_sink train,
@@ -57,5 +66,6 @@ int tide_generate_graph(const struct tide_graph_input *input, struct tide_sink t
 int tide_generate_text(const struct tide_text_input *input, struct tide_sink sink);
 int tide_generate_sparse(const struct tide_sparse_input *input, struct tide_sink train,
                          struct tide_sink test);
+int tide_generate_topics(const struct tide_topics_input *input, struct tide_sink sink);
 
 #endif

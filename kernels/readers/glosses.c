@@ -109,7 +109,7 @@ static int put_lemmas(struct output *out, const char *at, const char *bar) {
 }
 
 static int put_synset(struct output *out, const struct tide_lines *lines, const char *line,
-                      size_t size) {
+                      size_t size, bool whole) {
     const char *end = line + size, *bar = memchr(line, '|', size);
     size_t began = out->size;
     int code = bar ? put_lemmas(out, line, bar) : TIDE_EPROTO;
@@ -122,14 +122,16 @@ static int put_synset(struct output *out, const struct tide_lines *lines, const 
         const char *stop = memchr(part, ';', (size_t)(end - part));
         stop = stop ? stop : end;
         code = put_words(out, part, stop);
-        code = code ? code : put_end(out, began);
-        began = out->size;
+        if (!whole) {
+            code = code ? code : put_end(out, began);
+            began = out->size;
+        }
         part = stop + 1;
     }
     return code ? code : put_end(out, began);
 }
 
-int tide_wordnet_glosses(const struct tide_text texts[TIDE_WORDNET_FILES], char **result,
+int tide_wordnet_glosses(const struct tide_text texts[TIDE_WORDNET_FILES], bool whole, char **result,
                          size_t *result_size) {
     struct output out = {0};
     int code = 0;
@@ -141,7 +143,7 @@ int tide_wordnet_glosses(const struct tide_text texts[TIDE_WORDNET_FILES], char 
         tide_lines_init(&lines, &texts[i]);
         while (code == 0 && (more = tide_lines_next(&lines, &line, &size)) > 0) {
             bool licence = size >= 2 && line[0] == ' ' && line[1] == ' ';
-            code = licence ? 0 : put_synset(&out, &lines, line, size);
+            code = licence ? 0 : put_synset(&out, &lines, line, size, whole);
         }
         code = code ? code : more;
     }

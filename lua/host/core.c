@@ -35,9 +35,12 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_program(L);
     tide__lua_open_device(L);
     tide__lua_open_exchange(L);
+    tide__lua_open_bow(L);
+    tide__lua_open_blocks(L);
     tide__lua_open_corpus(L);
     tide__lua_open_forest(L);
     tide__lua_open_vertex(L);
+    tide__lua_open_safetensors(L);
     tide__lua_open_libsvm(L);
     tide__lua_open_sampler(L);
     tide__lua_open_simulator(L);

@@ -245,9 +245,12 @@ void tide__lua_open_program(lua_State *L);
 void tide__lua_open_device(lua_State *L);
 void tide__lua_open_exchange(lua_State *L);
 int tide__lua_idx(lua_State *L); /* idx.c: core.idx */
+void tide__lua_open_bow(lua_State *L);
+void tide__lua_open_blocks(lua_State *L);
 void tide__lua_open_corpus(lua_State *L);
 void tide__lua_open_forest(lua_State *L);
 void tide__lua_open_vertex(lua_State *L);
+void tide__lua_open_safetensors(lua_State *L);
 void tide__lua_open_libsvm(lua_State *L);
 void tide__lua_open_sampler(lua_State *L);
 int tide__lua_table_sampler(lua_State *L); /* t:sampler{...} */

@@ -210,11 +210,17 @@ function core.matrix_groups(part, o) end --> {cells=, values=} in a random order
 function core.libsvm(sources, options) end --> {parts={{offsets=u64, indices=u32, values=f32, labels=f32|i32 tensors}, ..}, columns=, base=, queries=rows with a qid, classes=f32 tensor|nil} | nil, err with file:line:column; row i (from 1) has entries offsets[i]+1 .. offsets[i+1]
 function core.sparse_shuffle(rows, seed) end --> {offsets=, indices=, values=, order=u64 tensor}: row i is row order[i] (from 0) of the argument
 function core.sparse_dense(rows, columns, first, count) end --> f32 tensor count x columns
----@param kind "mf"|"kge"|"text"|"sparse"
-function core.generate(kind, sizes) end --> {texts}: generated inputs; mf: rows, columns, train, test, rank, seed; kge: entities, relations, train, valid, test, seed; text: vocabulary, words, sentence, seed; sparse: train, test, columns, nonzeros, classes, seed
+---@param kind "mf"|"kge"|"text"|"sparse"|"lda"
+function core.generate(kind, sizes) end --> {texts}: generated inputs; mf: rows, columns, train, test, rank, seed; kge: entities, relations, train, valid, test, seed; text: vocabulary, words, sentence, seed; sparse: train, test, columns, nonzeros, classes, seed; lda: vocabulary, topics, documents, length, words_mass, topics_mass, seed
 ---@param sources table 1 to 16: path or {name=, text=}
 function core.corpus(sources, options) end --> {words={names}, counts= (u64 tensor), tokens= (u32 tensor of words from 0), dropped_words=, dropped_tokens=} | nil, err with file:line; options {min_count=}. Word 0 is the end of a line, "</s>"
-function core.glosses(directory) end --> text: WordNet's glosses, a line of lower-case words each part of one | nil, err
+---@param options {format?:string, keep_case?:boolean, skip?:integer, min_count?:integer, max_share?:number, stop?:any, vocabulary?:any, test?:number, test_last?:integer, seed?:integer} stop, vocabulary: a path or {name=, text=}
+function core.bow(sources, options) end --> {train={offsets=u64, words=u32}, test=, names={..}|nil, counts=u64 tensor, vocabulary=, dropped_words=, dropped_tokens=} | nil, err with file:line:column
+---A scratch file of tensors at byte offsets, removed when it is closed; waits on the disk thread.
+function core.block_file(path) end    --> f | nil, err; f:write(tensor, at) -> sum | nil, err; f:read(tensor, at, sum) -> true | nil, err; f:close()
+function core.safetensors_read(path) end --> {[name]=tensor}, {[key]=text} | nil, err; rank 0 to 2
+function core.safetensors_write(path, tensors, about) end --> true | nil, err; whole or not at all
+function core.glosses(directory, whole) end --> text: WordNet's glosses, a line of lower-case words each part of one | nil, err
 function core.wordnet(directory, options) end --> {entities=, relations=, parts={train,valid,test}, note=text of rule and counts}
 
 ---- the simulated world (lua/host/sim/simulator.c). Scripts use tide.sim; sim_open, sim_close and sim_report are the program's.

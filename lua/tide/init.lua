@@ -155,7 +155,7 @@ tide.units = units
 
 -- Read when first asked for: most scripts use few of them.
 local LAZY <const> = {
-  chart = "tide.chart", staleness = "tide.show.staleness",
+  lda = "tide.lda", chart = "tide.chart", staleness = "tide.show.staleness",
   data = "tide.data", tensor = "tide.tensor", json = "tide.json",
   show = "tide.show", policy = "tide.policy", factors = "tide.nn.factors", straggler = "tide.run.straggler",
   descent = "tide.descent", multitask = "tide.multitask",

@@ -150,6 +150,20 @@ LIBSVMS = {
     "packed-short": b"\x2d" + gzip.compress(LIBSVM, mtime=0)[:-6],
 }
 
+BOWS = {
+    "uci": b"\x00" + b"3\n4\n5\n1 1 2\n3 4 1\n1 3 1\n3 2 1\n3 4 1\n",
+    "uci-short": b"\x01" + b"2\n3\n2\n1 1 1\n",
+    "uci-huge": b"\x00" + b"4000000000\n3\n1\n1 1 1\n",
+    "ldac": b"\x02" + b"2 0:2 2:1\n0\n2 1:1 3:2\n",
+    "pairs": b"\x03" + b"+1 1:2 3:1\n-1\n7 2:1 4:2\n",
+    "pairs-huge": b"\x03" + b"1 4000000000:2000000000\n",
+    "text": b"\x04" + b"The cat's dog, the DOG!\n\n fish-bone\n",
+    "text-skip": b"\x09" + b"id the the\nid a a\n",
+    "names": b"\x16" + b"1 2:1 7:1\n",
+    "names-beyond": b"\x16" + b"1 9:1\n",
+    "nul": b"\x04" + b"a\0b\n",
+}
+
 
 def raft(kind, numbers, flag=0, servers=(), body=b""):
     numbers = list(numbers) + [0] * (5 - len(numbers))
@@ -272,7 +286,7 @@ CLOCKED = {
 }
 
 for target, seeds in (("raft", RAFTS), ("frame", FRAMES), ("exchange", EXCHANGES),
-                       ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX), ("libsvm", LIBSVMS),
+                       ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX), ("libsvm", LIBSVMS), ("bow", BOWS),
                       ("manifest", MANIFESTS), ("clocked", CLOCKED)):
     for seed, content in seeds.items():
         write(target, seed, content)

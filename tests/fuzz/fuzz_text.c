@@ -72,7 +72,7 @@ static void check_corpus(const struct tide_text *texts, size_t count) {
 static void check_glosses(const struct tide_text texts[TIDE_WORDNET_FILES]) {
     char *text;
     size_t size;
-    if (tide_wordnet_glosses(texts, &text, &size) == 0) {
+    if (tide_wordnet_glosses(texts, false, &text, &size) == 0) {
         FUZZ_CHECK(strlen(text) == size && (size == 0 || text[size - 1] == '\n'));
         tide_free(text);
     }

@@ -79,7 +79,7 @@ static void glosses_become_lines_of_words(void **state) {
     texts[2] = text_of("00000400 00 a 01 afraid(p) 0 000 | filled with fear");
     char *text;
     size_t size;
-    assert_int_equal(tide_wordnet_glosses(texts, &text, &size), 0);
+    assert_int_equal(tide_wordnet_glosses(texts, false, &text, &size), 0);
     const char *expected = "entity that which is perceived\nit's a well-known fact\n"
                            "afraid filled with fear\n";
     assert_string_equal(text, expected);
@@ -100,7 +100,7 @@ static void damaged_glosses_name_their_line(void **state) {
         texts[1] = text_of(bad[i]);
         char *text = NULL;
         size_t size;
-        assert_int_equal(tide_wordnet_glosses(texts, &text, &size), TIDE_EPROTO);
+        assert_int_equal(tide_wordnet_glosses(texts, false, &text, &size), TIDE_EPROTO);
         assert_non_null(strstr(tide_error_message(), "corpus.txt: line 1: expected a synset"));
         assert_null(text);
     }

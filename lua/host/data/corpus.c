@@ -60,11 +60,12 @@ static int push_text(lua_State *L) {
     return 1;
 }
 
-/* core.glosses(directory) */
+/* core.glosses(directory[, a line each synset]) */
 static int core_glosses(lua_State *L) {
     static const char *const files[TIDE_WORDNET_FILES] = {"data.noun", "data.verb", "data.adj",
                                                           "data.adv"};
     const char *directory = luaL_checkstring(L, 1);
+    const bool whole = lua_toboolean(L, 2);
     struct tide_lua_sources sources = {0};
     struct text_result result = {0};
     int code = 0, status = LUA_OK;
@@ -72,7 +73,7 @@ static int core_glosses(lua_State *L) {
         code =
             tide__lua_sources_file(L, &sources, lua_pushfstring(L, "%s/%s", directory, files[i]));
     }
-    code = code < 0 ? code : tide_wordnet_glosses(sources.texts, &result.text, &result.size);
+    code = code < 0 ? code : tide_wordnet_glosses(sources.texts, whole, &result.text, &result.size);
     tide__lua_sources_release(&sources);
     if (code < 0) {
         return tide__lua_failure(L, code);

@@ -5,12 +5,9 @@
  */
 #include "sources.h"
 
-#include "readers/gzip.h"
 #include "readers/libsvm.h"
 
 #include <string.h>
-
-enum { BLOCK = 1 << 20 };
 
 /* ---- reading ---- */
 
@@ -24,49 +21,9 @@ static int feed(void *reader, const char *data, size_t size) {
     return tide_libsvm_feed(reader, data, size);
 }
 
-/* gzip's failures do not name the file by themselves. */
-static int damaged(const char *path) {
-    char reason[200];
-    snprintf(reason, sizeof reason, "%s", tide_error_message());
-    return tide_fail(TIDE_EPROTO, "%s: %s", path, reason);
-}
-
-static int read_blocks(struct tide_libsvm_reader *reader, const char *path, struct tide_port *port,
-                       struct tide_file *file) {
-    struct tide_sink sink = {reader, feed};
-    struct tide_gunzip *gunzip = NULL;
-    char *block = tide_alloc(BLOCK);
-    int code = block ? 0 : TIDE_ENOMEM;
-    uint64_t at = 0;
-    while (code == 0) {
-        ssize_t got = port->ops->file_read(file, block, BLOCK, at);
-        if (got <= 0) {
-            code = (int)got;
-            break;
-        }
-        if (at == 0 && tide_gzip_is(block, (size_t)got)) {
-            code = tide_gunzip_create(&gunzip);
-        }
-        code = code     ? code
-               : gunzip ? tide_gunzip_feed(gunzip, block, (size_t)got, sink)
-                        : feed(reader, block, (size_t)got);
-        at += (uint64_t)got;
-    }
-    code = code || !gunzip ? code : tide_gunzip_end(gunzip);
-    tide_gunzip_destroy(gunzip);
-    tide_free(block);
-    return code == TIDE_EINVAL ? damaged(path) : code;
-}
-
 static int read_file(lua_State *L, struct tide_libsvm_reader *reader, const char *path) {
-    struct tide_port *port = tide__lua_host(L)->port;
-    struct tide_file *file;
-    int code = port->ops->file_open(port, path, TIDE_FILE_READ, &file);
-    if (code == 0) {
-        code = tide_libsvm_begin(reader, path);
-        code = code ? code : read_blocks(reader, path, port, file);
-        port->ops->file_close(file);
-    }
+    int code = tide_libsvm_begin(reader, path);
+    code = code ? code : tide__lua_sources_stream(L, path, (struct tide_sink){reader, feed});
     return code ? code : tide_libsvm_end(reader);
 }
 

@@ -306,12 +306,12 @@ static int push_parts(lua_State *L) {
     return 1;
 }
 
-enum { MATRIX, GRAPH, TEXT, SPARSE };
+enum { MATRIX, GRAPH, TEXT, SPARSE, TOPICS };
 
 /* core.generate(kind, sizes): {train, test} of "mf" and "sparse", {train, valid, test} of "kge",
  * {text} of "text". */
 static int core_generate(lua_State *L) {
-    static const char *const kinds[] = {"mf", "kge", "text", "sparse", NULL};
+    static const char *const kinds[] = {"mf", "kge", "text", "sparse", "lda", NULL};
     int kind = luaL_checkoption(L, 1, NULL, kinds), status = LUA_OK;
     lua_settop(L, 2);
     luaL_checktype(L, 2, LUA_TTABLE);
@@ -340,7 +340,14 @@ static int core_generate(lua_State *L) {
                                              .nonzeros = size_field(L, "nonzeros", 0),
                                              .classes = size_field(L, "classes", 0),
                                              .seed = seed};
-    struct parts parts = {.count = kind == GRAPH ? 3 : kind == TEXT ? 1 : 2};
+    const struct tide_topics_input topics = {.vocabulary = size_field(L, "vocabulary", 0),
+                                             .topics = size_field(L, "topics", 0),
+                                             .documents = size_field(L, "documents", 0),
+                                             .length = size_field(L, "length", 0),
+                                             .words_mass = (double)size_field(L, "words_mass", 0),
+                                             .topics_mass = (double)size_field(L, "topics_mass", 0),
+                                             .seed = seed};
+    struct parts parts = {.count = kind == GRAPH ? 3 : kind == TEXT || kind == TOPICS ? 1 : 2};
     struct tide_sink sinks[GENERATED_MOST];
     for (int i = 0; i < GENERATED_MOST; i++) {
         tide_writer_init(&parts.writers[i], NULL, 0);
@@ -349,6 +356,7 @@ static int core_generate(lua_State *L) {
     int code = kind == MATRIX  ? tide_generate_matrix(&matrix, sinks[0], sinks[1])
                : kind == GRAPH ? tide_generate_graph(&graph, sinks[0], sinks[1], sinks[2])
                : kind == TEXT  ? tide_generate_text(&text, sinks[0])
+               : kind == TOPICS ? tide_generate_topics(&topics, sinks[0])
                                : tide_generate_sparse(&sparse, sinks[0], sinks[1]);
     if (code == 0) {
         lua_pushcfunction(L, push_parts);

@@ -2,6 +2,8 @@
 
 #include "readers/gzip.h"
 
+enum { BLOCK = 1 << 20 };
+
 void tide__lua_sources_check(lua_State *L, const char *reader, const char *expected, size_t most) {
     luaL_checktype(L, 1, LUA_TTABLE);
     size_t count = lua_rawlen(L, 1);
@@ -65,6 +67,50 @@ int tide__lua_sources_read(lua_State *L, struct tide_lua_sources *sources) {
         lua_getfield(L, source, "text");
         text->name = lua_tostring(L, -2);
         text->data = lua_tolstring(L, -1, &text->size);
+    }
+    return code;
+}
+
+/* gzip's failures do not name the file by themselves. */
+static int damaged(const char *path) {
+    char reason[200];
+    snprintf(reason, sizeof reason, "%s", tide_error_message());
+    return tide_fail(TIDE_EPROTO, "%s: %s", path, reason);
+}
+
+static int read_blocks(const char *path, struct tide_port *port, struct tide_file *file,
+                       struct tide_sink sink) {
+    struct tide_gunzip *gunzip = NULL;
+    char *block = tide_alloc(BLOCK);
+    int code = block ? 0 : TIDE_ENOMEM;
+    uint64_t at = 0;
+    while (code == 0) {
+        ssize_t got = port->ops->file_read(file, block, BLOCK, at);
+        if (got <= 0) {
+            code = (int)got;
+            break;
+        }
+        if (at == 0 && tide_gzip_is(block, (size_t)got)) {
+            code = tide_gunzip_create(&gunzip);
+        }
+        code = code     ? code
+               : gunzip ? tide_gunzip_feed(gunzip, block, (size_t)got, sink)
+                        : sink.write(sink.arg, block, (size_t)got);
+        at += (uint64_t)got;
+    }
+    code = code || !gunzip ? code : tide_gunzip_end(gunzip);
+    tide_gunzip_destroy(gunzip);
+    tide_free(block);
+    return code == TIDE_EINVAL ? damaged(path) : code;
+}
+
+int tide__lua_sources_stream(lua_State *L, const char *path, struct tide_sink sink) {
+    struct tide_port *port = tide__lua_host(L)->port;
+    struct tide_file *file;
+    int code = port->ops->file_open(port, path, TIDE_FILE_READ, &file);
+    if (code == 0) {
+        code = read_blocks(path, port, file, sink);
+        port->ops->file_close(file);
     }
     return code;
 }

@@ -3,6 +3,7 @@
 #define TIDE_LUA_SOURCES_H
 
 #include "lua/host/host.h"
+#include "readers/generate.h"
 #include "readers/text.h"
 
 enum { TIDE_SOURCES_MAX = 16 };
@@ -23,6 +24,8 @@ int tide__lua_sources_read(lua_State *L, struct tide_lua_sources *sources);
 int tide__lua_content_read(struct tide_port *port, const char *path, char **out, size_t *size);
 /* Adds a file; `path` must outlive the sources. */
 int tide__lua_sources_file(lua_State *L, struct tide_lua_sources *sources, const char *path);
+/* Gives the bytes of a file, unpacked if they are gzip's, to the sink in blocks of at most 1 MiB. */
+int tide__lua_sources_stream(lua_State *L, const char *path, struct tide_sink sink);
 void tide__lua_sources_release(struct tide_lua_sources *sources);
 
 /* Pushes an array of the names; of ids alone, the names are the ids. */

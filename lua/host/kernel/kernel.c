@@ -35,6 +35,11 @@ static int rows_localize_start(void *table, const uint64_t *keys, size_t key_cou
     return tide_table_localize(table, keys, key_count, handle);
 }
 
+static int rows_add(void *table, uint64_t key, const uint32_t *columns, const float *values,
+                    size_t count) {
+    return tide_table_add(table, key, columns, values, count);
+}
+
 static int rows_wait(void *handle) {
     return tide_ticket_wait(handle);
 }
@@ -58,6 +63,7 @@ static struct tide_rows rows_of(struct tide_table *table) {
         .localize_start = tide_technique_relocates(o->technique)
                               ? rows_localize_start /* what a kernel draws nobody could intend */
                               : NULL,
+        .add = o->update == TIDE_UPDATE_ADD && o->consistency.model != TIDE_SEQUENTIAL ? rows_add : NULL,
         .wait = rows_wait,
         .done = rows_done,
     };

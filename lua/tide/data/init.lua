@@ -195,6 +195,7 @@ data.matrix = require "tide.data.matrix" (data)
 data.text = require "tide.data.text" (data)
 data.libsvm = require "tide.data.libsvm" (data)
 data.dense = require "tide.data.dense" (data)
+data.bow = require "tide.data.bow" (data)
 data.rotation = require("tide.data.rotation").new
 data.groups = require("tide.data.groups").new
 data.ratings = data.matrix -- the reader tells them apart by the first line

@@ -32,6 +32,8 @@ struct tide_rows {
     int (*push_start)(void *table, const uint64_t *keys, size_t key_count, const float *rows, void *handle);
     /* Asks for the rows to come to this node, asynchronously as well; NULL: rows of this table stay where they are. */
     int (*localize_start)(void *table, const uint64_t *keys, size_t key_count, void *handle);
+    /* Adds values[i] to column columns[i] of a row; NULL: the table's update is another one. */
+    int (*add)(void *table, uint64_t key, const uint32_t *columns, const float *values, size_t count);
     int (*wait)(void *handle);
     bool (*done)(const void *handle); /* wait would not suspend */
 };

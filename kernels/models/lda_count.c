@@ -1,0 +1,264 @@
+/*
+ * Counts and arrangements of the topic models: lda_begin (first topics), lda_count (n_kw and n_k of
+ * tokens), lda_arrange (the order of words within documents, for lda_warp), lda_keep (topics as
+ * rows of a table).
+ */
+#include "models/lda.h"
+
+#include "arguments.h"
+#include "kernels.h"
+
+#include <string.h>
+
+/* ---- lda_begin ---- */
+
+enum { B_OFFSETS, B_TOPICS, B_K, B_DOCUMENT, B_SEED };
+static const struct tide_parameter begin_parameters[] = {
+    [B_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0, "where each document begins, and the end"},
+    [B_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0, "u16 or u32: set"},
+    [B_K] = {"topic_count", TIDE_NUMBER, 0, true, 0, "K"},
+    [B_DOCUMENT] = {"document", TIDE_NUMBER, 0, false, 0,
+                    "number of the first document in the corpus"},
+    [B_SEED] = {"seed", TIDE_NUMBER, 0, true, 0, "of the draws"},
+};
+
+const struct tide_kernel tide_kernel_lda_begin;
+
+static int begin_run(const struct tide_argument *a, struct tide_result *results, char *error) {
+    const struct tide_kernel *self = &tide_kernel_lda_begin;
+    struct lda_documents d;
+    uint64_t topics, seed;
+    int code = lda_read_documents(self, a, B_OFFSETS, SIZE_MAX, B_TOPICS, 0, 0, &d, error);
+    code = code ? code
+                : tide_kernel_whole(self, a, B_K, 1, d.z.wide ? LDA_TOPICS_MOST : 1 << 16, &topics,
+                                    error);
+    code = code ? code : tide_kernel_whole(self, a, B_DOCUMENT, 0, UINT64_MAX, &d.first, error);
+    code = code ? code : tide_kernel_whole(self, a, B_SEED, 0, UINT64_MAX, &seed, error);
+    for (size_t i = 0; code == 0 && i < d.count; i++) {
+        struct lda_stream s;
+        lda_stream_begin(&s, seed, 0, (1 << 20) - 1, d.first + i);
+        for (size_t j = d.offsets[i]; j < d.offsets[i + 1]; j++) {
+            lda_topic_set(&d.z, j, lda_below(&s, (uint32_t)topics));
+        }
+    }
+    results[0] = (struct tide_result){"documents", (double)d.count};
+    return code ? code : 1;
+}
+
+const struct tide_kernel tide_kernel_lda_begin = {
+    "lda_begin", "Draws a topic for each token, all alike.", begin_parameters,
+    TIDE_COUNT(begin_parameters), begin_run};
+
+/* ---- lda_count ---- */
+
+enum { C_OFFSETS, C_WORDS, C_TOPICS, C_K, C_COUNTS, C_FIRST, C_TOTALS };
+static const struct tide_parameter count_parameters[] = {
+    [C_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0,
+                   "where each document begins in words, and the end"},
+    [C_WORDS] = {"words", TIDE_TENSOR, 9, true, 0, "word of each token"},
+    [C_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0, "u16 or u32: topic of each token"},
+    [C_K] = {"topic_count", TIDE_NUMBER, 0, true, 0, "K"},
+    [C_COUNTS] = {"counts", TIDE_TENSOR, 1, false, 0, "rows of words: n_kw are added"},
+    [C_FIRST] = {"first", TIDE_NUMBER, 0, false, 0, "word of the first row"},
+    [C_TOTALS] = {"totals", TIDE_TENSOR, 2, false, 0, "n_k of all tokens are added"},
+};
+
+const struct tide_kernel tide_kernel_lda_count;
+
+static int count_run(const struct tide_argument *a, struct tide_result *results, char *error) {
+    const struct tide_kernel *self = &tide_kernel_lda_count;
+    struct lda_documents d;
+    uint64_t topics, first = 0;
+    size_t width = 0, rows = 0;
+    float *counts = NULL;
+    double *totals = NULL;
+    int code = tide_kernel_whole(self, a, C_K, 1, LDA_TOPICS_MOST, &topics, error);
+    code = code ? code
+                : lda_read_documents(self, a, C_OFFSETS, C_WORDS, C_TOPICS, UINT32_MAX,
+                                     (uint32_t)topics, &d, error);
+    code = code ? code : tide_kernel_whole(self, a, C_FIRST, 0, UINT32_MAX, &first, error);
+    if (code == 0 && a[C_COUNTS].given) {
+        code = lda_read_rows(self, a, C_COUNTS, (uint32_t)topics, &width, &rows, &counts, error);
+    }
+    if (code == 0 && a[C_TOTALS].given) {
+        const struct tide_tensor *t = &a[C_TOTALS].tensor;
+        totals = t->data;
+        code = t->rows * t->columns >= topics
+                   ? 0
+                   : tide_kernel_fail(error, TIDE_EINVAL, "totals: too few numbers");
+    }
+    size_t tokens = 0;
+    for (size_t i = 0; code == 0 && i < d.count; i++) {
+        for (size_t j = d.offsets[i]; j < d.offsets[i + 1]; j++) {
+            const uint32_t k = lda_topic(&d.z, j), w = d.words[j];
+            if (counts && w >= first && w - first < rows) {
+                counts[(size_t)(w - first) * width + k] += 1;
+            }
+            if (totals) {
+                totals[k] += 1;
+            }
+        }
+        tokens += d.offsets[i + 1] - d.offsets[i];
+    }
+    results[0] = (struct tide_result){"tokens", (double)tokens};
+    return code ? code : 1;
+}
+
+const struct tide_kernel tide_kernel_lda_count = {
+    "lda_count", "Adds the counts of tokens by word and topic, and by topic.", count_parameters,
+    TIDE_COUNT(count_parameters), count_run};
+
+/* ---- lda_arrange ---- */
+
+enum { A_OFFSETS, A_WORDS, A_PART, A_PARTS, A_STARTS, A_PLACES };
+static const struct tide_parameter arrange_parameters[] = {
+    [A_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0,
+                   "where each document begins in words, and the end"},
+    [A_WORDS] = {"words", TIDE_TENSOR, 9, true, 0, "word of each token, rising in a document"},
+    [A_PART] = {"part", TIDE_TENSOR, 9, true, 0, "of each word: the number of its part, from 0"},
+    [A_PARTS] = {"parts", TIDE_NUMBER, 0, true, 0, "how many parts of words there are"},
+    [A_STARTS] = {"starts", TIDE_TENSOR, 9, true, 0,
+                  "one a word and the end: set to where each word begins, part by part, in a part "
+                  "by number"},
+    [A_PLACES] = {"places", TIDE_TENSOR, 9, true, 0, "of each token in the order of words: set"},
+};
+
+const struct tide_kernel tide_kernel_lda_arrange;
+
+/* The place of each word in the order of (part, word): order[i] is the i-th word. */
+static uint32_t *order_words(const uint32_t *part, size_t words, size_t parts) {
+    size_t *at = tide_alloc_zero(parts + 1, sizeof *at);
+    uint32_t *order = tide_alloc((words + 1) * sizeof *order);
+    for (size_t w = 0; at && order && w < words; w++) {
+        at[part[w] + 1]++;
+    }
+    for (size_t p = 0; at && p < parts; p++) {
+        at[p + 1] += at[p];
+    }
+    for (size_t w = 0; at && order && w < words; w++) {
+        order[at[part[w]]++] = (uint32_t)w;
+    }
+    tide_free(at);
+    return order;
+}
+
+static void arrange(const struct lda_documents *d, const uint32_t *order, size_t words,
+                    uint32_t *starts, uint32_t *places, uint32_t *at) {
+    const size_t begin = d->offsets[0], end = d->offsets[d->count];
+    memset(at, 0, words * sizeof *at);
+    for (size_t j = begin; j < end; j++) {
+        at[d->words[j]]++;
+    }
+    uint32_t sum = 0;
+    for (size_t i = 0; i < words; i++) {
+        const uint32_t count = at[order[i]];
+        starts[i] = sum;
+        at[order[i]] = sum;
+        sum += count;
+    }
+    starts[words] = sum;
+    for (size_t j = begin; j < end; j++) {
+        places[j - begin] = at[d->words[j]]++;
+    }
+}
+
+static int arrange_run(const struct tide_argument *a, struct tide_result *results, char *error) {
+    const struct tide_kernel *self = &tide_kernel_lda_arrange;
+    const struct tide_tensor *part = &a[A_PART].tensor;
+    const size_t words = part->rows * part->columns;
+    struct lda_documents d;
+    uint64_t parts;
+    uint32_t *starts, *places;
+    int code = tide_kernel_whole(self, a, A_PARTS, 1, 1 << 24, &parts, error);
+    code = code ? code
+                : lda_read_documents(self, a, A_OFFSETS, A_WORDS, SIZE_MAX, (uint32_t)words, 0, &d,
+                                     error);
+    code = code ? code : lda_read_vector(self, a, A_STARTS, words + 1, &starts, error);
+    if (code) {
+        return code;
+    }
+    const size_t tokens = d.offsets[d.count] - d.offsets[0];
+    code = lda_read_vector(self, a, A_PLACES, tokens, &places, error);
+    for (size_t w = 0; w < words && code == 0; w++) {
+        if (((const uint32_t *)part->data)[w] >= parts) {
+            code = tide_kernel_fail(error, TIDE_EINVAL, "part: word %zu is in none of %zu parts", w,
+                                    (size_t)parts);
+        }
+    }
+    if (code == 0 && tokens > UINT32_MAX) {
+        code = tide_kernel_fail(error, TIDE_EINVAL,
+                                "words: more than 2^32 tokens in one part of the documents");
+    }
+    if (code) {
+        return code;
+    }
+    uint32_t *order = order_words(part->data, words, (size_t)parts),
+             *at = tide_alloc((words + 1) * sizeof *at);
+    if (order && at) {
+        arrange(&d, order, words, starts, places, at);
+    } else {
+        code = tide_kernel_fail(error, TIDE_ENOMEM, "no memory for %zu words", words);
+    }
+    tide_free(order);
+    tide_free(at);
+    results[0] = (struct tide_result){"tokens", (double)tokens};
+    return code ? code : 1;
+}
+
+const struct tide_kernel tide_kernel_lda_arrange = {
+    "lda_arrange", "Where the tokens of documents lie in the order of words, part by part.",
+    arrange_parameters, TIDE_COUNT(arrange_parameters), arrange_run};
+
+/* ---- lda_keep ---- */
+
+enum { K_TOPICS, K_PLACES, K_ROWS, K_BACK, K_K };
+static const struct tide_parameter keep_parameters[] = {
+    [K_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0, "u16 or u32: topic of each token"},
+    [K_PLACES] =
+        {"places", TIDE_TENSOR, 9, false, 0,
+         "where each token of the documents lies in topics (lda_arrange); default in order"},
+    [K_ROWS] = {"rows", TIDE_TENSOR, 1, true, 0,
+                "the topics in the order of documents, as numbers of a table"},
+    [K_BACK] = {"back", TIDE_FLAG, 0, false, 0, "from rows to topics"},
+    [K_K] = {"topic_count", TIDE_NUMBER, 0, true, 0, "K"},
+};
+
+const struct tide_kernel tide_kernel_lda_keep;
+
+static int keep_run(const struct tide_argument *a, struct tide_result *results, char *error) {
+    const struct tide_kernel *self = &tide_kernel_lda_keep;
+    const struct tide_tensor *rows = &a[K_ROWS].tensor;
+    struct lda_topics z;
+    uint64_t topics;
+    size_t tokens;
+    uint32_t *places = NULL;
+    float *row = rows->data;
+    int code = tide_kernel_whole(self, a, K_K, 1, LDA_TOPICS_MOST, &topics, error);
+    code = code ? code : lda_read_topics(self, a, K_TOPICS, 0, &z, &tokens, error);
+    if (code == 0 && a[K_PLACES].given) {
+        code = lda_read_vector(self, a, K_PLACES, tokens, &places, error);
+    }
+    if (code == 0 && rows->rows * rows->columns < tokens) {
+        code = tide_kernel_fail(error, TIDE_EINVAL, "rows: too few numbers for %zu tokens", tokens);
+    }
+    for (size_t i = 0; i < tokens && code == 0; i++) {
+        const size_t at = places ? places[i] : i;
+        if (at >= tokens) {
+            code = tide_kernel_fail(error, TIDE_EINVAL, "places: token %zu lies behind the topics",
+                                    i + 1);
+        } else if (a[K_BACK].number == 0) {
+            row[i] = (float)lda_topic(&z, at);
+        } else if (row[i] >= 0 && row[i] < (float)topics) {
+            lda_topic_set(&z, at, (uint32_t)row[i]);
+        } else {
+            code = tide_kernel_fail(error, TIDE_EINVAL, "rows: token %zu has topic %g of %zu",
+                                    i + 1, (double)row[i], (size_t)topics);
+        }
+    }
+    results[0] = (struct tide_result){"tokens", (double)tokens};
+    return code ? code : 1;
+}
+
+const struct tide_kernel tide_kernel_lda_keep = {"lda_keep", "Topics as rows of a table, and back.",
+                                                 keep_parameters, TIDE_COUNT(keep_parameters),
+                                                 keep_run};

@@ -1,0 +1,652 @@
+/* Reading bags of words; see bow.h. Every form becomes (document, word, count); finish sorts them.
+ */
+#include "readers/bow.h"
+
+#include "base/base.h"
+#include "names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SHOWN = 40,
+    HEADER_LINES = 3,
+    EMPTY_MOST = 1 << 20,
+    EMPTY_A_PAIR = 16,
+    WORDS_MOST = 1 << 27
+};
+static const uint64_t TOKENS_MOST = UINT64_C(1) << 38;
+
+struct pair {
+    uint32_t document, word, count;
+};
+
+struct tide_bow_reader {
+    struct tide_bow_options options;
+    enum tide_bow_format format;
+    struct tide_dictionary words; /* of text */
+    struct pair *pairs;
+    size_t pair_count, pair_room;
+    uint64_t documents;  /* so far; UCI: as the header says */
+    uint64_t vocabulary; /* forms of numbers: the largest number + 1; UCI: as the header says */
+    uint64_t announced, seen; /* UCI: pairs */
+    const char *name;
+    size_t line, files;
+    char *held; /* the beginning of a line whose end has not come */
+    size_t held_size, held_room;
+    bool zero; /* an index 0 occurred */
+    char word[256];
+};
+
+struct line {
+    const char *start, *at, *end;
+};
+
+static int refuse(const struct tide_bow_reader *r, const struct line *line, const char *at,
+                  const char *expected, const char *advice) {
+    size_t size = 0;
+    while (at + size < line->end && size < SHOWN && at[size] != ' ' && at[size] != '\t') {
+        size++;
+    }
+    return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected %s, found '%.*s'; %s",
+                     r->name, r->line, (size_t)(at - line->start) + 1, expected, (int)size, at,
+                     advice);
+}
+
+static bool blank(char c) {
+    return c == ' ' || c == '\t';
+}
+
+static bool next_field(struct line *line, const char **field, size_t *size) {
+    while (line->at < line->end && blank(*line->at)) {
+        line->at++;
+    }
+    *field = line->at;
+    while (line->at < line->end && !blank(*line->at)) {
+        line->at++;
+    }
+    *size = (size_t)(line->at - *field);
+    return *size > 0;
+}
+
+static int add(struct tide_bow_reader *r, uint64_t document, uint32_t word, uint32_t count) {
+    if (document >= UINT32_MAX) {
+        return tide_fail(TIDE_ELIMIT, "%s: line %zu: more than 2^32 - 2 documents", r->name,
+                         r->line);
+    }
+    int code = tide_array_grow(&r->pairs, &r->pair_room, r->pair_count + 1, sizeof *r->pairs);
+    if (code == 0) {
+        r->pairs[r->pair_count++] = (struct pair){(uint32_t)document, word, count};
+    }
+    return code;
+}
+
+/* ---- forms of numbers ---- */
+
+static int read_header(struct tide_bow_reader *r, struct line *line) {
+    static const char *const what[] = {"the number of documents", "the number of words",
+                                       "the number of pairs"};
+    uint64_t *const into[] = {&r->documents, &r->vocabulary, &r->announced};
+    const char *field, *more;
+    size_t size, rest;
+    if (!next_field(line, &field, &size) ||
+        !tide_text_count(field, size, UINT32_MAX - 1, into[r->line - 1]) ||
+        next_field(line, &more, &rest)) {
+        return refuse(r, line, field, what[r->line - 1], "a UCI file begins with three such lines");
+    }
+    return 0;
+}
+
+static int read_uci(struct tide_bow_reader *r, struct line *line) {
+    if (r->line <= HEADER_LINES) {
+        return read_header(r, line);
+    }
+    const uint64_t most[] = {r->documents, r->vocabulary, INT32_MAX};
+    static const char *const what[] = {"a document from 1 to the number in line 1",
+                                       "a word from 1 to the number in line 2", "a count from 1"};
+    uint64_t numbers[3];
+    const char *field;
+    size_t size;
+    for (int i = 0; i < 3; i++) {
+        bool there = next_field(line, &field, &size);
+        if (i == 0 && !there) {
+            return 0; /* an empty line */
+        }
+        if (!there || !tide_text_count(field, size, most[i], &numbers[i]) || numbers[i] == 0) {
+            return refuse(r, line, field, what[i], "each line is `document word count`");
+        }
+    }
+    if (next_field(line, &field, &size)) {
+        return refuse(r, line, field, "the end of the line", "each line is `document word count`");
+    }
+    if (++r->seen > r->announced) {
+        return refuse(r, line, line->start, "no more pairs than line 3 says",
+                      "correct line 3, or the lines");
+    }
+    return add(r, numbers[0] - 1, (uint32_t)numbers[1] - 1, (uint32_t)numbers[2]);
+}
+
+static int read_pairs(struct tide_bow_reader *r, struct line *line) {
+    const char *field;
+    size_t size;
+    uint64_t announced = 0, pairs = 0;
+    if (!next_field(line, &field, &size)) {
+        return 0;
+    }
+    const char *head = field;
+    if (r->format == TIDE_BOW_LDAC && !tide_text_count(field, size, UINT32_MAX, &announced)) {
+        return refuse(r, line, field, "the number of pairs of the line",
+                      "a line of LDA-C is `M word:count ...`");
+    }
+    for (; next_field(line, &field, &size); pairs++) {
+        const char *colon = memchr(field, ':', size);
+        uint64_t word, count;
+        if (!colon || !tide_text_count(field, (size_t)(colon - field), UINT32_MAX - 1, &word)) {
+            return refuse(r, line, field, "word:count with the number of a word",
+                          "write each word as number:count");
+        }
+        if (!tide_text_count(colon + 1, size - (size_t)(colon - field) - 1, INT32_MAX, &count) ||
+            count == 0) {
+            return refuse(r, line, colon + 1, "a count from 1",
+                          "leave words that do not occur out");
+        }
+        r->zero = r->zero || word == 0;
+        r->vocabulary = word + 1 > r->vocabulary ? word + 1 : r->vocabulary;
+        int code = add(r, r->documents, (uint32_t)word, (uint32_t)count);
+        if (code < 0) {
+            return code;
+        }
+    }
+    if (r->format == TIDE_BOW_LDAC && pairs != announced) {
+        return refuse(r, line, head, "as many pairs as the line says",
+                      "a line of LDA-C is `M word:count ...`");
+    }
+    r->documents++;
+    return 0;
+}
+
+/* ---- text ---- */
+
+static bool letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (unsigned char)c >= 0x80;
+}
+
+static int add_word(struct tide_bow_reader *r, const char *word, size_t size) {
+    uint32_t number;
+    char *copy = size <= sizeof r->word ? r->word : tide_alloc(size);
+    if (!copy) {
+        return TIDE_ENOMEM;
+    }
+    for (size_t i = 0; i < size; i++) {
+        copy[i] = !r->options.keep_case && word[i] >= 'A' && word[i] <= 'Z'
+                      ? (char)(word[i] - 'A' + 'a')
+                      : word[i];
+    }
+    int code = tide_dictionary_add(&r->words, copy, size, &number);
+    if (copy != r->word) {
+        tide_free(copy);
+    }
+    return code ? code : add(r, r->documents, number, 1);
+}
+
+static int read_text(struct tide_bow_reader *r, struct line *line) {
+    const char *field;
+    size_t size;
+    for (uint32_t i = 0; i < r->options.skip; i++) {
+        if (!next_field(line, &field, &size)) {
+            return i == 0 ? 0
+                          : refuse(r, line, line->end, "more fields before the words",
+                                   "say another `skip`");
+        }
+    }
+    const size_t before = r->pair_count;
+    for (const char *at = line->at; at < line->end;) {
+        while (at < line->end && !letter(*at)) {
+            at++;
+        }
+        const char *word = at;
+        while (at < line->end && (letter(*at) || ((*at == '-' || *at == '\'') &&
+                                                  at + 1 < line->end && letter(at[1])))) {
+            at++;
+        }
+        if (at - word > TIDE_BOW_WORD_MOST) {
+            return refuse(r, line, word, "a word of at most 1 MiB", "this is no text");
+        }
+        int code = at > word ? add_word(r, word, (size_t)(at - word)) : 0;
+        if (code < 0) {
+            return code;
+        }
+    }
+    r->documents +=
+        r->pair_count > before || r->options.skip > 0; /* a line without words is none */
+    return 0;
+}
+
+/* ---- lines ---- */
+
+static enum tide_bow_format recognise(struct line line) {
+    const char *field, *next;
+    size_t size, next_size;
+    uint64_t number;
+    if (!next_field(&line, &field, &size)) {
+        return TIDE_BOW_AUTO;
+    }
+    const bool whole = tide_text_count(field, size, UINT64_MAX, &number);
+    if (!next_field(&line, &next, &next_size)) {
+        return whole ? TIDE_BOW_UCI : TIDE_BOW_TEXT;
+    }
+    uint64_t pairs = 0, ignored;
+    do {
+        const char *colon = memchr(next, ':', next_size);
+        if (!colon || !tide_text_count(next, (size_t)(colon - next), UINT32_MAX, &ignored)) {
+            return TIDE_BOW_TEXT;
+        }
+        pairs++;
+    } while (next_field(&line, &next, &next_size));
+    return whole && number == pairs ? TIDE_BOW_LDAC : TIDE_BOW_PAIRS;
+}
+
+static int read_line(struct tide_bow_reader *r, const char *start, size_t size) {
+    struct line line = {start, start, start + size};
+    r->line++;
+    if (r->line == 1 && size >= 3 && memcmp(start, "\xef\xbb\xbf", 3) == 0) {
+        line.at += 3;
+    }
+    if (size > 0 && line.end[-1] == '\r') {
+        line.end--;
+    }
+    const char *zero = size > 0 ? memchr(start, 0, size) : NULL;
+    if (zero) {
+        return refuse(r, &line, zero, "text, not a NUL byte", "this is no text");
+    }
+    if (r->format == TIDE_BOW_AUTO) {
+        r->format = recognise(line);
+    }
+    switch (r->format) {
+    case TIDE_BOW_UCI:
+        return read_uci(r, &line);
+    case TIDE_BOW_LDAC:
+    case TIDE_BOW_PAIRS:
+        return read_pairs(r, &line);
+    case TIDE_BOW_TEXT:
+        return read_text(r, &line);
+    default:
+        return 0; /* an empty line before the first */
+    }
+}
+
+int tide_bow_open(const struct tide_bow_options *options, struct tide_bow_reader **out) {
+    struct tide_bow_reader *r = tide_alloc_zero(1, sizeof *r);
+    if (!r) {
+        return TIDE_ENOMEM;
+    }
+    r->options = *options;
+    r->format = options->format;
+    *out = r;
+    return 0;
+}
+
+void tide_bow_close(struct tide_bow_reader *r) {
+    if (r) {
+        tide_dictionary_release(&r->words);
+        tide_free(r->pairs);
+        tide_free(r->held);
+        tide_free(r);
+    }
+}
+
+int tide_bow_begin(struct tide_bow_reader *r, const char *name) {
+    r->name = name;
+    r->line = 0;
+    if (r->files++ > 0 && r->format == TIDE_BOW_UCI) {
+        return tide_fail(TIDE_EPROTO, "%s: line 1: column 1: a UCI data set is one file", name);
+    }
+    return 0;
+}
+
+static int hold(struct tide_bow_reader *r, const char *data, size_t size) {
+    if (size > TIDE_BOW_LINE_MOST - r->held_size) {
+        return tide_fail(TIDE_ELIMIT, "%s: line %zu: column 1: a line of more than %d bytes",
+                         r->name, r->line + 1, TIDE_BOW_LINE_MOST);
+    }
+    int code = size > 0 ? tide_array_grow(&r->held, &r->held_room, r->held_size + size, 1) : 0;
+    if (code == 0 && size > 0) {
+        memcpy(r->held + r->held_size, data, size);
+        r->held_size += size;
+    }
+    return code;
+}
+
+int tide_bow_feed(struct tide_bow_reader *r, const char *data, size_t size) {
+    const char *end = data + size;
+    int code = 0;
+    while (code == 0 && data < end) {
+        const char *stop = memchr(data, '\n', (size_t)(end - data));
+        if (!stop || r->held_size > 0) {
+            code = hold(r, data, (size_t)((stop ? stop : end) - data));
+        }
+        if (!stop) {
+            break;
+        }
+        if (code == 0) {
+            code = r->held_size > 0 ? read_line(r, r->held, r->held_size)
+                                    : read_line(r, data, (size_t)(stop - data));
+            r->held_size = 0;
+        }
+        data = stop + 1;
+    }
+    return code;
+}
+
+int tide_bow_end(struct tide_bow_reader *r) {
+    int code = r->held_size > 0 ? read_line(r, r->held, r->held_size) : 0;
+    r->held_size = 0;
+    if (code == 0 && r->format == TIDE_BOW_UCI &&
+        (r->line < HEADER_LINES || r->seen != r->announced)) {
+        code = tide_fail(
+            TIDE_EPROTO,
+            "%s: line %zu: column 1: expected %llu pairs as line 3 says, found %llu; the file "
+            "is cut short, or line 3 is wrong",
+            r->name, r->line + 1, (unsigned long long)r->announced, (unsigned long long)r->seen);
+    }
+    return code;
+}
+
+/* ---- documents ---- */
+
+static int compare_words(const void *a, const void *b) {
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Tokens by document, words as numbered so far; the pairs are used up. */
+static int expand(struct tide_bow_reader *r, struct tide_bow *out) {
+    const uint64_t tokens_most = r->options.tokens_most ? r->options.tokens_most : TOKENS_MOST;
+    uint64_t tokens = 0;
+    for (size_t i = 0; i < r->pair_count; i++) {
+        tokens += r->pairs[i].count;
+    }
+    if (tokens > tokens_most || r->vocabulary > WORDS_MOST) {
+        return tide_fail(TIDE_ELIMIT, "%s: %llu tokens of %llu words are more than %llu of %d",
+                         r->name, (unsigned long long)tokens, (unsigned long long)r->vocabulary,
+                         (unsigned long long)tokens_most, WORDS_MOST);
+    }
+    if (r->documents > EMPTY_MOST + (uint64_t)EMPTY_A_PAIR * r->pair_count) {
+        return tide_fail(TIDE_EPROTO,
+                         "%s: line 1: column 1: %llu documents, of which almost all are empty",
+                         r->name, (unsigned long long)r->documents);
+    }
+    out->documents = (size_t)r->documents;
+    out->offsets = tide_alloc_zero(out->documents + 2, sizeof *out->offsets);
+    if (!out->offsets) {
+        return TIDE_ENOMEM;
+    }
+    for (size_t i = 0; i < r->pair_count; i++) {
+        out->offsets[r->pairs[i].document + 2] += r->pairs[i].count;
+    }
+    for (size_t i = 2; i < out->documents + 2; i++) {
+        out->offsets[i] += out->offsets[i - 1];
+    }
+    out->tokens = (size_t)out->offsets[out->documents + 1];
+    out->words = tide_alloc((out->tokens + 1) * sizeof *out->words);
+    if (!out->words) {
+        return TIDE_ENOMEM;
+    }
+    for (size_t i = 0; i < r->pair_count; i++) {
+        const struct pair *p = &r->pairs[i];
+        for (uint32_t j = 0; j < p->count; j++) {
+            out->words[out->offsets[p->document + 1]++] = p->word;
+        }
+    }
+    tide_free(r->pairs);
+    r->pairs = NULL;
+    r->pair_count = r->pair_room = 0;
+    return 0;
+}
+
+static void sort_documents(struct tide_bow *b) {
+    for (size_t i = 0; i < b->documents; i++) {
+        const size_t from = (size_t)b->offsets[i],
+                     count = (size_t)(b->offsets[i + 1] - b->offsets[i]);
+        qsort(b->words + from, count, sizeof *b->words, compare_words);
+    }
+}
+
+/* ---- the vocabulary of text ---- */
+
+struct word_use {
+    uint64_t count;
+    uint32_t word, documents, last; /* last: document + 1 */
+    bool dropped;
+};
+
+static int compare_use(const void *a, const void *b) {
+    const struct word_use *x = a, *y = b;
+    if (x->dropped != y->dropped) {
+        return x->dropped ? 1 : -1;
+    }
+    if (x->count != y->count) {
+        return x->count < y->count ? 1 : -1;
+    }
+    return (x->word > y->word) - (x->word < y->word);
+}
+
+static int mark_stops(const struct tide_bow_reader *r, struct word_use *uses) {
+    const char *at = r->options.stop->data, *end = at + r->options.stop->size;
+    struct tide_dictionary stops = {0};
+    int code = 0;
+    while (at < end && code == 0) {
+        const char *word = at;
+        while (at < end && !blank(*at) && *at != '\n' && *at != '\r') {
+            at++;
+        }
+        uint32_t number;
+        code = at > word && at - word < 256
+                   ? tide_dictionary_add(&stops, word, (size_t)(at - word), &number)
+                   : 0;
+        at++;
+    }
+    const size_t known = stops.names.count;
+    for (size_t w = 0; w < r->words.names.count && code == 0;
+         w++) { /* a new number: it is no stop word */
+        const char *name = r->words.names.pool + r->words.names.offsets[w];
+        uint32_t number;
+        code = tide_dictionary_add(&stops, name, strlen(name), &number);
+        uses[w].dropped = uses[w].dropped || (code == 0 && number < known);
+    }
+    tide_dictionary_release(&stops);
+    return code;
+}
+
+/* Keeps the names in the new order. */
+static int rename_words(const struct tide_names *names, const struct word_use *uses, size_t kept,
+                        struct tide_names *out) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < kept; i++) {
+        bytes += names->offsets[uses[i].word + 1] - names->offsets[uses[i].word];
+    }
+    out->pool = tide_alloc(bytes + 1);
+    out->offsets = tide_alloc((kept + 1) * sizeof *out->offsets);
+    if (!out->pool || !out->offsets) {
+        return TIDE_ENOMEM;
+    }
+    out->count = kept;
+    out->offsets[0] = 0;
+    for (size_t i = 0; i < kept; i++) {
+        const size_t from = names->offsets[uses[i].word],
+                     size = names->offsets[uses[i].word + 1] - from;
+        memcpy(out->pool + out->offsets[i], names->pool + from, size);
+        out->offsets[i + 1] = out->offsets[i] + size;
+    }
+    return 0;
+}
+
+static void count_uses(const struct tide_bow *b, struct word_use *uses) {
+    for (size_t d = 0; d < b->documents; d++) {
+        for (size_t j = (size_t)b->offsets[d]; j < b->offsets[d + 1]; j++) {
+            struct word_use *use = &uses[b->words[j]];
+            use->count++;
+            use->documents += use->last != d + 1;
+            use->last = (uint32_t)d + 1;
+        }
+    }
+}
+
+/* Renumbers the tokens; those of dropped words go. */
+static void keep_tokens(struct tide_bow *b, const uint32_t *renamed) {
+    size_t at = 0, begin = 0;
+    for (size_t d = 0; d < b->documents; d++) {
+        const size_t end = (size_t)b->offsets[d + 1];
+        for (size_t j = begin; j < end; j++) {
+            if (renamed[b->words[j]] != UINT32_MAX) {
+                b->words[at++] = renamed[b->words[j]];
+            }
+        }
+        begin = end;
+        b->offsets[d + 1] = at;
+    }
+    b->dropped_tokens = b->tokens - at;
+    b->tokens = at;
+}
+
+static int choose_words(struct tide_bow_reader *r, struct tide_bow *b) {
+    const struct tide_names *names = &r->words.names;
+    struct word_use *uses = tide_alloc_zero(names->count + 1, sizeof *uses);
+    uint32_t *renamed = tide_alloc((names->count + 1) * sizeof *renamed);
+    int code = uses && renamed ? 0 : TIDE_ENOMEM;
+    size_t kept = 0;
+    if (code == 0) {
+        count_uses(b, uses);
+        for (size_t w = 0; w < names->count; w++) {
+            uses[w].word = (uint32_t)w;
+            uses[w].dropped =
+                uses[w].count < r->options.min_count ||
+                (r->options.max_share > 0 &&
+                 (double)uses[w].documents > r->options.max_share * (double)b->documents);
+        }
+        code = r->options.stop ? mark_stops(r, uses) : 0;
+    }
+    if (code == 0) {
+        qsort(uses, names->count, sizeof *uses, compare_use);
+        for (size_t i = 0; i < names->count; i++) {
+            renamed[uses[i].word] = uses[i].dropped ? UINT32_MAX : (uint32_t)i;
+            kept += !uses[i].dropped;
+        }
+        b->dropped_words = names->count - kept;
+        keep_tokens(b, renamed);
+        code = rename_words(names, uses, kept, &b->names);
+    }
+    tide_free(uses);
+    tide_free(renamed);
+    return code;
+}
+
+/* ---- the words of numbers ---- */
+
+static int name_words(struct tide_bow_reader *r, struct tide_bow *b) {
+    const uint32_t base = r->format == TIDE_BOW_PAIRS && !r->zero ? 1 : 0;
+    for (size_t j = 0; base > 0 && j < b->tokens; j++) {
+        b->words[j]--;
+    }
+    size_t count = (size_t)r->vocabulary - (r->vocabulary > 0 ? base : 0);
+    if (!r->options.vocabulary) {
+        b->names.count = count;
+        return 0;
+    }
+    struct tide_lines lines;
+    struct tide_dictionary names = {0};
+    const char *line;
+    size_t size;
+    int more = 1, code = 0;
+    tide_lines_init(&lines, r->options.vocabulary);
+    while (code == 0 && (more = tide_lines_next(&lines, &line, &size)) > 0) {
+        const char *stop = memchr(line, '\t', size); /* LightLDA's dictionaries have more columns */
+        uint32_t number;
+        const size_t before = names.names.count;
+        code = size > 0
+                   ? tide_dictionary_add(&names, line, stop ? (size_t)(stop - line) : size, &number)
+                   : 0;
+        if (code == 0 && size > 0 && names.names.count == before) {
+            code =
+                tide_fail(TIDE_EPROTO, "%s: line %zu: column 1: the word '%.*s' is there twice",
+                          lines.text->name, lines.number, (int)(size < SHOWN ? size : SHOWN), line);
+        }
+    }
+    code = code ? code : more;
+    if (code == 0 && names.names.count < count) {
+        code = tide_fail(TIDE_EPROTO,
+                         "%s: line %zu: column 1: a vocabulary of %zu words, but %s has word %zu",
+                         lines.text->name, lines.number, names.names.count, r->name, count);
+    }
+    if (code == 0) {
+        tide_dictionary_finish(&names, &b->names);
+    }
+    tide_dictionary_release(&names);
+    return code;
+}
+
+int tide_bow_finish(struct tide_bow_reader *r, struct tide_bow *out) {
+    *out = (struct tide_bow){0};
+    int code = expand(r, out);
+    if (code == 0 && out->tokens == 0) {
+        code = tide_fail(TIDE_EPROTO,
+                         "%s: line %zu: column 1: expected a document with words, found the end",
+                         r->name ? r->name : "nothing", r->line + 1);
+    }
+    if (code == 0) {
+        code = r->format == TIDE_BOW_TEXT ? choose_words(r, out) : name_words(r, out);
+    }
+    if (code == 0 && out->tokens == 0) {
+        code =
+            tide_fail(TIDE_EPROTO,
+                      "%s: no word is left: all are stop words, too rare or too frequent", r->name);
+    }
+    if (code == 0) {
+        sort_documents(out);
+        out->counts = tide_alloc_zero(out->names.count + 1, sizeof *out->counts);
+        code = out->counts ? 0 : TIDE_ENOMEM;
+    }
+    for (size_t j = 0; j < out->tokens && code == 0; j++) {
+        out->counts[out->words[j]]++;
+    }
+    if (code < 0) {
+        tide_bow_release(out);
+    }
+    return code;
+}
+
+void tide_bow_release(struct tide_bow *b) {
+    tide_free(b->offsets);
+    tide_free(b->words);
+    tide_free(b->names.pool);
+    tide_free(b->names.offsets);
+    tide_free(b->counts);
+    *b = (struct tide_bow){0};
+}
+
+int tide_bow_pick(const struct tide_bow *b, const uint8_t *chosen, uint8_t wanted,
+                  struct tide_bow *out) {
+    *out = (struct tide_bow){0};
+    for (size_t d = 0; d < b->documents; d++) {
+        out->documents += chosen[d] == wanted;
+        out->tokens += chosen[d] == wanted ? (size_t)(b->offsets[d + 1] - b->offsets[d]) : 0;
+    }
+    out->offsets = tide_alloc((out->documents + 1) * sizeof *out->offsets);
+    out->words = tide_alloc((out->tokens + 1) * sizeof *out->words);
+    if (!out->offsets || !out->words) {
+        tide_bow_release(out);
+        return TIDE_ENOMEM;
+    }
+    size_t at = 0, document = 0;
+    out->offsets[0] = 0;
+    for (size_t d = 0; d < b->documents; d++) {
+        const size_t count = (size_t)(b->offsets[d + 1] - b->offsets[d]);
+        if (chosen[d] == wanted) {
+            memcpy(out->words + at, b->words + b->offsets[d], count * sizeof *out->words);
+            at += count;
+            out->offsets[++document] = at;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,67 @@
+/*
+ * Bags of words: documents as word numbers, from text or from the forms in which counts are
+ * published. No files here: bytes are fed in pieces of any size. Any thread.
+ */
+#ifndef TIDE_BOW_H
+#define TIDE_BOW_H
+
+#include "text.h"
+
+enum tide_bow_format {
+    TIDE_BOW_AUTO,  /* by the first line */
+    TIDE_BOW_UCI,   /* three lines D, V, pairs; then "document word count", numbers from 1, in any
+                       order */
+    TIDE_BOW_LDAC,  /* "M word:count ...": M pairs, words from 0 (Blei's LDA-C) */
+    TIDE_BOW_PAIRS, /* "label word:count ...": LibSVM, or LightLDA's "id<TAB>word:count ..."; words
+                       from 0 if a 0 occurs */
+    TIDE_BOW_TEXT, /* a document a line; words are letters, digits and what is not ASCII, with - and
+                      ' inside */
+};
+
+struct tide_bow_options {
+    enum tide_bow_format format;
+    bool keep_case; /* else A-Z become a-z */
+    uint32_t
+        skip; /* text: fields at the start of a line that are no words (ids; Yahoo's form has 2) */
+    uint64_t min_count; /* text: rarer words are left out */
+    double
+        max_share; /* text: words of more than this share of the documents are left out; 0: none */
+    const struct tide_text
+        *stop; /* text: words that are left out, between blanks and line ends; NULL: none */
+    uint64_t tokens_most; /* ELIMIT beyond; 0: 2^38 */
+    const struct tide_text
+        *vocabulary; /* a word a line, for the forms of numbers; NULL: the numbers are the names */
+};
+
+struct tide_bow {
+    uint64_t *offsets; /* documents + 1 */
+    uint32_t *words;   /* rising in a document; of text by falling count */
+    size_t documents, tokens;
+    struct tide_names names; /* one a word; pool NULL: numbers */
+    uint64_t *counts;        /* of each word */
+    size_t dropped_words, dropped_tokens;
+};
+
+enum { TIDE_BOW_LINE_MOST = 64 << 20, TIDE_BOW_WORD_MOST = 1 << 20 };
+
+struct tide_bow_reader;
+/* *gives*; borrows what the options point to. ENOMEM. */
+int tide_bow_open(const struct tide_bow_options *options, struct tide_bow_reader **out);
+/* The next file's name, for errors: it outlives the reader. Documents follow those before. UCI: one
+ * file. */
+int tide_bow_begin(struct tide_bow_reader *reader, const char *name);
+/* Errors of feed and end: EPROTO ("NAME: line N: column C: expected .., found ..; .."), ELIMIT,
+ * ENOMEM. */
+int tide_bow_feed(struct tide_bow_reader *reader, const char *data, size_t size);
+int tide_bow_end(struct tide_bow_reader *reader);
+/* *gives* what was read. ELIMIT: too many tokens, or 2^27 words. EPROTO: no document, no word,
+ * totals that do not match, a word beyond the vocabulary. */
+int tide_bow_finish(struct tide_bow_reader *reader, struct tide_bow *out);
+void tide_bow_close(struct tide_bow_reader *reader); /* NULL allowed */
+void tide_bow_release(struct tide_bow *bow);
+
+/* Documents whose `chosen` is `wanted`; without names. *gives*. ENOMEM. */
+int tide_bow_pick(const struct tide_bow *bow, const uint8_t *chosen, uint8_t wanted,
+                  struct tide_bow *out);
+
+#endif

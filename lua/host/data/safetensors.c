@@ -1,0 +1,189 @@
+/*
+ * Tensors of a file by name, in the format of Hugging Face's safetensors: core.safetensors_read and
+ * core.safetensors_write. A file is read and written whole.
+ */
+#include "lua/host/host.h"
+
+#include "wire/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TENSORS_MAX = 1024, PAIRS_MAX = 256 };
+
+static const struct {
+    int type;
+    enum tide_dtype dtype;
+} types[] = {{TIDE_F32, TIDE_DTYPE_F32}, {TIDE_F64, TIDE_DTYPE_F64}, {TIDE_I32, TIDE_DTYPE_I32},
+             {TIDE_I64, TIDE_DTYPE_I64}, {TIDE_U64, TIDE_DTYPE_U64}, {TIDE_U8, TIDE_DTYPE_U8},
+             {TIDE_U32, TIDE_DTYPE_U32}, {TIDE_U16, TIDE_DTYPE_U16}};
+
+/* ---- writing ---- */
+
+struct writing {
+    struct tide_safetensor tensors[TENSORS_MAX];
+    const struct tide_lua_tensor *from[TENSORS_MAX];
+    struct tide_safetensors_pair pairs[PAIRS_MAX];
+    size_t count, pair_count;
+};
+
+static enum tide_dtype dtype_of(int type) {
+    for (size_t i = 0; i < TIDE_COUNT(types); i++) {
+        if (types[i].type == type) {
+            return types[i].dtype;
+        }
+    }
+    return TIDE_DTYPE_COUNT;
+}
+
+static int by_name(const void *a, const void *b) {
+    const struct tide_safetensor *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+/* The tables at 2 and 3; their strings stay where they are. */
+static void read_arguments(lua_State *L, struct writing *w) {
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_pushnil(L);
+    while (lua_next(L, 2)) {
+        const bool fits = lua_type(L, -2) == LUA_TSTRING && tide__lua_tensor_at(L, -1);
+        luaL_argcheck(L, fits && w->count < TENSORS_MAX, 2, "at most 1024 tensors by name");
+        const struct tide_lua_tensor *tensor = tide__lua_tensor_at(L, -1);
+        w->tensors[w->count++] =
+            (struct tide_safetensor){.name = lua_tostring(L, -2),
+                                     .shape = {tensor->t.rows, tensor->t.columns},
+                                     .dtype = (uint8_t)dtype_of(tensor->t.type),
+                                     .rank = tensor->t.columns == 1 ? 1 : 2};
+        lua_pop(L, 1);
+    }
+    qsort(w->tensors, w->count, sizeof w->tensors[0], by_name);
+    for (size_t i = 0; i < w->count; i++) {
+        lua_getfield(L, 2, w->tensors[i].name);
+        w->from[i] = tide__lua_tensor_at(L, -1);
+        lua_pop(L, 1);
+    }
+    if (lua_isnoneornil(L, 3)) {
+        return;
+    }
+    luaL_checktype(L, 3, LUA_TTABLE);
+    lua_pushnil(L);
+    while (lua_next(L, 3)) {
+        const bool fits = lua_type(L, -2) == LUA_TSTRING && lua_type(L, -1) == LUA_TSTRING;
+        luaL_argcheck(L, fits && w->pair_count < PAIRS_MAX, 3, "at most 256 strings by name");
+        w->pairs[w->pair_count++] =
+            (struct tide_safetensors_pair){lua_tostring(L, -2), lua_tostring(L, -1)};
+        lua_pop(L, 1);
+    }
+}
+
+static int write_file(struct tide_port *port, const char *path, struct writing *w,
+                      struct tide_writer *head) {
+    struct tide_file *file;
+    int code = tide_safetensors_header(w->tensors, w->count, w->pairs, w->pair_count, head, NULL);
+    code = code ? code
+                : port->ops->file_open(
+                      port, path, TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
+    if (code < 0) {
+        return code;
+    }
+    code = port->ops->file_write(file, head->data, head->size, 0);
+    for (size_t i = 0; i < w->count && code == 0; i++) {
+        const struct tide_lua_tensor *tensor = w->from[i];
+        code = port->ops->file_write(file, tensor->t.data,
+                                     tide__lua_tensor_count(tensor) * tensor->element,
+                                     head->size + w->tensors[i].begin);
+    }
+    code = code < 0 ? code : port->ops->file_sync(file);
+    port->ops->file_close(file);
+    return code;
+}
+
+/* path, tensors by name, strings by name -> true | nil, err; the file is whole or not there */
+static int core_safetensors_write(lua_State *L) {
+    struct tide_port *port = tide__lua_host(L)->port;
+    const char *path = luaL_checkstring(L, 1);
+    lua_settop(L, 3);
+    const char *temporary =
+        lua_pushfstring(L, "%s.%d.part", path, (int)(port->ops->entropy(port) & 0xffffff));
+    struct writing *w = lua_newuserdatauv(L, sizeof *w, 0);
+    w->count = w->pair_count = 0;
+    read_arguments(L, w);
+    struct tide_writer head;
+    tide_writer_init(&head, NULL, 0);
+    int code = write_file(port, temporary, w, &head);
+    tide_writer_release(&head);
+    code = code ? code : port->ops->file_rename(port, temporary, path);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
+/* ---- reading ---- */
+
+struct reading {
+    char *data;
+    size_t size;
+    struct tide_safetensors s;
+    const char *path;
+};
+
+static int push_tensors(lua_State *L) {
+    const struct reading *r = lua_touserdata(L, 1);
+    lua_createtable(L, 0, (int)r->s.count);
+    for (size_t i = 0; i < r->s.count; i++) {
+        const struct tide_safetensor *t = &r->s.tensors[i];
+        int type = -1;
+        for (size_t j = 0; j < TIDE_COUNT(types); j++) {
+            type = types[j].dtype == t->dtype ? types[j].type : type;
+        }
+        if (type < 0 || t->rank > 2) {
+            return luaL_error(L, "%s: tensor %s is %s of rank %d, which is not read", r->path,
+                              t->name, tide_dtype_name(t->dtype), (int)t->rank);
+        }
+        const size_t rows = t->rank > 0 ? (size_t)t->shape[0] : 1,
+                     columns = t->rank > 1 ? (size_t)t->shape[1] : 1;
+        struct tide_lua_tensor *tensor = tide__lua_tensor_new(L, type, rows, columns);
+        memcpy(tensor->t.data, r->data + r->s.data + t->begin, (size_t)(t->end - t->begin));
+        lua_setfield(L, -2, t->name);
+    }
+    lua_createtable(L, 0, (int)r->s.metadata_count);
+    for (size_t i = 0; i < r->s.metadata_count; i++) {
+        lua_pushstring(L, r->s.metadata[i].value);
+        lua_setfield(L, -2, r->s.metadata[i].key);
+    }
+    return 2;
+}
+
+/* path -> tensors by name, strings by name | nil, err */
+static int core_safetensors_read(lua_State *L) {
+    struct reading r = {.path = luaL_checkstring(L, 1)};
+    size_t header = 0;
+    int status = LUA_OK,
+        code = tide__lua_file_read(tide__lua_host(L)->port, r.path, &r.data, &r.size);
+    if (code == 0 && r.size < TIDE_SAFETENSORS_PREFIX) {
+        code = tide_fail(TIDE_EPROTO, "%s: a file of %zu bytes is no safetensors", r.path, r.size);
+    }
+    code = code ? code : tide_safetensors_header_size((const uint8_t *)r.data, r.size, &header);
+    code = code ? code
+                : tide_safetensors_parse(r.data + TIDE_SAFETENSORS_PREFIX, header, r.size, &r.s);
+    if (code == 0) {
+        lua_pushcfunction(L, push_tensors);
+        lua_pushlightuserdata(L, &r);
+        status = lua_pcall(L, 1, 2, 0);
+    }
+    tide_safetensors_release(&r.s);
+    tide_free(r.data);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    return status == LUA_OK ? 2 : lua_error(L);
+}
+
+void tide__lua_open_safetensors(lua_State *L) {
+    static const luaL_Reg functions[] = {{"safetensors_read", core_safetensors_read},
+                                         {"safetensors_write", core_safetensors_write},
+                                         {NULL, NULL}};
+    luaL_setfuncs(L, functions, 0);
+}

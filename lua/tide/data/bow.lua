@@ -1,0 +1,141 @@
+-- tide.data.bow: documents as bags of words, for topic models. Read by the core: UCI's bag of words, LDA-C, LightLDA
+-- and LibSVM, text with a document a line; gzip or not.
+local core = require "tide.core"
+local script = require "tide.script"
+local text = require "tide.text"
+
+local GLOSSES <const> = "/usr/share/wordnet" -- the place of Debian's package wordnet-base
+local KNOWN <const> = {format = "string", vocabulary = "string", stop = "string", keep_case = "boolean",
+                       skip = "number", min_count = "number", max_share = "number", test = "number",
+                       test_last = "number", seed = "number"}
+local FORMATS <const> = {"auto", "uci", "ldac", "pairs", "text"}
+
+-- Corpora A and B, by which samplers are compared (docs/topics.md).
+local GENERATED <const> = {
+  ["generated A"] = {vocabulary = 10000, topics = 100, documents = 2000, words_mass = 500, topics_mass = 10,
+                     length = 1000, seed = 1},
+  ["generated B"] = {vocabulary = 5000, topics = 20, documents = 10000, words_mass = 200, topics_mass = 2, length = 100,
+                     seed = 1},
+}
+
+---@class tide.data.documents
+---@field offsets table u64 tensor, documents + 1: where each begins in words
+---@field words table u32 tensor: word of each token, from 0, rising in a document
+
+---@class tide.data.bow_set
+---@field train tide.data.documents
+---@field test tide.data.documents documents kept apart; may have none
+---@field vocabulary integer words of the dictionary
+---@field counts table u64 tensor: how often each word occurs in all documents
+---@field names string[]|nil names[w + 1] is word w; nil: the data has numbers alone
+---@field documents integer to train on
+---@field tokens integer to train on
+---@field note string where the data is from, for people
+local set = {}
+
+local function read_all(where, options)
+  local sources, from
+  if where == nil or where == "glosses" then
+    local glosses, err = core.glosses(GLOSSES, true)
+    if not glosses then return nil, err end
+    sources, from = {{name = "WordNet's glosses", text = glosses}}, "WordNet's glosses, a document a synset"
+  elseif GENERATED[where] then
+    local texts, err = core.generate("lda", GENERATED[where])
+    if not texts then return nil, err end
+    sources, from = {{name = where, text = texts[1]}}, where
+  else
+    sources = type(where) == "table" and where or {where}
+    from = table.concat(sources, ", ")
+  end
+  local o = {}
+  for key, value in pairs(options) do o[key] = value end
+  if o.stop == "english" then o.stop = {name = "english stop words", text = require "tide.data.stop"} end
+  local read, err = core.bow(sources, o)
+  if not read then return nil, err end
+  read.documents, read.tokens = #read.train.offsets - 1, #read.train.words
+  local left = read.dropped_words > 0 and ("; %d words (%d tokens) left out"):format(read.dropped_words,
+                                                                                    read.dropped_tokens) or ""
+  read.note = ("%s: %d documents, %d tokens, %d words%s%s"):format(from, read.documents, read.tokens, read.vocabulary,
+    #read.test.words > 0 and ("; %d documents for tests"):format(#read.test.offsets - 1) or "", left)
+  return read
+end
+
+function set:__index(key)
+  local method <const> = rawget(set, key)
+  if method then return method end
+  local loaded = rawget(self, "loaded")
+  if not loaded then
+    local err
+    loaded, err = rawget(self, "reader")()
+    if not loaded then error(err, 0) end
+    rawset(self, "loaded", loaded)
+  end
+  return loaded[key]
+end
+
+---Forgets what was read; it is read again when it is used.
+function set:forget() rawset(self, "loaded", nil) end
+
+---@param word integer from 0
+---@return string
+function set:name(word) return self.names and self.names[word + 1] or tostring(word) end
+
+---Perplexity of the test documents under the words' shares in the training documents alone: what a topic model has to
+---beat.
+---@param beta? number added to each count; default 0.01
+function set:unigram(beta)
+  beta = beta or 0.01
+  local count, test <const> = {}, self.test.words
+  for _, w in pairs(self.train.words) do count[w] = (count[w] or 0) + 1 end
+  local sum, all = 0.0, self.tokens + beta * self.vocabulary
+  for _, w in pairs(test) do sum = sum + math.log(((count[w] or 0) + beta) / all) end
+  return #test > 0 and math.exp(-sum / #test) or nil
+end
+
+local function check(options)
+  for key, value in pairs(options) do
+    local want <const> = KNOWN[key]
+    if not want then
+      error(script.error("T0113", ("tide.data.bow has no option `%s`"):format(tostring(key)),
+        {help = text.did_you_mean(tostring(key), text.sorted_keys(KNOWN))}), 3)
+    elseif type(value) ~= want then
+      error(script.error("T0113", ("option `%s` of tide.data.bow is a %s, not a %s"):format(key, type(value), want)), 3)
+    end
+  end
+  local known = options.format == nil
+  for _, format in ipairs(FORMATS) do known = known or options.format == format end
+  if not known then
+    error(script.error("T0113", ("format `%s` of tide.data.bow is none of %s"):format(options.format,
+      table.concat(FORMATS, ", "))), 3)
+  end
+  for _, key in ipairs {"test", "max_share"} do
+    local v <const> = options[key]
+    if v and not (v >= 0 and v < 1 or key == "max_share" and v == 1) then
+      error(script.error("T0113", ("%s = %s is no share of the documents, 0 to 1"):format(key, v)), 3)
+    end
+  end
+  for _, key in ipairs {"skip", "min_count", "test_last", "seed"} do
+    local v <const> = options[key]
+    if v and not (math.tointeger(v) and v >= 0) then
+      error(script.error("T0113", ("%s = %s is not a whole number from 0"):format(key, v)), 3)
+    end
+  end
+end
+
+return function(_)
+  ---Documents for a topic model. Read when first used.
+  ---@param where? string|string[] files; "glosses" (default): those of WordNet; "generated A", "generated B"
+  ---@param options? {format?: "auto"|"uci"|"ldac"|"pairs"|"text", vocabulary?: string, stop?: string,
+  ---  keep_case?: boolean, skip?: integer, min_count?: integer, max_share?: number, test?: number, test_last?: integer,
+  ---  seed?: integer}
+  ---  vocabulary: a file with a word a line, for formats of numbers. Of text: stop: a file of words that are left out,
+  ---  or "english"; skip: fields of a line before its words; min_count, max_share: rarer words, and words of a larger
+  ---  share of the documents, are left out. test: share of the documents that is kept apart, drawn by seed; test_last:
+  ---  as many of the last ones instead
+  ---@return tide.data.bow_set
+  return function(where, options)
+    options = options or {}
+    check(options)
+    return setmetatable({reader = function() return read_all(where, options) end}, set)
+  end
+end

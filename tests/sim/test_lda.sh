@@ -1,0 +1,125 @@
+#!/bin/bash
+# Topics (docs/topics.md): the same ones for a seed however workers, parts and files cut the work, whoever dies or joins;
+# every token is counted once after every pass; topics that are known are found; a faulty disk gives an error or the right
+# topics, never others.
+. "$(dirname "$0")/harness.sh"
+
+awk 'BEGIN {
+    srand(3)
+    for (d = 0; d < 240; d++) {
+        for (i = 0; i < 30; i++) {
+            t = rand() < 0.9 ? d % 4 : int(4 * rand())
+            printf "%s%d ", substr("abcd", t + 1, 1), int(12 * rand() * rand())
+        }
+        print ""
+    }
+}' >corpus.txt
+cat >lda.lua <<'LUA'
+local tide = require "tide"
+local sim = require "tide.sim"
+local core = require "tide.core"
+local opt = tide.options {
+  sampler = {"how", default = "gibbs"}, mode = {"where", default = "auto"}, parts = {"of documents", type = "integer"},
+  nodes = {"nodes", default = 1}, memory = {"limit", type = "string"}, crash = {"when n2 dies", default = ""},
+  grow = {"workers come and go", default = false}, disk = {"chance of an error of the disk", default = 0.0},
+  passes = {"passes", default = 12},
+}
+local corpus = tide.data.bow "corpus.txt"
+local job = tide.lda.job {name = "lda", corpus = corpus, topics = 4, passes = opt.passes, alpha = 0.1, beta = 0.05,
+                          sampler = opt.sampler, mode = opt.mode, parts = opt.parts, memory = opt.memory, eval_every = 1,
+                          keep = 1, check = true, spill = opt.memory and "spill" or nil}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = opt.nodes, servers = 1}
+  if opt.crash ~= "" then sim.fault("crash", {node = "n2", at = opt.crash}) end
+  if opt.disk > 0 then sim.fault("disk", {node = "n1", error = opt.disk}) end
+  local run = cluster:start(job)
+  local ll
+  for r in run:events "report" do
+    ll = r.ll
+    assert(r.examples == corpus.tokens, "a pass lacks tokens")
+    if opt.grow and r.n == 3 then run:set_workers(opt.nodes + 2) end
+    if opt.grow and r.n == 7 then run:drop_worker(1) end
+  end
+  local s = run:wait()
+  local model = tide.lda.model(run)
+  local pure = 0
+  for k = 1, 4 do
+    local letters = {}
+    for _, word in ipairs(model:top_words(k, 5)) do letters[word:sub(1, 1)] = true end
+    local _, more = next(letters), next(letters, (next(letters)))
+    if not more then pure = pure + 1 end
+  end
+  print(("lost %d pure %d ll %.9g z %s"):format(s.workers_lost, pure, ll, core.digest(model.z)))
+end)
+LUA
+# topics ARGUMENTS...: z in $z
+topics() {
+    run 0 sim --seed 5 lda.lua -- "$@"
+    z=$(sed -n 's/^lost .* z //p' out.txt)
+    [ -n "$z" ] || fail "no topics of $*"
+}
+alike() { [ "$z" = "$1" ] || fail "other topics with $2"; }
+
+for sampler in gibbs xy; do # blocks of words go round
+    topics --sampler $sampler --parts 4
+    says out.txt '^lost 0 pure 4 '
+    one=$z
+    for nodes in 2 4; do
+        topics --sampler $sampler --parts 4 --nodes $nodes
+        alike "$one" "$sampler on $nodes nodes"
+    done
+done
+topics --sampler warp --passes 40 # tokens travel
+says out.txt '^lost 0 pure 4 '
+topics --sampler warp
+one=$z
+topics --sampler warp --nodes 3 --parts 5
+alike "$one" "three nodes and five parts"
+topics --sampler warp --nodes 2 --memory 1KiB
+alike "$one" "files"
+for at in 60ms 90ms 130ms 170ms; do
+    topics --sampler warp --nodes 4 --crash $at
+    says out.txt '^lost 1 '
+    alike "$one" "a death at $at"
+done
+topics --sampler warp --nodes 2 --grow
+alike "$one" "workers that come and go"
+topics --sampler light --nodes 2 --passes 25 # rows of words in a table with clocks
+says out.txt '^lost 0 pure 4 '
+for seed in 1 2 3; do
+    "$TIDE" sim --seed $seed lda.lua -- --sampler warp --memory 1KiB --disk 0.002 >out.txt 2>err.txt
+    if [ $? = 0 ]; then
+        says out.txt "z $one\$"
+    else
+        says err.txt 'error\['
+    fi
+done
+
+# wrong OPTIONS PATTERN
+wrong() {
+    cat >wrong.lua <<LUA
+local tide = require "tide"
+local corpus = tide.data.bow "corpus.txt"
+local fields = {name = "lda", corpus = corpus, topics = 4, passes = 1}
+for k, v in pairs {$1} do fields[k] = v end
+local job = tide.lda.job(fields)
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  cluster:start(job):wait()
+end)
+LUA
+    "$TIDE" sim --seed 1 wrong.lua >out.txt 2>err.txt && fail "$1 passes"
+    says err.txt "$2"
+}
+wrong 'topic = 3' 'no option .topic.'
+wrong 'topics = 0' 'topics = 0 .* is not a whole number from 1'
+wrong 'topics = 100000, sampler = "light"' 'topics = 100000 in mode .store.'
+wrong 'beta = 0' 'beta = 0 .* is not above 0'
+wrong 'alpha = {1, 2}' 'alpha of tide.lda.job has 2 numbers for 4 topics'
+wrong 'sampler = "warp", mode = "rotate"' 'sampler .warp. runs in mode exchange, not in .rotate.'
+wrong 'sampler = "magic"' 'sampler .magic. is none of'
+wrong 'memory = "much"' '.much. is not a size'
+wrong 'parts = 3' 'parts = 3 of job .lda. is no multiple of the 2 workers'
+wrong 'corpus = tide.data.bow("corpus.txt", {minimum = 3})' 'no option .minimum.'
+wrong 'corpus = tide.data.bow("none.txt")' 'none.txt'
+finish
