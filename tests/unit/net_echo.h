@@ -37,6 +37,7 @@ static inline tide_address spawn_echo(struct tide_node *node, struct echo *echo)
                                                      .handle = echo_handle,
                                                      .state = echo,
                                                      .role = TIDE_ROLE_COMPUTE,
+                                                     .opens = TIDE_RIGHT_READ,
                                                      .bytes_max = 64 << 20},
                         &address);
     assert_int_equal(rc, 0);

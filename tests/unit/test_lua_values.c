@@ -199,7 +199,7 @@ static void tensor_methods_compute(void **state) {
         "assert(core.tensor('u8', {1, 2}):bytes() == '\\1\\2')\n"
         "local i = core.tensor('i64', {1, 2}) assert(math.type(i:sum()) == 'integer')\n"
         "assert(core.tensor('f32', 0):min() == nil and core.tensor('f32', 0):sum() == 0)\n"
-        "assert(tostring(t) == 'f64[3 x 2] {3, 1, 2, 6, 5, 4}')\n"
+        "assert(tostring(t) == 'f64[3 x 2]\\n  {3, 1}\\n  {2, 6}\\n  {5, 4}')\n"
         "assert(tostring(core.tensor('u64', {-1})) == 'u64[1] {18446744073709551615}')");
 }
 
