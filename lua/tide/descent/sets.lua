@@ -409,7 +409,8 @@ local function epoch(self, t)
       end
       if #taken > 0 or #wanted > 0 then start(self, taken, wanted) end
       if following then self.queue[#self.queue + 1] = following end
-      if #self.flight >= t.ahead then finish(self, t) end
+      local blocked <const> = #taken == 0 and #self.flight > 0 -- by what is in flight
+      if #self.flight >= t.ahead or blocked then finish(self, t) end
     end
   end
 end

@@ -1,0 +1,106 @@
+#!/bin/bash
+# Descent and multi-task learning among simulated nodes: workers that die at any message, that join and are dropped,
+# slow links; what is found is the same; a straggler and deadlines; a planted mistake.
+. "$(dirname "$0")/harness.sh"
+
+cat >descent.lua <<'LUA'
+local tide = require "tide"
+local sim = require "tide.sim"
+local d = tide.descent
+local opt = tide.options {change = {"", default = "none", choices = {"none", "crashes", "joins"}},
+  mode = {"", default = "gram"}, model = {"", default = "lasso"}}
+local data = tide.data.libsvm({generate = {train = 120, columns = 150, nonzeros = 20, seed = 3,
+  classes = opt.model == "logistic" and 2 or 0}}, {labels = opt.model == "logistic" and "class" or "number"})
+local job
+if opt.mode == "path" then
+  job = d.path {name = "job", model = opt.model, data = data, lambdas = 6, ratio = 0.05, folds = 2, intercept = true}
+elseif opt.mode == "own" then
+  job = nil
+else
+  job = d[opt.model] {name = "job", data = data, share = 0.1, intercept = true, mode = opt.mode, set = 12,
+    tolerance = opt.mode == "sets" and 1e-6 or 1e-10, ahead = opt.mode == "sets" and 2 or nil}
+end
+
+-- At any moment of what comes next.
+local function crash(node)
+  local us <const> = 1e6 * require "tide.core".now() // 1 + sim.rng:below(8000)
+  sim.fault("crash", {node = node, at = ("%dus"):format(us)})
+end
+
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = opt.change == "joins" and 2 or 4, servers = 1}
+  local run = cluster:start(job)
+  local last
+  for r in run:events "report" do
+    last = r
+    if opt.change == "crashes" and (r.n == 1 or r.n == 3) then crash("n" .. (r.n == 1 and 2 or 3)) end
+    if opt.change == "joins" and r.n == 1 then run:set_workers(3) end
+    if opt.change == "joins" and r.n == 3 then run:drop_worker(1) end
+  end
+  local s = run:wait()
+  local m, sum, squares = d.model(run), 0, 0
+  for j, v in pairs(m.coefficients) do sum, squares = sum + j * v, squares + v * v end
+  print(("found %.5f %.4f %.4f %.4f"):format(last.objective, sum / 1000, squares, m.intercept))
+  print("lost", s.workers_lost)
+end)
+LUA
+
+cat >tasks.lua <<'LUA'
+local tide = require "tide"
+local sim = require "tide.sim"
+local mtl = tide.multitask
+local opt = tide.options {change = {"", default = "none", choices = {"none", "crashes", "joins"}},
+  solver = {"", default = "sdca"}, loss = {"", default = "squared"}}
+local data = tide.data.libsvm {generate = {tasks = 6, rows = 15, columns = 8, seed = 2, test = 50,
+  classes = opt.loss ~= "squared" or nil}}
+local job = mtl.job {name = "tasks", data = data, loss = opt.loss, solver = opt.solver, relation = {"mean", 0.5},
+  lambdas = {0.2, 0.1, 0.05}, validate = 0.2, standardise = false, bias = false, tolerance = 1e-9, rounds = 2000}
+local function crash(node)
+  local us <const> = 1e6 * require "tide.core".now() // 1 + sim.rng:below(8000)
+  sim.fault("crash", {node = node, at = ("%dus"):format(us)})
+end
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = opt.change == "joins" and 2 or 4, servers = 1}
+  local run = cluster:start(job)
+  local last
+  for r in run:events "report" do
+    last = r
+    assert(r.gap > -1e-12 * r.primal, ("gap %g"):format(r.gap))
+    if opt.change == "crashes" and r.n <= 2 then crash("n" .. (r.n + 1)) end
+    if opt.change == "joins" and r.n == 1 then run:set_workers(3) end
+    if opt.change == "joins" and r.n == 2 then run:drop_worker(1) end
+  end
+  run:wait()
+  print(("found %.5f %.4f"):format(last.primal, mtl.model(run):rmse "test"))
+end)
+LUA
+
+found() { grep '^found' out.txt; }
+
+for mode in "gram lasso" "gram logistic" "path lasso" "sets lasso"; do
+    set -- $mode
+    run 0 sim --seed 1 descent.lua --mode $1 --model $2
+    want=$(found)
+    [ -n "$want" ] || fail "nothing is found by $mode"
+    for seed in 1 2 3 4; do
+        run 0 sim --seed $seed descent.lua --mode $1 --model $2 --change crashes
+        [ "$(found)" = "$want" ] || fail "$mode, crashes of seed $seed: $(found), not $want"
+    done
+    run 0 sim --seed 2 descent.lua --mode $1 --model $2 --change joins
+    [ "$(found)" = "$want" ] || fail "$mode, joins: $(found), not $want"
+done
+run 0 sim --seed 1 --check-determinism descent.lua --change crashes
+
+for way in "sdca squared" "cg squared" "sdca logistic"; do
+    set -- $way
+    run 0 sim --seed 1 tasks.lua --solver $1 --loss $2
+    want=$(found)
+    for seed in 1 2 3; do
+        run 0 sim --seed $seed tasks.lua --solver $1 --loss $2 --change crashes
+        [ "$(found)" = "$want" ] || fail "$way, crashes of seed $seed: $(found), not $want"
+    done
+    run 0 sim --seed 2 tasks.lua --solver $1 --loss $2 --change joins
+    [ "$(found)" = "$want" ] || fail "$way, joins: $(found), not $want"
+done
+run 0 sim --seed 1 --check-determinism tasks.lua --change crashes
+finish
