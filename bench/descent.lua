@@ -1,7 +1,7 @@
 -- Fits a linear model to a file and prints what it took as one JSON object: what bench/descent.py compares with others.
 -- Under tide sim, without a file: Gram working sets beside scheduled sets at a latency.
 --   tide run bench/descent.lua --data x.safetensors --share 0.1
---   tide sim bench/descent.lua --latency 1ms
+--   tide sim --latency 1ms bench/descent.lua
 local tide = require "tide"
 local d = tide.descent
 
@@ -20,8 +20,8 @@ local opt = tide.options {
   set       = {"of sets", default = 32},
   ahead     = {"of sets", default = 1},
   nodes     = {"a worker each", default = 1},
-  latency   = {"compares gram with sets where this is the simulated latency", type = "string"},
 }
+local simulated = require "tide.core".simulated()
 local data
 if opt.data and opt.data:find "%.safetensors$" then
   data = tide.data.dense(opt.data)
@@ -42,11 +42,11 @@ local function fields(name, mode)
   return o
 end
 local make = opt.path > 0 and d.path or d[opt.model]
-local jobs = opt.latency and {make(fields("gram", "gram")), make(fields("sets", "sets"))}
+local jobs = simulated and {make(fields("gram", "gram")), make(fields("sets", "sets"))}
   or {make(fields("fit", opt.mode))}
 
 local function fit(job)
-  local cluster <close> = tide.cluster {nodes = opt.latency and 4 or opt.nodes}
+  local cluster <close> = tide.cluster {nodes = simulated and 4 or opt.nodes}
   local run = cluster:start(job)
   local trace, sums, last = {}, 0, nil
   local began
@@ -63,7 +63,7 @@ end
 tide.main(function()
   local results = {}
   for i, job in ipairs(jobs) do results[i] = fit(job) end
-  if opt.latency then
+  if simulated then
     local g, s = results[1], results[2]
     print(("descent latency: gram %.4f s, sets %.4f s, %.4f of it; %d sums, %d rounds"):format(g.seconds, s.seconds,
       g.seconds / s.seconds, g.sums, s.rounds))
