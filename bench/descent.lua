@@ -49,14 +49,12 @@ local function fit(job)
   local cluster <close> = tide.cluster {nodes = simulated and 4 or opt.nodes}
   local run = cluster:start(job)
   local trace, sums, last = {}, 0, nil
-  local began
-  for r in run:events "started" do began = r.elapsed_s break end
   for r in run:events "report" do
     sums, last = sums + (r.sums or 0), r
     trace[#trace + 1] = {r.elapsed_s, r.objective, r.gap or -1, r.rounds, r.updates or 0}
   end
   run:wait()
-  return {seconds = last.elapsed_s - (began or 0), sums = sums, objective = last.objective, gap = last.gap,
+  return {seconds = last.elapsed_s, sums = sums, objective = last.objective, gap = last.gap,
           support = last.support, rounds = last.rounds, trace = trace, set = last.set}
 end
 

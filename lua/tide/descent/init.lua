@@ -97,12 +97,6 @@ local function live(o)
   return params
 end
 
----Figures of this worker since the last report.
-local function figures(part)
-  local t <const> = part.team
-  return {peers_bytes = t.peers and t.peers.bytes or 0}
-end
-
 local function linear_job(o)
   local job <const> = require("tide.run.job").new {
     name = o.name, seed = o.seed or 1, checkpoint = o.checkpoint, on_worker_loss = "replay",
@@ -112,7 +106,6 @@ local function linear_job(o)
       local t <const> = team.new(w)
       local kind <const> = o.mode == "sets" and "tide.descent.sets" or "tide.descent.gram"
       local part <const> = require(kind).new(w, t, o)
-      part.figures = figures
       function part:store() -- coefficients, and the intercept behind them
         local p <const> = self.problem
         local numbers <const> = core.tensor("f64", p.J + 1, 1)
@@ -226,7 +219,6 @@ function descent.job(o)
       local t <const> = team.new(w)
       local problem <const> = require("tide.descent.own").new(w, t, c)
       local part <const> = require("tide.descent.sets").engine(w, t, c, problem)
-      part.figures = figures
       function part:store() descent.store(t, w.tables.x, self.problem.x) end
       t:play(part)
     end,

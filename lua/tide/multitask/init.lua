@@ -157,8 +157,6 @@ function part:advance()
   self.due = {alike = fields, fields = {solve_s = core.now() - began}, last = last}
 end
 
-function part:figures() return {peers_bytes = self.team.bytes} end
-
 ---Parameters and covariance into tables: rows of own tasks; the covariance in ranges.
 function part:store(t)
   local s <const>, p <const>, tables <const> = self.solver, self.p, self.w.tables

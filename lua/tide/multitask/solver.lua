@@ -204,8 +204,6 @@ function solver:rebuild()
                      by = 1 / p:rows(u.task, self.all)})
   end
   self.B = self:to_columns("dual", rows, {})
-  if core.mutant and core.mutant "multitask_stale" and self.built then return end -- as if W could stay
-  self.built = true
   primal(self)
   local product_ <const> = #self.W > 0 and dot({x = self.W, y = self.B}).sum or 0
   local w, sums = self:to_rows("primal", self.W, {product_})

@@ -8,11 +8,11 @@
 --
 -- Before a report all meet, so that nobody waits in a report for workers that wait elsewhere; and behind it, since
 -- there workers join and leave.
-local core = require "tide.core"
+local script = require "tide.script"
 
 ---@class tide.team.part
 ---@field round integer grows with every round; the same on all
----@field due table|nil {fields = table, last = boolean}: a report is to be made
+---@field due table|nil {alike = table, fields? = table, last = boolean}: a report is to be made
 ---@field state fun(self): table what another worker has to know to go on, as it travels
 ---@field adopt fun(self, state: table)
 ---@field divide fun(self) the work, among team.size workers; rebuilds what only this worker has
@@ -21,9 +21,7 @@ local core = require "tide.core"
 ---@class tide.team
 ---@field index integer which of the workers that are there this one is, from 1
 ---@field size integer how many are there
----@field bytes integer sent since the last report
 ---@field sums integer since the last report
----@field wait_s number waited for others since the last report
 local team = {}
 team.__index = team
 
@@ -31,7 +29,7 @@ local LOST <const> = setmetatable({}, {__tostring = function() return "a worker 
 
 ---@param w tide.worker
 function team.new(w)
-  return setmetatable({w = w, index = 1, size = 0, bytes = 0, sums = 0, wait_s = 0, peers = nil}, team)
+  return setmetatable({w = w, index = 1, size = 0, sums = 0}, team)
 end
 
 ---All meet.
@@ -45,8 +43,7 @@ function team:enter()
   return differ
 end
 
-local function received(self, since, value, lost)
-  self.wait_s = self.wait_s + core.now() - since
+local function received(value, lost)
   if lost then error(LOST, 0) end
   return value
 end
@@ -57,9 +54,8 @@ end
 function team:sum(tag, tensor)
   self.sums = self.sums + 1
   if self.size == 1 then return tensor end
-  local since <const> = core.now()
   local sum, lost = self.peers:sum(tag, tensor)
-  return received(self, since, sum, lost)
+  return received(sum, lost)
 end
 
 ---Everybody's value, by index.
@@ -67,9 +63,8 @@ end
 ---@return any[]
 function team:gather(tag, value)
   if self.size == 1 then return {value} end
-  local since <const> = core.now()
   local values, lost = self.peers:gather(tag, value)
-  received(self, since, values, lost)
+  received(values, lost)
   local list = {}
   for i, rank in ipairs(self.ranks) do list[i] = values[rank] end
   return list
@@ -80,11 +75,10 @@ end
 function team:begin_gather(tag, value)
   if self.size == 1 then return function() return {value} end end
   local ticket <const>, lost = self.peers:gather(tag, value, {async = true})
-  if not ticket then received(self, core.now(), nil, lost) end
+  if not ticket then received(nil, lost) end
   return function()
-    local since <const> = core.now()
-    local values, gone = ticket:wait()
-    received(self, since, values, gone)
+      local values, gone = ticket:wait()
+    received(values, gone)
     local list = {}
     for i, rank in ipairs(self.ranks) do list[i] = values[rank] end
     return list
@@ -98,9 +92,8 @@ function team:swap(tag, tensors)
   if self.size == 1 then return {tensors[1]} end
   local out = {}
   for i, rank in ipairs(self.ranks) do out[rank] = tensors[i] end
-  local since <const> = core.now()
   local values, lost = self.peers:swap(tag, out)
-  received(self, since, values, lost)
+  received(values, lost)
   local list = {}
   for i, rank in ipairs(self.ranks) do list[i] = values[rank] end
   return list
@@ -140,12 +133,9 @@ local function report(self, part)
     repeat part:store(self) until not self:enter() -- who died has perhaps not written its rows
   end
   part.due = nil
-  local fields = {peers_wait_s = self.wait_s, sums = self.sums}
+  local fields = {alike = due.alike}
   for k, v in pairs(due.fields or {}) do fields[k] = v end
-  for k, v in pairs(part.figures and part:figures() or {}) do fields[k] = v end
-  fields.alike = due.alike
-  if fields.alike then fields.alike.sums, fields.sums = self.sums, nil end
-  self.wait_s, self.sums = 0, 0
+  fields.alike.sums, self.sums = self.sums, 0
   self.w:report(fields)
   return due.last or self.w:stopping()
 end
@@ -160,13 +150,13 @@ function team:play(part)
       ok, err = xpcall(function()
         agree(self, part)
         part:divide()
-      end, function(e) return e == LOST and e or require("tide.script").failure(e) end)
+      end, function(e) return e == LOST and e or script.failure(e) end)
       self.changed = not ok
     end
     if ok and part.due then
       if report(self, part) then return end
     elseif ok then
-      ok, err = xpcall(part.advance, function(e) return e == LOST and e or require("tide.script").failure(e) end, part)
+      ok, err = xpcall(part.advance, function(e) return e == LOST and e or script.failure(e) end, part)
     end
     if not ok and err ~= LOST then error(err, 0) end
   end
