@@ -263,5 +263,6 @@ refuses 'd.logistic {name = "a", data = data, lambda = 1}' 'two classes, the dat
 refuses 'd.lasso {name = "a", data = data, lambda = 1, mode = "sets", theta = 2}' 'theta is 2, not in \(0, 1\)'
 refuses 'd.lasso {name = "a", data = data, lambda = 1, mode = "sets", set = 0}' 'set is 0, not a whole number'
 refuses 'd.path {name = "a", data = data, lambdas = {1, 2}}' 'a falling list'
+refuses 'd.path {name = "a", data = data, mode = "sets"}' 'paths are of Gram working sets'
 refuses 'd.ccd {name = "a", data = data, rank = 0}' '`rank` is 0'
 finish

@@ -52,6 +52,7 @@ local function check_linear(what, given, known, model)
   if o.mix and not (type(o.mix) == "number" and o.mix > 0 and o.mix <= 1) then
     fail(("%s: `mix` is %s, not in (0, 1]"):format(what, tostring(o.mix)))
   end
+  if o.mix and o.mode == "sets" then fail(what .. ": sets have `ridge`, not `mix`") end
   if o.folds and not (math.type(o.folds) == "integer" and o.folds >= 2) then
     fail(("%s: `folds` is %s, not a whole number of 2 or more"):format(what, tostring(o.folds)))
   end
@@ -168,6 +169,7 @@ function descent.path(o)
     fail(("descent.path: model `%s` is none of lasso, enet, logistic"):format(tostring(o.model)))
   end
   if c.lambda or c.share then fail "descent.path has `lambdas`, not one lambda" end
+  if c.mode == "sets" then fail "descent.path: paths are of Gram working sets; mode is auto or gram" end
   c.lambdas, c.ratio, c.path = c.lambdas or 100, c.ratio or 1e-3, true
   if type(c.lambdas) == "table" then
     for i, v in ipairs(c.lambdas) do
