@@ -82,7 +82,7 @@ for mode in "gram lasso" "gram logistic" "path lasso" "sets lasso"; do
     run 0 sim --seed 1 descent.lua --mode $1 --model $2
     want=$(found)
     [ -n "$want" ] || fail "nothing is found by $mode"
-    for seed in 1 2 3 4; do
+    for seed in 1 2; do
         run 0 sim --seed $seed descent.lua --mode $1 --model $2 --change crashes
         [ "$(found)" = "$want" ] || fail "$mode, crashes of seed $seed: $(found), not $want"
     done
@@ -95,7 +95,7 @@ for way in "sdca squared" "cg squared" "sdca logistic"; do
     set -- $way
     run 0 sim --seed 1 tasks.lua --solver $1 --loss $2
     want=$(found)
-    for seed in 1 2 3; do
+    for seed in 1 2; do
         run 0 sim --seed $seed tasks.lua --solver $1 --loss $2 --change crashes
         [ "$(found)" = "$want" ] || fail "$way, crashes of seed $seed: $(found), not $want"
     done
