@@ -207,6 +207,7 @@ local function new_context(a)
     if not known or known.what ~= what then
       context.progress:say(("tide: warning: %s could not be written: %s"):format(what, problem.message))
     end
+    if context.simulated then return end -- each node has a disk of its own there, which goes with it
     context.not_saved = known or {what = what, error = errors.new(problem.code, {
       message = ("%s could not be written: %s"):format(what, problem.message), where = problem.where, exit = 1,
       state = "the run itself is complete"})}
