@@ -429,6 +429,25 @@ static int ticket_collected(lua_State *L) {
  * A failure raises: worker code reads as straight-line code, and a push whose result nobody looks
  * at must not fail silently. Only ticket:wait() gives nil, err. */
 
+/* Options at `index`: none, or a table of fields that are known. */
+static void check_options(lua_State *L, int index, const char *what, const char *one,
+                          const char *other) {
+    if (lua_isnoneornil(L, index)) {
+        return;
+    }
+    luaL_checktype(L, index, LUA_TTABLE);
+    lua_pushnil(L);
+    while (lua_next(L, index)) {
+        const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
+        if (!key || (strcmp(key, one) != 0 && (!other || strcmp(key, other) != 0))) {
+            luaL_error(L, "%s has no option `%s`: there is %s%s%s", what,
+                       key ? key : luaL_tolstring(L, -2, NULL), one, other ? ", " : "",
+                       other ? other : "");
+        }
+        lua_pop(L, 1);
+    }
+}
+
 static bool option(lua_State *L, int index, const char *name) {
     if (lua_isnoneornil(L, index)) {
         lua_pushnil(L);
@@ -445,6 +464,7 @@ static int table_pull(lua_State *L) {
     lua_settop(L, 3);
     size_t count, width = tide_table_options(table)->width;
     const uint64_t *keys = tide__lua_keys(L, 2, &count);
+    check_options(L, 3, "pull", "async", "into");
     bool async = option(L, 3, "async");
     struct tide_lua_tensor *rows;
     if (option(L, 3, "into")) {
@@ -527,6 +547,7 @@ static int table_push(lua_State *L) {
     lua_settop(L, 4);
     size_t count, width = tide_table_options(table)->width;
     const uint64_t *keys = tide__lua_keys(L, 2, &count);
+    check_options(L, 4, "push", "async", NULL);
     const float *rows = push_rows(L, 3, count, width);
     int code;
     if (!option(L, 4, "async")) {
@@ -555,6 +576,7 @@ static int table_localize(lua_State *L) {
     size_t count;
     const uint64_t *keys = tide__lua_keys(L, 2, &count);
     int code;
+    check_options(L, 3, "localize", "async", NULL);
     if (!option(L, 3, "async")) {
         code = tide__lua_resumed(L, tide_table_localize(table, keys, count, NULL));
         if (code < 0) {

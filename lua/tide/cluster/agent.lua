@@ -479,6 +479,8 @@ function agent.main(o)
     if core.now() - looked_at >= STATE_EVERY_S then
       looked_at = core.now()
       require("tide.cluster.runs").keep()
+      local node <const> = core.node()
+      if node.state == "dead" then return {why = "dead", reason = node.reason, own = true} end
       local me = core.member()
       if me and (me.state == "dead" or me.state == "left") then
         return {why = me.state, reason = me.reason}

@@ -64,8 +64,10 @@ function node.main(o)
   end
   if ended.why == "dead" then
     core.node_stop(0)
+    local reason <const> = tostring(ended.reason or "no reason given")
     return complain(errors.new("T0509", {
-      message = "the cluster has declared this node dead: " .. tostring(ended.reason or "no reason given")}))
+      message = ended.own and reason or "the cluster has declared this node dead: " .. reason,
+      help = ended.own and "correct what the message names and start it again" or nil}))
   end
   core.node_stop(ended.why == "leave" and math.max(ended.left_s or o.grace_s or 25, 1) or 0)
   return 0

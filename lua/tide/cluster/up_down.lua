@@ -66,6 +66,12 @@ function standing.control(a)
       ending = true
     end
     ending = ending or core.interrupted() > 0
+    local state <const> = core.node()
+    if state.state == "dead" then
+      for _, child in ipairs(nodes) do child.process:signal(9) end
+      directory.unpublish(a.cluster)
+      return {why = "dead", reason = state.reason, own = true}
+    end
   end
   local ours <const>, ids <const> = {}, {} -- they end with the cluster: nobody is to take their rows
   for _, child in ipairs(nodes) do ours[child.name] = true end

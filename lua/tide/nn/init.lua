@@ -194,11 +194,17 @@ function program:id() return self.core:id() end
 ---@return table layout of parameters: {keys=, parameters=, layers=}
 function program:layout() return self.core:layout() end
 
+local COMPILE <const> = {device = true, optimizer = true, clip = true, seed = true, mask_seed = true, per = true,
+                         tables = true, rows = true}
+
 ---A model: the program with parameters, an update rule and a device.
 ---@param o? {device?: string, seed?: integer, optimizer?: table, clip?: number, tables?: table, per?: string} of
 ---programs of vertices, tables: name -> {"adagrad", lr =} or {"sgd", lr =}; per: "row" (counted vertices, default) or
 ---"sample", what gradients are divided by
-function program:compile(o) return require("tide.nn.model").new(self, o or {}) end
+function program:compile(o)
+  if o ~= nil then script.check_fields("T0903", "program:compile", o, COMPILE) end
+  return require("tide.nn.model").new(self, o or {})
+end
 
 ---@param name string
 ---@param build fun(p: tide.nn.program) declares inputs, values, outputs and loss; runs once

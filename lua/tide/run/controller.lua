@@ -345,6 +345,17 @@ local function copy(value)
   return out
 end
 
+function controller:counts_clocks()
+  for _, record in pairs(self.records) do
+    if (record.clock or 0) > 0 then return true end
+  end
+  for _, name in pairs(self.a.tables) do
+    local handle <const> = core.table_find(name)
+    if handle and (handle.spec.consistency or "sequential") ~= "sequential" then return true end
+  end
+  return false
+end
+
 ---What goes with a worker's record, as of now.
 function controller:own_record()
   return {params = self.params, state = copy(self.state), reports = self.clock, examples = self.done_examples}
@@ -621,6 +632,13 @@ function from_driver.checkpoint(self, request, message)
   if not dir then
     return core.answer_error(message, script.error("T0708", ("job `%s` names no directory for checkpoints"):format(
       self.a.job)))
+  end
+  local cut <const> = request.cut or o.cut
+  local by_clock <const> = cut == "clock" or cut == nil and self:counts_clocks()
+  if self.held and by_clock and not self.held.stop then
+    return core.answer_error(message, script.error("T0706", "the workers wait in their report for the body of the "
+      .. "loop that asks, and a cut by clock waits for their next clock: ask with cut = \"fuzzy\" or behind the loop, "
+      .. "or let the job's field `checkpoint` write them", {state = "nothing was written"}))
   end
   core.fiber(function()
     local info, err = self:write_checkpoint {dir = dir, keep = o.keep, cut = request.cut or o.cut}

@@ -8,6 +8,7 @@ local outbox = require "tide.run.outbox"
 local pieces = require "tide.run.pieces"
 local script = require "tide.script"
 local summary = require "tide.run.summary"
+local table_spec = require "tide.run.table_spec"
 local errors = require "tide.errors"
 local run_host = require "tide.run.host"
 
@@ -54,6 +55,7 @@ local function create_tables(self, resumed)
   local handles, names, keeps, named = {}, {}, {}, {}
   for key, spec in pairs(table_specs(self.job)) do
     local o = {}
+    if not table_spec.is(spec) then spec = table_spec.new(spec) end
     for k, v in pairs(spec) do o[k] = v end
     o.name = name_of(self, key, spec)
     if not require("tide.run.job").is_identifier(o.name) then

@@ -16,7 +16,12 @@ local CHOICES <const> = {
   slots = {hash = true, range = true}, wire = {f32 = true, f16 = true, bf16 = true},
   send_order = {clock = true, magnitude = true, age = true, random = true},
 }
-local UPDATES <const> = {add = true, assign = true, sgd = true, adagrad = true, adam = true}
+-- Fields of the update rules; lr, the rate, has no default.
+local UPDATES <const> = {
+  add = {}, assign = {}, sgd = {lr = true}, adagrad = {lr = true, eps = true},
+  adam = {lr = true, beta1 = true, beta2 = true, eps = true},
+}
+local INITS <const> = {zero = 0, uniform = 2, normal = 1, xavier = 2} -- how many numbers follow the name
 
 local function refuse(level, format, ...)
   error(script.error("T0204", format:format(...)), level + 1)
@@ -28,6 +33,52 @@ local function count(value, what)
 end
 
 local STALENESS_MAX <const> = 60
+
+local function is_number(value) return type(value) == "number" and value == value and math.abs(value) < math.huge end
+
+local function check_update(spec)
+  local update <const> = type(spec.update) == "table" and spec.update or {spec.update or "add"}
+  local rule <const> = update[1]
+  local fields <const> = UPDATES[rule]
+  if not fields then
+    refuse(3, "update rule `%s` is not known: there are %s", tostring(rule),
+      table.concat(text.sorted_keys(UPDATES), ", "))
+  end
+  for key, value in pairs(update) do
+    if key ~= 1 and not fields[key] then
+      error(script.error("T0204", ("update rule `%s` has no field `%s`"):format(rule, tostring(key)), {
+        help = text.did_you_mean(tostring(key), text.sorted_keys(fields)) or next(fields)
+          and "it has " .. table.concat(text.sorted_keys(fields), ", ") or "it has none"}), 3)
+    end
+    if key ~= 1 and not (is_number(value) and value >= 0) then
+      refuse(3, "update rule `%s`: `%s` is %s, not a number of 0 or more", rule, key, tostring(value))
+    end
+    if (key == "beta1" or key == "beta2") and value >= 1 then
+      refuse(3, "update rule `%s`: `%s` is %s, not less than 1", rule, key, value)
+    end
+  end
+  if fields.lr and update.lr == nil then
+    refuse(3, 'update rule `%s` wants a rate: update = {"%s", lr = 0.1}', rule, rule)
+  end
+  return update
+end
+
+local function check_init(spec)
+  local init <const> = type(spec.init) == "table" and spec.init or {spec.init or "zero"}
+  local count_of <const> = INITS[init[1]]
+  if not count_of then
+    refuse(3, "init `%s` is not known: there are tide.zero(), tide.uniform, tide.normal, tide.xavier",
+      tostring(init[1]))
+  end
+  for key, value in pairs(init) do
+    if math.type(key) ~= "integer" or key < 1 or key > count_of + 1 then
+      refuse(3, "init `%s` has no field `%s`", init[1], tostring(key))
+    end
+    if key > 1 and not is_number(value) then refuse(3, "init `%s`: %s is no number", init[1], tostring(value)) end
+  end
+  if #init ~= count_of + 1 then refuse(3, "init `%s` wants %d numbers", init[1], count_of) end
+  return init
+end
 
 ---The forms that the store takes (runtime/include/tide/table.h).
 local function is_consistency(value)
@@ -76,7 +127,10 @@ function table_spec.dense(n) return {"dense", count(n, "the key count of tide.de
 
 ---Any 64-bit keys; a table over its limit refuses new ones.
 ---@param o? {limit?: integer}
-function table_spec.hashed(o) return {"hashed", o and o.limit or 0} end
+function table_spec.hashed(o)
+  if o ~= nil then script.check_fields("T0204", "tide.hashed", o, {limit = true}) end
+  return {"hashed", o and o.limit and count(o.limit, "the limit of tide.hashed") or 0}
+end
 
 -- Initial values: pure functions of the table's seed and the key.
 function table_spec.zero() return {"zero"} end
@@ -84,20 +138,26 @@ function table_spec.zero() return {"zero"} end
 ---@param o {low: number, high: number}
 function table_spec.uniform(o)
   if type(o) ~= "table" or not o.low or not o.high then refuse(2, "tide.uniform wants {low=, high=}") end
+  script.check_fields("T0204", "tide.uniform", o, {low = true, high = true})
   return {"uniform", o.low, o.high}
 end
 
 ---@param o {std: number}
 function table_spec.normal(o)
   if type(o) ~= "table" or not o.std then refuse(2, "tide.normal wants {std=}") end
+  script.check_fields("T0204", "tide.normal", o, {std = true})
   return {"normal", o.std}
 end
 
 ---@param o {fan_in: number, fan_out: number}
 function table_spec.xavier(o)
   if type(o) ~= "table" or not o.fan_in or not o.fan_out then refuse(2, "tide.xavier wants {fan_in=, fan_out=}") end
+  script.check_fields("T0204", "tide.xavier", o, {fan_in = true, fan_out = true})
   return {"xavier", o.fan_in, o.fan_out}
 end
+
+---@return boolean whether it was made by table_spec.new
+function table_spec.is(spec) return getmetatable(spec) == table_spec end
 
 ---@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
 ---  unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared
@@ -119,10 +179,8 @@ function table_spec.new(fields)
   end
   if type(spec.keys) ~= "table" then refuse(2, "a table needs keys = tide.dense(n) or tide.hashed{}") end
   count(spec.width, "the width of a table")
-  local update = type(spec.update) == "table" and spec.update[1] or spec.update or "add"
-  if not UPDATES[update] then refuse(2, "update rule `%s` is not known", tostring(update)) end
-  spec.update = type(spec.update) == "table" and spec.update or {update}
-  spec.init = spec.init or {"zero"}
+  spec.update = check_update(spec)
+  spec.init = check_init(spec)
   if spec.consistency ~= nil and not is_consistency(spec.consistency) then
     refuse(2, 'table field `consistency` is `%s`; there are "sequential", "bsp", "bsp:reproducible", "ssp:N", ' ..
       '"essp:N" (N up to %d), "async", "async:50ms", "vap:0.01", "vap:0.01:flat"', tostring(spec.consistency),

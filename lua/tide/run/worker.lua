@@ -10,7 +10,10 @@ local script = require "tide.script"
 
 local worker = {}
 
+local receive <const> = core.receive -- the script's is another one: tame_globals
+
 local PROGRESS_EVERY_S <const> = 0.1
+local WAITS <const> = {answer = "w:report", pass = "a barrier", chunk = "w:chunks", go = "the beginning"}
 local PEER <const> = {peer = true, peer_ack = true, peer_over = true} -- messages of other workers: tide.run.mail
 local ARRIVALS_MOST <const> = 1024 -- barriers that a worker has come to and others have not
 
@@ -77,7 +80,6 @@ end
 local function serve(self, message)
   local value = message.value
   if message.kind == "stop" then error(ENDED, 0) end
-  if message.kind == "exit" and self.mail then self.mail:exited(message) end
   if message.kind ~= "cast" or type(value) ~= "table" then return nil end
   if value.op == "evaluate" then
     evaluate(self, value)
@@ -108,13 +110,44 @@ local function serve(self, message)
   return nil
 end
 
+local KEPT_MOST <const> = 65536
+
+-- What comes from actors that are none of the run's waits for a core.receive of the script.
+local function take_in(self, message)
+  if message.kind == "exit" and self.mail then self.mail:exited(message) end
+  local value <const> = message.value
+  if message.kind == "stop" or message.from == nil or message.from == self.controller
+    or type(value) == "table" and PEER[value.op] then
+    return serve(self, message)
+  end
+  if #self.kept < KEPT_MOST then
+    self.kept[#self.kept + 1] = message
+  elseif not self.kept_full then
+    self.kept_full = true
+    tell(self, {op = "log", text = ("more than %d messages wait for core.receive: further ones are left out"):format(
+      KEPT_MOST)})
+  end
+  return nil
+end
+
+-- Two fibers that wait for answers would take each other's.
+local function alone(self, what)
+  if self.waits_for then
+    error(script.error("T0113", ("%s while another fiber of this worker waits in %s"):format(what, self.waits_for),
+      {help = "one fiber of a worker meets the others; let it wait for the other fibers first"}), 0)
+  end
+end
+
 ---Waits for the controller's `op` with this id, serving evaluations meanwhile.
 local function await(self, op, id)
   local since <const> = core.now()
+  alone(self, WAITS[op])
+  local mark <close> = setmetatable({}, {__close = function() self.waits_for = nil end}) -- luacheck: ignore 211
+  self.waits_for = WAITS[op]
   while true do
-    local message, err = core.receive()
+    local message, err = receive()
     if not message then error(err, 0) end
-    local value = serve(self, message)
+    local value = take_in(self, message)
     if value and value.op == op and value.id == id then
       self.working_since = core.now()
       self.wait_s = self.wait_s + self.working_since - since
@@ -125,19 +158,37 @@ end
 
 ---Waits for a message and handles it.
 local function attend(self)
-  local message, err = core.receive()
+  alone(self, "peers")
+  local message, err = receive()
   if not message then error(err, 0) end
-  serve(self, message)
+  take_in(self, message)
   self.working_since = core.now()
 end
 
----Handles what has come, without waiting.
+---Handles what has come, without waiting. While a fiber waits it does that.
 local function look(self)
-  while true do
-    local message = core.receive(0)
+  while not self.waits_for do
+    local message = receive(0)
     if not message then return end
-    serve(self, message)
+    take_in(self, message)
   end
+end
+
+-- A script that receives for itself gets what is not the run's.
+local function receive_own(self, timeout_s)
+  local deadline <const> = timeout_s and core.now() + timeout_s
+  while not self.kept[1] do
+    local left <const> = deadline and math.max(0, deadline - core.now())
+    if self.waits_for then
+      if left == 0 then break end
+      core.sleep(math.min(0.005, left or 0.005)) -- who waits there keeps what comes
+    else
+      local message, err = receive(left)
+      if not message then return nil, err end
+      take_in(self, message)
+    end
+  end
+  return table.remove(self.kept, 1)
 end
 
 ---What other workers send to this one.
@@ -193,6 +244,7 @@ function w_methods:report(fields)
     if core.now() - self.progress_at >= PROGRESS_EVERY_S then flush_progress(self) end
     return self.params
   end
+  alone(self, "w:report")
   take_longer(self)
   self.partial = {}
   self.reports = self.reports + 1
@@ -288,6 +340,7 @@ function w_methods:chunks()
     if back then tell(self, {op = "chunk", pass = pass, back = back}) end
   end})
   return function()
+    alone(self, "w:chunks")
     take_longer(self)
     self.asked = self.asked + 1
     tell(self, {op = "chunk", id = self.asked, pass = pass, done = leave()})
@@ -415,6 +468,7 @@ local function tame_globals(self)
     for i = 1, parts.n do parts[i] = tostring(parts[i]) end
     tell(self, {op = "log", text = table.concat(parts, "\t")})
   end)
+  core.receive = function(timeout_s) return receive_own(self, timeout_s) end
   rawset(os, "exit", function()
     error(script.error("T0113", "os.exit would end the node; return from the worker function instead"), 2)
   end)
@@ -439,7 +493,7 @@ function worker.new(a)
   return setmetatable({
     rank = a.rank, workers = a.workers, crowded = a.crowded, node = a.node, seed = a.seed,
     params = resume.params or a.params or {}, state = resume.state or {}, keeps = a.keeps, controller = a.controller,
-    reports = 0, barriers = 0, arrivals = {},
+    reports = 0, barriers = 0, arrivals = {}, kept = {},
     waited_for = 0, holding = 0, clocks = resume.clock or 0, passes = resumed.passes or 0, asked = 0, wait_s = 0,
     partial = {}, spans = {}, progress_at = 0, slowness = 1, working_since = core.now(), reported_at = core.now(),
     stop_asked = false, leaving = false, rng = rng,
@@ -487,9 +541,9 @@ function worker.main(a)
     if self.arrivals[self.barriers] then await(self, "pass", self.barriers) end -- nobody has to do without its values
     tell(self, {op = "done", record = record_of(self)})
     while true do
-      local message, problem = core.receive()
+      local message, problem = receive()
       if not message then error(problem, 0) end
-      serve(self, message)
+      take_in(self, message)
     end
   end, function(raised) return raised == ENDED and raised or script.failure(raised) end)
   if not ok and err ~= ENDED then

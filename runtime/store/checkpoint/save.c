@@ -1,5 +1,6 @@
 /*
- * Tables as safetensors files, one a table: `keys` U64[n] (absent when a dense table is complete),
+ * Tables as safetensors files, one a table: `keys` U64[n] (absent when a dense table is complete, as it is
+ * up to 2^24 keys),
  * `values` F32[n, width], and the rule's state as `state.<name>` (formats.md section 5). Rows are
  * in order of their keys, so the file does not depend on how many nodes held them.
  *
@@ -15,7 +16,7 @@
 
 #include <stdlib.h>
 
-enum { CHUNK_BYTES = 4 << 20, ATTEMPTS = 5 };
+enum { CHUNK_BYTES = 4 << 20, ATTEMPTS = 5, WHOLE_KEYS = 1 << 24 };
 
 static const char *const rule_names[] = {"add", "assign", "sgd", "adagrad", "adam"};
 
@@ -225,6 +226,25 @@ static int list_keys(struct tide_table *table, struct keys *keys) {
     return tide_fail(TIDE_EBUSY, "the slots of table '%s' keep moving", table->name);
 }
 
+/* A dense table is written whole: a row that nobody touched has a value too, which readers of the file could
+ * not know. Beyond so many keys only those with a row. */
+static int add_untouched(const struct tide_table *table, struct keys *keys) {
+    const uint64_t all = table->options.key_count;
+    if (table->options.keys != TIDE_KEYS_DENSE || all > WHOLE_KEYS || keys->count == all) {
+        return 0;
+    }
+    uint64_t *grown = tide_realloc(keys->at, all * sizeof *grown);
+    if (!grown) {
+        return tide_fail(TIDE_ENOMEM, "no memory to list %llu keys", (unsigned long long)all);
+    }
+    keys->at = grown;
+    keys->count = keys->capacity = all;
+    for (uint64_t key = 0; key < all; key++) {
+        grown[key] = key;
+    }
+    return 0;
+}
+
 /* ---- save ---- */
 
 static int write_file(struct tide_port *port, struct tide_file *file, const char *path,
@@ -335,6 +355,7 @@ int tide_table_save(struct tide_table *table, const char *path) {
     uint64_t keys_at = 0;
     int code = tide_table_flush(table);
     code = code ? code : list_keys(table, &keys);
+    code = code ? code : add_untouched(table, &keys);
     if (!code) {
         code = port->ops->file_open(port, temporary,
                                     TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
