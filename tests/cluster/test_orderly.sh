@@ -5,7 +5,7 @@
 
 cat >put.lua <<'END'
 local tide = require "tide"
-local job = tide.job {name = "put", tables = {t = tide.table {keys = tide.dense(1000), width = 4}},
+local job = tide.job {name = "put", tables = {t = tide.table {keys = tide.dense(1000), width = 4, keep = true}},
   worker = function(w) w.tables.t:push(tide.range(0, 999), tide.tensor.zeros("f32", 1000, 4):fill(1)) w:report {} end}
 tide.main(function() local c <close> = tide.cluster {} c:start(job):wait() end)
 END

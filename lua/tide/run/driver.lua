@@ -299,7 +299,7 @@ local function watch(context)
       if not due and late then core.alarm(KILL_S + ENDING_S) end
       due = due or core.now() + KILL_S
       if core.now() >= due then
-        close_clusters(context)
+        if not context.gone then close_clusters(context) end -- else there is nobody to tell
         core.kill(core.self())
         return
       end
