@@ -115,7 +115,7 @@ for what in pause short slow; do
     [ "$(virtual_ms)" -gt "$plain" ] || fail "$what takes no time: $(virtual_ms) ms, without it $plain"
 done
 run 1 sim --seed 5 work.lua --what disk
-says err.txt "table 'work.t' cannot be written to '/tmp/out': EIO"
+says err.txt "table 'work-1.t' cannot be written to '/tmp/out': EIO"
 run 1 sim --seed 5 work.lua --what full
 says err.txt "no space left for '/tmp/out'"
 work 5 crash
