@@ -6,7 +6,6 @@ prefix=$(mktemp -d)
 trap 'rm -rf "$prefix"' EXIT
 cmake --install "$build" --prefix "$prefix" >/dev/null
 pc=$(dirname "$(find "$prefix" -name tide.pc)")
-sed -i "s|^prefix=.*|prefix=$prefix|" "$pc/tide.pc"
 export PKG_CONFIG_PATH=$pc
 # shellcheck disable=SC2046
 cc -std=gnu11 -Wall -Wextra -Werror "$source/examples/embed.c" $(pkg-config --cflags --libs tide libuv) \
@@ -17,8 +16,18 @@ grep -q "row 999 = 10 20 30 40" <<<"$out"
 grep -q "three greetings answered" <<<"$out"
 "$prefix/bin/tide" version >/dev/null
 
+# What is installed finds headers and plugins by where it lies, whatever prefix the build was configured for.
+[ "$(cd "$(pkg-config --variable=includedir tide)" && pwd)" = "$(cd "$prefix/include" && pwd)" ]
+for file in "$prefix/bin/tide" "$(dirname "$pc")/libtide.so"; do
+  readelf -d "$file" | grep -q 'RUNPATH.*[$]ORIGIN' || { echo "$file looks for plugins elsewhere: $(readelf -d "$file" | grep RUNPATH)"; exit 1; }
+done
+if [ -e "$(dirname "$pc")/tide/tide_raft.so" ]; then
+  export XDG_RUNTIME_DIR=$prefix
+  (cd "$prefix" && LD_DEBUG=libs timeout 3 "$prefix/bin/tide" node --controllers 3 --cluster installed --name c1 >node.log 2>libs.log) || true
+  grep -q "calling init: .*$(basename "$prefix").*/tide_raft.so" "$prefix"/libs.log || { echo "the plugin of another place was loaded"; exit 1; }
+fi
+
 # Actors alone: a library that needs neither Lua nor BLAS, and shows no name that no header declares.
-sed -i "s|^prefix=.*|prefix=$prefix|" "$pc/tide-actor.pc"
 # shellcheck disable=SC2046
 cc -std=gnu11 -Wall -Wextra -Werror "$source/examples/actors.c" $(pkg-config --cflags --libs tide-actor) \
    -Wl,-rpath,"$(dirname "$pc")" -o "$prefix/actors"

@@ -74,6 +74,8 @@ timeout 20 "$TIDE" nodes --cluster "$name" --plain >nodes.txt 2>&1 || fail "no c
 timeout 20 "$TIDE" down "$name" -y >down.txt 2>&1 && fail "tide down ended a run"
 says down.txt 'belongs to run'
 kill -INT "$driver"
+sleep 0.3
+kill -INT "$driver" # now
 wait "$driver"
 
 # ---- output and pipes ----

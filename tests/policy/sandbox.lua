@@ -131,6 +131,10 @@ refused("an error tells its line", "local a\nreturn {x = a.b}", "policy:2:")
 refused("an object as an error", [[error({})]], "an error object that is a table")
 refused("an error object whose __tostring loops", [[
   error(setmetatable({}, {__tostring = function() while true do end end}))]], "an error object that is a table")
+gives("an error in the handler of xpcall is its result", [[
+  local ok = xpcall(error, function() error "in the handler" end) return {x = ok}]], {x = false})
+gives("math.random(0) is any integer", "return {x = math.type(math.random(0))}", {x = "integer"})
+refused("error without a value", "error()", "an error without a value")
 refused("deep nesting of the source", "return " .. ("("):rep(60000) .. "1" .. (")"):rep(60000), "overflow")
 attack("a source whose compilation is quadratic", "local a local x = " .. ("a or "):rep(25000) .. "1 return {}")
 attack("a source of many elseifs", "local a if a then " .. ("elseif a then "):rep(9000) .. "end return {}")

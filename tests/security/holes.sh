@@ -40,10 +40,11 @@ says out.txt "V's secret"
 a "$TIDE" attach --cluster "$endpoint" -e "io.open('$work/home$V/secret'):read('a')" >out.txt 2>err.txt </dev/null &&
     fail "1: another user evaluates in the cluster"
 says_not out.txt "V's secret"
-says lab.log 'refused a connection .*of another user'
+# A's client finds V's listener to be another user's and hangs up: then nobody can tell any more whose it was.
+says lab.log 'refused a connection .*(of another user|nobody can tell)'
 
 # ---- 1, the other way: a port that A took is nobody V talks to ----
-a $python "$work/stranger.py" tcp:127.0.0.1:47811 listen 6 >taken.txt 2>&1 &
+a $python "$work/stranger.py" tcp:127.0.0.1:47811 listen 2.5 >taken.txt 2>&1 &
 listener=$!
 wait_for 5 grep -q listening taken.txt
 v status --cluster tcp:127.0.0.1:47811 >out.txt 2>err.txt </dev/null && fail "1: A's listener is taken for a node"
@@ -52,7 +53,7 @@ wait "$listener"
 says taken.txt '^0 bytes came'
 
 # ---- 6: silence of others takes no places ----
-a $python "$work/stranger.py" "$endpoint" silent 4 >held.txt 2>&1 &
+a $python "$work/stranger.py" "$endpoint" silent 2.5 >held.txt 2>&1 &
 silent=$!
 sleep 1
 v status --cluster "$endpoint" >out.txt 2>err.txt </dev/null || fail "6: silent connections of A lock V out: $(cat err.txt)"

@@ -679,30 +679,41 @@ static int core_private_directory(lua_State *L) {
     return 1;
 }
 
-/* Whether a process is this user's, and of a program that is called as this one: another file of
- * that name may have taken its place since. */
-static int core_own_process(lua_State *L) {
-    char path[40], own[1024], other[1024];
-    const lua_Integer pid = luaL_checkinteger(L, 1);
-    struct stat info;
-    (void)snprintf(path, sizeof path, "/proc/%lld", (long long)pid);
-    bool same = stat(path, &info) == 0 && info.st_uid == geteuid();
-    (void)snprintf(path, sizeof path, "/proc/%lld/exe", (long long)pid);
-    ssize_t size = same ? readlink(path, other, sizeof other - 1) : -1;
-    ssize_t own_size = readlink("/proc/self/exe", own, sizeof own - 1);
-    if (size > 0 && own_size > 0) {
-        static const char gone[] = " (deleted)";
-        other[size] = own[own_size] = 0;
-        char *ends[] = {strstr(other, gone), strstr(own, gone)};
-        for (size_t i = 0; i < 2; i++) {
-            if (ends[i]) {
-                *ends[i] = 0;
-            }
-        }
-        const char *name = strrchr(other, '/'), *own_name = strrchr(own, '/');
-        same = name && own_name && strcmp(name, own_name) == 0;
+/* The name of the file that a process runs, which may be gone since; false: it cannot be told. */
+static bool program_of(const char *process, char *out, size_t size) {
+    static const char gone[] = " (deleted)";
+    char path[40], link[1024];
+    (void)snprintf(path, sizeof path, "/proc/%s/exe", process);
+    const ssize_t length = readlink(path, link, sizeof link - 1);
+    if (length <= 0) {
+        return false;
     }
-    lua_pushboolean(L, same && size > 0);
+    link[length] = 0;
+    char *end = strstr(link, gone);
+    if (end) {
+        *end = 0;
+    }
+    const char *name = strrchr(link, '/');
+    (void)snprintf(out, size, "%.255s", name ? name + 1 : link);
+    return true;
+}
+
+static int core_program_name(lua_State *L) {
+    char name[256] = "";
+    (void)program_of("self", name, sizeof name);
+    lua_pushstring(L, name);
+    return 1;
+}
+
+/* Whether a process is this user's, and of a program of that name. */
+static int core_own_process(lua_State *L) {
+    char pid[24], path[40], own[256], other[256];
+    struct stat info;
+    (void)snprintf(pid, sizeof pid, "%lld", (long long)luaL_checkinteger(L, 1));
+    (void)snprintf(path, sizeof path, "/proc/%s", pid);
+    bool same = stat(path, &info) == 0 && info.st_uid == geteuid() &&
+                program_of(pid, other, sizeof other) && program_of("self", own, sizeof own);
+    lua_pushboolean(L, same && strcmp(other, luaL_optstring(L, 2, own)) == 0);
     return 1;
 }
 
@@ -820,6 +831,7 @@ void tide__lua_open_node(lua_State *L) {
         {"run_directory", core_run_directory},
         {"private_directory", core_private_directory},
         {"own_process", core_own_process},
+        {"program_name", core_program_name},
         {"lock", core_lock},
         {"node_start", core_node_start},
         {"node_run", core_node_run},

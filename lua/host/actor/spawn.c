@@ -171,6 +171,21 @@ int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *optio
     return 0;
 }
 
+int tide_node_agent(struct tide_node *node) {
+    static const char source[] =
+        "return require('tide.cluster.agent').main {embedded = true}";
+    const struct tide_lua_options agent = {
+        .source = source, .chunk = "@tide/agent.lua", .role = TIDE_ROLE_CONTROL};
+    tide_address found;
+    if (!node) {
+        return tide_fail(TIDE_EINVAL, "an agent needs a node");
+    }
+    if (tide_whereis(node, "agent", &found) == 0) {
+        return tide_fail(TIDE_EEXIST, "the node has an agent");
+    }
+    return tide__lua_spawn(node, &agent, NULL, NULL);
+}
+
 int tide_spawn_lua(struct tide_node *node, const struct tide_lua_options *options,
                    tide_address *out) {
     if (!node || !options || !options->source || options->role > TIDE_ROLE_CONTROL) {

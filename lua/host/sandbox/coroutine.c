@@ -22,7 +22,7 @@ static int xpcall_done(lua_State *L, int status, lua_KContext handler) {
     lua_pushvalue(L, (int)handler);
     lua_insert(L, -2);
     int base = lua_gettop(L) - 1;
-    lua_callk(L, 1, LUA_MULTRET, base, xpcall_failed);
+    (void)lua_pcallk(L, 1, LUA_MULTRET, 0, base, xpcall_failed); /* its own error is the result */
     return xpcall_failed(L, LUA_OK, base);
 }
 

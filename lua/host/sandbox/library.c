@@ -488,6 +488,10 @@ int tide__sandbox_random(lua_State *L) {
         lua_pushnumber(L, tide_random_uniform(&s->random));
         return 1;
     }
+    if (count == 1 && luaL_checkinteger(L, 1) == 0) { /* all bits */
+        lua_pushinteger(L, (lua_Integer)tide_random_next(&s->random));
+        return 1;
+    }
     lua_Integer least = count == 1 ? 1 : luaL_checkinteger(L, 1),
                 most = luaL_checkinteger(L, count == 1 ? 1 : 2);
     luaL_argcheck(L, least <= most, count, "interval is empty");

@@ -211,10 +211,12 @@ static const char *over_text(const struct tide_sandbox *s, char *text, size_t si
 }
 
 /* On the sandbox's own stack: text and trace of the error object 1 that coroutine 2 left. No
- * metamethod runs: nothing counts here any more. nil: it yielded. */
+ * metamethod runs: nothing counts here any more. Light userdata: it yielded. */
 static int describe_error(lua_State *L) {
-    if (lua_type(L, 1) == LUA_TNIL) {
+    if (lua_islightuserdata(L, 1)) {
         lua_pushliteral(L, "a yield outside of a coroutine");
+    } else if (lua_type(L, 1) == LUA_TNIL) {
+        lua_pushliteral(L, "an error without a value");
     } else if (lua_type(L, 1) == LUA_TSTRING || lua_type(L, 1) == LUA_TNUMBER) {
         lua_pushvalue(L, 1);
     } else {
@@ -257,7 +259,7 @@ static int new_thread(lua_State *L) {
 static void push_error(lua_State *L, struct tide_sandbox *s, lua_State *co, int status) {
     lua_settop(s->L, 1); /* the coroutine */
     if (status == LUA_YIELD) {
-        lua_pushnil(s->L);
+        lua_pushlightuserdata(s->L, co); /* no script can raise one */
     } else {
         lua_xmove(co, s->L, 1);
     }

@@ -1,6 +1,7 @@
 -- The agent of a node: an actor registered as "agent" that loads runs, starts their workers and tells how the node is.
 -- It serves calls of any member and never waits for anything but its mailbox.
 local core = require "tide.core"
+local errors = require "tide.errors"
 local heat = require "tide.show.hot_keys"
 local script = require "tide.script"
 local verbs = require "tide.cluster.verbs"
@@ -462,12 +463,30 @@ local function serve(message)
   end
 end
 
+---Lets others find the cluster of a program that has its first node inside, until the agent ends.
+---@return table? published to be closed
+local function publish()
+  local node <const>, directory = core.node(), require "tide.cluster.directory"
+  if node.controller ~= node.id then return nil end
+  local name <const>, program <const> = node.cluster, core.program_name()
+  local done, ok, err = pcall(directory.publish, name, node.endpoint, {directory.own_pid()}, "program " .. program,
+    program)
+  if not done then ok, err = nil, errors.from(ok) end
+  if not ok then
+    core.log("warn", ("commands will not find this cluster by its name: %s"):format(err.message))
+    return nil
+  end
+  return setmetatable({}, {__close = function() directory.unpublish(name) end})
+end
+
 ---Body of the actor. Returns why the node shall end: {why = "leave"|"now"|"dead", reason=}.
----@param o? {program?: string, grace_s?: number} program: of this process, if it is the tide program
+---@param o? {program?: string, grace_s?: number, embedded?: boolean} program: of this process, if it is the tide
+---program; embedded: it is another one with a node inside
 function agent.main(o)
   state.program, state.grace_s = o and o.program, o and o.grace_s
   local ok, err = core.register("agent")
   if not ok then return {why = "dead", reason = err and err.message} end
+  local _ <close> = o and o.embedded and publish() or nil
   core.trap_exits(true)
   core.open "read"
   local looked_at = 0

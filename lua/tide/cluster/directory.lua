@@ -79,16 +79,17 @@ function directory.lock(name) return core.lock(directory.of(name) .. "/lock") en
 ---@param name string
 ---@param endpoint string several: one a line
 ---@param pids integer[] its controller's first
----@param run? string the id of the run that it belongs to and ends with
+---@param owner? string "run ID" or "program NAME": what it belongs to and ends with
+---@param program? string what its processes run, if not this program
 ---@return true|nil, table? err
-function directory.publish(name, endpoint, pids, run)
+function directory.publish(name, endpoint, pids, owner, program)
   local path <const> = directory.of(name)
   local ok, err = directory.make(name)
   if not ok then return nil, err end
   local lines = {}
-  for _, pid in ipairs(pids) do lines[#lines + 1] = ("%d %s"):format(pid, start_time(pid) or "0") end
+  for _, pid in ipairs(pids) do lines[#lines + 1] = ("%d %s %s"):format(pid, start_time(pid) or "0", program or "") end
   ok, err = true, nil
-  if run then ok, err = core.file_write(path .. "/run", run .. "\n") end
+  if owner then ok, err = core.file_write(path .. "/owner", owner .. "\n") end
   if ok then ok, err = core.file_write(path .. "/pids", table.concat(lines, "\n") .. "\n") end
   if ok then ok, err = core.file_write(path .. "/endpoint", endpoint .. "\n") end
   return ok, err
@@ -100,15 +101,15 @@ function directory.unpublish(name)
   if not path then return end
   core.file_remove(path .. "/endpoint")
   core.file_remove(path .. "/pids")
-  core.file_remove(path .. "/run")
+  core.file_remove(path .. "/owner")
 end
 
 ---@param name string
----@return string? id of the run that the cluster belongs to
-function directory.run_of(name)
+---@return string? owner what the cluster belongs to: "run ID", "program NAME"
+function directory.owner_of(name)
   local path <const> = private(name)
-  local run <const> = path and read_text(path .. "/run")
-  return run and run:match "^[^\n]+"
+  local owner <const> = path and read_text(path .. "/owner")
+  return owner and owner:match "^[^\n]+"
 end
 
 ---@return integer pid of this process
@@ -126,17 +127,17 @@ function directory.running()
   return names
 end
 
----The cluster of this user that runs, when there is one: of those that stay, else of runs.
+---The cluster of this user that runs, when there is one: of those that stay, else of runs and programs.
 ---@return string? name
 ---@return string? problem why there is none to name
 ---@return boolean? several
 function directory.only()
-  local names, of_runs = {}, {}
+  local names, owned = {}, {}
   for _, name in ipairs(directory.running()) do
-    local list <const> = directory.run_of(name) and of_runs or names
+    local list <const> = directory.owner_of(name) and owned or names
     list[#list + 1] = name
   end
-  names = names[1] and names or of_runs
+  names = names[1] and names or owned
   if #names > 1 then return nil, "several clusters run: " .. table.concat(names, ", "), true end
   return names[1], "no cluster of yours runs", false
 end
@@ -146,9 +147,10 @@ end
 local function processes(name)
   local path <const> = private(name)
   local list = {}
-  for pid, started in (path and read_text(path .. "/pids") or ""):gmatch("(%d+) (%d+)") do
+  for pid, started, program in (path and read_text(path .. "/pids") or ""):gmatch("(%d+) (%d+) ?([^\n]*)") do
     local number <const> = math.tointeger(tonumber(pid))
-    list[#list + 1] = {pid = number, runs = start_time(number) == started and core.own_process(number)}
+    list[#list + 1] = {pid = number, runs = start_time(number) == started
+      and core.own_process(number, program ~= "" and program or nil)}
   end
   return list
 end

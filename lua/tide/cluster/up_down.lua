@@ -161,9 +161,9 @@ function standing.started(name)
   end
   local pids <const> = directory.pids(name)
   if #pids == 0 then return nil, errors.new("T1003", {message = ("no cluster `%s` runs"):format(name)}) end
-  local run <const> = directory.run_of(name)
-  if run then
-    return nil, errors.new("T1003", {message = ("cluster `%s` belongs to run %s and ends with it"):format(name, run),
+  local owner <const> = directory.owner_of(name)
+  if owner then
+    return nil, errors.new("T1003", {message = ("cluster `%s` belongs to %s and ends with it"):format(name, owner),
       help = ("press Ctrl-C where it runs, or: kill -INT %d"):format(pids[1])})
   end
   return name

@@ -158,12 +158,12 @@ function cluster_view.collect(context, client)
   if not rows then return nil, errors.from(err) end
   local members <const> = core.members()
   local mine <const> = core.node() or {}
-  local by_name, names = {}, {}
-  for _, row in ipairs(rows) do by_name[row.name] = row end
+  local by_member, names = {}, {} -- by id: a node that is gone may have had the name of one that lives
+  for _, row in ipairs(rows) do by_member[row.id or row.name] = row end
   local out = {cluster = mine.cluster, view = members.view, nodes = {}, table_parts = {}, actors = {}, links = {}}
   for _, member in ipairs(members) do names[member.id] = member.name end
   for _, member in ipairs(members) do
-    local row <const> = by_name[member.name]
+    local row <const> = by_member[member.id] or by_member[member.name]
     local answer <const> = row and row.answer or {}
     out.nodes[#out.nodes + 1] = node_row(member, row)
     add_records(out.table_parts, table_records(answer.tables), member.name)

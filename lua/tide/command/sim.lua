@@ -208,6 +208,13 @@ local function show_run(context, result)
     report.hash or "?"))
 end
 
+---A line of a run's talk for people: runs say errors as JSON.
+local function readable(context, line)
+  local object <const> = line:find "^{" and context.core.json_decode(line)
+  if type(object) ~= "table" or not (object.code and object.message) then return line end
+  return (errors.format(errors.from(object), {}):gsub("\n", "\n  "))
+end
+
 ---Several seeds, `jobs` at a time; results in order.
 local function run_seeds(context, first, last)
   local running, failed = {}, {}
@@ -224,7 +231,9 @@ local function run_seeds(context, first, last)
     if result.exit == EXIT_INTERRUPTED or result.exit == 128 + 2 then return EXIT_INTERRUPTED end
     if result.exit ~= 0 then
       failed[#failed + 1] = result.seed
-      for i = math.max(1, #result.lines - LINES_SHOWN + 1), #result.lines do context:say("  " .. result.lines[i]) end
+      for i = math.max(1, #result.lines - LINES_SHOWN + 1), #result.lines do
+        context:say("  " .. (context.json and result.lines[i] or readable(context, result.lines[i])))
+      end
       context:say("  again: " .. repeat_command(context, result.seed))
     end
   end

@@ -9,7 +9,8 @@ local units = require "tide.units"
 local EVERY_S <const> = 1
 local EVERY_MIN_S <const> = 0.2
 local HOME <const>, TO_LINE_END <const>, TO_SCREEN_END <const> = "\27[H", "\27[K", "\27[J"
-local ENTER <const>, LEAVE <const> = "\27[?1049h\27[?25l", "\27[?25h\27[?1049l"
+-- The alternate screen, without cursor, and without wrapping: lines that do not fit are cut.
+local ENTER <const>, LEAVE <const> = "\27[?1049h\27[?25l\27[?7l", "\27[?7h\27[?25h\27[?1049l"
 local HEIGHT <const> = 24 -- lines that any terminal has
 
 local COLUMNS <const> = {

@@ -35,9 +35,22 @@ local function fields_of(type_text)
   return list
 end
 
+-- Lines of an annotation that go on in the next one, which is indented, as one line.
+local function joined(comment)
+  local list = {}
+  for _, c in ipairs(comment) do
+    if c:find "^%s" and list[#list] and list[#list]:find "^@" then
+      list[#list] = list[#list] .. " " .. c:match "^%s*(.-)%s*$"
+    else
+      list[#list + 1] = c
+    end
+  end
+  return list
+end
+
 local function new_entry(name, arguments, comment, line)
   local entry = {name = name, arguments = arguments, doc = {}, params = {}, returns = {}, line = line}
-  for _, c in ipairs(comment) do
+  for _, c in ipairs(joined(comment)) do
     local param, optional, rest = c:match "^@param%s+([%w_.]+)(%??)%s+(.*)$"
     if param then
       local kind, doc = rest:match "^({.-})%s*(.*)$"

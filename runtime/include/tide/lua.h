@@ -19,6 +19,10 @@ struct tide_lua_options {
 };
 /* Starts a Lua actor: a state of its own on a fiber, running `source` as its main function. Any thread. */
 int tide_spawn_lua(struct tide_node *node, const struct tide_lua_options *options, tide_address *out);
+/* Starts the node's agent, which answers `tide status`, `tide tables`, `tide actors` and `tide attach`; a first node is
+ * also published in the user's run directory, so that these find its cluster by name. Once a node that has joined (its
+ * creation has returned, or its member is UP where it runs on the host's loop). Outside. EEXIST: it has one. */
+int tide_node_agent(struct tide_node *node);
 
 #ifdef __cplusplus
 }
