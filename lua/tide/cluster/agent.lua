@@ -166,7 +166,7 @@ local function end_workers(addresses)
     core.kill(address)
     ending[address] = true
   end
-  if core.simulated() or not core.interrupt or not next(ending) then return end
+  if core.simulated() or not next(ending) then return end
   core.fiber(function()
     local since <const> = core.now()
     core.sleep(PATIENCE_S)
