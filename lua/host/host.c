@@ -43,6 +43,17 @@ static void cancelled_hook(lua_State *L, lua_Debug *ar) {
     lua_error(L);
 }
 
+/* lua_sethook is one of the few things that a signal may do to a state of its own thread. A hook is of one Lua thread:
+ * the coroutine that runs gets it, and who resumed it when it comes back (resumed). */
+void tide__lua_interrupt(struct tide_lua *host) {
+    struct tide_lua_fiber *fiber = tide__lua_current(host);
+    lua_State *L = fiber->running ? fiber->running : fiber->L;
+    host->killed = true;
+    if (L) {
+        lua_sethook(L, cancelled_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
+    }
+}
+
 static int raise_cancelled(lua_State *L) {
     struct tide_lua_fiber *fiber = tide__lua_current(tide__lua_host(L));
     lua_sethook(L, cancelled_hook, LUA_MASKCOUNT, 1);
@@ -90,16 +101,35 @@ static void slice_hook(lua_State *L, lua_Debug *ar) {
 
 /* ---- guards ---- */
 
-/* Calls upvalue 1 with all arguments, counting how deep such calls nest on this fiber. */
+/* A coroutine begins to run on the fiber, or comes back; returns which ran before. */
+static lua_State *switch_to(struct tide_lua_fiber *fiber, lua_State *co) {
+    lua_State *before = fiber->running;
+    fiber->running = co;
+    return before;
+}
+
+/* Back in `L`, which resumed a coroutine: what ended that is not over. */
+static void came_back(lua_State *L, struct tide_lua_fiber *fiber, lua_State *before) {
+    fiber->running = before;
+    if (fiber->host->killed && !fiber->host->program) {
+        lua_sethook(L, cancelled_hook, LUA_MASKCOUNT, 1);
+    }
+}
+
+/* Calls upvalue 1 with all arguments, counting how deep such calls nest on this fiber. Upvalue 2: the
+ * coroutine that it resumes, or nil. */
 static int guarded_call(lua_State *L) {
     struct tide_lua_fiber *fiber = tide__lua_current(tide__lua_host(L));
+    lua_State *co = lua_tothread(L, lua_upvalueindex(2));
     if (fiber->close_depth >= TIDE_LUA_CLOSE_DEPTH) {
         return luaL_error(L, "coroutines nested more than %d deep", TIDE_LUA_CLOSE_DEPTH);
     }
     fiber->close_depth++;
     lua_pushvalue(L, lua_upvalueindex(1));
     lua_insert(L, 1);
+    lua_State *before = switch_to(fiber, co ? co : fiber->running);
     int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+    came_back(L, fiber, before);
     fiber->close_depth--;
     return status == LUA_OK ? lua_gettop(L) : lua_error(L);
 }
@@ -108,15 +138,34 @@ static int guarded_wrap(lua_State *L) {
     lua_pushvalue(L, lua_upvalueindex(1));
     lua_insert(L, 1);
     lua_call(L, lua_gettop(L) - 1, 1);
-    lua_pushcclosure(L, guarded_call, 1);
+    if (!lua_getupvalue(L, -1, 1)) { /* the coroutine */
+        lua_pushnil(L);
+    }
+    lua_pushcclosure(L, guarded_call, 2);
     return 1;
+}
+
+/* coroutine.resume, upvalue 1, which raises nothing but wrong arguments. */
+static int tracked_resume(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TTHREAD);
+    struct tide_lua_fiber *fiber = tide__lua_current(tide__lua_host(L));
+    lua_State *before = switch_to(fiber, lua_tothread(L, 1));
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+    came_back(L, fiber, before);
+    return lua_gettop(L);
 }
 
 static void guard_coroutines(lua_State *L) {
     lua_getglobal(L, "coroutine");
     lua_getfield(L, -1, "close");
-    lua_pushcclosure(L, guarded_call, 1);
+    lua_pushnil(L);
+    lua_pushcclosure(L, guarded_call, 2);
     lua_setfield(L, -2, "close");
+    lua_getfield(L, -1, "resume");
+    lua_pushcclosure(L, tracked_resume, 1);
+    lua_setfield(L, -2, "resume");
     lua_getfield(L, -1, "wrap");
     lua_pushcclosure(L, guarded_wrap, 1);
     lua_setfield(L, -2, "wrap");

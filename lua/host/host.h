@@ -46,6 +46,7 @@ struct tide_lua_fiber {
     int argument_count, status;
     unsigned close_depth;
     bool cancelled, done, observed;
+    lua_State *running; /* the coroutine that runs on it; NULL: L itself */
 };
 
 struct tide_lua {
@@ -106,6 +107,10 @@ void tide__lua_open_keys(lua_State *L);
 /* ---- watch.c ---- */
 int tide__lua_table_waits(lua_State *L); /* t:waits() */
 void tide__lua_open_watch(lua_State *L);
+
+/* host.c: the fiber of the host that runs on this thread ends at its next instructions. What a signal's handler may
+ * do. */
+void tide__lua_interrupt(struct tide_lua *host);
 
 /* control.c */
 void tide__lua_open_control(lua_State *L);

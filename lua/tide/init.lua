@@ -36,6 +36,16 @@ end
 ---@return tide.job
 function tide.job(fields) return job.new(fields) end
 
+---Declares a class of actors, which cluster:group spawns on nodes: docs/actors.md.
+---@param fields table {name=, start=, ended=, <method>=}
+---@return tide.actor_class
+function tide.actor(fields) return require("tide.run.actors").class(fields) end
+
+---The group that a reference means.
+---@param ref table of group:ref()
+---@return tide.group
+function tide.group(ref) return require("tide.run.actors").group(ref) end
+
 tide.table = table_spec.new
 tide.dense, tide.hashed = table_spec.dense, table_spec.hashed
 tide.zero, tide.uniform, tide.normal, tide.xavier =

@@ -8,10 +8,11 @@ local errors = require "tide.errors"
 local text = require "tide.text"
 
 local script = {
-  role = nil,        ---@type "driver"|"controller"|"worker"|nil what this Lua state is
+  role = nil,        ---@type "driver"|"controller"|"worker"|"actor"|nil what this Lua state is
   path = nil,        ---@type string|nil of the loaded script
   args = {},         ---@type string[] the script's own flags
   jobs = {},         ---@type table<string, table> jobs by name
+  actors = {},       ---@type table<string, table> classes of actors by name
   newest = nil,      ---@type table|nil the job registered last
   main = nil,        ---@type function|nil what tide.main was given
   in_main = false,   -- true while tide.main's function runs

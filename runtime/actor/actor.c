@@ -53,6 +53,7 @@ static void actor_init(struct scheduler *s, struct actor *actor, const struct ti
     actor->run = o->run;
     actor->state = o->state;
     actor->release = o->release;
+    actor->interrupt = o->interrupt;
     actor->type = o->type != NULL ? o->type : (o->run != NULL ? "fiber" : "handler");
     actor->messages_max = o->messages_max != 0 ? o->messages_max : MESSAGES_DEFAULT;
     actor->bytes_max = o->bytes_max != 0 ? o->bytes_max : BYTES_DEFAULT;

@@ -169,6 +169,7 @@ struct actor {
     tide_fiber_main run;
     void *state;
     void (*release)(void *state);
+    void (*interrupt)(void *state);
     struct queue urgent, normal, bulk; /* system lane; answer, store and control; bulk */
     struct tide_fiber *fibers, *ready_head, *ready_tail;
     struct tide_fiber **room_waiters; /* senders of this node that wait for room */
@@ -238,6 +239,7 @@ struct scheduler {
     /* any thread, atomic */
     _Alignas(64) _Atomic(struct message *) inbox;
     _Alignas(64) _Atomic(struct message *) freed;
+    atomic_uint_fast64_t interrupted; /* id of the actor that is to be; 0: none. Read by a signal's handler */
     _Alignas(64) atomic_uint actors_live;
     atomic_bool stopped; /* closed and empty */
     _Atomic(struct trace *) trace; /* `ring` while it is written to, else NULL */

@@ -93,6 +93,9 @@ struct tide_port_ops {
 
     int (*executor_start)(struct tide_port *, const struct tide_executor_options *, struct tide_executor **);
     void (*executor_wake)(struct tide_executor *); /* any thread; cheap when awake or already woken */
+    /* `handler` is called on the executor's thread, at once and in the middle of whatever that does: it may do what a
+     * signal's handler may. One handler for all. Any thread. EUNSUPPORTED: not here (simulated, a host's loop). */
+    int (*executor_interrupt)(struct tide_executor *, void (*handler)(void));
     void (*executor_stop)(struct tide_executor *); /* after its current turn no more; joins the thread; streams and listeners must be closed before. Not from itself */
 
     int (*listen)(struct tide_executor *, const char *endpoint, void (*accepted)(void *arg, struct tide_stream *), void *arg, struct tide_listener **);

@@ -133,6 +133,7 @@ static const struct tide_port_ops real_ops = {
     .executor_occupy = real_executor_occupy,
     .executor_start = tide__real_executor_start,
     .executor_wake = tide__real_executor_wake,
+    .executor_interrupt = tide__real_executor_interrupt,
     .executor_stop = tide__real_executor_stop,
     .listen = tide__real_listen,
     .listener_endpoint = tide__real_listener_endpoint,

@@ -138,6 +138,7 @@ void tide__real_stream_peer(struct tide_stream *stream, struct tide_peer_identit
 int tide__real_executor_start(struct tide_port *port, const struct tide_executor_options *options,
                               struct tide_executor **out);
 void tide__real_executor_wake(struct tide_executor *executor);
+int tide__real_executor_interrupt(struct tide_executor *executor, void (*handler)(void));
 void tide__real_executor_stop(struct tide_executor *executor);
 
 /* real_file.c */

@@ -60,6 +60,33 @@ void tide__real_executor_wake(struct tide_executor *executor) {
     }
 }
 
+static _Atomic(void (*)(void)) interrupt_handler;
+
+static void on_interrupt(int signal) {
+    (void)signal;
+    void (*handler)(void) = atomic_load_explicit(&interrupt_handler, memory_order_acquire);
+    if (handler) {
+        const int before = errno;
+        handler();
+        errno = before;
+    }
+}
+
+/* SIGURG: nothing here sends it else, and who gets it without a handler ignores it. */
+int tide__real_executor_interrupt(struct tide_executor *executor, void (*handler)(void)) {
+    if (!executor->own_thread) {
+        return tide_fail(TIDE_EUNSUPPORTED, "a host's thread is not interrupted");
+    }
+    if (atomic_exchange_explicit(&interrupt_handler, handler, memory_order_acq_rel) == NULL) {
+        struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+        sigemptyset(&action.sa_mask);
+        (void)sigaction(SIGURG, &action, NULL);
+    }
+    return pthread_kill(executor->thread, SIGURG) == 0
+               ? 0
+               : tide_fail(TIDE_ENOENT, "the thread has ended");
+}
+
 /* Empties an eventfd or timerfd, which would report itself readable for ever. */
 static void drain(int fd) {
     uint64_t count;
@@ -199,7 +226,7 @@ static void *thread_main(void *arg) {
 /* Signals are the main thread's: ours would only see interrupted system calls. Faults stay
  * deliverable. */
 static int start_thread(struct tide_executor *e) {
-    static const int kept[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGPROF};
+    static const int kept[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGPROF, SIGURG};
     sigset_t blocked, previous;
     sigfillset(&blocked);
     for (size_t i = 0; i < TIDE_COUNT(kept); i++) {

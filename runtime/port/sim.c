@@ -172,6 +172,13 @@ static void schedule(struct tide_executor *e, uint64_t time) {
     }
 }
 
+/* One thread runs all nodes: nobody is there to interrupt it. */
+static int executor_interrupt(struct tide_executor *e, void (*handler)(void)) {
+    (void)e;
+    (void)handler;
+    return TIDE_EUNSUPPORTED;
+}
+
 void tide__sim_executor_wake(struct tide_executor *e) {
     if (e->in_turn) {
         e->woken = true;
@@ -396,6 +403,7 @@ static const struct tide_port_ops sim_ops = {
     .pid = sim_pid,
     .executor_start = sim_executor_start,
     .executor_wake = tide__sim_executor_wake,
+    .executor_interrupt = executor_interrupt,
     .executor_stop = sim_executor_stop,
     .listen = tide__sim_listen,
     .listener_endpoint = tide__sim_listener_endpoint,

@@ -290,6 +290,13 @@ static int core_kill(lua_State *L) {
     return done(L, tide_kill(who, TIDE_EKILLED));
 }
 
+/* core.interrupt(address) -> true | nil, err: what it computes at this moment ends, unless it waits */
+static int core_interrupt(lua_State *L) {
+    tide_address who = tide__lua_check_address(L, 1);
+    (void)tide__lua_inside(L);
+    return done(L, tide_interrupt(who));
+}
+
 static int core_register(lua_State *L) {
     const char *name = luaL_checkstring(L, 1);
     struct tide_lua *host = tide__lua_inside(L);
@@ -409,7 +416,8 @@ void tide__lua_open_actor(lua_State *L) {
         {"answer", core_answer},       {"answer_error", core_answer_error},
         {"monitor", core_monitor},     {"demonitor", core_demonitor},
         {"link", core_link},           {"trap_exits", core_trap_exits},
-        {"kill", core_kill},           {"register", core_register},
+        {"kill", core_kill},           {"interrupt", core_interrupt},
+                  {"register", core_register},
         {"whereis", core_whereis},     {"spawn", core_spawn},
         {"sleep", core_sleep},         {"now", core_now},
         {"wall", core_wall},           {"log", core_log},

@@ -14,7 +14,16 @@ struct lua_actor {
     size_t source_size, argument_size;
     struct tide_lua_outcome *outcome;
     bool preempted;
+    volatile bool runs; /* its host may be interrupted */
 };
+
+/* In the middle of anything, on the actor's thread: what runs is to end. */
+static void actor_interrupt(void *state) {
+    struct lua_actor *actor = state;
+    if (actor->runs) {
+        tide__lua_interrupt(actor->host);
+    }
+}
 
 static void actor_release(void *state) {
     struct lua_actor *actor = state;
@@ -90,7 +99,9 @@ static int actor_run(void *state) {
     lua_pushcfunction(L, tide__lua_traceback);
     lua_pushcfunction(L, run_chunk);
     lua_pushlightuserdata(L, actor);
+    actor->runs = true;
     int status = lua_pcall(L, 1, 1, 1);
+    actor->runs = false;
     lua_sethook(L, NULL, 0, 0);
     if (actor->outcome) {
         outcome_keep(L, -1, actor->outcome);
@@ -154,6 +165,7 @@ int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *optio
                                    .run = actor_run,
                                    .state = actor,
                                    .release = actor_release,
+                                   .interrupt = actor_interrupt,
                                    .stack_bytes = TIDE_LUA_STACK,
                                    .role = actor->preempted ? TIDE_ROLE_CONTROL : TIDE_ROLE_COMPUTE,
                                    .thread = options->thread,

@@ -15,7 +15,7 @@ local POLL_S <const> = core.simulated() and STATE_EVERY_S or 0.1 -- and a signal
 
 local WORKER <const> = [[return require("tide.run.worker").main(...)]]
 
-local state = {runs = {}, consoles = {}, workers = {}}
+local state = {runs = {}, consoles = {}, members = {}, workers = {}}
 
 local ops = {}
 
@@ -157,17 +157,51 @@ function ops.start(request)
   return {addresses = addresses}
 end
 
+local PATIENCE_S <const>, AGAIN_S <const>, STUCK_S <const> = 0.05, 0.02, 5
+
+---Ends workers; those that do not come to a wait, where they would end, are interrupted.
+---@param addresses table<string, any> by address
+local function end_workers(addresses)
+  local ending = {}
+  for address in pairs(addresses) do
+    core.kill(address)
+    ending[address] = true
+  end
+  if core.simulated() or not next(ending) then return end
+  core.fiber(function()
+    local since <const> = core.now()
+    core.sleep(PATIENCE_S)
+    while core.now() - since < STUCK_S do
+      local left = false
+      for _, w in pairs(state.workers) do
+        if ending[w.address] then
+          left = true
+          core.interrupt(w.address)
+        end
+      end
+      if not left then return end
+      core.sleep(AGAIN_S)
+    end
+    for _, w in pairs(state.workers) do
+      if ending[w.address] then
+        core.event("run", ("a worker of run %s is stuck on thread %d: %s does not end"):format(w.run, w.thread,
+          w.address))
+      end
+    end
+  end)
+end
+
 ---One worker of a run is not needed any more: {run=, address=}.
 function ops.end_worker(request)
   local run = state.runs[request.run]
-  if run and run.workers[request.address] then core.kill(request.address) end
+  if run and run.workers[request.address] then end_workers {[request.address] = true} end
   return {}
 end
 
 local function forget(id)
   local run = state.runs[id]
   if not run then return end
-  for address in pairs(run.workers) do core.kill(address) end
+  end_workers(run.workers)
   if run.monitor then core.demonitor(run.monitor) end
   state.runs[id] = nil
   collectgarbage() -- handles that were looked up keep a dropped table's memory
@@ -176,6 +210,35 @@ end
 ---Ends a run's workers at once: {run=}.
 function ops.stop(request)
   forget(request.run)
+  return {}
+end
+
+---A member of a group: {argument = of its body, threads = on a worker thread}; answers its address. It ends with its
+---keeper.
+ops["member.start"] = function(request, message)
+  local thread <const> = request.threads and idlest_thread() or 0
+  local address, err = core.spawn {source = require("tide.run.actors").MEMBER, chunk = "@tide/run/actors.lua",
+    role = request.threads and "compute" or "control", thread = thread, argument = request.argument}
+  if not address then return nil, err end
+  state.members[core.monitor(message.from)] = {address = address, keeper = message.from}
+  if request.threads then
+    state.workers[core.monitor(address)] = {run = "group", address = address, thread = thread}
+  end
+  return {address = address}
+end
+
+---Ends a member that was told to stop and does not: {address=}.
+ops["member.stop"] = function(request)
+  for id, m in pairs(state.members) do
+    if m.address == request.address then
+      state.members[id] = nil
+      core.demonitor(id)
+      core.fiber(function()
+        core.sleep(1)
+        end_workers {[m.address] = true}
+      end)
+    end
+  end
   return {}
 end
 
@@ -428,6 +491,12 @@ local function serve(message)
       state.workers[message.call] = nil
       local run <const> = state.runs[worker.run]
       if run then run.workers[worker.address] = nil end
+      return
+    end
+    local member <const> = state.members[message.call]
+    if member then
+      state.members[message.call] = nil
+      end_workers {[member.address] = true}
       return
     end
     for id, run in pairs(state.runs) do

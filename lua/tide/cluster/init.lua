@@ -208,6 +208,13 @@ function cluster:start(job_, params, o)
   return require("tide.run").start(self, job_, params, o)
 end
 
+---Spawns actors of a class on nodes: docs/actors.md.
+---@param class tide.actor_class
+---@param arguments any for its `start`
+---@param o? {on?: string, each?: integer, restart?: integer, threads?: boolean}
+---@return tide.group to be closed
+function cluster:group(class, arguments, o) return require("tide.run.actors").spawn(self, class, arguments, o) end
+
 ---Runs of this cluster, whoever started them, oldest first.
 ---@param o? {job?: string, state?: string, all?: boolean} all: ended ones too
 ---@return tide.remote_run[]

@@ -23,7 +23,7 @@ verbs.needs = {
     consistency = "operate", drain = "operate",
     -- runs code, ends things, writes over rows
     ends = "admin", load = "admin", start = "admin", stop = "admin", end_worker = "admin",
-    restore = "admin", quit = "admin",
+    ["member.start"] = "admin", ["member.stop"] = "admin", restore = "admin", quit = "admin",
     ["cpu.share"] = "admin", serve_cost = "admin", event = "admin",
     -- among nodes
     localize = "node", vacated = "node",

@@ -193,6 +193,7 @@ struct tide_actor_options {
     tide_fiber_main run;    /* ... or run */
     void *state;            /* *takes*: released by `release` when the actor has ended */
     void (*release)(void *state);
+    void (*interrupt)(void *state); /* see tide_interrupt; like a signal's handler. NULL: it cannot be */
     size_t stack_bytes;     /* fibers: default 256 KiB; 1 MiB where Lua runs */
     uint32_t messages_max;  /* mailbox bound; default 4096 */
     uint32_t bytes_max;     /* mailbox bound; default 16 MiB */
@@ -212,6 +213,12 @@ void tide_exit(int reason);
 void tide_open(enum tide_right right);
 /* Asks another actor to end: reason EKILLED ends it at its next message or suspension. Any actor, any node. Inside. */
 int tide_kill(tide_address who, int reason);
+/*
+ * Calls the `interrupt` of an actor of this node, on its thread, if that runs a fiber of it at this moment: a fiber that
+ * computes hears of nothing else. What it finds there may be in the middle of anything. Once a call at most: repeat it.
+ * ENOENT: the actor has ended; EUNSUPPORTED: not in the simulator. Fibers and handlers.
+ */
+int tide_interrupt(tide_address who);
 
 /*
  * Send. Body: one msgpack value, copied. A fiber waits while the target's mailbox or the link's credit is full;

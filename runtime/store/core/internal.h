@@ -826,6 +826,7 @@ struct tide_store {
     struct tide__dropping *dropping; /* table_drop.c */
     bool tables_vanished;            /* since the last generation: the next one must be full */
     uint64_t drop_at;                /* when what is dropped is looked at again */
+    uint64_t drop_timer;             /* id; 0: none */
     atomic_uint_fast64_t busy_ns, served_keys, served_messages; /* load.c; any thread reads */
     uint8_t member_state[65536]; /* 1 + state, 0: never seen */
     unsigned members_end; /* above the highest member that was ever seen; clients apart */

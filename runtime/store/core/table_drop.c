@@ -33,7 +33,7 @@ struct tide__dropping {
 };
 
 #define LOOK_NS (TIDE_SECOND / 1000)
-#define HELD_NS (TIDE_SECOND / 20) /* somebody holds it: there is no hurry */
+#define HELD_NS (TIDE_SECOND / 200) /* somebody holds it: there is no hurry */
 #define FAIL_NS TIDE_SECOND
 
 int tide__table_dropped(const struct tide_table *table) {

@@ -330,7 +330,9 @@ int tide__shard_handle(void *state, const struct tide_message *message) {
         break;
     }
     case TIDE_TIMER:
-        if (store->replication && store->replication->beating &&
+        if (store->drop_timer && message->call == store->drop_timer) {
+            store->drop_timer = 0;
+        } else if (store->replication && store->replication->beating &&
             message->call == store->replication->beat) {
             tide__lease_beat(store);
         } else if (!tide__at_risk_timer(store, message->call) &&
@@ -354,8 +356,8 @@ int tide__shard_handle(void *state, const struct tide_message *message) {
         tide__retry_later(store, TIDE_SECOND / 1000);
     }
     const uint64_t drops = tide__drop_advance(store);
-    if (drops) {
-        tide__retry_later(store, drops);
+    if (drops && !store->drop_timer && tide_timer_start(drops, &store->drop_timer)) {
+        store->drop_timer = 0; /* the next message looks */
     }
     const uint64_t again = tide__managed_send(store);
     if (again) {

@@ -1,0 +1,447 @@
+-- Actors of scripts: classes that are declared at the top of a script like jobs, spawned on the nodes of a cluster, one
+-- or a group of them at a time, supervised and called. docs/actors.md is the guide.
+--
+-- A *member* is an actor of its own with the script loaded in it: one handler at a time, in order from each sender. A
+-- *keeper*, an actor in the process that made the group, starts members by the nodes' agents, watches them, starts
+-- those again that end by an error, and gathers the answers of a call. Whoever has the keeper's address has the group.
+local core = require "tide.core"
+local errors = require "tide.errors"
+local script = require "tide.script"
+local text = require "tide.text"
+
+local actors = {}
+
+local MEMBER <const> = [[return require("tide.run.actors").member(...)]]
+local KEEPER <const> = [[return require("tide.run.actors").keeper(...)]]
+local TIMEOUT_S <const> = 30
+local START_S <const> = 30
+local BACKOFF_S <const>, MINUTE_S <const> = 0.1, 60
+local CALLS_MAX <const> = 64
+local RESERVED <const> = {name = true, start = true, ended = true}
+
+actors.MEMBER = MEMBER
+
+---- classes ---------------------------------------------------------------------------------------------------------
+
+---@class tide.actor_class
+---@field name string identifier
+---@field start? fun(self: table, arguments: any) before the first message; self.rank, size, node, life
+---@field ended? fun(self: table, why: string) when it is told to stop, or a cast raised
+---@field methods table<string, function>
+
+---Declares a class of actors. Every other field is a method: `function(self, ...)`, whose result is the answer.
+---@param fields table {name=, start=, ended=, <method>=}
+---@return tide.actor_class
+function actors.class(fields)
+  if type(fields) ~= "table" then error(script.error("T0113", "tide.actor wants a table of fields"), 2) end
+  if not require("tide.run.job").is_identifier(fields.name) then
+    error(script.error("T0203", "an actor needs a name of small letters, digits, `.`, `_`, `-`"), 2)
+  end
+  if script.in_main then
+    error(script.error("T0206", ("actor `%s` is made inside tide.main, which only the driver runs"):format(fields.name),
+      {help = "move tide.actor to the top of the script, where every node runs it too"}), 2)
+  end
+  if script.actors[fields.name] then
+    error(script.error("T0203", ("two actors are called `%s`"):format(fields.name)), 2)
+  end
+  local class = {name = fields.name, start = fields.start, ended = fields.ended, methods = {}}
+  for key, value in pairs(fields) do
+    if not RESERVED[key] or key ~= "name" then
+      if type(value) ~= "function" then
+        error(script.error("T0203", ("field `%s` of actor `%s` is a %s, not a function"):format(tostring(key),
+          fields.name, type(value))), 2)
+      end
+      if not RESERVED[key] then class.methods[key] = value end
+    end
+  end
+  script.actors[class.name] = class
+  return class
+end
+
+---- a member --------------------------------------------------------------------------------------------------------
+
+local function run_method(class, self, m)
+  local f <const> = class.methods[m.method]
+  if not f then
+    local known <const> = text.sorted_keys(class.methods)
+    return nil, script.error("T0113", ("actor `%s` has no method `%s`"):format(class.name, tostring(m.method)),
+      {node = self.node, help = text.did_you_mean(tostring(m.method), known)})
+  end
+  local results = table.pack(xpcall(f, script.failure, self, table.unpack(m.arguments or {}, 1, m.count or 0)))
+  if results[1] then return {value = results[2]} end
+  local err = errors.from(results[2])
+  err.node = err.node or self.node
+  return nil, err
+end
+
+---Body of a member.
+---@param a {script: table, class: string, rank: integer, size: integer, life: integer, arguments: any, group: string}
+function actors.member(a)
+  local ok, err = script.load {text = a.script.text, path = a.script.path, args = a.script.args, role = "actor"}
+  if not ok then error(err, 0) end
+  local class <const> = script.actors[a.class]
+  if not class then error(script.error("T0401", ("the script declares no actor `%s`"):format(a.class)), 0) end
+  core.title(("%s/%d"):format(a.class, a.rank))
+  local self = {rank = a.rank, size = a.size, node = core.node().name, life = a.life, group = a.group}
+  if class.start then class.start(self, a.arguments) end
+  core.send(a.group, {op = "started", rank = a.rank, life = a.life})
+  while true do
+    local message = core.receive()
+    local m <const> = message and message.value
+    if message and message.kind == "stop" or type(m) == "table" and m.op == "end" then
+      if class.ended then class.ended(self, "stop") end
+      return
+    elseif type(m) == "table" and m.op == "run" then
+      local answer, problem = run_method(class, self, m)
+      if message.kind == "call" then
+        local told = answer and core.answer(message, answer)
+        if not told then core.answer_error(message, problem or errors.new("T0511", {node = self.node})) end
+      elseif not answer then
+        if class.ended then class.ended(self, tostring(problem.message)) end
+        error(problem, 0)
+      end
+    end
+  end
+end
+
+---- the keeper ------------------------------------------------------------------------------------------------------
+
+---@param a {script, class, arguments, members = {{node, agent}}, restart, threads, owner}
+function actors.keeper(a)
+  core.trap_exits(true)
+  core.title("group " .. a.class)
+  local members, monitors, calls = {}, {}, 0
+  local me <const> = core.self()
+
+  local function start(m)
+    m.life = (m.life or 0) + 1
+    local answer, err = core.call(m.agent, {op = "member.start", argument = {script = a.script, class = a.class,
+      rank = m.rank, size = #a.members, life = m.life, arguments = a.arguments, group = me},
+      threads = a.threads}, START_S)
+    if not answer then
+      m.state, m.err = "lost", errors.from(err)
+      return
+    end
+    m.address, m.state = answer.address, "starting"
+    m.monitor = core.monitor(m.address)
+    monitors[m.monitor] = m
+  end
+
+  local function again(m)
+    local now <const> = core.now()
+    local recent = {}
+    for _, at in ipairs(m.ends) do
+      if now - at < MINUTE_S then recent[#recent + 1] = at end
+    end
+    m.ends = recent
+    if #recent >= (a.restart or 0) then return end
+    recent[#recent + 1] = now
+    m.state = "restarting"
+    core.fiber(function()
+      core.sleep(BACKOFF_S * 2 ^ (#recent - 1))
+      start(m)
+    end)
+  end
+
+  local function exited(message)
+    if message.from == a.owner then return true end
+    local m <const> = monitors[message.call]
+    monitors[message.call] = nil
+    if not m or m.state == "ended" then return false end
+    if message.code == 0 then
+      m.state, m.err = "ended", errors.new("T0508", {message = ("member %d has ended"):format(m.rank), node = m.node})
+      return false
+    end
+    local why <const> = message.text and message.text ~= "" and message.text:match "^[^\n]*" or message.name
+    m.state = "lost"
+    m.err = errors.new("T0508", {message = ("member %d on node %s has ended: %s"):format(m.rank, m.node, tostring(why)),
+      node = m.node})
+    if message.name ~= "EKILLED" then again(m) end
+    return false
+  end
+
+  local function chosen(ranks)
+    local list = {}
+    for _, m in ipairs(members) do
+      local wanted = ranks == nil
+      for _, rank in ipairs(ranks or {}) do wanted = wanted or rank == m.rank end
+      if wanted then list[#list + 1] = m end
+    end
+    return list
+  end
+
+  -- One call: all members at one time; each answers, fails or is lost.
+  local function call(request, message)
+    local fibers, got, lost = {}, {}, {}
+    local body = {op = "run", method = request.method, arguments = request.arguments, count = request.count}
+    for _, m in ipairs(chosen(request.ranks)) do
+      fibers[#fibers + 1] = core.fiber(function()
+        local answer, err
+        if m.state == "lost" or m.state == "ended" then
+          err = m.err
+        elseif not m.address then
+          err = errors.new("T0508", {message = ("member %d is being started again"):format(m.rank), node = m.node})
+        else
+          answer, err = core.call(m.address, body, request.timeout_s or TIMEOUT_S)
+        end
+        if answer then
+          got[#got + 1] = {rank = m.rank, value = answer.value}
+        else
+          err = errors.to_data(errors.from(err))
+          err.node = err.node or m.node
+          lost[#lost + 1] = {rank = m.rank, err = err}
+        end
+        if request.stream then
+          core.send(request.stream, {op = "one", rank = m.rank, value = answer and answer.value, err = err})
+        end
+      end)
+    end
+    for _, fiber in ipairs(fibers) do core.fiber_wait(fiber) end
+    calls = calls - 1
+    core.answer(message, {got = got, lost = lost})
+  end
+
+  for rank, place in ipairs(a.members) do
+    members[rank] = {rank = rank, node = place.node, agent = place.agent, ends = {}}
+  end
+  local starts = {}
+  for i, m in ipairs(members) do starts[i] = core.fiber(start, m) end
+  for _, fiber in ipairs(starts) do core.fiber_wait(fiber) end
+  if a.owner then core.monitor(a.owner) end
+
+  local ops = {
+    started = function(request)
+      local m <const> = members[request.rank]
+      if m and m.life == request.life then m.state, m.err = "up", nil end
+    end,
+    call = function(request, message)
+      if calls >= CALLS_MAX then
+        return core.answer_error(message, errors.new("T0601", {message = ("%d calls of the group are under way"):format(
+          calls)}))
+      end
+      calls = calls + 1
+      core.fiber(call, request, message)
+    end,
+    cast = function(request, message)
+      for _, m in ipairs(chosen(request.ranks)) do
+        if m.address then
+          core.send(m.address, {op = "run", method = request.method, arguments = request.arguments,
+            count = request.count})
+        end
+      end
+      if message.kind == "call" then core.answer(message, {}) end
+    end,
+    members = function(_, message)
+      local list = {}
+      for i, m in ipairs(members) do
+        list[i] = {rank = m.rank, node = m.node, state = m.state, life = m.life, address = m.address,
+          why = m.err and m.err.message or nil}
+      end
+      core.answer(message, {members = list})
+    end,
+  }
+  local function finish()
+    for _, m in ipairs(members) do
+      if m.address and m.state ~= "lost" then
+        m.state = "ended"
+        core.send(m.address, {op = "end"})
+        core.send(m.agent, {op = "member.stop", address = m.address})
+      end
+    end
+  end
+  while true do
+    local message = core.receive()
+    local request <const> = message and message.value
+    if message and message.kind == "exit" then
+      if exited(message) then return finish() end
+    elseif message and message.kind == "stop" then
+      return finish()
+    elseif type(request) == "table" and request.op == "close" then
+      finish()
+      if message.kind == "call" then core.answer(message, {}) end
+      return
+    elseif type(request) == "table" and ops[request.op] then
+      ops[request.op](request, message)
+    elseif message and message.kind == "call" then
+      core.answer_error(message, errors.new("T0113", {message = "a group does not know this request"}))
+    end
+  end
+end
+
+---- handles ---------------------------------------------------------------------------------------------------------
+
+---@class tide.group
+---@field size integer members, those that are lost included
+local group = {}
+group.__index = group
+
+local function handle(address, ranks, size, owned)
+  return setmetatable({address = address, picked = ranks, size = size, owned = owned}, group)
+end
+
+local function request_of(self, op, method, ...)
+  return {op = op, method = method, arguments = {...}, count = select("#", ...), ranks = self.picked,
+    timeout_s = self.timeout_s}
+end
+
+---Calls a method of every member and waits for all.
+---@param method string
+---@return table<integer, any> got answers by rank
+---@return table<integer, tide.error>|nil lost why there is none, by rank; nil: all have answered
+function group:call(method, ...)
+  local answer, err = core.call(self.address, request_of(self, "call", method, ...), (self.timeout_s or TIMEOUT_S) + 5)
+  if not answer then error(errors.from(err), 2) end
+  local got, lost = {}, nil
+  for _, one in ipairs(answer.got) do got[one.rank] = one.value end
+  for _, one in ipairs(answer.lost) do
+    lost = lost or {}
+    lost[one.rank] = errors.from(one.err)
+  end
+  return got, lost
+end
+
+---Sends to every member; nobody answers. A member whose method raises ends.
+---@param method string
+function group:cast(method, ...)
+  local ok, err = core.send(self.address, request_of(self, "cast", method, ...))
+  if not ok then error(errors.from(err), 2) end
+end
+
+---Calls a method of every member: `for rank, value, err in g:each("add", 1) do`, in the order of ranks.
+---@param method string
+---@return fun(): integer?, any, tide.error?
+function group:each(method, ...)
+  local got, lost = self:call(method, ...)
+  local ranks = {}
+  for rank in pairs(got) do ranks[#ranks + 1] = rank end
+  for rank in pairs(lost or {}) do ranks[#ranks + 1] = rank end
+  table.sort(ranks)
+  local i = 0
+  return function()
+    i = i + 1
+    local rank <const> = ranks[i]
+    if rank then return rank, got[rank], lost and lost[rank] or nil end
+  end
+end
+
+---Some members, by rank.
+---@param ranks integer[]
+---@return tide.group
+function group:ranks(ranks)
+  local other = handle(self.address, ranks, #ranks, false)
+  other.timeout_s = self.timeout_s
+  return other
+end
+
+---Some members, by their nodes: "n[2-3]", "n1", "@all".
+---@param nodes string
+---@return tide.group
+function group:on(nodes)
+  local names = {}
+  for _, name in ipairs(actors.nodes_of(nodes)) do names[name] = true end
+  local ranks = {}
+  for _, m in ipairs(self:members()) do
+    if names[m.node] then ranks[#ranks + 1] = m.rank end
+  end
+  return self:ranks(ranks)
+end
+
+---The same members, whose calls wait so long.
+---@param seconds number
+---@return tide.group
+function group:within(seconds)
+  local other = handle(self.address, self.picked, self.size, false)
+  other.timeout_s = seconds
+  return other
+end
+
+---@return table[] {rank, node, state, life, address, why}: state is starting, up, restarting, lost or ended
+function group:members()
+  local answer, err = core.call(self.address, {op = "members"}, TIMEOUT_S)
+  if not answer then error(errors.from(err), 2) end
+  return answer.members
+end
+
+---Something that travels: `tide.group(ref)` in a worker or member is the same group.
+---@return table
+function group:ref() return {group = self.address, size = self.size, ranks = self.picked} end
+
+---Ends the members; each one's `ended` is called first.
+function group:close()
+  if not self.owned or self.closed then return end
+  self.closed = true
+  core.call(self.address, {op = "close"}, 5)
+end
+group.__close = group.close
+
+---@param ref table of group:ref()
+---@return tide.group
+function actors.group(ref)
+  if type(ref) ~= "table" or type(ref.group) ~= "string" then
+    error(script.error("T0113", "tide.group wants what group:ref() gives"), 2)
+  end
+  return handle(ref.group, ref.ranks, ref.size, false)
+end
+
+---Names of nodes that are up: "@all", "n3", "n[2-5]", several with commas.
+---@param wanted string
+---@return string[]
+function actors.nodes_of(wanted)
+  local list, seen = {}, {}
+  for word in (wanted:gsub("@", "")):gmatch "[^,%s]+" do
+    local stem, first, last = word:match "^(.-)%[(%d+)%-(%d+)%]$"
+    for _, member in ipairs(core.members()) do
+      local number <const> = stem and member.name:sub(1, #stem) == stem
+        and math.tointeger(tonumber(member.name:sub(#stem + 1)))
+      local fits <const> = word == "all" or member.name == word
+        or number and number >= tonumber(first) and number <= tonumber(last)
+      local serves <const> = (member.workers or 0) > 0 or member.store
+      if fits and serves and member.state == "up" and not seen[member.name] then
+        seen[member.name] = true
+        list[#list + 1] = member.name
+      end
+    end
+  end
+  table.sort(list, function(a, b)
+    if #a ~= #b then return #a < #b end
+    return a < b
+  end)
+  return list
+end
+
+local OPTIONS <const> = {on = true, each = true, restart = true, threads = true}
+
+---Spawns members of a class on nodes of a cluster.
+---@param cluster table
+---@param class tide.actor_class
+---@param arguments any for `start`
+---@param o? {on?: string, each?: integer, restart?: integer, threads?: boolean} on: nodes, default "@all"; each:
+---  members a node; restart: how often a minute one that ends by an error is started again; threads: on worker threads
+---@return tide.group
+function actors.spawn(cluster, class, arguments, o)
+  o = o or {}
+  if type(class) ~= "table" or script.actors[class.name or ""] ~= class then
+    error(script.error("T0113", "cluster:group wants an actor made by tide.actor at the top of the script"), 3)
+  end
+  script.check_fields("T0113", "cluster:group", o, OPTIONS)
+  local each <const>, restart <const> = o.each or 1, o.restart or 0
+  if math.type(each) ~= "integer" or each < 1 or math.type(restart) ~= "integer" or restart < 0 then
+    error(script.error("T0113", "cluster:group: each is a whole number from 1, restart one from 0"), 3)
+  end
+  local members = {}
+  for _, name in ipairs(actors.nodes_of(o.on or "@all")) do
+    local agent <const> = core.whereis(name .. "/agent")
+    for _ = 1, agent and each or 0 do members[#members + 1] = {node = name, agent = agent} end
+  end
+  if #members == 0 then
+    error(script.error("T0105", ("no node is meant by `%s`"):format(tostring(o.on or "@all")),
+      {help = "\"@all\", \"n2\", \"n[2-5]\""}), 3)
+  end
+  local address, err = core.spawn {source = KEEPER, chunk = "@tide/run/actors.lua", role = "control", argument = {
+    script = cluster.context.script, class = class.name, arguments = arguments, members = members, restart = restart,
+    threads = o.threads or false, owner = core.self()}}
+  if not address then error(errors.from(err), 3) end
+  return handle(address, nil, #members, true)
+end
+
+return actors
