@@ -463,9 +463,11 @@ local function serve(message)
 end
 
 ---Body of the actor. Returns why the node shall end: {why = "leave"|"now"|"dead", reason=}.
----@param o? {program?: string, grace_s?: number} program: of this process, if it is the tide program
+---@param o? {program?: string, grace_s?: number}
+---  program: of this process, if it is the tide program
 function agent.main(o)
-  state.program, state.grace_s = o and o.program, o and o.grace_s
+  o = o or {}
+  state.program, state.grace_s = o.program, o.grace_s
   local ok, err = core.register("agent")
   if not ok then return {why = "dead", reason = err and err.message} end
   core.trap_exits(true)
