@@ -550,6 +550,12 @@ entry("T1004", {
     .. "of the same version as this program. It is built when Debian's package libraft-dev is there.",
   remedy = "install libraft-dev and build again, or start the cluster without --controllers",
 })
+entry("T1005", {
+  title = "the launcher did not do it", exit = 1, name = "EREFUSED",
+  explanation = "Nodes are started by a command of the site: sbatch, ssh, mpirun. It is not installed, it refused, or "
+    .. "what it started ended or did not join. Its own last words stand above.",
+  remedy = "try the command that `tide launch ... --dry-run` prints",
+})
 entry("T1099", {
   title = "fault in Tide itself", exit = 1, name = "ECRASHED",
   explanation = "The program met a state it should never be in. This is our mistake, not yours.",

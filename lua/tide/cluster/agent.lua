@@ -552,7 +552,8 @@ end
 ---@param o? {program?: string, grace_s?: number, embedded?: boolean} program: of this process, if it is the tide
 ---program; embedded: it is another one with a node inside
 function agent.main(o)
-  state.program, state.grace_s = o and o.program, o and o.grace_s
+  o = o or {}
+  state.program, state.grace_s = o.program, o.grace_s
   local ok, err = core.register("agent")
   if not ok then return {why = "dead", reason = err and err.message} end
   local _ <close> = o and o.embedded and publish() or nil

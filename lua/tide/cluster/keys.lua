@@ -25,7 +25,7 @@ local function exists(path)
 end
 
 local function write(path, data)
-  local ok, err = core.file_write(path, data)
+  local ok, err = core.file_write(path, data, true) -- for its owner's eyes alone
   if not ok then errors.raise("T0802", ("%s: %s"):format(path, err.message)) end
 end
 

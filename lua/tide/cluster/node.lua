@@ -3,6 +3,7 @@ local children = require "tide.cluster.children"
 local core = require "tide.core"
 local directory = require "tide.cluster.directory"
 local errors = require "tide.errors"
+local gang = require "tide.provision.gang"
 
 local node = {}
 
@@ -27,6 +28,16 @@ local function alone(o)
   return nil
 end
 
+-- Of a gang the first one may still be on its way.
+local function started(options, patient_s)
+  local until_s <const> = core.now() + (patient_s or 0)
+  while true do
+    local ok, err = core.node_start(options)
+    if ok or err.name ~= "EUNREACHABLE" or core.now() >= until_s or core.interrupted() > 0 then return ok, err end
+    core.sleep(0.2)
+  end
+end
+
 ---Joins, serves until told to end. SIGTERM: leaves in order. The cluster's exit codes.
 ---@param o {keys?:string, join?:string, cluster?:string, name?:string, listen?:string, workers?:integer,
 ---  no_store?:boolean,
@@ -34,16 +45,20 @@ end
 ---@return integer exit code
 function node.main(o)
   local ok, err
-  if not (o.join or o.controller or o.controllers) then
+  local place, problem
+  if o.gang then place, problem = gang.place(o.gang, o.rank) end
+  if problem then return complain(problem) end
+  if place then o.join, o.listen, o.name = place.join, place.listen, o.name or place.name end
+  if not (o.join or o.controller or o.controllers or o.keys) then
     ok, err = pcall(alone, o)
     err = not ok and errors.from(err) or err
     if err then return complain(err) end
   end
-  ok, err = core.node_start {
+  ok, err = started({
     join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,
     keys = o.keys, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit, memory = o.memory,
     rate_operations = o.rate_operations, rate_bytes = o.rate_bytes,
-  }
+  }, place and place.join and gang.JOIN_S)
   if not ok then
     local missing = o.controllers and (err.name == "EUNSUPPORTED" or err.name == "EVERSION")
     return complain(missing and errors.new("T1004", {message = err.message}) or err)

@@ -32,6 +32,9 @@ return {
      doc = "operations a second that this node may ask of others (default: any number)"},
     {name = "rate-bytes", type = "size",
      doc = "bytes of keys and rows a second that it may ask of others (default: any number)"},
+    {name = "gang", type = "string", value = "ADDRESS",
+     doc = "one of several that mpirun or srun starts: rank 0 leads a new cluster there, the others join it"},
+    {name = "rank", type = "integer", min = 0, max = 65535, doc = "with --gang: instead of the launcher's"},
     {name = "grace", type = "duration", doc = "time for handing rows on when leaving (default 25s)"},
     {name = "controller", doc = "be the controller of a new cluster; `tide up` uses it"},
     {name = "state", type = "string", value = "DIR",
@@ -48,6 +51,13 @@ return {
       return nil, errors.new("T0107", {
         message = "--controller starts a new cluster and --join enters one", help = "leave one of them out",
       })
+    end
+    if o.gang and (o.join or o.listen or o.controller or o.controllers) then
+      return nil, errors.new("T0107", {message = "--gang says who leads, where, and who joins",
+        help = "leave out --join, --listen and --controller"})
+    end
+    if o.rank and not o.gang then
+      return nil, errors.new("T0107", {message = "--rank is for --gang", help = "say --gang ADDRESS too"})
     end
     if o.controllers and (o.join or o.controller) then
       return nil, errors.new("T0107", {
@@ -74,6 +84,7 @@ return {
       node_workers = o.node_workers, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit,
       memory = o.memory,
       rate_operations = o.rate_operations, rate_bytes = o.rate_bytes,
+      gang = o.gang, rank = o.rank,
       keys = context.keys, timeout_s = context.timeout_s,
     }
   end,

@@ -1,0 +1,174 @@
+-- `tide launch`: asks a launcher for nodes of a cluster, and keeps as many there until it is told to end.
+local arguments = require "tide.cli.arguments"
+local errors = require "tide.errors"
+local text = require "tide.text"
+
+local STEP_S <const> = 0.1
+local LEAVE_S <const> = 35
+
+local function line_of(event)
+  local parts = {("%s  %s"):format(event.name, event.state)}
+  if event.state == "asked" or event.state == "adopted" then parts[#parts + 1] = "(" .. event.id .. ")" end
+  if event.reason and event.reason ~= "" then parts[#parts + 1] = "- " .. text.clean(event.reason) end
+  if event.eta then parts[#parts + 1] = "expected " .. event.eta end
+  return table.concat(parts, " ")
+end
+
+local function cluster_is_there(core)
+  for _, member in ipairs(core.members()) do
+    if member.state == "up" then return true end
+  end
+  return false
+end
+
+local function joined(pool)
+  local count = 0
+  for _, ticket in ipairs(pool:list()) do count = count + (ticket.state == "joined" and 1 or 0) end
+  return count
+end
+
+local launch = {}
+
+-- On the control thread, as a client of the cluster.
+function launch.inside(a)
+  local core <const> = require "tide.core"
+  local o <const> = a.pool
+  o.cluster = core.node().cluster
+  o.event = function(event)
+    if a.json then
+      event.schema = "tide.launch/1"
+      io.stdout:write(core.json_encode(event), "\n")
+      io.stdout:flush()
+    elseif not a.quiet then
+      io.stderr:write(line_of(event), "\n")
+    end
+  end
+  o.say = function(line) io.stderr:write(line, "\n") end
+  local made, problem = require("tide.cluster.directory").make("launch-" .. o.cluster)
+  if not made then return {error = errors.to_data(problem)} end
+  o.directory = require("tide.cluster.directory").of("launch-" .. o.cluster)
+  local pool, err = require("tide.provision").new(o)
+  if pool then
+    local ok
+    ok, err = pool:want(a.count)
+    if not ok then pool = nil end
+  end
+  if not pool then return {error = errors.to_data(errors.from(err))} end
+  local began <const>, failure, all = core.now(), nil, nil
+  while core.interrupted() == 0 do
+    local ok, given_up = pool:step()
+    failure = not ok and given_up or nil
+    if failure or not cluster_is_there(core) then break end
+    if not all and joined(pool) == a.count then
+      all = core.now() - began
+      o.say(("%d node%s of `%s` %s up after %.1f s; Ctrl-C lets them leave"):format(a.count, a.count == 1 and "" or "s",
+        o.cluster, a.count == 1 and "is" or "are", all))
+      if a.once then return {nodes = a.count, seconds = all} end
+    end
+    core.sleep(STEP_S)
+  end
+  pool:close(cluster_is_there(core) and LEAVE_S or 0)
+  if failure then return {error = errors.to_data(errors.from(failure))} end
+  return {nodes = 0, seconds = all}
+end
+
+-- The command of the first node, as it would be started.
+local function dry_run(context, o, kind)
+  local pool <const> = o.pool
+  pool.cluster, pool.directory = pool.cluster or "CLUSTER", "DIR"
+  local commands <const> = require "tide.provision.commands"
+  if kind.file then context:print(kind.file(pool, (pool.prefix or pool.kind) .. "-1")) end
+  context:print(commands.quoted(kind.command(pool, (pool.prefix or pool.kind) .. "-1")))
+  return 0
+end
+
+local function launch_mpi(context, o)
+  local mpi <const> = require "tide.provision.mpi"
+  local commands <const> = require "tide.provision.commands"
+  if not o.listen then
+    return nil, errors.new("T0103", {
+      message = "nodes by mpirun want the address where the first of them leads: --listen"})
+  end
+  local argv <const> = mpi.command {
+    count = o.count or 1, address = o.listen, cluster = o.cluster and not o.cluster:find(":", 1, true) and o.cluster
+      or "local", keys = context.keys, workers = o.workers, program = o.program, root = o.allow_root}
+  if o.dry_run then
+    context:print(commands.quoted(argv))
+    return 0
+  end
+  local _, _, code = os.execute("exec " .. commands.quoted(argv))
+  if code == 127 then
+    return nil, errors.new("T1005", {message = "mpirun is not installed, or not in $PATH"})
+  elseif code ~= 0 then
+    return nil, errors.new("T1005", {message = ("mpirun ended with exit code %s"):format(tostring(code)),
+      help = "as root it wants --allow-root; a site's own words stand above"})
+  end
+  return 0
+end
+
+return {
+  name = "launch",
+  brief = "start nodes by Slurm or mpirun",
+  summary = "Asks a launcher for nodes of a running cluster and keeps as many there: what is lost is replaced. Ctrl-C, "
+    .. "or the cluster's end, lets them leave. `mpi` starts a whole cluster instead.",
+  examples = {
+    {"tide launch slurm -n 4 --partition main", "four jobs of Slurm, a node each"},
+    {"tide launch slurm -n 4 --gres gpu:1 --dry-run", "what would be submitted"},
+    {"tide launch local -n 2", "processes of this machine"},
+    {"tide launch mpi -n 4 --listen tcp:10.0.0.4:7700", "a cluster of one mpirun"},
+    {"tide launch none -n 1", "prints the command line for somebody else to start"},
+  },
+  arguments = {{name = "kind", doc = "slurm, local, mpi or none"}},
+  options = {
+    {name = "count", short = "n", type = "integer", min = 1, max = 4096, doc = "nodes (default 1)"},
+    {name = "node-workers", short = "w", type = "integer", min = 0, max = 256, doc = "workers of each (default 1)"},
+    {name = "node-keys", type = "string", value = "DIR", doc = "keys of nodes, as they see the directory"},
+    {name = "program", type = "string", value = "PATH",
+     doc = "tide, as the nodes' machines have it (default: this one)"},
+    {name = "prefix", type = "string", value = "NAME", doc = "names are NAME-1, NAME-2, .. (default: the kind)"},
+    {name = "grace", type = "duration", doc = "time a node has for leaving (default: what the site grants, else 25s)"},
+    {name = "once", doc = "end when all have joined, and leave them there (slurm)"},
+    {name = "partition", short = "p", type = "string", value = "P", doc = "slurm"},
+    {name = "gres", type = "string", value = "GRES", doc = "slurm: gpu:1"},
+    {name = "cpus", short = "c", type = "integer", min = 1, max = 4096, doc = "slurm: processors of each node"},
+    {name = "time", short = "t", type = "string", value = "TIME", doc = "slurm: limit, as sbatch reads it"},
+    {name = "listen", type = "string", value = "ADDRESS", doc = "mpi: where the first process leads the cluster"},
+    {name = "allow-root", doc = "mpi: as root, which Open MPI refuses otherwise"},
+    {name = "dry-run", doc = "print what would be submitted or started, and do nothing"},
+    arguments.shared.cluster,
+  },
+  inside = launch.inside,
+  run = function(context)
+    local o <const> = context.options
+    if o.kind == "mpi" then
+      o.workers = o.node_workers
+      return launch_mpi(context, o)
+    end
+    local kind <const>, err = require("tide.provision").kind(o.kind)
+    if not kind then return nil, err end
+    if o.once and o.kind ~= "slurm" then
+      return nil, errors.new("T0107", {message = "--once is for slurm: other nodes end with the one who started them"})
+    end
+    local endpoint <const>, problem, name = require("tide.cluster.client").resolve(o.cluster)
+    if not endpoint and not o.dry_run then return nil, problem end
+    local pool <const> = {
+      kind = o.kind, endpoint = endpoint or "ENDPOINT", cluster = name, workers = o.node_workers or 1,
+      keys = o.node_keys,
+      program = o.program or require("tide.provision.commands").program(),
+      prefix = o.prefix, grace_s = o.grace, partition = o.partition,
+      gres = o.gres, cpus = o.cpus, time = o.time,
+    }
+    if o.dry_run then return dry_run(context, {pool = pool}, kind) end
+    if endpoint:find "^tcp:" and not endpoint:find "^tcp:127%." and not o.node_keys then
+      return nil, errors.new("T0802", {message = "nodes of a cluster on several machines want keys of their own: "
+        .. "--node-keys DIR, as their machines see it", help = "scp -r keys/CLUSTER/node HOST: puts them there"})
+    end
+    local result, refused = require("tide.cluster.view").attached(context, function()
+      return context.core.node_run([[return require("tide.command.launch").inside(...)]], "@tide/command/launch.lua",
+        {pool = pool, count = o.count or 1, json = context.json, quiet = context.quiet, once = o.once})
+    end)
+    if not result then return nil, refused end
+    if result.error then return nil, errors.from(result.error) end
+    return 0
+  end,
+}

@@ -1,0 +1,87 @@
+#!/bin/bash
+# Nodes by launchers, each the real one: processes of this machine, Slurm, mpirun. What is asked for joins, what is
+# lost is replaced, that node alone, and nothing is left. A launcher that is not installed is skipped, with the reason.
+. "$(dirname "$0")/harness.sh"
+. "$root/tests/cluster/slurm.sh"
+
+members() { "$TIDE" nodes --cluster grow --plain 2>/dev/null | awk -v p="$1" '$1 ~ "^" p "-" && $3 == "up"' | wc -l; }
+there_are() { [ "$(members "$1")" = "$2" ]; }
+is_up() { "$TIDE" nodes --cluster grow --plain 2>/dev/null | awk -v n="$1" '$1 == n && $3 == "up"' | grep -q .; }
+pid_of() { "$TIDE" nodes --cluster grow --json | grep "\"$1\"" | grep -o '"pid":[0-9]*' | cut -d: -f2; }
+
+# launch KIND OPTIONS...: in the background; its talk in launch.txt, its pid in $launcher
+launch() {
+    rm -f launch.txt
+    "$TIDE" launch "$@" --cluster grow >launch.out 2>launch.txt &
+    launcher=$!
+    started+=("$launcher")
+}
+let_go() {
+    kill -TERM "$launcher"
+    wait "$launcher"
+    code=$?
+    [ "$code" = 0 ] || fail "tide launch $1 ended with $code: $(tail -3 launch.txt)"
+    wait_for 20 there_are "$1" 0 || fail "$1: nodes are left"
+}
+
+run 0 up --cluster grow -n 1
+for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/grow/pids"); do started+=("$pid"); done
+
+# ---- processes of this machine
+launch local -n 2
+wait_for 20 there_are local 2 || fail "local: two nodes do not join: $(cat launch.txt)"
+kill -KILL "$(pid_of local-1)"
+wait_for 20 is_up local-3 || fail "local: the lost node is not replaced: $(cat launch.txt)"
+is_up local-2 || fail "local: a node that was not lost has gone"
+let_go local
+says launch.txt 'local-1  gone - connection lost'
+run 2 launch nobody -n 1 --cluster grow
+run 0 launch none -n 1 --dry-run
+says out.txt 'node --join .* --name none-1'
+
+# ---- Slurm
+if reason=$(slurm_begin "$work/slurm" 2); then :; fi
+if [ -z "$reason" ]; then
+    export SLURM_CONF=$work/slurm/slurm.conf
+    run 2 launch slurm -n 1 --partition nowhere --cluster grow
+    says err.txt 'Slurm has no partition `nowhere`'
+    launch slurm -n 2 --partition main --cpus 2
+    wait_for 40 there_are slurm 2 || fail "slurm: two jobs do not join: $(cat launch.txt)"
+    [ "$(squeue -h -n tide-grow | wc -l)" = 2 ] || fail "slurm: not one job a node"
+    # a job of higher priority takes a machine: one node leaves in order, and asks for another in the queue
+    sbatch --parsable -p high -c 2 --wrap 'sleep 6' -o /dev/null >/dev/null
+    lost() { grep -q 'slurm-[12]  gone' launch.txt; }
+    wait_for 30 lost || fail "slurm: the preempted node is not told: $(cat launch.txt)"
+    wait_for 40 there_are slurm 2 || fail "slurm: the preempted node is not replaced: $(cat launch.txt)"
+    "$TIDE" nodes --cluster grow --json | grep 'slurm-[12]"' | grep -q '"state":"left"' ||
+        fail "slurm: the preempted node has not left in order: $("$TIDE" nodes --cluster grow --plain)"
+    let_go slurm
+    no_jobs() { [ -z "$(squeue -h -n tide-grow)" ]; }
+    wait_for 30 no_jobs || fail "slurm: jobs are left"
+    slurm_end
+else
+    slurm_end
+    echo "skipped: Slurm: $reason"
+fi
+
+run 0 down grow -y
+
+# ---- mpirun
+if command -v mpirun >/dev/null; then
+    port=$((20000 + RANDOM % 20000))
+    root_option=$([ "$(id -u)" = 0 ] && echo --allow-root)
+    "$TIDE" launch mpi -n 3 --listen "tcp:127.0.0.1:$port" --cluster local --program "$TIDE" $root_option \
+        >mpi.txt 2>&1 &
+    mpi=$!
+    started+=("$mpi")
+    three() { "$TIDE" nodes --cluster "tcp:127.0.0.1:$port" --plain 2>&1 | grep -c "	up	" | grep -q 3; }
+    wait_for 20 three || fail "mpi: three ranks are no cluster: $(cat mpi.txt)"
+    for pid in $(node_pids); do kill -TERM "$pid" 2>/dev/null; done
+    wait "$mpi"
+else
+    echo "skipped: mpirun is not installed"
+fi
+run 2 node --gang tcp:127.0.0.1:1
+says err.txt 'finds no rank'
+nothing_left
+finish
