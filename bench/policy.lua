@@ -47,8 +47,8 @@ end
 -- Decides on the views in turn: the second one's samples are new to who saw the first.
 local function decisions(name, view, times, second)
   local loaded = assert(source.load(assert(source.find(name)), {timed = false}))
-  assert(loaded.sandbox:init(core.plain_encode(loaded.params), nil, 1, source.budget(false, 10)))
-  local bytes, budget = core.plain_encode(view), source.budget(false)
+  assert(loaded.sandbox:init(core.plain_encode(loaded.params), nil, 1, source.budget(loaded.policy.kind, false, 10)))
+  local bytes, budget = core.plain_encode(view), source.budget(loaded.policy.kind, false)
   local other = second and core.plain_encode(second) or bytes
   return median_us(21, times, function()
     assert(loaded.sandbox:decide(bytes, 1, budget))

@@ -250,7 +250,7 @@ local function train(w)
       if method ~= "no overlap" then leave(l, step) end
     end
     if method == "no overlap" then for l = #layers, 1, -1 do leave(l, step) end end
-    x:share(step, 1, 0, 0, 0)
+    x:share(step, {1})
     times[step] = core.now() - began
   end
   x:sums(STEPS)

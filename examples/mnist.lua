@@ -12,6 +12,8 @@ local opt = tide.options {
   lr      = {"rate; without it 0.1 for sgd, 0.05 for momentum, 0.001 for adam", type = "number"},
   epochs  = {"passes over the images", default = 5},
   batch   = {"images of a step, of all workers together", default = 64},
+  most    = {"largest batch: from `batch` on it follows the noise of the gradients, and the rate with it",
+             type = "integer"},
   clip    = {"largest norm of a step's mean gradient", type = "number"},
   nodes   = {"node processes on this machine", default = 2},
   workers = {"workers of each node", default = 1},
@@ -59,7 +61,8 @@ local RATES = {sgd = 0.1, momentum = 0.05, adam = 0.001}
 
 local program = nets[opt.net]()
 local job = nn.job {
-  name = "mnist", program = program, data = data, batch = opt.batch, epochs = opt.epochs, seed = opt.seed,
+  name = "mnist", program = program, data = data, epochs = opt.epochs, seed = opt.seed,
+  batch = opt.most and {start = opt.batch, max = opt.most} or opt.batch,
   optimizer = nn[opt.rule] {lr = opt.lr or RATES[opt.rule]}, clip = opt.clip,
 }
 

@@ -99,6 +99,67 @@ struct tide_knapsack {
  * Ties: the lowest option, nothing first. */
 int tide_knapsack(const struct tide_knapsack *problem, size_t *pick, double *best);
 
+/* ---- goodput.c: Pollux (Qiao et al., OSDI 2021) ---- */
+/* Seconds of a step on K slots of n machines with m examples a slot and pass, s extra passes
+ * (equations 9 to 11): T_grad = ag + bg m; T_sync = 1e-8 (K = 1), al + bl max(K-2, 1e-8) (n = 1),
+ * an + bn max(K-2, 1e-8); T = s T_grad + (T_grad^g + T_sync^g)^(1/g). All >= 1e-8, g in [1, 10]. */
+struct tide_throughput {
+    double ag, bg, al, bl, an, bn, g;
+};
+/* Mean seconds of a pass without communication and of a step with one pass and it, of one distinct
+ * (machines, slots, batch). All > 0; weight 1: one like any other. */
+struct tide_throughput_row {
+    double machines, slots, batch; /* batch: examples a slot and pass */
+    double pass_s, step_s, weight;
+};
+/* The loss that the fit minimises: root mean squares of the logarithmic errors of both times, and
+ * what keeps flat directions finite (AdaptDL's). gradient[7] in the order of the struct. */
+int tide_goodput_loss(const struct tide_throughput *perf, const struct tide_throughput_row *rows,
+                      size_t count, double *loss, double *gradient);
+/* Projected BFGS. What no row tells of is taken to be free of charge. EINVAL: no row, or one that
+ * is not of positive finite numbers. */
+int tide_goodput_fit(const struct tide_throughput_row *rows, size_t count,
+                     struct tide_throughput *perf, double *loss);
+/* Seconds of a step. */
+double tide_goodput_seconds(const struct tide_throughput *perf, double machines, double slots,
+                            double batch, double passes_extra);
+
+struct tide_goodput_job {
+    struct tide_throughput perf;
+    double sqr, var;   /* squared norm of the mean gradient, trace of its covariance / start */
+    double start, max; /* total batch: the user's, the largest */
+    double low, high;  /* examples a slot and pass */
+};
+struct tide_goodput_choice {
+    double goodput;        /* examples a second, as many as at the user's batch are worth */
+    double batch;          /* a slot and pass */
+    double passes_extra;
+    double step_s, efficiency;
+};
+/* The batch with the largest goodput on these slots (equations 4 to 7; the batches tried are those
+ * of the published simulator). start = max: the batch stays, efficiency 1. ERANGE: none fits. */
+int tide_goodput_best(const struct tide_goodput_job *job, double machines, double slots,
+                      struct tide_goodput_choice *choice);
+/* The same batch, total B, on these slots: in as few passes as `high` allows. ERANGE: none. */
+int tide_goodput_fixed(const struct tide_goodput_job *job, double slots, double total,
+                       double *batch, double *passes_extra);
+
+/* Gradient noise of one group of parameters: averages that forget. Zeroed: nothing known. */
+struct tide_noise {
+    double sqr, var;    /* the averages, corrected for their start; 0 while weight is 0 */
+    double sums[2], weight;
+    uint64_t skipped;   /* samples that were not finite */
+    bool biased;        /* of pairs of steps: restarts at the first sample that is not */
+};
+struct tide_noise_sample {
+    double count;        /* gradients: workers times passes; >= 2 */
+    double batch, start; /* examples of all of them; of the user's batch */
+    double local, total; /* sum over gradients of share |g|^2; |sum of share g|^2 */
+    bool biased;
+};
+/* Takes in a sample (equation 8, for unequal shares too). EINVAL: fewer than two gradients. */
+int tide_noise_update(struct tide_noise *noise, const struct tide_noise_sample *sample);
+
 /* ---- makespan.c ---- */
 /* Homes of weighted items on m machines of capacity (speed) > 0: longest first to where it ends
  * first, then moves and swaps out of the machine that ends last. span: the largest load / capacity;

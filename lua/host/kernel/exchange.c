@@ -308,24 +308,27 @@ static int exchange_ready(lua_State *L) {
     return code < 0 ? tide__lua_raise(L, code) : 0;
 }
 
-/* x:share(step, a, b, c, d[, plan]) */
+/* x:share(step, {numbers}[, plan]); numbers that are not there are 0 */
 static int exchange_share(lua_State *L) {
     struct tide_lua_exchange *own = check_exchange(L);
     uint64_t step = check_step(L, 2);
     double numbers[TIDE_EXCHANGE_SUMS];
+    luaL_checktype(L, 3, LUA_TTABLE);
     for (int i = 0; i < TIDE_EXCHANGE_SUMS; i++) {
-        numbers[i] = luaL_optnumber(L, 3 + i, 0);
+        lua_rawgeti(L, 3, i + 1);
+        numbers[i] = luaL_optnumber(L, -1, 0);
+        lua_pop(L, 1);
     }
     struct tide_exchange_plan plan;
-    bool proposes = !lua_isnoneornil(L, 3 + TIDE_EXCHANGE_SUMS);
+    bool proposes = !lua_isnoneornil(L, 4);
     if (proposes) {
-        plan = read_plan(L, own, 3 + TIDE_EXCHANGE_SUMS);
+        plan = read_plan(L, own, 4);
     }
     int code = tide_exchange_share(own->x, step, numbers, proposes ? &plan : NULL);
     return code < 0 ? tide__lua_raise(L, code) : 0;
 }
 
-/* x:sums(step) -> a, b, c, d, whether there is a new plan: then x:plan() is it */
+/* x:sums(step) -> {numbers}, whether there is a new plan: then x:plan() is it */
 static int exchange_sums(lua_State *L) {
     struct tide_lua_exchange *own = check_exchange(L);
     double sums[TIDE_EXCHANGE_SUMS];
@@ -337,11 +340,13 @@ static int exchange_sums(lua_State *L) {
     if (agreed) {
         tide_exchange_set_plan(own->x, agreed);
     }
+    lua_createtable(L, TIDE_EXCHANGE_SUMS, 0);
     for (int i = 0; i < TIDE_EXCHANGE_SUMS; i++) {
         lua_pushnumber(L, sums[i]);
+        lua_rawseti(L, -2, i + 1);
     }
     lua_pushboolean(L, agreed != NULL);
-    return TIDE_EXCHANGE_SUMS + 1;
+    return 2;
 }
 
 /* x:took_part(step) -> {ranks} whose numbers are in the sums of a step */

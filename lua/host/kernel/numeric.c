@@ -630,4 +630,6 @@ void tide__lua_push_numeric(lua_State *L, struct tide_sandbox *s) {
     luaL_newlibtable(L, functions);
     lua_pushlightuserdata(L, s);
     luaL_setfuncs(L, functions, 1);
+    lua_pushlightuserdata(L, s);
+    luaL_setfuncs(L, tide__k_goodput, 1);
 }

@@ -94,5 +94,8 @@ void tide__lua_push_numeric(lua_State *L, struct tide_sandbox *s);
 /* ---- lines.c ---- */
 /* k.lines{forget =, jump =, at =} -> lines; upvalue 1 is whom to charge. lua_CFunction. */
 int tide__k_lines(lua_State *L);
+/* ---- goodput.c ---- */
+/* More functions of `k`, with the same upvalue. */
+extern const luaL_Reg tide__k_goodput[];
 
 #endif

@@ -254,6 +254,10 @@ local function dispatch(self, words)
   end
   local command <const> = by_name[split.name]
   if not command then return nil, unknown_command(split.name, cli.names) end
+  local within <const> = command.within and command.within[split.rest[1]]
+  if within then
+    return run_command(self, require(within), split.leading, table.move(split.rest, 2, #split.rest, 1, {}))
+  end
   return run_command(self, command, split.leading, split.rest)
 end
 

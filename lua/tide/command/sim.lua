@@ -359,6 +359,7 @@ return {
     {"tide sim --seeds 1..100 mf.lua", "a hundred runs"},
     {"tide sim --check-determinism mf.lua", "twice the same, or show where not"},
     {"tide sim --profile swarm --seeds 0..999 -j 2", "the built-in workload under faults"},
+    {"tide sim jobs workload.csv --policy scheduling/tiresias", "a trace of jobs; `tide sim jobs --help`"},
   },
   arguments = {
     {name = "script", optional = true, doc = "a Lua file, as for `tide run`; not with --profile"},
@@ -392,6 +393,7 @@ return {
     {name = "trace-last", type = "integer", min = 0, doc = "... to this one"},
   },
   takes_script = true,
+  within = {jobs = "tide.command.sim_jobs"}, -- commands of their own behind this one's name
   run = function(context)
     local o <const> = context.options
     local ok, err = take_behind(o)

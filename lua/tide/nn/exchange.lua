@@ -8,6 +8,7 @@
 -- When workers die the others go on with the step under way (runtime/exchange/view.c): `present` are the ranks of those
 -- who took part in the last step whose sums are known, the same on all workers. A layer's sum is divided by the number
 -- of examples that are in it.
+local adapt = require "tide.nn.adapt"
 local core = require "tide.core"
 local replica = require "tide.nn.replica"
 
@@ -16,6 +17,7 @@ exchange.__index = exchange
 
 local KEY <const> = 1024
 local TELL_EVERY_S <const> = 0.25
+local N <const> = adapt.numbers
 
 ---What a program's layers are to an exchange: where they lie, and which gradients come as factors.
 ---@param program tide.nn.program
@@ -31,7 +33,7 @@ function exchange.describe(program)
   for i, p in ipairs(layout.parameters) do
     local t <const> = tensors[p.layer]
     t.count = math.max(t.count, p.first + p.count - t.first)
-    local own = {number = i, first = p.first, count = p.count}
+    local own = {number = i, first = p.first, count = p.count, rows = p.rows}
     t.parameters[#t.parameters + 1] = own
     if p.rows > 1 and run:offer(i, true) then
       own.matrix = true
@@ -88,9 +90,11 @@ end
 ---@param w tide.worker
 ---@param model table tide.nn.model, or tide.factors.model, which has `tensors` of its own
 ---@param ranks integer[] in order
+---@param adapts? tide.nn.adapt of a batch that changes
 ---@return tide.nn.exchange
-function exchange.new(w, model, ranks)
-  local self = setmetatable({w = w, model = model, tensors = model.tensors or exchange.describe(model.program),
+function exchange.new(w, model, ranks, adapts)
+  local self = setmetatable({w = w, model = model, adapts = adapts, meet = 0,
+                             tensors = model.tensors or exchange.describe(model.program),
                              product_s = {}, told_at = core.now(), told = {steps = 0}, number = 0,
                              waited_s = 0, left_at = {}, windows = {}, flops = 0, products_s = 0,
                              total = {count = 0, loss = 0, correct = 0}}, exchange)
@@ -98,7 +102,7 @@ function exchange.new(w, model, ranks)
   self.ranks, self.present = ranks, ranks
   model:stage(self.core:gradients(KEY), self.core:sum(KEY))
   self:follow(self:all("ps", "f32"))
-  self.folds = model.optimizer.rule == "sgd" and not model.clip
+  self.folds = model.optimizer.rule == "sgd" and not model.clip and not adapts
   return self
 end
 
@@ -109,7 +113,7 @@ end
 
 ---Steps from now on follow a plan: the same on all workers.
 function exchange:follow(plan)
-  self.core:plan(plan)
+  self.core:plan(self:whole(plan))
   self:offer()
 end
 
@@ -138,7 +142,7 @@ end
 function exchange:update(l, folded)
   local p <const> = self.pending
   for _, own in ipairs(self.tensors[l].parameters) do
-    if not (folded and own.matrix) then self.model:update(own.first, own.count, p.scale, p.step) end
+    if not (folded and own.matrix) then self.model:update(own.first, own.count, p.scale, p.step, p.rates) end
   end
 end
 
@@ -168,6 +172,10 @@ function exchange:take(l, count)
     self.flops, self.products_s = self.flops + 2 * (t.values - t.rest) * count, self.products_s + self.product_s[l]
   end
   p.scales[l] = p.scale
+  if p.sampled then
+    p.whole = p.whole and count == p.examples
+    self.adapts:add_norms(self.tensors[l], self.core:sum(KEY), p.scale ^ 2, p.totals)
+  end
   if not self.model.clip then self:update(l, folded) end
   if self.model.updated then self.model:updated(l) end
 end
@@ -213,14 +221,17 @@ function exchange:begin()
   if not p or p.begun then return self.present end
   p.begun = true
   local since <const> = core.now()
-  local _, loss, correct, count, changed = self.core:sums(p.number)
+  local numbers, changed = self.core:sums(p.number)
+  local count, loss, correct = numbers[N.COUNT], numbers[N.LOSS], numbers[N.CORRECT]
   self.waited_s = self.waited_s + core.now() - since
   local present = {}
   for i, index in ipairs(self.core:took_part(p.number)) do present[i] = self.ranks[index] end
-  self.present = present
+  self.present, p.present = present, #present
   local total <const> = self.total
   total.count, total.loss, total.correct = total.count + count, total.loss + loss, total.correct + correct
   finite(loss, p.step)
+  self.meet = math.max(self.meet, math.tointeger(numbers[N.MEET]))
+  if self.adapts then self.adapts:told(p, numbers) end
   if self.model.clip then self:arrive_clipped() end
   if changed then self:offer() end
   return present
@@ -236,24 +247,63 @@ function exchange:step(batch, step)
   self:begin()
   local paths <const>, number <const> = self.plan.paths, self.number + 1
   self.number = number
-  local r = self.model:backward(batch, {
+  local hooks <const> = {
     need = function(l) self:reach(l) end,
     ready = function(l)
       self.left_at[l] = core.now() - self.waited_s
       self.core:ready(l, number)
     end,
-  }, self.core)
+  }
+  local adapts <const> = self.adapts
+  local r = adapts and adapts:backward(self, batch, hooks) or self.model:backward(batch, hooks, self.core)
+  if adapts and self.pending then adapts:learn(self.pending, self.pending.present) end
   local w <const> = self.w
+  local leads <const> = self:leads()
   local proposal
-  if self:leads() then
+  local numbers <const> = {0, r.loss, r.correct, r.count}
+  if leads then
     w:stopping() -- news of a plan is in the mailbox
-    proposal = w.comm and w.comm.epoch ~= self.plan.epoch and w.comm or nil
+    proposal = self:proposed()
+    numbers[N.MEET] = w.meet
     self:tell()
   end
-  local divisor <const> = self.model.divisor and self.model:divisor(r) or r.count
-  self.core:share(number, divisor, r.loss, r.correct, r.count, proposal)
+  if adapts then adapts:tell(numbers, leads, self:timed(r.count, batch.passes)) end
+  numbers[N.DIVISOR] = self.model.divisor and self.model:divisor(r) or r.count
+  for i = 1, N.PROGRESS do numbers[i] = numbers[i] or 0 end
+  self.core:share(number, numbers, proposal)
   self.pending = {step = step, number = number, paths = paths, arrived = {}, scales = {}}
+  if adapts then
+    local p <const>, own <const> = self.pending, adapts.own
+    p.sampled, p.whole, p.totals, p.gradients, p.pair = own.sampled, true, {0, 0}, own.gradients, adapts.pair
+  end
   return r
+end
+
+---The plan of the next step, if there is news.
+function exchange:proposed()
+  local plan <const> = self.w.comm
+  if not plan or plan.epoch == self.plan.epoch then return nil end
+  return self:whole(plan)
+end
+
+---Of a batch that changes norms of whole gradients are wanted: none travels as factors.
+function exchange:whole(plan)
+  if not self.adapts then return plan end
+  local whole = {epoch = plan.epoch, paths = {}, formats = {}, fanouts = plan.fanouts}
+  for l in ipairs(self.tensors) do
+    local factor <const> = plan.paths[l] == "factor"
+    whole.paths[l], whole.formats[l] = factor and "ps" or plan.paths[l], factor and "f32" or plan.formats[l]
+  end
+  return whole
+end
+
+---@return number seconds since the step before ended
+function exchange:timed(count, passes)
+  local now <const> = core.now()
+  local seconds <const>, waited_s <const> = now - (self.ended_at or now), self.waited_s - (self.waited_before or 0)
+  self.ended_at, self.waited_before = now, self.waited_s
+  if seconds > 0 then self.adapts:measured(seconds, waited_s, count, passes) end
+  return seconds
 end
 
 ---to = scale * from
@@ -280,7 +330,7 @@ function exchange:hand_over(tensors, sources)
     if gives then exchange.set(gradients, tensors[i], 1, all) end
     self.number = self.number + 1
     for l in ipairs(self.tensors) do self.core:ready(l, self.number) end
-    self.core:share(self.number, gives and 1 or 0, 0, 0, 0)
+    self.core:share(self.number, {gives and 1 or 0})
     self.core:sums(self.number)
     local whole, taken = true, {}
     for l in ipairs(self.tensors) do
@@ -310,6 +360,7 @@ function exchange:tell()
   self.w:exchanged {seconds = seconds, paths = self.pending.paths, bytes = stats.bytes - (self.told.bytes or 0),
                     busy_s = stats.busy_s - (self.told.busy_s or 0), step_s = (now - self.told_at) / self.told.steps,
                     windows = windows, flops = self.flops, products_s = self.products_s,
+                    adapts = self.adapts and self.adapts:report(#self.present),
                     waited_s = (waited_s - (self.told.waited_s or 0)) / self.told.steps}
   self.flops, self.products_s = 0, 0
   self.told_at, self.told = now, {steps = 0, bytes = stats.bytes, busy_s = stats.busy_s, waited_s = waited_s}
@@ -320,7 +371,8 @@ end
 function exchange:settle()
   self:begin()
   for l in ipairs(self.tensors) do self:arrive(l) end
-  self.pending = nil
+  if self.adapts and self.pending then self.adapts:learn(self.pending, self.pending.present) end
+  self.pending, self.ended_at = nil, nil
   self.core:flush()
 end
 

@@ -26,7 +26,7 @@ local function add_up(self, tensor)
   self.step = self.step + 1
   exchange.set(self.core:gradients(KEY), tensor, 1, self.elements)
   self.core:ready(1, self.step)
-  self.core:share(self.step, 1, 0, 0, 0)
+  self.core:share(self.step, {1})
   self.core:sums(self.step)
   local _, count = self.core:next(1, self.step)
   self.core:need(1, self.step, false)

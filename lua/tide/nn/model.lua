@@ -172,16 +172,18 @@ end
 ---Applies the update rule to the elements first .. first + count - 1 (from 0) of all arrays.
 ---@param scale number of the gradient: 1 / global count, less if it is clipped
 ---@param step integer from 1
-function model:update(first, count, scale, step)
+---@param rates? number[] of matrices and of vectors, in place of the optimizer's
+function model:update(first, count, scale, step, rates)
   local optimizer <const> = self.optimizer
-  local rule = {rule = optimizer.rule, rate = self:rate(step), scale = scale, mu = optimizer.mu, step = step,
-                beta2 = optimizer.beta2, eps = optimizer.eps}
+  local rule = {rule = optimizer.rule, rate = rates and 0 or self:rate(step), scale = scale,
+                mu = optimizer.mu, step = step, beta2 = optimizer.beta2, eps = optimizer.eps}
   local device, on = self.device, self.on
   if self.staged then device, on = "cpu", self end
   for i, p in ipairs(self.layout.parameters) do
     local from, to = math.max(first, p.first), math.min(first + count, p.first + p.count)
     if from < to and not (self.folding and self.train:folded(i)) then
       rule.decay = p.rows > 1 and optimizer.decay or 0 -- of matrices alone
+      if rates then rule.rate = rates[p.rows > 1 and 1 or 2] end
       core.span("update", core.update, device, rule, from, to - from, on.parameters, on.gradients, self.memory[1],
         self.memory[2])
     end

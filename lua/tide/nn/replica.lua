@@ -57,6 +57,12 @@ function replica:store(rest)
   until #there == #ranks
 end
 
+---Takes what the table has.
+function replica:fetch()
+  self.table:pull(replica.range(0, self.model.parameters:rows()), {into = self.model.parameters})
+  if self.model.give then self.model:give() end
+end
+
 ---Replicas are equal bit for bit on processors that multiply alike; where they are not, all take what the table has.
 function replica:compare()
   local digests <const> = self.w:barrier("replicas", core.digest(self.model.parameters))

@@ -3,6 +3,9 @@
 -- Before an epoch all that are there meet. If they are not those of the exchange, they form a new one: then chunks are
 -- owned by those that are there, and who has joined takes parameters, the update rule's memory and the number of the
 -- step from another. Who dies in mid-epoch leaves the exchange (tide.nn.exchange); the others know it at the same step.
+--
+-- They also meet in mid-epoch when the controller asks for it, because workers come or go: all leave the loop over
+-- batches at the same step, and go on with what is left of the epoch (`unfinished`).
 local data = require "tide.data"
 local exchange = require "tide.nn.exchange"
 local mean = require "tide.nn.mean"
@@ -17,8 +20,11 @@ crew.__index = crew
 
 ---@param w tide.worker
 ---@param model table tide.nn.model or tide.factors.model
-function crew.new(w, model)
-  return setmetatable({w = w, model = model, steps = 0, ranks = {}, alone = {count = 0, loss = 0, correct = 0}}, crew)
+---@param o? {adapts?: tide.nn.adapt, meets?: boolean} meets: it can meet in mid-epoch
+function crew.new(w, model, o)
+  o = o or {}
+  return setmetatable({w = w, model = model, adapts = o.adapts, meets = o.meets, met = 0, steps = 0, ranks = {},
+                       alone = {count = 0, loss = 0, correct = 0}}, crew)
 end
 
 ---- meeting ---------------------------------------------------------------------------------------------------------
@@ -29,38 +35,81 @@ local function form(self, ranks, values)
   if self.exchange then self.exchange:close() end
   if self.mean then self.mean:close() end
   self.mean = nil
-  if #ranks == 1 and not self.exchange and self.model.step then return end -- a model that can make steps alone
+  local alone <const> = #ranks == 1 and not self.exchange and self.model.step -- a model that can make steps alone
+  if alone and not self.adapts then return end
   local known <const>, plan = {}, nil
   for _, rank in ipairs(ranks) do
     if values[rank].epoch then known[#known + 1] = rank end
     plan = plan or values[rank].plan
   end
-  self.exchange = exchange.new(w, self.model, ranks)
+  self.exchange = exchange.new(w, self.model, ranks, self.adapts)
   if #known == 0 then
     plan = w.comm -- all begin: it is everybody's
   elseif #known < #ranks then
     self.exchange:hand_over({self.model.parameters, table.unpack(self.model.memory or {})}, known)
     self.steps = values[known[1]].step
+    if self.adapts and not values[w.rank].epoch then self.adapts:import(values[known[1]].adapts) end
   end
   if plan then self.exchange:follow(plan) end
 end
 
----Epochs in which this worker takes part; everybody that is there meets before each.
+---@return boolean whether all leave the loop over batches before the next one
+function crew:must_meet()
+  if not self.meets then return false end
+  if self.exchange then return self.exchange.meet > self.met end
+  self.w:stopping()
+  return (self.w.meet or 0) > self.met
+end
+
+-- Those that stay, and what is the same for all of them: the newest epoch that is over, what is left of the next one.
+local function agreed(self, values)
+  local ranks, newest, unfinished = {}, 0, nil
+  for _, rank in ipairs(replica.ranks(values)) do
+    local v <const> = values[rank]
+    if not v.leaves then ranks[#ranks + 1] = rank end
+    newest, self.met = math.max(newest, v.epoch or 0), math.max(self.met, v.met)
+    unfinished = unfinished or v.unfinished
+  end
+  return ranks, newest, unfinished
+end
+
+-- Reports of all before this worker began, of one that has just come.
+local function begun_of(self, number)
+  local begun <const> = not number and self.meets and self.w.begun or 0
+  return begun > 0 and begun or nil
+end
+
+-- Is there one that was there before?
+local function known_to(values)
+  for _, v in pairs(values) do
+    if v.epoch then return true end
+  end
+  return false
+end
+
+---Epochs in which this worker takes part, and what is left of one; everybody that is there meets before each.
 ---@param last integer number of the last one
----@return fun(): {number: integer, first: boolean, joins: boolean}|nil
+---@return fun(): table|nil {number, first, joins, resumes: all workers are new and go on from tables, unfinished?}
 function crew:epochs(last)
   local number
   return function()
-    if number and (number >= last or self.w:stopping()) then return nil end
+    local paused <const> = self.unfinished
+    if number and not paused and (number >= last or self.w:stopping()) then return nil end
     local plan <const> = self.exchange and self.exchange:leads() and self.exchange.plan or nil
-    local values <const> = self.w:barrier("epoch", {epoch = number, step = self.steps, plan = plan})
-    local ranks, newest = replica.ranks(values), 0
-    for _, rank in ipairs(ranks) do newest = math.max(newest, values[rank].epoch or 0) end
+    local values <const> = self.w:barrier("epoch", {epoch = number and number - (paused and 1 or 0), step = self.steps,
+      plan = plan, met = math.max(self.met, self.exchange and self.exchange.meet or self.w.meet or 0),
+      unfinished = paused, adapts = number and self.adapts and self.adapts:export() or nil,
+      leaves = paused ~= nil and self.w:stopping(), begun = begun_of(self, number)})
+    local ranks <const>, newest <const>, unfinished <const> = agreed(self, values)
+    self.unfinished = nil
+    if values[self.w.rank].leaves then return nil end
     if table.concat(ranks, " ") ~= table.concat(self.ranks, " ") then form(self, ranks, values) end
     self.ranks = ranks
-    local came <const> = not number
-    number = newest + 1
-    return {number = number, first = number == 1, joins = came and number > 1}
+    local came <const>, begun <const> = not number, values[self.w.rank].begun
+    local resumes <const> = begun ~= nil and not known_to(values)
+    number = (resumes and begun or newest) + 1
+    return {number = number, first = number == 1 and not unfinished, unfinished = unfinished,
+            resumes = resumes, joins = came and (number > 1 or unfinished ~= nil)}
   end
 end
 
@@ -122,8 +171,10 @@ function crew:batches(left, size, bound, weigh)
     local present <const> = self:present()
     if cut and not bound then give_back(left, cut, present, weigh) end
     local head <const> = left[1]
-    if not head then return nil end
-    cut = {first = head.first, count = math.min(head.count, size), present = present}
+    if not head or self:must_meet() then return nil end
+    local wanted <const> = self.adapts and self.adapts.total or size
+    cut = {first = head.first, count = math.min(head.count, wanted), present = present}
+    if self.adapts then self.adapts.cut = cut.count end
     head.first, head.count = head.first + cut.count, head.count - cut.count
     if head.count == 0 then table.remove(left, 1) end
     if not weigh then

@@ -12,6 +12,8 @@ contract.API = 1
 ---@field on string[] events that trigger one at once
 ---@field min_gap number least seconds between decisions
 ---@field fallback string the shipped policy that holds the seat when nothing else can
+---@field instructions integer of a decision
+---@field seconds number of a decision, where time counts
 
 ---@type table<string, tide.policy.kind>
 contract.kinds = {
@@ -26,6 +28,12 @@ contract.kinds = {
   dispatch = {scope = "job", every = 0.5, on = {"idle", "leave"}, min_gap = 0.05, fallback = "dispatch/in-order"},
 }
 
+-- A plan for a whole cluster takes more than one for a job.
+for name, kind in pairs(contract.kinds) do
+  kind.instructions, kind.seconds = 10000000, 0.1
+  if name == "scheduling" then kind.instructions, kind.seconds = 100000000, 1 end
+end
+
 ---Kinds in the order in which they are listed.
 contract.kind_names = {"scheduling", "scaling", "placement", "batching", "comm", "sync", "dispatch"}
 
@@ -33,6 +41,7 @@ contract.kind_names = {"scheduling", "scaling", "placement", "batching", "comm",
 contract.signals = {
   ["job.request"] = "the controller of the cluster", ["job.attained"] = "the controller of the cluster",
   ["job.resize"] = "the controller of the cluster", ["job.goodput"] = "the job's own fit of its throughput",
+  ["job.oracle"] = "the job simulator, or a job's fits of its throughput and loss",
   ["job.progress"] = "the controller of the job", ["job.remaining"] = "the controller of the job",
   ["worker.speed"] = "workers that report `examples`",
   ["worker.sample"] = "workers that report `examples`", ["worker.times"] = "workers' reports",

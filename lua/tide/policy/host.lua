@@ -254,7 +254,7 @@ function host:rehearse(s, found, params, saved)
   if not trial then return nil, err end
   local view = self.driver.snapshot(s.kind, s.scope, trial.policy.needs)
   view.now, view.tick, view.reason, view.last, view.age = self.driver.now(), s.tick + 1, {}, {status = "none"}, {}
-  local bytes, fault = trial.sandbox:decide(core.plain_encode(view), 0, source.budget(self.timed))
+  local bytes, fault = trial.sandbox:decide(core.plain_encode(view), 0, source.budget(s.kind, self.timed))
   trial.sandbox:close()
   local why = fault and fault.message
   if bytes then
@@ -423,7 +423,7 @@ function host:run_shadow(s, view_bytes, seed, live_bytes)
   local shadow = s.shadowed
   if not shadow or self.driver.now() > shadow.ends or not shadow.version.sandbox then return end
   shadow.decisions = shadow.decisions + 1
-  local bytes, fault = shadow.version.sandbox:decide(view_bytes, seed, source.budget(self.timed))
+  local bytes, fault = shadow.version.sandbox:decide(view_bytes, seed, source.budget(s.kind, self.timed))
   if not bytes then
     shadow.faults, shadow.fault = shadow.faults + 1, fault.message
     shadow.version.sandbox:close()

@@ -8,6 +8,7 @@
 -- A job has a batching seat when it declares `batch`: each worker's share is w.batch, and what a worker reports as
 -- `examples`, with the seconds it did not wait, is what its speed is judged by. It has a comm seat when it declares
 -- `comm`: how the gradients of each layer travel.
+local Batching = require "tide.policy.batching"
 local core = require "tide.core"
 local dispatch = require "tide.policy.dispatch"
 local errors = require "tide.errors"
@@ -58,7 +59,10 @@ function driver:snapshot(kind, scope, needs)
       view.workers[#view.workers + 1] = entry
     end
   end
-  if kind == "comm" then
+  if kind == "batching" and self.adapts then
+    view.machines = self.adapts.machines()
+    self.adapts:fill(view.job, want)
+  elseif kind == "comm" then
     self.comm:fill(view, want)
   elseif kind == "sync" then
     self.sync:fill(view, scope, want)
@@ -107,6 +111,8 @@ function driver:apply(kind, scope, actions, epoch)
     elseif kind == "dispatch" then
       local ok, why = self.dispatch:apply(a)
       if not ok then return nil, why end
+    elseif kind == "batching" and self.adapts then
+      if not self.adapts:apply(a) then return nil, ("this job cannot carry out `%s`"):format(a.field) end
     elseif a.field == "batch" then
       local w = self.workers[a.id]
       w.batch, w.epoch = a.value, epoch
@@ -190,7 +196,7 @@ local NEEDS <const> = {
 
 local function declares(job, kind)
   if kind == "dispatch" then return job:has_chunks() end
-  return job[NEEDS[kind][1]] ~= nil
+  return job[NEEDS[kind][1]] ~= nil or kind == "batching" and job.adapts ~= nil
 end
 
 -- Which seats a job has; raises what cannot be.
@@ -234,6 +240,7 @@ local function signals(names)
 end
 local SIGNALS <const> = {
   batching = signals {"worker.speed", "worker.sample", "worker.times"},
+  adapts = signals {"worker.times", "job.goodput", "job.progress"},
   placement = signals {"worker.speed", "worker.sample", "worker.times", "server.load", "slot.rates", "key.hot"},
   scaling = signals {"worker.speed", "worker.sample", "worker.times", "server.load"},
   dispatch = signals {"worker.speed", "worker.sample", "worker.times", "chunk.times"},
@@ -264,13 +271,14 @@ function live.new(controller, job)
   end
   d.dispatch = policies.dispatch and dispatch.new(controller, SAMPLES_MAX, d.started_at)
   d.comm = job.comm and Comm.new(job)
+  d.adapts = job.adapts and Batching.new(job, function() return controller:machine_count() end)
   local own <const> = controller.a.journal and assert(journal.open(controller.a.journal, function(why)
     controller:emit {kind = "unsaved", what = "the journal of the policies",
                      error = script.error("T0403", why, {where = controller.a.journal})}
   end)) or nil
   self.host = Host.new {seed = controller.a.seed, timed = not core.simulated(), journal = own, driver = {
     now = function() return core.now() - d.started_at end,
-    signals = function(kind) return SIGNALS[kind] end,
+    signals = function(kind) return SIGNALS[kind == "batching" and d.adapts and "adapts" or kind] end,
     notify = function(event) self:tell(event) end,
     snapshot = function(...) return d:snapshot(...) end,
     things = function(kind) return d:things(kind) end,
@@ -312,12 +320,23 @@ function live:exchanged(fields)
     self.driver.comm:measured(fields)
     self.driver.measured_at = core.now()
   end
+  if self.driver.adapts and self.driver.adapts:measured(fields.adapts) then self.host:event("fit") end
 end
+
+---@return table|nil batch and passes of the next step, of a job whose batch changes
+function live:work() return self.driver.adapts and self.driver.adapts:work() end
 
 ---A plan that has changed goes to the first worker, which tells it with the sums of its step; so does the newest one
 ---when another worker is the first.
 function live:step()
   self.host:step()
+  local adapts <const> = self.driver.adapts
+  if adapts and adapts.changed then
+    adapts.changed = false
+    for _, w in ipairs(self.controller.workers) do -- whoever is the first of them tells it with its sums
+      if w.state == "running" then core.send(w.address, {op = "work", work = adapts:work()}) end
+    end
+  end
   local comm <const> = self.driver.comm
   if not comm then return end
   for _, w in ipairs(self.controller.workers) do

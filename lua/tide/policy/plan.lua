@@ -266,7 +266,23 @@ function rules.placement(c, p, now, every)
   end
 end
 
+-- Of a job whose batch changes.
+local function check_limits(c, p, now, limits)
+  local workers <const> = math.max(#(now.workers or {}), 1)
+  local total <const>, accum <const> = p.total or now.job.batch, p.accum or now.job.accum
+  if p.batch or p.lr_rule then
+    fail(c, "PLAN_LIMIT", "plan", nil, "this job divides its batch evenly and keeps its rule for the rate")
+  elseif total < limits.start or total > math.max(limits.max, limits.lo * workers) then
+    fail(c, "PLAN_BATCH", "plan.total", total, ("the job takes %d to %d examples a step"):format(limits.start,
+      limits.max))
+  elseif total / workers / accum > limits.hi then
+    fail(c, "PLAN_BATCH", "plan.accum", accum, ("a worker holds %d examples a pass"):format(limits.hi))
+  end
+end
+
 function rules.batching(c, p, now)
+  local limits <const> = (now.job or {}).limits
+  if limits and (p.total or p.accum or p.batch or p.lr_rule) then return check_limits(c, p, now, limits) end
   if not p.batch then return end
   local sum, total = 0, p.total or (now.job or {}).batch
   for _, w in ipairs(now.workers or {}) do

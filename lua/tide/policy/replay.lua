@@ -74,7 +74,7 @@ end
 ---@return table|nil plan, string|nil bytes, string? fault
 function replay.decide(s, view_bytes, view, seed)
   local sandbox = s.current.sandbox
-  local bytes, fault = sandbox:decide(view_bytes, seed, source.budget(false))
+  local bytes, fault = sandbox:decide(view_bytes, seed, source.budget(s.kind, false))
   local verdict = bytes and plan.validate(s.kind, core.plain_decode(bytes), view, view, s.every)
   if verdict and verdict.plan then
     if verdict.plan.next_every then s.every = verdict.plan.next_every end
@@ -101,7 +101,7 @@ local function replay_own(records, kind, scope)
         if not seats[who] then return nil, err end
       elseif r.what == "decision" and s then
         report.decisions = report.decisions + 1
-        local bytes = s.current.sandbox and s.current.sandbox:decide(r.view, r.seed, source.budget(false))
+        local bytes = s.current.sandbox and s.current.sandbox:decide(r.view, r.seed, source.budget(s.kind, false))
         local accepted = r.verdict == "applied" or r.verdict == "partial"
         local saved = bytes and accepted and s:save() or nil
         if bytes == r.plan and (not accepted or saved == r.saved) then

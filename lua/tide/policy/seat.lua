@@ -42,7 +42,7 @@ function seat:prepare(found, params, saved)
     kind = self.kind})
   if not version then return nil, err end
   local ok, fault = version.sandbox:init(core.plain_encode(version.params), saved,
-    seat.seed_of(self.seed, self.kind, self.scope, -1), source.budget(self.timed, source.INIT_FACTOR))
+    seat.seed_of(self.seed, self.kind, self.scope, -1), source.budget(self.kind, self.timed, source.INIT_FACTOR))
   if not ok then
     version.sandbox:close()
     return nil, require("tide.errors").new("T0302", ("policy `%s` fails in init: %s"):format(found.path,
@@ -96,7 +96,7 @@ function seat:decide(view, needs)
   local seed = seat.seed_of(self.seed, self.kind, self.scope, self.tick)
   self:remember(bytes, seed, needs)
   if not v.sandbox then return nil, {kind = "error", message = "its state could not be rebuilt"}, bytes, seed end
-  local plan, fault = v.sandbox:decide(bytes, seed, source.budget(self.timed))
+  local plan, fault = v.sandbox:decide(bytes, seed, source.budget(self.kind, self.timed))
   return plan, fault, bytes, seed
 end
 
@@ -105,7 +105,7 @@ end
 function seat:save()
   local v = self.current
   if not v.policy.exports then return nil end
-  local bytes, fault = v.sandbox:export(source.budget(self.timed))
+  local bytes, fault = v.sandbox:export(source.budget(self.kind, self.timed))
   if bytes then v.saved = bytes end
   return bytes, fault
 end

@@ -6,15 +6,15 @@ local errors = require "tide.errors"
 local source = {}
 
 source.MEMORY_BYTES = 32 << 20
-source.INSTRUCTIONS = 10000000
-source.SECONDS = 0.1
 source.INIT_FACTOR = 10
 
+---@param kind? string of the policy; nil: not known yet
 ---@param timed boolean whether there is a deadline too; without it runs repeat
 ---@param factor? number
-function source.budget(timed, factor)
+function source.budget(kind, timed, factor)
   factor = factor or 1
-  return {instructions = source.INSTRUCTIONS * factor, seconds = timed and source.SECONDS * factor or nil}
+  local k = contract.kinds[kind or "batching"]
+  return {instructions = k.instructions * factor, seconds = timed and k.seconds * factor or nil}
 end
 
 ---A policy reference with its parameters, for places that name a policy.
@@ -68,7 +68,7 @@ end
 function source.load(found, o)
   local sandbox, err = core.sandbox(source.MEMORY_BYTES)
   if not sandbox then return nil, errors.from(err) end
-  local bytes, fault = sandbox:load(found.text, "@" .. found.path, source.budget(o.timed, source.INIT_FACTOR))
+  local bytes, fault = sandbox:load(found.text, "@" .. found.path, source.budget(o.kind, o.timed, source.INIT_FACTOR))
   if not bytes then return refuse(found, fault.message, fault) end
   local policy, why = contract.check(core.plain_decode(bytes))
   if policy and o.kind and policy.kind ~= o.kind then

@@ -208,6 +208,23 @@ function meeting.extend(controller)
     end)
   end
 
+  ---Between two steps of a job that meets: those that wait to join begin.
+  ---@return boolean whether there are any
+  function controller:admit_here()
+    local joined <const> = self:admit()
+    self:begin_joined(joined)
+    return #joined > 0
+  end
+
+  ---@return boolean whether one is here that is to leave and had not heard of it
+  function controller.unheard(_, running)
+    for _, w in ipairs(running) do
+      local value <const> = w.waits.value
+      if w.dropped and w.waits.name == "epoch" and not (type(value) == "table" and value.leaves) then return true end
+    end
+    return false
+  end
+
   ---Looks whether all that still run have met; called after every arrival and every end.
   function controller:meet()
     if self.failed or self.held then return end
@@ -229,11 +246,14 @@ function meeting.extend(controller)
       return self:fail(script.error("T0609", "all workers wait for chunks that they hold themselves",
         {help = "w:chunks() inside a loop over w:chunks() cannot end"}))
     end
+    if self.job.meets and running[1].waits.name == "epoch" and self:admit_here() then return end -- they come here too
+    local stays <const> = self.job.meets and self:unheard(running)
     local batches <const> = values_of(running)
     for _, w in ipairs(running) do
       for k = 1, #batches - 1 do core.send(w.address, {op = "values", id = w.waits.id, values = batches[k]}) end
       pass(w, {op = "pass", values = batches[#batches]})
     end
+    if stays then self:ask_to_meet() end
     return self:meet() -- the last one to come may have been lost: then the others have come to the next
   end
 end

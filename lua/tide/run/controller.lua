@@ -463,6 +463,7 @@ local from_worker = {}
 function from_worker.ready(self, w)
   if w.state == "joining" then -- it may say so before the agent has told its address
     w.loaded, w.state = true, w.address and "waiting" or "joining"
+    if w.state == "waiting" then self:ask_to_meet() end
     self:look_for_awake()
     return
   end
@@ -474,10 +475,13 @@ function from_worker.ready(self, w)
   if not ok then return self:fail(live) end
   self.policies = live
   for _, each in ipairs(self.workers) do
-    each.state = "running"
-    core.send(each.address, {op = "go", id = 0, batch = live and live:batch_of(each.rank),
-                             comm = live and live:comm_plan()})
+    if each.state == "ready" then -- who comes later than these joins them
+      each.state = "running"
+      core.send(each.address, {op = "go", id = 0, batch = live and live:batch_of(each.rank),
+                               comm = live and live:comm_plan(), work = live and live:work()})
+    end
   end
+  if #self.workers > self.worker_count then self:ask_to_meet() end
   self:compare_policies()
   self:emit {kind = "started"}
 end
@@ -617,7 +621,8 @@ function from_driver.evaluate(self, request, message)
   local missing = {}
   self.evaluations[id] = {missing = missing, count = 0}
   for _, w in ipairs(self.workers) do
-    if w.state ~= "lost" and w.state ~= "joining" and w.state ~= "waiting" then
+    local replaced <const> = self.job.comm and w.dropped and w.state == "done" -- others have its part
+    if w.state ~= "lost" and w.state ~= "joining" and w.state ~= "waiting" and not replaced then
       missing[w.rank] = true
       core.send(w.address, {op = "evaluate", id = id, name = request.name})
     end

@@ -5,6 +5,9 @@
 -- report, gets no more chunks, and leaves by returning from the job's function. So a step or a pass never lacks
 -- examples: whoever leaves has done its part, whoever comes has one from its first step on.
 --
+-- A job that `meets` (nn.job) is asked to do so: its workers come to the barrier `epoch` between two steps, and who
+-- comes or goes does so there, before the next report.
+--
 -- That wants a job whose work is bound to no rank: chunks of data, or `on_worker_loss = "replay"`, as for lost workers;
 -- and no tables with clocks, which count on who was there at the start. Jobs that exchange gradients divide their data
 -- anew with each report (tide.nn.crew).
@@ -74,7 +77,10 @@ function elastic_workers.extend(controller)
         elseif w.state == "joining" then
           w.address = answer.addresses[i]
           self.monitors[core.monitor(w.address)] = {worker = w}
-          if w.loaded then w.state = "waiting" end
+          if w.loaded then
+            w.state = "waiting"
+            self:ask_to_meet()
+          end
         end
       end
       if not answer then
@@ -91,6 +97,26 @@ function elastic_workers.extend(controller)
     w.node.workers = w.node.workers - 1
     core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address})
     core.fiber(function() runs.ask {op = "slots.less", n = self.a.number, grant = {[w.node.name] = 1}} end)
+  end
+
+  ---Somebody comes or goes: all of a job that meets in mid-epoch are asked to.
+  function controller:ask_to_meet()
+    if not self.job.meets or self.ready < (self.worker_count or 1) then return end
+    self.meetings = (self.meetings or 0) + 1
+    for _, w in ipairs(self.workers) do
+      if w.state == "running" then core.send(w.address, {op = "meet", count = self.meetings}) end
+    end
+  end
+
+  ---@return integer on how many machines workers are
+  function controller:machine_count()
+    local seen, count = {}, 0
+    for _, w in ipairs(self.workers) do
+      local known <const> = self.baseline[w.node.name] or {}
+      local id <const> = known.machine and known.machine.id or w.node.name
+      if w.state == "running" and not seen[id] then seen[id], count = true, count + 1 end
+    end
+    return math.max(count, 1)
   end
 
   ---Everybody begins a step: so do those that wait to join.
@@ -112,7 +138,9 @@ function elastic_workers.extend(controller)
   function controller:begin_joined(list)
     for _, w in ipairs(list) do
       core.send(w.address, {op = "go", id = 0, params = self.params, passes = self.chunks and self.chunks:passed(),
-                            batch = self.policies and self.policies:batch_of(w.rank)})
+                            batch = self.policies and self.policies:batch_of(w.rank),
+                            work = self.policies and self.policies:work(), meet = self.meetings,
+                            reports = self.clock})
     end
   end
 
@@ -138,18 +166,23 @@ function elastic_workers.extend(controller)
   ---@param ranks integer[]
   ---@return string|nil why they may not
   function controller:drop(ranks)
-    local why <const> = self:must_stay(ranks)
+    local why <const>, asks = self:must_stay(ranks), false
     if why then return why end
     for _, rank in ipairs(ranks) do
       local w = self.workers[rank]
       if w and HAS_BEGUN[w.state] then
         w.dropped = true
         self:leave_queue(w)
+        if self.job.meets and w.address then
+          core.send(w.address, {op = "stop"})
+          asks = true
+        end
       elseif w and (w.state == "joining" or w.state == "waiting") then
         w.state = "lost" -- it never began
         if w.address then core.send(w.address, {op = "end"}) end
       end
     end
+    if asks then self:ask_to_meet() end
     return nil
   end
 

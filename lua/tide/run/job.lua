@@ -19,6 +19,9 @@ local text = require "tide.text"
 ---@field seed? integer
 ---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
 ---@field comm? {tensors: fun(): table[], batch: integer} what travels between the workers in each step (nn.job)
+---@field adapts? table batch of a job whose batch changes, complete (nn.job): a seat for batching
+---@field meets? boolean workers come and go at the barrier `epoch`, to which all come when told to (nn.job)
+---@field prepare? fun(w: tide.worker) what a worker does before it says that it is ready
 ---@field policies? table<string, string|table> who decides, by kind: {batching = "batching/boa"}
 local job = {}
 job.__index = job
@@ -27,7 +30,7 @@ local KNOWN <const> = {
   name = "string", worker = "function", data = {"table", "number"}, tables = {"table", "function"}, params = "table",
   on_report = "function", evaluate = "table", stop = "table", checkpoint = "table", progress = "table", seed = "number",
   workers = "number", chunks = "number", on_worker_loss = "string", on_loss = "string", batch = {"number", "table"},
-  policies = "table", comm = "table",
+  policies = "table", comm = "table", adapts = "table", meets = "boolean", prepare = "function",
 }
 local CHOICES <const> = {on_worker_loss = {"replay", "stop"}, on_loss = {"stop"}}
 local LATER <const> = {on_loss = {restore = "checkpoints", reinit = "new homes for lost rows"}}

@@ -29,6 +29,9 @@ local ARRIVALS_MOST <const> = 1024 -- barriers that a worker has come to and oth
 ---@field params table
 ---@field batch integer|nil examples of its next step, of a job that declares `batch`
 ---@field comm table|nil newest plan of how gradients travel, of a job that declares `comm`: {epoch=, paths=, formats=}
+---@field work table|nil newest batch and passes of a step, of a job whose batch changes: {total=, accum=}
+---@field meet integer how often all of a job that meets were asked to
+---@field begun integer reports of all before it began, where it joined
 ---@field clocks integer intervals ended so far; not 0 at the start of a resumed run
 ---@field passes integer passes over the data in chunks that are complete; not 0 at the start of a resumed run
 ---@field state table what the worker wants to find again when the run is resumed: numbers, strings, tables of them
@@ -95,6 +98,10 @@ local function serve(self, message)
     self.comm = value.plan
   elseif value.op == "values" then
     add_values(self.arrivals[value.id], value.values)
+  elseif value.op == "work" then
+    self.work = value.work
+  elseif value.op == "meet" then
+    self.meet = value.count
   elseif value.op == "pass" then
     local arrival <const> = self.arrivals[value.id]
     self.arrivals[value.id], arrival.passed = nil, true
@@ -529,10 +536,12 @@ function worker.main(a)
     local begun, why = core.worker_begin(a.rank, self.clocks)
     if not begun then error(why, 0) end
     self.clock_base = core.worker_clock() - self.clocks
+    if self.job.prepare then self.job.prepare(self) end
     tell(self, {op = "ready"})
     local go <const> = await(self, "go", 0)
     self.batch, self.comm, self.passes = go.batch, go.comm, go.passes or self.passes
-    self.params = go.params or self.params
+    self.params, self.work, self.meet = go.params or self.params, go.work, go.meet or 0
+    self.begun = go.reports or 0
     self.reported_at, self.working_since = core.now(), core.now()
     self.job.worker(self)
     if self.mail then self.mail:finish() end

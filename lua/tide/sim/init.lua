@@ -390,4 +390,9 @@ function sim.check(name, holds, o)
   end
 end
 
+---The job-level simulator: traces of jobs under scheduling policies. Works in every script.
+---@param o tide.sim.jobs
+---@return table simulator with :run
+function sim.jobs(o) return require("tide.sim.jobs").new(o) end
+
 return sim

@@ -1,0 +1,59 @@
+-- Workloads: who submits what when. `name,time,application,num_replicas,batch_size`, checked against the profiles.
+local csv = require "tide.sim.jobs.csv"
+
+local trace = {}
+
+local COLUMNS <const> = {
+  {name = "name", text = true}, {name = "time"}, {name = "application", text = true}, {name = "num_replicas"},
+  {name = "batch_size"},
+}
+
+local function check(path, line, r, app, slots)
+  local function fail(...) csv.fail(path, line, (...)) end
+  if r.time < 0 then fail "`time` is negative" end
+  if not app then fail(("no profile is called `%s`"):format(r.application)) end
+  if not math.tointeger(r.num_replicas) or r.num_replicas < 1 then fail "`num_replicas` must be 1 or more slots" end
+  if not math.tointeger(r.batch_size) or r.batch_size < app.start then
+    fail(("`batch_size` must be %d or more, the smallest that %s was trained with"):format(app.start, app.name))
+  end
+  if r.batch_size > app.max then
+    fail(("`batch_size` is %d, %s was trained with %d at most"):format(r.batch_size, app.name, app.max))
+  end
+  if r.num_replicas > slots then
+    fail(("the job wants %d slots and can never run: there are %d"):format(r.num_replicas, slots))
+  end
+  local m = app:split(r.batch_size, r.num_replicas)
+  if m < app.low or m > app.high then
+    fail(("%d slots would take %d examples each, the profile has %d to %d"):format(r.num_replicas, m, app.low,
+      app.high))
+  end
+end
+
+---@class tide.sim.jobs.request
+---@field name string
+---@field time integer
+---@field app table
+---@field slots integer
+---@field batch integer
+
+---@param path string
+---@param profiles table of tide.sim.jobs.profiles
+---@param slots integer of the cluster
+---@return tide.sim.jobs.request[] in file order; raises what is wrong, with file and line
+function trace.read(path, profiles, slots)
+  local t = csv.read(path, COLUMNS)
+  local list, seen = {}, {}
+  for i, line in ipairs(t.line) do
+    local r = {name = t.name[i], time = t.time[i], application = t.application[i], num_replicas = t.num_replicas[i],
+               batch_size = t.batch_size[i]}
+    local app = profiles:app(r.application)
+    check(path, line, r, app, slots)
+    if seen[r.name] then csv.fail(path, line, ("a second job is called `%s`"):format(r.name)) end
+    seen[r.name] = true
+    list[i] = {name = r.name, time = r.time, app = app, slots = math.tointeger(r.num_replicas),
+               batch = math.tointeger(r.batch_size)}
+  end
+  return list
+end
+
+return trace
