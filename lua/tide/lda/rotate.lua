@@ -45,6 +45,7 @@ local function new(w, o)
   local self <const> = setmetatable({base = base.new(w, o), w = w, o = o, parts = {}, held = {}}, rotate)
   self.peers = w:peers()
   local workers <const> = #self.peers.ranks
+  self.base.leads = self.peers.index == 1
   self.count = o.parts or workers
   if self.count % workers ~= 0 then
     error(script.error("T0113", ("parts = %d of job `%s` is no multiple of the %d workers"):format(self.count, o.name,
@@ -233,6 +234,11 @@ function rotate.train(w, o)
     local began <const> = core.now()
     local moved <const>, s_error <const> = self:pass(pass)
     local fields = {}
+    if self.base:is_fitted(pass) then
+      self.base:fit(function(f)
+        for _, part in ipairs(self.parts) do f(part.offsets, part.z) end
+      end, function(sums) return self.peers:sum("prior", sums) or lost() end)
+    end
     fields.seconds = core.now() - began
     if o.check then self:check() end
     if self.base:is_evaluated(pass) then fields = self:evaluate() end
