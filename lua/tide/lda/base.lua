@@ -271,12 +271,12 @@ end
 
 ---Whether this pass is evaluated, and whether topics go to table `z` after it.
 function base:is_evaluated(pass) return pass % self.o.eval_every == 0 or pass == self.o.passes end
-function base:is_kept(pass) return pass % self.o.keep == 0 or pass == self.o.passes end
+function base:is_kept(pass) return pass == 1 or pass % self.o.keep == 0 or pass == self.o.passes end
 
 ---All workers report a pass. Topics are in table `z` first, if it is their turn.
 function base:report(pass, fields, store)
   local w <const> = self.w
-  if self:is_kept(pass) or w.asked_to_stop then
+  if self:is_kept(pass) then
     store()
     if self.leads then self:keep_alpha() end
     w:barrier "topics are kept"

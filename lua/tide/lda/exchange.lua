@@ -417,6 +417,14 @@ function exchange:whole_pass(pass)
   end
 end
 
+---Writes the own parts' topics to table `z`.
+function exchange:keep()
+  self:each_part(function(p, part)
+    local z <const>, _, places <const> = self.blocks:part(p)
+    self.base:keep(setmetatable({z = z}, {__index = part}), places)
+  end)
+end
+
 ---The worker function of a job.
 function exchange.train(w, o)
   local self <const> = new(w, o)
@@ -427,14 +435,12 @@ function exchange.train(w, o)
     local fields
     pass, fields = self:whole_pass(pass)
     if not fields then break end
-    self.base:report(pass, fields, function()
-      self:each_part(function(p, part)
-        local z <const>, _, places <const> = self.blocks:part(p)
-        self.base:keep(setmetatable({z = z}, {__index = part}), places)
-      end)
-    end)
+    self.base:report(pass, fields, function() self:keep() end)
     pass = pass + 1
-    if w:stopping() then break end
+    if w:stopping() then
+      self:keep() -- others may go on with these parts
+      break
+    end
   end
 end
 

@@ -225,6 +225,17 @@ function rotate:check()
   end)
 end
 
+function rotate:keep()
+  for _, part in ipairs(self.parts) do self.base:keep(part) end
+end
+
+---Whether the run is asked to stop: all hear of it at the same pass, for none can go on without the others.
+function rotate:all_stop()
+  local stop = false
+  for _, asked in pairs(self.peers:gather("stop", self.w:stopping()) or lost()) do stop = stop or asked end
+  return stop
+end
+
 ---The worker function of a job.
 function rotate.train(w, o)
   local self <const> = new(w, o)
@@ -245,10 +256,12 @@ function rotate.train(w, o)
     local tokens = 0
     for _, part in ipairs(self.parts) do tokens = tokens + part.tokens end
     fields.examples, fields.moved, fields.s_error = tokens, moved, s_error
-    self.base:report(pass, fields, function()
-      for _, part in ipairs(self.parts) do self.base:keep(part) end
-    end)
-    if w:stopping() then break end
+    self.base:report(pass, fields, function() self:keep() end)
+    if self:all_stop() then
+      self:keep()
+      w.state.pass = pass
+      break
+    end
   end
 end
 
