@@ -28,6 +28,7 @@ extern const struct tide_kernel tide_kernel_factors_sdca;
 extern const struct tide_kernel tide_kernel_kge_rank;
 extern const struct tide_kernel tide_kernel_kge_train;
 extern const struct tide_kernel tide_kernel_matrix_columns;
+extern const struct tide_kernel tide_kernel_lda_alpha;
 extern const struct tide_kernel tide_kernel_lda_arrange;
 extern const struct tide_kernel tide_kernel_lda_begin;
 extern const struct tide_kernel tide_kernel_lda_count;

@@ -28,6 +28,7 @@ static const struct tide_kernel *const kernels[] = {
     &tide_kernel_kge_rank,
     &tide_kernel_kge_train,
     &tide_kernel_matrix_columns,
+    &tide_kernel_lda_alpha,
     &tide_kernel_lda_arrange,
     &tide_kernel_lda_begin,
     &tide_kernel_lda_count,

@@ -18,12 +18,13 @@ local KNOWN <const> = {
   name = "string", corpus = "table", topics = "number", passes = "number", alpha = {"number", "table"}, beta = "number",
   sampler = "string", mode = "string", parts = "number", steps = "number", doc_move = "string", eval_every = "number",
   keep = "number", memory = {"string", "number"}, spill = "string", seed = "number", consistency = "string",
-  checkpoint = "table", check = "boolean",
+  checkpoint = "table", optimize = "string", check = "boolean",
 }
 local MODES <const> = {gibbs = {"rotate"}, xy = {"rotate"}, light = {"store", "rotate"}, warp = {"exchange"}}
 local GIBBS_TOPICS_MOST <const> = 512
 local TOPICS_MOST <const> = 1 << 20
 local TABLE_TOPICS_MOST <const> = 1 << 16
+local FITTED_TOPICS_MOST <const> = 50000
 local COUNT_MOST <const> = 1 << 24 -- whole numbers in f32
 
 local function fail(message, help) error(script.error("T0113", message, {help = help}), 0) end
@@ -100,6 +101,10 @@ local function settings_of(given)
   if not contains({"other", "lightlda"}, o.doc_move) then
     fail(("doc_move `%s` is neither other nor lightlda"):format(o.doc_move))
   end
+  if o.optimize and o.optimize ~= "alpha" then fail(("optimize = `%s`: only alpha is fitted"):format(o.optimize)) end
+  if o.optimize and (o.mode == "store" or o.topics > FITTED_TOPICS_MOST) then
+    fail(("optimize runs in modes rotate and exchange with up to %d topics"):format(FITTED_TOPICS_MOST))
+  end
   if o.memory then
     local bytes <const>, why = units.parse_size(o.memory)
     if not bytes then fail(why) end
@@ -121,10 +126,12 @@ end
 ---@param given {name: string, corpus: tide.data.bow_set, topics: integer, passes: integer, alpha?: number|number[],
 ---  beta?: number, sampler?: "auto"|"gibbs"|"warp"|"light"|"xy", mode?: "auto"|"rotate"|"exchange"|"store",
 ---  parts?: integer, steps?: integer, doc_move?: "other"|"lightlda", eval_every?: integer, keep?: integer,
----  memory?: string, spill?: string, seed?: integer, consistency?: string, checkpoint?: table, check?: boolean}
+---  memory?: string, spill?: string, seed?: integer, consistency?: string, checkpoint?: table, optimize?: "alpha",
+---  check?: boolean}
 ---  alpha: of a document's topics, 0.1; beta: of a topic's words, 0.01; parts: of the documents, into which work is
 ---  cut; steps: cycles of `light`; eval_every: passes between log-likelihoods, 10; keep: passes between writes of the
----  topics to table `z`, 10; memory: limit of a worker; spill: directory for what is beyond it; check: test aid, counts
+---  topics to table `z`, 10; memory: limit of a worker; spill: directory for what is beyond it; optimize: the prior
+---  of each topic is fitted every 20 passes from the 50th on; check: test aid, counts
 ---  are checked
 ---@return tide.job
 function lda.job(given)
@@ -137,7 +144,8 @@ function lda.job(given)
     tables = function()
       check_corpus(o)
       local tables <const> = o.mode == "store" and require("tide.lda.store").tables(o, table_spec) or {}
-      tables.z = table_spec.new {keys = table_spec.dense(base.z_rows(o.corpus.tokens)), width = 1024, slots = "range",
+      local rows <const> = base.z_rows(o.corpus.tokens) + base.prior_rows(o)
+      tables.z = table_spec.new {keys = table_spec.dense(rows), width = 1024, slots = "range",
                                  update = {"assign"}, replicas = require("tide.nn.replica").copies()}
       return tables
     end,

@@ -22,12 +22,13 @@ local opt = tide.options {
   sampler = {"how", default = "gibbs"}, mode = {"where", default = "auto"}, parts = {"of documents", type = "integer"},
   nodes = {"nodes", default = 1}, memory = {"limit", type = "string"}, crash = {"when n2 dies", default = ""},
   grow = {"workers come and go", default = false}, disk = {"chance of an error of the disk", default = 0.0},
-  passes = {"passes", default = 12},
+  passes = {"passes", default = 12}, optimize = {"the prior", type = "string"},
+  keep = {"passes between writes of topics", default = 1}, stop = {"the run, behind that report", default = 0},
 }
 local corpus = tide.data.bow "corpus.txt"
 local job = tide.lda.job {name = "lda", corpus = corpus, topics = 4, passes = opt.passes, alpha = 0.1, beta = 0.05,
                           sampler = opt.sampler, mode = opt.mode, parts = opt.parts, memory = opt.memory, eval_every = 1,
-                          keep = 1, check = true, spill = opt.memory and "spill" or nil}
+                          keep = opt.keep, check = true, spill = opt.memory and "spill" or nil, optimize = opt.optimize}
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = opt.nodes, servers = 1}
   if opt.crash ~= "" then sim.fault("crash", {node = "n2", at = opt.crash}) end
@@ -37,6 +38,7 @@ tide.main(function()
   for r in run:events "report" do
     ll = r.ll
     assert(r.examples == corpus.tokens, "a pass lacks tokens")
+    if r.n == opt.stop then run:stop() end
     if opt.grow and r.n == 3 then run:set_workers(opt.nodes + 2) end
     if opt.grow and r.n == 7 then run:drop_worker(1) end
   end
@@ -82,8 +84,19 @@ for at in 60ms 90ms 130ms 170ms; do
     says out.txt '^lost 1 '
     alike "$one" "a death at $at"
 done
-topics --sampler warp --nodes 2 --grow
+topics --sampler warp --nodes 2 --grow --keep 100
 alike "$one" "workers that come and go"
+for sampler in gibbs warp light; do # all leave at the same pass, with their topics kept
+    topics --sampler $sampler --nodes 2 --passes 1000 --keep 1000 --stop 5
+done
+for sampler in gibbs warp; do # a prior for each topic, fitted behind passes 60 and 80
+    topics --sampler $sampler --parts 4 --passes 62 --optimize alpha
+    fitted=$z
+    topics --sampler $sampler --parts 4 --passes 62 --optimize alpha --nodes 2
+    alike "$fitted" "a fitted prior on two nodes"
+    topics --sampler $sampler --parts 4 --passes 62
+    [ "$z" != "$fitted" ] || fail "the prior of $sampler is not fitted"
+done
 topics --sampler light --nodes 2 --passes 25 # rows of words in a table with clocks
 says out.txt '^lost 0 pure 4 '
 for seed in 1 2 3; do
@@ -118,6 +131,7 @@ wrong 'beta = 0' 'beta = 0 .* is not above 0'
 wrong 'alpha = {1, 2}' 'alpha of tide.lda.job has 2 numbers for 4 topics'
 wrong 'sampler = "warp", mode = "rotate"' 'sampler .warp. runs in mode exchange, not in .rotate.'
 wrong 'sampler = "magic"' 'sampler .magic. is none of'
+wrong 'optimize = "beta"' 'optimize = .beta.: only alpha is fitted'
 wrong 'memory = "much"' '.much. is not a size'
 wrong 'parts = 3' 'parts = 3 of job .lda. is no multiple of the 2 workers'
 wrong 'corpus = tide.data.bow("corpus.txt", {minimum = 3})' 'no option .minimum.'

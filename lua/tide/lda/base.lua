@@ -7,6 +7,7 @@ local core = require "tide.core"
 
 local SHELVES_MOST <const> = 256
 local ROW <const> = 1024
+local FIT_FROM <const>, FIT_EVERY <const>, FIT_STEPS <const>, ALPHA_LEAST <const> = 50, 20, 5, 1e-4
 local TEST_CELLS_MOST <const> = 1 << 28
 
 -- kernel.lda_begin{...}
@@ -41,8 +42,12 @@ function base.shelves(offsets)
   return bounds
 end
 
----@return integer rows of table `z` for a corpus of so many tokens, at most
+---@return integer rows of table `z` for a corpus of so many tokens, at most: then come those of the prior, if it is
+---fitted
 function base.z_rows(tokens) return tokens // ROW + SHELVES_MOST + 1 end
+
+---@return integer rows of the prior behind them
+function base.prior_rows(o) return o.optimize and (o.topics + ROW - 1) // ROW or 0 end
 
 ---@param w tide.worker
 ---@param o table
@@ -164,6 +169,53 @@ function base:fetch(part, places)
   kernel.lda_keep {topics = part.z, places = places, rows = flat, back = true, topic_count = self.topics}
 end
 
+---- the documents' prior -----------------------------------------------------------------------------------------
+
+---Whether the prior is fitted after this pass.
+function base:is_fitted(pass) return self.o.optimize ~= nil and pass >= FIT_FROM and pass % FIT_EVERY == 0 end
+
+---Fits the prior to the topics that there are: the same on all workers, whatever their number.
+---@param each fun(f: fun(offsets: table, z: table)) calls f with the own documents
+---@param sum fun(t: table): table of all workers
+function base:fit(each, sum)
+  for _ = 1, FIT_STEPS do
+    local own <const> = core.tensor("i64", self.topics + 1, 1)
+    each(function(offsets, z)
+      kernel.lda_alpha {offsets = offsets, topics = z, alpha = self.alpha, sums = own}
+    end)
+    local all <const> = sum(own)
+    local fitted <const> = {}
+    for k = 1, self.topics do
+      fitted[k] = math.max(self.alpha[k] * all[k] / all[self.topics + 1], ALPHA_LEAST)
+    end
+    self:set_alpha(fitted)
+  end
+end
+
+---@param list number[]
+function base:set_alpha(list)
+  for k, a in ipairs(list) do self.alpha[k] = a end
+  local exact <const> = {}
+  for k = 1, self.topics do exact[k] = self.alpha[k] end -- as f32 has them
+  self.w.state.alpha = exact
+end
+
+function base:keep_alpha()
+  local rows <const> = base.prior_rows(self.o)
+  if rows == 0 then return end
+  local values <const> = core.tensor("f32", rows, ROW)
+  values:view(1, self.topics, 1):put(1, self.alpha)
+  self.w.tables.z:push(keys_of(base.z_rows(self.corpus.tokens), rows), values)
+end
+
+---What table `z` has of it.
+function base:fetch_alpha()
+  local rows <const> = base.prior_rows(self.o)
+  if rows == 0 then return end
+  local values <const> = self.w.tables.z:pull(keys_of(base.z_rows(self.corpus.tokens), rows))
+  self.alpha:put(1, values:view(1, self.topics, 1))
+end
+
 ---- how good they are -----------------------------------------------------------------------------------------------
 
 ---The documents' part of the log-likelihood.
@@ -219,13 +271,14 @@ end
 
 ---Whether this pass is evaluated, and whether topics go to table `z` after it.
 function base:is_evaluated(pass) return pass % self.o.eval_every == 0 or pass == self.o.passes end
-function base:is_kept(pass) return pass % self.o.keep == 0 or pass == self.o.passes end
+function base:is_kept(pass) return pass == 1 or pass % self.o.keep == 0 or pass == self.o.passes end
 
 ---All workers report a pass. Topics are in table `z` first, if it is their turn.
 function base:report(pass, fields, store)
   local w <const> = self.w
-  if self:is_kept(pass) or w.asked_to_stop then
+  if self:is_kept(pass) then
     store()
+    if self.leads then self:keep_alpha() end
     w:barrier "topics are kept"
     w.state.pass = pass
   end

@@ -134,7 +134,7 @@ function exchange:meet(pass)
   for p = 0, self.count - 1 do
     if self.parts[p] then had[#had + 1] = p end
   end
-  self.peers = self.w:peers {pass = pass, had = had, kept = self.w.state.pass}
+  self.peers = self.w:peers {pass = pass, had = had, kept = self.w.state.pass, alpha = self.w.state.alpha}
   local ranks <const>, holder = self.peers.ranks, {}
   local newest = 0
   for _, rank in ipairs(ranks) do
@@ -142,7 +142,10 @@ function exchange:meet(pass)
     newest = math.max(newest, self.peers.values[rank].pass)
     local kept <const> = self.peers.values[rank].kept
     if kept then self.w.state.pass = math.max(kept, self.w.state.pass or 0) end
+    local alpha <const> = self.peers.values[rank].alpha
+    if alpha and not self.w.state.alpha then self.base:set_alpha(alpha) end
   end
+  self.base.leads = self.peers.index == 1
   self.owner = deal(ranks, self.count)
   local before <const> = self.ranks
   self.ranks = table.concat(ranks, " ")
@@ -349,11 +352,15 @@ end
 
 ---Copies of the topics at the start of a pass, in the order of words: a pass in which somebody dies begins there again.
 function exchange:remember()
-  self.former = {}
+  self.former, self.former_alpha, self.former_state = {}, self.base.alpha:copy(), self.w.state.alpha
   self:each_part(function(p) self.former[p] = (self.blocks:part(p)):copy() end)
 end
 
 function exchange:forget_pass()
+  if self.former then
+    self.base.alpha:put(1, self.former_alpha)
+    self.w.state.alpha = self.former_state
+  end
   for p, z in pairs(self.former or {}) do
     if self.parts[p] then
       local _, proposals <const> = self.blocks:part(p)
@@ -375,6 +382,12 @@ function exchange:pass(pass, changed)
   if self.remembers then self:remember() end
   self:word_phase(pass)
   self:document_phase(pass)
+  if self.base:is_fitted(pass) then
+    self.base:fit(function(f)
+      self:each_part(function(p, part) f(part.offsets, self:in_order(p)) end)
+    end, function(sums) return here(self.peers:sum("prior", sums)) end)
+    self:document_phase(pass, true) -- proposals by the new prior
+  end
   local fields <const> = self.base:is_evaluated(pass) and self:evaluate() or {}
   local tokens = 0
   self:each_part(function(_, part) tokens = tokens + part.tokens end)
@@ -404,6 +417,14 @@ function exchange:whole_pass(pass)
   end
 end
 
+---Writes the own parts' topics to table `z`.
+function exchange:keep()
+  self:each_part(function(p, part)
+    local z <const>, _, places <const> = self.blocks:part(p)
+    self.base:keep(setmetatable({z = z}, {__index = part}), places)
+  end)
+end
+
 ---The worker function of a job.
 function exchange.train(w, o)
   local self <const> = new(w, o)
@@ -414,14 +435,12 @@ function exchange.train(w, o)
     local fields
     pass, fields = self:whole_pass(pass)
     if not fields then break end
-    self.base:report(pass, fields, function()
-      self:each_part(function(p, part)
-        local z <const>, _, places <const> = self.blocks:part(p)
-        self.base:keep(setmetatable({z = z}, {__index = part}), places)
-      end)
-    end)
+    self.base:report(pass, fields, function() self:keep() end)
     pass = pass + 1
-    if w:stopping() then break end
+    if w:stopping() then
+      self:keep() -- others may go on with these parts
+      break
+    end
   end
 end
 

@@ -29,6 +29,7 @@ function model.of_run(run)
   if not o then error(script.error("T0113", "this is no run of a job of tide.lda"), 3) end
   local w <const> = {tables = run.tables, state = {pass = 1}, seed = 1}
   local b <const> = base.new(w, o)
+  b:fetch_alpha()
   local part <const> = b:part(0, 1)
   b:begin(part)
   local counts <const>, totals <const> = b:rows(o.corpus.vocabulary), b:zeros()

@@ -45,6 +45,7 @@ local function new(w, o)
   local self <const> = setmetatable({base = base.new(w, o), w = w, o = o, parts = {}, held = {}}, rotate)
   self.peers = w:peers()
   local workers <const> = #self.peers.ranks
+  self.base.leads = self.peers.index == 1
   self.count = o.parts or workers
   if self.count % workers ~= 0 then
     error(script.error("T0113", ("parts = %d of job `%s` is no multiple of the %d workers"):format(self.count, o.name,
@@ -224,6 +225,17 @@ function rotate:check()
   end)
 end
 
+function rotate:keep()
+  for _, part in ipairs(self.parts) do self.base:keep(part) end
+end
+
+---Whether the run is asked to stop: all hear of it at the same pass, for none can go on without the others.
+function rotate:all_stop()
+  local stop = false
+  for _, asked in pairs(self.peers:gather("stop", self.w:stopping()) or lost()) do stop = stop or asked end
+  return stop
+end
+
 ---The worker function of a job.
 function rotate.train(w, o)
   local self <const> = new(w, o)
@@ -233,16 +245,23 @@ function rotate.train(w, o)
     local began <const> = core.now()
     local moved <const>, s_error <const> = self:pass(pass)
     local fields = {}
+    if self.base:is_fitted(pass) then
+      self.base:fit(function(f)
+        for _, part in ipairs(self.parts) do f(part.offsets, part.z) end
+      end, function(sums) return self.peers:sum("prior", sums) or lost() end)
+    end
     fields.seconds = core.now() - began
     if o.check then self:check() end
     if self.base:is_evaluated(pass) then fields = self:evaluate() end
     local tokens = 0
     for _, part in ipairs(self.parts) do tokens = tokens + part.tokens end
     fields.examples, fields.moved, fields.s_error = tokens, moved, s_error
-    self.base:report(pass, fields, function()
-      for _, part in ipairs(self.parts) do self.base:keep(part) end
-    end)
-    if w:stopping() then break end
+    self.base:report(pass, fields, function() self:keep() end)
+    if self:all_stop() then
+      self:keep()
+      w.state.pass = pass
+      break
+    end
   end
 end
 

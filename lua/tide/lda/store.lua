@@ -68,8 +68,24 @@ function store:totals()
   return totals
 end
 
+---What the tables of a resumed run have is of another moment than the topics: it goes, and all count again.
+function store:empty_tables()
+  local w <const>, b <const> = self.w, self.base
+  w:barrier "counts are restored"
+  if w.rank == 1 then
+    for _, slice in ipairs(self.slices) do
+      kernel.lda_push {rows = w.tables.nkw, first = slice.first, before = w.tables.nkw:pull(keys_of(slice.first,
+        slice.count)), after = b:rows(slice.count)}
+    end
+    kernel.lda_push {rows = w.tables.nk, before = w.tables.nk:pull(keys_of(0, TOTAL_ROWS)), after = b:rows(TOTAL_ROWS)}
+  end
+  w:clock()
+  w:barrier "counts are gone"
+end
+
 ---The counts of the first topics go to the tables.
 function store:begin()
+  if self.w.state.pass then self:empty_tables() end
   local part <const>, b <const> = self.part, self.base
   local totals <const> = b:zeros()
   for i, slice in ipairs(self.slices) do
