@@ -40,8 +40,8 @@ run 0 launch none -n 1 --dry-run
 says out.txt 'node --join .* --name none-1'
 
 # ---- Slurm
-if reason=$(slurm_begin "$work/slurm" 2); then :; fi
-if [ -z "$reason" ]; then
+if slurm_begin "$work/slurm" 2 >slurm.txt; then # here, not in a subshell: its pids are ours to end
+    started+=("${slurm_pids[@]}")
     export SLURM_CONF=$work/slurm/slurm.conf
     run 2 launch slurm -n 1 --partition nowhere --cluster grow
     says err.txt 'Slurm has no partition `nowhere`'
@@ -61,7 +61,7 @@ if [ -z "$reason" ]; then
     slurm_end
 else
     slurm_end
-    echo "skipped: Slurm: $reason"
+    echo "skipped: Slurm: $(cat slurm.txt)"
 fi
 
 run 0 down grow -y
