@@ -241,7 +241,7 @@ cat >fill.lua <<'LUA'
 local tide = require "tide"
 local opt = tide.options {add = {"to each row", default = 1}}
 local job = tide.job {
-  name = "fill", tables = {t = tide.table {keys = tide.hashed {}, width = 2}},
+  name = "fill", tables = {t = tide.table {name = "fill.t", shared = true, keys = tide.hashed {}, width = 2}},
   worker = function(w)
     for k = 1, 50 do w.tables.t:push({k}, {opt.add, opt.add}) end
     w:barrier "pushed"

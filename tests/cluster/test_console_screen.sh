@@ -59,7 +59,7 @@ says err.txt 'T0201.*match'
 run 1 attach scr -e 'tap("n9/store")'
 says err.txt 'T0105.*no actor'
 run 0 attach scr -e 'hist(tables.w)'
-says out.txt 'busy\.w, waits for pulls from other nodes: [1-9][0-9]* waits'
+says out.txt 'busy-1\.w, waits for pulls from other nodes: [1-9][0-9]* waits'
 run 0 attach scr -e 'local u = tables.w:waits().pull local n = 0 for _, c in ipairs(u) do n = n + c end return n > 0, #u'
 says out.txt '^true$'
 says out.txt '^28$'
@@ -125,10 +125,10 @@ says out.txt 'node n[12] joined'
 run 0 attach scr -e '#events{last = 0}'
 says out.txt '^0$'
 
-run 0 move busy.w 0-99 n1 --cluster scr
-run 0 move busy.w 0-99 n2 --cluster scr
+run 0 move busy-1.w 0-99 n1 --cluster scr
+run 0 move busy-1.w 0-99 n2 --cluster scr
 run 0 attach scr -e 'events{kind = "slots"}'
-says out.txt '[0-9]+ slots of table busy\.w came from n1 to n2: they were moved'
+says out.txt '[0-9]+ slots of table busy-1\.w came from n1 to n2: they were moved'
 run 0 checkpoint save ckpt --cluster scr
 run 0 attach scr -e 'events{kind = "checkpoint"}'
 says out.txt 'generation 1 in .*ckpt, as asked'

@@ -107,7 +107,7 @@ for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/lab/pids"); do started+=("$pid
 cat >fill.lua <<'LUA'
 local tide = require "tide"
 local job = tide.job {
-  name = "fill", tables = {t = tide.table {keys = tide.dense(1000), width = 1}},
+  name = "fill", tables = {t = tide.table {name = "fill.t", shared = true, keys = tide.dense(1000), width = 1}},
   worker = function(w)
     local keys, rows = {}, {}
     for i = 1, 1000 do keys[i], rows[i] = i - 1, 1 end

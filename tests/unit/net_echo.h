@@ -29,6 +29,8 @@ static inline int echo_handle(void *state, const struct tide_message *m) {
     return 0;
 }
 
+static uint8_t echo_opens; /* enum tide_right of clients that it answers; 0: none */
+
 static inline tide_address spawn_echo(struct tide_node *node, struct echo *echo) {
     tide_address address;
     int rc = tide_spawn(node,
@@ -37,7 +39,7 @@ static inline tide_address spawn_echo(struct tide_node *node, struct echo *echo)
                                                      .handle = echo_handle,
                                                      .state = echo,
                                                      .role = TIDE_ROLE_COMPUTE,
-                                                     .opens = TIDE_RIGHT_READ,
+                                                     .opens = echo_opens,
                                                      .bytes_max = 64 << 20},
                         &address);
     assert_int_equal(rc, 0);

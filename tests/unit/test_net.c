@@ -304,7 +304,9 @@ static void a_client_talks_to_members_and_is_none(void **state) {
     struct echo echo = {0};
     assert_non_null(world_add(&w, "c0"));
     assert_non_null(world_add(&w, "n2"));
+    echo_opens = TIDE_RIGHT_READ;
     tide_address to = spawn_echo(&w.nodes[1], &echo);
+    echo_opens = 0;
     struct tide_node *client;
     assert_int_equal(
         world_start(&w, "console", false, "test", tide_net_endpoint(w.nodes[1].net), true, &client),

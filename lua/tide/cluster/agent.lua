@@ -417,10 +417,10 @@ local function begin_leaving(grace_s)
   local grace <const> = grace_s or state.grace_s or LEAVE_S
   local leaving <const> = {began = core.now(), grace_s = grace, until_s = core.now() + grace * WORK_SHARE, waits = {}}
   for id, run in pairs(state.runs) do
-    if #run.workers > 0 then
+    if next(run.workers) then
       leaving.waits[id] = true
       core.send(run.controller, {op = "leaving", node = core.node().id})
-      for _, address in ipairs(run.workers) do core.send(address, {op = "leave"}, "system") end
+      for address in pairs(run.workers) do core.send(address, {op = "leave"}, "system") end
     end
   end
   state.leaving = leaving

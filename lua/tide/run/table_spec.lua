@@ -18,7 +18,7 @@ local CHOICES <const> = {
 }
 -- Fields of the update rules; lr, the rate, has no default.
 local UPDATES <const> = {
-  add = {}, assign = {}, sgd = {lr = true}, adagrad = {lr = true, eps = true},
+  add = {}, assign = {}, sgd = {lr = true}, adagrad = {lr = true, eps = true, sum_init = true},
   adam = {lr = true, beta1 = true, beta2 = true, eps = true},
 }
 local INITS <const> = {zero = 0, uniform = 2, normal = 1, xavier = 2} -- how many numbers follow the name
