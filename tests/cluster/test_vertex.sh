@@ -157,8 +157,8 @@ done
 run 0 run "$root/examples/treelstm.lua" --count 1000 --epochs 1 --nodes 1 --json
 more "$(value test_accuracy)" 0.98 || fail "treelstm.lua: $(value test_accuracy)"
 run 0 run "$root/examples/treelstm.lua" --model fc --count 500 --epochs 1 --json
-run 0 run "$root/examples/shift_reduce.lua" --count 200 --epochs 1 --json
-more "$(value test_accuracy)" 0.9 || fail "shift_reduce.lua: $(value test_accuracy)"
+run 0 run "$root/examples/shift_reduce.lua" --count 300 --epochs 2 --json
+more "$(value test_accuracy)" 0.95 || fail "shift_reduce.lua: $(value test_accuracy)"
 run 0 run "$root/examples/lattice.lua" --count 300 --over max --json
 run 0 run "$root/examples/lm.lua" --count 200 --epochs 1 --width 16 --json
 run 0 sim --seed 4 "$root/examples/treelstm.lua" --model binary --count 100 --epochs 1 --width 16
