@@ -159,7 +159,9 @@ static int by_size(const void *a, const void *b) {
 
 /* Are there two labels that differ as written, and not as f32? */
 static int check_names(struct tide_libsvm_reader *r) {
-    qsort(r->names, r->name_count, sizeof *r->names, by_size);
+    if (r->name_count > 0) { /* of none there is no memory */
+        qsort(r->names, r->name_count, sizeof *r->names, by_size);
+    }
     for (size_t i = 1; i < r->name_count; i++) {
         const double a = r->names[i - 1], b = r->names[i];
         if (a < b && (float)a >= (float)b) {

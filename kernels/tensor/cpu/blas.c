@@ -81,6 +81,7 @@ static void choose_core(void *library, const char *core) {
         quit();
         init();
         environ = own;
+        tide_free(with);
     }
 }
 
@@ -92,6 +93,7 @@ static void load(void) {
     }
     void *library = dlopen(TIDE_BLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     environ = own;
+    tide_free(with);
     if (!library || !find(library, "cblas_sgemm", &blas.sgemm) ||
         !find(library, "cblas_dgemm", &blas.dgemm) || !find(library, "dsyevr_", &blas.dsyevr)) {
         (void)snprintf(reason, sizeof(reason), "%s", dlerror());
