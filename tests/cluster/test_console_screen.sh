@@ -16,7 +16,7 @@ cat >busy.lua <<'LUA'
 local tide = require "tide"
 local job = tide.job {
   name = "busy", batch = 10,
-  tables = {w = tide.table {keys = tide.dense(1000), width = 16}},
+  tables = {w = tide.table {keep = true, keys = tide.dense(1000), width = 16}},
   worker = function(w)
     local keys, rows = {}, {}
     for i = 1, 1000 do keys[i], rows[i] = i - 1, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1} end
@@ -125,8 +125,8 @@ says out.txt 'node n[12] joined'
 run 0 attach scr -e '#events{last = 0}'
 says out.txt '^0$'
 
-run 0 move busy-1.w 0-99 n1 --cluster scr
-run 0 move busy-1.w 0-99 n2 --cluster scr
+run 0 move busy.w 0-99 n1 --cluster scr
+run 0 move busy.w 0-99 n2 --cluster scr
 run 0 attach scr -e 'events{kind = "slots"}'
 says out.txt '[0-9]+ slots of table busy-1\.w came from n1 to n2: they were moved'
 run 0 checkpoint save ckpt --cluster scr
