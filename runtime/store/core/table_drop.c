@@ -45,7 +45,7 @@ int tide__table_dropped(const struct tide_table *table) {
 unsigned tide__tables_enter(struct tide_store *store) {
     const unsigned parity = atomic_load(&store->table_epoch) & 1;
     atomic_fetch_add(&store->table_readers[parity], 1);
-    atomic_thread_fence(memory_order_seq_cst); /* before the list is read; pairs with next_epoch */
+    (void)atomic_fetch_add(&store->table_epoch, 0); /* before the list is read; ordered with that of next_epoch */
     return parity;
 }
 
@@ -56,7 +56,7 @@ void tide__tables_leave(struct tide_store *store, unsigned entered) {
 /* Begins one if nobody is left of the last but one. */
 static void next_epoch(struct tide_store *store) {
     const unsigned epoch = atomic_load(&store->table_epoch);
-    atomic_thread_fence(memory_order_seq_cst); /* behind what was taken out */
+    (void)atomic_fetch_add(&store->table_epoch, 0); /* behind what was taken out: one of the two sees the other */
     if (atomic_load(&store->table_readers[(epoch + 1) & 1]) == 0) {
         atomic_store(&store->table_epoch, epoch + 1);
     }
