@@ -81,6 +81,7 @@ for seed in 1 2 3; do
   run 0 sim --seed $seed drop.lua
   says out.txt '^round 3: refused, 0 tables left'
 done
+# One round: more of them have been seen to hang on a busy machine, which is not explained (docs/roadmap.md).
 run 0 run drop.lua --rounds 1
 says out.txt '^round 1: refused, 0 tables left'
 finish
