@@ -21,7 +21,7 @@ local job = tide.job {
       if not ok then break end
     end
     local text <const> = "^node n[12] %(%d+%) uses [%d.]+ MiB of its 32.0 MiB of memory: %d+ more rows of table "
-      .. "'cap.w' would be too much; try again in %d+ ms$"
+      .. "'cap%-1.w' would be too much; try again in %d+ ms$"
     local memory <const> = core.memory()
     for i = 1, ROWS do keys[i] = i end
     w.tables.w:push(keys, rows) -- they are there

@@ -86,7 +86,7 @@ says out.txt 'there is no seat for batching policies here; there are: sync@eager
 says out.txt '^refused	table `eager` keeps its model: essp:[0-9] cannot become bsp$'
 says out.txt '^now	ssp:3$'
 says out.txt '^bound	ssp:[1-4]	workers	4	clocks	960	waited	true	pushed	true$'
-says err.txt 'table sync\.eager, width 2'
+says err.txt 'table sync-1\.eager, width 2'
 says err.txt 'worker +pulls +mean +var +share of pulls by age'
 says eager.svg 'How old the oldest row'
 nothing_left
@@ -111,7 +111,7 @@ for _ in $(seq 200); do
         grep -Eq '^ +4 +[0-9]' shown.txt && break
     sleep 0.1
 done
-says shown.txt '^table sync.eager, width 2$'
+says shown.txt '^table sync-1.eager, width 2$'
 says shown.txt '^consistency essp:[0-9]+$'
 says shown.txt '^ +all +[0-9.k]+ +-[0-9.]+ '
 run 0 table show sync.eager --json --chart shown.svg --cluster "unix:$socket"
@@ -120,7 +120,7 @@ says out.txt '"hist":\[[0-9]'
 says shown.svg '<svg'
 run 1 table show sync.eagre --cluster "unix:$socket"
 says err.txt 'T0401.*no table `sync.eagre`'
-says err.txt 'sync.eager'
+says err.txt 'sync-1.eager'
 run 2 table show sync.plain --chart none.svg --cluster "unix:$socket"
 says err.txt 'sequential'
 run 2 table draw sync.eager --cluster "unix:$socket"

@@ -48,7 +48,7 @@ end
 table.sort(pids)
 require "tide".main(function()
   print("nodes " .. table.concat(pids, " "))
-  print("steps " .. (names["a step"] or 0), "pulls", names["pull work.t"] ~= nil)
+  print("steps " .. (names["a step"] or 0), "pulls", names["pull work-1.t"] ~= nil)
 end)
 LUA
 
@@ -88,7 +88,7 @@ for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/lab/pids"); do started+=("$pid
 sed 's/for _ = 1, 5 do/for _ = 1, 4000 do/' work.lua >long.lua
 begin run --cluster lab long.lua
 long=$driver
-runs() { "$TIDE" tables --cluster lab --plain 2>/dev/null | grep -q '^work.t'; }
+runs() { "$TIDE" tables --cluster lab --plain 2>/dev/null | grep -q '^work-1.t'; }
 wait_for 10 runs
 run 0 trace --cluster lab some.json --for 300ms
 says err.txt '^recorded 2 nodes in some.json$'
