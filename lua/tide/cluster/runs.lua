@@ -244,8 +244,30 @@ local function waits_because(r, free)
     #holders > 0 and ", " .. table.concat(holders, ", ") or "")
 end
 
+---What the scheduling policy may do with runs: it counts no slots itself.
+local function keeper()
+  return {
+    ordered = ordered, save = save, ended = runs.ENDED, waiting = self.waiting,
+    start = function(r, grant) -- which is free
+      local message <const> = self.waiting[r.n]
+      self.waiting[r.n], r.why = nil, nil
+      r.grant, r.epoch = grant, r.epoch + 1
+      if r.state == "queued" then r.state, r.started_at = "starting", core.wall() end
+      core.fiber(function()
+        local ok, err = save(r)
+        if ok then
+          core.answer(message, {grant = grant, epoch = r.epoch, order = r.order})
+        else
+          core.answer_error(message, err)
+        end
+      end)
+    end,
+  }
+end
+
 ---Slots for those that wait, in order. The first that cannot have its slots keeps those behind it waiting.
 local function serve_queue()
+  if self.scheduler:is_active() then return end
   local living = 0
   for _, r in pairs(self.records) do
     if r.grant and not r.private then living = living + 1 end
@@ -305,6 +327,7 @@ local function finish(r, state, why)
   if runs.ENDED[r.state] then return end
   r.state, r.why, r.ended_at = state, why, core.wall()
   r.grant, self.waiting[r.n] = nil, nil
+  self.scheduler:finished(r)
   core.event("run", ("%s: %s%s"):format(r.name, state, why and ", " .. why or ""))
 end
 
@@ -332,13 +355,31 @@ local function checked_slots(request)
   return true
 end
 
----A host begins a run: {job, uid, user, pid, machine, directory, params, slots, private, keeps} -> {n, name}.
+local function checked_limits(request)
+  if not self.scheduler:is_active() then
+    return nil, errors.new("T0113", {message = "limits of slots (min, max, sizes, weight, preemptible) are for a "
+      .. "cluster with a scheduling policy, and this one gives slots out in the order of submission",
+      state = "nothing was started", help = "`tide policy swap scheduling/goodput`, or say --slots"})
+  end
+  local l <const> = request.limits
+  if type(l) == "table" and request.bound and l.min ~= l.max then
+    return nil, errors.new("T0113", {message = ("`%s` cannot have from %s to %s slots: %s"):format(request.job,
+      l.min or 1, l.max or "any number of", request.bound), state = "nothing was started",
+      help = "give `min` and `max` the same number"})
+  end
+  local _, total = free_slots()
+  return require("tide.scheduler.limits").check(l, "limits of slots", math.max(total, self.scheduler:most_slots()))
+end
+
+---A host begins a run: {job, uid, user, pid, machine, directory, params, slots, private, keeps, limits, bound = why its
+---workers cannot change} -> {n, name}.
 function ops.open(request, message)
   if type(request.job) ~= "string" or type(request.uid) ~= "string" then
     return nil, errors.new("T0113", {message = "a run has a job and a uid"})
   end
   if not request.private then
     local ok, err = checked_slots(request)
+    if ok and request.limits then ok, err = checked_limits(request) end
     if not ok then return nil, err end
     local queued = 0
     for _ in pairs(self.waiting) do queued = queued + 1 end
@@ -349,7 +390,7 @@ function ops.open(request, message)
   local n <const> = self.next
   local r = {n = n, name = ("%s-%d"):format(request.job, n), job = request.job, uid = request.uid, state = "queued",
     user = request.user, slots = request.slots, private = request.private, params = request.params, epoch = 0,
-    keeps = request.keeps, submitted_at = core.wall(), attempt = 1,
+    keeps = request.keeps, submitted_at = core.wall(), attempt = 1, limits = request.limits, bound = request.bound,
     host = {node = request.node, pid = request.pid, machine = request.machine, directory = request.directory}}
   if #r.name > 60 then
     return nil, errors.new("T0203", {message = ("job name `%s` is too long: a run of it would be `%s`"):format(
@@ -408,6 +449,7 @@ function ops.grant(request, message)
       help = "leave --no-wait out to wait for them"})
   end
   self.waiting[r.n] = message
+  self.scheduler:event("submit", r)
   return "later"
 end
 
@@ -415,6 +457,10 @@ end
 ops["slots.more"] = function(request)
   local r <const>, err = find(request.n)
   if not r then return nil, err end
+  if self.scheduler:is_active() then
+    return nil, errors.new("T0513", {message = ("%s decides how many slots a run has here"):format(
+      self.scheduler:policy()), state = "nothing changes", help = "`tide job workers NAME N` changes what it takes"})
+  end
   local added <const> = take(r, request.slots)
   if not added then
     local _, total, free = free_slots()
@@ -431,6 +477,7 @@ end
 ops["slots.less"] = function(request)
   local r <const>, err = find(request.n)
   if not r then return nil, err end
+  if self.scheduler:is_active() then return {} end -- what it holds it tells
   r.epoch = r.epoch + 1
   if not request.grant then
     r.grant = nil
@@ -467,6 +514,7 @@ function ops.tell(request, message)
   elseif r.state ~= "queued" or request.state ~= "starting" then
     r.state, r.why = request.state, request.why
   end
+  self.scheduler:told(r, request)
   if changed or request.params then core.fiber(save, r) end
   return {}
 end
@@ -489,10 +537,12 @@ end
 local function row_of(r)
   local p <const> = r._progress or r.progress or {}
   local nodes = text.sorted_keys(r.grant or {})
-  return {n = r.n, name = r.name, job = r.job, uid = r.uid, state = r.state, why = r.why, user = r.user, host = r.host,
+  local row <const> = {n = r.n, name = r.name, job = r.job, uid = r.uid, state = r.state, why = r.why, user = r.user, host = r.host,
     slots = count_of(r.grant), wanted = r.slots, workers = r._workers, nodes = nodes, grant = r.grant, epoch = r.epoch,
     params = r.params, progress = p, submitted_at = r.submitted_at, started_at = r.started_at, ended_at = r.ended_at,
     exit = r.exit, attempt = r.attempt, private = r.private, closed = r.closed, age_s = core.wall() - r.submitted_at}
+  self.scheduler:row(r, row)
+  return row
 end
 
 ---{all =, job =, state =} -> {runs = rows}, oldest first; without `all` those that have not ended.
@@ -534,6 +584,9 @@ function ops.verb(request, message)
     return nil, errors.new("T0513", {message = ("run %s has ended: %s%s"):format(r.name, r.state,
       r.why and ", " .. r.why or ""), help = "`tide jobs -a` lists what has ended"})
   end
+  if request.verb == "workers" and self.scheduler:is_active() then
+    return self.scheduler:resize(r, (request.arguments or {}).count)
+  end
   if not r._controller then
     if request.verb ~= "cancel" and request.verb ~= "stop" then
       return nil, errors.new("T0513", {message = ("run %s is %s: it has not started"):format(r.name, r.state)})
@@ -561,6 +614,28 @@ function ops.verb(request, message)
   end)
   return "later"
 end
+
+---A verb of the cluster's scheduling policy: {verb, arguments = plain bytes}, as a run takes those of its own.
+function ops.policy(request, message) return self.scheduler:serve(request, message.right) end
+
+---Another scheduling policy, or none: {policy = {text, path} | false, params, guard, nodes = of the pool}.
+function ops.schedule(request)
+  if request.policy == false then
+    self.scheduler:remove()
+    return {}
+  end
+  local answer, err = self.scheduler:install(request.policy, request)
+  if answer and request.nodes then
+    local ok
+    ok, err = self.scheduler:provision(request.nodes)
+    if not ok then return nil, err end
+  end
+  if not answer then return nil, err end
+  return {policy = answer.new}
+end
+
+---What a forecast begins with: {} -> {view = plain bytes, policy = {text, path, params = plain bytes}}.
+function ops.situation() return self.scheduler:situation() end
 
 ---- loop -----------------------------------------------------------------------------------------------------------
 
@@ -615,6 +690,7 @@ end
 
 local function tick()
   serve_queue()
+  self.scheduler:tick()
   for _, r in pairs(self.records) do
     if r._silent_since and core.now() - r._silent_since > SILENT_S and not runs.ENDED[r.state] then
       end_workers(r)
@@ -640,6 +716,8 @@ function runs.main()
     core.log("error", "the records of runs cannot be read: " .. tostring(err and err.message))
     return
   end
+  self.scheduler = require("tide.scheduler").new(keeper())
+  self.scheduler:recover()
   while true do
     local node <const> = core.node()
     if node.controller ~= node.id then return end

@@ -176,6 +176,7 @@ function meeting.extend(controller)
       end
     end
     if self.policies then self.policies:reported(waiting, sum) end
+    self:measure(waiting, sum)
     event.params = self.params
     event.stop = self:stop_reason(sum)
     self.stopping = event.stop

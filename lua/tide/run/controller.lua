@@ -807,6 +807,7 @@ function from_driver.close(self, _, message)
 end
 
 require("tide.run.life").extend(controller, from_driver)
+require("tide.run.grants").extend(controller, from_driver)
 
 ---- loop ----------------------------------------------------------------------------------------------------------
 

@@ -97,6 +97,7 @@ function elastic_workers.extend(controller)
     w.node.workers = w.node.workers - 1
     core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address})
     core.fiber(function() runs.ask {op = "slots.less", n = self.a.number, grant = {[w.node.name] = 1}} end)
+    self:tell_runs(true)
   end
 
   ---Somebody comes or goes: all of a job that meets in mid-epoch are asked to.

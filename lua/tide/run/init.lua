@@ -118,9 +118,9 @@ local function begin(self)
   self.controller, err = core.spawn {
     source = CONTROLLER, chunk = "@tide/controller.lua", role = "control",
     argument = {
-      run = self.id, number = self.number, shared = context.attached, directory = self.directory, script = sent,
+      run = self.id, number = self.number, shared = cluster:is_shared(), order = self.order, directory = self.directory, script = sent,
       job = job.name, params = self.params, seed = self.seed, tables = self.table_names,
-      nodes = nodes, servers_max = cluster.servers_max, nodes_max = context.attached and 0 or cluster.nodes_max,
+      nodes = nodes, servers_max = cluster.servers_max, nodes_max = cluster:is_shared() and 0 or cluster.nodes_max,
       total = total_of(job), resume = resume,
       examples = job:has_chunks() and job:examples() or nil,
       journal = not context.simulated and ("%s/policies-%s.journal"):format(self.directory, job.name) or nil,
@@ -136,7 +136,8 @@ end
 ---@param cluster table
 ---@param job tide.job
 ---@param params? table over the job's own
----@param o? {slots?: integer} on a shared cluster: worker slots, for which is waited
+---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
+---  preemptible?: boolean} on a shared cluster: worker slots, for which is waited; limits of what a policy gives
 ---@return tide.run
 function run.start(cluster, job, params, o)
   if type(job) ~= "table" or not job.check_upvalues then

@@ -96,9 +96,11 @@ function run_life.extend(controller, ops)
     local before <const> = self.told_done
     local rate <const> = before and core.now() > before.at and (done - before.done) / (core.now() - before.at) or nil
     if not before or core.now() - before.at >= TELL_S then self.told_done = {done = done, at = core.now()} end
-    core.send(keeper, {op = "tell", n = self.a.number, uid = self.a.run, state = state, why = why,
+    local told <const> = {op = "tell", n = self.a.number, uid = self.a.run, state = state, why = why,
       workers = #self:running(), params = self.told_params ~= self.params and self.params or nil,
-      progress = {report = self.clock, loss = loss, examples = done, rate = rate, total = self.a.total}})
+      progress = {report = self.clock, loss = loss, examples = done, rate = rate, total = self.a.total}}
+    self:tell_of_slots(told)
+    core.send(keeper, told)
     self.told_params = self.params
   end
 
@@ -270,7 +272,7 @@ function run_life.extend(controller, ops)
           s.callers = {}
           return
         end
-        grant = answer.grant
+        grant, self.order = answer.grant, answer.order or self.order
       end
       self:use_slots(grant)
     end)
