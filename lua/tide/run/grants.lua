@@ -87,15 +87,29 @@ local function suspend(self, why)
   self:look_for_rest()
 end
 
+-- A suspended run gets workers; of those that are on their way already the ones that it is not to have go.
 local function wake(self, nodes)
   local s <const> = self.suspended
-  s.waking, s.callers, s.why = true, s.callers or {}, nil
-  self.resizing = {rate = self.rate, parts = {}, woken_at = core.now()}
-  local held <const>, more = held_of(self), {}
-  for name, n in pairs(nodes) do
-    if n > (held[name] or 0) then more[name] = n - (held[name] or 0) end
+  local left <const>, more = {}, {}
+  for name, n in pairs(nodes) do left[name] = n end
+  for _, w in ipairs(self.workers) do
+    local name <const> = w.node.name
+    if w.state == "lost" or w.node.lost then goto next end
+    if (left[name] or 0) > 0 then
+      left[name] = left[name] - 1
+    else
+      w.state = "lost"
+      if w.address then core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address}) end
+    end
+    ::next::
   end
+  for name, n in pairs(left) do more[name] = n > 0 and n or nil end
+  s.waking, s.callers = next(nodes) ~= nil or nil, s.callers or {}
+  if not s.waking then return end
+  s.why, self.orphaned = nil, nil
+  self.resizing = {rate = self.rate, parts = {}, woken_at = core.now()}
   self:use_slots(more)
+  self:look_for_awake()
 end
 
 ---@return string|nil why the order cannot be carried out now
@@ -194,6 +208,10 @@ function grants.extend(controller, ops)
     if self.failed or self.finished or self.stopping then return refuse "the run is ending" end
     if request.order < (self.order or 0) then return refuse "a newer order has come" end
     if self.ready < (self.worker_count or 1) then return refuse "the run has not started" end
+    if self.suspending then
+      if request.force then force(self) end
+      return refuse "its workers are leaving"
+    end
     local bound <const> = self:fixed_workers()
     if bound then return refuse(bound, true) end
     self.order = request.order
@@ -202,11 +220,11 @@ function grants.extend(controller, ops)
     end
     local why
     if self.suspended then
-      if next(request.nodes) then wake(self, request.nodes) end
+      wake(self, request.nodes)
     elseif not next(request.nodes) then
       suspend(self, ("%s gave its slots to others"):format(request.why or "the scheduling policy"))
     else
-      if self.paused and self.paused.release and not self.suspending then self.paused = nil end -- it stays after all
+      if self.paused and self.paused.release then self.paused = nil end -- it stays after all
       why = carry_out(self, request.nodes)
     end
     if request.force then force(self) end
@@ -215,10 +233,28 @@ function grants.extend(controller, ops)
     self:tell_runs(true)
   end
 
+  ---@return boolean whether a policy gives the run slots elsewhere when it has lost its last worker
+  function controller:gets_others() return self.a.order ~= nil and self:fixed_workers() == nil end
+
+  ---Workers are lost. When nobody is left but those that are to leave, who take no more of the work, these go now, and
+  ---the run is suspended until it gets other slots.
+  function controller:wait_for_others()
+    if not self:gets_others() or self.suspended or self.finished or self.stopping then return end
+    for _, w in ipairs(self.workers) do
+      if not w.dropped and (w.state == "done" or w.state == "running") then return end
+    end
+    self.suspended = {nodes = {}, at = core.now(), why = "its last worker is lost", waking = true, callers = {}}
+    self.suspending, self.orphaned = nil, true
+    for _, w in ipairs(self.workers) do
+      if w.state == "running" then end_now(self, w) end
+    end
+  end
+
   ---What goes to the keeper of runs with the run's state.
   function controller:tell_of_slots(m)
     m.held, m.order, m.cost = held_of(self), self.order or self.a.order or 0, self.cost
     self.cost = nil
+    m.orphaned = self.suspended and self.orphaned or nil
     if self.ready >= (self.worker_count or 1) and self.fixed_told ~= true then
       m.fixed, self.fixed_told = self:fixed_workers(), true
     end
@@ -262,7 +298,10 @@ function grants.extend(controller, ops)
     row.t_a = row.t_a and row.t_a + NEW_SHARE * (t_a - row.t_a) or math.max(t_a, 1e-6)
     row.t_o = row.t_o and row.t_o + NEW_SHARE * (t_o - row.t_o) or t_o
     row.at = now
-    if g.news or now - g.fitted_at > FIT_S then fit(self) end
+    if g.news or now - g.fitted_at > FIT_S then
+      fit(self)
+      self:tell_runs(true)
+    end
   end
 end
 

@@ -403,7 +403,7 @@ end
 ---What `tide jobs` shows beside the rest.
 function scheduler:row(r, row)
   if not self.host or r.private then return end
-  row.target, row.resizes, row.attained, row.limits = r.target, r.resizes, r.attained, r.limits
+  row.target, row.parked, row.resizes, row.attained, row.limits = r.target, r.parked, r.resizes, r.attained, r.limits
   row.resize_s = self:resize_cost(r)
 end
 
@@ -445,6 +445,7 @@ function scheduler:tick()
   settle.lost_nodes(self)
   sample(self)
   if self.pool then self.pool:step() end
+  if not self:subjects()[1] then return end -- nothing is to be decided, and the first run is not to wait for it
   local ok, err = xpcall(self.host.step, require("tide.script").failure, self.host)
   if not ok then core.log("error", "the scheduling policy: " .. tostring(errors.from(err).message)) end
   settle.step(self)

@@ -142,6 +142,7 @@ function settle.held(self, r, request)
     local less <const>, _, more <const> = difference(r)
     if not next(less) and not next(more) then r.parked = nil end -- it has what it was to come back to
   end
+  if request.orphaned then r.parked, r.target = true, r.target or {} end
   if r.state == "suspended" and not r.parked and not self.keeper.waiting[r.n] then r.target = nil end
   local held <const> = request.held
   if type(held) ~= "table" or request.order ~= (r.order or 0) or not r.grant then return end
