@@ -66,13 +66,13 @@ tide.main(function()
     return true
   end)
   local victim = "n" .. sim.rng:below(4) + 1
-  local at = ("%dms"):format(500 + sim.rng:below(6000))
+  local at = ("%dms"):format(2600 + sim.rng:below(4000))
   if sim.rng:below(2) == 0 then
     sim.fault("crash", {node = victim, at = at})
   else
     sim.fault("pause", {node = victim, at = at, time = "600ms"})
   end
-  if opt.controllers then sim.fault("crash", {node = "c1", at = ("%dms"):format(500 + sim.rng:below(5000))}) end
+  if opt.controllers then sim.fault("crash", {node = "c1", at = ("%dms"):format(2600 + sim.rng:below(4000))}) end
   local tasks = {}
   for i, j in ipairs(jobs) do
     tasks[i] = function()

@@ -12,6 +12,7 @@ cluster.__index = cluster
 
 local CLOSE_S <const> = 3
 local POLL_S <const> = 0.02
+local KEEP_S <const> = 0.25
 local PROCESSES_MAX <const> = 256
 local SIMULATED_MAX <const> = 4000
 
@@ -113,6 +114,14 @@ local function share_control(count)
   end
 end
 
+---This node may be the one that commands next: then it keeps the runs.
+local function keep_runs(self)
+  while not self.closed do
+    require("tide.cluster.runs").keep()
+    core.sleep(KEEP_S)
+  end
+end
+
 ---tide.cluster{}: starts node processes on this machine and waits until they have joined. With `tide run --cluster`
 ---nothing is started: the nodes are those of that cluster.
 ---@param o {nodes?: integer, workers?: integer, servers?: integer, queue_limit?: string|integer,
@@ -158,7 +167,10 @@ function cluster.new(o)
         }
       end
       children.wait_up(self.children)
-      if o.controllers then share_control(o.controllers) end
+      if o.controllers then
+        share_control(o.controllers)
+        core.fiber(keep_runs, self)
+      end
     end)
     if not ok then
       self:close()
