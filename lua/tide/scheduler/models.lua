@@ -81,9 +81,11 @@ function models.fill(e, r, want)
   local m <const> = r.model
   if want["job.goodput"] or want["job.oracle"] then
     e.max_seen = math.min(m and m.seen or 0, r.most or 0)
-    if m then e.perf, e.gns, e.batch, e.fit = m.perf, m.gns, m.batch, m.fit end
+    if m then e.perf, e.gns, e.batch, e.fit, e.unit = m.perf, m.gns, m.batch, m.fit, m.unit end
     e.batch = e.batch or {start = 1, max = 1, lo = 1, hi = 1}
   end
+  local rate <const> = (r._progress or {}).rate
+  if is_between(rate, 1e-9, EXAMPLES_MOST) then e.rate = rate end
   if want["job.progress"] then e.progress = r._done or 0 end
   local left <const> = r._total and math.max(r._total - (r._done or 0), 0) or nil
   if want["job.remaining"] then e.remaining = left end
