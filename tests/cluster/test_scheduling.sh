@@ -145,8 +145,8 @@ wait_for 20 is "$a" stopped
 printed() { grep -qhE "$1" .tide/runs/*/out.log; }
 wait_for 10 printed '^sum [0-9]+ of [0-9]+'
 run 0 policy swap scheduling/fifo
-submit count.lua --passes 1
-wait_for 20 is "$name" done
+submit fixed.lua
+wait_for 20 is "$name" 'running 2'
 run 0 down lab -y
 nothing_left
 finish
