@@ -624,11 +624,13 @@ function ops.schedule(request)
     self.scheduler:remove()
     return {}
   end
+  local fits, mistake = true, nil
+  if request.nodes then fits, mistake = require("tide.scheduler.pool").check(request.nodes) end
+  if not fits then return nil, mistake end
   local answer, err = self.scheduler:install(request.policy, request)
   if answer and request.nodes then
-    local ok
-    ok, err = self.scheduler:provision(request.nodes)
-    if not ok then return nil, err end
+    local ok, why = self.scheduler:provision(request.nodes)
+    if not ok then return nil, why end
   end
   if not answer then return nil, err end
   return {policy = answer.new}
