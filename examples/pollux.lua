@@ -24,8 +24,8 @@ if sim then sim.compute {flops = 4e7} end
 local net = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.flatten(), nn.linear(128), nn.relu(),
   nn.linear(10)}
 local jobs = {
-  {slots = 4, job = nn.job {name = "net", program = net, data = tide.data.images(nil, {count = size.images, test = 1 / 6,
-    seed = 2}), batch = 100, epochs = size.epochs * opt.scale, optimizer = nn.momentum {lr = 0.05}}},
+  {slots = 4, job = nn.job {name = "net", program = net, data = tide.data.images(nil, {count = size.images,
+    test = 1 / 6, seed = 2}), batch = 100, epochs = size.epochs * opt.scale, optimizer = nn.momentum {lr = 0.05}}},
 }
 
 local POINTS <const>, WIDTH <const>, CENTRES <const> = size.points, size.width, 16
@@ -74,7 +74,8 @@ jobs[3] = {slots = 2, job = tide.job {
       for chunk in w:chunks(pass) do
         local x <const> = draw(chunk)
         -- |p - c|^2 = |p|^2 - 2 p c + |c|^2
-        distances:matmul(x, centres, {transpose_b = true, scale = -2}):add(centres:row_dots(centres):view(1, 1, CENTRES))
+        distances:matmul(x, centres, {transpose_b = true, scale = -2})
+        distances:add(centres:row_dots(centres):view(1, 1, CENTRES))
         local nearest <const> = distances:argmin()
         work(6e6)
         w.tables.sums:push(keys, zeros("f32", CENTRES, WIDTH):scatter_add(nearest, x))
@@ -137,8 +138,8 @@ tide.main(function()
   }
   print()
   for _, r in ipairs(results) do
-    print(("%-20s mean completion %5.1f s, all done after %5.1f s, %d resizes"):format(r.policy, mean(r.jct), r.makespan,
-      r.resizes))
+    print(("%-20s mean completion %5.1f s, all done after %5.1f s, %d resizes"):format(r.policy, mean(r.jct),
+      r.makespan, r.resizes))
   end
   print(("%s takes %.2f of the time of %s"):format(opt.policy, mean(results[2].jct) / mean(results[1].jct),
     results[1].policy))

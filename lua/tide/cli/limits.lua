@@ -3,7 +3,8 @@ local errors = require "tide.errors"
 local text = require "tide.text"
 
 local limits = {
-  {name = "min", type = "integer", min = 1, value = "N", doc = "with a scheduling policy: slots that it needs at least"},
+  {name = "min", type = "integer", min = 1, value = "N",
+   doc = "with a scheduling policy: slots that it needs at least"},
   {name = "max", type = "integer", min = 1, value = "N", doc = "slots that it takes at most"},
   {name = "sizes", type = "string", value = "SIZES", doc = "the only numbers of slots that it takes: pow2, or 1,2,6"},
   {name = "weight", type = "number", value = "X", doc = "how much it counts among others (default 1)"},

@@ -57,7 +57,8 @@ return {
     local limits <const>, mistake = limit_options.read(o)
     if mistake then return nil, mistake end
     if not o.cluster and (o.slots or limits or o.no_wait or o.detach) then
-      return nil, errors.new("T0107", {message = "--slots, --min, --max, --sizes, --weight, --no-wait and --detach are for a cluster that runs",
+      return nil, errors.new("T0107", {message = "--slots, --min, --max, --sizes, --weight, --no-wait and "
+        .. "--detach are for a cluster that runs",
         help = "name it: --cluster C"})
     end
     if o.detach then return require("tide.command.submit").run(context) end

@@ -5,8 +5,9 @@
 -- changes nothing. Workers leave at a report, or between two steps of a job that meets; when they are told to leave by
 -- force they end now, and what they had in hand is done again by others, as when a worker is lost.
 --
--- The model (k.fit_goodput; Pollux, OSDI 2021, section 3.2) has a row for each number of machines and workers: of a report of all in which nobody came or went, the seconds, and of these what the slowest worker
--- computed. All seconds are of this actor's clock: a worker that says otherwise of itself changes no row.
+-- The model (k.fit_goodput; Pollux, OSDI 2021, section 3.2) has a row for each number of machines and workers: of a
+-- report of all in which nobody came or went, the seconds, and of these what the slowest worker computed. All seconds
+-- are of this actor's clock: a worker that says otherwise of itself changes no row.
 local core = require "tide.core"
 local data = require "tide.data"
 local text = require "tide.text"

@@ -118,7 +118,8 @@ local function begin(self)
   self.controller, err = core.spawn {
     source = CONTROLLER, chunk = "@tide/controller.lua", role = "control",
     argument = {
-      run = self.id, number = self.number, shared = cluster:is_shared(), order = self.order, directory = self.directory, script = sent,
+      run = self.id, number = self.number, shared = cluster:is_shared(), order = self.order,
+      directory = self.directory, script = sent,
       job = job.name, params = self.params, seed = self.seed, tables = self.table_names,
       nodes = nodes, servers_max = cluster.servers_max, nodes_max = cluster:is_shared() and 0 or cluster.nodes_max,
       total = total_of(job), resume = resume,

@@ -1,5 +1,5 @@
--- What a run's controller tells of its throughput and progress becomes what policies see of it. Foreign values: a number
--- that cannot be is left out, and nothing that a run says gives it a size that it has not come near.
+-- What a run's controller tells of its throughput and progress becomes what policies see of it. Foreign values: a
+-- number that cannot be is left out, and nothing that a run says gives it a size that it has not come near.
 local core = require "tide.core"
 
 local models = {}

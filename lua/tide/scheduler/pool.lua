@@ -22,8 +22,8 @@ local NODES_MOST <const> = 256
 ---@return true|nil, table? err
 function pool.check(o)
   local function refuse(message, help)
-    return nil, errors.new("T0113", {message = "nodes of a scheduling policy: " .. message, state = "nothing was started",
-      help = help})
+    return nil, errors.new("T0113", {message = "nodes of a scheduling policy: " .. message,
+      state = "nothing was started", help = help})
   end
   if type(o) ~= "table" then return refuse "a table {min =, max =}" end
   for key, value in pairs(o) do
@@ -32,8 +32,8 @@ function pool.check(o)
       return refuse(("there is no field `%s`"):format(text.clean(tostring(key))),
         text.did_you_mean(tostring(key), text.sorted_keys(FIELDS)))
     end
-    local fits = want == "string" and type(value) == "string" or want == "number" and type(value) == "number" and value > 0
-      or want == "integer" and math.type(value) == "integer" and value >= 1 and value <= NODES_MOST
+    local fits = want == "string" and type(value) == "string" or want == "number" and type(value) == "number"
+      and value > 0 or want == "integer" and math.type(value) == "integer" and value >= 1 and value <= NODES_MOST
     if not fits then return refuse(("`%s` = %s is no %s"):format(key, tostring(value), want)) end
   end
   if not o.max then return refuse "`max`, the most nodes, is missing" end
@@ -97,7 +97,8 @@ end
 function pool:order(wish)
   if wish.pool or wish.drop then return nil, "`nodes.pool` and `nodes.drop` are not carried out here" end
   local count <const> = others(self)
-  local want <const> = math.max(math.min(wish.want or 0, self.o.max) - count, math.max((self.o.min or count) - count, 0))
+  local least <const> = math.max((self.o.min or count) - count, 0)
+  local want <const> = math.max(math.min(wish.want or 0, self.o.max) - count, least)
   local ok, err = self.pool:want(want)
   if not ok then return nil, err.message end
   return true

@@ -1,9 +1,9 @@
 -- From what runs hold to what they are to hold: shrinks first, then grows; never two changes of a run at once.
 --
--- A run's controller is asked with `verb.grant {order, nodes}`: the slots that it is to have, all of them; a newer order
--- wins. It answers at once, and tells what its workers hold again and again. What it holds less than its grant is free;
--- what it is given more is recorded before it hears of it. So a slot has one owner at any time, whoever dies: an order
--- that was lost is sent again, and one that came twice changes nothing.
+-- A run's controller is asked with `verb.grant {order, nodes}`: the slots that it is to have, all of them; a newer
+-- order wins. It answers at once, and tells what its workers hold again and again. What it holds less than its grant is
+-- free; what it is given more is recorded before it hears of it. So a slot has one owner at any time, whoever dies: an
+-- order that was lost is sent again, and one that came twice changes nothing.
 local core = require "tide.core"
 
 local settle = {}

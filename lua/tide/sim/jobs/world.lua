@@ -51,8 +51,8 @@ end
 
 local function job_entry(self, job, want)
   local e = {id = job.id, name = job.name, submit = job.submit, age = self.now - job.submit,
-             state = job.slots > 0 and "running" or "queued", weight = job.weight or 1, slots = job.slots, nodes = job.nodes,
-             min = job.min or 1, max = job.max, sizes = job.sizes, resizes = job.resizes,
+             state = job.slots > 0 and "running" or "queued", weight = job.weight or 1, slots = job.slots,
+             nodes = job.nodes, min = job.min or 1, max = job.max, sizes = job.sizes, resizes = job.resizes,
              resize_s = self.o.resize.live}
   if job.preemptible == false and job.slots > 0 then e.preemptible = false end
   if want["job.request"] then e.request = {slots = job.request.slots, batch = job.request.batch} end
