@@ -12,6 +12,7 @@ core.version = "0.1.0"
 function core.run_directory() end        --> path of the directory of this user's clusters, or nil, err
 function core.private_directory(path, make) end --> true, or nil, err: EACCES if others may write there; make: it is made
 function core.program_name() end         --> of the file that this process runs
+function core.sweep_directory(path) end --> removes sockets there that refuse; true: no process has one or is on its way
 function core.own_process(pid, program) end --> is it of this user and of a program of that name, default this one's?
 function core.lock(path) end             --> a lock on that file, to be closed, or nil, err: EBUSY
 function core.build() end            --> {compiler=, lua=, libuv=, ..., cpu={blas=, core=, rate="60 GFLOP/s", device=}, cuda={available=false, reason=""}} for `tide version`

@@ -95,6 +95,7 @@ function standing.up(o)
   end
   local made, err = directory.make(name)
   if not made then return nil, err end
+  directory.sweep()
   local lock <close>, busy = directory.lock(name)
   if not lock and busy.name == "EBUSY" then
     return nil, errors.new("T1002", {message = ("cluster `%s` is being started by another process"):format(name)})
