@@ -200,7 +200,7 @@ function core.file_write(path, text, own) end --> atomic: temporary, fsync, rena
 function core.mkdir(path, mode) end   -- permission bits, default 0777 less the umask; true if it exists
 function core.file_list(path) end
 function core.file_remove(path) end
-function core.terminal() end          --> {stdin=bool, stdout=bool, stderr=bool, width=n, utf8=bool}
+function core.terminal() end          --> {stdin=bool, stdout=bool, stderr=bool, width=n, height=n, utf8=bool}
 function core.triples(paths, options) end --> data of tab-separated files: {entities={names}, relations={names}, parts={u32 tensor n x 3, ...}} | nil, err with file:line
 ---@param sources table 1 or 2 (train, test): path or {name=, text=}
 ---@param options? {format?:"auto"|"ratings"|"matrixmarket", test?:number, seed?:integer, center?:boolean, names?:boolean}
