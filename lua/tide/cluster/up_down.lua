@@ -170,6 +170,17 @@ function standing.started(name)
   return name
 end
 
+---What goes on in the cluster that the command names.
+---@param context tide.context
+---@return table[]|nil runs {name, state, ...}, table? err
+function standing.runs(context)
+  return require("tide.cluster.view").attached(context, function()
+    local answer <const>, err = context.core.node_run([[return require("tide.command.job").inside(...)]],
+      "@tide/command/job.lua", {op = "list", all = false})
+    return answer and answer.value and answer.value.runs, err or answer.error
+  end)
+end
+
 ---Ends a cluster of `tide up`: in order, then what is left by force.
 ---@param o {cluster?: string, timeout_s?: number}
 ---@return table|nil {cluster, ended, killed}, table? err
