@@ -224,7 +224,7 @@ entry("T0304", {
 entry("T0305", {
   title = "policy was rolled back before", exit = 6, name = "EREFUSED",
   explanation = "A guard has rolled this very source back; it is blocked so that nobody swaps it in again by mistake.",
-  remedy = "change the policy, or swap with `force = true`",
+  remedy = "change the policy, or swap with `--force`; in Lua with `force = true`",
 })
 entry("T0306", {
   title = "nothing to go back to", exit = 6, name = "ENOENT",

@@ -12,6 +12,7 @@ core.version = "0.1.0"
 function core.run_directory() end        --> path of the directory of this user's clusters, or nil, err
 function core.private_directory(path, make) end --> true, or nil, err: EACCES if others may write there; make: it is made
 function core.program_name() end         --> of the file that this process runs
+function core.sweep_directory(path) end --> removes sockets there that refuse; true: no process has one or is on its way
 function core.own_process(pid, program) end --> is it of this user and of a program of that name, default this one's?
 function core.lock(path) end             --> a lock on that file, to be closed, or nil, err: EBUSY
 function core.build() end            --> {compiler=, lua=, libuv=, ..., cpu={blas=, core=, rate="60 GFLOP/s", device=}, cuda={available=false, reason=""}} for `tide version`
@@ -199,7 +200,7 @@ function core.file_write(path, text, own) end --> atomic: temporary, fsync, rena
 function core.mkdir(path, mode) end   -- permission bits, default 0777 less the umask; true if it exists
 function core.file_list(path) end
 function core.file_remove(path) end
-function core.terminal() end          --> {stdin=bool, stdout=bool, stderr=bool, width=n, utf8=bool}
+function core.terminal() end          --> {stdin=bool, stdout=bool, stderr=bool, width=n, height=n, utf8=bool}
 function core.triples(paths, options) end --> data of tab-separated files: {entities={names}, relations={names}, parts={u32 tensor n x 3, ...}} | nil, err with file:line
 ---@param sources table 1 or 2 (train, test): path or {name=, text=}
 ---@param options? {format?:"auto"|"ratings"|"matrixmarket", test?:number, seed?:integer, center?:boolean, names?:boolean}

@@ -70,8 +70,7 @@ local function picked(rows, fields)
   for i, row in ipairs(rows) do
     local record = {}
     for _, field in ipairs(fields) do
-      local value = row[field]
-      if value == nil then value = "-" end
+      local value <const> = row[field]
       record[field] = math.type(value) == "float" and tonumber(("%.4g"):format(value)) or value
     end
     out[i] = record
@@ -79,10 +78,14 @@ local function picked(rows, fields)
   return out
 end
 
+-- Numbers first, the greatest before the others; who lacks the field is last.
 local function sorted(rows, field)
+  local RANK <const> = {number = 1, ["nil"] = 3}
   table.sort(rows, function(a, b)
     local x, y = a[field], b[field]
-    if type(x) == "number" and type(y) == "number" then return x > y end
+    local of_x, of_y = RANK[type(x)] or 2, RANK[type(y)] or 2
+    if of_x ~= of_y then return of_x < of_y end
+    if of_x == 1 then return x > y end
     return tostring(x) < tostring(y)
   end)
   return rows
@@ -249,10 +252,17 @@ function calls.kill(id) return session.kill(id) end
 
 ---Prints what the last evaluation wrote beyond the 64 KiB that it may.
 function calls.more()
-  local chunk, left = session.more()
-  if not chunk then return nil end
+  local chunk, left, lost = session.more()
+  if not chunk then
+    session.print "nothing is left"
+    return
+  end
   session.print(chunk)
-  if left > 0 then session.print(("... %s more: more()"):format(units.format_size(left))) end
+  if left > 0 then
+    session.print(("... %s more: more()"):format(units.format_size(left)))
+  elseif lost > 0 then
+    session.print(("... %s more were not kept: save() writes files"):format(units.format_size(lost)))
+  end
 end
 
 -- The address of an actor, by its name or type on a node.

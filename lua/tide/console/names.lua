@@ -260,6 +260,8 @@ end
 
 ---- help ------------------------------------------------------------------------------------------------------------
 
+local HELP_WIDTH <const> = 79
+
 local FIRST <const> = [[
 The ten things to do first
   nodes()                       what there is                     top()      which actors are busy
@@ -283,11 +285,13 @@ end
 local function entry_help(entry)
   local lines = {hint_of(entry)}
   if entry.doc ~= "" then
-    for _, line in ipairs(text.wrap(entry.doc, 90)) do lines[#lines + 1] = "  " .. line end
+    for _, line in ipairs(text.wrap(entry.doc, HELP_WIDTH - 2)) do lines[#lines + 1] = "  " .. line end
   end
   for _, param in ipairs(entry.params) do
-    lines[#lines + 1] = ("  %-10s %s%s %s"):format(param.name, param.type or "", param.optional and " (optional)" or "",
-      param.doc)
+    local said <const> = ("%s%s %s"):format(param.type or "", param.optional and " (optional)" or "", param.doc)
+    for i, line in ipairs(text.wrap(said, HELP_WIDTH - 13)) do
+      lines[#lines + 1] = ("  %-10s %s"):format(i == 1 and param.name or "", line)
+    end
   end
   for _, returned in ipairs(entry.returns) do lines[#lines + 1] = "  returns    " .. returned end
   return table.concat(lines, "\n")

@@ -280,6 +280,11 @@ function live.new(controller, job)
     now = function() return core.now() - d.started_at end,
     signals = function(kind) return SIGNALS[kind == "batching" and d.adapts and "adapts" or kind] end,
     notify = function(event) self:tell(event) end,
+    printed = function(of, lines)
+      for line in lines:gmatch "[^\n]+" do
+        controller:emit {kind = "log", text = ("policy: %s: %s"):format(of, line)}
+      end
+    end,
     snapshot = function(...) return d:snapshot(...) end,
     things = function(kind) return d:things(kind) end,
     apply = function(...) return d:apply(...) end,
