@@ -1,5 +1,5 @@
 -- Pools of nodes that a provisioner starts and stops: so many are wanted; what is missing is asked for, what is gone is
--- replaced, that node alone. Kinds (local, slurm, none) say how, by the same few functions:
+-- replaced, that node alone. Kinds (local, slurm, ssh, none) say how, by the same few functions:
 --
 --   check(o)            are options, programs and the site as they must be: once, before anything starts
 --   command(o, name)    the argument list of one node; pure
@@ -17,7 +17,7 @@ local provision = {}
 local pool_methods = {}
 pool_methods.__index = pool_methods
 
-provision.KINDS = {"local", "slurm", "none"}
+provision.KINDS = {"local", "slurm", "ssh", "none"}
 
 local JOIN_S <const> = 60         -- from running to being a member
 local STUCK_S <const> = 120       -- in a queue
@@ -192,6 +192,7 @@ function pool_methods:start_missing()
       self:enter(ticket, "asked")
     else
       self:finish(ticket, err and err.message or "not started")
+      if err and err.final then self.stopped = err end
       break -- what comes behind it was not tried
     end
   end
@@ -212,7 +213,7 @@ function pool_methods:stop_surplus()
 end
 
 ---Looks and acts; call it often.
----@return true|nil, table? err the pool has given up
+---@return true|nil, table? err the pool has given up: it asks for no more nodes, and keeps those that it has
 function pool_methods:step()
   local now <const> = core.now()
   local poll_s <const> = now - self.started_at < 10 and self.kind.poll_s / 5 or self.kind.poll_s
