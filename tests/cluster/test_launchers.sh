@@ -46,6 +46,8 @@ if slurm_begin "$work/slurm" 2 >slurm.txt; then # here, not in a subshell: its p
     export SLURM_CONF=$work/slurm/slurm.conf
     run 2 launch slurm -n 1 --partition nowhere --cluster grow
     says err.txt 'Slurm has no partition `nowhere`'
+    run 1 launch slurm -n 1 --partition main --gres gpu:9 --cluster grow
+    says err.txt 'sbatch .*[Gg]eneric'
     launch slurm -n 2 --partition main --cpus 2
     wait_for 40 there_are slurm 2 || fail "slurm: two jobs do not join: $(cat launch.txt)"
     [ "$(squeue -h -n tide-grow | wc -l)" = 2 ] || fail "slurm: not one job a node"

@@ -670,6 +670,7 @@ end
 ---One more node: {node = {name, id, agent, workers, store}}. Its workers join the run.
 function from_driver.joined(self, request)
   local node = request.node
+  if self.a.shared then return self:use_joined(node) end
   node.late = true
   self.monitors[core.monitor(node.agent)] = {node = node}
   node.ranks, self.baseline[node.name] = {}, {tables = {}, links = {}}
