@@ -19,7 +19,7 @@ package.loaded["tide.provision"], package.loaded["tide.provision.local"] = nil, 
 local provision = require "tide.provision"
 
 function kind.check() return true end
-function kind.id_text(id) return tostring(id) end
+function kind.id_text(id) return ("%d"):format(id) end
 
 local function random() -- of the world's seed
   world.seed = (world.seed * 48271) % 2147483647

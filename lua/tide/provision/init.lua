@@ -79,7 +79,7 @@ end
 function pool_methods:tell(ticket, state, reason)
   if self.o.event then
     self.o.event {name = ticket.name, state = state, reason = reason, eta = ticket.eta, leaving = ticket.leaving,
-                  id = self.kind.id_text(ticket.id or "?")}
+                  id = ticket.id and self.kind.id_text(ticket.id)}
   end
 end
 
