@@ -49,6 +49,7 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_sandbox(L);
     tide__lua_open_console(L);
     tide__lua_open_keys(L);
+    tide__lua_open_audit(L);
     tide__lua_open_watch(L);
     tide__lua_open_control(L);
     return 1;

@@ -493,6 +493,20 @@ entry("T0802", {
   remedy = "tide keys init CLUSTER makes keys, tide keys show lists them",
 })
 
+entry("T0803", {
+  title = "the audit log cannot be written", exit = 1, name = "EIO",
+  explanation = "What takes more than the right `read` is noted in the node's audit log before it is done. The log "
+    .. "cannot be written: the disk is full, or the file is not this user's. Runs go on.",
+  remedy = "make room where the log is (tide node --audit DIR says where), and ask again",
+})
+
+entry("T0804", {
+  title = "the audit log is damaged", exit = 1, name = "EPROTO",
+  explanation = "Each line of an audit log has the sum of the line before. A line was changed, taken out or put in, or "
+    .. "the log has lost its end.",
+  remedy = "compare with copies of the log, and of its .head file, on other machines",
+})
+
 ---- T09: kernels -----------------------------------------------------------------------------------------------------
 
 entry("T0901", {

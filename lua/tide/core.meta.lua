@@ -194,7 +194,12 @@ function core.encode(value) end       --> msgpack string ; core.decode(string) -
 function core.json_encode(value) end  --> string (jansson; sorted keys) ; core.json_decode(text) -> value | nil, err
 function core.random(seed) end        --> generator: :next() u64 as integer, :uniform(), :below(n), :state() -> text, :restore(text)
 ---Processes of the local provisioner: dies with this process; output appended to a file.
-function core.process(argv, options) end --> handle: h:pid(), h:signal(n), h:ended() -> nil | {status=, signal=}
+function core.audit_open(directory, node) end --> true | nil, err: from now on this process has an audit log, begun with the first entry
+function core.audit(entry) end        --> true | nil, err: {verb=, right=, subject=, result=, text=, peer=, durable=} is noted, if there is a log
+function core.audit_sync() end        --> true | nil, err: the audit log so far is on the disk
+function core.harden(secrets) end     --> true | nil, err: no new privileges; secrets: no core dumps, no debuggers
+function core.input_ended() end       --> has standard input ended?
+function core.process(argv, options) end --> {output=, survive=, input=}; input: a pipe that this process holds; handle: h:pid(), h:signal(n), h:ended() -> nil | {status=, signal=}
 function core.file_read(path) end     --> string | nil, err
 function core.file_write(path, text, own) end --> atomic: temporary, fsync, rename; own: nobody else may read it
 function core.mkdir(path, mode) end   -- permission bits, default 0777 less the umask; true if it exists

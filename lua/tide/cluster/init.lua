@@ -196,6 +196,9 @@ end
 require("tide.cluster.elastic").extend(cluster, {
   adopt_members = adopt_members,
 })
+require("tide.cluster.provisioned").extend(cluster, {
+  adopt_members = adopt_members,
+})
 
 local START_FIELDS <const> = {slots = true}
 
@@ -230,13 +233,6 @@ function cluster.run(_, name) return require("tide.run.remote").find(name) end
 ---@param o? {args?: string[], slots?: integer}
 ---@return tide.remote_run|nil, table? err
 function cluster.submit(_, path, o) return require("tide.run.host").submit(core.node().endpoint, path, o) end
-
----@return table[] members
-function cluster.nodes()
-  local list = {}
-  for _, member in ipairs(core.members()) do list[#list + 1] = member end
-  return list
-end
 
 ---@param name string
 ---@return table|nil handle, table? err
@@ -276,6 +272,7 @@ function cluster:close()
     local ok, err = pcall(self.tracing.close, self.tracing)
     if not ok then self.context.unsaved("the trace", err) end
   end
+  self:close_pool()
   if #self.children == 0 then return end
   local ours <const>, ids <const> = {}, {}
   for _, child in ipairs(self.children) do ours[child.name] = true end

@@ -670,6 +670,7 @@ end
 ---One more node: {node = {name, id, agent, workers, store}}. Its workers join the run.
 function from_driver.joined(self, request)
   local node = request.node
+  if self.a.shared then return self:use_joined(node) end
   node.late = true
   self.monitors[core.monitor(node.agent)] = {node = node}
   node.ranks, self.baseline[node.name] = {}, {tables = {}, links = {}}
@@ -775,7 +776,7 @@ function from_driver.policy(self, request, message)
       and "the run has not started yet"
       or ("job `%s` declares neither `batch` nor `comm` and names no policies: it has no seats"):format(self.a.job)))
   end
-  local result, err = self.policies:serve(request, message.right)
+  local result, err = self.policies:serve(request, message)
   if not result then return core.answer_error(message, err) end
   events.of_policy(self, request.verb, core.plain_decode(result))
   core.answer(message, {result = result})

@@ -121,6 +121,7 @@ local function begin(self)
       run = self.id, number = self.number, shared = context.attached, directory = self.directory, script = sent,
       job = job.name, params = self.params, seed = self.seed, tables = self.table_names,
       nodes = nodes, servers_max = cluster.servers_max, nodes_max = context.attached and 0 or cluster.nodes_max,
+      provisioned = cluster:provisions(true),
       total = total_of(job), resume = resume,
       examples = job:has_chunks() and job:examples() or nil,
       journal = not context.simulated and ("%s/policies-%s.journal"):format(self.directory, job.name) or nil,
@@ -236,6 +237,13 @@ end
 
 ---A worker for the run, each on a node of its own.
 function run:add_workers(count)
+  if self.cluster:provisions(true) then
+    local each <const> = self.cluster.pool.o.workers
+    local ok, err = pcall(self.cluster.want_more, self.cluster, (count + each - 1) // each)
+    if ok then return end
+    core.send(self.controller, {op = "not_joined", count = count})
+    return self.cluster.context.progress:say("tide: workers: " .. errors.from(err).message)
+  end
   for _ = 1, count do
     self:reshape("workers", function(cluster)
       local ok, err = pcall(cluster.add_node, cluster, nil, 1)
