@@ -77,7 +77,8 @@ end
 ---Body of a member.
 ---@param a {script: table, class: string, rank: integer, size: integer, life: integer, arguments: any, group: string}
 function actors.member(a)
-  local ok, err = script.load {text = a.script.text, path = a.script.path, args = a.script.args, role = "actor"}
+  local ok, err = script.load {text = a.script.text, path = a.script.path, args = a.script.args, role = "actor",
+                               modules = a.script.modules}
   if not ok then error(err, 0) end
   local class <const> = script.actors[a.class]
   if not class then error(script.error("T0401", ("the script declares no actor `%s`"):format(a.class)), 0) end
@@ -437,8 +438,11 @@ function actors.spawn(cluster, class, arguments, o)
     error(script.error("T0105", ("no node is meant by `%s`"):format(tostring(o.on or "@all")),
       {help = "\"@all\", \"n2\", \"n[2-5]\""}), 3)
   end
+  local sent <const> = {}
+  for k, v in pairs(cluster.context.script) do sent[k] = v end
+  sent.modules = require("tide.bundle").collect()
   local address, err = core.spawn {source = KEEPER, chunk = "@tide/run/actors.lua", role = "control", argument = {
-    script = cluster.context.script, class = class.name, arguments = arguments, members = members, restart = restart,
+    script = sent, class = class.name, arguments = arguments, members = members, restart = restart,
     threads = o.threads or false, owner = core.self()}}
   if not address then error(errors.from(err), 3) end
   return handle(address, nil, #members, true)
