@@ -136,7 +136,7 @@ entry("T0206", {
 })
 entry("T0207", {
   title = "another version of the script", exit = 1, name = "EMISMATCH",
-  explanation = "A node has a script, a module or options of another content hash than the driver's.",
+  explanation = "A node has a script, a file of kernels or options of another content hash than the driver's.",
   remedy = "start the nodes from the same files, or let `tide run` send them",
 })
 entry("T0208", {
@@ -182,6 +182,13 @@ entry("T0220", {
   explanation = "A function that the script gave to `sim.check` returned false, or raised, at this moment of virtual "
     .. "time. The run was ended; the same seed shows the same again.",
   remedy = "repeat it by the command below; `tide sim --trace FILE` shows who did what before",
+})
+entry("T0221", {
+  title = "a module is not there", exit = 1, name = "ENOENT",
+  explanation = "The modules of a script travel with it as text: those that are loaded when a run begins, and those "
+    .. "that `require \"name\"` says with a literal name. Nodes read no code from their own disks. C modules do not "
+    .. "travel.",
+  remedy = "put the module beside the script, and require it by its literal name",
 })
 entry("T0230", {
   title = "cancelled", exit = 130, name = "ECANCELED",

@@ -893,7 +893,7 @@ function controller.main(a)
   local self = controller.new(a)
   local ok, err = xpcall(function()
     local loaded, problem = script.load {text = a.script.text, path = a.script.path, args = a.script.args,
-                                         role = "controller"}
+                                         role = "controller", modules = a.script.modules}
     if not loaded then error(problem, 0) end
     self.job = script.jobs[a.job]
     local time = self.job.stop and self.job.stop.time

@@ -113,7 +113,7 @@ local function begin(self)
   self.tables, self.table_names = create_tables(self, resume ~= nil)
   local sent = {}
   for k, v in pairs(context.script) do sent[k] = v end
-  sent.modules = script.modules
+  sent.modules = self.modules
   local err
   self.controller, err = core.spawn {
     source = CONTROLLER, chunk = "@tide/controller.lua", role = "control",
@@ -150,13 +150,14 @@ function run.start(cluster, job, params, o)
   for k, v in pairs(job.params or {}) do merged[k] = v end
   for k, v in pairs(params or {}) do merged[k] = v end
   local seed = job.seed or require("tide").seed
+  local modules <const> = require("tide.bundle").collect()
   local opened <const> = run_host.open(cluster, job, merged, o)
   local self = setmetatable({
     id = opened.id, name = opened.name, number = opened.number, directory = opened.directory,
     log_file = opened.log_file, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
     sums = {},
     policy_events = {},
-    started_at = core.now(), lines_shown = 0, seed = seed,
+    started_at = core.now(), lines_shown = 0, seed = seed, modules = modules,
   }, run)
   ok, err = xpcall(begin, script.failure, self)
   if not ok then

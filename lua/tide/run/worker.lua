@@ -512,7 +512,8 @@ local function prepare(self, a)
     error(script.error("T0207", ("the script differs: the driver runs %s, this node was given %s"):format(
       a.script.sha:sub(1, 12), core.sha256(a.script.text):sub(1, 12)), {node = a.node}), 0)
   end
-  local ok, err = script.load {text = a.script.text, path = a.script.path, args = a.script.args, role = "worker"}
+  local ok, err = script.load {text = a.script.text, path = a.script.path, args = a.script.args, role = "worker",
+                               modules = a.script.modules}
   if ok then ok, err = script.check_modules(a.script.modules or {}, a.node) end
   if not ok then error(err, 0) end
   self.job = script.jobs[a.job]

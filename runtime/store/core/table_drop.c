@@ -184,10 +184,10 @@ static void free_table(struct tide_store *store, struct tide__dropping *d) {
 /* True: it is gone. */
 static bool advance(struct tide_store *store, struct tide__dropping *d, uint64_t now) {
     struct tide_table *table = d->table;
+    if ((!d->quiet || d->unreachable) && now - d->since > FAIL_NS) {
+        fail_pending(store, table); /* the latter: begun as it was closed, and answered by nobody */
+    }
     if (!d->out) {
-        if (!d->quiet && now - d->since > FAIL_NS) {
-            fail_pending(store, table);
-        }
         if (!d->quiet && is_quiet(table)) {
             d->quiet = true;
             say(store, table->id, CLOSE);
