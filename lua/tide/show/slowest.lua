@@ -1,8 +1,8 @@
 -- What holds a run up, in a sentence: a pure function of two snapshots of a cluster (tide.cluster.collect).
 --
--- The time of all workers between the snapshots is split into what they wait for and what is left, computing. Each cause
--- that there may be says which share of that time would be gone without it; the largest is the answer, and below a tenth
--- nothing stands out. Without an earlier snapshot the run is judged from its beginning on.
+-- The time of all workers between the snapshots is split into what they wait for and what is left, computing. Each
+-- cause that there may be says which share of that time would be gone without it; the largest is the answer, and below
+-- a tenth nothing stands out. Without an earlier snapshot the run is judged from its beginning on.
 local metrics = require "tide.show.metrics"
 local units = require "tide.units"
 
@@ -304,11 +304,13 @@ end
 
 function causes.network(s)
   if busy_home(s) then return nil end
-  local names, trips = {}, {}
-  for _, node in ipairs(s.after.nodes) do names[node.id] = node.name end
+  local names, homes, trips = {}, {}, {}
+  for _, node in ipairs(s.after.nodes) do
+    names[node.id], homes[node.id] = node.name, node.has_store or nil
+  end
   for _, n in ipairs(s.nodes) do
     for _, link in ipairs(n.node.links) do
-      if names[link.peer] and (link.round_trip_ns or 0) > 0 then
+      if homes[link.peer] and (link.round_trip_ns or 0) > 0 then
         trips[#trips + 1] = {from = n.node.name, to = names[link.peer], s = link.round_trip_ns / 1e9}
       end
     end
@@ -385,7 +387,8 @@ end
 function causes.on_report(s)
   local seconds <const> = grown(s.run.on_report_s, s.old and s.old.on_report_s)
   return {share = math.min(seconds / s.seconds, s.share.driver), subject = "on_report",
-    sentence = ("on_report holds up the run: workers wait %s of their time for it"):format(percent(seconds / s.seconds)),
+    sentence = ("on_report holds up the run: workers wait %s of their time for it"):format(
+      percent(seconds / s.seconds)),
     remedy = "do less in on_report, or report less often",
     evidence = {("%s in all"):format(units.format_duration(seconds))}}
 end
