@@ -18,6 +18,7 @@ history.ROOT = ".tide/runs" ---@type string
 
 local SCHEMA <const> = "tide.run/1"
 local RECORD_BYTES <const> = 64 << 10 -- of a run.json that is read
+local SMALL <const> = 20000 -- runs that are read without looking for garbage meanwhile
 local LIVING <const> = {queued = true, running = true}
 
 local function read(path, limit)
@@ -131,10 +132,13 @@ function history.list(root)
   local here <const>, list = {host = history.host()}, {}
   local names <const> = core.file_list(root) or {}
   table.sort(names)
+  local small <const> = #names <= SMALL
+  if small then collectgarbage "stop" end -- all that is read stays
   for _, id in ipairs(names) do
     local record <const> = is_id(id) and of_directory(root, id, here)
     if record then list[#list + 1] = record end
   end
+  if small then collectgarbage "restart" end
   return list
 end
 

@@ -73,7 +73,7 @@ function run_host.started(run) write_record(run, {state = "running"}) end
 ---@param job tide.job
 ---@param params table
 ---@param o? {slots?: integer}
----@return {id: string, name: string, number: integer, directory: string, log_file: file*?}
+---@return {id: string, name: string, number: integer, directory: string, log_file: file*?, waits: boolean}
 function run_host.open(cluster, job, params, o)
   local context <const> = cluster.context
   if not context.attached then runs.keep() end
@@ -90,11 +90,13 @@ function run_host.open(cluster, job, params, o)
   local answer, err = runs.ask {
     op = "open", job = job.name, uid = id, user = not core.simulated() and os.getenv "USER" or nil,
     node = core.node().name, pid = (core.member() or {}).pid, machine = machine.id, params = params,
-    directory = run_host.absolute(directory), private = not context.attached or nil,
+    directory = run_host.absolute(directory),
+    private = not context.attached and not (o and o.slots) or nil, -- with slots it shares even its own cluster
     slots = o and o.slots or context.slots or job.workers,
   }
   if not answer then error(err, 0) end
-  return {id = id, name = answer.name, number = answer.n, directory = directory, log_file = log_file}
+  return {id = id, name = answer.name, number = answer.n, directory = directory, log_file = log_file,
+          waits = context.attached or o and o.slots ~= nil}
 end
 
 ---Waits until the run has its slots.
@@ -106,7 +108,7 @@ function run_host.slots(cluster, run)
   run.started_wall = core.wall()
   write_record(run, {state = "queued"})
   local nodes <const> = cluster:agents()
-  if not context.attached then return nodes end
+  if not run.waits_for_slots then return nodes end
   local answer, err
   local fiber <const> = core.fiber(function()
     answer, err = runs.ask({op = "grant", n = run.number, no_wait = context.no_wait or nil}, GRANT_S)

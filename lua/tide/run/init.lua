@@ -153,7 +153,7 @@ function run.start(cluster, job, params, o)
   local opened <const> = run_host.open(cluster, job, merged, o)
   local self = setmetatable({
     id = opened.id, name = opened.name, number = opened.number, directory = opened.directory,
-    log_file = opened.log_file, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
+    log_file = opened.log_file, waits_for_slots = opened.waits, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
     sums = {}, examples_done = 0,
     policy_events = {},
     started_at = core.now(), lines_shown = 0, seed = seed,
