@@ -31,6 +31,13 @@ function run_host.make_directory(id)
   return path
 end
 
+---The time of a line of run.log, as node logs have it: "2026-11-26 23:15:04.123" in UTC.
+---@return string
+function run_host.stamp()
+  local now <const> = core.wall()
+  return os.date("!%F %T", now // 1 | 0) .. (".%03d"):format(now % 1 * 1000 // 1 | 0)
+end
+
 ---Where a relative path is for others of this machine; as it is when that cannot be told.
 ---@param path string
 ---@return string

@@ -153,8 +153,8 @@ function run.start(cluster, job, params, o)
   local opened <const> = run_host.open(cluster, job, merged, o)
   local self = setmetatable({
     id = opened.id, name = opened.name, number = opened.number, directory = opened.directory,
-    log_file = opened.log_file, waits_for_slots = opened.waits, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
-    sums = {}, examples_done = 0,
+    log_file = opened.log_file, waits_for_slots = opened.waits, cluster = cluster, job = job, params = merged,
+    queue = {}, results = {}, history = {}, sums = {}, examples_done = 0,
     policy_events = {},
     started_at = core.now(), lines_shown = 0, seed = seed,
   }, run)
@@ -186,7 +186,7 @@ function run:show_log(event)
   local context = self.cluster.context
   local line = event.rank and ("[%s #%d] %s"):format(event.node, event.rank, event.text) or event.text
   if self.log_file then
-    local ok, why = self.log_file:write(line, "\n")
+    local ok, why = self.log_file:write(run_host.stamp(), " ", line, "\n")
     if ok then ok, why = self.log_file:flush() end
     if not ok then context.unsaved("the run's log", {message = why, where = self.directory .. "/run.log"}) end
   end
