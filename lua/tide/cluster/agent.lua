@@ -27,6 +27,11 @@ function ops.status()
           queue = core.queue(), memory = core.memory(), now = core.now()}
 end
 
+---All that metrics are made of: {data = encoded figures of this node}.
+function ops.metrics()
+  return {data = require("tide.run.pieces").of(core.encode(require("tide.cluster.measure").node()))}
+end
+
 ---What this node's store has done for others, in all and by slot of the named tables, and how long its own workers
 ---had something under way to each other store: {tables={names}, slots=bool, homes={ids}}.
 function ops.served(request)

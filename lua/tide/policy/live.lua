@@ -494,6 +494,16 @@ end
 ---@return table[] see host:holders
 function live:holders() return self.host:holders() end
 
+---@return table[] {seat, policy, version, decisions, actions, faults}: the seats in numbers
+function live:brief()
+  local list = {}
+  for i, row in ipairs(self.host:list()) do
+    list[i] = {seat = row.seat, policy = row.name, version = row.version, decisions = row.decisions,
+               actions = row.actions, faults = row.errors}
+  end
+  return list
+end
+
 ---A node has joined the run.
 function live:joined(node)
   if self.driver.servers then self.host:event("join", node.id) end

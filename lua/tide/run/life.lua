@@ -95,7 +95,9 @@ function run_life.extend(controller, ops)
     local done <const> = self.done_examples + (self.partial.examples or 0)
     local before <const> = self.told_done
     local rate <const> = before and core.now() > before.at and (done - before.done) / (core.now() - before.at) or nil
-    if not before or core.now() - before.at >= TELL_S then self.told_done = {done = done, at = core.now()} end
+    if not before or core.now() - before.at >= TELL_S then
+      self.told_done, self.told_rate = {done = done, at = core.now()}, rate
+    end
     core.send(keeper, {op = "tell", n = self.a.number, uid = self.a.run, state = state, why = why,
       workers = #self:running(), params = self.told_params ~= self.params and self.params or nil,
       progress = {report = self.clock, loss = loss, examples = done, rate = rate, total = self.a.total}})

@@ -414,7 +414,8 @@ function w_methods:barrier(name, value, o)
   local arrival <const> = setmetatable({worker = self, id = self.barriers, passed = false}, arrival_methods)
   local sent <const>, encoded <const> = pieces.packed(value)
   self.arrivals[arrival.id] = arrival
-  tell(self, {op = "barrier", id = arrival.id, name = name or "barrier", value = sent, encoded = encoded})
+  tell(self, {op = "barrier", id = arrival.id, name = name or "barrier", value = sent, encoded = encoded,
+              async = splits or nil})
   if splits then return arrival end
   return arrival:wait()
 end
