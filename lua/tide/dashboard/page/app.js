@@ -185,10 +185,9 @@ setInterval(() => {
 
 /* ---- charts ---- */
 
-function scale(low, high, ticks) {
-  if (!(high > low)) { high = low + (Math.abs(low) || 1); }
-  const rough = (high - low) / ticks, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough) || rough;
+function scale(low, high, ticks, base) {
+  const rough = (high - low) / ticks, power = base ** Math.floor(Math.log(rough) / Math.log(base));
+  const step = (base === 1024 ? [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] : [1, 2, 5, 10]).map((n) => n * power).find((n) => n >= rough) || rough;
   const out = [];
   for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) out.push(at);
   return { low, high, ticks: out };
@@ -210,7 +209,7 @@ function lines(title, series, o) {
     figure.append(make("p", { class: "soft" }, o.empty || "nothing to show yet"));
     return figure;
   }
-  const Y = scale(y0, y1 === y0 ? y0 + (Math.abs(y0) || 1) : y1, 4), wide = x1 - x0 || 1;
+  const Y = scale(y0, y1 === y0 ? y0 + (Math.abs(y0) || 1) : y1, 4, o.format === bytes ? 1024 : 10), wide = x1 - x0 || 1;
   const px = (x) => L + (W - L - R) * (x - x0) / wide, py = (y) => T + (H - T - B) * (1 - (y - Y.low) / (Y.high - Y.low));
   const svg = draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title });
   for (const y of Y.ticks) {
@@ -285,9 +284,9 @@ function rows_table(caption, heads, rows, right) {
     return td;
   };
   return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption || "table" }, make("table", {},
-    caption ? make("caption", {}, caption) : null,
     make("thead", {}, make("tr", {}, ...heads.map((head, i) => make("th", { scope: "col", class: numeric.has(i) ? "n" : null }, head)))),
-    make("tbody", {}, ...rows.map((row) => make("tr", { class: row.down ? "down" : null }, ...list(row.cells || row).map(cell))))));
+    make("tbody", {}, ...(rows.length > 0 ? rows.map((row) => make("tr", { class: row.down ? "down" : null }, ...list(row.cells || row).map(cell)))
+      : [make("tr", {}, make("td", { colspan: heads.length, class: "soft" }, "none"))]))));
 }
 
 // Parts of a whole, a bar a row: [{name, parts: [share, ...]}].
@@ -378,7 +377,7 @@ panel("Cluster", (state) => {
 });
 
 panel("Nodes", (state) => {
-  const nodes = list(state.nodes), names = nodes.map((n) => n.name), cpu = new Map();
+  const nodes = list(state.nodes), names = nodes.filter((n) => n.up).map((n) => n.name), cpu = new Map();
   for (const sample of model.samples) {
     for (const [name, value] of list(sample.cpu)) {
       if (!cpu.has(name)) cpu.set(name, []);
@@ -393,7 +392,7 @@ panel("Nodes", (state) => {
   return [make("div", { class: "card" }, make("h2", {}, "Nodes"), rows_table("Nodes", ["node", "state", "workers", "memory", "of cap", "processor",
     "store busy", "mail", "messages/s", "busiest"], rows, [2, 3, 5, 6, 7, 8])),
     make("div", { class: "grid" }, lines("Processor time, share of one core", [...cpu].slice(0, 24).map(([name, points]) => ({ name, points })), { format: share, named: true })),
-    make("p", {}), heat("Bytes sent a second, from row to column", names, linked.map((n) => ({ name: n.name, values: names.map((p) => cell(n, p, "sent")) })), (v) => (v === null ? "" : bytes(v))),
+    heat("Bytes sent a second, from row to column", names, linked.map((n) => ({ name: n.name, values: names.map((p) => cell(n, p, "sent")) })), (v) => (v === null ? "" : bytes(v))),
     heat("Round trips", names, linked.map((n) => ({ name: n.name, values: names.map((p) => cell(n, p, "round_trip_s")) })), (v) => (known(v) ? seconds(v) : ""))];
 });
 
@@ -419,7 +418,7 @@ panel("Workers", (state) => {
   return runs.flatMap((run) => [
     stacked(`${run.name}: where workers' time goes`, PARTS, run.workers.map((w) => ({ name: `${w.rank} on ${w.node}`,
       parts: [w.work, w.waits.barrier, w.waits.chunk, w.waits.driver, w.waits.report] }))),
-    make("div", { class: "card" }, rows_table(`Workers of ${run.name}`, ["worker", "node", "state", "reports"],
+    make("div", { class: "card" }, make("h2", {}, `Workers of ${run.name}`), rows_table(`Workers of ${run.name}`, ["worker", "node", "state", "reports"],
       run.workers.map((w) => [w.rank, w.node, w.state, count(w.reports)]), [0, 3]))]);
 });
 
@@ -503,7 +502,7 @@ panel("Policies", (state) => {
   const changes = list(state.events).filter((e) => e.kind === "policy");
   out.push(lines("Examples a second, and what policies did", [{ name: "examples/s", points: model.samples.map((s) => [s.t, (list(s.runs).find((r) => r[0] === run.name) || [])[2]]) }],
     { format: count, width: 960, height: 180, marks: changes.map((e) => ({ x: e.time, text: e.text })) }));
-  if (changes.length > 0) out.push(make("div", { class: "card" }, rows_table("Swaps, guards, rollbacks", ["time", "kind", "node", "what happened"], event_rows(changes.slice(-20).reverse()))));
+  if (changes.length > 0) out.push(make("div", { class: "card" }, make("h2", {}, "Swaps, guards, rollbacks"), rows_table("Swaps, guards, rollbacks", ["time", "kind", "node", "what happened"], event_rows(changes.slice(-20).reverse()))));
   if (d && d.problem) out.push(make("p", { class: "warn" }, d.problem));
   if (d && d.data) {
     out.push(make("div", { class: "card" }, make("h2", {}, "Decisions, newest first"), rows_table("Decisions", ["at", "seat", "policy", "verdict", "why", "wanted and seen"],
@@ -521,7 +520,7 @@ panel("Events", (state) => {
   const select = make("select", {}, make("option", { value: "" }, "all"), ...kinds.map((k) => make("option", { value: k, selected: k === wanted_kind ? "" : null }, k)));
   select.addEventListener("change", () => { wanted_kind = select.value; show(); });
   return [make("div", { class: "row" }, make("label", {}, "kind", select)),
-    make("div", { class: "card" }, rows_table("Events, newest first", ["time", "kind", "node", "what happened"],
+    make("div", { class: "card" }, make("h2", {}, "Events, newest first"), rows_table("Events, newest first", ["time", "kind", "node", "what happened"],
       event_rows(events.filter((e) => !wanted_kind || e.kind === wanted_kind).reverse())))];
 });
 
