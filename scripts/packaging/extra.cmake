@@ -1,5 +1,6 @@
 # Writes what the built program knows of itself into OUTPUT: man/ (a page a command), bash/, zsh/, fish/ (completions) and
-# doc/ (copyright, changelog). Run by the build with TIDE, OUTPUT, VERSION, LICENSE.
+# doc/ (copyright, changelog). Run by the build with TIDE, OUTPUT,
+# VERSION, LICENSE, MAINTAINER.
 file(REMOVE_RECURSE ${OUTPUT})
 
 function(ask file)
@@ -35,7 +36,7 @@ file(WRITE ${OUTPUT}/doc/changelog "tide (${VERSION}) unstable; urgency=medium
 
   * The packages of this version, built from its sources by ./dev package.
 
- -- The Tide developers <tide@localhost.localdomain>  ${date}
+ -- ${MAINTAINER}  ${date}
 ")
 compress(${OUTPUT}/doc/changelog)
 file(WRITE ${OUTPUT}/done "")
