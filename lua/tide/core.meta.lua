@@ -71,6 +71,9 @@ function core.fiber_cancel(handle) end
 function core.log(level, text) end
 function core.log_level(level) end    -- of the whole process: "debug", "info" (at start), "warn", "error"
 
+function core.log_format(format) end  -- of the lines that this process writes to stderr: "text" (at start) or "json"
+function core.log_rotate(limit, keep) end --> whether the file behind stderr had `limit` bytes and a new one was begun; at most `keep` older ones | nil, err
+
 ---- tensors: flat typed arrays with optional columns, printable, 1-based indexing; row-major
 ---@param type "f32"|"f64"|"i32"|"i64"|"u64"|"u8"|"u32"|"u16"
 function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,2,3}) from a Lua array

@@ -126,7 +126,8 @@ local ALERTS <const> = {
 local function alerts()
   local lines = {"# Made by scripts/monitoring/generate.lua.", "groups:", "  - name: tide", "    rules:"}
   for _, a in ipairs(ALERTS) do
-    local rule <const> = "      - alert: %s\n        expr: '%s'\n        for: %s\n        labels:\n          severity: %s"
+    local rule <const> = "      - alert: %s\n        expr: '%s'\n        for: %s\n"
+      .. "        labels:\n          severity: %s"
     lines[#lines + 1] = rule:format(a[1], checked(a[2]):gsub("'", "''"), a[3], a[4])
     lines[#lines + 1] = ("        annotations:\n          summary: '%s'"):format((a[5]:gsub("'", "''")))
   end

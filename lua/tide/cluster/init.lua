@@ -242,6 +242,26 @@ end
 ---@return table|nil handle, table? err
 function cluster.table(_, name) return (require("tide.cluster.table_names").find(name)) end
 
+---All that the cluster's nodes and runs count at this moment: docs/metrics.md.
+---@param o? {hot?: boolean} hot: the hottest keys of its tables too
+---@return tide.snapshot
+function cluster.snapshot(_, o)
+  if o ~= nil then script.check_fields("T0113", "cluster:snapshot", o, {hot = true}) end
+  return require("tide.cluster.collect").here(o)
+end
+
+---What holds up each run that goes on, by what happens in so much time from now: docs/metrics.md.
+---@param time? string|number default "2s"
+---@return tide.finding[]
+function cluster.slowest(_, time)
+  local seconds <const>, why = units.parse_duration(time or "2s")
+  if not seconds then error(script.error("T0113", "cluster:slowest: " .. why), 2) end
+  local collect <const> = require "tide.cluster.collect"
+  local before <const> = collect.here()
+  core.sleep(seconds)
+  return require("tide.show.slowest").of(before, collect.here {hot = true})
+end
+
 ---Writes all tables to a directory while workers go on.
 ---@param o string|{dir: string, cut?: "clock"|"fuzzy", keep?: integer}
 ---@return table info {generation, clock, cut, full, rows, bytes, took_s}

@@ -21,6 +21,7 @@ local calls = {}
 
 local ASK_S <const> = 5
 local WATCH_MIN_S <const> = 0.2
+local WHY_S <const> = 2 -- between the two looks
 local SPARK_MAX <const> = 30
 local BENCH_ROUNDS <const> = 5
 local EVENTS_SHOWN <const>, LOG_SHOWN <const> = 40, 40
@@ -127,9 +128,19 @@ function calls.links(o)
 end
 
 ---What an actor waits for, since when, and what the actors do that it waits for.
----@param actor string "n1/agent", an address "2:17", or a name on this node
----@return table[] rows from the actor to the last one known
+---@param actor? string "n1/agent", an address "2:17", or a name on this node; without one: what holds up the runs
+---@return table[] rows from the actor to the last one known; of runs one each
 function calls.why(actor)
+  if actor == nil then
+    local collect <const> = require "tide.cluster.collect"
+    local before <const> = collect.here()
+    core.sleep(WHY_S)
+    local rows <const> = require("tide.show.slowest").of(before, collect.here {hot = true})
+    for i, f in ipairs(rows) do
+      rows[i] = {run = f.run, cause = f.cause, share = f.share, sentence = f.sentence, try = f.remedy or "-"}
+    end
+    return rows
+  end
   local rows, err = why.chain(view().actors, actor, (core.node() or {}).name)
   if not rows then error(err, 2) end
   return rows

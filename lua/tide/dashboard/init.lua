@@ -8,7 +8,9 @@ local core = require "tide.core"
 local decisions = require "tide.dashboard.decisions"
 local errors = require "tide.errors"
 local json = require "tide.json"
+local history = require "tide.run.history"
 local look = require "tide.dashboard.look"
+local slowest = require "tide.show.slowest"
 local state = require "tide.dashboard.state"
 
 local dashboard = {}
@@ -125,9 +127,7 @@ function dashboard:look()
   end
   local before <const> = self.snapshots[#self.snapshots]
   local findings
-  if before and #snapshot.runs > 0 and pcall(require, "tide.show.slowest") then
-    findings = require("tide.show.slowest").of(self.snapshots[1], snapshot)
-  end
+  if before and #snapshot.runs > 0 then findings = state.clean(slowest.of(self.snapshots[1], snapshot)) end
   local sample, now <const> = state.of(snapshot, before, {hot = self.hot, events = self.events, problem = problem,
     slowest = findings})
   self.snapshots[#self.snapshots + 1] = snapshot
@@ -165,6 +165,8 @@ routes["GET /api/schema"] = function()
     ["tide.state/1"] = "GET /api/state and `event: state`: everything now; rates are per second since the look before",
     ["tide.sample/1"] = "`event: sample` of GET /api/stream?after=N: t, up, nodes, rate, pulls, pushes, near, wire, rss, "
       .. "memory, p99, cpu = [[node, share]], runs = [[name, loss, examples/s, reports]]",
+    ["tide.runs/1"] = "GET /api/runs: the newest runs in .tide/runs of the directory that the dashboard runs in",
+    ["tide.run/1"] = "GET /api/run/ID: one of them, with curves and events",
     ["tide.decisions/1"] = "GET /api/policy/RUN: decisions of the run's policies from its journal",
     ["tide.policy/1"] = "POST /api/replay {run, policy | text}: what another policy would have decided",
   }}
@@ -187,6 +189,37 @@ routes["GET /api/policies"] = function()
   return 200, JSON, json.object({schema = "tide.policies/1"}, {shipped = require("tide.policy.source").shipped()})
 end
 
+local RUNS_MAX <const> = 200 -- saved ones, the newest
+local CURVES_MAX <const>, POINTS_MAX <const> = 16, 600
+
+routes["GET /api/runs"] = function()
+  local all <const>, rows = history.list(), {}
+  for i = math.max(1, #all - RUNS_MAX + 1), #all do
+    local run <const> = all[i]
+    rows[#rows + 1] = state.clean {id = run.id, name = run.name, job = run.job, state = run.state, why = run.why,
+      started_at = run.started_at, took_s = run.took_s, reports = run.reports, loss = run.loss,
+      rate = run.examples_per_s, args = run.args and table.concat(run.args, " ") or nil, script = run.script}
+  end
+  return 200, JSON, json.object({schema = "tide.runs/1", directory = history.ROOT, all = #all}, {runs = rows})
+end
+
+-- A saved run with its curves. The id is one of those in the directory, or there is none.
+local function of_past_run(id)
+  local run, err = history.find(id)
+  if not run or run.id ~= id then
+    return failed(err or errors.new("T0401", {message = ("there is no run `%s`"):format(state.text(id))}))
+  end
+  local reports <const>, curves = history.reports(run), {}
+  for i, name in ipairs(history.names(reports)) do
+    if i > CURVES_MAX then break end
+    curves[i] = {name = state.text(name), points = history.curve(reports, name, "n", POINTS_MAX),
+                 over_time = history.curve(reports, name, "elapsed_s", POINTS_MAX)}
+  end
+  run.directory = nil
+  return 200, JSON, json.object({schema = "tide.run/1", run = state.clean(run)}, {curves = curves,
+    events = state.clean(history.events(run))})
+end
+
 local function of_policy(self, name)
   local run, err = run_of(self, name)
   if not run then return failed(err) end
@@ -205,6 +238,8 @@ function dashboard:respond(request)
   if f then return f(self, query, request.body) end
   local name <const> = method == "GET" and path:match "^/api/policy/([%w_.-]+)$"
   if name then return of_policy(self, name) end
+  local id <const> = method == "GET" and path:match "^/api/run/(%w[%w_.-]*)$"
+  if id then return of_past_run(id) end
   for key in pairs(routes) do
     if key:match " (.*)$" == path then return 405, JSON, '{"error":"another method"}' end
   end

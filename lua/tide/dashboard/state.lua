@@ -25,6 +25,17 @@ end
 
 local text <const> = state.text
 
+---A value whose texts JSON takes, whatever is in it.
+---@param value any
+---@return any
+function state.clean(value)
+  if type(value) == "string" then return state.text(value) end
+  if type(value) ~= "table" then return value end
+  local out = {}
+  for k, v in pairs(value) do out[state.clean(k)] = state.clean(v) end
+  return out
+end
+
 local function by(list, key)
   local found = {}
   for _, row in ipairs(list or {}) do found[row[key]] = row end

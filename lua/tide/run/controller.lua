@@ -804,7 +804,7 @@ function from_driver.close(self, _, message)
   self:end_workers()
   if self.policies then self.policies:close() end
   self:tell_runs(true)
-  if self.curve then self.curve:close() end
+  self:close_records()
   self.policies, self.closed = nil, true
   core.answer(message, {state = state, why = why})
 end

@@ -28,7 +28,7 @@ local WORKERS_MAX <const> = 1024
 ---@field policies_s number spent in the decisions of policies
 ---@field tables string[] their names in the cluster
 ---@field workers {rank: integer, node: string, state: string, waits: table<string, number>, reports: integer,
----  work_s: number, told_wait_s: number, compute_s?: number}[] waits: by what for: report, driver, barrier, chunk
+---  work_s: number, told_wait_s: number, compute_s?: number, exchange_s?: number}[] waits: by what for: report, driver, barrier, chunk
 ---@field workers_left_out? integer beyond the first 1,024
 ---@field chunks? {pass: integer, pieces: integer, redone: integer}
 ---@field policies table[] {seat, policy, version, decisions, actions, faults}
@@ -67,6 +67,7 @@ function figures.extend(controller, ops)
     told.work_s, told.wait_s, told.reports = told.work_s + elapsed - waited, told.wait_s + waited, told.reports + 1
     if told.at then told.wait_s = told.wait_s + math.max(now - told.at - elapsed, 0) end
     if type(m.fields.compute_s) == "number" then told.compute_s = (told.compute_s or 0) + m.fields.compute_s end
+    if type(m.fields.comm_wait_s) == "number" then told.exchange_s = (told.exchange_s or 0) + m.fields.comm_wait_s end
     told.at = now
   end
 
@@ -76,7 +77,7 @@ function figures.extend(controller, ops)
     add_wait(times, w.waits, now)
     local told <const> = w.told or {work_s = 0, wait_s = 0, reports = 0}
     return {rank = w.rank, node = w.node.name, state = w.state, waits = times, reports = told.reports,
-            work_s = told.work_s, told_wait_s = told.wait_s, compute_s = told.compute_s}
+            work_s = told.work_s, told_wait_s = told.wait_s, compute_s = told.compute_s, exchange_s = told.exchange_s}
   end
 
   local function loss_of(last)

@@ -129,6 +129,7 @@ local function begin(self)
   if not self.controller then error(errors.from(err), 0) end
   self.policy = require("tide.policy.remote").new(self.controller)
   cluster.own_runs[#cluster.own_runs + 1] = self
+  run_host.started(self)
   self.bar = context.progress:add {name = job.name, total = total_of(job), unit = job.progress and job.progress.unit
     or "ex"}
 end
@@ -152,8 +153,8 @@ function run.start(cluster, job, params, o)
   local opened <const> = run_host.open(cluster, job, merged, o)
   local self = setmetatable({
     id = opened.id, name = opened.name, number = opened.number, directory = opened.directory,
-    log_file = opened.log_file, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
-    sums = {},
+    log_file = opened.log_file, waits_for_slots = opened.waits, cluster = cluster, job = job, params = merged,
+    queue = {}, results = {}, history = {}, sums = {}, examples_done = 0,
     policy_events = {},
     started_at = core.now(), lines_shown = 0, seed = seed,
   }, run)
@@ -185,7 +186,7 @@ function run:show_log(event)
   local context = self.cluster.context
   local line = event.rank and ("[%s #%d] %s"):format(event.node, event.rank, event.text) or event.text
   if self.log_file then
-    local ok, why = self.log_file:write(line, "\n")
+    local ok, why = self.log_file:write(run_host.stamp(), " ", line, "\n")
     if ok then ok, why = self.log_file:flush() end
     if not ok then context.unsaved("the run's log", {message = why, where = self.directory .. "/run.log"}) end
   end
@@ -292,6 +293,7 @@ end
 -- Keeps the newest reports and the sums of what the summary adds up.
 function run:remember(report)
   summary.add_report(self.sums, report)
+  self.examples_done = self.examples_done + (type(report.examples) == "number" and report.examples or 0)
   local history <const> = self.history
   history[#history + 1] = report
   if #history >= 2 * HISTORY_MAX then

@@ -422,10 +422,45 @@ panel("Workers", (state) => {
       run.workers.map((w) => [w.rank, w.node, w.state, count(w.reports)]), [0, 3]))]);
 });
 
-let by_time = false;
+let by_time = false, saved = null, saved_at = 0, metric = "loss";
+const compared = new Map(); // id -> {name, curves} of saved runs that are drawn beside those that go on
+
+async function load_saved() {
+  if (Date.now() - saved_at < 5000) return;
+  saved_at = Date.now();
+  try { saved = await ask("/api/runs"); } catch (problem) { saved = { runs: [], problem: problem.message }; }
+  show();
+}
+
+async function compare(run, on) {
+  if (!on) compared.delete(run.id);
+  else {
+    try { compared.set(run.id, { name: `${run.name || run.job || ""} ${run.id}`, curves: list((await ask("/api/run/" + encodeURIComponent(run.id))).curves) }); }
+    catch (problem) { saved.problem = problem.message; }
+  }
+  show();
+}
+
+function saved_runs() {
+  load_saved();
+  if (!saved) return make("p", { class: "soft" }, "Reading the runs of this directory.");
+  const rows = list(saved.runs).slice().reverse().map((r) => {
+    const box = make("input", { type: "checkbox", "aria-label": "draw " + r.id, checked: compared.has(r.id) ? "" : null });
+    box.addEventListener("change", () => compare(r, box.checked));
+    return [box, r.id, r.name || r.job || "", { text: r.state, class: r.state === "failed" || r.state === "lost" ? "bad" : "" }, known(r.started_at) ? new Date(r.started_at * 1000).toLocaleString("en-GB") : "",
+      seconds(r.took_s), count(r.reports), count(r.loss), count(r.rate), [r.script, r.args].filter(Boolean).join(" ")];
+  });
+  return make("div", { class: "card" }, make("h2", {}, `Runs in ${saved.directory || ".tide/runs"}, newest first: check those to draw`), saved.problem ? make("p", { class: "warn" }, saved.problem) : null,
+    rows_table("Saved runs", ["draw", "id", "run", "state", "began", "took", "reports", "loss", "examples/s", "script"], rows, [5, 6, 7, 8]));
+}
+
+function saved_series() {
+  return [...compared.values()].flatMap(({ name, curves }) => curves.filter((c) => c.name === metric).map((c) => ({ name, points: list(by_time ? c.over_time : c.points) })));
+}
 
 function loss_chart(wide) {
   const series = [...model.losses].map(([name, c]) => ({ name, points: c.points.map((p) => [by_time && wide ? p[2] : p[0], p[1]]) }));
+  if (wide) series.push(...saved_series());
   return lines("Loss", series, { format: count, zero: false, named: true, width: wide ? 960 : 480, height: wide ? 300 : 150,
     x: by_time && wide ? seconds : (x) => "report " + x, xname: by_time && wide ? "time" : "report", empty: "no run has told a loss yet" });
 }
@@ -442,7 +477,7 @@ panel("Runs", (state) => {
   button.addEventListener("click", () => { by_time = !by_time; show(); });
   return [make("div", { class: "card" }, make("h2", {}, "Runs that go on"), rows_table("Runs that go on", ["run", "state", "report", "loss", "examples/s", "for", "why", "directory"],
     runs.map((r) => [r.name, r.state, count(r.reports), r.diverged ? { text: "NaN", class: "bad" } : count(r.loss), count(r.rate), seconds(r.elapsed), r.why || "", r.directory || ""]), [2, 3, 4, 5])),
-    make("div", { class: "row" }, button), loss_chart(true),
+    make("div", { class: "row" }, button), loss_chart(true), saved_runs(),
     lines("Examples a second", [...rates].slice(0, 24).map(([name, points]) => ({ name, points })), { format: count, named: true, width: 960, height: 200 })];
 });
 
@@ -547,11 +582,11 @@ function show() {
   panel_key = current().name;
   fold_number = 0;
   const focus = document.activeElement && node.contains(document.activeElement)
-    ? [...node.querySelectorAll("button, summary, [tabindex]")].indexOf(document.activeElement) : -1;
+    ? [...node.querySelectorAll("button, summary, input, [tabindex]")].indexOf(document.activeElement) : -1;
   const scroll = [...node.querySelectorAll(".wide")].map((e) => e.scrollLeft);
   node.replaceChildren(...current().body(state));
   [...node.querySelectorAll(".wide")].forEach((e, i) => { if (scroll[i]) e.scrollLeft = scroll[i]; });
-  if (focus >= 0) { const again = node.querySelectorAll("button, summary, [tabindex]")[focus]; if (again) again.focus({ preventScroll: true }); }
+  if (focus >= 0) { const again = node.querySelectorAll("button, summary, input, [tabindex]")[focus]; if (again) again.focus({ preventScroll: true }); }
   main.setAttribute("aria-busy", "false");
 }
 
@@ -591,7 +626,7 @@ function start() {
   };
   document.getElementById("theme").addEventListener("click", turn);
   document.addEventListener("keydown", (e) => {
-    if (e.ctrlKey || e.altKey || e.metaKey || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName)) return;
+    if (e.ctrlKey || e.altKey || e.metaKey || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName) && e.target.type !== "checkbox") return;
     if (e.key >= "1" && e.key <= String(panels.length)) choose(Number(e.key) - 1, true);
     else if (e.key === "t") turn();
     else if (e.target.getAttribute && e.target.getAttribute("role") === "tab" && e.key === "ArrowRight") choose(at + 1, true);
