@@ -2,6 +2,8 @@
  */
 #include "host.h"
 
+void tide__lua_open_http(lua_State *L); /* http.c */
+
 #ifdef TIDE_MUTANTS
 #include <string.h>
 
@@ -52,5 +54,6 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_audit(L);
     tide__lua_open_watch(L);
     tide__lua_open_control(L);
+    tide__lua_open_http(L);
     return 1;
 }
