@@ -30,7 +30,7 @@
 #ifndef TIDE_STORE_SHARED_H
 #define TIDE_STORE_SHARED_H
 
-#include "store/clocked/copy_record.h"
+#include "store/rows/copy_record.h"
 #include "store/operation/shard.h"
 
 enum {
@@ -128,7 +128,6 @@ struct tide__shared {
 /* Makes the table's record if there is none. I/O. EUNSUPPORTED names what does not go with it. */
 int tide__shared_create(struct tide_table *table, struct tide__shared **out);
 void tide__shared_destroy(struct tide_table *table);
-int tide__shared_check(const struct tide_table_options *options); /* may keys have copies? */
 static inline struct tide__shared *tide__shared_of(struct tide_table *table) {
     return atomic_load_explicit(&table->shared, memory_order_acquire); /* with its creation */
 }

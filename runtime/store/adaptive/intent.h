@@ -22,7 +22,7 @@
 #ifndef TIDE_STORE_INTENT_H
 #define TIDE_STORE_INTENT_H
 
-#include "store/clocked/clock.h"
+#include "store/core/clock.h"
 #include "store/adaptive/hot_keys.h"
 
 /* ---- action_timer.c: when to act (AdaPM, section 4.3) ---- */

@@ -23,18 +23,14 @@
 #ifndef TIDE_STORE_CLOCKED_H
 #define TIDE_STORE_CLOCKED_H
 
-#include "store/clocked/clock.h"
-#include "store/clocked/copy_record.h"
+#include "store/core/clock.h"
+#include "store/rows/copy_record.h"
 #include "store/clocked/link_rate.h"
 
 enum {
-    TIDE__AGE_MS = 50,
-    TIDE__AGE_MS_MAX = 3600000,
-    TIDE__UNSUBSCRIBE_AFTER = 16,
     TIDE__CHUNK_BYTES = 128 << 10,
     TIDE__BOUNDS = 8, /* changes of a bound that are remembered */
 };
-#define TIDE__CACHE_BYTES (UINT64_C(1) << 30)
 
 /* Flags in the `seen` bits of a key word at home, which only relocating tables use else. */
 #define TIDE__WORD_WATCHED (UINT64_C(1) << 32) /* nodes hold copies */
@@ -55,13 +51,6 @@ static inline uint64_t tide__word_weigh(uint64_t word, float more) {
     memcpy(&bits, &weight, sizeof bits);
     return (word & ~TIDE__WORD_WEIGHT) | (uint64_t)(bits >> 11 & 0xfffff) << 35;
 }
-
-/* ---- options (consistency.c) ---- */
-int tide__consistency_check(struct tide_table_options *options);
-bool tide__consistency_equal(const struct tide_table_options *a,
-                             const struct tide_table_options *b);
-void tide__consistency_write(struct tide_writer *w, const struct tide_table_options *options);
-int tide__consistency_read(struct tide_reader *r, struct tide_table_options *options);
 
 /* ---- the other nodes, as far as clocks are concerned ---- */
 struct tide__party {

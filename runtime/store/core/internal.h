@@ -13,8 +13,8 @@
 #define TIDE_STORE_INTERNAL_H
 
 #include "base/budget.h"
-#include "store/operation/admission.h"
-#include "store/clocked/clock.h"
+#include "store/core/admission.h"
+#include "store/core/clock.h"
 #include "store/rows/slab.h"
 #include "store/core/store.h"
 
@@ -487,6 +487,8 @@ bool tide__pending_again(struct tide_store *store, uint64_t id, uint8_t **data,
 void tide__pending_moved(struct tide_store *store, uint64_t id, uint32_t position, uint16_t node);
 /* This node is a member no more: what waits for an answer fails. */
 int tide__fenced_fail(struct tide_store *store);
+/* ELOST, with the story: the slot has no home that has its rows. */
+int tide__lost_fail(struct tide_table *table, uint32_t slot, uint64_t key);
 void tide__pending_fenced(struct tide_store *store);
 /* Is an operation of the table up to `sequence` unanswered? */
 bool tide__pending_before(struct tide_store *store, const struct tide_table *table,
@@ -499,6 +501,16 @@ bool tide__pending_older(struct tide_store *store, const struct tide_table *tabl
 bool tide__pending_stamped(struct tide_store *store, uint32_t clock);
 void tide__pending_deinit(struct tide_store *store);
 void tide__node_text(struct tide_store *store, uint16_t node, char out[96]); /* "n3 (3)" */
+
+/* ---- program_order.c: one worker's operations on a row ---- */
+/* Waits until asynchronous pulls of this fiber with one of the keys are answered. ETIMEDOUT,
+ * ECANCELED, ENOMEM. */
+int tide__order_wait(struct tide_table *table, const uint64_t *keys, size_t count);
+/* Would it have to? */
+bool tide__order_is_held(struct tide_table *table, const uint64_t *keys, size_t count);
+/* An asynchronous pull is enlisted, or over; pending lock held. */
+void tide__order_begin(struct tide__pending *pull);
+void tide__order_end(struct tide__pending *pull);
 
 /* ---- shard.c, inbox.c: messages of the store actor ---- */
 enum tide__op {                             /* first element of every body */
@@ -721,6 +733,13 @@ void tide__options_write(struct tide_writer *w, const struct tide_table_options 
 int tide__options_read(struct tide_reader *r, struct tide_table_options *options, char name[64]);
 int tide__options_check(struct tide_table_options *options); /* and fills in defaults */
 bool tide__options_equal(const struct tide_table_options *a, const struct tide_table_options *b);
+int tide__shared_check(const struct tide_table_options *options); /* may keys have copies? */
+enum { TIDE__AGE_MS = 50, TIDE__AGE_MS_MAX = 3600000 };
+int tide__consistency_check(struct tide_table_options *options);
+bool tide__consistency_equal(const struct tide_table_options *a,
+                             const struct tide_table_options *b);
+void tide__consistency_write(struct tide_writer *w, const struct tide_table_options *options);
+int tide__consistency_read(struct tide_reader *r, struct tide_table_options *options);
 
 /* ---- move.c: slots change their home ---- */
 struct tide__moves;

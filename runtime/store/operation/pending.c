@@ -17,14 +17,6 @@
 #include "store/replica/replica.h"
 #include "store/adaptive/hot_keys.h"
 
-void tide__node_text(struct tide_store *store, uint16_t node, char out[96]) {
-    if (store->net) {
-        tide_net_name(store->net, node, out);
-    } else {
-        (void)snprintf(out, 96, "%u", (unsigned)node);
-    }
-}
-
 /* Lock held. */
 static int grow_slots(struct tide__pending_table *t) {
     uint32_t capacity = t->capacity ? t->capacity * 2 : 256;

@@ -380,6 +380,14 @@ void tide__job_park(const struct tide__job *job, const uint32_t *indices, size_t
 
 enum { PARKED = 0, DROPPED = UINT16_MAX };
 
+/* Does an operation wait for a group that this node has not heard of yet? */
+static bool waits_for_group(const struct tide__job *job, uint16_t to) {
+    const struct tide_table *table = job->table;
+    return table->replicas &&
+           (tide__member_gone(table->store, to) ||
+            job->map_version > atomic_load_explicit(&table->map_version, memory_order_relaxed));
+}
+
 /* Where a missed key of a job goes: a node, or one of these. Of a table with copies nothing is
  * passed on for an origin that has not heard of the new home: it sends all that is unanswered
  * again, in order, when it hears, and what went from here could come there before an earlier one.
@@ -389,7 +397,7 @@ static uint16_t destination(const struct tide__job *job, uint32_t index) {
     uint32_t slot = tide__slot_of(table, tide__job_key_at(job, index));
     uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
     if ((route & TIDE__MINE) || (job->own && (route & TIDE__OWN_HOLD)) ||
-        tide__failover_waits(job, tide__route_home(route))) {
+        waits_for_group(job, tide__route_home(route))) {
         return PARKED;
     }
     const bool again = table->replicas && job->origin != tide__store_self(table->store) &&

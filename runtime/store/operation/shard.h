@@ -123,6 +123,10 @@ void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, si
 bool tide__job_parse(const void *data, size_t size, struct tide_store *store, struct tide__job *job);
 void tide__job_free(struct tide_store *store, struct tide__job *job);
 
+/* ---- shard.c ---- */
+/* Works on an operation, on whatever table. */
+void tide__table_job(struct tide__job *job);
+
 /* ---- owner.c ---- */
 /* Works on an operation on a table that relocates: nothing of it is left to do when it returns. */
 void tide__owner_job(struct tide__job *job);

@@ -270,22 +270,6 @@ void tide__lease_beat(struct tide_store *store);
 /* ---- failover.c ---- */
 void tide__failover_groups(struct tide_store *store, const struct tide_message *message,
                            struct tide_reader *body);
-/* Does an operation wait for a group that this node has not heard of yet? */
-bool tide__failover_waits(const struct tide__job *job, uint16_t to);
-/* ELOST, with the story. */
-int tide__lost_fail(struct tide_table *table, uint32_t slot, uint64_t key);
-/* Works on an operation, on whatever table. */
-void tide__table_job(struct tide__job *job);
-
-/* ---- program_order.c: one worker's operations on a row ---- */
-/* Waits until asynchronous pulls of this fiber with one of the keys are answered. ETIMEDOUT,
- * ECANCELED, ENOMEM. */
-int tide__order_wait(struct tide_table *table, const uint64_t *keys, size_t count);
-/* Would it have to? */
-bool tide__order_is_held(struct tide_table *table, const uint64_t *keys, size_t count);
-/* An asynchronous pull is enlisted, or over; pending lock held. */
-void tide__order_begin(struct tide__pending *pull);
-void tide__order_end(struct tide__pending *pull);
 
 /* ---- groups.c: the controller ---- */
 struct tide__catalog_entry;

@@ -92,6 +92,16 @@ void tide__pending_moved(struct tide_store *store, uint64_t id, uint32_t positio
     tide_unlock(&t->lock);
 }
 
+int tide__lost_fail(struct tide_table *table, uint32_t slot, uint64_t key) {
+    char name[96];
+    uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+    tide__node_text(table->store, tide__route_home(route), name);
+    return tide_fail(TIDE_ELOST,
+                     "key %llu (slot %u) of table '%s' is lost: node %s died, and no copy was "
+                     "left; start again from what was saved last",
+                     (unsigned long long)key, (unsigned)slot, table->name, name);
+}
+
 int tide__fenced_fail(struct tide_store *store) {
     int code = atomic_load_explicit(&store->fenced, memory_order_relaxed);
     return tide_fail(code, "%s",
