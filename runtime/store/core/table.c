@@ -3,14 +3,9 @@
  * until it is dropped (table_drop.c) and nobody holds it any more, or the store ends. How all nodes
  * come to have the same tables: catalog.c.
  */
-#include "store/replica/async_replication.h"
-#include "store/clocked/clocked.h"
-#include "store/checkpoint/node_part.h"
 #include "store/core/key_counts.h"
-#include "store/adaptive/intent.h"
-#include "store/adaptive/hot_keys.h"
-
-enum { STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
+#include "store/core/technique.h"
+#include "store/rows/cut.h"
 
 /* ---- tables ---- */
 
@@ -42,13 +37,12 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     table->parked_end = &table->parked;
     table->relocates = tide_technique_relocates(options->technique) && store->system;
     table->heat = tide__heat_create();
-    int code = !table->heat ? tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name)
-               : table->relocates ? tide__owner_table_init(table)
-                                  : tide__clocked_create(table);
-    if (!code && options->replicas && store->system) {
-        code = tide__replicas_init(table, chains);
+    int code = table->heat ? 0 : tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name);
+    for (size_t i = 0; store->techniques[i] && !code; i++) {
+        code = store->techniques[i]->table_create ? store->techniques[i]->table_create(table, chains) : 0;
     }
     if (code) {
+        TIDE__EACH_TECHNIQUE(store, table_destroy, table);
         tide__heat_destroy(table->heat);
         tide_free(table);
         return code;
@@ -63,13 +57,7 @@ void tide__table_destroy(struct tide_table *table) {
         tide_budget_drop(&table->store->budget,
                          sizeof *table +
                              atomic_load_explicit(&table->index_bytes, memory_order_relaxed));
-        tide__clocked_destroy(table);
-        tide__intents_destroy(table);
-        tide__interest_destroy(table);
-        tide__shared_destroy(table);
-        tide__moves_table_release(table);
-        tide__owner_table_deinit(table);
-        tide__replicas_deinit(table);
+        TIDE__EACH_TECHNIQUE(table->store, table_destroy, table);
         tide__slots_deinit(table);
         tide__cut_deinit(table);
         tide__slab_deinit(&table->slab);
@@ -292,7 +280,7 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
         out->relocate_hist[i] =
             atomic_load_explicit(&table->relocate_hist[i], memory_order_relaxed);
     }
-    tide__at_risk_stats(table, out);
+    TIDE__EACH_TECHNIQUE(table->store, table_stats, table, out);
 }
 
 int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node) {
@@ -301,8 +289,8 @@ int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node) {
                          (unsigned long long)key, table->name,
                          (unsigned long long)(table->options.key_count - 1));
     }
-    if (table->relocates) {
-        *node = tide__owner_of(table, key);
+    if (table->operations && table->operations->where) {
+        *node = table->operations->where(table, key);
         return 0;
     }
     *node = tide__route_home(
@@ -367,27 +355,8 @@ bool tide_store_synced(struct tide_store *store) {
                                 memory_order_acquire); /* pairs with the handler of SYNCED */
 }
 
-int tide__store_create_bare(struct tide_store **out) {
-    struct tide_store *store = tide_alloc_zero(1, sizeof *store);
-    if (!store) {
-        return tide_fail(TIDE_ENOMEM, "no memory for the store");
-    }
-    atomic_init(&store->self, 1);
-    atomic_init(&store->synced, true);
-    atomic_init(&store->cut_clock, TIDE_NO_CLOCK);
-    store->stalled_end = &store->stalled;
-    int code = tide__clocks_create(store);
-    if (code) {
-        tide_free(store);
-        return code;
-    }
-    tide__admission_init(&store->admission);
-    *out = store;
-    return 0;
-}
-
 /* The store actor looks at the member, 0: at all: it may send and set timers. Any thread. */
-static void post_member(struct tide_store *store, uint16_t id) {
+void tide__store_look_at(struct tide_store *store, uint16_t id) {
     uint8_t body[16];
     struct tide_writer w;
     tide_writer_init(&w, body, sizeof body);
@@ -401,91 +370,9 @@ static void post_member(struct tide_store *store, uint16_t id) {
 }
 
 void tide__store_look(struct tide_store *store) {
-    post_member(store, 0);
-}
-
-/* I/O thread 0. */
-static void member_changed(void *arg, const struct tide_member *member) {
-    struct tide_store *store = arg;
-    bool gone = member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT;
-    if (gone && member->id == tide__store_self(store)) {
-        atomic_store_explicit(&store->fenced,
-                              member->state == TIDE_MEMBER_DEAD ? TIDE_EFENCED : TIDE_ECLOSED,
-                              memory_order_relaxed);
-        tide__pending_fenced(store);
-    } else if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
-        char text[256];
-        (void)snprintf(text, sizeof text, "node %s (%u) %s: %s", member->name, (unsigned)member->id,
-                       member->state == TIDE_MEMBER_DEAD ? "died" : "left", member->reason);
-        tide__pending_node_gone(store, member->id, text);
-    }
-    post_member(store, member->id);
+    tide__store_look_at(store, 0);
 }
 
 struct tide_store *tide_store_of(struct tide_node *node) {
     return node->store;
-}
-
-int tide_store_create(struct tide_system *system, struct tide_net *net, uint64_t memory_cap,
-                      struct tide_store **out) {
-    struct tide_store *store;
-    int code = tide__store_create_bare(&store);
-    if (code) {
-        return code;
-    }
-    store->system = system;
-    store->net = net;
-    store->budget.cap = memory_cap;
-    store->port = tide_system_port(system);
-    tide_port_random(store->port, "store.yield", &store->yields);
-    store->node = tide_system_node(system);
-    atomic_store(&store->self, 0);
-    const uint16_t self = tide__store_self(store); /* 0: it joins, and waits for its tables */
-    atomic_store(&store->synced, !net || (self != 0 && tide_net_controller(net) == self));
-    struct tide_actor_options options = {.type = "store",
-                                         .handle = tide__shard_handle,
-                                         .state = store,
-                                         .role = TIDE_ROLE_IO,
-                                         .messages_max = STORE_MESSAGES_MAX,
-                                         .bytes_max = STORE_BYTES_MAX};
-    tide_address address;
-    code = tide__catalog_create(store);
-    code = code ? code : tide__moves_create(store);
-    code = code ? code : tide_spawn(store->node, &options, &address);
-    if (code) {
-        tide_store_destroy(store);
-        return code;
-    }
-    TIDE_ASSERT(tide_address_id(address) == TIDE_ID_STORE);
-    if (net) {
-        store->watch = (struct tide_member_watch){.changed = member_changed, .arg = store};
-        tide_net_watch(net, &store->watch);
-        tide__pressure_watch(store);
-        tide_net_expect_evacuation(net);
-        tide__store_look(store);
-    }
-    *out = store;
-    return 0;
-}
-
-void tide_store_destroy(struct tide_store *store) {
-    if (!store) {
-        return;
-    }
-    tide__pending_deinit(store);
-    tide__admission_deinit(&store->admission);
-    tide__shard_release(store);
-    tide__replication_destroy(store);
-    tide__drop_release(store);
-    unsigned count = atomic_load(&store->table_count);
-    for (unsigned id = 1; id <= count; id++) {
-        tide__table_destroy(tide__table_at(store, id));
-    }
-    tide__catalog_destroy(store);
-    tide__moves_destroy(store);
-    tide_free(store->drain);
-    tide__sync_destroy(store);
-    tide__generations_destroy(store);
-    tide__clocks_destroy(store);
-    tide_free(store);
 }

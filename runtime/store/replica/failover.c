@@ -267,13 +267,13 @@ static void report_missing(const struct change *c) {
 }
 
 /* [table, cause, slots, homes, chains, versions]; the op is read. */
-void tide__failover_groups(struct tide_store *store, const struct tide_message *message,
-                           struct tide_reader *r) {
+int tide__failover_groups(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const struct tide_message *message = in->message;
     struct change *c = tide_alloc_zero(1, sizeof *c);
     if (!c || !read_change(store, r, c)) {
-        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
         tide_free(c);
-        return;
+        return TIDE_EPROTO;
     }
     struct tide_table *table = c->table;
     apply(c);
@@ -293,4 +293,5 @@ void tide__failover_groups(struct tide_store *store, const struct tide_message *
     tide__lease_ask(store);
     tide__moves_advance(store);
     tide_free(c);
+    return 0;
 }
