@@ -75,7 +75,9 @@ static void begins(struct tide_table *table) {
 }
 
 static void destroy(struct tide_store *store) {
-    tide__groups_release(store);
+    if (store->moves) {
+        tide__groups_release(store);
+    }
     tide__replication_destroy(store);
 }
 
