@@ -3,11 +3,13 @@ local core = require "tide.core"
 
 local tensor = {}
 
+---A tensor of zeros.
 ---@param type string f32, f64, i32, i64, u64, u8, u32, u16
 ---@param rows integer
 ---@param columns? integer
 function tensor.zeros(type, rows, columns) return core.tensor(type, rows, columns or 1) end
 
+---A tensor of one column with these values.
 ---@param type string
 ---@param values number[]
 function tensor.from(type, values) return core.tensor(type, values) end

@@ -93,6 +93,7 @@ function elastic.extend(cluster, tools)
   ---Tells a node to leave and waits until it has.
   ---@param name string
   ---@param index integer of its entry in self.children
+  ---@package
   function cluster:let_leave(name, index)
     local child <const> = self.children[index]
     local leaver
@@ -120,6 +121,7 @@ function elastic.extend(cluster, tools)
 
   ---A node whose workers have all left the run that they joined ends.
   ---@param name string
+  ---@package
   function cluster:vacate(name)
     for index, child in ipairs(self.children) do
       if child.name == name then return self:let_leave(name, index) end

@@ -7,6 +7,7 @@ local script = require "tide.script"
 local data = {}
 
 ---An error of the core's readers, "FILE: line N: what": its place becomes the error's.
+---@package
 function data.reader_error(err)
   local converted = errors.from(err)
   local file, line, rest = converted.message:match("^(.-): line (%d+): (.*)$")
@@ -22,6 +23,7 @@ end
 ---What of a data set makes its test mean less than it seems, for its note: "" or "; 3 ..., 1 ...".
 ---@param counts {[1]: integer, [2]: string}[] a text with a number that is not 0 is told
 ---@return string
+---@package
 function data.oddities(counts)
   local parts = {}
   for _, count in ipairs(counts) do
@@ -44,6 +46,7 @@ function set:__index(key)
 end
 
 ---Reads the data of a set once, by its reader; raises the reader's error with its file:line.
+---@package
 function data.read(self)
   local loaded = rawget(self, "loaded")
   if loaded then return loaded end
@@ -57,6 +60,7 @@ end
 ---A pipe is there for the process that was given it, and once: workers cannot read it again.
 ---@param paths string[]
 ---@return tide.error?
+---@package
 function data.check_pipes(paths)
   for _, path in ipairs(paths) do
     if script.role == "worker" and type(path) == "string"
@@ -83,6 +87,7 @@ end
 ---@param count integer
 ---@param rank integer 1..workers
 ---@param workers integer
+---@package
 function data.piece(count, rank, workers)
   local from = (count * (rank - 1)) // workers
   return from + 1, (count * rank) // workers - from
@@ -90,6 +95,7 @@ end
 
 ---0 .. count - 1 in an order that depends on the seed alone.
 ---@return table u32 tensor
+---@package
 function data.order(count, seed)
   local order = core.tensor("u32", count, 1)
   for i = 1, count do order[i] = i - 1 end
@@ -172,6 +178,7 @@ end
 ---@return tide.data.set
 function set:split(o) return require("tide.data.tasks").split(data, self, o) end
 
+---Data that a function of the script's own reads, when something of it is first asked for.
 ---@param reader fun(): table|nil, table? the loaded fields with `parts`, or an error
 ---@return tide.data.set
 function data.lazy(reader)
@@ -181,10 +188,12 @@ end
 local kinds = {[set] = true} -- metatables of data sets: what has one can be cut over workers
 
 ---Makes another kind of data set known.
+---@package
 function data.register(metatable) kinds[metatable] = true end
 
 ---@param value any
 ---@return boolean
+---@package
 function data.is_set(value) return kinds[getmetatable(value) or 0] == true end
 
 data.triples = require "tide.data.triples" (data)
@@ -198,7 +207,11 @@ data.dense = require "tide.data.dense" (data)
 data.bow = require "tide.data.bow" (data)
 data.rotation = require("tide.data.rotation").new
 data.groups = require("tide.data.groups").new
-data.ratings = data.matrix -- the reader tells them apart by the first line
+---The same as tide.data.matrix, which tells ratings by the first line.
+---@param where string|table
+---@param options? table
+---@return tide.data.matrix_set
+data.ratings = data.matrix
 
 ---Data of the script's own: `read(first, last)` gives the examples first..last (1-based) of a worker's piece.
 ---@param o {count: integer, read: fun(first: integer, last: integer): any}

@@ -85,6 +85,7 @@ local function total_of(job)
 end
 
 ---The tables and the record of the job that `tide run --resume DIR` goes on with; once.
+---@package
 function run.restore_job(context, job, name)
   local dir = context.resume
   context.resume = nil
@@ -138,6 +139,7 @@ end
 ---@param params? table over the job's own
 ---@param o? {slots?: integer} on a shared cluster: worker slots, for which is waited
 ---@return tide.run
+---@package
 function run.start(cluster, job, params, o)
   if type(job) ~= "table" or not job.check_upvalues then
     error(script.error("T0113", "cluster:start wants a job made by tide.job"), 3)
@@ -168,6 +170,7 @@ end
 
 ---- what is shown while waiting -----------------------------------------------------------------------------------
 
+---@package
 function run:show_progress(p)
   self.newest = p
   local running = next(p.fields or {}) ~= nil
@@ -179,8 +182,10 @@ function run:show_progress(p)
   self.bar:update(p.done or 0, shown)
 end
 
+---@package
 function run:clear_progress() self.cluster.context.progress:hide() end
 
+---@package
 function run:show_log(event)
   local context = self.cluster.context
   local line = event.rank and ("[%s #%d] %s"):format(event.node, event.rank, event.text) or event.text
@@ -198,6 +203,7 @@ function run:show_log(event)
 end
 
 ---Workers are gone and the run goes on without them.
+---@package
 function run:show_loss(event)
   local parts = {("tide: node %s is gone (%s), the run goes on without its workers"):format(event.node, event.reason)}
   if event.chunks > 0 then
@@ -207,6 +213,7 @@ function run:show_loss(event)
 end
 
 -- What is to be done to the cluster, one after the other, while the run goes on.
+---@package
 function run:reshape(what, f)
   self.reshaping = self.reshaping or {}
   table.insert(self.reshaping, {what = what, f = f})
@@ -223,6 +230,7 @@ function run:reshape(what, f)
 end
 
 ---A policy wants another number of servers; while one wish is carried out the newest one waits.
+---@package
 function run:scale_servers(servers)
   local waits = self.wanted_servers
   self.wanted_servers = servers
@@ -235,6 +243,7 @@ function run:scale_servers(servers)
 end
 
 ---A worker for the run, each on a node of its own.
+---@package
 function run:add_workers(count)
   for _ = 1, count do
     self:reshape("workers", function(cluster)
@@ -270,6 +279,7 @@ function run:drop_worker(rank)
   ask(self, {op = "drop", ranks = {rank}})
 end
 
+---@package
 function run:look_for_interrupts()
   local seen = core.interrupted() - self.cluster.context.interrupts -- one before the run began stops it too
   if seen >= 2 then
@@ -290,6 +300,7 @@ function run:look_for_interrupts()
 end
 
 -- Keeps the newest reports and the sums of what the summary adds up.
+---@package
 function run:remember(report)
   summary.add_report(self.sums, report)
   local history <const> = self.history
@@ -303,6 +314,7 @@ end
 ---- events --------------------------------------------------------------------------------------------------------
 
 ---One poll of the controller: moves everything on that has happened.
+---@package
 function run:pump()
   self:look_for_interrupts()
   local answer, err = core.call(self.controller, {op = "next", hold = self.holding, continue = self.go_on}, POLL_S)
@@ -348,6 +360,7 @@ function run:pump()
   end
 end
 
+---@package
 function run:raise_failure()
   if not self.failed then return end
   self:clear_progress()
@@ -502,6 +515,7 @@ function run:pause(o) return verb(self, "pause", {release = o and o.release or n
 ---@return true|nil, table? err
 function run:resume() return verb(self, "resume", {}, 7 * 24 * 3600) end
 
+---How far it is.
 ---@return string state running, paused, suspended, stopping, done, stopped, failed
 ---@return string? why
 function run:state()
