@@ -397,7 +397,13 @@ function tide_run:cancel() end
 ---`local run <close> = cluster:start(job)` does it at the end of the block; the end of the cluster does it for all.
 function tide_run:close() end
 
----Writes tables as one safetensors file each: `path` for a single one, `<path>.<name>.safetensors` for several.
+---Writes the sums of the newest 10,000 reports or more, a line a report: `.csv`, or `.json`, an object a line.
+---@param path string
+---@param fields? string[] default: all numbers of reports
+function tide_run:save_reports(path, fields) end
+
+---Writes tables, one file each: `path` for a single one, `<path>.<name>.<ending>` for several. `.safetensors` has keys
+---and what update rules remember, for t:load; `.npy` and `.csv` have the rows of dense tables.
 ---@param path string
 ---@param names string[] the job's names of tables
 ---@return string[] paths
@@ -706,6 +712,12 @@ function tide_table_handle:save(path) end
 ---@return tide.error? err
 function tide_table_handle:load(path, o) end
 
+---The values of rows become these, whatever the update rule; what the rule remembers stays. For rows that come from elsewhere: workers push.
+---@param keys integer[]|tide.tensor
+---@param rows tide.tensor f32, keys x width
+---@return true
+function tide_table_handle:assign(keys, rows) end
+
 ---The technique of keys, on all nodes: "relocate" to "replicate" and back. docs/techniques.md.
 ---@param keys integer[]|tide.tensor
 ---@param technique "static"|"relocate"|"replicate"|"intent"
@@ -835,6 +847,17 @@ function tide_tensor_module.join(parts) end
 ---@param parts table f32 tensor of three numbers an element
 ---@return table tensor f64
 function tide_tensor_module.joined(parts) end
+
+---Reads what NumPy, safetensors or this module wrote: of .npy a tensor, of .npz and .safetensors tensors by name.
+---@param path string
+---@return table value raises what cannot be read, with the file and the byte
+function tide_tensor_module.load(path) end
+
+---Writes a tensor as .npy, .csv or .safetensors, by the path's ending; several by name as .safetensors or .csv.
+---@param path string
+---@param value tide.tensor|table<string, tide.tensor>
+---@param about? table<string, string> metadata of safetensors
+function tide_tensor_module.save(path, value, about) end
 
 ---@class tide.tensor A flat typed array of rows and columns, row after row. `t[i]` and `#t` count elements; `t[i]` costs as much as a hundred elements of a method, so it is for debugging. `a + b`, `a - b`, `a * b`, `a / b` make new tensors.
 local tide_tensor = {}
@@ -987,12 +1010,12 @@ function tide_tensor:argmax() end
 function tide_tensor:argmin() end
 
 ---The rows that the numbers name.
----@param numbers tide.tensor|integer[] from 0
+---@param numbers tide.tensor of whole numbers, from 0
 ---@return tide.tensor
 function tide_tensor:gather(numbers) end
 
 ---Row numbers[i] grows by row i of x, or by a number. Numbers may repeat.
----@param numbers tide.tensor|integer[] from 0
+---@param numbers tide.tensor of whole numbers, from 0
 ---@param x tide.tensor|number
 ---@return tide.tensor self
 function tide_tensor:scatter_add(numbers, x) end
@@ -1031,8 +1054,11 @@ function tide_tensor:map(expression, values) end
 ---@class tide.data_module
 local tide_data_module = {}
 
----Data that a function of the script's own reads, when something of it is first asked for.
----@param reader fun(): table|nil, table? the loaded fields with `parts`, or an error
+---Data that a function of the script's own reads, when something of it is first asked for. It returns a table with
+---`parts`, tensors with one example a row by name, and whatever fields workers want to find in `w.data`; or nil and an
+---error. Parts are cut and shuffled as those of files: each worker reads all and keeps its own piece. nn.job takes
+---parts "train.x", "train.y", "test.x", "test.y".
+---@param reader fun(): table|nil, table? {parts = {train = tensor}, count =, note =}, or nil and an error
 ---@return tide.data.set
 function tide_data_module.lazy(reader) end
 
@@ -1042,7 +1068,8 @@ function tide_data_module.lazy(reader) end
 ---@return tide.data.matrix_set
 function tide_data_module.ratings(where, options) end
 
----Data of the script's own: `read(first, last)` gives the examples first..last (1-based) of a worker's piece.
+---Data of the script's own that is read piece by piece: `read(first, last)` gives examples first..last (1-based).
+---w.data:examples() is a worker's piece at once, w.data:stream block by block.
 ---@param o {count: integer, read: fun(first: integer, last: integer): any}
 function tide_data_module.source(o) end
 
@@ -1116,6 +1143,30 @@ function tide_data_module.forest(where, o) end
 ---@param o? {test?: number, seed?: integer, count?: integer} test: share held out where there is one pair of files
 function tide_data_module.images(directory, o) end
 
+---NumPy's arrays as inputs by name: an array a file, one example a row; `tide.data.npy {x = "x.npy", y = "y.npy"}`. A single path is the input `x`.
+---@param where string|table<string, string> path, packed by gzip or not, or paths by name
+---@param o? {split?: {test: number, seed?: integer}, wide?: boolean} split: a share is held out; wide: numbers of 64 bits stay, else they become f32 and i32
+---@return tide.data.set parts train.NAME and, with a split, test.NAME; dims by name
+function tide_data_module.npy(where, o) end
+
+---The arrays of NumPy's .npz, stored or compressed, as inputs by name.
+---@param where string
+---@param o? {names?: table<string, string>, split?: {test: number, seed?: integer}, wide?: boolean} names: {x = "features"}, default all by their own names
+---@return tide.data.set parts train.NAME and, with a split, test.NAME; dims by name
+function tide_data_module.npz(where, o) end
+
+---The tensors of a safetensors file of any writer as inputs by name. f16 and bf16 become f32, i8 and i16 i32.
+---@param where string
+---@param o? {names?: table<string, string>, split?: {test: number, seed?: integer}, wide?: boolean} names: {x = "features"}, default all by their own names
+---@return tide.data.set parts train.NAME and, with a split, test.NAME; dims by name
+function tide_data_module.safetensors(where, o) end
+
+---A table of text, packed by gzip or not, read piece by piece: a line of names, then an example a line. A column is a number if its first row has one, else a class; `columns` says otherwise.
+---@param path string
+---@param o? {columns?: table<string, "number"|"integer"|"class"|"text"|"skip">, inputs?: table<string, string|string[]>, separator?: string, header?: boolean, missing?: number, split?: {test: number, seed?: integer}, wide?: boolean} inputs: {x = {"a", "b"}, y = "label"}, "*" for all other numbers; default each column by its own name; missing: what an empty cell of numbers counts
+---@return tide.data.set parts train.NAME and, with a split, test.NAME; classes and texts by the column's name
+function tide_data_module.csv(path, o) end
+
 ---Sizes of a generated matrix, for tide.data.matrix: nothing is made before it is asked for.
 ---@param sizes string|{rows: integer, columns: integer, train: integer, test: integer, rank: integer, seed: integer}
 ---@return tide.data.generated
@@ -1165,6 +1216,15 @@ function tide_data_set:buckets(w, o) end
 ---@param name string
 ---@param size integer rows in a batch
 function tide_data_set:batches(name, size) end
+
+---Goes through this worker's examples in blocks, in an order that differs from pass to pass and depends on the job's
+---seed alone: `for block, pass in w.data:stream(w, {size = 1000, passes = 3}) do ... end`. The place is kept in
+---w.state, so a resumed run goes on with the next block: let w:clock() or w:report end the body. A block is what the
+---source's `read` gives, or rows of a part.
+---@param w tide.worker
+---@param o {size: integer, passes?: integer, part?: string} passes: 1; part: of data sets that have parts
+---@return fun(): any, integer? block, pass
+function tide_data_set:stream(w, o) end
 
 ---Parts train, validate and test within each task of the part "train"; shares that add up to 1.
 ---@param o {train: number, validate?: number, test?: number, seed?: integer}

@@ -341,6 +341,12 @@ function tide_nn_program:id() end
 ---@return table layout of parameters: {keys=, parameters=, layers=}
 function tide_nn_program:layout() end
 
+---Writes what a run of nn.job has learnt, parameters by their names, as safetensors: `net:save(run, "n.safetensors")`;
+---`model:load` of a compiled program reads it.
+---@param run tide.run
+---@param path string
+function tide_nn_program:save(run, path) end
+
 ---A model: the program with parameters, an update rule and a device.
 ---@param o? {device?: string, seed?: integer, optimizer?: table, clip?: number, tables?: table, per?: string} of
 ---programs of vertices, tables: name -> {"adagrad", lr =} or {"sgd", lr =}; per: "row" (counted vertices, default) or
@@ -383,6 +389,14 @@ function tide_nn_model:table(name) end
 ---count after give().
 ---@return table tensor rows x columns
 function tide_nn_model:parameter(name) end
+
+---Writes the parameters by their names, `fc1.w`, and running statistics as safetensors.
+---@param path string
+function tide_nn_model:save(path) end
+
+---Sets the parameters to those of a file that has them under the same names, whoever wrote it.
+---@param path string .safetensors or .npz
+function tide_nn_model:load(path) end
 
 ---Loss without dropout and with running statistics. Every input must be fed, labels too.
 ---@return table {loss = sum, count = n, correct = n}

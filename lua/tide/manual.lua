@@ -49,6 +49,7 @@ local PAGES <const> = {
     {module = "tide.data.bow", anonymous = "bow", prefix = "tide.data.", class = "tide.data_module"},
     {module = "tide.data.forest", anonymous = "forest", prefix = "tide.data.", class = "tide.data_module"},
     {module = "tide.data.images", anonymous = "images", prefix = "tide.data.", class = "tide.data_module"},
+    {module = "tide.meta.data", own = "data", prefix = "tide.data.", class = "tide.data_module"},
     {module = "tide.data.matrix", own = "data", prefix = "tide.data.", class = "tide.data_module"},
     {module = "tide.data", own = "set", prefix = "set:", class = "tide.data.set"},
     {module = "tide.data.matrix", own = "set", prefix = "matrix_set:", class = "tide.data.matrix_set"},

@@ -13,7 +13,7 @@ return {
     {"tide help tensor.axpy", "a function of scripts; `tide help tensor` lists its module"},
     {"tide help kge_train", "what the kernel computes, and its arguments"},
   },
-  arguments = {{name = "topic", optional = true, doc = "a command, an error code, a kernel, a function or another topic"}},
+  arguments = {{name = "topic", optional = true, doc = "a command, an error code, a kernel, a function or a topic"}},
   configured = false,
   run = function(context)
     local list, by_name = require("tide.cli").commands()

@@ -131,6 +131,7 @@ function set:cut(rank, workers, seed)
     reader = rawget(self, "reader"), loaded = rawget(self, "loaded"), pieces = {},
     cut_by = {rank = rank, workers = workers, seed = seed},
     size_of = rawget(self, "size_of"), produce = rawget(self, "produce"),
+    read_range = rawget(self, "read_range"), all = rawget(self, "all"),
     count = rawget(self, "size_of") and rawget(self, "size_of")(rank, workers) or nil,
   }, set)
 end
@@ -173,16 +174,75 @@ function set:batches(name, size)
   end
 end
 
+---Goes through this worker's examples in blocks, in an order that differs from pass to pass and depends on the job's
+---seed alone: `for block, pass in w.data:stream(w, {size = 1000, passes = 3}) do ... end`. The place is kept in
+---w.state, so a resumed run goes on with the next block: let w:clock() or w:report end the body. A block is what the
+---source's `read` gives, or rows of a part.
+---@param w tide.worker
+---@param o {size: integer, passes?: integer, part?: string} passes: 1; part: of data sets that have parts
+---@return fun(): any, integer? block, pass
+function set:stream(w, o)
+  script.check_fields("T0113", "w.data:stream", o, {size = true, passes = true, part = true})
+  local size <const>, passes <const> = o.size, o.passes or 1
+  if math.type(size) ~= "integer" or size < 1 or math.type(passes) ~= "integer" or passes < 1 then
+    error(script.error("T0113", "w.data:stream wants `size`, and `passes`, whole numbers from 1"), 2)
+  end
+  local read_range <const> = rawget(self, "read_range")
+  local rows <const> = not read_range and set.part(self, o.part or "train")
+  local count <const> = read_range and self.count or rows:rows()
+  local blocks <const> = (count + size - 1) // size
+  local cut <const> = rawget(self, "cut_by") or {rank = 1, workers = 1}
+  local first_own <const> = read_range and data.piece(rawget(self, "all"), cut.rank, cut.workers) or 1
+  local place = w.state.stream or {pass = 1, done = 0}
+  w.state.stream = place
+  local order, order_of
+  return function()
+    if place.done == blocks then place.pass, place.done = place.pass + 1, 0 end
+    if place.pass > passes or blocks == 0 then return nil end
+    if order_of ~= place.pass then
+      order, order_of = data.order(blocks, w.seed * 7919 + place.pass), place.pass
+    end
+    place.done = place.done + 1
+    local first <const> = order[place.done] * size + 1
+    local last <const> = math.min(first + size - 1, count)
+    if rows then return rows:slice(first, last - first + 1), place.pass end
+    return read_range(first_own + first - 1, first_own + last - 1), place.pass
+  end
+end
+
 ---Parts train, validate and test within each task of the part "train"; shares that add up to 1.
 ---@param o {train: number, validate?: number, test?: number, seed?: integer}
 ---@return tide.data.set
 function set:split(o) return require("tide.data.tasks").split(data, self, o) end
 
----Data that a function of the script's own reads, when something of it is first asked for.
----@param reader fun(): table|nil, table? the loaded fields with `parts`, or an error
+---Data that a function of the script's own reads, when something of it is first asked for. It returns a table with
+---`parts`, tensors with one example a row by name, and whatever fields workers want to find in `w.data`; or nil and an
+---error. Parts are cut and shuffled as those of files: each worker reads all and keeps its own piece. nn.job takes
+---parts "train.x", "train.y", "test.x", "test.y".
+---@param reader fun(): table|nil, table? {parts = {train = tensor}, count =, note =}, or nil and an error
 ---@return tide.data.set
 function data.lazy(reader)
-  return setmetatable({reader = reader}, set)
+  if type(reader) ~= "function" then error(script.error("T0113", "tide.data.lazy wants a function"), 2) end
+  return setmetatable({reader = function()
+    local loaded, err = reader()
+    if loaded == nil then
+      if err == nil then
+        return nil, script.error("T0402", "the reader of tide.data.lazy has returned nothing",
+          {help = "return {parts = {train = tensor}}, or nil and an error"})
+      end
+      return nil, err
+    end
+    if type(loaded) ~= "table" or type(loaded.parts) ~= "table" then
+      return nil, script.error("T0402", "the reader of tide.data.lazy returns a table without `parts`",
+        {help = "return {parts = {train = tensor}}"})
+    end
+    if loaded.count == nil then
+      local _, part = next(loaded.parts)
+      for name, each in pairs(loaded.parts) do part = name:find "^train" and each or part end
+      loaded.count = part and part:rows() or 0
+    end
+    return loaded
+  end}, set)
 end
 
 local kinds = {[set] = true} -- metatables of data sets: what has one can be cut over workers
@@ -205,6 +265,7 @@ data.text = require "tide.data.text" (data)
 data.libsvm = require "tide.data.libsvm" (data)
 data.dense = require "tide.data.dense" (data)
 data.bow = require "tide.data.bow" (data)
+require("tide.data.arrays").extend(data)
 data.rotation = require("tide.data.rotation").new
 data.groups = require("tide.data.groups").new
 ---The same as tide.data.matrix, which tells ratings by the first line.
@@ -213,10 +274,17 @@ data.groups = require("tide.data.groups").new
 ---@return tide.data.matrix_set
 data.ratings = data.matrix
 
----Data of the script's own: `read(first, last)` gives the examples first..last (1-based) of a worker's piece.
+---Data of the script's own that is read piece by piece: `read(first, last)` gives examples first..last (1-based).
+---w.data:examples() is a worker's piece at once, w.data:stream block by block.
 ---@param o {count: integer, read: fun(first: integer, last: integer): any}
 function data.source(o)
+  script.check_fields("T0113", "tide.data.source", o, {count = true, read = true, note = true})
+  if math.type(o.count) ~= "integer" or o.count < 0 or type(o.read) ~= "function" then
+    error(script.error("T0113", "tide.data.source wants `count`, a whole number, and `read`, a function"), 2)
+  end
   local source = data.lazy(function() return {parts = {}, count = o.count, note = o.note or ""} end)
+  rawset(source, "read_range", o.read)
+  rawset(source, "all", o.count)
   rawset(source, "size_of", function(rank, workers)
     local _, n = data.piece(o.count, rank, workers)
     return n

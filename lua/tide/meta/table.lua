@@ -67,6 +67,12 @@ function handle:save(path) end
 ---@return tide.error? err
 function handle:load(path, o) end
 
+---The values of rows become these, whatever the update rule; what the rule remembers stays. For rows that come from elsewhere: workers push.
+---@param keys integer[]|tide.tensor
+---@param rows tide.tensor f32, keys x width
+---@return true
+function handle:assign(keys, rows) end
+
 ---The technique of keys, on all nodes: "relocate" to "replicate" and back. docs/techniques.md.
 ---@param keys integer[]|tide.tensor
 ---@param technique "static"|"relocate"|"replicate"|"intent"

@@ -153,12 +153,12 @@ function tensor:argmax() end
 function tensor:argmin() end
 
 ---The rows that the numbers name.
----@param numbers tide.tensor|integer[] from 0
+---@param numbers tide.tensor of whole numbers, from 0
 ---@return tide.tensor
 function tensor:gather(numbers) end
 
 ---Row numbers[i] grows by row i of x, or by a number. Numbers may repeat.
----@param numbers tide.tensor|integer[] from 0
+---@param numbers tide.tensor of whole numbers, from 0
 ---@param x tide.tensor|number
 ---@return tide.tensor self
 function tensor:scatter_add(numbers, x) end

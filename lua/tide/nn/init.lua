@@ -203,6 +203,17 @@ function program:id() return self.core:id() end
 ---@return table layout of parameters: {keys=, parameters=, layers=}
 function program:layout() return self.core:layout() end
 
+---Writes what a run of nn.job has learnt, parameters by their names, as safetensors: `net:save(run, "n.safetensors")`;
+---`model:load` of a compiled program reads it.
+---@param run tide.run
+---@param path string
+function program:save(run, path)
+  local params <const>, states <const> = run.tables.params, run.tables.states
+  if not (params and states) then refuse("program:save wants a run of nn.job") end
+  local function all(handle) return handle:pull(core.tensor("u64", handle.spec.keys[2], 1):fill(0, 1)) end
+  require("tide.nn.files").save(self, all(params), all(states), path)
+end
+
 local COMPILE <const> = {device = true, optimizer = true, clip = true, seed = true, mask_seed = true, per = true,
                          tables = true, rows = true}
 

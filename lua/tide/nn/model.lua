@@ -287,6 +287,17 @@ function model:parameter(name)
   error(script.error("T0903", ("the program has no parameter `%s`"):format(name)), 2)
 end
 
+---Writes the parameters by their names, `fc1.w`, and running statistics as safetensors.
+---@param path string
+function model:save(path)
+  self:fetch()
+  require("tide.nn.files").save(self.program, self.parameters, self.states, path)
+end
+
+---Sets the parameters to those of a file that has them under the same names, whoever wrote it.
+---@param path string .safetensors or .npz
+function model:load(path) require("tide.nn.files").load(self, path) end
+
 ---Loss without dropout and with running statistics. Every input must be fed, labels too.
 ---@return table {loss = sum, count = n, correct = n}
 function model:evaluate(batch)

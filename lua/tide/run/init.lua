@@ -19,7 +19,8 @@ local CONTROLLER <const> = [[return require("tide.run.controller").main(...)]]
 local POLL_S <const> = 30
 local CHECKPOINT_S <const> = 3600
 local LOG_LINES_SHOWN <const> = 200
-local HISTORY_MAX <const> = 500 -- reports that run.history keeps at least
+local HISTORY_MAX <const> = 10000 -- reports that run.history keeps at least
+local ROWS_AT_ONCE <const> = 65536 -- of a table that is written
 
 ---@class tide.run
 ---@field id string of the run's directory under .tide/runs
@@ -550,13 +551,58 @@ function run:close() self:cancel() end
 
 run.__close = run.close
 
----Writes tables as one safetensors file each: `path` for a single one, `<path>.<name>.safetensors` for several.
+-- All rows of a dense table in the order of their keys.
+local function rows_of(handle, path)
+  local keys <const> = handle.spec.keys
+  if keys[1] ~= "dense" then
+    error(script.error("T0113", "a table of hashed keys is written as .safetensors, with its keys", {where = path}), 3)
+  end
+  local rows = core.tensor("f32", keys[2], handle.width)
+  for first = 0, keys[2] - 1, ROWS_AT_ONCE do
+    local count <const> = math.min(ROWS_AT_ONCE, keys[2] - first)
+    rows:put(first + 1, handle:pull(core.tensor("u64", count, 1):fill(first, 1)))
+  end
+  return rows
+end
+
+---Writes the sums of the newest 10,000 reports or more, a line a report: `.csv`, or `.json`, an object a line.
+---@param path string
+---@param fields? string[] default: all numbers of reports
+function run:save_reports(path, fields)
+  checks.text("run:save_reports", "the path of a file", path)
+  local content
+  if path:find "%.csv$" then
+    content = require("tide.data.arrays").records_csv(self.history, fields)
+  elseif path:find "%.json$" then
+    local lines, wanted = {}, fields and {}
+    for _, key in ipairs(fields or {}) do wanted[key] = true end
+    for i, report in ipairs(self.history) do
+      local record = {}
+      for key, v in pairs(report) do
+        if type(v) == "number" and v == v and (not wanted or wanted[key]) then record[key] = v end
+      end
+      lines[i] = core.json_encode(record) .. "\n"
+    end
+    content = table.concat(lines)
+  else
+    checks.fail "run:save_reports writes .csv or .json"
+  end
+  local ok, err = core.file_write(path, content)
+  if not ok then error(errors.from(err), 2) end
+end
+
+---Writes tables, one file each: `path` for a single one, `<path>.<name>.<ending>` for several. `.safetensors` has keys
+---and what update rules remember, for t:load; `.npy` and `.csv` have the rows of dense tables.
 ---@param path string
 ---@param names string[] the job's names of tables
 ---@return string[] paths
 function run:dump(path, names)
   checks.text("run:dump", "the path of a file", path)
   if type(names) ~= "table" or #names == 0 then checks.fail "run:dump wants a list of the job's names of tables" end
+  local stem, ending = path:match "^(.+)%.(%w+)$"
+  if not (ending == "safetensors" or ending == "npy" or ending == "csv") then
+    stem, ending = path, "safetensors"
+  end
   local paths = {}
   for _, name in ipairs(names) do
     local handle = self.tables[name]
@@ -564,8 +610,13 @@ function run:dump(path, names)
       error(script.error("T0401", ("job `%s` has no table `%s`"):format(self.job.name, tostring(name))), 2)
     end
     local target = path
-    if #names > 1 then target = ("%s.%s.safetensors"):format((path:gsub("%.safetensors$", "")), name) end
-    local ok, err = handle:save(target)
+    if #names > 1 then target = ("%s.%s.%s"):format(stem, name, ending) end
+    local ok, err
+    if ending == "safetensors" then
+      ok, err = handle:save(target)
+    else
+      ok, err = require("tide.data.arrays").write(target, rows_of(handle, target))
+    end
     if not ok then error(errors.from(err), 2) end
     paths[#paths + 1] = target
   end
