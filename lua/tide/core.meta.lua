@@ -229,7 +229,11 @@ function core.corpus(sources, options) end --> {words={names}, counts= (u64 tens
 function core.bow(sources, options) end --> {train={offsets=u64, words=u32}, test=, names={..}|nil, counts=u64 tensor, vocabulary=, dropped_words=, dropped_tokens=} | nil, err with file:line:column
 ---A scratch file of tensors at byte offsets, removed when it is closed; waits on the disk thread.
 function core.block_file(path) end    --> f | nil, err; f:write(tensor, at) -> sum | nil, err; f:read(tensor, at, sum) -> true | nil, err; f:close()
-function core.safetensors_read(path) end --> {[name]=tensor}, {[key]=text} | nil, err; rank 0 to 2
+function core.safetensors_read(path) end --> {[name]=tensor}, {[key]=text}, {[name]=dims} | nil, err; of any writer, dims behind the first are columns
+function core.npy(path) end           --> tensor, dims | nil, err; NumPy's, packed by gzip or not
+function core.npz(path) end           --> {[name]=tensor}, {[name]=dims} | nil, err
+---@param options {columns?:table<string,string>, separator?:string, header?:boolean, missing?:number, others?:string} types: auto number integer class text skip
+function core.csv(path, options) end  --> {{name=, type=, values= (f64, i64, u32 tensor or texts), classes=}, ..}, rows | nil, err with file:line:column
 function core.safetensors_write(path, tensors, about) end --> true | nil, err; whole or not at all
 function core.glosses(directory, whole) end --> text: WordNet's glosses, a line of lower-case words each part of one | nil, err
 function core.wordnet(directory, options) end --> {entities=, relations=, parts={train,valid,test}, note=text of rule and counts}

@@ -5,6 +5,7 @@ local curve = require "tide.console.curve"
 local events = require "tide.cluster.events"
 local histogram = require "tide.console.histogram"
 local history = require "tide.console.history"
+local annotations = require "tide.annotations"
 local names = require "tide.console.names"
 local prompt = require "tide.console.prompt"
 local render = require "tide.console.render"
@@ -250,13 +251,13 @@ describe("names", function()
     "function core.now() end --> seconds"}, "\n")
 
   it("reads signatures, texts and options from annotations", function()
-    local entry = names.parse(source, "calls", "")[1]
+    local entry = annotations.parse(source, "calls", "")[1]
     assert.equal("swap", entry.name)
     assert.equal("Puts it there.", entry.doc)
     assert.equal("ref", entry.params[1].name)
     assert.same({{name = "guard", type = "table"}, {name = "scope", type = "string"}}, entry.params[2].fields)
     assert.same({"table answer"}, entry.returns)
-    assert.same({"seconds"}, names.parse(source, "core", "core.")[1].returns)
+    assert.same({"seconds"}, annotations.parse(source, "core", "core.")[1].returns)
   end)
 
   it("completes by raw access alone: no metamethod of a value runs", function()
