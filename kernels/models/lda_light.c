@@ -101,7 +101,7 @@ static inline uint32_t word_proposal(struct light *g, size_t row, struct lda_str
 
 /* n_kw + b and n_k + V b of a topic, the token's own count at o taken out. */
 static inline double word_part(const struct light *g, size_t row, uint32_t k, uint32_t o) {
-    return at_least_0((double)g->b.counts[row * g->b.width + k] - (k == o)) + g->b.prior.beta;
+    return at_least_0((double)g->b.counts[row * g->b.width + k] - (k == o && !TIDE_MUTANT(lda_own_count_kept))) + g->b.prior.beta;
 }
 
 static inline double total_part(const struct light *g, uint32_t k, uint32_t o) {
@@ -123,10 +123,11 @@ static uint32_t word_move(struct light *g, size_t row, uint32_t s, uint32_t o,
     if (t == s) {
         return s;
     }
+    const bool swapped = TIDE_MUTANT(lda_proposals_swapped);
     const double up = document_part(g, t, o) * word_part(g, row, t, o) * total_part(g, s, o) *
-                      proposed(g, row, s);
+                      proposed(g, row, swapped ? t : s);
     const double down = document_part(g, s, o) * word_part(g, row, s, o) * total_part(g, t, o) *
-                        proposed(g, row, t);
+                        proposed(g, row, swapped ? s : t);
     return lda_uniform(stream) * down < up ? t : s;
 }
 
