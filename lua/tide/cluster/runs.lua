@@ -537,9 +537,9 @@ end
 local function row_of(r)
   local p <const> = r._progress or r.progress or {}
   local nodes = text.sorted_keys(r.grant or {})
-  local row <const> = {n = r.n, name = r.name, job = r.job, uid = r.uid, state = r.state, why = r.why, user = r.user,
-    host = r.host, slots = count_of(r.grant), wanted = r.slots, workers = r._workers, nodes = nodes, grant = r.grant, epoch = r.epoch,
-    params = r.params, progress = p, submitted_at = r.submitted_at, started_at = r.started_at, ended_at = r.ended_at,
+  local row <const> = {n = r.n, name = r.name, job = r.job, uid = r.uid, state = r.state, why = r.why,
+    user = r.user, host = r.host, slots = count_of(r.grant), wanted = r.slots, workers = r._workers, nodes = nodes,
+    grant = r.grant, epoch = r.epoch, params = r.params, progress = p, submitted_at = r.submitted_at, started_at = r.started_at, ended_at = r.ended_at,
     exit = r.exit, attempt = r.attempt, private = r.private, closed = r.closed, age_s = core.wall() - r.submitted_at}
   self.scheduler:row(r, row)
   return row
@@ -672,7 +672,7 @@ local function serve(message)
     end
     return
   end
-  local allowed <const>, refusal = verbs.allows("runs", request.op, message.right)
+  local allowed <const>, refusal = verbs.admit("runs", request.op, request, message)
   if not allowed then
     if message.kind == "call" then core.answer_error(message, refusal) end
     return
