@@ -196,7 +196,7 @@ local function free_slots()
   local nodes, total, free = {}, 0, 0
   local held = {}
   for _, r in pairs(self.records) do
-    if not r.private then
+    if not r.private and not (core.mutant and core.mutant "slot_given_twice") then
       for node, count in pairs(r.grant or {}) do held[node] = (held[node] or 0) + count end
     end
   end
@@ -327,6 +327,7 @@ end
 
 ---Tables of closed runs that were about to be made when they were dropped.
 local function sweep()
+  if core.mutant and core.mutant "late_tables_stay" then return end
   for _, entry in ipairs(core.tables() or {}) do
     local r <const> = self.records[math.tointeger(tonumber(entry.name:match "%-(%d+)%." or ""))]
     if r and r.closed and entry.name:sub(1, #r.name + 1) == r.name .. "." then drop_tables(r, not r.named) end
@@ -435,7 +436,7 @@ end
 ops["slots.more"] = function(request)
   local r <const>, err = find(request.n)
   if not r then return nil, err end
-  if runs.ENDED[r.state] then return nil, has_ended(r) end
+  if runs.ENDED[r.state] and not (core.mutant and core.mutant "ended_gets_slots") then return nil, has_ended(r) end
   if math.type(request.slots) ~= "integer" or request.slots < 1 then
     return nil, errors.new("T0113", {message = ("slots = %s is no whole number of 1 or more"):format(
       tostring(request.slots))})
@@ -475,7 +476,8 @@ end
 ---is not known yet it is the first that this keeper hears.
 function ops.tell(request, message)
   local r <const> = self.records[request.n]
-  if not r or r.uid ~= request.uid or runs.ENDED[r.state] then
+  local obeyed <const> = core.mutant and core.mutant "lost_host_obeyed"
+  if not r or r.uid ~= request.uid or runs.ENDED[r.state] and not obeyed then
     core.send(message.from, {op = "disowned"})
     return {}
   end

@@ -287,6 +287,8 @@ local function watch(context)
   local said, due
   while true do
     core.sleep(0.1)
+    local cluster <const> = context.clusters[#context.clusters]
+    if cluster and #cluster.controllers > 0 then require("tide.cluster.runs").keep() end -- it may be the next to command
     local seen = core.interrupted() - context.interrupts
     local late = context.deadline and core.now() >= context.deadline
     if seen == 1 and not said and not context.interrupted then
