@@ -156,8 +156,9 @@ local function simulate(context)
   if not context.json then context:say("sim: " .. text) end
   local own <const> = SCRIPTS[o.profile]
   local exit = require("tide.run.driver").run {
-    script = own and own:gsub("%.", "/") .. ".lua" or o.script, text = own and context.core.embedded(own), args = o.rest, nodes = o.nodes, workers = o.workers, json = context.json, plain = context.plain,
-    quiet = context.quiet, verbose = context.verbose, timeout_s = context.timeout_s, simulated = true, seed = o.seed,
+    script = own and own:gsub("%.", "/") .. ".lua" or o.script, text = own and context.core.embedded(own), args = o.rest,
+    nodes = o.nodes, workers = o.workers, json = context.json, plain = context.plain, quiet = context.quiet,
+    verbose = context.verbose, timeout_s = context.timeout_s, simulated = true, seed = o.seed,
     trace = o.trace,
   }
   if o.calibrate and exit == 0 then
