@@ -306,6 +306,11 @@ local function has_ended(r)
     r.why and ", " .. r.why or ""), help = "`tide jobs -a` lists what has ended"})
 end
 
+-- Of who asks for slots.
+local function is_over(r)
+  return runs.ENDED[r.state] and not (core.mutant and core.mutant "ended_gets_slots")
+end
+
 ---The run is over: its slots are free. Its rows stay until it is closed.
 local function finish(r, state, why)
   if runs.ENDED[r.state] then return end
@@ -421,7 +426,7 @@ end
 function ops.grant(request, message)
   local r <const>, err = find(request.n)
   if not r then return nil, err end
-  if runs.ENDED[r.state] then return nil, has_ended(r) end
+  if is_over(r) then return nil, has_ended(r) end
   local _, _, free = free_slots()
   if request.no_wait and free < (r.slots or 1) then
     finish(r, "failed", "no slots")
@@ -436,7 +441,7 @@ end
 ops["slots.more"] = function(request)
   local r <const>, err = find(request.n)
   if not r then return nil, err end
-  if runs.ENDED[r.state] and not (core.mutant and core.mutant "ended_gets_slots") then return nil, has_ended(r) end
+  if is_over(r) then return nil, has_ended(r) end
   if math.type(request.slots) ~= "integer" or request.slots < 1 then
     return nil, errors.new("T0113", {message = ("slots = %s is no whole number of 1 or more"):format(
       tostring(request.slots))})
