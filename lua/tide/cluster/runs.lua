@@ -21,6 +21,7 @@ local ACTOR <const> = [[return require("tide.cluster.runs").main(...)]]
 local NAME <const> = "runs"
 local TICK_S <const> = 0.25
 local SILENT_S <const> = 10 -- a host has so long to tell another controller of itself
+local SWEEP_S <const> = 1
 local CALL_S <const> = 30
 local ENDED_MAX <const> = 200
 local ENDED_S <const> = 7 * 24 * 3600
@@ -195,7 +196,7 @@ local function free_slots()
   local nodes, total, free = {}, 0, 0
   local held = {}
   for _, r in pairs(self.records) do
-    if not r.private then
+    if not r.private and not (core.mutant and core.mutant "slot_given_twice") then
       for node, count in pairs(r.grant or {}) do held[node] = (held[node] or 0) + count end
     end
   end
@@ -322,12 +323,27 @@ local function end_workers(r)
   end
 end
 
+local function has_ended(r)
+  return errors.new("T0513", {message = ("run %s has ended: %s%s"):format(r.name, r.state,
+    r.why and ", " .. r.why or ""), help = "`tide jobs -a` lists what has ended"})
+end
+
+-- Of who asks for slots.
+local function is_over(r)
+  return runs.ENDED[r.state] and not (core.mutant and core.mutant "ended_gets_slots")
+end
+
 ---The run is over: its slots are free. Its rows stay until it is closed.
 local function finish(r, state, why)
   if runs.ENDED[r.state] then return end
   r.state, r.why, r.ended_at = state, why, core.wall()
+  local waiting <const> = self.waiting[r.n]
   r.grant, self.waiting[r.n] = nil, nil
   self.scheduler:finished(r)
+  if waiting then
+    core.answer_error(waiting, errors.new("T0210", {message = ("run %s was ended while it waited"):format(r.name),
+      cause = has_ended(r), exit = 1}))
+  end
   core.event("run", ("%s: %s%s"):format(r.name, state, why and ", " .. why or ""))
 end
 
@@ -335,6 +351,15 @@ end
 local function close(r, all)
   if not r.closed or all and r.named then drop_tables(r, all) end
   r.closed, r.named = true, not all and r.named or nil
+end
+
+---Tables of closed runs that were about to be made when they were dropped.
+local function sweep()
+  if core.mutant and core.mutant "late_tables_stay" then return end
+  for _, entry in ipairs(core.tables() or {}) do
+    local r <const> = self.records[math.tointeger(tonumber(entry.name:match "%-(%d+)%." or ""))]
+    if r and r.closed and entry.name:sub(1, #r.name + 1) == r.name .. "." then drop_tables(r, not r.named) end
+  end
 end
 
 ---- requests -------------------------------------------------------------------------------------------------------
@@ -442,6 +467,7 @@ end
 function ops.grant(request, message)
   local r <const>, err = find(request.n)
   if not r then return nil, err end
+  if is_over(r) then return nil, has_ended(r) end
   local _, _, free = free_slots()
   if request.no_wait and free < (r.slots or 1) then
     finish(r, "failed", "no slots")
@@ -460,6 +486,11 @@ ops["slots.more"] = function(request)
   if self.scheduler:is_active() then
     return nil, errors.new("T0513", {message = ("%s decides how many slots a run has here"):format(
       self.scheduler:policy()), state = "nothing changes", help = "`tide job workers NAME N` changes what it takes"})
+  end
+  if is_over(r) then return nil, has_ended(r) end
+  if math.type(request.slots) ~= "integer" or request.slots < 1 then
+    return nil, errors.new("T0113", {message = ("slots = %s is no whole number of 1 or more"):format(
+      tostring(request.slots))})
   end
   local added <const> = take(r, request.slots)
   if not added then
@@ -497,7 +528,8 @@ end
 ---is not known yet it is the first that this keeper hears.
 function ops.tell(request, message)
   local r <const> = self.records[request.n]
-  if not r or r.uid ~= request.uid or runs.ENDED[r.state] then
+  local obeyed <const> = core.mutant and core.mutant "lost_host_obeyed"
+  if not r or r.uid ~= request.uid or runs.ENDED[r.state] and not obeyed then
     core.send(message.from, {op = "disowned"})
     return {}
   end
@@ -581,8 +613,7 @@ function ops.verb(request, message)
     return nil, errors.new("T0113", {message = ("a run has no verb `%s`"):format(text.clean(tostring(request.verb)))})
   end
   if runs.ENDED[r.state] then
-    return nil, errors.new("T0513", {message = ("run %s has ended: %s%s"):format(r.name, r.state,
-      r.why and ", " .. r.why or ""), help = "`tide jobs -a` lists what has ended"})
+    return nil, has_ended(r)
   end
   if request.verb == "workers" and self.scheduler:is_active() then
     return self.scheduler:resize(r, (request.arguments or {}).count)
@@ -591,12 +622,7 @@ function ops.verb(request, message)
     if request.verb ~= "cancel" and request.verb ~= "stop" then
       return nil, errors.new("T0513", {message = ("run %s is %s: it has not started"):format(r.name, r.state)})
     end
-    local waiting <const> = self.waiting[r.n]
     finish(r, "stopped", request.verb == "stop" and "stopped before it began" or "cancelled before it began")
-    if waiting then
-      core.answer_error(waiting, errors.new("T0210", {message = ("run %s was cancelled while it waited"):format(r.name),
-        exit = 1}))
-    end
     local ok, problem = save(r)
     if not ok then return nil, problem end
     return {state = r.state}
@@ -693,6 +719,13 @@ end
 local function tick()
   serve_queue()
   self.scheduler:tick()
+  if core.now() >= self.sweep_at and not self.sweeping then
+    self.sweeping = true
+    core.fiber(function()
+      sweep()
+      self.sweeping, self.sweep_at = false, core.now() + SWEEP_S
+    end)
+  end
   for _, r in pairs(self.records) do
     if r._silent_since and core.now() - r._silent_since > SILENT_S and not runs.ENDED[r.state] then
       end_workers(r)
@@ -712,7 +745,7 @@ function runs.main()
   core.open "read"
   verbs.check("runs", ops)
   core.title "runs"
-  self = {records = {}, waiting = {}, monitors = {}, next = 1}
+  self = {records = {}, waiting = {}, monitors = {}, next = 1, sweep_at = core.now() + SWEEP_S}
   local ok, err = load_records()
   if not ok then
     core.log("error", "the records of runs cannot be read: " .. tostring(err and err.message))

@@ -242,7 +242,8 @@ function meeting.extend(controller)
       if not w.waits and runs(w) then return end -- found soon while many still work: a round costs no square of them
     end
     local running = self:running()
-    if #running == 0 and self.suspending then return self:suspend() end
+    local finishes <const> = core.mutant and core.mutant "suspended_finishes"
+    if #running == 0 and self.suspending and not finishes then return self:suspend() end
     if #running == 0 and self.suspended then return end
     if #running == 0 then return self:finish() end
     local kind, places = place_of(running)

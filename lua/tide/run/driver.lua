@@ -289,6 +289,10 @@ local function watch(context)
   local said, due
   while true do
     core.sleep(0.1)
+    local cluster <const> = context.clusters[#context.clusters]
+    if cluster and #cluster.controllers > 0 then -- this node may be the next to command
+      require("tide.cluster.runs").keep()
+    end
     local seen = core.interrupted() - context.interrupts
     local late = context.deadline and core.now() >= context.deadline
     if seen == 1 and not said and not context.interrupted then

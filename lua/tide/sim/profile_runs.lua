@@ -23,7 +23,7 @@ local opt = tide.options {
 }
 
 local DATA <const>, CHUNKS <const> = 60, 12
-local CHAOS_S <const>, END_S <const> = 12, 60
+local CHAOS_S <const>, END_S <const> = 8, 60
 local DRIVER <const> = [[return require("tide.run.driver").main(...)]]
 
 ---- a host ----------------------------------------------------------------------------------------------------------
