@@ -199,6 +199,8 @@ drop_life_ignored             test_drop.sh
 drop_frees_held               test_drop.sh
 drop_frees_lent               test_drop.sh
 slot_given_twice              test_runs.sh
+grant_unchecked               test_slots.sh
+release_unheard               test_slots.sh
 lost_host_obeyed              test_runs.sh
 ended_gets_slots              test_runs.sh
 late_tables_stay              test_runs.sh

@@ -118,7 +118,7 @@ function run_host.open(cluster, job, params, o)
   }
   if not answer then error(err, 0) end
   return {id = id, name = answer.name, number = answer.n, directory = directory, log_file = log_file,
-          waits = context.attached or o and o.slots ~= nil}
+          waits = waits}
 end
 
 ---Waits until the run has its slots.

@@ -238,7 +238,7 @@ local function make_host(self)
     core.log("warn", ("the journal of the scheduling policy cannot be written: %s"):format(why))
   end) or journal.new()
   return Host.new {
-    seed = 1, timed = not core.simulated(),
+    seed = tonumber(core.sha256(core.node().cluster or ""):sub(1, 8), 16), timed = not core.simulated(),
     journal = {path = file.path, close = file.close, append = function(_, record)
       file:append(record)
       remember(self, record)
