@@ -1,5 +1,5 @@
--- Costs that must not grow with the past: run after run in one driver, memory, actors, threads and descriptors of driver
--- and nodes and the time of a clock; then what clocks cost beside tables that nobody uses.
+-- Costs that must not grow with the past: run after run in one driver, memory, actors, threads and descriptors of
+-- driver and nodes and the time of a clock; then what clocks cost beside tables that nobody uses.
 --   tide run bench/flat.lua [--runs 100] [--idle 15] [--json]
 local tide = require "tide"
 local core = require "tide.core"
@@ -66,8 +66,8 @@ tide.main(function()
   out.seconds_idle, out.wire_idle = median(idle, 1, 10, "seconds"), median(idle, 1, 10, "wire")
   if opt.json then return print(core.json_encode(out)) end
   print(("%d runs of %d clocks, medians of the first and the last %d:"):format(opt.runs, opt.clocks, width))
-  print(("  clocks of a run    %.3f s, %.3f s; beside %d idle tables %.3f s"):format(out.seconds_first, out.seconds_last,
-    opt.idle, out.seconds_idle))
+  print(("  clocks of a run    %.3f s, %.3f s; beside %d idle tables %.3f s"):format(out.seconds_first,
+    out.seconds_last, opt.idle, out.seconds_idle))
   print(("  bytes on the wire  %d, %d; beside idle tables %d"):format(out.wire_first, out.wire_last, out.wire_idle))
   print(("  memory of a node   %.1f MiB, %.1f MiB; of the driver %.1f MiB, %.1f MiB"):format(out.rss_first / 2^20,
     out.rss_last / 2^20, out.driver_first / 2^20, out.driver_last / 2^20))
