@@ -401,9 +401,15 @@ end
 
 ---- losses ----------------------------------------------------------------------------------------------------------
 
+local REAL <const> = setmetatable({}, {__mode = "k"}) -- losses of nn.sequential whose targets are numbers
+
 local function loss(operation)
   return function(z, target)
-    if z == nil then return function(a, b) return nn[operation](a, b) end end
+    if z == nil then
+      local function made(a, b) return nn[operation](a, b) end
+      REAL[made] = operation ~= "xent" or nil
+      return made
+    end
     local made = apply(z.program, operation, {z, target})
     made.is_loss = true
     return made
@@ -427,22 +433,35 @@ nn.mse = loss "mse"
 ---@param target? tide.nn.value
 nn.hinge = loss "hinge"
 
----A net of layers in a row: inputs "x" and "y", output "logits".
+local SEQUENTIAL <const> = {input = true, label = true, loss = true, name = true}
+
+---A net of layers in a row: inputs "x" and "y", output "logits". `y` is a label a row of nn.xent(), and of the other
+---losses as many numbers a row as the last layer gives.
 ---@param o table {input = dims, label? = "index"|dims, loss = nn.xent(), name?, layer, layer, ...}
 ---@return tide.nn.program
 function nn.sequential(o)
-  if type(o.input) ~= "table" or type(o.loss) ~= "function" then
+  for key in pairs(type(o) == "table" and o or {}) do
+    if math.type(key) ~= "integer" and not SEQUENTIAL[key] then
+      refuse("nn.sequential has no field `%s`: input, label, loss, name, and the layers", tostring(key))
+    end
+  end
+  if type(o) ~= "table" or type(o.input) ~= "table" or type(o.loss) ~= "function" then
     refuse("nn.sequential wants input = {dims} and loss = nn.xent() or another")
   end
   return nn.program(o.name or "net", function(p)
     local x = p:input("x", table.unpack(o.input))
-    local y <const> = (o.label or "index") == "index" and p:index "y" or p:input("y", table.unpack(o.label))
+    local y
+    if o.label and o.label ~= "index" then
+      y = p:input("y", table.unpack(o.label))
+    elseif o.label or not REAL[o.loss] then
+      y = p:index "y"
+    end
     for i, f in ipairs(o) do
       if type(f) ~= "function" and getmetatable(f) ~= layer then refuse("layer %d is a %s", i, type(f)) end
       x = f(x)
     end
     p:output("logits", x)
-    p:loss(o.loss(x, y))
+    p:loss(o.loss(x, y or p:input("y", table.unpack(x:dims()))))
   end)
 end
 

@@ -26,6 +26,10 @@ local function checked(result, err, ...)
   return result, err, ...
 end
 
+---How many arrays an update rule remembers.
+---@package
+function model.memories(optimizer) return STATES[optimizer.rule] end
+
 ---@param program tide.nn.program
 ---@param o {device?: string, seed?: integer, mask_seed?: integer, optimizer?: table, clip?: number, tables?: table,
 ---per?: string, rows?: table} mask_seed: of dropout, which differs between workers that share a seed; rows: what makes
