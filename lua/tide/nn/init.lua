@@ -461,7 +461,7 @@ function nn.sequential(o)
       x = f(x)
     end
     p:output("logits", x)
-    p:loss(o.loss(x, y or p:input("y", table.unpack(x:dims()))))
+    p:loss(o.loss(x, y or p:input("y", table.unpack((x:dims())))))
   end)
 end
 
@@ -490,27 +490,30 @@ local function rule_of(rule)
   end
 end
 
+---@alias tide.nn.rate number|fun(step: integer, params: table): number
+
 ---Plain gradient descent: w -= lr g. In all rules g is the mean gradient plus `decay` times the weights of matrices.
----@param o {lr: number|fun(step: integer): number, decay?: number}
+---`lr` may be a function of the step's number and the job's params: `run:set` then changes it while the run goes on.
+---@param o {lr: tide.nn.rate, decay?: number}
 nn.sgd = rule_of "sgd"
 ---v = mu v + g, w -= lr v.
----@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number} mu: 0.9
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number} mu: 0.9
 nn.momentum = rule_of "momentum"
 ---v = mu v + g, w -= lr (g + mu v).
----@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number} mu: 0.9
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number} mu: 0.9
 nn.nesterov = rule_of "nesterov"
 ---a += g g, w -= lr g / (sqrt(a) + eps).
----@param o {lr: number|fun(step: integer): number, decay?: number, eps?: number} eps: 1e-10
+---@param o {lr: tide.nn.rate, decay?: number, eps?: number} eps: 1e-10
 nn.adagrad = rule_of "adagrad"
 ---a = mu a + (1 - mu) g g, w -= lr g / (sqrt(a) + eps).
----@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number, eps?: number} mu: 0.99, eps: 1e-8
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number, eps?: number} mu: 0.99, eps: 1e-8
 nn.rmsprop = rule_of "rmsprop"
 ---Adam with corrected bias; `mu` is beta1.
----@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number, beta2?: number, eps?: number} mu: 0.9,
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number, beta2?: number, eps?: number} mu: 0.9,
 ---  beta2: 0.999, eps: 1e-8
 nn.adam = rule_of "adam"
 ---Adam whose decay acts apart from the gradient: w -= lr decay w.
----@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number, beta2?: number, eps?: number} as adam
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number, beta2?: number, eps?: number} as adam
 nn.adamw = rule_of "adamw"
 
 ---Rates as functions of the step's number, from 1: `constant(rate)`, `step(rate, every, factor)`, `cosine(rate, steps,

@@ -175,7 +175,7 @@ function model:divisor(r) return self.per == "sample" and r.samples or r.count e
 ---@package
 function model:rate(step)
   local lr <const> = self.optimizer.lr
-  return type(lr) == "function" and lr(step) or lr
+  return type(lr) == "function" and lr(step, self.params) or lr
 end
 
 ---Applies the update rule to the elements first .. first + count - 1 (from 0) of all arrays.

@@ -242,6 +242,7 @@ end
 
 local function run_epoch(self, epoch)
   local w <const> = self.w
+  self.model.params = w.params -- of the newest report, the same on all workers
   local order <const> = data.order(self.examples.count, w.seed * 7919 + epoch.number)
   local weight <const> = self.examples.weight
   local weigh <const> = weight and function(place) return weight(order[place]) end or nil
