@@ -134,12 +134,16 @@ function tide_fiber:done() end
 ---@field params? table handed to the workers as w.params
 ---@field on_report? fun(run: table, sum: table): table|nil once per report of all workers; its answer changes params
 ---@field evaluate? table<string, fun(w: tide.worker): number|table, number> sum (or table of sums) and count
----@field stop? {epochs?: integer, loss?: number, time?: number|string}
+---@field stop? {epochs?: integer, loss?: number, time?: number|string, metric?: string, per?: string,
+--- patience?: integer, better?: "less"|"more", by?: number} epochs: reports; loss: at most; metric: a number of
+--- reports, divided by the one called `per` (examples): after `patience` reports in which it got no better, by `by`
+--- at least, the run ends
 ---@field checkpoint? {dir: string, every?: string|number, keep?: integer, cut?: "clock"|"fuzzy"} written now and then
 ---@field progress? {total?: integer, unit?: string} what the progress line counts up to
 ---@field seed? integer
 ---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
 ---@field comm? {tensors: fun(): table[], batch: integer} what travels between the workers in each step (nn.job)
+---@field net? {inputs: string[], metrics: table<string, function>, validate: string|nil} of nn.job
 ---@field adapts? table batch of a job whose batch changes, complete (nn.job): a seat for batching
 ---@field meets? boolean workers come and go at the barrier `epoch`, to which all come when told to (nn.job)
 ---@field prepare? fun(w: tide.worker) what a worker does before it says that it is ready
@@ -688,11 +692,6 @@ function tide_table_handle:sampler(o) end
 ---@return string|true|nil consistency nil, err: it cannot be changed to that
 function tide_table_handle:consistency(bound) end
 
----The rate of the update rule, or a new one on all nodes, for pushes that come after. Of sgd, adagrad and adam.
----@param rate? number
----@return number|true
-function tide_table_handle:rate(rate) end
-
 ---Gives slots to a node, waits until nobody goes by their old homes.
 ---@param slots integer[] 0 to 4095
 ---@param node integer id
@@ -1095,7 +1094,8 @@ function tide_data_module.wordnet(directory, options) end
 function tide_data_module.matrix(where, options) end
 
 ---Running text, a sentence a line, as numbers of words.
----@param where? string|string[] files; "glosses" (default): those of WordNet; "generated": text with known topics
+---@param where? string|string[]|{generate: table} files; "glosses" (default): those of WordNet; "generated": text
+--- with known topics, or {generate = {vocabulary=, words=, sentence=, seed=}} of these sizes
 ---@param options? {min_count?: integer} words that occur less often are left out
 ---@return tide.data.text_set
 function tide_data_module.text(where, options) end
