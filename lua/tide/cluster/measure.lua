@@ -8,6 +8,7 @@ local OPERATIONS <const> = {pull = true, push = true}
 
 ---@class tide.node_figures
 ---@field now number monotonic seconds of this node
+---@field wall number its clock, seconds since 1970
 ---@field rss_bytes integer
 ---@field cpu_s? number processor time of the process; nil where there is none to read (simulated)
 ---@field threads_ready? integer threads of the machine that run or could
@@ -79,7 +80,7 @@ end
 
 ---@return tide.node_figures
 function measure.node()
-  local out = {now = core.now(), rss_bytes = core.rss(), memory = core.memory(), queue = core.queue(), tables = {},
+  local out = {now = core.now(), wall = core.wall(), rss_bytes = core.rss(), memory = core.memory(), queue = core.queue(), tables = {},
                links = core.links(), waited = {}}
   add_machine(out)
   local open, by_type

@@ -61,7 +61,7 @@ function verbs.list(context)
   local rows = history.list(root_of(context))
   for i, run in ipairs(rows) do rows[i] = row_of(run) end
   if #rows == 0 then context:say(("no runs are kept in %s"):format(text.clean(root_of(context)))) end
-  return print_rows(context, rows, COLUMNS, "tide.past_run/1")
+  return print_rows(context, rows, COLUMNS, "tide.pastrun/1")
 end
 
 local function last_lines(path, count)
@@ -100,7 +100,7 @@ function verbs.show(context, runs)
   local run <const> = runs[1]
   local reports <const>, events <const> = history.reports(run), history.events(run)
   if context.json then
-    run.schema, run.curves, run.events = "tide.past_run/1", curves_of(reports), events
+    run.schema, run.curves, run.events = "tide.pastrun/1", curves_of(reports), events
     if #run.curves == 0 then run.curves = nil end
     if #run.events == 0 then run.events = nil end
     context:print(context.core.json_encode(run))
@@ -209,7 +209,7 @@ function verbs.compare(context, runs)
   end
   local columns <const> = {{key = "id", title = "run"}, {key = "name"}, {key = "state"}, {key = "points"},
     {key = "least"}, {key = "greatest"}, {key = "last"}, {key = "took_s", title = "took", format = "duration"}}
-  local code, err = print_rows(context, rows, columns, "tide.compared_run/1")
+  local code, err = print_rows(context, rows, columns, "tide.comparison/1")
   if not code or context.json or context.plain then return code, err end
   local differs <const> = differences(runs)
   if #differs > 0 then
@@ -256,7 +256,7 @@ function exports.json(context, runs)
   local lines = {}
   for i, run in ipairs(runs) do
     local reports <const>, events <const> = history.reports(run), history.events(run)
-    run.schema = "tide.past_run/1"
+    run.schema = "tide.pastrun/1"
     run.reports_list = #reports > 0 and reports or nil
     run.events = #events > 0 and events or nil
     lines[i] = context.core.json_encode(run)
