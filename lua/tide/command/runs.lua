@@ -28,6 +28,7 @@ local function row_of(run)
   for k, v in pairs(run) do
     if type(v) ~= "table" then row[k] = v end
   end
+  row.schema = nil -- that of the file
   row.began = run.started_at and os.date("%F %T", run.started_at // 1 | 0)
   row.arguments = type(run.args) == "table" and table.concat(run.args, " ") or nil
   return row
@@ -234,13 +235,12 @@ end
 local exports = {}
 
 function exports.csv(context, runs)
-  local names, seen = {}, {}
-  local of = {}
+  local seen, of = {}, {}
   for i, run in ipairs(runs) do
     of[i] = history.reports(run)
     for _, name in ipairs(history.names(of[i])) do seen[name] = true end
   end
-  names = text.sorted_keys(seen)
+  local names <const> = text.sorted_keys(seen)
   local lines = {table.concat({"run", "n", "time", "elapsed_s", table.unpack(names)}, ",")}
   for i, run in ipairs(runs) do
     for _, report in ipairs(of[i]) do
