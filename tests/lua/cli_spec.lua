@@ -23,7 +23,8 @@ local WORK <const> = {
 -- What these do needs a node, a terminal, or certificates: tests/cluster/test_console.sh, test_trace.sh, test_jobs.sh,
 -- test_leaving.sh, test_launchers.sh, test_several_machines.sh, test_metrics.sh, test_history.sh, test_operations.sh.
 local ELSEWHERE <const> = {attach = true, repl = true, tap = true, trace = true, submit = true, jobs = true, job = true,
-                          keys = true, drain = true, launch = true, metrics = true, runs = true, log = true, doctor = true}
+                          keys = true, drain = true, launch = true, metrics = true, runs = true, log = true,
+                          doctor = true}
 local LATER <const> = {"bench"}
 
 describe("tide", function()

@@ -19,6 +19,8 @@ local MAPS_GOOD <const> = 65530
 local SYNC_SLOW_S <const> = 0.05
 local SKEW_S <const> = 1
 local TRIP_S <const> = 0.05
+local FAST_CLOCKS <const> = {tsc = true, ["kvm-clock"] = true, arch_sys_counter = true,
+                             hyperv_clocksource_tsc_page = true}
 local SHARED_LEAST <const> = 64 << 20
 
 ---@param path string
@@ -70,7 +72,9 @@ local CHECKS <const> = {
     local cap <const> = tonumber((doctor.read "/sys/fs/cgroup/memory.max" or ""):match "^(%d+)")
     if not free then return nil end
     local value = units.format_size(free << 10) .. " available"
-    if cap and cap < free << 10 then value = ("%s, of which the cgroup allows %s"):format(value, units.format_size(cap)) end
+    if cap and cap < free << 10 then
+      value = ("%s, of which the cgroup allows %s"):format(value, units.format_size(cap))
+    end
     if free << 10 < 512 << 20 then return warn(value, "end what takes it, or give nodes a cap: --memory") end
     if cap and cap < free << 10 then
       return warn(value, "give nodes a cap below that, --memory, or the kernel ends them")
@@ -149,7 +153,7 @@ local CHECKS <const> = {
     local source <const> = (doctor.read "/sys/devices/system/clocksource/clocksource0/current_clocksource" or "")
       :match "^%S+"
     if not source then return nil end
-    if source ~= "tsc" and source ~= "kvm-clock" and source ~= "arch_sys_counter" and source ~= "hyperv_clocksource_tsc_page" then
+    if not FAST_CLOCKS[source] then
       return warn(source, "a clock that is slow to read: each span and wait reads it twice")
     end
     return ok(source)

@@ -1,5 +1,4 @@
 -- `tide doctor`: is this machine fit for Tide?
-local arguments = require "tide.cli.arguments"
 local doctor = require "tide.cluster.doctor"
 local errors = require "tide.errors"
 local text = require "tide.text"
@@ -25,8 +24,8 @@ return {
   name = "doctor",
   brief = "is this machine fit for Tide?",
   summary = "Checks what matters to Tide on this machine: limits, memory, shared memory, directories, clock, BLAS, GPU; "
-    .. "with --listen whether an address is free, with --cluster also the nodes of that cluster. Each line is ok, warn "
-    .. "or FAIL with what to do; one FAIL makes exit code 1.",
+    .. "with --listen whether an address is free, with --cluster also the nodes of that cluster. Each line is ok, "
+    .. "warn or FAIL with what to do; one FAIL makes exit code 1.",
   examples = {
     {"tide doctor", "this machine"},
     {"tide doctor --listen tcp:127.0.0.1:7000", "and whether a node may listen there"},
@@ -40,7 +39,8 @@ return {
   run = function(context)
     local o <const> = context.options
     if o.cluster and o.listen then
-      return nil, errors.new("T0107", {message = "--listen and --cluster are two questions", help = "ask them one by one"})
+      return nil, errors.new("T0107", {message = "--listen and --cluster are two questions",
+        help = "ask them one by one"})
     end
     local snapshot
     if o.cluster then

@@ -273,7 +273,8 @@ return {
     {"tide policy timeline mine.lua --run last", "and what mine.lua would have wanted"},
   },
   arguments = {
-    {name = "verb", doc = "new, shipped, show, check, replay, timeline; list, swap, shadow, report, rollback, history, why"},
+    {name = "verb",
+     doc = "new, shipped, show, check, replay, timeline; list, swap, shadow, report, rollback, history, why"},
     {name = "what", optional = true, doc = "a policy (shipped name or path), a kind, or a thing"},
   },
   options = {

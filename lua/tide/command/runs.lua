@@ -193,7 +193,8 @@ function verbs.compare(context, runs)
       row.least = math.min(row.least or p[2], p[2])
       row.greatest, row.last = math.max(row.greatest or p[2], p[2]), p[2]
     end
-    rows[i], series[i] = row, {name = run.name and ("%s %s"):format(run.name, run.id:sub(-4)) or run.id, points = points}
+    rows[i] = row
+    series[i] = {name = run.name and ("%s %s"):format(run.name, run.id:sub(-4)) or run.id, points = points}
   end
   local there = false
   for _, s in ipairs(series) do there = there or #s.points > 0 end
@@ -202,7 +203,8 @@ function verbs.compare(context, runs)
       help = next(known) and "there are: " .. table.concat(text.sorted_keys(known), ", ") or "they made no reports"})
   end
   if o.to then
-    local ok, err = chart.write(o.to, {{title = metric, x = AXES[x], y = metric, log_y = o.log or nil, series = series}})
+    local ok, err = chart.write(o.to,
+      {{title = metric, x = AXES[x], y = metric, log_y = o.log or nil, series = series}})
     if not ok then
       return nil, errors.new("T0403", {message = ("the chart cannot be written: %s"):format(err.message), where = o.to})
     end
@@ -227,7 +229,8 @@ end
 
 local function csv_cell(value)
   if value == nil or value ~= value then return "" end
-  if type(value) == "number" then return math.type(value) == "integer" and tostring(value) or ("%.17g"):format(value) end
+  if math.type(value) == "integer" then return tostring(value) end
+  if type(value) == "number" then return ("%.17g"):format(value) end
   local s <const> = tostring(value)
   return s:find '[,"\r\n]' and '"' .. s:gsub('"', '""') .. '"' or s
 end
@@ -301,8 +304,8 @@ end
 return {
   name = "runs",
   brief = "what is left of runs: list, show, compare, export",
-  summary = "Works with the runs that a directory keeps in .tide/runs: lists them, shows one, lays learning curves over "
-    .. "each other, exports them. A run is named by its id, the beginning of that, its name (the newest), or `last`.",
+  summary = "Works with the runs that a directory keeps in .tide/runs: lists them, shows one, lays learning curves "
+    .. "over each other, exports them. A run is named by its id, the beginning of that, its name (the newest), or `last`.",
   examples = {
     {"tide runs", "all of them, oldest first"},
     {"tide runs list --where 'loss < 0.9 and rank == 64' --sort loss", "those, by a param too"},

@@ -98,7 +98,8 @@ local function range_of(list, field)
     end
   end
   if not low then return nil end
-  return low == high and ("%s %s"):format(field, number(low)) or ("%s %s..%s"):format(field, number(low), number(high))
+  if low == high then return ("%s %s"):format(field, number(low)) end
+  return ("%s %s..%s"):format(field, number(low), number(high))
 end
 
 local SIGNALS <const> = {"batch", "examples_per_s", "compute_s", "wait_s"}
@@ -184,7 +185,7 @@ end
 ---Of a journal in a file.
 ---@param path string
 ---@param o? table of timeline.of
----@return tide.policy.entry[]|nil, tide.error? err, boolean? torn whether what is behind the last good record was left out
+---@return tide.policy.entry[]|nil, tide.error? err, boolean? torn: what is behind the last good record was left out
 function timeline.read(path, o)
   local records, why, torn = journal.read(path)
   if not records then return nil, errors.new("T0403", {message = why, where = path}) end
