@@ -48,6 +48,27 @@ says out.txt 'half way$'
 TIDE_LOG=loud "$TIDE" nodes 2>err.txt && fail "a form of logs that there is not"
 says err.txt 'TIDE_LOG'
 
+# Files are moved on by size; texts of any bytes are one line of valid JSON.
+cat >rotate.lua <<'LUA'
+local tide, core = require "tide", require "tide.core"
+tide.main(function()
+  assert(core.log_rotate(1, 2) == false) -- nothing is there yet
+  for i = 1, 4 do
+    tide.log("warn", ("file %d \"quoted\" back\\slash \xff\xe2\x82\xac \1"):format(i))
+    assert(core.log_rotate(10, 2) == true)
+    assert(core.log_rotate(1 << 20, 2) == false)
+  end
+  tide.log("warn", "the last")
+end)
+LUA
+TIDE_LOG=json "$TIDE" run -q rotate.lua 2>kept.log || fail "rotate.lua ended with $?"
+says kept.log 'the last'
+says kept.log.1 'file 4 '
+says kept.log.2 'file 3 '
+[ -e kept.log.3 ] && fail "two older files are kept"
+python3 -c 'import json; [print(json.loads(l)["text"]) for l in open("kept.log.1")]' >text.txt || fail "no JSON"
+says text.txt 'file 4 "quoted" back.slash \?€ \?$'
+
 # A cluster's, followed.
 run 0 up --cluster lab -n 1
 for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/lab/pids"); do started+=("$pid"); done

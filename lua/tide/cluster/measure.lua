@@ -80,8 +80,8 @@ end
 
 ---@return tide.node_figures
 function measure.node()
-  local out = {now = core.now(), wall = core.wall(), rss_bytes = core.rss(), memory = core.memory(), queue = core.queue(),
-               tables = {}, links = core.links(), waited = {}}
+  local out = {now = core.now(), wall = core.wall(), rss_bytes = core.rss(), memory = core.memory(),
+               queue = core.queue(), tables = {}, links = core.links(), waited = {}}
   add_machine(out)
   local open, by_type
   out.actors, open, by_type = of_actors()

@@ -23,8 +23,8 @@ end
 return {
   name = "doctor",
   brief = "is this machine fit for Tide?",
-  summary = "Checks what matters to Tide on this machine: limits, memory, shared memory, directories, clock, BLAS, GPU; "
-    .. "with --listen whether an address is free, with --cluster also the nodes of that cluster. Each line is ok, "
+  summary = "Checks what matters to Tide on this machine: limits, memory, shared memory, directories, clock, BLAS, "
+    .. "GPU; with --listen whether an address is free, with --cluster also the nodes of that cluster. Each line is ok, "
     .. "warn or FAIL with what to do; one FAIL makes exit code 1.",
   examples = {
     {"tide doctor", "this machine"},

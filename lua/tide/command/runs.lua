@@ -305,7 +305,8 @@ return {
   name = "runs",
   brief = "what is left of runs: list, show, compare, export",
   summary = "Works with the runs that a directory keeps in .tide/runs: lists them, shows one, lays learning curves "
-    .. "over each other, exports them. A run is named by its id, the beginning of that, its name (the newest), or `last`.",
+    .. "over each other, exports them. A run is named by its id, the beginning of that, its name (the newest), "
+    .. "or `last`.",
   examples = {
     {"tide runs", "all of them, oldest first"},
     {"tide runs list --where 'loss < 0.9 and rank == 64' --sort loss", "those, by a param too"},

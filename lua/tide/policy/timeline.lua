@@ -123,7 +123,9 @@ end
 local function got_of(r)
   local detail <const> = r.fault or r.refused
   local head = tostring(r.verdict)
-  if r.verdict == "applied" then head = r.actions == 0 and "nothing changed" or ("applied %d"):format(r.actions or 0) end
+  if r.verdict == "applied" then
+    head = r.actions == 0 and "nothing changed" or ("applied %d"):format(r.actions or 0)
+  end
   return detail and ("%s: %s"):format(head, cut(text.clean(detail))) or head
 end
 
