@@ -95,10 +95,13 @@ s.bind(("127.0.0.1", 0))
 s.listen()
 print(s.getsockname()[1], flush=True)
 time.sleep(60)' >port.txt &
-started+=($!)
+busy=$!
+started+=("$busy")
 wait_for 5 test -s port.txt
 run 1 doctor --listen "tcp:127.0.0.1:$(cat port.txt)"
 says out.txt '^FAIL +address +.*(in use|EADDRINUSE)'
+kill "$busy"
+wait "$busy" 2>/dev/null
 run 2 doctor --listen tcp:127.0.0.1:1 --cluster lab
 "$TIDE" down lab -y >/dev/null 2>&1
 
