@@ -185,11 +185,13 @@ setInterval(() => {
 
 /* ---- charts ---- */
 
+// At most a dozen ticks, whatever the numbers: a step that is lost in rounding would never come to an end.
 function scale(low, high, ticks, base) {
+  if (!(high - low > 1e-9 * Math.max(Math.abs(low), Math.abs(high)))) high = low + (Math.abs(low) || 1);
   const rough = (high - low) / ticks, power = base ** Math.floor(Math.log(rough) / Math.log(base));
   const step = (base === 1024 ? [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] : [1, 2, 5, 10]).map((n) => n * power).find((n) => n >= rough) || rough;
-  const out = [];
-  for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) out.push(at);
+  const first = Math.ceil(low / step), out = [];
+  for (let i = 0; i < 12 && (first + i) * step <= high * (1 + 1e-9); i++) out.push((first + i) * step);
   return { low, high, ticks: out };
 }
 
@@ -209,7 +211,7 @@ function lines(title, series, o) {
     figure.append(make("p", { class: "soft" }, o.empty || "nothing to show yet"));
     return figure;
   }
-  const Y = scale(y0, y1 === y0 ? y0 + (Math.abs(y0) || 1) : y1, 4, o.format === bytes ? 1024 : 10), wide = x1 - x0 || 1;
+  const Y = scale(y0, y1, 4, o.format === bytes ? 1024 : 10), wide = x1 - x0 || 1;
   const px = (x) => L + (W - L - R) * (x - x0) / wide, py = (y) => T + (H - T - B) * (1 - (y - Y.low) / (Y.high - Y.low));
   const svg = draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title });
   for (const y of Y.ticks) {
@@ -422,7 +424,7 @@ panel("Workers", (state) => {
       run.workers.map((w) => [w.rank, w.node, w.state, count(w.reports)]), [0, 3]))]);
 });
 
-let by_time = false, saved = null, saved_at = 0, metric = "loss";
+let by_time = false, saved = null, saved_at = 0;
 const compared = new Map(); // id -> {name, curves} of saved runs that are drawn beside those that go on
 
 async function load_saved() {
@@ -455,7 +457,7 @@ function saved_runs() {
 }
 
 function saved_series() {
-  return [...compared.values()].flatMap(({ name, curves }) => curves.filter((c) => c.name === metric).map((c) => ({ name, points: list(by_time ? c.over_time : c.points) })));
+  return [...compared.values()].flatMap(({ name, curves }) => curves.filter((c) => c.name === "loss").map((c) => ({ name, points: list(by_time ? c.over_time : c.points) })));
 }
 
 function loss_chart(wide) {
