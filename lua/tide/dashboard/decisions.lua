@@ -48,7 +48,7 @@ local function printed(bytes)
   return #text > VIEW_MAX and text:sub(1, VIEW_MAX):gsub("[\x80-\xff]+$", "") .. "..." or text, value
 end
 
-local function seat_of(r) return r.scope and r.scope ~= "" and r.kind .. ":" .. r.scope or r.kind end
+local function seat_of(r) return r.scope and r.scope ~= "" and r.kind .. "@" .. r.scope or r.kind end
 
 ---@param records table[] of journal.read
 ---@return table[] rows, oldest first: {at =, seat =, what =, policy =, ...}
