@@ -531,7 +531,7 @@ panel("Policies", (state) => {
   if (runs.length === 0) return [make("p", { class: "soft" }, "No run that goes on has policies.")];
   const run = runs.find((r) => r.name === chosen) || runs[0];
   const d = model.decisions && model.decisions.run === run.name ? model.decisions : null;
-  if (!d || Date.now() - d.at > 2000) load_decisions(run.name);
+  if (!d || Date.now() - d.at > (d.problem ? 15000 : 2000)) load_decisions(run.name);
   const select = make("select", { "aria-label": "run" }, ...runs.map((r) => make("option", { value: r.name, selected: r === run ? "" : null }, r.name)));
   select.addEventListener("change", () => { chosen = select.value; show(); });
   const out = [make("div", { class: "row" }, make("label", {}, "run", select)),
