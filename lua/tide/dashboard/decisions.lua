@@ -1,5 +1,5 @@
--- Decisions of a run's policies, from its journal: what each saw, wanted, got and why; and what another policy would have
--- decided, in a process of its own that ends with its budget.
+-- Decisions of a run's policies, from its journal: what each saw, wanted, got and why; and what another policy would
+-- have decided, in a process of its own that ends with its budget.
 local children = require "tide.cluster.children"
 local core = require "tide.core"
 local errors = require "tide.errors"

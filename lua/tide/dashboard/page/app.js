@@ -294,14 +294,14 @@ function rows_table(caption, heads, rows, right) {
 // Parts of a whole, a bar a row: [{name, parts: [share, ...]}].
 function stacked(title, names, rows) {
   const figure = make("figure", { class: "card", "data-chart": title }, make("h2", {}, title));
-  const H = 18, L = 130, W = 640;
+  const H = 18, L = 140, W = 960;
   const svg = draw("svg", { viewBox: `0 0 ${W} ${rows.length * H + 4}`, role: "img", "aria-label": title });
   rows.forEach(({ name, parts }, i) => {
     svg.append(draw("text", { x: L - 6, y: i * H + 13, "text-anchor": "end" }, name.length > 20 ? name.slice(0, 19) + "…" : name));
     let at = L;
     parts.forEach((part, k) => {
       const wide = Math.max(0, part) * (W - L);
-      const rect = draw("rect", { class: `f${k}`, x: at, y: i * H + 2, width: wide, height: H - 4 });
+      const rect = draw("rect", { class: `f${k % 8}`, x: at, y: i * H + 2, width: wide, height: H - 4 });
       rect.append(draw("title", {}, `${name}: ${names[k]} ${share(part)}`));
       svg.append(rect);
       at += wide;
@@ -309,7 +309,7 @@ function stacked(title, names, rows) {
   });
   figure.append(svg, make("ul", { class: "key" }, ...names.map((name, k) => {
     const sign = draw("svg", { viewBox: "0 0 18 10", "aria-hidden": "true" });
-    sign.append(draw("rect", { class: `f${k}`, x: 0, y: 0, width: 18, height: 10 }));
+    sign.append(draw("rect", { class: `f${k % 8}`, x: 0, y: 0, width: 18, height: 10 }));
     return make("li", {}, sign, name);
   })), folded("as a table", () => rows_table(null, ["worker", ...names], rows.map((r) => [r.name, ...r.parts.map(share)]),
     names.map((_, i) => i + 1))));
@@ -412,14 +412,21 @@ panel("Tables", (state) => {
       tables.flatMap((t) => list(t.hot).map((h) => [t.name, h.key, share(h.share), list(h.users).join(", ")])), [1, 2]))];
 });
 
-const PARTS = ["computing", "barrier", "chunk", "driver", "report"];
+const PARTS = ["working", "barrier", "chunk", "driver", "report", "messages and the rest"];
+
+// What the sentence about the run rests on: the time of all its workers together.
+function split_of(state, run) {
+  const found = list(state.slowest).find((f) => f.run === run.name), split = Object.entries((found && found.split) || {}).filter(([, v]) => known(v)).sort();
+  return split.length === 0 ? [] : [stacked(`${run.name}: all workers together`, split.map(([name]) => name), [{ name: "all", parts: split.map(([, v]) => v) }])];
+}
 
 panel("Workers", (state) => {
   const runs = list(state.runs).filter((r) => list(r.workers).length > 0);
   if (runs.length === 0) return [make("p", { class: "soft" }, "No run has workers.")];
   return runs.flatMap((run) => [
     stacked(`${run.name}: where workers' time goes`, PARTS, run.workers.map((w) => ({ name: `${w.rank} on ${w.node}`,
-      parts: [w.work, w.waits.barrier, w.waits.chunk, w.waits.driver, w.waits.report] }))),
+      parts: [w.work, w.waits.barrier, w.waits.chunk, w.waits.driver, w.waits.report, w.rest] }))),
+    ...split_of(state, run),
     make("div", { class: "card" }, make("h2", {}, `Workers of ${run.name}`), rows_table(`Workers of ${run.name}`, ["worker", "node", "state", "reports"],
       run.workers.map((w) => [w.rank, w.node, w.state, count(w.reports)]), [0, 3]))]);
 });
