@@ -17,6 +17,7 @@ echo "$out"
 grep -q "row 999 = 10 20 30 40" <<<"$out"
 grep -q "three greetings answered" <<<"$out"
 "$prefix/bin/tide" version >/dev/null
+grep -q '^function tide_tensor:axpy(a, x) end' "$prefix/share/tide/meta/tide.meta.lua" # what editors complete with
 
 # What is installed finds headers and plugins by where it lies, whatever prefix the build was configured for.
 [ "$(cd "$(pkg-config --variable=includedir tide)" && pwd)" = "$(cd "$prefix/include" && pwd)" ]

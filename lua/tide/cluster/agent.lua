@@ -525,7 +525,7 @@ local function serve(message)
     end
     return
   end
-  local allowed <const>, refusal = verbs.allows("agent", request.op, message.right)
+  local allowed <const>, refusal = verbs.admit("agent", request.op, request, message)
   local ok, answer, err = true, nil, refusal
   if allowed then ok, answer, err = xpcall(op, script.failure, request, message) end
   if message.kind ~= "call" or answer == LATER then return end
@@ -555,11 +555,11 @@ local function publish()
 end
 
 ---Body of the actor. Returns why the node shall end: {why = "leave"|"now"|"dead", reason=}.
----@param o? {program?: string, grace_s?: number, embedded?: boolean} program: of this process, if it is the tide
----program; embedded: it is another one with a node inside
+---@param o? {program?: string, grace_s?: number, leave_on_eof?: boolean, embedded?: boolean} program: of this process,
+---if it is the tide program; embedded: it is another one with a node inside
 function agent.main(o)
   o = o or {}
-  state.program, state.grace_s = o.program, o.grace_s
+  state.program, state.grace_s, state.leave_on_eof = o.program, o.grace_s, o.leave_on_eof
   local ok, err = core.register("agent")
   if not ok then return {why = "dead", reason = err and err.message} end
   local _ <close> = o and o.embedded and publish() or nil
@@ -569,11 +569,12 @@ function agent.main(o)
   while not state.ending do
     local message = core.receive(POLL_S)
     if message then serve(message) end
-    if core.interrupted() > 0 then begin_leaving() end
+    if core.interrupted() > 0 or state.leave_on_eof and core.input_ended() then begin_leaving() end
     if state.leaving and has_finished() then end_leaving() end
     if core.now() - looked_at >= STATE_EVERY_S then
       looked_at = core.now()
       require("tide.cluster.runs").keep()
+      core.audit_sync()
       if state.program and not core.simulated() then core.log_rotate(LOG_BYTES, LOGS_KEPT) end
       local node <const> = core.node()
       if node.state == "dead" then return {why = "dead", reason = node.reason, own = true} end

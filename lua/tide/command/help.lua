@@ -1,4 +1,4 @@
--- `tide help [TOPIC|CODE|KERNEL]`.
+-- `tide help [TOPIC|CODE|KERNEL|NAME]`.
 local errors = require "tide.errors"
 local man = require "tide.cli.man"
 local usage = require "tide.cli.usage"
@@ -21,16 +21,17 @@ end
 
 return {
   name = "help",
-  brief = "help on a command, an error, a kernel or a topic",
-  summary = "Explains a command, an error code, a kernel or a topic; without one, lists them.",
+  brief = "help on a command, an error, a kernel, a function or a topic",
+  summary = "Explains a command, an error code, a kernel, a function or a topic; without one, lists them.",
   examples = {
     {"tide help", "all commands and topics"},
     {"tide help run", "same as `tide run --help`"},
     {"tide help T0501", "what the error means and what to do"},
+    {"tide help tensor.axpy", "a function of scripts; `tide help tensor` lists its module"},
     {"tide help kge_train", "what the kernel computes, and its arguments"},
     {"tide help --format man run | man -l -", "as a manual page"},
   },
-  arguments = {{name = "topic", optional = true, doc = "a command, an error code, a kernel or another topic"}},
+  arguments = {{name = "topic", optional = true, doc = "a command, an error code, a kernel, a function or a topic"}},
   options = {
     {name = "format", type = "string", choices = {"text", "man", "names"}, value = "FORM",
      doc = "text (default), man: a manual page, names: of all commands"},

@@ -673,6 +673,7 @@ end
 ---One more node: {node = {name, id, agent, workers, store}}. Its workers join the run.
 function from_driver.joined(self, request)
   local node = request.node
+  if self.a.shared then return self:use_joined(node) end
   node.late = true
   self.monitors[core.monitor(node.agent)] = {node = node}
   node.ranks, self.baseline[node.name] = {}, {tables = {}, links = {}}
@@ -778,7 +779,7 @@ function from_driver.policy(self, request, message)
       and "the run has not started yet"
       or ("job `%s` declares neither `batch` nor `comm` and names no policies: it has no seats"):format(self.a.job)))
   end
-  local result, err = self.policies:serve(request, message.right)
+  local result, err = self.policies:serve(request, message)
   if not result then return core.answer_error(message, err) end
   events.of_policy(self, request.verb, core.plain_decode(result))
   core.answer(message, {result = result})
@@ -896,7 +897,7 @@ function controller.main(a)
   local self = controller.new(a)
   local ok, err = xpcall(function()
     local loaded, problem = script.load {text = a.script.text, path = a.script.path, args = a.script.args,
-                                         role = "controller"}
+                                         role = "controller", modules = a.script.modules}
     if not loaded then error(problem, 0) end
     self.job = script.jobs[a.job]
     local time = self.job.stop and self.job.stop.time

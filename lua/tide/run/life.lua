@@ -14,6 +14,7 @@ local run_life = {}
 local TELL_S <const> = 1
 local PAUSE_S <const> = 30
 local PARAMS_BYTES <const> = 64 << 10
+local SLOT_TRIES <const> = 25
 local GRANT_S <const> = 7 * 24 * 3600
 local STOPPED <const> = {asked = true, interrupted = true}
 
@@ -254,6 +255,19 @@ function run_life.extend(controller, ops)
         self:add_workers(node, grant[name])
       end
     end
+  end
+
+  ---A node that this run's script had started has joined a shared cluster: its slots are this run's, if they are free.
+  function controller:use_joined(node)
+    if node.workers == 0 then return end
+    core.fiber(function()
+      for _ = 1, SLOT_TRIES do
+        local answer <const> = runs.ask {op = "slots.more", n = self.a.number, slots = node.workers}
+        if answer then return self:use_slots(answer.grant) end
+        core.sleep(0.2) -- the keeper of runs may not have heard of the node yet
+      end
+      self.coming = math.max((self.coming or 0) - node.workers, 0)
+    end)
   end
 
   ---Suspended, and those that come back are all there: they begin.
