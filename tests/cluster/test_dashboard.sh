@@ -56,9 +56,9 @@ PY
 }
 goes_on() { state api/state | grep -q '"state":"running"'; }
 wait_for 30 goes_on
-state metrics | grep -q '^tide_node_up{node="n1"} 1' || fail "there are no metrics"
-state api/policy/tour-1 | grep -q '"what":"load"' || fail "there are no decisions"
-state api/runs | grep -q '"state":"running"' || fail "the run is not in the list of runs"
+state metrics >metrics.txt; grep -q '^tide_node_up{node="n1"} 1' metrics.txt || fail "there are no metrics"
+state api/policy/tour-1 >policy.txt; grep -q '"what":"load"' policy.txt || fail "there are no decisions"
+state api/runs >runs.txt; grep -q '"state":"running"' runs.txt || fail "the run is not in the list of runs"
 "$python" "$root/tests/browser/wire.py" url || fail "the wire"
 
 if command -v chromedriver >/dev/null && [ -x /usr/bin/chromium ] && "$python" -c 'import selenium' 2>/dev/null; then

@@ -416,7 +416,7 @@ const PARTS = ["working", "barrier", "chunk", "driver", "report", "messages and 
 
 // What the sentence about the run rests on: the time of all its workers together.
 function split_of(state, run) {
-  const found = list(state.slowest).find((f) => f.run === run.name), split = Object.entries((found && found.split) || {}).filter(([, v]) => known(v)).sort();
+  const found = list(state.slowest).find((f) => f.run === run.name), split = Object.entries((found && found.split) || {}).filter(([, v]) => known(v) && v > 0.0005).sort();
   return split.length === 0 ? [] : [stacked(`${run.name}: all workers together`, split.map(([name]) => name), [{ name: "all", parts: split.map(([, v]) => v) }])];
 }
 
