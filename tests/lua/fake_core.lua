@@ -36,6 +36,7 @@ function fake.checkpoint_verify(_, generation)
 end
 
 function fake.embedded() return nil end
+function fake.harden() return true end
 function fake.alarm() end
 function fake.alarm_at() end
 function fake.kernels()
