@@ -1,7 +1,7 @@
 /*
  * Messages between two node processes: round trip, pipelined small messages, payloads; the bare libuv figures of the
  * same machine come from bench_echo in the same run.
- *   bench_links [--net tcp|unix] [--json]
+ *   bench_links [--net tcp|unix] [--listen ADDRESS --keys DIR] [--json]: of other machines, so under TLS
  */
 #include "base/base.h"
 #include "bench/report.h"
@@ -15,6 +15,7 @@
 enum { ROUNDS = 40000, PIPELINED = 3000000, WINDOW = 20000 };
 static const uint8_t nil[] = {0xc0};
 static struct tide_node *node;
+static const char *keys; /* directory; NULL: none */
 static atomic_int finished;
 
 /* ---- the other process: echoes casts, counts floods ---- */
@@ -37,7 +38,7 @@ static void peer_process(const char *endpoint) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     struct tide_node *peer;
     static uint64_t count;
-    if (tide_node_create(&(struct tide_node_options){.join = endpoint, .name = "peer", .workers = 1}, &peer) < 0) {
+    if (tide_node_create(&(struct tide_node_options){.join = endpoint, .keys = keys, .name = "peer", .workers = 1}, &peer) < 0) {
         fprintf(stderr, "peer: %s\n", tide_error_message());
         _exit(1);
     }
@@ -178,6 +179,10 @@ int main(int argc, char **argv) {
     for (int i = 1; i + 1 < argc; i++) {
         if (strcmp(argv[i], "--net") == 0 && strcmp(argv[i + 1], "unix") == 0) {
             listen = NULL;
+        } else if (strcmp(argv[i], "--listen") == 0) {
+            listen = argv[i + 1];
+        } else if (strcmp(argv[i], "--keys") == 0) {
+            keys = argv[i + 1];
         }
     }
     int pipe_fd[2];
@@ -192,7 +197,7 @@ int main(int argc, char **argv) {
         }
         _exit(1);
     }
-    if (tide_node_create(&(struct tide_node_options){.listen = listen, .no_store = true}, &node) < 0) {
+    if (tide_node_create(&(struct tide_node_options){.listen = listen, .keys = keys, .no_store = true}, &node) < 0) {
         fprintf(stderr, "%s\n", tide_error_message());
         return 1;
     }
