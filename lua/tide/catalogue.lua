@@ -136,7 +136,7 @@ entry("T0206", {
 })
 entry("T0207", {
   title = "another version of the script", exit = 1, name = "EMISMATCH",
-  explanation = "A node has a script, a module or options of another content hash than the driver's.",
+  explanation = "A node has a script, a file of kernels or options of another content hash than the driver's.",
   remedy = "start the nodes from the same files, or let `tide run` send them",
 })
 entry("T0208", {
@@ -183,6 +183,13 @@ entry("T0220", {
     .. "time. The run was ended; the same seed shows the same again.",
   remedy = "repeat it by the command below; `tide sim --trace FILE` shows who did what before",
 })
+entry("T0221", {
+  title = "a module is not there", exit = 1, name = "ENOENT",
+  explanation = "The modules of a script travel with it as text: those that are loaded when a run begins, and those "
+    .. "that `require \"name\"` says with a literal name. Nodes read no code from their own disks. C modules do not "
+    .. "travel.",
+  remedy = "put the module beside the script, and require it by its literal name",
+})
 entry("T0230", {
   title = "cancelled", exit = 130, name = "ECANCELED",
   explanation = "Somebody ended an evaluation of the console by Ctrl-C or kill(). What it had asked other actors to do "
@@ -224,7 +231,7 @@ entry("T0304", {
 entry("T0305", {
   title = "policy was rolled back before", exit = 6, name = "EREFUSED",
   explanation = "A guard has rolled this very source back; it is blocked so that nobody swaps it in again by mistake.",
-  remedy = "change the policy, or swap with `force = true`",
+  remedy = "change the policy, or swap with `--force`; in Lua with `force = true`",
 })
 entry("T0306", {
   title = "nothing to go back to", exit = 6, name = "ENOENT",

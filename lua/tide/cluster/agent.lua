@@ -10,6 +10,7 @@ local agent = {}
 
 local LEAVE_S <const> = 25 -- what a node has for leaving, and
 local WORK_SHARE <const> = 0.6 -- how much of it its workers have for what is in their hands
+local LOG_BYTES <const>, LOGS_KEPT <const> = 64 << 20, 4 -- of the file that this process's log goes to, and older ones
 local STATE_EVERY_S <const> = 0.5 -- how late the node's own death is noticed, at most,
 local POLL_S <const> = core.simulated() and STATE_EVERY_S or 0.1 -- and a signal, of which simulated nodes get none
 
@@ -25,6 +26,11 @@ function ops.status()
   for _, stats in ipairs(core.tables() or {}) do tables[stats.name] = stats end
   return {node = core.node(), tables = tables, links = core.links(), actors = core.actors(), rss_bytes = core.rss(),
           queue = core.queue(), memory = core.memory(), now = core.now()}
+end
+
+---All that metrics are made of: {data = encoded figures of this node}.
+function ops.metrics()
+  return {data = require("tide.run.pieces").of(core.encode(require("tide.cluster.measure").node()))}
 end
 
 ---What this node's store has done for others, in all and by slot of the named tables, and how long its own workers
@@ -569,6 +575,7 @@ function agent.main(o)
       looked_at = core.now()
       require("tide.cluster.runs").keep()
       core.audit_sync()
+      if state.program and not core.simulated() then core.log_rotate(LOG_BYTES, LOGS_KEPT) end
       local node <const> = core.node()
       if node.state == "dead" then return {why = "dead", reason = node.reason, own = true} end
       local me = core.member()

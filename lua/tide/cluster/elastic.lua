@@ -94,6 +94,7 @@ function elastic.extend(cluster, tools)
   ---Tells a node to leave and waits until it has.
   ---@param name string
   ---@param index integer of its entry in self.children
+  ---@package
   function cluster:let_leave(name, index)
     local child <const> = self.children[index]
     local leaver
@@ -121,6 +122,7 @@ function elastic.extend(cluster, tools)
 
   ---A node whose workers have all left the run that they joined ends.
   ---@param name string
+  ---@package
   function cluster:vacate(name)
     if self:release(name) then return end
     for index, child in ipairs(self.children) do

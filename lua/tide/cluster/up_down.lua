@@ -100,6 +100,7 @@ function standing.up(o)
   end
   local made, err = directory.make(name)
   if not made then return nil, err end
+  directory.sweep()
   local lock <close>, busy = directory.lock(name)
   if not lock and busy.name == "EBUSY" then
     return nil, errors.new("T1002", {message = ("cluster `%s` is being started by another process"):format(name)})
@@ -172,6 +173,17 @@ function standing.started(name)
       help = ("press Ctrl-C where it runs, or: kill -INT %d"):format(pids[1])})
   end
   return name
+end
+
+---What goes on in the cluster that the command names.
+---@param context tide.context
+---@return table[]|nil runs {name, state, ...}, table? err
+function standing.runs(context)
+  return require("tide.cluster.view").attached(context, function()
+    local answer <const>, err = context.core.node_run([[return require("tide.command.job").inside(...)]],
+      "@tide/command/job.lua", {op = "list", all = false})
+    return answer and answer.value and answer.value.runs, err or answer.error
+  end)
 end
 
 ---Ends a cluster of `tide up`: in order, then what is left by force.

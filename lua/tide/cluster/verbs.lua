@@ -16,7 +16,7 @@ verbs.needs = {
   agent = {
     -- looks
     status = "read", served = "read", hottest = "read", staleness = "read", waits = "read", events = "read",
-    log = "read", jobs = "read", ["trace.read"] = "read",
+    log = "read", jobs = "read", metrics = "read", ["trace.read"] = "read",
     -- a session has a role of its own, at most its opener's right; to end another's takes admin
     ["console.open"] = "read", ["console.drop"] = "read",
     -- acts on what is there
@@ -30,6 +30,8 @@ verbs.needs = {
     localize = "node", vacated = "node",
   },
   control = {quit = "admin"},
+  -- a run's controller; its policies are asked by requests of their own, below
+  run = {metrics = "read"},
   runs = {
     list = "read", get = "read", held = "read",
     -- verbs on a run: pause, resume, set, workers, stop, cancel
@@ -51,7 +53,7 @@ verbs.needs = {
 function verbs.at_least(held, needed) return (RANK[held] or 0) >= RANK[needed] end
 
 ---May who has this right ask for it?
----@param actor "agent"|"control"|"runs"|"policies"
+---@param actor "agent"|"control"|"run"|"runs"|"policies"
 ---@param request any its name, a foreign value
 ---@param right string of the message
 ---@return true|nil, table? err

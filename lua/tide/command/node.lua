@@ -47,10 +47,13 @@ return {
     {name = "controllers", type = "integer", min = 3, max = 5, value = "N",
      doc = "first node: 3 or 5 nodes hold what the controller decides, and another one goes on when it ends"},
     {name = "nodes", type = "integer", min = 0, max = 256, doc = "with --controller: node processes to start"},
+    {name = "log", config = "log", type = "string", choices = {"text", "json"}, value = "FORM",
+     doc = "form of log lines: text or json (default $TIDE_LOG, else text)"},
     {name = "node-workers", type = "integer", min = 1, max = 256, doc = "with --controller: workers of each of them"},
   },
   run = function(context)
     local o <const> = context.options
+    if o.log then context.core.log_format(o.log) end
     if o.controller and o.join then
       return nil, errors.new("T0107", {
         message = "--controller starts a new cluster and --join enters one", help = "leave one of them out",

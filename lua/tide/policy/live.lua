@@ -280,6 +280,11 @@ function live.new(controller, job)
     now = function() return core.now() - d.started_at end,
     signals = function(kind) return SIGNALS[kind == "batching" and d.adapts and "adapts" or kind] end,
     notify = function(event) self:tell(event) end,
+    printed = function(of, lines)
+      for line in lines:gmatch "[^\n]+" do
+        controller:emit {kind = "log", text = ("policy: %s: %s"):format(of, line)}
+      end
+    end,
     snapshot = function(...) return d:snapshot(...) end,
     things = function(kind) return d:things(kind) end,
     apply = function(...) return d:apply(...) end,
@@ -494,6 +499,16 @@ end
 
 ---@return table[] see host:holders
 function live:holders() return self.host:holders() end
+
+---@return table[] {seat, policy, version, decisions, actions, faults}: the seats in numbers
+function live:brief()
+  local list = {}
+  for i, row in ipairs(self.host:list()) do
+    list[i] = {seat = row.seat, policy = row.name, version = row.version, decisions = row.decisions,
+               actions = row.actions, faults = row.errors}
+  end
+  return list
+end
 
 ---A node has joined the run.
 function live:joined(node)
