@@ -8,7 +8,9 @@ local LEAVE_S <const> = 35
 
 local function line_of(event)
   local parts = {("%s  %s"):format(event.name, event.state)}
-  if event.id and (event.state == "asked" or event.state == "adopted") then parts[#parts + 1] = "(" .. event.id .. ")" end
+  if event.id and (event.state == "asked" or event.state == "adopted") then
+    parts[#parts + 1] = "(" .. event.id .. ")"
+  end
   if event.reason and event.reason ~= "" then parts[#parts + 1] = "- " .. text.clean(event.reason) end
   if event.eta then parts[#parts + 1] = "expected " .. event.eta end
   return table.concat(parts, " ")
