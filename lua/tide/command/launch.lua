@@ -68,8 +68,8 @@ function launch.inside(a)
     if failure and not pool:list()[1] or not cluster_is_there(core) then break end
     if not all and joined(pool) == a.count then
       all = core.now() - began
-      o.say(("%d node%s of `%s` %s up after %.1f s; Ctrl-C lets them leave"):format(a.count, a.count == 1 and "" or "s",
-        o.cluster, a.count == 1 and "is" or "are", all))
+      o.say(("%d node%s of `%s` %s up after %.1f s%s"):format(a.count, a.count == 1 and "" or "s", o.cluster,
+        a.count == 1 and "is" or "are", all, a.once and "" or "; Ctrl-C lets them leave"))
       if a.once then return {nodes = a.count, seconds = all} end
     end
     core.sleep(STEP_S)
