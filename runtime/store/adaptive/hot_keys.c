@@ -255,6 +255,14 @@ static bool queue_is_full(struct tide__shared *s, size_t count) {
            !TIDE_MUTANT(share_queue_unbounded);
 }
 
+/* A little, for what other nodes are to send. Of a table that is dropped nothing comes any more. */
+static int rest(struct tide__shared *s) {
+    if (atomic_load(&s->table->closing) && !TIDE_MUTANT(drop_waiter_untold)) {
+        return tide__table_dropped(s->table);
+    }
+    return tide_sleep(WAIT_NS);
+}
+
 /* Before a push looks for records: those that wait for rows are few enough. Larger ones go alone. */
 static int wait_for_queue(struct tide__shared *s, size_t count) {
     struct tide_port *port = s->table->store->port;
@@ -268,7 +276,7 @@ static int wait_for_queue(struct tide__shared *s, size_t count) {
                                   (unsigned long long)atomic_load(&s->queued_bytes),
                                   s->table->name);
         }
-        code = tide_sleep(WAIT_NS);
+        code = rest(s);
     }
     return code;
 }
@@ -458,7 +466,7 @@ int tide__shared_operate(struct tide__shared *s, struct tide__pass *pass, enum t
         tide__misses_release(&left);
         if (code == NOT_YET) {
             int slept = tide_fiber_current()
-                            ? tide_sleep(WAIT_NS)
+                            ? rest(s)
                             : tide_fail(TIDE_EBUSY, "a copy of a row of table '%s' is on its way",
                                         s->table->name);
             code = slept ? slept : NOT_YET;

@@ -170,10 +170,11 @@ static void free_table(struct tide_store *store, struct tide__dropping *d) {
 /* True: it is gone. */
 static bool advance(struct tide_store *store, struct tide__dropping *d, uint64_t now) {
     struct tide_table *table = d->table;
+    if ((!d->quiet || d->unreachable) && now - d->since > FAIL_NS) {
+        /* when unreachable: begun as it was closed, and answered by nobody */
+        TIDE__EACH_TECHNIQUE(store, table_give_up, table);
+    }
     if (!d->out) {
-        if (!d->quiet && now - d->since > FAIL_NS) {
-            TIDE__EACH_TECHNIQUE(store, table_give_up, table);
-        }
         if (!d->quiet && is_quiet(table)) {
             d->quiet = true;
             say(store, table->id, CLOSE);
