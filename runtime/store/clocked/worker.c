@@ -698,7 +698,7 @@ static int add_columns(struct tide_table *table, uint64_t key, const uint32_t *c
     for (size_t i = 0; i < count; i++) {
         row[columns[i]] += values[i];
     }
-    int code = tide_table_push(table, &key, 1, row, 0, NULL);
+    int code = tide_table_push(table, &key, 1, row, NULL);
     if (row != small) {
         tide_free(row);
     }
