@@ -353,9 +353,6 @@ function tide_run:events(kind) end
 ---@return number|table mean sum / count, 0/0 if nothing was counted; for a table of sums a table of means, with count
 function tide_run:evaluate(name) end
 
----A run that was closed before its workers had returned has nothing more to tell.
-function tide_run:refuse_closed() end
-
 ---Waits until every worker has returned.
 ---@return tide.summary
 function tide_run:wait() end
@@ -545,10 +542,27 @@ local tide_cluster = {}
 ---@return table trace
 function tide_cluster:trace(path) end
 
+---@return boolean whether runs wait for their slots, and may get others while they go on
+function tide_cluster:is_shared() end
+
+---Lets a policy of the kind `scheduling` decide how many slots each run of this cluster has, from now on and while they
+---go on; another one takes its place when it is called again. Without a policy they are given out in the order of
+---submission.
+---@param policy string|table|false a shipped name, a path, {policy=, params=}; false: none any more
+---@param o? {params?: table, guard?: table, nodes?: tide.scheduler.pool} nodes: they come and go as the policy wishes
+---@return true
+function tide_cluster:schedule(policy, o) end
+
+---The cluster's scheduling policy: list, swap, set, shadow, report, rollback, history, why, metric, as run.policy.
+---@return table functions
+function tide_cluster:scheduling() end
+
 ---Starts a run of a job on the nodes of this cluster, and returns at once.
 ---@param job_ tide.job
 ---@param params? table
----@param o? {slots?: integer} on a shared cluster: worker slots, for which is waited (default: all that are free)
+---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
+--- preemptible?: boolean} on a shared cluster: worker slots, for which is waited (default: all that are free); with a
+--- scheduling policy how few and how many it may give, which numbers, and how much the run counts
 ---@return tide.run
 function tide_cluster:start(job_, params, o) end
 
@@ -571,7 +585,8 @@ function tide_cluster:run(name) end
 
 ---Starts a script on this cluster in a process of its own, which stays when this one ends.
 ---@param path string
----@param o? {args?: string[], slots?: integer}
+---@param o? {args?: string[], slots?: integer, min?: integer, max?: integer, sizes?: string|integer[],
+--- weight?: number}
 ---@return tide.remote_run|nil, table? err
 function tide_cluster:submit(path, o) end
 
