@@ -288,7 +288,7 @@ local function settings(given)
   if o.record ~= nil and type(o.record) ~= "string" then fail "`record` is the path of a file" end
   check_space(o)
   o.metric = o.metric or (o.score and "score" or "loss")
-  o.slots = whole(o, "slots", 1, o.job.workers or 1)
+  o.slots = whole(o, "slots", 1, math.tointeger(o.job.workers) or 1)
   o.reports, o.count = whole(o, "reports", 1), whole(o, "count", 1)
   o.min_reports, o.eta = whole(o, "min_reports", 1, 1), whole(o, "eta", 2, 3)
   o.seed = whole(o, "seed", 0, require("tide").seed)
