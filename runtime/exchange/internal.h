@@ -128,7 +128,7 @@ struct peer {
     struct standing standing;
     struct entry *heap;
     size_t count, room;
-    struct tide__window window;
+    struct tide__action_timer window;
     struct tide_fiber *sender; /* NULL: it has ended */
     bool waits;
 };

@@ -91,7 +91,7 @@ static uint32_t window_of(struct peer *peer, uint8_t path, size_t size) {
         return 0; /* a worker on this node */
     }
     size_t most = path == TIDE_PATH_RING ? x->under_way : x->link_most; /* a ring uses one link */
-    return (uint32_t)tide__window_look(&peer->window, tide_port_now(x->port), consumed, under_way,
+    return (uint32_t)tide__action_timer_look(&peer->window, tide_port_now(x->port), consumed, under_way,
                                        size, most);
 }
 

@@ -1,7 +1,7 @@
 /* What may be under way; see window.h. */
 #include "exchange/window.h"
 
-static size_t wanted(const struct tide__window *w) {
+static size_t wanted(const struct tide__action_timer *w) {
     uint64_t rate = 0;
     for (size_t i = 0; i < TIDE__WINDOW_SPANS; i++) {
         rate = w->rates[i] > rate ? w->rates[i] : rate;
@@ -11,7 +11,7 @@ static size_t wanted(const struct tide__window *w) {
     return bytes < 1e15 ? (size_t)bytes : (size_t)1e15;
 }
 
-size_t tide__window_look(struct tide__window *w, uint64_t now, uint64_t consumed,
+size_t tide__action_timer_look(struct tide__action_timer *w, uint64_t now, uint64_t consumed,
                          uint64_t under_way, size_t size, size_t most) {
     const size_t held = size > w->bytes ? size : w->bytes;
     if (w->at != 0 && under_way != 0) { /* so there was something all the time since */

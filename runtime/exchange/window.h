@@ -21,7 +21,7 @@ enum {
     TIDE__WINDOW_SPANS = 8,
 };
 
-struct tide__window {
+struct tide__action_timer {
     size_t bytes;                       /* as it was last; 0: never looked */
     uint64_t at, consumed;              /* of the last look; 0: none */
     uint64_t span_ns, span_bytes;       /* of this span so far */
@@ -33,7 +33,7 @@ struct tide__window {
 /* Looks at the link at time `now` (ns, not 0, never back), before a message of `size` bytes is
  * sent: `consumed` by the receiver so far, `under_way` to it. Returns the window, `most` at most. A
  * message larger than the window is sent alone. */
-size_t tide__window_look(struct tide__window *w, uint64_t now, uint64_t consumed,
+size_t tide__action_timer_look(struct tide__action_timer *w, uint64_t now, uint64_t consumed,
                          uint64_t under_way, size_t size, size_t most);
 
 #endif

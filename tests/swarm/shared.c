@@ -106,10 +106,10 @@ struct seen { /* at the records of a node */
     uint64_t key; /* of one that is not settled */
 };
 
-static void see_record(struct tide__shared *s, struct tide__shared_key *k, uint64_t key,
+static void see_record(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key,
                        void *arg) {
     struct seen *seen = arg;
-    const struct tide__cached *copy = tide__shared_copy(k);
+    const struct tide__copy_record *copy = tide__hot_copy(k);
     (void)s;
     seen->copies += k->state != TIDE__COPY_NONE;
     if (k->state == TIDE__COPY_COMING || k->listed || k->queued != NULL || k->unseen_ns != 0 ||
@@ -120,12 +120,12 @@ static void see_record(struct tide__shared *s, struct tide__shared_key *k, uint6
 }
 
 bool shared_quiet(const struct node *node, struct tide_table *table, char *why, size_t size) {
-    struct tide__shared *s = tide__shared_of(table);
+    struct tide__hot_table *s = tide__hot_of(table);
     struct seen seen = {.node = node};
     if (s == NULL) {
         return true;
     }
-    tide__shared_each(s, see_record, &seen);
+    tide__hot_each(s, see_record, &seen);
     if (seen.unsettled > 0) {
         (void)snprintf(why, size, "%s: %u copies of %s are not settled, as that of key %llu",
                        node->name, seen.unsettled, table->name, (unsigned long long)seen.key);
@@ -152,13 +152,13 @@ static const float *row_of(const struct world *w, const struct table *table, uin
     return NULL;
 }
 
-static void check_copy(const struct seen *seen, struct tide__shared_key *k, uint64_t key) {
+static void check_copy(const struct seen *seen, struct tide__hot_key *k, uint64_t key) {
     struct world *w = seen->node->world;
     const struct table *table = seen->table;
     const struct node *owner = NULL;
     static const float nothing[COUNTING_MAX]; /* a row that was never pushed to */
     const float *row = row_of(w, table, key, &owner),
-                *copy = tide__cached_value(tide__shared_copy(k));
+                *copy = tide__copy_record_value(tide__hot_copy(k));
     if (owner == seen->node) {
         swarm_fail(w, "copies", "table %s key %llu: %s has a copy beside the row itself",
                    table->name, (unsigned long long)key, seen->node->name);
@@ -170,7 +170,7 @@ static void check_copy(const struct seen *seen, struct tide__shared_key *k, uint
     }
 }
 
-static void check_record(struct tide__shared *s, struct tide__shared_key *k, uint64_t key,
+static void check_record(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key,
                          void *arg) {
     struct seen *seen = arg;
     struct world *w = seen->node->world;
@@ -196,13 +196,13 @@ void check_shared(struct world *w) {
         for (unsigned t = 0; t < w->table_count && n->state == NODE_UP; t++) {
             struct tide_table *handle;
             struct seen seen = {.node = n, .table = &w->tables[t]};
-            struct tide__shared *s = tide_table_find(n->node, seen.table->name, &handle) == 0
-                                         ? tide__shared_of(handle)
+            struct tide__hot_table *s = tide_table_find(n->node, seen.table->name, &handle) == 0
+                                         ? tide__hot_of(handle)
                                          : NULL;
             if (s == NULL) {
                 continue;
             }
-            tide__shared_each(s, check_record, &seen);
+            tide__hot_each(s, check_record, &seen);
             if (seen.copies != atomic_load(&s->held)) {
                 swarm_fail(w, "memory", "%s has %u copies of %s and counts %u", n->name,
                            seen.copies, seen.table->name, atomic_load(&s->held));

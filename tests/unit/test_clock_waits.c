@@ -88,7 +88,7 @@ static void latch_run(struct fiber *f) {
     struct tide_table *table;
     uint64_t keys[2], old;
     atomic_uint_fast64_t *word;
-    struct tide__cached *copy;
+    struct tide__copy_record *copy;
     CHECK(f, tide_table_find(f->node, "counters", &table) == 0);
     struct tide__clocked *c = table->clocked;
     keys_elsewhere(table, keys);

@@ -21,25 +21,25 @@ static void the_window_is_a_quantile_of_the_clocks_of_two_rounds(void **state) {
     const double rates[] = {1, 10, 25, 100, 300};
     const uint32_t windows[] = {9, 39, 78, 255, 693};
     for (size_t i = 0; i < TIDE_COUNT(rates); i++) {
-        assert_int_equal(tide__window_clocks(rates[i]), windows[i]);
+        assert_int_equal(tide__action_timer_clocks(rates[i]), windows[i]);
     }
     for (double m = 1; m < 300; m *= 1.01) {
-        assert_true(abs((int)tide__window_clocks(m) - (int)exact(2 * m)) <= 1);
+        assert_true(abs((int)tide__action_timer_clocks(m) - (int)exact(2 * m)) <= 1);
     }
 }
 
 static void the_window_follows_the_workers_pace(void **state) {
     (void)state;
-    struct tide__window w;
-    tide__window_init(&w, 5);
-    assert_int_equal(tide__window_round(&w, 5),
+    struct tide__action_timer w;
+    tide__action_timer_init(&w, 5);
+    assert_int_equal(tide__action_timer_round(&w, 5),
                      39); /* 10 clocks a round, until it is known better */
-    assert_int_equal(tide__window_round(&w, 5), 39);    /* no progress, no news */
-    assert_int_equal(tide__window_round(&w, 105), 255); /* at once up to what was seen */
+    assert_int_equal(tide__action_timer_round(&w, 5), 39);    /* no progress, no news */
+    assert_int_equal(tide__action_timer_round(&w, 105), 255); /* at once up to what was seen */
     for (uint32_t clock = 106; clock < 306; clock++) {
-        (void)tide__window_round(&w, clock);
+        (void)tide__action_timer_round(&w, clock);
     }
-    assert_int_equal(tide__window_round(&w, 306), 9); /* and slowly down */
+    assert_int_equal(tide__action_timer_round(&w, 306), 9); /* and slowly down */
 }
 
 /* ---- sums ---- */

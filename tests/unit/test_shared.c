@@ -174,14 +174,14 @@ static void pushes_that_wait_for_rows_are_few(void **state) {
     uint64_t most = 0;
     for (unsigned i = 0; i < 3000; i++) {
         pause_cluster(&c, 1000000);
-        const struct tide__shared *s = tide__shared_of(table_of(&c, 1, "wide"));
+        const struct tide__hot_table *s = tide__hot_of(table_of(&c, 1, "wide"));
         const uint64_t now = s ? atomic_load(&s->queued_bytes) : 0;
         most = now > most ? now : most;
     }
     finish(&c, fibers, 2);
     run_alone(&c, 2, wide_sum_run, NULL);
     assert_true(most > TIDE__HOME_BYTES / 2 && most <= TIDE__HOME_BYTES + 2 * (WIDE * 4 + 64));
-    assert_int_equal(atomic_load(&tide__shared_of(table_of(&c, 1, "wide"))->queued_bytes), 0);
+    assert_int_equal(atomic_load(&tide__hot_of(table_of(&c, 1, "wide"))->queued_bytes), 0);
     close_cluster(&c);
 }
 

@@ -15,8 +15,8 @@ struct sent { /* on its way, as whole rows */
 };
 
 struct world {
-    struct tide__cached_shape shape;
-    struct tide__cached *r;
+    struct tide__copy_record_shape shape;
+    struct tide__copy_record *r;
     float home[WIDTH_MAX], own[WIDTH_MAX]; /* own: all that was pushed here */
     struct sent sent[64];
     size_t sent_count, home_count; /* of those sent, how many are in `home` */
@@ -32,7 +32,7 @@ static void push_some(struct world *w, struct tide_random *random) {
             whole[i] = (float)tide_random_below(random, 5);
             w->own[i] += whole[i];
         }
-        tide__cached_push(&w->shape, w->r, whole);
+        tide__copy_record_push(&w->shape, w->r, whole);
     } else {
         const size_t count = 1 + (size_t)tide_random_below(random, 4);
         for (size_t i = 0; i < count; i++) {
@@ -40,7 +40,7 @@ static void push_some(struct world *w, struct tide_random *random) {
             values[i] = (float)tide_random_below(random, 5);
             w->own[columns[i]] += values[i];
         }
-        tide__cached_add(&w->shape, w->r, columns, values, count);
+        tide__copy_record_add(&w->shape, w->r, columns, values, count);
     }
     w->r->dirty = true;
 }
@@ -52,7 +52,7 @@ static void send_all(struct world *w) {
         return;
     }
     struct tide_blob *rows = tide_blob_create(w->shape.floats * sizeof(float));
-    assert_int_equal(tide__cached_send(&w->shape, w->r, blocks, ++w->number, rows, rows->data), 0);
+    assert_int_equal(tide__copy_record_send(&w->shape, w->r, blocks, ++w->number, rows, rows->data), 0);
     s->number = w->number;
     tide__blocks_spread(&w->shape, blocks, rows->data, s->row);
     tide_blob_unref(rows);
@@ -62,23 +62,23 @@ static void send_all(struct world *w) {
 static void apply_next(struct world *w) {
     if (w->home_count < w->sent_count) {
         const struct sent *s = &w->sent[w->home_count++];
-        tide__cached_apply(&w->shape, w->home, s->row);
+        tide__copy_record_apply(&w->shape, w->home, s->row);
         w->applied = s->number;
     }
 }
 
 static void value_is_own(const struct world *w) {
     for (uint32_t i = 0; i < w->shape.floats; i++) {
-        assert_true(tide__cached_value(w->r)[i] == w->own[i]);
+        assert_true(tide__copy_record_value(w->r)[i] == w->own[i]);
     }
 }
 
 static void algebra_holds(uint32_t width, uint64_t seed) {
     const struct tide_table_options options = {.width = width, .update = TIDE_UPDATE_ADD};
-    struct world w = {.shape = tide__cached_shape(&options)};
+    struct world w = {.shape = tide__copy_record_shape(&options)};
     struct tide_random random;
-    w.r = tide_alloc_aligned(64, tide__cached_bytes(&w.shape));
-    tide__cached_init(&w.shape, w.r, 1);
+    w.r = tide_alloc_aligned(64, tide__copy_record_bytes(&w.shape));
+    tide__copy_record_init(&w.shape, w.r, 1);
     tide_random_seed(&random, seed);
     for (int step = 0; step < 120; step++) {
         switch (tide_random_below(&random, 5)) {
@@ -89,11 +89,11 @@ static void algebra_holds(uint32_t width, uint64_t seed) {
             apply_next(&w);
             break;
         case 2: /* nobody else pushes: the copy shows the same after each row */
-            tide__cached_row(&w.shape, w.r, w.home, w.applied);
+            tide__copy_record_row(&w.shape, w.r, w.home, w.applied);
             break;
         case 3: /* what the home has not applied is sent anew */
             if (tide_random_below(&random, 6) == 0) {
-                w.r->dirty |= tide__cached_unsend(&w.shape, w.r, w.applied);
+                w.r->dirty |= tide__copy_record_unsend(&w.shape, w.r, w.applied);
                 w.sent_count = w.home_count;
             }
             break;
@@ -102,12 +102,12 @@ static void algebra_holds(uint32_t width, uint64_t seed) {
         }
         value_is_own(&w);
     }
-    w.r->dirty |= tide__cached_unsend(&w.shape, w.r, w.applied);
+    w.r->dirty |= tide__copy_record_unsend(&w.shape, w.r, w.applied);
     w.sent_count = w.home_count = 0;
     send_all(&w);
     apply_next(&w);
     assert_memory_equal(w.home, w.own, width * sizeof(float));
-    tide__cached_drop(w.r);
+    tide__copy_record_drop(w.r);
     tide_free(w.r);
 }
 

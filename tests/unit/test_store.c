@@ -632,12 +632,12 @@ static void lent_rows_are_nobodys_until_the_loan_ends(void **state) {
     struct tide__slab *slab = calloc(1, sizeof *slab);
     uint32_t rows[LENT], others[OTHERS], row = 0;
     tide__slab_init(slab, WIDE, NULL);
-    struct tide__lender *lender = tide__lender_create(slab);
-    struct tide_blob *loan = tide__loan_create(lender), *late = tide__loan_create(lender);
+    struct tide__zero_copy_source *zero_copy_source = tide__zero_copy_source_create(slab);
+    struct tide_blob *loan = tide__zero_copy_create(zero_copy_source), *late = tide__zero_copy_create(zero_copy_source);
     for (int i = 0; i < LENT; i++) {
         assert_int_equal(tide__hand_take(slab, &rows[i]), 0);
         tide__slab_row(slab, rows[i])[WIDE - 1] = (float)i;
-        tide__loan_add(loan, rows[i]);
+        tide__zero_copy_add(loan, rows[i]);
     }
     assert_int_equal(loan->size, LENT * WIDE * sizeof(float));
     assert_int_equal(tide__slab_used(slab), 0);
@@ -655,8 +655,8 @@ static void lent_rows_are_nobodys_until_the_loan_ends(void **state) {
     assert_int_equal(tide__slab_used(slab), OTHERS);
     assert_int_equal(tide__hand_take(slab, &row), 0);
     assert_int_equal(row, rows[LENT - 1]);
-    tide__loan_add(late, row); /* the table goes before it */
-    tide__lender_close(lender);
+    tide__zero_copy_add(late, row); /* the table goes before it */
+    tide__zero_copy_source_close(zero_copy_source);
     tide__slab_deinit(slab);
     free(slab);
     tide_blob_unref(late);

@@ -32,11 +32,11 @@ static void node_init(struct node *n) {
     n->table = calloc(1, sizeof *n->table);
     n->table->store = n->store;
     n->table->replicas = calloc(1, sizeof *n->table->replicas);
-    assert_int_equal(tide__recent_create(n->table), 0);
+    assert_int_equal(tide__dedup_create(n->table), 0);
 }
 
 static void node_deinit(struct node *n) {
-    tide__recent_destroy(n->table);
+    tide__dedup_destroy(n->table);
     free(n->table->replicas);
     free(n->table);
     free(n->store->replication);
@@ -45,11 +45,11 @@ static void node_deinit(struct node *n) {
 
 /* What of a push is new in some of its slots is applied there, as a home does. */
 static void push(struct node *n, struct tide_random *random, unsigned origin, uint64_t sequence) {
-    const enum tide__id_state state = tide__recent_look(n->table, origins[origin], sequence);
+    const enum tide__id_state state = tide__dedup_look(n->table, origins[origin], sequence);
     const struct tide__replicas *replicas = n->table->replicas;
     bool any = false;
     assert_int_equal(state == TIDE__ID_OVER, sequence < *low_of(n, origin));
-    assert_int_equal(tide__recent_reserve(n->table, origins[origin], 1, SLOTS), 0);
+    assert_int_equal(tide__dedup_reserve(n->table, origins[origin], 1, SLOTS), 0);
     for (unsigned s = 0; s < SLOTS && state != TIDE__ID_OVER; s++) {
         const bool known = state == TIDE__ID_KNOWN &&
                            replicas->slots[slots[s]].mark == replicas->mark_now &&
@@ -57,7 +57,7 @@ static void push(struct node *n, struct tide_random *random, unsigned origin, ui
         assert_int_equal(known, n->had[s][origin][sequence]);
         any |= known;
         if (!known && tide_random_below(random, 3) == 0) {
-            tide__recent_add(n->table, slots[s], origins[origin], sequence);
+            tide__dedup_add(n->table, slots[s], origins[origin], sequence);
             n->had[s][origin][sequence] = true;
         }
     }
@@ -69,10 +69,10 @@ static void move(struct node *from, struct node *to, unsigned s) {
     struct tide_writer w;
     struct tide_reader r;
     tide_writer_init(&w, NULL, 0);
-    tide__recent_write(from->table, slots[s], &w);
+    tide__dedup_write(from->table, slots[s], &w);
     assert_int_equal(w.error, 0);
     tide_reader_init(&r, w.data, w.size);
-    assert_int_equal(tide__recent_read(to->table, slots[s], &r), 0);
+    assert_int_equal(tide__dedup_read(to->table, slots[s], &r), 0);
     tide_writer_release(&w);
     for (unsigned o = 0; o < ORIGINS; o++) {
         for (unsigned q = 0; q < SEQUENCES; q++) {
@@ -84,12 +84,12 @@ static void move(struct node *from, struct node *to, unsigned s) {
 
 /* Copies of a slot are told, with what came since it began, unless none of its rows changed. */
 static void tell_slot(struct node *n, unsigned s, bool listed) {
-    uint64_t *ids = calloc(tide__recent_untold(n->table) + 1, TIDE__ID_FIELDS * sizeof *ids);
+    uint64_t *ids = calloc(tide__dedup_untold(n->table) + 1, TIDE__ID_FIELDS * sizeof *ids);
     static bool heard[ORIGINS][SEQUENCES];
     memset(heard, 0, sizeof heard);
     tide__replicas_mark(n->table->replicas);
     (void)(listed && tide__replicas_first(n->table->replicas, slots[s]));
-    const uint32_t count = tide__recent_tell(n->table, ids);
+    const uint32_t count = tide__dedup_tell(n->table, ids);
     for (const uint64_t *id = ids; id < ids + TIDE__ID_FIELDS * count; id += TIDE__ID_FIELDS) {
         assert_int_equal(id[0], slots[s]);
         for (unsigned o = 0; o < ORIGINS; o++) {
@@ -108,7 +108,7 @@ static void tell_slot(struct node *n, unsigned s, bool listed) {
 /* The next slot's copies; after the last, all have heard of what there was when it began. */
 static void tell(struct node *n, bool listed) {
     if (!n->tells) {
-        tide__recent_telling(n->table);
+        tide__dedup_telling(n->table);
         memcpy(n->began, n->had, sizeof n->began);
         n->tells = true;
         n->below = 0;
@@ -122,7 +122,7 @@ static void tell(struct node *n, bool listed) {
                 }
             }
         }
-        tide__recent_told(n->table);
+        tide__dedup_told(n->table);
         n->tells = false;
     }
 }
@@ -144,10 +144,10 @@ static void run(uint64_t seed) {
             push(n, &random, o, next[o] > back ? next[o] - back : next[o]);
             next[o] += next[o] + 1 < SEQUENCES && tide_random_below(&random, 4) == 0;
         } else if (step < 66) {
-            tide__recent_low(n->store, origins[o],
+            tide__dedup_low(n->store, origins[o],
                              next[o] - tide_random_below(&random, next[o] < 30 ? next[o] : 30));
         } else if (step < 70) {
-            tide__recent_drop(n->table, slots[s]);
+            tide__dedup_drop(n->table, slots[s]);
             memset(n->had[s], 0, sizeof n->had[s]);
             memset(n->told[s], 0, sizeof n->told[s]);
             memset(n->began[s], 0, sizeof n->began[s]);

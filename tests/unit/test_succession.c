@@ -377,7 +377,7 @@ static bool knows_techniques(struct tide_node *node, const char *name) {
         known += replicate;
         copies += copy;
     }
-    return known == MANAGED && copies == EVERYWHERE && tide__shared_of(table)->share.hz == RATE;
+    return known == MANAGED && copies == EVERYWHERE && tide__hot_of(table)->share.hz == RATE;
 }
 
 /* The joiner may be there before the controller has heard of the techniques itself. */

@@ -232,7 +232,7 @@ static void comparison(struct expression *e) {
     }                                                                                              \
     break
 
-/* One block of n elements of row `row` from column `column` on. T's own functions: no double detour for f32. */
+/* One block of n elements of row `row` from column `column` on. T's own functions: no double forward for f32. */
 #define MACHINE(T, name, f)                                                                        \
     static void run_##name(const struct expression *e, size_t row, size_t column, size_t n, T *out) { \
         T stack[DEPTH_MAX][BLOCK];                                                                 \

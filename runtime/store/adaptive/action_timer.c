@@ -13,23 +13,23 @@
 #define RATE_KEPT 0.9
 #define QUANTILE 3.719016485 /* of the normal distribution, at 0.9999 */
 
-void tide__window_init(struct tide__window *window, uint32_t clock) {
-    *window = (struct tide__window){.rate = RATE_FIRST, .seen = clock};
+void tide__action_timer_init(struct tide__action_timer *window, uint32_t clock) {
+    *window = (struct tide__action_timer){.rate = RATE_FIRST, .seen = clock};
 }
 
 /* The normal quantile with Cornish and Fisher's first correction, whose skewness is 1 / sqrt(mean);
  * off by at most one clock from the exact one. */
-uint32_t tide__window_clocks(double m) {
+uint32_t tide__action_timer_clocks(double m) {
     const double mean = 2 * m;
     const double clocks = mean + QUANTILE * sqrt(mean) + (QUANTILE * QUANTILE - 1) / 6;
     return clocks < UINT32_MAX ? (uint32_t)lround(clocks) : UINT32_MAX;
 }
 
-uint32_t tide__window_round(struct tide__window *window, uint32_t clock) {
+uint32_t tide__action_timer_round(struct tide__action_timer *window, uint32_t clock) {
     const double progress = clock > window->seen ? (double)(clock - window->seen) : 0;
     window->seen = clock;
     if (progress > 0) {
         window->rate = RATE_KEPT * window->rate + (1 - RATE_KEPT) * progress;
     }
-    return tide__window_clocks(window->rate > progress ? window->rate : progress);
+    return tide__action_timer_clocks(window->rate > progress ? window->rate : progress);
 }

@@ -13,32 +13,32 @@ enum {
 /* ---- making ---- */
 
 /* Of one push that waits for its row. */
-static uint64_t queued_bytes(const struct tide__shared *s) {
+static uint64_t queued_bytes(const struct tide__hot_table *s) {
     return sizeof(struct tide__queued) + s->table->width * sizeof(float);
 }
 
-void tide__shared_queued_free(struct tide__shared *s, struct tide__queued *queued) {
+void tide__hot_queued_free(struct tide__hot_table *s, struct tide__queued *queued) {
     atomic_fetch_sub_explicit(&s->queued_bytes, queued_bytes(s), memory_order_relaxed);
     tide_budget_drop(&s->table->store->budget, queued_bytes(s));
     tide_free(queued);
 }
 
-int tide__shared_create(struct tide_table *table, struct tide__shared **out) {
-    *out = tide__shared_of(table);
-    int code = *out ? 0 : tide__shared_check(&table->options);
+int tide__hot_create(struct tide_table *table, struct tide__hot_table **out) {
+    *out = tide__hot_of(table);
+    int code = *out ? 0 : tide__hot_check(&table->options);
     if (!*out && !code && atomic_load(&table->closing)) {
         code = tide__table_dropped(table);
     }
     if (*out || code) {
         return code;
     }
-    struct tide__shared *s = tide_alloc_aligned(_Alignof(struct tide__shared), sizeof *s);
+    struct tide__hot_table *s = tide_alloc_aligned(_Alignof(struct tide__hot_table), sizeof *s);
     if (!s) {
         return tide_fail(TIDE_ENOMEM, "no memory for the shared keys of '%s'", table->name);
     }
     memset(s, 0, sizeof *s);
     s->table = table;
-    s->shape = tide__cached_shape(&table->options);
+    s->shape = tide__copy_record_shape(&table->options);
     s->share.hz = TIDE__SHARE_HZ;
     struct tide_table_options index = {.name = table->name, .keys = TIDE_KEYS_HASHED};
     if (table->options.keys == TIDE_KEYS_DENSE && table->options.key_count <= DENSE_KEYS) {
@@ -46,11 +46,11 @@ int tide__shared_create(struct tide_table *table, struct tide__shared **out) {
         index.slots = table->options.slots;
         index.key_count = table->options.key_count;
     }
-    index.width = (uint32_t)((sizeof(struct tide__shared_key) + tide__cached_bytes(&s->shape)) /
+    index.width = (uint32_t)((sizeof(struct tide__hot_key) + tide__copy_record_bytes(&s->shape)) /
                              sizeof(float));
     code = tide__table_make(table->store, 0, &index, NULL, NULL, &s->index);
     code = code ? code : tide__subscriptions_create(s);
-    code = code ? code : tide__shared_start(s);
+    code = code ? code : tide__hot_start(s);
     if (code) {
         tide__subscriptions_destroy(s);
         tide__table_destroy(s->index);
@@ -58,25 +58,25 @@ int tide__shared_create(struct tide_table *table, struct tide__shared **out) {
         return code;
     }
     tide_lock(&table->store->pending.lock); /* see remote.c: is_overtaken */
-    atomic_store_explicit(&table->shared, s, memory_order_release); /* with tide__shared_of */
+    atomic_store_explicit(&table->shared, s, memory_order_release); /* with tide__hot_of */
     tide_unlock(&table->store->pending.lock);
     *out = s;
     return 0;
 }
 
-void tide__shared_destroy(struct tide_table *table) {
-    struct tide__shared *s = tide__shared_of(table);
+void tide__hot_destroy(struct tide_table *table) {
+    struct tide__hot_table *s = tide__hot_of(table);
     if (!s) {
         return;
     }
     const uint32_t end = s->index->slab.next;
     for (uint32_t i = 0; i < end; i++) {
-        struct tide__shared_key *k = (void *)tide__slab_row(&s->index->slab, i);
-        if (atomic_load_explicit(&tide__shared_copy(k)->in_use, memory_order_relaxed)) {
-            tide__cached_drop(tide__shared_copy(k));
+        struct tide__hot_key *k = (void *)tide__slab_row(&s->index->slab, i);
+        if (atomic_load_explicit(&tide__hot_copy(k)->in_use, memory_order_relaxed)) {
+            tide__copy_record_drop(tide__hot_copy(k));
             while (k->queued) {
                 struct tide__queued *next = k->queued->next;
-                tide__shared_queued_free(s, k->queued);
+                tide__hot_queued_free(s, k->queued);
                 k->queued = next;
             }
         }
@@ -89,11 +89,11 @@ void tide__shared_destroy(struct tide_table *table) {
     atomic_store(&table->shared, NULL);
 }
 
-void tide__shared_table(struct tide_table *table) {
-    struct tide__shared *s;
+void tide__hot_table(struct tide_table *table) {
+    struct tide__hot_table *s;
     const uint8_t technique = table->options.technique;
     if ((technique == TIDE_REPLICATE || technique == TIDE_INTENT) && table->store->net &&
-        tide__shared_create(table, &s)) {
+        tide__hot_create(table, &s)) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
                  "keys of table '%s' are not shared on this node: %s", table->name,
                  tide_error_message());
@@ -103,17 +103,17 @@ void tide__shared_table(struct tide_table *table) {
 /* ---- records ---- */
 
 static inline uint64_t filter_bit(uint64_t key, atomic_uint_fast64_t **word,
-                                  struct tide__shared *s) {
+                                  struct tide__hot_table *s) {
     const uint64_t mixed = tide_mix64(key ^ UINT64_C(0x9e3779b97f4a7c15));
     *word = &s->filter[mixed >> 54];
     return UINT64_C(1) << (mixed & 63);
 }
 
-int tide__shared_lock(struct tide__shared *s, uint64_t key, bool create, bool patient,
-                      atomic_uint_fast64_t **word, uint64_t *old, struct tide__shared_key **k) {
+int tide__hot_lock(struct tide__hot_table *s, uint64_t key, bool create, bool patient,
+                      atomic_uint_fast64_t **word, uint64_t *old, struct tide__hot_key **k) {
     atomic_uint_fast64_t *place;
     const uint64_t bit = filter_bit(key, &place, s);
-    /* seq_cst, with the epochs: see tide__shared_synchronize */
+    /* seq_cst, with the epochs: see tide__hot_synchronize */
     if (!create && !(atomic_load(place) & bit)) {
         return TIDE__NOT_FOUND;
     }
@@ -136,7 +136,7 @@ int tide__shared_lock(struct tide__shared *s, uint64_t key, bool create, bool pa
         }
         *k = (void *)tide__slab_row(&s->index->slab, number);
         memset(*k, 0, sizeof **k);
-        tide__cached_init(&s->shape, tide__shared_copy(*k), key);
+        tide__copy_record_init(&s->shape, tide__hot_copy(*k), key);
         *old = tide__word_owned(*old, number);
         atomic_fetch_or(place, bit);
         return TIDE__FOUND;
@@ -145,31 +145,31 @@ int tide__shared_lock(struct tide__shared *s, uint64_t key, bool create, bool pa
     return TIDE__FOUND;
 }
 
-void tide__shared_release(struct tide__shared *s, atomic_uint_fast64_t *word, uint64_t old) {
-    struct tide__shared_key *k = (void *)tide__slab_row(&s->index->slab, (uint32_t)old);
-    tide__cached_drop(tide__shared_copy(k));
+void tide__hot_release(struct tide__hot_table *s, atomic_uint_fast64_t *word, uint64_t old) {
+    struct tide__hot_key *k = (void *)tide__slab_row(&s->index->slab, (uint32_t)old);
+    tide__copy_record_drop(tide__hot_copy(k));
     tide__slab_give(&s->index->slab, (uint32_t)old);
     tide__word_unlock(word, old & TIDE__WORD_PRESENT);
 }
 
-void tide__shared_each(struct tide__shared *s,
-                       void (*each)(struct tide__shared *s, struct tide__shared_key *k,
+void tide__hot_each(struct tide__hot_table *s,
+                       void (*each)(struct tide__hot_table *s, struct tide__hot_key *k,
                                     uint64_t key, void *arg),
                        void *arg) {
     tide_lock(&s->index->slab.lock);
     const uint32_t end = s->index->slab.next;
     tide_unlock(&s->index->slab.lock);
     for (uint32_t i = 0; i < end; i++) {
-        struct tide__shared_key *at = (void *)tide__slab_row(&s->index->slab, i), *k;
-        struct tide__cached *r = tide__shared_copy(at);
+        struct tide__hot_key *at = (void *)tide__slab_row(&s->index->slab, i), *k;
+        struct tide__copy_record *r = tide__hot_copy(at);
         atomic_uint_fast64_t *word;
         uint64_t old;
-        /* acquire: with tide__cached_init */
+        /* acquire: with tide__copy_record_init */
         if (!atomic_load_explicit(&r->in_use, memory_order_acquire)) {
             continue;
         }
         const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
-        if (tide__shared_lock(s, key, false, true, &word, &old, &k) == TIDE__FOUND) {
+        if (tide__hot_lock(s, key, false, true, &word, &old, &k) == TIDE__FOUND) {
             if (k == at) {
                 each(s, k, key, arg);
             }
@@ -178,7 +178,7 @@ void tide__shared_each(struct tide__shared *s,
     }
 }
 
-void tide__shared_list(struct tide__shared *s, struct tide__shared_key *k, uint64_t key) {
+void tide__hot_list(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key) {
     if (k->listed) {
         return;
     }
@@ -194,7 +194,7 @@ void tide__shared_list(struct tide__shared *s, struct tide__shared_key *k, uint6
     k->listed = true;
 }
 
-void tide__shared_wake(struct tide__shared *s) {
+void tide__hot_wake(struct tide__hot_table *s) {
     if (atomic_load_explicit(&s->awake, memory_order_relaxed) || atomic_exchange(&s->awake, true)) {
         return;
     }
@@ -213,18 +213,18 @@ void tide__shared_wake(struct tide__shared *s) {
  * and had not counted itself yet is in one of them). The counters and the filter are seq_cst:
  * either the operation sees the record, or it is seen inside.
  */
-static unsigned enter(struct tide__shared *s) {
+static unsigned enter(struct tide__hot_table *s) {
     const unsigned bank = atomic_load_explicit(&s->epoch, memory_order_relaxed) & 1;
     atomic_fetch_add(&s->stripes[tide__stripe()].inside[bank], 1);
     return bank;
 }
 
-static void leave(struct tide__shared *s, unsigned stripe, unsigned bank) {
+static void leave(struct tide__hot_table *s, unsigned stripe, unsigned bank) {
     /* release: what was sent is registered */
     atomic_fetch_sub_explicit(&s->stripes[stripe].inside[bank], 1, memory_order_release);
 }
 
-static bool anybody_inside(struct tide__shared *s, unsigned bank) {
+static bool anybody_inside(struct tide__hot_table *s, unsigned bank) {
     unsigned sum = 0;
     for (unsigned i = 0; i < TIDE__STRIPES; i++) {
         sum += atomic_load(&s->stripes[i].inside[bank]);
@@ -232,7 +232,7 @@ static bool anybody_inside(struct tide__shared *s, unsigned bank) {
     return sum != 0;
 }
 
-int tide__shared_synchronize(struct tide__shared *s) {
+int tide__hot_synchronize(struct tide__hot_table *s) {
     for (int turn = 0; turn < 2; turn++) {
         const unsigned bank = atomic_fetch_add(&s->epoch, 1) & 1;
         while (anybody_inside(s, bank)) {
@@ -249,14 +249,14 @@ int tide__shared_synchronize(struct tide__shared *s) {
 
 enum served { SERVED, ELSEWHERE, NOT_YET };
 
-static bool queue_is_full(struct tide__shared *s, size_t count) {
+static bool queue_is_full(struct tide__hot_table *s, size_t count) {
     const uint64_t queued = atomic_load_explicit(&s->queued_bytes, memory_order_relaxed);
     return queued > 0 && queued + count * queued_bytes(s) > TIDE__HOME_BYTES &&
            !TIDE_MUTANT(share_queue_unbounded);
 }
 
 /* A little, for what other nodes are to send. Of a table that is dropped nothing comes any more. */
-static int rest(struct tide__shared *s) {
+static int rest(struct tide__hot_table *s) {
     if (atomic_load(&s->table->closing) && !TIDE_MUTANT(drop_waiter_untold)) {
         return tide__table_dropped(s->table);
     }
@@ -264,7 +264,7 @@ static int rest(struct tide__shared *s) {
 }
 
 /* Before a push looks for records: those that wait for rows are few enough. Larger ones go alone. */
-static int wait_for_queue(struct tide__shared *s, size_t count) {
+static int wait_for_queue(struct tide__hot_table *s, size_t count) {
     struct tide_port *port = s->table->store->port;
     uint64_t until = 0;
     int code = 0;
@@ -282,7 +282,7 @@ static int wait_for_queue(struct tide__shared *s, size_t count) {
 }
 
 /* Latched, COMING: the push waits for the row. Sums are made of what adds up as it is. */
-static int queue(struct tide__shared *s, struct tide__shared_key *k, const void *delta) {
+static int queue(struct tide__hot_table *s, struct tide__hot_key *k, const void *delta) {
     const size_t bytes = s->table->width * sizeof(float);
     if (k->queued && s->shape.floats == s->table->width) {
         tide__row_add(k->queued->delta, delta, s->table->width);
@@ -301,16 +301,16 @@ static int queue(struct tide__shared *s, struct tide__shared_key *k, const void 
     return 0;
 }
 
-int tide__shared_push(struct tide__shared *s, struct tide__shared_key *k, uint64_t key,
+int tide__hot_push(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key,
                       const void *delta) {
-    struct tide__cached *r = tide__shared_copy(k);
+    struct tide__copy_record *r = tide__hot_copy(k);
     int code = 0;
     if (k->state == TIDE__COPY_COMING) {
         code = queue(s, k, delta);
     } else {
-        tide__cached_push(&s->shape, r, delta);
+        tide__copy_record_push(&s->shape, r, delta);
         r->dirty = true;
-        tide__shared_list(s, k, key);
+        tide__hot_list(s, k, key);
     }
     if (!code && !k->unsent_ns) {
         k->unsent_ns = tide_port_now(s->table->store->port);
@@ -327,12 +327,12 @@ static uint64_t key_of(const struct tide__pass *pass, size_t at) {
 /* Ahead of serve(): words of the index, then records of the next keys, so that their ways from
  * memory overlap. A record is large (two rows and more), and nodes that share a processor push
  * each other's out of its caches. */
-static void fetch_ahead(const struct tide__shared *s, const struct tide__pass *pass, size_t from,
+static void fetch_ahead(const struct tide__hot_table *s, const struct tide__pass *pass, size_t from,
                         enum tide__kind kind) {
     const struct tide_table *index = s->index;
     const size_t left = pass->count - from, count = left < AHEAD ? left : AHEAD;
     const size_t all = index->width * sizeof(float);
-    const size_t read = sizeof(struct tide__shared_key) + sizeof(struct tide__cached) +
+    const size_t read = sizeof(struct tide__hot_key) + sizeof(struct tide__copy_record) +
                         s->table->width * sizeof(float);
     const size_t used = kind == TIDE__PUSH ? all : read, bytes = used < FETCHED ? used : FETCHED;
     atomic_uint_fast64_t *words[AHEAD];
@@ -360,23 +360,23 @@ static void fetch_ahead(const struct tide__shared *s, const struct tide__pass *p
 }
 
 /* enum served, or an error. */
-static int serve(struct tide__shared *s, const struct tide__pass *pass, size_t i,
+static int serve(struct tide__hot_table *s, const struct tide__pass *pass, size_t i,
                  enum tide__kind kind) {
-    struct tide__shared_key *k;
+    struct tide__hot_key *k;
     atomic_uint_fast64_t *word;
     const size_t width = s->table->width;
     const uint64_t key = key_of(pass, i);
     uint64_t old;
-    int code = tide__shared_lock(s, key, false, true, &word, &old, &k);
+    int code = tide__hot_lock(s, key, false, true, &word, &old, &k);
     if (code != TIDE__FOUND) {
         return ELSEWHERE;
     }
     code = ELSEWHERE;
     if (k->state != TIDE__COPY_NONE && kind == TIDE__PUSH) {
-        code = tide__shared_push(s, k, key, pass->in + i * width * sizeof(float));
+        code = tide__hot_push(s, k, key, pass->in + i * width * sizeof(float));
         code = code ? code : SERVED;
     } else if (k->state == TIDE__COPY_HELD) {
-        memcpy(pass->out + i * width, tide__cached_value(tide__shared_copy(k)),
+        memcpy(pass->out + i * width, tide__copy_record_value(tide__hot_copy(k)),
                width * sizeof(float));
         code = SERVED;
     } else if (k->state == TIDE__COPY_COMING && !TIDE_MUTANT(share_queue_passed) &&
@@ -388,7 +388,7 @@ static int serve(struct tide__shared *s, const struct tide__pass *pass, size_t i
 }
 
 /* The keys that copies do not have, in `left`. NOT_YET (pull): begin again later. */
-static int serve_all(struct tide__shared *s, const struct tide__pass *pass, enum tide__kind kind,
+static int serve_all(struct tide__hot_table *s, const struct tide__pass *pass, enum tide__kind kind,
                      struct tide__misses *left) {
     uint64_t hits = 0;
     for (size_t i = 0; i < pass->count; i++) {
@@ -406,25 +406,25 @@ static int serve_all(struct tide__shared *s, const struct tide__pass *pass, enum
     tide__share_count(&s->stripes[tide__stripe()].hits, hits);
     tide__table_count(s->table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL, hits);
     if (hits && kind == TIDE__PUSH) {
-        tide__shared_wake(s);
+        tide__hot_wake(s);
     }
     return 0;
 }
 
 /* What went to other nodes and should not have had to. */
-static void ask_for_copies(struct tide__shared *s, const struct tide__pass *pass) {
+static void ask_for_copies(struct tide__hot_table *s, const struct tide__pass *pass) {
     const bool all = s->table->options.technique == TIDE_REPLICATE;
     bool any = false;
     for (size_t i = 0; i < pass->misses->count; i++) {
-        struct tide__shared_key *k;
+        struct tide__hot_key *k;
         atomic_uint_fast64_t *word;
         const uint64_t key = key_of(pass, pass->misses->at[i]);
         uint64_t old;
-        int code = tide__shared_lock(s, key, all, true, &word, &old, &k);
+        int code = tide__hot_lock(s, key, all, true, &word, &old, &k);
         if (code == TIDE__FOUND) {
             k->wanted |= all && !k->technique;
             if (k->state == TIDE__COPY_NONE && k->wanted) {
-                tide__shared_list(s, k, key);
+                tide__hot_list(s, k, key);
                 any = true;
             }
             tide__word_unlock(word, old);
@@ -433,11 +433,11 @@ static void ask_for_copies(struct tide__shared *s, const struct tide__pass *pass
         }
     }
     if (any) {
-        tide__shared_wake(s);
+        tide__hot_wake(s);
     }
 }
 
-int tide__shared_operate(struct tide__shared *s, struct tide__pass *pass, enum tide__kind kind,
+int tide__hot_operate(struct tide__hot_table *s, struct tide__pass *pass, enum tide__kind kind,
                          struct tide__ticket *t, bool wait) {
     const size_t count = pass->count;
     const uint32_t *index = pass->index;
@@ -481,28 +481,28 @@ int tide__shared_operate(struct tide__shared *s, struct tide__pass *pass, enum t
 
 /* ---- looks ---- */
 
-bool tide__shared_read(struct tide_table *table, uint64_t key, float *out) {
-    struct tide__shared *s = tide__shared_of(table);
-    struct tide__shared_key *k;
+bool tide__hot_read(struct tide_table *table, uint64_t key, float *out) {
+    struct tide__hot_table *s = tide__hot_of(table);
+    struct tide__hot_key *k;
     atomic_uint_fast64_t *word;
     uint64_t old;
-    if (!s || tide__shared_lock(s, key, false, true, &word, &old, &k) != TIDE__FOUND) {
+    if (!s || tide__hot_lock(s, key, false, true, &word, &old, &k) != TIDE__FOUND) {
         return false;
     }
     const bool held = k->state == TIDE__COPY_HELD;
     if (held) {
-        memcpy(out, tide__cached_value(tide__shared_copy(k)), table->width * sizeof *out);
+        memcpy(out, tide__copy_record_value(tide__hot_copy(k)), table->width * sizeof *out);
     }
     tide__word_unlock(word, old);
     return held;
 }
 
-bool tide__shared_stays(struct tide_table *table, uint64_t key) {
-    struct tide__shared *s = tide__shared_of(table);
-    struct tide__shared_key *k;
+bool tide__hot_stays(struct tide_table *table, uint64_t key) {
+    struct tide__hot_table *s = tide__hot_of(table);
+    struct tide__hot_key *k;
     atomic_uint_fast64_t *word;
     uint64_t old;
-    if (!s || tide__shared_lock(s, key, false, true, &word, &old, &k) != TIDE__FOUND) {
+    if (!s || tide__hot_lock(s, key, false, true, &word, &old, &k) != TIDE__FOUND) {
         return false;
     }
     const bool stays = k->technique == 1 + TIDE_STATIC || k->technique == 1 + TIDE_REPLICATE;

@@ -50,7 +50,7 @@ struct tide__queued { /* a push that waits for the row */
 };
 
 /* A key that has copies, or is managed; a row of the index. */
-struct tide__shared_key {
+struct tide__hot_key {
     uint64_t unused;    /* the slab's, when the record is free */
     uint64_t unseen_ns; /* since when the owner's row is newer, as far as this node knows; 0: it is
                            not */
@@ -65,10 +65,10 @@ struct tide__shared_key {
     bool giving_up;    /* COMING: its row does not come, and what was queued is on its way */
     uint8_t spare[17];
 };
-_Static_assert(sizeof(struct tide__shared_key) % 64 == 0, "a copy follows, aligned");
+_Static_assert(sizeof(struct tide__hot_key) % 64 == 0, "a copy follows, aligned");
 
-static inline struct tide__cached *tide__shared_copy(struct tide__shared_key *k) {
-    return (struct tide__cached *)(void *)(k + 1);
+static inline struct tide__copy_record *tide__hot_copy(struct tide__hot_key *k) {
+    return (struct tide__copy_record *)(void *)(k + 1);
 }
 
 /* What share_options say, and defaults (technique_orders.c). */
@@ -90,14 +90,14 @@ struct tide__ages { /* written on I/O */
 struct tide_share_age;
 void tide__ages_read(const struct tide__ages *ages, struct tide_share_age *out);
 
-struct tide__shared {
+struct tide__hot_table {
     struct tide_table *table;
-    struct tide__cached_shape shape;
+    struct tide__copy_record_shape shape;
     struct tide_table *index;
 
     /* any thread */
     atomic_uint_fast64_t filter[TIDE__FILTER_WORDS]; /* a bit for each key that ever had a record */
-    struct tide__shared_stripe {
+    struct tide__hot_stripe {
         _Alignas(128) atomic_uint inside[2]; /* operations under way, by the epoch they began in */
         atomic_uint_fast64_t hits;           /* keys served by copies */
     } stripes[TIDE__STRIPES];
@@ -115,7 +115,7 @@ struct tide__shared {
     bool in_round; /* for who looks whether all is at rest */
     struct tide__subscriptions *subscriptions;
     struct tide__share share;
-    bool managed;       /* by an order; `share` is of the last one */
+    bool ordered;       /* by an order; `share` is of the last one */
     tide_address fiber; /* 0: it has ended */
     uint64_t number;    /* of the last update that was sent */
     uint64_t flush_wanted, flush_done;
@@ -128,77 +128,77 @@ struct tide__shared {
 
 extern const struct tide__technique tide__hot_keys;
 /* MANAGE; TECHNIQUE, RECALL; SHARE_FLUSH, the call and the fiber's word that it can be answered; NOTICE. */
-tide__handler tide__manage_call, tide__manage_message, tide__shared_flush_call, tide__shared_flush_ended,
+tide__handler tide__technique_order_call, tide__technique_order_message, tide__hot_flush_call, tide__hot_flush_ended,
     tide__notice_message;
 
 /* Makes the table's record if there is none. I/O. EUNSUPPORTED names what does not go with it. */
-int tide__shared_create(struct tide_table *table, struct tide__shared **out);
-void tide__shared_destroy(struct tide_table *table);
+int tide__hot_create(struct tide_table *table, struct tide__hot_table **out);
+void tide__hot_destroy(struct tide_table *table);
 /* A table was made: if its technique is replicate or intent, keys will be shared. I/O. */
-void tide__shared_table(struct tide_table *table);
+void tide__hot_table(struct tide_table *table);
 
 /* ---- hot_keys.c: any thread ---- */
 /* A worker's pull or push: what copies have is done, the rest is done as ever. */
-int tide__shared_operate(struct tide__shared *s, struct tide__pass *pass, enum tide__kind kind,
+int tide__hot_operate(struct tide__hot_table *s, struct tide__pass *pass, enum tide__kind kind,
                          struct tide__ticket *t, bool wait);
 /* The row of a copy. False: there is none that could be read now. */
-bool tide__shared_read(struct tide_table *table, uint64_t key, float *out);
+bool tide__hot_read(struct tide_table *table, uint64_t key, float *out);
 /* Calls `each` for every record, latched. I/O. */
-void tide__shared_each(struct tide__shared *s,
-                       void (*each)(struct tide__shared *s, struct tide__shared_key *k,
+void tide__hot_each(struct tide__hot_table *s,
+                       void (*each)(struct tide__hot_table *s, struct tide__hot_key *k,
                                     uint64_t key, void *arg),
                        void *arg);
 /* The key is not to be localized: it has copies, or is pinned. */
-bool tide__shared_stays(struct tide_table *table, uint64_t key);
+bool tide__hot_stays(struct tide_table *table, uint64_t key);
 /* The record of a key, latched: FOUND, NOT_FOUND (and not `create`), or an error. */
-int tide__shared_lock(struct tide__shared *s, uint64_t key, bool create, bool patient,
-                      atomic_uint_fast64_t **word, uint64_t *old, struct tide__shared_key **k);
+int tide__hot_lock(struct tide__hot_table *s, uint64_t key, bool create, bool patient,
+                      atomic_uint_fast64_t **word, uint64_t *old, struct tide__hot_key **k);
 /* Latched, of a key that has no copy: the record goes, and the word is unlocked. */
-void tide__shared_release(struct tide__shared *s, atomic_uint_fast64_t *word, uint64_t old);
+void tide__hot_release(struct tide__hot_table *s, atomic_uint_fast64_t *word, uint64_t old);
 /* *takes* a push that waited for its row. */
-void tide__shared_queued_free(struct tide__shared *s, struct tide__queued *queued);
+void tide__hot_queued_free(struct tide__hot_table *s, struct tide__queued *queued);
 /* Latched, COMING or HELD. */
-int tide__shared_push(struct tide__shared *s, struct tide__shared_key *k, uint64_t key,
+int tide__hot_push(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key,
                       const void *delta);
 /* Latched: the fiber is to look at it. */
-void tide__shared_list(struct tide__shared *s, struct tide__shared_key *k, uint64_t key);
-void tide__shared_wake(struct tide__shared *s);
+void tide__hot_list(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key);
+void tide__hot_wake(struct tide__hot_table *s);
 /* All operations that did not find the records as they are now have been sent. Fiber. */
-int tide__shared_synchronize(struct tide__shared *s);
+int tide__hot_synchronize(struct tide__hot_table *s);
 /* A row of this node changes, or leaves; its word is locked. `changer`: the node whose copy has the
  * change already, 0: nobody's. `made`: the row had no word that its readers lock. */
-void tide__shared_changed(struct tide__shared *s, uint64_t key, uint16_t changer);
+void tide__hot_changed(struct tide__hot_table *s, uint64_t key, uint16_t changer);
 
 /* ---- hot_keys_sync.c ---- */
 /* Its fiber is to end, for the table goes; has it? */
-void tide__shared_end(struct tide_table *table);
-bool tide__shared_ended(struct tide_table *table);
-int tide__shared_start(struct tide__shared *s); /* the fiber */
-void tide__flush_callers_free(struct tide__shared *s);
-void tide__shared_member(struct tide_store *store, const struct tide_member *member);
+void tide__hot_end(struct tide_table *table);
+bool tide__hot_ended(struct tide_table *table);
+int tide__hot_start(struct tide__hot_table *s); /* the fiber */
+void tide__flush_callers_free(struct tide__hot_table *s);
+void tide__hot_member(struct tide_store *store, const struct tide_member *member);
 /* This node has no copies any more. */
-bool tide__shared_gone(struct tide_store *store);
+bool tide__hot_gone(struct tide_store *store);
 /* A pull or push of the fiber: waits. flags: enum tide__operation_flags. fates: of each key (enum
  * tide__fate), also after an error; may be NULL. *sent: what was not served in place is done, or
  * failed at the other end. */
-int tide__shared_exchange(struct tide__shared *s, enum tide__kind kind, uint8_t flags,
+int tide__hot_exchange(struct tide__hot_table *s, enum tide__kind kind, uint8_t flags,
                           const uint64_t *keys, size_t count, float *rows, int *fates, bool *sent);
 
 /* ---- subscribe.c ---- */
-int tide__subscriptions_create(struct tide__shared *s);
-void tide__subscriptions_destroy(struct tide__shared *s);
+int tide__subscriptions_create(struct tide__hot_table *s);
+void tide__subscriptions_destroy(struct tide__hot_table *s);
 /* I/O, before the row is read. */
 int tide__subscribe_job(const struct tide__job *job); /* all keys that are served here */
 int tide__subscribe_of(const struct tide__job *job, uint32_t index);  /* if it wants that */
 /* I/O, a push of a copy's updates, after it. True: others have changed the row since the copy was
  * read; the key is `fresh`, and its row is to be read now. */
 bool tide__resubscribe(struct tide__job *job, uint32_t index);
-void tide__shared_slot_left(struct tide_table *table, uint32_t slot); /* its rows went elsewhere */
-void tide__notices_send(struct tide__shared *s);                      /* fiber */
-void tide__subscriptions_member_gone(struct tide__shared *s, uint16_t node);
+void tide__hot_slot_left(struct tide_table *table, uint32_t slot); /* its rows went elsewhere */
+void tide__notices_send(struct tide__hot_table *s);                      /* fiber */
+void tide__subscriptions_member_gone(struct tide__hot_table *s, uint16_t node);
 
-void tide__manage_tell(struct tide_store *store, uint16_t node); /* controller: a new member */
+void tide__technique_order_tell(struct tide_store *store, uint16_t node); /* controller: a new member */
 /* A controller has come that has not been here as long as this node: what it is to know. */
-void tide__manage_recall(struct tide_table *table);
+void tide__technique_order_recall(struct tide_table *table);
 
 #endif

@@ -22,7 +22,7 @@ enum {
 };
 
 struct batch {
-    struct tide__shared *s;
+    struct tide__hot_table *s;
     size_t count, most;
     uint64_t *keys;
     uint64_t *since; /* updates: since when they waited; rows: since when they are newer */
@@ -32,7 +32,7 @@ struct batch {
     float *rows; /* to be sent; a row that comes with the answer takes its update's place */
 };
 
-static int batch_init(struct batch *b, struct tide__shared *s) {
+static int batch_init(struct batch *b, struct tide__hot_table *s) {
     const size_t row = s->shape.floats * sizeof *b->rows;
     const size_t most = BATCH_BYTES / row;
     *b = (struct batch){.s = s, .most = most < 1 ? 1 : most > BATCH_KEYS ? BATCH_KEYS : most};
@@ -55,7 +55,7 @@ static void batch_release(struct batch *b) {
     tide_blob_unref(b->blob);
 }
 
-static uint64_t now_of(const struct tide__shared *s) {
+static uint64_t now_of(const struct tide__hot_table *s) {
     return tide_port_now(s->table->store->port);
 }
 
@@ -81,7 +81,7 @@ static bool is_gone(int code) {
            code == TIDE_EFENCED || code == TIDE_ECLOSED;
 }
 
-int tide__shared_exchange(struct tide__shared *s, enum tide__kind kind, uint8_t flags,
+int tide__hot_exchange(struct tide__hot_table *s, enum tide__kind kind, uint8_t flags,
                           const uint64_t *keys, size_t count, float *rows, int *fates, bool *sent) {
     struct tide__ticket ticket;
     struct tide__misses misses;
@@ -120,26 +120,26 @@ int tide__shared_exchange(struct tide__shared *s, enum tide__kind kind, uint8_t 
     return code;
 }
 
-static uint8_t flags_of(const struct tide__shared *s) {
+static uint8_t flags_of(const struct tide__hot_table *s) {
     return s->shape.floats > s->table->width ? TIDE__RAW : 0;
 }
 
 /* The record, latched; NULL: there is none. */
-static struct tide__shared_key *lock(struct tide__shared *s, uint64_t key,
+static struct tide__hot_key *lock(struct tide__hot_table *s, uint64_t key,
                                      atomic_uint_fast64_t **word, uint64_t *old) {
-    struct tide__shared_key *k;
-    return tide__shared_lock(s, key, false, true, word, old, &k) == TIDE__FOUND ? k : NULL;
+    struct tide__hot_key *k;
+    return tide__hot_lock(s, key, false, true, word, old, &k) == TIDE__FOUND ? k : NULL;
 }
 
 /* Latched. What it holds is forgotten; operations go to the owner again. */
-static void forget(struct tide__shared *s, struct tide__shared_key *k, uint64_t key) {
-    tide__cached_drop(tide__shared_copy(k));
-    tide__cached_init(&s->shape, tide__shared_copy(k), key);
+static void forget(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key) {
+    tide__copy_record_drop(tide__hot_copy(k));
+    tide__copy_record_init(&s->shape, tide__hot_copy(k), key);
     k->state = TIDE__COPY_NONE;
     k->ends = false;
     k->unseen_ns = k->unsent_ns = 0;
     if (!k->wanted) { /* to be released */
-        tide__shared_list(s, k, key);
+        tide__hot_list(s, k, key);
     }
     atomic_fetch_sub_explicit(&s->held, 1, memory_order_relaxed);
 }
@@ -147,25 +147,25 @@ static void forget(struct tide__shared *s, struct tide__shared_key *k, uint64_t 
 /* ---- rows that come ---- */
 
 /* Latched: a row came, which has all that was sent. */
-static void install(struct batch *b, struct tide__shared_key *k, uint64_t key, const float *row) {
-    struct tide__shared *s = b->s;
-    struct tide__cached *r = tide__shared_copy(k);
+static void install(struct batch *b, struct tide__hot_key *k, uint64_t key, const float *row) {
+    struct tide__hot_table *s = b->s;
+    struct tide__copy_record *r = tide__hot_copy(k);
     struct tide__queued *queued = NULL;
     if (k->state == TIDE__COPY_COMING) {
         queued = k->queued;
         k->queued = k->queued_last = NULL;
         k->state = TIDE__COPY_HELD;
     }
-    tide__cached_row(&s->shape, r, row, UINT64_MAX);
+    tide__copy_record_row(&s->shape, r, row, UINT64_MAX);
     k->unseen_ns = TIDE_MUTANT(share_notice_overtaken) ? 0 : k->unseen_ns;
     while (queued) {
         struct tide__queued *next = queued->next;
-        (void)tide__shared_push(s, k, key, queued->delta);
-        tide__shared_queued_free(s, queued);
+        (void)tide__hot_push(s, k, key, queued->delta);
+        tide__hot_queued_free(s, queued);
         queued = next;
     }
     if (k->unseen_ns || k->ends) {
-        tide__shared_list(s, k, key);
+        tide__hot_list(s, k, key);
     }
 }
 
@@ -178,9 +178,9 @@ static bool is_own(const struct batch *b, size_t i, uint64_t key) {
 }
 
 /* Latched: the i-th row is the key's; newer than its copy since `since` (0: nobody said so). */
-static void row_came(struct batch *b, struct tide__shared_key *k, uint64_t key, size_t i,
+static void row_came(struct batch *b, struct tide__hot_key *k, uint64_t key, size_t i,
                      uint64_t since, uint64_t now) {
-    struct tide__shared *s = b->s;
+    struct tide__hot_table *s = b->s;
     k->ends |= is_own(b, i, key);
     tide__share_count(&s->rows_in, 1);
     if (since) {
@@ -201,7 +201,7 @@ static float largest(const float *values, size_t count) {
 
 /* NuPS, section 5.1: an update of many workers' steps is cut to a multiple of the mean length.
  * True: it was cut, and the copy has more than the owner gets. */
-static bool clip(struct tide__shared *s, float *update) {
+static bool clip(struct tide__hot_table *s, float *update) {
     double sum = 0;
     for (uint32_t i = 0; i < s->table->width; i++) {
         sum += (double)update[i] * (double)update[i];
@@ -222,19 +222,19 @@ static bool clip(struct tide__shared *s, float *update) {
 }
 
 /* Latched, of the i-th key: what it pushed is answered, or was never sent. */
-static void update_answered(struct batch *b, struct tide__shared_key *k, size_t i, bool sent,
+static void update_answered(struct batch *b, struct tide__hot_key *k, size_t i, bool sent,
                             uint64_t now) {
-    struct tide__shared *s = b->s;
-    struct tide__cached *r = tide__shared_copy(k);
+    struct tide__hot_table *s = b->s;
+    struct tide__copy_record *r = tide__hot_copy(k);
     const int fate = b->fates[i];
     uint64_t newer = TIDE_MUTANT(share_news_forgotten) ? 0 : b->newer[i];
     if (fate < 0 && !sent && !TIDE_MUTANT(share_update_dropped)) {
-        (void)tide__cached_unsend(&s->shape, r, 0);
+        (void)tide__copy_record_unsend(&s->shape, r, 0);
         r->dirty = true;
         k->unsent_ns = b->since[i];
-        tide__shared_list(s, k, b->keys[i]);
+        tide__hot_list(s, k, b->keys[i]);
     } else {
-        tide__cached_confirm(r, UINT64_MAX);
+        tide__copy_record_confirm(r, UINT64_MAX);
         age_add(&s->updates, now - b->since[i]);
         tide__share_count(&s->updates_failed, fate < 0);
         newer = newer || fate >= 0 ? newer : now; /* perhaps not at all there: the row tells */
@@ -243,7 +243,7 @@ static void update_answered(struct batch *b, struct tide__shared_key *k, size_t 
         row_came(b, k, b->keys[i], i, newer, now);
     } else if (newer) {
         k->unseen_ns = newer;
-        tide__shared_list(s, k, b->keys[i]);
+        tide__hot_list(s, k, b->keys[i]);
     }
 }
 
@@ -252,7 +252,7 @@ static void updates_answered(struct batch *b, bool sent) {
     for (size_t i = 0; i < b->count; i++) {
         atomic_uint_fast64_t *word;
         uint64_t old;
-        struct tide__shared_key *k = lock(b->s, b->keys[i], &word, &old);
+        struct tide__hot_key *k = lock(b->s, b->keys[i], &word, &old);
         TIDE_ASSERT(k); /* records stay */
         update_answered(b, k, i, sent, now);
         tide__word_unlock(word, old);
@@ -260,7 +260,7 @@ static void updates_answered(struct batch *b, bool sent) {
 }
 
 static int updates_send(struct batch *b) {
-    struct tide__shared *s = b->s;
+    struct tide__hot_table *s = b->s;
     const uint8_t raw = flags_of(s);
     bool sent;
     if (b->count == 0) {
@@ -269,7 +269,7 @@ static int updates_send(struct batch *b) {
     const uint8_t flags =
         (uint8_t)(raw | (raw ? TIDE__SUMS : 0) | TIDE__OF_COPY | TIDE__SUBSCRIBES);
     int code =
-        tide__shared_exchange(s, TIDE__PUSH, flags, b->keys, b->count, b->rows, b->fates, &sent);
+        tide__hot_exchange(s, TIDE__PUSH, flags, b->keys, b->count, b->rows, b->fates, &sent);
     tide__share_count(&s->updates_out, b->count);
     updates_answered(b, sent);
     b->count = 0;
@@ -277,14 +277,14 @@ static int updates_send(struct batch *b) {
 }
 
 /* Latched, HELD and dirty. False: it waits for more, or for memory. */
-static bool update_pack(struct batch *b, struct tide__shared_key *k, uint64_t key, bool all) {
-    struct tide__shared *s = b->s;
-    struct tide__cached *r = tide__shared_copy(k);
+static bool update_pack(struct batch *b, struct tide__hot_key *k, uint64_t key, bool all) {
+    struct tide__hot_table *s = b->s;
+    struct tide__copy_record *r = tide__hot_copy(k);
     const bool due = all || k->ends || !(s->share.threshold > 0) ||
                      now_of(s) - k->unsent_ns >= TIDE__SHARE_HOLD_NS ||
-                     largest(tide__cached_acc(&s->shape, r), s->table->width) >= s->share.threshold;
+                     largest(tide__copy_record_acc(&s->shape, r), s->table->width) >= s->share.threshold;
     float *row = b->rows + b->count * s->shape.floats;
-    if (!due || tide__cached_send(&s->shape, r, s->shape.all, ++s->number, b->blob, row)) {
+    if (!due || tide__copy_record_send(&s->shape, r, s->shape.all, ++s->number, b->blob, row)) {
         return false;
     }
     r->dirty = false;
@@ -300,19 +300,19 @@ static bool update_pack(struct batch *b, struct tide__shared_key *k, uint64_t ke
 
 /* `all`: what is below the threshold too. */
 static int updates(struct batch *b, const uint64_t *keys, size_t count, bool all) {
-    struct tide__shared *s = b->s;
+    struct tide__hot_table *s = b->s;
     int code = 0;
     for (size_t i = 0; i < count; i++) {
         atomic_uint_fast64_t *word;
         uint64_t old;
-        struct tide__shared_key *k = lock(s, keys[i], &word, &old);
+        struct tide__hot_key *k = lock(s, keys[i], &word, &old);
         if (!k) {
             continue;
         }
         k->listed = false;
-        if (k->state == TIDE__COPY_HELD && tide__shared_copy(k)->dirty &&
+        if (k->state == TIDE__COPY_HELD && tide__hot_copy(k)->dirty &&
             !update_pack(b, k, keys[i], all)) {
-            tide__shared_list(s, k, keys[i]);
+            tide__hot_list(s, k, keys[i]);
         }
         tide__word_unlock(word, old);
         if (b->count == b->most) {
@@ -327,13 +327,13 @@ static int updates(struct batch *b, const uint64_t *keys, size_t count, bool all
 /* ---- rows ---- */
 
 /* A push that waited goes the ordinary way; what there is no room for now is tried again. */
-static int push_now(struct tide__shared *s, uint64_t key, struct tide__queued *queued) {
+static int push_now(struct tide__hot_table *s, uint64_t key, struct tide__queued *queued) {
     bool sent;
-    int code = tide__shared_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
+    int code = tide__hot_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
     while ((code == TIDE_EBUSY || code == TIDE_ENOMEM) && !sent) {
         const int slept = tide_sleep(LOOK_NS);
         code = slept ? slept
-                     : tide__shared_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
+                     : tide__hot_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
     }
     tide__share_count(&s->updates_failed, code != 0);
     return code;
@@ -341,12 +341,12 @@ static int push_now(struct tide__shared *s, uint64_t key, struct tide__queued *q
 
 /* Pushes that waited for a row that does not come go the ordinary way, and what came after them.
  * Until all have arrived no pull of this node may pass them. */
-static int give_up(struct tide__shared *s, uint64_t key) {
+static int give_up(struct tide__hot_table *s, uint64_t key) {
     int code = 0;
     for (bool more = true; more && !code;) {
         atomic_uint_fast64_t *word;
         uint64_t old;
-        struct tide__shared_key *k = lock(s, key, &word, &old);
+        struct tide__hot_key *k = lock(s, key, &word, &old);
         TIDE_ASSERT(k);
         struct tide__queued *queued = k->queued;
         k->queued = k->queued_last = NULL;
@@ -358,7 +358,7 @@ static int give_up(struct tide__shared *s, uint64_t key) {
         while (queued) {
             struct tide__queued *next = queued->next;
             code = push_now(s, key, queued) == TIDE_ECANCELED ? TIDE_ECANCELED : code;
-            tide__shared_queued_free(s, queued);
+            tide__hot_queued_free(s, queued);
             queued = next;
         }
     }
@@ -366,18 +366,18 @@ static int give_up(struct tide__shared *s, uint64_t key) {
 }
 
 /* One key's row did not come. */
-static int row_failed(struct tide__shared *s, uint64_t key, uint64_t since, int code) {
+static int row_failed(struct tide__hot_table *s, uint64_t key, uint64_t since, int code) {
     atomic_uint_fast64_t *word;
     uint64_t old;
-    struct tide__shared_key *k = lock(s, key, &word, &old);
+    struct tide__hot_key *k = lock(s, key, &word, &old);
     TIDE_ASSERT(k);
     const bool coming = k->state == TIDE__COPY_COMING;
     if (!coming && is_gone(code)) {
-        tide__share_count(&s->updates_failed, tide__shared_copy(k)->dirty);
+        tide__share_count(&s->updates_failed, tide__hot_copy(k)->dirty);
         forget(s, k, key);
     } else if (!coming) {
         k->unseen_ns = k->unseen_ns ? k->unseen_ns : since;
-        tide__shared_list(s, k, key);
+        tide__hot_list(s, k, key);
     }
     tide__word_unlock(word, old);
     return coming ? give_up(s, key) : 0;
@@ -386,9 +386,9 @@ static int row_failed(struct tide__shared *s, uint64_t key, uint64_t since, int 
 /* A call that could not begin, perhaps for one key's sake, is made again by halves: that key does
  * not keep the others back. */
 static int fetch(struct batch *b, size_t first, size_t count) {
-    struct tide__shared *s = b->s;
+    struct tide__hot_table *s = b->s;
     bool sent;
-    int code = tide__shared_exchange(s, TIDE__PULL, (uint8_t)(flags_of(s) | TIDE__SUBSCRIBES),
+    int code = tide__hot_exchange(s, TIDE__PULL, (uint8_t)(flags_of(s) | TIDE__SUBSCRIBES),
                                      b->keys + first, count, b->rows, b->fates, &sent);
     if (code == TIDE_ECANCELED) {
         return code;
@@ -401,7 +401,7 @@ static int fetch(struct batch *b, size_t first, size_t count) {
     for (size_t i = 0; i < count; i++) {
         atomic_uint_fast64_t *word;
         uint64_t old;
-        struct tide__shared_key *k =
+        struct tide__hot_key *k =
             b->fates[i] >= 0 ? lock(s, b->keys[first + i], &word, &old) : NULL;
         if (k) { /* records stay */
             row_came(b, k, b->keys[first + i], i, b->since[first + i], now);
@@ -425,7 +425,7 @@ static int fetch_all(struct batch *b) {
 
 /* Copies of keys that have none: see hot_keys.h. */
 static int join(struct batch *b) {
-    struct tide__shared *s = b->s;
+    struct tide__hot_table *s = b->s;
     struct tide_store *store = s->table->store;
     if (b->count == 0) {
         return 0;
@@ -433,13 +433,13 @@ static int join(struct batch *b) {
     for (size_t i = 0; i < b->count; i++) {
         atomic_uint_fast64_t *word;
         uint64_t old;
-        struct tide__shared_key *k = lock(s, b->keys[i], &word, &old);
+        struct tide__hot_key *k = lock(s, b->keys[i], &word, &old);
         TIDE_ASSERT(k);
         k->state = TIDE__COPY_COMING;
         atomic_fetch_add_explicit(&s->held, 1, memory_order_relaxed);
         tide__word_unlock(word, old);
     }
-    int code = TIDE_MUTANT(share_unsynchronized) ? 0 : tide__shared_synchronize(s);
+    int code = TIDE_MUTANT(share_unsynchronized) ? 0 : tide__hot_synchronize(s);
     const uint64_t newest = tide__pending_newest(store);
     while (!code && !TIDE_MUTANT(share_pending_ignored) &&
            tide__pending_older(store, s->table, newest)) {
@@ -453,8 +453,8 @@ static int join(struct batch *b) {
 enum need { NOTHING, ROW, COPY, RELEASE };
 
 /* Latched, after the updates. */
-static enum need need_of(struct tide__shared *s, struct tide__shared_key *k, uint64_t key) {
-    const struct tide__cached *r = tide__shared_copy(k);
+static enum need need_of(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key) {
+    const struct tide__copy_record *r = tide__hot_copy(k);
     const bool leaving = s->table->store->leaving;
     uint16_t owner;
     if (k->state == TIDE__COPY_NONE) {
@@ -468,7 +468,7 @@ static enum need need_of(struct tide__shared *s, struct tide__shared_key *k, uin
     if (k->ends && ((!r->dirty && r->sent_count == 0) || TIDE_MUTANT(share_forgets_unsent))) {
         forget(s, k, key);
     } else if (k->ends) {
-        tide__shared_list(s, k, key);
+        tide__hot_list(s, k, key);
     } else if (k->unseen_ns) {
         return ROW;
     }
@@ -476,18 +476,18 @@ static enum need need_of(struct tide__shared *s, struct tide__shared_key *k, uin
 }
 
 static int look(struct batch *b, const uint64_t *keys, size_t count, enum need what) {
-    struct tide__shared *s = b->s;
+    struct tide__hot_table *s = b->s;
     int code = 0;
     for (size_t i = 0; i < count && !code; i++) {
         atomic_uint_fast64_t *word;
         uint64_t old;
-        struct tide__shared_key *k = lock(s, keys[i], &word, &old);
+        struct tide__hot_key *k = lock(s, keys[i], &word, &old);
         if (!k) {
             continue;
         }
         const enum need need = need_of(s, k, keys[i]);
         if (need == RELEASE && !k->listed) {
-            tide__shared_release(s, word, old);
+            tide__hot_release(s, word, old);
             continue;
         }
         if (need == what) {
@@ -503,7 +503,7 @@ static int look(struct batch *b, const uint64_t *keys, size_t count, enum need w
     return code ? code : what == ROW ? fetch_all(b) : join(b);
 }
 
-static int run_round(struct tide__shared *s) {
+static int run_round(struct tide__hot_table *s) {
     const uint64_t flush = s->flush_wanted;
     struct batch b;
     tide_lock(&s->lock);
@@ -529,10 +529,10 @@ static int run_round(struct tide__shared *s) {
         for (size_t i = 0; i < count; i++) {
             atomic_uint_fast64_t *word;
             uint64_t old;
-            struct tide__shared_key *k = lock(s, keys[i], &word, &old);
+            struct tide__hot_key *k = lock(s, keys[i], &word, &old);
             if (k) {
                 k->listed = false;
-                tide__shared_list(s, k, keys[i]);
+                tide__hot_list(s, k, keys[i]);
                 tide__word_unlock(word, old);
             }
         }
@@ -559,14 +559,14 @@ static int wait(uint64_t deadline, bool *woken) {
     return code;
 }
 
-static uint64_t rows_moved(const struct tide__shared *s) {
+static uint64_t rows_moved(const struct tide__hot_table *s) {
     return atomic_load_explicit(&s->updates_out, memory_order_relaxed) +
            atomic_load_explicit(&s->rows_in, memory_order_relaxed);
 }
 
 /* After a round that took `elapsed_ns`. What of that was work is told by what it moved: a round of
  * few bytes waits for answers, and copies that rested for it would be behind for nothing. */
-static uint64_t rest_of(const struct tide__shared *s, uint64_t elapsed_ns, uint64_t rows) {
+static uint64_t rest_of(const struct tide__hot_table *s, uint64_t elapsed_ns, uint64_t rows) {
     const double bytes = (double)rows * (double)s->shape.floats * sizeof(float);
     const double work_ns = (double)elapsed_ns * bytes / (bytes + REST_BYTES);
     const double rest_ns = REST * work_ns;
@@ -574,7 +574,7 @@ static uint64_t rest_of(const struct tide__shared *s, uint64_t elapsed_ns, uint6
 }
 
 static int fiber_main(void *state) {
-    struct tide__shared *s = state;
+    struct tide__hot_table *s = state;
     uint64_t next = 0;
     bool work = false;
     int code = 0;
@@ -610,11 +610,11 @@ struct tide__flush_caller {
 };
 
 static void fiber_ended(void *state) {
-    struct tide__shared *s = state;
-    atomic_store_explicit(&s->ended, true, memory_order_release); /* pairs with tide__shared_ended */
+    struct tide__hot_table *s = state;
+    atomic_store_explicit(&s->ended, true, memory_order_release); /* pairs with tide__hot_ended */
 }
 
-int tide__shared_start(struct tide__shared *s) {
+int tide__hot_start(struct tide__hot_table *s) {
     struct tide_actor_options options = {.type = "copies",
                                          .run = fiber_main,
                                          .state = s,
@@ -623,8 +623,8 @@ int tide__shared_start(struct tide__shared *s) {
     return tide_spawn(s->table->store->node, &options, &s->fiber);
 }
 
-void tide__shared_end(struct tide_table *table) {
-    struct tide__shared *s = tide__shared_of(table);
+void tide__hot_end(struct tide_table *table) {
+    struct tide__hot_table *s = tide__hot_of(table);
     if (s) {
         (void)tide_kill(s->fiber, TIDE_EKILLED);
         while (s->callers) {
@@ -637,19 +637,19 @@ void tide__shared_end(struct tide_table *table) {
     }
 }
 
-bool tide__shared_ended(struct tide_table *table) {
-    struct tide__shared *s = tide__shared_of(table);
+bool tide__hot_ended(struct tide_table *table) {
+    struct tide__hot_table *s = tide__hot_of(table);
     return !s || atomic_load_explicit(&s->ended, memory_order_acquire);
 }
 
 /* ---- flushing ---- */
 
-int tide__shared_flush_call(struct tide_store *store, struct tide__incoming *in) {
+int tide__hot_flush_call(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *body = &in->body;
     const struct tide_message *message = in->message;
     static const uint8_t nil = 0xc0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(body));
-    struct tide__shared *s = table ? tide__shared_of(table) : NULL;
+    struct tide__hot_table *s = table ? tide__hot_of(table) : NULL;
     if (body->error) {
         return tide_fail(TIDE_EPROTO, "a damaged wish to flush a table");
     }
@@ -666,17 +666,17 @@ int tide__shared_flush_call(struct tide_store *store, struct tide__incoming *in)
                                           .call = message->call,
                                           .wanted = ++s->flush_wanted};
     s->callers = caller;
-    tide__shared_wake(s);
+    tide__hot_wake(s);
     return 0;
 }
 
 /* The fiber to the store actor, which alone may answer what it was called. */
-int tide__shared_flush_ended(struct tide_store *store, struct tide__incoming *in) {
+int tide__hot_flush_ended(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     const uint16_t from = in->from;
     static const uint8_t nil = 0xc0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
-    struct tide__shared *s = table ? tide__shared_of(table) : NULL;
+    struct tide__hot_table *s = table ? tide__hot_of(table) : NULL;
     if (r->error || !s || from != tide__store_self(store)) {
         return TIDE_EPROTO;
     }
@@ -693,7 +693,7 @@ int tide__shared_flush_ended(struct tide_store *store, struct tide__incoming *in
     return 0;
 }
 
-void tide__flush_callers_free(struct tide__shared *s) {
+void tide__flush_callers_free(struct tide__hot_table *s) {
     while (s->callers) {
         struct tide__flush_caller *next = s->callers->next;
         tide_free(s->callers);
@@ -707,26 +707,26 @@ struct listing {
     uint64_t stale_ns; /* they may be older than is known, since then; 0: no */
 };
 
-static void list_copy(struct tide__shared *s, struct tide__shared_key *k, uint64_t key, void *arg) {
+static void list_copy(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key, void *arg) {
     const struct listing *listing = arg;
     if (k->state != TIDE__COPY_NONE) {
         k->unseen_ns = k->unseen_ns ? k->unseen_ns : listing->stale_ns;
-        tide__shared_list(s, k, key);
+        tide__hot_list(s, k, key);
     }
 }
 
-static void list_copies(struct tide__shared *s, bool stale) {
+static void list_copies(struct tide__hot_table *s, bool stale) {
     struct listing listing = {.stale_ns = stale ? now_of(s) : 0};
-    tide__shared_each(s, list_copy, &listing);
-    tide__shared_wake(s);
+    tide__hot_each(s, list_copy, &listing);
+    tide__hot_wake(s);
 }
 
-bool tide__shared_gone(struct tide_store *store) {
+bool tide__hot_gone(struct tide_store *store) {
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     bool gone = true;
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(store, id);
-        struct tide__shared *s = table ? tide__shared_of(table) : NULL;
+        struct tide__hot_table *s = table ? tide__hot_of(table) : NULL;
         if (s && atomic_load_explicit(&s->held, memory_order_relaxed) > 0) {
             list_copies(s, false);
             gone = TIDE_MUTANT(share_leaves_unsent);
@@ -735,14 +735,14 @@ bool tide__shared_gone(struct tide_store *store) {
     return gone;
 }
 
-void tide__shared_member(struct tide_store *store, const struct tide_member *member) {
+void tide__hot_member(struct tide_store *store, const struct tide_member *member) {
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     if (member->state != TIDE_MEMBER_DEAD && member->state != TIDE_MEMBER_LEFT) {
         return;
     }
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(store, id);
-        struct tide__shared *s = table ? tide__shared_of(table) : NULL;
+        struct tide__hot_table *s = table ? tide__hot_of(table) : NULL;
         if (table) {
             tide__interest_member_gone(table, member->id);
         }

@@ -30,7 +30,7 @@ struct worker {
     uint32_t number;
     uint32_t ahead;   /* clocks: the window's last word */
     bool seen, begun; /* in this round; at all */
-    struct tide__window window;
+    struct tide__action_timer window;
     struct heap queued, active; /* by begin, by end */
 };
 
@@ -212,17 +212,17 @@ static void intent_over(struct tide__intents *n, struct intent *intent, bool was
 
 /* This node needs no copy any more for an intent. */
 static void copy_ends(struct tide_table *table, uint64_t key) {
-    struct tide__shared *s = tide__shared_of(table);
-    struct tide__shared_key *k;
+    struct tide__hot_table *s = tide__hot_of(table);
+    struct tide__hot_key *k;
     atomic_uint_fast64_t *word;
     uint64_t old;
-    if (s && tide__shared_lock(s, key, false, true, &word, &old, &k) == TIDE__FOUND) {
+    if (s && tide__hot_lock(s, key, false, true, &word, &old, &k) == TIDE__FOUND) {
         if (k->wanted && k->technique != 1 + TIDE_REPLICATE) {
             k->wanted = false;
-            tide__shared_list(s, k, key);
+            tide__hot_list(s, k, key);
         }
         tide__word_unlock(word, old);
-        tide__shared_wake(s);
+        tide__hot_wake(s);
     }
 }
 
@@ -393,10 +393,10 @@ static void take_inbox(struct tide__intents *n) {
 static uint32_t worker_round(struct tide__intents *n, struct worker *worker, uint32_t clock,
                              bool full) {
     if (!worker->begun) {
-        tide__window_init(&worker->window, clock);
+        tide__action_timer_init(&worker->window, clock);
     }
     if (full || !worker->begun) {
-        worker->ahead = tide__window_round(&worker->window, clock);
+        worker->ahead = tide__action_timer_round(&worker->window, clock);
         worker->begun = true;
     }
     const uint32_t ahead = TIDE_MUTANT(intent_late) ? 0 : worker->ahead;
@@ -590,14 +590,14 @@ bool tide__intent_lasts(const struct tide_table *table, uint64_t key) {
     return n && n->capacity && place_of(n, key)->used && place_of(n, key)->uses > 0;
 }
 
-static void copy_begins(struct tide__shared *s, uint64_t key) {
-    struct tide__shared_key *k;
+static void copy_begins(struct tide__hot_table *s, uint64_t key) {
+    struct tide__hot_key *k;
     atomic_uint_fast64_t *word;
     uint64_t old;
-    int code = tide__shared_lock(s, key, true, true, &word, &old, &k);
+    int code = tide__hot_lock(s, key, true, true, &word, &old, &k);
     if (code == TIDE__FOUND) {
         k->wanted = true;
-        tide__shared_list(s, k, key);
+        tide__hot_list(s, k, key);
         tide__word_unlock(word, old);
     } else {
         tide__share_count(&s->refused, 1);
@@ -605,10 +605,10 @@ static void copy_begins(struct tide__shared *s, uint64_t key) {
 }
 
 void tide__intent_copy(struct tide_table *table, uint64_t key) {
-    struct tide__shared *s;
-    if (tide__intent_lasts(table, key) && tide__shared_create(table, &s) == 0) {
+    struct tide__hot_table *s;
+    if (tide__intent_lasts(table, key) && tide__hot_create(table, &s) == 0) {
         copy_begins(s, key);
-        tide__shared_wake(s);
+        tide__hot_wake(s);
     }
 }
 

@@ -26,15 +26,15 @@
 #include "store/adaptive/hot_keys.h"
 
 /* ---- action_timer.c: when to act (AdaPM, section 4.3) ---- */
-struct tide__window { /* of a worker */
+struct tide__action_timer { /* of a worker */
     double rate;      /* clocks a round, smoothed; rounds without a clock do not count */
     uint32_t seen;    /* its clock at the last round */
 };
-void tide__window_init(struct tide__window *window, uint32_t clock);
+void tide__action_timer_init(struct tide__action_timer *window, uint32_t clock);
 /* A round: how many clocks ahead intents are acted on. */
-uint32_t tide__window_round(struct tide__window *window, uint32_t clock);
+uint32_t tide__action_timer_round(struct tide__action_timer *window, uint32_t clock);
 /* The 0.9999-quantile of a Poisson distribution of mean 2 m. */
-uint32_t tide__window_clocks(double m);
+uint32_t tide__action_timer_clocks(double m);
 
 tide__handler tide__interest_message, tide__advice_message; /* INTENT, DONE; ADVICE */
 

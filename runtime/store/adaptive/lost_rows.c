@@ -59,7 +59,7 @@ static void lose_from(struct tide_table *table, uint64_t key, uint16_t at, uint1
         const uint32_t term = i < count ? tide__trail_term(trail, i) : k.owner_term;
         own = own || node == k.self;
         if (node != k.self && !TIDE_MUTANT(loss_successors_not_told)) {
-            tide__parcel_add(table, TIDE__OP_LOST, node, dead, key, term, NULL, NULL);
+            tide__outbox_add(table, TIDE__OP_LOST, node, dead, key, term, NULL, NULL);
         }
     }
     tide__trail_cut(table, key, at);
@@ -100,7 +100,7 @@ void tide__loss_failed(struct tide_table *table, uint64_t key, uint16_t dead, ui
                               ? tide__slot_comes_from(table, slot)
                               : tide__route_home(route);
     if (home != tide__store_self(table->store)) {
-        tide__parcel_add(table, TIDE__OP_FAILED, home, dead, key, term, NULL, NULL);
+        tide__outbox_add(table, TIDE__OP_FAILED, home, dead, key, term, NULL, NULL);
         return;
     }
     const struct tide__relocation k = view(table, key);
@@ -166,7 +166,7 @@ static void tell_behind(struct tide_table *table, uint64_t key, uint16_t dead) {
         const uint16_t next = last ? k.owner : tide__trail_nodes(trail)[i + 1];
         const uint32_t term = last ? k.owner_term : tide__trail_term(trail, i + 1u);
         if (next != k.self) {
-            tide__parcel_add(table, TIDE__OP_LOST, next, node, key, term, NULL, NULL);
+            tide__outbox_add(table, TIDE__OP_LOST, next, node, key, term, NULL, NULL);
         } else if (k.state == TIDE__COMING && tide__term_newer(term, k.term)) {
             lose_from(table, key, (uint16_t)(i + 1), node);
             return;

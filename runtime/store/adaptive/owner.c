@@ -115,9 +115,9 @@ static inline uint32_t ask_home(struct walk *walk, uint16_t home, uint64_t key, 
     walk->term = (uint32_t)*word;
     if (!*error) {
         tide__arrival_of(table, *word)->intended = intended;
-        tide__parcel_key(table, TIDE__OP_LOC, home, intended, key, tide__word_seen(*word));
+        tide__outbox_key(table, TIDE__OP_LOC, home, intended, key, tide__word_seen(*word));
     } else if (intended) { /* no room for it, but the home is to know */
-        tide__parcel_key(table, TIDE__OP_INTENT, home, 0, key, 0);
+        tide__outbox_key(table, TIDE__OP_INTENT, home, 0, key, 0);
         return 0;
     }
     return *error ? NO_MEMORY : ASKED | home;
@@ -149,7 +149,7 @@ static int hand(struct walk *walk, uint64_t key, uint64_t *word, const struct ti
     }
     write_owner(table, word, k);
     tide__trail_add(table, key, r.to, (r.term - 1) & TIDE__TERM_MASK, r.node);
-    tide__parcel_key(table, TIDE__OP_HAND, r.to, r.node, key, r.term);
+    tide__outbox_key(table, TIDE__OP_HAND, r.to, r.node, key, r.term);
     return 0;
 }
 
@@ -264,7 +264,7 @@ static bool intent_moves(const struct walk *walk, uint16_t home, uint64_t key,
     }
     if (!k->home) {
         if (job->own && k->state != TIDE__GONE) {
-            tide__parcel_key(table, TIDE__OP_INTENT, home, 0, key, 0);
+            tide__outbox_key(table, TIDE__OP_INTENT, home, 0, key, 0);
             return false;
         }
         return true;
@@ -275,11 +275,11 @@ static bool intent_moves(const struct walk *walk, uint16_t home, uint64_t key,
     }
     if (job->own) { /* it does not wait yet */
         if (rule == TIDE__RULE_COPY) {
-            tide__parcel_key(table, TIDE__OP_INTENT, home, 0, key, 0);
+            tide__outbox_key(table, TIDE__OP_INTENT, home, 0, key, 0);
         }
         return false;
     }
-    tide__parcel_add(table, TIDE__OP_STAY, job->origin,
+    tide__outbox_add(table, TIDE__OP_STAY, job->origin,
                      rule == TIDE__RULE_COPY ? TIDE__STAY_COPY : TIDE__STAY_REMOTE, key, 0, NULL,
                      NULL);
     return false;
@@ -330,7 +330,7 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
         if (tide__word_state(*word) == TIDE__ARRIVING &&
             !tide__arrival_of(table, *word)->here) { /* never made, and this node waits too */
             write_owner(table, word, &k);
-            tide__parcel_add(table, TIDE__OP_XFER, r.node, 0, key, r.term | TIDE__NO_ROW, NULL,
+            tide__outbox_add(table, TIDE__OP_XFER, r.node, 0, key, r.term | TIDE__NO_ROW, NULL,
                              NULL);
         } else {
             *word = tide__owner_give(table, *word, &k, key, r.node, r.term);
@@ -473,7 +473,7 @@ static void fail_part(struct walk *walk, const uint32_t *indices, size_t count, 
         return;
     }
     for (size_t i = 0; i < count; i++) { /* the requester waits for it */
-        tide__parcel_add(walk->table, TIDE__OP_LOST, job->origin, dead,
+        tide__outbox_add(walk->table, TIDE__OP_LOST, job->origin, dead,
                          tide__job_key_at(job, indices[i]), 0, NULL, NULL);
     }
 }
@@ -639,7 +639,7 @@ void tide__owner_job(struct tide__job *job) {
                       !store->leaving && !tide__locations_in_use(table);
     int error = 0;
     tide__misses_init(&job->misses);
-    table->parcels->hint = job->count;
+    table->outbox->hint = job->count;
     struct tide__key_block block;
     for (uint32_t i = 0; i < job->count; i++) {
         if (job->own && walk.operation && i + 8 < job->count) {
@@ -733,7 +733,7 @@ void tide__owner_stays(struct tide_table *table, uint64_t key) {
         tide__table_count(table, TIDE__SURPRISES, k.state != TIDE__HELD); /* it came with its slot */
     } else if (is_wanted(a)) {
         a->intended = false;
-        tide__parcel_add(table, TIDE__OP_LOC, tide__route_home(tide__route_of(table, slot)), 0, key,
+        tide__outbox_add(table, TIDE__OP_LOC, tide__route_home(tide__route_of(table, slot)), 0, key,
                          k.term, NULL, NULL);
     } else if (tide__relocate(&k, event).act == TIDE__STAYS) {
         const uint32_t handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;

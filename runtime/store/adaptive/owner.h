@@ -49,8 +49,8 @@ const atomic_uint_fast64_t *tide__owner_word(struct tide_table *table, uint64_t 
 bool tide__owner_hand_over(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t old);
 
 /* Keys, terms and rows of one message. */
-struct tide__parcel {
-    struct tide__parcel *next;
+struct tide__outbox_message {
+    struct tide__outbox_message *next;
     uint64_t *keys;
     uint32_t *terms;
     struct tide_blob *rows; /* a copy, or, if `lent`, a loan (zero_copy.h) */
@@ -59,10 +59,10 @@ struct tide__parcel {
     uint8_t op;
     bool lent;
 };
-struct tide__parcels {
-    struct tide__parcel *first; /* the newest */
-    struct tide__lender *lender;
-    size_t loan_rows; /* of a parcel whose rows are lent; 0: they are copied */
+struct tide__relocate_outbox {
+    struct tide__outbox_message *first; /* the newest */
+    struct tide__zero_copy_source *zero_copy_source;
+    size_t zero_copy_rows; /* of a parcel whose rows are lent; 0: they are copied */
     struct tide__job *done; /* waited for rows and have them; answered at the end of the message */
     size_t hint;            /* keys of the message in hand */
     uint64_t given, got, took_ns; /* rows of the message in hand, not counted yet */
@@ -77,31 +77,31 @@ enum tide__stay { TIDE__STAY_REMOTE = 1, TIDE__STAY_COPY };
  * about). `about`: HAND: the new owner; LOST: the dead node; LOC: flags; STAY: enum tide__stay.
  * row: NULL, or row_floats floats, copied; second: NULL, or its second version (cut.h), copied.
  */
-void tide__parcel_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
+void tide__outbox_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
                       uint32_t term, const float *row, const float *second);
 /* The same, of the newest parcel and without a row: most keys of a message go the way of the one
  * before. */
-static inline void tide__parcel_key(struct tide_table *table, int op, uint16_t to, uint16_t about,
+static inline void tide__outbox_key(struct tide_table *table, int op, uint16_t to, uint16_t about,
                                     uint64_t key, uint32_t term) {
-    struct tide__parcel *p = table->parcels->first;
+    struct tide__outbox_message *p = table->outbox->first;
     if (TIDE_UNLIKELY(!p || p->op != op || p->to != to || p->about != about ||
                       p->count == p->capacity)) {
-        tide__parcel_add(table, op, to, about, key, term, NULL, NULL);
+        tide__outbox_add(table, op, to, about, key, term, NULL, NULL);
         return;
     }
     p->keys[p->count] = key;
     p->terms[p->count++] = term;
 }
-/* XFER with its row, which is sent from where it lies: *takes* it. Only if there are loan_rows. */
-void tide__parcel_lend(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term,
+/* XFER with its row, which is sent from where it lies: *takes* it. Only if there are zero_copy_rows. */
+void tide__outbox_zero_copy(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term,
                        uint32_t row);
 /* XFER with its row, copied. */
-static inline void tide__parcel_row(struct tide_table *table, uint16_t to, uint64_t key,
+static inline void tide__outbox_row(struct tide_table *table, uint16_t to, uint64_t key,
                                     uint32_t term, const float *row) {
-    struct tide__parcel *p = table->parcels->first;
+    struct tide__outbox_message *p = table->outbox->first;
     if (TIDE_UNLIKELY(!p || p->op != TIDE__OP_XFER || p->to != to || p->lent ||
                       p->count == p->capacity || p->row_count >= p->row_capacity)) {
-        tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term, row, NULL);
+        tide__outbox_add(table, TIDE__OP_XFER, to, 0, key, term, row, NULL);
         return;
     }
     memcpy((float *)p->rows->data + p->row_count++ * table->row_floats, row,
@@ -109,8 +109,8 @@ static inline void tide__parcel_row(struct tide_table *table, uint16_t to, uint6
     p->keys[p->count] = key;
     p->terms[p->count++] = term;
 }
-void tide__parcels_send(struct tide_table *table);
-void tide__parcels_free(struct tide_table *table);
+void tide__outbox_send(struct tide_table *table);
+void tide__outbox_free(struct tide_table *table);
 
 /*
  * Trails. A home that sends HAND does not hear whether the row arrived. It remembers, for each key

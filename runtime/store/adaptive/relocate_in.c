@@ -10,18 +10,18 @@
 /* ---- words ---- */
 
 int tide__owner_table_init(struct tide_table *table) {
-    table->parcels = tide_alloc_zero(1, sizeof *table->parcels);
+    table->outbox = tide_alloc_zero(1, sizeof *table->outbox);
     table->trails = tide_alloc_zero(1, sizeof *table->trails);
-    if (table->parcels) {
-        table->parcels->lender = tide__lender_create(&table->slab);
+    if (table->outbox) {
+        table->outbox->zero_copy_source = tide__zero_copy_source_create(&table->slab);
     }
-    if (!table->parcels || !table->trails || !table->parcels->lender) {
-        tide__lender_close(table->parcels ? table->parcels->lender : NULL);
-        tide_free(table->parcels);
+    if (!table->outbox || !table->trails || !table->outbox->zero_copy_source) {
+        tide__zero_copy_source_close(table->outbox ? table->outbox->zero_copy_source : NULL);
+        tide_free(table->outbox);
         tide_free(table->trails);
         return tide_fail(TIDE_ENOMEM, "no memory for table '%s'", table->options.name);
     }
-    table->parcels->loan_rows = tide__loan_rows(table->row_floats * sizeof(float));
+    table->outbox->zero_copy_rows = tide__zero_copy_rows(table->row_floats * sizeof(float));
     tide__slab_init(&table->arrivals, sizeof(struct tide__arrival) / sizeof(float),
                     &table->store->budget);
     return 0;
@@ -30,11 +30,11 @@ int tide__owner_table_init(struct tide_table *table) {
 void tide__owner_table_deinit(struct tide_table *table) {
     if (table->relocates) {
         tide__owner_forget(table);
-        tide__parcels_free(table);
-        tide__lender_close(table->parcels->lender);
+        tide__outbox_free(table);
+        tide__zero_copy_source_close(table->outbox->zero_copy_source);
         tide__locations_free(table);
         tide__trails_free(table);
-        tide_free(table->parcels);
+        tide_free(table->outbox);
         tide__slab_deinit(&table->arrivals);
     }
 }
@@ -238,8 +238,8 @@ int tide__owner_run(struct tide__job *job, uint32_t index, uint64_t *word, float
 
 static inline void one_less(struct tide_table *table, struct tide__job *job) {
     if (--job->left == 0) {
-        job->next = table->parcels->done;
-        table->parcels->done = job;
+        job->next = table->outbox->done;
+        table->outbox->done = job;
     }
 }
 
@@ -265,50 +265,50 @@ static unsigned bucket_of(uint64_t ns) {
 
 /* Rows that took equally long, for they were asked for together and came together. */
 static void count_took(struct tide_table *table) {
-    struct tide__parcels *parcels = table->parcels;
-    const uint64_t took = parcels->took;
-    if (parcels->same == 0) {
+    struct tide__relocate_outbox *outbox = table->outbox;
+    const uint64_t took = outbox->took;
+    if (outbox->same == 0) {
         return;
     }
-    parcels->got += parcels->same;
-    parcels->took_ns += parcels->same * took;
+    outbox->got += outbox->same;
+    outbox->took_ns += outbox->same * took;
     atomic_uint_fast64_t *bucket = &table->relocate_hist[bucket_of(took)];
     atomic_store_explicit(bucket,
-                          atomic_load_explicit(bucket, memory_order_relaxed) + parcels->same,
+                          atomic_load_explicit(bucket, memory_order_relaxed) + outbox->same,
                           memory_order_relaxed);
     if (took > atomic_load_explicit(&table->relocate_max_ns, memory_order_relaxed)) {
         atomic_store_explicit(&table->relocate_max_ns, took, memory_order_relaxed);
     }
-    parcels->same = 0;
+    outbox->same = 0;
 }
 
 static inline void count_time(struct tide_table *table, const struct tide__arrival *a,
                               uint64_t now) {
     const uint64_t took = now - a->asked_at;
-    if (took != table->parcels->took) {
+    if (took != table->outbox->took) {
         count_took(table);
-        table->parcels->took = took;
+        table->outbox->took = took;
     }
-    table->parcels->same++;
+    table->outbox->same++;
 }
 
 /* Answers what waited and has all its rows. */
 void tide__owner_finish(struct tide_table *table) {
-    struct tide__parcels *parcels = table->parcels;
-    tide__parcels_send(table);
-    if (parcels->given) {
-        tide__table_count(table, TIDE__RELOCATED_OUT, parcels->given);
-        parcels->given = 0;
+    struct tide__relocate_outbox *outbox = table->outbox;
+    tide__outbox_send(table);
+    if (outbox->given) {
+        tide__table_count(table, TIDE__RELOCATED_OUT, outbox->given);
+        outbox->given = 0;
     }
     count_took(table);
-    if (parcels->got) {
-        tide__table_count(table, TIDE__RELOCATED_IN, parcels->got);
-        tide__table_count(table, TIDE__RELOCATE_NS, parcels->took_ns);
-        parcels->got = parcels->took_ns = 0;
+    if (outbox->got) {
+        tide__table_count(table, TIDE__RELOCATED_IN, outbox->got);
+        tide__table_count(table, TIDE__RELOCATE_NS, outbox->took_ns);
+        outbox->got = outbox->took_ns = 0;
     }
-    while (table->parcels->done) {
-        struct tide__job *job = table->parcels->done;
-        table->parcels->done = job->next;
+    while (table->outbox->done) {
+        struct tide__job *job = table->outbox->done;
+        table->outbox->done = job->next;
         job->next = NULL;
         tide__misses_init(&job->misses);
         uint32_t *at = NULL;
@@ -321,7 +321,7 @@ void tide__owner_finish(struct tide_table *table) {
         tide__job_reply(job);
         tide__job_free(table->store, job);
     }
-    table->parcels->hint = 0;
+    table->outbox->hint = 0;
 }
 
 /* ---- giving and getting ---- */
@@ -333,15 +333,15 @@ static void send_row(struct tide_table *table, uint64_t key, uint64_t word, uint
     const float *at = tide__slab_row(&table->slab, row);
     term |= tide__cut_give(table, key, word, at, &second);
     if (TIDE_UNLIKELY(second != NULL)) {
-        tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term, at, second->row);
+        tide__outbox_add(table, TIDE__OP_XFER, to, 0, key, term, at, second->row);
         tide_free(second);
         tide__hand_give(&table->slab, row);
         return;
     }
-    if (table->parcels->loan_rows > 0) {
-        tide__parcel_lend(table, to, key, term, row);
+    if (table->outbox->zero_copy_rows > 0) {
+        tide__outbox_zero_copy(table, to, key, term, row);
     } else {
-        tide__parcel_row(table, to, key, term, at);
+        tide__outbox_row(table, to, key, term, at);
         tide__hand_give(&table->slab, row);
     }
 }
@@ -361,9 +361,9 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
     }
     const bool none = row == UINT32_MAX;
     if (none) {
-        tide__parcel_add(table, TIDE__OP_XFER, to, 0, key, term | TIDE__NO_ROW, NULL, NULL);
+        tide__outbox_add(table, TIDE__OP_XFER, to, 0, key, term | TIDE__NO_ROW, NULL, NULL);
     } else if (TIDE_MUTANT(reloc_row_left_behind) && tide__word_state(old) == TIDE__OWNED) {
-        tide__parcel_row(table, to, key, term, tide__slab_row(&table->slab, row));
+        tide__outbox_row(table, to, key, term, tide__slab_row(&table->slab, row));
         return old;
     } else {
         send_row(table, key, old, to, term, row);
@@ -377,7 +377,7 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
     if (!TIDE_MUTANT(share_row_leaves_silently)) {
         tide__row_changes(table, key, 0, false); /* whoever has copies asks where it is now */
     }
-    table->parcels->given++;
+    table->outbox->given++;
     return tide__word_gone(old, k, handed);
 }
 
@@ -416,7 +416,7 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
     if (k->home) {
         tide__trail_end(table, key);
     } else if (table->store->leaving) {
-        tide__parcel_add(table, TIDE__OP_OFFER,
+        tide__outbox_add(table, TIDE__OP_OFFER,
                          tide__route_home(tide__route_of(table, tide__slot_of(table, key))), 0, key,
                          0, NULL, NULL);
     }

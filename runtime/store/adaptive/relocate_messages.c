@@ -284,7 +284,7 @@ int tide__owner_message(struct tide_store *store, struct tide__incoming *in) {
     if (!good || (about == 0 && op != TIDE__OP_SLOT_KEYS)) {
         return TIDE_EPROTO;
     }
-    table->parcels->hint = c.count;
+    table->outbox->hint = c.count;
     switch (op) {
     case TIDE__OP_HAND:
         on_hand(table, from, (uint16_t)about, &c);
@@ -544,7 +544,7 @@ static uint64_t wish_again(struct tide_table *table, uint32_t slot, uint64_t key
     (void)arg;
     if (tide__word_state(word) == TIDE__ARRIVING && !tide__arrival_of(table, word)->here &&
         !tide__member_gone(table->store, home) && !TIDE_MUTANT(wish_not_repeated)) {
-        tide__parcel_add(table, TIDE__OP_LOC, home,
+        tide__outbox_add(table, TIDE__OP_LOC, home,
                          tide__arrival_of(table, word)->intended ? TIDE__INTENDED : 0, key,
                          tide__word_seen(word), NULL, NULL);
     }
@@ -621,7 +621,7 @@ static uint64_t leave_key(struct tide_table *table, uint32_t slot, uint64_t key,
     }
     l->any = true;
     if (l->offer && (state == TIDE__OWNED || tide__arrival_of(table, word)->here)) {
-        tide__parcel_add(table, TIDE__OP_OFFER, tide__route_home(tide__route_of(table, slot)), 0,
+        tide__outbox_add(table, TIDE__OP_OFFER, tide__route_home(tide__route_of(table, slot)), 0,
                          key, 0, NULL, NULL);
     }
     return word;
@@ -643,7 +643,7 @@ bool tide__owner_leave(struct tide_store *store, bool offer) {
             }
         }
         if (table && table->relocates) {
-            tide__parcels_send(table);
+            tide__outbox_send(table);
         }
     }
     tide_free(list.at);
@@ -651,7 +651,7 @@ bool tide__owner_leave(struct tide_store *store, bool offer) {
 }
 
 bool tide__owner_idle(const struct tide_table *table) {
-    const struct tide__parcels *p = table->parcels;
+    const struct tide__relocate_outbox *p = table->outbox;
     return !table->relocates || (tide__slab_used(&table->arrivals) == 0 && !p->first && !p->done &&
-                                 !tide__lender_lends(p->lender));
+                                 !tide__zero_copy_source_busy(p->zero_copy_source));
 }

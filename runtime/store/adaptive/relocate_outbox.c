@@ -5,17 +5,17 @@
 
 enum { XFER_BYTES = 1 << 20, KEYS_MAX = 1 << 17 };
 
-static void parcel_free(struct tide__parcel *p) {
+static void parcel_free(struct tide__outbox_message *p) {
     tide_free(p->keys);
     tide_blob_unref(p->rows);
     tide_free(p);
 }
 
-static struct tide__parcel *parcel_make(struct tide_table *table, int op, uint16_t to,
+static struct tide__outbox_message *parcel_make(struct tide_table *table, int op, uint16_t to,
                                         uint16_t about, bool lent) {
-    size_t hint = table->parcels->hint < 16 ? 16 : table->parcels->hint;
+    size_t hint = table->outbox->hint < 16 ? 16 : table->outbox->hint;
     hint = hint < KEYS_MAX ? hint : KEYS_MAX;
-    struct tide__parcel *p = tide_alloc_zero(1, sizeof *p);
+    struct tide__outbox_message *p = tide_alloc_zero(1, sizeof *p);
     uint64_t *keys = p ? tide_alloc(hint * (sizeof *keys + sizeof(uint32_t))) : NULL;
     if (!keys) {
         tide_free(p);
@@ -28,13 +28,13 @@ static struct tide__parcel *parcel_make(struct tide_table *table, int op, uint16
     p->keys = keys;
     p->terms = (uint32_t *)(void *)(keys + hint);
     p->capacity = hint;
-    p->next = table->parcels->first;
-    table->parcels->first = p;
+    p->next = table->outbox->first;
+    table->outbox->first = p;
     return p;
 }
 
 /* As a job of kind LOC or OFFER. */
-static void write_wish(struct tide_table *table, const struct tide__parcel *p,
+static void write_wish(struct tide_table *table, const struct tide__outbox_message *p,
                        struct tide_writer *w) {
     tide_write_array(w, tide__job_fields(table, p->op));
     tide_write_uint(w, p->op);
@@ -51,7 +51,7 @@ static void write_wish(struct tide_table *table, const struct tide__parcel *p,
     tide_write_typed(w, TIDE_U64, p->keys, p->count);
 }
 
-static void parcel_send(struct tide_table *table, struct tide__parcel *p) {
+static void parcel_send(struct tide_table *table, struct tide__outbox_message *p) {
     struct tide_store *store = table->store;
     struct tide_writer w;
     uint8_t buffer[512];
@@ -93,18 +93,18 @@ static void parcel_send(struct tide_table *table, struct tide__parcel *p) {
     tide_writer_release(&w);
 }
 
-void tide__parcels_send(struct tide_table *table) {
-    while (table->parcels->first) {
-        struct tide__parcel *p = table->parcels->first;
-        table->parcels->first = p->next;
+void tide__outbox_send(struct tide_table *table) {
+    while (table->outbox->first) {
+        struct tide__outbox_message *p = table->outbox->first;
+        table->outbox->first = p->next;
         parcel_send(table, p);
         parcel_free(p);
     }
 }
 
-static struct tide__parcel *find(struct tide_table *table, int op, uint16_t to, uint16_t about,
+static struct tide__outbox_message *find(struct tide_table *table, int op, uint16_t to, uint16_t about,
                                  bool lent) {
-    for (struct tide__parcel *p = table->parcels->first; p; p = p->next) {
+    for (struct tide__outbox_message *p = table->outbox->first; p; p = p->next) {
         if (p->op == op && p->to == to && p->about == about && p->lent == lent) {
             return p;
         }
@@ -112,7 +112,7 @@ static struct tide__parcel *find(struct tide_table *table, int op, uint16_t to, 
     return parcel_make(table, op, to, about, lent);
 }
 
-static bool grow(struct tide__parcel *p) {
+static bool grow(struct tide__outbox_message *p) {
     size_t capacity = p->capacity * 2;
     uint64_t *keys = tide_alloc(capacity * (sizeof *keys + sizeof(uint32_t)));
     if (keys) {
@@ -127,10 +127,10 @@ static bool grow(struct tide__parcel *p) {
     return keys;
 }
 
-static bool add_row(struct tide_table *table, struct tide__parcel *p, const float *row) {
+static bool add_row(struct tide_table *table, struct tide__outbox_message *p, const float *row) {
     const size_t bytes = table->row_floats * sizeof *row;
     if (!p->rows) {
-        size_t most = XFER_BYTES / bytes + 1, hint = table->parcels->hint;
+        size_t most = XFER_BYTES / bytes + 1, hint = table->outbox->hint;
         p->row_capacity = hint == 0 ? 16 : hint < most ? hint : most;
         p->rows = tide_blob_create((p->row_capacity + 1) * bytes); /* a last second version fits */
     }
@@ -140,10 +140,10 @@ static bool add_row(struct tide_table *table, struct tide__parcel *p, const floa
     return p->rows;
 }
 
-/* It goes now: order between parcels of one message does not matter. The next one of its kind, or NULL. */
-static struct tide__parcel *send_full(struct tide_table *table, struct tide__parcel *full) {
-    const struct tide__parcel was = *full;
-    struct tide__parcel **at = &table->parcels->first;
+/* It goes now: order between outbox of one message does not matter. The next one of its kind, or NULL. */
+static struct tide__outbox_message *send_full(struct tide_table *table, struct tide__outbox_message *full) {
+    const struct tide__outbox_message was = *full;
+    struct tide__outbox_message **at = &table->outbox->first;
     while (*at != full) {
         at = &(*at)->next;
     }
@@ -158,9 +158,9 @@ static void not_moved(const struct tide_table *table, uint64_t key) {
              "no memory to move key %llu of table '%s'", (unsigned long long)key, table->name);
 }
 
-void tide__parcel_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
+void tide__outbox_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
                       uint32_t term, const float *row, const float *second) {
-    struct tide__parcel *p = find(table, op, to, about, false);
+    struct tide__outbox_message *p = find(table, op, to, about, false);
     if (p && (p->count == KEYS_MAX || (row && p->rows && p->row_count >= p->row_capacity))) {
         p = send_full(table, p);
     }
@@ -173,30 +173,30 @@ void tide__parcel_add(struct tide_table *table, int op, uint16_t to, uint16_t ab
     p->terms[p->count++] = term;
 }
 
-void tide__parcel_lend(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term,
+void tide__outbox_zero_copy(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term,
                        uint32_t row) {
-    struct tide__parcel *p = find(table, TIDE__OP_XFER, to, 0, true);
-    if (p && p->row_count >= table->parcels->loan_rows) {
+    struct tide__outbox_message *p = find(table, TIDE__OP_XFER, to, 0, true);
+    if (p && p->row_count >= table->outbox->zero_copy_rows) {
         p = send_full(table, p);
     }
     if (p && !p->rows) {
-        p->rows = tide__loan_create(table->parcels->lender);
+        p->rows = tide__zero_copy_create(table->outbox->zero_copy_source);
     }
     if (!p || (p->count == p->capacity && !grow(p)) || !p->rows) {
         not_moved(table, key);
         tide__hand_give(&table->slab, row);
         return;
     }
-    tide__loan_add(p->rows, row);
+    tide__zero_copy_add(p->rows, row);
     p->row_count++;
     p->keys[p->count] = key;
     p->terms[p->count++] = term;
 }
 
-void tide__parcels_free(struct tide_table *table) {
-    while (table->parcels && table->parcels->first) {
-        struct tide__parcel *p = table->parcels->first;
-        table->parcels->first = p->next;
+void tide__outbox_free(struct tide_table *table) {
+    while (table->outbox && table->outbox->first) {
+        struct tide__outbox_message *p = table->outbox->first;
+        table->outbox->first = p->next;
         parcel_free(p);
     }
 }

@@ -29,14 +29,14 @@ struct tide__subscriptions {
     size_t fired_count, fired_capacity;
 };
 
-int tide__subscriptions_create(struct tide__shared *s) {
+int tide__subscriptions_create(struct tide__hot_table *s) {
     s->subscriptions = tide_alloc_zero(1, sizeof *s->subscriptions);
     return s->subscriptions
                ? 0
                : tide_fail(TIDE_ENOMEM, "no memory for the subscriptions of '%s'", s->table->name);
 }
 
-void tide__subscriptions_destroy(struct tide__shared *s) {
+void tide__subscriptions_destroy(struct tide__hot_table *s) {
     struct tide__subscriptions *subs = s->subscriptions;
     if (subs) {
         tide__node_sets_free(&subs->sets);
@@ -148,8 +148,8 @@ static int no_room(int code, const struct tide_table *table) {
 }
 
 static int subscribe(struct tide_table *table, uint64_t key, uint16_t node) {
-    struct tide__shared *s;
-    int code = tide__shared_create(table, &s);
+    struct tide__hot_table *s;
+    int code = tide__hot_create(table, &s);
     if (code) {
         return code;
     }
@@ -181,7 +181,7 @@ int tide__subscribe_of(const struct tide__job *job, uint32_t index) {
 
 bool tide__resubscribe(struct tide__job *job, uint32_t index) {
     struct tide_table *table = job->table;
-    struct tide__shared *s = tide__shared_of(table);
+    struct tide__hot_table *s = tide__hot_of(table);
     if (!s || job->origin == tide__store_self(table->store) || TIDE_BUGGIFY(row_kept_back)) {
         return false;
     }
@@ -195,7 +195,7 @@ bool tide__resubscribe(struct tide__job *job, uint32_t index) {
     return fresh;
 }
 
-void tide__shared_changed(struct tide__shared *s, uint64_t key, uint16_t changer) {
+void tide__hot_changed(struct tide__hot_table *s, uint64_t key, uint16_t changer) {
     struct tide__subscriptions *subs = s->subscriptions;
     if (TIDE_LIKELY(!atomic_load_explicit(mark_of(subs, key), memory_order_relaxed))) {
         return;
@@ -209,12 +209,12 @@ void tide__shared_changed(struct tide__shared *s, uint64_t key, uint16_t changer
     }
     tide_unlock(&subs->lock);
     if (any) {
-        tide__shared_wake(s);
+        tide__hot_wake(s);
     }
 }
 
-void tide__shared_slot_left(struct tide_table *table, uint32_t slot) {
-    struct tide__shared *s = tide__shared_of(table);
+void tide__hot_slot_left(struct tide_table *table, uint32_t slot) {
+    struct tide__hot_table *s = tide__hot_of(table);
     bool any = false;
     tide__interest_slot_left(table, slot);
     if (!s || TIDE_MUTANT(share_slot_leaves_silently)) {
@@ -229,11 +229,11 @@ void tide__shared_slot_left(struct tide_table *table, uint32_t slot) {
     }
     tide_unlock(&s->subscriptions->lock);
     if (any) {
-        tide__shared_wake(s);
+        tide__hot_wake(s);
     }
 }
 
-void tide__subscriptions_member_gone(struct tide__shared *s, uint16_t node) {
+void tide__subscriptions_member_gone(struct tide__hot_table *s, uint16_t node) {
     struct tide__subscriptions *subs = s->subscriptions;
     tide_lock(&subs->lock);
     for (uint32_t i = 0; i < subs->sets.capacity; i++) {
@@ -266,7 +266,7 @@ static int by_node(const void *a, const void *b) {
 }
 
 /* What was fired, in a list of its own; *gives*. NULL: nothing, or no memory for now. */
-static struct notice *take(struct tide__shared *s, size_t *count) {
+static struct notice *take(struct tide__hot_table *s, size_t *count) {
     struct tide__subscriptions *subs = s->subscriptions;
     size_t total = 0;
     *count = 0;
@@ -298,7 +298,7 @@ static struct notice *take(struct tide__shared *s, size_t *count) {
     return notices;
 }
 
-static void send_to(struct tide__shared *s, const struct notice *notices, size_t count) {
+static void send_to(struct tide__hot_table *s, const struct notice *notices, size_t count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_write_array(&w, 4);
@@ -319,7 +319,7 @@ static void send_to(struct tide__shared *s, const struct notice *notices, size_t
     (void)tide__store_send_writer(s->table->store, notices->node, &w);
 }
 
-void tide__notices_send(struct tide__shared *s) {
+void tide__notices_send(struct tide__hot_table *s) {
     size_t count;
     struct notice *notices = take(s, &count);
     if (notices) {
@@ -341,28 +341,28 @@ int tide__notice_message(struct tide_store *store, struct tide__incoming *in) {
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     const uint8_t *ages = tide_read_typed(r, TIDE_U64, &ages_count);
-    struct tide__shared *s = table ? tide__shared_of(table) : NULL;
+    struct tide__hot_table *s = table ? tide__hot_of(table) : NULL;
     if (r->error || count != ages_count) {
         return TIDE_EPROTO;
     }
     const uint64_t now = tide_port_now(store->port);
     for (size_t i = 0; s && i < count; i++) {
-        struct tide__shared_key *k;
+        struct tide__hot_key *k;
         atomic_uint_fast64_t *word;
         uint64_t old, key, age;
         memcpy(&key, keys + i * sizeof key, sizeof key);
         memcpy(&age, ages + i * sizeof age, sizeof age);
-        if (tide__shared_lock(s, key, false, true, &word, &old, &k) == TIDE__FOUND) {
+        if (tide__hot_lock(s, key, false, true, &word, &old, &k) == TIDE__FOUND) {
             if (k->state != TIDE__COPY_NONE) {
                 const uint64_t since = now - (age < now / 1000 ? age * 1000 : now - 1);
                 k->unseen_ns = k->unseen_ns && k->unseen_ns < since ? k->unseen_ns : since;
-                tide__shared_list(s, k, key);
+                tide__hot_list(s, k, key);
             }
             tide__word_unlock(word, old);
         }
     }
     if (s) {
-        tide__shared_wake(s);
+        tide__hot_wake(s);
     }
     return 0;
 }

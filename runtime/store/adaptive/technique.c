@@ -73,17 +73,17 @@ const struct tide__technique tide__relocating = {
 
 static int hot_operate(struct tide_table *table, struct tide__pass *pass, enum tide__kind kind,
                        struct tide__ticket *ticket, bool wait) {
-    return tide__shared_operate(tide__shared_of(table), pass, kind, ticket, wait);
+    return tide__hot_operate(tide__hot_of(table), pass, kind, ticket, wait);
 }
 
 static void hot_changed(struct tide_table *table, uint64_t key, uint16_t changer) {
-    tide__shared_changed(tide__shared_of(table), key, changer);
+    tide__hot_changed(tide__hot_of(table), key, changer);
 }
 
 static const struct tide__hot_operations hot = {
     .operate = hot_operate,
-    .read = tide__shared_read,
-    .stays = tide__shared_stays,
+    .read = tide__hot_read,
+    .stays = tide__hot_stays,
     .changed = hot_changed,
     .subscribe = tide__subscribe_job,
     .resubscribe = tide__resubscribe,
@@ -98,33 +98,33 @@ static int hot_create(struct tide_table *table, const uint64_t *chains) {
 static void hot_destroy(struct tide_table *table) {
     tide__intents_destroy(table);
     tide__interest_destroy(table);
-    tide__shared_destroy(table);
+    tide__hot_destroy(table);
 }
 
 static void hot_end(struct tide_table *table) {
-    tide__shared_end(table);
+    tide__hot_end(table);
     tide__intents_end(table);
 }
 
 static bool hot_ended(struct tide_table *table) {
-    return tide__shared_ended(table) && tide__intents_ended(table);
+    return tide__hot_ended(table) && tide__intents_ended(table);
 }
 
 static bool hot_leave(struct tide_store *store, bool offer) {
     (void)offer;
-    return tide__shared_gone(store); /* updates in copies go to the owners */
+    return tide__hot_gone(store); /* updates in copies go to the owners */
 }
 
 const struct tide__technique tide__hot_keys = {
     .name = "hot keys",
-    .member = tide__shared_member,
+    .member = tide__hot_member,
     .leave = hot_leave,
-    .welcome = tide__manage_tell,
+    .welcome = tide__technique_order_tell,
     .table_create = hot_create,
     .table_destroy = hot_destroy,
-    .table_begins = tide__shared_table,
-    .table_again = tide__manage_recall,
+    .table_begins = tide__hot_table,
+    .table_again = tide__technique_order_recall,
     .table_ends = hot_end,
     .table_ended = hot_ended,
-    .slot_forgotten = tide__shared_slot_left,
+    .slot_forgotten = tide__hot_slot_left,
 };

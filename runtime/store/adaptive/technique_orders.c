@@ -37,7 +37,7 @@ static int order_write(struct tide_writer *w, int op, const struct order *o) {
 static int order_check(const struct order *o) {
     const struct tide_table_options *options = &o->table->options;
     const struct tide__share *share = &o->share;
-    int code = tide__shared_check(options);
+    int code = tide__hot_check(options);
     if (code) {
         return code;
     }
@@ -85,7 +85,7 @@ static int order_read(struct tide_store *store, struct tide_reader *r, struct or
 
 /* ---- the controller ---- */
 
-int tide__manage_call(struct tide_store *store, struct tide__incoming *in) {
+int tide__technique_order_call(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *body = &in->body;
     const struct tide_message *message = in->message;
     static const uint8_t nil = 0xc0;
@@ -116,7 +116,7 @@ int tide__manage_call(struct tide_store *store, struct tide__incoming *in) {
 }
 
 struct told {
-    struct tide__shared *s;
+    struct tide__hot_table *s;
     uint64_t keys[TELL_KEYS];
     size_t count;
 };
@@ -155,7 +155,7 @@ static bool tells(const struct telling *t, uint64_t key) {
     return teller == tide__store_self(table->store);
 }
 
-static void tell_key(struct tide__shared *s, struct tide__shared_key *k, uint64_t key, void *arg) {
+static void tell_key(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key, void *arg) {
     struct telling *t = arg;
     (void)s;
     if (k->technique == 1 + t->technique && k->all == t->all &&
@@ -169,7 +169,7 @@ static void tell_key(struct tide__shared *s, struct tide__shared_key *k, uint64_
 
 /* All that this node knows of the table's keys, or, of op RECALL, has to tell. */
 static void tell_table(struct tide_table *table, int op, uint16_t node) {
-    struct tide__shared *s = tide__shared_of(table);
+    struct tide__hot_table *s = tide__hot_of(table);
     struct told *told = s ? tide_alloc(sizeof *told) : NULL;
     uint16_t lowest = 1;
     while (lowest < TIDE__NODES - 1 && !tide__member_lives(table->store, lowest)) {
@@ -184,7 +184,7 @@ static void tell_table(struct tide_table *table, int op, uint16_t node) {
                             .for_the_dead = lowest};
         told->s = s;
         told->count = 0;
-        tide__shared_each(s, tell_key, &t);
+        tide__hot_each(s, tell_key, &t);
         if (told->count) {
             tell(told, op, node, t.technique, t.all);
         }
@@ -192,7 +192,7 @@ static void tell_table(struct tide_table *table, int op, uint16_t node) {
     tide_free(told);
 }
 
-void tide__manage_tell(struct tide_store *store, uint16_t node) {
+void tide__technique_order_tell(struct tide_store *store, uint16_t node) {
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && node != tide__store_self(store); id++) {
         struct tide_table *table = tide__table_at(store, id);
@@ -202,7 +202,7 @@ void tide__manage_tell(struct tide_store *store, uint16_t node) {
     }
 }
 
-void tide__manage_recall(struct tide_table *table) {
+void tide__technique_order_recall(struct tide_table *table) {
     const uint16_t controller = tide_net_controller(table->store->net);
     if (controller > tide__store_self(table->store)) {
         tell_table(table, TIDE__OP_RECALL, controller);
@@ -212,12 +212,12 @@ void tide__manage_recall(struct tide_table *table) {
 /* ---- nodes ---- */
 
 /* The key's technique is this from now on. False: no room for its record. */
-static bool carry_out(struct tide__shared *s, const struct order *o, uint64_t key, bool named,
+static bool carry_out(struct tide__hot_table *s, const struct order *o, uint64_t key, bool named,
                       bool only_if_unknown, bool *known) {
-    struct tide__shared_key *k;
+    struct tide__hot_key *k;
     atomic_uint_fast64_t *word;
     uint64_t old;
-    if (tide__shared_lock(s, key, true, true, &word, &old, &k) != TIDE__FOUND) {
+    if (tide__hot_lock(s, key, true, true, &word, &old, &k) != TIDE__FOUND) {
         tide__share_count(&s->refused, 1);
         return false;
     }
@@ -226,7 +226,7 @@ static bool carry_out(struct tide__shared *s, const struct order *o, uint64_t ke
         k->technique = (uint8_t)(1 + o->technique);
         k->all = o->node_count == 0;
         k->wanted = o->technique == TIDE_REPLICATE && named;
-        tide__shared_list(s, k, key);
+        tide__hot_list(s, k, key);
     }
     tide__word_unlock(word, old);
     return true;
@@ -234,7 +234,7 @@ static bool carry_out(struct tide__shared *s, const struct order *o, uint64_t ke
 
 /* The same as TECHNIQUE, from homes to a new controller, and from it to those that joined after it:
  * of keys that have had no orders since. */
-static void recalled(struct tide__shared *s, const struct order *o) {
+static void recalled(struct tide__hot_table *s, const struct order *o) {
     struct tide_store *store = s->table->store;
     struct told *told = tide_alloc(sizeof *told);
     const bool commands = tide__catalog_commands(store);
@@ -262,27 +262,27 @@ static void recalled(struct tide__shared *s, const struct order *o) {
 }
 
 /* [table, technique, hz, threshold, clip, nodes, keys]; the op is read. */
-int tide__manage_message(struct tide_store *store, struct tide__incoming *in) {
+int tide__technique_order_message(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     const uint16_t from = in->from;
     const int op = in->op;
     struct order o;
-    struct tide__shared *s = NULL;
+    struct tide__hot_table *s = NULL;
     const bool recall = op == TIDE__OP_RECALL;
     const bool heard = from == tide_net_controller(store->net) ||
                        (recall && tide__catalog_commands(store));
     int code = heard ? order_read(store, r, &o) : TIDE_EREFUSED;
-    code = code ? code : tide__shared_create(o.table, &s);
+    code = code ? code : tide__hot_create(o.table, &s);
     if (code) {
         return code;
     }
-    if (!recall || !s->managed) {
+    if (!recall || !s->ordered) {
         s->share = o.share;
     }
-    s->managed |= !recall;
+    s->ordered |= !recall;
     if (recall) {
         recalled(s, &o);
-        tide__shared_wake(s);
+        tide__hot_wake(s);
         return 0;
     }
     bool named = o.node_count == 0;
@@ -297,7 +297,7 @@ int tide__manage_message(struct tide_store *store, struct tide__incoming *in) {
         memcpy(&key, o.keys + i * sizeof key, sizeof key);
         (void)carry_out(s, &o, key, named, false, &known);
     }
-    tide__shared_wake(s);
+    tide__hot_wake(s);
     return 0;
 }
 
@@ -347,13 +347,13 @@ int tide_table_manage(struct tide_table *table, const uint64_t *keys, size_t key
 /* ---- looks ---- */
 
 uint8_t tide_table_technique(struct tide_table *table, uint64_t key, bool *copy) {
-    struct tide__shared *s = tide__shared_of(table);
-    struct tide__shared_key *k;
+    struct tide__hot_table *s = tide__hot_of(table);
+    struct tide__hot_key *k;
     atomic_uint_fast64_t *word;
     uint64_t old;
     uint8_t technique = table->options.technique;
     *copy = false;
-    if (s && tide__shared_lock(s, key, false, true, &word, &old, &k) == TIDE__FOUND) {
+    if (s && tide__hot_lock(s, key, false, true, &word, &old, &k) == TIDE__FOUND) {
         technique = k->technique ? k->technique - 1 : technique;
         *copy = k->state == TIDE__COPY_HELD;
         tide__word_unlock(word, old);
@@ -362,7 +362,7 @@ uint8_t tide_table_technique(struct tide_table *table, uint64_t key, bool *copy)
 }
 
 void tide_table_share_stats(struct tide_table *table, struct tide_share_stats *out) {
-    struct tide__shared *s = tide__shared_of(table);
+    struct tide__hot_table *s = tide__hot_of(table);
     memset(out, 0, sizeof *out);
     if (!s) {
         return;

@@ -11,18 +11,18 @@
 
 #include "store/core/internal.h"
 
-struct tide__lender;
+struct tide__zero_copy_source;
 /* NULL: out of memory. */
-struct tide__lender *tide__lender_create(struct tide__slab *slab);
-void tide__lender_close(struct tide__lender *lender); /* the slab goes; may be NULL */
-bool tide__lender_lends(const struct tide__lender *lender); /* rows are being sent */
+struct tide__zero_copy_source *tide__zero_copy_source_create(struct tide__slab *slab);
+void tide__zero_copy_source_close(struct tide__zero_copy_source *zero_copy_source); /* the slab goes; may be NULL */
+bool tide__zero_copy_source_busy(const struct tide__zero_copy_source *zero_copy_source); /* rows are being sent */
 
 /* How many rows of this size make a loan, which fits one frame; 0: they are copied. */
-size_t tide__loan_rows(size_t row_bytes);
+size_t tide__zero_copy_rows(size_t row_bytes);
 
 /* A blob for TIDE_LANE_STORE with `scattered` set (actor.h); it holds no row yet. NULL: out of memory. */
-struct tide_blob *tide__loan_create(struct tide__lender *lender);
-/* Another row, at most tide__loan_rows: *takes* it. */
-void tide__loan_add(struct tide_blob *loan, uint32_t row);
+struct tide_blob *tide__zero_copy_create(struct tide__zero_copy_source *zero_copy_source);
+/* Another row, at most tide__zero_copy_rows: *takes* it. */
+void tide__zero_copy_add(struct tide_blob *loan, uint32_t row);
 
 #endif

@@ -10,8 +10,8 @@
 
 #include <stdlib.h>
 
-struct tide__overlay { /* of one worker in one table */
-    struct tide__overlay *next;
+struct tide__bsp_pushed { /* of one worker in one table */
+    struct tide__bsp_pushed *next;
     struct tide__clocked *c;
     uint32_t *places; /* open addressing: 1 + row, 0: empty */
     uint32_t capacity, count, room;
@@ -19,7 +19,7 @@ struct tide__overlay { /* of one worker in one table */
     float *rows;
 };
 
-static uint32_t *overlay_place(const struct tide__overlay *o, uint64_t key) {
+static uint32_t *pushed_place(const struct tide__bsp_pushed *o, uint64_t key) {
     uint32_t i = (uint32_t)tide_mix64(key) & (o->capacity - 1);
     while (o->places[i] && o->keys[o->places[i] - 1] != key) {
         i = (i + 1) & (o->capacity - 1);
@@ -27,7 +27,7 @@ static uint32_t *overlay_place(const struct tide__overlay *o, uint64_t key) {
     return &o->places[i];
 }
 
-static int overlay_grow(struct tide__overlay *o) {
+static int pushed_grow(struct tide__bsp_pushed *o) {
     const size_t width = o->c->table->width;
     const uint32_t room = o->room ? o->room * 2 : 64;
     uint64_t *keys = tide_realloc(o->keys, room * sizeof *keys);
@@ -43,38 +43,38 @@ static int overlay_grow(struct tide__overlay *o) {
     o->capacity = room * 2;
     o->room = room;
     for (uint32_t i = 0; i < o->count; i++) {
-        *overlay_place(o, o->keys[i]) = i + 1;
+        *pushed_place(o, o->keys[i]) = i + 1;
     }
     return 0;
 }
 
-static struct tide__overlay *overlay_of(struct tide__clocked *c, struct tide__worker *worker,
+static struct tide__bsp_pushed *pushed_of(struct tide__clocked *c, struct tide__worker *worker,
                                         bool create) {
-    struct tide__overlay *o = worker->overlays;
+    struct tide__bsp_pushed *o = worker->bsp_pushed;
     while (o && o->c != c) {
         o = o->next;
     }
     if (!o && create && (o = tide_alloc_zero(1, sizeof *o)) != NULL) {
         o->c = c;
-        o->next = worker->overlays;
-        worker->overlays = o;
+        o->next = worker->bsp_pushed;
+        worker->bsp_pushed = o;
     }
     return o;
 }
 
-int tide__overlay_push(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys,
+int tide__bsp_push(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys,
                        size_t count, const float *rows) {
     const size_t width = c->table->width;
     const struct tide_table_options sum = {.update = c->table->options.update == TIDE_UPDATE_ASSIGN
                                                          ? TIDE_UPDATE_ASSIGN
                                                          : TIDE_UPDATE_ADD,
                                            .width = (uint32_t)width};
-    struct tide__overlay *o = overlay_of(c, worker, true);
+    struct tide__bsp_pushed *o = pushed_of(c, worker, true);
     for (size_t i = 0; o && i < count; i++) {
-        if (o->count == o->room && overlay_grow(o)) {
+        if (o->count == o->room && pushed_grow(o)) {
             return TIDE_ENOMEM;
         }
-        uint32_t *place = overlay_place(o, keys[i]);
+        uint32_t *place = pushed_place(o, keys[i]);
         if (!*place) {
             o->keys[o->count] = keys[i];
             memset(o->rows + o->count * width, 0, width * sizeof *o->rows);
@@ -85,21 +85,21 @@ int tide__overlay_push(struct tide__clocked *c, struct tide__worker *worker, con
     return o ? 0 : TIDE_ENOMEM;
 }
 
-void tide__overlay_add(struct tide__clocked *c, struct tide__worker *worker, uint64_t key,
+void tide__bsp_add(struct tide__clocked *c, struct tide__worker *worker, uint64_t key,
                        float *row) {
     const uint8_t update = c->table->options.update;
-    const struct tide__overlay *o = overlay_of(c, worker, false);
-    const uint32_t at = o && o->count ? *overlay_place(o, key) : 0;
+    const struct tide__bsp_pushed *o = pushed_of(c, worker, false);
+    const uint32_t at = o && o->count ? *pushed_place(o, key) : 0;
     if (at &&
         (update == TIDE_UPDATE_ADD || update == TIDE_UPDATE_SGD || update == TIDE_UPDATE_ASSIGN)) {
         tide__rule_apply(&c->table->options, row, o->rows + (at - 1) * c->table->width);
     }
 }
 
-void tide__overlays_free(struct tide__worker *worker) {
-    while (worker->overlays) {
-        struct tide__overlay *o = worker->overlays;
-        worker->overlays = o->next;
+void tide__bsp_free(struct tide__worker *worker) {
+    while (worker->bsp_pushed) {
+        struct tide__bsp_pushed *o = worker->bsp_pushed;
+        worker->bsp_pushed = o->next;
         tide_free(o->places);
         tide_free(o->keys);
         tide_free(o->rows);
@@ -149,7 +149,7 @@ static void contribution_send(struct tide__clocked *c, uint16_t to, uint16_t ori
     (void)tide__sync_send(c->table->store, to, &w);
 }
 
-static void overlay_send(struct tide__overlay *o, struct tide__worker *worker) {
+static void pushed_send(struct tide__bsp_pushed *o, struct tide__worker *worker) {
     struct tide__clocked *c = o->c;
     const uint16_t self = tide__store_self(c->table->store);
     const size_t width = c->table->width, most = tide__chunk_rows(c);
@@ -190,10 +190,10 @@ static void overlay_send(struct tide__overlay *o, struct tide__worker *worker) {
     }
 }
 
-void tide__overlays_send(struct tide__sync *sync, struct tide__worker *worker) {
+void tide__bsp_send(struct tide__sync *sync, struct tide__worker *worker) {
     tide__flush_lock(sync);
-    for (struct tide__overlay *o = worker->overlays; o; o = o->next) {
-        overlay_send(o, worker);
+    for (struct tide__bsp_pushed *o = worker->bsp_pushed; o; o = o->next) {
+        pushed_send(o, worker);
     }
     tide__flush_unlock(sync);
 }
@@ -301,10 +301,10 @@ bool tide__staged_below(const struct tide__clocked *c, uint32_t clock) {
 void tide__staged_drop(struct tide__clocked *c, uint16_t node) {
     for (struct tide__staged **at = &c->staged; *at;) {
         struct tide__staged *s = *at;
-        const struct tide__detour *detour =
-            tide__detour(c, tide__slot_of(c->table, s->key), node, false);
+        const struct tide__tick_forward *forward =
+            tide__tick_forward(c, tide__slot_of(c->table, s->key), node, false);
         const struct tide__party *peer = tide__party(tide__sync_of(c->table->store), node);
-        uint32_t tick = detour ? detour->tick : peer ? peer->tick : 0;
+        uint32_t tick = forward ? forward->tick : peer ? peer->tick : 0;
         if (s->node == node && s->stamp >= tick) {
             *at = s->next;
             tide_free(s);

@@ -6,7 +6,7 @@
  * updates of g back and sends FENCE by the old way; H2's answer, FENCED, comes back by the same
  * way. Then everything n sent to H1 is applied at H2, and everything H1 sent to n has come. n sends
  * what accumulated straight to H2, then ROUTE(g): from there on its own ticks count for g at H2.
- * Until then they do not: H2 has a detour for (g, n) with n's clock as it came by H1. What H2 told of
+ * Until then they do not: H2 has a forward for (g, n) with n's clock as it came by H1. What H2 told of
  * clocks meanwhile, n did not take, for rows of H1 might still come: behind ROUTE H2 tells it again.
  *
  * Which slots n sends straight to a home is declared to it: by ROUTE for all of them when the table
@@ -172,13 +172,13 @@ struct fenced {
 /* A copy whose slot is sent elsewhere from now: what was not applied is to be sent again. What was
  * stays in the ring: a row that left the new home before the answer to the fence, on its own way,
  * may still come, and need not hold it. */
-static void resend(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word, uint64_t old) {
+static void resend(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t *word, uint64_t old) {
     const struct fenced *fenced = arg;
     struct tide__clocked *c = fenced->c;
     if (TIDE_MUTANT(fence_confirms)) {
-        tide__cached_confirm(r, fenced->number);
+        tide__copy_record_confirm(r, fenced->number);
     }
-    if (tide__cached_unsend(&c->shape, r, fenced->number)) {
+    if (tide__copy_record_unsend(&c->shape, r, fenced->number)) {
         no_cut(c->table);
         if (!r->dirty) {
             tide__dirty_add(c, r, old);
@@ -190,12 +190,12 @@ static void resend(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word
 }
 
 /* This node is the home now: what the copy has accumulated meets the row. */
-static void fold(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word, uint64_t old) {
+static void fold(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t *word, uint64_t old) {
     const struct fenced *fenced = arg;
     struct tide__clocked *c = fenced->c;
     const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
-    bool more = tide__cached_unsend(&c->shape, r, fenced->number) || r->dirty;
-    if (more && tide__home_apply(c, key, tide__cached_acc(&c->shape, r), r->newest, 0)) {
+    bool more = tide__copy_record_unsend(&c->shape, r, fenced->number) || r->dirty;
+    if (more && tide__home_apply(c, key, tide__copy_record_acc(&c->shape, r), r->newest, 0)) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(c->table->store->node),
                  "an update of table '%s' is lost: %s", c->table->name, tide_error_message());
     }
@@ -228,7 +228,7 @@ static void on_fenced(struct tide__clocked *c, struct tide_reader *r) {
         memcpy(&fenced.number, numbers + i * 8, sizeof fenced.number);
         /* release: a worker that sees the new way sees `shifting` too, while copies are folded */
         atomic_store_explicit(&c->via[mine[i]], (unsigned short)home, memory_order_release);
-        tide__copies_of_slot(c, mine[i], home == self ? fold : resend, &fenced);
+        tide__copy_index_slot(c, mine[i], home == self ? fold : resend, &fenced);
         if (home == self) {
             tide__floor_raise(&c->floor[mine[i]], c->announced[mine[i]]);
         }
@@ -317,9 +317,9 @@ int tide__clocked_departed(struct tide_table *table, uint32_t slot, uint16_t to)
         if (p->gone || (p->id == self && c->straight)) {
             continue;
         }
-        const struct tide__detour *detour = tide__detour(c, slot, p->id, false);
+        const struct tide__tick_forward *forward = tide__tick_forward(c, slot, p->id, false);
         nodes[count] = p->id;
-        ticks[count] = detour ? detour->tick : p->tick;
+        ticks[count] = forward ? forward->tick : p->tick;
         numbers[count++] = tide__slot_applied(c, slot, p->id);
     }
     int code = gather_watches(c, slot, &o);
@@ -354,8 +354,8 @@ int tide__clocked_departed(struct tide_table *table, uint32_t slot, uint16_t to)
     }
     tide__staged_depart(c, slot, to);
     tide__watches_clear(&c->watches[slot]);
-    while (c->detours[slot]) {
-        tide__detour_end(c, slot, c->detours[slot]->at[0].node);
+    while (c->tick_forwards[slot]) {
+        tide__tick_forward_end(c, slot, c->tick_forwards[slot]->at[0].node);
     }
     c->departed_count += c->departed[slot] == 0;
     c->departed[slot] = to;
@@ -468,9 +468,9 @@ static void on_slot_clocks(struct tide__clocked *c, uint16_t from, struct tide_r
         const uint16_t node = (uint16_t)tide__number_at(nodes, i);
         old_home_listed = old_home_listed || node == from;
         if (!tide__declared(c, node, s)) {
-            struct tide__detour *detour = tide__detour(c, s, node, true);
-            detour->tick = tide__detour_clock(c, node, tide__number_at(ticks, i), (uint32_t)clock);
-            memcpy(&detour->number, numbers + i * 8, 8);
+            struct tide__tick_forward *forward = tide__tick_forward(c, s, node, true);
+            forward->tick = tide__tick_forward_clock(c, node, tide__number_at(ticks, i), (uint32_t)clock);
+            memcpy(&forward->number, numbers + i * 8, 8);
         }
     }
     if (!old_home_listed) {
@@ -478,8 +478,8 @@ static void on_slot_clocks(struct tide__clocked *c, uint16_t from, struct tide_r
     }
     struct tide__sync *sync = tide__sync_of(c->table->store);
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
-        if (!p->gone && !tide__declared(c, p->id, s) && !tide__detour(c, s, p->id, false)) {
-            tide__detour(c, s, p->id, true)->tick =
+        if (!p->gone && !tide__declared(c, p->id, s) && !tide__tick_forward(c, s, p->id, false)) {
+            tide__tick_forward(c, s, p->id, true)->tick =
                 p->tick == TIDE_NO_CLOCK ? TIDE_NO_CLOCK : (uint32_t)clock;
         }
     }
@@ -518,7 +518,7 @@ void tide__clocked_arrived(struct tide_table *table, uint32_t slot) {
 
 /* ---- events ---- */
 
-void tide__shift_message(struct tide__clocked *c, uint16_t from, int op, struct tide_reader *r) {
+void tide__clock_move_message(struct tide__clocked *c, uint16_t from, int op, struct tide_reader *r) {
     if (op != TIDE__OP_ROUTE) { /* which also tells of a table that is new */
         tide__user_add(c, 0);
     }
@@ -540,7 +540,7 @@ void tide__shift_message(struct tide__clocked *c, uint16_t from, int op, struct 
     }
 }
 
-bool tide__clocked_shifting(struct tide_table *table) {
+bool tide__clocked_moves_go_on(struct tide_table *table) {
     struct tide__clocked *c = table->clocked;
     for (uint32_t s = 0; c && s < TIDE_SLOT_COUNT; s++) {
         uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
@@ -552,7 +552,7 @@ bool tide__clocked_shifting(struct tide_table *table) {
 }
 
 /* What was on its way from a dead home is lost: fetch anew. */
-static void forget_row(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word,
+static void forget_row(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t *word,
                        uint64_t old) {
     (void)arg;
     r->valid = false;
@@ -561,7 +561,7 @@ static void forget_row(void *arg, struct tide__cached *r, atomic_uint_fast64_t *
     tide__word_unlock(word, old);
 }
 
-void tide__shift_member_gone(struct tide__clocked *c, uint16_t node) {
+void tide__clock_move_member_gone(struct tide__clocked *c, uint16_t node) {
     const uint32_t path[1] = {tide__store_self(c->table->store)};
     c->used = c->used_by_all = true; /* ticks_changed follows */
     tide__staged_drop(c, node);
@@ -571,7 +571,7 @@ void tide__shift_member_gone(struct tide__clocked *c, uint16_t node) {
         if (tide__via(c, s) != node) {
             continue;
         }
-        tide__copies_of_slot(c, s, forget_row, NULL);
+        tide__copy_index_slot(c, s, forget_row, NULL);
         if (atomic_load_explicit(&c->shifting[s], memory_order_relaxed) &&
             tide__route_home(route) != node) { /* the fence went down with it */
             fence_send(c, TIDE__OP_FENCE, tide__route_home(route), path, 1, 0, &s, NULL, 1);

@@ -69,8 +69,8 @@ static int may_end(void *arg, struct tide__worker *worker) {
 
 static void ended(void *arg, struct tide__worker *worker) {
     struct tide__sync *sync = arg;
-    tide__overlays_free(worker);
-    tide__tallies_release(worker);
+    tide__bsp_free(worker);
+    tide__staleness_release(worker);
     const unsigned entered = tide__tables_enter(sync->store);
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
@@ -84,8 +84,8 @@ static void ended(void *arg, struct tide__worker *worker) {
 
 static void interval_ended(void *arg, struct tide__worker *worker) {
     struct tide__sync *sync = arg;
-    tide__overlays_send(sync, worker);
-    tide__tallies_clock(worker, worker->waited_ns);
+    tide__bsp_send(sync, worker);
+    tide__staleness_clock(worker, worker->waited_ns);
     worker->bound_serial = atomic_load_explicit(&sync->serial, memory_order_acquire);
 }
 
@@ -125,7 +125,7 @@ void tide__sync_destroy(struct tide_store *store) {
         tide_free(p);
         p = next;
     }
-    tide_free(sync ? atomic_load(&sync->managed) : NULL);
+    tide_free(sync ? atomic_load(&sync->early_send) : NULL);
     tide_free(sync);
 }
 
@@ -162,7 +162,7 @@ void tide__clocked_member(struct tide_store *store, const struct tide_member *me
     if (p && !p->gone && (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT)) {
         p->gone = !TIDE_MUTANT(dead_worker_counted);
         atomic_store_explicit(&p->lost, true, memory_order_relaxed);
-        for_tables(sync, tide__shift_member_gone, member->id);
+        for_tables(sync, tide__clock_move_member_gone, member->id);
         for_tables(sync, tide__vap_member_gone, member->id);
         tide__round_member_gone(sync, member->id);
         tide__ticks_changed(sync);
@@ -176,7 +176,7 @@ void tide__clocked_member(struct tide_store *store, const struct tide_member *me
 static int send(struct tide_store *store, uint16_t node, bool in_line, struct tide_writer *w,
                 struct tide_blob *rows) {
     const bool own = node == tide__store_self(store);
-    tide__managed_sent(tide__sync_of(store), node, w->size + (rows ? rows->size : 0));
+    tide__early_send_note(tide__sync_of(store), node, w->size + (rows ? rows->size : 0));
     if (own && rows) {
         tide_write_raw(w, rows->data, rows->size);
     }
@@ -263,7 +263,7 @@ int tide__clocked_create(struct tide_table *table) {
     }
     int code = tide__sync_of(store) ? 0 : sync_create(store);
     if (!code && table->options.send_order) {
-        code = tide__managed_create(tide__sync_of(store));
+        code = tide__early_send_create(tide__sync_of(store));
     }
     struct tide__clocked *c = tide_alloc_aligned(_Alignof(struct tide__clocked), sizeof *c);
     if (!c || code) {
@@ -273,7 +273,7 @@ int tide__clocked_create(struct tide_table *table) {
     memset(c, 0, sizeof *c);
     c->table = table;
     atomic_init(&c->model, o->model);
-    c->shape = tide__cached_shape(&table->options);
+    c->shape = tide__copy_record_shape(&table->options);
     c->held_end = &c->held;
     atomic_init(&c->age_ms, o->age_ms);
     atomic_init(&c->staleness, o->staleness);
@@ -284,7 +284,7 @@ int tide__clocked_create(struct tide_table *table) {
                                        .keys = table->options.keys,
                                        .slots = table->options.slots,
                                        .key_count = table->options.key_count};
-    index.width = (uint32_t)(tide__cached_bytes(&c->shape) / sizeof(float));
+    index.width = (uint32_t)(tide__copy_record_bytes(&c->shape) / sizeof(float));
     code = tide__vap_create(c);
     code = code ? code : tide__table_make(store, 0, &index, NULL, NULL, &c->index);
     if (code) {
@@ -300,10 +300,10 @@ int tide__clocked_create(struct tide_table *table) {
     return 0;
 }
 
-static void forget_copy(void *arg, struct tide__cached *r, atomic_uint_fast64_t *word,
+static void forget_copy(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t *word,
                         uint64_t old) {
     (void)arg;
-    tide__cached_drop(r);
+    tide__copy_record_drop(r);
     tide__word_unlock(word, old);
 }
 
@@ -312,10 +312,10 @@ void tide__clocked_destroy(struct tide_table *table) {
     if (!c) {
         return;
     }
-    tide__copies_of_slot(c, TIDE_SLOT_COUNT, forget_copy, NULL);
+    tide__copy_index_slot(c, TIDE_SLOT_COUNT, forget_copy, NULL);
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         tide__watches_clear(&c->watches[s]);
-        tide_free(c->detours[s]);
+        tide_free(c->tick_forwards[s]);
     }
     while (c->declared) {
         struct tide__declared *next = c->declared->next;
@@ -334,7 +334,7 @@ void tide__clocked_destroy(struct tide_table *table) {
     }
     tide__staged_free(c);
     tide__vap_destroy(c);
-    tide__tallies_free(c);
+    tide__staleness_free(c);
     tide__table_destroy(c->index);
     tide_free(c->dirty.at);
     tide__leaving_free(&c->leaving);
@@ -442,7 +442,7 @@ int tide__clocked_message(struct tide_store *store, struct tide__incoming *in) {
         tide__vap_message(c, from, op, r);
         break;
     default:
-        tide__shift_message(c, from, op, r);
+        tide__clock_move_message(c, from, op, r);
     }
     return 0;
 }
@@ -528,7 +528,7 @@ void tide_table_staleness(struct tide_table *table, struct tide_staleness *out) 
     if (!c) {
         return;
     }
-    tide__tallies_sum(c, &out->all);
+    tide__staleness_sum(c, &out->all);
     out->copies = tide__slab_used(&c->index->slab);
     out->copy_bytes = out->copies * c->index->slab.stride;
     out->evicted = atomic_load_explicit(&c->evicted, memory_order_relaxed);

@@ -97,7 +97,7 @@ struct tide__sync {
     atomic_uint_fast64_t serial; /* of changes of bounds */
     atomic_uint settled;         /* how often this node settled */
     uint32_t announced;          /* I/O: the highest clock this home told others */
-    _Atomic(struct tide__managed *) managed; /* NULL: no table sends early. Never freed before */
+    _Atomic(struct tide__early_send *) early_send; /* NULL: no table sends early. Never freed before */
     struct tide_lock round_lock; /* of the rest, and of the peers' `round` */
     uint64_t rounds, round_missing;
     uint32_t round_clock;
@@ -121,14 +121,14 @@ struct tide__watches { /* of a slot: open addressing */
 };
 
 /* A node whose updates of a slot do not come straight to this home. */
-struct tide__detour {
+struct tide__tick_forward {
     uint16_t node;
     uint32_t tick;   /* its clock as far as it came by that way */
     uint64_t number; /* of its last DELTA that came by that way */
 };
-struct tide__detours {
+struct tide__tick_forwards {
     uint32_t count;
-    struct tide__detour at[];
+    struct tide__tick_forward at[];
 };
 
 struct tide__declared { /* what a node said of the way it sends to this home */
@@ -156,12 +156,12 @@ struct tide__bound { /* a change: bounds of serials before it are not in force a
 };
 
 enum { TIDE__UNDER = TIDE_STALENESS_MAX + 2, TIDE__OVER };
-struct tide__tally { /* see staleness_stats.c */
-    _Alignas(128) struct tide__tally *next; /* of the table */
+struct tide__staleness_stats { /* see staleness_stats.c */
+    _Alignas(128) struct tide__staleness_stats *next; /* of the table */
     struct tide__clocked *c;
     uint32_t worker;               /* number */
     bool in_use;                   /* by a worker that lives; under the lock */
-    struct tide__tally *of_worker; /* the worker's next one; its fiber only */
+    struct tide__staleness_stats *of_worker; /* the worker's next one; its fiber only */
     atomic_uint_fast64_t differential[TIDE__OVER + 1];
     atomic_uint_fast64_t hits, waits, fetches, clocks, waited_ns, clock_ns, stops, stopped_ns;
 };
@@ -185,7 +185,7 @@ struct tide__leaving { /* updates that leave in this order, part by part */
 
 struct tide__clocked {
     struct tide_table *table;
-    struct tide__cached_shape shape;
+    struct tide__copy_record_shape shape;
     atomic_uchar model; /* ssp and essp change into each other while all goes on */
     atomic_uint age_ms;
     atomic_uint_fast64_t change, issued; /* numbers of the newest change: in force; made here */
@@ -211,9 +211,9 @@ struct tide__clocked {
         delta_bytes;
     atomic_uint_fast64_t early_rows, early_bytes;
     atomic_uint_fast64_t flushed_ns; /* async */
-    struct tide_lock tally_lock;
-    struct tide__tally *tallies;
-    struct tide__tally of_others; /* of workers for which there was no memory */
+    struct tide_lock staleness_lock;
+    struct tide__staleness_stats *staleness_stats;
+    struct tide__staleness_stats of_others; /* of workers for which there was no memory */
 
     /* home; I/O except where marked */
     uint64_t version;                    /* of the last VALUE */
@@ -224,13 +224,13 @@ struct tide__clocked {
     atomic_bool used_here; /* any thread: workers of this node have said that they use it */
     struct tide__declared *declared;
     struct tide__watches watches[TIDE_SLOT_COUNT];
-    struct tide__detours *detours[TIDE_SLOT_COUNT];
+    struct tide__tick_forwards *tick_forwards[TIDE_SLOT_COUNT];
     uint16_t departed[TIDE_SLOT_COUNT]; /* went to this node, and some still send here */
     uint32_t departed_count;
     bool untold[TIDE_SLOT_COUNT]; /* departed, and the others do not know */
     uint32_t untold_count;
     bool straight;     /* the departing slot: this node's workers used the rows in place */
-    uint32_t detoured; /* slots with detours */
+    uint32_t forwarded; /* slots with tick_forwards */
     struct tide__asked *asked;
     struct tide__held *held, **held_end;
     struct tide__list changed;   /* keys */
@@ -284,25 +284,25 @@ void tide__table_floor_update(struct tide__clocked *c);
 void tide__bound_tell(struct tide__clocked *c, uint16_t to);
 
 /* ---- staleness_stats.c ---- */
-struct tide__tally *tide__tally_make(struct tide__clocked *c, struct tide__worker *worker);
+struct tide__staleness_stats *tide__staleness_make(struct tide__clocked *c, struct tide__worker *worker);
 /* The calling worker's, of this table, which it uses from now on. */
-static inline struct tide__tally *tide__tally(struct tide__clocked *c,
+static inline struct tide__staleness_stats *tide__staleness_stats(struct tide__clocked *c,
                                               struct tide__worker *worker) {
-    struct tide__tally *t = worker->tallies;
+    struct tide__staleness_stats *t = worker->staleness_stats;
     while (t && t->c != c) {
         t = t->of_worker;
     }
-    return TIDE_LIKELY(t != NULL) ? t : tide__tally_make(c, worker);
+    return TIDE_LIKELY(t != NULL) ? t : tide__staleness_make(c, worker);
 }
-static inline void tide__tally_add(atomic_uint_fast64_t *value, uint64_t amount) {
+static inline void tide__staleness_add(atomic_uint_fast64_t *value, uint64_t amount) {
     atomic_store_explicit(value, atomic_load_explicit(value, memory_order_relaxed) + amount,
                           memory_order_relaxed);
 }
-void tide__tallies_release(struct tide__worker *worker); /* it ends */
+void tide__staleness_release(struct tide__worker *worker); /* it ends */
 /* The worker ends an interval, for which it waited so long. */
-void tide__tallies_clock(struct tide__worker *worker, uint64_t waited_ns);
-void tide__tallies_sum(struct tide__clocked *c, struct tide_worker_staleness *out);
-void tide__tallies_free(struct tide__clocked *c);
+void tide__staleness_clock(struct tide__worker *worker, uint64_t waited_ns);
+void tide__staleness_sum(struct tide__clocked *c, struct tide_worker_staleness *out);
+void tide__staleness_free(struct tide__clocked *c);
 
 /* ---- worker.c ---- */
 int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const uint64_t *keys,
@@ -310,9 +310,9 @@ int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const 
 int tide__clocked_wait(struct tide_ticket *ticket);
 /* The latch of a copy: FOUND (record set), NOT_FOUND (and not `create`), or an error. */
 int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool patient,
-                    atomic_uint_fast64_t **word, uint64_t *old, struct tide__cached **record);
-static inline struct tide__cached *tide__copy_at(struct tide__clocked *c, uint32_t record) {
-    return (struct tide__cached *)(void *)tide__slab_row(&c->index->slab, record);
+                    atomic_uint_fast64_t **word, uint64_t *old, struct tide__copy_record **record);
+static inline struct tide__copy_record *tide__copy_at(struct tide__clocked *c, uint32_t record) {
+    return (struct tide__copy_record *)(void *)tide__slab_row(&c->index->slab, record);
 }
 /* Ahead of a lookup, for the caches' sake: what the slot knows of a key's word, where that is. */
 static inline void tide__fetch_word(const struct tide_table *table, uint32_t slot, uint64_t key) {
@@ -326,11 +326,11 @@ static inline void tide__fetch_word(const struct tide_table *table, uint32_t slo
 }
 /* The record is clean or of no use any more: it is freed and the word unlocked. */
 void tide__copy_free(struct tide__clocked *c, atomic_uint_fast64_t *word, uint64_t old);
-void tide__dirty_add(struct tide__clocked *c, struct tide__cached *r, uint64_t old);
+void tide__dirty_add(struct tide__clocked *c, struct tide__copy_record *r, uint64_t old);
 /* Calls each(arg, record, word, old) for the copies of a slot (TIDE_SLOT_COUNT: of all), latched;
  * `each` unlocks. */
-void tide__copies_of_slot(struct tide__clocked *c, uint32_t slot,
-                          void (*each)(void *arg, struct tide__cached *r,
+void tide__copy_index_slot(struct tide__clocked *c, uint32_t slot,
+                          void (*each)(void *arg, struct tide__copy_record *r,
                                        atomic_uint_fast64_t *word, uint64_t old),
                           void *arg);
 /* Drops copies nobody reads: those unread for long (a share of all), or, `full`, until there is
@@ -350,13 +350,13 @@ void tide__leaving_free(struct tide__leaving *leaving);
  * accumulator, and so a DELTA, holds pushes of one side of it only. `stamp` is that of a push about
  * to be added to a latched record: does the record hold pushes of the other side?
  */
-static inline bool tide__other_side(const struct tide__clocked *c, const struct tide__cached *r,
+static inline bool tide__other_side(const struct tide__clocked *c, const struct tide__copy_record *r,
                                     uint32_t stamp) {
     /* acquire: with the announcement; whoever made `newest` pass it was told, and had the latch */
     const uint32_t cut = atomic_load_explicit(&c->table->store->cut_clock, memory_order_acquire);
     return cut != TIDE_NO_CLOCK && r->dirty && (r->newest >= cut) != (stamp >= cut);
 }
-static inline void tide__note_stamp(struct tide__cached *r, uint32_t stamp) {
+static inline void tide__note_stamp(struct tide__copy_record *r, uint32_t stamp) {
     r->newest = r->dirty && r->newest > stamp ? r->newest : stamp;
 }
 /* On a fiber: what accumulated in this record leaves, unless its slot is on the way to another home:
@@ -387,7 +387,7 @@ struct tide__watch_row {
     uint64_t key;
     uint16_t node;
 };
-/* The rows of a slot that changed go to who holds copies; TIDE_SLOT_COUNT: all without detours. */
+/* The rows of a slot that changed go to who holds copies; TIDE_SLOT_COUNT: all without tick_forwards. */
 void tide__changed_send(struct tide__clocked *c, uint32_t slot);
 /* Of these, which were taken off the list of changed ones; `slot` as above. Overwrites `keys`. */
 void tide__rows_send(struct tide__clocked *c, uint32_t slot, uint64_t *keys, size_t count);
@@ -431,20 +431,20 @@ void tide__ask_again(struct tide__clocked *c); /* parked requests */
 bool tide__clocked_settled(struct tide_store *store, uint32_t clock);
 
 /* ---- clock_move.c ---- */
-struct tide__detour *tide__detour(struct tide__clocked *c, uint32_t slot, uint16_t node,
+struct tide__tick_forward *tide__tick_forward(struct tide__clocked *c, uint32_t slot, uint16_t node,
                                   bool create);
 bool tide__declared(struct tide__clocked *c, uint16_t node, uint32_t slot);
 bool tide__undeclared(struct tide__clocked *c); /* a node has said nothing yet */
 void tide__declare_to(struct tide__clocked *c, uint16_t to, bool answer);
 void tide__clocked_ready(struct tide_table *table); /* every node has the table now */
-void tide__shift_message(struct tide__clocked *c, uint16_t from, int op, struct tide_reader *r);
+void tide__clock_move_message(struct tide__clocked *c, uint16_t from, int op, struct tide_reader *r);
 void tide__clocked_routes_changed(struct tide_table *table, uint32_t from, uint32_t end);
 void tide__clocked_departs(struct tide_table *table, uint32_t slot, uint16_t to);
 int tide__clocked_departed(struct tide_table *table, uint32_t slot, uint16_t to);
 void tide__clocked_arrived(struct tide_table *table, uint32_t slot);
 void tide__clocked_tell_moves(struct tide_store *store);
-bool tide__clocked_shifting(struct tide_table *table);
-void tide__shift_member_gone(struct tide__clocked *c, uint16_t node);
+bool tide__clocked_moves_go_on(struct tide_table *table);
+void tide__clock_move_member_gone(struct tide__clocked *c, uint16_t node);
 void tide__tick_pass_on(struct tide__clocked *c, uint16_t node, uint32_t clock);
 void tide__tick_forwarded(struct tide__clocked *c, struct tide_reader *r);
 
@@ -458,21 +458,21 @@ void tide__round_answer(struct tide__sync *sync, uint16_t from, struct tide_read
 void tide__round_member_gone(struct tide__sync *sync, uint16_t node);
 
 /* ---- early_send.c ---- */
-struct tide__managed;
-int tide__managed_create(struct tide__sync *sync); /* for the first table that sends early */
-void tide__managed_sent(struct tide__sync *sync, uint16_t node, size_t bytes); /* any thread */
+struct tide__early_send;
+int tide__early_send_create(struct tide__sync *sync); /* for the first table that sends early */
+void tide__early_send_note(struct tide__sync *sync, uint16_t node, size_t bytes); /* any thread */
 /* What may leave early leaves. Nanoseconds until it wants to be called again; 0: when there is
  * news. I/O. */
-uint64_t tide__managed_send(struct tide_store *store);
+uint64_t tide__early_send_rest(struct tide_store *store);
 
 /* ---- bsp.c: bsp ---- */
-struct tide__overlay;
-int tide__overlay_push(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys,
+struct tide__bsp_pushed;
+int tide__bsp_push(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys,
                        size_t count, const float *rows);
-void tide__overlay_add(struct tide__clocked *c, struct tide__worker *worker, uint64_t key,
+void tide__bsp_add(struct tide__clocked *c, struct tide__worker *worker, uint64_t key,
                        float *row);
-void tide__overlays_send(struct tide__sync *sync, struct tide__worker *worker);
-void tide__overlays_free(struct tide__worker *worker);
+void tide__bsp_send(struct tide__sync *sync, struct tide__worker *worker);
+void tide__bsp_free(struct tide__worker *worker);
 void tide__late_send(struct tide__clocked *c); /* flush lock held */
 /* A contribution that came; `worker`: 1 + its number. */
 int tide__stage(struct tide__clocked *c, uint64_t key, uint32_t stamp, uint16_t node,

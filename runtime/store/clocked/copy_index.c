@@ -7,7 +7,7 @@ enum { SWEEP_CLOCKS = 8 }; /* all copies are looked at in so many clocks */
 /* ---- copies ---- */
 
 int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool patient,
-                    atomic_uint_fast64_t **word, uint64_t *old, struct tide__cached **record) {
+                    atomic_uint_fast64_t **word, uint64_t *old, struct tide__copy_record **record) {
     struct tide_table *index = c->index;
     int code = tide__index_lock(index, key, create, patient, word, old);
     if (code != TIDE__FOUND) {
@@ -24,14 +24,14 @@ int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool pat
         return code;
     }
     *record = tide__copy_at(c, number);
-    tide__cached_init(&c->shape, *record, key);
+    tide__copy_record_init(&c->shape, *record, key);
     *old = tide__word_owned(*old, number);
     return TIDE__FOUND;
 }
 
 void tide__copy_free(struct tide__clocked *c, atomic_uint_fast64_t *word, uint64_t old) {
-    struct tide__cached *r = tide__copy_at(c, (uint32_t)old);
-    tide__cached_drop(r);
+    struct tide__copy_record *r = tide__copy_at(c, (uint32_t)old);
+    tide__copy_record_drop(r);
     tide__slab_give(&c->index->slab, (uint32_t)old);
     tide__word_unlock(word, old & TIDE__WORD_PRESENT);
 }
@@ -48,23 +48,23 @@ void tide__list_add(struct tide__list *list, uint64_t item) {
     tide_unlock(&list->lock);
 }
 
-void tide__dirty_add(struct tide__clocked *c, struct tide__cached *r, uint64_t old) {
+void tide__dirty_add(struct tide__clocked *c, struct tide__copy_record *r, uint64_t old) {
     r->dirty = true;
     tide__list_add(&c->dirty, (uint32_t)old);
 }
 
-void tide__copies_of_slot(struct tide__clocked *c, uint32_t slot,
-                          void (*each)(void *arg, struct tide__cached *r,
+void tide__copy_index_slot(struct tide__clocked *c, uint32_t slot,
+                          void (*each)(void *arg, struct tide__copy_record *r,
                                        atomic_uint_fast64_t *word, uint64_t old),
                           void *arg) {
     tide_lock(&c->index->slab.lock);
     const uint32_t end = c->index->slab.next;
     tide_unlock(&c->index->slab.lock);
     for (uint32_t i = 0; i < end; i++) {
-        struct tide__cached *r = tide__copy_at(c, i);
+        struct tide__copy_record *r = tide__copy_at(c, i);
         uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed), old;
         atomic_uint_fast64_t *word;
-        struct tide__cached *found;
+        struct tide__copy_record *found;
         if (!atomic_load_explicit(&r->in_use, memory_order_acquire) ||
             (slot < TIDE_SLOT_COUNT && tide__slot_of(c->index, key) != slot) ||
             tide__copy_lock(c, key, false, true, &word, &old, &found) != TIDE__FOUND) {
@@ -105,7 +105,7 @@ static void unsub_send(struct tide__clocked *c, struct unsub *u) {
 }
 
 /* Latched. Nothing of it is to be sent or awaited. */
-static bool is_clean(const struct tide__cached *r) {
+static bool is_clean(const struct tide__copy_record *r) {
     return !r->dirty && !r->sent_count && !r->asked;
 }
 
@@ -134,7 +134,7 @@ void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
         uint32_t i = c->hand = c->hand + 1 < end ? c->hand + 1 : 0;
         tide_unlock(&c->dirty.lock);
         fetch_ahead(c, i, end);
-        struct tide__cached *r = tide__copy_at(c, i), *found;
+        struct tide__copy_record *r = tide__copy_at(c, i), *found;
         uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed), old;
         atomic_uint_fast64_t *word;
         if (!atomic_load_explicit(&r->in_use, memory_order_acquire) ||
@@ -142,7 +142,7 @@ void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
             continue;
         }
         if (found == r) { /* messages whose rows nobody waits for are not kept */
-            tide__cached_confirm(r,
+            tide__copy_record_confirm(r,
                                   atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)],
                                                        memory_order_relaxed));
         }

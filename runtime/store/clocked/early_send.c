@@ -27,7 +27,7 @@ struct candidate {
     uint32_t at; /* in the window */
 };
 
-struct tide__managed {
+struct tide__early_send {
     uint64_t at; /* of the last turn */
     uint32_t turns;
     struct tide_random random;
@@ -37,25 +37,25 @@ struct tide__managed {
     struct candidate candidates[WINDOW_MAX];
 };
 
-int tide__managed_create(struct tide__sync *sync) {
-    if (atomic_load(&sync->managed)) {
+int tide__early_send_create(struct tide__sync *sync) {
+    if (atomic_load(&sync->early_send)) {
         return 0;
     }
-    struct tide__managed *m = tide_alloc_zero(1, sizeof *m);
+    struct tide__early_send *m = tide_alloc_zero(1, sizeof *m);
     if (!m) {
         return TIDE_ENOMEM;
     }
     tide_port_random(sync->store->port, "managed", &m->random);
-    atomic_store_explicit(&sync->managed, m, memory_order_release); /* pairs with managed_of */
+    atomic_store_explicit(&sync->early_send, m, memory_order_release); /* pairs with early_send_of */
     return 0;
 }
 
-static struct tide__managed *managed_of(struct tide__sync *sync) {
-    return sync ? atomic_load_explicit(&sync->managed, memory_order_acquire) : NULL;
+static struct tide__early_send *early_send_of(struct tide__sync *sync) {
+    return sync ? atomic_load_explicit(&sync->early_send, memory_order_acquire) : NULL;
 }
 
-void tide__managed_sent(struct tide__sync *sync, uint16_t node, size_t bytes) {
-    struct tide__party *p = managed_of(sync) ? tide__party(sync, node) : NULL;
+void tide__early_send_note(struct tide__sync *sync, uint16_t node, size_t bytes) {
+    struct tide__party *p = early_send_of(sync) ? tide__party(sync, node) : NULL;
     if (p) {
         atomic_fetch_add_explicit(&p->sent, bytes, memory_order_relaxed);
     }
@@ -64,7 +64,7 @@ void tide__managed_sent(struct tide__sync *sync, uint16_t node, size_t bytes) {
 /* ---- windows of lists ---- */
 
 /* The first of a list, or, in random order, any that are first from now on. */
-static size_t window_look(struct tide__managed *m, struct tide__list *list, size_t most,
+static size_t window_look(struct tide__early_send *m, struct tide__list *list, size_t most,
                           uint8_t order) {
     tide_lock(&list->lock);
     const size_t count = list->count < most ? list->count : most;
@@ -91,7 +91,7 @@ static bool list_is_filled(struct tide__list *list) {
 
 /* The window is still first in the list: others only append. What is gone leaves it; by magnitude
  * the rest goes to its end. */
-static void window_close(struct tide__managed *m, struct tide__list *list, size_t window,
+static void window_close(struct tide__early_send *m, struct tide__list *list, size_t window,
                          uint8_t order) {
     size_t kept = 0;
     if (window == 0) {
@@ -162,9 +162,9 @@ static void count_early(struct tide__clocked *c, uint64_t rows, uint64_t bytes) 
 /* ---- updates ---- */
 
 /* What a listed record has to be sent. */
-static bool delta_candidate(struct tide__clocked *c, struct tide__managed *m, uint32_t at,
+static bool delta_candidate(struct tide__clocked *c, struct tide__early_send *m, uint32_t at,
                             struct candidate *out) {
-    struct tide__cached *r = tide__copy_at(c, (uint32_t)m->ids[at]), *found;
+    struct tide__copy_record *r = tide__copy_at(c, (uint32_t)m->ids[at]), *found;
     atomic_uint_fast64_t *word;
     uint64_t old;
     const size_t width = c->table->width;
@@ -178,15 +178,15 @@ static bool delta_candidate(struct tide__clocked *c, struct tide__managed *m, ui
     m->gone[at] = found != r || !r->dirty;
     const bool good = !m->gone[at];
     if (good && c->table->options.send_order == TIDE_SEND_MAGNITUDE) {
-        out->weight = sqrtf(tide__square_sum(tide__cached_acc(&c->shape, r), width));
-        out->norm = sqrtf(tide__square_sum(tide__cached_value(r), width));
+        out->weight = sqrtf(tide__square_sum(tide__copy_record_acc(&c->shape, r), width));
+        out->norm = sqrtf(tide__square_sum(tide__copy_record_value(r), width));
     }
     tide__word_unlock(word, old);
     const uint32_t slot = tide__slot_of(c->table, out->key);
     return good && !atomic_load_explicit(&c->shifting[slot], memory_order_relaxed);
 }
 
-static void deltas_send(struct tide__clocked *c, struct tide__sync *sync, struct tide__managed *m) {
+static void deltas_send(struct tide__clocked *c, struct tide__sync *sync, struct tide__early_send *m) {
     const uint8_t order = c->table->options.send_order;
     int64_t room = room_to_all(sync);
     if (room == 0 || !tide__flush_try(sync)) { /* a clock is being packed */
@@ -224,11 +224,11 @@ static void deltas_send(struct tide__clocked *c, struct tide__sync *sync, struct
 
 /* ---- rows ---- */
 
-static bool value_candidate(struct tide__clocked *c, struct tide__managed *m, uint32_t at,
+static bool value_candidate(struct tide__clocked *c, struct tide__early_send *m, uint32_t at,
                             struct candidate *out) {
     const uint64_t key = m->ids[at];
     const uint32_t slot = tide__slot_of(c->table, key);
-    if (!tide__slot_here(c, slot) || c->detours[slot]) {
+    if (!tide__slot_here(c, slot) || c->tick_forwards[slot]) {
         return false;
     }
     *out = (struct candidate){.id = key, .key = key, .at = at};
@@ -265,7 +265,7 @@ static bool room_taken(struct tide__clocked *c, struct tide__sync *sync,
     return all;
 }
 
-static void values_send(struct tide__clocked *c, struct tide__sync *sync, struct tide__managed *m) {
+static void values_send(struct tide__clocked *c, struct tide__sync *sync, struct tide__early_send *m) {
     const uint8_t order = c->table->options.send_order;
     const int64_t room = room_to_all(sync);
     if (room == 0 || tide__undeclared(c)) {
@@ -310,14 +310,14 @@ static void look_at_links(struct tide__sync *sync, uint64_t now, uint64_t bandwi
     }
 }
 
-static struct tide__clocked *managed_table(struct tide_store *store, unsigned id) {
+static struct tide__clocked *early_send_table(struct tide_store *store, unsigned id) {
     struct tide_table *table = tide__table_at(store, id);
     return table && table->clocked && table->options.send_order ? table->clocked : NULL;
 }
 
-uint64_t tide__managed_send(struct tide_store *store) {
+uint64_t tide__early_send_rest(struct tide_store *store) {
     struct tide__sync *sync = tide__sync_of(store);
-    struct tide__managed *m = managed_of(sync);
+    struct tide__early_send *m = early_send_of(sync);
     if (!m || !store->net) {
         return 0;
     }
@@ -330,7 +330,7 @@ uint64_t tide__managed_send(struct tide_store *store) {
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
     uint64_t bandwidth = 0;
     for (unsigned id = 1; id <= count; id++) {
-        const struct tide__clocked *c = managed_table(store, id);
+        const struct tide__clocked *c = early_send_table(store, id);
         const uint64_t named = c ? c->table->options.bandwidth : 0;
         bandwidth = named && (!bandwidth || named < bandwidth) ? named : bandwidth;
     }
@@ -338,7 +338,7 @@ uint64_t tide__managed_send(struct tide_store *store) {
     bool again = tide__node_clock(store) != TIDE_NO_CLOCK;
     m->turns++;
     for (unsigned i = 0; i < count; i++) { /* each table is first in its turn */
-        struct tide__clocked *c = managed_table(store, 1 + (i + m->turns) % count);
+        struct tide__clocked *c = early_send_table(store, 1 + (i + m->turns) % count);
         if (!c) {
             continue;
         }

@@ -106,7 +106,7 @@ static struct tide__batch *batch_for(struct tide__clocked *c, struct tide__batch
 }
 
 /* Latched. False: it cannot be sent now and stays dirty. `left`: rows that follow, with it. */
-static bool pack(struct tide__clocked *c, struct tide__cached *r, uint64_t key, size_t left,
+static bool pack(struct tide__clocked *c, struct tide__copy_record *r, uint64_t key, size_t left,
                  struct tide__batch **batches) {
     const uint32_t slot = tide__slot_of(c->table, key);
     if (atomic_load_explicit(&c->shifting[slot], memory_order_relaxed)) {
@@ -117,7 +117,7 @@ static bool pack(struct tide__clocked *c, struct tide__cached *r, uint64_t key, 
     struct tide__batch *b = batch_for(c, batches, tide__via(c, slot), stamp, left);
     float *row = b ? (float *)b->rows->data + b->floats : NULL;
     const uint16_t blocks = r->blocks;
-    if (!b || tide__cached_send(&c->shape, r, blocks, b->number, b->rows, row)) {
+    if (!b || tide__copy_record_send(&c->shape, r, blocks, b->number, b->rows, row)) {
         return false;
     }
     b->blocks[b->count] = blocks;
@@ -175,14 +175,14 @@ static void fetch_ahead(struct tide__clocked *c, const uint64_t *records, size_t
         __builtin_prefetch(tide__copy_at(c, (uint32_t)records[i + FAR]));
     }
     if (i + MIDDLE < count) {
-        const struct tide__cached *r = tide__copy_at(c, (uint32_t)records[i + MIDDLE]);
+        const struct tide__copy_record *r = tide__copy_at(c, (uint32_t)records[i + MIDDLE]);
         const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
         __builtin_prefetch(&c->index->slots[tide__slot_of(c->index, key)]);
     }
     if (i + NEAR < count) {
-        struct tide__cached *r = tide__copy_at(c, (uint32_t)records[i + NEAR]);
+        struct tide__copy_record *r = tide__copy_at(c, (uint32_t)records[i + NEAR]);
         const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
-        const char *acc = (const char *)tide__cached_acc(&c->shape, r);
+        const char *acc = (const char *)tide__copy_record_acc(&c->shape, r);
         const size_t bytes = c->shape.floats * sizeof(float);
         tide__fetch_word(c->index, tide__slot_of(c->index, key), key);
         for (size_t at = 0; at < bytes && at < BYTES_MOST; at += LINE) {
@@ -192,7 +192,7 @@ static void fetch_ahead(struct tide__clocked *c, const uint64_t *records, size_t
 }
 
 static void record_leaves(struct tide__clocked *c, struct tide__leaving *l, size_t i) {
-    struct tide__cached *r = tide__copy_at(c, (uint32_t)l->records[i]), *found;
+    struct tide__copy_record *r = tide__copy_at(c, (uint32_t)l->records[i]), *found;
     uint64_t old;
     atomic_uint_fast64_t *word;
     const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
@@ -204,7 +204,7 @@ static void record_leaves(struct tide__clocked *c, struct tide__leaving *l, size
         return;
     }
     if (found == r) {
-        tide__cached_confirm(r, atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)],
+        tide__copy_record_confirm(r, atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)],
                                                      memory_order_relaxed));
         if (r->dirty && !pack(c, r, key, l->count - i, &l->batches)) {
             tide__dirty_add(c, r, old);
@@ -358,7 +358,7 @@ void tide__part_message(struct tide__sync *sync) {
  * way. */
 static uint32_t slack_of(const struct tide__worker *worker) {
     uint32_t slack = UINT32_MAX;
-    for (const struct tide__tally *t = worker->tallies; t; t = t->of_worker) {
+    for (const struct tide__staleness_stats *t = worker->staleness_stats; t; t = t->of_worker) {
         if (tide__has_clock_bound(t->c) && !atomic_load(&t->c->table->closing)) {
             uint32_t s = atomic_load_explicit(&t->c->staleness, memory_order_relaxed);
             slack = s < slack ? s : slack;

@@ -195,7 +195,7 @@ static uint64_t changed_by(struct tide__clocked *c, uint64_t key, uint64_t word,
 }
 
 static void by_delta(const struct tide_table *table, float *row, const void *delta) {
-    tide__cached_apply(&table->clocked->shape, row, delta);
+    tide__copy_record_apply(&table->clocked->shape, row, delta);
 }
 
 int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint32_t stamp,
@@ -219,7 +219,7 @@ int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, u
     }
     float *row = tide__slab_row(&table->slab, (uint32_t)old);
     tide__cut_change(table, key, &old, row, false, stamp, by_delta, delta);
-    tide__cached_apply(&c->shape, row, delta);
+    tide__copy_record_apply(&c->shape, row, delta);
     tide__word_unlock(word, changed_by(c, key, old, changer, delta));
     return 0;
 }
@@ -402,9 +402,9 @@ static void delta_apply(struct tide__clocked *c, uint16_t from, const struct del
                      "an update of table '%s' is lost: %s", c->table->name, tide_error_message());
         }
         here++;
-        struct tide__detour *detour = tide__detour(c, slot, d->origin, false);
-        if (detour && detour->number < d->number) {
-            detour->number = d->number;
+        struct tide__tick_forward *forward = tide__tick_forward(c, slot, d->origin, false);
+        if (forward && forward->number < d->number) {
+            forward->number = d->number;
         }
     }
     struct tide__party *peer = tide__party(tide__sync_of(c->table->store), d->origin);
@@ -535,7 +535,7 @@ uint64_t *tide__take_changed(struct tide__clocked *c, uint32_t slot, size_t *cou
     *count = 0;
     for (size_t i = 0; taken && i < changed->count; i++) {
         uint32_t of = tide__slot_of(c->table, changed->at[i]);
-        bool mine = slot < TIDE_SLOT_COUNT ? of == slot : !c->detours[of];
+        bool mine = slot < TIDE_SLOT_COUNT ? of == slot : !c->tick_forwards[of];
         if (mine) {
             taken[(*count)++] = changed->at[i];
         } else {
@@ -649,14 +649,14 @@ void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_rea
     for (size_t i = 0; i < count; i++) {
         uint64_t key = key_at(keys, i), old;
         atomic_uint_fast64_t *word;
-        struct tide__cached *copy;
+        struct tide__copy_record *copy;
         if ((c->table->options.keys == TIDE_KEYS_DENSE && key >= c->table->options.key_count) ||
             tide__copy_lock(c, key, false, true, &word, &old, &copy) != TIDE__FOUND) {
             continue; /* evicted */
         }
         /* else: late, from an old home */
         if (version > copy->version && (answer || copy->valid || TIDE_MUTANT(late_value_taken))) {
-            tide__cached_row(&c->shape, copy, rows + i * bytes, applied);
+            tide__copy_record_row(&c->shape, copy, rows + i * bytes, applied);
             copy->version = version;
             copy->row_clock = copy->row_clock > (uint32_t)clock ? copy->row_clock : (uint32_t)clock;
             copy->fetched_ns = now;

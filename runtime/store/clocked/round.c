@@ -145,10 +145,10 @@ static uint32_t count_in(struct tide__sync *sync, struct tide__party *peer) {
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(sync->store, id);
         struct tide__clocked *c = table ? table->clocked : NULL;
-        for (uint32_t s = 0; s < TIDE_SLOT_COUNT && c && c->detoured; s++) {
-            struct tide__detour *detour = tide__detour(c, s, peer->id, false);
-            if (detour) {
-                detour->tick = clock;
+        for (uint32_t s = 0; s < TIDE_SLOT_COUNT && c && c->forwarded; s++) {
+            struct tide__tick_forward *forward = tide__tick_forward(c, s, peer->id, false);
+            if (forward) {
+                forward->tick = clock;
             }
         }
     }
@@ -164,8 +164,8 @@ static void bring_up_to_date(struct tide__sync *sync) {
             continue;
         }
         tide__changed_send(c, TIDE_SLOT_COUNT);
-        for (uint32_t s = 0; s < TIDE_SLOT_COUNT && c->detoured; s++) {
-            if (c->detours[s]) {
+        for (uint32_t s = 0; s < TIDE_SLOT_COUNT && c->forwarded; s++) {
+            if (c->tick_forwards[s]) {
                 tide__changed_send(c, s);
             }
         }

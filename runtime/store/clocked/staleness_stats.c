@@ -5,61 +5,61 @@
 
 #include <stdlib.h>
 
-struct tide__tally *tide__tally_make(struct tide__clocked *c, struct tide__worker *worker) {
-    tide_lock(&c->tally_lock);
-    struct tide__tally *t = c->tallies;
+struct tide__staleness_stats *tide__staleness_make(struct tide__clocked *c, struct tide__worker *worker) {
+    tide_lock(&c->staleness_lock);
+    struct tide__staleness_stats *t = c->staleness_stats;
     while (t && (t->in_use || t->worker != worker->number)) {
         t = t->next;
     }
     /* a line is written by one worker: a neighbour would wait for it at every read */
-    if (!t && (t = tide_alloc_aligned(_Alignof(struct tide__tally), sizeof *t)) != NULL) {
+    if (!t && (t = tide_alloc_aligned(_Alignof(struct tide__staleness_stats), sizeof *t)) != NULL) {
         memset(t, 0, sizeof *t);
         t->c = c;
         t->worker = worker->number;
-        t->next = c->tallies;
-        c->tallies = t;
+        t->next = c->staleness_stats;
+        c->staleness_stats = t;
     }
     if (t) {
         tide__table_hold(c->table);
         t->in_use = true;
-        t->of_worker = worker->tallies;
-        worker->tallies = t;
+        t->of_worker = worker->staleness_stats;
+        worker->staleness_stats = t;
     }
-    tide_unlock(&c->tally_lock);
+    tide_unlock(&c->staleness_lock);
     return t ? t : &c->of_others;
 }
 
-void tide__tallies_release(struct tide__worker *worker) {
-    while (worker->tallies) {
-        struct tide__tally *t = worker->tallies;
-        worker->tallies = t->of_worker;
+void tide__staleness_release(struct tide__worker *worker) {
+    while (worker->staleness_stats) {
+        struct tide__staleness_stats *t = worker->staleness_stats;
+        worker->staleness_stats = t->of_worker;
         struct tide_table *table = t->c->table;
-        tide_lock(&t->c->tally_lock);
+        tide_lock(&t->c->staleness_lock);
         t->in_use = false;
-        tide_unlock(&t->c->tally_lock);
+        tide_unlock(&t->c->staleness_lock);
         tide_table_release(table);
     }
 }
 
-void tide__tallies_free(struct tide__clocked *c) {
-    while (c->tallies) {
-        struct tide__tally *next = c->tallies->next;
-        tide_free(c->tallies);
-        c->tallies = next;
+void tide__staleness_free(struct tide__clocked *c) {
+    while (c->staleness_stats) {
+        struct tide__staleness_stats *next = c->staleness_stats->next;
+        tide_free(c->staleness_stats);
+        c->staleness_stats = next;
     }
 }
 
-void tide__tallies_clock(struct tide__worker *worker, uint64_t waited_ns) {
+void tide__staleness_clock(struct tide__worker *worker, uint64_t waited_ns) {
     uint32_t least = UINT32_MAX;
-    for (struct tide__tally *t = worker->tallies; t; t = t->of_worker) {
+    for (struct tide__staleness_stats *t = worker->staleness_stats; t; t = t->of_worker) {
         const uint32_t s = atomic_load_explicit(&t->c->staleness, memory_order_relaxed);
         least = tide__has_clock_bound(t->c) && s < least ? s : least;
     }
-    for (struct tide__tally *t = worker->tallies; t; t = t->of_worker) {
-        tide__tally_add(&t->clocks, 1);
+    for (struct tide__staleness_stats *t = worker->staleness_stats; t; t = t->of_worker) {
+        tide__staleness_add(&t->clocks, 1);
         if (waited_ns && tide__has_clock_bound(t->c) &&
             atomic_load_explicit(&t->c->staleness, memory_order_relaxed) == least) {
-            tide__tally_add(&t->clock_ns, waited_ns); /* that bound held it */
+            tide__staleness_add(&t->clock_ns, waited_ns); /* that bound held it */
         }
     }
 }
@@ -70,7 +70,7 @@ static uint64_t of(const atomic_uint_fast64_t *value) {
     return atomic_load_explicit(value, memory_order_relaxed);
 }
 
-static void add(struct tide_worker_staleness *to, const struct tide__tally *t) {
+static void add(struct tide_worker_staleness *to, const struct tide__staleness_stats *t) {
     for (size_t d = 0; d < TIDE_COUNT(to->count); d++) {
         to->count[d] += of(&t->differential[d]);
     }
@@ -97,13 +97,13 @@ static void moments(struct tide_worker_staleness *s) {
     s->variance = pulls > 0 ? squares / pulls - s->mean * s->mean : 0;
 }
 
-void tide__tallies_sum(struct tide__clocked *c, struct tide_worker_staleness *out) {
+void tide__staleness_sum(struct tide__clocked *c, struct tide_worker_staleness *out) {
     *out = (struct tide_worker_staleness){.worker = TIDE_NO_CLOCK};
-    tide_lock(&c->tally_lock);
-    for (const struct tide__tally *t = c->tallies; t; t = t->next) {
+    tide_lock(&c->staleness_lock);
+    for (const struct tide__staleness_stats *t = c->staleness_stats; t; t = t->next) {
         add(out, t);
     }
-    tide_unlock(&c->tally_lock);
+    tide_unlock(&c->staleness_lock);
     add(out, &c->of_others);
     moments(out);
 }
@@ -120,10 +120,10 @@ size_t tide_table_worker_staleness(struct tide_table *table, struct tide_worker_
     if (!c) {
         return 0;
     }
-    tide_lock(&c->tally_lock);
-    for (const struct tide__tally *t = c->tallies; t; t = t->next) {
+    tide_lock(&c->staleness_lock);
+    for (const struct tide__staleness_stats *t = c->staleness_stats; t; t = t->next) {
         bool first = true;
-        for (const struct tide__tally *u = c->tallies; u != t && first; u = u->next) {
+        for (const struct tide__staleness_stats *u = c->staleness_stats; u != t && first; u = u->next) {
             first = u->worker != t->worker;
         }
         count += first;
@@ -131,14 +131,14 @@ size_t tide_table_worker_staleness(struct tide_table *table, struct tide_worker_
             continue;
         }
         out[listed] = (struct tide_worker_staleness){.worker = t->worker};
-        for (const struct tide__tally *u = t; u; u = u->next) {
+        for (const struct tide__staleness_stats *u = t; u; u = u->next) {
             if (u->worker == t->worker) {
                 add(&out[listed], u);
             }
         }
         listed++;
     }
-    tide_unlock(&c->tally_lock);
+    tide_unlock(&c->staleness_lock);
     for (size_t i = 0; i < listed; i++) {
         moments(&out[i]);
     }

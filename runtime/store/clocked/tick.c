@@ -3,7 +3,7 @@
  * on the lane they came by, so the minimum over the nodes' ticks is the clock of a slot: its rows
  * hold every push of a smaller stamp. When it rises, rows that changed go to those who hold copies,
  * FRESH follows them to every node, and parked requests are answered. A slot whose updates still
- * come by another way from some node has a detour for it (clock_move.c).
+ * come by another way from some node has a forward for it (clock_move.c).
  */
 #include "store/clocked/clock_move.h"
 
@@ -27,9 +27,9 @@ static uint32_t least_of_parties(struct tide__clocked *c, uint32_t slot) {
     struct tide__sync *sync = tide__sync_of(c->table->store);
     uint32_t least = TIDE_NO_CLOCK;
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
-        const struct tide__detour *detour =
-            slot < TIDE_SLOT_COUNT ? tide__detour(c, slot, p->id, false) : NULL;
-        uint32_t tick = detour && !TIDE_MUTANT(tick_before_route) ? detour->tick : p->tick;
+        const struct tide__tick_forward *forward =
+            slot < TIDE_SLOT_COUNT ? tide__tick_forward(c, slot, p->id, false) : NULL;
+        uint32_t tick = forward && !TIDE_MUTANT(tick_before_route) ? forward->tick : p->tick;
         least = !p->gone && tick < least ? tick : least;
     }
     return least;
@@ -43,8 +43,8 @@ static uint32_t least_tick(struct tide__clocked *c, uint32_t slot) {
 static bool settled(struct tide__clocked *c, uint32_t clock) {
     bool all = !tide__undeclared(c) && !c->held && !tide__staged_below(c, clock) &&
                least_of_parties(c, TIDE_SLOT_COUNT) >= clock;
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && all && c->detoured; s++) {
-        all = !c->detours[s] || least_of_parties(c, s) >= clock;
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && all && c->forwarded; s++) {
+        all = !c->tick_forwards[s] || least_of_parties(c, s) >= clock;
     }
     return all;
 }
@@ -64,9 +64,9 @@ uint32_t tide__slot_clock(struct tide__clocked *c, uint32_t slot) {
 }
 
 uint64_t tide__slot_applied(struct tide__clocked *c, uint32_t slot, uint16_t node) {
-    const struct tide__detour *detour = tide__detour(c, slot, node, false);
+    const struct tide__tick_forward *forward = tide__tick_forward(c, slot, node, false);
     const struct tide__party *peer = tide__party(tide__sync_of(c->table->store), node);
-    return detour ? detour->number : peer ? peer->applied : 0;
+    return forward ? forward->number : peer ? peer->applied : 0;
 }
 
 /* ---- FRESH ---- */
@@ -214,7 +214,7 @@ static void advance(struct tide__clocked *c, const uint8_t *slots, size_t count)
     bool any = false;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t s = slots ? tide__number_at(slots, i) : i;
-        if (!c->detours[s] && c->announced[s] < clock && tide__slot_here(c, s)) {
+        if (!c->tick_forwards[s] && c->announced[s] < clock && tide__slot_here(c, s)) {
             risen[s / 64] |= UINT64_C(1) << (s % 64);
             any = true;
         }
@@ -222,9 +222,9 @@ static void advance(struct tide__clocked *c, const uint8_t *slots, size_t count)
     if (any) {
         announce(c, clock, TIDE_SLOT_COUNT, risen);
     }
-    for (uint32_t i = 0; i < count && c->detoured; i++) {
+    for (uint32_t i = 0; i < count && c->forwarded; i++) {
         const uint32_t s = slots ? tide__number_at(slots, i) : i;
-        any |= c->detours[s] && announce_one(c, s);
+        any |= c->tick_forwards[s] && announce_one(c, s);
     }
     if (any) {
         tide__ask_again(c);

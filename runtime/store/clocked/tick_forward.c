@@ -1,14 +1,14 @@
 /*
  * By which way nodes send what concerns the slots of a home (see clock_move.c for the whole): what they
- * declared (ROUTE), and detours, for those whose updates still come by an old home.
+ * declared (ROUTE), and tick_forwards, for those whose updates still come by an old home.
  */
 #include "store/clocked/clock_move.h"
 
-/* ---- detours and declarations ---- */
+/* ---- tick_forwards and declarations ---- */
 
-struct tide__detour *tide__detour(struct tide__clocked *c, uint32_t slot, uint16_t node,
+struct tide__tick_forward *tide__tick_forward(struct tide__clocked *c, uint32_t slot, uint16_t node,
                                   bool create) {
-    struct tide__detours *d = slot < TIDE_SLOT_COUNT ? c->detours[slot] : NULL;
+    struct tide__tick_forwards *d = slot < TIDE_SLOT_COUNT ? c->tick_forwards[slot] : NULL;
     for (uint32_t i = 0; d && i < d->count; i++) {
         if (d->at[i].node == node) {
             return &d->at[i];
@@ -19,16 +19,16 @@ struct tide__detour *tide__detour(struct tide__clocked *c, uint32_t slot, uint16
     }
     const uint32_t count = d ? d->count : 0;
     /* Sixteen bytes; without it a clock would lie. */
-    struct tide__detours *grown = tide_realloc_vital(d, sizeof *d + (count + 1) * sizeof d->at[0]);
-    c->detoured += count == 0;
+    struct tide__tick_forwards *grown = tide_realloc_vital(d, sizeof *d + (count + 1) * sizeof d->at[0]);
+    c->forwarded += count == 0;
     grown->count = count + 1;
-    grown->at[count] = (struct tide__detour){.node = node};
-    c->detours[slot] = grown;
+    grown->at[count] = (struct tide__tick_forward){.node = node};
+    c->tick_forwards[slot] = grown;
     return &grown->at[count];
 }
 
-void tide__detour_end(struct tide__clocked *c, uint32_t slot, uint16_t node) {
-    struct tide__detours *d = c->detours[slot];
+void tide__tick_forward_end(struct tide__clocked *c, uint32_t slot, uint16_t node) {
+    struct tide__tick_forwards *d = c->tick_forwards[slot];
     for (uint32_t i = 0; d && i < d->count; i++) {
         if (d->at[i].node == node) {
             d->at[i] = d->at[--d->count];
@@ -37,12 +37,12 @@ void tide__detour_end(struct tide__clocked *c, uint32_t slot, uint16_t node) {
     }
     if (d && d->count == 0) {
         tide_free(d);
-        c->detours[slot] = NULL;
-        c->detoured--;
+        c->tick_forwards[slot] = NULL;
+        c->forwarded--;
     }
 }
 
-uint32_t tide__detour_clock(struct tide__clocked *c, uint16_t node, uint32_t told,
+uint32_t tide__tick_forward_clock(struct tide__clocked *c, uint16_t node, uint32_t told,
                             uint32_t announced) {
     const struct tide__party *party = tide__party(tide__sync_of(c->table->store), node);
     const bool works = party && party->tick != TIDE_NO_CLOCK && !TIDE_MUTANT(joiner_by_old_home);
@@ -170,12 +170,12 @@ void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_rea
     tide__declare(c, from, 0, tide__declared(c, from, 0));
     for (size_t i = 0; i < count; i++) {
         tide__declare(c, from, tide__number_at(slots, i), true);
-        tide__detour_end(c, tide__number_at(slots, i), from);
+        tide__tick_forward_end(c, tide__number_at(slots, i), from);
     }
     for (uint32_t s = 0; first && s < TIDE_SLOT_COUNT; s++) { /* by a home of before */
         if (tide__slot_here(c, s) && !tide__declared(c, from, s) &&
-            !tide__detour(c, s, from, false)) {
-            tide__detour(c, s, from, true)->tick =
+            !tide__tick_forward(c, s, from, false)) {
+            tide__tick_forward(c, s, from, true)->tick =
                 clock == TIDE_NO_CLOCK ? TIDE_NO_CLOCK : c->announced[s];
         }
     }
@@ -244,8 +244,8 @@ void tide__tick_forwarded(struct tide__clocked *c, struct tide_reader *r) {
         if (!tide__slot_here(c, slot)) {
             tick_forward(c, (uint16_t)origin, (uint32_t)clock, tide__home_of(c, slot), &slot, 1);
         } else if (!tide__declared(c, (uint16_t)origin, slot)) {
-            tide__detour(c, slot, (uint16_t)origin, true)->tick =
-                tide__detour_clock(c, (uint16_t)origin, (uint32_t)clock, c->announced[slot]);
+            tide__tick_forward(c, slot, (uint16_t)origin, true)->tick =
+                tide__tick_forward_clock(c, (uint16_t)origin, (uint32_t)clock, c->announced[slot]);
         }
     }
     tide__slots_advance(c, slots, count);

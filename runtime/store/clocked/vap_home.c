@@ -132,9 +132,9 @@ void tide__vap_trace(struct tide__clocked *c, uint16_t origin, uint64_t number,
         return;
     }
     tide__changed_send(c, TIDE_SLOT_COUNT);
-    for (size_t i = 0; i < count && c->detoured; i++) {
+    for (size_t i = 0; i < count && c->forwarded; i++) {
         const uint32_t slot = tide__slot_of(c->table, keys[i]);
-        if (c->detours[slot]) {
+        if (c->tick_forwards[slot]) {
             tide__changed_send(c, slot);
         }
     }

@@ -82,19 +82,19 @@ static void access_begin(struct access *a, struct tide__clocked *c, struct tide_
 }
 
 static void count_read(const struct access *a, size_t keys, uint64_t waited_ns) {
-    struct tide__tally *t = tide__tally(a->c, a->worker);
+    struct tide__staleness_stats *t = tide__staleness_stats(a->c, a->worker);
     if (a->c->model != TIDE_ASYNC && a->row_clock != UINT32_MAX) {
         int64_t back = (int64_t)a->worker->clock - (int64_t)a->row_clock + 1;
         size_t d = back <= 0                       ? TIDE__OVER
                    : back < TIDE_STALENESS_MAX + 2 ? (size_t)back
                                                    : (size_t)TIDE__UNDER;
-        tide__tally_add(&t->differential[d], 1);
+        tide__staleness_add(&t->differential[d], 1);
     }
-    tide__tally_add(&t->hits, keys - (size_t)(a->waits < keys ? a->waits : keys));
+    tide__staleness_add(&t->hits, keys - (size_t)(a->waits < keys ? a->waits : keys));
     if (TIDE_UNLIKELY(a->waits)) {
-        tide__tally_add(&t->waits, a->waits);
-        tide__tally_add(&t->fetches, a->fetches);
-        tide__tally_add(&t->waited_ns, waited_ns);
+        tide__staleness_add(&t->waits, a->waits);
+        tide__staleness_add(&t->fetches, a->fetches);
+        tide__staleness_add(&t->waited_ns, waited_ns);
     }
 }
 
@@ -102,7 +102,7 @@ static void count_read(const struct access *a, size_t keys, uint64_t waited_ns) 
 
 struct place {
     float *row;                  /* `width` values, latched */
-    struct tide__cached *record; /* NULL: at home */
+    struct tide__copy_record *record; /* NULL: at home */
     atomic_uint_fast64_t *word;
     uint64_t old;
 };
@@ -159,7 +159,7 @@ static int home_lock(struct tide__clocked *c, uint64_t key, uint32_t slot, bool 
 
 /* Latched: the copy holds every push of a smaller stamp. */
 static uint32_t clock_of(const struct tide__clocked *c, uint32_t slot,
-                         const struct tide__cached *r) {
+                         const struct tide__copy_record *r) {
     /* acquire: pairs with tide__floor_raise */
     const uint32_t floor =
         r->subscribed ? atomic_load_explicit(&c->pushed_floor[slot], memory_order_acquire) : 0;
@@ -168,13 +168,13 @@ static uint32_t clock_of(const struct tide__clocked *c, uint32_t slot,
 
 /* Latched: the copy serves a read by this worker. What settled was pushed to those that are
  * subscribed. */
-static bool fresh(const struct access *a, uint32_t slot, const struct tide__cached *r) {
+static bool fresh(const struct access *a, uint32_t slot, const struct tide__copy_record *r) {
     return r->valid && (r->subscribed || r->settled == a->settled) &&
            (a->c->model == TIDE_ASYNC || clock_of(a->c, slot, r) >= a->need);
 }
 
 /* Latched, not fresh (or async): is a request to be sent for it now? */
-static bool wanted(const struct access *a, uint32_t slot, const struct tide__cached *r) {
+static bool wanted(const struct access *a, uint32_t slot, const struct tide__copy_record *r) {
     const struct tide__clocked *c = a->c;
     if (c->model == TIDE_ASYNC) {
         return !r->asked && (!r->valid || r->fetched_ns < a->oldest_ns || r->settled != a->settled);
@@ -189,7 +189,7 @@ static bool wanted(const struct access *a, uint32_t slot, const struct tide__cac
 
 /* The same, and then one is under way, which the caller sends: for no more than it asks, others may
  * want more. */
-static bool mark_wanted(const struct access *a, uint32_t slot, struct tide__cached *r) {
+static bool mark_wanted(const struct access *a, uint32_t slot, struct tide__copy_record *r) {
     const bool is_wanted = wanted(a, slot, r);
     r->asked = r->asked || is_wanted;
     r->asked_need = is_wanted ? a->need : r->asked_need;
@@ -216,7 +216,7 @@ static int read_lock(struct access *a, uint64_t key, struct place *p, bool *ask)
     if (code != TIDE__FOUND) {
         return code;
     }
-    struct tide__cached *r = p->record;
+    struct tide__copy_record *r = p->record;
     if (TIDE_UNLIKELY(tide__via(c, slot) == self)) { /* it has just come home */
         tide__copy_free(c, p->word, p->old);
         return TIDE__MISSED;
@@ -233,7 +233,7 @@ static int read_lock(struct access *a, uint64_t key, struct place *p, bool *ask)
         r->used_clock = a->worker->clock;
         r->referenced = true;
     }
-    p->row = tide__cached_value(r);
+    p->row = tide__copy_record_value(r);
     return TIDE__FOUND;
 }
 
@@ -243,7 +243,7 @@ static int read_lock(struct access *a, uint64_t key, struct place *p, bool *ask)
 static void unmark(struct access *a, const uint64_t *keys, size_t count) {
     for (size_t i = 0; i < count; i++) {
         atomic_uint_fast64_t *word;
-        struct tide__cached *r;
+        struct tide__copy_record *r;
         uint64_t old;
         if (tide__copy_lock(a->c, keys[i], false, true, &word, &old, &r) == TIDE__FOUND) {
             r->asked = false;
@@ -332,8 +332,8 @@ static int pull_pass(struct access *a, const uint64_t *keys, float *out, uint32_
         } else {
             code = found;
         }
-        if (found <= TIDE__NOT_FOUND && found > 0 && a->worker->overlays) {
-            tide__overlay_add(c, a->worker, key, row);
+        if (found <= TIDE__NOT_FOUND && found > 0 && a->worker->bsp_pushed) {
+            tide__bsp_add(c, a->worker, key, row);
         }
         if (is_wanted) {
             wanted_keys[wanted_count++] = key;
@@ -444,7 +444,7 @@ static int write_lock(struct access *a, uint64_t key, struct place *p) {
         const int sent = is_wanted ? ask(a, &key, 1) : 0;
         return sent ? sent : TIDE__MISSED;
     }
-    p->row = tide__cached_value(p->record);
+    p->row = tide__copy_record_value(p->record);
     return TIDE__FOUND;
 }
 
@@ -520,7 +520,7 @@ static int push(struct tide__clocked *c, struct tide__worker *worker, const uint
         }
         if (p.record) {
             tide__note_stamp(p.record, worker->clock);
-            tide__cached_push(&c->shape, p.record, rows + i * width);
+            tide__copy_record_push(&c->shape, p.record, rows + i * width);
         } else {
             tide__cut_push(c->table, keys[i], &p.old, p.row, false, worker->clock,
                            rows + i * width);
@@ -610,8 +610,8 @@ int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const 
         return ticket ? pull_start(c, worker, keys, count, out, ticket)
                       : pull(c, worker, keys, count, out);
     }
-    (void)tide__tally(c, worker); /* it uses the table */
-    int code = c->model == TIDE_BSP ? tide__overlay_push(c, worker, keys, count, in)
+    (void)tide__staleness_stats(c, worker); /* it uses the table */
+    int code = c->model == TIDE_BSP ? tide__bsp_push(c, worker, keys, count, in)
                                     : push(c, worker, keys, count, in);
     if (c->model == TIDE_ASYNC) {
         flush_by_age(c);
@@ -738,7 +738,7 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
     if (!plain) { /* the general way, which also says what is wrong */
         return add_columns(table, key, columns, values, count);
     }
-    (void)tide__tally(c, worker); /* it uses the table */
+    (void)tide__staleness_stats(c, worker); /* it uses the table */
     struct access a;
     struct place p;
     access_begin(&a, c, worker);
@@ -749,7 +749,7 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
     const struct sparse sparse = {columns, values, count};
     if (p.record) {
         tide__note_stamp(p.record, worker->clock);
-        tide__cached_add(&c->shape, p.record, columns, values, count);
+        tide__copy_record_add(&c->shape, p.record, columns, values, count);
     } else {
         tide__cut_change(table, key, &p.old, p.row, false, worker->clock, by_columns, &sparse);
         by_columns(table, p.row, &sparse);

@@ -18,8 +18,8 @@ struct tide__worker {
     uint32_t number; /* of the run */
     uint32_t clock;
     uint64_t bound_serial;          /* of the bounds in force when its interval began (clocked.h) */
-    struct tide__overlay *overlays; /* bsp: what it pushed in this interval */
-    struct tide__tally *tallies;    /* what it saw of tables with clocks */
+    struct tide__bsp_pushed *bsp_pushed; /* bsp: what it pushed in this interval */
+    struct tide__staleness_stats *staleness_stats;    /* what it saw of tables with clocks */
     uint64_t waited_ns;             /* for the clock that it is about to end */
 };
 

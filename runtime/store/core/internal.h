@@ -190,14 +190,14 @@ struct tide_table {
     struct tide__fence *fences;
     uint32_t map_round, map_rounds; /* rounds of MAP that wait for MAP_DONE: the first, how many */
     uint32_t map_term;              /* of the controller that asks */
-    struct tide__parcels *parcels; /* relocating tables: what goes out at the end of a message */
+    struct tide__relocate_outbox *outbox; /* relocating tables: what goes out at the end of a message */
     struct tide__trails *trails;   /* relocating tables, home: through whose hands keys went */
     struct tide__locations *locations; /* relocating tables: location_cache.h; NULL: nothing to remember */
 
     _Atomic(struct tide__intents *) intents; /* intent.h; NULL: no worker has had one */
     struct tide__node_sets *interest;        /* intent.h, home; I/O; NULL: nobody has had one */
     atomic_uint made_or_subscribed; /* hot_keys.h; orders the two by being written by both */
-    _Atomic(struct tide__shared *) shared; /* hot_keys.h; NULL: no key has ever had copies */
+    _Atomic(struct tide__hot_table *) shared; /* hot_keys.h; NULL: no key has ever had copies */
 
     struct tide__clocked *clocked; /* clocked.h; NULL: a sequential table. Constant */
 };
@@ -519,12 +519,12 @@ void tide__node_text(struct tide_store *store, uint16_t node, char out[96]); /* 
 /* ---- program_order.c: one worker's operations on a row ---- */
 /* Waits until asynchronous pulls of this fiber with one of the keys are answered. ETIMEDOUT,
  * ECANCELED, ENOMEM. */
-int tide__order_wait(struct tide_table *table, const uint64_t *keys, size_t count);
+int tide__program_order_wait(struct tide_table *table, const uint64_t *keys, size_t count);
 /* Would it have to? */
-bool tide__order_is_held(struct tide_table *table, const uint64_t *keys, size_t count);
+bool tide__program_order_is_held(struct tide_table *table, const uint64_t *keys, size_t count);
 /* An asynchronous pull is enlisted, or over; pending lock held. */
-void tide__order_begin(struct tide__pending *pull);
-void tide__order_end(struct tide__pending *pull);
+void tide__program_order_begin(struct tide__pending *pull);
+void tide__program_order_end(struct tide__pending *pull);
 
 /* ---- shard.c, inbox.c: messages of the store actor ---- */
 enum tide__op { /* first element of every message; message.def */
@@ -614,7 +614,7 @@ void tide__options_write(struct tide_writer *w, const struct tide_table_options 
 int tide__options_read(struct tide_reader *r, struct tide_table_options *options, char name[64]);
 int tide__options_check(struct tide_table_options *options); /* and fills in defaults */
 bool tide__options_equal(const struct tide_table_options *a, const struct tide_table_options *b);
-int tide__shared_check(const struct tide_table_options *options); /* may keys have copies? */
+int tide__hot_check(const struct tide_table_options *options); /* may keys have copies? */
 enum { TIDE__AGE_MS = 50, TIDE__AGE_MS_MAX = 3600000 };
 int tide__consistency_check(struct tide_table_options *options);
 bool tide__consistency_equal(const struct tide_table_options *a,

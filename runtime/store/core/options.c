@@ -47,7 +47,7 @@ static int check_durability(struct tide_table_options *o) {
     return 0;
 }
 
-int tide__shared_check(const struct tide_table_options *o) {
+int tide__hot_check(const struct tide_table_options *o) {
     const char *what = o->consistency.model != TIDE_SEQUENTIAL
                            ? "it has clocks, and with them copies of its own"
                        : o->replicas ? "its rows have copies for the case of a death (replicas)"
@@ -107,7 +107,7 @@ int tide__options_check(struct tide_table_options *o) {
     code = tide__consistency_check(o);
     return code || (o->technique != TIDE_REPLICATE && o->technique != TIDE_INTENT)
                ? code
-               : tide__shared_check(o);
+               : tide__hot_check(o);
 }
 
 bool tide__options_equal(const struct tide_table_options *a, const struct tide_table_options *b) {

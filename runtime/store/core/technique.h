@@ -155,8 +155,8 @@ struct tide__operations {
     void (*finish)(struct tide_table *table);
 };
 
-struct tide__shared; /* hot_keys.h */
-static inline struct tide__shared *tide__shared_of(struct tide_table *table) {
+struct tide__hot_table; /* hot_keys.h */
+static inline struct tide__hot_table *tide__hot_of(struct tide_table *table) {
     return atomic_load_explicit(&table->shared, memory_order_acquire); /* with its creation */
 }
 
@@ -185,7 +185,7 @@ static inline void tide__row_changes(struct tide_table *table, uint64_t key, uin
          * other. */
         atomic_fetch_add_explicit(&table->made_or_subscribed, 1, memory_order_acq_rel);
     }
-    if (TIDE_UNLIKELY(tide__shared_of(table) != NULL)) {
+    if (TIDE_UNLIKELY(tide__hot_of(table) != NULL)) {
         table->hot->changed(table, key, changer);
     }
 }

@@ -532,7 +532,7 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
         code = check_rows(table, keys, key_count, in);
     }
     if (!code && TIDE_UNLIKELY(table->replicas)) {
-        code = tide__order_wait(table, keys, key_count);
+        code = tide__program_order_wait(table, keys, key_count);
     }
     if (!code && kind == TIDE__PUSH && TIDE_UNLIKELY(table->store->budget.cap > 0)) {
         const struct tide__pass whole = {
@@ -569,7 +569,7 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
                                   kind == TIDE__PUSH && !raw ? tide__worker_stamp() : TIDE_NO_CLOCK,
                               .misses = &misses};
     bool sent;
-    const bool shared = tide__shared_of(table) != NULL;
+    const bool shared = tide__hot_of(table) != NULL;
     pass.unshared = !shared && !raw;
     code = TIDE_UNLIKELY(shared) && !raw
                ? table->hot->operate(table, &pass, kind, t, !ticket)
@@ -636,7 +636,7 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
         return 0;
     }
     tide__store_yield(table->store);
-    const bool shared = tide__shared_of(table) != NULL;
+    const bool shared = tide__hot_of(table) != NULL;
     struct tide__misses misses;
     tide__misses_init(&misses);
     code = misses_reserve(&misses, key_count);
@@ -690,7 +690,7 @@ size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, siz
     struct tide__misses misses;
     tide__misses_init(&misses);
     size_t hits = 0;
-    if (TIDE_UNLIKELY(table->replicas) && tide__order_is_held(table, keys, key_count)) {
+    if (TIDE_UNLIKELY(table->replicas) && tide__program_order_is_held(table, keys, key_count)) {
         return 0;
     }
     for (size_t i = 0; i < key_count; i++) {
@@ -705,7 +705,7 @@ size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, siz
                                   .patient = false,
                                   .misses = &misses};
         misses.count = 0;
-        if ((tide__shared_of(table) && table->hot->read(table, keys[i], pass.out)) ||
+        if ((tide__hot_of(table) && table->hot->read(table, keys[i], pass.out)) ||
             (tide__pass_pull(&pass) == 0 && misses.count == 0)) {
             hit[i / 64] |= UINT64_C(1) << (i % 64);
             hits++;

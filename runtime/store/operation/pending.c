@@ -72,7 +72,7 @@ void tide__pending_end(struct tide__pending_table *t, struct tide__pending *p) {
     *(p->prev ? &p->prev->next : &t->first) = p->next;
     *(p->next ? &p->next->prev : &t->last) = p->prev;
     if (p->fiber) {
-        tide__order_end(p);
+        tide__program_order_end(p);
     }
     release_id(t, p->id);
     tide_unlock(&t->lock);

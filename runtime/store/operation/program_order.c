@@ -77,7 +77,7 @@ static bool is_free(const struct tide_table *table) {
            atomic_load_explicit(&table->async_pulls, memory_order_relaxed) == 0;
 }
 
-bool tide__order_is_held(struct tide_table *table, const uint64_t *keys, size_t count) {
+bool tide__program_order_is_held(struct tide_table *table, const uint64_t *keys, size_t count) {
     struct tide__pending_table *t = &table->store->pending;
     struct key_set *set = is_free(table) ? NULL : key_set_make(keys, count);
     if (!set) {
@@ -90,7 +90,7 @@ bool tide__order_is_held(struct tide_table *table, const uint64_t *keys, size_t 
     return held;
 }
 
-int tide__order_wait(struct tide_table *table, const uint64_t *keys, size_t count) {
+int tide__program_order_wait(struct tide_table *table, const uint64_t *keys, size_t count) {
     struct tide__pending_table *t = &table->store->pending;
     if (is_free(table)) {
         return 0;
@@ -121,11 +121,11 @@ int tide__order_wait(struct tide_table *table, const uint64_t *keys, size_t coun
                 : 0;
 }
 
-void tide__order_begin(struct tide__pending *p) {
+void tide__program_order_begin(struct tide__pending *p) {
     atomic_fetch_add_explicit(&p->table->async_pulls, 1, memory_order_relaxed);
 }
 
-void tide__order_end(struct tide__pending *p) {
+void tide__program_order_end(struct tide__pending *p) {
     atomic_fetch_sub_explicit(&p->table->async_pulls, 1, memory_order_relaxed);
     if (p->follows) { /* under the lock, without which the fiber does not leave */
         tide_fiber_wake(p->fiber);

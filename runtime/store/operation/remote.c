@@ -359,7 +359,7 @@ static int admit(const struct tide__pass *pass, struct request *requests) {
 /* Keys of the table are shared since the pass began. Whoever shares them does it under the lock of
  * the pending table: what is registered before is answered before the first copy is made. */
 static bool is_overtaken(const struct tide__pass *pass) {
-    return pass->unshared && tide__shared_of(pass->table) && !TIDE_MUTANT(share_first_copies);
+    return pass->unshared && tide__hot_of(pass->table) && !TIDE_MUTANT(share_first_copies);
 }
 
 /* From here on the entries may be answered. False: routes changed, or it was overtaken; nothing was
@@ -391,7 +391,7 @@ static bool enlist(const struct tide__pass *pass, struct tide__ticket *ticket,
         t->last = p;
         t->by_slot[(uint32_t)p->id] = p;
         if (p->fiber) {
-            tide__order_begin(p);
+            tide__program_order_begin(p);
         }
         if (r->node == self) { /* tide__pass_pull reads it without the lock */
             atomic_fetch_add_explicit(&table->self_sent, 1, memory_order_relaxed);

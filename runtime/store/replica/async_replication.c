@@ -11,7 +11,7 @@ enum { PART_BYTES = 96 << 10, PART_MAX = 8 << 20, FIRST_ROOM = 256 };
 enum { IDLE_WINDOWS = 4, WAY_FORGOTTEN = 8 /* shipments until a long way is forgotten */ };
 
 /* Of those that began at this home and were at it all the time. */
-static bool still_ours(const struct tide__at_risk *a, const struct tide__wait *wait) {
+static bool still_ours(const struct tide__async_replication *a, const struct tide__wait *wait) {
     bool ours = true;
     for (uint32_t i = 0; i < wait->slot_count && ours; i++) {
         ours = a->lost_at[wait->slots[i]] <= wait->losses;
@@ -19,7 +19,7 @@ static bool still_ours(const struct tide__at_risk *a, const struct tide__wait *w
     return ours;
 }
 
-static void waits_end(struct tide__at_risk *a, struct tide__wait *waits, bool answered) {
+static void waits_end(struct tide__async_replication *a, struct tide__wait *waits, bool answered) {
     for (struct tide__wait *next; waits; waits = next) {
         next = waits->next;
         waits->dead |= !answered || !still_ours(a, waits);
@@ -27,19 +27,19 @@ static void waits_end(struct tide__at_risk *a, struct tide__wait *waits, bool an
     }
 }
 
-int tide__at_risk_create(struct tide_table *table) {
-    struct tide__at_risk *a = tide_alloc_aligned(_Alignof(struct tide__at_risk), sizeof *a);
+int tide__async_create(struct tide_table *table) {
+    struct tide__async_replication *a = tide_alloc_aligned(_Alignof(struct tide__async_replication), sizeof *a);
     if (!a) {
         return tide_fail(TIDE_ENOMEM, "no memory for the window of table '%s'", table->name);
     }
     memset(a, 0, sizeof *a);
     a->flights_end = &a->flights;
-    table->replicas->at_risk = a;
+    table->replicas->async = a;
     return 0;
 }
 
-void tide__at_risk_destroy(struct tide_table *table) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+void tide__async_destroy(struct tide_table *table) {
+    struct tide__async_replication *a = table->replicas->async;
     if (!a) {
         return;
     }
@@ -87,7 +87,7 @@ static int list_grow(struct tide__risk_list *list, uint32_t room) {
 }
 
 static int list_add(struct tide_table *table, struct tide__risk_list *list, uint64_t key) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+    struct tide__async_replication *a = table->replicas->async;
     int code = 0;
     tide_lock(&list->lock);
     if (list->count == list->capacity) {
@@ -101,27 +101,27 @@ static int list_add(struct tide_table *table, struct tide__risk_list *list, uint
     return code;
 }
 
-int tide__at_risk_list(struct tide_table *table, uint64_t key, uint64_t *word) {
+int tide__async_list(struct tide_table *table, uint64_t key, uint64_t *word) {
     if (TIDE_LIKELY(tide__word_seen(*word))) {
         return 0;
     }
-    int code = list_add(table, &table->replicas->at_risk->lists[tide__stripe()], key);
+    int code = list_add(table, &table->replicas->async->lists[tide__stripe()], key);
     *word |= code ? 0 : SEEN_ONE;
     return code;
 }
 
-uint64_t tide__at_risk_going(const struct tide_table *table) {
-    const struct tide__at_risk *a = table->replicas->at_risk;
-    /* acquire: pairs with tide__at_risk_regroup, before which the slot got its new route. Of a row
+uint64_t tide__async_going(const struct tide_table *table) {
+    const struct tide__async_replication *a = table->replicas->async;
+    /* acquire: pairs with tide__async_regroup, before which the slot got its new route. Of a row
      * that changed since a slot is about to go that is seen too, by the lock of its word. */
     return a ? atomic_load_explicit(&a->going, memory_order_acquire) : 0;
 }
 
-bool tide__at_risk_enter(struct tide_table *table, unsigned *guard) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+bool tide__async_enter(struct tide_table *table, unsigned *guard) {
+    struct tide__async_replication *a = table->replicas->async;
     *guard = tide__stripe();
     /* sequentially consistent, both: whoever closes the table sees this pass, or the pass sees it
-     * closed (tide__at_risk_tighten) */
+     * closed (tide__async_tighten) */
     atomic_fetch_add(&a->lists[*guard].passing, 1);
     const uint64_t until = atomic_load(&a->until);
     const bool open =
@@ -137,13 +137,13 @@ bool tide__at_risk_enter(struct tide_table *table, unsigned *guard) {
 /* Of rows that are not on their way: what is does not go faster for more, small shipments behind
  * it. */
 static bool is_half_full(const struct tide_table *table) {
-    const struct tide__at_risk *a = table->replicas->at_risk;
+    const struct tide__async_replication *a = table->replicas->async;
     return atomic_load_explicit(&a->bytes, memory_order_relaxed) >=
            atomic_load_explicit(&a->flying, memory_order_relaxed) + table->options.window_bytes / 2;
 }
 
-void tide__at_risk_leave(struct tide_table *table, unsigned guard) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+void tide__async_leave(struct tide_table *table, unsigned guard) {
+    struct tide__async_replication *a = table->replicas->async;
     atomic_fetch_sub(&a->lists[guard].passing, 1);
     if (is_half_full(table) && !atomic_exchange_explicit(&a->hurried, true, memory_order_relaxed)) {
         struct tide_writer w;
@@ -157,8 +157,8 @@ void tide__at_risk_leave(struct tide_table *table, unsigned guard) {
     }
 }
 
-int tide__at_risk_reserve(struct tide_table *table, uint32_t count) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+int tide__async_reserve(struct tide_table *table, uint32_t count) {
+    struct tide__async_replication *a = table->replicas->async;
     struct tide__risk_list *list = &a->lists[TIDE__STRIPES];
     tide_lock(&list->lock);
     int code = list->count + count > list->capacity ? list_grow(list, list->count + count) : 0;
@@ -166,9 +166,9 @@ int tide__at_risk_reserve(struct tide_table *table, uint32_t count) {
     return code;
 }
 
-uint64_t tide__at_risk_note(struct tide_table *table, uint64_t key, uint64_t word) {
+uint64_t tide__async_note(struct tide_table *table, uint64_t key, uint64_t word) {
     if (!tide__word_seen(word)) {
-        struct tide__at_risk *a = table->replicas->at_risk;
+        struct tide__async_replication *a = table->replicas->async;
         struct tide__risk_list *list = &a->lists[TIDE__STRIPES];
         TIDE_ASSERT(list->count < list->capacity); /* reserved */
         list->keys[list->count++] = key;
@@ -178,14 +178,14 @@ uint64_t tide__at_risk_note(struct tide_table *table, uint64_t key, uint64_t wor
     return word;
 }
 
-void tide__at_risk_noted(struct tide_table *table) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+void tide__async_noted(struct tide_table *table) {
+    struct tide__async_replication *a = table->replicas->async;
     if (a->noted) {
         atomic_fetch_add_explicit(&a->bytes, a->noted, memory_order_relaxed);
         a->noted = 0;
     }
     if (is_half_full(table)) {
-        tide__at_risk_ship(table);
+        tide__async_ship(table);
     }
 }
 
@@ -193,7 +193,7 @@ void tide__at_risk_noted(struct tide_table *table) {
 
 static void ship_all(struct tide_table *table);
 
-static bool anything_listed(struct tide__at_risk *a) {
+static bool anything_listed(struct tide__async_replication *a) {
     bool any = false;
     for (unsigned i = 0; i < TIDE_COUNT(a->lists) && !any; i++) {
         tide_lock(&a->lists[i].lock);
@@ -204,11 +204,11 @@ static bool anything_listed(struct tide__at_risk *a) {
 }
 
 static void look_again(struct tide_table *table) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+    struct tide__async_replication *a = table->replicas->async;
     const uint64_t now = tide_port_now(table->store->port); /* before the lists are looked at */
     if (!a->flights && !anything_listed(a)) {
         a->safe = now;
-        tide__at_risk_all_safe(a);
+        tide__lost_updates_all_safe(a);
     }
     if (now >= a->leases_looked + LEASES_LOOK || now >= a->leases) {
         a->leases_looked = now;
@@ -224,17 +224,17 @@ static void look_again(struct tide_table *table) {
 /* Between two shipments. The later one must have landed a window after the earlier one left: the
  * longer rows wait, the more pushes to one go as one. What is left is for two ways. */
 static uint64_t period(const struct tide_table *table) {
-    const uint64_t window = table->options.window_ns, way = 2 * table->replicas->at_risk->way;
+    const uint64_t window = table->options.window_ns, way = 2 * table->replicas->async->way;
     return way > window / 2 ? window / 2 : way < window / 8 ? window - window / 8 : window - way;
 }
 
 static void tick_later(struct tide_table *table) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+    struct tide__async_replication *a = table->replicas->async;
     a->ticking = tide_timer_start(period(table), &a->timer) == 0;
 }
 
-void tide__at_risk_begin(struct tide_table *table) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+void tide__async_begin(struct tide_table *table) {
+    struct tide__async_replication *a = table->replicas->async;
     const uint64_t now = tide_port_now(table->store->port);
     if (!a->ticking) {
         a->busy_at = now;
@@ -245,30 +245,30 @@ void tide__at_risk_begin(struct tide_table *table) {
     }
 }
 
-bool tide__at_risk_open(struct tide_table *table) {
-    const struct tide__at_risk *a = table->replicas->at_risk;
+bool tide__async_open(struct tide_table *table) {
+    const struct tide__async_replication *a = table->replicas->async;
     return TIDE_MUTANT(window_unbounded) ||
            (tide_port_now(table->store->port) < atomic_load(&a->until) &&
             atomic_load_explicit(&a->bytes, memory_order_relaxed) < table->options.window_bytes);
 }
 
 /* No worker begins to push in place; false: some are still at it. */
-static bool close_passes(struct tide__at_risk *a) {
+static bool close_passes(struct tide__async_replication *a) {
     bool none = true;
-    atomic_store(&a->until, 0); /* see tide__at_risk_enter */
+    atomic_store(&a->until, 0); /* see tide__async_enter */
     for (unsigned i = 0; i < TIDE__STRIPES && none; i++) {
         none = atomic_load(&a->lists[i].passing) == 0;
     }
     return none;
 }
 
-bool tide__at_risk_goes(const struct tide_table *table, uint32_t slot) {
-    const struct tide__at_risk *a = table->replicas->at_risk;
+bool tide__async_goes(const struct tide_table *table, uint32_t slot) {
+    const struct tide__async_replication *a = table->replicas->async;
     return a->tight[slot] && !TIDE_MUTANT(window_shows_ahead);
 }
 
-bool tide__at_risk_tighten(struct tide_table *table, uint32_t slot) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+bool tide__async_tighten(struct tide_table *table, uint32_t slot) {
+    struct tide__async_replication *a = table->replicas->async;
     if (TIDE_MUTANT(window_leaves_open)) {
         return true;
     }
@@ -283,11 +283,11 @@ bool tide__at_risk_tighten(struct tide_table *table, uint32_t slot) {
     return !a->ships && !anything_listed(a); /* else memory is short */
 }
 
-void tide__at_risk_regroup(struct tide_table *table, uint32_t slot, bool goes) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+void tide__async_regroup(struct tide_table *table, uint32_t slot, bool goes) {
+    struct tide__async_replication *a = table->replicas->async;
     if (a->tight[slot]) {
         a->tight[slot] = false;
-        atomic_fetch_sub_explicit(&a->going, 1, memory_order_release); /* see tide__at_risk_going */
+        atomic_fetch_sub_explicit(&a->going, 1, memory_order_release); /* see tide__async_going */
     }
     a->leases = 0; /* other nodes grant them */
     a->ordered = false;
@@ -299,7 +299,7 @@ void tide__at_risk_regroup(struct tide_table *table, uint32_t slot, bool goes) {
 /* ---- rows go ---- */
 
 /* All listed keys; *whole: really all. Their number. */
-static size_t gather(struct tide__at_risk *a, bool *whole) {
+static size_t gather(struct tide__async_replication *a, bool *whole) {
     size_t count = 0;
     *whole = true;
     for (unsigned i = 0; i < TIDE_COUNT(a->lists); i++) {
@@ -326,7 +326,7 @@ static size_t gather(struct tide__at_risk *a, bool *whole) {
 /* Slots of one chain one behind the other: what is shipped together goes one way. Where a chain has
  * changed since, or memory was short, more messages go than need be. */
 static void order_slots(struct tide_table *table) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+    struct tide__async_replication *a = table->replicas->async;
     uint64_t *places = tide_alloc(TIDE_SLOT_COUNT * sizeof *places);
     for (uint32_t s = 0; places && s < TIDE_SLOT_COUNT; s++) {
         places[s] = (chain_at(table, s) & UINT32_MAX) * TIDE_SLOT_COUNT + s;
@@ -347,7 +347,7 @@ static uint16_t first_copy(const struct tide_table *table, uint32_t slot) {
 
 /* Those of a slot together: `sorted`, and where each slot ends in `ends`. How many slots. */
 static uint32_t group(struct tide_table *table, size_t count) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+    struct tide__async_replication *a = table->replicas->async;
     uint32_t slots = 0, at = 0;
     if (!a->ordered) {
         order_slots(table);
@@ -393,7 +393,7 @@ static bool take_row(struct tide_table *table, const struct tide__rows *rows, si
     return goes;
 }
 
-void tide__at_risk_give_up(struct tide_table *table, const uint64_t *keys, size_t count) {
+void tide__async_give_up(struct tide_table *table, const uint64_t *keys, size_t count) {
     struct tide__replicas *replicas = table->replicas;
     tide__replicas_mark(replicas);
     for (size_t i = 0; i < count; i++) {
@@ -405,7 +405,7 @@ void tide__at_risk_give_up(struct tide_table *table, const uint64_t *keys, size_
         uint64_t chain = chain_at(table, slot);
         (void)take_row(table, &rows, 0, NULL);
         for (; (route & TIDE__MINE) && tide__replicas_first(replicas, slot) && chain; chain >>= 16) {
-            tide__copy_fail(table, slot, (uint16_t)chain);
+            tide__replica_fail(table, slot, (uint16_t)chain);
         }
     }
 }
@@ -414,7 +414,7 @@ void tide__at_risk_give_up(struct tide_table *table, const uint64_t *keys, size_
 static int ship_part(struct tide_table *table, const uint64_t *keys, size_t count,
                      struct tide__wait *wait) {
     struct tide__replicas *replicas = table->replicas;
-    const size_t bytes = row_bytes(table), ids = tide__recent_untold(table);
+    const size_t bytes = row_bytes(table), ids = tide__dedup_untold(table);
     struct tide__repl all = {.table = table,
                              .wait = wait,
                              .kind = TIDE__REPL_ROWS,
@@ -442,7 +442,7 @@ static int ship_part(struct tide_table *table, const uint64_t *keys, size_t coun
     }
     if (!code && all.count) {
         all.rows->size = all.count * bytes;
-        all.id_count = tide__recent_tell(table, all.ids);
+        all.id_count = tide__dedup_tell(table, all.ids);
         code = tide__replicate(&all);
     }
     tide_free(memory);
@@ -451,15 +451,15 @@ static int ship_part(struct tide_table *table, const uint64_t *keys, size_t coun
 }
 
 static void ship_or_give_up(struct tide_table *table, const uint64_t *keys, size_t count) {
-    if (ship_part(table, keys, count, table->replicas->at_risk->ships)) {
-        tide__at_risk_give_up(table, keys, count);
+    if (ship_part(table, keys, count, table->replicas->async->ships)) {
+        tide__async_give_up(table, keys, count);
     }
 }
 
 /* The next part of the shipment that is under way. A slot's rows go in one message, with the ids of
  * what has changed them. */
 static void next_part(struct tide_table *table) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+    struct tide__async_replication *a = table->replicas->async;
     const size_t most = TIDE_BUGGIFY(window_in_parts) ? 1 : PART_BYTES / row_bytes(table) + 1,
                  first = a->shipped;
     const uint16_t copy = first_copy(table, a->slots[a->slot_at]);
@@ -471,23 +471,23 @@ static void next_part(struct tide_table *table) {
 }
 
 static void shipped(struct tide_table *table) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+    struct tide__async_replication *a = table->replicas->async;
     struct tide__wait *wait = a->ships;
     const bool whole = wait->flight->whole;
     a->ships = NULL;
     if (whole) {
-        tide__recent_told(table);
+        tide__dedup_told(table);
     }
     tide__wait_done(wait);
     if (whole && is_half_full(table)) {
-        tide__at_risk_ship(table);
+        tide__async_ship(table);
     }
 }
 
 /* A part a turn of the loop, so that it leaves before the next is made: nobody waits for all of
  * them, and what is sent is in the caches still. */
 static void ship_on(struct tide_table *table) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+    struct tide__async_replication *a = table->replicas->async;
     bool more = a->slot_at < a->slot_count;
     if (more) {
         next_part(table);
@@ -505,10 +505,10 @@ static void ship_on(struct tide_table *table) {
 
 /* All that is listed, at once. */
 static void ship_all(struct tide_table *table) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+    struct tide__async_replication *a = table->replicas->async;
     for (int times = 0; times < 2 && (a->ships || anything_listed(a)); times++) {
         if (!a->ships) {
-            tide__at_risk_ship(table);
+            tide__async_ship(table);
         }
         while (a->ships && a->slot_at < a->slot_count) {
             next_part(table);
@@ -520,8 +520,8 @@ static void ship_all(struct tide_table *table) {
     }
 }
 
-void tide__at_risk_ship(struct tide_table *table) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+void tide__async_ship(struct tide_table *table) {
+    struct tide__async_replication *a = table->replicas->async;
     const uint64_t bytes = atomic_load_explicit(&a->bytes, memory_order_relaxed);
     if (a->ships) {
         return; /* what is listed now goes behind that */
@@ -534,8 +534,8 @@ void tide__at_risk_ship(struct tide_table *table) {
         return;
     }
     flight->at = tide_port_now(table->store->port); /* what is answered by now is listed */
-    tide__at_risk_mark_given(a, flight);
-    tide__recent_telling(table);
+    tide__lost_updates_mark_given(a, flight);
+    tide__dedup_telling(table);
     atomic_store_explicit(&a->hurried, false, memory_order_relaxed);
     const size_t count = gather(a, &flight->whole);
     if (bytes > atomic_load_explicit(&a->bytes_most, memory_order_relaxed)) {
@@ -558,17 +558,17 @@ void tide__at_risk_ship(struct tide_table *table) {
     ship_on(table);
 }
 
-void tide__at_risk_wait(struct tide_table *table, struct tide__wait *wait) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+void tide__async_wait(struct tide_table *table, struct tide__wait *wait) {
+    struct tide__async_replication *a = table->replicas->async;
     wait->losses = a->losses;
     wait->next = a->waits;
     a->waits = wait;
     if (!a->flights) { /* else with those that wait then */
-        tide__at_risk_ship(table);
+        tide__async_ship(table);
     }
 }
 
-static void waits_again(struct tide__at_risk *a, struct tide__wait *waits) {
+static void waits_again(struct tide__async_replication *a, struct tide__wait *waits) {
     struct tide__wait **end = &a->waits;
     while (*end) {
         end = &(*end)->next;
@@ -576,8 +576,8 @@ static void waits_again(struct tide__at_risk *a, struct tide__wait *waits) {
     *end = waits;
 }
 
-void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+void tide__async_landed(struct tide_table *table, struct tide__flight *flight) {
+    struct tide__async_replication *a = table->replicas->async;
     const uint64_t way = tide_port_now(table->store->port) - flight->at,
                    known = a->way - a->way / WAY_FORGOTTEN;
     a->way = way > known ? way : known;
@@ -592,7 +592,7 @@ void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight)
         a->flights_end = a->flights ? a->flights_end : &a->flights;
         if (whole) {
             a->safe = flight->at > a->safe ? flight->at : a->safe;
-            tide__at_risk_given_safe(a, flight);
+            tide__lost_updates_given_safe(a, flight);
             waits_end(a, flight->waits, true);
         } else { /* for lack of memory: with the next tick */
             waits_again(a, flight->waits);
@@ -601,18 +601,18 @@ void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight)
     }
     look_again(table);
     if ((a->waits || (a->missed && anything_listed(a))) && !a->flights && whole) {
-        tide__at_risk_ship(table);
+        tide__async_ship(table);
     }
 }
 
 static void tick(struct tide_table *table) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+    struct tide__async_replication *a = table->replicas->async;
     const uint64_t now = tide_port_now(table->store->port);
     const bool busy = anything_listed(a) || a->waits;
     a->busy_at = busy || a->flights ? now : a->busy_at;
     a->missed = busy && a->flights;
     if (busy && !a->flights) {
-        tide__at_risk_ship(table);
+        tide__async_ship(table);
     }
     a->ticking = false;
     if (now < a->busy_at + IDLE_WINDOWS * table->options.window_ns || !close_passes(a) ||
@@ -620,14 +620,14 @@ static void tick(struct tide_table *table) {
         tick_later(table);
     } /* else the next push comes to the store actor, and starts it again */
     look_again(table);
-    tide__at_risk_tell(table);
+    tide__lost_updates_tell(table);
 }
 
-bool tide__at_risk_timer(struct tide_store *store, uint64_t timer) {
+bool tide__async_timer(struct tide_store *store, uint64_t timer) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(store, id);
-        struct tide__at_risk *a = table && table->replicas ? table->replicas->at_risk : NULL;
+        struct tide__async_replication *a = table && table->replicas ? table->replicas->async : NULL;
         if (a && a->ships && a->ship_timer == timer) {
             ship_on(table);
             return true;
@@ -640,7 +640,7 @@ bool tide__at_risk_timer(struct tide_store *store, uint64_t timer) {
     return false;
 }
 
-bool tide__at_risk_idle(const struct tide_table *table) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+bool tide__async_idle(const struct tide_table *table) {
+    struct tide__async_replication *a = table->replicas->async;
     return !a || (!anything_listed(a) && !a->waits && !a->flights && !a->ships);
 }

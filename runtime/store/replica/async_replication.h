@@ -18,7 +18,7 @@
  * them are safe; when it dies, the others have vanished (tide_table_stats.vanished): as many, or
  * fewer.
  *
- * A home that is to go on purpose is closed first (tide__at_risk_tighten), and nothing is lost.
+ * A home that is to go on purpose is closed first (tide__async_tighten), and nothing is lost.
  * What it applies from then on the next home may get from the origins again, in another order: so
  * pulls of the slots that go wait for the copies too, and what they show stays.
  *
@@ -29,60 +29,60 @@
 
 #include "store/replica/replica.h"
 
-struct tide__at_risk; /* of a table; NULL: it is not of durability window */
+struct tide__async_replication; /* of a table; NULL: it is not of durability window */
 struct tide__flight;
 
-int tide__at_risk_create(struct tide_table *table); /* ENOMEM */
-void tide__at_risk_destroy(struct tide_table *table);
-bool tide__at_risk_idle(const struct tide_table *table); /* nothing is listed, or on its way */
+int tide__async_create(struct tide_table *table); /* ENOMEM */
+void tide__async_destroy(struct tide_table *table);
+bool tide__async_idle(const struct tide_table *table); /* nothing is listed, or on its way */
 
 /* ---- workers ---- */
 /* A pass that pushes in place begins; false: the table is closed. *guard: for the end. */
-bool tide__at_risk_enter(struct tide_table *table, unsigned *guard);
-void tide__at_risk_leave(struct tide_table *table, unsigned guard);
+bool tide__async_enter(struct tide_table *table, unsigned *guard);
+void tide__async_leave(struct tide_table *table, unsigned guard);
 /* How many slots are about to go to another home; in the high half: how many ever were. What was
  * read in place may be shown if the low half was 0 before, and all is the same afterwards. */
-uint64_t tide__at_risk_going(const struct tide_table *table);
+uint64_t tide__async_going(const struct tide_table *table);
 /* The row of a locked word changes: its word afterwards, in *word. ENOMEM. */
-int tide__at_risk_list(struct tide_table *table, uint64_t key, uint64_t *word);
+int tide__async_list(struct tide_table *table, uint64_t key, uint64_t *word);
 
 /* ---- the home ---- */
 /* Room for a push of `count` keys, so that the next cannot fail. ENOMEM. */
-int tide__at_risk_reserve(struct tide_table *table, uint32_t count);
-/* The same as tide__at_risk_list; it counts from tide__at_risk_noted on. */
-uint64_t tide__at_risk_note(struct tide_table *table, uint64_t key, uint64_t word);
-void tide__at_risk_noted(struct tide_table *table);
+int tide__async_reserve(struct tide_table *table, uint32_t count);
+/* The same as tide__async_list; it counts from tide__async_noted on. */
+uint64_t tide__async_note(struct tide_table *table, uint64_t key, uint64_t word);
+void tide__async_noted(struct tide_table *table);
 /* A push is about to be applied, or an answer is to wait. */
-void tide__at_risk_begin(struct tide_table *table);
+void tide__async_begin(struct tide_table *table);
 /* May pushes be answered that are not on the copies? */
-bool tide__at_risk_open(struct tide_table *table);
+bool tide__async_open(struct tide_table *table);
 /* The slot is about to go: nothing of it may be shown that is not with the copies. */
-bool tide__at_risk_goes(const struct tide_table *table, uint32_t slot);
+bool tide__async_goes(const struct tide_table *table, uint32_t slot);
 /* The operation is answered when all that is listed is with the copies; unless a slot of it goes to
  * another home first: then its origin sends it there. One message of `wait` is this. */
-void tide__at_risk_wait(struct tide_table *table, struct tide__wait *wait);
+void tide__async_wait(struct tide_table *table, struct tide__wait *wait);
 /* Everything that is listed goes down the chains, or behind what is going. */
-void tide__at_risk_ship(struct tide_table *table);
+void tide__async_ship(struct tide_table *table);
 /* Copies that cannot be sent what they lack of these keys are rebuilt. */
-void tide__at_risk_give_up(struct tide_table *table, const uint64_t *keys, size_t count);
+void tide__async_give_up(struct tide_table *table, const uint64_t *keys, size_t count);
 /* Everything of the flight is with the copies, or nobody's any more. *takes* it. */
-void tide__at_risk_landed(struct tide_table *table, struct tide__flight *flight);
+void tide__async_landed(struct tide_table *table, struct tide__flight *flight);
 /* The slot is about to go to another home: no push to the table and no pull of the slot is answered
  * from now on before what it is about is with the copies, until the slot's group changes. False:
  * workers are still at it, or memory is short: ask again. */
-bool tide__at_risk_tighten(struct tide_table *table, uint32_t slot);
+bool tide__async_tighten(struct tide_table *table, uint32_t slot);
 /* The slot's group and route have changed; `goes`: this node was home, and is no more. */
-void tide__at_risk_regroup(struct tide_table *table, uint32_t slot, bool goes);
+void tide__async_regroup(struct tide_table *table, uint32_t slot, bool goes);
 /* Is it the timer of a table? Then what it is for is done. */
-bool tide__at_risk_timer(struct tide_store *store, uint64_t timer);
+bool tide__async_timer(struct tide_store *store, uint64_t timer);
 
 /* ---- what is told ---- */
 /* `count` pushes of another node are answered. True: the answer says so (on_reply). */
-bool tide__at_risk_given(struct tide_table *table, uint16_t origin, size_t count);
+bool tide__lost_updates_given(struct tide_table *table, uint16_t origin, size_t count);
 /* At that node: `home` answered them. */
-void tide__at_risk_taken(struct tide_table *table, uint16_t home, size_t count);
-tide__handler tide__at_risk_safe; /* SAFE */
-void tide__at_risk_member(struct tide_store *store, const struct tide_member *member);
-void tide__at_risk_stats(struct tide_table *table, struct tide_table_stats *out); /* any thread */
+void tide__lost_updates_taken(struct tide_table *table, uint16_t home, size_t count);
+tide__handler tide__lost_updates_safe; /* SAFE */
+void tide__lost_updates_member(struct tide_store *store, const struct tide_member *member);
+void tide__lost_updates_stats(struct tide_table *table, struct tide_table_stats *out); /* any thread */
 
 #endif

@@ -28,7 +28,7 @@ struct tide__risk_list {
     atomic_uint passing; /* workers that push in place */
 };
 
-struct tide__at_risk {
+struct tide__async_replication {
     /* any thread */
     struct tide__risk_list lists[TIDE__STRIPES + 1]; /* by stripe; the last: the store actor's, who
                                                         needs no lock for it */
@@ -36,7 +36,7 @@ struct tide__at_risk {
     atomic_uint_fast64_t bytes; /* of rows that are listed, or on their way */
     atomic_uint_fast64_t flying; /* those on their way; written by the I/O thread */
     atomic_uint_fast64_t bytes_most, vanished;
-    atomic_uint_fast64_t going; /* see tide__at_risk_going; written by the I/O thread */
+    atomic_uint_fast64_t going; /* see tide__async_going; written by the I/O thread */
     atomic_bool hurried; /* the store actor is told to ship */
     /* I/O thread */
     uint64_t safe;
@@ -68,10 +68,10 @@ struct tide__at_risk {
 };
 
 /* ---- lost_updates.c ---- */
-void tide__at_risk_mark_given(struct tide__at_risk *a, struct tide__flight *flight);
-void tide__at_risk_given_safe(struct tide__at_risk *a, const struct tide__flight *flight);
-void tide__at_risk_all_safe(struct tide__at_risk *a);
+void tide__lost_updates_mark_given(struct tide__async_replication *a, struct tide__flight *flight);
+void tide__lost_updates_given_safe(struct tide__async_replication *a, const struct tide__flight *flight);
+void tide__lost_updates_all_safe(struct tide__async_replication *a);
 /* Origins hear what is safe. */
-void tide__at_risk_tell(struct tide_table *table);
+void tide__lost_updates_tell(struct tide_table *table);
 
 #endif

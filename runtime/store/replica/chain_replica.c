@@ -40,7 +40,7 @@ int tide__repl_send(struct tide_table *table, const struct tide__repl_message *m
         const uint32_t slot = (uint32_t)u64_at(m->keys, i);
         int code = tide__snapshot_send(table, slot, to);
         if (code) {
-            tide__copy_fail(table, slot, to);
+            tide__replica_fail(table, slot, to);
             return code;
         }
     }
@@ -223,7 +223,7 @@ static enum verdict judge(struct tide_table *table, const struct tide__repl_mess
     tide__table_count(table, TIDE__SURPRISES, 1);
     (void)tide_fail(TIDE_EPROTO, "push %llu came after %llu", (unsigned long long)number,
                     (unsigned long long)s->number);
-    tide__copy_fail(table, slot, tide__store_self(table->store));
+    tide__replica_fail(table, slot, tide__store_self(table->store));
     return REFUSED;
 }
 
@@ -231,7 +231,7 @@ static enum verdict judge(struct tide_table *table, const struct tide__repl_mess
 static void take_ids(struct tide_table *table, const struct tide__repl_message *m) {
     const struct tide__replicas *replicas = table->replicas;
     for (uint32_t i = 0; i < m->low_count; i++) {
-        tide__recent_low(table->store, (uint16_t)u64_at(m->lows, 2 * (size_t)i),
+        tide__dedup_low(table->store, (uint16_t)u64_at(m->lows, 2 * (size_t)i),
                          u64_at(m->lows, 2 * (size_t)i + 1));
     }
     for (uint32_t i = 0; i < m->id_count; i++) {
@@ -241,10 +241,10 @@ static void take_ids(struct tide_table *table, const struct tide__repl_message *
             continue;
         }
         const uint16_t origin = (uint16_t)u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 1);
-        if (tide__recent_reserve(table, origin, 1, 1) == 0) {
-            tide__recent_add(table, slot, origin, u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 2));
+        if (tide__dedup_reserve(table, origin, 1, 1) == 0) {
+            tide__dedup_add(table, slot, origin, u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 2));
         } else {
-            tide__copy_fail(table, slot, tide__store_self(table->store));
+            tide__replica_fail(table, slot, tide__store_self(table->store));
         }
     }
 }
@@ -259,12 +259,12 @@ static bool apply_one(struct tide_table *table, const struct tide__repl_message 
         if (s->marked == NEXT) {
             s->number++;
             if (m->kind != TIDE__REPL_ROWS) {
-                tide__recent_add(table, slot, m->origin, m->sequence);
+                tide__dedup_add(table, slot, m->origin, m->sequence);
             }
         }
     }
     if (s->marked == NEXT && row_apply(table, rows, j, m->kind != TIDE__REPL_PUSH, delta) < 0) {
-        tide__copy_fail(table, slot, tide__store_self(table->store));
+        tide__replica_fail(table, slot, tide__store_self(table->store));
         s->marked = REFUSED;
     }
     return s->marked != REFUSED;
@@ -350,7 +350,7 @@ static float *widened(const struct tide_table *table, const struct tide__repl_me
     return deltas;
 }
 
-int tide__copy_repl(struct tide_store *store, struct tide__incoming *in) {
+int tide__replica_repl(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     struct tide__repl_message m = {0};
     struct tide_table *table = read_repl(store, r, &m);
@@ -362,8 +362,8 @@ int tide__copy_repl(struct tide_store *store, struct tide__incoming *in) {
     uint32_t *taken = tide_alloc(m.count * sizeof *taken);
     const bool has_id = m.kind < TIDE__REPL_ROWS;
     if (taken && (deltas || !is_short) &&
-        (!has_id || tide__recent_reserve(table, m.origin, 1, m.count) == 0)) {
-        tide__recent_low(store, m.origin, m.low);
+        (!has_id || tide__dedup_reserve(table, m.origin, 1, m.count) == 0)) {
+        tide__dedup_low(store, m.origin, m.low);
         const uint32_t count =
             m.kind >= TIDE__REPL_BARRIER
                 ? look(table, &m, taken)
@@ -411,7 +411,7 @@ static int part_send(struct parts *p, bool last) {
     tide_write_uint(&w, table->replicas->slots[p->slot].number);
     tide_write_typed(&w, TIDE_U64, p->keys, p->count);
     tide_write_typed(&w, TIDE_F32, p->rows, p->count * table->row_floats);
-    tide__recent_write(table, p->slot, &w);
+    tide__dedup_write(table, p->slot, &w);
     p->first = false;
     p->count = 0;
     tide__table_count(table, TIDE__BYTES_OUT, w.size);
@@ -467,21 +467,21 @@ static int let_go(void *arg, uint64_t key, uint64_t word, const float *row) {
     return 0;
 }
 
-void tide__copy_drop(struct tide_table *table, uint32_t slot) {
+void tide__replica_drop(struct tide_table *table, uint32_t slot) {
     (void)tide__slot_drain(table, slot, let_go, NULL); /* another node has the rows */
-    tide__recent_drop(table, slot);
+    tide__dedup_drop(table, slot);
     table->replicas->slots[slot].held = false;
     table->replicas->slots[slot].number = 0;
 }
 
-void tide__copy_fail(struct tide_table *table, uint32_t slot, uint16_t node) {
+void tide__replica_fail(struct tide_table *table, uint32_t slot, uint16_t node) {
     struct tide_store *store = table->store;
     const uint16_t self = tide__store_self(store);
     tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
              "the copy of slot %u of table '%s' on node %u is given up: %s", (unsigned)slot,
              table->name, (unsigned)node, tide_error_message());
     if (node == self) { /* nothing comes here any more that would drop the rows later */
-        tide__copy_drop(table, slot);
+        tide__replica_drop(table, slot);
         table->replicas->slots[slot].arriving = false;
     }
     tide__move_send(store, tide_net_controller(store->net), TIDE__OP_COPY_FAILED, table->id,
@@ -489,7 +489,7 @@ void tide__copy_fail(struct tide_table *table, uint32_t slot, uint16_t node) {
 }
 
 /* [table, slot, version, part, number, keys, rows with state, ids, lows] */
-int tide__copy_snapshot(struct tide_store *store, struct tide__incoming *in) {
+int tide__replica_snapshot(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     size_t count = 0, floats = 0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
@@ -514,7 +514,7 @@ int tide__copy_snapshot(struct tide_store *store, struct tide__incoming *in) {
         return 0;
     }
     if (part & FIRST_PART) {
-        tide__copy_drop(table, (uint32_t)slot);
+        tide__replica_drop(table, (uint32_t)slot);
         replicas->slots[slot].arriving = true;
     }
     int code = 0;
@@ -526,11 +526,11 @@ int tide__copy_snapshot(struct tide_store *store, struct tide__incoming *in) {
                              rows + (i + j) * table->row_floats * sizeof(float));
         }
     }
-    code = code < 0 ? code : tide__recent_read(table, (uint32_t)slot, r);
+    code = code < 0 ? code : tide__dedup_read(table, (uint32_t)slot, r);
     replicas->slots[slot].fence = (uint32_t)version;
     replicas->slots[slot].number = number;
     if (code < 0) {
-        tide__copy_fail(table, (uint32_t)slot, tide__store_self(store));
+        tide__replica_fail(table, (uint32_t)slot, tide__store_self(store));
     } else if ((part & LAST_PART) && replicas->slots[slot].arriving) {
         replicas->slots[slot].arriving = false;
         replicas->slots[slot].held = true;

@@ -20,7 +20,7 @@ struct entry {
     uint32_t first; /* of its slots */
     uint16_t origin, count;
 };
-struct tide__recent {
+struct tide__dedup {
     struct entry *entries;
     uint16_t *slots;
     uint64_t *highest; /* by origin */
@@ -31,13 +31,13 @@ struct tide__recent {
     uint32_t forgot[TIDE_SLOT_COUNT]; /* entries before this one do not count for the slot */
 };
 
-int tide__recent_create(struct tide_table *table) {
-    table->replicas->recent = tide_alloc_zero(1, sizeof *table->replicas->recent);
-    return table->replicas->recent ? 0 : TIDE_ENOMEM;
+int tide__dedup_create(struct tide_table *table) {
+    table->replicas->dedup = tide_alloc_zero(1, sizeof *table->replicas->dedup);
+    return table->replicas->dedup ? 0 : TIDE_ENOMEM;
 }
 
-void tide__recent_destroy(struct tide_table *table) {
-    struct tide__recent *r = table->replicas->recent;
+void tide__dedup_destroy(struct tide_table *table) {
+    struct tide__dedup *r = table->replicas->dedup;
     if (r) {
         tide_free(r->entries);
         tide_free(r->slots);
@@ -46,7 +46,7 @@ void tide__recent_destroy(struct tide_table *table) {
     }
 }
 
-void tide__recent_low(struct tide_store *store, uint16_t origin, uint64_t low) {
+void tide__dedup_low(struct tide_store *store, uint16_t origin, uint64_t low) {
     struct tide__replication *r = store->replication;
     if (origin < TIDE__NODES && r->low[origin] < low) {
         r->low[origin] = low;
@@ -63,7 +63,7 @@ static bool is_live(const struct tide_table *table, const struct entry *e) {
 
 /* Drops what cannot come again, or was forgotten. */
 static void compact(struct tide_table *table) {
-    struct tide__recent *r = table->replicas->recent;
+    struct tide__dedup *r = table->replicas->dedup;
     uint32_t kept = 0, slots = 0, untold = 0, telling = 0;
     for (uint32_t i = 0; i < r->count; i++) {
         struct entry e = r->entries[i];
@@ -106,7 +106,7 @@ static int grow(void **at, uint32_t *room, uint32_t wanted, size_t size) {
     return 0;
 }
 
-static int origin_reserve(struct tide__recent *r, uint16_t origin) {
+static int origin_reserve(struct tide__dedup *r, uint16_t origin) {
     const uint32_t had = r->origins;
     void *highest = r->highest;
     int code = origin >= had ? grow(&highest, &r->origins, origin + 1u, sizeof *r->highest) : 0;
@@ -117,9 +117,9 @@ static int origin_reserve(struct tide__recent *r, uint16_t origin) {
     return code;
 }
 
-int tide__recent_reserve(struct tide_table *table, uint16_t origin, uint32_t entries,
+int tide__dedup_reserve(struct tide_table *table, uint16_t origin, uint32_t entries,
                          uint32_t slots) {
-    struct tide__recent *r = table->replicas->recent;
+    struct tide__dedup *r = table->replicas->dedup;
     int code = origin_reserve(r, origin);
     if (!code && (r->count + entries > r->room || r->slot_count + slots > r->slot_room)) {
         compact(table);
@@ -133,8 +133,8 @@ int tide__recent_reserve(struct tide_table *table, uint16_t origin, uint32_t ent
     return code;
 }
 
-void tide__recent_add(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence) {
-    struct tide__recent *r = table->replicas->recent;
+void tide__dedup_add(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence) {
+    struct tide__dedup *r = table->replicas->dedup;
     struct entry *last = r->count ? &r->entries[r->count - 1] : NULL;
     TIDE_ASSERT(origin < r->origins && r->slot_count < r->slot_room);
     if (!last || last->origin != origin || last->sequence != sequence ||
@@ -149,10 +149,10 @@ void tide__recent_add(struct tide_table *table, uint32_t slot, uint16_t origin, 
     last->count++;
 }
 
-enum tide__id_state tide__recent_look(struct tide_table *table, uint16_t origin,
+enum tide__id_state tide__dedup_look(struct tide_table *table, uint16_t origin,
                                       uint64_t sequence) {
     struct tide__replicas *replicas = table->replicas;
-    const struct tide__recent *r = replicas->recent;
+    const struct tide__dedup *r = replicas->dedup;
     enum tide__id_state state = TIDE__ID_FRESH;
     tide__replicas_mark(replicas);
     if (TIDE_MUTANT(no_id_check)) {
@@ -178,14 +178,14 @@ enum tide__id_state tide__recent_look(struct tide_table *table, uint16_t origin,
 
 /* ---- with rows ---- */
 
-uint32_t tide__recent_untold(const struct tide_table *table) {
-    const struct tide__recent *r = table->replicas->recent;
+uint32_t tide__dedup_untold(const struct tide_table *table) {
+    const struct tide__dedup *r = table->replicas->dedup;
     return r->untold < r->count ? r->slot_count - r->entries[r->untold].first : 0;
 }
 
-uint32_t tide__recent_tell(const struct tide_table *table, uint64_t *out) {
+uint32_t tide__dedup_tell(const struct tide_table *table, uint64_t *out) {
     const struct tide__replicas *replicas = table->replicas;
-    const struct tide__recent *r = replicas->recent;
+    const struct tide__dedup *r = replicas->dedup;
     uint32_t count = 0;
     for (uint32_t i = r->untold; i < r->count && !TIDE_MUTANT(window_ids_stay); i++) {
         const struct entry *e = &r->entries[i];
@@ -202,16 +202,16 @@ uint32_t tide__recent_tell(const struct tide_table *table, uint64_t *out) {
     return count;
 }
 
-void tide__recent_telling(struct tide_table *table) {
-    table->replicas->recent->telling = table->replicas->recent->count;
+void tide__dedup_telling(struct tide_table *table) {
+    table->replicas->dedup->telling = table->replicas->dedup->count;
 }
 
-void tide__recent_told(struct tide_table *table) {
-    struct tide__recent *r = table->replicas->recent;
+void tide__dedup_told(struct tide_table *table) {
+    struct tide__dedup *r = table->replicas->dedup;
     r->untold = TIDE_MUTANT(window_told_early) ? r->count : r->telling;
 }
 
-static bool has_slot(const struct tide__recent *r, const struct entry *e, uint32_t slot) {
+static bool has_slot(const struct tide__dedup *r, const struct entry *e, uint32_t slot) {
     bool has = false;
     for (uint32_t j = 0; j < e->count && !has; j++) {
         has = r->slots[e->first + j] == slot;
@@ -219,8 +219,8 @@ static bool has_slot(const struct tide__recent *r, const struct entry *e, uint32
     return has;
 }
 
-void tide__recent_write(const struct tide_table *table, uint32_t slot, struct tide_writer *w) {
-    const struct tide__recent *r = table->replicas->recent;
+void tide__dedup_write(const struct tide_table *table, uint32_t slot, struct tide_writer *w) {
+    const struct tide__dedup *r = table->replicas->dedup;
     uint32_t *found = tide_alloc((r->count + 1) * sizeof *found), count = 0;
     for (uint32_t i = r->forgot[slot]; found && i < r->count; i++) {
         if (is_live(table, &r->entries[i]) && has_slot(r, &r->entries[i], slot)) {
@@ -241,18 +241,18 @@ void tide__recent_write(const struct tide_table *table, uint32_t slot, struct ti
     tide_free(found);
 }
 
-int tide__recent_read(struct tide_table *table, uint32_t slot, struct tide_reader *r) {
+int tide__dedup_read(struct tide_table *table, uint32_t slot, struct tide_reader *r) {
     size_t count = 0, lows_count = 0;
     const uint8_t *ids = tide_read_typed(r, TIDE_U64, &count);
     const uint8_t *lows = tide_read_typed(r, TIDE_U64, &lows_count);
     if (r->error || count % 2 || lows_count % 2 || count > UINT32_MAX / 2) {
         return tide_fail(TIDE_EPROTO, "damaged operation ids");
     }
-    tide__recent_drop(table, slot);
+    tide__dedup_drop(table, slot);
     for (size_t i = 0; i < lows_count / 2; i++) {
         uint64_t pair[2];
         memcpy(pair, lows + i * sizeof pair, sizeof pair);
-        tide__recent_low(table->store, pair[0] < TIDE__NODES ? (uint16_t)pair[0] : UINT16_MAX,
+        tide__dedup_low(table->store, pair[0] < TIDE__NODES ? (uint16_t)pair[0] : UINT16_MAX,
                          pair[1]);
     }
     int code = 0;
@@ -260,16 +260,16 @@ int tide__recent_read(struct tide_table *table, uint32_t slot, struct tide_reade
         uint64_t pair[2];
         memcpy(pair, ids + i * sizeof pair, sizeof pair);
         if (pair[0] < TIDE__NODES) {
-            code = tide__recent_reserve(table, (uint16_t)pair[0], 1, 1);
+            code = tide__dedup_reserve(table, (uint16_t)pair[0], 1, 1);
         }
         if (pair[0] < TIDE__NODES && !code) {
-            tide__recent_add(table, slot, (uint16_t)pair[0], pair[1]);
+            tide__dedup_add(table, slot, (uint16_t)pair[0], pair[1]);
         }
     }
     return code;
 }
 
-uint64_t *tide__recent_lows(const struct tide_store *store, uint32_t *count) {
+uint64_t *tide__dedup_lows(const struct tide_store *store, uint32_t *count) {
     const uint64_t *low = store->replication->low;
     uint32_t found = 0;
     *count = 0;
@@ -288,8 +288,8 @@ uint64_t *tide__recent_lows(const struct tide_store *store, uint32_t *count) {
     return pairs;
 }
 
-void tide__recent_drop(struct tide_table *table, uint32_t slot) {
-    struct tide__recent *r = table->replicas->recent;
+void tide__dedup_drop(struct tide_table *table, uint32_t slot) {
+    struct tide__dedup *r = table->replicas->dedup;
     r->forgot[slot] = TIDE_MUTANT(ids_not_forgotten) ? 0 : r->count;
     r->forgets |= r->count > 0;
 }

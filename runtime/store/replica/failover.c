@@ -226,8 +226,8 @@ static void apply(struct change *c) {
             const bool was_mine = is_mine(table, slot);
             change_slot(c, slot, (uint16_t)home, chain, version);
             tide__raise_version(table, version);
-            if (table->replicas->at_risk) {
-                tide__at_risk_regroup(table, slot, was_mine && !is_mine(table, slot));
+            if (table->replicas->async) {
+                tide__async_regroup(table, slot, was_mine && !is_mine(table, slot));
             }
         }
     }
@@ -241,7 +241,7 @@ static void apply(struct change *c) {
         bool member = (route & TIDE__MINE) || tide__chain_has(chain, self) ||
                       table->replicas->slots[s].fence >= table->slot_versions[s];
         if ((c->changed[s / 64] >> (s % 64) & 1) && table->replicas->slots[s].held && !member) {
-            tide__copy_drop(table, s);
+            tide__replica_drop(table, s);
         }
     }
 }
@@ -261,7 +261,7 @@ static void report_missing(const struct change *c) {
             tide__chain_has(chain, self) && !replicas->slots[slot].held &&
             !replicas->slots[slot].arriving) {
             (void)tide_fail(TIDE_EPROTO, "it is not here");
-            tide__copy_fail(table, slot, self);
+            tide__replica_fail(table, slot, self);
         }
     }
 }

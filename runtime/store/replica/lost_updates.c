@@ -6,7 +6,7 @@
  */
 #include "store/replica/async_replication_internal.h"
 
-static struct tide__risk_peer *peer_of(struct tide__at_risk *a, uint16_t node) {
+static struct tide__risk_peer *peer_of(struct tide__async_replication *a, uint16_t node) {
     if (node >= a->peer_count) {
         struct tide__risk_peer *grown = tide_realloc(a->peers, (node + 1u) * sizeof *grown);
         if (!grown) {
@@ -19,42 +19,42 @@ static struct tide__risk_peer *peer_of(struct tide__at_risk *a, uint16_t node) {
     return &a->peers[node];
 }
 
-bool tide__at_risk_given(struct tide_table *table, uint16_t origin, size_t count) {
-    struct tide__risk_peer *peer = peer_of(table->replicas->at_risk, origin);
+bool tide__lost_updates_given(struct tide_table *table, uint16_t origin, size_t count) {
+    struct tide__risk_peer *peer = peer_of(table->replicas->async, origin);
     if (peer) { /* else nobody counts it */
         peer->given += count;
     }
     return peer != NULL;
 }
 
-void tide__at_risk_taken(struct tide_table *table, uint16_t home, size_t count) {
-    struct tide__risk_peer *peer = peer_of(table->replicas->at_risk, home);
+void tide__lost_updates_taken(struct tide_table *table, uint16_t home, size_t count) {
+    struct tide__risk_peer *peer = peer_of(table->replicas->async, home);
     if (peer) {
         peer->taken += count;
     }
 }
 
-void tide__at_risk_mark_given(struct tide__at_risk *a, struct tide__flight *flight) {
+void tide__lost_updates_mark_given(struct tide__async_replication *a, struct tide__flight *flight) {
     flight->count = a->peer_count;
     for (size_t i = 0; i < a->peer_count; i++) {
         flight->given[i] = a->peers[i].given;
     }
 }
 
-void tide__at_risk_given_safe(struct tide__at_risk *a, const struct tide__flight *flight) {
+void tide__lost_updates_given_safe(struct tide__async_replication *a, const struct tide__flight *flight) {
     for (size_t i = 0; i < flight->count; i++) {
         a->peers[i].given_safe = flight->given[i];
     }
 }
 
-void tide__at_risk_all_safe(struct tide__at_risk *a) {
+void tide__lost_updates_all_safe(struct tide__async_replication *a) {
     for (size_t i = 0; i < a->peer_count; i++) {
         a->peers[i].given_safe = a->peers[i].given;
     }
 }
 
-void tide__at_risk_tell(struct tide_table *table) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+void tide__lost_updates_tell(struct tide_table *table) {
+    struct tide__async_replication *a = table->replicas->async;
     for (size_t i = 1; i < a->peer_count; i++) {
         struct tide__risk_peer *peer = &a->peers[i];
         if (peer->told != peer->given_safe) {
@@ -75,19 +75,19 @@ void tide__at_risk_tell(struct tide_table *table) {
 }
 
 /* [table, answered pushes that are safe]; from oneself: it is time to ship. */
-int tide__at_risk_safe(struct tide_store *store, struct tide__incoming *in) {
+int tide__lost_updates_safe(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     const uint16_t from = in->from;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     const uint64_t safe = tide_read_uint(r);
-    if (r->error || !table || !table->replicas || !table->replicas->at_risk) {
+    if (r->error || !table || !table->replicas || !table->replicas->async) {
         return TIDE_EPROTO;
     }
     if (from == tide__store_self(store)) {
-        tide__at_risk_ship(table);
+        tide__async_ship(table);
         return 0;
     }
-    struct tide__risk_peer *peer = peer_of(table->replicas->at_risk, from);
+    struct tide__risk_peer *peer = peer_of(table->replicas->async, from);
     if (peer) {
         peer->taken_safe = safe;
     }
@@ -95,7 +95,7 @@ int tide__at_risk_safe(struct tide_store *store, struct tide__incoming *in) {
 }
 
 static void bury(struct tide_table *table, uint16_t node) {
-    struct tide__at_risk *a = table->replicas->at_risk;
+    struct tide__async_replication *a = table->replicas->async;
     const struct tide__risk_peer *peer = &a->peers[node];
     const uint64_t gone = peer->taken > peer->taken_safe ? peer->taken - peer->taken_safe : 0;
     char name[96];
@@ -110,12 +110,12 @@ static void bury(struct tide_table *table, uint16_t node) {
     }
 }
 
-void tide__at_risk_member(struct tide_store *store, const struct tide_member *member) {
+void tide__lost_updates_member(struct tide_store *store, const struct tide_member *member) {
     const bool dead = member->state == TIDE_MEMBER_DEAD, left = member->state == TIDE_MEMBER_LEFT;
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && (dead || left); id++) {
         struct tide_table *table = tide__table_at(store, id);
-        struct tide__at_risk *a = table && table->replicas ? table->replicas->at_risk : NULL;
+        struct tide__async_replication *a = table && table->replicas ? table->replicas->async : NULL;
         if (a && member->id < a->peer_count) {
             if (dead && member->id != tide__store_self(store)) {
                 bury(table, member->id);
@@ -125,8 +125,8 @@ void tide__at_risk_member(struct tide_store *store, const struct tide_member *me
     }
 }
 
-void tide__at_risk_stats(struct tide_table *table, struct tide_table_stats *out) {
-    struct tide__at_risk *a = table->replicas ? table->replicas->at_risk : NULL;
+void tide__lost_updates_stats(struct tide_table *table, struct tide_table_stats *out) {
+    struct tide__async_replication *a = table->replicas ? table->replicas->async : NULL;
     if (a) {
         out->at_risk = atomic_load_explicit(&a->bytes, memory_order_relaxed);
         out->at_risk_most = atomic_load_explicit(&a->bytes_most, memory_order_relaxed);

@@ -63,7 +63,7 @@ static int join(struct tide_table *table, const struct tide__rebuild *order, uin
     if (!(route & TIDE__MINE) || table->slot_versions[slot] > order->version) {
         return 0;
     }
-    if (order->node == 0 && replicas->at_risk && !tide__at_risk_tighten(table, slot)) {
+    if (order->node == 0 && replicas->async && !tide__async_tighten(table, slot)) {
         return TIDE_EBUSY;
     }
     if (order->node == 0) {
@@ -78,7 +78,7 @@ static int join(struct tide_table *table, const struct tide__rebuild *order, uin
         return 1;
     }
     chain_set(table, slot, chain);
-    tide__copy_fail(table, slot, order->node);
+    tide__replica_fail(table, slot, order->node);
     return 0;
 }
 

@@ -54,7 +54,7 @@ static bool copies_of(struct tide_table *table, uint32_t slot, uint64_t now,
     return false;
 }
 
-void tide__health_death(struct tide_store *store, const struct tide_member *member) {
+void tide__redundancy_death(struct tide_store *store, const struct tide_member *member) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && member->store; id++) {
         struct tide_table *table = tide__table_at(store, id);

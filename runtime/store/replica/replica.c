@@ -44,12 +44,12 @@ int tide__replicas_init(struct tide_table *table, const uint64_t *chains) {
         table->replicas->slots[s].held =
             (route & TIDE__MINE) || (chains && tide__chain_has(chains[s], self));
     }
-    int code = tide__recent_create(table);
+    int code = tide__dedup_create(table);
     if (!code && table->options.durability == TIDE_DURABLE_WINDOW) {
-        code = tide__at_risk_create(table);
+        code = tide__async_create(table);
     }
     if (code) {
-        tide__recent_destroy(table);
+        tide__dedup_destroy(table);
         tide_free(table->replicas);
         table->replicas = NULL;
     }
@@ -72,9 +72,9 @@ static void wait_drop(struct tide__wait *wait) {
 void tide__replicas_deinit(struct tide_table *table) {
     struct tide__replicas *replicas = table->replicas;
     if (replicas) {
-        tide__recent_destroy(table);
+        tide__dedup_destroy(table);
         tide__rebuild_release(table);
-        tide__at_risk_destroy(table);
+        tide__async_destroy(table);
         tide_free(replicas);
     }
 }
@@ -90,7 +90,7 @@ bool tide__replicas_idle(const struct tide_table *table) {
             return false;
         }
     }
-    return !table->replicas->rebuilds && tide__at_risk_idle(table);
+    return !table->replicas->rebuilds && tide__async_idle(table);
 }
 
 void tide__replication_destroy(struct tide_store *store) {
@@ -244,7 +244,7 @@ static void repl_go(const struct tide__repl *repl) {
         .id_count = repl->id_count};
     uint64_t *lows = NULL;
     if (repl->kind == TIDE__REPL_ROWS) {
-        lows = tide__recent_lows(table->store, &message.low_count);
+        lows = tide__dedup_lows(table->store, &message.low_count);
         message.lows = (const uint8_t *)lows;
     }
     (void)tide__repl_send(table, &message); /* unreachable: its death changes the group */
@@ -290,7 +290,7 @@ void tide__wait_done(struct tide__wait *wait) {
             tide__parked_retry(table);
         }
     } else if (wait->flight) {
-        tide__at_risk_landed(table, wait->flight);
+        tide__async_landed(table, wait->flight);
     } else if (!wait->dead) {
         tide__job_reply(&wait->job);
     }
@@ -444,7 +444,7 @@ static void retarget(struct tide__repl *repl, const uint64_t *changed) {
     }
     const bool cancelled = !repl->wait && has_slot_of(changed, repl); /* with its order */
     if (count && !part && repl->kind == TIDE__REPL_ROWS) {
-        tide__at_risk_give_up(table, repl->keys, repl->count);
+        tide__async_give_up(table, repl->keys, repl->count);
     }
     if (part && !cancelled) {
         (void)tide__replicate(part); /* ENOMEM: unanswered; the copies hear of the next push's number */

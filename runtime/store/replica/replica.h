@@ -48,33 +48,33 @@ static inline uint64_t tide__chain_append(uint64_t chain, uint16_t node) {
 uint64_t tide__chain_without(uint64_t chain, uint16_t node);
 
 /* ---- dedup.c: which pushes slots have had ---- */
-struct tide__recent; /* ids (origin, sequence) applied to a table's slots, perhaps not yet answered
+struct tide__dedup; /* ids (origin, sequence) applied to a table's slots, perhaps not yet answered
                       */
 enum tide__id_state { TIDE__ID_FRESH, TIDE__ID_KNOWN, TIDE__ID_OVER /* answered long ago */ };
-int tide__recent_create(struct tide_table *table); /* ENOMEM */
-void tide__recent_destroy(struct tide_table *table);
+int tide__dedup_create(struct tide_table *table); /* ENOMEM */
+void tide__dedup_destroy(struct tide_table *table);
 /* The oldest sequence that `origin` still waits for, as it says itself. */
-void tide__recent_low(struct tide_store *store, uint16_t origin, uint64_t low);
+void tide__dedup_low(struct tide_store *store, uint16_t origin, uint64_t low);
 /* Have slots had the push? KNOWN: those that are marked now; `marked` is true of them. */
-enum tide__id_state tide__recent_look(struct tide_table *table, uint16_t origin, uint64_t sequence);
+enum tide__id_state tide__dedup_look(struct tide_table *table, uint16_t origin, uint64_t sequence);
 /* Room for pushes of the origin, and for `slots` in all, so that as many adds cannot fail. ENOMEM.
  */
-int tide__recent_reserve(struct tide_table *table, uint16_t origin, uint32_t pushes,
+int tide__dedup_reserve(struct tide_table *table, uint16_t origin, uint32_t pushes,
                          uint32_t slots);
-void tide__recent_add(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence);
+void tide__dedup_add(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence);
 /* Ids that the copies have not heard of (async_replication.h): at most how many; those of marked slots that
  * may come again, as (slot, origin, sequence), and how many. They are about to be told of all that
  * there are now, in parts; they have heard of those. */
-uint32_t tide__recent_untold(const struct tide_table *table);
-uint32_t tide__recent_tell(const struct tide_table *table, uint64_t *out);
-void tide__recent_telling(struct tide_table *table);
-void tide__recent_told(struct tide_table *table);
+uint32_t tide__dedup_untold(const struct tide_table *table);
+uint32_t tide__dedup_tell(const struct tide_table *table, uint64_t *out);
+void tide__dedup_telling(struct tide_table *table);
+void tide__dedup_told(struct tide_table *table);
 /* Two arrays: u64 (origin, sequence) pairs, then u64 (origin, low) pairs. */
-void tide__recent_write(const struct tide_table *table, uint32_t slot, struct tide_writer *w);
-int tide__recent_read(struct tide_table *table, uint32_t slot, struct tide_reader *r);
-void tide__recent_drop(struct tide_table *table, uint32_t slot);
+void tide__dedup_write(const struct tide_table *table, uint32_t slot, struct tide_writer *w);
+int tide__dedup_read(struct tide_table *table, uint32_t slot, struct tide_reader *r);
+void tide__dedup_drop(struct tide_table *table, uint32_t slot);
 /* The marks of all origins: u64 (origin, low) pairs; *gives*. NULL: there are none, or no memory. */
-uint64_t *tide__recent_lows(const struct tide_store *store, uint32_t *count);
+uint64_t *tide__dedup_lows(const struct tide_store *store, uint32_t *count);
 
 /* ---- replica.c, strict.c: the home ---- */
 enum tide__repl_kind {
@@ -86,7 +86,7 @@ enum tide__repl_kind {
 };
 struct tide__wait { /* an answer that waits for copies */
     struct tide__wait *next; /* of a flight (async_replication.h) */
-    uint64_t losses;         /* tide__at_risk.losses when it began */
+    uint64_t losses;         /* tide__async_replication.losses when it began */
     struct tide__job job;
     struct tide_table *table;
     uint32_t left;
@@ -137,9 +137,9 @@ struct tide__replicas { /* of a table */
     struct tide__copied_slot slots[TIDE_SLOT_COUNT];
     uint64_t open_at[TIDE_SLOT_COUNT]; /* when leases that it granted to former homes have run out */
     struct tide__lenders lenders;
-    struct tide__recent *recent;
+    struct tide__dedup *dedup;
     struct tide__rebuild *rebuilds; /* the home's orders to bring in new copies */
-    struct tide__at_risk *at_risk;  /* async_replication.h; NULL: durability strict. Constant */
+    struct tide__async_replication *async; /* async_replication.h; NULL: durability strict. Constant */
     uint32_t mark_now;
     uint32_t unopened; /* slots that are not TIDE__OPEN */
     uint64_t opens_next; /* no slot that is TIDE__OPEN_AT may be asked for before */
@@ -159,7 +159,7 @@ struct tide__replication { /* of a store */
 };
 
 extern const struct tide__technique tide__replicated;
-tide__handler tide__copy_repl, tide__replica_ack, tide__copy_snapshot, tide__lease_asked, tide__lease_granted,
+tide__handler tide__replica_repl, tide__replica_ack, tide__replica_snapshot, tide__lease_asked, tide__lease_granted,
     tide__failover_groups, tide__rebuild_message;
 
 int tide__replicas_init(struct tide_table *table, const uint64_t *chains);
@@ -232,9 +232,9 @@ static inline int tide__rows_lock(struct tide_table *table, const struct tide__r
 /* The whole slot, with numbers and ids, to a node that begins to hold a copy. */
 int tide__snapshot_send(struct tide_table *table, uint32_t slot, uint16_t to);
 /* This node is in the slot's group no more. */
-void tide__copy_drop(struct tide_table *table, uint32_t slot);
+void tide__replica_drop(struct tide_table *table, uint32_t slot);
 /* The copy of `node` (this one, or one that joins) cannot go on: the controller takes it out. */
-void tide__copy_fail(struct tide_table *table, uint32_t slot, uint16_t node);
+void tide__replica_fail(struct tide_table *table, uint32_t slot, uint16_t node);
 /* Down the chain to its first node: the message without op and table. */
 struct tide__repl_message {
     uint64_t token, chain, sequence, low;
@@ -268,7 +268,7 @@ void tide__lease_beat(struct tide_store *store);
 
 /* ---- redundancy.c ---- */
 /* A member died. I/O thread 0. */
-void tide__health_death(struct tide_store *store, const struct tide_member *member);
+void tide__redundancy_death(struct tide_store *store, const struct tide_member *member);
 
 /* ---- groups.c: the controller ---- */
 struct tide__catalog_entry;

@@ -136,7 +136,7 @@ static void row_push(struct tide__job *job, uint32_t index, const struct tide__r
         tide__rule_apply(&table->options, row, delta);
     }
     const uint64_t one = UINT64_C(1) << 32;
-    tide__word_unlock(word, table->replicas->at_risk ? tide__at_risk_note(table, rows->keys[j], old)
+    tide__word_unlock(word, table->replicas->async ? tide__async_note(table, rows->keys[j], old)
                                                      : old + one);
 }
 
@@ -153,7 +153,7 @@ static void rows_push(struct tide__job *job, const uint32_t *indices, uint32_t c
             struct tide__copied_slot *slot = &replicas->slots[rows.slots[j]];
             if (tide__replicas_first(replicas, rows.slots[j])) {
                 slot->number += all != NULL;
-                tide__recent_add(table, rows.slots[j], job->origin, job->sequence);
+                tide__dedup_add(table, rows.slots[j], job->origin, job->sequence);
             }
             if (all) {
                 all->keys[i + j] = rows.keys[j];
@@ -178,20 +178,20 @@ struct sorted {
 static int push_reserve(struct tide__job *job, const struct sorted *s) {
     struct tide_table *table = job->table;
     int code = tide__job_prepare(job);
-    code = code ? code : tide__recent_reserve(table, job->origin, 1, s->fresh);
+    code = code ? code : tide__dedup_reserve(table, job->origin, 1, s->fresh);
     return code || s->reserved ? code : rows_reserve(table, job, s->fresh_at, s->fresh);
 }
 
 /* Durability window: the rows are listed, and go to the copies later. */
 static int push_at_risk(struct tide__job *job, const struct sorted *s) {
     struct tide_table *table = job->table;
-    tide__at_risk_begin(table);
+    tide__async_begin(table);
     int code = push_reserve(job, s);
-    code = code ? code : tide__at_risk_reserve(table, s->fresh);
+    code = code ? code : tide__async_reserve(table, s->fresh);
     if (!code) {
         rows_push(job, s->fresh_at, s->fresh, NULL);
     }
-    tide__at_risk_noted(table);
+    tide__async_noted(table);
     return code;
 }
 
@@ -214,7 +214,7 @@ static int sort_push(const struct tide__job *job, const uint32_t *indices, uint3
                      struct sorted *s) {
     struct tide_table *table = job->table;
     const struct tide__replicas *replicas = table->replicas;
-    const enum tide__id_state state = tide__recent_look(table, job->origin, job->sequence);
+    const enum tide__id_state state = tide__dedup_look(table, job->origin, job->sequence);
     if (state == TIDE__ID_OVER) {
         return 0;
     }
@@ -261,14 +261,14 @@ static int wait_for_copies(const struct tide__job *job, const uint32_t *indices,
         }
     }
     wait->left++;
-    tide__at_risk_wait(table, wait);
+    tide__async_wait(table, wait);
     return 0;
 }
 
 /* The answer waits for the copies; unless the table is of durability window, what is new is applied
  * now. */
 static int push_waits(struct tide__job *job, const struct sorted *s, struct tide__wait *wait) {
-    if (job->table->replicas->at_risk) {
+    if (job->table->replicas->async) {
         return wait_for_copies(job, s->wait_at, s->waits, wait);
     }
     int code = s->fresh ? push_fresh(job, s, wait) : 0;
@@ -278,9 +278,9 @@ static int push_waits(struct tide__job *job, const struct sorted *s, struct tide
 /* What of a push is new is applied; the answer waits as long as the table's durability wants. */
 static void push_sorted(struct tide__job *job, const struct sorted *s) {
     struct tide_table *table = job->table;
-    const bool window = table->replicas->at_risk != NULL;
+    const bool window = table->replicas->async != NULL;
     int code = window ? push_at_risk(job, s) : 0;
-    const bool open = window && !code && tide__at_risk_open(table);
+    const bool open = window && !code && tide__async_open(table);
     if (open && s->waits == job->count) {
         tide__job_reply(job);
         return;
@@ -337,7 +337,7 @@ static uint32_t pull_values(struct tide__wait *wait, const struct tide__job *job
         }
         uint64_t until = tide__lease_deadline(table, slot);
         deadline = until < deadline ? until : deadline;
-        if (tide__word_seen(old) && !table->replicas->at_risk &&
+        if (tide__word_seen(old) && !table->replicas->async &&
             tide__replicas_first(table->replicas, slot)) {
             slots[asked++] = slot;
         }
@@ -360,7 +360,7 @@ static bool any_goes(const struct tide__job *job, const uint32_t *indices, uint3
     bool any = false;
     for (uint32_t i = 0; i < count && !any; i++) {
         const uint64_t key = tide__job_key_at(job, indices[i]);
-        any = tide__at_risk_goes(job->table, tide__slot_of(job->table, key));
+        any = tide__async_goes(job->table, tide__slot_of(job->table, key));
     }
     return any;
 }
@@ -376,8 +376,8 @@ static void strict_pull(const struct tide__job *job, const uint32_t *indices, ui
         uint32_t asked = pull_values(wait, job, indices, count, slots);
         code = tide__barrier(job->table, wait, slots, asked);
     }
-    if (!code && job->table->replicas->at_risk && any_goes(job, indices, count)) {
-        tide__at_risk_begin(job->table);
+    if (!code && job->table->replicas->async && any_goes(job, indices, count)) {
+        tide__async_begin(job->table);
         code = wait_for_copies(job, indices, count, wait);
     }
     if (wait && code) {
@@ -403,7 +403,7 @@ void tide__strict_job(struct tide__job *job) {
     struct tide_store *store = table->store;
     const uint32_t mask = job->own ? TIDE__FOR_OWN : TIDE__FOR_FOREIGN;
     uint32_t *served = tide_alloc(2 * (size_t)job->count * sizeof *served), count = 0, missed = 0;
-    tide__recent_low(store, job->origin, job->low);
+    tide__dedup_low(store, job->origin, job->low);
     tide__misses_init(&job->misses);
     bool dead = job->origin != tide__store_self(store) && tide__member_gone(store, job->origin);
     uint32_t *misses = served ? served + job->count : NULL;

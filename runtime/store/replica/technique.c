@@ -16,7 +16,7 @@ static bool all_handled(const struct tide_table *table) {
  * the call goes to the store actor. */
 static int pull(struct tide__pass *pass) {
     struct tide_table *table = pass->table;
-    const uint64_t going = tide__at_risk_going(table);
+    const uint64_t going = tide__async_going(table);
     if (!all_handled(table) || (uint32_t)going > 0) {
         return tide__pass_miss_all(pass);
     }
@@ -24,7 +24,7 @@ static int pull(struct tide__pass *pass) {
     int code = tide__pass_pull_plain(pass);
     const bool expired =
         pass->deadline != TIDE_NEVER && tide_port_now(table->store->port) >= pass->deadline;
-    if (!code && (expired || tide__at_risk_going(table) != going)) {
+    if (!code && (expired || tide__async_going(table) != going)) {
         return tide__pass_miss_all(pass);
     }
     return code;
@@ -34,11 +34,11 @@ static int pull(struct tide__pass *pass) {
 static int push(struct tide__pass *pass) {
     struct tide_table *table = pass->table;
     unsigned guard;
-    if (!table->replicas->at_risk || !all_handled(table) || !tide__at_risk_enter(table, &guard)) {
+    if (!table->replicas->async || !all_handled(table) || !tide__async_enter(table, &guard)) {
         return tide__pass_miss_all(pass);
     }
     int code = tide__pass_push_copied(pass);
-    tide__at_risk_leave(table, guard);
+    tide__async_leave(table, guard);
     return code;
 }
 
@@ -48,18 +48,18 @@ static uint16_t first_copy(const struct tide_table *table, uint32_t slot) {
 }
 
 static bool given(struct tide_table *table, uint16_t origin, size_t count) {
-    return table->replicas->at_risk && tide__at_risk_given(table, origin, count);
+    return table->replicas->async && tide__lost_updates_given(table, origin, count);
 }
 
 static const struct tide__operations replicated = {
     .pull = pull,
     .push = push,
     .may_show = tide__lease_deadline,
-    .push_row = tide__at_risk_list,
+    .push_row = tide__async_list,
     .first_copy = first_copy,
     .job = tide__strict_job,
     .given = given,
-    .taken = tide__at_risk_taken,
+    .taken = tide__lost_updates_taken,
 };
 
 static int create(struct tide_table *table, const uint64_t *chains) {
@@ -82,9 +82,9 @@ static void destroy(struct tide_store *store) {
 }
 
 static void on_member(struct tide_store *store, const struct tide_member *member) {
-    tide__at_risk_member(store, member);
+    tide__lost_updates_member(store, member);
     if (member->state == TIDE_MEMBER_DEAD) {
-        tide__health_death(store, member);
+        tide__redundancy_death(store, member);
     }
 }
 
@@ -99,7 +99,7 @@ static bool on_timer(struct tide_store *store, uint64_t id) {
         tide__lease_beat(store);
         return true;
     }
-    return tide__at_risk_timer(store, id);
+    return tide__async_timer(store, id);
 }
 
 static void advance(struct tide_store *store) {
@@ -123,7 +123,7 @@ const struct tide__technique tide__replicated = {
     .table_destroy = tide__replicas_deinit,
     .table_begins = begins,
     .table_idle = tide__replicas_idle,
-    .table_stats = tide__at_risk_stats,
+    .table_stats = tide__lost_updates_stats,
     .advance = advance,
     .choose_copies = tide__groups_choose,
     .plan_copies = tide__groups_plan,

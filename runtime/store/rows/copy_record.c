@@ -3,10 +3,10 @@
 
 enum { BLOCKS = 16 };
 
-struct tide__cached_shape tide__cached_shape(const struct tide_table_options *options) {
+struct tide__copy_record_shape tide__copy_record_shape(const struct tide_table_options *options) {
     bool steps = options->update == TIDE_UPDATE_ADAGRAD && options->consistency.model != TIDE_BSP;
     uint32_t sums = steps ? options->width : 0;
-    struct tide__cached_shape shape = {.options = options, .floats = options->width + sums};
+    struct tide__copy_record_shape shape = {.options = options, .floats = options->width + sums};
     while (shape.floats > (size_t)BLOCKS << shape.shift) {
         shape.shift++;
     }
@@ -18,7 +18,7 @@ struct tide__cached_shape tide__cached_shape(const struct tide_table_options *op
 /* ---- blocks ---- */
 
 /* The next block of a set, taken out of it: its first float in a row, *floats* how many it has. */
-static uint32_t block_next(const struct tide__cached_shape *shape, uint16_t *blocks,
+static uint32_t block_next(const struct tide__copy_record_shape *shape, uint16_t *blocks,
                            uint32_t *floats) {
     const uint32_t first = (uint32_t)__builtin_ctz(*blocks) << shape->shift;
     const uint32_t rest = shape->floats - first, most = 1u << shape->shift;
@@ -27,7 +27,7 @@ static uint32_t block_next(const struct tide__cached_shape *shape, uint16_t *blo
     return first;
 }
 
-size_t tide__blocks_floats(const struct tide__cached_shape *shape, uint16_t blocks) {
+size_t tide__blocks_floats(const struct tide__copy_record_shape *shape, uint16_t blocks) {
     size_t sum = 0;
     if (blocks == shape->all) {
         return shape->floats;
@@ -40,7 +40,7 @@ size_t tide__blocks_floats(const struct tide__cached_shape *shape, uint16_t bloc
     return sum;
 }
 
-void tide__blocks_spread(const struct tide__cached_shape *shape, uint16_t blocks,
+void tide__blocks_spread(const struct tide__copy_record_shape *shape, uint16_t blocks,
                          const void *packed, float *row) {
     const char *at = packed;
     memset(row, 0, shape->floats * sizeof *row);
@@ -51,19 +51,19 @@ void tide__blocks_spread(const struct tide__cached_shape *shape, uint16_t blocks
     }
 }
 
-size_t tide__cached_bytes(const struct tide__cached_shape *shape) {
-    size_t bytes = sizeof(struct tide__cached) + 2 * shape->floats * sizeof(float);
+size_t tide__copy_record_bytes(const struct tide__copy_record_shape *shape) {
+    size_t bytes = sizeof(struct tide__copy_record) + 2 * shape->floats * sizeof(float);
     return (bytes + 63) / 64 * 64;
 }
 
-void tide__cached_init(const struct tide__cached_shape *shape, struct tide__cached *r,
+void tide__copy_record_init(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
                         uint64_t key) {
-    memset(r, 0, tide__cached_bytes(shape));
+    memset(r, 0, tide__copy_record_bytes(shape));
     atomic_store_explicit(&r->key, key, memory_order_relaxed);
     atomic_store_explicit(&r->in_use, true, memory_order_release); /* pairs with the evictor */
 }
 
-void tide__cached_confirm(struct tide__cached *r, uint64_t number) {
+void tide__copy_record_confirm(struct tide__copy_record *r, uint64_t number) {
     uint16_t count = 0;
     while (count < r->sent_count && r->sent[count].number <= number) {
         tide_blob_unref(r->sent[count++].rows);
@@ -74,8 +74,8 @@ void tide__cached_confirm(struct tide__cached *r, uint64_t number) {
     }
 }
 
-void tide__cached_drop(struct tide__cached *r) {
-    tide__cached_confirm(r, UINT64_MAX);
+void tide__copy_record_drop(struct tide__copy_record *r) {
+    tide__copy_record_confirm(r, UINT64_MAX);
     tide_free(r->sent);
     r->sent = NULL;
     r->sent_capacity = 0;
@@ -88,7 +88,7 @@ static void add(float *to, const void *delta, size_t count) {
 }
 
 /* What a delta does to a row, here or at home. */
-static void act(const struct tide__cached_shape *shape, float *row, const void *delta) {
+static void act(const struct tide__copy_record_shape *shape, float *row, const void *delta) {
     if (shape->floats > shape->options->width) {
         add(row, delta, shape->floats);
     } else {
@@ -96,7 +96,7 @@ static void act(const struct tide__cached_shape *shape, float *row, const void *
     }
 }
 
-static void add_sent(const struct tide__cached_shape *shape, float *row,
+static void add_sent(const struct tide__copy_record_shape *shape, float *row,
                      const struct tide__sent *sent) {
     uint16_t blocks = sent->blocks;
     const float *delta = sent->delta;
@@ -111,7 +111,7 @@ static void add_sent(const struct tide__cached_shape *shape, float *row,
     }
 }
 
-static void act_sent(const struct tide__cached_shape *shape, float *row,
+static void act_sent(const struct tide__copy_record_shape *shape, float *row,
                      const struct tide__sent *sent) {
     if (sent->blocks == shape->all) {
         act(shape, row, sent->delta);
@@ -120,13 +120,13 @@ static void act_sent(const struct tide__cached_shape *shape, float *row,
     }
 }
 
-void tide__cached_apply(const struct tide__cached_shape *shape, float *row, const void *delta) {
+void tide__copy_record_apply(const struct tide__copy_record_shape *shape, float *row, const void *delta) {
     act(shape, row, delta);
 }
 
-void tide__cached_push(const struct tide__cached_shape *shape, struct tide__cached *r,
+void tide__copy_record_push(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
                         const void *delta) {
-    float *value = tide__cached_value(r), *acc = tide__cached_acc(shape, r);
+    float *value = tide__copy_record_value(r), *acc = tide__copy_record_acc(shape, r);
     r->blocks = shape->all;
     switch (shape->options->update) {
     case TIDE_UPDATE_ASSIGN:
@@ -145,9 +145,9 @@ void tide__cached_push(const struct tide__cached_shape *shape, struct tide__cach
     }
 }
 
-void tide__cached_add(const struct tide__cached_shape *shape, struct tide__cached *r,
+void tide__copy_record_add(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
                       const uint32_t *columns, const float *values, size_t count) {
-    float *value = tide__cached_value(r), *acc = tide__cached_acc(shape, r);
+    float *value = tide__copy_record_value(r), *acc = tide__copy_record_acc(shape, r);
     for (size_t i = 0; i < count; i++) {
         value[columns[i]] += values[i];
         acc[columns[i]] += values[i];
@@ -155,7 +155,7 @@ void tide__cached_add(const struct tide__cached_shape *shape, struct tide__cache
     }
 }
 
-static int ring_grow(struct tide__cached *r) {
+static int ring_grow(struct tide__copy_record *r) {
     const size_t capacity = r->sent_capacity ? r->sent_capacity * (size_t)2 : 2;
     if (capacity > UINT16_MAX) {
         return TIDE_ELIMIT; /* the home does not answer: what accumulates waits here */
@@ -169,9 +169,9 @@ static int ring_grow(struct tide__cached *r) {
     return 0;
 }
 
-int tide__cached_send(const struct tide__cached_shape *shape, struct tide__cached *r,
+int tide__copy_record_send(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
                       uint16_t blocks, uint64_t number, struct tide_blob *rows, float *delta) {
-    float *acc = tide__cached_acc(shape, r), *to = delta;
+    float *acc = tide__copy_record_acc(shape, r), *to = delta;
     if (r->sent_count == r->sent_capacity && ring_grow(r)) {
         return TIDE_ENOMEM;
     }
@@ -193,10 +193,10 @@ int tide__cached_send(const struct tide__cached_shape *shape, struct tide__cache
     return 0;
 }
 
-bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__cached *r,
+bool tide__copy_record_unsend(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
                           uint64_t number) {
     const bool assigns = shape->options->update == TIDE_UPDATE_ASSIGN;
-    float *acc = tide__cached_acc(shape, r);
+    float *acc = tide__copy_record_acc(shape, r);
     uint16_t kept = 0;
     while (kept < r->sent_count && r->sent[kept].number <= number) {
         kept++;
@@ -216,19 +216,19 @@ bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__ca
     return any;
 }
 
-void tide__cached_row(const struct tide__cached_shape *shape, struct tide__cached *r,
+void tide__copy_record_row(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
                        const void *row, uint64_t number) {
-    float *value = tide__cached_value(r);
+    float *value = tide__copy_record_value(r);
     memcpy(value, row, shape->floats * sizeof *value);
     if (!TIDE_MUTANT(ring_entry_twice)) {
-        tide__cached_confirm(r, number);
+        tide__copy_record_confirm(r, number);
     }
     const bool acts = shape->options->update != TIDE_UPDATE_ADAM;
     for (uint32_t i = 0; acts && i < r->sent_count; i++) {
         act_sent(shape, value, &r->sent[i]);
     }
     if (acts && r->dirty) {
-        act(shape, value, tide__cached_acc(shape, r));
+        act(shape, value, tide__copy_record_acc(shape, r));
     }
     r->valid = true;
 }

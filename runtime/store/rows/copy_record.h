@@ -29,7 +29,7 @@ struct tide__sent {
     uint16_t blocks;
 };
 
-struct tide__cached { /* all but the values in one line of the caches */
+struct tide__copy_record { /* all but the values in one line of the caches */
     uint32_t newest;    /* of acc: the highest stamp. The slab's, when the record is free */
     uint32_t row_clock; /* the row as it last came held every push of a smaller stamp */
     atomic_uint_fast64_t key;
@@ -49,52 +49,52 @@ struct tide__cached { /* all but the values in one line of the caches */
     bool referenced;
     float data[]; /* value, then acc: `floats` each */
 };
-_Static_assert(offsetof(struct tide__cached, data) == 64, "the head of a copy is a line");
+_Static_assert(offsetof(struct tide__copy_record, data) == 64, "the head of a copy is a line");
 
 /* How the records of a table look. */
-struct tide__cached_shape {
+struct tide__copy_record_shape {
     const struct tide_table_options *options;
     uint32_t floats; /* of a row that travels */
     uint32_t shift;  /* a block has 1 << shift floats, the last one perhaps fewer */
     uint16_t all;    /* blocks of a row, a bit each */
 };
-struct tide__cached_shape tide__cached_shape(const struct tide_table_options *options);
-size_t tide__cached_bytes(const struct tide__cached_shape *shape);
-void tide__cached_init(const struct tide__cached_shape *shape, struct tide__cached *r,
+struct tide__copy_record_shape tide__copy_record_shape(const struct tide_table_options *options);
+size_t tide__copy_record_bytes(const struct tide__copy_record_shape *shape);
+void tide__copy_record_init(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
                         uint64_t key);
 /* Frees the ring; what it and acc hold is forgotten. */
-void tide__cached_drop(struct tide__cached *r);
-static inline float *tide__cached_value(struct tide__cached *r) {
+void tide__copy_record_drop(struct tide__copy_record *r);
+static inline float *tide__copy_record_value(struct tide__copy_record *r) {
     return r->data;
 }
-static inline float *tide__cached_acc(const struct tide__cached_shape *shape,
-                                       struct tide__cached *r) {
+static inline float *tide__copy_record_acc(const struct tide__copy_record_shape *shape,
+                                       struct tide__copy_record *r) {
     return r->data + shape->floats;
 }
 /* A push by a worker. */
-void tide__cached_push(const struct tide__cached_shape *shape, struct tide__cached *r,
+void tide__copy_record_push(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
                         const void *delta);
 /* Adds to single columns of the value and of what is to be sent; rule `add`. */
-void tide__cached_add(const struct tide__cached_shape *shape, struct tide__cached *r,
+void tide__copy_record_add(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
                       const uint32_t *columns, const float *values, size_t count);
 /* These blocks of acc, all that were touched, go to `delta`, a place of the rows of message
  * `number` (shared), and acc is empty then. ENOMEM, ELIMIT (too many are not confirmed): nothing
  * changed. */
-int tide__cached_send(const struct tide__cached_shape *shape, struct tide__cached *r,
+int tide__copy_record_send(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
                       uint16_t blocks, uint64_t number, struct tide_blob *rows, float *delta);
-size_t tide__blocks_floats(const struct tide__cached_shape *shape, uint16_t blocks);
+size_t tide__blocks_floats(const struct tide__copy_record_shape *shape, uint16_t blocks);
 /* Copies blocks to their places in a row whose rest is 0. */
-void tide__blocks_spread(const struct tide__cached_shape *shape, uint16_t blocks,
+void tide__blocks_spread(const struct tide__copy_record_shape *shape, uint16_t blocks,
                          const void *packed, float *row);
 /* The messages up to `number` have been applied: in later rows they are contained. */
-void tide__cached_confirm(struct tide__cached *r, uint64_t number);
+void tide__copy_record_confirm(struct tide__copy_record *r, uint64_t number);
 /* What was sent in messages after `number` accumulates again. False: nothing was. */
-bool tide__cached_unsend(const struct tide__cached_shape *shape, struct tide__cached *r,
+bool tide__copy_record_unsend(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
                           uint64_t number);
 /* A row came (unaligned) that contains our messages up to `number`. */
-void tide__cached_row(const struct tide__cached_shape *shape, struct tide__cached *r,
+void tide__copy_record_row(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
                        const void *row, uint64_t number);
 /* A delta of a replica meets the row at its home. */
-void tide__cached_apply(const struct tide__cached_shape *shape, float *row, const void *delta);
+void tide__copy_record_apply(const struct tide__copy_record_shape *shape, float *row, const void *delta);
 
 #endif

@@ -12,7 +12,7 @@ struct tide__drain {
     uint64_t look_at;
     unsigned looks;
     bool asked;
-    struct tide__echo echo;
+    struct tide__flush_barrier barrier;
 };
 
 void tide__drain_advance(struct tide_store *store) {
@@ -36,19 +36,19 @@ void tide__drain_advance(struct tide_store *store) {
         return;
     }
     if (!drain->asked) {
-        tide__echo_ask(store, &drain->echo);
+        tide__flush_barrier_ask(store, &drain->barrier);
         drain->asked = true;
     }
-    if (tide__echo_came(store, &drain->echo) || TIDE_MUTANT(leave_unflushed)) {
+    if (tide__flush_barrier_came(store, &drain->barrier) || TIDE_MUTANT(leave_unflushed)) {
         store->drained = true;
         tide__move_send(store, tide_net_controller(store->net), TIDE__OP_DRAINED, 0, 0, 0, NULL, 0,
                         NULL, 0);
     }
 }
 
-void tide__drain_echo(struct tide_store *store, uint16_t from, uint64_t turn) {
+void tide__drain_flushed(struct tide_store *store, uint16_t from, uint64_t turn) {
     if (store->drain) {
-        tide__echo_hear(&store->drain->echo, from, turn);
+        tide__flush_barrier_hear(&store->drain->barrier, from, turn);
     }
 }
 

@@ -33,8 +33,8 @@ struct tide__fence { /* an origin's */
     uint32_t slots[]; /* UINT32_MAX: a newer fence has it */
 };
 
-struct arrival { /* at the new home */
-    struct arrival *next;
+struct slot_receive { /* at the new home */
+    struct slot_receive *next;
     struct tide_table *table;
     uint32_t version, count, left;
     uint16_t from;
@@ -48,20 +48,20 @@ static int moves_create(struct tide_store *store) {
     return store->moves ? 0 : tide_fail(TIDE_ENOMEM, "no memory for slot moves");
 }
 
-static void arrival_free(struct arrival *arrival) {
-    tide_free(arrival->lost);
-    tide_free(arrival);
+static void slot_receive_free(struct slot_receive *slot_receive) {
+    tide_free(slot_receive->lost);
+    tide_free(slot_receive);
 }
 
 static void moves_destroy(struct tide_store *store) {
     struct tide__moves *m = store->moves;
-    while (m && m->arrivals) {
-        struct arrival *next = m->arrivals->next;
-        arrival_free(m->arrivals);
-        m->arrivals = next;
+    while (m && m->receives) {
+        struct slot_receive *next = m->receives->next;
+        slot_receive_free(m->receives);
+        m->receives = next;
     }
     if (m) {
-        tide__departures_release(store);
+        tide__slot_sends_release(store);
         tide__plan_release(store);
     }
     tide_free(store->drain);
@@ -77,15 +77,15 @@ static void moves_table_release(struct tide_table *table) {
 }
 
 bool tide__moves_has(const struct tide_store *store, const struct tide_table *table) {
-    const struct arrival *a = store->moves->arrivals;
+    const struct slot_receive *a = store->moves->receives;
     while (a && a->table != table) {
         a = a->next;
     }
-    return a != NULL || tide__departs(store, table);
+    return a != NULL || tide__slot_sends_has(store, table);
 }
 
 bool tide__moves_waiting(const struct tide_store *store) {
-    return store->moves->fences > 0 || store->moves->departures || store->moves->answers > 0 ||
+    return store->moves->fences > 0 || store->moves->sends || store->moves->answers > 0 ||
            (store->leaving && !store->drained);
 }
 
@@ -381,7 +381,7 @@ int tide__move_map(struct tide_store *store, struct tide__incoming *in) {
 /* ---- the new home ---- */
 
 /* All slots of an arrival are here, or will not come. */
-static void arrival_over(struct tide_store *store, const struct arrival *a) {
+static void receive_over(struct tide_store *store, const struct slot_receive *a) {
     struct tide_member from = {.id = a->from};
     bool known = tide_net_member(store->net, a->from, &from);
     tide_event_add(tide_system_of(store->node), "slots", "%u slots of table %s came from %s to %s%s", (unsigned)a->count,
@@ -393,9 +393,9 @@ static void arrival_over(struct tide_store *store, const struct arrival *a) {
                     a->version, a->from, a->slots, a->count, a->lost, a->lost_count);
 }
 
-static struct arrival *find_arrival(struct tide_store *store, const struct tide_table *table,
+static struct slot_receive *find_receive(struct tide_store *store, const struct tide_table *table,
                                     uint32_t version) {
-    struct arrival *a = store->moves->arrivals;
+    struct slot_receive *a = store->moves->receives;
     while (a && (a->table != table || a->version != version)) {
         a = a->next;
     }
@@ -403,7 +403,7 @@ static struct arrival *find_arrival(struct tide_store *store, const struct tide_
 }
 
 uint16_t tide__slot_comes_from(const struct tide_table *table, uint32_t slot) {
-    for (const struct arrival *a = table->store->moves->arrivals; a; a = a->next) {
+    for (const struct slot_receive *a = table->store->moves->receives; a; a = a->next) {
         for (uint32_t i = 0; a->table == table && i < a->count; i++) {
             if (a->slots[i] == slot) {
                 return a->from;
@@ -413,7 +413,7 @@ uint16_t tide__slot_comes_from(const struct tide_table *table, uint32_t slot) {
     return tide__store_self(table->store);
 }
 
-static void expected(struct tide_store *store, const struct arrival *a) {
+static void expected(struct tide_store *store, const struct slot_receive *a) {
     tide__move_send(store, tide_net_controller(store->net), TIDE__OP_EXPECTED, a->table->id,
                     a->version, a->from, a->slots, a->count, NULL, 0);
 }
@@ -422,13 +422,13 @@ static void expected(struct tide_store *store, const struct arrival *a) {
  * failed with the old home's death; or nobody had asked before that death. */
 static void on_expect(struct tide_store *store, struct tide_table *table, uint32_t version,
                       uint16_t from, const uint8_t *slots, size_t count) {
-    struct arrival *known = find_arrival(store, table, version);
+    struct slot_receive *known = find_receive(store, table, version);
     if (known) {
         expected(store, known);
         return;
     }
     const bool gone = store->member_state[from] > 1 + TIDE_MEMBER_LEAVING;
-    struct arrival *a = tide_alloc_zero(1, sizeof *a + count * sizeof a->slots[0]);
+    struct slot_receive *a = tide_alloc_zero(1, sizeof *a + count * sizeof a->slots[0]);
     uint32_t *lost = tide_alloc((count + 1) * sizeof *lost);
     if (!a || !lost ||
         (!gone && change_homes(table, slots, NULL, tide__store_self(store), NULL, version, count, true))) {
@@ -437,7 +437,7 @@ static void on_expect(struct tide_store *store, struct tide_table *table, uint32
         tide_free(lost);
         return;
     }
-    *a = (struct arrival){.next = store->moves->arrivals,
+    *a = (struct slot_receive){.next = store->moves->receives,
                           .table = table,
                           .version = version,
                           .count = (uint32_t)count,
@@ -453,11 +453,11 @@ static void on_expect(struct tide_store *store, struct tide_table *table, uint32
     }
     expected(store, a);
     if (a->left == 0) {
-        arrival_over(store, a);
-        arrival_free(a);
+        receive_over(store, a);
+        slot_receive_free(a);
         return;
     }
-    store->moves->arrivals = a;
+    store->moves->receives = a;
 }
 
 static void slot_is_here(struct tide_store *store, struct tide_table *table, uint32_t slot,
@@ -473,8 +473,8 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
         tide__route_set(table, slot, route & ~TIDE__AWAITED);
     }
     tide__routes_end(table);
-    for (struct arrival **place = &store->moves->arrivals; *place; place = &(*place)->next) {
-        struct arrival *a = *place;
+    for (struct slot_receive **place = &store->moves->receives; *place; place = &(*place)->next) {
+        struct slot_receive *a = *place;
         uint32_t i = 0;
         while (i < a->count && (a->table != table || a->slots[i] != slot)) {
             i++;
@@ -487,8 +487,8 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
         }
         if (--a->left == 0) {
             *place = a->next;
-            arrival_over(store, a);
-            arrival_free(a);
+            receive_over(store, a);
+            slot_receive_free(a);
         }
         break;
     }
@@ -545,7 +545,7 @@ static int on_rows(struct tide_store *store, struct tide_table *table, struct ti
 }
 
 void tide__moves_advance(struct tide_store *store) {
-    tide__departures_advance(store);
+    tide__slot_sends_advance(store);
     TIDE__EACH_TECHNIQUE(store, advance, store);
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && (store->moves->fences || store->moves->answers); id++) {
@@ -591,7 +591,7 @@ int tide__move_message(struct tide_store *store, struct tide__incoming *in) {
             return TIDE_EPROTO;
         }
         if (op == TIDE__OP_SLOT_HERE) {
-            tide__departure_came(store, table, (uint32_t)slot);
+            tide__slot_send_came(store, table, (uint32_t)slot);
         } else {
             slot_is_here(store, table, (uint32_t)slot, (uint16_t)lost_to);
             (void)tide__slot_say(table, from, TIDE__OP_SLOT_HERE, (uint32_t)slot, 0, 0);
@@ -607,7 +607,7 @@ int tide__move_message(struct tide_store *store, struct tide__incoming *in) {
         on_expect(store, table, m.version, m.node, m.slots, m.count);
         break;
     case TIDE__OP_MOVE:
-        tide__departure_begin(store, table, m.version, m.node, m.slots, m.count);
+        tide__slot_send_begin(store, table, m.version, m.node, m.slots, m.count);
         break;
     case TIDE__OP_EXPECTED:
         tide__plan_expected(store, table->id, m.version);
@@ -632,7 +632,7 @@ int tide__move_message(struct tide_store *store, struct tide__incoming *in) {
  */
 static void member_gone(struct tide_store *store, uint16_t id) {
     struct tide__moves *m = store->moves;
-    for (struct arrival *a = m->arrivals, *next; a; a = next) {
+    for (struct slot_receive *a = m->receives, *next; a; a = next) {
         next = a->next;
         if (a->from != id) {
             continue;
@@ -646,7 +646,7 @@ static void member_gone(struct tide_store *store, uint16_t id) {
             }
         }
     }
-    tide__departures_end(store, id);
+    tide__slot_sends_end(store, id);
 }
 
 static void on_member(struct tide_store *store, const struct tide_member *member) {

@@ -10,17 +10,17 @@
 struct batch;
 struct tide__request;
 struct leaver;
-struct arrival;
-struct departure;
+struct slot_receive;
+struct slot_send;
 struct told;
 
 extern const struct tide__technique tide__slots;
 /* What the store actor is told of moves; message.def. */
-tide__handler tide__move_map, tide__move_message, tide__request_call, tide__echo_message;
+tide__handler tide__move_map, tide__move_message, tide__request_call, tide__flush_barrier_message;
 
 struct tide__moves {
-    struct arrival *arrivals;
-    struct departure *departures;
+    struct slot_receive *receives;
+    struct slot_send *sends;
     struct batch *batches;
     struct leaver *leavers;
     uint32_t recording; /* changes of maps that are not recorded yet: nothing may follow from them */
@@ -29,7 +29,7 @@ struct tide__moves {
     uint32_t fences;
     uint32_t answers; /* tables with map_rounds */
     uint32_t rounds;  /* controller: of MAP, so far */
-    uint64_t echoes;  /* asked for, so far */
+    uint64_t barriers;  /* asked for, so far */
 };
 
 /* [op, table, version, node, slots, lost] */
@@ -93,35 +93,35 @@ void tide__plan_resume(struct tide_store *store);
 /* ---- slot_send.c: slots leave this node ---- */
 
 /* MOVE: `count` slots, unaligned u32. */
-void tide__departure_begin(struct tide_store *store, struct tide_table *table, uint32_t version,
+void tide__slot_send_begin(struct tide_store *store, struct tide_table *table, uint32_t version,
                            uint16_t to, const uint8_t *slots, size_t count);
-void tide__departures_advance(struct tide_store *store);
-void tide__departures_echo(struct tide_store *store, uint16_t from, uint64_t turn);
+void tide__slot_sends_advance(struct tide_store *store);
+void tide__slot_sends_flushed(struct tide_store *store, uint16_t from, uint64_t turn);
 /* SLOT_DONE and SLOT_HERE: [op, table, slot, version, lost to, or 0]. */
 int tide__slot_say(struct tide_table *table, uint16_t to, int op, uint32_t slot, uint32_t version,
                    uint16_t lost_to);
-bool tide__departs(const struct tide_store *store, const struct tide_table *table);
+bool tide__slot_sends_has(const struct tide_store *store, const struct tide_table *table);
 /* The new home has the slot. */
-void tide__departure_came(struct tide_store *store, const struct tide_table *table, uint32_t slot);
+void tide__slot_send_came(struct tide_store *store, const struct tide_table *table, uint32_t slot);
 /* What was to go there stays: the node is gone. */
-void tide__departures_end(struct tide_store *store, uint16_t to);
-void tide__departures_release(struct tide_store *store);
+void tide__slot_sends_end(struct tide_store *store, uint16_t to);
+void tide__slot_sends_release(struct tide_store *store);
 
 /* ---- flush_barrier.c: has what was sent been dealt with? ---- */
 
 /* Of all members, behind everything that was sent to them before. */
-struct tide__echo {
+struct tide__flush_barrier {
     uint64_t turn; /* 0: never asked */
     uint8_t awaited[TIDE__NODES / 8]; /* a bit of each node that has not answered */
 };
-void tide__echo_ask(struct tide_store *store, struct tide__echo *echo); /* anew */
-bool tide__echo_came(const struct tide_store *store, const struct tide__echo *echo);
-void tide__echo_hear(struct tide__echo *echo, uint16_t from, uint64_t turn);
+void tide__flush_barrier_ask(struct tide_store *store, struct tide__flush_barrier *barrier); /* anew */
+bool tide__flush_barrier_came(const struct tide_store *store, const struct tide__flush_barrier *barrier);
+void tide__flush_barrier_hear(struct tide__flush_barrier *barrier, uint16_t from, uint64_t turn);
 
 /* ---- drain.c: this node leaves ---- */
 /* Looks whether rows of other homes are still here, or on their way from here. */
 void tide__drain_advance(struct tide_store *store);
-void tide__drain_echo(struct tide_store *store, uint16_t from, uint64_t turn);
+void tide__drain_flushed(struct tide_store *store, uint16_t from, uint64_t turn);
 /* The controller is another one: it has to be told once more. */
 void tide__drain_again(struct tide_store *store);
 

@@ -19,12 +19,12 @@ enum {
     TURN_BYTES = 256 << 10
 };
 
-struct departure { /* at the old home */
-    struct departure *next;
+struct slot_send { /* at the old home */
+    struct slot_send *next;
     struct tide_table *table;
     uint32_t version, count, at, in_flight;
     uint32_t closed;        /* of a table that relocates: slots[at .. closed) are */
-    struct tide__echo echo; /* asked when the last of them was closed */
+    struct tide__flush_barrier barrier; /* asked when the last of them was closed */
     uint16_t to;
     uint64_t *keys; /* rows taken out of the slab and not yet sent; never dropped while the new home
                        lives */
@@ -36,21 +36,21 @@ struct departure { /* at the old home */
     uint32_t slots[];
 };
 
-static void departure_free(struct departure *departure) {
-    tide_free(departure->keys);
-    tide_free(departure->marks);
-    tide_writer_release(&departure->seconds);
-    tide_free(departure->rows);
-    tide_free(departure->bytes);
-    tide_free(departure);
+static void slot_send_free(struct slot_send *slot_send) {
+    tide_free(slot_send->keys);
+    tide_free(slot_send->marks);
+    tide_writer_release(&slot_send->seconds);
+    tide_free(slot_send->rows);
+    tide_free(slot_send->bytes);
+    tide_free(slot_send);
 }
 
-void tide__departure_begin(struct tide_store *store, struct tide_table *table, uint32_t version,
+void tide__slot_send_begin(struct tide_store *store, struct tide_table *table, uint32_t version,
                            uint16_t to, const uint8_t *slots, size_t count) {
     if (store->member_state[to] > 1 + TIDE_MEMBER_LEAVING) {
         return; /* the order is older than the death: the slots stay, and are planned anew */
     }
-    struct departure *d = tide_alloc_zero(1, sizeof *d + count * sizeof d->slots[0]);
+    struct slot_send *d = tide_alloc_zero(1, sizeof *d + count * sizeof d->slots[0]);
     const size_t row_bytes = table->row_floats * sizeof(float),
                  capacity = ROWS_BYTES / row_bytes + 1;
     uint64_t *keys = tide_alloc(capacity * sizeof *keys);
@@ -66,7 +66,7 @@ void tide__departure_begin(struct tide_store *store, struct tide_table *table, u
         tide_free(bytes);
         return;
     }
-    *d = (struct departure){.table = table,
+    *d = (struct slot_send){.table = table,
                             .version = version,
                             .count = (uint32_t)count,
                             .to = to,
@@ -78,22 +78,22 @@ void tide__departure_begin(struct tide_store *store, struct tide_table *table, u
     for (size_t i = 0; i < count; i++) {
         memcpy(&d->slots[i], slots + i * sizeof d->slots[i], sizeof d->slots[i]);
     }
-    struct departure **end = &store->moves->departures;
+    struct slot_send **end = &store->moves->sends;
     while (*end) {
         end = &(*end)->next;
     }
     *end = d;
 }
 
-bool tide__departs(const struct tide_store *store, const struct tide_table *table) {
-    const struct departure *d = store->moves->departures;
+bool tide__slot_sends_has(const struct tide_store *store, const struct tide_table *table) {
+    const struct slot_send *d = store->moves->sends;
     while (d && d->table != table) {
         d = d->next;
     }
     return d != NULL;
 }
 
-static int ship(struct departure *d) {
+static int ship(struct slot_send *d) {
     if (d->packed == 0) {
         return 0;
     }
@@ -116,7 +116,7 @@ static int ship(struct departure *d) {
 }
 
 static int pack(void *arg, uint64_t key, uint64_t word, const float *row) {
-    struct departure *d = arg;
+    struct slot_send *d = arg;
     const size_t bytes = d->table->row_floats * sizeof(float);
     void *place = NULL;
     struct tide__kept *second;
@@ -159,7 +159,7 @@ int tide__slot_say(struct tide_table *table, uint16_t to, int op, uint32_t slot,
 /* 1: it has left before. The slot's route changes before its rows leave: from then on workers and messages go to the new
  * home, which knows that the rows are coming. Out of memory: the rest leaves at the next try; the
  * new home waits for SLOT_DONE. */
-static int depart_slot(struct departure *d, uint32_t slot) {
+static int depart_slot(struct slot_send *d, uint32_t slot) {
     struct tide_table *table = d->table;
     uint16_t lost_to = 0;
     if (table->slot_versions[slot] >= d->version) {
@@ -192,7 +192,7 @@ static int depart_slot(struct departure *d, uint32_t slot) {
 }
 
 /* Departs the next slot. What its rows take is what their slab has less of then: nearly, for workers use it too. */
-static int depart_next(struct departure *d) {
+static int depart_next(struct slot_send *d) {
     struct tide_table *table = d->table;
     const unsigned before = tide__slab_used(&table->slab);
     int code = depart_slot(d, d->slots[d->at]);
@@ -215,7 +215,7 @@ static bool settled(const struct tide_table *table, uint32_t slot) {
 }
 
 /* The next slots: what goes to owners of their keys waits here from now on. */
-static void close_next(struct tide_store *store, struct departure *d) {
+static void close_next(struct tide_store *store, struct slot_send *d) {
     struct tide_table *table = d->table;
     const uint32_t most = d->count - d->at < IN_FLIGHT_MAX ? d->count : d->at + IN_FLIGHT_MAX;
     tide__routes_begin(table);
@@ -227,11 +227,11 @@ static void close_next(struct tide_store *store, struct departure *d) {
     }
     tide__routes_end(table);
     if (d->closed > d->at) {
-        tide__echo_ask(store, &d->echo);
+        tide__flush_barrier_ask(store, &d->barrier);
     }
 }
 
-static void reopen(struct departure *d) {
+static void reopen(struct slot_send *d) {
     tide__routes_begin(d->table);
     for (uint32_t i = d->at; i < d->closed; i++) {
         const uint32_t route = tide__route_of(d->table, d->slots[i]);
@@ -242,18 +242,18 @@ static void reopen(struct departure *d) {
 }
 
 /* Has all that this node sent to owners of keys of the next slot been dealt with? */
-static bool is_closed(struct tide_store *store, struct departure *d) {
+static bool is_closed(struct tide_store *store, struct slot_send *d) {
     if (!d->table->relocates || TIDE_MUTANT(slot_not_closed)) {
         return true;
     }
     if (d->at == d->closed) {
         close_next(store, d);
     }
-    return d->at < d->closed && tide__echo_came(store, &d->echo);
+    return d->at < d->closed && tide__flush_barrier_came(store, &d->barrier);
 }
 
-void tide__departures_advance(struct tide_store *store) {
-    struct departure *d = store->moves->departures;
+void tide__slot_sends_advance(struct tide_store *store) {
+    struct slot_send *d = store->moves->sends;
     if (!d) {
         return;
     }
@@ -271,21 +271,21 @@ void tide__departures_advance(struct tide_store *store) {
     }
     TIDE__EACH_TECHNIQUE(store, slots_left, store);
     if (d->at == d->count && d->in_flight == 0) {
-        store->moves->departures = d->next;
-        departure_free(d);
+        store->moves->sends = d->next;
+        slot_send_free(d);
     }
 }
 
-void tide__departures_echo(struct tide_store *store, uint16_t from, uint64_t turn) {
-    for (struct departure *d = store->moves->departures; d; d = d->next) {
-        tide__echo_hear(&d->echo, from, turn);
+void tide__slot_sends_flushed(struct tide_store *store, uint16_t from, uint64_t turn) {
+    for (struct slot_send *d = store->moves->sends; d; d = d->next) {
+        tide__flush_barrier_hear(&d->barrier, from, turn);
     }
-    tide__departures_advance(store);
+    tide__slot_sends_advance(store);
 }
 
-void tide__departure_came(struct tide_store *store, const struct tide_table *table,
+void tide__slot_send_came(struct tide_store *store, const struct tide_table *table,
                           uint32_t slot) {
-    for (struct departure *d = store->moves->departures; d; d = d->next) {
+    for (struct slot_send *d = store->moves->sends; d; d = d->next) {
         for (uint32_t i = 0; i < d->at && d->table == table; i++) {
             if (d->slots[i] == slot && d->in_flight > 0) {
                 d->in_flight--;
@@ -298,23 +298,23 @@ void tide__departure_came(struct tide_store *store, const struct tide_table *tab
 
 /* ---- events ---- */
 
-void tide__departures_end(struct tide_store *store, uint16_t to) {
-    for (struct departure **place = &store->moves->departures; *place;) {
-        struct departure *d = *place;
+void tide__slot_sends_end(struct tide_store *store, uint16_t to) {
+    for (struct slot_send **place = &store->moves->sends; *place;) {
+        struct slot_send *d = *place;
         if (d->to == to) {
             *place = d->next;
             reopen(d);
-            departure_free(d);
+            slot_send_free(d);
         } else {
             place = &d->next;
         }
     }
 }
 
-void tide__departures_release(struct tide_store *store) {
-    while (store->moves->departures) {
-        struct departure *next = store->moves->departures->next;
-        departure_free(store->moves->departures);
-        store->moves->departures = next;
+void tide__slot_sends_release(struct tide_store *store) {
+    while (store->moves->sends) {
+        struct slot_send *next = store->moves->sends->next;
+        slot_send_free(store->moves->sends);
+        store->moves->sends = next;
     }
 }
