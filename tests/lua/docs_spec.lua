@@ -1,5 +1,5 @@
--- What the pages of docs/ show is true: lua blocks are Lua, lines of shell blocks that call tide name commands and options
--- that there are, and links lead to pages.
+-- What the pages of docs/ show is true: lua blocks are Lua, lines of shell blocks that call tide name commands and
+-- options that there are, and links lead to pages.
 package.path = "tests/lua/?.lua;" .. package.path
 local support = require "support"
 local arguments = require "tide.cli.arguments"
