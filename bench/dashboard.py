@@ -70,7 +70,7 @@ def main():
     p.add_argument("--pairs", type=int, default=5)
     p.add_argument("--epochs", type=int, default=300)
     p.add_argument("--nodes", type=int, default=4)
-    p.add_argument("--rest", type=float, default=10, help="seconds that the resting cluster is watched")
+    p.add_argument("--rest", type=float, default=30, help="seconds that the resting cluster is watched")
     p.add_argument("--json", action="store_true")
     o = p.parse_args()
     tide = os.path.abspath(o.tide)
