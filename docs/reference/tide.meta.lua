@@ -16,6 +16,7 @@
 ---@field policy tide.policy_module
 ---@field k tide.k
 ---@field sim tide.sim
+---@field trials tide.trials_module
 local tide = {}
 
 ---Declares and reads the script's flags.
@@ -348,6 +349,9 @@ function tide_run:events(kind) end
 ---@return number|table mean sum / count, 0/0 if nothing was counted; for a table of sums a table of means, with count
 function tide_run:evaluate(name) end
 
+---A run that was closed before its workers had returned has nothing more to tell.
+function tide_run:refuse_closed() end
+
 ---Waits until every worker has returned.
 ---@return tide.summary
 function tide_run:wait() end
@@ -567,14 +571,20 @@ function tide_cluster:run(name) end
 ---@return tide.remote_run|nil, table? err
 function tide_cluster:submit(path, o) end
 
----The nodes as this one knows them: id, name, state, endpoint, ...
----@return table[] members
-function tide_cluster:nodes() end
-
 ---A table by its name, `work-1.model` of the run work-1; docs/runs.md.
 ---@param name string
 ---@return table|nil handle, table? err
 function tide_cluster:table(name) end
+
+---All that the cluster's nodes and runs count at this moment: docs/metrics.md.
+---@param o? {hot?: boolean} hot: the hottest keys of its tables too
+---@return tide.snapshot
+function tide_cluster:snapshot(o) end
+
+---What holds up each run that goes on, by what happens in so much time from now: docs/metrics.md.
+---@param time? string|number default "2s"
+---@return tide.finding[]
+function tide_cluster:slowest(time) end
 
 ---Writes all tables to a directory while workers go on.
 ---@param o string|{dir: string, cut?: "clock"|"fuzzy", keep?: integer}
@@ -617,6 +627,46 @@ function tide_cluster:cpu_share(name, share) end
 ---@param name string of a node
 ---@param time number|string seconds, or "50us"; 0: no longer
 function tide_cluster:serve_cost(name, time) end
+
+---Nodes of this cluster from a launcher, as `tide launch` starts them: {kind = "slurm", min = 1, max = 8, ...}, one
+---pool a cluster. Waits until `min` have joined. What is lost is replaced; policies that scale ask for more.
+---@param o {kind: string, max: integer, min?: integer, workers?: integer, store?: boolean, prefix?: string,
+--- keys?: string, program?: string, grace?: string|number, partition?: string, gres?: string, cpus?: integer,
+--- time?: string, hosts?: string, ssh_config?: string, simulate?: table}
+function tide_cluster:provision(o) end
+
+---Nodes of this cluster; with {want = N} the pool is to have so many.
+---@param o? {want: integer}
+---@return table[] members
+function tide_cluster:nodes(o) end
+
+---@class tide.trials_module
+local tide_trials_module = {}
+
+---A number between two, each as likely.
+---@param low number
+---@param high number
+function tide_trials_module.uniform(low, high) end
+
+---A number between two whose logarithm is drawn: for rates.
+---@param low number above 0
+---@param high number
+function tide_trials_module.log_uniform(low, high) end
+
+---A whole number from low to high, both included.
+---@param low integer
+---@param high integer
+function tide_trials_module.whole(low, high) end
+
+---@class tide.trials.result
+---@field rows {trial: integer, params: table, state: string, score?: number, best?: number, reports: integer,
+--- run?: string, why?: string, took_s: number}[] in the order of the trials
+---@field best table the row with the best score
+local tide_trials_result = {}
+
+---All trials, for print.
+---@return table printable one row a trial; .rows has the values
+function tide_trials_result:table() end
 
 ---Keys 0 .. n-1.
 ---@param n integer
@@ -1452,10 +1502,16 @@ function tide_group:call(method, ...) end
 ---@param method string
 function tide_group:cast(method, ...) end
 
----Calls a method of every member: `for rank, value, err in g:each("add", 1) do`, in the order of ranks.
+---Calls a method of every member: `for rank, value, err in g:each("add", 1) do`, as the answers come.
 ---@param method string
 ---@return fun(): integer?, any, tide.error?
 function tide_group:each(method, ...) end
+
+---What happens to members from now on, as it happens: `for c in g:changes() do print(c.rank, c.state, c.why) end`. It
+---ends with the group, or when nothing has happened for so long.
+---@param timeout_s? number default: no limit
+---@return fun(): {rank: integer, node: string, state: string, life: integer, why: string?}?
+function tide_group:changes(timeout_s) end
 
 ---Some members, by rank.
 ---@param ranks integer[]
