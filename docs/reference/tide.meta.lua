@@ -135,12 +135,16 @@ function tide_fiber:done() end
 ---@field params? table handed to the workers as w.params
 ---@field on_report? fun(run: table, sum: table): table|nil once per report of all workers; its answer changes params
 ---@field evaluate? table<string, fun(w: tide.worker): number|table, number> sum (or table of sums) and count
----@field stop? {epochs?: integer, loss?: number, time?: number|string}
+---@field stop? {epochs?: integer, loss?: number, time?: number|string, metric?: string, per?: string,
+--- patience?: integer, better?: "less"|"more", by?: number} epochs: reports; loss: at most; metric: a number of
+--- reports, divided by the one called `per` (examples): after `patience` reports in which it got no better, by `by`
+--- at least, the run ends
 ---@field checkpoint? {dir: string, every?: string|number, keep?: integer, cut?: "clock"|"fuzzy"} written now and then
 ---@field progress? {total?: integer, unit?: string} what the progress line counts up to
 ---@field seed? integer
 ---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
 ---@field comm? {tensors: fun(): table[], batch: integer} what travels between the workers in each step (nn.job)
+---@field net? {inputs: string[], metrics: table<string, function>, validate: string|nil} of nn.job
 ---@field adapts? table batch of a job whose batch changes, complete (nn.job): a seat for batching
 ---@field meets? boolean workers come and go at the barrier `epoch`, to which all come when told to (nn.job)
 ---@field prepare? fun(w: tide.worker) what a worker does before it says that it is ready
@@ -349,9 +353,6 @@ function tide_run:events(kind) end
 ---@return number|table mean sum / count, 0/0 if nothing was counted; for a table of sums a table of means, with count
 function tide_run:evaluate(name) end
 
----A run that was closed before its workers had returned has nothing more to tell.
-function tide_run:refuse_closed() end
-
 ---Waits until every worker has returned.
 ---@return tide.summary
 function tide_run:wait() end
@@ -541,10 +542,28 @@ local tide_cluster = {}
 ---@return table trace
 function tide_cluster:trace(path) end
 
+---Whether runs wait for their slots here, and may get others while they go on.
+---@return boolean
+function tide_cluster:is_shared() end
+
+---Lets a policy of the kind `scheduling` decide how many slots each run of this cluster has, from now on and while they
+---go on; another one takes its place when it is called again. Without a policy they are given out in the order of
+---submission.
+---@param policy string|table|false a shipped name, a path, {policy=, params=}; false: none any more
+---@param o? {params?: table, guard?: table, nodes?: tide.scheduler.pool} nodes: they come and go as the policy wishes
+---@return true
+function tide_cluster:schedule(policy, o) end
+
+---The cluster's scheduling policy: list, swap, set, shadow, report, rollback, history, why, metric, as run.policy.
+---@return table functions
+function tide_cluster:scheduling() end
+
 ---Starts a run of a job on the nodes of this cluster, and returns at once.
 ---@param job_ tide.job
 ---@param params? table
----@param o? {slots?: integer} on a shared cluster: worker slots, for which is waited (default: all that are free)
+---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
+--- preemptible?: boolean} on a shared cluster: worker slots, for which is waited (default: all that are free); with a
+--- scheduling policy how few and how many it may give, which numbers, and how much the run counts
 ---@return tide.run
 function tide_cluster:start(job_, params, o) end
 
@@ -567,7 +586,8 @@ function tide_cluster:run(name) end
 
 ---Starts a script on this cluster in a process of its own, which stays when this one ends.
 ---@param path string
----@param o? {args?: string[], slots?: integer}
+---@param o? {args?: string[], slots?: integer, min?: integer, max?: integer, sizes?: string|integer[],
+--- weight?: number}
 ---@return tide.remote_run|nil, table? err
 function tide_cluster:submit(path, o) end
 
@@ -737,11 +757,6 @@ function tide_table_handle:sampler(o) end
 ---@param bound? string "essp:4"
 ---@return string|true|nil consistency nil, err: it cannot be changed to that
 function tide_table_handle:consistency(bound) end
-
----The rate of the update rule, or a new one on all nodes, for pushes that come after. Of sgd, adagrad and adam.
----@param rate? number
----@return number|true
-function tide_table_handle:rate(rate) end
 
 ---Gives slots to a node, waits until nobody goes by their old homes.
 ---@param slots integer[] 0 to 4095
@@ -1145,7 +1160,8 @@ function tide_data_module.wordnet(directory, options) end
 function tide_data_module.matrix(where, options) end
 
 ---Running text, a sentence a line, as numbers of words.
----@param where? string|string[] files; "glosses" (default): those of WordNet; "generated": text with known topics
+---@param where? string|string[]|{generate: table} files; "glosses" (default): those of WordNet; "generated": text
+--- with known topics, or {generate = {vocabulary=, words=, sentence=, seed=}} of these sizes
 ---@param options? {min_count?: integer} words that occur less often are left out
 ---@return tide.data.text_set
 function tide_data_module.text(where, options) end

@@ -23,7 +23,8 @@ end
 local function snapshot(seconds, workers, nodes)
   return {schema = "tide.snapshot/1", time = 1e9, now = seconds, cluster = "c", view = 1, nodes = nodes,
           runs = {{name = "r-1", job = "r", run = "id", state = "running", elapsed_s = seconds, reports = 0,
-                   examples = 0, on_report_s = 0, policies_s = 0, tables = {"r-1.t"}, workers = workers, policies = {}}}}
+                   examples = 0, on_report_s = 0, policies_s = 0, tables = {"r-1.t"}, workers = workers,
+                   policies = {}}}}
 end
 
 -- Waits of one second each: the bucket from 0.5 to 1 s is the 21st, of which 0.79 s are taken.

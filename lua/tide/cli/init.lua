@@ -166,6 +166,7 @@ local function use_options(self, values)
   self.color = values.color or self.color
   self.timeout_s = values.timeout
   self.keys = values.keys
+  if self.keys and not values.debuggable then self.core.harden(true) end
 end
 
 local ALARM_S <const> = 2 -- what a command has beyond --timeout to end by itself

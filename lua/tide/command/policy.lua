@@ -205,6 +205,14 @@ end
 -- Arguments of a remote verb from the words of the command.
 local function remote_words(o)
   local words = {scope = o.scope, force = o.force, latest = o.latest, for_ = o["for"]}
+  for _, word in ipairs(o.set or {}) do
+    local name <const>, value <const> = word:match "^([%w_]+)=(.+)$"
+    if not name then
+      return nil, errors.new("T0104", {message = ("--set %s: give NAME=VALUE"):format(text.clean(word))})
+    end
+    words.params = words.params or {}
+    words.params[name] = value == "true" or (value ~= "false" and (tonumber(value) or value))
+  end
   if o.canary then
     local by, value = o.canary:match "^(%l+)=(.+)$"
     words.canary = {[by or o.canary] = by == "fraction" and tonumber(value) or value or true}
@@ -214,15 +222,15 @@ local function remote_words(o)
 end
 
 -- In the client's actor.
-local function ask(request)
+local function ask_at(request, kind)
   local remote = require "tide.policy.remote"
-  local address, err = remote.find(request.job)
+  local address, err = remote.find(request.job, kind)
   if not address then return nil, err end
   local policies = remote.new(address)
   local o <const> = request.words
   local verb, ref = request.verb, request.ref
   if verb == "check" or verb == "swap" or verb == "shadow" then
-    local found = {text = request.text, path = request.path, params = request.params}
+    local found = {text = request.text, path = request.path, params = o.params}
     if verb == "check" then return policies.check(found) end
     return policies[verb](found, o)
   end
@@ -231,9 +239,30 @@ local function ask(request)
   return policies[verb](ref, o)
 end
 
+-- What both the cluster's seat and those of its run say.
+local function ask_both(request)
+  local out <const>, problem = ask_at(request, "scheduling")
+  local of_run <const>, why <const> = ask_at(request)
+  if not of_run and not (out and out[1]) then return nil, why or problem end
+  local list = out and table.move(out, 1, #out, 1, {}) or {}
+  return table.move(of_run or {}, 1, #(of_run or {}), #list + 1, list)
+end
+
+local function ask(request)
+  local verb <const> = request.verb
+  if (verb == "list" or verb == "why") and not request.job then return ask_both(request) end
+  local kind = request.ref
+  if request.text then
+    kind = require("tide.policy.remote").kind_of {text = request.text, path = request.path}
+  end
+  return ask_at(request, kind)
+end
+
 local function live(context, verb, ref)
   local o <const> = context.options
-  local request = {verb = verb, ref = ref, job = o.job, words = remote_words(o)}
+  local words <const>, mistake = remote_words(o)
+  if not words then return nil, mistake end
+  local request = {verb = verb, ref = ref, job = o.job, words = words}
   if verb == "check" or verb == "swap" or verb == "shadow" then
     local found, err = require("tide.policy.source").find(ref)
     if not found then return nil, err end
@@ -265,6 +294,7 @@ return {
     .. "shadow, report, rollback, history, why), and the journal of one (replay, timeline).",
   examples = {
     {"tide policy new batching > mine.lua", "a skeleton with comments"},
+    {"tide policy swap scheduling/goodput --set p=-2", "who gets how many slots of the cluster"},
     {"tide policy check mine.lua", "does it load and keep the contract?"},
     {"tide policy swap mine.lua --guard examples_per_s --drop 0.1", "into the run that is going on, guarded"},
     {"tide policy swap mine.lua --canary nodes=n1 --guard compute_s --rise 0.1", "first where it does little harm"},
@@ -281,6 +311,7 @@ return {
     arguments.shared.cluster,
     {name = "job", type = "string", value = "NAME", doc = "the run's job, if the driver runs several"},
     {name = "scope", type = "string", value = "NAME", doc = "the seat's job or table, if there are several"},
+    {name = "set", type = "string", value = "NAME=X", repeated = true, doc = "swap, shadow: a parameter of the policy"},
     {name = "live", doc = "check on the recorded views of the run that is going on"},
     {name = "force", doc = "swap in a policy that was rolled back"},
     {name = "latest", doc = "roll back with the state exported last instead of the one at the swap"},

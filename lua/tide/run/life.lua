@@ -99,9 +99,11 @@ function run_life.extend(controller, ops)
     if not before or core.now() - before.at >= TELL_S then
       self.told_done, self.told_rate = {done = done, at = core.now()}, rate
     end
-    core.send(keeper, {op = "tell", n = self.a.number, uid = self.a.run, state = state, why = why,
+    local told <const> = {op = "tell", n = self.a.number, uid = self.a.run, state = state, why = why,
       workers = #self:running(), params = self.told_params ~= self.params and self.params or nil,
-      progress = {report = self.clock, loss = loss, examples = done, rate = rate, total = self.a.total}})
+      progress = {report = self.clock, loss = loss, examples = done, rate = rate, total = self.a.total}}
+    self:tell_of_slots(told)
+    core.send(keeper, told)
     self.told_params = self.params
   end
 
@@ -307,7 +309,7 @@ function run_life.extend(controller, ops)
           s.callers = {}
           return
         end
-        grant = answer.grant
+        grant, self.order = answer.grant, answer.order or self.order
       end
       self:use_slots(grant)
     end)
