@@ -6,6 +6,7 @@ stream is read. Printed are the throughput with it over that without, as the med
 that the dashboard and the nodes of a resting cluster take for it, in per cent of one core: on a busy machine the second
 says more. Also the bytes of the page and of a second of the stream."""
 import argparse
+import http.client
 import json
 import os
 import re
@@ -43,7 +44,7 @@ class Dashboard:
             stream = self.get("api/stream?after=0")
             while piece := stream.read1(65536):
                 self.bytes += len(piece)
-        except OSError:
+        except (OSError, http.client.HTTPException): # the dashboard ends
             pass
 
     def close(self):
