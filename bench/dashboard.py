@@ -6,6 +6,7 @@ stream is read. Printed are the throughput with it over that without, as the med
 that the dashboard and the nodes of a resting cluster take for it, in per cent of one core: on a busy machine the second
 says more. Also the bytes of the page and of a second of the stream."""
 import argparse
+import http.client
 import json
 import os
 import re
@@ -43,7 +44,7 @@ class Dashboard:
             stream = self.get("api/stream?after=0")
             while piece := stream.read1(65536):
                 self.bytes += len(piece)
-        except OSError:
+        except (OSError, http.client.HTTPException): # the dashboard ends
             pass
 
     def close(self):
@@ -70,7 +71,7 @@ def main():
     p.add_argument("--pairs", type=int, default=5)
     p.add_argument("--epochs", type=int, default=300)
     p.add_argument("--nodes", type=int, default=4)
-    p.add_argument("--rest", type=float, default=10, help="seconds that the resting cluster is watched")
+    p.add_argument("--rest", type=float, default=30, help="seconds that the resting cluster is watched")
     p.add_argument("--json", action="store_true")
     o = p.parse_args()
     tide = os.path.abspath(o.tide)

@@ -45,10 +45,12 @@ unit=$(find "$root" -name 'tide-node@.service')
 [ -n "$unit" ] || fail "there is a unit"
 if command -v systemd-analyze >/dev/null; then
   sed "s|^ExecStart=[^ ]*|ExecStart=$prefix/bin/tide|; /^AssertPathExists/d" "$unit" >"$work/tide-node@one.service"
-  systemd-analyze verify "$work/tide-node@one.service" 2>&1 | grep -i "tide-node" && fail "systemd takes the unit"
+  # The page that it names is not in this machine's own manual.
+  problems=$(systemd-analyze verify "$work/tide-node@one.service" 2>&1 | grep "tide-node" | grep -v "Command 'man" || true)
+  [ -z "$problems" ] || fail "systemd takes the unit: $problems"
 fi
-for command in $(sed -n 's/^ExecStart=[^ ]* node \(.*\)$/\1/p' "$unit" | grep -o -- '--[a-z-]*'); do
-  "$prefix/bin/tide" node --help | grep -q -- "$command " || fail "tide node knows $command"
+for option in $(sed -n 's/^ExecStart=[^ ]* node \(.*\)$/\1/p' "$unit" | grep -o -- '--[a-z-]*'); do
+  "$prefix/bin/tide" node --help | grep -q -- "$option " || fail "tide node knows $option"
 done
 bash "$source/tests/installed.sh" "$build" "$source" "$prefix"
 dpkg_in --purge tide libtide-dev libtide0

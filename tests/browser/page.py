@@ -72,7 +72,7 @@ try:
     # Every panel has data, and each chart its table.
     wait_for("a sentence", lambda: driver.execute_script("return document.querySelector('[data-cause]') !== null"))
     wants = {"1": "Examples a second", "2": "Round trips", "3": "Hottest keys", "4": "where workers' time goes",
-             "5": "Runs that go on", "6": "Decisions, newest first", "7": "what happened"}
+             "5": "Runs that go on", "6": "Decisions, newest first", "7": "what happened", "8": "Newest lines"}
     for key, word in wants.items():
         press(key)
         wait_for(f"panel {key}", lambda: word in text("#panel"))

@@ -5,10 +5,12 @@
 -- the server does not answer by itself are answered here, between two looks. It never has more rights than its user
 -- and changes nothing.
 local core = require "tide.core"
+local client = require "tide.cluster.client"
 local decisions = require "tide.dashboard.decisions"
 local errors = require "tide.errors"
 local json = require "tide.json"
 local history = require "tide.run.history"
+local log_lines = require "tide.show.log_lines"
 local look = require "tide.dashboard.look"
 local slowest = require "tide.show.slowest"
 local state = require "tide.dashboard.state"
@@ -165,6 +167,7 @@ routes["GET /api/schema"] = function()
     ["tide.state/1"] = "GET /api/state and `event: state`: everything now; rates are per second since the look before",
     ["tide.sample/1"] = "`event: sample` of GET /api/stream?after=N: t, up, nodes, rate, pulls, pushes, near, wire, "
       .. "rss, memory, p99, cpu = [[node, share]], runs = [[name, loss, examples/s, reports]]",
+    ["tide.log/1"] = "GET /api/log: the newest lines of the nodes' logs",
     ["tide.runs/1"] = "GET /api/runs: the newest runs in .tide/runs of the directory that the dashboard runs in",
     ["tide.run/1"] = "GET /api/run/ID: one of them, with curves and events",
     ["tide.decisions/1"] = "GET /api/policy/RUN: decisions of the run's policies from its journal",
@@ -183,6 +186,23 @@ routes["POST /api/replay"] = function(self, _, body)
   local answer, problem = decisions.replay(run, o)
   if not answer then return failed(problem) end
   return 200, JSON, answer
+end
+
+local LOG_MAX <const> = 300 -- the newest lines of all nodes
+
+routes["GET /api/log"] = function()
+  local rows, err = client.gather "log"
+  if not rows then return failed(errors.from(err)) end
+  local lists = {}
+  for i, row in ipairs(rows) do
+    lists[i] = {}
+    for k, line in ipairs(row.answer and row.answer.lines or {}) do
+      lists[i][k] = {time = line.time, level = line.level, node = row.name, text = line.text}
+    end
+  end
+  local all <const> = log_lines.merge(lists)
+  return 200, JSON, json.object({schema = "tide.log/1"}, {lines = state.clean(table.move(all,
+    math.max(1, #all - LOG_MAX + 1), #all, 1, {}))})
 end
 
 routes["GET /api/policies"] = function()

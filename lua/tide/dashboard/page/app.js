@@ -569,6 +569,27 @@ panel("Events", (state) => {
       event_rows(events.filter((e) => !wanted_kind || e.kind === wanted_kind).reverse())))];
 });
 
+let log = null, log_at = 0, level = "";
+
+async function load_log() {
+  if (Date.now() - log_at < 3000) return;
+  log_at = Date.now();
+  try { log = { lines: list((await ask("/api/log")).lines) }; } catch (problem) { log = { lines: [], problem: problem.message }; }
+  if (current().name === "Log") show();
+}
+
+panel("Log", () => {
+  load_log();
+  if (!log) return [make("p", { class: "soft" }, "Asking the nodes.")];
+  const LEVELS = ["debug", "info", "warn", "error"], select = make("select", {}, make("option", { value: "" }, "all"),
+    ...LEVELS.slice(1).map((l) => make("option", { value: l, selected: l === level ? "" : null }, l)));
+  select.addEventListener("change", () => { level = select.value; show(); });
+  const lines = log.lines.filter((l) => !level || LEVELS.indexOf(l.level) >= LEVELS.indexOf(level)).reverse();
+  return [make("div", { class: "row" }, make("label", {}, "at least", select)), log.problem ? make("p", { class: "warn" }, log.problem) : null,
+    make("div", { class: "card" }, make("h2", {}, "Newest lines of the nodes' logs"), rows_table("Log", ["time", "level", "node", "text"],
+      lines.map((l) => [clock(l.time), { text: l.level, class: l.level === "error" ? "bad" : l.level === "warn" ? "warn" : "" }, l.node, l.text])))].filter(Boolean);
+});
+
 /* ---- showing ---- */
 
 let at = 0;
