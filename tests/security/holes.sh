@@ -43,6 +43,23 @@ says_not out.txt "V's secret"
 # A's client finds V's listener to be another user's and hangs up: then nobody can tell any more whose it was.
 says lab.log 'refused a connection .*(of another user|nobody can tell)'
 
+# ---- 8: a node gets no file of who attaches that the line does not name, and writes none ----
+# What a hostile node would send: it chooses the path, and the line may hold it as a part of another word.
+ask() { # LINE: as the node of the session asks the client
+    v attach --cluster "$endpoint" -e "local s = require('tide.console.session'); $1" >out.txt 2>err.txt </dev/null || true
+}
+secret=$work/home$V/secret
+ask "return s.ask_client{op='console.file', path='$secret'}.text" # the line names it
+says out.txt "V's secret"
+for path in "'$work/home$V/' .. 'secret'" "('$secret.old'):sub(1, -5)" "('/x/$secret'):sub(4)"; do
+    ask "local a, e = s.ask_client{op='console.file', path=$path}; return a and a.text or e.message"
+    says_not out.txt "V's secret"
+    says out.txt 'the line does not name this file'
+done
+ask "local a, e = s.ask_client{op='console.save', path='$work/home$V/' .. 'planted', text='x', first=true, last=true}; return e.message"
+says out.txt 'the line does not name this file'
+[ ! -e "$work/home$V/planted" ] || fail "8: a node writes a file that nobody named"
+
 # ---- 1, the other way: a port that A took is nobody V talks to ----
 a $python "$work/stranger.py" tcp:127.0.0.1:47811 listen 2.5 >taken.txt 2>&1 &
 listener=$!

@@ -15,7 +15,7 @@ local cli = {}
 cli.names = {
   "run", "submit", "sim", "repl", "attach", "up", "down", "node", "jobs", "job", "runs", "status", "dashboard", "stat",
   "metrics", "top", "nodes", "actors", "tables", "table", "links", "why", "tap", "trace", "events", "log", "move",
-  "drain", "launch", "audit", "checkpoint", "policy", "keys", "config", "version", "help", "completion",
+  "drain", "launch", "audit", "checkpoint", "policy", "keys", "config", "doctor", "version", "help", "completion",
 }
 
 local EXIT_TIMEOUT <const> = 124
