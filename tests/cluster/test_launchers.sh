@@ -56,6 +56,7 @@ if slurm_begin "$work/slurm" 2 >slurm.txt; then # here, not in a subshell: its p
     lost() { grep -q 'slurm-[12]  gone' launch.txt; }
     wait_for 30 lost || fail "slurm: the preempted node is not told: $(cat launch.txt)"
     wait_for 40 there_are slurm 2 || fail "slurm: the preempted node is not replaced: $(cat launch.txt)"
+    says launch.txt 'slurm-3  queued - '
     "$TIDE" nodes --cluster grow --json | grep 'slurm-[12]"' | grep -q '"state":"left"' ||
         fail "slurm: the preempted node has not left in order: $("$TIDE" nodes --cluster grow --plain)"
     let_go slurm

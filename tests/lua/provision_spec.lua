@@ -65,7 +65,7 @@ function kind.kill(_, tickets)
   for _, ticket in ipairs(tickets) do
     local p <const> = world.processes[ticket.name]
     local waited <const> = world.time - p.asked_at
-    assert(p.leaves_at or waited >= 60, ("%s is ended after %g s, before it could join"):format(p.name, waited))
+    assert(not p.alive or p.leaves_at or waited >= 60, ("%s is ended after %g s, too early"):format(p.name, waited))
     p.alive = false
     if p.member == "up" or p.member == "leaving" then p.member, world.lost = "dead", world.lost + 1 end
   end

@@ -29,7 +29,8 @@ return {
   run = function(context)
     local endpoint = require("tide.cluster.client").resolve(context.options.cluster)
     local function as(right, a)
-      assert(core.node_start {client = true, join = endpoint, cluster = "lab", right = right, workers = 0, no_store = true})
+      assert(core.node_start {client = true, join = endpoint, cluster = "lab", right = right, workers = 0,
+                              no_store = true})
       local result = assert(core.node_run(OPEN, "@sessions", a))
       core.node_stop(0)
       return result
@@ -46,7 +47,9 @@ return {
       for j, role in ipairs {"read", "operate", "admin"} do
         expect(("a session of %s for %s"):format(role, right), seen[role .. "_refused"], j > i and "T0801" or nil)
         local answered <const> = seen["ask_" .. role]
-        if answered == "answered" then bad[#bad + 1] = ("%s is answered by another's session of %s"):format(right, role) end
+        if answered == "answered" then
+          bad[#bad + 1] = ("%s is answered by another's session of %s"):format(right, role)
+        end
       end
       if right ~= "admin" then expect(right .. " drops another's session", seen.drop, "T0801") end
     end

@@ -5,6 +5,7 @@
 --   command(o, name)    the argument list of one node; pure
 --   start(o, names)     asks for nodes, returns ids by name at once
 --   list(o, tickets)    what the outside world says: {[name] = {state, reason, eta}}; nil: no news
+--   room(o)             how many may be asked for now; optional
 --   stop(o, tickets)    lets nodes leave in order; kill(o, tickets) does not
 --   adopt(o)            ids by name of what a former launcher of this cluster has left running; optional
 --
@@ -187,7 +188,7 @@ function pool_methods:observe(seen)
       self:enter(ticket, member.state == "leaving" and "draining" or "joined")
     elseif ticket.joined then -- a member no more
       local how <const> = last[ticket.name]
-      if outside and outside.state ~= "gone" and not ticket.leaving then self.kind.kill(self.o, {ticket}) end
+      if not ticket.leaving and not (outside and outside.state == "gone") then self.kind.kill(self.o, {ticket}) end
       self:finish(ticket, how and how.reason ~= "" and how.reason or how and how.state or "it left")
     elseif outside and outside.state == "gone" then
       self:finish(ticket, outside.reason)
@@ -207,7 +208,8 @@ function pool_methods:observe(seen)
 end
 
 function pool_methods:start_missing()
-  local missing <const> = math.min(self.wanted - self:count(), AT_A_TIME)
+  local missing = math.min(self.wanted - self:count(), AT_A_TIME)
+  if missing > 0 and self.kind.room then missing = math.min(missing, self.kind.room(self.o)) end
   if missing <= 0 or self.stopped or core.now() < self.not_before then return end
   local names = {}
   for i = 1, missing do

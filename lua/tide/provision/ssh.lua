@@ -84,25 +84,47 @@ function kind.command(o, name, host)
   return argv
 end
 
+-- How many clients run on each host: those that have ended need no room, whoever heard of their end.
+local function count_used(o)
+  for _, host in ipairs(o.host_list) do host.used = 0 end
+  local running = {}
+  for _, id in ipairs(o.running or {}) do
+    if not id.process:ended() then
+      running[#running + 1], id.host.used = id, id.host.used + 1
+    end
+  end
+  o.running = running
+end
+
 local function free_host(o)
   local best
+  count_used(o)
   for _, host in ipairs(o.host_list) do
     if host.used < host.slots and host.aside <= core.now() and (not best or host.used < best.used) then best = host end
   end
   return best
 end
 
--- Why there is no host: what those say that are set aside.
-local function no_host(o)
-  local reasons, left = {}, false
+---How many nodes may be asked for now. Where all hosts are set aside, `start` says why.
+---@return number
+function kind.room(o)
+  local room, left = 0, false
+  count_used(o)
   for _, host in ipairs(o.host_list) do
-    if host.aside > core.now() then
-      reasons[#reasons + 1] = ("%s: %s"):format(host.host, host.reason)
-    else
-      left = true
+    if host.aside <= core.now() then
+      room, left = room + host.slots - host.used, true
     end
   end
-  return errors.new("T1005", {final = not left, message = reasons[1]
+  return left and room or math.huge
+end
+
+-- Why there is no host: what those say that are set aside.
+local function no_host(o)
+  local reasons = {}
+  for _, host in ipairs(o.host_list) do
+    if host.aside > core.now() then reasons[#reasons + 1] = ("%s: %s"):format(host.host, host.reason) end
+  end
+  return errors.new("T1005", {final = #reasons == #o.host_list, message = reasons[1]
     and ("no host is left for one more node; %s"):format(table.concat(reasons, "; "))
     or "no host has room for one more node"})
 end
@@ -119,8 +141,8 @@ function kind.start(o, names)
     if not process then
       return ids, errors.new("T1005", {final = true, message = ("ssh cannot be started: %s"):format(err.message)})
     end
-    host.used = host.used + 1
     ids[name] = {process = process, host = host}
+    table.insert(o.running, ids[name])
   end
   return ids
 end
@@ -143,10 +165,10 @@ local function why(o, name, ended)
   return ("ended with exit code %d%s"):format(ended.status or -1, last ~= "" and ": " .. last or "")
 end
 
--- A client has ended: its host has room, unless it is not to be tried any more.
+-- A client has ended: is its host to be tried any more?
 local function settle(ticket, reason, hopeless)
   local host <const> = ticket.id.host
-  ticket.id.settled, host.used = true, host.used - 1
+  ticket.id.settled = true
   if ticket.joined or ticket.leaving then
     host.failed = 0
     return
