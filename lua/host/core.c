@@ -3,6 +3,8 @@
 #include "host.h"
 #include "data/arrays.h"
 
+void tide__lua_open_http(lua_State *L); /* http.c */
+
 #ifdef TIDE_MUTANTS
 #include <string.h>
 
@@ -51,7 +53,9 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_sandbox(L);
     tide__lua_open_console(L);
     tide__lua_open_keys(L);
+    tide__lua_open_audit(L);
     tide__lua_open_watch(L);
     tide__lua_open_control(L);
+    tide__lua_open_http(L);
     return 1;
 }

@@ -67,7 +67,7 @@ function units.parse_share(value)
   local percent <const> = type(value) == "string" and value:match("^%s*([%d.]+)%s*%%%s*$")
   local share <const> = percent and tonumber(percent) and tonumber(percent) / 100 or tonumber(value)
   if share and share >= 0 and share <= 1 then return share end
-  return nil, ("`%s` is not a share: write 10%% or 0.1"):format(tostring(value))
+  return nil, ("`%s` is not a share: write \"10%%\" or 0.1"):format(tostring(value))
 end
 
 -- Three significant digits without an exponent: 8.42, 84.2, 842.

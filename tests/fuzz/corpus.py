@@ -128,6 +128,17 @@ MANIFESTS = {
     "sums-short": b"\x02" + sums(5 << 20, [1]),
 }
 
+TOKEN = b"Authorization:Bearer 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+HTTP = {
+    "state": b"GET\n/api/state\nHTTP/1.1\nHost:127.0.0.1:7800\n" + TOKEN,
+    "stream": b"GET\n/api/stream?after=12\nHTTP/1.1\nHost:127.0.0.1:7800\n" + TOKEN,
+    "escapes": b"GET\n/?after=%31%32&after=\nHTTP/1.1\nHost:localhost:7800\nOrigin:http://localhost:7800",
+    "post": b"POST\n/\nHTTP/1.1\nHost:127.0.0.1:7800\nContent-Length:12\nSec-Fetch-Site:none",
+    "doubles": b"GET\n/\nHTTP/1.1\nHost:127.0.0.1:7800\nhost:x\nContent-Length:1\nContent-Length:2",
+    "many": b"GET\n/\nHTTP/1.1\n" + b"a:b\n" * 66,
+    "dots": b"GET\n/../x?a=%\nHTTP/1.0\n:",
+}
+
 IDX_FILE = b"\0\0\x08\x03" + struct.pack(">III", 2, 2, 2) + bytes(range(8))
 IDX = {
     "images": IDX_FILE,
@@ -348,7 +359,7 @@ CLOCKED = {
 
 for target, seeds in (("raft", RAFTS), ("frame", FRAMES), ("exchange", EXCHANGES),
                        ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX), ("npy", NPYS), ("csv", CSVS), ("libsvm", LIBSVMS), ("bow", BOWS),
-                      ("manifest", MANIFESTS), ("clocked", CLOCKED)):
+                      ("manifest", MANIFESTS), ("clocked", CLOCKED), ("http", HTTP)):
     for seed, content in seeds.items():
         write(target, seed, content)
 

@@ -136,6 +136,15 @@ describe("roles", function()
     end
     assert.equal(all, roles.globals(all, "admin", describe_handle))
   end)
+  it("steer runs from operate on, and let everybody look at them", function()
+    local steered <const> = setmetatable({state = "running"}, {__index = {stop = call, log = call, table = call}})
+    all.run = function() return steered end
+    assert.same({true, "running"}, {evaluate("read", "run(1).state")})
+    assert.same({true, "done"}, {evaluate("read", "run(1):log()")})
+    refused("read", "run(1):stop()", "operate")
+    assert.same({true, "done"}, {evaluate("operate", "run(1):stop()")})
+    refused("operate", "run(1):table 'x'", "admin")
+  end)
   it("show tables without what changes them", function()
     assert.same({true, "done"}, {evaluate("read", "tables.w:pull{1}")})
     assert.same({true, 4}, {evaluate("read", "tables.w.width")})
@@ -204,6 +213,16 @@ describe("a block", function()
       assert.equal("more", prompt.state(block), block)
     end
     for _, block in ipairs {"for for", "x = = 1", ")", "x y z"} do assert.equal("wrong", prompt.state(block), block) end
+  end)
+  it("gives the value of its last line, where Lua reads that as a statement of its own", function()
+    local blocks = require "tide.console.block"
+    local function value(source) return assert(blocks.compile(source, {f = function(x) return x end, g = 3}))() end
+    assert.equal(3, value "x = 1\ny = 2\nx + y")
+    assert.equal(7, value "x = 7\nf(x)")
+    assert.equal(5, value "x = 2\nf(\n5)")
+    assert.is_nil((value "x = f\n(g)")) -- a call, as in a file
+    assert.equal(4, value "x = 4 return x")
+    assert.equal(nil, (blocks.compile "x = 1\ny z"))
   end)
   it("is the prompt's own when it begins with a backslash or a question mark, or ends in one", function()
     assert.same({"command", "q"}, {prompt.classify "\\q"})

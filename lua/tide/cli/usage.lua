@@ -63,6 +63,14 @@ Colours appear on a terminal only, and not with NO_COLOR, TERM=dumb or
 Example: tide nodes --json | jq -r .name]]},
 }
 
+---The topics of `tide help` that are texts.
+---@return table[] {name, text}, by name
+function usage.topics()
+  local list = {}
+  for i, name in ipairs(text.sorted_keys(TOPICS)) do list[i] = {name, TOPICS[name][2]} end
+  return list
+end
+
 local function errors_page()
   local out = {"Errors. `tide help CODE` explains one; for example `tide help T0501`."}
   local family

@@ -198,6 +198,9 @@ end
 require("tide.cluster.elastic").extend(cluster, {
   adopt_members = adopt_members,
 })
+require("tide.cluster.provisioned").extend(cluster, {
+  adopt_members = adopt_members,
+})
 
 local START_FIELDS <const> = {slots = true}
 
@@ -234,18 +237,30 @@ function cluster.run(_, name) return require("tide.run.remote").find(name) end
 ---@return tide.remote_run|nil, table? err
 function cluster.submit(_, path, o) return require("tide.run.host").submit(core.node().endpoint, path, o) end
 
----The nodes as this one knows them: id, name, state, endpoint, ...
----@return table[] members
-function cluster.nodes()
-  local list = {}
-  for _, member in ipairs(core.members()) do list[#list + 1] = member end
-  return list
-end
-
 ---A table by its name, `work-1.model` of the run work-1; docs/runs.md.
 ---@param name string
 ---@return table|nil handle, table? err
 function cluster.table(_, name) return (require("tide.cluster.table_names").find(name)) end
+
+---All that the cluster's nodes and runs count at this moment: docs/metrics.md.
+---@param o? {hot?: boolean} hot: the hottest keys of its tables too
+---@return tide.snapshot
+function cluster.snapshot(_, o)
+  if o ~= nil then script.check_fields("T0113", "cluster:snapshot", o, {hot = true}) end
+  return require("tide.cluster.collect").here(o)
+end
+
+---What holds up each run that goes on, by what happens in so much time from now: docs/metrics.md.
+---@param time? string|number default "2s"
+---@return tide.finding[]
+function cluster.slowest(_, time)
+  local seconds <const>, why = units.parse_duration(time or "2s")
+  if not seconds then error(script.error("T0113", "cluster:slowest: " .. why), 2) end
+  local collect <const> = require "tide.cluster.collect"
+  local before <const> = collect.here()
+  core.sleep(seconds)
+  return require("tide.show.slowest").of(before, collect.here {hot = true})
+end
 
 ---Writes all tables to a directory while workers go on.
 ---@param o string|{dir: string, cut?: "clock"|"fuzzy", keep?: integer}
@@ -281,6 +296,7 @@ function cluster:close()
     local ok, err = pcall(self.tracing.close, self.tracing)
     if not ok then self.context.unsaved("the trace", err) end
   end
+  self:close_pool()
   if #self.children == 0 then return end
   local ours <const>, ids <const> = {}, {}
   for _, child in ipairs(self.children) do ours[child.name] = true end

@@ -180,10 +180,13 @@ end
 
 ---- help ------------------------------------------------------------------------------------------------------------
 
+local HELP_WIDTH <const> = 79
+
 local FIRST <const> = [[
 The ten things to do first
   nodes()                       what there is                     top()      which actors are busy
   tables                        the tables; tables.NAME for one   links()    the connections
+  why()                         what holds up the runs
   why("n1/agent")               what an actor waits for
   tables.NAME:pull{1,2,3}       rows, printed by their summary
   @all 1+1                      on every node; @role:worker, @n3, @n[2-5]

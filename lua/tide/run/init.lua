@@ -115,7 +115,7 @@ local function begin(self)
   self.tables, self.table_names = create_tables(self, resume ~= nil)
   local sent = {}
   for k, v in pairs(context.script) do sent[k] = v end
-  sent.modules = script.modules
+  sent.modules = self.modules
   local err
   self.controller, err = core.spawn {
     source = CONTROLLER, chunk = "@tide/controller.lua", role = "control",
@@ -123,6 +123,7 @@ local function begin(self)
       run = self.id, number = self.number, shared = context.attached, directory = self.directory, script = sent,
       job = job.name, params = self.params, seed = self.seed, tables = self.table_names,
       nodes = nodes, servers_max = cluster.servers_max, nodes_max = context.attached and 0 or cluster.nodes_max,
+      provisioned = cluster:provisions(true),
       total = total_of(job), resume = resume,
       examples = job:has_chunks() and job:examples() or nil,
       journal = not context.simulated and ("%s/policies-%s.journal"):format(self.directory, job.name) or nil,
@@ -131,6 +132,7 @@ local function begin(self)
   if not self.controller then error(errors.from(err), 0) end
   self.policy = require("tide.policy.remote").new(self.controller)
   cluster.own_runs[#cluster.own_runs + 1] = self
+  run_host.started(self)
   self.bar = context.progress:add {name = job.name, total = total_of(job), unit = job.progress and job.progress.unit
     or "ex"}
 end
@@ -152,13 +154,14 @@ function run.start(cluster, job, params, o)
   for k, v in pairs(job.params or {}) do merged[k] = v end
   for k, v in pairs(params or {}) do merged[k] = v end
   local seed = job.seed or require("tide").seed
+  local modules <const> = require("tide.bundle").collect()
   local opened <const> = run_host.open(cluster, job, merged, o)
   local self = setmetatable({
     id = opened.id, name = opened.name, number = opened.number, directory = opened.directory,
-    log_file = opened.log_file, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
-    sums = {},
+    log_file = opened.log_file, waits_for_slots = opened.waits, cluster = cluster, job = job, params = merged,
+    queue = {}, results = {}, history = {}, sums = {}, examples_done = 0,
     policy_events = {},
-    started_at = core.now(), lines_shown = 0, seed = seed,
+    started_at = core.now(), lines_shown = 0, seed = seed, modules = modules,
   }, run)
   ok, err = xpcall(begin, script.failure, self)
   if not ok then
@@ -191,7 +194,7 @@ function run:show_log(event)
   local context = self.cluster.context
   local line = event.rank and ("[%s #%d] %s"):format(event.node, event.rank, event.text) or event.text
   if self.log_file then
-    local ok, why = self.log_file:write(line, "\n")
+    local ok, why = self.log_file:write(run_host.stamp(), " ", line, "\n")
     if ok then ok, why = self.log_file:flush() end
     if not ok then context.unsaved("the run's log", {message = why, where = self.directory .. "/run.log"}) end
   end
@@ -246,6 +249,13 @@ end
 ---A worker for the run, each on a node of its own.
 ---@package
 function run:add_workers(count)
+  if self.cluster:provisions(true) then
+    local each <const> = self.cluster.pool.o.workers
+    local ok, err = pcall(self.cluster.want_more, self.cluster, (count + each - 1) // each)
+    if ok then return end
+    core.send(self.controller, {op = "not_joined", count = count})
+    return self.cluster.context.progress:say("tide: workers: " .. errors.from(err).message)
+  end
   for _ = 1, count do
     self:reshape("workers", function(cluster)
       local ok, err = pcall(cluster.add_node, cluster, nil, 1)
@@ -259,7 +269,7 @@ end
 -- Asks the controller for something; its refusal is raised here, at the call.
 local function ask(self, request, timeout_s)
   self:raise_failure()
-  if self.closed then error(errors.new("T0510", {message = "the run was canceled", help = "start another one"}), 0) end
+  self:refuse_closed()
   local answer, err = core.call(self.controller, request, timeout_s or POLL_S)
   if not answer then error(errors.from(err), 0) end
   return answer
@@ -304,6 +314,7 @@ end
 ---@package
 function run:remember(report)
   summary.add_report(self.sums, report)
+  self.examples_done = self.examples_done + (type(report.examples) == "number" and report.examples or 0)
   local history <const> = self.history
   history[#history + 1] = report
   if #history >= 2 * HISTORY_MAX then
@@ -435,9 +446,15 @@ function run:evaluate(name)
   return result.result
 end
 
+---A run that was closed before its workers had returned has nothing more to tell.
+function run:refuse_closed()
+  if self.closed then error(errors.new("T0510", {message = "the run was canceled", help = "start another one"}), 0) end
+end
+
 ---Waits until every worker has returned.
 ---@return tide.summary
 function run:wait()
+  if not self.finished then self:refuse_closed() end
   self.holding, self.go_on = false, true
   while not self.finished do
     self:pump()

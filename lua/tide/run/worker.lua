@@ -416,7 +416,8 @@ function w_methods:barrier(name, value, o)
   local arrival <const> = setmetatable({worker = self, id = self.barriers, passed = false}, arrival_methods)
   local sent <const>, encoded <const> = pieces.packed(value)
   self.arrivals[arrival.id] = arrival
-  tell(self, {op = "barrier", id = arrival.id, name = name or "barrier", value = sent, encoded = encoded})
+  tell(self, {op = "barrier", id = arrival.id, name = name or "barrier", value = sent, encoded = encoded,
+              async = splits or nil})
   if splits then return arrival end
   return arrival:wait()
 end
@@ -516,7 +517,8 @@ local function prepare(self, a)
     error(script.error("T0207", ("the script differs: the driver runs %s, this node was given %s"):format(
       a.script.sha:sub(1, 12), core.sha256(a.script.text):sub(1, 12)), {node = a.node}), 0)
   end
-  local ok, err = script.load {text = a.script.text, path = a.script.path, args = a.script.args, role = "worker"}
+  local ok, err = script.load {text = a.script.text, path = a.script.path, args = a.script.args, role = "worker",
+                               modules = a.script.modules}
   if ok then ok, err = script.check_modules(a.script.modules or {}, a.node) end
   if not ok then error(err, 0) end
   self.job = script.jobs[a.job]

@@ -435,7 +435,9 @@ static int write_wait(struct access *a, uint64_t key, struct place *p) {
     tide__sync_wait_begin(a->sync, &waiting);
     while ((code = write_lock(a, key, p)) == TIDE__MISSED) {
         uint16_t via = tide__via(a->c, tide__slot_of(a->c->table, key));
-        code = check_home(a, key);
+        code = atomic_load_explicit(&a->c->table->closing, memory_order_relaxed)
+                   ? tide__table_dropped(a->c->table)
+                   : check_home(a, key);
         if (!code && via != tide__store_self(a->c->table->store)) {
             code = wait_for_news(a, key, a->c->table->why[1]);
         }

@@ -3,7 +3,7 @@
  * `changed` runs outside that lock but one at a time, because whoever is told sends messages whose
  * order must be the order of the clocks. The fiber that finds another one at it does not wait: it
  * leaves the news, and the other goes on with it before it stops. */
-#include "store/clocked/clock.h"
+#include "store/core/clock.h"
 
 #include "store/core/internal.h"
 

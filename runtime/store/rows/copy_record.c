@@ -1,5 +1,5 @@
 /* The algebra of copies; see copy_record.h. */
-#include "store/clocked/copy_record.h"
+#include "store/rows/copy_record.h"
 
 enum { BLOCKS = 16 };
 

@@ -5,8 +5,6 @@
  * behind it, in the ordered lane; their answers say that it was dealt with.
  */
 #include "store/slots/move.h"
-#include "store/replica/replica.h"
-#include "store/adaptive/hot_keys.h"
 
 enum { LOOK_NS = 5000000, LOOKS_AN_OFFER = 40 };
 
@@ -27,8 +25,13 @@ void tide__drain_advance(struct tide_store *store) {
         return; /* looked at again in a moment */
     }
     drain->look_at = now + LOOK_NS;
-    const bool copies = !tide__shared_gone(store); /* their updates go to the owners */
-    if (!tide__owner_leave(store, drain->looks++ % LOOKS_AN_OFFER == 0) || copies) {
+    const bool offer = drain->looks++ % LOOKS_AN_OFFER == 0;
+    bool left = true;
+    for (size_t i = 0; store->techniques[i]; i++) {
+        const struct tide__technique *t = store->techniques[i];
+        left = (!t->leave || t->leave(store, offer)) && left;
+    }
+    if (!left) {
         drain->asked = false;
         return;
     }

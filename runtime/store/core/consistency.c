@@ -1,10 +1,12 @@
 /* Consistency of a table as text, on the wire and checked. */
-#include "store/clocked/clocked.h"
+#include "store/core/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 enum { FIELDS = 10 }; /* on the wire */
+enum { UNSUBSCRIBE_AFTER = 16 };
+#define CACHE_BYTES (UINT64_C(1) << 30)
 
 static const char *const names[] = {"sequential", "bsp", "ssp", "essp", "async", "vap"};
 
@@ -135,8 +137,8 @@ int tide__consistency_check(struct tide_table_options *o) {
                          o->name);
     }
     c->age_ms = c->model == TIDE_ASYNC && c->age_ms == 0 ? TIDE__AGE_MS : c->age_ms;
-    o->cache_bytes = o->cache_bytes ? o->cache_bytes : TIDE__CACHE_BYTES;
-    o->unsubscribe_after = o->unsubscribe_after ? o->unsubscribe_after : TIDE__UNSUBSCRIBE_AFTER;
+    o->cache_bytes = o->cache_bytes ? o->cache_bytes : CACHE_BYTES;
+    o->unsubscribe_after = o->unsubscribe_after ? o->unsubscribe_after : UNSUBSCRIBE_AFTER;
     return 0;
 }
 

@@ -8,7 +8,7 @@
  *
  * A worker is a fiber. Who is none cannot wait, and has no such order.
  */
-#include "store/replica/replica.h"
+#include "store/core/internal.h"
 
 struct key_set { /* open addressing; 0: free, else 1 + position in `keys` */
     const uint64_t *keys;
@@ -74,7 +74,7 @@ static struct tide__pending *earlier_pull(const struct tide_table *table,
 static bool is_free(const struct tide_table *table) {
     return TIDE_MUTANT(pull_overtaken) || !tide_fiber_current() ||
            /* relaxed: what counts are this thread's own pulls */
-           atomic_load_explicit(&table->replicas->async_pulls, memory_order_relaxed) == 0;
+           atomic_load_explicit(&table->async_pulls, memory_order_relaxed) == 0;
 }
 
 bool tide__order_is_held(struct tide_table *table, const uint64_t *keys, size_t count) {
@@ -122,11 +122,11 @@ int tide__order_wait(struct tide_table *table, const uint64_t *keys, size_t coun
 }
 
 void tide__order_begin(struct tide__pending *p) {
-    atomic_fetch_add_explicit(&p->table->replicas->async_pulls, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&p->table->async_pulls, 1, memory_order_relaxed);
 }
 
 void tide__order_end(struct tide__pending *p) {
-    atomic_fetch_sub_explicit(&p->table->replicas->async_pulls, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&p->table->async_pulls, 1, memory_order_relaxed);
     if (p->follows) { /* under the lock, without which the fiber does not leave */
         tide_fiber_wake(p->fiber);
     }

@@ -31,14 +31,19 @@ void tide__echo_hear(struct tide__echo *echo, uint16_t from, uint64_t turn) {
 }
 
 /* [turn]; the op is read. */
-void tide__echo_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
+int tide__echo_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const uint16_t from = in->from;
+    const int op = in->op;
     const uint64_t turn = tide_read_uint(r);
     if (r->error || from >= TIDE__NODES) {
-        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-    } else if (op == TIDE__OP_FLUSH) {
+        return TIDE_EPROTO;
+    }
+    if (op == TIDE__OP_FLUSH) {
         (void)tide__store_say(store, from, TIDE__OP_FLUSHED, turn);
     } else {
         tide__drain_echo(store, from, turn);
         tide__departures_echo(store, from, turn);
     }
+    return 0;
 }

@@ -1,9 +1,9 @@
 /*
  * Unanswered operations on tables with copies, at their origin: which have to go out again when a
- * group changed. Their messages are kept for it (remote.c). And the end of all unanswered operations
- * when this node is a member no more: nobody answers it then.
+ * group changed. Their messages are kept for it (remote.c). And the end of unanswered operations: of all
+ * when this node is a member no more, for nobody answers it then; of a table that is dropped.
  */
-#include "store/replica/replica.h"
+#include "store/operation/shard.h"
 
 /* Lock held. */
 static bool is_affected(const struct tide__pending *p, const uint64_t *moved, uint16_t node) {
@@ -92,6 +92,16 @@ void tide__pending_moved(struct tide_store *store, uint64_t id, uint32_t positio
     tide_unlock(&t->lock);
 }
 
+int tide__lost_fail(struct tide_table *table, uint32_t slot, uint64_t key) {
+    char name[96];
+    uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+    tide__node_text(table->store, tide__route_home(route), name);
+    return tide_fail(TIDE_ELOST,
+                     "key %llu (slot %u) of table '%s' is lost: node %s died, and no copy was "
+                     "left; start again from what was saved last",
+                     (unsigned long long)key, (unsigned)slot, table->name, name);
+}
+
 int tide__fenced_fail(struct tide_store *store) {
     int code = atomic_load_explicit(&store->fenced, memory_order_relaxed);
     return tide_fail(code, "%s",
@@ -100,19 +110,30 @@ int tide__fenced_fail(struct tide_store *store) {
                                           : "this node has left its cluster");
 }
 
-void tide__pending_fenced(struct tide_store *store) {
+/* An unanswered operation of the table, NULL: of any, that nobody is at; 0: there is none. */
+static uint64_t unanswered(struct tide_store *store, const struct tide_table *table) {
     struct tide__pending_table *t = &store->pending;
-    for (;;) {
-        uint64_t id = 0;
-        tide_lock(&t->lock);
-        for (struct tide__pending *p = t->first; p && !id; p = p->next) {
-            id = p->busy ? 0 : p->id;
-        }
-        tide_unlock(&t->lock);
-        if (!id) {
-            return;
-        }
+    uint64_t id = 0;
+    tide_lock(&t->lock);
+    for (const struct tide__pending *p = t->first; p && !id; p = p->next) {
+        id = p->busy || (table && p->table != table) ? 0 : p->id;
+    }
+    tide_unlock(&t->lock);
+    return id;
+}
+
+void tide__pending_fenced(struct tide_store *store) {
+    for (uint64_t id; (id = unanswered(store, NULL)) != 0;) {
         int code = tide__fenced_fail(store);
         tide__pending_refused(store, id, code, tide_error_message());
     }
 }
+
+static void fail_dropped(struct tide_table *table) {
+    for (uint64_t id; (id = unanswered(table->store, table)) != 0;) {
+        int code = tide__table_dropped(table);
+        tide__pending_refused(table->store, id, code, tide_error_message());
+    }
+}
+
+const struct tide__technique tide__plain = {.name = "plain", .table_give_up = fail_dropped};
