@@ -352,6 +352,9 @@ function tide_run:events(kind) end
 ---@return number|table mean sum / count, 0/0 if nothing was counted; for a table of sums a table of means, with count
 function tide_run:evaluate(name) end
 
+---A run that was closed before its workers had returned has nothing more to tell.
+function tide_run:refuse_closed() end
+
 ---Waits until every worker has returned.
 ---@return tide.summary
 function tide_run:wait() end
@@ -571,14 +574,20 @@ function tide_cluster:run(name) end
 ---@return tide.remote_run|nil, table? err
 function tide_cluster:submit(path, o) end
 
----The nodes as this one knows them: id, name, state, endpoint, ...
----@return table[] members
-function tide_cluster:nodes() end
-
 ---A table by its name, `work-1.model` of the run work-1; docs/runs.md.
 ---@param name string
 ---@return table|nil handle, table? err
 function tide_cluster:table(name) end
+
+---All that the cluster's nodes and runs count at this moment: docs/metrics.md.
+---@param o? {hot?: boolean} hot: the hottest keys of its tables too
+---@return tide.snapshot
+function tide_cluster:snapshot(o) end
+
+---What holds up each run that goes on, by what happens in so much time from now: docs/metrics.md.
+---@param time? string|number default "2s"
+---@return tide.finding[]
+function tide_cluster:slowest(time) end
 
 ---Writes all tables to a directory while workers go on.
 ---@param o string|{dir: string, cut?: "clock"|"fuzzy", keep?: integer}
@@ -1452,10 +1461,16 @@ function tide_group:call(method, ...) end
 ---@param method string
 function tide_group:cast(method, ...) end
 
----Calls a method of every member: `for rank, value, err in g:each("add", 1) do`, in the order of ranks.
+---Calls a method of every member: `for rank, value, err in g:each("add", 1) do`, as the answers come.
 ---@param method string
 ---@return fun(): integer?, any, tide.error?
 function tide_group:each(method, ...) end
+
+---What happens to members from now on, as it happens: `for c in g:changes() do print(c.rank, c.state, c.why) end`. It
+---ends with the group, or when nothing has happened for so long.
+---@param timeout_s? number default: no limit
+---@return fun(): {rank: integer, node: string, state: string, life: integer, why: string?}?
+function tide_group:changes(timeout_s) end
 
 ---Some members, by rank.
 ---@param ranks integer[]
