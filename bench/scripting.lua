@@ -1,5 +1,5 @@
--- Costs of the scripting surface: `tide run bench/scripting.lua`, a figure a line. bench/scripting.py compares the first
--- three with numpy.
+-- Costs of the scripting surface: `tide run bench/scripting.lua`, a figure a line. bench/scripting.py compares the
+-- first three with numpy.
 local tide = require "tide"
 local T = tide.tensor
 local opt = tide.options {only = {"tensors or costs", default = "all", choices = {"all", "tensors", "costs"}}}
@@ -54,8 +54,8 @@ end
 local function tensors()
   local a <const>, b <const> = T.zeros("f32", 1000), T.zeros("f32", 1000):fill(1)
   local sum = 0
-  measure("t[i] read", 1000, function() for i = 1, 1000 do sum = sum + a[i] end end)
-  measure("t[i] = v", 1000, function() for i = 1, 1000 do a[i] = i end end)
+  measure("1000 reads of t[i]", 100, function() for i = 1, 1000 do sum = sum + a[i] end end)
+  measure("1000 times t[i] = v", 100, function() for i = 1, 1000 do a[i] = i end end)
   measure("t:add(x), 1000 numbers", 10000, function() a:add(b) end)
   measure("t:dot(x), 1000 numbers", 10000, function() sum = sum + a:dot(b) end)
   measure("t:map(\"x * 0.5 + 1\"), 1000 numbers", 10000, function() a:map "x * 0.5 + 1" end)
