@@ -16,6 +16,7 @@
 ---@field policy tide.policy_module
 ---@field k tide.k
 ---@field sim tide.sim
+---@field trials tide.trials_module
 local tide = {}
 
 ---Declares and reads the script's flags.
@@ -352,9 +353,6 @@ function tide_run:events(kind) end
 ---@return number|table mean sum / count, 0/0 if nothing was counted; for a table of sums a table of means, with count
 function tide_run:evaluate(name) end
 
----A run that was closed before its workers had returned has nothing more to tell.
-function tide_run:refuse_closed() end
-
 ---Waits until every worker has returned.
 ---@return tide.summary
 function tide_run:wait() end
@@ -544,10 +542,28 @@ local tide_cluster = {}
 ---@return table trace
 function tide_cluster:trace(path) end
 
+---Whether runs wait for their slots, and may get others while they go on.
+---@return boolean
+function tide_cluster:is_shared() end
+
+---Lets a policy of the kind `scheduling` decide how many slots each run of this cluster has, from now on and while they
+---go on; another one takes its place when it is called again. Without a policy they are given out in the order of
+---submission.
+---@param policy string|table|false a shipped name, a path, {policy=, params=}; false: none any more
+---@param o? {params?: table, guard?: table, nodes?: tide.scheduler.pool} nodes: they come and go as the policy wishes
+---@return true
+function tide_cluster:schedule(policy, o) end
+
+---The cluster's scheduling policy: list, swap, set, shadow, report, rollback, history, why, metric, as run.policy.
+---@return table functions
+function tide_cluster:scheduling() end
+
 ---Starts a run of a job on the nodes of this cluster, and returns at once.
 ---@param job_ tide.job
 ---@param params? table
----@param o? {slots?: integer} on a shared cluster: worker slots, for which is waited (default: all that are free)
+---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
+--- preemptible?: boolean} on a shared cluster: worker slots, for which is waited (default: all that are free); with a
+--- scheduling policy how few and how many it may give, which numbers, and how much the run counts
 ---@return tide.run
 function tide_cluster:start(job_, params, o) end
 
@@ -570,7 +586,8 @@ function tide_cluster:run(name) end
 
 ---Starts a script on this cluster in a process of its own, which stays when this one ends.
 ---@param path string
----@param o? {args?: string[], slots?: integer}
+---@param o? {args?: string[], slots?: integer, min?: integer, max?: integer, sizes?: string|integer[],
+--- weight?: number}
 ---@return tide.remote_run|nil, table? err
 function tide_cluster:submit(path, o) end
 
@@ -630,6 +647,46 @@ function tide_cluster:cpu_share(name, share) end
 ---@param name string of a node
 ---@param time number|string seconds, or "50us"; 0: no longer
 function tide_cluster:serve_cost(name, time) end
+
+---Nodes of this cluster from a launcher, as `tide launch` starts them: {kind = "slurm", min = 1, max = 8, ...}, one
+---pool a cluster. Waits until `min` have joined. What is lost is replaced; policies that scale ask for more.
+---@param o {kind: string, max: integer, min?: integer, workers?: integer, store?: boolean, prefix?: string,
+--- keys?: string, program?: string, grace?: string|number, partition?: string, gres?: string, cpus?: integer,
+--- time?: string, hosts?: string, ssh_config?: string, simulate?: table}
+function tide_cluster:provision(o) end
+
+---Nodes of this cluster; with {want = N} the pool is to have so many.
+---@param o? {want: integer}
+---@return table[] members
+function tide_cluster:nodes(o) end
+
+---@class tide.trials_module
+local tide_trials_module = {}
+
+---A number between two, each as likely.
+---@param low number
+---@param high number
+function tide_trials_module.uniform(low, high) end
+
+---A number between two whose logarithm is drawn: for rates.
+---@param low number above 0
+---@param high number
+function tide_trials_module.log_uniform(low, high) end
+
+---A whole number from low to high, both included.
+---@param low integer
+---@param high integer
+function tide_trials_module.whole(low, high) end
+
+---@class tide.trials.result
+---@field rows {trial: integer, params: table, state: string, score?: number, best?: number, reports: integer,
+--- run?: string, why?: string, took_s: number}[] in the order of the trials
+---@field best table the row with the best score
+local tide_trials_result = {}
+
+---All trials, for print.
+---@return table printable one row a trial; .rows has the values
+function tide_trials_result:table() end
 
 ---Keys 0 .. n-1.
 ---@param n integer

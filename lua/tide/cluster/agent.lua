@@ -273,7 +273,7 @@ function ops.event(request)
   return {}
 end
 
----Jobs whose workers this node has: {jobs = {{job=, run=, workers=}, ..}}.
+---Jobs whose workers this node has, and its machine: {jobs = {{job=, run=, workers=}, ..}, machine=}.
 function ops.jobs()
   local jobs = {}
   for id, run in pairs(state.runs) do
@@ -281,7 +281,7 @@ function ops.jobs()
     for _ in pairs(run.workers) do count = count + 1 end
     if run.job then jobs[#jobs + 1] = {job = run.job, run = id, workers = count} end
   end
-  return {jobs = jobs}
+  return {jobs = jobs, machine = core.machine()}
 end
 
 -- An answer that comes later, by a fiber.

@@ -207,6 +207,7 @@ function meeting.extend(controller)
       self.policies:reported(waiting, sum)
       self.policies_s = (self.policies_s or 0) + core.now() - since
     end
+    self:measure(waiting, sum)
     event.params = self.params
     event.stop = self:stop_reason(sum)
     self.stopping = event.stop
@@ -263,7 +264,8 @@ function meeting.extend(controller)
       if not w.waits and runs(w) then return end -- found soon while many still work: a round costs no square of them
     end
     local running = self:running()
-    if #running == 0 and self.suspending then return self:suspend() end
+    local finishes <const> = core.mutant and core.mutant "suspended_finishes"
+    if #running == 0 and self.suspending and not finishes then return self:suspend() end
     if #running == 0 and self.suspended then return end
     if #running == 0 then return self:finish() end
     local kind, places = place_of(running)
