@@ -15,6 +15,7 @@
 ---@field multitask tide.multitask_module
 ---@field policy tide.policy_module
 ---@field k tide.k
+---@field trials tide.trials_module
 ---@field sim tide.sim
 ---@field trials tide.trials_module
 local tide = {}
@@ -659,6 +660,13 @@ function tide_cluster:provision(o) end
 ---@param o? {want: integer}
 ---@return table[] members
 function tide_cluster:nodes(o) end
+
+---Runs a job once for each point of a space of params.
+---@param given {cluster: table, job: tide.job, space: table<string, any>, search?: "grid"|"random"|"halving",
+--- count?: integer, parallel?: integer, slots?: integer, metric?: string, goal?: "min"|"max", reports?: integer,
+--- min_reports?: integer, eta?: integer, seed?: integer, record?: string, score?: fun(run, report): number}
+---@return tide.trials.result
+function tide.trials(given) end
 
 ---@class tide.trials_module
 local tide_trials_module = {}
@@ -1503,6 +1511,21 @@ local tide_kernel_module = {}
 ---@param path string relative to the script
 ---@return table<string, tide.kernel_function> module the kernels by name; `version` is what the module says
 function tide_kernel_module.load(path) end
+
+---A number between two, each as likely.
+---@param low number
+---@param high number
+function tide_trials_module.uniform(low, high) end
+
+---A number between two whose logarithm is drawn: for rates.
+---@param low number above 0
+---@param high number
+function tide_trials_module.log_uniform(low, high) end
+
+---A whole number from low to high, both included.
+---@param low integer
+---@param high integer
+function tide_trials_module.whole(low, high) end
 
 ---@class tide.group
 ---@field size integer members, those that are lost included
