@@ -15,7 +15,6 @@
 ---@field multitask tide.multitask_module
 ---@field policy tide.policy_module
 ---@field k tide.k
----@field trials tide.trials_module
 ---@field sim tide.sim
 ---@field trials tide.trials_module
 local tide = {}
@@ -543,7 +542,7 @@ local tide_cluster = {}
 ---@return table trace
 function tide_cluster:trace(path) end
 
----Whether runs wait for their slots, and may get others while they go on.
+---Whether runs wait for their slots here, and may get others while they go on.
 ---@return boolean
 function tide_cluster:is_shared() end
 
@@ -1511,21 +1510,6 @@ local tide_kernel_module = {}
 ---@param path string relative to the script
 ---@return table<string, tide.kernel_function> module the kernels by name; `version` is what the module says
 function tide_kernel_module.load(path) end
-
----A number between two, each as likely.
----@param low number
----@param high number
-function tide_trials_module.uniform(low, high) end
-
----A number between two whose logarithm is drawn: for rates.
----@param low number above 0
----@param high number
-function tide_trials_module.log_uniform(low, high) end
-
----A whole number from low to high, both included.
----@param low integer
----@param high integer
-function tide_trials_module.whole(low, high) end
 
 ---@class tide.group
 ---@field size integer members, those that are lost included

@@ -66,8 +66,6 @@ local PAGES <const> = {
     {module = "tide.data.groups", own = "groups", prefix = "groups:", class = "tide.data.groups"}}},
   {name = "kernel", title = "Kernels", guide = "kernels.md", sources = {
     {module = "tide.kernel", own = "kernel", prefix = "tide.kernel.", class = "tide.kernel_module"}}},
-  {name = "trials", title = "One job with many params", guide = "run-history.md", sources = {
-    {module = "tide.run.trials", own = "trials", prefix = "tide.trials.", class = "tide.trials_module"}}},
   {name = "actors", title = "Actors of scripts", guide = "actors.md", sources = {
     {module = "tide.run.actors", own = "group", prefix = "group:", class = "tide.group"}}},
   {name = "random", title = "Random numbers", guide = "scripting.md", sources = {
@@ -111,7 +109,7 @@ local MODULES <const> = {
   {"json", "tide.json_module"}, {"units", "tide.units_module"}, {"show", "tide.show_module"},
   {"chart", "tide.chart_module"}, {"factors", "tide.factors_module"}, {"lda", "tide.lda_module"},
   {"descent", "tide.descent_module"}, {"multitask", "tide.multitask_module"}, {"policy", "tide.policy_module"},
-  {"k", "tide.k"}, {"trials", "tide.trials_module"}, {"sim", "tide.sim"}, {"trials", "tide.trials_module"},
+  {"k", "tide.k"}, {"sim", "tide.sim"}, {"trials", "tide.trials_module"},
 }
 
 local state = {}

@@ -214,7 +214,7 @@ require("tide.cluster.provisioned").extend(cluster, {
   adopt_members = adopt_members,
 })
 
----Whether runs wait for their slots, and may get others while they go on.
+---Whether runs wait for their slots here, and may get others while they go on.
 ---@return boolean
 function cluster:is_shared() return self.context.attached or self.scheduled or false end
 
