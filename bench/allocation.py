@@ -141,7 +141,8 @@ def main():
             write_graph(data, entities, relations, parts)
             for layout, peer in zip(LAYOUTS[:2], peers):
                 table.epochs("{} d=100 {}x{}".format(model, *layout),
-                             KGE + ["--data", data, "--model", model.lower()], layout, 0.6 * peer)
+                             KGE + ["--technique", "static", "--data", data, "--model", model.lower()], layout,
+                             0.6 * peer)
             for way in ("relocate", "relocate, local draws", "relocate, buckets", "replicate", "intent",
                         "intent, local draws"):
                 table.epochs(f"{model} d=100 2x1, {way}", KGE + ["--data", data, "--model", model.lower()] + WAYS[way],
@@ -151,8 +152,8 @@ def main():
                 table.processor_times(f"{model}, {way}",
                                       [KGE_SCRIPT, *KGE[1:-2], "--workers", "1", "--model", model.lower(), "--data",
                                        os.path.join(directory, model), *WAYS[way]], epochs)
-    table.processor_times("ComplEx on WordNet in mini-batches", [KGE_SCRIPT, "--workers", "1", "--eval-limit", "100"],
-                          (1, 3))
+    table.processor_times("ComplEx on WordNet in mini-batches", [KGE_SCRIPT, "--workers", "1", "--eval-limit", "100",
+                                                                "--technique", "static"], (1, 3))
     words = ["word2vec.lua", "--data", "generated"]
     for sampling, draws in (("naive", ""), ("local", ", local draws"), ("pool", ", pooled draws")):
         for layout, peer in zip(LAYOUTS, (1.87, 1.75, 2.49)):

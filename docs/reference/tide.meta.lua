@@ -660,6 +660,13 @@ function tide_cluster:provision(o) end
 ---@return table[] members
 function tide_cluster:nodes(o) end
 
+---Runs a job once for each point of a space of params.
+---@param given {cluster: table, job: tide.job, space: table<string, any>, search?: "grid"|"random"|"halving",
+--- count?: integer, parallel?: integer, slots?: integer, metric?: string, goal?: "min"|"max", reports?: integer,
+--- min_reports?: integer, eta?: integer, seed?: integer, record?: string, score?: fun(run, report): number}
+---@return tide.trials.result
+function tide.trials(given) end
+
 ---@class tide.trials_module
 local tide_trials_module = {}
 

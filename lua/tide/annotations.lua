@@ -111,7 +111,7 @@ function annotations.parse(source, own, prefix, anonymous)
     end
     if not name and anonymous and #comment > 0 then
       arguments = line:match "^%s+return function(%b())" or line:match("^local function " .. anonymous .. "(%b())")
-      name = arguments and anonymous
+      name, arguments = arguments and anonymous, arguments and as_method(arguments)
     end
     if remark then
       comment[#comment + 1] = remark

@@ -32,6 +32,7 @@ local PAGES <const> = {
     {module = "tide.cluster.elastic", own = "cluster", prefix = "cluster:", class = "tide.cluster"},
     {module = "tide.cluster.provisioned", own = "cluster", prefix = "cluster:", class = "tide.cluster"}}},
   {name = "trials", title = "Trials", guide = "run-history.md", sources = {
+    {module = "tide.run.trials", anonymous = "sweep", prefix = "tide.", class = "tide", rename = {sweep = "trials"}},
     {module = "tide.run.trials", own = "trials", prefix = "tide.trials.", class = "tide.trials_module"},
     {module = "tide.run.trials", own = "result", prefix = "trials_result:", class = "tide.trials.result"}}},
   {name = "table", title = "Tables", guide = "scripting.md", sources = {

@@ -12,7 +12,7 @@ end
 
 local function methods_of(value, prefix)
   local index = debug.getmetatable(value).__index
-  if type(index) == "function" then _, index = debug.getupvalue(index, 1) end
+  if type(index) == "function" then index = select(2, debug.getupvalue(index, 1)) end
   for name in pairs(index) do
     if not told(prefix .. name) then print("untold", prefix .. name) end
   end
@@ -31,7 +31,8 @@ end
 local function hidden_of(module)
   local hidden = {}
   local annotations, core = require "tide.annotations", require "tide.core"
-  for _, own in ipairs {"data", "descent", "factors", "tensor", "multitask", "lda", "policy", "sim", "table_spec"} do
+  for _, own in ipairs {"data", "descent", "factors", "tensor", "multitask", "lda", "policy", "sim", "table_spec",
+                        "trials"} do
     for _, entry in ipairs(annotations.parse(core.embedded(module), own, "")) do
       if entry.hidden then hidden[entry.name] = true end
     end
@@ -40,7 +41,8 @@ local function hidden_of(module)
 end
 
 local job = tide.job {
-  name = "reference", tables = {t = tide.table {keys = tide.dense(10), width = 1}}, worker = function(w) w:report {} end,
+  name = "reference", tables = {t = tide.table {keys = tide.dense(10), width = 1}},
+  worker = function(w) w:report {} end,
 }
 
 tide.main(function()
@@ -54,9 +56,9 @@ tide.main(function()
   functions_of(tide, "tide.")
   functions_of(tide.k, "tide.k.")
   for _, name in ipairs {"tensor", "data", "json", "units", "show", "chart", "factors", "lda", "descent", "multitask",
-                         "policy", "kernel"} do
+                         "policy", "kernel", "trials"} do
     functions_of(tide[name], ("tide.%s."):format(name),
-      hidden_of(({factors = "tide.nn.factors"})[name] or "tide." .. name))
+      hidden_of(({factors = "tide.nn.factors", trials = "tide.run.trials"})[name] or "tide." .. name))
   end
   functions_of(require "tide.nn", "nn.")
   run:wait()

@@ -68,6 +68,41 @@ tide.main(function()
     for k = 1, 3 do s = s + a[(r - 1) * 3 + k] * b[(k - 1) * 5 + c] end
     return 2 * s + 3
   end, "product")
+  -- by a vector, from the right and from the left, transposed or not
+  local function by_vector(m, k, right, transposed, keep)
+    local x <const> = T.zeros("f32", transposed and k or m, transposed and m or k):normal(m + k)
+    local v <const> = T.zeros("f32", right and k or 1, right and 1 or k):normal(7)
+    local out <const> = T.zeros("f32", right and m or 1, right and 1 or m):fill(2)
+    if right then
+      out:matmul(x, v, {transpose_a = transposed, scale = 0.5, keep = keep})
+    else -- v (1 x k) by the transpose of x
+      out:matmul(v, x, {transpose_b = not transposed, scale = 0.5, keep = keep})
+    end
+    for i = 1, m do
+      local s = 0
+      for j = 1, k do s = s + v[j] * (transposed and x[(j - 1) * m + i] or x[(i - 1) * k + j]) end
+      assert(math.abs(out[i] - (0.5 * s + 2 * (keep or 0))) < 1e-4, ("%d x %d: %g"):format(m, k, out[i]))
+    end
+  end
+  for _, right in ipairs {true, false} do
+    for _, transposed in ipairs {true, false} do
+      by_vector(5, 3, right, transposed, 3)
+      by_vector(1, 40, right, transposed)
+      by_vector(33, 1, right, transposed)
+    end
+  end
+  local nan <const> = T.zeros("f32", 2, 1):fill(0 / 0):matmul(T.zeros("f32", 2, 3), T.zeros("f32", 3, 1))
+  assert(nan[1] == 0 and nan[2] == 0, "what was there does not count without keep")
+  -- rows of one number, by numbers of either width
+  for _, type in ipairs {"u32", "u64", "i64"} do
+    local to <const>, at <const> = T.zeros("f32", 4), T.from(type, {3, 0, 3})
+    to:scatter_add(at, T.from("f32", {1, 2, 4})):scatter_add(at, 10):scatter_add(at, T.from("f32", {100}))
+    assert(table.concat(to:totable(), " ") == "112.0 0.0 0.0 225.0", table.concat(to:totable(), " "))
+    assert(table.concat(to:gather(at):totable(), " ") == "225.0 112.0 225.0")
+    refused("there are rows 0 .. 3", to.scatter_add, to, T.from(type, {0, 4}), 1)
+    assert(to[1] == 112, "nothing was added by what was refused")
+  end
+  refused("is %-1: there are rows", a.gather, a, T.from("i64", {-1}))
   assert(T.zeros("f32", 2):normal(5):convert("f64"):type() == "f64")
   local empty <const> = T.zeros("f32", 0, 3)
   assert(#empty:add(1):map("x * 2") == 0 and empty:norm() == 0 and empty:row_sums():rows() == 0)

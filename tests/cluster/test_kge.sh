@@ -37,9 +37,9 @@ rescal() {
     run 0 run "$root/examples/kge.lua" --data data --model rescal --dim 16 --batch 128 --neg 32 --nodes 2 --epochs 8 \
         --json "$@"
 }
-rescal
+rescal --technique static
 scattered=$(value wire_bytes)
-rescal --cluster
+rescal --technique static --cluster
 more "$scattered" "$(value wire_bytes)" || fail "clustered: $(value wire_bytes) bytes on the wire, $scattered without"
 more "$(value mrr)" 0.3 || fail "clustered: MRR $(value mrr)"
 run 0 run "$root/examples/kge.lua" --data data --dim 8 --epochs 2 --nodes 2 --cluster --technique intent

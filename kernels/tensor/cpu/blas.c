@@ -95,7 +95,8 @@ static void load(void) {
     environ = own;
     tide_free(with);
     if (!library || !find(library, "cblas_sgemm", &blas.sgemm) ||
-        !find(library, "cblas_dgemm", &blas.dgemm) || !find(library, "dsyevr_", &blas.dsyevr)) {
+        !find(library, "cblas_dgemm", &blas.dgemm) || !find(library, "cblas_sgemv", &blas.sgemv) ||
+        !find(library, "dsyevr_", &blas.dsyevr)) {
         (void)snprintf(reason, sizeof(reason), "%s", dlerror());
         blas.sgemm = NULL;
         return;

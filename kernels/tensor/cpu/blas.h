@@ -19,6 +19,8 @@ struct tide_blas {
     void (*dgemm)(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE ta, enum CBLAS_TRANSPOSE tb, int m,
                   int n, int k, double alpha, const double *a, int lda, const double *b, int ldb,
                   double beta, double *c, int ldc);
+    void (*sgemv)(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE ta, int m, int n, float alpha,
+                  const float *a, int lda, const float *x, int incx, float beta, float *y, int incy);
     /* LAPACK's, as Fortran has it: eigenvalues and vectors of a symmetric matrix. */
     void (*dsyevr)(const char *jobz, const char *range, const char *uplo, const int *n, double *a,
                    const int *lda, const double *vl, const double *vu, const int *il, const int *iu,

@@ -46,6 +46,28 @@ int tide_cpu_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t
     return 0;
 }
 
+int tide_cpu_gemv(bool transpose, size_t rows, size_t columns, float alpha, const float *a,
+                  const float *x, float beta, float *y) {
+    if (rows > INT_MAX || columns > INT_MAX) {
+        return TIDE_EINVAL;
+    }
+    const size_t m = transpose ? columns : rows;
+    if (m == 0 || rows == 0 || columns == 0) {
+        scale(1, m, beta, y, m);
+        return 0;
+    }
+    const struct tide_blas *blas = tide_blas();
+    if (!blas) {
+        return TIDE_EUNSUPPORTED;
+    }
+    if (beta == 0) {
+        memset(y, 0, m * sizeof *y); /* the library may multiply what was there by 0, NaN too */
+    }
+    blas->sgemv(CblasRowMajor, transpose ? CblasTrans : CblasNoTrans, (int)rows, (int)columns, alpha,
+                a, (int)columns, x, 1, beta, y, 1);
+    return 0;
+}
+
 int tide_cpu_product(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, double alpha,
                      const double *a, size_t lda, const double *b, size_t ldb, double *c,
                      size_t ldc) {

@@ -196,8 +196,21 @@ static size_t check_position(lua_State *L, const struct tide_lua_tensor *tensor,
     return (size_t)at - 1;
 }
 
+/* The tensor of a metamethod, whose upvalue is the address of the metatable: no look into the registry for t[i]. */
+static struct tide_lua_tensor *own_tensor(lua_State *L, int upvalue) {
+    struct tide_lua_tensor *tensor = lua_touserdata(L, 1);
+    if (tensor && lua_type(L, 1) == LUA_TUSERDATA && lua_getmetatable(L, 1)) {
+        const void *metatable = lua_topointer(L, -1);
+        lua_pop(L, 1);
+        if (metatable == lua_touserdata(L, lua_upvalueindex(upvalue))) {
+            return tensor;
+        }
+    }
+    return tide__lua_tensor_check(L, 1);
+}
+
 static int tensor_index(lua_State *L) {
-    struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 1);
+    struct tide_lua_tensor *tensor = own_tensor(L, 2);
     if (lua_type(L, 2) == LUA_TNUMBER) {
         push_element(L, tensor, check_position(L, tensor, 2));
         return 1;
@@ -208,7 +221,7 @@ static int tensor_index(lua_State *L) {
 }
 
 static int tensor_newindex(lua_State *L) {
-    struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 1);
+    struct tide_lua_tensor *tensor = own_tensor(L, 1);
     set_element(L, tensor, check_position(L, tensor, 2), 3);
     return 0;
 }
@@ -678,14 +691,18 @@ void tide__lua_open_tensor(lua_State *L) {
         {NULL, NULL},
     };
     static const luaL_Reg meta[] = {
-        {"__newindex", tensor_newindex}, {"__len", tensor_len}, {"__pairs", tensor_pairs},
-        {"__tostring", tensor_tostring}, {NULL, NULL},
+        {"__len", tensor_len}, {"__pairs", tensor_pairs}, {"__tostring", tensor_tostring}, {NULL, NULL},
     };
     luaL_newlib(L, meta);
+    void *address = (void *)(uintptr_t)lua_topointer(L, -1);
+    lua_pushlightuserdata(L, address);
+    lua_pushcclosure(L, tensor_newindex, 1);
+    lua_setfield(L, -2, "__newindex");
     tide__lua_tensor_operators(L);
     luaL_newlib(L, methods);
     tide__lua_tensor_math(L);
-    lua_pushcclosure(L, tensor_index, 1);
+    lua_pushlightuserdata(L, address);
+    lua_pushcclosure(L, tensor_index, 2);
     lua_setfield(L, -2, "__index");
     lua_pushliteral(L, "tide.tensor");
     lua_setfield(L, -2, "__name");

@@ -349,32 +349,84 @@ static int tensor_argmin(lua_State *L) {
 
 /* ---- rows by number ---- */
 
-/* Row number i of a u32, u64 or i64 tensor at `index`; raises beyond `limit`. */
-static size_t row_number(lua_State *L, const struct tide_lua_tensor *numbers, int index, size_t i, size_t limit) {
+/* Row number i of a u32, u64 or i64 tensor. */
+static inline size_t row_number(const struct tide_lua_tensor *numbers, size_t i) {
     const void *data = numbers->t.data;
-    const uint64_t n = numbers->t.type == TIDE_U32 ? ((const uint32_t *)data)[i] : ((const uint64_t *)data)[i];
-    if (n >= limit) {
-        luaL_error(L, "number %I of argument %d is %I: there are rows 0 .. %I", (lua_Integer)i + 1, index - 1, (lua_Integer)n,
-                   (lua_Integer)limit - 1);
-    }
-    return (size_t)n;
+    return numbers->t.type == TIDE_U32 ? ((const uint32_t *)data)[i] : ((const uint64_t *)data)[i];
 }
 
-static const struct tide_lua_tensor *check_numbers(lua_State *L, int index) {
+/* The row numbers at `index`; raises unless all are below `limit`. */
+static const struct tide_lua_tensor *check_numbers(lua_State *L, int index, size_t limit) {
     const struct tide_lua_tensor *n = tide__lua_tensor_check(L, index);
     luaL_argcheck(L, n->t.type == TIDE_U32 || n->t.type == TIDE_U64 || n->t.type == TIDE_I64, index,
                   "row numbers are a u32, u64 or i64 tensor");
+    const size_t count = tide__lua_tensor_count(n);
+    uint64_t most = 0;
+    if (n->t.type == TIDE_U32) {
+        const uint32_t *at = n->t.data;
+        uint32_t greatest = 0;
+        for (size_t i = 0; i < count; i++) {
+            greatest = at[i] > greatest ? at[i] : greatest;
+        }
+        most = greatest;
+    } else {
+        const uint64_t *at = n->t.data;
+        for (size_t i = 0; i < count; i++) {
+            most = at[i] > most ? at[i] : most;
+        }
+    }
+    for (size_t i = 0; i < count && most >= limit; i++) {
+        if (row_number(n, i) >= limit) {
+            luaL_error(L, "number %I of argument %d is %I: there are rows 0 .. %I", (lua_Integer)i + 1, index - 1,
+                       (lua_Integer)row_number(n, i), (lua_Integer)limit - 1);
+        }
+    }
     return n;
+}
+
+/* Rows of one element of 4 bytes, the commonest by far in graphs and sparse rows. */
+static void gather_words(const uint32_t *from, const struct tide_lua_tensor *numbers, uint32_t *to) {
+    const size_t count = tide__lua_tensor_count(numbers);
+    const uint32_t *narrow = numbers->t.data;
+    const uint64_t *wide = numbers->t.data;
+    if (numbers->t.type == TIDE_U32) {
+        for (size_t i = 0; i < count; i++) {
+            to[i] = from[narrow[i]];
+        }
+    } else {
+        for (size_t i = 0; i < count; i++) {
+            to[i] = from[wide[i]];
+        }
+    }
+}
+
+/* The same of what is added: x from a place to the next `step` elements. */
+static void scatter_words(float *to, const struct tide_lua_tensor *numbers, const float *x, size_t step) {
+    const size_t count = tide__lua_tensor_count(numbers);
+    const uint32_t *narrow = numbers->t.data;
+    const uint64_t *wide = numbers->t.data;
+    if (numbers->t.type == TIDE_U32) {
+        for (size_t i = 0; i < count; i++) {
+            to[narrow[i]] += x[i * step];
+        }
+    } else {
+        for (size_t i = 0; i < count; i++) {
+            to[wide[i]] += x[i * step];
+        }
+    }
 }
 
 /* t:gather(numbers) -> a new tensor of those rows of t */
 static int tensor_gather(lua_State *L) {
-    const struct tide_lua_tensor *t = tide__lua_tensor_check(L, 1), *numbers = check_numbers(L, 2);
+    const struct tide_lua_tensor *t = tide__lua_tensor_check(L, 1), *numbers = check_numbers(L, 2, t->t.rows);
     const size_t count = tide__lua_tensor_count(numbers), bytes = t->t.columns * t->element;
     struct tide_lua_tensor *out = tide__lua_tensor_new(L, t->t.type, count, t->t.columns);
+    if (bytes == sizeof(uint32_t)) {
+        gather_words(t->t.data, numbers, out->t.data);
+        return 1;
+    }
     for (size_t i = 0; i < count; i++) {
-        memcpy((char *)out->t.data + i * bytes,
-               (const char *)t->t.data + row_number(L, numbers, 2, i, t->t.rows) * bytes, bytes);
+        memcpy((char *)out->t.data + i * bytes, (const char *)t->t.data + row_number(numbers, i) * bytes, bytes);
     }
     return 1;
 }
@@ -382,14 +434,21 @@ static int tensor_gather(lua_State *L) {
 /* t:scatter_add(numbers, x): row numbers[i] of t grows by row i of x, or by a number; numbers may repeat */
 static int tensor_scatter_add(lua_State *L) {
     struct tide_lua_tensor *t = tide__lua_floats_check(L, 1);
-    const struct tide_lua_tensor *numbers = check_numbers(L, 2);
+    const struct tide_lua_tensor *numbers = check_numbers(L, 2, t->t.rows);
     const size_t count = tide__lua_tensor_count(numbers);
     const struct tide_lua_tensor as_many = {.t = {.rows = count, .columns = t->t.columns, .type = t->t.type},
                                             .element = t->element};
     const struct tide_lua_operand x = tide__lua_operand_check(L, 3, &as_many, "what is added");
+    if (t->t.type == TIDE_F32 && t->t.columns == 1) {
+        const float number = (float)x.number;
+        const bool each = x.data && (x.whole || x.row_step > 0);
+        scatter_words(t->t.data, numbers, x.data ? (const float *)(const void *)x.data : &number, each);
+        lua_settop(L, 1);
+        return 1;
+    }
     for (size_t i = 0; i < count; i++) {
         struct tide_lua_tensor row = *t;
-        row.t.data = (char *)t->t.data + row_number(L, numbers, 2, i, t->t.rows) * t->t.columns * t->element;
+        row.t.data = (char *)t->t.data + row_number(numbers, i) * t->t.columns * t->element;
         row.t.rows = 1;
         struct tide_lua_operand one = x;
         one.data = x.data ? x.data + i * x.row_step * t->element : NULL;
@@ -459,6 +518,17 @@ static int tensor_matmul(lua_State *L) {
     if (k != k2 || t->t.rows != m || t->t.columns != n) {
         return luaL_error(L, "a %I x %I by a %I x %I tensor do not make one of %I x %I", (lua_Integer)m, (lua_Integer)k,
                           (lua_Integer)k2, (lua_Integer)n, (lua_Integer)t->t.rows, (lua_Integer)t->t.columns);
+    }
+    if ((n == 1 || m == 1) && m * n * k > 0) { /* by a vector */
+        const bool right = n == 1;
+        const struct tide_lua_tensor *matrix = right ? a : b, *vector = right ? b : a;
+        const int code = tide_cpu_gemv(right ? transpose_a : !transpose_b, matrix->t.rows, matrix->t.columns, (float)scale,
+                                       matrix->t.data, vector->t.data, (float)keep, t->t.data);
+        if (code < 0) {
+            return tide__lua_raise(L, code);
+        }
+        lua_settop(L, 1);
+        return 1;
     }
     const int rc = tide_cpu_gemm(transpose_a, transpose_b, m, n, k, (float)scale, a->t.data, a->t.columns, b->t.data,
                                  b->t.columns, (float)keep, t->t.data, t->t.columns);
