@@ -85,6 +85,13 @@ function script.failure(raised)
   return err
 end
 
+-- Without what Lua's own loader skips in files: a byte-order mark and a first line that begins with #.
+local function chunk_of(content, path)
+  content = content:gsub("^\xef\xbb\xbf", "")
+  content = content:gsub("^#[^\n]*", "")
+  return load(content, "@" .. path, "t")
+end
+
 ---Remembers by content every module that is found on the script's own path.
 local function watch_modules(directory)
   package.path = directory .. "/?.lua;" .. package.path
@@ -95,7 +102,7 @@ local function watch_modules(directory)
     local content = core.file_read(path)
     if not content then return nil end
     script.modules[name] = {path = path, sha = core.sha256(content)}
-    return assert(load(content, "@" .. path, "t")), path
+    return assert(chunk_of(content, path)), path
   end)
 end
 
@@ -106,7 +113,7 @@ function script.load(o)
   script.role, script.path, script.args, script.source = o.role, o.path, o.args, o.text
   rawset(_G, "arg", {[0] = o.path, table.unpack(o.args)})
   watch_modules(o.path:match("^(.*)/[^/]*$") or ".")
-  local chunk, problem = load((o.text:gsub("^#[^\n]*", "")), "@" .. o.path, "t")
+  local chunk, problem = chunk_of(o.text, o.path)
   if not chunk then
     local file, line, rest = problem:match("^(.-):(%d+): (.*)$")
     return nil, script.error("T0201", rest or problem, {where = file and file .. ":" .. line})
