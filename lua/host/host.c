@@ -64,11 +64,19 @@ static int raise_cancelled(lua_State *L) {
     return lua_error(L);
 }
 
+/* ECANCELED may be what somebody answered. To who is being ended every wait says it. */
+static bool is_ending(void) {
+    char text[512];
+    (void)snprintf(text, sizeof text, "%s", tide_error_message());
+    const bool ending = tide_yield() == TIDE_ECANCELED;
+    (void)tide_fail(TIDE_ECANCELED, "%s", text); /* others have run meanwhile */
+    return ending;
+}
+
 int tide__lua_resumed(lua_State *L, int code) {
     struct tide_lua *host = tide__lua_host(L);
-    if (code == TIDE_ECANCELED && !host->program) {
-        bool own = tide__lua_current(host)->cancelled;
-        host->killed = host->killed || !own;
+    if (code == TIDE_ECANCELED && !host->program && !host->killed) {
+        host->killed = !tide__lua_current(host)->cancelled && (TIDE_MUTANT(answer_is_an_end) || is_ending());
     }
     if (host->killed || (!host->program && tide__lua_current(host)->cancelled)) {
         return raise_cancelled(L);

@@ -136,7 +136,7 @@ entry("T0206", {
 })
 entry("T0207", {
   title = "another version of the script", exit = 1, name = "EMISMATCH",
-  explanation = "A node has a script, a module or options of another content hash than the driver's.",
+  explanation = "A node has a script, a file of kernels or options of another content hash than the driver's.",
   remedy = "start the nodes from the same files, or let `tide run` send them",
 })
 entry("T0208", {
@@ -182,6 +182,13 @@ entry("T0220", {
   explanation = "A function that the script gave to `sim.check` returned false, or raised, at this moment of virtual "
     .. "time. The run was ended; the same seed shows the same again.",
   remedy = "repeat it by the command below; `tide sim --trace FILE` shows who did what before",
+})
+entry("T0221", {
+  title = "a module is not there", exit = 1, name = "ENOENT",
+  explanation = "The modules of a script travel with it as text: those that are loaded when a run begins, and those "
+    .. "that `require \"name\"` says with a literal name. Nodes read no code from their own disks. C modules do not "
+    .. "travel.",
+  remedy = "put the module beside the script, and require it by its literal name",
 })
 entry("T0230", {
   title = "cancelled", exit = 130, name = "ECANCELED",
@@ -491,6 +498,20 @@ entry("T0802", {
   explanation = "Clusters on several machines know nodes and people by certificates, which `tide keys` makes. The "
     .. "directory with the authority stays with its owner; nodes and people get one of the others.",
   remedy = "tide keys init CLUSTER makes keys, tide keys show lists them",
+})
+
+entry("T0803", {
+  title = "the audit log cannot be written", exit = 1, name = "EIO",
+  explanation = "What takes more than the right `read` is noted in the node's audit log before it is done. The log "
+    .. "cannot be written: the disk is full, or the file is not this user's. Runs go on.",
+  remedy = "make room where the log is (tide node --audit DIR says where), and ask again",
+})
+
+entry("T0804", {
+  title = "the audit log is damaged", exit = 1, name = "EPROTO",
+  explanation = "Each line of an audit log has the sum of the line before. A line was changed, taken out or put in, or "
+    .. "the log has lost its end.",
+  remedy = "compare with copies of the log, and of its .head file, on other machines",
 })
 
 ---- T09: kernels -----------------------------------------------------------------------------------------------------

@@ -72,6 +72,9 @@ function core.fiber_cancel(handle) end
 function core.log(level, text) end
 function core.log_level(level) end    -- of the whole process: "debug", "info" (at start), "warn", "error"
 
+function core.log_format(format) end  -- of the lines that this process writes to stderr: "text" (at start) or "json"
+function core.log_rotate(limit, keep) end --> whether the file behind stderr had `limit` bytes and a new one was begun; at most `keep` older ones | nil, err
+
 ---- tensors: flat typed arrays with optional columns, printable, 1-based indexing; row-major
 ---@param type "f32"|"f64"|"i32"|"i64"|"u64"|"u8"|"u32"|"u16"
 function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,2,3}) from a Lua array
@@ -84,7 +87,7 @@ function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,
 ---@param spec table fields of a table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", replicas=0|1|2, durability="strict"|"window"|"none", window_ns, window_bytes, consistency, cache_bytes, unsubscribe_after, send_order="clock"|"magnitude"|"age"|"random", bandwidth= (bytes/s), refuse_nan, seed
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
 function core.table_find(name) end
-function core.tables() end            --> array of {name=, ...stats}
+function core.tables(waits) end       --> array of {name=, ...stats}; with `waits` also waits={pull={counts}, push={counts}} as of t:waits()
 function core.table_drop(name) end    --> true | nil, err ; it goes on all nodes, with its rows; suspends
 function core.control_put(key, value) end --> true | nil, err ; of the controller, keys of job/ runs/ ticket/ seat/; kept when it returns; nil: the key goes
 function core.control_list(prefix) end --> {[key] = value} | nil, err ; of the controller
@@ -193,8 +196,15 @@ function core.sha256(text) end        --> hex
 function core.encode(value) end       --> msgpack string ; core.decode(string) -> value
 function core.json_encode(value) end  --> string (jansson; sorted keys) ; core.json_decode(text) -> value | nil, err
 function core.random(seed) end        --> generator: :next() u64 as integer, :uniform(), :below(n), :state() -> text, :restore(text)
+---The server of `tide dashboard`, from the plugin tide_http.so; of the thread that made it.
+function core.http_listen(options) end --> {port=} of 127.0.0.1 -> server: s:port(), s:token(), s:page(path, type, text), s:publish(sample, state), s:next(seconds) -> nil | {id=, method=, target=, body=}, s:answer(id, status, type, text), s:stats(), s:close(); nil, err: EBUSY the port is taken, EUNSUPPORTED no plugin
 ---Processes of the local provisioner: dies with this process; output appended to a file.
-function core.process(argv, options) end --> handle: h:pid(), h:signal(n), h:ended() -> nil | {status=, signal=}
+function core.audit_open(directory, node) end --> true | nil, err: from now on this process has an audit log, begun with the first entry
+function core.audit(entry) end        --> true | nil, err: {verb=, right=, subject=, result=, text=, peer=, durable=} is noted, if there is a log
+function core.audit_sync() end        --> true | nil, err: the audit log so far is on the disk
+function core.harden(secrets) end     --> true | nil, err: no new privileges; secrets: no core dumps, no debuggers
+function core.input_ended() end       --> has standard input ended?
+function core.process(argv, options) end --> {output=, survive=, input=}; input: a pipe that this process holds; handle: h:pid(), h:signal(n), h:ended() -> nil | {status=, signal=}
 function core.file_read(path) end     --> string | nil, err
 function core.file_write(path, text, own) end --> atomic: temporary, fsync, rename; own: nobody else may read it
 function core.mkdir(path, mode) end   -- permission bits, default 0777 less the umask; true if it exists
@@ -221,7 +231,11 @@ function core.corpus(sources, options) end --> {words={names}, counts= (u64 tens
 function core.bow(sources, options) end --> {train={offsets=u64, words=u32}, test=, names={..}|nil, counts=u64 tensor, vocabulary=, dropped_words=, dropped_tokens=} | nil, err with file:line:column
 ---A scratch file of tensors at byte offsets, removed when it is closed; waits on the disk thread.
 function core.block_file(path) end    --> f | nil, err; f:write(tensor, at) -> sum | nil, err; f:read(tensor, at, sum) -> true | nil, err; f:close()
-function core.safetensors_read(path) end --> {[name]=tensor}, {[key]=text} | nil, err; rank 0 to 2
+function core.safetensors_read(path) end --> {[name]=tensor}, {[key]=text}, {[name]=dims} | nil, err; of any writer, dims behind the first are columns
+function core.npy(path) end           --> tensor, dims | nil, err; NumPy's, packed by gzip or not
+function core.npz(path) end           --> {[name]=tensor}, {[name]=dims} | nil, err
+---@param options {columns?:table<string,string>, separator?:string, header?:boolean, missing?:number, others?:string} types: auto number integer class text skip
+function core.csv(path, options) end  --> {{name=, type=, values= (f64, i64, u32 tensor or texts), classes=}, ..}, rows | nil, err with file:line:column
 function core.safetensors_write(path, tensors, about) end --> true | nil, err; whole or not at all
 function core.glosses(directory, whole) end --> text: WordNet's glosses, a line of lower-case words each part of one | nil, err
 function core.wordnet(directory, options) end --> {entities=, relations=, parts={train,valid,test}, note=text of rule and counts}

@@ -1,8 +1,9 @@
 -- Loading of scripts, and what a script registers while it loads: its jobs and its main function.
 --
 -- The same script text is loaded in three roles: "driver" (runs tide.main), "controller" (a run's on_report and stop
--- rule) and "worker" (job.worker, job.evaluate). No closure travels between them: a job is found by its name, and the
--- text, the options and the modules that the script requires are compared by SHA-256 so that all roles run the same.
+-- rule), "worker" (job.worker, job.evaluate) and "actor". No closure travels between them: a job is found by its name.
+-- The modules that the script requires travel with it (bundle.lua); text and options are compared by SHA-256, so that
+-- all roles run the same.
 local core = require "tide.core"
 local errors = require "tide.errors"
 local text = require "tide.text"
@@ -16,7 +17,8 @@ local script = {
   newest = nil,      ---@type table|nil the job registered last
   main = nil,        ---@type function|nil what tide.main was given
   in_main = false,   -- true while tide.main's function runs
-  modules = {},      ---@type table<string, {path: string, sha: string}> files that the script required
+  modules = {},      ---@type table<string, {path: string, sha: string, text: string?}> files that the script required
+  c_modules = {},    ---@type table<string, string> paths of those that are no Lua
 }
 
 ---A printable error that travels.
@@ -92,35 +94,67 @@ local function chunk_of(content, path)
   return load(content, "@" .. path, "t")
 end
 
----Remembers by content every module that is found on the script's own path.
-local function watch_modules(directory)
-  package.path = directory .. "/?.lua;" .. package.path
-  local own = directory .. "/?.lua"
-  table.insert(package.searchers, 2, function(name)
-    local path = package.searchpath(name, own)
-    if not path then return nil end
-    local content = core.file_read(path)
-    if not content then return nil end
-    script.modules[name] = {path = path, sha = core.sha256(content)}
-    return assert(chunk_of(content, path)), path
-  end)
+---@param name string of a module, on this machine
+---@return {path: string, sha: string, text: string}|nil
+function script.read_module(name)
+  local path <const> = package.searchpath(name, package.path)
+  local content <const> = path and core.file_read(path)
+  return content and {path = path, sha = core.sha256(content), text = content} or nil
+end
+
+-- Behind Tide's own modules: those of the script. The driver reads them from its disk, and remembers them; the other
+-- roles have what it sent.
+local function search_modules(directory, sent)
+  local searchers <const> = package.searchers
+  if not sent then
+    package.path = directory .. "/?.lua;" .. package.path
+    table.insert(searchers, 3, function(name)
+      local module <const> = script.read_module(name)
+      if not module then return nil end
+      script.modules[name] = module
+      return assert(chunk_of(module.text, module.path)), module.path
+    end)
+    return
+  end
+  for i = #searchers, 3, -1 do searchers[i] = nil end
+  searchers[3] = function(name)
+    local module <const> = sent[name]
+    if not module or not module.text then
+      error(script.error("T0221", ("module `%s` has not come with the script"):format(name), {help =
+        "what `require \"name\"` says with a literal name travels; Tide reads no code from the disks of nodes"}), 0)
+    end
+    script.modules[name] = module
+    return assert(chunk_of(module.text, module.path)), module.path
+  end
+end
+
+-- Which modules the script has that do not travel.
+local function find_c_modules(before)
+  for name in pairs(package.loaded) do
+    if not before[name] and not script.modules[name] then
+      script.c_modules[name] = package.searchpath(name, package.cpath)
+    end
+  end
 end
 
 ---Loads and runs a script's text; afterwards script.jobs and script.main are known.
----@param o {text: string, path: string, args: string[], role: string}
+---@param o {text: string, path: string, args: string[], role: string, modules: table?} modules: that came with it
 ---@return true|nil, table? err
 function script.load(o)
   script.role, script.path, script.args, script.source = o.role, o.path, o.args, o.text
   rawset(_G, "arg", {[0] = o.path, table.unpack(o.args)})
-  watch_modules(o.path:match("^(.*)/[^/]*$") or ".")
+  search_modules(o.path:match("^(.*)/[^/]*$") or ".", o.role ~= "driver" and (o.modules or {}) or nil)
   local chunk, problem = chunk_of(o.text, o.path)
   if not chunk then
     local file, line, rest = problem:match("^(.-):(%d+): (.*)$")
     return nil, script.error("T0201", rest or problem, {where = file and file .. ":" .. line})
   end
   if core.simulated() then require("tide.sim.sim_guard").install() end
+  local before = {}
+  for name in pairs(package.loaded) do before[name] = true end
   local ok, err = xpcall(chunk, script.failure, table.unpack(o.args))
   if not ok then return nil, err end
+  find_c_modules(before)
   for _, job in pairs(script.jobs) do job:remember_upvalues() end
   return true
 end
@@ -131,7 +165,7 @@ function script.args_sha(args)
   return core.sha256(table.concat(args, "\0"))
 end
 
----Compares the modules that this state has loaded with those of the driver.
+---Compares files of kernels, which do not travel, with the driver's.
 ---@param expected table<string, {path: string, sha: string}>
 ---@return true|nil, table? err T0207 with both hashes
 function script.check_modules(expected, node)

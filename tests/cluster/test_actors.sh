@@ -2,7 +2,7 @@
 # Actors of scripts: the page's example, failures told by member, restarts, slices, loops; for real and in virtual time.
 . "$(dirname "$0")/harness.sh"
 
-awk '/^```lua/ {on = 1; next} /^```/ {on = 0} on' "$root/docs/actors.md" >probe.lua
+awk '/^```lua/ && !on {on = 1; next} /^```/ && on {exit} on' "$root/docs/actors.md" >probe.lua
 for how in run "sim --seed 1"; do
   run 0 $how probe.lua
   says out.txt '^4	15	nil$'
@@ -20,6 +20,7 @@ local Probe = tide.actor {
   ask = function(_, ref) return tide.group(ref):call("add", 1)[1] end,
   fail = function() error("on purpose") end,
   sleep = function(_, s) tide.sleep(s) return "awake" end,
+  late = function(self, s) tide.sleep(s / self.rank) return "x" end,
 }
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = 3}
@@ -43,6 +44,38 @@ tide.main(function()
     local ok, err = pcall(cluster.group, cluster, Probe, {}, wrong)
     print("wrong", ok, err.code)
   end
+  for _, wrong in ipairs {{4}, {0}, {1.5}, {"x"}, "x"} do
+    local ok, err = pcall(g.ranks, g, wrong)
+    print("rank", ok, err.code)
+  end
+
+  -- As they come: the first sleeps longest. Who leaves the loop keeps nothing.
+  local order = {}
+  tide.sleep(1) -- member 3 is awake
+  for rank, value, err in g:ranks {1, 3}:each("late", 0.3) do order[#order + 1] = rank .. tostring(value or err.code) end
+  print("each", table.concat(order, " "))
+  for rank in g:each("add", 0) do print("first", rank > 0) break end
+
+  -- Linked: all end with one. Whoever watches hears of it, in its order.
+  local told = {}
+  local l <close> = cluster:group(Probe, {from = 0}, {link = true, restart = 1})
+  local ref <const> = l:ref()
+  l:call("add", 0)
+  tide.sleep(0.1)
+  local watcher = require("tide.core").fiber(function()
+    for c in tide.group(ref):changes(3) do told[#told + 1] = c.rank .. c.state .. c.life end
+  end)
+  tide.sleep(0.1)
+  l:ranks {2}:cast("fail")
+  tide.sleep(0.5)
+  print("linked", #l:call("add", 1))
+  l:ranks {2}:cast("fail")
+  tide.sleep(0.3)
+  local ok, err = pcall(l.call, l, "add", 1)
+  print("linked", ok, err.code, (err.message:gsub("on purpose.*", "...")))
+  l:close()
+  require("tide.core").fiber_wait(watcher)
+  print("told", table.concat(told, " "))
   print("inside", select(2, pcall(tide.actor, {name = "late"})).code)
 end)
 LUA
@@ -55,6 +88,12 @@ for how in run "sim --seed 2"; do
   says out.txt '^late	nil	T0507$'
   says out.txt '^ref	1$'
   [ "$(grep -c '^wrong	false	T01' out.txt)" = 4 ] || fail "bad options: $(grep wrong out.txt)"
+  [ "$(grep -c '^rank	false	T0113' out.txt)" = 5 ] || fail "bad ranks: $(grep rank out.txt)"
+  says out.txt '^each	3x 1x$'
+  says out.txt '^first	true$'
+  says out.txt '^linked	3$'
+  says out.txt '^linked	false	T0508	member 2 on node n2 has ended'
+  says out.txt '^told	2restarting1 2up2 2lost2 1ended1 3ended1$'
   says out.txt '^inside	T0206$'
 done
 nothing_left

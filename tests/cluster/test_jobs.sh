@@ -60,12 +60,25 @@ says err.txt 'T0513.*not paused'
 run 2 job dance "$name"
 run 2 job set "$name" eps
 run 2 job workers "$name" 0
+"$TIDE" job pause "$name" </dev/null >one.txt 2>&1 & # twice at once
+one=$!
 run 0 job pause "$name"
+wait "$one" || fail "the other pause: $(cat one.txt)"
 is "$name" paused || fail "it is not paused"
 run 0 job show "$name"
 says out.txt 'state +paused'
-run 0 job resume "$name"
+run 0 job pause "$name" # again: it is so
+run 0 attach -e 'runs{state = "paused"}[1].name' # the prompt's
+says out.txt "$name"
+run 0 attach --role operate -e "r = run '$name' assert(r:resume()) return r.state"
+says out.txt running
 is "$name" running || fail "it does not go on"
+run 4 attach --role read -e "run('$name'):stop()"
+says err.txt 'T0801.*role operate'
+run 1 attach -e 'run "nobody"'
+says err.txt 'T0513'
+run 1 attach -e "run('$name'):pause{releas = true}"
+says err.txt 'T0113'
 
 # Its slots go to the one that waits, and it goes on when that has ended.
 run 0 job pause "$name" --release
@@ -94,6 +107,10 @@ wait_for 10 running
 name=$("$TIDE" jobs --plain </dev/null | cut -f1)
 kill -KILL "$driver"
 wait_for 5 is "$name" lost
+run 5 job wait "$name"
+run 5 job attach "$name"
+run 1 job cancel "$name" -y
+says err.txt 'T0513.*lost'
 run 0 run --cluster lab --no-wait --slots 4 count.lua --passes 1
 says out.txt '^sum 40 of 40'
 run 0 jobs

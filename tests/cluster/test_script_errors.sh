@@ -79,22 +79,35 @@ nothing_left
 run 2 run "$root/examples/kge.lua" --data nowhere
 says err.txt 'nowhere'
 
-# A module that changes between the driver's load and the workers': both hashes are named.
-echo 'return 1' >part.lua
-cat >differs.lua <<'LUA'
+# Modules travel: those that are loaded, and what a literal name says. The disk is not looked at again, nowhere.
+mkdir -p other/sub
+echo 'return {v = require("deep").v}' >other/part.lua
+echo 'return {v = 1}' >other/deep.lua
+echo 'return {v = 10}' >other/sub/lazy.lua
+cat >other/modules.lua <<'LUA'
 local tide = require "tide"
-local part = require "part"
-local job = tide.job {name = "d", worker = function() return part end}
+local part = require "part" -- require "commented"
+local _ = [[ require "in_a_string" ]]
+local job = tide.job {name = "d", worker = function(w)
+  local lazy = require("sub.lazy")
+  local ok, err = pcall(require, "unnamed")
+  w:report {v = part.v + lazy.v, unnamed = ok and 1 or 0}
+  w:log(err.code .. " " .. err.message)
+end}
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = 2}
-  local file = assert(io.open("part.lua", "w"))
-  file:write("return 2\n")
-  file:close()
-  cluster:start(job):wait()
+  assert(io.open("other/part.lua", "w")):write("return {v = 1000}\n"):close()
+  local run <close> = cluster:start(job)
+  for r in run:events "report" do print(r.v, r.unnamed) end
 end)
 LUA
-run 1 run differs.lua
-says err.txt 'T0207'
-says err.txt 'the driver loaded [0-9a-f]{12}, this node has [0-9a-f]{12}'
+echo 'return 1' >other/unnamed.lua
+run 0 run other/modules.lua
+says out.txt '^22	0$'
+says err.txt 'T0221 module `unnamed` has not come with the script'
+sed -i 's/sub\.lazy/sub.lacy/' other/modules.lua
+run 1 run other/modules.lua
+says err.txt 'T0221.*module `sub.lacy` is not found'
+says err.txt 'other/modules.lua:5'
 nothing_left
 finish

@@ -5,6 +5,7 @@ local curve = require "tide.console.curve"
 local events = require "tide.cluster.events"
 local histogram = require "tide.console.histogram"
 local history = require "tide.console.history"
+local annotations = require "tide.annotations"
 local names = require "tide.console.names"
 local prompt = require "tide.console.prompt"
 local render = require "tide.console.render"
@@ -135,6 +136,15 @@ describe("roles", function()
     end
     assert.equal(all, roles.globals(all, "admin", describe_handle))
   end)
+  it("steer runs from operate on, and let everybody look at them", function()
+    local steered <const> = setmetatable({state = "running"}, {__index = {stop = call, log = call, table = call}})
+    all.run = function() return steered end
+    assert.same({true, "running"}, {evaluate("read", "run(1).state")})
+    assert.same({true, "done"}, {evaluate("read", "run(1):log()")})
+    refused("read", "run(1):stop()", "operate")
+    assert.same({true, "done"}, {evaluate("operate", "run(1):stop()")})
+    refused("operate", "run(1):table 'x'", "admin")
+  end)
   it("show tables without what changes them", function()
     assert.same({true, "done"}, {evaluate("read", "tables.w:pull{1}")})
     assert.same({true, 4}, {evaluate("read", "tables.w.width")})
@@ -241,13 +251,13 @@ describe("names", function()
     "function core.now() end --> seconds"}, "\n")
 
   it("reads signatures, texts and options from annotations", function()
-    local entry = names.parse(source, "calls", "")[1]
+    local entry = annotations.parse(source, "calls", "")[1]
     assert.equal("swap", entry.name)
     assert.equal("Puts it there.", entry.doc)
     assert.equal("ref", entry.params[1].name)
     assert.same({{name = "guard", type = "table"}, {name = "scope", type = "string"}}, entry.params[2].fields)
     assert.same({"table answer"}, entry.returns)
-    assert.same({"seconds"}, names.parse(source, "core", "core.")[1].returns)
+    assert.same({"seconds"}, annotations.parse(source, "core", "core.")[1].returns)
   end)
 
   it("completes by raw access alone: no metamethod of a value runs", function()

@@ -83,6 +83,31 @@ sleep 4
 v nodes --cluster lab --plain >out.txt 2>err.txt </dev/null
 [ "$(grep -c 'up' out.txt)" = 3 ] || fail "5: a hello ended a node: $(cat out.txt)"
 
+# ---- 3: a client commands no node ----
+as $V $python "$work/stranger.py" "$endpoint" command lab n2 >said.txt 2>&1
+says said.txt 'an id of nobody: refused'
+says said.txt 'a view of a client: refused'
+# ---- 4: a client ends no actor, whatever it sends ----
+before=$(v actors --cluster lab --plain 2>/dev/null </dev/null | grep -c store)
+as $V $python "$work/stranger.py" "$endpoint" frames lab n2 >frames.txt 2>&1
+says frames.txt '^192 frames, [0-9]+ closed'
+sleep 2
+v nodes --cluster lab --plain >out.txt 2>err.txt </dev/null
+[ "$(grep -c 'up' out.txt)" = 3 ] || fail "3, 4: a client's frames ended a node: $(cat out.txt)"
+after=$(v actors --cluster lab --plain 2>/dev/null </dev/null | grep -c store)
+[ "$before" -ge 1 ] && [ "$before" = "$after" ] || fail "4: a client's frames ended a store: $before before, $after after"
+v audit show --cluster lab --json >out.txt 2>err.txt </dev/null
+says out.txt 'a frame of kind [0-9]+ in lane [0-9], which clients have no right to send'
+
+# ---- 9: a session has its opener's right, and obeys its owner ----
+mkdir -p "$work/home$V/lua"
+cp -r "$root/lua/tide" "$work/home$V/lua/"
+cp "$root/tests/security/sessions.lua" "$work/home$V/lua/tide/command/version.lua"
+chown -R $V "$work/home$V/lua"
+TIDE_LUA_PATH=$work/home$V/lua v version --cluster lab >out.txt 2>err.txt </dev/null ||
+    fail "9: $(cat out.txt err.txt)"
+says out.txt 'sessions obey their owners'
+
 # ---- 7: compiling has budgets ----
 python3 -c "print('local a local x = ' + 'a or ' * 25000 + '1\nreturn {}')" >"$work/home$V/long.lua"
 python3 -c "print('local a local x = ' + 'a or ' * 100000 + '1\nreturn {}')" >"$work/home$V/longer.lua"
@@ -104,6 +129,25 @@ kill -INT "$attach" 2>/dev/null
 wait "$attach"
 v down lab -y >/dev/null 2>&1
 
+# ---- a process with keys shows nothing to others of its own user, unless it is told to; its cluster is found all the same
+v keys init keyed >/dev/null 2>&1
+shown() { # OPTIONS...: who may look into such a node
+    XDG_RUNTIME_DIR=$work/runV as $V "$TIDE" node --keys keys/keyed/node --listen tcp:127.0.0.1:0 "$@" >keyed.log 2>&1 &
+    started+=($!)
+    wait_for 20 test -s "$work/runV/tide/keyed/endpoint"
+    pid=$(cut -d' ' -f1 "$work/runV/tide/keyed/pids")
+    started+=("$pid")
+    stat -c %u "/proc/$pid/environ" >looked.txt
+    v status --cluster keyed >out.txt 2>err.txt </dev/null || fail "a node with keys is not found: $(cat err.txt)"
+    kill "$pid"
+    wait
+    rm -f "$work/runV/tide/keyed/endpoint"
+}
+shown
+says looked.txt '^0$'
+shown --debuggable
+says looked.txt "^$V\$"
+
 # ---- 2: a run directory that A planted ----
 planted=/tmp/tide-$V
 if [ -e "$planted" ]; then
@@ -111,8 +155,8 @@ if [ -e "$planted" ]; then
 else
     as $V sleep 120 &
     started+=($!)
-    sleep 0.3
-    victim=$(pgrep -u $V -x sleep)
+    sleeps() { victim=$(pgrep -u $V -x sleep); }
+    wait_for 20 sleeps
     started+=("$victim")
     a mkdir -p "$planted/local"
     a chmod -R 755 "$planted"

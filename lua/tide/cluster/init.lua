@@ -12,6 +12,7 @@ cluster.__index = cluster
 
 local CLOSE_S <const> = 3
 local POLL_S <const> = 0.02
+local KEEP_S <const> = 0.25
 local PROCESSES_MAX <const> = 256
 local SIMULATED_MAX <const> = 4000
 
@@ -113,6 +114,14 @@ local function share_control(count)
   end
 end
 
+---This node may be the one that commands next: then it keeps the runs.
+local function keep_runs(self)
+  while not self.closed do
+    require("tide.cluster.runs").keep()
+    core.sleep(KEEP_S)
+  end
+end
+
 ---tide.cluster{}: starts node processes on this machine and waits until they have joined. With `tide run --cluster`
 ---nothing is started: the nodes are those of that cluster.
 ---@param o {nodes?: integer, workers?: integer, servers?: integer, queue_limit?: string|integer,
@@ -123,6 +132,7 @@ end
 ---  controllers: 3 or 5 nodes, this one and c1, c2, ..., hold what the controller decides, and when it ends another
 ---  one goes on
 ---@return table cluster to be closed
+---@package
 function cluster.new(o)
   o = o or {}
   local context = cluster.context
@@ -158,7 +168,10 @@ function cluster.new(o)
         }
       end
       children.wait_up(self.children)
-      if o.controllers then share_control(o.controllers) end
+      if o.controllers then
+        share_control(o.controllers)
+        core.fiber(keep_runs, self)
+      end
     end)
     if not ok then
       self:close()
@@ -183,6 +196,7 @@ end
 ---In the order in which tables of slots = "range" deal out their keys, which is by id: so the first worker is where
 ---the first keys are.
 ---@return table[] {name, id, agent, workers} of the nodes that have workers or rows
+---@package
 function cluster:agents()
   local list = {}
   for i, member in ipairs(self.members) do
@@ -196,12 +210,64 @@ end
 require("tide.cluster.elastic").extend(cluster, {
   adopt_members = adopt_members,
 })
+require("tide.cluster.provisioned").extend(cluster, {
+  adopt_members = adopt_members,
+})
 
-local START_FIELDS <const> = {slots = true}
+---Whether runs wait for their slots here, and may get others while they go on.
+---@return boolean
+function cluster:is_shared() return self.context.attached or self.scheduled or false end
 
+local SCHEDULE_FIELDS <const> = {params = true, guard = true, nodes = true, force = true}
+
+---Lets a policy of the kind `scheduling` decide how many slots each run of this cluster has, from now on and while they
+---go on; another one takes its place when it is called again. Without a policy they are given out in the order of
+---submission.
+---@param policy string|table|false a shipped name, a path, {policy=, params=}; false: none any more
+---@param o? {params?: table, guard?: table, nodes?: tide.scheduler.pool} nodes: they come and go as the policy wishes
+---@return true
+function cluster:schedule(policy, o)
+  o = o or {}
+  script.check_fields("T0113", "cluster:schedule", o, SCHEDULE_FIELDS)
+  local runs <const> = require "tide.cluster.runs"
+  local found, err
+  if policy then
+    found, err = require("tide.policy.source").find(policy)
+    if not found then error(err, 2) end
+  end
+  if not self.context.attached then
+    for _, run in ipairs(self.own_runs) do
+      if not run.finished and not self.scheduled then
+        error(errors.new("T0113", {message = ("cluster:schedule: run %s goes on and has all workers"):format(run.name),
+          help = "call it before the first run is started"}), 2)
+      end
+    end
+    runs.keep()
+  end
+  local answer
+  answer, err = runs.ask {op = "schedule", policy = found and {text = found.text, path = found.path} or false,
+    params = o.params or found and found.params, guard = o.guard, nodes = o.nodes, force = o.force}
+  if not answer then error(err, 2) end
+  self.scheduled = found ~= nil or nil
+  return true
+end
+
+---The cluster's scheduling policy: list, swap, set, shadow, report, rollback, history, why, metric, as run.policy.
+---@return table functions
+function cluster.scheduling()
+  local address, err = require("tide.cluster.runs").find()
+  if not address then error(err, 2) end
+  return require("tide.policy.remote").new(address)
+end
+
+local START_FIELDS <const> = {slots = true, min = true, max = true, sizes = true, weight = true, preemptible = true}
+
+---Starts a run of a job on the nodes of this cluster, and returns at once.
 ---@param job_ tide.job
 ---@param params? table
----@param o? {slots?: integer} on a shared cluster: worker slots, for which is waited (default: all that are free)
+---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
+---  preemptible?: boolean} on a shared cluster: worker slots, for which is waited (default: all that are free); with a
+---  scheduling policy how few and how many it may give, which numbers, and how much the run counts
 ---@return tide.run
 function cluster:start(job_, params, o)
   if o ~= nil then script.check_fields("T0113", "cluster:start", o, START_FIELDS) end
@@ -227,20 +293,35 @@ function cluster.run(_, name) return require("tide.run.remote").find(name) end
 
 ---Starts a script on this cluster in a process of its own, which stays when this one ends.
 ---@param path string
----@param o? {args?: string[], slots?: integer}
+---@param o? {args?: string[], slots?: integer, min?: integer, max?: integer, sizes?: string|integer[],
+---  weight?: number}
 ---@return tide.remote_run|nil, table? err
 function cluster.submit(_, path, o) return require("tide.run.host").submit(core.node().endpoint, path, o) end
 
----@return table[] members
-function cluster.nodes()
-  local list = {}
-  for _, member in ipairs(core.members()) do list[#list + 1] = member end
-  return list
-end
-
+---A table by its name, `work-1.model` of the run work-1; docs/runs.md.
 ---@param name string
 ---@return table|nil handle, table? err
 function cluster.table(_, name) return (require("tide.cluster.table_names").find(name)) end
+
+---All that the cluster's nodes and runs count at this moment: docs/metrics.md.
+---@param o? {hot?: boolean} hot: the hottest keys of its tables too
+---@return tide.snapshot
+function cluster.snapshot(_, o)
+  if o ~= nil then script.check_fields("T0113", "cluster:snapshot", o, {hot = true}) end
+  return require("tide.cluster.collect").here(o)
+end
+
+---What holds up each run that goes on, by what happens in so much time from now: docs/metrics.md.
+---@param time? string|number default "2s"
+---@return tide.finding[]
+function cluster.slowest(_, time)
+  local seconds <const>, why = units.parse_duration(time or "2s")
+  if not seconds then error(script.error("T0113", "cluster:slowest: " .. why), 2) end
+  local collect <const> = require "tide.cluster.collect"
+  local before <const> = collect.here()
+  core.sleep(seconds)
+  return require("tide.show.slowest").of(before, collect.here {hot = true})
+end
 
 ---Writes all tables to a directory while workers go on.
 ---@param o string|{dir: string, cut?: "clock"|"fuzzy", keep?: integer}
@@ -276,6 +357,7 @@ function cluster:close()
     local ok, err = pcall(self.tracing.close, self.tracing)
     if not ok then self.context.unsaved("the trace", err) end
   end
+  self:close_pool()
   if #self.children == 0 then return end
   local ours <const>, ids <const> = {}, {}
   for _, child in ipairs(self.children) do ours[child.name] = true end

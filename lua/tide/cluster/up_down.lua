@@ -49,12 +49,17 @@ function standing.control(a)
   core.open "operate"
   local runs <const> = require "tide.cluster.runs"
   local ending
+  local synced_at = core.now()
   while not ending do
     runs.keep()
+    if core.now() - synced_at > 1 then
+      synced_at = core.now()
+      core.audit_sync()
+    end
     local message = core.receive(0.1)
     local request <const> = message and message.kind == "call" and type(message.value) == "table" and message.value
     local allowed, refusal = true, nil
-    if request then allowed, refusal = verbs.allows("control", request.op, message.right) end
+    if request then allowed, refusal = verbs.admit("control", request.op, request, message) end
     if not allowed then
       core.answer_error(message, refusal)
     elseif request and request.op == "quit" then

@@ -1,21 +1,6 @@
 -- `tide jobs`: the runs of a cluster.
 local errors = require "tide.errors"
 local listing = require "tide.show.listing"
-local units = require "tide.units"
-
--- "report 3, loss 0.91, 702k ex/s", or why it waits.
-local function progress_of(row)
-  if row.why and row.state ~= "running" then return row.why end
-  local p <const> = row.progress or {}
-  local parts = {}
-  if (p.report or 0) > 0 then parts[1] = "report " .. p.report end
-  if p.loss then parts[#parts + 1] = ("loss %.4g"):format(p.loss) end
-  if p.rate and p.rate > 0 and row.state == "running" then
-    parts[#parts + 1] = units.format_count(p.rate) .. " ex/s"
-  end
-  if row.why then parts[#parts + 1] = row.why end
-  return table.concat(parts, ", ")
-end
 
 return listing.command {
   name = "jobs",
@@ -46,7 +31,7 @@ return listing.command {
       row.slots_text = row.wanted and ("%d of %d"):format(row.slots, row.wanted) or tostring(row.slots)
       row.nodes_text = #row.nodes > 0 and table.concat(row.nodes, " ") or "-"
       row.for_s = (row.ended_at or row.submitted_at + row.age_s) - (row.started_at or row.submitted_at)
-      row.progress_text = progress_of(row)
+      row.progress_text = require("tide.run.remote").progress(row)
       row.host_text = ("%s, pid %s"):format(row.user or row.host.node or "?", row.host.pid or "?")
     end
     return view.runs

@@ -12,6 +12,7 @@ local SEEDS_MAX <const> = 1000000
 local RANDOM_SEEDS <const> = 1000000
 local LINES_SHOWN <const> = 12
 local EXIT_INTERRUPTED <const> = 130
+local SCRIPTS <const> = {runs = "tide.sim.profile_runs"} -- profiles that are scripts, by their names
 
 local function quoted(word)
   return word:find("^[%w_./:=,+-]+$") and word or "'" .. word:gsub("'", "'\\''") .. "'"
@@ -153,8 +154,10 @@ local function simulate(context)
   context.core.sim_net(net)
   if o.calibrate then context.core.sim_calibrate() end
   if not context.json then context:say("sim: " .. text) end
+  local own <const> = SCRIPTS[o.profile]
   local exit = require("tide.run.driver").run {
-    script = o.script, args = o.rest, nodes = o.nodes, workers = o.workers, json = context.json, plain = context.plain,
+    script = own and own:gsub("%.", "/") .. ".lua" or o.script, text = own and context.core.embedded(own),
+    args = o.rest, nodes = o.nodes, workers = o.workers, json = context.json, plain = context.plain,
     quiet = context.quiet, verbose = context.verbose, timeout_s = context.timeout_s, simulated = true, seed = o.seed,
     trace = o.trace,
   }
@@ -316,12 +319,12 @@ local function check_kind(o)
     return nil, errors.new("T0103", {message = "`tide sim`: a script or --profile is missing",
       help = "`tide sim mf.lua`, or `tide sim --profile swarm --seeds 0..99`"})
   end
-  for _, name in ipairs(o.profile and {"nodes", "workers", "model", "latency", "nic"}
+  for _, name in ipairs(o.profile and not SCRIPTS[o.profile] and {"nodes", "workers", "model", "latency", "nic"}
     or {"set", "shrink", "failures_max", "mutant"}) do
     if o[name] and (name ~= "set" or #o.set > 0) then
-      return nil, errors.new("T0107", {message = o.profile
+      return nil, errors.new("T0107", {message = o.profile and not SCRIPTS[o.profile]
         and ("--profile excludes --%s: pin an option of the profile by --set"):format(name)
-        or ("--%s belongs to --profile"):format((name:gsub("_", "-")))})
+        or ("--%s belongs to --profile, and not to all of them"):format((name:gsub("_", "-")))})
     end
   end
   if o.shrink and (o.seeds or o.check_determinism or not o.seed) then
@@ -371,7 +374,8 @@ return {
     {name = "jobs", short = "j", type = "integer", min = 1, max = 64, doc = "runs at a time with --seeds"},
     {name = "check-determinism", doc = "run twice and compare all events"},
     {name = "profile", type = "string", value = "NAME",
-     doc = "the built-in workload: swarm, calm, overload, elastic, copies, shared, window, clocks, disk, journal"},
+     doc = "the built-in workload: swarm, calm, overload, elastic, copies, shared, window, clocks, disk, journal; "
+       .. "runs: hosts, runs and verbs on a shared cluster"},
     {name = "set", type = "string", value = "NAME=X", repeated = true, doc = "pin an option of the profile"},
     {name = "shrink", doc = "of a failing seed: pin options while it still fails"},
     {name = "mutant", type = "string", value = "NAME", doc = "with -DTIDE_MUTANTS=ON: make this mistake"},
@@ -410,7 +414,9 @@ return {
       end
       local first, last = parse_range(o.seeds)
       if not first then return nil, last end
-      if o.profile then return become_or(context, function() return swarm.run(context, first, last) end) end
+      if o.profile and not SCRIPTS[o.profile] then
+        return become_or(context, function() return swarm.run(context, first, last) end)
+      end
       return run_seeds(context, first, last)
     end
     if not o.seed then
@@ -418,7 +424,7 @@ return {
     end
     if o.check_determinism then return check_determinism(context) end
     return become_or(context, function()
-      if o.profile then return swarm.run(context, o.seed, o.seed) end
+      if o.profile and not SCRIPTS[o.profile] then return swarm.run(context, o.seed, o.seed) end
       return simulate(context)
     end)
   end,

@@ -8,6 +8,7 @@ local histogram = require "tide.console.histogram"
 local names = require "tide.console.names"
 local options = require "tide.console.options"
 local remote = require "tide.policy.remote"
+local remote_run = require "tide.run.remote"
 local render = require "tide.console.render"
 local save = require "tide.console.save"
 local share = require "tide.cluster.cpu_share"
@@ -21,6 +22,7 @@ local calls = {}
 
 local ASK_S <const> = 5
 local WATCH_MIN_S <const> = 0.2
+local WHY_S <const> = 2 -- between the two looks
 local SPARK_MAX <const> = 30
 local BENCH_ROUNDS <const> = 5
 local EVENTS_SHOWN <const>, LOG_SHOWN <const> = 40, 40
@@ -130,33 +132,44 @@ function calls.links(o)
 end
 
 ---What an actor waits for, since when, and what the actors do that it waits for.
----@param actor string "n1/agent", an address "2:17", or a name on this node
----@return table[] rows from the actor to the last one known
+---@param actor? string "n1/agent", an address "2:17", or a name on this node; without one: what holds up the runs
+---@return table[] rows from the actor to the last one known; of runs one each
 function calls.why(actor)
+  if actor == nil then
+    local collect <const> = require "tide.cluster.collect"
+    local before <const> = collect.here()
+    core.sleep(WHY_S)
+    local rows <const> = require("tide.show.slowest").of(before, collect.here {hot = true})
+    for i, f in ipairs(rows) do
+      rows[i] = {run = f.run, cause = f.cause, share = f.share, sentence = f.sentence, try = f.remedy or "-"}
+    end
+    return rows
+  end
   local rows, err = why.chain(view().actors, actor, (core.node() or {}).name)
   if not rows then error(err, 2) end
   return rows
 end
 
----The jobs that have workers in this cluster; `@job:NAME` is the nodes of one.
----@return table[] rows job, run, nodes, workers
-function calls.runs()
-  local by_run = {}
-  for node, answer in pairs(targets.ask_all {op = "jobs"}) do
-    for _, job in ipairs(answer.jobs or {}) do
-      local row = by_run[job.run] or {job = job.job, run = job.run, nodes = {}, workers = 0}
-      row.nodes[#row.nodes + 1], row.workers = node, row.workers + job.workers
-      by_run[job.run] = row
-    end
-  end
+---The runs of this cluster; `@job:NAME` is the nodes of a job.
+---@param o? {all?: boolean, job?: string, state?: string} all: those that have ended too
+---@return table[] rows name, state, slots, nodes, progress
+function calls.runs(o)
   local rows = {}
-  for _, run in ipairs(text.sorted_keys(by_run)) do
-    local row <const> = by_run[run]
-    table.sort(row.nodes)
-    row.nodes = table.concat(row.nodes, " ")
-    rows[#rows + 1] = row
+  for i, r in ipairs(remote_run.list(options.checked(o, {"all", "job", "state"}, "runs"))) do
+    rows[i] = {name = r.name, state = r.state, slots = r.slots, nodes = table.concat(r.nodes, " "),
+               progress = remote_run.progress(r)}
   end
   return rows
+end
+
+---One run of this cluster: its fields, and `:pause() :resume() :set{eps = 0.05} :set_workers(4) :stop() :cancel()
+---:wait() :log() :refresh()`. docs/runs.md has them.
+---@param name string|integer "mf-1", 1, or the job where one run of it goes on
+---@return table run
+function calls.run(name)
+  local found, err = remote_run.find(name)
+  if not found then error(err, 2) end
+  return found
 end
 
 ---What happened: nodes, controllers, slots that moved, runs, policies, checkpoints; oldest first.

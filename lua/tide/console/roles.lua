@@ -26,7 +26,7 @@ local function words(list, role, out)
 end
 
 local NEEDS <const> = {}
-words([[nodes top links why runs events log metric on jobs kill more watch tap hist time bench spark json full help
+words([[nodes top links why runs run events log metric on jobs kill more watch tap hist time bench spark json full help
   print save tables.NAME policy.list policy.report policy.history policy.why]], "read", NEEDS)
 words("policy.swap policy.shadow policy.check policy.set policy.rollback", "operate", NEEDS)
 
@@ -34,6 +34,10 @@ words("policy.swap policy.shadow policy.check policy.set policy.rollback", "oper
 local PLAIN <const> = words([[assert error ipairs next pairs pcall rawequal rawget rawlen rawset select setmetatable
   tonumber tostring type xpcall _VERSION math string table utf8 coroutine]], true, {})
 local OS <const> = {"clock", "date", "difftime", "time"}
+
+-- What a run's handle does, and what it takes.
+local RUN <const> = {refresh = "read", wait = "read", log = "read", pause = "operate", resume = "operate",
+  set = "operate", set_workers = "operate", stop = "operate", cancel = "operate"}
 
 -- What the handle of a table shows below admin.
 local HANDLE <const> = {"pull", "where", "stats", "homes", "health"}
@@ -83,6 +87,24 @@ local function shown_handle(handle, describe, role)
   })
 end
 
+-- A run as its role may steer it.
+local function shown_run(run, role)
+  local view = {}
+  return setmetatable(view, {
+    __index = function(_, key)
+      local member <const> = run[key]
+      if type(member) ~= "function" then return member end
+      local needed <const> = RUN[key] or "admin"
+      if not roles.may(role, needed) then error(roles.refusal("run:" .. key, needed, role), 2) end
+      return function(_, ...)
+        local ok, more = member(run, ...)
+        return rawequal(ok, run) and view or ok, more
+      end
+    end,
+    __console = function() return getmetatable(run).__console(run) end,
+  })
+end
+
 ---The globals of a session of this role, made from those of an admin's.
 ---@param all table
 ---@param role string
@@ -108,6 +130,7 @@ function roles.globals(all, role, describe)
     __index = function(_, name) return shown_handle(all.tables[name], describe, role) end,
     __console = getmetatable(all.tables).__console,
   })
+  own.run = function(name) return shown_run(all.run(name), role) end
   own._G = own
   return setmetatable(own, {__index = function(_, name)
     if rawget(all, name) ~= nil then error(roles.refusal(tostring(name), "admin", role), 2) end

@@ -14,6 +14,7 @@ local roles = require "tide.console.roles"
 local taps = require "tide.console.taps"
 local targets = require "tide.console.targets"
 local text = require "tide.text"
+local verbs = require "tide.cluster.verbs"
 
 local session = {}
 
@@ -424,6 +425,8 @@ ops["console.eval"] = function(request, message)
     return
   end
   local record, refused = begin(request, not called and message.from or nil, not called and message.from or nil)
+  local noted <const>, unnoted = verbs.note("console.eval", request, message, "allowed as " .. state.role)
+  if not noted then refused = {status = "error", seconds = 0, error = render.failure(unnoted)} end
   core.fiber(function()
     local ok, result = pcall(function()
       if refused then return refused end

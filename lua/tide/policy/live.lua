@@ -469,7 +469,8 @@ rights.check("policies", verbs)
 
 -- Below admin only policies that are known to be good: that ship with Tide, or that an admin, or a node's script, has
 -- brought to this run.
-local function approves(self, policy, right)
+---@param self table with `approved`, SHA-256 sums of those that were
+function live.approves(self, policy, right)
   if type(policy) ~= "table" or type(policy.text) ~= "string" then return true end -- a mistake that the host names
   local name <const> = tostring(policy.path or ""):gsub("%.lua$", "")
   self.approved = self.approved or {}
@@ -480,15 +481,16 @@ end
 
 ---What a script or the command line asks: {verb=, arguments= plain bytes}.
 ---@param request {verb: string, arguments: string}
----@param right string of who asks
+---@param message table by which it came
 ---@return string|nil plain bytes, table? err
-function live:serve(request, right)
+function live:serve(request, message)
+  local right <const> = message.right
   local verb = verbs[request.verb]
   local a = type(request.arguments) == "string" and core.plain_decode(request.arguments)
-  local allowed, refusal = rights.allows("policies", request.verb, right)
+  local allowed, refusal = rights.admit("policies", request.verb, type(a) == "table" and a or {}, message)
   if not allowed then return nil, refusal end
   if not verb or type(a) ~= "table" then return nil, errors.new("T0113", "this request is not known") end
-  if not approves(self, a.policy, right) then
+  if not live.approves(self, a.policy, right) then
     return nil, errors.new("T0801", "a policy that does not ship with Tide takes the right `admin`, once")
   end
   local answer, err = verb(self.host, a)
@@ -498,6 +500,16 @@ end
 
 ---@return table[] see host:holders
 function live:holders() return self.host:holders() end
+
+---@return table[] {seat, policy, version, decisions, actions, faults}: the seats in numbers
+function live:brief()
+  local list = {}
+  for i, row in ipairs(self.host:list()) do
+    list[i] = {seat = row.seat, policy = row.name, version = row.version, decisions = row.decisions,
+               actions = row.actions, faults = row.errors}
+  end
+  return list
+end
 
 ---A node has joined the run.
 function live:joined(node)

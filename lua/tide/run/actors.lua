@@ -16,7 +16,7 @@ local KEEPER <const> = [[return require("tide.run.actors").keeper(...)]]
 local TIMEOUT_S <const> = 30
 local START_S <const> = 30
 local BACKOFF_S <const>, MINUTE_S <const> = 0.1, 60
-local CALLS_MAX <const> = 64
+local CALLS_MAX <const>, CHANGES_MAX <const> = 64, 256
 local RESERVED <const> = {name = true, start = true, ended = true}
 
 actors.MEMBER = MEMBER
@@ -77,7 +77,8 @@ end
 ---Body of a member.
 ---@param a {script: table, class: string, rank: integer, size: integer, life: integer, arguments: any, group: string}
 function actors.member(a)
-  local ok, err = script.load {text = a.script.text, path = a.script.path, args = a.script.args, role = "actor"}
+  local ok, err = script.load {text = a.script.text, path = a.script.path, args = a.script.args, role = "actor",
+                               modules = a.script.modules}
   if not ok then error(err, 0) end
   local class <const> = script.actors[a.class]
   if not class then error(script.error("T0401", ("the script declares no actor `%s`"):format(a.class)), 0) end
@@ -112,34 +113,77 @@ function actors.keeper(a)
   core.title("group " .. a.class)
   local members, monitors, calls = {}, {}, 0
   local me <const> = core.self()
+  local streams, newest_stream = {}, 0
+  local changes, change_count, watchers = {}, 0, {} -- changes by number, the newest CHANGES_MAX
+  local broken ---@type tide.error? linked, and one is gone for good
 
+  local function tell_watchers()
+    for i = #watchers, 1, -1 do
+      local w <const> = watchers[i]
+      if w.after < change_count then
+        table.remove(watchers, i)
+        core.answer(w.message, {number = w.after + 1, change = changes[w.after + 1]})
+      end
+    end
+  end
+
+  -- A member came, went, or came back.
+  local function changed(m, state, err)
+    m.state, m.err = state, err
+    change_count = change_count + 1
+    changes[change_count] = {rank = m.rank, node = m.node, state = state, life = m.life, why = err and err.message}
+    changes[change_count - CHANGES_MAX] = nil
+    tell_watchers()
+  end
+
+  local function end_member(m)
+    if not m.address or m.state == "lost" or m.state == "ended" then return end
+    m.state = "ended"
+    core.send(m.address, {op = "end"})
+    core.send(m.agent, {op = "member.stop", address = m.address})
+  end
+
+  local gone
   local function start(m)
     m.life = (m.life or 0) + 1
     local answer, err = core.call(m.agent, {op = "member.start", argument = {script = a.script, class = a.class,
       rank = m.rank, size = #a.members, life = m.life, arguments = a.arguments, group = me},
       threads = a.threads}, START_S)
-    if not answer then
-      m.state, m.err = "lost", errors.from(err)
-      return
-    end
+    if not answer then return gone(m, errors.from(err)) end
     m.address, m.state = answer.address, "starting"
     m.monitor = core.monitor(m.address)
     monitors[m.monitor] = m
+    if broken then end_member(m) end
   end
 
-  local function again(m)
+  -- It does not come back.
+  function gone(m, err)
+    changed(m, "lost", err)
+    if not a.link or broken then return end
+    broken = err
+    for _, other in ipairs(members) do
+      end_member(other)
+      if other ~= m then
+        changed(other, "ended", errors.new("T0508", {message = ("member %d has ended with member %d"):format(other.rank,
+          m.rank), node = other.node, cause = err}))
+      end
+    end
+  end
+
+  -- Whether it is to be started again.
+  local function again(m, err)
     local now <const> = core.now()
     local recent = {}
     for _, at in ipairs(m.ends) do
       if now - at < MINUTE_S then recent[#recent + 1] = at end
     end
     m.ends = recent
-    if #recent >= (a.restart or 0) then return end
+    if #recent >= (a.restart or 0) then return gone(m, err) end
     recent[#recent + 1] = now
-    m.state = "restarting"
+    changed(m, "restarting", err)
     core.fiber(function()
       core.sleep(BACKOFF_S * 2 ^ (#recent - 1))
-      start(m)
+      if not broken then start(m) end
     end)
   end
 
@@ -149,14 +193,13 @@ function actors.keeper(a)
     monitors[message.call] = nil
     if not m or m.state == "ended" then return false end
     if message.code == 0 then
-      m.state, m.err = "ended", errors.new("T0508", {message = ("member %d has ended"):format(m.rank), node = m.node})
+      changed(m, "ended", errors.new("T0508", {message = ("member %d has ended"):format(m.rank), node = m.node}))
       return false
     end
     local why <const> = message.text and message.text ~= "" and message.text:match "^[^\n]*" or message.name
-    m.state = "lost"
-    m.err = errors.new("T0508", {message = ("member %d on node %s has ended: %s"):format(m.rank, m.node, tostring(why)),
-      node = m.node})
-    if message.name ~= "EKILLED" then again(m) end
+    local err <const> = errors.new("T0508", {node = m.node,
+      message = ("member %d on node %s has ended: %s"):format(m.rank, m.node, tostring(why))})
+    if message.name == "EKILLED" then gone(m, err) else again(m, err) end
     return false
   end
 
@@ -171,7 +214,7 @@ function actors.keeper(a)
   end
 
   -- One call: all members at one time; each answers, fails or is lost.
-  local function call(request, message)
+  local function call(request, one_came)
     local fibers, got, lost = {}, {}, {}
     local body = {op = "run", method = request.method, arguments = request.arguments, count = request.count}
     for _, m in ipairs(chosen(request.ranks)) do
@@ -191,14 +234,23 @@ function actors.keeper(a)
           err.node = err.node or m.node
           lost[#lost + 1] = {rank = m.rank, err = err}
         end
-        if request.stream then
-          core.send(request.stream, {op = "one", rank = m.rank, value = answer and answer.value, err = err})
+        if one_came then
+          one_came {rank = m.rank, value = answer and answer.value, err = not answer and err or nil}
         end
       end)
     end
     for _, fiber in ipairs(fibers) do core.fiber_wait(fiber) end
     calls = calls - 1
-    core.answer(message, {got = got, lost = lost})
+    return {got = got, lost = lost}
+  end
+
+  -- What came of a call and was not asked for yet goes to who waits for it.
+  local function pass_on(stream)
+    local message <const> = stream.waits
+    if not message or not stream.ready[1] and not stream.over then return end
+    stream.waits = nil
+    if not stream.ready[1] then streams[stream.id] = nil end
+    core.answer(message, table.remove(stream.ready, 1) or {over = true})
   end
 
   for rank, place in ipairs(a.members) do
@@ -212,15 +264,42 @@ function actors.keeper(a)
   local ops = {
     started = function(request)
       local m <const> = members[request.rank]
-      if m and m.life == request.life then m.state, m.err = "up", nil end
+      if m and m.life == request.life then changed(m, "up") end
     end,
     call = function(request, message)
-      if calls >= CALLS_MAX then
-        return core.answer_error(message, errors.new("T0601", {message = ("%d calls of the group are under way"):format(
-          calls)}))
+      if calls >= CALLS_MAX or broken then
+        return core.answer_error(message, broken or errors.new("T0601", {
+          message = ("%d calls of the group are under way"):format(calls)}))
       end
       calls = calls + 1
-      core.fiber(call, request, message)
+      if not request.stream then
+        core.fiber(function() core.answer(message, call(request)) end)
+        return
+      end
+      newest_stream = newest_stream + 1
+      local stream <const> = {id = newest_stream, ready = {}}
+      streams[stream.id] = stream
+      core.answer(message, {stream = stream.id})
+      core.fiber(function()
+        call(request, function(one)
+          table.insert(stream.ready, one)
+          pass_on(stream)
+        end)
+        stream.over = true
+        pass_on(stream)
+      end)
+    end,
+    next = function(request, message)
+      local stream <const> = streams[request.stream]
+      if not stream then return core.answer(message, {over = true}) end
+      stream.waits = message
+      pass_on(stream)
+    end,
+    drop = function(request) streams[request.stream] = nil end,
+    changes = function(request, message)
+      watchers[#watchers + 1] = {after = math.max(request.after or change_count, change_count - CHANGES_MAX),
+        message = message}
+      tell_watchers()
     end,
     cast = function(request, message)
       for _, m in ipairs(chosen(request.ranks)) do
@@ -237,17 +316,12 @@ function actors.keeper(a)
         list[i] = {rank = m.rank, node = m.node, state = m.state, life = m.life, address = m.address,
           why = m.err and m.err.message or nil}
       end
-      core.answer(message, {members = list})
+      core.answer(message, {members = list, changes = change_count})
     end,
   }
   local function finish()
-    for _, m in ipairs(members) do
-      if m.address and m.state ~= "lost" then
-        m.state = "ended"
-        core.send(m.address, {op = "end"})
-        core.send(m.agent, {op = "member.stop", address = m.address})
-      end
-    end
+    for _, m in ipairs(members) do end_member(m) end
+    for _, w in ipairs(watchers) do core.answer(w.message, {over = true}) end
   end
   while true do
     local message = core.receive()
@@ -275,8 +349,9 @@ end
 local group = {}
 group.__index = group
 
-local function handle(address, ranks, size, owned)
-  return setmetatable({address = address, picked = ranks, size = size, owned = owned}, group)
+local function handle(address, ranks, size, owned, members_max)
+  return setmetatable({address = address, picked = ranks, size = size, owned = owned,
+                       members_max = members_max or size}, group)
 end
 
 local function request_of(self, op, method, ...)
@@ -307,20 +382,44 @@ function group:cast(method, ...)
   if not ok then error(errors.from(err), 2) end
 end
 
----Calls a method of every member: `for rank, value, err in g:each("add", 1) do`, in the order of ranks.
+---Calls a method of every member: `for rank, value, err in g:each("add", 1) do`, as the answers come.
 ---@param method string
 ---@return fun(): integer?, any, tide.error?
 function group:each(method, ...)
-  local got, lost = self:call(method, ...)
-  local ranks = {}
-  for rank in pairs(got) do ranks[#ranks + 1] = rank end
-  for rank in pairs(lost or {}) do ranks[#ranks + 1] = rank end
-  table.sort(ranks)
-  local i = 0
+  local request <const> = request_of(self, "call", method, ...)
+  request.stream = true
+  local begun, problem = core.call(self.address, request, TIMEOUT_S)
+  if not begun then error(errors.from(problem), 2) end
+  local left <const> = setmetatable({}, {__close = function()
+    core.send(self.address, {op = "drop", stream = begun.stream})
+  end})
   return function()
-    i = i + 1
-    local rank <const> = ranks[i]
-    if rank then return rank, got[rank], lost and lost[rank] or nil end
+    local one, err = core.call(self.address, {op = "next", stream = begun.stream},
+      (self.timeout_s or TIMEOUT_S) + 5)
+    if not one then error(errors.from(err), 2) end
+    if one.rank then return one.rank, one.value, one.err and errors.from(one.err) or nil end
+  end, nil, nil, left
+end
+
+---What happens to members from now on, as it happens: `for c in g:changes() do print(c.rank, c.state, c.why) end`. It
+---ends with the group, or when nothing has happened for so long.
+---@param timeout_s? number default: no limit
+---@return fun(): {rank: integer, node: string, state: string, life: integer, why: string?}?
+function group:changes(timeout_s)
+  if timeout_s ~= nil and not (type(timeout_s) == "number" and timeout_s >= 0) then
+    error(script.error("T0113", "g:changes wants a number of seconds"), 2)
+  end
+  local answer <const>, problem = core.call(self.address, {op = "members"}, TIMEOUT_S)
+  if not answer then error(errors.from(problem), 2) end
+  local after = answer.changes
+  return function()
+    local one, err = core.call(self.address, {op = "changes", after = after}, timeout_s or 1e9)
+    if not one then
+      if err.name == "ETIMEDOUT" or err.name == "EDIED" or err.name == "ENOENT" then return nil end
+      error(errors.from(err), 2)
+    end
+    after = one.number
+    return one.change
   end
 end
 
@@ -328,7 +427,14 @@ end
 ---@param ranks integer[]
 ---@return tide.group
 function group:ranks(ranks)
-  local other = handle(self.address, ranks, #ranks, false)
+  if type(ranks) ~= "table" then error(script.error("T0113", "g:ranks wants a list of ranks"), 2) end
+  for _, rank in ipairs(ranks) do
+    if math.type(rank) ~= "integer" or rank < 1 or rank > self.members_max then
+      error(script.error("T0113", ("the group has no member %s: it has 1 to %d"):format(tostring(rank),
+        self.members_max)), 2)
+    end
+  end
+  local other = handle(self.address, ranks, #ranks, false, self.members_max)
   other.timeout_s = self.timeout_s
   return other
 end
@@ -350,11 +456,12 @@ end
 ---@param seconds number
 ---@return tide.group
 function group:within(seconds)
-  local other = handle(self.address, self.picked, self.size, false)
+  local other = handle(self.address, self.picked, self.size, false, self.members_max)
   other.timeout_s = seconds
   return other
 end
 
+---Its members and how they are.
 ---@return table[] {rank, node, state, life, address, why}: state is starting, up, restarting, lost or ended
 function group:members()
   local answer, err = core.call(self.address, {op = "members"}, TIMEOUT_S)
@@ -364,7 +471,9 @@ end
 
 ---Something that travels: `tide.group(ref)` in a worker or member is the same group.
 ---@return table
-function group:ref() return {group = self.address, size = self.size, ranks = self.picked} end
+function group:ref()
+  return {group = self.address, size = self.size, ranks = self.picked, members = self.members_max}
+end
 
 ---Ends the members; each one's `ended` is called first.
 function group:close()
@@ -380,7 +489,7 @@ function actors.group(ref)
   if type(ref) ~= "table" or type(ref.group) ~= "string" then
     error(script.error("T0113", "tide.group wants what group:ref() gives"), 2)
   end
-  return handle(ref.group, ref.ranks, ref.size, false)
+  return handle(ref.group, ref.ranks, ref.size, false, ref.members)
 end
 
 ---Names of nodes that are up: "@all", "n3", "n[2-5]", several with commas.
@@ -409,14 +518,15 @@ function actors.nodes_of(wanted)
   return list
 end
 
-local OPTIONS <const> = {on = true, each = true, restart = true, threads = true}
+local OPTIONS <const> = {on = true, each = true, restart = true, threads = true, link = true}
 
 ---Spawns members of a class on nodes of a cluster.
 ---@param cluster table
 ---@param class tide.actor_class
 ---@param arguments any for `start`
----@param o? {on?: string, each?: integer, restart?: integer, threads?: boolean} on: nodes, default "@all"; each:
----  members a node; restart: how often a minute one that ends by an error is started again; threads: on worker threads
+---@param o? {on?: string, each?: integer, restart?: integer, threads?: boolean, link?: boolean} on: nodes, default
+---  "@all"; each: members a node; restart: how often a minute one that ends by an error is started again; threads: on
+---  worker threads; link: when one is gone for good, all end
 ---@return tide.group
 function actors.spawn(cluster, class, arguments, o)
   o = o or {}
@@ -437,9 +547,12 @@ function actors.spawn(cluster, class, arguments, o)
     error(script.error("T0105", ("no node is meant by `%s`"):format(tostring(o.on or "@all")),
       {help = "\"@all\", \"n2\", \"n[2-5]\""}), 3)
   end
+  local sent <const> = {}
+  for k, v in pairs(cluster.context.script) do sent[k] = v end
+  sent.modules = require("tide.bundle").collect()
   local address, err = core.spawn {source = KEEPER, chunk = "@tide/run/actors.lua", role = "control", argument = {
-    script = cluster.context.script, class = class.name, arguments = arguments, members = members, restart = restart,
-    threads = o.threads or false, owner = core.self()}}
+    script = sent, class = class.name, arguments = arguments, members = members, restart = restart,
+    threads = o.threads or false, link = o.link or false, owner = core.self()}}
   if not address then error(errors.from(err), 3) end
   return handle(address, nil, #members, true)
 end

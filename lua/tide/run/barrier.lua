@@ -27,8 +27,9 @@ local function runs(w)
 end
 
 ---Tells a worker that the first of what it has come to is complete; it may have come to the next.
-local function pass(w, message)
+local function pass(self, w, message)
   message.id = w.waits.id
+  self:count_wait(w)
   core.send(w.address, message)
   local overtakes <const> = core.mutant and core.mutant "arrival_overtakes"
   w.waits = w.later and table.remove(w.later, overtakes and #w.later or 1)
@@ -104,8 +105,9 @@ function meeting.extend(controller)
   end
 
   ---A worker has come to a report or barrier.
-  ---@param at {kind: "report"|"barrier", id: integer, name?: string, value?: any}
+  ---@param at {kind: "report"|"barrier", id: integer, name?: string, value?: any, async?: boolean}
   function controller:arrive(w, at)
+    at.since = core.now()
     if w.waits then
       w.later = w.later or {}
       w.later[#w.later + 1] = at
@@ -137,10 +139,31 @@ function meeting.extend(controller)
       if w.dropped and self.policies then self.policies:ended(w.rank) end
     end
     for _, w in ipairs(waiting) do
-      pass(w, {op = "answer", params = self.params, stop = held.stop or w.dropped or false,
+      pass(self, w, {op = "answer", params = self.params, stop = held.stop or w.dropped or false,
                batch = self.policies and self.policies:batch_of(w.rank)})
     end
     self:begin_joined(joined)
+  end
+
+  ---Whether a number of the reports has got no better for long enough. What is known of it is in the run's state, so
+  ---a resumed run goes on counting.
+  function controller:no_better(stop, sum)
+    local per <const> = sum[stop.per or "examples"]
+    local value = sum[stop.metric]
+    if not value then
+      self:fail(script.error("T0203", ("the stop rule's metric `%s` is not in the report"):format(stop.metric)))
+      return false
+    end
+    value = per and per > 0 and value / per or value
+    local known <const> = self.state.stop_rule or {since = 0}
+    self.state.stop_rule = known
+    local gain <const> = known.best and (stop.better == "more" and value - known.best or known.best - value)
+    if value == value and (not gain or gain > (stop.by or 0)) then
+      known.best, known.since = value, 0
+    else
+      known.since = known.since + 1
+    end
+    return known.since >= stop.patience
   end
 
   ---@return string|nil why the stop rule of the job ends the run now
@@ -150,12 +173,15 @@ function meeting.extend(controller)
     if stop.epochs and self.clock >= stop.epochs then return "epochs" end
     local loss = sum.loss and (sum.examples and sum.examples > 0 and sum.loss / sum.examples or sum.loss)
     if stop.loss and loss and loss <= stop.loss then return "loss" end
+    if stop.metric and self:no_better(stop, sum) then return stop.metric end
     if self.stop_time_s and core.now() - self.started_at >= self.stop_time_s then return "time" end
     return nil
   end
 
   function controller:complete_report(waiting)
     self.clock = self.clock + 1
+    local complete_at <const> = core.now()
+    for _, w in ipairs(waiting) do w.waits.complete_at = complete_at end
     local sum, each = sum_of(waiting, self.chunks and self.chunks:take_sums() or {})
     self.partial, self.last = {}, sum
     self.done_examples = self.done_examples + (sum.examples or 0)
@@ -167,6 +193,7 @@ function meeting.extend(controller)
     if self.job.on_report then
       local view = {id = self.a.run, params = self.params, state = self.state, n = self.clock}
       local ok, answer = xpcall(self.job.on_report, script.failure, view, sum)
+      self.on_report_s = (self.on_report_s or 0) + core.now() - complete_at
       if not ok then return self:fail(answer) end
       if type(answer) == "table" then
         local params = {}
@@ -175,7 +202,12 @@ function meeting.extend(controller)
         self.params = params
       end
     end
-    if self.policies then self.policies:reported(waiting, sum) end
+    if self.policies then
+      local since <const> = core.now()
+      self.policies:reported(waiting, sum)
+      self.policies_s = (self.policies_s or 0) + core.now() - since
+    end
+    self:measure(waiting, sum)
     event.params = self.params
     event.stop = self:stop_reason(sum)
     self.stopping = event.stop
@@ -232,7 +264,8 @@ function meeting.extend(controller)
       if not w.waits and runs(w) then return end -- found soon while many still work: a round costs no square of them
     end
     local running = self:running()
-    if #running == 0 and self.suspending then return self:suspend() end
+    local finishes <const> = core.mutant and core.mutant "suspended_finishes"
+    if #running == 0 and self.suspending and not finishes then return self:suspend() end
     if #running == 0 and self.suspended then return end
     if #running == 0 then return self:finish() end
     local kind, places = place_of(running)
@@ -251,7 +284,7 @@ function meeting.extend(controller)
     local batches <const> = values_of(running)
     for _, w in ipairs(running) do
       for k = 1, #batches - 1 do core.send(w.address, {op = "values", id = w.waits.id, values = batches[k]}) end
-      pass(w, {op = "pass", values = batches[#batches]})
+      pass(self, w, {op = "pass", values = batches[#batches]})
     end
     if stays then self:ask_to_meet() end
     return self:meet() -- the last one to come may have been lost: then the others have come to the next

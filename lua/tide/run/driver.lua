@@ -64,6 +64,7 @@ end
 ---@field text? string the script itself, instead of the file at `script`
 ---@field host? string id of the run, given by who submitted it
 ---@field slots? integer worker slots on a shared cluster
+---@field limits? tide.scheduler.limits of what a scheduling policy gives its runs
 ---@field no_wait? boolean fail where no slots are free
 ---@field dry_run? boolean only load the script, and say what would run
 
@@ -102,7 +103,7 @@ function driver.run(o)
     program = arg and arg[0], run = id, interrupts = interrupts,
     nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, cluster_name = o.cluster, json = o.json,
     plain = o.plain, quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run,
-    resume = o.resume, slots = o.slots, no_wait = o.no_wait,
+    resume = o.resume, slots = o.slots, limits = o.limits, no_wait = o.no_wait,
     simulated = o.simulated, interactive = o.interactive, trace = o.trace,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
@@ -288,6 +289,10 @@ local function watch(context)
   local said, due
   while true do
     core.sleep(0.1)
+    local cluster <const> = context.clusters[#context.clusters]
+    if cluster and #cluster.controllers > 0 then -- this node may be the next to command
+      require("tide.cluster.runs").keep()
+    end
     local seen = core.interrupted() - context.interrupts
     local late = context.deadline and core.now() >= context.deadline
     if seen == 1 and not said and not context.interrupted then

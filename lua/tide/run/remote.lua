@@ -1,6 +1,7 @@
 -- A run of the cluster from outside of its script: what `cluster:run "mf-1"`, the prompt and `tide job` act by.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local options = require "tide.console.options"
 local runs = require "tide.cluster.runs"
 local text = require "tide.text"
 local units = require "tide.units"
@@ -10,6 +11,8 @@ local remote_run = {}
 local WAIT_S <const> = 30
 local POLL_S <const> = 0.2
 local LOG_BYTES <const> = 64 << 10
+local STATES <const> = {queued = 1, starting = 1, running = 1, paused = 1, suspended = 1, stopping = 1, done = 1,
+  stopped = 1, failed = 1, lost = 1}
 
 ---@class tide.remote_run
 ---@field name string "mf-17"
@@ -23,10 +26,41 @@ local LOG_BYTES <const> = 64 << 10
 ---@field progress table {report, loss, examples, rate, total} of its newest report
 local methods = {}
 
+---What a run has done, or why it waits: "report 3, loss 0.91, 702k ex/s".
+---@param row table as `tide jobs` gets them
+---@return string
+function remote_run.progress(row)
+  if row.why and row.state ~= "running" then return row.why end
+  local p <const> = row.progress or {}
+  local parts = {}
+  if (p.report or 0) > 0 then parts[1] = "report " .. p.report end
+  if p.loss then parts[#parts + 1] = ("loss %.4g"):format(p.loss) end
+  if p.rate and p.rate > 0 and row.state == "running" then
+    parts[#parts + 1] = units.format_count(p.rate) .. " ex/s"
+  end
+  if row.why then parts[#parts + 1] = row.why end
+  return table.concat(parts, ", ")
+end
+
+-- At the prompt.
+local function describe(r)
+  local lines = {("run %s  %s, %s slots on %s"):format(r.name, r.state,
+    r.wanted and ("%d of %d"):format(r.slots, r.wanted) or r.slots,
+    #r.nodes > 0 and table.concat(r.nodes, " ") or "no node")}
+  local progress <const> = remote_run.progress(r)
+  if progress ~= "" then lines[2] = progress end
+  local params = {}
+  for _, key in ipairs(text.sorted_keys(r.params or {})) do
+    params[#params + 1] = ("%s = %s"):format(key, tostring(r.params[key]))
+  end
+  if #params > 0 then lines[#lines + 1] = "params " .. table.concat(params, ", ") end
+  return text.clean_lines(table.concat(lines, "\n"))
+end
+
 local function handle_of(row)
   local self = {}
   for k, v in pairs(row) do self[k] = v end
-  return setmetatable(self, {__index = methods, __name = "tide.run.remote",
+  return setmetatable(self, {__index = methods, __name = "tide.run.remote", __console = describe,
     __tostring = function(r) return ("run %s (%s)"):format(r.name, r.state) end})
 end
 
@@ -34,12 +68,10 @@ end
 ---@param o? {job?: string, state?: string, all?: boolean} all: ended ones too
 ---@return tide.remote_run[]
 function remote_run.list(o)
-  o = o or {}
-  for key in pairs(o) do
-    if key ~= "job" and key ~= "state" and key ~= "all" then
-      error(errors.new("T0113", {message = ("runs: there is no option `%s`"):format(text.clean(tostring(key))),
-        help = text.did_you_mean(tostring(key), {"job", "state", "all"})}), 2)
-    end
+  o = options.checked(o, {"job", "state", "all"}, "runs")
+  if o.state ~= nil and not STATES[o.state] then
+    error(errors.new("T0113", {message = ("runs: there is no state `%s`"):format(text.clean(tostring(o.state))),
+      help = text.did_you_mean(tostring(o.state), text.sorted_keys(STATES))}), 2)
   end
   local answer, err = runs.ask {op = "list", job = o.job, state = o.state, all = o.all or o.state ~= nil}
   if not answer then error(err, 2) end
@@ -52,15 +84,21 @@ end
 ---@param name string|integer
 ---@return tide.remote_run|nil, table? err T0513 with the nearest names
 function remote_run.find(name)
+  if type(name) ~= "string" and math.type(name) ~= "integer" then
+    return nil, errors.new("T0113", {message = "a run has a name or a number, as `tide jobs` shows them"})
+  end
   local row, err = runs.ask {op = "get", name = tostring(name)}
   if not row then return nil, err end
   return handle_of(row)
 end
 
 local function seconds(value, what)
-  if value == nil or type(value) == "number" then return value end
-  local s, why = units.parse_duration(value)
-  if not s then error(errors.new("T0113", {message = ("%s: %s"):format(what, why)}), 3) end
+  if value == nil then return nil end
+  local s, why = value, "it is a number of seconds from 0 on, or a text such as \"30s\""
+  if type(value) == "string" then s, why = units.parse_duration(value) end
+  if type(s) ~= "number" or not (s >= 0 and s < math.huge) then
+    error(errors.new("T0113", {message = ("%s: %s"):format(what, why)}), 3)
+  end
   return s
 end
 
@@ -88,14 +126,14 @@ end
 ---@param o? {release?: boolean, timeout?: string|number}
 ---@return true|nil, table? err
 function methods:pause(o)
-  o = o or {}
+  o = options.checked(o, {"release", "timeout"}, "pause")
   return verb(self, "pause", {release = o.release or nil}, o.timeout)
 end
 
 ---Goes on; one that gave its slots back waits for others first.
 ---@param o? {timeout?: string|number}
 ---@return true|nil, table? err
-function methods:resume(o) return verb(self, "resume", {}, o and o.timeout) end
+function methods:resume(o) return verb(self, "resume", {}, options.checked(o, {"timeout"}, "resume").timeout) end
 
 ---Changes params from the next report on. Unknown names are refused, unless `new`.
 ---@param params table
@@ -104,7 +142,7 @@ function methods:resume(o) return verb(self, "resume", {}, o and o.timeout) end
 function methods:set(params, o)
   local ok, err = require("tide.run.life").check_params(params)
   if not ok then error(err, 2) end
-  return verb(self, "set", {params = params, new = o and o.new or nil})
+  return verb(self, "set", {params = params, new = options.checked(o, {"new"}, "set").new or nil})
 end
 
 ---Workers join or leave until there are `count`. Those that join need free slots.
@@ -116,7 +154,7 @@ function methods:set_workers(count) return verb(self, "workers", {count = count}
 ---@param o? {within?: string|number}
 ---@return true|nil, table? err
 function methods:stop(o)
-  return verb(self, "stop", {within_s = seconds(o and o.within, "within")})
+  return verb(self, "stop", {within_s = seconds(options.checked(o, {"within"}, "stop").within, "within")})
 end
 
 ---Ends the workers now.
@@ -128,7 +166,7 @@ function methods:cancel() return verb(self, "cancel", {}) end
 ---@return string|nil state done, stopped, failed or lost
 ---@return table? err
 function methods:wait(o)
-  local timeout_s <const> = seconds(o and o.timeout, "timeout")
+  local timeout_s <const> = seconds(options.checked(o, {"timeout"}, "wait").timeout, "timeout")
   local deadline <const> = timeout_s and core.now() + timeout_s
   while true do
     local ok, err = self:refresh()
@@ -145,7 +183,7 @@ end
 ---@param o? {after?: integer} bytes to leave out; default: the newest 64 KiB
 ---@return string|nil text, integer|table size of the log in bytes, or err
 function methods:log(o)
-  local after = o and o.after
+  local after = options.checked(o, {"after"}, "log").after
   local ok, err = self:refresh()
   if not ok then return nil, err end
   if self.controller then

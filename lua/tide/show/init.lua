@@ -13,6 +13,7 @@ local LINE_MAX <const> = 78
 
 local show = {}
 
+---A number as the console prints it.
 ---@param number number
 ---@return string
 function show.number(number)
@@ -20,6 +21,7 @@ function show.number(number)
   return ("%.6g"):format(number)
 end
 
+---A string as the console prints it, cut.
 ---@param s string
 ---@param most? integer default 200
 ---@return string quoted, escaped, cut after so many characters

@@ -12,20 +12,6 @@ enum {
 
 /* ---- making ---- */
 
-int tide__shared_check(const struct tide_table_options *o) {
-    const char *what = o->consistency.model != TIDE_SEQUENTIAL
-                           ? "it has clocks, and with them copies of its own"
-                       : o->replicas ? "its rows have copies for the case of a death (replicas)"
-                       : o->update == TIDE_UPDATE_ADAM || o->update == TIDE_UPDATE_ASSIGN
-                           ? "updates by adam and assign do not add up: they run at the owner alone"
-                           : NULL;
-    return what ? tide_fail(TIDE_EUNSUPPORTED,
-                            "keys of table '%s' cannot be shared: %s. Use technique static or "
-                            "relocate",
-                            o->name, what)
-                : 0;
-}
-
 /* Of one push that waits for its row. */
 static uint64_t queued_bytes(const struct tide__shared *s) {
     return sizeof(struct tide__queued) + s->table->width * sizeof(float);
@@ -269,6 +255,14 @@ static bool queue_is_full(struct tide__shared *s, size_t count) {
            !TIDE_MUTANT(share_queue_unbounded);
 }
 
+/* A little, for what other nodes are to send. Of a table that is dropped nothing comes any more. */
+static int rest(struct tide__shared *s) {
+    if (atomic_load(&s->table->closing) && !TIDE_MUTANT(drop_waiter_untold)) {
+        return tide__table_dropped(s->table);
+    }
+    return tide_sleep(WAIT_NS);
+}
+
 /* Before a push looks for records: those that wait for rows are few enough. Larger ones go alone. */
 static int wait_for_queue(struct tide__shared *s, size_t count) {
     struct tide_port *port = s->table->store->port;
@@ -282,7 +276,7 @@ static int wait_for_queue(struct tide__shared *s, size_t count) {
                                   (unsigned long long)atomic_load(&s->queued_bytes),
                                   s->table->name);
         }
-        code = tide_sleep(WAIT_NS);
+        code = rest(s);
     }
     return code;
 }
@@ -472,7 +466,7 @@ int tide__shared_operate(struct tide__shared *s, struct tide__pass *pass, enum t
         tide__misses_release(&left);
         if (code == NOT_YET) {
             int slept = tide_fiber_current()
-                            ? tide_sleep(WAIT_NS)
+                            ? rest(s)
                             : tide_fail(TIDE_EBUSY, "a copy of a row of table '%s' is on its way",
                                         s->table->name);
             code = slept ? slept : NOT_YET;

@@ -220,7 +220,8 @@ static bool orphaned(const struct tide__clocked *c, uint64_t key) {
     return tide__route_home(route) == via && tide__party_lost(tide__sync_of(c->table->store), via);
 }
 
-/* Sends what is open, then waits until `ready`, which returns 1, 0 or an error. */
+/* Sends what is open, then waits until `ready`, which returns 1, 0 or an error; or until the table is
+ * dropped: nobody will say any more what was seen. */
 static int wait_until(struct tide__clocked *c, struct tide__worker *worker,
                       int (*ready)(void *arg), void *arg) {
     struct tide__sync *sync = tide__sync_of(c->table->store);
@@ -271,7 +272,8 @@ static int push_ready(void *arg) {
 int tide__vap_wait(struct tide__clocked *c, struct tide__worker *worker, uint64_t key,
                    const float *delta) {
     struct wish wish = {.c = c, .worker = worker, .key = key, .delta = delta};
-    return wait_until(c, worker, push_ready, &wish);
+    const int code = wait_until(c, worker, push_ready, &wish);
+    return !code && atomic_load(&c->table->closing) ? tide__table_dropped(c->table) : code;
 }
 
 /* All that is unseen is within the bound of the next clock. */

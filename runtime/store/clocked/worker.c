@@ -457,7 +457,9 @@ static int write_wait(struct access *a, uint64_t key, struct place *p) {
     tide__sync_wait_begin(a->sync, &waiting);
     while ((code = write_lock(a, key, p)) == TIDE__MISSED) {
         uint16_t via = tide__via(a->c, tide__slot_of(a->c->table, key));
-        code = check_home(a, key);
+        code = atomic_load_explicit(&a->c->table->closing, memory_order_relaxed)
+                   ? tide__table_dropped(a->c->table)
+                   : check_home(a, key);
         if (!code && via != tide__store_self(a->c->table->store)) {
             code = wait_for_news(a, key, a->c->table->why[1]);
         }
@@ -696,7 +698,7 @@ static int add_columns(struct tide_table *table, uint64_t key, const uint32_t *c
     for (size_t i = 0; i < count; i++) {
         row[columns[i]] += values[i];
     }
-    int code = tide_table_push(table, &key, 1, row, 0, NULL);
+    int code = tide_table_push(table, &key, 1, row, NULL);
     if (row != small) {
         tide_free(row);
     }
