@@ -33,8 +33,14 @@ fi
 # A node with an agent in a program is seen by the commands, under its cluster's name, until it ends.
 cat >"$prefix/seen.c" <<'C'
 #include <stdio.h>
+#include <string.h>
 #include <tide.h>
+#include <tide/log.h>
 #include <unistd.h>
+static void heard(void *arg, const char *level, const char *node, const char *text) {
+  (void)node;
+  if (strcmp(level, "debug") != 0) *(int *)arg += text[0] != 0;
+}
 static int table(void *node) {
   struct tide_table *made;
   const struct tide_table_options o = {.name = "weights", .keys = TIDE_KEYS_DENSE, .key_count = 10, .width = 2};
@@ -48,6 +54,8 @@ static int table(void *node) {
 int main(void) {
   struct tide_node *node;
   char line[8];
+  int records = 0;
+  if (tide_log_to("loud", NULL, NULL) != TIDE_EINVAL || tide_log_to("debug", heard, &records) < 0) return 2;
   if (tide_node_create(&(struct tide_node_options){.cluster = "seen", .name = "host", .workers = 1}, &node) < 0 ||
       tide_node_agent(node) < 0 ||
       tide_spawn(node, &(struct tide_actor_options){.name = "maker", .run = table, .state = node}, NULL) < 0) {
@@ -55,8 +63,10 @@ int main(void) {
     return 1;
   }
   (void)!read(0, line, sizeof line); /* until its input is closed */
+  if (records == 0 || tide_log_to("none", NULL, NULL) < 0) return 3;
+  records = 0;
   tide_node_destroy(node, TIDE_SECOND);
-  return 0;
+  return records == 0 ? 0 : 4;
 }
 C
 # shellcheck disable=SC2046
@@ -72,6 +82,11 @@ tell tables --plain | grep -q "^weights" || { echo "tables does not show what a 
 tell actors --where 'name == "maker"' --plain | grep -q maker || { echo "actors does not show a program's"; exit 1; }
 got=$(tell attach -e 'tables.weights:pull{7}[2] + #node.name') || true
 [ "$got" = 8 ] || [ "$got" = 8.0 ] || { echo "attach does not read a program's table: $got"; exit 1; }
+XDG_RUNTIME_DIR=$prefix/run "$prefix/bin/tide" node --cluster seen --name guest --join "$(cat "$prefix/run/tide/seen/endpoint")" >/dev/null 2>&1 </dev/null &
+guest=$!
+for _ in $(seq 200); do tell nodes --plain | grep -q "^guest.*up" && break; sleep 0.05; done
+kill $guest # its coming and going are records of the log
+wait $guest || true
 exec 9>&-
 wait $seen || { echo "the program with a node ended with $?"; exit 1; }
 if tell tables >/dev/null 2>&1; then echo "a node that ended is still found"; exit 1; fi

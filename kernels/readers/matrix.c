@@ -75,15 +75,6 @@ static const char *find(const char *line, const char *end, const char *separator
     }
 }
 
-/* The first separator that occurs; TIDE_COUNT(separators): none does. */
-static size_t separator_of(const char *line, size_t size) {
-    size_t s = 0;
-    while (s < TIDE_COUNT(separators) && !find(line, line + size, separators[s])) {
-        s++;
-    }
-    return s;
-}
-
 /* Without blanks around it, and without quotes. */
 static struct field trimmed(const char *at, const char *end) {
     while (at < end && (*at == ' ' || *at == '\t')) {
@@ -101,7 +92,32 @@ static struct field trimmed(const char *at, const char *end) {
 
 enum { FIELDS_MOST = 32 };
 
-/* Splits at the separator; fields beyond FIELDS_MOST are counted only. */
+/* Of a field that begins with a quote: where it ends, behind the quote that a separator or the end of the line follows.
+ * NULL: no quote does, and it ends as others do. */
+static const char *quoted_end(const char *at, const char *end, const char *separator) {
+    while (at < end && *at == ' ') {
+        at++;
+    }
+    const char *quote = at < end && *at == '"' ? at : NULL;
+    while (quote && (quote = memchr(quote + 1, '"', (size_t)(end - quote - 1))) != NULL) {
+        const char *behind = quote + 1;
+        if (behind < end && *behind == '"') { /* a quote of the text, written twice */
+            quote = behind;
+            continue;
+        }
+        while (behind < end && *behind == ' ' && separator[0] != ' ') {
+            behind++;
+        }
+        const size_t length = strlen(separator);
+        if (behind == end ||
+            ((size_t)(end - behind) >= length && memcmp(behind, separator, length) == 0)) {
+            return behind;
+        }
+    }
+    return NULL;
+}
+
+/* Splits at the separator, where it is not within quotes; fields beyond FIELDS_MOST are counted only. */
 static size_t split_fields(const char *line, size_t size, size_t separator,
                            struct field fields[FIELDS_MOST]) {
     const char *end = line + size, *text = separators[separator];
@@ -110,7 +126,8 @@ static size_t split_fields(const char *line, size_t size, size_t separator,
         while (separator == BLANKS && line < end && *line == ' ') {
             line++;
         }
-        const char *stop = line < end ? find(line, end, text) : NULL;
+        const char *quoted = quoted_end(line, end, text);
+        const char *stop = quoted ? (quoted < end ? quoted : NULL) : line < end ? find(line, end, text) : NULL;
         if (separator == BLANKS && line == end) {
             return count;
         }
@@ -123,6 +140,15 @@ static size_t split_fields(const char *line, size_t size, size_t separator,
         }
         line = stop + length;
     }
+}
+
+/* The first separator that occurs; TIDE_COUNT(separators): none does. */
+static size_t separator_of(const char *line, size_t size, struct field fields[FIELDS_MOST]) {
+    size_t s = 0;
+    while (s < TIDE_COUNT(separators) && split_fields(line, size, s, fields) < 2) {
+        s++;
+    }
+    return s;
 }
 
 /* ---- a header ---- */
@@ -219,7 +245,7 @@ struct rating_form {
 static int take_form(struct matrix_reader *r, const char *line, size_t size,
                      struct rating_form *form) {
     struct field fields[FIELDS_MOST];
-    *form = (struct rating_form){separator_of(line, size), {USER, ITEM, RATING}, KINDS, false};
+    *form = (struct rating_form){separator_of(line, size, fields), {USER, ITEM, RATING}, KINDS, false};
     size_t found = 0;
     if (form->separator < TIDE_COUNT(separators)) {
         found = split_fields(line, size, form->separator, fields);

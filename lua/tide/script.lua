@@ -87,6 +87,13 @@ function script.failure(raised)
   return err
 end
 
+-- Without what Lua's own loader skips in files: a byte-order mark and a first line that begins with #.
+local function chunk_of(content, path)
+  content = content:gsub("^\xef\xbb\xbf", "")
+  content = content:gsub("^#[^\n]*", "")
+  return load(content, "@" .. path, "t")
+end
+
 ---@param name string of a module, on this machine
 ---@return {path: string, sha: string, text: string}|nil
 function script.read_module(name)
@@ -105,7 +112,7 @@ local function search_modules(directory, sent)
       local module <const> = script.read_module(name)
       if not module then return nil end
       script.modules[name] = module
-      return assert(load(module.text, "@" .. module.path, "t")), module.path
+      return assert(chunk_of(module.text, module.path)), module.path
     end)
     return
   end
@@ -117,7 +124,7 @@ local function search_modules(directory, sent)
         "what `require \"name\"` says with a literal name travels; Tide reads no code from the disks of nodes"}), 0)
     end
     script.modules[name] = module
-    return assert(load(module.text, "@" .. module.path, "t")), module.path
+    return assert(chunk_of(module.text, module.path)), module.path
   end
 end
 
@@ -137,7 +144,7 @@ function script.load(o)
   script.role, script.path, script.args, script.source = o.role, o.path, o.args, o.text
   rawset(_G, "arg", {[0] = o.path, table.unpack(o.args)})
   search_modules(o.path:match("^(.*)/[^/]*$") or ".", o.role ~= "driver" and (o.modules or {}) or nil)
-  local chunk, problem = load((o.text:gsub("^#[^\n]*", "")), "@" .. o.path, "t")
+  local chunk, problem = chunk_of(o.text, o.path)
   if not chunk then
     local file, line, rest = problem:match("^(.-):(%d+): (.*)$")
     return nil, script.error("T0201", rest or problem, {where = file and file .. ":" .. line})

@@ -99,6 +99,9 @@ tide.main(function()
   print "REFUSED"
 end)
 LUA
+{ printf '\xef\xbb\xbf#!/usr/bin/env tide\r\n'; sed 's/$/\r/' calls.lua; } >windows.lua # as some editors write it
+run 0 sim --seed 1 windows.lua
+says out.txt '^REFUSED$'
 run 0 sim --seed 1 calls.lua
 says out.txt '^REFUSED$'
 for what in pull:100 push:12345 async:777; do

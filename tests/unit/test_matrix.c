@@ -156,6 +156,10 @@ static void test_ratings_are_read_by_what_their_first_line_says(void **state) {
     reads_as(TEXT("\n\n  7   8 2.5  881250949\r\n"), "7", "8", 2.5f);
     reads_as(TEXT("7, 8, 3\n"), "7", "8", 3);
     reads_as(TEXT("\"User-ID\";\"ISBN\";\"Book-Rating\"\n\"7\";\"0155\";\"3\"\n"), "7", "0155", 3);
+    reads_as(TEXT("\"Smith, J; jr\",\"8\", \"3\"\n"), "Smith, J; jr", "8", 3);
+    reads_as(TEXT("user,title,rating\n7,\"the \"\"best\"\", again\",4\n"), "7", "the \"\"best\"\", again", 4);
+    reads_as(TEXT("\"open,8,3\n"), "\"open", "8", 3);
+    reads_as(TEXT("5\" nail,8,3\n"), "5\" nail", "8", 3);
     reads_as(TEXT("rating,movieId,userId\n4,8,7\n"), "7", "8", 4);
     reads_as(TEXT("timestamp,user,item,rating\n99,7,8,4\n"), "7", "8", 4);
     reads_as(TEXT("userId,movieId,rating,timestamp\n7,8,4,99\n"), "7", "8", 4);

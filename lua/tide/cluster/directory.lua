@@ -104,6 +104,19 @@ function directory.unpublish(name)
   core.file_remove(path .. "/owner")
 end
 
+---Removes the directory of a cluster that has ended with its run; the audit logs of its nodes go to the run's.
+---@param name string
+---@param to string directory
+function directory.retire(name, to)
+  directory.unpublish(name)
+  local path <const> = directory.of(name)
+  for _, file in ipairs(core.file_list(path) or {}) do
+    local content <const> = file:find "^audit%-" and core.file_read(path .. "/" .. file)
+    if content and core.file_write(to .. "/" .. file, content, true) then core.file_remove(path .. "/" .. file) end
+  end
+  core.file_remove(path) -- if nothing else is in it
+end
+
 ---@param name string
 ---@return string? owner what the cluster belongs to: "run ID", "program NAME"
 function directory.owner_of(name)

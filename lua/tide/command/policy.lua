@@ -13,7 +13,7 @@ local policy = {
   params = {},                     -- named defaults: numbers, strings, booleans, flat lists
   needs = {},                      -- signals that view shall have: docs/policies.md lists them
   every = %g,                      -- seconds between decisions
-  on = {%s},  -- events that ask for one at once
+  on = {%s},  -- events that ask for one at once: docs/policies.md
 }
 
 -- The state. `saved` is what the policy before this one exported, or nil: keep what is still useful.
@@ -32,6 +32,8 @@ function policy.export(st) return {decisions = st.decisions} end
 
 return policy
 ]]
+
+local SENT <const> = {submit = true, finish = true, join = true, leave = true, fit = true, idle = true}
 
 local FIELDS <const> = {
   scheduling = "{alloc = {[job] = {slots = n}}, order = ids, nodes = {want = n}}",
@@ -85,7 +87,9 @@ function offline.new(context, kind)
       table.concat(contract.kind_names, ", ")))
   end
   local events = {}
-  for i, name in ipairs(k.on) do events[i] = ("%q"):format(name) end
+  for _, name in ipairs(k.on) do
+    if SENT[name] then events[#events + 1] = ("%q"):format(name) end
+  end
   local skeleton = SKELETON:format(kind, kind, k.every, table.concat(events, ", "), FIELDS[kind])
   if context.json then return print_data(context, "new", {kind = kind, source = skeleton}) end
   context.write_out(skeleton)

@@ -43,6 +43,7 @@ function source.find(ref)
     text = file:read "a"
     file:close()
     if not text then return nil, errors.new("T0301", ("`%s` cannot be read"):format(ref)) end
+    text = text:gsub("^\xef\xbb\xbf", "") -- a byte-order mark, as in scripts
   end
   return {text = text, path = path, sha = core.sha256(text), params = params}
 end

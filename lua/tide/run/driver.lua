@@ -110,8 +110,7 @@ function driver.run(o)
   local gone <const> = not result and o.cluster and cluster_gone()
   core.node_stop(o.cluster and 5 or 0)
   if directory then
-    directory.unpublish(own.cluster)
-    os.remove(directory.of(own.cluster)) -- if nothing else is in it
+    directory.retire(own.cluster, ".tide/runs/" .. id)
   end
   if not result then
     if gone then

@@ -134,7 +134,7 @@ function run_life.extend(controller, ops)
 
   ---A line of events.jsonl: something that happened to the run.
   function controller:record_event(kind, text)
-    append(self, "events", {kind = kind, text = text})
+    append(self, "events", {kind = kind, text = text and require("tide.text").clean_lines(text)})
   end
 
   function controller:close_records()
