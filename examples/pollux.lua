@@ -7,7 +7,7 @@ local nn = require "tide.nn"
 local core = require "tide.core"
 local opt = tide.options {
   nodes = {"worker nodes of one slot", default = 4},
-  scale = {"how much longer the jobs are", default = 1},
+  scale = {"how much longer the jobs are", default = 1.0},
   apart = {"seconds between two jobs", default = 12},
   policy = {"the policy beside scheduling/fifo", default = "scheduling/goodput"},
   chart = {"file for a picture of both", type = "string"},
@@ -18,6 +18,7 @@ local size <const> = sim and {images = 600, epochs = 40, points = 640, width = 3
   or {images = 6000, epochs = 300, points = 12800, width = 512, passes = 60}
 local function work(flops) if sim then sim.work(flops) end end
 if sim then sim.compute {flops = 4e7} end
+local function scaled(n) return math.max(math.tointeger(n * opt.scale // 1), 1) end
 
 ---- the jobs ------------------------------------------------------------------------------------------------------
 
@@ -25,7 +26,7 @@ local net = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.flatten(), 
   nn.linear(10)}
 local jobs = {
   {slots = 4, job = nn.job {name = "net", program = net, data = tide.data.images(nil, {count = size.images,
-    test = 1 / 6, seed = 2}), batch = 100, epochs = size.epochs * opt.scale, optimizer = nn.momentum {lr = 0.05}}},
+    test = 1 / 6, seed = 2}), batch = 100, epochs = scaled(size.epochs), optimizer = nn.momentum {lr = 0.05}}},
 }
 
 local POINTS <const>, WIDTH <const>, CENTRES <const> = size.points, size.width, 16
@@ -35,7 +36,7 @@ local truth <const> = tide.tensor.zeros("f32", WIDTH, 1):normal(7)
 local function draw(chunk) return tide.tensor.zeros("f32", chunk.count, WIDTH):normal(1000 + chunk.first) end
 
 jobs[2] = {slots = 2, job = tide.job {
-  name = "logistic", data = POINTS, chunks = 32, stop = {epochs = size.passes * opt.scale},
+  name = "logistic", data = POINTS, chunks = 32, stop = {epochs = scaled(size.passes)},
   tables = {weights = tide.table {keys = tide.dense(1), width = WIDTH, update = "add"}},
   worker = function(w)
     local zeros <const> = tide.tensor.zeros
@@ -56,7 +57,7 @@ jobs[2] = {slots = 2, job = tide.job {
 }}
 
 jobs[3] = {slots = 2, job = tide.job {
-  name = "kmeans", data = POINTS, chunks = 32, stop = {epochs = size.passes // 2 * opt.scale},
+  name = "kmeans", data = POINTS, chunks = 32, stop = {epochs = scaled(size.passes // 2)},
   tables = { -- a row for each pass and centre
     sums = tide.table {keys = tide.hashed(), width = WIDTH, update = "add"},
     counts = tide.table {keys = tide.hashed(), width = 1, update = "add"},
