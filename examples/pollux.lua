@@ -2,6 +2,7 @@
 -- served with the sizes that they ask for, against sizes that a goodput policy chooses and changes while they train
 -- (Pollux, OSDI 2021).
 --   tide run examples/pollux.lua --chart pollux.svg        tide sim examples/pollux.lua
+-- It prints who had how many slots when; the picture is for `tide run`, for a simulated cluster has a simulated disk.
 local tide = require "tide"
 local nn = require "tide.nn"
 local core = require "tide.core"
@@ -88,6 +89,8 @@ jobs[3] = {slots = 2, job = tide.job {
   end,
 }}
 
+local COLUMNS <const> = 72
+
 ---- a day of the cluster ------------------------------------------------------------------------------------------
 
 -- Runs all jobs under a policy: {name, jct = seconds by job, curve = {job = {{at, slots}, ..}}}.
@@ -132,11 +135,26 @@ local function mean(list)
   return sum / #list
 end
 
+-- Slots of each job over time, a digit every so many seconds.
+local function show(r)
+  local each <const> = r.makespan / COLUMNS
+  print(("\nslots under %s, a column is %.1f s"):format(r.policy, each))
+  for _, entry in ipairs(jobs) do
+    local line = {}
+    for column = 1, COLUMNS do line[column] = " " end
+    for _, point in ipairs(r.curve[entry.job.name] or {}) do
+      line[math.min(math.tointeger(point[1] // each) + 1, COLUMNS)] = point[2] > 0 and tostring(point[2]) or "."
+    end
+    print(("%-9s %s"):format(entry.job.name, table.concat(line)))
+  end
+end
+
 tide.main(function()
   local results = {
     day("scheduling/fifo", function(entry) return {slots = math.min(entry.slots, opt.nodes)} end),
     day(opt.policy, function() return {min = 1, max = opt.nodes} end),
   }
+  for _, r in ipairs(results) do show(r) end
   print()
   for _, r in ipairs(results) do
     print(("%-20s mean completion %5.1f s, all done after %5.1f s, %d resizes"):format(r.policy, mean(r.jct),

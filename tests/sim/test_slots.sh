@@ -99,10 +99,10 @@ says out.txt "all slots are free; [1-9][0-9]* resizes"
 first=$(hash_of err.txt)
 run 0 sim --seed 1 slots.lua
 same "$first" "$(hash_of err.txt)" "a scheduled cluster"
-run 0 sim --seeds 2..13 --jobs 2 slots.lua
-says err.txt '12 seeds, 0 failed'
+run 0 sim --seeds 2..7 --jobs 2 slots.lua
+says err.txt '6 seeds, 0 failed'
 if [ -e "$(dirname "$TIDE")/tide_raft.so" ]; then
-    run 0 sim --seeds 1..8 --jobs 2 slots.lua -- --controllers
-    says err.txt '8 seeds, 0 failed'
+    run 0 sim --seeds 1..4 --jobs 2 slots.lua -- --controllers
+    says err.txt '4 seeds, 0 failed'
 fi
 finish
