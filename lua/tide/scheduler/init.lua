@@ -322,9 +322,9 @@ end
 
 ---A verb of `tide policy` or run.policy: {verb=, arguments= plain bytes}.
 ---@param request table
----@param right string of who asks
+---@param message table it came by
 ---@return table|nil {result= plain bytes}, table? err
-function scheduler:serve(request, right)
+function scheduler:serve(request, message)
   local a <const> = type(request.arguments) == "string" and core.plain_decode(request.arguments)
   if not self.host and request.verb == "list" then return {result = core.plain_encode {}} end
   if not self.host and (request.verb ~= "swap" or type(a) ~= "table") then
@@ -333,11 +333,11 @@ function scheduler:serve(request, right)
   end
   local result, err
   if self.host then
-    result, err = live.serve(self, request, right)
+    result, err = live.serve(self, request, message)
   else
-    local allowed, refusal = rights.allows("policies", request.verb, right)
+    local allowed, refusal = rights.admit("policies", request.verb, a, message)
     if not allowed then return nil, refusal end
-    if not live.approves(self, a.policy, right) then
+    if not live.approves(self, a.policy, message.right) then
       return nil, errors.new("T0801", "a policy that does not ship with Tide takes the right `admin`, once")
     end
     local answer
