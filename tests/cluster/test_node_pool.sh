@@ -40,6 +40,7 @@ tide.main(function()
     while cluster:runs()[1].workers ~= n do tide.sleep(0.05) assert(tide.now() - began < 30) end
     local names = {}
     for _, m in ipairs(cluster.nodes()) do if m.workers > 0 and m.state == "up" then names[#names + 1] = m.name end end
+    table.sort(names, function(x, y) return #x < #y or #x == #y and x < y end)
     print(n, table.concat(names, " "))
   end
   until_(1)
