@@ -110,7 +110,7 @@ static int fill_main(void *state) {
         for (size_t i = 0; i < count; i++) {
             keys[i] = k + i;
         }
-        if (tide_table_push(bench.table, keys, count, rows, 0, NULL)) {
+        if (tide_table_push(bench.table, keys, count, rows, NULL)) {
             fail_loudly("fill");
         }
     }
@@ -123,7 +123,7 @@ static int fill_main(void *state) {
 static void timed(struct worker *w, enum kind kind, const uint64_t *keys, float *rows, int *clock) {
     uint64_t began = report_now(), busy = report_processor_time();
     bool under_way = atomic_load_explicit(&bench.under_way, memory_order_relaxed);
-    int code = kind == PUSH   ? tide_table_push(bench.table, keys, KEYS_A_CALL, rows, 0, NULL)
+    int code = kind == PUSH   ? tide_table_push(bench.table, keys, KEYS_A_CALL, rows, NULL)
                : kind == PULL ? tide_table_pull(bench.table, keys, KEYS_A_CALL, rows, NULL)
                               : (*clock = tide_clock());
     if (code < 0) {
@@ -373,10 +373,10 @@ static int touch_main(void *state) {
     const size_t count = *(const size_t *)state;
     float row[WIDTH] = {0};
     for (uint64_t k = 0; count == 0 && k < bench.rows; k += 100) {
-        (void)tide_table_push(bench.table, &k, 1, row, 0, NULL);
+        (void)tide_table_push(bench.table, &k, 1, row, NULL);
     }
     for (size_t i = 0; i < count; i++) {
-        (void)tide_table_push(bench.table, bench.keys + i % SAMPLES, 1, row, 0, NULL);
+        (void)tide_table_push(bench.table, bench.keys + i % SAMPLES, 1, row, NULL);
     }
     atomic_fetch_sub(&bench.running, 1);
     return 0;

@@ -83,7 +83,7 @@ static double dense(struct tide_table *table, struct tide_random *random) {
     }
     for (int i = 0; i < DENSE; i++) {
         uint64_t key = tide_random_next(random) % ROWS;
-        if (tide_table_push(table, &key, 1, ones, 0, NULL)) {
+        if (tide_table_push(table, &key, 1, ones, NULL)) {
             fail_loudly("push");
         }
     }

@@ -55,7 +55,7 @@ static int worker_main(void *state) {
     const float ones[WIDTH] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     while (!atomic_load(&over)) {
         uint64_t key = tide_random_below(&random, KEYS), begun = tide_node_now(node);
-        if (tide_table_push(w->table, &key, 1, ones, 0, NULL)) {
+        if (tide_table_push(w->table, &key, 1, ones, NULL)) {
             fprintf(stderr, "a push failed: %s\n", tide_error_message());
             atomic_fetch_add(&w->failures, 1);
             continue;

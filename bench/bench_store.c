@@ -55,7 +55,7 @@ static double run_local(struct tide_table *table, const uint64_t *lists, size_t 
     double rate = 0;
     for (size_t i = 0; rate == 0; i++) {
         const uint64_t *list = lists + i % LISTS * keys_a_call;
-        int code = in ? tide_table_push(table, list, keys_a_call, rows, 0, NULL)
+        int code = in ? tide_table_push(table, list, keys_a_call, rows, NULL)
                       : tide_table_pull(table, list, keys_a_call, rows, NULL);
         if (code) {
             fail_loudly("local");
@@ -76,7 +76,7 @@ static struct tide_table *open_table(struct tide_table_options options) {
     }
     float *ones = calloc(options.width, sizeof *ones);
     for (uint64_t key = 0; key < options.key_count; key++) {
-        (void)tide_table_push(table, &key, 1, ones, 0, NULL);
+        (void)tide_table_push(table, &key, 1, ones, NULL);
     }
     free(ones);
     return table;
@@ -254,7 +254,7 @@ static void relocation(struct tide_node *node, uint32_t width, size_t keys_a_cal
         keys[j] = key;
     }
     float *ones = calloc(count * width, sizeof *ones);
-    if (tide_table_push(table, keys, count, ones, 0, NULL)) {
+    if (tide_table_push(table, keys, count, ones, NULL)) {
         fail_loudly("fill");
     }
     free(ones);
@@ -370,7 +370,7 @@ static void remote_accesses(struct tide_node *node) {
         size_t count;
         uint64_t *keys = remote_keys(table, tide_node_id(node), &count);
         float *ones = calloc(count * widths[w], sizeof *ones);
-        if (tide_table_push(table, keys, count, ones, 0, NULL)) {
+        if (tide_table_push(table, keys, count, ones, NULL)) {
             fail_loudly("fill");
         }
         free(ones);

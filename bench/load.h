@@ -61,7 +61,7 @@ static double outstanding(struct tide_table *table, const uint64_t *keys, size_t
             const uint64_t *list = lists + begun % LISTS * keys_a_call;
             float *mine = rows + begun % OUTSTANDING * floats;
             struct tide_ticket *ticket = &tickets[begun % OUTSTANDING];
-            int code = in ? tide_table_push(table, list, keys_a_call, mine, 0, ticket)
+            int code = in ? tide_table_push(table, list, keys_a_call, mine, ticket)
                           : tide_table_pull(table, list, keys_a_call, mine, ticket);
             if (code) {
                 fail_loudly("remote start");
@@ -116,7 +116,7 @@ static double paced(struct tide_table *table, const uint64_t *keys, size_t count
         struct tide_ticket *ticket = &tickets[begun % PACED_OUTSTANDING];
         compute(steps);
         if ((begun >= PACED_OUTSTANDING && tide_ticket_wait(ticket)) ||
-            tide_table_push(table, lists + begun % LISTS * PACED_KEYS, PACED_KEYS, rows, 0,
+            tide_table_push(table, lists + begun % LISTS * PACED_KEYS, PACED_KEYS, rows,
                             ticket)) {
             fail_loudly("paced");
         }

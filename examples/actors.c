@@ -1,9 +1,6 @@
-/*
- * Actors alone, without tables and Lua: two nodes in one program. The first has a supervised counter, which crashes
- * when it is sent no number; a fiber of the second calls it.
- *
- *   cc actors.c $(pkg-config --cflags --libs tide-actor) -o actors && ./actors
- */
+/* Actors alone, without tables and Lua: two nodes in one program. The first has a supervised counter, which crashes
+ * when it is sent no number; a fiber of the second calls it. Build and run:
+ *   cc actors.c $(pkg-config --cflags --libs tide-actor) -o actors && ./actors */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <tide/message.h>
@@ -33,13 +30,11 @@ static int counter(void *state, const struct tide_message *message) {
 static int caller(void *words) {
     for (const char *word = words; *word != 0; word++, tide_sleep(TIDE_SECOND / 5)) {
         tide_address there;
-        struct tide_reply *reply;
+        struct tide_reply *reply = NULL;
         int rc = tide_whereis(tide_node_current(), "first/counter", &there);
         rc = rc < 0 ? rc : tide_call(there, word, 1, TIDE_SECOND, &reply); /* one byte is one small msgpack value */
         printf("sent 0x%02x: %s\n", (unsigned char)*word, rc < 0 ? tide_error_message() : "answered");
-        if (rc == 0) {
-            tide_reply_free(reply);
-        }
+        tide_reply_free(reply);
         atomic_fetch_add(&answered, 1);
     }
     return 0;

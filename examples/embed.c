@@ -38,7 +38,7 @@ static int worker(void *state) {
     const float deltas[] = {1, 2, 3, 4, 10, 20, 30, 40};
     float rows[8];
     int rc = tide_table_create(node, &options, &table);
-    rc = rc < 0 ? rc : tide_table_push(table, keys, 2, deltas, 0, NULL);
+    rc = rc < 0 ? rc : tide_table_push(table, keys, 2, deltas, NULL);
     rc = rc < 0 ? rc : tide_table_pull(table, keys, 2, rows, NULL);
     if (rc < 0) {
         fprintf(stderr, "worker: %s\n", tide_error_message());

@@ -242,27 +242,50 @@ void actor_end(struct scheduler *s, struct actor *actor, int reason, const char 
     }
 }
 
+/* ---- calls at the wrong place ---- */
+
+int tide__outside(const char *call) {
+    return tide_fail(TIDE_EINVAL, "%s: it was called outside of actors; from there messages go by tide_post", call);
+}
+
+int tide__no_fiber(const char *call) {
+    return tide_fail(TIDE_EINVAL, "%s: only a fiber can wait, and it was called %s", call,
+                     tide__scheduler == NULL || tide__scheduler->current == NULL ? "outside of actors" : "by a handler");
+}
+
 void tide_open(enum tide_right right) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL && s->current != NULL);
+    if (s == NULL || s->current == NULL) {
+        (void)tide__outside("tide_open");
+        return;
+    }
     s->current->opens = (uint8_t)right;
 }
 
 void tide_exit(int reason) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL && s->current != NULL);
+    if (s == NULL || s->current == NULL) {
+        (void)tide__outside("tide_exit");
+        return;
+    }
     s->current->exiting = true;
     s->current->exit_reason = reason;
 }
 
 int tide_kill(tide_address who, int reason) {
+    if (tide__scheduler == NULL) {
+        return tide__outside("tide_kill");
+    }
     signal_send(tide__scheduler, OP_KILL, who, TIDE_NOBODY, 0, reason == 0 ? TIDE_EKILLED : reason, "killed");
     return 0;
 }
 
 tide_address tide_self(void) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL && s->current != NULL);
+    if (s == NULL || s->current == NULL) {
+        (void)tide__outside("tide_self");
+        return TIDE_NOBODY;
+    }
     return actor_address(s->current);
 }
 
@@ -272,7 +295,10 @@ struct tide_node *tide_node_current(void) {
 
 void tide_trap_exits(bool on) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL && s->current != NULL);
+    if (s == NULL || s->current == NULL) {
+        (void)tide__outside("tide_trap_exits");
+        return;
+    }
     s->current->traps = on;
 }
 

@@ -140,8 +140,10 @@ static int answer_to_error(struct message *m) {
 
 int tide_call(tide_address to, const void *data, size_t size, uint64_t timeout, struct tide_reply **out) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL && s->current_fiber != NULL);
     *out = NULL;
+    if (s == NULL || s->current_fiber == NULL) {
+        return tide__no_fiber("tide_call");
+    }
     struct pending_call call = {.fiber = s->current_fiber};
     uint64_t now = tide_port_now(s->system->port);
     uint64_t deadline = timeout > TIDE_NEVER - 1 - now ? TIDE_NEVER : now + timeout;
@@ -187,7 +189,9 @@ static void start_deadline(struct scheduler *s, struct timer *timer) {
 
 int tide_call_start(tide_address to, const void *data, size_t size, uint64_t timeout, uint64_t *id) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL && s->current != NULL);
+    if (s == NULL || s->current == NULL) {
+        return tide__outside("tide_call_start");
+    }
     struct pending_call *call = tide_alloc_zero(1, sizeof *call);
     if (call == NULL) {
         return TIDE_ENOMEM;
@@ -208,7 +212,7 @@ int tide_call_start(tide_address to, const void *data, size_t size, uint64_t tim
 
 void tide_call_cancel(uint64_t id) {
     struct scheduler *s = tide__scheduler;
-    struct pending_call *call = call_find(s, id);
+    struct pending_call *call = s == NULL ? NULL : call_find(s, id);
     if (call != NULL && call->fiber == NULL) {
         signal_send(s, OP_CANCEL, call->callee, call->caller, call->id, 0, NULL);
         call_remove(s, call);
@@ -248,7 +252,9 @@ static int not_open(void) {
 
 int tide_answer(tide_address from, uint64_t call, const void *data, size_t size) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL && s->current != NULL);
+    if (s == NULL || s->current == NULL) {
+        return tide__outside("tide_answer");
+    }
     if (*open_call_at(s->current, from, call) == NULL) {
         return not_open();
     }
@@ -294,7 +300,9 @@ int tide_answer(tide_address from, uint64_t call, const void *data, size_t size)
 
 int tide_answer_error(tide_address from, uint64_t call, int code, const char *text) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL && s->current != NULL);
+    if (s == NULL || s->current == NULL) {
+        return tide__outside("tide_answer_error");
+    }
     if (!open_call_take(s->current, from, call)) {
         return not_open();
     }

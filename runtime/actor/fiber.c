@@ -197,7 +197,9 @@ void tide_fiber_expect(uint64_t key, uint32_t clock, uint16_t node) {
 
 int tide_fiber_suspend(uint64_t deadline, const char *why) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL && s->current_fiber != NULL);
+    if (s == NULL || s->current_fiber == NULL) {
+        return tide__no_fiber(why);
+    }
     struct tide_fiber *fiber = s->current_fiber;
     struct actor *actor = fiber->actor;
     if (actor->killed || fiber->cancelled) {
@@ -253,7 +255,9 @@ void tide_fiber_cancel(struct tide_fiber *fiber) {
 
 int tide_yield(void) {
     struct tide_fiber *fiber = tide_fiber_current();
-    TIDE_ASSERT(fiber != NULL);
+    if (fiber == NULL) {
+        return tide__no_fiber("tide_yield");
+    }
     if (fiber->actor->killed || fiber->cancelled) {
         return killed_suspend(fiber);
     }
@@ -271,7 +275,9 @@ int tide_yield(void) {
 
 int tide_sleep(uint64_t duration) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL);
+    if (s == NULL || s->current_fiber == NULL) {
+        return tide__no_fiber("tide_sleep");
+    }
     uint64_t now = tide_port_now(s->system->port);
     uint64_t until = duration > TIDE_NEVER - 1 - now ? TIDE_NEVER - 1 : now + duration;
     for (;;) {
@@ -287,7 +293,9 @@ int tide_sleep(uint64_t duration) {
 
 int tide_fiber_start(void (*run)(void *arg), void *arg, size_t stack_bytes, struct tide_fiber **out) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL && s->current != NULL);
+    if (s == NULL || s->current == NULL) {
+        return tide__outside("tide_fiber_start");
+    }
     struct tide_fiber *fiber;
     int rc = fiber_create(s, s->current, run, arg, stack_bytes == 0 ? s->current->stack_bytes : stack_bytes, &fiber);
     if (rc < 0) {

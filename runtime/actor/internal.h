@@ -295,6 +295,9 @@ struct message *mailbox_pop(struct actor *actor);
 void mailbox_handled(struct scheduler *s, struct actor *actor, size_t bytes);
 bool is_local(const struct tide_system *system, tide_address who);
 tide_address actor_address(const struct actor *actor);
+/* EINVAL: `call` was made outside of actors; or where there is no fiber that could wait. */
+int tide__outside(const char *call);
+int tide__no_fiber(const char *call);
 int scheduler_create(struct tide_system *system, unsigned index, enum tide_role role);
 /* Where the threads of a role begin, and how many there are. */
 unsigned tide__role_threads(const struct tide_system *system, enum tide_role role, unsigned *count);

@@ -21,7 +21,9 @@ static void interrupted(void) {
 
 int tide_interrupt(tide_address who) {
     struct scheduler *own = tide__scheduler;
-    TIDE_ASSERT(own != NULL);
+    if (own == NULL) {
+        return tide__outside("tide_interrupt");
+    }
     struct scheduler *s = is_local(own->system, who) ? scheduler_of(own->system, who) : NULL;
     if (!s || !actor_find(s, who)) {
         return tide_fail(TIDE_ENOENT, "no such actor here");

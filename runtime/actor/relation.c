@@ -116,14 +116,21 @@ void relations_node_down(struct scheduler *s, struct actor *actor, uint16_t node
     }
 }
 
-static struct actor *self_actor(void) {
+/* NULL: `call` was made outside of actors, and that is said. */
+static struct actor *self_actor(const char *call) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL && s->current != NULL);
+    if (s == NULL || s->current == NULL) {
+        (void)tide__outside(call);
+        return NULL;
+    }
     return s->current;
 }
 
 int tide_monitor(tide_address who, uint64_t *id) {
-    struct actor *self = self_actor();
+    struct actor *self = self_actor("tide_monitor");
+    if (self == NULL) {
+        return TIDE_EINVAL;
+    }
     uint64_t monitor = ++tide__scheduler->next_id;
     int rc = relation_add(self, WATCHES, who, monitor);
     if (rc < 0) {
@@ -135,8 +142,8 @@ int tide_monitor(tide_address who, uint64_t *id) {
 }
 
 void tide_demonitor(uint64_t id) {
-    struct actor *self = self_actor();
-    for (struct relation *r = self->relations; r != NULL; r = r->next) {
+    struct actor *self = self_actor("tide_demonitor");
+    for (struct relation *r = self == NULL ? NULL : self->relations; r != NULL; r = r->next) {
         if (r->kind == WATCHES && r->id == id) {
             signal_send(tide__scheduler, OP_DEMONITOR, r->peer, actor_address(self), id, 0, NULL);
             relation_take(self, WATCHES, TIDE_NOBODY, id);
@@ -146,7 +153,10 @@ void tide_demonitor(uint64_t id) {
 }
 
 int tide_link(tide_address who) {
-    struct actor *self = self_actor();
+    struct actor *self = self_actor("tide_link");
+    if (self == NULL) {
+        return TIDE_EINVAL;
+    }
     int rc = relation_add(self, LINKED, who, 0);
     if (rc == 0) {
         signal_send(tide__scheduler, OP_LINK, who, actor_address(self), 0, 0, NULL);
@@ -155,8 +165,8 @@ int tide_link(tide_address who) {
 }
 
 void tide_unlink(tide_address who) {
-    struct actor *self = self_actor();
-    if (relation_take(self, LINKED, who, 0)) {
+    struct actor *self = self_actor("tide_unlink");
+    if (self != NULL && relation_take(self, LINKED, who, 0)) {
         signal_send(tide__scheduler, OP_UNLINK, who, actor_address(self), 0, 0, NULL);
     }
 }

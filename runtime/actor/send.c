@@ -157,7 +157,12 @@ static int send_local(tide_address to, uint8_t kind, uint8_t lane, uint64_t call
 static int send_within(tide_address to, uint8_t kind, uint8_t lane, uint64_t call, const void *data, size_t size,
                        struct tide_blob *tail, uint32_t window) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL && lane < TIDE_LANE_COUNT);
+    if (s == NULL) {
+        return tide__outside("tide_send");
+    }
+    if (lane >= TIDE_LANE_COUNT) {
+        return tide_fail(TIDE_EINVAL, "tide_send: there is no lane %u", (unsigned)lane);
+    }
     if (size + (tail != NULL ? tail->size : 0) > BODY_MAX) {
         return tide_fail(TIDE_ELIMIT, "a message of %zu bytes is over the limit of %d MiB",
                          size + (tail != NULL ? tail->size : 0), BODY_MAX >> 20);
@@ -251,7 +256,9 @@ int tide_post(struct tide_node *node, tide_address to, const void *data, size_t 
 
 int tide_receive(uint64_t deadline, const struct tide_message **out) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL && s->current_fiber != NULL);
+    if (s == NULL || s->current_fiber == NULL) {
+        return tide__no_fiber("tide_receive");
+    }
     struct tide_fiber *fiber = s->current_fiber;
     struct actor *actor = fiber->actor;
     for (;;) {

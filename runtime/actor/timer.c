@@ -88,7 +88,9 @@ static void actor_timer_fire(struct scheduler *s, struct timer *timer) {
 
 int tide_timer_start(uint64_t delay, uint64_t *id) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL && s->current != NULL);
+    if (s == NULL || s->current == NULL) {
+        return tide__outside("tide_timer_start");
+    }
     struct actor_timer *t = tide_alloc_zero(1, sizeof *t);
     if (t == NULL) {
         return TIDE_ENOMEM;
@@ -107,7 +109,10 @@ int tide_timer_start(uint64_t delay, uint64_t *id) {
 
 void tide_timer_cancel(uint64_t id) {
     struct scheduler *s = tide__scheduler;
-    TIDE_ASSERT(s != NULL && s->current != NULL);
+    if (s == NULL || s->current == NULL) {
+        (void)tide__outside("tide_timer_cancel");
+        return;
+    }
     for (struct actor_timer **at = &s->current->timers; *at != NULL; at = &(*at)->next) {
         if ((*at)->id == id) {
             struct actor_timer *t = *at;

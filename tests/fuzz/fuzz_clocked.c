@@ -60,11 +60,11 @@ static int worker_main(void *state) {
     }
     struct tide_table *other = create(w, "plain", &plain);
     w->clocked = create(w, "clocked", w->kind);
-    FUZZ_CHECK(tide_table_push(other, keys, KEYS, ones, 0, NULL) == 0);
+    FUZZ_CHECK(tide_table_push(other, keys, KEYS, ones, NULL) == 0);
     FUZZ_CHECK(tide_worker_begin(w->nodes[0], 0, 0) == 0);
     for (int clock = 0; clock < 2; clock++) {
         FUZZ_CHECK(tide_table_pull(w->clocked, keys, KEYS, rows, NULL) == 0);
-        FUZZ_CHECK(tide_table_push(w->clocked, keys, KEYS, ones, 0, NULL) == 0);
+        FUZZ_CHECK(tide_table_push(w->clocked, keys, KEYS, ones, NULL) == 0);
         FUZZ_CHECK(clock == 1 || tide_clock() == 1);
     }
     w->ready = true;

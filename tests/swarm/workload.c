@@ -344,7 +344,7 @@ static int issue(struct worker *worker, struct issued *op, struct tide_ticket *t
     case PULL:
         return tide_table_pull(table, op->keys, op->count, op->rows, ticket);
     case PUSH:
-        return tide_table_push(table, op->keys, op->count, op->rows, 0, ticket);
+        return tide_table_push(table, op->keys, op->count, op->rows, ticket);
     case LOCALIZE:
         return tide_table_localize(table, op->keys, op->count, ticket);
     case MANAGE:

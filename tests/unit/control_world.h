@@ -97,7 +97,7 @@ static inline int work_run(void *arg) {
     }
     TRY(w, tide_table_create(w->node, &o, &table));
     do {
-        TRY(w, tide_table_push(table, keys, WORK_KEYS, ones, 0, NULL));
+        TRY(w, tide_table_push(table, keys, WORK_KEYS, ones, NULL));
         w->pushes++;
         TRY(w, tide_sleep(2 * MS));
     } while (!atomic_load(&w->go));

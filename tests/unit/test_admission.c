@@ -45,7 +45,7 @@ static void push_run(struct fiber *f) {
             for (unsigned i = 0; i < SPAN; i++) {
                 keys[k][i] = (first + i) % KEYS;
             }
-            CHECK(f, tide_table_push(table, keys[k], SPAN, ones, 0, &tickets[k]) == 0);
+            CHECK(f, tide_table_push(table, keys[k], SPAN, ones, &tickets[k]) == 0);
         }
         for (unsigned k = 0; k < 4; k++) {
             CHECK(f, tide_ticket_wait(&tickets[k]) == 0);
@@ -199,7 +199,7 @@ static void ask_run(struct fiber *f) {
         for (unsigned i = 0; i < 4; i++) {
             keys[i] = tide_random_below(&f->random, KEYS);
         }
-        CHECK(f, tide_table_push(table, keys, 4, ones, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, keys, 4, ones, NULL) == 0);
     }
 }
 
@@ -257,7 +257,7 @@ static void load_run(struct fiber *f) {
             keys[i] = tide_random_below(&f->random, KEYS);
         }
         bool push = tide_random_below(&f->random, 2);
-        int code = push ? tide_table_push(table, keys, SPAN, rows, 0, NULL)
+        int code = push ? tide_table_push(table, keys, SPAN, rows, NULL)
                         : tide_table_pull(table, keys, SPAN, rows, NULL);
         CHECK(f, code == 0 || code == load->may_fail);
         if (code != 0) {

@@ -157,7 +157,7 @@ static void push_all(struct fiber *f) {
     }
     CHECK(f, tide_table_find(f->node, "t", &table) == 0);
     for (size_t at = 0; at < g->count; at += BATCH) {
-        int code = tide_table_push(table, g->keys + at, BATCH, ones, 0, NULL);
+        int code = tide_table_push(table, g->keys + at, BATCH, ones, NULL);
         CHECK(f, code == 0 || code == TIDE_EBUSY);
         if (code == TIDE_EBUSY) {
             CHECK(f, tide_error_retry_after_ms() > 0);
@@ -246,7 +246,7 @@ static void push_until_taken(struct fiber *f) {
     CHECK(f, tide_table_find(f->node, "t", &table) == 0);
     for (size_t at = 0; at < g->count; at++) {
         while (!g->pushed[at]) {
-            int code = tide_table_push(table, &g->keys[at], 1, ones, 0, NULL);
+            int code = tide_table_push(table, &g->keys[at], 1, ones, NULL);
             CHECK(f, code == 0 || code == TIDE_EBUSY);
             g->refused += code != 0;
             g->pushed[at] += code == 0;
@@ -305,7 +305,7 @@ static void push_run(struct fiber *f) {
             for (unsigned i = 0; i < BATCH; i++) {
                 keys[i] = tide_random_below(&f->random, KEYS);
             }
-            CHECK(f, tide_table_push(table, keys, BATCH, ones, 0, &tickets[k]) == 0);
+            CHECK(f, tide_table_push(table, keys, BATCH, ones, &tickets[k]) == 0);
         }
         for (unsigned k = 0; k < 4; k++) {
             CHECK(f, tide_ticket_wait(&tickets[k]) == 0);

@@ -53,9 +53,9 @@ static void worker_run(struct fiber *f) {
         struct tide_ticket ticket;
         int code = job->single
                        ? push_singly(table, keys, half, f->index, step)
-                       : tide_table_push(table, keys, half, rows, 0, job->async ? &ticket : NULL);
+                       : tide_table_push(table, keys, half, rows, job->async ? &ticket : NULL);
         if (code == 0) {
-            code = tide_table_push(table, keys + half, ROWS - half, rows, 0, NULL);
+            code = tide_table_push(table, keys + half, ROWS - half, rows, NULL);
         }
         if (code == 0 && job->async) {
             code = tide_clock() < 0; /* the first half may be on its way */
@@ -349,7 +349,7 @@ static void move_run(struct fiber *f) {
         float row[WIDTH] = {0};
         keys[k] = k;
         row[f->index] = 1;
-        CHECK(f, tide_table_push(table, &k, 1, row, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, &k, 1, row, NULL) == 0);
     }
     atomic_fetch_add(&job->clocks[f->index], 1);
     while (!atomic_load(&job->stop)) {

@@ -15,7 +15,7 @@ static void fill_run(struct fiber *f) {
     CHECK(f, tide_table_find(f->node, "counters", &table) == 0);
     for (uint64_t k = 0; k < ROWS; k++) {
         float row[WIDTH] = {(float)k, 5, 5, 5};
-        CHECK(f, tide_table_push(table, &k, 1, row, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, &k, 1, row, NULL) == 0);
     }
 }
 
@@ -86,7 +86,7 @@ static void wide_run(struct fiber *f) {
     float *row = calloc(table->width, sizeof *row);
     for (uint64_t k = 0; k < table->options.key_count; k++) {
         row[k] = 1;
-        CHECK(f, tide_table_push(table, &k, 1, row, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, &k, 1, row, NULL) == 0);
     }
     free(row);
 }
@@ -242,7 +242,7 @@ static void fill_many_run(struct fiber *f) {
         keys[k] = k;
     }
     CHECK(f, tide_table_find(f->node, "many", &table) == 0);
-    CHECK(f, tide_table_push(table, keys, MANY, rows, 0, NULL) == 0);
+    CHECK(f, tide_table_push(table, keys, MANY, rows, NULL) == 0);
 }
 
 static void saving_names_the_full_disk(struct cluster *c) {

@@ -33,7 +33,7 @@ static void begin(struct fiber *f, struct limit *limit) {
 static void push_and_clock(struct fiber *f, struct limit *limit, struct tide_table *table) {
     const uint64_t key = 1;
     const float one = 1;
-    CHECK(f, tide_table_push(table, &key, 1, &one, 0, NULL) == 0);
+    CHECK(f, tide_table_push(table, &key, 1, &one, NULL) == 0);
     const int clock = tide_clock();
     CHECK(f, clock > 0);
     atomic_store(&limit->clock, (unsigned)clock);

@@ -61,7 +61,7 @@ static void worker_run(struct fiber *f) {
         for (uint64_t key = 0; key < ROWS && !f->failure[0]; key++) {
             PERSIST(f, job, tide_table_pull(table, &key, 1, row, NULL));
             check_row(f, job, row, clock, false);
-            PERSIST(f, job, tide_table_push(table, &key, 1, one, 0, NULL));
+            PERSIST(f, job, tide_table_push(table, &key, 1, one, NULL));
             PERSIST(f, job, tide_table_pull(table, &key, 1, row, NULL));
             check_row(f, job, row, clock, true);
         }

@@ -47,7 +47,7 @@ static void worker_run(struct fiber *f) {
     for (int clock = 0; clock < CLOCKS && !f->failure[0]; clock++) {
         CHECK(f, tide_table_pull(table, keys, ROWS, rows, NULL) == 0);
         check_rows(f, rows, clock);
-        CHECK(f, tide_table_push(table, keys, ROWS, ones, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, keys, ROWS, ones, NULL) == 0);
         CHECK(f, tide_clock() == clock + 1);
         if (f->index == 0 && sent(table) < copies * (uint64_t)(clock + 1)) {
             parts->behind++;

@@ -159,7 +159,7 @@ static void sums_run(struct fiber *f) {
             (void)tide_sleep(TIDE_SECOND / 100); /* all that was told has come: no other news */
         }
         atomic_store(&s->pushing, true);
-        CHECK(f, tide_table_push(table, keys, 1, &one, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, keys, 1, &one, NULL) == 0);
         atomic_fetch_add(&s->pushed, 1);
     }
     while (atomic_load(&s->pushed) < 2) {

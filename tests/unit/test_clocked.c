@@ -117,7 +117,7 @@ static void worker_clocks(struct fiber *f, struct job *job, struct tide_table *t
                                             : tide_random_below(&f->random, ROWS - pushed + 1);
             atomic_store(&job->clock[f->index], clock);
             if (f->index < job->writers) {
-                CHECK(f, tide_table_push(table, keys + pushed, more, ones, 0, NULL) == 0);
+                CHECK(f, tide_table_push(table, keys + pushed, more, ones, NULL) == 0);
             }
             pushed += more;
             if (tide_random_below(&f->random, 4) == 0) {
@@ -529,7 +529,7 @@ static void exact_run(struct fiber *f) {
             for (int j = 0; j < EXACT_WIDTH; j++) {
                 row[j] = (float)tide_random_uniform(&work) - 0.3f * row[j];
             }
-            CHECK(f, tide_table_push(table, &key, 1, row, 0, NULL) == 0);
+            CHECK(f, tide_table_push(table, &key, 1, row, NULL) == 0);
             if (tide_random_below(&f->random, 3) == 0) {
                 (void)tide_sleep(tide_random_below(&f->random, 200000));
             }
@@ -606,7 +606,7 @@ static void rules_run(struct fiber *f) {
                 row[j] = (float)tide_random_uniform(&f->random);
             }
             for (int t = 0; t < 2; t++) {
-                CHECK(f, tide_table_push(tables[t], keys, 4, row, 0, NULL) == 0);
+                CHECK(f, tide_table_push(tables[t], keys, 4, row, NULL) == 0);
             }
         }
         for (int t = 0; t < 2; t++) { /* own writes at once */

@@ -65,7 +65,7 @@ static void reads_and_writes_are_told_apart(void **state) {
     for (int i = 0; i < 64000; i++) {
         assert_int_equal(tide_table_pull(table, &key, 1, &row, NULL), 0);
         if (i % 4 == 0) {
-            assert_int_equal(tide_table_push(table, &key, 1, &row, 0, NULL), 0);
+            assert_int_equal(tide_table_push(table, &key, 1, &row, NULL), 0);
         }
     }
     assert_int_equal(tide_table_hottest(table, hot, 2, &total), 1);

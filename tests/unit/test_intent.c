@@ -83,7 +83,7 @@ static void worker_run(struct fiber *f) {
             atomic_fetch_add(&w->local, (unsigned)here);
             atomic_fetch_add(&w->all, FEW);
         }
-        CHECK(f, tide_table_push(table, keys, FEW, ones, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, keys, FEW, ones, NULL) == 0);
         for (int i = 0; i < FEW; i++) {
             own[keys[i]]++;
             atomic_fetch_add(&w->pushed[keys[i]], 1);

@@ -37,7 +37,7 @@ static void push_run(struct fiber *f) {
     for (size_t i = 0; i < tour->count; i++) {
         ones[i] = 1;
     }
-    CHECK(f, tide_table_push(table, tour->keys, tour->count, ones, 0, NULL) == 0);
+    CHECK(f, tide_table_push(table, tour->keys, tour->count, ones, NULL) == 0);
     tour->expected++;
     CHECK(f, tide_table_pull(table, tour->keys, tour->count, rows, NULL) == 0);
     for (size_t i = 0; i < tour->count; i++) {
@@ -103,7 +103,7 @@ static void crowd_run(struct fiber *f) {
     for (int i = 0; i < PUSHES; i++) {
         float seen;
         values[i] = (float)(i + 1);
-        CHECK(f, tide_table_push(table, &key, 1, &values[i], 0, &tickets[i]) == 0);
+        CHECK(f, tide_table_push(table, &key, 1, &values[i], &tickets[i]) == 0);
         const bool wish = i % 40 == 39;
         CHECK(f, !wish || tide_table_localize(table, &key, 1, &wishes[i]) == 0);
         if (i % 20 == 19) {
@@ -179,7 +179,7 @@ static void contestant_run(struct fiber *f) {
     }
     while (!atomic_load(&contest->over)) {
         CHECK(f, tide_table_localize(table, keys, LIST, NULL) == 0);
-        CHECK(f, tide_table_push(table, keys, LIST, ones, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, keys, LIST, ones, NULL) == 0);
         atomic_fetch_add(&contest->rounds[f->index], 1);
         (void)tide_sleep(20000); /* it computes; or simulated time stands still */
     }

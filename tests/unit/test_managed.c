@@ -116,7 +116,7 @@ static void write_run(struct fiber *f) {
                 delta[w] = size * (float)(tide_random_uniform(&f->random) - 0.5);
                 scene->truth[key][w] += delta[w];
             }
-            CHECK(f, tide_table_push(table, &key, 1, delta, 0, NULL) == 0);
+            CHECK(f, tide_table_push(table, &key, 1, delta, NULL) == 0);
         }
         (void)tide_sleep(5 * MS);
         if (step % STEPS == STEPS - 1) {

@@ -25,7 +25,7 @@ static void fight_run(struct fiber *f) {
     for (uint64_t began; (began = tide_node_now(f->node)) < turns->ends;) {
         struct tide_ticket move;
         CHECK(f, tide_table_localize(table, keys, KEYS, &move) == 0);
-        CHECK(f, tide_table_push(table, keys, KEYS, ones, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, keys, KEYS, ones, NULL) == 0);
         CHECK(f, tide_table_pull(table, keys, KEYS, rows, NULL) == 0);
         CHECK(f, tide_ticket_wait(&move) == 0);
         const uint64_t took = tide_node_now(f->node) - began;

@@ -49,7 +49,7 @@ static void push_run(struct fiber *f) {
             own[keys[i]]++;
             atomic_fetch_add(&w->pushed[keys[i]], 1);
         }
-        CHECK(f, tide_table_push(table, keys, FEW, ones, 0, &push) == 0);
+        CHECK(f, tide_table_push(table, keys, FEW, ones, &push) == 0);
         CHECK(f, tide_table_pull(table, keys, FEW, rows, &pull) == 0);
         CHECK(f, tide_ticket_wait(&pull) == 0);
         CHECK(f, tide_ticket_wait(&push) == 0);
@@ -117,7 +117,7 @@ static void wide_push_run(struct fiber *f) {
     }
     for (uint64_t key = f->index; key < WIDE_KEYS; key += 2) {
         for (int push = 0; push < WIDE_PUSHES; push++) {
-            CHECK(f, tide_table_push(table, &key, 1, row, 0, NULL) == 0);
+            CHECK(f, tide_table_push(table, &key, 1, row, NULL) == 0);
         }
     }
     free(row);
@@ -324,7 +324,7 @@ static void eager_pushes(struct fiber *f) {
         float rows[2 * EAGER] = {0};
         struct tide_ticket push;
         rows[f->index] = rows[EAGER + f->index] = 1;
-        CHECK(f, tide_table_push(table, keys, 2, rows, 0, &push) == 0);
+        CHECK(f, tide_table_push(table, keys, 2, rows, &push) == 0);
         CHECK(f, tide_table_pull(table, keys, 2, rows, NULL) == 0);
         if (rows[f->index] != (float)own || rows[EAGER + f->index] != (float)own) {
             snprintf(f->failure, sizeof f->failure, "%g and %g of %d", (double)rows[f->index],
@@ -511,7 +511,7 @@ static void survivors_run(struct fiber *f) {
         uint16_t home;
         CHECK(f, tide_table_where(table, key, &home) == 0);
         if (home != 3) { /* of the dead one's keys nothing is promised */
-            CHECK(f, tide_table_push(table, &key, 1, (float[WIDTH]){1, 1, 1, 1}, 0, NULL) == 0);
+            CHECK(f, tide_table_push(table, &key, 1, (float[WIDTH]){1, 1, 1, 1}, NULL) == 0);
             atomic_fetch_add(&w->pushed[key], 1);
         }
         (void)tide_sleep(300000);
@@ -526,7 +526,7 @@ static void victim_run(struct fiber *f) {
     while (!atomic_load(&w->stop)) {
         const uint64_t key = tide_random_below(&f->random, KEYS / 2);
         const float part[WIDTH] = {1.0f / 1024, 1.0f / 1024, 1.0f / 1024, 1.0f / 1024};
-        (void)tide_table_push(table, &key, 1, part, 0, NULL);
+        (void)tide_table_push(table, &key, 1, part, NULL);
         (void)tide_sleep(300000);
     }
 }
@@ -649,7 +649,7 @@ static void hot_push_run(struct fiber *f) {
     static const float rows[2 * LARGE] = {1};
     CHECK(f, tide_table_find(f->node, "w", &table) == 0);
     for (int push = 0; push < 1500; push++) {
-        CHECK(f, tide_table_push(table, all_keys, 2, rows, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, all_keys, 2, rows, NULL) == 0);
         (void)tide_sleep(2000000);
     }
 }
@@ -739,7 +739,7 @@ static void steps_run(struct fiber *f) {
         for (int i = 0; i < 12; i++) {
             deltas[i] = (float)tide_random_below(&f->random, 1000) / 500 - 1;
         }
-        CHECK(f, tide_table_push(table, keys, 6, deltas, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, keys, 6, deltas, NULL) == 0);
         CHECK(f, tide_table_pull(table, keys, 6, rows, NULL) == 0);
         for (int i = 0; i < 6; i++) {
             tide__rule_apply(o, model + i * 4, deltas + i * 2);
@@ -790,9 +790,9 @@ static void file_run(struct fiber *f) {
     for (int i = 0; i < KEYS * WIDTH; i++) {
         rows[i] = 1;
     }
-    CHECK(f, tide_table_push(table, all_keys, KEYS, rows, 0, NULL) == 0);
+    CHECK(f, tide_table_push(table, all_keys, KEYS, rows, NULL) == 0);
     CHECK(f, tide_table_save(table, w->path) == 0);
-    CHECK(f, tide_table_push(table, all_keys, KEYS, rows, 0, NULL) == 0);
+    CHECK(f, tide_table_push(table, all_keys, KEYS, rows, NULL) == 0);
     CHECK(f, tide_table_load(table, w->path) == 0);
     for (int i = 0; i < KEYS; i++) {
         w->pushed[i] = 1;

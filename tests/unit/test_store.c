@@ -35,7 +35,7 @@ static void pull(struct tide_table *table, const uint64_t *keys, size_t count, f
 }
 
 static void push(struct tide_table *table, const uint64_t *keys, size_t count, const float *rows) {
-    assert_int_equal(tide_table_push(table, keys, count, rows, 0, NULL), 0);
+    assert_int_equal(tide_table_push(table, keys, count, rows, NULL), 0);
 }
 
 /* ---- rules against references in double precision ---- */
@@ -264,7 +264,7 @@ static void a_key_out_of_range_is_named_and_nothing_is_done(void **state) {
                                                     .width = 2,
                                                     .slots = (uint8_t)slots});
         float rows[4] = {1, 1, 1, 1};
-        assert_int_equal(tide_table_push(table, (uint64_t[]){3, 20000}, 2, rows, 0, NULL),
+        assert_int_equal(tide_table_push(table, (uint64_t[]){3, 20000}, 2, rows, NULL),
                          TIDE_ERANGE);
         char expected[100];
         snprintf(expected, sizeof expected, "key 20000 is outside table '%s' (0..19999)",
@@ -295,7 +295,7 @@ static void rows_with_nan_or_infinity_are_counted_or_refused(void **state) {
         float rows[33] = {0};
         rows[at] = at % 2 ? NAN : -INFINITY;
         push(counts, keys, 3, rows);
-        assert_int_equal(tide_table_push(refuses, keys, 3, rows, 0, NULL), TIDE_ENAN);
+        assert_int_equal(tide_table_push(refuses, keys, 3, rows, NULL), TIDE_ENAN);
     }
     struct tide_table_stats stats;
     tide_table_stats(counts, &stats);
@@ -395,13 +395,13 @@ static void a_hashed_table_stops_at_its_limit(void **state) {
     for (uint64_t i = 0; i < 100; i++) {
         push(table, (uint64_t[]){scattered(i)}, 1, &one);
     }
-    assert_int_equal(tide_table_push(table, (uint64_t[]){scattered(100)}, 1, &one, 0, NULL),
+    assert_int_equal(tide_table_push(table, (uint64_t[]){scattered(100)}, 1, &one, NULL),
                      TIDE_EFULL);
     push(table, (uint64_t[]){scattered(7)}, 1, &one);
     float row;
     pull(table, (uint64_t[]){scattered(100)}, 1, &row);
     assert_true(row == 0);
-    assert_int_equal(tide_table_push(table, (uint64_t[]){scattered(100)}, 1, &one, 0, NULL),
+    assert_int_equal(tide_table_push(table, (uint64_t[]){scattered(100)}, 1, &one, NULL),
                      TIDE_EFULL);
     tide_store_destroy(store);
 }
@@ -557,7 +557,7 @@ static void *push_ones(void *arg) {
             keys[i] = keys[j];
             keys[j] = key;
         }
-        if (tide_table_push(p->table, keys, SHARED_KEYS, ones, 0, NULL) != 0 ||
+        if (tide_table_push(p->table, keys, SHARED_KEYS, ones, NULL) != 0 ||
             tide_table_pull(p->table, keys, SHARED_KEYS, rows, NULL) != 0) {
             return p;
         }

@@ -75,7 +75,7 @@ static void push_twice_run(struct fiber *f) {
     CHECK(f, tide_table_find(f->node, "t", &table) == 0);
     for (int i = 0; i < 2; i++) {
         step_wait(s, i + 1);
-        CHECK(f, tide_table_push(table, &s->key, 1, &values[i], 0, &tickets[i]) == 0);
+        CHECK(f, tide_table_push(table, &s->key, 1, &values[i], &tickets[i]) == 0);
         atomic_store(&s->done, i + 1);
     }
     for (int i = 0; i < 2; i++) {
@@ -89,7 +89,7 @@ static void push_run(struct fiber *f) {
     struct tide_table *table;
     const float one = 1;
     CHECK(f, tide_table_find(f->node, "t", &table) == 0);
-    CHECK(f, tide_table_push(table, &s->key, 1, &one, 0, NULL) == 0);
+    CHECK(f, tide_table_push(table, &s->key, 1, &one, NULL) == 0);
 }
 
 static void pull_run(struct fiber *f) {
@@ -114,7 +114,7 @@ static void localize_run(struct fiber *f) {
     const float one = 1;
     CHECK(f, tide_table_find(f->node, "t", &table) == 0);
     CHECK(f, tide_table_localize(table, &s->key, 1, NULL) == 0);
-    CHECK(f, tide_table_push(table, &s->key, 1, &one, 0, NULL) == 0);
+    CHECK(f, tide_table_push(table, &s->key, 1, &one, NULL) == 0);
 }
 
 /* Node 2 is home of nothing any more. */
@@ -309,8 +309,8 @@ static void push_both_run(struct fiber *f) {
     const float ones[2] = {1, 1};
     float rows[2];
     CHECK(f, tide_table_find(f->node, "t", &table) == 0);
-    CHECK(f, tide_table_push(table, keys, 2, ones, 0, &tickets[0]) == 0);
-    CHECK(f, tide_table_push(table, keys + 1, 1, ones, 0, &tickets[1]) == 0);
+    CHECK(f, tide_table_push(table, keys, 2, ones, &tickets[0]) == 0);
+    CHECK(f, tide_table_push(table, keys + 1, 1, ones, &tickets[1]) == 0);
     CHECK(f, tide_ticket_wait(&tickets[0]) == 0 && tide_ticket_wait(&tickets[1]) == 0);
     CHECK(f, tide_table_pull(table, keys, 2, rows, NULL) == 0);
     CHECK(f, rows[0] == 1 && rows[1] == 2);
@@ -424,7 +424,7 @@ static void push_and_tell_run(struct fiber *f) {
     struct tide_table *table;
     const float one = 1;
     CHECK(f, tide_table_find(f->node, "t", &table) == 0);
-    CHECK(f, tide_table_push(table, &s->key, 1, &one, 0, NULL) == 0);
+    CHECK(f, tide_table_push(table, &s->key, 1, &one, NULL) == 0);
     atomic_store(&s->pushed, true);
 }
 

@@ -34,7 +34,7 @@ static void sum_round(struct fiber *f, struct tide_table *table, const struct su
     shuffle(&f->random, keys, SUM_KEYS);
     for (size_t l = 0; l < SUM_KEYS / SUM_LIST; l++) {
         struct tide_ticket *ticket = l % 2 ? &tickets[l] : NULL;
-        CHECK(f, tide_table_push(table, keys + l * SUM_LIST, SUM_LIST, ones, 0, ticket) == 0);
+        CHECK(f, tide_table_push(table, keys + l * SUM_LIST, SUM_LIST, ones, ticket) == 0);
     }
     CHECK(f, tide_table_pull(table, keys, SUM_LIST, rows, NULL) == 0);
     for (size_t i = 0; i < SUM_LIST; i++) {
@@ -161,7 +161,7 @@ static void hot_run(struct fiber *f) {
         }
         op->invoked = tide_node_now(f->node);
         if (op->push >= 0) {
-            CHECK(f, tide_table_push(table, &op->key, 1, row, 0, NULL) == 0);
+            CHECK(f, tide_table_push(table, &op->key, 1, row, NULL) == 0);
         } else {
             CHECK(f, tide_table_pull(table, &op->key, 1, row, NULL) == 0);
         }
@@ -282,7 +282,7 @@ static void order_run(struct fiber *f) {
             for (int i = 0; i < ORDER_KEYS; i++) {
                 values[i] = (float)(round * 1000 + step + 1);
             }
-            CHECK(f, tide_table_push(table, keys, ORDER_KEYS, values, 0, &tickets[2 * step]) == 0);
+            CHECK(f, tide_table_push(table, keys, ORDER_KEYS, values, &tickets[2 * step]) == 0);
             memset(values, 0, sizeof values); /* the rows of an asynchronous push were copied */
             for (uint64_t idle = f->arg ? tide_random_below(&f->random, 20) : 0; idle > 0; idle--) {
                 (void)tide_yield(); /* slots come and go meanwhile */
@@ -459,7 +459,7 @@ static void death_run(struct fiber *f) {
         snprintf(death->sync_text, sizeof death->sync_text, "%s", tide_error_message());
     }
     struct tide_ticket ticket;
-    CHECK(f, tide_table_push(table, keys, 300, rows, 0, &ticket) == 0);
+    CHECK(f, tide_table_push(table, keys, 300, rows, &ticket) == 0);
     death->async_code = tide_ticket_wait(&ticket);
     death->later_code = tide_table_pull(table, keys, 300, rows, NULL);
     snprintf(death->later_text, sizeof death->later_text, "%s", tide_error_message());
@@ -543,7 +543,7 @@ static void create_together_run(struct fiber *f) {
     CHECK(f, tide_table_pull(table, keys, 2, (float[4]){0}, NULL) ==
                  0); /* usable at once, everywhere */
     for (int i = 0; i < 200; i++) {
-        CHECK(f, tide_table_push(table, keys + i, 1, one, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, keys + i, 1, one, NULL) == 0);
     }
     struct tide_table_options other = creation->options;
     other.seed = 99;
@@ -718,7 +718,7 @@ static void the_table_still_works_run(struct fiber *f) {
     CHECK(f, tide_table_find(f->node, "v", &table) == 0);
     for (uint64_t key = 0; key < 300; key++) {
         float row = 1;
-        CHECK(f, tide_table_push(table, &key, 1, &row, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, &key, 1, &row, NULL) == 0);
         CHECK(f, tide_table_pull(table, &key, 1, &row, NULL) == 0);
         CHECK(f, row == 1);
     }

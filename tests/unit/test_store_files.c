@@ -25,7 +25,7 @@ static void save_run(struct fiber *f) {
         for (size_t i = 0; i < FILE_KEYS; i++) {
             float row[FILE_WIDTH] = {(float)i, (float)(round + 1), 0.5f};
             if (i % 3 != 1 || files->options.init == TIDE_INIT_ZERO) { /* some stay untouched */
-                CHECK(f, tide_table_push(table, keys + i, 1, row, 0, NULL) == 0);
+                CHECK(f, tide_table_push(table, keys + i, 1, row, NULL) == 0);
             }
         }
     }
@@ -42,7 +42,7 @@ static void load_run(struct fiber *f) {
     CHECK(f, tide_table_create(f->node, &files->options, &table) == 0);
     file_keys(files, keys);
     float junk[FILE_WIDTH] = {5, 5, 5};
-    CHECK(f, tide_table_push(table, keys + 1, 1, junk, 0, NULL) ==
+    CHECK(f, tide_table_push(table, keys + 1, 1, junk, NULL) ==
                  0); /* replaced by what the file says */
     CHECK(f, tide_table_load(table, files->path) == 0);
     CHECK(f, tide_table_pull(table, keys, FILE_KEYS, rows, NULL) == 0);

@@ -25,7 +25,7 @@ static void localize_run(struct fiber *f) {
 static void push_run(struct fiber *f) {
     struct step *step = f->arg;
     const float row[WIDTH] = {1, 2, 3, 4};
-    CHECK(f, tide_table_push(the_table(f), &step->key, 1, row, 0, NULL) == 0);
+    CHECK(f, tide_table_push(the_table(f), &step->key, 1, row, NULL) == 0);
 }
 
 static void move_run(struct fiber *f) {

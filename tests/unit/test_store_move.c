@@ -56,7 +56,7 @@ static void worker_run(struct fiber *f) {
             for (int i = 0; i < KEPT; i++) {
                 values[i] = (float)(round * 1000 + step + 1);
             }
-            CHECK(f, tide_table_push(order, own, KEPT, values, 0, &tickets[2 * step]) == 0);
+            CHECK(f, tide_table_push(order, own, KEPT, values, &tickets[2 * step]) == 0);
             for (uint64_t idle = tide_random_below(&f->random, 10); idle > 0; idle--) {
                 (void)tide_yield();
             }
@@ -72,7 +72,7 @@ static void worker_run(struct fiber *f) {
             if (w->localizes && tide_random_below(&f->random, 4) == 0) {
                 CHECK(f, tide_table_localize(table, keys, LIST / 4, NULL) == 0);
             }
-            CHECK(f, tide_table_push(table, keys, LIST, rows, 0, NULL) == 0);
+            CHECK(f, tide_table_push(table, keys, LIST, rows, NULL) == 0);
         }
         for (int t = 0; t < 2 * STEPS; t++) {
             CHECK(f, tide_ticket_wait(&tickets[t]) == 0);

@@ -31,9 +31,9 @@ static void calls_run(struct fiber *f) {
     struct tide_table *table;
     const float one = 1;
     CHECK(f, tide_table_find(f->node, "hot", &table) == 0);
-    CHECK(f, tide_table_push(table, &order->key, 1, &one, 0, &tickets[0]) == 0);
+    CHECK(f, tide_table_push(table, &order->key, 1, &one, &tickets[0]) == 0);
     CHECK(f, tide_table_pull(table, &order->key, 1, &order->pulled, &tickets[1]) == 0);
-    CHECK(f, tide_table_push(table, &order->key, 1, &one, 0, &tickets[2]) == 0);
+    CHECK(f, tide_table_push(table, &order->key, 1, &one, &tickets[2]) == 0);
     CHECK(f, tide_table_pull(table, &order->key, 1, &order->later, &tickets[3]) == 0);
     for (size_t i = 0; i < TIDE_COUNT(tickets); i++) {
         CHECK(f, tide_ticket_wait(&tickets[i]) == 0);

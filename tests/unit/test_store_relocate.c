@@ -42,7 +42,7 @@ static void fight_calls(struct fiber *f, struct tide_table *table, struct flight
         memcpy(wanted, keys + l * LIST, LIST / 2 * sizeof *keys); /* half of what comes next */
         CHECK(f, tide_table_localize(table, wanted, LIST, l % 3 ? &flights->moves[l] : NULL) == 0);
         flights->moved[l] = l % 3;
-        CHECK(f, tide_table_push(table, keys + l * LIST, LIST, ones, 0,
+        CHECK(f, tide_table_push(table, keys + l * LIST, LIST, ones,
                                  l % 2 ? &flights->pushes[l] : NULL) == 0);
         flights->pushed[l] = l % 2;
         if (l % 3 == 2) {
@@ -209,7 +209,7 @@ static void hot_run(struct fiber *f) {
             row[op.push] = 1;
         }
         op.invoked = tide_node_now(f->node);
-        CHECK(f, (op.push >= 0 ? tide_table_push(table, &key, 1, row, 0, NULL)
+        CHECK(f, (op.push >= 0 ? tide_table_push(table, &key, 1, row, NULL)
                                : tide_table_pull(table, &key, 1, row, NULL)) == 0);
         op.returned = tide_node_now(f->node);
         for (int j = 0; j < HOT_WIDTH && op.push < 0; j++) {
@@ -303,7 +303,7 @@ static void order_run(struct fiber *f) {
             }
             some_keys(f, table, wanted, ORDER_KEYS, ORDER_FIBERS * ORDER_KEYS);
             memcpy(wanted, keys + step % 8, 8 * sizeof *keys);
-            CHECK(f, tide_table_push(table, keys, ORDER_KEYS, values, 0, &tickets[3 * step]) == 0);
+            CHECK(f, tide_table_push(table, keys, ORDER_KEYS, values, &tickets[3 * step]) == 0);
             memset(values, 0, sizeof values); /* the rows of an asynchronous push were copied */
             CHECK(f, tide_table_localize(table, wanted, step % 3 ? 4 : ORDER_KEYS,
                                          &tickets[3 * step + 1]) == 0);
@@ -476,7 +476,7 @@ static void mourner_run(struct fiber *f) {
         uint64_t keys[8];
         some_keys(f, table, keys, 8, KEYS);
         int codes[3] = {tide_table_localize(table, keys, 8, &tickets[0]),
-                        tide_table_push(table, keys, 1, row, 0, &tickets[1]),
+                        tide_table_push(table, keys, 1, row, &tickets[1]),
                         tide_table_pull(table, keys + 1, 1, row, &tickets[2])};
         for (int t = 0; t < 3; t++) {
             int code = codes[t] ? codes[t] : tide_ticket_wait(&tickets[t]);
@@ -503,7 +503,7 @@ static void after_run(struct fiber *f) {
         CHECK(f, pulled == 0 || (pulled == TIDE_EDIED && strstr(tide_error_message(), "n3")));
         int moved = tide_table_localize(table, &key, 1, NULL);
         CHECK(f, moved == pulled);
-        CHECK(f, tide_table_push(table, &key, 1, row, 0, NULL) == pulled);
+        CHECK(f, tide_table_push(table, &key, 1, row, NULL) == pulled);
         dead += pulled != 0;
         alive += pulled == 0;
     }
@@ -623,7 +623,7 @@ static void use_run(struct fiber *f) {
     }
     struct tide_table_stats before, after;
     CHECK(f,
-          tide_table_push(table, keys, KEYS / 2, rows, 0, NULL) == 0); /* the rest stays initial */
+          tide_table_push(table, keys, KEYS / 2, rows, NULL) == 0); /* the rest stays initial */
     CHECK(f, tide_table_pull_local(table, keys, KEYS, rows, hit) < KEYS);
     CHECK(f, tide_table_localize(table, keys, KEYS, NULL) == 0);
     CHECK(f, tide_table_pull_local(table, keys, KEYS, rows, hit) == KEYS);
@@ -656,7 +656,7 @@ static void state_run(struct fiber *f) {
     CHECK(f, tide_table_find(f->node, "ada", &table) == 0);
     CHECK(f, tide_table_pull(table, &key, 1, &before, NULL) == 0);
     CHECK(f, tide_table_localize(table, &key, 1, NULL) == 0);
-    CHECK(f, tide_table_push(table, &key, 1, &one, 0, NULL) == 0);
+    CHECK(f, tide_table_push(table, &key, 1, &one, NULL) == 0);
     CHECK(f, tide_table_pull(table, &key, 1, &value, NULL) == 0);
     float *steps = f->arg;
     steps[f->index] = before - value;
@@ -702,14 +702,14 @@ static void save_run(struct fiber *f) {
     for (uint64_t i = 0; i < KEYS; i++) {
         float row[WIDTH] = {(float)i, 1, 2, 3};
         uint64_t key = key_at(table, i);
-        CHECK(f, tide_table_push(table, &key, 1, row, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, &key, 1, row, NULL) == 0);
         CHECK(f, i % 3 || tide_table_localize(table, &key, 1, NULL) == 0);
         CHECK(f, tide_table_pull(table, &key, 1, files->rows + i * WIDTH, NULL) == 0);
     }
     CHECK(f, tide_table_save(table, files->path) == 0);
     for (uint64_t i = 0; i < KEYS; i++) {
         uint64_t key = key_at(table, i);
-        CHECK(f, tide_table_push(table, &key, 1, (float[WIDTH]){9, 9, 9, 9}, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, &key, 1, (float[WIDTH]){9, 9, 9, 9}, NULL) == 0);
     }
 }
 

@@ -86,7 +86,7 @@ static void worker_run(struct fiber *f) {
             flight->row[op->push] = 1;
             op->invoked = tide_node_now(f->node);
             h->count[f->index]++;
-            int code = tide_table_push(table, &op->key, 1, flight->row, 0, &flight->ticket);
+            int code = tide_table_push(table, &op->key, 1, flight->row, &flight->ticket);
             CHECK(f, code == 0 || may_fail(f, h));
             mine[k] |= code ? 0 : UINT64_C(1) << op->push;
             in_flight -= code != 0;
@@ -592,7 +592,7 @@ static void many_run(struct fiber *f) {
         for (unsigned i = 0; i < 2 * MANY; i++) {
             rows[round][i][0] = many->last[keys[i]] = (float)(round * 2 * MANY + i + 1);
         }
-        CHECK(f, tide_table_push(table, keys, 2 * MANY, rows[round][0], 0, &tickets[round]) == 0);
+        CHECK(f, tide_table_push(table, keys, 2 * MANY, rows[round][0], &tickets[round]) == 0);
     }
     for (unsigned round = 0; round < ROUNDS; round++) {
         CHECK(f, tide_ticket_wait(&tickets[round]) == 0);
@@ -735,7 +735,7 @@ static void lost_run(struct fiber *f) {
     CHECK(f, tide_table_find(f->node, "hot", &table) == 0);
     for (uint64_t key = 0; key < 12; key++) {
         float row = 1;
-        int code = tide_table_push(table, &key, 1, &row, 0, NULL);
+        int code = tide_table_push(table, &key, 1, &row, NULL);
         CHECK(f, code == 0 || (code == TIDE_ELOST && strstr(tide_error_message(), "'hot'")));
         lost += code == TIDE_ELOST;
     }

@@ -70,7 +70,7 @@ static void worker_run(struct fiber *f) {
         memset(row, 0, sizeof rows[0][0]);
         row[push->place] = 1;
         in_flight[flying] = push;
-        int code = tide_table_push(table, &push->key, 1, row, 0, &tickets[flying]);
+        int code = tide_table_push(table, &push->key, 1, row, &tickets[flying]);
         CHECK(f, code == 0 || w->dies);
         flying += code == 0;
         if (flying == TIDE_COUNT(tickets) || key % 2) {
@@ -331,9 +331,9 @@ static void now_and_then_run(struct fiber *f) {
     }
     CHECK(f, home == 1);
     for (uint64_t pause = 3 * WINDOW; pause < 6 * WINDOW; pause += WINDOW / 20) {
-        CHECK(f, tide_table_push(table, &key, 1, row, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, &key, 1, row, NULL) == 0);
         (void)tide_sleep(pause);
-        CHECK(f, tide_table_push(table, &key, 1, row, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, &key, 1, row, NULL) == 0);
         (void)tide_sleep(8 * WINDOW);
         tide_table_stats(table, &stats);
         CHECK(f, stats.at_risk == 0);
@@ -382,7 +382,7 @@ static void pusher_run(struct fiber *f) {
     }
     CHECK(f, at == cut->keys_a_call);
     while (!cut->healed) {
-        CHECK(f, tide_table_push(table, keys, at, cut->row, 0, NULL) == 0);
+        CHECK(f, tide_table_push(table, keys, at, cut->row, NULL) == 0);
         if (!cut->healed) {
             cut->answered++;
             cut->answered_late += tide_node_now(f->node) > begun + WINDOW + WINDOW / 2;

@@ -84,7 +84,7 @@ static void push_one(struct fiber *f, struct job *job, struct tide_table *table)
                  d = tide_random_below(&f->random, 2) ? eighths / 8 : -eighths / 8;
     delta[w] = (float)d;
     p->under_way = d;
-    CHECK(f, tide_table_push(table, &key, 1, delta, 0, NULL) == 0);
+    CHECK(f, tide_table_push(table, &key, 1, delta, NULL) == 0);
     note_limit(job, w, table);
     p->under_way = 0;
     p->sum += d;

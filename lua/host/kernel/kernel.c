@@ -18,7 +18,7 @@ static int rows_pull(void *table, const uint64_t *keys, size_t key_count, float 
 }
 
 static int rows_push(void *table, const uint64_t *keys, size_t key_count, const float *rows) {
-    return tide_table_push(table, keys, key_count, rows, 0, NULL);
+    return tide_table_push(table, keys, key_count, rows, NULL);
 }
 
 static int rows_pull_start(void *table, const uint64_t *keys, size_t key_count, float *rows,
@@ -28,7 +28,7 @@ static int rows_pull_start(void *table, const uint64_t *keys, size_t key_count, 
 
 static int rows_push_start(void *table, const uint64_t *keys, size_t key_count, const float *rows,
                            void *handle) {
-    return tide_table_push(table, keys, key_count, rows, TIDE_TAKE, handle);
+    return tide_table_push(table, keys, key_count, rows, handle);
 }
 
 static int rows_localize_start(void *table, const uint64_t *keys, size_t key_count, void *handle) {

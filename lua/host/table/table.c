@@ -552,7 +552,7 @@ static int table_push(lua_State *L) {
     const float *rows = push_rows(L, 3, count, width);
     int code;
     if (!option(L, 4, "async")) {
-        code = tide__lua_resumed(L, tide_table_push(table, keys, count, rows, 0, NULL));
+        code = tide__lua_resumed(L, tide_table_push(table, keys, count, rows, NULL));
         if (code < 0) {
             return tide__lua_raise(L, code);
         }
@@ -561,7 +561,7 @@ static int table_push(lua_State *L) {
     }
     lua_pushboolean(L, true); /* what ticket:wait() answers; the rows are copied by the push */
     struct tide_lua_pending *pending = push_ticket(L, host, lua_gettop(L), 2);
-    code = tide_table_push(table, keys, count, rows, 0, &pending->ticket);
+    code = tide_table_push(table, keys, count, rows, &pending->ticket);
     if (code < 0) {
         pending_free(L, host, pending);
         return tide__lua_raise(L, code);

@@ -571,8 +571,9 @@ local function row_of(r)
   local nodes = text.sorted_keys(r.grant or {})
   local row <const> = {n = r.n, name = r.name, job = r.job, uid = r.uid, state = r.state, why = r.why,
     user = r.user, host = r.host, slots = count_of(r.grant), wanted = r.slots, workers = r._workers, nodes = nodes,
-    grant = r.grant, epoch = r.epoch, params = r.params, progress = p, submitted_at = r.submitted_at, started_at = r.started_at, ended_at = r.ended_at,
-    exit = r.exit, attempt = r.attempt, private = r.private, closed = r.closed, age_s = core.wall() - r.submitted_at}
+    grant = r.grant, epoch = r.epoch, params = r.params, progress = p, submitted_at = r.submitted_at,
+    started_at = r.started_at, ended_at = r.ended_at, exit = r.exit, attempt = r.attempt, private = r.private,
+    closed = r.closed, age_s = core.wall() - r.submitted_at}
   self.scheduler:row(r, row)
   return row
 end

@@ -2,6 +2,7 @@
 local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 local text = require "tide.text"
+local units = require "tide.units"
 
 local ASK <const> = [[return require("tide.command.policy").ask(...)]]
 
@@ -128,6 +129,62 @@ function offline.replay(context, ref)
   return report.identical == false and 1 or 0
 end
 
+-- Journals of a run that the directory keeps.
+local function journals_of(context)
+  local o <const> = context.options
+  if o.journal and o.run then return nil, errors.new("T0107", "--run and --journal both say which journal") end
+  if o.journal then return {o.journal} end
+  local run, err = require("tide.run.history").find(o.run or "last")
+  if not run then return nil, err end
+  local list = {}
+  for _, name in ipairs(context.core.file_list(run.directory) or {}) do
+    if name:find "^policies%-[%w_.-]+%.journal$" then list[#list + 1] = run.directory .. "/" .. name end
+  end
+  if #list == 0 then
+    return nil, errors.new("T0303", {message = ("run %s has no policies: it keeps no journal"):format(run.id)})
+  end
+  table.sort(list)
+  return list
+end
+
+local TIMELINE <const> = {
+  {key = "at", format = "duration"}, {key = "seat"}, {key = "policy"}, {key = "what"}, {key = "saw"},
+  {key = "wanted"}, {key = "got"}, {key = "why"},
+}
+
+-- A decision takes some lines: what it saw, wanted, got, and why.
+local function print_decision(context, row)
+  context:print(("%10s  %s  %s%s: %s"):format(units.format_duration(row.at), text.clean(row.seat),
+    text.clean(row.policy), row.canary and " (canary)" or "", row.what == "decision" and row.got or row.what))
+  for _, field in ipairs {"saw", "wanted", "why", "would"} do
+    if row[field] and (row.what == "decision" or field == "why") then
+      context:print(("%12s%-7s %s"):format("", field, text.clean(row[field])))
+    end
+  end
+end
+
+function offline.timeline(context, ref)
+  local paths, err = journals_of(context)
+  if not paths then return nil, err end
+  local o <const>, rows = context.options, {}
+  for _, path in ipairs(paths) do
+    local more, problem, torn = require("tide.policy.timeline").read(path, {policy = ref, scope = o.scope,
+      whole = context.json})
+    if not more then return nil, problem end
+    if torn then context:say(("%s is cut off: what is before that is shown"):format(text.clean(path))) end
+    table.move(more, 1, #more, #rows + 1, rows)
+  end
+  if not context.json and not context.plain then
+    for _, row in ipairs(rows) do print_decision(context, row) end
+    return 0
+  end
+  local columns = table.move(TIMELINE, 1, #TIMELINE, 1, {})
+  if ref then columns[#columns + 1] = {key = "would", title = "would want"} end
+  local ok, wrong = require("tide.show.listing").print(context, rows, columns, "tide.decision/1")
+  if not ok then return nil, wrong end
+  return 0
+end
+
 function offline.check(context, ref)
   local source = require "tide.policy.source"
   local found, err = source.find(ref)
@@ -234,7 +291,7 @@ return {
   name = "policy",
   brief = "list, check, swap and replay policies",
   summary = "Works with policies: files (new, shipped, show, check), the seats of a run that is going on (list, swap, "
-    .. "shadow, report, rollback, history, why), and the journal of one (replay).",
+    .. "shadow, report, rollback, history, why), and the journal of one (replay, timeline).",
   examples = {
     {"tide policy new batching > mine.lua", "a skeleton with comments"},
     {"tide policy swap scheduling/goodput --set p=-2", "who gets how many slots of the cluster"},
@@ -242,9 +299,12 @@ return {
     {"tide policy swap mine.lua --guard examples_per_s --drop 0.1", "into the run that is going on, guarded"},
     {"tide policy swap mine.lua --canary nodes=n1 --guard compute_s --rise 0.1", "first where it does little harm"},
     {"tide policy replay --journal .tide/runs/ID/policies-mf.journal", "decides everything again"},
+    {"tide policy timeline --run last", "each decision: what it saw, wanted, got, and why"},
+    {"tide policy timeline mine.lua --run last", "and what mine.lua would have wanted"},
   },
   arguments = {
-    {name = "verb", doc = "new, shipped, show, check, replay; list, swap, shadow, report, rollback, history, why"},
+    {name = "verb",
+     doc = "new, shipped, show, check, replay, timeline; list, swap, shadow, report, rollback, history, why"},
     {name = "what", optional = true, doc = "a policy (shipped name or path), a kind, or a thing"},
   },
   options = {
@@ -263,6 +323,7 @@ return {
     {name = "rise", type = "number", value = "SHARE", doc = "it may rise by this share of what it was"},
     {name = "within", type = "duration", doc = "the guard's window (default 60s)"},
     {name = "journal", type = "string", value = "FILE", doc = "of the run to replay"},
+    {name = "run", type = "string", value = "RUN", doc = "timeline: a run that the directory keeps (default last)"},
   },
   ask = function(request)
     local answer, err = ask(request)

@@ -268,10 +268,15 @@ function run:add_workers(count)
   end
 end
 
+-- A run that was closed before its workers had returned has nothing more to tell.
+local function refuse_closed(self)
+  if self.closed then error(errors.new("T0510", {message = "the run was canceled", help = "start another one"}), 0) end
+end
+
 -- Asks the controller for something; its refusal is raised here, at the call.
 local function ask(self, request, timeout_s)
   self:raise_failure()
-  self:refuse_closed()
+  refuse_closed(self)
   local answer, err = core.call(self.controller, request, timeout_s or POLL_S)
   if not answer then error(errors.from(err), 0) end
   return answer
@@ -448,15 +453,10 @@ function run:evaluate(name)
   return result.result
 end
 
----A run that was closed before its workers had returned has nothing more to tell.
-function run:refuse_closed()
-  if self.closed then error(errors.new("T0510", {message = "the run was canceled", help = "start another one"}), 0) end
-end
-
 ---Waits until every worker has returned.
 ---@return tide.summary
 function run:wait()
-  if not self.finished then self:refuse_closed() end
+  if not self.finished then refuse_closed(self) end
   self.holding, self.go_on = false, true
   while not self.finished do
     self:pump()

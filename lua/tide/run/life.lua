@@ -110,6 +110,7 @@ function run_life.extend(controller, ops)
   -- Appends a line to a file of the run's directory. What a full disk does not take is told once, and the run goes on.
   local function append(self, name, line)
     if not self.a.directory or self.closed or core.simulated() then return end
+    line.time = core.wall()
     self.kept = self.kept or {}
     local file <const> = self.kept[name] or io.open(("%s/%s.jsonl"):format(self.a.directory, name), "a")
     self.kept[name] = file
@@ -128,13 +129,12 @@ function run_life.extend(controller, ops)
     for k, v in pairs(event) do
       if type(v) == "number" and v == v and v < math.huge and v > -math.huge then line[k] = v end
     end
-    line.time = core.wall()
     append(self, "reports", line)
   end
 
   ---A line of events.jsonl: something that happened to the run.
   function controller:record_event(kind, text)
-    append(self, "events", {time = core.wall(), kind = kind, text = text})
+    append(self, "events", {kind = kind, text = text})
   end
 
   function controller:close_records()

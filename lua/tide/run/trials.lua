@@ -252,6 +252,7 @@ local function printable(self)
   return rows, columns
 end
 
+---All trials, for print.
 ---@return table printable one row a trial; .rows has the values
 function result:table()
   local rows <const>, columns <const> = printable(self)

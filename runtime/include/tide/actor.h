@@ -203,6 +203,10 @@ struct tide_actor_options {
     uint8_t opens;          /* enum tide_right that a client has at least to send here; 0: nodes only */
 };
 
+/*
+ * "Inside" below: for an actor, in its handler or on its fiber. A call made at another place returns EINVAL, and one
+ * without a result does nothing; tide_error_message() says which call it was.
+ */
 /* Starts an actor on `node`. Any thread. Errors: ENOMEM, EEXIST (name), ECLOSED (node stopping), EFULL. */
 int tide_spawn(struct tide_node *node, const struct tide_actor_options *options, tide_address *out);
 /* Address of the calling actor. Inside. */

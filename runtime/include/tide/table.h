@@ -125,21 +125,19 @@ struct tide_ticket {
     void *opaque[6];
 };
 
-enum { TIDE_TAKE = 1 /* push: rows stay untouched and alive until the ticket is done, no copy is made */ };
-
 /*
  * Pull: rows[i] = values of keys[i] (row-major, width floats each). Keys in any order, duplicates allowed.
  * Push: applies rows[i] to keys[i] by the table's update rule, in order. Local keys are read and written in place.
  * ticket NULL: waits (fibers only). Else returns when it is under way: at once, unless 1,024 messages or 4 MiB to a home
  * are unanswered already, for which a fiber waits and anybody else gets EBUSY. `rows` of a pull must live until the
- * ticket is done; a push is copied unless TIDE_TAKE. Per key: synchronous operations are sequentially consistent, one
+ * ticket is done; the rows of a push are copied. Per key: synchronous operations are sequentially consistent, one
  * worker's (a fiber's) operations take effect in program order. In a table with copies an operation waits for that until
  * asynchronous pulls of its keys, of the same worker, are answered. Errors: ERANGE (names key and limit; nothing was
  * done), ENAN, EFULL, EDIED, ELOST, EFENCED, ETIMEDOUT.
  */
 int tide_table_pull(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,
                     struct tide_ticket *ticket);
-int tide_table_push(struct tide_table *table, const uint64_t *keys, size_t key_count, const float *rows, unsigned flags,
+int tide_table_push(struct tide_table *table, const uint64_t *keys, size_t key_count, const float *rows,
                     struct tide_ticket *ticket);
 /* Only what this node holds; bit i of `hit` tells whether rows[i] was filled. Never waits. Returns the number of hits. */
 size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,

@@ -47,8 +47,6 @@ enum tide__key_state {
     TIDE__ABSENT, /* no row here; at home of the slot: the row has its initial values */
     TIDE__OWNED,
     TIDE__ARRIVING, /* relocation: asked for, operations queue; or here, and not yet the workers' */
-    TIDE__LEAVING,  /* reserved: owned, successor known */
-    TIDE__REPLICA,  /* reserved: usable copy */
 };
 static inline unsigned tide__word_state(uint64_t word) {
     return (unsigned)(word >> 60) & 7u;

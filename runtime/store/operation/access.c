@@ -595,9 +595,7 @@ int tide_table_pull(struct tide_table *table, const uint64_t *keys, size_t key_c
 }
 
 int tide_table_push(struct tide_table *table, const uint64_t *keys, size_t key_count,
-                    const float *rows, unsigned flags, struct tide_ticket *ticket) {
-    (void)flags; /* the rows for each node are gathered into its message in any case: nothing of the
-                    caller's is kept */
+                    const float *rows, struct tide_ticket *ticket) {
     return tide__operate(table, TIDE__PUSH, false, keys, key_count, NULL, rows, ticket);
 }
 
