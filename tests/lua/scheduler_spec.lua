@@ -1,4 +1,4 @@
--- A scheduled cluster without one: limits of runs, what runs may say of themselves, and the order in which grants follow
+-- Parts of a scheduled cluster: limits of runs, what runs may say of themselves, and the order in which grants follow
 -- targets, with a core that only notes what is asked of it.
 package.path = "lua/?.lua;lua/?/init.lua;tests/lua/?.lua;" .. package.path
 local support = require "support"
@@ -79,7 +79,8 @@ describe("grants", function()
     settle = load "tide.scheduler.settle"
     records = {}
     world = {
-      keeper = {ordered = function() return records end, ended = {done = true}, waiting = {}, save = function() return true end,
+      keeper = {ordered = function() return records end, ended = {done = true}, waiting = {},
+        save = function() return true end,
         start = function(r, grant)
           r.grant = grant
           world.keeper.waiting[r.n] = nil
@@ -91,8 +92,8 @@ describe("grants", function()
     }
   end)
   local function run(n, grant, target)
-    local r = {n = n, name = "r-" .. n, state = grant and "running" or "queued", grant = grant, target = target, epoch = 0,
-               _controller = grant and "c" .. n or nil}
+    local r = {n = n, name = "r-" .. n, state = grant and "running" or "queued", grant = grant, target = target,
+               epoch = 0, _controller = grant and "c" .. n or nil}
     records[#records + 1] = r
     if not grant then world.keeper.waiting[n] = {} end
     return r
