@@ -542,7 +542,8 @@ local tide_cluster = {}
 ---@return table trace
 function tide_cluster:trace(path) end
 
----@return boolean whether runs wait for their slots, and may get others while they go on
+---Whether runs wait for their slots here, and may get others while they go on.
+---@return boolean
 function tide_cluster:is_shared() end
 
 ---Lets a policy of the kind `scheduling` decide how many slots each run of this cluster has, from now on and while they

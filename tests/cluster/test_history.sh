@@ -3,8 +3,10 @@
 # Trials: what is done is kept, and a sweep goes on where it was.
 . "$(dirname "$0")/harness.sh"
 
+echo 'return {least = 0}' >beside.lua
 cat >learn.lua <<'LUA'
 local tide = require "tide"
+local beside = require "beside"
 local o = tide.options {rate = {"of learning", default = 0.5}, steps = {"reports", default = 20}, seed = {"seed", default = 1}}
 local job = tide.job {
   name = "learn", params = {rate = o.rate}, tables = {t = tide.table {keys = tide.dense(40), width = 2}},
@@ -13,7 +15,7 @@ local job = tide.job {
       w.tables.t:pull(tide.range(0, 39))
       if i % 5 == 0 then print("step", i) end
       if o.steps > 100 then tide.sleep "2ms" end
-      w:report {examples = 100, loss = 100 * w.params.rate / i}
+      w:report {examples = 100, loss = math.max(beside.least, 100 * w.params.rate / i)}
     end
   end,
 }
@@ -25,6 +27,7 @@ LUA
 
 run 0 run learn.lua
 run 0 run learn.lua --rate 0.25 --seed 3
+[ "$(cat .tide/runs/*/modules/*.lua | sort -u)" = 'return {least = 0}' ] || fail "the module is not kept"
 run 0 runs
 says out.txt '^2.*learn-1 +done .* 20 +0.025 '
 says out.txt '^2.*learn-1 +done .* 20 +0.0125 .*--rate 0.25'

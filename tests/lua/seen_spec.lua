@@ -78,6 +78,40 @@ describe("what is slowest", function()
     assert.equal("driver", slowest.of(before, after)[1].cause)
   end)
 
+  it("is a hot key, where one key makes a store busy that serves it no slower than others", function()
+    local after = snapshot(20, {worker(1, "n1"), worker(2, "n2")}, {
+      node("n1", 1, {now = 60, pull = seconds_of_waits(5), waited = {["2"] = 5}, busy_s = 1, keys = 100}),
+      node("n2", 2, {now = 100, busy_s = 8, keys = 800})})
+    after.hot = {["r-1.t"] = {{key = 17, share = 0.4}}}
+    local f = slowest.of(before, after)[1]
+    assert.equal("hot_key", f.cause)
+    assert.equal("key 17 of r-1.t", f.subject)
+    after.nodes[2].store.keys = 200 -- each costs it four times as much as elsewhere
+    assert.equal("store", slowest.of(before, after)[1].cause)
+  end)
+
+  it("is the dealing out of data, on_report, or the memory of a node", function()
+    local nodes = {node("n1", 1, {now = 60}), node("n2", 2, {now = 100})}
+    local after = snapshot(20, {worker(1, "n1", {chunk = 4}), worker(2, "n2")}, nodes)
+    assert.equal("chunks", slowest.of(before, after)[1].cause)
+    after = snapshot(20, {worker(1, "n1", {driver = 4}), worker(2, "n2", {driver = 4})}, nodes)
+    after.runs[1].on_report_s = 3.9
+    assert.equal("on_report", slowest.of(before, after)[1].cause)
+    after.runs[1].on_report_s, after.runs[1].policies_s = 0, 3.9
+    assert.equal("policy", slowest.of(before, after)[1].cause)
+    after = snapshot(20, {worker(1, "n1"), worker(2, "n2")}, {
+      node("n1", 1, {now = 60, pull = seconds_of_waits(5), waited = {["2"] = 5}}),
+      node("n2", 2, {now = 100, busy_s = 8, keys = 100,
+                     memory = {tier = "full", refused = 3, used_bytes = 99, cap_bytes = 100}})})
+    assert.equal("memory", slowest.of(before, after)[1].cause)
+  end)
+
+  it("judges a run from its beginning without an earlier look", function()
+    local after = snapshot(20, {worker(1, "n1", {driver = 8}), worker(2, "n2", {driver = 8})},
+      {node("n1", 1, {now = 60}), node("n2", 2, {now = 100})})
+    assert.equal("driver", slowest.of(nil, after)[1].cause)
+  end)
+
   it("counts what goes on, and says when there is nothing to judge", function()
     assert.equal("unknown", slowest.of(before, snapshot(10.01, {}, {}))[1].cause)
     local restarted = snapshot(20, {worker(1, "n1")}, {node("n1", 1, {now = 1})})

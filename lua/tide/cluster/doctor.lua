@@ -17,6 +17,7 @@ local doctor = {}
 local FILES_LEAST <const>, FILES_GOOD <const> = 256, 4096
 local MAPS_GOOD <const> = 65530
 local SYNC_SLOW_S <const> = 0.05
+local KEYS_SOON_S <const> = 14 * 24 * 3600
 local SKEW_S <const> = 1
 local TRIP_S <const> = 0.05
 local FAST_CLOCKS <const> = {tsc = true, ["kvm-clock"] = true, arch_sys_counter = true,
@@ -176,6 +177,23 @@ local CHECKS <const> = {
     if seen then return warn(reason, "there is a driver: see `tide version -v` for what is missing") end
     return ok("none: " .. reason)
   end},
+  {"keys", function(o)
+    local list <const> = o.keys and require("tide.cluster.keys").show(o.keys)
+    if not list or #list == 0 then return nil end
+    local soonest
+    for _, key in ipairs(list) do
+      if key.state == "expired" then
+        return warn(("those of %s ended on %s"):format(key.name, key.ends), "tide keys issue makes new ones")
+      elseif key.state == "valid" and (not soonest or key.until_s < soonest.until_s) then
+        soonest = key
+      end
+    end
+    if not soonest then return warn("all are revoked", "tide keys issue makes new ones") end
+    if soonest.until_s - os.time() < KEYS_SOON_S then
+      return warn(("those of %s end on %s"):format(soonest.name, soonest.ends), "tide keys issue makes new ones")
+    end
+    return ok(("valid until %s"):format(soonest.ends))
+  end},
   {"clusters", function()
     local names <const> = require("tide.cluster.directory").running()
     return ok(#names == 0 and "none of yours runs here" or table.concat(names, ", "))
@@ -217,7 +235,7 @@ local function of_members(snapshot, list)
   end
 end
 
----@param o {directory?: string, listen?: string, snapshot?: tide.snapshot}
+---@param o {directory?: string, keys?: string, listen?: string, snapshot?: tide.snapshot}
 ---@return tide.check[]
 function doctor.look(o)
   local list = {}

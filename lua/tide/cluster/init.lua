@@ -214,7 +214,8 @@ require("tide.cluster.provisioned").extend(cluster, {
   adopt_members = adopt_members,
 })
 
----@return boolean whether runs wait for their slots, and may get others while they go on
+---Whether runs wait for their slots here, and may get others while they go on.
+---@return boolean
 function cluster:is_shared() return self.context.attached or self.scheduled or false end
 
 local SCHEDULE_FIELDS <const> = {params = true, guard = true, nodes = true, force = true}

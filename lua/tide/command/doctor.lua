@@ -51,7 +51,7 @@ return {
       if not snapshot then return nil, err end
     end
     local failed = false
-    for _, row in ipairs(doctor.look {listen = o.listen, snapshot = snapshot}) do
+    for _, row in ipairs(doctor.look {listen = o.listen, keys = context.keys, snapshot = snapshot}) do
       print_row(context, row)
       failed = failed or row.status == "fail"
     end

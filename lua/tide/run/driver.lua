@@ -155,8 +155,18 @@ local function make_run_directory(context)
   end
   if not context.simulated then context.log_file = keep(io.open(context.log_path, "a")) end
   keep(core.file_write(path .. "/script.lua", context.script.text))
-  keep(core.file_write(path .. "/options.json", core.json_encode {
-    schema = "tide.options/1", script = context.script.path, sha256 = context.script.sha, args = context.script.args}))
+  local modules
+  for name, module in pairs(not context.simulated and script.modules or {}) do -- that the script required
+    local content <const> = core.file_read(module.path)
+    if content and core.sha256(content) == module.sha then
+      if not modules then keep(core.mkdir(path .. "/modules")) end
+      modules = modules or {}
+      modules[name] = {path = module.path, sha256 = module.sha}
+      keep(core.file_write(("%s/modules/%s.lua"):format(path, module.sha), content))
+    end
+  end
+  keep(core.file_write(path .. "/options.json", core.json_encode {schema = "tide.options/1", modules = modules,
+    script = context.script.path, sha256 = context.script.sha, args = context.script.args}))
 end
 
 local function quoted(word)
