@@ -2,12 +2,13 @@
 -- served with the sizes that they ask for, against sizes that a goodput policy chooses and changes while they train
 -- (Pollux, OSDI 2021).
 --   tide run examples/pollux.lua --chart pollux.svg        tide sim examples/pollux.lua
+-- It prints who had how many slots when; the picture is for `tide run`, for a simulated cluster has a simulated disk.
 local tide = require "tide"
 local nn = require "tide.nn"
 local core = require "tide.core"
 local opt = tide.options {
   nodes = {"worker nodes of one slot", default = 4},
-  scale = {"how much longer the jobs are", default = 1},
+  scale = {"how much longer the jobs are", default = 1.0},
   apart = {"seconds between two jobs", default = 12},
   policy = {"the policy beside scheduling/fifo", default = "scheduling/goodput"},
   chart = {"file for a picture of both", type = "string"},
@@ -18,6 +19,7 @@ local size <const> = sim and {images = 600, epochs = 40, points = 640, width = 3
   or {images = 6000, epochs = 300, points = 12800, width = 512, passes = 60}
 local function work(flops) if sim then sim.work(flops) end end
 if sim then sim.compute {flops = 4e7} end
+local function scaled(n) return math.max(math.tointeger(n * opt.scale // 1), 1) end
 
 ---- the jobs ------------------------------------------------------------------------------------------------------
 
@@ -25,7 +27,7 @@ local net = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.flatten(), 
   nn.linear(10)}
 local jobs = {
   {slots = 4, job = nn.job {name = "net", program = net, data = tide.data.images(nil, {count = size.images,
-    test = 1 / 6, seed = 2}), batch = 100, epochs = size.epochs * opt.scale, optimizer = nn.momentum {lr = 0.05}}},
+    test = 1 / 6, seed = 2}), batch = 100, epochs = scaled(size.epochs), optimizer = nn.momentum {lr = 0.05}}},
 }
 
 local POINTS <const>, WIDTH <const>, CENTRES <const> = size.points, size.width, 16
@@ -35,7 +37,7 @@ local truth <const> = tide.tensor.zeros("f32", WIDTH, 1):normal(7)
 local function draw(chunk) return tide.tensor.zeros("f32", chunk.count, WIDTH):normal(1000 + chunk.first) end
 
 jobs[2] = {slots = 2, job = tide.job {
-  name = "logistic", data = POINTS, chunks = 32, stop = {epochs = size.passes * opt.scale},
+  name = "logistic", data = POINTS, chunks = 32, stop = {epochs = scaled(size.passes)},
   tables = {weights = tide.table {keys = tide.dense(1), width = WIDTH, update = "add"}},
   worker = function(w)
     local zeros <const> = tide.tensor.zeros
@@ -56,7 +58,7 @@ jobs[2] = {slots = 2, job = tide.job {
 }}
 
 jobs[3] = {slots = 2, job = tide.job {
-  name = "kmeans", data = POINTS, chunks = 32, stop = {epochs = size.passes // 2 * opt.scale},
+  name = "kmeans", data = POINTS, chunks = 32, stop = {epochs = scaled(size.passes // 2)},
   tables = { -- a row for each pass and centre
     sums = tide.table {keys = tide.hashed(), width = WIDTH, update = "add"},
     counts = tide.table {keys = tide.hashed(), width = 1, update = "add"},
@@ -86,6 +88,8 @@ jobs[3] = {slots = 2, job = tide.job {
     end
   end,
 }}
+
+local COLUMNS <const> = 72
 
 ---- a day of the cluster ------------------------------------------------------------------------------------------
 
@@ -131,11 +135,26 @@ local function mean(list)
   return sum / #list
 end
 
+-- Slots of each job over time, a digit every so many seconds.
+local function show(r)
+  local each <const> = r.makespan / COLUMNS
+  print(("\nslots under %s, a column is %.1f s"):format(r.policy, each))
+  for _, entry in ipairs(jobs) do
+    local line = {}
+    for column = 1, COLUMNS do line[column] = " " end
+    for _, point in ipairs(r.curve[entry.job.name] or {}) do
+      line[math.min(math.tointeger(point[1] // each) + 1, COLUMNS)] = point[2] > 0 and tostring(point[2]) or "."
+    end
+    print(("%-9s %s"):format(entry.job.name, table.concat(line)))
+  end
+end
+
 tide.main(function()
   local results = {
     day("scheduling/fifo", function(entry) return {slots = math.min(entry.slots, opt.nodes)} end),
     day(opt.policy, function() return {min = 1, max = opt.nodes} end),
   }
+  for _, r in ipairs(results) do show(r) end
   print()
   for _, r in ipairs(results) do
     print(("%-20s mean completion %5.1f s, all done after %5.1f s, %d resizes"):format(r.policy, mean(r.jct),

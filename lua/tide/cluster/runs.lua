@@ -643,7 +643,7 @@ function ops.verb(request, message)
 end
 
 ---A verb of the cluster's scheduling policy: {verb, arguments = plain bytes}, as a run takes those of its own.
-function ops.policy(request, message) return self.scheduler:serve(request, message.right) end
+function ops.policy(request, message) return self.scheduler:serve(request, message) end
 
 ---Another scheduling policy, or none: {policy = {text, path} | false, params, guard, nodes = of the pool}.
 function ops.schedule(request)

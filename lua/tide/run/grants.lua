@@ -76,6 +76,18 @@ local function force(self)
   self:meet()
 end
 
+-- The workers of a net meet to come and go: one change after the other.
+local function changes_still(self)
+  if not self.job.meets then return false end
+  if self.paused and not self.suspended then return true end
+  for _, w in ipairs(self.workers) do
+    if not w.node.lost and (w.state == "joining" or w.state == "waiting" or w.dropped and w.state == "running") then
+      return true
+    end
+  end
+  return false
+end
+
 -- Everybody leaves at the next report.
 local function suspend(self, why)
   self.paused = self.paused or {since = core.now(), callers = {}}
@@ -213,6 +225,7 @@ function grants.extend(controller, ops)
       if request.force then force(self) end
       return refuse "its workers are leaving"
     end
+    if changes_still(self) then return refuse "its workers are coming and going" end
     local bound <const> = self:fixed_workers()
     if bound then return refuse(bound, true) end
     self.order = request.order
@@ -255,6 +268,7 @@ function grants.extend(controller, ops)
   function controller:tell_of_slots(m)
     m.held, m.order, m.cost = held_of(self), self.order or self.a.order or 0, self.cost
     self.cost = nil
+    m.meets = self.job and self.job.meets or nil
     m.orphaned = self.suspended and self.orphaned or nil
     if self.ready >= (self.worker_count or 1) and self.fixed_told ~= true then
       m.fixed, self.fixed_told = self:fixed_workers(), true

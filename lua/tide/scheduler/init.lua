@@ -152,9 +152,20 @@ end
 
 ---- the plan -------------------------------------------------------------------------------------------------------
 
+-- A net is not suspended: of the slots that it has one stays its own, where none of the new ones is one of these.
+local function kept_by(r, before, target)
+  local first <const> = text.sorted_keys(before)[1]
+  if not r.meets or not first then return target end
+  for name in pairs(before) do
+    if target[name] then return target end
+  end
+  return {[first] = 1}
+end
+
 -- The run is to have these slots: {[name of node] = count}.
 local function set_target(self, r, target)
   local before <const> = r.target or r.grant or {}
+  target = kept_by(r, before, target)
   local same = true
   for name, n in pairs(target) do same = same and before[name] == n end
   for name in pairs(before) do same = same and target[name] ~= nil end
@@ -322,9 +333,9 @@ end
 
 ---A verb of `tide policy` or run.policy: {verb=, arguments= plain bytes}.
 ---@param request table
----@param right string of who asks
+---@param message table it came by
 ---@return table|nil {result= plain bytes}, table? err
-function scheduler:serve(request, right)
+function scheduler:serve(request, message)
   local a <const> = type(request.arguments) == "string" and core.plain_decode(request.arguments)
   if not self.host and request.verb == "list" then return {result = core.plain_encode {}} end
   if not self.host and (request.verb ~= "swap" or type(a) ~= "table") then
@@ -333,11 +344,11 @@ function scheduler:serve(request, right)
   end
   local result, err
   if self.host then
-    result, err = live.serve(self, request, right)
+    result, err = live.serve(self, request, message)
   else
-    local allowed, refusal = rights.allows("policies", request.verb, right)
+    local allowed, refusal = rights.admit("policies", request.verb, a, message)
     if not allowed then return nil, refusal end
-    if not live.approves(self, a.policy, right) then
+    if not live.approves(self, a.policy, message.right) then
       return nil, errors.new("T0801", "a policy that does not ship with Tide takes the right `admin`, once")
     end
     local answer
@@ -389,6 +400,7 @@ end
 ---What a run's controller told: model, cost of a resize, slots that it holds.
 function scheduler:told(r, request)
   if type(request.fixed) == "string" then r.bound = request.fixed end
+  if request.meets then r.meets = true end
   if models.take(r, request) then self:event("fit", r) end
   local cost <const> = request.cost
   if type(cost) == "number" and cost >= 0 and cost < 3600 then
