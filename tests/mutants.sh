@@ -184,6 +184,16 @@ column_early                  rotation_spec.lua
 peers_former_view             test_peers.sh
 peers_piece_lost              test_peers.sh
 peers_arrival_order           test_peers.sh
+lda_own_count_kept            test_lda
+lda_proposals_swapped         test_lda
+lda_part_twice                test_lda.sh
+lda_pass_kept                 test_lda.sh
+lda_dead_part_lost            test_lda.sh
+descent_flight_ignored        test_descent
+tasks_not_rebuilt             test_descent.sh
+tasks_row_lost                test_descent.sh
+vertex_children_backwards     test_vertex
+vertex_class_dropped          test_vertex
 drop_waiter_untold            test_drop.sh
 drop_life_ignored             test_drop.sh
 drop_frees_held               test_drop.sh
@@ -267,7 +277,7 @@ while read -r one; do
         echo "UNLISTED   $one is planted, and nobody looks for it"
         failed=$((failed + 1))
     }
-done < <(grep -rhoE '(TIDE_MUTANT\(|core\.mutant ")[a-z_]+' "$root/runtime" "$root/lua" | sed 's/.*[("]//' | sort -u)
+done < <(grep -rhoE '(TIDE_MUTANT\(|core\.mutant ")[a-z_]+' "$root/runtime" "$root/kernels" "$root/lua" | sed 's/.*[("]//' | sort -u)
 while read -r kind what more; do
     [ -z "$kind" ] || unharmed "$kind" "$what" "$more" || {
         echo "UNHARMED   $kind $what $more fails without a mistake"

@@ -197,7 +197,7 @@ static void assign_rows(struct batch *b) {
         size_t s = sample_of(b, i);
         for (size_t v = f->sample_start[s]; v < f->sample_start[s + 1]; v++, own++) {
             size_t level = b->serial ? own : f->height[v];
-            uint32_t class = (uint32_t)(2 * level + (has_input(b, v) ? 0 : 1));
+            uint32_t class = (uint32_t)(2 * level + (has_input(b, v) || TIDE_MUTANT(vertex_class_dropped) ? 0 : 1));
             l->row[own] = class;
             count[class]++;
         }
@@ -250,7 +250,10 @@ static void link_children(struct batch *b, const uint32_t *base) {
         }
         start[row] = (int32_t)edge;
         for (uint32_t e = f->child_start[v]; e < f->child_start[v + 1]; e++, edge++) {
-            child[edge] = (int32_t)l->row[base[row] + (uint32_t)f->child[e]];
+            uint32_t from = TIDE_MUTANT(vertex_children_backwards)
+                                ? f->child_start[v + 1] - 1 - (e - f->child_start[v])
+                                : e;
+            child[edge] = (int32_t)l->row[base[row] + (uint32_t)f->child[from]];
             parent[edge] = (int32_t)row;
         }
         for (size_t k = 0; k < l->want.nth; k++) {

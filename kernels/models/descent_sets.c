@@ -246,6 +246,12 @@ static int check_run(const struct tide_argument *a, struct tide_result *results,
         tide_free(with);
         return tide_kernel_fail(error, TIDE_ENOMEM, "out of memory");
     }
+    if (TIDE_MUTANT(descent_flight_ignored)) {
+        memset(a[CHECK_PAIRS].tensor.data, 0, m * flight * sizeof(double));
+        for (size_t j = 0; j < m; j++) {
+            memset((double *)a[CHECK_PAIRS].tensor.data + j * m, 0, flight * sizeof(double));
+        }
+    }
     for (size_t k = 0; k < flight; k++) {
         with[k] = (uint32_t)k;
         sums[k] = 0;

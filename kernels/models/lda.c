@@ -189,3 +189,34 @@ double lda_rising_of(const struct lda_rising *r, uint64_t n) {
     int sign;
     return n <= RISING_SMALL ? r->small[n] : lgamma_r((double)n + r->a, &sign) - r->at_a;
 }
+
+int lda_read_block(const struct tide_kernel *kernel, const struct tide_argument *a,
+                   struct lda_block *out, char *error) {
+    uint64_t first = 0;
+    int code = lda_read_priors(kernel, a, LDA_ALPHA, LDA_BETA, LDA_VOCABULARY, &out->prior, error);
+    const uint32_t topics = out->prior.topics;
+    code = code ? code
+                : lda_read_rows(kernel, a, LDA_COUNTS, topics, &out->width, &out->rows,
+                                &out->counts, error);
+    code = code ? code
+                : tide_kernel_whole(kernel, a, LDA_FIRST, 0, UINT32_MAX - (out->rows & UINT32_MAX),
+                                    &first, error);
+    code = code ? code
+                : lda_read_documents(kernel, a, LDA_OFFSETS, LDA_WORDS, LDA_TOPICS, UINT32_MAX,
+                                     topics, &out->d, error);
+    code = code ? code : lda_read_vector(kernel, a, LDA_TOTALS, out->width, &out->totals, error);
+    code = code ? code : lda_read_vector(kernel, a, LDA_CHANGES, out->width, &out->changes, error);
+    code = code ? code : lda_read_seed(kernel, a, LDA_SEED, LDA_PASS, &out->seed, &out->pass, error);
+    code = code ? code
+                : tide_kernel_whole(kernel, a, LDA_DOCUMENT, 0, UINT64_MAX, &out->d.first, error);
+    code = code ? code : tide_kernel_whole(kernel, a, LDA_PHASE, 0, 1 << 19, &out->phase, error);
+    out->first = (uint32_t)first;
+    return code;
+}
+
+int lda_block_results(const struct lda_block *b, struct tide_result *results) {
+    results[0] = (struct tide_result){"tokens", (double)b->tokens};
+    results[1] = (struct tide_result){"moved", (double)b->moved};
+    results[2] = (struct tide_result){"count", (double)b->tokens};
+    return 3;
+}

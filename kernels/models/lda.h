@@ -108,6 +108,64 @@ int lda_read_vector(const struct tide_kernel *kernel, const struct tide_argument
 int lda_read_seed(const struct tide_kernel *kernel, const struct tide_argument *arguments,
                   size_t seed, size_t pass, uint64_t *seed_out, uint64_t *pass_out, char *error);
 
+/* ---- what the samplers of a range of words share ---- */
+
+/* Documents, rows of a range of words, and sums: what a call reads and changes. */
+struct lda_block {
+    struct lda_documents d;
+    struct lda_priors prior;
+    uint64_t seed, pass, phase;
+    uint32_t first; /* word of the first row */
+    size_t rows, width;
+    float *counts;   /* n_kw */
+    double *totals;  /* n_k, as this worker sees it */
+    double *changes; /* of n_k, by this call */
+    size_t tokens, moved;
+};
+
+/* Arguments of a block; a sampler's own ones come behind. */
+enum {
+    LDA_OFFSETS,
+    LDA_WORDS,
+    LDA_TOPICS,
+    LDA_COUNTS,
+    LDA_TOTALS,
+    LDA_CHANGES,
+    LDA_ALPHA,
+    LDA_BETA,
+    LDA_VOCABULARY,
+    LDA_FIRST,
+    LDA_DOCUMENT,
+    LDA_SEED,
+    LDA_PASS,
+    LDA_PHASE,
+    LDA_BLOCK
+};
+#define LDA_BLOCK_PARAMETERS                                                                       \
+    [LDA_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0,                                           \
+                     "where each document begins in words, and the end"},                          \
+    [LDA_WORDS] = {"words", TIDE_TENSOR, 9, true, 0, "word of each token, rising in a document"},  \
+    [LDA_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0, "u16 or u32: topic of each token; changed"}, \
+    [LDA_COUNTS] = {"counts", TIDE_TENSOR, 1, true, 0,                                             \
+                    "n_kw of the words first, first + 1, ..: a row each, padded to 16; changed"},  \
+    [LDA_TOTALS] = {"totals", TIDE_TENSOR, 2, true, 0, "n_k; changed"},                            \
+    [LDA_CHANGES] = {"changes", TIDE_TENSOR, 2, true, 0, "of n_k by this call are added"},         \
+    [LDA_ALPHA] = {"alpha", TIDE_TENSOR, 1, true, 0, "prior of each topic"},                       \
+    [LDA_BETA] = {"beta", TIDE_NUMBER, 0, true, 0, "prior of a word"},                             \
+    [LDA_VOCABULARY] = {"vocabulary", TIDE_NUMBER, 0, true, 0, "words of the dictionary, V"},      \
+    [LDA_FIRST] = {"first", TIDE_NUMBER, 0, false, 0, "word of the first row"},                    \
+    [LDA_DOCUMENT] = {"document", TIDE_NUMBER, 0, false, 0,                                        \
+                      "number of the first document in the corpus"},                               \
+    [LDA_SEED] = {"seed", TIDE_NUMBER, 0, true, 0, "of the draws"},                                \
+    [LDA_PASS] = {"pass", TIDE_NUMBER, 0, true, 0, "over the data: other draws"},                  \
+    [LDA_PHASE] = {"phase", TIDE_NUMBER, 0, false, 0,                                              \
+                   "number of the range of words: other draws"}
+
+int lda_read_block(const struct tide_kernel *kernel, const struct tide_argument *arguments,
+                   struct lda_block *out, char *error);
+/* tokens, moved, count; returns their number. */
+int lda_block_results(const struct lda_block *b, struct tide_result *results);
+
 /* The tokens of a document whose words are first .. last - 1: [*begin, *end). */
 static inline void lda_range(const struct lda_documents *d, size_t document, uint32_t first,
                              uint32_t last, size_t *begin, size_t *end) {

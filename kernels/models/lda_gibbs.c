@@ -23,19 +23,11 @@ typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
 #define BODY static inline __attribute__((always_inline))
 
 struct gibbs {
-    struct lda_documents d;
-    struct lda_priors prior;
-    uint64_t seed, pass, phase;
-    uint32_t first; /* word of the first row */
-    size_t rows, width;
-    float *counts;      /* n_kw */
-    double *totals;     /* n_k, as this worker sees it */
-    double *changes;    /* of n_k, by this call */
+    struct lda_block b;
     int32_t *document;  /* scratch: n_kd */
     float *plus_alpha;  /* n_kd + a_k */
     float *inverse;     /* 1 / (n_k + V b) */
     float *p, *running; /* of the draw */
-    size_t tokens, moved;
 };
 
 BODY float sum16(const float *x) {
@@ -48,8 +40,8 @@ BODY float sum16(const float *x) {
 
 /* The topic at u of the whole; never one whose p is 0. */
 BODY uint32_t draw_body(const struct gibbs *g, const float *row, double u, uint32_t own) {
-    const float beta = (float)g->prior.beta;
-    const size_t width = g->width;
+    const float beta = (float)g->b.prior.beta;
+    const size_t width = g->b.width;
     float *p = g->p, *running = g->running;
     v16 sum = {0};
     for (size_t c = 0; c < width; c += LDA_LANES) {
@@ -84,49 +76,49 @@ BODY uint32_t draw_body(const struct gibbs *g, const float *row, double u, uint3
 
 BODY void move_body(struct gibbs *g, float *row, uint32_t k, int by) {
     g->document[k] += by;
-    g->plus_alpha[k] = (float)g->document[k] + g->prior.alpha[k];
+    g->plus_alpha[k] = (float)g->document[k] + g->b.prior.alpha[k];
     row[k] += (float)by;
-    g->totals[k] += by;
-    g->inverse[k] = (float)(1.0 / (g->totals[k] + g->prior.beta_sum));
+    g->b.totals[k] += by;
+    g->inverse[k] = (float)(1.0 / (g->b.totals[k] + g->b.prior.beta_sum));
 }
 
 BODY void document_body(struct gibbs *g, size_t document) {
     size_t begin, end;
-    lda_range(&g->d, document, g->first, g->first + (uint32_t)g->rows, &begin, &end);
+    lda_range(&g->b.d, document, g->b.first, g->b.first + (uint32_t)g->b.rows, &begin, &end);
     if (begin == end) {
         return;
     }
-    const size_t from = g->d.offsets[document], to = g->d.offsets[document + 1];
+    const size_t from = g->b.d.offsets[document], to = g->b.d.offsets[document + 1];
     for (size_t i = from; i < to; i++) {
-        const uint32_t k = lda_topic(&g->d.z, i);
+        const uint32_t k = lda_topic(&g->b.d.z, i);
         g->document[k]++;
-        g->plus_alpha[k] = (float)g->document[k] + g->prior.alpha[k];
+        g->plus_alpha[k] = (float)g->document[k] + g->b.prior.alpha[k];
     }
     struct lda_stream stream;
-    lda_stream_begin(&stream, g->seed, g->pass, g->phase, g->d.first + document);
+    lda_stream_begin(&stream, g->b.seed, g->b.pass, g->b.phase, g->b.d.first + document);
     for (size_t i = begin; i < end; i++) {
-        float *row = g->counts + (size_t)(g->d.words[i] - g->first) * g->width;
-        const uint32_t before = lda_topic(&g->d.z, i);
+        float *row = g->b.counts + (size_t)(g->b.d.words[i] - g->b.first) * g->b.width;
+        const uint32_t before = lda_topic(&g->b.d.z, i);
         move_body(g, row, before, -1);
         const uint32_t after = draw_body(g, row, lda_uniform(&stream), before);
         move_body(g, row, after, 1);
         if (after != before) {
-            lda_topic_set(&g->d.z, i, after);
-            g->changes[before]--;
-            g->changes[after]++;
-            g->moved++;
+            lda_topic_set(&g->b.d.z, i, after);
+            g->b.changes[before]--;
+            g->b.changes[after]++;
+            g->b.moved++;
         }
     }
-    g->tokens += end - begin;
+    g->b.tokens += end - begin;
     for (size_t i = from; i < to; i++) {
-        const uint32_t k = lda_topic(&g->d.z, i);
+        const uint32_t k = lda_topic(&g->b.d.z, i);
         g->document[k] = 0;
-        g->plus_alpha[k] = g->prior.alpha[k];
+        g->plus_alpha[k] = g->b.prior.alpha[k];
     }
 }
 
 BODY void all_body(struct gibbs *g) {
-    for (size_t i = 0; i < g->d.count; i++) {
+    for (size_t i = 0; i < g->b.d.count; i++) {
         document_body(g, i);
     }
 }
@@ -160,79 +152,26 @@ static void all(struct gibbs *g, int level) {
     all_plain(g);
 }
 
-enum {
-    OFFSETS,
-    WORDS,
-    TOPICS,
-    COUNTS,
-    TOTALS,
-    CHANGES,
-    ALPHA,
-    BETA,
-    VOCABULARY,
-    FIRST,
-    DOCUMENT,
-    SEED,
-    PASS,
-    PHASE,
-    LEVEL
-};
+enum { LEVEL = LDA_BLOCK };
 static const struct tide_parameter parameters[] = {
-    [OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0,
-                 "where each document begins in words, and the end"},
-    [WORDS] = {"words", TIDE_TENSOR, 9, true, 0, "word of each token, rising in a document"},
-    [TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0, "u16 or u32: topic of each token; changed"},
-    [COUNTS] = {"counts", TIDE_TENSOR, 1, true, 0,
-                "n_kw of the words first, first + 1, ..: a row each, padded to 16; changed"},
-    [TOTALS] = {"totals", TIDE_TENSOR, 2, true, 0, "n_k; changed"},
-    [CHANGES] = {"changes", TIDE_TENSOR, 2, true, 0, "of n_k by this call are added"},
-    [ALPHA] = {"alpha", TIDE_TENSOR, 1, true, 0, "prior of each topic"},
-    [BETA] = {"beta", TIDE_NUMBER, 0, true, 0, "prior of a word"},
-    [VOCABULARY] = {"vocabulary", TIDE_NUMBER, 0, true, 0, "words of the dictionary, V"},
-    [FIRST] = {"first", TIDE_NUMBER, 0, false, 0, "word of the first row"},
-    [DOCUMENT] = {"document", TIDE_NUMBER, 0, false, 0,
-                  "number of the first document in the corpus"},
-    [SEED] = {"seed", TIDE_NUMBER, 0, true, 0, "of the draws"},
-    [PASS] = {"pass", TIDE_NUMBER, 0, true, 0, "over the data: other draws"},
-    [PHASE] = {"phase", TIDE_NUMBER, 0, false, 0, "number of the range of words: other draws"},
+    LDA_BLOCK_PARAMETERS,
     [LEVEL] = {"level", TIDE_NUMBER, 0, false, 0, "for tests: 1 plain instructions, 2 up to AVX2"},
 };
 
 const struct tide_kernel tide_kernel_lda_gibbs;
 
-static int read_all(const struct tide_argument *a, struct gibbs *g, char *error) {
-    const struct tide_kernel *self = &tide_kernel_lda_gibbs;
-    uint64_t first = 0, level;
-    int code = lda_read_priors(self, a, ALPHA, BETA, VOCABULARY, &g->prior, error);
-    code = code ? code
-                : lda_read_rows(self, a, COUNTS, g->prior.topics, &g->width, &g->rows, &g->counts,
-                                error);
-    code = code ? code
-                : tide_kernel_whole(self, a, FIRST, 0, UINT32_MAX - (g->rows & UINT32_MAX), &first,
-                                    error);
-    code = code ? code
-                : lda_read_documents(self, a, OFFSETS, WORDS, TOPICS, UINT32_MAX, g->prior.topics,
-                                     &g->d, error);
-    code = code ? code : lda_read_vector(self, a, TOTALS, g->width, &g->totals, error);
-    code = code ? code : lda_read_vector(self, a, CHANGES, g->width, &g->changes, error);
-    code = code ? code : lda_read_seed(self, a, SEED, PASS, &g->seed, &g->pass, error);
-    code = code ? code : tide_kernel_whole(self, a, DOCUMENT, 0, UINT64_MAX, &g->d.first, error);
-    code = code ? code : tide_kernel_whole(self, a, PHASE, 0, 1 << 19, &g->phase, error);
-    code = code ? code : tide_kernel_whole(self, a, LEVEL, 0, 2, &level, error);
-    g->first = (uint32_t)first;
-    return code;
-}
-
 static int run(const struct tide_argument *a, struct tide_result *results, char *error) {
     struct gibbs g = {0};
-    int code = read_all(a, &g, error);
+    uint64_t level;
+    int code = lda_read_block(&tide_kernel_lda_gibbs, a, &g.b, error);
+    code = code ? code : tide_kernel_whole(&tide_kernel_lda_gibbs, a, LEVEL, 0, 2, &level, error);
     if (code) {
         return code;
     }
-    const size_t bytes = g.width * sizeof(float);
+    const size_t bytes = g.b.width * sizeof(float);
     char *scratch = tide_workspace_alloc(5 * bytes + 64);
     if (!scratch) {
-        return tide_kernel_fail(error, TIDE_ENOMEM, "no memory for %zu topics", g.width);
+        return tide_kernel_fail(error, TIDE_ENOMEM, "no memory for %zu topics", g.b.width);
     }
     g.document = (int32_t *)(void *)scratch;
     g.plus_alpha = (float *)(void *)(scratch + bytes);
@@ -240,16 +179,13 @@ static int run(const struct tide_argument *a, struct tide_result *results, char 
     g.p = (float *)(void *)(scratch + 3 * bytes);
     g.running = (float *)(void *)(scratch + 4 * bytes);
     memset(scratch, 0, 5 * bytes); /* topics of the padding have p = 0 */
-    for (uint32_t k = 0; k < g.prior.topics; k++) {
-        g.plus_alpha[k] = g.prior.alpha[k];
-        g.inverse[k] = (float)(1.0 / (g.totals[k] + g.prior.beta_sum));
+    for (uint32_t k = 0; k < g.b.prior.topics; k++) {
+        g.plus_alpha[k] = g.b.prior.alpha[k];
+        g.inverse[k] = (float)(1.0 / (g.b.totals[k] + g.b.prior.beta_sum));
     }
-    all(&g, (int)a[LEVEL].number);
+    all(&g, (int)level);
     tide_workspace_free(scratch);
-    results[0] = (struct tide_result){"tokens", (double)g.tokens};
-    results[1] = (struct tide_result){"moved", (double)g.moved};
-    results[2] = (struct tide_result){"count", (double)g.tokens};
-    return 3;
+    return lda_block_results(&g.b, results);
 }
 
 const struct tide_kernel tide_kernel_lda_gibbs = {

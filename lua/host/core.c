@@ -1,6 +1,9 @@
 /* The module `tide.core`: the parts in one table. lua/tide/core.meta.lua documents every function.
  */
 #include "host.h"
+#include "data/arrays.h"
+
+void tide__lua_open_http(lua_State *L); /* http.c */
 
 #ifdef TIDE_MUTANTS
 #include <string.h>
@@ -41,6 +44,7 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_forest(L);
     tide__lua_open_vertex(L);
     tide__lua_open_safetensors(L);
+    tide__lua_open_arrays(L);
     tide__lua_open_libsvm(L);
     tide__lua_open_sampler(L);
     tide__lua_open_simulator(L);
@@ -49,7 +53,9 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_sandbox(L);
     tide__lua_open_console(L);
     tide__lua_open_keys(L);
+    tide__lua_open_audit(L);
     tide__lua_open_watch(L);
     tide__lua_open_control(L);
+    tide__lua_open_http(L);
     return 1;
 }

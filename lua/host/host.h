@@ -103,6 +103,7 @@ void tide__console_fiber_start(struct tide_lua_fiber *fiber);
 void tide__console_fiber_end(struct tide_lua_fiber *fiber);
 void tide__lua_open_console(lua_State *L);
 void tide__lua_open_keys(lua_State *L);
+void tide__lua_open_audit(lua_State *L);
 
 /* ---- watch.c ---- */
 int tide__lua_table_waits(lua_State *L); /* t:waits() */

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -156,10 +157,10 @@ static int next_character(EditLine *el, wchar_t *out) {
 /* ---- keys ---- */
 
 static unsigned char key_interrupt(EditLine *el, int key) {
-    (void)el;
     (void)key;
     editor->interrupted = true;
-    return CC_NEWLINE;
+    el_push(el, "\n"); /* the key that ends a line also leaves its last row */
+    return CC_NORM;
 }
 
 static void bracket(struct line *e, bool on) {
@@ -428,6 +429,37 @@ static int module_above(lua_State *L) {
     return 0;
 }
 
+/* ---- single keys, for who draws and reads no lines ---- */
+
+static struct termios of_terminal;
+static bool by_keys;
+
+/* line.keys(on): keys come one by one and are not shown; false: as before. */
+static int module_keys(lua_State *L) {
+    const bool on = lua_toboolean(L, 1);
+    if (on && !by_keys && tcgetattr(STDIN_FILENO, &of_terminal) == 0) {
+        struct termios raw = of_terminal;
+        raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+        raw.c_cc[VMIN] = 1;
+        raw.c_cc[VTIME] = 0;
+        by_keys = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
+    } else if (!on && by_keys) {
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &of_terminal);
+        by_keys = false;
+    }
+    return 0;
+}
+
+/* line.key() -> the byte of a key that was pressed | nil: none was. Waits for nothing. */
+static int module_key(lua_State *L) {
+    char byte;
+    if (!by_keys || !readable() || read(STDIN_FILENO, &byte, 1) != 1) {
+        return 0;
+    }
+    lua_pushlstring(L, &byte, 1);
+    return 1;
+}
+
 int tide__line_open(lua_State *L) {
     static const luaL_Reg functions[] = {{"open", module_open},
                                          {"close", module_close},
@@ -435,6 +467,8 @@ int tide__line_open(lua_State *L) {
                                          {"above", module_above},
                                          {"remember", module_remember},
                                          {"ended_by", module_ended_by},
+                                         {"keys", module_keys},
+                                         {"key", module_key},
                                          {NULL, NULL}};
     luaL_newlib(L, functions);
     return 1;

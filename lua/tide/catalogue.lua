@@ -231,7 +231,7 @@ entry("T0304", {
 entry("T0305", {
   title = "policy was rolled back before", exit = 6, name = "EREFUSED",
   explanation = "A guard has rolled this very source back; it is blocked so that nobody swaps it in again by mistake.",
-  remedy = "change the policy, or swap with `force = true`",
+  remedy = "change the policy, or swap with `--force`; in Lua with `force = true`",
 })
 entry("T0306", {
   title = "nothing to go back to", exit = 6, name = "ENOENT",
@@ -498,6 +498,20 @@ entry("T0802", {
   explanation = "Clusters on several machines know nodes and people by certificates, which `tide keys` makes. The "
     .. "directory with the authority stays with its owner; nodes and people get one of the others.",
   remedy = "tide keys init CLUSTER makes keys, tide keys show lists them",
+})
+
+entry("T0803", {
+  title = "the audit log cannot be written", exit = 1, name = "EIO",
+  explanation = "What takes more than the right `read` is noted in the node's audit log before it is done. The log "
+    .. "cannot be written: the disk is full, or the file is not this user's. Runs go on.",
+  remedy = "make room where the log is (tide node --audit DIR says where), and ask again",
+})
+
+entry("T0804", {
+  title = "the audit log is damaged", exit = 1, name = "EPROTO",
+  explanation = "Each line of an audit log has the sum of the line before. A line was changed, taken out or put in, or "
+    .. "the log has lost its end.",
+  remedy = "compare with copies of the log, and of its .head file, on other machines",
 })
 
 ---- T09: kernels -----------------------------------------------------------------------------------------------------

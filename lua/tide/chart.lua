@@ -200,6 +200,7 @@ function chart.svg(charts)
   return table.concat(out, "\n")
 end
 
+---Writes charts below each other as an SVG file.
 ---@param path string
 ---@param charts table as of chart.svg
 ---@return true|nil, table? err

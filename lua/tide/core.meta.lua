@@ -12,6 +12,7 @@ core.version = "0.1.0"
 function core.run_directory() end        --> path of the directory of this user's clusters, or nil, err
 function core.private_directory(path, make) end --> true, or nil, err: EACCES if others may write there; make: it is made
 function core.program_name() end         --> of the file that this process runs
+function core.sweep_directory(path) end --> removes sockets there that refuse; true: no process has one or is on its way
 function core.own_process(pid, program) end --> is it of this user and of a program of that name, default this one's?
 function core.lock(path) end             --> a lock on that file, to be closed, or nil, err: EBUSY
 function core.build() end            --> {compiler=, lua=, libuv=, ..., cpu={blas=, core=, rate="60 GFLOP/s", device=}, cuda={available=false, reason=""}} for `tide version`
@@ -70,6 +71,9 @@ function core.fiber_wait(handle, timeout_s) end --> true, results... | nil, err 
 function core.fiber_cancel(handle) end
 function core.log(level, text) end
 function core.log_level(level) end    -- of the whole process: "debug", "info" (at start), "warn", "error"
+
+function core.log_format(format) end  -- of the lines that this process writes to stderr: "text" (at start) or "json"
+function core.log_rotate(limit, keep) end --> whether the file behind stderr had `limit` bytes and a new one was begun; at most `keep` older ones | nil, err
 
 ---- tensors: flat typed arrays with optional columns, printable, 1-based indexing; row-major
 ---@param type "f32"|"f64"|"i32"|"i64"|"u64"|"u8"|"u32"|"u16"
@@ -193,13 +197,18 @@ function core.encode(value) end       --> msgpack string ; core.decode(string) -
 function core.json_encode(value) end  --> string (jansson; sorted keys) ; core.json_decode(text) -> value | nil, err
 function core.random(seed) end        --> generator: :next() u64 as integer, :uniform(), :below(n), :state() -> text, :restore(text)
 ---Processes of the local provisioner: dies with this process; output appended to a file.
-function core.process(argv, options) end --> handle: h:pid(), h:signal(n), h:ended() -> nil | {status=, signal=}
+function core.audit_open(directory, node) end --> true | nil, err: from now on this process has an audit log, begun with the first entry
+function core.audit(entry) end        --> true | nil, err: {verb=, right=, subject=, result=, text=, peer=, durable=} is noted, if there is a log
+function core.audit_sync() end        --> true | nil, err: the audit log so far is on the disk
+function core.harden(secrets) end     --> true | nil, err: no new privileges; secrets: no core dumps, no debuggers
+function core.input_ended() end       --> has standard input ended?
+function core.process(argv, options) end --> {output=, survive=, input=}; input: a pipe that this process holds; handle: h:pid(), h:signal(n), h:ended() -> nil | {status=, signal=}
 function core.file_read(path) end     --> string | nil, err
 function core.file_write(path, text, own) end --> atomic: temporary, fsync, rename; own: nobody else may read it
 function core.mkdir(path, mode) end   -- permission bits, default 0777 less the umask; true if it exists
 function core.file_list(path) end
 function core.file_remove(path) end
-function core.terminal() end          --> {stdin=bool, stdout=bool, stderr=bool, width=n, utf8=bool}
+function core.terminal() end          --> {stdin=bool, stdout=bool, stderr=bool, width=n, height=n, utf8=bool}
 function core.triples(paths, options) end --> data of tab-separated files: {entities={names}, relations={names}, parts={u32 tensor n x 3, ...}} | nil, err with file:line
 ---@param sources table 1 or 2 (train, test): path or {name=, text=}
 ---@param options? {format?:"auto"|"ratings"|"matrixmarket", test?:number, seed?:integer, center?:boolean, names?:boolean}
@@ -220,7 +229,11 @@ function core.corpus(sources, options) end --> {words={names}, counts= (u64 tens
 function core.bow(sources, options) end --> {train={offsets=u64, words=u32}, test=, names={..}|nil, counts=u64 tensor, vocabulary=, dropped_words=, dropped_tokens=} | nil, err with file:line:column
 ---A scratch file of tensors at byte offsets, removed when it is closed; waits on the disk thread.
 function core.block_file(path) end    --> f | nil, err; f:write(tensor, at) -> sum | nil, err; f:read(tensor, at, sum) -> true | nil, err; f:close()
-function core.safetensors_read(path) end --> {[name]=tensor}, {[key]=text} | nil, err; rank 0 to 2
+function core.safetensors_read(path) end --> {[name]=tensor}, {[key]=text}, {[name]=dims} | nil, err; of any writer, dims behind the first are columns
+function core.npy(path) end           --> tensor, dims | nil, err; NumPy's, packed by gzip or not
+function core.npz(path) end           --> {[name]=tensor}, {[name]=dims} | nil, err
+---@param options {columns?:table<string,string>, separator?:string, header?:boolean, missing?:number, others?:string} types: auto number integer class text skip
+function core.csv(path, options) end  --> {{name=, type=, values= (f64, i64, u32 tensor or texts), classes=}, ..}, rows | nil, err with file:line:column
 function core.safetensors_write(path, tensors, about) end --> true | nil, err; whole or not at all
 function core.glosses(directory, whole) end --> text: WordNet's glosses, a line of lower-case words each part of one | nil, err
 function core.wordnet(directory, options) end --> {entities=, relations=, parts={train,valid,test}, note=text of rule and counts}

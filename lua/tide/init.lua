@@ -32,6 +32,7 @@ function tide.main(f)
   script.main = f
 end
 
+---Makes a job: what is trained, by whom, on what. The fields are those of the class `tide.job`.
 ---@param fields table see tide.job
 ---@return tide.job
 function tide.job(fields) return job.new(fields) end
@@ -51,6 +52,10 @@ tide.dense, tide.hashed = table_spec.dense, table_spec.hashed
 tide.zero, tide.uniform, tide.normal, tide.xavier =
   table_spec.zero, table_spec.uniform, table_spec.normal, table_spec.xavier
 
+---A native kernel by its name: a function of named arguments. `tide help kernels` lists them; `tide.kernel.load` adds
+---others.
+---@param name string
+---@return fun(arguments: table): table<string, number>
 tide.kernel = require "tide.kernel"
 
 ---The integers a..b as an array.
@@ -72,6 +77,7 @@ function tide.now() return core.now() end
 ---@param f function
 function tide.span(name, f, ...) return core.span(name, f, ...) end
 
+---Writes a line to the log of this process.
 ---@param level "debug"|"info"|"warn"|"error"
 function tide.log(level, ...)
   local parts = table.pack(...)
@@ -91,6 +97,7 @@ function tide.cluster(o) return require("tide.cluster").new(o) end
 local fiber = {}
 fiber.__index = fiber
 
+---Waits until the function has returned.
 ---@param timeout_s? number
 ---@return any ... what the function returned; raises what it raised
 function fiber:wait(timeout_s)
@@ -99,8 +106,10 @@ function fiber:wait(timeout_s)
   return table.unpack(results, 2, results.n)
 end
 
+---Ends the function where it waits.
 function fiber:cancel() core.fiber_cancel(self.handle) end
 
+---Whether the function has returned, failed or been canceled.
 ---@return boolean whether it has ended
 function fiber:done() return self.finished.yes end
 
@@ -148,6 +157,7 @@ function tide.within(time, f)
   return table.unpack(results, 2, results.n)
 end
 
+---Lets the calling fiber wait; others go on.
 ---@param time string|number
 function tide.sleep(time)
   local seconds, why = units.parse_duration(time)
@@ -161,6 +171,7 @@ function tide.random(seed) return core.random(seed) end
 
 ---Numeric tools, the `k` of policies: see docs/policies.md.
 tide.k = core.k
+---Times and sizes as text.
 tide.units = units
 
 -- Read when first asked for: most scripts use few of them.
@@ -168,7 +179,7 @@ local LAZY <const> = {
   lda = "tide.lda", chart = "tide.chart", staleness = "tide.show.staleness",
   data = "tide.data", tensor = "tide.tensor", json = "tide.json",
   show = "tide.show", policy = "tide.policy", factors = "tide.nn.factors", straggler = "tide.run.straggler",
-  descent = "tide.descent", multitask = "tide.multitask",
+  descent = "tide.descent", multitask = "tide.multitask", trials = "tide.run.trials",
 }
 return setmetatable(tide, {__index = function(self, key)
   local name = LAZY[key]

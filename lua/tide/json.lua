@@ -5,10 +5,12 @@ local errors = require "tide.errors"
 
 local json = {}
 
+---A value as JSON, keys sorted.
 ---@param value any nil, booleans, numbers, strings, arrays, string-keyed tables
 ---@return string
 function json.encode(value) return core.json_encode(value) end
 
+---The value that JSON says.
 ---@param source string
 ---@return any value
 ---@return tide.error? err T0402 when the text is not JSON

@@ -161,6 +161,7 @@ function lda.perplexity(report)
   return report.test_tokens and report.test_tokens > 0 and math.exp(-report.test_log / report.test_tokens) or nil
 end
 
+---The topics that a run has learnt.
 ---@param run table of a job of tide.lda
 ---@return tide.lda.model
 function lda.model(run) return require("tide.lda.model").of_run(run) end

@@ -3,11 +3,13 @@ local core = require "tide.core"
 
 local tensor = {}
 
+---A tensor of zeros.
 ---@param type string f32, f64, i32, i64, u64, u8, u32, u16
 ---@param rows integer
 ---@param columns? integer
 function tensor.zeros(type, rows, columns) return core.tensor(type, rows, columns or 1) end
 
+---A tensor of one column with these values.
 ---@param type string
 ---@param values number[]
 function tensor.from(type, values) return core.tensor(type, values) end
@@ -31,5 +33,24 @@ end
 ---@param parts table f32 tensor of three numbers an element
 ---@return table tensor f64
 function tensor.joined(parts) return core.joined(parts) end
+
+---Reads what NumPy, safetensors or this module wrote: of .npy a tensor, of .npz and .safetensors tensors by name.
+---@param path string
+---@return table value raises what cannot be read, with the file and the byte
+function tensor.load(path)
+  local arrays <const> = require "tide.data.arrays"
+  local tensors, err = arrays.read(path)
+  if not tensors then error(err, 2) end
+  return arrays.format_of(path) == "npy" and tensors.x or tensors
+end
+
+---Writes a tensor as .npy, .csv or .safetensors, by the path's ending; several by name as .safetensors or .csv.
+---@param path string
+---@param value tide.tensor|table<string, tide.tensor>
+---@param about? table<string, string> metadata of safetensors
+function tensor.save(path, value, about)
+  local written, err = require("tide.data.arrays").write(path, value, about)
+  if not written then error(require("tide.errors").from(err), 2) end
+end
 
 return tensor

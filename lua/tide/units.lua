@@ -30,6 +30,7 @@ local function parse(value, table_of_units, what, examples)
   return number * factor
 end
 
+---Seconds of "250us", "20ms", "30s", "5m", "2h" or a number.
 ---@param value string|number `250us 20ms 30s 5m 2h`; a bare number is seconds
 ---@return number? seconds
 ---@return string? why
@@ -37,6 +38,7 @@ function units.parse_duration(value)
   return parse(value, DURATIONS, "a duration", "250us, 20ms, 30s, 5m or 2h")
 end
 
+---Bytes of "64KiB", "4MB" or a number.
 ---@param value string|number `64KiB 4MiB 2GiB` (1024), `kB MB GB` (1000); a bare number is bytes
 ---@return integer? bytes
 ---@return string? why
@@ -47,6 +49,7 @@ function units.parse_size(value)
   return math.floor(bytes + 0.5)
 end
 
+---Bytes a second of "10Gbit", "1.2GB" or a number.
 ---@param value string|number `10Gbit 800Mbit 1.2GB` a second (`/s` may follow); a bare number is bytes per second
 ---@return number? bytes_per_s
 ---@return string? why
@@ -56,6 +59,7 @@ function units.parse_rate(value)
   return parse(stripped, BITS[unit] and BITS or SIZES, "a rate", "10Gbit, 800Mbit or 1.2GB")
 end
 
+---A fraction of "10%" or a number.
 ---@param value string|number `10%` or a fraction
 ---@return number? fraction
 ---@return string? why
@@ -63,7 +67,7 @@ function units.parse_share(value)
   local percent <const> = type(value) == "string" and value:match("^%s*([%d.]+)%s*%%%s*$")
   local share <const> = percent and tonumber(percent) and tonumber(percent) / 100 or tonumber(value)
   if share and share >= 0 and share <= 1 then return share end
-  return nil, ("`%s` is not a share: write 10%% or 0.1"):format(tostring(value))
+  return nil, ("`%s` is not a share: write \"10%%\" or 0.1"):format(tostring(value))
 end
 
 -- Three significant digits without an exponent: 8.42, 84.2, 842.
@@ -96,14 +100,17 @@ end
 local COUNT_NAMES <const> = {"", "k", "M", "G", "T"}
 local SIZE_NAMES <const> = {"B", "KiB", "MiB", "GiB", "TiB"}
 
+---A count with three digits and k, M, G or T.
 ---@param n number
 ---@return string `8.4k`
 function units.format_count(n) return scaled(n, 1000, COUNT_NAMES, "") end
 
+---Bytes with three digits and KiB, MiB or GiB.
 ---@param bytes number
 ---@return string `3.2 MiB`
 function units.format_size(bytes) return scaled(bytes, 1024, SIZE_NAMES, " ") end
 
+---A rate with three digits.
 ---@param per_s number
 ---@param unit? string what is counted, "ex"
 ---@return string `702 ex/s`
@@ -111,10 +118,12 @@ function units.format_rate(per_s, unit)
   return scaled(per_s, 1000, COUNT_NAMES, "") .. (unit and " " .. unit or "") .. "/s"
 end
 
+---A fraction as percent.
 ---@param fraction number
 ---@return string `99.2%`
 function units.format_share(fraction) return ("%.1f%%"):format(fraction * 100) end
 
+---Seconds with three digits and their unit.
 ---@param seconds number
 ---@return string `250 us`, `20 ms`, `1.5 s`, `2m 05s`, `3h 07m`, `2d 04h`
 function units.format_duration(seconds)

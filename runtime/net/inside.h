@@ -285,6 +285,8 @@ void tide__link_close(struct tide_link *link); /* now */
 void tide__link_drain(struct tide_link *link); /* when all is written */
 /* True if one more line about peers that misbehave may be logged in this second; counts them. */
 bool tide__link_may_log(struct tide_net *net);
+/* An accepted connection that was refused, for the audit log. */
+void tide__link_audit_refusal(const struct tide_link *link, const char *why);
 void tide__link_violation(struct tide_link *link, const char *reason);
 /* The handshake is over; link->session is set. */
 void tide__link_established(struct tide_link *link);

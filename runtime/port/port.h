@@ -73,6 +73,7 @@ struct tide_process_options {
     const char *const *env;  /* added to ours, "NAME=value", NULL-terminated, or NULL */
     const char *output;      /* file that gets stdout and stderr, appended; NULL: ours */
     bool dies_with_parent;
+    bool holds_input; /* its standard input is a pipe whose other end is ours until it has ended; else it is empty */
     void (*ended)(void *arg, int exit_status, int signal); /* on the executor */
     void *arg;
 };
@@ -161,6 +162,11 @@ int tide_port_hold_parent(double share);
 /* This process writes `text` (borrowed, kept) to stderr and ends with `code` after `ns` of real time, whatever its
  * threads do. 0 ns: not any more. A later call takes the place of an earlier one; NULL keeps text and code. */
 void tide_port_alarm(uint64_t ns, const char *text, int code);
+/* Whether this process's standard input has ended. What still comes there is read and dropped. */
+bool tide_port_input_ended(void);
+/* This process, and what it starts, gains no privileges by what it runs. secrets: it holds keys, so it leaves no core
+ * dump, and no other process of the user may look into its memory. EPERM. */
+int tide_port_harden(bool secrets);
 bool tide_endpoint_is_local(const char *endpoint); /* a Unix socket, loopback, or simulated */
 
 static inline uint64_t tide_port_now(struct tide_port *p) { return p->ops->now(p); }

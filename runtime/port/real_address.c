@@ -7,6 +7,7 @@
 #define _GNU_SOURCE /* SOCK_CLOEXEC */
 #endif
 #include "port/real.h"
+#include "port/run_directory.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -165,6 +166,21 @@ static bool is_live(const struct tide_real_address *address) {
     int result = connect(fd, (const struct sockaddr *)&address->storage, address->size);
     bool live = result == 0 || errno != ECONNREFUSED; /* EAGAIN: alive, and its backlog is full */
     close(fd);
+    return live;
+}
+
+bool tide_socket_is_live(const char *path) {
+    char endpoint[TIDE_UNIX_PATH_MAX + sizeof "unix:"];
+    struct tide_real_address address;
+    struct tide_error_slot slot = {0}, *previous = tide__error_slot_swap(&slot);
+    const int length = snprintf(endpoint, sizeof endpoint, "unix:%s", path);
+    const bool told = length > 0 && (size_t)length < sizeof endpoint &&
+                      tide__real_address_parse(endpoint, &address) == 0;
+    tide__error_slot_swap(previous);
+    const bool live = !told || is_live(&address);
+    if (told) {
+        tide__real_address_release(&address);
+    }
     return live;
 }
 

@@ -30,6 +30,7 @@ struct tide_process {
     struct tide_process *next, **link;
     uv_poll_t poll;
     int pidfd;
+    int held; /* the other end of its standard input; -1 */
     pid_t pid;
     bool ended;
     bool handle_open;
@@ -205,6 +206,10 @@ static void on_ended(uv_poll_t *poll, int status, int events) {
         return;
     }
     p->ended = true;
+    if (p->held >= 0) {
+        close(p->held);
+        p->held = -1;
+    }
     stop_watching(p);
     if (p->options.ended != NULL) {
         if (got < 0) { /* the host reaped it: how it ended is not known */
@@ -253,7 +258,7 @@ static int fork_and_exec(struct launch *launch, pid_t *out) {
     return error;
 }
 
-static int launch_process(const struct tide_process_options *options, pid_t *pid) {
+static int launch_process(const struct tide_process_options *options, pid_t *pid, int *held) {
     struct launch launch = {
         .input = -1, .output = -1, .dies_with_parent = options->dies_with_parent};
     int error;
@@ -267,7 +272,13 @@ static int launch_process(const struct tide_process_options *options, pid_t *pid
         code = TIDE_ENOMEM;
         goto out;
     }
-    launch.input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int ends[2] = {-1, -1};
+    if (options->holds_input && pipe2(ends, O_CLOEXEC) != 0) {
+        code = tide__real_fail(errno, "making a pipe to", options->argv[0]);
+        goto out;
+    }
+    *held = ends[1];
+    launch.input = options->holds_input ? ends[0] : open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (launch.input < 0) {
         code = tide__real_fail(errno, "opening", "/dev/null");
         goto out;
@@ -290,6 +301,10 @@ out:
     if (launch.input >= 0) {
         close(launch.input);
     }
+    if (code != 0 && *held >= 0) {
+        close(*held);
+        *held = -1;
+    }
     tide_free(launch.env);
     tide_free(launch.program);
     return code;
@@ -299,6 +314,9 @@ out:
 static int abandon_child(struct tide_process *p, int code) {
     (void)kill(-p->pid, SIGKILL);
     (void)waitpid(p->pid, NULL, 0);
+    if (p->held >= 0) {
+        close(p->held);
+    }
     tide_free(p);
     return code;
 }
@@ -316,7 +334,8 @@ int tide__real_process_start(struct tide_executor *e, const struct tide_process_
     p->executor = e;
     p->options = *options;
     p->pidfd = -1;
-    int code = launch_process(options, &p->pid);
+    p->held = -1;
+    int code = launch_process(options, &p->pid, &p->held);
     if (code != 0) {
         tide_free(p);
         return code;

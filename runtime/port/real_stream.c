@@ -123,12 +123,17 @@ static void rings_join(struct tide_stream *s) {
     s->dozing = true; /* as the rings begin */
 }
 
-static void rings_leave(struct tide_stream *s) {
-    struct tide_executor *e = s->executor;
+/* The memory of the rings is the peer's now, or nobody's. */
+static void close_offer(struct tide_stream *s) {
     if (s->offer >= 0) {
         close(s->offer);
         s->offer = -1;
     }
+}
+
+static void rings_leave(struct tide_stream *s) {
+    struct tide_executor *e = s->executor;
+    close_offer(s);
     if (!s->ring.rings) {
         return;
     }
@@ -513,9 +518,8 @@ static ssize_t write_socket(struct tide_stream *s, const struct tide_iovec *iov,
     if (n < 0 && errno != EAGAIN && errno != ENOBUFS) {
         return tide__real_fail(errno, "writing to", "a stream");
     }
-    if (n > 0 && s->offer >= 0) {
-        close(s->offer);
-        s->offer = -1;
+    if (n > 0) {
+        close_offer(s);
     }
     s->socket_out += n > 0 ? (uint64_t)n : 0;
     return n > 0 ? n : 0;

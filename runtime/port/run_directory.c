@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+static const uint64_t still_ns = 60 * TIDE_SECOND; /* longer than a process takes from its directory to its socket */
+
 enum { RUNTIME_BYTES_MAX = 63, SOCKET_BYTES_MAX = 107, PATH_BYTES = 256 };
 
 /* Why this directory cannot hold a user's clusters; NULL: it can. */
@@ -61,4 +63,38 @@ int tide_run_socket(struct tide_port *port, const char *cluster, const char *nod
     const bool fits = strlen(path) + strlen(node) + sizeof "/-xxxxxxxx.sock" - 1 <= SOCKET_BYTES_MAX;
     (void)snprintf(out, size, "unix:%s/%s%s%08x.sock", path, fits ? node : "", fits ? "-" : "", drawn);
     return code;
+}
+
+struct sweep {
+    struct tide_port *port;
+    const char *path;
+    bool lives;
+};
+
+static void sweep_entry(void *arg, const char *name) {
+    struct sweep *sweep = arg;
+    static const char suffix[] = ".sock";
+    const size_t length = strlen(name);
+    char path[PATH_BYTES];
+    if (length < sizeof suffix || strcmp(name + length - (sizeof suffix - 1), suffix) != 0) {
+        return;
+    }
+    const int written = snprintf(path, sizeof path, "%s/%s", sweep->path, name);
+    if (written < 0 || (size_t)written >= sizeof path || tide_socket_is_live(path)) {
+        sweep->lives = true;
+    } else {
+        (void)sweep->port->ops->file_unlink(sweep->port, path);
+    }
+}
+
+int tide_run_sweep(struct tide_port *port, const char *path) {
+    struct tide_file_info info;
+    struct sweep sweep = {.port = port, .path = path};
+    int code = tide_private_directory(port, path, false);
+    code = code < 0 ? code : port->ops->file_info(port, path, &info);
+    if (code < 0 || port->ops->wall(port) < info.modified_ns + still_ns) {
+        return code < 0 ? code : 0;
+    }
+    code = port->ops->file_list(port, path, sweep_entry, &sweep);
+    return code < 0 ? code : !sweep.lives;
 }

@@ -20,4 +20,13 @@ int tide_private_directory(struct tide_port *port, const char *path, bool make);
 /* "unix:PATH" of a socket of this node in the directory of its cluster, which is made. */
 int tide_run_socket(struct tide_port *port, const char *cluster, const char *node, char *out, size_t size);
 
+/*
+ * What killed processes left in the directory of a cluster: removes the sockets there that refuse connections. 1: no
+ * process has a socket in it, and nothing was put into it for a minute; 0: some process may be there, or on its way.
+ */
+int tide_run_sweep(struct tide_port *port, const char *path);
+
+/* Whether somebody accepts connections there; true if that cannot be told. (real_address.c) */
+bool tide_socket_is_live(const char *path);
+
 #endif

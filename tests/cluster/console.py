@@ -20,7 +20,7 @@ ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>()][0-9AB]?|\x07")
 
 
 class Prompt:
-    def __init__(self, tide, cluster, *words, rows=24, columns=80):
+    def __init__(self, tide, cluster, *words, rows=24, columns=80, verb=("attach",)):
         self.transcript = b""
         self.at = 0
         self.pid, self.fd = pty.fork()
@@ -28,7 +28,7 @@ class Prompt:
             os.environ.setdefault("TERM", "xterm")
             os.environ.setdefault("LC_ALL", "C.UTF-8")
             os.environ["NO_COLOR"] = "1"
-            os.execv(tide, [tide, "attach", cluster, *words])
+            os.execv(tide, [tide, *verb, cluster, *words])
         self.size(rows, columns)
 
     def size(self, rows, columns):

@@ -20,12 +20,12 @@ PROMPT = r"> ?$"
 
 
 class Person(Prompt):
-    def __init__(self, tide, cluster, *words, rows=24, columns=80, environment=None):
+    def __init__(self, tide, cluster, *words, rows=24, columns=80, environment=None, verb=("attach",)):
         os.environ.update(environment or {})
         self.screen = pyte.Screen(columns, rows)
         self.stream = pyte.ByteStream(self.screen)
         self.fed = 0
-        super().__init__(tide, cluster, *words, rows=rows, columns=columns)
+        super().__init__(tide, cluster, *words, rows=rows, columns=columns, verb=verb)
 
     def read(self, seconds):
         alive = super().read(seconds)
@@ -231,6 +231,43 @@ def case_ends(start):
     while os.waitpid(p.pid, os.WNOHANG)[0] == 0:
         p.check("the prompt outlives its terminal", time.monotonic() < end)
         time.sleep(0.05)
+
+
+def case_given_up(start):
+    """Ctrl-C on a line that was begun leaves it on a row of its own; a paste gives its last value; nothing is lost in
+    a file, whose errors are told of the right side; more() gives all lines there are."""
+    p = start(columns=60)
+    p.shows(PROMPT)
+    p.type("half a li\x03")
+    p.shows("half a li$", -2)
+    p.shows("^scr> ?$")
+    p.type("x" * 70 + "\x01\x03")  # two rows, with the cursor in the first
+    p.shows("^xx*$", -2)
+    p.shows("^scr> ?$")
+    p.type("\x1b[200~one = 1\ntwo = 2\none + two\x1b[201~\r")
+    p.shows("^3$", -2)
+    p.type('save({{a=1}, {b=2}}, "cells.csv") save({{c=1}}, "cells.csv")\r')
+    p.shows("on the client: .cells.csv. exists", None)
+    with open("cells.csv", encoding="utf-8") as f:
+        p.check("cells.csv", f.read() == "a,b\n1,\n,2\n")
+    p.type("for i = 1, 9000 do print('row ' .. i) end\r")
+    p.shows("more: more\\(\\)", None)
+    p.type("more()\r")
+    p.shows("^row 9000$", -2)
+    p.type("more()\r")
+    p.shows("^nothing is left$", -2)
+    p.type("\\q\r")
+    p.end()
+
+
+def case_top(start):
+    """In a small terminal the header stays and nothing wraps; q leaves."""
+    p = Person(sys.argv[1], sys.argv[2], verb=("top", "--cluster"), rows=8, columns=40)
+    p.wait_until(lambda: [line[:7] for line in p.lines()[:3]] == ["cluster", "", "address"] or None, "no header")
+    p.check("lines wrap", sum(line.startswith(("2:", "3:")) for line in p.lines()[3:]) == len(p.lines()) - 3)
+    p.type("q")
+    ended = p.end()
+    p.check(f"q ended top with {ended}", ended == 0)
 
 
 def case_commands(start):

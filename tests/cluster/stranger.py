@@ -3,6 +3,9 @@
 stranger.py ENDPOINT attack SECONDS SEED CLUSTER: keeps sending what no node sends; prints how often.
 stranger.py ENDPOINT silent SECONDS: keeps 70 connections open and says nothing; prints how many were left to it.
 stranger.py ENDPOINT pose CLUSTER VICTIM BEFORE: says hello to node BEFORE as node VICTIM, with its id and incarnation.
+stranger.py ENDPOINT command CLUSTER VICTIM: as a client of an id that nobody gave it, says that node VICTIM is dead.
+stranger.py ENDPOINT frames CLUSTER NODE: as a client of each right, sends node NODE a frame of each kind in each lane to each
+of its first actors; prints how many, and after how many the connection was closed.
 stranger.py ENDPOINT listen SECONDS: takes connections there and says nothing; prints how many bytes came."""
 import os
 import random
@@ -38,12 +41,13 @@ def frame(kind, lane, body, to=0, sender=0, call=0):
     return struct.pack("<I", len(head) + len(body)) + head + body
 
 
-def hello(version, cluster, client, name="stranger", node=0, incarnation=None, to="", to_incarnation=0, attempt=0):
+def hello(version, cluster, client, name="stranger", node=0, incarnation=None, to="", to_incarnation=0, attempt=0,
+          right=None):
     body = b"\xdc\x00\x11" + uint(version) + text(cluster) + text(name)
     body += uint(incarnation or random.getrandbits(62) | 1) + uint(node) + text(to) + uint(to_incarnation) + text("")
     body += b"\xc2" + (b"\xc3" if client else b"\xc2") + uint(0) + uint(os.getpid())
     body += uint(0) * 2 + uint(attempt) + uint(0)  # no session to go on with, no controller
-    body += uint(3 if client else 4)  # admin, or what members have
+    body += uint(right or (3 if client else 4))  # admin, or what members have
     return frame(FRAME_HELLO, 0, body)
 
 
@@ -102,6 +106,71 @@ def pose(endpoint, cluster, victim, before):
     s.settimeout(2)
     s.sendall(hello(3, cluster, False, victim, as_whom[0], as_whom[1], before, at[1], 1000))
     print("".join(chr(c) if 32 <= c < 127 else "." for c in answer(s)))
+
+
+def join(endpoint, cluster, right):
+    """A client that the controller lets in: its connection, id and incarnation."""
+    s, incarnation = connect(endpoint), random.getrandbits(62) | 1
+    s.settimeout(2)
+    s.sendall(hello(3, cluster, True, incarnation=incarnation, right=right))
+    got = b""
+    while len(got) < 4 or len(got) < 4 + struct.unpack("<I", got[:4])[0]:
+        got += s.recv(65536)
+    return s, Reader(got[4:]).value()[4][9], incarnation
+
+
+def enter(node, cluster, client):
+    """The same client at another node: its connection."""
+    s = connect(node[7])
+    s.settimeout(2)
+    s.sendall(hello(3, cluster, True, node=client[1], incarnation=client[2], to=node[6], to_incarnation=node[1],
+                    attempt=1))
+    s.recv(4096)
+    return s
+
+
+def is_closed(s, seconds):
+    s.settimeout(seconds)
+    try:
+        while s.recv(65536):
+            pass
+        return True
+    except socket.timeout:
+        return False
+    except OSError:
+        return True
+
+
+def command(endpoint, cluster, victim):
+    node = members(endpoint, cluster)[victim]
+    s = connect(node[7])
+    s.settimeout(2)
+    s.sendall(hello(3, cluster, True, node=65534, to=victim, to_incarnation=node[1], attempt=1))
+    print("an id of nobody:", "refused" if is_closed(s, 1) else "taken")
+    client = join(endpoint, cluster, 3)
+    s = enter(node, cluster, client)
+    member = b"\x99" + uint(node[0]) + uint(node[1]) + uint(4) + b"\xc3" + uint(1) + uint(1) + text(victim)
+    member += text(node[7]) + text("the stranger says so")
+    view = b"\x96" + uint(1) + uint(1 << 40) + uint(1 << 40) + b"\xc2" + uint(0) + b"\x91" + member
+    s.sendall(frame(0, 0, view, node[0] << 48 | 2, client[1] << 48 | 2))
+    print("a view of a client:", "refused" if is_closed(s, 2) else "taken")
+
+
+def frames(endpoint, cluster, name):
+    node = members(endpoint, cluster)[name]
+    sent, closed = 0, 0
+    for right in (1, 2, 3):
+        for kind in range(16):
+            for lane in (0, 3):
+                for target in (2, 3):
+                    client = join(endpoint, cluster, right)
+                    s = enter(node, cluster, client)
+                    s.sendall(frame(kind, lane, b"\xc0", node[0] << 48 | target, client[1] << 48 | 9, (1 << 64) - 1))
+                    closed += is_closed(s, 0.004)
+                    sent += 1
+                    s.close()
+                    client[0].close()
+    print(sent, "frames,", closed, "closed")
 
 
 def silent(endpoint, seconds):
@@ -202,6 +271,10 @@ def main():
         return silent(endpoint, float(sys.argv[3]))
     if what == "pose":
         return pose(endpoint, *sys.argv[3:6])
+    if what == "command":
+        return command(endpoint, *sys.argv[3:5])
+    if what == "frames":
+        return frames(endpoint, *sys.argv[3:5])
     if what == "listen":
         return listen(endpoint, float(sys.argv[3]))
     until, rng, held, tries, refused = time.time() + float(sys.argv[3]), random.Random(sys.argv[4]), [], 0, 0

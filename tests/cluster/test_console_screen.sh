@@ -10,7 +10,7 @@ person() { # CLUSTER CASE
     timeout -k 5 120 /usr/bin/python3 "$root/tests/cluster/console_screen.py" "$TIDE" "$1" "$2" >person.txt 2>&1 \
         || { fail "console_screen.py $2"; tail -40 person.txt; }
 }
-for case in resize above wide plain hostile ends commands pager tap roles; do person scr $case; done
+for case in resize above wide plain hostile ends given_up top commands pager tap roles; do person scr $case; done
 
 cat >busy.lua <<'LUA'
 local tide = require "tide"

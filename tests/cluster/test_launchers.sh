@@ -1,8 +1,9 @@
 #!/bin/bash
-# Nodes by launchers, each the real one: processes of this machine, Slurm, mpirun. What is asked for joins, what is
+# Nodes by launchers, each the real one: processes of this machine, Slurm, ssh, mpirun. What is asked for joins, what is
 # lost is replaced, that node alone, and nothing is left. A launcher that is not installed is skipped, with the reason.
 . "$(dirname "$0")/harness.sh"
 . "$root/tests/cluster/slurm.sh"
+. "$root/tests/cluster/sshd.sh"
 
 members() { "$TIDE" nodes --cluster grow --plain 2>/dev/null | awk -v p="$1" '$1 ~ "^" p "-" && $3 == "up"' | wc -l; }
 there_are() { [ "$(members "$1")" = "$2" ]; }
@@ -45,6 +46,8 @@ if slurm_begin "$work/slurm" 2 >slurm.txt; then # here, not in a subshell: its p
     export SLURM_CONF=$work/slurm/slurm.conf
     run 2 launch slurm -n 1 --partition nowhere --cluster grow
     says err.txt 'Slurm has no partition `nowhere`'
+    run 1 launch slurm -n 1 --partition main --gres gpu:9 --cluster grow
+    says err.txt 'sbatch .*[Gg]eneric'
     launch slurm -n 2 --partition main --cpus 2
     wait_for 40 there_are slurm 2 || fail "slurm: two jobs do not join: $(cat launch.txt)"
     [ "$(squeue -h -n tide-grow | wc -l)" = 2 ] || fail "slurm: not one job a node"
@@ -62,6 +65,50 @@ if slurm_begin "$work/slurm" 2 >slurm.txt; then # here, not in a subshell: its p
 else
     slurm_end
     echo "skipped: Slurm: $(cat slurm.txt)"
+fi
+
+# ---- ssh
+reason=$(sshd_missing)
+if [ -z "$reason" ]; then
+    run 2 launch ssh -n 1 --cluster grow
+    says err.txt '--hosts FILE'
+    sshd_begin "$work/ssh"
+    started+=("$sshd_pid")
+    ssh_options=(--ssh-config "$work/ssh/client" --program "$TIDE")
+    printf '127.0.0.1:2 # both here\n' >hosts.txt
+    launch ssh -n 2 --hosts hosts.txt "${ssh_options[@]}"
+    wait_for 20 there_are ssh 2 || fail "ssh: two nodes do not join: $(cat launch.txt)"
+    kill -KILL "$(pid_of ssh-1)"
+    wait_for 20 is_up ssh-3 || fail "ssh: the lost node is not replaced: $(cat launch.txt)"
+    is_up ssh-2 || fail "ssh: a node that was not lost has gone"
+    kill -KILL "$launcher" # with no word to the nodes: they read the end of their input
+    wait "$launcher" 2>/dev/null
+    wait_for 20 there_are ssh 0 || fail "ssh: nodes outlive their launcher"
+
+    # refused EXPECTED HOST OPTIONS...: the launcher ends with that reason, at once
+    refused() {
+        local expected=$1
+        printf '%s\n' "$2" >hosts.txt
+        shift 2
+        run 1 launch ssh -n 1 --hosts hosts.txt --cluster grow "$@"
+        says err.txt "$expected"
+    }
+    refused 'no program there: --program' 127.0.0.1 --ssh-config "$work/ssh/client" --program /nowhere/tide
+    refused 'does not let this user in' nobody@127.0.0.1 "${ssh_options[@]}"
+    refused 'no host of this name' 127.0.0.1 --ssh-config "$work/ssh/client-nowhere" --program "$TIDE"
+    refused 'host key is not known' 127.0.0.1 --ssh-config "$work/ssh/client-unknown" --program "$TIDE"
+    refused 'host key has changed' 127.0.0.1 --ssh-config "$work/ssh/client-changed" --program "$TIDE"
+    kill "$sshd_pid"
+    wait "$sshd_pid" 2>/dev/null
+    refused 'nothing listens there for ssh' 127.0.0.1 "${ssh_options[@]}"
+    printf 'far.example\n' >hosts.txt
+    run 2 launch ssh -n 1 --hosts hosts.txt --cluster grow
+    says err.txt 'which far.example cannot reach'
+    printf '127.0.0.1\n-oProxyCommand=x\n' >hosts.txt
+    run 2 launch ssh -n 1 --hosts hosts.txt --cluster grow
+    says err.txt 'hosts.txt:2'
+else
+    echo "skipped: ssh: $reason"
 fi
 
 run 0 down grow -y

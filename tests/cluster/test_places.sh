@@ -33,6 +33,24 @@ run 0 status --cluster "$(cat "$XDG_RUNTIME_DIR/tide/$cluster/endpoint")"
 kill "$driver"
 wait "$driver"
 
+all_nodes_ended() { [ -z "$(node_pids)" ]; }
+# ---- what killed processes have left goes with the next start; what lives stays ----
+sed 's/tide.main(function()/tide.main(function()\n  tide.cluster {nodes = 1}; tide.sleep(60)/' count.lua >sleep.lua
+begin run sleep.lua
+wait_for 20 grep -q "tide: cluster run-" err.txt
+dead=$(ls "$XDG_RUNTIME_DIR/tide" | grep '^run-')
+wait_for 10 test -s "$XDG_RUNTIME_DIR/tide/$dead/pids"
+kill -KILL "$driver"
+wait "$driver" 2>/dev/null
+wait_for 10 all_nodes_ended
+run 0 up stays -n 1
+ls "$XDG_RUNTIME_DIR/tide/$dead" | grep -q sock || fail "the killed run has left no socket, so this tests nothing"
+touch -d "2 minutes ago" "$XDG_RUNTIME_DIR/tide/$dead" "$XDG_RUNTIME_DIR/tide/stays"
+run 0 run count.lua
+[ ! -e "$XDG_RUNTIME_DIR/tide/$dead" ] || fail "a killed run has left $(ls "$XDG_RUNTIME_DIR/tide/$dead")"
+run 0 status --cluster stays
+run 0 down stays -y
+
 # ---- clusters by address, and first nodes ----
 begin node --cluster lab --name first --listen tcp:localhost:0
 wait_for 10 test -s "$XDG_RUNTIME_DIR/tide/lab/endpoint"

@@ -28,14 +28,15 @@ for way in opt.ways:gmatch "[^,]+" do
   end
 end
 
----Bytes are those of docs/exchange.md. Lossy messages are so small here that their heads count: values alone then.
+---Bytes are those of docs/exchange.md, and 4 % for heads and the thirteen sums of a step. Lossy messages are so small
+---here that their heads count: values alone then.
 local function check_bytes(j, summary, rank, nonzeros)
   local t, P = factors.describe(models[j.model], data)[1], opt.workers
   local width = ({f32 = 4, bf16 = 2, onebit = 1 / 8 + 8 / 1024, topk = 8 / 100, sparse = 0})[j.format]
   local want = j.policy == "always-sfb" and width * (P - 1) * rank * t.row_values or width * 2 * t.values * (P - 1) / P
   if j.format == "sparse" then want = (P - 1) * (4 * nonzeros + rank * t.row_values / 8) end
   local got = width < 2 and (summary.comm_ps_bytes + summary.comm_factor_bytes) / summary.steps or summary.comm_bytes_step
-  assert(math.abs(got / want - 1) < 0.03, ("%s: %.0f bytes of a step, formula %.0f"):format(j.policy, got, want))
+  assert(math.abs(got / want - 1) < 0.04, ("%s: %.0f bytes of a step, formula %.0f"):format(j.policy, got, want))
 end
 
 local function train(cluster, j)

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Writes the seeds of the fuzz targets into tests/fuzz/corpus/<target>/; run it after adding one."""
 import gzip
+import io
 import json
 import os
 import struct
+import zipfile
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
 
@@ -126,6 +128,17 @@ MANIFESTS = {
     "sums-short": b"\x02" + sums(5 << 20, [1]),
 }
 
+TOKEN = b"Authorization:Bearer 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+HTTP = {
+    "state": b"GET\n/api/state\nHTTP/1.1\nHost:127.0.0.1:7800\n" + TOKEN,
+    "stream": b"GET\n/api/stream?after=12\nHTTP/1.1\nHost:127.0.0.1:7800\n" + TOKEN,
+    "escapes": b"GET\n/?after=%31%32&after=\nHTTP/1.1\nHost:localhost:7800\nOrigin:http://localhost:7800",
+    "post": b"POST\n/\nHTTP/1.1\nHost:127.0.0.1:7800\nContent-Length:12\nSec-Fetch-Site:none",
+    "doubles": b"GET\n/\nHTTP/1.1\nHost:127.0.0.1:7800\nhost:x\nContent-Length:1\nContent-Length:2",
+    "many": b"GET\n/\nHTTP/1.1\n" + b"a:b\n" * 66,
+    "dots": b"GET\n/../x?a=%\nHTTP/1.0\n:",
+}
+
 IDX_FILE = b"\0\0\x08\x03" + struct.pack(">III", 2, 2, 2) + bytes(range(8))
 IDX = {
     "images": IDX_FILE,
@@ -137,6 +150,65 @@ IDX = {
     "packed-short": gzip.compress(IDX_FILE, mtime=0)[:-6],
 }
 
+
+def npy(descr, shape, content, version=1, rest=""):
+    head = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, {rest}}}".encode()
+    head += b" " * (-(len(head) + 11) % 64) + b"\n"
+    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(head)) + head + content
+
+
+def packed(files, method):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, content in files.items():
+            with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as f:
+                f.write(content)
+    return out.getvalue()
+
+
+NPY = npy("<f4", "(2, 3)", struct.pack("<6f", *range(6)))
+LABELS = npy("<i8", "(2,)", struct.pack("<2q", 1, 2))
+NPZ = packed({"x.npy": NPY, "y.npy": LABELS, "note.txt": b"hello"}, zipfile.ZIP_DEFLATED)
+NPYS = {
+    "matrix": NPY,
+    "labels": LABELS,
+    "wide": npy("|u1", "(2, 1, 3)", bytes(6), 2),
+    "fortran": NPY.replace(b"False", b"True "),
+    "one": npy("<f8", "()", struct.pack("<d", 1)),
+    "none": npy("<f2", "(0, 7)", b""),
+    "short": NPY[:-1],
+    "big": npy(">f4", "(1,)", bytes(4)),
+    "objects": npy("|O", "(1,)", b"\x80\x02N."),
+    "huge": npy("<f8", "(4294967296, 4294967296)", b""),
+    "huger": npy("<f8", "(99999999999999999999,)", b""),
+    "unknown": npy("<f4", "(1,)", bytes(4), 1, "'more': 1"),
+    "header-short": NPY[:40],
+    "stored": packed({"x.npy": NPY}, zipfile.ZIP_STORED),
+    "deflated": NPZ,
+    "archive-short": NPZ[:-10],
+    "archive-shorter": NPZ[60:],
+    "checksum": NPZ[:16] + b"\x55" + NPZ[17:],
+    "sum-of-directory": NPZ[:-150] + b"\x55" + NPZ[-149:],
+    "empty-archive": packed({}, zipfile.ZIP_STORED),
+}
+
+CSVS = {
+    "header": b"\x09a,b,c\r\n1,2,x\r\n-3e1,4,\"y, \"\"z\"\"\"\r\n",
+    "plain": b"\x101,2\n3,4",
+    "texts": b"\x05a,b\n\"1\n2\",3\n\n,4\n",
+    "missing": b"\x0ba,b\n1,2\n,3\n",
+    "mark": b"\x01\xef\xbb\xbfa\n1\n",
+    "mark-broken": b"\x01\xef\n\xbfa2\n",
+    "mark-of-two": b"\x01\xef\xbba\n1\n",
+    "open": b"\x01a,b\n\"1,2\n",
+    "behind": b"\x01a,b\n\"1\"2,3\n",
+    "fewer": b"\x01a,b\n1\n",
+    "more": b"\x01a,b\n1,2,3\n",
+    "twice": b"\x01a,a\n1,2\n",
+    "return": b"\x01a\r1\n",
+    "zero": b"\x01a\n\x001\n",
+    "empty": b"\x01",
+}
 
 LIBSVM = b"+1 1:0.5 3:-2e1 # c\r\n\n-1\n2.5 qid:3 2:1 7:.25"
 LIBSVMS = {
@@ -286,8 +358,8 @@ CLOCKED = {
 }
 
 for target, seeds in (("raft", RAFTS), ("frame", FRAMES), ("exchange", EXCHANGES),
-                       ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX), ("libsvm", LIBSVMS), ("bow", BOWS),
-                      ("manifest", MANIFESTS), ("clocked", CLOCKED)):
+                       ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX), ("npy", NPYS), ("csv", CSVS), ("libsvm", LIBSVMS), ("bow", BOWS),
+                      ("manifest", MANIFESTS), ("clocked", CLOCKED), ("http", HTTP)):
     for seed, content in seeds.items():
         write(target, seed, content)
 

@@ -289,6 +289,10 @@ describe("tide", function()
 
     it("only says what it would do under --dry-run", function()
       assert.equal("would end cluster `lab`\n", tide("down -n lab").out)
+      support.cluster.runs = function() return {{name = "mf-1", state = "running"}, {name = "mf-2", state = "queued"}} end
+      assert.equal("would end cluster `lab` with mf-1 (running), mf-2 (queued)\n", tide("down -n lab").out)
+      support.cluster.runs = function() return nil, errors.new("T0501", "no answer") end
+      assert.truthy(tide("down lab").err:find("does not say what runs there (no answer)", 1, true))
       assert.equal(0, #support.cluster.calls)
     end)
 

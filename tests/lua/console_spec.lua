@@ -5,6 +5,7 @@ local curve = require "tide.console.curve"
 local events = require "tide.cluster.events"
 local histogram = require "tide.console.histogram"
 local history = require "tide.console.history"
+local annotations = require "tide.annotations"
 local names = require "tide.console.names"
 local prompt = require "tide.console.prompt"
 local render = require "tide.console.render"
@@ -213,6 +214,16 @@ describe("a block", function()
     end
     for _, block in ipairs {"for for", "x = = 1", ")", "x y z"} do assert.equal("wrong", prompt.state(block), block) end
   end)
+  it("gives the value of its last line, where Lua reads that as a statement of its own", function()
+    local blocks = require "tide.console.block"
+    local function value(source) return assert(blocks.compile(source, {f = function(x) return x end, g = 3}))() end
+    assert.equal(3, value "x = 1\ny = 2\nx + y")
+    assert.equal(7, value "x = 7\nf(x)")
+    assert.equal(5, value "x = 2\nf(\n5)")
+    assert.is_nil((value "x = f\n(g)")) -- a call, as in a file
+    assert.equal(4, value "x = 4 return x")
+    assert.equal(nil, (blocks.compile "x = 1\ny z"))
+  end)
   it("is the prompt's own when it begins with a backslash or a question mark, or ends in one", function()
     assert.same({"command", "q"}, {prompt.classify "\\q"})
     assert.same({"help", "policy.swap"}, {prompt.classify "?policy.swap"})
@@ -240,13 +251,13 @@ describe("names", function()
     "function core.now() end --> seconds"}, "\n")
 
   it("reads signatures, texts and options from annotations", function()
-    local entry = names.parse(source, "calls", "")[1]
+    local entry = annotations.parse(source, "calls", "")[1]
     assert.equal("swap", entry.name)
     assert.equal("Puts it there.", entry.doc)
     assert.equal("ref", entry.params[1].name)
     assert.same({{name = "guard", type = "table"}, {name = "scope", type = "string"}}, entry.params[2].fields)
     assert.same({"table answer"}, entry.returns)
-    assert.same({"seconds"}, names.parse(source, "core", "core.")[1].returns)
+    assert.same({"seconds"}, annotations.parse(source, "core", "core.")[1].returns)
   end)
 
   it("completes by raw access alone: no metamethod of a value runs", function()

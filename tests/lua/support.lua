@@ -68,6 +68,7 @@ function support.reset()
   end
   cluster.up = remember("up", {cluster = "local", endpoint = "unix:/run/c", pids = {100, 101}})
   cluster.started = function(name) return name or "local" end
+  cluster.runs = function() return {} end
   cluster.down = remember("down", {cluster = "local", ended = 3, killed = 0})
   cluster.main = remember("node", 0)
   support.cluster = cluster

@@ -365,9 +365,23 @@ case("check: the recorded views, where it differs, where it fails", function()
   assert(report.views == 200 and report.valid == 200 and report.differs == 100 and report.ok and report.memory_bytes > 10000)
   report = assert(h:check(policy("if view.tick == 100 then error 'no' end return {}", {name = "c"})))
   assert(not report.ok and report.faults == 1 and report.fault:find "no" and not report.lacks)
+  report = assert(h:check(policy("print('looks', view.tick) while view.tick > 5 do end return {}", {name = "loop"})))
+  assert(not report.ok and report.faults == 3 and report.views + report.not_tried == 200 and report.views < 20)
+  assert(report.printed:find "^looks\t%d+\n$", report.printed)
   report = assert(h:check "batching/boa")
   assert(report.lacks == "worker.sample" and report.ok)
   assert(h:list()[1].errors == 0)
+  h:close()
+end)
+
+case("print: what the policy of a seat prints reaches the run, also in init and where it fails", function()
+  local w, printed = world(), {}
+  w.driver.printed = function(of, lines) printed[#printed + 1] = of .. ": " .. lines end
+  local h = new_host(w)
+  assert(h:add_seat("batching", "mf", policy("st.n = st.n + 1 print('n is', st.n) if st.n == 2 then error 'no' end return {}",
+    {every = 0.01})))
+  w.train(h, 3)
+  assert(printed[1] == "batching@mf: n is\t1\n" and printed[2] == "batching@mf: n is\t2\n", table.concat(printed))
   h:close()
 end)
 

@@ -66,6 +66,31 @@ sleep 4
 v nodes --cluster lab --plain >out.txt 2>err.txt </dev/null
 [ "$(grep -c 'up' out.txt)" = 3 ] || fail "5: a hello ended a node: $(cat out.txt)"
 
+# ---- 3: a client commands no node ----
+as $V $python "$work/stranger.py" "$endpoint" command lab n2 >said.txt 2>&1
+says said.txt 'an id of nobody: refused'
+says said.txt 'a view of a client: refused'
+# ---- 4: a client ends no actor, whatever it sends ----
+before=$(v actors --cluster lab --plain 2>/dev/null </dev/null | grep -c store)
+as $V $python "$work/stranger.py" "$endpoint" frames lab n2 >frames.txt 2>&1
+says frames.txt '^192 frames, [0-9]+ closed'
+sleep 2
+v nodes --cluster lab --plain >out.txt 2>err.txt </dev/null
+[ "$(grep -c 'up' out.txt)" = 3 ] || fail "3, 4: a client's frames ended a node: $(cat out.txt)"
+after=$(v actors --cluster lab --plain 2>/dev/null </dev/null | grep -c store)
+[ "$before" -ge 1 ] && [ "$before" = "$after" ] || fail "4: a client's frames ended a store: $before before, $after after"
+v audit show --cluster lab --json >out.txt 2>err.txt </dev/null
+says out.txt 'a frame of kind [0-9]+ in lane [0-9], which clients have no right to send'
+
+# ---- 9: a session has its opener's right, and obeys its owner ----
+mkdir -p "$work/home$V/lua"
+cp -r "$root/lua/tide" "$work/home$V/lua/"
+cp "$root/tests/security/sessions.lua" "$work/home$V/lua/tide/command/version.lua"
+chown -R $V "$work/home$V/lua"
+TIDE_LUA_PATH=$work/home$V/lua v version --cluster lab >out.txt 2>err.txt </dev/null ||
+    fail "9: $(cat out.txt err.txt)"
+says out.txt 'sessions obey their owners'
+
 # ---- 7: compiling has budgets ----
 python3 -c "print('local a local x = ' + 'a or ' * 25000 + '1\nreturn {}')" >"$work/home$V/long.lua"
 python3 -c "print('local a local x = ' + 'a or ' * 100000 + '1\nreturn {}')" >"$work/home$V/longer.lua"
@@ -94,8 +119,8 @@ if [ -e "$planted" ]; then
 else
     as $V sleep 120 &
     started+=($!)
-    sleep 0.3
-    victim=$(pgrep -u $V -x sleep)
+    sleeps() { victim=$(pgrep -u $V -x sleep); }
+    wait_for 20 sleeps
     started+=("$victim")
     a mkdir -p "$planted/local"
     a chmod -R 755 "$planted"

@@ -5,6 +5,8 @@
  */
 #include "world.h"
 
+#include "store/slots/move.h"
+
 #include <stdarg.h>
 
 static bool serves(const struct node *n) {

@@ -3,7 +3,7 @@
  * sockets and in the simulator. */
 #include "checkpoint_world.h"
 
-#include "store/clocked/clock.h"
+#include "store/core/clock.h"
 
 enum { WORKERS = 4 };
 #if defined(__SANITIZE_THREAD__)

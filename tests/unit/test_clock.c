@@ -1,5 +1,5 @@
 /* Clocks of workers and of their node. */
-#include "store/clocked/clock.h"
+#include "store/core/clock.h"
 #include "store_world.h"
 
 struct seen {

@@ -3,6 +3,8 @@
  * "node:id". Times are seconds. Every function that waits suspends only the calling fiber.
  */
 #include "lua/host/host.h"
+#include "base/log.h"
+#include "port/log_file.h"
 #include "net/tls/keys.h"
 
 #include <inttypes.h>
@@ -408,6 +410,26 @@ static int core_log_level(lua_State *L) {
     return 0;
 }
 
+/* core.log_format("text"|"json"): of the lines that this process writes to stderr. */
+static int core_log_format(lua_State *L) {
+    static const char *const formats[] = {"text", "json", NULL};
+    tide_log_json(luaL_checkoption(L, 1, NULL, formats) == 1);
+    return 0;
+}
+
+/* core.log_rotate(limit, keep) -> whether a new file was begun | nil, err */
+static int core_log_rotate(lua_State *L) {
+    lua_Integer limit = luaL_checkinteger(L, 1), keep = luaL_checkinteger(L, 2);
+    luaL_argcheck(L, limit > 0, 1, "a size in bytes");
+    luaL_argcheck(L, keep > 0 && keep < 100, 2, "1 to 99 files");
+    int code = tide_log_file_rotate((uint64_t)limit, (unsigned)keep);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, code == 1);
+    return 1;
+}
+
 void tide__lua_open_actor(lua_State *L) {
     static const luaL_Reg functions[] = {
         {"self", core_self},           {"open", core_open},
@@ -421,7 +443,8 @@ void tide__lua_open_actor(lua_State *L) {
         {"whereis", core_whereis},     {"spawn", core_spawn},
         {"sleep", core_sleep},         {"now", core_now},
         {"wall", core_wall},           {"log", core_log},
-        {"log_level", core_log_level}, {NULL, NULL},
+        {"log_level", core_log_level}, {"log_format", core_log_format},
+        {"log_rotate", core_log_rotate}, {NULL, NULL},
     };
     luaL_setfuncs(L, functions, 0);
 }

@@ -44,7 +44,7 @@ struct start {
     char **argv;
     int code;
     char reason[300];
-    bool dies_with_parent;
+    bool dies_with_parent, holds_input;
 };
 
 static void start_drop(void *arg) {
@@ -66,6 +66,7 @@ static void start_work(void *arg) {
     struct tide_process_options o = {.argv = (const char *const *)start->argv,
                                      .output = start->output,
                                      .dies_with_parent = start->dies_with_parent,
+                                     .holds_input = start->holds_input,
                                      .ended = child_ended,
                                      .arg = child};
     atomic_fetch_add_explicit(&child->holders, 1, memory_order_relaxed);
@@ -120,7 +121,7 @@ static struct start *start_create(lua_State *L, struct tide_lua *host, size_t co
     return start;
 }
 
-/* core.process(argv, {output = path, survive = false}) */
+/* core.process(argv, {output = path, survive = false, input = false}); input: a pipe that this process holds */
 static int core_process(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     struct tide_lua *host = tide__lua_host(L);
@@ -137,11 +138,13 @@ static int core_process(lua_State *L) {
         return luaL_error(L, count == 0 ? "process: no program" : "process: no node runs");
     }
     const char *output = NULL;
-    bool survive = false;
+    bool survive = false, input = false;
     if (!lua_isnil(L, 2)) {
         luaL_checktype(L, 2, LUA_TTABLE);
         lua_getfield(L, 2, "survive");
         survive = lua_toboolean(L, -1);
+        lua_getfield(L, 2, "input");
+        input = lua_toboolean(L, -1);
         lua_getfield(L, 2, "output");
         output = luaL_optstring(L, -1, NULL);
     }
@@ -154,6 +157,7 @@ static int core_process(lua_State *L) {
         return tide__lua_failure(L, tide_fail(TIDE_ENOMEM, "out of memory"));
     }
     start->dies_with_parent = !survive;
+    start->holds_input = input;
     int code = tide_hop(host->node, TIDE_ROLE_IO, start_work, start, start_drop);
     if (code == 0) {
         code = start->code < 0 ? tide_fail(start->code, "%s", start->reason) : 0;
@@ -165,6 +169,22 @@ static int core_process(lua_State *L) {
     }
     code = tide__lua_resumed(L, code);
     return code < 0 ? tide__lua_failure(L, code) : 1;
+}
+
+/* core.input_ended(): whether standard input has ended, so whoever started this process has gone */
+static int core_input_ended(lua_State *L) {
+    lua_pushboolean(L, tide_port_input_ended());
+    return 1;
+}
+
+/* core.harden(secrets): see tide_port_harden */
+static int core_harden(lua_State *L) {
+    int code = tide_port_harden(lua_toboolean(L, 1));
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
 }
 
 static struct child *check_process(lua_State *L) {
@@ -264,6 +284,10 @@ void tide__lua_open_process(lua_State *L) {
     lua_pushboolean(L, false);
     lua_setfield(L, -2, "__metatable");
     lua_rawsetp(L, LUA_REGISTRYINDEX, &process_metatable);
+    lua_pushcfunction(L, core_input_ended);
+    lua_setfield(L, -2, "input_ended");
+    lua_pushcfunction(L, core_harden);
+    lua_setfield(L, -2, "harden");
     lua_pushcfunction(L, core_process);
     lua_setfield(L, -2, "process");
 }

@@ -310,7 +310,8 @@ static int core_terminal(lua_State *L) {
     struct winsize window = {0};
     bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 ||
                  ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0;
-    lua_createtable(L, 0, 5);
+    lua_createtable(L, 0, 6);
+    tide__lua_set_integer(L, "height", known && window.ws_row > 0 ? window.ws_row : 24);
     lua_pushboolean(L, isatty(STDIN_FILENO));
     lua_setfield(L, -2, "stdin");
     lua_pushboolean(L, isatty(STDOUT_FILENO));

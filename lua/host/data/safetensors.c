@@ -2,9 +2,8 @@
  * Tensors of a file by name, in the format of Hugging Face's safetensors: core.safetensors_read and
  * core.safetensors_write. A file is read and written whole.
  */
-#include "lua/host/host.h"
-
-#include "wire/safetensors.h"
+#include "arrays.h"
+#include "sources.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -134,18 +133,9 @@ static int push_tensors(lua_State *L) {
     lua_createtable(L, 0, (int)r->s.count);
     for (size_t i = 0; i < r->s.count; i++) {
         const struct tide_safetensor *t = &r->s.tensors[i];
-        int type = -1;
-        for (size_t j = 0; j < TIDE_COUNT(types); j++) {
-            type = types[j].dtype == t->dtype ? types[j].type : type;
+        if (tide__lua_array(L, (enum tide_dtype)t->dtype, t->shape, t->rank, false, r->data + r->s.data + t->begin) < 0) {
+            return luaL_error(L, "%s: tensor %s: %s", r->path, t->name, tide_error_message());
         }
-        if (type < 0 || t->rank > 2) {
-            return luaL_error(L, "%s: tensor %s is %s of rank %d, which is not read", r->path,
-                              t->name, tide_dtype_name(t->dtype), (int)t->rank);
-        }
-        const size_t rows = t->rank > 0 ? (size_t)t->shape[0] : 1,
-                     columns = t->rank > 1 ? (size_t)t->shape[1] : 1;
-        struct tide_lua_tensor *tensor = tide__lua_tensor_new(L, type, rows, columns);
-        memcpy(tensor->t.data, r->data + r->s.data + t->begin, (size_t)(t->end - t->begin));
         lua_setfield(L, -2, t->name);
     }
     lua_createtable(L, 0, (int)r->s.metadata_count);
@@ -153,15 +143,20 @@ static int push_tensors(lua_State *L) {
         lua_pushstring(L, r->s.metadata[i].value);
         lua_setfield(L, -2, r->s.metadata[i].key);
     }
-    return 2;
+    lua_createtable(L, 0, (int)r->s.count);
+    for (size_t i = 0; i < r->s.count; i++) {
+        tide__lua_dims(L, r->s.tensors[i].shape, r->s.tensors[i].rank);
+        lua_setfield(L, -2, r->s.tensors[i].name);
+    }
+    return 3;
 }
 
-/* path -> tensors by name, strings by name | nil, err */
+/* path -> tensors by name, strings by name, dims by name | nil, err */
 static int core_safetensors_read(lua_State *L) {
     struct reading r = {.path = luaL_checkstring(L, 1)};
     size_t header = 0;
     int status = LUA_OK,
-        code = tide__lua_file_read(tide__lua_host(L)->port, r.path, &r.data, &r.size);
+        code = tide__lua_content_read(tide__lua_host(L)->port, r.path, &r.data, &r.size);
     if (code == 0 && r.size < TIDE_SAFETENSORS_PREFIX) {
         code = tide_fail(TIDE_EPROTO, "%s: a file of %zu bytes is no safetensors", r.path, r.size);
     }
@@ -171,14 +166,14 @@ static int core_safetensors_read(lua_State *L) {
     if (code == 0) {
         lua_pushcfunction(L, push_tensors);
         lua_pushlightuserdata(L, &r);
-        status = lua_pcall(L, 1, 2, 0);
+        status = lua_pcall(L, 1, 3, 0);
     }
     tide_safetensors_release(&r.s);
     tide_free(r.data);
     if (code < 0) {
         return tide__lua_failure(L, code);
     }
-    return status == LUA_OK ? 2 : lua_error(L);
+    return status == LUA_OK ? 3 : lua_error(L);
 }
 
 void tide__lua_open_safetensors(lua_State *L) {

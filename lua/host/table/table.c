@@ -9,6 +9,7 @@
  * before the state closes.
  */
 #include "lua/host/host.h"
+#include "store/checkpoint/save.h"
 #include "store/core/store.h"
 
 #include <math.h>
@@ -659,8 +660,38 @@ static int table_save(lua_State *L) {
     return save_or_load(L, tide_table_save);
 }
 
+/* t:load(path) of what t:save wrote; t:load(path, {tensor =, keys =, add =}) of any writer, in Lua */
 static int table_load(lua_State *L) {
-    return save_or_load(L, tide_table_load);
+    if (!lua_istable(L, 3)) {
+        return save_or_load(L, tide_table_load);
+    }
+    lua_settop(L, 3);
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "tide.data.arrays");
+    lua_call(L, 1, 1);
+    lua_getfield(L, -1, "into");
+    lua_insert(L, 1);
+    lua_settop(L, 4);
+    lua_call(L, 3, LUA_MULTRET);
+    return lua_gettop(L);
+}
+
+/* t:assign(keys, rows): the values of rows, whatever the rule; what the rule remembers stays */
+static int table_assign(lua_State *L) {
+    struct tide_table *table = tide__lua_check_table(L, 1);
+    size_t count;
+    (void)tide__lua_inside(L);
+    lua_settop(L, 3);
+    const uint64_t *keys = tide__lua_keys(L, 2, &count);
+    const struct tide_lua_tensor *rows = tide__lua_tensor_check(L, 3);
+    luaL_argcheck(L, rows->t.type == TIDE_F32 && rows->t.rows == count &&
+                      rows->t.columns == tide_table_options(table)->width, 3, "not an f32 row of the table for each key");
+    int code = tide__lua_resumed(L, tide__table_assign(table, keys, count, rows->t.data));
+    if (code < 0) {
+        return tide__lua_raise(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
 }
 
 static void push_kind(lua_State *L, const char *field, const char *kind, const double *values,
@@ -767,6 +798,7 @@ void tide__lua_open_table(lua_State *L) {
         {"move", table_move},
         {"save", table_save},
         {"load", table_load},
+        {"assign", table_assign},
         {NULL, NULL},
     };
     static const luaL_Reg table_meta[] = {

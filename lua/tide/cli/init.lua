@@ -13,9 +13,9 @@ local cli = {}
 
 ---Names of all commands, in the order of `tide help`.
 cli.names = {
-  "run", "submit", "sim", "repl", "attach", "up", "down", "node", "jobs", "job", "status", "stat", "top", "nodes",
-  "actors", "tables", "table", "links", "why", "tap", "trace", "events", "move", "drain", "launch", "checkpoint",
-  "policy", "keys", "config", "version", "help", "completion",
+  "run", "submit", "sim", "repl", "attach", "up", "down", "node", "jobs", "job", "runs", "status", "dashboard", "stat",
+  "metrics", "top", "nodes", "actors", "tables", "table", "links", "why", "tap", "trace", "events", "log", "move",
+  "drain", "launch", "audit", "checkpoint", "policy", "keys", "config", "version", "help", "completion",
 }
 
 local EXIT_TIMEOUT <const> = 124

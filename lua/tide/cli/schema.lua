@@ -22,6 +22,8 @@ return {
    doc = "colours in what is printed"},
   {key = "keys", type = "string", project = false,
    doc = "directory of keys, for clusters on other machines"},
+  {key = "log", type = "string", default = "text", choices = {"text", "json"}, project = true,
+   doc = "form of log lines on stderr and in the logs of nodes"},
   {key = "nodes", type = "integer", default = 2, min = 1, max = 256, project = true,
    doc = "node processes of a local cluster"},
   {key = "timeout", type = "duration", project = true, doc = "time after which commands give up; without it never"},

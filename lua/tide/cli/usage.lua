@@ -3,6 +3,7 @@
 
 local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
+local manual = require "tide.manual"
 local options = require "tide.options"
 local text = require "tide.text"
 
@@ -61,6 +62,14 @@ Colours appear on a terminal only, and not with NO_COLOR, TERM=dumb or
 
 Example: tide nodes --json | jq -r .name]]},
 }
+
+---The topics of `tide help` that are texts.
+---@return table[] {name, text}, by name
+function usage.topics()
+  local list = {}
+  for i, name in ipairs(text.sorted_keys(TOPICS)) do list[i] = {name, TOPICS[name][2]} end
+  return list
+end
 
 local function errors_page()
   local out = {"Errors. `tide help CODE` explains one; for example `tide help T0501`."}
@@ -159,6 +168,15 @@ function usage.command(command)
   return table.concat(out, "\n")
 end
 
+-- The pages of the manual, a line each.
+local function reference_page()
+  local rows = {}
+  for _, page in ipairs(manual.pages()) do rows[#rows + 1] = {page.name, page.title} end
+  local out = {"Pages of the reference, by `tide help PAGE`; `tide help NAME` explains a function."}
+  append(out, options.two_columns(rows))
+  return table.concat(out, "\n")
+end
+
 ---`tide help`: all commands and topics.
 ---@param commands table[]
 ---@return string
@@ -177,6 +195,7 @@ function usage.overview(commands)
   append(out, options.two_columns(option_rows(arguments.global())))
   append(out, {"", "Topics, by `tide help TOPIC`:"})
   rows = {{"errors", "all error codes"}, {"CODE", "one error, such as T0501"},
+          {"reference", "all modules and functions of scripts"}, {"NAME", "one of them: tensor, tensor.axpy, run.wait"},
           {"kernels", "all native inner loops"}, {"KERNEL", "one of them: what it computes, its arguments"}}
   for _, name in ipairs(text.sorted_keys(TOPICS)) do rows[#rows + 1] = {name, TOPICS[name][1]} end
   rows[#rows + 1] = {"config", "what a configuration file may set"}
@@ -184,7 +203,7 @@ function usage.overview(commands)
   return table.concat(out, "\n")
 end
 
----A page by topic: a command, an error code, a kernel, or one of the topics.
+---A page by topic: a command, an error code, a kernel, a name of the reference, or one of the topics.
 ---@param topic string
 ---@param commands table<string, table>
 ---@param kernels table[] as core.kernels() gives them
@@ -193,17 +212,21 @@ end
 function usage.topic(topic, commands, kernels)
   if commands[topic] then return usage.command(commands[topic]) end
   if topic == "errors" then return errors_page() end
+  if topic == "reference" then return reference_page() end
   if topic == "kernels" then return kernels_page(kernels) end
   if TOPICS[topic] then return TOPICS[topic][2] end
   local code <const> = topic:upper()
   if errors.catalogue[code] then return errors.explain(code) end
-  local names = {"errors", "kernels"}
+  local names = {"errors", "kernels", "reference"}
   for _, kernel in ipairs(kernels) do
     if kernel.name == topic then return kernel_page(kernel) end
     names[#names + 1] = kernel.name
   end
+  local page <const> = manual.help(topic, 80)
+  if page then return page end
   for name in pairs(commands) do names[#names + 1] = name end
   for name in pairs(TOPICS) do names[#names + 1] = name end
+  for name in pairs(manual.entries()) do names[#names + 1] = name end
   local help = text.did_you_mean(topic, names)
   if code:find("^T%d%d%d%d$") then
     local family <const> = errors.families[code:sub(1, 3)]

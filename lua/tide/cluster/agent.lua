@@ -10,6 +10,7 @@ local agent = {}
 
 local LEAVE_S <const> = 25 -- what a node has for leaving, and
 local WORK_SHARE <const> = 0.6 -- how much of it its workers have for what is in their hands
+local LOG_BYTES <const>, LOGS_KEPT <const> = 64 << 20, 4 -- of the file that this process's log goes to, and older ones
 local STATE_EVERY_S <const> = 0.5 -- how late the node's own death is noticed, at most,
 local POLL_S <const> = core.simulated() and STATE_EVERY_S or 0.1 -- and a signal, of which simulated nodes get none
 
@@ -25,6 +26,11 @@ function ops.status()
   for _, stats in ipairs(core.tables() or {}) do tables[stats.name] = stats end
   return {node = core.node(), tables = tables, links = core.links(), actors = core.actors(), rss_bytes = core.rss(),
           queue = core.queue(), memory = core.memory(), now = core.now()}
+end
+
+---All that metrics are made of: {data = encoded figures of this node}.
+function ops.metrics()
+  return {data = require("tide.run.pieces").of(core.encode(require("tide.cluster.measure").node()))}
 end
 
 ---What this node's store has done for others, in all and by slot of the named tables, and how long its own workers
@@ -519,7 +525,7 @@ local function serve(message)
     end
     return
   end
-  local allowed <const>, refusal = verbs.allows("agent", request.op, message.right)
+  local allowed <const>, refusal = verbs.admit("agent", request.op, request, message)
   local ok, answer, err = true, nil, refusal
   if allowed then ok, answer, err = xpcall(op, script.failure, request, message) end
   if message.kind ~= "call" or answer == LATER then return end
@@ -549,11 +555,11 @@ local function publish()
 end
 
 ---Body of the actor. Returns why the node shall end: {why = "leave"|"now"|"dead", reason=}.
----@param o? {program?: string, grace_s?: number, embedded?: boolean} program: of this process, if it is the tide
----program; embedded: it is another one with a node inside
+---@param o? {program?: string, grace_s?: number, leave_on_eof?: boolean, embedded?: boolean} program: of this process,
+---if it is the tide program; embedded: it is another one with a node inside
 function agent.main(o)
   o = o or {}
-  state.program, state.grace_s = o.program, o.grace_s
+  state.program, state.grace_s, state.leave_on_eof = o.program, o.grace_s, o.leave_on_eof
   local ok, err = core.register("agent")
   if not ok then return {why = "dead", reason = err and err.message} end
   local _ <close> = o and o.embedded and publish() or nil
@@ -563,11 +569,13 @@ function agent.main(o)
   while not state.ending do
     local message = core.receive(POLL_S)
     if message then serve(message) end
-    if core.interrupted() > 0 then begin_leaving() end
+    if core.interrupted() > 0 or state.leave_on_eof and core.input_ended() then begin_leaving() end
     if state.leaving and has_finished() then end_leaving() end
     if core.now() - looked_at >= STATE_EVERY_S then
       looked_at = core.now()
       require("tide.cluster.runs").keep()
+      core.audit_sync()
+      if state.program and not core.simulated() then core.log_rotate(LOG_BYTES, LOGS_KEPT) end
       local node <const> = core.node()
       if node.state == "dead" then return {why = "dead", reason = node.reason, own = true} end
       local me = core.member()

@@ -165,6 +165,29 @@ function directory.pids(name)
   return pids
 end
 
+local function lock_if_made(name)
+  if core.file_read(directory.of(name) .. "/lock") then return directory.lock(name) end
+  return nil
+end
+
+-- A cluster whose name may come again keeps its directory, for its lock and its logs.
+local function forget(name)
+  local path <const> = directory.of(name)
+  local lock <close>, busy = lock_if_made(name)
+  if busy or not core.sweep_directory(path) then return end
+  directory.unpublish(name)
+  if not lock then core.file_remove(path) end -- if nothing else is in it
+end
+
+---Removes what processes that were killed have left in the run directory: sockets, addresses, empty directories.
+function directory.sweep()
+  local ok, there = pcall(private)
+  for _, name in ipairs(ok and there and core.file_list(there) or {}) do
+    local private_one <const> = core.private_directory(there .. "/" .. name, false)
+    if private_one and not directory.pids(name)[1] then forget(name) end
+  end
+end
+
 ---Where the cluster can be entered: one endpoint, its controller's, or one of each process that still runs.
 ---@param name string
 ---@return string[] endpoints

@@ -74,6 +74,7 @@ function elastic.extend(cluster, tools)
   ---@param name string
   function cluster:drain(name)
     checks.text("cluster:drain", "the name of a node", name)
+    if self:release(name) then return end
     local index
     for i, child in ipairs(self.children) do
       if child.name == name then index = i end
@@ -93,6 +94,7 @@ function elastic.extend(cluster, tools)
   ---Tells a node to leave and waits until it has.
   ---@param name string
   ---@param index integer of its entry in self.children
+  ---@package
   function cluster:let_leave(name, index)
     local child <const> = self.children[index]
     local leaver
@@ -120,7 +122,9 @@ function elastic.extend(cluster, tools)
 
   ---A node whose workers have all left the run that they joined ends.
   ---@param name string
+  ---@package
   function cluster:vacate(name)
+    if self:release(name) then return end
     for index, child in ipairs(self.children) do
       if child.name == name then return self:let_leave(name, index) end
     end
@@ -134,6 +138,11 @@ function elastic.extend(cluster, tools)
     for _, member in ipairs(self.members) do
       if member.store and (member.workers or 0) == 0 then servers[#servers + 1] = member.name
       elseif member.store then others = others + 1 end
+    end
+    if self:provisions(false) then
+      if count > #servers then self:want_more(count - #servers) end
+      for i = #servers, count + 1, -1 do self:drain(servers[i]) end
+      return
     end
     if count == 0 and others == 0 and #servers > 0 then
       checks.fail("cluster:set_servers(0): the servers alone hold rows, which would be lost", "1 is the fewest here")

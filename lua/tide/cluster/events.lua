@@ -35,6 +35,7 @@ local TEXTS <const> = {
 local VERBS <const> = {swap = true, rollback = true, set = true}
 
 local function tell(controller, kind, text)
+  controller:record_event(kind, text)
   local told = 0
   for _, node in ipairs(controller.a.nodes) do
     if not node.lost and told < WITNESSES then

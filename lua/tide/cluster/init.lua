@@ -123,6 +123,7 @@ end
 ---  controllers: 3 or 5 nodes, this one and c1, c2, ..., hold what the controller decides, and when it ends another
 ---  one goes on
 ---@return table cluster to be closed
+---@package
 function cluster.new(o)
   o = o or {}
   local context = cluster.context
@@ -183,6 +184,7 @@ end
 ---In the order in which tables of slots = "range" deal out their keys, which is by id: so the first worker is where
 ---the first keys are.
 ---@return table[] {name, id, agent, workers} of the nodes that have workers or rows
+---@package
 function cluster:agents()
   local list = {}
   for i, member in ipairs(self.members) do
@@ -196,9 +198,13 @@ end
 require("tide.cluster.elastic").extend(cluster, {
   adopt_members = adopt_members,
 })
+require("tide.cluster.provisioned").extend(cluster, {
+  adopt_members = adopt_members,
+})
 
 local START_FIELDS <const> = {slots = true}
 
+---Starts a run of a job on the nodes of this cluster, and returns at once.
 ---@param job_ tide.job
 ---@param params? table
 ---@param o? {slots?: integer} on a shared cluster: worker slots, for which is waited (default: all that are free)
@@ -231,16 +237,30 @@ function cluster.run(_, name) return require("tide.run.remote").find(name) end
 ---@return tide.remote_run|nil, table? err
 function cluster.submit(_, path, o) return require("tide.run.host").submit(core.node().endpoint, path, o) end
 
----@return table[] members
-function cluster.nodes()
-  local list = {}
-  for _, member in ipairs(core.members()) do list[#list + 1] = member end
-  return list
-end
-
+---A table by its name, `work-1.model` of the run work-1; docs/runs.md.
 ---@param name string
 ---@return table|nil handle, table? err
 function cluster.table(_, name) return (require("tide.cluster.table_names").find(name)) end
+
+---All that the cluster's nodes and runs count at this moment: docs/metrics.md.
+---@param o? {hot?: boolean} hot: the hottest keys of its tables too
+---@return tide.snapshot
+function cluster.snapshot(_, o)
+  if o ~= nil then script.check_fields("T0113", "cluster:snapshot", o, {hot = true}) end
+  return require("tide.cluster.collect").here(o)
+end
+
+---What holds up each run that goes on, by what happens in so much time from now: docs/metrics.md.
+---@param time? string|number default "2s"
+---@return tide.finding[]
+function cluster.slowest(_, time)
+  local seconds <const>, why = units.parse_duration(time or "2s")
+  if not seconds then error(script.error("T0113", "cluster:slowest: " .. why), 2) end
+  local collect <const> = require "tide.cluster.collect"
+  local before <const> = collect.here()
+  core.sleep(seconds)
+  return require("tide.show.slowest").of(before, collect.here {hot = true})
+end
 
 ---Writes all tables to a directory while workers go on.
 ---@param o string|{dir: string, cut?: "clock"|"fuzzy", keep?: integer}
@@ -276,6 +296,7 @@ function cluster:close()
     local ok, err = pcall(self.tracing.close, self.tracing)
     if not ok then self.context.unsaved("the trace", err) end
   end
+  self:close_pool()
   if #self.children == 0 then return end
   local ours <const>, ids <const> = {}, {}
   for _, child in ipairs(self.children) do ours[child.name] = true end

@@ -38,9 +38,19 @@ local function started(options, patient_s)
   end
 end
 
+-- The audit log of this node: in the named directory, else with the cluster's files.
+local function begin_audit(named)
+  local cluster <const> = core.node().cluster
+  if not named then
+    local ok, err = directory.make(cluster)
+    if not ok then return nil, err end
+  end
+  return core.audit_open(named or directory.of(cluster), core.node().name)
+end
+
 ---Joins, serves until told to end. SIGTERM: leaves in order. The cluster's exit codes.
 ---@param o {keys?:string, join?:string, cluster?:string, name?:string, listen?:string, workers?:integer,
----  no_store?:boolean,
+---  no_store?:boolean, audit?:string, debuggable?:boolean, leave_on_eof?:boolean,
 ---  grace_s?:number, controller?:boolean, state?:string, controllers?:integer, nodes?:integer, node_workers?:integer}
 ---@return integer exit code
 function node.main(o)
@@ -54,6 +64,8 @@ function node.main(o)
     err = not ok and errors.from(err) or err
     if err then return complain(err) end
   end
+  ok, err = core.harden(o.keys and not o.debuggable)
+  if not ok then return complain(err) end
   ok, err = started({
     join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,
     keys = o.keys, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit, memory = o.memory,
@@ -63,6 +75,11 @@ function node.main(o)
     local missing = o.controllers and (err.name == "EUNSUPPORTED" or err.name == "EVERSION")
     return complain(missing and errors.new("T1004", {message = err.message}) or err)
   end
+  ok, err = begin_audit(o.audit)
+  if not ok then
+    core.node_stop(0)
+    return complain(err)
+  end
   local ended
   if o.controller then
     ended, err = core.node_run(CONTROL, "@tide/standing.lua", {
@@ -70,7 +87,8 @@ function node.main(o)
   else
     local published <const> = not o.join and not o.controllers and directory.publish(
       core.node().cluster, core.node().endpoint, {directory.own_pid()})
-    ended, err = core.node_run(AGENT, "@tide/agent.lua", {program = children.program, grace_s = o.grace_s})
+    ended, err = core.node_run(AGENT, "@tide/agent.lua", {
+      program = children.program, grace_s = o.grace_s, leave_on_eof = o.leave_on_eof})
     if published then directory.unpublish(core.node().cluster) end
   end
   if not ended then
@@ -84,6 +102,7 @@ function node.main(o)
       message = ended.own and reason or "the cluster has declared this node dead: " .. reason,
       help = ended.own and "correct what the message names and start it again" or nil}))
   end
+  core.audit_sync()
   core.node_stop(ended.why == "leave" and math.max(ended.left_s or o.grace_s or 25, 1) or 0)
   return 0
 end

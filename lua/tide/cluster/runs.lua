@@ -621,7 +621,7 @@ local function serve(message)
     end
     return
   end
-  local allowed <const>, refusal = verbs.allows("runs", request.op, message.right)
+  local allowed <const>, refusal = verbs.admit("runs", request.op, request, message)
   if not allowed then
     if message.kind == "call" then core.answer_error(message, refusal) end
     return

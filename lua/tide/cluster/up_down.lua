@@ -49,12 +49,17 @@ function standing.control(a)
   core.open "operate"
   local runs <const> = require "tide.cluster.runs"
   local ending
+  local synced_at = core.now()
   while not ending do
     runs.keep()
+    if core.now() - synced_at > 1 then
+      synced_at = core.now()
+      core.audit_sync()
+    end
     local message = core.receive(0.1)
     local request <const> = message and message.kind == "call" and type(message.value) == "table" and message.value
     local allowed, refusal = true, nil
-    if request then allowed, refusal = verbs.allows("control", request.op, message.right) end
+    if request then allowed, refusal = verbs.admit("control", request.op, request, message) end
     if not allowed then
       core.answer_error(message, refusal)
     elseif request and request.op == "quit" then
@@ -95,6 +100,7 @@ function standing.up(o)
   end
   local made, err = directory.make(name)
   if not made then return nil, err end
+  directory.sweep()
   local lock <close>, busy = directory.lock(name)
   if not lock and busy.name == "EBUSY" then
     return nil, errors.new("T1002", {message = ("cluster `%s` is being started by another process"):format(name)})
@@ -167,6 +173,17 @@ function standing.started(name)
       help = ("press Ctrl-C where it runs, or: kill -INT %d"):format(pids[1])})
   end
   return name
+end
+
+---What goes on in the cluster that the command names.
+---@param context tide.context
+---@return table[]|nil runs {name, state, ...}, table? err
+function standing.runs(context)
+  return require("tide.cluster.view").attached(context, function()
+    local answer <const>, err = context.core.node_run([[return require("tide.command.job").inside(...)]],
+      "@tide/command/job.lua", {op = "list", all = false})
+    return answer and answer.value and answer.value.runs, err or answer.error
+  end)
 end
 
 ---Ends a cluster of `tide up`: in order, then what is left by force.

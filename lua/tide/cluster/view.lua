@@ -36,11 +36,13 @@ local LOOK_S <const> = 0.05
 ---@param core table
 ---@param seconds number
 ---@param deadline? number
+---@param leaves? fun(): boolean whether the person wants to go
 ---@return integer? exit code of a command that is to end
-function cluster_view.pause(core, seconds, deadline)
+function cluster_view.pause(core, seconds, deadline, leaves)
   local over <const> = core.now() + seconds
   while true do
     if core.interrupted() > 0 then return 130 end
+    if leaves and leaves() then return 0 end
     local now <const> = core.now()
     if deadline and now >= deadline then return 124 end
     if now >= over then return nil end

@@ -3,6 +3,16 @@ local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 local text = require "tide.text"
 
+-- What goes on there, as words to follow the cluster's name: "" if nothing does.
+local function what_runs(context, name)
+  context.options.cluster = name
+  local runs <const>, err = require("tide.cluster.up_down").runs(context)
+  if not runs then return (", which does not say what runs there (%s)"):format(errors.from(err).message) end
+  local jobs = {}
+  for i, run in ipairs(runs) do jobs[i] = ("%s (%s)"):format(text.clean(run.name), text.clean(run.state)) end
+  return #jobs > 0 and " with " .. table.concat(jobs, ", ") or ""
+end
+
 return {
   name = "down",
   brief = "end a cluster that `tide up` started",
@@ -22,7 +32,8 @@ return {
     end
     local name <const>, none = require("tide.cluster.up_down").started(wanted)
     if not name then return nil, errors.from(none, "T1003") end
-    local what <const> = "cluster `" .. text.clean(name) .. "`"
+    local what = "cluster `" .. text.clean(name) .. "`"
+    if not o.yes then what = what .. what_runs(context, name) end
     if o.dry_run then
       if context.json then
         context:print(context.core.json_encode {schema = "tide.down/1", cluster = name, dry_run = true})

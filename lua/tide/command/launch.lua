@@ -8,7 +8,7 @@ local LEAVE_S <const> = 35
 
 local function line_of(event)
   local parts = {("%s  %s"):format(event.name, event.state)}
-  if event.state == "asked" or event.state == "adopted" then parts[#parts + 1] = "(" .. event.id .. ")" end
+  if event.id and (event.state == "asked" or event.state == "adopted") then parts[#parts + 1] = "(" .. event.id .. ")" end
   if event.reason and event.reason ~= "" then parts[#parts + 1] = "- " .. text.clean(event.reason) end
   if event.eta then parts[#parts + 1] = "expected " .. event.eta end
   return table.concat(parts, " ")
@@ -57,8 +57,13 @@ function launch.inside(a)
   local began <const>, failure, all = core.now(), nil, nil
   while core.interrupted() == 0 do
     local ok, given_up = pool:step()
-    failure = not ok and given_up or nil
-    if failure or not cluster_is_there(core) then break end
+    if not ok and not failure then
+      failure = given_up
+      if pool:list()[1] then
+        o.say(("asks for no more nodes and keeps those that are there: %s"):format(errors.from(failure).message))
+      end
+    end
+    if failure and not pool:list()[1] or not cluster_is_there(core) then break end
     if not all and joined(pool) == a.count then
       all = core.now() - began
       o.say(("%d node%s of `%s` %s up after %.1f s; Ctrl-C lets them leave"):format(a.count, a.count == 1 and "" or "s",
@@ -108,23 +113,24 @@ end
 
 return {
   name = "launch",
-  brief = "start nodes by Slurm or mpirun",
+  brief = "start nodes by Slurm, ssh or mpirun",
   summary = "Asks a launcher for nodes of a running cluster and keeps as many there: what is lost is replaced. Ctrl-C, "
     .. "or the cluster's end, lets them leave. `mpi` starts a whole cluster instead.",
   examples = {
     {"tide launch slurm -n 4 --partition main", "four jobs of Slurm, a node each"},
     {"tide launch slurm -n 4 --gres gpu:1 --dry-run", "what would be submitted"},
+    {"tide launch ssh -n 3 --hosts hosts.txt", "one by ssh on each machine of the list"},
     {"tide launch local -n 2", "processes of this machine"},
     {"tide launch mpi -n 4 --listen tcp:10.0.0.4:7700", "a cluster of one mpirun"},
     {"tide launch none -n 1", "prints the command line for somebody else to start"},
   },
-  arguments = {{name = "kind", doc = "slurm, local, mpi or none"}},
+  arguments = {{name = "kind", doc = "slurm, ssh, local, mpi or none"}},
   options = {
     {name = "count", short = "n", type = "integer", min = 1, max = 4096, doc = "nodes (default 1)"},
     {name = "node-workers", short = "w", type = "integer", min = 0, max = 256, doc = "workers of each (default 1)"},
     {name = "node-keys", type = "string", value = "DIR", doc = "keys of nodes, as they see the directory"},
     {name = "program", type = "string", value = "PATH",
-     doc = "tide, as the nodes' machines have it (default: this one)"},
+     doc = "tide, as the nodes' machines have it (default: this one; by ssh `tide`)"},
     {name = "prefix", type = "string", value = "NAME", doc = "names are NAME-1, NAME-2, .. (default: the kind)"},
     {name = "grace", type = "duration", doc = "time a node has for leaving (default: what the site grants, else 25s)"},
     {name = "once", doc = "end when all have joined, and leave them there (slurm)"},
@@ -132,6 +138,8 @@ return {
     {name = "gres", type = "string", value = "GRES", doc = "slurm: gpu:1"},
     {name = "cpus", short = "c", type = "integer", min = 1, max = 4096, doc = "slurm: processors of each node"},
     {name = "time", short = "t", type = "string", value = "TIME", doc = "slurm: limit, as sbatch reads it"},
+    {name = "hosts", type = "string", value = "FILE", doc = "ssh: HOST or HOST:NODES a line"},
+    {name = "ssh-config", type = "string", value = "FILE", doc = "ssh: its configuration (default: the user's)"},
     {name = "listen", type = "string", value = "ADDRESS", doc = "mpi: where the first process leads the cluster"},
     {name = "allow-root", doc = "mpi: as root, which Open MPI refuses otherwise"},
     {name = "dry-run", doc = "print what would be submitted or started, and do nothing"},
@@ -154,9 +162,9 @@ return {
     local pool <const> = {
       kind = o.kind, endpoint = endpoint or "ENDPOINT", cluster = name, workers = o.node_workers or 1,
       keys = o.node_keys,
-      program = o.program or require("tide.provision.commands").program(),
+      program = o.program or o.kind == "ssh" and "tide" or require("tide.provision.commands").program(),
       prefix = o.prefix, grace_s = o.grace, partition = o.partition,
-      gres = o.gres, cpus = o.cpus, time = o.time,
+      gres = o.gres, cpus = o.cpus, time = o.time, hosts = o.hosts, ssh_config = o.ssh_config,
     }
     if o.dry_run then return dry_run(context, {pool = pool}, kind) end
     if endpoint:find "^tcp:" and not endpoint:find "^tcp:127%." and not o.node_keys then

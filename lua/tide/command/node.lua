@@ -35,6 +35,10 @@ return {
     {name = "gang", type = "string", value = "ADDRESS",
      doc = "one of several that mpirun or srun starts: rank 0 leads a new cluster there, the others join it"},
     {name = "rank", type = "integer", min = 0, max = 65535, doc = "with --gang: instead of the launcher's"},
+    {name = "audit", type = "string", value = "DIR",
+     doc = "directory of the audit log of this node (default: the cluster's in the run directory)"},
+    {name = "debuggable", doc = "with --keys: allow debuggers and core dumps, in which the key is"},
+    {name = "leave-on-eof", doc = "leave in order when standard input ends: when who started this node has gone"},
     {name = "grace", type = "duration", doc = "time for handing rows on when leaving (default 25s)"},
     {name = "controller", doc = "be the controller of a new cluster; `tide up` uses it"},
     {name = "state", type = "string", value = "DIR",
@@ -43,10 +47,13 @@ return {
     {name = "controllers", type = "integer", min = 3, max = 5, value = "N",
      doc = "first node: 3 or 5 nodes hold what the controller decides, and another one goes on when it ends"},
     {name = "nodes", type = "integer", min = 0, max = 256, doc = "with --controller: node processes to start"},
+    {name = "log", config = "log", type = "string", choices = {"text", "json"}, value = "FORM",
+     doc = "form of log lines: text or json (default $TIDE_LOG, else text)"},
     {name = "node-workers", type = "integer", min = 1, max = 256, doc = "with --controller: workers of each of them"},
   },
   run = function(context)
     local o <const> = context.options
+    if o.log then context.core.log_format(o.log) end
     if o.controller and o.join then
       return nil, errors.new("T0107", {
         message = "--controller starts a new cluster and --join enters one", help = "leave one of them out",
@@ -84,7 +91,8 @@ return {
       node_workers = o.node_workers, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit,
       memory = o.memory,
       rate_operations = o.rate_operations, rate_bytes = o.rate_bytes,
-      gang = o.gang, rank = o.rank,
+      gang = o.gang, rank = o.rank, leave_on_eof = o.leave_on_eof,
+      audit = o.audit, debuggable = o.debuggable,
       keys = context.keys, timeout_s = context.timeout_s,
     }
   end,

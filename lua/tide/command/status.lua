@@ -2,6 +2,7 @@
 local arguments = require "tide.cli.arguments"
 local cluster_view = require "tide.cluster.view"
 local json = require "tide.json"
+local slowest = require "tide.show.slowest"
 local table_view = require "tide.show.table_view"
 local text = require "tide.text"
 local units = require "tide.units"
@@ -48,18 +49,36 @@ local function print_for_people(context, view)
     context:print ""
     context:print(table.concat(table_view.lines(view.tables, TABLE_COLUMNS, o), "\n"))
   end
+  for i, finding in ipairs(view.findings) do
+    if i == 1 then context:print "" end
+    context:print(text.clean(("%s: %s"):format(finding.run, finding.sentence)))
+  end
 end
 
 local function print_plain(context, view)
   context:print(table.concat({"cluster", text.clean(view.cluster or ""), tostring(view.view or "")}, "\t"))
   for _, line in ipairs(table_view.plain_lines(view.nodes, NODE_COLUMNS)) do context:print("node\t" .. line) end
   for _, line in ipairs(table_view.plain_lines(view.tables, TABLE_COLUMNS)) do context:print("table\t" .. line) end
+  for _, finding in ipairs(view.findings) do
+    context:print(table.concat({"run", text.clean(finding.run), finding.cause, text.clean(finding.sentence)}, "\t"))
+  end
+end
+
+-- The view, and what held up each run from its beginning on.
+local function look(context, client)
+  local view, err = cluster_view.collect(context, client)
+  if not view then return nil, err end
+  local snapshot
+  snapshot, err = require("tide.cluster.collect").ask {hot = true}
+  if not snapshot then return nil, err end
+  view.findings = slowest.of(nil, snapshot)
+  return view
 end
 
 return {
   name = "status",
   brief = "a running cluster at a glance",
-  summary = "Shows a running cluster: its nodes, their load, its tables.",
+  summary = "Shows a running cluster: its nodes, their load, its tables, and what has held up each run so far.",
   examples = {
     {"tide status", "the one cluster that runs"},
     {"tide status --cluster lab", "the cluster of that name"},
@@ -67,11 +86,11 @@ return {
   },
   options = {arguments.shared.cluster},
   run = function(context)
-    local view, err = cluster_view.read(context)
+    local view, err = cluster_view.attached(context, function(client) return look(context, client) end)
     if not view then return nil, err end
     if context.json then
       context:print(json.object({schema = "tide.status/1", cluster = view.cluster, view = view.view},
-        {nodes = view.nodes, tables = view.tables}))
+        {nodes = view.nodes, tables = view.tables, runs = view.findings}))
     elseif context.plain then
       print_plain(context, view)
     else

@@ -11,7 +11,8 @@ local EVERY_MIN_S <const> = 0.2
 local HOME <const>, TO_LINE_END <const>, TO_SCREEN_END <const> = "\27[H", "\27[K", "\27[J"
 -- The alternate screen, without cursor, and without wrapping: lines that do not fit are cut.
 local ENTER <const>, LEAVE <const> = "\27[?1049h\27[?25l\27[?7l", "\27[?7h\27[?25h\27[?1049l"
-local HEIGHT <const> = 24 -- lines that any terminal has
+local HEIGHT <const> = 24 -- lines, where there is no terminal
+local HEADS <const> = 3 -- lines above the actors
 
 local COLUMNS <const> = {
   {key = "address"}, {key = "node"}, {key = "name"}, {key = "type"},
@@ -79,9 +80,14 @@ local function print_once(context, view)
   elseif context.plain then
     context:print(table.concat(table_view.plain_lines(busiest(view), COLUMNS), "\n"))
   else
-    context:print(table.concat(lines_of(context, view, HEIGHT - 4), "\n"))
+    context:print(table.concat(lines_of(context, view, HEIGHT - HEADS - 1), "\n"))
   end
   return 0
+end
+
+local function is_left()
+  local key <const> = require("tide.line").key()
+  return key == "q" or key == "Q"
 end
 
 local function redraw(context, client)
@@ -94,18 +100,20 @@ local function redraw(context, client)
     if not view then return nil, err end
     view.at = core.now()
     add_rates(view, before)
-    local lines <const> = lines_of(context, view, HEIGHT - 4)
+    local terminal <const> = core.terminal() -- it may have been resized
+    context.terminal.width = terminal.width
+    local lines <const> = lines_of(context, view, math.max(terminal.height - HEADS, 1))
     context.write_out(HOME .. table.concat(lines, TO_LINE_END .. "\n") .. TO_LINE_END .. TO_SCREEN_END)
     before = view
-    local exit <const> = cluster_view.pause(core, every, deadline)
-    if exit then return exit == 124 and 124 or 0 end -- Ctrl-C is how one leaves it
+    local exit <const> = cluster_view.pause(core, every, deadline, is_left)
+    if exit then return exit == 124 and 124 or 0 end -- q and Ctrl-C are how one leaves it
   end
 end
 
 return {
   name = "top",
   brief = "nodes and the busiest actors, redrawn",
-  summary = "Shows a running cluster's busiest actors, redrawn each second until Ctrl-C.",
+  summary = "Shows a running cluster's busiest actors, redrawn each second until q or Ctrl-C.",
   examples = {
     {"tide top", "the one cluster that runs"},
     {"tide top --cluster lab --every 5s", "every five seconds"},
@@ -124,8 +132,11 @@ return {
         if not view then return nil, err end
         return print_once(context, view)
       end
+      local line <const> = require "tide.line" -- of the program alone
       context.write_out(ENTER)
+      line.keys(context.terminal.stdin)
       local ok, code, err = pcall(redraw, context, client)
+      line.keys(false)
       context.write_out(LEAVE)
       if not ok then error(code, 0) end
       return code, err

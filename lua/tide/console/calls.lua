@@ -22,6 +22,7 @@ local calls = {}
 
 local ASK_S <const> = 5
 local WATCH_MIN_S <const> = 0.2
+local WHY_S <const> = 2 -- between the two looks
 local SPARK_MAX <const> = 30
 local BENCH_ROUNDS <const> = 5
 local EVENTS_SHOWN <const>, LOG_SHOWN <const> = 40, 40
@@ -71,8 +72,7 @@ local function picked(rows, fields)
   for i, row in ipairs(rows) do
     local record = {}
     for _, field in ipairs(fields) do
-      local value = row[field]
-      if value == nil then value = "-" end
+      local value <const> = row[field]
       record[field] = math.type(value) == "float" and tonumber(("%.4g"):format(value)) or value
     end
     out[i] = record
@@ -80,10 +80,14 @@ local function picked(rows, fields)
   return out
 end
 
+-- Numbers first, the greatest before the others; who lacks the field is last.
 local function sorted(rows, field)
+  local RANK <const> = {number = 1, ["nil"] = 3}
   table.sort(rows, function(a, b)
     local x, y = a[field], b[field]
-    if type(x) == "number" and type(y) == "number" then return x > y end
+    local of_x, of_y = RANK[type(x)] or 2, RANK[type(y)] or 2
+    if of_x ~= of_y then return of_x < of_y end
+    if of_x == 1 then return x > y end
     return tostring(x) < tostring(y)
   end)
   return rows
@@ -128,9 +132,19 @@ function calls.links(o)
 end
 
 ---What an actor waits for, since when, and what the actors do that it waits for.
----@param actor string "n1/agent", an address "2:17", or a name on this node
----@return table[] rows from the actor to the last one known
+---@param actor? string "n1/agent", an address "2:17", or a name on this node; without one: what holds up the runs
+---@return table[] rows from the actor to the last one known; of runs one each
 function calls.why(actor)
+  if actor == nil then
+    local collect <const> = require "tide.cluster.collect"
+    local before <const> = collect.here()
+    core.sleep(WHY_S)
+    local rows <const> = require("tide.show.slowest").of(before, collect.here {hot = true})
+    for i, f in ipairs(rows) do
+      rows[i] = {run = f.run, cause = f.cause, share = f.share, sentence = f.sentence, try = f.remedy or "-"}
+    end
+    return rows
+  end
   local rows, err = why.chain(view().actors, actor, (core.node() or {}).name)
   if not rows then error(err, 2) end
   return rows
@@ -251,10 +265,17 @@ function calls.kill(id) return session.kill(id) end
 
 ---Prints what the last evaluation wrote beyond the 64 KiB that it may.
 function calls.more()
-  local chunk, left = session.more()
-  if not chunk then return nil end
+  local chunk, left, lost = session.more()
+  if not chunk then
+    session.print "nothing is left"
+    return
+  end
   session.print(chunk)
-  if left > 0 then session.print(("... %s more: more()"):format(units.format_size(left))) end
+  if left > 0 then
+    session.print(("... %s more: more()"):format(units.format_size(left)))
+  elseif lost > 0 then
+    session.print(("... %s more were not kept: save() writes files"):format(units.format_size(lost)))
+  end
 end
 
 -- The address of an actor, by its name or type on a node.

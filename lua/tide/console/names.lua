@@ -1,9 +1,11 @@
 -- What the prompt knows of names: signatures and texts from annotations, completion, help.
 --
--- One source for all: the `---` comments of the modules themselves, read from the program's embedded text. Completion
+-- One source for all: annotations (tide.annotations), read from the program's embedded text. Completion
 -- walks plain tables by rawget alone: it runs no metamethod and calls nothing, so it cannot hang on what it looks at.
+local annotations = require "tide.annotations"
 local core = require "tide.core"
 local catalogue = require "tide.catalogue"
+local manual = require "tide.manual"
 local text = require "tide.text"
 
 local names = {}
@@ -11,10 +13,9 @@ local names = {}
 local CANDIDATES_MAX <const> = 200
 local KEYS_MAX <const> = 20000
 
--- Modules whose annotations are at the prompt, and under which name their functions are there.
+-- Modules whose annotations are at the prompt besides those of the manual, and what is put before their names.
 local SOURCES <const> = {
   {module = "tide.console.calls", own = "calls", prefix = ""},
-  {module = "tide", own = "tide", prefix = "tide."},
   {module = "tide.core.meta", own = "core", prefix = "core."},
   {module = "tide.console.policy", own = "policy", prefix = "policy."},
 }
@@ -24,82 +25,16 @@ local KEYWORDS <const> = {"and", "break", "do", "else", "elseif", "end", "false"
 
 local state = {entries = {}, globals = {}}
 
----- annotations ---------------------------------------------------------------------------------------------------
-
--- "sort?: string, node?: string" of "{sort?: string, node?: string}" as a list of {name, type}.
-local function fields_of(type_text)
-  local inner = type_text and type_text:match "^{(.*)}"
-  if not inner then return nil end
-  local list = {}
-  for name, kind in inner:gmatch "([%w_]+)%??:%s*([^,{}]+)" do list[#list + 1] = {name = name, type = kind} end
-  return list
-end
-
--- Lines of an annotation that go on in the next one, which is indented, as one line.
-local function joined(comment)
-  local list = {}
-  for _, c in ipairs(comment) do
-    if c:find "^%s" and list[#list] and list[#list]:find "^@" then
-      list[#list] = list[#list] .. " " .. c:match "^%s*(.-)%s*$"
-    else
-      list[#list + 1] = c
-    end
-  end
-  return list
-end
-
-local function new_entry(name, arguments, comment, line)
-  local entry = {name = name, arguments = arguments, doc = {}, params = {}, returns = {}, line = line}
-  for _, c in ipairs(joined(comment)) do
-    local param, optional, rest = c:match "^@param%s+([%w_.]+)(%??)%s+(.*)$"
-    if param then
-      local kind, doc = rest:match "^({.-})%s*(.*)$"
-      if not kind then kind, doc = rest:match "^(%S+)%s*(.*)$" end
-      entry.params[#entry.params + 1] = {name = param, optional = optional == "?", type = kind or rest,
-        doc = doc or "", fields = fields_of(kind)}
-    elseif c:find "^@return" then
-      entry.returns[#entry.returns + 1] = c:match "^@return%s+(.*)$"
-    elseif not c:find "^@" then
-      entry.doc[#entry.doc + 1] = c
-    end
-  end
-  entry.doc = table.concat(entry.doc, " ")
-  return entry
-end
-
----Reads the annotations of a module's text.
----@param source string
----@param own string the module's local name in it
----@param prefix string put before each name
----@return table[] entries {name, arguments, doc, params, returns}
-function names.parse(source, own, prefix)
-  local list, comment, number = {}, {}, 0
-  for line in (source .. "\n"):gmatch "(.-)\n" do
-    number = number + 1
-    local remark <const> = line:match "^%-%-%-%s?([^-].*)$"
-    local name, arguments = line:match("^function " .. own .. "[.:]([%w_]+)(%b())")
-    if remark then
-      comment[#comment + 1] = remark
-    elseif name then
-      local entry = new_entry(prefix .. name, arguments, comment, number)
-      local tail <const> = line:match "%-%->%s*(.*)$"
-      if tail then entry.returns[#entry.returns + 1] = tail end
-      list[#list + 1] = entry
-      comment = {}
-    else
-      comment = {}
-    end
-  end
-  return list
-end
+---- entries ----------------------------------------------------------------------------------------------------------
 
 local function database()
   if state.loaded then return state.entries end
   state.loaded = true
+  for name, entry in pairs(manual.entries()) do state.entries[name] = entry end
   for _, source in ipairs(SOURCES) do
     local content = core.embedded(source.module)
     if content then
-      for _, entry in ipairs(names.parse(content, source.own, source.prefix)) do
+      for _, entry in ipairs(annotations.parse(content, source.own, source.prefix)) do
         entry.source = {content = content, module = source.module}
         state.entries[entry.name] = entry
       end
@@ -176,21 +111,6 @@ local function open_call(line)
   return name, rest
 end
 
-local function hint_of(entry)
-  local parts = {}
-  for _, param in ipairs(entry.params) do
-    if param.fields and #param.fields > 0 then
-      local keys = {}
-      for i, field in ipairs(param.fields) do keys[i] = field.name .. "=" end
-      parts[#parts + 1] = "{" .. table.concat(keys, ", ") .. "}"
-    else
-      parts[#parts + 1] = param.name .. (param.optional and "?" or "")
-    end
-  end
-  if #entry.params == 0 then return entry.name .. entry.arguments end
-  return entry.name .. "(" .. table.concat(parts, ", ") .. ")"
-end
-
 local function targets_after(start, o, found)
   for _, word in ipairs {"all", "role:worker", "role:server", "role:controller", "job:", "actor:"} do
     add(found, word, start)
@@ -255,15 +175,18 @@ function names.complete(line, cursor, o)
   end
   found.seen = nil
   table.sort(found)
-  return {start = #start, candidates = found, hint = entry and hint_of(entry)}
+  return {start = #start, candidates = found, hint = entry and annotations.hint(entry)}
 end
 
 ---- help ------------------------------------------------------------------------------------------------------------
+
+local HELP_WIDTH <const> = 79
 
 local FIRST <const> = [[
 The ten things to do first
   nodes()                       what there is                     top()      which actors are busy
   tables                        the tables; tables.NAME for one   links()    the connections
+  why()                         what holds up the runs
   why("n1/agent")               what an actor waits for
   tables.NAME:pull{1,2,3}       rows, printed by their summary
   @all 1+1                      on every node; @role:worker, @n3, @n[2-5]
@@ -280,20 +203,8 @@ local function error_help(code)
   return ("%s: %s\n%s\nWhat to do: %s."):format(code, entry.title, entry.explanation or "", entry.remedy or "-")
 end
 
-local function entry_help(entry)
-  local lines = {hint_of(entry)}
-  if entry.doc ~= "" then
-    for _, line in ipairs(text.wrap(entry.doc, 90)) do lines[#lines + 1] = "  " .. line end
-  end
-  for _, param in ipairs(entry.params) do
-    lines[#lines + 1] = ("  %-10s %s%s %s"):format(param.name, param.type or "", param.optional and " (optional)" or "",
-      param.doc)
-  end
-  for _, returned in ipairs(entry.returns) do lines[#lines + 1] = "  returns    " .. returned end
-  return table.concat(lines, "\n")
-end
-
 local function source_of(entry)
+  if not entry.source then return nil end
   local lines, number = {}, 0
   for line in (entry.source.content .. "\n"):gmatch "(.-)\n" do
     number = number + 1
@@ -317,7 +228,9 @@ function names.help(what, source)
   end
   local entries <const> = database()
   local entry = entries[what] or entries["core." .. what] or entries["tide." .. what]
-  if entry then return source and source_of(entry) or entry_help(entry) end
+  if entry then return source and source_of(entry) or annotations.text(entry) end
+  local page <const> = manual.help(what)
+  if page then return source and source_of(manual.find(what)[1] or {}) or page end
   local all = {}
   for name in pairs(entries) do all[#all + 1] = name end
   table.sort(all)

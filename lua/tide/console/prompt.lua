@@ -2,6 +2,7 @@
 --
 -- A block is complete when it compiles, as an expression or as a chunk; one whose only fault is that it ends too soon
 -- asks for more, and two empty lines give it up. Lines that begin with \ are the prompt's own.
+local blocks = require "tide.console.block"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local history = require "tide.console.history"
@@ -28,9 +29,7 @@ local COMMANDS <const> = [[
 ---@param block string
 ---@return string state
 function prompt.state(block)
-  local chunk, as_value = load("return " .. block, "=prompt", "t")
-  local as_chunk
-  if not chunk then chunk, as_chunk = load(block, "=prompt", "t") end
+  local chunk <const>, as_chunk, as_value = blocks.compile(block)
   if chunk then return "complete" end
   return (as_chunk:find "<eof>$" or as_value:find "<eof>$") and "more" or "wrong"
 end

@@ -33,6 +33,15 @@ local function is_tensor(value)
   return type(value) == "userdata" and tostring(value):find "^[fiu]%d+%[" ~= nil
 end
 
+-- Of all records: what the first one lacks is not to be lost.
+local function fields_of(records)
+  local seen = {}
+  for i = 1, rawlen(records) do
+    for key in next, rawget(records, i) do seen[key] = true end
+  end
+  return text.sorted_keys(seen)
+end
+
 -- The lines of a CSV file, one call each; the names of records' fields are the first.
 local function csv_lines(value)
   local row = 0
@@ -49,7 +58,7 @@ local function csv_lines(value)
     error(errors.new("T0113", {message = "a CSV file is made of records, rows or a tensor",
       help = "save(value, \"x.json\") takes anything"}), 0)
   end
-  local fields <const> = rawlen(first) == 0 and text.sorted_keys(first) or nil
+  local fields <const> = rawlen(first) == 0 and fields_of(value) or nil
   if fields then row = -1 end
   return function()
     row = row + 1

@@ -4,6 +4,7 @@
 -- ended at any instruction (lua/host/actor/console.c), and a second fiber waits for it and tells the client. The
 -- session that the client talks to also asks the sessions of other nodes when a line has targets, and merges their
 -- answers.
+local blocks = require "tide.console.block"
 local core = require "tide.core"
 local environment = require "tide.console.environment"
 local errors = require "tide.errors"
@@ -13,6 +14,7 @@ local roles = require "tide.console.roles"
 local taps = require "tide.console.taps"
 local targets = require "tide.console.targets"
 local text = require "tide.text"
+local verbs = require "tide.cluster.verbs"
 
 local session = {}
 
@@ -75,11 +77,9 @@ local function write(record, chunk)
   if #chunk > 0 then
     if record.beyond == 0 then record.buffer[#record.buffer + 1], record.buffered = "\n", record.buffered + 1 end
     record.beyond = record.beyond + #chunk
-    if record.kept_bytes < KEPT_BYTES then
-      chunk = chunk:sub(1, KEPT_BYTES - record.kept_bytes)
-      record.kept[#record.kept + 1] = chunk
-      record.kept_bytes = record.kept_bytes + #chunk
-    end
+    local kept <const> = chunk:sub(1, KEPT_BYTES - record.kept_bytes)
+    record.kept[#record.kept + 1] = kept ~= "" and kept or nil
+    record.kept_bytes = record.kept_bytes + #kept
   end
 end
 
@@ -92,14 +92,18 @@ function session.print(...)
   write(record, table.concat(parts, "\t") .. "\n")
 end
 
----What the last evaluation wrote beyond its credit.
+---What the last evaluation wrote beyond its credit: whole lines.
 ---@return string|nil text
 ---@return integer bytes that are left after it
+---@return integer bytes that were not kept, after the last of them
 function session.more()
   local kept <const> = state.kept
-  if not kept or #kept == 0 then return nil, 0 end
-  state.kept = kept:sub(OUTPUT_BYTES - 4096)
-  return kept:sub(1, OUTPUT_BYTES - 4097), #state.kept
+  if not kept or #kept == 0 then return nil, 0, 0 end
+  local most <const> = OUTPUT_BYTES - CHUNK_BYTES
+  local text_now = kept:sub(1, most)
+  if #kept > most then text_now = text_now:match "^.*\n" or text_now end
+  state.kept = kept:sub(#text_now + 1)
+  return text_now:gsub("\n$", ""), #state.kept, state.lost
 end
 
 ---Gives the evaluation that calls it room for more output: what goes on for long is bounded by its rate.
@@ -133,7 +137,11 @@ function session.ask_client(request)
   if not record or not record.asks then
     return nil, errors.new("T0113", "there is no client here that could be asked")
   end
-  return core.call(record.asks, request, 30)
+  local answer, err = core.call(record.asks, request, 30)
+  if answer then return answer end
+  err = errors.from(err)
+  err.node = "the client"
+  return nil, err
 end
 
 ---- evaluations ---------------------------------------------------------------------------------------------------
@@ -151,12 +159,6 @@ end
 ---@return string? problem
 function session.load(source, name) return load(source, name, "t", state.globals) end
 
-local function compile(line)
-  local chunk <const> = session.load("return " .. line, "=prompt")
-  if chunk then return chunk end
-  return session.load(line, "=prompt")
-end
-
 ---@return string role of this session
 function session.role() return state.role end
 
@@ -171,7 +173,7 @@ end
 -- Body of an evaluation: everything that a value's own code could do happens here, under its limits; so does compiling,
 -- which a long line can make last.
 local function evaluate(request)
-  local chunk <const>, why = compile(request.text)
+  local chunk <const>, why = blocks.compile(request.text, state.globals)
   if not chunk then return {unreadable = why} end
   local values = table.pack(chunk())
   remember(values)
@@ -219,7 +221,8 @@ local function outcome(record, fiber, evaluation, seconds)
 end
 
 local function keep_output(record)
-  state.kept = record.beyond > 0 and table.concat(record.kept) or state.kept
+  if record.beyond == 0 then return end
+  state.kept, state.lost = table.concat(record.kept), record.beyond - record.kept_bytes
 end
 
 ---Runs `body` as an evaluation and returns its result as a message's fields.
@@ -422,6 +425,8 @@ ops["console.eval"] = function(request, message)
     return
   end
   local record, refused = begin(request, not called and message.from or nil, not called and message.from or nil)
+  local noted <const>, unnoted = verbs.note("console.eval", request, message, "allowed as " .. state.role)
+  if not noted then refused = {status = "error", seconds = 0, error = render.failure(unnoted)} end
   core.fiber(function()
     local ok, result = pcall(function()
       if refused then return refused end

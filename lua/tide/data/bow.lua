@@ -76,6 +76,7 @@ end
 ---Forgets what was read; it is read again when it is used.
 function set:forget() rawset(self, "loaded", nil) end
 
+---The word of a number.
 ---@param word integer from 0
 ---@return string
 function set:name(word) return self.names and self.names[word + 1] or tostring(word) end

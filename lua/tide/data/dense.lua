@@ -10,6 +10,7 @@ local script = require "tide.script"
 local dense_rows = {}
 dense_rows.__index = dense_rows
 
+---How many examples it has.
 ---@return integer
 function dense_rows:rows() return self.x:rows() end
 
@@ -20,6 +21,7 @@ function dense_rows:slice(first, count)
                        columns = self.columns}, dense_rows)
 end
 
+---The same rows, with numbers of their own in the order.
 ---@return tide.data.dense_rows
 function dense_rows:copy() return dense_rows.slice(self, 1, self:rows()) end
 
@@ -34,6 +36,7 @@ function dense_rows:shuffle(seed)
 end
 
 ---@return table f32 tensor columns x rows
+---@package
 function dense_rows:by_column()
   local out <const> = core.tensor("f32", self.columns, self:rows())
   core.kernel "dense_columns" {from = self.x, to = out}
@@ -93,6 +96,7 @@ local function read(path, names)
 end
 
 return function(data)
+  ---Dense examples of a safetensors file: a matrix, one example a row, and labels.
   ---@param path string a safetensors file
   ---@param names? {x?: string, y?: string} tensors of the examples, one a row, and of their labels; default "x", "y"
   ---@return tide.data.set columns, part train

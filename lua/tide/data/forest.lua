@@ -15,6 +15,7 @@ local function new_part(forest)
   return setmetatable({forest = forest, first = 1, count = (forest:size())}, part)
 end
 
+---How many samples it has.
 ---@return integer samples
 function part:rows() return self.count end
 
@@ -74,6 +75,7 @@ function part:weights()
   return self.forest_weights
 end
 
+---How many vertices its samples have.
 ---@return integer vertices of the whole forest
 function part:vertices()
   local _, vertices = self.forest:size()
@@ -183,6 +185,7 @@ local function bound(parts, name)
 end
 
 return function(data)
+  ---Trees, sentences and other graphs for models of `nn.vertex`.
   ---@param where string|table a directory or file; {train = FILE, dev =, test =}; {generate = "random_trees" |
   ---"skewed_trees" | "balanced_trees" | "chains" | "lattices", samples =, test =, vocabulary =, seed =, max =,
   ---leaves =}

@@ -25,6 +25,7 @@ local FETCHES <const> = {localize = true, intent = true}
 ---  size: cells of a group (1000). columns: the table of columns, if they are to come; fetch: by which call; ahead: how
 ---  many groups before they are used (4)
 ---@return tide.data.groups
+---@package
 function groups.new(w, o)
   local size <const>, ahead <const> = o.size or 1000, o.ahead or 4
   if not ORDERS[o.order] then

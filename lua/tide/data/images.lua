@@ -93,6 +93,7 @@ local function generate(o)
 end
 
 return function(data)
+  ---Images in MNIST's format with labels; parts train.x, train.y, test.x, test.y.
   ---@param directory? string with MNIST's files; nil: generated
   ---@param o? {test?: number, seed?: integer, count?: integer} test: share held out where there is one pair of files
   return function(directory, o)

@@ -7,6 +7,7 @@ local script = require "tide.script"
 local data = {}
 
 ---An error of the core's readers, "FILE: line N: what": its place becomes the error's.
+---@package
 function data.reader_error(err)
   local converted = errors.from(err)
   local file, line, rest = converted.message:match("^(.-): line (%d+): (.*)$")
@@ -22,6 +23,7 @@ end
 ---What of a data set makes its test mean less than it seems, for its note: "" or "; 3 ..., 1 ...".
 ---@param counts {[1]: integer, [2]: string}[] a text with a number that is not 0 is told
 ---@return string
+---@package
 function data.oddities(counts)
   local parts = {}
   for _, count in ipairs(counts) do
@@ -44,6 +46,7 @@ function set:__index(key)
 end
 
 ---Reads the data of a set once, by its reader; raises the reader's error with its file:line.
+---@package
 function data.read(self)
   local loaded = rawget(self, "loaded")
   if loaded then return loaded end
@@ -57,6 +60,7 @@ end
 ---A pipe is there for the process that was given it, and once: workers cannot read it again.
 ---@param paths string[]
 ---@return tide.error?
+---@package
 function data.check_pipes(paths)
   for _, path in ipairs(paths) do
     if script.role == "worker" and type(path) == "string"
@@ -83,6 +87,7 @@ end
 ---@param count integer
 ---@param rank integer 1..workers
 ---@param workers integer
+---@package
 function data.piece(count, rank, workers)
   local from = (count * (rank - 1)) // workers
   return from + 1, (count * rank) // workers - from
@@ -90,6 +95,7 @@ end
 
 ---0 .. count - 1 in an order that depends on the seed alone.
 ---@return table u32 tensor
+---@package
 function data.order(count, seed)
   local order = core.tensor("u32", count, 1)
   for i = 1, count do order[i] = i - 1 end
@@ -125,6 +131,7 @@ function set:cut(rank, workers, seed)
     reader = rawget(self, "reader"), loaded = rawget(self, "loaded"), pieces = {},
     cut_by = {rank = rank, workers = workers, seed = seed},
     size_of = rawget(self, "size_of"), produce = rawget(self, "produce"),
+    read_range = rawget(self, "read_range"), all = rawget(self, "all"),
     count = rawget(self, "size_of") and rawget(self, "size_of")(rank, workers) or nil,
   }, set)
 end
@@ -167,24 +174,86 @@ function set:batches(name, size)
   end
 end
 
+---Goes through this worker's examples in blocks, in an order that differs from pass to pass and depends on the job's
+---seed alone: `for block, pass in w.data:stream(w, {size = 1000, passes = 3}) do ... end`. The place is kept in
+---w.state, so a resumed run goes on with the next block: let w:clock() or w:report end the body. A block is what the
+---source's `read` gives, or rows of a part.
+---@param w tide.worker
+---@param o {size: integer, passes?: integer, part?: string} passes: 1; part: of data sets that have parts
+---@return fun(): any, integer? block, pass
+function set:stream(w, o)
+  script.check_fields("T0113", "w.data:stream", o, {size = true, passes = true, part = true})
+  local size <const>, passes <const> = o.size, o.passes or 1
+  if math.type(size) ~= "integer" or size < 1 or math.type(passes) ~= "integer" or passes < 1 then
+    error(script.error("T0113", "w.data:stream wants `size`, and `passes`, whole numbers from 1"), 2)
+  end
+  local read_range <const> = rawget(self, "read_range")
+  local rows <const> = not read_range and set.part(self, o.part or "train")
+  local count <const> = read_range and self.count or rows:rows()
+  local blocks <const> = (count + size - 1) // size
+  local cut <const> = rawget(self, "cut_by") or {rank = 1, workers = 1}
+  local first_own <const> = read_range and data.piece(rawget(self, "all"), cut.rank, cut.workers) or 1
+  local place = w.state.stream or {pass = 1, done = 0}
+  w.state.stream = place
+  local order, order_of
+  return function()
+    if place.done == blocks then place.pass, place.done = place.pass + 1, 0 end
+    if place.pass > passes or blocks == 0 then return nil end
+    if order_of ~= place.pass then
+      order, order_of = data.order(blocks, w.seed * 7919 + place.pass), place.pass
+    end
+    place.done = place.done + 1
+    local first <const> = order[place.done] * size + 1
+    local last <const> = math.min(first + size - 1, count)
+    if rows then return rows:slice(first, last - first + 1), place.pass end
+    return read_range(first_own + first - 1, first_own + last - 1), place.pass
+  end
+end
+
 ---Parts train, validate and test within each task of the part "train"; shares that add up to 1.
 ---@param o {train: number, validate?: number, test?: number, seed?: integer}
 ---@return tide.data.set
 function set:split(o) return require("tide.data.tasks").split(data, self, o) end
 
----@param reader fun(): table|nil, table? the loaded fields with `parts`, or an error
+---Data that a function of the script's own reads, when something of it is first asked for. It returns a table with
+---`parts`, tensors with one example a row by name, and whatever fields workers want to find in `w.data`; or nil and an
+---error. Parts are cut and shuffled as those of files: each worker reads all and keeps its own piece. nn.job takes
+---parts "train.x", "train.y", "test.x", "test.y".
+---@param reader fun(): table|nil, table? {parts = {train = tensor}, count =, note =}, or nil and an error
 ---@return tide.data.set
 function data.lazy(reader)
-  return setmetatable({reader = reader}, set)
+  if type(reader) ~= "function" then error(script.error("T0113", "tide.data.lazy wants a function"), 2) end
+  return setmetatable({reader = function()
+    local loaded, err = reader()
+    if loaded == nil then
+      if err == nil then
+        return nil, script.error("T0402", "the reader of tide.data.lazy has returned nothing",
+          {help = "return {parts = {train = tensor}}, or nil and an error"})
+      end
+      return nil, err
+    end
+    if type(loaded) ~= "table" or type(loaded.parts) ~= "table" then
+      return nil, script.error("T0402", "the reader of tide.data.lazy returns a table without `parts`",
+        {help = "return {parts = {train = tensor}}"})
+    end
+    if loaded.count == nil then
+      local _, part = next(loaded.parts)
+      for name, each in pairs(loaded.parts) do part = name:find "^train" and each or part end
+      loaded.count = part and part:rows() or 0
+    end
+    return loaded
+  end}, set)
 end
 
 local kinds = {[set] = true} -- metatables of data sets: what has one can be cut over workers
 
 ---Makes another kind of data set known.
+---@package
 function data.register(metatable) kinds[metatable] = true end
 
 ---@param value any
 ---@return boolean
+---@package
 function data.is_set(value) return kinds[getmetatable(value) or 0] == true end
 
 data.triples = require "tide.data.triples" (data)
@@ -196,14 +265,26 @@ data.text = require "tide.data.text" (data)
 data.libsvm = require "tide.data.libsvm" (data)
 data.dense = require "tide.data.dense" (data)
 data.bow = require "tide.data.bow" (data)
+require("tide.data.arrays").extend(data)
 data.rotation = require("tide.data.rotation").new
 data.groups = require("tide.data.groups").new
-data.ratings = data.matrix -- the reader tells them apart by the first line
+---The same as tide.data.matrix, which tells ratings by the first line.
+---@param where string|table
+---@param options? table
+---@return tide.data.matrix_set
+data.ratings = data.matrix
 
----Data of the script's own: `read(first, last)` gives the examples first..last (1-based) of a worker's piece.
+---Data of the script's own that is read piece by piece: `read(first, last)` gives examples first..last (1-based).
+---w.data:examples() is a worker's piece at once, w.data:stream block by block.
 ---@param o {count: integer, read: fun(first: integer, last: integer): any}
 function data.source(o)
+  script.check_fields("T0113", "tide.data.source", o, {count = true, read = true, note = true})
+  if math.type(o.count) ~= "integer" or o.count < 0 or type(o.read) ~= "function" then
+    error(script.error("T0113", "tide.data.source wants `count`, a whole number, and `read`, a function"), 2)
+  end
   local source = data.lazy(function() return {parts = {}, count = o.count, note = o.note or ""} end)
+  rawset(source, "read_range", o.read)
+  rawset(source, "all", o.count)
   rawset(source, "size_of", function(rank, workers)
     local _, n = data.piece(o.count, rank, workers)
     return n

@@ -14,6 +14,7 @@ local tasks = require "tide.data.tasks"
 local sparse_rows = {}
 sparse_rows.__index = sparse_rows
 
+---How many examples it has.
 ---@return integer
 function sparse_rows:rows() return self.labels:rows() end
 
@@ -126,6 +127,7 @@ local function describe(data, from, read)
 end
 
 return function(data)
+  ---Sparse examples, one `label index:value ...` a line.
   ---@param where string|table a file, {train=, test=}, or {generate={train=, test=, columns=, nonzeros=, classes=,
   ---seed=}}: classes = 0 gives the lasso's task, labels that are numbers
   ---several tasks: {generate={tasks=, rows=, columns=, rank=, noise=, seed=}}, or {files={name = path}}, one a task

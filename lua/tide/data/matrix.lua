@@ -199,6 +199,7 @@ return function(data)
       first = (rank - 1) * (blocks // workers), count = blocks // workers}}, set)
   end
 
+  ---The cells of a part.
   ---@param name "train"|"test"
   ---@return {cells: table, values: table} on a worker: of its own row blocks
   function set:part(name)
@@ -298,6 +299,7 @@ return function(data)
     return setmetatable(copy, generated)
   end
 
+  ---Ratings (user, item, rating) or a MatrixMarket coordinate file. `tide.data.ratings` is the same.
   ---@param where string|table a file, a directory with train.* and test.*, {train=, test=}, or tide.data.generate(...)
   ---blocks: P, a multiple of all workers. row_bytes instead: of a table's row; then P is chosen by the caches. Neither:
   ---P = workers.

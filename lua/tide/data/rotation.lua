@@ -32,6 +32,7 @@ rotation.__index = rotation
 ---  visits use until a column passes on; block: what is iterated over, else the lists of visits, which are of one each;
 ---  joins: or of more, those that can be made at once and let nobody wait for a column
 ---@return tide.data.rotation
+---@package
 function rotation.new(w, o)
   return setmetatable({w = w, plan = o.plan, epochs = o.epochs or 0, columns = o.columns, keys = o.keys,
                        joins = o.joins, block = o.block}, rotation)

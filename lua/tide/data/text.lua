@@ -80,6 +80,7 @@ return function(data)
     end}, set)
   end
 
+  ---Running text, a sentence a line, as numbers of words.
   ---@param where? string|string[] files; "glosses" (default): those of WordNet; "generated": text with known topics
   ---@param options? {min_count?: integer} words that occur less often are left out
   ---@return tide.data.text_set

@@ -27,6 +27,7 @@ local function files_of(directory)
 end
 
 return function(data)
+  ---A knowledge graph: train.txt, valid.txt, test.txt with one `head TAB relation TAB tail` a line.
   ---@param where string|table a directory, or {train=, valid=, test=}
   ---@param options? table passed to the reader: order = "hrt"
   ---@return tide.data.set entities, relations (names), entity_count, relation_count, parts train, valid, test

@@ -2,6 +2,7 @@
 local core = require "tide.core"
 
 return function(data)
+  ---The WordNet database as a knowledge graph of synsets, split without leaks.
   ---@param directory? string default: the place of Debian's package wordnet-base
   ---@param options? table passed to the reader
   ---@return tide.data.set as tide.data.triples; note names the rule of the split

@@ -65,6 +65,7 @@ end
 local function keys_for(count) return (3 * count + KEY - 1) // KEY end
 
 ---A table that holds `count` f64 numbers.
+---@package
 function descent.table_for(count)
   return table_spec.new {keys = table_spec.dense(keys_for(count)), width = KEY, slots = "range", update = {"assign"},
                          replicas = require("tide.nn.replica").copies()}
@@ -72,6 +73,7 @@ end
 
 ---Writes numbers to a table; each worker its range of rows.
 ---@param numbers table f64 tensor
+---@package
 function descent.store(t, handle, numbers)
   local rows <const> = keys_for(#numbers)
   local flat <const> = core.tensor("f32", rows, KEY)
@@ -84,6 +86,7 @@ end
 
 ---@param count integer
 ---@return table f64 tensor
+---@package
 function descent.load(handle, count)
   local keys <const> = core.tensor("u64", keys_for(count), 1):fill(0, 1)
   return tensor.joined(handle:pull(keys):view(1, count, 3))
@@ -298,6 +301,7 @@ function descent.model(run)
                        classes = o.data.classes}, model)
 end
 
+---How many coefficients are not 0.
 ---@return table<integer, number> coefficients that are not 0, by column from 1
 function model:nonzero()
   local list = {}

@@ -147,6 +147,7 @@ function exchange:meet(pass)
   end
   self.base.leads = self.peers.index == 1
   self.owner = deal(ranks, self.count)
+  if core.mutant and core.mutant "lda_part_twice" then self.owner[0] = self.w.rank end
   local before <const> = self.ranks
   self.ranks = table.concat(ranks, " ")
   for p = 0, self.count - 1 do
@@ -361,6 +362,7 @@ function exchange:forget_pass()
     self.base.alpha:put(1, self.former_alpha)
     self.w.state.alpha = self.former_state
   end
+  if core.mutant and core.mutant "lda_pass_kept" then return end
   for p, z in pairs(self.former or {}) do
     if self.parts[p] then
       local _, proposals <const> = self.blocks:part(p)

@@ -24,6 +24,7 @@ local function new(fields)
 end
 
 ---The topics that a run's table `z` has, counted.
+---@package
 function model.of_run(run)
   local o <const> = run.job and run.job.lda or (script.jobs[run.name] or script.newest).lda
   if not o then error(script.error("T0113", "this is no run of a job of tide.lda"), 3) end
@@ -50,6 +51,7 @@ function model:phi()
   return self.made_phi
 end
 
+---The word of a number.
 function model:name(word) return self.names and self.names[word + 1] or tostring(word) end
 
 ---Numbers of the words of each topic, the most probable first: a u32 tensor topics x n.
@@ -233,6 +235,7 @@ function model:save_state(path)
 end
 
 ---@param path string a directory that model:save has written
+---@package
 function model.load(path)
   local read <const>, about = core.safetensors_read(path .. "/model.safetensors")
   if not read then error(about, 0) end

@@ -339,6 +339,7 @@ local function total(list, field)
   return sum
 end
 
+---Root of the mean squared error of each task in a part, and of all.
 ---@param name? "train"|"validate"|"test"
 ---@return number root of the mean squared error over all examples of a part
 function model:rmse(name)
@@ -346,6 +347,7 @@ function model:rmse(name)
   return math.sqrt(total(list, "squares") / total(list, "count"))
 end
 
+---Share of the variance that is explained, of each task in a part.
 ---@return number 1 - squared error over squared deviation from the mean of all examples of a part
 function model:explained_variance(name)
   local p <const> = self.p
@@ -361,9 +363,11 @@ function model:explained_variance(name)
   return 1 - total(list, "squares") / (squares - sum * sum / n)
 end
 
+---The learnt covariance of tasks.
 ---@return table f64 tensor m x m, of trace 1
 function model:covariance() return self.S end
 
+---The learnt correlation of tasks.
 ---@return table f64 tensor m x m
 function model:correlation() return relation.correlation(self.S) end
 

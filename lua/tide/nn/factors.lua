@@ -151,6 +151,7 @@ end
 ---@param o tide.factors.spec
 ---@param set tide.data.set sparse rows
 ---@return table[]
+---@package
 function factors.describe(o, set) return describe(KINDS[o.kind].shape(o, set)) end
 
 ---@class tide.factors.model what tide.nn.exchange drives

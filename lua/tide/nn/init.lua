@@ -108,6 +108,7 @@ end
 ---Where condition is not 0 the first, else the second.
 function nn.select(condition, a, b) return map("select", condition, a, b) end
 
+---Its dimensions behind the batch.
 ---@return integer[] dims without the batch
 ---@return boolean batched
 function value:dims()
@@ -129,7 +130,9 @@ function value:bmm(other, o) return apply(self.program, "bmm", {self, other}, o)
 function value:slice(first, count)
   return apply(self.program, "slice", {self}, {first = first - 1, count = count})
 end
+---Columns of another value behind its own.
 function value:concat(other) return apply(self.program, "concat", {self, other}) end
+---Softmax of each row.
 function value:softmax() return apply(self.program, "softmax", {self}) end
 ---Sums over the columns ("rows") or over the rows ("columns").
 function value:sum(over)
@@ -144,6 +147,7 @@ end
 
 ---- programs --------------------------------------------------------------------------------------------------------
 
+---An input of numbers: `p:input("x", 28, 28, 1)`, behind B, the examples of a batch.
 ---@param name string
 function program:input(name, ...)
   place(self)
@@ -169,6 +173,7 @@ local function initial(name, init)
   return kind == "zero" and "constant" or kind, number
 end
 
+---A parameter: `p:param("W", {784, 10})`.
 ---@param dims integer[]
 ---@param init? table tide.zero(), tide.uniform{low=, high=} (symmetric), tide.normal{std=}; {"constant", x}
 function program:param(name, dims, init)
@@ -177,6 +182,7 @@ function program:param(name, dims, init)
   return wrap(self, checked(self.core:parameter(name, dims, kind, number)))
 end
 
+---Names a value that `model:forward` gives.
 function program:output(name, v)
   operand(self, v)
   checked(self.core:output(name, v.id))
@@ -188,11 +194,25 @@ function program:loss(v)
 end
 
 function program:__tostring() return self.core:print() end
+---Its operations as a graph for Graphviz.
 function program:dot() return self.core:dot() end
+---A hash of what is computed.
 ---@return string hash; equal for programs that compute the same
 function program:id() return self.core:id() end
+---Where parameters and states lie: {keys, states, parameters, layers}.
 ---@return table layout of parameters: {keys=, parameters=, layers=}
 function program:layout() return self.core:layout() end
+
+---Writes what a run of nn.job has learnt, parameters by their names, as safetensors: `net:save(run, "n.safetensors")`;
+---`model:load` of a compiled program reads it.
+---@param run tide.run
+---@param path string
+function program:save(run, path)
+  local params <const>, states <const> = run.tables.params, run.tables.states
+  if not (params and states) then refuse("program:save wants a run of nn.job") end
+  local function all(handle) return handle:pull(core.tensor("u64", handle.spec.keys[2], 1):fill(0, 1)) end
+  require("tide.nn.files").save(self, all(params), all(states), path)
+end
 
 local COMPILE <const> = {device = true, optimizer = true, clip = true, seed = true, mask_seed = true, per = true,
                          tables = true, rows = true}
@@ -206,6 +226,7 @@ function program:compile(o)
   return require("tide.nn.model").new(self, o or {})
 end
 
+---A program of tensor operations: `build(p)` runs once, with symbolic values.
 ---@param name string
 ---@param build fun(p: tide.nn.program) declares inputs, values, outputs and loss; runs once
 ---@return tide.nn.program
@@ -309,6 +330,7 @@ function nn.conv(n, k, o)
   end, o.name)
 end
 
+---Layer: each column with mean 0 and variance 1 over the batch, then scaled and shifted by what is learnt.
 ---@param o? {eps?: number, rate?: number, name?: string} rate: of the running statistics
 function nn.batchnorm(o)
   o = options(o)
@@ -319,6 +341,7 @@ function nn.batchnorm(o)
   end, o.name)
 end
 
+---Layer: each row with mean 0 and variance 1, then scaled and shifted by what is learnt.
 ---@param o? {eps?: number, name?: string}
 function nn.layernorm(o)
   o = options(o)
@@ -349,8 +372,10 @@ local function pool(operation, k, o)
   end, o.name)
 end
 
+---Layer: the greatest of each k x k window.
 ---@param k integer window and, unless given, stride
 function nn.maxpool(k, o) return pool("maxpool", k, o) end
+---Layer: the mean of each k x k window.
 function nn.avgpool(k, o) return pool("avgpool", k, o) end
 
 ---The mean over all pixels of an image.
@@ -367,6 +392,7 @@ function nn.flatten(x)
   return x:reshape(n)
 end
 
+---Layer: a share of the elements is 0 while training, the rest larger in its stead.
 ---@param share number of elements that become 0 in training
 function nn.dropout(share)
   if type(share) ~= "number" or share < 0 or share >= 1 then refuse("dropout takes a share from 0 to below 1") end
@@ -385,12 +411,20 @@ local function loss(operation)
 end
 
 ---Softmax and cross-entropy with labels 0 .. K-1; rows of label -1 do not count.
+---@param z? tide.nn.value one column a class; without z and labels a loss for nn.sequential
+---@param labels? tide.nn.value
 nn.xent = loss "xent"
 ---Logistic loss, each column with its target in 0..1.
+---@param z? tide.nn.value without it a loss for nn.sequential
+---@param target? tide.nn.value
 nn.sigmoid_xent = loss "sigmoid_xent"
 ---Half the squared distance.
+---@param z? tide.nn.value without it a loss for nn.sequential
+---@param target? tide.nn.value
 nn.mse = loss "mse"
 ---max(0, 1 - z t), t = -1 or 1.
+---@param z? tide.nn.value without it a loss for nn.sequential
+---@param target? tide.nn.value
 nn.hinge = loss "hinge"
 
 ---A net of layers in a row: inputs "x" and "y", output "logits".
@@ -418,9 +452,10 @@ local RULES <const> = {
   sgd = {}, momentum = {mu = 0.9}, nesterov = {mu = 0.9}, adagrad = {eps = 1e-10}, rmsprop = {mu = 0.99, eps = 1e-8},
   adam = {mu = 0.9, beta2 = 0.999, eps = 1e-8}, adamw = {mu = 0.9, beta2 = 0.999, eps = 1e-8},
 }
-for rule, defaults in pairs(RULES) do
-  ---@param o {lr: number|function, decay?: number, mu?: number, beta2?: number, eps?: number} lr of the step's number
-  nn[rule] = function(o)
+
+local function rule_of(rule)
+  local defaults <const> = RULES[rule]
+  return function(o)
     local made = {rule = rule, lr = o and o.lr, decay = o and o.decay or 0, mu = defaults.mu, beta2 = defaults.beta2,
                   eps = defaults.eps}
     for key, given in pairs(o or {}) do
@@ -436,7 +471,31 @@ for rule, defaults in pairs(RULES) do
   end
 end
 
----Rates as functions of the step's number, from 1.
+---Plain gradient descent: w -= lr g. In all rules g is the mean gradient plus `decay` times the weights of matrices.
+---@param o {lr: number|fun(step: integer): number, decay?: number}
+nn.sgd = rule_of "sgd"
+---v = mu v + g, w -= lr v.
+---@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number} mu: 0.9
+nn.momentum = rule_of "momentum"
+---v = mu v + g, w -= lr (g + mu v).
+---@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number} mu: 0.9
+nn.nesterov = rule_of "nesterov"
+---a += g g, w -= lr g / (sqrt(a) + eps).
+---@param o {lr: number|fun(step: integer): number, decay?: number, eps?: number} eps: 1e-10
+nn.adagrad = rule_of "adagrad"
+---a = mu a + (1 - mu) g g, w -= lr g / (sqrt(a) + eps).
+---@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number, eps?: number} mu: 0.99, eps: 1e-8
+nn.rmsprop = rule_of "rmsprop"
+---Adam with corrected bias; `mu` is beta1.
+---@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number, beta2?: number, eps?: number} mu: 0.9,
+---  beta2: 0.999, eps: 1e-8
+nn.adam = rule_of "adam"
+---Adam whose decay acts apart from the gradient: w -= lr decay w.
+---@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number, beta2?: number, eps?: number} as adam
+nn.adamw = rule_of "adamw"
+
+---Rates as functions of the step's number, from 1: `constant(rate)`, `step(rate, every, factor)`, `cosine(rate, steps,
+---low)`, `inverse(rate, decay)`, `warmup(steps, schedule)`.
 nn.schedule = {
   constant = function(rate) return function() return rate end end,
   step = function(rate, every, factor)

@@ -31,6 +31,7 @@ end
 ---per?: string, rows?: table} mask_seed: of dropout, which differs between workers that share a seed; rows: what makes
 ---tables, in place of tide.nn.rows
 ---@return tide.nn.model
+---@package
 function model.new(program, o)
   local self = setmetatable({program = program, device = o.device or "cpu", seed = o.seed or 1,
                              optimizer = o.optimizer, clip = o.clip, steps = 0}, model)
@@ -81,6 +82,7 @@ end
 ---From now on parameters and gradients are the host's: `gradients` (a tensor) is filled layer by layer while a step
 ---runs, updates are made on the host with what they add up to (`sum`), and a device with memory of its own gets a
 ---layer's parameters when it needs them.
+---@package
 function model:stage(gradients, sum)
   self.gradients = sum
   if self.on.parameters == self.parameters then
@@ -152,6 +154,7 @@ end
 ---@param hooks? {need?: fun(layer: integer), ready?: fun(layer: integer)} called between operations
 ---@param exchange? table core.exchange, which takes the gradients that are offered as factors
 ---@return table {loss = sum, count = n, correct = n}
+---@package
 function model:backward(batch, hooks, exchange)
   local count <const>, graphs <const> = feed(self, self.train, batch, true)
   if self.folding then self.train:divide(self.per == "sample" and graphs.samples or 0) end
@@ -161,9 +164,11 @@ function model:backward(batch, hooks, exchange)
 end
 
 ---What the sum of gradients of a step is divided by.
+---@package
 function model:divisor(r) return self.per == "sample" and r.samples or r.count end
 
 ---The rate of a step.
+---@package
 function model:rate(step)
   local lr <const> = self.optimizer.lr
   return type(lr) == "function" and lr(step) or lr
@@ -173,6 +178,7 @@ end
 ---@param scale number of the gradient: 1 / global count, less if it is clipped
 ---@param step integer from 1
 ---@param rates? number[] of matrices and of vectors, in place of the optimizer's
+---@package
 function model:update(first, count, scale, step, rates)
   local optimizer <const> = self.optimizer
   local rule = {rule = optimizer.rule, rate = rates and 0 or self:rate(step), scale = scale,
@@ -192,6 +198,7 @@ end
 
 ---What the gradient is multiplied with so that its mean has a norm of `clip` at most.
 ---@param squares number sum of squares of the summed gradient
+---@package
 function model:scale(squares, count)
   if count == 0 then return 0 end
   local norm <const> = math.sqrt(squares) / count
@@ -223,6 +230,7 @@ end
 ---Changes parameters and rows by the gradients of a step.
 ---@param r table its result
 ---@param tables? table[] in place of the model's
+---@package
 function model:apply(r, tables)
   local all <const> = self.layout.keys * KEY
   local count <const> = self:divisor(r)
@@ -278,6 +286,17 @@ function model:parameter(name)
   end
   error(script.error("T0903", ("the program has no parameter `%s`"):format(name)), 2)
 end
+
+---Writes the parameters by their names, `fc1.w`, and running statistics as safetensors.
+---@param path string
+function model:save(path)
+  self:fetch()
+  require("tide.nn.files").save(self.program, self.parameters, self.states, path)
+end
+
+---Sets the parameters to those of a file that has them under the same names, whoever wrote it.
+---@param path string .safetensors or .npz
+function model:load(path) require("tide.nn.files").load(self, path) end
 
 ---Loss without dropout and with running statistics. Every input must be fed, labels too.
 ---@return table {loss = sum, count = n, correct = n}

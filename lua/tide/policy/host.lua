@@ -7,6 +7,7 @@
 --   apply(kind, scope, actions, epoch) -> true | nil, why     carries out what plan.diff gives, in that order
 --   signals(kind, scope) -> {[name] = true}          what is measured
 --   notify(event)                                    something a person should see; optional
+--   printed(seat, text)                              what a policy printed; optional
 --   things(kind, scope) -> {[metric] = {[id] = samples}}      what is measured of each thing; optional, for canaries
 --
 -- Drivers: the job controller (live.lua, also under `tide sim`), tests, and replay (replay.lua, which applies nothing).
@@ -37,6 +38,13 @@ local function key_of(kind, scope) return kind .. "\0" .. scope end
 function host:notify(event)
   event.at = self.driver.now()
   if self.driver.notify then self.driver.notify(event) end
+end
+
+-- What the seat's policy printed in its last step, lines of text.
+function host:show_printed(s)
+  local lines <const> = s.printed or ""
+  s.printed = nil
+  if lines ~= "" and self.driver.printed then self.driver.printed(s:name(), lines) end
 end
 
 ---@param kind string
@@ -155,6 +163,7 @@ function host:decide(s)
   s.next_at = now + s.every
   local bytes, fault, view_bytes, seed = s:decide(view, needs)
   s.decisions = s.decisions + 1
+  self:show_printed(s)
   local fields = {tick = s.tick, seed = seed, view = view_bytes, plan = bytes, version = s.current.number}
   self:run_shadow(s, view_bytes, seed, bytes)
   if not bytes then return self:fault(s, fault.kind, fault.message, fields) end
@@ -228,6 +237,7 @@ function host:replace(s, version, what, why)
     number = s.installed + 1, seed = self.seed, exports = version.policy.exports})
   s.guard, s.shadowed = nil, nil
   s:install(version, self.driver.now())
+  self:show_printed(s)
 end
 
 ---Makes a seat and puts a policy into it.

@@ -11,6 +11,7 @@ local policy = {}
 ---@param params? table
 policy.file = source.file
 
+---The text of a policy that ships, by `kind/name`.
 ---@return string[] "kind/name" of the shipped policies
 policy.shipped = source.shipped
 

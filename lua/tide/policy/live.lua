@@ -280,6 +280,11 @@ function live.new(controller, job)
     now = function() return core.now() - d.started_at end,
     signals = function(kind) return SIGNALS[kind == "batching" and d.adapts and "adapts" or kind] end,
     notify = function(event) self:tell(event) end,
+    printed = function(of, lines)
+      for line in lines:gmatch "[^\n]+" do
+        controller:emit {kind = "log", text = ("policy: %s: %s"):format(of, line)}
+      end
+    end,
     snapshot = function(...) return d:snapshot(...) end,
     things = function(kind) return d:things(kind) end,
     apply = function(...) return d:apply(...) end,
@@ -475,12 +480,13 @@ end
 
 ---What a script or the command line asks: {verb=, arguments= plain bytes}.
 ---@param request {verb: string, arguments: string}
----@param right string of who asks
+---@param message table by which it came
 ---@return string|nil plain bytes, table? err
-function live:serve(request, right)
+function live:serve(request, message)
+  local right <const> = message.right
   local verb = verbs[request.verb]
   local a = type(request.arguments) == "string" and core.plain_decode(request.arguments)
-  local allowed, refusal = rights.allows("policies", request.verb, right)
+  local allowed, refusal = rights.admit("policies", request.verb, type(a) == "table" and a or {}, message)
   if not allowed then return nil, refusal end
   if not verb or type(a) ~= "table" then return nil, errors.new("T0113", "this request is not known") end
   if not approves(self, a.policy, right) then
@@ -493,6 +499,16 @@ end
 
 ---@return table[] see host:holders
 function live:holders() return self.host:holders() end
+
+---@return table[] {seat, policy, version, decisions, actions, faults}: the seats in numbers
+function live:brief()
+  local list = {}
+  for i, row in ipairs(self.host:list()) do
+    list[i] = {seat = row.seat, policy = row.name, version = row.version, decisions = row.decisions,
+               actions = row.actions, faults = row.errors}
+  end
+  return list
+end
 
 ---A node has joined the run.
 function live:joined(node)

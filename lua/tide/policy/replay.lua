@@ -9,6 +9,10 @@ local text = require "tide.text"
 
 local replay = {}
 
+-- The dry run is in the run's controller: workers wait for it meanwhile, a second at most.
+local FAULTS_MAX <const> = 3
+local INSTRUCTIONS_MAX <const> = 50000000
+
 local function quantile(list, q) return core.k.quantile(list, q) end
 
 -- A candidate in a seat of its own, over views; after a fault it starts from its last export, as in the host.
@@ -42,14 +46,17 @@ function replay.check(live, found, params)
     sha = live.current.sha}, live.current.params, live:last_export())
   local report = {policy = s.current.policy.name, version = s.current.policy.version, views = 0, valid = 0, faults = 0,
                   differs = 0, actions = 0, memory_bytes = 0}
-  local times, lacking = {}, {}
-  for _, entry in ipairs(live:recorded()) do
+  local times, lacking, spent = {}, {}, 0
+  local recorded <const> = live:recorded()
+  for _, entry in ipairs(recorded) do
+    if report.faults == FAULTS_MAX or spent > INSTRUCTIONS_MAX then break end
     report.views = report.views + 1
     local view = core.plain_decode(entry.view)
     note_lacking(s.current.policy.needs, entry, lacking)
-    local verdict, bytes, fault = replay.decide(s, entry.view, view, entry.seed)
-    local usage = s.current.sandbox and s.current.sandbox:usage() or {}
+    local verdict, bytes, fault, usage = replay.decide(s, entry.view, view, entry.seed)
     times[#times + 1] = usage.seconds
+    spent = spent + (usage.instructions or 0)
+    if usage.log and usage.log ~= "" then report.printed = usage.log end
     report.memory_bytes = math.max(report.memory_bytes, usage.memory_peak_bytes or 0)
     if verdict then
       report.valid, report.actions = report.valid + 1, report.actions + #plan.diff(verdict, view)
@@ -65,25 +72,28 @@ function replay.check(live, found, params)
   end
   report.p50_s, report.p99_s = quantile(times, 0.5), quantile(times, 0.99)
   report.ok = report.faults == 0
+  if report.views < #recorded then report.not_tried = #recorded - report.views end
   report.lacks = next(lacking) and table.concat(text.sorted_keys(lacking), ", ") or nil
   s.current.sandbox:close()
   return report
 end
 
 ---One decision offline.
----@return table|nil plan, string|nil bytes, string? fault
+---@return table|nil plan, string|nil bytes, string? fault, table usage of the sandbox
 function replay.decide(s, view_bytes, view, seed)
   local sandbox = s.current.sandbox
+  if not sandbox then return nil, nil, "its state could not be rebuilt", {} end
   local bytes, fault = sandbox:decide(view_bytes, seed, source.budget(s.kind, false))
+  local usage <const> = sandbox:usage()
   local verdict = bytes and plan.validate(s.kind, core.plain_decode(bytes), view, view, s.every)
   if verdict and verdict.plan then
     if verdict.plan.next_every then s.every = verdict.plan.next_every end
     local _, problem = s:save()
-    if not problem then return verdict.plan, bytes end
+    if not problem then return verdict.plan, bytes, nil, usage end
     fault = problem
   end
   s:rebuild()
-  return nil, bytes, fault and fault.message or plan.describe(verdict.errors)
+  return nil, bytes, fault and fault.message or plan.describe(verdict.errors), usage
 end
 
 -- What the journal says happened: the policies as they were loaded, each decision against the recorded bytes.

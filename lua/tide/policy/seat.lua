@@ -48,6 +48,7 @@ function seat:prepare(found, params, saved)
     return nil, require("tide.errors").new("T0302", ("policy `%s` fails in init: %s"):format(found.path,
       fault.message), {where = fault.message:match "^(.-:%d+): ", trace = fault.trace})
   end
+  self.printed = version.sandbox:usage().log
   version.saved, version.since_saved = saved, saved
   return version
 end
@@ -97,6 +98,7 @@ function seat:decide(view, needs)
   self:remember(bytes, seed, needs)
   if not v.sandbox then return nil, {kind = "error", message = "its state could not be rebuilt"}, bytes, seed end
   local plan, fault = v.sandbox:decide(bytes, seed, source.budget(self.kind, self.timed))
+  self.printed = v.sandbox:usage().log
   return plan, fault, bytes, seed
 end
 

@@ -1,5 +1,5 @@
 -- Pools of nodes that a provisioner starts and stops: so many are wanted; what is missing is asked for, what is gone is
--- replaced, that node alone. Kinds (local, slurm, none) say how, by the same few functions:
+-- replaced, that node alone. Kinds (local, slurm, ssh, none) say how, by the same few functions:
 --
 --   check(o)            are options, programs and the site as they must be: once, before anything starts
 --   command(o, name)    the argument list of one node; pure
@@ -17,19 +17,20 @@ local provision = {}
 local pool_methods = {}
 pool_methods.__index = pool_methods
 
-provision.KINDS = {"local", "slurm", "none"}
+provision.KINDS = {"local", "slurm", "ssh", "none"}
 
 local JOIN_S <const> = 60         -- from running to being a member
 local STUCK_S <const> = 120       -- in a queue
 local AT_A_TIME <const> = 8
 local BACKOFF_S <const>, BACKOFF_MAX_S <const> = 1, 60
+local LEAVE_S <const>, LATE_S <const> = 25, 10 -- grace of a node that leaves, and how much later it is ended
 local FAILURES <const>, FAILURES_S <const> = 5, 600
 
 ---@param name string
 ---@return table|nil kind, table? err
 function provision.kind(name)
   for _, known in ipairs(provision.KINDS) do
-    if known == name then return require("tide.provision." .. name) end
+    if known == name then return require("tide.provision." .. (core.simulated() and "sim" or name)) end
   end
   return nil, errors.new("T0105", {message = ("`%s` starts no nodes"):format(tostring(name)),
     help = "one of " .. table.concat(provision.KINDS, ", ")})
@@ -77,8 +78,8 @@ end
 
 function pool_methods:tell(ticket, state, reason)
   if self.o.event then
-    self.o.event {name = ticket.name, state = state, reason = reason, eta = ticket.eta,
-                  id = self.kind.id_text(ticket.id or "?")}
+    self.o.event {name = ticket.name, state = state, reason = reason, eta = ticket.eta, leaving = ticket.leaving,
+                  id = ticket.id and self.kind.id_text(ticket.id)}
   end
 end
 
@@ -109,6 +110,34 @@ function pool_methods:list()
   end
   table.sort(list, function(a, b) return #a.name < #b.name or #a.name == #b.name and a.name < b.name end)
   return list
+end
+
+---@param state? string
+---@return integer how many there are that are not to leave, or are in a state
+function pool_methods:count(state)
+  local count = 0
+  for _, ticket in pairs(self.tickets) do
+    if state and ticket.state == state or not state and not ticket.leaving then count = count + 1 end
+  end
+  return count
+end
+
+function pool_methods:let_leave(tickets)
+  for _, ticket in ipairs(tickets) do
+    ticket.leaving, ticket.ends_at = true, core.now() + (self.o.grace_s or LEAVE_S) + LATE_S
+  end
+  self.kind.stop(self.o, tickets)
+end
+
+---One node fewer, this one.
+---@param name string
+---@return boolean whether it is of this pool, and was not leaving
+function pool_methods:release(name)
+  local ticket <const> = self.tickets[name]
+  if not ticket or ticket.leaving then return false end
+  self.wanted = math.max(self.wanted - 1, self.o.min or 0)
+  self:let_leave {ticket}
+  return true
 end
 
 -- A ticket's end. One that nobody asked for counts as a failure, if it never joined.
@@ -149,6 +178,10 @@ function pool_methods:observe(seen)
   local up <const>, last = members_by_name()
   for _, ticket in ipairs(self:list()) do
     local member <const>, outside = up[ticket.name], seen and seen[ticket.name]
+    if ticket.ends_at and core.now() > ticket.ends_at then -- it was told to leave, and has not
+      ticket.ends_at = math.huge
+      self.kind.kill(self.o, {ticket})
+    end
     if member then
       ticket.joined = true
       self:enter(ticket, member.state == "leaving" and "draining" or "joined")
@@ -174,10 +207,7 @@ function pool_methods:observe(seen)
 end
 
 function pool_methods:start_missing()
-  local there <const> = self:list()
-  local alive = 0
-  for _, ticket in ipairs(there) do alive = alive + (ticket.leaving and 0 or 1) end
-  local missing <const> = math.min(self.wanted - alive, AT_A_TIME)
+  local missing <const> = math.min(self.wanted - self:count(), AT_A_TIME)
   if missing <= 0 or self.stopped or core.now() < self.not_before then return end
   local names = {}
   for i = 1, missing do
@@ -189,9 +219,11 @@ function pool_methods:start_missing()
     local ticket <const> = {name = name, id = ids[name], state = "new", since = core.now()}
     self.tickets[name] = ticket
     if ids[name] then
+      self.has_asked = true
       self:enter(ticket, "asked")
     else
       self:finish(ticket, err and err.message or "not started")
+      if err and (err.final or not self.has_asked) then self.stopped = err end -- the very first: it will not heal
       break -- what comes behind it was not tried
     end
   end
@@ -205,14 +237,13 @@ function pool_methods:stop_surplus()
   end
   local surplus = {}
   for i = #alive, self.wanted + 1, -1 do
-    alive[i].leaving = true
     surplus[#surplus + 1] = alive[i]
   end
-  if surplus[1] then self.kind.stop(self.o, surplus) end
+  if surplus[1] then self:let_leave(surplus) end
 end
 
 ---Looks and acts; call it often.
----@return true|nil, table? err the pool has given up
+---@return true|nil, table? err the pool has given up: it asks for no more nodes, and keeps those that it has
 function pool_methods:step()
   local now <const> = core.now()
   local poll_s <const> = now - self.started_at < 10 and self.kind.poll_s / 5 or self.kind.poll_s

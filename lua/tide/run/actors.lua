@@ -461,6 +461,7 @@ function group:within(seconds)
   return other
 end
 
+---Its members and how they are.
 ---@return table[] {rank, node, state, life, address, why}: state is starting, up, restarting, lost or ended
 function group:members()
   local answer, err = core.call(self.address, {op = "members"}, TIMEOUT_S)

@@ -27,8 +27,9 @@ local function runs(w)
 end
 
 ---Tells a worker that the first of what it has come to is complete; it may have come to the next.
-local function pass(w, message)
+local function pass(self, w, message)
   message.id = w.waits.id
+  self:count_wait(w)
   core.send(w.address, message)
   local overtakes <const> = core.mutant and core.mutant "arrival_overtakes"
   w.waits = w.later and table.remove(w.later, overtakes and #w.later or 1)
@@ -104,8 +105,9 @@ function meeting.extend(controller)
   end
 
   ---A worker has come to a report or barrier.
-  ---@param at {kind: "report"|"barrier", id: integer, name?: string, value?: any}
+  ---@param at {kind: "report"|"barrier", id: integer, name?: string, value?: any, async?: boolean}
   function controller:arrive(w, at)
+    at.since = core.now()
     if w.waits then
       w.later = w.later or {}
       w.later[#w.later + 1] = at
@@ -137,7 +139,7 @@ function meeting.extend(controller)
       if w.dropped and self.policies then self.policies:ended(w.rank) end
     end
     for _, w in ipairs(waiting) do
-      pass(w, {op = "answer", params = self.params, stop = held.stop or w.dropped or false,
+      pass(self, w, {op = "answer", params = self.params, stop = held.stop or w.dropped or false,
                batch = self.policies and self.policies:batch_of(w.rank)})
     end
     self:begin_joined(joined)
@@ -156,6 +158,8 @@ function meeting.extend(controller)
 
   function controller:complete_report(waiting)
     self.clock = self.clock + 1
+    local complete_at <const> = core.now()
+    for _, w in ipairs(waiting) do w.waits.complete_at = complete_at end
     local sum, each = sum_of(waiting, self.chunks and self.chunks:take_sums() or {})
     self.partial, self.last = {}, sum
     self.done_examples = self.done_examples + (sum.examples or 0)
@@ -167,6 +171,7 @@ function meeting.extend(controller)
     if self.job.on_report then
       local view = {id = self.a.run, params = self.params, state = self.state, n = self.clock}
       local ok, answer = xpcall(self.job.on_report, script.failure, view, sum)
+      self.on_report_s = (self.on_report_s or 0) + core.now() - complete_at
       if not ok then return self:fail(answer) end
       if type(answer) == "table" then
         local params = {}
@@ -175,7 +180,11 @@ function meeting.extend(controller)
         self.params = params
       end
     end
-    if self.policies then self.policies:reported(waiting, sum) end
+    if self.policies then
+      local since <const> = core.now()
+      self.policies:reported(waiting, sum)
+      self.policies_s = (self.policies_s or 0) + core.now() - since
+    end
     event.params = self.params
     event.stop = self:stop_reason(sum)
     self.stopping = event.stop
@@ -252,7 +261,7 @@ function meeting.extend(controller)
     local batches <const> = values_of(running)
     for _, w in ipairs(running) do
       for k = 1, #batches - 1 do core.send(w.address, {op = "values", id = w.waits.id, values = batches[k]}) end
-      pass(w, {op = "pass", values = batches[#batches]})
+      pass(self, w, {op = "pass", values = batches[#batches]})
     end
     if stays then self:ask_to_meet() end
     return self:meet() -- the last one to come may have been lost: then the others have come to the next

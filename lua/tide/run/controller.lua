@@ -15,6 +15,7 @@ local events = require "tide.cluster.events"
 local outbox = require "tide.run.outbox"
 local script = require "tide.script"
 local text = require "tide.text"
+local verbs = require "tide.cluster.verbs"
 
 local controller = {}
 controller.__index = controller
@@ -309,6 +310,7 @@ function controller:serve_chunk(w)
     answer.op = "chunk"
   end
   answer.id = w.waits.id
+  self:count_wait(w)
   w.waits = nil
   core.send(w.address, answer)
 end
@@ -491,11 +493,12 @@ function from_worker.report(self, w, m)
   self.records[w.rank] = m.record or self.records[w.rank]
   w.report.rank, w.report.node, w.report.wait_s = w.rank, w.node.name, m.wait_s
   w.elapsed_s = m.elapsed_s
+  self:count_report(w, m)
   self:arrive(w, {kind = "report", id = m.id})
 end
 
 function from_worker.barrier(self, w, m)
-  self:arrive(w, {kind = "barrier", id = m.id, name = m.name, value = m.value, encoded = m.encoded})
+  self:arrive(w, {kind = "barrier", id = m.id, name = m.name, value = m.value, encoded = m.encoded, async = m.async})
 end
 
 function from_worker.exchanged(self, _, m)
@@ -522,7 +525,7 @@ function from_worker.chunk(self, w, m)
   if counts and next(m.done.fields) then self:count_progress(m.done.fields) end
   if held and self.policies then self.policies:completed(w.rank, self.chunks:size_of(m.done.index), held.since) end
   if m.back then self.chunks:give_back(m.back) end
-  if m.id then w.waits = {kind = "chunk", id = m.id, pass = m.pass} end
+  if m.id then w.waits = {kind = "chunk", id = m.id, pass = m.pass, since = core.now()} end
   self:dispatch()
   self:look_for_leaver(w.node)
   self:meet()
@@ -670,6 +673,7 @@ end
 ---One more node: {node = {name, id, agent, workers, store}}. Its workers join the run.
 function from_driver.joined(self, request)
   local node = request.node
+  if self.a.shared then return self:use_joined(node) end
   node.late = true
   self.monitors[core.monitor(node.agent)] = {node = node}
   node.ranks, self.baseline[node.name] = {}, {tables = {}, links = {}}
@@ -775,7 +779,7 @@ function from_driver.policy(self, request, message)
       and "the run has not started yet"
       or ("job `%s` declares neither `batch` nor `comm` and names no policies: it has no seats"):format(self.a.job)))
   end
-  local result, err = self.policies:serve(request, message.right)
+  local result, err = self.policies:serve(request, message)
   if not result then return core.answer_error(message, err) end
   events.of_policy(self, request.verb, core.plain_decode(result))
   core.answer(message, {result = result})
@@ -801,12 +805,13 @@ function from_driver.close(self, _, message)
   self:end_workers()
   if self.policies then self.policies:close() end
   self:tell_runs(true)
-  if self.curve then self.curve:close() end
+  self:close_records()
   self.policies, self.closed = nil, true
   core.answer(message, {state = state, why = why})
 end
 
 require("tide.run.life").extend(controller, from_driver)
+require("tide.run.figures").extend(controller, from_driver)
 
 ---- loop ----------------------------------------------------------------------------------------------------------
 
@@ -842,15 +847,15 @@ function controller:handle(message)
   end
 end
 
--- The policies of the run are all that clients may ask it about.
+-- Its policies and how it is are all that clients may ask a run about.
 function controller:serve_client(message)
   local value <const> = message.value
   if message.kind ~= "call" then return end
-  if type(value) ~= "table" or value.op ~= "policy" then
-    core.answer_error(message, script.error("T0801", "clients ask a run about its policies alone"))
-  else
-    from_driver.policy(self, value, message)
-  end
+  if type(value) == "table" and value.op == "policy" then return from_driver.policy(self, value, message) end
+  local op <const> = type(value) == "table" and value.op
+  local allowed <const>, refusal = verbs.allows("run", op, message.right)
+  if not allowed then return core.answer_error(message, refusal) end
+  from_driver[op](self, value, message)
 end
 
 ---Things that are due by time.
@@ -883,12 +888,12 @@ function controller:publish_policies()
   local ok, err = core.register "policies"
   if not ok and err.name == "EEXIST" then ok, err = core.register("policies-" .. self.a.job) end
   if not ok and err.name ~= "EEXIST" then error(err, 0) end
-  core.open "read"
 end
 
 ---Body of the actor.
 function controller.main(a)
   core.trap_exits(true)
+  core.open "read"
   local self = controller.new(a)
   local ok, err = xpcall(function()
     local loaded, problem = script.load {text = a.script.text, path = a.script.path, args = a.script.args,

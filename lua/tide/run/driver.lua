@@ -94,6 +94,7 @@ function driver.run(o)
   local began = core.now()
   local directory <const> = not (o.cluster or o.simulated) and require "tide.cluster.directory" or nil
   local own <const> = directory and core.node()
+  if directory then directory.sweep() end
   if directory then directory.publish(own.cluster, own.endpoint, {directory.own_pid()}, "run " .. id) end
   core.alarm_at(interrupts + 2, killed)
   local result

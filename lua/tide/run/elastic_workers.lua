@@ -215,8 +215,14 @@ function elastic_workers.extend(controller)
     if why then return "no worker joins: " .. why end
     if self.a.shared then
       local answer, err = runs.ask {op = "slots.more", n = self.a.number, slots = missing}
-      if not answer then return err.message, err end
-      self:use_slots(answer.grant)
+      if answer then
+        self:use_slots(answer.grant)
+        return nil
+      elseif not self.a.provisioned then
+        return err.message, err
+      end
+      self.coming = (self.coming or 0) + missing -- a launcher starts nodes for them
+      self:emit {kind = "scale", workers = missing}
       return nil
     end
     if self.a.nodes_max == 0 then

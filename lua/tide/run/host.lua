@@ -3,12 +3,13 @@
 local core = require "tide.core"
 local detached = require "tide.cluster.detached"
 local errors = require "tide.errors"
+local history = require "tide.run.history"
 local runs = require "tide.cluster.runs"
 local text = require "tide.text"
 
 local run_host = {}
 
-local RUNS <const> = ".tide/runs"
+local RUNS <const> = history.ROOT
 local SUBMIT_S <const> = 20
 local GRANT_S <const> = 7 * 24 * 3600
 local SAY_S <const> = 0.5
@@ -30,6 +31,13 @@ function run_host.make_directory(id)
   return path
 end
 
+---The time of a line of run.log, as node logs have it: "2026-11-26 23:15:04.123" in UTC.
+---@return string
+function run_host.stamp()
+  local now <const> = core.wall()
+  return os.date("!%F %T", now // 1 | 0) .. (".%03d"):format(now % 1 * 1000 // 1 | 0)
+end
+
 ---Where a relative path is for others of this machine; as it is when that cannot be told.
 ---@param path string
 ---@return string
@@ -46,19 +54,24 @@ end
 local function write_record(run, more)
   local context <const> = run.cluster.context
   if context.simulated then return end
+  context.process = context.process or history.process()
   local record = {
-    schema = "tide.run/1", id = run.id, name = run.name, job = run.job.name, cluster = core.node().cluster,
+    id = run.id, name = run.name, job = run.job.name, cluster = core.node().cluster,
     script = context.script.path, sha256 = context.script.sha, args = context.script.args, seed = run.seed,
     params = run.params, started_at = run.started_wall,
   }
+  for k, v in pairs(context.process) do record[k] = v end
   for k, v in pairs(more or {}) do record[k] = v end
-  local ok, json = pcall(core.json_encode, record)
-  if not ok then -- params that are no JSON
-    record.params = nil
-    json = core.json_encode(record)
+  local ok, err = history.write(run.directory, record)
+  if not ok and not context.history_told then -- the run goes on, what is kept of it is not whole
+    context.history_told = true
+    context.progress:say(("tide: warning: %s/run.json could not be written: %s"):format(run.directory, err.message))
   end
-  core.file_write(run.directory .. "/run.json", json .. "\n")
 end
+
+---The workers of a run are there.
+---@param run table of tide.run
+function run_host.started(run) write_record(run, {state = "running"}) end
 
 ---- life ------------------------------------------------------------------------------------------------------------
 
@@ -67,7 +80,7 @@ end
 ---@param job tide.job
 ---@param params table
 ---@param o? {slots?: integer}
----@return {id: string, name: string, number: integer, directory: string, log_file: file*?}
+---@return {id: string, name: string, number: integer, directory: string, log_file: file*?, waits: boolean}
 function run_host.open(cluster, job, params, o)
   local context <const> = cluster.context
   if not context.attached then runs.keep() end
@@ -84,11 +97,13 @@ function run_host.open(cluster, job, params, o)
   local answer, err = runs.ask {
     op = "open", job = job.name, uid = id, user = not core.simulated() and os.getenv "USER" or nil,
     node = core.node().name, pid = (core.member() or {}).pid, machine = machine.id, params = params,
-    directory = run_host.absolute(directory), private = not context.attached or nil,
+    directory = run_host.absolute(directory),
+    private = not context.attached and not (o and o.slots) or nil, -- with slots it shares even its own cluster
     slots = o and o.slots or context.slots or job.workers,
   }
   if not answer then error(err, 0) end
-  return {id = id, name = answer.name, number = answer.n, directory = directory, log_file = log_file}
+  return {id = id, name = answer.name, number = answer.n, directory = directory, log_file = log_file,
+          waits = context.attached or o and o.slots ~= nil}
 end
 
 ---Waits until the run has its slots.
@@ -100,7 +115,7 @@ function run_host.slots(cluster, run)
   run.started_wall = core.wall()
   write_record(run, {state = "queued"})
   local nodes <const> = cluster:agents()
-  if not context.attached then return nodes end
+  if not run.waits_for_slots then return nodes end
   local answer, err
   local fiber <const> = core.fiber(function()
     answer, err = runs.ask({op = "grant", n = run.number, no_wait = context.no_wait or nil}, GRANT_S)
@@ -142,7 +157,10 @@ function run_host.close(run, answer)
   local stays <const> = context.attached or not run.cluster.closed
   runs.ask({op = "close", n = run.number, uid = run.id, state = state, why = answer.why, tables = stays}, 10)
   local failed <const> = run.failed
+  local last <const> = run.history[#run.history]
   write_record(run, {state = state, why = answer.why, ended_at = core.wall(), reports = run.report_count,
+    loss = last and history.value(last, "loss"),
+    examples_per_s = last and last.elapsed_s > 0 and run.examples_done / last.elapsed_s or nil,
     error = failed and {code = failed.code, message = failed.message, where = failed.where} or nil})
   if run.log_file and run.log_file ~= context.log_file then run.log_file:close() end
   run.log_file = nil

@@ -19,7 +19,8 @@ local CONTROLLER <const> = [[return require("tide.run.controller").main(...)]]
 local POLL_S <const> = 30
 local CHECKPOINT_S <const> = 3600
 local LOG_LINES_SHOWN <const> = 200
-local HISTORY_MAX <const> = 500 -- reports that run.history keeps at least
+local HISTORY_MAX <const> = 10000 -- reports that run.history keeps at least
+local ROWS_AT_ONCE <const> = 65536 -- of a table that is written
 
 ---@class tide.run
 ---@field id string of the run's directory under .tide/runs
@@ -85,6 +86,7 @@ local function total_of(job)
 end
 
 ---The tables and the record of the job that `tide run --resume DIR` goes on with; once.
+---@package
 function run.restore_job(context, job, name)
   local dir = context.resume
   context.resume = nil
@@ -121,6 +123,7 @@ local function begin(self)
       run = self.id, number = self.number, shared = context.attached, directory = self.directory, script = sent,
       job = job.name, params = self.params, seed = self.seed, tables = self.table_names,
       nodes = nodes, servers_max = cluster.servers_max, nodes_max = context.attached and 0 or cluster.nodes_max,
+      provisioned = cluster:provisions(true),
       total = total_of(job), resume = resume,
       examples = job:has_chunks() and job:examples() or nil,
       journal = not context.simulated and ("%s/policies-%s.journal"):format(self.directory, job.name) or nil,
@@ -129,6 +132,7 @@ local function begin(self)
   if not self.controller then error(errors.from(err), 0) end
   self.policy = require("tide.policy.remote").new(self.controller)
   cluster.own_runs[#cluster.own_runs + 1] = self
+  run_host.started(self)
   self.bar = context.progress:add {name = job.name, total = total_of(job), unit = job.progress and job.progress.unit
     or "ex"}
 end
@@ -138,6 +142,7 @@ end
 ---@param params? table over the job's own
 ---@param o? {slots?: integer} on a shared cluster: worker slots, for which is waited
 ---@return tide.run
+---@package
 function run.start(cluster, job, params, o)
   if type(job) ~= "table" or not job.check_upvalues then
     error(script.error("T0113", "cluster:start wants a job made by tide.job"), 3)
@@ -153,8 +158,8 @@ function run.start(cluster, job, params, o)
   local opened <const> = run_host.open(cluster, job, merged, o)
   local self = setmetatable({
     id = opened.id, name = opened.name, number = opened.number, directory = opened.directory,
-    log_file = opened.log_file, cluster = cluster, job = job, params = merged, queue = {}, results = {}, history = {},
-    sums = {},
+    log_file = opened.log_file, waits_for_slots = opened.waits, cluster = cluster, job = job, params = merged,
+    queue = {}, results = {}, history = {}, sums = {}, examples_done = 0,
     policy_events = {},
     started_at = core.now(), lines_shown = 0, seed = seed, modules = modules,
   }, run)
@@ -169,6 +174,7 @@ end
 
 ---- what is shown while waiting -----------------------------------------------------------------------------------
 
+---@package
 function run:show_progress(p)
   self.newest = p
   local running = next(p.fields or {}) ~= nil
@@ -180,13 +186,15 @@ function run:show_progress(p)
   self.bar:update(p.done or 0, shown)
 end
 
+---@package
 function run:clear_progress() self.cluster.context.progress:hide() end
 
+---@package
 function run:show_log(event)
   local context = self.cluster.context
   local line = event.rank and ("[%s #%d] %s"):format(event.node, event.rank, event.text) or event.text
   if self.log_file then
-    local ok, why = self.log_file:write(line, "\n")
+    local ok, why = self.log_file:write(run_host.stamp(), " ", line, "\n")
     if ok then ok, why = self.log_file:flush() end
     if not ok then context.unsaved("the run's log", {message = why, where = self.directory .. "/run.log"}) end
   end
@@ -199,6 +207,7 @@ function run:show_log(event)
 end
 
 ---Workers are gone and the run goes on without them.
+---@package
 function run:show_loss(event)
   local parts = {("tide: node %s is gone (%s), the run goes on without its workers"):format(event.node, event.reason)}
   if event.chunks > 0 then
@@ -208,6 +217,7 @@ function run:show_loss(event)
 end
 
 -- What is to be done to the cluster, one after the other, while the run goes on.
+---@package
 function run:reshape(what, f)
   self.reshaping = self.reshaping or {}
   table.insert(self.reshaping, {what = what, f = f})
@@ -224,6 +234,7 @@ function run:reshape(what, f)
 end
 
 ---A policy wants another number of servers; while one wish is carried out the newest one waits.
+---@package
 function run:scale_servers(servers)
   local waits = self.wanted_servers
   self.wanted_servers = servers
@@ -236,7 +247,15 @@ function run:scale_servers(servers)
 end
 
 ---A worker for the run, each on a node of its own.
+---@package
 function run:add_workers(count)
+  if self.cluster:provisions(true) then
+    local each <const> = self.cluster.pool.o.workers
+    local ok, err = pcall(self.cluster.want_more, self.cluster, (count + each - 1) // each)
+    if ok then return end
+    core.send(self.controller, {op = "not_joined", count = count})
+    return self.cluster.context.progress:say("tide: workers: " .. errors.from(err).message)
+  end
   for _ = 1, count do
     self:reshape("workers", function(cluster)
       local ok, err = pcall(cluster.add_node, cluster, nil, 1)
@@ -250,7 +269,7 @@ end
 -- Asks the controller for something; its refusal is raised here, at the call.
 local function ask(self, request, timeout_s)
   self:raise_failure()
-  if self.closed then error(errors.new("T0510", {message = "the run was canceled", help = "start another one"}), 0) end
+  self:refuse_closed()
   local answer, err = core.call(self.controller, request, timeout_s or POLL_S)
   if not answer then error(errors.from(err), 0) end
   return answer
@@ -271,6 +290,7 @@ function run:drop_worker(rank)
   ask(self, {op = "drop", ranks = {rank}})
 end
 
+---@package
 function run:look_for_interrupts()
   local seen = core.interrupted() - self.cluster.context.interrupts -- one before the run began stops it too
   if seen >= 2 then
@@ -291,8 +311,10 @@ function run:look_for_interrupts()
 end
 
 -- Keeps the newest reports and the sums of what the summary adds up.
+---@package
 function run:remember(report)
   summary.add_report(self.sums, report)
+  self.examples_done = self.examples_done + (type(report.examples) == "number" and report.examples or 0)
   local history <const> = self.history
   history[#history + 1] = report
   if #history >= 2 * HISTORY_MAX then
@@ -304,6 +326,7 @@ end
 ---- events --------------------------------------------------------------------------------------------------------
 
 ---One poll of the controller: moves everything on that has happened.
+---@package
 function run:pump()
   self:look_for_interrupts()
   local answer, err = core.call(self.controller, {op = "next", hold = self.holding, continue = self.go_on}, POLL_S)
@@ -349,6 +372,7 @@ function run:pump()
   end
 end
 
+---@package
 function run:raise_failure()
   if not self.failed then return end
   self:clear_progress()
@@ -422,9 +446,15 @@ function run:evaluate(name)
   return result.result
 end
 
+---A run that was closed before its workers had returned has nothing more to tell.
+function run:refuse_closed()
+  if self.closed then error(errors.new("T0510", {message = "the run was canceled", help = "start another one"}), 0) end
+end
+
 ---Waits until every worker has returned.
 ---@return tide.summary
 function run:wait()
+  if not self.finished then self:refuse_closed() end
   self.holding, self.go_on = false, true
   while not self.finished do
     self:pump()
@@ -503,6 +533,7 @@ function run:pause(o) return verb(self, "pause", {release = o and o.release or n
 ---@return true|nil, table? err
 function run:resume() return verb(self, "resume", {}, 7 * 24 * 3600) end
 
+---How far it is.
 ---@return string state running, paused, suspended, stopping, done, stopped, failed
 ---@return string? why
 function run:state()
@@ -537,13 +568,58 @@ function run:close() self:cancel() end
 
 run.__close = run.close
 
----Writes tables as one safetensors file each: `path` for a single one, `<path>.<name>.safetensors` for several.
+-- All rows of a dense table in the order of their keys.
+local function rows_of(handle, path)
+  local keys <const> = handle.spec.keys
+  if keys[1] ~= "dense" then
+    error(script.error("T0113", "a table of hashed keys is written as .safetensors, with its keys", {where = path}), 3)
+  end
+  local rows = core.tensor("f32", keys[2], handle.width)
+  for first = 0, keys[2] - 1, ROWS_AT_ONCE do
+    local count <const> = math.min(ROWS_AT_ONCE, keys[2] - first)
+    rows:put(first + 1, handle:pull(core.tensor("u64", count, 1):fill(first, 1)))
+  end
+  return rows
+end
+
+---Writes the sums of the newest 10,000 reports or more, a line a report: `.csv`, or `.json`, an object a line.
+---@param path string
+---@param fields? string[] default: all numbers of reports
+function run:save_reports(path, fields)
+  checks.text("run:save_reports", "the path of a file", path)
+  local content
+  if path:find "%.csv$" then
+    content = require("tide.data.arrays").records_csv(self.history, fields)
+  elseif path:find "%.json$" then
+    local lines, wanted = {}, fields and {}
+    for _, key in ipairs(fields or {}) do wanted[key] = true end
+    for i, report in ipairs(self.history) do
+      local record = {}
+      for key, v in pairs(report) do
+        if type(v) == "number" and v == v and (not wanted or wanted[key]) then record[key] = v end
+      end
+      lines[i] = core.json_encode(record) .. "\n"
+    end
+    content = table.concat(lines)
+  else
+    checks.fail "run:save_reports writes .csv or .json"
+  end
+  local ok, err = core.file_write(path, content)
+  if not ok then error(errors.from(err), 2) end
+end
+
+---Writes tables, one file each: `path` for a single one, `<path>.<name>.<ending>` for several. `.safetensors` has keys
+---and what update rules remember, for t:load; `.npy` and `.csv` have the rows of dense tables.
 ---@param path string
 ---@param names string[] the job's names of tables
 ---@return string[] paths
 function run:dump(path, names)
   checks.text("run:dump", "the path of a file", path)
   if type(names) ~= "table" or #names == 0 then checks.fail "run:dump wants a list of the job's names of tables" end
+  local stem, ending = path:match "^(.+)%.(%w+)$"
+  if not (ending == "safetensors" or ending == "npy" or ending == "csv") then
+    stem, ending = path, "safetensors"
+  end
   local paths = {}
   for _, name in ipairs(names) do
     local handle = self.tables[name]
@@ -551,8 +627,13 @@ function run:dump(path, names)
       error(script.error("T0401", ("job `%s` has no table `%s`"):format(self.job.name, tostring(name))), 2)
     end
     local target = path
-    if #names > 1 then target = ("%s.%s.safetensors"):format((path:gsub("%.safetensors$", "")), name) end
-    local ok, err = handle:save(target)
+    if #names > 1 then target = ("%s.%s.%s"):format(stem, name, ending) end
+    local ok, err
+    if ending == "safetensors" then
+      ok, err = handle:save(target)
+    else
+      ok, err = require("tide.data.arrays").write(target, rows_of(handle, target))
+    end
     if not ok then error(errors.from(err), 2) end
     paths[#paths + 1] = target
   end

@@ -38,6 +38,7 @@ local STOPS <const> = {epochs = true, loss = true, time = true}
 
 ---@param name any
 ---@return boolean whether it may name a cluster, node, table or job
+---@package
 function job.is_identifier(name)
   return type(name) == "string" and #name <= 63 and name:find("^[a-z0-9][a-z0-9._-]*$") ~= nil
 end
@@ -116,16 +117,19 @@ local function check(fields)
 end
 
 ---@return boolean whether the controller cuts this job's data into chunks
+---@package
 function job:has_chunks()
   return self.chunks ~= nil or (self.data ~= nil and not require("tide.data").is_set(self.data))
 end
 
 ---@return boolean whether the run goes on without a lost worker
+---@package
 function job:survives_workers()
   return (self.on_worker_loss or (self:has_chunks() and "replay" or "stop")) == "replay"
 end
 
 ---@return integer|nil how many examples a pass over the data has; reads a data set
+---@package
 function job:examples()
   if type(self.data) == "number" then return self.data end
   if not self.data then return nil end
@@ -144,6 +148,7 @@ end
 ---Registers a job. On workers and controllers this is what finds `worker`, `evaluate` and `on_report` by name.
 ---@param fields table see tide.job
 ---@return tide.job
+---@package
 function job.new(fields)
   check(fields)
   if script.in_main then
@@ -175,12 +180,14 @@ local function each_travelling(self, visit)
 end
 
 ---Called when the script has loaded: upvalues that are still nil are known to no worker, whatever main puts there.
+---@package
 function job:remember_upvalues()
   self.empty = {}
   each_travelling(self, function(name, value) if value == nil then self.empty[name] = true end end)
 end
 
 ---@return true|nil, table? err T0206 when main has filled an upvalue that no worker will see
+---@package
 function job:check_upvalues()
   local found
   each_travelling(self, function(name, value)

@@ -14,6 +14,7 @@ local run_life = {}
 local TELL_S <const> = 1
 local PAUSE_S <const> = 30
 local PARAMS_BYTES <const> = 64 << 10
+local SLOT_TRIES <const> = 25
 local GRANT_S <const> = 7 * 24 * 3600
 local STOPPED <const> = {asked = true, interrupted = true}
 
@@ -95,25 +96,48 @@ function run_life.extend(controller, ops)
     local done <const> = self.done_examples + (self.partial.examples or 0)
     local before <const> = self.told_done
     local rate <const> = before and core.now() > before.at and (done - before.done) / (core.now() - before.at) or nil
-    if not before or core.now() - before.at >= TELL_S then self.told_done = {done = done, at = core.now()} end
+    if not before or core.now() - before.at >= TELL_S then
+      self.told_done, self.told_rate = {done = done, at = core.now()}, rate
+    end
     core.send(keeper, {op = "tell", n = self.a.number, uid = self.a.run, state = state, why = why,
       workers = #self:running(), params = self.told_params ~= self.params and self.params or nil,
       progress = {report = self.clock, loss = loss, examples = done, rate = rate, total = self.a.total}})
     self.told_params = self.params
   end
 
+  -- Appends a line to a file of the run's directory. What a full disk does not take is told once, and the run goes on.
+  local function append(self, name, line)
+    if not self.a.directory or self.closed or core.simulated() then return end
+    self.kept = self.kept or {}
+    local file <const> = self.kept[name] or io.open(("%s/%s.jsonl"):format(self.a.directory, name), "a")
+    self.kept[name] = file
+    local ok, why = file, "it cannot be opened"
+    if file then ok, why = file:write(core.json_encode(line), "\n") end
+    if ok then ok, why = file:flush() end
+    if not ok and not self.kept_told then
+      self.kept_told = true
+      self:emit {kind = "log", text = ("%s.jsonl could not be written: %s"):format(name, tostring(why))}
+    end
+  end
+
   ---A line of reports.jsonl in the run's directory: the numbers of a report, summed over workers.
   function controller:record_report(event)
-    if not self.a.directory or core.simulated() then return end
-    self.curve = self.curve or io.open(self.a.directory .. "/reports.jsonl", "a")
-    if not self.curve then return end
     local line = {}
     for k, v in pairs(event) do
       if type(v) == "number" and v == v and v < math.huge and v > -math.huge then line[k] = v end
     end
     line.time = core.wall()
-    self.curve:write(core.json_encode(line), "\n")
-    self.curve:flush()
+    append(self, "reports", line)
+  end
+
+  ---A line of events.jsonl: something that happened to the run.
+  function controller:record_event(kind, text)
+    append(self, "events", {time = core.wall(), kind = kind, text = text})
+  end
+
+  function controller:close_records()
+    for _, file in pairs(self.kept or {}) do file:close() end
+    self.kept = nil
   end
 
   ---Do all workers wait for what a pause holds back?
@@ -231,6 +255,19 @@ function run_life.extend(controller, ops)
         self:add_workers(node, grant[name])
       end
     end
+  end
+
+  ---A node that this run's script had started has joined a shared cluster: its slots are this run's, if they are free.
+  function controller:use_joined(node)
+    if node.workers == 0 then return end
+    core.fiber(function()
+      for _ = 1, SLOT_TRIES do
+        local answer <const> = runs.ask {op = "slots.more", n = self.a.number, slots = node.workers}
+        if answer then return self:use_slots(answer.grant) end
+        core.sleep(0.2) -- the keeper of runs may not have heard of the node yet
+      end
+      self.coming = math.max((self.coming or 0) - node.workers, 0)
+    end)
   end
 
   ---Suspended, and those that come back are all there: they begin.

@@ -40,6 +40,7 @@ end
 ---@param box tide.peers.mail
 ---@param value? any something that all are to know
 ---@return tide.peers
+---@package
 function peers.form(w, box, value)
   box:leave()
   local met, ranks, all
@@ -143,6 +144,7 @@ end
 local ticket_methods = {}
 ticket_methods.__index = ticket_methods
 
+---Whether everybody's value is here.
 ---@return boolean wait() would not wait
 function ticket_methods:done()
   local self_ <const> = self.peers
@@ -154,6 +156,7 @@ function ticket_methods:done()
   return true
 end
 
+---Waits until everybody's value is here.
 ---@return table|nil values by rank
 ---@return "lost"|nil
 function ticket_methods:wait()
@@ -164,6 +167,7 @@ end
 ---Everybody's value of a call in which all take part.
 ---@return table|nil values by rank
 ---@return "lost"|nil
+---@package
 function peers:collect(kind, tag, own, where)
   local values <const> = {[self.w.rank] = own}
   for _, rank in ipairs(self.others) do

@@ -119,6 +119,13 @@ function bar:finish()
   end
 end
 
+---Takes the bar out of its group, without a last line.
+function bar:remove()
+  for i, one in ipairs(self.group.bars) do
+    if one == self then table.remove(self.group.bars, i) end
+  end
+end
+
 function bar:share()
   return self.total and math.max(0, math.min(1, self.count / self.total)) or nil
 end

@@ -94,6 +94,7 @@ end
 ---Adds what a report says of the exchange of gradients.
 ---@param sums table<string, number> of the reports so far
 ---@param report table
+---@package
 function summary.add_report(sums, report)
   for k, v in pairs(report) do
     if k == "resyncs" or k == "steps" or type(k) == "string" and k:find "^comm_" then sums[k] = (sums[k] or 0) + v end
@@ -111,6 +112,7 @@ end
 ---@param run tide.run
 ---@param counters table of the controller: nodes = {{name, before, after}}, elapsed_s, clock, examples
 ---@return tide.summary
+---@package
 function summary.new(run, counters)
   local self = {run = run.id, job = run.job.name, reports = counters.clock, elapsed_s = counters.elapsed_s,
                 examples = counters.examples, workers_lost = counters.workers_lost or 0,

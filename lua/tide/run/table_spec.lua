@@ -133,8 +133,10 @@ function table_spec.hashed(o)
 end
 
 -- Initial values: pure functions of the table's seed and the key.
+---Rows begin as zeros.
 function table_spec.zero() return {"zero"} end
 
+---Rows begin as numbers drawn from [low, high), the same for the same seed and key.
 ---@param o {low: number, high: number}
 function table_spec.uniform(o)
   if type(o) ~= "table" or not o.low or not o.high then refuse(2, "tide.uniform wants {low=, high=}") end
@@ -142,6 +144,7 @@ function table_spec.uniform(o)
   return {"uniform", o.low, o.high}
 end
 
+---Rows begin as numbers drawn from a normal distribution of mean 0, the same for the same seed and key.
 ---@param o {std: number}
 function table_spec.normal(o)
   if type(o) ~= "table" or not o.std then refuse(2, "tide.normal wants {std=}") end
@@ -149,6 +152,7 @@ function table_spec.normal(o)
   return {"normal", o.std}
 end
 
+---Rows begin as numbers drawn from +- sqrt(6 / (fan_in + fan_out)).
 ---@param o {fan_in: number, fan_out: number}
 function table_spec.xavier(o)
   if type(o) ~= "table" or not o.fan_in or not o.fan_out then refuse(2, "tide.xavier wants {fan_in=, fan_out=}") end
@@ -157,8 +161,10 @@ function table_spec.xavier(o)
 end
 
 ---@return boolean whether it was made by table_spec.new
+---@package
 function table_spec.is(spec) return getmetatable(spec) == table_spec end
 
+---Describes a table of rows of 32-bit floats; each run makes its own. docs/scripting.md has all fields.
 ---@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
 ---  unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared
 ---@return table spec

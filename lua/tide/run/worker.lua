@@ -200,6 +200,7 @@ end
 
 ---What other workers send to this one.
 ---@return tide.peers.mail
+---@package
 function w_methods:box()
   self.mail = self.mail or require("tide.run.mail").new(self, attend, look)
   return self.mail
@@ -372,6 +373,7 @@ end
 local arrival_methods = {}
 arrival_methods.__index = arrival_methods
 
+---Whether all workers have come to the barrier.
 ---@return boolean whether all workers have come; looks for messages, as w:stopping() does
 function arrival_methods:done()
   if not self.passed then look(self.worker) end
@@ -414,7 +416,8 @@ function w_methods:barrier(name, value, o)
   local arrival <const> = setmetatable({worker = self, id = self.barriers, passed = false}, arrival_methods)
   local sent <const>, encoded <const> = pieces.packed(value)
   self.arrivals[arrival.id] = arrival
-  tell(self, {op = "barrier", id = arrival.id, name = name or "barrier", value = sent, encoded = encoded})
+  tell(self, {op = "barrier", id = arrival.id, name = name or "barrier", value = sent, encoded = encoded,
+              async = splits or nil})
   if splits then return arrival end
   return arrival:wait()
 end
@@ -422,6 +425,7 @@ end
 ---Tells the run's `comm` policy what the exchange of gradients took.
 ---@param fields table {seconds =, paths =, windows = by tensor, bytes =, busy_s =, step_s =, waited_s =, flops =,
 ---products_s =}
+---@package
 function w_methods:exchanged(fields) tell(self, {op = "exchanged", fields = fields}) end
 
 ---This worker will use keys of a table in its clocks `from` to `to` - 1 (w:clock() counts them): rows come here, or
@@ -446,6 +450,7 @@ function w_methods:clock()
   return self.clocks
 end
 
+---Whether to leave the loop: looks for what has come meanwhile.
 ---@return boolean whether the run is asked to stop, or this node to leave: leave the loop after this step
 function w_methods:stopping()
   look(self)

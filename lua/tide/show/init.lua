@@ -13,6 +13,7 @@ local LINE_MAX <const> = 78
 
 local show = {}
 
+---A number as the console prints it.
 ---@param number number
 ---@return string
 function show.number(number)
@@ -20,6 +21,7 @@ function show.number(number)
   return ("%.6g"):format(number)
 end
 
+---A string as the console prints it, cut.
 ---@param s string
 ---@param most? integer default 200
 ---@return string quoted, escaped, cut after so many characters
@@ -117,19 +119,26 @@ write = function(value, state, depth)
   return text.clean(tostring(value))
 end
 
--- Fields of an array of records that all have the same scalar fields; nil for anything else.
+local function is_record(value)
+  if type(value) ~= "table" or getmetatable(value) or next(value) == nil then return false end
+  for key, cell in next, value do
+    if type(key) ~= "string" or type(cell) == "table" then return false end
+  end
+  return true
+end
+
+-- Fields of an array of records of scalars, each of which has at least half of them; nil for anything else.
 local function record_columns(value, most)
   if type(value) ~= "table" or rawlen(value) < 1 or not is_array(value) then return nil end
-  local first <const> = rawget(value, 1)
-  if type(first) ~= "table" or is_array(first) then return nil end
-  local keys <const> = ordered_keys(first)
+  local all = {}
   for i = 1, math.min(rawlen(value), most) do
     local record <const> = rawget(value, i)
-    if type(record) ~= "table" or #ordered_keys(record) ~= #keys then return nil end
-    for _, key in ipairs(keys) do
-      local cell <const> = rawget(record, key)
-      if type(key) ~= "string" or cell == nil or type(cell) == "table" then return nil end
-    end
+    if not is_record(record) then return nil end
+    for key in next, record do all[key] = true end
+  end
+  local keys <const> = ordered_keys(all)
+  for i = 1, math.min(rawlen(value), most) do
+    if 2 * #ordered_keys(rawget(value, i)) < #keys then return nil end
   end
   return keys
 end
@@ -141,7 +150,8 @@ local function record_table(value, keys, o, bounds)
     local row = {}
     for _, key in ipairs(keys) do
       local cell <const> = rawget(rawget(value, i), key)
-      row[key] = type(cell) == "string" and cell or type(cell) == "number" and cell or write(cell, {bounds = bounds}, 1)
+      local plain <const> = cell == nil or type(cell) == "string" or type(cell) == "number"
+      if plain then row[key] = cell else row[key] = write(cell, {bounds = bounds}, 1) end
     end
     rows[i] = row
   end

@@ -57,6 +57,7 @@ static void say_no(struct tide_link *link, int code, const char *theirs) {
 static void refuse(struct tide_link *link, int code, const char *ours, const char *theirs) {
     if (tide__link_may_log(link->net)) {
         tide_log(TIDE_LOG_WARN, link->net->name, "refused %s: %s", link->remote, ours);
+        tide__link_audit_refusal(link, ours);
     }
     say_no(link, code, theirs);
 }

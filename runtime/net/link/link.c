@@ -10,6 +10,7 @@
  * session (session.c), unless one side wanted it: then the session ends too.
  */
 #include "net/inside.h"
+#include "port/audit.h"
 
 #include <string.h>
 
@@ -161,10 +162,16 @@ void tide__link_accepted(void *arg, struct tide_stream *stream) {
     const bool ours = !net->finished && is_ours(net, stream, tls, &identity);
     if (!ours || is_crowded(net, &identity)) {
         if (!net->finished && tide__link_may_log(net)) {
-            tide_log(TIDE_LOG_WARN, net->name, "refused a connection (%s): %s", identity.address,
-                     ours                  ? "too many that have not said hello"
-                     : identity.local_user ? "of another user"
-                                           : "nobody can tell whose it is");
+            const char *why = ours                  ? "too many that have not said hello"
+                              : identity.local_user ? "of another user"
+                                                    : "nobody can tell whose it is";
+            char uid[24] = "";
+            if (identity.local_user) {
+                snprintf(uid, sizeof uid, "uid %u", (unsigned)identity.uid);
+            }
+            tide_log(TIDE_LOG_WARN, net->name, "refused a connection (%s): %s", identity.address, why);
+            (void)tide_audit_add(&(struct tide_audit_entry){
+                .verb = "connect", .result = why, .credential = uid, .address = identity.address});
         }
         return; /* what nobody takes the port closes */
     }
@@ -240,6 +247,7 @@ void tide__link_violation(struct tide_link *link, const char *reason) {
         }
         tide_log(TIDE_LOG_WARN, link->net->name, "closed the connection with %s (%s): %s", who,
                  link->remote, reason);
+        tide__link_audit_refusal(link, reason);
     }
     if (link->purpose == LINK_JOIN && link->session == NULL) {
         tide__net_become(link->net, TIDE_MEMBER_DEAD, TIDE_EPROTO, reason);
@@ -285,6 +293,7 @@ static void closed(void *arg, int reason) {
         tide_log(TIDE_LOG_WARN, net->name, "%s %s: %s",
                  link->purpose == LINK_ACCEPTED ? "refused a connection from" : "no connection to", link->remote,
                  distrust);
+        tide__link_audit_refusal(link, distrust);
     }
     bool refused = !expected && link->state == LINK_DIALLING && reason == TIDE_EUNREACHABLE;
     link->state = LINK_CLOSED;
@@ -604,6 +613,41 @@ static const struct tide_stream_events stream_events = {.connected = connected,
 
 /* ---- up, and the beat ---- */
 
+/* tide://CLUSTER/RIGHT/NAME SERIAL of a certificate, "uid N" of a process of this machine. */
+static void credential_of(const struct tide_link *link, char *out, size_t size) {
+    struct tide_channel_peer peer;
+    tide__channel_peer(&link->channel, &peer);
+    if (peer.who != NULL) {
+        snprintf(out, size, "tide://%s/%s/%s %s", peer.who->cluster, tide_right_name(peer.who->right), peer.who->name,
+                 peer.who->serial);
+    } else if (link->origin.local_user) {
+        snprintf(out, size, "uid %u", (unsigned)link->origin.uid);
+    } else {
+        *out = 0;
+    }
+}
+
+void tide__link_audit_refusal(const struct tide_link *link, const char *why) {
+    char credential[200];
+    if (link->net->port->simulated || link->purpose != LINK_ACCEPTED) {
+        return;
+    }
+    credential_of(link, credential, sizeof credential);
+    (void)tide_audit_add(&(struct tide_audit_entry){
+        .verb = "connect", .result = why, .credential = credential, .address = link->remote});
+}
+
+static void audit_peer(const struct tide_link *link) {
+    char credential[200];
+    if (link->net->port->simulated) {
+        return;
+    }
+    credential_of(link, credential, sizeof credential);
+    tide_audit_peer(link->peer->id, credential, link->remote);
+    (void)tide_audit_add(&(struct tide_audit_entry){
+        .verb = "connect", .right = tide_right_name(link->right), .result = "allowed", .peer = link->peer->id});
+}
+
 void tide__link_established(struct tide_link *link) {
     struct tide_net *net = link->net;
     struct tide_peer *peer = link->peer;
@@ -617,6 +661,9 @@ void tide__link_established(struct tide_link *link) {
     atomic_store_explicit(&peer->reachable, true, memory_order_relaxed);
     atomic_store_explicit(&peer->up, true, memory_order_relaxed);
     tide__net_wake(net);
+    if (link->purpose == LINK_ACCEPTED) {
+        audit_peer(link);
+    }
 }
 
 static void time_is_up(struct tide_link *link) {

@@ -12,20 +12,6 @@ enum {
 
 /* ---- making ---- */
 
-int tide__shared_check(const struct tide_table_options *o) {
-    const char *what = o->consistency.model != TIDE_SEQUENTIAL
-                           ? "it has clocks, and with them copies of its own"
-                       : o->replicas ? "its rows have copies for the case of a death (replicas)"
-                       : o->update == TIDE_UPDATE_ADAM || o->update == TIDE_UPDATE_ASSIGN
-                           ? "updates by adam and assign do not add up: they run at the owner alone"
-                           : NULL;
-    return what ? tide_fail(TIDE_EUNSUPPORTED,
-                            "keys of table '%s' cannot be shared: %s. Use technique static or "
-                            "relocate",
-                            o->name, what)
-                : 0;
-}
-
 /* Of one push that waits for its row. */
 static uint64_t queued_bytes(const struct tide__shared *s) {
     return sizeof(struct tide__queued) + s->table->width * sizeof(float);

@@ -30,7 +30,8 @@
 #ifndef TIDE_STORE_SHARED_H
 #define TIDE_STORE_SHARED_H
 
-#include "store/clocked/copy_record.h"
+#include "store/rows/copy_record.h"
+#include "store/core/technique.h"
 #include "store/operation/shard.h"
 
 enum {
@@ -125,13 +126,14 @@ struct tide__shared {
     uint64_t norm_count;
 };
 
+extern const struct tide__technique tide__hot_keys;
+/* MANAGE; TECHNIQUE, RECALL; SHARE_FLUSH, the call and the fiber's word that it can be answered; NOTICE. */
+tide__handler tide__manage_call, tide__manage_message, tide__shared_flush_call, tide__shared_flush_ended,
+    tide__notice_message;
+
 /* Makes the table's record if there is none. I/O. EUNSUPPORTED names what does not go with it. */
 int tide__shared_create(struct tide_table *table, struct tide__shared **out);
 void tide__shared_destroy(struct tide_table *table);
-int tide__shared_check(const struct tide_table_options *options); /* may keys have copies? */
-static inline struct tide__shared *tide__shared_of(struct tide_table *table) {
-    return atomic_load_explicit(&table->shared, memory_order_acquire); /* with its creation */
-}
 /* A table was made: if its technique is replicate or intent, keys will be shared. I/O. */
 void tide__shared_table(struct tide_table *table);
 
@@ -166,29 +168,13 @@ int tide__shared_synchronize(struct tide__shared *s);
 /* A row of this node changes, or leaves; its word is locked. `changer`: the node whose copy has the
  * change already, 0: nobody's. `made`: the row had no word that its readers lock. */
 void tide__shared_changed(struct tide__shared *s, uint64_t key, uint16_t changer);
-static inline void tide__row_changes(struct tide_table *table, uint64_t key, uint16_t changer,
-                                     bool made) {
-    if (TIDE_UNLIKELY(made) && table->store->net && !table->relocates) {
-        /* Of this and that of subscribe() one is the later one, and sees what was done before the
-         * other. */
-        atomic_fetch_add_explicit(&table->made_or_subscribed, 1, memory_order_acq_rel);
-    }
-    struct tide__shared *s = tide__shared_of(table);
-    if (TIDE_UNLIKELY(s != NULL)) {
-        tide__shared_changed(s, key, changer);
-    }
-}
 
 /* ---- hot_keys_sync.c ---- */
 /* Its fiber is to end, for the table goes; has it? */
 void tide__shared_end(struct tide_table *table);
 bool tide__shared_ended(struct tide_table *table);
 int tide__shared_start(struct tide__shared *s); /* the fiber */
-/* The call is answered when what has accumulated so far is at the owners. I/O. */
-int tide__shared_flush_call(struct tide_store *store, const struct tide_message *message,
-                            struct tide_reader *body);
 void tide__flush_callers_free(struct tide__shared *s);
-void tide__shared_flush_ended(struct tide_store *store, uint16_t from, struct tide_reader *r);
 void tide__shared_member(struct tide_store *store, const struct tide_member *member);
 /* This node has no copies any more. */
 bool tide__shared_gone(struct tide_store *store);
@@ -209,13 +195,8 @@ int tide__subscribe_of(const struct tide__job *job, uint32_t index);  /* if it w
 bool tide__resubscribe(struct tide__job *job, uint32_t index);
 void tide__shared_slot_left(struct tide_table *table, uint32_t slot); /* its rows went elsewhere */
 void tide__notices_send(struct tide__shared *s);                      /* fiber */
-void tide__notice_message(struct tide_store *store, struct tide_reader *r);
 void tide__subscriptions_member_gone(struct tide__shared *s, uint16_t node);
 
-/* ---- technique_orders.c ---- */
-int tide__manage_call(struct tide_store *store, const struct tide_message *message,
-                      struct tide_reader *body);
-void tide__manage_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r);
 void tide__manage_tell(struct tide_store *store, uint16_t node); /* controller: a new member */
 /* A controller has come that has not been here as long as this node: what it is to know. */
 void tide__manage_recall(struct tide_table *table);

@@ -644,8 +644,9 @@ bool tide__shared_ended(struct tide_table *table) {
 
 /* ---- flushing ---- */
 
-int tide__shared_flush_call(struct tide_store *store, const struct tide_message *message,
-                            struct tide_reader *body) {
+int tide__shared_flush_call(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *body = &in->body;
+    const struct tide_message *message = in->message;
     static const uint8_t nil = 0xc0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(body));
     struct tide__shared *s = table ? tide__shared_of(table) : NULL;
@@ -670,13 +671,14 @@ int tide__shared_flush_call(struct tide_store *store, const struct tide_message 
 }
 
 /* The fiber to the store actor, which alone may answer what it was called. */
-void tide__shared_flush_ended(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+int tide__shared_flush_ended(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const uint16_t from = in->from;
     static const uint8_t nil = 0xc0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     struct tide__shared *s = table ? tide__shared_of(table) : NULL;
     if (r->error || !s || from != tide__store_self(store)) {
-        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-        return;
+        return TIDE_EPROTO;
     }
     for (struct tide__flush_caller **at = &s->callers; *at;) {
         struct tide__flush_caller *caller = *at;
@@ -688,6 +690,7 @@ void tide__shared_flush_ended(struct tide_store *store, uint16_t from, struct ti
         (void)tide_answer(caller->from, caller->call, &nil, sizeof nil);
         tide_free(caller);
     }
+    return 0;
 }
 
 void tide__flush_callers_free(struct tide__shared *s) {

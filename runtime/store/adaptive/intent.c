@@ -612,7 +612,8 @@ void tide__intent_copy(struct tide_table *table, uint64_t key) {
     }
 }
 
-void tide__advice_message(struct tide_store *store, struct tide_reader *r) {
+int tide__advice_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
     size_t count = 0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     const uint64_t what = tide_read_uint(r);
@@ -620,8 +621,7 @@ void tide__advice_message(struct tide_store *store, struct tide_reader *r) {
     struct tide__intents *n =
         table ? atomic_load_explicit(&table->intents, memory_order_acquire) : NULL;
     if (r->error || !table || what > TIDE__ADVISE_COPY) {
-        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-        return;
+        return TIDE_EPROTO;
     }
     for (size_t i = 0; n && i < count; i++) {
         uint64_t key;
@@ -635,6 +635,7 @@ void tide__advice_message(struct tide_store *store, struct tide_reader *r) {
     if (n) {
         wake(n);
     }
+    return 0;
 }
 
 /* ---- workers ---- */

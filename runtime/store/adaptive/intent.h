@@ -22,7 +22,7 @@
 #ifndef TIDE_STORE_INTENT_H
 #define TIDE_STORE_INTENT_H
 
-#include "store/clocked/clock.h"
+#include "store/core/clock.h"
 #include "store/adaptive/hot_keys.h"
 
 /* ---- action_timer.c: when to act (AdaPM, section 4.3) ---- */
@@ -36,6 +36,8 @@ uint32_t tide__window_round(struct tide__window *window, uint32_t clock);
 /* The 0.9999-quantile of a Poisson distribution of mean 2 m. */
 uint32_t tide__window_clocks(double m);
 
+tide__handler tide__interest_message, tide__advice_message; /* INTENT, DONE; ADVICE */
+
 /* ---- intent.c: nodes ---- */
 enum { TIDE__INTENT_KEYS_MAX = 1 << 22 }; /* queued on a node, of a table */
 /* The table's fiber is to end, for the table goes; has it? */
@@ -46,8 +48,6 @@ void tide__intents_destroy(struct tide_table *table);
 bool tide__intent_lasts(const struct tide_table *table, uint64_t key);
 /* The home wants this node to have a copy. I/O. */
 void tide__intent_copy(struct tide_table *table, uint64_t key);
-/* [table, what, keys]: what the home wants of this node; the op is read. */
-void tide__advice_message(struct tide_store *store, struct tide_reader *r);
 
 /* ---- interest.c: homes, and what goes between. I/O ---- */
 enum tide__advice { TIDE__ADVISE_OWN, TIDE__ADVISE_COPY };
@@ -62,8 +62,6 @@ void tide__interest_write(const struct tide_table *table, int op, const uint64_t
 /* `keys` to the home of their slot, as INTENT or DONE of this node. */
 void tide__interest_send(struct tide_table *table, int op, uint16_t home, const uint64_t *keys,
                          size_t count);
-/* [table, origin, hops, keys]; the op is read. */
-void tide__interest_message(struct tide_store *store, int op, struct tide_reader *r);
 void tide__interest_member_gone(struct tide_table *table, uint16_t node);
 void tide__interest_slot_left(struct tide_table *table, uint32_t slot);
 

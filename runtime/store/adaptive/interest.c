@@ -141,15 +141,16 @@ static void ends(struct tide_table *table, struct advice *a, struct tide__node_s
     }
 }
 
-void tide__interest_message(struct tide_store *store, int op, struct tide_reader *r) {
+int tide__interest_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const int op = in->op;
     size_t count = 0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     const uint64_t origin = tide_read_uint(r), hops = tide_read_uint(r);
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     if (r->error || !table || !table->relocates || origin == 0 || origin > UINT16_MAX ||
         hops > HOPS_MAX) {
-        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-        return;
+        return TIDE_EPROTO;
     }
     struct advice *a = interest_create(table) ? tide_alloc_zero(1, sizeof *a) : NULL;
     for (size_t i = 0; a && i < count; i++) {
@@ -179,6 +180,7 @@ void tide__interest_message(struct tide_store *store, int op, struct tide_reader
         advice_send(table, a);
     }
     tide_free(a);
+    return 0;
 }
 
 void tide__interest_member_gone(struct tide_table *table, uint16_t node) {

@@ -79,10 +79,6 @@ uint16_t tide__locations_way(struct tide_table *table, const struct tide__job *j
 void tide__locations_resent(struct tide_table *table, const struct tide__job *job, uint64_t key);
 /* This node, which is not home, gave the row to `node`. */
 void tide__locations_gave(struct tide_table *table, uint64_t key, uint16_t node, uint32_t term);
-/* PASSED of a home: the keys of an own operation at unaligned u32 positions went to `node` under
- * unaligned u32 terms. */
-void tide__locations_told(struct tide_store *store, uint64_t id, uint16_t node,
-                          const void *positions, const void *terms, size_t count);
 /* An own operation came back from `node`. False: it was answered meanwhile, with the node's death. */
 bool tide__locations_returned(struct tide_store *store, struct tide__job *job, uint16_t node);
 /* Operations that waited for an answer look again. */

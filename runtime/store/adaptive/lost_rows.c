@@ -17,6 +17,7 @@
  * its way here, when the home holds it for lost.
  */
 #include "store/adaptive/owner.h"
+#include "store/slots/move.h"
 
 /* Everything that waits for the row fails. */
 static void fail_waiters(struct tide_table *table, struct tide__arrival *a, uint16_t dead) {

@@ -5,11 +5,48 @@
 #ifndef TIDE_STORE_OWNER_H
 #define TIDE_STORE_OWNER_H
 
+#include "store/core/technique.h"
 #include "store/rows/cut.h"
 #include "store/adaptive/relocate.h"
 #include "store/operation/shard.h"
 
 #define TIDE__NO_ROW 0x80000000u /* in a term on the wire: the row is the initial one, or none */
+
+extern const struct tide__technique tide__relocating;
+tide__handler tide__owner_message; /* HAND, XFER, STAY, LOST, FAILED, SLOT_KEYS */
+tide__handler tide__passed_message; /* PASSED (location_cache.c) */
+
+int tide__owner_table_init(struct tide_table *table);
+void tide__owner_table_deinit(struct tide_table *table);
+/* Worker: operations that were counted as handed over will not be sent after all. */
+void tide__owner_take_back(struct tide_table *table, const void *keys, const uint32_t *positions,
+                           size_t count);
+/* Works on an operation on a table that relocates: nothing of it is left to do when it returns. */
+void tide__owner_job(struct tide__job *job);
+/* All of a slot that this node was home of goes to `to`; its route is changed already. */
+int tide__owner_depart(struct tide_table *table, uint32_t slot, uint16_t to);
+/* Own operations on the slot may run again: its rows are the workers'. */
+void tide__owner_release_slot(struct tide_table *table, uint32_t slot);
+/* Nobody waits any more for an answer from a former home of the slot. A row that still does not come was
+ * asked for at one that died, perhaps before it passed the wish on: it is asked for again. The present
+ * home knows whether it heard that before. */
+void tide__owner_wish_again(struct tide_table *table, uint32_t slot);
+/* A node died: its rows, and those on their way from it, are lost. */
+void tide__owner_member_gone(struct tide_store *store, uint16_t node);
+/* This node leaves: rows whose home is elsewhere go home. True: none is left. */
+bool tide__owner_leave(struct tide_store *store, bool offer);
+/* Does no row of the table, and nothing about one, come to this node or leave it? */
+bool tide__owner_idle(const struct tide_table *table);
+/* Rows become initial ones. */
+void tide__owner_clear(struct tide_table *table, uint32_t slot);
+/* Worker: state of a key as far as this node knows; the owner. */
+uint16_t tide__owner_of(struct tide_table *table, uint64_t key);
+/* Worker: an access finds the row here and has not to wait for its arrival. */
+bool tide__owner_serves(struct tide_table *table, uint64_t key);
+/* The word of a key of a dense table, where it stays; NULL: none yet. */
+const atomic_uint_fast64_t *tide__owner_word(struct tide_table *table, uint64_t key);
+/* Gives up the count of an operation; true: the word (locked) may be served by workers. */
+bool tide__owner_hand_over(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t old);
 
 /* Keys, terms and rows of one message. */
 struct tide__parcel {
@@ -163,9 +200,6 @@ struct tide__arrival { /* state ARRIVING */
 static inline struct tide__arrival *tide__arrival_of(const struct tide_table *table,
                                                      uint64_t word) {
     return (struct tide__arrival *)(void *)tide__slab_row(&table->arrivals, (uint32_t)word);
-}
-static inline uint32_t tide__route_of(const struct tide_table *table, uint32_t slot) {
-    return atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
 }
 static inline void tide__arrival_free(struct tide_table *table, uint64_t word) {
     tide__hand_give(&table->arrivals, (uint32_t)word);

@@ -261,7 +261,10 @@ static void on_slot_keys(struct tide_table *table, uint32_t slot, const struct c
     }
 }
 
-void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
+int tide__owner_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const uint16_t from = in->from;
+    const int op = in->op;
     struct columns c = {0};
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     uint64_t about = op == TIDE__OP_XFER ? 1 : tide_read_uint(r);
@@ -279,8 +282,7 @@ void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct
         good = read_rows(table, r, &c);
     }
     if (!good || (about == 0 && op != TIDE__OP_SLOT_KEYS)) {
-        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-        return;
+        return TIDE_EPROTO;
     }
     table->parcels->hint = c.count;
     switch (op) {
@@ -316,6 +318,7 @@ void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct
         break;
     }
     tide__owner_finish(table);
+    return 0;
 }
 
 /* ---- whole slots ---- */

@@ -9,6 +9,7 @@
  * times as many, for what has come. A caller's own draws are asked one by one.
  */
 #include "base/alias.h"
+#include "store/adaptive/owner.h"
 #include "store/core/internal.h"
 
 enum {

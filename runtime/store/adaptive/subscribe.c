@@ -335,15 +335,15 @@ void tide__notices_send(struct tide__shared *s) {
 }
 
 /* [table, keys, ages]; the op is read. */
-void tide__notice_message(struct tide_store *store, struct tide_reader *r) {
+int tide__notice_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
     size_t count = 0, ages_count = 0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     const uint8_t *ages = tide_read_typed(r, TIDE_U64, &ages_count);
     struct tide__shared *s = table ? tide__shared_of(table) : NULL;
     if (r->error || count != ages_count) {
-        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-        return;
+        return TIDE_EPROTO;
     }
     const uint64_t now = tide_port_now(store->port);
     for (size_t i = 0; s && i < count; i++) {
@@ -364,4 +364,5 @@ void tide__notice_message(struct tide_store *store, struct tide_reader *r) {
     if (s) {
         tide__shared_wake(s);
     }
+    return 0;
 }

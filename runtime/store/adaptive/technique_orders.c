@@ -85,8 +85,9 @@ static int order_read(struct tide_store *store, struct tide_reader *r, struct or
 
 /* ---- the controller ---- */
 
-int tide__manage_call(struct tide_store *store, const struct tide_message *message,
-                      struct tide_reader *body) {
+int tide__manage_call(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *body = &in->body;
+    const struct tide_message *message = in->message;
     static const uint8_t nil = 0xc0;
     struct order o;
     if (!tide__catalog_commands(store)) {
@@ -261,7 +262,10 @@ static void recalled(struct tide__shared *s, const struct order *o) {
 }
 
 /* [table, technique, hz, threshold, clip, nodes, keys]; the op is read. */
-void tide__manage_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
+int tide__manage_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const uint16_t from = in->from;
+    const int op = in->op;
     struct order o;
     struct tide__shared *s = NULL;
     const bool recall = op == TIDE__OP_RECALL;
@@ -270,8 +274,7 @@ void tide__manage_message(struct tide_store *store, uint16_t from, int op, struc
     int code = heard ? order_read(store, r, &o) : TIDE_EREFUSED;
     code = code ? code : tide__shared_create(o.table, &s);
     if (code) {
-        atomic_fetch_add_explicit(&store->malformed, code == TIDE_EPROTO, memory_order_relaxed);
-        return;
+        return code;
     }
     if (!recall || !s->managed) {
         s->share = o.share;
@@ -280,7 +283,7 @@ void tide__manage_message(struct tide_store *store, uint16_t from, int op, struc
     if (recall) {
         recalled(s, &o);
         tide__shared_wake(s);
-        return;
+        return 0;
     }
     bool named = o.node_count == 0;
     for (size_t i = 0; i < o.node_count; i++) {
@@ -295,6 +298,7 @@ void tide__manage_message(struct tide_store *store, uint16_t from, int op, struc
         (void)carry_out(s, &o, key, named, false, &known);
     }
     tide__shared_wake(s);
+    return 0;
 }
 
 /* ---- who asks ---- */

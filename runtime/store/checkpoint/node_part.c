@@ -36,7 +36,7 @@ static void generation_free(struct tide_store *store) {
     tide_free(g);
 }
 
-void tide__generations_destroy(struct tide_store *store) {
+static void generations_destroy(struct tide_store *store) {
     if (store->generation) {
         generation_free(store);
     }
@@ -165,7 +165,7 @@ static void give_up(struct tide_store *store) {
     }
 }
 
-void tide__generation_give_up(struct tide_store *store) {
+static void generation_give_up(struct tide_store *store) {
     if (store->generation && !store->generation->gone) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
                  "the checkpoint is given up for want of memory");
@@ -173,7 +173,7 @@ void tide__generation_give_up(struct tide_store *store) {
     }
 }
 
-void tide__generation_exit(struct tide_store *store, uint64_t monitor) {
+static void generation_exit(struct tide_store *store, uint64_t monitor) {
     if (store->generation && store->generation->monitor == monitor && monitor) {
         store->generation->monitor = 0;
         give_up(store);
@@ -317,8 +317,10 @@ static int on_walk(struct tide_store *store, struct tide__generation *g) {
     return 0;
 }
 
-int tide__generation_call(struct tide_store *store, const struct tide_message *message, int op,
-                          struct tide_reader *r) {
+int tide__generation_call(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const struct tide_message *message = in->message;
+    const int op = in->op;
     struct tide__generation *g = store->generation;
     uint64_t id = tide_read_uint(r);
     int code = 0;
@@ -364,7 +366,7 @@ static void wait_no_more(struct tide__generation *g, uint16_t node, bool gone) {
     }
 }
 
-void tide__generation_member(struct tide_store *store, const struct tide_member *member) {
+static void generation_member(struct tide_store *store, const struct tide_member *member) {
     struct tide__generation *g = store->generation;
     const bool gone = member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT;
     if (g && g->walk && gone && !TIDE_MUTANT(walks_awaited_of_gone)) {
@@ -372,11 +374,14 @@ void tide__generation_member(struct tide_store *store, const struct tide_member 
     }
 }
 
-void tide__generation_cast(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
+int tide__generation_cast(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const uint16_t from = in->from;
+    const int op = in->op;
     struct tide__generation *g = store->generation;
     uint64_t id = tide_read_uint(r);
     if (r->error || !g || g->id != id) {
-        return; /* of one that was given up */
+        return 0; /* of one that was given up */
     }
     if (op == TIDE__OP_CUT_ABORT) {
         give_up(store);
@@ -388,6 +393,7 @@ void tide__generation_cast(struct tide_store *store, uint16_t from, int op, stru
     } else {
         wait_no_more(g, from, false);
     }
+    return 0;
 }
 
 static void answer_collect(struct tide_store *store, const struct tide__generation *g) {
@@ -407,7 +413,7 @@ static void answer_collect(struct tide_store *store, const struct tide__generati
     answer_writer(g->from, g->call, &w);
 }
 
-bool tide__generation_advance(struct tide_store *store) {
+static bool generation_advance(struct tide_store *store) {
     struct tide__generation *g = store->generation;
     if (g->walker_wanted) {
         g->walker_wanted = start_walker(store, g) != 0;
@@ -430,3 +436,23 @@ bool tide__generation_advance(struct tide_store *store) {
     }
     return g->walker_wanted || (g->call && g->waits == TIDE__OP_CUT_SETTLE);
 }
+
+/* ---- as a technique (technique.h) ---- */
+
+static uint64_t rest(struct tide_store *store) {
+    return store->generation && generation_advance(store) ? TIDE_SECOND / 1000 : 0;
+}
+
+static bool is_idle(const struct tide_table *table) {
+    return !table->store->generation;
+}
+
+const struct tide__technique tide__checkpoints = {
+    .name = "checkpoints",
+    .destroy = generations_destroy,
+    .member = generation_member,
+    .exit = generation_exit,
+    .rest = rest,
+    .relieve = generation_give_up,
+    .table_idle = is_idle,
+};

@@ -13,23 +13,13 @@
 #ifndef TIDE_STORE_GENERATION_H
 #define TIDE_STORE_GENERATION_H
 
+#include "store/core/technique.h"
 #include "store/rows/cut.h"
 
 enum { TIDE__GENERATION_DIR_MAX = 3500 };
 
-void tide__generations_destroy(struct tide_store *store);
-/* A call whose op is read. Answers it, now or later; negative: the caller is told. */
-int tide__generation_call(struct tide_store *store, const struct tide_message *message, int op,
-                          struct tide_reader *body);
-/* WALKING, ABORT, WROTE; the op is read. */
-void tide__generation_cast(struct tide_store *store, uint16_t from, int op,
-                           struct tide_reader *body);
-/* Whatever is being written here ends without success: there is no memory for second versions. */
-void tide__generation_give_up(struct tide_store *store);
-void tide__generation_exit(struct tide_store *store, uint64_t monitor);
-/* A node that has gone before it said that it walks never will: the generation fails. */
-void tide__generation_member(struct tide_store *store, const struct tide_member *member);
-/* Answers what waits for workers. True: something waits still. */
-bool tide__generation_advance(struct tide_store *store);
+extern const struct tide__technique tide__checkpoints;
+tide__handler tide__generation_call; /* CUT_ASK to CUT_COLLECT */
+tide__handler tide__generation_cast; /* CUT_WALKING, CUT_ABORT, CUT_WROTE */
 
 #endif

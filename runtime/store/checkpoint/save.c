@@ -538,6 +538,25 @@ int tide__save_read(struct tide_table *table, struct tide_port *port, struct tid
     return code;
 }
 
+int tide__table_assign(struct tide_table *table, const uint64_t *keys, size_t count, const float *values) {
+    struct tide__part parts[TIDE__PARTS_MAX];
+    const size_t most = chunk_rows(table), floats = table->row_floats;
+    (void)tide__parts_of(table, parts);
+    float *rows = tide_alloc(most * floats * sizeof *rows);
+    int code = rows ? tide_table_flush(table)
+                    : tide_fail(TIDE_ENOMEM, "no memory to change table '%s'", table->name);
+    for (size_t i = 0; i < count && !code; i += most) {
+        const size_t got = count - i < most ? count - i : most;
+        code = tide__operate(table, TIDE__PULL, true, keys + i, got, rows, NULL, NULL);
+        if (!code) {
+            put_part(&parts[0], rows, floats, got, values + i * parts[0].floats);
+            code = tide__operate(table, TIDE__PUSH, true, keys + i, got, NULL, rows, NULL);
+        }
+    }
+    tide_free(rows);
+    return code;
+}
+
 int tide_table_load(struct tide_table *table, const char *path) {
     struct tide_port *port = port_of(table);
     struct tide_file *file;

@@ -28,6 +28,8 @@ int tide__save_check_keys(struct tide_table *table, struct tide_port *port, stru
 int tide__save_read(struct tide_table *table, struct tide_port *port, struct tide_file *file,
                     const char *path, uint64_t count, uint64_t keys_at,
                     const struct tide__part *parts, size_t part_count);
+/* The values of rows become these, whatever the rule; what it remembers stays. Fibers. */
+int tide__table_assign(struct tide_table *table, const uint64_t *keys, size_t count, const float *values);
 /* All rows become initial ones, on all nodes. */
 int tide__table_clear(struct tide_table *table);
 

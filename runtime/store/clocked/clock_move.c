@@ -500,13 +500,13 @@ void tide__clocked_arrived(struct tide_table *table, uint32_t slot) {
     c->held_end = &c->held;
     while (held) {
         struct tide__held *next = held->next;
-        struct tide_reader r;
-        tide_reader_init(&r, held->body, held->size);
-        (void)tide_read_array(&r);
-        int op = (int)tide_read_uint(&r);
         const struct tide_message message = {.data = held->body, .size = (uint32_t)held->size};
+        struct tide__incoming in = {.message = &message, .from = held->from};
+        tide_reader_init(&in.body, held->body, held->size);
+        in.fields = tide_read_array(&in.body);
+        in.op = (uint16_t)tide_read_uint(&in.body);
         table->store->parked_bytes -= held->size;
-        tide__clocked_message(table->store, held->from, op, &message, &r);
+        (void)tide__clocked_message(table->store, &in); /* it was whole when it came */
         tide_free(held);
         held = next;
     }

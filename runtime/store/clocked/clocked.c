@@ -387,29 +387,32 @@ static void bound_message(struct tide__clocked *c, struct tide_reader *r) {
     tide__sync_wake(sync);
 }
 
-void tide__clocked_message(struct tide_store *store, uint16_t from, int op,
-                           const struct tide_message *message, struct tide_reader *r) {
+int tide__clocked_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const struct tide_message *message = in->message;
+    const uint16_t from = in->from;
+    const int op = in->op;
     struct tide__sync *sync = tide__sync_of(store);
     if (op == TIDE__OP_ROUND) {
         tide__round_message(store, sync, from, r);
-        return;
+        return 0;
     }
     if (!sync || !tide__party(sync, from)) {
-        return; /* a table that this node is about to hear of, or a client */
+        return 0; /* a table that this node is about to hear of, or a client */
     }
     if (op == TIDE__OP_PART) {
         tide__part_message(sync);
-        return;
+        return 0;
     }
     if (op == TIDE__OP_TICK || op == TIDE__OP_ROUNDED) {
         (op == TIDE__OP_TICK ? tide__tick_message : tide__round_answer)(sync, from, r);
-        return;
+        return 0;
     }
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     struct tide__clocked *c = table ? table->clocked : NULL;
     if (!c || r->error) {
         malformed(store);
-        return;
+        return 0;
     }
     switch (op) {
     case TIDE__OP_DELTA:
@@ -441,6 +444,7 @@ void tide__clocked_message(struct tide_store *store, uint16_t from, int op,
     default:
         tide__shift_message(c, from, op, r);
     }
+    return 0;
 }
 
 /* ---- bounds ---- */

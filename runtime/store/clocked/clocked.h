@@ -23,21 +23,17 @@
 #ifndef TIDE_STORE_CLOCKED_H
 #define TIDE_STORE_CLOCKED_H
 
-#include "store/clocked/clock.h"
-#include "store/clocked/copy_record.h"
+#include "store/core/clock.h"
+#include "store/core/technique.h"
+#include "store/rows/copy_record.h"
 #include "store/clocked/link_rate.h"
 
 enum {
-    TIDE__AGE_MS = 50,
-    TIDE__AGE_MS_MAX = 3600000,
-    TIDE__UNSUBSCRIBE_AFTER = 16,
     TIDE__CHUNK_BYTES = 128 << 10,
     TIDE__BOUNDS = 8, /* changes of a bound that are remembered */
 };
-#define TIDE__CACHE_BYTES (UINT64_C(1) << 30)
 
 /* Flags in the `seen` bits of a key word at home, which only relocating tables use else. */
-#define TIDE__WORD_WATCHED (UINT64_C(1) << 32) /* nodes hold copies */
 #define TIDE__WORD_CHANGED (UINT64_C(1) << 33) /* since it last went to them; it is listed */
 #define TIDE__WORD_MIXED (UINT64_C(1) << 34)   /* and not only by the changer of its watch */
 /* How much, where that decides what goes first: sum of the norms of its updates, as the upper 20
@@ -56,12 +52,8 @@ static inline uint64_t tide__word_weigh(uint64_t word, float more) {
     return (word & ~TIDE__WORD_WEIGHT) | (uint64_t)(bits >> 11 & 0xfffff) << 35;
 }
 
-/* ---- options (consistency.c) ---- */
-int tide__consistency_check(struct tide_table_options *options);
-bool tide__consistency_equal(const struct tide_table_options *a,
-                             const struct tide_table_options *b);
-void tide__consistency_write(struct tide_writer *w, const struct tide_table_options *options);
-int tide__consistency_read(struct tide_reader *r, struct tide_table_options *options);
+extern const struct tide__technique tide__clocked;
+tide__handler tide__clocked_message; /* DELTA to VISIBLE */
 
 /* ---- the other nodes, as far as clocks are concerned ---- */
 struct tide__party {
@@ -480,9 +472,6 @@ void tide__staged_drop(struct tide__clocked *c, uint16_t node);
 void tide__staged_free(struct tide__clocked *c);
 void tide__staged_depart(struct tide__clocked *c, uint32_t slot, uint16_t to);
 
-/* ---- messages of the store actor ---- */
-void tide__clocked_message(struct tide_store *store, uint16_t from, int op,
-                           const struct tide_message *message, struct tide_reader *r);
 void tide__clocked_member(struct tide_store *store, const struct tide_member *member);
 
 #endif

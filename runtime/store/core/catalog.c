@@ -19,11 +19,6 @@
  * forgets them.
  */
 #include "store/core/catalog.h"
-#include "store/clocked/clocked.h"
-#include "store/checkpoint/node_part.h"
-#include "store/slots/move.h"
-#include "store/replica/replica.h"
-#include "store/adaptive/hot_keys.h"
 
 enum {
     HOMES_BYTES = TIDE_SLOT_COUNT * 2,
@@ -96,7 +91,7 @@ static int choose_homes(struct tide_store *store, struct tide__catalog_entry *en
         entry->versions[s] = 1;
     }
     if (entry->options.replicas && count > 0) {
-        tide__groups_choose(entry, ids, count);
+        TIDE__EACH_TECHNIQUE(store, choose_copies, entry, ids, count);
     }
     tide_free(ids);
     if (entry->options.replicas && count == 1) {
@@ -325,7 +320,7 @@ static void step_down(struct tide_store *store) {
         }
     }
     release_entries(catalog);
-    tide__plan_release(store);
+    TIDE__EACH_TECHNIQUE(store, plan_release, store);
     catalog->term = 0;
 }
 
@@ -345,7 +340,11 @@ static int load(struct tide_store *store) {
         const uint32_t place = place_of(entry->id);
         catalog->last_place = place > catalog->last_place ? place : catalog->last_place;
     }
-    return tide__plan_load(store);
+    int code = 0;
+    for (size_t i = 0; store->techniques[i] && !code; i++) {
+        code = store->techniques[i]->plan_load ? store->techniques[i]->plan_load(store) : 0;
+    }
+    return code;
 }
 
 /* Both rounds with every table, and what was under way when the former controller ended. */
@@ -357,7 +356,7 @@ static void begin(struct tide_store *store) {
             start_drop(store, e, TIDE__CATALOG_CLOSE);
         }
     }
-    tide__plan_begin(store);
+    TIDE__EACH_TECHNIQUE(store, plan_begin, store);
 }
 
 bool tide__catalog_commands(struct tide_store *store) {
@@ -374,7 +373,7 @@ bool tide__catalog_commands(struct tide_store *store) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
                  "the recorded tables cannot be taken over: %s", tide_error_message());
         release_entries(store->catalog);
-        tide__plan_release(store);
+        TIDE__EACH_TECHNIQUE(store, plan_release, store);
         return false;
     }
     store->catalog->term = term;
@@ -497,6 +496,14 @@ static int retire(struct tide_store *store, struct tide__catalog_entry *entry) {
 }
 
 /* [name]; the op is read. */
+static bool is_planned(const struct tide_store *store, uint32_t table) {
+    bool planned = false;
+    for (size_t i = 0; store->techniques[i] && !planned; i++) {
+        planned = store->techniques[i]->plan_has && store->techniques[i]->plan_has(store, table);
+    }
+    return planned;
+}
+
 static int drop(struct tide_store *store, const struct tide_message *message,
                 struct tide_reader *body) {
     char name[64];
@@ -511,8 +518,7 @@ static int drop(struct tide_store *store, const struct tide_message *message,
     if (!entry) {
         return tide_fail(TIDE_ENOENT, "no table '%s'", name);
     }
-    if (entry->phase != TIDE__CATALOG_READY || tide__plan_has(store, entry->id) ||
-        store->moves->recording > 0) {
+    if (entry->phase != TIDE__CATALOG_READY || is_planned(store, entry->id)) {
         return tide_fail(TIDE_EBUSY, "table '%s' is being made, or its slots are on the move", name);
     }
     struct tide__caller *caller = tide_alloc(sizeof *caller);
@@ -659,55 +665,30 @@ static int clear(struct tide_store *store, const struct tide_message *message,
         return TIDE_ENOENT;
     }
     for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
-        if (table->relocates) {
-            tide__owner_clear(table, slot);
+        if (table->operations && table->operations->slot_clear) {
+            table->operations->slot_clear(table, slot);
         } else {
             (void)tide__slot_drain(table, slot, NULL, NULL);
         }
-        tide__shared_slot_left(table, slot);
+        TIDE__EACH_TECHNIQUE(store, slot_forgotten, table, slot);
     }
     static const uint8_t nil = 0xc0;
     (void)tide_answer(message->from, message->call, &nil, sizeof nil);
     return 0;
 }
 
-void tide__catalog_call(struct tide_store *store, const struct tide_message *message,
-                        struct tide_reader *body) {
-    int code;
-    uint64_t op = tide_read_uint(body);
-    switch (op) {
+int tide__catalog_call(struct tide_store *store, struct tide__incoming *in) {
+    switch (in->op) {
     case TIDE__OP_CREATE:
-        code = create(store, message, body);
-        break;
+        return create(store, in->message, &in->body);
     case TIDE__OP_FORGET:
-        code = forget(store, message);
-        break;
+        return forget(store, in->message);
     case TIDE__OP_DROP_TABLE:
-        code = drop(store, message, body);
-        break;
-    case TIDE__OP_MOVE_SLOTS:
-        code = tide__request_call(store, message, body);
-        break;
-    case TIDE__OP_MANAGE:
-        code = tide__manage_call(store, message, body);
-        break;
-    case TIDE__OP_SHARE_FLUSH:
-        code = tide__shared_flush_call(store, message, body);
-        break;
+        return drop(store, in->message, &in->body);
     case TIDE__OP_KEYS:
-        code = list_keys(store, message, body);
-        break;
-    case TIDE__OP_CLEAR:
-        code = clear(store, message, body);
-        break;
+        return list_keys(store, in->message, &in->body);
     default:
-        code = op >= TIDE__OP_CUT_ASK && op <= TIDE__OP_CUT_COLLECT
-                   ? tide__generation_call(store, message, (int)op, body)
-                   : tide_fail(TIDE_EPROTO, "the store does not know this request");
-        break;
-    }
-    if (code < 0) {
-        (void)tide_answer_error(message->from, message->call, code, tide_error_message());
+        return clear(store, in->message, &in->body);
     }
 }
 
@@ -733,16 +714,17 @@ static int install(struct tide_store *store, uint64_t id, const struct tide_tabl
         memcpy(table->slot_versions, versions, sizeof table->slot_versions);
         atomic_store_explicit(&table->map_version, version, memory_order_relaxed);
         tide__table_publish(store, table);
-        tide__shared_table(table);
-        if (table->replicas) {
-            tide__lease_start(store);
-        }
+        TIDE__EACH_TECHNIQUE(store, table_begins, table);
     }
     return code;
 }
 
 /* [id, ready, options, version, homes, versions, chains]; the op is read. */
-void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
+int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    if (in->from != tide_net_controller(store->net)) {
+        return 0;
+    }
     struct tide_table_options options;
     char name[64];
     size_t homes_size = 0, versions_count = 0;
@@ -760,7 +742,7 @@ void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
     if (code || r->error || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "a damaged table description: %s",
                  tide_error_message());
-        return;
+        return 0;
     }
     struct tide_table *table = tide__table_by_id(store, id);
     if (!table) {
@@ -769,9 +751,9 @@ void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
         table = code ? NULL : tide__table_by_id(store, id);
     }
     if (table && ready && !atomic_load_explicit(&table->ready, memory_order_relaxed)) {
-        tide__clocked_ready(table);
+        TIDE__EACH_TECHNIQUE(store, table_ready, table);
     } else if (table && ready) { /* a new controller tells of it again, for all nodes have it now */
-        tide__manage_recall(table);
+        TIDE__EACH_TECHNIQUE(store, table_again, table);
     }
     if (table && ready) {
         atomic_store_explicit(&table->ready, true,
@@ -786,6 +768,14 @@ void tide__catalog_table(struct tide_store *store, struct tide_reader *r) {
     tide_write_bool(&w, ready);
     tide_write_int(&w, code);
     (void)tide__store_send_writer(store, tide_net_controller(store->net), &w);
+    return 0;
+}
+
+int tide__catalog_synced(struct tide_store *store, struct tide__incoming *in) {
+    (void)in;
+    atomic_store_explicit(&store->synced, true,
+                          memory_order_release); /* pairs with tide_store_synced */
+    return 0;
 }
 
 /* A node could not make the table: nobody gets it. */
@@ -804,17 +794,19 @@ static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, 
     }
 }
 
-void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+int tide__catalog_done(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const uint16_t from = in->from;
     uint64_t id = tide_read_uint(r);
     bool ready = tide_read_bool(r);
     int64_t code = tide_read_int(r);
     struct tide__catalog_entry *entry = tide__catalog_commands(store) ? tide__catalog_entry_of(store, id) : NULL;
     if (!entry || r->error || entry->phase >= TIDE__CATALOG_CLOSE) {
-        return;
+        return 0;
     }
     if (code < 0) {
         refuse(store, entry, from, code > INT32_MIN ? (int)code : TIDE_EREFUSED);
-        return;
+        return 0;
     }
     if (ready) {
         set_bit(entry->has, from, true);
@@ -824,11 +816,14 @@ void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_rea
         entry->waiting_count--;
     }
     round_ended(store, entry);
-    tide__plan_advance(store);
+    TIDE__EACH_TECHNIQUE(store, plan_advance, store);
+    return 0;
 }
 
 /* [id, stage]; the op is read. */
-void tide__catalog_dropped(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+int tide__catalog_dropped(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const uint16_t from = in->from;
     const uint64_t id = tide_read_uint(r), stage = tide_read_uint(r);
     struct tide__catalog_entry *entry =
         tide__catalog_commands(store) ? tide__catalog_entry_of(store, id) : NULL;
@@ -837,12 +832,13 @@ void tide__catalog_dropped(struct tide_store *store, uint16_t from, struct tide_
                          : entry->phase == TIDE__CATALOG_DROP  ? 2
                                                                : 0;
     if (r->error || now == 0 || stage != now || !bit(entry->waiting, from)) {
-        return; /* of an earlier round, or an earlier controller's */
+        return 0; /* of an earlier round, or an earlier controller's */
     }
     set_bit(entry->waiting, from, false);
     entry->waiting_count--;
     round_ended(store, entry);
-    tide__plan_advance(store);
+    TIDE__EACH_TECHNIQUE(store, plan_advance, store);
+    return 0;
 }
 
 /* ---- members ---- */
@@ -859,7 +855,7 @@ static void welcome(struct tide_store *store, uint16_t node) {
         }
         send_table(store, e, node, e->phase != TIDE__CATALOG_PREPARE);
     }
-    tide__manage_tell(store, node);
+    TIDE__EACH_TECHNIQUE(store, welcome, store, node);
     struct tide_writer w;
     uint8_t buffer[16];
     tide_writer_init(&w, buffer, sizeof buffer);

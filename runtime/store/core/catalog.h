@@ -2,7 +2,7 @@
 #ifndef TIDE_STORE_CATALOG_H
 #define TIDE_STORE_CATALOG_H
 
-#include "store/core/internal.h"
+#include "store/core/technique.h"
 
 enum tide__catalog_phase {
     TIDE__CATALOG_RECORD,  /* the controller's decision is being recorded */
@@ -45,6 +45,10 @@ struct tide__catalog {
     uint32_t last_place;
     uint64_t term; /* in which this node took command; 0: it does not command */
 };
+
+/* CREATE, KEYS, CLEAR, FORGET, DROP_TABLE; TABLE, TABLE_DONE, SYNCED, DROPPED; DROP (table_drop.c). */
+tide__handler tide__catalog_call, tide__catalog_table, tide__catalog_done, tide__catalog_synced,
+    tide__catalog_dropped, tide__drop_message;
 
 /* Can the table be found at the node? */
 static inline bool tide__catalog_has(const struct tide__catalog_entry *entry, uint16_t node) {

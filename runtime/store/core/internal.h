@@ -13,8 +13,8 @@
 #define TIDE_STORE_INTERNAL_H
 
 #include "base/budget.h"
-#include "store/operation/admission.h"
-#include "store/clocked/clock.h"
+#include "store/core/admission.h"
+#include "store/core/clock.h"
 #include "store/rows/slab.h"
 #include "store/core/store.h"
 
@@ -28,6 +28,7 @@ enum {
     TIDE__PARKED_BYTES_MAX = 64 << 20,
     TIDE__PENDING_MAX = 1 << 20,
     TIDE__STRIPES = 16, /* of counters */
+    TIDE__NODES = 0x8000, /* ids of members that are no clients are below */
 };
 
 /* ---- key word: lock 1 | state 3 | flags 4 | seen 24 | index 32. All flags are in use. ---- */
@@ -65,6 +66,8 @@ static inline uint16_t tide__word_handed(uint64_t word) {
 static inline uint32_t tide__word_seen(uint64_t word) {
     return (uint32_t)(word >> 32) & 0xffffffu;
 }
+/* Tables with clocks, at home: nodes hold copies of the row. */
+#define TIDE__WORD_WATCHED (UINT64_C(1) << 32)
 static inline uint64_t tide__word_owned(uint64_t old, uint32_t row) {
     return (old & (TIDE__WORD_SEEN | TIDE__WORD_PRESENT)) | ((uint64_t)TIDE__OWNED << 60) | row;
 }
@@ -132,6 +135,10 @@ struct tide__stripe {
     _Alignas(128) atomic_uint_fast64_t value[TIDE__COUNTERS];
 };
 
+struct tide__technique;
+struct tide__operations;
+struct tide__hot_operations;
+struct tide__handlers;
 struct tide__job;   /* shard.c: an operation of a message, while it waits */
 struct tide__fence; /* move.c */
 struct tide__heat;  /* key_counts.h */
@@ -147,6 +154,8 @@ struct tide_table {
     uint64_t places_max; /* dense: words of a slot's array */
     bool relocates;
     struct tide__replicas *replicas; /* replica.h; NULL: rows have no copies */
+    const struct tide__operations *operations; /* technique.h; NULL: a plain table */
+    const struct tide__hot_operations *hot;
 
     /* any thread */
     atomic_bool ready; /* every node has it */
@@ -174,6 +183,7 @@ struct tide_table {
 
     /* operations handed to the own store actor: raised under the pending lock; run there */
     atomic_uint_fast64_t self_sent, self_handled;
+    atomic_uint_fast64_t async_pulls; /* tables with copies: of this node's workers, unanswered */
 
     /* I/O thread */
     struct tide__dropping *dropping; /* table_drop.c; NULL: it stays */
@@ -193,6 +203,10 @@ struct tide_table {
 
     struct tide__clocked *clocked; /* clocked.h; NULL: a sequential table. Constant */
 };
+/* I/O thread, which alone changes it. */
+static inline uint32_t tide__route_of(const struct tide_table *table, uint32_t slot) {
+    return atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+}
 void tide__table_count(struct tide_table *table, enum tide__counter counter, uint64_t amount);
 unsigned tide__stripe(void); /* of the calling thread; the last one is shared */
 /* To a counter in the calling thread's stripe. */
@@ -216,8 +230,6 @@ static inline void tide__table_hold(struct tide_table *table) {
  * of them is freed meanwhile. */
 unsigned tide__tables_enter(struct tide_store *store);
 void tide__tables_leave(struct tide_store *store, unsigned entered);
-/* Controller -> node: [id, stage]; the op is read. */
-void tide__drop_message(struct tide_store *store, struct tide_reader *body);
 /* What is dropped goes on. When to look again, in ns; 0: there is nothing to drop. I/O thread. */
 uint64_t tide__drop_advance(struct tide_store *store);
 void tide__drop_release(struct tide_store *store); /* of tables that still wait to be freed */
@@ -351,6 +363,10 @@ struct tide__pass {
 };
 int tide__pass_pull(struct tide__pass *pass);
 int tide__pass_push(struct tide__pass *pass);
+/* For tables with copies: the plain walk; one that calls operations->push_row of each row; all is missed. */
+int tide__pass_pull_plain(struct tide__pass *pass);
+int tide__pass_push_copied(struct tide__pass *pass);
+int tide__pass_miss_all(struct tide__pass *pass);
 
 /* The last three: relocating tables. Wanted by a worker, by another node; not wanted any more. */
 enum tide__kind {
@@ -487,6 +503,8 @@ bool tide__pending_again(struct tide_store *store, uint64_t id, uint8_t **data,
 void tide__pending_moved(struct tide_store *store, uint64_t id, uint32_t position, uint16_t node);
 /* This node is a member no more: what waits for an answer fails. */
 int tide__fenced_fail(struct tide_store *store);
+/* ELOST, with the story: the slot has no home that has its rows. */
+int tide__lost_fail(struct tide_table *table, uint32_t slot, uint64_t key);
 void tide__pending_fenced(struct tide_store *store);
 /* Is an operation of the table up to `sequence` unanswered? */
 bool tide__pending_before(struct tide_store *store, const struct tide_table *table,
@@ -500,142 +518,26 @@ bool tide__pending_stamped(struct tide_store *store, uint32_t clock);
 void tide__pending_deinit(struct tide_store *store);
 void tide__node_text(struct tide_store *store, uint16_t node, char out[96]); /* "n3 (3)" */
 
+/* ---- program_order.c: one worker's operations on a row ---- */
+/* Waits until asynchronous pulls of this fiber with one of the keys are answered. ETIMEDOUT,
+ * ECANCELED, ENOMEM. */
+int tide__order_wait(struct tide_table *table, const uint64_t *keys, size_t count);
+/* Would it have to? */
+bool tide__order_is_held(struct tide_table *table, const uint64_t *keys, size_t count);
+/* An asynchronous pull is enlisted, or over; pending lock held. */
+void tide__order_begin(struct tide__pending *pull);
+void tide__order_end(struct tide__pending *pull);
+
 /* ---- shard.c, inbox.c: messages of the store actor ---- */
-enum tide__op {                             /* first element of every body */
-                TIDE__OP_PULL = TIDE__PULL, /* [op, table, id, map version, origin, hops, flags,
-                                               positions u32|nil, keys u64]; behind flags or stamp:
-                                               copies: ids u64; relocating: terms u32|nil of keys
-                                               that come straight, and go back (location_cache.h) */
-                TIDE__OP_PUSH = TIDE__PUSH, /* [op .. flags, stamp, positions, keys, rows] */
-                TIDE__OP_LOCALIZE = TIDE__LOCALIZE, /* as PULL, from a worker of the node itself */
-                TIDE__OP_LOC =
-                    TIDE__LOC, /* as PULL, id 0: origin wants to own keys, to their home; terms u32 under
-                                  which it had them last */
-                TIDE__OP_OFFER = TIDE__OFFER, /* as PULL, id 0: origin leaves and has keys, to their
-                                                 home */
-                TIDE__OP_REPLY, /* [op, id, code, text|nil, positions u32|nil, count, rows|nil]; of
-                                   pushes that are at risk: table (lost_updates.c); rows also of pushes
-                                   that subscribe: others changed them (subscribe.c) */
-                TIDE__OP_MAP,   /* [op, table, id or 0, passed on to, round or 0, slots u32, homes u32,
-                                   versions u32] */
-                TIDE__OP_MAP_DONE, /* [op, table, round] to the controller: nothing goes by the old homes
-                                      any more */
-                TIDE__OP_TABLE, /* [op, id, ready, options, map version, homes, versions] controller
-                                   -> node */
-                TIDE__OP_TABLE_DONE, /* [op, id, ready] node -> controller */
-                TIDE__OP_SYNCED,     /* [op] controller -> node: you have all tables now */
-                TIDE__OP_CREATE,     /* call to the controller: [op, options] */
-                TIDE__OP_KEYS,   /* call: [op, table, slot, from, stored here: u64] -> [slot, from,
-                                    keys] */
-                TIDE__OP_CLEAR,  /* call: [op, table] */
-                TIDE__OP_MOVE_SLOTS, /* call to the controller: [op, table, new home, slots u32] */
-                TIDE__OP_EXPECT, /* [op, table, version, old home, slots u32] controller -> new home
-                                  */
-                TIDE__OP_EXPECTED, /* [op, table, version, slots u32] new home -> controller */
-                TIDE__OP_MOVE, /* [op, table, version, new home, slots u32] controller -> old home
-                                */
-                TIDE__OP_ROWS, /* [op, table, slot, keys u64, rows f32 with state, marks u32,
-                                  second versions f32] old -> new home; marks: cut.h */
-                TIDE__OP_SLOT_DONE, /* [op, table, slot, version, lost to] old -> new home */
-                TIDE__OP_SLOT_HERE, /* [op, table, slot] new -> old home: paces the move */
-                TIDE__OP_MOVED, /* [op, table, version, slots u32, lost u32] new home -> controller
-                                 */
-                TIDE__OP_DRAINED, /* [op, table, ..] leaver -> controller: it owns nothing of others
-                                   */
-                TIDE__OP_FLUSH,   /* [op, turn] leaver -> all: has what came before been dealt with? */
-                TIDE__OP_FLUSHED, /* [op, turn] and back */
-                TIDE__OP_HAND,    /* [op, table, new owner, keys u64, terms u32] home -> owner */
-                TIDE__OP_XFER, /* [op, table, keys u64, terms u32 (bit 31: no row, it is the initial
-                                  one; bits 24 to 30: marks of cut.h), rows f32 with state, behind
-                                  each split one its second version] owner -> new owner */
-                TIDE__OP_LOST, /* [op, table, dead node, keys u64, terms u32] home -> who waits: the
-                                  rows will not come; term 0: the wish is refused */
-                TIDE__OP_FAILED, /* as LOST, who waited -> home: terms under which they did not come
-                                  */
-                TIDE__OP_PASSED, /* [op, id, node, leg, positions u32, terms u32|nil] to the origin: they
-                                    went there; of a home: to their owner, who has them under terms */
-                TIDE__OP_SLOT_KEYS, /* [op, table, slot, keys u64, terms u32, owners u32, trails u32,
-                                       rows f32] old -> new home; owner 0 with bit 31 in its term:
-                                       no row; trails: of each key its length, and unless that is 0
-                                       the term of the last node, and the nodes */
-                TIDE__OP_MEMBERS,   /* [op, node] to oneself: the member has changed; 0: any */
-                /* tables with clocks; slots as u32 */
-                TIDE__OP_DELTA, /* [op, table, origin, number, stamp, worker or 0, keys u64, blocks of
-                                   each row u32 (none: all), rows f32] copy -> home */
-                TIDE__OP_ASK,   /* [op, table, origin, need, keys u64] node -> home */
-                TIDE__OP_VALUE, /* [op, table, version, clock, applied, kind, keys u64, rows f32]
-                                   home -> node */
-                TIDE__OP_FRESH, /* [op, table, clock, applied, pushed, slots as 512 bytes] home -> node */
-                TIDE__OP_UNSUB, /* [op, table, keys u64, versions u64] node -> home */
-                TIDE__OP_TICK,  /* [op, clock, highest clock] node -> all */
-                TIDE__OP_TICK_FORWARD, /* [op, table, origin, clock, slots] old -> new home */
-                TIDE__OP_ROUTE, /* [op, table, clock, slots] node -> home: it sends straight there */
-                TIDE__OP_FENCE, /* [op, table, path u32, slots] node -> old -> new home */
-                TIDE__OP_FENCED, /* [op, table, path u32, home, slots, numbers u64] and back */
-                TIDE__OP_SLOT_CLOCKS, /* [op, table, slot, version, nodes u32, ticks u32, numbers u64,
-                                         watched keys u64, counts u32, watchers u32, versions u64,
-                                         changed keys u64] old -> new home */
-                TIDE__OP_ROUND, /* [op, id, kind] node -> all */
-                TIDE__OP_ROUNDED, /* [op, id, clock] and back */
-                TIDE__OP_PART,    /* [op] to oneself: the next part of a clock's updates leaves */
-                TIDE__OP_BOUND,   /* [op, table, change, model, staleness, age, bound of values] to all */
-                TIDE__OP_TRACE, /* [op, table, origin, number, keys u64] origin -> home, or old -> new
-                                   home */
-                TIDE__OP_SEEN,    /* [op, table, version] node -> home */
-                TIDE__OP_VISIBLE, /* [op, table, number, keys u64] home -> origin */
-                /* tables with copies */
-                TIDE__OP_REPL, /* [op, table, token, home, kind, rest of the chain, origin, sequence,
-                                  low, keys u64, numbers u64, versions u32, rows binary|nil]; of
-                                  rows with ids: ids u64, lows u64 before the rows */
-                TIDE__OP_ACKR, /* [op, token] last of the chain -> home */
-                TIDE__OP_SNAP, /* [op, table, slot, version, part, number, keys u64, rows f32, ids
-                                  u64, lows u64] last of the chain -> who joins it */
-                TIDE__OP_LEASE_ASK, /* [op, time] home -> copies */
-                TIDE__OP_LEASE,     /* [op, time] back */
-                TIDE__OP_SAFE, /* [op, table, pushes] home -> origin: so many of those it answered
-                                  are on all copies; to oneself: ship what is listed (async_replication.h) */
-                TIDE__OP_GROUPS, /* [op, table, who is gone, slots u32, homes u32, chains u64,
-                                    versions u32] controller -> all, new home -> old */
-                TIDE__OP_REBUILD, /* [op, table, version, joiner, slots u32, none] controller -> home
-                                   */
-                TIDE__OP_REBUILT, /* [op, table, version, joiner, slots u32, none] and back */
-                TIDE__OP_COPY_FAILED, /* [op, table, version, node, slots u32, none] to the controller */
-                /* node_part.h; calls of the coordinator: */
-                TIDE__OP_CUT_ASK,     /* [op, id] -> [sequence, last id, full?, clock, workers u32,
-                                         clocks u32] */
-                TIDE__OP_CUT_TELL,    /* [op, id, sequence, clock, full, dir, tables u32, nodes u32]
-                                       */
-                TIDE__OP_CUT_OPEN,    /* [op, id] */
-                TIDE__OP_CUT_SETTLE,  /* [op, id] -> [workers u32, clocks u32] */
-                TIDE__OP_CUT_WALK,    /* [op, id] */
-                TIDE__OP_CUT_COLLECT, /* [op, id] -> [bytes, rows, [[table, file, rows, size, sums
-                                         size, sums sum], ..]] */
-                /* casts: */
-                TIDE__OP_CUT_ABORT,   /* [op, id] of the coordinator */
-                TIDE__OP_CUT_WALKING, /* [op, id] node -> node: no untaken row comes from here */
-                TIDE__OP_CUT_WROTE,   /* [op, id] to oneself */
-                /* shared keys (hot_keys.h) */
-                TIDE__OP_MANAGE, /* call to the controller: [op, table, technique, hz, threshold,
-                                    clip, nodes u32, keys u64] */
-                TIDE__OP_TECHNIQUE, /* the same, controller -> all */
-                TIDE__OP_FORGET,    /* call of the controller to itself: [op] */
-                TIDE__OP_SHARE_FLUSH, /* call: [op, table]: what accumulated in copies is at the
-                                         owners */
-                TIDE__OP_INTENT, /* [op, table, origin, hops, keys u64] to the home: the origin is
-                                    interested */
-                TIDE__OP_DONE,   /* the same: no more */
-                TIDE__OP_ADVICE, /* [op, table, own or copy, keys u64] home -> who is interested */
-                TIDE__OP_NOTICE, /* [op, table, keys u64, ages in us u64] owner -> copies: changed */
-                TIDE__OP_RECALL, /* as TECHNIQUE: home -> a controller that was started again -> who
-                                    joined after it */
-                TIDE__OP_STAY, /* [op, table, enum tide__stay, keys u64, terms u32 (0)] home -> who
-                                  asked by an intent: the rows stay where they are */
-                /* tables that are dropped (table_drop.c) */
-                TIDE__OP_DROP_TABLE, /* call to the controller: [op, name] */
-                TIDE__OP_DROP,    /* [op, id, stage] controller -> node */
-                TIDE__OP_DROPPED, /* [op, id, stage] and back */
-                TIDE__OP_COUNT
+enum tide__op { /* first element of every message; message.def */
+    TIDE__OP_NONE,
+#define TIDE__MESSAGE(name, cast, call, what) TIDE__OP_##name,
+#include "store/core/message.def"
+#undef TIDE__MESSAGE
+    TIDE__OP_COUNT
 };
+_Static_assert((int)TIDE__OP_PULL == TIDE__PULL && (int)TIDE__OP_OFFER == TIDE__OFFER,
+               "operations have the numbers of their messages");
 int tide__shard_handle(void *state, const struct tide_message *message);
 void tide__shard_release(struct tide_store *store);
 /*
@@ -662,8 +564,6 @@ int tide__store_send_writer(struct tide_store *store, uint16_t node,
 int tide__store_say(struct tide_store *store, uint16_t node, int op, uint64_t number); /* [op, number] */
 
 struct tide__job;
-/* A PULL or PUSH message. */
-void tide__operation(struct tide_store *store, uint16_t from, const struct tide_message *message);
 /* Wakes the actor after `delay` for what is stalled or moves. */
 void tide__retry_later(struct tide_store *store, uint64_t delay);
 void tide__stalled_retry(struct tide_store *store);
@@ -710,92 +610,26 @@ void tide__load_busy(struct tide_store *store, uint64_t began);
 struct tide__catalog;
 int tide__catalog_create(struct tide_store *store);
 void tide__catalog_destroy(struct tide_store *store);
-void tide__catalog_call(struct tide_store *store, const struct tide_message *message,
-                        struct tide_reader *body);
-void tide__catalog_table(struct tide_store *store, struct tide_reader *body);
-void tide__catalog_done(struct tide_store *store, uint16_t from, struct tide_reader *body);
-void tide__catalog_dropped(struct tide_store *store, uint16_t from, struct tide_reader *body);
 void tide__catalog_member(struct tide_store *store,
                           const struct tide_member *member); /* a member's state is new */
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *options);
 int tide__options_read(struct tide_reader *r, struct tide_table_options *options, char name[64]);
 int tide__options_check(struct tide_table_options *options); /* and fills in defaults */
 bool tide__options_equal(const struct tide_table_options *a, const struct tide_table_options *b);
-
-/* ---- move.c: slots change their home ---- */
-struct tide__moves;
-int tide__moves_create(struct tide_store *store);
-void tide__moves_destroy(struct tide_store *store);
-void tide__moves_table_release(struct tide_table *table);
-void tide__move_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *body);
-void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader *body);
-void tide__move_member(struct tide_store *store, const struct tide_member *member);
-/* Looks for work that other events made possible: fences to lift, departures to go on, slots to
- * plan. */
-void tide__moves_advance(struct tide_store *store);
-/* The controller: the same for its plans. */
-void tide__plan_advance(struct tide_store *store);
-bool tide__moves_waiting(const struct tide_store *store); /* fences or departures exist */
-/* Are slots of the table on their way to or from this node? */
-bool tide__moves_has(const struct tide_store *store, const struct tide_table *table);
-/* Changes of routes, between begin and end: under the pending lock. */
-void tide__routes_begin(struct tide_table *table);
-void tide__routes_end(struct tide_table *table);
-void tide__route_set(struct tide_table *table, uint32_t slot, uint32_t route);
-void tide__route_clear(struct tide_table *table, uint32_t slot, uint32_t flags); /* on its own */
-/* Of an awaited slot: its home so far. */
-uint16_t tide__slot_comes_from(const struct tide_table *table, uint32_t slot);
-void tide__raise_version(struct tide_table *table, uint32_t version);
-/* Workers hand over what they have for the slots until all they handed over has run. ENOMEM. */
-int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t count);
-
-/* ---- drain.c: this node leaves ---- */
-/* Looks whether rows of other homes are still here, or on their way from here. */
-void tide__drain_advance(struct tide_store *store);
-void tide__drain_echo(struct tide_store *store, uint16_t from, uint64_t turn);
-/* The controller is another one: it has to be told once more. */
-void tide__drain_again(struct tide_store *store);
-
-/* ---- owner.c: keys change their owner ---- */
-int tide__owner_table_init(struct tide_table *table);
-void tide__owner_table_deinit(struct tide_table *table);
-/* Worker: operations that were counted as handed over will not be sent after all. */
-void tide__owner_take_back(struct tide_table *table, const void *keys, const uint32_t *positions,
-                           size_t count);
-/* HAND, XFER, LOST, SLOT_KEYS; the op is read. */
-void tide__owner_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *body);
-/* All of a slot that this node was home of goes to `to`; its route is changed already. */
-int tide__owner_depart(struct tide_table *table, uint32_t slot, uint16_t to);
-/* Own operations on the slot may run again: its rows are the workers'. */
-void tide__owner_release_slot(struct tide_table *table, uint32_t slot);
-/* Nobody waits any more for an answer from a former home of the slot. A row that still does not come was
- * asked for at one that died, perhaps before it passed the wish on: it is asked for again. The present
- * home knows whether it heard that before. */
-void tide__owner_wish_again(struct tide_table *table, uint32_t slot);
-/* A node died: its rows, and those on their way from it, are lost. */
-void tide__owner_member_gone(struct tide_store *store, uint16_t node);
-/* This node leaves: rows whose home is elsewhere go home. True: none is left. */
-bool tide__owner_leave(struct tide_store *store, bool offer);
-/* Does no row of the table, and nothing about one, come to this node or leave it? */
-bool tide__owner_idle(const struct tide_table *table);
-/* Rows become initial ones. */
-void tide__owner_clear(struct tide_table *table, uint32_t slot);
-/* Worker: state of a key as far as this node knows; the owner. */
-uint16_t tide__owner_of(struct tide_table *table, uint64_t key);
-/* Worker: an access finds the row here and has not to wait for its arrival. */
-bool tide__owner_serves(struct tide_table *table, uint64_t key);
-/* The word of a key of a dense table, where it stays; NULL: none yet. */
-const atomic_uint_fast64_t *tide__owner_word(struct tide_table *table, uint64_t key);
-/* Gives up the count of an operation; true: the word (locked) may be served by workers. */
-bool tide__owner_hand_over(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t old);
-
-/* ---- redundancy.c ---- */
-/* A member died. I/O thread 0. */
-void tide__health_death(struct tide_store *store, const struct tide_member *member);
+int tide__shared_check(const struct tide_table_options *options); /* may keys have copies? */
+enum { TIDE__AGE_MS = 50, TIDE__AGE_MS_MAX = 3600000 };
+int tide__consistency_check(struct tide_table_options *options);
+bool tide__consistency_equal(const struct tide_table_options *a,
+                             const struct tide_table_options *b);
+void tide__consistency_write(struct tide_writer *w, const struct tide_table_options *options);
+int tide__consistency_read(struct tide_reader *r, struct tide_table_options *options);
 
 /* ---- table.c ---- */
 struct tide_store {
     /* constant after creation */
+    const struct tide__technique *const *techniques; /* technique.h; NULL ends the list */
+    size_t technique_count;
+    const struct tide__handlers *handlers; /* by number of the message */
     struct tide_system *system; /* NULL: tables of this process only */
     struct tide_net *net;
     struct tide_port *port;
@@ -877,6 +711,7 @@ bool tide__store_is_controller(struct tide_store *store);
 /* The store actor, which alone may send and set timers, is to look at the members, at who commands,
  * and at what was recorded. Any thread. */
 void tide__store_look(struct tide_store *store);
+void tide__store_look_at(struct tide_store *store, uint16_t member); /* 0: all */
 /* A place where the simulator may let others run. No lock is held. */
 static inline void tide__store_yield(struct tide_store *store) {
     if (TIDE_UNLIKELY(store->port && store->port->simulated) &&

@@ -6,7 +6,7 @@
  * thread then does nothing else for that time, as if the processor were somebody else's. It is taken
  * in portions, because a thread cannot sleep for microseconds; what it slept too long counts too.
  */
-#include "store/replica/replica.h"
+#include "store/operation/shard.h"
 
 enum { PORTION_NS = 500000 };
 

@@ -12,7 +12,6 @@
  * make too many is refused whole, before anything of it was done; what cannot be refused (rows that
  * move, copies, updates of clocks) is counted and moves the tier.
  */
-#include "store/checkpoint/node_part.h"
 #include "store/operation/shard.h"
 
 enum { GRANT_PART = 10, NEWS_PART = 64 };
@@ -227,7 +226,7 @@ static void look(struct tide_store *store) {
         tide__store_look(store); /* the controller may plan again, or not */
     }
     if (tier >= TIDE_TIER_FULL) {
-        tide__generation_give_up(store);
+        TIDE__EACH_TECHNIQUE(store, relieve, store);
     }
 }
 

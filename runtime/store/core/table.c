@@ -3,197 +3,9 @@
  * until it is dropped (table_drop.c) and nobody holds it any more, or the store ends. How all nodes
  * come to have the same tables: catalog.c.
  */
-#include "store/replica/async_replication.h"
-#include "store/clocked/clocked.h"
-#include "store/checkpoint/node_part.h"
 #include "store/core/key_counts.h"
-#include "store/adaptive/intent.h"
-#include "store/adaptive/hot_keys.h"
-
-#define WINDOW_NS (TIDE_SECOND / 20)
-enum { WINDOW_BYTES = 64 << 20 };
-enum { KEY_COUNT_MAX_LOG2 = 48, STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
-
-/* ---- options ---- */
-
-static int bad_options(const struct tide_table_options *o, const char *what) {
-    return tide_fail(TIDE_EINVAL, "table '%s': %s", o->name ? o->name : "", what);
-}
-
-static float or_default(float value, float otherwise) {
-    return value == 0.0f ? otherwise : value;
-}
-
-static int check_durability(struct tide_table_options *o) {
-    if (o->replicas > TIDE_REPLICAS_MAX) {
-        return bad_options(o, "replicas is 0, 1 or 2");
-    }
-    if (o->durability == TIDE_DURABLE_DEFAULT) {
-        o->durability = o->replicas ? TIDE_DURABLE_STRICT : TIDE_DURABLE_NONE;
-    }
-    if ((o->durability == TIDE_DURABLE_NONE) != (o->replicas == 0)) {
-        return bad_options(o, o->replicas ? "durability none has no copies: replicas = 0"
-                                          : "this durability needs replicas = 1 or 2");
-    }
-    if (o->durability != TIDE_DURABLE_WINDOW) {
-        if (o->window_ns || o->window_bytes) {
-            return bad_options(o, "window_ns and window_bytes are of durability window");
-        }
-    } else {
-        o->window_ns = o->window_ns ? o->window_ns : WINDOW_NS;
-        o->window_bytes = o->window_bytes ? o->window_bytes : WINDOW_BYTES;
-        if (o->window_ns < TIDE_WINDOW_NS_MIN || o->window_ns > TIDE_WINDOW_NS_MAX) {
-            return bad_options(o, "a window is 4 ms to 10 s long");
-        }
-        if (o->window_bytes < TIDE_WINDOW_BYTES_MIN || o->window_bytes > TIDE_WINDOW_BYTES_MAX) {
-            return bad_options(o, "a window has 64 KiB to 1 GiB");
-        }
-    }
-    if (o->replicas && o->technique != TIDE_STATIC) {
-        return tide_fail(TIDE_EUNSUPPORTED,
-                         "table '%s': rows that relocate have no copies in this version: either "
-                         "technique static or replicas 0",
-                         o->name);
-    }
-    return 0;
-}
-
-int tide__options_check(struct tide_table_options *o) {
-    if (!o->name || !tide_identifier_valid(o->name)) {
-        return bad_options(o, "the name is no identifier");
-    }
-    if (o->keys > TIDE_KEYS_HASHED || o->slots > TIDE_SLOTS_RANGE || o->init > TIDE_INIT_XAVIER ||
-        o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_INTENT ||
-        o->durability > TIDE_DURABLE_WINDOW) {
-        return bad_options(o, "unknown keys, slots, init, update, wire, technique or durability");
-    }
-    if (o->width == 0 || o->width > TIDE__WIDTH_MAX) {
-        return tide_fail(TIDE_EINVAL, "table '%s': width %u is not in 1..%d", o->name, o->width,
-                         TIDE__WIDTH_MAX);
-    }
-    if (o->keys == TIDE_KEYS_DENSE &&
-        (o->key_count == 0 || o->key_count > UINT64_C(1) << KEY_COUNT_MAX_LOG2)) {
-        return bad_options(o, "a dense table needs key_count in 1..2^48");
-    }
-    if (o->init == TIDE_INIT_XAVIER && !(o->init_a + o->init_b > 0)) {
-        return bad_options(o, "xavier needs fan-in and fan-out");
-    }
-    if (!(o->init_a - o->init_a == 0) || !(o->init_b - o->init_b == 0) || !(o->lr - o->lr == 0)) {
-        return bad_options(o, "init_a, init_b and lr must be finite");
-    }
-    if (o->keys == TIDE_KEYS_HASHED) {
-        o->slots = TIDE_SLOTS_HASH;
-        o->key_count = 0;
-    } else {
-        o->key_limit = 0;
-    }
-    int code = check_durability(o);
-    if (code) {
-        return code;
-    }
-    if (o->update == TIDE_UPDATE_ADAGRAD) {
-        o->epsilon = or_default(o->epsilon, 1e-10f);
-    } else if (o->update == TIDE_UPDATE_ADAM) {
-        o->beta1 = or_default(o->beta1, 0.9f);
-        o->beta2 = or_default(o->beta2, 0.999f);
-        o->epsilon = or_default(o->epsilon, 1e-8f);
-        if (!(o->beta1 > 0 && o->beta1 < 1 && o->beta2 > 0 && o->beta2 < 1)) {
-            return bad_options(o, "adam's beta1 and beta2 lie between 0 and 1");
-        }
-    }
-    code = tide__consistency_check(o);
-    return code || (o->technique != TIDE_REPLICATE && o->technique != TIDE_INTENT)
-               ? code
-               : tide__shared_check(o);
-}
-
-bool tide__options_equal(const struct tide_table_options *a, const struct tide_table_options *b) {
-    const float x[] = {a->init_a, a->init_b, a->lr, a->beta1, a->beta2, a->epsilon, a->sum_init};
-    const float y[] = {b->init_a, b->init_b, b->lr, b->beta1, b->beta2, b->epsilon, b->sum_init};
-    return strcmp(a->name, b->name) == 0 && a->keys == b->keys && a->slots == b->slots &&
-           a->init == b->init && a->update == b->update && a->wire == b->wire &&
-           a->refuse_nan == b->refuse_nan && a->technique == b->technique &&
-           a->key_count == b->key_count && a->key_limit == b->key_limit && a->width == b->width &&
-           a->seed == b->seed && a->replicas == b->replicas &&
-           a->durability == b->durability && a->window_ns == b->window_ns &&
-           a->window_bytes == b->window_bytes && memcmp(x, y, sizeof x) == 0 &&
-           tide__consistency_equal(a, b);
-}
-
-void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
-    const float floats[] = {o->init_a, o->init_b,  o->lr,      o->beta1,
-                            o->beta2,  o->epsilon, o->sum_init};
-    tide_write_array(w, o->window_ns ? 18 : 16);
-    tide_write_text(w, o->name);
-    tide_write_uint(w, o->keys);
-    tide_write_uint(w, o->slots);
-    tide_write_uint(w, o->init);
-    tide_write_uint(w, o->update);
-    tide_write_uint(w, o->wire);
-    tide_write_uint(w, o->technique);
-    tide_write_uint(w, o->replicas);
-    tide_write_uint(w, o->durability);
-    if (o->window_ns) {
-        tide_write_uint(w, o->window_ns);
-        tide_write_uint(w, o->window_bytes);
-    }
-    tide_write_bool(w, o->refuse_nan);
-    tide_write_uint(w, o->key_count);
-    tide_write_uint(w, o->key_limit);
-    tide_write_uint(w, o->width);
-    tide_write_uint(w, o->seed);
-    tide_write_typed(w, TIDE_F32, floats, TIDE_COUNT(floats));
-    tide__consistency_write(w, o);
-}
-
-static uint8_t small(struct tide_reader *r) {
-    uint64_t value = tide_read_uint(r);
-    return value < UINT8_MAX ? (uint8_t)value : UINT8_MAX;
-}
-
-int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
-    memset(o, 0, sizeof *o);
-    const size_t fields = tide_read_array(r);
-    if (fields != 16 && fields != 18) {
-        return tide_fail(TIDE_EPROTO, "table options: not a list of 16 or 18");
-    }
-    tide_read_text(r, name, 64);
-    o->name = name;
-    o->keys = small(r);
-    o->slots = small(r);
-    o->init = small(r);
-    o->update = small(r);
-    o->wire = small(r);
-    o->technique = small(r);
-    o->replicas = small(r);
-    o->durability = small(r);
-    if (fields == 18) {
-        o->window_ns = tide_read_uint(r);
-        o->window_bytes = tide_read_uint(r);
-    }
-    o->refuse_nan = tide_read_bool(r);
-    o->key_count = tide_read_uint(r);
-    o->key_limit = tide_read_uint(r);
-    uint64_t width = tide_read_uint(r);
-    o->width = width <= TIDE__WIDTH_MAX ? (uint32_t)width : 0;
-    o->seed = tide_read_uint(r);
-    size_t count = 0;
-    float floats[7] = {0};
-    const void *data = tide_read_typed(r, TIDE_F32, &count);
-    if (r->error || count != TIDE_COUNT(floats)) {
-        return tide_fail(TIDE_EPROTO, "table options are damaged");
-    }
-    memcpy(floats, data, sizeof floats);
-    o->init_a = floats[0];
-    o->init_b = floats[1];
-    o->lr = floats[2];
-    o->beta1 = floats[3];
-    o->beta2 = floats[4];
-    o->epsilon = floats[5];
-    o->sum_init = floats[6];
-    int code = tide__consistency_read(r, o);
-    return code ? code : tide__options_check(o);
-}
+#include "store/core/technique.h"
+#include "store/rows/cut.h"
 
 /* ---- tables ---- */
 
@@ -225,13 +37,12 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     table->parked_end = &table->parked;
     table->relocates = tide_technique_relocates(options->technique) && store->system;
     table->heat = tide__heat_create();
-    int code = !table->heat ? tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name)
-               : table->relocates ? tide__owner_table_init(table)
-                                  : tide__clocked_create(table);
-    if (!code && options->replicas && store->system) {
-        code = tide__replicas_init(table, chains);
+    int code = table->heat ? 0 : tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name);
+    for (size_t i = 0; store->techniques[i] && !code; i++) {
+        code = store->techniques[i]->table_create ? store->techniques[i]->table_create(table, chains) : 0;
     }
     if (code) {
+        TIDE__EACH_TECHNIQUE(store, table_destroy, table);
         tide__heat_destroy(table->heat);
         tide_free(table);
         return code;
@@ -241,28 +52,12 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     return 0;
 }
 
-void tide__index_counts(struct tide_table *table, int64_t bytes) {
-    struct tide_budget *budget = &table->store->budget;
-    if (bytes < 0) {
-        tide_budget_drop(budget, (uint64_t)-bytes);
-    } else {
-        tide_budget_keep(budget, (uint64_t)bytes);
-    }
-    atomic_fetch_add_explicit(&table->index_bytes, (uint64_t)bytes, memory_order_relaxed);
-}
-
 void tide__table_destroy(struct tide_table *table) {
     if (table) {
         tide_budget_drop(&table->store->budget,
                          sizeof *table +
                              atomic_load_explicit(&table->index_bytes, memory_order_relaxed));
-        tide__clocked_destroy(table);
-        tide__intents_destroy(table);
-        tide__interest_destroy(table);
-        tide__shared_destroy(table);
-        tide__moves_table_release(table);
-        tide__owner_table_deinit(table);
-        tide__replicas_deinit(table);
+        TIDE__EACH_TECHNIQUE(table->store, table_destroy, table);
         tide__slots_deinit(table);
         tide__cut_deinit(table);
         tide__slab_deinit(&table->slab);
@@ -485,7 +280,7 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
         out->relocate_hist[i] =
             atomic_load_explicit(&table->relocate_hist[i], memory_order_relaxed);
     }
-    tide__at_risk_stats(table, out);
+    TIDE__EACH_TECHNIQUE(table->store, table_stats, table, out);
 }
 
 int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node) {
@@ -494,8 +289,8 @@ int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node) {
                          (unsigned long long)key, table->name,
                          (unsigned long long)(table->options.key_count - 1));
     }
-    if (table->relocates) {
-        *node = tide__owner_of(table, key);
+    if (table->operations && table->operations->where) {
+        *node = table->operations->where(table, key);
         return 0;
     }
     *node = tide__route_home(
@@ -560,27 +355,8 @@ bool tide_store_synced(struct tide_store *store) {
                                 memory_order_acquire); /* pairs with the handler of SYNCED */
 }
 
-int tide__store_create_bare(struct tide_store **out) {
-    struct tide_store *store = tide_alloc_zero(1, sizeof *store);
-    if (!store) {
-        return tide_fail(TIDE_ENOMEM, "no memory for the store");
-    }
-    atomic_init(&store->self, 1);
-    atomic_init(&store->synced, true);
-    atomic_init(&store->cut_clock, TIDE_NO_CLOCK);
-    store->stalled_end = &store->stalled;
-    int code = tide__clocks_create(store);
-    if (code) {
-        tide_free(store);
-        return code;
-    }
-    tide__admission_init(&store->admission);
-    *out = store;
-    return 0;
-}
-
 /* The store actor looks at the member, 0: at all: it may send and set timers. Any thread. */
-static void post_member(struct tide_store *store, uint16_t id) {
+void tide__store_look_at(struct tide_store *store, uint16_t id) {
     uint8_t body[16];
     struct tide_writer w;
     tide_writer_init(&w, body, sizeof body);
@@ -594,91 +370,9 @@ static void post_member(struct tide_store *store, uint16_t id) {
 }
 
 void tide__store_look(struct tide_store *store) {
-    post_member(store, 0);
-}
-
-/* I/O thread 0. */
-static void member_changed(void *arg, const struct tide_member *member) {
-    struct tide_store *store = arg;
-    bool gone = member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT;
-    if (gone && member->id == tide__store_self(store)) {
-        atomic_store_explicit(&store->fenced,
-                              member->state == TIDE_MEMBER_DEAD ? TIDE_EFENCED : TIDE_ECLOSED,
-                              memory_order_relaxed);
-        tide__pending_fenced(store);
-    } else if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
-        char text[256];
-        (void)snprintf(text, sizeof text, "node %s (%u) %s: %s", member->name, (unsigned)member->id,
-                       member->state == TIDE_MEMBER_DEAD ? "died" : "left", member->reason);
-        tide__pending_node_gone(store, member->id, text);
-    }
-    post_member(store, member->id);
+    tide__store_look_at(store, 0);
 }
 
 struct tide_store *tide_store_of(struct tide_node *node) {
     return node->store;
-}
-
-int tide_store_create(struct tide_system *system, struct tide_net *net, uint64_t memory_cap,
-                      struct tide_store **out) {
-    struct tide_store *store;
-    int code = tide__store_create_bare(&store);
-    if (code) {
-        return code;
-    }
-    store->system = system;
-    store->net = net;
-    store->budget.cap = memory_cap;
-    store->port = tide_system_port(system);
-    tide_port_random(store->port, "store.yield", &store->yields);
-    store->node = tide_system_node(system);
-    atomic_store(&store->self, 0);
-    const uint16_t self = tide__store_self(store); /* 0: it joins, and waits for its tables */
-    atomic_store(&store->synced, !net || (self != 0 && tide_net_controller(net) == self));
-    struct tide_actor_options options = {.type = "store",
-                                         .handle = tide__shard_handle,
-                                         .state = store,
-                                         .role = TIDE_ROLE_IO,
-                                         .messages_max = STORE_MESSAGES_MAX,
-                                         .bytes_max = STORE_BYTES_MAX};
-    tide_address address;
-    code = tide__catalog_create(store);
-    code = code ? code : tide__moves_create(store);
-    code = code ? code : tide_spawn(store->node, &options, &address);
-    if (code) {
-        tide_store_destroy(store);
-        return code;
-    }
-    TIDE_ASSERT(tide_address_id(address) == TIDE_ID_STORE);
-    if (net) {
-        store->watch = (struct tide_member_watch){.changed = member_changed, .arg = store};
-        tide_net_watch(net, &store->watch);
-        tide__pressure_watch(store);
-        tide_net_expect_evacuation(net);
-        tide__store_look(store);
-    }
-    *out = store;
-    return 0;
-}
-
-void tide_store_destroy(struct tide_store *store) {
-    if (!store) {
-        return;
-    }
-    tide__pending_deinit(store);
-    tide__admission_deinit(&store->admission);
-    tide__shard_release(store);
-    tide__replication_destroy(store);
-    tide__drop_release(store);
-    unsigned count = atomic_load(&store->table_count);
-    for (unsigned id = 1; id <= count; id++) {
-        tide__table_destroy(tide__table_at(store, id));
-    }
-    tide__catalog_destroy(store);
-    tide__moves_destroy(store);
-    tide_free(store->drain);
-    tide__sync_destroy(store);
-    tide__generations_destroy(store);
-    tide__clocks_destroy(store);
-    tide_free(store);
 }

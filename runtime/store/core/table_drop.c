@@ -14,12 +14,8 @@
  * tide__tables_enter and _leave. They count in the epoch that they entered in; an epoch begins when
  * the last but one has no readers left. So two epochs after a table was taken out, nobody has it.
  */
-#include "store/adaptive/hot_keys.h"
-#include "store/adaptive/intent.h"
-#include "store/adaptive/owner.h"
-#include "store/clocked/clocked.h"
-#include "store/replica/async_replication.h"
-#include "store/slots/move.h"
+#include "store/core/catalog.h"
+#include "store/operation/shard.h"
 
 enum stage { CLOSE = 1, DROP = 2 };
 
@@ -89,30 +85,24 @@ static bool is_pending(struct tide_store *store, const struct tide_table *table)
     return p != NULL;
 }
 
-static bool is_quiet(struct tide_table *table) {
-    struct tide_store *store = table->store;
-    const struct tide__clocked *c = table->clocked;
-    return !store->generation && !table->parked && !table->fences && table->map_rounds == 0 &&
-           !is_stalled(store, table) && !tide__moves_has(store, table) &&
-           !is_pending(store, table) && tide__owner_idle(table) && tide__replicas_idle(table) &&
-           !(c && c->leaving.records) && tide__shared_ended(table) && tide__intents_ended(table);
+/* Have those fibers ended that work on the table? */
+static bool has_ended(struct tide_table *table) {
+    const struct tide_store *store = table->store;
+    bool ended = true;
+    for (size_t i = 0; store->techniques[i] && ended; i++) {
+        ended = !store->techniques[i]->table_ended || store->techniques[i]->table_ended(table);
+    }
+    return ended;
 }
 
-/* Operations that nothing ends. */
-static void fail_pending(struct tide_store *store, const struct tide_table *table) {
-    for (;;) {
-        uint64_t id = 0;
-        tide_lock(&store->pending.lock);
-        for (const struct tide__pending *p = store->pending.first; p && !id; p = p->next) {
-            id = p->table == table && !p->busy ? p->id : 0;
-        }
-        tide_unlock(&store->pending.lock);
-        if (!id) {
-            return;
-        }
-        (void)tide__table_dropped(table);
-        tide__pending_refused(store, id, TIDE_ECLOSED, tide_error_message());
+static bool is_quiet(struct tide_table *table) {
+    struct tide_store *store = table->store;
+    bool quiet = !table->parked && table->map_rounds == 0 && !is_stalled(store, table) &&
+                 !is_pending(store, table) && has_ended(table);
+    for (size_t i = 0; store->techniques[i] && quiet; i++) {
+        quiet = !store->techniques[i]->table_idle || store->techniques[i]->table_idle(table);
     }
+    return quiet;
 }
 
 /* ---- a node ---- */
@@ -135,11 +125,7 @@ static void begin(struct tide_store *store, struct tide_table *table) {
     store->dropping = table->dropping = d;
     atomic_store(&table->closing, true);
     store->tables_vanished = true;
-    tide__shared_end(table);
-    tide__intents_end(table);
-    if (table->clocked) {
-        tide__sync_wake(tide__sync_of(store)); /* who waits looks, and finds it closing */
-    }
+    TIDE__EACH_TECHNIQUE(store, table_ends, table);
 }
 
 static void take_out(struct tide_store *store, struct tide__dropping *d) {
@@ -150,16 +136,19 @@ static void take_out(struct tide_store *store, struct tide__dropping *d) {
     }
 }
 
-void tide__drop_message(struct tide_store *store, struct tide_reader *r) {
+int tide__drop_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    if (in->from != tide_net_controller(store->net)) {
+        return 0;
+    }
     const uint64_t id = tide_read_uint(r), stage = tide_read_uint(r);
     if (r->error || (stage != CLOSE && stage != DROP)) {
-        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-        return;
+        return TIDE_EPROTO;
     }
     struct tide_table *table = tide__table_by_id(store, id);
     if (!table) { /* it never was here, or is gone: a new controller asks again */
         say(store, id, (enum stage)stage);
-        return;
+        return 0;
     }
     if (!table->dropping) {
         begin(store, table);
@@ -169,14 +158,11 @@ void tide__drop_message(struct tide_store *store, struct tide_reader *r) {
         take_out(store, table->dropping);
     }
     store->drop_at = 0;
+    return 0;
 }
 
 static void free_table(struct tide_store *store, struct tide__dropping *d) {
-    struct tide__sync *sync = tide__sync_of(store);
-    if (sync) { /* whose holder may be at its parts */
-        tide__flush_lock(sync);
-        tide__flush_unlock(sync);
-    }
+    TIDE__EACH_TECHNIQUE(store, table_leave, store);
     tide__table_destroy(d->table);
     tide_free(d);
 }
@@ -185,7 +171,8 @@ static void free_table(struct tide_store *store, struct tide__dropping *d) {
 static bool advance(struct tide_store *store, struct tide__dropping *d, uint64_t now) {
     struct tide_table *table = d->table;
     if ((!d->quiet || d->unreachable) && now - d->since > FAIL_NS) {
-        fail_pending(store, table); /* the latter: begun as it was closed, and answered by nobody */
+        /* when unreachable: begun as it was closed, and answered by nobody */
+        TIDE__EACH_TECHNIQUE(store, table_give_up, table);
     }
     if (!d->out) {
         if (!d->quiet && is_quiet(table)) {
@@ -205,9 +192,8 @@ static bool advance(struct tide_store *store, struct tide__dropping *d, uint64_t
         is_pending(store, table)) {
         return false;
     }
-    if (!tide__shared_ended(table) || !tide__intents_ended(table)) { /* begun as it was closed */
-        tide__shared_end(table);
-        tide__intents_end(table);
+    if (!has_ended(table)) { /* begun as it was closed */
+        TIDE__EACH_TECHNIQUE(store, table_ends, table);
         return false;
     }
     free_table(store, d);

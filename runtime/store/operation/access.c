@@ -16,12 +16,10 @@
  * Order within a call: once a key was missed, keys count as missed when any route changed since the
  * pass began, so that a later duplicate cannot overtake an earlier one.
  */
-#include "store/replica/async_replication.h"
-#include "store/clocked/clocked.h"
-#include "store/rows/cut.h"
+#include "store/core/clock.h"
 #include "store/core/key_counts.h"
-#include "store/replica/replica.h"
-#include "store/adaptive/hot_keys.h"
+#include "store/core/technique.h"
+#include "store/rows/cut.h"
 
 enum { BLOCK = 32, LINE = 64, LINES_AHEAD = 4 };
 
@@ -247,7 +245,7 @@ static inline int lock_moving(const struct tide__pass *pass, const struct block 
             tide__word_unlock(*word, *old);
             return TIDE__MISSED;
         }
-        if (tide__owner_hand_over(table, *word, *old)) {
+        if (table->operations->hand_over(table, *word, *old)) {
             return TIDE__MISSED;
         }
         if (!tide_fiber_current()) { /* 65535 operations wait for this key */
@@ -296,10 +294,11 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
             int code = moving ? lock_moving(pass, &b, j, false, &word, &old)
                               : lock_key(pass, &b, j, false, &word, &old);
             if (TIDE_UNLIKELY(table->replicas) && code > 0) {
-                uint64_t until = tide__lease_deadline(table, (uint32_t)(b.slots[j] - table->slots));
+                const uint32_t slot = (uint32_t)(b.slots[j] - table->slots);
+                uint64_t until = table->operations->may_show(table, slot);
                 pass->deadline = until < pass->deadline ? until : pass->deadline;
                 if (code == TIDE__FOUND && tide__word_seen(old) && /* not at its copies yet */
-                    !table->replicas->at_risk) {
+                    table->options.durability == TIDE_DURABLE_STRICT) {
                     tide__word_unlock(word, old);
                     code = TIDE__MISSED;
                 }
@@ -325,8 +324,7 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
     return 0;
 }
 
-/* All that the pass visits is missed. */
-static int miss_all(struct tide__pass *pass) {
+int tide__pass_miss_all(struct tide__pass *pass) {
     int code = 0;
     pass->misses->count = 0;
     for (pass->at = 0; pass->at < pass->count && !code; pass->at++) {
@@ -335,37 +333,13 @@ static int miss_all(struct tide__pass *pass) {
     return code;
 }
 
-/* Has everything run that workers handed over to the store actor? */
-static bool all_handled(const struct tide_table *table) {
-    /* acquire, and in this order: equal means that all that was handed over before has run */
-    uint64_t handled = atomic_load_explicit(&table->self_handled, memory_order_acquire);
-    uint64_t sent = atomic_load_explicit(&table->self_sent, memory_order_relaxed);
-    return handled == sent;
-}
-
-/* A worker at a table with copies. In place while nothing that workers handed over is on its way to
- * the store actor, nothing of the row on its way to its copies (durability strict), no slot about
- * to go to another home (window), and the leases hold until after the rows were read; else all of
- * the call goes to the store actor. */
-static int pull_strict(struct tide__pass *pass) {
-    struct tide_table *table = pass->table;
-    const uint64_t going = tide__at_risk_going(table);
-    if (!all_handled(table) || (uint32_t)going > 0) {
-        return miss_all(pass);
-    }
-    pass->deadline = TIDE_NEVER;
-    int code = pass_pull(pass, false);
-    const bool expired =
-        pass->deadline != TIDE_NEVER && tide_port_now(table->store->port) >= pass->deadline;
-    if (!code && (expired || tide__at_risk_going(table) != going)) {
-        return miss_all(pass);
-    }
-    return code;
+int tide__pass_pull_plain(struct tide__pass *pass) {
+    return pass_pull(pass, false);
 }
 
 int tide__pass_pull(struct tide__pass *pass) {
     if (TIDE_UNLIKELY(pass->table->replicas)) {
-        return pull_strict(pass);
+        return pass->table->operations->pull(pass);
     }
     return TIDE_UNLIKELY(pass->table->relocates) ? pass_pull(pass, true) : pass_pull(pass, false);
 }
@@ -399,7 +373,7 @@ static uint64_t arrived(struct tide__pass *pass, uint32_t position, uint64_t key
 }
 
 static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pass,
-                                                           const bool moving, const bool at_risk) {
+                                                           const bool moving, const bool copied) {
     struct tide_table *table = pass->table;
     const size_t row_bytes = (pass->raw ? table->row_floats : table->width) * sizeof(float);
     pass->changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* see `served` */
@@ -421,7 +395,7 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                         return code;
                     }
                 }
-                code = at_risk ? tide__at_risk_list(table, b.keys[j], &now) : 0;
+                code = copied ? table->operations->push_row(table, b.keys[j], &now) : 0;
                 if (TIDE_UNLIKELY(code < 0)) {
                     tide__word_unlock(word, now);
                     return code;
@@ -443,7 +417,7 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                     tide__rule_apply(&table->options, row, delta);
                 }
                 if (TIDE_UNLIKELY(table->clocked != NULL) && (now & TIDE__WORD_WATCHED)) {
-                    now = tide__row_changed(table->clocked, b.keys[j], now, delta, table->width);
+                    now = table->operations->row_changed(table, b.keys[j], now, delta);
                 }
                 tide__row_changes(table, b.keys[j], pass->changer, made);
                 tide__word_unlock(word, now);
@@ -460,22 +434,13 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
     return 0;
 }
 
-/* A worker at a table with copies: in place if they may follow later (async_replication.h); else the store
- * actor sends it to them. */
-static int push_copied(struct tide__pass *pass) {
-    struct tide_table *table = pass->table;
-    unsigned guard;
-    if (!table->replicas->at_risk || !all_handled(table) || !tide__at_risk_enter(table, &guard)) {
-        return miss_all(pass);
-    }
-    int code = pass_push(pass, false, true);
-    tide__at_risk_leave(table, guard);
-    return code;
+int tide__pass_push_copied(struct tide__pass *pass) {
+    return pass_push(pass, false, true);
 }
 
 int tide__pass_push(struct tide__pass *pass) {
     if (TIDE_UNLIKELY(pass->table->replicas)) {
-        return push_copied(pass);
+        return pass->table->operations->push(pass);
     }
     return TIDE_UNLIKELY(pass->table->relocates) ? pass_push(pass, true, false)
                                                  : pass_push(pass, false, false);
@@ -540,7 +505,7 @@ int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__t
     tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,
                       pass->at - misses->count);
     if (code && misses->count && table->relocates) {
-        tide__owner_take_back(table, pass->keys, misses->at, misses->count);
+        table->operations->take_back(table, pass->keys, misses->at, misses->count);
     }
     if (!code && misses->count) {
         code = tide__remote_start(pass, kind, t);
@@ -582,7 +547,7 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
         tide__heat_access(table->heat, tide__stripe(), keys, key_count, kind == TIDE__PUSH);
     }
     if (table->clocked && !raw && tide__worker_current()) {
-        code = tide__clocked_operate(table, kind, keys, key_count, out, in, ticket);
+        code = table->operations->operate(table, kind, keys, key_count, out, in, ticket);
         tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,
                           key_count);
         return code;
@@ -604,10 +569,10 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
                                   kind == TIDE__PUSH && !raw ? tide__worker_stamp() : TIDE_NO_CLOCK,
                               .misses = &misses};
     bool sent;
-    struct tide__shared *shared = tide__shared_of(table);
+    const bool shared = tide__shared_of(table) != NULL;
     pass.unshared = !shared && !raw;
-    code = TIDE_UNLIKELY(shared != NULL) && !raw
-               ? tide__shared_operate(shared, &pass, kind, t, !ticket)
+    code = TIDE_UNLIKELY(shared) && !raw
+               ? table->hot->operate(table, &pass, kind, t, !ticket)
                : tide__pass_run(&pass, kind, t, !ticket, &sent);
     if (TIDE_UNLIKELY(code == TIDE__OVERTAKEN)) {
         struct tide__misses late;
@@ -617,7 +582,7 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
         pass.at = 0;
         pass.unshared = false;
         pass.misses = &late;
-        code = tide__shared_operate(tide__shared_of(table), &pass, kind, t, !ticket);
+        code = table->hot->operate(table, &pass, kind, t, !ticket);
         tide__misses_release(&late);
     }
     tide__misses_release(&misses);
@@ -638,7 +603,7 @@ int tide_table_push(struct tide_table *table, const uint64_t *keys, size_t key_c
 
 /* Which of the keys from..end - 1 are not owned: what is (a look without a lock) costs no message.
  */
-static void look(struct tide_table *table, const struct tide__shared *shared, const uint64_t *keys,
+static void look(struct tide_table *table, bool shared, const uint64_t *keys,
                  size_t from, size_t end, struct tide__misses *misses) {
     atomic_uint_fast64_t *at[BLOCK];
     for (size_t i = from; i < end; i++) {
@@ -654,7 +619,7 @@ static void look(struct tide_table *table, const struct tide__shared *shared, co
         const uint64_t word =
             at[i - from] ? atomic_load_explicit(at[i - from], memory_order_acquire) : 0;
         if (tide__word_state(word) != TIDE__OWNED &&
-            !(shared && tide__shared_stays(table, keys[i]))) {
+            !(shared && table->hot->stays(table, keys[i]))) {
             misses->at[misses->count++] = (uint32_t)i;
         }
     }
@@ -673,7 +638,7 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
         return 0;
     }
     tide__store_yield(table->store);
-    const struct tide__shared *shared = tide__shared_of(table);
+    const bool shared = tide__shared_of(table) != NULL;
     struct tide__misses misses;
     tide__misses_init(&misses);
     code = misses_reserve(&misses, key_count);
@@ -742,7 +707,7 @@ size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, siz
                                   .patient = false,
                                   .misses = &misses};
         misses.count = 0;
-        if (tide__shared_read(table, keys[i], pass.out) ||
+        if ((tide__shared_of(table) && table->hot->read(table, keys[i], pass.out)) ||
             (tide__pass_pull(&pass) == 0 && misses.count == 0)) {
             hit[i / 64] |= UINT64_C(1) << (i % 64);
             hits++;

@@ -12,18 +12,7 @@
  * (killed, timed out) detaches its ticket from entries that are not busy and waits for those that
  * are.
  */
-#include "store/clocked/clocked.h"
-#include "store/adaptive/location_cache.h"
-#include "store/replica/replica.h"
-#include "store/adaptive/hot_keys.h"
-
-void tide__node_text(struct tide_store *store, uint16_t node, char out[96]) {
-    if (store->net) {
-        tide_net_name(store->net, node, out);
-    } else {
-        (void)snprintf(out, 96, "%u", (unsigned)node);
-    }
-}
+#include "store/operation/shard.h"
 
 /* Lock held. */
 static int grow_slots(struct tide__pending_table *t) {
@@ -88,7 +77,7 @@ void tide__pending_end(struct tide__pending_table *t, struct tide__pending *p) {
     release_id(t, p->id);
     tide_unlock(&t->lock);
     if (p->waited_for) {
-        tide__locations_answered(p->table);
+        p->table->operations->answered(p->table);
     }
     tide__admission_return(p->table->store, p->node, 1, p->admitted);
     pending_free(p);

@@ -4,10 +4,7 @@
  *
  * One message a node and call (cut at 4 MiB of keys and rows in either direction).
  */
-#include "store/clocked/clocked.h"
-#include "store/adaptive/location_cache.h"
-#include "store/replica/replica.h"
-#include "store/adaptive/hot_keys.h"
+#include "store/operation/shard.h"
 
 enum {
     HEAD_BYTES = 96,
@@ -226,9 +223,7 @@ static void by_bucket(const uint8_t *bucket, size_t count, uint32_t *order) {
 /* Tables with copies: keys whose copies are at one node are of one. A chain is changed under the
  * pending lock, and that moves `changes`: so the same key is in one bucket. */
 static uint8_t bucket_of(const struct tide_table *table, uint32_t slot) {
-    const uint64_t chain =
-        atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed);
-    return (uint8_t)(tide__chain_at(chain, 0) % COPY_BUCKETS);
+    return (uint8_t)(table->operations->first_copy(table, slot) % COPY_BUCKETS);
 }
 
 struct routed { /* the misses of a pass */
@@ -434,7 +429,7 @@ static void fail_request(const struct tide__pass *pass, const struct request *r,
     struct tide__pending *p = tide__pending_take(&store->pending, r->id);
     if (p) {
         if (pass->hands_over && table->relocates) {
-            tide__owner_take_back(table, pass->keys, p->index, p->count);
+            table->operations->take_back(table, pass->keys, p->index, p->count);
         }
         tide__pending_fail(store, p, code, text);
     }
@@ -502,7 +497,7 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
                    (sizeof(uint64_t) + (kind == TIDE__LOCALIZE ? 0 : floats * sizeof(float))));
     if (limited) {
         if (pass->hands_over && table->relocates) {
-            tide__owner_take_back(table, pass->keys, pass->misses->at, pass->misses->count);
+            table->operations->take_back(table, pass->keys, pass->misses->at, pass->misses->count);
         }
         return limited;
     }
@@ -532,7 +527,7 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
         requests_free(store, requests);
         code = code ? code : is_overtaken(pass) ? TIDE__OVERTAKEN : 0;
         if (code && pass->hands_over && table->relocates) {
-            tide__owner_take_back(table, pass->keys, pass->misses->at, pass->misses->count);
+            table->operations->take_back(table, pass->keys, pass->misses->at, pass->misses->count);
         }
         code = code ? code : walk_again(pass, kind);
         if (code || pass->misses->count == 0) {

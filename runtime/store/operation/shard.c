@@ -9,9 +9,7 @@
  * answered with an error if its id could be read, else counted and dropped. A key out of range
  * never reaches a row.
  */
-#include "store/replica/async_replication.h"
-#include "store/adaptive/location_cache.h"
-#include "store/adaptive/hot_keys.h"
+#include "store/operation/shard.h"
 
 enum { REPLY_BYTES_MAX = 12 << 20, RETRY_NS = 20000 };
 
@@ -138,8 +136,8 @@ static void reply(struct tide__job *job, size_t done, struct tide_blob *values) 
     uint8_t buffer[128];
     tide_writer_init(&w, buffer, sizeof buffer);
     const bool at_risk = job->kind == TIDE__PUSH && job->table->replicas &&
-                         job->table->replicas->at_risk && job->origin != tide__store_self(store) &&
-                         tide__at_risk_given(job->table, job->origin, done);
+                         job->origin != tide__store_self(store) &&
+                         job->table->operations->given(job->table, job->origin, done);
     tide_write_array(&w, at_risk ? 8 : 7);
     tide_write_uint(&w, TIDE__OP_REPLY);
     tide_write_uint(&w, job->id);
@@ -367,7 +365,7 @@ void tide__job_park(const struct tide__job *job, const uint32_t *indices, size_t
         tide__job_error(job, TIDE_EBUSY, "too many operations wait for slots on the move", indices,
                         count);
         if (table->relocates && job->own && job->kind != TIDE__LOCALIZE) {
-            tide__owner_take_back(table, job->keys, indices, count);
+            table->operations->take_back(table, job->keys, indices, count);
         }
         return;
     }
@@ -380,6 +378,14 @@ void tide__job_park(const struct tide__job *job, const uint32_t *indices, size_t
 
 enum { PARKED = 0, DROPPED = UINT16_MAX };
 
+/* Does an operation wait for a group that this node has not heard of yet? */
+static bool waits_for_group(const struct tide__job *job, uint16_t to) {
+    const struct tide_table *table = job->table;
+    return table->replicas &&
+           (tide__member_gone(table->store, to) ||
+            job->map_version > atomic_load_explicit(&table->map_version, memory_order_relaxed));
+}
+
 /* Where a missed key of a job goes: a node, or one of these. Of a table with copies nothing is
  * passed on for an origin that has not heard of the new home: it sends all that is unanswered
  * again, in order, when it hears, and what went from here could come there before an earlier one.
@@ -389,7 +395,7 @@ static uint16_t destination(const struct tide__job *job, uint32_t index) {
     uint32_t slot = tide__slot_of(table, tide__job_key_at(job, index));
     uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
     if ((route & TIDE__MINE) || (job->own && (route & TIDE__OWN_HOLD)) ||
-        tide__failover_waits(job, tide__route_home(route))) {
+        waits_for_group(job, tide__route_home(route))) {
         return PARKED;
     }
     const bool again = table->replicas && job->origin != tide__store_self(table->store) &&
@@ -495,7 +501,7 @@ static void read_fresh(struct tide__job *job) {
     size_t count = 0;
     struct answered pushed = {.job = job};
     for (uint32_t i = 0; at && (i = next_answered(&pushed)) != UINT32_MAX;) {
-        if (tide__resubscribe(job, i)) {
+        if (job->table->hot->resubscribe(job, i)) {
             at[count++] = i;
         }
     }
@@ -542,7 +548,7 @@ static int process(struct tide__job *job) {
                               .misses = &job->misses};
     const bool subscribes = job->flags & TIDE__SUBSCRIBES;
     if (!code && subscribes && job->kind == TIDE__PULL) {
-        code = tide__subscribe_job(job);
+        code = table->hot->subscribe(job);
     }
     if (!code) {
         code = job->kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);
@@ -758,14 +764,10 @@ bool tide__job_parse(const void *body, size_t size, struct tide_store *store,
 
 /* Never stalls: whoever holds a row is about to let it go. */
 void tide__table_job(struct tide__job *job) {
-    if (job->table->relocates) {
-        tide__owner_job(job);
-    } else {
-        tide__strict_job(job);
-    }
+    job->table->operations->job(job);
 }
 
-void tide__operation(struct tide_store *store, uint16_t from, const struct tide_message *message) {
+static void operation(struct tide_store *store, uint16_t from, const struct tide_message *message) {
     struct tide__job job;
     memset(&job, 0, offsetof(struct tide__job, misses));
     job.copy = NULL;
@@ -777,7 +779,7 @@ void tide__operation(struct tide_store *store, uint16_t from, const struct tide_
     job.blob = tide_message_blob(message);
     job.own = from == tide__store_self(store) && job.hops == 0 && job.origin == from;
     if (TIDE_UNLIKELY(tide__job_straight(&job) && job.origin == tide__store_self(store)) &&
-        !tide__locations_returned(store, &job, from)) {
+        !job.table->operations->returned(store, &job, from)) {
         return;
     }
     if (job.origin != tide__store_self(store)) {
@@ -825,6 +827,16 @@ void tide__operation(struct tide_store *store, uint16_t from, const struct tide_
     kept->keys = copy + (job.keys - message->data);
     kept->rows = job.rows ? copy + (job.rows - message->data) : NULL;
     stall(store, kept);
+}
+
+int tide__operation_message(struct tide_store *store, struct tide__incoming *in) {
+    const bool own = in->from == tide__store_self(store);
+    const uint64_t began = own ? 0 : tide_port_now(store->port);
+    operation(store, in->from, in->message);
+    if (!own) {
+        tide__load_busy(store, began);
+    }
+    return 0;
 }
 
 void tide__shard_release(struct tide_store *store) {

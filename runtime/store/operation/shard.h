@@ -2,9 +2,14 @@
 #ifndef TIDE_STORE_SHARD_H
 #define TIDE_STORE_SHARD_H
 
-#include "store/core/internal.h"
+#include "store/core/technique.h"
 
 enum { TIDE__HOPS_MAX = 8 };
+
+/* PULL, PUSH, LOCALIZE, LOC, OFFER; REPLY; MEMBERS. */
+tide__handler tide__operation_message, tide__reply_message, tide__members_message;
+
+extern const struct tide__technique tide__plain; /* what all tables have in common: resend.c */
 
 struct tide__job {
     struct tide__job *next;
@@ -123,8 +128,8 @@ void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, si
 bool tide__job_parse(const void *data, size_t size, struct tide_store *store, struct tide__job *job);
 void tide__job_free(struct tide_store *store, struct tide__job *job);
 
-/* ---- owner.c ---- */
-/* Works on an operation on a table that relocates: nothing of it is left to do when it returns. */
-void tide__owner_job(struct tide__job *job);
+/* ---- shard.c ---- */
+/* Works on an operation, on whatever table. */
+void tide__table_job(struct tide__job *job);
 
 #endif

@@ -6,7 +6,7 @@
  * (killed, timed out) detaches its ticket from entries that are not busy and waits for those that
  * are.
  */
-#include "store/clocked/clocked.h"
+#include "store/core/technique.h"
 #include "store/core/internal.h"
 
 #define COUNT_MASK UINT64_C(0xffff)
@@ -154,7 +154,7 @@ bool tide_ticket_done(const struct tide_ticket *ticket) {
 
 int tide_ticket_wait(struct tide_ticket *ticket) {
     struct tide__ticket *t = (struct tide__ticket *)(void *)ticket;
-    return t->kind == TIDE__CLOCKED ? tide__clocked_wait(ticket) : tide__ticket_wait(t);
+    return t->kind == TIDE__CLOCKED ? t->table->operations->wait(ticket) : tide__ticket_wait(t);
 }
 
 void tide_ticket_abandon(struct tide_ticket *ticket) {

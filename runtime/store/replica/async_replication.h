@@ -81,7 +81,7 @@ bool tide__at_risk_timer(struct tide_store *store, uint64_t timer);
 bool tide__at_risk_given(struct tide_table *table, uint16_t origin, size_t count);
 /* At that node: `home` answered them. */
 void tide__at_risk_taken(struct tide_table *table, uint16_t home, size_t count);
-void tide__at_risk_safe(struct tide_store *store, uint16_t from, struct tide_reader *body);
+tide__handler tide__at_risk_safe; /* SAFE */
 void tide__at_risk_member(struct tide_store *store, const struct tide_member *member);
 void tide__at_risk_stats(struct tide_table *table, struct tide_table_stats *out); /* any thread */
 

@@ -31,10 +31,6 @@ static uint32_t u32_at(const uint8_t *at, size_t i) {
     return value;
 }
 
-static void damaged(struct tide_store *store) {
-    atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-}
-
 /* ---- on ---- */
 
 int tide__repl_send(struct tide_table *table, const struct tide__repl_message *m) {
@@ -354,14 +350,13 @@ static float *widened(const struct tide_table *table, const struct tide__repl_me
     return deltas;
 }
 
-void tide__copy_repl(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+int tide__copy_repl(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
     struct tide__repl_message m = {0};
     struct tide_table *table = read_repl(store, r, &m);
     if (!table) {
-        damaged(store);
-        return;
+        return TIDE_EPROTO;
     }
-    (void)from; /* versions say whose word counts */
     const bool is_short = m.kind == TIDE__REPL_PUSH && table->options.wire != TIDE_WIRE_F32;
     float *deltas = is_short ? widened(table, &m) : NULL;
     uint32_t *taken = tide_alloc(m.count * sizeof *taken);
@@ -386,6 +381,7 @@ void tide__copy_repl(struct tide_store *store, uint16_t from, struct tide_reader
     }
     tide_free(taken);
     tide_free(deltas);
+    return 0;
 }
 
 /* ---- whole slots ---- */
@@ -493,7 +489,8 @@ void tide__copy_fail(struct tide_table *table, uint32_t slot, uint16_t node) {
 }
 
 /* [table, slot, version, part, number, keys, rows with state, ids, lows] */
-void tide__copy_snapshot(struct tide_store *store, struct tide_reader *r) {
+int tide__copy_snapshot(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
     size_t count = 0, floats = 0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     uint64_t slot = tide_read_uint(r), version = tide_read_uint(r), part = tide_read_uint(r);
@@ -509,13 +506,12 @@ void tide__copy_snapshot(struct tide_store *store, struct tide_reader *r) {
                tide__slot_of(table, key) == slot;
     }
     if (!good) {
-        damaged(store);
-        return;
+        return TIDE_EPROTO;
     }
     struct tide__replicas *replicas = table->replicas;
     if (!is_current(table, (uint32_t)slot, (uint32_t)version) ||
         version < table->slot_versions[slot]) {
-        return;
+        return 0;
     }
     if (part & FIRST_PART) {
         tide__copy_drop(table, (uint32_t)slot);
@@ -539,4 +535,5 @@ void tide__copy_snapshot(struct tide_store *store, struct tide_reader *r) {
         replicas->slots[slot].arriving = false;
         replicas->slots[slot].held = true;
     }
+    return 0;
 }

@@ -17,23 +17,6 @@
 #include "store/rows/cut.h"
 #include "store/slots/move.h"
 
-bool tide__failover_waits(const struct tide__job *job, uint16_t to) {
-    const struct tide_table *table = job->table;
-    return table->replicas &&
-           (tide__member_gone(table->store, to) ||
-            job->map_version > atomic_load_explicit(&table->map_version, memory_order_relaxed));
-}
-
-int tide__lost_fail(struct tide_table *table, uint32_t slot, uint64_t key) {
-    char name[96];
-    uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
-    tide__node_text(table->store, tide__route_home(route), name);
-    return tide_fail(TIDE_ELOST,
-                     "key %llu (slot %u) of table '%s' is lost: node %s died, and no copy was "
-                     "left; start again from what was saved last",
-                     (unsigned long long)key, (unsigned)slot, table->name, name);
-}
-
 /* ---- operations go out again ---- */
 
 struct again { /* a message of this node's workers */
@@ -284,13 +267,13 @@ static void report_missing(const struct change *c) {
 }
 
 /* [table, cause, slots, homes, chains, versions]; the op is read. */
-void tide__failover_groups(struct tide_store *store, const struct tide_message *message,
-                           struct tide_reader *r) {
+int tide__failover_groups(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const struct tide_message *message = in->message;
     struct change *c = tide_alloc_zero(1, sizeof *c);
     if (!c || !read_change(store, r, c)) {
-        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
         tide_free(c);
-        return;
+        return TIDE_EPROTO;
     }
     struct tide_table *table = c->table;
     apply(c);
@@ -310,4 +293,5 @@ void tide__failover_groups(struct tide_store *store, const struct tide_message *
     tide__lease_ask(store);
     tide__moves_advance(store);
     tide_free(c);
+    return 0;
 }

@@ -92,25 +92,31 @@ void tide__lease_ask(struct tide_store *store) {
     }
 }
 
-void tide__lease_asked(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+int tide__lease_asked(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const uint16_t from = in->from;
     struct tide__replication *replication = store->replication;
     uint64_t asked = tide_read_uint(r);
     if (r->error || !replication || from >= TIDE__NODES || !tide__member_lives(store, from)) {
-        return;
+        return 0;
     }
     replication->granted_until[from] =
         tide_port_now(store->port) + TIDE__LEASE + TIDE__LEASE / 1000;
     (void)tide__store_say(store, from, TIDE__OP_LEASE, asked);
+    return 0;
 }
 
-void tide__lease_granted(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+int tide__lease_granted(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const uint16_t from = in->from;
     uint64_t asked = tide_read_uint(r);
     if (r->error || !store->replication || from >= TIDE__NODES ||
         asked > tide_port_now(store->port)) {
-        return;
+        return 0;
     }
     atomic_store_explicit(&store->replication->lease_until[from], asked + TIDE__LEASE,
                           memory_order_relaxed);
+    return 0;
 }
 
 uint64_t tide__lease_over(const struct tide_store *store, uint16_t home) {

@@ -75,21 +75,23 @@ void tide__at_risk_tell(struct tide_table *table) {
 }
 
 /* [table, answered pushes that are safe]; from oneself: it is time to ship. */
-void tide__at_risk_safe(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+int tide__at_risk_safe(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const uint16_t from = in->from;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     const uint64_t safe = tide_read_uint(r);
     if (r->error || !table || !table->replicas || !table->replicas->at_risk) {
-        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-        return;
+        return TIDE_EPROTO;
     }
     if (from == tide__store_self(store)) {
         tide__at_risk_ship(table);
-        return;
+        return 0;
     }
     struct tide__risk_peer *peer = peer_of(table->replicas->at_risk, from);
     if (peer) {
         peer->taken_safe = safe;
     }
+    return 0;
 }
 
 static void bury(struct tide_table *table, uint16_t node) {

@@ -7,6 +7,7 @@
  */
 #include "store/replica/async_replication.h"
 #include "store/rows/cut.h"
+#include "store/slots/move.h"
 
 enum { RING_FIRST = 256 };
 
@@ -370,13 +371,15 @@ int tide__replicate(const struct tide__repl *all) {
     return same == all->count ? send_part(all, chain, NULL, same) : send_parts(all);
 }
 
-void tide__replica_ack(struct tide_store *store, struct tide_reader *r) {
+int tide__replica_ack(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
     uint64_t token = tide_read_uint(r);
     struct tide__repl *repl =
         r->error || !store->replication ? NULL : ring_take(store->replication, token);
     if (repl) { /* else of a group that is no more */
         repl_done(repl);
     }
+    return 0;
 }
 
 void tide__replicas_mark(struct tide__replicas *replicas) {

@@ -16,9 +16,10 @@
 #ifndef TIDE_STORE_REPLICA_H
 #define TIDE_STORE_REPLICA_H
 
+#include "store/core/technique.h"
 #include "store/operation/shard.h"
 
-enum { TIDE__NODES = 0x8000, TIDE__CHAIN_MAX = 4 };
+enum { TIDE__CHAIN_MAX = 4 };
 #define TIDE__LEASE (3 * TIDE_SECOND / 10)
 #define TIDE__LOST_CHAIN UINT64_MAX /* of a slot that died with all its copies */
 
@@ -132,7 +133,6 @@ struct tide__lenders { /* who holds copies of the slots of this home: their leas
 struct tide__replicas { /* of a table */
     /* any thread; the home's: with who is joining */
     atomic_uint_fast64_t chain[TIDE_SLOT_COUNT];
-    atomic_uint_fast64_t async_pulls; /* messages of this node's workers, unanswered */
     /* I/O thread */
     struct tide__copied_slot slots[TIDE_SLOT_COUNT];
     uint64_t open_at[TIDE_SLOT_COUNT]; /* when leases that it granted to former homes have run out */
@@ -158,6 +158,10 @@ struct tide__replication { /* of a store */
     bool beating;
 };
 
+extern const struct tide__technique tide__replicated;
+tide__handler tide__copy_repl, tide__replica_ack, tide__copy_snapshot, tide__lease_asked, tide__lease_granted,
+    tide__failover_groups, tide__rebuild_message;
+
 int tide__replicas_init(struct tide_table *table, const uint64_t *chains);
 void tide__replicas_deinit(struct tide_table *table);
 void tide__replication_destroy(struct tide_store *store);
@@ -165,7 +169,6 @@ void tide__replication_destroy(struct tide_store *store);
 bool tide__replicas_idle(const struct tide_table *table);
 /* An operation on a table with copies: nothing of it is left to do when it returns. */
 void tide__strict_job(struct tide__job *job);
-void tide__replica_ack(struct tide_store *store, struct tide_reader *body);
 /* The groups of slots (a bit each) have changed: what was unanswered goes down the new chains. */
 void tide__replicas_retarget(struct tide_table *table, const uint64_t *changed);
 /* Opens slots whose old homes' leases have run out; goes on with rebuilding. */
@@ -226,9 +229,6 @@ static inline int tide__rows_lock(struct tide_table *table, const struct tide__r
     return TIDE__FOUND;
 }
 
-/* ---- chain_replica.c ---- */
-void tide__copy_repl(struct tide_store *store, uint16_t from, struct tide_reader *body);
-void tide__copy_snapshot(struct tide_store *store, struct tide_reader *body);
 /* The whole slot, with numbers and ids, to a node that begins to hold a copy. */
 int tide__snapshot_send(struct tide_table *table, uint32_t slot, uint16_t to);
 /* This node is in the slot's group no more. */
@@ -260,32 +260,15 @@ const struct tide__lenders *tide__lenders(struct tide_table *table);
 uint64_t tide__lenders_deadline(struct tide_table *table);
 void tide__lease_start(struct tide_store *store); /* there is a table more */
 void tide__lease_ask(struct tide_store *store);
-void tide__lease_asked(struct tide_store *store, uint16_t from, struct tide_reader *body);
-void tide__lease_granted(struct tide_store *store, uint16_t from, struct tide_reader *body);
 /* When the lease that `home` may hold from this node has run out. */
 uint64_t tide__lease_over(const struct tide_store *store, uint16_t home);
 /* The timer of leases and rebuilding. */
 void tide__lease_beat(struct tide_store *store);
 
-/* ---- failover.c ---- */
-void tide__failover_groups(struct tide_store *store, const struct tide_message *message,
-                           struct tide_reader *body);
-/* Does an operation wait for a group that this node has not heard of yet? */
-bool tide__failover_waits(const struct tide__job *job, uint16_t to);
-/* ELOST, with the story. */
-int tide__lost_fail(struct tide_table *table, uint32_t slot, uint64_t key);
-/* Works on an operation, on whatever table. */
-void tide__table_job(struct tide__job *job);
 
-/* ---- program_order.c: one worker's operations on a row ---- */
-/* Waits until asynchronous pulls of this fiber with one of the keys are answered. ETIMEDOUT,
- * ECANCELED, ENOMEM. */
-int tide__order_wait(struct tide_table *table, const uint64_t *keys, size_t count);
-/* Would it have to? */
-bool tide__order_is_held(struct tide_table *table, const uint64_t *keys, size_t count);
-/* An asynchronous pull is enlisted, or over; pending lock held. */
-void tide__order_begin(struct tide__pending *pull);
-void tide__order_end(struct tide__pending *pull);
+/* ---- redundancy.c ---- */
+/* A member died. I/O thread 0. */
+void tide__health_death(struct tide_store *store, const struct tide_member *member);
 
 /* ---- groups.c: the controller ---- */
 struct tide__catalog_entry;

@@ -13,6 +13,16 @@
 
 enum { SPINS = 100, HASH_FIRST = 4, HASH_MAX = 1 << 30 };
 
+void tide__index_counts(struct tide_table *table, int64_t bytes) {
+    struct tide_budget *budget = &table->store->budget;
+    if (bytes < 0) {
+        tide_budget_drop(budget, (uint64_t)-bytes);
+    } else {
+        tide_budget_keep(budget, (uint64_t)bytes);
+    }
+    atomic_fetch_add_explicit(&table->index_bytes, (uint64_t)bytes, memory_order_relaxed);
+}
+
 uint64_t tide__key_of(const struct tide_table *table, uint32_t slot, uint64_t place) {
     if (table->options.slots == TIDE_SLOTS_RANGE) {
         uint64_t key = tide__range_first(table, slot) + place;

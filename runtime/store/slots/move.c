@@ -24,11 +24,6 @@
  * operations on them fail with EDIED.
  */
 #include "store/slots/move.h"
-#include "store/adaptive/owner.h"
-#include "store/replica/replica.h"
-
-#include "store/clocked/clocked.h"
-#include "store/adaptive/hot_keys.h"
 
 struct tide__fence { /* an origin's */
     struct tide__fence *next;
@@ -48,7 +43,7 @@ struct arrival { /* at the new home */
     uint32_t slots[];
 };
 
-int tide__moves_create(struct tide_store *store) {
+static int moves_create(struct tide_store *store) {
     store->moves = tide_alloc_zero(1, sizeof *store->moves);
     return store->moves ? 0 : tide_fail(TIDE_ENOMEM, "no memory for slot moves");
 }
@@ -58,7 +53,7 @@ static void arrival_free(struct arrival *arrival) {
     tide_free(arrival);
 }
 
-void tide__moves_destroy(struct tide_store *store) {
+static void moves_destroy(struct tide_store *store) {
     struct tide__moves *m = store->moves;
     while (m && m->arrivals) {
         struct arrival *next = m->arrivals->next;
@@ -67,13 +62,13 @@ void tide__moves_destroy(struct tide_store *store) {
     }
     if (m) {
         tide__departures_release(store);
-        tide__groups_release(store);
         tide__plan_release(store);
     }
+    tide_free(store->drain);
     tide_free(m);
 }
 
-void tide__moves_table_release(struct tide_table *table) {
+static void moves_table_release(struct tide_table *table) {
     while (table->fences) {
         struct tide__fence *next = table->fences->next;
         tide_free(table->fences);
@@ -95,11 +90,6 @@ bool tide__moves_waiting(const struct tide_store *store) {
 }
 
 /* ---- routes ---- */
-
-static uint32_t route_of(const struct tide_table *table, uint32_t slot) {
-    return atomic_load_explicit(&table->slots[slot].route,
-                                memory_order_relaxed); /* only this thread writes */
-}
 
 /* Pending lock held, `changes` bumped before. */
 void tide__route_set(struct tide_table *table, uint32_t slot, uint32_t route) {
@@ -129,7 +119,7 @@ void tide__raise_version(struct tide_table *table, uint32_t version) {
 
 void tide__route_clear(struct tide_table *table, uint32_t slot, uint32_t flags) {
     tide__routes_begin(table);
-    tide__route_set(table, slot, route_of(table, slot) & ~flags);
+    tide__route_set(table, slot, tide__route_of(table, slot) & ~flags);
     tide__routes_end(table);
 }
 
@@ -149,6 +139,15 @@ static const uint8_t *read_slots(struct tide_reader *r, size_t *count) {
         }
     }
     return slots;
+}
+
+bool tide__move_read(struct tide_reader *r, struct tide__move_body *m) {
+    const uint64_t version = tide_read_uint(r), node = tide_read_uint(r);
+    m->slots = read_slots(r, &m->count);
+    m->lost = tide_read_typed(r, TIDE_U32, &m->lost_count);
+    m->version = (uint32_t)version;
+    m->node = (uint16_t)node;
+    return !r->error && m->slots && m->lost && version <= UINT32_MAX && node <= UINT16_MAX;
 }
 
 static uint32_t at(const uint8_t *numbers, size_t i) {
@@ -229,7 +228,7 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
     fence->next = table->fences;
     table->fences = fence;
     table->store->moves->fences++;
-    tide__clocked_routes_changed(table, 0, TIDE_SLOT_COUNT);
+    TIDE__EACH_TECHNIQUE(table->store, routes_changed, table);
     return 0;
 }
 
@@ -251,7 +250,7 @@ int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t 
 static void clear_flag(struct tide_table *table, const struct tide__fence *fence, uint32_t flag) {
     for (uint32_t i = 0; i < fence->count; i++) {
         if (fence->slots[i] != UINT32_MAX) {
-            tide__route_set(table, fence->slots[i], route_of(table, fence->slots[i]) & ~flag);
+            tide__route_set(table, fence->slots[i], tide__route_of(table, fence->slots[i]) & ~flag);
         }
     }
 }
@@ -262,22 +261,23 @@ static bool is_drained(const struct tide_table *table, const struct tide__fence 
     bool awaited = false;
     for (uint32_t i = 0; i < fence->count && !awaited && !TIDE_MUTANT(slot_move_order); i++) {
         awaited =
-            fence->slots[i] != UINT32_MAX && (route_of(table, fence->slots[i]) & TIDE__AWAITED);
+            fence->slots[i] != UINT32_MAX && (tide__route_of(table, fence->slots[i]) & TIDE__AWAITED);
     }
     return !awaited && !table->store->stalled &&
            atomic_load_explicit(&table->self_sent, memory_order_relaxed) ==
                atomic_load_explicit(&table->self_handled, memory_order_relaxed);
 }
 
+/* Calls a hook of the table for the slots of a fence. */
 static void each_slot(struct tide_table *table, const struct tide__fence *fence,
                       void (*each)(struct tide_table *table, uint32_t slot)) {
-    for (uint32_t i = 0; i < fence->count && table->relocates; i++) {
+    for (uint32_t i = 0; i < fence->count && each; i++) {
         if (fence->slots[i] != UINT32_MAX) {
             each(table, fence->slots[i]);
         }
     }
-    if (table->relocates) {
-        tide__owner_finish(table);
+    if (each && table->operations->finish) {
+        table->operations->finish(table);
     }
 }
 
@@ -292,9 +292,9 @@ static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
         clear_flag(table, fence, TIDE__OWN_HOLD);
         tide__routes_end(table);
         fence->ready = true;
-        each_slot(table, fence, tide__owner_wish_again);
+        each_slot(table, fence, table->operations ? table->operations->slot_settled : NULL);
         tide__parked_retry(table);
-        each_slot(table, fence, tide__owner_release_slot);
+        each_slot(table, fence, table->operations ? table->operations->slot_opens : NULL);
     }
     if (!fence->ready) {
         return false;
@@ -309,6 +309,15 @@ static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
     return drained;
 }
 
+static bool goes_by_old_homes(struct tide_table *table) {
+    bool goes = false;
+    for (size_t i = 0; table->store->techniques[i] && !goes; i++) {
+        const struct tide__technique *t = table->store->techniques[i];
+        goes = t->slots_settle && t->slots_settle(table);
+    }
+    return goes;
+}
+
 static void fences_advance(struct tide_table *table) {
     for (struct tide__fence **place = &table->fences; *place;) {
         struct tide__fence *fence = *place;
@@ -321,7 +330,7 @@ static void fences_advance(struct tide_table *table) {
         }
     }
     if (!table->fences && table->map_rounds > 0 && !tide__pending_at_leaver(table) &&
-        !tide__clocked_shifting(table)) {
+        !goes_by_old_homes(table)) {
         table->store->moves->answers--;
         for (; table->map_rounds > 0; table->map_rounds--) {
             tide__move_send(table->store, tide_net_controller(table->store->net),
@@ -331,23 +340,12 @@ static void fences_advance(struct tide_table *table) {
     }
 }
 
-/* This node may have heard of the death of a home before it hears which slots went there. */
-static void dead_homes(struct tide_table *table, const uint8_t *slots, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t slot = at(slots, i), route = route_of(table, slot);
-        const uint16_t home = tide__route_home(route);
-        if (!(route & TIDE__MINE) && tide__member_gone(table->store, home) &&
-            !TIDE_MUTANT(dead_home_mapped)) {
-            tide__loss_home(table, slot, home);
-        }
-    }
-    tide__owner_finish(table);
-}
-
 /* [table, id or 0, passed on to, round or 0, slots, homes, versions]; the op is read. With a round: the controller's
  * term in place of the id. Each round has a leaver of its own, which may end when this node has answered: an answer to
  * an earlier round, or to a former controller, does not count for it. */
-void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader *r) {
+int tide__move_map(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const uint16_t from = in->from;
     size_t count = 0, homes_count = 0, versions_count = 0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     uint64_t id = tide_read_uint(r), passed_on = tide_read_uint(r);
@@ -357,8 +355,7 @@ void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader 
     const uint8_t *versions = tide_read_typed(r, TIDE_U32, &versions_count);
     if (!table || r->error || !slots || homes_count != count || versions_count != count ||
         round > UINT32_MAX) {
-        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-        return;
+        return TIDE_EPROTO;
     }
     if (id && passed_on && passed_on <= UINT16_MAX) {
         tide__pending_passed_on(store, id, (uint16_t)passed_on);
@@ -366,9 +363,7 @@ void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader 
     if (!table->replicas) { /* ENOMEM: the old home forwards */
         (void)change_homes(table, slots, homes, 0, versions, 0, count, false);
     }
-    if (table->relocates) {
-        dead_homes(table, slots, count);
-    }
+    TIDE__EACH_TECHNIQUE(store, homes_told, table, slots, count);
     if (round && from == tide_net_controller(store->net)) {
         if (table->map_rounds > 0 && table->map_term != (uint32_t)id) {
             table->map_rounds = 0; /* of a former controller: nobody waits for them */
@@ -380,6 +375,7 @@ void tide__move_map(struct tide_store *store, uint16_t from, struct tide_reader 
         table->map_term = (uint32_t)id;
     }
     fences_advance(table);
+    return 0;
 }
 
 /* ---- the new home ---- */
@@ -448,7 +444,7 @@ static void on_expect(struct tide_store *store, struct tide_table *table, uint32
                           .from = from,
                           .lost = lost};
     for (size_t i = 0; i < count; i++) {
-        uint32_t route = route_of(table, at(slots, i));
+        uint32_t route = tide__route_of(table, at(slots, i));
         a->slots[i] = at(slots, i);
         a->left += (route & TIDE__AWAITED) != 0;
         if (!(route & TIDE__MINE)) {
@@ -466,7 +462,7 @@ static void on_expect(struct tide_store *store, struct tide_table *table, uint32
 
 static void slot_is_here(struct tide_store *store, struct tide_table *table, uint32_t slot,
                          uint16_t lost_to) {
-    uint32_t route = route_of(table, slot);
+    uint32_t route = tide__route_of(table, slot);
     if (!(route & TIDE__AWAITED)) {
         return;
     }
@@ -500,12 +496,12 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
     if (!TIDE_MUTANT(move_parked_forgotten)) {
         tide__parked_retry(table);
     }
-    tide__clocked_arrived(table, slot);
+    TIDE__EACH_TECHNIQUE(store, slot_came, table, slot);
     fences_advance(table);
 }
 
 /* [table, slot, keys, rows with state] */
-static void on_rows(struct tide_store *store, struct tide_table *table, struct tide_reader *r) {
+static int on_rows(struct tide_store *store, struct tide_table *table, struct tide_reader *r) {
     size_t count = 0, floats = 0, marks_count = 0, seconds_floats = 0, split = 0;
     uint64_t slot = tide_read_uint(r);
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
@@ -514,7 +510,7 @@ static void on_rows(struct tide_store *store, struct tide_table *table, struct t
     const uint8_t *seconds = tide_read_typed(r, TIDE_F32, &seconds_floats);
     bool good = !r->error && marks_count == count && slot < TIDE_SLOT_COUNT &&
                 floats % table->row_floats == 0 && floats / table->row_floats == count &&
-                (route_of(table, (uint32_t)slot) & TIDE__AWAITED);
+                (tide__route_of(table, (uint32_t)slot) & TIDE__AWAITED);
     for (size_t i = 0; i < count && good; i++) {
         uint64_t key;
         memcpy(&key, keys + i * 8, sizeof key);
@@ -525,8 +521,7 @@ static void on_rows(struct tide_store *store, struct tide_table *table, struct t
         split += (mark & TIDE__MARK_SPLIT) != 0;
     }
     if (!good || seconds_floats != split * table->row_floats) {
-        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-        return;
+        return TIDE_EPROTO;
     }
     struct tide__misses misses;
     tide__misses_init(&misses);
@@ -546,17 +541,12 @@ static void on_rows(struct tide_store *store, struct tide_table *table, struct t
                  "rows of table '%s' are lost on arrival: %s", table->name, tide_error_message());
     }
     tide__misses_release(&misses);
+    return 0;
 }
 
 void tide__moves_advance(struct tide_store *store) {
     tide__departures_advance(store);
-    unsigned tables = atomic_load_explicit(&store->table_count, memory_order_relaxed);
-    for (unsigned id = 1; id <= tables && store->replication; id++) {
-        struct tide_table *table = tide__table_at(store, id);
-        if (table && table->replicas && table->replicas->unopened) {
-            tide__replicas_advance(table);
-        }
-    }
+    TIDE__EACH_TECHNIQUE(store, advance, store);
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && (store->moves->fences || store->moves->answers); id++) {
         struct tide_table *table = tide__table_at(store, id);
@@ -570,89 +560,72 @@ void tide__moves_advance(struct tide_store *store) {
 }
 
 /* [table, version, node, slots, lost], or shorter ones; the op is read. */
-void tide__move_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
-    if (op == TIDE__OP_FLUSH || op == TIDE__OP_FLUSHED) {
-        tide__echo_message(store, from, op, r);
-        return;
-    }
+int tide__move_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *r = &in->body;
+    const uint16_t from = in->from;
+    const int op = in->op;
     const bool controls = from == tide_net_controller(store->net);
     const bool asks = op == TIDE__OP_EXPECT || op == TIDE__OP_MOVE;
     const bool tells = op == TIDE__OP_DRAINED || op == TIDE__OP_EXPECTED || op == TIDE__OP_MOVED ||
                        op == TIDE__OP_MAP_DONE;
     if ((asks && !controls) || (tells && !tide__catalog_commands(store))) {
-        return; /* of a controller that is none any more, or to one */
+        return 0; /* of a controller that is none any more, or to one */
     }
     if (op == TIDE__OP_DRAINED) {
         tide__plan_drained(store, from);
         tide__plan_advance(store);
-        return;
+        return 0;
     }
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     if (!table) {
-        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-        return;
+        return TIDE_EPROTO;
     }
     if (op == TIDE__OP_ROWS) {
-        on_rows(store, table, r);
-        return;
+        return on_rows(store, table, r);
     }
     if (op == TIDE__OP_SLOT_DONE || op == TIDE__OP_SLOT_HERE) {
         uint64_t slot = tide_read_uint(r);
         (void)tide_read_uint(r);
         uint64_t lost_to = tide_read_uint(r);
         if (r->error || slot >= TIDE_SLOT_COUNT || lost_to > UINT16_MAX) {
-            atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-        } else if (op == TIDE__OP_SLOT_HERE) {
+            return TIDE_EPROTO;
+        }
+        if (op == TIDE__OP_SLOT_HERE) {
             tide__departure_came(store, table, (uint32_t)slot);
         } else {
             slot_is_here(store, table, (uint32_t)slot, (uint16_t)lost_to);
             (void)tide__slot_say(table, from, TIDE__OP_SLOT_HERE, (uint32_t)slot, 0, 0);
         }
-        return;
+        return 0;
     }
-    size_t count = 0, lost_count = 0;
-    uint64_t version = tide_read_uint(r), node = tide_read_uint(r);
-    const uint8_t *slots = read_slots(r, &count);
-    const uint8_t *lost = tide_read_typed(r, TIDE_U32, &lost_count);
-    if (r->error || !slots || !lost || version > UINT32_MAX || node > UINT16_MAX) {
-        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-        return;
+    struct tide__move_body m;
+    if (!tide__move_read(r, &m)) {
+        return TIDE_EPROTO;
     }
     switch (op) {
     case TIDE__OP_EXPECT:
-        on_expect(store, table, (uint32_t)version, (uint16_t)node, slots, count);
+        on_expect(store, table, m.version, m.node, m.slots, m.count);
         break;
     case TIDE__OP_MOVE:
-        tide__departure_begin(store, table, (uint32_t)version, (uint16_t)node, slots, count);
+        tide__departure_begin(store, table, m.version, m.node, m.slots, m.count);
         break;
     case TIDE__OP_EXPECTED:
-        tide__plan_expected(store, table->id, (uint32_t)version);
+        tide__plan_expected(store, table->id, m.version);
         break;
     case TIDE__OP_MOVED:
-        tide__plan_moved(store, table->id, (uint32_t)version, lost, lost_count);
+        tide__plan_moved(store, table->id, m.version, m.lost, m.lost_count);
         break;
     case TIDE__OP_MAP_DONE:
-        if (version > 0 && count == 1 && at(slots, 0) == (uint32_t)tide_net_term(store->net)) {
-            tide__plan_answered(store, from, table->id, (uint32_t)version); /* not what a former one asked */
+        if (m.version > 0 && m.count == 1 && at(m.slots, 0) == (uint32_t)tide_net_term(store->net)) {
+            tide__plan_answered(store, from, table->id, m.version); /* not what a former one asked */
         }
-        break;
-    case TIDE__OP_REBUILD:
-        if (controls && table->replicas) {
-            tide__rebuild_order(table, (uint32_t)version, (uint16_t)node, slots, count);
-        }
-        break;
-    case TIDE__OP_REBUILT:
-        tide__groups_rebuilt(store, from, table->id, (uint32_t)version, (uint16_t)node, slots,
-                             count);
-        break;
-    case TIDE__OP_COPY_FAILED:
-        tide__groups_copy_failed(store, table->id, (uint16_t)node, slots, count);
         break;
     default:
         break;
     }
     tide__plan_advance(store);
     tide__moves_advance(store);
+    return 0;
 }
 
 /* A dead or departed node: what it should have sent will not come, what it should have taken stays.
@@ -666,7 +639,7 @@ static void member_gone(struct tide_store *store, uint16_t id) {
         }
         for (uint32_t i = 0, count = a->count; i < count; i++) {
             uint32_t slot = a->slots[i];
-            bool last = a->left == 1 && (route_of(a->table, slot) & TIDE__AWAITED);
+            bool last = a->left == 1 && (tide__route_of(a->table, slot) & TIDE__AWAITED);
             slot_is_here(store, a->table, slot, id);
             if (last) {
                 break; /* the arrival is gone */
@@ -676,20 +649,52 @@ static void member_gone(struct tide_store *store, uint16_t id) {
     tide__departures_end(store, id);
 }
 
-void tide__move_member(struct tide_store *store, const struct tide_member *member) {
+static void on_member(struct tide_store *store, const struct tide_member *member) {
     if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
-        if (member->state == TIDE_MEMBER_DEAD) {
-            tide__health_death(store, member);
-        }
         member_gone(store, member->id);
-        tide__owner_member_gone(store, member->id);
     }
+}
+
+static void settle(struct tide_store *store, const struct tide_member *member) {
     if (member->state == TIDE_MEMBER_LEAVING && member->id == tide__store_self(store)) {
         store->leaving = true;
     }
     if (tide__catalog_commands(store)) {
-        tide__groups_member(store, member);
         tide__plan_member(store, member);
     }
     tide__moves_advance(store);
 }
+
+static uint64_t rest(struct tide_store *store) {
+    if (!tide__moves_waiting(store)) {
+        return 0;
+    }
+    tide__moves_advance(store);
+    return TIDE_SECOND / 1000;
+}
+
+static bool is_idle(const struct tide_table *table) {
+    return !table->fences && !tide__moves_has(table->store, table);
+}
+
+static bool plan_has(const struct tide_store *store, uint32_t table) {
+    return tide__plan_has(store, table) || store->moves->recording > 0;
+}
+
+const struct tide__technique tide__slots = {
+    .name = "slots",
+    .create = moves_create,
+    .destroy = moves_destroy,
+    .member = on_member,
+    .settle = settle,
+    .commander = tide__drain_again,
+    .rest = rest,
+    .table_destroy = moves_table_release,
+    .table_idle = is_idle,
+    .plan_load = tide__plan_load,
+    .plan_begin = tide__plan_begin,
+    .plan_resume = tide__plan_resume,
+    .plan_advance = tide__plan_advance,
+    .plan_release = tide__plan_release,
+    .plan_has = plan_has,
+};

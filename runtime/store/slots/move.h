@@ -4,8 +4,8 @@
 #define TIDE_STORE_MOVE_H
 
 #include "store/core/catalog.h"
+#include "store/core/technique.h"
 #include "store/rows/cut.h"
-#include "store/replica/replica.h"
 
 struct batch;
 struct tide__request;
@@ -13,6 +13,10 @@ struct leaver;
 struct arrival;
 struct departure;
 struct told;
+
+extern const struct tide__technique tide__slots;
+/* What the store actor is told of moves; message.def. */
+tide__handler tide__move_map, tide__move_message, tide__request_call, tide__echo_message;
 
 struct tide__moves {
     struct arrival *arrivals;
@@ -29,10 +33,38 @@ struct tide__moves {
 };
 
 /* [op, table, version, node, slots, lost] */
+struct tide__move_body {
+    uint32_t version;
+    uint16_t node;
+    const uint8_t *slots, *lost; /* u32, unaligned; slots are good */
+    size_t count, lost_count;
+};
+bool tide__move_read(struct tide_reader *r, struct tide__move_body *m); /* behind the table */
 void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t table,
                      uint32_t version, uint16_t node, const uint32_t *slots, size_t count,
                      const uint32_t *lost, size_t lost_count);
 
+/* ---- move.c: slots change their home ---- */
+/* Looks for work that other events made possible: fences to lift, departures to go on, slots to
+ * plan. */
+void tide__moves_advance(struct tide_store *store);
+/* The controller: the same for its plans. */
+void tide__plan_advance(struct tide_store *store);
+bool tide__moves_waiting(const struct tide_store *store); /* fences or departures exist */
+/* Are slots of the table on their way to or from this node? */
+bool tide__moves_has(const struct tide_store *store, const struct tide_table *table);
+/* Changes of routes, between begin and end: under the pending lock. */
+void tide__routes_begin(struct tide_table *table);
+void tide__routes_end(struct tide_table *table);
+void tide__route_set(struct tide_table *table, uint32_t slot, uint32_t route);
+void tide__route_clear(struct tide_table *table, uint32_t slot, uint32_t flags); /* on its own */
+/* Of an awaited slot: its home so far. */
+uint16_t tide__slot_comes_from(const struct tide_table *table, uint32_t slot);
+void tide__raise_version(struct tide_table *table, uint32_t version);
+/* Workers hand over what they have for the slots until all they handed over has run. ENOMEM. */
+int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t count);
+
+/* ---- move_plan.c: the controller ---- */
 void tide__plan_member(struct tide_store *store, const struct tide_member *member);
 void tide__plan_expected(struct tide_store *store, uint32_t table, uint32_t version);
 void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version,
@@ -85,13 +117,16 @@ struct tide__echo {
 void tide__echo_ask(struct tide_store *store, struct tide__echo *echo); /* anew */
 bool tide__echo_came(const struct tide_store *store, const struct tide__echo *echo);
 void tide__echo_hear(struct tide__echo *echo, uint16_t from, uint64_t turn);
-void tide__echo_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r);
+
+/* ---- drain.c: this node leaves ---- */
+/* Looks whether rows of other homes are still here, or on their way from here. */
+void tide__drain_advance(struct tide_store *store);
+void tide__drain_echo(struct tide_store *store, uint16_t from, uint64_t turn);
+/* The controller is another one: it has to be told once more. */
+void tide__drain_again(struct tide_store *store);
 
 /* ---- move_request.c: slots that somebody wants elsewhere ---- */
 
-/* MOVE_SLOTS, a call to the controller; it is answered when all its batches have ended. */
-int tide__request_call(struct tide_store *store, const struct tide_message *message,
-                       struct tide_reader *body);
 void tide__request_begins(struct tide__request *request); /* a batch */
 /* A batch has ended: the last one answers. */
 void tide__request_part(struct tide_store *store, struct tide__request *request, int code,

@@ -4,7 +4,6 @@
  * the last batch of the request has ended.
  */
 #include "store/slots/move.h"
-#include "store/replica/replica.h"
 
 struct tide__request { /* at the controller */
     tide_address caller;
@@ -125,8 +124,9 @@ static struct tide__catalog_entry *ready_entry(struct tide_store *store, uint64_
 }
 
 /* [table, node, slots]; the op is read. */
-int tide__request_call(struct tide_store *store, const struct tide_message *message,
-                       struct tide_reader *body) {
+int tide__request_call(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_reader *body = &in->body;
+    const struct tide_message *message = in->message;
     size_t count = 0;
     uint64_t table = tide_read_uint(body), node = tide_read_uint(body);
     const uint8_t *slots = tide_read_typed(body, TIDE_U32, &count);

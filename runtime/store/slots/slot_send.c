@@ -11,10 +11,6 @@
  * slot. tests/models/slot.pml has all of it.
  */
 #include "store/slots/move.h"
-#include "store/clocked/clocked.h"
-#include "store/adaptive/owner.h"
-#include "store/replica/replica.h"
-#include "store/adaptive/hot_keys.h"
 
 enum {
     IN_FLIGHT_MAX = 256, /* slots; mostly empty: a round trip each would make a move last minutes */
@@ -170,7 +166,7 @@ static int depart_slot(struct departure *d, uint32_t slot) {
         return 1; /* it left, and that was told: a controller that took over asks again */
     }
     if (tide__route_of(table, slot) & TIDE__MINE) {
-        tide__clocked_departs(table, slot, d->to);
+        TIDE__EACH_TECHNIQUE(table->store, slot_leaves, table, slot, d->to);
         tide__routes_begin(table);
         tide__route_set(table, slot, d->to);
         table->slot_versions[slot] = d->version;
@@ -179,12 +175,16 @@ static int depart_slot(struct departure *d, uint32_t slot) {
     } else if (tide__route_home(tide__route_of(table, slot)) != d->to) {
         lost_to = tide__route_home(tide__route_of(table, slot)); /* it left for a node that died */
     }
-    int code = lost_to            ? 0
-               : table->relocates ? tide__owner_depart(table, slot, d->to)
-                                  : tide__slot_drain(table, slot, pack, d);
+    const bool own_way = table->operations && table->operations->slot_send;
+    int code = lost_to   ? 0
+               : own_way ? table->operations->slot_send(table, slot, d->to)
+                         : tide__slot_drain(table, slot, pack, d);
     code = code ? code : ship(d);
-    tide__shared_slot_left(table, slot);
-    code = code || lost_to ? code : tide__clocked_departed(table, slot, d->to);
+    TIDE__EACH_TECHNIQUE(table->store, slot_forgotten, table, slot);
+    for (size_t i = 0; table->store->techniques[i] && !code && !lost_to; i++) {
+        const struct tide__technique *t = table->store->techniques[i];
+        code = t->slot_left ? t->slot_left(table, slot, d->to) : 0;
+    }
     if (code) {
         return code;
     }
@@ -269,7 +269,7 @@ void tide__departures_advance(struct tide_store *store) {
     if (d->table->relocates && d->at > first) {
         tide__parked_retry(d->table); /* what waited for these slots to leave */
     }
-    tide__clocked_tell_moves(store);
+    TIDE__EACH_TECHNIQUE(store, slots_left, store);
     if (d->at == d->count && d->in_flight == 0) {
         store->moves->departures = d->next;
         departure_free(d);

@@ -1,0 +1,2075 @@
+---@meta tide
+-- Definitions for editors, made from the annotations of the source.
+
+---@class tide
+---@field tensor tide.tensor_module
+---@field data tide.data_module
+---@field kernel tide.kernel_module
+---@field json tide.json_module
+---@field units tide.units_module
+---@field show tide.show_module
+---@field chart tide.chart_module
+---@field factors tide.factors_module
+---@field lda tide.lda_module
+---@field descent tide.descent_module
+---@field multitask tide.multitask_module
+---@field policy tide.policy_module
+---@field k tide.k
+---@field sim tide.sim
+local tide = {}
+
+---Declares and reads the script's flags.
+---@param spec table<string, table> name = {doc, default=, type=, choices=, required=}
+---@return table<string, any> values
+function tide.options(spec) end
+
+---The function that runs on the driver once the script has loaded; elsewhere it is ignored.
+---@param f fun()
+function tide.main(f) end
+
+---Makes a job: what is trained, by whom, on what. The fields are those of the class `tide.job`.
+---@param fields table see tide.job
+---@return tide.job
+function tide.job(fields) end
+
+---Declares a class of actors, which cluster:group spawns on nodes: docs/actors.md.
+---@param fields table {name=, start=, ended=, <method>=}
+---@return tide.actor_class
+function tide.actor(fields) end
+
+---The group that a reference means.
+---@param ref table of group:ref()
+---@return tide.group
+function tide.group(ref) end
+
+---A native kernel by its name: a function of named arguments. `tide help kernels` lists them; `tide.kernel.load` adds
+---others.
+---@param name string
+---@return fun(arguments: table): table<string, number>
+function tide.kernel(name) end
+
+---The integers a..b as an array.
+---@param a integer
+---@param b integer
+---@return integer[]
+function tide.range(a, b) end
+
+---Monotonic seconds.
+---@return number
+function tide.now() end
+
+---Calls f, as a span of this name in the trace of the cluster, if one is recorded; returns what f returns.
+---@param name string
+---@param f function
+function tide.span(name, f, ...) end
+
+---Writes a line to the log of this process.
+---@param level "debug"|"info"|"warn"|"error"
+function tide.log(level, ...) end
+
+---Starts node processes on this machine; with `tide run --cluster C` the nodes are those of C.
+---@param o? {nodes?: integer, workers?: integer}
+---@return table cluster, to be closed: `local cluster <close> = tide.cluster {}`
+function tide.cluster(o) end
+
+---Runs f(...) concurrently in this script.
+---@return table handle with wait, cancel, done
+function tide.spawn(f, ...) end
+
+---Runs all functions, waits for all, gives their first results in order. One that fails cancels the rest.
+---@param functions function[]
+---@return any[]
+function tide.all(functions) end
+
+---Runs f with a deadline.
+---@param time string|number "2s"
+---@param f function
+---@return any ... of f; raises when the time is over
+function tide.within(time, f) end
+
+---Lets the calling fiber wait; others go on.
+---@param time string|number
+function tide.sleep(time) end
+
+---A generator of random numbers: :next() a 64-bit integer, :uniform() in [0, 1), :below(n) in 0..n-1.
+---@param seed integer
+function tide.random(seed) end
+
+---Numeric tools, the `k` of policies: see docs/policies.md.
+tide.k = nil
+
+---Times and sizes as text.
+tide.units = nil
+
+---"stays": worker 1 is slow from beginning to end. "moves": at any clock one worker is slow, drawn anew every `clocks`
+---clocks (who was slow may be drawn again). Each worker counts by its own clocks, so one that is behind is still slow
+---in a clock which the others have left.
+---@param o {workers: integer, kind?: "moves"|"stays"|"none", factor?: number, clocks?: integer, seed?: integer}
+---@return fun(rank: integer, clock: integer): number factor of the worker in its clock; 1: not slow
+function tide.straggler(o) end
+
+---@class tide.fiber
+local tide_fiber = {}
+
+---Waits until the function has returned.
+---@param timeout_s? number
+---@return any ... what the function returned; raises what it raised
+function tide_fiber:wait(timeout_s) end
+
+---Ends the function where it waits.
+function tide_fiber:cancel() end
+
+---Whether the function has returned, failed or been canceled.
+---@return boolean whether it has ended
+function tide_fiber:done() end
+
+---@class tide.job
+---@field name string identifier
+---@field worker fun(w: tide.worker) runs once on every worker
+---@field data? tide.data.set|integer|any[] a data set, how many examples there are, or a list of them
+---@field chunks? integer into how many chunks a pass over the data is cut for w:chunks() (8 a worker)
+---@field on_worker_loss? "replay"|"stop" what a lost worker means; default: replay if the data is cut into chunks
+---@field on_loss? "stop" what lost rows of a table mean
+---@field tables? table<string, table>|fun(data: tide.data.set): table<string, table>
+---@field params? table handed to the workers as w.params
+---@field on_report? fun(run: table, sum: table): table|nil once per report of all workers; its answer changes params
+---@field evaluate? table<string, fun(w: tide.worker): number|table, number> sum (or table of sums) and count
+---@field stop? {epochs?: integer, loss?: number, time?: number|string}
+---@field checkpoint? {dir: string, every?: string|number, keep?: integer, cut?: "clock"|"fuzzy"} written now and then
+---@field progress? {total?: integer, unit?: string} what the progress line counts up to
+---@field seed? integer
+---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
+---@field comm? {tensors: fun(): table[], batch: integer} what travels between the workers in each step (nn.job)
+---@field adapts? table batch of a job whose batch changes, complete (nn.job): a seat for batching
+---@field meets? boolean workers come and go at the barrier `epoch`, to which all come when told to (nn.job)
+---@field prepare? fun(w: tide.worker) what a worker does before it says that it is ready
+---@field policies? table<string, string|table> who decides, by kind: {batching = "batching/boa"}
+local tide_job = {}
+
+---@class tide.worker
+---@field rank integer 1..workers
+---@field workers integer how many there were when it began
+---@field crowded boolean a machine has fewer processors than workers, as of the beginning of the run
+---@field node string name of the node it runs on
+---@field seed integer the job's seed; the same on all workers
+---@field rng table generator seeded by job and rank
+---@field tables table<string, table>
+---@field data tide.data.set|integer|any[]|nil of a data set its own part; else what the job has
+---@field params table
+---@field batch integer|nil examples of its next step, of a job that declares `batch`
+---@field comm table|nil newest plan of how gradients travel, of a job that declares `comm`: {epoch=, paths=, formats=}
+---@field work table|nil newest batch and passes of a step, of a job whose batch changes: {total=, accum=}
+---@field meet integer how often all of a job that meets were asked to
+---@field begun integer reports of all before it began, where it joined
+---@field clocks integer intervals ended so far; not 0 at the start of a resumed run
+---@field passes integer passes over the data in chunks that are complete; not 0 at the start of a resumed run
+---@field state table what the worker wants to find again when the run is resumed: numbers, strings, tables of them
+local tide_worker = {}
+
+---Meets with all other workers: then they can send each other typed arrays, see tide.peers. Called again, it makes a
+---view of those that run then: after somebody was lost, and where workers may have joined.
+---@param value? any something that all are to know: `values` of the result has everybody's, by rank
+---@return tide.peers
+function tide_worker:peers(value) end
+
+---Reports numbers of this worker. Waits until every worker has reported: numeric fields are summed, and the answer of
+---on_report becomes w.params. With `wait = false` the numbers only move the progress line, and nothing waits. Numbers
+---in `alike` are the same on all workers, whoever is left tells them: they are not summed, and take the place of sums.
+---@param fields table {loss=, examples=, ..., alike={...}, wait=false}
+---@return table params
+function tide_worker:report(fields) end
+
+---Iterates over chunks of the data, one pass a call: `for chunk in w:chunks() do ... end`. The controller hands the
+---next free chunk to whoever asks; the loop ends for all workers when every chunk of the pass is complete. A chunk is
+---complete when its worker comes for the next one: wait for its asynchronous operations before. What a lost worker had
+---not completed another one does again.
+---@return fun(): tide.chunk|nil
+function tide_worker:chunks() end
+
+---Waits until every worker that still runs is at a barrier of this name. After it all workers read the same values.
+---With `async` the worker goes on, to what the others do not touch, and waits later, or looks whether they have come:
+---`local arrival = w:barrier("block", nil, {async = true})`, `arrival:done()`, `arrival:wait()`. What was done before
+---the arrival is seen by all behind the wait. Barriers pass in the order in which a worker comes to them, and so do
+---reports: all workers come to the same ones in the same order.
+---@param name? string
+---@param value? any something that all are to know
+---@param o? {async?: boolean}
+---@return table|tide.arrival values by rank, if there are any
+function tide_worker:barrier(name, value, o) end
+
+---This worker will use keys of a table in its clocks `from` to `to` - 1 (w:clock() counts them): rows come here, or
+---copies of those that others use too, when that is near. Nothing depends on it but speed.
+---@param handle table of a table with technique "intent" or "relocate"
+---@param keys integer[]|tensor
+---@param from integer
+---@param to? integer default from + 1
+---@return boolean|nil ok nil: too many intents are queued already
+function tide_worker:intent(handle, keys, from, to) end
+
+---Ends this worker's clock interval: what it pushed is on its way, and others need not wait for it any more.
+---@return integer clock
+function tide_worker:clock() end
+
+---Whether to leave the loop: looks for what has come meanwhile.
+---@return boolean whether the run is asked to stop, or this node to leave: leave the loop after this step
+function tide_worker:stopping() end
+
+---Writes a record to the run's log.
+---@param record table|string
+function tide_worker:log(record) end
+
+---Seconds until the value is closed are added to the next report as `<name>_s`.
+---@param name string
+function tide_worker:span(name) end
+
+---@class tide.chunk
+---@field pass integer 1 is the first pass over the data
+---@field index integer which part of the data it is
+---@field first integer its first example, from 1
+---@field count integer
+---@field last integer
+local tide_chunk = {}
+
+---Numbers of this chunk. They are added to the next report of all workers when the chunk is complete, once, whatever
+---happens to workers: so the sums of a pass hold every example.
+---@param fields table<string, number>
+function tide_chunk:report(fields) end
+
+---Iterates over this chunk in parts of `n` examples: `for first, last in chunk:steps(100) do ... end`. In a worker
+---whose node is told to leave the loop ends behind the part in hand: what was done counts, once, and others get the
+---rest. Say by chunk:report what was done in each part, inside the loop.
+---@param n integer
+---@return fun(): integer?, integer?
+function tide_chunk:steps(n) end
+
+---@class tide.arrival a worker has come to a barrier
+local tide_arrival = {}
+
+---Whether all workers have come to the barrier.
+---@return boolean whether all workers have come; looks for messages, as w:stopping() does
+function tide_arrival:done() end
+
+---Waits until all workers have come. What they did before they came is seen behind it.
+---@return table values by rank, if there are any
+function tide_arrival:wait() end
+
+---@class tide.peers
+---@field ranks integer[] of the workers in this view, in order
+---@field index integer which of them this worker is, from 1
+---@field view integer number of the view, the same on all; grows with every w:peers()
+---@field values table<integer, any> by rank: what each gave to w:peers(value)
+local tide_peers = {}
+
+---Begins to send a value to a worker; it may be changed at once. Values of a pair and tag arrive in order.
+---@param rank integer of this view; the own one too
+---@param tag string|integer
+---@param value any tensor of any size, or what core.send takes
+---@return true|nil
+---@return "lost"|nil
+function tide_peers:send(rank, tag, value) end
+
+---Waits for the next value of a worker with this tag.
+---@param rank integer
+---@param tag string|integer
+---@return any value nil when that worker is gone and has not sent one
+---@return "lost"|nil
+function tide_peers:receive(rank, tag) end
+
+---Everybody's value, by rank: all workers of the view call it with the same tag.
+---@param tag string|integer
+---@param value any
+---@param o? {async?: boolean} async: gives a ticket with done() and wait()
+---@return table<integer, any>|tide.peers.ticket|nil
+---@return "lost"|nil
+function tide_peers:gather(tag, value, o) end
+
+---The sum of everybody's tensors, element by element, added in the order of ranks: the same bits on all.
+---@param tag string|integer
+---@param tensor table of the same type and size on all workers
+---@return table|nil tensor a new one
+---@return "lost"|nil
+function tide_peers:sum(tag, tensor) end
+
+---All to all: gives each worker its value of `map`, and gets what each has for this one. All workers of the view call
+---it with the same tag; who is not in the map gets nothing.
+---@param tag string|integer
+---@param map table<integer, any> by rank
+---@return table<integer, any>|nil by rank
+---@return "lost"|nil
+function tide_peers:swap(tag, map) end
+
+---Whether all that was done in this view reached all: everybody comes here, at the end of a stretch that all have done
+---or somebody has lost, and everybody gets the same answer. Reports and barriers come behind it.
+---@param value? any something that all are to know
+---@return table<integer, any>|nil values by rank; nil: call w:peers() and do the stretch again
+---@return "lost"|nil
+function tide_peers:agree(value) end
+
+---@class tide.peers.ticket what comes of an asynchronous gather
+local tide_peers_ticket = {}
+
+---Whether everybody's value is here.
+---@return boolean wait() would not wait
+function tide_peers_ticket:done() end
+
+---Waits until everybody's value is here.
+---@return table|nil values by rank
+---@return "lost"|nil
+function tide_peers_ticket:wait() end
+
+---@class tide.run
+---@field id string of the run's directory under .tide/runs
+---@field name string "mf-1": what the cluster calls it
+---@field number integer of the cluster's runs
+---@field params table params of the workers as of the newest report
+---@field history table[] the newest reports
+---@field tables table<string, table> handles by the job's names of them
+---@field policy table its policies: list, check, shadow, report, swap, set, rollback, history, why, replay
+local tide_run = {}
+
+---Lets workers come or go until there are `count`: new ones start on nodes of their own and begin after a report of
+---all, the newest leave after one. For jobs whose work is bound to no rank.
+---@param count integer
+function tide_run:set_workers(count) end
+
+---Lets a worker leave after its next report. The last one stays.
+---@param rank integer
+function tide_run:drop_worker(rank) end
+
+---Iterates over what happens: "report" (once a report of all workers: the sums of its numbers, and n, clock,
+---elapsed_s, workers) or "started". While the body runs, the workers wait in their report, so that run:evaluate there
+---sees the parameters of exactly that report.
+---@param kind "report"|"started"
+---@return function iterator, nil, nil, table closing
+function tide_run:events(kind) end
+
+---Runs job.evaluate[name] on every worker, where the job stands at a report or barrier or has returned.
+---@param name string
+---@return number|table mean sum / count, 0/0 if nothing was counted; for a table of sums a table of means, with count
+function tide_run:evaluate(name) end
+
+---Waits until every worker has returned.
+---@return tide.summary
+function tide_run:wait() end
+
+---What the run did so far, over all nodes.
+---@return tide.summary
+function tide_run:summary() end
+
+---Asks the workers to stop at their next report or w:stopping().
+function tide_run:stop() end
+
+---Writes a checkpoint while the workers go on, and waits until it is on disk.
+---@param o? {dir?: string, cut?: "clock"|"fuzzy"} default: as the job's field `checkpoint` says
+---@return table info {generation, clock, cut, full, rows, bytes, took_s}
+function tide_run:checkpoint(o) end
+
+---Changes params from the next report on.
+---@param params table of those that the job has
+function tide_run:set(params) end
+
+---Lets all workers wait in their next report, or for their next chunk; true when they do. With `release` they leave
+---there: their slots are free, the tables stay, and the run goes on when it is resumed.
+---@param o? {release?: boolean}
+---@return true|nil, table? err
+function tide_run:pause(o) end
+
+---Goes on after a pause; one that gave its slots back waits for others first.
+---@return true|nil, table? err
+function tide_run:resume() end
+
+---How far it is.
+---@return string state running, paused, suspended, stopping, done, stopped, failed
+---@return string? why
+function tide_run:state() end
+
+---A test aid, to see what stragglers do to a run: from its next report or chunk on this worker takes `factor` times as
+---long as its work does. What it needs more it sleeps, so it does not matter how many cores there are; a `compute_s`
+---that it reports is multiplied likewise.
+---@param rank integer
+---@param factor number 1: no longer
+function tide_run:slow_worker(rank, factor) end
+
+---Ends the workers now, and drops the run's tables: nothing of it stays on any node.
+function tide_run:cancel() end
+
+---Done with a run: what it holds on nodes is freed, its tables too. A run that goes on is ended.
+---`local run <close> = cluster:start(job)` does it at the end of the block; the end of the cluster does it for all.
+function tide_run:close() end
+
+---Writes the sums of the newest 10,000 reports or more, a line a report: `.csv`, or `.json`, an object a line.
+---@param path string
+---@param fields? string[] default: all numbers of reports
+function tide_run:save_reports(path, fields) end
+
+---Writes tables, one file each: `path` for a single one, `<path>.<name>.<ending>` for several. `.safetensors` has keys
+---and what update rules remember, for t:load; `.npy` and `.csv` have the rows of dense tables.
+---@param path string
+---@param names string[] the job's names of tables
+---@return string[] paths
+function tide_run:dump(path, names) end
+
+---@class tide.summary
+---@field run string
+---@field reports integer
+---@field elapsed_s number
+---@field epoch_s number|nil mean time between reports
+---@field examples number
+---@field examples_per_s number
+---@field loss number|nil of the newest report, per example
+---@field pulls_local integer keys pulled from the worker's own node
+---@field pulls_remote integer
+---@field pushes_local integer
+---@field pushes_remote integer
+---@field local_share number|nil share of all accesses that stayed on the node
+---@field remote_share number|nil
+---@field queued integer accesses that waited for a row or slot on the move
+---@field forwarded integer accesses that a home passed on to the owner
+---@field relocated integer rows that changed their node
+---@field relocations_per_s number
+---@field relocate_p50_s number|nil from the wish for a row to its arrival: quantiles, within a fifth
+---@field relocate_p99_s number|nil
+---@field location_used integer accesses that went straight to where the key was last
+---@field location_stale integer those that did not find it there
+---@field hottest table<string, tide.hot_key[]> by name of the table: its ten hottest keys
+---@field not_finite integer pushed rows with a NaN or an infinity
+---@field wire_bytes integer bytes between processes
+---@field wire_messages integer frames between processes
+---@field comm_bytes integer|nil sent by the exchange of gradients, of all workers
+---@field comm_bytes_step number|nil of a worker in a step
+---@field comm_s number|nil some gradient was under way: sum over the workers
+---@field comm_skew_s number|nil of which workers waited for others to end their step
+---@field comm_wait_s number|nil of which workers waited for gradients that all had ready
+---@field overlap number|nil share of comm_s without comm_skew_s that was hidden behind computing
+---@field workers_lost integer workers that were lost in mid-run
+---@field chunks_redone integer chunks that were done again for them
+---@field nodes table[] the same figures by node
+---@field staleness table<string, tide.staleness>|nil of tables with clocks, by their name in the job
+local tide_summary = {}
+
+---A printable table of one row.
+---@param fields? string[] of the summary
+---@return table printable by print and tostring; .rows has the exact values
+function tide_summary:table(fields) end
+
+---A printable table of one row a node.
+---@param fields? string[]
+---@return table
+function tide_summary:by_node(fields) end
+
+---Accesses on the nodes and elsewhere, as a chart: tide.chart.write("locality.svg", {summary:locality()}).
+---@return tide.chart.bars
+function tide_summary:locality() end
+
+---Plain data for --json.
+---@return table
+function tide_summary:to_data() end
+
+---@class tide.remote_run
+---@field name string "mf-17"
+---@field n integer
+---@field job string
+---@field state string queued, starting, running, paused, suspended, stopping, done, stopped, failed, lost
+---@field why? string
+---@field slots integer that it has
+---@field wanted? integer slots that it asked for
+---@field params? table
+---@field progress table {report, loss, examples, rate, total} of its newest report
+local tide_remote_run = {}
+
+---Brings the fields of this handle up to date.
+---@return tide.remote_run|nil self, table? err
+function tide_remote_run:refresh() end
+
+---Lets all workers wait in their next report, or for their next chunk; true when they do. With `release` they leave
+---there: their slots are free, and the run goes on when it is resumed.
+---@param o? {release?: boolean, timeout?: string|number}
+---@return true|nil, table? err
+function tide_remote_run:pause(o) end
+
+---Goes on; one that gave its slots back waits for others first.
+---@param o? {timeout?: string|number}
+---@return true|nil, table? err
+function tide_remote_run:resume(o) end
+
+---Changes params from the next report on. Unknown names are refused, unless `new`.
+---@param params table
+---@param o? {new?: boolean}
+---@return true|nil, table? err
+function tide_remote_run:set(params, o) end
+
+---Workers join or leave until there are `count`. Those that join need free slots.
+---@param count integer
+---@return true|nil, table? err
+function tide_remote_run:set_workers(count) end
+
+---Asks the workers to stop at their next report; with `within` what has not stopped then is cancelled.
+---@param o? {within?: string|number}
+---@return true|nil, table? err
+function tide_remote_run:stop(o) end
+
+---Ends the workers now.
+---@return true|nil, table? err
+function tide_remote_run:cancel() end
+
+---Waits until the run has ended.
+---@param o? {timeout?: string|number}
+---@return string|nil state done, stopped, failed or lost
+---@return table? err
+function tide_remote_run:wait(o) end
+
+---What was logged: of the run's host while it lives, else its file, where this machine has it.
+---@param o? {after?: integer} bytes to leave out; default: the newest 64 KiB
+---@return string|nil text, integer|table size of the log in bytes, or err
+function tide_remote_run:log(o) end
+
+---One of its tables.
+---@param key string the job's name of it
+---@return table|nil handle, table? err
+function tide_remote_run:table(key) end
+
+---@class tide.cluster
+local tide_cluster = {}
+
+---Records what the nodes do until the trace is closed, which writes `path` for ui.perfetto.dev:
+---`local trace <close> = cluster:trace "out.json"`. One at a time.
+---@param path string
+---@return table trace
+function tide_cluster:trace(path) end
+
+---Starts a run of a job on the nodes of this cluster, and returns at once.
+---@param job_ tide.job
+---@param params? table
+---@param o? {slots?: integer} on a shared cluster: worker slots, for which is waited (default: all that are free)
+---@return tide.run
+function tide_cluster:start(job_, params, o) end
+
+---Spawns actors of a class on nodes: docs/actors.md.
+---@param class tide.actor_class
+---@param arguments any for its `start`
+---@param o? {on?: string, each?: integer, restart?: integer, threads?: boolean}
+---@return tide.group to be closed
+function tide_cluster:group(class, arguments, o) end
+
+---Runs of this cluster, whoever started them, oldest first.
+---@param o? {job?: string, state?: string, all?: boolean} all: ended ones too
+---@return tide.remote_run[]
+function tide_cluster:runs(o) end
+
+---One of them by name, number or job: `cluster:run "mf-17":pause()`.
+---@param name string|integer
+---@return tide.remote_run|nil, table? err T0513
+function tide_cluster:run(name) end
+
+---Starts a script on this cluster in a process of its own, which stays when this one ends.
+---@param path string
+---@param o? {args?: string[], slots?: integer}
+---@return tide.remote_run|nil, table? err
+function tide_cluster:submit(path, o) end
+
+---The nodes as this one knows them: id, name, state, endpoint, ...
+---@return table[] members
+function tide_cluster:nodes() end
+
+---A table by its name, `work-1.model` of the run work-1; docs/runs.md.
+---@param name string
+---@return table|nil handle, table? err
+function tide_cluster:table(name) end
+
+---Writes all tables to a directory while workers go on.
+---@param o string|{dir: string, cut?: "clock"|"fuzzy", keep?: integer}
+---@return table info {generation, clock, cut, full, rows, bytes, took_s}
+function tide_cluster:checkpoint(o) end
+
+---Brings all tables back to what they were; no worker should run.
+---@param dir string
+---@param generation? integer default: the newest that is whole
+---@return table restored {generation, cut, clock, rows, skipped}
+function tide_cluster:restore(dir, generation) end
+
+---Ends the runs and, if this process started them, the nodes.
+function tide_cluster:close() end
+
+---Starts one more node. Without workers it holds rows; slots go there when somebody moves them (table:move,
+---placement policies). With workers it holds none, and they join the runs that go on at the next report of all.
+---@param name? string default: s1, s2, ... or, with workers, n1, n2, ... whichever is free first
+---@param workers? integer
+---@return string name
+function tide_cluster:add_node(name, workers) end
+
+---Lets a node of this cluster that has no workers leave in order: its rows go to the others.
+---@param name string
+function tide_cluster:drain(name) end
+
+---Adds or drains nodes without workers until `count` hold rows for the others. Somebody has to hold them.
+---@param count integer
+function tide_cluster:set_servers(count) end
+
+---A test aid, to see what slow machines do to a run: from now on the process of a node gets at most this share of one
+---core, workers and store together. It is stopped while it has had more. Simulated: its turns and kernels take so
+---much longer.
+---@param name string of a node
+---@param share number|string 0.3 or "30%"; 1: all there is
+function tide_cluster:cpu_share(name, share) end
+
+---A test aid, to see what slow servers do to a run: from now on each key that a node serves to another takes it so
+---much longer, and it does nothing else meanwhile.
+---@param name string of a node
+---@param time number|string seconds, or "50us"; 0: no longer
+function tide_cluster:serve_cost(name, time) end
+
+---Keys 0 .. n-1.
+---@param n integer
+function tide.dense(n) end
+
+---Any 64-bit keys; a table over its limit refuses new ones.
+---@param o? {limit?: integer}
+function tide.hashed(o) end
+
+---Rows begin as zeros.
+function tide.zero() end
+
+---Rows begin as numbers drawn from [low, high), the same for the same seed and key.
+---@param o {low: number, high: number}
+function tide.uniform(o) end
+
+---Rows begin as numbers drawn from a normal distribution of mean 0, the same for the same seed and key.
+---@param o {std: number}
+function tide.normal(o) end
+
+---Rows begin as numbers drawn from +- sqrt(6 / (fan_in + fan_out)).
+---@param o {fan_in: number, fan_out: number}
+function tide.xavier(o) end
+
+---Describes a table of rows of 32-bit floats; each run makes its own. docs/scripting.md has all fields.
+---@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
+--- unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared
+---@return table spec
+function tide.table(fields) end
+
+---@class tide.table_handle A table of a run, `w.tables.NAME` in workers and `run.tables.NAME` on the driver.
+---@field name string
+---@field width integer numbers in a row
+---@field spec table what it was made of
+local tide_table_handle = {}
+
+---Reads rows, one for each key.
+---@param keys integer[]|tide.tensor
+---@param o? {async?: boolean, into?: tide.tensor} async: a ticket at once; into: f32 tensor to write to
+---@return tide.tensor|tide.ticket rows f32, keys x width
+function tide_table_handle:pull(keys, o) end
+
+---Applies rows by the table's update rule.
+---@param keys integer[]|tide.tensor
+---@param rows tide.tensor|number[]|number[][] f32 tensor, array of rows, or flat array
+---@param o? {async?: boolean} async: a ticket at once
+---@return true|tide.ticket
+function tide_table_handle:push(keys, rows, o) end
+
+---Reads only what this node holds; does not suspend.
+---@param keys integer[]|tide.tensor
+---@return tide.tensor rows
+---@return tide.tensor hits u8: 1 where the row is here
+function tide_table_handle:pull_local(keys) end
+
+---Brings rows to this node, where access is then as fast as to one's own. Of a table with technique "relocate".
+---@param keys integer[]|tide.tensor
+---@param o? {async?: boolean}
+---@return true|tide.ticket
+function tide_table_handle:localize(keys, o) end
+
+---Draws keys, for negative sampling. The level says what draws must promise, and chooses the scheme: docs/scripting.md.
+---@param o {dist?: "uniform"|number[]|fun(): integer, level?: "conform"|"bounded"|"long_term"|"none", scheme?: string, first?: integer, count?: integer, group?: integer, reuse?: integer, seed?: integer}
+---@return tide.sampler
+function tide_table_handle:sampler(o) end
+
+---The consistency, or a new bound of the same model on all nodes; ssp and essp change into each other.
+---@param bound? string "essp:4"
+---@return string|true|nil consistency nil, err: it cannot be changed to that
+function tide_table_handle:consistency(bound) end
+
+---The rate of the update rule, or a new one on all nodes, for pushes that come after. Of sgd, adagrad and adam.
+---@param rate? number
+---@return number|true
+function tide_table_handle:rate(rate) end
+
+---Gives slots to a node, waits until nobody goes by their old homes.
+---@param slots integer[] 0 to 4095
+---@param node integer id
+---@return true
+function tide_table_handle:move(slots, node) end
+
+---Writes all rows of all nodes, and what the update rule remembers, as safetensors.
+---@param path string
+---@return true|nil ok
+---@return tide.error? err
+function tide_table_handle:save(path) end
+
+---Reads rows that were saved, or the rows of a file that another program wrote: then `tensor` names the one with the rows, and `keys` says whose they are.
+---@param path string
+---@param o? {tensor?: string, keys?: "rows"|string|integer|tide.tensor, add?: boolean} keys: "rows" (default): row i of the tensor is key i, from 0; the name of an integer tensor in the file; a first key; or a tensor of keys; add: pushed by the update rule, else assigned
+---@return true|nil ok
+---@return tide.error? err
+function tide_table_handle:load(path, o) end
+
+---The values of rows become these, whatever the update rule; what the rule remembers stays. For rows that come from elsewhere: workers push.
+---@param keys integer[]|tide.tensor
+---@param rows tide.tensor f32, keys x width
+---@return true
+function tide_table_handle:assign(keys, rows) end
+
+---The technique of keys, on all nodes: "relocate" to "replicate" and back. docs/techniques.md.
+---@param keys integer[]|tide.tensor
+---@param technique "static"|"relocate"|"replicate"|"intent"
+---@param o? {nodes?: integer[], rate?: number, threshold?: number, clip?: number}
+---@return true|nil ok
+---@return tide.error? err
+function tide_table_handle:manage(keys, technique, o) end
+
+---The calling worker will use keys in its clocks `from` to `to` - 1; `w:intent` counts the worker's own clocks.
+---@param keys integer[]|tide.tensor
+---@param from integer
+---@param to integer
+---@return true|nil ok
+function tide_table_handle:intent(keys, from, to) end
+
+---What was pushed to copies on this node is in the rows when it returns.
+---@return true|nil ok
+---@return tide.error? err
+function tide_table_handle:flush() end
+
+---How a key is managed.
+---@param key integer
+---@return string technique
+---@return boolean copy this node has a copy
+function tide_table_handle:technique(key) end
+
+---The node that has the key, as far as this one knows.
+---@param key integer
+---@return integer id
+function tide_table_handle:where(key) end
+
+---The slot by which the key has its home.
+---@param key integer
+---@return integer slot 0 to 4095
+function tide_table_handle:slot(key) end
+
+---Counters of this node: accesses, bytes, rows, and of tables with clocks `staleness`.
+---@return table
+function tide_table_handle:stats() end
+
+---The keys that this node's workers access most, estimated from 1 access in 64.
+---@param n? integer default 10
+---@return {key: integer, reads: integer, writes: integer, doubt: integer}[]
+---@return integer total accesses to all keys
+function tide_table_handle:hottest(n) end
+
+---Prints what all nodes know of it.
+---@param o? {chart?: string} chart: a file for an SVG
+function tide_table_handle:show(o) end
+
+---How long fibers waited for other nodes: counts of less than 1, 2, 4, .. us.
+---@return {pull: integer[], push: integer[]}
+function tide_table_handle:waits() end
+
+---Slots by the node that has them.
+---@return table<integer, integer>
+function tide_table_handle:homes() end
+
+---How safe the rows are; does not suspend. docs/faults.md.
+---@return {mode: string, under_replicated: integer, lost: integer[], leases: string, at_risk: integer, vanished: integer}
+function tide_table_handle:health() end
+
+---The home of each slot.
+---@return tide.tensor u32
+function tide_table_handle:slot_homes() end
+
+---Keys served to other nodes, by slot.
+---@return tide.tensor u64
+function tide_table_handle:slot_served() end
+
+---@class tide.ticket What an operation with `async = true` returns.
+local tide_ticket = {}
+
+---Waits until the operation is done.
+---@param timeout_s? number
+---@return tide.tensor|true|nil result
+---@return tide.error? err
+function tide_ticket:wait(timeout_s) end
+
+---Whether it is done.
+---@return boolean
+function tide_ticket:done() end
+
+---@class tide.sampler What `t:sampler` returns.
+local tide_sampler = {}
+
+---Announces a sample of n draws, the earlier the better.
+---@param n integer
+---@return any sample
+function tide_sampler:prepare(n) end
+
+---The next m draws of a sample.
+---@param sample any
+---@param m integer
+---@return tide.tensor keys u64
+---@return tide.tensor rows f32, m x width
+function tide_sampler:pull(sample, m) end
+
+---Ends a sample.
+---@param sample any
+function tide_sampler:finish(sample) end
+
+---Its scheme, level and counts.
+---@return table
+function tide_sampler:stats() end
+
+---@class tide.tensor_module
+local tide_tensor_module = {}
+
+---A tensor of zeros.
+---@param type string f32, f64, i32, i64, u64, u8, u32, u16
+---@param rows integer
+---@param columns? integer
+function tide_tensor_module.zeros(type, rows, columns) end
+
+---A tensor of one column with these values.
+---@param type string
+---@param values number[]
+function tide_tensor_module.from(type, values) end
+
+---Rows of all given tensors of one type and width, in order.
+---@param parts table[] tensors
+---@return table tensor
+function tide_tensor_module.join(parts) end
+
+---The f64 tensor that t:split() took apart: split and joined are exact, so f64 numbers can live in tables' f32 rows.
+---@param parts table f32 tensor of three numbers an element
+---@return table tensor f64
+function tide_tensor_module.joined(parts) end
+
+---Reads what NumPy, safetensors or this module wrote: of .npy a tensor, of .npz and .safetensors tensors by name.
+---@param path string
+---@return table value raises what cannot be read, with the file and the byte
+function tide_tensor_module.load(path) end
+
+---Writes a tensor as .npy, .csv or .safetensors, by the path's ending; several by name as .safetensors or .csv.
+---@param path string
+---@param value tide.tensor|table<string, tide.tensor>
+---@param about? table<string, string> metadata of safetensors
+function tide_tensor_module.save(path, value, about) end
+
+---@class tide.tensor A flat typed array of rows and columns, row after row. `t[i]` and `#t` count elements; `t[i]` costs as much as a hundred elements of a method, so it is for debugging. `a + b`, `a - b`, `a * b`, `a / b` make new tensors.
+local tide_tensor = {}
+
+---How many rows it has.
+---@return integer
+function tide_tensor:rows() end
+
+---How many numbers a row has.
+---@return integer
+function tide_tensor:columns() end
+
+---The type of its elements.
+---@return "f32"|"f64"|"i32"|"i64"|"u64"|"u8"|"u32"|"u16"
+function tide_tensor:type() end
+
+---Some of its rows, in the same memory.
+---@param first integer from 1
+---@param count integer
+---@return tide.tensor
+function tide_tensor:slice(first, count) end
+
+---Some of its elements, across rows, in another shape and the same memory.
+---@param first integer element, from 1
+---@param rows integer
+---@param columns integer
+---@return tide.tensor
+function tide_tensor:view(first, rows, columns) end
+
+---A tensor with memory of its own.
+---@return tide.tensor
+function tide_tensor:copy() end
+
+---Sets every element; with a step, to v, v + step, v + 2 step, ...
+---@param v number
+---@param step? number
+---@return tide.tensor self
+function tide_tensor:fill(v, step) end
+
+---Copies the rows of another tensor to those from `first` on.
+---@param first integer from 1
+---@param source tide.tensor
+function tide_tensor:put(first, source) end
+
+---Row i becomes the row of `source` that the i-th number names.
+---@param source tide.tensor
+---@param numbers tide.tensor u32, from 0
+function tide_tensor:pick(source, numbers) end
+
+---Sum of all elements, in double precision.
+---@return number
+function tide_tensor:sum() end
+
+---Mean of all elements, in double precision.
+---@return number
+function tide_tensor:mean() end
+
+---The least element.
+---@return number
+function tide_tensor:min() end
+
+---The greatest element.
+---@return number
+function tide_tensor:max() end
+
+---Puts the rows into a random order; the same seed gives the same.
+---@param seed integer
+---@return tide.tensor self
+function tide_tensor:shuffle(seed) end
+
+---Its memory as a string.
+---@return string
+function tide_tensor:bytes() end
+
+---Its elements as an array; of several columns as an array of rows.
+---@return table
+function tide_tensor:totable() end
+
+---A tensor of another type; a number that does not fit is an error.
+---@param type "f32"|"f64"|"i32"|"i64"|"u64"|"u8"|"u32"|"u16"
+---@return tide.tensor
+function tide_tensor:convert(type) end
+
+---An f64 tensor as three f32 numbers an element, whose sum it is exactly: so f64 numbers can lie in tables. tide.tensor.joined puts them together.
+---@return tide.tensor
+function tide_tensor:split() end
+
+---Adds a number, a tensor of this shape, a row to every row, or a column to every column.
+---@param x number|tide.tensor
+---@return tide.tensor self
+function tide_tensor:add(x) end
+
+---Subtracts, as add.
+---@param x number|tide.tensor
+---@return tide.tensor self
+function tide_tensor:sub(x) end
+
+---Multiplies element by element, as add.
+---@param x number|tide.tensor
+---@return tide.tensor self
+function tide_tensor:mul(x) end
+
+---Divides element by element, as add.
+---@param x number|tide.tensor
+---@return tide.tensor self
+function tide_tensor:div(x) end
+
+---Adds a times x: `w:axpy(-rate, gradient)`.
+---@param a number
+---@param x tide.tensor of this shape, a row, or a column
+---@return tide.tensor self
+function tide_tensor:axpy(a, x) end
+
+---Sum of products with another tensor of as many elements, in double precision.
+---@param x tide.tensor
+---@return number
+function tide_tensor:dot(x) end
+
+---Square root of the sum of squares.
+---@return number
+function tide_tensor:norm() end
+
+---Sum of each row.
+---@return tide.tensor column
+function tide_tensor:row_sums() end
+
+---Sum of each column.
+---@return tide.tensor row
+function tide_tensor:column_sums() end
+
+---Product of each row with the row of x, or with x's only row.
+---@param x tide.tensor
+---@return tide.tensor column
+function tide_tensor:row_dots(x) end
+
+---Greatest element of each row.
+---@return tide.tensor column
+function tide_tensor:row_max() end
+
+---Least element of each row.
+---@return tide.tensor column
+function tide_tensor:row_min() end
+
+---In which column each row's greatest element is, from 0; the first of equal ones.
+---@return tide.tensor u32 column
+function tide_tensor:argmax() end
+
+---In which column each row's least element is, from 0; the first of equal ones.
+---@return tide.tensor u32 column
+function tide_tensor:argmin() end
+
+---The rows that the numbers name.
+---@param numbers tide.tensor of whole numbers, from 0
+---@return tide.tensor
+function tide_tensor:gather(numbers) end
+
+---Row numbers[i] grows by row i of x, or by a number. Numbers may repeat.
+---@param numbers tide.tensor of whole numbers, from 0
+---@param x tide.tensor|number
+---@return tide.tensor self
+function tide_tensor:scatter_add(numbers, x) end
+
+---Becomes `scale` a b + `keep` times itself; f32, by OpenBLAS.
+---@param a tide.tensor
+---@param b tide.tensor
+---@param o? {transpose_a?: boolean, transpose_b?: boolean, scale?: number, keep?: number}
+---@return tide.tensor self
+function tide_tensor:matmul(a, b, o) end
+
+---Rows become columns.
+---@return tide.tensor
+function tide_tensor:transpose() end
+
+---Draws every element from [low, high); the same seed gives the same numbers.
+---@param seed integer
+---@param low? number default 0
+---@param high? number default 1
+---@return tide.tensor self
+function tide_tensor:uniform(seed, low, high) end
+
+---Draws every element from a normal distribution; the same seed gives the same numbers.
+---@param seed integer
+---@param mean? number default 0
+---@param std? number default 1
+---@return tide.tensor self
+function tide_tensor:normal(seed, mean, std) end
+
+---Computes every element anew, in one pass: `t:map("max(x, 0) / (1 + s)", {s = sums})`. `x` is the element, other names are values. There are + - * / ^, comparisons (1 or 0), exp log sqrt abs tanh sigmoid relu floor sign min max.
+---@param expression string
+---@param values? table<string, number|tide.tensor> tensors of this shape, rows or columns
+---@return tide.tensor self
+function tide_tensor:map(expression, values) end
+
+---@class tide.data_module
+local tide_data_module = {}
+
+---Data that a function of the script's own reads, when something of it is first asked for. It returns a table with
+---`parts`, tensors with one example a row by name, and whatever fields workers want to find in `w.data`; or nil and an
+---error. Parts are cut and shuffled as those of files: each worker reads all and keeps its own piece. nn.job takes
+---parts "train.x", "train.y", "test.x", "test.y".
+---@param reader fun(): table|nil, table? {parts = {train = tensor}, count =, note =}, or nil and an error
+---@return tide.data.set
+function tide_data_module.lazy(reader) end
+
+---The same as tide.data.matrix, which tells ratings by the first line.
+---@param where string|table
+---@param options? table
+---@return tide.data.matrix_set
+function tide_data_module.ratings(where, options) end
+
+---Data of the script's own that is read piece by piece: `read(first, last)` gives examples first..last (1-based).
+---w.data:examples() is a worker's piece at once, w.data:stream block by block.
+---@param o {count: integer, read: fun(first: integer, last: integer): any}
+function tide_data_module.source(o) end
+
+---A knowledge graph: train.txt, valid.txt, test.txt with one `head TAB relation TAB tail` a line.
+---@param where string|table a directory, or {train=, valid=, test=}
+---@param options? table passed to the reader: order = "hrt"
+---@return tide.data.set entities, relations (names), entity_count, relation_count, parts train, valid, test
+function tide_data_module.triples(where, options) end
+
+---The WordNet database as a knowledge graph of synsets, split without leaks.
+---@param directory? string default: the place of Debian's package wordnet-base
+---@param options? table passed to the reader
+---@return tide.data.set as tide.data.triples; note names the rule of the split
+function tide_data_module.wordnet(directory, options) end
+
+---Ratings (user, item, rating) or a MatrixMarket coordinate file. `tide.data.ratings` is the same.
+---@param where string|table a file, a directory with train.* and test.*, {train=, test=}, or tide.data.generate(...)
+---blocks: P, a multiple of all workers. row_bytes instead: of a table's row; then P is chosen by the caches. Neither:
+---P = workers.
+---@param options? {split?: {test: number, seed?: integer}, blocks?: integer, center?: boolean, names?: boolean,
+--- partition?: "rows", row_bytes?: integer, format?: "auto"|"ratings"|"matrixmarket"}
+---@return tide.data.matrix_set
+function tide_data_module.matrix(where, options) end
+
+---Running text, a sentence a line, as numbers of words.
+---@param where? string|string[] files; "glosses" (default): those of WordNet; "generated": text with known topics
+---@param options? {min_count?: integer} words that occur less often are left out
+---@return tide.data.text_set
+function tide_data_module.text(where, options) end
+
+---Sparse examples, one `label index:value ...` a line.
+---@param where string|table a file, {train=, test=}, or {generate={train=, test=, columns=, nonzeros=, classes=,
+---seed=}}: classes = 0 gives the lasso's task, labels that are numbers
+---several tasks: {generate={tasks=, rows=, columns=, rank=, noise=, seed=}}, or {files={name = path}}, one a task
+---@param options? {labels?: "number"|"class", base?: 0|1, columns?: integer, tasks?: "qid"} labels "class": the
+---distinct labels, rising, become 0, 1, ..; base: of the indices in the text (else 0 if an index 0 occurs, 1 if none
+---does); tasks "qid": the qid of a line is its task
+---@return tide.data.set columns, classes (f32 tensor of the labels as written), parts train and test
+function tide_data_module.libsvm(where, options) end
+
+---Dense examples of a safetensors file: a matrix, one example a row, and labels.
+---@param path string a safetensors file
+---@param names? {x?: string, y?: string} tensors of the examples, one a row, and of their labels; default "x", "y"
+---@return tide.data.set columns, part train
+function tide_data_module.dense(path, names) end
+
+---Documents for a topic model. Read when first used.
+---@param where? string|string[] files; "glosses" (default): those of WordNet; "generated A", "generated B"
+---@param options? {format?: "auto"|"uci"|"ldac"|"pairs"|"text", vocabulary?: string, stop?: string,
+--- keep_case?: boolean, skip?: integer, min_count?: integer, max_share?: number, test?: number, test_last?: integer,
+--- seed?: integer}
+--- vocabulary: a file with a word a line, for formats of numbers. Of text: stop: a file of words that are left out,
+--- or "english"; skip: fields of a line before its words; min_count, max_share: rarer words, and words of a larger
+--- share of the documents, are left out. test: share of the documents that is kept apart, drawn by seed; test_last:
+--- as many of the last ones instead
+---@return tide.data.bow_set
+function tide_data_module.bow(where, options) end
+
+---Trees, sentences and other graphs for models of `nn.vertex`.
+---@param where string|table a directory or file; {train = FILE, dev =, test =}; {generate = "random_trees" |
+---"skewed_trees" | "balanced_trees" | "chains" | "lattices", samples =, test =, vocabulary =, seed =, max =,
+---leaves =}
+---@param o? {format?: string, classes?: integer} format of files: "sexpr" (default), "parents", "lists", "stanford",
+---"sentences"
+---@return tide.data.set count (vertices with a label), samples, vocabulary, classes, words (of files with words),
+---parts train, dev, test
+function tide_data_module.forest(where, o) end
+
+---Images in MNIST's format with labels; parts train.x, train.y, test.x, test.y.
+---@param directory? string with MNIST's files; nil: generated
+---@param o? {test?: number, seed?: integer, count?: integer} test: share held out where there is one pair of files
+function tide_data_module.images(directory, o) end
+
+---NumPy's arrays as inputs by name: an array a file, one example a row; `tide.data.npy {x = "x.npy", y = "y.npy"}`. A single path is the input `x`.
+---@param where string|table<string, string> path, packed by gzip or not, or paths by name
+---@param o? {split?: {test: number, seed?: integer}, wide?: boolean} split: a share is held out; wide: numbers of 64 bits stay, else they become f32 and i32
+---@return tide.data.set parts train.NAME and, with a split, test.NAME; dims by name
+function tide_data_module.npy(where, o) end
+
+---The arrays of NumPy's .npz, stored or compressed, as inputs by name.
+---@param where string
+---@param o? {names?: table<string, string>, split?: {test: number, seed?: integer}, wide?: boolean} names: {x = "features"}, default all by their own names
+---@return tide.data.set parts train.NAME and, with a split, test.NAME; dims by name
+function tide_data_module.npz(where, o) end
+
+---The tensors of a safetensors file of any writer as inputs by name. f16 and bf16 become f32, i8 and i16 i32.
+---@param where string
+---@param o? {names?: table<string, string>, split?: {test: number, seed?: integer}, wide?: boolean} names: {x = "features"}, default all by their own names
+---@return tide.data.set parts train.NAME and, with a split, test.NAME; dims by name
+function tide_data_module.safetensors(where, o) end
+
+---A table of text, packed by gzip or not, read piece by piece: a line of names, then an example a line. A column is a number if its first row has one, else a class; `columns` says otherwise.
+---@param path string
+---@param o? {columns?: table<string, "number"|"integer"|"class"|"text"|"skip">, inputs?: table<string, string|string[]>, separator?: string, header?: boolean, missing?: number, split?: {test: number, seed?: integer}, wide?: boolean} inputs: {x = {"a", "b"}, y = "label"}, "*" for all other numbers; default each column by its own name; missing: what an empty cell of numbers counts
+---@return tide.data.set parts train.NAME and, with a split, test.NAME; classes and texts by the column's name
+function tide_data_module.csv(path, o) end
+
+---Sizes of a generated matrix, for tide.data.matrix: nothing is made before it is asked for.
+---@param sizes string|{rows: integer, columns: integer, train: integer, test: integer, rank: integer, seed: integer}
+---@return tide.data.generated
+function tide_data_module.generate(sizes) end
+
+---@class tide.data.set
+---@field count integer examples in the training part (on a worker: in its own piece)
+---@field note string where the data is from and how it was split, for people
+local tide_data_set = {}
+
+---Whole part: "train", "valid", "test".
+---@param name string
+---@return table tensor one example a row
+function tide_data_set:whole(name) end
+
+---The part as this worker sees it: its own piece, in an order that is shuffled once by the job's seed so that pieces
+---are alike. On the driver: the whole part.
+---@param name string
+---@return table tensor
+function tide_data_set:part(name) end
+
+---The same data as seen by one of several workers.
+---@param rank integer 1..workers
+---@param workers integer
+---@param seed integer
+---@return tide.data.set
+function tide_data_set:cut(rank, workers, seed) end
+
+---The part cut so that rows with one value in a column are one worker's, as far as that keeps pieces alike. On the
+---driver: the whole part, whose values are all its own.
+---@param name string
+---@param column integer 1-based
+---@return table tensor one example a row, in the order of the file
+---@return integer[] own values that no other worker has
+---@return integer[] shared values that other workers have as well
+function tide_data_set:clustered(name, column) end
+
+---The triples of a part by pairs of buckets of entities, each worker at its turn: `for pair in w.data:buckets(w,
+---o):epoch(n) do ... end` with pair.triples and pair.seed; see buckets.lua.
+---@param w tide.worker
+---@param o? {part?: string, entities?: table, epochs?: integer} part: "train"; entities: the table, if its rows move to
+--- who uses them; epochs: number of the last one
+---@return tide.data.rotation
+function tide_data_set:buckets(w, o) end
+
+---Iterates over a part in batches: first row (from 0, as kernels count) and number of rows.
+---@param name string
+---@param size integer rows in a batch
+function tide_data_set:batches(name, size) end
+
+---Goes through this worker's examples in blocks, in an order that differs from pass to pass and depends on the job's
+---seed alone: `for block, pass in w.data:stream(w, {size = 1000, passes = 3}) do ... end`. The place is kept in
+---w.state, so a resumed run goes on with the next block: let w:clock() or w:report end the body. A block is what the
+---source's `read` gives, or rows of a part.
+---@param w tide.worker
+---@param o {size: integer, passes?: integer, part?: string} passes: 1; part: of data sets that have parts
+---@return fun(): any, integer? block, pass
+function tide_data_set:stream(w, o) end
+
+---Parts train, validate and test within each task of the part "train"; shares that add up to 1.
+---@param o {train: number, validate?: number, test?: number, seed?: integer}
+---@return tide.data.set
+function tide_data_set:split(o) end
+
+---What the reader of a tide.data.source gives for this worker's examples.
+---@return any
+function tide_data_set:examples() end
+
+---@class tide.data.matrix_set
+---@field rows integer
+---@field cols integer
+---@field row_limit integer a table key that no row has: where columns may begin
+---@field count integer cells to train on (on a worker: in its own blocks)
+---@field blocks integer P
+---@field mean number what was subtracted from all values, else 0
+---@field row_counts table u32 tensor: training cells of every row; column_counts of every column
+---@field note string where the data is from, for people
+local tide_data_matrix_set = {}
+
+---Reads the data once; raises the reader's error with its file:line.
+function tide_data_matrix_set:read() end
+
+---The data as seen by one of several workers: an equal run of row blocks each.
+function tide_data_matrix_set:cut(rank, workers) end
+
+---The cells of a part.
+---@param name "train"|"test"
+---@return {cells: table, values: table} on a worker: of its own row blocks
+function tide_data_matrix_set:part(name) end
+
+---The blocks of this worker's rows, whole width: for evaluation. A block's columns are its share of all columns.
+---@param name "train"|"test"
+---@return fun(): tide.data.block|nil
+function tide_data_matrix_set:strips(name) end
+
+---Keys of all rows of this worker.
+---@return table u64 tensor
+function tide_data_matrix_set:row_keys() end
+
+---This worker's blocks in the order of DSGD: `for block in w.data:rotation(w):epoch(n) do ... end`, with all waiting
+---that this takes; see rotation.lua.
+---@param w tide.worker
+---@param o? {epochs?: integer, columns?: table} columns: the table of columns, if they move to who uses them
+---@return tide.data.rotation
+function tide_data_matrix_set:rotation(w, o) end
+
+---All cells of this worker in a random order, in groups: `for group in w.data:groups(w, o):epoch(n) do ... end`; see
+---groups.lua.
+---@param w tide.worker
+---@param o {order: "columnwise"|"plain", size?: integer, columns?: table, fetch?: "localize"|"intent",
+--- ahead?: integer}
+---@return tide.data.groups
+function tide_data_matrix_set:groups(w, o) end
+
+---@class tide.data.bow_set
+---@field train tide.data.documents
+---@field test tide.data.documents documents kept apart; may have none
+---@field vocabulary integer words of the dictionary
+---@field counts table u64 tensor: how often each word occurs in all documents
+---@field names string[]|nil names[w + 1] is word w; nil: the data has numbers alone
+---@field documents integer to train on
+---@field tokens integer to train on
+---@field note string where the data is from, for people
+local tide_data_bow_set = {}
+
+---Forgets what was read; it is read again when it is used.
+function tide_data_bow_set:forget() end
+
+---The word of a number.
+---@param word integer from 0
+---@return string
+function tide_data_bow_set:name(word) end
+
+---Perplexity of the test documents under the words' shares in the training documents alone: what a topic model has to
+---beat.
+---@param beta? number added to each count; default 0.01
+function tide_data_bow_set:unigram(beta) end
+
+---@class tide.data.sparse_rows
+---@field offsets table u64 tensor, rows + 1: row i (from 1) has the entries offsets[i] + 1 .. offsets[i + 1] of
+---@field indices table u32 tensor, from 0 and rising in a row, and
+---@field values table f32 tensor; both belong to all rows that were read, also behind a slice
+---@field labels table f32 tensor, or i32 of classes from 0
+---@field tasks table|nil u32 tensor: the number of each row's task
+---@field columns integer
+local tide_data_sparse_rows = {}
+
+---How many examples it has.
+---@return integer
+function tide_data_sparse_rows:rows() end
+
+---Rows first .. first + count - 1 (from 1); shares storage.
+---@return tide.data.sparse_rows
+function tide_data_sparse_rows:slice(first, count) end
+
+---These rows (from 1), in this order, in storage of their own.
+---@param list integer[]
+---@return tide.data.sparse_rows
+function tide_data_sparse_rows:take(list) end
+
+---Entries of all rows.
+---@return integer
+function tide_data_sparse_rows:entries() end
+
+---Shares storage until it is shuffled.
+---@return tide.data.sparse_rows
+function tide_data_sparse_rows:copy() end
+
+---Puts the rows in an order that depends on the seed alone. Rows that share storage with these stay as they are.
+---@param seed integer
+function tide_data_sparse_rows:shuffle(seed) end
+
+---Rows first .. first + count - 1 (from 1; default all) with their zeros.
+---@return table f32 tensor count x columns
+function tide_data_sparse_rows:dense(first, count) end
+
+---The entries of a row (from 1): index (from 0), value.
+function tide_data_sparse_rows:row(i) end
+
+---@class tide.data.dense_rows
+---@field x table f32 tensor, one example a row
+---@field labels table f32 tensor
+---@field columns integer
+local tide_data_dense_rows = {}
+
+---How many examples it has.
+---@return integer
+function tide_data_dense_rows:rows() end
+
+---Rows first .. first + count - 1 (from 1); shares storage.
+---@return tide.data.dense_rows
+function tide_data_dense_rows:slice(first, count) end
+
+---The same rows, with numbers of their own in the order.
+---@return tide.data.dense_rows
+function tide_data_dense_rows:copy() end
+
+---Puts the rows in an order that depends on the seed alone. Rows that share storage with these stay as they are.
+---@param seed integer
+function tide_data_dense_rows:shuffle(seed) end
+
+---@class tide.forest_part
+local tide_forest_part = {}
+
+---How many samples it has.
+---@return integer samples
+function tide_forest_part:rows() end
+
+---Samples first .. first + count - 1, from 1, of this part; shares storage.
+function tide_forest_part:slice(first, count) end
+
+---The same samples as order[1], order[2], .. say (numbers from 0).
+---@param order table u32 tensor
+function tide_forest_part:reorder(order) end
+
+---Samples of this part in an order of their own.
+---@param order table u32 tensor: numbers of samples of this part, from 0
+function tide_forest_part:numbered(order) end
+
+---Vertices that count: whose index `label` is not -1; without it all.
+---@param label? string
+---@return integer
+function tide_forest_part:counted(label) end
+
+---Iterates over batches, each a part.
+---@param size integer samples
+---@param o? {shuffle?: integer} seed of the order; without it that of the file
+function tide_forest_part:batches(size, o) end
+
+---Vertices of each sample, which is what it costs.
+---@return table u32 tensor, in the forest's order
+function tide_forest_part:weights() end
+
+---How many vertices its samples have.
+---@return integer vertices of the whole forest
+function tide_forest_part:vertices() end
+
+---The same samples, labelled at their roots alone.
+---@param name? string the index, "label" without it
+function tide_forest_part:roots(name) end
+
+---An input of the whole forest: a row a vertex (or an edge).
+function tide_forest_part:input(name) end
+
+---@class tide.data.rotation
+local tide_data_rotation = {}
+
+---The blocks of one epoch: `for block in rotation:epoch(n) do ... end`. All workers go through the same epochs. At the
+---end others may still be at work on their last blocks: w:barrier() waits for all.
+---@param epoch integer from 1
+---@return fun(): any
+function tide_data_rotation:epoch(epoch) end
+
+---@class tide.data.groups
+local tide_data_groups = {}
+
+---The groups of one epoch: `for group in groups:epoch(n) do ... end`. Each epoch has an order of its own. At the end
+---others may still be at work: w:barrier() waits for all.
+---@param epoch integer from 1
+---@return fun(): tide.data.group|nil
+function tide_data_groups:epoch(epoch) end
+
+---@class tide.kernel_module
+local tide_kernel_module = {}
+
+---Loads the kernels of a shared object. At the top of a script it runs on every node, and all have to have the same
+---file. A file that was built anew is loaded anew; who has the old functions keeps them.
+---@param path string relative to the script
+---@return table<string, tide.kernel_function> module the kernels by name; `version` is what the module says
+function tide_kernel_module.load(path) end
+
+---@class tide.group
+---@field size integer members, those that are lost included
+local tide_group = {}
+
+---Calls a method of every member and waits for all.
+---@param method string
+---@return table<integer, any> got answers by rank
+---@return table<integer, tide.error>|nil lost why there is none, by rank; nil: all have answered
+function tide_group:call(method, ...) end
+
+---Sends to every member; nobody answers. A member whose method raises ends.
+---@param method string
+function tide_group:cast(method, ...) end
+
+---Calls a method of every member: `for rank, value, err in g:each("add", 1) do`, in the order of ranks.
+---@param method string
+---@return fun(): integer?, any, tide.error?
+function tide_group:each(method, ...) end
+
+---Some members, by rank.
+---@param ranks integer[]
+---@return tide.group
+function tide_group:ranks(ranks) end
+
+---Some members, by their nodes: "n[2-3]", "n1", "@all".
+---@param nodes string
+---@return tide.group
+function tide_group:on(nodes) end
+
+---The same members, whose calls wait so long.
+---@param seconds number
+---@return tide.group
+function tide_group:within(seconds) end
+
+---Its members and how they are.
+---@return table[] {rank, node, state, life, address, why}: state is starting, up, restarting, lost or ended
+function tide_group:members() end
+
+---Something that travels: `tide.group(ref)` in a worker or member is the same group.
+---@return table
+function tide_group:ref() end
+
+---Ends the members; each one's `ended` is called first.
+function tide_group:close() end
+
+---@class tide.generator Of `tide.random(seed)`, and `w.rng` of a worker. The same seed gives the same numbers.
+local tide_generator = {}
+
+---The next 64 random bits.
+---@return integer
+function tide_generator:next() end
+
+---A number in [0, 1).
+---@return number
+function tide_generator:uniform() end
+
+---A whole number in 0 .. n - 1, all equally likely.
+---@param n integer
+---@return integer
+function tide_generator:below(n) end
+
+---Where it stands, as text, for `restore`.
+---@return string
+function tide_generator:state() end
+
+---Goes on from a state.
+---@param state string
+function tide_generator:restore(state) end
+
+---@class tide.json_module
+local tide_json_module = {}
+
+---A value as JSON, keys sorted.
+---@param value any nil, booleans, numbers, strings, arrays, string-keyed tables
+---@return string
+function tide_json_module.encode(value) end
+
+---The value that JSON says.
+---@param source string
+---@return any value
+---@return tide.error? err T0402 when the text is not JSON
+function tide_json_module.decode(source) end
+
+---An object some of whose fields are arrays that may be empty: an empty table of Lua has no kind of its own.
+---@param fields table<string, any>
+---@param arrays table<string, any[]>
+---@return string
+function tide_json_module.object(fields, arrays) end
+
+---@class tide.units_module
+local tide_units_module = {}
+
+---Seconds of "250us", "20ms", "30s", "5m", "2h" or a number.
+---@param value string|number `250us 20ms 30s 5m 2h`; a bare number is seconds
+---@return number? seconds
+---@return string? why
+function tide_units_module.parse_duration(value) end
+
+---Bytes of "64KiB", "4MB" or a number.
+---@param value string|number `64KiB 4MiB 2GiB` (1024), `kB MB GB` (1000); a bare number is bytes
+---@return integer? bytes
+---@return string? why
+function tide_units_module.parse_size(value) end
+
+---Bytes a second of "10Gbit", "1.2GB" or a number.
+---@param value string|number `10Gbit 800Mbit 1.2GB` a second (`/s` may follow); a bare number is bytes per second
+---@return number? bytes_per_s
+---@return string? why
+function tide_units_module.parse_rate(value) end
+
+---A fraction of "10%" or a number.
+---@param value string|number `10%` or a fraction
+---@return number? fraction
+---@return string? why
+function tide_units_module.parse_share(value) end
+
+---A count with three digits and k, M, G or T.
+---@param n number
+---@return string `8.4k`
+function tide_units_module.format_count(n) end
+
+---Bytes with three digits and KiB, MiB or GiB.
+---@param bytes number
+---@return string `3.2 MiB`
+function tide_units_module.format_size(bytes) end
+
+---A rate with three digits.
+---@param per_s number
+---@param unit? string what is counted, "ex"
+---@return string `702 ex/s`
+function tide_units_module.format_rate(per_s, unit) end
+
+---A fraction as percent.
+---@param fraction number
+---@return string `99.2%`
+function tide_units_module.format_share(fraction) end
+
+---Seconds with three digits and their unit.
+---@param seconds number
+---@return string `250 us`, `20 ms`, `1.5 s`, `2m 05s`, `3h 07m`, `2d 04h`
+function tide_units_module.format_duration(seconds) end
+
+---Time as a clock, for progress lines.
+---@param seconds number
+---@return string `00:12`, `1:02:03`
+function tide_units_module.format_clock(seconds) end
+
+---@class tide.show_module
+local tide_show_module = {}
+
+---A number as the console prints it.
+---@param number number
+---@return string
+function tide_show_module.number(number) end
+
+---A string as the console prints it, cut.
+---@param s string
+---@param most? integer default 200
+---@return string quoted, escaped, cut after so many characters
+function tide_show_module.string(s, most) end
+
+---Any value as text.
+---@param value any
+---@param o? {width?: integer, unicode?: boolean, full?: boolean} default 100 and true; full: 100,000 items a table, 32
+--- levels, 1 MiB a string, 8 MiB in all
+---@return string
+function tide_show_module.value(value, o) end
+
+---@class tide.chart_module
+local tide_chart_module = {}
+
+---Charts below each other: those with `heat` are maps of numbers, those with `groups` bars, others lines.
+---@param charts (tide.chart.lines|tide.chart.bars)[]
+---@return string svg
+function tide_chart_module.svg(charts) end
+
+---Writes charts below each other as an SVG file.
+---@param path string
+---@param charts table as of chart.svg
+---@return true|nil, table? err
+function tide_chart_module.write(path, charts) end
+
+---@class tide.factors_module
+local tide_factors_module = {}
+
+---Multiclass logistic regression by gradients; l2 is the weight of |W|^2 / 2. The data has classes.
+---@param o? {lr?: number|fun(step: integer): number, l2?: number}
+function tide_factors_module.mlr(o) end
+
+---The same by dual coordinate ascent, which needs no rate. sigma: by how much steps of a batch, which start from the
+---same parameters, are taken back; it doubles when an epoch lowers the dual objective.
+---@param o {l2: number, sigma?: number}
+function tide_factors_module.sdca(o) end
+
+---Distance metric learning: a projection to `width` numbers in which examples of one class are near each other and
+---others at a distance of 1 at least; weight: of the latter. Two pairs an example.
+---@param o? {lr?: number, l2?: number, width?: integer, weight?: number}
+function tide_factors_module.metric(o) end
+
+---Sparse coding: a dictionary of `atoms` rows of length 1 at most, and codes with the weight l1 on their magnitudes.
+---@param o? {lr?: number, atoms?: integer, l1?: number}
+function tide_factors_module.coding(o) end
+
+---A job that trains a model (factors.mlr, sdca, metric, coding) on sparse rows (tide.data.libsvm).
+---Its reports have loss, examples, correct, penalty, entropy, factors (rows of factors), nonzeros (of their values),
+---steps, resyncs, and figures of the exchange; run:evaluate "test" gives loss and correct of the part "test".
+---@param o table {name, model, data, batch (of all workers together), epochs, seed?, comm?: as nn.job has it}
+---@return tide.job
+function tide_factors_module.job(o) end
+
+---Primal objective of a report, and of factors.sdca its distance from the dual one: the optimum is no further away.
+---@return number objective, number gap
+function tide_factors_module.objective(report) end
+
+---@class tide.lda_module
+local tide_lda_module = {}
+
+---A job that draws topics.
+---@param given {name: string, corpus: tide.data.bow_set, topics: integer, passes: integer, alpha?: number|number[],
+--- beta?: number, sampler?: "auto"|"gibbs"|"warp"|"light"|"xy", mode?: "auto"|"rotate"|"exchange"|"store",
+--- parts?: integer, steps?: integer, doc_move?: "other"|"lightlda", eval_every?: integer, keep?: integer,
+--- memory?: string, spill?: string, seed?: integer, consistency?: string, checkpoint?: table, optimize?: "alpha",
+--- check?: boolean}
+--- alpha: of a document's topics, 0.1; beta: of a topic's words, 0.01; parts: of the documents, into which work is
+--- cut; steps: cycles of `light`; eval_every: passes between log-likelihoods, 10; keep: passes between writes of the
+--- topics to table `z`, 10; memory: limit of a worker; spill: directory for what is beyond it; optimize: the prior
+--- of each topic is fitted every 20 passes from the 50th on; check: test aid, counts
+--- are checked
+---@return tide.job
+function tide_lda_module.job(given) end
+
+---Perplexity of the test documents that a report tells of: nil if it tells of none.
+---@param report table
+function tide_lda_module.perplexity(report) end
+
+---The topics that a run has learnt.
+---@param run table of a job of tide.lda
+---@return tide.lda.model
+function tide_lda_module.model(run) end
+
+---A model that model:save has written.
+---@param path string file
+---@return tide.lda.model
+function tide_lda_module.load(path) end
+
+---@class tide.lda.model
+---@field topics integer
+---@field vocabulary integer
+---@field counts table f32 tensor: n_kw, a row a word, padded to 16
+---@field totals table f64 tensor: n_k
+---@field alpha table f32 tensor
+---@field beta number
+---@field names string[]|nil
+local tide_lda_model = {}
+
+---p(w | k) of all words: rows of words.
+---@return table f32 tensor, padded to 16
+function tide_lda_model:phi() end
+
+---The word of a number.
+function tide_lda_model:name(word) end
+
+---Numbers of the words of each topic, the most probable first: a u32 tensor topics x n.
+function tide_lda_model:top(n) end
+
+---The n most probable words of a topic.
+---@param topic integer from 1
+---@param n? integer default 10
+---@return string[]
+function tide_lda_model:top_words(topic, n) end
+
+---Topics by how many tokens they have, the largest first.
+---@return integer[] from 1
+function tide_lda_model:by_size() end
+
+---Word numbers of a text or of a list of words; how many were unknown.
+function tide_lda_model:words_of(value) end
+
+---Topics of new documents: a text, or a list of words or word numbers, or an array of these.
+---@param documents string|table
+---@param o? {steps?: integer}
+---@return table theta f32 tensor, documents x topics
+---@return integer unknown words, which were left out
+function tide_lda_model:theta(documents, o) end
+
+---The same of documents as tide.data.bow has them.
+function tide_lda_model:theta_of(documents, o) end
+
+---How well the top words of topics stand together in the training documents.
+---@param n? integer words of a topic, 10
+---@return {umass: number[], npmi: number[], umass_mean: number, npmi_mean: number}
+function tide_lda_model:coherence(n) end
+
+---Writes the model to a directory: model.safetensors (counts, totals, alpha), vocabulary.txt, topics.txt.
+---@param path string
+function tide_lda_model:save(path) end
+
+---Topics as text, the largest first: number, prior, tokens, words.
+---@param n? integer
+function tide_lda_model:topics_text(n) end
+
+---Each training document's topics as MALLET writes them: number, name, shares of all topics. Written document by
+---document, so that a corpus of any size fits.
+---@param path string
+function tide_lda_model:save_documents(path) end
+
+---The state of all tokens as MALLET writes it: document, source, position, type index, type, topic.
+---@param path string
+function tide_lda_model:save_state(path) end
+
+---@class tide.descent_module
+local tide_descent_module = {}
+
+---The lasso: 1/2 sum w (y - b - X x)^2 + lambda sum c |x|.
+---@param o table {name, data, lambda or share (of the largest that lets a variable in), tolerance = 1e-6 (of the
+--- objective), intercept, standardise, positive, penalty = weights c of variables, weights = w of examples,
+--- mode = "auto"|"gram"|"sets", gram_most, seed, checkpoint; for sets: set, check, theta, tau, floor, order, ahead}
+---@return tide.job
+function tide_descent_module.lasso(o) end
+
+---The elastic net: the lasso with ridge/2 sum x^2, or with `mix`: lambda mix |x| + lambda (1 - mix)/2 x^2.
+---@param o table as of descent.lasso, and ridge or mix
+---@return tide.job
+function tide_descent_module.enet(o) end
+
+---L1-penalised logistic regression: sum w log(1 + exp(-y (b + X x))) + lambda sum c |x|; labels of two classes.
+---@param o table as of descent.lasso
+---@return tide.job
+function tide_descent_module.logistic(o) end
+
+---A path of penalties from the largest that lets a variable in, with warm starts, and cross-validation.
+---@param o table as of descent.lasso without lambda, and model = "lasso"|"enet"|"logistic", lambdas = how many (100) or
+--- a falling list, ratio = the last over the first (1e-3), folds = nil or how many
+---@return tide.job
+function tide_descent_module.path(o) end
+
+---A model of three small functions: push(w, set, x) gives this worker's part of sums, pull(x, set, sums) the changes of
+---the set's variables, apply(w, set, changes, x) makes what follows from them on this worker. divide(w, index, size, x)
+---says which part of the examples is this worker's from now on; objective(w, x) is its part of what falls.
+---schedule(state, round) gives the candidates of a round (state:active(n), :priority(n), :random(n), :blocks(n), or a
+---list); dependency(j, k) how much j and k spoil each other, 0 to 1.
+---@param o table {name, variables, push, pull, ..., set, check, theta, tau, floor, order, ahead, rounds, seed}
+---@return tide.job
+function tide_descent_module.job(o) end
+
+---The variables that a run of descent.job has found.
+---@param run tide.run
+---@return table f64 tensor
+function tide_descent_module.variables(run) end
+
+---Matrix factorisation by cyclic coordinate descent: sum (R - W H)^2 + l2 (|W|^2 + |H|^2) over the cells that are
+---there; weighted: a row's and a column's squares count as often as it has cells. Tables w and h have the factors.
+---@param o table {name, data = tide.data.matrix(..), rank = 10, l2, weighted, passes = 20, inner = 1, tolerance, seed}
+---@return tide.job
+function tide_descent_module.ccd(o) end
+
+---What a finished run has found.
+---@param run tide.run
+---@return tide.descent.model
+function tide_descent_module.model(run) end
+
+---@class tide.descent.model
+---@field coefficients table f64 tensor, one a column
+---@field intercept number
+local tide_descent_model = {}
+
+---How many coefficients are not 0.
+---@return table<integer, number> coefficients that are not 0, by column from 1
+function tide_descent_model:nonzero() end
+
+---Scores b + x.coefficients of rows; for logistic regression their sign is the class, s(score) its probability.
+---@param rows table a part of a data set
+---@return table f64 tensor
+function tide_descent_model:predict(rows) end
+
+---@class tide.multitask_module
+local tide_multitask_module = {}
+
+---A job that learns tasks together: sum_i mean loss of task i + lambda/2 tr(W' S^-1 W).
+---@param o table {name, data (rows with tasks), loss = "squared"|"hinge"|"smoothed"|"logistic", relation = "auto"|
+--- "learned"|"independent"|{"mean", c}|matrix|{graph =}, lambdas, standardise = true, bias = true, tolerance = 1e-6,
+--- solver = "cg" (squared) or "sdca", validate = 0.2, steps = 5 outer ones at most, passes = 1 over the examples a
+--- round, deadline = nil or times the median pass at which a round of sdca ends, smooth, seed}
+---@return tide.job
+function tide_multitask_module.job(given) end
+
+---The examples as a job has them; read once.
+function tide_multitask_module.problem(o) end
+
+---What a finished run has found.
+---@param run tide.run
+---@return tide.multitask.model
+function tide_multitask_module.model(run) end
+
+---@class tide.multitask.model
+local tide_multitask_model = {}
+
+---Predictions for new rows of a task: numbers, or scores whose sign is the class.
+---@param task integer as the data numbers it
+---@param rows table rows as of a data set
+---@return number[]
+function tide_multitask_model:predict(task, rows) end
+
+---By task: {task =, count =, squares =, right =} of a part.
+---@param name "train"|"validate"|"test"
+function tide_multitask_model:errors(name) end
+
+---Root of the mean squared error of each task in a part, and of all.
+---@param name? "train"|"validate"|"test"
+---@return number root of the mean squared error over all examples of a part
+function tide_multitask_model:rmse(name) end
+
+---Share of the variance that is explained, of each task in a part.
+---@return number 1 - squared error over squared deviation from the mean of all examples of a part
+function tide_multitask_model:explained_variance(name) end
+
+---The learnt covariance of tasks.
+---@return table f64 tensor m x m, of trace 1
+function tide_multitask_model:covariance() end
+
+---The learnt correlation of tasks.
+---@return table f64 tensor m x m
+function tide_multitask_model:correlation() end
+
+---A chart of the correlations, for tide.chart.
+---@return table
+function tide_multitask_model:chart() end
+
+---@class tide.policy_module
+local tide_policy_module = {}
+
+---Names a policy together with parameters, wherever a policy is named.
+---@param path string shipped name or path
+---@param params? table
+function tide_policy_module.file(path, params) end
+
+---The text of a policy that ships, by `kind/name`.
+---@return string[] "kind/name" of the shipped policies
+tide_policy_module.shipped = nil
+
+---Decides over the views of a journal: with the policies that it holds (report.identical, or the first difference), or
+---with another one (report.plans, as bytes for core.plain_decode; open loop: the views do not react).
+---@param path string journal of a run
+---@param o? {policy?: string|table, params?: table, kind?: string, scope?: string, last?: number} last: only what was
+--- decided in so many seconds before the end, by another policy
+---@return table|nil report, table? err
+function tide_policy_module.replay(path, o) end
+
+---@class tide.k
+local tide_k = {}
+
+---The line y = at + per x that fits best, both at least 0.
+---@param x number[]
+---@param y number[]
+---@return {at: number, per: number}
+function tide_k.line(x, y) end
+
+---The line of each worker, learnt from samples that come one at a time: `lines:learn(workers)`, `lines:split(total, workers, change)`, `lines:line(id)`, `lines:kept()`; docs/policies.md.
+---@param o {forget?: number, jump?: number, at?: table<integer, number>}
+---@return table lines
+function tide_k.lines(o) end
+
+---The coefficients c that make A c - y least.
+---@param A number[][]
+---@param y number[]
+---@return number[]
+function tide_k.least_squares(A, y) end
+
+---The same with coefficients of at least 0.
+---@param A number[][]
+---@param y number[]
+---@return number[]
+function tide_k.nnls(A, y) end
+
+---Parameters that make the squares of residuals least (Levenberg and Marquardt), between bounds.
+---@param o {residuals: fun(p: number[]): number[], start: number[], low?: number[], high?: number[], evaluations?: integer}
+---@return {p: number[], error: number, evaluations: integer}
+function tide_k.fit(o) end
+
+---The split of a whole number that ends earliest.
+---@param total integer
+---@param cost table[] {at, per, min, max} of each, or a list of times
+---@return {share: integer[], seconds: number}
+function tide_k.minmax_split(total, cost) end
+
+---The cheapest column for each row (Hungarian method); `math.huge` forbids a pair.
+---@param cost number[][]
+---@return integer[] columns
+---@return number total
+function tide_k.assign(cost) end
+
+---One option a row, most value within a capacity.
+---@param rows number[][] values of the options
+---@param sizes integer[] of the options
+---@param capacity integer
+---@param device? string
+---@return integer[] options 0: none
+---@return number[] best value of each smaller capacity
+---@return number value
+function tide_k.knapsack(rows, sizes, capacity, device) end
+
+---A linear program over x >= 0.
+---@param o {maximize?: number[], minimize?: number[], rows: table[], device?: string} rows: {a=, op="<=", b=}
+---@return number[]|nil x
+---@return number|string value or why there is none
+function tide_k.lp(o) end
+
+---Weights on machines so that the fullest is least full.
+---@param weights number[]
+---@param capacity number[]
+---@return integer[] machine of each weight
+---@return number span largest load / capacity
+---@return number bound no division is better
+function tide_k.makespan(weights, capacity) end
+
+---A mean that forgets.
+---@param old number|nil
+---@param new number
+---@param weight number of the new one
+---@return number
+function tide_k.ewma(old, new, weight) end
+
+---A quantile, interpolated between neighbours.
+---@param list number[]
+---@param q number 0 to 1
+---@return number|nil
+function tide_k.quantile(list, q) end
+
+---Whether going from one cost to another pays: old > gain * new.
+---@param old number
+---@param new number
+---@param gain number
+---@return boolean
+function tide_k.hysteresis(old, new, gain) end
+
+---Who runs in this round, so that time received follows the shares.
+---@param share number[]
+---@param received number[]
+---@param sizes integer[]
+---@param capacity integer
+---@return integer[] granted size, or 0
+function tide_k.rounds(share, received, sizes, capacity) end
+
+---Fits the seven numbers of the model of throughput. docs/scheduling.md.
+---@param rows table[] {n, K, m, t_a, t_o, weight}
+---@return table perf
+---@return number loss
+function tide_k.fit_goodput(rows) end
+
+---Goodput at each size, and at a fair one. docs/scheduling.md.
+---@param job table an entry of the view
+---@param sizes integer[]
+---@param fair integer
+---@return table
+---@return number
+function tide_k.goodput(job, sizes, fair) end
+
+---The batch with most goodput on so many slots.
+---@param job table
+---@param slots integer
+---@param machines? integer
+---@return {batch: integer, accum: integer, total: integer, goodput: number, efficiency: number, step_s: number}
+function tide_k.best_batch(job, slots, machines) end
+
+---Sizes of jobs that can always be placed.
+---@param nodes table[]
+---@return integer[]
+function tide_k.sizes(nodes) end
+
+---Averages of the noise of gradients.
+---@param state table|nil
+---@param sample table {count, batch, start, sum, total, biased}
+---@return table
+function tide_k.noise(state, sample) end
+
+---@class tide.sim
+local tide_sim = {}
+
+---Network of all nodes from this line on.
+---@class tide.sim.net
+---@field latency? string|number|table one, or {least, most}
+---@field nic? string|number bandwidth of each node's card
+---@field core? string|number of the switch between racks, or between any two nodes where there are none
+---@field racks? integer
+---@field nodes_per_rack? integer n1, n2, ... fill the racks in order; the driver is in the first
+---@field pairs? table[] {{"n1", "n2", "5ms"}}: latency of these
+---@field window? string|number bytes of a connection that are sent and not read yet
+---@field send? string|number a write takes the sender's I/O thread so long
+---@field receive? string|number and a read the receiver's
+---@field byte? string|number and each byte both
+---@param o tide.sim.net
+function tide_sim.net(o) end
+
+---A node's own properties.
+---@param name string
+---@class tide.sim.node
+---@field speed? number of computing, 1 is usual
+---@field nic? string|number bandwidth of its card
+---@field slow? {p: number, factor: number, mean: string|number} slower for a share `p` of the time
+---@field ahead? string|number its clock jumps so far ahead of the others
+---@field drift? number and from here on gains so many seconds in a second, or loses them; at most 0.001
+---@param o tide.sim.node
+function tide_sim.node(name, o) end
+
+---How long computing takes on a node of speed 1. Kernels: {call = "10us", row = "20us"} for all, or each as `file`
+---says. Operations of programs, updates, products: flops / `flops` + bytes of their operands / `memory`, both a second.
+---@param o {call?: string|number, row?: string|number, flops?: number, memory?: number, file?: string} file: of `tide
+---sim --calibrate`
+function tide_sim.compute(o) end
+
+---The calling worker computes as long as so much work takes: for what is not computed in the simulation.
+---@param flops number
+---@param bytes? number
+function tide_sim.work(flops, bytes) end
+
+---A fault at a moment of virtual time (default: now).
+---@param kind "crash"|"pause"|"partition"|"reset"|"slow"|"nic"|"delay"|"disk"|"flip"|"truncate"
+---@param what table of partition and reset: groups of nodes; else {node=, at=, ...}
+---@param o? table of partition and reset: {at=, heal=, oneway=}
+function tide_sim.fault(kind, what, o) end
+
+---An invariant of the script: a function that returns true, or false and why. It is called now and then on the driver,
+---while everything goes on, and may pull rows; what it raises is a failure as well.
+---@param name string
+---@param holds fun(): boolean, string?
+---@param o? {every?: string|number} virtual time between two looks; default 100ms
+---@return fun() check looks at once, and raises where it does not hold
+function tide_sim.check(name, holds, o) end
+
+---The job-level simulator: traces of jobs under scheduling policies. Works in every script.
+---@param o tide.sim.jobs
+---@return table simulator with :run
+function tide_sim.jobs(o) end
+
+return tide

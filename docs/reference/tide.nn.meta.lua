@@ -1,0 +1,412 @@
+---@meta tide.nn
+-- Definitions for editors, made from the annotations of the source.
+
+---@class tide.nn
+local tide_nn = {}
+
+---Where condition is not 0 the first, else the second.
+function tide_nn.select(condition, a, b) end
+
+---A program of tensor operations: `build(p)` runs once, with symbolic values.
+---@param name string
+---@param build fun(p: tide.nn.program) declares inputs, values, outputs and loss; runs once
+---@return tide.nn.program
+function tide_nn.program(name, build) end
+
+---A layer of one's own: build(program, x, layer) declares parameters by layer.param(what, dims, init).
+---@param kind string named in errors
+---@param prefix string of its name, which is numbered
+---@param build function
+---@param name? string in place of prefix and number
+function tide_nn.layer(kind, prefix, build, name) end
+
+---y = x W + b
+---@param n integer outputs
+---@param o? {bias?: boolean, name?: string}
+function tide_nn.linear(n, o) end
+
+---Convolution of NHWC images.
+---@param n integer output channels
+---@param k integer height and width of the window
+---@param o? {stride?: integer, pad?: integer, bias?: boolean, name?: string} pad: k // 2 unless given
+function tide_nn.conv(n, k, o) end
+
+---Layer: each column with mean 0 and variance 1 over the batch, then scaled and shifted by what is learnt.
+---@param o? {eps?: number, rate?: number, name?: string} rate: of the running statistics
+function tide_nn.batchnorm(o) end
+
+---Layer: each row with mean 0 and variance 1, then scaled and shifted by what is learnt.
+---@param o? {eps?: number, name?: string}
+function tide_nn.layernorm(o) end
+
+---Rows of a table by ids: [B] or [B x k] of an index to [.. x width].
+---@param n integer rows of the table
+---@param width integer
+function tide_nn.embedding(n, width, o) end
+
+---Layer: the greatest of each k x k window.
+---@param k integer window and, unless given, stride
+function tide_nn.maxpool(k, o) end
+
+---Layer: the mean of each k x k window.
+function tide_nn.avgpool(k, o) end
+
+---The mean over all pixels of an image.
+function tide_nn.mean_pixels(x) end
+
+---Images as rows.
+function tide_nn.flatten(x) end
+
+---Layer: a share of the elements is 0 while training, the rest larger in its stead.
+---@param share number of elements that become 0 in training
+function tide_nn.dropout(share) end
+
+---Softmax and cross-entropy with labels 0 .. K-1; rows of label -1 do not count.
+---@param z? tide.nn.value one column a class; without z and labels a loss for nn.sequential
+---@param labels? tide.nn.value
+function tide_nn.xent(z, labels) end
+
+---Logistic loss, each column with its target in 0..1.
+---@param z? tide.nn.value without it a loss for nn.sequential
+---@param target? tide.nn.value
+function tide_nn.sigmoid_xent(z, target) end
+
+---Half the squared distance.
+---@param z? tide.nn.value without it a loss for nn.sequential
+---@param target? tide.nn.value
+function tide_nn.mse(z, target) end
+
+---max(0, 1 - z t), t = -1 or 1.
+---@param z? tide.nn.value without it a loss for nn.sequential
+---@param target? tide.nn.value
+function tide_nn.hinge(z, target) end
+
+---A net of layers in a row: inputs "x" and "y", output "logits".
+---@param o table {input = dims, label? = "index"|dims, loss = nn.xent(), name?, layer, layer, ...}
+---@return tide.nn.program
+function tide_nn.sequential(o) end
+
+---Plain gradient descent: w -= lr g. In all rules g is the mean gradient plus `decay` times the weights of matrices.
+---@param o {lr: number|fun(step: integer): number, decay?: number}
+function tide_nn.sgd(o) end
+
+---v = mu v + g, w -= lr v.
+---@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number} mu: 0.9
+function tide_nn.momentum(o) end
+
+---v = mu v + g, w -= lr (g + mu v).
+---@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number} mu: 0.9
+function tide_nn.nesterov(o) end
+
+---a += g g, w -= lr g / (sqrt(a) + eps).
+---@param o {lr: number|fun(step: integer): number, decay?: number, eps?: number} eps: 1e-10
+function tide_nn.adagrad(o) end
+
+---a = mu a + (1 - mu) g g, w -= lr g / (sqrt(a) + eps).
+---@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number, eps?: number} mu: 0.99, eps: 1e-8
+function tide_nn.rmsprop(o) end
+
+---Adam with corrected bias; `mu` is beta1.
+---@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number, beta2?: number, eps?: number} mu: 0.9,
+--- beta2: 0.999, eps: 1e-8
+function tide_nn.adam(o) end
+
+---Adam whose decay acts apart from the gradient: w -= lr decay w.
+---@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number, beta2?: number, eps?: number} as adam
+function tide_nn.adamw(o) end
+
+---Rates as functions of the step's number, from 1: `constant(rate)`, `step(rate, every, factor)`, `cosine(rate, steps,
+---low)`, `inverse(rate, decay)`, `warmup(steps, schedule)`.
+tide_nn.schedule = nil
+
+---Columns of a value in n equal parts.
+---@param x tide.nn.value
+---@param n integer
+---@return tide.nn.value ...
+function tide_nn.split(x, n) end
+
+---A program of vertices: one function of a vertex, batches of graphs. See docs/dynamic-networks.md.
+---@param name string
+---@param build fun(p: tide.nn.program, v: tide.nn.vertex)
+---@param o? {children?: integer} named children
+---@return tide.nn.program
+function tide_nn.vertex(name, build, o) end
+
+---A job that trains a program on all workers: see tide.nn.train.
+function tide_nn.job(o) end
+
+---|x|, element by element: of a value, or a layer of nn.sequential.
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function tide_nn.abs(x) end
+
+---x x, element by element: of a value, or a layer of nn.sequential.
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function tide_nn.sqr(x) end
+
+---Square root, element by element: of a value, or a layer of nn.sequential.
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function tide_nn.sqrt(x) end
+
+---1 / sqrt(x), element by element: of a value, or a layer of nn.sequential.
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function tide_nn.rsqrt(x) end
+
+---1 / x, element by element: of a value, or a layer of nn.sequential.
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function tide_nn.recip(x) end
+
+---e to the power of x, element by element: of a value, or a layer of nn.sequential.
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function tide_nn.exp(x) end
+
+---Natural logarithm, element by element: of a value, or a layer of nn.sequential.
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function tide_nn.log(x) end
+
+---log(1 + x), element by element: of a value, or a layer of nn.sequential.
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function tide_nn.log1p(x) end
+
+---1 / (1 + exp(-x)), element by element: of a value, or a layer of nn.sequential.
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function tide_nn.sigmoid(x) end
+
+---Hyperbolic tangent, element by element: of a value, or a layer of nn.sequential.
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function tide_nn.tanh(x) end
+
+---max(x, 0), element by element: of a value, or a layer of nn.sequential.
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function tide_nn.relu(x) end
+
+---log(1 + exp(x)), element by element: of a value, or a layer of nn.sequential.
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function tide_nn.softplus(x) end
+
+---Sign (-1, 0 or 1), element by element: of a value, or a layer of nn.sequential.
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function tide_nn.sign(x) end
+
+---@class tide.nn.value
+local tide_nn_value = {}
+
+---|x|, element by element.
+---@return tide.nn.value
+function tide_nn_value:abs() end
+
+---x x, element by element.
+---@return tide.nn.value
+function tide_nn_value:sqr() end
+
+---Square root, element by element.
+---@return tide.nn.value
+function tide_nn_value:sqrt() end
+
+---1 / sqrt(x), element by element.
+---@return tide.nn.value
+function tide_nn_value:rsqrt() end
+
+---1 / x, element by element.
+---@return tide.nn.value
+function tide_nn_value:recip() end
+
+---e to the power of x, element by element.
+---@return tide.nn.value
+function tide_nn_value:exp() end
+
+---Natural logarithm, element by element.
+---@return tide.nn.value
+function tide_nn_value:log() end
+
+---log(1 + x), element by element.
+---@return tide.nn.value
+function tide_nn_value:log1p() end
+
+---1 / (1 + exp(-x)), element by element.
+---@return tide.nn.value
+function tide_nn_value:sigmoid() end
+
+---Hyperbolic tangent, element by element.
+---@return tide.nn.value
+function tide_nn_value:tanh() end
+
+---max(x, 0), element by element.
+---@return tide.nn.value
+function tide_nn_value:relu() end
+
+---log(1 + exp(x)), element by element.
+---@return tide.nn.value
+function tide_nn_value:softplus() end
+
+---Sign (-1, 0 or 1), element by element.
+---@return tide.nn.value
+function tide_nn_value:sign() end
+
+---The lesser of both, element by element.
+---@param other tide.nn.value|number
+---@return tide.nn.value
+function tide_nn_value:min(other) end
+
+---The greater of both, element by element.
+---@param other tide.nn.value|number
+---@return tide.nn.value
+function tide_nn_value:max(other) end
+
+---1 where both are equal, else 0, element by element.
+---@param other tide.nn.value|number
+---@return tide.nn.value
+function tide_nn_value:eq(other) end
+
+---1 where it is greater than the other, else 0, element by element.
+---@param other tide.nn.value|number
+---@return tide.nn.value
+function tide_nn_value:gt(other) end
+
+---1 where it is not less than the other, else 0, element by element.
+---@param other tide.nn.value|number
+---@return tide.nn.value
+function tide_nn_value:ge(other) end
+
+---Its dimensions behind the batch.
+---@return integer[] dims without the batch
+---@return boolean batched
+function tide_nn_value:dims() end
+
+---The number of channels: the last dim.
+function tide_nn_value:columns() end
+
+---Matrix product over the last dim; o.tb: by the transposed.
+function tide_nn_value:mm(other, o) end
+
+---Products of matrices in pairs.
+function tide_nn_value:bmm(other, o) end
+
+---Columns first .. first + count - 1, from 1.
+function tide_nn_value:slice(first, count) end
+
+---Columns of another value behind its own.
+function tide_nn_value:concat(other) end
+
+---Softmax of each row.
+function tide_nn_value:softmax() end
+
+---Sums over the columns ("rows") or over the rows ("columns").
+function tide_nn_value:sum(over) end
+
+---The same elements under other dims (without the batch).
+function tide_nn_value:reshape(...) end
+
+---@class tide.nn.program
+local tide_nn_program = {}
+
+---An input of numbers: `p:input("x", 28, 28, 1)`, behind B, the examples of a batch.
+---@param name string
+function tide_nn_program:input(name, ...) end
+
+---Integers: labels, ids of an embedding.
+function tide_nn_program:index(name, ...) end
+
+---A parameter: `p:param("W", {784, 10})`.
+---@param dims integer[]
+---@param init? table tide.zero(), tide.uniform{low=, high=} (symmetric), tide.normal{std=}; {"constant", x}
+function tide_nn_program:param(name, dims, init) end
+
+---Names a value that `model:forward` gives.
+function tide_nn_program:output(name, v) end
+
+---Marks what is to be minimised: a loss made by nn.xent and its like, or any value, whose elements are summed.
+function tide_nn_program:loss(v) end
+
+---Its operations as a graph for Graphviz.
+function tide_nn_program:dot() end
+
+---A hash of what is computed.
+---@return string hash; equal for programs that compute the same
+function tide_nn_program:id() end
+
+---Where parameters and states lie: {keys, states, parameters, layers}.
+---@return table layout of parameters: {keys=, parameters=, layers=}
+function tide_nn_program:layout() end
+
+---Writes what a run of nn.job has learnt, parameters by their names, as safetensors: `net:save(run, "n.safetensors")`;
+---`model:load` of a compiled program reads it.
+---@param run tide.run
+---@param path string
+function tide_nn_program:save(run, path) end
+
+---A model: the program with parameters, an update rule and a device.
+---@param o? {device?: string, seed?: integer, optimizer?: table, clip?: number, tables?: table, per?: string} of
+---programs of vertices, tables: name -> {"adagrad", lr =} or {"sgd", lr =}; per: "row" (counted vertices, default) or
+---"sample", what gradients are divided by
+function tide_nn_program:compile(o) end
+
+---@class tide.nn.model
+---@field parameters table tensor keys x 1024: all parameters, in the program's layout. On a device with memory of its
+---own they are what the last fetch or parameter(...) saw, unless the model is `staged`
+---@field gradients table tensor of the same layout: of the last batch, summed over its examples
+---@field states table tensor of rows of 1024: running statistics
+---@field layout table see program:layout()
+local tide_nn_model = {}
+
+---What is in the device's memory, to `parameters` and `states`.
+function tide_nn_model:fetch() end
+
+---`parameters` and `states`, as they were changed, to the device's memory.
+function tide_nn_model:give() end
+
+---One step of training on a batch.
+---@return table {loss = sum, count = n, correct = n}
+function tide_nn_model:step(batch) end
+
+---Graphs that grow while they are computed: see tide.nn.growing.
+---@param o? {vertices?: integer, train?: boolean}
+---@return tide.nn.growing
+function tide_nn_model:grow(o) end
+
+---Gradients of a batch by parameter name, summed over its examples.
+---@return table<string, table> tensors rows x columns
+function tide_nn_model:gradients_of(batch) end
+
+---Rows of a table as they are now, in the table's order. Changes count.
+---@param name string
+---@return table tensor
+function tide_nn_model:table(name) end
+
+---A parameter: shares storage with the model; on a device with memory of its own with `parameters`, so that changes
+---count after give().
+---@return table tensor rows x columns
+function tide_nn_model:parameter(name) end
+
+---Writes the parameters by their names, `fc1.w`, and running statistics as safetensors.
+---@param path string
+function tide_nn_model:save(path) end
+
+---Sets the parameters to those of a file that has them under the same names, whoever wrote it.
+---@param path string .safetensors or .npz
+function tide_nn_model:load(path) end
+
+---Loss without dropout and with running statistics. Every input must be fed, labels too.
+---@return table {loss = sum, count = n, correct = n}
+function tide_nn_model:evaluate(batch) end
+
+---Outputs by name, computed as in an evaluation.
+---@return table<string, table>
+function tide_nn_model:forward(batch) end
+
+---The list as it is executed: operations, places in memory, what is needed and ready when.
+function tide_nn_model:explain() end
+
+return tide_nn

@@ -1,0 +1,65 @@
+-- `tide dashboard`: a page about a running cluster, for whoever started it.
+local arguments = require "tide.cli.arguments"
+local cluster_view = require "tide.cluster.view"
+local errors = require "tide.errors"
+
+local EVERY_MIN_S <const> = 0.2
+
+return {
+  name = "dashboard",
+  brief = "a page about a running cluster in your browser",
+  summary = "Serves a page about a running cluster on this machine, to you alone, until Ctrl-C: what holds training "
+    .. "back, nodes, tables, workers, learning curves, decisions of policies, events.",
+  examples = {
+    {"tide dashboard", "prints the address to open"},
+    {"tide dashboard --cluster lab --port 7800", "always at the same port"},
+    {"tide dashboard --cluster tcp:10.0.0.4:7700 --keys ~/.config/tide/lab", "of a cluster on other machines"},
+  },
+  options = {
+    arguments.shared.cluster,
+    {name = "port", type = "integer", min = 1, max = 65535, value = "N", doc = "of 127.0.0.1 (default: any free one)"},
+    {name = "every", type = "duration", doc = "time between two looks at the cluster (default 1s)"},
+    {name = "file", type = "string", value = "FILE", doc = "write the address there too, readable by you alone"},
+  },
+  notes = {"The address ends in a token, which is the right to look: whoever has it sees what you see. It is new each "
+    .. "time. The page changes nothing in the cluster."},
+  stays = function() return true end,
+  run = function(context)
+    local o <const> = context.options
+    local core <const> = context.core
+    local deadline <const> = context.timeout_s and core.now() + context.timeout_s
+    return cluster_view.attached(context, function(client)
+      local page, err = require("tide.dashboard").open {
+        port = o.port, every_s = o.every and math.max(o.every, EVERY_MIN_S),
+        attach = function()
+          return client.attach {cluster = o.cluster, keys = context.keys, timeout_s = 1, verbose = context.verbose}
+        end,
+      }
+      if not page then
+        if err.name == "EBUSY" then
+          err = errors.new("T0107", {message = ("port %d is taken"):format(o.port),
+            help = "name another one, or none for any that is free"})
+        end
+        return nil, err
+      end
+      if o.file then
+        local ok, problem = core.file_write(o.file, page:url() .. "\n", true)
+        if not ok then
+          page:close()
+          return nil, errors.new("T0403", {message = "the address cannot be written: " .. problem.message,
+            where = o.file})
+        end
+      end
+      if context.json then
+        context:print(core.json_encode {schema = "tide.dashboard/1", url = page:url()})
+      else
+        context:print(page:url())
+        context:say "open it in a browser; Ctrl-C ends it"
+      end
+      local ok, code, problem = pcall(page.run, page, deadline)
+      page:close()
+      if not ok then error(code, 0) end
+      return code, problem
+    end)
+  end,
+}

@@ -1,0 +1,356 @@
+-- `tide runs VERB`: what is left of the runs of a directory.
+local chart = require "tide.chart"
+local errors = require "tide.errors"
+local history = require "tide.run.history"
+local table_view = require "tide.show.table_view"
+local tensorboard = require "tide.show.tensorboard"
+local text = require "tide.text"
+local units = require "tide.units"
+
+local COLUMNS <const> = {
+  {key = "id", title = "run"}, {key = "name"}, {key = "state"},
+  {key = "took_s", title = "took", format = "duration"}, {key = "reports"}, {key = "loss"},
+  {key = "examples_per_s", title = "ex/s", format = "count"}, {key = "seed"}, {key = "arguments", title = "options"},
+}
+local AXES <const> = {n = "report", elapsed_s = "seconds", examples = "examples"}
+local VERBS <const> = {"list", "show", "compare", "export"}
+local FORMATS <const> = {"csv", "json", "tensorboard"}
+local LOG_LINES <const> = 10
+
+local function root_of(context) return context.options.dir or history.ROOT end
+
+-- A row for tables and expressions: params are fields of their own where no other has the name.
+local function row_of(run)
+  local row = {}
+  for k, v in pairs(type(run.params) == "table" and run.params or {}) do
+    if type(v) ~= "table" then row[k] = v end
+  end
+  for k, v in pairs(run) do
+    if type(v) ~= "table" then row[k] = v end
+  end
+  row.began = run.started_at and os.date("%F %T", run.started_at // 1 | 0)
+  row.arguments = type(run.args) == "table" and table.concat(run.args, " ") or nil
+  return row
+end
+
+local function print_rows(context, rows, columns, schema)
+  local o <const> = context.options
+  local err
+  if o.where then rows, err = table_view.where(rows, columns, o.where) end
+  if rows and o.sort then rows, err = table_view.sort(rows, columns, o.sort, o.reverse) end
+  if not rows then return nil, err end
+  for i = 1, o.last and #rows - o.last or 0 do rows[i] = false end
+  local kept = {}
+  for _, row in ipairs(rows) do kept[#kept + 1] = row or nil end
+  local lines
+  if context.json then
+    lines = table_view.json_lines(kept, schema, context.core.json_encode)
+  elseif context.plain then
+    lines = table_view.plain_lines(kept, columns)
+  else
+    lines = table_view.lines(kept, columns, {width = context.terminal.width, unicode = context.terminal.utf8,
+      color = context:colored "stdout"})
+  end
+  if #lines > 0 then context:print(table.concat(lines, "\n")) end
+  return 0
+end
+
+local verbs = {}
+
+function verbs.list(context)
+  local rows = history.list(root_of(context))
+  for i, run in ipairs(rows) do rows[i] = row_of(run) end
+  if #rows == 0 then context:say(("no runs are kept in %s"):format(text.clean(root_of(context)))) end
+  return print_rows(context, rows, COLUMNS, "tide.past_run/1")
+end
+
+local function last_lines(path, count)
+  local file <const> = io.open(path, "rb")
+  if not file then return {} end
+  local size <const> = file:seek "end"
+  file:seek("set", math.max(0, size - (64 << 10)))
+  local lines = {}
+  for line in (file:read "a" or ""):gmatch "[^\n]+" do lines[#lines + 1] = line end
+  file:close()
+  return table.move(lines, math.max(1, #lines - count + 1), #lines, 1, {})
+end
+
+-- First, least, greatest and last value of each curve.
+local function curves_of(reports)
+  local rows = {}
+  for _, name in ipairs(history.names(reports)) do
+    local row
+    for _, report in ipairs(reports) do
+      local v <const> = history.value(report, name)
+      if v then
+        row = row or {curve = name, first = v, least = v, greatest = v}
+        row.least, row.greatest, row.last = math.min(row.least, v), math.max(row.greatest, v), v
+      end
+    end
+    rows[#rows + 1] = row
+  end
+  return rows
+end
+
+local CURVE_COLUMNS <const> = {{key = "curve"}, {key = "first"}, {key = "least"}, {key = "greatest"}, {key = "last"}}
+
+local function quoted(word) return word:find "^[%w_./:=,+-]+$" and word or "'" .. word:gsub("'", "'\\''") .. "'" end
+
+function verbs.show(context, runs)
+  local run <const> = runs[1]
+  local reports <const>, events <const> = history.reports(run), history.events(run)
+  if context.json then
+    run.schema, run.curves, run.events = "tide.past_run/1", curves_of(reports), events
+    if #run.curves == 0 then run.curves = nil end
+    if #run.events == 0 then run.events = nil end
+    context:print(context.core.json_encode(run))
+    return 0
+  end
+  local function line(title, value)
+    if value ~= nil and value ~= "" then context:print(("%-10s %s"):format(title, text.clean(tostring(value)))) end
+  end
+  line("run", run.name and ("%s (%s)"):format(run.id, run.name) or run.id)
+  line("state", run.why and ("%s: %s"):format(run.state, run.why) or run.state)
+  if type(run.error) == "table" then line("error", ("%s %s"):format(run.error.code or "", run.error.message or "")) end
+  line("began", run.started_at and os.date("%F %T", run.started_at // 1 | 0))
+  line("took", run.took_s and units.format_duration(run.took_s))
+  line("script", run.script)
+  local parts = {}
+  for _, key in ipairs(text.sorted_keys(type(run.params) == "table" and run.params or {})) do
+    parts[#parts + 1] = ("%s=%s"):format(key, tostring(run.params[key]))
+  end
+  line("params", table.concat(parts, " "))
+  line("seed", run.seed)
+  line("host", run.host and ("%s, pid %s, tide %s"):format(run.host, run.pid or "?", run.version or "?"))
+  line("commit", run.git)
+  line("reports", #reports)
+  line("directory", run.directory)
+  local words = {}
+  for i, word in ipairs(type(run.args) == "table" and run.args or {}) do words[i] = quoted(word) end
+  line("again", run.script and ("tide run %s %s"):format(quoted(run.script), table.concat(words, " ")))
+  if #reports > 0 then
+    context:print ""
+    context:print(table.concat(table_view.lines(curves_of(reports), CURVE_COLUMNS, {width = context.terminal.width,
+      unicode = context.terminal.utf8, color = context:colored "stdout"}), "\n"))
+  end
+  for i, event in ipairs(events) do
+    if i == 1 then context:print "" end
+    if i > #events - LOG_LINES then
+      context:print(("%s  %-10s %s"):format(os.date("%T", (event.time or 0) // 1 | 0), text.clean(event.kind or ""),
+        text.clean(event.text or "")))
+    end
+  end
+  local log <const> = last_lines(run.directory .. "/run.log", LOG_LINES)
+  if #log > 0 then context:print "" end
+  for _, l in ipairs(log) do context:print(text.clean(l)) end
+  return 0
+end
+
+---- compare ----------------------------------------------------------------------------------------------------------
+
+-- What differs between runs: script, seed, options and params, one row each.
+local function differences(runs)
+  local values, names = {}, {}
+  local function note(i, name, value)
+    if value == nil then return end
+    if not values[name] then values[name], names[#names + 1] = {}, name end
+    values[name][i] = type(value) == "table" and table.concat(value, " ") or tostring(value)
+  end
+  for i, run in ipairs(runs) do
+    note(i, "script", run.sha256 and run.sha256:sub(1, 12))
+    note(i, "commit", run.git and run.git:sub(1, 12))
+    note(i, "seed", run.seed)
+    note(i, "options", type(run.args) == "table" and run.args)
+    for k, v in pairs(type(run.params) == "table" and run.params or {}) do
+      if type(v) ~= "table" then note(i, "params." .. k, v) end
+    end
+  end
+  table.sort(names)
+  local rows = {}
+  for _, name in ipairs(names) do
+    local row, same = {what = name}, true
+    for i, run in ipairs(runs) do
+      row[run.id] = values[name][i] or "-"
+      same = same and values[name][i] == values[name][1]
+    end
+    if not same then rows[#rows + 1] = row end
+  end
+  return rows
+end
+
+function verbs.compare(context, runs)
+  local o <const> = context.options
+  local metric <const>, x <const> = o.metric or "loss", o.x or "n"
+  local series, rows, known = {}, {}, {}
+  for i, run in ipairs(runs) do
+    local reports <const> = history.reports(run)
+    for _, name in ipairs(history.names(reports)) do known[name] = true end
+    local points <const> = history.curve(reports, metric, x)
+    local row = row_of(run)
+    row.points = #points
+    for _, p in ipairs(points) do
+      row.least = math.min(row.least or p[2], p[2])
+      row.greatest, row.last = math.max(row.greatest or p[2], p[2]), p[2]
+    end
+    rows[i], series[i] = row, {name = run.name and ("%s %s"):format(run.name, run.id:sub(-4)) or run.id, points = points}
+  end
+  local there = false
+  for _, s in ipairs(series) do there = there or #s.points > 0 end
+  if not there then
+    return nil, errors.new("T0401", {message = ("none of these runs has a curve `%s`"):format(text.clean(metric)),
+      help = next(known) and "there are: " .. table.concat(text.sorted_keys(known), ", ") or "they made no reports"})
+  end
+  if o.to then
+    local ok, err = chart.write(o.to, {{title = metric, x = AXES[x], y = metric, log_y = o.log or nil, series = series}})
+    if not ok then
+      return nil, errors.new("T0403", {message = ("the chart cannot be written: %s"):format(err.message), where = o.to})
+    end
+    context:say(("wrote %s"):format(text.clean(o.to)))
+  end
+  local columns <const> = {{key = "id", title = "run"}, {key = "name"}, {key = "state"}, {key = "points"},
+    {key = "least"}, {key = "greatest"}, {key = "last"}, {key = "took_s", title = "took", format = "duration"}}
+  local code, err = print_rows(context, rows, columns, "tide.compared_run/1")
+  if not code or context.json or context.plain then return code, err end
+  local differs <const> = differences(runs)
+  if #differs > 0 then
+    local heads = {{key = "what", title = "differs"}}
+    for _, run in ipairs(runs) do heads[#heads + 1] = {key = run.id} end
+    context:print ""
+    context:print(table.concat(table_view.lines(differs, heads, {width = context.terminal.width,
+      unicode = context.terminal.utf8, color = context:colored "stdout"}), "\n"))
+  end
+  return 0
+end
+
+---- export -----------------------------------------------------------------------------------------------------------
+
+local function csv_cell(value)
+  if value == nil or value ~= value then return "" end
+  if type(value) == "number" then return math.type(value) == "integer" and tostring(value) or ("%.17g"):format(value) end
+  local s <const> = tostring(value)
+  return s:find '[,"\r\n]' and '"' .. s:gsub('"', '""') .. '"' or s
+end
+
+local exports = {}
+
+function exports.csv(context, runs)
+  local names, seen = {}, {}
+  local of = {}
+  for i, run in ipairs(runs) do
+    of[i] = history.reports(run)
+    for _, name in ipairs(history.names(of[i])) do seen[name] = true end
+  end
+  names = text.sorted_keys(seen)
+  local lines = {table.concat({"run", "n", "time", "elapsed_s", table.unpack(names)}, ",")}
+  for i, run in ipairs(runs) do
+    for _, report in ipairs(of[i]) do
+      local cells = {csv_cell(run.id), csv_cell(report.n), csv_cell(report.time), csv_cell(report.elapsed_s)}
+      for _, name in ipairs(names) do cells[#cells + 1] = csv_cell(report[name]) end
+      lines[#lines + 1] = table.concat(cells, ",")
+    end
+  end
+  return {[context.options.to or ""] = table.concat(lines, "\n") .. "\n"}
+end
+
+function exports.json(context, runs)
+  local lines = {}
+  for i, run in ipairs(runs) do
+    local reports <const>, events <const> = history.reports(run), history.events(run)
+    run.schema = "tide.past_run/1"
+    run.reports_list = #reports > 0 and reports or nil
+    run.events = #events > 0 and events or nil
+    lines[i] = context.core.json_encode(run)
+  end
+  return {[context.options.to or ""] = table.concat(lines, "\n") .. "\n"}
+end
+
+function exports.tensorboard(context, runs)
+  local to <const> = context.options.to
+  if not to then
+    return nil, errors.new("T0103", {message = "--to is missing: a directory, for `tensorboard --logdir`"})
+  end
+  local files = {}
+  for _, directory in ipairs {to} do context.core.mkdir(directory) end
+  for _, run in ipairs(runs) do
+    local reports <const> = history.reports(run)
+    context.core.mkdir(to .. "/" .. run.id)
+    files[("%s/%s/%s"):format(to, run.id, tensorboard.name(run))] =
+      tensorboard.file(reports, history.value, history.names(reports), run.started_at or 0)
+  end
+  return files
+end
+
+function verbs.export(context, runs)
+  local files, err = exports[context.options.format or "csv"](context, runs)
+  if not files then return nil, err end
+  for _, path in ipairs(text.sorted_keys(files)) do
+    if path == "" then
+      context.write_out(files[path])
+    else
+      local ok, problem = context.core.file_write(path, files[path])
+      if not ok then
+        return nil, errors.new("T0403", {message = ("the export cannot be written: %s"):format(problem.message),
+          where = path})
+      end
+      context:say(("wrote %s"):format(text.clean(path)))
+    end
+  end
+  return 0
+end
+
+return {
+  name = "runs",
+  brief = "what is left of runs: list, show, compare, export",
+  summary = "Works with the runs that a directory keeps in .tide/runs: lists them, shows one, lays learning curves over "
+    .. "each other, exports them. A run is named by its id, the beginning of that, its name (the newest), or `last`.",
+  examples = {
+    {"tide runs", "all of them, oldest first"},
+    {"tide runs list --where 'loss < 0.9 and rank == 64' --sort loss", "those, by a param too"},
+    {"tide runs show last", "one: how it ended, its curves, its log"},
+    {"tide runs compare 20261126-1 mf-3 --to loss.svg", "their learning curves over each other"},
+    {"tide runs export last --format csv --to curves.csv", "each report a line; also json"},
+    {"tide runs export last --format tensorboard --to board", "then: tensorboard --logdir board"},
+  },
+  arguments = {
+    {name = "verb", optional = true, doc = "list (default), show, compare, export"},
+    {name = "runs", many = true, optional = true, doc = "of show, compare, export"},
+  },
+  options = {
+    {name = "dir", type = "string", value = "DIR", doc = "where runs are kept (default .tide/runs)"},
+    {name = "where", type = "string", value = "EXPR", doc = "only runs for which a Lua expression holds"},
+    {name = "sort", type = "string", value = "FIELD", doc = "order by a field: numbers from the largest, text from A"},
+    {name = "reverse", doc = "turn the order of --sort round"},
+    {name = "last", type = "integer", min = 1, value = "N", doc = "only the last N of the list"},
+    {name = "metric", type = "string", value = "NAME", doc = "compare: the curve (default loss)"},
+    {name = "x", type = "string", choices = {"n", "elapsed_s", "examples"}, value = "AXIS",
+     doc = "compare: over reports (n, default), elapsed_s or examples"},
+    {name = "log", doc = "compare: a logarithmic axis"},
+    {name = "format", type = "string", choices = FORMATS, value = "FORMAT",
+     doc = "export: csv (default), json or tensorboard"},
+    {name = "to", type = "string", value = "PATH", doc = "the SVG of compare; file or directory of export"},
+  },
+  run = function(context)
+    local o <const> = context.options
+    local verb <const> = o.verb or "list"
+    if not verbs[verb] then
+      return nil, errors.new("T0105", {message = ("`%s` is no verb of runs"):format(text.clean(verb)),
+        help = text.did_you_mean(verb, VERBS) or "there are list, show, compare, export"})
+    end
+    local names <const> = o.runs or {}
+    if verb == "list" and #names > 0 then
+      return nil, errors.new("T0105", {message = "`tide runs list` takes no runs", help = "tide runs show ID"})
+    end
+    local least <const> = verb == "list" and 0 or verb == "compare" and 2 or 1
+    if #names < least or verb == "show" and #names > 1 then
+      return nil, errors.new("T0103", {message = ("`tide runs %s` wants %s"):format(verb,
+        verb == "compare" and "two runs or more" or verb == "show" and "one run" or "runs")})
+    end
+    local runs = {}
+    for i, name in ipairs(names) do
+      local run, err = history.find(name, root_of(context))
+      if not run then return nil, err end
+      runs[i] = run
+    end
+    return verbs[verb](context, runs)
+  end,
+}

@@ -1,0 +1,282 @@
+-- `tide dashboard`: a client of a cluster that serves a page about it to its own user, on loopback.
+--
+-- A second after a second it takes a snapshot of the cluster and publishes a sample and a state (state.lua) to the server
+-- (the plugin behind core.http_listen), which keeps ten minutes of samples and sends them to whoever looks. Requests
+-- that the server does not answer by itself are answered here, between two looks. It never has more rights than its user
+-- and changes nothing.
+local core = require "tide.core"
+local decisions = require "tide.dashboard.decisions"
+local errors = require "tide.errors"
+local json = require "tide.json"
+local history = require "tide.run.history"
+local look = require "tide.dashboard.look"
+local slowest = require "tide.show.slowest"
+local state = require "tide.dashboard.state"
+
+local dashboard = {}
+dashboard.__index = dashboard
+
+local EVERY_S <const> = 1
+local HOT_EVERY <const> = 5 -- looks
+local EVENTS_MAX <const> = 200
+local WINDOW <const> = 10 -- looks that the slowest thing is judged over
+local LOST_S <const> = 5 -- without any node: the cluster may have been started anew
+
+local JSON <const>, TEXT <const> = "application/json", "text/plain; version=0.0.4; charset=utf-8"
+local OPENMETRICS <const> = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+local PAGES <const> = {
+  {"/", "index.html", "text/html; charset=utf-8"}, {"/app.js", "app.js", "text/javascript; charset=utf-8"},
+  {"/style.css", "style.css", "text/css; charset=utf-8"}, {"/icon.svg", "icon.svg", "image/svg+xml"},
+}
+
+---@param o {port?: integer, every_s?: number, attach: fun(): true|nil, tide.error?}
+---@return table|nil dashboard
+---@return tide.error? err
+function dashboard.open(o)
+  local server, err = core.http_listen {port = o.port or 0}
+  if not server then return nil, errors.from(err) end
+  local self <const> = setmetatable({server = server, every_s = o.every_s or EVERY_S, attach = o.attach, events = {},
+    after = {}, snapshots = {}, looks = 0, heard_at = core.now()}, dashboard)
+  for _, page in ipairs(PAGES) do
+    local ok, problem = server:page(page[1], page[3], core.embedded("dashboard/" .. page[2]))
+    if not ok then return nil, errors.from(problem) end
+  end
+  return self
+end
+
+---@return string url with the token, which a browser keeps to itself
+function dashboard:url() return ("http://127.0.0.1:%d/#token=%s"):format(self.server:port(), self.server:token()) end
+
+---- looking ----------------------------------------------------------------------------------------------------------
+
+local function add_events(self, answers)
+  local events <const> = require "tide.cluster.events"
+  local told = {}
+  for _, answer in ipairs(answers) do
+    local numbers = {}
+    for _, e in ipairs(answer.events) do
+      if e.number > (self.after[answer.node] or 0) then numbers[#numbers + 1] = e end
+    end
+    for _, e in ipairs(numbers) do self.after[answer.node] = math.max(self.after[answer.node] or 0, e.number) end
+    if #numbers > 0 then told[#told + 1] = {node = answer.node, events = numbers} end
+  end
+  -- What two nodes tell in different seconds is the same event all the same.
+  self.raw = self.raw or {}
+  for _, answer in ipairs(told) do
+    local kept = self.raw[answer.node] or {node = answer.node, events = {}}
+    self.raw[answer.node] = kept
+    table.move(answer.events, 1, #answer.events, #kept.events + 1, kept.events)
+    while #kept.events > EVENTS_MAX do table.remove(kept.events, 1) end
+  end
+  if #told == 0 then return end
+  local all = {}
+  for _, kept in pairs(self.raw) do all[#all + 1] = kept end
+  local rows <const> = events.merge(all)
+  self.events = {}
+  for i = math.max(1, #rows - EVENTS_MAX + 1), #rows do
+    local e <const> = rows[i]
+    self.events[#self.events + 1] = {time = e.time, kind = state.text(e.kind), node = state.text(e.node),
+                                     text = state.text(e.text)}
+  end
+end
+
+local function anybody_up(snapshot)
+  for _, node in ipairs(snapshot.nodes) do
+    if node.up then return true end
+  end
+  return false
+end
+
+-- No node for a while: this client's membership may be of a cluster that is over.
+local function find_again(self)
+  core.node_stop(0)
+  local ok, err = self.attach()
+  self.heard_at = core.now()
+  self.after, self.raw, self.snapshots = {}, {}, {}
+  if ok then
+    self.lost = nil
+  else
+    self.lost = err
+  end
+end
+
+local function nothing(self, problem)
+  local last <const> = self.last_state or {nodes = {}, runs = {}, tables = {}, cluster = "?"}
+  return {schema = "tide.snapshot/1", time = core.wall(), now = core.now(), cluster = last.cluster, view = last.view,
+          nodes = {}, runs = {}}, problem
+end
+
+---One look at the cluster, published.
+function dashboard:look()
+  self.looks = self.looks + 1
+  local answer, err
+  if self.lost then
+    err = self.lost
+  else
+    answer, err = look.ask {after = self.after, hot = self.looks % HOT_EVERY == 1}
+  end
+  local snapshot, problem
+  if answer then
+    snapshot = answer.snapshot
+    add_events(self, answer.events)
+    self.hot = snapshot.hot or self.hot
+    if anybody_up(snapshot) then self.heard_at = core.now() else problem = "no node of the cluster answers" end
+  else
+    snapshot, problem = nothing(self, state.text(errors.from(err).message))
+  end
+  local before <const> = self.snapshots[#self.snapshots]
+  local findings
+  if before and #snapshot.runs > 0 then findings = state.clean(slowest.of(self.snapshots[1], snapshot)) end
+  local sample, now <const> = state.of(snapshot, before, {hot = self.hot, events = self.events, problem = problem,
+    slowest = findings})
+  self.snapshots[#self.snapshots + 1] = snapshot
+  if #self.snapshots > WINDOW then table.remove(self.snapshots, 1) end
+  self.last_state, self.snapshot = now, snapshot
+  local ok, refused = self.server:publish(core.json_encode(sample), core.json_encode(now))
+  if not ok then core.log("warn", "the state could not be published: " .. tostring(refused.message)) end
+  if problem and core.now() - self.heard_at > LOST_S then find_again(self) end
+end
+
+---- answering --------------------------------------------------------------------------------------------------------
+
+local function run_of(self, name)
+  for _, run in ipairs(self.last_state and self.last_state.runs or {}) do
+    if run.name == name then return run end
+  end
+  return nil, errors.new("T0401", {message = ("no run `%s` goes on"):format(state.text(name))})
+end
+
+local function failed(err)
+  local status <const> = err.code == "T0401" and 404 or err.code == "T0303" and 404 or 400
+  return status, JSON, core.json_encode {error = state.text(err.message), help = err.help and state.text(err.help)}
+end
+
+local routes = {}
+
+routes["GET /metrics"] = function(self, query)
+  if not self.snapshot then return 503, JSON, '{"error":"nothing was collected yet"}' end
+  local open <const> = query == "format=openmetrics"
+  return 200, open and OPENMETRICS or TEXT, state.metrics(self.snapshot, open and "openmetrics" or "prometheus")
+end
+
+routes["GET /api/schema"] = function()
+  return 200, JSON, core.json_encode {schemas = {
+    ["tide.state/1"] = "GET /api/state and `event: state`: everything now; rates are per second since the look before",
+    ["tide.sample/1"] = "`event: sample` of GET /api/stream?after=N: t, up, nodes, rate, pulls, pushes, near, wire, rss, "
+      .. "memory, p99, cpu = [[node, share]], runs = [[name, loss, examples/s, reports]]",
+    ["tide.runs/1"] = "GET /api/runs: the newest runs in .tide/runs of the directory that the dashboard runs in",
+    ["tide.run/1"] = "GET /api/run/ID: one of them, with curves and events",
+    ["tide.decisions/1"] = "GET /api/policy/RUN: decisions of the run's policies from its journal",
+    ["tide.policy/1"] = "POST /api/replay {run, policy | text}: what another policy would have decided",
+  }}
+end
+
+routes["POST /api/replay"] = function(self, _, body)
+  local o <const> = core.json_decode(body)
+  if type(o) ~= "table" or type(o.run) ~= "string" or (o.policy and type(o.policy) ~= "string")
+    or (o.text and type(o.text) ~= "string") then
+    return 400, JSON, '{"error":"a replay wants {run, policy or text}"}'
+  end
+  local run, err = run_of(self, o.run)
+  if not run then return failed(err) end
+  local answer, problem = decisions.replay(run, o)
+  if not answer then return failed(problem) end
+  return 200, JSON, answer
+end
+
+routes["GET /api/policies"] = function()
+  return 200, JSON, json.object({schema = "tide.policies/1"}, {shipped = require("tide.policy.source").shipped()})
+end
+
+local RUNS_MAX <const> = 200 -- saved ones, the newest
+local CURVES_MAX <const>, POINTS_MAX <const> = 16, 600
+
+routes["GET /api/runs"] = function()
+  local all <const>, rows = history.list(), {}
+  for i = math.max(1, #all - RUNS_MAX + 1), #all do
+    local run <const> = all[i]
+    rows[#rows + 1] = state.clean {id = run.id, name = run.name, job = run.job, state = run.state, why = run.why,
+      started_at = run.started_at, took_s = run.took_s, reports = run.reports, loss = run.loss,
+      rate = run.examples_per_s, args = run.args and table.concat(run.args, " ") or nil, script = run.script}
+  end
+  return 200, JSON, json.object({schema = "tide.runs/1", directory = history.ROOT, all = #all}, {runs = rows})
+end
+
+-- A saved run with its curves. The id is one of those in the directory, or there is none.
+local function of_past_run(id)
+  local run, err = history.find(id)
+  if not run or run.id ~= id then
+    return failed(err or errors.new("T0401", {message = ("there is no run `%s`"):format(state.text(id))}))
+  end
+  local reports <const>, curves = history.reports(run), {}
+  for i, name in ipairs(history.names(reports)) do
+    if i > CURVES_MAX then break end
+    curves[i] = {name = state.text(name), points = history.curve(reports, name, "n", POINTS_MAX),
+                 over_time = history.curve(reports, name, "elapsed_s", POINTS_MAX)}
+  end
+  run.directory = nil
+  return 200, JSON, json.object({schema = "tide.run/1", run = state.clean(run)}, {curves = curves,
+    events = state.clean(history.events(run))})
+end
+
+local function of_policy(self, name)
+  local run, err = run_of(self, name)
+  if not run then return failed(err) end
+  local answer, problem = decisions.of(run)
+  if not answer then return failed(problem) end
+  return 200, JSON, answer
+end
+
+---What a request is answered: also of HEAD, which the server cuts.
+---@param request {method: string, target: string, body: string}
+---@return integer status, string type, string text
+function dashboard:respond(request)
+  local method <const> = request.method == "HEAD" and "GET" or request.method
+  local path <const>, query <const> = request.target:match "^([^?]*)%??(.*)$"
+  local f <const> = routes[method .. " " .. path]
+  if f then return f(self, query, request.body) end
+  local name <const> = method == "GET" and path:match "^/api/policy/([%w_.-]+)$"
+  if name then return of_policy(self, name) end
+  local id <const> = method == "GET" and path:match "^/api/run/(%w[%w_.-]*)$"
+  if id then return of_past_run(id) end
+  for key in pairs(routes) do
+    if key:match " (.*)$" == path then return 405, JSON, '{"error":"another method"}' end
+  end
+  return 404, JSON, '{"error":"there is no such page"}'
+end
+
+local function serve(self, request)
+  local ok, status, kind, text = xpcall(self.respond, debug.traceback, self, request)
+  if not ok then
+    core.log("error", "a request failed: " .. tostring(status))
+    status, kind, text = 500, JSON, '{"error":"the dashboard failed; its log says why"}'
+  end
+  self.server:answer(request.id, status, kind, text) -- who asked may be gone
+end
+
+---- until it ends ----------------------------------------------------------------------------------------------------
+
+local WAIT_S <const> = 0.1 -- how late an interrupt is seen
+
+---Looks and serves until a signal or the deadline.
+---@param deadline? number
+---@return integer exit code
+function dashboard:run(deadline)
+  local next_look = core.now()
+  while true do
+    if core.interrupted() > 0 then return 0 end -- Ctrl-C is how one leaves it
+    local now <const> = core.now()
+    if deadline and now >= deadline then return 124 end
+    if now >= next_look then
+      self:look()
+      next_look = math.max(next_look + self.every_s, core.now())
+    end
+    local request <const> = self.server:next(math.max(0, math.min(WAIT_S, next_look - core.now())))
+    if request then serve(self, request) end
+  end
+end
+
+function dashboard:close() self.server:close() end
+
+return dashboard

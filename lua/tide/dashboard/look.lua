@@ -1,0 +1,48 @@
+-- What a dashboard asks of its cluster, a second after a second: a snapshot, and the events since the last time.
+local collect = require "tide.cluster.collect"
+local core = require "tide.core"
+local errors = require "tide.errors"
+local pieces = require "tide.run.pieces"
+
+local look = {}
+
+local ANSWER_S <const> = 1
+
+-- The newest events of all nodes at once; of a node that does not answer in a second there are none this time.
+local function events_of(after)
+  local answers, fibers = {}, {}
+  for _, member in ipairs(core.members()) do
+    local address <const> = member.state == "up" and core.whereis(member.name .. "/agent")
+    if address then
+      local at <const> = #fibers + 1
+      fibers[at] = core.fiber(function()
+        local answer <const> = core.call(address, {op = "events", after = after[member.name]}, ANSWER_S)
+        if answer then answers[#answers + 1] = {node = member.name, events = answer.events} end
+      end)
+    end
+  end
+  for _, fiber in ipairs(fibers) do core.fiber_wait(fiber, ANSWER_S + 1) end
+  table.sort(answers, function(a, b) return a.node < b.node end)
+  return answers
+end
+
+---In the client's actor: {after = {[node] = number of its last event known}, hot = hottest keys too}.
+---@param request table
+---@return table {data = encoded {snapshot=, events=}}
+function look.inside(request)
+  local snapshot <const> = collect.here {hot = request.hot}
+  return {data = pieces.of(core.encode {snapshot = snapshot, events = events_of(request.after or {})})}
+end
+
+---The same for who is attached as a client and is no actor.
+---@param request {after?: table<string, integer>, hot?: boolean}
+---@return {snapshot: tide.snapshot, events: table[]}|nil
+---@return tide.error? err
+function look.ask(request)
+  local answer, err = core.node_run([[return require("tide.dashboard.look").inside(...)]], "@tide/dashboard/look.lua",
+    request)
+  if not answer then return nil, errors.from(err) end
+  return (core.decode(pieces.whole(answer.data)))
+end
+
+return look

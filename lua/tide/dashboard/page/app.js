@@ -1,0 +1,641 @@
+"use strict";
+// The page of `tide dashboard`. It reads samples and states from one stream and draws the panel that is chosen. Names from
+// the cluster are data: they enter the page as text nodes only. Nothing is evaluated, nothing is loaded from elsewhere.
+
+const SAMPLES = 600, EVENTS = 200;
+const model = { samples: [], state: null, last: 0, problem: "", losses: new Map(), annotations: [], decisions: null, shipped: [] };
+
+/* ---- small tools ---- */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function make(name, attributes, ...children) {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (value !== undefined && value !== null && value !== false) node.setAttribute(key, value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined).map((c) => (c instanceof Node ? c : String(c))));
+  return node;
+}
+
+function draw(name, attributes, text) {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+const list = (value) => (Array.isArray(value) ? value : []);
+const known = (value) => typeof value === "number" && Number.isFinite(value);
+
+function count(value) {
+  if (!known(value)) return "–";
+  const size = Math.abs(value);
+  for (const [limit, letter] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+    if (size >= limit) return Number((value / limit).toPrecision(3)) + letter;
+  }
+  return String(Number(value.toPrecision(3)));
+}
+
+function bytes(value) {
+  if (!known(value)) return "–";
+  for (const [limit, unit] of [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]) {
+    if (value >= limit) return Number((value / limit).toPrecision(3)) + " " + unit;
+  }
+  return Math.round(value) + " B";
+}
+
+function seconds(value) {
+  if (!known(value)) return "–";
+  if (value >= 60) return Math.floor(value / 60) + " min " + Math.round(value % 60) + " s";
+  for (const [limit, unit] of [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]]) {
+    if (value >= limit) return Number((value / limit).toPrecision(3)) + " " + unit;
+  }
+  return value === 0 ? "0 s" : Math.round(value * 1e9) + " ns";
+}
+
+const share = (value) => (known(value) ? (100 * value).toFixed(value < 0.1 ? 1 : 0) + " %" : "–");
+const clock = (time) => (known(time) ? new Date(time * 1000).toLocaleTimeString("en-GB") : "–");
+
+/* ---- the connection ---- */
+
+function token() {
+  const given = /^#token=([0-9a-f]{64})$/.exec(location.hash);
+  if (given) {
+    sessionStorage.setItem("tide-token", given[1]);
+    history.replaceState(null, "", location.pathname);
+  }
+  return sessionStorage.getItem("tide-token") || "";
+}
+
+const bearer = token();
+
+async function ask(path, body) {
+  const headers = { Authorization: "Bearer " + bearer };
+  const answer = await fetch(path, body === undefined ? { headers } : { method: "POST", headers, body: JSON.stringify(body) });
+  const data = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(data.error ? data.error + (data.help ? ": " + data.help : "") : "answer " + answer.status);
+  return data;
+}
+
+let stream = null, wait = 500, heard = 0;
+
+function say(text, off) {
+  const live = document.getElementById("live");
+  if (live.textContent !== text) live.textContent = text;
+  live.classList.toggle("off", Boolean(off));
+}
+
+function tell(problem) {
+  const node = document.getElementById("problem");
+  node.hidden = !problem;
+  if (node.textContent !== problem) node.textContent = problem;
+}
+
+function take(event, id, data) {
+  const value = JSON.parse(data);
+  heard = Date.now();
+  if (event === "sample") {
+    if (id <= model.last && model.samples.length > 0) return;
+    model.last = id;
+    model.samples.push(value);
+    if (model.samples.length > SAMPLES) model.samples.shift();
+    for (const [name, loss, , reports] of list(value.runs)) learn(name, loss, reports, value.t);
+  } else if (event === "state") {
+    model.state = value;
+    show();
+  } else if (event === "gap") {
+    model.samples.push({ t: null, lost: value.lost });
+  }
+}
+
+// A point of a run's curve; a loss that is not known is none.
+function learn(name, loss, reports, time) {
+  if (!known(loss)) return;
+  let curve = model.losses.get(name);
+  if (!curve) model.losses.set(name, (curve = { began: time, points: [] }));
+  const last = curve.points[curve.points.length - 1];
+  if (last && last[0] === reports && last[1] === loss) return;
+  curve.points.push([reports, loss, time - curve.began]);
+  if (curve.points.length > 2000) curve.points = curve.points.filter((_, i) => i % 2 === 0);
+  if (model.losses.size > 32) model.losses.delete(model.losses.keys().next().value);
+}
+
+function parse(buffer, start) {
+  let event = "", id = 0, data = "";
+  for (const line of buffer.split("\n")) {
+    if (line.startsWith("event: ")) event = line.slice(7);
+    else if (line.startsWith("id: ")) id = Number(line.slice(4));
+    else if (line.startsWith("data: ")) data += line.slice(6);
+  }
+  if (event) take(event, id, data);
+}
+
+async function follow() {
+  if (stream || document.hidden) return;
+  const mine = (stream = new AbortController());
+  try {
+    const answer = await fetch("/api/stream?after=" + model.last, { headers: { Authorization: "Bearer " + bearer }, signal: mine.signal });
+    if (answer.status === 401 || answer.status === 429) {
+      say("no right to look", true);
+      tell("This page has no valid token. Open the address that tide dashboard printed, whole.");
+      stream = null;
+      return;
+    }
+    if (!answer.ok) throw new Error("answer " + answer.status);
+    wait = 500;
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let buffer = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      buffer += value;
+      let end;
+      while ((end = buffer.indexOf("\n\n")) >= 0) {
+        parse(buffer.slice(0, end));
+        buffer = buffer.slice(end + 2);
+      }
+    }
+  } catch (problem) {
+    if (mine.signal.aborted) return;
+  }
+  if (stream === mine) stream = null;
+  if (!document.hidden) {
+    say("no connection to tide dashboard; trying again", true);
+    setTimeout(follow, wait);
+    wait = Math.min(2 * wait, 8000);
+  }
+}
+
+// A browser has six connections to a host: a tab that nobody sees gives its own back, and comes back with its last number.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    if (stream) stream.abort();
+    stream = null;
+  } else follow();
+});
+
+setInterval(() => {
+  if (stream && heard && Date.now() - heard > 15000) { // a stream that stands still may be one whose other end has gone
+    stream.abort();
+    stream = null;
+    follow();
+  }
+}, 5000);
+
+/* ---- charts ---- */
+
+function scale(low, high, ticks, base) {
+  const rough = (high - low) / ticks, power = base ** Math.floor(Math.log(rough) / Math.log(base));
+  const step = (base === 1024 ? [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] : [1, 2, 5, 10]).map((n) => n * power).find((n) => n >= rough) || rough;
+  const out = [];
+  for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) out.push(at);
+  return { low, high, ticks: out };
+}
+
+// Series: [{name, points: [[x, y], ...]}]; y that is not known breaks the line.
+function lines(title, series, o) {
+  const W = o.width || 480, H = o.height || 150, L = 56, R = 8, T = 8, B = 20;
+  let x0 = Infinity, x1 = -Infinity, y0 = o.zero === false ? Infinity : 0, y1 = -Infinity;
+  for (const { points } of series) {
+    for (const [x, y] of points) {
+      if (!known(x)) continue;
+      x0 = Math.min(x0, x); x1 = Math.max(x1, x);
+      if (known(y)) { y0 = Math.min(y0, y); y1 = Math.max(y1, y); }
+    }
+  }
+  const figure = make("figure", { class: "card", "data-chart": title }, make("h2", {}, title));
+  if (!known(x0) || !known(y1)) {
+    figure.append(make("p", { class: "soft" }, o.empty || "nothing to show yet"));
+    return figure;
+  }
+  const Y = scale(y0, y1 === y0 ? y0 + (Math.abs(y0) || 1) : y1, 4, o.format === bytes ? 1024 : 10), wide = x1 - x0 || 1;
+  const px = (x) => L + (W - L - R) * (x - x0) / wide, py = (y) => T + (H - T - B) * (1 - (y - Y.low) / (Y.high - Y.low));
+  const svg = draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title });
+  for (const y of Y.ticks) {
+    svg.append(draw("line", { class: "axis", x1: L, x2: W - R, y1: py(y), y2: py(y) }));
+    svg.append(draw("text", { x: L - 5, y: py(y) + 4, "text-anchor": "end" }, o.format(y)));
+  }
+  const xf = o.x || ((x) => clock(x));
+  svg.append(draw("text", { x: L, y: H - 5 }, xf(x0)), draw("text", { x: W - R, y: H - 5, "text-anchor": "end" }, xf(x1)));
+  for (const mark of o.marks || []) {
+    if (mark.x < x0 || mark.x > x1) continue;
+    const line = draw("line", { class: "s1 d2", x1: px(mark.x), x2: px(mark.x), y1: T, y2: H - B });
+    line.append(draw("title", {}, mark.text));
+    svg.append(line);
+  }
+  series.forEach(({ points }, i) => {
+    let path = "", open = false;
+    for (const [x, y] of points) {
+      if (!known(x) || !known(y)) { open = false; continue; }
+      path += (open ? "L" : "M") + px(x).toFixed(1) + " " + py(y).toFixed(1);
+      if (!open) path += "h.1";
+      open = true;
+    }
+    svg.append(draw("path", { class: `l s${i % 8} d${Math.floor(i / 8) % 3}`, d: path }));
+  });
+  figure.append(svg);
+  if (series.length > 1 || o.named) {
+    figure.append(make("ul", { class: "key" }, ...series.map(({ name }, i) => {
+      const sign = draw("svg", { viewBox: "0 0 18 10", "aria-hidden": "true" });
+      sign.append(draw("line", { class: `l s${i % 8} d${Math.floor(i / 8) % 3}`, x1: 0, x2: 18, y1: 5, y2: 5 }));
+      return make("li", {}, sign, make("bdi", {}, name));
+    })));
+  }
+  figure.append(numbers(series, o, xf));
+  return figure;
+}
+
+// The same as a table: the newest points, one row a moment.
+function numbers(series, o, xf) {
+  const at = new Map();
+  series.forEach(({ points }, i) => {
+    for (const [x, y] of points.slice(-20)) {
+      if (!known(x)) continue;
+      if (!at.has(x)) at.set(x, []);
+      at.get(x)[i] = y;
+    }
+  });
+  const rows = [...at.entries()].sort((a, b) => b[0] - a[0]).slice(0, 20);
+  return folded("as a table", () => rows_table(null, [o.xname || "time", ...series.map((s) => s.name)],
+    rows.map(([x, ys]) => [xf(x), ...series.map((_, i) => o.format(ys[i]))]), series.map((_, i) => i + 1)));
+}
+
+const opened = new Set();
+let panel_key = "", fold_number = 0;
+
+// Details that stay open when the panel is drawn again, and are made only when they are.
+function folded(title, body) {
+  const key = panel_key + "/" + fold_number++ + "/" + title;
+  const node = make("details", { open: opened.has(key) ? "" : null }, make("summary", {}, title));
+  const fill = () => { if (node.open && node.childElementCount === 1) node.append(body()); };
+  node.addEventListener("toggle", () => { if (node.open) opened.add(key); else opened.delete(key); fill(); });
+  fill();
+  return node;
+}
+
+function rows_table(caption, heads, rows, right) {
+  const numeric = new Set(right || []);
+  const cell = (value, i) => {
+    const td = make("td", { class: numeric.has(i) ? "n" : null });
+    if (value instanceof Node) td.append(value);
+    else if (value && value.text !== undefined) { td.append(String(value.text)); td.className += " " + value.class; }
+    else td.append(value === undefined || value === null ? "–" : String(value));
+    return td;
+  };
+  return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption || "table" }, make("table", {},
+    make("thead", {}, make("tr", {}, ...heads.map((head, i) => make("th", { scope: "col", class: numeric.has(i) ? "n" : null }, head)))),
+    make("tbody", {}, ...(rows.length > 0 ? rows.map((row) => make("tr", { class: row.down ? "down" : null }, ...list(row.cells || row).map(cell)))
+      : [make("tr", {}, make("td", { colspan: heads.length, class: "soft" }, "none"))]))));
+}
+
+// Parts of a whole, a bar a row: [{name, parts: [share, ...]}].
+function stacked(title, names, rows) {
+  const figure = make("figure", { class: "card", "data-chart": title }, make("h2", {}, title));
+  const H = 18, L = 130, W = 640;
+  const svg = draw("svg", { viewBox: `0 0 ${W} ${rows.length * H + 4}`, role: "img", "aria-label": title });
+  rows.forEach(({ name, parts }, i) => {
+    svg.append(draw("text", { x: L - 6, y: i * H + 13, "text-anchor": "end" }, name.length > 20 ? name.slice(0, 19) + "…" : name));
+    let at = L;
+    parts.forEach((part, k) => {
+      const wide = Math.max(0, part) * (W - L);
+      const rect = draw("rect", { class: `f${k}`, x: at, y: i * H + 2, width: wide, height: H - 4 });
+      rect.append(draw("title", {}, `${name}: ${names[k]} ${share(part)}`));
+      svg.append(rect);
+      at += wide;
+    });
+  });
+  figure.append(svg, make("ul", { class: "key" }, ...names.map((name, k) => {
+    const sign = draw("svg", { viewBox: "0 0 18 10", "aria-hidden": "true" });
+    sign.append(draw("rect", { class: `f${k}`, x: 0, y: 0, width: 18, height: 10 }));
+    return make("li", {}, sign, name);
+  })), folded("as a table", () => rows_table(null, ["worker", ...names], rows.map((r) => [r.name, ...r.parts.map(share)]),
+    names.map((_, i) => i + 1))));
+  return figure;
+}
+
+// A table whose cells are shaded by their size.
+function heat(title, heads, rows, format) {
+  const most = Math.max(1e-12, ...rows.flatMap((r) => r.values.filter(known)));
+  const body = rows.map((r) => make("tr", {}, make("th", { scope: "row" }, r.name), ...r.values.map((v) => {
+    const td = make("td", { class: "h" }, format(v));
+    if (known(v) && v > 0) td.style.background = `color-mix(in srgb, var(--accent) ${Math.round(55 * v / most)}%, transparent)`;
+    return td;
+  })));
+  return make("figure", { class: "card heat", "data-chart": title }, make("h2", {}, title),
+    make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": title }, make("table", {},
+      make("thead", {}, make("tr", {}, make("th", { scope: "col" }, ""), ...heads.map((h) => make("th", { scope: "col", class: "n" }, h)))),
+      make("tbody", {}, ...body))));
+}
+
+function facts(pairs) {
+  return make("dl", { class: "numbers" }, ...pairs.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+}
+
+const curve = (key) => model.samples.map((s) => [s.t, s[key] === false ? null : s[key]]);
+
+/* ---- panels ---- */
+
+function event_rows(events) {
+  return events.map((e) => [clock(e.time), e.kind, e.node, e.text]);
+}
+
+function sentences(state) {
+  const found = list(state.slowest);
+  if (list(state.runs).length === 0) return [make("div", { class: "card" }, make("p", { class: "sentence" }, "Nothing trains: no run goes on."))];
+  if (found.length === 0) return [make("div", { class: "card" }, make("p", { class: "sentence" }, "Collecting: what holds training back is told after the next look."))];
+  return found.map((f) => make("div", { class: "card", "data-cause": f.cause },
+    make("p", { class: "sentence" }, f.run ? make("strong", {}, make("bdi", {}, f.run), ": ") : null, f.sentence),
+    f.remedy ? make("p", { class: "remedy" }, "Try: " + f.remedy) : null,
+    folded("what it rests on", () => make("ul", {}, ...list(f.evidence).map((line) => make("li", {}, line)),
+      ...list(f.others).map((other) => make("li", { class: "soft" }, `${other.cause}: ${share(other.share)}`))))));
+}
+
+function states_of(nodes) {
+  const counts = new Map();
+  for (const node of nodes) counts.set(word_of(node), (counts.get(word_of(node)) || 0) + 1);
+  return [...counts].map(([word, n]) => n + " " + word).join(", ") || "none";
+}
+
+const word_of = (node) => (node.up ? (node.bare ? "controller or driver" : "up") : node.state === "up" ? "silent" : node.state);
+
+const panels = [];
+const panel = (name, body) => panels.push({ name, body });
+
+panel("Cluster", (state) => {
+  const now = model.samples[model.samples.length - 1] || {}, nodes = list(state.nodes);
+  const small = (title, key, format) => lines(title, [{ name: title, points: curve(key) }], { format });
+  return [...sentences(state),
+    facts([["nodes", states_of(nodes)], ["examples/s", count(now.rate)], ["local share", share(now.near)],
+      ["sent/s", bytes(now.wire)], ["pull p99", seconds(now.p99)], ["memory", bytes(now.rss)],
+      ["fullest cap", now.memory === undefined ? "no cap" : share(now.memory)], ["membership", String(state.view ?? "–")]]),
+    make("div", { class: "grid" }, small("Examples a second", "rate", count), loss_chart(false),
+      small("Local share of accesses", "near", share), small("Bytes sent a second", "wire", bytes),
+      small("Waiting pulls, 99 of 100 below", "p99", seconds), small("Memory of all nodes", "rss", bytes)),
+    make("div", { class: "card" }, make("h2", {}, "Newest events"),
+      rows_table("Newest events", ["time", "kind", "node", "what happened"], event_rows(list(state.events).slice(-8).reverse())))];
+});
+
+panel("Nodes", (state) => {
+  const nodes = list(state.nodes), names = nodes.filter((n) => n.up).map((n) => n.name), cpu = new Map();
+  for (const sample of model.samples) {
+    for (const [name, value] of list(sample.cpu)) {
+      if (!cpu.has(name)) cpu.set(name, []);
+      cpu.get(name).push([sample.t, value]);
+    }
+  }
+  const rows = nodes.map((n) => ({ down: !n.up && !n.left, cells: [n.name, { text: word_of(n), class: n.up ? "good" : n.left ? "soft" : "bad" }, n.workers,
+    bytes(n.rss), n.memory ? `${share(n.memory.used / n.memory.cap)}, ${n.memory.tier}` : "no cap", known(n.cpu) ? share(n.cpu) : "–",
+    n.store_busy === undefined ? "–" : share(n.store_busy), count(n.mail), count(n.handled), n.busiest ? `${n.busiest} ${share(n.busy)}` : "–"] }));
+  const linked = nodes.filter((n) => list(n.links).length > 0);
+  const cell = (node, peer, key) => { const l = list(node.links).find((link) => link.peer === peer); return l ? l[key] : null; };
+  return [make("div", { class: "card" }, make("h2", {}, "Nodes"), rows_table("Nodes", ["node", "state", "workers", "memory", "of cap", "processor",
+    "store busy", "mail", "messages/s", "busiest"], rows, [2, 3, 5, 6, 7, 8])),
+    make("div", { class: "grid" }, lines("Processor time, share of one core", [...cpu].slice(0, 24).map(([name, points]) => ({ name, points })), { format: share, named: true })),
+    heat("Bytes sent a second, from row to column", names, linked.map((n) => ({ name: n.name, values: names.map((p) => cell(n, p, "sent")) })), (v) => (v === null ? "" : bytes(v))),
+    heat("Round trips", names, linked.map((n) => ({ name: n.name, values: names.map((p) => cell(n, p, "round_trip_s")) })), (v) => (known(v) ? seconds(v) : ""))];
+});
+
+panel("Tables", (state) => {
+  const tables = list(state.tables);
+  if (tables.length === 0) return [make("p", { class: "soft" }, "There is no table.")];
+  const nodes = list(state.nodes).filter((n) => !n.bare).map((n) => n.name);
+  const near = (t) => { const a = t.pulls_local + t.pushes_local, b = a + t.pulls_remote + t.pushes_remote; return b > 0 ? a / b : null; };
+  return [make("div", { class: "card" }, make("h2", {}, "Tables"), rows_table("Tables", ["table", "rows", "memory", "pulls/s", "pushes/s", "local", "sent/s", "moves/s", "not finite/s"],
+    tables.map((t) => [t.name, count(t.rows), bytes(t.bytes), count(t.pulls_local + t.pulls_remote), count(t.pushes_local + t.pushes_remote), share(near(t)),
+      bytes(t.wire), count(t.moves), { text: count(t.not_finite), class: t.not_finite > 0 ? "bad" : "" }]), [1, 2, 3, 4, 5, 6, 7, 8])),
+    heat("Rows by node", nodes, tables.map((t) => ({ name: t.name, values: nodes.map((n) => (list(t.parts).find((p) => p.node === n) || {}).rows ?? null) })), (v) => (v === null ? "" : count(v))),
+    heat("Keys from other nodes, a second", nodes, tables.map((t) => ({ name: t.name, values: nodes.map((n) => (list(t.parts).find((p) => p.node === n) || {}).far ?? null) })), (v) => (v === null ? "" : count(v))),
+    make("div", { class: "card" }, make("h2", {}, "Hottest keys"), rows_table("Hottest keys", ["table", "key", "of accesses", "used on"],
+      tables.flatMap((t) => list(t.hot).map((h) => [t.name, h.key, share(h.share), list(h.users).join(", ")])), [1, 2]))];
+});
+
+const PARTS = ["computing", "barrier", "chunk", "driver", "report"];
+
+panel("Workers", (state) => {
+  const runs = list(state.runs).filter((r) => list(r.workers).length > 0);
+  if (runs.length === 0) return [make("p", { class: "soft" }, "No run has workers.")];
+  return runs.flatMap((run) => [
+    stacked(`${run.name}: where workers' time goes`, PARTS, run.workers.map((w) => ({ name: `${w.rank} on ${w.node}`,
+      parts: [w.work, w.waits.barrier, w.waits.chunk, w.waits.driver, w.waits.report] }))),
+    make("div", { class: "card" }, make("h2", {}, `Workers of ${run.name}`), rows_table(`Workers of ${run.name}`, ["worker", "node", "state", "reports"],
+      run.workers.map((w) => [w.rank, w.node, w.state, count(w.reports)]), [0, 3]))]);
+});
+
+let by_time = false, saved = null, saved_at = 0, metric = "loss";
+const compared = new Map(); // id -> {name, curves} of saved runs that are drawn beside those that go on
+
+async function load_saved() {
+  if (Date.now() - saved_at < 5000) return;
+  saved_at = Date.now();
+  try { saved = await ask("/api/runs"); } catch (problem) { saved = { runs: [], problem: problem.message }; }
+  show();
+}
+
+async function compare(run, on) {
+  if (!on) compared.delete(run.id);
+  else {
+    try { compared.set(run.id, { name: `${run.name || run.job || ""} ${run.id}`, curves: list((await ask("/api/run/" + encodeURIComponent(run.id))).curves) }); }
+    catch (problem) { saved.problem = problem.message; }
+  }
+  show();
+}
+
+function saved_runs() {
+  load_saved();
+  if (!saved) return make("p", { class: "soft" }, "Reading the runs of this directory.");
+  const rows = list(saved.runs).slice().reverse().map((r) => {
+    const box = make("input", { type: "checkbox", "aria-label": "draw " + r.id, checked: compared.has(r.id) ? "" : null });
+    box.addEventListener("change", () => compare(r, box.checked));
+    return [box, r.id, r.name || r.job || "", { text: r.state, class: r.state === "failed" || r.state === "lost" ? "bad" : "" }, known(r.started_at) ? new Date(r.started_at * 1000).toLocaleString("en-GB") : "",
+      seconds(r.took_s), count(r.reports), count(r.loss), count(r.rate), [r.script, r.args].filter(Boolean).join(" ")];
+  });
+  return make("div", { class: "card" }, make("h2", {}, `Runs in ${saved.directory || ".tide/runs"}, newest first: check those to draw`), saved.problem ? make("p", { class: "warn" }, saved.problem) : null,
+    rows_table("Saved runs", ["draw", "id", "run", "state", "began", "took", "reports", "loss", "examples/s", "script"], rows, [5, 6, 7, 8]));
+}
+
+function saved_series() {
+  return [...compared.values()].flatMap(({ name, curves }) => curves.filter((c) => c.name === metric).map((c) => ({ name, points: list(by_time ? c.over_time : c.points) })));
+}
+
+function loss_chart(wide) {
+  const series = [...model.losses].map(([name, c]) => ({ name, points: c.points.map((p) => [by_time && wide ? p[2] : p[0], p[1]]) }));
+  if (wide) series.push(...saved_series());
+  return lines("Loss", series, { format: count, zero: false, named: true, width: wide ? 960 : 480, height: wide ? 300 : 150,
+    x: by_time && wide ? seconds : (x) => "report " + x, xname: by_time && wide ? "time" : "report", empty: "no run has told a loss yet" });
+}
+
+panel("Runs", (state) => {
+  const runs = list(state.runs), rates = new Map();
+  for (const sample of model.samples) {
+    for (const [name, , value] of list(sample.runs)) {
+      if (!rates.has(name)) rates.set(name, []);
+      rates.get(name).push([sample.t, value]);
+    }
+  }
+  const button = make("button", { type: "button" }, by_time ? "over reports" : "over time");
+  button.addEventListener("click", () => { by_time = !by_time; show(); });
+  return [make("div", { class: "card" }, make("h2", {}, "Runs that go on"), rows_table("Runs that go on", ["run", "state", "report", "loss", "examples/s", "for", "why", "directory"],
+    runs.map((r) => [r.name, r.state, count(r.reports), r.diverged ? { text: "NaN", class: "bad" } : count(r.loss), count(r.rate), seconds(r.elapsed), r.why || "", r.directory || ""]), [2, 3, 4, 5])),
+    make("div", { class: "row" }, button), loss_chart(true), saved_runs(),
+    lines("Examples a second", [...rates].slice(0, 24).map(([name, points]) => ({ name, points })), { format: count, named: true, width: 960, height: 200 })];
+});
+
+let chosen = "", replayed = "", replay_text = "", replay_policy = "", asking = false;
+
+async function load_decisions(name) {
+  if (asking) return;
+  asking = true;
+  try {
+    if (model.shipped.length === 0) model.shipped = list((await ask("/api/policies")).shipped);
+    model.decisions = { run: name, at: Date.now(), data: await ask("/api/policy/" + encodeURIComponent(name)) };
+  } catch (problem) {
+    model.decisions = { run: name, at: Date.now(), problem: problem.message };
+  }
+  asking = false;
+}
+
+async function replay(name) {
+  replayed = "replaying…";
+  show();
+  try {
+    const body = { run: name };
+    if (replay_text.trim()) body.text = replay_text; else if (replay_policy) body.policy = replay_policy;
+    const r = await ask("/api/replay", body);
+    replayed = `${r.same} of ${r.decisions} decisions are the same` + (r.identical === true ? ": byte for byte what was recorded" : "")
+      + (r.faults ? `; ${r.faults} faults: ${r.fault || ""}` : "") + (r.first_difference_tick !== undefined ? `; the first difference is at tick ${r.first_difference_tick}` : "")
+      + (r.open_loop ? "; views are as recorded, they do not react to the other policy" : "");
+  } catch (problem) { replayed = problem.message; }
+  show();
+}
+
+function replay_form(run) {
+  const select = make("select", { id: "replay-policy" }, make("option", { value: "" }, "the recorded ones"),
+    ...model.shipped.map((name) => make("option", { value: name, selected: name === replay_policy ? "" : null }, name)));
+  select.addEventListener("change", () => { replay_policy = select.value; });
+  const area = make("textarea", { id: "replay-text", spellcheck: "false", placeholder: "or the text of a policy" });
+  area.value = replay_text;
+  area.addEventListener("input", () => { replay_text = area.value; });
+  const go = make("button", { type: "button", id: "replay-go" }, "replay");
+  go.addEventListener("click", () => replay(run));
+  return make("div", { class: "card" }, make("h2", {}, "What would another policy have decided?"),
+    make("div", { class: "row" }, make("label", { for: "replay-policy" }, "policy", select), go), area,
+    make("p", { role: "status", id: "replayed" }, replayed));
+}
+
+panel("Policies", (state) => {
+  const runs = list(state.runs).filter((r) => list(r.policies).length > 0);
+  if (runs.length === 0) return [make("p", { class: "soft" }, "No run that goes on has policies.")];
+  const run = runs.find((r) => r.name === chosen) || runs[0];
+  const d = model.decisions && model.decisions.run === run.name ? model.decisions : null;
+  if (!d || Date.now() - d.at > 2000) load_decisions(run.name).then(() => { if (current().name === "Policies" && !d) show(); });
+  const select = make("select", { "aria-label": "run" }, ...runs.map((r) => make("option", { value: r.name, selected: r === run ? "" : null }, r.name)));
+  select.addEventListener("change", () => { chosen = select.value; show(); });
+  const out = [make("div", { class: "row" }, make("label", {}, "run", select)),
+    make("div", { class: "card" }, make("h2", {}, "Seats"), rows_table("Seats", ["seat", "policy", "version", "decisions", "actions", "faults"],
+      list(run.policies).map((p) => [p.seat, p.policy, p.version, count(p.decisions), count(p.actions), { text: count(p.faults), class: p.faults > 0 ? "bad" : "" }]), [3, 4, 5]))];
+  const changes = list(state.events).filter((e) => e.kind === "policy");
+  out.push(lines("Examples a second, and what policies did", [{ name: "examples/s", points: model.samples.map((s) => [s.t, (list(s.runs).find((r) => r[0] === run.name) || [])[2]]) }],
+    { format: count, width: 960, height: 180, marks: changes.map((e) => ({ x: e.time, text: e.text })) }));
+  if (changes.length > 0) out.push(make("div", { class: "card" }, make("h2", {}, "Swaps, guards, rollbacks"), rows_table("Swaps, guards, rollbacks", ["time", "kind", "node", "what happened"], event_rows(changes.slice(-20).reverse()))));
+  if (d && d.problem) out.push(make("p", { class: "warn" }, d.problem));
+  if (d && d.data) {
+    out.push(make("div", { class: "card" }, make("h2", {}, "Decisions, newest first"), rows_table("Decisions", ["at", "seat", "policy", "verdict", "why", "wanted and seen"],
+      list(d.data.decisions).slice(-40).reverse().map((r) => [seconds(r.at), r.seat, r.policy || "", { text: r.what === "decision" ? `${r.verdict || ""}${r.actions ? ", " + r.actions + " actions" : ""}` : r.what, class: r.refused ? "bad" : "" },
+        r.refused || r.why || "", r.plan || r.view ? folded(`tick ${r.tick ?? ""}`, () => make("div", {}, make("p", { class: "soft" }, "wanted"), make("pre", {}, r.plan || "nothing"), make("p", { class: "soft" }, "seen"), make("pre", {}, r.view || "not told"))) : ""]))));
+  }
+  out.push(replay_form(run.name));
+  return out;
+});
+
+let wanted_kind = "";
+
+panel("Events", (state) => {
+  const events = list(state.events).slice(-EVENTS), kinds = [...new Set(events.map((e) => e.kind))].sort();
+  const select = make("select", {}, make("option", { value: "" }, "all"), ...kinds.map((k) => make("option", { value: k, selected: k === wanted_kind ? "" : null }, k)));
+  select.addEventListener("change", () => { wanted_kind = select.value; show(); });
+  return [make("div", { class: "row" }, make("label", {}, "kind", select)),
+    make("div", { class: "card" }, make("h2", {}, "Events, newest first"), rows_table("Events, newest first", ["time", "kind", "node", "what happened"],
+      event_rows(events.filter((e) => !wanted_kind || e.kind === wanted_kind).reverse())))];
+});
+
+/* ---- showing ---- */
+
+let at = 0;
+const current = () => panels[at];
+
+function busy_inside(node) { // somebody types or has a list open there: it is drawn again when they leave
+  const active = document.activeElement;
+  return active && node.contains(active) && (active.tagName === "SELECT" || active.tagName === "TEXTAREA");
+}
+
+function show() {
+  const { state } = model, main = document.getElementById("panels");
+  if (!state) return;
+  document.getElementById("cluster").textContent = state.cluster;
+  document.title = "Tide " + state.cluster;
+  const down = list(state.nodes).filter((n) => !n.up && !n.left).length;
+  say(`${clock(state.time)}: ${list(state.nodes).length} members${down ? `, ${down} down` : ""}, ${list(state.runs).length} runs`, Boolean(state.problem));
+  tell(state.problem ? "The cluster does not answer: " + state.problem : "");
+  const node = document.getElementById("panel");
+  if (!node || busy_inside(node)) return;
+  panel_key = current().name;
+  fold_number = 0;
+  const focus = document.activeElement && node.contains(document.activeElement)
+    ? [...node.querySelectorAll("button, summary, input, [tabindex]")].indexOf(document.activeElement) : -1;
+  const scroll = [...node.querySelectorAll(".wide")].map((e) => e.scrollLeft);
+  node.replaceChildren(...current().body(state));
+  [...node.querySelectorAll(".wide")].forEach((e, i) => { if (scroll[i]) e.scrollLeft = scroll[i]; });
+  if (focus >= 0) { const again = node.querySelectorAll("button, summary, input, [tabindex]")[focus]; if (again) again.focus({ preventScroll: true }); }
+  main.setAttribute("aria-busy", "false");
+}
+
+function choose(index, focus) {
+  at = (index + panels.length) % panels.length;
+  sessionStorage.setItem("tide-panel", current().name);
+  [...document.querySelectorAll("[role=tab]")].forEach((tab, i) => {
+    tab.setAttribute("aria-selected", String(i === at));
+    tab.tabIndex = i === at ? 0 : -1;
+    if (i === at && focus) tab.focus();
+  });
+  document.getElementById("panel").setAttribute("aria-labelledby", "tab-" + at);
+  if (document.activeElement && document.activeElement.blur && !focus) document.activeElement.blur();
+  show();
+}
+
+function theme(dark) {
+  document.documentElement.classList.toggle("dark", dark);
+  document.documentElement.style.colorScheme = dark ? "dark" : "light";
+}
+
+function start() {
+  const tabs = document.getElementById("tabs");
+  panels.forEach(({ name }, i) => {
+    const tab = make("button", { type: "button", role: "tab", id: "tab-" + i, "aria-controls": "panel" }, name);
+    tab.addEventListener("click", () => choose(i));
+    tabs.append(tab);
+  });
+  document.getElementById("panels").append(make("section", { id: "panel", role: "tabpanel", "data-panel": "" }, make("p", { class: "soft" }, "Waiting for the first look at the cluster.")));
+  const kept = localStorage.getItem("tide-theme"), wish = matchMedia("(prefers-color-scheme: dark)");
+  theme(kept ? kept === "dark" : wish.matches);
+  wish.addEventListener("change", () => { if (!localStorage.getItem("tide-theme")) theme(wish.matches); });
+  const turn = () => {
+    const dark = !document.documentElement.classList.contains("dark");
+    localStorage.setItem("tide-theme", dark ? "dark" : "light");
+    theme(dark);
+  };
+  document.getElementById("theme").addEventListener("click", turn);
+  document.addEventListener("keydown", (e) => {
+    if (e.ctrlKey || e.altKey || e.metaKey || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName) && e.target.type !== "checkbox") return;
+    if (e.key >= "1" && e.key <= String(panels.length)) choose(Number(e.key) - 1, true);
+    else if (e.key === "t") turn();
+    else if (e.target.getAttribute && e.target.getAttribute("role") === "tab" && e.key === "ArrowRight") choose(at + 1, true);
+    else if (e.target.getAttribute && e.target.getAttribute("role") === "tab" && e.key === "ArrowLeft") choose(at - 1, true);
+  });
+  const before = panels.findIndex((p) => p.name === sessionStorage.getItem("tide-panel"));
+  choose(before < 0 ? 0 : before);
+  addEventListener("hashchange", () => { if (/^#token=/.test(location.hash)) location.reload(); });
+  follow();
+}
+
+start();

@@ -1,0 +1,53 @@
+-- Parameters of a program as a safetensors file, by their names: what model:save, model:load and program:save write.
+local arrays = require "tide.data.arrays"
+local core = require "tide.core"
+local errors = require "tide.errors"
+local script = require "tide.script"
+local text = require "tide.text"
+
+local files = {}
+
+local RUNNING <const> = "running statistics" -- of batch normalisation; no parameter is called so
+
+---@param program tide.nn.program
+---@param parameters table tensor keys x 1024
+---@param states table tensor of running statistics
+---@param path string
+function files.save(program, parameters, states, path)
+  local layout <const> = program:layout()
+  local tensors = {}
+  for _, p in ipairs(layout.parameters) do tensors[p.name] = parameters:view(p.first + 1, p.rows, p.columns) end
+  if layout.states > 0 then tensors[RUNNING] = states:view(1, layout.states, 1) end
+  local ok, err = core.safetensors_write(path, tensors, {["tide.program"] = program.name, ["tide.id"] = program:id()})
+  if not ok then error(errors.from(err), 3) end
+end
+
+---Sets the parameters of a model to what a file has under their names; raises what does not fit.
+---@param model tide.nn.model
+---@param path string of any writer
+function files.load(model, path)
+  local tensors, err = arrays.read(path)
+  if not tensors then error(err, 3) end
+  local layout <const> = model.layout
+  local function fetch(name, rows, columns)
+    local t <const> = tensors[name]
+    if not t then
+      error(script.error("T0401", ("there is no tensor `%s` for the parameter of this name"):format(name), {
+        where = path, help = "there are: " .. table.concat(text.sorted_keys(tensors), ", ")}), 4)
+    end
+    if #t ~= rows * columns or (columns > 1 and t:columns() ~= columns) then
+      error(script.error("T0402", ("`%s` is %d x %d, the parameter %d x %d"):format(name, t:rows(), t:columns(), rows,
+        columns), {where = path}), 4)
+    end
+    return t:convert(model.parameters:type()):view(1, rows, columns)
+  end
+  local found = {}
+  for i, p in ipairs(layout.parameters) do found[i] = fetch(p.name, p.rows, p.columns) end
+  for i, p in ipairs(layout.parameters) do model.parameters:view(p.first + 1, p.rows, p.columns):put(1, found[i]) end
+  if layout.states > 0 and tensors[RUNNING] then
+    model.states:view(1, layout.states, 1):put(1, fetch(RUNNING, layout.states, 1))
+  end
+  model:give()
+end
+
+return files

@@ -1,0 +1,250 @@
+-- What is left of runs: the directories .tide/runs/ID. Files are the truth, there is no database beside them.
+--
+--   run.json       who, what and how it ended; replaced as a whole when the state changes
+--   reports.jsonl  the numbers of each report, a line each, as they come: the run's curves
+--   events.jsonl   what happened, a line each
+--   run.log, script.lua, options.json, summary.json, policies-JOB.journal, node-*.log
+--
+-- A driver that is killed leaves its run as "running" in run.json; whoever reads finds that its process is gone, by
+-- pid and start time, and calls it lost. A line that was cut off is left out. Names of runs are matched against the
+-- names of directories and never joined to paths from outside.
+local core = require "tide.core"
+local errors = require "tide.errors"
+local text = require "tide.text"
+
+local history = {}
+
+history.ROOT = ".tide/runs" ---@type string
+
+local SCHEMA <const> = "tide.run/1"
+local RECORD_BYTES <const> = 64 << 10 -- of a run.json that is read
+local SMALL <const> = 20000 -- runs that are read without looking for garbage meanwhile
+local LIVING <const> = {queued = true, running = true}
+
+local function read(path, limit)
+  local file <const> = io.open(path, "rb")
+  if not file then return nil end
+  local content <const> = file:read(limit or "a")
+  file:close()
+  return content
+end
+
+---- of the process that writes -------------------------------------------------------------------------------------
+
+---@param pid integer|string "self" for this one
+---@return integer|nil ticks since the machine began, when this process began
+function history.began(pid)
+  local rest <const> = (read(("/proc/%s/stat"):format(pid)) or ""):match "^%d+ %(.*%) %S+ (.*)$"
+  if not rest then return nil end
+  local n = 0
+  for word in rest:gmatch "%S+" do
+    n = n + 1
+    if n == 19 then return math.tointeger(tonumber(word)) end
+  end
+end
+
+---@return string name of this machine
+function history.host() return (read "/proc/sys/kernel/hostname" or "?"):match "^%S*" end
+
+---@return string|nil the commit that the current directory's tree is at
+local function git_commit()
+  local head <const> = read(".git/HEAD", 4096)
+  if not head then return nil end
+  local ref <const> = head:match "^ref: ([%w_./-]+)"
+  local commit <const> = ref and read(".git/" .. ref, 4096) or head
+  return commit:match "^(%x+)%s*$"
+end
+
+---What a run's record says of the process that keeps it.
+---@return table
+function history.process()
+  local pid <const> = require("tide.cluster.directory").own_pid()
+  return {pid = pid, began = history.began(pid), host = history.host(), user = os.getenv "USER", version = core.version,
+          git = git_commit()}
+end
+
+---Writes run.json, as a whole.
+---@param directory string
+---@param record table
+---@return true|nil, table? err
+function history.write(directory, record)
+  record.schema = SCHEMA
+  local ok, json = pcall(core.json_encode, record)
+  if not ok then -- params that are no JSON
+    record.params = nil
+    json = core.json_encode(record)
+  end
+  return core.file_write(directory .. "/run.json", json .. "\n")
+end
+
+---- of whoever reads -----------------------------------------------------------------------------------------------
+
+---@class tide.past_run
+---@field id string its directory
+---@field name? string "mf-1"
+---@field job? string
+---@field state string queued, running, done, stopped, failed, lost; "unreadable"
+---@field why? string
+---@field script? string
+---@field args? string[]
+---@field seed? integer
+---@field params? table
+---@field started_at? number seconds since 1970
+---@field ended_at? number
+---@field took_s? number
+---@field reports? integer
+---@field loss? number
+---@field examples_per_s? number
+---@field directory string
+
+-- Whether the process that kept a run is there yet; nil: it cannot be told from here.
+local function is_alive(record, here)
+  if record.host ~= here.host then return nil end
+  local began <const> = record.pid and history.began(record.pid)
+  return began ~= nil and (record.began == nil or began == record.began)
+end
+
+local function of_directory(root, id, here)
+  local directory <const> = root .. "/" .. id
+  local json <const> = read(directory .. "/run.json", RECORD_BYTES)
+  if not json then return nil end
+  local record <const> = core.json_decode(json)
+  if type(record) ~= "table" then
+    return {id = id, state = "unreadable", why = "run.json is damaged", directory = directory}
+  elseif record.schema ~= SCHEMA then
+    return {id = id, state = "unreadable", directory = directory,
+            why = ("run.json is of schema %s"):format(text.clean(tostring(record.schema)))}
+  end
+  record.id, record.directory = id, directory -- whatever it says of itself
+  if LIVING[record.state] and is_alive(record, here) == false then
+    record.state, record.why = "lost", "its driver is gone"
+  end
+  if record.started_at and record.ended_at then record.took_s = record.ended_at - record.started_at end
+  return record
+end
+
+local function is_id(name) return name:find "^[%w][%w_.-]*$" ~= nil and #name <= 128 end
+
+---@param root? string default .tide/runs
+---@return tide.past_run[] oldest first
+function history.list(root)
+  root = root or history.ROOT
+  local here <const>, list = {host = history.host()}, {}
+  local names <const> = core.file_list(root) or {}
+  table.sort(names)
+  local small <const> = #names <= SMALL
+  if small then collectgarbage "stop" end -- all that is read stays
+  for _, id in ipairs(names) do
+    local record <const> = is_id(id) and of_directory(root, id, here)
+    if record then list[#list + 1] = record end
+  end
+  if small then collectgarbage "restart" end
+  return list
+end
+
+---The run that is meant: its id or the beginning of one, or the newest that is called so ("mf-1"), or "last".
+---@param wanted string
+---@param root? string
+---@return tide.past_run|nil, tide.error? err
+function history.find(wanted, root)
+  root = root or history.ROOT
+  local here <const> = {host = history.host()}
+  if is_id(wanted) then
+    local exact <const> = of_directory(root, wanted, here)
+    if exact then return exact end
+  end
+  local list <const>, matches = history.list(root), {}
+  if wanted == "last" and #list > 0 then return list[#list] end
+  for _, run in ipairs(list) do
+    if run.id:sub(1, #wanted) == wanted then matches[#matches + 1] = run end
+  end
+  if #matches == 1 then return matches[1] end
+  if #matches > 1 then
+    return nil, errors.new("T0401", {message = ("`%s` begins the names of %d runs"):format(text.clean(wanted), #matches),
+      help = ("say more of it: %s, %s"):format(matches[1].id, matches[2].id)})
+  end
+  for i = #list, 1, -1 do
+    if list[i].name == wanted or list[i].job == wanted then return list[i] end
+  end
+  local ids = {}
+  for i, run in ipairs(list) do ids[i] = run.id end
+  return nil, errors.new("T0401", {message = ("there is no run `%s` in %s"):format(text.clean(wanted), root),
+    help = text.did_you_mean(wanted, ids) or "`tide runs` lists them"})
+end
+
+-- Lines of JSON; whatever is none, and what a kill cut off, is left out.
+local function lines_of(path)
+  local list = {}
+  for line in (read(path) or ""):gmatch "([^\n]+)\n" do
+    local value <const> = core.json_decode(line)
+    if type(value) == "table" then list[#list + 1] = value end
+  end
+  return list
+end
+
+---@param run tide.past_run
+---@return table<string, number>[] reports, oldest first: the numbers of each, with n, elapsed_s, time
+function history.reports(run) return lines_of(run.directory .. "/reports.jsonl") end
+
+---@param run tide.past_run
+---@return {time: number, kind: string, text: string}[] oldest first
+function history.events(run) return lines_of(run.directory .. "/events.jsonl") end
+
+---Names of curves that reports have.
+---@param reports table[]
+---@return string[]
+function history.names(reports)
+  local seen = {}
+  for _, report in ipairs(reports) do
+    for name, value in pairs(report) do
+      if type(value) == "number" then seen[name] = true end
+    end
+  end
+  seen.n, seen.clock, seen.time, seen.elapsed_s = nil, nil, nil, nil
+  return text.sorted_keys(seen)
+end
+
+---A number of a report: `loss` is that of an example, as in the progress line.
+---@param report table
+---@param name string
+---@return number|nil
+function history.value(report, name)
+  local value <const> = report[name]
+  if type(value) ~= "number" then return nil end
+  if name == "loss" and type(report.examples) == "number" and report.examples > 0 then return value / report.examples end
+  return value
+end
+
+---Points of a curve, at most `most`: the least, the greatest and the last of each stretch stay.
+---@param reports table[]
+---@param name string
+---@param x "n"|"elapsed_s"|"examples"
+---@param most? integer default 2,000
+---@return number[][] points {x, y}
+function history.curve(reports, name, x, most)
+  local points, examples = {}, 0
+  for _, report in ipairs(reports) do
+    examples = examples + (type(report.examples) == "number" and report.examples or 0)
+    local y <const> = history.value(report, name)
+    local at <const> = x == "examples" and examples or report[x]
+    if y and type(at) == "number" then points[#points + 1] = {at, y} end
+  end
+  most = most or 2000
+  if #points <= most then return points end
+  local thinned, each = {}, #points / (most // 3)
+  for stretch = 0, most // 3 - 1 do
+    local first <const>, last <const> = math.floor(stretch * each) + 1, math.floor((stretch + 1) * each)
+    local low, high = first, first
+    for i = first, last do
+      if points[i][2] < points[low][2] then low = i end
+      if points[i][2] > points[high][2] then high = i end
+    end
+    local kept <const> = {math.min(low, high), math.max(low, high), last}
+    for k, i in ipairs(kept) do
+      if k == 1 or i ~= kept[k - 1] then thinned[#thinned + 1] = points[i] end
+    end
+  end
+  return thinned
+end
+
+return history

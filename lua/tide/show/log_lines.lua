@@ -1,0 +1,113 @@
+-- Lines of logs: read from files of both forms, chosen by level, node and time, merged, written.
+--
+-- A line is "2026-11-26 23:15:04.123 warn  n1: text" or {"time", "level", "node", "text"} as JSON; times are in UTC.
+-- Lines of run.log have a time and no level. What has no time belongs to the line before it.
+local core = require "tide.core"
+local text = require "tide.text"
+
+local log_lines = {}
+
+---@class tide.log_line
+---@field time number seconds since 1970
+---@field level "debug"|"info"|"warn"|"error"
+---@field node string
+---@field text string
+
+---@type table<string, integer>
+log_lines.LEVELS = {debug = 1, info = 2, warn = 3, error = 4}
+
+local function days_of(year, month, day)
+  if month <= 2 then year = year - 1 end
+  local era_year <const> = year % 400
+  local shifted <const> = (month + 9) % 12
+  local year_day <const> = (153 * shifted + 2) // 5 + day - 1
+  return year // 400 * 146097 + era_year * 365 + era_year // 4 - era_year // 100 + year_day - 719468
+end
+
+---@param stamp string "2026-11-26 23:15:04.123", or with T and Z
+---@return number|nil seconds since 1970
+function log_lines.time(stamp)
+  local y <const>, mo <const>, d <const>, h <const>, mi <const>, s <const> =
+    stamp:match "^(%d%d%d%d)%-(%d%d)%-(%d%d)[T ](%d%d):(%d%d):(%d%d%.?%d*)"
+  if not y then return nil end
+  return days_of(y // 1 | 0, mo // 1 | 0, d // 1 | 0) * 86400 + h * 3600 + mi * 60 + tonumber(s)
+end
+
+local function parsed(line, node)
+  if line:sub(1, 1) == "{" then
+    local value <const> = core.json_decode(line)
+    local time <const> = type(value) == "table" and log_lines.time(tostring(value.time))
+    if time then
+      return {time = time, level = log_lines.LEVELS[value.level] and value.level or "info",
+              node = value.node ~= "" and value.node or node, text = tostring(value.text)}
+    end
+  end
+  local stamp <const>, rest <const> = line:match "^(%d+%-%d+%-%d+ %d+:%d+:%d+%.%d+) (.*)$"
+  local time <const> = stamp and log_lines.time(stamp)
+  if not time then return nil end
+  local level, said = rest:match "^(%l+) +(.*)$"
+  if not log_lines.LEVELS[level] then level, said = "info", rest end
+  local who <const>, what <const> = said:match "^([%w_.-]+): (.*)$"
+  if who and level and rest:find "^%l+ " and log_lines.LEVELS[rest:match "^%l+"] then
+    return {time = time, level = level, node = who, text = what}
+  end
+  return {time = time, level = level, node = node, text = said}
+end
+
+---@param content string of a file
+---@param node string whose it is, where a line does not say
+---@return tide.log_line[]
+function log_lines.read(content, node)
+  local list = {}
+  for line in content:gmatch "([^\n]*)\n" do
+    local one <const> = parsed(line, node)
+    if one then
+      list[#list + 1] = one
+    elseif line ~= "" then
+      local last <const> = list[#list]
+      list[#list + 1] = {time = last and last.time or 0, level = last and last.level or "info", node = node, text = line}
+    end
+  end
+  return list
+end
+
+---@param lists tide.log_line[][] each oldest first
+---@return tide.log_line[] oldest first
+function log_lines.merge(lists)
+  local all, place = {}, {}
+  for _, list in ipairs(lists) do
+    for _, line in ipairs(list) do
+      all[#all + 1] = line
+      place[line] = #all
+    end
+  end
+  table.sort(all, function(a, b)
+    if a.time ~= b.time then return a.time < b.time end
+    return place[a] < place[b]
+  end)
+  return all
+end
+
+---@param list tide.log_line[]
+---@param o {level?: string, node?: string, since?: number}
+---@return tide.log_line[]
+function log_lines.chosen(list, o)
+  local least <const>, out = log_lines.LEVELS[o.level or "debug"], {}
+  for _, line in ipairs(list) do
+    if log_lines.LEVELS[line.level] >= least and (not o.node or line.node == o.node)
+      and (not o.since or line.time >= o.since) then
+      out[#out + 1] = line
+    end
+  end
+  return out
+end
+
+---@param line tide.log_line
+---@return string
+function log_lines.text(line)
+  local seconds <const> = line.time // 1 | 0
+  return ("%s.%03d  %-5s  %s: %s"):format(os.date("!%F %T", seconds), (line.time - seconds) * 1000 // 1 | 0, line.level,
+    text.clean(line.node), text.clean(line.text))
+end
+
+return log_lines

@@ -1,0 +1,54 @@
+/*
+ * What may come in over HTTP: one function that looks at the head of a request, before anything else does, and one that
+ * reads a value of its query. Pure, so that a table and a fuzzer can ask them (tests/unit/test_guard.c).
+ *
+ * The library in front of it parses bytes into a head and lets through more than it should. What can be seen in a head is
+ * refused here: two hosts, two lengths, odd bytes, odd methods, targets that are no path. What it hides cannot be: lines
+ * ended by a bare LF, lines folded into one, spaces around a name. They end up as one header with one meaning, and as
+ * nothing stands in front of this server that could read them otherwise, they harm nobody.
+ */
+#ifndef TIDE_HTTP_GUARD_H
+#define TIDE_HTTP_GUARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+    TIDE_HTTP_TARGET_MAX = 4096, /* bytes */
+    TIDE_HTTP_HEADERS_MAX = 64,
+    TIDE_HTTP_HEADER_BYTES_MAX = 8192, /* names and values of all */
+    TIDE_HTTP_BODY_MAX = 65536,
+    TIDE_HTTP_TOKEN = 64 /* hexadecimal digits of 32 bytes */
+};
+
+struct tide_http_header {
+    const char *name, *value; /* need no terminator */
+    size_t name_size, value_size;
+};
+
+struct tide_http_head {
+    const char *method, *target, *version; /* terminated; the target as it was sent */
+    size_t target_size;
+    const struct tide_http_header *headers;
+    size_t header_count;
+};
+
+struct tide_http_rules {
+    const char *host;        /* "127.0.0.1:PORT" */
+    const char *host_name;   /* "localhost:PORT" */
+    const char *token;       /* TIDE_HTTP_TOKEN digits */
+    const char *const *open; /* paths that need no token, ended by NULL */
+};
+
+/* 0: it may go on. Else the status of the answer, and why: a constant text. */
+int tide_http_guard(const struct tide_http_rules *rules, const struct tide_http_head *head,
+                    const char **why);
+
+/* The size of the path in a target: what stands before '?'. */
+size_t tide_http_path(const char *target, size_t size);
+
+/* The value of `name` in the target's query, unescaped, into `out` with a terminator. Its length; -1: there is none;
+ * -2: it stands there twice, is cut short or longer than `capacity` - 1. */
+long tide_http_query(const char *target, size_t size, const char *name, char *out, size_t capacity);
+
+#endif

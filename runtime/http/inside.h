@@ -1,0 +1,95 @@
+/* What the files of the plugin share: the server, its ring of samples, its requests. */
+#ifndef TIDE_HTTP_INSIDE_H
+#define TIDE_HTTP_INSIDE_H
+
+#include "http/guard.h"
+#include "http/http.h"
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+/* A piece of a stream, shared by the ring and by the streams that are sending it. */
+struct piece {
+    size_t holders; /* under the server's lock */
+    uint64_t number;
+    size_t size, data, data_size; /* of text; of the JSON in it */
+    char text[];
+};
+
+struct page {
+    char path[64], type[64];
+    struct MHD_Response *response;
+};
+
+/* A connection that has not told its request yet, or has been answered: it has until `deadline`. */
+struct connection {
+    struct connection *next, *previous;
+    int socket;
+    uint64_t deadline; /* ms; UINT64_MAX: a request is under way */
+};
+
+struct stream {
+    struct stream *next, *previous;
+    struct tide_http *http;
+    struct MHD_Connection *connection;
+    struct piece *piece; /* in flight */
+    size_t sent;         /* bytes of it */
+    uint64_t number;     /* of the last sample taken */
+    uint64_t state;      /* version of the last state taken */
+    bool asleep;         /* suspended until there is news */
+};
+
+/* From the first byte of a request to the end of its answer. */
+struct request {
+    struct request *next; /* waiting for the program */
+    struct MHD_Connection *connection;
+    struct connection *owner;
+    uint64_t id;
+    char *target;
+    size_t target_size;
+    char method[8];
+    char *body;
+    size_t body_size;
+    bool judged, overflow, taken, waits; /* waits: suspended, in the list */
+    struct MHD_Response *answer;
+    unsigned status;
+};
+
+struct tide_http {
+    struct MHD_Daemon *daemon;
+    struct page pages[TIDE_HTTP_PAGES]; /* before the daemon's thread can see a request for them: under the lock */
+    size_t page_count;
+    const char *open[TIDE_HTTP_PAGES + 2];
+    char host[32], host_name[32], token[TIDE_HTTP_TOKEN + 1];
+    uint16_t port;
+
+    pthread_mutex_t lock; /* of everything below */
+    pthread_cond_t news;  /* a request waits */
+    bool closing;
+    struct piece *ring[TIDE_HTTP_SAMPLES]; /* by number modulo its length */
+    uint64_t first, last;                  /* numbers in the ring; last < first: empty */
+    size_t ring_bytes;
+    struct piece *state; /* number: its version */
+    struct stream *streams;
+    struct connection *connections;
+    struct request *waiting, **waiting_end;
+    size_t stream_count, waiting_count;
+    uint64_t request_id;
+    uint64_t wrong_since, wrong_until, wrong_delay; /* of tokens, ms */
+    unsigned wrong;
+    struct tide_http_stats stats;
+};
+
+uint64_t tide__http_now(void); /* ms, monotonic */
+
+/* ---- stream.c ---- */
+/* An answer that goes on: samples after `after`. NULL: there are too many. Under the lock. */
+struct MHD_Response *tide__http_stream(struct tide_http *http, struct MHD_Connection *connection,
+                                       uint64_t after);
+void tide__http_wake(struct tide_http *http); /* all streams; under the lock */
+void tide__http_drop(struct piece *piece);    /* under the lock */
+int tide__http_publish(struct tide_http *http, const char *sample, size_t sample_size, const char *state,
+                       size_t state_size);
+
+#endif

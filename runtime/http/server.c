@@ -1,0 +1,596 @@
+/*
+ * Connections and answers. libmicrohttpd runs one thread; it calls `handle` for each request, first with its head, then
+ * with pieces of its body, then without, and here that thread meets the program's under one lock.
+ *
+ * A request for the program suspends its connection until it is answered. Heads that do not come to an end are cut off by
+ * `sweep`: the library's own time-out begins anew with every byte.
+ */
+#include "inside.h"
+#include "tide.h"
+
+#include "base/base.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+enum { WRONG_TOKENS = 5, WRONG_DELAY_MS = 1000, WRONG_DELAY_MAX_MS = 60000, BODY_MS = 10000, POOL_BYTES = 32768 };
+
+static const char json_type[] = "application/json", text_type[] = "text/plain; charset=utf-8";
+
+/* Scripts and styles of this server alone, and no page around this one. */
+static const char *const security[][2] = {
+    {"Content-Security-Policy",
+     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-ancestors 'none'; "
+     "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"},
+    {"X-Content-Type-Options", "nosniff"},
+    {"Referrer-Policy", "no-referrer"},
+    {"Cache-Control", "no-store"},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+    {"Cross-Origin-Opener-Policy", "same-origin"},
+};
+
+uint64_t tide__http_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* ---- answers ---- */
+
+static struct MHD_Response *respond(const void *data, size_t size, const char *type) {
+    union {
+        const void *in;
+        void *out;
+    } cast = {.in = data}; /* it is copied */
+    struct MHD_Response *response = MHD_create_response_from_buffer(size, cast.out, MHD_RESPMEM_MUST_COPY);
+    if (response) {
+        MHD_add_response_header(response, "Content-Type", type);
+        for (size_t i = 0; i < sizeof security / sizeof security[0]; i++) {
+            MHD_add_response_header(response, security[i][0], security[i][1]);
+        }
+    }
+    return response;
+}
+
+static enum MHD_Result deliver(struct MHD_Connection *connection, unsigned status, struct MHD_Response *response) {
+    if (!response) {
+        return MHD_NO;
+    }
+    enum MHD_Result done = MHD_queue_response(connection, status, response);
+    MHD_destroy_response(response);
+    return done;
+}
+
+/* A refusal ends the connection: what follows it on the wire may be anything. */
+static enum MHD_Result refuse(struct MHD_Connection *connection, unsigned status, const char *why, unsigned wait_s) {
+    char text[256];
+    int size = snprintf(text, sizeof text, "{\"error\":\"%s\"}\n", why);
+    struct MHD_Response *response = respond(text, (size_t)size, json_type);
+    if (response) {
+        MHD_add_response_header(response, "Connection", "close");
+        if (status == 405) {
+            MHD_add_response_header(response, "Allow", "GET, HEAD, POST");
+        }
+        if (status == 401) {
+            MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+        }
+        if (wait_s > 0) {
+            (void)snprintf(text, sizeof text, "%u", wait_s);
+            MHD_add_response_header(response, "Retry-After", text);
+        }
+    }
+    return deliver(connection, status, response);
+}
+
+/* ---- the head ---- */
+
+struct listing {
+    struct tide_http_header items[TIDE_HTTP_HEADERS_MAX + 1];
+    size_t count;
+};
+
+static enum MHD_Result collect(void *arg, enum MHD_ValueKind kind, const char *name, size_t name_size,
+                               const char *value, size_t value_size) {
+    struct listing *all = arg;
+    (void)kind;
+    if (all->count <= TIDE_HTTP_HEADERS_MAX) { /* one more than there may be: the guard sees it */
+        all->items[all->count++] = (struct tide_http_header){
+            .name = name, .name_size = name_size, .value = value ? value : "", .value_size = value ? value_size : 0};
+    }
+    return MHD_YES;
+}
+
+/* Wrong tokens: five a second are told so at once; then the delay doubles. The right one is always let in. Under the lock. */
+static unsigned wrong_token(struct tide_http *http) {
+    uint64_t now = tide__http_now();
+    if (now < http->wrong_until) {
+        return (unsigned)((http->wrong_until - now + 999) / 1000);
+    }
+    if (now - http->wrong_since > 1000) {
+        if (now - http->wrong_since > 2 * WRONG_DELAY_MAX_MS) {
+            http->wrong_delay = 0;
+        }
+        http->wrong_since = now;
+        http->wrong = 0;
+    }
+    if (++http->wrong <= WRONG_TOKENS) {
+        return 0;
+    }
+    http->wrong_delay = http->wrong_delay == 0 ? WRONG_DELAY_MS : 2 * http->wrong_delay;
+    if (http->wrong_delay > WRONG_DELAY_MAX_MS) {
+        http->wrong_delay = WRONG_DELAY_MAX_MS;
+    }
+    http->wrong_until = now + http->wrong_delay;
+    return (unsigned)(http->wrong_delay / 1000);
+}
+
+static int judge(struct tide_http *http, struct MHD_Connection *connection, struct request *r, const char *method,
+                 const char *version, const char **why, unsigned *wait_s) {
+    struct listing all = {.count = 0};
+    MHD_get_connection_values_n(connection, MHD_HEADER_KIND, collect, &all);
+    const struct tide_http_head head = {.method = method, .target = r->target, .target_size = r->target_size,
+        .version = version, .headers = all.items, .header_count = all.count};
+    const struct tide_http_rules rules = {
+        .host = http->host, .host_name = http->host_name, .token = http->token, .open = http->open};
+    int status = tide_http_guard(&rules, &head, why);
+    *wait_s = 0;
+    if (status == 401) {
+        pthread_mutex_lock(&http->lock);
+        *wait_s = wrong_token(http);
+        pthread_mutex_unlock(&http->lock);
+        if (*wait_s > 0) {
+            *why = "too many wrong tokens";
+            status = 429;
+        }
+    }
+    return status;
+}
+
+/* ---- what is asked for ---- */
+
+static bool is_path(const struct request *r, const char *path) {
+    size_t size = tide_http_path(r->target, r->target_size);
+    return strlen(path) == size && memcmp(path, r->target, size) == 0;
+}
+
+static enum MHD_Result answer_page(struct tide_http *http, struct MHD_Connection *connection, const struct request *r,
+                                   bool *found) {
+    for (size_t i = 0; i < http->page_count; i++) {
+        if (is_path(r, http->pages[i].path)) {
+            *found = true;
+            return MHD_queue_response(connection, 200, http->pages[i].response);
+        }
+    }
+    *found = false;
+    return MHD_NO;
+}
+
+static enum MHD_Result answer_stream(struct tide_http *http, struct MHD_Connection *connection, const struct request *r) {
+    char text[24];
+    uint64_t after = 0;
+    long size = tide_http_query(r->target, r->target_size, "after", text, sizeof text);
+    for (long i = 0; i < size; i++) {
+        if (text[i] < '0' || text[i] > '9' || size > 15) {
+            size = -2;
+            break;
+        }
+        after = after * 10 + (uint64_t)(text[i] - '0');
+    }
+    if (size == -2 || size == 0) {
+        return refuse(connection, 400, "after wants a number", 0);
+    }
+    pthread_mutex_lock(&http->lock);
+    struct MHD_Response *response = http->closing ? NULL : tide__http_stream(http, connection, after);
+    pthread_mutex_unlock(&http->lock);
+    if (!response) {
+        return refuse(connection, 503, "too many streams", 1);
+    }
+    MHD_add_response_header(response, "Content-Type", "text/event-stream");
+    for (size_t i = 0; i < sizeof security / sizeof security[0]; i++) {
+        MHD_add_response_header(response, security[i][0], security[i][1]);
+    }
+    return deliver(connection, 200, response);
+}
+
+static enum MHD_Result answer_state(struct tide_http *http, struct MHD_Connection *connection) {
+    pthread_mutex_lock(&http->lock);
+    struct MHD_Response *response =
+        http->state ? respond(http->state->text + http->state->data, http->state->data_size, json_type) : NULL;
+    pthread_mutex_unlock(&http->lock);
+    return response ? deliver(connection, 200, response) : refuse(connection, 503, "nothing was collected yet", 1);
+}
+
+/* The program answers: the connection rests until then. */
+static enum MHD_Result ask_program(struct tide_http *http, struct MHD_Connection *connection, struct request *r) {
+    pthread_mutex_lock(&http->lock);
+    bool room = !http->closing && http->waiting_count < TIDE_HTTP_WAITING;
+    if (room) {
+        r->id = ++http->request_id;
+        r->connection = connection;
+        r->waits = true;
+        r->next = NULL;
+        *http->waiting_end = r;
+        http->waiting_end = &r->next;
+        http->waiting_count++;
+        MHD_suspend_connection(connection);
+        pthread_cond_signal(&http->news);
+    }
+    pthread_mutex_unlock(&http->lock);
+    return room ? MHD_YES : refuse(connection, 503, "too many requests wait", 1);
+}
+
+static enum MHD_Result route(struct tide_http *http, struct MHD_Connection *connection, struct request *r) {
+    bool found, post = strcmp(r->method, "POST") == 0;
+    if (r->answer) { /* the program has answered */
+        struct MHD_Response *response = r->answer;
+        r->answer = NULL;
+        return deliver(connection, r->status, response);
+    }
+    if (!post) {
+        enum MHD_Result done = answer_page(http, connection, r, &found);
+        if (found) {
+            return done;
+        }
+        if (is_path(r, "/healthz")) {
+            return deliver(connection, 200, respond("ok\n", 3, text_type));
+        }
+        if (is_path(r, "/api/state")) {
+            return answer_state(http, connection);
+        }
+        if (is_path(r, "/api/stream")) {
+            return strcmp(r->method, "GET") == 0 ? answer_stream(http, connection, r)
+                                                 : refuse(connection, 405, "a stream has no head alone", 0);
+        }
+    }
+    if (strncmp(r->target, "/api/", 5) == 0 || is_path(r, "/metrics")) {
+        return ask_program(http, connection, r);
+    }
+    return refuse(connection, post ? 405 : 404, post ? "nothing takes a POST here" : "there is no such page", 0);
+}
+
+/* ---- requests, as the library tells of them ---- */
+
+static void *begin(void *arg, const char *target, struct MHD_Connection *connection) {
+    (void)arg;
+    (void)connection;
+    struct request *r = tide_alloc_zero(1, sizeof *r);
+    size_t size = strlen(target);
+    r = r && (r->target = tide_alloc(size + 1)) ? r : (tide_free(r), NULL);
+    if (r) {
+        memcpy(r->target, target, size + 1);
+        r->target_size = size;
+    }
+    return r;
+}
+
+static bool body_more(struct request *r, const char *data, size_t size) {
+    if (r->body_size + size > TIDE_HTTP_BODY_MAX) {
+        return false;
+    }
+    char *grown = tide_realloc(r->body, r->body_size + size + 1);
+    if (!grown) {
+        return false;
+    }
+    memcpy(grown + r->body_size, data, size);
+    r->body = grown;
+    r->body_size += size;
+    grown[r->body_size] = '\0';
+    return true;
+}
+
+static struct connection *connection_of(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+static void set_deadline(struct tide_http *http, struct connection *owner, uint64_t deadline) {
+    if (owner) {
+        pthread_mutex_lock(&http->lock);
+        owner->deadline = deadline;
+        pthread_mutex_unlock(&http->lock);
+    }
+}
+
+static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
+                              const char *version, const char *data, size_t *size, void **context) {
+    struct tide_http *http = arg;
+    struct request *r = *context;
+    (void)url;
+    if (!r) {
+        return MHD_NO; /* without memory */
+    }
+    if (!r->judged) {
+        const char *why = "";
+        unsigned wait_s;
+        r->judged = true;
+        r->owner = connection_of(connection);
+        (void)snprintf(r->method, sizeof r->method, "%s", method);
+        int status = judge(http, connection, r, method, version, &why, &wait_s);
+        pthread_mutex_lock(&http->lock);
+        http->stats.requests++;
+        http->stats.refused += status != 0;
+        pthread_mutex_unlock(&http->lock);
+        if (status != 0) {
+            set_deadline(http, r->owner, tide__http_now() + TIDE_HTTP_HEAD_MS);
+            return refuse(connection, (unsigned)status, why, wait_s);
+        }
+        set_deadline(http, r->owner, strcmp(method, "POST") == 0 ? tide__http_now() + BODY_MS : UINT64_MAX);
+        return MHD_YES;
+    }
+    if (*size > 0) {
+        r->overflow = r->overflow || !body_more(r, data, *size);
+        *size = 0;
+        return MHD_YES;
+    }
+    set_deadline(http, r->owner, UINT64_MAX);
+    return r->overflow ? refuse(connection, 413, "a body of more than 64 KiB", 0) : route(http, connection, r);
+}
+
+static void completed(void *arg, struct MHD_Connection *connection, void **context,
+                      enum MHD_RequestTerminationCode code) {
+    struct tide_http *http = arg;
+    struct request *r = *context;
+    (void)connection;
+    (void)code;
+    if (!r) {
+        return;
+    }
+    pthread_mutex_lock(&http->lock);
+    if (r->owner) {
+        r->owner->deadline = tide__http_now() + TIDE_HTTP_IDLE_MS;
+    }
+    if (r->waits) {
+        struct request **at = &http->waiting;
+        while (*at && *at != r) {
+            at = &(*at)->next;
+        }
+        if (*at) {
+            *at = r->next;
+            http->waiting_end = *at ? http->waiting_end : at;
+            http->waiting_count--;
+        }
+    }
+    pthread_mutex_unlock(&http->lock);
+    if (r->answer) {
+        MHD_destroy_response(r->answer);
+    }
+    tide_free(r->body);
+    tide_free(r->target);
+    tide_free(r);
+    *context = NULL;
+}
+
+/* ---- connections ---- */
+
+static void connection_changed(void *arg, struct MHD_Connection *connection, void **context,
+                               enum MHD_ConnectionNotificationCode code) {
+    struct tide_http *http = arg;
+    struct connection *own = *context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        own = info ? tide_alloc_zero(1, sizeof *own) : NULL;
+        if (!own) {
+            return; /* the library's time-out alone ends it */
+        }
+        own->socket = info->connect_fd;
+        own->deadline = tide__http_now() + TIDE_HTTP_HEAD_MS;
+        pthread_mutex_lock(&http->lock);
+        own->next = http->connections;
+        if (own->next) {
+            own->next->previous = own;
+        }
+        http->connections = own;
+        http->stats.connections++;
+        pthread_mutex_unlock(&http->lock);
+        *context = own;
+        return;
+    }
+    if (own) {
+        pthread_mutex_lock(&http->lock);
+        *(own->previous ? &own->previous->next : &http->connections) = own->next;
+        if (own->next) {
+            own->next->previous = own->previous;
+        }
+        http->stats.connections--;
+        pthread_mutex_unlock(&http->lock);
+        tide_free(own);
+        *context = NULL;
+    }
+}
+
+/* Who has not said what he wants in time is cut off. Under the lock: a socket in the list is open. */
+static void sweep(struct tide_http *http) {
+    uint64_t now = tide__http_now();
+    for (struct connection *at = http->connections; at; at = at->next) {
+        if (at->deadline < now) {
+            (void)shutdown(at->socket, SHUT_RDWR);
+            at->deadline = UINT64_MAX;
+        }
+    }
+}
+
+/* ---- the program's side ---- */
+
+static size_t raw(void *arg, struct MHD_Connection *connection, char *text) {
+    (void)arg;
+    (void)connection;
+    return strlen(text); /* escapes stay: the guard reads the target as it was sent */
+}
+
+static void silent(void *arg, const char *format, va_list arguments) {
+    (void)arg;
+    (void)format;
+    (void)arguments;
+}
+
+static int open_server(const struct tide_http_options *options, struct tide_http **out, char *reason,
+                       size_t capacity) {
+    struct tide_http *http = tide_alloc_zero(1, sizeof *http);
+    if (!http || strlen(options->token) != TIDE_HTTP_TOKEN) {
+        tide_free(http);
+        (void)snprintf(reason, capacity, "the token is not of 64 digits, or memory is short");
+        return TIDE_EINVAL;
+    }
+    (void)snprintf(http->token, sizeof http->token, "%s", options->token);
+    http->first = 1;
+    http->waiting_end = &http->waiting;
+    http->open[0] = "/healthz";
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&http->lock, NULL);
+    pthread_cond_init(&http->news, &attributes);
+    pthread_condattr_destroy(&attributes);
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(options->port), .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+    errno = 0;
+    http->daemon = MHD_start_daemon(
+        MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, options->port, NULL, NULL, handle,
+        http, MHD_OPTION_EXTERNAL_LOGGER, silent, NULL, MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT, (unsigned)TIDE_HTTP_CONNECTIONS,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIDE_HTTP_STALLED_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)POOL_BYTES, MHD_OPTION_UNESCAPE_CALLBACK, raw, NULL, MHD_OPTION_URI_LOG_CALLBACK, begin, NULL,
+        MHD_OPTION_NOTIFY_COMPLETED, completed, http, MHD_OPTION_NOTIFY_CONNECTION, connection_changed, http,
+        MHD_OPTION_END);
+    const union MHD_DaemonInfo *info =
+        http->daemon ? MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT) : NULL;
+    if (!info) {
+        int code = errno == EADDRINUSE ? TIDE_EBUSY : TIDE_EINVAL;
+        (void)snprintf(reason, capacity, "127.0.0.1:%u: %s", options->port,
+                       errno != 0 ? strerror(errno) : "the server does not start");
+        pthread_cond_destroy(&http->news);
+        pthread_mutex_destroy(&http->lock);
+        tide_free(http);
+        return code;
+    }
+    http->port = info->port;
+    (void)snprintf(http->host, sizeof http->host, "127.0.0.1:%u", http->port);
+    (void)snprintf(http->host_name, sizeof http->host_name, "localhost:%u", http->port);
+    *out = http;
+    return 0;
+}
+
+static uint16_t port_of(const struct tide_http *http) {
+    return http->port;
+}
+
+static int add_page(struct tide_http *http, const char *path, const char *type, const void *data, size_t size) {
+    if (http->page_count == TIDE_HTTP_PAGES || strlen(path) >= sizeof http->pages[0].path) {
+        return TIDE_ELIMIT;
+    }
+    struct page *page = &http->pages[http->page_count];
+    (void)snprintf(page->path, sizeof page->path, "%s", path);
+    page->response = respond(data, size, type);
+    if (!page->response) {
+        return TIDE_ENOMEM;
+    }
+    http->open[http->page_count + 1] = page->path;
+    http->page_count++;
+    return 0;
+}
+
+static int next_request(struct tide_http *http, unsigned timeout_ms, struct tide_http_request *out) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    uint64_t ns = (uint64_t)until.tv_nsec + (uint64_t)timeout_ms * 1000000;
+    until.tv_sec += (time_t)(ns / 1000000000);
+    until.tv_nsec = (long)(ns % 1000000000);
+    pthread_mutex_lock(&http->lock);
+    sweep(http);
+    struct request *r;
+    int waited = 0;
+    for (;;) {
+        r = http->waiting;
+        while (r && r->taken) {
+            r = r->next;
+        }
+        if (r || waited != 0) {
+            break;
+        }
+        waited = pthread_cond_timedwait(&http->news, &http->lock, &until);
+    }
+    if (r) {
+        r->taken = true;
+        *out = (struct tide_http_request){.id = r->id, .method = r->method, .target = r->target, .body = r->body,
+            .target_size = r->target_size, .body_size = r->body_size};
+    }
+    pthread_mutex_unlock(&http->lock);
+    return r != NULL;
+}
+
+/* Out of the list, with its answer; the library asks for it when the connection goes on. Under the lock. */
+static void finish(struct tide_http *http, struct request **at, unsigned status, struct MHD_Response *response) {
+    struct request *r = *at;
+    *at = r->next;
+    if (!*at) {
+        http->waiting_end = at;
+    }
+    http->waiting_count--;
+    r->waits = false;
+    r->status = status;
+    r->answer = response;
+    MHD_resume_connection(r->connection);
+}
+
+static int answer(struct tide_http *http, uint64_t id, unsigned status, const char *type, const void *data,
+                  size_t size) {
+    struct MHD_Response *response = respond(data, size, type);
+    if (!response) {
+        return TIDE_ENOMEM;
+    }
+    pthread_mutex_lock(&http->lock);
+    struct request **at = &http->waiting;
+    while (*at && (*at)->id != id) {
+        at = &(*at)->next;
+    }
+    bool found = *at != NULL;
+    if (found) {
+        finish(http, at, status, response);
+    }
+    pthread_mutex_unlock(&http->lock);
+    if (!found) {
+        MHD_destroy_response(response);
+    }
+    return found ? 0 : TIDE_ENOENT;
+}
+
+static void read_stats(struct tide_http *http, struct tide_http_stats *out) {
+    pthread_mutex_lock(&http->lock);
+    *out = http->stats;
+    out->streams = http->stream_count;
+    out->ring_bytes = http->ring_bytes;
+    pthread_mutex_unlock(&http->lock);
+}
+
+/* The library may be stopped only when no connection rests. */
+static void close_server(struct tide_http *http) {
+    pthread_mutex_lock(&http->lock);
+    http->closing = true;
+    while (http->waiting) {
+        static const char text[] = "{\"error\":\"the dashboard ends\"}\n";
+        finish(http, &http->waiting, 503, respond(text, sizeof text - 1, json_type));
+    }
+    tide__http_wake(http);
+    pthread_mutex_unlock(&http->lock);
+    MHD_stop_daemon(http->daemon);
+    for (size_t i = 0; i < http->page_count; i++) {
+        MHD_destroy_response(http->pages[i].response);
+    }
+    for (size_t i = 0; i < TIDE_HTTP_SAMPLES; i++) {
+        tide__http_drop(http->ring[i]);
+    }
+    tide__http_drop(http->state);
+    pthread_cond_destroy(&http->news);
+    pthread_mutex_destroy(&http->lock);
+    tide_free(http);
+}
+
+extern const struct tide_http_plugin tide_http_plugin;
+const struct tide_http_plugin tide_http_plugin = {.version = TIDE_VERSION, .open = open_server, .port = port_of,
+    .page = add_page, .publish = tide__http_publish, .next = next_request, .answer = answer, .stats = read_stats,
+    .close = close_server};

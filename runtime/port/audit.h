@@ -1,0 +1,45 @@
+/*
+ * The audit log of a process: who asked for what, one line of JSON each, appended to
+ *
+ *     DIRECTORY/audit-NAME.log    0600; at 64 MiB it becomes audit-NAME.log.1 and a new one goes on
+ *
+ * Each line has a number that rises by one and, as `prev`, the SHA-256 of the line before, so that a line that was
+ * changed, taken out or put in is found (`tide audit verify`). audit-NAME.head has the number and the sum of the last
+ * line, so that a log that lost its end is found too. Whoever may write both files can forge both: copy heads elsewhere
+ * where that matters.
+ *
+ * One log a process, made with its first entry; nothing is written before tide_audit_open. Any thread; a call blocks for
+ * the write, and with `durable` for the disk.
+ */
+#ifndef TIDE_PORT_AUDIT_H
+#define TIDE_PORT_AUDIT_H
+
+#include "base/base.h"
+
+enum { TIDE_AUDIT_TEXT_MAX = 4096 };
+
+/* Borrowed texts; NULL: none. Foreign bytes are escaped. */
+struct tide_audit_entry {
+    const char *verb;       /* "join", "agent.move", "console.eval" */
+    const char *right;      /* of who asked */
+    const char *subject;    /* what it is about */
+    const char *result;     /* "allowed", or why not */
+    const char *text;       /* that was sent, at most TIDE_AUDIT_TEXT_MAX bytes of it are kept */
+    const char *sha256;     /* of all of it, hexadecimal */
+    const char *credential; /* NULL: those noted for the peer */
+    const char *address;
+    unsigned peer;          /* id of the node or client that asked; 0: none */
+    bool durable;           /* on the disk when the call returns */
+};
+
+/* name: of the node. A log that is there is gone on with. EINVAL: a path too long, or one is open. */
+int tide_audit_open(const char *directory, const char *name);
+void tide_audit_close(void);
+/* Who has this id from now on; of those with the right of a node nothing is noted but where they come from. */
+void tide_audit_peer(unsigned id, const char *credential, const char *address);
+/* 0 also where no log is open; EIO, ENOSPC..: it could not be written, and what was asked for must not be done. */
+int tide_audit_add(const struct tide_audit_entry *entry);
+/* All lines so far are on the disk. */
+int tide_audit_sync(void);
+
+#endif

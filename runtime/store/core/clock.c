@@ -1,0 +1,263 @@
+/* Clocks of workers and of the node: a registry under a lock that is held for a few instructions.
+ *
+ * `changed` runs outside that lock but one at a time, because whoever is told sends messages whose
+ * order must be the order of the clocks. The fiber that finds another one at it does not wait: it
+ * leaves the news, and the other goes on with it before it stops. */
+#include "store/core/clock.h"
+
+#include "store/core/internal.h"
+
+enum { GATE_NS = 100000 }; /* how often a worker at a closed gate looks again */
+
+struct tide__clocks {
+    struct tide_lock lock;
+    struct tide__worker *first; /* ascending by number */
+    struct tide__clock_watch *watches, **watches_end;
+    atomic_uint node_clock;
+    atomic_uint highest; /* one more than any worker's clock so far */
+    uint32_t told;       /* to the watches */
+    uint32_t gate; /* intervals from here on wait; under the lock */
+    bool telling;
+};
+
+int tide__clocks_create(struct tide_store *store) {
+    struct tide__clocks *c = tide_alloc_zero(1, sizeof *c);
+    if (!c) {
+        return tide_fail(TIDE_ENOMEM, "no memory for the clocks of workers");
+    }
+    c->watches_end = &c->watches;
+    c->told = TIDE_NO_CLOCK;
+    c->gate = TIDE_NO_CLOCK;
+    atomic_init(&c->node_clock, TIDE_NO_CLOCK);
+    store->clocks = c;
+    return 0;
+}
+
+void tide__clocks_destroy(struct tide_store *store) {
+    TIDE_ASSERT(!store->clocks || !store->clocks->first);
+    tide_free(store->clocks);
+    store->clocks = NULL;
+}
+
+void tide__clock_watch(struct tide_store *store, struct tide__clock_watch *watch) {
+    struct tide__clocks *c = store->clocks;
+    watch->next = NULL;
+    *c->watches_end = watch;
+    c->watches_end = &watch->next;
+}
+
+/* ---- the node clock ---- */
+
+/* Lock held. */
+static void update(struct tide__clocks *c) {
+    uint32_t least = TIDE_NO_CLOCK, highest = atomic_load(&c->highest);
+    for (const struct tide__worker *w = c->first; w; w = w->next) {
+        least = w->clock < least ? w->clock : least;
+        highest = w->clock >= highest ? w->clock + 1 : highest;
+    }
+    atomic_store_explicit(&c->highest, highest, memory_order_relaxed);
+    /* release: pairs with tide__node_clock; what the workers pushed before is visible then */
+    atomic_store_explicit(&c->node_clock, least, memory_order_release);
+}
+
+static void tell(struct tide_store *store) {
+    struct tide__clocks *c = store->clocks;
+    tide_lock(&c->lock);
+    if (c->telling) { /* whoever tells looks again */
+        tide_unlock(&c->lock);
+        return;
+    }
+    c->telling = true;
+    uint32_t now;
+    while ((now = atomic_load_explicit(&c->node_clock, memory_order_relaxed)) != c->told) {
+        c->told = now;
+        tide_unlock(&c->lock);
+        for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
+            if (w->changed) {
+                w->changed(w->arg, now);
+            }
+        }
+        tide_lock(&c->lock);
+    }
+    c->telling = false;
+    tide_unlock(&c->lock);
+}
+
+uint32_t tide__node_clock(struct tide_store *store) {
+    return atomic_load_explicit(&store->clocks->node_clock, memory_order_acquire); /* update */
+}
+
+uint32_t tide__highest_clock(struct tide_store *store) {
+    return atomic_load_explicit(&store->clocks->highest, memory_order_relaxed);
+}
+
+/* ---- workers ---- */
+
+static void worker_end(struct tide_fiber_local *local) {
+    struct tide__worker *worker = TIDE_CONTAINER(local, struct tide__worker, local);
+    struct tide_store *store = worker->store;
+    struct tide__clocks *c = store->clocks;
+    tide_lock(&c->lock);
+    struct tide__worker **at = &c->first;
+    while (*at != worker) {
+        at = &(*at)->next;
+    }
+    *at = worker->next;
+    update(c);
+    tide_unlock(&c->lock);
+    for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
+        if (w->ended) {
+            w->ended(w->arg, worker);
+        }
+    }
+    tide_free(worker);
+    if (!store->port || !store->port->crashed) {
+        tell(store);
+    }
+}
+
+struct tide__worker *tide__worker_current(void) {
+    struct tide_fiber_local *local = tide_fiber_local();
+    return local && local->end == worker_end ? TIDE_CONTAINER(local, struct tide__worker, local)
+                                             : NULL;
+}
+
+uint32_t tide__worker_stamp(void) {
+    const struct tide__worker *worker = tide__worker_current();
+    return worker ? worker->clock : TIDE_NO_CLOCK;
+}
+
+int64_t tide_worker_clock(void) {
+    const struct tide__worker *worker = tide__worker_current();
+    return worker ? (int64_t)worker->clock : -1;
+}
+
+int tide_worker_begin(struct tide_node *node, uint32_t number, uint32_t clock) {
+    struct tide_store *store = tide_store_of(node);
+    if (!store || !tide_fiber_current()) {
+        return tide_fail(TIDE_EINVAL, "a worker is a fiber of a node with a store");
+    }
+    if (tide__worker_current()) {
+        return tide_fail(TIDE_EINVAL, "this fiber is a worker already");
+    }
+    if (clock > INT32_MAX) {
+        return tide_fail(TIDE_EINVAL, "a worker begins at clock %u, over the limit of %d", clock,
+                         INT32_MAX);
+    }
+    struct tide__worker *worker = tide_alloc(sizeof *worker); /* first: others wait for it then */
+    if (!worker) {
+        return tide_fail(TIDE_ENOMEM, "no memory for a worker");
+    }
+    struct tide__clocks *c = store->clocks;
+    for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
+        int code = w->begins ? w->begins(w->arg, &clock) : 0;
+        if (code) {
+            tide_free(worker);
+            return code;
+        }
+    }
+    *worker = (struct tide__worker){
+        .local = {.end = worker_end}, .store = store, .number = number, .clock = clock};
+    tide_lock(&c->lock);
+    if (c->watches && c->told != TIDE_NO_CLOCK && worker->clock < c->told) {
+        worker->clock = c->told; /* others, who wait for it, were told since the watches answered */
+    }
+    struct tide__worker **at = &c->first;
+    while (*at && (*at)->number <= number) {
+        at = &(*at)->next;
+    }
+    worker->next = *at;
+    *at = worker;
+    update(c);
+    tide_unlock(&c->lock);
+    tide_fiber_set_local(&worker->local);
+    tell(store);
+    return 0;
+}
+
+void tide_worker_end(void) {
+    struct tide__worker *worker = tide__worker_current();
+    if (!worker) {
+        return;
+    }
+    struct tide__clocks *c = worker->store->clocks;
+    tide_fiber_set_local(NULL);
+    for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
+        if (w->left) {
+            w->left(w->arg);
+        }
+    }
+}
+
+uint32_t tide__clocks_hold(struct tide_store *store, uint32_t ahead) {
+    struct tide__clocks *c = store->clocks;
+    uint32_t most = TIDE_NO_CLOCK;
+    tide_lock(&c->lock);
+    for (const struct tide__worker *w = c->first; w; w = w->next) {
+        most = most == TIDE_NO_CLOCK || w->clock > most ? w->clock : most;
+    }
+    c->gate = most == TIDE_NO_CLOCK ? TIDE_NO_CLOCK : most + ahead;
+    tide_unlock(&c->lock);
+    return most;
+}
+
+void tide__clocks_gate(struct tide_store *store, uint32_t gate) {
+    tide_lock(&store->clocks->lock);
+    store->clocks->gate = gate;
+    tide_unlock(&store->clocks->lock);
+}
+
+/* Counts the clock unless the gate is closed to the next interval. */
+static bool count_clock(struct tide__clocks *c, struct tide__worker *worker) {
+    tide_lock(&c->lock);
+    bool open = worker->clock + 1 < c->gate;
+    if (open) {
+        worker->clock++;
+        update(c);
+    }
+    tide_unlock(&c->lock);
+    return open;
+}
+
+int tide_clock(void) {
+    struct tide__worker *worker = tide__worker_current();
+    if (!worker) {
+        return tide_fail(TIDE_EINVAL, "clock: this fiber is no worker");
+    }
+    if (worker->clock >= INT32_MAX) {
+        return tide_fail(TIDE_ERANGE, "a worker has %d clocks", INT32_MAX);
+    }
+    struct tide__clocks *c = worker->store->clocks;
+    for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
+        int code = w->may_end ? w->may_end(w->arg, worker) : 0;
+        if (code) {
+            return code;
+        }
+    }
+    for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
+        if (w->interval_ended) {
+            w->interval_ended(w->arg, worker);
+        }
+    }
+    while (!count_clock(c, worker)) { /* a cut is about to be told to all nodes: two round trips */
+        int code = tide_sleep(GATE_NS);
+        if (code) {
+            return code;
+        }
+    }
+    tell(worker->store);
+    return (int)worker->clock;
+}
+
+size_t tide__worker_clocks(struct tide_store *store, struct tide__worker_clock *out, size_t limit) {
+    struct tide__clocks *c = store->clocks;
+    size_t count = 0;
+    tide_lock(&c->lock);
+    for (const struct tide__worker *w = c->first; w; w = w->next, count++) {
+        if (count < limit) {
+            out[count] = (struct tide__worker_clock){.worker = w->number, .clock = w->clock};
+        }
+    }
+    tide_unlock(&c->lock);
+    return count;
+}

@@ -1,0 +1,199 @@
+/* Options of a table: checked, compared, on the wire. Those of its consistency: consistency.c. */
+#include "store/core/internal.h"
+
+#define WINDOW_NS (TIDE_SECOND / 20)
+enum { WINDOW_BYTES = 64 << 20 };
+enum { KEY_COUNT_MAX_LOG2 = 48 };
+
+static int bad_options(const struct tide_table_options *o, const char *what) {
+    return tide_fail(TIDE_EINVAL, "table '%s': %s", o->name ? o->name : "", what);
+}
+
+static float or_default(float value, float otherwise) {
+    return value == 0.0f ? otherwise : value;
+}
+
+static int check_durability(struct tide_table_options *o) {
+    if (o->replicas > TIDE_REPLICAS_MAX) {
+        return bad_options(o, "replicas is 0, 1 or 2");
+    }
+    if (o->durability == TIDE_DURABLE_DEFAULT) {
+        o->durability = o->replicas ? TIDE_DURABLE_STRICT : TIDE_DURABLE_NONE;
+    }
+    if ((o->durability == TIDE_DURABLE_NONE) != (o->replicas == 0)) {
+        return bad_options(o, o->replicas ? "durability none has no copies: replicas = 0"
+                                          : "this durability needs replicas = 1 or 2");
+    }
+    if (o->durability != TIDE_DURABLE_WINDOW) {
+        if (o->window_ns || o->window_bytes) {
+            return bad_options(o, "window_ns and window_bytes are of durability window");
+        }
+    } else {
+        o->window_ns = o->window_ns ? o->window_ns : WINDOW_NS;
+        o->window_bytes = o->window_bytes ? o->window_bytes : WINDOW_BYTES;
+        if (o->window_ns < TIDE_WINDOW_NS_MIN || o->window_ns > TIDE_WINDOW_NS_MAX) {
+            return bad_options(o, "a window is 4 ms to 10 s long");
+        }
+        if (o->window_bytes < TIDE_WINDOW_BYTES_MIN || o->window_bytes > TIDE_WINDOW_BYTES_MAX) {
+            return bad_options(o, "a window has 64 KiB to 1 GiB");
+        }
+    }
+    if (o->replicas && o->technique != TIDE_STATIC) {
+        return tide_fail(TIDE_EUNSUPPORTED,
+                         "table '%s': rows that relocate have no copies in this version: either "
+                         "technique static or replicas 0",
+                         o->name);
+    }
+    return 0;
+}
+
+int tide__shared_check(const struct tide_table_options *o) {
+    const char *what = o->consistency.model != TIDE_SEQUENTIAL
+                           ? "it has clocks, and with them copies of its own"
+                       : o->replicas ? "its rows have copies for the case of a death (replicas)"
+                       : o->update == TIDE_UPDATE_ADAM || o->update == TIDE_UPDATE_ASSIGN
+                           ? "updates by adam and assign do not add up: they run at the owner alone"
+                           : NULL;
+    return what ? tide_fail(TIDE_EUNSUPPORTED,
+                            "keys of table '%s' cannot be shared: %s. Use technique static or "
+                            "relocate",
+                            o->name, what)
+                : 0;
+}
+
+int tide__options_check(struct tide_table_options *o) {
+    if (!o->name || !tide_identifier_valid(o->name)) {
+        return bad_options(o, "the name is no identifier");
+    }
+    if (o->keys > TIDE_KEYS_HASHED || o->slots > TIDE_SLOTS_RANGE || o->init > TIDE_INIT_XAVIER ||
+        o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_INTENT ||
+        o->durability > TIDE_DURABLE_WINDOW) {
+        return bad_options(o, "unknown keys, slots, init, update, wire, technique or durability");
+    }
+    if (o->width == 0 || o->width > TIDE__WIDTH_MAX) {
+        return tide_fail(TIDE_EINVAL, "table '%s': width %u is not in 1..%d", o->name, o->width,
+                         TIDE__WIDTH_MAX);
+    }
+    if (o->keys == TIDE_KEYS_DENSE &&
+        (o->key_count == 0 || o->key_count > UINT64_C(1) << KEY_COUNT_MAX_LOG2)) {
+        return bad_options(o, "a dense table needs key_count in 1..2^48");
+    }
+    if (o->init == TIDE_INIT_XAVIER && !(o->init_a + o->init_b > 0)) {
+        return bad_options(o, "xavier needs fan-in and fan-out");
+    }
+    if (!(o->init_a - o->init_a == 0) || !(o->init_b - o->init_b == 0) || !(o->lr - o->lr == 0)) {
+        return bad_options(o, "init_a, init_b and lr must be finite");
+    }
+    if (o->keys == TIDE_KEYS_HASHED) {
+        o->slots = TIDE_SLOTS_HASH;
+        o->key_count = 0;
+    } else {
+        o->key_limit = 0;
+    }
+    int code = check_durability(o);
+    if (code) {
+        return code;
+    }
+    if (o->update == TIDE_UPDATE_ADAGRAD) {
+        o->epsilon = or_default(o->epsilon, 1e-10f);
+    } else if (o->update == TIDE_UPDATE_ADAM) {
+        o->beta1 = or_default(o->beta1, 0.9f);
+        o->beta2 = or_default(o->beta2, 0.999f);
+        o->epsilon = or_default(o->epsilon, 1e-8f);
+        if (!(o->beta1 > 0 && o->beta1 < 1 && o->beta2 > 0 && o->beta2 < 1)) {
+            return bad_options(o, "adam's beta1 and beta2 lie between 0 and 1");
+        }
+    }
+    code = tide__consistency_check(o);
+    return code || (o->technique != TIDE_REPLICATE && o->technique != TIDE_INTENT)
+               ? code
+               : tide__shared_check(o);
+}
+
+bool tide__options_equal(const struct tide_table_options *a, const struct tide_table_options *b) {
+    const float x[] = {a->init_a, a->init_b, a->lr, a->beta1, a->beta2, a->epsilon, a->sum_init};
+    const float y[] = {b->init_a, b->init_b, b->lr, b->beta1, b->beta2, b->epsilon, b->sum_init};
+    return strcmp(a->name, b->name) == 0 && a->keys == b->keys && a->slots == b->slots &&
+           a->init == b->init && a->update == b->update && a->wire == b->wire &&
+           a->refuse_nan == b->refuse_nan && a->technique == b->technique &&
+           a->key_count == b->key_count && a->key_limit == b->key_limit && a->width == b->width &&
+           a->seed == b->seed && a->replicas == b->replicas &&
+           a->durability == b->durability && a->window_ns == b->window_ns &&
+           a->window_bytes == b->window_bytes && memcmp(x, y, sizeof x) == 0 &&
+           tide__consistency_equal(a, b);
+}
+
+void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
+    const float floats[] = {o->init_a, o->init_b,  o->lr,      o->beta1,
+                            o->beta2,  o->epsilon, o->sum_init};
+    tide_write_array(w, o->window_ns ? 18 : 16);
+    tide_write_text(w, o->name);
+    tide_write_uint(w, o->keys);
+    tide_write_uint(w, o->slots);
+    tide_write_uint(w, o->init);
+    tide_write_uint(w, o->update);
+    tide_write_uint(w, o->wire);
+    tide_write_uint(w, o->technique);
+    tide_write_uint(w, o->replicas);
+    tide_write_uint(w, o->durability);
+    if (o->window_ns) {
+        tide_write_uint(w, o->window_ns);
+        tide_write_uint(w, o->window_bytes);
+    }
+    tide_write_bool(w, o->refuse_nan);
+    tide_write_uint(w, o->key_count);
+    tide_write_uint(w, o->key_limit);
+    tide_write_uint(w, o->width);
+    tide_write_uint(w, o->seed);
+    tide_write_typed(w, TIDE_F32, floats, TIDE_COUNT(floats));
+    tide__consistency_write(w, o);
+}
+
+static uint8_t small(struct tide_reader *r) {
+    uint64_t value = tide_read_uint(r);
+    return value < UINT8_MAX ? (uint8_t)value : UINT8_MAX;
+}
+
+int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
+    memset(o, 0, sizeof *o);
+    const size_t fields = tide_read_array(r);
+    if (fields != 16 && fields != 18) {
+        return tide_fail(TIDE_EPROTO, "table options: not a list of 16 or 18");
+    }
+    tide_read_text(r, name, 64);
+    o->name = name;
+    o->keys = small(r);
+    o->slots = small(r);
+    o->init = small(r);
+    o->update = small(r);
+    o->wire = small(r);
+    o->technique = small(r);
+    o->replicas = small(r);
+    o->durability = small(r);
+    if (fields == 18) {
+        o->window_ns = tide_read_uint(r);
+        o->window_bytes = tide_read_uint(r);
+    }
+    o->refuse_nan = tide_read_bool(r);
+    o->key_count = tide_read_uint(r);
+    o->key_limit = tide_read_uint(r);
+    uint64_t width = tide_read_uint(r);
+    o->width = width <= TIDE__WIDTH_MAX ? (uint32_t)width : 0;
+    o->seed = tide_read_uint(r);
+    size_t count = 0;
+    float floats[7] = {0};
+    const void *data = tide_read_typed(r, TIDE_F32, &count);
+    if (r->error || count != TIDE_COUNT(floats)) {
+        return tide_fail(TIDE_EPROTO, "table options are damaged");
+    }
+    memcpy(floats, data, sizeof floats);
+    o->init_a = floats[0];
+    o->init_b = floats[1];
+    o->lr = floats[2];
+    o->beta1 = floats[3];
+    o->beta2 = floats[4];
+    o->epsilon = floats[5];
+    o->sum_init = floats[6];
+    int code = tide__consistency_read(r, o);
+    return code ? code : tide__options_check(o);
+}

@@ -1,0 +1,150 @@
+/* Copies against loss as a technique of the store (technique.h), and what workers of a home do in place. */
+#include "store/replica/async_replication.h"
+#include "store/slots/move.h"
+
+/* Has everything run that workers handed over to the store actor? */
+static bool all_handled(const struct tide_table *table) {
+    /* acquire, and in this order: equal means that all that was handed over before has run */
+    uint64_t handled = atomic_load_explicit(&table->self_handled, memory_order_acquire);
+    uint64_t sent = atomic_load_explicit(&table->self_sent, memory_order_relaxed);
+    return handled == sent;
+}
+
+/* A worker at a table with copies. In place while nothing that workers handed over is on its way to
+ * the store actor, nothing of the row on its way to its copies (durability strict), no slot about
+ * to go to another home (window), and the leases hold until after the rows were read; else all of
+ * the call goes to the store actor. */
+static int pull(struct tide__pass *pass) {
+    struct tide_table *table = pass->table;
+    const uint64_t going = tide__at_risk_going(table);
+    if (!all_handled(table) || (uint32_t)going > 0) {
+        return tide__pass_miss_all(pass);
+    }
+    pass->deadline = TIDE_NEVER;
+    int code = tide__pass_pull_plain(pass);
+    const bool expired =
+        pass->deadline != TIDE_NEVER && tide_port_now(table->store->port) >= pass->deadline;
+    if (!code && (expired || tide__at_risk_going(table) != going)) {
+        return tide__pass_miss_all(pass);
+    }
+    return code;
+}
+
+/* In place if the copies may follow later (async_replication.h); else the store actor sends it to them. */
+static int push(struct tide__pass *pass) {
+    struct tide_table *table = pass->table;
+    unsigned guard;
+    if (!table->replicas->at_risk || !all_handled(table) || !tide__at_risk_enter(table, &guard)) {
+        return tide__pass_miss_all(pass);
+    }
+    int code = tide__pass_push_copied(pass);
+    tide__at_risk_leave(table, guard);
+    return code;
+}
+
+static uint16_t first_copy(const struct tide_table *table, uint32_t slot) {
+    return tide__chain_at(
+        atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed), 0);
+}
+
+static bool given(struct tide_table *table, uint16_t origin, size_t count) {
+    return table->replicas->at_risk && tide__at_risk_given(table, origin, count);
+}
+
+static const struct tide__operations replicated = {
+    .pull = pull,
+    .push = push,
+    .may_show = tide__lease_deadline,
+    .push_row = tide__at_risk_list,
+    .first_copy = first_copy,
+    .job = tide__strict_job,
+    .given = given,
+    .taken = tide__at_risk_taken,
+};
+
+static int create(struct tide_table *table, const uint64_t *chains) {
+    int code = table->options.replicas && table->store->system ? tide__replicas_init(table, chains) : 0;
+    table->operations = table->replicas ? &replicated : table->operations;
+    return code;
+}
+
+static void begins(struct tide_table *table) {
+    if (table->replicas) {
+        tide__lease_start(table->store);
+    }
+}
+
+static void destroy(struct tide_store *store) {
+    if (store->moves) {
+        tide__groups_release(store);
+    }
+    tide__replication_destroy(store);
+}
+
+static void on_member(struct tide_store *store, const struct tide_member *member) {
+    tide__at_risk_member(store, member);
+    if (member->state == TIDE_MEMBER_DEAD) {
+        tide__health_death(store, member);
+    }
+}
+
+static void settle(struct tide_store *store, const struct tide_member *member) {
+    if (tide__catalog_commands(store)) {
+        tide__groups_member(store, member);
+    }
+}
+
+static bool on_timer(struct tide_store *store, uint64_t id) {
+    if (store->replication && store->replication->beating && id == store->replication->beat) {
+        tide__lease_beat(store);
+        return true;
+    }
+    return tide__at_risk_timer(store, id);
+}
+
+static void advance(struct tide_store *store) {
+    unsigned tables = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= tables && store->replication; id++) {
+        struct tide_table *table = tide__table_at(store, id);
+        if (table && table->replicas && table->replicas->unopened) {
+            tide__replicas_advance(table);
+        }
+    }
+}
+
+const struct tide__technique tide__replicated = {
+    .name = "replicated",
+    .destroy = destroy,
+    .member = on_member,
+    .settle = settle,
+    .news = tide__groups_tell,
+    .timer = on_timer,
+    .table_create = create,
+    .table_destroy = tide__replicas_deinit,
+    .table_begins = begins,
+    .table_idle = tide__replicas_idle,
+    .table_stats = tide__at_risk_stats,
+    .advance = advance,
+    .choose_copies = tide__groups_choose,
+    .plan_copies = tide__groups_plan,
+    .plan_busy = tide__groups_busy,
+};
+
+/* REBUILD, REBUILT, COPY_FAILED: bodies like those of moves. */
+int tide__rebuild_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide__move_body m;
+    struct tide_table *table = tide__table_by_id(store, tide_read_uint(&in->body));
+    if (!table || !tide__move_read(&in->body, &m)) {
+        return TIDE_EPROTO;
+    }
+    if (in->op == TIDE__OP_REBUILT) {
+        tide__groups_rebuilt(store, in->from, table->id, m.version, m.node, m.slots, m.count);
+    } else if (in->op == TIDE__OP_COPY_FAILED) {
+        tide__groups_copy_failed(store, table->id, m.node, m.slots, m.count);
+    } else if (in->from == tide_net_controller(store->net) && table->replicas) {
+        tide__rebuild_order(table, m.version, m.node, m.slots, m.count);
+    }
+    tide__plan_advance(store);
+    tide__moves_advance(store);
+    return 0;
+}

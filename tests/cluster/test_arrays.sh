@@ -1,0 +1,189 @@
+#!/usr/bin/env bash
+# Data of other programs in, results out: npy, npz, CSV, safetensors; sources of one's own, cut and resumed; with numpy
+# on the other side.
+source "$(dirname "$0")/harness.sh"
+
+python=
+for each in python3 /usr/bin/python3; do
+    if "$each" -c 'import numpy' 2>/dev/null; then python=$each; fi
+done
+if [ -z "$python" ]; then
+    echo "numpy is not there"
+    exit 77
+fi
+
+"$python" - <<'PYTHON'
+import gzip, json, struct
+import numpy as np
+rng = np.random.default_rng(1)
+x = rng.normal(size=(100, 4)); y = (x @ np.array([1, -2, .5, 0]) > 0).astype(np.int64)
+np.save("x.npy", x.astype("f4")); np.save("fortran.npy", np.asfortranarray(x.astype("f4")))
+np.save("half.npy", x.astype("f2")); np.save("deep.npy", np.asfortranarray(np.arange(24, dtype="i2").reshape(2, 3, 4)))
+np.save("objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+np.savez("a.npz", x=x, y=y); np.savez_compressed("c.npz", features=x, labels=y, extra=np.arange(3))
+with gzip.open("flowers.csv.gz", "wt") as f:
+    f.write("a,b,c,d,label,name\r\n")
+    for i in range(100):
+        f.write('%r,%r,%r,%r,%s,"n, ""%d"""\r\n' % (*map(float, x[i]), "yes" if y[i] else "no", i))
+open("bad.csv", "w").write("a,b\n1,2\n3,x\n")
+open("missing.csv", "w").write("a,b\n1,2\n,4\n")
+d = bytearray(open("c.npz", "rb").read()); d[100] ^= 0xff; open("flipped.npz", "wb").write(d)
+open("cut.npy", "wb").write(open("x.npy", "rb").read()[:-7])
+w = rng.normal(size=(10, 3)).astype("f4"); np.save("w.npy", w)
+b = w.tobytes(); k = np.arange(19, -1, -2).astype("i8").tobytes()
+h = json.dumps({"emb": {"dtype": "F32", "shape": [10, 3], "data_offsets": [0, len(b)]},
+                "ids": {"dtype": "I64", "shape": [10], "data_offsets": [len(b), len(b) + len(k)]}}).encode()
+h += b" " * (-len(h) % 8)
+open("w.safetensors", "wb").write(struct.pack("<Q", len(h)) + h + b + k)
+PYTHON
+
+cat >read.lua <<'LUA'
+local tide = require "tide"
+local T = tide.tensor
+local function fails(text, f, ...)
+  local ok, err = pcall(f, ...)
+  assert(not ok and tostring(err):find(text, 1, true), tostring(err))
+end
+tide.main(function()
+  local x = T.load "x.npy"
+  assert(x:rows() == 100 and x:columns() == 4 and x:type() == "f32")
+  assert(T.load "fortran.npy":sub(x):norm() == 0)
+  assert(T.load "half.npy":sub(x):norm() < 0.01)
+  local deep = T.load "deep.npy"
+  assert(deep:columns() == 12 and deep[1] == 0 and deep[24] == 23 and deep[14] == 13)
+  local a = T.load "a.npz"
+  assert(a.x:type() == "f64" and a.y:type() == "i64" and a.x:convert "f32":sub(x):norm() == 0)
+  local set = tide.data.npz("c.npz", {names = {x = "features", y = "labels"}, split = {test = 0.2}})
+  assert(set:whole "test.x":rows() == 20 and set:whole "train.y":type() == "i32" and set.count == 80)
+  fails("`extra` has 3 rows", function() return tide.data.npz "c.npz".count end)
+  fails("there are: extra, features, labels", function() return tide.data.npz("c.npz", {names = {x = "z"}}).count end)
+  fails("is damaged", function() return tide.data.npz "flipped.npz".count end)
+  fails("cut.npy: byte 128", T.load, "cut.npy")
+  fails("elements of type '|O'", T.load, "objects.npy")
+  fails("bad.csv:3:2", function() return tide.data.csv "bad.csv".count end)
+  fails("missing.csv:3:1", function() return tide.data.csv "missing.csv".count end)
+  assert(tide.data.csv("missing.csv", {missing = 7}):whole "train.a"[2] == 7)
+  fails("did you mean `split`", tide.data.csv, "bad.csv", {splitt = {}})
+  local table_ = tide.data.csv("flowers.csv.gz", {columns = {name = "text"}, inputs = {x = "*", y = "label"}})
+  assert(table_.texts.name[3] == 'n, "2"' and table_:whole "train.x":sub(x):norm() < 1e-5)
+  assert(#table_.classes.label == 2 and table_:whole "train.y":type() == "i32")
+  T.save("o.npy", a.x)
+  T.save("o.csv", a)
+  T.save("o.safetensors", a)
+  assert(T.load "o.safetensors".x:sub(a.x):norm() == 0)
+  fails("holds one tensor", T.save, "o.npy", a)
+  print "read ok"
+end)
+LUA
+run 0 run read.lua
+says out.txt '^read ok$'
+"$python" - <<'PYTHON' || fail "numpy reads something else"
+import numpy as np
+a = np.load("a.npz")
+assert (np.load("o.npy") == a["x"]).all()
+c = np.genfromtxt("o.csv", delimiter=",", names=True)
+assert (c["x1"] == a["x"][:, 0]).all() and (c["y"] == a["y"]).all()
+PYTHON
+
+cat >tables.lua <<'LUA'
+local tide = require "tide"
+local T = tide.tensor
+local job = tide.job {
+  name = "own",
+  tables = {t = tide.table {keys = tide.dense(20), width = 3, update = {"adagrad", lr = 0.1}},
+            h = tide.table {keys = tide.hashed(), width = 3}},
+  data = tide.data.source {count = 1000, read = function(first, last)
+    return T.zeros("f32", last - first + 1):fill(first, 1)
+  end},
+  worker = function(w)
+    for block in w.data:stream(w, {size = 100, passes = 2}) do w:report {sum = block:sum(), examples = #block} end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  local run <close> = cluster:start(job)
+  local t, h, w = run.tables.t, run.tables.h, T.load "w.npy"
+  assert(t:load("w.safetensors", {tensor = "emb", keys = "ids"}))
+  assert(t:pull {19, 1}:sub(w:gather(T.from("u32", {0, 9}))):norm() == 0 and t:pull {0}:norm() == 0)
+  assert(t:load("w.npy", {keys = 10}))
+  assert(t:pull {10, 19}:sub(w:gather(T.from("u32", {0, 9}))):norm() == 0)
+  assert(h:load("w.npy", {keys = 1000}) and h:pull {1009}:sub(w:gather(T.from("u32", {9}))):norm() == 0)
+  local ok, err = t:load("w.npy", {keys = 15})
+  assert(not ok and tostring(err):find("as it was", 1, true))
+  ok, err = t:load("w.safetensors", {tensor = "em"})
+  assert(not ok and tostring(err):find("there are: emb, ids", 1, true))
+  local sum, seen = 0, 0
+  for r in run:events "report" do
+    sum, seen = sum + r.sum, seen + r.examples
+  end
+  run:dump("t.npy", {"t"})
+  run:save_reports "reports.csv"
+  print(("sum %d of %d"):format(sum, seen))
+end)
+LUA
+run 0 run tables.lua
+says out.txt '^sum 1001000 of 2000$' # every number twice
+[ "$(wc -l <reports.csv)" = 11 ] || fail "ten reports are a head and ten lines: $(cat reports.csv)"
+"$python" -c 'import numpy as np; t = np.load("t.npy"); assert (t[10:] == np.load("w.npy")).all(), t' || fail "t.npy"
+
+# Resumed behind the third block of five: the rest comes, nothing twice.
+cat >resume.lua <<'LUA'
+local tide = require "tide"
+local opt = tide.options {stop = {"reports", default = 0}}
+local job = tide.job {
+  name = "own", checkpoint = {dir = "saved", every = "1h"},
+  data = tide.data.source {count = 1000, read = function(first, last)
+    return tide.tensor.zeros("f32", last - first + 1):fill(first, 1)
+  end},
+  worker = function(w)
+    for block in w.data:stream(w, {size = 100, passes = 2}) do
+      w:report {sum = block:sum(), examples = #block}
+      if w:stopping() then return end
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  local run <close> = cluster:start(job)
+  local sum, seen = 0, 0
+  for r in run:events "report" do
+    sum, seen = sum + r.sum, seen + r.examples
+    if r.n == opt.stop then
+      run:checkpoint()
+      run:stop()
+    end
+  end
+  print(("sum %d of %d"):format(sum, seen))
+end)
+LUA
+run 0 run resume.lua --stop 3
+first=$(sed -n 's/^sum \([0-9]*\) of 600$/\1/p' out.txt)
+run 0 run --resume saved resume.lua
+rest=$(sed -n 's/^sum \([0-9]*\) of 1400$/\1/p' out.txt)
+[ $((${first:-0} + ${rest:-0})) = 1001000 ] || fail "resumed: $first and $rest are not 1001000"
+
+# The page's examples.
+awk '/^```lua/ {n++; f = "page" n ".lua"; next} /^```/ {f = ""} f {print > f}' "$root/docs/data.md"
+run 0 run page1.lua
+says out.txt '^[0-9.]+$'
+cat >net.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local net = nn.sequential {input = {4}, loss = nn.xent(), nn.linear(2)}
+tide.main(function()
+  local m = net:compile {optimizer = nn.sgd {lr = 0.5}}
+  m:load "net.safetensors"
+  local set = tide.data.csv("flowers.csv.gz", {inputs = {x = {"a", "b", "c", "d"}, y = "label"}, columns = {label = "class"}})
+  local r = m:evaluate {x = set:whole "train.x", y = set:whole "train.y"}
+  assert(r.correct / r.count > 0.9, r.correct)
+  m:save "again.safetensors"
+  assert(tide.tensor.load "again.safetensors"["fc1.w"]:rows() == 4)
+  print "net ok"
+end)
+LUA
+run 0 run net.lua
+says out.txt '^net ok$'
+run 0 run page2.lua
+says out.txt '^sum\s1001000'
+run 0 sim --seed 1 page2.lua
+says out.txt '^sum\s1001000'
+finish
