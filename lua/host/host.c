@@ -68,7 +68,7 @@ static int raise_cancelled(lua_State *L) {
 static bool is_ending(void) {
     char text[512];
     (void)snprintf(text, sizeof text, "%s", tide_error_message());
-    const bool ending = tide_yield() == TIDE_ECANCELED;
+    const bool ending = !tide_fiber_current() || tide_yield() == TIDE_ECANCELED;
     (void)tide_fail(TIDE_ECANCELED, "%s", text); /* others have run meanwhile */
     return ending;
 }

@@ -41,7 +41,7 @@ runs.ENDED = {done = true, stopped = true, failed = true, lost = true}
 ---@field state string queued, starting, running, paused, suspended, stopping, done, stopped, failed, lost
 ---@field why? string
 ---@field user string
----@field host {node: string, pid: integer, machine: string, directory: string}
+---@field host {node: string, pid: integer, machine: string, directory: string, address: string}
 ---@field slots? integer worker slots that were asked for; nil: all that are free
 ---@field grant? table<string, integer> slots by name of node
 ---@field epoch integer of the grant, rises with each change
@@ -126,6 +126,10 @@ local function load_records()
     local r = core.decode(bytes)
     self.records[r.n] = r
     if not runs.ENDED[r.state] then r._silent_since = core.now() end
+    if r.host.address and not (runs.ENDED[r.state] and r.closed and not r.named) then -- its end closes the run
+      r._monitor = core.monitor(r.host.address)
+      if r._monitor then self.monitors[r._monitor] = r end
+    end
   end
   found, err = core.control_list "runs/"
   if not found then return nil, err end
@@ -416,7 +420,8 @@ function ops.open(request, message)
   local r = {n = n, name = ("%s-%d"):format(request.job, n), job = request.job, uid = request.uid, state = "queued",
     user = request.user, slots = request.slots, private = request.private, params = request.params, epoch = 0,
     keeps = request.keeps, submitted_at = core.wall(), attempt = 1, limits = request.limits, bound = request.bound,
-    host = {node = request.node, pid = request.pid, machine = request.machine, directory = request.directory}}
+    host = {node = request.node, pid = request.pid, machine = request.machine, directory = request.directory,
+            address = message.from}}
   if #r.name > 60 then
     return nil, errors.new("T0203", {message = ("job name `%s` is too long: a run of it would be `%s`"):format(
       request.job, r.name), help = "at most 50 letters"})

@@ -157,11 +157,16 @@ local function chaos(cluster, places, ranks, crashable, results)
     if rng:below(4) == 0 then table.move({"--fails", tostring(1 + rng:below(3))}, 1, 2, #words + 1, words) end
     if rng:below(4) == 0 then words[#words + 1] = "--fixed" end
     places:ranks {place}:cast("begin", id, words)
-    if rng:below(3) > 0 then return end
-    for _ = 1, 100 do -- somebody cancels it as soon as it is known
+    local soon <const> = rng:below(6)
+    if soon > 1 then return end
+    for _ = 1, 100 do -- it is cancelled as soon as it is known, or its host ends as it makes its tables
       core.sleep(0.0005)
       local found <const> = cluster:run(id)
-      if found then return found:cancel() end
+      if found and soon == 0 then return found:cancel() end
+      if found and found.state ~= "queued" then
+        core.sleep(0.005 * rng:uniform())
+        return places:ranks {place}:cast("kill", id, found.controller)
+      end
     end
   end
 
