@@ -1,7 +1,8 @@
 /*
  * Messages between two node processes: round trip, pipelined small messages, payloads; the bare libuv figures of the
  * same machine come from bench_echo in the same run.
- *   bench_links [--net tcp|unix] [--json]
+ *   bench_links [--net tcp|unix] [--listen ADDRESS --keys DIR] [--only TEXT] [--json]
+ * An address of other machines is under TLS. --only: rows whose name has it.
  */
 #include "base/base.h"
 #include "bench/report.h"
@@ -15,6 +16,8 @@
 enum { ROUNDS = 40000, PIPELINED = 3000000, WINDOW = 20000 };
 static const uint8_t nil[] = {0xc0};
 static struct tide_node *node;
+static const char *keys; /* directory; NULL: none */
+static const char *only = "";
 static atomic_int finished;
 
 /* ---- the other process: echoes casts, counts floods ---- */
@@ -37,7 +40,7 @@ static void peer_process(const char *endpoint) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     struct tide_node *peer;
     static uint64_t count;
-    if (tide_node_create(&(struct tide_node_options){.join = endpoint, .name = "peer", .workers = 1}, &peer) < 0) {
+    if (tide_node_create(&(struct tide_node_options){.join = endpoint, .keys = keys, .name = "peer", .workers = 1}, &peer) < 0) {
         fprintf(stderr, "peer: %s\n", tide_error_message());
         _exit(1);
     }
@@ -156,6 +159,9 @@ static int find_peer(void *state) {
 }
 
 static void measure_flood(const char *what, size_t bytes, uint64_t count, uint64_t window, enum tide_lane lane) {
+    if (strstr(what, only) == NULL) {
+        return;
+    }
     struct flood f = {.bytes = bytes, .count = count, .window = window, .lane = lane};
     if (bytes > 64) {
         f.blob = tide_blob_create(bytes);
@@ -172,12 +178,31 @@ static void measure_flood(const char *what, size_t bytes, uint64_t count, uint64
     }
 }
 
+static void measure_round_trip(void) {
+    tide_address rtt;
+    if (strstr("round trip, 1 B", only) == NULL) {
+        return;
+    }
+    tide_spawn(node, &(struct tide_actor_options){.handle = rtt_handle, .role = TIDE_ROLE_IO}, &rtt);
+    tide_post(node, rtt, nil, sizeof nil);
+    wait_finished();
+    qsort(samples, ROUNDS, sizeof samples[0], by_value);
+    report_row("round trip, 1 B, p50", "us", (double)samples[ROUNDS / 2] / 1e3);
+    report_row("round trip, 1 B, p99", "us", (double)samples[ROUNDS * 99 / 100] / 1e3);
+}
+
 int main(int argc, char **argv) {
     report_init(argc, argv, "links");
     const char *listen = "tcp:127.0.0.1:0";
     for (int i = 1; i + 1 < argc; i++) {
         if (strcmp(argv[i], "--net") == 0 && strcmp(argv[i + 1], "unix") == 0) {
             listen = NULL;
+        } else if (strcmp(argv[i], "--listen") == 0) {
+            listen = argv[i + 1];
+        } else if (strcmp(argv[i], "--only") == 0) {
+            only = argv[i + 1];
+        } else if (strcmp(argv[i], "--keys") == 0) {
+            keys = argv[i + 1];
         }
     }
     int pipe_fd[2];
@@ -192,7 +217,7 @@ int main(int argc, char **argv) {
         }
         _exit(1);
     }
-    if (tide_node_create(&(struct tide_node_options){.listen = listen, .no_store = true}, &node) < 0) {
+    if (tide_node_create(&(struct tide_node_options){.listen = listen, .keys = keys, .no_store = true}, &node) < 0) {
         fprintf(stderr, "%s\n", tide_error_message());
         return 1;
     }
@@ -202,13 +227,7 @@ int main(int argc, char **argv) {
     }
     tide_spawn(node, &(struct tide_actor_options){.run = find_peer, .role = TIDE_ROLE_CONTROL}, NULL);
     wait_finished();
-    tide_address rtt;
-    tide_spawn(node, &(struct tide_actor_options){.handle = rtt_handle, .role = TIDE_ROLE_IO}, &rtt);
-    tide_post(node, rtt, nil, sizeof nil);
-    wait_finished();
-    qsort(samples, ROUNDS, sizeof samples[0], by_value);
-    report_row("round trip, 1 B, p50", "us", (double)samples[ROUNDS / 2] / 1e3);
-    report_row("round trip, 1 B, p99", "us", (double)samples[ROUNDS * 99 / 100] / 1e3);
+    measure_round_trip();
     measure_flood("pipelined 64 B", 64, PIPELINED, WINDOW, TIDE_LANE_CONTROL);
     measure_flood("payload 64 KB", 64 << 10, 40000, 32, TIDE_LANE_BULK);
     measure_flood("payload 4 MB", 4 << 20, 1000, 2, TIDE_LANE_BULK);

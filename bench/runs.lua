@@ -166,7 +166,8 @@ local function ends(cluster)
       took[i] = core.now() - at
       all[#all + 1] = took[i]
     end
-    say("ends: %s, %d times: median %.0f ms, longest %.0f ms", kind, #took, quantile(took, 0.5) * 1e3, took[#took] * 1e3)
+    say("ends: %s, %d times: median %.0f ms, longest %.0f ms", kind, #took, quantile(took, 0.5) * 1e3,
+      took[#took] * 1e3)
   end
   say("ends: cancel to free threads: p99 %.0f ms (aim 200; 1000 at most)", quantile(all, 0.99) * 1e3)
 end

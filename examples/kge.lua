@@ -21,10 +21,11 @@ local opt = tide.options {
   ahead      = {"mode steps: triples sent for while others are worked on; without it: 64 for sampling local, else 8",
                 type = "integer"},
   technique  = {"rows stay; entities go where they are used next; copies of relations, in steps of all; or by intent",
-                default = "static", choices = {"static", "relocate", "replicate", "intent"}},
+                default = "relocate", choices = {"static", "relocate", "replicate", "intent"}},
   order      = {"mode steps: of triples, random, or by pairs of buckets of entities, which pass from worker to worker, "
                 .. "with negatives from what is local", default = "random", choices = {"random", "buckets"}},
-  cluster    = {"each worker gets triples of few relations, whose rows stay on its node", default = false},
+  cluster    = {"each worker gets triples of few relations, whose rows stay on its node; without it: as relocate is",
+                type = "boolean"},
   nodes      = {"node processes on this machine", default = 4},
   workers    = {"workers of each node", default = 1},
   seed       = {"of initial values, orders and draws", default = 1},
@@ -35,6 +36,7 @@ local opt = tide.options {
 }
 
 local by_buckets <const> = opt.order == "buckets"
+if opt.cluster == nil then opt.cluster = opt.technique == "relocate" and not by_buckets end
 if by_buckets and (opt.mode ~= "steps" or opt.technique ~= "relocate" or opt.cluster) then
   error("buckets pass from worker to worker: --order buckets needs --mode steps, --technique relocate, no --cluster", 0)
 end

@@ -30,6 +30,52 @@ if [ -e "$(dirname "$pc")/tide/tide_raft.so" ]; then
   grep -q "calling init: .*$(basename "$prefix").*/tide_raft.so" "$work"/libs.log || { echo "the plugin of another place was loaded"; exit 1; }
 fi
 
+# A node with an agent in a program is seen by the commands, under its cluster's name, until it ends.
+cat >"$prefix/seen.c" <<'C'
+#include <stdio.h>
+#include <tide.h>
+#include <unistd.h>
+static int table(void *node) {
+  struct tide_table *made;
+  const struct tide_table_options o = {.name = "weights", .keys = TIDE_KEYS_DENSE, .key_count = 10, .width = 2};
+  const float row[] = {3, 4};
+  int rc = tide_table_create(node, &o, &made);
+  rc = rc < 0 ? rc : tide_table_push(made, &(uint64_t){7}, 1, row, 0, NULL);
+  puts(rc < 0 ? tide_error_message() : "made");
+  fflush(stdout);
+  return rc < 0 ? rc : tide_sleep(60 * TIDE_SECOND);
+}
+int main(void) {
+  struct tide_node *node;
+  char line[8];
+  if (tide_node_create(&(struct tide_node_options){.cluster = "seen", .name = "host", .workers = 1}, &node) < 0 ||
+      tide_node_agent(node) < 0 ||
+      tide_spawn(node, &(struct tide_actor_options){.name = "maker", .run = table, .state = node}, NULL) < 0) {
+    puts(tide_error_message());
+    return 1;
+  }
+  (void)!read(0, line, sizeof line); /* until its input is closed */
+  tide_node_destroy(node, TIDE_SECOND);
+  return 0;
+}
+C
+# shellcheck disable=SC2046
+cc -std=gnu11 -Wall -Wextra -Werror "$prefix/seen.c" $(pkg-config --cflags --libs tide) -Wl,-rpath,"$(dirname "$pc")" -o "$prefix/seen"
+mkdir -m 700 "$prefix/run"
+mkfifo "$prefix/until"
+XDG_RUNTIME_DIR=$prefix/run "$prefix/seen" <"$prefix/until" >"$prefix/seen.txt" 2>&1 &
+seen=$!
+exec 9>"$prefix/until"
+for _ in $(seq 200); do grep -q made "$prefix/seen.txt" && break; sleep 0.05; done
+tell() { XDG_RUNTIME_DIR=$prefix/run timeout 30 "$prefix/bin/tide" "$@" --cluster seen; }
+tell tables --plain | grep -q "^weights" || { echo "tables does not show what a program made"; exit 1; }
+tell actors --where 'name == "maker"' --plain | grep -q maker || { echo "actors does not show a program's"; exit 1; }
+got=$(tell attach -e 'tables.weights:pull{7}[2] + #node.name') || true
+[ "$got" = 8 ] || [ "$got" = 8.0 ] || { echo "attach does not read a program's table: $got"; exit 1; }
+exec 9>&-
+wait $seen || { echo "the program with a node ended with $?"; exit 1; }
+if tell tables >/dev/null 2>&1; then echo "a node that ended is still found"; exit 1; fi
+
 # Actors alone: a library that needs neither Lua nor BLAS, and shows no name that no header declares.
 # shellcheck disable=SC2046
 cc -std=gnu11 -Wall -Wextra -Werror "$source/examples/actors.c" $(pkg-config --cflags --libs tide-actor) \

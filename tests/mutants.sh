@@ -194,6 +194,18 @@ tasks_not_rebuilt             test_descent.sh
 tasks_row_lost                test_descent.sh
 vertex_children_backwards     test_vertex
 vertex_class_dropped          test_vertex
+drop_waiter_untold            test_drop.sh
+drop_life_ignored             test_drop.sh
+drop_frees_held               test_drop.sh
+drop_frees_lent               test_drop.sh
+slot_given_twice              test_runs.sh
+grant_unchecked               test_slots.sh
+release_unheard               test_slots.sh
+lost_host_obeyed              test_runs.sh
+ended_gets_slots              test_runs.sh
+late_tables_stay              test_runs.sh
+suspended_finishes            test_runs.sh
+answer_is_an_end              test_runs.sh
 "
 
 # words PROFILE,SETTING,...: the options of tide sim

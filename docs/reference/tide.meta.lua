@@ -16,6 +16,7 @@
 ---@field policy tide.policy_module
 ---@field k tide.k
 ---@field sim tide.sim
+---@field trials tide.trials_module
 local tide = {}
 
 ---Declares and reads the script's flags.
@@ -134,12 +135,16 @@ function tide_fiber:done() end
 ---@field params? table handed to the workers as w.params
 ---@field on_report? fun(run: table, sum: table): table|nil once per report of all workers; its answer changes params
 ---@field evaluate? table<string, fun(w: tide.worker): number|table, number> sum (or table of sums) and count
----@field stop? {epochs?: integer, loss?: number, time?: number|string}
+---@field stop? {epochs?: integer, loss?: number, time?: number|string, metric?: string, per?: string,
+--- patience?: integer, better?: "less"|"more", by?: number} epochs: reports; loss: at most; metric: a number of
+--- reports, divided by the one called `per` (examples): after `patience` reports in which it got no better, by `by`
+--- at least, the run ends
 ---@field checkpoint? {dir: string, every?: string|number, keep?: integer, cut?: "clock"|"fuzzy"} written now and then
 ---@field progress? {total?: integer, unit?: string} what the progress line counts up to
 ---@field seed? integer
 ---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
 ---@field comm? {tensors: fun(): table[], batch: integer} what travels between the workers in each step (nn.job)
+---@field net? {inputs: string[], metrics: table<string, function>, validate: string|nil} of nn.job
 ---@field adapts? table batch of a job whose batch changes, complete (nn.job): a seat for batching
 ---@field meets? boolean workers come and go at the barrier `epoch`, to which all come when told to (nn.job)
 ---@field prepare? fun(w: tide.worker) what a worker does before it says that it is ready
@@ -537,10 +542,28 @@ local tide_cluster = {}
 ---@return table trace
 function tide_cluster:trace(path) end
 
+---Whether runs wait for their slots here, and may get others while they go on.
+---@return boolean
+function tide_cluster:is_shared() end
+
+---Lets a policy of the kind `scheduling` decide how many slots each run of this cluster has, from now on and while they
+---go on; another one takes its place when it is called again. Without a policy they are given out in the order of
+---submission.
+---@param policy string|table|false a shipped name, a path, {policy=, params=}; false: none any more
+---@param o? {params?: table, guard?: table, nodes?: tide.scheduler.pool} nodes: they come and go as the policy wishes
+---@return true
+function tide_cluster:schedule(policy, o) end
+
+---The cluster's scheduling policy: list, swap, set, shadow, report, rollback, history, why, metric, as run.policy.
+---@return table functions
+function tide_cluster:scheduling() end
+
 ---Starts a run of a job on the nodes of this cluster, and returns at once.
 ---@param job_ tide.job
 ---@param params? table
----@param o? {slots?: integer} on a shared cluster: worker slots, for which is waited (default: all that are free)
+---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
+--- preemptible?: boolean} on a shared cluster: worker slots, for which is waited (default: all that are free); with a
+--- scheduling policy how few and how many it may give, which numbers, and how much the run counts
 ---@return tide.run
 function tide_cluster:start(job_, params, o) end
 
@@ -563,18 +586,25 @@ function tide_cluster:run(name) end
 
 ---Starts a script on this cluster in a process of its own, which stays when this one ends.
 ---@param path string
----@param o? {args?: string[], slots?: integer}
+---@param o? {args?: string[], slots?: integer, min?: integer, max?: integer, sizes?: string|integer[],
+--- weight?: number}
 ---@return tide.remote_run|nil, table? err
 function tide_cluster:submit(path, o) end
-
----The nodes as this one knows them: id, name, state, endpoint, ...
----@return table[] members
-function tide_cluster:nodes() end
 
 ---A table by its name, `work-1.model` of the run work-1; docs/runs.md.
 ---@param name string
 ---@return table|nil handle, table? err
 function tide_cluster:table(name) end
+
+---All that the cluster's nodes and runs count at this moment: docs/metrics.md.
+---@param o? {hot?: boolean} hot: the hottest keys of its tables too
+---@return tide.snapshot
+function tide_cluster:snapshot(o) end
+
+---What holds up each run that goes on, by what happens in so much time from now: docs/metrics.md.
+---@param time? string|number default "2s"
+---@return tide.finding[]
+function tide_cluster:slowest(time) end
 
 ---Writes all tables to a directory while workers go on.
 ---@param o string|{dir: string, cut?: "clock"|"fuzzy", keep?: integer}
@@ -617,6 +647,46 @@ function tide_cluster:cpu_share(name, share) end
 ---@param name string of a node
 ---@param time number|string seconds, or "50us"; 0: no longer
 function tide_cluster:serve_cost(name, time) end
+
+---Nodes of this cluster from a launcher, as `tide launch` starts them: {kind = "slurm", min = 1, max = 8, ...}, one
+---pool a cluster. Waits until `min` have joined. What is lost is replaced; policies that scale ask for more.
+---@param o {kind: string, max: integer, min?: integer, workers?: integer, store?: boolean, prefix?: string,
+--- keys?: string, program?: string, grace?: string|number, partition?: string, gres?: string, cpus?: integer,
+--- time?: string, hosts?: string, ssh_config?: string, simulate?: table}
+function tide_cluster:provision(o) end
+
+---Nodes of this cluster; with {want = N} the pool is to have so many.
+---@param o? {want: integer}
+---@return table[] members
+function tide_cluster:nodes(o) end
+
+---@class tide.trials_module
+local tide_trials_module = {}
+
+---A number between two, each as likely.
+---@param low number
+---@param high number
+function tide_trials_module.uniform(low, high) end
+
+---A number between two whose logarithm is drawn: for rates.
+---@param low number above 0
+---@param high number
+function tide_trials_module.log_uniform(low, high) end
+
+---A whole number from low to high, both included.
+---@param low integer
+---@param high integer
+function tide_trials_module.whole(low, high) end
+
+---@class tide.trials.result
+---@field rows {trial: integer, params: table, state: string, score?: number, best?: number, reports: integer,
+--- run?: string, why?: string, took_s: number}[] in the order of the trials
+---@field best table the row with the best score
+local tide_trials_result = {}
+
+---All trials, for print.
+---@return table printable one row a trial; .rows has the values
+function tide_trials_result:table() end
 
 ---Keys 0 .. n-1.
 ---@param n integer
@@ -687,11 +757,6 @@ function tide_table_handle:sampler(o) end
 ---@param bound? string "essp:4"
 ---@return string|true|nil consistency nil, err: it cannot be changed to that
 function tide_table_handle:consistency(bound) end
-
----The rate of the update rule, or a new one on all nodes, for pushes that come after. Of sgd, adagrad and adam.
----@param rate? number
----@return number|true
-function tide_table_handle:rate(rate) end
 
 ---Gives slots to a node, waits until nobody goes by their old homes.
 ---@param slots integer[] 0 to 4095
@@ -1095,7 +1160,8 @@ function tide_data_module.wordnet(directory, options) end
 function tide_data_module.matrix(where, options) end
 
 ---Running text, a sentence a line, as numbers of words.
----@param where? string|string[] files; "glosses" (default): those of WordNet; "generated": text with known topics
+---@param where? string|string[]|{generate: table} files; "glosses" (default): those of WordNet; "generated": text
+--- with known topics, or {generate = {vocabulary=, words=, sentence=, seed=}} of these sizes
 ---@param options? {min_count?: integer} words that occur less often are left out
 ---@return tide.data.text_set
 function tide_data_module.text(where, options) end
@@ -1452,10 +1518,16 @@ function tide_group:call(method, ...) end
 ---@param method string
 function tide_group:cast(method, ...) end
 
----Calls a method of every member: `for rank, value, err in g:each("add", 1) do`, in the order of ranks.
+---Calls a method of every member: `for rank, value, err in g:each("add", 1) do`, as the answers come.
 ---@param method string
 ---@return fun(): integer?, any, tide.error?
 function tide_group:each(method, ...) end
+
+---What happens to members from now on, as it happens: `for c in g:changes() do print(c.rank, c.state, c.why) end`. It
+---ends with the group, or when nothing has happened for so long.
+---@param timeout_s? number default: no limit
+---@return fun(): {rank: integer, node: string, state: string, life: integer, why: string?}?
+function tide_group:changes(timeout_s) end
 
 ---Some members, by rank.
 ---@param ranks integer[]

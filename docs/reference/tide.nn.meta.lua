@@ -81,38 +81,40 @@ function tide_nn.mse(z, target) end
 ---@param target? tide.nn.value
 function tide_nn.hinge(z, target) end
 
----A net of layers in a row: inputs "x" and "y", output "logits".
+---A net of layers in a row: inputs "x" and "y", output "logits". `y` is a label a row of nn.xent(), and of the other
+---losses as many numbers a row as the last layer gives.
 ---@param o table {input = dims, label? = "index"|dims, loss = nn.xent(), name?, layer, layer, ...}
 ---@return tide.nn.program
 function tide_nn.sequential(o) end
 
 ---Plain gradient descent: w -= lr g. In all rules g is the mean gradient plus `decay` times the weights of matrices.
----@param o {lr: number|fun(step: integer): number, decay?: number}
+---`lr` may be a function of the step's number and the job's params: `run:set` then changes it while the run goes on.
+---@param o {lr: tide.nn.rate, decay?: number}
 function tide_nn.sgd(o) end
 
 ---v = mu v + g, w -= lr v.
----@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number} mu: 0.9
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number} mu: 0.9
 function tide_nn.momentum(o) end
 
 ---v = mu v + g, w -= lr (g + mu v).
----@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number} mu: 0.9
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number} mu: 0.9
 function tide_nn.nesterov(o) end
 
 ---a += g g, w -= lr g / (sqrt(a) + eps).
----@param o {lr: number|fun(step: integer): number, decay?: number, eps?: number} eps: 1e-10
+---@param o {lr: tide.nn.rate, decay?: number, eps?: number} eps: 1e-10
 function tide_nn.adagrad(o) end
 
 ---a = mu a + (1 - mu) g g, w -= lr g / (sqrt(a) + eps).
----@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number, eps?: number} mu: 0.99, eps: 1e-8
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number, eps?: number} mu: 0.99, eps: 1e-8
 function tide_nn.rmsprop(o) end
 
 ---Adam with corrected bias; `mu` is beta1.
----@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number, beta2?: number, eps?: number} mu: 0.9,
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number, beta2?: number, eps?: number} mu: 0.9,
 --- beta2: 0.999, eps: 1e-8
 function tide_nn.adam(o) end
 
 ---Adam whose decay acts apart from the gradient: w -= lr decay w.
----@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number, beta2?: number, eps?: number} as adam
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number, beta2?: number, eps?: number} as adam
 function tide_nn.adamw(o) end
 
 ---Rates as functions of the step's number, from 1: `constant(rate)`, `step(rate, every, factor)`, `cosine(rate, steps,

@@ -76,7 +76,7 @@ static bool is_ending(void) {
 int tide__lua_resumed(lua_State *L, int code) {
     struct tide_lua *host = tide__lua_host(L);
     if (code == TIDE_ECANCELED && !host->program && !host->killed) {
-        host->killed = !tide__lua_current(host)->cancelled && is_ending();
+        host->killed = !tide__lua_current(host)->cancelled && (TIDE_MUTANT(answer_is_an_end) || is_ending());
     }
     if (host->killed || (!host->program && tide__lua_current(host)->cancelled)) {
         return raise_cancelled(L);

@@ -87,7 +87,7 @@ function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,
 ---@param spec table fields of a table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", replicas=0|1|2, durability="strict"|"window"|"none", window_ns, window_bytes, consistency, cache_bytes, unsubscribe_after, send_order="clock"|"magnitude"|"age"|"random", bandwidth= (bytes/s), refuse_nan, seed
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
 function core.table_find(name) end
-function core.tables() end            --> array of {name=, ...stats}
+function core.tables(waits) end       --> array of {name=, ...stats}; with `waits` also waits={pull={counts}, push={counts}} as of t:waits()
 function core.table_drop(name) end    --> true | nil, err ; it goes on all nodes, with its rows; suspends
 function core.control_put(key, value) end --> true | nil, err ; of the controller, keys of job/ runs/ ticket/ seat/; kept when it returns; nil: the key goes
 function core.control_list(prefix) end --> {[key] = value} | nil, err ; of the controller
@@ -196,6 +196,8 @@ function core.sha256(text) end        --> hex
 function core.encode(value) end       --> msgpack string ; core.decode(string) -> value
 function core.json_encode(value) end  --> string (jansson; sorted keys) ; core.json_decode(text) -> value | nil, err
 function core.random(seed) end        --> generator: :next() u64 as integer, :uniform(), :below(n), :state() -> text, :restore(text)
+---The server of `tide dashboard`, from the plugin tide_http.so; of the thread that made it.
+function core.http_listen(options) end --> {port=} of 127.0.0.1 -> server: s:port(), s:token(), s:page(path, type, text), s:publish(sample, state), s:next(seconds) -> nil | {id=, method=, target=, body=}, s:answer(id, status, type, text), s:stats(), s:close(); nil, err: EBUSY the port is taken, EUNSUPPORTED no plugin
 ---Processes of the local provisioner: dies with this process; output appended to a file.
 function core.audit_open(directory, node) end --> true | nil, err: from now on this process has an audit log, begun with the first entry
 function core.audit(entry) end        --> true | nil, err: {verb=, right=, subject=, result=, text=, peer=, durable=} is noted, if there is a log

@@ -1,4 +1,5 @@
 -- `require "tide"`: what scripts see. docs/scripting.md is the guide.
+local checks = require "tide.checks"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local job = require "tide.run.job"
@@ -58,11 +59,21 @@ tide.zero, tide.uniform, tide.normal, tide.xavier =
 ---@return fun(arguments: table): table<string, number>
 tide.kernel = require "tide.kernel"
 
+local RANGE_MAX <const> = 100000000 -- 1.6 GiB
+
+local function is_function(who, f)
+  if type(f) ~= "function" then checks.fail(("%s wants a function, not a %s"):format(who, type(f))) end
+end
+
 ---The integers a..b as an array.
 ---@param a integer
 ---@param b integer
 ---@return integer[]
 function tide.range(a, b)
+  a, b = checks.whole("tide.range", "where to begin", a), checks.whole("tide.range", "where to end", b)
+  if b - a >= RANGE_MAX then
+    checks.fail(("tide.range(%d, %d) are more than %d numbers"):format(a, b, RANGE_MAX), "take them in parts")
+  end
   local list = {}
   for i = a, b do list[#list + 1] = i end
   return list
@@ -116,6 +127,7 @@ function fiber:done() return self.finished.yes end
 ---Runs f(...) concurrently in this script.
 ---@return table handle with wait, cancel, done
 function tide.spawn(f, ...)
+  is_function("tide.spawn", f)
   local finished = {yes = false}
   local handle = core.fiber(function(...)
     local mark <close> = setmetatable({}, {__close = function() finished.yes = true end}) -- luacheck: ignore 211
@@ -128,6 +140,8 @@ end
 ---@param functions function[]
 ---@return any[]
 function tide.all(functions)
+  if type(functions) ~= "table" then checks.fail "tide.all wants a list of functions" end
+  for i, f in ipairs(functions) do is_function(("tide.all: item %d"):format(i), f) end
   local handles, results = {}, {}
   for i, f in ipairs(functions) do handles[i] = tide.spawn(f) end
   for i, h in ipairs(handles) do
@@ -148,6 +162,7 @@ end
 function tide.within(time, f)
   local seconds, why = units.parse_duration(time)
   if not seconds then error(script.error("T0113", why), 2) end
+  is_function("tide.within", f)
   local h = tide.spawn(f)
   local results = table.pack(core.fiber_wait(h.handle, seconds))
   if not results[1] then

@@ -29,7 +29,11 @@ local PAGES <const> = {
     {module = "tide.run.remote", own = "methods", prefix = "remote_run:", class = "tide.remote_run"}}},
   {name = "cluster", title = "Clusters", guide = "scripting.md", sources = {
     {module = "tide.cluster", own = "cluster", prefix = "cluster:", class = "tide.cluster"},
-    {module = "tide.cluster.elastic", own = "cluster", prefix = "cluster:", class = "tide.cluster"}}},
+    {module = "tide.cluster.elastic", own = "cluster", prefix = "cluster:", class = "tide.cluster"},
+    {module = "tide.cluster.provisioned", own = "cluster", prefix = "cluster:", class = "tide.cluster"}}},
+  {name = "trials", title = "Trials", guide = "run-history.md", sources = {
+    {module = "tide.run.trials", own = "trials", prefix = "tide.trials.", class = "tide.trials_module"},
+    {module = "tide.run.trials", own = "result", prefix = "trials_result:", class = "tide.trials.result"}}},
   {name = "table", title = "Tables", guide = "scripting.md", sources = {
     {module = "tide.run.table_spec", own = "table_spec", prefix = "tide.", class = "tide", rename = {new = "table"}},
     {module = "tide.meta.table", own = "handle", prefix = "table:", class = "tide.table_handle"},
@@ -104,7 +108,7 @@ local MODULES <const> = {
   {"json", "tide.json_module"}, {"units", "tide.units_module"}, {"show", "tide.show_module"},
   {"chart", "tide.chart_module"}, {"factors", "tide.factors_module"}, {"lda", "tide.lda_module"},
   {"descent", "tide.descent_module"}, {"multitask", "tide.multitask_module"}, {"policy", "tide.policy_module"},
-  {"k", "tide.k"}, {"sim", "tide.sim"},
+  {"k", "tide.k"}, {"sim", "tide.sim"}, {"trials", "tide.trials_module"},
 }
 
 local state = {}

@@ -1,8 +1,9 @@
 /*
  * Log: one record is one line. Records go to a sink (the node's, a test's, the simulator's ring) or
- * to stderr; the newest are kept in memory for whoever asks later. The clock belongs to the port: the real one hands it in, the simulator leaves it out
- * so that no record carries wall time. Lines are cut at 1,000 bytes and control characters
- * replaced, so that no peer's text forges a second line.
+ * to stderr; the newest are kept in memory for whoever asks later. The clock belongs to the port:
+ * the real one hands it in, the simulator leaves it out so that no record carries wall time. Lines
+ * are cut at 1,000 bytes and control characters replaced, so that no peer's text forges a second
+ * line.
  */
 #include "base/base.h"
 #include "base/log.h"
@@ -72,7 +73,8 @@ void tide_log_json(bool on) {
     atomic_store_explicit(&as_json, on, memory_order_relaxed);
 }
 
-/* Year, month and day of a day since 1970, after Hinnant, chrono-Compatible Low-Level Date Algorithms. */
+/* Year, month and day of a day since 1970, after Hinnant, chrono-Compatible Low-Level Date
+ * Algorithms. */
 static void civil_of(uint64_t days, unsigned *year, unsigned *month, unsigned *day) {
     uint64_t z = days + 719468;
     unsigned era_day = (unsigned)(z % 146097);
@@ -89,20 +91,26 @@ static void format_time(char *out, size_t size, tide_log_clock clock, char betwe
     uint64_t ms = clock() / 1000000;
     unsigned second = (unsigned)(ms / 1000 % 86400), year, month, day;
     civil_of(ms / 86400000, &year, &month, &day);
-    snprintf(out, size, "%04u-%02u-%02u%c%02u:%02u:%02u.%03u", year, month, day, between, second / 3600, second / 60 % 60,
-             second % 60, (unsigned)(ms % 1000));
+    snprintf(out, size, "%04u-%02u-%02u%c%02u:%02u:%02u.%03u", year, month, day, between,
+             second / 3600, second / 60 % 60, second % 60, (unsigned)(ms % 1000));
 }
 
 /* Bytes that are no part of valid UTF-8 become '?': a JSON text holds none. */
 static size_t utf8_size(const unsigned char *c) {
-    size_t size = c[0] < 0x80 ? 1 : c[0] >= 0xc2 && c[0] < 0xe0 ? 2 : (c[0] & 0xf0) == 0xe0 ? 3 : c[0] >= 0xf0 && c[0] < 0xf5 ? 4 : 0;
+    size_t size = c[0] < 0x80                   ? 1
+                  : c[0] >= 0xc2 && c[0] < 0xe0 ? 2
+                  : (c[0] & 0xf0) == 0xe0       ? 3
+                  : c[0] >= 0xf0 && c[0] < 0xf5 ? 4
+                                                : 0;
     for (size_t i = 1; i < size; i++) {
         if ((c[i] & 0xc0) != 0x80) {
             return 0;
         }
     }
-    bool overlong = (size == 3 && c[0] == 0xe0 && c[1] < 0xa0) || (size == 4 && c[0] == 0xf0 && c[1] < 0x90);
-    bool beyond = (size == 3 && c[0] == 0xed && c[1] >= 0xa0) || (size == 4 && c[0] == 0xf4 && c[1] >= 0x90);
+    bool overlong =
+        (size == 3 && c[0] == 0xe0 && c[1] < 0xa0) || (size == 4 && c[0] == 0xf0 && c[1] < 0x90);
+    bool beyond =
+        (size == 3 && c[0] == 0xed && c[1] >= 0xa0) || (size == 4 && c[0] == 0xf4 && c[1] >= 0x90);
     return overlong || beyond ? 0 : size;
 }
 
@@ -139,12 +147,12 @@ static void to_stderr(enum tide_level level, const char *node, const char *text)
         char escaped[2 * LINE_MAX_BYTES], who[256] = "";
         json_text(escaped, sizeof escaped, text);
         json_text(who, sizeof who, node != NULL ? node : "");
-        fprintf(stderr, "{\"time\":\"%s%s\",\"level\":\"%s\",\"node\":\"%s\",\"text\":\"%s\"}\n", when,
-                clock != NULL ? "Z" : "", names[level], who, escaped);
+        fprintf(stderr, "{\"time\":\"%s%s\",\"level\":\"%s\",\"node\":\"%s\",\"text\":\"%s\"}\n",
+                when, clock != NULL ? "Z" : "", names[level], who, escaped);
         return;
     }
-    fprintf(stderr, "%s%s%-5s %s%s%s\n", when, clock != NULL ? " " : "", names[level], node != NULL ? node : "",
-            node != NULL ? ": " : "", text);
+    fprintf(stderr, "%s%s%-5s %s%s%s\n", when, clock != NULL ? " " : "", names[level],
+            node != NULL ? node : "", node != NULL ? ": " : "", text);
 }
 
 void tide_log(enum tide_level level, const char *node, const char *format, ...) {

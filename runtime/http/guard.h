@@ -4,8 +4,9 @@
  *
  * The library in front of it parses bytes into a head and lets through more than it should. What can be seen in a head is
  * refused here: two hosts, two lengths, odd bytes, odd methods, targets that are no path. What it hides cannot be: lines
- * ended by a bare LF, lines folded into one, spaces around a name. They end up as one header with one meaning, and as
- * nothing stands in front of this server that could read them otherwise, they harm nobody.
+ * ended by a bare LF, lines folded into one, lines without a name, what follows a zero byte in a path or a value. They end
+ * up as one head with one meaning, and as nothing stands in front of this server that could read them otherwise, they harm
+ * nobody.
  */
 #ifndef TIDE_HTTP_GUARD_H
 #define TIDE_HTTP_GUARD_H

@@ -83,6 +83,24 @@ tide.main(function()
   print(summary:table(), "not finite: " .. summary.not_finite)
 end)
 LUA
+cat >calls.lua <<'LUA'
+local tide = require "tide"
+tide.main(function()
+  local function refused(text, f, ...)
+    local ok, err = pcall(f, ...)
+    assert(not ok and err.code == "T0113" and err.message:find(text, 1, true), tostring(err))
+  end
+  refused("more than 100000000 numbers", tide.range, 0, 1000000000000)
+  refused("where to end as a whole number, not the string", tide.range, 0, "x")
+  refused("item 2 wants a function, not a number", tide.all, {print, 1})
+  refused("wants a function, not a nil", tide.spawn)
+  refused("tide.within wants a function", tide.within, "1s", 5)
+  assert(#tide.range(5, 4) == 0 and #tide.range(-1, 1) == 3)
+  print "REFUSED"
+end)
+LUA
+run 0 sim --seed 1 calls.lua
+says out.txt '^REFUSED$'
 for what in pull:100 push:12345 async:777; do
     run 1 run rows.lua --what "${what%:*}"
     says err.txt "T0602.*on n[12] \(worker rows/2\): key ${what#*:} is outside table 'rows(-[0-9]+)?\.t' \(0\.\.99\)"

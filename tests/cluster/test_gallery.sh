@@ -15,6 +15,24 @@ says out.txt '^page 0 has rank '
 run 0 sim --seed 1 "$root/examples/pagerank.lua" --pages 1000
 says out.txt '^page 0 has rank '
 
+# The short scripts, one a task, on processes and simulated nodes: what they print is what they are for.
+gallery() {
+    local name=$1 pattern
+    shift
+    [ "$(wc -l <"$root/examples/gallery/$name.lua")" -le 80 ] || fail "$name.lua has more than 80 lines"
+    run 0 run "$root/examples/gallery/$name.lua"
+    for pattern in "$@"; do says out.txt "$pattern"; done
+    run 0 sim --seed 1 "$root/examples/gallery/$name.lua"
+    for pattern in "$@"; do says out.txt "$pattern"; done
+}
+gallery logistic '^step  1  loss 0\.6931  right 0\.0 %$' '^step 20  loss 0\.60[0-9]+  right 9[0-9]\.[0-9] %$'
+gallery factors '^epoch 10  squared error 0\.05[0-9]+$' '^held out: root of the mean squared error 0\.2[0-9]+$' ' 9[0-9]\.[0-9]%$'
+gallery words '^epoch 3  loss of a pair 2\.4[0-9]+$' '^nearest word of the same topic: ([89][0-9]|100) %$'
+gallery graph '^epoch 30  loss 0\.01[0-9]$' '^held out: mean reciprocal rank 0\.[3-9][0-9], among the first ten [6-9][0-9] %$'
+gallery net '^epoch 12  loss 0\.0[0-9]+  held out 0\.0[0-9]+$' '^right 9[89]\.[0-9] %, called 1 50\.6 %$' '^parameters\s3\s32$'
+gallery actors '^a\s5$' '^rose\s4$' '^is\s3$'
+gallery policy '^equal shares: 70 70 70$' "^by speed: the slow worker has a third of a fast one's share$"
+
 # A kernel of one's own: built with the public headers alone.
 cp "$root/examples/own_kernel.lua" "$root/examples/saxpy.c" .
 build_kernel() { cc -O2 -Wall -Wextra -Werror -shared -fPIC "$1" -I"$root/runtime/include" -o saxpy.so; }

@@ -47,6 +47,7 @@ return function(a)
     end
   end
   for op in pairs(verbs.needs.runs) do ask("runs", runs, {op = op}) end
+  for op in pairs(verbs.needs.run) do ask("run", policies, {op = op}) end
   for verb in pairs(verbs.needs.policies) do
     local _, err = core.call(policies, {op = "policy", verb = verb, arguments = core.plain_encode {}}, 3)
     local refused <const> = err ~= nil and err.code == "T0801"

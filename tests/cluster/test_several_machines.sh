@@ -64,5 +64,30 @@ inside 1 "$tide" status --keys keys/lab/admin >/dev/null || fail "the others' ke
 grep -q "keys read again" c0.log || fail "the list was not read again"
 ok "keys that were taken back open nothing, without a restart"
 
-grep -rlE "PRIVATE KEY" ./*.log .tide 2>/dev/null && fail "a key is in a log"
+# What a process with keys leaves, and shows: no core dump, no key anywhere.
+checked=0
+for link in /proc/[0-9]*/exe; do
+    process=${link%/exe}
+    [ "$(readlink "$link" 2>/dev/null)" = "$tide" ] && tr '\0' ' ' <"$process/cmdline" | grep -q -- '--keys keys/lab/node' || continue
+    [ "$(readlink "$process/cwd")" = "$PWD" ] || continue
+    grep -q '^Max core file size  *0 ' "$process/limits" || fail "a node with keys may leave a core dump"
+    grep -q '^NoNewPrivs:	1' "$process/status" || fail "a node may gain privileges"
+    checked=$((checked + 1))
+    for key in keys/*/*/key.pem; do
+        secret=$(sed -n 2p "$key" | tail -c 40)
+        cat "$process/cmdline" "$process/environ" | grep -aqF -- "$secret" && fail "a key is in arguments or environment"
+    done
+done
+[ "$checked" -ge 3 ] || fail "$checked nodes were looked at, not 3"
+grep -rlE "PRIVATE KEY" ./*.log .tide run 2>/dev/null && fail "a key is in a log"
+for key in keys/*/*/key.pem; do
+    secret=$(sed -n 2p "$key" | tail -c 40)
+    [ ${#secret} -ge 30 ] || fail "no secret in $key"
+    found=$(grep -rlF --exclude=key.pem -- "$secret" . "${XDG_RUNTIME_DIR:-/nowhere}" 2>/dev/null) && fail "a key is in $found"
+done
+ok "keys are in their files alone, and processes that hold them show nothing"
+grep -q 'tide://lab/read/alice' run/tide/lab/audit-*.log || fail "the audit log does not name alice"
+grep -q 'revoked' run/tide/lab/audit-*.log || fail "the audit log does not tell of revoked keys"
+"$tide" audit verify --dir run/tide/lab >/dev/null 2>&1 || fail "an audit log is not whole"
+ok "the audit log says who came, and who was refused"
 echo "1..$pass"

@@ -375,3 +375,17 @@ FORESTS = {
 }
 for name, data in FORESTS.items():
     write("forest", name, data)
+
+CERTIFICATES = {
+    "node": b"\0tide://lab/node/*",
+    "person": b"\0tide://lab/read/alice",
+    "long": b"\0tide://" + b"a" * 64 + b"/node/n1",
+    "der": b"\x01" + bytes.fromhex("3082010a0201003081b1a003020102020100300506032b6570300e310c300a06035504030c036c6162"),
+    "client-hello": b"\x02" + bytes.fromhex(
+        "16030100a5010000a10303" + "11" * 32 + "20" + "22" * 32 + "0004130113030100" + "0054"
+        "000a00040002001d" "000d00040002" "0807" "002b0003020304" "00330026" "0024001d0020" + "33" * 32),
+    "alert": b"\x02\x15\x03\x03\x00\x02\x02\x28",
+    "http": b"\x02GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+}
+for name, data in CERTIFICATES.items():
+    write("certificate", name, data)

@@ -17,13 +17,16 @@ local WORK <const> = {
   completion = "completion bash", attach = "attach -e 1+1", repl = "repl", tap = "tap n1/store",
   trace = "trace out.json",
   stat = "stat --count 1", top = "top", submit = "submit %s", jobs = "jobs", job = "job show mf-1",
-  keys = "keys show", drain = "drain n1 --dry-run", launch = "launch none --dry-run",
+  dashboard = "dashboard", keys = "keys show", drain = "drain n1 --dry-run", launch = "launch none --dry-run",
+  metrics = "metrics", runs = "runs", log = "log", doctor = "doctor", audit = "audit show",
 }
 -- What these do needs a node, a terminal, or certificates: tests/cluster/test_console.sh, test_trace.sh, test_jobs.sh,
--- test_leaving.sh, test_launchers.sh, test_several_machines.sh.
+-- test_leaving.sh, test_launchers.sh, test_several_machines.sh, test_metrics.sh, test_history.sh, test_operations.sh,
+-- test_dashboard.sh, test_audit.sh.
 local ELSEWHERE <const> = {attach = true, repl = true, tap = true, trace = true, submit = true, jobs = true, job = true,
-                          keys = true, drain = true, launch = true}
-local LATER <const> = {"bench", "doctor", "runs"}
+                          keys = true, drain = true, launch = true, metrics = true, runs = true, log = true,
+                          doctor = true, dashboard = true, audit = true}
+local LATER <const> = {"bench"}
 
 describe("tide", function()
   local script
@@ -289,7 +292,9 @@ describe("tide", function()
 
     it("only says what it would do under --dry-run", function()
       assert.equal("would end cluster `lab`\n", tide("down -n lab").out)
-      support.cluster.runs = function() return {{name = "mf-1", state = "running"}, {name = "mf-2", state = "queued"}} end
+      support.cluster.runs = function()
+        return {{name = "mf-1", state = "running"}, {name = "mf-2", state = "queued"}}
+      end
       assert.equal("would end cluster `lab` with mf-1 (running), mf-2 (queued)\n", tide("down -n lab").out)
       support.cluster.runs = function() return nil, errors.new("T0501", "no answer") end
       assert.truthy(tide("down lab").err:find("does not say what runs there (no answer)", 1, true))

@@ -35,6 +35,7 @@ function fake.checkpoint_verify(_, generation)
   return true
 end
 
+function fake.harden() return true end
 function fake.embedded(name)
   for _, path in ipairs {"lua/%s.lua", "lua/%s/init.lua"} do
     local file <close> = io.open(path:format((name:gsub("%.", "/"))))

@@ -73,6 +73,7 @@ function support.reset()
   cluster.main = remember("node", 0)
   support.cluster = cluster
   for _, module in ipairs {"client", "up_down", "node"} do package.loaded["tide.cluster." .. module] = cluster end
+  package.loaded["tide.cluster.collect"] = {ask = function() return {nodes = {}, runs = {}} end}
   package.loaded["tide.run.driver"] = {
     run = function(o)
       cluster.calls[#cluster.calls + 1] = {"run", o}

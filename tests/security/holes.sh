@@ -43,6 +43,23 @@ says_not out.txt "V's secret"
 # A's client finds V's listener to be another user's and hangs up: then nobody can tell any more whose it was.
 says lab.log 'refused a connection .*(of another user|nobody can tell)'
 
+# ---- 8: a node gets no file of who attaches that the line does not name, and writes none ----
+# What a hostile node would send: it chooses the path, and the line may hold it as a part of another word.
+ask() { # LINE: as the node of the session asks the client
+    v attach --cluster "$endpoint" -e "local s = require('tide.console.session'); $1" >out.txt 2>err.txt </dev/null || true
+}
+secret=$work/home$V/secret
+ask "return s.ask_client{op='console.file', path='$secret'}.text" # the line names it
+says out.txt "V's secret"
+for path in "'$work/home$V/' .. 'secret'" "('$secret.old'):sub(1, -5)" "('/x/$secret'):sub(4)"; do
+    ask "local a, e = s.ask_client{op='console.file', path=$path}; return a and a.text or e.message"
+    says_not out.txt "V's secret"
+    says out.txt 'the line does not name this file'
+done
+ask "local a, e = s.ask_client{op='console.save', path='$work/home$V/' .. 'planted', text='x', first=true, last=true}; return e.message"
+says out.txt 'the line does not name this file'
+[ ! -e "$work/home$V/planted" ] || fail "8: a node writes a file that nobody named"
+
 # ---- 1, the other way: a port that A took is nobody V talks to ----
 a $python "$work/stranger.py" tcp:127.0.0.1:47811 listen 2.5 >taken.txt 2>&1 &
 listener=$!
@@ -111,6 +128,25 @@ took=$((($(date +%s%N) - began) / 1000000))
 kill -INT "$attach" 2>/dev/null
 wait "$attach"
 v down lab -y >/dev/null 2>&1
+
+# ---- a process with keys shows nothing to others of its own user, unless it is told to; its cluster is found all the same
+v keys init keyed >/dev/null 2>&1
+shown() { # OPTIONS...: who may look into such a node
+    XDG_RUNTIME_DIR=$work/runV as $V "$TIDE" node --keys keys/keyed/node --listen tcp:127.0.0.1:0 "$@" >keyed.log 2>&1 &
+    started+=($!)
+    wait_for 20 test -s "$work/runV/tide/keyed/endpoint"
+    pid=$(cut -d' ' -f1 "$work/runV/tide/keyed/pids")
+    started+=("$pid")
+    stat -c %u "/proc/$pid/environ" >looked.txt
+    v status --cluster keyed >out.txt 2>err.txt </dev/null || fail "a node with keys is not found: $(cat err.txt)"
+    kill "$pid"
+    wait
+    rm -f "$work/runV/tide/keyed/endpoint"
+}
+shown
+says looked.txt '^0$'
+shown --debuggable
+says looked.txt "^$V\$"
 
 # ---- 2: a run directory that A planted ----
 planted=/tmp/tide-$V

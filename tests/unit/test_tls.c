@@ -312,6 +312,78 @@ static void damaged_handshakes_let_nobody_in(void **state) {
     }
 }
 
+static char last_reason[2][200]; /* of the last that were not done */
+static int64_t later_base, later_s;
+
+/* Two sessions of credentials that may have believed each other before; whether they are done. */
+static bool shake_again(struct pair *p, unsigned flight, size_t at, uint8_t damage) {
+    for (int i = 0; i < 2; i++) {
+        p->state[i] = 0;
+        p->end[i] = tide__tls_begin(p->credential[i], i == 1);
+        assert_non_null(p->end[i]);
+    }
+    bool done = shake(p, flight, at, damage);
+    for (int i = 0; i < 2; i++) {
+        if (!done) {
+            snprintf(last_reason[i], sizeof last_reason[i], "%s", tide__tls_reason(p->end[i]));
+        }
+        tide__tls_end(p->end[i]);
+    }
+    return done;
+}
+
+static uint64_t later_wall(struct tide_port *port) {
+    (void)port;
+    return (uint64_t)(later_base + later_s) * TIDE_SECOND;
+}
+
+/* A certificate whose chain was verified before is believed again, but not damaged, not after its time, and not once it
+ * was revoked. */
+static void certificates_that_were_believed_are_judged_again(void **state) {
+    (void)state;
+    struct tide_random random;
+    struct tide_identity who;
+    tide_random_seed(&random, 6);
+    const char *client = make_keys(&lab, "known", TIDE_RIGHT_NODE, "n7", wall_s() - 10 * DAY + 1200, 10, NULL, &who);
+    const char *server = make_keys(&lab, "knows", TIDE_RIGHT_NODE, "*", wall_s(), 40, NULL, NULL);
+    struct pair p = {0};
+    assert_int_equal(tide__tls_open(disk, client, "lab", &p.credential[0]), 0);
+    assert_int_equal(tide__tls_open(disk, server, "lab", &p.credential[1]), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_true(shake_again(&p, 999, 0, 0));
+    }
+    for (unsigned i = 0; i < 200; i++) {
+        uint8_t damage = (uint8_t)(1 + tide_random_below(&random, 255));
+        unsigned flight = (unsigned)tide_random_below(&random, 3);
+        if (shake_again(&p, flight, tide_random_below(&random, 4000), damage)) {
+            fail_msg("round %u: flight %u with damage goes through", i, flight);
+        }
+    }
+    assert_true(shake_again(&p, 999, 0, 0));
+    const struct tide_port_ops *ops = disk->ops;
+    struct tide_port_ops shifted = *ops;
+    later_base = wall_s();
+    shifted.wall = later_wall;
+    disk->ops = &shifted;
+    later_s = 600; /* within the hour, and the client's time */
+    assert_true(shake_again(&p, 999, 0, 0));
+    later_s = 1800; /* its time is over, and the hour is not */
+    assert_false(shake_again(&p, 999, 0, 0));
+    assert_non_null(strstr(last_reason[1], "has expired"));
+    later_s = -2 * DAY;
+    assert_false(shake_again(&p, 999, 0, 0));
+    disk->ops = ops;
+    assert_true(shake_again(&p, 999, 0, 0));
+    char line[128];
+    snprintf(line, sizeof line, "%s node n7\n", who.serial);
+    write_file(server, "revoked", line);
+    assert_true(tide__tls_refresh(p.credential[1], "test"));
+    assert_false(shake_again(&p, 999, 0, 0));
+    assert_non_null(strstr(last_reason[1], "was revoked"));
+    tide__tls_close(p.credential[0]);
+    tide__tls_close(p.credential[1]);
+}
+
 static void handshakes_leave_memory_as_it_was(void **state) {
     (void)state;
     struct tide_tls *credential;
@@ -543,6 +615,7 @@ int main(void) {
         cmocka_unit_test(names_in_certificates_are_read_strictly),
         cmocka_unit_test(strangers_without_a_certificate_or_of_older_tls_stay_outside),
         cmocka_unit_test(damaged_handshakes_let_nobody_in),
+        cmocka_unit_test(certificates_that_were_believed_are_judged_again),
         cmocka_unit_test(handshakes_leave_memory_as_it_was),
         cmocka_unit_test(changed_files_are_taken_and_damaged_ones_are_not),
         cmocka_unit_test(members_talk_under_tls_whatever_the_size),

@@ -192,12 +192,28 @@ static int table_slot_served(lua_State *L) {
     return 1;
 }
 
+/* Counts up to the last that is not 0, as field `name` of the table on top. */
+static void push_trimmed(lua_State *L, const uint64_t counts[TIDE_WAIT_BUCKETS], const char *name) {
+    int size = TIDE_WAIT_BUCKETS;
+    while (size > 0 && counts[size - 1] == 0) {
+        size--;
+    }
+    lua_createtable(L, size, 0);
+    for (int i = 0; i < size; i++) {
+        lua_pushinteger(L, (lua_Integer)counts[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, name);
+}
+
+/* core.tables(waits): with `waits` each has waits = {pull =, push =}, see t:waits(). */
 int tide__lua_tables(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
     if (!host->node) {
         lua_createtable(L, 0, 0);
         return 1;
     }
+    const bool with_waits = lua_toboolean(L, 1);
     struct tide_store *store = tide_store_of(host->node);
     size_t limit = tide_store_tables(store, NULL, 0);
     struct tide_table **tables = lua_newuserdatauv(L, limit * sizeof(struct tide_table *) + 1, 0);
@@ -212,6 +228,14 @@ int tide__lua_tables(lua_State *L) {
         lua_pushinteger(L, o->width);
         lua_setfield(L, -2, "width");
         tide__lua_push_staleness(L, tables[i]);
+        if (with_waits) {
+            struct tide_table_waits waits;
+            tide_table_waits(tables[i], &waits);
+            lua_createtable(L, 0, 2);
+            push_trimmed(L, waits.pull, "pull");
+            push_trimmed(L, waits.push, "push");
+            lua_setfield(L, -2, "waits");
+        }
         lua_rawseti(L, -2, (lua_Integer)i + 1);
         tide_table_release(tables[i]);
     }

@@ -15,7 +15,7 @@ local cli = {}
 cli.names = {
   "run", "submit", "sim", "repl", "attach", "up", "down", "node", "jobs", "job", "runs", "status", "dashboard", "stat",
   "metrics", "top", "nodes", "actors", "tables", "table", "links", "why", "tap", "trace", "events", "log", "move",
-  "drain", "launch", "audit", "checkpoint", "policy", "keys", "config", "version", "help", "completion",
+  "drain", "launch", "audit", "checkpoint", "policy", "keys", "config", "doctor", "version", "help", "completion",
 }
 
 local EXIT_TIMEOUT <const> = 124
@@ -166,6 +166,7 @@ local function use_options(self, values)
   self.color = values.color or self.color
   self.timeout_s = values.timeout
   self.keys = values.keys
+  if self.keys and not values.debuggable then self.core.harden(true) end
 end
 
 local ALARM_S <const> = 2 -- what a command has beyond --timeout to end by itself

@@ -10,7 +10,6 @@ local agent = {}
 
 local LEAVE_S <const> = 25 -- what a node has for leaving, and
 local WORK_SHARE <const> = 0.6 -- how much of it its workers have for what is in their hands
-local LOG_BYTES <const>, LOGS_KEPT <const> = 64 << 20, 4 -- of the file that this process's log goes to, and older ones
 local STATE_EVERY_S <const> = 0.5 -- how late the node's own death is noticed, at most,
 local POLL_S <const> = core.simulated() and STATE_EVERY_S or 0.1 -- and a signal, of which simulated nodes get none
 
@@ -273,7 +272,7 @@ function ops.event(request)
   return {}
 end
 
----Jobs whose workers this node has: {jobs = {{job=, run=, workers=}, ..}}.
+---Jobs whose workers this node has, and its machine: {jobs = {{job=, run=, workers=}, ..}, machine=}.
 function ops.jobs()
   local jobs = {}
   for id, run in pairs(state.runs) do
@@ -281,7 +280,7 @@ function ops.jobs()
     for _ in pairs(run.workers) do count = count + 1 end
     if run.job then jobs[#jobs + 1] = {job = run.job, run = id, workers = count} end
   end
-  return {jobs = jobs}
+  return {jobs = jobs, machine = core.machine()}
 end
 
 -- An answer that comes later, by a fiber.
@@ -575,7 +574,7 @@ function agent.main(o)
       looked_at = core.now()
       require("tide.cluster.runs").keep()
       core.audit_sync()
-      if state.program and not core.simulated() then core.log_rotate(LOG_BYTES, LOGS_KEPT) end
+      if state.program then require "tide.cluster.own_log"() end
       local node <const> = core.node()
       if node.state == "dead" then return {why = "dead", reason = node.reason, own = true} end
       local me = core.member()

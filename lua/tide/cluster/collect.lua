@@ -31,17 +31,24 @@ local HOT_KEYS <const> = 20
 ---@field id integer
 ---@field state string of the member
 ---@field up boolean whether it answered
+---@field trip_s? number from the question to the answer
+---@field asked_wall? number of who asked, in the middle between them
 ---@field has_store boolean
 ---@field workers integer
 
--- Calls all at once: {address, request} each; answers in order, nil for whoever does not answer.
+-- Calls all at once: {address, request} each; answers in order, nil for whoever does not answer, and how long each took
+-- from which moment on, {s, wall}.
 local function ask_all(list)
-  local answers, fibers = {}, {}
+  local answers, fibers, trips = {}, {}, {}
   for i, each in ipairs(list) do
-    fibers[i] = core.fiber(function() answers[i] = core.call(each[1], each[2], ANSWER_S) end)
+    fibers[i] = core.fiber(function()
+      local since <const>, wall <const> = core.now(), core.wall()
+      answers[i] = core.call(each[1], each[2], ANSWER_S)
+      trips[i] = {s = core.now() - since, wall = wall}
+    end)
   end
   for _, fiber in ipairs(fibers) do core.fiber_wait(fiber, ANSWER_S + 1) end
-  return answers
+  return answers, trips
 end
 
 local function decoded(answer)
@@ -64,8 +71,9 @@ local function of_nodes()
       node.bare = true
     end
   end
-  local answers <const> = ask_all(asked)
+  local answers <const>, trips <const> = ask_all(asked)
   for i, node in ipairs(asked_of) do
+    if trips[i] then node.trip_s, node.asked_wall = trips[i].s, trips[i].wall + trips[i].s / 2 end
     local figures <const> = decoded(answers[i])
     for k, v in pairs(figures or {}) do node[k] = v end
     node.up = figures ~= nil

@@ -12,6 +12,7 @@ cluster.__index = cluster
 
 local CLOSE_S <const> = 3
 local POLL_S <const> = 0.02
+local KEEP_S <const> = 0.25
 local PROCESSES_MAX <const> = 256
 local SIMULATED_MAX <const> = 4000
 
@@ -113,6 +114,14 @@ local function share_control(count)
   end
 end
 
+---This node may be the one that commands next: then it keeps the runs.
+local function keep_runs(self)
+  while not self.closed do
+    require("tide.cluster.runs").keep()
+    core.sleep(KEEP_S)
+  end
+end
+
 ---tide.cluster{}: starts node processes on this machine and waits until they have joined. With `tide run --cluster`
 ---nothing is started: the nodes are those of that cluster.
 ---@param o {nodes?: integer, workers?: integer, servers?: integer, queue_limit?: string|integer,
@@ -159,7 +168,10 @@ function cluster.new(o)
         }
       end
       children.wait_up(self.children)
-      if o.controllers then share_control(o.controllers) end
+      if o.controllers then
+        share_control(o.controllers)
+        core.fiber(keep_runs, self)
+      end
     end)
     if not ok then
       self:close()
@@ -202,12 +214,60 @@ require("tide.cluster.provisioned").extend(cluster, {
   adopt_members = adopt_members,
 })
 
-local START_FIELDS <const> = {slots = true}
+---Whether runs wait for their slots here, and may get others while they go on.
+---@return boolean
+function cluster:is_shared() return self.context.attached or self.scheduled or false end
+
+local SCHEDULE_FIELDS <const> = {params = true, guard = true, nodes = true, force = true}
+
+---Lets a policy of the kind `scheduling` decide how many slots each run of this cluster has, from now on and while they
+---go on; another one takes its place when it is called again. Without a policy they are given out in the order of
+---submission.
+---@param policy string|table|false a shipped name, a path, {policy=, params=}; false: none any more
+---@param o? {params?: table, guard?: table, nodes?: tide.scheduler.pool} nodes: they come and go as the policy wishes
+---@return true
+function cluster:schedule(policy, o)
+  o = o or {}
+  script.check_fields("T0113", "cluster:schedule", o, SCHEDULE_FIELDS)
+  local runs <const> = require "tide.cluster.runs"
+  local found, err
+  if policy then
+    found, err = require("tide.policy.source").find(policy)
+    if not found then error(err, 2) end
+  end
+  if not self.context.attached then
+    for _, run in ipairs(self.own_runs) do
+      if not run.finished and not self.scheduled then
+        error(errors.new("T0113", {message = ("cluster:schedule: run %s goes on and has all workers"):format(run.name),
+          help = "call it before the first run is started"}), 2)
+      end
+    end
+    runs.keep()
+  end
+  local answer
+  answer, err = runs.ask {op = "schedule", policy = found and {text = found.text, path = found.path} or false,
+    params = o.params or found and found.params, guard = o.guard, nodes = o.nodes, force = o.force}
+  if not answer then error(err, 2) end
+  self.scheduled = found ~= nil or nil
+  return true
+end
+
+---The cluster's scheduling policy: list, swap, set, shadow, report, rollback, history, why, metric, as run.policy.
+---@return table functions
+function cluster.scheduling()
+  local address, err = require("tide.cluster.runs").find()
+  if not address then error(err, 2) end
+  return require("tide.policy.remote").new(address)
+end
+
+local START_FIELDS <const> = {slots = true, min = true, max = true, sizes = true, weight = true, preemptible = true}
 
 ---Starts a run of a job on the nodes of this cluster, and returns at once.
 ---@param job_ tide.job
 ---@param params? table
----@param o? {slots?: integer} on a shared cluster: worker slots, for which is waited (default: all that are free)
+---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
+---  preemptible?: boolean} on a shared cluster: worker slots, for which is waited (default: all that are free); with a
+---  scheduling policy how few and how many it may give, which numbers, and how much the run counts
 ---@return tide.run
 function cluster:start(job_, params, o)
   if o ~= nil then script.check_fields("T0113", "cluster:start", o, START_FIELDS) end
@@ -233,7 +293,8 @@ function cluster.run(_, name) return require("tide.run.remote").find(name) end
 
 ---Starts a script on this cluster in a process of its own, which stays when this one ends.
 ---@param path string
----@param o? {args?: string[], slots?: integer}
+---@param o? {args?: string[], slots?: integer, min?: integer, max?: integer, sizes?: string|integer[],
+---  weight?: number}
 ---@return tide.remote_run|nil, table? err
 function cluster.submit(_, path, o) return require("tide.run.host").submit(core.node().endpoint, path, o) end
 

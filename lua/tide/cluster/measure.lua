@@ -8,6 +8,7 @@ local OPERATIONS <const> = {pull = true, push = true}
 
 ---@class tide.node_figures
 ---@field now number monotonic seconds of this node
+---@field wall number its clock, seconds since 1970
 ---@field rss_bytes integer
 ---@field cpu_s? number processor time of the process; nil where there is none to read (simulated)
 ---@field threads_ready? integer threads of the machine that run or could
@@ -47,12 +48,6 @@ local function add_machine(out)
   out.threads_ready = math.tointeger(tonumber((file_text("/proc/loadavg"):match "^%S+ %S+ %S+ (%d+)/")))
 end
 
-local function trimmed(counts)
-  local last = #counts
-  while last > 0 and counts[last] == 0 do last = last - 1 end
-  return table.move(counts, 1, last, 1, {})
-end
-
 -- Actors by type, and how long workers wait for tables by now: {[table] = {pull = seconds, push = seconds}}.
 local function of_actors()
   local list, by_type, open = {}, {}, {}
@@ -79,15 +74,15 @@ end
 
 ---@return tide.node_figures
 function measure.node()
-  local out = {now = core.now(), rss_bytes = core.rss(), memory = core.memory(), queue = core.queue(), tables = {},
-               links = core.links(), waited = {}}
+  local out = {now = core.now(), wall = core.wall(), rss_bytes = core.rss(), memory = core.memory(),
+               queue = core.queue(), tables = {}, links = core.links(), waited = {}}
   add_machine(out)
   local open, by_type
   out.actors, open, by_type = of_actors()
   local load <const> = core.load()
   out.store = {messages = load.messages, keys = load.keys, busy_s = load.busy_s,
                queue = by_type.store and by_type.store.mailbox_messages or 0}
-  local tables <const> = core.tables() or {}
+  local tables <const> = core.tables(true) or {}
   table.sort(tables, function(a, b) return a.name < b.name end)
   if #tables > TABLES_MAX or #out.links > LINKS_MAX then
     out.left_out = {tables = math.max(#tables - TABLES_MAX, 0), links = math.max(#out.links - LINKS_MAX, 0)}
@@ -95,11 +90,6 @@ function measure.node()
   end
   for i = 1, math.min(#tables, TABLES_MAX) do
     local stats <const> = tables[i]
-    local handle <const> = core.table_find(stats.name)
-    if handle then
-      local waits <const> = handle:waits()
-      stats.waits = {pull = trimmed(waits.pull), push = trimmed(waits.push)}
-    end
     stats.open = open[stats.name]
     out.tables[#out.tables + 1] = stats
   end

@@ -64,7 +64,7 @@ function node.main(o)
     err = not ok and errors.from(err) or err
     if err then return complain(err) end
   end
-  ok, err = core.harden(o.keys and not o.debuggable)
+  ok, err = core.harden(o.keys ~= nil and not o.debuggable)
   if not ok then return complain(err) end
   ok, err = started({
     join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,

@@ -120,21 +120,25 @@ function provisioned.extend(cluster, tools)
   end
 
   ---Does the pool start nodes of this kind: with workers, or without?
+  ---@package
   ---@param works boolean
   function cluster:provisions(works)
     return self.pool ~= nil and not self.pool.stopped and works == (self.pool.o.workers > 0)
   end
 
   ---So many nodes more, at once: they are told when they have joined. Raises where the pool has not so many.
+  ---@package
   ---@param count integer
   function cluster:want_more(count)
     local ok, err = self.pool:want(self.pool.wanted + count)
     if not ok then error(errors.from(err), 0) end
   end
 
+  ---@package
   ---@return boolean whether the node was the pool's, and leaves
   function cluster:release(name) return self.pool ~= nil and self.pool:release(name) end
 
+  ---@package
   function cluster:close_pool()
     local pool <const> = self.pool
     if not pool then return end

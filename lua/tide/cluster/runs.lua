@@ -21,6 +21,7 @@ local ACTOR <const> = [[return require("tide.cluster.runs").main(...)]]
 local NAME <const> = "runs"
 local TICK_S <const> = 0.25
 local SILENT_S <const> = 10 -- a host has so long to tell another controller of itself
+local SWEEP_S <const> = 1
 local CALL_S <const> = 30
 local ENDED_MAX <const> = 200
 local ENDED_S <const> = 7 * 24 * 3600
@@ -195,7 +196,7 @@ local function free_slots()
   local nodes, total, free = {}, 0, 0
   local held = {}
   for _, r in pairs(self.records) do
-    if not r.private then
+    if not r.private and not (core.mutant and core.mutant "slot_given_twice") then
       for node, count in pairs(r.grant or {}) do held[node] = (held[node] or 0) + count end
     end
   end
@@ -244,8 +245,30 @@ local function waits_because(r, free)
     #holders > 0 and ", " .. table.concat(holders, ", ") or "")
 end
 
+---What the scheduling policy may do with runs: it counts no slots itself.
+local function keeper()
+  return {
+    ordered = ordered, save = save, ended = runs.ENDED, waiting = self.waiting,
+    start = function(r, grant) -- which is free
+      local message <const> = self.waiting[r.n]
+      self.waiting[r.n], r.why = nil, nil
+      r.grant, r.epoch = grant, r.epoch + 1
+      if r.state == "queued" then r.state, r.started_at = "starting", core.wall() end
+      core.fiber(function()
+        local ok, err = save(r)
+        if ok then
+          core.answer(message, {grant = grant, epoch = r.epoch, order = r.order})
+        else
+          core.answer_error(message, err)
+        end
+      end)
+    end,
+  }
+end
+
 ---Slots for those that wait, in order. The first that cannot have its slots keeps those behind it waiting.
 local function serve_queue()
+  if self.scheduler:is_active() then return end
   local living = 0
   for _, r in pairs(self.records) do
     if r.grant and not r.private then living = living + 1 end
@@ -300,11 +323,27 @@ local function end_workers(r)
   end
 end
 
+local function has_ended(r)
+  return errors.new("T0513", {message = ("run %s has ended: %s%s"):format(r.name, r.state,
+    r.why and ", " .. r.why or ""), help = "`tide jobs -a` lists what has ended"})
+end
+
+-- Of who asks for slots.
+local function is_over(r)
+  return runs.ENDED[r.state] and not (core.mutant and core.mutant "ended_gets_slots")
+end
+
 ---The run is over: its slots are free. Its rows stay until it is closed.
 local function finish(r, state, why)
   if runs.ENDED[r.state] then return end
   r.state, r.why, r.ended_at = state, why, core.wall()
+  local waiting <const> = self.waiting[r.n]
   r.grant, self.waiting[r.n] = nil, nil
+  self.scheduler:finished(r)
+  if waiting then
+    core.answer_error(waiting, errors.new("T0210", {message = ("run %s was ended while it waited"):format(r.name),
+      cause = has_ended(r), exit = 1}))
+  end
   core.event("run", ("%s: %s%s"):format(r.name, state, why and ", " .. why or ""))
 end
 
@@ -312,6 +351,15 @@ end
 local function close(r, all)
   if not r.closed or all and r.named then drop_tables(r, all) end
   r.closed, r.named = true, not all and r.named or nil
+end
+
+---Tables of closed runs that were about to be made when they were dropped.
+local function sweep()
+  if core.mutant and core.mutant "late_tables_stay" then return end
+  for _, entry in ipairs(core.tables() or {}) do
+    local r <const> = self.records[math.tointeger(tonumber(entry.name:match "%-(%d+)%." or ""))]
+    if r and r.closed and entry.name:sub(1, #r.name + 1) == r.name .. "." then drop_tables(r, not r.named) end
+  end
 end
 
 ---- requests -------------------------------------------------------------------------------------------------------
@@ -332,13 +380,31 @@ local function checked_slots(request)
   return true
 end
 
----A host begins a run: {job, uid, user, pid, machine, directory, params, slots, private, keeps} -> {n, name}.
+local function checked_limits(request)
+  if not self.scheduler:is_active() then
+    return nil, errors.new("T0113", {message = "limits of slots (min, max, sizes, weight, preemptible) are for a "
+      .. "cluster with a scheduling policy, and this one gives slots out in the order of submission",
+      state = "nothing was started", help = "`tide policy swap scheduling/goodput`, or say --slots"})
+  end
+  local l <const> = request.limits
+  if type(l) == "table" and request.bound and l.min ~= l.max then
+    return nil, errors.new("T0113", {message = ("`%s` cannot have from %s to %s slots: %s"):format(request.job,
+      l.min or 1, l.max or "any number of", request.bound), state = "nothing was started",
+      help = "give `min` and `max` the same number"})
+  end
+  local _, total = free_slots()
+  return require("tide.scheduler.limits").check(l, "limits of slots", math.max(total, self.scheduler:most_slots()))
+end
+
+---A host begins a run: {job, uid, user, pid, machine, directory, params, slots, private, keeps, limits, bound = why its
+---workers cannot change} -> {n, name}.
 function ops.open(request, message)
   if type(request.job) ~= "string" or type(request.uid) ~= "string" then
     return nil, errors.new("T0113", {message = "a run has a job and a uid"})
   end
   if not request.private then
     local ok, err = checked_slots(request)
+    if ok and request.limits then ok, err = checked_limits(request) end
     if not ok then return nil, err end
     local queued = 0
     for _ in pairs(self.waiting) do queued = queued + 1 end
@@ -349,7 +415,7 @@ function ops.open(request, message)
   local n <const> = self.next
   local r = {n = n, name = ("%s-%d"):format(request.job, n), job = request.job, uid = request.uid, state = "queued",
     user = request.user, slots = request.slots, private = request.private, params = request.params, epoch = 0,
-    keeps = request.keeps, submitted_at = core.wall(), attempt = 1,
+    keeps = request.keeps, submitted_at = core.wall(), attempt = 1, limits = request.limits, bound = request.bound,
     host = {node = request.node, pid = request.pid, machine = request.machine, directory = request.directory}}
   if #r.name > 60 then
     return nil, errors.new("T0203", {message = ("job name `%s` is too long: a run of it would be `%s`"):format(
@@ -401,6 +467,7 @@ end
 function ops.grant(request, message)
   local r <const>, err = find(request.n)
   if not r then return nil, err end
+  if is_over(r) then return nil, has_ended(r) end
   local _, _, free = free_slots()
   if request.no_wait and free < (r.slots or 1) then
     finish(r, "failed", "no slots")
@@ -408,6 +475,7 @@ function ops.grant(request, message)
       help = "leave --no-wait out to wait for them"})
   end
   self.waiting[r.n] = message
+  self.scheduler:event("submit", r)
   return "later"
 end
 
@@ -415,6 +483,15 @@ end
 ops["slots.more"] = function(request)
   local r <const>, err = find(request.n)
   if not r then return nil, err end
+  if self.scheduler:is_active() then
+    return nil, errors.new("T0513", {message = ("%s decides how many slots a run has here"):format(
+      self.scheduler:policy()), state = "nothing changes", help = "`tide job workers NAME N` changes what it takes"})
+  end
+  if is_over(r) then return nil, has_ended(r) end
+  if math.type(request.slots) ~= "integer" or request.slots < 1 then
+    return nil, errors.new("T0113", {message = ("slots = %s is no whole number of 1 or more"):format(
+      tostring(request.slots))})
+  end
   local added <const> = take(r, request.slots)
   if not added then
     local _, total, free = free_slots()
@@ -431,6 +508,7 @@ end
 ops["slots.less"] = function(request)
   local r <const>, err = find(request.n)
   if not r then return nil, err end
+  if self.scheduler:is_active() then return {} end -- what it holds it tells
   r.epoch = r.epoch + 1
   if not request.grant then
     r.grant = nil
@@ -450,7 +528,8 @@ end
 ---is not known yet it is the first that this keeper hears.
 function ops.tell(request, message)
   local r <const> = self.records[request.n]
-  if not r or r.uid ~= request.uid or runs.ENDED[r.state] then
+  local obeyed <const> = core.mutant and core.mutant "lost_host_obeyed"
+  if not r or r.uid ~= request.uid or runs.ENDED[r.state] and not obeyed then
     core.send(message.from, {op = "disowned"})
     return {}
   end
@@ -467,6 +546,7 @@ function ops.tell(request, message)
   elseif r.state ~= "queued" or request.state ~= "starting" then
     r.state, r.why = request.state, request.why
   end
+  self.scheduler:told(r, request)
   if changed or request.params then core.fiber(save, r) end
   return {}
 end
@@ -489,10 +569,13 @@ end
 local function row_of(r)
   local p <const> = r._progress or r.progress or {}
   local nodes = text.sorted_keys(r.grant or {})
-  return {n = r.n, name = r.name, job = r.job, uid = r.uid, state = r.state, why = r.why, user = r.user, host = r.host,
-    slots = count_of(r.grant), wanted = r.slots, workers = r._workers, nodes = nodes, grant = r.grant, epoch = r.epoch,
-    params = r.params, progress = p, submitted_at = r.submitted_at, started_at = r.started_at, ended_at = r.ended_at,
-    exit = r.exit, attempt = r.attempt, private = r.private, closed = r.closed, age_s = core.wall() - r.submitted_at}
+  local row <const> = {n = r.n, name = r.name, job = r.job, uid = r.uid, state = r.state, why = r.why,
+    user = r.user, host = r.host, slots = count_of(r.grant), wanted = r.slots, workers = r._workers, nodes = nodes,
+    grant = r.grant, epoch = r.epoch, params = r.params, progress = p, submitted_at = r.submitted_at,
+    started_at = r.started_at, ended_at = r.ended_at, exit = r.exit, attempt = r.attempt, private = r.private,
+    closed = r.closed, age_s = core.wall() - r.submitted_at}
+  self.scheduler:row(r, row)
+  return row
 end
 
 ---{all =, job =, state =} -> {runs = rows}, oldest first; without `all` those that have not ended.
@@ -531,19 +614,16 @@ function ops.verb(request, message)
     return nil, errors.new("T0113", {message = ("a run has no verb `%s`"):format(text.clean(tostring(request.verb)))})
   end
   if runs.ENDED[r.state] then
-    return nil, errors.new("T0513", {message = ("run %s has ended: %s%s"):format(r.name, r.state,
-      r.why and ", " .. r.why or ""), help = "`tide jobs -a` lists what has ended"})
+    return nil, has_ended(r)
+  end
+  if request.verb == "workers" and self.scheduler:is_active() then
+    return self.scheduler:resize(r, (request.arguments or {}).count)
   end
   if not r._controller then
     if request.verb ~= "cancel" and request.verb ~= "stop" then
       return nil, errors.new("T0513", {message = ("run %s is %s: it has not started"):format(r.name, r.state)})
     end
-    local waiting <const> = self.waiting[r.n]
     finish(r, "stopped", request.verb == "stop" and "stopped before it began" or "cancelled before it began")
-    if waiting then
-      core.answer_error(waiting, errors.new("T0210", {message = ("run %s was cancelled while it waited"):format(r.name),
-        exit = 1}))
-    end
     local ok, problem = save(r)
     if not ok then return nil, problem end
     return {state = r.state}
@@ -561,6 +641,30 @@ function ops.verb(request, message)
   end)
   return "later"
 end
+
+---A verb of the cluster's scheduling policy: {verb, arguments = plain bytes}, as a run takes those of its own.
+function ops.policy(request, message) return self.scheduler:serve(request, message.right) end
+
+---Another scheduling policy, or none: {policy = {text, path} | false, params, guard, nodes = of the pool}.
+function ops.schedule(request)
+  if request.policy == false then
+    self.scheduler:remove()
+    return {}
+  end
+  local fits, mistake = true, nil
+  if request.nodes then fits, mistake = require("tide.scheduler.pool").check(request.nodes) end
+  if not fits then return nil, mistake end
+  local answer, err = self.scheduler:install(request.policy, request)
+  if answer and request.nodes then
+    local ok, why = self.scheduler:provision(request.nodes)
+    if not ok then return nil, why end
+  end
+  if not answer then return nil, err end
+  return {policy = answer.new}
+end
+
+---What a forecast begins with: {} -> {view = plain bytes, policy = {text, path, params = plain bytes}}.
+function ops.situation() return self.scheduler:situation() end
 
 ---- loop -----------------------------------------------------------------------------------------------------------
 
@@ -615,6 +719,14 @@ end
 
 local function tick()
   serve_queue()
+  self.scheduler:tick()
+  if core.now() >= self.sweep_at and not self.sweeping then
+    self.sweeping = true
+    core.fiber(function()
+      sweep()
+      self.sweeping, self.sweep_at = false, core.now() + SWEEP_S
+    end)
+  end
   for _, r in pairs(self.records) do
     if r._silent_since and core.now() - r._silent_since > SILENT_S and not runs.ENDED[r.state] then
       end_workers(r)
@@ -634,12 +746,14 @@ function runs.main()
   core.open "read"
   verbs.check("runs", ops)
   core.title "runs"
-  self = {records = {}, waiting = {}, monitors = {}, next = 1}
+  self = {records = {}, waiting = {}, monitors = {}, next = 1, sweep_at = core.now() + SWEEP_S}
   local ok, err = load_records()
   if not ok then
     core.log("error", "the records of runs cannot be read: " .. tostring(err and err.message))
     return
   end
+  self.scheduler = require("tide.scheduler").new(keeper())
+  self.scheduler:recover()
   while true do
     local node <const> = core.node()
     if node.controller ~= node.id then return end

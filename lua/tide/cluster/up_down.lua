@@ -55,6 +55,7 @@ function standing.control(a)
     if core.now() - synced_at > 1 then
       synced_at = core.now()
       core.audit_sync()
+      require "tide.cluster.own_log"()
     end
     local message = core.receive(0.1)
     local request <const> = message and message.kind == "call" and type(message.value) == "table" and message.value

@@ -33,9 +33,11 @@ verbs.needs = {
   -- a run's controller; its policies are asked by requests of their own, below
   run = {metrics = "read"},
   runs = {
-    list = "read", get = "read", held = "read",
+    list = "read", get = "read", held = "read", situation = "read",
     -- verbs on a run: pause, resume, set, workers, stop, cancel
     verb = "operate", ["table.drop"] = "operate",
+    -- of the scheduling seat: `policy` looks at the verb's own row below
+    policy = "read", schedule = "admin",
     -- of hosts, which run a script's code on the nodes
     open = "admin", grant = "admin", ["slots.more"] = "admin", ["slots.less"] = "admin", tell = "admin",
     close = "admin", tables = "admin",

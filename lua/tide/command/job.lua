@@ -14,7 +14,28 @@ local job = {}
 ---In the client's actor: a request to the keeper of runs, or a verb.
 function job.inside(request)
   local answer, err
-  if request.method then
+  if request.why then
+    local address
+    address, err = require("tide.policy.remote").find(nil, "scheduling")
+    local list
+    if address then list, err = require("tide.policy.remote").new(address).why("alloc " .. request.n) end
+    if list then
+      answer = {why = {}}
+      for _, each in ipairs(list) do
+        if each.what == "alloc " .. request.n then answer.why[#answer.why + 1] = each end
+      end
+    end
+  elseif request.forecast then
+    local runs <const> = require "tide.cluster.runs"
+    local row
+    row, err = runs.ask {op = "get", name = request.name}
+    local situation
+    if row then situation, err = runs.ask {op = "situation"} end
+    if situation then
+      answer, err = require("tide.scheduler.forecast").run(situation, {name = row.name, slots = request.slots})
+    end
+    if answer then answer = {name = row.name, state = row.state, runs = answer} end
+  elseif request.method then
     local remote_run <const> = require "tide.run.remote"
     local run
     run, err = remote_run.find(request.name)
@@ -139,6 +160,58 @@ local VERBS <const> = {
   wait = wait,
 }
 
+function VERBS.forecast(context, o)
+  local function of(slots)
+    local answer <const>, err = ask(context, {forecast = true, name = o.name, slots = slots})
+    if not answer then return nil, err end
+    for _, run in ipairs(answer.runs) do
+      if run.name == answer.name then return run, answer end
+    end
+    return nil, errors.new("T0513", {message = ("run %s is %s: its policy decides nothing about it"):format(
+      text.clean(answer.name), answer.state)})
+  end
+  local now <const>, answer = of()
+  if not now then return nil, answer end
+  local other, err
+  if o.slots then
+    other, err = of(o.slots)
+    if not other then return nil, err end
+  end
+  if context.json then
+    context:print(context.core.json_encode {schema = "tide.forecast/1", name = now.name, ends_s = now.ends_s,
+      guessed = now.guessed, slots = o.slots, with_slots_ends_s = other and other.ends_s, runs = answer.runs})
+    return 0
+  end
+  local duration <const> = require("tide.units").format_duration
+  local function line(what, run)
+    context:print(("%-24s ends in %s%s"):format(what, duration(run.ends_s),
+      run.guessed and ", if it is half done now: it does not say how much it is to do" or ""))
+  end
+  line(text.clean(now.name), now)
+  if other then line(("%s with %d slot%s"):format(text.clean(now.name), o.slots, o.slots == 1 and "" or "s"), other) end
+  for _, run in ipairs(answer.runs) do
+    if run.name ~= now.name then line(text.clean(run.name), run) end
+  end
+  return 0
+end
+
+-- What the scheduling policy said about it last.
+function VERBS.why(context, o)
+  local row, err = ask(context, {op = "get", name = o.name})
+  if not row then return nil, err end
+  local list
+  list, err = ask(context, {why = true, n = row.n})
+  if not list then return nil, err end
+  local lines = {}
+  for _, each in ipairs(list.why) do lines[#lines + 1] = ("%s: %s"):format(each.policy, each.why) end
+  local said <const> = text.clean(table.concat(lines, "; "))
+  if #lines == 0 then
+    return nil, errors.new("T0401", {message = ("no policy has said anything about run %s yet"):format(
+      text.clean(row.name))})
+  end
+  return context:tell("tide.job/1", {name = row.name, why = said}, ("%s: %s"):format(text.clean(row.name), said))
+end
+
 local function verb(context, o, method, ...)
   local answer, err = ask(context, {method = method, name = o.name, arguments = {...}, count = select("#", ...)})
   if not answer then return nil, err end
@@ -179,12 +252,13 @@ job.name = "job"
 job.brief = "one run of a cluster: show, logs, pause, resume, set, stop"
 job.summary = "Shows or steers one run of a cluster. NAME is the run's (`mf-1`), its number, or its job where one run "
   .. "of that goes on. Verbs: show, logs, attach (the log until it ends), wait, pause, resume, set NAME=VALUE.., "
-  .. "workers N, stop, cancel."
+  .. "workers N, stop, cancel; forecast (when it will end), why (what the scheduling policy said)."
 job.examples = {
   {"tide job show mf-1", "state, slots, params"},
   {"tide job set mf-1 eps=0.05", "from the next report on"},
   {"tide job pause mf-1 --release", "its slots go to others; `resume` takes it on"},
   {"tide job stop mf-1 --within 30s", "at its next report, by force if that does not come"},
+  {"tide job forecast mf-1 --slots 4", "when it will end, and when with four slots"},
   {"tide job attach mf-1", "follow its log; Ctrl-C leaves it running"},
 }
 job.arguments = {
@@ -197,6 +271,7 @@ job.options = {
   {name = "release", doc = "pause: the workers leave, their slots are free"},
   {name = "within", type = "duration", doc = "stop: cancel what has not stopped then"},
   {name = "new", doc = "set: a param that the run has not yet"},
+  {name = "slots", type = "integer", min = 1, value = "N", doc = "forecast: when it would end with so many slots"},
   {name = "follow", short = "f", doc = "logs: until the run ends"},
 }
 

@@ -8,7 +8,9 @@ local LEAVE_S <const> = 35
 
 local function line_of(event)
   local parts = {("%s  %s"):format(event.name, event.state)}
-  if event.id and (event.state == "asked" or event.state == "adopted") then parts[#parts + 1] = "(" .. event.id .. ")" end
+  if event.id and (event.state == "asked" or event.state == "adopted") then
+    parts[#parts + 1] = "(" .. event.id .. ")"
+  end
   if event.reason and event.reason ~= "" then parts[#parts + 1] = "- " .. text.clean(event.reason) end
   if event.eta then parts[#parts + 1] = "expected " .. event.eta end
   return table.concat(parts, " ")
@@ -66,8 +68,8 @@ function launch.inside(a)
     if failure and not pool:list()[1] or not cluster_is_there(core) then break end
     if not all and joined(pool) == a.count then
       all = core.now() - began
-      o.say(("%d node%s of `%s` %s up after %.1f s; Ctrl-C lets them leave"):format(a.count, a.count == 1 and "" or "s",
-        o.cluster, a.count == 1 and "is" or "are", all))
+      o.say(("%d node%s of `%s` %s up after %.1f s%s"):format(a.count, a.count == 1 and "" or "s", o.cluster,
+        a.count == 1 and "is" or "are", all, a.once and "" or "; Ctrl-C lets them leave"))
       if a.once then return {nodes = a.count, seconds = all} end
     end
     core.sleep(STEP_S)

@@ -125,8 +125,8 @@ end
 return {
   name = "log",
   brief = "what nodes and runs have written: choose, merge, follow",
-  summary = "Prints log lines oldest first: of the nodes of a running cluster, the newest 256 of each, or with --run of a "
-    .. "run that the directory keeps, whole: its nodes, its workers and what happened. Times are in UTC.",
+  summary = "Prints log lines oldest first: of the nodes of a running cluster, the newest 256 of each, or with --run "
+    .. "of a run that the directory keeps, whole: its nodes, its workers and what happened. Times are in UTC.",
   examples = {
     {"tide log", "the nodes of the one cluster that runs"},
     {"tide log -f --level warn", "go on until Ctrl-C, only warnings and errors"},

@@ -2,6 +2,7 @@
 local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 local text = require "tide.text"
+local units = require "tide.units"
 
 local ASK <const> = [[return require("tide.command.policy").ask(...)]]
 
@@ -128,6 +129,62 @@ function offline.replay(context, ref)
   return report.identical == false and 1 or 0
 end
 
+-- Journals of a run that the directory keeps.
+local function journals_of(context)
+  local o <const> = context.options
+  if o.journal and o.run then return nil, errors.new("T0107", "--run and --journal both say which journal") end
+  if o.journal then return {o.journal} end
+  local run, err = require("tide.run.history").find(o.run or "last")
+  if not run then return nil, err end
+  local list = {}
+  for _, name in ipairs(context.core.file_list(run.directory) or {}) do
+    if name:find "^policies%-[%w_.-]+%.journal$" then list[#list + 1] = run.directory .. "/" .. name end
+  end
+  if #list == 0 then
+    return nil, errors.new("T0303", {message = ("run %s has no policies: it keeps no journal"):format(run.id)})
+  end
+  table.sort(list)
+  return list
+end
+
+local TIMELINE <const> = {
+  {key = "at", format = "duration"}, {key = "seat"}, {key = "policy"}, {key = "what"}, {key = "saw"},
+  {key = "wanted"}, {key = "got"}, {key = "why"},
+}
+
+-- A decision takes some lines: what it saw, wanted, got, and why.
+local function print_decision(context, row)
+  context:print(("%10s  %s  %s%s: %s"):format(units.format_duration(row.at), text.clean(row.seat),
+    text.clean(row.policy), row.canary and " (canary)" or "", row.what == "decision" and row.got or row.what))
+  for _, field in ipairs {"saw", "wanted", "why", "would"} do
+    if row[field] and (row.what == "decision" or field == "why") then
+      context:print(("%12s%-7s %s"):format("", field, text.clean(row[field])))
+    end
+  end
+end
+
+function offline.timeline(context, ref)
+  local paths, err = journals_of(context)
+  if not paths then return nil, err end
+  local o <const>, rows = context.options, {}
+  for _, path in ipairs(paths) do
+    local more, problem, torn = require("tide.policy.timeline").read(path, {policy = ref, scope = o.scope,
+      whole = context.json})
+    if not more then return nil, problem end
+    if torn then context:say(("%s is cut off: what is before that is shown"):format(text.clean(path))) end
+    table.move(more, 1, #more, #rows + 1, rows)
+  end
+  if not context.json and not context.plain then
+    for _, row in ipairs(rows) do print_decision(context, row) end
+    return 0
+  end
+  local columns = table.move(TIMELINE, 1, #TIMELINE, 1, {})
+  if ref then columns[#columns + 1] = {key = "would", title = "would want"} end
+  local ok, wrong = require("tide.show.listing").print(context, rows, columns, "tide.decision/1")
+  if not ok then return nil, wrong end
+  return 0
+end
+
 function offline.check(context, ref)
   local source = require "tide.policy.source"
   local found, err = source.find(ref)
@@ -148,6 +205,14 @@ end
 -- Arguments of a remote verb from the words of the command.
 local function remote_words(o)
   local words = {scope = o.scope, force = o.force, latest = o.latest, for_ = o["for"]}
+  for _, word in ipairs(o.set or {}) do
+    local name <const>, value <const> = word:match "^([%w_]+)=(.+)$"
+    if not name then
+      return nil, errors.new("T0104", {message = ("--set %s: give NAME=VALUE"):format(text.clean(word))})
+    end
+    words.params = words.params or {}
+    words.params[name] = value == "true" or (value ~= "false" and (tonumber(value) or value))
+  end
   if o.canary then
     local by, value = o.canary:match "^(%l+)=(.+)$"
     words.canary = {[by or o.canary] = by == "fraction" and tonumber(value) or value or true}
@@ -157,15 +222,15 @@ local function remote_words(o)
 end
 
 -- In the client's actor.
-local function ask(request)
+local function ask_at(request, kind)
   local remote = require "tide.policy.remote"
-  local address, err = remote.find(request.job)
+  local address, err = remote.find(request.job, kind)
   if not address then return nil, err end
   local policies = remote.new(address)
   local o <const> = request.words
   local verb, ref = request.verb, request.ref
   if verb == "check" or verb == "swap" or verb == "shadow" then
-    local found = {text = request.text, path = request.path, params = request.params}
+    local found = {text = request.text, path = request.path, params = o.params}
     if verb == "check" then return policies.check(found) end
     return policies[verb](found, o)
   end
@@ -174,9 +239,30 @@ local function ask(request)
   return policies[verb](ref, o)
 end
 
+-- What both the cluster's seat and those of its run say.
+local function ask_both(request)
+  local out <const>, problem = ask_at(request, "scheduling")
+  local of_run <const>, why <const> = ask_at(request)
+  if not of_run and not (out and out[1]) then return nil, why or problem end
+  local list = out and table.move(out, 1, #out, 1, {}) or {}
+  return table.move(of_run or {}, 1, #(of_run or {}), #list + 1, list)
+end
+
+local function ask(request)
+  local verb <const> = request.verb
+  if (verb == "list" or verb == "why") and not request.job then return ask_both(request) end
+  local kind = request.ref
+  if request.text then
+    kind = require("tide.policy.remote").kind_of {text = request.text, path = request.path}
+  end
+  return ask_at(request, kind)
+end
+
 local function live(context, verb, ref)
   local o <const> = context.options
-  local request = {verb = verb, ref = ref, job = o.job, words = remote_words(o)}
+  local words <const>, mistake = remote_words(o)
+  if not words then return nil, mistake end
+  local request = {verb = verb, ref = ref, job = o.job, words = words}
   if verb == "check" or verb == "swap" or verb == "shadow" then
     local found, err = require("tide.policy.source").find(ref)
     if not found then return nil, err end
@@ -205,22 +291,27 @@ return {
   name = "policy",
   brief = "list, check, swap and replay policies",
   summary = "Works with policies: files (new, shipped, show, check), the seats of a run that is going on (list, swap, "
-    .. "shadow, report, rollback, history, why), and the journal of one (replay).",
+    .. "shadow, report, rollback, history, why), and the journal of one (replay, timeline).",
   examples = {
     {"tide policy new batching > mine.lua", "a skeleton with comments"},
+    {"tide policy swap scheduling/goodput --set p=-2", "who gets how many slots of the cluster"},
     {"tide policy check mine.lua", "does it load and keep the contract?"},
     {"tide policy swap mine.lua --guard examples_per_s --drop 0.1", "into the run that is going on, guarded"},
     {"tide policy swap mine.lua --canary nodes=n1 --guard compute_s --rise 0.1", "first where it does little harm"},
     {"tide policy replay --journal .tide/runs/ID/policies-mf.journal", "decides everything again"},
+    {"tide policy timeline --run last", "each decision: what it saw, wanted, got, and why"},
+    {"tide policy timeline mine.lua --run last", "and what mine.lua would have wanted"},
   },
   arguments = {
-    {name = "verb", doc = "new, shipped, show, check, replay; list, swap, shadow, report, rollback, history, why"},
+    {name = "verb",
+     doc = "new, shipped, show, check, replay, timeline; list, swap, shadow, report, rollback, history, why"},
     {name = "what", optional = true, doc = "a policy (shipped name or path), a kind, or a thing"},
   },
   options = {
     arguments.shared.cluster,
     {name = "job", type = "string", value = "NAME", doc = "the run's job, if the driver runs several"},
     {name = "scope", type = "string", value = "NAME", doc = "the seat's job or table, if there are several"},
+    {name = "set", type = "string", value = "NAME=X", repeated = true, doc = "swap, shadow: a parameter of the policy"},
     {name = "live", doc = "check on the recorded views of the run that is going on"},
     {name = "force", doc = "swap in a policy that was rolled back"},
     {name = "latest", doc = "roll back with the state exported last instead of the one at the swap"},
@@ -232,6 +323,7 @@ return {
     {name = "rise", type = "number", value = "SHARE", doc = "it may rise by this share of what it was"},
     {name = "within", type = "duration", doc = "the guard's window (default 60s)"},
     {name = "journal", type = "string", value = "FILE", doc = "of the run to replay"},
+    {name = "run", type = "string", value = "RUN", doc = "timeline: a run that the directory keeps (default last)"},
   },
   ask = function(request)
     local answer, err = ask(request)

@@ -1,6 +1,7 @@
 -- `tide run SCRIPT`: a local cluster for one script.
 local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
+local limit_options <const> = require "tide.cli.limits"
 
 ---Read once: it may be a pipe.
 local function read_script(path)
@@ -34,6 +35,7 @@ return {
      doc = "run on this running cluster (default $TIDE_CLUSTER) instead of starting one"},
     {name = "slots", type = "integer", min = 1, value = "N",
      doc = "with --cluster: worker slots of a run (default: the job's `workers`, else all that are free)"},
+    limit_options[1], limit_options[2], limit_options[3], limit_options[4],
     {name = "no-wait", doc = "with --cluster: fail where so many slots are not free"},
     {name = "detach", short = "d", doc = "with --cluster: in a process that stays; same as `tide submit`"},
     {name = "host", type = "string", value = "ID", doc = "id of the run; `tide submit` uses it"},
@@ -52,13 +54,16 @@ return {
     if o.interactive and not (context.terminal.stdin and context.terminal.stdout) then
       return nil, errors.new("T0109", {message = "--interactive wants a terminal", state = "nothing was started"})
     end
-    if not o.cluster and (o.slots or o.no_wait or o.detach) then
-      return nil, errors.new("T0107", {message = "--slots, --no-wait and --detach are for a cluster that runs",
+    local limits <const>, mistake = limit_options.read(o)
+    if mistake then return nil, mistake end
+    if not o.cluster and (o.slots or limits or o.no_wait or o.detach) then
+      return nil, errors.new("T0107", {message = "--slots, --min, --max, --sizes, --weight, --no-wait and "
+        .. "--detach are for a cluster that runs",
         help = "name it: --cluster C"})
     end
     if o.detach then return require("tide.command.submit").run(context) end
     return require("tide.run.driver").run {
-      slots = o.slots, no_wait = o.no_wait or false, host = o.host,
+      slots = o.slots, limits = limits, no_wait = o.no_wait or false, host = o.host,
       script = o.script, text = text, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster,
       keys = context.keys,
       interactive = o.interactive or false,

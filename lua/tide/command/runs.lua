@@ -28,6 +28,7 @@ local function row_of(run)
   for k, v in pairs(run) do
     if type(v) ~= "table" then row[k] = v end
   end
+  row.schema = nil -- that of the file
   row.began = run.started_at and os.date("%F %T", run.started_at // 1 | 0)
   row.arguments = type(run.args) == "table" and table.concat(run.args, " ") or nil
   return row
@@ -61,7 +62,7 @@ function verbs.list(context)
   local rows = history.list(root_of(context))
   for i, run in ipairs(rows) do rows[i] = row_of(run) end
   if #rows == 0 then context:say(("no runs are kept in %s"):format(text.clean(root_of(context)))) end
-  return print_rows(context, rows, COLUMNS, "tide.past_run/1")
+  return print_rows(context, rows, COLUMNS, "tide.pastrun/1")
 end
 
 local function last_lines(path, count)
@@ -100,7 +101,7 @@ function verbs.show(context, runs)
   local run <const> = runs[1]
   local reports <const>, events <const> = history.reports(run), history.events(run)
   if context.json then
-    run.schema, run.curves, run.events = "tide.past_run/1", curves_of(reports), events
+    run.schema, run.curves, run.events = "tide.pastrun/1", curves_of(reports), events
     if #run.curves == 0 then run.curves = nil end
     if #run.events == 0 then run.events = nil end
     context:print(context.core.json_encode(run))
@@ -192,7 +193,8 @@ function verbs.compare(context, runs)
       row.least = math.min(row.least or p[2], p[2])
       row.greatest, row.last = math.max(row.greatest or p[2], p[2]), p[2]
     end
-    rows[i], series[i] = row, {name = run.name and ("%s %s"):format(run.name, run.id:sub(-4)) or run.id, points = points}
+    rows[i] = row
+    series[i] = {name = run.name and ("%s %s"):format(run.name, run.id:sub(-4)) or run.id, points = points}
   end
   local there = false
   for _, s in ipairs(series) do there = there or #s.points > 0 end
@@ -201,7 +203,8 @@ function verbs.compare(context, runs)
       help = next(known) and "there are: " .. table.concat(text.sorted_keys(known), ", ") or "they made no reports"})
   end
   if o.to then
-    local ok, err = chart.write(o.to, {{title = metric, x = AXES[x], y = metric, log_y = o.log or nil, series = series}})
+    local ok, err = chart.write(o.to,
+      {{title = metric, x = AXES[x], y = metric, log_y = o.log or nil, series = series}})
     if not ok then
       return nil, errors.new("T0403", {message = ("the chart cannot be written: %s"):format(err.message), where = o.to})
     end
@@ -209,7 +212,7 @@ function verbs.compare(context, runs)
   end
   local columns <const> = {{key = "id", title = "run"}, {key = "name"}, {key = "state"}, {key = "points"},
     {key = "least"}, {key = "greatest"}, {key = "last"}, {key = "took_s", title = "took", format = "duration"}}
-  local code, err = print_rows(context, rows, columns, "tide.compared_run/1")
+  local code, err = print_rows(context, rows, columns, "tide.comparison/1")
   if not code or context.json or context.plain then return code, err end
   local differs <const> = differences(runs)
   if #differs > 0 then
@@ -226,7 +229,8 @@ end
 
 local function csv_cell(value)
   if value == nil or value ~= value then return "" end
-  if type(value) == "number" then return math.type(value) == "integer" and tostring(value) or ("%.17g"):format(value) end
+  if math.type(value) == "integer" then return tostring(value) end
+  if type(value) == "number" then return ("%.17g"):format(value) end
   local s <const> = tostring(value)
   return s:find '[,"\r\n]' and '"' .. s:gsub('"', '""') .. '"' or s
 end
@@ -234,13 +238,12 @@ end
 local exports = {}
 
 function exports.csv(context, runs)
-  local names, seen = {}, {}
-  local of = {}
+  local seen, of = {}, {}
   for i, run in ipairs(runs) do
     of[i] = history.reports(run)
     for _, name in ipairs(history.names(of[i])) do seen[name] = true end
   end
-  names = text.sorted_keys(seen)
+  local names <const> = text.sorted_keys(seen)
   local lines = {table.concat({"run", "n", "time", "elapsed_s", table.unpack(names)}, ",")}
   for i, run in ipairs(runs) do
     for _, report in ipairs(of[i]) do
@@ -256,7 +259,7 @@ function exports.json(context, runs)
   local lines = {}
   for i, run in ipairs(runs) do
     local reports <const>, events <const> = history.reports(run), history.events(run)
-    run.schema = "tide.past_run/1"
+    run.schema = "tide.pastrun/1"
     run.reports_list = #reports > 0 and reports or nil
     run.events = #events > 0 and events or nil
     lines[i] = context.core.json_encode(run)
@@ -301,8 +304,9 @@ end
 return {
   name = "runs",
   brief = "what is left of runs: list, show, compare, export",
-  summary = "Works with the runs that a directory keeps in .tide/runs: lists them, shows one, lays learning curves over "
-    .. "each other, exports them. A run is named by its id, the beginning of that, its name (the newest), or `last`.",
+  summary = "Works with the runs that a directory keeps in .tide/runs: lists them, shows one, lays learning curves "
+    .. "over each other, exports them. A run is named by its id, the beginning of that, its name (the newest), "
+    .. "or `last`.",
   examples = {
     {"tide runs", "all of them, oldest first"},
     {"tide runs list --where 'loss < 0.9 and rank == 64' --sort loss", "those, by a param too"},

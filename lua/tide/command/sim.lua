@@ -156,7 +156,8 @@ local function simulate(context)
   if not context.json then context:say("sim: " .. text) end
   local own <const> = SCRIPTS[o.profile]
   local exit = require("tide.run.driver").run {
-    script = own and own:gsub("%.", "/") .. ".lua" or o.script, text = own and context.core.embedded(own), args = o.rest, nodes = o.nodes, workers = o.workers, json = context.json, plain = context.plain,
+    script = own and own:gsub("%.", "/") .. ".lua" or o.script, text = own and context.core.embedded(own),
+    args = o.rest, nodes = o.nodes, workers = o.workers, json = context.json, plain = context.plain,
     quiet = context.quiet, verbose = context.verbose, timeout_s = context.timeout_s, simulated = true, seed = o.seed,
     trace = o.trace,
   }
@@ -373,8 +374,8 @@ return {
     {name = "jobs", short = "j", type = "integer", min = 1, max = 64, doc = "runs at a time with --seeds"},
     {name = "check-determinism", doc = "run twice and compare all events"},
     {name = "profile", type = "string", value = "NAME",
-     doc = "the built-in workload: swarm, calm, overload, elastic, copies, shared, window, clocks, disk, journal; runs: "
-       .. "hosts, runs and verbs on a shared cluster"},
+     doc = "the built-in workload: swarm, calm, overload, elastic, copies, shared, window, clocks, disk, journal; "
+       .. "runs: hosts, runs and verbs on a shared cluster"},
     {name = "set", type = "string", value = "NAME=X", repeated = true, doc = "pin an option of the profile"},
     {name = "shrink", doc = "of a failing seed: pin options while it still fails"},
     {name = "mutant", type = "string", value = "NAME", doc = "with -DTIDE_MUTANTS=ON: make this mistake"},

@@ -1,6 +1,7 @@
 -- `tide submit SCRIPT`: a run on a cluster that stays, in a process of its own.
 local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
+local limit_options <const> = require "tide.cli.limits"
 local text = require "tide.text"
 
 return {
@@ -10,6 +11,7 @@ return {
     .. "`tide jobs` and `tide job` see and steer it.",
   examples = {
     {"tide submit mf.lua --rank 64", "as the script says, on all slots that are free"},
+    {"tide submit --min 1 --max 8 mf.lua", "as many as the cluster's scheduling policy gives it, 1 to 8"},
     {"tide submit --slots 4 mf.lua", "on four worker slots; it waits until they are free"},
   },
   arguments = {
@@ -20,12 +22,15 @@ return {
     arguments.shared.cluster,
     {name = "slots", type = "integer", min = 1, value = "N",
      doc = "worker slots (default: the job's `workers`, else all that are free)"},
+    limit_options[1], limit_options[2], limit_options[3], limit_options[4],
     {name = "resume", type = "string", value = "DIR",
      doc = "go on from the newest whole checkpoint in this directory"},
   },
   takes_script = true,
   run = function(context)
     local o <const> = context.options
+    local limits <const>, mistake = limit_options.read(o)
+    if mistake then return nil, mistake end
     local client <const> = require "tide.cluster.client"
     local endpoint, err = client.resolve(o.cluster)
     if not endpoint then return nil, err end
@@ -34,7 +39,8 @@ return {
     local answer
     answer, problem = context.core.node_run([[return require("tide.command.submit").inside(...)]],
       "@tide/command/submit.lua", {cluster = o.cluster or endpoint, script = o.script, program = arg and arg[0],
-        o = {args = o.rest, slots = o.slots, resume = o.resume}})
+        o = {args = o.rest, slots = o.slots, resume = o.resume, min = o.min, max = o.max, weight = o.weight,
+          sizes = limits and limits.sizes}})
     local cluster <const> = context.core.node().cluster or "the cluster"
     context.core.node_stop(0)
     if not answer then return nil, errors.from(problem) end

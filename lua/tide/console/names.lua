@@ -180,8 +180,6 @@ end
 
 ---- help ------------------------------------------------------------------------------------------------------------
 
-local HELP_WIDTH <const> = 79
-
 local FIRST <const> = [[
 The ten things to do first
   nodes()                       what there is                     top()      which actors are busy

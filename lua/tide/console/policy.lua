@@ -13,8 +13,9 @@ local session ---@type table of tide.console.session
 ---@param own table the session these calls belong to
 function policy._use(own) session = own end
 
-local function controller(job)
-  local address, err = remote.find(job)
+-- Where a kind's seat is; `ref`: a policy, of whatever kind.
+local function controller(job, kind, ref)
+  local address, err = remote.find(job, kind or ref and remote.kind_of(ref))
   if not address then error(err, 3) end
   return address
 end
@@ -62,44 +63,53 @@ function policy.list(o) return given(remote.new(controller(o and o.job)).list())
 ---@param ref string a shipped name or a file
 ---@param params? table
 ---@return table report
-function policy.check(ref, params) return given(remote.new(controller()).check(found(ref), params)) end
+function policy.check(ref, params)
+  local own <const> = found(ref)
+  return given(remote.new(controller(nil, nil, own)).check(own, params))
+end
 
 ---Runs a policy beside the live one on the same views; its plans are validated and never carried out.
 ---@param ref string a shipped name or a file
 ---@param o? {for_?: string, params?: table, scope?: string}
 ---@return table answer
-function policy.shadow(ref, o) return given(remote.new(controller()).shadow(found(ref), o)) end
+function policy.shadow(ref, o)
+  local own <const> = found(ref)
+  return given(remote.new(controller(nil, nil, own)).shadow(own, o))
+end
 
 ---What a shadow would have done differently, or what both groups of a canary do.
 ---@param kind string
 ---@param o? {scope?: string}
 ---@return table report
-function policy.report(kind, o) return given(remote.new(controller()).report(kind, o)) end
+function policy.report(kind, o) return given(remote.new(controller(nil, kind)).report(kind, o)) end
 
 ---Puts a policy in the place of the live one of its kind, checked on the newest view first; with `canary` at first for
 ---a part of the nodes, workers or tables only, which the guard then makes all or none.
 ---@param ref string a shipped name or a file
 ---@param o? {params?: table, guard?: table, canary?: table, scope?: string, force?: boolean}
 ---@return table answer old, new, epoch
-function policy.swap(ref, o) return given(remote.new(controller()).swap(found(ref), guarded(o))) end
+function policy.swap(ref, o)
+  local own <const> = found(ref)
+  return given(remote.new(controller(nil, nil, own)).swap(own, guarded(o)))
+end
 
 ---Changes params of a live policy.
 ---@param kind string
 ---@param params table
 ---@return table answer
-function policy.set(kind, params) return given(remote.new(controller()).set(kind, params)) end
+function policy.set(kind, params) return given(remote.new(controller(nil, kind)).set(kind, params)) end
 
 ---Brings the policy before this one back, with its state.
 ---@param kind string
 ---@param o? {latest?: boolean, scope?: string}
 ---@return table answer
-function policy.rollback(kind, o) return given(remote.new(controller()).rollback(kind, o)) end
+function policy.rollback(kind, o) return given(remote.new(controller(nil, kind)).rollback(kind, o)) end
 
 ---Who was swapped in, when, and what came of it.
 ---@param kind string
 ---@param o? {scope?: string}
 ---@return table[] rows
-function policy.history(kind, o) return given(remote.new(controller()).history(kind, o)) end
+function policy.history(kind, o) return given(remote.new(controller(nil, kind)).history(kind, o)) end
 
 ---The last plan that touched a thing.
 ---@param what string

@@ -1,5 +1,5 @@
--- Decisions of a run's policies, from its journal: what each saw, wanted, got and why; and what another policy would have
--- decided, in a process of its own that ends with its budget.
+-- Decisions of a run's policies, from its journal: what each saw, wanted, got and why; and what another policy would
+-- have decided, in a process of its own that ends with its budget.
 local children = require "tide.cluster.children"
 local core = require "tide.core"
 local errors = require "tide.errors"
@@ -48,7 +48,7 @@ local function printed(bytes)
   return #text > VIEW_MAX and text:sub(1, VIEW_MAX):gsub("[\x80-\xff]+$", "") .. "..." or text, value
 end
 
-local function seat_of(r) return r.scope and r.scope ~= "" and r.kind .. ":" .. r.scope or r.kind end
+local function seat_of(r) return r.scope and r.scope ~= "" and r.kind .. "@" .. r.scope or r.kind end
 
 ---@param records table[] of journal.read
 ---@return table[] rows, oldest first: {at =, seat =, what =, policy =, ...}

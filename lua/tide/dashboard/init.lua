@@ -1,8 +1,8 @@
 -- `tide dashboard`: a client of a cluster that serves a page about it to its own user, on loopback.
 --
--- A second after a second it takes a snapshot of the cluster and publishes a sample and a state (state.lua) to the server
--- (the plugin behind core.http_listen), which keeps ten minutes of samples and sends them to whoever looks. Requests
--- that the server does not answer by itself are answered here, between two looks. It never has more rights than its user
+-- Each second it takes a snapshot of the cluster and publishes a sample and a state (state.lua) to the server (the
+-- plugin behind core.http_listen), which keeps ten minutes of samples and sends them to whoever looks. Requests that
+-- the server does not answer by itself are answered here, between two looks. It never has more rights than its user
 -- and changes nothing.
 local core = require "tide.core"
 local decisions = require "tide.dashboard.decisions"
@@ -128,8 +128,8 @@ function dashboard:look()
   local before <const> = self.snapshots[#self.snapshots]
   local findings
   if before and #snapshot.runs > 0 then findings = state.clean(slowest.of(self.snapshots[1], snapshot)) end
-  local sample, now <const> = state.of(snapshot, before, {hot = self.hot, events = self.events, problem = problem,
-    slowest = findings})
+  local sample, now <const> = state.of(snapshot, before, {window = self.snapshots[1], hot = self.hot,
+    events = self.events, problem = problem, slowest = findings})
   self.snapshots[#self.snapshots + 1] = snapshot
   if #self.snapshots > WINDOW then table.remove(self.snapshots, 1) end
   self.last_state, self.snapshot = now, snapshot
@@ -163,8 +163,8 @@ end
 routes["GET /api/schema"] = function()
   return 200, JSON, core.json_encode {schemas = {
     ["tide.state/1"] = "GET /api/state and `event: state`: everything now; rates are per second since the look before",
-    ["tide.sample/1"] = "`event: sample` of GET /api/stream?after=N: t, up, nodes, rate, pulls, pushes, near, wire, rss, "
-      .. "memory, p99, cpu = [[node, share]], runs = [[name, loss, examples/s, reports]]",
+    ["tide.sample/1"] = "`event: sample` of GET /api/stream?after=N: t, up, nodes, rate, pulls, pushes, near, wire, "
+      .. "rss, memory, p99, cpu = [[node, share]], runs = [[name, loss, examples/s, reports]]",
     ["tide.runs/1"] = "GET /api/runs: the newest runs in .tide/runs of the directory that the dashboard runs in",
     ["tide.run/1"] = "GET /api/run/ID: one of them, with curves and events",
     ["tide.decisions/1"] = "GET /api/policy/RUN: decisions of the run's policies from its journal",

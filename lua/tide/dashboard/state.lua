@@ -80,12 +80,14 @@ local function node_row(node, old, names)
   local memory <const> = node.memory
   local row <const> = {name = text(node.name), id = node.id, state = node.state, up = node.up, bare = node.bare,
     left = node.state == "left" or nil,
-    workers = node.workers, rss = node.rss_bytes, processors = node.processors, mail = sum_actors(node, "mailbox_messages"),
+    workers = node.workers, rss = node.rss_bytes, processors = node.processors,
+    mail = sum_actors(node, "mailbox_messages"),
     cpu = node.cpu_s and rate(node.cpu_s, old and old.cpu_s, seconds) or nil,
     handled = rate(sum_actors(node, "messages"), old and sum_actors(old, "messages"), seconds),
     store_busy = node.store and rate(node.store.busy_s, old and old.store and old.store.busy_s, seconds),
     links = link_rows(node, old, names, seconds),
-    memory = memory and {used = memory.used_bytes, cap = memory.cap_bytes, tier = memory.tier, refused = memory.refused}}
+    memory = memory and {used = memory.used_bytes, cap = memory.cap_bytes, tier = memory.tier,
+                         refused = memory.refused}}
   row.busiest, row.busy = busiest(node, old, seconds)
   return row
 end
@@ -171,16 +173,18 @@ local function finite(number)
   return number
 end
 
--- Where a worker's time went since the last look, as shares of it.
+-- Where a worker's time went, as shares of it. What it worked it says with its reports, so a short while may seem to
+-- have more of it than there was.
 local function worker_row(w, old, seconds)
   local row <const> = {rank = w.rank, node = text(w.node), state = w.state, reports = w.reports, waits = {}}
-  local waited = 0
+  local told <const>, waited = old and seconds > 0, 0
   for _, kind in ipairs(WAITS) do
-    local share <const> = old and seconds > 0
-      and math.min(rate(w.waits[kind], old.waits and old.waits[kind], seconds), 1) or 0
+    local before <const> = told and old.waits and old.waits[kind]
+    local share <const> = math.min(rate(w.waits[kind], before, seconds), 1)
     row.waits[kind], waited = share, waited + share
   end
-  row.work = old and seconds > 0 and math.max(1 - waited, 0) or 0
+  row.work = told and math.min(rate(w.work_s, old.work_s, seconds), math.max(1 - waited, 0)) or 0
+  row.rest = told and math.max(1 - waited - row.work, 0) or 0
   return row
 end
 
@@ -231,7 +235,8 @@ end
 
 ---@param now tide.snapshot
 ---@param before? tide.snapshot the one before it, for rates
----@param o? {hot?: table, events?: table[], slowest?: table, problem?: string}
+---@param o? {window?: tide.snapshot, hot?: table, events?: table[], slowest?: table, problem?: string} window: one of
+---  some looks ago
 ---@return table sample
 ---@return table state
 function state.of(now, before, o)
@@ -245,9 +250,10 @@ function state.of(now, before, o)
     out.nodes[i] = node_row(node, old and old.rss_bytes and node.rss_bytes and old or nil, names)
   end
   out.tables = table_rows(now, before, o.hot)
-  local runs_before <const> = by(before and before.runs, "name")
+  local earlier <const> = o.window or before -- workers tell of their time with each report: they want a longer look
+  local runs_before <const> = by(earlier and earlier.runs, "name")
   for i, run in ipairs(now.runs) do
-    out.runs[i] = run_row(run, runs_before[run.name], before and now.now - before.now or 0)
+    out.runs[i] = run_row(run, runs_before[run.name], earlier and now.now - earlier.now or 0)
   end
   return totals(out, now, before, out.tables, out.runs), out
 end

@@ -27,6 +27,14 @@ local function sources_of(where)
     if not texts then return nil, err end
     return {{name = "generated text", text = texts[1]}}, "generated text, 50 topics"
   end
+  if type(where) == "table" and where.generate then
+    script.check_fields("T0113", "tide.data.text's `generate`", where.generate, GENERATED)
+    local sizes = {}
+    for key, default in pairs(GENERATED) do sizes[key] = where.generate[key] or default end
+    local texts, err = core.generate("text", sizes)
+    if not texts then return nil, err end
+    return {{name = "generated text", text = texts[1]}}, "generated text, 50 topics"
+  end
   local paths = type(where) == "table" and where or {where}
   return paths, table.concat(paths, ", ")
 end
@@ -81,7 +89,8 @@ return function(data)
   end
 
   ---Running text, a sentence a line, as numbers of words.
-  ---@param where? string|string[] files; "glosses" (default): those of WordNet; "generated": text with known topics
+  ---@param where? string|string[]|{generate: table} files; "glosses" (default): those of WordNet; "generated": text
+  ---  with known topics, or {generate = {vocabulary=, words=, sentence=, seed=}} of these sizes
   ---@param options? {min_count?: integer} words that occur less often are left out
   ---@return tide.data.text_set
   return function(where, options)

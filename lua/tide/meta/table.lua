@@ -43,11 +43,6 @@ function handle:sampler(o) end
 ---@return string|true|nil consistency nil, err: it cannot be changed to that
 function handle:consistency(bound) end
 
----The rate of the update rule, or a new one on all nodes, for pushes that come after. Of sgd, adagrad and adam.
----@param rate? number
----@return number|true
-function handle:rate(rate) end
-
 ---Gives slots to a node, waits until nobody goes by their old homes.
 ---@param slots integer[] 0 to 4095
 ---@param node integer id

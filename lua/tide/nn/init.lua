@@ -401,9 +401,15 @@ end
 
 ---- losses ----------------------------------------------------------------------------------------------------------
 
+local REAL <const> = setmetatable({}, {__mode = "k"}) -- losses of nn.sequential whose targets are numbers
+
 local function loss(operation)
   return function(z, target)
-    if z == nil then return function(a, b) return nn[operation](a, b) end end
+    if z == nil then
+      local function made(a, b) return nn[operation](a, b) end
+      REAL[made] = operation ~= "xent" or nil
+      return made
+    end
     local made = apply(z.program, operation, {z, target})
     made.is_loss = true
     return made
@@ -427,22 +433,35 @@ nn.mse = loss "mse"
 ---@param target? tide.nn.value
 nn.hinge = loss "hinge"
 
----A net of layers in a row: inputs "x" and "y", output "logits".
+local SEQUENTIAL <const> = {input = true, label = true, loss = true, name = true}
+
+---A net of layers in a row: inputs "x" and "y", output "logits". `y` is a label a row of nn.xent(), and of the other
+---losses as many numbers a row as the last layer gives.
 ---@param o table {input = dims, label? = "index"|dims, loss = nn.xent(), name?, layer, layer, ...}
 ---@return tide.nn.program
 function nn.sequential(o)
-  if type(o.input) ~= "table" or type(o.loss) ~= "function" then
+  for key in pairs(type(o) == "table" and o or {}) do
+    if math.type(key) ~= "integer" and not SEQUENTIAL[key] then
+      refuse("nn.sequential has no field `%s`: input, label, loss, name, and the layers", tostring(key))
+    end
+  end
+  if type(o) ~= "table" or type(o.input) ~= "table" or type(o.loss) ~= "function" then
     refuse("nn.sequential wants input = {dims} and loss = nn.xent() or another")
   end
   return nn.program(o.name or "net", function(p)
     local x = p:input("x", table.unpack(o.input))
-    local y <const> = (o.label or "index") == "index" and p:index "y" or p:input("y", table.unpack(o.label))
+    local y
+    if o.label and o.label ~= "index" then
+      y = p:input("y", table.unpack(o.label))
+    elseif o.label or not REAL[o.loss] then
+      y = p:index "y"
+    end
     for i, f in ipairs(o) do
       if type(f) ~= "function" and getmetatable(f) ~= layer then refuse("layer %d is a %s", i, type(f)) end
       x = f(x)
     end
     p:output("logits", x)
-    p:loss(o.loss(x, y))
+    p:loss(o.loss(x, y or p:input("y", table.unpack((x:dims())))))
   end)
 end
 
@@ -471,27 +490,30 @@ local function rule_of(rule)
   end
 end
 
+---@alias tide.nn.rate number|fun(step: integer, params: table): number
+
 ---Plain gradient descent: w -= lr g. In all rules g is the mean gradient plus `decay` times the weights of matrices.
----@param o {lr: number|fun(step: integer): number, decay?: number}
+---`lr` may be a function of the step's number and the job's params: `run:set` then changes it while the run goes on.
+---@param o {lr: tide.nn.rate, decay?: number}
 nn.sgd = rule_of "sgd"
 ---v = mu v + g, w -= lr v.
----@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number} mu: 0.9
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number} mu: 0.9
 nn.momentum = rule_of "momentum"
 ---v = mu v + g, w -= lr (g + mu v).
----@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number} mu: 0.9
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number} mu: 0.9
 nn.nesterov = rule_of "nesterov"
 ---a += g g, w -= lr g / (sqrt(a) + eps).
----@param o {lr: number|fun(step: integer): number, decay?: number, eps?: number} eps: 1e-10
+---@param o {lr: tide.nn.rate, decay?: number, eps?: number} eps: 1e-10
 nn.adagrad = rule_of "adagrad"
 ---a = mu a + (1 - mu) g g, w -= lr g / (sqrt(a) + eps).
----@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number, eps?: number} mu: 0.99, eps: 1e-8
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number, eps?: number} mu: 0.99, eps: 1e-8
 nn.rmsprop = rule_of "rmsprop"
 ---Adam with corrected bias; `mu` is beta1.
----@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number, beta2?: number, eps?: number} mu: 0.9,
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number, beta2?: number, eps?: number} mu: 0.9,
 ---  beta2: 0.999, eps: 1e-8
 nn.adam = rule_of "adam"
 ---Adam whose decay acts apart from the gradient: w -= lr decay w.
----@param o {lr: number|fun(step: integer): number, decay?: number, mu?: number, beta2?: number, eps?: number} as adam
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number, beta2?: number, eps?: number} as adam
 nn.adamw = rule_of "adamw"
 
 ---Rates as functions of the step's number, from 1: `constant(rate)`, `step(rate, every, factor)`, `cosine(rate, steps,

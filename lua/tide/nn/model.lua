@@ -26,6 +26,10 @@ local function checked(result, err, ...)
   return result, err, ...
 end
 
+---How many arrays an update rule remembers.
+---@package
+function model.memories(optimizer) return STATES[optimizer.rule] end
+
 ---@param program tide.nn.program
 ---@param o {device?: string, seed?: integer, mask_seed?: integer, optimizer?: table, clip?: number, tables?: table,
 ---per?: string, rows?: table} mask_seed: of dropout, which differs between workers that share a seed; rows: what makes
@@ -171,7 +175,7 @@ function model:divisor(r) return self.per == "sample" and r.samples or r.count e
 ---@package
 function model:rate(step)
   local lr <const> = self.optimizer.lr
-  return type(lr) == "function" and lr(step) or lr
+  return type(lr) == "function" and lr(step, self.params) or lr
 end
 
 ---Applies the update rule to the elements first .. first + count - 1 (from 0) of all arrays.

@@ -12,11 +12,13 @@ local adapt = require "tide.nn.adapt"
 local core = require "tide.core"
 local crew = require "tide.nn.worker_group"
 local data = require "tide.data"
+local model = require "tide.nn.model"
 local exchange = require "tide.nn.exchange"
 local replica = require "tide.nn.replica"
 local script = require "tide.script"
 local shared_rows = require "tide.nn.shared_rows"
 local table_spec = require "tide.run.table_spec"
+local text = require "tide.text"
 
 local train = {}
 
@@ -24,20 +26,38 @@ local KEY <const> = 1024
 
 local function state_keys(layout) return math.max(1, (layout.states + KEY - 1) // KEY) end
 
----Examples as rows of tensors "PART.x" and "PART.y".
+---Examples as rows of tensors "PART.NAME", one for each input of the program.
 local function tensors_of(w, part)
-  local x <const>, y <const> = w.data:whole(part .. ".x"), w.data:whole(part .. ".y")
-  local buffers
+  local inputs <const> = w.job.net.inputs
+  local whole, buffers, rows = {}, nil, nil
+  for i, name in ipairs(inputs) do
+    local t <const> = w.data:whole(("%s.%s"):format(part, name))
+    if rows and t:rows() ~= rows then
+      error(script.error("T0402", ("`%s.%s` has %d examples, `%s.%s` %d"):format(part, inputs[1], rows, part, name,
+        t:rows()), {help = "an example is a row of each input"}), 0)
+    end
+    whole[i], rows = t, rows or t:rows()
+  end
   return {
-    count = x:rows(),
+    count = rows,
     ---Examples first .. of an order, copied.
     pick = function(order, first, count, most)
-      buffers = buffers or {x = core.tensor(x:type(), most, x:columns()), y = core.tensor(y:type(), most, y:columns())}
-      buffers.x:pick(x, order:slice(first, count))
-      buffers.y:pick(y, order:slice(first, count))
-      return {x = buffers.x, y = buffers.y, first = 1, rows = count}
+      if not buffers then
+        buffers = {}
+        for i, t in ipairs(whole) do buffers[i] = core.tensor(t:type(), most, t:columns()) end
+      end
+      local batch <const>, numbers <const> = {first = 1, rows = count}, order:slice(first, count)
+      for i, name in ipairs(inputs) do
+        buffers[i]:pick(whole[i], numbers)
+        batch[name] = buffers[i]
+      end
+      return batch
     end,
-    slice = function(first, count) return {x = x, y = y, first = first, rows = count} end,
+    slice = function(first, count)
+      local batch <const> = {first = first, rows = count}
+      for i, name in ipairs(inputs) do batch[name] = whole[i] end
+      return batch
+    end,
   }
 end
 
@@ -90,25 +110,55 @@ function trainer:average_states()
   return function() self.w.tables.states:push(replica.range(0, self.state_rows), states) end
 end
 
----Writes what was learnt to the tables.
+-- What the update rule remembers, from its table or to it; each worker writes a range.
+local function each_memory(self, f)
+  local own <const>, rows <const> = self.model, self.model.layout.keys
+  local here <const> = own.staged or own.on.parameters == own.parameters -- else in the device's memory
+  for i, memory in ipairs(own.memory) do
+    local held <const> = here and memory or core.tensor("f32", rows, KEY)
+    if not here then core.fetch(memory, held) end
+    f((i - 1) * rows, held)
+    if not here then core.give(memory, held) end
+  end
+end
+
+---Writes what was learnt to the tables; for checkpoints the update rule's memory too.
 function trainer:store()
   self.replica:store(self:average_states())
+  if not self.w.tables.memory then return end
+  each_memory(self, function(first, held)
+    local from <const>, count <const> = self.crew:piece(held:rows())
+    if count > 0 then
+      self.w.tables.memory:push(replica.range(first + from - 1, count), held:slice(from, count))
+    end
+  end)
+  self.w:barrier "remembered"
+end
+
+---Goes on from what a checkpoint holds.
+function trainer:recall()
+  self.crew.steps = self.w.state.steps
+  self.model.steps = self.w.state.steps
+  if not self.w.tables.memory then return end
+  each_memory(self, function(first, held)
+    self.w.tables.memory:pull(replica.range(first, held:rows()), {into = held})
+  end)
 end
 
 ---One synchronous step of all workers, on this one's part of a batch, which may be empty.
 ---@param order table u32 tensor numbers of examples
 ---@param whole table {first=, count=} of the batch of all workers
 function trainer:train(order, first, count, whole)
-  local model <const>, adapts <const> = self.model, self.crew.adapts
+  local own <const>, adapts <const> = self.model, self.crew.adapts
   local function load(from, rows) return self.examples.pick(order, first + from - 1, rows, self.most) end
   local r <const> = self.crew:step(adapts and adapts:batch(count, load) or load(1, count))
-  if #model.tables > 0 then
+  if #own.tables > 0 then
     if self.crew.exchange then -- alone, the model has changed them itself
       local all <const> = self.per == "sample" and whole.count
         or self.examples.counted(self.label, order, whole.first, whole.count)
-      for _, t in ipairs(model.tables) do t:update(all > 0 and 1 / all or 0, self.crew.steps) end
+      for _, t in ipairs(own.tables) do t:update(all > 0 and 1 / all or 0, self.crew.steps) end
     end
-    for _, t in ipairs(model.tables) do t:settle() end
+    for _, t in ipairs(own.tables) do t:settle() end
     if self.clocked then self.w:clock() end
   end
   return r
@@ -138,8 +188,61 @@ function trainer:pause(left, total)
   self.crew.unfinished = {left = left, total = total}
 end
 
+local EVALUATED <const> = 256 -- examples at a time
+
+---@param examples table of tensors_of or forest_of
+local function evaluate_on(w, examples)
+  local own <const> = w.trainer.model
+  local sums, tested = {loss = 0, correct = 0}, 0
+  local from, rows <const> = w.trainer.crew:piece(examples.count)
+  for first = from, from + rows - 1, EVALUATED do
+    local r = own:evaluate(examples.slice(first, math.min(EVALUATED, from + rows - first)))
+    sums.loss, sums.correct, tested = sums.loss + r.loss, sums.correct + r.correct, tested + r.count
+  end
+  return sums, tested
+end
+
+-- Sums and counts of the job's own metrics over this worker's piece of a part.
+local function measure(w, part, names)
+  local examples <const>, own <const> = tensors_of(w, part), w.trainer.model
+  local from, rows <const> = w.trainer.crew:piece(examples.count)
+  local sums, counts = {}, {}
+  for _, name in ipairs(names) do sums[name], counts[name] = 0, 0 end
+  for first = from, from + rows - 1, EVALUATED do
+    local given <const> = examples.slice(first, math.min(EVALUATED, from + rows - first))
+    local outputs <const>, batch = own:forward(given), {rows = given.rows}
+    for _, name in ipairs(w.job.net.inputs) do batch[name] = given[name]:slice(first, given.rows) end
+    for _, name in ipairs(names) do
+      local sum, count = w.job.net.metrics[name](outputs, batch)
+      if type(sum) ~= "number" or count ~= nil and type(count) ~= "number" then
+        error(script.error("T0203", ("metric `%s` returns a sum over the examples of the batch, and perhaps a count")
+          :format(name)), 0)
+      end
+      sums[name], counts[name] = sums[name] + sum, counts[name] + (count or given.rows)
+    end
+  end
+  return sums, counts
+end
+
+---Adds what the held-out part says to a report: its loss, correct answers and metrics, as sums, and what each of them
+---is of: `valid_loss` of `valid_examples`, `valid_NAME` of `valid_NAME_n`.
+---@param report table
+---@param part string
+function trainer:validate(report, part)
+  local w <const> = self.w
+  local sums, tested = evaluate_on(w, tensors_of(w, part))
+  report.valid_loss, report.valid_correct, report.valid_examples = sums.loss, sums.correct, tested
+  local names <const> = text.sorted_keys(w.job.net.metrics)
+  if #names == 0 then return end
+  local own, counts = measure(w, part, names)
+  for _, name in ipairs(names) do
+    report["valid_" .. name], report[("valid_%s_n"):format(name)] = own[name], counts[name]
+  end
+end
+
 local function run_epoch(self, epoch)
   local w <const> = self.w
+  self.model.params = w.params -- of the newest report, the same on all workers
   local order <const> = data.order(self.examples.count, w.seed * 7919 + epoch.number)
   local weight <const> = self.examples.weight
   local weigh <const> = weight and function(place) return weight(order[place]) end or nil
@@ -161,31 +264,29 @@ local function run_epoch(self, epoch)
   self.figures = {}
   report.loss, report.examples, report.correct, report.steps = own.loss, own.count, own.correct, own.steps
   report.alike = {loss = total.loss, examples = total.count, correct = total.correct} -- of who died, too
+  if w.job.net.validate then self:validate(report, w.job.net.validate) end
   local adapts <const> = self.crew.adapts
   if adapts then report.alike.batch, report.alike.progress = adapts.total, adapts.progress end
   w:report(report)
-end
-
-local EVALUATED <const> = 256 -- examples at a time
-
----@param examples table of tensors_of or forest_of
-local function evaluate_on(w, examples)
-  local model <const> = w.trainer.model
-  local sums, tested = {loss = 0, correct = 0}, 0
-  local from, rows <const> = w.trainer.crew:piece(examples.count)
-  for first = from, from + rows - 1, EVALUATED do
-    local r = model:evaluate(examples.slice(first, math.min(EVALUATED, from + rows - first)))
-    sums.loss, sums.correct, tested = sums.loss + r.loss, sums.correct + r.correct, tested + r.count
+  if w.job.checkpoint then -- what a cut at this clock holds is all of this epoch, and nothing of the next
+    w.state.epoch, w.state.steps = epoch.number, self.crew.steps
+    w:clock()
   end
-  return sums, tested
 end
 
 ---Evaluations of a job: of forests all vertices, and roots alone, of each part that is held out.
-local function evaluations(program)
-  if not program.vertex then
-    return {test = function(w) return evaluate_on(w, tensors_of(w, "test")) end}
-  end
+local function evaluations(program, metrics)
   local made = {}
+  if not program.vertex then
+    made.test = function(w) return evaluate_on(w, tensors_of(w, "test")) end
+    for name in pairs(metrics) do
+      made[name] = function(w)
+        local sums, counts = measure(w, "test", {name})
+        return sums[name], counts[name]
+      end
+    end
+    return made
+  end
   for _, part in ipairs {"test", "dev"} do
     made[part] = function(w) return evaluate_on(w, forest_of(w, part)) end
     made[part .. "_roots"] = function(w)
@@ -198,7 +299,11 @@ end
 
 local KNOWN <const> = {name = true, program = true, data = true, batch = true, epochs = true, optimizer = true,
                        clip = true, seed = true, comm = true, device = true, tables = true, per = true,
-                       batching = true}
+                       batching = true, metrics = true, validate = true, stop = true, checkpoint = true,
+                       params = true}
+local STOP <const> = {loss = true, time = true, metric = true, patience = true, better = true, by = true}
+local REPORTED <const> = {loss = "examples", valid_loss = "valid_examples", valid_correct = "valid_examples",
+                          correct = "examples"}
 local BATCH <const> = {start = true, max = true, lo = true, hi = true, rule = true, warmup = true, hold = true,
                        grow = true}
 local ADAM <const> = {adam = true, adamw = true, rmsprop = true}
@@ -235,12 +340,48 @@ local function check_batch(o)
   return all
 end
 
----A job that trains `program` (inputs "x" and "y") on `data` (parts "train.x", "train.y", "test.x", "test.y"), or a
----program of vertices on a tide.data.forest.
+-- When the job ends: after its epochs, by loss or time, or when a number of the reports gets no better.
+local function stop_rule(o)
+  local s <const> = o.stop or {}
+  script.check_fields("T0203", "`stop` of nn.job", s, STOP)
+  local rule = {epochs = o.epochs, loss = s.loss, time = s.time}
+  if not (s.metric or s.patience) then return rule end
+  local metric <const> = s.metric or (o.validate and "valid_loss" or "loss")
+  local own <const> = metric:match "^valid_(.+)$"
+  local per = REPORTED[metric]
+  if own and (o.metrics or {})[own] then per = metric .. "_n" end
+  if not per then
+    fail(o, ("`stop.metric` is `%s`; there are loss, correct, and with `validate` valid_loss, valid_correct and valid_"
+      .. "NAME of each metric"):format(tostring(metric)))
+  end
+  if own and not o.validate then
+    fail(o, ("`stop.metric` is `%s`, which `validate = PART` makes: name the part"):format(metric))
+  end
+  rule.metric, rule.per, rule.patience = metric, per, s.patience or 1
+  rule.better, rule.by = s.better or (metric:find "correct$" and "more" or "less"), s.by
+  return rule
+end
+
+local function check_metrics(o)
+  for name, f in pairs(o.metrics or {}) do
+    if type(name) ~= "string" or type(f) ~= "function" then fail(o, "`metrics` are functions by name") end
+    if name == "test" then fail(o, "a metric cannot be called `test`, which is loss and correct answers") end
+  end
+  if o.program.vertex and (o.metrics or o.validate) then
+    fail(o, "`metrics` and `validate` are for programs of tensors; forests are evaluated by parts")
+  end
+end
+
+---A job that trains a program on parts of data by the names of its inputs ("train.x", "train.y", "test.x", "test.y"
+---of inputs x and y), or a program of vertices on a tide.data.forest.
 ---@param o table {name, program, data, batch (of all workers together; or tide.nn.batch), epochs, optimizer, clip?,
 ---seed?, comm?: name of a policy, or {policy =, params =}: how gradients travel, default "comm/hybrid", batching?: who
 ---changes the batch, default "batching/goodput", device?: of every worker's model; of programs of vertices tables:
----name -> {"adagrad"|"sgd", lr =, consistency =, replicas =}, per: "row" or "sample"}
+---name -> {"adagrad"|"sgd", lr =, consistency =, replicas =}, per: "row" or "sample"; metrics?: functions by name of
+---(outputs, batch), which return a sum over the batch's examples and perhaps a count: run:evaluate(name) on the test
+---part; validate?: a part, "valid", whose loss and metrics are in each epoch's report; stop?: {loss =, time =, metric =
+---"valid_loss", patience = epochs without a better one, better = "less"|"more", by = how much}; checkpoint?: as of
+---tide.job: an epoch is a clock, and a resumed run goes on with the next one; params?}
 ---@return tide.job
 function train.job(o)
   script.check_fields("T0203", "nn.job", o, KNOWN)
@@ -251,11 +392,18 @@ function train.job(o)
   if o.tables and o.clip then
     error(script.error("T0203", "clip would bound the norm of all gradients; it is not possible with tables"), 0)
   end
+  check_metrics(o)
+  if o.checkpoint and (o.program.vertex or changes or type(o.checkpoint) ~= "table") then
+    fail(o, "`checkpoint = {dir =}` is for programs of tensors with a batch that is a number")
+  end
   local declared <const> = shared_rows.declare(o.program, o.tables)
   local layout <const> = o.program:layout()
   local keys <const>, states <const> = layout.keys, state_keys(layout)
+  local memories <const> = o.optimizer and model.memories(o.optimizer) or 0
   return require("tide.run.job").new {
-    name = o.name, data = o.data, seed = o.seed or 1, stop = {epochs = o.epochs},
+    name = o.name, data = o.data, seed = o.seed or 1, stop = stop_rule(o), params = o.params,
+    net = {inputs = o.program.inputs, metrics = o.metrics or {}, validate = o.validate},
+    checkpoint = o.checkpoint,
     comm = {tensors = function() return exchange.describe(o.program) end, batch = changes and changes.start or o.batch},
     adapts = changes,
     policies = {comm = o.comm or "comm/hybrid", batching = changes and (o.batching or "batching/goodput") or nil},
@@ -266,6 +414,10 @@ function train.job(o)
                                  replicas = copies},
         states = table_spec.new {keys = table_spec.dense(states), width = KEY, update = {"assign"}, replicas = copies},
       }
+      if memories > 0 and o.checkpoint then
+        made.memory = table_spec.new {keys = table_spec.dense(keys * memories), width = KEY, slots = "range",
+                                      update = {"assign"}, replicas = copies}
+      end
       for name, declare in pairs(declared) do made[name] = declare() end
       return made
     end,
@@ -273,7 +425,10 @@ function train.job(o)
     meets = not o.program.vertex, prepare = function(w) w.trainer = new_trainer(w, o, changes) end,
     worker = function(w)
       for epoch in w.trainer.crew:epochs(o.epochs) do
-        if epoch.resumes then w.trainer.replica:fetch() end
+        if epoch.resumes then
+          w.trainer.replica:fetch()
+          if w.state.steps then w.trainer:recall() end
+        end
         if epoch.joins then
           w.tables.states:pull(replica.range(0, w.trainer.state_rows), {into = w.trainer.model.states})
           w.trainer.model:give()
@@ -282,7 +437,7 @@ function train.job(o)
         run_epoch(w.trainer, epoch)
       end
     end,
-    evaluate = evaluations(o.program),
+    evaluate = evaluations(o.program, o.metrics or {}),
   }
 end
 

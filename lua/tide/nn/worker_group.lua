@@ -75,7 +75,7 @@ end
 
 -- Reports of all before this worker began, of one that has just come.
 local function begun_of(self, number)
-  local begun <const> = not number and self.meets and self.w.begun or 0
+  local begun <const> = not number and self.meets and (self.w.state.epoch or self.w.begun) or 0
   return begun > 0 and begun or nil
 end
 

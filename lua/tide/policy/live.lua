@@ -469,7 +469,8 @@ rights.check("policies", verbs)
 
 -- Below admin only policies that are known to be good: that ship with Tide, or that an admin, or a node's script, has
 -- brought to this run.
-local function approves(self, policy, right)
+---@param self table with `approved`, SHA-256 sums of those that were
+function live.approves(self, policy, right)
   if type(policy) ~= "table" or type(policy.text) ~= "string" then return true end -- a mistake that the host names
   local name <const> = tostring(policy.path or ""):gsub("%.lua$", "")
   self.approved = self.approved or {}
@@ -489,7 +490,7 @@ function live:serve(request, message)
   local allowed, refusal = rights.admit("policies", request.verb, type(a) == "table" and a or {}, message)
   if not allowed then return nil, refusal end
   if not verb or type(a) ~= "table" then return nil, errors.new("T0113", "this request is not known") end
-  if not approves(self, a.policy, right) then
+  if not live.approves(self, a.policy, right) then
     return nil, errors.new("T0801", "a policy that does not ship with Tide takes the right `admin`, once")
   end
   local answer, err = verb(self.host, a)

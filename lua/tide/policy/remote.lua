@@ -16,10 +16,24 @@ local function seconds(time)
   return s
 end
 
----Where the policies of a run are asked for: those of `job`, else those of the only run.
+---Which kind a policy is of; nil: it cannot be loaded, and whoever is asked next says why.
+---@param ref string|table as source.find takes it
+---@return string|nil
+function remote.kind_of(ref)
+  local found <const> = source.find(ref)
+  local loaded <const> = found and source.load(found, {timed = false})
+  if not loaded then return nil end
+  loaded.sandbox:close()
+  return loaded.policy.kind
+end
+
+---Where policies are asked for: of the kind scheduling at the cluster's keeper of runs; else those of the run of `job`,
+---else those of the only run.
 ---@param job? string
+---@param kind? string
 ---@return string|nil address, table? err
-function remote.find(job)
+function remote.find(job, kind)
+  if kind == "scheduling" then return require("tide.cluster.runs").find() end
   for _, member in ipairs(core.members()) do
     if member.state == "up" then
       for _, name in ipairs {job and "policies-" .. job or "policies", "policies"} do
@@ -32,7 +46,7 @@ function remote.find(job)
     {help = "start one whose job has `policies = {...}`; `tide policy shipped` names some"})
 end
 
----@param address string of the run's controller
+---@param address string of the run's controller, or of the keeper of runs
 ---@return table functions list, check, shadow, report, swap, set, rollback, history, why, replay, file
 function remote.new(address)
   local function ask(verb, arguments)

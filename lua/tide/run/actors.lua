@@ -350,8 +350,8 @@ local group = {}
 group.__index = group
 
 local function handle(address, ranks, size, owned, members_max)
-  return setmetatable({address = address, picked = ranks, size = size, owned = owned, members_max = members_max or size},
-    group)
+  return setmetatable({address = address, picked = ranks, size = size, owned = owned,
+                       members_max = members_max or size}, group)
 end
 
 local function request_of(self, op, method, ...)

@@ -145,6 +145,27 @@ function meeting.extend(controller)
     self:begin_joined(joined)
   end
 
+  ---Whether a number of the reports has got no better for long enough. What is known of it is in the run's state, so
+  ---a resumed run goes on counting.
+  function controller:no_better(stop, sum)
+    local per <const> = sum[stop.per or "examples"]
+    local value = sum[stop.metric]
+    if not value then
+      self:fail(script.error("T0203", ("the stop rule's metric `%s` is not in the report"):format(stop.metric)))
+      return false
+    end
+    value = per and per > 0 and value / per or value
+    local known <const> = self.state.stop_rule or {since = 0}
+    self.state.stop_rule = known
+    local gain <const> = known.best and (stop.better == "more" and value - known.best or known.best - value)
+    if value == value and (not gain or gain > (stop.by or 0)) then
+      known.best, known.since = value, 0
+    else
+      known.since = known.since + 1
+    end
+    return known.since >= stop.patience
+  end
+
   ---@return string|nil why the stop rule of the job ends the run now
   function controller:stop_reason(sum)
     local stop = self.job.stop or {}
@@ -152,6 +173,7 @@ function meeting.extend(controller)
     if stop.epochs and self.clock >= stop.epochs then return "epochs" end
     local loss = sum.loss and (sum.examples and sum.examples > 0 and sum.loss / sum.examples or sum.loss)
     if stop.loss and loss and loss <= stop.loss then return "loss" end
+    if stop.metric and self:no_better(stop, sum) then return stop.metric end
     if self.stop_time_s and core.now() - self.started_at >= self.stop_time_s then return "time" end
     return nil
   end
@@ -185,6 +207,7 @@ function meeting.extend(controller)
       self.policies:reported(waiting, sum)
       self.policies_s = (self.policies_s or 0) + core.now() - since
     end
+    self:measure(waiting, sum)
     event.params = self.params
     event.stop = self:stop_reason(sum)
     self.stopping = event.stop
@@ -241,7 +264,8 @@ function meeting.extend(controller)
       if not w.waits and runs(w) then return end -- found soon while many still work: a round costs no square of them
     end
     local running = self:running()
-    if #running == 0 and self.suspending then return self:suspend() end
+    local finishes <const> = core.mutant and core.mutant "suspended_finishes"
+    if #running == 0 and self.suspending and not finishes then return self:suspend() end
     if #running == 0 and self.suspended then return end
     if #running == 0 then return self:finish() end
     local kind, places = place_of(running)

@@ -169,7 +169,7 @@ function controller:may_go_on(node)
     ::next::
   end
   local undone = self.chunks and not self.chunks:over()
-  return left > 0 or (done > 0 and not undone)
+  return left > 0 or (done > 0 and not undone) or done == 0 and self:gets_others()
 end
 
 ---Takes the workers of a node out of all that the others wait for. reason nil: they have left in order.
@@ -185,6 +185,7 @@ function controller:drop_workers(node, reason)
   end
   if self.suspect and self.suspect.worker and self.suspect.worker.node == node then self.suspect = nil end
   if count == 0 then return end
+  self:wait_for_others()
   if reason then
     self.workers_lost = self.workers_lost + count
     self:emit {kind = "lost", node = node.name, reason = reason, workers = count, chunks = redone}
@@ -811,6 +812,7 @@ function from_driver.close(self, _, message)
 end
 
 require("tide.run.life").extend(controller, from_driver)
+require("tide.run.grants").extend(controller, from_driver)
 require("tide.run.figures").extend(controller, from_driver)
 
 ---- loop ----------------------------------------------------------------------------------------------------------

@@ -64,6 +64,7 @@ end
 ---@field text? string the script itself, instead of the file at `script`
 ---@field host? string id of the run, given by who submitted it
 ---@field slots? integer worker slots on a shared cluster
+---@field limits? tide.scheduler.limits of what a scheduling policy gives its runs
 ---@field no_wait? boolean fail where no slots are free
 ---@field dry_run? boolean only load the script, and say what would run
 
@@ -102,7 +103,7 @@ function driver.run(o)
     program = arg and arg[0], run = id, interrupts = interrupts,
     nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, cluster_name = o.cluster, json = o.json,
     plain = o.plain, quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run,
-    resume = o.resume, slots = o.slots, no_wait = o.no_wait,
+    resume = o.resume, slots = o.slots, limits = o.limits, no_wait = o.no_wait,
     simulated = o.simulated, interactive = o.interactive, trace = o.trace,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
@@ -154,8 +155,18 @@ local function make_run_directory(context)
   end
   if not context.simulated then context.log_file = keep(io.open(context.log_path, "a")) end
   keep(core.file_write(path .. "/script.lua", context.script.text))
-  keep(core.file_write(path .. "/options.json", core.json_encode {
-    schema = "tide.options/1", script = context.script.path, sha256 = context.script.sha, args = context.script.args}))
+  local modules
+  for name, module in pairs(not context.simulated and script.modules or {}) do -- that the script required
+    local content <const> = core.file_read(module.path)
+    if content and core.sha256(content) == module.sha then
+      if not modules then keep(core.mkdir(path .. "/modules")) end
+      modules = modules or {}
+      modules[name] = {path = module.path, sha256 = module.sha}
+      keep(core.file_write(("%s/modules/%s.lua"):format(path, module.sha), content))
+    end
+  end
+  keep(core.file_write(path .. "/options.json", core.json_encode {schema = "tide.options/1", modules = modules,
+    script = context.script.path, sha256 = context.script.sha, args = context.script.args}))
 end
 
 local function quoted(word)
@@ -288,6 +299,10 @@ local function watch(context)
   local said, due
   while true do
     core.sleep(0.1)
+    local cluster <const> = context.clusters[#context.clusters]
+    if cluster and #cluster.controllers > 0 then -- this node may be the next to command
+      require("tide.cluster.runs").keep()
+    end
     local seen = core.interrupted() - context.interrupts
     local late = context.deadline and core.now() >= context.deadline
     if seen == 1 and not said and not context.interrupted then

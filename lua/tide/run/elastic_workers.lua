@@ -20,6 +20,7 @@ local elastic_workers = {}
 
 local CALL_S <const> = 30
 local HAS_BEGUN <const> = {starting = true, ready = true, running = true}
+local WAITS <const> = {joining = true, waiting = true} -- to begin, at the next report
 local IS_THERE <const> = {starting = true, ready = true, running = true, joining = true, waiting = true}
 
 ---@param controller table class of tide.controller
@@ -81,6 +82,8 @@ function elastic_workers.extend(controller)
             w.state = "waiting"
             self:ask_to_meet()
           end
+        else -- it was let go before it had come
+          core.send(node.agent, {op = "end_worker", run = self.a.run, address = answer.addresses[i]})
         end
       end
       if not answer then
@@ -97,6 +100,7 @@ function elastic_workers.extend(controller)
     w.node.workers = w.node.workers - 1
     core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address})
     core.fiber(function() runs.ask {op = "slots.less", n = self.a.number, grant = {[w.node.name] = 1}} end)
+    self:tell_runs(true)
   end
 
   ---Somebody comes or goes: all of a job that meets in mid-epoch are asked to.
@@ -157,7 +161,7 @@ function elastic_workers.extend(controller)
       leaving[rank] = true
     end
     for _, w in ipairs(self.workers) do
-      if IS_THERE[w.state] and w.state ~= "joining" and not w.dropped and not leaving[w.rank] then left = left + 1 end
+      if IS_THERE[w.state] and not WAITS[w.state] and not w.dropped and not leaving[w.rank] then left = left + 1 end
     end
     return left == 0 and "no worker would be left that has begun" or nil
   end
@@ -179,7 +183,7 @@ function elastic_workers.extend(controller)
         end
       elseif w and (w.state == "joining" or w.state == "waiting") then
         w.state = "lost" -- it never began
-        if w.address then core.send(w.address, {op = "end"}) end
+        if w.address then core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address}) end
       end
     end
     if asks then self:ask_to_meet() end

@@ -28,7 +28,8 @@ local WORKERS_MAX <const> = 1024
 ---@field policies_s number spent in the decisions of policies
 ---@field tables string[] their names in the cluster
 ---@field workers {rank: integer, node: string, state: string, waits: table<string, number>, reports: integer,
----  work_s: number, told_wait_s: number, compute_s?: number, exchange_s?: number}[] waits: by what for: report, driver, barrier, chunk
+---  work_s: number, told_wait_s: number, compute_s?: number, exchange_s?: number}[] waits: by what for: report, driver,
+---  barrier, chunk
 ---@field workers_left_out? integer beyond the first 1,024
 ---@field chunks? {pass: integer, pieces: integer, redone: integer}
 ---@field policies table[] {seat, policy, version, decisions, actions, faults}

@@ -160,7 +160,8 @@ function history.find(wanted, root)
   end
   if #matches == 1 then return matches[1] end
   if #matches > 1 then
-    return nil, errors.new("T0401", {message = ("`%s` begins the names of %d runs"):format(text.clean(wanted), #matches),
+    return nil, errors.new("T0401", {
+      message = ("`%s` begins the names of %d runs"):format(text.clean(wanted), #matches),
       help = ("say more of it: %s, %s"):format(matches[1].id, matches[2].id)})
   end
   for i = #list, 1, -1 do
@@ -211,7 +212,8 @@ end
 function history.value(report, name)
   local value <const> = report[name]
   if type(value) ~= "number" then return nil end
-  if name == "loss" and type(report.examples) == "number" and report.examples > 0 then return value / report.examples end
+  local examples <const> = report.examples
+  if name == "loss" and type(examples) == "number" and examples > 0 then return value / examples end
   return value
 end
 

@@ -13,6 +13,8 @@ local RUNS <const> = history.ROOT
 local SUBMIT_S <const> = 20
 local GRANT_S <const> = 7 * 24 * 3600
 local SAY_S <const> = 0.5
+local SUBMIT_FIELDS <const> = {args = true, slots = true, resume = true, min = true, max = true, sizes = true,
+                               weight = true}
 
 ---- directories ----------------------------------------------------------------------------------------------------
 
@@ -75,11 +77,23 @@ function run_host.started(run) write_record(run, {state = "running"}) end
 
 ---- life ------------------------------------------------------------------------------------------------------------
 
+-- The limits among the options of cluster:start.
+local function limits_of(o)
+  local limits
+  for k, v in pairs(o or {}) do
+    if k ~= "slots" then
+      limits = limits or {}
+      limits[k] = v
+    end
+  end
+  return limits
+end
+
 ---Begins the record of a run.
 ---@param cluster table
 ---@param job tide.job
 ---@param params table
----@param o? {slots?: integer}
+---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number}
 ---@return {id: string, name: string, number: integer, directory: string, log_file: file*?, waits: boolean}
 function run_host.open(cluster, job, params, o)
   local context <const> = cluster.context
@@ -94,16 +108,17 @@ function run_host.open(cluster, job, params, o)
   local ok, problem = require("tide.run.life").check_params(params)
   if not ok then error(problem, 0) end
   local machine <const> = core.machine()
+  local waits <const> = cluster:is_shared() or o ~= nil and o.slots ~= nil -- with slots it shares even its own cluster
   local answer, err = runs.ask {
     op = "open", job = job.name, uid = id, user = not core.simulated() and os.getenv "USER" or nil,
     node = core.node().name, pid = (core.member() or {}).pid, machine = machine.id, params = params,
-    directory = run_host.absolute(directory),
-    private = not context.attached and not (o and o.slots) or nil, -- with slots it shares even its own cluster
-    slots = o and o.slots or context.slots or job.workers,
+    directory = run_host.absolute(directory), private = not waits or nil,
+    limits = limits_of(o) or context.limits, bound = require("tide.run.grants").bound(job),
+    slots = o and o.slots or context.slots or math.tointeger(job.workers),
   }
   if not answer then error(err, 0) end
   return {id = id, name = answer.name, number = answer.n, directory = directory, log_file = log_file,
-          waits = context.attached or o and o.slots ~= nil}
+          waits = waits}
 end
 
 ---Waits until the run has its slots.
@@ -139,7 +154,15 @@ function run_host.slots(cluster, run)
     end
   end
   if not answer then error(err, 0) end
-  for _, node in ipairs(nodes) do node.workers = answer.grant[node.name] or 0 end
+  run.order = answer.order
+  local known = {}
+  for _, node in ipairs(nodes) do known[node.name], node.workers = true, answer.grant[node.name] or 0 end
+  for _, member in ipairs(core.members()) do -- nodes that have come while it waited
+    if member.state == "up" and answer.grant[member.name] and not known[member.name] then
+      nodes[#nodes + 1] = {name = member.name, id = member.id, agent = core.whereis(member.name .. "/agent"),
+                           workers = answer.grant[member.name], store = member.store}
+    end
+  end
   return nodes
 end
 
@@ -182,16 +205,20 @@ end
 ---Starts a host of its own for a script, which stays when this process ends, and waits until the cluster knows the run.
 ---@param cluster string name or endpoint
 ---@param path string of the script
----@param o? {args?: string[], slots?: integer, resume?: string}
+---@param o? {args?: string[], slots?: integer, resume?: string, min?: integer, max?: integer, sizes?: string|integer[],
+---  weight?: number}
 ---@return table|nil run of tide.remote_run, table? err
 function run_host.submit(cluster, path, o)
   o = o or {}
   for key in pairs(o) do
-    if key ~= "args" and key ~= "slots" and key ~= "resume" then
+    if not SUBMIT_FIELDS[key] then
       error(errors.new("T0113", {message = ("submit: there is no option `%s`"):format(text.clean(tostring(key))),
-        help = text.did_you_mean(tostring(key), {"args", "slots", "resume"})}), 3)
+        help = text.did_you_mean(tostring(key), text.sorted_keys(SUBMIT_FIELDS))}), 3)
     end
   end
+  local limits <const> = {min = o.min, max = o.max, sizes = o.sizes, weight = o.weight}
+  local fits <const>, mistake = require("tide.scheduler.limits").check(limits, "submit")
+  if not fits then return nil, mistake end
   local file, why = io.open(path, "rb")
   if not file then return nil, errors.new("T0205", {message = ("cannot read `%s`: %s"):format(path, why)}) end
   file:close()
@@ -199,6 +226,8 @@ function run_host.submit(cluster, path, o)
   local log <const> = run_host.make_directory(id) .. "/out.log"
   local words = {"run", "--cluster", cluster, "--host", id}
   if o.slots then table.move({"--slots", tostring(o.slots)}, 1, 2, #words + 1, words) end
+  local more <const> = require("tide.cli.limits").words(limits)
+  table.move(more, 1, #more, #words + 1, words)
   if o.resume then table.move({"--resume", o.resume}, 1, 2, #words + 1, words) end
   words[#words + 1] = path
   for _, word in ipairs(o.args or {}) do words[#words + 1] = word end

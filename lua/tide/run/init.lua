@@ -120,9 +120,10 @@ local function begin(self)
   self.controller, err = core.spawn {
     source = CONTROLLER, chunk = "@tide/controller.lua", role = "control",
     argument = {
-      run = self.id, number = self.number, shared = context.attached, directory = self.directory, script = sent,
+      run = self.id, number = self.number, shared = cluster:is_shared(), order = self.order,
+      directory = self.directory, script = sent,
       job = job.name, params = self.params, seed = self.seed, tables = self.table_names,
-      nodes = nodes, servers_max = cluster.servers_max, nodes_max = context.attached and 0 or cluster.nodes_max,
+      nodes = nodes, servers_max = cluster.servers_max, nodes_max = cluster:is_shared() and 0 or cluster.nodes_max,
       provisioned = cluster:provisions(true),
       total = total_of(job), resume = resume,
       examples = job:has_chunks() and job:examples() or nil,
@@ -140,7 +141,8 @@ end
 ---@param cluster table
 ---@param job tide.job
 ---@param params? table over the job's own
----@param o? {slots?: integer} on a shared cluster: worker slots, for which is waited
+---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
+---  preemptible?: boolean} on a shared cluster: worker slots, for which is waited; limits of what a policy gives
 ---@return tide.run
 ---@package
 function run.start(cluster, job, params, o)
@@ -266,10 +268,15 @@ function run:add_workers(count)
   end
 end
 
+-- A run that was closed before its workers had returned has nothing more to tell.
+local function refuse_closed(self)
+  if self.closed then error(errors.new("T0510", {message = "the run was canceled", help = "start another one"}), 0) end
+end
+
 -- Asks the controller for something; its refusal is raised here, at the call.
 local function ask(self, request, timeout_s)
   self:raise_failure()
-  self:refuse_closed()
+  refuse_closed(self)
   local answer, err = core.call(self.controller, request, timeout_s or POLL_S)
   if not answer then error(errors.from(err), 0) end
   return answer
@@ -446,15 +453,10 @@ function run:evaluate(name)
   return result.result
 end
 
----A run that was closed before its workers had returned has nothing more to tell.
-function run:refuse_closed()
-  if self.closed then error(errors.new("T0510", {message = "the run was canceled", help = "start another one"}), 0) end
-end
-
 ---Waits until every worker has returned.
 ---@return tide.summary
 function run:wait()
-  if not self.finished then self:refuse_closed() end
+  if not self.finished then refuse_closed(self) end
   self.holding, self.go_on = false, true
   while not self.finished do
     self:pump()

@@ -13,12 +13,16 @@ local text = require "tide.text"
 ---@field params? table handed to the workers as w.params
 ---@field on_report? fun(run: table, sum: table): table|nil once per report of all workers; its answer changes params
 ---@field evaluate? table<string, fun(w: tide.worker): number|table, number> sum (or table of sums) and count
----@field stop? {epochs?: integer, loss?: number, time?: number|string}
+---@field stop? {epochs?: integer, loss?: number, time?: number|string, metric?: string, per?: string,
+---  patience?: integer, better?: "less"|"more", by?: number} epochs: reports; loss: at most; metric: a number of
+---  reports, divided by the one called `per` (examples): after `patience` reports in which it got no better, by `by`
+---  at least, the run ends
 ---@field checkpoint? {dir: string, every?: string|number, keep?: integer, cut?: "clock"|"fuzzy"} written now and then
 ---@field progress? {total?: integer, unit?: string} what the progress line counts up to
 ---@field seed? integer
 ---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
 ---@field comm? {tensors: fun(): table[], batch: integer} what travels between the workers in each step (nn.job)
+---@field net? {inputs: string[], metrics: table<string, function>, validate: string|nil} of nn.job
 ---@field adapts? table batch of a job whose batch changes, complete (nn.job): a seat for batching
 ---@field meets? boolean workers come and go at the barrier `epoch`, to which all come when told to (nn.job)
 ---@field prepare? fun(w: tide.worker) what a worker does before it says that it is ready
@@ -30,11 +34,12 @@ local KNOWN <const> = {
   name = "string", worker = "function", data = {"table", "number"}, tables = {"table", "function"}, params = "table",
   on_report = "function", evaluate = "table", stop = "table", checkpoint = "table", progress = "table", seed = "number",
   workers = "number", chunks = "number", on_worker_loss = "string", on_loss = "string", batch = {"number", "table"},
-  policies = "table", comm = "table", adapts = "table", meets = "boolean", prepare = "function",
+  policies = "table", comm = "table", adapts = "table", net = "table", meets = "boolean", prepare = "function",
 }
 local CHOICES <const> = {on_worker_loss = {"replay", "stop"}, on_loss = {"stop"}}
 local LATER <const> = {on_loss = {restore = "checkpoints", reinit = "new homes for lost rows"}}
-local STOPS <const> = {epochs = true, loss = true, time = true}
+local STOPS <const> = {epochs = "number", loss = "number", time = {"number", "string"}, metric = "string",
+                       per = "string", patience = "number", better = "string", by = "number"}
 
 ---@param name any
 ---@return boolean whether it may name a cluster, node, table or job
@@ -87,6 +92,28 @@ local function check_batch(fields)
   end
 end
 
+local function check_stop(stop)
+  for key, value in pairs(stop) do
+    local want <const> = STOPS[key]
+    if not want then
+      error(script.error("T0203", ("stop rule `%s` is not known"):format(tostring(key)),
+        {help = text.did_you_mean(tostring(key), text.sorted_keys(STOPS))}), 4)
+    end
+    if type(value) ~= want and not (type(want) == "table" and (type(value) == want[1] or type(value) == want[2])) then
+      error(script.error("T0203", ("stop rule `%s` is a %s"):format(key, type(value))), 4)
+    end
+  end
+  if (stop.patience or stop.better or stop.by or stop.per) and not stop.metric then
+    error(script.error("T0203", "the stop rule wants `metric`: which number of the reports is to get better"), 4)
+  end
+  if stop.metric and not (math.type(stop.patience) == "integer" and stop.patience >= 1) then
+    error(script.error("T0203", "the stop rule `metric` wants `patience`: so many reports without a better one"), 4)
+  end
+  if stop.better and stop.better ~= "less" and stop.better ~= "more" then
+    error(script.error("T0203", ("stop rule `better` is `%s`, not less or more"):format(stop.better)), 4)
+  end
+end
+
 local function check(fields)
   if type(fields) ~= "table" then error(script.error("T0203", "tide.job wants a table of fields"), 3) end
   for key, value in pairs(fields) do
@@ -111,9 +138,7 @@ local function check(fields)
   check_data(fields)
   check_losses(fields)
   check_batch(fields)
-  for key in pairs(fields.stop or {}) do
-    if not STOPS[key] then error(script.error("T0203", ("stop rule `%s` is not known"):format(tostring(key))), 3) end
-  end
+  check_stop(fields.stop or {})
 end
 
 ---@return boolean whether the controller cuts this job's data into chunks

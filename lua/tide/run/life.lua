@@ -99,15 +99,18 @@ function run_life.extend(controller, ops)
     if not before or core.now() - before.at >= TELL_S then
       self.told_done, self.told_rate = {done = done, at = core.now()}, rate
     end
-    core.send(keeper, {op = "tell", n = self.a.number, uid = self.a.run, state = state, why = why,
+    local told <const> = {op = "tell", n = self.a.number, uid = self.a.run, state = state, why = why,
       workers = #self:running(), params = self.told_params ~= self.params and self.params or nil,
-      progress = {report = self.clock, loss = loss, examples = done, rate = rate, total = self.a.total}})
+      progress = {report = self.clock, loss = loss, examples = done, rate = rate, total = self.a.total}}
+    self:tell_of_slots(told)
+    core.send(keeper, told)
     self.told_params = self.params
   end
 
   -- Appends a line to a file of the run's directory. What a full disk does not take is told once, and the run goes on.
   local function append(self, name, line)
     if not self.a.directory or self.closed or core.simulated() then return end
+    line.time = core.wall()
     self.kept = self.kept or {}
     local file <const> = self.kept[name] or io.open(("%s/%s.jsonl"):format(self.a.directory, name), "a")
     self.kept[name] = file
@@ -126,13 +129,12 @@ function run_life.extend(controller, ops)
     for k, v in pairs(event) do
       if type(v) == "number" and v == v and v < math.huge and v > -math.huge then line[k] = v end
     end
-    line.time = core.wall()
     append(self, "reports", line)
   end
 
   ---A line of events.jsonl: something that happened to the run.
   function controller:record_event(kind, text)
-    append(self, "events", {time = core.wall(), kind = kind, text = text})
+    append(self, "events", {kind = kind, text = text})
   end
 
   function controller:close_records()
@@ -307,7 +309,7 @@ function run_life.extend(controller, ops)
           s.callers = {}
           return
         end
-        grant = answer.grant
+        grant, self.order = answer.grant, answer.order or self.order
       end
       self:use_slots(grant)
     end)

@@ -216,9 +216,13 @@ local function run_trial(o, number, params, rungs)
     if row.state ~= "stopped" and not row.why then row.state = "done" end
     if row.score == nil and not row.why then row.state, row.why = "failed", "it made no report" end
   end, script.failure)
+  if o.cluster.context.interrupted then -- ends the sweep; what this trial has done so far counts for nothing
+    error(errors.new("T0210", {message = ("interrupted in trial %d"):format(number),
+      state = o.record and "the trials that are done are kept in " .. o.record or nil}), 0)
+  end
   if not ok then
     local failure <const> = errors.from(err)
-    if failure.code == "T0210" then error(failure, 0) end -- Ctrl-C ends the sweep, not one trial
+    if failure.code == "T0210" then error(failure, 0) end
     row.state, row.why = "failed", failure.message
   end
   row.took_s = core.now() - began
@@ -252,6 +256,7 @@ local function printable(self)
   return rows, columns
 end
 
+---All trials, for print.
 ---@return table printable one row a trial; .rows has the values
 function result:table()
   local rows <const>, columns <const> = printable(self)
@@ -283,7 +288,7 @@ local function settings(given)
   if o.record ~= nil and type(o.record) ~= "string" then fail "`record` is the path of a file" end
   check_space(o)
   o.metric = o.metric or (o.score and "score" or "loss")
-  o.slots = whole(o, "slots", 1, o.job.workers or 1)
+  o.slots = whole(o, "slots", 1, math.tointeger(o.job.workers) or 1)
   o.reports, o.count = whole(o, "reports", 1), whole(o, "count", 1)
   o.min_reports, o.eta = whole(o, "min_reports", 1, 1), whole(o, "eta", 2, 3)
   o.seed = whole(o, "seed", 0, require("tide").seed)

@@ -65,7 +65,8 @@ function log_lines.read(content, node)
       list[#list + 1] = one
     elseif line ~= "" then
       local last <const> = list[#list]
-      list[#list + 1] = {time = last and last.time or 0, level = last and last.level or "info", node = node, text = line}
+      list[#list + 1] = {time = last and last.time or 0, level = last and last.level or "info", node = node,
+                         text = line}
     end
   end
   return list

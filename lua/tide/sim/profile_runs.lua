@@ -23,7 +23,7 @@ local opt = tide.options {
 }
 
 local DATA <const>, CHUNKS <const> = 60, 12
-local CHAOS_S <const>, END_S <const> = 12, 60
+local CHAOS_S <const>, END_S <const> = 8, 60
 local DRIVER <const> = [[return require("tide.run.driver").main(...)]]
 
 ---- a host ----------------------------------------------------------------------------------------------------------
@@ -157,6 +157,12 @@ local function chaos(cluster, places, ranks, crashable, results)
     if rng:below(4) == 0 then table.move({"--fails", tostring(1 + rng:below(3))}, 1, 2, #words + 1, words) end
     if rng:below(4) == 0 then words[#words + 1] = "--fixed" end
     places:ranks {place}:cast("begin", id, words)
+    if rng:below(3) > 0 then return end
+    for _ = 1, 100 do -- somebody cancels it as soon as it is known
+      core.sleep(0.0005)
+      local found <const> = cluster:run(id)
+      if found then return found:cancel() end
+    end
   end
 
   local VERBS <const> = {

@@ -7,10 +7,17 @@
 #include <openssl/x509v3.h>
 #include <string.h>
 
-enum { CHAIN_BYTES = 16 << 10, SPARE_BYTES = 3 * TIDE_TLS_BATCH };
+enum { CHAIN_BYTES = 16 << 10, SPARE_BYTES = 3 * TIDE_TLS_BATCH, BELIEVED = 64, BELIEVED_S = 3600, SUM = 32 };
 #define KEY_AGE (3600 * TIDE_SECOND)
 
 uint64_t tide__tls_records_max = UINT64_C(1) << 23;
+
+/* A certificate that OpenSSL believed: its chain and purpose hold for whoever shows the same bytes again. */
+struct believed {
+    uint8_t sum[SUM]; /* SHA-256 of its DER */
+    bool as_client;
+    int64_t until; /* wall seconds; then it is verified anew. 0: no entry */
+};
 
 struct tide_tls {
     struct tide_port *port;
@@ -22,6 +29,8 @@ struct tide_tls {
     uint64_t stamp;            /* of the files that this was read from */
     struct tide_random random; /* simulated: all that OpenSSL draws for this node */
     uint8_t *input;
+    struct believed believed[BELIEVED]; /* by the present authority; newest over oldest */
+    size_t believed_next;
     uint8_t *spare; /* output that no session has at the moment: SPARE_BYTES; NULL */
 };
 
@@ -183,22 +192,16 @@ static void explain(struct tide_tls_session *s, X509_STORE_CTX *store) {
     }
 }
 
-/* OpenSSL has judged chain, dates and purpose; the rest of a certificate is ours. */
-static int verify(int believed, X509_STORE_CTX *store) {
-    SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
-    struct tide_tls_session *s = SSL_get_app_data(ssl);
-    if (!believed) {
-        if (s->reason[0] == 0) {
-            explain(s, store);
-        }
-        return TIDE_MUTANT(tls_no_verification);
-    }
-    if (X509_STORE_CTX_get_error_depth(store) > 0) {
-        return 1;
-    }
+static struct tide_tls_session *session_of(X509_STORE_CTX *store) {
+    return SSL_get_app_data(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+}
+
+/* What of a certificate is ours to judge. */
+static int judge(struct tide_tls_session *s, X509_STORE_CTX *store, X509 *certificate) {
+    SSL *ssl = s->ssl;
     struct tide_identity who;
     int error = X509_V_OK;
-    if (tide__identity_of(X509_STORE_CTX_get_current_cert(store), &who) != 0) {
+    if (tide__identity_of(certificate, &who) != 0) {
         snprintf(s->reason, sizeof s->reason, "%.190s", tide_error_message());
         error = X509_V_ERR_APPLICATION_VERIFICATION;
     } else if (strcmp(who.cluster, s->tls->cluster) != 0) {
@@ -214,6 +217,58 @@ static int verify(int believed, X509_STORE_CTX *store) {
     if (error != X509_V_OK) {
         X509_STORE_CTX_set_error(store, error);
         return 0;
+    }
+    return 1;
+}
+
+/* OpenSSL has judged chain, dates and purpose. */
+static int verify(int believed, X509_STORE_CTX *store) {
+    struct tide_tls_session *s = session_of(store);
+    if (!believed) {
+        if (s->reason[0] == 0) {
+            explain(s, store);
+        }
+        return TIDE_MUTANT(tls_no_verification);
+    }
+    return X509_STORE_CTX_get_error_depth(store) > 0 || judge(s, store, X509_STORE_CTX_get_current_cert(store));
+}
+
+/* One that was believed within the hour: its dates and what is ours are judged again, its signature holds. */
+static int verify_known(struct tide_tls_session *s, X509_STORE_CTX *store, X509 *certificate) {
+    time_t now = (time_t)wall_s(s->tls);
+    const int error = X509_cmp_time(X509_get0_notBefore(certificate), &now) >= 0  ? X509_V_ERR_CERT_NOT_YET_VALID
+                      : X509_cmp_time(X509_get0_notAfter(certificate), &now) <= 0 ? X509_V_ERR_CERT_HAS_EXPIRED
+                                                                                  : X509_V_OK;
+    X509_STORE_CTX_set_error(store, error);
+    if (error != X509_V_OK) {
+        explain(s, store);
+        return TIDE_MUTANT(tls_no_verification);
+    }
+    return judge(s, store, certificate);
+}
+
+/* In place of X509_verify_cert, which is a quarter of a handshake: nodes show few certificates again and again. */
+static int verify_chain(X509_STORE_CTX *store, void *arg) {
+    struct tide_tls_session *s = session_of(store);
+    struct tide_tls *tls = s->tls;
+    X509 *certificate = X509_STORE_CTX_get0_cert(store);
+    struct believed entry = {.as_client = SSL_is_server(s->ssl), .until = wall_s(tls) + BELIEVED_S};
+    (void)arg;
+    if (certificate == NULL || !X509_digest(certificate, EVP_sha256(), entry.sum, NULL)) {
+        return X509_verify_cert(store) > 0;
+    }
+    for (size_t i = 0; i < BELIEVED; i++) {
+        const struct believed *b = &tls->believed[i];
+        if (b->until > wall_s(tls) && b->until <= entry.until && b->as_client == entry.as_client &&
+            memcmp(b->sum, entry.sum, SUM) == 0) {
+            return verify_known(s, store, certificate);
+        }
+    }
+    if (X509_verify_cert(store) <= 0) {
+        return 0;
+    }
+    if (s->reason[0] == 0) { /* else a planted mistake let it pass */
+        tls->believed[tls->believed_next++ % BELIEVED] = entry;
     }
     return 1;
 }
@@ -267,6 +322,7 @@ static int make_context(const struct tide_credential *credential, struct tide_id
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_max_cert_list(context, CHAIN_BYTES);
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, verify);
+    SSL_CTX_set_cert_verify_callback(context, verify_chain, NULL);
     SSL_CTX_set_verify_depth(context, 0); /* nothing between a certificate and the authority */
     int rc = fill_context(context, credential, self);
     if (rc != 0) {
@@ -333,6 +389,7 @@ static int load(struct tide_tls *tls) {
     tls->self = self;
     tls->revoked = revoked;
     tls->revoked_count = count;
+    memset(tls->believed, 0, sizeof tls->believed); /* by the former authority, perhaps */
     return 0;
 }
 

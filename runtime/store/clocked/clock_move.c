@@ -254,6 +254,7 @@ void tide__clocked_departs(struct tide_table *table, uint32_t slot, uint16_t to)
         return;
     }
     no_cut(table);
+    tide__user_add(c, 0);
     struct tide__sync *sync = tide__sync_of(table->store);
     tide__flush_lock(sync);
     c->straight = tide__via(c, slot) == tide__store_self(table->store);
@@ -495,6 +496,7 @@ void tide__clocked_arrived(struct tide_table *table, uint32_t slot) {
         return;
     }
     no_cut(table);
+    tide__user_add(c, 0); /* as far as the former home knew */
     struct tide__held *held = c->held;
     c->held = NULL;
     c->held_end = &c->held;
@@ -517,6 +519,9 @@ void tide__clocked_arrived(struct tide_table *table, uint32_t slot) {
 /* ---- events ---- */
 
 void tide__clock_move_message(struct tide__clocked *c, uint16_t from, int op, struct tide_reader *r) {
+    if (op != TIDE__OP_ROUTE) { /* which also tells of a table that is new */
+        tide__user_add(c, 0);
+    }
     switch (op) {
     case TIDE__OP_ROUTE:
         tide__route_message(c, from, r);
@@ -558,6 +563,7 @@ static void forget_row(void *arg, struct tide__copy_record *r, atomic_uint_fast6
 
 void tide__clock_move_member_gone(struct tide__clocked *c, uint16_t node) {
     const uint32_t path[1] = {tide__store_self(c->table->store)};
+    c->used = c->used_by_all = true; /* ticks_changed follows */
     tide__staged_drop(c, node);
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         uint32_t route = atomic_load_explicit(&c->table->slots[s].route, memory_order_relaxed);

@@ -10,6 +10,9 @@
  *   home       applies DELTA; a slot's clock is the minimum over the nodes of their ticks: the rows
  *              hold every push of a smaller stamp. When it rises: VALUE with the rows that changed
  *              to who holds copies (essp), answers to who asked for newer rows, then FRESH
+ *              to the users of the table here: nodes that have asked for rows or sent updates. A
+ *              table without users rests: its clocks are told when it gets one. From the first
+ *              slot that changes its home on all nodes are users
  *   node       FRESH raises the floors of slots; a pull of a worker at clock c wants floor (copies
  *              that the home pushes to: essp) or copy (ssp) of clock c - s
  *
@@ -216,6 +219,9 @@ struct tide__clocked {
     uint64_t version;                    /* of the last VALUE */
     uint32_t announced[TIDE_SLOT_COUNT]; /* clock of a slot, as FRESH told it, */
     bool pushed[TIDE_SLOT_COUNT];        /* and what changed until then went to copies before */
+    uint8_t users[(UINT16_MAX + 1) / 8]; /* nodes that asked here or sent updates, a bit each */
+    bool used, used_by_all;
+    atomic_bool used_here; /* any thread: workers of this node have said that they use it */
     struct tide__declared *declared;
     struct tide__watches watches[TIDE_SLOT_COUNT];
     struct tide__tick_forwards *tick_forwards[TIDE_SLOT_COUNT];
@@ -234,6 +240,11 @@ struct tide__clocked {
     struct tide__vap *vap;     /* vap */
 };
 
+/* Home: FRESH is for those who may have copies, or updates that are not confirmed. I/O. */
+static inline bool tide__is_user(const struct tide__clocked *c, uint16_t node) {
+    return c->used_by_all || c->vap || (c->users[node / 8] >> (node % 8) & 1);
+}
+void tide__user_add(struct tide__clocked *c, uint16_t node); /* 0: all nodes are */
 /* Homes send rows that changed to who holds copies. */
 static inline bool tide__is_eager(const struct tide__clocked *c) {
     return c->model == TIDE_ESSP || c->model == TIDE_BSP || c->model == TIDE_VAP;

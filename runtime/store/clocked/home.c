@@ -476,6 +476,7 @@ void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_rea
     }
     if (good) {
         tide__table_count(table, TIDE__BYTES_IN, message->size);
+        tide__user_add(c, d.origin);
         delta_apply(c, from, &d);
     } else {
         atomic_fetch_add_explicit(&table->store->malformed, 1, memory_order_relaxed);

@@ -91,7 +91,7 @@ static void fresh_send(struct tide__clocked *c, uint32_t clock, uint32_t any, bo
     struct tide__sync *sync = tide__sync_of(c->table->store);
     const uint16_t self = tide__store_self(c->table->store);
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
-        if (!p->gone && p->id != self) {
+        if (!p->gone && p->id != self && tide__is_user(c, p->id)) {
             fresh_to(c, p->id, clock, any, pushed, slots);
         }
     }
@@ -201,10 +201,15 @@ static void advance(struct tide__clocked *c, const uint8_t *slots, size_t count)
     if (tide__undeclared(c)) {
         return;
     }
+    const uint32_t clock = least_tick(c, TIDE_SLOT_COUNT);
+    if (!c->used && !c->vap) { /* who begins to work begins as if it had been told */
+        struct tide__sync *sync = tide__sync_of(c->table->store);
+        sync->announced = clock > sync->announced ? clock : sync->announced;
+        return;
+    }
     if (c->model == TIDE_BSP) {
         tide__staged_commit(c);
     }
-    const uint32_t clock = least_tick(c, TIDE_SLOT_COUNT);
     uint64_t risen[TIDE_SLOT_COUNT / 64] = {0};
     bool any = false;
     for (uint32_t i = 0; i < count; i++) {
@@ -229,6 +234,17 @@ static void advance(struct tide__clocked *c, const uint8_t *slots, size_t count)
 
 void tide__clocks_advance(struct tide__clocked *c) {
     advance(c, NULL, TIDE_SLOT_COUNT);
+}
+
+void tide__user_add(struct tide__clocked *c, uint16_t node) {
+    const bool rested = !c->used;
+    c->used = true;
+    c->used_by_all |= node == 0;
+    c->users[node / 8] = (uint8_t)(c->users[node / 8] | 1U << (node % 8));
+    if (rested) {
+        tide__clocks_advance(c);
+        tide__sync_wake(tide__sync_of(c->table->store));
+    }
 }
 
 void tide__slots_advance(struct tide__clocked *c, const uint8_t *slots, size_t count) {
@@ -371,6 +387,7 @@ void tide__ask_message(struct tide__clocked *c, uint16_t from, struct tide_reade
     }
     if (good) {
         tide__table_count(table, TIDE__BYTES_IN, message->size);
+        tide__user_add(c, (uint16_t)origin);
         ask_serve(c, (uint16_t)origin, (uint32_t)need, keys, count);
     } else {
         atomic_fetch_add_explicit(&table->store->malformed, 1, memory_order_relaxed);

@@ -41,9 +41,31 @@ struct access {
     bool ask_only_missing;
 };
 
+/* The first time: it may rest. No keys are asked for. */
+static void use_here(struct tide__clocked *c) {
+    const uint16_t self = tide__store_self(c->table->store);
+    struct tide_writer w;
+    uint8_t buffer[64];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 5);
+    tide_write_uint(&w, TIDE__OP_ASK);
+    tide_write_uint(&w, c->table->id);
+    tide_write_uint(&w, self);
+    tide_write_uint(&w, 0);
+    tide_write_typed(&w, TIDE_U64, NULL, 0);
+    if (!atomic_exchange_explicit(&c->used_here, true, memory_order_relaxed)) {
+        const enum tide_memory_use memory = tide__memory_swap(TIDE_MEMORY_VITAL); /* others wait for it, too */
+        (void)tide__sync_send(c->table->store, self, &w);
+        (void)tide__memory_swap(memory);
+    }
+}
+
 static void access_begin(struct access *a, struct tide__clocked *c, struct tide__worker *worker) {
     *a = (struct access){
         .c = c, .sync = tide__sync_of(c->table->store), .worker = worker, .row_clock = UINT32_MAX};
+    if (TIDE_UNLIKELY(!atomic_load_explicit(&c->used_here, memory_order_relaxed))) {
+        use_here(c);
+    }
     a->settled = atomic_load_explicit(&a->sync->settled, memory_order_relaxed);
     if (c->model == TIDE_ASYNC) {
         uint64_t age = atomic_load_explicit(&c->age_ms, memory_order_relaxed) * UINT64_C(1000000);

@@ -96,17 +96,41 @@ local function nodes_at_most(view)
   return nodes
 end
 
+-- Sizes that can always be placed, and what jobs need at least.
+local function sizes_of(view, nodes, k)
+  local sizes, known = k.sizes(nodes), {}
+  for _, size in ipairs(sizes) do known[size] = true end
+  for _, job in ipairs(view.jobs) do
+    local least = job.min or 1
+    if not known[least] and least <= view.slots then sizes[#sizes + 1], known[least] = least, true end
+  end
+  table.sort(sizes)
+  return sizes
+end
+
+local function reason(job, slots, base, goodput, sizes)
+  if slots == job.slots then return nil end
+  if not job.perf then return ("%d slots: nothing is known of its speed yet"):format(slots) end
+  if slots == 0 then return "0 slots: others make more of them" end
+  local before
+  for c, size in ipairs(sizes) do before = size == job.slots and goodput[c] or before end
+  return ("%d -> %d slots: goodput %.3g times that of %s"):format(job.slots, slots, base / (before or base),
+    before and job.slots .. " slots" or "now")
+end
+
 function policy.decide(s, view, k)
   local scales = s.autoscale and view.nodes_max and #view.nodes > 0
-  local sizes = k.sizes(scales and nodes_at_most(view) or view.nodes)
+  local sizes = sizes_of(view, scales and nodes_at_most(view) or view.nodes, k)
   local work = rows_of(s, view, sizes, k)
   local pick = #work.rows > 0 and k.knapsack(work.rows, sizes, view.slots - work.taken) or {}
-  local waits = false
+  local waits, why = false, {}
   for i, job in ipairs(work.jobs) do
-    work.alloc[job.id] = { slots = sizes[pick[i]] or 0 }
+    local slots = sizes[pick[i]] or 0
+    work.alloc[job.id] = { slots = slots }
     waits = waits or pick[i] == 0
+    why[job.id] = reason(job, slots, work.goodput[i][pick[i]], work.goodput[i], sizes)
   end
-  local plan = { alloc = work.alloc, placer = "pack" }
+  local plan = { alloc = work.alloc, placer = "pack", why = why }
   if scales then plan.nodes = { want = nodes_wanted(s, view, work, sizes, k, waits) } end
   return plan
 end

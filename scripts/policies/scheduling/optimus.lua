@@ -12,10 +12,18 @@ end
 
 function policy.decide(_, view)
   local slots, gain, free = {}, {}, view.slots
+  for _, job in ipairs(view.jobs) do                 -- who may not be changed
+    if job.preemptible == false and job.slots > 0 then free = free - job.slots end
+  end
   for i, job in ipairs(view.jobs) do                 -- in order of submission
-    slots[i] = free > 0 and 1 or 0
-    free = free - slots[i]
-    gain[i] = free > 0 and slots[i] > 0 and gain_of(job, 1) or 0
+    if job.preemptible == false and job.slots > 0 then
+      slots[i], gain[i] = job.slots, 0
+    else
+      local least = job.min or 1
+      slots[i] = free >= least and least or 0
+      free = free - slots[i]
+      gain[i] = free > 0 and slots[i] > 0 and gain_of(job, slots[i]) or 0
+    end
   end
   while free > 0 do
     local best

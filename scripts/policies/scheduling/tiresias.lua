@@ -7,13 +7,21 @@ function policy.init(params, saved)
   return { params = params, dropped = saved and saved.dropped or {} }
 end
 
+local function keeps(job) return job.preemptible == false and job.slots > 0 end
+
 function policy.decide(st, view)
   local dropped, is_dropped = {}, {}
   for _, id in ipairs(st.dropped) do
-    if view.job[id] then dropped[#dropped + 1] = id; is_dropped[id] = true end
+    local job = view.job[id]
+    if job and not keeps(job) then dropped[#dropped + 1] = id; is_dropped[id] = true end
   end
   local order = {}
+  local alloc, free = {}, view.slots
   for _, job in ipairs(view.jobs) do               -- in order of submission
+    if keeps(job) then
+      alloc[job.id], free = {slots = job.slots}, free - job.slots
+      goto next
+    end
     if is_dropped[job.id] then goto next end
     local list = job.attained >= st.params.threshold_s and dropped or order
     list[#list + 1] = job.id
@@ -22,7 +30,6 @@ function policy.decide(st, view)
   st.dropped = dropped
   table.move(dropped, 1, #dropped, #order + 1, order)
 
-  local alloc, free = {}, view.slots
   for _, id in ipairs(order) do                    -- a job that does not fit lets smaller ones pass
     local want = view.job[id].request.slots
     local grant = want <= free and want or 0

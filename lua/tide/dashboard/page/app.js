@@ -185,11 +185,13 @@ setInterval(() => {
 
 /* ---- charts ---- */
 
+// At most a dozen ticks, whatever the numbers: a step that is lost in rounding would never come to an end.
 function scale(low, high, ticks, base) {
+  if (!(high - low > 1e-9 * Math.max(Math.abs(low), Math.abs(high)))) high = low + (Math.abs(low) || 1);
   const rough = (high - low) / ticks, power = base ** Math.floor(Math.log(rough) / Math.log(base));
   const step = (base === 1024 ? [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] : [1, 2, 5, 10]).map((n) => n * power).find((n) => n >= rough) || rough;
-  const out = [];
-  for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) out.push(at);
+  const first = Math.ceil(low / step), out = [];
+  for (let i = 0; i < 12 && (first + i) * step <= high * (1 + 1e-9); i++) out.push((first + i) * step);
   return { low, high, ticks: out };
 }
 
@@ -209,7 +211,7 @@ function lines(title, series, o) {
     figure.append(make("p", { class: "soft" }, o.empty || "nothing to show yet"));
     return figure;
   }
-  const Y = scale(y0, y1 === y0 ? y0 + (Math.abs(y0) || 1) : y1, 4, o.format === bytes ? 1024 : 10), wide = x1 - x0 || 1;
+  const Y = scale(y0, y1, 4, o.format === bytes ? 1024 : 10), wide = x1 - x0 || 1;
   const px = (x) => L + (W - L - R) * (x - x0) / wide, py = (y) => T + (H - T - B) * (1 - (y - Y.low) / (Y.high - Y.low));
   const svg = draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title });
   for (const y of Y.ticks) {
@@ -292,14 +294,14 @@ function rows_table(caption, heads, rows, right) {
 // Parts of a whole, a bar a row: [{name, parts: [share, ...]}].
 function stacked(title, names, rows) {
   const figure = make("figure", { class: "card", "data-chart": title }, make("h2", {}, title));
-  const H = 18, L = 130, W = 640;
+  const H = 18, L = 140, W = 960;
   const svg = draw("svg", { viewBox: `0 0 ${W} ${rows.length * H + 4}`, role: "img", "aria-label": title });
   rows.forEach(({ name, parts }, i) => {
     svg.append(draw("text", { x: L - 6, y: i * H + 13, "text-anchor": "end" }, name.length > 20 ? name.slice(0, 19) + "…" : name));
     let at = L;
     parts.forEach((part, k) => {
       const wide = Math.max(0, part) * (W - L);
-      const rect = draw("rect", { class: `f${k}`, x: at, y: i * H + 2, width: wide, height: H - 4 });
+      const rect = draw("rect", { class: `f${k % 8}`, x: at, y: i * H + 2, width: wide, height: H - 4 });
       rect.append(draw("title", {}, `${name}: ${names[k]} ${share(part)}`));
       svg.append(rect);
       at += wide;
@@ -307,7 +309,7 @@ function stacked(title, names, rows) {
   });
   figure.append(svg, make("ul", { class: "key" }, ...names.map((name, k) => {
     const sign = draw("svg", { viewBox: "0 0 18 10", "aria-hidden": "true" });
-    sign.append(draw("rect", { class: `f${k}`, x: 0, y: 0, width: 18, height: 10 }));
+    sign.append(draw("rect", { class: `f${k % 8}`, x: 0, y: 0, width: 18, height: 10 }));
     return make("li", {}, sign, name);
   })), folded("as a table", () => rows_table(null, ["worker", ...names], rows.map((r) => [r.name, ...r.parts.map(share)]),
     names.map((_, i) => i + 1))));
@@ -410,19 +412,26 @@ panel("Tables", (state) => {
       tables.flatMap((t) => list(t.hot).map((h) => [t.name, h.key, share(h.share), list(h.users).join(", ")])), [1, 2]))];
 });
 
-const PARTS = ["computing", "barrier", "chunk", "driver", "report"];
+const PARTS = ["working", "barrier", "chunk", "driver", "report", "messages and the rest"];
+
+// What the sentence about the run rests on: the time of all its workers together.
+function split_of(state, run) {
+  const found = list(state.slowest).find((f) => f.run === run.name), split = Object.entries((found && found.split) || {}).filter(([, v]) => known(v) && v > 0.0005).sort();
+  return split.length === 0 ? [] : [stacked(`${run.name}: all workers together`, split.map(([name]) => name), [{ name: "all", parts: split.map(([, v]) => v) }])];
+}
 
 panel("Workers", (state) => {
   const runs = list(state.runs).filter((r) => list(r.workers).length > 0);
   if (runs.length === 0) return [make("p", { class: "soft" }, "No run has workers.")];
   return runs.flatMap((run) => [
     stacked(`${run.name}: where workers' time goes`, PARTS, run.workers.map((w) => ({ name: `${w.rank} on ${w.node}`,
-      parts: [w.work, w.waits.barrier, w.waits.chunk, w.waits.driver, w.waits.report] }))),
+      parts: [w.work, w.waits.barrier, w.waits.chunk, w.waits.driver, w.waits.report, w.rest] }))),
+    ...split_of(state, run),
     make("div", { class: "card" }, make("h2", {}, `Workers of ${run.name}`), rows_table(`Workers of ${run.name}`, ["worker", "node", "state", "reports"],
       run.workers.map((w) => [w.rank, w.node, w.state, count(w.reports)]), [0, 3]))]);
 });
 
-let by_time = false, saved = null, saved_at = 0, metric = "loss";
+let by_time = false, saved = null, saved_at = 0;
 const compared = new Map(); // id -> {name, curves} of saved runs that are drawn beside those that go on
 
 async function load_saved() {
@@ -455,7 +464,7 @@ function saved_runs() {
 }
 
 function saved_series() {
-  return [...compared.values()].flatMap(({ name, curves }) => curves.filter((c) => c.name === metric).map((c) => ({ name, points: list(by_time ? c.over_time : c.points) })));
+  return [...compared.values()].flatMap(({ name, curves }) => curves.filter((c) => c.name === "loss").map((c) => ({ name, points: list(by_time ? c.over_time : c.points) })));
 }
 
 function loss_chart(wide) {
@@ -493,6 +502,7 @@ async function load_decisions(name) {
     model.decisions = { run: name, at: Date.now(), problem: problem.message };
   }
   asking = false;
+  if (current().name === "Policies") show();
 }
 
 async function replay(name) {
@@ -528,7 +538,7 @@ panel("Policies", (state) => {
   if (runs.length === 0) return [make("p", { class: "soft" }, "No run that goes on has policies.")];
   const run = runs.find((r) => r.name === chosen) || runs[0];
   const d = model.decisions && model.decisions.run === run.name ? model.decisions : null;
-  if (!d || Date.now() - d.at > 2000) load_decisions(run.name).then(() => { if (current().name === "Policies" && !d) show(); });
+  if (!d || Date.now() - d.at > (d.problem ? 15000 : 2000)) load_decisions(run.name);
   const select = make("select", { "aria-label": "run" }, ...runs.map((r) => make("option", { value: r.name, selected: r === run ? "" : null }, r.name)));
   select.addEventListener("change", () => { chosen = select.value; show(); });
   const out = [make("div", { class: "row" }, make("label", {}, "run", select)),

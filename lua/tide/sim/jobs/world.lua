@@ -25,6 +25,7 @@ local SIGNALS <const> = {"job.request", "job.attained", "job.resize", "job.goodp
 ---@field events boolean decisions when something happens, and every `every` seconds
 ---@field nodes_min integer with autoscaling
 ---@field nodes_max integer
+---@field machines? table[] {id, slots, machine, state = "up"}: nodes that differ
 
 local function signal_set()
   local set = {}
@@ -41,21 +42,24 @@ local function node_entries(self)
     for node, n in pairs(job.nodes) do held[node] = (held[node] or 0) + n end
   end
   for i, node in ipairs(self.machines) do
-    list[i] = {id = node.id, name = "n" .. node.id, machine = "m" .. node.id, slots = self.o.slots,
-               free = self.o.slots - (held[node.id] or 0), state = node.state}
+    local slots <const> = node.slots or self.o.slots
+    list[i] = {id = node.id, name = "n" .. node.id, machine = node.machine or "m" .. node.id, slots = slots,
+               free = slots - (held[node.id] or 0), state = node.state}
   end
   return list
 end
 
 local function job_entry(self, job, want)
   local e = {id = job.id, name = job.name, submit = job.submit, age = self.now - job.submit,
-             state = job.slots > 0 and "running" or "queued", weight = 1, slots = job.slots, nodes = job.nodes,
-             min = 1, max = job.max, resizes = job.resizes, resize_s = self.o.resize.live}
+             state = job.slots > 0 and "running" or "queued", weight = job.weight or 1, slots = job.slots,
+             nodes = job.nodes, min = job.min or 1, max = job.max, sizes = job.sizes, resizes = job.resizes,
+             resize_s = self.o.resize.live}
+  if job.preemptible == false and job.slots > 0 then e.preemptible = false end
   if want["job.request"] then e.request = {slots = job.request.slots, batch = job.request.batch} end
   if want["job.attained"] then e.attained = job.attained end
   if want["job.goodput"] then
     for name, value in pairs(job:model()) do e[name] = value end
-    e.max = job.max
+    e.min, e.max = job.min or 1, job.max
   end
   if want["job.progress"] then e.progress = job.progress end
   if want["job.remaining"] then e.remaining = job.app.ends[job.app.epochs] - job.progress end
@@ -275,6 +279,7 @@ function world.new(o, requests, policy, seed)
     left = #requests, unfit = 0, decisions = 0, decision_s = 0, idle = 0, job_seconds = 0, node_seconds = 0, faults = 0,
     last_node = o.nodes}, world)
   for i = 1, o.nodes do self.machines[i] = {id = i, state = "up"} end
+  if o.machines then self.machines = o.machines end -- those of a cluster that goes on
   self.host = Host.new {seed = seed, timed = false, driver = {
     now = function() return self.now end,
     signals = signal_set,
@@ -291,7 +296,7 @@ function world.new(o, requests, policy, seed)
   local adapts = false
   for _, name in ipairs(self.seat.current.policy.needs) do adapts = adapts or name == "job.goodput" end
   self.adapts = adapts
-  for i, request in ipairs(requests) do self.jobs[i] = Job.new(i, request, adapts) end
+  for i, request in ipairs(requests) do self.jobs[i] = (request.new or Job.new)(i, request, adapts) end
   return self
 end
 

@@ -1,0 +1,324 @@
+-- A run's side of a scheduled cluster: the slots that it is to have become workers that come and go, and what it
+-- measures of itself becomes a model of its throughput and the cost of a resize. Methods of tide.controller.
+--
+-- An order has all slots of the run by node and a number; an older one than the newest is refused, one that comes again
+-- changes nothing. Workers leave at a report, or between two steps of a job that meets; when they are told to leave by
+-- force they end now, and what they had in hand is done again by others, as when a worker is lost.
+--
+-- The model (k.fit_goodput; Pollux, OSDI 2021, section 3.2) has a row for each number of machines and workers: of a
+-- report of all in which nobody came or went, the seconds, and of these what the slowest worker computed. All seconds
+-- are of this actor's clock: a worker that says otherwise of itself changes no row.
+local core = require "tide.core"
+local data = require "tide.data"
+local text = require "tide.text"
+
+local grants = {}
+
+local ROWS_MOST <const> = 40
+local HALF_S <const> = 1200   -- a row counts half as much after this
+local COST_MOST_S <const> = 60
+local NEW_SHARE <const> = 0.3 -- of a row's mean that a new report makes
+local FIT_S <const> = 30      -- at the latest, while nothing is new
+local UNITS <const> = 4096    -- of work in a row
+
+-- Workers by name of node, of those that have a slot.
+local function held_of(self)
+  local held = {}
+  for _, w in ipairs(self.workers) do
+    if w.state ~= "lost" and not w.node.lost then held[w.node.name] = (held[w.node.name] or 0) + 1 end
+  end
+  return held
+end
+
+-- The newest workers of a node that may be told to leave.
+local function newest_on(self, name, count)
+  local ranks = {}
+  for i = #self.workers, 1, -1 do
+    local w <const> = self.workers[i]
+    local there <const> = w.state ~= "lost" and w.state ~= "done" and not w.dropped
+    if #ranks < count and there and w.node.name == name and not w.node.lost then ranks[#ranks + 1] = w.rank end
+  end
+  return ranks
+end
+
+-- How many of a node's workers stay as things are.
+local function staying_on(self, name)
+  local count = 0
+  for _, w in ipairs(self.workers) do
+    if w.node.name == name and w.state ~= "lost" and not w.node.lost and not w.dropped then count = count + 1 end
+  end
+  return count
+end
+
+-- A worker that does not come to its report is ended; what it had not completed others do.
+local function end_now(self, w)
+  w.state, w.waits, w.later = "lost", nil, nil
+  if self.chunks then self.chunks:release(w.rank) end
+  if self.policies then self.policies:ended(w.rank) end
+  for id = 1, self.next_evaluation do self:evaluation_of(id, w) end
+  if w.address then core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address}) end
+  self:emit {kind = "log", text = ("worker %d on node %s is ended: its slot goes to another run"):format(w.rank,
+    w.node.name)}
+end
+
+local function force(self)
+  if self.job.comm then return end -- a net's workers meet between two steps: they are on their way
+  if self.paused and self.paused.release and not self.suspending then self:let_all_leave() end
+  local ended = false
+  for _, w in ipairs(self.workers) do
+    if w.dropped and w.state ~= "lost" and w.state ~= "done" then
+      end_now(self, w)
+      ended = true
+    end
+  end
+  if not ended then return end
+  self:hand_out()
+  self:meet()
+end
+
+-- Everybody leaves at the next report.
+local function suspend(self, why)
+  self.paused = self.paused or {since = core.now(), callers = {}}
+  self.paused.release, self.paused.why = true, why
+  if self.release_due then
+    self.release_due = nil
+    self:release()
+  end
+  self:hand_out()
+  self:look_for_rest()
+end
+
+-- A suspended run gets workers; of those that are on their way already the ones that it is not to have go.
+local function wake(self, nodes)
+  local s <const> = self.suspended
+  local left <const>, more = {}, {}
+  for name, n in pairs(nodes) do left[name] = n end
+  for _, w in ipairs(self.workers) do
+    local name <const> = w.node.name
+    if w.state == "lost" or w.node.lost then goto next end
+    if (left[name] or 0) > 0 then
+      left[name] = left[name] - 1
+    else
+      w.state = "lost"
+      if w.address then core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address}) end
+    end
+    ::next::
+  end
+  for name, n in pairs(left) do more[name] = n > 0 and n or nil end
+  s.waking, s.callers = next(nodes) ~= nil or nil, s.callers or {}
+  if not s.waking then return end
+  s.why, self.orphaned = nil, nil
+  self.resizing = {rate = self.rate, parts = {}, woken_at = core.now()}
+  self:use_slots(more)
+  self:look_for_awake()
+end
+
+---@return string|nil why the order cannot be carried out now
+local function carry_out(self, nodes)
+  for _, name in ipairs(text.sorted_keys(held_of(self))) do
+    local surplus <const> = staying_on(self, name) - (nodes[name] or 0)
+    if surplus > 0 then
+      local why <const> = self:drop(newest_on(self, name, surplus))
+      if why then return why end
+    end
+  end
+  local more = {}
+  for name, n in pairs(nodes) do
+    local missing <const> = n - staying_on(self, name)
+    if missing > 0 then more[name] = missing end
+  end
+  self:use_slots(more)
+  self:hand_out()
+  return nil
+end
+
+---- measuring ------------------------------------------------------------------------------------------------------
+
+-- Who takes part, as far as rows tell it apart.
+local function parts_of(waiting)
+  local ranks = {}
+  for i, w in ipairs(waiting) do ranks[i] = w.rank end
+  return table.concat(ranks, ",")
+end
+
+local function is_count(v) return type(v) == "number" and v == v and v > 0 and v < 1e15 end
+
+-- Seconds of computing, of the slowest; a worker cannot have computed longer than the report took.
+local function computed(waiting, elapsed_s)
+  local most = 0
+  for _, w in ipairs(waiting) do
+    local r <const> = w.report
+    local own = is_count(r.compute_s) and r.compute_s or (w.elapsed_s and is_count(r.wait_s) and w.elapsed_s - r.wait_s)
+      or elapsed_s
+    most = math.max(most, own)
+  end
+  return math.max(math.min(most, elapsed_s), elapsed_s * 1e-3)
+end
+
+local function row_for(self, n, k)
+  local key <const> = ("%d/%d"):format(n, k)
+  local g <const> = self.goodput
+  local row = g.by_key[key]
+  if row then return row end
+  if #g.rows >= ROWS_MOST then -- the oldest goes
+    local oldest = 1
+    for i, r in ipairs(g.rows) do oldest = r.at < g.rows[oldest].at and i or oldest end
+    g.by_key[table.remove(g.rows, oldest).key] = nil
+  end
+  row = {n = n, K = k, m = UNITS / k, key = key}
+  g.by_key[key], g.rows[#g.rows + 1] = row, row
+  g.news = true
+  return row
+end
+
+-- Every row is of the same work, as many examples as the first report had: so it is the same whether a report's
+-- examples are divided among those that are there, or each brings its own.
+local function fit(self)
+  local g <const>, now <const> = self.goodput, core.now()
+  local rows, most = {}, 1
+  for i, r in ipairs(g.rows) do
+    rows[i] = {n = r.n, K = r.K, m = r.m, t_a = r.t_a, t_o = r.t_o, weight = 0.5 ^ ((now - r.at) / HALF_S)}
+    most = math.max(most, r.K)
+  end
+  g.told = {perf = core.k.fit_goodput(rows), gns = {sqr = 0, var = 1}, seen = most, unit = g.examples / UNITS,
+            batch = {start = UNITS, max = UNITS, lo = 1, hi = UNITS}}
+  g.news, g.fitted_at = false, now
+end
+
+-- What a resize cost: over the reports from the order to the first one with the new workers, the seconds that work was
+-- missing of what the slower of both speeds would have done.
+local function count_cost(self, rate)
+  local r <const> = self.resizing
+  self.resizing = nil
+  local base <const> = r.rate and math.min(r.rate, rate) or rate
+  local lost_s, took_s = 0, 0
+  for _, part in ipairs(r.parts) do
+    lost_s, took_s = lost_s + math.max(part.s - part.examples / base, 0), took_s + part.s
+  end
+  self.cost = math.min(lost_s, COST_MOST_S)
+  self:emit {kind = "log", text = ("resize %d: after %.3f s its speed is that of %d workers; it cost %.3f s"):format(
+    self.order or 0, took_s, #self:running(), self.cost)}
+end
+
+---@param controller table class of tide.controller
+---@param ops table what others may ask of it, by name
+function grants.extend(controller, ops)
+  ---{order, nodes = {[name] = slots}, force}: the slots of the run from now on -> {} or {refused =, bound =}.
+  ops["verb.grant"] = function(self, request, message)
+    local function refuse(why, bound) core.answer(message, {refused = why, bound = bound}) end
+    if self.failed or self.finished or self.stopping then return refuse "the run is ending" end
+    if request.order < (self.order or 0) then return refuse "a newer order has come" end
+    if self.ready < (self.worker_count or 1) then return refuse "the run has not started" end
+    if self.suspending then
+      if request.force then force(self) end
+      return refuse "its workers are leaving"
+    end
+    local bound <const> = self:fixed_workers()
+    if bound then return refuse(bound, true) end
+    self.order = request.order
+    if not self.resizing then
+      self.resizing = {rate = self.rate, parts = {}}
+    end
+    local why
+    if self.suspended then
+      wake(self, request.nodes)
+    elseif not next(request.nodes) then
+      suspend(self, ("%s gave its slots to others"):format(request.why or "the scheduling policy"))
+    else
+      if self.paused and self.paused.release then self.paused = nil end -- it stays after all
+      why = carry_out(self, request.nodes)
+    end
+    if request.force then force(self) end
+    if why then return refuse(why) end
+    core.answer(message, {})
+    self:tell_runs(true)
+  end
+
+  ---@return boolean whether a policy gives the run slots elsewhere when it has lost its last worker
+  function controller:gets_others() return self.a.order ~= nil and self:fixed_workers() == nil end
+
+  ---Workers are lost. When nobody is left but those that are to leave, who take no more of the work, these go now, and
+  ---the run is suspended until it gets other slots.
+  function controller:wait_for_others()
+    if not self:gets_others() or self.suspended or self.finished or self.stopping then return end
+    for _, w in ipairs(self.workers) do
+      if not w.dropped and (w.state == "done" or w.state == "running") then return end
+    end
+    self.suspended = {nodes = {}, at = core.now(), why = "its last worker is lost", waking = true, callers = {}}
+    self.suspending, self.orphaned = nil, true
+    for _, w in ipairs(self.workers) do
+      if w.state == "running" then end_now(self, w) end
+    end
+  end
+
+  ---What goes to the keeper of runs with the run's state.
+  function controller:tell_of_slots(m)
+    m.held, m.order, m.cost = held_of(self), self.order or self.a.order or 0, self.cost
+    self.cost = nil
+    m.orphaned = self.suspended and self.orphaned or nil
+    if self.ready >= (self.worker_count or 1) and self.fixed_told ~= true then
+      m.fixed, self.fixed_told = self:fixed_workers(), true
+    end
+    local adapts <const> = self.policies and self.policies.driver.adapts
+    if adapts and adapts.perf and adapts.gns and self.fits_told ~= adapts.fits then
+      local l <const> = adapts.limits
+      m.model, self.fits_told = {perf = adapts.perf, gns = adapts.gns, seen = adapts.max_seen,
+        batch = {start = l.start, max = l.max or l.start, lo = l.lo or 1, hi = l.hi or l.max or l.start}}, adapts.fits
+    elseif self.goodput and self.goodput.told then
+      m.model, self.goodput.told = self.goodput.told, nil
+    end
+  end
+
+  ---A report of all is complete.
+  ---@param waiting table[] the workers
+  ---@param sum table
+  function controller:measure(waiting, sum)
+    local now <const>, parts <const> = core.now(), parts_of(waiting)
+    local before <const> = self.measured
+    self.measured = {at = now, parts = parts, pauses = self.started_at}
+    local coming = false
+    for _, w in ipairs(self.workers) do
+      coming = coming or w.state == "joining" or w.state == "waiting" or w.dropped and w.state == "running"
+    end
+    if not before or not is_count(sum.examples) then return end
+    local elapsed_s = now - before.at - (self.started_at - before.pauses) -- pauses move its start
+    local r <const> = self.resizing
+    if r and r.woken_at then elapsed_s, r.woken_at = now - r.woken_at, nil end
+    if elapsed_s <= 0 then return end
+    if r then r.parts[#r.parts + 1] = {s = elapsed_s, examples = sum.examples} end
+    if before.parts ~= parts or coming then return end
+    local rate <const> = sum.examples / elapsed_s
+    self.rate = rate
+    if r then count_cost(self, rate) end
+    if self.policies and self.policies.driver.adapts then return end -- its own fit is better
+    self.goodput = self.goodput or {rows = {}, by_key = {}, fitted_at = 0, examples = sum.examples}
+    local g <const>, k <const> = self.goodput, #waiting
+    local row <const>, scale <const> = row_for(self, self:machine_count(), k), g.examples / sum.examples
+    local t_o <const> = math.max(elapsed_s * scale, 1e-6)
+    local t_a <const> = computed(waiting, elapsed_s) * scale
+    row.t_a = row.t_a and row.t_a + NEW_SHARE * (t_a - row.t_a) or math.max(t_a, 1e-6)
+    row.t_o = row.t_o and row.t_o + NEW_SHARE * (t_o - row.t_o) or t_o
+    row.at = now
+    if g.news or now - g.fitted_at > FIT_S then
+      fit(self)
+      self:tell_runs(true)
+    end
+  end
+end
+
+---@param job tide.job
+---@return string|nil why workers of its runs can neither come nor leave, as far as that can be told beforehand
+function grants.bound(job)
+  if not job:survives_workers() then
+    return "its work is bound to ranks: cut the data into chunks (w:chunks), or say `on_worker_loss = \"replay\"`"
+  end
+  if data.is_set(job.data) and not job.comm then return "its data set is cut by the number of workers" end
+  for _, key in ipairs(type(job.tables) == "table" and text.sorted_keys(job.tables) or {}) do
+    if (job.tables[key].consistency or "sequential") ~= "sequential" then
+      return ("table `%s` has clocks, which count all workers from the start"):format(key)
+    end
+  end
+  return nil
+end
+
+return grants

@@ -1,0 +1,69 @@
+local tide, sim, core = require "tide", require "tide.sim", require "tide.core"
+local opt = tide.options {controllers = {"several controllers, of which one crashes", default = false}}
+local PASSES <const>, N <const> = 12, 60
+local function job(name, chunk_s)
+  return tide.job {
+    name = name, data = N, chunks = 12, stop = {epochs = PASSES},
+    tables = {t = tide.table {keys = tide.dense(N), width = 1, init = tide.zero(), update = "add"}},
+    worker = function(w)
+      for pass = w.passes + 1, PASSES do
+        for chunk in w:chunks(pass) do
+          local ones = tide.tensor.zeros("f32", chunk.count, 1)
+          ones:fill(1)
+          tide.sleep(chunk_s)
+          w.tables.t:push(tide.range(chunk.first - 1, chunk.last - 1), ones)
+          chunk:report {examples = chunk.count}
+        end
+        w:report {loss = 1}
+        if w:stopping() then break end
+      end
+    end,
+  }
+end
+local jobs = {job("a", 0.03), job("b", 0.05), job("c", 0.02)}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 4, servers = 1, controllers = opt.controllers and 3 or nil}
+  cluster:schedule "wild.lua"
+  local slots, over = {}, {}
+  for _, m in ipairs(core.members()) do slots[m.name] = m.workers end
+  sim.check("slots", function()
+    local held = {}
+    for _, r in ipairs(cluster:runs()) do
+      for node, n in pairs(r.grant or {}) do held[node] = (held[node] or 0) + n end
+    end
+    for node, n in pairs(held) do
+      if n > slots[node] then return false, ("%d slots of node %s are given, it has %d"):format(n, node, slots[node]) end
+    end
+    for _, m in ipairs(core.members()) do -- what a worker that is let go leaves is there a moment longer
+      local answer = m.state == "up" and m.workers > 0 and core.call(core.whereis(m.name .. "/agent"), {op = "jobs"}, 1)
+      local n = 0
+      for _, j in ipairs(answer and answer.jobs or {}) do n = n + j.workers end
+      over[m.name] = n > m.workers and (over[m.name] or 0) + 1 or 0
+      if over[m.name] > 10 then return false, ("node %s has %d workers on %d threads"):format(m.name, n, m.workers) end
+    end
+    return true
+  end)
+  local victim = "n" .. sim.rng:below(4) + 1
+  sim.fault(sim.rng:below(2) == 0 and "crash" or "pause", {node = victim, at = ("%dms"):format(500 + sim.rng:below(6000)),
+    time = "1s"})
+  if opt.controllers then sim.fault("crash", {node = "c1", at = ("%dms"):format(500 + sim.rng:below(5000))}) end
+  local tasks = {}
+  for i, j in ipairs(jobs) do
+    tasks[i] = function()
+      tide.sleep(0.7 * (i - 1))
+      local run = cluster:start(j)
+      for r in run:events "report" do
+        if r.examples ~= N then error(("report %d of %s has %d examples"):format(r.n, j.name, r.examples)) end
+      end
+      run:wait()
+      assert(run.tables.t:pull(tide.range(0, N - 1)):min() >= PASSES, "examples are missing in the table")
+      run:close()
+    end
+  end
+  tide.all(tasks)
+  tide.sleep(1)
+  local held, resizes = require("tide.cluster.runs").ask {op = "held"}, 0
+  assert(held.free == held.total and held.total >= 3, ("%d of %d slots are free"):format(held.free, held.total))
+  for _, r in ipairs(cluster:runs {all = true}) do resizes = resizes + (r.resizes or 0) end
+  print(("all slots are free; %d resizes"):format(resizes))
+end)

@@ -1,0 +1,91 @@
+#!/bin/bash
+# `tide dashboard`: odd bytes are refused, the page lives in a real browser, and nothing of it stays.
+. "$(dirname "$0")/harness.sh"
+find_plugins
+export TIDE_SILENCE=${TIDE_SILENCE:-3}
+plugin=${TIDE_BUILD_DIR:-$root/build}/tide_http.so
+[ -e "$plugin" ] || { echo "skipped: tide_http.so is not built (libmicrohttpd-dev)"; exit 77; }
+python=/usr/bin/python3
+
+run 2 dashboard --port 0
+run 3 dashboard --cluster nowhere
+says err.txt 'no cluster'
+run 0 dashboard --help
+says out.txt 'loopback|this machine'
+
+run 0 up --cluster lab -n 3
+for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/lab/pids"); do started+=("$pid"); done
+cat >job.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {
+  name = "tour", batch = 60, policies = {batching = "batching/lb-bsp"},
+  tables = {w = tide.table {keys = tide.dense(1000), width = 8, update = "add"}},
+  worker = function(w)
+    local n = 0
+    while not w:stopping() do
+      n = n + 1
+      local began <const> = tide.now()
+      w.tables.w:pull({w.rng:below(1000), w.rng:below(1000)})
+      tide.sleep(0.05)
+      w:report {loss = w.batch / n, examples = w.batch, compute_s = tide.now() - began}
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 3}
+  cluster:start(job):wait()
+end)
+LUA
+"$TIDE" run --cluster lab job.lua >job.txt 2>&1 </dev/null &
+started+=("$!")
+"$TIDE" dashboard --cluster lab --file url >dashboard.txt 2>&1 </dev/null &
+dashboard=$!
+started+=("$dashboard")
+wait_for 20 test -s url
+[ "$(stat -c %a url)" = 600 ] || fail "others may read the address"
+says dashboard.txt '^http://127.0.0.1:[0-9]+/#token=[0-9a-f]{64}$'
+port=$(sed 's/.*127.0.0.1:\([0-9]*\).*/\1/' url)
+tr '\0' ' ' <"/proc/$dashboard/cmdline" | grep -q "$(sed 's/.*token=//' url)" && fail "the token stands in the command line"
+run 2 dashboard --cluster lab --port "$port"
+says err.txt "port $port is taken"
+state() { "$python" - url "$@" <<'PY'
+import sys, urllib.request
+url = open(sys.argv[1]).read().strip(); base, token = url.split("#token=")
+print(urllib.request.urlopen(urllib.request.Request(base + sys.argv[2], headers={"Authorization": "Bearer " + token}), timeout=20).read().decode())
+PY
+}
+goes_on() { state api/state | grep -q '"state":"running"'; }
+wait_for 30 goes_on
+state metrics >metrics.txt; grep -q '^tide_node_up{node="n1"} 1' metrics.txt || fail "there are no metrics"
+state api/policy/tour-1 >policy.txt; grep -q '"what":"load"' policy.txt || fail "there are no decisions"
+state api/runs >runs.txt; grep -q '"state":"running"' runs.txt || fail "the run is not in the list of runs"
+"$python" "$root/tests/browser/wire.py" url || fail "the wire"
+
+if command -v chromedriver >/dev/null && [ -x /usr/bin/chromium ] && "$python" -c 'import selenium' 2>/dev/null; then
+    run 0 status --cluster lab --json
+    cp out.txt status.json
+    "$python" "$root/tests/browser/page.py" url "$work" >page.txt 2>&1 &
+    page=$!
+    started+=("$page")
+    # What the page waits for.
+    while kill -0 "$page" 2>/dev/null; do
+        if [ -e event ]; then
+            rm event
+            "$TIDE" attach --cluster lab -e 'core.event("test", "marked by the test")' >/dev/null 2>event.txt </dev/null
+        fi
+        if [ -e kill ]; then rm kill; kill_node n3; fi
+        if [ -e end ]; then rm end; "$TIDE" down lab -y >/dev/null 2>&1 </dev/null; fi
+        sleep 0.1
+    done
+    wait "$page" || fail "the page"
+    cat page.txt
+    [ -n "${TIDE_PICTURES:-}" ] && cp ./*.png "$TIDE_PICTURES/"
+else
+    echo "the page is not tried: chromium, chromedriver or selenium is not here"
+fi
+kill -0 "$dashboard" 2>/dev/null || fail "the dashboard ended by itself: $(tail -3 dashboard.txt)"
+kill -INT "$dashboard"
+wait "$dashboard"
+[ $? = 0 ] || fail "Ctrl-C does not end it in order"
+"$TIDE" down lab -y >/dev/null 2>&1 </dev/null
+finish
