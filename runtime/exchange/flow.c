@@ -288,8 +288,20 @@ static int take_sum(struct tide_exchange *x, const struct intake *m, struct plac
     return 0;
 }
 
+/* Everybody sends a layer of a step the same way, or sums would lack what came another one. */
+static int refuse_path(const struct round *round, bool factors) {
+    return round->ready && (round->path == TIDE_PATH_FACTOR) != factors
+               ? tide_fail(TIDE_EPROTO, "%s of a layer that travels otherwise",
+                           factors ? "factors" : "a chunk")
+               : 0;
+}
+
 static int take_chunk(struct tide_exchange *x, const struct intake *m, struct round *round) {
     const struct layer *l = &x->layers[m->layer];
+    int code = refuse_path(round, false);
+    if (code < 0) {
+        return code;
+    }
     if (m->index >= l->chunk_count) {
         return tide_fail(TIDE_EPROTO, "chunk %u of %zu", m->index, l->chunk_count);
     }
@@ -363,6 +375,10 @@ static void land_factors(struct tide_exchange *x, struct layer *l, struct round 
 static int take_factors(struct tide_exchange *x, const struct intake *m, struct round *round) {
     struct layer *l = &x->layers[m->layer];
     struct factors *f = &round->factors[m->rank];
+    int code = refuse_path(round, true);
+    if (code < 0) {
+        return code;
+    }
     if (m->k_count != l->matrix_count) {
         return tide_fail(TIDE_EPROTO, "factors of %zu matrices, not %zu", m->k_count,
                          l->matrix_count);
@@ -391,8 +407,8 @@ static int take_factors(struct tide_exchange *x, const struct intake *m, struct 
         return tide_fail(TIDE_EPROTO, "factors that do not follow each other");
     }
     float *to = f->values + f->got;
-    int code = sparse ? tide__sparse_expand(m->values, m->size, to, count)
-                      : tide__exchange_decode(m->values, to, count, m->format);
+    code = sparse ? tide__sparse_expand(m->values, m->size, to, count)
+                  : tide__exchange_decode(m->values, to, count, m->format);
     f->got += count;
     code = code < 0 ? code : pass_factors(x, m, count);
     if (code == 0 && f->got == f->total) {
@@ -472,7 +488,29 @@ static int start_chunks(struct tide_exchange *x, uint32_t layer, struct round *r
     return code;
 }
 
+/* Nothing has come before the own part that travels another way. */
+static int check_early(const struct tide_exchange *x, const struct layer *l,
+                       const struct round *round) {
+    int code = 0;
+    for (uint32_t r = 0; r < x->workers && code == 0; r++) {
+        code = round->factors[r].begun ? refuse_path(round, true) : 0;
+    }
+    for (size_t c = 0; c < l->chunk_count && code == 0; c++) {
+        const struct part *part = &round->parts[c];
+        bool came = part->sum;
+        for (uint32_t r = 0; r < x->workers && part->from && !came; r++) {
+            came = part->from[r];
+        }
+        code = came ? refuse_path(round, false) : 0;
+    }
+    return code;
+}
+
 int tide__exchange_contribute(struct tide_exchange *x, uint32_t layer, struct round *round) {
+    int code = check_early(x, &x->layers[layer], round);
+    if (code < 0) {
+        return code;
+    }
     return round->path == TIDE_PATH_FACTOR ? send_factors(x, layer, round)
                                            : start_chunks(x, layer, round);
 }

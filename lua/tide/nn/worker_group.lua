@@ -37,15 +37,13 @@ local function form(self, ranks, values)
   self.mean = nil
   local alone <const> = #ranks == 1 and not self.exchange and self.model.step -- a model that can make steps alone
   if alone and not self.adapts then return end
-  local known <const>, plan = {}, nil
+  local known <const>, plan = {}, nil -- of whoever goes on, else the first one's: the newest ones of others may differ
   for _, rank in ipairs(ranks) do
     if values[rank].epoch then known[#known + 1] = rank end
-    plan = plan or values[rank].plan
   end
+  for _, rank in ipairs(#known > 0 and known or ranks) do plan = plan or values[rank].plan end
   self.exchange = exchange.new(w, self.model, ranks, self.adapts)
-  if #known == 0 then
-    plan = w.comm -- all begin: it is everybody's
-  elseif #known < #ranks then
+  if #known > 0 and #known < #ranks then
     self.exchange:hand_over({self.model.parameters, table.unpack(self.model.memory or {})}, known)
     self.steps = values[known[1]].step
     if self.adapts and not values[w.rank].epoch then self.adapts:import(values[known[1]].adapts) end
@@ -95,7 +93,8 @@ function crew:epochs(last)
   return function()
     local paused <const> = self.unfinished
     if number and not paused and (number >= last or self.w:stopping()) then return nil end
-    local plan <const> = self.exchange and self.exchange:leads() and self.exchange.plan or nil
+    local plan = self.exchange and self.exchange:leads() and self.exchange.plan or nil
+    if not number then plan = self.w.comm end
     local values <const> = self.w:barrier("epoch", {epoch = number and number - (paused and 1 or 0), step = self.steps,
       plan = plan, met = math.max(self.met, self.exchange and self.exchange.meet or self.w.meet or 0),
       unfinished = paused, adapts = number and self.adapts and self.adapts:export() or nil,
