@@ -46,7 +46,7 @@ static int table(void *node) {
   const struct tide_table_options o = {.name = "weights", .keys = TIDE_KEYS_DENSE, .key_count = 10, .width = 2};
   const float row[] = {3, 4};
   int rc = tide_table_create(node, &o, &made);
-  rc = rc < 0 ? rc : tide_table_push(made, &(uint64_t){7}, 1, row, 0, NULL);
+  rc = rc < 0 ? rc : tide_table_push(made, &(uint64_t){7}, 1, row, NULL);
   puts(rc < 0 ? tide_error_message() : "made");
   fflush(stdout);
   return rc < 0 ? rc : tide_sleep(60 * TIDE_SECOND);

@@ -402,7 +402,7 @@ function tide_run:cancel() end
 ---`local run <close> = cluster:start(job)` does it at the end of the block; the end of the cluster does it for all.
 function tide_run:close() end
 
----Writes the sums of the newest 10,000 reports or more, a line a report: `.csv`, or `.json`, an object a line.
+---Writes the sums of the newest 1,000 reports or more, a line a report: `.csv`, or `.json`, an object a line.
 ---@param path string
 ---@param fields? string[] default: all numbers of reports
 function tide_run:save_reports(path, fields) end

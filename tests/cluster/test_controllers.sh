@@ -51,7 +51,7 @@ logs=$XDG_RUNTIME_DIR/tide/lab
 leader_of() { grep -l "this node is the controller now" "$logs"/node-c[0-9].log 2>/dev/null; }
 has_leader() { [ -n "$(leader_of)" ]; }
 # Milliseconds of the day, of a line of a log; and of now.
-day_ms() { awk -F'[:. ]' '{print (($1 * 60 + $2) * 60 + $3) * 1000 + $4}'; }
+day_ms() { awk -F'[-:. ]' '{print (($4 * 60 + $5) * 60 + $6) * 1000 + $7}'; }
 
 for ((round = 1; round <= rounds; round++)); do
     rm -f progress stop
@@ -63,7 +63,7 @@ for ((round = 1; round <= rounds; round++)); do
     started+=("$driver")
     goes_on 20
     c1=$(pids_of c1)
-    began=$(TZ=UTC date +%H:%M:%S.%3N | day_ms)
+    began=$(TZ=UTC date "+%F %H:%M:%S.%3N" | day_ms)
     kill -KILL "$c1"
     wait_for 10 has_leader
     took=$(TZ=UTC grep -h "this node is the controller now" "$(leader_of | head -1)" | head -1 | day_ms)

@@ -41,8 +41,8 @@ run 2 log --dir x
 export TIDE_LOG=json
 run 0 run talk.lua
 unset TIDE_LOG
-node_log=$(ls -d .tide/runs/* | tail -1)/node-n1.log
-says "$node_log" '^\{"time":"20[0-9-]{8}T[0-9:.]{12}Z","level":"warn","node":"n1","text":".*half way"\}$'
+cp ".tide/runs/$(sed -n 's/^tide: run \([^ ]*\) took.*/\1/p' err.txt)/node-n1.log" node.log
+says node.log '^\{"time":"20[0-9-]{8}T[0-9:.]{12}Z","level":"warn","node":"n1","text":".*half way"\}$'
 run 0 log --run last --level warn --node n1
 says out.txt 'half way$'
 TIDE_LOG=loud "$TIDE" nodes 2>err.txt && fail "a form of logs that there is not"

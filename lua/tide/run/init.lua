@@ -19,7 +19,7 @@ local CONTROLLER <const> = [[return require("tide.run.controller").main(...)]]
 local POLL_S <const> = 30
 local CHECKPOINT_S <const> = 3600
 local LOG_LINES_SHOWN <const> = 200
-local HISTORY_MAX <const> = 10000 -- reports that run.history keeps at least
+local HISTORY_MAX <const> = 1000 -- reports that run.history keeps at least
 local ROWS_AT_ONCE <const> = 65536 -- of a table that is written
 
 ---@class tide.run
@@ -584,7 +584,7 @@ local function rows_of(handle, path)
   return rows
 end
 
----Writes the sums of the newest 10,000 reports or more, a line a report: `.csv`, or `.json`, an object a line.
+---Writes the sums of the newest 1,000 reports or more, a line a report: `.csv`, or `.json`, an object a line.
 ---@param path string
 ---@param fields? string[] default: all numbers of reports
 function run:save_reports(path, fields)
