@@ -31,7 +31,7 @@ if [ -e "$(dirname "$pc")/tide/tide_raft.so" ]; then
 fi
 
 # A node with an agent in a program is seen by the commands, under its cluster's name, until it ends.
-cat >"$prefix/seen.c" <<'C'
+cat >"$work/seen.c" <<'C'
 #include <stdio.h>
 #include <string.h>
 #include <tide.h>
@@ -70,19 +70,19 @@ int main(void) {
 }
 C
 # shellcheck disable=SC2046
-cc -std=gnu11 -Wall -Wextra -Werror "$prefix/seen.c" $(pkg-config --cflags --libs tide) -Wl,-rpath,"$(dirname "$pc")" -o "$prefix/seen"
-mkdir -m 700 "$prefix/run"
-mkfifo "$prefix/until"
-XDG_RUNTIME_DIR=$prefix/run "$prefix/seen" <"$prefix/until" >"$prefix/seen.txt" 2>&1 &
+cc -std=gnu11 -Wall -Wextra -Werror "$work/seen.c" $(pkg-config --cflags --libs tide) -Wl,-rpath,"$(dirname "$pc")" -o "$work/seen"
+mkdir -m 700 "$work/run"
+mkfifo "$work/until"
+XDG_RUNTIME_DIR=$work/run "$work/seen" <"$work/until" >"$work/seen.txt" 2>&1 &
 seen=$!
-exec 9>"$prefix/until"
-for _ in $(seq 200); do grep -q made "$prefix/seen.txt" && break; sleep 0.05; done
-tell() { XDG_RUNTIME_DIR=$prefix/run timeout 30 "$prefix/bin/tide" "$@" --cluster seen; }
+exec 9>"$work/until"
+for _ in $(seq 200); do grep -q made "$work/seen.txt" && break; sleep 0.05; done
+tell() { XDG_RUNTIME_DIR=$work/run timeout 30 "$prefix/bin/tide" "$@" --cluster seen; }
 tell tables --plain | grep -q "^weights" || { echo "tables does not show what a program made"; exit 1; }
 tell actors --where 'name == "maker"' --plain | grep -q maker || { echo "actors does not show a program's"; exit 1; }
 got=$(tell attach -e 'tables.weights:pull{7}[2] + #node.name') || true
 [ "$got" = 8 ] || [ "$got" = 8.0 ] || { echo "attach does not read a program's table: $got"; exit 1; }
-XDG_RUNTIME_DIR=$prefix/run "$prefix/bin/tide" node --cluster seen --name guest --join "$(cat "$prefix/run/tide/seen/endpoint")" >/dev/null 2>&1 </dev/null &
+XDG_RUNTIME_DIR=$work/run "$prefix/bin/tide" node --cluster seen --name guest --join "$(cat "$work/run/tide/seen/endpoint")" >/dev/null 2>&1 </dev/null &
 guest=$!
 for _ in $(seq 200); do tell nodes --plain | grep -q "^guest.*up" && break; sleep 0.05; done
 kill $guest # its coming and going are records of the log

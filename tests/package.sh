@@ -53,7 +53,8 @@ for option in $(sed -n 's/^ExecStart=[^ ]* node \(.*\)$/\1/p' "$unit" | grep -o 
   "$prefix/bin/tide" node --help | grep -q -- "$option " || fail "tide node knows $option"
 done
 bash "$source/tests/installed.sh" "$build" "$source" "$prefix"
-dpkg_in --purge tide libtide-dev libtide0
+# shellcheck disable=SC2046
+dpkg_in --purge $(sed -n 's/^Package: //p' "$root/var/lib/dpkg/status")
 after=$(list)
 [ "$before" = "$after" ] || fail "nothing is left: $(diff <(echo "$before") <(echo "$after"))"
 echo "ok: packages are the same twice, install, work and go"
