@@ -29,7 +29,7 @@ static int ccd_run(const struct tide_argument *a, struct tide_result *results, c
     const struct tide_kernel *kernel = &tide_kernel_ccd_sums;
     const struct tide_tensor *cells = &a[CCD_CELLS].tensor;
     const uint32_t *cell = cells->data;
-    size_t n = cells->rows, side, rows = a[CCD_W].tensor.rows * a[CCD_W].tensor.columns;
+    size_t n = cells->rows, side = 0, rows = a[CCD_W].tensor.rows * a[CCD_W].tensor.columns;
     size_t columns = a[CCD_H].tensor.rows * a[CCD_H].tensor.columns;
     const double *w = a[CCD_W].tensor.data, *h = a[CCD_H].tensor.data;
     double *residual, *num, *den, squares = 0;

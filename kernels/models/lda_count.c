@@ -230,7 +230,7 @@ static int keep_run(const struct tide_argument *a, struct tide_result *results, 
     const struct tide_tensor *rows = &a[K_ROWS].tensor;
     struct lda_topics z;
     uint64_t topics;
-    size_t tokens;
+    size_t tokens = 0;
     uint32_t *places = NULL;
     float *row = rows->data;
     int code = tide_kernel_whole(self, a, K_K, 1, LDA_TOPICS_MOST, &topics, error);

@@ -24,27 +24,27 @@ static void calls_outside_of_actors_return_einval_with_a_text(void **state) {
     const struct tide_message *message;
     struct tide_fiber *fiber;
     uint64_t id;
-#define REFUSED(name, ...)                                                                         \
+#define REFUSED(name, arguments)                                                                   \
     do {                                                                                           \
         tide_fail(TIDE_ENOENT, "of before");                                                       \
-        assert_int_equal(name(__VA_ARGS__), TIDE_EINVAL);                                          \
+        assert_int_equal(name arguments, TIDE_EINVAL);                                          \
         says(#name);                                                                               \
     } while (0)
-    REFUSED(tide_send, 1, TIDE_LANE_CONTROL, &nil, sizeof nil);
-    REFUSED(tide_call, 1, &nil, sizeof nil, TIDE_SECOND, &reply);
+    REFUSED(tide_send, (1, TIDE_LANE_CONTROL, &nil, sizeof nil));
+    REFUSED(tide_call, (1, &nil, sizeof nil, TIDE_SECOND, &reply));
     assert_null(reply);
-    REFUSED(tide_call_start, 1, &nil, sizeof nil, TIDE_SECOND, &id);
-    REFUSED(tide_answer, 1, 1, &nil, sizeof nil);
-    REFUSED(tide_answer_error, 1, 1, TIDE_EREFUSED, "no");
-    REFUSED(tide_receive, TIDE_NEVER, &message);
-    REFUSED(tide_sleep, 1);
-    REFUSED(tide_yield);
-    REFUSED(tide_monitor, 1, &id);
-    REFUSED(tide_link, 1);
-    REFUSED(tide_kill, 1, TIDE_EKILLED);
-    REFUSED(tide_interrupt, 1);
-    REFUSED(tide_timer_start, 1, &id);
-    REFUSED(tide_fiber_start, NULL, NULL, 0, &fiber);
+    REFUSED(tide_call_start, (1, &nil, sizeof nil, TIDE_SECOND, &id));
+    REFUSED(tide_answer, (1, 1, &nil, sizeof nil));
+    REFUSED(tide_answer_error, (1, 1, TIDE_EREFUSED, "no"));
+    REFUSED(tide_receive, (TIDE_NEVER, &message));
+    REFUSED(tide_sleep, (1));
+    REFUSED(tide_yield, ());
+    REFUSED(tide_monitor, (1, &id));
+    REFUSED(tide_link, (1));
+    REFUSED(tide_kill, (1, TIDE_EKILLED));
+    REFUSED(tide_interrupt, (1));
+    REFUSED(tide_timer_start, (1, &id));
+    REFUSED(tide_fiber_start, (NULL, NULL, 0, &fiber));
 #undef REFUSED
 }
 
