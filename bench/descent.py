@@ -6,6 +6,7 @@
 Wants Debian's python3-sklearn, r-cran-glmnet and liblinear-tools. One line a row.
 """
 import argparse
+import functools
 import json
 import os
 import re
@@ -16,24 +17,18 @@ import tempfile
 import time
 
 import numpy as np
+import report
 
 parser = argparse.ArgumentParser()
-parser.add_argument("build")
+parser.add_argument("build", type=os.path.abspath)
 parser.add_argument("--only", default="sums,sklearn,liblinear,glmnet,schedules")
 parser.add_argument("--json", action="store_true")
 parser.add_argument("--repeat", type=int, default=3)
 args = parser.parse_args()
+row = functools.partial(report.row, args.json)
 here = os.path.dirname(os.path.abspath(__file__))
 work = tempfile.mkdtemp(prefix="tide-descent-")
 one = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
-
-
-def row(name, **values):
-    if args.json:
-        print(json.dumps({"name": name, **values}), flush=True)
-    else:
-        print(name + ": " + ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}"
-                                      for k, v in values.items()), flush=True)
 
 
 def save(x, y):

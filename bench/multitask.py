@@ -6,11 +6,13 @@
 One line a row. school.svm is made as the head of examples/multitask.lua tells.
 """
 import argparse
-import json
+import functools
 import os
 import re
 import subprocess
 import sys
+
+import report
 
 parser = argparse.ArgumentParser()
 parser.add_argument("build")
@@ -19,15 +21,8 @@ parser.add_argument("--data")
 parser.add_argument("--splits", type=int, default=5)
 parser.add_argument("--json", action="store_true")
 args = parser.parse_args()
+row = functools.partial(report.row, args.json)
 here = os.path.dirname(os.path.abspath(__file__))
-
-
-def row(name, **values):
-    if args.json:
-        print(json.dumps({"name": name, **values}), flush=True)
-    else:
-        print(name + ": " + ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}"
-                                      for k, v in values.items()), flush=True)
 
 
 def run(*options):
