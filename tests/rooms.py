@@ -9,8 +9,9 @@ shorter: an arrow that is not there any more has to leave it. A circle, files th
 CIRCLE_MAX files. --circles prints them."""
 import collections
 import os
-import subprocess
 import sys
+
+import objects
 
 ROOMS = [
     "runtime/base", "runtime/wire", "runtime/port", "runtime/actor", "runtime/control", "runtime/net/link",
@@ -33,30 +34,12 @@ def room_of(path):
     return None
 
 
-def symbols(source, objects):
+def symbols(source, directory):
     """file -> (symbols it defines, symbols it wants), by the newest object of each source file."""
-    found, age = {}, {}
-    libraries = [os.path.join(objects, f"{name}.dir") for name in ("tide_actor_objects", "tide_objects")]
-    for top, _, names in (step for library in libraries for step in os.walk(library)):
-        for name in names:
-            if not name.endswith(".c.o"):
-                continue
-            path = os.path.join(top, name)
-            file = path.split(".dir/", 1)[1][:-2]
-            made = os.path.getmtime(path)
-            if made < age.get(file, 0) or not os.path.exists(os.path.join(source, file)):
-                continue  # left over by an earlier build
-            age[file] = made
-            out = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
-            defined, wanted = set(), set()
-            for line in out.splitlines():
-                words = line.split()
-                if words[-2] == "U":
-                    wanted.add(words[-1])
-                elif words[-2].isupper():
-                    defined.add(words[-1])
-            found[file] = (defined, wanted)
-    return found
+    libraries = [os.path.join(directory, f"{name}.dir") for name in ("tide_actor_objects", "tide_objects")]
+    found = objects.read(source, libraries)
+    found.sort(key=lambda entry: os.path.getmtime(entry[0]))
+    return {file: (defined, wanted) for _, file, defined, wanted in found}
 
 
 def circles(arrows):
@@ -100,8 +83,8 @@ def circles(arrows):
 
 
 def main():
-    source, objects = sys.argv[1], sys.argv[2]
-    found = symbols(source, objects)
+    source = sys.argv[1]
+    found = symbols(source, sys.argv[2])
     owner = {symbol: file for file, (defined, _) in found.items() for symbol in defined}
     arrows = {file: {owner[s] for s in wanted if s in owner} - {file} for file, (_, wanted) in found.items()}
     groups = circles(arrows)
