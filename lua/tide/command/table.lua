@@ -106,7 +106,8 @@ return {
     local o <const> = context.options
     if o.verb == "set" then return set(context, o) end
     if #(o.settings or {}) > 0 then
-      return nil, errors.new("T0105", ("`%s` is too much: %s takes one table"):format(text.clean(o.settings[1]), text.clean(o.verb)))
+      return nil, errors.new("T0105", ("`%s` is too much: %s takes one table"):format(text.clean(o.settings[1]),
+        text.clean(o.verb)))
     end
     if o.verb == "drop" then return drop(context, o) end
     if o.verb ~= "show" then
