@@ -447,15 +447,40 @@ function ops.tables(request)
   return {}
 end
 
----Drops a table by name: {name, force}. One of a run that goes on only with force.
-ops["table.drop"] = function(request)
+-- The whole name of a table.
+local function table_named(wanted)
   local known = {}
   for i, entry in ipairs(core.tables() or {}) do known[i] = entry.name end
-  local name <const> = require("tide.cluster.table_names").resolve(tostring(request.name), known)
-  if not name then
-    return nil, errors.new("T0401", {message = ("no table `%s`"):format(text.clean(tostring(request.name))),
-      help = text.did_you_mean(tostring(request.name), known) or "`tide tables` lists them"})
+  local name <const>, fitting <const> = require("tide.cluster.table_names").resolve(tostring(wanted), known)
+  if name then return name end
+  if #fitting > 1 then
+    return nil, errors.new("T0401", {message = ("several tables could be `%s`"):format(text.clean(tostring(wanted))),
+      help = "name one: " .. table.concat(fitting, ", ")})
   end
+  return nil, errors.new("T0401", {message = ("no table `%s`"):format(text.clean(tostring(wanted))),
+    help = text.did_you_mean(tostring(wanted), known) or "`tide tables` lists them"})
+end
+
+---Changes a table that is in use, on all nodes: {name, rate, consistency}, at least one of them.
+ops["table.set"] = function(request)
+  local name <const>, problem <const> = table_named(request.name)
+  if not name then return nil, problem end
+  local handle, err = core.table_find(name)
+  for _, field in ipairs {"rate", "consistency"} do
+    if handle and request[field] ~= nil then
+      local ok
+      ok, err = handle[field](handle, request[field])
+      if not ok then return nil, err end
+    end
+  end
+  if not handle then return nil, err end
+  return {name = name, rate = handle:rate(), consistency = handle:consistency()}
+end
+
+---Drops a table by name: {name, force}. One of a run that goes on only with force.
+ops["table.drop"] = function(request)
+  local name <const>, problem <const> = table_named(request.name)
+  if not name then return nil, problem end
   for _, r in pairs(self.records) do
     local prefix <const> = r.name .. "."
     if not request.force and not runs.ENDED[r.state] and name:sub(1, #prefix) == prefix then

@@ -35,7 +35,7 @@ verbs.needs = {
   runs = {
     list = "read", get = "read", held = "read", situation = "read",
     -- verbs on a run: pause, resume, set, workers, stop, cancel
-    verb = "operate", ["table.drop"] = "operate",
+    verb = "operate", ["table.drop"] = "operate", ["table.set"] = "operate",
     -- of the scheduling seat: `policy` looks at the verb's own row below
     policy = "read", schedule = "admin",
     -- of hosts, which run a script's code on the nodes

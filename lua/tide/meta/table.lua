@@ -43,6 +43,12 @@ function handle:sampler(o) end
 ---@return string|true|nil consistency nil, err: it cannot be changed to that
 function handle:consistency(bound) end
 
+---The learning rate in force, or another one for all nodes, also those that join later: pushes that reach their row after this returns are applied by it. docs/scripting.md.
+---@param rate? number
+---@return number|true|nil rate nil: the rule has none; nil, err: it cannot be changed
+---@return tide.error? err
+function handle:rate(rate) end
+
 ---Gives slots to a node, waits until nobody goes by their old homes.
 ---@param slots integer[] 0 to 4095
 ---@param node integer id

@@ -20,7 +20,9 @@ local CHOICES <const> = {
 local UPDATES <const> = {
   add = {}, assign = {}, sgd = {lr = true}, adagrad = {lr = true, eps = true, sum_init = true},
   adam = {lr = true, beta1 = true, beta2 = true, eps = true},
+  momentum = {lr = true, momentum = true}, nesterov = {lr = true, momentum = true},
 }
+local SHARES <const> = {beta1 = true, beta2 = true, momentum = true} -- of what was that stay
 local INITS <const> = {zero = 0, uniform = 2, normal = 1, xavier = 2} -- how many numbers follow the name
 
 local function refuse(level, format, ...)
@@ -53,9 +55,10 @@ local function check_update(spec)
     if key ~= 1 and not (is_number(value) and value >= 0) then
       refuse(3, "update rule `%s`: `%s` is %s, not a number of 0 or more", rule, key, tostring(value))
     end
-    if (key == "beta1" or key == "beta2") and value >= 1 then
-      refuse(3, "update rule `%s`: `%s` is %s, not less than 1", rule, key, value)
+    if SHARES[key] and not (value > 0 and value < 1) then
+      refuse(3, "update rule `%s`: `%s` is %s, not between 0 and 1", rule, key, value)
     end
+    if key == "eps" and value == 0 then refuse(3, "update rule `%s`: `eps` is 0, not more", rule) end
   end
   if fields.lr and update.lr == nil then
     refuse(3, 'update rule `%s` wants a rate: update = {"%s", lr = 0.1}', rule, rule)

@@ -513,7 +513,8 @@ static int list_tables(struct tide_checkpoint *c) {
                              (unsigned)health.lost_count, tables[i]->name);
         }
         (void)snprintf(t->name, sizeof t->name, "%s", tables[i]->name);
-        t->options = tables[i]->options;
+        t->options = tables[i]->made;
+        t->rate = tide__learning_rate(&tables[i]->options);
         t->options.name = t->name;
         t->map_version = atomic_load_explicit(&tables[i]->map_version, memory_order_relaxed);
         tide_table_release(tables[i]);

@@ -112,7 +112,7 @@ static double bound_at(const struct tide__clocked *c, uint32_t clock) {
 /* How an update changes a value. */
 static double scale_of(const struct tide__clocked *c) {
     const struct tide_table_options *o = &c->table->options;
-    return o->update == TIDE_UPDATE_SGD ? (double)o->lr : 1;
+    return o->update == TIDE_UPDATE_SGD ? (double)tide__learning_rate(o) : 1;
 }
 
 /* No part of the row, `delta` (or NULL) made as well, misses more than `bound` behind any cut. */

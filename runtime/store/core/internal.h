@@ -144,7 +144,8 @@ struct tide__heat;  /* key_counts.h */
 struct tide_table {
     /* set before the table is published, then constant */
     struct tide_store *store;
-    struct tide_table_options options; /* name points to `name` */
+    struct tide_table_options options; /* name points to `name`; lr is the rate in force: tide__learning_rate */
+    struct tide_table_options made;    /* what it was made with */
     char name[64];
     char why[2][80]; /* "pull NAME", "push NAME": what a waiting fiber shows */
     uint32_t id;
@@ -300,6 +301,19 @@ void tide__slots_deinit(struct tide_table *table);
 
 /* ---- rules.c, init.c ---- */
 size_t tide__rule_state(uint8_t rule, size_t width); /* floats behind the values */
+bool tide__rule_has_rate(uint8_t rule);
+/* Does an update by the rule depend on all before it, so that it is made by whoever has the row alone? */
+static inline bool tide__rule_is_serial(uint8_t rule) {
+    return rule == TIDE_UPDATE_ADAM || rule == TIDE_UPDATE_MOMENTUM || rule == TIDE_UPDATE_NESTEROV;
+}
+/* The learning rate in force: it may change while workers make steps (learning_rate.c). */
+static inline float tide__learning_rate(const struct tide_table_options *options) {
+    float rate;
+    __atomic_load(&options->lr, &rate, __ATOMIC_RELAXED);
+    return rate;
+}
+void tide__learning_rate_take(struct tide_table *table, float rate);
+bool tide__learning_rate_fits(double rate); /* finite, 0 or more */
 void tide__rule_apply(const struct tide_table_options *options, float *row, const void *delta);
 /* The same for rule adagrad; what values and sums grow by is added to `grown`. */
 void tide__adagrad_apply(const struct tide_table_options *options, float *row, const void *delta,
@@ -699,6 +713,9 @@ int tide__table_create_in(struct tide_store *store, const struct tide_table_opti
                           struct tide_table **out);
 void tide__table_destroy(struct tide_table *table);
 void tide__table_publish(struct tide_store *store, struct tide_table *table);
+/* A call of the controller's store by a fiber. While the controller is away, and another one or the same is to
+ * come, it is waited for; `patient`: also while it says that it is busy. So it may be asked twice. */
+int tide__ask_controller(struct tide_store *store, const struct tide_writer *w, bool patient);
 struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id); /* of that life; or NULL */
 uint16_t tide__store_learn_self(struct tide_store *store);
 static inline uint16_t tide__store_self(struct tide_store *store) {

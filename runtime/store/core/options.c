@@ -51,8 +51,9 @@ int tide__hot_check(const struct tide_table_options *o) {
     const char *what = o->consistency.model != TIDE_SEQUENTIAL
                            ? "it has clocks, and with them copies of its own"
                        : o->replicas ? "its rows have copies for the case of a death (replicas)"
-                       : o->update == TIDE_UPDATE_ADAM || o->update == TIDE_UPDATE_ASSIGN
-                           ? "updates by adam and assign do not add up: they run at the owner alone"
+                       : tide__rule_is_serial(o->update) || o->update == TIDE_UPDATE_ASSIGN
+                           ? "updates by adam, momentum, nesterov and assign do not add up: they run at "
+                             "the owner alone"
                            : NULL;
     return what ? tide_fail(TIDE_EUNSUPPORTED,
                             "keys of table '%s' cannot be shared: %s. Use technique static or "
@@ -66,7 +67,7 @@ int tide__options_check(struct tide_table_options *o) {
         return bad_options(o, "the name is no identifier");
     }
     if (o->keys > TIDE_KEYS_HASHED || o->slots > TIDE_SLOTS_RANGE || o->init > TIDE_INIT_XAVIER ||
-        o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_INTENT ||
+        o->update > TIDE_UPDATE_NESTEROV || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_INTENT ||
         o->durability > TIDE_DURABLE_WINDOW) {
         return bad_options(o, "unknown keys, slots, init, update, wire, technique or durability");
     }
@@ -102,6 +103,11 @@ int tide__options_check(struct tide_table_options *o) {
         o->epsilon = or_default(o->epsilon, 1e-8f);
         if (!(o->beta1 > 0 && o->beta1 < 1 && o->beta2 > 0 && o->beta2 < 1)) {
             return bad_options(o, "adam's beta1 and beta2 lie between 0 and 1");
+        }
+    } else if (o->update == TIDE_UPDATE_MOMENTUM || o->update == TIDE_UPDATE_NESTEROV) {
+        o->beta1 = or_default(o->beta1, 0.9f);
+        if (!(o->beta1 > 0 && o->beta1 < 1)) {
+            return bad_options(o, "the momentum lies between 0 and 1");
         }
     }
     code = tide__consistency_check(o);
