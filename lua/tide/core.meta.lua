@@ -30,7 +30,7 @@ function core.links() end             --> array of tide_link_info fields, snake_
 function core.actors() end            --> array of {address="1:77", name=,type=,waits_for=,waits_s=,mailbox_messages=,...}
 function core.rss() end               --> bytes
 function core.machine() end           --> {id=, processors=}: the id is the same on all nodes of a machine; processors that this process may run on, 0: as many as it has threads (simulated)
-function core.memory() end            --> {cap_bytes=, used_bytes=, most_bytes=, tier="calm|tight|narrow|full|over", refused=}: the node's memory budget; nil without a cap
+function core.memory(run) end         --> {cap_bytes=, used_bytes=, most_bytes=, tier="calm|tight|narrow|full|over", refused=}: the node's memory budget, or that of the run of that number on it; nil without a cap
 function core.queue() end             --> {limit_bytes=, bytes=, most_bytes=, waits=}: this node's operations under way, now and ever, and fibers that had to wait for room; nil without a queue limit
 function core.ends(ids) end           --> true | nil, err: these members are about to end with their cluster: whoever of them goes has left, nobody takes its rows over; suspends until the controller has heard it, a second at most
 function core.leave() end             -- this node hands its slots on and leaves; its entry in members() says when it has
@@ -114,7 +114,7 @@ function core.tables_forget() end     --> true | nil, err: the names of all tabl
 -- t.name, t.width, t.spec. keys: u64 tensor, Lua array of integers. ticket:wait() -> rows|true | nil, err; ticket:done()
 
 ---- clocks of workers
-function core.worker_begin(number, clock) end --> true | nil, err ; the calling fiber is worker `number` of the run
+function core.worker_begin(number, clock, domain) end --> true | nil, err ; the calling fiber is worker `number` of the run `domain`, with whose workers it counts clocks
 function core.worker_end() end
 function core.worker_clock() end      --> the worker's clock | nil; it may begin higher than asked
 
@@ -130,9 +130,9 @@ function core.settle() end            --> true | nil, err ; this node's pushes a
 function core.clock() end             --> the worker's new clock; raises what fails
 
 ---- checkpoints; lua/tide/run/checkpoint.lua gives their errors codes
----@param o {dir:string,cut?:"auto"|"clock"|"fuzzy",keep?:integer,full_every?:integer,timeout_s?:number}
+---@param o {dir:string,cut?:"auto"|"clock"|"fuzzy",keep?:integer,full_every?:integer,timeout_s?:number,run?:integer}
 function core.checkpoint_start(o) end --> handle | nil, err; all parts are on disk. handle:info() -> {generation=,clock=,cut=,full=,rows=,bytes=}; handle:commit(job) -> true | nil, err; handle:abort()
-function core.checkpoint_restore(dir, generation) end --> {generation=,clock=,..,skipped=text,job=} | nil, err; generation nil: the newest that is whole
+function core.checkpoint_restore(dir, generation, as) end --> {generation=,clock=,..,skipped=text,job=} | nil, err; generation nil: the newest that is whole
 function core.checkpoint_list(dir) end --> {{generation=,committed=,full=,cut=,clock=,rows=,bytes=,wall_s=,base=,chain=,nodes=,tables=,program=,problem=}, ..} newest first | nil, err
 function core.checkpoint_verify(dir, generation) end --> true | nil, err
 function core.cut_clock() end         --> clock of the cut of the checkpoint that is being written | nil

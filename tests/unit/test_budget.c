@@ -70,14 +70,14 @@ static void a_tier_ends_below_where_it_begins(void **state) {
     assert_int_equal(b.most, 1000);
     tide_budget_keep(&b, 940);
     (void)tide_budget_look(&b, 0);
-    assert_true(tide_budget_may_grow(&b, 10));
-    assert_false(tide_budget_may_grow(&b, 11));
+    assert_null(tide_budget_lacking(&b, 10));
+    assert_ptr_equal(tide_budget_lacking(&b, 11), &b);
     tide_budget_drop(&b, 940);
     assert_int_equal(tide_budget_used(&b), 0);
     struct tide_budget none = {0};
     tide_budget_keep(&none, 5);
     assert_int_equal(tide_budget_used(&none), 0);
-    assert_true(tide_budget_may_grow(&none, UINT64_MAX));
+    assert_null(tide_budget_lacking(&none, UINT64_MAX));
 }
 
 static void caps_that_make_no_sense_are_refused(void **state) {

@@ -63,8 +63,9 @@ static void node_clock_is_the_slowest_workers(bool simulated) {
     open_cluster(&c, simulated, 1, 1);
     struct tide_store *store = tide_store_of(c.nodes[0]);
     struct seen seen = {.watch = {.interval_ended = ended, .changed = changed, .arg = &seen}};
-    tide__clock_watch(store, &seen.watch);
-    assert_int_equal(tide__node_clock(store), TIDE_NO_CLOCK);
+    struct tide__run *domain = tide__run_find(store, 0);
+    tide__clock_watch(domain, &seen.watch);
+    assert_int_equal(tide__node_clock(domain), TIDE_NO_CLOCK);
     struct fiber fibers[4];
     struct gate gate = {.workers = 4};
     for (unsigned i = 0; i < 4; i++) {
@@ -89,7 +90,7 @@ static void node_clock_is_the_slowest_workers(bool simulated) {
     assert_int_equal(seen.changes[seen.count - 1], TIDE_NO_CLOCK);
     assert_true(seen.changes[seen.count - 2] <= 3 + CLOCKS);
     struct tide__worker_clock clocks[1];
-    assert_int_equal(tide__worker_clocks(store, clocks, 1), 0);
+    assert_int_equal(tide__worker_clocks(store, domain, clocks, 1), 0);
     close_cluster(&c);
 }
 

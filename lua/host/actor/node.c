@@ -497,14 +497,19 @@ static int core_machine(lua_State *L) {
     return 1;
 }
 
-/* {cap_bytes=, used_bytes=, most_bytes=, tier=, refused=} of this node's memory; nil without a cap */
+/* number of a run or nothing -> {cap_bytes=, used_bytes=, most_bytes=, tier=, refused=} of this node's memory, or of
+ * the run's on this node; nil without a cap */
 static int core_memory(lua_State *L) {
     static const char *const tiers[] = {"calm", "tight", "narrow", "full", "over"};
     struct tide_lua *host = tide__lua_host(L);
     struct tide_store *store = host->node ? tide_store_of(host->node) : NULL;
     struct tide_store_memory memory = {0};
-    if (store) {
+    const lua_Integer run = luaL_optinteger(L, 1, 0);
+    luaL_argcheck(L, run >= 0 && run <= UINT32_MAX, 1, "the number of a run");
+    if (store && run == 0) {
         tide_store_memory(store, &memory);
+    } else if (store) {
+        tide_store_run_memory(store, (uint32_t)run, &memory);
     }
     if (memory.cap == 0) {
         lua_pushnil(L);

@@ -1,14 +1,16 @@
 /* Clocks of workers, and the consistency of tables, for Lua. */
 #include "lua/host/host.h"
 
-/* worker, clock -> true | nil, err */
+/* worker, clock, domain -> true | nil, err */
 static int core_worker_begin(lua_State *L) {
     struct tide_lua *host = tide__lua_inside(L);
     lua_Integer worker = luaL_checkinteger(L, 1), clock = luaL_optinteger(L, 2, 0);
     luaL_argcheck(L, worker >= 0 && worker <= UINT32_MAX, 1, "the number of a worker");
     luaL_argcheck(L, clock >= 0 && clock <= INT32_MAX, 2, "a clock");
-    int code =
-        tide__lua_resumed(L, tide_worker_begin(host->node, (uint32_t)worker, (uint32_t)clock));
+    lua_Integer domain = luaL_optinteger(L, 3, 0);
+    luaL_argcheck(L, domain >= 0 && domain <= UINT32_MAX, 3, "the number of a run");
+    int code = tide__lua_resumed(L, tide_worker_begin_in(host->node, (uint32_t)domain,
+                                                         (uint32_t)worker, (uint32_t)clock));
     if (code < 0) {
         return tide__lua_failure(L, code);
     }

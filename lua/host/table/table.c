@@ -191,7 +191,9 @@ static void check_fields(lua_State *L) {
                                         "cache_bytes", "unsubscribe_after",
                                         "replicas",    "durability",
                                         "send_order",  "bandwidth",
-                                        "window_ns",   "window_bytes"};
+                                        "window_ns",   "window_bytes",
+                                        "run",         "domain",
+                                        "memory"};
     lua_pushnil(L);
     while (lua_next(L, 1)) {
         bool found = false;
@@ -226,6 +228,16 @@ static void read_durability(lua_State *L, struct tide_table_options *o) {
     lua_pop(L, 4);
 }
 
+static uint32_t whole_field(lua_State *L, const char *name) {
+    lua_getfield(L, 1, name);
+    const lua_Integer value = luaL_optinteger(L, -1, 0);
+    if (value < 0 || value > UINT32_MAX) {
+        luaL_error(L, "table: %s is the number of a run", name);
+    }
+    lua_pop(L, 1);
+    return (uint32_t)value;
+}
+
 static int core_table(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
@@ -256,6 +268,12 @@ static int core_table(lua_State *L) {
     o.seed = (uint64_t)luaL_optinteger(L, -1, 0);
     lua_getfield(L, 1, "refuse_nan");
     o.refuse_nan = lua_toboolean(L, -1);
+    o.run = whole_field(L, "run");
+    o.domain = whole_field(L, "domain");
+    lua_getfield(L, 1, "memory");
+    const lua_Integer memory = luaL_optinteger(L, -1, 0);
+    luaL_argcheck(L, memory >= 0, 1, "memory is not negative");
+    o.run_memory = (uint64_t)memory;
     struct tide_table *table;
     int code = tide__lua_resumed(L, tide_table_create(host->node, &o, &table));
     if (code < 0) {

@@ -19,6 +19,9 @@ local state = {runs = {}, consoles = {}, members = {}, workers = {}}
 
 local ops = {}
 
+---What the tables of a run take of its memory here: {n}; empty where it has no cap, or no tables.
+ops["run.memory"] = function(request) return core.memory(math.tointeger(request.n) or 0) or {} end
+
 ---Counters of this node; runs subtract what they were at their start.
 function ops.status()
   local tables = {}
@@ -131,7 +134,8 @@ local function idlest_thread()
   return best
 end
 
----Starts workers of a loaded run: {run=, job=, ranks={...}, workers=, crowded=, seed=, params=, tables=}; answers
+---Starts workers of a loaded run: {run=, job=, ranks={...}, workers=, crowded=, seed=, params=, tables=,
+---domain=}; answers
 ---addresses.
 function ops.start(request)
   local run = state.runs[request.run]
@@ -150,7 +154,7 @@ function ops.start(request)
       argument = {
         rank = rank, workers = request.workers, crowded = request.crowded, node = core.node().name,
         seed = request.seed, params = request.params, controller = run.controller, script = run.script,
-        job = request.job, tables = request.tables, keeps = request.keeps,
+        job = request.job, tables = request.tables, domain = request.domain, keeps = request.keeps,
         resume = request.resume and request.resume[i],
       },
     }

@@ -98,6 +98,17 @@ local function show(context, row)
   line("nodes", table.concat(parts, ", "))
   line("report", p.report)
   line("loss", p.loss and ("%.6g"):format(p.loss))
+  if row.memory then
+    local size <const> = require("tide.units").format_size
+    parts = {}
+    for _, node in ipairs(text.sorted_keys(row.memory_used or {})) do
+      local m <const> = row.memory_used[node]
+      parts[#parts + 1] = ("%s %s%s"):format(node, size(m.used), m.refused > 0 and ", refused "
+        .. m.refused or "")
+    end
+    line("memory", ("%s on each node%s"):format(size(row.memory), #parts > 0 and ": " .. table.concat(parts, "; ")
+      or ""))
+  end
   parts = {}
   for _, key in ipairs(text.sorted_keys(row.params or {})) do
     parts[#parts + 1] = ("%s=%s"):format(key, tostring(row.params[key]))
@@ -151,7 +162,7 @@ end
 
 local VERBS <const> = {
   show = function(context, o)
-    local row, err = ask(context, {op = "get", name = o.name})
+    local row, err = ask(context, {op = "get", name = o.name, memory = true})
     if not row then return nil, err end
     return show(context, row)
   end,

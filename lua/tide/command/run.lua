@@ -35,6 +35,9 @@ return {
      doc = "run on this running cluster (default $TIDE_CLUSTER) instead of starting one"},
     {name = "slots", type = "integer", min = 1, value = "N",
      doc = "with --cluster: worker slots of a run (default: the job's `workers`, else all that are free)"},
+    {name = "memory", type = "size", value = "SIZE",
+     doc = "what the tables of a run may take on each node (at least 1MiB; default: the job's `memory`, else any)"},
+    {name = "keep", doc = "with --cluster: its tables stay when the run is closed; `tide table drop` removes them"},
     limit_options[1], limit_options[2], limit_options[3], limit_options[4],
     {name = "no-wait", doc = "with --cluster: fail where so many slots are not free"},
     {name = "detach", short = "d", doc = "with --cluster: in a process that stays; same as `tide submit`"},
@@ -56,14 +59,14 @@ return {
     end
     local limits <const>, mistake = limit_options.read(o)
     if mistake then return nil, mistake end
-    if not o.cluster and (o.slots or limits or o.no_wait or o.detach) then
-      return nil, errors.new("T0107", {message = "--slots, --min, --max, --sizes, --weight, --no-wait and "
-        .. "--detach are for a cluster that runs",
+    if not o.cluster and (o.slots or limits or o.no_wait or o.detach or o.keep) then
+      return nil, errors.new("T0107", {message = "--slots, --min, --max, --sizes, --weight, --no-wait, --keep "
+        .. "and --detach are for a cluster that runs",
         help = "name it: --cluster C"})
     end
     if o.detach then return require("tide.command.submit").run(context) end
     return require("tide.run.driver").run {
-      slots = o.slots, limits = limits, no_wait = o.no_wait or false, host = o.host,
+      slots = o.slots, memory = o.memory, keep = o.keep or nil, limits = limits, no_wait = o.no_wait or false, host = o.host,
       script = o.script, text = text, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster,
       keys = context.keys,
       interactive = o.interactive or false,

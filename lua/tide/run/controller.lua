@@ -284,7 +284,7 @@ function controller:start()
     end
     local answer, err = core.call(node.agent, {
       op = "start", run = a.run, job = a.job, ranks = node.ranks, workers = rank, crowded = self.crowded, seed = a.seed,
-      params = self.params, tables = a.tables, resume = resume, keeps = self.job.checkpoint ~= nil}, CALL_S)
+      params = self.params, tables = a.tables, domain = a.domain, resume = resume, keeps = self.job.checkpoint ~= nil}, CALL_S)
     if not answer then error(err, 0) end
     for i, address in ipairs(answer.addresses) do
       local r = node.ranks[i]
@@ -418,7 +418,7 @@ function controller:records_of(info)
   return ranks, cut and cut.own
 end
 
----@param o {dir: string, keep?: integer, cut?: string}
+---@param o {dir: string, keep?: integer, cut?: string} gets `run`
 ---@return table? info
 ---@return table? err
 function controller:write_checkpoint(o)
@@ -426,6 +426,7 @@ function controller:write_checkpoint(o)
   self.writing = true
   local position, reported
   if self.chunks then position, reported = self:data_record() end
+  o.run = self.a.domain
   local info, err = require("tide.run.checkpoint").save(o, function(info)
     local ranks, at_cut = self:records_of(info)
     local own = reported or at_cut or self:own_record()

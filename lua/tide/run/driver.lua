@@ -64,6 +64,8 @@ end
 ---@field text? string the script itself, instead of the file at `script`
 ---@field host? string id of the run, given by who submitted it
 ---@field slots? integer worker slots on a shared cluster
+---@field memory? integer bytes that the tables of a run may take on each node, where neither it nor its job says
+---@field keep? boolean tables of runs stay
 ---@field limits? tide.scheduler.limits of what a scheduling policy gives its runs
 ---@field no_wait? boolean fail where no slots are free
 ---@field dry_run? boolean only load the script, and say what would run
@@ -103,7 +105,7 @@ function driver.run(o)
     program = arg and arg[0], run = id, interrupts = interrupts,
     nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, cluster_name = o.cluster, json = o.json,
     plain = o.plain, quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run,
-    resume = o.resume, slots = o.slots, limits = o.limits, no_wait = o.no_wait,
+    resume = o.resume, slots = o.slots, memory = o.memory, keep = o.keep, limits = o.limits, no_wait = o.no_wait,
     simulated = o.simulated, interactive = o.interactive, trace = o.trace,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })

@@ -69,7 +69,7 @@ function elastic_workers.extend(controller)
         if node.late and #node.ranks == count then self.baseline[node.name] = answer end
         answer, err = core.call(node.agent, {op = "start", run = self.a.run, job = self.a.job, ranks = ranks,
           workers = #self.workers, crowded = self.crowded, seed = self.a.seed, params = self.params,
-          tables = self.a.tables, keeps = self.job.checkpoint ~= nil}, CALL_S)
+          tables = self.a.tables, domain = self.a.domain, keeps = self.job.checkpoint ~= nil}, CALL_S)
       end
       for i, rank in ipairs(ranks) do
         local w = self.workers[rank]

@@ -539,7 +539,7 @@ function worker.main(a)
   local ok, err = xpcall(function()
     core.title("worker " .. a.rank)
     prepare(self, a)
-    local begun, why = core.worker_begin(a.rank, self.clocks)
+    local begun, why = core.worker_begin(a.rank, self.clocks, a.domain)
     if not begun then error(why, 0) end
     self.clock_base = core.worker_clock() - self.clocks
     if self.job.prepare then self.job.prepare(self) end
