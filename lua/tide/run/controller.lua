@@ -195,6 +195,7 @@ function controller:drop_workers(node, reason)
   end
   self:hand_out()
   self:meet()
+  self:look_for_awake()
 end
 
 function controller:lose_node(node, reason, in_order)
@@ -406,14 +407,18 @@ function controller:records_of(info)
     cut = self.cuts and self.cuts[info.clock]
     local all = true
     for _, w in ipairs(self.workers) do
-      all = all and (w.state == "done" or (cut and cut.ranks[w.rank]) ~= nil)
+      all = all and (w.state == "done" or w.state == "lost" or (cut and cut.ranks[w.rank]) ~= nil)
     end
     if all then break end
     core.sleep(0.005)
   end
-  local ranks = {}
+  local ranks, there = {}, nil
   for _, w in ipairs(self.workers) do
     ranks[w.rank] = cut and cut.ranks[w.rank] or self.records[w.rank] or {}
+    if w.state ~= "lost" then there = ranks[w.rank] end
+  end
+  for _, w in ipairs(self.job.comm and there and self.workers or {}) do -- a net's say the same of where they stand
+    if w.state == "lost" then ranks[w.rank] = there end
   end
   return ranks, cut and cut.own
 end
@@ -569,6 +574,50 @@ function from_worker.failed(self, w, m)
   self:fail_or_suspect(script.error(err.code or "T0609", err.message, err), w)
 end
 
+-- Asks all that have begun for their parts of an evaluation. Where nobody is, it is made when somebody is again.
+local function begin_evaluation(self, e)
+  self.next_evaluation = self.next_evaluation + 1
+  local number <const> = self.next_evaluation
+  self.evaluations[number] = {id = e.id or number, name = e.name, missing = {}, count = 0}
+  local missing <const> = self.evaluations[number].missing
+  for _, w in ipairs(self.workers) do
+    local replaced <const> = self.job.comm and w.dropped and w.state == "done" -- others have its part
+    if w.state ~= "lost" and w.state ~= "joining" and w.state ~= "waiting" and not replaced then
+      missing[w.rank] = true
+      core.send(w.address, {op = "evaluate", id = number, name = e.name})
+    end
+  end
+  return self.evaluations[number].id
+end
+
+---A worker is let go that has not told its parts of evaluations: they are made anew at the next report.
+function controller:evaluate_anew(w)
+  for number = 1, self.next_evaluation do
+    local e <const> = self.evaluations[number]
+    if e and e.missing[w.rank] then
+      self.next_evaluation = self.next_evaluation + 1
+      self.evaluations[number] = nil
+      self.evaluations[self.next_evaluation] = {id = e.id, name = e.name, missing = {}, count = 0}
+    end
+  end
+end
+
+---A report of all is complete, or the run is over: evaluations for which nobody was there are made now, or never.
+function controller:evaluate_late()
+  for number = 1, self.next_evaluation do
+    local e <const> = self.evaluations[number]
+    if e and not next(e.missing) then
+      self.evaluations[number] = nil
+      if self.finished then
+        self:emit {kind = "evaluated", id = e.id, error = script.error("T0513", ("`%s` was not evaluated: the run ended "
+          .. "without workers"):format(e.name))}
+      else
+        begin_evaluation(self, e)
+      end
+    end
+  end
+end
+
 ---Counts a worker's part in an evaluation; without `m` it will not come.
 function controller:evaluation_of(id, w, m)
   local e = self.evaluations[id]
@@ -596,7 +645,7 @@ function controller:evaluation_of(id, w, m)
       if k ~= "count" then result[k] = v / per end
     end
   end
-  self:emit {kind = "evaluated", id = id, result = result, error = e.error}
+  self:emit {kind = "evaluated", id = e.id, result = result, error = e.error}
 end
 
 function from_worker.evaluated(self, w, m) self:evaluation_of(m.id, w, m) end
@@ -620,18 +669,8 @@ function from_driver.continue(self, request, message)
 end
 
 function from_driver.evaluate(self, request, message)
-  self.next_evaluation = self.next_evaluation + 1
-  local id = self.next_evaluation
-  local missing = {}
-  self.evaluations[id] = {missing = missing, count = 0}
-  for _, w in ipairs(self.workers) do
-    local replaced <const> = self.job.comm and w.dropped and w.state == "done" -- others have its part
-    if w.state ~= "lost" and w.state ~= "joining" and w.state ~= "waiting" and not replaced then
-      missing[w.rank] = true
-      core.send(w.address, {op = "evaluate", id = id, name = request.name})
-    end
-  end
-  core.answer(message, {id = id})
+  core.answer(message, {id = begin_evaluation(self, {name = request.name})})
+  if self.finished then self:evaluate_late() end
 end
 
 ---Writes a generation now: {dir=, cut=}; by default as the job's field says.
