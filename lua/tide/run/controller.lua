@@ -22,6 +22,7 @@ controller.__index = controller
 require("tide.run.elastic_workers").extend(controller)
 require("tide.run.barrier").extend(controller)
 require("tide.run.outbox").extend(controller)
+require("tide.run.starting").extend(controller)
 
 local TICK_S <const> = 0.25          -- a poll of the driver is answered at the latest after this
 local SUSPECT_S <const> = 2.0        -- a worker's failed access waits this long for news of a lost node
@@ -160,7 +161,7 @@ end
 
 ---@return boolean whether the job allows it, and somebody is left to do what these workers leave
 function controller:may_go_on(node)
-  if not self.job:survives_workers() or self.ready < self.worker_count then return false end
+  if not self.job:survives_workers() or self:is_starting() then return false end
   local left, done = 0, 0
   for _, w in ipairs(self.workers) do
     if w.dropped then goto next end -- does no more of it, and has not done it all
@@ -209,6 +210,7 @@ function controller:lose_node(node, reason, in_order)
   local known, left = gone(node)
   in_order = left or (in_order and not known)
   reason = known or reason
+  if self:starts_elsewhere(node, reason) then return end
   local err = self:verdict(node, reason, in_order)
   if err then return self:fail(err) end
   self:drop_workers(node, reason)
@@ -253,6 +255,9 @@ end
 function controller:start()
   local a = self.a
   local rank = 0
+  for i = #a.nodes, 1, -1 do -- who has gone since, and was to do nothing for it
+    if a.nodes[i].workers == 0 and not a.nodes[i].store and gone(a.nodes[i]) then table.remove(a.nodes, i) end
+  end
   for _, node in ipairs(a.nodes) do
     self.monitors[core.monitor(node.agent)] = {node = node}
     local answer, err = core.call(node.agent, {op = "load", run = a.run, script = a.script}, CALL_S)
@@ -879,6 +884,7 @@ function controller:handle(message)
   if type(value) ~= "table" then return end
   if message.kind == "cast" and value.rank and from_worker[value.op] then
     local w = self.workers[value.rank]
+    if w and w.address and w.address ~= message.from then return end -- of an attempt to start that was given up
     if w and w.state ~= "lost" and not self.failed then from_worker[value.op](self, w, value) end
   elseif from_driver[value.op] then
     local ok, err = xpcall(from_driver[value.op], script.failure, self, value, message)
@@ -944,10 +950,10 @@ function controller.main(a)
     local time = self.job.stop and self.job.stop.time
     if require("tide.policy.live").has_seats(self.job) then self:publish_policies() end
     self.stop_time_s = type(time) == "string" and require("tide.units").parse_duration(time) or time
-    self:start()
   end, script.failure)
-  if not ok then self:fail_or_suspect(err) end
+  if ok then self:try_to_start() else self:fail_or_suspect(err) end
   while not self.closed do
+    self:look_for_slots()
     local message = core.receive(self.poll and 0.05 or TICK_S)
     if message then self:handle(message) end
     self:tick()

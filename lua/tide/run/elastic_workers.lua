@@ -106,7 +106,7 @@ function elastic_workers.extend(controller)
 
   ---Somebody comes or goes: all of a job that meets in mid-epoch are asked to.
   function controller:ask_to_meet()
-    if not self.job.meets or self.ready < (self.worker_count or 1) then return end
+    if not self.job.meets or self:is_starting() then return end
     self.meetings = (self.meetings or 0) + 1
     for _, w in ipairs(self.workers) do
       if w.state == "running" then core.send(w.address, {op = "meet", count = self.meetings}) end

@@ -220,7 +220,8 @@ function grants.extend(controller, ops)
     local function refuse(why, bound) core.answer(message, {refused = why, bound = bound}) end
     if self.failed or self.finished or self.stopping then return refuse "the run is ending" end
     if request.order < (self.order or 0) then return refuse "a newer order has come" end
-    if self.ready < (self.worker_count or 1) then return refuse "the run has not started" end
+    self.order = request.order -- what is told from now on is of it, also where it is refused
+    if self:is_starting() then return refuse "the run has not started" end
     if self.suspending or self.paused and self.paused.release and not self.paused.ordered and not self.suspended then
       if request.force then force(self) end
       return refuse "its workers are leaving"
@@ -229,7 +230,6 @@ function grants.extend(controller, ops)
     if changes_still(self) then return refuse "its workers are coming and going" end
     local bound <const> = self:fixed_workers()
     if bound then return refuse(bound, true) end
-    self.order = request.order
     if not self.resizing then
       self.resizing = {rate = self.rate, parts = {}}
     end

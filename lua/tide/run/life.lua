@@ -76,7 +76,7 @@ function run_life.extend(controller, ops)
     if self.suspended then return "suspended", self.suspended.why end
     if self.stopping then return "stopping", tostring(self.stopping) end
     if self.paused and self.paused.rested_at then return "paused" end
-    if self.ready < (self.worker_count or 1) then return "starting" end
+    if self:is_starting() then return "starting", self.waits_to_start end
     local pausing <const> = self.paused
     return "running", pausing and ("pausing for %d s"):format((core.now() - pausing.since) // 1) or nil
   end
@@ -181,7 +181,7 @@ function run_life.extend(controller, ops)
   ops["verb.pause"] = function(self, request, message)
     local err = refuse_ended(self)
     if not err and self.stopping then err = script.error("T0513", "the run is stopping") end
-    if not err and self.ready < (self.worker_count or 1) then err = script.error("T0513", "the run has not started") end
+    if not err and self:is_starting() then err = script.error("T0513", "the run has not started") end
     if not err and request.release then
       local why <const> = self:fixed_workers()
       if why then
@@ -262,14 +262,11 @@ function run_life.extend(controller, ops)
     for _, name in ipairs(require("tide.text").sorted_keys(grant)) do
       local node = node_named(self, name)
       if not node then
-        for _, member in ipairs(core.members()) do
-          if member.name == name and member.state == "up" then
-            node = {name = name, id = member.id, agent = core.whereis(name .. "/agent"), workers = 0,
-                    store = member.store, ranks = {}, late = true}
-            self.monitors[core.monitor(node.agent)] = {node = node}
-            self.a.nodes[#self.a.nodes + 1] = node
-            if self.policies then self.policies:joined(node) end
-          end
+        node = self:node_of(name)
+        if node then
+          self.monitors[core.monitor(node.agent)] = {node = node}
+          self.a.nodes[#self.a.nodes + 1] = node
+          if self.policies then self.policies:joined(node) end
         end
       end
       if node then
