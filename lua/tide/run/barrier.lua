@@ -127,7 +127,7 @@ function meeting.extend(controller)
         self.release_due = true
         return
       end
-      self:let_all_leave()
+      if not self.suspending then self:let_all_leave() end
     end
     self.held = nil
     local waiting = {}
@@ -140,6 +140,7 @@ function meeting.extend(controller)
     end
     for _, w in ipairs(waiting) do
       pass(self, w, {op = "answer", params = self.params, stop = held.stop or w.dropped or false,
+               suspends = self.suspending and not held.stop or nil,
                batch = self.policies and self.policies:batch_of(w.rank)})
     end
     self:begin_joined(joined)
@@ -212,6 +213,7 @@ function meeting.extend(controller)
     event.stop = self:stop_reason(sum)
     self.stopping = event.stop
     self:record_report(event)
+    self:evaluate_late()
     self.held = {stop = event.stop ~= nil}
     local hold = self.hold
     self:emit(event)
@@ -235,6 +237,7 @@ function meeting.extend(controller)
     core.fiber(function()
       local err <const> = self:missing()
       if err then return self:fail(err) end
+      self:evaluate_late()
       if self.job.checkpoint then self:last_checkpoint() end
       self:emit {kind = "finished"}
     end)
@@ -265,7 +268,7 @@ function meeting.extend(controller)
     end
     local running = self:running()
     local finishes <const> = core.mutant and core.mutant "suspended_finishes"
-    if #running == 0 and self.suspending and not finishes then return self:suspend() end
+    if #running == 0 and self.suspending and not self.stopping and not finishes then return self:suspend() end
     if #running == 0 and self.suspended then return end
     if #running == 0 then return self:finish() end
     local kind, places = place_of(running)
