@@ -26,7 +26,8 @@ import sys
 import tempfile
 import time
 
-NOT_RUN = 99
+NOT_RUN = 5
+SPENT = {}  # seconds, by line or block
 LIMIT_S = 120
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -227,7 +228,7 @@ def run_line(place, line, o):
             if how == "interrupted":
                 return place.until_interrupted(command)
             if how.startswith("keys "):
-                return place.at_terminal(command, how[5:].encode().decode("unicode_escape").encode())
+                return place.at_terminal(command, how[5:].encode() + b"\r")
             if how.startswith("exit "):
                 return place.bash(command, good=(0, int(how[5:])))
     exported = re.match(r"export (.*)$", command)
@@ -267,8 +268,10 @@ def run_shell_page(path, blocks):
                 elif lines:
                     shown.setdefault(len(lines) - 1, []).append(line)
             for i, line in enumerate(lines):
+                began = time.monotonic()
                 try:
                     said = run_line(place, with_ports(line), o)
+                    SPENT[f"{path}: {line.strip()[:60]}"] = time.monotonic() - began
                     compare(shown.get(i, ()), said, line)
                 except Wrong as wrong:
                     problems.append(f"{path}:{block['line']}: {wrong}")
@@ -286,6 +289,8 @@ def run_lua(block, around):
     where = f"{block['page']}:{block['line']}"
     with Place(os.path.basename(block["page"])[:-3]) as place:
         text = block["text"]
+        for old, new in pages.LUA_REPLACED.get(os.path.basename(block["page"])[:-3], {}).items():
+            text = text.replace(old, new)
         try:
             for made in pages.LUA_MAKES.get(os.path.basename(block["page"])[:-3], ()):
                 pages.make(place, made)
@@ -303,7 +308,7 @@ def run_lua(block, around):
                 with open(f"{place.path}/block.lua", "w", encoding="utf-8") as file:
                     file.write(text)
                 said = place.bash(f"tide {verb} block.lua")
-            lines = [" ".join(line.split()) for line in said.splitlines()]
+            lines = [" ".join(re.sub(r"^\[\w+ #\d+\] ", "", line).split()) for line in said.splitlines()]
             for line in expected_lines(block["text"] + (around or {"text": ""})["text"]):
                 if line not in lines:
                     raise Wrong(f"no line `{line}` in\n{said[-3000:]}")
@@ -338,12 +343,12 @@ def main():
                 shell.append(block)
         if shell:
             tasks.insert(0, (run_shell_page, path, shell))
-    spent = {}
 
     def timed(task):
         began = time.monotonic()
         found = task[0](*task[1:])
-        spent[task[1] if isinstance(task[1], str) else f"{task[1]['page']}:{task[1]['line']}"] = time.monotonic() - began
+        if task[0] is run_lua:
+            SPENT[f"{task[1]['page']}:{task[1]['line']}"] = time.monotonic() - began
         return found
     with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("DOCS_JOBS", "3"))) as pool:
         for found in pool.map(timed, tasks):
@@ -357,8 +362,9 @@ def main():
         print("not run:", line)
     for line in elsewhere:
         print("run elsewhere:", line)
-    slowest = sorted(spent.items(), key=lambda item: -item[1])[:6]
-    print("longest:", ", ".join(f"{name} {seconds:.1f} s" for name, seconds in slowest))
+    slowest = sorted(SPENT.items(), key=lambda item: -item[1])[:int(os.environ.get("DOCS_LONGEST", "6"))]
+    for name, seconds in slowest:
+        print(f"longest: {seconds:.1f} s {name}")
     for problem in problems:
         print("FAILED:", problem)
     print(f"{counts['lua']} Lua blocks and {counts['sh']} shell blocks run, {len(not_run)} not")

@@ -8,15 +8,15 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 # Options that make an example short; those that a line names itself stay as they are.
 SMALL = {
     "kge.lua": "--data triples --dim 8 --epochs 1 --nodes 2 --neg 8 --batch 128",
-    "mf.lua": "--epochs 2 --nodes 2",
-    "word2vec.lua": "--data generated --epochs 1 --dim 8",
+    "mf.lua": "--data ml-100k/u.data --epochs 1 --nodes 2 --rank 8",
+    "word2vec.lua": "--data corpus.txt --min-count 1 --nearest bab --epochs 1 --dim 8",
     "mnist.lua": "--count 200 --epochs 1",
     "kmeans.lua": "--points 1000 --steps 2",
     "gallery/net.lua": "--epochs 1",
-    "lasso_ssp.lua": "--train 100 --columns 80 --entries 10 --epochs 2",
+    "lasso_ssp.lua": "--train 60 --columns 40 --entries 6 --epochs 1 --clocks 2 --work 1ms --models bsp",
     "sfb.lua": "--train 96 --columns 50 --classes 8 --epochs 1 --models mlr --nodes 2",
-    "psld.lua": "--iterations 24",
-    "boa.lua": "--steps 8",
+    "psld.lua": "--iterations 8 --from 4",
+    "boa.lua": "--steps 4",
     "lda.lua": "--passes 2 --topics 8 --show 2 --data text.txt --min-count 1",
 }
 
@@ -25,21 +25,22 @@ SMALL = {
 HOW = [
     (r"^tide node\b|^tide launch (local|none|mpi)", "stays"),
     (r"^tide log -f|^tide dashboard|--watch|^tide job attach", "interrupted"),
-    (r"^tide (repl|attach)(?!.* -e)", "keys \\q\\r"),
-    (r"^tide run -i", "keys \\q\\r"),
+    (r"^tide (repl|attach)(?!.* -e)", "keys \\q"),
+    (r"^tide run -i", "keys \\q"),
     (r"^tide doctor", "exit 1"),
+    (r"--shrink", "exit 2"),  # of a run that passes
 ]
 
 SUBMITTED = ("tide up lab -n 2 --workers 2", "tide submit --cluster lab --slots 2 mf.lua --steps 100000")
 
 # By page: what there is before its first line (files that are made, lines that are run), and words that are replaced.
 PAGES = {
-    "README": {"makes": ["triples"], "replaced": {"--seeds 0..49": "--seeds 0..1"}},
+    "README": {"makes": ["triples", "ml-100k/u.data", "corpus.txt"], "replaced": {"--seeds 0..49": "--seeds 0..1"}},
     "applications": {"makes": ["triples", "wn18rr", "ml-100k/u.data", "mf1m/train.mtx", "mf1m/test.mtx", "FILE", "corpus.txt"]},
     "cli": {"makes": ["mf.lua"]},
     "console": {"makes": ["mf.lua"], "before": ["tide up lab -n 2"]},
-    "dashboard": {"before": ["tide keys init lab", "mkdir -p .config/tide", "cp -r keys/lab/admin .config/tide/lab",
-                             "tide node --keys keys/lab/node --listen tcp:10.0.0.4:7700", "tide up lab -n 2"],
+    "dashboard": {"before": ["tide keys init far", "mkdir -p .config/tide", "cp -r keys/far/admin .config/tide/lab",
+                             "tide node --keys keys/far/node --listen tcp:10.0.0.4:7700", "tide up lab -n 2"],
                   "replaced": {"tide dashboard  ": "tide dashboard --cluster lab  "}},
     "kernels": {"replaced": {"$(pkg-config --cflags tide)": "-Iruntime/include"}},
     "metrics": {"before": ["tide up lab -n 2"], "replaced": {"/var/lib/prometheus/node-exporter": "."}},
@@ -52,9 +53,10 @@ PAGES = {
     "scripting": {"makes": ["triples"]},
     "security": {"replaced": {}},
     "several-machines": {"before": ["tide keys init lab", "cp -r keys/lab/node node", "tide up lab -n 1"]},
-    "simulator": {"makes": ["mf.lua"], "replaced": {"1..200": "1..3", "0..1999": "0..1"}},
+    "simulator": {"makes": ["mf.lua", "ml-100k/u.data"], "replaced": {"1..200": "1..3", "0..1999": "0..1", "costs.json mf.lua": "costs.json examples/mf.lua"}},
     "topics": {"makes": ["text.txt", "docword.nips.txt.gz", "vocab.nips.txt"]},
 }
+LUA_REPLACED = {"topics": {"min_count = 20": "min_count = 200"}}
 LUA_MAKES = {"data": ["flowers.csv.gz"], "exchange": ["news20.scale"], "scheduling": ["profiles"], "runs": ["mf.lua"]}
 
 
@@ -111,7 +113,8 @@ def market(draw):
 
 
 def words(draw):
-    return "".join(" ".join(f"w{draw.randrange(40)}" for _ in range(12)) + "\n" for _ in range(80))
+    known = [a + b + c for a in "bdfgklmn" for b in "aeiou" for c in "bdfgklmn"]
+    return "".join(" ".join(draw.choice(known) for _ in range(12)) + "\n" for _ in range(300))
 
 
 def examples(labels):
@@ -132,7 +135,8 @@ def flowers(draw):
 
 
 MF = """local tide = require "tide"
-local opt = tide.options {steps = {"reports", default = 3}, rank = {"numbers", default = 64}, seed = {"draws", default = 1}}
+local opt = tide.options {steps = {"reports", default = 3}, nodes = {"processes", default = 2},
+  workers = {"of a node", default = 1}, rank = {"numbers", default = 64}, seed = {"draws", default = 1}}
 local job = tide.job {
   name = "NAME", params = {eps = 0.1, rank = opt.rank}, on_worker_loss = "replay",
   tables = {m = tide.table {keys = tide.dense(100), width = 2}},
@@ -146,7 +150,7 @@ local job = tide.job {
   end,
 }
 tide.main(function()
-  local cluster <close> = tide.cluster {}
+  local cluster <close> = tide.cluster {nodes = opt.nodes, workers = opt.workers}
   cluster:start(job):wait()
 end)
 """
