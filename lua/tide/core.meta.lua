@@ -210,6 +210,7 @@ function core.file_read(path) end     --> string | nil, err
 function core.file_write(path, text, own) end --> atomic: temporary, fsync, rename; own: nobody else may read it
 function core.mkdir(path, mode) end   -- permission bits, default 0777 less the umask; true if it exists
 function core.file_list(path) end
+function core.disk_room(path) end     --> bytes that this user may still write where it lies | nil, err
 function core.file_remove(path) end
 function core.terminal() end          --> {stdin=bool, stdout=bool, stderr=bool, width=n, height=n, utf8=bool}
 function core.triples(paths, options) end --> data of tab-separated files: {entities={names}, relations={names}, parts={u32 tensor n x 3, ...}} | nil, err with file:line

@@ -684,6 +684,17 @@ static int core_private_directory(lua_State *L) {
     return 1;
 }
 
+/* core.disk_room(path) -> bytes that may still be written where it lies */
+static int core_disk_room(lua_State *L) {
+    uint64_t bytes;
+    int code = tide_disk_room(luaL_checkstring(L, 1), &bytes);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushinteger(L, bytes > INT64_MAX ? INT64_MAX : (lua_Integer)bytes);
+    return 1;
+}
+
 /* core.sweep_directory(path): takes dead sockets away; true: no process has one there, nor is one on its way */
 static int core_sweep_directory(lua_State *L) {
     int code = tide_run_sweep(tide__lua_host(L)->port, luaL_checkstring(L, 1));
@@ -859,6 +870,7 @@ void tide__lua_open_node(lua_State *L) {
         {"build", core_build},
         {"run_directory", core_run_directory},
         {"private_directory", core_private_directory},
+        {"disk_room", core_disk_room},
         {"sweep_directory", core_sweep_directory},
         {"own_process", core_own_process},
         {"program_name", core_program_name},

@@ -3,6 +3,7 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local heat = require "tide.show.hot_keys"
+local looks = require "tide.cluster.looks"
 local script = require "tide.script"
 local verbs = require "tide.cluster.verbs"
 
@@ -22,18 +23,7 @@ local ops = {}
 ---What the tables of a run take of its memory here: {n}; empty where it has no cap, or no tables.
 ops["run.memory"] = function(request) return core.memory(math.tointeger(request.n) or 0) or {} end
 
----Counters of this node; runs subtract what they were at their start.
-function ops.status()
-  local tables = {}
-  for _, stats in ipairs(core.tables() or {}) do tables[stats.name] = stats end
-  return {node = core.node(), tables = tables, links = core.links(), actors = core.actors(), rss_bytes = core.rss(),
-          queue = core.queue(), memory = core.memory(), now = core.now()}
-end
-
----All that metrics are made of: {data = encoded figures of this node}.
-function ops.metrics()
-  return {data = require("tide.run.pieces").of(core.encode(require("tide.cluster.measure").node()))}
-end
+for name, look in pairs(looks.ops) do ops[name] = look end
 
 ---What this node's store has done for others, in all and by slot of the named tables, and how long its own workers
 ---had something under way to each other store: {tables={names}, slots=bool, homes={ids}}.
@@ -258,16 +248,6 @@ function ops.waits(request)
   local waits = handle:waits()
   waits.staleness = (handle:stats().staleness or {}).hist
   return waits
-end
-
----What happened, as this node saw it: {after=number}.
-function ops.events(request)
-  return {events = core.events(request.after)}
-end
-
----The newest lines of this process's log.
-function ops.log()
-  return {lines = core.logged()}
 end
 
 ---Something that others shall be able to ask for: {kind=, text=}.

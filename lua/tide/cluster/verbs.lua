@@ -29,7 +29,7 @@ verbs.needs = {
     -- among nodes
     localize = "node", vacated = "node",
   },
-  control = {quit = "admin"},
+  control = {quit = "admin", status = "read", metrics = "read", events = "read", log = "read"},
   -- a run's controller; its policies are asked by requests of their own, below
   run = {metrics = "read"},
   runs = {

@@ -20,6 +20,7 @@ return {
     {"tide run mf.lua", "as the script says"},
     {"tide run mf.lua --nodes 4 --rank 32", "with options of the script"},
     {"tide run --resume ckpt mf.lua", "go on where a checkpoint left off"},
+    {"tide run --dashboard mf.lua", "and look at it in a browser"},
     {"tide run --timeout 10m mf.lua", "options of tide stand before the script"},
   },
   arguments = {
@@ -46,6 +47,7 @@ return {
      doc = "go on from the newest whole checkpoint in this directory"},
     {name = "trace", type = "string", value = "FILE",
      doc = "write what threads ran and fibers waited for there, for ui.perfetto.dev"},
+    {name = "dashboard", doc = "a page about the cluster in your browser, until the script ends; prints its address"},
     {name = "interactive", short = "i", doc = "a console in the cluster when the script ends or fails"},
     arguments.shared.dry_run,
   },
@@ -64,6 +66,10 @@ return {
         .. "and --detach are for a cluster that runs",
         help = "name it: --cluster C"})
     end
+    if o.detach and o.dashboard then
+      return nil, errors.new("T0107", {message = "--dashboard ends with this command, and --detach ends it at once",
+        help = "tide dashboard --cluster C"})
+    end
     if o.detach then return require("tide.command.submit").run(context) end
     return require("tide.run.driver").run {
       slots = o.slots, memory = o.memory, keep = o.keep or nil, limits = limits, no_wait = o.no_wait or false, host = o.host,
@@ -71,7 +77,8 @@ return {
       keys = context.keys,
       interactive = o.interactive or false,
       json = context.json, plain = context.plain, quiet = context.quiet, verbose = context.verbose,
-      timeout_s = context.timeout_s, resume = o.resume, trace = o.trace, dry_run = o.dry_run or false,
+      timeout_s = context.timeout_s, resume = o.resume, trace = o.trace, dashboard = o.dashboard or false,
+      dry_run = o.dry_run or false,
     }
   end,
 }
