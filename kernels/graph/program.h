@@ -80,10 +80,18 @@ int tide_program_differentiate(struct tide_program *p, bool of_inputs);
  * is computed runs once a vertex, once a child (values made of states) or once an edge (where they
  * meet). */
 int tide_program_vertex(struct tide_program *p);
+/* What follows is of vertices of this kind alone: a function of its own, with the same states and
+ * with parameters that kinds may share. Before the first operation. Every kind publishes every state. */
+int tide_program_kind(struct tide_program *p, const char *name);
+size_t tide_program_kind_count(const struct tide_program *p);
+const char *tide_program_kind_at(const struct tide_program *p, size_t index);
+/* Whether vertices of this kind have a loss; *label: the index that says which count in the first, or
+ * NULL: all. */
+bool tide_program_kind_counts(const struct tide_program *p, size_t index, const char **label);
 /* What children publish under this name: a value of CHILD. */
 int tide_program_child_state(struct tide_program *p, const char *name, uint32_t columns,
                              uint32_t *out);
-/* Once: values of VERTEX, of the states' widths, by name. */
+/* Once (once a kind): values of VERTEX, of the states' widths, by name. */
 int tide_program_publish(struct tide_program *p, const char *name, uint32_t value);
 /* rows x columns that lie outside of the parameters' layout; EMBED reads it. */
 int tide_program_table(struct tide_program *p, const char *name, uint32_t rows, uint32_t columns,
@@ -258,10 +266,10 @@ int tide_run_grow_finish(struct tide_run *run, uint64_t step);
 void tide_run_grow_cancel(struct tide_run *run);
 
 struct tide_run_loss {
-    double sum, count, correct; /* count: of the first loss */
+    double sum, count, correct; /* count: of the first loss, of each kind */
 };
 struct tide_run_loss tide_run_loss(const struct tide_run *run); /* of the last step */
-/* Rows of an output, or of the gradient of an input ("d:NAME"), of the last step; borrowed until
+/* Rows of an output (of kinds: of the vertices of those that give it), or of the gradient of an input ("d:NAME"), of the last step; borrowed until
  * the next. NULL: unknown. */
 const void *tide_run_output(struct tide_run *run, const char *name, size_t *rows,
                             size_t *columns);

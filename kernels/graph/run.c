@@ -426,7 +426,7 @@ static int run_once(struct tide_run *run, size_t from, size_t to, uint64_t step,
     for (size_t n = from; code == 0 && n < to; n++) {
         code = raise_events(run, run->plan->first_use, n, on_need, hooks);
         if (code == 0 && run->plan->program->vertex) {
-            tide__levels_rest(run, n);
+            code = tide__levels_rest(run, n);
         }
         if (code == 0) {
             code = tide__run_node(run, n, step, hooks);
@@ -494,6 +494,16 @@ int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
     return run->away.memory ? tide__away_finish(run, code) : code;
 }
 
+/* Whether loss i is the first one, of its kind. */
+static bool counts(const struct tide_program *p, size_t i) {
+    for (size_t k = 0; k < i; k++) {
+        if (p->nodes[p->losses[k]].kind == p->nodes[p->losses[i]].kind) {
+            return false;
+        }
+    }
+    return true;
+}
+
 struct tide_run_loss tide_run_loss(const struct tide_run *run) {
     const struct tide_program *p = run->plan->program;
     struct tide_run_loss loss = {0, 0, 0};
@@ -502,7 +512,7 @@ struct tide_run_loss tide_run_loss(const struct tide_run *run) {
             run->away.memory ? run->away.losses + 3 * i
                              : tide__run_address(run, p->nodes[p->losses[i]].out[0]);
         loss.sum += values[0];
-        loss.count = i == 0 ? values[1] : loss.count;
+        loss.count += counts(p, i) ? values[1] : 0;
         loss.correct += values[2];
     }
     return loss;
@@ -510,16 +520,15 @@ struct tide_run_loss tide_run_loss(const struct tide_run *run) {
 
 const void *tide_run_output(struct tide_run *run, const char *name, size_t *rows, size_t *columns) {
     const struct tide_program *p = run->plan->program;
+    if (p->vertex && run->arena) {
+        return tide__levels_output(run, name, rows, columns);
+    }
     for (size_t i = 0; i < p->output_count && run->arena; i++) {
         if (strcmp(p->outputs[i].name, name) == 0) {
             struct tide_operand found = tide__run_operand(run, p->outputs[i].value);
             *rows = found.rows;
             *columns = found.columns;
-            const void *data = run->away.memory ? tide__away_output(run, &found) : found.data;
-            return p->vertex && data
-                       ? tide__levels_in_order(run, data,
-                                               found.columns * run->plan->device->element)
-                       : data;
+            return run->away.memory ? tide__away_output(run, &found) : found.data;
         }
     }
     return NULL;

@@ -33,6 +33,33 @@ static int program_vertex(lua_State *L) {
     return give_value(L, tide_program_vertex(tide__lua_program_check(L)), 0);
 }
 
+/* program:kind(name): what follows is of vertices of this kind */
+static int program_kind(lua_State *L) {
+    return give_value(L, tide_program_kind(tide__lua_program_check(L), luaL_checkstring(L, 2)), 0);
+}
+
+/* program:counted_kinds() -> {{kind=, label=}, ..} of kinds that have a loss | nil: there are no kinds */
+static int program_counted_kinds(lua_State *L) {
+    const struct tide_program *p = tide__lua_program_check(L);
+    lua_Integer at = 0;
+    if (tide_program_kind_count(p) == 0) {
+        return 0;
+    }
+    lua_newtable(L);
+    for (size_t i = 0; i < tide_program_kind_count(p); i++) {
+        const char *label = NULL;
+        if (tide_program_kind_counts(p, i, &label)) {
+            lua_createtable(L, 0, 2);
+            lua_pushstring(L, tide_program_kind_at(p, i));
+            lua_setfield(L, -2, "kind");
+            lua_pushstring(L, label);
+            lua_setfield(L, -2, "label");
+            lua_rawseti(L, -2, ++at);
+        }
+    }
+    return 1;
+}
+
 /* program:child_state(name, columns) */
 static int program_child_state(lua_State *L) {
     uint32_t value = 0;
@@ -423,6 +450,7 @@ void tide__lua_vertex_methods(lua_State *L, int program, int run) {
         {"publish", program_publish},       {"table", program_table},
         {"over", program_over},             {"nth", program_nth},
         {"edge_input", program_edge_input}, {"tables", program_tables},
+        {"kind", program_kind},             {"counted_kinds", program_counted_kinds},
         {"table_rows", program_table_rows}, {"label", program_label},
         {NULL, NULL}};
     static const luaL_Reg runs[] = {{"feed_forest", run_feed_forest},

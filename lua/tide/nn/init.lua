@@ -556,9 +556,17 @@ vertex.install(tools, program)
 ---A program of vertices: one function of a vertex, batches of graphs. See docs/dynamic-networks.md.
 ---@param name string
 ---@param build fun(p: tide.nn.program, v: tide.nn.vertex)
----@param o? {children?: integer} named children
+---@param o? {children?: integer|string[]} named children
 ---@return tide.nn.program
 function nn.vertex(name, build, o) return vertex.new(tools, name, build, o) end
+
+---A program of vertices of several kinds: a function for each, with the same states. The data say which kind a vertex
+---is of; without kinds in them, `leaf` is a vertex without children and `inner` one with.
+---@param name string
+---@param kinds table<string, fun(p: tide.nn.program, v: tide.nn.vertex)>
+---@param o? {children?: integer|string[]} named children
+---@return tide.nn.program
+function nn.vertices(name, kinds, o) return vertex.kinds(tools, name, kinds, o) end
 
 ---A job that trains a program on all workers: see tide.nn.train.
 function nn.job(o) return require("tide.nn.train").job(o) end

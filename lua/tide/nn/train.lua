@@ -72,8 +72,11 @@ local function forest_of(w, part)
     slice = function(first, count) return samples:slice(first, count) end,
     weight = function(number) return weights[start + number] end, -- number from 0
     ---Labels that count among samples first .. of an order: of all workers, before anything is computed.
-    counted = function(label, order, first, count)
-      return samples:numbered(order):slice(first, count):counted(label)
+    ---@param counts table[] of program:counting()
+    counted = function(counts, order, first, count)
+      local all <const>, sum = samples:numbered(order):slice(first, count), 0
+      for _, each in ipairs(counts) do sum = sum + all:counted(each.label, each.kind and {each.kind}) end
+      return sum
     end,
   }
 end
@@ -84,7 +87,7 @@ trainer.__index = trainer
 
 local function new_trainer(w, o, changes)
   local self = setmetatable({w = w, batch = o.batch, per = o.per, figures = {}}, trainer)
-  self.label = o.program.vertex and o.program:label() or nil
+  self.counts = o.program.vertex and o.program:counting() or nil
   local rules <const> = o.program.vertex and shared_rows.rules(o.tables) or nil
   self.model = o.program:compile {device = o.device, seed = w.seed, mask_seed = w.seed * 1000003 + w.rank,
                                   optimizer = o.optimizer, clip = o.clip, per = o.per, tables = rules,
@@ -155,7 +158,7 @@ function trainer:train(order, first, count, whole)
   if #own.tables > 0 then
     if self.crew.exchange then -- alone, the model has changed them itself
       local all <const> = self.per == "sample" and whole.count
-        or self.examples.counted(self.label, order, whole.first, whole.count)
+        or self.examples.counted(self.counts, order, whole.first, whole.count)
       for _, t in ipairs(own.tables) do t:update(all > 0 and 1 / all or 0, self.crew.steps) end
     end
     for _, t in ipairs(own.tables) do t:settle() end
