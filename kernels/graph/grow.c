@@ -393,7 +393,7 @@ int tide_run_grow_finish(struct tide_run *run, uint64_t step) {
     l->edges = g->edges;
     l->round_count = g->levels;
     tide__levels_link_parents(l);
-    int code = tide__levels_number_ids(l);
+    int code = tide__levels_number_ids(l, false);
     for (size_t n = 0; code == 0 && n < p->node_count; n++) { /* tables' gradients: distinct rows */
         if (run->plan->rows[n].lookup >= 0 && p->nodes[n].code == TIDE_OP_EMBED_DW) {
             run->calls[n].out[0].rows = l->id_count[p->values[p->nodes[n].out[0]].table];

@@ -436,16 +436,18 @@ static void copy_inputs(struct batch *b) {
 }
 
 /* Distinct ids in the order of their first row. */
-int tide__levels_number_ids(struct tide_levels *l) {
+int tide__levels_number_ids(struct tide_levels *l, bool more) {
     const struct tide_levels_want *w = &l->want;
-    if (++l->stamped == 0) { /* once in 2^32 batches */
+    if (!more && ++l->stamped == 0) { /* once in 2^32 batches */
         for (size_t t = 0; t < TIDE_LEVELS_TABLES; t++) {
             tide_free(l->stamp[t]);
             l->stamp[t] = NULL;
         }
         l->stamped = 1;
     }
-    memset(l->id_count, 0, sizeof(l->id_count));
+    if (!more) {
+        memset(l->id_count, 0, sizeof(l->id_count));
+    }
     for (size_t k = 0; k < w->lookup_count; k++) {
         size_t t = w->lookups[k].table, i = w->lookups[k].input, rows = w->lookups[k].rows;
         size_t n = (w->inputs[i].edge ? l->edges : l->vertices) * w->inputs[i].columns;
@@ -494,7 +496,7 @@ void tide__levels_complete(struct tide_levels *l) {
 }
 
 int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
-                     size_t first, size_t count, bool serial) {
+                     size_t first, size_t count, bool serial, bool piece) {
     struct batch b = {.l = l, .f = f, .order = order, .first = first, .count = count,
                       .serial = serial};
     tide__levels_complete(l);
@@ -518,5 +520,38 @@ int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const u
     link_children(&b, base);
     tide__levels_link_parents(l);
     copy_inputs(&b);
-    return tide__levels_number_ids(l);
+    return tide__levels_number_ids(l, piece && !TIDE_MUTANT(vertex_piece_renumbered));
+}
+
+int tide_levels_prefix(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
+                       size_t first, size_t count, bool serial,
+                       bool (*fits)(void *arg, size_t vertices, size_t edges, size_t widest),
+                       void *arg, size_t *out) {
+    struct batch b = {.l = l, .f = f, .order = order, .first = first, .count = count,
+                      .serial = serial};
+    size_t vertices = 0, edges = 0, widest = 0;
+    match_kinds(&b);
+    int code = count_samples(&b); /* heights, and what there is no place for later */
+    size_t levels = serial ? 1 : l->level_count, classes = kinds_of(l) * levels;
+    code = code == 0 ? grow(&l->class_count, &l->class_room, classes + 1, sizeof(*l->class_count))
+                     : code;
+    if (code != 0) {
+        return code;
+    }
+    memset(l->class_count, 0, classes * sizeof(*l->class_count));
+    for (*out = 0; *out < count; ++*out) {
+        size_t s = sample_of(&b, *out), from = f->sample_start[s], to = f->sample_start[s + 1];
+        vertices += to - from;
+        edges += f->child_start[to] - f->child_start[from];
+        for (size_t v = from; v < to; v++) {
+            uint32_t *here =
+                &l->class_count[kind_of(&b, v) * levels + (serial ? 0 : f->height[v])];
+            *here = serial ? 1 : *here + 1;
+            widest = *here > widest ? *here : widest;
+        }
+        if (!fits(arg, vertices, edges, TIDE_MUTANT(vertex_width_forgotten) ? 0 : widest)) {
+            break;
+        }
+    }
+    return 0;
 }

@@ -76,9 +76,16 @@ struct tide_levels {
 int tide_levels_create(const struct tide_levels_want *want, struct tide_levels **out); /* gives */
 void tide_levels_destroy(struct tide_levels *l);
 /* In O(vertices + edges); allocates nothing for sizes seen before. order NULL: first, first + 1, ...
- * serial: every vertex is a level of its own. */
+ * serial: every vertex is a level of its own. piece: of the batch made last, whose distinct rows of
+ * tables keep their numbers. */
 int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
-                     size_t first, size_t count, bool serial);
+                     size_t first, size_t count, bool serial, bool piece);
+/* How many samples from the first have room, as `fits` tells of their vertices, edges and the widest
+ * round; in O(vertices + edges). EINVAL: as _make. */
+int tide_levels_prefix(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
+                       size_t first, size_t count, bool serial,
+                       bool (*fits)(void *arg, size_t vertices, size_t edges, size_t widest),
+                       void *arg, size_t *out);
 
 /* ---- for grow.c, which fills lists in as vertices come ---- */
 /* Lists that others are made of are wanted, too. */
@@ -87,7 +94,8 @@ void tide__levels_complete(struct tide_levels *l);
 int tide__levels_lay_out(struct tide_levels *l);
 /* From the lists of children of l->vertices and edges. */
 void tide__levels_link_parents(const struct tide_levels *l);
-/* Of tables: distinct ids of the inputs, in the order of their first row. */
-int tide__levels_number_ids(struct tide_levels *l);
+/* Of tables: distinct ids of the inputs, in the order of their first row; more: beside those that are
+ * numbered. */
+int tide__levels_number_ids(struct tide_levels *l, bool more);
 
 #endif

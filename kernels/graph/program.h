@@ -216,6 +216,9 @@ int tide_run_bind(struct tide_run *run, const char *input, const void *data);
  * makes the gradient, w -= rate / count * a^T b. Layers this is not possible for stay as they are;
  * tide_run_folded tells of a parameter. rate 0: off. */
 void tide_run_fold(struct tide_run *run, double rate);
+/* The most bytes that values of a step may take (what is bound, tables and scratch lie beside them); 0:
+ * as many as it needs. A step that needs more fails: ELIMIT. */
+void tide_run_limit(struct tide_run *run, size_t bytes);
 /* What folded updates are divided by, in place of the loss's count; 0: that. */
 void tide_run_divide(struct tide_run *run, double by);
 /* From now on the parameter's gradient is not computed but offered as factors, to hooks->factors.
@@ -232,6 +235,13 @@ int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
  * size seen before. */
 int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
                          const uint32_t *order, size_t first, size_t count, bool serial);
+/* *out: how many of these samples, which were bound last, fit from the first on; `count`: all. ELIMIT:
+ * not even the first. */
+int tide_run_cut(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order,
+                 size_t first, size_t count, bool serial, size_t *out);
+/* Some of the samples that were bound whole before; tables stay as they are bound. */
+int tide_run_bind_piece(struct tide_run *run, const struct tide_forest *forest,
+                        const uint32_t *order, size_t first, size_t count, bool serial);
 struct tide_run_batch {
     size_t samples, vertices, edges, levels;
 };

@@ -73,7 +73,8 @@ struct tide_run {
     struct tide_op_call *calls; /* by operation, for `rows` */
     char *arena, *scratch;
     size_t scratch_bytes;
-    struct spans capacity, now; /* the arena's; of the last step */
+    size_t arena_bytes, limit; /* limit: of the arena; 0: none */
+    struct spans now;          /* of the last step */
     struct graphs graphs;
     size_t rows;                    /* of the last step */
     size_t prepared;                /* rows the calls' sizes are for; SIZE_MAX: none */
@@ -91,6 +92,7 @@ int tide__run_node(struct tide_run *run, size_t n, uint64_t step,
 /* Another arena of so many rows, into which what the first `rows` and `edges` hold is copied. */
 int tide__run_enlarge(struct tide_run *run, struct spans to, size_t rows, size_t edges);
 int tide__run_prepare(struct tide_run *run, size_t rows);
+size_t tide__run_bytes(const struct tide_run *run, const struct spans *rows); /* of the arena */
 
 /* ---- grow.c ---- */
 void tide__grow_close(struct tide_run *run);
@@ -100,7 +102,7 @@ void tide__grow_close(struct tide_run *run);
 int tide__levels_run_at(struct tide_run *run, size_t n, const struct tide_round *r, uint64_t step,
                         const struct tide_run_hooks *hooks);
 void tide__levels_close(struct tide_run *run);
-int tide__levels_spans(const struct tide_run *run, struct spans *out);
+struct spans tide__levels_spans(const struct tide_run *run);
 /* After the calls are filled in for all rows. */
 void tide__levels_prepare(struct tide_run *run);
 /* Rows that an operation, run once, leaves out become 0. */

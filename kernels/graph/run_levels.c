@@ -15,8 +15,8 @@ void tide__levels_close(struct tide_run *run) {
     tide__grow_close(run);
 }
 
-int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
-                         const uint32_t *order, size_t first, size_t count, bool serial) {
+static int bind(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order,
+                size_t first, size_t count, bool serial, bool piece) {
     if (!run->plan->program->vertex) {
         return tide_fail(TIDE_EINVAL, "program %s is not one of vertices: it takes tensors",
                          run->plan->program->name);
@@ -25,7 +25,7 @@ int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
         return tide_fail(TIDE_EINVAL, "program %s: the run grows: finish ends it",
                          run->plan->program->name);
     }
-    int code = tide_levels_make(run->graphs.levels, forest, order, first, count, serial);
+    int code = tide_levels_make(run->graphs.levels, forest, order, first, count, serial, piece);
     if (code != 0) {
         char text[300];
         snprintf(text, sizeof(text), "%s", tide_error_message());
@@ -33,6 +33,50 @@ int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
     }
     run->graphs.lists = run->graphs.levels->data;
     return run->away.memory ? tide__away_send_lists(run, &run->graphs.lists) : 0;
+}
+
+int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
+                         const uint32_t *order, size_t first, size_t count, bool serial) {
+    return bind(run, forest, order, first, count, serial, false);
+}
+
+int tide_run_bind_piece(struct tide_run *run, const struct tide_forest *forest,
+                        const uint32_t *order, size_t first, size_t count, bool serial) {
+    return bind(run, forest, order, first, count, serial, true);
+}
+
+static bool fits(void *arg, size_t rows, size_t edges, size_t level) {
+    const struct tide_run *run = arg;
+    struct spans spans = tide__levels_spans(run); /* distinct rows: those of the whole batch */
+    spans.rows = rows;
+    spans.edges = edges;
+    spans.level = level;
+    return tide__run_bytes(run, &spans) <= run->limit;
+}
+
+int tide_run_cut(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order,
+                 size_t first, size_t count, bool serial, size_t *out) {
+    *out = count;
+    if (run->limit == 0 || count == 0) {
+        return 0;
+    }
+    int code = tide_levels_prefix(run->graphs.levels, forest, order, first, count, serial, fits, run,
+                                  out);
+    if (code != 0 || *out > 0) {
+        return code;
+    }
+    size_t s = order ? order[first] : first;
+    size_t vertices = forest->sample_start[s + 1] - forest->sample_start[s];
+    struct spans one = {.rows = vertices,
+                        .level = 1,
+                        .edges = forest->child_start[forest->sample_start[s + 1]] -
+                                 forest->child_start[forest->sample_start[s]],
+                        .table = tide__levels_spans(run).table};
+    return tide_fail(TIDE_ELIMIT,
+                     "program %s: sample %zu of the data, with %zu vertices, does not fit: it needs "
+                     "%zu bytes or more, and there are %zu",
+                     run->plan->program->name, s + 1, vertices, tide__run_bytes(run, &one),
+                     run->limit);
 }
 
 struct tide_run_batch tide_run_batch(const struct tide_run *run) {
@@ -51,13 +95,13 @@ void tide_run_bind_table(struct tide_run *run, size_t table, const void *rows, v
     run->graphs.table_gradients[table] = gradients;
 }
 
-int tide__levels_spans(const struct tide_run *run, struct spans *out) {
+struct spans tide__levels_spans(const struct tide_run *run) {
     const struct tide_levels *l = run->graphs.levels;
-    *out = (struct spans){.rows = l->vertices, .edges = l->edges, .level = l->widest};
+    struct spans all = {.rows = l->vertices, .edges = l->edges, .level = l->widest};
     for (size_t t = 0; t < TIDE_LEVELS_TABLES; t++) {
-        out->table = l->id_count[t] > out->table ? l->id_count[t] : out->table;
+        all.table = l->id_count[t] > all.table ? l->id_count[t] : all.table;
     }
-    return 0;
+    return all;
 }
 
 size_t tide__levels_rows(const struct tide_run *run, const struct value *v) {

@@ -72,6 +72,31 @@ tide.main(function()
   assert(m:evaluate(test:roots()).count == 8)
   assert(m:explain():find("down: level by level from the top", 1, true))
 
+  -- A batch in pieces does what it does whole; what folds into products when it is whole, too.
+  for _, rule in ipairs {"sgd", "adagrad"} do
+    local o <const> = {optimizer = nn[rule] {lr = 0.1}, tables = {E = {rule, lr = 0.1}}}
+    local whole <const> = program:compile(o)
+    o.memory = "30KiB"
+    local cut <const> = program:compile(o)
+    local pieces = 0
+    for part in train:batches(25, {shuffle = 3}) do
+      local a, b = cut:step(part), whole:step(part)
+      assert(math.abs(a.loss - b.loss) < 1e-5 * b.loss and a.count == b.count and a.vertices == b.vertices)
+      pieces = pieces + (a.pieces or 1)
+    end
+    assert(pieces > 3)
+    local a, b = cut:table "E", whole:table "E"
+    for i = 1, #a do assert(math.abs(a[i] - b[i]) < 1e-5) end
+    a, b = cut:forward(train).logits, whole:forward(train).logits
+    assert(#a == #b)
+    for i = 1, #a do assert(math.abs(a[i] - b[i]) < 1e-5) end
+    a, b = cut:evaluate(train), whole:evaluate(train)
+    assert(a.count == b.count and a.correct == b.correct and math.abs(a.loss - b.loss) < 1e-4)
+  end
+  local tiny <const> = program:compile {memory = "2KiB"}
+  refused("15 vertices, does not fit: it needs 2112 bytes or more, and there are 2048", tiny.evaluate, tiny, train)
+  refused("`12 cubits` is not a size", program.compile, program, {memory = "12 cubits"})
+
   -- Mistakes.
   refused("v:sum makes one a vertex of it", tree, "t", function(p, _, h) p:output("h", h) end)
   refused("v:sum makes one a vertex of it", tree, "t", function(p, _, h) p:loss(h) end)
@@ -188,7 +213,8 @@ says err.txt 'bad.txt:11:7'
 # Several workers do what one does: dense parameters through the exchange, rows of words in a table.
 cat >agree.lua <<'LUA'
 local tide, nn = require "tide", require "tide.nn"
-local opt = tide.options {nodes = {"nodes", default = 1}, comm = {"policy", default = "comm/hybrid"}}
+local opt = tide.options {nodes = {"nodes", default = 1}, comm = {"policy", default = "comm/hybrid"},
+  memory = {"of a batch", type = "string"}}
 local H <const> = 16
 local data = tide.data.forest {generate = "random_trees", samples = 120, test = 20, vocabulary = 60, max = 9, seed = 5}
 local program = nn.vertex("tree", function(p, v)
@@ -198,7 +224,7 @@ local program = nn.vertex("tree", function(p, v)
   v:publish {h = h1}
   p:loss(nn.xent(nn.linear(5, {name = "out"})(h1), v:index "label"))
 end)
-local job = nn.job {name = "agree", program = program, data = data, batch = 12, epochs = 2, comm = opt.comm,
+local job = nn.job {name = "agree", program = program, data = data, batch = 12, epochs = 2, comm = opt.comm, memory = opt.memory,
   optimizer = nn.sgd {lr = 0.3}, tables = {E = {"adagrad", lr = 0.05}}}
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = opt.nodes}
@@ -221,6 +247,9 @@ for policy in comm/always-ring comm/always-sfb; do
     run 0 run agree.lua --nodes 2 --comm $policy
     diff one.txt out.txt >&2 || fail "$policy does not what one worker does"
 done
+
+run 0 run agree.lua --nodes 2 --comm comm/always-sfb --memory 16KiB
+diff one.txt out.txt >&2 || fail "in pieces two workers do not what one does"
 
 # The examples learn, by themselves and in the simulator.
 run 0 run "$root/examples/treelstm.lua" --count 1000 --epochs 1 --nodes 1 --json

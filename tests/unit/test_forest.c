@@ -217,10 +217,10 @@ static void plans_agree_with_a_naive_grouping(void **state) {
             for (size_t i = 0; i < 40; i++) {
                 order[i] = (uint32_t)((i * 7 + size) % 40);
             }
-            assert_int_equal(tide_levels_make(l, f, order, 0, size, false), 0);
+            assert_int_equal(tide_levels_make(l, f, order, 0, size, false, false), 0);
             check_plan(l, f, order, size);
         }
-        assert_int_equal(tide_levels_make(l, f, NULL, 39, 2, false), TIDE_EINVAL);
+        assert_int_equal(tide_levels_make(l, f, NULL, 39, 2, false, false), TIDE_EINVAL);
         tide_levels_destroy(l);
         tide_forest_destroy(f);
     }

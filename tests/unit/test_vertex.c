@@ -713,6 +713,68 @@ static void random_functions_agree_fused_or_not(void **cmocka_state) {
     tide_forest_destroy(forest);
 }
 
+/* A batch in pieces that fit, tables bound whole: gradients add up to those of all at once. */
+static void pieces_add_up(void **cmocka_state) {
+    (void)cmocka_state;
+    for (size_t which = 0; which < MODELS; which++) {
+        small_model(which);
+        struct tide_forest *forest = odd_forest(30, 12);
+        struct forest_work whole = start_forest(FAST, (struct tide_plan_options){0}, forest);
+        struct forest_work f = start_forest(FAST, (struct tide_plan_options){0}, forest);
+        struct left wanted = leave(&whole, NULL);
+        struct left got = leave(&f, NULL); /* now all is bound */
+        size_t pieces = 0, most = tide_run_arena_bytes(f.w.run), fit = 0;
+        got.loss = 0;
+        memset(got.gradients, 0, got.count * sizeof(double));
+        memset(got.table, 0, got.table_count * sizeof(double));
+        tide_run_limit(f.w.run, most * 5 / 8);
+        assert_int_equal(tide_run_step(f.w.run, 0, 1, NULL), 0); /* there is room already */
+        for (size_t first = 0; first < forest->samples; first += fit, pieces++) {
+            expect(tide_run_cut(f.w.run, forest, NULL, first, forest->samples - first, false, &fit));
+            assert_true(fit > 0);
+            expect(tide_run_bind_piece(f.w.run, forest, NULL, first, fit, false));
+            expect(tide_run_step(f.w.run, 0, 1, NULL));
+            fetch(&f.w);
+            if (f.w.device->memory) {
+                expect(f.w.device->memory->download(NULL, f.gradients, f.on_gradients, f.room));
+            }
+            got.loss += tide_run_loss(f.w.run).sum;
+            for (size_t e = 0; e < got.count; e++) {
+                got.gradients[e] += at(&f, f.w.gradients, e);
+            }
+            for (size_t e = 0; e < got.table_count; e++) {
+                got.table[e] += table_gradient(&f, e);
+            }
+        }
+        assert_true(pieces > 1);
+        same("in pieces", which, &got, &wanted, 2e-5);
+        struct forest_work small = start_forest(FAST, (struct tide_plan_options){0}, forest);
+        tide_run_limit(small.w.run, 100);
+        expect(tide_run_bind_forest(small.w.run, forest, NULL, 0, 6, false));
+        assert_int_equal(tide_run_cut(small.w.run, forest, NULL, 2, 4, false, &fit), TIDE_ELIMIT);
+        assert_non_null(strstr(tide_error_message(), "sample 3 of the data, with 30 vertices"));
+        tide_run_bind_table(small.w.run, 0, small.on_rows, small.on_gradients);
+        assert_int_equal(tide_run_step(small.w.run, 0, 1, NULL), TIDE_ELIMIT);
+        /* A step takes no more than it may, also where room is made in powers of two. */
+        expect(tide_run_bind_forest(small.w.run, forest, NULL, 0, 6, false));
+        for (size_t limit = most / 8; limit < most; limit += most / 16) {
+            tide_run_limit(small.w.run, limit);
+            if (tide_run_cut(small.w.run, forest, NULL, 0, 6, false, &fit) != 0) {
+                continue;
+            }
+            (void)step_forest(&small, NULL, 0, fit);
+            assert_true(tide_run_arena_bytes(small.w.run) <= limit);
+        }
+        forget(&got);
+        forget(&wanted);
+        stop_forest(&small);
+        stop_forest(&f);
+        stop_forest(&whole);
+        tide_forest_destroy(forest);
+        tide_program_destroy(p);
+    }
+}
+
 /* Rows of outputs by kind, in the order of samples and their vertices. */
 static void outputs_are_of_kinds(void **cmocka_state) {
     (void)cmocka_state;
@@ -827,6 +889,7 @@ int main(void) {
         cmocka_unit_test(batches_equal_single_vertices),
         cmocka_unit_test(an_empty_batch_is_one),
         cmocka_unit_test(random_functions_agree_fused_or_not),
+        cmocka_unit_test(pieces_add_up),
         cmocka_unit_test(outputs_are_of_kinds),
         cmocka_unit_test(mistakes_of_kinds_are_named),
         cmocka_unit_test(mistakes_are_named),
