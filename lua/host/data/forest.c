@@ -241,8 +241,31 @@ static int forest_sample(lua_State *L) {
     return 1;
 }
 
-/* forest:counted(index|nil, order|nil, first from 1, count): vertices of these samples whose index is
- * not -1, or all */
+/* Which numbers of kinds the names of a table at `index` are, as bits; nil: all. */
+static uint32_t check_kinds(lua_State *L, const struct tide_forest *f, int index) {
+    char names[TIDE_FOREST_KINDS][TIDE_FOREST_NAME];
+    int of[TIDE_FOREST_KINDS];
+    uint32_t bits = 0;
+    if (lua_isnoneornil(L, index)) {
+        return UINT32_MAX;
+    }
+    luaL_checktype(L, index, LUA_TTABLE);
+    size_t count = lua_rawlen(L, index);
+    luaL_argcheck(L, count <= TIDE_FOREST_KINDS, index, "has more than 8 kinds");
+    for (size_t i = 0; i < count; i++) {
+        lua_rawgeti(L, index, (lua_Integer)i + 1);
+        snprintf(names[i], sizeof(names[i]), "%s", luaL_checkstring(L, -1));
+        lua_pop(L, 1);
+    }
+    tide_forest_find_kinds(f, count, (const char(*)[TIDE_FOREST_NAME])names, of);
+    for (size_t i = 0; i < count; i++) {
+        bits |= of[i] >= 0 ? 1u << of[i] : 0;
+    }
+    return bits;
+}
+
+/* forest:counted(index|nil, order|nil, first from 1, count, {kind, ..}|nil): vertices of these samples,
+ * and kinds, whose index is not -1, or all */
 static int forest_counted(lua_State *L) {
     const struct tide_forest *f = tide__lua_forest_check(L, 1);
     const char *name = luaL_optstring(L, 2, NULL);
@@ -254,6 +277,7 @@ static int forest_counted(lua_State *L) {
         return luaL_error(L, "the forest has no index \"%s\" of its vertices", name);
     }
     size_t most = order ? tide__lua_tensor_count(order) : f->samples;
+    uint32_t kinds = check_kinds(L, f, 6);
     luaL_argcheck(L, (!order || order->t.type == TIDE_U32) && first >= 1 && count >= 0 &&
                          (size_t)(first - 1 + count) <= most,
                   4, "is out of range");
@@ -262,7 +286,8 @@ static int forest_counted(lua_State *L) {
         s = order ? ((const uint32_t *)order->t.data)[s] : s;
         luaL_argcheck(L, s < f->samples, 3, "has a number beyond the last sample");
         for (size_t v = f->sample_start[s]; v < f->sample_start[s + 1]; v++) {
-            sum += !in || ((const int32_t *)in->data)[v * in->columns] >= 0;
+            bool of = kinds == UINT32_MAX || (kinds >> tide_forest_kind(f, v) & 1);
+            sum += of && (!in || ((const int32_t *)in->data)[v * in->columns] >= 0);
         }
     }
     lua_pushinteger(L, sum);

@@ -44,8 +44,11 @@ end
 
 ---Vertices that count: whose index `label` is not -1; without it all.
 ---@param label? string
+---@param kinds? string[] of vertices that count; all
 ---@return integer
-function part:counted(label) return self.forest:counted(label, self.order, self.first, self.count) end
+function part:counted(label, kinds)
+  return self.forest:counted(label, self.order, self.first, self.count, kinds)
+end
 
 ---Iterates over batches, each a part.
 ---@param size integer samples

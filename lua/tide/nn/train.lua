@@ -19,6 +19,7 @@ local script = require "tide.script"
 local shared_rows = require "tide.nn.shared_rows"
 local table_spec = require "tide.run.table_spec"
 local text = require "tide.text"
+local units = require "tide.units"
 
 local train = {}
 
@@ -72,8 +73,11 @@ local function forest_of(w, part)
     slice = function(first, count) return samples:slice(first, count) end,
     weight = function(number) return weights[start + number] end, -- number from 0
     ---Labels that count among samples first .. of an order: of all workers, before anything is computed.
-    counted = function(label, order, first, count)
-      return samples:numbered(order):slice(first, count):counted(label)
+    ---@param counts table[] of program:counting()
+    counted = function(counts, order, first, count)
+      local all <const>, sum = samples:numbered(order):slice(first, count), 0
+      for _, each in ipairs(counts) do sum = sum + all:counted(each.label, each.kind and {each.kind}) end
+      return sum
     end,
   }
 end
@@ -84,10 +88,10 @@ trainer.__index = trainer
 
 local function new_trainer(w, o, changes)
   local self = setmetatable({w = w, batch = o.batch, per = o.per, figures = {}}, trainer)
-  self.label = o.program.vertex and o.program:label() or nil
+  self.counts = o.program.vertex and o.program:counting() or nil
   local rules <const> = o.program.vertex and shared_rows.rules(o.tables) or nil
   self.model = o.program:compile {device = o.device, seed = w.seed, mask_seed = w.seed * 1000003 + w.rank,
-                                  optimizer = o.optimizer, clip = o.clip, per = o.per, tables = rules,
+                                  optimizer = o.optimizer, clip = o.clip, per = o.per, memory = o.memory, tables = rules,
                                   rows = o.program.vertex and shared_rows.of(w) or nil}
   self.replica = replica.new(w, self.model)
   self.state_rows = state_keys(self.model.layout)
@@ -173,7 +177,7 @@ function trainer:train(order, first, count, whole)
   if #own.tables > 0 then
     if self.crew.exchange then -- alone, the model has changed them itself
       local all <const> = self.per == "sample" and whole.count
-        or self.examples.counted(self.label, order, whole.first, whole.count)
+        or self.examples.counted(self.counts, order, whole.first, whole.count)
       for _, t in ipairs(own.tables) do t:update(all > 0 and 1 / all or 0, self.crew.steps) end
     end
     for _, t in ipairs(own.tables) do t:settle() end
@@ -316,7 +320,7 @@ local function evaluations(program, metrics)
 end
 
 local KNOWN <const> = {name = true, program = true, data = true, batch = true, epochs = true, optimizer = true,
-                       clip = true, seed = true, comm = true, device = true, tables = true, per = true,
+                       clip = true, seed = true, comm = true, device = true, tables = true, per = true, memory = true,
                        batching = true, metrics = true, validate = true, stop = true, checkpoint = true,
                        params = true}
 local STOP <const> = {loss = true, time = true, metric = true, patience = true, better = true, by = true}
@@ -395,7 +399,8 @@ end
 ---@param o table {name, program, data, batch (of all workers together; or tide.nn.batch), epochs, optimizer, clip?,
 ---seed?, comm?: name of a policy, or {policy =, params =}: how gradients travel, default "comm/hybrid", batching?: who
 ---changes the batch, default "batching/goodput", device?: of every worker's model; of programs of vertices tables:
----name -> {"adagrad"|"sgd", lr =, consistency =, replicas =}, per: "row" or "sample"; metrics?: functions by name of
+---name -> {"adagrad"|"sgd", lr =, consistency =, replicas =}, per: "row" or "sample", memory: bytes that values of a
+---worker's batch may take; metrics?: functions by name of
 ---(outputs, batch), which return a sum over the batch's examples and perhaps a count: run:evaluate(name) on the test
 ---part; validate?: a part, "valid", whose loss and metrics are in each epoch's report; stop?: {loss =, time =, metric =
 ---"valid_loss", patience = epochs without a better one, better = "less"|"more", by = how much}; checkpoint?: as of
@@ -404,8 +409,11 @@ end
 function train.job(o)
   script.check_fields("T0203", "nn.job", o, KNOWN)
   local changes <const> = check_batch(o)
-  if not o.program.vertex and (o.tables or o.per) then
-    error(script.error("T0203", "tables and per are of programs of vertices (nn.vertex)"), 0)
+  if not o.program.vertex and (o.tables or o.per or o.memory) then
+    error(script.error("T0203", "tables, per and memory are of programs of vertices (nn.vertex)"), 0)
+  end
+  if o.memory ~= nil and not units.parse_size(o.memory) then
+    fail(o, ("`memory` is %s: %s"):format(tostring(o.memory), select(2, units.parse_size(o.memory))))
   end
   if o.tables and o.clip then
     error(script.error("T0203", "clip would bound the norm of all gradients; it is not possible with tables"), 0)
