@@ -27,7 +27,7 @@ solver.__index = solver
 ---@param o table smooth, passes, deadline, rho
 function solver.new(team, p, o)
   local self <const> = setmetatable({team = team, p = p, o = o, a = core.tensor("f64", p.n, 1), all = false,
-                                     times = {}, passes_made = 0}, solver)
+                                     times = {}}, solver)
   self:forget(nil)
   return self
 end
@@ -64,14 +64,13 @@ local function units_of(self)
   return list
 end
 
----Deals units to workers, and columns; all have the same dual variables.
----@param speeds? number[] by index
-function solver:deal(speeds)
+---Deals units to workers, by their size and the workers' speeds, and columns; all have the same dual variables.
+function solver:deal()
   local p <const>, size <const> = self.p, self.team.size
   self.units = units_of(self)
   local weights, capacity = {}, {}
   for i, u in ipairs(self.units) do weights[i] = u.rows + 0.0 end
-  for i = 1, size do capacity[i] = speeds and speeds[i] or 1.0 end
+  for i = 1, size do capacity[i] = self.team.shares and self.team.shares[i] or 1.0 end
   local homes = core.k.makespan(weights, capacity)
   self.of = {}
   for i = 1, size do self.of[i] = {} end
@@ -94,16 +93,24 @@ function solver:deal(speeds)
   local mine <const> = self.cut_at[self.team.index]
   self.B, self.W = core.tensor("f64", p.m, mine.count), core.tensor("f64", p.m, mine.count)
   self.w = core.tensor("f64", #self.own, p.d)
-  self.orders = {}
+  self.fetched = false
+  self:refresh()
   local tasks = {}
   for i, u in ipairs(self.units) do tasks[i] = u.task end
   self.unit_tasks = tasks
 end
 
----Everybody's dual variables become known to all.
+---Passes begin anew.
+function solver:refresh() self.orders, self.turn = {}, 0 end
+
+---Everybody's dual variables become known to all; those of nobody begin anew.
 function solver:share()
-  local mine = {}
-  for _, u in ipairs(self.own or {}) do
+  local mine, own = {}, self.own or {}
+  if self.fetched then -- all have them, from a checkpoint
+    local first, count = self.team:piece(self.p.n)
+    own = {{first = first - 1, rows = count}}
+  end
+  for _, u in ipairs(own) do
     mine[#mine + 1] = {first = u.first, a = self.a:slice(u.first + 1, u.rows)}
   end
   local flat = {firsts = {}, counts = {}}
@@ -118,19 +125,16 @@ function solver:share()
     flat.a:put(at, m.a)
     at = at + #m.a
   end
-  self.own = nil -- what is dealt next counts
+  local told <const> = self.team:gather("duals", flat)
   self:forget(nil)
-  local known = 0
-  for _, theirs in ipairs(self.team:gather("duals", flat)) do
+  for _, theirs in ipairs(told) do
     local from = 1
     for i, first in ipairs(theirs.firsts) do
       local count <const> = theirs.counts[i]
       if count > 0 then self.a:put(first + 1, theirs.a:slice(from, count)) end
       from = from + count
     end
-    known = known + (from - 1)
   end
-  return known
 end
 
 ---- rows to columns and back ---------------------------------------------------------------------------------------
@@ -239,22 +243,26 @@ local function next_rows(self, i, u, count)
   return slice
 end
 
----Steps on own units: a pass, or until the deadline.
+---Steps on own units: a pass, or until the deadline. The next round goes on behind the unit where this one ended, so
+---that a worker that never comes to the end of a pass takes all its units in turn.
 ---@return table rows f64 tensor units x d: the change of B
 ---@return number seconds that a pass takes
 local function steps(self)
-  local p <const>, began <const> = self.p, core.now()
-  local rows <const> = core.tensor("f64", #self.own, p.d)
+  local p <const>, began <const>, count <const> = self.p, core.now(), #self.own
+  local rows <const> = core.tensor("f64", count, p.d)
   local ends <const> = self.deadline_s and began + self.deadline_s or math.huge
   local made, whole = 0, 0
   for _, u in ipairs(self.own) do whole = whole + u.rows end
   whole = whole * self.o.passes
   local slices <const> = self.o.deadline and SLICES * self.o.passes or self.o.passes
+  local first <const> = core.mutant and core.mutant "tasks_first_again" and 0 or self.turn
   local over = false
   for s = 1, slices do
-    for i, u in ipairs(self.own) do
-      local target <const> = u.rows * self.o.passes * s // slices - u.rows * self.o.passes * (s - 1) // slices
-      local left = target
+    for k = 1, count do
+      if over then break end
+      local i <const> = (first + k - 1) % count + 1
+      local u <const> = self.own[i]
+      local left = u.rows * self.o.passes * s // slices - u.rows * self.o.passes * (s - 1) // slices
       while left > 0 and not over do
         local order <const> = next_rows(self, i, u, left)
         p:kernel(sdca, {y = p.y, a = self.a, w = row_of(self.w, i), loss = p.loss, smooth = self.o.smooth,
@@ -264,10 +272,12 @@ local function steps(self)
         left, made = left - #order, made + #order
         over = core.now() >= ends
       end
+      self.turn = i
     end
     if over then break end
   end
   local seconds <const> = core.now() - began
+  self.team:took(seconds, made)
   self.share_made = whole > 0 and made / whole or 1
   return rows, made > 0 and seconds * whole / made or 0
 end
@@ -316,11 +326,14 @@ end
 ---A_i times rows, A_i = X_i'X_i / n_i.
 local function products(self, rows, kind, from)
   local p <const> = self.p
-  local out <const> = core.tensor("f64", #self.own, p.d)
+  local out <const>, began <const> = core.tensor("f64", #self.own, p.d), core.now()
+  local count = 0
   for i, u in ipairs(self.own) do
     p:kernel(times, {first = u.first, rows = u.rows, kind = kind, from = from or row_of(rows, i), to = row_of(out, i),
                      by = 1 / p:rows(u.task, self.all)})
+    count = count + u.rows
   end
+  if kind == "both" then self.team:took(core.now() - began, count) end
   return out
 end
 
