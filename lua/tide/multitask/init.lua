@@ -92,6 +92,7 @@ function part:digest() return self.p:digest() end
 
 function part:divide()
   self.solver:share()
+  if self.team.others then self.solver.so_far = nil end -- some may have come one round further
   self.solver.all = self.last ~= nil
   self.solver:deal()
 end
@@ -120,12 +121,20 @@ function part:advance()
   local began <const> = core.now()
   local tolerance = INNER
   if self.last and self.outer >= trial.steps then tolerance = o.tolerance end
-  local r <const> = s:solve(math.max(tolerance, o.tolerance), self.o.rounds)
+  local r <const> = s:solve(math.max(tolerance, o.tolerance), o.rounds)
+  if not r then -- the examples are divided anew, by speed
+    self.solved_s = (self.solved_s or 0) + core.now() - began
+    return
+  end
+  local solve_s <const> = (self.solved_s or 0) + core.now() - began
+  self.solved_s = nil
   local fields <const> = {trial = self.trial, outer = self.outer, lambda = trial.lambda, start = trial.start,
     primal = r.primal, dual = r.dual, gap = r.primal - r.dual, rounds = r.rounds, rho = r.rho,
     final = self.last and 1 or 0,
     least_made = r.least_made ~= math.huge and r.least_made or nil}
-  for k, v in ipairs(r.trace) do if v <= 1e-3 * r.primal and not fields.rounds_3 then fields.rounds_3 = k - 1 end end
+  for k = 1, r.rounds do
+    if (r.trace[k] or math.huge) <= 1e-3 * r.primal and not fields.rounds_3 then fields.rounds_3 = k - 1 end
+  end
   local validated
   if not self.last then
     local e <const> = s:errors "validate"
@@ -138,7 +147,7 @@ function part:advance()
   if self.last and ended and self.outer < trial.steps then -- settled: once more, to the end
     trial.steps = self.outer
     self.round = self.round + 1
-    self.due = {alike = fields, fields = {solve_s = core.now() - began}}
+    self.due = {alike = fields, fields = {solve_s = solve_s}}
     return
   end
   local S, values
@@ -174,7 +183,7 @@ function part:advance()
     self.team.changed = true -- the examples are divided anew: all of them
   end
   self.round = self.round + 1
-  self.due = {alike = fields, fields = {solve_s = core.now() - began}, last = last}
+  self.due = {alike = fields, fields = {solve_s = solve_s}, last = last}
 end
 
 ---Parameters and covariance into tables: rows of own tasks; the covariance in ranges.

@@ -35,46 +35,59 @@ local script = require "tide.script"
 ---@field size integer how many are there
 ---@field sums integer since the last report
 ---@field shares number[]|nil speeds by index; nil: all alike
+---@field others boolean while the work is divided: because workers came or went, not for their speeds
 local team = {}
 team.__index = team
 
 local LOST <const> = setmetatable({}, {__tostring = function() return "a worker was lost" end})
 local WORTH <const> = 1.5 -- times longer than by speed: equal pieces are given up
-local TIMES <const> = 5 -- measurements; the fastest counts, so that a moment's delay does not
-local LEAST_S <const> = 1e-3 -- what takes less is not worth a look
+local TIMES <const> = 3 -- measurements; the fastest counts, so that a moment's delay does not
+local LEAST_S <const> = 1e-4 -- what takes less is not measured
+local LONG_S <const> = 1e-3 -- and where nobody's piece takes longer, equal ones are kept
 
 ---@param w tide.worker
 function team.new(w)
   return setmetatable({w = w, index = 1, size = 0, sums = 0, measured = 0}, team)
 end
 
----This worker took so long for so much of its work: tells its speed when all meet next.
+---This worker took so long for so much of its work.
 ---@param seconds number
 ---@param amount number
 function team:took(seconds, amount)
   if seconds < LEAST_S or amount <= 0 then return end
   self.measured = self.measured + 1
-  self.fastest = math.max(self.fastest or 0, amount / seconds)
+  if amount / seconds > (self.fastest or 0) then self.fastest, self.seconds = amount / seconds, seconds end
 end
 
----What each is to have, by the speeds that all have told, where that is worth it.
+---@return {[1]: number, [2]: number}|false work a second and seconds of it, when it is known
+function team:speed() return self.measured >= TIMES and {self.fastest, self.seconds} end
+
+---What each is to have, by the speeds that all have told, where that is worth it; the same on all.
+---@param told table[] by index, of team:speed()
 ---@return boolean whether the work is to be divided anew
-local function balance(self)
-  local speeds <const>, all = {}, 0
-  for i, rank in ipairs(self.ranks) do
-    local told <const> = self.peers.values[rank]
-    if not told then return false end -- somebody does not know yet
-    speeds[i] = told
-    all = all + told
+function team:balance(told)
+  for i = 1, self.size do
+    if not told[i] then return false end -- somebody does not know yet
   end
-  local slowest, given = 0, 0
-  for i = 1, self.size do given = given + (self.shares and self.shares[i] or 1) end
+  self.measured, self.fastest = 0, nil
+  local speeds <const>, all, given, longest, slowest = {}, 0, 0, 0, 0
+  for i = 1, self.size do
+    speeds[i] = told[i][1]
+    all, longest = all + speeds[i], math.max(longest, told[i][2])
+    given = given + (self.shares and self.shares[i] or 1)
+  end
   for i, speed in ipairs(speeds) do
     slowest = math.max(slowest, (self.shares and self.shares[i] or 1) / given / speed)
   end
-  if slowest * all < WORTH then return false end
+  if slowest * all < WORTH or longest < LONG_S then return false end
   for i, speed in ipairs(speeds) do speeds[i] = speed / all end
-  self.shares = speeds
+  self.shares, self.changed = speeds, true
+  if self.index == 1 then
+    local list <const> = {}
+    for i, share in ipairs(speeds) do list[i] = ("%.0f"):format(100 * share) end
+    self.w:log(("rounds take %.1f times as long as they need: by speed, workers get %s %% of the work"):format(
+      slowest * all, table.concat(list, ", ")))
+  end
   return true
 end
 
@@ -82,14 +95,13 @@ end
 ---@return boolean whether others are there than before
 function team:enter()
   local before <const> = self.ranks and table.concat(self.ranks, " ")
-  local speed <const> = self.measured >= TIMES and self.fastest or false
-  self.peers = self.w:peers(speed)
+  self.peers = self.w:peers(self:speed())
   self.ranks, self.index, self.size = self.peers.ranks, self.peers.index, #self.peers.ranks
   local differ <const> = table.concat(self.ranks, " ") ~= before
-  if differ then self.shares = nil end
-  if balance(self) then self.changed = true end
-  if speed then self.measured, self.fastest = 0, nil end
-  self.changed = self.changed or differ
+  if differ then self.shares, self.changed, self.others = nil, true, true end
+  local told <const> = {}
+  for i, rank in ipairs(self.ranks) do told[i] = self.peers.values[rank] or false end
+  self:balance(told)
   return differ
 end
 
@@ -151,14 +163,17 @@ end
 
 ---This worker's contiguous piece of `count` things: the first, from 1, and how many.
 ---@param shares? number[] speeds by index; default alike
-function team:piece(count, shares)
+---@param index? integer another worker's
+function team:piece(count, shares, index)
   local from, to, all = 0, 0, 0
+  index = index or self.index
   for i = 1, self.size do
     local share <const> = shares and shares[i] or 1
     all = all + share
-    if i < self.index then from = from + share end
-    if i <= self.index then to = to + share end
+    if i < index then from = from + share end
+    if i <= index then to = to + share end
   end
+  if index == self.size then to = all end -- whatever sums of shares are rounded to
   local first <const> = count * from // all
   return math.tointeger(first + 1), math.tointeger(count * to // all - first)
 end
@@ -237,6 +252,7 @@ function team:play(part)
         part:divide()
       end, function(e) return e == LOST and e or script.failure(e) end)
       self.changed = not ok
+      if ok then self.others = false end
     end
     if ok and part.due then
       if report(self, part) then return end
