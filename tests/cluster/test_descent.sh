@@ -114,7 +114,7 @@ tide.main(function()
     if r.stage == 1 then
       assert(not objective or r.objective < objective, "the objective falls with the penalty")
       objective = r.objective
-    else
+    elseif r.held then
       errors[r.lambda] = (errors[r.lambda] or 0) + r.held_out / r.held / 4
       assert(r.held == 50)
     end
@@ -124,6 +124,7 @@ tide.main(function()
   local best, at = math.huge, nil
   for lambda, error in pairs(errors) do if error < best then best, at = error, lambda end end
   assert(at == last.best_lambda and math.abs(best - last.best_error) < 1e-12, "the best is another one")
+  assert(last.lambda == at and last.gap <= 1e-6 * last.objective, "the last fit is of another penalty")
   local m, rows = d.model(run), data:whole "train"
   local scores, squares = m:predict(rows), 0
   for i = 1, rows:rows() do squares = squares + (rows.labels[i] - scores[i]) ^ 2 end

@@ -181,6 +181,15 @@ function problem:kernel(kernel, a)
   return kernel(a)
 end
 
+---A digest of the examples, which all workers have to have alike.
+---@return string
+function problem:digest()
+  local x <const> = self.x
+  local list <const> = {self.y, x.values}
+  list[3], list[4] = x.offsets, x.indices
+  return require "tide.data".digest(list)
+end
+
 ---Rows that a fit takes of a task: those to train on, and with `all` those that validate.
 function problem:rows(t, all)
   local c <const> = self.counts[t]
