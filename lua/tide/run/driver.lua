@@ -38,10 +38,10 @@ local function complain(err, o)
   return errors.exit(err)
 end
 
----@return tide.error|nil why the cluster that this process was attached to is no more
+---@return tide.error|nil why the cluster that this process was attached to is no more: lost, or ended in order
 local function cluster_gone()
   local node <const> = core.node()
-  if not node or node.state ~= "dead" then return nil end
+  if not node or node.state ~= "dead" and node.state ~= "left" then return nil end
   return errors.new("T0509", {message = node.reason, state = "the cluster ended with it, and the run too",
     help = "start the cluster again, `tide up`; `tide node --controller --state DIR` keeps one that can come back"})
 end
