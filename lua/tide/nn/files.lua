@@ -1,4 +1,4 @@
--- Parameters of a program as a safetensors file (or .npz), by their names: what model:save, model:load and program:save write.
+-- Parameters of a program as safetensors or .npz, by their names: what model:save, model:load and program:save write.
 local arrays = require "tide.data.arrays"
 local core = require "tide.core"
 local errors = require "tide.errors"
