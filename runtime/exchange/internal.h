@@ -8,7 +8,7 @@
 
 #include "actor/actor.h"
 #include "exchange/exchange.h"
-#include "exchange/window.h"
+#include "exchange/send_window.h"
 
 enum message_kind {
     PUSH,
@@ -128,7 +128,7 @@ struct peer {
     struct standing standing;
     struct entry *heap;
     size_t count, room;
-    struct tide__action_timer window;
+    struct tide__send_window window;
     struct tide_fiber *sender; /* NULL: it has ended */
     bool waits;
 };
