@@ -402,13 +402,15 @@ function tide_run:cancel() end
 ---`local run <close> = cluster:start(job)` does it at the end of the block; the end of the cluster does it for all.
 function tide_run:close() end
 
----Writes the sums of the newest 1,000 reports or more, a line a report: `.csv`, or `.json`, an object a line.
+---Writes the sums of the newest 1,000 reports or more, a line a report: `.csv`, or `.json`, an object a line; `.npz`
+---has an array for each field.
 ---@param path string
 ---@param fields? string[] default: all numbers of reports
 function tide_run:save_reports(path, fields) end
 
 ---Writes tables, one file each: `path` for a single one, `<path>.<name>.<ending>` for several. `.safetensors` has keys
----and what update rules remember, for t:load; `.npy` and `.csv` have the rows of dense tables.
+---and what update rules remember, for t:load; `.npy` and `.csv` have the rows of dense tables, `.npz` those of all
+---named ones in one file, by their names.
 ---@param path string
 ---@param names string[] the job's names of tables
 ---@return string[] paths
@@ -931,7 +933,8 @@ function tide_tensor_module.joined(parts) end
 ---@return table value raises what cannot be read, with the file and the byte
 function tide_tensor_module.load(path) end
 
----Writes a tensor as .npy, .csv or .safetensors, by the path's ending; several by name as .safetensors or .csv.
+---Writes a tensor as .npy, .npz, .csv or .safetensors, by the path's ending; several by name as .npz, .safetensors or
+---.csv.
 ---@param path string
 ---@param value tide.tensor|table<string, tide.tensor>
 ---@param about? table<string, string> metadata of safetensors

@@ -236,6 +236,7 @@ function core.block_file(path) end    --> f | nil, err; f:write(tensor, at) -> s
 function core.safetensors_read(path) end --> {[name]=tensor}, {[key]=text}, {[name]=dims} | nil, err; of any writer, dims behind the first are columns
 function core.npy(path) end           --> tensor, dims | nil, err; NumPy's, packed by gzip or not
 function core.npz(path) end           --> {[name]=tensor}, {[name]=dims} | nil, err
+function core.zip_sum(text) end       --> integer: its CRC-32
 ---@param options {columns?:table<string,string>, separator?:string, header?:boolean, missing?:number, others?:string} types: auto number integer class text skip
 function core.csv(path, options) end  --> {{name=, type=, values= (f64, i64, u32 tensor or texts), classes=}, ..}, rows | nil, err with file:line:column
 function core.safetensors_write(path, tensors, about) end --> true | nil, err; whole or not at all

@@ -351,7 +351,7 @@ function model:parameter(name)
 end
 
 ---Writes the parameters by their names, `fc1.w`, and running statistics as safetensors.
----@param path string
+---@param path string .npz: as NumPy's archive
 function model:save(path)
   self:fetch()
   require("tide.nn.files").save(self.program, self.parameters, self.states, path)

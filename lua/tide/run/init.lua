@@ -608,13 +608,19 @@ local function rows_of(handle, path)
   return rows
 end
 
----Writes the sums of the newest 1,000 reports or more, a line a report: `.csv`, or `.json`, an object a line.
+---Writes the sums of the newest 1,000 reports or more, a line a report: `.csv`, or `.json`, an object a line; `.npz`
+---has an array for each field.
 ---@param path string
 ---@param fields? string[] default: all numbers of reports
 function run:save_reports(path, fields)
   checks.text("run:save_reports", "the path of a file", path)
   local content
-  if path:find "%.csv$" then
+  if path:find "%.npz$" then
+    local arrays <const> = require "tide.data.arrays"
+    local written, problem = arrays.write(path, arrays.records_tensors(self.history, fields))
+    if not written then error(errors.from(problem), 2) end
+    return
+  elseif path:find "%.csv$" then
     content = require("tide.data.arrays").records_csv(self.history, fields)
   elseif path:find "%.json$" then
     local lines, wanted = {}, fields and {}
@@ -628,14 +634,15 @@ function run:save_reports(path, fields)
     end
     content = table.concat(lines)
   else
-    checks.fail "run:save_reports writes .csv or .json"
+    checks.fail "run:save_reports writes .csv, .json or .npz"
   end
   local ok, err = core.file_write(path, content)
   if not ok then error(errors.from(err), 2) end
 end
 
 ---Writes tables, one file each: `path` for a single one, `<path>.<name>.<ending>` for several. `.safetensors` has keys
----and what update rules remember, for t:load; `.npy` and `.csv` have the rows of dense tables.
+---and what update rules remember, for t:load; `.npy` and `.csv` have the rows of dense tables, `.npz` those of all
+---named ones in one file, by their names.
 ---@param path string
 ---@param names string[] the job's names of tables
 ---@return string[] paths
@@ -643,25 +650,32 @@ function run:dump(path, names)
   checks.text("run:dump", "the path of a file", path)
   if type(names) ~= "table" or #names == 0 then checks.fail "run:dump wants a list of the job's names of tables" end
   local stem, ending = path:match "^(.+)%.(%w+)$"
-  if not (ending == "safetensors" or ending == "npy" or ending == "csv") then
+  if not (ending == "safetensors" or ending == "npy" or ending == "npz" or ending == "csv") then
     stem, ending = path, "safetensors"
   end
-  local paths = {}
+  local paths, together = {}, {}
   for _, name in ipairs(names) do
     local handle = self.tables[name]
     if not handle then
       error(script.error("T0401", ("job `%s` has no table `%s`"):format(self.job.name, tostring(name))), 2)
     end
     local target = path
-    if #names > 1 then target = ("%s.%s.%s"):format(stem, name, ending) end
+    if #names > 1 and ending ~= "npz" then target = ("%s.%s.%s"):format(stem, name, ending) end
     local ok, err
     if ending == "safetensors" then
       ok, err = handle:save(target)
+    elseif ending == "npz" then
+      together[name], ok = rows_of(handle, target), true
     else
       ok, err = require("tide.data.arrays").write(target, rows_of(handle, target))
     end
     if not ok then error(errors.from(err), 2) end
     paths[#paths + 1] = target
+  end
+  if ending == "npz" then
+    local ok, err = require("tide.data.arrays").write(path, together)
+    if not ok then error(errors.from(err), 2) end
+    return {path}
   end
   return paths
 end

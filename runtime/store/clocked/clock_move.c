@@ -462,6 +462,7 @@ static void on_slot_clocks(struct tide__clocked *c, uint16_t from, struct tide_r
     bool old_home_listed = false;
     c->version = c->version > version ? c->version : version;
     c->announced[s] = (uint32_t)clock;
+    c->announced_most = clock > c->announced_most ? (uint32_t)clock : c->announced_most;
     c->pushed[s] = false; /* not that this node knew */
     for (size_t i = 0; i < count; i++) {
         const uint16_t node = (uint16_t)tide__number_at(nodes, i);

@@ -247,16 +247,10 @@ void tide__sync_wake(struct tide__sync *sync) {
 
 /* ---- floors ---- */
 
-void tide__floor_raise(atomic_uint *floor, uint32_t clock) {
-    if (atomic_load_explicit(floor, memory_order_relaxed) < clock) {
-        /* release: the rows it speaks of are in the copies; pairs with the acquire of pulls */
-        atomic_store_explicit(floor, clock, memory_order_release);
-    }
-}
-
 void tide__table_floor_update(struct tide__clocked *c) {
+    const uint32_t before = atomic_load_explicit(&c->table_floor, memory_order_relaxed);
     uint32_t least = UINT32_MAX;
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && least > before; s++) { /* floors do not fall */
         uint32_t floor = atomic_load_explicit(&c->floor[s], memory_order_relaxed);
         least = floor < least ? floor : least;
     }

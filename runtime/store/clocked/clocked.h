@@ -220,7 +220,12 @@ struct tide__clocked {
     /* home; I/O except where marked */
     uint64_t version;                    /* of the last VALUE */
     uint32_t announced[TIDE_SLOT_COUNT]; /* clock of a slot, as FRESH told it, */
+    uint32_t announced_most;             /* the highest of them; */
+    uint32_t announced_least;            /* no slot of `here` is below, as long as that holds */
     bool pushed[TIDE_SLOT_COUNT];        /* and what changed until then went to copies before */
+    uint64_t here[TIDE_SLOT_COUNT / 64]; /* slots with tide__slot_here, a bit each, */
+    uint64_t here_changes;               /* when `changes` of the table was this; */
+    bool here_known;                     /* false: never looked */
     uint8_t users[(UINT16_MAX + 1) / 8]; /* nodes that asked here or sent updates, a bit each */
     bool used, used_by_all;
     atomic_bool used_here; /* any thread: workers of this node have said that they use it */
@@ -290,7 +295,12 @@ int tide__sync_send(struct tide__sync *sync, uint16_t node, struct tide_writer *
  * thread sends. `rows` (shared, or NULL) follow what was written. */
 int tide__sync_send_in_line(struct tide__sync *sync, uint16_t node, struct tide_writer *w,
                             struct tide_blob *rows);
-void tide__floor_raise(atomic_uint *floor, uint32_t clock);
+static inline void tide__floor_raise(atomic_uint *floor, uint32_t clock) {
+    if (atomic_load_explicit(floor, memory_order_relaxed) < clock) {
+        /* release: the rows it speaks of are in the copies; pairs with the acquire of pulls */
+        atomic_store_explicit(floor, clock, memory_order_release);
+    }
+}
 void tide__table_floor_update(struct tide__clocked *c);
 
 /* I/O: what is in force, to a node that knows how the table was made; nothing if it is that. */

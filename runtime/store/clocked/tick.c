@@ -15,6 +15,21 @@ bool tide__slot_here(const struct tide__clocked *c, uint32_t slot) {
     return (route_of(c, slot) & TIDE__FOR_FOREIGN) == TIDE__MINE;
 }
 
+/* Slots of this node, a bit each. Their routes lie far apart, and every clock asks for all. */
+static const uint64_t *slots_here(struct tide__clocked *c) {
+    const uint64_t changes = atomic_load_explicit(&c->table->changes, memory_order_acquire);
+    if (!c->here_known || c->here_changes != changes) {
+        memset(c->here, 0, sizeof c->here);
+        for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+            c->here[s / 64] |= (uint64_t)tide__slot_here(c, s) << (s % 64);
+        }
+        c->announced_least = 0;
+        c->here_changes = changes;
+        c->here_known = true;
+    }
+    return c->here;
+}
+
 uint16_t tide__home_of(const struct tide__clocked *c, uint32_t slot) {
     uint32_t route = route_of(c, slot);
     return route & TIDE__MINE ? 0 : tide__route_home(route);
@@ -134,6 +149,10 @@ void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_rea
         return;
     }
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        if (!slots[s / 8]) {
+            s |= 7; /* none of these eight */
+            continue;
+        }
         if (has(slots, s) && tide__via(c, s) == from) {
             if (atomic_load_explicit(&c->confirmed[s], memory_order_relaxed) < applied) {
                 atomic_store_explicit(&c->confirmed[s], applied, memory_order_relaxed);
@@ -162,8 +181,9 @@ static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot,
     if (pushes) {
         tide__changed_send(c, slot);
     }
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        if (slots[s / 64] >> (s % 64) & 1) {
+    for (uint32_t w = 0; w < TIDE_SLOT_COUNT / 64; w++) {
+        for (uint64_t left = slots[w]; left; left &= left - 1) {
+            const uint32_t s = w * 64 + (uint32_t)__builtin_ctzll(left);
             c->announced[s] = clock > c->announced[s] ? clock : c->announced[s];
             c->pushed[s] = pushes;
             if (tide__via(c, s) == self) {
@@ -171,6 +191,7 @@ static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot,
             }
         }
     }
+    c->announced_most = clock > c->announced_most ? clock : c->announced_most;
     sync->announced = clock > sync->announced ? clock : sync->announced;
     if (!TIDE_MUTANT(fresh_before_values)) {
         fresh_send(c, clock, slot, pushes, slots);
@@ -198,6 +219,27 @@ void tide__slot_advance(struct tide__clocked *c, uint32_t slot) {
     tide__ask_again(c); /* also who asked while the rows were on their way */
 }
 
+/* Of the slots `of`, those here that go by their own clock and whose clock has risen. False: none. */
+static bool find_risen(struct tide__clocked *c, uint32_t clock, const uint64_t of[TIDE_SLOT_COUNT / 64],
+                       uint64_t risen[TIDE_SLOT_COUNT / 64]) {
+    const uint64_t *here = slots_here(c);
+    uint64_t any = 0;
+    if (clock <= c->announced_least) {
+        return false;
+    }
+    const bool all = clock > c->announced_most && !c->forwarded; /* as mostly */
+    for (uint32_t w = 0; w < TIDE_SLOT_COUNT / 64; w++) {
+        risen[w] = all ? here[w] & of[w] : 0;
+        for (uint64_t left = all ? 0 : here[w] & of[w]; left; left &= left - 1) {
+            const uint32_t s = w * 64 + (uint32_t)__builtin_ctzll(left);
+            const bool forwarded = c->tick_forwards[s] != NULL;
+            risen[w] |= (uint64_t)(c->announced[s] < clock && !forwarded) << (s % 64);
+        }
+        any |= risen[w];
+    }
+    return any != 0;
+}
+
 /* `slots`: count of them; NULL: all. */
 static void advance(struct tide__clocked *c, const uint8_t *slots, size_t count) {
     if (tide__undeclared(c)) {
@@ -212,17 +254,18 @@ static void advance(struct tide__clocked *c, const uint8_t *slots, size_t count)
     if (c->model == TIDE_BSP) {
         tide__staged_commit(c);
     }
-    uint64_t risen[TIDE_SLOT_COUNT / 64] = {0};
-    bool any = false;
-    for (uint32_t i = 0; i < count; i++) {
-        const uint32_t s = slots ? tide__number_at(slots, i) : i;
-        if (!c->tick_forwards[s] && c->announced[s] < clock && tide__slot_here(c, s)) {
-            risen[s / 64] |= UINT64_C(1) << (s % 64);
-            any = true;
-        }
+    uint64_t risen[TIDE_SLOT_COUNT / 64], of[TIDE_SLOT_COUNT / 64];
+    memset(of, slots ? 0 : 0xff, sizeof of);
+    for (uint32_t i = 0; i < count && slots; i++) {
+        const uint32_t s = tide__number_at(slots, i);
+        of[s / 64] |= UINT64_C(1) << (s % 64);
     }
+    bool any = find_risen(c, clock, of, risen);
     if (any) {
         announce(c, clock, TIDE_SLOT_COUNT, risen);
+        if (!slots && !c->forwarded) {
+            c->announced_least = clock;
+        }
     }
     for (uint32_t i = 0; i < count && c->forwarded; i++) {
         const uint32_t s = slots ? tide__number_at(slots, i) : i;
