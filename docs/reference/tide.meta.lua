@@ -142,6 +142,7 @@ function tide_fiber:done() end
 ---@field checkpoint? {dir: string, every?: string|number, keep?: integer, cut?: "clock"|"fuzzy"} written now and then
 ---@field progress? {total?: integer, unit?: string} what the progress line counts up to
 ---@field seed? integer
+---@field memory? string|integer what the tables of a run may take on each node: "256MB"
 ---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
 ---@field comm? {tensors: fun(): table[], batch: integer} what travels between the workers in each step (nn.job)
 ---@field net? {inputs: string[], metrics: table<string, function>, validate: string|nil} of nn.job
@@ -562,8 +563,9 @@ function tide_cluster:scheduling() end
 ---@param job_ tide.job
 ---@param params? table
 ---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
---- preemptible?: boolean} on a shared cluster: worker slots, for which is waited (default: all that are free); with a
---- scheduling policy how few and how many it may give, which numbers, and how much the run counts
+--- preemptible?: boolean, memory?: string|integer} on a shared cluster: worker slots, for which is waited (default:
+--- all that are free); with a scheduling policy how few and how many it may give, which numbers, and how much the run
+--- counts; memory: "256MB", what its tables may take on each node
 ---@return tide.run
 function tide_cluster:start(job_, params, o) end
 
@@ -586,8 +588,8 @@ function tide_cluster:run(name) end
 
 ---Starts a script on this cluster in a process of its own, which stays when this one ends.
 ---@param path string
----@param o? {args?: string[], slots?: integer, min?: integer, max?: integer, sizes?: string|integer[],
---- weight?: number}
+---@param o? {args?: string[], slots?: integer, memory?: string|integer, keep?: boolean, min?: integer, max?: integer,
+--- sizes?: string|integer[], weight?: number} keep: its tables stay when it is closed
 ---@return tide.remote_run|nil, table? err
 function tide_cluster:submit(path, o) end
 

@@ -14,7 +14,8 @@ local SUBMIT_S <const> = 20
 local GRANT_S <const> = 7 * 24 * 3600
 local MEMORY_LEAST <const> = 1 << 20
 local SAY_S <const> = 0.5
-local SUBMIT_FIELDS <const> = {args = true, slots = true, memory = true, keep = true, resume = true, min = true, max = true, sizes = true,
+local SUBMIT_FIELDS <const> = {args = true, slots = true, memory = true, keep = true, resume = true,
+                               min = true, max = true, sizes = true,
                                weight = true}
 
 ---- directories ----------------------------------------------------------------------------------------------------
