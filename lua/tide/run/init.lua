@@ -658,7 +658,7 @@ function run:dump(path, names)
     if #names > 1 then target = ("%s.%s.%s"):format(stem, name, ending) end
     local ok, err
     if ending == "safetensors" then
-      ok, err = handle:save(target)
+      ok, err = pcall(handle.save, handle, target)
     else
       ok, err = require("tide.data.arrays").write(target, rows_of(handle, target))
     end
