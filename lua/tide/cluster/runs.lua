@@ -404,8 +404,8 @@ local function checked_limits(request)
   return require("tide.scheduler.limits").check(l, "limits of slots", math.max(total, self.scheduler:most_slots()))
 end
 
----A host begins a run: {job, uid, user, pid, machine, directory, params, slots, memory, checkpoint, keep, private, keeps,
----limits, bound = why its workers cannot change} -> {n, name}.
+---A host begins a run: {job, uid, user, pid, machine, directory, params, slots, memory, checkpoint, keep, private,
+---keeps, limits, bound = why its workers cannot change} -> {n, name}.
 function ops.open(request, message)
   if type(request.job) ~= "string" or type(request.uid) ~= "string" then
     return nil, errors.new("T0113", {message = "a run has a job and a uid"})
