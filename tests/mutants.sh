@@ -198,6 +198,8 @@ drop_waiter_untold            test_drop.sh
 drop_life_ignored             test_drop.sh
 drop_frees_held               test_drop.sh
 drop_frees_lent               test_drop.sh
+domain_mixed                  test_clock domains_are_apart_simulated
+run_memory_forgotten          test_budget a_run_has_a_budget_of_its_own
 slot_given_twice              test_runs.sh
 grant_unchecked               test_slots.sh
 release_unheard               test_slots.sh

@@ -95,15 +95,15 @@ function core.tables_forget() end     --> true | nil, err: the names of all tabl
 -- handle methods (suspend): t:pull(keys[, {async=true, into=tensor}]) -> tensor rows x width (or ticket); t:push(keys, rows[, {async=true}]);
 -- all raise what fails; rows: f32 tensor, array of rows, or flat array;
 -- t:localize(keys[, {async=true}]) -> true (or ticket): the rows come here (technique "relocate"; else counted and nothing done);
--- t:manage(keys, technique[, {nodes={ids}, rate=100, threshold=0, clip=0}]) -> true | nil, err: the technique of keys, on all nodes; t:technique(key) -> name, has this node a copy;
--- t:intent(keys, first clock, clock after the last) -> true | nil, err: the calling worker will use them (does not suspend); t:flush() -> true | nil, err: what was pushed to copies is in the rows;
+-- t:manage(keys, technique[, {nodes={ids}, rate=100, threshold=0, clip=0}]) -> true, raises what fails: the technique of keys, on all nodes; t:technique(key) -> name, has this node a copy;
+-- t:intent(keys, first clock, clock after the last) -> true | nil, err: the calling worker will use them (does not suspend); t:flush() -> true, raises what fails: what was pushed to copies is in the rows;
 -- t:stats().shared, if keys are: {keys=, copies=, hits=, refused=, updates_out=, rows_in=, notices_out=, updates_failed=, clipped=, unsent_mean_ms=, unsent_max_ms=, behind_mean_ms=, behind_max_ms=};
--- t:move(slots, node id) -> true | nil, err: gives slots (0..4095) to a node, waits until nobody goes by the old homes; t:slot_homes() -> u32 tensor; t:slot_served() -> u64 tensor of keys served to other nodes;
+-- t:move(slots, node id) -> true, raises what fails: gives slots (0..4095) to a node, waits until nobody goes by the old homes; t:slot_homes() -> u32 tensor; t:slot_served() -> u64 tensor of keys served to other nodes;
 -- t:health() -> {mode="none"|"strict"|"window", under_replicated=slots, lost={slot, ...}, leases="ok"|"lapsed", unreplicated=bytes, lost_updates=pushes} (does not suspend); t:save(path), t:load(path);
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:slot(key) -> 0..4095; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
 -- t:hottest(n=10) -> {{key=, reads=, writes=, doubt=}, ..}, total: the keys that this node's workers access most, estimated from 1 access in 64 (1,024 counters), and accesses to all keys; merged over nodes by tide.heat;
--- t:consistency() -> "essp:2"; t:consistency("essp:4") -> true | nil, err: another bound of the same model (ssp and essp change into each other), on all nodes;
--- t:rate() -> number | nil (the rule has none); t:rate(0.01) -> true | nil, err: another learning rate, on all nodes and those that join;
+-- t:consistency() -> "essp:2"; t:consistency("essp:4") -> true, raises what fails: another bound of the same model (ssp and essp change into each other), on all nodes;
+-- t:rate() -> number | nil (the rule has none); t:rate(0.01) -> true, raises what fails: another learning rate, on all nodes and those that join;
 -- t:stats() of a table with clocks has consistency, staleness={mean=,var=,min=,hist={n of differential -1, of -2, ..},pulls=,clocks=,waited_s=,clock_s=,stopped_s=,
 --   stops=,hits=,waits=,fetches=,workers={the same with worker=, ..},copies=,value_bytes=,answer_bytes=,delta_bytes=,
 --   early_bytes=,forced_bytes=,confirm_bytes=,excess=,..};

@@ -19,7 +19,7 @@ local slow = tide.job {
   worker = function(w)
     w.tables.t:push({w.rank}, {{1, 1}})
     w:clock()
-    while w.tables.gate:pull({0})[1] == 0 do end
+    while w.tables.gate:pull({0})[1] == 0 do tide.sleep(0.01) end
     for _ = 2, CLOCKS do
       w.tables.t:push({w.rank}, {{1, 1}})
       w:clock()

@@ -189,7 +189,7 @@ void tide__lua_push_staleness(lua_State *L, struct tide_table *table) {
     lua_setfield(L, -2, "staleness");
 }
 
-/* t:consistency() -> text; t:consistency("essp:4") -> true | nil, err */
+/* t:consistency() -> text; t:consistency("essp:4") -> true; raises what fails */
 int tide__lua_table_consistency(lua_State *L) {
     struct tide_table *table = tide__lua_check_table(L, 1);
     if (lua_isnoneornil(L, 2)) {
@@ -201,7 +201,7 @@ int tide__lua_table_consistency(lua_State *L) {
     int code = tide_consistency_parse(luaL_checkstring(L, 2), &consistency);
     code = code ? code : tide__lua_resumed(L, tide_table_set_consistency(table, &consistency));
     if (code < 0) {
-        return tide__lua_failure(L, code);
+        return tide__lua_raise(L, code);
     }
     lua_pushboolean(L, true);
     return 1;

@@ -587,7 +587,7 @@ static int table_push(lua_State *L) {
     return 1;
 }
 
-/* true | ticket | nil, err */
+/* true | ticket | nil, err: nothing depends on it but speed, so what fails is not raised */
 static int table_localize(lua_State *L) {
     struct tide_table *table = tide__lua_check_table(L, 1);
     struct tide_lua *host = tide__lua_inside(L);
@@ -636,7 +636,7 @@ static int table_pull_local(lua_State *L) {
 
 /* ---- moving, saving ---- */
 
-/* t:move(slots, node) -> true | nil, err */
+/* t:move(slots, node) -> true; raises what fails */
 static int table_move(lua_State *L) {
     struct tide_table *table = tide__lua_check_table(L, 1);
     luaL_checktype(L, 2, LUA_TTABLE);
@@ -656,7 +656,7 @@ static int table_move(lua_State *L) {
     (void)tide__lua_inside(L);
     int code = tide__lua_resumed(L, tide_table_move(table, slots, count, (uint16_t)node));
     if (code < 0) {
-        return tide__lua_failure(L, code);
+        return tide__lua_raise(L, code);
     }
     lua_pushboolean(L, true);
     return 1;
@@ -668,7 +668,7 @@ static int save_or_load(lua_State *L, int (*operation)(struct tide_table *, cons
     (void)tide__lua_inside(L);
     int code = tide__lua_resumed(L, operation(table, path));
     if (code < 0) {
-        return tide__lua_failure(L, code);
+        return tide__lua_raise(L, code);
     }
     lua_pushboolean(L, true);
     return 1;
@@ -690,8 +690,12 @@ static int table_load(lua_State *L) {
     lua_getfield(L, -1, "into");
     lua_insert(L, 1);
     lua_settop(L, 4);
-    lua_call(L, 3, LUA_MULTRET);
-    return lua_gettop(L);
+    lua_call(L, 3, 2);
+    if (!lua_toboolean(L, 1)) {
+        return lua_error(L);
+    }
+    lua_settop(L, 1);
+    return 1;
 }
 
 /* t:assign(keys, rows): the values of rows, whatever the rule; what the rule remembers stays */

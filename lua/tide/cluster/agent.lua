@@ -78,7 +78,7 @@ function ops.consistency(request)
   local handle, err = core.table_find(request.table)
   if not handle then return nil, err end
   local ok
-  ok, err = handle:consistency(request.value)
+  ok, err = pcall(handle.consistency, handle, request.value)
   if not ok then return nil, err end
   return {}
 end
@@ -294,7 +294,7 @@ function ops.move(request, message)
     local handle, err = require("tide.cluster.table_names").find(request.table)
     if not handle then return nil, err end
     local ok
-    ok, err = handle:move(request.slots, request.node)
+    ok, err = pcall(handle.move, handle, request.slots, request.node)
     if not ok then return nil, err end
     return {moved = #request.slots}
   end)

@@ -260,7 +260,8 @@ function cluster.scheduling()
   return require("tide.policy.remote").new(address)
 end
 
-local START_FIELDS <const> = {slots = true, memory = true, min = true, max = true, sizes = true, weight = true, preemptible = true}
+local START_FIELDS <const> = {slots = true, memory = true, min = true, max = true, sizes = true, weight = true,
+                              preemptible = true}
 
 ---Starts a run of a job on the nodes of this cluster, and returns at once.
 ---@param job_ tide.job

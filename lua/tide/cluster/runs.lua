@@ -45,6 +45,8 @@ runs.ENDED = {done = true, stopped = true, failed = true, lost = true}
 ---@field host {node: string, pid: integer, machine: string, directory: string, address: string}
 ---@field slots? integer worker slots that were asked for; nil: all that are free
 ---@field memory? integer bytes that its tables may take on each node
+---@field checkpoint? string directory of its checkpoints
+---@field keep? boolean its tables stay
 ---@field grant? table<string, integer> slots by name of node
 ---@field epoch integer of the grant, rises with each change
 ---@field params? table
@@ -402,8 +404,8 @@ local function checked_limits(request)
   return require("tide.scheduler.limits").check(l, "limits of slots", math.max(total, self.scheduler:most_slots()))
 end
 
----A host begins a run: {job, uid, user, pid, machine, directory, params, slots, memory, private, keeps, limits, bound = why its
----workers cannot change} -> {n, name}.
+---A host begins a run: {job, uid, user, pid, machine, directory, params, slots, memory, checkpoint, keep, private,
+---keeps, limits, bound = why its workers cannot change} -> {n, name}.
 function ops.open(request, message)
   if type(request.job) ~= "string" or type(request.uid) ~= "string" then
     return nil, errors.new("T0113", {message = "a run has a job and a uid"})
@@ -420,7 +422,9 @@ function ops.open(request, message)
   end
   local n <const> = self.next
   local r = {n = n, name = ("%s-%d"):format(request.job, n), job = request.job, uid = request.uid, state = "queued",
-    user = request.user, slots = request.slots, memory = request.memory, private = request.private, params = request.params, epoch = 0,
+    user = request.user, slots = request.slots, memory = request.memory, private = request.private,
+    checkpoint = request.checkpoint, keep = request.keep,
+    params = request.params, epoch = 0,
     keeps = request.keeps, submitted_at = core.wall(), attempt = 1, limits = request.limits, bound = request.bound,
     host = {node = request.node, pid = request.pid, machine = request.machine, directory = request.directory,
             address = message.from}}
@@ -602,7 +606,8 @@ local function row_of(r)
   local p <const> = r._progress or r.progress or {}
   local nodes = text.sorted_keys(r.grant or {})
   local row <const> = {n = r.n, name = r.name, job = r.job, uid = r.uid, state = r.state, why = r.why,
-    user = r.user, host = r.host, slots = count_of(r.grant), wanted = r.slots, memory = r.memory, workers = r._workers, nodes = nodes,
+    user = r.user, host = r.host, slots = count_of(r.grant), wanted = r.slots, memory = r.memory,
+    checkpoint = r.checkpoint, keep = r.keep, workers = r._workers, nodes = nodes,
     grant = r.grant, epoch = r.epoch, params = r.params, progress = p, submitted_at = r.submitted_at,
     started_at = r.started_at, ended_at = r.ended_at, exit = r.exit, attempt = r.attempt, private = r.private,
     closed = r.closed, age_s = core.wall() - r.submitted_at}

@@ -72,7 +72,8 @@ return {
     end
     if o.detach then return require("tide.command.submit").run(context) end
     return require("tide.run.driver").run {
-      slots = o.slots, memory = o.memory, keep = o.keep or nil, limits = limits, no_wait = o.no_wait or false, host = o.host,
+      slots = o.slots, memory = o.memory, keep = o.keep or nil, limits = limits,
+      no_wait = o.no_wait or false, host = o.host,
       script = o.script, text = text, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster,
       keys = context.keys,
       interactive = o.interactive or false,

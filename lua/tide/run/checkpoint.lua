@@ -74,8 +74,8 @@ end
 ---Brings the tables back. Call it while no worker runs.
 ---@param dir string
 ---@param generation? integer default: the newest that is whole
----@param as? {job: string, run: string, number: integer, memory?: integer, others: boolean} the tables of the job come back as those of the run; others
----  under their own names, or not at all
+---@param as? {job: string, run: string, number: integer, memory?: integer, others: boolean} the tables of
+---  the job come back as those of the run; others under their own names, or not at all
 ---@return table? restored {generation, cut, clock, rows, skipped, job}
 ---@return tide.error? err
 function checkpoint.restore(dir, generation, as)

@@ -290,7 +290,8 @@ function controller:start()
     end
     local answer, err = core.call(node.agent, {
       op = "start", run = a.run, job = a.job, ranks = node.ranks, workers = rank, crowded = self.crowded, seed = a.seed,
-      params = self.params, tables = a.tables, domain = a.domain, resume = resume, keeps = self.job.checkpoint ~= nil}, CALL_S)
+      params = self.params, tables = a.tables, domain = a.domain, resume = resume,
+      keeps = self.job.checkpoint ~= nil}, CALL_S)
     if not answer then error(err, 0) end
     for i, address in ipairs(answer.addresses) do
       local r = node.ranks[i]

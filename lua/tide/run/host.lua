@@ -14,7 +14,8 @@ local SUBMIT_S <const> = 20
 local GRANT_S <const> = 7 * 24 * 3600
 local MEMORY_LEAST <const> = 1 << 20
 local SAY_S <const> = 0.5
-local SUBMIT_FIELDS <const> = {args = true, slots = true, memory = true, keep = true, resume = true, min = true, max = true, sizes = true,
+local SUBMIT_FIELDS <const> = {args = true, slots = true, memory = true, keep = true, resume = true,
+                               min = true, max = true, sizes = true,
                                weight = true}
 
 ---- directories ----------------------------------------------------------------------------------------------------
@@ -49,6 +50,43 @@ function run_host.absolute(path)
   if path:sub(1, 1) == "/" or not here or core.simulated() then return path end
   local whole <const> = here .. "/" .. path
   return core.file_read(whole .. "/options.json") == core.file_read(path .. "/options.json") and whole or path
+end
+
+---Starts a run that has ended again, from its newest checkpoint: a host of its own, of the same script with the same
+---options, slots and memory. Params come back with the checkpoint.
+---@param row table of the keeper of runs
+---@param cluster string name or endpoint
+---@return table|nil run of tide.remote_run, table? err
+function run_host.restart(row, cluster)
+  local name <const> = text.clean(row.name)
+  local function refuse(why, help)
+    return nil, errors.new("T0513", {message = ("run %s cannot be resumed: %s"):format(name, why), help = help})
+  end
+  if row.state == "done" then return refuse "it is done" end
+  if not row.checkpoint then
+    return refuse("it wrote no checkpoints", "give its job a field `checkpoint` (docs/checkpoints.md)")
+  end
+  if not row.uid:find "^%d+%-%d+%-%x+$" then
+    return refuse("it is not the first run of its script", "tide submit --resume " .. text.clean(row.checkpoint)
+      .. ", with a script whose first run it is")
+  end
+  local directory <const> = (row.host or {}).directory or "?"
+  local record <const> = core.json_decode(core.file_read(directory .. "/run.json") or "null")
+  if type(record) ~= "table" then
+    return refuse(("its directory, %s, is on machine %s"):format(directory, (row.host or {}).machine or "?"),
+      "do it there")
+  end
+  if run_host.absolute(RUNS .. "/" .. row.uid) ~= directory then
+    return refuse("its paths are relative to another directory", "cd " .. directory:gsub("/%.tide/runs/[^/]*$", ""))
+  end
+  local now <const> = core.file_read(record.script)
+  if not now or core.sha256(now) ~= record.sha256 then
+    return refuse(("its script, %s, is another one now"):format(record.script), ("tide submit --resume %s %s"):format(
+      text.clean(row.checkpoint), text.clean(record.script)))
+  end
+  local l <const> = row.limits or {}
+  return run_host.submit(cluster, record.script, {args = record.args, slots = row.wanted, memory = row.memory,
+    keep = row.keep, resume = row.checkpoint, min = l.min, max = l.max, sizes = l.sizes, weight = l.weight})
 end
 
 ---Writes what is known of a run into its directory: run.json, replaced as a whole.
@@ -139,6 +177,8 @@ function run_host.open(cluster, job, params, o)
     directory = run_host.absolute(directory), private = not waits or nil,
     limits = limits_of(o) or context.limits, bound = require("tide.run.grants").bound(job),
     slots = o and o.slots or context.slots or math.tointeger(job.workers), memory = memory,
+    checkpoint = context.attached and job.checkpoint and run_host.absolute(job.checkpoint.dir) or nil,
+    keep = context.keep,
   }
   if not answer then error(err, 0) end
   return {id = id, name = answer.name, number = answer.n, memory = memory, directory = directory, log_file = log_file,

@@ -166,7 +166,8 @@ end
 ---@param job tide.job
 ---@param params? table over the job's own
 ---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
----  preemptible?: boolean, memory?: string|integer} on a shared cluster: worker slots, for which is waited; limits of what a policy gives
+---  preemptible?: boolean, memory?: string|integer} on a shared cluster: worker slots, for which is waited; limits of
+---  what a policy gives; what its tables may take on each node
 ---@return tide.run
 ---@package
 function run.start(cluster, job, params, o)
@@ -183,7 +184,8 @@ function run.start(cluster, job, params, o)
   local modules <const> = require("tide.bundle").collect()
   local opened <const> = run_host.open(cluster, job, merged, o)
   local self = setmetatable({
-    id = opened.id, name = opened.name, number = opened.number, memory = opened.memory, directory = opened.directory,
+    id = opened.id, name = opened.name, number = opened.number, memory = opened.memory,
+    directory = opened.directory,
     log_file = opened.log_file, waits_for_slots = opened.waits, cluster = cluster, job = job, params = merged,
     queue = {}, results = {}, history = {}, sums = {}, examples_done = 0,
     policy_events = {},
@@ -663,7 +665,7 @@ function run:dump(path, names)
     if #names > 1 and ending ~= "npz" then target = ("%s.%s.%s"):format(stem, name, ending) end
     local ok, err
     if ending == "safetensors" then
-      ok, err = handle:save(target)
+      ok, err = pcall(handle.save, handle, target)
     elseif ending == "npz" then
       together[name], ok = rows_of(handle, target), true
     else

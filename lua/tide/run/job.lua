@@ -35,7 +35,8 @@ local KNOWN <const> = {
   name = "string", worker = "function", data = {"table", "number"}, tables = {"table", "function"}, params = "table",
   on_report = "function", evaluate = "table", stop = "table", checkpoint = "table", progress = "table", seed = "number",
   workers = "number", chunks = "number", on_worker_loss = "string", on_loss = "string", batch = {"number", "table"},
-  policies = "table", comm = "table", memory = {"string", "number"}, adapts = "table", net = "table", meets = "boolean", prepare = "function",
+  policies = "table", comm = "table", memory = {"string", "number"},
+  adapts = "table", net = "table", meets = "boolean", prepare = "function",
 }
 local CHOICES <const> = {on_worker_loss = {"replay", "stop"}, on_loss = {"stop"}}
 local LATER <const> = {on_loss = {restore = "checkpoints", reinit = "new homes for lost rows"}}

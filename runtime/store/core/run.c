@@ -82,7 +82,8 @@ int tide__run_take_table(struct tide_store *store, struct tide_table *table) {
         return TIDE_ENOMEM;
     }
     tide_lock(&store->runs_lock);
-    if (owner->tables++ == 0 && o->run != 0) { /* nothing is counted yet */
+    if (owner->tables++ == 0 && o->run != 0 && !TIDE_MUTANT(run_memory_forgotten)) {
+        /* nothing is counted yet */
         owner->budget.cap = o->run_memory;
     }
     tide_unlock(&store->runs_lock);

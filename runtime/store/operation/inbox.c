@@ -164,8 +164,8 @@ static void rest(struct tide_store *store) {
             tide__retry_later(store, again);
         }
     }
-    tide__runs_sweep(store);
     const uint64_t drops = tide__drop_advance(store);
+    tide__runs_sweep(store);
     if (drops && !store->drop_timer && tide_timer_start(drops, &store->drop_timer)) {
         store->drop_timer = 0; /* the next message looks */
     }
