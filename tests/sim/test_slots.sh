@@ -56,6 +56,7 @@ tide.main(function()
   local slots, over = {}, {}
   for _, m in ipairs(core.members()) do slots[m.name] = m.workers end
   sim.check("slots", function()
+    if core.now() > 300 then return false, "runs go on for 300 s: one is forgotten" end
     local held, goes_on = {}, {} -- workers of an ended run have returned, and stay until it is closed
     for _, r in ipairs(cluster:runs()) do
       goes_on[r.uid] = true
