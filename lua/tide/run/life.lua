@@ -178,6 +178,16 @@ function run_life.extend(controller, ops)
     end
   end
 
+  ---The run ends: who waits for its pause, or for its going on, hears of it.
+  function controller:end_waiting()
+    for _, p in ipairs {self.paused or {}, self.suspended or {}} do
+      for _, caller in ipairs(p.callers or {}) do
+        core.answer_error(caller, script.error("T0513", "the run ends: " .. (self:run_state())))
+      end
+      p.callers = {}
+    end
+  end
+
   ops["verb.pause"] = function(self, request, message)
     local err = refuse_ended(self)
     if not err and self.stopping then err = script.error("T0513", "the run is stopping") end
@@ -213,11 +223,9 @@ function run_life.extend(controller, ops)
   function controller:let_all_leave()
     local nodes = {}
     for _, w in ipairs(self.workers) do
-      if w.state == "joining" or w.state == "waiting" then self:let_go(w) end
-    end
-    for _, w in ipairs(self:running()) do
-      w.dropped = true
-      nodes[w.node.name] = (nodes[w.node.name] or 0) + 1
+      local comes <const>, goes <const> = w.state == "joining" or w.state == "waiting", self.runs(w)
+      if comes or goes then nodes[w.node.name] = (nodes[w.node.name] or 0) + 1 end
+      if comes then self:let_go(w) elseif goes then w.dropped = true end
     end
     self.suspending = nodes
   end
@@ -242,6 +250,8 @@ function run_life.extend(controller, ops)
         w.state, w.node.workers = "lost", w.node.workers - 1 -- asked for nothing any more
         self:evaluate_anew(w)
         core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address})
+      elseif self.a.shared and (w.state == "joining" or w.state == "waiting") then
+        self:let_go(w)
       end
     end
     if self.a.shared then
@@ -351,6 +361,7 @@ function run_life.extend(controller, ops)
     for _, caller in ipairs(p.callers) do
       core.answer_error(caller, script.error("T0210", "the run was resumed before it paused", {exit = 1}))
     end
+    p.callers = {}
     if self.release_due then
       self.release_due = nil
       self:release()
