@@ -203,7 +203,7 @@ function run_life.extend(controller, ops)
     self.paused = self.paused or {since = core.now(), callers = {}}
     if request.release then -- it stays so until it is resumed, whatever a policy wishes
       self.paused.release, self.paused.ordered, self.paused.why = true, nil, nil
-      if self.suspended then self.suspended.parked, self.suspended.why = nil, nil end
+      if self.suspended then self:stay_suspended() end
     end
     table.insert(self.paused.callers, message)
     local rested_at <const> = self.paused.rested_at
@@ -217,6 +217,20 @@ function run_life.extend(controller, ops)
     end
     if request.release then self:leave_between_steps() end
     self:look_for_rest()
+  end
+
+  ---Suspended, perhaps about to go on: it stays so.
+  function controller:stay_suspended()
+    local s <const> = self.suspended
+    s.parked, s.why, s.waking = nil, nil, nil
+    for _, w in ipairs(self.workers) do
+      if w.state == "joining" or w.state == "waiting" then self:let_go(w) end
+    end
+    for _, caller in ipairs(s.callers or {}) do
+      core.answer_error(caller, script.error("T0210", "the run was paused before it went on", {exit = 1}))
+    end
+    s.callers = {}
+    if self.a.shared then core.fiber(runs.ask, {op = "slots.less", n = self.a.number}) end
   end
 
   ---All workers leave with the answer to this report, or where a job that meets does so.
@@ -300,8 +314,8 @@ function run_life.extend(controller, ops)
   end
 
   -- Nobody has come back: it is suspended as before, and a policy gives it other slots.
-  local function stay_suspended(self, s, err)
-    s.waking, s.asks = nil, nil
+  local function not_awake(self, s, err)
+    s.waking = nil
     if s.parked then return self:tell_runs(true) end
     for _, each in ipairs(s.callers) do core.answer_error(each, err) end
     s.callers = {}
@@ -318,7 +332,7 @@ function run_life.extend(controller, ops)
       if w.state == "waiting" then waiting = waiting + 1 end
     end
     if waiting == 0 then
-      return stay_suspended(self, s, script.error("T0509", "the workers that were to go on were lost while they started",
+      return not_awake(self, s, script.error("T0509", "the workers that were to go on were lost while they started",
         {state = "the run is suspended", help = "resume it again"}))
     end
     self.started_at = self.started_at + core.now() - s.at
@@ -342,9 +356,13 @@ function run_life.extend(controller, ops)
         s.why = "waits for slots"
         local answer, err = runs.ask({op = "grant", n = self.a.number}, GRANT_S)
         s.asks = nil
-        if not answer then return stay_suspended(self, s, err) end
-        if self.suspended ~= s then return end -- it was stopped meanwhile
-        grant, self.order, s.parked = answer.grant, answer.order or self.order, answer.order ~= nil or nil
+        if not answer then return s.waking and not_awake(self, s, err) end
+        grant, self.order = answer.grant, answer.order or self.order
+        if self.suspended ~= s or not s.waking then -- it was stopped, or paused again
+          runs.ask {op = "slots.less", n = self.a.number}
+          return self:tell_runs(true)
+        end
+        s.parked = answer.order ~= nil or nil
       end
       self:use_slots(grant)
     end)
