@@ -203,6 +203,8 @@ run_memory_forgotten          test_budget a_run_has_a_budget_of_its_own
 slot_given_twice              test_runs.sh
 grant_unchecked               test_slots.sh
 release_unheard               test_slots.sh
+refused_unheard               test_slots.sh
+left_off_lost                 test_suspend.sh
 lost_host_obeyed              test_runs.sh
 ended_gets_slots              test_runs.sh
 late_tables_stay              test_runs.sh

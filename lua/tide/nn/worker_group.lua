@@ -17,6 +17,7 @@ local KEY <const> = 1024
 ---@class tide.nn.crew
 ---@field exchange tide.nn.exchange|nil of several workers
 ---@field left_off table|nil all leave, and nobody goes on: {epoch = the newest that is over, steps, unfinished?, adapts?}
+---@field leavers integer[]|nil ranks of these
 local crew = {}
 crew.__index = crew
 
@@ -107,6 +108,7 @@ function crew:epochs(last)
     if leaves and #ranks == 0 then
       self.left_off = {epoch = newest, steps = self.steps, unfinished = unfinished,
                        adapts = self.adapts and self.adapts:export() or nil}
+      self.leavers = replica.ranks(values)
     end
     if leaves then return nil end
     if table.concat(ranks, " ") ~= table.concat(self.ranks, " ") then form(self, ranks, values) end

@@ -95,6 +95,8 @@ end
 
 ---@param controller table class of tide.controller
 function meeting.extend(controller)
+  controller.runs = runs
+
   ---@return table[] workers that have not returned
   function controller:running()
     local list = {}
@@ -233,6 +235,7 @@ function meeting.extend(controller)
       end
       self:emit {kind = "log", text = text}
     end
+    self:end_waiting()
     self.finished = true
     core.fiber(function()
       local err <const> = self:missing()
@@ -246,6 +249,7 @@ function meeting.extend(controller)
   ---Between two steps of a job that meets: those that wait to join begin.
   ---@return boolean whether there are any
   function controller:admit_here()
+    if self.suspending then return false end
     local joined <const> = self:admit()
     self:begin_joined(joined)
     return #joined > 0

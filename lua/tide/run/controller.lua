@@ -60,6 +60,7 @@ end
 function controller:fail(err)
   if self.failed then return end
   self.failed, self.suspect = err, nil
+  self:end_waiting()
   self:end_workers()
   self:emit {kind = "failed", error = err}
 end
@@ -767,6 +768,7 @@ end
 function from_driver.stop(self, request)
   self.stopping = request.reason or "asked"
   for _, w in ipairs(self:running()) do core.send(w.address, {op = "stop"}) end
+  self:end_waiting()
   if self.paused then -- who waits has to hear of it
     self.paused = nil
     if self.release_due then

@@ -220,7 +220,9 @@ function grants.extend(controller, ops)
     local function refuse(why, bound) core.answer(message, {refused = why, bound = bound}) end
     if self.failed or self.finished or self.stopping then return refuse "the run is ending" end
     if request.order < (self.order or 0) then return refuse "a newer order has come" end
-    self.order = request.order -- what is told from now on is of it, also where it is refused
+    if not (core.mutant and core.mutant "refused_unheard") then
+      self.order = request.order -- what is told from now on is of it, also where it is refused
+    end
     if self:is_starting() then return refuse "the run has not started" end
     if self.suspending or self.paused and self.paused.release and not self.paused.ordered and not self.suspended then
       if request.force then force(self) end

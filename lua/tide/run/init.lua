@@ -18,6 +18,7 @@ run.__index = run
 
 local CONTROLLER <const> = [[return require("tide.run.controller").main(...)]]
 local POLL_S <const> = 30
+local SHARED_S <const> = 0.02 -- a fiber looks so often for what another one polls
 local CHECKPOINT_S <const> = 3600
 local LOG_LINES_SHOWN <const> = 200
 local HISTORY_MAX <const> = 1000 -- reports that run.history keeps at least
@@ -362,8 +363,11 @@ end
 ---@package
 function run:pump()
   self:look_for_interrupts()
-  local answer, err = core.call(self.controller, {op = "next", hold = self.holding, continue = self.go_on}, POLL_S)
-  self.go_on = nil
+  if self.polls then return core.sleep(SHARED_S) end -- another fiber of the script does it
+  local go_on <const> = self.go_on
+  self.polls, self.go_on = true, nil
+  local answer, err = core.call(self.controller, {op = "next", hold = self.holding, continue = go_on}, POLL_S)
+  self.polls = nil
   if not answer then
     self.failed = self.failed or errors.from(err)
     return

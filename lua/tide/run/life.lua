@@ -178,6 +178,16 @@ function run_life.extend(controller, ops)
     end
   end
 
+  ---The run ends: who waits for its pause, or for its going on, hears of it.
+  function controller:end_waiting()
+    for _, p in ipairs {self.paused or {}, self.suspended or {}} do
+      for _, caller in ipairs(p.callers or {}) do
+        core.answer_error(caller, script.error("T0513", "the run ends: " .. (self:run_state())))
+      end
+      p.callers = {}
+    end
+  end
+
   ops["verb.pause"] = function(self, request, message)
     local err = refuse_ended(self)
     if not err and self.stopping then err = script.error("T0513", "the run is stopping") end
@@ -193,7 +203,7 @@ function run_life.extend(controller, ops)
     self.paused = self.paused or {since = core.now(), callers = {}}
     if request.release then -- it stays so until it is resumed, whatever a policy wishes
       self.paused.release, self.paused.ordered, self.paused.why = true, nil, nil
-      if self.suspended then self.suspended.parked, self.suspended.why = nil, nil end
+      if self.suspended then self:stay_suspended() end
     end
     table.insert(self.paused.callers, message)
     local rested_at <const> = self.paused.rested_at
@@ -209,15 +219,27 @@ function run_life.extend(controller, ops)
     self:look_for_rest()
   end
 
+  ---Suspended, perhaps about to go on: it stays so.
+  function controller:stay_suspended()
+    local s <const> = self.suspended
+    s.parked, s.why, s.waking = nil, nil, nil
+    for _, w in ipairs(self.workers) do
+      if w.state == "joining" or w.state == "waiting" then self:let_go(w) end
+    end
+    for _, caller in ipairs(s.callers or {}) do
+      core.answer_error(caller, script.error("T0210", "the run was paused before it went on", {exit = 1}))
+    end
+    s.callers = {}
+    if self.a.shared then core.fiber(runs.ask, {op = "slots.less", n = self.a.number}) end
+  end
+
   ---All workers leave with the answer to this report, or where a job that meets does so.
   function controller:let_all_leave()
     local nodes = {}
     for _, w in ipairs(self.workers) do
-      if w.state == "joining" or w.state == "waiting" then self:let_go(w) end
-    end
-    for _, w in ipairs(self:running()) do
-      w.dropped = true
-      nodes[w.node.name] = (nodes[w.node.name] or 0) + 1
+      local comes <const>, goes <const> = w.state == "joining" or w.state == "waiting", self.runs(w)
+      if comes or goes then nodes[w.node.name] = (nodes[w.node.name] or 0) + 1 end
+      if comes then self:let_go(w) elseif goes then w.dropped = true end
     end
     self.suspending = nodes
   end
@@ -242,6 +264,8 @@ function run_life.extend(controller, ops)
         w.state, w.node.workers = "lost", w.node.workers - 1 -- asked for nothing any more
         self:evaluate_anew(w)
         core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address})
+      elseif self.a.shared and (w.state == "joining" or w.state == "waiting") then
+        self:let_go(w)
       end
     end
     if self.a.shared then
@@ -290,8 +314,8 @@ function run_life.extend(controller, ops)
   end
 
   -- Nobody has come back: it is suspended as before, and a policy gives it other slots.
-  local function stay_suspended(self, s, err)
-    s.waking, s.asks = nil, nil
+  local function not_awake(self, s, err)
+    s.waking = nil
     if s.parked then return self:tell_runs(true) end
     for _, each in ipairs(s.callers) do core.answer_error(each, err) end
     s.callers = {}
@@ -308,12 +332,12 @@ function run_life.extend(controller, ops)
       if w.state == "waiting" then waiting = waiting + 1 end
     end
     if waiting == 0 then
-      return stay_suspended(self, s, script.error("T0509", "the workers that were to go on were lost while they started",
+      return not_awake(self, s, script.error("T0509", "the workers that were to go on were lost while they started",
         {state = "the run is suspended", help = "resume it again"}))
     end
     self.started_at = self.started_at + core.now() - s.at
     self.suspended, self.paused = nil, nil
-    local left <const> = self.left_off
+    local left <const> = not (core.mutant and core.mutant "left_off_lost") and self.left_off or nil
     self:begin_joined(self:admit(), left and left.epoch == self.clock and left or nil)
     self:hand_out()
     self:tell_runs(true)
@@ -332,9 +356,13 @@ function run_life.extend(controller, ops)
         s.why = "waits for slots"
         local answer, err = runs.ask({op = "grant", n = self.a.number}, GRANT_S)
         s.asks = nil
-        if not answer then return stay_suspended(self, s, err) end
-        if self.suspended ~= s then return end -- it was stopped meanwhile
-        grant, self.order, s.parked = answer.grant, answer.order or self.order, answer.order ~= nil or nil
+        if not answer then return s.waking and not_awake(self, s, err) end
+        grant, self.order = answer.grant, answer.order or self.order
+        if self.suspended ~= s or not s.waking then -- it was stopped, or paused again
+          runs.ask {op = "slots.less", n = self.a.number}
+          return self:tell_runs(true)
+        end
+        s.parked = answer.order ~= nil or nil
       end
       self:use_slots(grant)
     end)
@@ -351,6 +379,7 @@ function run_life.extend(controller, ops)
     for _, caller in ipairs(p.callers) do
       core.answer_error(caller, script.error("T0210", "the run was resumed before it paused", {exit = 1}))
     end
+    p.callers = {}
     if self.release_due then
       self.release_due = nil
       self:release()

@@ -43,6 +43,19 @@ function starting.extend(controller)
     self:emit {kind = "log", text = why}
   end
 
+  -- Is a node with workers of this attempt known to be lost? Nodes that turn out to be are dealt with.
+  local function has_lost(self)
+    local node, reason = self:find_lost()
+    while node do
+      self:lose_node(node, reason)
+      node, reason = self:find_lost()
+    end
+    for _, each in ipairs(self.a.nodes) do
+      if each.lost and each.workers > 0 then return true end
+    end
+    return false
+  end
+
   ---Waits for other slots than those of this attempt.
   ---@param why string
   ---@param err? table the error, where it is not known yet whether a node is lost
@@ -50,18 +63,9 @@ function starting.extend(controller)
     give_up(self, why)
     core.fiber(function()
       local deadline <const> = core.now() + NEWS_S
-      local lost = not err
-      repeat -- all that are lost by now
-        local node <const>, reason <const> = self:find_lost()
-        if node then
-          lost = true
-          self:lose_node(node, reason)
-        elseif not lost then
-          core.sleep(0.05)
-        end
-      until not node and (lost or core.now() >= deadline)
-      if not lost then return self:fail(err) end
+      while err and not has_lost(self) and core.now() < deadline do core.sleep(0.05) end
       if self.failed then return end
+      if not has_lost(self) then return self:fail(err) end
       runs.ask {op = "slots.less", n = self.a.number}
       self:tell_runs(true)
       local answer, problem = runs.ask({op = "grant", n = self.a.number}, GRANT_S)

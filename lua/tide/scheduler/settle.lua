@@ -123,6 +123,12 @@ local function settle_run(self, r, free)
   end
 end
 
+-- With how many slots a run that waits may start.
+local function least_of(r)
+  if r.limits then return r.limits.min or 1 end
+  return r.slots or 1
+end
+
 ---Brings everything a step nearer to the targets.
 function settle.step(self)
   local free <const> = free_by_node(self)
@@ -130,7 +136,9 @@ function settle.step(self)
     if r.target and self:is_subject(r) then
       if not self.keeper.waiting[r.n] then
         settle_run(self, r, free)
-      elseif next(r.target) and fits(r.target, free) and count(r.grant) == 0 then
+      elseif next(r.target) and count(r.target) < least_of(r) then -- a node of it is lost
+        r.target = {}
+      elseif fits(r.target, free) and count(r.grant) == 0 then
         local target = {}
         for name, n in pairs(r.target) do target[name], free[name] = n, free[name] - n end
         r.order = (r.order or 0) + 1
