@@ -40,7 +40,7 @@ PAGES = {
     "applications": {"makes": ["triples", "wn18rr", "ml-100k/u.data", "mf1m/train.mtx", "mf1m/test.mtx", "FILE", "corpus.txt"]},
     "cli": {"makes": ["mf.lua"]},
     "console": {"makes": ["mf.lua"], "before": ["tide up lab -n 2"]},
-    "dashboard": {"before": ["tide keys init far", "mkdir -p .config/tide", "cp -r keys/far/admin .config/tide/lab",
+    "dashboard": {"makes": ["ml-100k/u.data"], "before": ["tide keys init far", "mkdir -p .config/tide", "cp -r keys/far/admin .config/tide/lab",
                              "tide node --keys keys/far/node --listen tcp:10.0.0.4:7700", "tide up lab -n 2"],
                   "replaced": {"tide dashboard  ": "tide dashboard --cluster lab  "}},
     "kernels": {"replaced": {"$(pkg-config --cflags tide)": "-Iruntime/include"}},
