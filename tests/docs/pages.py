@@ -2,6 +2,7 @@
 import gzip
 import os
 import random
+import shutil
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -39,13 +40,14 @@ PAGES = {
     "applications": {"makes": ["triples", "wn18rr", "ml-100k/u.data", "mf1m/train.mtx", "mf1m/test.mtx", "FILE", "corpus.txt"]},
     "cli": {"makes": ["mf.lua"]},
     "console": {"makes": ["mf.lua"], "before": ["tide up lab -n 2"]},
-    "dashboard": {"before": ["tide keys init far", "mkdir -p .config/tide", "cp -r keys/far/admin .config/tide/lab",
+    "dashboard": {"makes": ["ml-100k/u.data"], "before": ["tide keys init far", "mkdir -p .config/tide", "cp -r keys/far/admin .config/tide/lab",
                              "tide node --keys keys/far/node --listen tcp:10.0.0.4:7700", "tide up lab -n 2"],
                   "replaced": {"tide dashboard  ": "tide dashboard --cluster lab  "}},
     "kernels": {"replaced": {"$(pkg-config --cflags tide)": "-Iruntime/include"}},
     "metrics": {"before": ["tide up lab -n 2"], "replaced": {"/var/lib/prometheus/node-exporter": "."}},
     "operations": {"makes": ["mf.lua"], "before": ["tide up lab -n 2", "tide run --cluster lab mf.lua"]},
-    "packages": {"before": ["mkdir -p .local/share/bash-completion/completions"]},
+    "packages": {"before": ["mkdir -p .local/share/bash-completion/completions"],
+                 "replaced": {} if shutil.which("man") else {"man -l -": "cat"}},
     "run-history": {"makes": ["mf.lua"], "before": ["tide up lab -n 2"] + ["tide run --cluster lab mf.lua"] * 3,
                     "replaced": {"20261126-23": "$(ls .tide/runs | head -1)"}},
     "runs": {"makes": ["mf.lua"], "replaced": {"mf.lua ": "mf.lua --steps 100000 "}},
@@ -54,6 +56,7 @@ PAGES = {
     "security": {"replaced": {}},
     "several-machines": {"before": ["tide keys init lab", "cp -r keys/lab/node node", "tide up lab -n 1"]},
     "simulator": {"makes": ["mf.lua", "ml-100k/u.data"], "replaced": {"1..200": "1..3", "0..1999": "0..1", "costs.json mf.lua": "costs.json examples/mf.lua"}},
+    "tour": {"replaced": {"tide run ": "tide sim --seed 1 "}},  # where no other load makes a step longer
     "topics": {"makes": ["text.txt", "docword.nips.txt.gz", "vocab.nips.txt"]},
 }
 LUA_REPLACED = {"topics": {"min_count = 20": "min_count = 200"}}

@@ -739,7 +739,7 @@ static void push_kind(lua_State *L, const char *field, const char *kind, const d
     lua_setfield(L, -2, field);
 }
 
-/* t:rate() -> number, or nil where the rule has none; t:rate(0.01) -> true | nil, err */
+/* t:rate() -> number, or nil where the rule has none; t:rate(0.01) -> true */
 static int table_rate(lua_State *L) {
     struct tide_table *table = tide__lua_check_table(L, 1);
     if (lua_isnoneornil(L, 2)) {
@@ -754,7 +754,7 @@ static int table_rate(lua_State *L) {
     (void)tide__lua_inside(L);
     const int code = tide__lua_resumed(L, tide_table_set_rate(table, (float)luaL_checknumber(L, 2)));
     if (code < 0) {
-        return tide__lua_failure(L, code);
+        return tide__lua_raise(L, code);
     }
     lua_pushboolean(L, true);
     return 1;

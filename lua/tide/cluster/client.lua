@@ -79,9 +79,8 @@ function client.gather_inside(request)
   for _, member in ipairs(core.members()) do
     local row = {name = member.name, id = member.id, state = member.state}
     if member.state == "up" then
-      local address, agent = looks.address(member)
+      local address <const> = looks.address(member, request.op)
       local answer, err
-      if not agent and not looks.ops[request.op] then address = nil end
       if address then answer, err = core.call(address, request, 5) end
       row.answer, row.error = answer, err and errors.to_data(errors.from(err))
     end

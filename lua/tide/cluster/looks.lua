@@ -24,15 +24,16 @@ function ops.events(request) return {events = core.events(request.after)} end
 ---The newest lines of this process's log.
 function ops.log() return {lines = core.logged()} end
 
----Who tells this of a member, if it is up and such a process.
+---Whom to ask for this of a member that is up; a driver has nobody.
 ---@param member table of core.members()
+---@param op string
 ---@return string|nil address
----@return boolean agent whether it is the agent, which knows more
-function looks.address(member)
+---@return boolean agent whether it is the agent, which knows more than this
+function looks.address(member, op)
   if member.state ~= "up" then return nil, false end
   local agent <const> = core.whereis(member.name .. "/agent")
   if agent then return agent, true end
-  return core.whereis(member.name .. "/control"), false
+  return ops[op] and core.whereis(member.name .. "/control") or nil, false
 end
 
 return looks

@@ -13,7 +13,7 @@ local ANSWER_S <const> = 1
 local function events_of(after)
   local answers, fibers = {}, {}
   for _, member in ipairs(core.members()) do
-    local address <const> = looks.address(member)
+    local address <const> = looks.address(member, "events")
     if address then
       local at <const> = #fibers + 1
       fibers[at] = core.fiber(function()

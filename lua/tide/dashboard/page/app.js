@@ -645,7 +645,7 @@ function show() {
   document.getElementById("cluster").textContent = state.cluster;
   document.title = "Tide " + state.cluster;
   const down = list(state.nodes).filter((n) => !n.up && !n.left).length;
-  say(`${clock(state.time)}: ${list(state.nodes).length} members${down ? `, ${down} down` : ""}, ${list(state.runs).length} runs`, Boolean(state.problem));
+  say(`${clock(state.time)}: ${list(state.nodes).length} members${down ? `, ${down} down` : ""}, ${list(state.runs).length} ${list(state.runs).length === 1 ? "run" : "runs"}`, Boolean(state.problem));
   tell(state.problem ? "The cluster does not answer: " + state.problem : "");
   const node = document.getElementById("panel");
   if (!node || busy_inside(node)) return;
