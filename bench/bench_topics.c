@@ -2,7 +2,7 @@
  * The samplers of topic models on corpus A (docs/topics.md), each beside a plain loop that does the
  * same in the same run, in turn: million tokens a second of one thread's processor time, and the
  * ratio. What a machine that others use as well does to one it does to the other; ratios stand.
- *   bench_topics [--json]
+ *   bench_topics [--json] [--only lda_gibbs]
  */
 #include "base/base.h"
 #include "kernels.h"
@@ -436,8 +436,11 @@ int main(int argc, char **argv) {
     struct corpus c = {0};
     report_init(argc, argv, "topics");
     read_corpus(&c);
+    const char *only = argc > 2 && strcmp(argv[argc - 2], "--only") == 0 ? argv[argc - 1] : "";
     for (size_t i = 0; i < TIDE_COUNT(samplers); i++) {
-        measure(&c, &samplers[i]);
+        if (strncmp(samplers[i].name, only, strlen(only)) == 0) {
+            measure(&c, &samplers[i]);
+        }
     }
     tide_bow_release(&c.bow);
     free(c.by_word);
