@@ -116,6 +116,11 @@ function store:pull_rows(slice)
   return self.w.tables.nkw:pull(self:row_keys(slice)):view(1, slice.rows, self.base.width)
 end
 
+---The tokens of a slice alone, of rows that may begin and end with those of others.
+local function tokens_of(slice, lists)
+  return lists:view(1, slice.keys * LIST, 1):slice(slice.from - slice.key * LIST + 1, slice.listed)
+end
+
 ---@return table f32 tensor: rows of `lists` in which the rare words of a slice are
 function store:pull_lists(slice)
   if slice.keys == 0 then return core.tensor("f32", 0, LIST) end
@@ -189,7 +194,7 @@ function store:begin()
     kernel.lda_count {offsets = part.offsets, words = part.words, topics = part.z, topic_count = b.topics,
                       counts = own.rows, row_of = self.row_of:slice(slice.first + 1, slice.count), first = slice.first,
                       totals = i == 1 and totals or nil}
-    kernel.lda_list {topics = part.z, places = self.places, listed = own.lists, from = slice.key * LIST}
+    kernel.lda_list {topics = part.z, places = self.places, listed = tokens_of(slice, own.lists), from = slice.from}
     self:push(slice, self:nothing(slice), own)
   end
   self:add_totals(totals)
@@ -240,7 +245,7 @@ function store:score(slice, known, rows)
   if slice.listed == 0 then return score end
   local z <const> = core.tensor(b.type, slice.listed, 1)
   kernel.lda_keep {topics = z, back = true, topic_count = b.topics,
-                   rows = lists:view(1, slice.keys * LIST, 1):slice(slice.from - slice.key * LIST + 1, slice.listed)}
+                   rows = tokens_of(slice, lists)}
   return score + kernel.lda_warp_word(b:arguments {
     topics = z, starts = self.starts:slice(slice.first + 1, slice.count + 1), bases = core.tensor("u64", 1, 1),
     numbers = core.tensor("u32", slice.count, 1), totals = b:zeros("f64", b.topics), next = b:zeros("f64", b.topics),
@@ -268,8 +273,8 @@ function store:evaluate()
   if self.o.check then
     assert(totals:sum() == b.corpus.tokens and totals:min() >= 0, "topics lack tokens")
   end
-  local known <const> = b:can_test() and b:test_words()
-  local rows <const> = known and b:rows(known.count)
+  local known <const> = b:can_test() and b:test_words() or nil
+  local rows <const> = known and b:rows(known.count) or nil
   for _, slice in ipairs(self.slices) do
     local own <const> = self:share(slice, w.rank, w.workers)
     if own.count > 0 then fields.ll = fields.ll + self:score(own, known, rows) end
