@@ -141,6 +141,54 @@ printf '(2 (1 a) (0 unknown))\n' >trees/test.txt
 run 0 run files.lua
 says out.txt '1 samples to train on, 1 held out.*3.*3'
 
+# Word vectors: rows of the words that a file has begin as it says, the others as ever.
+cat >vectors.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local opt = tide.options {file = {"vectors", default = "vectors.txt"}}
+local data = tide.data.forest("trees", {vectors = opt.file})
+local function program(columns, vectors)
+  return nn.vertex("tree", function(p, v)
+    local x = v:embed(p:table("E", data.vocabulary, columns, vectors), v:index "word")
+    v:publish {h = x + v:sum(v:state("h", columns))}
+    p:loss(nn.xent(nn.linear(5)(x), v:index "label"))
+  end)
+end
+local job = nn.job {name = "vectors", program = program(data.vectors.columns, data.vectors), data = data, batch = 1,
+  epochs = 1, optimizer = nn.sgd {lr = 0}, tables = {E = {"adagrad", lr = 0}}}
+tide.main(function()
+  print(data.note)
+  local with <const>, without <const> = program(3, data.vectors):compile():table "E", program(3):compile():table "E"
+  assert(with:rows() == 3 and with[1] == 0.5 and with[2] == -2 and with[3] == 1000) -- a
+  for i = 4, 9 do assert(with[i] == without[i] and math.abs(with[i]) <= 0.1) end     -- b, and all others
+  local ok, err = pcall(program, 4, data.vectors)
+  assert(not ok and tostring(err):find("the vectors of vectors.txt have 3 columns", 1, true), err)
+  local cluster <close> = tide.cluster {nodes = 2}
+  local run = cluster:start(job)
+  for _ in run:events "report" do end
+  local rows <const> = run.tables.e:pull {0, 1}
+  assert(rows[1] == 0.5 and rows[2] == -2 and rows[3] == 1000 and math.abs(rows[4]) <= 0.1)
+  run:wait()
+  print "vectors are as they should be"
+end)
+LUA
+printf '2 3\nthe 1 2 3\n. . 1 1 1\na 0.5 -2 1e3\r\na 7 7 7\n' >vectors.txt
+run 0 run vectors.lua
+says out.txt 'vectors of 1 of 2 words'
+says out.txt '^vectors are as they should be$'
+gzip -k vectors.txt && mv vectors.txt plain.txt && mv vectors.txt.gz vectors.txt
+run 0 run vectors.lua
+mv plain.txt vectors.txt
+printf 'the 1 2 3\na 0.5 x 1\n' >bad.txt
+run 1 run vectors.lua --file bad.txt
+says err.txt "error\[T0402\]: expected a number, found 'x'"
+says err.txt 'bad.txt:2:7'
+printf 'the 1 2 3\na 0.5 1\n' >bad.txt
+run 1 run vectors.lua --file bad.txt
+says err.txt 'expected a word and 3 numbers, found 3 fields'
+says err.txt 'bad.txt:2'
+run 1 run vectors.lua --file nothing.txt
+says err.txt 'nothing.txt'
+
 # Kinds: a file says which one a vertex is of; each has its function.
 cat >kinds.lua <<'LUA'
 local tide, nn = require "tide", require "tide.nn"

@@ -139,6 +139,13 @@ function trainer:store()
   self.w:barrier "remembered"
 end
 
+---Before the first epoch: what is learnt begins in the tables.
+function trainer:begin()
+  self.replica:store(function()
+    for _, t in ipairs(self.model.tables) do t:begin() end
+  end)
+end
+
 ---Goes on from what a checkpoint holds.
 function trainer:recall()
   self.crew.steps = self.w.state.steps
@@ -441,7 +448,7 @@ function train.job(o)
           w.tables.states:pull(replica.range(0, w.trainer.state_rows), {into = w.trainer.model.states})
           w.trainer.model:give()
         end
-        if epoch.first then w.trainer.replica:store() end
+        if epoch.first then w.trainer:begin() end
         run_epoch(w.trainer, epoch)
       end
     end,
