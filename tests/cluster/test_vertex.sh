@@ -299,6 +299,61 @@ done
 run 0 run agree.lua --nodes 2 --comm comm/always-sfb --memory 16KiB
 diff one.txt out.txt >&2 || fail "in pieces two workers do not what one does"
 
+# What was learnt, in a file: parameters and rows; and a run that goes on as if it had never stopped.
+cat >kept.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local opt = tide.options {epochs = {"epochs", default = 4}, stop = {"at this report", default = 0},
+  consistency = {"of rows", default = "sequential"}}
+local H <const> = 8
+local data = tide.data.forest {generate = "random_trees", samples = 90, test = 20, vocabulary = 40, max = 6, seed = 5}
+local function tree(rows)
+  return nn.vertex("tree", function(p, v)
+    local h = v:state("h", H)
+    local x = v:embed(p:table("E", rows, H), v:index "word")
+    local h1 = (nn.linear(H, {name = "own"})(x) + nn.linear(H, {name = "below", bias = false})(v:sum(h))):tanh()
+    v:publish {h = h1}
+    p:loss(nn.xent(nn.linear(5, {name = "out"})(h1), v:index "label"))
+  end)
+end
+local program = tree(40)
+local job = nn.job {name = "kept", program = program, data = data, batch = 10, epochs = opt.epochs,
+  optimizer = nn.adam {lr = 0.01}, tables = {E = {"adagrad", lr = 0.05, consistency = opt.consistency}},
+  checkpoint = {dir = "vertices"}}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  local run <close> = cluster:start(job)
+  for r in run:events "report" do
+    print(("epoch %d loss %.9f"):format(r.n, r.loss / r.examples))
+    if r.n == opt.stop then run:stop() end
+  end
+  local said <const> = run:evaluate "test"
+  print(("held out %.9f"):format(said.correct))
+  program:save(run, "tree.safetensors")
+  local m, n = program:compile {seed = 9}, program:compile {device = "reference"}
+  m:load "tree.safetensors"
+  n:load "tree.safetensors"
+  local test <const> = data:whole "test"
+  local r <const> = m:evaluate(test)
+  assert(math.abs(r.correct / r.count - said.correct) < 1e-9 and math.abs(n:evaluate(test).loss - r.loss) < 1e-3)
+  m:save "again.safetensors"
+  local k <const> = program:compile {seed = 3}
+  k:load "again.safetensors"
+  assert(k:evaluate(test).loss == r.loss)
+  local ok, err = pcall(k.load, tree(41):compile(), "again.safetensors")
+  assert(not ok and tostring(err):find("`E` is 40 x 8, the parameter 41 x 8", 1, true), err)
+end)
+LUA
+run 0 run kept.lua
+cp out.txt whole.txt
+rm -rf vertices
+run 0 run kept.lua --stop 2
+grep '^epoch' out.txt >parts.txt
+run 0 run --resume vertices kept.lua
+cat out.txt >>parts.txt
+diff whole.txt parts.txt >&2 || fail "what was resumed is not what was not stopped"
+run 1 run kept.lua --consistency bsp
+says err.txt 'consistency = "sequential"'
+
 # The examples learn, by themselves and in the simulator.
 run 0 run "$root/examples/treelstm.lua" --count 1000 --epochs 1 --nodes 1 --json
 more "$(value test_accuracy)" 0.98 || fail "treelstm.lua: $(value test_accuracy)"

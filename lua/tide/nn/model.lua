@@ -350,14 +350,16 @@ function model:parameter(name)
   error(script.error("T0903", ("the program has no parameter `%s`"):format(name)), 2)
 end
 
----Writes the parameters by their names, `fc1.w`, and running statistics as safetensors.
+---Writes the parameters by their names, `fc1.w`, running statistics and rows of tables as safetensors.
 ---@param path string
 function model:save(path)
   self:fetch()
-  require("tide.nn.files").save(self.program, self.parameters, self.states, path)
+  local all = {}
+  for _, t in ipairs(self.tables) do all[t.name] = t.array end
+  require("tide.nn.files").save(self.program, self.parameters, self.states, all, path)
 end
 
----Sets the parameters to those of a file that has them under the same names, whoever wrote it.
+---Sets the parameters, and rows of tables, to those of a file that has them under the same names, whoever wrote it.
 ---@param path string .safetensors or .npz
 function model:load(path) require("tide.nn.files").load(self, path) end
 

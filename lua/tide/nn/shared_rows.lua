@@ -26,6 +26,7 @@ end
 
 ---The name in the cluster: names there are lower case.
 local function cluster_name(name) return (name:lower():gsub("[^a-z0-9_]", "_")) end
+shared.cluster_name = cluster_name
 
 local RESERVED <const> = {params = true, states = true}
 

@@ -98,7 +98,7 @@ local function new_trainer(w, o, changes)
   self.examples = (o.program.vertex and forest_of or tensors_of)(w, "train")
   self.most = math.min(changes and changes.hi or o.batch, self.examples.count)
   self.clocked = shared_rows.clocked(o.tables)
-  self.crew = crew.new(w, self.model, {meets = not o.program.vertex,
+  self.crew = crew.new(w, self.model, {meets = not o.program.vertex, resumes = o.checkpoint ~= nil,
                                        adapts = changes and adapt.new(w, self.model, changes)})
   return self
 end
@@ -408,8 +408,12 @@ function train.job(o)
     error(script.error("T0203", "clip would bound the norm of all gradients; it is not possible with tables"), 0)
   end
   check_metrics(o)
-  if o.checkpoint and (o.program.vertex or changes or type(o.checkpoint) ~= "table") then
-    fail(o, "`checkpoint = {dir =}` is for programs of tensors with a batch that is a number")
+  if o.checkpoint and (changes or type(o.checkpoint) ~= "table") then
+    fail(o, "`checkpoint = {dir =}` is for a batch that is a number")
+  end
+  if o.checkpoint and o.program.vertex and #o.program:tables() > 0 and shared_rows.clocked(o.tables) then
+    fail(o, '`checkpoint`: an epoch is a clock then, and a table with clocks of its own has one a step; say '
+      .. 'tables = {NAME = {.., consistency = "sequential"}}')
   end
   local declared <const> = shared_rows.declare(o.program, o.tables)
   local layout <const> = o.program:layout()

@@ -20,10 +20,12 @@ crew.__index = crew
 
 ---@param w tide.worker
 ---@param model table tide.nn.model or tide.factors.model
----@param o? {adapts?: tide.nn.adapt, meets?: boolean} meets: it can meet in mid-epoch
+---@param o? {adapts?: tide.nn.adapt, meets?: boolean, resumes?: boolean} meets: it can meet in mid-epoch; resumes: it
+---may go on from tables, as if it did
 function crew.new(w, model, o)
   o = o or {}
-  return setmetatable({w = w, model = model, adapts = o.adapts, meets = o.meets, met = 0, steps = 0, ranks = {},
+  return setmetatable({w = w, model = model, adapts = o.adapts, meets = o.meets, resumes = o.resumes or o.meets,
+                       met = 0, steps = 0, ranks = {},
                        alone = {count = 0, loss = 0, correct = 0}}, crew)
 end
 
@@ -73,7 +75,7 @@ end
 
 -- Reports of all before this worker began, of one that has just come.
 local function begun_of(self, number)
-  local begun <const> = not number and self.meets and (self.w.state.epoch or self.w.begun) or 0
+  local begun <const> = not number and self.resumes and (self.w.state.epoch or self.w.begun) or 0
   return begun > 0 and begun or nil
 end
 
