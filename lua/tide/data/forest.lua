@@ -225,7 +225,9 @@ return function(data)
   return function(where, o)
     o = o or {}
     for key in pairs(o) do
-      if key ~= "format" and key ~= "classes" and key ~= "vectors" then refuse("tide.data.forest has no option `%s`", tostring(key)) end
+      if key ~= "format" and key ~= "classes" and key ~= "vectors" then
+        refuse("tide.data.forest has no option `%s`", tostring(key))
+      end
     end
     local format <const> = o.format or "sexpr"
     if not FORMATS[format] then
@@ -249,11 +251,10 @@ return function(data)
       if not parts then return nil, from end
       local train <const>, held <const> = parts.train, parts.test or parts.dev
       local vocabulary <const>, classes <const> = bound(parts, "word"), bound(parts, "label")
+      local note = ("%s: %d samples to train on, %d held out"):format(from, train.count, held and held.count or 0)
+      if found then note = note .. (", vectors of %d of %d words"):format(#found.ids, #words) end
       return {parts = parts, count = train:counted(classes > 0 and "label" or nil), vocabulary = vocabulary,
-              classes = classes, samples = train.count,
-              words = words, vectors = found, note = ("%s: %d samples to train on, %d held out%s"):format(from,
-                train.count, held and held.count or 0, found and (", vectors of %d of %d words"):format(#found.ids,
-                #words) or "")}
+              classes = classes, samples = train.count, words = words, vectors = found, note = note}
     end)
   end
 end

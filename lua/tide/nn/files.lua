@@ -1,4 +1,5 @@
--- Parameters (and rows of tables) of a program as a safetensors file, by their names: what model:save, model:load and program:save write.
+-- Parameters (and rows of tables) of a program as a safetensors file, by their names: what model:save, model:load and
+-- program:save write.
 local arrays = require "tide.data.arrays"
 local core = require "tide.core"
 local errors = require "tide.errors"

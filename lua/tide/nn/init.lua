@@ -239,7 +239,8 @@ end
 ---@param build fun(p: tide.nn.program) declares inputs, values, outputs and loss; runs once
 ---@return tide.nn.program
 function nn.program(name, build)
-  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}, outputs = {}, vectors = {}}, program)
+  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}, outputs = {}, vectors = {}},
+    program)
   build(p)
   p.layer = nil
   checked(p.core:differentiate(false))

@@ -91,8 +91,8 @@ local function new_trainer(w, o, changes)
   self.counts = o.program.vertex and o.program:counting() or nil
   local rules <const> = o.program.vertex and shared_rows.rules(o.tables) or nil
   self.model = o.program:compile {device = o.device, seed = w.seed, mask_seed = w.seed * 1000003 + w.rank,
-                                  optimizer = o.optimizer, clip = o.clip, per = o.per, memory = o.memory, tables = rules,
-                                  rows = o.program.vertex and shared_rows.of(w) or nil}
+                                  optimizer = o.optimizer, clip = o.clip, per = o.per, memory = o.memory,
+                                  tables = rules, rows = o.program.vertex and shared_rows.of(w) or nil}
   self.replica = replica.new(w, self.model)
   self.state_rows = state_keys(self.model.layout)
   self.examples = (o.program.vertex and forest_of or tensors_of)(w, "train")

@@ -131,8 +131,8 @@ function vertex.install(tools, program)
     if known and known.rows == rows and known.columns == columns then return known.value end
     local from <const> = type(init) == "table" and init.ids and init.values and init or nil
     if from and (from.columns ~= columns or rows < from.most) then
-      refuse("table %q is %d x %d, the vectors of %s have %d columns, for words up to %d", name, rows, columns, from.path,
-        from.columns, from.most)
+      refuse("table %q is %d x %d, the vectors of %s have %d columns, for words up to %d", name, rows, columns,
+        from.path, from.columns, from.most)
     end
     local kind, number = tools.initial(name, not from and init or {"uniform", -0.1, 0.1})
     place(self)
