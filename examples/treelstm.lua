@@ -7,6 +7,7 @@ local tide, nn = require "tide", require "tide.nn"
 
 local opt = tide.options {
   data    = {"directory with train.txt (dev.txt, test.txt) of bracketed trees; without it: generated", type = "string"},
+  vectors = {"file of word vectors to begin with, \"word v1 v2 ..\" a line, with --data", type = "string"},
   model   = {"what a vertex computes", default = "childsum", choices = {"childsum", "binary", "fc", "kinds"}},
   width   = {"of a vertex's state", default = 64},
   count   = {"number of generated trees", default = 2000},
@@ -23,7 +24,8 @@ local opt = tide.options {
 }
 
 local H <const>, VOCABULARY <const> = opt.width, 1000
-local data <const> = opt.data and tide.data.forest(opt.data, {format = "sexpr"})
+if opt.vectors and not opt.data then error("--vectors are of the words of --data", 0) end
+local data <const> = opt.data and tide.data.forest(opt.data, {format = "sexpr", vectors = opt.vectors})
   or tide.data.forest {generate = "random_trees", samples = opt.count, test = opt.count // 8, vocabulary = VOCABULARY,
                        max = 19, seed = opt.seed}
 
@@ -69,7 +71,11 @@ local function classify(p, v, h)
   p:loss(nn.xent(z, v:index "label"))
 end
 
-local function words(p, v) return v:embed(p:table("E", data.vocabulary, H), v:index "word") end
+-- As wide as the vectors that rows begin with.
+local function words(p, v)
+  local from <const> = data.vectors
+  return v:embed(p:table("E", data.vocabulary, from and from.columns or H, from), v:index "word")
+end
 
 ---Two kinds of vertices: a leaf turns its word into a state, an inner one puts its children's together.
 local kinds = {}

@@ -194,6 +194,11 @@ tasks_not_rebuilt             test_descent.sh
 tasks_row_lost                test_descent.sh
 vertex_children_backwards     test_vertex
 vertex_class_dropped          test_vertex
+vertex_kinds_mixed            test_vertex
+vertex_others_stay            test_vertex
+vertex_piece_renumbered       test_vertex pieces_add_up
+vertex_width_forgotten        test_vertex pieces_add_up
+vertex_piece_lost             test_vertex.sh
 drop_waiter_untold            test_drop.sh
 drop_life_ignored             test_drop.sh
 drop_frees_held               test_drop.sh

@@ -141,6 +141,54 @@ printf '(2 (1 a) (0 unknown))\n' >trees/test.txt
 run 0 run files.lua
 says out.txt '1 samples to train on, 1 held out.*3.*3'
 
+# Word vectors: rows of the words that a file has begin as it says, the others as ever.
+cat >vectors.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local opt = tide.options {file = {"vectors", default = "vectors.txt"}}
+local data = tide.data.forest("trees", {vectors = opt.file})
+local function program(columns, vectors)
+  return nn.vertex("tree", function(p, v)
+    local x = v:embed(p:table("E", data.vocabulary, columns, vectors), v:index "word")
+    v:publish {h = x + v:sum(v:state("h", columns))}
+    p:loss(nn.xent(nn.linear(5)(x), v:index "label"))
+  end)
+end
+local job = nn.job {name = "vectors", program = program(data.vectors.columns, data.vectors), data = data, batch = 1,
+  epochs = 1, optimizer = nn.sgd {lr = 0}, tables = {E = {"adagrad", lr = 0}}}
+tide.main(function()
+  print(data.note)
+  local with <const>, without <const> = program(3, data.vectors):compile():table "E", program(3):compile():table "E"
+  assert(with:rows() == 3 and with[1] == 0.5 and with[2] == -2 and with[3] == 1000) -- a
+  for i = 4, 9 do assert(with[i] == without[i] and math.abs(with[i]) <= 0.1) end     -- b, and all others
+  local ok, err = pcall(program, 4, data.vectors)
+  assert(not ok and tostring(err):find("the vectors of vectors.txt have 3 columns", 1, true), err)
+  local cluster <close> = tide.cluster {nodes = 2}
+  local run = cluster:start(job)
+  for _ in run:events "report" do end
+  local rows <const> = run.tables.e:pull {0, 1}
+  assert(rows[1] == 0.5 and rows[2] == -2 and rows[3] == 1000 and math.abs(rows[4]) <= 0.1)
+  run:wait()
+  print "vectors are as they should be"
+end)
+LUA
+printf '2 3\nthe 1 2 3\n. . 1 1 1\na 0.5 -2 1e3\r\na 7 7 7\n' >vectors.txt
+run 0 run vectors.lua
+says out.txt 'vectors of 1 of 2 words'
+says out.txt '^vectors are as they should be$'
+gzip -k vectors.txt && mv vectors.txt plain.txt && mv vectors.txt.gz vectors.txt
+run 0 run vectors.lua
+mv plain.txt vectors.txt
+printf 'the 1 2 3\na 0.5 x 1\n' >bad.txt
+run 1 run vectors.lua --file bad.txt
+says err.txt "error\[T0402\]: expected a number, found 'x'"
+says err.txt 'bad.txt:2:7'
+printf 'the 1 2 3\na 0.5 1\n' >bad.txt
+run 1 run vectors.lua --file bad.txt
+says err.txt 'expected a word and 3 numbers, found 3 fields'
+says err.txt 'bad.txt:2'
+run 1 run vectors.lua --file nothing.txt
+says err.txt 'nothing.txt'
+
 # Kinds: a file says which one a vertex is of; each has its function.
 cat >kinds.lua <<'LUA'
 local tide, nn = require "tide", require "tide.nn"
@@ -250,6 +298,61 @@ done
 
 run 0 run agree.lua --nodes 2 --comm comm/always-sfb --memory 16KiB
 diff one.txt out.txt >&2 || fail "in pieces two workers do not what one does"
+
+# What was learnt, in a file: parameters and rows; and a run that goes on as if it had never stopped.
+cat >kept.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local opt = tide.options {epochs = {"epochs", default = 4}, stop = {"at this report", default = 0},
+  consistency = {"of rows", default = "sequential"}}
+local H <const> = 8
+local data = tide.data.forest {generate = "random_trees", samples = 90, test = 20, vocabulary = 40, max = 6, seed = 5}
+local function tree(rows)
+  return nn.vertex("tree", function(p, v)
+    local h = v:state("h", H)
+    local x = v:embed(p:table("E", rows, H), v:index "word")
+    local h1 = (nn.linear(H, {name = "own"})(x) + nn.linear(H, {name = "below", bias = false})(v:sum(h))):tanh()
+    v:publish {h = h1}
+    p:loss(nn.xent(nn.linear(5, {name = "out"})(h1), v:index "label"))
+  end)
+end
+local program = tree(40)
+local job = nn.job {name = "kept", program = program, data = data, batch = 10, epochs = opt.epochs,
+  optimizer = nn.adam {lr = 0.01}, tables = {E = {"adagrad", lr = 0.05, consistency = opt.consistency}},
+  checkpoint = {dir = "vertices"}}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  local run <close> = cluster:start(job)
+  for r in run:events "report" do
+    print(("epoch %d loss %.9f"):format(r.n, r.loss / r.examples))
+    if r.n == opt.stop then run:stop() end
+  end
+  local said <const> = run:evaluate "test"
+  print(("held out %.9f"):format(said.correct))
+  program:save(run, "tree.safetensors")
+  local m, n = program:compile {seed = 9}, program:compile {device = "reference"}
+  m:load "tree.safetensors"
+  n:load "tree.safetensors"
+  local test <const> = data:whole "test"
+  local r <const> = m:evaluate(test)
+  assert(math.abs(r.correct / r.count - said.correct) < 1e-9 and math.abs(n:evaluate(test).loss - r.loss) < 1e-3)
+  m:save "again.safetensors"
+  local k <const> = program:compile {seed = 3}
+  k:load "again.safetensors"
+  assert(k:evaluate(test).loss == r.loss)
+  local ok, err = pcall(k.load, tree(41):compile(), "again.safetensors")
+  assert(not ok and tostring(err):find("`E` is 40 x 8, the parameter 41 x 8", 1, true), err)
+end)
+LUA
+run 0 run kept.lua
+cp out.txt whole.txt
+rm -rf vertices
+run 0 run kept.lua --stop 2
+grep '^epoch' out.txt >parts.txt
+run 0 run --resume vertices kept.lua
+cat out.txt >>parts.txt
+diff whole.txt parts.txt >&2 || fail "what was resumed is not what was not stopped"
+run 1 run kept.lua --consistency bsp
+says err.txt 'consistency = "sequential"'
 
 # The examples learn, by themselves and in the simulator.
 run 0 run "$root/examples/treelstm.lua" --count 1000 --epochs 1 --nodes 1 --json

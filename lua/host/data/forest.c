@@ -8,6 +8,7 @@
 #include "names.h"
 #include "readers/forest.h"
 #include "readers/gzip.h"
+#include "readers/word_vectors.h"
 
 #include <string.h>
 
@@ -158,6 +159,52 @@ static int core_forest(lua_State *L) {
     }
     tide_dictionary_release(&r.words);
     return code != 0 ? tide__lua_failure(L, code) : status == LUA_OK ? 1 : lua_error(L);
+}
+
+/* ---- word vectors ---- */
+
+static int feed_vectors(void *arg, const char *data, size_t size) {
+    return tide_word_vectors_feed(arg, data, size);
+}
+
+/* core.word_vectors(path, {word, ..}) -> u64 tensor of the numbers (from 0) of the words that it has,
+ * f32 tensor of their rows | nil, err */
+static int core_word_vectors(lua_State *L) {
+    const char *path = luaL_checkstring(L, 1);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_settop(L, 2);
+    struct tide_dictionary wanted = {0};
+    struct tide_word_vectors *v = NULL;
+    int code = 0;
+    for (size_t i = 1; code == 0 && i <= lua_rawlen(L, 2); i++) {
+        size_t size = 0;
+        uint32_t index = 0;
+        lua_rawgeti(L, 2, (lua_Integer)i);
+        const char *word = lua_tolstring(L, -1, &size);
+        code = word ? tide_dictionary_add(&wanted, word, size, &index)
+                    : tide_fail(TIDE_EINVAL, "a word is no string");
+        lua_pop(L, 1);
+    }
+    code = code == 0 ? tide_word_vectors_create(path, &wanted, &v) : code;
+    code = code == 0 ? tide__lua_sources_stream(L, path, (struct tide_sink){v, feed_vectors}) : code;
+    code = code == 0 ? tide_word_vectors_end(v) : code;
+    int results = code == 0 ? 2 : tide__lua_failure(L, code);
+    if (code == 0) {
+        const uint32_t *words = NULL;
+        const float *values = NULL;
+        size_t columns = 0, found = tide_word_vectors_found(v, &words, &values, &columns);
+        struct tide_lua_tensor *ids = tide__lua_tensor_new(L, TIDE_U64, found, 1);
+        struct tide_lua_tensor *rows = tide__lua_tensor_new(L, TIDE_F32, found, columns);
+        for (size_t i = 0; i < found; i++) {
+            ((uint64_t *)ids->t.data)[i] = words[i];
+        }
+        if (found > 0) {
+            memcpy(rows->t.data, values, found * columns * sizeof(*values));
+        }
+    }
+    tide_word_vectors_destroy(v);
+    tide_dictionary_release(&wanted);
+    return results;
 }
 
 /* ---- what scripts ask ---- */
@@ -331,7 +378,10 @@ static int forest_below(lua_State *L) {
 
 void tide__lua_open_forest(lua_State *L) {
     static const luaL_Reg functions[] = {
-        {"forest", core_forest}, {"forest_generate", core_forest_generate}, {NULL, NULL}};
+        {"forest", core_forest},
+        {"forest_generate", core_forest_generate},
+        {"word_vectors", core_word_vectors},
+        {NULL, NULL}};
     static const luaL_Reg methods[] = {
         {"size", forest_size},       {"inputs", forest_inputs}, {"input", forest_input},
         {"weights", forest_weights}, {"sample", forest_sample}, {"pick", forest_pick},

@@ -432,6 +432,19 @@ static int core_rows_get(lua_State *L) {
     return 0;
 }
 
+/* core.rows_put(array, ids, from): row ids[i] of the array becomes row i of `from` */
+static int core_rows_put(lua_State *L) {
+    struct tide_lua_tensor *to = check_array(L, 1, 0), *from = check_array(L, 3, to->t.columns);
+    size_t count, bytes = to->t.columns * to->element;
+    const uint64_t *id = check_ids(L, 2, to->t.rows, &count);
+    luaL_argcheck(L, count <= from->t.rows && to->t.type == from->t.type, 3, "has too few rows");
+    for (size_t i = 0; i < count; i++) {
+        memcpy((char *)to->t.data + id[i] * bytes, (const char *)from->t.data + i * bytes, bytes);
+    }
+    tide__lua_work(L, (struct tide_work){0, 2 * (double)(count * bytes)});
+    return 0;
+}
+
 /* core.rows_scale(array, factor): array *= factor */
 static int core_rows_scale(lua_State *L) {
     struct tide_lua_tensor *t = check_array(L, 1, 0);
@@ -514,6 +527,7 @@ void tide__lua_vertex_methods(lua_State *L, int program, int run) {
 void tide__lua_open_vertex(lua_State *L) {
     static const luaL_Reg functions[] = {
         {"rows_get", core_rows_get},
+                                         {"rows_put", core_rows_put},
                                          {"rows_scale", core_rows_scale},
                                          {"rows_update", core_rows_update},
                                          {NULL, NULL}};

@@ -212,7 +212,13 @@ function program:save(run, path)
   local params <const>, states <const> = run.tables.params, run.tables.states
   if not (params and states) then refuse("program:save wants a run of nn.job") end
   local function all(handle) return handle:pull(core.tensor("u64", handle.spec.keys[2], 1):fill(0, 1)) end
-  require("tide.nn.files").save(self, all(params), all(states), path)
+  local rows = {}
+  for _, t in ipairs(self.vertex and self:tables() or {}) do
+    local handle <const> = run.tables[require("tide.nn.shared_rows").cluster_name(t.name)]
+    if not handle then refuse("the run has no table for %q: is it of this program?", t.name) end
+    rows[t.name] = all(handle)
+  end
+  require("tide.nn.files").save(self, all(params), all(states), rows, path)
 end
 
 local COMPILE <const> = {device = true, optimizer = true, clip = true, seed = true, mask_seed = true, per = true,
@@ -233,7 +239,8 @@ end
 ---@param build fun(p: tide.nn.program) declares inputs, values, outputs and loss; runs once
 ---@return tide.nn.program
 function nn.program(name, build)
-  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}, outputs = {}}, program)
+  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}, outputs = {}, vectors = {}},
+    program)
   build(p)
   p.layer = nil
   checked(p.core:differentiate(false))

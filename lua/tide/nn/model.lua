@@ -33,8 +33,8 @@ function model.memories(optimizer) return STATES[optimizer.rule] end
 
 ---@param program tide.nn.program
 ---@param o {device?: string, seed?: integer, mask_seed?: integer, optimizer?: table, clip?: number, tables?: table,
----per?: string, rows?: table, memory?: integer|string} mask_seed: of dropout, which differs between workers that share a seed; rows: what makes
----tables, in place of tide.nn.rows
+---per?: string, rows?: table, memory?: integer|string} mask_seed: of dropout, which differs between workers of one
+---seed; rows: what makes tables, in place of tide.nn.rows
 ---@return tide.nn.model
 ---@package
 function model.new(program, o)
@@ -58,7 +58,7 @@ function model.new(program, o)
   if o.memory ~= nil then
     local bytes <const>, why <const> = units.parse_size(o.memory)
     if not bytes or not program.vertex then
-      error(script.error("T0903", "`memory`: " .. (why or "only batches of programs of vertices (nn.vertex) are cut")), 0)
+      error(script.error("T0903", "`memory`: " .. (why or "only batches of nn.vertex and nn.vertices are cut")), 0)
     end
     self.memory_limit = bytes
   end
@@ -144,7 +144,8 @@ local function feed(self, run, batch, training)
     for _, t in ipairs(self.tables) do t:gather(run, training) end
     local pieces <const> = self.memory_limit
       and checked(run:cut(batch.forest, batch.order, batch.first, batch.count, self.serial)) or {batch.count}
-    return 0, {samples = batch.count, vertices = vertices, edges = edges, levels = levels}, #pieces > 1 and pieces or nil
+    local graphs <const> = {samples = batch.count, vertices = vertices, edges = edges, levels = levels}
+    return 0, graphs, #pieces > 1 and pieces or nil
   end
   if batch.forest then
     error(script.error("T0903", ("program %s takes tensors, not a forest: nn.vertex makes programs of vertices"):format(
@@ -198,9 +199,9 @@ local function backward_in_pieces(self, batch, pieces, hooks)
     local sum, count, correct = checked(core.span("forward, backward", self.train.step, self.train, 0, self.steps,
       hooks and hooks.need, last and ready or nil))
     for _, t in ipairs(self.tables) do t:collect(piece == 1, last) end
-    if not last then
+    if not last and not (core.mutant and core.mutant "vertex_piece_lost") then
       added:add(0, self.layout.keys * KEY, added.on, made)
-    elseif not ready then
+    elseif last and not ready then
       added:add(0, self.layout.keys * KEY, made, added.on)
     end
     return sum, count, correct
@@ -350,14 +351,16 @@ function model:parameter(name)
   error(script.error("T0903", ("the program has no parameter `%s`"):format(name)), 2)
 end
 
----Writes the parameters by their names, `fc1.w`, and running statistics as safetensors.
+---Writes the parameters by their names, `fc1.w`, running statistics and rows of tables as safetensors.
 ---@param path string .npz: as NumPy's archive
 function model:save(path)
   self:fetch()
-  require("tide.nn.files").save(self.program, self.parameters, self.states, path)
+  local all = {}
+  for _, t in ipairs(self.tables) do all[t.name] = t.array end
+  require("tide.nn.files").save(self.program, self.parameters, self.states, all, path)
 end
 
----Sets the parameters to those of a file that has them under the same names, whoever wrote it.
+---Sets the parameters, and rows of tables, to those of a file that has them under the same names, whoever wrote it.
 ---@param path string .safetensors or .npz
 function model:load(path) require("tide.nn.files").load(self, path) end
 

@@ -84,6 +84,8 @@ function rows.new(model, spec, index, rule)
   local self = setmetatable({name = spec.name, index = index, rule = rule, width = spec.columns, float = float,
                              device = model.device, array = core.tensor(float, spec.rows, spec.columns)}, rows)
   model.program.core:table_rows(index, model.seed, 0, self.array)
+  local from <const> = spec.vectors
+  if from and #from.ids > 0 then core.rows_put(self.array, from.ids, from.values:convert(float)) end
   self.sums = rule and rule.rule == "adagrad" and core.tensor(float, spec.rows, spec.columns) or nil
   return self
 end

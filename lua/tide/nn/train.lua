@@ -91,8 +91,8 @@ local function new_trainer(w, o, changes)
   self.counts = o.program.vertex and o.program:counting() or nil
   local rules <const> = o.program.vertex and shared_rows.rules(o.tables) or nil
   self.model = o.program:compile {device = o.device, seed = w.seed, mask_seed = w.seed * 1000003 + w.rank,
-                                  optimizer = o.optimizer, clip = o.clip, per = o.per, memory = o.memory, tables = rules,
-                                  rows = o.program.vertex and shared_rows.of(w) or nil}
+                                  optimizer = o.optimizer, clip = o.clip, per = o.per, memory = o.memory,
+                                  tables = rules, rows = o.program.vertex and shared_rows.of(w) or nil}
   self.replica = replica.new(w, self.model)
   self.state_rows = state_keys(self.model.layout)
   self.examples = (o.program.vertex and forest_of or tensors_of)(w, "train")
@@ -154,6 +154,13 @@ end
 function trainer:hand_in(left_off)
   self.replica:store(function() self:write_states() end, function(i, n) write_memory(self, i, n) end)
   self.w.state = left_off
+end
+
+---Before the first epoch: what is learnt begins in the tables.
+function trainer:begin()
+  self.replica:store(function()
+    for _, t in ipairs(self.model.tables) do t:begin() end
+  end)
 end
 
 ---Goes on from what a checkpoint holds, or workers that have left.
@@ -419,8 +426,12 @@ function train.job(o)
     error(script.error("T0203", "clip would bound the norm of all gradients; it is not possible with tables"), 0)
   end
   check_metrics(o)
-  if o.checkpoint and (o.program.vertex or changes or type(o.checkpoint) ~= "table") then
-    fail(o, "`checkpoint = {dir =}` is for programs of tensors with a batch that is a number")
+  if o.checkpoint and (changes or type(o.checkpoint) ~= "table") then
+    fail(o, "`checkpoint = {dir =}` is for a batch that is a number")
+  end
+  if o.checkpoint and o.program.vertex and #o.program:tables() > 0 and shared_rows.clocked(o.tables) then
+    fail(o, '`checkpoint`: an epoch is a clock then, and a table with clocks of its own has one a step; say '
+      .. 'tables = {NAME = {.., consistency = "sequential"}}')
   end
   local declared <const> = shared_rows.declare(o.program, o.tables)
   local layout <const> = o.program:layout()
@@ -459,7 +470,7 @@ function train.job(o)
           w.tables.states:pull(replica.range(0, w.trainer.state_rows), {into = w.trainer.model.states})
           w.trainer.model:give()
         end
-        if epoch.first then w.trainer.replica:store() end
+        if epoch.first then w.trainer:begin() end
         run_epoch(w.trainer, epoch)
       end
       if w.trainer.crew.left_off then w.trainer:hand_in(w.trainer.crew.left_off) end

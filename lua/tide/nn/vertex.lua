@@ -121,16 +121,23 @@ function vertex.install(tools, program)
   ---@param name string
   ---@param rows integer
   ---@param columns integer
-  ---@param init? table initial values; uniform from -0.1 to 0.1 without them
+  ---@param init? table initial values; uniform from -0.1 to 0.1 without them; or `vectors` of a data set: rows that
+  ---these have begin as they say, the others uniform from -0.1 to 0.1
   function program:table(name, rows, columns, init)
     whole(("the rows of table %q"):format(name), rows)
     whole(("the columns of table %q"):format(name), columns)
     local shared <const> = self.vertex and self.vertex.tables -- by all kinds
     local known <const> = shared and shared[name]
     if known and known.rows == rows and known.columns == columns then return known.value end
-    local kind, number = tools.initial(name, init or {"uniform", -0.1, 0.1})
+    local from <const> = type(init) == "table" and init.ids and init.values and init or nil
+    if from and (from.columns ~= columns or rows < from.most) then
+      refuse("table %q is %d x %d, the vectors of %s have %d columns, for words up to %d", name, rows, columns,
+        from.path, from.columns, from.most)
+    end
+    local kind, number = tools.initial(name, not from and init or {"uniform", -0.1, 0.1})
     place(self)
     local value <const> = wrap(self, checked(self.core:table(name, rows, columns, kind, number)))
+    self.vectors[name] = from
     if shared then shared[name] = {value = value, rows = rows, columns = columns} end
     return value
   end
@@ -141,8 +148,12 @@ function vertex.install(tools, program)
   ---@return table[] {label=, kind=}: indices that say which vertices count, and of which kind, without it of all
   function program:counting() return self.core:counted_kinds() or {{label = self.core:label()}} end
 
-  ---@return table[] {name=, rows=, columns=} of p:table
-  function program:tables() return self.core:tables() end
+  ---@return table[] {name=, rows=, columns=, vectors=} of p:table
+  function program:tables()
+    local all <const> = self.core:tables()
+    for _, t in ipairs(all) do t.vectors = self.vectors[t.name] end
+    return all
+  end
 end
 
 local OPTIONS <const> = {children = true}
