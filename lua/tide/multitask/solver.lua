@@ -256,7 +256,7 @@ local function steps(self)
   for _, u in ipairs(self.own) do whole = whole + u.rows end
   whole = whole * self.o.passes
   local slices <const> = self.o.deadline and SLICES * self.o.passes or self.o.passes
-  local first <const> = core.mutant and core.mutant "tasks_first_again" and 0 or self.turn
+  local first <const> = self.turn
   local over = false
   for s = 1, slices do
     for k = 1, count do
@@ -327,7 +327,8 @@ local function sdca_round(self, tolerance, round, last)
   if looks then loss, dual = scores(self) end
   local rows, seconds = steps(self)
   local speed <const> = self.team:speed() or {0, 0}
-  local change, sums, each = self:to_columns("changes", rows, {loss, dual, seconds, self.share_made, speed[1], speed[2]})
+  local change, sums, each = self:to_columns("changes", rows,
+    {loss, dual, seconds, self.share_made, speed[1], speed[2]})
   mind_time(self, each)
   for _, numbers in ipairs(each) do self.least_made = math.min(self.least_made, numbers[4]) end
   local P, D
