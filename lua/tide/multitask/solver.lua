@@ -16,6 +16,7 @@ local add <const>, dot <const>, product <const> = core.kernel "vector_add", core
 local cut <const> = core.kernel "matrix_columns"
 
 local SLICES <const> = 8 -- looks at the clock in a pass over a task
+local LESS <const> = 0.45 -- of the safe weight, at least
 local LOOKS_APART <const> = 16 -- rounds from one look at the gap to the next, at most, with a deadline
 
 ---@class tide.multitask.solver
@@ -269,7 +270,7 @@ local function steps(self)
         p:kernel(sdca, {y = p.y, a = self.a, w = row_of(self.w, i), loss = p.loss, smooth = self.o.smooth,
                         first = u.first, rows = u.rows, r = row_of(rows, i), order = order,
                         samples = p:rows(u.task, self.all),
-                        weight = self.rho * self.S[(u.task - 1) * p.m + u.task] / self.lambda})
+                        weight = self.weight * self.S[(u.task - 1) * p.m + u.task] / self.lambda})
         left, made = left - #order, made + #order
         over = core.now() >= ends
       end
@@ -319,6 +320,24 @@ local function plan_look(self, round, gap, goal)
   self.look = round + ahead
 end
 
+---The weight rho is safe for any changes, and twice as much as most need: less is tried as long as D rises. Where it
+---falls, the changes that made it fall are taken back.
+---@return boolean false: they were, and those of this round with them
+local function try_less(self, before, D)
+  if self.o.deadline or self.o.rho then return true end -- D is not known in every round; or the script's is wanted
+  local former <const> = self.former
+  if former and D < former.D then
+    self.a:put(1, former.a)
+    self.B, self.W, self.w, self.wb = former.B, former.W, former.w, former.wb
+    self.weight = math.min(self.rho, 1.5 * self.weight)
+    self.former = nil
+    return false
+  end
+  self.former = {a = before, B = self.B:copy(), W = self.W:copy(), w = self.w, wb = self.wb, D = D}
+  self.weight = math.max(1, LESS * self.rho, 0.5 * self.weight)
+  return true
+end
+
 ---@param round integer
 ---@return number|nil primal, number|nil dual, boolean whether that is enough; nil: the gap was not looked at
 local function sdca_round(self, tolerance, round, last)
@@ -341,6 +360,7 @@ local function sdca_round(self, tolerance, round, last)
       return P, D, true
     end
     plan_look(self, round, P - D, goal)
+    if not try_less(self, before, D) then return P, D, false end
   end
   if #self.B > 0 then add {to = self.B, x = change} end
   primal(self)
@@ -457,6 +477,7 @@ function solver:solve(tolerance, most)
   self:rebuild()
   local with_cg <const> = self.o.solver == "cg"
   self.rho = with_cg and 1 or self.o.rho or relation.rho(self.S, self.unit_tasks)
+  self.weight, self.former = self.rho, nil
   local so_far <const> = self.so_far or {rounds = 0, trace = {}}
   self.so_far, self.look, self.looked = so_far, 0, nil
   if so_far.rounds == 0 then self.least_made = math.huge end
