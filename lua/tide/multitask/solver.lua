@@ -206,8 +206,10 @@ function solver:rebuild()
   local p <const> = self.p
   local rows <const> = core.tensor("f64", #self.own, p.d)
   for i, u in ipairs(self.own) do
-    p:kernel(times, {first = u.first, rows = u.rows, kind = "back", from = self.a, to = row_of(rows, i),
-                     by = 1 / p:rows(u.task, self.all)})
+    if u.rows > 0 then
+      p:kernel(times, {first = u.first, rows = u.rows, kind = "back", from = self.a, to = row_of(rows, i),
+                       by = 1 / p:rows(u.task, self.all)})
+    end
   end
   if core.mutant and core.mutant "tasks_not_rebuilt" and self.B then return end
   self.B = self:to_columns("dual", rows, {})
@@ -223,10 +225,12 @@ end
 local function scores(self)
   local p <const>, loss, dual = self.p, 0, 0
   for i, u in ipairs(self.own) do
-    local r <const> = p:kernel(score, {y = p.y, a = self.a, w = row_of(self.w, i), loss = p.loss,
-                                       smooth = self.o.smooth, first = u.first, rows = u.rows})
-    local n <const> = p:rows(u.task, self.all)
-    loss, dual = loss + r.loss / n, dual + r.dual / n
+    if u.rows > 0 then
+      local r <const> = p:kernel(score, {y = p.y, a = self.a, w = row_of(self.w, i), loss = p.loss,
+                                         smooth = self.o.smooth, first = u.first, rows = u.rows})
+      local n <const> = p:rows(u.task, self.all)
+      loss, dual = loss + r.loss / n, dual + r.dual / n
+    end
   end
   return loss, dual
 end
@@ -377,8 +381,10 @@ local function products(self, rows, kind, from)
   local out <const>, began <const> = core.tensor("f64", #self.own, p.d), core.now()
   local count = 0
   for i, u in ipairs(self.own) do
-    p:kernel(times, {first = u.first, rows = u.rows, kind = kind, from = from or row_of(rows, i), to = row_of(out, i),
-                     by = 1 / p:rows(u.task, self.all)})
+    if u.rows > 0 then
+      p:kernel(times, {first = u.first, rows = u.rows, kind = kind, from = from or row_of(rows, i),
+                       to = row_of(out, i), by = 1 / p:rows(u.task, self.all)})
+    end
     count = count + u.rows
   end
   if kind == "both" then self.team:took(core.now() - began, count) end
@@ -456,8 +462,8 @@ local function end_cg(self)
   self.cg = nil
   local w <const> = self:to_rows("solution", g.W, {})
   for i, u in ipairs(self.own) do
-    p:kernel(times, {first = u.first, rows = u.rows, kind = "there", from = row_of(w, i), to = self.a})
     if u.rows > 0 then
+      p:kernel(times, {first = u.first, rows = u.rows, kind = "there", from = row_of(w, i), to = self.a})
       local own <const> = self.a:slice(u.first + 1, u.rows)
       add {to = own, scale = -1, x = p.y:slice(u.first + 1, u.rows)}
     end
@@ -515,7 +521,7 @@ function solver:errors(part)
     local c <const> = p.counts[u.task]
     local before <const> = part == "train" and 0 or part == "validate" and c.train or c.train + c.validate
     local from <const> = p.first[u.task] + before
-    if u.head and c[part] > 0 then
+    if u.head and c[part] > 0 and not p.out[u.task] then
       local r <const> = p:kernel(score, {y = p.y, a = all, w = row_of(self.w, i), loss = p.loss, smooth = self.o.smooth,
                                          first = from, rows = c[part]})
       sums[1], sums[2] = sums[1] + r.squares, sums[2] + r.correct
