@@ -1193,6 +1193,14 @@ function tide_data_module.text(where, options) end
 ---@return tide.data.set columns, classes (f32 tensor of the labels as written), parts train and test
 function tide_data_module.libsvm(where, options) end
 
+---Sparse examples of a MatrixMarket file, one a row, with a file of labels: a number a line, or `matrix array`.
+---@param path string `%%MatrixMarket matrix coordinate`
+---@param labels string a file with a label for each row
+---@param options? {labels?: "number"|"class", tasks?: string} labels "class": the distinct labels, rising, become 0,
+---1, ..; tasks: a file with the number of each row's task
+---@return tide.data.set columns, classes, part train
+function tide_data_module.market(path, labels, options) end
+
 ---Dense examples of a safetensors file: a matrix, one example a row, and labels.
 ---@param path string a safetensors file
 ---@param names? {x?: string, y?: string} tensors of the examples, one a row, and of their labels; default "x", "y"
@@ -1909,7 +1917,7 @@ local tide_multitask_module = {}
 ---@param o table {name, data (rows with tasks), loss = "squared"|"hinge"|"smoothed"|"logistic", relation = "auto"|
 --- "learned"|"independent"|{"mean", c}|matrix|{graph =}, lambdas, standardise = true, bias = true, tolerance = 1e-6,
 --- solver = "cg" (squared) or "sdca", validate = 0.2, steps = 5 outer ones at most, passes = 1 over the examples a
---- round, deadline = nil or times the median pass at which a round of sdca ends, smooth, seed}
+--- round, deadline = nil or times the median pass at which a round of sdca ends, smooth, seed, checkpoint}
 ---@return tide.job
 function tide_multitask_module.job(given) end
 

@@ -1,7 +1,7 @@
 -- Gram working sets as long as few variables matter, scheduled sets where they are too many: what mode = "auto" does.
 -- A run begins with Gram sets, which need the fewest messages. When more variables than `gram_most` are not 0 or ought
--- not to be, it goes on with scheduled sets, from the x it has; and back, once, when the support has become half as large
--- again.
+-- not to be, it goes on with scheduled sets, from the x it has; and back, once, when the support has become half as
+-- large again.
 ---@class tide.descent.auto: tide.team.part
 ---@field mode "gram"|"sets"
 ---@field inner tide.descent.gram|tide.descent.sets

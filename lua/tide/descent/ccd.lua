@@ -3,7 +3,8 @@
 -- here, those of H from sums over all; nothing needs a step size and the objective never rises.
 --
 -- When workers come or go, rows are divided anew. A worker has no use for rows of W that it lost: they are the best
--- ones for H as it is, so the objective does not rise. A run that is resumed begins with H of its table in the same way.
+-- ones for H as it is, so the objective does not rise. A run that is resumed begins with H of its table in the same
+-- way.
 local core = require "tide.core"
 local script = require "tide.script"
 

@@ -85,10 +85,10 @@ end
 ---Coefficients, and the intercept behind them.
 ---@return table f64 tensor
 function linear:numbers()
-  local numbers <const> = core.tensor("f64", self.J + 1, 1)
-  numbers:put(1, self.x)
-  numbers[self.J + 1] = self.b
-  return numbers
+  local all <const> = core.tensor("f64", self.J + 1, 1)
+  all:put(1, self.x)
+  all[self.J + 1] = self.b
+  return all
 end
 
 ---A digest of the examples, which all workers have to have alike.

@@ -90,8 +90,13 @@ function part:refresh() self.solver:refresh() end
 
 function part:digest() return self.p:digest() end
 
+---Which tasks are left out is the run's, `run:set {without = {..}}`: all hear of it with the answers to a report.
+local function without(self) return table.concat(self.w.params.without or {}, " ") end
+
 function part:divide()
   self.solver:share()
+  self.p:leave_out(self.w.params.without)
+  self.left_out = without(self)
   if self.team.others then self.solver.so_far = nil end -- some may have come one round further
   self.solver.all = self.last ~= nil
   self.solver:deal()
@@ -114,6 +119,12 @@ end
 
 ---One relation solved for, and what follows: the next relation, the next trial, or the end.
 function part:advance()
+  if without(self) ~= self.left_out then -- tasks go or come: what was tried was tried with others
+    self.round, self.outer, self.before, self.team.changed = self.round + 1, 0, nil, true
+    if not self.last then self.trial, self.results, self.best, self.validated, self.worse = 1, {}, nil, nil, 0 end
+    self.solver.so_far = nil
+    return
+  end
   local s <const>, o <const> = self.solver, self.o
   local trial <const> = self.last or self.trials[self.trial]
   s.S = s.S or self:start_of(trial)
@@ -208,7 +219,7 @@ end
 local KNOWN <const> = {
   name = true, data = true, loss = true, relation = true, lambdas = true, standardise = true, bias = true,
   tolerance = true, solver = true, validate = true, seed = true, smooth = true, passes = true, deadline = true,
-  steps = true, rounds = true, rho = true, start = true, checkpoint = true,
+  steps = true, rounds = true, rho = true, start = true, checkpoint = true, without = true,
 }
 local LOSSES <const> = {squared = true, hinge = true, smoothed = true, logistic = true}
 
@@ -236,7 +247,8 @@ end
 ---@param o table {name, data (rows with tasks), loss = "squared"|"hinge"|"smoothed"|"logistic", relation = "auto"|
 ---  "learned"|"independent"|{"mean", c}|matrix|{graph =}, lambdas, standardise = true, bias = true, tolerance = 1e-6,
 ---  solver = "cg" (squared) or "sdca", validate = 0.2, steps = 5 outer ones at most, passes = 1 over the examples a
----  round, deadline = nil or times the median pass at which a round of sdca ends, smooth, seed, checkpoint}
+---  round, deadline = nil or times the median pass at which a round of sdca ends, smooth, seed, checkpoint, without =
+---  numbers of tasks that are left out at first; run:set {without = {..}} lets tasks go and come}
 ---@return tide.job
 function multitask.job(given)
   script.check_fields("T0203", "multitask.job", given, KNOWN)
@@ -251,6 +263,9 @@ function multitask.job(given)
   if o.solver ~= "sdca" and not (o.solver == "cg" and o.loss == "squared") then
     fail(("multitask.job: solver `%s` for %s loss; there are sdca, and cg for squared loss"):format(tostring(o.solver),
       o.loss))
+  end
+  if o.without ~= nil and type(o.without) ~= "table" then
+    fail "multitask.job: `without` is a list of numbers of tasks"
   end
   check_relation(o)
   descent.check_checkpoint("multitask.job", o)
@@ -280,6 +295,7 @@ function multitask.job(given)
   if not tries then o.validate = 0 end
   local job <const> = require("tide.run.job").new {
     name = o.name, seed = o.seed, on_worker_loss = "replay", checkpoint = o.checkpoint,
+    params = {without = o.without or {}},
     tables = function()
       local p <const> = multitask.problem(o)
       local copies <const> = require("tide.nn.replica").copies()

@@ -16,6 +16,7 @@ local add <const>, dot <const>, product <const> = core.kernel "vector_add", core
 local cut <const> = core.kernel "matrix_columns"
 
 local SLICES <const> = 8 -- looks at the clock in a pass over a task
+local LESS <const> = 0.45 -- of the safe weight, at least
 local LOOKS_APART <const> = 16 -- rounds from one look at the gap to the next, at most, with a deadline
 
 ---@class tide.multitask.solver
@@ -205,8 +206,10 @@ function solver:rebuild()
   local p <const> = self.p
   local rows <const> = core.tensor("f64", #self.own, p.d)
   for i, u in ipairs(self.own) do
-    p:kernel(times, {first = u.first, rows = u.rows, kind = "back", from = self.a, to = row_of(rows, i),
-                     by = 1 / p:rows(u.task, self.all)})
+    if u.rows > 0 then
+      p:kernel(times, {first = u.first, rows = u.rows, kind = "back", from = self.a, to = row_of(rows, i),
+                       by = 1 / p:rows(u.task, self.all)})
+    end
   end
   if core.mutant and core.mutant "tasks_not_rebuilt" and self.B then return end
   self.B = self:to_columns("dual", rows, {})
@@ -222,10 +225,12 @@ end
 local function scores(self)
   local p <const>, loss, dual = self.p, 0, 0
   for i, u in ipairs(self.own) do
-    local r <const> = p:kernel(score, {y = p.y, a = self.a, w = row_of(self.w, i), loss = p.loss,
-                                       smooth = self.o.smooth, first = u.first, rows = u.rows})
-    local n <const> = p:rows(u.task, self.all)
-    loss, dual = loss + r.loss / n, dual + r.dual / n
+    if u.rows > 0 then
+      local r <const> = p:kernel(score, {y = p.y, a = self.a, w = row_of(self.w, i), loss = p.loss,
+                                         smooth = self.o.smooth, first = u.first, rows = u.rows})
+      local n <const> = p:rows(u.task, self.all)
+      loss, dual = loss + r.loss / n, dual + r.dual / n
+    end
   end
   return loss, dual
 end
@@ -256,7 +261,7 @@ local function steps(self)
   for _, u in ipairs(self.own) do whole = whole + u.rows end
   whole = whole * self.o.passes
   local slices <const> = self.o.deadline and SLICES * self.o.passes or self.o.passes
-  local first <const> = core.mutant and core.mutant "tasks_first_again" and 0 or self.turn
+  local first <const> = self.turn
   local over = false
   for s = 1, slices do
     for k = 1, count do
@@ -269,7 +274,7 @@ local function steps(self)
         p:kernel(sdca, {y = p.y, a = self.a, w = row_of(self.w, i), loss = p.loss, smooth = self.o.smooth,
                         first = u.first, rows = u.rows, r = row_of(rows, i), order = order,
                         samples = p:rows(u.task, self.all),
-                        weight = self.rho * self.S[(u.task - 1) * p.m + u.task] / self.lambda})
+                        weight = self.weight * self.S[(u.task - 1) * p.m + u.task] / self.lambda})
         left, made = left - #order, made + #order
         over = core.now() >= ends
       end
@@ -319,6 +324,24 @@ local function plan_look(self, round, gap, goal)
   self.look = round + ahead
 end
 
+---The weight rho is safe for any changes, and twice as much as most need: less is tried as long as D rises. Where it
+---falls, the changes that made it fall are taken back.
+---@return boolean false: they were, and those of this round with them
+local function try_less(self, before, D)
+  if self.o.deadline or self.o.rho then return true end -- D is not known in every round; or the script's is wanted
+  local former <const> = self.former
+  if former and D < former.D then
+    self.a:put(1, former.a)
+    self.B, self.W, self.w, self.wb = former.B, former.W, former.w, former.wb
+    self.weight = math.min(self.rho, 1.5 * self.weight)
+    self.former = nil
+    return false
+  end
+  self.former = {a = before, B = self.B:copy(), W = self.W:copy(), w = self.w, wb = self.wb, D = D}
+  self.weight = math.max(1, LESS * self.rho, 0.5 * self.weight)
+  return true
+end
+
 ---@param round integer
 ---@return number|nil primal, number|nil dual, boolean whether that is enough; nil: the gap was not looked at
 local function sdca_round(self, tolerance, round, last)
@@ -327,7 +350,8 @@ local function sdca_round(self, tolerance, round, last)
   if looks then loss, dual = scores(self) end
   local rows, seconds = steps(self)
   local speed <const> = self.team:speed() or {0, 0}
-  local change, sums, each = self:to_columns("changes", rows, {loss, dual, seconds, self.share_made, speed[1], speed[2]})
+  local change, sums, each = self:to_columns("changes", rows,
+    {loss, dual, seconds, self.share_made, speed[1], speed[2]})
   mind_time(self, each)
   for _, numbers in ipairs(each) do self.least_made = math.min(self.least_made, numbers[4]) end
   local P, D
@@ -340,6 +364,7 @@ local function sdca_round(self, tolerance, round, last)
       return P, D, true
     end
     plan_look(self, round, P - D, goal)
+    if not try_less(self, before, D) then return P, D, false end
   end
   if #self.B > 0 then add {to = self.B, x = change} end
   primal(self)
@@ -356,8 +381,10 @@ local function products(self, rows, kind, from)
   local out <const>, began <const> = core.tensor("f64", #self.own, p.d), core.now()
   local count = 0
   for i, u in ipairs(self.own) do
-    p:kernel(times, {first = u.first, rows = u.rows, kind = kind, from = from or row_of(rows, i), to = row_of(out, i),
-                     by = 1 / p:rows(u.task, self.all)})
+    if u.rows > 0 then
+      p:kernel(times, {first = u.first, rows = u.rows, kind = kind, from = from or row_of(rows, i),
+                       to = row_of(out, i), by = 1 / p:rows(u.task, self.all)})
+    end
     count = count + u.rows
   end
   if kind == "both" then self.team:took(core.now() - began, count) end
@@ -435,8 +462,8 @@ local function end_cg(self)
   self.cg = nil
   local w <const> = self:to_rows("solution", g.W, {})
   for i, u in ipairs(self.own) do
-    p:kernel(times, {first = u.first, rows = u.rows, kind = "there", from = row_of(w, i), to = self.a})
     if u.rows > 0 then
+      p:kernel(times, {first = u.first, rows = u.rows, kind = "there", from = row_of(w, i), to = self.a})
       local own <const> = self.a:slice(u.first + 1, u.rows)
       add {to = own, scale = -1, x = p.y:slice(u.first + 1, u.rows)}
     end
@@ -456,6 +483,7 @@ function solver:solve(tolerance, most)
   self:rebuild()
   local with_cg <const> = self.o.solver == "cg"
   self.rho = with_cg and 1 or self.o.rho or relation.rho(self.S, self.unit_tasks)
+  self.weight, self.former = self.rho, nil
   local so_far <const> = self.so_far or {rounds = 0, trace = {}}
   self.so_far, self.look, self.looked = so_far, 0, nil
   if so_far.rounds == 0 then self.least_made = math.huge end
@@ -493,7 +521,7 @@ function solver:errors(part)
     local c <const> = p.counts[u.task]
     local before <const> = part == "train" and 0 or part == "validate" and c.train or c.train + c.validate
     local from <const> = p.first[u.task] + before
-    if u.head and c[part] > 0 then
+    if u.head and c[part] > 0 and not p.out[u.task] then
       local r <const> = p:kernel(score, {y = p.y, a = all, w = row_of(self.w, i), loss = p.loss, smooth = self.o.smooth,
                                          first = from, rows = c[part]})
       sums[1], sums[2] = sums[1] + r.squares, sums[2] + r.correct
