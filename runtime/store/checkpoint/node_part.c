@@ -383,6 +383,9 @@ int tide__generation_call(struct tide_store *store, struct tide__incoming *in) {
         code = on_walk(store, g);
         break;
     default: /* SETTLE, COLLECT: generation_advance answers */
+        if (g->stage == ASKED) {
+            return tide_fail(TIDE_EPROTO, "a checkpoint's rounds are out of order");
+        }
         g->from = message->from;
         g->call = message->call;
         g->waits = op;

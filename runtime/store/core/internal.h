@@ -317,7 +317,7 @@ static inline float tide__learning_rate(const struct tide_table_options *options
     return rate;
 }
 void tide__learning_rate_take(struct tide_table *table, float rate);
-bool tide__learning_rate_fits(double rate); /* finite, 0 or more */
+bool tide__learning_rate_fits(double rate); /* finite, in single precision */
 void tide__rule_apply(const struct tide_table_options *options, float *row, const void *delta);
 /* The same for rule adagrad; what values and sums grow by is added to `grown`. */
 void tide__adagrad_apply(const struct tide_table_options *options, float *row, const void *delta,
