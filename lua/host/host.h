@@ -3,9 +3,9 @@
  * (main.c) or a Lua actor's.
  *
  * A state lives on one OS thread and is run by one or more fibers of one actor. Each fiber has a
- * lua_State thread of its own; they switch only inside blocking C functions and, on the control
- * thread, in the count hook. Binding code therefore uses the L it was given, and holds nothing
- * across a blocking call that another fiber may take away.
+ * lua_State thread of its own; they switch only inside blocking C functions. On the control thread the count hook lets
+ * other actors run, and other fibers of a script's main and of a console's evaluations. Binding code therefore uses the
+ * L it was given, and holds nothing across a blocking call that another fiber may take away.
  *
  * Lua errors unwind by longjmp: a C function that owns memory Lua does not know calls only
  * functions that cannot raise until it has released it.
@@ -65,7 +65,7 @@ struct tide_lua {
     uint32_t hook_calls;
     bool memory_refused; /* the last allocation was: the next refusal is final */
     bool program;   /* main.c's state */
-    bool preempted; /* runs on a thread shared with other scripts */
+    bool interleaves; /* its fibers watch each other: each is preempted for the others, too */
     bool killed;    /* the actor is being ended: no blocking call succeeds any more */
 };
 

@@ -136,7 +136,8 @@ static void add_searcher(lua_State *L) {
 /* ---- preemption ---- */
 
 /* Switches to other work of the thread when this script has used its slice. In virtual time a slice
- * is a number of instructions, so that runs repeat. */
+ * is a number of instructions, so that runs repeat. Fibers of one state rely on nothing happening
+ * between two of their waits, so those of other actors go on, and only those. */
 static void slice_hook(lua_State *L, lua_Debug *ar) {
     (void)ar;
     struct tide_lua *host = tide__lua_host(L);
@@ -153,7 +154,7 @@ static void slice_hook(lua_State *L, lua_Debug *ar) {
             return;
         }
     }
-    int code = tide_yield();
+    int code = host->interleaves ? tide_yield() : tide_yield_to_actors();
     host->slice_start = tide_port_now(host->port);
     (void)tide__lua_resumed(L, code);
 }
@@ -219,7 +220,6 @@ int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preemp
     host->node = node;
     host->port = port;
     host->program = node == NULL;
-    host->preempted = preempted;
     int made = new_state(host);
     if (made < 0) {
         tide_free(host);

@@ -253,17 +253,32 @@ void tide_fiber_cancel(struct tide_fiber *fiber) {
     tide_fiber_wake(fiber);
 }
 
-int tide_yield(void) {
+/* Puts the fiber before the other ready ones of its actor, all of which wait for the actor's next activation. */
+static void fiber_stays_first(struct tide_fiber *fiber) {
+    struct actor *actor = fiber->actor;
+    fiber->ready_next = actor->ready_head;
+    actor->ready_head = fiber;
+    if (actor->ready_tail == NULL) {
+        actor->ready_tail = fiber;
+    }
+    actor->preempted = true;
+}
+
+static int yield(bool to_actors, const char *name) {
     struct tide_fiber *fiber = tide_fiber_current();
     if (fiber == NULL) {
-        return tide__no_fiber("tide_yield");
+        return tide__no_fiber(name);
     }
     if (fiber->actor->killed || fiber->cancelled) {
         return killed_suspend(fiber);
     }
     /* The state stays as it is, not SUSPENDED: a wake from elsewhere does not queue it a second time. Who yields may
      * be on its way to a suspension, and what it is woken for have looked at already. */
-    fiber_make_ready(fiber->actor->scheduler, fiber);
+    if (to_actors && !TIDE_MUTANT(fibers_preempted)) {
+        fiber_stays_first(fiber);
+    } else {
+        fiber_make_ready(fiber->actor->scheduler, fiber);
+    }
     fiber->actor->scheduler->yielded = true;
     atomic_store_explicit(&fiber->waits_for, "yield", memory_order_relaxed);
     back_to_scheduler(fiber, false);
@@ -271,6 +286,14 @@ int tide_yield(void) {
         take_wake(fiber);
     }
     return fiber->actor->killed || fiber->cancelled ? killed_suspend(fiber) : 0;
+}
+
+int tide_yield(void) {
+    return yield(false, "tide_yield");
+}
+
+int tide_yield_to_actors(void) {
+    return yield(true, "tide_yield_to_actors");
 }
 
 int tide_sleep(uint64_t duration) {

@@ -189,6 +189,7 @@ struct actor {
     uint8_t opens;     /* enum tide_right of clients that may send here; 0: none may */
     uint8_t bulk_debt;
     bool scheduled, traps, killed, exiting, calls;
+    bool preempted; /* the first ready fiber goes on before the others (tide_yield_to_actors) */
 };
 _Static_assert(sizeof(struct actor) <= 384, "an idle actor costs at most 512 bytes with its slot's overhead");
 

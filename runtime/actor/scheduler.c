@@ -414,7 +414,8 @@ static void run_fibers(struct scheduler *s, struct actor *actor, uint64_t id) {
         if (is_gone(actor, id)) {
             return;
         }
-        if (stop) {
+        if (stop || actor->preempted) {
+            actor->preempted = false;
             break;
         }
         fiber = actor->ready_head;

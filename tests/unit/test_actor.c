@@ -534,6 +534,50 @@ static void a_fiber_that_yields_lets_a_message_of_another_thread_in(void **state
     wait_flag(1);
 }
 
+static atomic_int in_step, other_turns;
+
+static void look_at_step(void *arg) {
+    (void)arg;
+    CHECK(atomic_load(&in_step) == 0);
+    atomic_store(&counter, 1);
+}
+
+static int count_turn(void *state, const struct tide_message *m) {
+    (void)state;
+    if (m->kind == TIDE_CAST) {
+        CHECK(atomic_load(&in_step) == 1);
+        atomic_fetch_add(&other_turns, 1);
+    }
+    return 0;
+}
+
+/* A step of several turns: another actor has its own meanwhile, a fiber of this one not before the step is over. */
+static int step_of_turns(void *other) {
+    const tide_address *to = other;
+    atomic_store(&in_step, 1);
+    CHECK(tide_fiber_start(look_at_step, NULL, 0, NULL) == 0);
+    CHECK(tide_send(*to, TIDE_LANE_CONTROL, NIL, sizeof NIL) == 0);
+    for (int i = 0; i < 5; i++) {
+        CHECK(tide_yield_to_actors() == 0);
+    }
+    CHECK(atomic_load(&other_turns) == 1 && atomic_load(&counter) == 0);
+    atomic_store(&in_step, 0);
+    CHECK(tide_yield() == 0);
+    CHECK(atomic_load(&counter) == 1);
+    done();
+    return 0;
+}
+
+static void a_yield_to_actors_keeps_other_fibers_waiting(void **state) {
+    (void)state;
+    static tide_address other;
+    atomic_store(&other_turns, 0);
+    atomic_store(&counter, 0);
+    other = handler(count_turn, NULL, TIDE_ROLE_COMPUTE);
+    fiber(step_of_turns, &other, TIDE_ROLE_COMPUTE);
+    wait_flag(1);
+}
+
 static void wake_parent(void *parent) {
     tide_fiber_wake(parent);
 }
@@ -700,6 +744,7 @@ static int run(const char *name, bool sim) {
         IN_WORLD(a_fiber_that_ignores_its_end_is_abandoned),
         IN_WORLD(an_actor_runs_further_fibers),
         IN_WORLD(a_yield_takes_no_wake),
+        IN_WORLD(a_yield_to_actors_keeps_other_fibers_waiting),
         IN_WORLD(one_for_one_restarts_the_crashed_child_only),
         IN_WORLD(rest_for_one_restarts_the_later_children_too),
         IN_WORLD(all_for_one_restarts_everybody),

@@ -95,6 +95,7 @@ static int actor_run(void *state) {
     if (code < 0) {
         return code;
     }
+    actor->host->interleaves = actor->outcome != NULL;
     lua_State *L = actor->host->L;
     lua_pushcfunction(L, tide__lua_traceback);
     lua_pushcfunction(L, run_chunk);

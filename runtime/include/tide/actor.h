@@ -261,6 +261,9 @@ void tide_message_free(const struct tide_message *message);
 int tide_sleep(uint64_t duration);
 /* Lets other work of this thread run; a long computation on a shared thread calls it now and then. */
 int tide_yield(void);
+/* The same for other actors alone: until this fiber goes on, no other one of its actor runs, so that what it does
+ * between two waits is one step for them. */
+int tide_yield_to_actors(void);
 
 /* Monitor: TIDE_EXIT with call = id arrives when `who` ends (at once if it is gone). Link: also kills this actor when
  * `who` ends with a reason other than 0, and the other way round. Inside. */
