@@ -343,8 +343,8 @@ function tide_nn_program:id() end
 ---@return table layout of parameters: {keys=, parameters=, layers=}
 function tide_nn_program:layout() end
 
----Writes what a run of nn.job has learnt, parameters by their names, as safetensors or `.npz`: `net:save(run, "n.npz")`;
----`model:load` of a compiled program reads it.
+---Writes what a run of nn.job has learnt, parameters by their names, as safetensors or `.npz`.
+---`net:save(run, "net.safetensors")`; `model:load` of a compiled program reads it.
 ---@param run tide.run
 ---@param path string
 function tide_nn_program:save(run, path) end
