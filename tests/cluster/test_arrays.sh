@@ -113,9 +113,9 @@ tide.main(function()
   assert(t:load("w.npy", {keys = 10}))
   assert(t:pull {10, 19}:sub(w:gather(T.from("u32", {0, 9}))):norm() == 0)
   assert(h:load("w.npy", {keys = 1000}) and h:pull {1009}:sub(w:gather(T.from("u32", {9}))):norm() == 0)
-  local ok, err = t:load("w.npy", {keys = 15})
+  local ok, err = pcall(t.load, t, "w.npy", {keys = 15})
   assert(not ok and tostring(err):find("as it was", 1, true))
-  ok, err = t:load("w.safetensors", {tensor = "em"})
+  ok, err = pcall(t.load, t, "w.safetensors", {tensor = "em"})
   assert(not ok and tostring(err):find("there are: emb, ids", 1, true))
   local sum, seen = 0, 0
   for r in run:events "report" do

@@ -23,6 +23,7 @@ local TICK_S <const> = 0.25
 local SILENT_S <const> = 10 -- a host has so long to tell another controller of itself
 local SWEEP_S <const> = 1
 local CALL_S <const> = 30
+local MEMORY_S <const> = 2
 local ENDED_MAX <const> = 200
 local ENDED_S <const> = 7 * 24 * 3600
 local LIVING_MAX <const>, QUEUED_MAX <const> = 64, 256
@@ -43,6 +44,9 @@ runs.ENDED = {done = true, stopped = true, failed = true, lost = true}
 ---@field user string
 ---@field host {node: string, pid: integer, machine: string, directory: string, address: string}
 ---@field slots? integer worker slots that were asked for; nil: all that are free
+---@field memory? integer bytes that its tables may take on each node
+---@field checkpoint? string directory of its checkpoints
+---@field keep? boolean its tables stay
 ---@field grant? table<string, integer> slots by name of node
 ---@field epoch integer of the grant, rises with each change
 ---@field params? table
@@ -400,8 +404,8 @@ local function checked_limits(request)
   return require("tide.scheduler.limits").check(l, "limits of slots", math.max(total, self.scheduler:most_slots()))
 end
 
----A host begins a run: {job, uid, user, pid, machine, directory, params, slots, private, keeps, limits, bound = why its
----workers cannot change} -> {n, name}.
+---A host begins a run: {job, uid, user, pid, machine, directory, params, slots, memory, checkpoint, keep, private,
+---keeps, limits, bound = why its workers cannot change} -> {n, name}.
 function ops.open(request, message)
   if type(request.job) ~= "string" or type(request.uid) ~= "string" then
     return nil, errors.new("T0113", {message = "a run has a job and a uid"})
@@ -418,7 +422,9 @@ function ops.open(request, message)
   end
   local n <const> = self.next
   local r = {n = n, name = ("%s-%d"):format(request.job, n), job = request.job, uid = request.uid, state = "queued",
-    user = request.user, slots = request.slots, private = request.private, params = request.params, epoch = 0,
+    user = request.user, slots = request.slots, memory = request.memory, private = request.private,
+    checkpoint = request.checkpoint, keep = request.keep,
+    params = request.params, epoch = 0,
     keeps = request.keeps, submitted_at = core.wall(), attempt = 1, limits = request.limits, bound = request.bound,
     host = {node = request.node, pid = request.pid, machine = request.machine, directory = request.directory,
             address = message.from}}
@@ -600,7 +606,8 @@ local function row_of(r)
   local p <const> = r._progress or r.progress or {}
   local nodes = text.sorted_keys(r.grant or {})
   local row <const> = {n = r.n, name = r.name, job = r.job, uid = r.uid, state = r.state, why = r.why,
-    user = r.user, host = r.host, slots = count_of(r.grant), wanted = r.slots, workers = r._workers, nodes = nodes,
+    user = r.user, host = r.host, slots = count_of(r.grant), wanted = r.slots, memory = r.memory,
+    checkpoint = r.checkpoint, keep = r.keep, workers = r._workers, nodes = nodes,
     grant = r.grant, epoch = r.epoch, params = r.params, progress = p, submitted_at = r.submitted_at,
     started_at = r.started_at, ended_at = r.ended_at, exit = r.exit, attempt = r.attempt, private = r.private,
     closed = r.closed, age_s = core.wall() - r.submitted_at}
@@ -619,11 +626,23 @@ function ops.list(request)
   return {runs = rows}
 end
 
----{name} -> row
+-- What its tables take on each node, by name.
+local function memory_of(r)
+  local used = {}
+  for _, member in ipairs(core.members()) do
+    local agent <const> = member.state == "up" and core.whereis(member.name .. "/agent")
+    local answer <const> = agent and core.call(agent, {op = "run.memory", n = r.n}, MEMORY_S)
+    if answer and answer.cap_bytes then used[member.name] = {used = answer.used_bytes, refused = answer.refused} end
+  end
+  return used
+end
+
+---{name, memory = what its tables take is wanted, if they have a cap} -> row
 function ops.get(request)
   local r <const>, err = find(request.name)
   if not r then return nil, err end
   local row = row_of(r)
+  if request.memory and r.memory and not r.closed then row.memory_used = memory_of(r) end
   row.controller = r._controller
   return row
 end

@@ -16,7 +16,7 @@ verbs.needs = {
   agent = {
     -- looks
     status = "read", served = "read", hottest = "read", staleness = "read", waits = "read", events = "read",
-    log = "read", jobs = "read", metrics = "read", ["trace.read"] = "read",
+    log = "read", jobs = "read", metrics = "read", ["trace.read"] = "read", ["run.memory"] = "read",
     -- a session has a role of its own, at most its opener's right; to end another's takes admin
     ["console.open"] = "read", ["console.drop"] = "read",
     -- acts on what is there
@@ -29,7 +29,7 @@ verbs.needs = {
     -- among nodes
     localize = "node", vacated = "node",
   },
-  control = {quit = "admin"},
+  control = {quit = "admin", status = "read", metrics = "read", events = "read", log = "read"},
   -- a run's controller; its policies are asked by requests of their own, below
   run = {metrics = "read"},
   runs = {

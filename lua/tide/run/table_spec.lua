@@ -30,8 +30,9 @@ local function refuse(level, format, ...)
 end
 
 local function count(value, what)
-  if math.type(value) ~= "integer" or value < 1 then refuse(4, "%s is %s, not a positive integer", what, value) end
-  return value
+  local whole <const> = type(value) == "number" and math.tointeger(value) -- 1e6 too
+  if not whole or whole < 1 then refuse(4, "%s is %s, not a positive integer", what, value) end
+  return whole
 end
 
 local STALENESS_MAX <const> = 60
@@ -187,7 +188,7 @@ function table_spec.new(fields)
     spec[key] = value
   end
   if type(spec.keys) ~= "table" then refuse(2, "a table needs keys = tide.dense(n) or tide.hashed{}") end
-  count(spec.width, "the width of a table")
+  spec.width = count(spec.width, "the width of a table")
   spec.update = check_update(spec)
   spec.init = check_init(spec)
   if spec.consistency ~= nil and not is_consistency(spec.consistency) then

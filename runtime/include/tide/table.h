@@ -114,6 +114,12 @@ struct tide_table_options {
     uint32_t unsubscribe_after; /* clocks a copy lives without being read; 0: 16 */
     uint8_t send_order;         /* enum tide_send_order; ssp and essp only */
     uint64_t bandwidth;         /* bytes/s to another node that early sends may fill up; 0: as measured */
+    /* Of runs, numbers that are never given again; 0: none. Not compared when a table of the name exists. */
+    uint32_t run;        /* whose memory the table takes */
+    uint32_t domain;     /* whose clocks it has: of the workers that began in it, tide_worker_begin_in. To all others it is
+                          * sequential: they read and write at the homes */
+    uint64_t run_memory; /* most bytes of all tables of `run` on a node, the same in each; 0: any. Tables and pushes of new
+                          * rows beyond it are refused: EBUSY */
 };
 
 /* Creates the table on all nodes, or finds it when one of equal options exists (EMISMATCH if they differ). Fibers. */
@@ -348,6 +354,8 @@ void tide_table_health(struct tide_table *table, struct tide_table_health *out);
  */
 /* The calling fiber is worker `worker` of the run from now. EINVAL: it is one already, or no fiber of a node. */
 int tide_worker_begin(struct tide_node *node, uint32_t worker, uint32_t clock);
+/* The same in a domain of clocks (tide_table_options): workers wait for those of their domain, for nobody else. */
+int tide_worker_begin_in(struct tide_node *node, uint32_t domain, uint32_t worker, uint32_t clock);
 /* It is none any more; nobody waits for its clock. The end of the fiber does the same. Fibers. */
 void tide_worker_end(void);
 /* The calling fiber's clock; -1: it is no worker. It may begin at a higher clock than it asked for: a clock that others

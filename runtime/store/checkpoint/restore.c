@@ -123,6 +123,8 @@ static void tables_rename(struct tide__manifest *m, const struct tide__restore_a
         char name[sizeof table->name];
         if (rest && snprintf(name, sizeof name, "%s%s", as->run, rest) < (int)sizeof name) {
             memcpy(table->name, name, sizeof name);
+            table->options.run = table->options.domain = as->number;
+            table->options.run_memory = as->memory;
         } else if (!as->others) {
             tide_free(table->files);
             continue;

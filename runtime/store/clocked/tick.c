@@ -39,7 +39,7 @@ uint16_t tide__home_of(const struct tide__clocked *c, uint32_t slot) {
 
 /* TIDE_NO_CLOCK: nobody works. */
 static uint32_t least_of_parties(struct tide__clocked *c, uint32_t slot) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     uint32_t least = TIDE_NO_CLOCK;
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
         const struct tide__tick_forward *forward =
@@ -52,7 +52,7 @@ static uint32_t least_of_parties(struct tide__clocked *c, uint32_t slot) {
 
 static uint32_t least_tick(struct tide__clocked *c, uint32_t slot) {
     uint32_t least = least_of_parties(c, slot);
-    return least == TIDE_NO_CLOCK ? atomic_load(&tide__sync_of(c->table->store)->closed) : least;
+    return least == TIDE_NO_CLOCK ? atomic_load(&c->sync->closed) : least;
 }
 
 static bool settled(struct tide__clocked *c, uint32_t clock) {
@@ -64,12 +64,14 @@ static bool settled(struct tide__clocked *c, uint32_t clock) {
     return all;
 }
 
-bool tide__clocked_settled(struct tide_store *store, uint32_t clock) {
+bool tide__clocked_settled(struct tide__run *domain, uint32_t clock) {
+    struct tide_store *store = domain->store;
+    const struct tide__sync *sync = tide__sync_of(domain);
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
     bool all = true;
     for (unsigned id = 1; id <= count && all; id++) {
-        struct tide_table *table = tide__table_at(store, id);
-        all = !table || !table->clocked || settled(table->clocked, clock);
+        struct tide__clocked *c = sync ? tide__clocked_at(sync, id) : NULL;
+        all = !c || settled(c, clock);
     }
     return all;
 }
@@ -80,7 +82,7 @@ uint32_t tide__slot_clock(struct tide__clocked *c, uint32_t slot) {
 
 uint64_t tide__slot_applied(struct tide__clocked *c, uint32_t slot, uint16_t node) {
     const struct tide__tick_forward *forward = tide__tick_forward(c, slot, node, false);
-    const struct tide__party *peer = tide__party(tide__sync_of(c->table->store), node);
+    const struct tide__party *peer = tide__party(c->sync, node);
     return forward ? forward->number : peer ? peer->applied : 0;
 }
 
@@ -98,12 +100,12 @@ static void fresh_to(struct tide__clocked *c, uint16_t node, uint32_t clock, uin
     tide_write_uint(&w, tide__slot_applied(c, any, node));
     tide_write_bool(&w, pushed);
     tide_write_binary(&w, slots, TIDE_SLOT_COUNT / 8);
-    (void)tide__sync_send(c->table->store, node, &w);
+    (void)tide__sync_send(c->sync, node, &w);
 }
 
 static void fresh_send(struct tide__clocked *c, uint32_t clock, uint32_t any, bool pushed,
                        const uint64_t slots[TIDE_SLOT_COUNT / 64]) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     const uint16_t self = tide__store_self(c->table->store);
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
         if (!p->gone && p->id != self && tide__is_user(c, p->id)) {
@@ -163,14 +165,14 @@ void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_rea
         }
     }
     tide__table_floor_update(c);
-    tide__sync_wake(tide__sync_of(c->table->store));
+    tide__sync_wake(c->sync);
 }
 
 /* ---- clocks rise ---- */
 
 static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot,
                      uint64_t slots[TIDE_SLOT_COUNT / 64]) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     const uint16_t self = tide__store_self(c->table->store);
     const bool pushes = tide__is_eager(c);
     if (TIDE_MUTANT(fresh_before_values)) {
@@ -245,7 +247,7 @@ static void advance(struct tide__clocked *c, const uint8_t *slots, size_t count)
     }
     const uint32_t clock = least_tick(c, TIDE_SLOT_COUNT);
     if (!c->used && !c->vap) { /* who begins to work begins as if it had been told */
-        struct tide__sync *sync = tide__sync_of(c->table->store);
+        struct tide__sync *sync = c->sync;
         sync->announced = clock > sync->announced ? clock : sync->announced;
         return;
     }
@@ -286,13 +288,13 @@ void tide__user_add(struct tide__clocked *c, uint16_t node) {
     c->users[node / 8] = (uint8_t)(c->users[node / 8] | 1U << (node % 8));
     if (rested) {
         tide__clocks_advance(c);
-        tide__sync_wake(tide__sync_of(c->table->store));
+        tide__sync_wake(c->sync);
     }
 }
 
 void tide__slots_advance(struct tide__clocked *c, const uint8_t *slots, size_t count) {
     advance(c, slots, count);
-    tide__sync_wake(tide__sync_of(c->table->store));
+    tide__sync_wake(c->sync);
 }
 
 void tide__known_update(struct tide__sync *sync) {
@@ -307,15 +309,15 @@ void tide__ticks_changed(struct tide__sync *sync) {
     tide__known_update(sync);
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_at(sync->store, id);
-        if (table && table->clocked) {
-            tide__clocks_advance(table->clocked);
+        struct tide__clocked *c = tide__clocked_at(sync, id);
+        if (c) {
+            tide__clocks_advance(c);
         }
     }
     tide__sync_wake(sync);
 }
 
-/* [clock, highest]; the op is read. */
+/* [clock, highest]; the op and the domain are read. */
 void tide__tick_message(struct tide__sync *sync, uint16_t from, struct tide_reader *r) {
     uint64_t clock = tide_read_uint(r), highest = tide_read_uint(r);
     struct tide__party *peer = tide__party(sync, from);
@@ -330,9 +332,9 @@ void tide__tick_message(struct tide__sync *sync, uint16_t from, struct tide_read
     }
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_at(sync->store, id);
-        if (table && table->clocked && table->clocked->departed_count) {
-            tide__tick_pass_on(table->clocked, from, (uint32_t)clock);
+        struct tide__clocked *c = tide__clocked_at(sync, id);
+        if (c && c->departed_count) {
+            tide__tick_pass_on(c, from, (uint32_t)clock);
         }
     }
     tide__ticks_changed(sync);
@@ -359,7 +361,7 @@ static void pass_on(struct tide__clocked *c, uint16_t to, uint16_t origin, uint3
     tide_write_uint(&w, origin);
     tide_write_uint(&w, need);
     tide_write_typed(&w, TIDE_U64, keys, count);
-    (void)tide__sync_send(c->table->store, to, &w);
+    (void)tide__sync_send(c->sync, to, &w);
 }
 
 /* What becomes of a key: -1 - home elsewhere (0: under way), 0: parked, else 1 + clock it has. */

@@ -788,9 +788,11 @@ int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
         return 0;
     }
     struct tide_table *table = tide__table_by_id(store, id);
-    if (!table) {
-        code = install(store, id, &options, version, homes, versions,
-                       chains_count ? chains : NULL);
+    if (!table) { /* who joins takes what is there */
+        code = ready ? 0 : tide__memory_admit_table_here(store, &options);
+        code = code ? code
+                    : install(store, id, &options, version, homes, versions,
+                              chains_count ? chains : NULL);
         table = code ? NULL : tide__table_by_id(store, id);
     }
     if (table) {
@@ -828,10 +830,18 @@ int tide__catalog_synced(struct tide_store *store, struct tide__incoming *in) {
 /* A node could not make the table: nobody gets it. */
 static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t node,
                    int code) {
-    char name[96], text[200];
+    char name[96], text[320], cap[24];
     tide__node_text(store, node, name);
-    (void)snprintf(text, sizeof text, "node %s could not make table '%s': %s", name, entry->name,
-                   tide_error_name(code));
+    if (code == TIDE_EBUSY && entry->options.run_memory > 0) {
+        (void)snprintf(text, sizeof text,
+                       "on node %s run %u uses its %s of memory: there is no room for another table, "
+                       "'%s'",
+                       name, entry->options.run,
+                       tide_bytes_text(entry->options.run_memory, cap), entry->name);
+    } else {
+        (void)snprintf(text, sizeof text, "node %s could not make table '%s': %s", name,
+                       entry->name, tide_error_name(code));
+    }
     (void)retire(store, entry);
     while (entry->callers) {
         struct tide__caller *caller = entry->callers;

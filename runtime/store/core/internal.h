@@ -201,6 +201,10 @@ struct tide_table {
     _Atomic(struct tide__hot_table *) shared; /* hot_keys.h; NULL: no key has ever had copies */
 
     struct tide__clocked *clocked; /* clocked.h; NULL: a sequential table. Constant */
+
+    /* clock.h; held. Constant */
+    struct tide__run *domain, *owner;
+    struct tide_budget *budget; /* the owner's */
 };
 /* I/O thread, which alone changes it. */
 static inline uint32_t tide__route_of(const struct tide_table *table, uint32_t slot) {
@@ -313,7 +317,7 @@ static inline float tide__learning_rate(const struct tide_table_options *options
     return rate;
 }
 void tide__learning_rate_take(struct tide_table *table, float rate);
-bool tide__learning_rate_fits(double rate); /* finite, 0 or more */
+bool tide__learning_rate_fits(double rate); /* finite, in single precision */
 void tide__rule_apply(const struct tide_table_options *options, float *row, const void *delta);
 /* The same for rule adagrad; what values and sums grow by is added to `grown`. */
 void tide__adagrad_apply(const struct tide_table_options *options, float *row, const void *delta,
@@ -438,7 +442,7 @@ struct tide__pending {
     bool busy;     /* an answer is being worked in on the I/O thread */
     uint8_t kind;
     bool raw, subscribes; /* as its flags say */
-    uint32_t stamp; /* push: of its worker */
+    uint32_t stamp, domain; /* push: of its worker */
     /* Tables that relocate or have copies: per key the node that has it now; 0: answered. NULL: all
      * at `node`. */
     uint16_t *at;
@@ -525,8 +529,8 @@ bool tide__pending_before(struct tide_store *store, const struct tide_table *tab
 uint64_t tide__pending_newest(struct tide_store *store);
 bool tide__pending_older(struct tide_store *store, const struct tide_table *table,
                          uint64_t sequence);
-/* Is a push of a worker unanswered that was made before clock `clock`? */
-bool tide__pending_stamped(struct tide_store *store, uint32_t clock);
+/* Is a push of a worker of the domain unanswered that was made before clock `clock`? */
+bool tide__pending_stamped(struct tide_store *store, uint32_t domain, uint32_t clock);
 void tide__pending_deinit(struct tide_store *store);
 void tide__node_text(struct tide_store *store, uint16_t node, char out[96]); /* "n3 (3)" */
 
@@ -598,6 +602,10 @@ void tide__pressure_member(struct tide_store *store, uint16_t node); /* its stat
 bool tide__pressure_timer(struct tide_store *store, uint64_t id); /* false: another's */
 /* EBUSY: node, use, cap, what is refused, and after how long to try again. */
 int tide__memory_refuse(struct tide_store *store, uint16_t node, const char *what);
+/* The same for a budget of this node (budget.h): its own, or a run's. */
+int tide__memory_refuse_of(struct tide_store *store, const struct tide_budget *budget, const char *what);
+/* EBUSY: its run has no room for another table on this node. Where tables are made. */
+int tide__memory_admit_table_here(struct tide_store *store, const struct tide_table_options *options);
 /* A node said no for now, in an answer, which has no room for a time: the code. */
 int tide__memory_told(int code);
 /* May the pass make the rows that it would? EBUSY: nothing of it was done. */
@@ -650,14 +658,14 @@ struct tide_store {
 
     /* any thread */
     atomic_uint self; /* id of this node; 0 until joined */
-    atomic_uint cut_clock; /* of the generation that is being written; TIDE_NO_CLOCK: none */
     atomic_bool synced;
     _Atomic(struct tide_table *) tables[TIDE__TABLES_MAX]; /* by place */
     atomic_uint table_count;                               /* places up to this */
     atomic_uint table_epoch, table_readers[2];             /* table_drop.c */
     struct tide__pending_table pending;
-    struct tide__clocks *clocks; /* clock.h */
-    _Atomic(struct tide__sync *) sync; /* clocked.h */
+    struct tide_lock runs_lock;       /* clock.h; of the list, and of how many hold a run */
+    _Atomic(struct tide__run *) runs; /* taken out by the I/O thread */
+    atomic_bool runs_unheld;          /* some */
     struct tide__admission admission;
     struct tide_budget budget;
     struct tide__rate rate;

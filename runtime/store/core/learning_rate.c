@@ -14,7 +14,7 @@ float tide_table_rate(const struct tide_table *table) {
 }
 
 bool tide__learning_rate_fits(double rate) {
-    return rate >= 0 && rate <= 3.4e38;
+    return fabs(rate) <= 3.4e38;
 }
 
 void tide__learning_rate_take(struct tide_table *table, float rate) {
@@ -58,7 +58,7 @@ int tide_table_set_rate(struct tide_table *table, float rate) {
         return tide_fail(TIDE_EINVAL, "table '%s': update rule %s has no learning rate", table->name,
                          table->made.update == TIDE_UPDATE_ADD ? "add" : "assign");
     }
-    if (!tide__learning_rate_fits((double)rate)) {
+    if (!(rate >= 0) || !tide__learning_rate_fits((double)rate)) {
         return tide_fail(TIDE_EINVAL, "table '%s': %g is no learning rate: a number of 0 or more is",
                          table->name, (double)rate);
     }

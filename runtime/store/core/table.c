@@ -29,7 +29,12 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     table->row_floats =
         options->width + (uint32_t)tide__rule_state(options->update, options->width);
     table->places_max = (options->key_count + TIDE_SLOT_COUNT - 1) / TIDE_SLOT_COUNT;
-    tide__slab_init(&table->slab, table->row_floats, &store->budget);
+    int code = tide__run_take_table(store, table);
+    if (code) {
+        tide_free(table);
+        return code;
+    }
+    tide__slab_init(&table->slab, table->row_floats, table->budget);
     uint16_t self = tide__store_self(store);
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         uint16_t home = homes ? homes[s] : self;
@@ -38,24 +43,25 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     table->parked_end = &table->parked;
     table->relocates = tide_technique_relocates(options->technique) && store->system;
     table->heat = tide__heat_create();
-    int code = table->heat ? 0 : tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name);
+    code = table->heat ? 0 : tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name);
     for (size_t i = 0; store->techniques[i] && !code; i++) {
         code = store->techniques[i]->table_create ? store->techniques[i]->table_create(table, chains) : 0;
     }
     if (code) {
         TIDE__EACH_TECHNIQUE(store, table_destroy, table);
         tide__heat_destroy(table->heat);
+        tide__run_give_table(table);
         tide_free(table);
         return code;
     }
-    tide_budget_keep(&store->budget, sizeof *table);
+    tide_budget_keep(table->budget, sizeof *table);
     *out = table;
     return 0;
 }
 
 void tide__table_destroy(struct tide_table *table) {
     if (table) {
-        tide_budget_drop(&table->store->budget,
+        tide_budget_drop(table->budget,
                          sizeof *table +
                              atomic_load_explicit(&table->index_bytes, memory_order_relaxed));
         TIDE__EACH_TECHNIQUE(table->store, table_destroy, table);
@@ -63,6 +69,7 @@ void tide__table_destroy(struct tide_table *table) {
         tide__cut_deinit(table);
         tide__slab_deinit(&table->slab);
         tide__heat_destroy(table->heat);
+        tide__run_give_table(table);
         tide_free(table);
     }
 }
@@ -121,7 +128,8 @@ static int create_here(struct tide_store *store, const struct tide_table_options
     if (id >= TIDE__TABLES_MAX) {
         return tide_fail(TIDE_EFULL, "a node holds at most %d tables", TIDE__TABLES_MAX - 1);
     }
-    int code = tide__table_make(store, id, options, NULL, NULL, out);
+    int code = tide__memory_admit_table_here(store, options);
+    code = code ? code : tide__table_make(store, id, options, NULL, NULL, out);
     if (!code) {
         tide__table_hold(*out);
         atomic_store(&(*out)->ready, true);
