@@ -16,7 +16,8 @@ local opt = tide.options {
   penalty    = {"kind of regulariser; without it n3 for complex, l2 else", type = "string", choices = {"l2", "n3"}},
   gamma      = {"weight of the regulariser; without it 0.15 for n3, 0.001 for l2", type = "number"},
   mode       = {"mini-batches, or one example after the other", default = "batched", choices = {"batched", "steps"}},
-  sampling   = {"order random: how negatives are drawn (scripting.md)", default = "preloc",
+  sampling   = {"order random: how negatives are drawn (scripting.md); without it: local for mini-batches whose rows "
+                .. "relocate, else preloc", type = "string",
                 choices = {"naive", "preloc", "pool", "postpone", "local"}},
   ahead      = {"mode steps: triples sent for while others are worked on; without it: 64 for sampling local, else 8",
                 type = "integer"},
@@ -43,8 +44,9 @@ end
 
 local data = opt.data and tide.data.triples(opt.data) or tide.data.wordnet(opt.wordnet)
 local SAMPLING <const> = by_buckets and "local" or opt.sampling
+  or opt.mode == "batched" and opt.technique == "relocate" and "local" or "preloc"
 -- Where intents tell all that is used, they are fine: what is intended early by all nodes has copies on all.
-local FINE <const> = opt.mode == "steps" and opt.technique == "intent" and opt.sampling == "local"
+local FINE <const> = opt.mode == "steps" and opt.technique == "intent" and SAMPLING == "local"
 local CALL <const> = opt.mode == "batched" and 4 * opt.batch or FINE and 50 or 1000    -- triples
 local AHEAD <const> = FINE and 8 or 4          -- calls whose entities are intended
 local width = opt.model == "complex" and 2 * opt.dim or opt.dim

@@ -167,6 +167,7 @@ local tide_job = {}
 ---@field work table|nil newest batch and passes of a step, of a job whose batch changes: {total=, accum=}
 ---@field meet integer how often all of a job that meets were asked to
 ---@field begun integer reports of all before it began, where it joined
+---@field suspends boolean|nil it was told to leave together with all others
 ---@field clocks integer intervals ended so far; not 0 at the start of a resumed run
 ---@field passes integer passes over the data in chunks that are complete; not 0 at the start of a resumed run
 ---@field state table what the worker wants to find again when the run is resumed: numbers, strings, tables of them
@@ -1223,10 +1224,10 @@ function tide_data_module.bow(where, options) end
 ---@param where string|table a directory or file; {train = FILE, dev =, test =}; {generate = "random_trees" |
 ---"skewed_trees" | "balanced_trees" | "chains" | "lattices", samples =, test =, vocabulary =, seed =, max =,
 ---leaves =}
----@param o? {format?: string, classes?: integer} format of files: "sexpr" (default), "parents", "lists", "stanford",
----"sentences"
+---@param o? {format?: string, classes?: integer, vectors?: string} format of files: "sexpr" (default), "parents",
+---"lists", "stanford", "sentences"; vectors: a file of word vectors, "word v1 v2 .." a line, perhaps packed by gzip
 ---@return tide.data.set count (vertices with a label), samples, vocabulary, classes, words (of files with words),
----parts train, dev, test
+---vectors (those of the file: how a table of words begins), parts train, dev, test
 function tide_data_module.forest(where, o) end
 
 ---Images in MNIST's format with labels; parts train.x, train.y, test.x, test.y.
@@ -1479,8 +1480,9 @@ function tide_forest_part:numbered(order) end
 
 ---Vertices that count: whose index `label` is not -1; without it all.
 ---@param label? string
+---@param kinds? string[] of vertices that count; all
 ---@return integer
-function tide_forest_part:counted(label) end
+function tide_forest_part:counted(label, kinds) end
 
 ---Iterates over batches, each a part.
 ---@param size integer samples
@@ -1917,7 +1919,8 @@ local tide_multitask_module = {}
 ---@param o table {name, data (rows with tasks), loss = "squared"|"hinge"|"smoothed"|"logistic", relation = "auto"|
 --- "learned"|"independent"|{"mean", c}|matrix|{graph =}, lambdas, standardise = true, bias = true, tolerance = 1e-6,
 --- solver = "cg" (squared) or "sdca", validate = 0.2, steps = 5 outer ones at most, passes = 1 over the examples a
---- round, deadline = nil or times the median pass at which a round of sdca ends, smooth, seed, checkpoint}
+--- round, deadline = nil or times the median pass at which a round of sdca ends, smooth, seed, checkpoint, without =
+--- numbers of tasks that are left out at first; run:set {without = {..}} lets tasks go and come}
 ---@return tide.job
 function tide_multitask_module.job(given) end
 

@@ -9,7 +9,7 @@ local POINTS <const>, BATCH <const>, STEPS <const>, LOOK <const> = 4000, 40, 200
 local TRUE <const> = tide.tensor.from("f32", {2, -1, 0.5, 3})
 local D <const> = #TRUE
 
-local best, sum, step = math.huge, 0, 0
+local best, sum, reports = math.huge, 0, 0
 
 local job = tide.job {
   name = "rate",
@@ -40,11 +40,11 @@ local job = tide.job {
 
   on_report = function(_, report)                  -- once a step, on the driver
     sum = sum + report.loss / report.examples / LOOK
-    step = step + 1
-    if step % LOOK ~= 0 then return {halve = false} end
+    reports = reports + 1
+    if reports % LOOK ~= 0 then return {halve = false} end
     local error <const> = sum
     local still <const> = error > 0.98 * best
-    print(("step %3d  squared error %.2f%s"):format(step, error, still and ", half the rate" or ""))
+    print(("step %3d  squared error %.2f%s"):format(reports, error, still and ", half the rate" or ""))
     best, sum = math.min(best, error), 0
     return {halve = still}
   end,

@@ -59,6 +59,15 @@ for technique in relocate intent; do
             fail "steps, $technique, $sampling: $(value local_share) of the accesses are local"
     done
 done
+# Mini-batches: a pool drawn from what is here leaves the triples' own entities to come.
+for sampling in preloc local; do
+    run 0 run "$root/examples/kge.lua" --data wide --batch 64 --neg 256 --dim 8 --epochs 2 --nodes 2 \
+        --sampling $sampling --json
+    says out.txt "\"sampling\": *\"$sampling\""
+    if [ $sampling = preloc ]; then drawn=$(value wire_bytes); fi
+done
+more "$(value local_share)" 0.85 || fail "batches, local: $(value local_share) of the accesses are local"
+more "$drawn" "$(value wire_bytes)" || fail "batches, local: $(value wire_bytes) bytes, $drawn without"
 nothing_left
 
 # By buckets: an epoch has every triple once, whoever does it, who has asked for its entities since others used them.

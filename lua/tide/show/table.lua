@@ -35,9 +35,9 @@ function table_show.text(name, parts, o)
   table.insert(lines, 1, ("table %s, width %d"):format(name, parts[1].width))
   for _, part in ipairs(parts) do
     if (part.unreplicated_bound or 0) > 0 then
-      lines[#lines + 1] = ("%s: not yet on copies %s, at most %s, bound %s; %d pushes lost with nodes that died"):format(
-        part.node, units.format_size(part.unreplicated), units.format_size(part.unreplicated_most),
-        units.format_size(part.unreplicated_bound), part.lost_updates)
+      local form <const> = "%s: not yet on copies %s, at most %s, bound %s; %d pushes lost with nodes that died"
+      lines[#lines + 1] = form:format(part.node, units.format_size(part.unreplicated),
+        units.format_size(part.unreplicated_most), units.format_size(part.unreplicated_bound), part.lost_updates)
     end
   end
   if s then lines[#lines + 1] = "\n" .. staleness.text(s, o) end
