@@ -32,7 +32,7 @@ tide.main(function()
     over = true
   end, function()
     for i = 1, opt.pauses do
-      tide.sleep(0.05 + 0.13 * i % 0.4)
+      tide.sleep(job.meets and 0.9 + 0.3 * i or 0.15 + 0.05 * i) -- in the middle of an epoch; in another one each
       if over then return end
       local ok, err = run:pause {release = true}
       if not ok and err.code == "T0513" then return end -- it was over meanwhile
