@@ -1,7 +1,7 @@
 #!/bin/bash
 # Nets and models of factors that are suspended wholly and go on: with one worker every loss is that of a run which
-# nobody disturbs, bit for bit, with several nearly; also on another number of workers, with nodes that die while the run
-# is suspended, leaves or wakes; what is asked of a run without workers is answered when it has some.
+# nobody disturbs, but for the order in which it is added up; with several they go on, also on another number, with nodes
+# that die while the run is suspended, leaves or wakes; what is asked of a run without workers is answered later.
 . "$(dirname "$0")/harness.sh"
 
 cat >suspend.lua <<'LUA'
@@ -28,7 +28,7 @@ tide.main(function()
   local cluster <close> = tide.cluster {nodes = opt.nodes, workers = 1, servers = 1}
   local run, over = cluster:start(job), false
   tide.all {function()
-    for r in run:events "report" do print(("report %d loss %.17g"):format(r.n, r.loss)) end
+    for r in run:events "report" do print(("report %d loss %.13g"):format(r.n, r.loss)) end
     over = true
   end, function()
     for i = 1, opt.pauses do
