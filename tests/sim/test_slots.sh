@@ -53,13 +53,13 @@ local jobs = {job("a", 0.03), job("b", 0.05), opt.net and net() or job("c", 0.02
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = 4, servers = 1, controllers = opt.controllers and 3 or nil}
   cluster:schedule "wild.lua"
-  local slots, over = {}, {}
+  local slots, over, kept = {}, {}, {}
   for _, m in ipairs(core.members()) do slots[m.name] = m.workers end
   sim.check("slots", function()
     if core.now() > 300 then return false, "runs go on for 300 s: one is forgotten" end
     local held, goes_on = {}, {} -- workers of an ended run have returned, and stay until it is closed
     for _, r in ipairs(cluster:runs()) do
-      goes_on[r.uid] = true
+      goes_on[r.uid] = r
       for node, n in pairs(r.grant or {}) do held[node] = (held[node] or 0) + n end
     end
     for node, n in pairs(held) do
@@ -69,8 +69,18 @@ tide.main(function()
       local agent = m.state == "up" and m.workers > 0 and core.whereis(m.name .. "/agent")
       local answer = agent and core.call(agent, {op = "jobs"}, 1)
       local n = 0
-      for _, j in ipairs(answer and answer.jobs or {}) do n = n + (goes_on[j.run] and j.workers or 0) end
+      for _, j in ipairs(answer and answer.jobs or {}) do
+        n = n + (goes_on[j.run] and j.workers or 0)
+        if answer and goes_on[j.run] then goes_on[j.run][m.name] = j.workers end
+      end
       over[m.name] = n > m.workers and (over[m.name] or 0) + 1 or 0
+      for _, r in pairs(goes_on) do -- what a run does not use any more is free soon
+        local idle, key = ((r.grant or {})[m.name] or 0) > (r[m.name] or 0), r.uid .. m.name
+        kept[key] = idle and (kept[key] or core.now()) or nil
+        if idle and core.now() - kept[key] > (opt.controllers and 15 or 3) then
+          return false, ("%s keeps a slot of node %s without a worker"):format(r.name, m.name)
+        end
+      end
       if over[m.name] > 8 then return false, ("node %s has %d workers on %d threads"):format(m.name, n, m.workers) end
     end
     return true

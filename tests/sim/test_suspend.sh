@@ -1,7 +1,7 @@
 #!/bin/bash
 # Nets and models of factors that are suspended wholly and go on: with one worker every loss is that of a run which
-# nobody disturbs, bit for bit, with several nearly; also on another number of workers, with nodes that die while the run
-# is suspended, leaves or wakes; what is asked of a run without workers is answered when it has some.
+# nobody disturbs, but for the order in which it is added up; with several they go on, also on another number, with nodes
+# that die while the run is suspended, leaves or wakes; what is asked of a run without workers is answered later.
 . "$(dirname "$0")/harness.sh"
 
 cat >suspend.lua <<'LUA'
@@ -28,11 +28,11 @@ tide.main(function()
   local cluster <close> = tide.cluster {nodes = opt.nodes, workers = 1, servers = 1}
   local run, over = cluster:start(job), false
   tide.all {function()
-    for r in run:events "report" do print(("report %d loss %.17g"):format(r.n, r.loss)) end
+    for r in run:events "report" do print(("report %d loss %.13g"):format(r.n, r.loss)) end
     over = true
   end, function()
     for i = 1, opt.pauses do
-      tide.sleep(0.05 + 0.13 * i % 0.4)
+      tide.sleep(job.meets and 0.9 + 0.3 * i or 0.15 + 0.05 * i) -- in the middle of an epoch; in another one each
       if over then return end
       local ok, err = run:pause {release = true}
       if not ok and err.code == "T0513" then return end -- it was over meanwhile

@@ -16,7 +16,8 @@ local KEY <const> = 1024
 
 ---@class tide.nn.crew
 ---@field exchange tide.nn.exchange|nil of several workers
----@field left_off table|nil all leave, and nobody goes on: {epoch = the newest that is over, steps, unfinished?, adapts?}
+---@field left_off table|nil all leave, and nobody goes on: {epoch = the newest that is over, steps, unfinished?,
+--- adapts?}
 ---@field leavers integer[]|nil ranks of these
 local crew = {}
 crew.__index = crew

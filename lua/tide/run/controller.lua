@@ -617,8 +617,8 @@ function controller:evaluate_late()
     if e and not next(e.missing) then
       self.evaluations[number] = nil
       if self.finished then
-        self:emit {kind = "evaluated", id = e.id, error = script.error("T0513", ("`%s` was not evaluated: the run ended "
-          .. "without workers"):format(e.name))}
+        local why <const> = ("`%s` was not evaluated: the run ended without workers"):format(e.name)
+        self:emit {kind = "evaluated", id = e.id, error = script.error("T0513", why)}
       else
         begin_evaluation(self, e)
       end

@@ -195,8 +195,10 @@ function run_life.extend(controller, ops)
     if not err and request.release then
       local why <const> = self:fixed_workers()
       if why then
-        err = script.error("T0513", "the workers of this run cannot leave: " .. why,
-          {help = "pause it without release; its slots stay its own"})
+        err = script.error("T0513", "the workers of this run cannot leave: " .. why, {help = self.job.checkpoint
+          and "stop it, which writes a checkpoint, and go on from that: tide submit --resume DIR SCRIPT"
+          or "pause it without release, its slots stay its own; with `checkpoint` in the job it could be stopped and "
+            .. "go on by --resume"})
       end
     end
     if err then return core.answer_error(message, err) end
