@@ -58,13 +58,13 @@ struct request {
 
 struct tide_http {
     struct MHD_Daemon *daemon;
-    struct page pages[TIDE_HTTP_PAGES]; /* before the daemon's thread can see a request for them: under the lock */
+    uint16_t port;
+
+    pthread_mutex_t lock; /* of everything below: the program adds pages while the library's thread serves */
+    struct page pages[TIDE_HTTP_PAGES];
     size_t page_count;
     const char *open[TIDE_HTTP_PAGES + 2];
     char host[32], host_name[32], token[TIDE_HTTP_TOKEN + 1];
-    uint16_t port;
-
-    pthread_mutex_t lock; /* of everything below */
     pthread_cond_t news;  /* a request waits */
     bool closing;
     struct piece *ring[TIDE_HTTP_SAMPLES]; /* by number modulo its length */

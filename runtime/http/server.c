@@ -137,16 +137,13 @@ static int judge(struct tide_http *http, struct MHD_Connection *connection, stru
         .version = version, .headers = all.items, .header_count = all.count};
     const struct tide_http_rules rules = {
         .host = http->host, .host_name = http->host_name, .token = http->token, .open = http->open};
+    pthread_mutex_lock(&http->lock);
     int status = tide_http_guard(&rules, &head, why);
-    *wait_s = 0;
-    if (status == 401) {
-        pthread_mutex_lock(&http->lock);
-        *wait_s = wrong_token(http);
-        pthread_mutex_unlock(&http->lock);
-        if (*wait_s > 0) {
-            *why = "too many wrong tokens";
-            status = 429;
-        }
+    *wait_s = status == 401 ? wrong_token(http) : 0;
+    pthread_mutex_unlock(&http->lock);
+    if (*wait_s > 0) {
+        *why = "too many wrong tokens";
+        status = 429;
     }
     return status;
 }
@@ -160,14 +157,14 @@ static bool is_path(const struct request *r, const char *path) {
 
 static enum MHD_Result answer_page(struct tide_http *http, struct MHD_Connection *connection, const struct request *r,
                                    bool *found) {
-    for (size_t i = 0; i < http->page_count; i++) {
-        if (is_path(r, http->pages[i].path)) {
-            *found = true;
-            return MHD_queue_response(connection, 200, http->pages[i].response);
-        }
+    struct MHD_Response *response = NULL; /* until the server is closed */
+    pthread_mutex_lock(&http->lock);
+    for (size_t i = 0; i < http->page_count && response == NULL; i++) {
+        response = is_path(r, http->pages[i].path) ? http->pages[i].response : NULL;
     }
-    *found = false;
-    return MHD_NO;
+    pthread_mutex_unlock(&http->lock);
+    *found = response != NULL;
+    return response != NULL ? MHD_queue_response(connection, 200, response) : MHD_NO;
 }
 
 static enum MHD_Result answer_stream(struct tide_http *http, struct MHD_Connection *connection, const struct request *r) {
@@ -448,6 +445,7 @@ static int open_server(const struct tide_http_options *options, struct tide_http
     pthread_condattr_destroy(&attributes);
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(options->port), .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+    pthread_mutex_lock(&http->lock); /* whoever connects before the port is known here waits */
     errno = 0;
     http->daemon = MHD_start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, options->port, NULL, NULL, handle,
@@ -463,6 +461,7 @@ static int open_server(const struct tide_http_options *options, struct tide_http
         int code = errno == EADDRINUSE ? TIDE_EBUSY : TIDE_EINVAL;
         (void)snprintf(reason, capacity, "127.0.0.1:%u: %s", options->port,
                        errno != 0 ? strerror(errno) : "the server does not start");
+        pthread_mutex_unlock(&http->lock);
         pthread_cond_destroy(&http->news);
         pthread_mutex_destroy(&http->lock);
         tide_free(http);
@@ -471,6 +470,7 @@ static int open_server(const struct tide_http_options *options, struct tide_http
     http->port = info->port;
     (void)snprintf(http->host, sizeof http->host, "127.0.0.1:%u", http->port);
     (void)snprintf(http->host_name, sizeof http->host_name, "localhost:%u", http->port);
+    pthread_mutex_unlock(&http->lock);
     *out = http;
     return 0;
 }
@@ -480,18 +480,24 @@ static uint16_t port_of(const struct tide_http *http) {
 }
 
 static int add_page(struct tide_http *http, const char *path, const char *type, const void *data, size_t size) {
-    if (http->page_count == TIDE_HTTP_PAGES || strlen(path) >= sizeof http->pages[0].path) {
-        return TIDE_ELIMIT;
-    }
-    struct page *page = &http->pages[http->page_count];
-    (void)snprintf(page->path, sizeof page->path, "%s", path);
-    page->response = respond(data, size, type);
-    if (!page->response) {
+    struct MHD_Response *response = respond(data, size, type);
+    if (!response) {
         return TIDE_ENOMEM;
     }
-    http->open[http->page_count + 1] = page->path;
-    http->page_count++;
-    return 0;
+    pthread_mutex_lock(&http->lock);
+    const bool fits = http->page_count < TIDE_HTTP_PAGES && strlen(path) < sizeof http->pages[0].path;
+    if (fits) {
+        struct page *page = &http->pages[http->page_count];
+        (void)snprintf(page->path, sizeof page->path, "%s", path);
+        page->response = response;
+        http->open[http->page_count + 1] = page->path;
+        http->page_count++;
+    }
+    pthread_mutex_unlock(&http->lock);
+    if (!fits) {
+        MHD_destroy_response(response);
+    }
+    return fits ? 0 : TIDE_ELIMIT;
 }
 
 static int next_request(struct tide_http *http, unsigned timeout_ms, struct tide_http_request *out) {

@@ -186,7 +186,9 @@ local CHECKS <const> = {
     if #full > 0 then
       return bad(value, "make room in " .. table.concat(full, ", ") .. ": histories, checkpoints and logs are cut off")
     end
-    if least < ROOM_GOOD then return warn(value, "make room, or take another disk: a checkpoint is as large as tables") end
+    if least < ROOM_GOOD then
+      return warn(value, "make room, or take another disk: a checkpoint is as large as its tables")
+    end
     return ok(value)
   end},
   {"clock", function()

@@ -23,7 +23,7 @@ end
 ---@return tide.error? err T0801: it takes the right `operate`
 function recording.begin(seconds, nodes)
   if type(seconds) ~= "number" or not (seconds > 0 and seconds <= SECONDS_MAX) then
-    return nil, errors.new("T0105", {message = ("a trace takes more than 0 and at most %d seconds"):format(SECONDS_MAX)})
+    return nil, errors.new("T0105", {message = ("a trace takes more than 0 s, at most %d s"):format(SECONDS_MAX)})
   end
   local begun, err = inside("begin", {events = EVENTS // (4 * math.max(nodes, 1))})
   if not begun then return nil, err end

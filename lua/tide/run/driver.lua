@@ -203,7 +203,8 @@ end
 
 local PAGE_S <const> = 10 -- until a dashboard has told its address
 
--- A dashboard of the cluster in a process of its own, which ends with this one. Its log has the address, and is ours alone.
+-- A dashboard of the cluster in a process of its own, which ends with this one. Its log, which is ours alone, has the
+-- address.
 local function begin_dashboard(context)
   local children <const> = require "tide.cluster.children"
   local log <const> = context.directory .. "/dashboard.log"
