@@ -424,15 +424,7 @@ const struct tide_kernel tide_kernel_lda_warp_word = {
 
 /* ---- documents ---- */
 
-enum {
-    D_TOPICS = LDA_DRAWS,
-    D_PROPOSALS,
-    D_OFFSETS,
-    D_PLACES,
-    D_NEXT,
-    D_DOCUMENT,
-    D_FIRST
-};
+enum { D_TOPICS = LDA_DRAWS, D_PROPOSALS, D_OFFSETS, D_PLACES, D_NEXT, D_DOCUMENT, D_FIRST };
 static const struct tide_parameter document_parameters[] = {
     LDA_DRAWS_PARAMETERS,
     [D_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0,

@@ -9,12 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    HEADER_LINES = 3,
-    EMPTY_MOST = 1 << 20,
-    EMPTY_A_PAIR = 16,
-    WORDS_MOST = 1 << 27
-};
+enum { HEADER_LINES = 3, EMPTY_MOST = 1 << 20, EMPTY_A_PAIR = 16, WORDS_MOST = 1 << 27 };
 static const uint64_t TOKENS_MOST = UINT64_C(1) << 38;
 
 struct pair {
@@ -59,7 +54,8 @@ static int read_header(struct tide_bow_reader *r, struct tide_fields_line *line)
     if (!tide_fields_next(line, &field, &size) ||
         !tide_text_count(field, size, UINT32_MAX - 1, into[r->text.line - 1]) ||
         tide_fields_next(line, &more, &rest)) {
-        return tide_fields_refuse(&r->text, line, field, what[r->text.line - 1], "a UCI file begins with three such lines");
+        return tide_fields_refuse(&r->text, line, field, what[r->text.line - 1],
+                                  "a UCI file begins with three such lines");
     }
     return 0;
 }
@@ -80,15 +76,17 @@ static int read_uci(struct tide_bow_reader *r, struct tide_fields_line *line) {
             return 0; /* an empty line */
         }
         if (!there || !tide_text_count(field, size, most[i], &numbers[i]) || numbers[i] == 0) {
-            return tide_fields_refuse(&r->text, line, field, what[i], "each line is `document word count`");
+            return tide_fields_refuse(&r->text, line, field, what[i],
+                                      "each line is `document word count`");
         }
     }
     if (tide_fields_next(line, &field, &size)) {
-        return tide_fields_refuse(&r->text, line, field, "the end of the line", "each line is `document word count`");
+        return tide_fields_refuse(&r->text, line, field, "the end of the line",
+                                  "each line is `document word count`");
     }
     if (++r->seen > r->announced) {
         return tide_fields_refuse(&r->text, line, line->start, "no more pairs than line 3 says",
-                      "correct line 3, or the lines");
+                                  "correct line 3, or the lines");
     }
     return add(r, numbers[0] - 1, (uint32_t)numbers[1] - 1, (uint32_t)numbers[2]);
 }
@@ -103,19 +101,19 @@ static int read_pairs(struct tide_bow_reader *r, struct tide_fields_line *line) 
     const char *head = field;
     if (r->format == TIDE_BOW_LDAC && !tide_text_count(field, size, UINT32_MAX, &announced)) {
         return tide_fields_refuse(&r->text, line, field, "the number of pairs of the line",
-                      "a line of LDA-C is `M word:count ...`");
+                                  "a line of LDA-C is `M word:count ...`");
     }
     for (; tide_fields_next(line, &field, &size); pairs++) {
         const char *colon = memchr(field, ':', size);
         uint64_t word, count;
         if (!colon || !tide_text_count(field, (size_t)(colon - field), UINT32_MAX - 1, &word)) {
             return tide_fields_refuse(&r->text, line, field, "word:count with the number of a word",
-                          "write each word as number:count");
+                                      "write each word as number:count");
         }
         if (!tide_text_count(colon + 1, size - (size_t)(colon - field) - 1, INT32_MAX, &count) ||
             count == 0) {
             return tide_fields_refuse(&r->text, line, colon + 1, "a count from 1",
-                          "leave words that do not occur out");
+                                      "leave words that do not occur out");
         }
         r->zero = r->zero || word == 0;
         r->vocabulary = word + 1 > r->vocabulary ? word + 1 : r->vocabulary;
@@ -126,7 +124,7 @@ static int read_pairs(struct tide_bow_reader *r, struct tide_fields_line *line) 
     }
     if (r->format == TIDE_BOW_LDAC && pairs != announced) {
         return tide_fields_refuse(&r->text, line, head, "as many pairs as the line says",
-                      "a line of LDA-C is `M word:count ...`");
+                                  "a line of LDA-C is `M word:count ...`");
     }
     r->documents++;
     return 0;
@@ -162,9 +160,10 @@ static int read_text(struct tide_bow_reader *r, struct tide_fields_line *line) {
     size_t size;
     for (uint32_t i = 0; i < r->options.skip; i++) {
         if (!tide_fields_next(line, &field, &size)) {
-            return i == 0 ? 0
-                          : tide_fields_refuse(&r->text, line, line->end, "more fields before the words",
-                                   "say another `skip`");
+            return i == 0
+                       ? 0
+                       : tide_fields_refuse(&r->text, line, line->end,
+                                            "more fields before the words", "say another `skip`");
         }
     }
     const size_t before = r->pair_count;
@@ -178,7 +177,8 @@ static int read_text(struct tide_bow_reader *r, struct tide_fields_line *line) {
             at++;
         }
         if (at - word > TIDE_BOW_WORD_MOST) {
-            return tide_fields_refuse(&r->text, line, word, "a word of at most 1 MiB", "this is no text");
+            return tide_fields_refuse(&r->text, line, word, "a word of at most 1 MiB",
+                                      "this is no text");
         }
         int code = at > word ? add_word(r, word, (size_t)(at - word)) : 0;
         if (code < 0) {
@@ -273,7 +273,8 @@ int tide_bow_end(struct tide_bow_reader *r) {
             TIDE_EPROTO,
             "%s: line %zu: column 1: expected %llu pairs as line 3 says, found %llu; the file "
             "is cut short, or line 3 is wrong",
-            r->text.name, r->text.line + 1, (unsigned long long)r->announced, (unsigned long long)r->seen);
+            r->text.name, r->text.line + 1, (unsigned long long)r->announced,
+            (unsigned long long)r->seen);
     }
     return code;
 }
@@ -294,8 +295,9 @@ static int expand(struct tide_bow_reader *r, struct tide_bow *out) {
     }
     if (tokens > tokens_most || r->vocabulary > WORDS_MOST) {
         return tide_fail(TIDE_ELIMIT, "%s: %llu tokens of %llu words are more than %llu of %d",
-                         r->text.name, (unsigned long long)tokens, (unsigned long long)r->vocabulary,
-                         (unsigned long long)tokens_most, WORDS_MOST);
+                         r->text.name, (unsigned long long)tokens,
+                         (unsigned long long)r->vocabulary, (unsigned long long)tokens_most,
+                         WORDS_MOST);
     }
     if (r->documents > EMPTY_MOST + (uint64_t)EMPTY_A_PAIR * r->pair_count) {
         return tide_fail(TIDE_EPROTO,
@@ -493,9 +495,9 @@ static int name_words(struct tide_bow_reader *r, struct tide_bow *b) {
                    ? tide_dictionary_add(&names, line, stop ? (size_t)(stop - line) : size, &number)
                    : 0;
         if (code == 0 && size > 0 && names.names.count == before) {
-            code =
-                tide_fail(TIDE_EPROTO, "%s: line %zu: column 1: the word '%.*s' is there twice",
-                          lines.text->name, lines.number, (int)(size < TIDE_FIELDS_SHOWN ? size : TIDE_FIELDS_SHOWN), line);
+            code = tide_fail(TIDE_EPROTO, "%s: line %zu: column 1: the word '%.*s' is there twice",
+                             lines.text->name, lines.number,
+                             (int)(size < TIDE_FIELDS_SHOWN ? size : TIDE_FIELDS_SHOWN), line);
         }
     }
     code = code ? code : more;
@@ -523,9 +525,9 @@ int tide_bow_finish(struct tide_bow_reader *r, struct tide_bow *out) {
         code = r->format == TIDE_BOW_TEXT ? choose_words(r, out) : name_words(r, out);
     }
     if (code == 0 && out->tokens == 0) {
-        code =
-            tide_fail(TIDE_EPROTO,
-                      "%s: no word is left: all are stop words, too rare or too frequent", r->text.name);
+        code = tide_fail(TIDE_EPROTO,
+                         "%s: no word is left: all are stop words, too rare or too frequent",
+                         r->text.name);
     }
     if (code == 0) {
         sort_documents(out);

@@ -49,9 +49,8 @@ static int read_line(struct tide_fields *f, const char *start, size_t size) {
 
 static int hold(struct tide_fields *f, const char *data, size_t size) {
     if (size > TIDE_FIELDS_LINE_MOST - f->held_size) {
-        return tide_fail(TIDE_ELIMIT,
-                         "%s: line %zu: column 1: a line of more than %d bytes; %s", f->name,
-                         f->line + 1, TIDE_FIELDS_LINE_MOST, f->no_such);
+        return tide_fail(TIDE_ELIMIT, "%s: line %zu: column 1: a line of more than %d bytes; %s",
+                         f->name, f->line + 1, TIDE_FIELDS_LINE_MOST, f->no_such);
     }
     int code = size > 0 ? tide_array_grow(&f->held, &f->held_room, f->held_size + size, 1) : 0;
     if (code == 0 && size > 0) {

@@ -48,31 +48,33 @@ static int add_entry(struct tide_libsvm_reader *r, uint32_t index, float value) 
     return code;
 }
 
-static int read_entry(struct tide_libsvm_reader *r, const struct tide_fields_line *line, const char *word,
-                      size_t size, int64_t *before) {
+static int read_entry(struct tide_libsvm_reader *r, const struct tide_fields_line *line,
+                      const char *word, size_t size, int64_t *before) {
     uint64_t index;
     float value;
     const char *colon = memchr(word, ':', size);
     if (!colon || !tide_text_count(word, (size_t)(colon - word), INDEX_MOST, &index)) {
         return tide_fields_refuse(&r->text, line, word, "index:value with an index below 2^32 - 1",
-                      "write each entry as index:value");
+                                  "write each entry as index:value");
     }
     if (!tide_text_number(colon + 1, size - (size_t)(colon - word) - 1, &value)) {
-        return tide_fields_refuse(&r->text, line, colon + 1, "a finite value", "correct it or leave the entry out");
+        return tide_fields_refuse(&r->text, line, colon + 1, "a finite value",
+                                  "correct it or leave the entry out");
     }
     if (index == 0 && r->options.base == 1) {
         return tide_fields_refuse(&r->text, line, word, "an index from 1 (base = 1)",
-                      "say base = 0 if indices begin at 0");
+                                  "say base = 0 if indices begin at 0");
     }
     if ((int64_t)index <= *before) {
         return tide_fields_refuse(&r->text, line, word, "an index above the one before it",
-                      "sort the entries of a line and merge equal indices");
+                                  "sort the entries of a line and merge equal indices");
     }
     *before = (int64_t)index;
     r->zero = r->zero || index == 0;
     if (index > r->largest || !r->largest_at.name) {
         r->largest = (uint32_t)index;
-        r->largest_at = (struct place){r->text.name, r->text.line, (size_t)(word - line->start) + 1};
+        r->largest_at =
+            (struct place){r->text.name, r->text.line, (size_t)(word - line->start) + 1};
     }
     return add_entry(r, (uint32_t)index, value);
 }
@@ -98,13 +100,14 @@ static int add_name(struct tide_libsvm_reader *r, double label) {
     return code;
 }
 
-static int add_task(struct tide_libsvm_reader *r, const struct tide_fields_line *line, const char *word,
-                    size_t size) {
+static int add_task(struct tide_libsvm_reader *r, const struct tide_fields_line *line,
+                    const char *word, size_t size) {
     size_t row = r->out.parts[r->part_count - 1].rows;
     uint32_t **tasks = &r->out.tasks[r->part_count - 1];
     uint64_t task;
     if (!tide_text_count(word + 4, size - 4, UINT32_MAX, &task)) {
-        return tide_fields_refuse(&r->text, line, word, "qid:N, a number below 2^32", "number the tasks");
+        return tide_fields_refuse(&r->text, line, word, "qid:N, a number below 2^32",
+                                  "number the tasks");
     }
     int code = tide_array_grow(tasks, &r->room.tasks, row + 1, sizeof **tasks);
     if (code == 0) {
@@ -148,11 +151,12 @@ static int read_line(void *reader, struct tide_fields_line *line) {
     }
     if (!tide_text_double(word, length, &written) || !isfinite((float)written)) {
         return tide_fields_refuse(&r->text, line, word, "one finite number as label",
-                      "lines of several labels are not read");
+                                  "lines of several labels are not read");
     }
     if (r->options.classes && floor(written) == written && (double)(float)written != written) {
-        return tide_fields_refuse(&r->text, line, word, "a class that a 32-bit float holds",
-                      "whole numbers over 16777216 are rounded; number the classes from 0");
+        return tide_fields_refuse(
+            &r->text, line, word, "a class that a 32-bit float holds",
+            "whole numbers over 16777216 are rounded; number the classes from 0");
     }
     int code = begin_row(r, (float)written);
     code = code || !r->options.classes ? code : add_name(r, written);
@@ -168,8 +172,9 @@ static int read_line(void *reader, struct tide_fields_line *line) {
         code = read_entry(r, line, word, length, &before);
     }
     if (code == 0 && r->options.tasks && !task) {
-        code = tide_fields_refuse(&r->text, line, start, "qid:N behind the label: the number of the task",
-                      "give each line one, or read the data without tasks");
+        code = tide_fields_refuse(&r->text, line, start,
+                                  "qid:N behind the label: the number of the task",
+                                  "give each line one, or read the data without tasks");
     }
     r->out.parts[r->part_count - 1].rows += code == 0;
     return code;
