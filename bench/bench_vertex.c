@@ -260,7 +260,7 @@ static void run_setting(const struct setting *s, size_t h, size_t batch, bool se
                     step(&tide, f, first, batch);
                 } else {
                     uint64_t before = report_processor_time();
-                    expect(tide_levels_make(hand.levels, f, NULL, first, batch, false));
+                    expect(tide_levels_make(hand.levels, f, NULL, first, batch, false, false));
                     plan_time += (double)(report_processor_time() - before);
                     planned += hand.levels->vertices;
                     loop_step(hand.loop, hand.levels, 1e-6f);

@@ -132,8 +132,8 @@ static void cell(struct loop *l, size_t r) {
 }
 
 static void up_level(struct loop *l, const struct view *b, size_t level) {
-    size_t h = l->h, g = l->gates * h, first = b->v->first[level];
-    size_t n = b->v->first[level + 1] - first;
+    size_t h = l->h, g = l->gates * h, first = b->v->rounds[level].row;
+    size_t n = b->v->rounds[level].rows;
     if (l->model == LOOP_FC) {
         for (size_t r = first; r < first + n; r++) {
             memset(l->S + r * 2 * h, 0, 2 * h * sizeof(float));
@@ -168,7 +168,7 @@ static void up_level(struct loop *l, const struct view *b, size_t level) {
     for (size_t r = first; r < first + n; r++) {
         cell(l, r);
     }
-    if (l->model == LOOP_TREE && level + 1 < b->v->level_count) {
+    if (l->model == LOOP_TREE && level + 1 < b->v->round_count) {
         mm(false, false, n, h, h, l->hs + first * h, h, l->Uf, h, 1, 0, l->F + first * h, h);
         for (size_t e = first * h; e < (first + n) * h; e++) {
             l->F[e] = sigmoid(l->F[e] + l->bf[e % h]);
@@ -241,8 +241,8 @@ static void cell_back(struct loop *l, size_t r) {
 }
 
 static void down_level(struct loop *l, const struct view *b, size_t level) {
-    size_t h = l->h, g = l->gates * h, first = b->v->first[level];
-    size_t n = b->v->first[level + 1] - first;
+    size_t h = l->h, g = l->gates * h, first = b->v->rounds[level].row;
+    size_t n = b->v->rounds[level].rows;
     if (l->model == LOOP_FC) {
         for (size_t r = first; r < first + n; r++) {
             for (int32_t k = b->up[r]; k < b->up[r + 1]; k++) {
@@ -303,7 +303,7 @@ static void descend(float *w, const float *d, size_t n, float rate) {
 }
 
 double loop_step(struct loop *l, const struct tide_levels *v, float rate) {
-    size_t h = l->h, g = l->gates * h, n = v->vertices, inner = v->level_count ? v->first[1] : 0;
+    size_t h = l->h, g = l->gates * h, n = v->vertices, inner = v->round_count ? v->rounds[0].rows : 0;
     const char *d = v->data;
 #define LIST(at) ((const int32_t *)(const void *)(d + (at)))
     struct view b = {v,
@@ -313,7 +313,7 @@ double loop_step(struct loop *l, const struct tide_levels *v, float rate) {
                      LIST(v->list_at[TIDE_LIST_PARENT]),
                      LIST(v->input_at[0]),
                      LIST(v->input_at[1])};
-    size_t words = v->limit[0];
+    size_t words = v->limit[0][0];
     for (size_t r = 0; r < n; r++) {
         if (b.word[r] >= 0) {
             memcpy(l->x + r * h, l->E + (size_t)b.word[r] * h, h * sizeof(float));
@@ -325,11 +325,11 @@ double loop_step(struct loop *l, const struct tide_levels *v, float rate) {
         mm(false, false, words, g, h, l->x, h, l->W, g, 1, 0, l->z, g);
         memset(l->z + words * g, 0, (n - words) * g * sizeof(float));
     }
-    for (size_t level = 0; level < v->level_count; level++) {
+    for (size_t level = 0; level < v->round_count; level++) {
         up_level(l, &b, level);
     }
     double loss = classify(l, &b);
-    for (size_t level = v->level_count; level-- > 0;) {
+    for (size_t level = v->round_count; level-- > 0;) {
         down_level(l, &b, level);
     }
     if (l->model == LOOP_FC) {
@@ -354,7 +354,7 @@ double loop_step(struct loop *l, const struct tide_levels *v, float rate) {
     descend(l->b, l->db, g, rate);
     descend(l->bC, l->dbC, l->classes, rate);
     if (l->model == LOOP_TREE) {
-        size_t below = v->level_count ? v->first[v->level_count - 1] : 0;
+        size_t below = v->round_count ? v->rounds[v->round_count - 1].row : 0;
         mm(true, false, h, h, below, l->hs, h, l->df, h, -rate, 1, l->Uf, h);
         columns(l->df, below, h, l->dbf);
         descend(l->bf, l->dbf, h, rate);

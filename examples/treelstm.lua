@@ -2,11 +2,13 @@
 --   tide run treelstm.lua                       generated trees, two node processes
 --   tide run treelstm.lua --data sst/           the Stanford Sentiment Treebank: train.txt, dev.txt, test.txt
 --   tide run treelstm.lua --model binary        a forget gate for each of two children; --model fc: no gates at all
+--   tide run treelstm.lua --model kinds         leaves and inner vertices have functions of their own
 local tide, nn = require "tide", require "tide.nn"
 
 local opt = tide.options {
   data    = {"directory with train.txt (dev.txt, test.txt) of bracketed trees; without it: generated", type = "string"},
-  model   = {"what a vertex computes", default = "childsum", choices = {"childsum", "binary", "fc"}},
+  vectors = {"file of word vectors to begin with, \"word v1 v2 ..\" a line, with --data", type = "string"},
+  model   = {"what a vertex computes", default = "childsum", choices = {"childsum", "binary", "fc", "kinds"}},
   width   = {"of a vertex's state", default = 64},
   count   = {"number of generated trees", default = 2000},
   rule    = {"update rule", default = "adagrad", choices = {"adagrad", "sgd"}},
@@ -22,7 +24,8 @@ local opt = tide.options {
 }
 
 local H <const>, VOCABULARY <const> = opt.width, 1000
-local data <const> = opt.data and tide.data.forest(opt.data, {format = "sexpr"})
+if opt.vectors and not opt.data then error("--vectors are of the words of --data", 0) end
+local data <const> = opt.data and tide.data.forest(opt.data, {format = "sexpr", vectors = opt.vectors})
   or tide.data.forest {generate = "random_trees", samples = opt.count, test = opt.count // 8, vocabulary = VOCABULARY,
                        max = 19, seed = opt.seed}
 
@@ -60,12 +63,42 @@ function vertices.fc(x, v)
   return h1
 end
 
-local program <const> = nn.vertex(opt.model, function(p, v)
-  local words <const> = p:table("E", data.vocabulary, H)
-  local h = vertices[opt.model](v:embed(words, v:index "word"), v)
-  local z = nn.linear(data.classes, {name = "out"})(h)
+local out <const> = nn.linear(data.classes, {name = "out"})
+
+local function classify(p, v, h)
+  local z <const> = out(h)
   p:output("logits", z)
   p:loss(nn.xent(z, v:index "label"))
+end
+
+-- As wide as the vectors that rows begin with.
+local function words(p, v)
+  local from <const> = data.vectors
+  return v:embed(p:table("E", data.vocabulary, from and from.columns or H, from), v:index "word")
+end
+
+---Two kinds of vertices: a leaf turns its word into a state, an inner one puts its children's together.
+local kinds = {}
+
+function kinds.leaf(p, v)
+  local i, o, u = nn.split(nn.linear(3 * H, {name = "leaf"})(words(p, v)), 3)
+  local c1 = i:sigmoid() * u:tanh()
+  local h1 = o:sigmoid() * c1:tanh()
+  v:publish {h = h1, c = c1}
+  classify(p, v, h1)
+end
+
+function kinds.inner(p, v)
+  local h, c = v:state("h", H), v:state("c", H)
+  local i, o, u, f1, f2 = nn.split(nn.linear(5 * H, {name = "inner"})(v:child(1, h):concat(v:child(2, h))), 5)
+  local c1 = i:sigmoid() * u:tanh() + f1:sigmoid() * v:child(1, c) + f2:sigmoid() * v:child(2, c)
+  local h1 = o:sigmoid() * c1:tanh()
+  v:publish {h = h1, c = c1}
+  classify(p, v, h1)
+end
+
+local program <const> = opt.model == "kinds" and nn.vertices("kinds", kinds) or nn.vertex(opt.model, function(p, v)
+  classify(p, v, vertices[opt.model](words(p, v), v))
 end)
 
 local job <const> = nn.job {

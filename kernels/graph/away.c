@@ -325,7 +325,10 @@ int tide__away_finish(struct tide_run *run, int code) {
 }
 
 int tide__away_count(struct tide_run *run) {
-    int code = run->away.counted ? 0 : download_loss(run, 0);
+    int code = 0;
+    for (size_t i = 0; code == 0 && !run->away.counted && i < run->plan->program->loss_count; i++) {
+        code = download_loss(run, i);
+    }
     if (code == 0 && !run->away.counted) {
         code = finish_queue(run);
     }

@@ -83,7 +83,8 @@ static bool join(struct uses *u, size_t n, uint32_t a, uint32_t b) {
     }
     struct node *product = product_of(u, b), *maker = &p->nodes[p->values[a].producer];
     if (!product || p->values[a].producer >= p->values[b].producer ||
-        product->section != add->section) {
+        product->section != add->section || product->kind != add->kind ||
+        maker->kind != add->kind) {
         return false;
     }
     if (is_add(maker, TIDE_SOURCE_FULL, TIDE_SOURCE_ROW) && is_own(u, maker->in[0]) &&
@@ -232,14 +233,14 @@ struct assembly {
 
 /* A value that can be stored as columns of another: one operation of the section makes it for one
  * reader. */
-static bool is_part(const struct uses *u, uint32_t value, uint8_t section) {
+static bool is_part(const struct uses *u, uint32_t value, const struct node *of) {
     const struct tide_program *p = u->p;
     const struct value *v = &p->values[value];
     if (!is_own(u, value) || v->root != value || u->views[value] != 0) {
         return false;
     }
     const struct node *maker = &p->nodes[v->producer];
-    return maker->section == section && !maker->accumulates &&
+    return maker->section == of->section && maker->kind == of->kind && !maker->accumulates &&
            (maker->code == TIDE_OP_MAP || maker->code == TIDE_OP_MM ||
             maker->code == TIDE_OP_GATHER || maker->code == TIDE_OP_GATHER_SUM);
 }
@@ -250,7 +251,7 @@ static bool collect(const struct uses *u, size_t n, struct assembly *a) {
     const struct node *node = &p->nodes[n];
     if (node->code == TIDE_OP_SLICE_DX) {
         uint32_t own = (uint32_t)tide__graph_columns(&p->values[node->in[0]]);
-        if (a->slice_count == LEAVES || !is_part(u, node->in[0], node->section)) {
+        if (a->slice_count == LEAVES || !is_part(u, node->in[0], node)) {
             return false;
         }
         for (size_t i = 0; i < a->slice_count; i++) {
@@ -335,7 +336,7 @@ static void join_columns(const struct uses *u, size_t n) {
     uint32_t out = node->out[0], a = node->in[0], b = node->in[1], first = 0;
     if (node->code != TIDE_OP_CONCAT || a == b || !is_rows(&p->values[out]) ||
         p->values[out].root != out || u->views[out] != 0 || !read_whole(p, out) ||
-        !is_part(u, a, node->section) || !is_part(u, b, node->section)) {
+        !is_part(u, a, node) || !is_part(u, b, node)) {
         return;
     }
     for (size_t i = 0; i < 2; i++) {

@@ -285,6 +285,12 @@ static void adjoint_columns(struct walk *w) {
 
 static void adjoint_reshape(struct walk *w) {
     const struct node node = *w->node;
+    if (node.joins) { /* each kind reads its rows of it */
+        for (size_t i = 0; i < node.in_count; i++) {
+            add(w, node.in[i], w->g);
+        }
+        return;
+    }
     const struct value v = w->p->values[node.in[0]];
     uint32_t out = NONE;
     if (w->error == 0) {
@@ -441,6 +447,7 @@ static void visit(struct walk *w, size_t n) {
     struct node node = w->p->nodes[n];
     w->node = &node;
     w->p->layer = node.layer;
+    w->p->kind = node.kind;
     memcpy(w->p->at, node.at, sizeof(w->p->at));
     if (is_loss(node.code)) {
         if (w->needed[node.in[0]]) {
@@ -481,6 +488,7 @@ static void visit_crossing(struct walk *w, size_t count, uint32_t *carried) {
             w->node = &node;
             w->g = carried[n];
             w->p->layer = node.layer;
+            w->p->kind = node.kind;
             memcpy(w->p->at, node.at, sizeof(w->p->at));
             if (w->error == 0) {
                 adjoint_gather(w);
@@ -492,6 +500,7 @@ static void visit_crossing(struct walk *w, size_t count, uint32_t *carried) {
 /* A published value's gradient is also what its children's state got. */
 static void publish(struct walk *w) {
     w->p->section = SECTION_DOWN;
+    w->p->kind = 0;
     for (size_t i = 0; i < w->p->child_count && w->error == 0; i++) {
         uint32_t state = w->p->children[i], g = w->gradient[state];
         if (g != NONE) {
@@ -509,6 +518,7 @@ static void resolve(struct walk *w, size_t count, const uint32_t *carried) {
         }
         uint32_t g = w->gradient[x];
         if (g == NONE) { /* nothing depends on it smoothly */
+            w->p->kind = w->p->values[x].kind;
             g = map3(w, TIDE_MICRO_SELECT, map_constant(w, TIDE_MICRO_MUL, 0, x), NONE, NONE);
         }
         w->p->values[carried[n]].alias = g;
@@ -568,6 +578,7 @@ static int own_gradient(struct walk *w, uint32_t parameter, uint32_t g) {
 
 static int finish(struct walk *w, bool of_inputs) {
     struct tide_program *p = w->p;
+    p->kind = 0;
     for (size_t i = 0; i < w->values && w->error == 0; i++) {
         uint32_t g = w->gradient[i];
         if (g == NONE || !(p->values[i].class == CLASS_PARAMETER ||
@@ -589,6 +600,10 @@ int tide_program_differentiate(struct tide_program *p, bool of_inputs) {
     if (p->differentiated || p->loss_count == 0) {
         return tide__graph_wrong(p, p->differentiated ? "the program is differentiated already"
                                                       : "the program has no loss");
+    }
+    int joined = tide__vertex_join(p);
+    if (joined != 0) {
+        return joined;
     }
     struct walk w = {.p = p, .values = p->value_count};
     w.gradient = tide_alloc(p->value_count * sizeof(*w.gradient));

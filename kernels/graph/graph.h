@@ -36,6 +36,7 @@ struct value {
     uint8_t space; /* enum tide_space */
     uint8_t rank;
     uint8_t table; /* of space TABLE: its number */
+    uint8_t kind;  /* of vertices of one kind alone: 1 + its number; 0: of all */
     uint32_t dims[TIDE_RANK_MAX];
     uint32_t producer; /* operation; NONE: given from outside */
     uint32_t root;     /* whose storage this is: its own number, or what it is a view of */
@@ -51,7 +52,9 @@ struct value {
 struct node { /* one operation */
     uint8_t code;
     uint8_t section; /* enum section; of other programs 0 */
+    uint8_t kind;    /* as of values: the rows that it is run for */
     bool backward;
+    bool joins; /* RESHAPE: kinds' values, which lie in the rows of one */
     bool accumulates; /* MM: its last operand is added to in place, and is the result */
     uint8_t in_count, out_count;
     uint32_t in[TIDE_OP_INPUTS], out[TIDE_OP_OUTPUTS];
@@ -94,6 +97,11 @@ struct tide_program {
     uint32_t *children; /* CLASS_CHILD values, in the order they were declared */
     uint32_t *tables;   /* CLASS_TABLE values */
     size_t child_count, child_room, table_count, table_room;
+    char kinds[TIDE_FOREST_KINDS][TIDE_FOREST_NAME]; /* of vertices */
+    size_t kind_count;
+    uint8_t kind;                             /* of what is appended now: 1 + its number; 0: of all */
+    uint32_t (*made)[TIDE_FOREST_KINDS]; /* by state, what each kind publishes; NONE: not yet */
+    size_t made_room;
 };
 
 /* ---- program.c ---- */
@@ -127,6 +135,10 @@ static inline size_t tide__graph_element(const struct value *v, size_t float_siz
 int tide__graph_infer(struct tide_program *p, struct node *node, struct value *outs);
 
 /* ---- vertex.c: programs of vertices ---- */
+/* What kinds publish becomes one value a state. EINVAL: a kind does not. */
+int tide__vertex_join(struct tide_program *p);
+/* The kind of an operation, and of what it makes, from its operands. EINVAL: they are of two. */
+int tide__vertex_kind(struct tide_program *p, struct node *node, struct value *outs);
 /* Tells of every operation which section it is in. EINVAL: nothing is published. */
 int tide__vertex_sections(struct tide_program *p);
 /* The list in the order of sections; what feeds nothing in the loop leaves it. */

@@ -80,8 +80,8 @@ static int enlarge(struct tide_run *run, size_t vertices, size_t edges) {
     struct growing *g = run->graphs.growing;
     struct tide_levels *l = run->graphs.levels, old = *l;
     l->data = NULL;
-    l->first = l->first_edge = NULL;
-    l->byte_room = l->level_room = 0;
+    l->rounds = NULL;
+    l->byte_room = l->round_room = 0;
     l->vertices = l->level_count = vertices;
     l->edges = edges;
     int code = tide__levels_lay_out(l);
@@ -90,20 +90,16 @@ static int enlarge(struct tide_run *run, size_t vertices, size_t edges) {
                      : code;
     if (code != 0) {
         tide_free(l->data);
-        tide_free(l->first);
-        tide_free(l->first_edge);
+        tide_free(l->rounds);
         l->data = old.data;
-        l->first = old.first;
-        l->first_edge = old.first_edge;
+        l->rounds = old.rounds;
         l->byte_room = old.byte_room;
-        l->level_room = old.level_room;
+        l->round_room = old.round_room;
         return code;
     }
     run->graphs.lists = l->data;
-    l->first[0] = l->first_edge[0] = 0;
     if (old.data && g->rows > 0) {
-        memcpy(l->first, old.first, (g->levels + 1) * sizeof(*l->first));
-        memcpy(l->first_edge, old.first_edge, (g->levels + 1) * sizeof(*l->first_edge));
+        memcpy(l->rounds, old.rounds, g->levels * sizeof(*l->rounds));
         static const size_t by_row[] = {TIDE_LIST_CHILD_START},
                             by_edge[] = {TIDE_LIST_CHILD, TIDE_LIST_EDGE_PARENT};
         memcpy(l->data + l->list_at[by_row[0]], old.data + old.list_at[by_row[0]],
@@ -131,8 +127,7 @@ static int enlarge(struct tide_run *run, size_t vertices, size_t edges) {
         identity[e] = (int32_t)e;
     }
     tide_free(old.data);
-    tide_free(old.first);
-    tide_free(old.first_edge);
+    tide_free(old.rounds);
     g->capacity = vertices;
     g->edge_capacity = edges;
     for (size_t k = 0; k < l->want.lookup_count; k++) { /* tables are bound whole */
@@ -155,6 +150,9 @@ int tide_run_grow(struct tide_run *run, size_t vertices) {
             return tide_fail(TIDE_EUNSUPPORTED, "program %s: inputs of edges do not grow", p->name);
         }
     }
+    if (p->kind_count > 0) {
+        return tide_fail(TIDE_EUNSUPPORTED, "program %s: graphs of several kinds do not grow", p->name);
+    }
     for (size_t t = 0; t < p->table_count; t++) {
         if (!run->graphs.table_rows[t]) {
             return tide_fail(TIDE_EINVAL, "program %s: table \"%s\" is not bound", p->name,
@@ -169,11 +167,10 @@ int tide_run_grow(struct tide_run *run, size_t vertices) {
     tide__levels_complete(l);
     run->graphs.growing = g;
     tide_free(l->data); /* of the last batch */
-    tide_free(l->first);
-    tide_free(l->first_edge);
+    tide_free(l->rounds);
     l->data = NULL;
-    l->first = l->first_edge = NULL;
-    l->byte_room = l->level_room = 0;
+    l->rounds = NULL;
+    l->byte_room = l->round_room = 0;
     int code = enlarge(run, vertices < 16 ? 16 : vertices, vertices < 16 ? 32 : 2 * vertices);
     if (code != 0) {
         tide__grow_close(run);
@@ -314,17 +311,13 @@ static int compute_level(struct tide_run *run, uint64_t step) {
     struct growing *g = run->graphs.growing;
     const struct tide_levels *l = run->graphs.levels;
     const struct tide_program *p = run->plan->program;
-    struct range r = {.row = l->first[g->levels - 1],
-                      .rows = g->rows - l->first[g->levels - 1],
-                      .edge = l->first_edge[g->levels - 1],
-                      .edges = g->edges - l->first_edge[g->levels - 1]};
     int code = 0;
     for (size_t n = 0; code == 0 && n < p->node_count; n++) {
         const struct node *node = &p->nodes[n];
         bool forward = node->section == SECTION_BEFORE || node->section == SECTION_UP ||
                        (node->section == SECTION_AFTER && !node->backward && !is_loss(node));
         if (forward) {
-            code = tide__levels_run_at(run, n, g->levels - 1, &r, step, NULL);
+            code = tide__levels_run_at(run, n, &l->rounds[g->levels - 1], step, NULL);
         }
     }
     return code;
@@ -350,8 +343,10 @@ int tide_run_grow_step(struct tide_run *run, uint64_t step, const uint32_t **ids
     while (code == 0 && g->rows < g->added) {
         struct tide_levels *l = run->graphs.levels;
         size_t before = g->rows;
-        l->first[g->levels] = (uint32_t)g->rows;
-        l->first_edge[g->levels] = (uint32_t)g->edges;
+        struct tide_round *round = &l->rounds[g->levels];
+        *round = (struct tide_round){.row = (uint32_t)g->rows,
+                                     .edge = (uint32_t)g->edges,
+                                     .level = (uint32_t)g->levels};
         for (uint32_t id = (uint32_t)g->first_of_step; id < g->added; id++) {
             bool ready = g->row[id] == NONE;
             for (uint32_t k = g->start[id]; ready && k < g->start[id + 1]; k++) {
@@ -362,8 +357,8 @@ int tide_run_grow_step(struct tide_run *run, uint64_t step, const uint32_t **ids
             }
         }
         g->levels++;
-        l->first[g->levels] = (uint32_t)g->rows;
-        l->first_edge[g->levels] = (uint32_t)g->edges;
+        round->rows = (uint32_t)g->rows - round->row;
+        round->edges = (uint32_t)g->edges - round->edge;
         code = compute_level(run, step);
     }
     *ids = g->ids + g->first_of_step;
@@ -396,15 +391,16 @@ int tide_run_grow_finish(struct tide_run *run, uint64_t step) {
     }
     l->vertices = g->rows; /* capacity ends here: lists keep their places */
     l->edges = g->edges;
-    l->level_count = g->levels;
+    l->round_count = g->levels;
     tide__levels_link_parents(l);
-    int code = tide__levels_number_ids(l);
+    int code = tide__levels_number_ids(l, false);
     for (size_t n = 0; code == 0 && n < p->node_count; n++) { /* tables' gradients: distinct rows */
         if (run->plan->rows[n].lookup >= 0 && p->nodes[n].code == TIDE_OP_EMBED_DW) {
             run->calls[n].out[0].rows = l->id_count[p->values[p->nodes[n].out[0]].table];
         }
     }
-    const struct range all = {.rows = g->rows, .edges = g->edges};
+    const struct tide_round all = {
+        .rows = (uint32_t)g->rows, .edges = (uint32_t)g->edges, .level = 1};
     for (size_t s = SECTION_AFTER; code == 0 && run->plan->training && s <= SECTION_DEFERRED; s++) {
         if (s == SECTION_DOWN) {
             code = tide__levels_run(run, SECTION_DOWN, step, NULL);
@@ -412,11 +408,11 @@ int tide_run_grow_finish(struct tide_run *run, uint64_t step) {
         }
         for (size_t n = run->plan->section_at[s]; code == 0 && n < run->plan->section_at[s + 1];
              n++) {
-            code = tide__levels_run_at(run, n, 1, &all, step, NULL);
+            code = tide__levels_run_at(run, n, &all, step, NULL);
         }
     }
     for (size_t n = 0; code == 0 && !run->plan->training && n < p->node_count; n++) {
-        code = is_loss(&p->nodes[n]) ? tide__levels_run_at(run, n, 1, &all, step, NULL) : 0;
+        code = is_loss(&p->nodes[n]) ? tide__levels_run_at(run, n, &all, step, NULL) : 0;
     }
     tide_run_grow_cancel(run);
     return code;

@@ -22,8 +22,7 @@ int tide_levels_create(const struct tide_levels_want *want, struct tide_levels *
 
 void tide_levels_destroy(struct tide_levels *l) {
     if (l) {
-        tide_free(l->first);
-        tide_free(l->first_edge);
+        tide_free(l->rounds);
         tide_free(l->row);
         tide_free(l->vertex);
         tide_free(l->base);
@@ -45,7 +44,13 @@ struct batch {
     size_t first, count;
     bool serial;
     const struct tide_forest_input *inputs[TIDE_LEVELS_INPUTS];
+    uint8_t kind[TIDE_FOREST_KINDS + 2]; /* of the program, by the forest's; NO_KIND: it has none */
 };
+enum { NO_KIND = 255 };
+
+static size_t kinds_of(const struct tide_levels *l) {
+    return l->want.kind_count > 0 ? l->want.kind_count : 1;
+}
 
 static size_t sample_of(const struct batch *b, size_t i) {
     return b->order ? b->order[b->first + i] : b->first + i;
@@ -91,6 +96,40 @@ static int find_inputs(struct batch *b) {
     return 0;
 }
 
+/* Which kinds of the program are which of the data. */
+static void match_kinds(struct batch *b) {
+    const struct tide_levels_want *w = &b->l->want;
+    int of[TIDE_FOREST_KINDS];
+    memset(b->kind, w->kind_count > 0 ? NO_KIND : 0, sizeof(b->kind));
+    tide_forest_find_kinds(b->f, w->kind_count, w->kinds, of);
+    for (size_t k = 0; k < w->kind_count; k++) {
+        if (of[k] >= 0) {
+            b->kind[of[k]] = (uint8_t)k;
+        }
+    }
+}
+
+static size_t kind_of(const struct batch *b, size_t v) {
+    return b->l->want.kind_count > 0 ? b->kind[tide_forest_kind(b->f, v)] : 0;
+}
+
+static int unknown_kind(const struct batch *b, size_t sample, size_t vertex) {
+    const struct tide_levels_want *w = &b->l->want;
+    const struct tide_forest *f = b->f;
+    char names[TIDE_FOREST_KINDS * (TIDE_FOREST_NAME + 4)] = "";
+    size_t at = 0;
+    for (size_t k = 0; k < w->kind_count; k++) {
+        at += (size_t)snprintf(names + at, sizeof(names) - at, "%s\"%s\"", k ? ", " : "",
+                               w->kinds[k]);
+    }
+    int kind = tide_forest_kind(f, vertex);
+    return tide_fail(TIDE_EINVAL,
+                     "sample %zu: vertex %zu is of kind \"%s\"%s; the program has %s", sample + 1,
+                     vertex - f->sample_start[sample] + 1,
+                     f->kind_count > 0 ? f->kinds[kind] : kind ? "inner" : "leaf",
+                     f->kind_count > 0 ? "" : " (the data name no kinds)", names);
+}
+
 static int count_samples(struct batch *b) {
     struct tide_levels *l = b->l;
     const struct tide_forest *f = b->f;
@@ -107,6 +146,11 @@ static int count_samples(struct batch *b) {
         l->edges += f->child_start[to] - f->child_start[from];
         for (size_t v = from; v < to; v++) {
             height = f->height[v] > height ? f->height[v] : height;
+        }
+        for (size_t v = from; l->want.kind_count > 0 && v < to; v++) {
+            if (kind_of(b, v) == NO_KIND) {
+                return unknown_kind(b, s, v);
+            }
         }
     }
     if (l->vertices >= INT32_MAX || l->edges >= INT32_MAX) {
@@ -165,15 +209,9 @@ int tide__levels_lay_out(struct tide_levels *l) {
         code = code == 0 ? grow(&l->base, &room, l->vertices + 1, sizeof(*l->base)) : code;
         l->vertex_room = code == 0 ? room : 0;
     }
-    if (code == 0 && (l->level_count + 1 > l->level_room || !l->first)) {
-        size_t room = l->level_room;
-        code = grow(&l->first, &room, l->level_count + 1, sizeof(*l->first));
-        room = l->level_room;
-        code = code == 0 ? grow(&l->first_edge, &room, l->level_count + 1, sizeof(*l->first_edge))
-                         : code;
-        l->level_room = code == 0 ? room : 0;
-    }
-    return code == 0 ? grow(&l->class_count, &l->class_room, 2 * l->level_count + 1,
+    size_t classes = kinds_of(l) * l->level_count;
+    code = code == 0 ? grow(&l->rounds, &l->round_room, classes + 1, sizeof(*l->rounds)) : code;
+    return code == 0 ? grow(&l->class_count, &l->class_room, 2 * classes + 1,
                             sizeof(*l->class_count))
                      : code;
 }
@@ -187,39 +225,60 @@ static bool has_input(const struct batch *b, size_t v) {
     return ((const int32_t *)b->inputs[key]->data)[v * b->inputs[key]->columns] >= 0;
 }
 
+/* Rounds from what classes begin with: level after level, in it kind after kind. */
+static void make_rounds(struct tide_levels *l, const uint32_t *start) {
+    size_t kinds = kinds_of(l), levels = l->level_count;
+    l->round_count = l->widest = 0;
+    for (size_t k = 0; k <= kinds; k++) {
+        l->kind_first[k] = start[2 * k * levels];
+    }
+    for (size_t k = 0; k < kinds; k++) {
+        l->leaves[k] = levels > 0 ? start[2 * (k * levels + 1)] - start[2 * k * levels] : 0;
+    }
+    for (size_t level = 0; level < levels; level++) {
+        for (size_t k = 0; k < kinds; k++) {
+            size_t class = 2 * (k * levels + level);
+            uint32_t rows = start[class + 2] - start[class];
+            if (rows > 0) {
+                l->rounds[l->round_count++] = (struct tide_round){.row = start[class],
+                                                                  .rows = rows,
+                                                                  .level = (uint32_t)level,
+                                                                  .kind = (uint32_t)k};
+            }
+            l->widest = rows > l->widest ? rows : l->widest;
+        }
+    }
+}
+
 static void assign_rows(struct batch *b) {
     struct tide_levels *l = b->l;
     const struct tide_forest *f = b->f;
-    uint32_t *count = l->class_count;
-    size_t own = 0;
-    memset(count, 0, (2 * l->level_count + 1) * sizeof(*count));
+    uint32_t *start = l->class_count;
+    size_t own = 0, classes = 2 * kinds_of(l) * l->level_count;
+    memset(start, 0, (classes + 1) * sizeof(*start));
     for (size_t i = 0; i < b->count; i++) {
         size_t s = sample_of(b, i);
         for (size_t v = f->sample_start[s]; v < f->sample_start[s + 1]; v++, own++) {
             size_t level = b->serial ? own : f->height[v];
-            uint32_t class = (uint32_t)(2 * level + (has_input(b, v) || TIDE_MUTANT(vertex_class_dropped) ? 0 : 1));
+            bool with = has_input(b, v) || TIDE_MUTANT(vertex_class_dropped);
+            size_t kind = TIDE_MUTANT(vertex_kinds_mixed) ? 0 : kind_of(b, v);
+            uint32_t class = (uint32_t)(2 * (kind * l->level_count + level) + !with);
             l->row[own] = class;
-            count[class]++;
+            start[class]++;
         }
     }
     uint32_t next = 0;
-    l->widest = 0;
-    for (size_t c = 0; c < 2 * l->level_count; c++) {
-        uint32_t here = count[c];
-        if (c % 2 == 0) {
-            l->first[c / 2] = next;
-        }
-        count[c] = next;
+    for (size_t c = 0; c <= classes; c++) {
+        uint32_t here = start[c];
+        start[c] = next;
         next += here;
-        size_t width = next - l->first[c / 2];
-        l->widest = width > l->widest ? width : l->widest;
     }
-    l->first[l->level_count] = next;
+    make_rounds(l, start);
     own = 0;
     for (size_t i = 0; i < b->count; i++) {
         size_t s = sample_of(b, i);
         for (size_t v = f->sample_start[s]; v < f->sample_start[s + 1]; v++, own++) {
-            uint32_t row = count[l->row[own]]++;
+            uint32_t row = start[l->row[own]]++;
             l->row[own] = row;
             l->vertex[row] = (uint32_t)v;
         }
@@ -241,13 +300,10 @@ static void link_children(struct batch *b, const uint32_t *base) {
     const struct tide_forest *f = b->f;
     int32_t *start = list(l, TIDE_LIST_CHILD_START), *child = list(l, TIDE_LIST_CHILD);
     int32_t *parent = list(l, TIDE_LIST_EDGE_PARENT);
-    size_t edge = 0, level = 0;
+    size_t edge = 0;
     l->widest_edges = 0;
     for (size_t row = 0; row < l->vertices; row++) {
         size_t v = l->vertex[row];
-        for (; level < l->level_count && l->first[level] == row; level++) {
-            l->first_edge[level] = (uint32_t)edge;
-        }
         start[row] = (int32_t)edge;
         for (uint32_t e = f->child_start[v]; e < f->child_start[v + 1]; e++, edge++) {
             uint32_t from = TIDE_MUTANT(vertex_children_backwards)
@@ -261,13 +317,15 @@ static void link_children(struct batch *b, const uint32_t *base) {
             nth(l, 0, k)[row] = there ? child[(size_t)start[row] + k] : -1;
         }
     }
-    for (; level <= l->level_count; level++) {
-        l->first_edge[level] = (uint32_t)edge;
-    }
     start[l->vertices] = (int32_t)edge;
-    for (size_t i = 0; i < l->level_count; i++) {
-        size_t width = l->first_edge[i + 1] - l->first_edge[i];
-        l->widest_edges = width > l->widest_edges ? width : l->widest_edges;
+    for (size_t i = 0; i < l->round_count; i++) {
+        struct tide_round *round = &l->rounds[i];
+        round->edge = (uint32_t)start[round->row];
+        round->edges = (uint32_t)start[round->row + round->rows] - round->edge;
+        l->widest_edges = round->edges > l->widest_edges ? round->edges : l->widest_edges;
+    }
+    for (size_t k = 0; k <= kinds_of(l); k++) {
+        l->kind_edge[k] = (uint32_t)start[l->kind_first[k]];
     }
 }
 
@@ -336,21 +394,29 @@ static void copy_input(const struct batch *b, size_t i, size_t from, size_t to) 
     }
 }
 
+/* Of an index: one past the last row of each kind that has one. */
+static void find_limits(struct tide_levels *l, size_t input, const int32_t *values) {
+    for (size_t k = 0; k < kinds_of(l); k++) {
+        uint32_t row = l->kind_first[k + 1];
+        while (row > l->kind_first[k] && values[row - 1] < 0) {
+            row--;
+        }
+        l->limit[k][input] = row;
+    }
+}
+
 static void copy_inputs(struct batch *b) {
     struct tide_levels *l = b->l;
     for (size_t i = 0; i < l->want.input_count; i++) {
         const struct tide_forest_input *in = b->inputs[i];
         size_t edge = 0;
-        l->limit[i] = 0;
         if (!in->edge && in->index && in->columns == 1) { /* labels and words, of most batches */
             const int32_t *from = in->data;
             int32_t *to = (int32_t *)(void *)(l->data + l->input_at[i]);
-            uint32_t limit = 0;
             for (size_t row = 0; row < l->vertices; row++) {
                 to[row] = from[l->vertex[row]];
-                limit = to[row] >= 0 ? (uint32_t)row + 1 : limit;
             }
-            l->limit[i] = limit;
+            find_limits(l, i, to);
             continue;
         }
         for (size_t row = 0; row < l->vertices; row++) {
@@ -363,21 +429,25 @@ static void copy_inputs(struct batch *b) {
                 copy_input(b, i, e, edge++);
             }
         }
-        l->limit[i] = (uint32_t)(in->edge ? l->edges : l->vertices);
+        for (size_t k = 0; k < kinds_of(l); k++) {
+            l->limit[k][i] = l->kind_first[k + 1];
+        }
     }
 }
 
 /* Distinct ids in the order of their first row. */
-int tide__levels_number_ids(struct tide_levels *l) {
+int tide__levels_number_ids(struct tide_levels *l, bool more) {
     const struct tide_levels_want *w = &l->want;
-    if (++l->stamped == 0) { /* once in 2^32 batches */
+    if (!more && ++l->stamped == 0) { /* once in 2^32 batches */
         for (size_t t = 0; t < TIDE_LEVELS_TABLES; t++) {
             tide_free(l->stamp[t]);
             l->stamp[t] = NULL;
         }
         l->stamped = 1;
     }
-    memset(l->id_count, 0, sizeof(l->id_count));
+    if (!more) {
+        memset(l->id_count, 0, sizeof(l->id_count));
+    }
     for (size_t k = 0; k < w->lookup_count; k++) {
         size_t t = w->lookups[k].table, i = w->lookups[k].input, rows = w->lookups[k].rows;
         size_t n = (w->inputs[i].edge ? l->edges : l->vertices) * w->inputs[i].columns;
@@ -426,10 +496,11 @@ void tide__levels_complete(struct tide_levels *l) {
 }
 
 int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
-                     size_t first, size_t count, bool serial) {
+                     size_t first, size_t count, bool serial, bool piece) {
     struct batch b = {.l = l, .f = f, .order = order, .first = first, .count = count,
                       .serial = serial};
     tide__levels_complete(l);
+    match_kinds(&b);
     int code = find_inputs(&b);
     code = code == 0 ? count_samples(&b) : code;
     code = code == 0 ? tide__levels_lay_out(l) : code;
@@ -449,5 +520,38 @@ int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const u
     link_children(&b, base);
     tide__levels_link_parents(l);
     copy_inputs(&b);
-    return tide__levels_number_ids(l);
+    return tide__levels_number_ids(l, piece && !TIDE_MUTANT(vertex_piece_renumbered));
+}
+
+int tide_levels_prefix(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
+                       size_t first, size_t count, bool serial,
+                       bool (*fits)(void *arg, size_t vertices, size_t edges, size_t widest),
+                       void *arg, size_t *out) {
+    struct batch b = {.l = l, .f = f, .order = order, .first = first, .count = count,
+                      .serial = serial};
+    size_t vertices = 0, edges = 0, widest = 0;
+    match_kinds(&b);
+    int code = count_samples(&b); /* heights, and what there is no place for later */
+    size_t levels = serial ? 1 : l->level_count, classes = kinds_of(l) * levels;
+    code = code == 0 ? grow(&l->class_count, &l->class_room, classes + 1, sizeof(*l->class_count))
+                     : code;
+    if (code != 0) {
+        return code;
+    }
+    memset(l->class_count, 0, classes * sizeof(*l->class_count));
+    for (*out = 0; *out < count; ++*out) {
+        size_t s = sample_of(&b, *out), from = f->sample_start[s], to = f->sample_start[s + 1];
+        vertices += to - from;
+        edges += f->child_start[to] - f->child_start[from];
+        for (size_t v = from; v < to; v++) {
+            uint32_t *here =
+                &l->class_count[kind_of(&b, v) * levels + (serial ? 0 : f->height[v])];
+            *here = serial ? 1 : *here + 1;
+            widest = *here > widest ? *here : widest;
+        }
+        if (!fits(arg, vertices, edges, TIDE_MUTANT(vertex_width_forgotten) ? 0 : widest)) {
+            break;
+        }
+    }
+    return 0;
 }

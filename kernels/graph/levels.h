@@ -1,9 +1,10 @@
 /*
  * The plan of a batch of graphs.
  *
- * Rows are vertices by class (level; in it, those with an input before those without), in a class by
- * the order of samples: so a level's rows are contiguous, children lie in lower rows, and all is a
- * function of the batch alone. Edges are in the order of their parents' rows. */
+ * Rows are vertices by class (kind; level; in it, those with an input before those without), in a
+ * class by the order of samples: all is a function of the batch alone. So the rows of a kind are
+ * contiguous, and in them those of a level: a round is a level of a kind. With one kind children lie
+ * in lower rows. Edges are in the order of their parents' rows. */
 #ifndef TIDE_GRAPH_LEVELS_H
 #define TIDE_GRAPH_LEVELS_H
 
@@ -35,6 +36,8 @@ struct tide_levels_want {
     } inputs[TIDE_LEVELS_INPUTS];
     size_t input_count;
     int key; /* the input by which classes are told apart; -1: none */
+    size_t kind_count; /* 0: vertices are all of one */
+    char kinds[TIDE_FOREST_KINDS][TIDE_FOREST_NAME];
     /* Tables read by the indices of inputs: these become numbers among the distinct ones. */
     struct {
         uint32_t table, input, rows;
@@ -43,40 +46,56 @@ struct tide_levels_want {
     size_t element; /* bytes of a float */
 };
 
+struct tide_round {
+    uint32_t row, rows, edge, edges; /* the first, and how many */
+    uint32_t level, kind;
+};
+
 struct tide_levels {
     struct tide_levels_want want;
-    size_t samples, vertices, edges, level_count, widest, widest_edges; /* widest: of a level */
-    uint32_t *first, *first_edge; /* [level_count + 1] */
-    uint32_t *row;                /* [vertices] of each vertex in the order of the samples */
+    size_t samples, vertices, edges, round_count, widest, widest_edges; /* widest: of a round */
+    struct tide_round *rounds; /* by level, then kind; none is empty */
+    uint32_t *row;             /* [vertices] of each vertex in the order of the samples */
+    uint32_t kind_first[TIDE_FOREST_KINDS + 1], kind_edge[TIDE_FOREST_KINDS + 1];
+    uint32_t leaves[TIDE_FOREST_KINDS]; /* of a kind: its first rows, which are level 0 */
     /* All arrays that operations read, in one piece. */
     char *data;
     size_t bytes;
     size_t list_at[TIDE_LIST_COUNT], nth_at[3][TIDE_LEVELS_NTH];
     size_t input_at[TIDE_LEVELS_INPUTS], lookup_at[TIDE_LEVELS_INPUTS];
-    uint32_t limit[TIDE_LEVELS_INPUTS]; /* indices: one past the last row that has one */
+    /* indices, by kind: one past the last row that has one */
+    uint32_t limit[TIDE_FOREST_KINDS][TIDE_LEVELS_INPUTS];
     uint64_t *ids[TIDE_LEVELS_TABLES];  /* distinct rows of a table */
     size_t id_count[TIDE_LEVELS_TABLES];
     /* scratch */
     uint32_t *class_count, *vertex, *base, *stamp[TIDE_LEVELS_TABLES];
     size_t vertex_room, class_room, byte_room, id_room[TIDE_LEVELS_TABLES],
-        stamp_room[TIDE_LEVELS_TABLES], level_room;
+        stamp_room[TIDE_LEVELS_TABLES], round_room, level_count;
     uint32_t stamped;
 };
 int tide_levels_create(const struct tide_levels_want *want, struct tide_levels **out); /* gives */
 void tide_levels_destroy(struct tide_levels *l);
 /* In O(vertices + edges); allocates nothing for sizes seen before. order NULL: first, first + 1, ...
- * serial: every vertex is a level of its own. */
+ * serial: every vertex is a level of its own. piece: of the batch made last, whose distinct rows of
+ * tables keep their numbers. */
 int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
-                     size_t first, size_t count, bool serial);
+                     size_t first, size_t count, bool serial, bool piece);
+/* How many samples from the first have room, as `fits` tells of their vertices, edges and the widest
+ * round; in O(vertices + edges). EINVAL: as _make. */
+int tide_levels_prefix(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
+                       size_t first, size_t count, bool serial,
+                       bool (*fits)(void *arg, size_t vertices, size_t edges, size_t widest),
+                       void *arg, size_t *out);
 
 /* ---- for grow.c, which fills lists in as vertices come ---- */
 /* Lists that others are made of are wanted, too. */
 void tide__levels_complete(struct tide_levels *l);
-/* Places and memory for l->vertices, edges and level_count; what was there is gone. */
+/* Places and memory for l->vertices, edges and level_count levels; what was there is gone. */
 int tide__levels_lay_out(struct tide_levels *l);
 /* From the lists of children of l->vertices and edges. */
 void tide__levels_link_parents(const struct tide_levels *l);
-/* Of tables: distinct ids of the inputs, in the order of their first row. */
-int tide__levels_number_ids(struct tide_levels *l);
+/* Of tables: distinct ids of the inputs, in the order of their first row; more: beside those that are
+ * numbered. */
+int tide__levels_number_ids(struct tide_levels *l, bool more);
 
 #endif

@@ -353,7 +353,7 @@ static size_t fuse_at(struct fusion *f, size_t n) {
             const struct node *inner = &f->p->nodes[r];
             if (inner->code == TIDE_OP_MAP && inner->out_count > 0 &&
                 output_index(inner, value) >= 0 && inner->section == x->section &&
-                inner->backward == x->backward && same_space(f->p, inner->out[0], x->out[0]) &&
+                inner->kind == x->kind && inner->backward == x->backward && same_space(f->p, inner->out[0], x->out[0]) &&
                 merge(f, r, n)) {
                 again = true;
                 n = f->p->nodes[n].out_count > 0 ? n : r;

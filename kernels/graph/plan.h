@@ -30,6 +30,7 @@ enum rows_flag {
 };
 struct rows {
     uint8_t flags;
+    uint8_t zero;   /* bits 1 << output: rows of other kinds are 0, because others read them */
     int16_t limit;  /* once: rows with this input; -1: all */
     int16_t lookup; /* EMBED, EMBED_DW of a table: which; -1: none */
 };

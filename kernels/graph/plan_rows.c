@@ -140,6 +140,36 @@ static void rows_of_product(struct tide_plan *plan, size_t n, const uint16_t *ta
     }
 }
 
+/* What a kind's operation makes is read by number, too (gradients, at rows of all parents): there it is
+ * 0 at vertices of other kinds. */
+static int find_zeros(struct tide_plan *plan) {
+    const struct tide_program *p = plan->program;
+    bool *read = tide_alloc_zero(p->value_count + 1, sizeof(*read)); /* by root */
+    if (!read) {
+        return TIDE_ENOMEM;
+    }
+    for (size_t n = 0; n < p->node_count; n++) {
+        const struct node *node = &p->nodes[n];
+        for (size_t i = 0; i < node->in_count; i++) {
+            const struct value *v = &p->values[node->in[i]];
+            if (tide__vertex_reads_any(node, i) && v->kind != 0 && v->kind != node->kind &&
+                v->type == TIDE_VALUE_FLOAT) {
+                read[v->root] = !TIDE_MUTANT(vertex_others_stay);
+            }
+        }
+    }
+    for (size_t n = 0; n < p->node_count; n++) {
+        const struct node *node = &p->nodes[n];
+        for (size_t o = 0; node->kind != 0 && o < node->out_count; o++) {
+            if (read[p->values[node->out[o]].root]) {
+                plan->rows[n].zero |= (uint8_t)(1u << o);
+            }
+        }
+    }
+    tide_free(read);
+    return 0;
+}
+
 int tide__plan_rows(struct tide_plan *plan) {
     const struct tide_program *p = plan->program;
     uint16_t *tail = tide_alloc_zero(p->value_count + 1, sizeof(*tail));
@@ -150,6 +180,8 @@ int tide__plan_rows(struct tide_plan *plan) {
     plan->want.key = -1;
     plan->want.element = plan->device->element;
     plan->want.table_count = p->table_count;
+    plan->want.kind_count = p->kind_count;
+    memcpy(plan->want.kinds, p->kinds, sizeof(p->kinds));
     if (code == 0) {
         find_tails(plan, tail, leaf, parts);
     }
@@ -188,5 +220,5 @@ int tide__plan_rows(struct tide_plan *plan) {
     tide_free(tail);
     tide_free(leaf);
     tide_free(parts);
-    return code;
+    return code == 0 && p->kind_count > 0 ? find_zeros(plan) : code;
 }

@@ -92,7 +92,7 @@ void tide__graph_print_node(const struct tide_program *p, const struct node *nod
     if (node->code == TIDE_OP_MAP) {
         print_micros(p, node, t);
     } else {
-        tide__text_add(t, "%s%s%s(", tide_op_names[node->code], node->attributes.ta ? " ta" : "",
+        tide__text_add(t, "%s%s%s(", node->joins ? "join" : tide_op_names[node->code], node->attributes.ta ? " ta" : "",
                        node->attributes.tb ? " tb" : "");
         for (size_t i = 0; i < node->in_count; i++) {
             tide__text_add(t, "%s", i ? ", " : "");
@@ -101,6 +101,9 @@ void tide__graph_print_node(const struct tide_program *p, const struct node *nod
         tide__text_add(t, ")");
     }
     const char *layer = p->layers[node->layer].name;
+    if (node->kind != 0) {
+        tide__text_add(t, "  of %s", p->kinds[node->kind - 1]);
+    }
     tide__text_add(t, "%s%s%s%s", layer[0] ? "  -- " : "", layer, node->at[0] ? "  " : "",
                    node->at);
 }
@@ -233,6 +236,12 @@ uint64_t tide_program_id(const struct tide_program *p) {
         id = tide_hash(node->in, node->in_count * sizeof(node->in[0]), id);
         id = tide_hash(a->region.micro, sizeof(a->region.micro), id);
         id = tide_hash(a->region.constant, sizeof(a->region.constant), id);
+        if (p->kind_count > 0) {
+            id = tide_hash(&node->kind, sizeof(node->kind), id);
+        }
+    }
+    for (size_t k = 0; k < p->kind_count; k++) {
+        id = tide_hash(p->kinds[k], strlen(p->kinds[k]), id);
     }
     return id;
 }

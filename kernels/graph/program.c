@@ -46,6 +46,7 @@ void tide_program_destroy(struct tide_program *p) {
         tide_free(p->losses);
         tide_free(p->children);
         tide_free(p->tables);
+        tide_free(p->made);
         tide_free(p);
     }
 }
@@ -75,8 +76,9 @@ int tide__graph_copy(const struct tide_program *p, struct tide_program **out) {
     q->losses = copy_of(p->losses, p->loss_count, sizeof(*p->losses), &q->loss_room);
     q->children = copy_of(p->children, p->child_count, sizeof(*p->children), &q->child_room);
     q->tables = copy_of(p->tables, p->table_count, sizeof(*p->tables), &q->table_room);
+    q->made = copy_of(p->made, p->made ? p->child_count : 0, sizeof(*p->made), &q->made_room);
     if (!q->values || !q->nodes || !q->layers || !q->outputs || !q->parameters || !q->states ||
-        !q->losses || !q->children || !q->tables) {
+        !q->losses || !q->children || !q->tables || !q->made) {
         tide_program_destroy(q);
         return TIDE_ENOMEM;
     }
@@ -271,6 +273,15 @@ int tide_program_output(struct tide_program *p, const char *name, uint32_t value
                                     "(v:sum makes one a vertex of it)",
                                  name, shape);
     }
+    for (size_t i = 0; p->kind_count > 0 && i < p->output_count; i++) { /* one output of all kinds */
+        const struct value *a = &p->values[p->outputs[i].value], *b = &p->values[value];
+        if (strcmp(p->outputs[i].name, name) == 0 &&
+            (a->kind == b->kind || tide__graph_columns(a) != tide__graph_columns(b))) {
+            return tide__graph_wrong(p, "output \"%s\": a kind has one of the name, with as many "
+                                        "columns as that of others (%zu)",
+                                     name, tide__graph_columns(a));
+        }
+    }
     int code = tide__graph_grow(&p->outputs, &p->output_room, p->output_count, sizeof(*p->outputs));
     if (code == 0) {
         struct output *made = &p->outputs[p->output_count++];
@@ -295,6 +306,7 @@ static int append(struct tide_program *p, struct node *node, uint32_t *out) {
         }
     }
     int code = tide__graph_infer(p, node, outs);
+    code = code == 0 && p->kind_count > 0 ? tide__vertex_kind(p, node, outs) : code;
     for (size_t o = 0; code == 0 && o < node->out_count; o++) {
         outs[o].class = CLASS_TEMPORARY;
         outs[o].producer = (uint32_t)p->node_count;

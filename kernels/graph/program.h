@@ -80,10 +80,18 @@ int tide_program_differentiate(struct tide_program *p, bool of_inputs);
  * is computed runs once a vertex, once a child (values made of states) or once an edge (where they
  * meet). */
 int tide_program_vertex(struct tide_program *p);
+/* What follows is of vertices of this kind alone: a function of its own, with the same states and
+ * with parameters that kinds may share. Before the first operation. Every kind publishes every state. */
+int tide_program_kind(struct tide_program *p, const char *name);
+size_t tide_program_kind_count(const struct tide_program *p);
+const char *tide_program_kind_at(const struct tide_program *p, size_t index);
+/* Whether vertices of this kind have a loss; *label: the index that says which count in the first, or
+ * NULL: all. */
+bool tide_program_kind_counts(const struct tide_program *p, size_t index, const char **label);
 /* What children publish under this name: a value of CHILD. */
 int tide_program_child_state(struct tide_program *p, const char *name, uint32_t columns,
                              uint32_t *out);
-/* Once: values of VERTEX, of the states' widths, by name. */
+/* Once (once a kind): values of VERTEX, of the states' widths, by name. */
 int tide_program_publish(struct tide_program *p, const char *name, uint32_t value);
 /* rows x columns that lie outside of the parameters' layout; EMBED reads it. */
 int tide_program_table(struct tide_program *p, const char *name, uint32_t rows, uint32_t columns,
@@ -208,6 +216,9 @@ int tide_run_bind(struct tide_run *run, const char *input, const void *data);
  * makes the gradient, w -= rate / count * a^T b. Layers this is not possible for stay as they are;
  * tide_run_folded tells of a parameter. rate 0: off. */
 void tide_run_fold(struct tide_run *run, double rate);
+/* The most bytes that values of a step may take (what is bound, tables and scratch lie beside them); 0:
+ * as many as it needs. A step that needs more fails: ELIMIT. */
+void tide_run_limit(struct tide_run *run, size_t bytes);
 /* What folded updates are divided by, in place of the loss's count; 0: that. */
 void tide_run_divide(struct tide_run *run, double by);
 /* From now on the parameter's gradient is not computed but offered as factors, to hooks->factors.
@@ -224,6 +235,13 @@ int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
  * size seen before. */
 int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
                          const uint32_t *order, size_t first, size_t count, bool serial);
+/* *out: how many of these samples, which were bound last, fit from the first on; `count`: all. ELIMIT:
+ * not even the first. */
+int tide_run_cut(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order,
+                 size_t first, size_t count, bool serial, size_t *out);
+/* Some of the samples that were bound whole before; tables stay as they are bound. */
+int tide_run_bind_piece(struct tide_run *run, const struct tide_forest *forest,
+                        const uint32_t *order, size_t first, size_t count, bool serial);
 struct tide_run_batch {
     size_t samples, vertices, edges, levels;
 };
@@ -258,10 +276,10 @@ int tide_run_grow_finish(struct tide_run *run, uint64_t step);
 void tide_run_grow_cancel(struct tide_run *run);
 
 struct tide_run_loss {
-    double sum, count, correct; /* count: of the first loss */
+    double sum, count, correct; /* count: of the first loss, of each kind */
 };
 struct tide_run_loss tide_run_loss(const struct tide_run *run); /* of the last step */
-/* Rows of an output, or of the gradient of an input ("d:NAME"), of the last step; borrowed until
+/* Rows of an output (of kinds: of the vertices of those that give it), or of the gradient of an input ("d:NAME"), of the last step; borrowed until
  * the next. NULL: unknown. */
 const void *tide_run_output(struct tide_run *run, const char *name, size_t *rows,
                             size_t *columns);

@@ -90,6 +90,10 @@ void tide_run_fold(struct tide_run *run, double rate) {
     run->prepared = SIZE_MAX;
 }
 
+void tide_run_limit(struct tide_run *run, size_t bytes) {
+    run->limit = bytes;
+}
+
 void tide_run_divide(struct tide_run *run, double by) {
     run->divide_by = by;
 }
@@ -119,9 +123,8 @@ int tide_run_offer_factors(struct tide_run *run, size_t parameter, bool on) {
 
 /* The arena: rows, edges, rows of tables, of levels, what is of constant size, and what is copied to
  * a device. Values of `offset` bytes a row begin at `offset` times the rows of now. */
-static size_t part_at(const struct tide_run *run, enum place_kind kind) {
+static size_t part_of(const struct tide_run *run, const struct spans *c, enum place_kind kind) {
     const struct tide_plan *plan = run->plan;
-    const struct spans *c = &run->capacity;
     size_t edges = plan->row_bytes * c->rows, tables = edges + plan->edge_bytes * c->edges;
     size_t levels = tables + plan->table_bytes * c->table;
     size_t fixed = levels + plan->level_bytes * c->level;
@@ -133,13 +136,21 @@ static size_t part_at(const struct tide_run *run, enum place_kind kind) {
                                       : 0;
 }
 
+static size_t part_at(const struct tide_run *run, enum place_kind kind) {
+    return part_of(run, &run->now, kind);
+}
+
+size_t tide__run_bytes(const struct tide_run *run, const struct spans *rows) {
+    return part_of(run, rows, PLACE_INPUT) + tide__away_input_bytes(run, rows->rows) + 64;
+}
+
 static void *input_at(const struct tide_run *run, uint32_t input) {
     if (run->plan->program->vertex) {
         return run->graphs.lists + run->graphs.levels->input_at[input];
     }
     if (run->away.memory) {
         return run->arena + part_at(run, PLACE_INPUT) +
-               run->away.input_places[input] * run->capacity.rows;
+               run->away.input_places[input] * run->now.rows;
     }
     return (void *)(uintptr_t)run->inputs[input];
 }
@@ -195,38 +206,32 @@ static size_t power_of_two(size_t rows) {
     return capacity;
 }
 
-static bool fits(const struct spans *c, const struct spans *now) {
-    return now->rows <= c->rows && now->edges <= c->edges && now->table <= c->table &&
-           now->level <= c->level;
-}
-
 static int grow(struct tide_run *run) {
     const struct spans *now = &run->now;
-    if (fits(&run->capacity, now) && run->arena) {
+    size_t bytes, need = tide__run_bytes(run, now);
+    if (run->arena && need <= run->arena_bytes) {
         return 0;
     }
-    struct spans *c = &run->capacity, before = *c;
-    *c = (struct spans){power_of_two(now->rows), power_of_two(now->level),
-                        power_of_two(now->edges), power_of_two(now->table)};
-    c->rows = c->rows > before.rows ? c->rows : before.rows;
-    c->level = c->level > before.level ? c->level : before.level;
-    c->edges = c->edges > before.edges ? c->edges : before.edges;
-    c->table = c->table > before.table ? c->table : before.table;
-    size_t bytes;
-    if (__builtin_mul_overflow(c->rows, run->plan->row_bytes, &bytes) || bytes > (size_t)1 << 46) {
-        size_t rows = now->rows;
-        *c = (struct spans){0, 0, 0, 0};
+    if (__builtin_mul_overflow(power_of_two(now->rows), run->plan->row_bytes, &bytes) ||
+        bytes > (size_t)1 << 46) {
         return tide_fail(TIDE_ENOMEM, "program %s: %zu rows of %zu bytes", run->plan->program->name,
-                         rows, run->plan->row_bytes);
+                         now->rows, run->plan->row_bytes);
     }
+    if (run->limit > 0 && need > run->limit) {
+        return tide_fail(TIDE_ELIMIT, "program %s: the batch needs %zu bytes of the %zu it may have",
+                         run->plan->program->name, need, run->limit);
+    }
+    const struct spans rounded = {power_of_two(now->rows), power_of_two(now->level),
+                                  power_of_two(now->edges), power_of_two(now->table)};
+    bytes = tide__run_bytes(run, &rounded);
+    bytes = run->limit > 0 && bytes > run->limit ? run->limit : bytes;
     give_back(run, run->arena);
-    run->arena = reserve(run, part_at(run, PLACE_INPUT) + tide__away_input_bytes(run, c->rows) + 64);
+    run->arena = reserve(run, (bytes + 63) & ~(size_t)63);
+    run->arena_bytes = run->arena ? bytes : 0;
     run->prepared = SIZE_MAX;
     if (!run->arena) {
-        size_t rows = c->rows;
-        *c = (struct spans){0, 0, 0, 0};
         return tide_fail(TIDE_ENOMEM, "program %s: no room for %zu rows of %zu bytes on %s",
-                         run->plan->program->name, rows, run->plan->row_bytes,
+                         run->plan->program->name, now->rows, run->plan->row_bytes,
                          run->plan->device->name);
     }
     return 0;
@@ -234,16 +239,17 @@ static int grow(struct tide_run *run) {
 
 int tide__run_enlarge(struct tide_run *run, struct spans to, size_t rows, size_t edges) {
     const struct tide_plan *plan = run->plan;
-    const struct spans was = run->now, held = run->capacity;
+    const struct spans was = run->now;
+    const size_t held = run->arena_bytes;
     char *old = run->arena;
     size_t part[2] = {part_at(run, PLACE_EDGES), part_at(run, PLACE_FIXED)};
     run->arena = NULL;
-    run->capacity = (struct spans){0, 0, 0, 0};
+    run->arena_bytes = 0;
     run->now = to;
     int code = grow(run);
     if (code != 0) {
         run->arena = old;
-        run->capacity = held;
+        run->arena_bytes = held;
         run->now = was;
         return code;
     }
@@ -426,7 +432,7 @@ static int run_once(struct tide_run *run, size_t from, size_t to, uint64_t step,
     for (size_t n = from; code == 0 && n < to; n++) {
         code = raise_events(run, run->plan->first_use, n, on_need, hooks);
         if (code == 0 && run->plan->program->vertex) {
-            tide__levels_rest(run, n);
+            code = tide__levels_rest(run, n);
         }
         if (code == 0) {
             code = tide__run_node(run, n, step, hooks);
@@ -471,16 +477,17 @@ static int run_list(struct tide_run *run, uint64_t step, const struct tide_run_h
 int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
                   const struct tide_run_hooks *hooks) {
     int code = check_bound(run);
-    run->now = (struct spans){.rows = rows};
+    struct spans now = {.rows = rows};
     if (code == 0 && run->graphs.growing) {
         code = tide_fail(TIDE_EINVAL, "program %s: the run grows: finish ends it",
                          run->plan->program->name);
     }
     if (code == 0 && run->plan->program->vertex) {
-        code = tide__levels_spans(run, &run->now);
-        rows = run->now.rows;
+        now = tide__levels_spans(run);
+        rows = now.rows;
     }
     if (code == 0) {
+        run->now = now;
         code = grow(run);
     }
     if (code == 0 && (run->prepared != rows || run->plan->program->vertex)) {
@@ -494,6 +501,16 @@ int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
     return run->away.memory ? tide__away_finish(run, code) : code;
 }
 
+/* Whether loss i is the first one, of its kind. */
+static bool counts(const struct tide_program *p, size_t i) {
+    for (size_t k = 0; k < i; k++) {
+        if (p->nodes[p->losses[k]].kind == p->nodes[p->losses[i]].kind) {
+            return false;
+        }
+    }
+    return true;
+}
+
 struct tide_run_loss tide_run_loss(const struct tide_run *run) {
     const struct tide_program *p = run->plan->program;
     struct tide_run_loss loss = {0, 0, 0};
@@ -502,7 +519,7 @@ struct tide_run_loss tide_run_loss(const struct tide_run *run) {
             run->away.memory ? run->away.losses + 3 * i
                              : tide__run_address(run, p->nodes[p->losses[i]].out[0]);
         loss.sum += values[0];
-        loss.count = i == 0 ? values[1] : loss.count;
+        loss.count += counts(p, i) ? values[1] : 0;
         loss.correct += values[2];
     }
     return loss;
@@ -510,22 +527,20 @@ struct tide_run_loss tide_run_loss(const struct tide_run *run) {
 
 const void *tide_run_output(struct tide_run *run, const char *name, size_t *rows, size_t *columns) {
     const struct tide_program *p = run->plan->program;
+    if (p->vertex && run->arena) {
+        return tide__levels_output(run, name, rows, columns);
+    }
     for (size_t i = 0; i < p->output_count && run->arena; i++) {
         if (strcmp(p->outputs[i].name, name) == 0) {
             struct tide_operand found = tide__run_operand(run, p->outputs[i].value);
             *rows = found.rows;
             *columns = found.columns;
-            const void *data = run->away.memory ? tide__away_output(run, &found) : found.data;
-            return p->vertex && data
-                       ? tide__levels_in_order(run, data,
-                                               found.columns * run->plan->device->element)
-                       : data;
+            return run->away.memory ? tide__away_output(run, &found) : found.data;
         }
     }
     return NULL;
 }
 
 size_t tide_run_arena_bytes(const struct tide_run *run) {
-    return run->arena ? part_at(run, PLACE_INPUT) + tide__away_input_bytes(run, run->capacity.rows)
-                      : 0;
+    return run->arena_bytes;
 }

@@ -73,7 +73,8 @@ struct tide_run {
     struct tide_op_call *calls; /* by operation, for `rows` */
     char *arena, *scratch;
     size_t scratch_bytes;
-    struct spans capacity, now; /* the arena's; of the last step */
+    size_t arena_bytes, limit; /* limit: of the arena; 0: none */
+    struct spans now;          /* of the last step */
     struct graphs graphs;
     size_t rows;                    /* of the last step */
     size_t prepared;                /* rows the calls' sizes are for; SIZE_MAX: none */
@@ -91,29 +92,29 @@ int tide__run_node(struct tide_run *run, size_t n, uint64_t step,
 /* Another arena of so many rows, into which what the first `rows` and `edges` hold is copied. */
 int tide__run_enlarge(struct tide_run *run, struct spans to, size_t rows, size_t edges);
 int tide__run_prepare(struct tide_run *run, size_t rows);
+size_t tide__run_bytes(const struct tide_run *run, const struct spans *rows); /* of the arena */
 
 /* ---- grow.c ---- */
 void tide__grow_close(struct tide_run *run);
 
 /* ---- run_levels.c ---- */
-struct range { /* of a level */
-    size_t row, rows, edge, edges;
-};
-/* An operation for a range of rows; level 0: they have no children. */
-int tide__levels_run_at(struct tide_run *run, size_t n, size_t level, const struct range *r,
-                        uint64_t step, const struct tide_run_hooks *hooks);
+/* An operation for a range of rows; of level 0: they have no children. */
+int tide__levels_run_at(struct tide_run *run, size_t n, const struct tide_round *r, uint64_t step,
+                        const struct tide_run_hooks *hooks);
 void tide__levels_close(struct tide_run *run);
-int tide__levels_spans(const struct tide_run *run, struct spans *out);
+struct spans tide__levels_spans(const struct tide_run *run);
 /* After the calls are filled in for all rows. */
 void tide__levels_prepare(struct tide_run *run);
 /* Rows that an operation, run once, leaves out become 0. */
-void tide__levels_rest(struct tide_run *run, size_t n);
+int tide__levels_rest(struct tide_run *run, size_t n);
 int tide__levels_run(struct tide_run *run, enum section section, uint64_t step,
                      const struct tide_run_hooks *hooks);
 void *tide__levels_list(const struct tide_run *run, size_t number);
 size_t tide__levels_rows(const struct tide_run *run, const struct value *v);
-/* Rows of an output in the order of samples and their vertices. */
-const void *tide__levels_in_order(struct tide_run *run, const void *rows, size_t bytes);
+/* Rows of an output in the order of samples and their vertices: of those kinds that have it. NULL:
+ * there is none of the name. */
+const void *tide__levels_output(struct tide_run *run, const char *name, size_t *rows,
+                                size_t *columns);
 
 /* ---- away.c ---- */
 int tide__away_open(struct tide_run *run);

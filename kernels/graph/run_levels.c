@@ -15,8 +15,8 @@ void tide__levels_close(struct tide_run *run) {
     tide__grow_close(run);
 }
 
-int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
-                         const uint32_t *order, size_t first, size_t count, bool serial) {
+static int bind(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order,
+                size_t first, size_t count, bool serial, bool piece) {
     if (!run->plan->program->vertex) {
         return tide_fail(TIDE_EINVAL, "program %s is not one of vertices: it takes tensors",
                          run->plan->program->name);
@@ -25,7 +25,7 @@ int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
         return tide_fail(TIDE_EINVAL, "program %s: the run grows: finish ends it",
                          run->plan->program->name);
     }
-    int code = tide_levels_make(run->graphs.levels, forest, order, first, count, serial);
+    int code = tide_levels_make(run->graphs.levels, forest, order, first, count, serial, piece);
     if (code != 0) {
         char text[300];
         snprintf(text, sizeof(text), "%s", tide_error_message());
@@ -35,9 +35,53 @@ int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
     return run->away.memory ? tide__away_send_lists(run, &run->graphs.lists) : 0;
 }
 
+int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
+                         const uint32_t *order, size_t first, size_t count, bool serial) {
+    return bind(run, forest, order, first, count, serial, false);
+}
+
+int tide_run_bind_piece(struct tide_run *run, const struct tide_forest *forest,
+                        const uint32_t *order, size_t first, size_t count, bool serial) {
+    return bind(run, forest, order, first, count, serial, true);
+}
+
+static bool fits(void *arg, size_t rows, size_t edges, size_t level) {
+    const struct tide_run *run = arg;
+    struct spans spans = tide__levels_spans(run); /* distinct rows: those of the whole batch */
+    spans.rows = rows;
+    spans.edges = edges;
+    spans.level = level;
+    return tide__run_bytes(run, &spans) <= run->limit;
+}
+
+int tide_run_cut(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order,
+                 size_t first, size_t count, bool serial, size_t *out) {
+    *out = count;
+    if (run->limit == 0 || count == 0) {
+        return 0;
+    }
+    int code = tide_levels_prefix(run->graphs.levels, forest, order, first, count, serial, fits, run,
+                                  out);
+    if (code != 0 || *out > 0) {
+        return code;
+    }
+    size_t s = order ? order[first] : first;
+    size_t vertices = forest->sample_start[s + 1] - forest->sample_start[s];
+    struct spans one = {.rows = vertices,
+                        .level = 1,
+                        .edges = forest->child_start[forest->sample_start[s + 1]] -
+                                 forest->child_start[forest->sample_start[s]],
+                        .table = tide__levels_spans(run).table};
+    return tide_fail(TIDE_ELIMIT,
+                     "program %s: sample %zu of the data, with %zu vertices, does not fit: it needs "
+                     "%zu bytes or more, and there are %zu",
+                     run->plan->program->name, s + 1, vertices, tide__run_bytes(run, &one),
+                     run->limit);
+}
+
 struct tide_run_batch tide_run_batch(const struct tide_run *run) {
     const struct tide_levels *l = run->graphs.levels;
-    return l ? (struct tide_run_batch){l->samples, l->vertices, l->edges, l->level_count}
+    return l ? (struct tide_run_batch){l->samples, l->vertices, l->edges, l->round_count}
              : (struct tide_run_batch){0, 0, 0, 0};
 }
 
@@ -51,13 +95,13 @@ void tide_run_bind_table(struct tide_run *run, size_t table, const void *rows, v
     run->graphs.table_gradients[table] = gradients;
 }
 
-int tide__levels_spans(const struct tide_run *run, struct spans *out) {
+struct spans tide__levels_spans(const struct tide_run *run) {
     const struct tide_levels *l = run->graphs.levels;
-    *out = (struct spans){.rows = l->vertices, .edges = l->edges, .level = l->widest};
+    struct spans all = {.rows = l->vertices, .edges = l->edges, .level = l->widest};
     for (size_t t = 0; t < TIDE_LEVELS_TABLES; t++) {
-        out->table = l->id_count[t] > out->table ? l->id_count[t] : out->table;
+        all.table = l->id_count[t] > all.table ? l->id_count[t] : all.table;
     }
-    return 0;
+    return all;
 }
 
 size_t tide__levels_rows(const struct tide_run *run, const struct value *v) {
@@ -82,16 +126,31 @@ static void cut(struct tide_operand *operand, size_t first, size_t count, size_t
     operand->rows = count;
 }
 
-/* A product over rows, or of rows, that not all count. */
+/* All rows of a kind, or of all (0). */
+static struct tide_round rows_of(const struct tide_levels *l, uint8_t kind) {
+    if (kind == 0) {
+        return (struct tide_round){.rows = (uint32_t)l->vertices, .edges = (uint32_t)l->edges};
+    }
+    uint32_t row = l->kind_first[kind - 1], edge = l->kind_edge[kind - 1];
+    return (struct tide_round){.row = row,
+                               .rows = l->kind_first[kind] - row,
+                               .edge = edge,
+                               .edges = l->kind_edge[kind] - edge,
+                               .kind = kind - 1u};
+}
+
+/* A product over rows, or of rows, that not all count; what is run for all kinds has no such rows. */
 static void limit_rows(struct tide_run *run, size_t n) {
     const struct rows *rows = &run->plan->rows[n];
     const struct node *node = &run->plan->program->nodes[n];
     const struct tide_levels *l = run->graphs.levels;
     struct tide_op_call *call = &run->calls[n];
-    size_t element = run->plan->device->element, all = l->vertices;
-    size_t from = rows->flags & ROWS_INNER && l->level_count > 0 ? l->first[1] : 0;
-    size_t to = rows->limit >= 0 ? l->limit[rows->limit] : all;
-    if (node->code != TIDE_OP_MM || (from == 0 && to == all) ||
+    struct tide_round all = rows_of(l, node->kind);
+    size_t element = run->plan->device->element, own = node->kind ? node->kind - 1u : 0;
+    size_t from = rows->flags & ROWS_INNER ? l->leaves[own] : 0;
+    size_t to = rows->limit >= 0 ? l->limit[own][rows->limit] - all.row : all.rows;
+    if (node->code != TIDE_OP_MM || (from == 0 && to == all.rows) ||
+        (node->kind == 0 && l->want.kind_count > 0) ||
         (rows->flags & ROWS_REST_ZERO && run->away.memory)) {
         return;
     }
@@ -116,6 +175,27 @@ static void set_motion(const struct tide_run *run, uint32_t value, bool any,
                   : m->per_row * (list ? 1 : tide_operand_stride(operand)) * element;
 }
 
+static void move(struct tide_operand *operand, const struct motion *m, const struct tide_round *r) {
+    if (m->space != TIDE_SPACE_CONSTANT) {
+        bool edge = m->space == TIDE_SPACE_EDGE;
+        operand->data = m->base + m->step * (edge ? r->edge : r->row);
+        operand->rows = (size_t)m->per_row * (edge ? r->edges : r->rows);
+    }
+}
+
+static void move_all(struct tide_run *run, size_t n, const struct tide_round *r) {
+    const struct node *node = &run->plan->program->nodes[n];
+    const struct motions *m = &run->graphs.motions[n];
+    struct tide_op_call *call = &run->calls[n];
+    for (size_t i = 0; i < node->in_count; i++) {
+        move(&call->in[i], &m->in[i], r);
+    }
+    for (size_t o = 0; o < node->out_count; o++) {
+        move(&call->out[o], &m->out[o], r);
+    }
+    call->row = m->out[0].space == TIDE_SPACE_EDGE ? r->edge : r->row;
+}
+
 void tide__levels_prepare(struct tide_run *run) {
     const struct tide_program *p = run->plan->program;
     const struct tide_levels *l = run->graphs.levels;
@@ -126,7 +206,8 @@ void tide__levels_prepare(struct tide_run *run) {
             call->in[1].data = run->graphs.lists + l->lookup_at[run->plan->rows[n].lookup];
         }
         bool loop = node->section == SECTION_UP || node->section == SECTION_DOWN;
-        if (!loop && !run->graphs.growing) {
+        bool once = !loop && !run->graphs.growing;
+        if (once && node->kind == 0) {
             limit_rows(run, n);
             continue;
         }
@@ -136,6 +217,11 @@ void tide__levels_prepare(struct tide_run *run) {
         }
         for (size_t o = 0; o < node->out_count; o++) {
             set_motion(run, node->out[o], false, &call->out[o], &m->out[o]);
+        }
+        if (once) { /* all rows of the kind */
+            struct tide_round r = rows_of(l, node->kind);
+            move_all(run, n, &r);
+            limit_rows(run, n);
         }
     }
 }
@@ -151,45 +237,86 @@ static void zero(const struct tide_operand *operand, size_t element) {
     }
 }
 
-void tide__levels_rest(struct tide_run *run, size_t n) {
-    const struct rows *rows = &run->plan->rows[n];
-    if (!(rows->flags & ROWS_REST_ZERO) || run->away.memory) {
-        return;
+/* The same where the device has its own memory: 0 where never is not 0, else 0. */
+static int zero_away(struct tide_run *run, const struct tide_operand *operand) {
+    static const struct tide_attributes never = {
+        .region = {.source_count = 2,
+                   .micro_count = 1,
+                   .out_count = 1,
+                   .kind = {TIDE_SOURCE_FULL, TIDE_SOURCE_CONSTANT},
+                   .micro = {{TIDE_MICRO_SELECT, 1, 0, 1}},
+                   .out = {2}}};
+    struct tide_op_call call = {.attributes = &never,
+                                .in = {*operand},
+                                .out = {*operand},
+                                .queue = run->away.queue,
+                                .scratch = run->scratch};
+    return operand->rows > 0 ? run->plan->device->functions[TIDE_OP_MAP](&call) : 0;
+}
+
+static int clear(struct tide_run *run, const struct tide_operand *operand) {
+    if (run->away.memory) {
+        return zero_away(run, operand);
     }
-    struct tide_operand rest = tide__run_operand(run, run->plan->program->nodes[n].out[0]);
-    size_t made = run->calls[n].out[0].rows;
-    cut(&rest, made, rest.rows - made, run->plan->device->element);
-    zero(&rest, run->plan->device->element);
+    zero(operand, run->plan->device->element);
+    return 0;
+}
+
+int tide__levels_rest(struct tide_run *run, size_t n) {
+    const struct rows *rows = &run->plan->rows[n];
+    const struct node *node = &run->plan->program->nodes[n];
+    const struct tide_levels *l = run->graphs.levels;
+    size_t element = run->plan->device->element;
+    struct tide_round all = rows_of(l, node->kind);
+    if (rows->flags & ROWS_REST_ZERO && !run->away.memory) {
+        struct tide_operand rest = tide__run_operand(run, node->out[0]);
+        size_t made = run->calls[n].out[0].rows;
+        cut(&rest, all.row + made, all.rows - made, element);
+        zero(&rest, element);
+    }
+    int code = 0;
+    for (size_t o = 0; code == 0 && rows->zero && o < node->out_count; o++) {
+        struct tide_operand below = tide__run_operand(run, node->out[o]), above = below;
+        bool edge = run->plan->program->values[node->out[o]].space == TIDE_SPACE_EDGE;
+        size_t from = edge ? all.edge : all.row, to = from + (edge ? all.edges : all.rows);
+        if (rows->zero >> o & 1) {
+            cut(&below, 0, from, element);
+            cut(&above, to, above.rows - to, element);
+            code = clear(run, &below);
+            code = code == 0 ? clear(run, &above) : code;
+        }
+    }
+    return code;
 }
 
 /* ---- loops ---- */
 
-static void move(struct tide_operand *operand, const struct motion *m, const struct range *r) {
-    if (m->space != TIDE_SPACE_CONSTANT) {
-        bool edge = m->space == TIDE_SPACE_EDGE;
-        operand->data = m->base + m->step * (edge ? r->edge : r->row);
-        operand->rows = m->per_row * (edge ? r->edges : r->rows);
+/* At vertices of another kind than the operation's. */
+static int pass_over(struct tide_run *run, size_t n, const struct tide_round *r) {
+    uint8_t zero = run->plan->rows[n].zero;
+    int code = 0;
+    if (zero) {
+        move_all(run, n, r);
     }
+    for (size_t o = 0; code == 0 && zero >> o; o++) {
+        code = zero >> o & 1 ? clear(run, &run->calls[n].out[o]) : 0;
+    }
+    return code;
 }
 
-int tide__levels_run_at(struct tide_run *run, size_t n, size_t level, const struct range *r,
-                        uint64_t step, const struct tide_run_hooks *hooks) {
+int tide__levels_run_at(struct tide_run *run, size_t n, const struct tide_round *r, uint64_t step,
+                        const struct tide_run_hooks *hooks) {
     const struct node *node = &run->plan->program->nodes[n];
-    const struct motions *m = &run->graphs.motions[n];
-    struct tide_op_call *call = &run->calls[n];
     uint8_t flags = run->plan->rows[n].flags;
-    if (level == 0 && flags & ROWS_NOT_LEAVES) {
+    if (r->level == 0 && flags & ROWS_NOT_LEAVES) {
         return 0;
     }
-    for (size_t i = 0; i < node->in_count; i++) {
-        move(&call->in[i], &m->in[i], r);
+    if (node->kind != 0 && node->kind != r->kind + 1) {
+        return pass_over(run, n, r);
     }
-    for (size_t o = 0; o < node->out_count; o++) {
-        move(&call->out[o], &m->out[o], r);
-    }
-    call->row = m->out[0].space == TIDE_SPACE_EDGE ? r->edge : r->row;
-    if (level == 0 && flags & ROWS_ZERO_LEAVES && !run->away.memory) {
-        zero(&call->out[0], run->plan->device->element);
+    move_all(run, n, r);
+    if (r->level == 0 && flags & ROWS_ZERO_LEAVES && !run->away.memory) {
+        zero(&run->calls[n].out[0], run->plan->device->element);
         return 0;
     }
     return tide__run_node(run, n, step, hooks);
@@ -200,14 +327,11 @@ int tide__levels_run(struct tide_run *run, enum section section, uint64_t step,
     const struct tide_levels *l = run->graphs.levels;
     size_t from = run->plan->section_at[section], to = run->plan->section_at[section + 1];
     int code = 0;
-    for (size_t i = 0; code == 0 && i < l->level_count; i++) {
-        size_t level = section == SECTION_UP ? i : l->level_count - 1 - i;
-        struct range r = {.row = l->first[level],
-                          .rows = l->first[level + 1] - l->first[level],
-                          .edge = l->first_edge[level],
-                          .edges = l->first_edge[level + 1] - l->first_edge[level]};
+    for (size_t i = 0; code == 0 && i < l->round_count; i++) {
+        const struct tide_round *r =
+            &l->rounds[section == SECTION_UP ? i : l->round_count - 1 - i];
         for (size_t n = from; code == 0 && n < to; n++) {
-            code = tide__levels_run_at(run, n, level, &r, step, hooks);
+            code = tide__levels_run_at(run, n, r, step, hooks);
         }
     }
     return code;
@@ -215,16 +339,56 @@ int tide__levels_run(struct tide_run *run, enum section section, uint64_t step,
 
 /* ---- outputs ---- */
 
-const void *tide__levels_in_order(struct tide_run *run, const void *rows, size_t bytes) {
+/* Copies a kind's rows (0: all) to their places among those of `kinds` (bits; 0: all). */
+static void put_in_order(const struct tide_levels *l, char *to, const char *rows, size_t bytes,
+                         uint8_t kind, uint32_t kinds) {
+    size_t at = 0;
+    for (size_t v = 0; v < l->vertices; v++) {
+        size_t own = 0;
+        while (kinds != 0 && l->row[v] >= l->kind_first[own + 1]) {
+            own++;
+        }
+        if (kinds != 0 && !(kinds >> own & 1)) {
+            continue;
+        }
+        if (kind == 0 || kind == own + 1) {
+            memcpy(to + at * bytes, rows + l->row[v] * bytes, bytes);
+        }
+        at++;
+    }
+}
+
+const void *tide__levels_output(struct tide_run *run, const char *name, size_t *rows,
+                                size_t *columns) {
+    const struct tide_program *p = run->plan->program;
     const struct tide_levels *l = run->graphs.levels;
     struct landing *to = &run->graphs.ordered;
-    if (l->vertices * bytes + 1 > to->bytes) {
+    uint32_t kinds = 0;
+    size_t count = 0, bytes = 0;
+    for (size_t i = 0; i < p->output_count; i++) {
+        const struct value *v = &p->values[p->outputs[i].value];
+        if (strcmp(p->outputs[i].name, name) == 0) {
+            *columns = tide__graph_columns(v);
+            bytes = tide__graph_rows(v, 1) * *columns * run->plan->device->element;
+            *rows = count += tide__graph_rows(v, rows_of(l, v->kind).rows);
+            kinds |= v->kind ? 1u << (v->kind - 1) : 0;
+        }
+    }
+    size_t room = l->vertices * bytes + 1;
+    if (bytes > 0 && room > to->bytes) {
         tide_free(to->data);
-        to->data = tide_alloc(2 * (l->vertices * bytes + 1));
-        to->bytes = to->data ? 2 * (l->vertices * bytes + 1) : 0;
+        to->data = tide_alloc(2 * room);
+        to->bytes = to->data ? 2 * room : 0;
     }
-    for (size_t v = 0; to->data && v < l->vertices; v++) {
-        memcpy(to->data + v * bytes, (const char *)rows + l->row[v] * bytes, bytes);
+    for (size_t i = 0; bytes > 0 && to->data && i < p->output_count; i++) {
+        if (strcmp(p->outputs[i].name, name) == 0) {
+            struct tide_operand found = tide__run_operand(run, p->outputs[i].value);
+            const void *data = run->away.memory ? tide__away_output(run, &found) : found.data;
+            if (!data) {
+                return NULL;
+            }
+            put_in_order(l, to->data, data, bytes, p->values[p->outputs[i].value].kind, kinds);
+        }
     }
-    return to->data;
+    return bytes > 0 ? to->data : NULL;
 }

@@ -51,6 +51,47 @@ int tide_forest_input(struct tide_forest *f, const char *name, bool edge, bool i
     return 0;
 }
 
+/* ---- kinds ---- */
+
+int tide_forest_kinds(struct tide_forest *f, size_t count, const char *const *names) {
+    if (count == 0 || count > TIDE_FOREST_KINDS || f->kind_count > 0) {
+        return tide_fail(TIDE_EINVAL, "a forest has 1 to %d kinds of vertices", TIDE_FOREST_KINDS);
+    }
+    for (size_t i = 0; i < count; i++) {
+        bool taken = false;
+        for (size_t k = 0; k < i; k++) {
+            taken = taken || strcmp(names[k], names[i]) == 0;
+        }
+        if (taken || !names[i][0] || strlen(names[i]) >= TIDE_FOREST_NAME) {
+            return tide_fail(TIDE_EINVAL, "a kind has a name of its own, of 1 to %d bytes",
+                             TIDE_FOREST_NAME - 1);
+        }
+        snprintf(f->kinds[i], sizeof(f->kinds[i]), "%s", names[i]);
+    }
+    f->kind_count = count;
+    return tide_forest_input(f, "kind", false, true, 1, (uint32_t)count);
+}
+
+void tide_forest_find_kinds(const struct tide_forest *f, size_t count,
+                            const char (*names)[TIDE_FOREST_NAME], int *of) {
+    static const char by_shape[2][TIDE_FOREST_NAME] = {"leaf", "inner"};
+    const char(*known)[TIDE_FOREST_NAME] = f->kind_count > 0 ? f->kinds : by_shape;
+    size_t known_count = f->kind_count > 0 ? f->kind_count : 2;
+    for (size_t i = 0; i < count; i++) {
+        of[i] = -1;
+        for (size_t k = 0; k < known_count; k++) {
+            of[i] = strcmp(known[k], names[i]) == 0 ? (int)k : of[i];
+        }
+    }
+}
+
+int tide_forest_kind(const struct tide_forest *f, size_t vertex) {
+    if (f->kind_count == 0) {
+        return f->child_start[vertex + 1] > f->child_start[vertex];
+    }
+    return ((const int32_t *)tide_forest_find(f, "kind")->data)[vertex];
+}
+
 const struct tide_forest_input *tide_forest_find(const struct tide_forest *f, const char *name) {
     for (size_t i = 0; i < f->input_count; i++) {
         if (strcmp(f->inputs[i].name, name) == 0) {
@@ -256,6 +297,10 @@ static int like(const struct tide_forest *f, struct tide_forest **out) {
     for (size_t i = 0; code == 0 && i < f->input_count; i++) {
         const struct tide_forest_input *in = &f->inputs[i];
         code = tide_forest_input(*out, in->name, in->edge, in->index, in->columns, in->below);
+    }
+    if (code == 0) {
+        memcpy((*out)->kinds, f->kinds, sizeof(f->kinds));
+        (*out)->kind_count = f->kind_count;
     }
     return code;
 }

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TIDE_FOREST_INPUTS = 8, TIDE_FOREST_NAME = 32 };
+enum { TIDE_FOREST_INPUTS = 8, TIDE_FOREST_NAME = 32, TIDE_FOREST_KINDS = 8 };
 
 struct tide_forest_input {
     char name[TIDE_FOREST_NAME];
@@ -31,6 +31,9 @@ struct tide_forest {
     uint32_t *height;       /* [vertices]: 0 without children, else 1 + the largest child's */
     struct tide_forest_input inputs[TIDE_FOREST_INPUTS];
     size_t input_count;
+    /* Names of the numbers that the index "kind" of vertices has; 0: there are no kinds. */
+    char kinds[TIDE_FOREST_KINDS][TIDE_FOREST_NAME];
+    size_t kind_count;
     /* Room of the arrays, while a forest is made. */
     size_t sample_room, vertex_room, edge_room;
 };
@@ -41,6 +44,16 @@ void tide_forest_destroy(struct tide_forest *f);
 /* Before the first sample. */
 int tide_forest_input(struct tide_forest *f, const char *name, bool edge, bool index,
                       uint32_t columns, uint32_t below);
+/* Vertices are of kinds: makes the index "kind", whose numbers are those of the names. Before the
+ * first sample. EINVAL: none or more than TIDE_FOREST_KINDS, or a name that is taken or too long. */
+int tide_forest_kinds(struct tide_forest *f, size_t count, const char *const *names);
+/* The numbers that vertices of these kinds have: of[i] is that of names[i] (the place in `kinds`, or,
+ * of a forest without kinds, 0 of "leaf", vertices without children, and 1 of "inner"); -1: there is
+ * no such kind. */
+void tide_forest_find_kinds(const struct tide_forest *f, size_t count,
+                            const char (*names)[TIDE_FOREST_NAME], int *of);
+/* The number of a vertex's kind, as above. */
+int tide_forest_kind(const struct tide_forest *f, size_t vertex);
 /* One sample: children of vertex v are child[start[v] .. start[v + 1] - 1], in any order of
  * vertices; it is sorted so that children come first. indices[i] ([count] or [edges], of the i-th
  * input, which is an index; NULL: -1) and floats[i] ([.. x columns], else; NULL: 0) go along. EINVAL:

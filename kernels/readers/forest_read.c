@@ -22,7 +22,7 @@ struct reading {
     /* One sample: `room` vertices, edges. */
     size_t room, edge_room, count, edges;
     uint32_t *start, *parent, *fill, *stack;
-    int32_t *child, *word, *label;
+    int32_t *child, *word, *label, *kind;
 };
 
 /* EPROTO at the cursor: "NAME: line N: column C: expected .., found '..'" */
@@ -125,6 +125,7 @@ static int room_for(struct reading *r, size_t vertices) {
     code = code == 0 ? grow(&r->stack, room, sizeof(*r->stack)) : code;
     code = code == 0 ? grow(&r->word, room, sizeof(*r->word)) : code;
     code = code == 0 ? grow(&r->label, room, sizeof(*r->label)) : code;
+    code = code == 0 ? grow(&r->kind, room, sizeof(*r->kind)) : code;
     r->room = code == 0 ? room : r->room;
     return code;
 }
@@ -168,7 +169,7 @@ static int children_of_parents(struct reading *r) {
 }
 
 static int finish_sample(struct reading *r) {
-    const int32_t *inputs[2] = {r->word, r->label};
+    const int32_t *inputs[3] = {r->word, r->label, r->kind};
     int code = tide_forest_add(r->f, r->count, r->start, r->child, inputs, NULL);
     return code == 0 ? 0 : in_sample(r, code);
 }
@@ -186,6 +187,43 @@ static int numbers_of_vertices(struct reading *r, const char *what, int64_t most
         int64_t value = 0;
         code = number(r, -1, most, what, &value);
         out[v] = (int32_t)value;
+    }
+    return code == 0 ? line_ends(r) : code;
+}
+
+/* Names of kinds behind the numbers of the first line. */
+static int read_kinds(struct reading *r) {
+    char text[TIDE_FOREST_KINDS][TIDE_FOREST_NAME];
+    const char *names[TIDE_FOREST_KINDS];
+    size_t count = 0;
+    for (skip_blanks(r); r->at < r->end; skip_blanks(r), count++) {
+        const char *at = r->at;
+        while (at < r->end && *at != ' ' && *at != '\t') {
+            at++;
+        }
+        if (count == TIDE_FOREST_KINDS || at - r->at >= TIDE_FOREST_NAME) {
+            return expected(r, "up to 8 kinds with names of up to 31 bytes");
+        }
+        snprintf(text[count], sizeof(text[count]), "%.*s", (int)(at - r->at), r->at);
+        names[count] = text[count];
+        for (size_t k = 0; k < count; k++) {
+            if (strcmp(text[k], text[count]) == 0) {
+                return expected(r, "another name: a kind is named once");
+            }
+        }
+        r->at = at;
+    }
+    return count > 0 ? tide_forest_kinds(r->f, count, names) : 0;
+}
+
+static int kinds_of_vertices(struct reading *r) {
+    char what[64];
+    snprintf(what, sizeof(what), "a kind, 0 .. %zu", r->f->kind_count - 1);
+    int code = need_line(r, 0, what);
+    for (size_t v = 0; code == 0 && v < r->count; v++) {
+        int64_t value = 0;
+        code = number(r, 0, (int64_t)r->f->kind_count - 1, what, &value);
+        r->kind[v] = (int32_t)value;
     }
     return code == 0 ? line_ends(r) : code;
 }
@@ -217,9 +255,9 @@ static int read_numbers(struct reading *r, bool lists) {
     int code = need_line(r, 0, "the numbers of samples and words");
     code = code == 0 ? number(r, 1, UINT32_MAX, "the number of samples", &samples) : code;
     code = code == 0 ? number(r, 1, INT32_MAX, "the number of words", &words) : code;
-    code = code == 0 ? line_ends(r) : code;
     r->vocabulary = (uint32_t)words;
     code = code == 0 ? begin_forest(r) : code;
+    code = code == 0 ? read_kinds(r) : code;
     for (int64_t s = 0; code == 0 && s < samples; s++) {
         code = need_line(r, 0, "the number of a sample's vertices");
         code = code == 0 ? number(r, 1, INT32_MAX - 1, "the number of a sample's vertices", &count)
@@ -240,6 +278,7 @@ static int read_numbers(struct reading *r, bool lists) {
         code = code == 0 ? numbers_of_vertices(r, "a label, -1 of none", (int64_t)r->classes - 1,
                                                r->label)
                          : code;
+        code = code == 0 && r->f->kind_count > 0 ? kinds_of_vertices(r) : code;
         code = code == 0 ? finish_sample(r) : code;
     }
     int more = code == 0 ? next_line(r, 0) : code;
@@ -540,6 +579,7 @@ int tide_forest_read(const struct tide_forest_format *format, const struct tide_
     tide_free(r.child);
     tide_free(r.word);
     tide_free(r.label);
+    tide_free(r.kind);
     if (code != 0) {
         tide_forest_destroy(r.f);
         return code;

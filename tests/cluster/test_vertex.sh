@@ -72,6 +72,31 @@ tide.main(function()
   assert(m:evaluate(test:roots()).count == 8)
   assert(m:explain():find("down: level by level from the top", 1, true))
 
+  -- A batch in pieces does what it does whole; what folds into products when it is whole, too.
+  for _, rule in ipairs {"sgd", "adagrad"} do
+    local o <const> = {optimizer = nn[rule] {lr = 0.1}, tables = {E = {rule, lr = 0.1}}}
+    local whole <const> = program:compile(o)
+    o.memory = "30KiB"
+    local cut <const> = program:compile(o)
+    local pieces = 0
+    for part in train:batches(25, {shuffle = 3}) do
+      local a, b = cut:step(part), whole:step(part)
+      assert(math.abs(a.loss - b.loss) < 1e-5 * b.loss and a.count == b.count and a.vertices == b.vertices)
+      pieces = pieces + (a.pieces or 1)
+    end
+    assert(pieces > 3)
+    local a, b = cut:table "E", whole:table "E"
+    for i = 1, #a do assert(math.abs(a[i] - b[i]) < 1e-5) end
+    a, b = cut:forward(train).logits, whole:forward(train).logits
+    assert(#a == #b)
+    for i = 1, #a do assert(math.abs(a[i] - b[i]) < 1e-5) end
+    a, b = cut:evaluate(train), whole:evaluate(train)
+    assert(a.count == b.count and a.correct == b.correct and math.abs(a.loss - b.loss) < 1e-4)
+  end
+  local tiny <const> = program:compile {memory = "2KiB"}
+  refused("15 vertices, does not fit: it needs 2112 bytes or more, and there are 2048", tiny.evaluate, tiny, train)
+  refused("`12 cubits` is not a size", program.compile, program, {memory = "12 cubits"})
+
   -- Mistakes.
   refused("v:sum makes one a vertex of it", tree, "t", function(p, _, h) p:output("h", h) end)
   refused("v:sum makes one a vertex of it", tree, "t", function(p, _, h) p:loss(h) end)
@@ -116,10 +141,128 @@ printf '(2 (1 a) (0 unknown))\n' >trees/test.txt
 run 0 run files.lua
 says out.txt '1 samples to train on, 1 held out.*3.*3'
 
+# Word vectors: rows of the words that a file has begin as it says, the others as ever.
+cat >vectors.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local opt = tide.options {file = {"vectors", default = "vectors.txt"}}
+local data = tide.data.forest("trees", {vectors = opt.file})
+local function program(columns, vectors)
+  return nn.vertex("tree", function(p, v)
+    local x = v:embed(p:table("E", data.vocabulary, columns, vectors), v:index "word")
+    v:publish {h = x + v:sum(v:state("h", columns))}
+    p:loss(nn.xent(nn.linear(5)(x), v:index "label"))
+  end)
+end
+local job = nn.job {name = "vectors", program = program(data.vectors.columns, data.vectors), data = data, batch = 1,
+  epochs = 1, optimizer = nn.sgd {lr = 0}, tables = {E = {"adagrad", lr = 0}}}
+tide.main(function()
+  print(data.note)
+  local with <const>, without <const> = program(3, data.vectors):compile():table "E", program(3):compile():table "E"
+  assert(with:rows() == 3 and with[1] == 0.5 and with[2] == -2 and with[3] == 1000) -- a
+  for i = 4, 9 do assert(with[i] == without[i] and math.abs(with[i]) <= 0.1) end     -- b, and all others
+  local ok, err = pcall(program, 4, data.vectors)
+  assert(not ok and tostring(err):find("the vectors of vectors.txt have 3 columns", 1, true), err)
+  local cluster <close> = tide.cluster {nodes = 2}
+  local run = cluster:start(job)
+  for _ in run:events "report" do end
+  local rows <const> = run.tables.e:pull {0, 1}
+  assert(rows[1] == 0.5 and rows[2] == -2 and rows[3] == 1000 and math.abs(rows[4]) <= 0.1)
+  run:wait()
+  print "vectors are as they should be"
+end)
+LUA
+printf '2 3\nthe 1 2 3\n. . 1 1 1\na 0.5 -2 1e3\r\na 7 7 7\n' >vectors.txt
+run 0 run vectors.lua
+says out.txt 'vectors of 1 of 2 words'
+says out.txt '^vectors are as they should be$'
+gzip -k vectors.txt && mv vectors.txt plain.txt && mv vectors.txt.gz vectors.txt
+run 0 run vectors.lua
+mv plain.txt vectors.txt
+printf 'the 1 2 3\na 0.5 x 1\n' >bad.txt
+run 1 run vectors.lua --file bad.txt
+says err.txt "error\[T0402\]: expected a number, found 'x'"
+says err.txt 'bad.txt:2:7'
+printf 'the 1 2 3\na 0.5 1\n' >bad.txt
+run 1 run vectors.lua --file bad.txt
+says err.txt 'expected a word and 3 numbers, found 3 fields'
+says err.txt 'bad.txt:2'
+run 1 run vectors.lua --file nothing.txt
+says err.txt 'nothing.txt'
+
+# Kinds: a file says which one a vertex is of; each has its function.
+cat >kinds.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local opt = tide.options {file = {"graphs", default = "shift.txt"}}
+local function refused(text, f, ...)
+  local ok, err = pcall(f, ...)
+  assert(not ok and tostring(err):find(text, 1, true), tostring(err))
+end
+local H <const> = 6
+local function parser(kinds) return nn.vertices("parser", kinds, {children = {"left", "right"}}) end
+local function word(p, v) return v:embed(p:table("E", 9, H), v:index "word") end
+local out <const> = nn.linear(3, {name = "out"})
+local function shift(p, v)
+  local h1 = nn.linear(H, {name = "shift"})(word(p, v)):tanh()
+  v:publish {h = h1} -- no other's state is asked for
+  p:output("h", h1)
+end
+local function reduce(p, v)
+  local h = v:state("h", H)
+  local h1 = nn.linear(H, {name = "reduce"})(v:child("left", h):concat(v:child("right", h))):tanh()
+  v:publish {h = h1}
+  local z = out(h1)
+  p:output("logits", z)
+  p:loss(nn.xent(z, v:index "label"))
+end
+local function join(p, v)
+  local h1 = nn.linear(H, {name = "join"})(v:sum(v:state("h", H))):tanh()
+  v:publish {h = h1}
+  p:output("h", h1)
+  p:loss(nn.xent(out(h1), v:index "label"))
+end
+tide.main(function()
+  local part <const> = tide.data.forest(opt.file, {format = "lists"}):whole "train"
+  local program <const> = parser {shift = shift, reduce = reduce, join = join}
+  assert(program:id() == parser({join = join, reduce = reduce, shift = shift}):id())
+  local rules <const> = {optimizer = nn.sgd {lr = 0.2}, tables = {E = {"sgd", lr = 0.2}}}
+  local m, other = program:compile(rules), program:compile(rules)
+  other.serial = true
+  local first, r
+  for _ = 1, 30 do
+    r = m:step(part)
+    local s = other:step(part)
+    assert(math.abs(r.loss - s.loss) < 1e-4 and r.count == s.count)
+    first = first or r.loss
+  end
+  assert(r.count == 3 and r.vertices == 9 and r.loss < first / 2) -- what shift has for a label does not count
+  local z = m:forward(part)
+  assert(z.logits:rows() == 3 and z.h:rows() == 6) -- of reduce; of shift and join
+  assert(m:explain():find("of reduce", 1, true))
+  refused("child \"above\": this program's children have the names left, right", parser, {
+    a = function(_, v) v:child("above", v:state("h", H)) end})
+  refused('kind "shift" publish nothing', parser, {shift = function() end})
+  refused('kind "a" does not publish "g"', parser, {a = shift,
+    b = function(p, v) local s = v:sum(v:state("g", H)) v:publish {g = s, h = s} p:loss(s) end})
+  refused("kinds.lua:", parser, {a = shift, b = function(p, v) v:publish {h = word(p, v):slice(1, 2)} end})
+  refused('is of kind "join"; the program has "reduce", "shift"', m.step, parser({shift = shift, reduce = reduce})
+    :compile(rules), part)
+  refused("several kinds do not grow", m.grow, m)
+  print "kinds are as they should be"
+end)
+LUA
+printf '2 9 shift reduce join\n5\n0 0 2 0 1 0 2 2 3\n0 1 -1 5 -1\n2 -1 1 2 0\n0 0 1 0 1\n4\n0 0 2 0 1 2 2 1\n3 4 -1 -1\n-1 -1 -1 2\n0 0 1 2\n' >shift.txt
+run 0 run kinds.lua
+says out.txt '^kinds are as they should be$'
+sed '11s/1 2/1 3/' shift.txt >bad.txt
+run 1 run kinds.lua --file bad.txt
+says err.txt 'error\[T0402\]: expected a kind, 0 .. 2'
+says err.txt 'bad.txt:11:7'
+
 # Several workers do what one does: dense parameters through the exchange, rows of words in a table.
 cat >agree.lua <<'LUA'
 local tide, nn = require "tide", require "tide.nn"
-local opt = tide.options {nodes = {"nodes", default = 1}, comm = {"policy", default = "comm/hybrid"}}
+local opt = tide.options {nodes = {"nodes", default = 1}, comm = {"policy", default = "comm/hybrid"},
+  memory = {"of a batch", type = "string"}}
 local H <const> = 16
 local data = tide.data.forest {generate = "random_trees", samples = 120, test = 20, vocabulary = 60, max = 9, seed = 5}
 local program = nn.vertex("tree", function(p, v)
@@ -129,7 +272,7 @@ local program = nn.vertex("tree", function(p, v)
   v:publish {h = h1}
   p:loss(nn.xent(nn.linear(5, {name = "out"})(h1), v:index "label"))
 end)
-local job = nn.job {name = "agree", program = program, data = data, batch = 12, epochs = 2, comm = opt.comm,
+local job = nn.job {name = "agree", program = program, data = data, batch = 12, epochs = 2, comm = opt.comm, memory = opt.memory,
   optimizer = nn.sgd {lr = 0.3}, tables = {E = {"adagrad", lr = 0.05}}}
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = opt.nodes}
@@ -153,9 +296,69 @@ for policy in comm/always-ring comm/always-sfb; do
     diff one.txt out.txt >&2 || fail "$policy does not what one worker does"
 done
 
+run 0 run agree.lua --nodes 2 --comm comm/always-sfb --memory 16KiB
+diff one.txt out.txt >&2 || fail "in pieces two workers do not what one does"
+
+# What was learnt, in a file: parameters and rows; and a run that goes on as if it had never stopped.
+cat >kept.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local opt = tide.options {epochs = {"epochs", default = 4}, stop = {"at this report", default = 0},
+  consistency = {"of rows", default = "sequential"}}
+local H <const> = 8
+local data = tide.data.forest {generate = "random_trees", samples = 90, test = 20, vocabulary = 40, max = 6, seed = 5}
+local function tree(rows)
+  return nn.vertex("tree", function(p, v)
+    local h = v:state("h", H)
+    local x = v:embed(p:table("E", rows, H), v:index "word")
+    local h1 = (nn.linear(H, {name = "own"})(x) + nn.linear(H, {name = "below", bias = false})(v:sum(h))):tanh()
+    v:publish {h = h1}
+    p:loss(nn.xent(nn.linear(5, {name = "out"})(h1), v:index "label"))
+  end)
+end
+local program = tree(40)
+local job = nn.job {name = "kept", program = program, data = data, batch = 10, epochs = opt.epochs,
+  optimizer = nn.adam {lr = 0.01}, tables = {E = {"adagrad", lr = 0.05, consistency = opt.consistency}},
+  checkpoint = {dir = "vertices"}}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  local run <close> = cluster:start(job)
+  for r in run:events "report" do
+    print(("epoch %d loss %.9f"):format(r.n, r.loss / r.examples))
+    if r.n == opt.stop then run:stop() end
+  end
+  local said <const> = run:evaluate "test"
+  print(("held out %.9f"):format(said.correct))
+  program:save(run, "tree.safetensors")
+  local m, n = program:compile {seed = 9}, program:compile {device = "reference"}
+  m:load "tree.safetensors"
+  n:load "tree.safetensors"
+  local test <const> = data:whole "test"
+  local r <const> = m:evaluate(test)
+  assert(math.abs(r.correct / r.count - said.correct) < 1e-9 and math.abs(n:evaluate(test).loss - r.loss) < 1e-3)
+  m:save "again.safetensors"
+  local k <const> = program:compile {seed = 3}
+  k:load "again.safetensors"
+  assert(k:evaluate(test).loss == r.loss)
+  local ok, err = pcall(k.load, tree(41):compile(), "again.safetensors")
+  assert(not ok and tostring(err):find("`E` is 40 x 8, the parameter 41 x 8", 1, true), err)
+end)
+LUA
+run 0 run kept.lua
+cp out.txt whole.txt
+rm -rf vertices
+run 0 run kept.lua --stop 2
+grep '^epoch' out.txt >parts.txt
+run 0 run --resume vertices kept.lua
+cat out.txt >>parts.txt
+diff whole.txt parts.txt >&2 || fail "what was resumed is not what was not stopped"
+run 1 run kept.lua --consistency bsp
+says err.txt 'consistency = "sequential"'
+
 # The examples learn, by themselves and in the simulator.
 run 0 run "$root/examples/treelstm.lua" --count 1000 --epochs 1 --nodes 1 --json
 more "$(value test_accuracy)" 0.98 || fail "treelstm.lua: $(value test_accuracy)"
+run 0 run "$root/examples/treelstm.lua" --model kinds --count 500 --epochs 1 --json
+more "$(value test_accuracy)" 0.95 || fail "treelstm.lua --model kinds: $(value test_accuracy)"
 run 0 run "$root/examples/treelstm.lua" --model fc --count 500 --epochs 1 --json
 run 0 run "$root/examples/shift_reduce.lua" --count 300 --epochs 2 --json
 more "$(value test_accuracy)" 0.95 || fail "shift_reduce.lua: $(value test_accuracy)"

@@ -3,6 +3,37 @@
 # on once an epoch, whoever dies, and the replicas stay equal. Rows of words lie on nodes that have no workers.
 . "$(dirname "$0")/harness.sh"
 
+# A batch in pieces does what it does whole.
+cat >pieces.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local opt = tide.options {memory = {"of a batch", default = "1MiB"}}
+local H <const> = 8
+local data = tide.data.forest {generate = "random_trees", samples = 40, vocabulary = 30, max = 5, seed = 5}
+local kinds = {}
+local out <const> = nn.linear(5, {name = "out"})
+local function finish(p, v, h1)
+  v:publish {h = h1}
+  p:loss(nn.xent(out(h1), v:index "label"))
+end
+function kinds.leaf(p, v)
+  finish(p, v, nn.linear(H, {name = "leaf"})(v:embed(p:table("E", 30, H), v:index "word")):tanh())
+end
+function kinds.inner(p, v) finish(p, v, nn.linear(H, {name = "inner"})(v:sum(v:state("h", H))):tanh()) end
+local job = nn.job {name = "pieces", program = nn.vertices("tree", kinds), data = data, batch = 20, epochs = 3,
+  optimizer = nn.sgd {lr = 0.3}, tables = {E = {"adagrad", lr = 0.1}}, memory = opt.memory}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  local run <const> = cluster:start(job)
+  for r in run:events "report" do print(("epoch %d loss %.5f"):format(r.n, r.loss / r.examples)) end
+  run:wait()
+end)
+LUA
+run 0 sim --seed 1 pieces.lua
+cp out.txt whole.txt
+says out.txt '^epoch 3 loss 1[.]'
+run 0 sim --seed 1 pieces.lua --memory 16KiB
+diff whole.txt out.txt >&2 || fail "a batch in pieces is not what it is whole"
+
 cat >crash.lua <<'LUA'
 local tide, nn, sim = require "tide", require "tide.nn", require "tide.sim"
 local core = require "tide.core"

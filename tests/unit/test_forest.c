@@ -147,12 +147,13 @@ static void check_plan(const struct tide_levels *l, const struct tide_forest *f,
             uint32_t row = l->row[own], height = f->height[v];
             assert_true(row < l->vertices && !seen[row]);
             seen[row] = true;
-            assert_true(row >= l->first[height] && row < l->first[height + 1]);
+            assert_true(row - l->rounds[height].row < l->rounds[height].rows);
             assert_int_equal(word[row], ((const int32_t *)f->inputs[0].data)[v]);
             const int32_t *start = list(l, TIDE_LIST_CHILD_START);
             assert_int_equal(start[row + 1] - start[row], f->child_start[v + 1] - f->child_start[v]);
-            assert_true((uint32_t)start[row] >= l->first_edge[height] &&
-                        (uint32_t)start[row + 1] <= l->first_edge[height + 1]);
+            assert_true((uint32_t)start[row] >= l->rounds[height].edge &&
+                        (uint32_t)start[row + 1] <=
+                            l->rounds[height].edge + l->rounds[height].edges);
             for (uint32_t e = f->child_start[v]; e < f->child_start[v + 1]; e++, edges++) {
                 int32_t edge = start[row] + (int32_t)(e - f->child_start[v]);
                 uint32_t child = l->row[base + (size_t)f->child[e]];
@@ -173,8 +174,9 @@ static void check_plan(const struct tide_levels *l, const struct tide_forest *f,
             assert_true(k == up[r] || edge > list(l, TIDE_LIST_PARENT_EDGE)[k - 1]);
         }
     }
-    for (size_t level = 0; level < l->level_count; level++) { /* with an input before those without */
-        for (uint32_t r = l->first[level] + 1; r < l->first[level + 1]; r++) {
+    for (size_t level = 0; level < l->round_count; level++) { /* with an input before those without */
+        for (uint32_t r = l->rounds[level].row + 1;
+             r < l->rounds[level].row + l->rounds[level].rows; r++) {
             assert_false(word[r] >= 0 && word[r - 1] < 0);
         }
     }
@@ -215,10 +217,10 @@ static void plans_agree_with_a_naive_grouping(void **state) {
             for (size_t i = 0; i < 40; i++) {
                 order[i] = (uint32_t)((i * 7 + size) % 40);
             }
-            assert_int_equal(tide_levels_make(l, f, order, 0, size, false), 0);
+            assert_int_equal(tide_levels_make(l, f, order, 0, size, false, false), 0);
             check_plan(l, f, order, size);
         }
-        assert_int_equal(tide_levels_make(l, f, NULL, 39, 2, false), TIDE_EINVAL);
+        assert_int_equal(tide_levels_make(l, f, NULL, 39, 2, false, false), TIDE_EINVAL);
         tide_levels_destroy(l);
         tide_forest_destroy(f);
     }

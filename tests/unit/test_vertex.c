@@ -186,6 +186,8 @@ static void golden_losses_on_the_reference(void **cmocka_state) {
 
 /* ---- forests of all shapes, and models of all spaces ---- */
 
+static bool of_kinds; /* the program of now has kinds a, b, c */
+
 /* Shapes that batches must bear: single vertices, a chain, a star, a vertex with many parents, one that
  * is its parent's child twice, a diamond. */
 static struct tide_forest *odd_forest(size_t chain, size_t star) {
@@ -194,20 +196,24 @@ static struct tide_forest *odd_forest(size_t chain, size_t star) {
     expect(tide_forest_input(f, "word", false, true, 1, 12));
     expect(tide_forest_input(f, "label", false, true, 1, 3));
     expect(tide_forest_input(f, "weight", true, false, 2, 0));
+    if (of_kinds) {
+        expect(tide_forest_kinds(f, 3, (const char *const[]){"c", "b", "a"}));
+    }
     size_t most = (chain > star ? chain : star) + 2;
     uint32_t *start = calloc(most + 1, sizeof(*start));
     int32_t *child = calloc(2 * most, sizeof(*child)), *word = calloc(most, sizeof(*word)),
-            *mark = calloc(most, sizeof(*mark));
+            *mark = calloc(most, sizeof(*mark)), *kind = calloc(most, sizeof(*kind));
     float *weight = calloc(4 * most, sizeof(*weight));
     for (size_t v = 0; v < most; v++) {
         word[v] = v % 3 == 2 ? -1 : (int32_t)(v * 7 % 12);
         mark[v] = v % 4 == 3 ? -1 : (int32_t)(v % 3);
+        kind[v] = (int32_t)(v * 5 / 2 % 3);
     }
     for (size_t e = 0; e < 4 * most; e++) {
         weight[e] = 0.1f * (float)(e * 13 % 17) - 0.8f;
     }
-    const int32_t *indices[3] = {word, mark, NULL};
-    const float *floats[3] = {NULL, NULL, weight};
+    const int32_t *indices[4] = {word, mark, NULL, kind};
+    const float *floats[4] = {NULL, NULL, weight, NULL};
     for (size_t k = 0; k < 2; k++) {
         start[1] = 0;
         expect(tide_forest_add(f, 1, start, child, indices, floats));
@@ -234,14 +240,99 @@ static struct tide_forest *odd_forest(size_t chain, size_t star) {
     free(child);
     free(word);
     free(mark);
+    free(kind);
     free(weight);
     return f;
 }
 
-enum { MODELS = 6, SMALL = 4 };
+enum { MODELS = 8, SMALL = 4 };
+
+static void kind(const char *name) {
+    expect(tide_program_kind(p, name));
+}
+
+static void publish_both(uint32_t h, uint32_t g) {
+    expect(tide_program_publish(p, "h", h));
+    expect(tide_program_publish(p, "g", g));
+}
+
+/* Leaves that have no children to ask, and losses of inner vertices alone. */
+static void leaf_and_inner(void) {
+    static const struct tide_initial small = {TIDE_INITIAL_UNIFORM, 0.1};
+    uint32_t table = 0, word = input("word", TIDE_VALUE_INDEX, 0, 0, 0, 0);
+    uint32_t h = child_state("h", SMALL), g = child_state("g", SMALL);
+    expect(tide_program_table(p, "E", 12, SMALL, small, &table));
+    kind("leaf");
+    layer("linear", "leaf", "");
+    uint32_t x = op2(TIDE_OP_EMBED, table, word);
+    uint32_t own = one_of(TIDE_MICRO_TANH, dense(x, "w", "b", SMALL, SMALL));
+    publish_both(own, one_of(TIDE_MICRO_SIGMOID, own));
+    kind("inner");
+    layer("linear", "inner", "");
+    x = plus(op2(TIDE_OP_EMBED, table, word), nth_child(0, g));
+    uint32_t z = plus(dense(x, "v", "c", SMALL, SMALL),
+                      dense(over(TIDE_OVER_SUM, h), "u", NULL, SMALL, SMALL));
+    uint32_t h1 = one_of(TIDE_MICRO_TANH, z);
+    publish_both(h1, h1); /* one value as two states */
+    classify(h1, SMALL, 3, "C", "bC");
+    expect(tide_program_differentiate(p, false));
+}
+
+/* Kinds that meet as each other's parents and children; a layer that two share; what is computed once
+ * a child, at edges, by name, of the largest; what only one of them puts out, or all. */
+static void three_kinds(void) {
+    static const struct tide_initial small = {TIDE_INITIAL_UNIFORM, 0.1}, some = {TIDE_INITIAL_UNIFORM, 0.5};
+    uint32_t table = 0, weights = 0, columns = 2, word = input("word", TIDE_VALUE_INDEX, 0, 0, 0, 0);
+    uint32_t label = input("label", TIDE_VALUE_INDEX, 0, 0, 0, 0);
+    uint32_t h = child_state("h", SMALL), g = child_state("g", SMALL);
+    expect(tide_program_table(p, "E", 12, SMALL, small, &table));
+    expect(tide_program_edge_input(p, "weight", TIDE_VALUE_FLOAT, 1, &columns, &weights));
+    layer("linear", "both", "");
+    uint32_t both = parameter("both", 2, SMALL, SMALL, some);
+    kind("a");
+    layer("linear", "of a", "");
+    uint32_t f = one_of(TIDE_MICRO_SIGMOID, dense(h, "uf", "bf", SMALL, SMALL)); /* once a child */
+    uint32_t s = over(TIDE_OVER_SUM, mul(f, g)), x = op2(TIDE_OP_EMBED, table, word);
+    uint32_t z = plus(op2(TIDE_OP_MM, x, both), dense(s, "u", NULL, SMALL, SMALL));
+    uint32_t h1 = one_of(TIDE_MICRO_TANH, z);
+    publish_both(h1, s);
+    expect(tide_program_output(p, "h1", h1));
+    op2(TIDE_OP_XENT, dense(h1, "C", "bC", SMALL, 3), label);
+    kind("b");
+    layer("linear", "of b", "");
+    uint32_t top = over(TIDE_OVER_MAX, plus(h, g));
+    z = op2(TIDE_OP_MM, op2(TIDE_OP_CONCAT, nth_child(0, h), nth_child(1, g)),
+            parameter("ub", 2, 2 * SMALL, SMALL, some));
+    h1 = one_of(TIDE_MICRO_SIGMOID, plus(z, op2(TIDE_OP_MM, top, both)));
+    publish_both(columns_of(op2(TIDE_OP_CONCAT, h1, top), 2, SMALL), h1);
+    expect(tide_program_output(p, "h1", h1));
+    expect(tide_program_output(p, "top", top));
+    op1(TIDE_OP_SUM_LOSS, one_of(TIDE_MICRO_SQR, h1));
+    kind("c");
+    layer("linear", "of c", "");
+    uint32_t gate = one_of(TIDE_MICRO_SIGMOID, dense(weights, "we", NULL, 2, SMALL));
+    x = op2(TIDE_OP_EMBED, table, word);
+    z = plus(x, over(TIDE_OVER_SUM, mul(gate, mul(h, one_of(TIDE_MICRO_TANH, x)))));
+    publish_both(z, one_of(TIDE_MICRO_TANH, z));
+    expect(tide_program_output(p, "h1", z));
+    /* After the loop: a gather whose gradient is read at rows of all kinds. */
+    z = plus(z, over(TIDE_OVER_SUM, one_of(TIDE_MICRO_SQR, g)));
+    op2(TIDE_OP_XENT, dense(z, "D", "bD", SMALL, 3), label);
+    expect(tide_program_differentiate(p, false));
+}
 
 /* Together they use every space, list and section. */
 static void small_model(size_t which) {
+    of_kinds = which == 7;
+    if (which > 5) {
+        begin_vertices("kinds");
+        if (of_kinds) {
+            three_kinds();
+        } else {
+            leaf_and_inner();
+        }
+        return;
+    }
     switch (which) {
     case 0:
         tree_lstm(12, SMALL, 3, false);
@@ -437,10 +528,11 @@ static void graphs_may_grow(void **cmocka_state) {
         struct forest_work f =
             start_forest(FAST, (struct tide_plan_options){.no_reuse = true}, forest);
         struct left wanted = leave(&whole, NULL);
-        if (which == 4) { /* inputs of edges */
+        const bool grows = which != 4 && which < 6; /* inputs of edges, kinds */
+        if (!grows) {
             assert_int_equal(tide_run_grow(f.w.run, 8), TIDE_EUNSUPPORTED);
         }
-        for (uint64_t order = 0; which != 4 && order < 12; order++) {
+        for (uint64_t order = 0; grows && order < 12; order++) {
             struct tide_random random;
             tide_random_seed(&random, order);
             tide_run_bind_table(f.w.run, 0, f.table, f.gradients);
@@ -621,6 +713,139 @@ static void random_functions_agree_fused_or_not(void **cmocka_state) {
     tide_forest_destroy(forest);
 }
 
+/* A batch in pieces that fit, tables bound whole: gradients add up to those of all at once. */
+static void pieces_add_up(void **cmocka_state) {
+    (void)cmocka_state;
+    for (size_t which = 0; which < MODELS; which++) {
+        small_model(which);
+        struct tide_forest *forest = odd_forest(30, 12);
+        struct forest_work whole = start_forest(FAST, (struct tide_plan_options){0}, forest);
+        struct forest_work f = start_forest(FAST, (struct tide_plan_options){0}, forest);
+        struct left wanted = leave(&whole, NULL);
+        struct left got = leave(&f, NULL); /* now all is bound */
+        size_t pieces = 0, most = tide_run_arena_bytes(f.w.run), fit = 0;
+        got.loss = 0;
+        memset(got.gradients, 0, got.count * sizeof(double));
+        memset(got.table, 0, got.table_count * sizeof(double));
+        tide_run_limit(f.w.run, most * 5 / 8);
+        assert_int_equal(tide_run_step(f.w.run, 0, 1, NULL), 0); /* there is room already */
+        for (size_t first = 0; first < forest->samples; first += fit, pieces++) {
+            expect(tide_run_cut(f.w.run, forest, NULL, first, forest->samples - first, false, &fit));
+            assert_true(fit > 0);
+            expect(tide_run_bind_piece(f.w.run, forest, NULL, first, fit, false));
+            expect(tide_run_step(f.w.run, 0, 1, NULL));
+            fetch(&f.w);
+            if (f.w.device->memory) {
+                expect(f.w.device->memory->download(NULL, f.gradients, f.on_gradients, f.room));
+            }
+            got.loss += tide_run_loss(f.w.run).sum;
+            for (size_t e = 0; e < got.count; e++) {
+                got.gradients[e] += at(&f, f.w.gradients, e);
+            }
+            for (size_t e = 0; e < got.table_count; e++) {
+                got.table[e] += table_gradient(&f, e);
+            }
+        }
+        assert_true(pieces > 1);
+        same("in pieces", which, &got, &wanted, 2e-5);
+        struct forest_work small = start_forest(FAST, (struct tide_plan_options){0}, forest);
+        tide_run_limit(small.w.run, 100);
+        expect(tide_run_bind_forest(small.w.run, forest, NULL, 0, 6, false));
+        assert_int_equal(tide_run_cut(small.w.run, forest, NULL, 2, 4, false, &fit), TIDE_ELIMIT);
+        assert_non_null(strstr(tide_error_message(), "sample 3 of the data, with 30 vertices"));
+        tide_run_bind_table(small.w.run, 0, small.on_rows, small.on_gradients);
+        assert_int_equal(tide_run_step(small.w.run, 0, 1, NULL), TIDE_ELIMIT);
+        /* A step takes no more than it may, also where room is made in powers of two. */
+        expect(tide_run_bind_forest(small.w.run, forest, NULL, 0, 6, false));
+        for (size_t limit = most / 8; limit < most; limit += most / 16) {
+            tide_run_limit(small.w.run, limit);
+            if (tide_run_cut(small.w.run, forest, NULL, 0, 6, false, &fit) != 0) {
+                continue;
+            }
+            (void)step_forest(&small, NULL, 0, fit);
+            assert_true(tide_run_arena_bytes(small.w.run) <= limit);
+        }
+        forget(&got);
+        forget(&wanted);
+        stop_forest(&small);
+        stop_forest(&f);
+        stop_forest(&whole);
+        tide_forest_destroy(forest);
+        tide_program_destroy(p);
+    }
+}
+
+/* Rows of outputs by kind, in the order of samples and their vertices. */
+static void outputs_are_of_kinds(void **cmocka_state) {
+    (void)cmocka_state;
+    small_model(7);
+    struct tide_forest *forest = odd_forest(9, 6);
+    struct forest_work f = start_forest(FAST, (struct tide_plan_options){0}, forest);
+    struct forest_work g = start_forest("reference", (struct tide_plan_options){.no_reuse = true}, forest);
+    g.serial = true;
+    struct tide_run_loss a = step_forest(&f, NULL, 0, forest->samples),
+                         b = step_forest(&g, NULL, 0, forest->samples);
+    const int32_t *kinds = tide_forest_find(forest, "kind")->data,
+                  *labels = tide_forest_find(forest, "label")->data;
+    size_t counted = 0, seen = 0;
+    for (size_t v = 0; v < forest->vertices; v++) {
+        counted += kinds[v] == 1 || labels[v] >= 0;
+        seen += kinds[v] == 1;
+    }
+    assert_true(fabs(a.count - (double)counted) < 0.5 && fabs(b.count - a.count) < 0.5);
+    static const char *const names[] = {"h1", "top"};
+    for (size_t i = 0; i < 2; i++) {
+        size_t rows = 0, columns = 0;
+        const char *x = tide_run_output(f.w.run, names[i], &rows, &columns);
+        assert_int_equal(rows, i == 0 ? forest->vertices : seen);
+        char *kept = malloc(rows * columns * sizeof(float));
+        memcpy(kept, x, rows * columns * sizeof(float));
+        const char *y = tide_run_output(g.w.run, names[i], &rows, &columns);
+        for (size_t e = 0; e < rows * columns; e++) {
+            assert_true(fabs(at(&f, kept, e) - at(&g, y, e)) < 1e-5);
+        }
+        free(kept);
+    }
+    assert_null(tide_run_output(f.w.run, "none", &(size_t){0}, &(size_t){0}));
+    stop_forest(&f);
+    stop_forest(&g);
+    tide_forest_destroy(forest);
+    tide_program_destroy(p);
+}
+
+static void mistakes_of_kinds_are_named(void **cmocka_state) {
+    (void)cmocka_state;
+    begin_vertices("wrong");
+    uint32_t h = child_state("h", 4), x = looked_up(10, 4), out = 0;
+    assert_int_equal(tide_program_kind(p, "late"), TIDE_EINVAL); /* behind an operation */
+    tide_program_destroy(p);
+    begin_vertices("wrong");
+    h = child_state("h", 4);
+    kind("a");
+    x = looked_up(10, 4);
+    expect(tide_program_publish(p, "h", x));
+    assert_int_equal(tide_program_publish(p, "h", x), TIDE_EINVAL);
+    assert_non_null(strstr(tide_error_message(), "published twice by kind \"a\""));
+    kind("b");
+    const uint32_t in[3] = {x, over(TIDE_OVER_SUM, h), TIDE_NO_VALUE};
+    assert_int_equal(tide_program_map(p, TIDE_MICRO_ADD, in, (double[3]){0}, &out), TIDE_EINVAL);
+    assert_non_null(strstr(tide_error_message(), "of kind \"a\" meets one of kind \"b\""));
+    op1(TIDE_OP_SUM_LOSS, in[1]);
+    assert_int_equal(tide_program_differentiate(p, false), TIDE_EINVAL);
+    assert_non_null(strstr(tide_error_message(), "kind \"b\" does not publish \"h\""));
+    tide_program_destroy(p);
+    small_model(6); /* leaf and inner, of data that name a, b, c */
+    of_kinds = true;
+    struct tide_forest *forest = odd_forest(3, 2);
+    struct forest_work f = start_forest(FAST, (struct tide_plan_options){0}, forest);
+    assert_int_equal(tide_run_bind_forest(f.w.run, forest, NULL, 0, 1, false), TIDE_EINVAL);
+    assert_non_null(strstr(tide_error_message(), "sample 1: vertex 1 is of kind \"c\"; the program has "
+                                                 "\"leaf\", \"inner\""));
+    stop_forest(&f);
+    tide_forest_destroy(forest);
+    tide_program_destroy(p);
+}
+
 static void mistakes_are_named(void **cmocka_state) {
     (void)cmocka_state;
     uint32_t out = 0;
@@ -664,6 +889,9 @@ int main(void) {
         cmocka_unit_test(batches_equal_single_vertices),
         cmocka_unit_test(an_empty_batch_is_one),
         cmocka_unit_test(random_functions_agree_fused_or_not),
+        cmocka_unit_test(pieces_add_up),
+        cmocka_unit_test(outputs_are_of_kinds),
+        cmocka_unit_test(mistakes_of_kinds_are_named),
         cmocka_unit_test(mistakes_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

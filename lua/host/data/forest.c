@@ -8,6 +8,7 @@
 #include "names.h"
 #include "readers/forest.h"
 #include "readers/gzip.h"
+#include "readers/word_vectors.h"
 
 #include <string.h>
 
@@ -160,6 +161,52 @@ static int core_forest(lua_State *L) {
     return code != 0 ? tide__lua_failure(L, code) : status == LUA_OK ? 1 : lua_error(L);
 }
 
+/* ---- word vectors ---- */
+
+static int feed_vectors(void *arg, const char *data, size_t size) {
+    return tide_word_vectors_feed(arg, data, size);
+}
+
+/* core.word_vectors(path, {word, ..}) -> u64 tensor of the numbers (from 0) of the words that it has,
+ * f32 tensor of their rows | nil, err */
+static int core_word_vectors(lua_State *L) {
+    const char *path = luaL_checkstring(L, 1);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_settop(L, 2);
+    struct tide_dictionary wanted = {0};
+    struct tide_word_vectors *v = NULL;
+    int code = 0;
+    for (size_t i = 1; code == 0 && i <= lua_rawlen(L, 2); i++) {
+        size_t size = 0;
+        uint32_t index = 0;
+        lua_rawgeti(L, 2, (lua_Integer)i);
+        const char *word = lua_tolstring(L, -1, &size);
+        code = word ? tide_dictionary_add(&wanted, word, size, &index)
+                    : tide_fail(TIDE_EINVAL, "a word is no string");
+        lua_pop(L, 1);
+    }
+    code = code == 0 ? tide_word_vectors_create(path, &wanted, &v) : code;
+    code = code == 0 ? tide__lua_sources_stream(L, path, (struct tide_sink){v, feed_vectors}) : code;
+    code = code == 0 ? tide_word_vectors_end(v) : code;
+    int results = code == 0 ? 2 : tide__lua_failure(L, code);
+    if (code == 0) {
+        const uint32_t *words = NULL;
+        const float *values = NULL;
+        size_t columns = 0, found = tide_word_vectors_found(v, &words, &values, &columns);
+        struct tide_lua_tensor *ids = tide__lua_tensor_new(L, TIDE_U64, found, 1);
+        struct tide_lua_tensor *rows = tide__lua_tensor_new(L, TIDE_F32, found, columns);
+        for (size_t i = 0; i < found; i++) {
+            ((uint64_t *)ids->t.data)[i] = words[i];
+        }
+        if (found > 0) {
+            memcpy(rows->t.data, values, found * columns * sizeof(*values));
+        }
+    }
+    tide_word_vectors_destroy(v);
+    tide_dictionary_release(&wanted);
+    return results;
+}
+
 /* ---- what scripts ask ---- */
 
 /* forest:size() -> samples, vertices, edges */
@@ -241,8 +288,31 @@ static int forest_sample(lua_State *L) {
     return 1;
 }
 
-/* forest:counted(index|nil, order|nil, first from 1, count): vertices of these samples whose index is
- * not -1, or all */
+/* Which numbers of kinds the names of a table at `index` are, as bits; nil: all. */
+static uint32_t check_kinds(lua_State *L, const struct tide_forest *f, int index) {
+    char names[TIDE_FOREST_KINDS][TIDE_FOREST_NAME];
+    int of[TIDE_FOREST_KINDS];
+    uint32_t bits = 0;
+    if (lua_isnoneornil(L, index)) {
+        return UINT32_MAX;
+    }
+    luaL_checktype(L, index, LUA_TTABLE);
+    size_t count = lua_rawlen(L, index);
+    luaL_argcheck(L, count <= TIDE_FOREST_KINDS, index, "has more than 8 kinds");
+    for (size_t i = 0; i < count; i++) {
+        lua_rawgeti(L, index, (lua_Integer)i + 1);
+        snprintf(names[i], sizeof(names[i]), "%s", luaL_checkstring(L, -1));
+        lua_pop(L, 1);
+    }
+    tide_forest_find_kinds(f, count, (const char(*)[TIDE_FOREST_NAME])names, of);
+    for (size_t i = 0; i < count; i++) {
+        bits |= of[i] >= 0 ? 1u << of[i] : 0;
+    }
+    return bits;
+}
+
+/* forest:counted(index|nil, order|nil, first from 1, count, {kind, ..}|nil): vertices of these samples,
+ * and kinds, whose index is not -1, or all */
 static int forest_counted(lua_State *L) {
     const struct tide_forest *f = tide__lua_forest_check(L, 1);
     const char *name = luaL_optstring(L, 2, NULL);
@@ -254,6 +324,7 @@ static int forest_counted(lua_State *L) {
         return luaL_error(L, "the forest has no index \"%s\" of its vertices", name);
     }
     size_t most = order ? tide__lua_tensor_count(order) : f->samples;
+    uint32_t kinds = check_kinds(L, f, 6);
     luaL_argcheck(L, (!order || order->t.type == TIDE_U32) && first >= 1 && count >= 0 &&
                          (size_t)(first - 1 + count) <= most,
                   4, "is out of range");
@@ -262,7 +333,8 @@ static int forest_counted(lua_State *L) {
         s = order ? ((const uint32_t *)order->t.data)[s] : s;
         luaL_argcheck(L, s < f->samples, 3, "has a number beyond the last sample");
         for (size_t v = f->sample_start[s]; v < f->sample_start[s + 1]; v++) {
-            sum += !in || ((const int32_t *)in->data)[v * in->columns] >= 0;
+            bool of = kinds == UINT32_MAX || (kinds >> tide_forest_kind(f, v) & 1);
+            sum += of && (!in || ((const int32_t *)in->data)[v * in->columns] >= 0);
         }
     }
     lua_pushinteger(L, sum);
@@ -306,7 +378,10 @@ static int forest_below(lua_State *L) {
 
 void tide__lua_open_forest(lua_State *L) {
     static const luaL_Reg functions[] = {
-        {"forest", core_forest}, {"forest_generate", core_forest_generate}, {NULL, NULL}};
+        {"forest", core_forest},
+        {"forest_generate", core_forest_generate},
+        {"word_vectors", core_word_vectors},
+        {NULL, NULL}};
     static const luaL_Reg methods[] = {
         {"size", forest_size},       {"inputs", forest_inputs}, {"input", forest_input},
         {"weights", forest_weights}, {"sample", forest_sample}, {"pick", forest_pick},

@@ -33,6 +33,33 @@ static int program_vertex(lua_State *L) {
     return give_value(L, tide_program_vertex(tide__lua_program_check(L)), 0);
 }
 
+/* program:kind(name): what follows is of vertices of this kind */
+static int program_kind(lua_State *L) {
+    return give_value(L, tide_program_kind(tide__lua_program_check(L), luaL_checkstring(L, 2)), 0);
+}
+
+/* program:counted_kinds() -> {{kind=, label=}, ..} of kinds that have a loss | nil: there are no kinds */
+static int program_counted_kinds(lua_State *L) {
+    const struct tide_program *p = tide__lua_program_check(L);
+    lua_Integer at = 0;
+    if (tide_program_kind_count(p) == 0) {
+        return 0;
+    }
+    lua_newtable(L);
+    for (size_t i = 0; i < tide_program_kind_count(p); i++) {
+        const char *label = NULL;
+        if (tide_program_kind_counts(p, i, &label)) {
+            lua_createtable(L, 0, 2);
+            lua_pushstring(L, tide_program_kind_at(p, i));
+            lua_setfield(L, -2, "kind");
+            lua_pushstring(L, label);
+            lua_setfield(L, -2, "label");
+            lua_rawseti(L, -2, ++at);
+        }
+    }
+    return 1;
+}
+
 /* program:child_state(name, columns) */
 static int program_child_state(lua_State *L) {
     uint32_t value = 0;
@@ -147,25 +174,68 @@ static int program_table_rows(lua_State *L) {
 
 /* ---- batches ---- */
 
-/* run:feed_forest(forest, order|nil, first from 1, count, serial) -> vertices, edges, levels
- * | nil, err */
-static int run_feed_forest(lua_State *L) {
-    struct tide_lua_run *own = tide__lua_run_check(L);
-    const struct tide_forest *forest = tide__lua_forest_check(L, 2);
+/* Samples: (forest, order|nil, first from 1, count, serial) from argument 2 on. */
+struct samples {
+    const struct tide_forest *forest;
+    const uint32_t *order;
+    size_t first, count;
+    bool serial;
+};
+
+static struct samples check_samples(lua_State *L) {
+    struct samples s = {.forest = tide__lua_forest_check(L, 2), .serial = lua_toboolean(L, 6)};
     const struct tide_lua_tensor *order =
         lua_isnoneornil(L, 3) ? NULL : tide__lua_tensor_check(L, 3);
     lua_Integer first = luaL_checkinteger(L, 4), count = luaL_checkinteger(L, 5);
     if (order && (order->t.type != TIDE_U32 || first < 1 || count < 0 ||
                   (size_t)(first - 1 + count) > tide__lua_tensor_count(order))) {
-        return luaL_error(L, "the order of samples is no u32 tensor of %I numbers",
-                          first - 1 + count);
+        luaL_error(L, "the order of samples is no u32 tensor of %I numbers", first - 1 + count);
     }
     luaL_argcheck(L, first >= 1 && count >= 0 && first < UINT32_MAX && count < UINT32_MAX, 4,
                   "out of range");
+    s.order = order ? order->t.data : NULL;
+    s.first = (size_t)first - 1;
+    s.count = (size_t)count;
+    return s;
+}
+
+/* run:limit(bytes): of what a step computes; 0: as many as it needs */
+static int run_limit(lua_State *L) {
+    lua_Integer bytes = luaL_checkinteger(L, 2);
+    luaL_argcheck(L, bytes >= 0, 2, "out of range");
+    tide_run_limit(tide__lua_run_check(L)->run, (size_t)bytes);
+    return 0;
+}
+
+/* run:cut(forest, order|nil, first from 1, count, serial) -> {count, ..}: pieces that fit, of samples
+ * that are fed | nil, err */
+static int run_cut(lua_State *L) {
+    struct tide_lua_run *own = tide__lua_run_check(L);
+    struct samples s = check_samples(L);
+    lua_newtable(L);
+    for (lua_Integer i = 1; i == 1 || s.count > 0; i++) {
+        size_t fit = 0;
+        int code = tide_run_cut(own->run, s.forest, s.order, s.first, s.count, s.serial, &fit);
+        if (code != 0) {
+            return tide__lua_failure(L, code);
+        }
+        lua_pushinteger(L, (lua_Integer)fit);
+        lua_rawseti(L, -2, i);
+        s.first += fit;
+        s.count -= fit;
+    }
+    return 1;
+}
+
+/* run:feed_forest(forest, order|nil, first from 1, count, serial, piece) -> vertices, edges, levels
+ * | nil, err. piece: some of the samples that were fed before; rows of tables stay bound */
+static int run_feed_forest(lua_State *L) {
+    struct tide_lua_run *own = tide__lua_run_check(L);
+    struct samples s = check_samples(L);
     lua_pushvalue(L, 2);
     lua_setiuservalue(L, 1, TIDE_LUA_RUN_FOREST);
-    int code = tide_run_bind_forest(own->run, forest, order ? order->t.data : NULL,
-                                    (size_t)first - 1, (size_t)count, lua_toboolean(L, 6));
+    int code = (lua_toboolean(L, 7) ? tide_run_bind_piece : tide_run_bind_forest)(
+        own->run, s.forest, s.order, s.first, s.count, s.serial);
     own->forest = code == 0;
     if (code != 0) {
         return tide__lua_failure(L, code);
@@ -362,6 +432,19 @@ static int core_rows_get(lua_State *L) {
     return 0;
 }
 
+/* core.rows_put(array, ids, from): row ids[i] of the array becomes row i of `from` */
+static int core_rows_put(lua_State *L) {
+    struct tide_lua_tensor *to = check_array(L, 1, 0), *from = check_array(L, 3, to->t.columns);
+    size_t count, bytes = to->t.columns * to->element;
+    const uint64_t *id = check_ids(L, 2, to->t.rows, &count);
+    luaL_argcheck(L, count <= from->t.rows && to->t.type == from->t.type, 3, "has too few rows");
+    for (size_t i = 0; i < count; i++) {
+        memcpy((char *)to->t.data + id[i] * bytes, (const char *)from->t.data + i * bytes, bytes);
+    }
+    tide__lua_work(L, (struct tide_work){0, 2 * (double)(count * bytes)});
+    return 0;
+}
+
 /* core.rows_scale(array, factor): array *= factor */
 static int core_rows_scale(lua_State *L) {
     struct tide_lua_tensor *t = check_array(L, 1, 0);
@@ -423,9 +506,12 @@ void tide__lua_vertex_methods(lua_State *L, int program, int run) {
         {"publish", program_publish},       {"table", program_table},
         {"over", program_over},             {"nth", program_nth},
         {"edge_input", program_edge_input}, {"tables", program_tables},
+        {"kind", program_kind},             {"counted_kinds", program_counted_kinds},
         {"table_rows", program_table_rows}, {"label", program_label},
         {NULL, NULL}};
     static const luaL_Reg runs[] = {{"feed_forest", run_feed_forest},
+                                    {"limit", run_limit},
+                                    {"cut", run_cut},
                                     {"table_ids", run_table_ids},
                                     {"bind_table", run_bind_table},
                                     {"grow", run_grow},
@@ -441,6 +527,7 @@ void tide__lua_vertex_methods(lua_State *L, int program, int run) {
 void tide__lua_open_vertex(lua_State *L) {
     static const luaL_Reg functions[] = {
         {"rows_get", core_rows_get},
+                                         {"rows_put", core_rows_put},
                                          {"rows_scale", core_rows_scale},
                                          {"rows_update", core_rows_update},
                                          {NULL, NULL}};

@@ -44,8 +44,11 @@ end
 
 ---Vertices that count: whose index `label` is not -1; without it all.
 ---@param label? string
+---@param kinds? string[] of vertices that count; all
 ---@return integer
-function part:counted(label) return self.forest:counted(label, self.order, self.first, self.count) end
+function part:counted(label, kinds)
+  return self.forest:counted(label, self.order, self.first, self.count, kinds)
+end
 
 ---Iterates over batches, each a part.
 ---@param size integer samples
@@ -162,6 +165,27 @@ local function files(where, format)
   return sources, names
 end
 
+---Vectors of words from a file: rows of a table that begin as they say (`p:table(name, rows, columns, data.vectors)`).
+---@class tide.data.vectors
+---@field path string
+---@field ids table u64 tensor: numbers of the words that it has, from 0
+---@field values table f32 tensor: a row each
+---@field columns integer
+---@field most integer words
+local vectors = {}
+vectors.__index = vectors
+
+---@return tide.data.vectors|nil
+---@return table|nil error
+local function read_vectors(path, words)
+  if not words or #words == 0 then
+    return nil, script.error("T0113", "`vectors` are of words: the formats sexpr and stanford have them")
+  end
+  local ids <const>, values <const> = core.word_vectors(path, words)
+  if not ids then return nil, values end
+  return setmetatable({path = path, ids = ids, values = values, columns = values:columns(), most = #words}, vectors)
+end
+
 local function read(where, o)
   local sources, names = files(where, o.format)
   if not sources then return nil, names end
@@ -169,7 +193,12 @@ local function read(where, o)
   if not made then return nil, err end
   local parts = {}
   for i, forest in ipairs(made.parts) do parts[names[i]] = new_part(forest) end
-  return parts, type(where) == "string" and where or names[1], made.words
+  local found
+  if o.vectors then
+    found, err = read_vectors(o.vectors, made.words)
+    if not found then return nil, err end
+  end
+  return parts, type(where) == "string" and where or names[1], made.words, found
 end
 
 ---The largest bound of an index in all parts, which all then have.
@@ -189,14 +218,16 @@ return function(data)
   ---@param where string|table a directory or file; {train = FILE, dev =, test =}; {generate = "random_trees" |
   ---"skewed_trees" | "balanced_trees" | "chains" | "lattices", samples =, test =, vocabulary =, seed =, max =,
   ---leaves =}
-  ---@param o? {format?: string, classes?: integer} format of files: "sexpr" (default), "parents", "lists", "stanford",
-  ---"sentences"
+  ---@param o? {format?: string, classes?: integer, vectors?: string} format of files: "sexpr" (default), "parents",
+  ---"lists", "stanford", "sentences"; vectors: a file of word vectors, "word v1 v2 .." a line, perhaps packed by gzip
   ---@return tide.data.set count (vertices with a label), samples, vocabulary, classes, words (of files with words),
-  ---parts train, dev, test
+  ---vectors (those of the file: how a table of words begins), parts train, dev, test
   return function(where, o)
     o = o or {}
     for key in pairs(o) do
-      if key ~= "format" and key ~= "classes" then refuse("tide.data.forest has no option `%s`", tostring(key)) end
+      if key ~= "format" and key ~= "classes" and key ~= "vectors" then
+        refuse("tide.data.forest has no option `%s`", tostring(key))
+      end
     end
     local format <const> = o.format or "sexpr"
     if not FORMATS[format] then
@@ -210,19 +241,20 @@ return function(data)
       refuse "tide.data.forest needs a path, {train =, test =} or {generate = NAME, ..}"
     end
     return data.lazy(function()
-      local parts, from, words
+      local parts, from, words, found
       if type(where) == "table" and where.generate then
+        if o.vectors then return nil, script.error("T0113", "generated forests have no words for `vectors`") end
         parts, from = generate(where)
       else
-        parts, from, words = read(where, {format = format, classes = o.classes})
+        parts, from, words, found = read(where, {format = format, classes = o.classes, vectors = o.vectors})
       end
       if not parts then return nil, from end
       local train <const>, held <const> = parts.train, parts.test or parts.dev
       local vocabulary <const>, classes <const> = bound(parts, "word"), bound(parts, "label")
+      local note = ("%s: %d samples to train on, %d held out"):format(from, train.count, held and held.count or 0)
+      if found then note = note .. (", vectors of %d of %d words"):format(#found.ids, #words) end
       return {parts = parts, count = train:counted(classes > 0 and "label" or nil), vocabulary = vocabulary,
-              classes = classes, samples = train.count,
-              words = words, note = ("%s: %d samples to train on, %d held out"):format(from, train.count,
-                held and held.count or 0)}
+              classes = classes, samples = train.count, words = words, vectors = found, note = note}
     end)
   end
 end

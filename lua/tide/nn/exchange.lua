@@ -286,9 +286,10 @@ function exchange:proposed()
   return self:whole(plan)
 end
 
----Of a batch that changes norms of whole gradients are wanted: none travels as factors.
+---Of a batch that changes norms of whole gradients are wanted, and pieces of one that is cut add up: none travels as
+---factors.
 function exchange:whole(plan)
-  if not self.adapts then return plan end
+  if not self.adapts and not self.model.memory_limit then return plan end
   local whole = {epoch = plan.epoch, paths = {}, formats = {}, fanouts = plan.fanouts}
   for l in ipairs(self.tensors) do
     local factor <const> = plan.paths[l] == "factor"

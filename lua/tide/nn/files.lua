@@ -1,4 +1,5 @@
--- Parameters of a program as a safetensors file, by their names: what model:save, model:load and program:save write.
+-- Parameters (and rows of tables) of a program as safetensors or .npz, by their names: what model:save, model:load and
+-- program:save write.
 local arrays = require "tide.data.arrays"
 local core = require "tide.core"
 local errors = require "tide.errors"
@@ -12,13 +13,20 @@ local RUNNING <const> = "running statistics" -- of batch normalisation; no param
 ---@param program tide.nn.program
 ---@param parameters table tensor keys x 1024
 ---@param states table tensor of running statistics
+---@param rows table<string, table> tensors of tables outside of the parameters, by their names
 ---@param path string
-function files.save(program, parameters, states, path)
+function files.save(program, parameters, states, rows, path)
   local layout <const> = program:layout()
   local tensors = {}
   for _, p in ipairs(layout.parameters) do tensors[p.name] = parameters:view(p.first + 1, p.rows, p.columns) end
+  for name, t in pairs(rows) do tensors[name] = t end
   if layout.states > 0 then tensors[RUNNING] = states:view(1, layout.states, 1) end
-  local ok, err = core.safetensors_write(path, tensors, {["tide.program"] = program.name, ["tide.id"] = program:id()})
+  local ok, err
+  if path:find "%.npz$" then
+    ok, err = arrays.write(path, tensors)
+  else
+    ok, err = core.safetensors_write(path, tensors, {["tide.program"] = program.name, ["tide.id"] = program:id()})
+  end
   if not ok then error(errors.from(err), 3) end
 end
 
@@ -43,6 +51,9 @@ function files.load(model, path)
   end
   local found = {}
   for i, p in ipairs(layout.parameters) do found[i] = fetch(p.name, p.rows, p.columns) end
+  local rows = {}
+  for i, t in ipairs(model.tables) do rows[i] = fetch(t.name, t.array:rows(), t.width) end
+  for i, t in ipairs(model.tables) do t.array:put(1, rows[i]) end
   for i, p in ipairs(layout.parameters) do model.parameters:view(p.first + 1, p.rows, p.columns):put(1, found[i]) end
   if layout.states > 0 and tensors[RUNNING] then
     model.states:view(1, layout.states, 1):put(1, fetch(RUNNING, layout.states, 1))

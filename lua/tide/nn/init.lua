@@ -186,6 +186,7 @@ end
 function program:output(name, v)
   operand(self, v)
   checked(self.core:output(name, v.id))
+  self.outputs[#self.outputs + 1] = name
 end
 
 ---Marks what is to be minimised: a loss made by nn.xent and its like, or any value, whose elements are summed.
@@ -203,24 +204,31 @@ function program:id() return self.core:id() end
 ---@return table layout of parameters: {keys=, parameters=, layers=}
 function program:layout() return self.core:layout() end
 
----Writes what a run of nn.job has learnt, parameters by their names, as safetensors: `net:save(run, "n.safetensors")`;
----`model:load` of a compiled program reads it.
+---Writes what a run of nn.job has learnt, parameters by their names, as safetensors or `.npz`.
+---`net:save(run, "net.safetensors")`; `model:load` of a compiled program reads it.
 ---@param run tide.run
 ---@param path string
 function program:save(run, path)
   local params <const>, states <const> = run.tables.params, run.tables.states
   if not (params and states) then refuse("program:save wants a run of nn.job") end
   local function all(handle) return handle:pull(core.tensor("u64", handle.spec.keys[2], 1):fill(0, 1)) end
-  require("tide.nn.files").save(self, all(params), all(states), path)
+  local rows = {}
+  for _, t in ipairs(self.vertex and self:tables() or {}) do
+    local handle <const> = run.tables[require("tide.nn.shared_rows").cluster_name(t.name)]
+    if not handle then refuse("the run has no table for %q: is it of this program?", t.name) end
+    rows[t.name] = all(handle)
+  end
+  require("tide.nn.files").save(self, all(params), all(states), rows, path)
 end
 
 local COMPILE <const> = {device = true, optimizer = true, clip = true, seed = true, mask_seed = true, per = true,
-                         tables = true, rows = true}
+                         tables = true, rows = true, memory = true}
 
 ---A model: the program with parameters, an update rule and a device.
----@param o? {device?: string, seed?: integer, optimizer?: table, clip?: number, tables?: table, per?: string} of
----programs of vertices, tables: name -> {"adagrad", lr =} or {"sgd", lr =}; per: "row" (counted vertices, default) or
----"sample", what gradients are divided by
+---@param o? {device?: string, seed?: integer, optimizer?: table, clip?: number, tables?: table, per?: string,
+---memory?: integer|string} of programs of vertices, tables: name -> {"adagrad", lr =} or {"sgd", lr =}; per: "row"
+---(counted vertices, default) or "sample", what gradients are divided by; memory: bytes, or "64MiB", that values of a
+---batch may take: a larger one is computed in pieces, whose gradients add up
 function program:compile(o)
   if o ~= nil then script.check_fields("T0903", "program:compile", o, COMPILE) end
   return require("tide.nn.model").new(self, o or {})
@@ -231,7 +239,8 @@ end
 ---@param build fun(p: tide.nn.program) declares inputs, values, outputs and loss; runs once
 ---@return tide.nn.program
 function nn.program(name, build)
-  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}}, program)
+  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}, outputs = {}, vectors = {}},
+    program)
   build(p)
   p.layer = nil
   checked(p.core:differentiate(false))
@@ -556,9 +565,17 @@ vertex.install(tools, program)
 ---A program of vertices: one function of a vertex, batches of graphs. See docs/dynamic-networks.md.
 ---@param name string
 ---@param build fun(p: tide.nn.program, v: tide.nn.vertex)
----@param o? {children?: integer} named children
+---@param o? {children?: integer|string[]} named children
 ---@return tide.nn.program
 function nn.vertex(name, build, o) return vertex.new(tools, name, build, o) end
+
+---A program of vertices of several kinds: a function for each, with the same states. The data say which kind a vertex
+---is of; without kinds in them, `leaf` is a vertex without children and `inner` one with.
+---@param name string
+---@param kinds table<string, fun(p: tide.nn.program, v: tide.nn.vertex)>
+---@param o? {children?: integer|string[]} named children
+---@return tide.nn.program
+function nn.vertices(name, kinds, o) return vertex.kinds(tools, name, kinds, o) end
 
 ---A job that trains a program on all workers: see tide.nn.train.
 function nn.job(o) return require("tide.nn.train").job(o) end

@@ -3,6 +3,7 @@
 local core = require "tide.core"
 local rows = require "tide.nn.rows"
 local script = require "tide.script"
+local units = require "tide.units"
 
 local KEY <const> = 1024 -- elements of a row of parameters: a key of a table
 local STATES <const> = {sgd = 0, momentum = 1, nesterov = 1, adagrad = 1, rmsprop = 1, adam = 2, adamw = 2}
@@ -32,8 +33,8 @@ function model.memories(optimizer) return STATES[optimizer.rule] end
 
 ---@param program tide.nn.program
 ---@param o {device?: string, seed?: integer, mask_seed?: integer, optimizer?: table, clip?: number, tables?: table,
----per?: string, rows?: table} mask_seed: of dropout, which differs between workers that share a seed; rows: what makes
----tables, in place of tide.nn.rows
+---per?: string, rows?: table, memory?: integer|string} mask_seed: of dropout, which differs between workers of one
+---seed; rows: what makes tables, in place of tide.nn.rows
 ---@return tide.nn.model
 ---@package
 function model.new(program, o)
@@ -53,6 +54,13 @@ function model.new(program, o)
   end
   if not program.vertex and (o.tables or o.per == "sample") then
     error(script.error("T0903", "tables and per = \"sample\" are of programs of vertices (nn.vertex)"), 0)
+  end
+  if o.memory ~= nil then
+    local bytes <const>, why <const> = units.parse_size(o.memory)
+    if not bytes or not program.vertex then
+      error(script.error("T0903", "`memory`: " .. (why or "only batches of nn.vertex and nn.vertices are cut")), 0)
+    end
+    self.memory_limit = bytes
   end
   self.per = o.per or "row"
   self.layout = program.core:layout()
@@ -74,6 +82,8 @@ function model.new(program, o)
   self.eval:bind(self.on.parameters, nil, self.on.states)
   self.tables = {}
   if program.vertex then
+    self.train:limit(self.memory_limit or 0)
+    self.eval:limit(self.memory_limit or 0)
     local specs <const> = program:tables()
     local rules <const> = rows.rules(specs, o.tables)
     for i, spec in ipairs(specs) do
@@ -88,7 +98,7 @@ end
 ---layer's parameters when it needs them.
 ---@package
 function model:stage(gradients, sum)
-  self.gradients = sum
+  self.gradients, self.made = sum, gradients
   if self.on.parameters == self.parameters then
     self.on.gradients = sum
     self.train:bind(self.parameters, gradients, self.states)
@@ -121,6 +131,7 @@ end
 ---of vertices: a part of a tide.data.forest.
 ---@return integer rows of the step
 ---@return table|nil {samples=, vertices=, edges=, levels=}
+---@return integer[]|nil pieces samples of each, if all do not fit at once
 local function feed(self, run, batch, training)
   local program <const> = self.program
   if program.vertex then
@@ -131,7 +142,10 @@ local function feed(self, run, batch, training)
     local vertices, edges, levels = checked(run:feed_forest(batch.forest, batch.order, batch.first, batch.count,
       self.serial))
     for _, t in ipairs(self.tables) do t:gather(run, training) end
-    return 0, {samples = batch.count, vertices = vertices, edges = edges, levels = levels}
+    local pieces <const> = self.memory_limit
+      and checked(run:cut(batch.forest, batch.order, batch.first, batch.count, self.serial)) or {batch.count}
+    local graphs <const> = {samples = batch.count, vertices = vertices, edges = edges, levels = levels}
+    return 0, graphs, #pieces > 1 and pieces or nil
   end
   if batch.forest then
     error(script.error("T0903", ("program %s takes tensors, not a forest: nn.vertex makes programs of vertices"):format(
@@ -154,13 +168,59 @@ local function result(sum, count, correct, batch)
   return r
 end
 
+---Feeds the pieces of a batch, one after the other; `each` runs them.
+---@param each fun(piece: integer, last: boolean): number, number, number loss, count, correct
+local function in_pieces(self, run, batch, pieces, each)
+  local first, all = batch.first, {0, 0, 0}
+  for i, count in ipairs(pieces) do
+    checked(run:feed_forest(batch.forest, batch.order, first, count, self.serial, true))
+    first = first + count
+    for k, n in ipairs {each(i, i == #pieces)} do all[k] = all[k] + n end
+  end
+  return table.unpack(all)
+end
+
+-- Forward and backward of what does not fit at once: gradients of the pieces add up, and those of the last one become
+-- all, layer by layer before anyone is told that they are ready.
+local function backward_in_pieces(self, batch, pieces, hooks)
+  self.folding = false -- all pieces read the same parameters
+  self.train:fold(0)
+  local device <const> = self.staged and "cpu" or self.device
+  local made <const> = self.made or self.on.gradients
+  self.added = self.added or rows.adder(device, self.parameters:type(), self.layout.keys, KEY)
+  local added <const> = self.added
+  added:clear()
+  local ready <const> = hooks and hooks.ready and function(l)
+    local layer <const> = self.layout.layers[l]
+    added:add(layer.first_key * KEY, layer.key_count * KEY, made, added.on)
+    hooks.ready(l)
+  end
+  return in_pieces(self, self.train, batch, pieces, function(piece, last)
+    local sum, count, correct = checked(core.span("forward, backward", self.train.step, self.train, 0, self.steps,
+      hooks and hooks.need, last and ready or nil))
+    for _, t in ipairs(self.tables) do t:collect(piece == 1, last) end
+    if not last and not (core.mutant and core.mutant "vertex_piece_lost") then
+      added:add(0, self.layout.keys * KEY, added.on, made)
+    elseif last and not ready then
+      added:add(0, self.layout.keys * KEY, made, added.on)
+    end
+    return sum, count, correct
+  end)
+end
+
 ---Forward and backward; gradients are sums over the examples.
 ---@param hooks? {need?: fun(layer: integer), ready?: fun(layer: integer)} called between operations
 ---@param exchange? table core.exchange, which takes the gradients that are offered as factors
 ---@return table {loss = sum, count = n, correct = n}
 ---@package
 function model:backward(batch, hooks, exchange)
-  local count <const>, graphs <const> = feed(self, self.train, batch, true)
+  local count <const>, graphs <const>, pieces <const> = feed(self, self.train, batch, true)
+  if pieces then
+    local sum, counted, correct = backward_in_pieces(self, batch, pieces, hooks)
+    local r <const> = result(sum, counted, correct, graphs)
+    r.pieces = #pieces
+    return r
+  end
   if self.folding then self.train:divide(self.per == "sample" and graphs.samples or 0) end
   local sum, counted, correct = checked(core.span("forward, backward", self.train.step, self.train, count, self.steps,
     hooks and hooks.need, hooks and hooks.ready, exchange))
@@ -291,21 +351,32 @@ function model:parameter(name)
   error(script.error("T0903", ("the program has no parameter `%s`"):format(name)), 2)
 end
 
----Writes the parameters by their names, `fc1.w`, and running statistics as safetensors.
----@param path string
+---Writes the parameters by their names, `fc1.w`, running statistics and rows of tables as safetensors.
+---@param path string .npz: as NumPy's archive
 function model:save(path)
   self:fetch()
-  require("tide.nn.files").save(self.program, self.parameters, self.states, path)
+  local all = {}
+  for _, t in ipairs(self.tables) do all[t.name] = t.array end
+  require("tide.nn.files").save(self.program, self.parameters, self.states, all, path)
 end
 
----Sets the parameters to those of a file that has them under the same names, whoever wrote it.
+---Sets the parameters, and rows of tables, to those of a file that has them under the same names, whoever wrote it.
 ---@param path string .safetensors or .npz
 function model:load(path) require("tide.nn.files").load(self, path) end
 
 ---Loss without dropout and with running statistics. Every input must be fed, labels too.
+---@param each? fun() called behind each piece of a batch that was cut
 ---@return table {loss = sum, count = n, correct = n}
-function model:evaluate(batch)
-  local count <const>, graphs <const> = feed(self, self.eval, batch)
+function model:evaluate(batch, each)
+  local count <const>, graphs <const>, pieces <const> = feed(self, self.eval, batch)
+  if pieces then
+    local sum, counted, correct = in_pieces(self, self.eval, batch, pieces, function()
+      local one, n, right = checked(self.eval:step(0, 0))
+      if each then each() end
+      return one, n, right
+    end)
+    return result(sum, counted, correct, graphs)
+  end
   local sum, counted, correct = checked(self.eval:step(count, 0))
   return result(sum, counted, correct, graphs)
 end
@@ -313,8 +384,24 @@ end
 ---Outputs by name, computed as in an evaluation.
 ---@return table<string, table>
 function model:forward(batch)
-  self:evaluate(batch)
-  return setmetatable({}, {__index = function(_, name) return self.eval:output(name) end})
+  local parts = {} -- of a batch that was cut
+  self:evaluate(batch, function()
+    local part = {}
+    for _, name in ipairs(self.program.outputs) do part[name] = self.eval:output(name) end
+    parts[#parts + 1] = part
+  end)
+  return setmetatable({}, {__index = function(_, name)
+    if #parts == 0 or not parts[1][name] then return self.eval:output(name) end
+    local count = 0
+    for _, part in ipairs(parts) do count = count + part[name]:rows() end
+    local whole, at = core.tensor(parts[1][name]:type(), count, parts[1][name]:columns()), 1
+    for _, part in ipairs(parts) do
+      local n <const> = part[name]:rows()
+      if n > 0 then whole:slice(at, n):put(1, part[name]) end
+      at = at + n
+    end
+    return whole
+  end})
 end
 
 ---The list as it is executed: operations, places in memory, what is needed and ready when.

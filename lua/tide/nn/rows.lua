@@ -11,6 +11,27 @@ local script = require "tide.script"
 local rows = {}
 rows.__index = rows
 
+local ADDS <const> = {rule = "sgd", rate = -1} -- as an update rule: w + g
+
+-- Gradients of the pieces of a batch, where the device finds them.
+local adder = {}
+adder.__index = adder
+
+---@package
+function rows.adder(device, float, count, columns)
+  local host <const> = core.tensor(float, count, columns)
+  return setmetatable({device = device, host = host, on = core.place(device, host)}, adder)
+end
+
+function adder:clear()
+  if self.on == self.host then self.host:fill(0) else core.give(self.on, self.host) end
+end
+
+---to += from, elements first .. (from 0)
+function adder:add(first, count, to, from)
+  if count > 0 then core.update(self.device, ADDS, first, count, to, from) end
+end
+
 local RULES <const> = {sgd = {lr = true}, adagrad = {lr = true, eps = true}}
 
 ---The checked rule of a table: {"adagrad", lr = 0.1}.
@@ -63,6 +84,8 @@ function rows.new(model, spec, index, rule)
   local self = setmetatable({name = spec.name, index = index, rule = rule, width = spec.columns, float = float,
                              device = model.device, array = core.tensor(float, spec.rows, spec.columns)}, rows)
   model.program.core:table_rows(index, model.seed, 0, self.array)
+  local from <const> = spec.vectors
+  if from and #from.ids > 0 then core.rows_put(self.array, from.ids, from.values:convert(float)) end
   self.sums = rule and rule.rule == "adagrad" and core.tensor(float, spec.rows, spec.columns) or nil
   return self
 end
@@ -86,6 +109,20 @@ function rows:gather(run, training)
   self:bring(self.ids)
   core.give(self.on.rows, self.here)
   run:bind_table(self.index, self.on.rows, training and self.on.gradients or nil, #self.ids)
+end
+
+---A piece of the batch has made gradients; after the last one they are those of all.
+---@param first boolean
+---@param last boolean
+function rows:collect(first, last)
+  local count <const> = #self.ids * self.width
+  if count == 0 then return end
+  if not self.added or self.added.host:rows() < self.room then
+    self.added = rows.adder(self.device, self.float, self.room, self.width)
+  end
+  local added <const>, made <const> = self.added, self.on.gradients
+  if first then added:clear() end
+  if last then added:add(0, count, made, added.on) else added:add(0, count, added.on, made) end
 end
 
 function rows:rate(step)

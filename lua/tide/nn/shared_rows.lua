@@ -26,6 +26,7 @@ end
 
 ---The name in the cluster: names there are lower case.
 local function cluster_name(name) return (name:lower():gsub("[^a-z0-9_]", "_")) end
+shared.cluster_name = cluster_name
 
 local RESERVED <const> = {params = true, states = true}
 
@@ -83,8 +84,15 @@ end
 function shared.of(w)
   return {new = function(model, spec, index, rule)
     return setmetatable({name = spec.name, index = index, rule = rule, width = spec.columns, float = "f32",
-                         device = model.device, table = w.tables[cluster_name(spec.name)]}, shared)
+                         device = model.device, vectors = spec.vectors,
+                         table = w.tables[cluster_name(spec.name)]}, shared)
   end}
+end
+
+---One worker, before anyone reads: rows that begin as a file says.
+function shared:begin()
+  local from <const> = self.vectors
+  if from and #from.ids > 0 then self.table:assign(from.ids, from.values) end
 end
 
 ---Waits for what was pushed last; then brings the rows together in `here`.

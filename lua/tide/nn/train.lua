@@ -19,6 +19,7 @@ local script = require "tide.script"
 local shared_rows = require "tide.nn.shared_rows"
 local table_spec = require "tide.run.table_spec"
 local text = require "tide.text"
+local units = require "tide.units"
 
 local train = {}
 
@@ -72,8 +73,11 @@ local function forest_of(w, part)
     slice = function(first, count) return samples:slice(first, count) end,
     weight = function(number) return weights[start + number] end, -- number from 0
     ---Labels that count among samples first .. of an order: of all workers, before anything is computed.
-    counted = function(label, order, first, count)
-      return samples:numbered(order):slice(first, count):counted(label)
+    ---@param counts table[] of program:counting()
+    counted = function(counts, order, first, count)
+      local all <const>, sum = samples:numbered(order):slice(first, count), 0
+      for _, each in ipairs(counts) do sum = sum + all:counted(each.label, each.kind and {each.kind}) end
+      return sum
     end,
   }
 end
@@ -84,11 +88,11 @@ trainer.__index = trainer
 
 local function new_trainer(w, o, changes)
   local self = setmetatable({w = w, batch = o.batch, per = o.per, figures = {}}, trainer)
-  self.label = o.program.vertex and o.program:label() or nil
+  self.counts = o.program.vertex and o.program:counting() or nil
   local rules <const> = o.program.vertex and shared_rows.rules(o.tables) or nil
   self.model = o.program:compile {device = o.device, seed = w.seed, mask_seed = w.seed * 1000003 + w.rank,
-                                  optimizer = o.optimizer, clip = o.clip, per = o.per, tables = rules,
-                                  rows = o.program.vertex and shared_rows.of(w) or nil}
+                                  optimizer = o.optimizer, clip = o.clip, per = o.per, memory = o.memory,
+                                  tables = rules, rows = o.program.vertex and shared_rows.of(w) or nil}
   self.replica = replica.new(w, self.model)
   self.state_rows = state_keys(self.model.layout)
   self.examples = (o.program.vertex and forest_of or tensors_of)(w, "train")
@@ -107,10 +111,15 @@ function trainer:average_states()
   if self.model.layout.states == 0 then return nil end
   self.crew:average(states)
   self.model:give()
-  return function() self.w.tables.states:push(replica.range(0, self.state_rows), states) end
+  return function() self:write_states() end
 end
 
--- What the update rule remembers, from its table or to it; each worker writes a range.
+function trainer:write_states()
+  if self.model.layout.states == 0 then return end
+  self.w.tables.states:push(replica.range(0, self.state_rows), self.model.states)
+end
+
+-- What the update rule remembers, from its table or to it.
 local function each_memory(self, f)
   local own <const>, rows <const> = self.model, self.model.layout.keys
   local here <const> = own.staged or own.on.parameters == own.parameters -- else in the device's memory
@@ -122,23 +131,43 @@ local function each_memory(self, f)
   end
 end
 
----Writes what was learnt to the tables; for checkpoints the update rule's memory too.
-function trainer:store()
-  self.replica:store(self:average_states())
+-- Writes a piece of the update rule's memory to its table.
+local function write_memory(self, i, n)
   if not self.w.tables.memory then return end
   each_memory(self, function(first, held)
-    local from <const>, count <const> = self.crew:piece(held:rows())
+    local from <const>, count <const> = data.piece(held:rows(), i, n)
     if count > 0 then
       self.w.tables.memory:push(replica.range(first + from - 1, count), held:slice(from, count))
     end
   end)
-  self.w:barrier "remembered"
 end
 
----Goes on from what a checkpoint holds.
+---Writes what was learnt to the tables; for checkpoints the update rule's memory too.
+function trainer:store()
+  local keeps <const> = self.w.job.checkpoint
+  self.replica:store(self:average_states(), keeps and function(i, n) write_memory(self, i, n) end)
+end
+
+---All workers leave, and others go on from what they leave: all that was learnt is in tables, the rest in w.state.
+---Running statistics are the same on all by now.
+---@param left_off table of the crew
+function trainer:hand_in(left_off)
+  self.replica:store(function() self:write_states() end, function(i, n) write_memory(self, i, n) end)
+  self.w.state = left_off
+end
+
+---Before the first epoch: what is learnt begins in the tables.
+function trainer:begin()
+  self.replica:store(function()
+    for _, t in ipairs(self.model.tables) do t:begin() end
+  end)
+end
+
+---Goes on from what a checkpoint holds, or workers that have left.
 function trainer:recall()
   self.crew.steps = self.w.state.steps
   self.model.steps = self.w.state.steps
+  if self.crew.adapts and self.w.state.adapts then self.crew.adapts:import(self.w.state.adapts) end
   if not self.w.tables.memory then return end
   each_memory(self, function(first, held)
     self.w.tables.memory:pull(replica.range(first, held:rows()), {into = held})
@@ -155,7 +184,7 @@ function trainer:train(order, first, count, whole)
   if #own.tables > 0 then
     if self.crew.exchange then -- alone, the model has changed them itself
       local all <const> = self.per == "sample" and whole.count
-        or self.examples.counted(self.label, order, whole.first, whole.count)
+        or self.examples.counted(self.counts, order, whole.first, whole.count)
       for _, t in ipairs(own.tables) do t:update(all > 0 and 1 / all or 0, self.crew.steps) end
     end
     for _, t in ipairs(own.tables) do t:settle() end
@@ -269,7 +298,7 @@ local function run_epoch(self, epoch)
   if adapts then report.alike.batch, report.alike.progress = adapts.total, adapts.progress end
   w:report(report)
   if w.job.checkpoint then -- what a cut at this clock holds is all of this epoch, and nothing of the next
-    w.state.epoch, w.state.steps = epoch.number, self.crew.steps
+    w.state = {epoch = epoch.number, steps = self.crew.steps}
     w:clock()
   end
 end
@@ -298,7 +327,7 @@ local function evaluations(program, metrics)
 end
 
 local KNOWN <const> = {name = true, program = true, data = true, batch = true, epochs = true, optimizer = true,
-                       clip = true, seed = true, comm = true, device = true, tables = true, per = true,
+                       clip = true, seed = true, comm = true, device = true, tables = true, per = true, memory = true,
                        batching = true, metrics = true, validate = true, stop = true, checkpoint = true,
                        params = true}
 local STOP <const> = {loss = true, time = true, metric = true, patience = true, better = true, by = true}
@@ -377,7 +406,8 @@ end
 ---@param o table {name, program, data, batch (of all workers together; or tide.nn.batch), epochs, optimizer, clip?,
 ---seed?, comm?: name of a policy, or {policy =, params =}: how gradients travel, default "comm/hybrid", batching?: who
 ---changes the batch, default "batching/goodput", device?: of every worker's model; of programs of vertices tables:
----name -> {"adagrad"|"sgd", lr =, consistency =, replicas =}, per: "row" or "sample"; metrics?: functions by name of
+---name -> {"adagrad"|"sgd", lr =, consistency =, replicas =}, per: "row" or "sample", memory: bytes that values of a
+---worker's batch may take; metrics?: functions by name of
 ---(outputs, batch), which return a sum over the batch's examples and perhaps a count: run:evaluate(name) on the test
 ---part; validate?: a part, "valid", whose loss and metrics are in each epoch's report; stop?: {loss =, time =, metric =
 ---"valid_loss", patience = epochs without a better one, better = "less"|"more", by = how much}; checkpoint?: as of
@@ -386,15 +416,22 @@ end
 function train.job(o)
   script.check_fields("T0203", "nn.job", o, KNOWN)
   local changes <const> = check_batch(o)
-  if not o.program.vertex and (o.tables or o.per) then
-    error(script.error("T0203", "tables and per are of programs of vertices (nn.vertex)"), 0)
+  if not o.program.vertex and (o.tables or o.per or o.memory) then
+    error(script.error("T0203", "tables, per and memory are of programs of vertices (nn.vertex)"), 0)
+  end
+  if o.memory ~= nil and not units.parse_size(o.memory) then
+    fail(o, ("`memory` is %s: %s"):format(tostring(o.memory), select(2, units.parse_size(o.memory))))
   end
   if o.tables and o.clip then
     error(script.error("T0203", "clip would bound the norm of all gradients; it is not possible with tables"), 0)
   end
   check_metrics(o)
-  if o.checkpoint and (o.program.vertex or changes or type(o.checkpoint) ~= "table") then
-    fail(o, "`checkpoint = {dir =}` is for programs of tensors with a batch that is a number")
+  if o.checkpoint and (changes or type(o.checkpoint) ~= "table") then
+    fail(o, "`checkpoint = {dir =}` is for a batch that is a number")
+  end
+  if o.checkpoint and o.program.vertex and #o.program:tables() > 0 and shared_rows.clocked(o.tables) then
+    fail(o, '`checkpoint`: an epoch is a clock then, and a table with clocks of its own has one a step; say '
+      .. 'tables = {NAME = {.., consistency = "sequential"}}')
   end
   local declared <const> = shared_rows.declare(o.program, o.tables)
   local layout <const> = o.program:layout()
@@ -414,7 +451,7 @@ function train.job(o)
                                  replicas = copies},
         states = table_spec.new {keys = table_spec.dense(states), width = KEY, update = {"assign"}, replicas = copies},
       }
-      if memories > 0 and o.checkpoint then
+      if memories > 0 then -- its rows take memory once they are written: for checkpoints, and when all workers leave
         made.memory = table_spec.new {keys = table_spec.dense(keys * memories), width = KEY, slots = "range",
                                       update = {"assign"}, replicas = copies}
       end
@@ -433,9 +470,10 @@ function train.job(o)
           w.tables.states:pull(replica.range(0, w.trainer.state_rows), {into = w.trainer.model.states})
           w.trainer.model:give()
         end
-        if epoch.first then w.trainer.replica:store() end
+        if epoch.first then w.trainer:begin() end
         run_epoch(w.trainer, epoch)
       end
+      if w.trainer.crew.left_off then w.trainer:hand_in(w.trainer.crew.left_off) end
     end,
     evaluate = evaluations(o.program, o.metrics or {}),
   }

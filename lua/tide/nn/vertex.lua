@@ -5,6 +5,7 @@ local vertex = {}
 ---What the function sees of its vertex.
 ---@class tide.nn.vertex
 ---@field program tide.nn.program
+---@field kind? string of vertices whose function is being traced
 local v = {}
 v.__index = v
 
@@ -45,11 +46,16 @@ function vertex.install(tools, program)
   ---The largest of all children, column by column; of none: zeros.
   v.max = over "max"
 
-  ---The value of the j-th child, from 1; zeros where there is none.
-  ---@param j integer
+  ---The value of the j-th child, from 1, or of the one that `children` names; zeros where there is none.
+  ---@param j integer|string
   function v:child(j, x)
     local p <const> = own(self)
     local most <const> = self.named
+    if type(j) == "string" then
+      local number <const> = self.names[j]
+      if not number then refuse("child %q: this program's children have the names %s", j, self.known) end
+      j = number
+    end
     whole("the number of a child", j)
     if most and j > most then refuse("child %d: vertices of this program have %d named children", j, most) end
     place(p)
@@ -60,12 +66,15 @@ function vertex.install(tools, program)
   ---@param values table<string, tide.nn.value>
   function v:publish(values)
     local p <const> = own(self)
-    if self.published then refuse "publish is called once, with all states" end
+    if self.published then
+      refuse("publish is called once%s, with all states", self.kind and (" by kind %q"):format(self.kind) or "")
+    end
     self.published = true
     local names = {}
     for name in pairs(values) do names[#names + 1] = name end
     table.sort(names)
     for _, name in ipairs(names) do
+      if not self.states[name] and self.kind then self:state(name, values[name]:columns()) end -- other kinds may ask
       if not self.states[name] then refuse("%q is published, but no state of that name is asked for", name) end
       place(p)
       checked(p.core:publish(name, tools.operand(p, values[name])))
@@ -112,37 +121,105 @@ function vertex.install(tools, program)
   ---@param name string
   ---@param rows integer
   ---@param columns integer
-  ---@param init? table initial values; uniform from -0.1 to 0.1 without them
+  ---@param init? table initial values; uniform from -0.1 to 0.1 without them; or `vectors` of a data set: rows that
+  ---these have begin as they say, the others uniform from -0.1 to 0.1
   function program:table(name, rows, columns, init)
     whole(("the rows of table %q"):format(name), rows)
     whole(("the columns of table %q"):format(name), columns)
-    local kind, number = tools.initial(name, init or {"uniform", -0.1, 0.1})
+    local shared <const> = self.vertex and self.vertex.tables -- by all kinds
+    local known <const> = shared and shared[name]
+    if known and known.rows == rows and known.columns == columns then return known.value end
+    local from <const> = type(init) == "table" and init.ids and init.values and init or nil
+    if from and (from.columns ~= columns or rows < from.most) then
+      refuse("table %q is %d x %d, the vectors of %s have %d columns, for words up to %d", name, rows, columns,
+        from.path, from.columns, from.most)
+    end
+    local kind, number = tools.initial(name, not from and init or {"uniform", -0.1, 0.1})
     place(self)
-    return wrap(self, checked(self.core:table(name, rows, columns, kind, number)))
+    local value <const> = wrap(self, checked(self.core:table(name, rows, columns, kind, number)))
+    self.vectors[name] = from
+    if shared then shared[name] = {value = value, rows = rows, columns = columns} end
+    return value
   end
 
   ---@return string|nil the index that says which vertices count; nil: all
   function program:label() return self.core:label() end
 
-  ---@return table[] {name=, rows=, columns=} of p:table
-  function program:tables() return self.core:tables() end
+  ---@return table[] {label=, kind=}: indices that say which vertices count, and of which kind, without it of all
+  function program:counting() return self.core:counted_kinds() or {{label = self.core:label()}} end
+
+  ---@return table[] {name=, rows=, columns=, vectors=} of p:table
+  function program:tables()
+    local all <const> = self.core:tables()
+    for _, t in ipairs(all) do t.vectors = self.vectors[t.name] end
+    return all
+  end
+end
+
+local OPTIONS <const> = {children = true}
+
+-- How many children are named, their numbers by name, and the names as a text.
+local function children_of(tools, what, o)
+  for key in pairs(o) do
+    if not OPTIONS[key] then tools.refuse("%s has no option `%s`", what, tostring(key)) end
+  end
+  if type(o.children) ~= "table" then return o.children, {}, "1, 2, .." end
+  local names = {}
+  for i, name in ipairs(o.children) do
+    if type(name) ~= "string" or names[name] then tools.refuse("%s: `children` are names, each once", what) end
+    names[name] = i
+  end
+  return #o.children, names, table.concat(o.children, ", ")
 end
 
 ---@param name string
 ---@param build fun(p: tide.nn.program, v: tide.nn.vertex)
----@param o? {children?: integer} children: so many are named, and no vertex has others
+---@param o? {children?: integer|string[]} children: so many are named, and no vertex has others
 ---@return tide.nn.program
 function vertex.new(tools, name, build, o)
-  o = o or {}
-  for key in pairs(o) do
-    if key ~= "children" then tools.refuse("nn.vertex has no option `%s`", tostring(key)) end
-  end
+  local named <const>, names <const>, known <const> = children_of(tools, "nn.vertex", o or {})
   return tools.trace(name, function(p)
     tools.checked(p.core:vertex())
-    local self <const> = setmetatable({program = p, states = {}, inputs = {}, named = o.children}, v)
+    local self <const> = setmetatable({program = p, states = {}, inputs = {}, named = named, names = names,
+                                       known = known}, v)
     p.vertex = self
     build(p, self)
     if not self.published then tools.refuse("vertex %q publishes nothing: v:publish {h = ...}", name) end
+  end)
+end
+
+---Vertices of several kinds, each with a function of its own; states, inputs and layers are the same for all.
+---@param name string
+---@param kinds table<string, fun(p: tide.nn.program, v: tide.nn.vertex)>
+---@param o? {children?: integer|string[]}
+---@return tide.nn.program
+function vertex.kinds(tools, name, kinds, o)
+  local named <const>, names <const>, known <const> = children_of(tools, "nn.vertices", o or {})
+  local order = {}
+  if type(kinds) ~= "table" or not next(kinds) then
+    tools.refuse "nn.vertices wants a function for each kind: {leaf = function(p, v) .. end, inner = ..}"
+  end
+  for kind, build in pairs(kinds) do
+    if type(kind) ~= "string" or type(build) ~= "function" then
+      tools.refuse("nn.vertices wants functions by the names of kinds, not %s = %s", tostring(kind), type(build))
+    end
+    order[#order + 1] = kind
+  end
+  table.sort(order)
+  return tools.trace(name, function(p)
+    tools.checked(p.core:vertex())
+    local self <const> = setmetatable({program = p, states = {}, inputs = {}, named = named, names = names,
+                                       known = known, tables = {}}, v)
+    p.vertex = self
+    for _, kind in ipairs(order) do
+      tools.place(p)
+      tools.checked(p.core:kind(kind))
+      self.kind, self.published = kind, false
+      kinds[kind](p, self)
+      if not self.published then
+        tools.refuse("vertices of kind %q publish nothing: v:publish {h = ...}", kind)
+      end
+    end
   end)
 end
 
