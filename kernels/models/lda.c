@@ -126,10 +126,18 @@ int lda_read_vector(const struct tide_kernel *kernel, const struct tide_argument
     return 0;
 }
 
-int lda_read_seed(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                  size_t seed, size_t pass, uint64_t *seed_out, uint64_t *pass_out, char *error) {
-    int code = tide_kernel_whole(kernel, arguments, seed, 0, UINT64_MAX, seed_out, error);
-    return code ? code : tide_kernel_whole(kernel, arguments, pass, 0, UINT32_MAX, pass_out, error);
+int lda_read_draws(const struct tide_kernel *kernel, const struct tide_argument *a,
+                   struct lda_draws *out, char *error) {
+    const struct tide_tensor *totals = &a[LDA_TOTALS].tensor;
+    out->totals = totals->data;
+    out->totals_count = totals->rows * totals->columns;
+    int code = lda_read_priors(kernel, a, LDA_ALPHA, LDA_BETA, LDA_VOCABULARY, &out->prior, error);
+    if (code == 0 && out->totals_count < out->prior.topics) {
+        code = tide_kernel_fail(error, TIDE_EINVAL, "totals: %zu numbers for %u topics",
+                                out->totals_count, out->prior.topics);
+    }
+    code = code ? code : tide_kernel_whole(kernel, a, LDA_SEED, 0, UINT64_MAX, &out->seed, error);
+    return code ? code : tide_kernel_whole(kernel, a, LDA_PASS, 0, UINT32_MAX, &out->pass, error);
 }
 
 /* ---- alias tables ---- */
@@ -193,8 +201,13 @@ double lda_rising_of(const struct lda_rising *r, uint64_t n) {
 int lda_read_block(const struct tide_kernel *kernel, const struct tide_argument *a,
                    struct lda_block *out, char *error) {
     uint64_t first = 0;
-    int code = lda_read_priors(kernel, a, LDA_ALPHA, LDA_BETA, LDA_VOCABULARY, &out->prior, error);
-    const uint32_t topics = out->prior.topics;
+    struct lda_draws draws = {0};
+    int code = lda_read_draws(kernel, a, &draws, error);
+    const uint32_t topics = draws.prior.topics;
+    out->prior = draws.prior;
+    out->totals = draws.totals;
+    out->seed = draws.seed;
+    out->pass = draws.pass;
     code = code ? code
                 : lda_read_rows(kernel, a, LDA_COUNTS, topics, &out->width, &out->rows,
                                 &out->counts, error);
@@ -204,9 +217,11 @@ int lda_read_block(const struct tide_kernel *kernel, const struct tide_argument 
     code = code ? code
                 : lda_read_documents(kernel, a, LDA_OFFSETS, LDA_WORDS, LDA_TOPICS, UINT32_MAX,
                                      topics, &out->d, error);
-    code = code ? code : lda_read_vector(kernel, a, LDA_TOTALS, out->width, &out->totals, error);
+    if (code == 0 && draws.totals_count != out->width) {
+        code = tide_kernel_fail(error, TIDE_EINVAL, "totals: %zu numbers, not %zu",
+                                draws.totals_count, out->width);
+    }
     code = code ? code : lda_read_vector(kernel, a, LDA_CHANGES, out->width, &out->changes, error);
-    code = code ? code : lda_read_seed(kernel, a, LDA_SEED, LDA_PASS, &out->seed, &out->pass, error);
     code = code ? code
                 : tide_kernel_whole(kernel, a, LDA_DOCUMENT, 0, UINT64_MAX, &out->d.first, error);
     code = code ? code : tide_kernel_whole(kernel, a, LDA_PHASE, 0, 1 << 19, &out->phase, error);

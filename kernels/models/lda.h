@@ -105,8 +105,27 @@ int lda_read_rows(const struct tide_kernel *kernel, const struct tide_argument *
 /* A tensor of so many elements, of the declared type. */
 int lda_read_vector(const struct tide_kernel *kernel, const struct tide_argument *arguments,
                     size_t index, size_t count, void *out, char *error);
-int lda_read_seed(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                  size_t seed, size_t pass, uint64_t *seed_out, uint64_t *pass_out, char *error);
+
+/* ---- what all samplers share ---- */
+
+/* Priors, sums, and the name of the draws; arguments of which a sampler's own ones come behind. */
+struct lda_draws {
+    struct lda_priors prior;
+    double *totals; /* n_k, `totals_count` numbers: at least the topics */
+    size_t totals_count;
+    uint64_t seed, pass;
+};
+enum { LDA_TOTALS, LDA_ALPHA, LDA_BETA, LDA_VOCABULARY, LDA_SEED, LDA_PASS, LDA_DRAWS };
+#define LDA_DRAWS_PARAMETERS                                                                       \
+    [LDA_TOTALS] = {"totals", TIDE_TENSOR, 2, true, 0, "n_k"},                                     \
+    [LDA_ALPHA] = {"alpha", TIDE_TENSOR, 1, true, 0, "prior of each topic"},                       \
+    [LDA_BETA] = {"beta", TIDE_NUMBER, 0, true, 0, "prior of a word"},                             \
+    [LDA_VOCABULARY] = {"vocabulary", TIDE_NUMBER, 0, true, 0, "words of the dictionary, V"},      \
+    [LDA_SEED] = {"seed", TIDE_NUMBER, 0, true, 0, "of the draws"},                                \
+    [LDA_PASS] = {"pass", TIDE_NUMBER, 0, true, 0, "over the data: other draws"}
+
+int lda_read_draws(const struct tide_kernel *kernel, const struct tide_argument *arguments,
+                   struct lda_draws *out, char *error);
 
 /* ---- what the samplers of a range of words share ---- */
 
@@ -125,39 +144,28 @@ struct lda_block {
 
 /* Arguments of a block; a sampler's own ones come behind. */
 enum {
-    LDA_OFFSETS,
+    LDA_OFFSETS = LDA_DRAWS,
     LDA_WORDS,
     LDA_TOPICS,
     LDA_COUNTS,
-    LDA_TOTALS,
     LDA_CHANGES,
-    LDA_ALPHA,
-    LDA_BETA,
-    LDA_VOCABULARY,
     LDA_FIRST,
     LDA_DOCUMENT,
-    LDA_SEED,
-    LDA_PASS,
     LDA_PHASE,
     LDA_BLOCK
 };
 #define LDA_BLOCK_PARAMETERS                                                                       \
+    LDA_DRAWS_PARAMETERS,                                                                          \
     [LDA_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0,                                           \
                      "where each document begins in words, and the end"},                          \
     [LDA_WORDS] = {"words", TIDE_TENSOR, 9, true, 0, "word of each token, rising in a document"},  \
     [LDA_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0, "u16 or u32: topic of each token; changed"}, \
     [LDA_COUNTS] = {"counts", TIDE_TENSOR, 1, true, 0,                                             \
                     "n_kw of the words first, first + 1, ..: a row each, padded to 16; changed"},  \
-    [LDA_TOTALS] = {"totals", TIDE_TENSOR, 2, true, 0, "n_k; changed"},                            \
     [LDA_CHANGES] = {"changes", TIDE_TENSOR, 2, true, 0, "of n_k by this call are added"},         \
-    [LDA_ALPHA] = {"alpha", TIDE_TENSOR, 1, true, 0, "prior of each topic"},                       \
-    [LDA_BETA] = {"beta", TIDE_NUMBER, 0, true, 0, "prior of a word"},                             \
-    [LDA_VOCABULARY] = {"vocabulary", TIDE_NUMBER, 0, true, 0, "words of the dictionary, V"},      \
     [LDA_FIRST] = {"first", TIDE_NUMBER, 0, false, 0, "word of the first row"},                    \
     [LDA_DOCUMENT] = {"document", TIDE_NUMBER, 0, false, 0,                                        \
                       "number of the first document in the corpus"},                               \
-    [LDA_SEED] = {"seed", TIDE_NUMBER, 0, true, 0, "of the draws"},                                \
-    [LDA_PASS] = {"pass", TIDE_NUMBER, 0, true, 0, "over the data: other draws"},                  \
     [LDA_PHASE] = {"phase", TIDE_NUMBER, 0, false, 0,                                              \
                    "number of the range of words: other draws"}
 

@@ -61,9 +61,10 @@ static const struct tide_parameter count_parameters[] = {
     [C_COUNTS] = {"counts", TIDE_TENSOR, 1, false, 0, "rows of words: n_kw are added"},
     [C_FIRST] = {"first", TIDE_NUMBER, 0, false, 0, "word of the first row"},
     [C_TOTALS] = {"totals", TIDE_TENSOR, 2, false, 0, "n_k of all tokens are added"},
-    [C_ROW_OF] = {"row_of", TIDE_TENSOR, 9, false, 0,
-                  "of each word first, first + 1, ..: which has a row, the next one of counts; 2^32 "
-                  "- 1: it has none. Without row_of all have"},
+    [C_ROW_OF] =
+        {"row_of", TIDE_TENSOR, 9, false, 0,
+         "of each word first, first + 1, ..: which has a row, the next one of counts; 2^32 "
+         "- 1: it has none. Without row_of all have"},
 };
 
 const struct tide_kernel tide_kernel_lda_count;

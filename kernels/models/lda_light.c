@@ -290,8 +290,8 @@ static uint32_t word_move(struct light *g, const struct word *x, uint32_t s, uin
     return lda_uniform(stream) * down < up ? t : s;
 }
 
-static uint32_t document_move(struct light *g, const struct word *x, size_t token, size_t from, size_t to,
-                              uint32_t s, uint32_t o, struct lda_stream *stream) {
+static uint32_t document_move(struct light *g, const struct word *x, size_t token, size_t from,
+                              size_t to, uint32_t s, uint32_t o, struct lda_stream *stream) {
     const size_t others = to - from - (g->lightlda ? 0 : 1);
     const double own = (double)others / ((double)others + g->b.prior.alpha_sum);
     uint32_t t;
@@ -412,9 +412,9 @@ static int check_lists(const struct light *g, size_t listed, char *error) {
             if (g->row_of[w] == UINT32_MAX &&
                 !(g->places[i] >= g->starts[w] && g->places[i] < g->starts[w + 1] &&
                   (uint32_t)g->listed[g->places[i] - g->from] == lda_topic(&g->b.d.z, i))) {
-                return tide_kernel_fail(error, TIDE_EINVAL,
-                                        "places: token %zu is not in its word's list with its topic",
-                                        i + 1);
+                return tide_kernel_fail(
+                    error, TIDE_EINVAL,
+                    "places: token %zu is not in its word's list with its topic", i + 1);
             }
         }
     }
@@ -485,8 +485,8 @@ static int run(const struct tide_argument *a, struct tide_result *results, char 
     for (size_t i = 0; code == 0 && i < g.b.d.count; i++) {
         one_document(&g, i);
     }
-    void *blocks[] = {g.shifted, g.inverse, g.document, g.rest,    g.alpha,   g.word,
-                      g.own,     g.mark,    g.weights,  g.stack,   g.entries, g.cells};
+    void *blocks[] = {g.shifted, g.inverse, g.document, g.rest,  g.alpha,   g.word,
+                      g.own,     g.mark,    g.weights,  g.stack, g.entries, g.cells};
     for (size_t i = 0; i < TIDE_COUNT(blocks); i++) {
         tide_free(blocks[i]);
     }

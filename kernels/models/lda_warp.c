@@ -250,23 +250,18 @@ static void word_phase(struct warp *w, const struct runs *r, size_t word, uint64
 }
 
 enum {
-    W_TOPICS,
+    W_TOPICS = LDA_DRAWS,
     W_PROPOSALS,
     W_STARTS,
     W_BASES,
     W_NUMBERS,
-    W_TOTALS,
     W_NEXT,
-    W_ALPHA,
-    W_BETA,
-    W_VOCABULARY,
-    W_SEED,
-    W_PASS,
     W_SCORE,
     W_COUNTS,
     W_ROWS
 };
 static const struct tide_parameter word_parameters[] = {
+    LDA_DRAWS_PARAMETERS,
     [W_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0,
                   "u16 or u32: of the tokens of some words, in the order of words, block by block "
                   "of the documents; changed"},
@@ -276,13 +271,7 @@ static const struct tide_parameter word_parameters[] = {
     [W_BASES] = {"bases", TIDE_TENSOR, 7, true, 0, "where each block begins in topics"},
     [W_NUMBERS] = {"numbers", TIDE_TENSOR, 9, true, 0,
                    "of the words in the vocabulary: names their draws"},
-    [W_TOTALS] = {"totals", TIDE_TENSOR, 2, true, 0, "n_k"},
     [W_NEXT] = {"next", TIDE_TENSOR, 2, true, 0, "n_k of these words after the phase are added"},
-    [W_ALPHA] = {"alpha", TIDE_TENSOR, 1, true, 0, "prior of each topic"},
-    [W_BETA] = {"beta", TIDE_NUMBER, 0, true, 0, "prior of a word"},
-    [W_VOCABULARY] = {"vocabulary", TIDE_NUMBER, 0, true, 0, "words of the dictionary, V"},
-    [W_SEED] = {"seed", TIDE_NUMBER, 0, false, 0, "of the draws"},
-    [W_PASS] = {"pass", TIDE_NUMBER, 0, false, 0, "over the data: other draws"},
     [W_SCORE] = {"score", TIDE_FLAG, 0, false, 0,
                  "no draws: counts, and the words' part of the log-likelihood"},
     [W_COUNTS] = {"counts", TIDE_TENSOR, 1, false, 0, "with score: rows of n_kw that are added to"},
@@ -362,12 +351,18 @@ static int score_words(struct warp *w, const struct runs *r, const struct tide_a
 }
 
 /* n_k + V b in scratch, so that the draws add nothing. */
-static double *shifted(const struct lda_priors *prior, const double *totals) {
-    double *made = tide_alloc(((size_t)prior->topics + 1) * sizeof *made);
-    for (uint32_t k = 0; made && k < prior->topics; k++) {
-        made[k] = totals[k] + prior->beta_sum;
+static double *shifted(const struct lda_draws *draws) {
+    double *made = tide_alloc(((size_t)draws->prior.topics + 1) * sizeof *made);
+    for (uint32_t k = 0; made && k < draws->prior.topics; k++) {
+        made[k] = draws->totals[k] + draws->prior.beta_sum;
     }
     return made;
+}
+
+static void set_draws(struct warp *w, const struct lda_draws *draws) {
+    w->prior = draws->prior;
+    w->seed = draws->seed;
+    w->pass = draws->pass;
 }
 
 static int word_run(const struct tide_argument *a, struct tide_result *results, char *error) {
@@ -375,9 +370,11 @@ static int word_run(const struct tide_argument *a, struct tide_result *results, 
     struct warp w = {0};
     struct runs r = {0};
     size_t tokens = 0, proposals = 0;
-    double *totals = NULL, score = 0;
+    struct lda_draws draws = {0};
+    double score = 0;
     const bool scores = a[W_SCORE].number != 0;
-    int code = lda_read_priors(self, a, W_ALPHA, W_BETA, W_VOCABULARY, &w.prior, error);
+    int code = lda_read_draws(self, a, &draws, error);
+    set_draws(&w, &draws);
     code = code ? code : lda_read_topics(self, a, W_TOPICS, w.prior.topics, &w.z, &tokens, error);
     code = code ? code : read_runs(self, a, &r, tokens, error);
     if (code == 0 && !scores) {
@@ -389,9 +386,7 @@ static int word_run(const struct tide_argument *a, struct tide_result *results, 
                                     "proposals: not as many as topics, or of another type");
         }
     }
-    code = code ? code : lda_read_vector(self, a, W_TOTALS, w.prior.topics, &totals, error);
     code = code ? code : lda_read_vector(self, a, W_NEXT, w.prior.topics, &w.next, error);
-    code = code ? code : lda_read_seed(self, a, W_SEED, W_PASS, &w.seed, &w.pass, error);
     if (code) {
         return code;
     }
@@ -400,7 +395,7 @@ static int word_run(const struct tide_argument *a, struct tide_result *results, 
         const size_t count = word_tokens(&r, i);
         most = count > most ? count : most;
     }
-    double *moved = shifted(&w.prior, totals);
+    double *moved = shifted(&draws);
     w.totals = moved;
     code = moved ? room(&w, most) : TIDE_ENOMEM;
     if (code) {
@@ -429,38 +424,19 @@ const struct tide_kernel tide_kernel_lda_warp_word = {
 
 /* ---- documents ---- */
 
-enum {
-    D_TOPICS,
-    D_PROPOSALS,
-    D_OFFSETS,
-    D_PLACES,
-    D_TOTALS,
-    D_NEXT,
-    D_ALPHA,
-    D_BETA,
-    D_VOCABULARY,
-    D_DOCUMENT,
-    D_SEED,
-    D_PASS,
-    D_FIRST
-};
+enum { D_TOPICS = LDA_DRAWS, D_PROPOSALS, D_OFFSETS, D_PLACES, D_NEXT, D_DOCUMENT, D_FIRST };
 static const struct tide_parameter document_parameters[] = {
+    LDA_DRAWS_PARAMETERS,
     [D_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0,
                   "u16 or u32: of the tokens of these documents, in the order of words; changed"},
     [D_PROPOSALS] = {"proposals", TIDE_TENSOR, 0, true, 0, "as topics; changed"},
     [D_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0,
                    "where each document begins in places, and the end"},
     [D_PLACES] = {"places", TIDE_TENSOR, 9, true, 0, "of each token in topics (lda_arrange)"},
-    [D_TOTALS] = {"totals", TIDE_TENSOR, 2, true, 0, "n_k"},
     [D_NEXT] = {"next", TIDE_TENSOR, 2, true, 0,
                 "n_k of these documents after the phase are added"},
-    [D_ALPHA] = {"alpha", TIDE_TENSOR, 1, true, 0, "prior of each topic"},
-    [D_BETA] = {"beta", TIDE_NUMBER, 0, true, 0, "prior of a word"},
-    [D_VOCABULARY] = {"vocabulary", TIDE_NUMBER, 0, true, 0, "words of the dictionary, V"},
     [D_DOCUMENT] = {"document", TIDE_NUMBER, 0, false, 0,
                     "number of the first document in the corpus"},
-    [D_SEED] = {"seed", TIDE_NUMBER, 0, true, 0, "of the draws"},
-    [D_PASS] = {"pass", TIDE_NUMBER, 0, true, 0, "over the data: other draws"},
     [D_FIRST] = {"propose_only", TIDE_FLAG, 0, false, 0, "before the first pass: topics stay"},
 };
 
@@ -543,11 +519,12 @@ static int alias_of_alpha(struct document_side *d, const struct lda_priors *prio
 }
 
 static int read_sides(const struct tide_argument *a, struct warp *w, struct document_side *d,
-                      double **totals, char *error) {
+                      struct lda_draws *draws, char *error) {
     const struct tide_kernel *self = &tide_kernel_lda_warp_document;
     struct lda_documents documents = {0};
     size_t tokens = 0, proposals = 0;
-    int code = lda_read_priors(self, a, D_ALPHA, D_BETA, D_VOCABULARY, &w->prior, error);
+    int code = lda_read_draws(self, a, draws, error);
+    set_draws(w, draws);
     code = code ? code : lda_read_topics(self, a, D_TOPICS, w->prior.topics, &w->z, &tokens, error);
     code = code
                ? code
@@ -573,17 +550,15 @@ static int read_sides(const struct tide_argument *a, struct warp *w, struct docu
                                     i + 1);
         }
     }
-    code = code ? code : lda_read_vector(self, a, D_TOTALS, w->prior.topics, totals, error);
     code = code ? code : lda_read_vector(self, a, D_NEXT, w->prior.topics, &w->next, error);
-    code = code ? code : lda_read_seed(self, a, D_SEED, D_PASS, &w->seed, &w->pass, error);
     return code ? code : tide_kernel_whole(self, a, D_DOCUMENT, 0, UINT64_MAX, &d->first, error);
 }
 
 static int document_run(const struct tide_argument *a, struct tide_result *results, char *error) {
     struct warp w = {0};
     struct document_side d = {.propose_only = a[D_FIRST].number != 0};
-    double *totals = NULL;
-    int code = read_sides(a, &w, &d, &totals, error);
+    struct lda_draws draws = {0};
+    int code = read_sides(a, &w, &d, &draws, error);
     if (code) {
         return code;
     }
@@ -592,7 +567,7 @@ static int document_run(const struct tide_argument *a, struct tide_result *resul
         const size_t tokens = d.offsets[i + 1] - d.offsets[i];
         most = tokens > most ? tokens : most;
     }
-    double *moved = shifted(&w.prior, totals);
+    double *moved = shifted(&draws);
     w.totals = moved;
     code = moved && alias_of_alpha(&d, &w.prior) == 0 ? room(&w, most) : TIDE_ENOMEM;
     for (size_t i = 0; i < d.count && code == 0; i++) {

@@ -3,18 +3,13 @@
 #include "readers/bow.h"
 
 #include "base/base.h"
+#include "readers/fields.h"
 #include "names.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    SHOWN = 40,
-    HEADER_LINES = 3,
-    EMPTY_MOST = 1 << 20,
-    EMPTY_A_PAIR = 16,
-    WORDS_MOST = 1 << 27
-};
+enum { HEADER_LINES = 3, EMPTY_MOST = 1 << 20, EMPTY_A_PAIR = 16, WORDS_MOST = 1 << 27 };
 static const uint64_t TOKENS_MOST = UINT64_C(1) << 38;
 
 struct pair {
@@ -30,49 +25,16 @@ struct tide_bow_reader {
     uint64_t documents;  /* so far; UCI: as the header says */
     uint64_t vocabulary; /* forms of numbers: the largest number + 1; UCI: as the header says */
     uint64_t announced, seen; /* UCI: pairs */
-    const char *name;
-    size_t line, files;
-    char *held; /* the beginning of a line whose end has not come */
-    size_t held_size, held_room;
+    struct tide_fields text;
+    size_t files;
     bool zero; /* an index 0 occurred */
     char word[256];
 };
 
-struct line {
-    const char *start, *at, *end;
-};
-
-static int refuse(const struct tide_bow_reader *r, const struct line *line, const char *at,
-                  const char *expected, const char *advice) {
-    size_t size = 0;
-    while (at + size < line->end && size < SHOWN && at[size] != ' ' && at[size] != '\t') {
-        size++;
-    }
-    return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected %s, found '%.*s'; %s",
-                     r->name, r->line, (size_t)(at - line->start) + 1, expected, (int)size, at,
-                     advice);
-}
-
-static bool blank(char c) {
-    return c == ' ' || c == '\t';
-}
-
-static bool next_field(struct line *line, const char **field, size_t *size) {
-    while (line->at < line->end && blank(*line->at)) {
-        line->at++;
-    }
-    *field = line->at;
-    while (line->at < line->end && !blank(*line->at)) {
-        line->at++;
-    }
-    *size = (size_t)(line->at - *field);
-    return *size > 0;
-}
-
 static int add(struct tide_bow_reader *r, uint64_t document, uint32_t word, uint32_t count) {
     if (document >= UINT32_MAX) {
-        return tide_fail(TIDE_ELIMIT, "%s: line %zu: more than 2^32 - 2 documents", r->name,
-                         r->line);
+        return tide_fail(TIDE_ELIMIT, "%s: line %zu: more than 2^32 - 2 documents", r->text.name,
+                         r->text.line);
     }
     int code = tide_array_grow(&r->pairs, &r->pair_room, r->pair_count + 1, sizeof *r->pairs);
     if (code == 0) {
@@ -83,22 +45,23 @@ static int add(struct tide_bow_reader *r, uint64_t document, uint32_t word, uint
 
 /* ---- forms of numbers ---- */
 
-static int read_header(struct tide_bow_reader *r, struct line *line) {
+static int read_header(struct tide_bow_reader *r, struct tide_fields_line *line) {
     static const char *const what[] = {"the number of documents", "the number of words",
                                        "the number of pairs"};
     uint64_t *const into[] = {&r->documents, &r->vocabulary, &r->announced};
     const char *field, *more;
     size_t size, rest;
-    if (!next_field(line, &field, &size) ||
-        !tide_text_count(field, size, UINT32_MAX - 1, into[r->line - 1]) ||
-        next_field(line, &more, &rest)) {
-        return refuse(r, line, field, what[r->line - 1], "a UCI file begins with three such lines");
+    if (!tide_fields_next(line, &field, &size) ||
+        !tide_text_count(field, size, UINT32_MAX - 1, into[r->text.line - 1]) ||
+        tide_fields_next(line, &more, &rest)) {
+        return tide_fields_refuse(&r->text, line, field, what[r->text.line - 1],
+                                  "a UCI file begins with three such lines");
     }
     return 0;
 }
 
-static int read_uci(struct tide_bow_reader *r, struct line *line) {
-    if (r->line <= HEADER_LINES) {
+static int read_uci(struct tide_bow_reader *r, struct tide_fields_line *line) {
+    if (r->text.line <= HEADER_LINES) {
         return read_header(r, line);
     }
     const uint64_t most[] = {r->documents, r->vocabulary, INT32_MAX};
@@ -108,47 +71,49 @@ static int read_uci(struct tide_bow_reader *r, struct line *line) {
     const char *field;
     size_t size;
     for (int i = 0; i < 3; i++) {
-        bool there = next_field(line, &field, &size);
+        bool there = tide_fields_next(line, &field, &size);
         if (i == 0 && !there) {
             return 0; /* an empty line */
         }
         if (!there || !tide_text_count(field, size, most[i], &numbers[i]) || numbers[i] == 0) {
-            return refuse(r, line, field, what[i], "each line is `document word count`");
+            return tide_fields_refuse(&r->text, line, field, what[i],
+                                      "each line is `document word count`");
         }
     }
-    if (next_field(line, &field, &size)) {
-        return refuse(r, line, field, "the end of the line", "each line is `document word count`");
+    if (tide_fields_next(line, &field, &size)) {
+        return tide_fields_refuse(&r->text, line, field, "the end of the line",
+                                  "each line is `document word count`");
     }
     if (++r->seen > r->announced) {
-        return refuse(r, line, line->start, "no more pairs than line 3 says",
-                      "correct line 3, or the lines");
+        return tide_fields_refuse(&r->text, line, line->start, "no more pairs than line 3 says",
+                                  "correct line 3, or the lines");
     }
     return add(r, numbers[0] - 1, (uint32_t)numbers[1] - 1, (uint32_t)numbers[2]);
 }
 
-static int read_pairs(struct tide_bow_reader *r, struct line *line) {
+static int read_pairs(struct tide_bow_reader *r, struct tide_fields_line *line) {
     const char *field;
     size_t size;
     uint64_t announced = 0, pairs = 0;
-    if (!next_field(line, &field, &size)) {
+    if (!tide_fields_next(line, &field, &size)) {
         return 0;
     }
     const char *head = field;
     if (r->format == TIDE_BOW_LDAC && !tide_text_count(field, size, UINT32_MAX, &announced)) {
-        return refuse(r, line, field, "the number of pairs of the line",
-                      "a line of LDA-C is `M word:count ...`");
+        return tide_fields_refuse(&r->text, line, field, "the number of pairs of the line",
+                                  "a line of LDA-C is `M word:count ...`");
     }
-    for (; next_field(line, &field, &size); pairs++) {
+    for (; tide_fields_next(line, &field, &size); pairs++) {
         const char *colon = memchr(field, ':', size);
         uint64_t word, count;
         if (!colon || !tide_text_count(field, (size_t)(colon - field), UINT32_MAX - 1, &word)) {
-            return refuse(r, line, field, "word:count with the number of a word",
-                          "write each word as number:count");
+            return tide_fields_refuse(&r->text, line, field, "word:count with the number of a word",
+                                      "write each word as number:count");
         }
         if (!tide_text_count(colon + 1, size - (size_t)(colon - field) - 1, INT32_MAX, &count) ||
             count == 0) {
-            return refuse(r, line, colon + 1, "a count from 1",
-                          "leave words that do not occur out");
+            return tide_fields_refuse(&r->text, line, colon + 1, "a count from 1",
+                                      "leave words that do not occur out");
         }
         r->zero = r->zero || word == 0;
         r->vocabulary = word + 1 > r->vocabulary ? word + 1 : r->vocabulary;
@@ -158,8 +123,8 @@ static int read_pairs(struct tide_bow_reader *r, struct line *line) {
         }
     }
     if (r->format == TIDE_BOW_LDAC && pairs != announced) {
-        return refuse(r, line, head, "as many pairs as the line says",
-                      "a line of LDA-C is `M word:count ...`");
+        return tide_fields_refuse(&r->text, line, head, "as many pairs as the line says",
+                                  "a line of LDA-C is `M word:count ...`");
     }
     r->documents++;
     return 0;
@@ -190,14 +155,15 @@ static int add_word(struct tide_bow_reader *r, const char *word, size_t size) {
     return code ? code : add(r, r->documents, number, 1);
 }
 
-static int read_text(struct tide_bow_reader *r, struct line *line) {
+static int read_text(struct tide_bow_reader *r, struct tide_fields_line *line) {
     const char *field;
     size_t size;
     for (uint32_t i = 0; i < r->options.skip; i++) {
-        if (!next_field(line, &field, &size)) {
-            return i == 0 ? 0
-                          : refuse(r, line, line->end, "more fields before the words",
-                                   "say another `skip`");
+        if (!tide_fields_next(line, &field, &size)) {
+            return i == 0
+                       ? 0
+                       : tide_fields_refuse(&r->text, line, line->end,
+                                            "more fields before the words", "say another `skip`");
         }
     }
     const size_t before = r->pair_count;
@@ -211,7 +177,8 @@ static int read_text(struct tide_bow_reader *r, struct line *line) {
             at++;
         }
         if (at - word > TIDE_BOW_WORD_MOST) {
-            return refuse(r, line, word, "a word of at most 1 MiB", "this is no text");
+            return tide_fields_refuse(&r->text, line, word, "a word of at most 1 MiB",
+                                      "this is no text");
         }
         int code = at > word ? add_word(r, word, (size_t)(at - word)) : 0;
         if (code < 0) {
@@ -225,15 +192,15 @@ static int read_text(struct tide_bow_reader *r, struct line *line) {
 
 /* ---- lines ---- */
 
-static enum tide_bow_format recognise(struct line line) {
+static enum tide_bow_format recognise(struct tide_fields_line line) {
     const char *field, *next;
     size_t size, next_size;
     uint64_t number;
-    if (!next_field(&line, &field, &size)) {
+    if (!tide_fields_next(&line, &field, &size)) {
         return TIDE_BOW_AUTO;
     }
     const bool whole = tide_text_count(field, size, UINT64_MAX, &number);
-    if (!next_field(&line, &next, &next_size)) {
+    if (!tide_fields_next(&line, &next, &next_size)) {
         return whole ? TIDE_BOW_UCI : TIDE_BOW_TEXT;
     }
     uint64_t pairs = 0, ignored;
@@ -243,34 +210,23 @@ static enum tide_bow_format recognise(struct line line) {
             return TIDE_BOW_TEXT;
         }
         pairs++;
-    } while (next_field(&line, &next, &next_size));
+    } while (tide_fields_next(&line, &next, &next_size));
     return whole && number == pairs ? TIDE_BOW_LDAC : TIDE_BOW_PAIRS;
 }
 
-static int read_line(struct tide_bow_reader *r, const char *start, size_t size) {
-    struct line line = {start, start, start + size};
-    r->line++;
-    if (r->line == 1 && size >= 3 && memcmp(start, "\xef\xbb\xbf", 3) == 0) {
-        line.at += 3;
-    }
-    if (size > 0 && line.end[-1] == '\r') {
-        line.end--;
-    }
-    const char *zero = size > 0 ? memchr(start, 0, size) : NULL;
-    if (zero) {
-        return refuse(r, &line, zero, "text, not a NUL byte", "this is no text");
-    }
+static int read_line(void *reader, struct tide_fields_line *line) {
+    struct tide_bow_reader *r = reader;
     if (r->format == TIDE_BOW_AUTO) {
-        r->format = recognise(line);
+        r->format = recognise(*line);
     }
     switch (r->format) {
     case TIDE_BOW_UCI:
-        return read_uci(r, &line);
+        return read_uci(r, line);
     case TIDE_BOW_LDAC:
     case TIDE_BOW_PAIRS:
-        return read_pairs(r, &line);
+        return read_pairs(r, line);
     case TIDE_BOW_TEXT:
-        return read_text(r, &line);
+        return read_text(r, line);
     default:
         return 0; /* an empty line before the first */
     }
@@ -283,6 +239,7 @@ int tide_bow_open(const struct tide_bow_options *options, struct tide_bow_reader
     }
     r->options = *options;
     r->format = options->format;
+    r->text = (struct tide_fields){.no_such = "this is no text", .read = read_line, .reader = r};
     *out = r;
     return 0;
 }
@@ -291,64 +248,33 @@ void tide_bow_close(struct tide_bow_reader *r) {
     if (r) {
         tide_dictionary_release(&r->words);
         tide_free(r->pairs);
-        tide_free(r->held);
+        tide_fields_release(&r->text);
         tide_free(r);
     }
 }
 
 int tide_bow_begin(struct tide_bow_reader *r, const char *name) {
-    r->name = name;
-    r->line = 0;
+    tide_fields_begin(&r->text, name);
     if (r->files++ > 0 && r->format == TIDE_BOW_UCI) {
         return tide_fail(TIDE_EPROTO, "%s: line 1: column 1: a UCI data set is one file", name);
     }
     return 0;
 }
 
-static int hold(struct tide_bow_reader *r, const char *data, size_t size) {
-    if (size > TIDE_BOW_LINE_MOST - r->held_size) {
-        return tide_fail(TIDE_ELIMIT, "%s: line %zu: column 1: a line of more than %d bytes",
-                         r->name, r->line + 1, TIDE_BOW_LINE_MOST);
-    }
-    int code = size > 0 ? tide_array_grow(&r->held, &r->held_room, r->held_size + size, 1) : 0;
-    if (code == 0 && size > 0) {
-        memcpy(r->held + r->held_size, data, size);
-        r->held_size += size;
-    }
-    return code;
-}
-
 int tide_bow_feed(struct tide_bow_reader *r, const char *data, size_t size) {
-    const char *end = data + size;
-    int code = 0;
-    while (code == 0 && data < end) {
-        const char *stop = memchr(data, '\n', (size_t)(end - data));
-        if (!stop || r->held_size > 0) {
-            code = hold(r, data, (size_t)((stop ? stop : end) - data));
-        }
-        if (!stop) {
-            break;
-        }
-        if (code == 0) {
-            code = r->held_size > 0 ? read_line(r, r->held, r->held_size)
-                                    : read_line(r, data, (size_t)(stop - data));
-            r->held_size = 0;
-        }
-        data = stop + 1;
-    }
-    return code;
+    return tide_fields_feed(&r->text, data, size);
 }
 
 int tide_bow_end(struct tide_bow_reader *r) {
-    int code = r->held_size > 0 ? read_line(r, r->held, r->held_size) : 0;
-    r->held_size = 0;
+    int code = tide_fields_end(&r->text);
     if (code == 0 && r->format == TIDE_BOW_UCI &&
-        (r->line < HEADER_LINES || r->seen != r->announced)) {
+        (r->text.line < HEADER_LINES || r->seen != r->announced)) {
         code = tide_fail(
             TIDE_EPROTO,
             "%s: line %zu: column 1: expected %llu pairs as line 3 says, found %llu; the file "
             "is cut short, or line 3 is wrong",
-            r->name, r->line + 1, (unsigned long long)r->announced, (unsigned long long)r->seen);
+            r->text.name, r->text.line + 1, (unsigned long long)r->announced,
+            (unsigned long long)r->seen);
     }
     return code;
 }
@@ -369,13 +295,14 @@ static int expand(struct tide_bow_reader *r, struct tide_bow *out) {
     }
     if (tokens > tokens_most || r->vocabulary > WORDS_MOST) {
         return tide_fail(TIDE_ELIMIT, "%s: %llu tokens of %llu words are more than %llu of %d",
-                         r->name, (unsigned long long)tokens, (unsigned long long)r->vocabulary,
-                         (unsigned long long)tokens_most, WORDS_MOST);
+                         r->text.name, (unsigned long long)tokens,
+                         (unsigned long long)r->vocabulary, (unsigned long long)tokens_most,
+                         WORDS_MOST);
     }
     if (r->documents > EMPTY_MOST + (uint64_t)EMPTY_A_PAIR * r->pair_count) {
         return tide_fail(TIDE_EPROTO,
                          "%s: line 1: column 1: %llu documents, of which almost all are empty",
-                         r->name, (unsigned long long)r->documents);
+                         r->text.name, (unsigned long long)r->documents);
     }
     out->documents = (size_t)r->documents;
     out->offsets = tide_alloc_zero(out->documents + 2, sizeof *out->offsets);
@@ -438,7 +365,7 @@ static int mark_stops(const struct tide_bow_reader *r, struct word_use *uses) {
     int code = 0;
     while (at < end && code == 0) {
         const char *word = at;
-        while (at < end && !blank(*at) && *at != '\n' && *at != '\r') {
+        while (at < end && !tide_fields_blank(*at) && *at != '\n' && *at != '\r') {
             at++;
         }
         uint32_t number;
@@ -568,16 +495,16 @@ static int name_words(struct tide_bow_reader *r, struct tide_bow *b) {
                    ? tide_dictionary_add(&names, line, stop ? (size_t)(stop - line) : size, &number)
                    : 0;
         if (code == 0 && size > 0 && names.names.count == before) {
-            code =
-                tide_fail(TIDE_EPROTO, "%s: line %zu: column 1: the word '%.*s' is there twice",
-                          lines.text->name, lines.number, (int)(size < SHOWN ? size : SHOWN), line);
+            code = tide_fail(TIDE_EPROTO, "%s: line %zu: column 1: the word '%.*s' is there twice",
+                             lines.text->name, lines.number,
+                             (int)(size < TIDE_FIELDS_SHOWN ? size : TIDE_FIELDS_SHOWN), line);
         }
     }
     code = code ? code : more;
     if (code == 0 && names.names.count < count) {
         code = tide_fail(TIDE_EPROTO,
                          "%s: line %zu: column 1: a vocabulary of %zu words, but %s has word %zu",
-                         lines.text->name, lines.number, names.names.count, r->name, count);
+                         lines.text->name, lines.number, names.names.count, r->text.name, count);
     }
     if (code == 0) {
         tide_dictionary_finish(&names, &b->names);
@@ -592,15 +519,15 @@ int tide_bow_finish(struct tide_bow_reader *r, struct tide_bow *out) {
     if (code == 0 && out->tokens == 0) {
         code = tide_fail(TIDE_EPROTO,
                          "%s: line %zu: column 1: expected a document with words, found the end",
-                         r->name ? r->name : "nothing", r->line + 1);
+                         r->text.name ? r->text.name : "nothing", r->text.line + 1);
     }
     if (code == 0) {
         code = r->format == TIDE_BOW_TEXT ? choose_words(r, out) : name_words(r, out);
     }
     if (code == 0 && out->tokens == 0) {
-        code =
-            tide_fail(TIDE_EPROTO,
-                      "%s: no word is left: all are stop words, too rare or too frequent", r->name);
+        code = tide_fail(TIDE_EPROTO,
+                         "%s: no word is left: all are stop words, too rare or too frequent",
+                         r->text.name);
     }
     if (code == 0) {
         sort_documents(out);

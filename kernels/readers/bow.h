@@ -42,7 +42,7 @@ struct tide_bow {
     size_t dropped_words, dropped_tokens;
 };
 
-enum { TIDE_BOW_LINE_MOST = 64 << 20, TIDE_BOW_WORD_MOST = 1 << 20 };
+enum { TIDE_BOW_WORD_MOST = 1 << 20 };
 
 struct tide_bow_reader;
 /* *gives*; borrows what the options point to. ENOMEM. */

@@ -1,15 +1,14 @@
-/* Reading LibSVM text. A line that is whole in the caller's bytes is parsed in place; only one that
- * lies across two pieces is copied. */
+/* Reading LibSVM text; see libsvm.h. */
 #include "readers/libsvm.h"
 
 #include "base/base.h"
+#include "readers/fields.h"
 #include "names.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN = 40 };
 static const uint64_t INDEX_MOST = UINT32_MAX - 1;
 
 /* Where something was seen, for errors that are known later. */
@@ -26,52 +25,14 @@ struct tide_libsvm_reader {
     struct tide_libsvm_options options;
     struct tide_libsvm out; /* indices as in the text until finish */
     struct part_room room;
-    size_t part_count, line;
-    const char *name;
-    char *held; /* the beginning of a line whose end has not come */
-    size_t held_size, held_capacity;
+    size_t part_count;
+    struct tide_fields text;
     double *names; /* options.classes: the labels as written, of all parts */
     size_t name_count, name_capacity;
     bool zero; /* an index 0 occurred */
     uint32_t largest;
     struct place largest_at;
 };
-
-struct line {
-    const char *start, *at, *end;
-};
-
-/* ---- errors ---- */
-
-static int refuse(const struct tide_libsvm_reader *r, const struct line *line, const char *at,
-                  const char *expected, const char *advice) {
-    size_t size = 0;
-    while (at + size < line->end && size < SHOWN && at[size] != ' ' && at[size] != '\t') {
-        size++;
-    }
-    return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected %s, found '%.*s'; %s",
-                     r->name, r->line, (size_t)(at - line->start) + 1, expected, (int)size, at,
-                     advice);
-}
-
-/* ---- a line ---- */
-
-static bool blank(char c) {
-    return c == ' ' || c == '\t';
-}
-
-/* The next word, or false at the end. */
-static bool next_word(struct line *line, const char **word, size_t *size) {
-    while (line->at < line->end && blank(*line->at)) {
-        line->at++;
-    }
-    *word = line->at;
-    while (line->at < line->end && !blank(*line->at)) {
-        line->at++;
-    }
-    *size = (size_t)(line->at - *word);
-    return *size > 0;
-}
 
 static int add_entry(struct tide_libsvm_reader *r, uint32_t index, float value) {
     struct tide_sparse *part = &r->out.parts[r->part_count - 1];
@@ -87,31 +48,33 @@ static int add_entry(struct tide_libsvm_reader *r, uint32_t index, float value) 
     return code;
 }
 
-static int read_entry(struct tide_libsvm_reader *r, const struct line *line, const char *word,
-                      size_t size, int64_t *before) {
+static int read_entry(struct tide_libsvm_reader *r, const struct tide_fields_line *line,
+                      const char *word, size_t size, int64_t *before) {
     uint64_t index;
     float value;
     const char *colon = memchr(word, ':', size);
     if (!colon || !tide_text_count(word, (size_t)(colon - word), INDEX_MOST, &index)) {
-        return refuse(r, line, word, "index:value with an index below 2^32 - 1",
-                      "write each entry as index:value");
+        return tide_fields_refuse(&r->text, line, word, "index:value with an index below 2^32 - 1",
+                                  "write each entry as index:value");
     }
     if (!tide_text_number(colon + 1, size - (size_t)(colon - word) - 1, &value)) {
-        return refuse(r, line, colon + 1, "a finite value", "correct it or leave the entry out");
+        return tide_fields_refuse(&r->text, line, colon + 1, "a finite value",
+                                  "correct it or leave the entry out");
     }
     if (index == 0 && r->options.base == 1) {
-        return refuse(r, line, word, "an index from 1 (base = 1)",
-                      "say base = 0 if indices begin at 0");
+        return tide_fields_refuse(&r->text, line, word, "an index from 1 (base = 1)",
+                                  "say base = 0 if indices begin at 0");
     }
     if ((int64_t)index <= *before) {
-        return refuse(r, line, word, "an index above the one before it",
-                      "sort the entries of a line and merge equal indices");
+        return tide_fields_refuse(&r->text, line, word, "an index above the one before it",
+                                  "sort the entries of a line and merge equal indices");
     }
     *before = (int64_t)index;
     r->zero = r->zero || index == 0;
     if (index > r->largest || !r->largest_at.name) {
         r->largest = (uint32_t)index;
-        r->largest_at = (struct place){r->name, r->line, (size_t)(word - line->start) + 1};
+        r->largest_at =
+            (struct place){r->text.name, r->text.line, (size_t)(word - line->start) + 1};
     }
     return add_entry(r, (uint32_t)index, value);
 }
@@ -137,13 +100,14 @@ static int add_name(struct tide_libsvm_reader *r, double label) {
     return code;
 }
 
-static int add_task(struct tide_libsvm_reader *r, const struct line *line, const char *word,
-                    size_t size) {
+static int add_task(struct tide_libsvm_reader *r, const struct tide_fields_line *line,
+                    const char *word, size_t size) {
     size_t row = r->out.parts[r->part_count - 1].rows;
     uint32_t **tasks = &r->out.tasks[r->part_count - 1];
     uint64_t task;
     if (!tide_text_count(word + 4, size - 4, UINT32_MAX, &task)) {
-        return refuse(r, line, word, "qid:N, a number below 2^32", "number the tasks");
+        return tide_fields_refuse(&r->text, line, word, "qid:N, a number below 2^32",
+                                  "number the tasks");
     }
     int code = tide_array_grow(tasks, &r->room.tasks, row + 1, sizeof **tasks);
     if (code == 0) {
@@ -168,57 +132,49 @@ static int check_names(struct tide_libsvm_reader *r) {
             return tide_fail(TIDE_EPROTO,
                              "%s: expected classes that 32-bit floats tell apart, found %.17g and "
                              "%.17g; number the classes from 0",
-                             r->name, a, b);
+                             r->text.name, a, b);
         }
     }
     return 0;
 }
 
-static int read_line(struct tide_libsvm_reader *r, const char *start, size_t size) {
-    struct line line = {start, start, start + size};
-    const char *word;
+static int read_line(void *reader, struct tide_fields_line *line) {
+    struct tide_libsvm_reader *r = reader;
+    const char *word, *start = line->start;
     size_t length;
     double written;
-    r->line++;
-    if (r->line == 1 && size >= 3 && memcmp(start, "\xef\xbb\xbf", 3) == 0) {
-        line.at += 3;
-    }
-    if (size > 0 && line.end[-1] == '\r') {
-        line.end--;
-    }
-    const char *zero = size > 0 ? memchr(start, 0, size) : NULL;
-    if (zero) {
-        return refuse(r, &line, zero, "text, not a NUL byte", "this is no LibSVM file");
-    }
+    const size_t size = (size_t)(line->end - start);
     const char *comment = size > 0 ? memchr(start, '#', size) : NULL;
-    line.end = comment && comment < line.end ? comment : line.end;
-    if (!next_word(&line, &word, &length)) {
+    line->end = comment && comment < line->end ? comment : line->end;
+    if (!tide_fields_next(line, &word, &length)) {
         return 0;
     }
     if (!tide_text_double(word, length, &written) || !isfinite((float)written)) {
-        return refuse(r, &line, word, "one finite number as label",
-                      "lines of several labels are not read");
+        return tide_fields_refuse(&r->text, line, word, "one finite number as label",
+                                  "lines of several labels are not read");
     }
     if (r->options.classes && floor(written) == written && (double)(float)written != written) {
-        return refuse(r, &line, word, "a class that a 32-bit float holds",
-                      "whole numbers over 16777216 are rounded; number the classes from 0");
+        return tide_fields_refuse(
+            &r->text, line, word, "a class that a 32-bit float holds",
+            "whole numbers over 16777216 are rounded; number the classes from 0");
     }
     int code = begin_row(r, (float)written);
     code = code || !r->options.classes ? code : add_name(r, written);
     int64_t before = -1;
     bool task = false;
-    for (bool first = true; code == 0 && next_word(&line, &word, &length); first = false) {
+    for (bool first = true; code == 0 && tide_fields_next(line, &word, &length); first = false) {
         if (first && length > 4 && memcmp(word, "qid:", 4) == 0) {
             r->out.queries++;
-            code = r->options.tasks ? add_task(r, &line, word, length) : 0;
+            code = r->options.tasks ? add_task(r, line, word, length) : 0;
             task = true;
             continue;
         }
-        code = read_entry(r, &line, word, length, &before);
+        code = read_entry(r, line, word, length, &before);
     }
     if (code == 0 && r->options.tasks && !task) {
-        code = refuse(r, &line, start, "qid:N behind the label: the number of the task",
-                      "give each line one, or read the data without tasks");
+        code = tide_fields_refuse(&r->text, line, start,
+                                  "qid:N behind the label: the number of the task",
+                                  "give each line one, or read the data without tasks");
     }
     r->out.parts[r->part_count - 1].rows += code == 0;
     return code;
@@ -232,6 +188,8 @@ int tide_libsvm_open(struct tide_libsvm_options options, struct tide_libsvm_read
         return TIDE_ENOMEM;
     }
     r->options = options;
+    r->text =
+        (struct tide_fields){.no_such = "this is no LibSVM file", .read = read_line, .reader = r};
     *out = r;
     return 0;
 }
@@ -239,7 +197,7 @@ int tide_libsvm_open(struct tide_libsvm_options options, struct tide_libsvm_read
 void tide_libsvm_close(struct tide_libsvm_reader *r) {
     if (r) {
         tide_libsvm_release(&r->out);
-        tide_free(r->held);
+        tide_fields_release(&r->text);
         tide_free(r->names);
         tide_free(r);
     }
@@ -251,8 +209,7 @@ int tide_libsvm_begin(struct tide_libsvm_reader *r, const char *name) {
     }
     struct tide_sparse *part = &r->out.parts[r->part_count++];
     r->room = (struct part_room){0};
-    r->name = name;
-    r->line = 0;
+    tide_fields_begin(&r->text, name);
     int code = tide_array_grow(&part->offsets, &r->room.offsets, 1, sizeof *part->offsets);
     if (code == 0) {
         part->offsets[0] = 0;
@@ -260,53 +217,17 @@ int tide_libsvm_begin(struct tide_libsvm_reader *r, const char *name) {
     return code;
 }
 
-static int hold(struct tide_libsvm_reader *r, const char *data, size_t size) {
-    if (size == 0) {
-        return 0;
-    }
-    if (size > TIDE_LIBSVM_LINE_MOST - r->held_size) {
-        return tide_fail(TIDE_ELIMIT,
-                         "%s: line %zu: column 1: a line of more than %d bytes; this is "
-                         "no LibSVM file",
-                         r->name, r->line + 1, TIDE_LIBSVM_LINE_MOST);
-    }
-    int code = tide_array_grow(&r->held, &r->held_capacity, r->held_size + size, 1);
-    if (code == 0) {
-        memcpy(r->held + r->held_size, data, size);
-        r->held_size += size;
-    }
-    return code;
-}
-
 int tide_libsvm_feed(struct tide_libsvm_reader *r, const char *data, size_t size) {
-    const char *end = data + size;
-    int code = 0;
-    while (code == 0 && data < end) {
-        const char *stop = memchr(data, '\n', (size_t)(end - data));
-        if (!stop || r->held_size > 0) {
-            code = hold(r, data, (size_t)((stop ? stop : end) - data));
-        }
-        if (!stop) {
-            break;
-        }
-        if (code == 0) {
-            code = r->held_size > 0 ? read_line(r, r->held, r->held_size)
-                                    : read_line(r, data, (size_t)(stop - data));
-            r->held_size = 0;
-        }
-        data = stop + 1;
-    }
-    return code;
+    return tide_fields_feed(&r->text, data, size);
 }
 
 int tide_libsvm_end(struct tide_libsvm_reader *r) {
-    int code = r->held_size > 0 ? read_line(r, r->held, r->held_size) : 0;
-    r->held_size = 0;
+    int code = tide_fields_end(&r->text);
     if (code == 0 && r->out.parts[r->part_count - 1].rows == 0) {
         code = tide_fail(TIDE_EPROTO,
                          "%s: line %zu: column 1: expected an example, found the end; "
                          "each line is `label index:value ...`",
-                         r->name, r->line + 1);
+                         r->text.name, r->text.line + 1);
     }
     return code;
 }

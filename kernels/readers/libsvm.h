@@ -13,7 +13,6 @@
 
 enum {
     TIDE_LIBSVM_PARTS = 2,
-    TIDE_LIBSVM_LINE_MOST = 64 << 20,
     TIDE_LIBSVM_CLASSES_MOST = 1 << 20
 };
 

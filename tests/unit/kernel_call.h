@@ -33,8 +33,8 @@ static inline struct call begin(const struct tide_kernel *kernel) {
     return c;
 }
 
-static inline void tensor(struct call *c, const char *name, const void *data, uint8_t type, size_t rows,
-                   size_t columns) {
+static inline void tensor(struct call *c, const char *name, const void *data, uint8_t type,
+                          size_t rows, size_t columns) {
     argument(c, name)->tensor = (struct tide_tensor){(void *)(uintptr_t)data, rows, columns, type};
 }
 

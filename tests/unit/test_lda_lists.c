@@ -18,9 +18,15 @@
 #include "kernel_call.h"
 
 enum {
-    K = 40, WIDTH = 48, WORDS = 60, DOCUMENTS = 50, LENGTH = 30, ALL = DOCUMENTS * LENGTH,
+    K = 40,
+    WIDTH = 48,
+    WORDS = 60,
+    DOCUMENTS = 50,
+    LENGTH = 30,
+    ALL = DOCUMENTS * LENGTH,
     FIRST = 20, /* document of the part that draws; those before are another worker's */
-    OWN = (DOCUMENTS - FIRST) * LENGTH, BEGIN = FIRST * LENGTH,
+    OWN = (DOCUMENTS - FIRST) * LENGTH,
+    BEGIN = FIRST * LENGTH,
 };
 static const uint32_t none = UINT32_MAX;
 

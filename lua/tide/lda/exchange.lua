@@ -135,7 +135,7 @@ function exchange:check_deal()
   for rank, theirs in pairs(here(self.peers:gather("deal", own))) do
     for p, owner in ipairs(theirs) do
       if owner ~= own[p] then
-        error(("part %d is of worker %d, but worker %d has dealt it to worker %d"):format(p - 1, own[p], rank, owner), 0)
+        error(("part %d is dealt to worker %d, but by worker %d to worker %d"):format(p - 1, own[p], rank, owner), 0)
       end
     end
   end
@@ -350,7 +350,7 @@ function exchange:evaluate()
     end
     fields.ll = fields.ll + kernel.lda_warp_word(b:arguments {
       topics = all.z, starts = self:starts_of(q), bases = all.bases, numbers = self.numbers[q], totals = self.totals,
-      next = counted, score = true, counts = rows or nil, rows = row_of}).score
+      next = counted, seed = self.w.seed, pass = 0, score = true, counts = rows or nil, rows = row_of}).score
   end)
   if self.peers.index == 1 then fields.ll = fields.ll + b:totals_score(self.totals) end
   if self.o.check then

@@ -249,7 +249,7 @@ function store:score(slice, known, rows)
   return score + kernel.lda_warp_word(b:arguments {
     topics = z, starts = self.starts:slice(slice.first + 1, slice.count + 1), bases = core.tensor("u64", 1, 1),
     numbers = core.tensor("u32", slice.count, 1), totals = b:zeros("f64", b.topics), next = b:zeros("f64", b.topics),
-    score = true, counts = rows, rows = wanted}).score
+    seed = self.w.seed, pass = 0, score = true, counts = rows, rows = wanted}).score
 end
 
 ---The i-th of n shares of a slice.

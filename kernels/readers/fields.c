@@ -1,0 +1,93 @@
+/* Lines of fields, from text in pieces; see fields.h. */
+#include "readers/fields.h"
+
+#include "names.h"
+
+#include <string.h>
+
+bool tide_fields_next(struct tide_fields_line *line, const char **field, size_t *size) {
+    while (line->at < line->end && tide_fields_blank(*line->at)) {
+        line->at++;
+    }
+    *field = line->at;
+    while (line->at < line->end && !tide_fields_blank(*line->at)) {
+        line->at++;
+    }
+    *size = (size_t)(line->at - *field);
+    return *size > 0;
+}
+
+int tide_fields_refuse(const struct tide_fields *f, const struct tide_fields_line *line,
+                       const char *at, const char *expected, const char *advice) {
+    size_t size = 0;
+    while (at + size < line->end && size < TIDE_FIELDS_SHOWN && !tide_fields_blank(at[size])) {
+        size++;
+    }
+    return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected %s, found '%.*s'; %s",
+                     f->name, f->line, (size_t)(at - line->start) + 1, expected, (int)size, at,
+                     advice);
+}
+
+void tide_fields_begin(struct tide_fields *f, const char *name) {
+    f->name = name;
+    f->line = 0;
+}
+
+static int read_line(struct tide_fields *f, const char *start, size_t size) {
+    struct tide_fields_line line = {start, start, start + size};
+    f->line++;
+    if (f->line == 1 && size >= 3 && memcmp(start, "\xef\xbb\xbf", 3) == 0) {
+        line.at += 3;
+    }
+    if (size > 0 && line.end[-1] == '\r') {
+        line.end--;
+    }
+    const char *zero = size > 0 ? memchr(start, 0, size) : NULL;
+    return zero ? tide_fields_refuse(f, &line, zero, "text, not a NUL byte", f->no_such)
+                : f->read(f->reader, &line);
+}
+
+static int hold(struct tide_fields *f, const char *data, size_t size) {
+    if (size > TIDE_FIELDS_LINE_MOST - f->held_size) {
+        return tide_fail(TIDE_ELIMIT, "%s: line %zu: column 1: a line of more than %d bytes; %s",
+                         f->name, f->line + 1, TIDE_FIELDS_LINE_MOST, f->no_such);
+    }
+    int code = size > 0 ? tide_array_grow(&f->held, &f->held_room, f->held_size + size, 1) : 0;
+    if (code == 0 && size > 0) {
+        memcpy(f->held + f->held_size, data, size);
+        f->held_size += size;
+    }
+    return code;
+}
+
+int tide_fields_feed(struct tide_fields *f, const char *data, size_t size) {
+    const char *end = data + size;
+    int code = 0;
+    while (code == 0 && data < end) {
+        const char *stop = memchr(data, '\n', (size_t)(end - data));
+        if (!stop || f->held_size > 0) {
+            code = hold(f, data, (size_t)((stop ? stop : end) - data));
+        }
+        if (!stop) {
+            break;
+        }
+        if (code == 0) {
+            code = f->held_size > 0 ? read_line(f, f->held, f->held_size)
+                                    : read_line(f, data, (size_t)(stop - data));
+            f->held_size = 0;
+        }
+        data = stop + 1;
+    }
+    return code;
+}
+
+int tide_fields_end(struct tide_fields *f) {
+    const int code = f->held_size > 0 ? read_line(f, f->held, f->held_size) : 0;
+    f->held_size = 0;
+    return code;
+}
+
+void tide_fields_release(struct tide_fields *f) {
+    tide_free(f->held);
+    f->held = NULL;
+}
