@@ -5,11 +5,13 @@ usage: rooms.py SOURCE-DIR BUILD-DIR/CMakeFiles [--circles]
 
 The rooms, lowest first, are ROOMS; what a file uses is read from the symbols of its object, so calls count as well as
 includes. tests/rooms.allow lists the arrows that go up all the same, `from-room to-room` a line; the list may only get
-shorter: an arrow that is not there any more has to leave it. --circles prints the files that reach each other."""
+shorter: an arrow that is not there any more has to leave it. A circle, files that reach each other, has at most
+CIRCLE_MAX files. --circles prints them."""
 import collections
 import os
-import subprocess
 import sys
+
+import objects
 
 ROOMS = [
     "runtime/base", "runtime/wire", "runtime/port", "runtime/actor", "runtime/control", "runtime/net/link",
@@ -18,6 +20,9 @@ ROOMS = [
     "runtime/store/checkpoint", "runtime/store", "runtime/exchange", "runtime", "kernels/tensor", "kernels/decide", "kernels/readers",
     "kernels/graph", "kernels/models", "kernels", "lua/host",
 ]
+
+
+CIRCLE_MAX = 14
 
 
 def room_of(path):
@@ -29,30 +34,12 @@ def room_of(path):
     return None
 
 
-def symbols(source, objects):
+def symbols(source, directory):
     """file -> (symbols it defines, symbols it wants), by the newest object of each source file."""
-    found, age = {}, {}
-    libraries = [os.path.join(objects, f"{name}.dir") for name in ("tide_actor_objects", "tide_objects")]
-    for top, _, names in (step for library in libraries for step in os.walk(library)):
-        for name in names:
-            if not name.endswith(".c.o"):
-                continue
-            path = os.path.join(top, name)
-            file = path.split(".dir/", 1)[1][:-2]
-            made = os.path.getmtime(path)
-            if made < age.get(file, 0) or not os.path.exists(os.path.join(source, file)):
-                continue  # left over by an earlier build
-            age[file] = made
-            out = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
-            defined, wanted = set(), set()
-            for line in out.splitlines():
-                words = line.split()
-                if words[-2] == "U":
-                    wanted.add(words[-1])
-                elif words[-2].isupper():
-                    defined.add(words[-1])
-            found[file] = (defined, wanted)
-    return found
+    libraries = [os.path.join(directory, f"{name}.dir") for name in ("tide_actor_objects", "tide_objects")]
+    found = objects.read(source, libraries)
+    found.sort(key=lambda entry: os.path.getmtime(entry[0]))
+    return {file: (defined, wanted) for _, file, defined, wanted in found}
 
 
 def circles(arrows):
@@ -96,8 +83,8 @@ def circles(arrows):
 
 
 def main():
-    source, objects = sys.argv[1], sys.argv[2]
-    found = symbols(source, objects)
+    source = sys.argv[1]
+    found = symbols(source, sys.argv[2])
     owner = {symbol: file for file, (defined, _) in found.items() for symbol in defined}
     arrows = {file: {owner[s] for s in wanted if s in owner} - {file} for file, (_, wanted) in found.items()}
     groups = circles(arrows)
@@ -119,8 +106,11 @@ def main():
     for pair in sorted(allowed - set(up)):
         bad += 1
         print(f"no file of {pair[0]} uses {pair[1]} any more: take the line out of tests/rooms.allow")
+    largest = len(groups[0]) if groups else 0
+    if largest > CIRCLE_MAX:
+        bad += 1
+        print(f"{largest} files are in a circle, at most {CIRCLE_MAX} may be:", *groups[0], sep="\n  ")
     if bad == 0:
-        largest = len(groups[0]) if groups else 0
         print(f"ok: {len(arrows)} files use rooms below theirs, {len(allowed)} exceptions; "
               f"largest circle: {largest} files")
     return bad > 0

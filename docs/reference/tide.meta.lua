@@ -849,7 +849,7 @@ function tide_table_handle:waits() end
 function tide_table_handle:homes() end
 
 ---How safe the rows are; does not suspend. docs/faults.md.
----@return {mode: string, under_replicated: integer, lost: integer[], leases: string, at_risk: integer, vanished: integer}
+---@return {mode: string, under_replicated: integer, lost: integer[], leases: string, unreplicated: integer, lost_updates: integer}
 function tide_table_handle:health() end
 
 ---The home of each slot.

@@ -70,12 +70,6 @@ struct tide_lua {
 };
 
 /* ---- host.c ---- */
-/* A state with all libraries and `tide.core`; node may be NULL (then `port` serves clock and
- * files). */
-int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preempted,
-                     struct tide_lua **out);
-/* After all its fibers have ended. */
-void tide__lua_destroy(struct tide_lua *host);
 struct tide_lua *tide__lua_host(lua_State *L);
 /* The record of the fiber that runs. */
 struct tide_lua_fiber *tide__lua_current(struct tide_lua *host);
@@ -88,6 +82,16 @@ int tide__lua_traceback(lua_State *L);
 /* Loads a text chunk (never bytecode). */
 int tide__lua_load(lua_State *L, const char *source, size_t size, const char *chunk);
 
+/* Has coroutine.resume, close and wrap tell which coroutine runs, and bounds how deep they nest. */
+void tide__lua_guard_coroutines(lua_State *L);
+
+/* ---- state.c ---- */
+/* A state with all libraries and `tide.core`; node may be NULL (then `port` serves clock and
+ * files). */
+int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preempted,
+                     struct tide_lua **out);
+/* After all its fibers have ended. */
+void tide__lua_destroy(struct tide_lua *host);
 /* Modules that the program adds to what every state of this process can require; before the first
  * state is made. `name` lives as long as the process. */
 void tide__lua_preload(const char *name, lua_CFunction open);
@@ -172,7 +176,7 @@ const uint64_t *tide__lua_keys(lua_State *L, int index, size_t *count);
  * and an error. `limits`: see struct tide_lua_fiber. Returns how many values it pushed. */
 int tide__lua_fiber_start(lua_State *L, struct tide_sandbox *limits);
 
-/* ---- actor.c ---- */
+/* ---- argument.c ---- */
 void tide__lua_push_address(lua_State *L, tide_address address);
 tide_address tide__lua_check_address(lua_State *L, int index);
 /* Seconds at `index` as ns; absent: `otherwise`. Negative raises; infinity is TIDE_NEVER. */
@@ -264,7 +268,7 @@ int tide__lua_table_sampler(lua_State *L); /* t:sampler{...} */
  * script's, which a kernel could not call. */
 struct tide_draws tide__lua_draws_at(lua_State *L, int index);
 void tide__lua_open_simulator(lua_State *L);
-void tide__lua_open_embedded(lua_State *L); /* host.c */
+void tide__lua_open_embedded(lua_State *L); /* state.c */
 void tide__lua_open_plain(lua_State *L);
 void tide__lua_open_sandbox(lua_State *L);
 int tide__lua_open_core(lua_State *L); /* lua_CFunction: returns the module */

@@ -99,7 +99,7 @@ function core.tables_forget() end     --> true | nil, err: the names of all tabl
 -- t:intent(keys, first clock, clock after the last) -> true | nil, err: the calling worker will use them (does not suspend); t:flush() -> true | nil, err: what was pushed to copies is in the rows;
 -- t:stats().shared, if keys are: {keys=, copies=, hits=, refused=, updates_out=, rows_in=, notices_out=, updates_failed=, clipped=, unsent_mean_ms=, unsent_max_ms=, behind_mean_ms=, behind_max_ms=};
 -- t:move(slots, node id) -> true | nil, err: gives slots (0..4095) to a node, waits until nobody goes by the old homes; t:slot_homes() -> u32 tensor; t:slot_served() -> u64 tensor of keys served to other nodes;
--- t:health() -> {mode="none"|"strict"|"window", under_replicated=slots, lost={slot, ...}, leases="ok"|"lapsed", at_risk=bytes, vanished=pushes} (does not suspend); t:save(path), t:load(path);
+-- t:health() -> {mode="none"|"strict"|"window", under_replicated=slots, lost={slot, ...}, leases="ok"|"lapsed", unreplicated=bytes, lost_updates=pushes} (does not suspend); t:save(path), t:load(path);
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:slot(key) -> 0..4095; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
 -- t:hottest(n=10) -> {{key=, reads=, writes=, doubt=}, ..}, total: the keys that this node's workers access most, estimated from 1 access in 64 (1,024 counters), and accesses to all keys; merged over nodes by tide.heat;
 -- t:consistency() -> "essp:2"; t:consistency("essp:4") -> true | nil, err: another bound of the same model (ssp and essp change into each other), on all nodes;

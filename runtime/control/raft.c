@@ -53,7 +53,7 @@ struct holder {
     raft_io_close_cb close;
     struct raft_snapshot snapshot; /* the last one; index 0: none */
     struct tide__raft_parts parts;
-    struct tide_holding *holding; /* NULL: in memory alone */
+    struct tide_raft_log *disk_log; /* NULL: in memory alone */
     struct completion *queue, **queue_tail;
     uint64_t tick_at;
     uint64_t term;         /* in which this node leads; 0: it does not */
@@ -221,23 +221,23 @@ static int io_set_vote(struct raft_io *io, raft_id server_id) {
 
 static int io_truncate(struct raft_io *io, raft_index index) {
     struct holder *p = of_io(io);
-    if (p->holding != NULL) {
-        tide_holding_truncate(p->holding, index);
+    if (p->disk_log != NULL) {
+        tide_raft_log_truncate(p->disk_log, index);
     }
     return 0;
 }
 
 static int hold_entry(struct holder *p, const struct raft_entry *e) {
-    uint16_t voters[TIDE_HOLDING_VOTERS_MAX];
+    uint16_t voters[TIDE_RAFT_LOG_VOTERS_MAX];
     if (e->type == RAFT_CHANGE) {
         const size_t count = tide__raft_voters(&e->buf, voters, TIDE_COUNT(voters));
         TIDE_ASSERT(count > 0);
-        return tide_holding_append(p->holding, e->term, TIDE_HOLDING_VOTERS, voters,
+        return tide_raft_log_append(p->disk_log, e->term, TIDE_RAFT_LOG_VOTERS, voters,
                                    count * sizeof voters[0]);
     }
     const bool decision = e->type == RAFT_COMMAND;
-    return tide_holding_append(p->holding, e->term,
-                               decision ? TIDE_HOLDING_DECISION : TIDE_HOLDING_OTHER, e->buf.base,
+    return tide_raft_log_append(p->disk_log, e->term,
+                               decision ? TIDE_RAFT_LOG_DECISION : TIDE_RAFT_LOG_OTHER, e->buf.base,
                                decision ? e->buf.len : 0);
 }
 
@@ -247,10 +247,10 @@ static int io_append(struct raft_io *io, struct raft_io_append *request,
     struct holder *p = of_io(io);
     int code = 0;
     request->cb = cb;
-    for (unsigned i = 0; p->holding != NULL && code == 0 && i < n; i++) {
+    for (unsigned i = 0; p->disk_log != NULL && code == 0 && i < n; i++) {
         code = hold_entry(p, &entries[i]);
     }
-    code = p->holding != NULL && code == 0 ? tide_holding_sync(p->holding) : code;
+    code = p->disk_log != NULL && code == 0 ? tide_raft_log_sync(p->disk_log) : code;
     if (code != 0) {
         tide_log(TIDE_LOG_ERROR, p->host.name, "the log of the controllers cannot be written: %s",
                  tide_error_message());
@@ -284,7 +284,7 @@ static int io_send(struct raft_io *io, struct raft_io_send *request,
 /* The file begins with the snapshot. One of another node (`keep` false) takes the place of all. */
 static int hold_snapshot(struct holder *p, bool keep) {
     const struct raft_snapshot *s = &p->snapshot;
-    struct tide_holding_start start = {.index = s->index,
+    struct tide_raft_log_start start = {.index = s->index,
                                        .term = s->term,
                                        .state = s->bufs[0].base,
                                        .size = s->bufs[0].len};
@@ -294,7 +294,7 @@ static int hold_snapshot(struct holder *p, bool keep) {
             start.voters[start.voter_count++] = (uint16_t)s->configuration.servers[i].id;
         }
     }
-    int code = p->holding != NULL ? tide_holding_begin(p->holding, &start, keep) : 0;
+    int code = p->disk_log != NULL ? tide_raft_log_begin(p->disk_log, &start, keep) : 0;
     if (code != 0) {
         tide_log(TIDE_LOG_ERROR, p->host.name, "the log of the controllers cannot be written: %s",
                  tide_error_message());
@@ -599,8 +599,8 @@ static void on_closed(struct raft *raft) {
 }
 
 static void release(struct holder *p) {
-    if (p->holding != NULL) {
-        tide_holding_close(p->holding);
+    if (p->disk_log != NULL) {
+        tide_raft_log_close(p->disk_log);
     }
     snapshot_release(&p->snapshot);
     tide_free(p);
@@ -689,7 +689,7 @@ static int start(struct holder *p, const struct tide_control_state *state) {
     char address[24];
     tide__raft_address(p->host.self, address);
     int status = p->host.directory != NULL &&
-                         tide_holding_open(p->host.port, p->host.directory, p->host.self, &p->holding) != 0
+                         tide_raft_log_open(p->host.port, p->host.directory, p->host.self, &p->disk_log) != 0
                      ? RAFT_IOERR
                      : 0;
     status = status == 0 && state != NULL ? begin_with(p, state) : status;

@@ -11,12 +11,12 @@ static const char suffix_log[] = ".log", suffix_lock[] = ".lock";
 
 struct entry {
     uint64_t term;
-    enum tide_holding_kind kind;
+    enum tide_raft_log_kind kind;
     void *data;
     size_t size;
 };
 
-struct tide_holding {
+struct tide_raft_log {
     struct tide_port *port;
     struct tide_file *file, *lock;
     uint64_t size, first; /* first: index of entries[0] */
@@ -38,12 +38,12 @@ static int lock(struct tide_port *port, const char *directory, uint16_t id, stru
                                 TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_LOCK | TIDE_FILE_PRIVATE, out);
 }
 
-int tide_holding_open(struct tide_port *port, const char *directory, uint16_t id,
-                      struct tide_holding **out) {
+int tide_raft_log_open(struct tide_port *port, const char *directory, uint16_t id,
+                      struct tide_raft_log **out) {
     if (strlen(directory) + 32 > PATH_BYTES) {
         return tide_fail(TIDE_EINVAL, "the path of the state directory is too long");
     }
-    struct tide_holding *h = tide_alloc_zero(1, sizeof *h);
+    struct tide_raft_log *h = tide_alloc_zero(1, sizeof *h);
     if (h == NULL) {
         return TIDE_ENOMEM;
     }
@@ -52,20 +52,20 @@ int tide_holding_open(struct tide_port *port, const char *directory, uint16_t id
     int error = tide__records_directory(port, directory);
     error = error != 0 ? error : lock(port, directory, id, &h->lock);
     if (error != 0) {
-        tide_holding_close(h);
+        tide_raft_log_close(h);
         return error;
     }
     *out = h;
     return 0;
 }
 
-static void drop_from(struct tide_holding *h, size_t at) {
+static void drop_from(struct tide_raft_log *h, size_t at) {
     while (h->count > at) {
         tide_free(h->entries[--h->count].data);
     }
 }
 
-static void drop_first(struct tide_holding *h, size_t count) {
+static void drop_first(struct tide_raft_log *h, size_t count) {
     for (size_t i = 0; i < count; i++) {
         tide_free(h->entries[i].data);
     }
@@ -74,7 +74,7 @@ static void drop_first(struct tide_holding *h, size_t count) {
 }
 
 /* [ENTRY, index, term, kind, data] */
-static int write_entry(struct tide_holding *h, struct tide_file *file, uint64_t *at, uint64_t index,
+static int write_entry(struct tide_raft_log *h, struct tide_file *file, uint64_t *at, uint64_t index,
                        const struct entry *e) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
@@ -90,8 +90,8 @@ static int write_entry(struct tide_holding *h, struct tide_file *file, uint64_t 
 }
 
 /* [START, index, term, voters, state] */
-static int write_start(struct tide_holding *h, struct tide_file *file, uint64_t *at,
-                       const struct tide_holding_start *s) {
+static int write_start(struct tide_raft_log *h, struct tide_file *file, uint64_t *at,
+                       const struct tide_raft_log_start *s) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_write_array(&w, FIELDS);
@@ -106,7 +106,7 @@ static int write_start(struct tide_holding *h, struct tide_file *file, uint64_t 
 }
 
 /* A new file takes the place of the old one by a rename. */
-int tide_holding_begin(struct tide_holding *h, const struct tide_holding_start *start, bool keep) {
+int tide_raft_log_begin(struct tide_raft_log *h, const struct tide_raft_log_start *start, bool keep) {
     if (!keep || h->count == 0 || start->index < h->first) {
         drop_from(h, 0);
     } else {
@@ -129,7 +129,7 @@ int tide_holding_begin(struct tide_holding *h, const struct tide_holding_start *
     return error;
 }
 
-int tide_holding_append(struct tide_holding *h, uint64_t term, enum tide_holding_kind kind,
+int tide_raft_log_append(struct tide_raft_log *h, uint64_t term, enum tide_raft_log_kind kind,
                         const void *data, size_t size) {
     if (h->file == NULL) {
         return tide_fail(TIDE_EPROTO, "an entry of a log that has no beginning");
@@ -157,17 +157,17 @@ int tide_holding_append(struct tide_holding *h, uint64_t term, enum tide_holding
     return 0;
 }
 
-int tide_holding_sync(struct tide_holding *h) {
+int tide_raft_log_sync(struct tide_raft_log *h) {
     return h->file != NULL ? h->port->ops->file_sync(h->file) : 0;
 }
 
 /* Nothing is written: an entry with the same index overrules it, and until then nobody was told that
  * it is gone. */
-void tide_holding_truncate(struct tide_holding *h, uint64_t index) {
+void tide_raft_log_truncate(struct tide_raft_log *h, uint64_t index) {
     drop_from(h, index <= h->first ? 0 : (size_t)(index - h->first));
 }
 
-void tide_holding_close(struct tide_holding *h) {
+void tide_raft_log_close(struct tide_raft_log *h) {
     drop_from(h, 0);
     tide_free(h->entries);
     if (h->file != NULL) {
@@ -184,7 +184,7 @@ void tide_holding_close(struct tide_holding *h) {
 /* What a file says, entry by entry: those that a later one overrules must not take effect, so they
  * are applied at its end. */
 struct reading {
-    struct tide_holding_log *log;
+    struct tide_raft_log_content *log;
     struct {
         uint64_t term;
         uint64_t kind;
@@ -200,7 +200,7 @@ static int damaged(void) {
     return tide_fail(TIDE_EPROTO, "a record of no log");
 }
 
-static int take_voters(struct tide_holding_log *log, const void *data, size_t size) {
+static int take_voters(struct tide_raft_log_content *log, const void *data, size_t size) {
     if (size == 0 || size % sizeof log->voters[0] != 0 || size > sizeof log->voters) {
         return damaged();
     }
@@ -228,7 +228,7 @@ static int read_entry(struct reading *in, struct tide_reader *r) {
     const uint64_t index = tide_read_uint(r), term = tide_read_uint(r), kind = tide_read_uint(r);
     size_t size;
     const void *data = tide_read_binary(r, &size);
-    if (r->error != 0 || r->at != r->end || !in->begun || kind > TIDE_HOLDING_OTHER ||
+    if (r->error != 0 || r->at != r->end || !in->begun || kind > TIDE_RAFT_LOG_OTHER ||
         index < in->first || index - in->first > in->count) {
         return damaged();
     }
@@ -252,9 +252,9 @@ static int read_entry(struct reading *in, struct tide_reader *r) {
 static int apply_all(struct reading *in) {
     int error = 0;
     for (size_t i = 0; i < in->count && error == 0; i++) {
-        if (in->entries[i].kind == TIDE_HOLDING_DECISION) {
+        if (in->entries[i].kind == TIDE_RAFT_LOG_DECISION) {
             error = tide_control_apply(&in->log->state, in->entries[i].data, in->entries[i].size);
-        } else if (in->entries[i].kind == TIDE_HOLDING_VOTERS) {
+        } else if (in->entries[i].kind == TIDE_RAFT_LOG_VOTERS) {
             error = take_voters(in->log, in->entries[i].data, in->entries[i].size);
         }
         in->log->index = in->first + i;
@@ -274,8 +274,8 @@ static int read_record(struct reading *in, const uint8_t *payload, uint32_t leng
     return what == RECORD_START ? read_start(in, &r) : read_entry(in, &r);
 }
 
-int tide_holding_parse(const void *data, size_t size, struct tide_holding_log *out, size_t *good) {
-    *out = (struct tide_holding_log){0};
+int tide_raft_log_parse(const void *data, size_t size, struct tide_raft_log_content *out, size_t *good) {
+    *out = (struct tide_raft_log_content){0};
     *good = 0;
     struct reading in = {.log = out};
     int error = tide__records_check(data, size, magic, VERSION, "log of controllers");
@@ -295,52 +295,52 @@ int tide_holding_parse(const void *data, size_t size, struct tide_holding_log *o
     error = error != 0 ? error : apply_all(&in);
     tide_free(in.entries);
     if (error != 0) {
-        tide_holding_log_release(out);
+        tide_raft_log_content_release(out);
         return error;
     }
     *good = at < size ? at : size;
     return 0;
 }
 
-void tide_holding_log_release(struct tide_holding_log *log) {
+void tide_raft_log_content_release(struct tide_raft_log_content *log) {
     tide_control_state_release(&log->state);
-    *log = (struct tide_holding_log){0};
+    *log = (struct tide_raft_log_content){0};
 }
 
 /* ---- all of a directory ---- */
 
 static void note_file(void *arg, const char *name) {
-    struct tide_holdings *all = arg;
+    struct tide_raft_logs *all = arg;
     unsigned id;
     char rest[8];
-    if (all->count < TIDE_HOLDINGS_MAX && sscanf(name, "holder-%5u%7s", &id, rest) == 2 &&
+    if (all->count < TIDE_RAFT_LOGS_MAX && sscanf(name, "holder-%5u%7s", &id, rest) == 2 &&
         strcmp(rest, suffix_log) == 0 && id > 0 && id <= UINT16_MAX) {
         all->ids[all->count++] = (uint16_t)id;
     }
 }
 
-static int read_log(struct tide_port *port, const char *path, struct tide_holding_log *out) {
+static int read_log(struct tide_port *port, const char *path, struct tide_raft_log_content *out) {
     char *data;
     size_t size, good;
     int error = tide_port_slurp(port, path, SIZE_MAX, &data, &size);
-    error = error != 0 ? error : tide_holding_parse(data, size, out, &good);
+    error = error != 0 ? error : tide_raft_log_parse(data, size, out, &good);
     tide_free(data);
     return error;
 }
 
-static bool is_further(const struct tide_holding_log *a, const struct tide_holding_log *b) {
+static bool is_further(const struct tide_raft_log_content *a, const struct tide_raft_log_content *b) {
     return a->term != b->term ? a->term > b->term : a->index > b->index;
 }
 
 /* Those that are not locked by a living process; the furthest of their logs. */
 static void take_furthest(struct tide_port *port, const char *directory, const char *name,
-                          struct tide_holdings *all, struct tide_holding_log *best) {
+                          struct tide_raft_logs *all, struct tide_raft_log_content *best) {
     size_t found = all->count;
     all->count = 0;
     for (size_t i = 0; i < found; i++) {
         const uint16_t id = all->ids[i];
         char path[PATH_BYTES];
-        struct tide_holding_log log;
+        struct tide_raft_log_content log;
         struct tide_file *held;
         int error = lock(port, directory, id, &held);
         if (error == TIDE_EBUSY) {
@@ -356,15 +356,15 @@ static void take_furthest(struct tide_port *port, const char *directory, const c
         all->ids[all->count] = id;
         all->locks[all->count++] = held;
         if (is_further(&log, best)) {
-            tide_holding_log_release(best);
+            tide_raft_log_content_release(best);
             *best = log;
         } else {
-            tide_holding_log_release(&log);
+            tide_raft_log_content_release(&log);
         }
     }
 }
 
-static bool has(const struct tide_holdings *all, uint16_t id) {
+static bool has(const struct tide_raft_logs *all, uint16_t id) {
     for (size_t i = 0; i < all->count; i++) {
         if (all->ids[i] == id) {
             return true;
@@ -373,9 +373,9 @@ static bool has(const struct tide_holdings *all, uint16_t id) {
     return false;
 }
 
-int tide_holdings_open(struct tide_port *port, const char *directory, const char *name,
-                       struct tide_holdings *out) {
-    *out = (struct tide_holdings){0};
+int tide_raft_logs_open(struct tide_port *port, const char *directory, const char *name,
+                       struct tide_raft_logs *out) {
+    *out = (struct tide_raft_logs){0};
     if (strlen(directory) + 32 > PATH_BYTES) {
         return tide_fail(TIDE_EINVAL, "the path of the state directory is too long");
     }
@@ -383,7 +383,7 @@ int tide_holdings_open(struct tide_port *port, const char *directory, const char
     if (error == TIDE_ENOENT) {
         return 0; /* the first start */
     }
-    struct tide_holding_log best = {0};
+    struct tide_raft_log_content best = {0};
     const size_t found = error == 0 ? out->count : 0;
     if (error == 0) {
         take_furthest(port, directory, name, out, &best);
@@ -399,8 +399,8 @@ int tide_holdings_open(struct tide_port *port, const char *directory, const char
                           directory, there, best.voter_count);
     }
     if (error != 0) {
-        tide_holding_log_release(&best);
-        tide_holdings_release(port, out);
+        tide_raft_log_content_release(&best);
+        tide_raft_logs_release(port, out);
         return error;
     }
     out->state = best.state;
@@ -409,7 +409,7 @@ int tide_holdings_open(struct tide_port *port, const char *directory, const char
     return 0;
 }
 
-void tide_holdings_remove(struct tide_port *port, const char *directory, struct tide_holdings *all) {
+void tide_raft_logs_remove(struct tide_port *port, const char *directory, struct tide_raft_logs *all) {
     for (size_t i = 0; i < all->count; i++) {
         char path[PATH_BYTES];
         path_of(path, directory, all->ids[i], suffix_log);
@@ -419,10 +419,10 @@ void tide_holdings_remove(struct tide_port *port, const char *directory, struct 
     }
 }
 
-void tide_holdings_release(struct tide_port *port, struct tide_holdings *all) {
+void tide_raft_logs_release(struct tide_port *port, struct tide_raft_logs *all) {
     for (size_t i = 0; i < all->count; i++) {
         port->ops->file_close(all->locks[i]);
     }
     tide_control_state_release(&all->state);
-    *all = (struct tide_holdings){0};
+    *all = (struct tide_raft_logs){0};
 }

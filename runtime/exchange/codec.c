@@ -87,7 +87,7 @@ static uint32_t read_u32(struct tide_reader *r) {
     return (uint32_t)value;
 }
 
-static void parse_plan(struct tide_reader *r, struct intake *m) {
+static void parse_plan(struct tide_reader *r, struct incoming *m) {
     if (tide_read_nil(r)) {
         return;
     }
@@ -104,7 +104,7 @@ static void parse_plan(struct tide_reader *r, struct intake *m) {
     r->error = valid ? r->error : TIDE_EPROTO;
 }
 
-static void parse_share(struct tide_reader *r, struct intake *m) {
+static void parse_share(struct tide_reader *r, struct incoming *m) {
     if (tide_read_array(r) != TIDE_EXCHANGE_SUMS) {
         r->error = TIDE_EPROTO;
         return;
@@ -116,7 +116,7 @@ static void parse_share(struct tide_reader *r, struct intake *m) {
 }
 
 /* Lists are kept as they came, and read here once to know that they can be. */
-static void parse_state(struct tide_reader *r, struct intake *m) {
+static void parse_state(struct tide_reader *r, struct incoming *m) {
     m->dead = tide_read_binary(r, &m->dead_count);
     m->done_count = tide_read_array(r) / 2;
     m->done = *r;
@@ -136,7 +136,7 @@ static void parse_state(struct tide_reader *r, struct intake *m) {
     parse_plan(r, m);
 }
 
-static void parse_values(struct tide_reader *r, struct intake *m) {
+static void parse_values(struct tide_reader *r, struct incoming *m) {
     m->layer = read_u32(r);
     m->index = read_u32(r);
     uint32_t format = read_u32(r), fanout = read_u32(r);
@@ -157,10 +157,10 @@ static void parse_values(struct tide_reader *r, struct intake *m) {
     m->size *= tide_ext_element_size(codes[m->format]);
 }
 
-int tide__exchange_parse(const void *data, size_t size, struct intake *m) {
+int tide__exchange_parse(const void *data, size_t size, struct incoming *m) {
     struct tide_reader r;
     tide_reader_init(&r, data, size);
-    *m = (struct intake){.kind = KIND_COUNT};
+    *m = (struct incoming){.kind = KIND_COUNT};
     size_t items = tide_read_array(&r);
     uint64_t kind = tide_read_uint(&r);
     m->view = read_u32(&r);

@@ -218,7 +218,7 @@ static int pass_partial(struct tide_exchange *x, struct place *p, uint8_t format
 }
 
 /* *gives* the values of a message. */
-static int decoded(const struct intake *m, size_t count, float **out) {
+static int decoded(const struct incoming *m, size_t count, float **out) {
     float *values = tide_alloc((count + 1) * sizeof *values);
     int code = values ? tide__exchange_decode(m->values, values, count, m->format) : TIDE_ENOMEM;
     if (code < 0) {
@@ -229,7 +229,7 @@ static int decoded(const struct intake *m, size_t count, float **out) {
     return 0;
 }
 
-static int take_push(struct tide_exchange *x, const struct intake *m, struct place *p) {
+static int take_push(struct tide_exchange *x, const struct incoming *m, struct place *p) {
     struct part *part = &p->round->parts[p->chunk];
     if (tide__exchange_owner(x, p->layer, p->chunk) != x->rank || part->next > m->rank ||
         (part->from && part->from[m->rank])) {
@@ -245,7 +245,7 @@ static int take_push(struct tide_exchange *x, const struct intake *m, struct pla
     return code < 0 ? code : gather_sum(x, p);
 }
 
-static int take_reduce(struct tide_exchange *x, const struct intake *m, struct place *p) {
+static int take_reduce(struct tide_exchange *x, const struct incoming *m, struct place *p) {
     struct part *part = &p->round->parts[p->chunk];
     if (successor(x, m->rank) != x->rank) {
         return tide_fail(TIDE_EPROTO, "a partial sum from the wrong side");
@@ -262,7 +262,7 @@ static int take_reduce(struct tide_exchange *x, const struct intake *m, struct p
 }
 
 /* The values of a message, to be passed on. */
-static struct tide_blob *copied(const struct intake *m) {
+static struct tide_blob *copied(const struct incoming *m) {
     struct tide_blob *blob = tide_blob_create(m->size);
     if (blob && m->size > 0) {
         memcpy(blob->data, m->values, m->size);
@@ -271,7 +271,7 @@ static struct tide_blob *copied(const struct intake *m) {
 }
 
 /* The sum of a chunk has come. */
-static int take_sum(struct tide_exchange *x, const struct intake *m, struct place *p) {
+static int take_sum(struct tide_exchange *x, const struct incoming *m, struct place *p) {
     if (!p->round->ready || p->round->landed >= p->l->chunk_count) {
         return tide_fail(TIDE_EPROTO, "a sum before its time");
     }
@@ -296,7 +296,7 @@ static int refuse_path(const struct round *round, bool factors) {
                : 0;
 }
 
-static int take_chunk(struct tide_exchange *x, const struct intake *m, struct round *round) {
+static int take_chunk(struct tide_exchange *x, const struct incoming *m, struct round *round) {
     const struct layer *l = &x->layers[m->layer];
     int code = refuse_path(round, false);
     if (code < 0) {
@@ -330,7 +330,7 @@ static int hand_down(struct tide_exchange *x, struct entry e, struct tide_blob *
 }
 
 /* Whose turn it is to bring the factors of a message here. */
-static uint32_t bringer(const struct tide_exchange *x, const struct intake *m,
+static uint32_t bringer(const struct tide_exchange *x, const struct incoming *m,
                         const struct round *round) {
     if (round->holder) {
         return round->holder - 1;
@@ -343,7 +343,7 @@ static uint32_t bringer(const struct tide_exchange *x, const struct intake *m,
     return tide__exchange_rank(x, m->rank, m->step, (place - 1) / fanout);
 }
 
-static int pass_factors(struct tide_exchange *x, const struct intake *m, size_t count) {
+static int pass_factors(struct tide_exchange *x, const struct incoming *m, size_t count) {
     if (m->fanout == 0) {
         return 0;
     }
@@ -372,7 +372,7 @@ static void land_factors(struct tide_exchange *x, struct layer *l, struct round 
     land(x, l, round, of);
 }
 
-static int take_factors(struct tide_exchange *x, const struct intake *m, struct round *round) {
+static int take_factors(struct tide_exchange *x, const struct incoming *m, struct round *round) {
     struct layer *l = &x->layers[m->layer];
     struct factors *f = &round->factors[m->rank];
     int code = refuse_path(round, true);
@@ -565,14 +565,14 @@ static int from_worker(struct tide_exchange *x, const struct tide_message *messa
     if (kind == READY) {
         return worker_ready(x, &r);
     }
-    struct intake m;
+    struct incoming m;
     int code = tide__exchange_parse(message->data, message->size, &m);
     return code < 0 ? code : tide__exchange_worker_share(x, &m);
 }
 
 /* Values of a layer. */
 static int take_values(struct tide_exchange *x, const struct tide_message *message,
-                       const struct intake *m) {
+                       const struct incoming *m) {
     if (m->layer >= x->layer_count) {
         return tide_fail(TIDE_EPROTO, "layer %u of %zu", m->layer, x->layer_count);
     }
@@ -590,7 +590,7 @@ static int take_values(struct tide_exchange *x, const struct tide_message *messa
 
 /* LATER: it must wait. */
 static int from_peer(struct tide_exchange *x, const struct tide_message *message) {
-    struct intake m;
+    struct incoming m;
     int code = x->connected ? tide__exchange_parse(message->data, message->size, &m) : LATER;
     if (code != 0) {
         return code;

@@ -8,7 +8,7 @@
 
 #include "actor/actor.h"
 #include "exchange/exchange.h"
-#include "exchange/window.h"
+#include "exchange/send_window.h"
 
 enum message_kind {
     PUSH,
@@ -26,7 +26,7 @@ enum message_kind {
 
 /* A message between workers, as it was read and bounded by itself; not yet compared with the layers
  * here. */
-struct intake {
+struct incoming {
     uint8_t kind, format, fanout;
     uint32_t view, rank, layer, index;
     uint64_t step; /* STATE: the last one whose sums are complete there */
@@ -48,9 +48,9 @@ struct intake {
     size_t share_count;        /* numbers */
     uint32_t share_view;
 };
-enum { MATRICES_MAX = (int)TIDE_COUNT(((struct intake *)0)->k) };
+enum { MATRICES_MAX = (int)TIDE_COUNT(((struct incoming *)0)->k) };
 /* EPROTO: not a message of ours. Points into the bytes. */
-int tide__exchange_parse(const void *data, size_t size, struct intake *out);
+int tide__exchange_parse(const void *data, size_t size, struct incoming *out);
 
 struct part {     /* a chunk of a dense layer in one step */
     float **from; /* by rank: what came and waits for its turn in the sum */
@@ -128,7 +128,7 @@ struct peer {
     struct standing standing;
     struct entry *heap;
     size_t count, room;
-    struct tide__action_timer window;
+    struct tide__send_window window;
     struct tide_fiber *sender; /* NULL: it has ended */
     bool waits;
 };
@@ -243,10 +243,10 @@ enum { LATER = 1 };
 int tide__exchange_take(struct tide_exchange *x, const struct tide_message *message);
 
 /* ---- share.c: sums of a step ---- */
-int tide__exchange_worker_share(struct tide_exchange *x, const struct intake *m);
+int tide__exchange_worker_share(struct tide_exchange *x, const struct incoming *m);
 /* The plan of the next step, if the message has one. */
-void tide__exchange_take_plan(struct sums *s, const struct intake *m);
-int tide__exchange_take_share(struct tide_exchange *x, const struct intake *m);
+void tide__exchange_take_plan(struct sums *s, const struct incoming *m);
+int tide__exchange_take_share(struct tide_exchange *x, const struct incoming *m);
 /* Tells all members the own numbers of a step. */
 int tide__exchange_tell_share(struct tide_exchange *x, const struct sums *s);
 void tide__exchange_write_plan(struct tide_writer *w, const struct tide_exchange *x,
@@ -259,7 +259,7 @@ int tide__exchange_tell(struct tide_exchange *x, uint32_t rank, const struct tid
 /* Members of the view that holds: all that are not dead. */
 void tide__exchange_set_members(struct tide_exchange *x);
 int tide__exchange_take_exit(struct tide_exchange *x, const struct tide_message *m);
-int tide__exchange_take_state(struct tide_exchange *x, const struct intake *m);
+int tide__exchange_take_state(struct tide_exchange *x, const struct incoming *m);
 /* *takes* the message, also when it fails. */
 int tide__exchange_put_off(struct tide_exchange *x, const struct tide_message *m);
 int tide__exchange_take_waiting(struct tide_exchange *x);

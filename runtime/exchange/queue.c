@@ -1,7 +1,7 @@
 /*
  * What leaves: one queue and one fiber a peer. A queue is a heap by (step, layer), so what waits
  * leaves in the order in which the next step needs it. What is under way cannot be overtaken: so a
- * link is given what it carries in a short time (window.h), and as all share the node's card, all
+ * link is given what it carries in a short time (send_window.h), and as all share the node's card, all
  * together no more than `under_way` bytes.
  */
 #include "exchange/internal.h"
@@ -91,7 +91,7 @@ static uint32_t window_of(struct peer *peer, uint8_t path, size_t size) {
         return 0; /* a worker on this node */
     }
     size_t most = path == TIDE_PATH_RING ? x->under_way : x->link_most; /* a ring uses one link */
-    return (uint32_t)tide__action_timer_look(&peer->window, tide_port_now(x->port), consumed, under_way,
+    return (uint32_t)tide__send_window_look(&peer->window, tide_port_now(x->port), consumed, under_way,
                                        size, most);
 }
 

@@ -38,7 +38,7 @@ static int open_share(struct tide_exchange *x, uint64_t step, struct sums **out)
     return 0;
 }
 
-void tide__exchange_take_plan(struct sums *s, const struct intake *m) {
+void tide__exchange_take_plan(struct sums *s, const struct incoming *m) {
     if (m->proposes) {
         s->plan.epoch = m->epoch;
         memcpy(s->plan.paths, m->paths, m->plan_count);
@@ -48,7 +48,7 @@ void tide__exchange_take_plan(struct sums *s, const struct intake *m) {
     }
 }
 
-int tide__exchange_take_share(struct tide_exchange *x, const struct intake *m) {
+int tide__exchange_take_share(struct tide_exchange *x, const struct incoming *m) {
     struct sums *s;
     int code = open_share(x, m->step, &s);
     if (code < 0) {
@@ -112,7 +112,7 @@ int tide__exchange_tell_share(struct tide_exchange *x, const struct sums *s) {
 }
 
 /* The worker's own. */
-int tide__exchange_worker_share(struct tide_exchange *x, const struct intake *m) {
+int tide__exchange_worker_share(struct tide_exchange *x, const struct incoming *m) {
     int code = tide__exchange_take_share(x, m);
     struct sums *s = &x->shared[m->step & 1];
     s->said = true;

@@ -348,7 +348,7 @@ int tide__exchange_take_exit(struct tide_exchange *x, const struct tide_message 
 }
 
 /* The committed step of another, whose numbers are not all here. */
-static int adopt(struct tide_exchange *x, const struct intake *m) {
+static int adopt(struct tide_exchange *x, const struct incoming *m) {
     struct sums *s = &x->shared[m->step & 1];
     if (m->step != committed(x) + 1 || s->step != m->step || !s->said ||
         m->share_count != (size_t)x->workers * TIDE_EXCHANGE_SUMS ||
@@ -372,7 +372,7 @@ static int adopt(struct tide_exchange *x, const struct intake *m) {
     return 0;
 }
 
-int tide__exchange_take_state(struct tide_exchange *x, const struct intake *m) {
+int tide__exchange_take_state(struct tide_exchange *x, const struct incoming *m) {
     struct standing *s = &x->peers[m->rank].standing;
     if (m->dead_count != x->workers || m->done_count != x->layer_count) {
         return tide_fail(TIDE_EPROTO, "the state of another exchange");

@@ -185,7 +185,7 @@ struct tide_session {
     struct tide_probe probe;
     struct tide_session *next;
     uint64_t id;
-    /* received; of a session with a link both are in its intake */
+    /* received; of a session with a link both are in its decoder */
     uint64_t received;
     struct tide_assembly lanes[TIDE_LANE_COUNT];
     uint64_t resumed, resent; /* how often; frames written again */
@@ -262,7 +262,7 @@ struct tide_link {
     uint64_t peer_sent, peer_sent_at; /* the peer's clock in its last beat, and ours when it came */
     uint64_t bytes_in;
     struct tide_link *next_dirty;
-    struct tide_intake intake;
+    struct tide_decoder decoder;
     struct tide_link *next, **place;
     uint64_t deadline;           /* of the present state, or TIDE_NEVER */
     struct tide_outbox greeting; /* before there is a session */
@@ -554,7 +554,7 @@ struct tide_net {
     bool control_refused;         /* this node was to hold the log, and cannot */
     uint8_t controllers;          /* so many are to hold it; 0: it is not replicated */
     char state_directory[300]; /* where a holder keeps it; empty: nowhere */
-    struct tide_holdings former; /* first node: the logs that it went on from */
+    struct tide_raft_logs former; /* first node: the logs that it went on from */
     bool hands_over;              /* another one is to lead as soon as so many hold it */
     bool deciding;                /* a decision is being recorded */
     bool announce;                /* a view is due though no member changes */

@@ -468,7 +468,7 @@ int tide_net_create(struct tide_system *system, const struct tide_net_options *o
                                     &net->members_actor);
     if (error != 0) {
         control_close(net);
-        tide_holdings_release(net->port, &net->former);
+        tide_raft_logs_release(net->port, &net->former);
         tide__tls_close(net->tls);
         tide_free(net);
         return error;
@@ -520,7 +520,7 @@ void tide_net_destroy(struct tide_net *net) {
     tide__peers_release(net);
     tide__controller_release(net);
     control_close(net);
-    tide_holdings_release(net->port, &net->former);
+    tide_raft_logs_release(net->port, &net->former);
     tide__tls_close(net->tls);
     tide_free(net->spare_room);
     tide_blob_unref(net->spare_chunk);

@@ -119,7 +119,7 @@ local ALERTS <const> = {
    "The store of {{ $labels.node }} is busy all the time: workers wait for it"},
   {"TidePolicyFaults", "increase(tide_policy_faults_total[5m]) > 0", "0m", "warning",
    "The policy of seat {{ $labels.seat }} of run {{ $labels.run }} fails"},
-  {"TideWritesAtRisk", "tide_vanished_keys_total > 0", "0m", "critical",
+  {"TideUpdatesLost", "tide_lost_updates_total > 0", "0m", "critical",
    "Writes of table {{ $labels.table }} went with a lost node"},
 }
 

@@ -4,11 +4,11 @@
 
 value() { sed -n "s/.*\"$1\": *\\([-0-9.e]*\\).*/\\1/p" out.txt; }
 more() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > b) }'; }
-train() { run 0 run "$root/examples/mf.lua" --epochs 4 --rank 20 --blocks 4 --json "$@"; }
+train() { run 0 run "$root/examples/mf.lua" --epochs 2 --rank 20 --blocks 4 --json "$@"; }
 
 # Four blocks a side: one worker that does all of them in turn, and four that do them at once; rows that stay, and rows
 # that move (their files also have columns that no cell is in, since those moved too: they are compared with each other).
-for layout in 1x1 1x4 4x1 2x2 2x1 2x1-relocate 4x1-relocate; do
+for layout in 1x1 1x4 4x1 2x2 2x1-relocate 4x1-relocate; do
     nodes=${layout%%x*} workers=${layout#*x} technique=static
     case $layout in *-relocate) workers=${workers%-*} technique=relocate ;; esac
     train --generate mf100k --nodes "$nodes" --workers "$workers" --technique $technique --save "$layout.safetensors"

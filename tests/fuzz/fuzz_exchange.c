@@ -3,7 +3,7 @@
 #include "exchange/internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct intake m;
+    struct incoming m;
     if (tide__exchange_parse(data, size, &m) != 0) {
         return 0;
     }

@@ -1,4 +1,4 @@
-/* Bytes of strangers: the three handshake bodies, and the intake of a link before and after its
+/* Bytes of strangers: the three handshake bodies, and the decoder of a link before and after its
  * hello. */
 #include "net/link/hello.h"
 #include "net/link/decoder.h"
@@ -19,26 +19,26 @@ static int seen(void *arg, const struct tide_frame *frame, struct tide_blob *own
 }
 
 static void feed(const uint8_t *data, size_t size, bool greeting, size_t piece) {
-    struct tide_intake intake;
+    struct tide_decoder decoder;
     uint64_t sum = 0;
-    tide__intake_init(&intake, NULL);
-    intake.greeting = greeting;
+    tide__decoder_init(&decoder, NULL);
+    decoder.greeting = greeting;
     while (size > 0) {
         void *at;
         size_t room;
-        if (tide__intake_buffer(&intake, &at, &room) != 0) {
+        if (tide__decoder_buffer(&decoder, &at, &room) != 0) {
             break;
         }
         size_t n = size < room ? size : room;
         n = n < piece ? n : piece;
         memcpy(at, data, n);
-        if (tide__intake_received(&intake, n, seen, &sum) != 0) {
+        if (tide__decoder_received(&decoder, n, seen, &sum) != 0) {
             break;
         }
         data += n;
         size -= n;
     }
-    tide__intake_deinit(&intake);
+    tide__decoder_deinit(&decoder);
 }
 
 /* What is accepted must be within its rules and survive being written again. */

@@ -235,10 +235,10 @@ static void check_told(struct world *w, unsigned t, const uint32_t *gone) {
             continue;
         }
         tide_table_stats(table, &stats);
-        if (gone[n] > stats.vanished) {
+        if (gone[n] > stats.lost_updates) {
             swarm_fail(w, "window",
                        "%u pushes of %s to %s that had returned are gone, %llu were told", gone[n],
-                       node->name, w->tables[t].name, (unsigned long long)stats.vanished);
+                       node->name, w->tables[t].name, (unsigned long long)stats.lost_updates);
         }
     }
 }

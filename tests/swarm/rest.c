@@ -245,9 +245,9 @@ static bool table_redundant(const struct world *w, const struct table *table,
                    handle->replicas->unopened, handle->name);
     }
     tide_table_stats(handle, &stats);
-    if (stats.at_risk > 0) {
+    if (stats.unreplicated > 0) {
         return say(why, size, "%s: %llu bytes of table %s are not on their copies", n->name,
-                   (unsigned long long)stats.at_risk, handle->name);
+                   (unsigned long long)stats.unreplicated, handle->name);
     }
     tide_table_health(handle, &health);
     if (health.under_replicated > 0 && nodes_in(w, NODE_UP) > table->options.replicas) {

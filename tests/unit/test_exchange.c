@@ -538,7 +538,7 @@ static void foreign_bytes_are_refused(void **state) {
     struct entry e = {.step = 3, .kind = PUSH, .format = TIDE_WIRE_BF16, .count = 2, .index = 7};
     uint8_t buffer[200];
     struct tide_writer w;
-    struct intake m;
+    struct incoming m;
     tide_writer_init(&w, buffer, sizeof buffer);
     tide__exchange_head(&w, &x, &e);
     assert_int_equal(tide__exchange_parse(buffer, w.size, &m),

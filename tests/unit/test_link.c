@@ -1,4 +1,4 @@
-/* The parts of a link that know no socket: detector, handshake bodies, outbox, intake. */
+/* The parts of a link that know no socket: detector, handshake bodies, outbox, decoder. */
 #include "actor/internal.h"
 #include "net/members/detector.h"
 #include "net/link/hello.h"
@@ -134,7 +134,7 @@ static void hello_refuses_every_truncation(void **state) {
     tide_writer_release(&w);
 }
 
-/* ---- outbox and intake ---- */
+/* ---- outbox and decoder ---- */
 
 struct pieces {
     struct tide_blob blob;
@@ -219,12 +219,12 @@ static int see(void *arg, const struct tide_frame *f, struct tide_blob *owner) {
     return 0;
 }
 
-static int feed(struct tide_intake *in, const uint8_t *bytes, size_t size, size_t piece_max,
+static int feed(struct tide_decoder *in, const uint8_t *bytes, size_t size, size_t piece_max,
                 struct seen *seen) {
     while (size > 0) {
         void *at;
         size_t room;
-        int rc = tide__intake_buffer(in, &at, &room);
+        int rc = tide__decoder_buffer(in, &at, &room);
         if (rc != 0) {
             return rc;
         }
@@ -232,7 +232,7 @@ static int feed(struct tide_intake *in, const uint8_t *bytes, size_t size, size_
         size_t n = size < room ? size : room;
         n = n < piece_max ? n : piece_max;
         memcpy(at, bytes, n);
-        rc = tide__intake_received(in, n, see, seen);
+        rc = tide__decoder_received(in, n, see, seen);
         if (rc != 0) {
             return rc;
         }
@@ -283,8 +283,8 @@ static void frames_of_all_sizes_survive_any_cutting(void **state) {
         size_t size = drain(&box, bytes, capacity, p == 0 ? SIZE_MAX : 10001);
         assert_true(tide__outbox_empty(&box));
         assert_int_equal(box.queued_bytes, 0);
-        struct tide_intake in;
-        tide__intake_init(&in, NULL);
+        struct tide_decoder in;
+        tide__decoder_init(&in, NULL);
         in.greeting = false;
         struct seen *seen = calloc(1, sizeof *seen);
         assert_int_equal(feed(&in, bytes, size, pieces[p], seen), 0);
@@ -297,7 +297,7 @@ static void frames_of_all_sizes_survive_any_cutting(void **state) {
             (*next)++;
         }
         free(seen);
-        tide__intake_deinit(&in);
+        tide__decoder_deinit(&in);
         tide__outbox_clear(&box, NULL, NULL);
     }
     free(bytes);
@@ -351,8 +351,8 @@ static void lanes_share_a_full_link_8_8_2_1(void **state) {
         }
         tide__outbox_written(&box, taken);
     }
-    struct tide_intake in;
-    tide__intake_init(&in, NULL);
+    struct tide_decoder in;
+    tide__decoder_init(&in, NULL);
     in.greeting = false;
     struct seen *seen = calloc(1, sizeof *seen);
     assert_int_equal(feed(&in, bytes, used, SIZE_MAX, seen), 0);
@@ -365,7 +365,7 @@ static void lanes_share_a_full_link_8_8_2_1(void **state) {
     assert_true(share[TIDE_LANE_STORE] > 0.38 && share[TIDE_LANE_ANSWER] > 0.38);
     free(seen);
     free(bytes);
-    tide__intake_deinit(&in);
+    tide__decoder_deinit(&in);
     tide__outbox_clear(&box, NULL, NULL);
 }
 
@@ -383,18 +383,18 @@ static size_t fragment(uint8_t *out, uint8_t lane, uint64_t stream, uint64_t tot
 static void expect_refused(const uint8_t *bytes, size_t size, bool greeting) {
     static const size_t pieces[] = {1, 5, 1000};
     for (size_t i = 0; i < TIDE_COUNT(pieces); i++) {
-        struct tide_intake in;
-        tide__intake_init(&in, NULL);
+        struct tide_decoder in;
+        tide__decoder_init(&in, NULL);
         in.greeting = greeting;
         struct seen *seen = calloc(1, sizeof *seen);
         assert_true(feed(&in, bytes, size, pieces[i], seen) < 0);
         assert_int_equal(seen->count, 0);
         free(seen);
-        tide__intake_deinit(&in);
+        tide__decoder_deinit(&in);
     }
 }
 
-static void intake_refuses_bad_lengths_and_fragments(void **state) {
+static void decoder_refuses_bad_lengths_and_fragments(void **state) {
     (void)state;
     uint8_t b[600];
     expect_refused((const uint8_t *)"\xff\xff\xff\x7f", 4, false); /* 2 GiB */
@@ -453,16 +453,16 @@ static void a_ring_resumes_at_every_frame(void **state) {
             tide__outbox_push(&box, outgoing(TIDE_LANE_STORE, size, size / 3, i));
         }
         size_t size = write_some(&box, bytes, cut);
-        struct tide_intake in;
-        tide__intake_init(&in, NULL);
+        struct tide_decoder in;
+        tide__decoder_init(&in, NULL);
         in.greeting = false;
         struct seen *seen = calloc(1, sizeof *seen);
         assert_int_equal(feed(&in, bytes, size - size / 7, 5000, seen), 0); /* the rest is lost */
         uint64_t received = in.sequenced;
         struct tide_assembly lanes[TIDE_LANE_COUNT];
-        tide__intake_suspend(&in, lanes);
+        tide__decoder_suspend(&in, lanes);
         in.greeting = false;
-        tide__intake_resume(&in, lanes, received);
+        tide__decoder_resume(&in, lanes, received);
         tide__outbox_detach(&box);
         assert_int_equal(tide__outbox_rewind(&box, box.sent + 1), TIDE_EPROTO);
         assert_int_equal(tide__outbox_rewind(&box, received), 0);
@@ -486,7 +486,7 @@ static void a_ring_resumes_at_every_frame(void **state) {
         assert_int_equal(tide__outbox_acked(&box, in.sequenced - 1), TIDE_EPROTO);
         assert_int_equal(tide__outbox_acked(&box, in.sequenced + 1), TIDE_EPROTO);
         free(seen);
-        tide__intake_deinit(&in);
+        tide__decoder_deinit(&in);
         tide__outbox_clear(&box, NULL, NULL);
     }
     free(bytes);
@@ -526,8 +526,8 @@ static void frames_in_fragments_are_64_mib_at_one_time(void **state) {
     size_t capacity = 82 << 20;
     uint8_t *bytes = malloc(capacity);
     size_t size = write_some(&box, bytes, capacity);
-    struct tide_intake in;
-    tide__intake_init(&in, NULL);
+    struct tide_decoder in;
+    tide__decoder_init(&in, NULL);
     in.greeting = false;
     struct seen *seen = calloc(1, sizeof *seen);
     assert_int_equal(feed(&in, bytes, size, SIZE_MAX, seen), 0);
@@ -535,7 +535,7 @@ static void frames_in_fragments_are_64_mib_at_one_time(void **state) {
     assert_int_equal(box.open_bytes, 0);
     free(seen);
     free(bytes);
-    tide__intake_deinit(&in);
+    tide__decoder_deinit(&in);
     tide__outbox_clear(&box, NULL, NULL);
     uint8_t b[600];
     size_t n = fragment(b, TIDE_LANE_STORE, 1, 40 << 20, 0, 10);
@@ -554,7 +554,7 @@ int main(void) {
         cmocka_unit_test(frames_of_all_sizes_survive_any_cutting),
         cmocka_unit_test(system_frame_waits_for_one_fragment_at_most),
         cmocka_unit_test(lanes_share_a_full_link_8_8_2_1),
-        cmocka_unit_test(intake_refuses_bad_lengths_and_fragments),
+        cmocka_unit_test(decoder_refuses_bad_lengths_and_fragments),
         cmocka_unit_test(a_ring_resumes_at_every_frame),
         cmocka_unit_test(a_full_ring_holds_frames_back_until_acknowledged),
         cmocka_unit_test(frames_in_fragments_are_64_mib_at_one_time),

@@ -1,9 +1,9 @@
 /*
- * Managed communication: rates and token buckets (link_rate.h) by themselves, and on simulated nodes
+ * Managed communication: rates and token buckets (pacer.h) by themselves, and on simulated nodes
  * what readers see of a writer's rows between its clocks when bytes are scarce. That all bounds
  * hold with it is test_clocked.c's.
  */
-#include "store/clocked/link_rate.h"
+#include "store/clocked/pacer.h"
 #include "store_world.h"
 
 /* ---- buckets ---- */
@@ -12,15 +12,15 @@ enum { MS = 1000000 };
 
 /* Bytes beyond rate x time, at most: what an idle link saved up. */
 static uint64_t burst_of(uint64_t rate) {
-    uint64_t burst = rate / (TIDE_SECOND / TIDE__PACE_BURST_NS);
-    return burst > TIDE__PACE_QUANTUM_MIN ? burst : TIDE__PACE_QUANTUM_MIN;
+    uint64_t burst = rate / (TIDE_SECOND / TIDE__PACER_BURST_NS);
+    return burst > TIDE__PACER_QUANTUM_MIN ? burst : TIDE__PACER_QUANTUM_MIN;
 }
 
 static void early_bytes_stay_within_rate_and_burst(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct tide_random random;
-        struct tide__pace pace = {.at = 0};
+        struct tide__pacer pace = {.at = 0};
         const uint64_t rate = 100000 * seed, start = 77 * MS;
         uint64_t now = start, sent = 0, early = 0, forced = 0;
         tide_random_seed(&random, seed);
@@ -30,7 +30,7 @@ static void early_bytes_stay_within_rate_and_burst(void **state) {
                 sent += bytes;
                 forced += bytes;
             }
-            uint64_t room = tide__pace_look(&pace, now, sent, sent, 0, rate);
+            uint64_t room = tide__pacer_allows(&pace, now, sent, sent, 0, rate);
             const uint64_t most = (uint64_t)((double)rate * (double)(now - start) / 1e9);
             assert_true(room == 0 || sent + room <= most + burst_of(rate) + 1);
             sent += room;
@@ -45,32 +45,32 @@ static void early_bytes_stay_within_rate_and_burst(void **state) {
 
 static void nothing_is_sent_early_onto_a_backlog(void **state) {
     (void)state;
-    struct tide__pace pace = {.at = 0};
-    assert_int_equal(tide__pace_look(&pace, MS, 0, 0, 0, 1000000), 0); /* saves up first */
-    assert_true(tide__pace_look(&pace, 100 * MS, 0, 0, 0, 1000000) > 0);
-    assert_int_equal(tide__pace_look(&pace, 200 * MS, 0, 0, 50000, 1000000), 0);
-    assert_true(tide__pace_look(&pace, 300 * MS, 0, 50000, 0, 1000000) > 0);
+    struct tide__pacer pace = {.at = 0};
+    assert_int_equal(tide__pacer_allows(&pace, MS, 0, 0, 0, 1000000), 0); /* saves up first */
+    assert_true(tide__pacer_allows(&pace, 100 * MS, 0, 0, 0, 1000000) > 0);
+    assert_int_equal(tide__pacer_allows(&pace, 200 * MS, 0, 0, 50000, 1000000), 0);
+    assert_true(tide__pacer_allows(&pace, 300 * MS, 0, 50000, 0, 1000000) > 0);
 }
 
 /* A link of 2 MB/s that has always something to do acknowledges every 20 ms. */
 static void the_rate_is_measured_from_acknowledgements(void **state) {
     (void)state;
     const uint64_t rate = 2000000;
-    struct tide__pace pace = {.at = 0};
+    struct tide__pacer pace = {.at = 0};
     uint64_t now = MS, consumed = 0;
-    assert_int_equal(tide__pace_rate(&pace, 0), TIDE__PACE_RATE_FIRST);
+    assert_int_equal(tide__pacer_rate(&pace, 0), TIDE__PACER_RATE_FIRST);
     for (; now < 2 * TIDE_SECOND; now += 5 * MS) {
         consumed = now / (20 * MS) * (20 * MS) / 1000 * rate / 1000000;
-        (void)tide__pace_look(&pace, now, consumed + 100000, consumed, 100000, 0);
+        (void)tide__pacer_allows(&pace, now, consumed + 100000, consumed, 100000, 0);
     }
-    uint64_t measured = tide__pace_rate(&pace, 0);
+    uint64_t measured = tide__pacer_rate(&pace, 0);
     assert_true(measured >= rate / 10 * 8 && measured <= rate);
     for (uint64_t i = 0; i < 1000; i++, now += 5 * MS) { /* an idle link carries little */
         consumed += 10;
-        (void)tide__pace_look(&pace, now, consumed, consumed, 0, 0);
+        (void)tide__pacer_allows(&pace, now, consumed, consumed, 0, 0);
     }
-    assert_int_equal(tide__pace_rate(&pace, 0), measured);
-    assert_int_equal(tide__pace_rate(&pace, 123456), 123456); /* the user's word counts */
+    assert_int_equal(tide__pacer_rate(&pace, 0), measured);
+    assert_int_equal(tide__pacer_rate(&pace, 123456), 123456); /* the user's word counts */
 }
 
 /* ---- readers between clocks ---- */

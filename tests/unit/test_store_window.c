@@ -31,7 +31,7 @@ struct world {
     struct worker workers[FIBERS];
     unsigned nodes, victim; /* nodes: no victim */
     uint64_t seed;
-    unsigned vanished;
+    unsigned lost_updates;
 };
 
 static void failed(const struct world *w, const char *what) {
@@ -114,13 +114,13 @@ static void begin(struct world *w, uint64_t seed, unsigned nodes, unsigned victi
 /* ---- the verdict ---- */
 
 /* What is there, on every node that is left: each push at most once. What was answered and is not
- * there vanished. */
+ * there was lost. */
 static void final_run(struct fiber *f) {
     struct world *w = f->arg;
     struct tide_table *table;
     float rows[KEYS][WIDTH];
     struct tide_table_stats stats;
-    unsigned vanished = 0;
+    unsigned lost_updates = 0;
     CHECK(f, tide_table_find(f->node, "hot", &table) == 0);
     for (uint64_t key = 0; key < KEYS; key++) {
         CHECK(f, tide_table_pull(table, &key, 1, rows[key], NULL) == 0);
@@ -139,19 +139,19 @@ static void final_run(struct fiber *f) {
                 CHECK(f, w->victim < w->nodes); /* else nobody died */
                 first = p->returned < first ? p->returned : first;
                 last = p->returned > last ? p->returned : last;
-                vanished += w->workers[i].fiber.node == f->node;
-                w->vanished++;
+                lost_updates += w->workers[i].fiber.node == f->node;
+                w->lost_updates++;
             }
         }
         CHECK(f, last == 0 || last - first <= WINDOW + 10 * MS); /* and the way of an answer */
     }
     tide_table_stats(table, &stats);
-    if (vanished > stats.vanished) {
-        snprintf(f->failure, sizeof f->failure, "%u answered pushes vanished, %llu were told",
-                 vanished, (unsigned long long)stats.vanished);
+    if (lost_updates > stats.lost_updates) {
+        snprintf(f->failure, sizeof f->failure, "%u answered pushes were lost, %llu were told",
+                 lost_updates, (unsigned long long)stats.lost_updates);
     }
-    CHECK(f, w->victim < w->nodes || stats.vanished == 0);
-    CHECK(f, stats.at_risk == 0 && stats.at_risk_most <= stats.at_risk_bound);
+    CHECK(f, w->victim < w->nodes || stats.lost_updates == 0);
+    CHECK(f, stats.unreplicated == 0 && stats.unreplicated_most <= stats.unreplicated_bound);
 }
 
 static bool raw_row(struct tide_table *table, uint64_t key, float row[WIDTH]) {
@@ -218,13 +218,13 @@ static void end_world(struct world *w) {
         pause_cluster(&w->c, MS);
     }
     pause_cluster(&w->c, 300 * MS);
-    const unsigned before = w->vanished;
+    const unsigned before = w->lost_updates;
     for (unsigned n = 0; n < w->nodes; n++) {
         struct fiber f;
         if (n == w->victim) {
             continue;
         }
-        w->vanished = before;
+        w->lost_updates = before;
         start(&w->c, &f, n, 0, final_run, w);
         for (int i = 0; i < 20000 && atomic_load(&w->c.running) > 0; i++) {
             pause_cluster(&w->c, MS);
@@ -262,7 +262,7 @@ static void nothing_is_lost_on_real_threads(void **state) {
 
 static void a_death_loses_what_was_at_risk_and_that_is_told(void **state) {
     (void)state;
-    unsigned vanished = 0;
+    unsigned lost_updates = 0;
     for (uint64_t seed = seed_first; seed <= seeds(20); seed++) {
         struct world w;
         const char *const names[] = {"n1", "n2", "n3", "n4"};
@@ -271,9 +271,9 @@ static void a_death_loses_what_was_at_risk_and_that_is_told(void **state) {
         pause_cluster(&w.c, (20 + seed * 7 % 150) * MS);
         tide_sim_crash(w.c.sim, names[victim]);
         end_world(&w);
-        vanished += w.vanished;
+        lost_updates += w.lost_updates;
     }
-    assert_true(vanished > 0 || seeds_wanted); /* or it is no window */
+    assert_true(lost_updates > 0 || seeds_wanted); /* or it is no window */
 }
 
 /* What is pushed between two parts of a shipment is in one of them, or in the next shipment, and so is
@@ -311,7 +311,7 @@ static void who_leaves_loses_nothing(void **state) {
             failed(&w, "it does not come to leave");
         }
         end_world(&w);
-        if (w.vanished) {
+        if (w.lost_updates) {
             failed(&w, "answered pushes are lost, and nobody died");
         }
     }
@@ -336,7 +336,7 @@ static void now_and_then_run(struct fiber *f) {
         CHECK(f, tide_table_push(table, &key, 1, row, NULL) == 0);
         (void)tide_sleep(8 * WINDOW);
         tide_table_stats(table, &stats);
-        CHECK(f, stats.at_risk == 0);
+        CHECK(f, stats.unreplicated == 0);
     }
 }
 
@@ -427,7 +427,7 @@ static void pushes_wait_when_the_window_is_over(void **state) {
     struct cut_off cut = push_cut_off(1, WIDTH, WINDOW, 0, &stats);
     assert_true(cut.answered >= 5); /* before the copies have them */
     assert_int_equal(cut.answered_late, 0);
-    assert_true(stats.at_risk > 0);
+    assert_true(stats.unreplicated > 0);
 }
 
 static void pushes_wait_when_so_many_bytes_are_at_risk(void **state) {
@@ -436,7 +436,7 @@ static void pushes_wait_when_so_many_bytes_are_at_risk(void **state) {
     const size_t call = 9 * 1000 * sizeof(float); /* more than half a window: it is shipped at once */
     struct cut_off cut = push_cut_off(9, 1000, TIDE_SECOND, TIDE_WINDOW_BYTES_MIN, &stats);
     assert_in_range(cut.answered, 2, 3);
-    assert_in_range(stats.at_risk, TIDE_WINDOW_BYTES_MIN, TIDE_WINDOW_BYTES_MIN + 2 * call);
+    assert_in_range(stats.unreplicated, TIDE_WINDOW_BYTES_MIN, TIDE_WINDOW_BYTES_MIN + 2 * call);
 }
 
 /* ---- what others send ---- */

@@ -56,10 +56,10 @@ static void push_stats(lua_State *L, struct tide_table *table) {
         {"location_used", s.location_used},
         {"location_stale", s.location_stale},
         {"surprises", s.surprises},
-        {"at_risk", s.at_risk},
-        {"at_risk_most", s.at_risk_most},
-        {"at_risk_bound", s.at_risk_bound},
-        {"vanished", s.vanished},
+        {"unreplicated", s.unreplicated},
+        {"unreplicated_most", s.unreplicated_most},
+        {"unreplicated_bound", s.unreplicated_bound},
+        {"lost_updates", s.lost_updates},
     };
     lua_createtable(L, 0, (int)TIDE_COUNT(fields) + 2);
     for (size_t i = 0; i < TIDE_COUNT(fields); i++) {
@@ -130,7 +130,7 @@ static int table_show(lua_State *L) {
     return 0;
 }
 
-/* {mode=, under_replicated=, lost={slots}, leases="ok"|"lapsed", at_risk=, vanished=} */
+/* {mode=, under_replicated=, lost={slots}, leases="ok"|"lapsed", unreplicated=, lost_updates=} */
 static int table_health(lua_State *L) {
     struct tide_table *table = tide__lua_check_table(L, 1);
     struct tide_table_health health;
@@ -152,8 +152,8 @@ static int table_health(lua_State *L) {
     lua_setfield(L, -2, "leases");
     struct tide_table_stats stats;
     tide_table_stats(table, &stats);
-    tide__lua_set_integer(L, "at_risk", stats.at_risk);
-    tide__lua_set_integer(L, "vanished", stats.vanished);
+    tide__lua_set_integer(L, "unreplicated", stats.unreplicated);
+    tide__lua_set_integer(L, "lost_updates", stats.lost_updates);
     return 1;
 }
 

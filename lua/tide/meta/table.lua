@@ -127,7 +127,7 @@ function handle:waits() end
 function handle:homes() end
 
 ---How safe the rows are; does not suspend. docs/faults.md.
----@return {mode: string, under_replicated: integer, lost: integer[], leases: string, at_risk: integer, vanished: integer}
+---@return {mode: string, under_replicated: integer, lost: integer[], leases: string, unreplicated: integer, lost_updates: integer}
 function handle:health() end
 
 ---The home of each slot.

@@ -273,8 +273,8 @@ declare("histogram", "table", "relocation_seconds", "How long keys took from the
 end)
 counter("table", "location_hits", "Times that a remembered location was right.", field "location_used")
 counter("table", "location_misses", "Times that a remembered location was out of date.", field "location_stale")
-gauge("table", "at_risk_keys", "Keys with writes that no copy has yet.", field "at_risk")
-counter("table", "vanished_keys", "Keys whose newest writes went with a lost node.", field "vanished")
+gauge("table", "unreplicated_bytes", "Bytes of rows with answered writes that no copy has yet.", field "unreplicated")
+counter("table", "lost_updates", "Answered writes that went with a lost node.", field "lost_updates")
 declare("histogram", "table", "staleness_clocks", "Age of what pulls of tables with clocks saw, in clocks.",
   function(t)
     local seen <const> = t.staleness

@@ -34,10 +34,10 @@ function table_show.text(name, parts, o)
   local lines <const> = table_view.lines(parts, table_show.columns, o)
   table.insert(lines, 1, ("table %s, width %d"):format(name, parts[1].width))
   for _, part in ipairs(parts) do
-    if (part.at_risk_bound or 0) > 0 then
-      lines[#lines + 1] = ("%s: at risk %s, at most %s, bound %s; %d pushes vanished with nodes that died"):format(
-        part.node, units.format_size(part.at_risk), units.format_size(part.at_risk_most),
-        units.format_size(part.at_risk_bound), part.vanished)
+    if (part.unreplicated_bound or 0) > 0 then
+      lines[#lines + 1] = ("%s: not yet on copies %s, at most %s, bound %s; %d pushes lost with nodes that died"):format(
+        part.node, units.format_size(part.unreplicated), units.format_size(part.unreplicated_most),
+        units.format_size(part.unreplicated_bound), part.lost_updates)
     end
   end
   if s then lines[#lines + 1] = "\n" .. staleness.text(s, o) end

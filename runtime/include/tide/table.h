@@ -281,7 +281,7 @@ struct tide_table_stats {
     uint64_t surprises;                       /* relocation messages that should not exist: ignored */
     /* durability window. As home: bytes of rows with answered changes that are not on all copies, most ever, the bound.
      * As origin: pushes of this node's workers that may have died with the homes that had answered them. */
-    uint64_t at_risk, at_risk_most, at_risk_bound, vanished;
+    uint64_t unreplicated, unreplicated_most, unreplicated_bound, lost_updates;
 };
 void tide_table_stats(struct tide_table *table, struct tide_table_stats *out);
 

@@ -15,8 +15,8 @@ enum {
     READ_HEADS = 4096, /* between fragments: the head, so that the body comes straight to its place */
 };
 
-void tide__intake_init(struct tide_intake *intake, struct tide_blob **spare) {
-    *intake = (struct tide_intake){.spare = spare, .greeting = true, .direct_lane = -1};
+void tide__decoder_init(struct tide_decoder *decoder, struct tide_blob **spare) {
+    *decoder = (struct tide_decoder){.spare = spare, .greeting = true, .direct_lane = -1};
 }
 
 void tide__assembly_drop(struct tide_assembly lanes[TIDE_LANE_COUNT]) {
@@ -26,28 +26,28 @@ void tide__assembly_drop(struct tide_assembly lanes[TIDE_LANE_COUNT]) {
     }
 }
 
-void tide__intake_deinit(struct tide_intake *intake) {
-    tide_blob_unref(intake->chunk);
-    tide__assembly_drop(intake->lanes);
-    tide__intake_init(intake, intake->spare);
+void tide__decoder_deinit(struct tide_decoder *decoder) {
+    tide_blob_unref(decoder->chunk);
+    tide__assembly_drop(decoder->lanes);
+    tide__decoder_init(decoder, decoder->spare);
 }
 
-void tide__intake_suspend(struct tide_intake *intake, struct tide_assembly lanes[TIDE_LANE_COUNT]) {
+void tide__decoder_suspend(struct tide_decoder *decoder, struct tide_assembly lanes[TIDE_LANE_COUNT]) {
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
-        lanes[i] = intake->lanes[i];
+        lanes[i] = decoder->lanes[i];
         lanes[i].filled = lanes[i].whole;
-        intake->lanes[i] = (struct tide_assembly){0};
+        decoder->lanes[i] = (struct tide_assembly){0};
     }
-    tide__intake_deinit(intake);
+    tide__decoder_deinit(decoder);
 }
 
-void tide__intake_resume(struct tide_intake *intake, struct tide_assembly lanes[TIDE_LANE_COUNT],
+void tide__decoder_resume(struct tide_decoder *decoder, struct tide_assembly lanes[TIDE_LANE_COUNT],
                          uint64_t sequenced) {
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
-        intake->lanes[i] = lanes[i];
+        decoder->lanes[i] = lanes[i];
         lanes[i] = (struct tide_assembly){0};
     }
-    intake->sequenced = sequenced;
+    decoder->sequenced = sequenced;
 }
 
 static bool shared(const struct tide_blob *blob) {
@@ -56,11 +56,11 @@ static bool shared(const struct tide_blob *blob) {
     return __atomic_load_n(&blob->refs, __ATOMIC_ACQUIRE) > 1;
 }
 
-static size_t frame_max(const struct tide_intake *intake) {
-    return intake->greeting ? TIDE_FRAME_HELLO_MAX : TIDE_FRAME_MAX;
+static size_t frame_max(const struct tide_decoder *decoder) {
+    return decoder->greeting ? TIDE_FRAME_HELLO_MAX : TIDE_FRAME_MAX;
 }
 
-static struct tide_blob *take_spare(struct tide_intake *in) {
+static struct tide_blob *take_spare(struct tide_decoder *in) {
     struct tide_blob *chunk = in->spare != NULL ? *in->spare : NULL;
     if (chunk != NULL) {
         *in->spare = NULL;
@@ -69,7 +69,7 @@ static struct tide_blob *take_spare(struct tide_intake *in) {
 }
 
 /* All of the chunk is parsed: another link may have it. */
-static void rest(struct tide_intake *in) {
+static void rest(struct tide_decoder *in) {
     in->start = in->end = 0;
     if (in->spare != NULL && *in->spare == NULL && in->chunk->size == TIDE_INTAKE_CHUNK) {
         *in->spare = in->chunk;
@@ -80,7 +80,7 @@ static void rest(struct tide_intake *in) {
 }
 
 /* A chunk that has room for `need` bytes from `start` on. */
-static int make_room(struct tide_intake *in, size_t need) {
+static int make_room(struct tide_decoder *in, size_t need) {
     size_t have = in->end - in->start;
     if (in->chunk != NULL && !shared(in->chunk) && in->chunk->size >= need) {
         memmove(in->chunk->data, (uint8_t *)in->chunk->data + in->start, have);
@@ -105,7 +105,7 @@ static int make_room(struct tide_intake *in, size_t need) {
     return 0;
 }
 
-static bool is_assembling(const struct tide_intake *in) {
+static bool is_assembling(const struct tide_decoder *in) {
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
         if (in->lanes[i].blob != NULL) {
             return true;
@@ -114,7 +114,7 @@ static bool is_assembling(const struct tide_intake *in) {
     return false;
 }
 
-int tide__intake_buffer(struct tide_intake *in, void **data, size_t *size) {
+int tide__decoder_buffer(struct tide_decoder *in, void **data, size_t *size) {
     if (in->direct_lane >= 0) {
         struct tide_assembly *a = &in->lanes[in->direct_lane];
         *data = (uint8_t *)a->blob->data + a->filled;
@@ -178,7 +178,7 @@ static bool peek_fragment(const uint8_t *at, size_t size, struct fragment *out) 
 }
 
 /* Checks the fragment against what is under way in its lane and makes the blob of a new one. */
-static int open_fragment(struct tide_intake *in, const struct fragment *f) {
+static int open_fragment(struct tide_decoder *in, const struct fragment *f) {
     if (f->lane == TIDE_LANE_SYSTEM || f->lane >= TIDE_LANE_COUNT || f->size == 0) {
         return tide_fail(TIDE_EPROTO, "a fragment of %zu bytes in lane %u", f->size,
                          (unsigned)f->lane);
@@ -214,7 +214,7 @@ static int open_fragment(struct tide_intake *in, const struct fragment *f) {
 }
 
 /* A fragment is there to its end. Delivers the frame of the lane with its last. */
-static int finish_fragment(struct tide_intake *in, unsigned lane, tide_intake_frame deliver,
+static int finish_fragment(struct tide_decoder *in, unsigned lane, tide_decoder_frame deliver,
                            void *arg) {
     struct tide_assembly *a = &in->lanes[lane];
     in->sequenced++;
@@ -239,8 +239,8 @@ static int finish_fragment(struct tide_intake *in, unsigned lane, tide_intake_fr
 
 /* A whole or partial fragment at the start of the chunk: copies what is there, lets the rest come
  * straight. */
-static int take_fragment(struct tide_intake *in, const struct fragment *f, size_t length,
-                         tide_intake_frame deliver, void *arg) {
+static int take_fragment(struct tide_decoder *in, const struct fragment *f, size_t length,
+                         tide_decoder_frame deliver, void *arg) {
     if (LENGTH_WORD + f->head + f->size != length) {
         return tide_fail(TIDE_EPROTO, "a fragment's body is not one binary");
     }
@@ -265,7 +265,7 @@ static int take_fragment(struct tide_intake *in, const struct fragment *f, size_
 /* ---- frames ---- */
 
 /* Parses the frame at `start`. 1: it was there; 0: more bytes are needed. */
-static int parse_one(struct tide_intake *in, tide_intake_frame deliver, void *arg) {
+static int parse_one(struct tide_decoder *in, tide_decoder_frame deliver, void *arg) {
     uint8_t *at = (uint8_t *)in->chunk->data + in->start;
     size_t have = in->end - in->start;
     int64_t length = tide_frame_length(at, have, frame_max(in));
@@ -295,7 +295,7 @@ static int parse_one(struct tide_intake *in, tide_intake_frame deliver, void *ar
     return error != 0 ? error : 1;
 }
 
-int tide__intake_received(struct tide_intake *in, size_t size, tide_intake_frame deliver,
+int tide__decoder_received(struct tide_decoder *in, size_t size, tide_decoder_frame deliver,
                           void *arg) {
     if (in->direct_lane >= 0) {
         unsigned lane = (unsigned)in->direct_lane;

@@ -20,7 +20,7 @@ struct tide_assembly {
     size_t filled, whole; /* bytes there; of them, in fragments that are there to their end */
 };
 
-struct tide_intake {
+struct tide_decoder {
     struct tide_blob *chunk;  /* NULL: nothing is there that is not parsed */
     struct tide_blob **spare; /* where an unused chunk may lie, shared by a node's links; NULL: nowhere */
     size_t start, end; /* bytes of the chunk that are not parsed yet */
@@ -32,24 +32,24 @@ struct tide_intake {
 };
 
 /* One whole frame; owner holds frame->body. Not zero: stop, it is the result of
- * tide__intake_received. */
-typedef int (*tide_intake_frame)(void *arg, const struct tide_frame *frame,
+ * tide__decoder_received. */
+typedef int (*tide_decoder_frame)(void *arg, const struct tide_frame *frame,
                                  struct tide_blob *owner);
 
-void tide__intake_init(struct tide_intake *intake, struct tide_blob **spare);
-void tide__intake_deinit(struct tide_intake *intake);
+void tide__decoder_init(struct tide_decoder *decoder, struct tide_blob **spare);
+void tide__decoder_deinit(struct tide_decoder *decoder);
 /* The connection is gone: moves what of fragmented frames is there whole to `lanes` (uninitialised)
  * and forgets the rest. */
-void tide__intake_suspend(struct tide_intake *intake, struct tide_assembly lanes[TIDE_LANE_COUNT]);
+void tide__decoder_suspend(struct tide_decoder *decoder, struct tide_assembly lanes[TIDE_LANE_COUNT]);
 /* Another connection goes on behind frame `sequenced`; moves `lanes` back. */
-void tide__intake_resume(struct tide_intake *intake, struct tide_assembly lanes[TIDE_LANE_COUNT],
+void tide__decoder_resume(struct tide_decoder *decoder, struct tide_assembly lanes[TIDE_LANE_COUNT],
                          uint64_t sequenced);
 void tide__assembly_drop(struct tide_assembly lanes[TIDE_LANE_COUNT]);
 /* Where the next bytes go. ENOMEM. */
-int tide__intake_buffer(struct tide_intake *intake, void **data, size_t *size);
+int tide__decoder_buffer(struct tide_decoder *decoder, void **data, size_t *size);
 /* So many bytes are there now. 0, or why the stream cannot be trusted any more (text in the error
  * slot). */
-int tide__intake_received(struct tide_intake *intake, size_t size, tide_intake_frame frame,
+int tide__decoder_received(struct tide_decoder *decoder, size_t size, tide_decoder_frame frame,
                           void *arg);
 
 #endif

@@ -37,7 +37,7 @@ static struct tide_link *link_create(struct tide_net *net, enum link_purpose pur
     link->purpose = (uint8_t)purpose;
     link->state = (uint8_t)state;
     set_deadline(link, tide__net_now(net) + timeout);
-    tide__intake_init(&link->intake, &net->spare_chunk);
+    tide__decoder_init(&link->decoder, &net->spare_chunk);
     tide__outbox_init(&link->greeting, &net->spare_room);
     link->next = net->links;
     link->place = &net->links;
@@ -86,7 +86,7 @@ void tide__link_free(struct tide_link *link) {
         forget_dirty(link);
     }
     tide__outbox_clear(&link->greeting, NULL, NULL);
-    tide__intake_deinit(&link->intake);
+    tide__decoder_deinit(&link->decoder);
     tide__channel_release(&link->channel);
     tide_free(link);
 }
@@ -554,7 +554,7 @@ static void buffer(void *arg, void **data, size_t *size) {
     struct tide_link *link = arg;
     *data = NULL;
     *size = 0;
-    if (link->state != LINK_CLOSED && tide__intake_buffer(&link->intake, data, size) != 0) {
+    if (link->state != LINK_CLOSED && tide__decoder_buffer(&link->decoder, data, size) != 0) {
         tide__link_violation(link, "out of memory");
     }
 }
@@ -579,11 +579,11 @@ static void received(void *arg, size_t size) {
     }
     if (link->state ==
         LINK_DRAINING) { /* thrown away, but read: the peer must be able to write its last words */
-        tide__intake_deinit(&link->intake);
+        tide__decoder_deinit(&link->decoder);
         return;
     }
     link->bytes_in += size;
-    int error = tide__intake_received(&link->intake, size, frame_received, link);
+    int error = tide__decoder_received(&link->decoder, size, frame_received, link);
     if (error != 0 && link->state != LINK_CLOSED && link->state != LINK_DRAINING) {
         tide__link_violation(link, tide_error_message());
     }
@@ -592,7 +592,7 @@ static void received(void *arg, size_t size) {
         uint64_t now = tide__net_now(link->net);
         atomic_fetch_add_explicit(&link->peer->bytes_in, size, memory_order_relaxed);
         heard(s, now);
-        if (link->intake.sequenced != s->told) { /* a beat alone asks for nothing */
+        if (link->decoder.sequenced != s->told) { /* a beat alone asks for nothing */
             s->tell_at = s->tell_at == TIDE_NEVER ? now + ACK_DELAY : s->tell_at;
             tide__session_touch(s);
         }
@@ -657,7 +657,7 @@ void tide__link_established(struct tide_link *link) {
     tide__session_touch(link->session);
     link->deadline = TIDE_NEVER;
     link->wrote = tide__net_now(net);
-    link->intake.greeting = false;
+    link->decoder.greeting = false;
     atomic_store_explicit(&peer->reachable, true, memory_order_relaxed);
     atomic_store_explicit(&peer->up, true, memory_order_relaxed);
     tide__net_wake(net);

@@ -151,7 +151,7 @@ static uint64_t message_bytes(const struct tide_outgoing *m) {
 uint64_t tide_net_queued(const struct tide_net *net) {
     uint64_t bytes = 0;
     for (const struct tide_session *s = net->sessions; s != NULL; s = s->next) {
-        const struct tide_assembly *lanes = s->link != NULL ? s->link->intake.lanes : s->lanes;
+        const struct tide_assembly *lanes = s->link != NULL ? s->link->decoder.lanes : s->lanes;
         bytes += s->outbox.queued_bytes + s->outbox.ring_bytes;
         for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
             bytes += lanes[i].blob != NULL ? lanes[i].blob->size : 0;

@@ -98,7 +98,7 @@ static void attach(struct tide_session *s, struct tide_link *link) {
     peer->redial_at = TIDE_NEVER;
     peer->redial_delay = 0;
     tide__outbox_adopt(&s->outbox, &link->greeting);
-    tide__intake_resume(&link->intake, s->lanes, s->received);
+    tide__decoder_resume(&link->decoder, s->lanes, s->received);
     s->told = s->received;
     s->told_bytes = link->bytes_in;
     s->tell_at = TIDE_NEVER;
@@ -166,8 +166,8 @@ void tide__session_suspend(struct tide_session *s) {
     struct tide_link *link = s->link;
     struct tide_peer *peer = s->peer;
     TIDE_ASSERT(link != NULL && peer->link == link);
-    s->received = link->intake.sequenced;
-    tide__intake_suspend(&link->intake, s->lanes);
+    s->received = link->decoder.sequenced;
+    tide__decoder_suspend(&link->decoder, s->lanes);
     tide__outbox_detach(&s->outbox);
     tide__session_touch(s);
     tide__session_rouse(s);
@@ -237,7 +237,7 @@ void tide__sessions_release(struct tide_net *net) {
 
 /* Is there enough news for a frame of its own? */
 static bool is_worth_telling(const struct tide_session *s, uint64_t now, bool all) {
-    const uint64_t frames = s->link->intake.sequenced - s->told;
+    const uint64_t frames = s->link->decoder.sequenced - s->told;
     if (s->tell_now || (frames > 0 && TIDE_BUGGIFY(tell_at_once)) || frames >= ACK_FRAMES ||
         now >= s->tell_at || (all && frames > 0) ||
         (frames > 0 && s->link->bytes_in - s->told_bytes >= ACK_BYTES)) {
@@ -268,7 +268,7 @@ static void tell(struct tide_session *s, uint64_t now, bool all) {
     const bool capped = has_cap(s->net);
     tide_writer_init(&w, body, sizeof body);
     tide_write_array(&w, CREDIT_FIELDS + (capped ? MEMORY_FIELDS : 0));
-    s->told = s->link->intake.sequenced;
+    s->told = s->link->decoder.sequenced;
     s->told_bytes = s->link->bytes_in;
     s->tell_at = TIDE_NEVER;
     s->tell_now = false;
@@ -384,7 +384,7 @@ static void dial(struct tide_session *s) {
 /* Nothing to tell, to dial or to wait for: what comes next touches it. */
 static bool is_idle(const struct tide_session *s) {
     if (s->link == NULL || s->link->state != LINK_UP || s->tell_now || s->tell_at != TIDE_NEVER ||
-        s->link->intake.sequenced != s->told) {
+        s->link->decoder.sequenced != s->told) {
         return false;
     }
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {

@@ -61,7 +61,7 @@ int tide__quorum_begin(struct tide_net *net) {
     uint64_t view, next = 1;
     int error = net->state_directory[0] == 0
                     ? 0
-                    : tide_holdings_open(net->port, net->state_directory, net->wanted_name, &net->former);
+                    : tide_raft_logs_open(net->port, net->state_directory, net->wanted_name, &net->former);
     if (error == 0 && net->former.state.count > 0) {
         error = tide__decision_numbers(&net->former.state, &view, &next);
     }
@@ -69,7 +69,7 @@ int tide__quorum_begin(struct tide_net *net) {
     if (error == 0 && net->former.count > 0) {
         tide_log(TIDE_LOG_INFO, net->wanted_name, "%s: the decisions of %zu controllers that ended go on here",
                  net->state_directory, net->former.count);
-        tide_holdings_remove(net->port, net->state_directory, &net->former);
+        tide_raft_logs_remove(net->port, net->state_directory, &net->former);
     }
     return error;
 }

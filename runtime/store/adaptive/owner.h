@@ -53,7 +53,7 @@ struct tide__outbox_message {
     struct tide__outbox_message *next;
     uint64_t *keys;
     uint32_t *terms;
-    struct tide_blob *rows; /* a copy, or, if `lent`, a loan (zero_copy.h) */
+    struct tide_blob *rows; /* a copy, or, if `lent`, a zero_copy send (zero_copy.h) */
     size_t count, capacity, row_count, row_capacity; /* rows: room for one more than that */
     uint16_t to, about;
     uint8_t op;
@@ -62,7 +62,7 @@ struct tide__outbox_message {
 struct tide__relocate_outbox {
     struct tide__outbox_message *first; /* the newest */
     struct tide__zero_copy_source *zero_copy_source;
-    size_t zero_copy_rows; /* of a parcel whose rows are lent; 0: they are copied */
+    size_t zero_copy_rows; /* of a message whose rows are lent; 0: they are copied */
     struct tide__job *done; /* waited for rows and have them; answered at the end of the message */
     size_t hint;            /* keys of the message in hand */
     uint64_t given, got, took_ns; /* rows of the message in hand, not counted yet */
@@ -79,7 +79,7 @@ enum tide__stay { TIDE__STAY_REMOTE = 1, TIDE__STAY_COPY };
  */
 void tide__outbox_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
                       uint32_t term, const float *row, const float *second);
-/* The same, of the newest parcel and without a row: most keys of a message go the way of the one
+/* The same, of the newest message and without a row: most keys of a message go the way of the one
  * before. */
 static inline void tide__outbox_key(struct tide_table *table, int op, uint16_t to, uint16_t about,
                                     uint64_t key, uint32_t term) {

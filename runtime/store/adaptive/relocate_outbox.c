@@ -5,13 +5,13 @@
 
 enum { XFER_BYTES = 1 << 20, KEYS_MAX = 1 << 17 };
 
-static void parcel_free(struct tide__outbox_message *p) {
+static void message_free(struct tide__outbox_message *p) {
     tide_free(p->keys);
     tide_blob_unref(p->rows);
     tide_free(p);
 }
 
-static struct tide__outbox_message *parcel_make(struct tide_table *table, int op, uint16_t to,
+static struct tide__outbox_message *message_make(struct tide_table *table, int op, uint16_t to,
                                         uint16_t about, bool lent) {
     size_t hint = table->outbox->hint < 16 ? 16 : table->outbox->hint;
     hint = hint < KEYS_MAX ? hint : KEYS_MAX;
@@ -51,7 +51,7 @@ static void write_wish(struct tide_table *table, const struct tide__outbox_messa
     tide_write_typed(w, TIDE_U64, p->keys, p->count);
 }
 
-static void parcel_send(struct tide_table *table, struct tide__outbox_message *p) {
+static void message_send(struct tide_table *table, struct tide__outbox_message *p) {
     struct tide_store *store = table->store;
     struct tide_writer w;
     uint8_t buffer[512];
@@ -97,8 +97,8 @@ void tide__outbox_send(struct tide_table *table) {
     while (table->outbox->first) {
         struct tide__outbox_message *p = table->outbox->first;
         table->outbox->first = p->next;
-        parcel_send(table, p);
-        parcel_free(p);
+        message_send(table, p);
+        message_free(p);
     }
 }
 
@@ -109,7 +109,7 @@ static struct tide__outbox_message *find(struct tide_table *table, int op, uint1
             return p;
         }
     }
-    return parcel_make(table, op, to, about, lent);
+    return message_make(table, op, to, about, lent);
 }
 
 static bool grow(struct tide__outbox_message *p) {
@@ -148,9 +148,9 @@ static struct tide__outbox_message *send_full(struct tide_table *table, struct t
         at = &(*at)->next;
     }
     *at = full->next;
-    parcel_send(table, full);
-    parcel_free(full);
-    return parcel_make(table, was.op, was.to, was.about, was.lent);
+    message_send(table, full);
+    message_free(full);
+    return message_make(table, was.op, was.to, was.about, was.lent);
 }
 
 static void not_moved(const struct tide_table *table, uint64_t key) {
@@ -197,7 +197,7 @@ void tide__outbox_free(struct tide_table *table) {
     while (table->outbox && table->outbox->first) {
         struct tide__outbox_message *p = table->outbox->first;
         table->outbox->first = p->next;
-        parcel_free(p);
+        message_free(p);
     }
 }
 

@@ -183,12 +183,12 @@ static void generation_exit(struct tide_store *store, uint64_t monitor) {
 /* ---- rounds ---- */
 
 /* Rows went away since the last generation: it cannot be built upon. */
-static bool rows_vanished(struct tide_store *store) {
-    bool any = store->tables_vanished;
+static bool rows_removed(struct tide_store *store) {
+    bool any = store->tables_removed;
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(store, id);
-        any = any || (table && atomic_load_explicit(&table->rows_vanished, memory_order_relaxed));
+        any = any || (table && atomic_load_explicit(&table->rows_removed, memory_order_relaxed));
     }
     return any;
 }
@@ -231,7 +231,7 @@ static int on_ask(struct tide_store *store, const struct tide_message *message, 
     tide_write_uint(&w, store->cut_sequence);
     tide_write_uint(&w, digits_in_use(store));
     tide_write_uint(&w, store->cut_last);
-    tide_write_bool(&w, rows_vanished(store));
+    tide_write_bool(&w, rows_removed(store));
     tide_write_uint(&w, clock);
     write_clocks(store, &w, TIDE_NO_CLOCK);
     answer_writer(message->from, message->call, &w);
@@ -262,7 +262,7 @@ static int on_tell(struct tide_store *store, struct tide__generation *g, struct 
         node_count > NODES_MAX) {
         return tide_fail(TIDE_EPROTO, "a damaged announcement of a cut");
     }
-    if (!full && rows_vanished(store)) {
+    if (!full && rows_removed(store)) {
         return tide_fail(TIDE_EBUSY, "rows were cleared while a checkpoint began");
     }
     if (!copy_nodes(g, nodes, node_count)) {
@@ -285,9 +285,9 @@ static int on_tell(struct tide_store *store, struct tide__generation *g, struct 
     g->clock = (uint32_t)clock;
     g->stage = TOLD;
     store->cut_sequence = (uint32_t)sequence;
-    store->tables_vanished = false;
+    store->tables_removed = false;
     for (size_t t = 0; t < table_count; t++) { /* what vanishes from here on fails the generation */
-        atomic_store_explicit(&g->walk->tables[t]->rows_vanished, false, memory_order_relaxed);
+        atomic_store_explicit(&g->walk->tables[t]->rows_removed, false, memory_order_relaxed);
         tide__cut_tell(g->walk->tables[t], (uint32_t)sequence, g->clock, full);
     }
     /* release: pairs with tide__cut_clock_told; before the gate is moved on */

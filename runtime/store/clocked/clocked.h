@@ -29,7 +29,7 @@
 #include "store/core/clock.h"
 #include "store/core/technique.h"
 #include "store/rows/copy_record.h"
-#include "store/clocked/link_rate.h"
+#include "store/clocked/pacer.h"
 
 enum {
     TIDE__CHUNK_BYTES = 128 << 10,
@@ -68,7 +68,7 @@ struct tide__party {
     uint64_t applied; /* I/O: number of its last DELTA that came here */
     atomic_bool lost; /* any thread: as `gone` */
     atomic_uint_fast64_t sent; /* any thread: bytes, where something is sent early */
-    struct tide__pace pace;    /* I/O */
+    struct tide__pacer pace;    /* I/O */
     int64_t room;              /* I/O: bytes that may be sent early in this turn */
     uint64_t round;   /* of ours, that it has not answered; 0: none */
 };

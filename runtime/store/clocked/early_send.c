@@ -1,6 +1,6 @@
 /*
  * Managed communication: what would leave at a clock leaves before it, as far as the way there has
- * bytes to spare (link_rate.h), what matters most first. On the workers' node these are updates that
+ * bytes to spare (pacer.h), what matters most first. On the workers' node these are updates that
  * accumulated in copies, at a home rows that changed and of which others hold copies.
  *
  * It only ever sends earlier what a clock would send anyway, by the same code, in the same order of
@@ -303,7 +303,7 @@ static void look_at_links(struct tide__sync *sync, uint64_t now, uint64_t bandwi
         p->room = 0;
         if (!p->gone && p->id != self &&
             tide_net_flow(sync->store->net, p->id, TIDE_LANE_STORE, &consumed, &under_way)) {
-            p->room = (int64_t)tide__pace_look(
+            p->room = (int64_t)tide__pacer_allows(
                 &p->pace, now, atomic_load_explicit(&p->sent, memory_order_relaxed), consumed,
                 under_way, bandwidth);
         }
@@ -322,7 +322,7 @@ uint64_t tide__early_send_rest(struct tide_store *store) {
         return 0;
     }
     const uint64_t now = tide_port_now(store->port),
-                   period = TIDE_BUGGIFY(early_often) ? OFTEN_NS : TIDE__PACE_PERIOD_NS;
+                   period = TIDE_BUGGIFY(early_often) ? OFTEN_NS : TIDE__PACER_PERIOD_NS;
     if (m->at && now - m->at < period) {
         return period - (now - m->at);
     }

@@ -1,4 +1,4 @@
-/* What the workers of a node saw of a table with clocks, worker by worker. A tally is written by
+/* What the workers of a node saw of a table with clocks, worker by worker. A record is written by
  * the fiber of its worker alone and read by anybody; it stays with the table when the worker ends,
  * and goes to the next worker of the same number. */
 #include "store/clocked/clocked.h"

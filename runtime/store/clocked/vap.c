@@ -242,9 +242,9 @@ static int wait_until(struct tide__clocked *c, struct tide__worker *worker,
         }
     }
     tide__sync_wait_end(sync, &waiting);
-    struct tide__staleness_stats *tally = tide__staleness_stats(c, worker);
-    tide__staleness_add(&tally->stops, 1);
-    tide__staleness_add(&tally->stopped_ns, tide_port_now(c->table->store->port) - since);
+    struct tide__staleness_stats *stats = tide__staleness_stats(c, worker);
+    tide__staleness_add(&stats->stops, 1);
+    tide__staleness_add(&stats->stopped_ns, tide_port_now(c->table->store->port) - since);
     return code < 0 ? code : 0;
 }
 

@@ -174,7 +174,7 @@ struct tide_table {
     atomic_uint_fast64_t waits[2][TIDE_WAIT_BUCKETS]; /* of pulls, of pushes: ticket.c */
     atomic_uint_fast64_t cut;   /* cut.h: the generation that is being written */
     struct tide__taken *taken;  /* cut.h: rows that the generation took; has its own lock */
-    atomic_bool rows_vanished;  /* since the last generation: the next one must be full */
+    atomic_bool rows_removed;  /* since the last generation: the next one must be full */
     struct tide__slab arrivals; /* relocating tables: struct tide__arrival */
     atomic_uint_fast64_t relocate_max_ns;
     atomic_uint_fast64_t relocate_hist[TIDE_RELOCATE_BUCKETS]; /* written by the I/O thread */
@@ -656,7 +656,7 @@ struct tide_store {
 
     /* I/O thread */
     struct tide__dropping *dropping; /* table_drop.c */
-    bool tables_vanished;            /* since the last generation: the next one must be full */
+    bool tables_removed;            /* since the last generation: the next one must be full */
     uint64_t drop_at;                /* when what is dropped is looked at again */
     uint64_t drop_timer;             /* id; 0: none */
     atomic_uint_fast64_t busy_ns, served_keys, served_messages; /* load.c; any thread reads */

@@ -124,7 +124,7 @@ static void begin(struct tide_store *store, struct tide_table *table) {
         .next = store->dropping, .table = table, .since = tide_port_now(store->port)};
     store->dropping = table->dropping = d;
     atomic_store(&table->closing, true);
-    store->tables_vanished = true;
+    store->tables_removed = true;
     TIDE__EACH_TECHNIQUE(store, table_ends, table);
 }
 

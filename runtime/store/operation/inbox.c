@@ -40,15 +40,15 @@ int tide__reply_message(struct tide_store *store, struct tide__incoming *in) {
     const struct tide_table *pushed =
         in->fields == 8 ? tide__table_by_id(store, tide_read_uint(r)) : NULL;
     bool whole = !positions && count == 0 && code < 0; /* refused as a whole */
-    bool at_risk =
+    bool unreplicated =
         pushed && pushed->replicas && pushed->options.durability == TIDE_DURABLE_WINDOW;
     bool known = rows_code == TIDE_F32 || rows_code == TIDE_F16 || rows_code == TIDE_BF16;
     if (r->error || code > 0 || code < INT32_MIN || (positions && positions_count != count) ||
-        !known || at_risk != (in->fields == 8) || (rows && (count == 0 || rows_size % count != 0))) {
+        !known || unreplicated != (in->fields == 8) || (rows && (count == 0 || rows_size % count != 0))) {
         tide__pending_refused(store, id, TIDE_EPROTO, "a damaged answer");
         return TIDE_EPROTO;
     }
-    if (at_risk) {
+    if (unreplicated) {
         pushed->operations->taken(tide__table_by_id(store, pushed->id), from, (size_t)count);
     }
     if (whole) {

@@ -135,10 +135,10 @@ static void reply(struct tide__job *job, size_t done, struct tide_blob *values) 
     struct tide_writer w;
     uint8_t buffer[128];
     tide_writer_init(&w, buffer, sizeof buffer);
-    const bool at_risk = job->kind == TIDE__PUSH && job->table->replicas &&
+    const bool unreplicated = job->kind == TIDE__PUSH && job->table->replicas &&
                          job->origin != tide__store_self(store) &&
                          job->table->operations->given(job->table, job->origin, done);
-    tide_write_array(&w, at_risk ? 8 : 7);
+    tide_write_array(&w, unreplicated ? 8 : 7);
     tide_write_uint(&w, TIDE__OP_REPLY);
     tide_write_uint(&w, job->id);
     tide_write_int(&w, 0);
@@ -170,7 +170,7 @@ static void reply(struct tide__job *job, size_t done, struct tide_blob *values) 
     } else {
         tide_write_nil(&w);
     }
-    if (at_risk) {
+    if (unreplicated) {
         tide_write_uint(&w, job->table->id);
     }
     if (!w.error) {

@@ -15,7 +15,7 @@
  * within one window, and is less than that many bytes of rows and one call of each worker.
  *
  * What was lost is told. A home counts the pushes it answers to each origin, and tells how many of
- * them are safe; when it dies, the others have vanished (tide_table_stats.vanished): as many, or
+ * them are safe; when it dies, the others are lost (tide_table_stats.lost_updates): as many, or
  * fewer.
  *
  * A home that is to go on purpose is closed first (tide__async_tighten), and nothing is lost.

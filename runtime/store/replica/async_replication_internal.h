@@ -35,7 +35,7 @@ struct tide__async_replication {
     atomic_uint_fast64_t until; /* pushes are answered at once */
     atomic_uint_fast64_t bytes; /* of rows that are listed, or on their way */
     atomic_uint_fast64_t flying; /* those on their way; written by the I/O thread */
-    atomic_uint_fast64_t bytes_most, vanished;
+    atomic_uint_fast64_t bytes_most, lost_updates;
     atomic_uint_fast64_t going; /* see tide__async_going; written by the I/O thread */
     atomic_bool hurried; /* the store actor is told to ship */
     /* I/O thread */

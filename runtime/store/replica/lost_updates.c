@@ -100,7 +100,7 @@ static void bury(struct tide_table *table, uint16_t node) {
     const uint64_t gone = peer->taken > peer->taken_safe ? peer->taken - peer->taken_safe : 0;
     char name[96];
     if (gone && !TIDE_MUTANT(window_death_untold)) {
-        atomic_fetch_add_explicit(&a->vanished, gone, memory_order_relaxed);
+        atomic_fetch_add_explicit(&a->lost_updates, gone, memory_order_relaxed);
         tide__node_text(table->store, node, name);
         tide_log(TIDE_LOG_WARN, tide_node_name(table->store->node),
                  "node %s died: up to %llu pushes of this node to table '%s' that it had answered "
@@ -128,9 +128,9 @@ void tide__lost_updates_member(struct tide_store *store, const struct tide_membe
 void tide__lost_updates_stats(struct tide_table *table, struct tide_table_stats *out) {
     struct tide__async_replication *a = table->replicas ? table->replicas->async : NULL;
     if (a) {
-        out->at_risk = atomic_load_explicit(&a->bytes, memory_order_relaxed);
-        out->at_risk_most = atomic_load_explicit(&a->bytes_most, memory_order_relaxed);
-        out->at_risk_bound = table->options.window_bytes;
-        out->vanished = atomic_load_explicit(&a->vanished, memory_order_relaxed);
+        out->unreplicated = atomic_load_explicit(&a->bytes, memory_order_relaxed);
+        out->unreplicated_most = atomic_load_explicit(&a->bytes_most, memory_order_relaxed);
+        out->unreplicated_bound = table->options.window_bytes;
+        out->lost_updates = atomic_load_explicit(&a->lost_updates, memory_order_relaxed);
     }
 }

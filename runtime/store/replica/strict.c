@@ -183,7 +183,7 @@ static int push_reserve(struct tide__job *job, const struct sorted *s) {
 }
 
 /* Durability window: the rows are listed, and go to the copies later. */
-static int push_at_risk(struct tide__job *job, const struct sorted *s) {
+static int push_unreplicated(struct tide__job *job, const struct sorted *s) {
     struct tide_table *table = job->table;
     tide__async_begin(table);
     int code = push_reserve(job, s);
@@ -279,7 +279,7 @@ static int push_waits(struct tide__job *job, const struct sorted *s, struct tide
 static void push_sorted(struct tide__job *job, const struct sorted *s) {
     struct tide_table *table = job->table;
     const bool window = table->replicas->async != NULL;
-    int code = window ? push_at_risk(job, s) : 0;
+    int code = window ? push_unreplicated(job, s) : 0;
     const bool open = window && !code && tide__async_open(table);
     if (open && s->waits == job->count) {
         tide__job_reply(job);

@@ -56,7 +56,7 @@ void tide__cut_end(struct tide_table *table) {
 }
 
 void tide__cut_vanish(struct tide_table *table) {
-    atomic_store_explicit(&table->rows_vanished, true, memory_order_relaxed);
+    atomic_store_explicit(&table->rows_removed, true, memory_order_relaxed);
     if (table->taken) {
         atomic_store_explicit(&table->taken->failed, true, memory_order_relaxed);
     }

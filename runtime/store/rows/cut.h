@@ -62,7 +62,7 @@ struct tide__kept {
 };
 struct tide__taken {
     struct tide_lock lock;
-    atomic_bool failed; /* out of memory, or rows vanished: the generation is not whole */
+    atomic_bool failed; /* out of memory, or rows are gone: the generation is not whole */
     atomic_uint count;
     struct tide__kept *slots[TIDE_SLOT_COUNT];
 };

@@ -10,30 +10,29 @@
  *
  * Pure: times and counts come from the caller.
  */
-#ifndef TIDE_EXCHANGE_WINDOW_H
-#define TIDE_EXCHANGE_WINDOW_H
+#ifndef TIDE_EXCHANGE_SEND_WINDOW_H
+#define TIDE_EXCHANGE_SEND_WINDOW_H
 
 #include "base/base.h"
+#include "base/peak_rate.h"
 
 enum {
     TIDE__WINDOW_NS = 5000000,      /* what is urgent waits so long behind what has left */
     TIDE__WINDOW_LEAST = 128 << 10, /* several messages, which receivers acknowledge by 16 KiB */
-    TIDE__WINDOW_SPANS = 8,
 };
 
-struct tide__action_timer {
+struct tide__send_window {
     size_t bytes;                       /* as it was last; 0: never looked */
     uint64_t at, consumed;              /* of the last look; 0: none */
     uint64_t span_ns, span_bytes;       /* of this span so far */
-    uint64_t rates[TIDE__WINDOW_SPANS]; /* bytes/s; 0: not measured */
-    unsigned next;
+    struct tide_peak_rate peak;
     uint64_t delay_ns; /* 0: not known */
 };
 
 /* Looks at the link at time `now` (ns, not 0, never back), before a message of `size` bytes is
  * sent: `consumed` by the receiver so far, `under_way` to it. Returns the window, `most` at most. A
  * message larger than the window is sent alone. */
-size_t tide__action_timer_look(struct tide__action_timer *w, uint64_t now, uint64_t consumed,
+size_t tide__send_window_look(struct tide__send_window *w, uint64_t now, uint64_t consumed,
                          uint64_t under_way, size_t size, size_t most);
 
 #endif

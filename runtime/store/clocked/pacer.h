@@ -9,40 +9,39 @@
  *
  * Pure: times and counts come from the caller.
  */
-#ifndef TIDE_STORE_PACE_H
-#define TIDE_STORE_PACE_H
+#ifndef TIDE_STORE_PACER_H
+#define TIDE_STORE_PACER_H
 
 #include "base/base.h"
+#include "base/peak_rate.h"
 
 enum {
-    TIDE__PACE_PERIOD_NS = 5000000,     /* what one look may send, and a tick may wait for */
-    TIDE__PACE_BURST_NS = 20000000,     /* what an idle link saves up */
-    TIDE__PACE_SPAN_NS = 200000000,     /* of a measurement, at most */
-    TIDE__PACE_SPAN_BYTES = 64 << 10,   /* fewer say more of delays than of the rate */
-    TIDE__PACE_QUANTUM_MIN = 4 << 10,   /* a slow link carries that much at a time */
-    TIDE__PACE_DEBT_NS = 1000000000,    /* no more is worked off than this takes */
-    TIDE__PACE_RATE_FIRST = 10000000,   /* bytes/s, until something was measured */
-    TIDE__PACE_SPANS = 8,
+    TIDE__PACER_PERIOD_NS = 5000000,     /* what one look may send, and a tick may wait for */
+    TIDE__PACER_BURST_NS = 20000000,     /* what an idle link saves up */
+    TIDE__PACER_SPAN_NS = 200000000,     /* of a measurement, at most */
+    TIDE__PACER_SPAN_BYTES = 64 << 10,   /* fewer say more of delays than of the rate */
+    TIDE__PACER_QUANTUM_MIN = 4 << 10,   /* a slow link carries that much at a time */
+    TIDE__PACER_DEBT_NS = 1000000000,    /* no more is worked off than this takes */
+    TIDE__PACER_RATE_FIRST = 10000000,   /* bytes/s, until something was measured */
 };
 
-struct tide__pace {
+struct tide__pacer {
     uint64_t at;                        /* of the last look; 0: none */
     uint64_t sent, consumed;            /* then */
     uint64_t busy_since, busy_consumed; /* something has been under way since; 0: nothing is */
-    uint64_t rates[TIDE__PACE_SPANS];   /* bytes/s, 0: not measured */
-    unsigned next;
+    struct tide_peak_rate peak;
     int64_t tokens; /* bytes */
 };
 
 /* What early sends may fill up, in bytes/s: the user's `bandwidth` (0: not given), else 90 % of
  * what the link was seen to carry. */
-uint64_t tide__pace_rate(const struct tide__pace *pace, uint64_t bandwidth);
+uint64_t tide__pacer_rate(const struct tide__pacer *pace, uint64_t bandwidth);
 /*
  * Looks at the link at time `now` (ns, not 0, never back): `sent` bytes so far for whatever reason,
  * `consumed` by the receiver, `under_way`. Returns how many bytes may be sent early now (a message
  * may exceed it by its last row).
  */
-uint64_t tide__pace_look(struct tide__pace *pace, uint64_t now, uint64_t sent, uint64_t consumed,
+uint64_t tide__pacer_allows(struct tide__pacer *pace, uint64_t now, uint64_t sent, uint64_t consumed,
                          uint64_t under_way, uint64_t bandwidth);
 
 #endif

@@ -1,7 +1,7 @@
 /* What an exchange has under way: so little that the layer needed first overtakes the others, and
  * enough to keep the link busy. */
 #include "exchange/exchange.h"
-#include "exchange/window.h"
+#include "exchange/send_window.h"
 #include "store_world.h"
 
 /* ---- windows of links that are known ---- */
@@ -10,7 +10,7 @@ struct way { /* of one message after the other */
     double bytes_per_ns;
     uint64_t round_trip_ns; /* from the end of a message to the word that it was consumed */
     size_t most;
-    struct tide__action_timer window;
+    struct tide__send_window window;
     uint64_t now, free_at, consumed, under_way;
     uint64_t done[4096]; /* when what is under way will be consumed */
     size_t first, last, size;
@@ -32,7 +32,7 @@ static double carry(struct way *w, size_t count, size_t size) {
     for (size_t i = 0; i < count; i++) {
         settle(w);
         size_t window =
-            tide__action_timer_look(&w->window, w->now, w->consumed, w->under_way, size, w->most);
+            tide__send_window_look(&w->window, w->now, w->consumed, w->under_way, size, w->most);
         while (w->under_way > 0 && w->under_way + size > window) {
             w->now = w->done[w->first % TIDE_COUNT(w->done)];
             settle(w);
