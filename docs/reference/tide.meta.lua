@@ -1205,10 +1205,10 @@ function tide_data_module.bow(where, options) end
 ---@param where string|table a directory or file; {train = FILE, dev =, test =}; {generate = "random_trees" |
 ---"skewed_trees" | "balanced_trees" | "chains" | "lattices", samples =, test =, vocabulary =, seed =, max =,
 ---leaves =}
----@param o? {format?: string, classes?: integer} format of files: "sexpr" (default), "parents", "lists", "stanford",
----"sentences"
+---@param o? {format?: string, classes?: integer, vectors?: string} format of files: "sexpr" (default), "parents",
+---"lists", "stanford", "sentences"; vectors: a file of word vectors, "word v1 v2 .." a line, perhaps packed by gzip
 ---@return tide.data.set count (vertices with a label), samples, vocabulary, classes, words (of files with words),
----parts train, dev, test
+---vectors (those of the file: how a table of words begins), parts train, dev, test
 function tide_data_module.forest(where, o) end
 
 ---Images in MNIST's format with labels; parts train.x, train.y, test.x, test.y.
@@ -1461,8 +1461,9 @@ function tide_forest_part:numbered(order) end
 
 ---Vertices that count: whose index `label` is not -1; without it all.
 ---@param label? string
+---@param kinds? string[] of vertices that count; all
 ---@return integer
-function tide_forest_part:counted(label) end
+function tide_forest_part:counted(label, kinds) end
 
 ---Iterates over batches, each a part.
 ---@param size integer samples

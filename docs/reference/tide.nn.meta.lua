@@ -130,9 +130,17 @@ function tide_nn.split(x, n) end
 ---A program of vertices: one function of a vertex, batches of graphs. See docs/dynamic-networks.md.
 ---@param name string
 ---@param build fun(p: tide.nn.program, v: tide.nn.vertex)
----@param o? {children?: integer} named children
+---@param o? {children?: integer|string[]} named children
 ---@return tide.nn.program
 function tide_nn.vertex(name, build, o) end
+
+---A program of vertices of several kinds: a function for each, with the same states. The data say which kind a vertex
+---is of; without kinds in them, `leaf` is a vertex without children and `inner` one with.
+---@param name string
+---@param kinds table<string, fun(p: tide.nn.program, v: tide.nn.vertex)>
+---@param o? {children?: integer|string[]} named children
+---@return tide.nn.program
+function tide_nn.vertices(name, kinds, o) end
 
 ---A job that trains a program on all workers: see tide.nn.train.
 function tide_nn.job(o) end
@@ -350,9 +358,10 @@ function tide_nn_program:layout() end
 function tide_nn_program:save(run, path) end
 
 ---A model: the program with parameters, an update rule and a device.
----@param o? {device?: string, seed?: integer, optimizer?: table, clip?: number, tables?: table, per?: string} of
----programs of vertices, tables: name -> {"adagrad", lr =} or {"sgd", lr =}; per: "row" (counted vertices, default) or
----"sample", what gradients are divided by
+---@param o? {device?: string, seed?: integer, optimizer?: table, clip?: number, tables?: table, per?: string,
+---memory?: integer|string} of programs of vertices, tables: name -> {"adagrad", lr =} or {"sgd", lr =}; per: "row"
+---(counted vertices, default) or "sample", what gradients are divided by; memory: bytes, or "64MiB", that values of a
+---batch may take: a larger one is computed in pieces, whose gradients add up
 function tide_nn_program:compile(o) end
 
 ---@class tide.nn.model
@@ -392,17 +401,18 @@ function tide_nn_model:table(name) end
 ---@return table tensor rows x columns
 function tide_nn_model:parameter(name) end
 
----Writes the parameters by their names, `fc1.w`, and running statistics as safetensors.
+---Writes the parameters by their names, `fc1.w`, running statistics and rows of tables as safetensors.
 ---@param path string
 function tide_nn_model:save(path) end
 
----Sets the parameters to those of a file that has them under the same names, whoever wrote it.
+---Sets the parameters, and rows of tables, to those of a file that has them under the same names, whoever wrote it.
 ---@param path string .safetensors or .npz
 function tide_nn_model:load(path) end
 
 ---Loss without dropout and with running statistics. Every input must be fed, labels too.
+---@param each? fun() called behind each piece of a batch that was cut
 ---@return table {loss = sum, count = n, correct = n}
-function tide_nn_model:evaluate(batch) end
+function tide_nn_model:evaluate(batch, each) end
 
 ---Outputs by name, computed as in an evaluation.
 ---@return table<string, table>
