@@ -1,13 +1,13 @@
 -- Runs of a cluster that lives long: what begins, ends and drops cost, and what a run does to the one beside it.
 --   tide run bench/runs.lua [--only many|ends|drop|pause]
---   tide sim --latency 100us bench/runs.lua --only group --nodes 64
+--   tide sim --latency 100us bench/runs.lua --only group --nodes 64; tide sim bench/runs.lua --only clocks
 --   tide up lab -n 2 -w 2; tide run --cluster lab bench/runs.lua --only start; ... --only beside
 -- Every line ends with the figure it is for. Nodes are processes; what they hold is read from /proc.
 local tide = require "tide"
 local core = require "tide.core"
 
 local opt = tide.options {
-  only = {"one part: start, many, ends, drop, pause, beside, group", default = "all"},
+  only = {"one part: start, many, ends, drop, pause, beside, group, clocks", default = "all"},
   nodes = {"of the cluster", default = 2},
   runs = {"of `many`, one after the other", default = 500},
   ends = {"of each kind of loop in `ends`", default = 30},
@@ -279,6 +279,42 @@ local function group(cluster)
     all / one)
 end
 
+-- Reads at each of its clocks what all have pushed; `work` is what an interval takes beside that.
+local function clocked(name, clocks, work)
+  return tide.job {
+    name = name, tables = {t = tide.table {keys = tide.dense(64), width = 8, consistency = "ssp:1"}},
+    worker = function(w)
+      local at <const> = core.now()
+      for _ = 1, clocks do
+        w.tables.t:push({w.rank}, {{1, 1, 1, 1, 1, 1, 1, 1}})
+        tide.sleep(work)
+        w:clock()
+        w.tables.t:pull {1, 2}
+        if w:stopping() then break end
+      end
+      w:report {took = core.now() - at}
+    end,
+  }
+end
+local brisk <const>, sluggish <const> = clocked("brisk", 200, 0.001), clocked("sluggish", 1000, 0.05)
+
+-- Seconds of a run's clocks, alone and beside a run whose clocks take fifty times as long.
+local function clocks(cluster)
+  local function took()
+    local run <close> = cluster:start(brisk, nil, {slots = opt.nodes})
+    run:wait()
+    return run.history[1].took / opt.nodes
+  end
+  local alone <const> = took()
+  local other <const> = cluster:start(sluggish, nil, {slots = opt.nodes})
+  while other:state() == "starting" do tide.sleep(0.01) end
+  local beside_it <const> = took()
+  other:cancel()
+  other:close()
+  say("clocks: 200 clocks of 1 ms in %.3f s alone, in %.3f s beside a run of 50 ms a clock: x %.2f (aim 1.05)", alone,
+    beside_it, beside_it / alone)
+end
+
 local function start(cluster)
   local took = {}
   local path <const> = os.tmpname() .. ".lua"
@@ -309,6 +345,7 @@ tide.main(function()
   if opt.only == "start" then return start(cluster) end
   if opt.only == "beside" then return beside(cluster) end
   if opt.only == "group" then return group(cluster) end
+  if opt.only == "clocks" then return clocks(cluster) end
   for _, name in ipairs {"many", "ends", "drop", "pause"} do
     if wants(name) then parts[name](cluster) end
   end

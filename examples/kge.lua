@@ -16,7 +16,7 @@ local opt = tide.options {
   penalty    = {"kind of regulariser; without it n3 for complex, l2 else", type = "string", choices = {"l2", "n3"}},
   gamma      = {"weight of the regulariser; without it 0.15 for n3, 0.001 for l2", type = "number"},
   mode       = {"mini-batches, or one example after the other", default = "batched", choices = {"batched", "steps"}},
-  sampling   = {"mode steps, order random: how negatives are drawn (scripting.md)", default = "preloc",
+  sampling   = {"order random: how negatives are drawn (scripting.md)", default = "preloc",
                 choices = {"naive", "preloc", "pool", "postpone", "local"}},
   ahead      = {"mode steps: triples sent for while others are worked on; without it: 64 for sampling local, else 8",
                 type = "integer"},
@@ -138,7 +138,7 @@ local job = tide.job {
 
   worker = function(w)                       -- on every worker, on its own fiber; calls that wait suspend only it
     local train <const>, calls <const> = tide.kernel "kge_train", by_buckets and bucket_order(w) or random_order(w)
-    local sampler = opt.mode == "steps" and SAMPLING ~= "preloc"                          -- the kernel itself does that
+    local sampler = SAMPLING ~= "preloc"                                                  -- the kernel itself does that
       and w.tables.entities:sampler {scheme = SAMPLING, seed = w.seed * 65537 + w.rank} or nil
     for epoch = 1, opt.epochs do
       local loss, examples, told = 0, 0, {loss = 0, examples = 0}
@@ -202,7 +202,7 @@ end
 
 tide.main(function()
   say("data: %s", data.note)
-  if opt.mode == "steps" then say("negatives: sampling %s", SAMPLING) end
+  say("negatives: sampling %s", SAMPLING)
   local cluster <close> = tide.cluster {nodes = opt.nodes, workers = opt.workers}
   local run = cluster:start(job)
   local epochs, before = {}, 0
@@ -225,7 +225,7 @@ tide.main(function()
     result.schema, result.model, result.data, result.nearest, result.files = "tide.kge/1", opt.model, data.note, near,
       files
     result.order = opt.order
-    result.sampling = opt.mode == "steps" and SAMPLING or nil
+    result.sampling = SAMPLING
     result.mrr, result.hits1, result.hits3, result.hits10 = test.mrr, test.hits1, test.hits3, test.hits10
     result.mean_rank, result.ranked, result.epochs = test.rank, test.count, epochs
     print(tide.json.encode(result))

@@ -68,7 +68,7 @@ tide.main(function()
   local points, errors = {}, {}
   for r in run:events "report" do
     local held <const> = r.held_out and r.held_out / math.max(1, r.held)
-    if held then
+    if held then -- of the examples that a fold leaves out
       errors[r.stage] = errors[r.stage] or {name = "fold " .. (r.stage - 1), points = {}}
       table.insert(errors[r.stage].points, {math.log(r.lambda, 10), held})
     else

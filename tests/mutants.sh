@@ -203,9 +203,13 @@ drop_waiter_untold            test_drop.sh
 drop_life_ignored             test_drop.sh
 drop_frees_held               test_drop.sh
 drop_frees_lent               test_drop.sh
+domain_mixed                  test_clock domains_are_apart_simulated
+run_memory_forgotten          test_budget a_run_has_a_budget_of_its_own
 slot_given_twice              test_runs.sh
 grant_unchecked               test_slots.sh
 release_unheard               test_slots.sh
+refused_unheard               test_slots.sh
+left_off_lost                 test_suspend.sh
 lost_host_obeyed              test_runs.sh
 ended_gets_slots              test_runs.sh
 late_tables_stay              test_runs.sh

@@ -351,8 +351,8 @@ function tide_nn_program:id() end
 ---@return table layout of parameters: {keys=, parameters=, layers=}
 function tide_nn_program:layout() end
 
----Writes what a run of nn.job has learnt, parameters by their names, as safetensors: `net:save(run, "n.safetensors")`;
----`model:load` of a compiled program reads it.
+---Writes what a run of nn.job has learnt, parameters by their names, as safetensors or `.npz`.
+---`net:save(run, "net.safetensors")`; `model:load` of a compiled program reads it.
 ---@param run tide.run
 ---@param path string
 function tide_nn_program:save(run, path) end
@@ -402,7 +402,7 @@ function tide_nn_model:table(name) end
 function tide_nn_model:parameter(name) end
 
 ---Writes the parameters by their names, `fc1.w`, running statistics and rows of tables as safetensors.
----@param path string
+---@param path string .npz: as NumPy's archive
 function tide_nn_model:save(path) end
 
 ---Sets the parameters, and rows of tables, to those of a file that has them under the same names, whoever wrote it.

@@ -35,6 +35,7 @@ struct batches {
     struct tide_key_index entities, relations;
     /* of one block; object queries first, then subject queries */
     float *queries, *query_gradients, *scores, *own;
+    uint64_t *drawn; /* by the sampler, for one batch */
 };
 
 /* ---- memory ---- */
@@ -79,6 +80,7 @@ static void batches_deinit(struct batches *b) {
     tide_workspace_free(b->query_gradients);
     tide_workspace_free(b->scores);
     tide_workspace_free(b->own);
+    tide_free(b->drawn);
 }
 
 static int batches_init(struct batches *b, struct kge_training *t) {
@@ -97,13 +99,34 @@ static int batches_init(struct batches *b, struct kge_training *t) {
     b->query_gradients = tide_batch_floats(2 * BLOCK, t->width);
     b->scores = tide_batch_floats(2 * BLOCK, t->negatives);
     b->own = tide_batch_floats(2 * BLOCK, 1);
-    if (!b->queries || !b->query_gradients || !b->scores || !b->own) {
+    b->drawn = tide_alloc(t->negatives * sizeof *b->drawn);
+    if (!b->drawn || !b->queries || !b->query_gradients || !b->scores || !b->own) {
         error = TIDE_ENOMEM;
     }
     return error;
 }
 
 /* ---- transfers ---- */
+
+/* Of the pool: what the sampler gives, or uniformly from all entities. */
+static int pool_draw(struct batches *b, struct slot *slot) {
+    struct kge_training *t = b->training;
+    const struct tide_draws *draws = &t->draws;
+    uint64_t *drawn = b->drawn;
+    uint32_t sample = 0;
+    int error = draws->sampler ? draws->prepare(draws->sampler, t->negatives, &sample) : 0;
+    if (draws->sampler && !error) {
+        error = draws->take(draws->sampler, sample, t->negatives, drawn);
+        const int ended = draws->finish(draws->sampler, sample);
+        error = error ? error : ended;
+    }
+    for (size_t i = 0; i < t->negatives && !error; i++) {
+        const uint64_t key = draws->sampler ? drawn[i] : tide_random_below(&t->random, t->entity_count);
+        tide_key_index_of(&b->entities, key, slot->keys, &slot->key_count);
+    }
+    slot->pool_count = slot->key_count;
+    return error;
+}
 
 /* Draws the pool, lists the distinct keys of `count` triples from `first` of the order, and starts
  * their pull. */
@@ -113,11 +136,10 @@ static int batch_fetch(struct batches *b, struct slot *slot, size_t first, size_
     slot->key_count = slot->relation_count = 0;
     b->entities.now++;
     b->relations.now++;
-    for (size_t i = 0; i < t->negatives; i++) {
-        uint64_t key = tide_random_below(&t->random, t->entity_count);
-        tide_key_index_of(&b->entities, key, slot->keys, &slot->key_count);
+    int error = pool_draw(b, slot);
+    if (error) {
+        return error;
     }
-    slot->pool_count = slot->key_count;
     for (size_t i = 0; i < count; i++) {
         const uint32_t *triple = t->triples + 3 * (size_t)t->order[first + i];
         slot->subjects[i] =
@@ -127,8 +149,7 @@ static int batch_fetch(struct batches *b, struct slot *slot, size_t first, size_
         slot->objects[i] = tide_key_index_of(&b->entities, triple[2], slot->keys, &slot->key_count);
     }
     t->calls += 2;
-    int error =
-        tide_transfer_localize(&slot->moves[0], &t->entities, slot->keys, slot->key_count);
+    error = tide_transfer_localize(&slot->moves[0], &t->entities, slot->keys, slot->key_count);
     error = error ? error
                   : tide_transfer_pull(&slot->pulls[0], &t->entities, slot->keys, slot->key_count,
                                        slot->rows);

@@ -58,7 +58,7 @@ static const struct tide_parameter parameters[PARAMETER_COUNT] = {
                    "batched: entities drawn for a batch (default 512); steps: per triple and side "
                    "(default 10)"},
     [SAMPLER] = {"sampler", TIDE_DRAWS, 0, false, 0,
-                 "steps: draws the negatives (default: uniformly, and they are localized)"},
+                 "draws the negatives (default: uniformly, and they are localized)"},
     [AHEAD] = {"ahead", TIDE_NUMBER, 0, false, 8,
                "steps: triples whose rows are sent for while others are worked on"},
     [INTENDED] = {"intended", TIDE_FLAG, 0, false, 0,

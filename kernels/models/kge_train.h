@@ -10,7 +10,7 @@ struct kge_training {
     enum kge_model model;
     size_t width, relation_width;
     struct tide_rows entities, relations;
-    struct tide_draws draws; /* single examples: of the negatives */
+    struct tide_draws draws; /* of the negatives */
     const uint32_t *triples; /* subject, relation, object */
     uint32_t *order;         /* the triples of this call, shuffled */
     size_t count;

@@ -51,7 +51,7 @@ const struct tide_kernel tide_kernel_lda_begin = {
 
 /* ---- lda_count ---- */
 
-enum { C_OFFSETS, C_WORDS, C_TOPICS, C_K, C_COUNTS, C_FIRST, C_TOTALS };
+enum { C_OFFSETS, C_WORDS, C_TOPICS, C_K, C_COUNTS, C_FIRST, C_TOTALS, C_ROW_OF };
 static const struct tide_parameter count_parameters[] = {
     [C_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0,
                    "where each document begins in words, and the end"},
@@ -61,25 +61,76 @@ static const struct tide_parameter count_parameters[] = {
     [C_COUNTS] = {"counts", TIDE_TENSOR, 1, false, 0, "rows of words: n_kw are added"},
     [C_FIRST] = {"first", TIDE_NUMBER, 0, false, 0, "word of the first row"},
     [C_TOTALS] = {"totals", TIDE_TENSOR, 2, false, 0, "n_k of all tokens are added"},
+    [C_ROW_OF] = {"row_of", TIDE_TENSOR, 9, false, 0,
+                  "of each word first, first + 1, ..: which has a row, the next one of counts; 2^32 "
+                  "- 1: it has none. Without row_of all have"},
 };
 
 const struct tide_kernel tide_kernel_lda_count;
 
+/* The words first .. first + count - 1 that are counted, and their rows. */
+struct counted_words {
+    uint64_t first;
+    size_t count, rows, width;
+    const uint32_t *row_of; /* NULL: each has one */
+    uint32_t row;           /* the first one's */
+    float *counts;
+};
+
+static int read_counted(const struct tide_argument *a, uint32_t topics, struct counted_words *out,
+                        char *error) {
+    const struct tide_kernel *self = &tide_kernel_lda_count;
+    const struct tide_tensor *row_of = &a[C_ROW_OF].tensor;
+    int code = tide_kernel_whole(self, a, C_FIRST, 0, UINT32_MAX, &out->first, error);
+    if (code || !a[C_COUNTS].given) {
+        return code;
+    }
+    code = lda_read_rows(self, a, C_COUNTS, topics, &out->width, &out->rows, &out->counts, error);
+    out->count = out->rows;
+    if (code || !a[C_ROW_OF].given) {
+        return code;
+    }
+    out->count = row_of->rows * row_of->columns;
+    out->row_of = row_of->data;
+    uint32_t next = UINT32_MAX;
+    for (size_t i = 0; i < out->count; i++) {
+        const uint32_t row = out->row_of[i];
+        if (row == UINT32_MAX) {
+            continue;
+        }
+        out->row = next == UINT32_MAX ? row : out->row;
+        next = next == UINT32_MAX ? row : next;
+        if (row != next++ || row - out->row >= out->rows) {
+            return tide_kernel_fail(error, TIDE_EINVAL,
+                                    "row_of: word %zu has not the next row of %zu", i, out->rows);
+        }
+    }
+    return 0;
+}
+
+static inline float *row_of_word(const struct counted_words *c, uint32_t word) {
+    if (!c->counts || word < c->first || word - c->first >= c->count) {
+        return NULL;
+    }
+    const size_t i = (size_t)(word - c->first);
+    if (!c->row_of) {
+        return c->counts + i * c->width;
+    }
+    return c->row_of[i] == UINT32_MAX ? NULL
+                                      : c->counts + (size_t)(c->row_of[i] - c->row) * c->width;
+}
+
 static int count_run(const struct tide_argument *a, struct tide_result *results, char *error) {
     const struct tide_kernel *self = &tide_kernel_lda_count;
     struct lda_documents d;
-    uint64_t topics, first = 0;
-    size_t width = 0, rows = 0;
-    float *counts = NULL;
+    struct counted_words words = {0};
+    uint64_t topics;
     double *totals = NULL;
     int code = tide_kernel_whole(self, a, C_K, 1, LDA_TOPICS_MOST, &topics, error);
     code = code ? code
                 : lda_read_documents(self, a, C_OFFSETS, C_WORDS, C_TOPICS, UINT32_MAX,
                                      (uint32_t)topics, &d, error);
-    code = code ? code : tide_kernel_whole(self, a, C_FIRST, 0, UINT32_MAX, &first, error);
-    if (code == 0 && a[C_COUNTS].given) {
-        code = lda_read_rows(self, a, C_COUNTS, (uint32_t)topics, &width, &rows, &counts, error);
-    }
+    code = code ? code : read_counted(a, (uint32_t)topics, &words, error);
     if (code == 0 && a[C_TOTALS].given) {
         const struct tide_tensor *t = &a[C_TOTALS].tensor;
         totals = t->data;
@@ -90,9 +141,10 @@ static int count_run(const struct tide_argument *a, struct tide_result *results,
     size_t tokens = 0;
     for (size_t i = 0; code == 0 && i < d.count; i++) {
         for (size_t j = d.offsets[i]; j < d.offsets[i + 1]; j++) {
-            const uint32_t k = lda_topic(&d.z, j), w = d.words[j];
-            if (counts && w >= first && w - first < rows) {
-                counts[(size_t)(w - first) * width + k] += 1;
+            const uint32_t k = lda_topic(&d.z, j);
+            float *row = row_of_word(&words, d.words[j]);
+            if (row) {
+                row[k] += 1;
             }
             if (totals) {
                 totals[k] += 1;

@@ -151,6 +151,16 @@ static int inflate_all(const struct tide_zip_member *m, uint8_t *to) {
     return status == Z_STREAM_END && made == m->size ? 0 : wrong(m, "is damaged");
 }
 
+uint32_t tide_zip_sum(const void *data, size_t size) {
+    uLong crc = crc32(0, NULL, 0);
+    for (size_t at = 0; at < size;) {
+        const size_t some = size - at < 1 << 30 ? size - at : 1 << 30;
+        crc = crc32(crc, (const uint8_t *)data + at, (uInt)some);
+        at += some;
+    }
+    return (uint32_t)crc;
+}
+
 int tide_zip_unpack(const struct tide_zip_member *m, size_t limit, uint8_t **owned, const uint8_t **bytes) {
     *owned = NULL;
     if (m->method != 0 && m->method != 8) {
@@ -181,13 +191,7 @@ int tide_zip_unpack(const struct tide_zip_member *m, size_t limit, uint8_t **own
         }
         *bytes = *owned;
     }
-    uLong crc = crc32(0, NULL, 0);
-    for (size_t at = 0; at < m->size;) {
-        const size_t some = m->size - at < 1 << 30 ? m->size - at : 1 << 30;
-        crc = crc32(crc, *bytes + at, (uInt)some);
-        at += some;
-    }
-    if (crc != m->crc) {
+    if (tide_zip_sum(*bytes, m->size) != m->crc) {
         tide_free(*owned);
         *owned = NULL;
         return wrong(m, "is damaged: its checksum differs");

@@ -30,7 +30,7 @@ function core.links() end             --> array of tide_link_info fields, snake_
 function core.actors() end            --> array of {address="1:77", name=,type=,waits_for=,waits_s=,mailbox_messages=,...}
 function core.rss() end               --> bytes
 function core.machine() end           --> {id=, processors=}: the id is the same on all nodes of a machine; processors that this process may run on, 0: as many as it has threads (simulated)
-function core.memory() end            --> {cap_bytes=, used_bytes=, most_bytes=, tier="calm|tight|narrow|full|over", refused=}: the node's memory budget; nil without a cap
+function core.memory(run) end         --> {cap_bytes=, used_bytes=, most_bytes=, tier="calm|tight|narrow|full|over", refused=}: the node's memory budget, or that of the run of that number on it; nil without a cap
 function core.queue() end             --> {limit_bytes=, bytes=, most_bytes=, waits=}: this node's operations under way, now and ever, and fibers that had to wait for room; nil without a queue limit
 function core.ends(ids) end           --> true | nil, err: these members are about to end with their cluster: whoever of them goes has left, nobody takes its rows over; suspends until the controller has heard it, a second at most
 function core.leave() end             -- this node hands its slots on and leaves; its entry in members() says when it has
@@ -95,14 +95,15 @@ function core.tables_forget() end     --> true | nil, err: the names of all tabl
 -- handle methods (suspend): t:pull(keys[, {async=true, into=tensor}]) -> tensor rows x width (or ticket); t:push(keys, rows[, {async=true}]);
 -- all raise what fails; rows: f32 tensor, array of rows, or flat array;
 -- t:localize(keys[, {async=true}]) -> true (or ticket): the rows come here (technique "relocate"; else counted and nothing done);
--- t:manage(keys, technique[, {nodes={ids}, rate=100, threshold=0, clip=0}]) -> true | nil, err: the technique of keys, on all nodes; t:technique(key) -> name, has this node a copy;
--- t:intent(keys, first clock, clock after the last) -> true | nil, err: the calling worker will use them (does not suspend); t:flush() -> true | nil, err: what was pushed to copies is in the rows;
+-- t:manage(keys, technique[, {nodes={ids}, rate=100, threshold=0, clip=0}]) -> true, raises what fails: the technique of keys, on all nodes; t:technique(key) -> name, has this node a copy;
+-- t:intent(keys, first clock, clock after the last) -> true | nil, err: the calling worker will use them (does not suspend); t:flush() -> true, raises what fails: what was pushed to copies is in the rows;
 -- t:stats().shared, if keys are: {keys=, copies=, hits=, refused=, updates_out=, rows_in=, notices_out=, updates_failed=, clipped=, unsent_mean_ms=, unsent_max_ms=, behind_mean_ms=, behind_max_ms=};
--- t:move(slots, node id) -> true | nil, err: gives slots (0..4095) to a node, waits until nobody goes by the old homes; t:slot_homes() -> u32 tensor; t:slot_served() -> u64 tensor of keys served to other nodes;
+-- t:move(slots, node id) -> true, raises what fails: gives slots (0..4095) to a node, waits until nobody goes by the old homes; t:slot_homes() -> u32 tensor; t:slot_served() -> u64 tensor of keys served to other nodes;
 -- t:health() -> {mode="none"|"strict"|"window", under_replicated=slots, lost={slot, ...}, leases="ok"|"lapsed", unreplicated=bytes, lost_updates=pushes} (does not suspend); t:save(path), t:load(path);
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:slot(key) -> 0..4095; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
 -- t:hottest(n=10) -> {{key=, reads=, writes=, doubt=}, ..}, total: the keys that this node's workers access most, estimated from 1 access in 64 (1,024 counters), and accesses to all keys; merged over nodes by tide.heat;
--- t:consistency() -> "essp:2"; t:consistency("essp:4") -> true | nil, err: another bound of the same model (ssp and essp change into each other), on all nodes;
+-- t:consistency() -> "essp:2"; t:consistency("essp:4") -> true, raises what fails: another bound of the same model (ssp and essp change into each other), on all nodes;
+-- t:rate() -> number | nil (the rule has none); t:rate(0.01) -> true, raises what fails: another learning rate, on all nodes and those that join;
 -- t:stats() of a table with clocks has consistency, staleness={mean=,var=,min=,hist={n of differential -1, of -2, ..},pulls=,clocks=,waited_s=,clock_s=,stopped_s=,
 --   stops=,hits=,waits=,fetches=,workers={the same with worker=, ..},copies=,value_bytes=,answer_bytes=,delta_bytes=,
 --   early_bytes=,forced_bytes=,confirm_bytes=,excess=,..};
@@ -113,7 +114,7 @@ function core.tables_forget() end     --> true | nil, err: the names of all tabl
 -- t.name, t.width, t.spec. keys: u64 tensor, Lua array of integers. ticket:wait() -> rows|true | nil, err; ticket:done()
 
 ---- clocks of workers
-function core.worker_begin(number, clock) end --> true | nil, err ; the calling fiber is worker `number` of the run
+function core.worker_begin(number, clock, domain) end --> true | nil, err ; the calling fiber is worker `number` of the run `domain`, with whose workers it counts clocks
 function core.worker_end() end
 function core.worker_clock() end      --> the worker's clock | nil; it may begin higher than asked
 
@@ -129,9 +130,9 @@ function core.settle() end            --> true | nil, err ; this node's pushes a
 function core.clock() end             --> the worker's new clock; raises what fails
 
 ---- checkpoints; lua/tide/run/checkpoint.lua gives their errors codes
----@param o {dir:string,cut?:"auto"|"clock"|"fuzzy",keep?:integer,full_every?:integer,timeout_s?:number}
+---@param o {dir:string,cut?:"auto"|"clock"|"fuzzy",keep?:integer,full_every?:integer,timeout_s?:number,run?:integer}
 function core.checkpoint_start(o) end --> handle | nil, err; all parts are on disk. handle:info() -> {generation=,clock=,cut=,full=,rows=,bytes=}; handle:commit(job) -> true | nil, err; handle:abort()
-function core.checkpoint_restore(dir, generation) end --> {generation=,clock=,..,skipped=text,job=} | nil, err; generation nil: the newest that is whole
+function core.checkpoint_restore(dir, generation, as) end --> {generation=,clock=,..,skipped=text,job=} | nil, err; generation nil: the newest that is whole
 function core.checkpoint_list(dir) end --> {{generation=,committed=,full=,cut=,clock=,rows=,bytes=,wall_s=,base=,chain=,nodes=,tables=,program=,problem=}, ..} newest first | nil, err
 function core.checkpoint_verify(dir, generation) end --> true | nil, err
 function core.cut_clock() end         --> clock of the cut of the checkpoint that is being written | nil
@@ -209,6 +210,7 @@ function core.file_read(path) end     --> string | nil, err
 function core.file_write(path, text, own) end --> atomic: temporary, fsync, rename; own: nobody else may read it
 function core.mkdir(path, mode) end   -- permission bits, default 0777 less the umask; true if it exists
 function core.file_list(path) end
+function core.disk_room(path) end     --> bytes that this user may still write where it lies | nil, err
 function core.file_remove(path) end
 function core.terminal() end          --> {stdin=bool, stdout=bool, stderr=bool, width=n, height=n, utf8=bool}
 function core.triples(paths, options) end --> data of tab-separated files: {entities={names}, relations={names}, parts={u32 tensor n x 3, ...}} | nil, err with file:line
@@ -234,6 +236,7 @@ function core.block_file(path) end    --> f | nil, err; f:write(tensor, at) -> s
 function core.safetensors_read(path) end --> {[name]=tensor}, {[key]=text}, {[name]=dims} | nil, err; of any writer, dims behind the first are columns
 function core.npy(path) end           --> tensor, dims | nil, err; NumPy's, packed by gzip or not
 function core.npz(path) end           --> {[name]=tensor}, {[name]=dims} | nil, err
+function core.zip_sum(text) end       --> integer: its CRC-32
 ---@param options {columns?:table<string,string>, separator?:string, header?:boolean, missing?:number, others?:string} types: auto number integer class text skip
 function core.csv(path, options) end  --> {{name=, type=, values= (f64, i64, u32 tensor or texts), classes=}, ..}, rows | nil, err with file:line:column
 function core.safetensors_write(path, tensors, about) end --> true | nil, err; whole or not at all

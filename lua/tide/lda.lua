@@ -23,7 +23,7 @@ local KNOWN <const> = {
 local MODES <const> = {gibbs = {"rotate"}, xy = {"rotate"}, light = {"store", "rotate"}, warp = {"exchange"}}
 local GIBBS_TOPICS_MOST <const> = 512
 local TOPICS_MOST <const> = 1 << 20
-local TABLE_TOPICS_MOST <const> = 1 << 16
+local ROTATE_TOPICS_MOST <const> = 1 << 16
 local FITTED_TOPICS_MOST <const> = 50000
 local COUNT_MOST <const> = 1 << 24 -- whole numbers in f32
 
@@ -94,9 +94,9 @@ local function settings_of(given)
   if not contains(modes, o.mode) then
     fail(("sampler `%s` runs in mode %s, not in `%s`"):format(o.sampler, table.concat(modes, " and "), o.mode))
   end
-  if o.mode ~= "exchange" and o.topics > TABLE_TOPICS_MOST then
-    fail(("topics = %d in mode `%s`: rows of words have at most %d"):format(o.topics, o.mode, TABLE_TOPICS_MOST),
-         "sampler = \"warp\" needs no rows of words")
+  if o.mode == "rotate" and o.topics > ROTATE_TOPICS_MOST then
+    fail(("topics = %d in mode `rotate`: rows of words have at most %d"):format(o.topics, ROTATE_TOPICS_MOST),
+         "sampler = \"warp\", and mode = \"store\" of sampler = \"light\", have no such rows")
   end
   if not contains({"other", "lightlda"}, o.doc_move) then
     fail(("doc_move `%s` is neither other nor lightlda"):format(o.doc_move))

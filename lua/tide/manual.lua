@@ -50,6 +50,7 @@ local PAGES <const> = {
     {module = "tide.data.matrix", anonymous = "matrix", prefix = "tide.data.", class = "tide.data_module"},
     {module = "tide.data.text", anonymous = "text", prefix = "tide.data.", class = "tide.data_module"},
     {module = "tide.data.libsvm", anonymous = "libsvm", prefix = "tide.data.", class = "tide.data_module"},
+    {module = "tide.data.market", anonymous = "market", prefix = "tide.data.", class = "tide.data_module"},
     {module = "tide.data.dense", anonymous = "dense", prefix = "tide.data.", class = "tide.data_module"},
     {module = "tide.data.bow", anonymous = "bow", prefix = "tide.data.", class = "tide.data_module"},
     {module = "tide.data.forest", anonymous = "forest", prefix = "tide.data.", class = "tide.data_module"},

@@ -44,7 +44,8 @@ function tensor.load(path)
   return arrays.format_of(path) == "npy" and tensors.x or tensors
 end
 
----Writes a tensor as .npy, .csv or .safetensors, by the path's ending; several by name as .safetensors or .csv.
+---Writes a tensor as .npy, .npz, .csv or .safetensors, by the path's ending; several by name as .npz, .safetensors or
+---.csv.
 ---@param path string
 ---@param value tide.tensor|table<string, tide.tensor>
 ---@param about? table<string, string> metadata of safetensors

@@ -38,7 +38,14 @@ uint64_t tide_budget_used(const struct tide_budget *b) {
 
 void tide_budget_keep(struct tide_budget *b, uint64_t bytes) {
     if (b->cap > 0) {
-        atomic_fetch_add_explicit(&b->kept, bytes, memory_order_relaxed);
+        const uint64_t now =
+            atomic_fetch_add_explicit(&b->kept, bytes, memory_order_relaxed) + bytes;
+        if (b->parent && now > atomic_load_explicit(&b->most, memory_order_relaxed)) {
+            atomic_store_explicit(&b->most, now, memory_order_relaxed); /* about: two may count at once */
+        }
+    }
+    if (b->parent) {
+        tide_budget_keep(b->parent, bytes);
     }
 }
 
@@ -47,10 +54,16 @@ void tide_budget_drop(struct tide_budget *b, uint64_t bytes) {
         uint64_t before = atomic_fetch_sub_explicit(&b->kept, bytes, memory_order_relaxed);
         TIDE_ASSERT(before >= bytes);
     }
+    if (b->parent) {
+        tide_budget_drop(b->parent, bytes);
+    }
 }
 
-bool tide_budget_may_grow(const struct tide_budget *b, uint64_t bytes) {
-    return b->cap == 0 || tide_budget_used(b) + bytes <= b->cap / 100 * GROWTH_MAX;
+const struct tide_budget *tide_budget_lacking(const struct tide_budget *b, uint64_t bytes) {
+    const uint64_t most = b->parent ? b->cap : b->cap / 100 * GROWTH_MAX;
+    return b->cap > 0 && tide_budget_used(b) + bytes > most ? b
+           : b->parent                                      ? tide_budget_lacking(b->parent, bytes)
+                                                            : NULL;
 }
 
 enum tide_tier tide_budget_look(struct tide_budget *b, uint64_t queued) {

@@ -8,6 +8,9 @@
  *
  * A tier begins at its share of the cap and ends 5 % of the cap below it: what is let go of when it
  * begins must not begin it again at once. Without a cap nothing is counted.
+ *
+ * A budget with a parent is a part of a node's, of one run (store/core/clock.h): all that it counts
+ * is kept, it has no tiers, and may be used up to its cap.
  */
 #ifndef TIDE_BASE_BUDGET_H
 #define TIDE_BASE_BUDGET_H
@@ -22,8 +25,10 @@ enum tide_tier {
     TIDE_TIER_OVER,   /* the cap: and nobody may join */
 };
 #define TIDE_MEMORY_CAP_MIN (UINT64_C(32) << 20)
+#define TIDE_RUN_MEMORY_MIN (UINT64_C(1) << 20) /* some tables with their first rows */
 
 struct tide_budget {
+    struct tide_budget *parent; /* what is counted here is counted there, too; NULL: none. Constant */
     uint64_t cap; /* 0: none; set before anything is counted */
     /* any thread, atomic */
     atomic_uint_fast64_t kept, queued, most;
@@ -36,8 +41,13 @@ int tide_memory_cap_check(uint64_t cap, uint64_t machine);
 void tide_budget_keep(struct tide_budget *budget, uint64_t bytes);
 void tide_budget_drop(struct tide_budget *budget, uint64_t bytes);
 uint64_t tide_budget_used(const struct tide_budget *budget);
-/* May tables grow by so much? What is left above is for what is under way. */
-bool tide_budget_may_grow(const struct tide_budget *budget, uint64_t bytes);
+/* Does anybody count? */
+static inline bool tide_budget_counts(const struct tide_budget *budget) {
+    return budget->cap > 0 || (budget->parent && budget->parent->cap > 0);
+}
+/* May tables grow by so much? Of a node, what is left above is for what is under way. The budget, or
+ * the parent, that has no room; NULL: they may. */
+const struct tide_budget *tide_budget_lacking(const struct tide_budget *budget, uint64_t bytes);
 /* The queues hold so much now: the tier that follows. One thread. */
 enum tide_tier tide_budget_look(struct tide_budget *budget, uint64_t queued);
 static inline enum tide_tier tide_budget_tier(const struct tide_budget *budget) {

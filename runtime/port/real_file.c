@@ -4,6 +4,7 @@
 #define _GNU_SOURCE /* O_DIRECTORY, O_CLOEXEC */
 #endif
 #include "port/real.h"
+#include "port/run_directory.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 struct tide_file {
@@ -209,4 +211,13 @@ int tide__real_file_list(struct tide_port *port, const char *path,
     int error = errno;
     (void)closedir(directory);
     return error == 0 ? 0 : tide__real_fail(error, "listing", path);
+}
+
+int tide_disk_room(const char *path, uint64_t *bytes) {
+    struct statvfs disk;
+    if (statvfs(path, &disk) != 0) {
+        return tide__real_fail(errno, "asking how full the disk is of", path);
+    }
+    *bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
+    return 0;
 }

@@ -29,4 +29,8 @@ int tide_run_sweep(struct tide_port *port, const char *path);
 /* Whether somebody accepts connections there; true if that cannot be told. (real_address.c) */
 bool tide_socket_is_live(const char *path);
 
+/* What this user may still write on the disk where `path` lies; any thread, the real disk even in a simulation.
+ * (real_file.c) */
+int tide_disk_room(const char *path, uint64_t *bytes);
+
 #endif

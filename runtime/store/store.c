@@ -34,12 +34,11 @@ int tide__store_create_bare(struct tide_store **out) {
     }
     atomic_init(&store->self, 1);
     atomic_init(&store->synced, true);
-    atomic_init(&store->cut_clock, TIDE_NO_CLOCK);
     store->stalled_end = &store->stalled;
     store->techniques = techniques;
     store->technique_count = TIDE_COUNT(techniques) - 1;
     store->handlers = handlers;
-    int code = tide__clocks_create(store);
+    int code = tide__runs_create(store);
     if (code) {
         tide_free(store);
         return code;
@@ -125,6 +124,6 @@ void tide_store_destroy(struct tide_store *store) {
     }
     tide__catalog_destroy(store);
     TIDE__EACH_TECHNIQUE_BACK(store, destroy, store);
-    tide__clocks_destroy(store);
+    tide__runs_destroy(store);
     tide_free(store);
 }

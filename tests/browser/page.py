@@ -41,6 +41,7 @@ options.binary_location = "/usr/bin/chromium"
 for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1600,1200",
              "--disable-extensions", f"--user-data-dir={WORK}/profile"):
     options.add_argument(word)
+options.add_experimental_option("prefs", {"download.default_directory": WORK})
 options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
 driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
 driver.set_page_load_timeout(60)
@@ -87,6 +88,17 @@ try:
     press("6")
     wait_for("the button", lambda: driver.execute_script("const b = document.getElementById('replay-go'); if (b) b.click(); return b !== null"))
     wait_for("a replay", lambda: "byte for byte" in text("#replayed") or None)
+    driver.execute_script("const s = document.getElementById('replay-policy'); s.value = 'batching/equal'; s.dispatchEvent(new Event('change')); document.getElementById('replay-go').click()")
+    wait_for("another policy's decisions", lambda: "open_loop" not in text("#replayed") and "batching/equal would want" in text("#panel").replace("\n", " "))
+    picture("replayed")
+
+    # A trace, as a file that a reader of its format takes.
+    press("8")
+    driver.execute_script("document.getElementById('trace-go').click()")
+    wait_for("a trace", lambda: "perfetto" in text("#recorded"))
+    trace = wait_for("its file", lambda: json.load(open(os.path.join(WORK, "tide-trace.json"), encoding="utf-8")))
+    named = {e["args"]["name"] for e in trace["traceEvents"] if e.get("name") == "process_name"}
+    expect({"n1", "n2", "n3"} <= named and len(trace["traceEvents"]) > 100, f"the trace has all nodes: {named}")
 
     # Numbers are those of the cluster.
     state = driver.execute_script("return model.state")

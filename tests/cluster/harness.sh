@@ -31,6 +31,7 @@ find_plugins() {
 fail() {
     echo "FAILED: $*"
     failures=$((failures + 1))
+    [ -z "${TIDE_MUTANT:-}" ] || exit 1 # a planted mistake is found
 }
 
 # run EXPECTED_EXIT ARGUMENTS...: runs tide; stdout in out.txt, stderr in err.txt, seconds in $seconds.

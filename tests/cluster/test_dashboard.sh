@@ -13,6 +13,22 @@ says err.txt 'no cluster'
 run 0 dashboard --help
 says out.txt 'loopback|this machine'
 
+# One beside a script, which ends with it.
+cat >short.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {name = "short", worker = function(w) tide.sleep(1.5) w:report {examples = 1} end}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  cluster:start(job):wait()
+end)
+LUA
+run 0 run --dashboard short.lua
+says err.txt '^tide: dashboard http://127.0.0.1:[0-9]+/#token=[0-9a-f]{64}$'
+[ "$(stat -c %a .tide/runs/*/dashboard.log)" = 600 ] || fail "others may read the address of a run's dashboard"
+nothing_left
+run 2 run --dashboard --detach --cluster lab short.lua
+says err.txt 'T0107'
+
 run 0 up --cluster lab -n 3
 for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/lab/pids"); do started+=("$pid"); done
 cat >job.lua <<'LUA'

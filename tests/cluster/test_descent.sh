@@ -114,7 +114,7 @@ tide.main(function()
     if r.stage == 1 then
       assert(not objective or r.objective < objective, "the objective falls with the penalty")
       objective = r.objective
-    else
+    elseif r.held then
       errors[r.lambda] = (errors[r.lambda] or 0) + r.held_out / r.held / 4
       assert(r.held == 50)
     end
@@ -124,6 +124,7 @@ tide.main(function()
   local best, at = math.huge, nil
   for lambda, error in pairs(errors) do if error < best then best, at = error, lambda end end
   assert(at == last.best_lambda and math.abs(best - last.best_error) < 1e-12, "the best is another one")
+  assert(last.lambda == at and last.gap <= 1e-6 * last.objective, "the last fit is of another penalty")
   local m, rows = d.model(run), data:whole "train"
   local scores, squares = m:predict(rows), 0
   for i = 1, rows:rows() do squares = squares + (rows.labels[i] - scores[i]) ^ 2 end
@@ -237,6 +238,57 @@ one=$(cat out.txt)
 run 0 run -q ccd.lua --nodes 3
 awk -v a="$one" -v b="$(cat out.txt)" 'BEGIN { exit !(a > 0 && (a - b) ^ 2 < 1e-6 * a * a) }' ||
     fail "three workers find $(cat out.txt), one $one"
+
+# MatrixMarket with a file of labels is the same data as LibSVM's text.
+cat >market.lua <<'LUA'
+local tide = require "tide"
+local function write(name, text)
+  local f = assert(io.open(name, "w"))
+  f:write(text)
+  f:close()
+end
+local random, cells, rows, labels = tide.random(3), {}, {}, {}
+for i = 1, 40 do
+  local words = {}
+  labels[i] = random:uniform()
+  for j = 1, 12 do
+    if random:uniform() < 0.3 then
+      local v = random:below(1000) / 64
+      words[#words + 1] = ("%d:%.9g"):format(j, v)
+      table.insert(cells, random:below(#cells + 1) + 1, ("%d %d %.9g"):format(i, j, v))
+    end
+  end
+  rows[i] = ("%.9g qid:%d %s"):format(labels[i], i // 10, table.concat(words, " "))
+  labels[i] = ("%.9g"):format(labels[i])
+end
+local numbers = {}
+for i = 1, 40 do numbers[i] = i // 10 end
+write("x.svm", table.concat(rows, "\n") .. "\n")
+write("x.mtx", ("%%%%MatrixMarket matrix coordinate real general\n40 12 %d\n%s\n"):format(#cells, table.concat(cells, "\n")))
+write("y.txt", table.concat(labels, "\n") .. "\n")
+write("y.mtx", "%%MatrixMarket matrix array real general\n40 1\n" .. table.concat(labels, "\n") .. "\n")
+write("tasks.txt", table.concat(numbers, "\n") .. "\n")
+write("short.txt", "1\n2\n")
+write("bad.txt", "1\nx\n")
+write("twice.mtx", "%%MatrixMarket matrix coordinate real general\n40 12 2\n4 3 7\n4 3 2.5\n")
+tide.main(function()
+  local a = tide.data.libsvm("x.svm", {labels = "number", tasks = "qid", columns = 12}):whole "train"
+  for _, y in ipairs {"y.txt", "y.mtx"} do
+    local b = tide.data.market("x.mtx", y, {tasks = "tasks.txt"}):whole "train"
+    for _, key in ipairs {"labels", "tasks", "offsets", "indices", "values"} do
+      assert(a[key]:bytes() == b[key]:bytes(), key .. " differ")
+    end
+  end
+  for _, bad in ipairs {{"x.mtx", "short.txt"}, {"x.mtx", "bad.txt"}, {"twice.mtx", "y.txt"}, {"x.mtx", "x.mtx"}} do
+    print(select(2, pcall(function() return tide.data.market(bad[1], bad[2]).columns end)))
+  end
+end)
+LUA
+run 0 run -q market.lua
+says out.txt '2 labels of 40 rows of x.mtx'
+says out.txt 'bad.txt:2'
+says out.txt 'row 4, column 3 is there twice'
+says out.txt 'matrix array real general'
 
 # Bad input says what, where and what to do.
 refuses() { # JOB PATTERN

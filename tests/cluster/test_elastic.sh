@@ -42,7 +42,7 @@ tide.main(function()
       refresh()
       assert(model:move(slots, ids.s3))
       print("s3 has", model:homes()[ids.s3])
-      print("refused", select(2, model:move({1}, ids.n1)).name)
+      print("refused", select(2, pcall(model.move, model, {1}, ids.n1)).name)
     elseif opt.edit and r.n == 30 then
       cluster:drain "s1"
       print("s1 has", model:homes()[ids.s1] or 0)

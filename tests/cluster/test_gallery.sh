@@ -31,6 +31,7 @@ gallery words '^epoch 3  loss of a pair 2\.4[0-9]+$' '^nearest word of the same 
 gallery graph '^epoch 30  loss 0\.01[0-9]$' '^held out: mean reciprocal rank 0\.[3-9][0-9], among the first ten [6-9][0-9] %$'
 gallery net '^epoch 12  loss 0\.0[0-9]+  held out 0\.0[0-9]+$' '^right 9[89]\.[0-9] %, called 1 50\.6 %$' '^parameters\s3\s32$'
 gallery actors '^a\s5$' '^rose\s4$' '^is\s3$'
+gallery rate '^step  20  squared error 7\.[0-9]+$' ', half the rate$' '^off the true line 0\.0[0-9]+, rate 0\.0[0-9]+$'
 gallery policy '^equal shares: 70 70 70$' "^by speed: the slow worker has a third of a fast one's share$"
 
 # A kernel of one's own: built with the public headers alone.

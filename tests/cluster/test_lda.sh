@@ -55,6 +55,63 @@ for sampler in gibbs warp; do
     [ "$(cat out.txt)" = "$one" ] || fail "$sampler on three nodes draws other topics"
 done
 
+# MALLET's files, read back by their rules: a line a token behind three of names and priors; a line a document, shares of
+# all topics, which are those of the tokens.
+awk 'BEGIN { srand(3); for (d = 0; d < 200; d++) { for (i = 0; i < 30; i++) printf "w%d ", d % 8 * 9 + int(40 * rand() * rand()); print "" } }' \
+    >corpus.txt
+cat >mallet.lua <<'LUA'
+local tide = require "tide"
+local corpus = tide.data.bow("corpus.txt")
+local job = tide.lda.job {name = "mallet", corpus = corpus, topics = 5, passes = 5, alpha = {0.1, 0.2, 0.3, 0.4, 0.5}}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  local run = cluster:start(job)
+  run:wait()
+  local model = tide.lda.model(run)
+  model:save_documents("documents.txt")
+  model:save_state("state.txt")
+  for k = 1, 5 do print("topic", k - 1, model.totals[k] // 1 | 0) end
+end)
+LUA
+run 0 run mallet.lua
+awk -v named="#doc source pos typeindex type topic" '
+    function wrong(what) { print FILENAME ":" FNR ": " what; bad = 1 }
+    FILENAME == "state.txt" && FNR == 1 { if ($0 != named) wrong("no names") ; next }
+    FILENAME == "state.txt" && FNR == 2 {
+        if ($1 != "#alpha" || $2 != ":" || NF != 7) wrong("no priors of topics")
+        for (k = 0; k < 5; k++) { alpha[k] = $(k + 3); sum += alpha[k] }
+        next
+    }
+    FILENAME == "state.txt" && FNR == 3 { if ($1 != "#beta" || $2 != ":" || $3 != 0.01 || NF != 3) wrong("no beta"); next }
+    FILENAME == "state.txt" {
+        if (NF != 6 || $6 !~ /^[0-4]$/) wrong("no token")
+        if ($3 != length_of[$1]++) wrong("a position is left out")
+        if (($4 in type) && type[$4] != $5 || ($5 in number) && number[$5] != $4) wrong("a type has two numbers")
+        type[$4] = $5; number[$5] = $4
+        count[$1, $6]++; topic[$6]++; text[$1] = text[$1] " " $5
+        next
+    }
+    FILENAME == "documents.txt" {
+        if (NF != 7 || $1 != FNR - 1) wrong("no document")
+        for (k = 0; k < 5; k++) {
+            p = (count[$1, k] + alpha[k]) / (length_of[$1] + sum)
+            if ($(k + 3) - p > 1e-5 || p - $(k + 3) > 1e-5) wrong("topic " k " has " $(k + 3) ", of the tokens " p)
+        }
+        documents++
+        next
+    }
+    FILENAME == "corpus.txt" {
+        n = split($0, of_text, " "); m = split(text[FNR - 1], of_state, " ")
+        if (n != m) wrong("other tokens")
+        split("", had)
+        for (i = 1; i <= n; i++) { had[of_text[i]]++; had[of_state[i]]-- }
+        for (w in had) if (had[w] != 0) wrong("other words")
+        next
+    }
+    { if (topic[$2] != $3) wrong("topic " $2 " has " topic[$2] " tokens") }
+    END { if (documents != 200) wrong("documents are left out"); exit bad }
+' state.txt documents.txt corpus.txt out.txt >wrong.txt || fail "$(head -3 wrong.txt)"
+
 # A run that goes on from a checkpoint draws what one without a stop draws; counts of the table are made anew.
 cat >resume.lua <<'LUA'
 local tide = require "tide"
@@ -72,8 +129,6 @@ tide.main(function()
   print("z", core.digest(tide.lda.model(run).z))
 end)
 LUA
-awk 'BEGIN { srand(3); for (d = 0; d < 200; d++) { for (i = 0; i < 30; i++) printf "w%d ", d % 8 * 9 + int(40 * rand() * rand()); print "" } }' \
-    >corpus.txt
 for sampler in gibbs warp light; do
     run 0 run resume.lua --sampler $sampler --passes 8 --dir whole-$sampler
     one=$(cat out.txt)

@@ -33,6 +33,7 @@ def value(name, **labels):
     return sum(s.value for s in family.samples if all(s.labels.get(k) == v for k, v in labels.items())
                and not s.name.endswith(("_bucket", "_sum", "_created")))
 assert value("tide_node_up", node="n1") == 1 and value("tide_node_up", node="n2") == 1
+assert value("tide_resident_memory_bytes", node="c0") > 1e6
 assert families["tide_pulled_keys"].type == "counter", families["tide_pulled_keys"].type
 assert value("tide_pulled_keys", table="work-1.t") > 0
 assert value("tide_run_reports", run="work-1") > 0

@@ -80,6 +80,9 @@ run 0 doctor
 says out.txt '^ok +version +tide '
 says out.txt '^(ok|warn) +BLAS '
 says out.txt '^ok +run directory +'
+says out.txt '^(ok|warn) +free space +[0-9.]+ [KMGT]iB in '
+(ulimit -l 64 && "$TIDE" doctor --plain >locked.txt)
+says locked.txt '^warn.locked memory.64 KiB.ulimit -l'
 run 0 doctor --json
 says out.txt '"check":"open files","schema":"tide.check/1","status":"ok"'
 run 0 doctor --cluster lab

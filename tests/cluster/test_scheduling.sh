@@ -72,6 +72,7 @@ submit() { # ARGUMENTS: the run's name in $name
     run 0 submit "$@"
     name=$(grep -oE '^[a-z]+-[0-9]+' out.txt)
 }
+host_of() { "$TIDE" job show "$1" --json </dev/null | grep -oE '"pid": *[0-9]+' | grep -oE '[0-9]+$'; }
 
 run 0 up lab -n 2 -w 2
 for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/lab/pids"); do started+=("$pid"); done
@@ -133,8 +134,7 @@ run 1 job workers "$f" 1
 says err.txt 'workers cannot change'
 
 # A host dies, and a node in the middle of a resize: slots go to those that are left, no example is lost.
-pid=$("$TIDE" job show "$f" --json </dev/null | grep -oE '"pid": *[0-9]+' | grep -oE '[0-9]+$')
-kill -KILL "$pid"
+kill -KILL "$(host_of "$f")"
 wait_for 20 is "$f" lost
 run 0 job workers "$a" 4
 pid=$(for p in $(node_pids); do tr '\0' ' ' <"/proc/$p/cmdline" | grep -q -- '--name n2' && echo "$p"; done | head -1)
@@ -145,8 +145,17 @@ wait_for 20 is "$a" stopped
 printed() { grep -qhE "$1" .tide/runs/*/out.log; }
 wait_for 10 printed '^sum [0-9]+ of [0-9]+'
 run 0 policy swap scheduling/fifo
-submit fixed.lua
-wait_for 20 is "$name" 'running 2'
+submit --slots 1 fixed.lua
+wait_for 60 is "$name" 'running 1'
+hosts=$(host_of "$name")
+submit --slots 1 count.lua
+wait_for 60 is "$name" 'running 1'
+hosts="$hosts $(host_of "$name")"
+
+# The end of the cluster is the end of its runs' hosts, also of one that would wait for other slots.
 run 0 down lab -y
 nothing_left
+# shellcheck disable=SC2086 # a list
+hosts_gone() { ! kill -0 $hosts 2>/dev/null; }
+wait_for 20 hosts_gone
 finish

@@ -24,7 +24,7 @@ local job = tide.job {
     for i = 1, 2 * EACH do ones[i] = 1 end
     if opt.by == "script" and w.rank == 1 then
       assert(counts:manage({0, 1, 2, 3}, "replicate", {rate = 200}))
-      local ok, err = counts:manage({0}, "relocate")
+      local ok, err = pcall(counts.manage, counts, {0}, "relocate")
       w:report {refused = not ok and err.name or "no"}
     else
       w:report {loss = 0}

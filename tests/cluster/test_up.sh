@@ -15,6 +15,16 @@ run 0 nodes --cluster lab
 says out.txt 'n1'
 says out.txt 'n2'
 
+run 0 status --cluster lab # also what the controller takes, which has no agent
+says out.txt '^c0 +up +0 +[0-9.]+ MiB'
+run 0 log --cluster lab
+says out.txt 'c0: node n1 .*joined'
+"$TIDE" attach lab --role read -e '
+    local ok, err = core.call(core.whereis "c0/control", {op = "quit"}, 5)
+    return ok, err' >out.txt 2>&1 # of a session: its right counts
+says out.txt 'T0801'
+run 0 status --cluster lab
+
 run 0 down lab -y
 nothing_left
 [ -e "$XDG_RUNTIME_DIR/tide/lab/endpoint" ] && fail "the endpoint is still there"

@@ -7,7 +7,7 @@ cat >descent.lua <<'LUA'
 local tide = require "tide"
 local sim = require "tide.sim"
 local d = tide.descent
-local opt = tide.options {change = {"", default = "none", choices = {"none", "crashes", "joins"}},
+local opt = tide.options {change = {"", default = "none", choices = {"none", "crashes", "joins", "slow"}},
   mode = {"", default = "gram"}, model = {"", default = "lasso"}}
 local data = tide.data.libsvm({generate = {train = 120, columns = 150, nonzeros = 20, seed = 3,
   classes = opt.model == "logistic" and 2 or 0}}, {labels = opt.model == "logistic" and "class" or "number"})
@@ -29,6 +29,7 @@ end
 
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = opt.change == "joins" and 2 or 4, servers = 1}
+  if opt.change == "slow" then sim.fault("slow", {node = "n2", factor = 8, at = "0s"}) end
   local run = cluster:start(job)
   local last
   for r in run:events "report" do
@@ -91,6 +92,13 @@ for mode in "gram lasso" "gram logistic" "path lasso" "sets lasso"; do
 done
 run 0 sim --seed 1 --check-determinism descent.lua --change crashes
 
+# A slow worker gets less: what is found is the same.
+run 0 sim --seed 1 descent.lua --mode path
+want=$(found)
+run 0 sim --seed 1 descent.lua --mode path --change slow
+[ "$(found)" = "$want" ] || fail "path with a slow worker: $(found), not $want"
+says err.txt 'by speed, workers get 3[0-9], [34], 3[0-9], 3[0-9] % of the work'
+
 for way in "sdca squared" "cg squared" "sdca logistic"; do
     set -- $way
     run 0 sim --seed 1 tasks.lua --solver $1 --loss $2
@@ -103,4 +111,56 @@ for way in "sdca squared" "cg squared" "sdca logistic"; do
     [ "$(found)" = "$want" ] || fail "$way, joins: $(found), not $want"
 done
 run 0 sim --seed 1 --check-determinism tasks.lua --change crashes
+
+# Tasks that go and come while it runs: as if they had been so from the beginning; a task that is left out has what the
+# others say of it.
+cat >come.lua <<'LUA'
+local tide = require "tide"
+local mtl = tide.multitask
+local opt = tide.options {solver = {"", default = "cg"}, at_first = {"", default = ""}, later = {"", default = ""}}
+local function list(text)
+  local numbers = {}
+  for word in text:gmatch "%d+" do numbers[#numbers + 1] = math.tointeger(tonumber(word)) end
+  return numbers
+end
+local data = tide.data.libsvm {generate = {tasks = 6, rows = 15, columns = 8, seed = 2, test = 50}}
+local job = mtl.job {name = "tasks", data = data, solver = opt.solver, relation = {"mean", 0.5}, rounds = 2000,
+  lambdas = {0.2, 0.1, 0.05}, standardise = false, bias = false, tolerance = 1e-10, without = list(opt.at_first)}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 3}
+  local run, last = cluster:start(job), nil
+  for r in run:events "report" do
+    if r.n == 2 and opt.later ~= opt.at_first then run:set {without = list(opt.later)} end
+    last = r
+  end
+  run:wait()
+  local model = mtl.model(run)
+  local norm = 0
+  for k = 1, 8 do norm = norm + model.w[16 + k] ^ 2 end
+  assert(norm > 0.01, "a task that is left out has no parameters")
+  print(("found %.6f %.2f"):format(last.primal, model:errors "test"[3].squares))
+end)
+LUA
+for solver in cg sdca; do
+    run 0 sim --seed 1 come.lua --solver $solver --at-first 3 --later 3
+    without=$(found)
+    run 0 sim --seed 1 come.lua --solver $solver --at-first "3 5" --later 3
+    [ "$(found)" = "$without" ] || fail "$solver, a task comes: $(found), not $without"
+    run 0 sim --seed 1 come.lua --solver $solver
+    whole=$(found)
+    [ "$whole" != "$without" ] || fail "a task more makes no difference"
+    run 0 sim --seed 1 come.lua --solver $solver --at-first 3
+    [ "$(found)" = "$whole" ] || fail "$solver, task 3 comes: $(found), not $whole"
+    run 0 sim --seed 1 come.lua --solver $solver --later 3
+    [ "$(found)" = "$without" ] || fail "$solver, task 3 goes: $(found), not $without"
+done
+run 1 sim --seed 1 come.lua --at-first 9 --later 9
+says err.txt 'without: there is no task 9'
+run 1 sim --seed 1 come.lua --at-first "1 2 3 4 5 6" --later ""
+says err.txt 'without: no task is left'
+
+# One worker of four is ten times slower, all the time or now and then: sdca with deadlines.
+run 0 sim --seed 1 "$root/bench/multitask.lua"
+awk '{ for (i = 1; i < NF; i++) if ($i == "deadlines") { t = $(i + 5) } } /^multitask straggler/ { k++; ok += t <= 2 }
+     END { exit !(k == 2 && ok == 2) }' out.txt || fail "with deadlines rounds take too long: $(cat out.txt)"
 finish

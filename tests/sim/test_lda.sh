@@ -99,6 +99,67 @@ for sampler in gibbs warp; do # a prior for each topic, fitted behind passes 60 
 done
 topics --sampler light --nodes 2 --passes 25 # rows of words in a table with clocks
 says out.txt '^lost 0 pure 4 '
+
+# Rows of frequent words and lists of rare ones: they hold what there is, and take memory by tokens, not by topics.
+cat >lists.lua <<'LUA'
+local tide = require "tide"
+local core = require "tide.core"
+local opt = tide.options {topics = {"how many", default = 600}, memory = {"limit", type = "string"}, nodes = {"nodes", default = 2},
+                          consistency = {"of the tables", default = "bsp"}}
+local corpus = tide.data.bow("corpus.txt", {test = opt.topics < 1000 and 0.1 or 0})
+local job = tide.lda.job {name = "lda", corpus = corpus, topics = opt.topics, passes = 6, sampler = "light", eval_every = 3,
+                          check = true, memory = opt.memory, keep = 6, consistency = opt.consistency}
+-- Words and topics of the tables that do not have as many tokens as table `z` says.
+local function differences(run)
+  local model <const>, nkw <const>, lists <const> = tide.lda.model(run), run.tables.nkw, run.tables.lists
+  local width <const>, wrong, row, place, rows = (opt.topics + 15) // 16 * 16, 0, 0, 0, 0
+  local trained = {}
+  for _, word in pairs(corpus.train.words) do trained[word] = (trained[word] or 0) + 1 end
+  for word = 0, corpus.vocabulary - 1 do
+    local counted = {}
+    if 4 * corpus.counts[word + 1] >= width then
+      local numbers <const> = nkw:pull {row}
+      for k = 1, opt.topics do counted[k] = numbers[k] end
+      row, rows = row + 1, rows + 1
+    else
+      for _ = 1, trained[word] or 0 do
+        local k <const> = lists:pull {place // 256}[place % 256 + 1] // 1 | 0
+        counted[k + 1], place = (counted[k + 1] or 0) + 1, place + 1
+      end
+    end
+    for k = 1, opt.topics do
+      if (counted[k] or 0) ~= model.counts[word * width + k] then wrong = wrong + 1 end
+    end
+  end
+  return wrong, rows
+end
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = opt.nodes}
+  local run = cluster:start(job)
+  local ll, perplexity
+  for r in run:events "report" do ll, perplexity = r.ll or ll, tide.lda.perplexity(r) or perplexity end
+  run:wait()
+  local bytes = 0
+  for _, node in ipairs(cluster:snapshot().nodes) do
+    for _, t in ipairs(node.tables or {}) do bytes = bytes + t.memory_bytes end
+  end
+  local wrong, rows = 0, 0
+  if opt.topics < 1000 then wrong, rows = differences(run) end
+  print(("wrong %d rows %d of %d ll %.9g perplexity %.6g MiB %d"):format(wrong, rows, corpus.vocabulary, ll, perplexity or 0,
+    bytes >> 20))
+end)
+LUA
+lists() { run 0 sim --seed 5 lists.lua -- "$@"; }
+lists
+says out.txt '^wrong 0 rows [1-9][0-9]? of 48 '
+lists --memory 40KiB # slices
+says out.txt '^wrong 0 rows [1-9][0-9]? of 48 '
+lists --consistency essp:1
+says out.txt '^wrong 0 rows [1-9][0-9]? of 48 '
+lists --nodes 3
+says out.txt '^wrong 0 rows [1-9][0-9]? of 48 '
+lists --topics 1048576
+says out.txt '^wrong 0 .* MiB [0-9]{1,2}$' # rows would take 192
 for seed in 1 2 3; do
     "$TIDE" sim --seed $seed lda.lua -- --sampler warp --memory 1KiB --disk 0.002 >out.txt 2>err.txt
     if [ $? = 0 ]; then
@@ -126,7 +187,8 @@ LUA
 }
 wrong 'topic = 3' 'no option .topic.'
 wrong 'topics = 0' 'topics = 0 .* is not a whole number from 1'
-wrong 'topics = 100000, sampler = "light"' 'topics = 100000 in mode .store.'
+wrong 'topics = 100000, sampler = "light", mode = "rotate"' 'topics = 100000 in mode .rotate.'
+wrong 'topics = 2000000' 'topics = 2000000 .* is not a whole number from 1 to 1048576'
 wrong 'beta = 0' 'beta = 0 .* is not above 0'
 wrong 'alpha = {1, 2}' 'alpha of tide.lda.job has 2 numbers for 4 topics'
 wrong 'sampler = "warp", mode = "rotate"' 'sampler .warp. runs in mode exchange, not in .rotate.'

@@ -56,6 +56,7 @@ tide.main(function()
   local slots, over = {}, {}
   for _, m in ipairs(core.members()) do slots[m.name] = m.workers end
   sim.check("slots", function()
+    if core.now() > 300 then return false, "runs go on for 300 s: one is forgotten" end
     local held, goes_on = {}, {} -- workers of an ended run have returned, and stay until it is closed
     for _, r in ipairs(cluster:runs()) do
       goes_on[r.uid] = true
@@ -110,10 +111,35 @@ run 0 sim --seed 1 slots.lua
 same "$first" "$(hash_of err.txt)" "a scheduled cluster"
 run 0 sim --seeds 2..7 --jobs 2 slots.lua
 says err.txt '6 seeds, 0 failed'
-run 0 sim --seeds 1..2 --jobs 2 slots.lua -- --net
+run 0 sim --seeds 1..2 --jobs 2 slots.lua -- --net # nets are suspended wholly, too
 says err.txt '2 seeds, 0 failed'
 if [ -e "$(dirname "$TIDE")/tide_raft.so" ]; then
     run 0 sim --seeds 1..4 --jobs 2 slots.lua -- --controllers
     says err.txt '4 seeds, 0 failed'
 fi
+
+# A node of a run dies while its workers start: it starts on others, with as many.
+cat >starts.lua <<'END'
+local tide, sim, core = require "tide", require "tide.sim", require "tide.core"
+local job = tide.job {name = "starts", workers = 2, worker = function(w) -- bound to ranks: it wants both
+  for _ = 1, 3 do
+    tide.sleep(0.01)
+    w:barrier "step"
+    w:report {examples = w.workers}
+  end
+end}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 4, servers = 1}
+  cluster:schedule "scheduling/fifo"
+  local run = cluster:start(job)
+  local at <const> = ("%dus"):format(1e6 * core.now() // 1 + 10 + sim.rng:below(250))
+  sim.fault("crash", {node = "n" .. sim.rng:below(2) + 1, at = at})
+  for r in run:events "report" do assert(r.examples == 4, "a worker is missing") end
+  print(run:wait() and run:state())
+end)
+END
+run 0 sim --seed 1 starts.lua
+says err.txt 'lost while the run started'
+run 0 sim --seeds 2..6 --jobs 2 starts.lua
+says err.txt '5 seeds, 0 failed'
 finish

@@ -70,14 +70,14 @@ static void a_tier_ends_below_where_it_begins(void **state) {
     assert_int_equal(b.most, 1000);
     tide_budget_keep(&b, 940);
     (void)tide_budget_look(&b, 0);
-    assert_true(tide_budget_may_grow(&b, 10));
-    assert_false(tide_budget_may_grow(&b, 11));
+    assert_null(tide_budget_lacking(&b, 10));
+    assert_ptr_equal(tide_budget_lacking(&b, 11), &b);
     tide_budget_drop(&b, 940);
     assert_int_equal(tide_budget_used(&b), 0);
     struct tide_budget none = {0};
     tide_budget_keep(&none, 5);
     assert_int_equal(tide_budget_used(&none), 0);
-    assert_true(tide_budget_may_grow(&none, UINT64_MAX));
+    assert_null(tide_budget_lacking(&none, UINT64_MAX));
 }
 
 static void caps_that_make_no_sense_are_refused(void **state) {
@@ -545,6 +545,90 @@ static void what_would_fill_a_node_further_is_refused_tier_by_tier(void **state)
     close_cluster(&c);
 }
 
+/* ---- runs ---- */
+
+enum { RUN = 7, RUN_WIDTH = 256, RUN_ROWS = 4096 };
+static const uint64_t run_cap = UINT64_C(2) << 20, granule = 64 << 10;
+
+/* Rows of the run until no more are taken, at whichever node; another run has room for all. */
+static void fill_run(struct fiber *f) {
+    struct tide_table *own, *other;
+    float row[RUN_WIDTH] = {1};
+    uint64_t taken = 0, refused = 0;
+    CHECK(f, tide_table_find(f->node, "own", &own) == 0);
+    CHECK(f, tide_table_find(f->node, "other", &other) == 0);
+    for (uint64_t key = 0; key < RUN_ROWS && !f->failure[0]; key++) {
+        const int code = tide_table_push(own, &key, 1, row, NULL);
+        CHECK(f, code == 0 || code == TIDE_EBUSY);
+        taken += code == 0;
+        if (code == TIDE_EBUSY && refused++ == 0) {
+            CHECK(f, strstr(tide_error_message(), "run 7 uses") && strstr(tide_error_message(), "of its 2.0 MiB"));
+        }
+        CHECK(f, tide_table_push(other, &key, 1, row, NULL) == 0);
+    }
+    CHECK(f, refused > 0 && taken > RUN_ROWS / 4); /* two nodes of 2 MiB have room for some 3,700 */
+    CHECK(f, tide_table_push(own, &(uint64_t){0}, 1, row, NULL) == 0); /* it is there */
+    tide_table_release(own);
+    tide_table_release(other);
+}
+
+static void create_for_run(struct fiber *f) {
+    struct tide_table_options *o = f->arg;
+    struct tide_table *table;
+    CHECK(f, tide_table_create(f->node, o, &table) == 0);
+    tide_table_release(table);
+}
+
+static void create_beyond(struct fiber *f) {
+    struct tide_table_options o = {.name = "more", .keys = TIDE_KEYS_HASHED, .width = 1, .run = RUN,
+                                   .run_memory = run_cap};
+    struct tide_table *table;
+    CHECK(f, tide_table_create(f->node, &o, &table) == TIDE_EBUSY);
+    CHECK(f, strstr(tide_error_message(), "there is no room for another table, 'more'") != NULL);
+    o.run_memory = 1000;
+    CHECK(f, tide_table_create(f->node, &o, &table) == TIDE_EINVAL);
+    o.run_memory = run_cap;
+    o.run = 0;
+    CHECK(f, tide_table_create(f->node, &o, &table) == TIDE_EINVAL);
+}
+
+static void drop_own(struct fiber *f) {
+    CHECK(f, tide_table_drop(f->node, "own") == 0);
+}
+
+static void a_run_has_a_budget_of_its_own(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 2, 3);
+    struct tide_table_options o = {.name = "own", .keys = TIDE_KEYS_HASHED, .width = RUN_WIDTH, .run = RUN,
+                                   .domain = RUN, .run_memory = run_cap};
+    run_alone(&c, 0, create_for_run, &o);
+    o = (struct tide_table_options){
+        .name = "other", .keys = TIDE_KEYS_HASHED, .width = RUN_WIDTH, .run = RUN + 1, .domain = RUN + 1};
+    run_alone(&c, 0, create_for_run, &o);
+    run_alone(&c, 1, fill_run, NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        struct tide_store_memory memory;
+        tide_store_run_memory(tide_store_of(c.nodes[i]), RUN, &memory);
+        assert_int_equal(memory.cap, run_cap);
+        assert_in_range(memory.used, run_cap / 2, run_cap + 2 * granule);
+        assert_true(memory.refused > 0 && memory.most >= memory.used);
+        tide_store_run_memory(tide_store_of(c.nodes[i]), RUN + 1, &memory);
+        assert_int_equal(memory.cap, 0);
+    }
+    run_alone(&c, 0, create_beyond, NULL);
+    run_alone(&c, 0, drop_own, NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        struct tide_store_memory memory = {.used = 1};
+        for (unsigned tries = 0; memory.used && tries < 3000; tries++) {
+            pause_cluster(&c, 1000000);
+            tide_store_run_memory(tide_store_of(c.nodes[i]), RUN, &memory);
+        }
+        assert_int_equal(memory.used, 0);
+    }
+    close_cluster(&c);
+}
+
 int main(int argc, char **argv) {
     program = argv[0];
     const struct CMUnitTest tests[] = {
@@ -558,6 +642,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(who_waits_for_a_tight_home_goes_on_when_it_has_room),
         cmocka_unit_test(what_others_send_stays_within_the_grants),
         cmocka_unit_test(what_would_fill_a_node_further_is_refused_tier_by_tier),
+        cmocka_unit_test(a_run_has_a_budget_of_its_own),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

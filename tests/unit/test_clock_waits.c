@@ -98,7 +98,7 @@ static void latch_run(struct fiber *f) {
              (unsigned long long)keys[0]);
     wait_for_waiter(f, pull);
     CHECK(f, tide__copy_lock(c, keys[1], false, true, &word, &old, &copy) == TIDE__FOUND);
-    tide__sync_wake(tide__sync_of(table->store)); /* any news: it looks again */
+    tide__sync_wake(table->clocked->sync); /* any news: it looks again */
     wait_for_waiter(f, "yield");
     atomic_store(&m->ticks, true);
     while (atomic_load(&c->floor[tide__slot_of(table, keys[0])]) < 1) {

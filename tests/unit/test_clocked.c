@@ -577,7 +577,8 @@ static void exact_values(unsigned nodes, uint64_t seed, uint8_t update, bool lea
 
 static void bsp_is_the_same_to_the_bit_on_any_nodes_and_timing(void **state) {
     (void)state;
-    static const uint8_t updates[] = {TIDE_UPDATE_ADD, TIDE_UPDATE_ADAGRAD, TIDE_UPDATE_ADAM};
+    static const uint8_t updates[] = {TIDE_UPDATE_ADD, TIDE_UPDATE_ADAGRAD, TIDE_UPDATE_ADAM,
+                                      TIDE_UPDATE_MOMENTUM};
     for (size_t u = 0; u < TIDE_COUNT(updates); u++) {
         float first[EXACT_KEYS * EXACT_WIDTH], again[EXACT_KEYS * EXACT_WIDTH];
         exact_values(1, 1, updates[u], false, first);

@@ -18,69 +18,14 @@
 
 #include <cmocka.h>
 
-enum { TOKENS = 6, STATES = 64, K = 2, V = 3, WIDTH = 16, ARGUMENTS = 24, DRAWS = 60000 };
+#include "kernel_call.h"
+
+enum { TOKENS = 6, STATES = 64, K = 2, V = 3, WIDTH = 16, DRAWS = 60000 };
 
 static const uint64_t offsets[] = {0, 3, 6};
 static const uint32_t words[TOKENS] = {0, 0, 2, 0, 1, 2};
 static const float alpha[K] = {0.3f, 0.5f};
 static const double beta = 0.4;
-
-/* ---- calling kernels ---- */
-
-struct call {
-    const struct tide_kernel *kernel;
-    struct tide_argument a[ARGUMENTS];
-};
-
-static struct tide_argument *argument(struct call *c, const char *name) {
-    for (size_t i = 0; i < c->kernel->parameter_count; i++) {
-        if (strcmp(c->kernel->parameters[i].name, name) == 0) {
-            c->a[i].given = true;
-            return &c->a[i];
-        }
-    }
-    fail_msg("%s has no parameter %s", c->kernel->name, name);
-    return NULL;
-}
-
-static struct call begin(const struct tide_kernel *kernel) {
-    struct call c = {.kernel = kernel};
-    assert_true(kernel->parameter_count <= ARGUMENTS);
-    for (size_t i = 0; i < kernel->parameter_count; i++) {
-        c.a[i].number = kernel->parameters[i].number;
-    }
-    return c;
-}
-
-static void tensor(struct call *c, const char *name, const void *data, uint8_t type, size_t rows,
-                   size_t columns) {
-    argument(c, name)->tensor = (struct tide_tensor){(void *)(uintptr_t)data, rows, columns, type};
-}
-
-static void number(struct call *c, const char *name, double value) {
-    argument(c, name)->number = value;
-}
-
-static double run(struct call *c, const char *result) {
-    struct tide_result results[16];
-    char error[256] = "";
-    int count = c->kernel->run(c->a, results, error);
-    if (count < 0) {
-        fail_msg("%s: %s", c->kernel->name, error);
-    }
-    for (int i = 0; i < count; i++) {
-        if (strcmp(results[i].name, result) == 0) {
-            return results[i].value;
-        }
-    }
-    fail_msg("%s gives no %s", c->kernel->name, result);
-    return 0;
-}
-
-static int refused(struct call *c, char *error) {
-    struct tide_result results[16];
-    return c->kernel->run(c->a, results, error);
-}
 
 static void priors(struct call *c) {
     tensor(c, "alpha", alpha, TIDE_F32, K, 1);

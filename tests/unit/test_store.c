@@ -60,6 +60,14 @@ static void reference(const struct tide_table_options *o, double *w, double *s, 
             s[i] += x * x;
             w[i] -= (double)o->lr * x / (sqrt(s[i]) + (double)o->epsilon);
             break;
+        case TIDE_UPDATE_MOMENTUM:
+            m[i] = (double)o->beta1 * m[i] + x;
+            w[i] -= (double)o->lr * m[i];
+            break;
+        case TIDE_UPDATE_NESTEROV:
+            m[i] = (double)o->beta1 * m[i] + x;
+            w[i] -= (double)o->lr * (x + (double)o->beta1 * m[i]);
+            break;
         default:
             m[i] = (double)o->beta1 * m[i] + (1 - (double)o->beta1) * x;
             s[i] = (double)o->beta2 * s[i] + (1 - (double)o->beta2) * x * x;
@@ -74,7 +82,7 @@ static void rules_agree_with_their_formulas_at_every_width(void **state) {
     static const uint32_t widths[] = {1, 2, 3, 4, 5, 7, 8, 10, 15, 16, 17, 33, 41};
     struct tide_random random;
     tide_random_seed(&random, 3);
-    for (uint8_t update = 0; update <= TIDE_UPDATE_ADAM; update++) {
+    for (uint8_t update = 0; update <= TIDE_UPDATE_NESTEROV; update++) {
         for (size_t k = 0; k < TIDE_COUNT(widths); k++) {
             struct tide_store *store = open_store();
             struct tide_table *table = make(store, (struct tide_table_options){.key_count = 3,
@@ -112,6 +120,11 @@ static void step_alone(const struct tide_table_options *o, float *w, float *m, f
         *w -= o->lr * d / (sqrtf(*s) + o->epsilon);
         return;
     }
+    if (o->update >= TIDE_UPDATE_MOMENTUM) {
+        *m = o->beta1 * *m + d;
+        *w -= o->lr * (o->update == TIDE_UPDATE_NESTEROV ? d + o->beta1 * *m : *m);
+        return;
+    }
     const float first = (float)(1.0 / (1.0 - pow((double)o->beta1, step)));
     const float second = (float)(1.0 / (1.0 - pow((double)o->beta2, step)));
     *m = o->beta1 * *m + (1.0f - o->beta1) * d;
@@ -124,7 +137,7 @@ static void rules_come_to_the_same_bits_on_all_processors(void **state) {
     (void)state;
     struct tide_random random;
     tide_random_seed(&random, 4);
-    for (uint8_t update = TIDE_UPDATE_ADAGRAD; update <= TIDE_UPDATE_ADAM; update++) {
+    for (uint8_t update = TIDE_UPDATE_ADAGRAD; update <= TIDE_UPDATE_NESTEROV; update++) {
         const struct tide_table_options o = {.update = update,
                                              .width = WIDTH_MAX,
                                              .lr = 0.1f,

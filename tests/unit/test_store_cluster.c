@@ -592,6 +592,91 @@ static void tables_are_created_once_and_reach_late_joiners(void **state) {
     tables_are_created_once(true);
 }
 
+/* ---- learning rates ---- */
+
+enum { RATE_KEYS = 200, RATE_CHANGES = 8 };
+static const struct tide_table_options paced = {
+    .name = "paced", .key_count = RATE_KEYS, .width = 1, .update = TIDE_UPDATE_SGD, .lr = 1};
+
+/* Who asks while somebody else's change is told waits for it. */
+static void rates_run(struct fiber *f) {
+    struct tide_table *table;
+    CHECK(f, tide_table_create(f->node, &paced, &table) == 0);
+    for (int i = 0; i < RATE_CHANGES; i++) {
+        CHECK(f, tide_table_set_rate(table, 0.125f * (float)(1 + tide_random_below(&f->random, 8))) == 0);
+        CHECK(f, tide_table_rate(table) > 0);
+    }
+    tide_table_release(table);
+}
+
+static void push_everywhere(struct fiber *f, struct tide_table *table, float expected) {
+    uint64_t keys[RATE_KEYS];
+    float ones[RATE_KEYS], rows[RATE_KEYS];
+    for (uint64_t i = 0; i < RATE_KEYS; i++) {
+        keys[i] = i;
+        ones[i] = 1;
+    }
+    CHECK(f, tide_table_push(table, keys, RATE_KEYS, ones, NULL) == 0);
+    CHECK(f, tide_table_pull(table, keys, RATE_KEYS, rows, NULL) == 0);
+    for (int i = 0; i < RATE_KEYS; i++) {
+        CHECK(f, rows[i] == expected);
+    }
+}
+
+static void rate_set_run(struct fiber *f) {
+    struct tide_table *table, *sums;
+    const struct tide_table_options plain = {.name = "plain", .key_count = 1, .width = 1};
+    CHECK(f, tide_table_create(f->node, &paced, &table) == 0); /* equal is what it was made with */
+    CHECK(f, tide_table_set_rate(table, 0.25f) == 0);
+    push_everywhere(f, table, -0.25f); /* every home has heard */
+    CHECK(f, tide_table_set_rate(table, -1) == TIDE_EINVAL);
+    CHECK(f, tide_table_set_rate(table, NAN) == TIDE_EINVAL);
+    CHECK(f, tide_table_set_rate(table, INFINITY) == TIDE_EINVAL);
+    CHECK(f, tide_table_create(f->node, &plain, &sums) == 0);
+    CHECK(f, tide_table_set_rate(sums, 1) == TIDE_EINVAL);
+    CHECK(f, isnan(tide_table_rate(sums)));
+    CHECK(f, tide_table_options(table)->lr == 1);
+}
+
+static void rate_joined_run(struct fiber *f) {
+    struct tide_table *table;
+    uint32_t slots[TIDE_SLOT_COUNT];
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        slots[s] = s;
+    }
+    CHECK(f, tide_table_create(f->node, &paced, &table) == 0);
+    CHECK(f, tide_table_rate(table) == 0.25f);
+    CHECK(f, tide_table_move(table, slots, TIDE_SLOT_COUNT, tide_node_id(f->node)) == 0);
+    push_everywhere(f, table, -0.5f); /* by the joiner's own rate */
+}
+
+static void another_rate_reaches_all(bool simulated, uint64_t seed) {
+    struct cluster c;
+    open_cluster(&c, simulated, 3, seed);
+    struct fiber fibers[6];
+    for (unsigned i = 0; i < 6; i++) {
+        start(&c, &fibers[i], i % 3, i, rates_run, NULL);
+    }
+    finish(&c, fibers, 6);
+    const float rate = tide_table_rate(table_of(&c, 0, "paced"));
+    for (unsigned n = 1; n < 3; n++) {
+        assert_true(tide_table_rate(table_of(&c, n, "paced")) == rate);
+    }
+    run_alone(&c, 2, rate_set_run, NULL);
+    add_node(&c);
+    wait_members(&c, 4);
+    run_alone(&c, 3, rate_joined_run, NULL);
+    close_cluster(&c);
+}
+
+static void another_rate_reaches_all_and_those_that_join(void **state) {
+    (void)state;
+    another_rate_reaches_all(false, 1);
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        another_rate_reaches_all(true, seed);
+    }
+}
+
 static void a_node_without_a_store_is_home_of_nothing(void **state) {
     (void)state;
     struct cluster c;
@@ -756,6 +841,7 @@ int main(int argc, char **argv) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_are_created_once_and_reach_late_joiners),
+        cmocka_unit_test(another_rate_reaches_all_and_those_that_join),
         cmocka_unit_test(a_node_without_a_store_is_home_of_nothing),
         cmocka_unit_test(sums_of_many_fibers_are_exact_real),
         cmocka_unit_test(sums_of_many_fibers_are_exact_simulated),

@@ -95,6 +95,10 @@ static void tables_are_saved_and_loaded_onto_another_number_of_nodes(void **stat
                                                             .init = TIDE_INIT_NORMAL,
                                                             .init_a = 1,
                                                             .seed = 3});
+    tables_are_saved_and_loaded((struct tide_table_options){.key_count = FILE_KEYS,
+                                                            .update = TIDE_UPDATE_MOMENTUM,
+                                                            .lr = 0.1f,
+                                                            .beta1 = 0.7f});
     tables_are_saved_and_loaded(
         (struct tide_table_options){.key_count = FILE_KEYS}); /* complete: no keys in the file */
     tables_are_saved_and_loaded((struct tide_table_options){.keys = TIDE_KEYS_HASHED,

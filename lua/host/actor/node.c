@@ -497,14 +497,19 @@ static int core_machine(lua_State *L) {
     return 1;
 }
 
-/* {cap_bytes=, used_bytes=, most_bytes=, tier=, refused=} of this node's memory; nil without a cap */
+/* number of a run or nothing -> {cap_bytes=, used_bytes=, most_bytes=, tier=, refused=} of this node's memory, or of
+ * the run's on this node; nil without a cap */
 static int core_memory(lua_State *L) {
     static const char *const tiers[] = {"calm", "tight", "narrow", "full", "over"};
     struct tide_lua *host = tide__lua_host(L);
     struct tide_store *store = host->node ? tide_store_of(host->node) : NULL;
     struct tide_store_memory memory = {0};
-    if (store) {
+    const lua_Integer run = luaL_optinteger(L, 1, 0);
+    luaL_argcheck(L, run >= 0 && run <= UINT32_MAX, 1, "the number of a run");
+    if (store && run == 0) {
         tide_store_memory(store, &memory);
+    } else if (store) {
+        tide_store_run_memory(store, (uint32_t)run, &memory);
     }
     if (memory.cap == 0) {
         lua_pushnil(L);
@@ -676,6 +681,17 @@ static int core_private_directory(lua_State *L) {
         return tide__lua_failure(L, code);
     }
     lua_pushboolean(L, true);
+    return 1;
+}
+
+/* core.disk_room(path) -> bytes that may still be written where it lies */
+static int core_disk_room(lua_State *L) {
+    uint64_t bytes;
+    int code = tide_disk_room(luaL_checkstring(L, 1), &bytes);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushinteger(L, bytes > INT64_MAX ? INT64_MAX : (lua_Integer)bytes);
     return 1;
 }
 
@@ -854,6 +870,7 @@ void tide__lua_open_node(lua_State *L) {
         {"build", core_build},
         {"run_directory", core_run_directory},
         {"private_directory", core_private_directory},
+        {"disk_room", core_disk_room},
         {"sweep_directory", core_sweep_directory},
         {"own_process", core_own_process},
         {"program_name", core_program_name},

@@ -217,6 +217,14 @@ static int core_npz(lua_State *L) {
     return read_arrays(L, read_npz);
 }
 
+/* text -> its CRC-32, as zip archives keep it */
+static int core_zip_sum(lua_State *L) {
+    size_t size;
+    const char *text = luaL_checklstring(L, 1, &size);
+    lua_pushinteger(L, (lua_Integer)tide_zip_sum(text, size));
+    return 1;
+}
+
 /* ---- csv ---- */
 
 static const char *const csv_types[] = {"auto", "number", "integer", "class", "text", "skip", NULL};
@@ -328,6 +336,6 @@ static int core_csv(lua_State *L) {
 
 void tide__lua_open_arrays(lua_State *L) {
     static const luaL_Reg functions[] = {
-        {"npy", core_npy}, {"npz", core_npz}, {"csv", core_csv}, {NULL, NULL}};
+        {"npy", core_npy}, {"npz", core_npz}, {"zip_sum", core_zip_sum}, {"csv", core_csv}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

@@ -61,7 +61,7 @@ static uint32_t small_field(lua_State *L, const char *name) {
     return (uint32_t)value;
 }
 
-/* {dir=, cut=, keep=, full_every=, timeout_s=} -> handle | nil, err */
+/* {dir=, cut=, keep=, full_every=, timeout_s=, run=} -> handle | nil, err */
 static int core_checkpoint_start(lua_State *L) {
     static const char *const cuts[] = {"auto", "clock", "fuzzy", NULL};
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -71,6 +71,10 @@ static int core_checkpoint_start(lua_State *L) {
                                         .full_every = small_field(L, "full_every")};
     lua_getfield(L, 1, "timeout_s");
     o.timeout = (uint64_t)(luaL_optnumber(L, -1, 60) * 1e9);
+    lua_getfield(L, 1, "run");
+    const lua_Integer run = luaL_optinteger(L, -1, 0);
+    luaL_argcheck(L, run >= 0 && run <= UINT32_MAX, 1, "the number of a run");
+    o.domain = (uint32_t)run;
     lua_getfield(L, 1, "dir");
     o.dir = luaL_checkstring(L, -1);
     lua_getfield(L, 1, "cut");
@@ -140,7 +144,7 @@ static int core_cut_clock(lua_State *L) {
 
 /* ---- reading ---- */
 
-/* dir, generation or nil, {job=, run=, others=} or nil (tide__restore_as) -> {.., skipped=, job=} | nil, err */
+/* dir, generation or nil, {job=, run=, number=, memory=, others=} or nil (tide__restore_as) -> {.., skipped=, job=} | nil, err */
 static int core_checkpoint_restore(lua_State *L) {
     const char *dir = luaL_checkstring(L, 1);
     lua_Integer generation = luaL_optinteger(L, 2, 0);
@@ -157,6 +161,12 @@ static int core_checkpoint_restore(lua_State *L) {
         as.job = luaL_checkstring(L, -1);
         lua_getfield(L, 3, "run");
         as.run = luaL_checkstring(L, -1);
+        lua_getfield(L, 3, "number");
+        const lua_Integer number = luaL_optinteger(L, -1, 0);
+        luaL_argcheck(L, number >= 0 && number <= UINT32_MAX, 3, "the number of a run");
+        as.number = (uint32_t)number;
+        lua_getfield(L, 3, "memory");
+        as.memory = (uint64_t)luaL_optinteger(L, -1, 0);
     }
     int code = tide__checkpoint_restore_as(host->node, dir, (uint64_t)generation,
                                            as.job ? &as : NULL, &restored);

@@ -1,14 +1,16 @@
 /* Clocks of workers, and the consistency of tables, for Lua. */
 #include "lua/host/host.h"
 
-/* worker, clock -> true | nil, err */
+/* worker, clock, domain -> true | nil, err */
 static int core_worker_begin(lua_State *L) {
     struct tide_lua *host = tide__lua_inside(L);
     lua_Integer worker = luaL_checkinteger(L, 1), clock = luaL_optinteger(L, 2, 0);
     luaL_argcheck(L, worker >= 0 && worker <= UINT32_MAX, 1, "the number of a worker");
     luaL_argcheck(L, clock >= 0 && clock <= INT32_MAX, 2, "a clock");
-    int code =
-        tide__lua_resumed(L, tide_worker_begin(host->node, (uint32_t)worker, (uint32_t)clock));
+    lua_Integer domain = luaL_optinteger(L, 3, 0);
+    luaL_argcheck(L, domain >= 0 && domain <= UINT32_MAX, 3, "the number of a run");
+    int code = tide__lua_resumed(L, tide_worker_begin_in(host->node, (uint32_t)domain,
+                                                         (uint32_t)worker, (uint32_t)clock));
     if (code < 0) {
         return tide__lua_failure(L, code);
     }
@@ -187,7 +189,7 @@ void tide__lua_push_staleness(lua_State *L, struct tide_table *table) {
     lua_setfield(L, -2, "staleness");
 }
 
-/* t:consistency() -> text; t:consistency("essp:4") -> true | nil, err */
+/* t:consistency() -> text; t:consistency("essp:4") -> true; raises what fails */
 int tide__lua_table_consistency(lua_State *L) {
     struct tide_table *table = tide__lua_check_table(L, 1);
     if (lua_isnoneornil(L, 2)) {
@@ -199,7 +201,7 @@ int tide__lua_table_consistency(lua_State *L) {
     int code = tide_consistency_parse(luaL_checkstring(L, 2), &consistency);
     code = code ? code : tide__lua_resumed(L, tide_table_set_consistency(table, &consistency));
     if (code < 0) {
-        return tide__lua_failure(L, code);
+        return tide__lua_raise(L, code);
     }
     lua_pushboolean(L, true);
     return 1;

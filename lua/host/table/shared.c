@@ -13,7 +13,7 @@ const char *const *tide__lua_technique_names(void) {
 
 static int answer(lua_State *L, int code) {
     if (code < 0) {
-        return tide__lua_failure(L, code);
+        return tide__lua_raise(L, code);
     }
     lua_pushboolean(L, true);
     return 1;
@@ -54,7 +54,7 @@ static void read_options(lua_State *L, struct tide_share_options *o) {
     }
 }
 
-/* t:manage(keys, technique[, {nodes=, rate=, threshold=, clip=}]) -> true | nil, err */
+/* t:manage(keys, technique[, {nodes=, rate=, threshold=, clip=}]) -> true; raises what fails */
 static int table_manage(lua_State *L) {
     struct tide_table *table = tide__lua_check_table(L, 1);
     struct tide_share_options options = {0};
@@ -69,7 +69,7 @@ static int table_manage(lua_State *L) {
                          L, tide_table_manage(table, keys, count, (uint8_t)technique, &options)));
 }
 
-/* t:intent(keys, first clock, clock after the last) -> true | nil, err */
+/* t:intent(keys, first clock, clock after the last) -> true | nil, err: nothing depends on it but speed */
 static int table_intent(lua_State *L) {
     struct tide_table *table = tide__lua_check_table(L, 1);
     (void)tide__lua_inside(L);
@@ -78,10 +78,15 @@ static int table_intent(lua_State *L) {
     luaL_argcheck(L, end > begin && end <= INT32_MAX, 4, "a clock after the first");
     size_t count;
     const uint64_t *keys = tide__lua_keys(L, 2, &count);
-    return answer(L, tide_table_intent(table, keys, count, (uint32_t)begin, (uint32_t)end));
+    const int code = tide_table_intent(table, keys, count, (uint32_t)begin, (uint32_t)end);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
 }
 
-/* t:flush() -> true | nil, err */
+/* t:flush() -> true; raises what fails */
 static int table_flush(lua_State *L) {
     struct tide_table *table = tide__lua_check_table(L, 1);
     (void)tide__lua_inside(L);

@@ -13,6 +13,7 @@
 #include "store/core/store.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SWEPT_A_CALL = 8 };
@@ -70,7 +71,8 @@ static void push_table(lua_State *L, struct tide_table *table) {
 /* ---- specifications ---- */
 
 static const char *const init_names[] = {"zero", "uniform", "normal", "xavier", NULL};
-static const char *const update_names[] = {"add", "assign", "sgd", "adagrad", "adam", NULL};
+static const char *const update_names[] = {"add",  "assign",   "sgd",      "adagrad",
+                                           "adam", "momentum", "nesterov", NULL};
 static const char *const slot_names[] = {"hash", "range", NULL};
 const char *const tide__lua_durability_names[] = {"", "none", "strict", "window", NULL};
 static const char *const wire_names[] = {"f32", "f16", "bf16", NULL};
@@ -163,12 +165,10 @@ static void read_update(lua_State *L, struct tide_table_options *o) {
     }
     o->update = choice(L, "update", kind, update_names);
     o->lr = (float)number_of(L, 0, "lr", 0);
-    o->beta1 = (float)number_of(L, 0, "beta1", o->update == TIDE_UPDATE_ADAM ? 0.9 : 0);
-    o->beta2 = (float)number_of(L, 0, "beta2", o->update == TIDE_UPDATE_ADAM ? 0.999 : 0);
-    o->epsilon = (float)number_of(L, 0, "epsilon",
-                                  o->update == TIDE_UPDATE_ADAM      ? 1e-8
-                                  : o->update == TIDE_UPDATE_ADAGRAD ? 1e-10
-                                                                     : 0);
+    const bool keeps = o->update == TIDE_UPDATE_MOMENTUM || o->update == TIDE_UPDATE_NESTEROV;
+    o->beta1 = (float)number_of(L, 0, keeps ? "momentum" : "beta1", 0); /* 0: the rule's default */
+    o->beta2 = (float)number_of(L, 0, "beta2", 0);
+    o->epsilon = (float)number_of(L, 0, "eps", 0);
     o->sum_init = (float)number_of(L, 0, "sum_init", 0);
     lua_pop(L, 1);
 }
@@ -191,7 +191,9 @@ static void check_fields(lua_State *L) {
                                         "cache_bytes", "unsubscribe_after",
                                         "replicas",    "durability",
                                         "send_order",  "bandwidth",
-                                        "window_ns",   "window_bytes"};
+                                        "window_ns",   "window_bytes",
+                                        "run",         "domain",
+                                        "memory"};
     lua_pushnil(L);
     while (lua_next(L, 1)) {
         bool found = false;
@@ -226,6 +228,16 @@ static void read_durability(lua_State *L, struct tide_table_options *o) {
     lua_pop(L, 4);
 }
 
+static uint32_t whole_field(lua_State *L, const char *name) {
+    lua_getfield(L, 1, name);
+    const lua_Integer value = luaL_optinteger(L, -1, 0);
+    if (value < 0 || value > UINT32_MAX) {
+        luaL_error(L, "table: %s is the number of a run", name);
+    }
+    lua_pop(L, 1);
+    return (uint32_t)value;
+}
+
 static int core_table(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
@@ -256,6 +268,12 @@ static int core_table(lua_State *L) {
     o.seed = (uint64_t)luaL_optinteger(L, -1, 0);
     lua_getfield(L, 1, "refuse_nan");
     o.refuse_nan = lua_toboolean(L, -1);
+    o.run = whole_field(L, "run");
+    o.domain = whole_field(L, "domain");
+    lua_getfield(L, 1, "memory");
+    const lua_Integer memory = luaL_optinteger(L, -1, 0);
+    luaL_argcheck(L, memory >= 0, 1, "memory is not negative");
+    o.run_memory = (uint64_t)memory;
     struct tide_table *table;
     int code = tide__lua_resumed(L, tide_table_create(host->node, &o, &table));
     if (code < 0) {
@@ -569,7 +587,7 @@ static int table_push(lua_State *L) {
     return 1;
 }
 
-/* true | ticket | nil, err */
+/* true | ticket | nil, err: nothing depends on it but speed, so what fails is not raised */
 static int table_localize(lua_State *L) {
     struct tide_table *table = tide__lua_check_table(L, 1);
     struct tide_lua *host = tide__lua_inside(L);
@@ -618,7 +636,7 @@ static int table_pull_local(lua_State *L) {
 
 /* ---- moving, saving ---- */
 
-/* t:move(slots, node) -> true | nil, err */
+/* t:move(slots, node) -> true; raises what fails */
 static int table_move(lua_State *L) {
     struct tide_table *table = tide__lua_check_table(L, 1);
     luaL_checktype(L, 2, LUA_TTABLE);
@@ -638,7 +656,7 @@ static int table_move(lua_State *L) {
     (void)tide__lua_inside(L);
     int code = tide__lua_resumed(L, tide_table_move(table, slots, count, (uint16_t)node));
     if (code < 0) {
-        return tide__lua_failure(L, code);
+        return tide__lua_raise(L, code);
     }
     lua_pushboolean(L, true);
     return 1;
@@ -650,7 +668,7 @@ static int save_or_load(lua_State *L, int (*operation)(struct tide_table *, cons
     (void)tide__lua_inside(L);
     int code = tide__lua_resumed(L, operation(table, path));
     if (code < 0) {
-        return tide__lua_failure(L, code);
+        return tide__lua_raise(L, code);
     }
     lua_pushboolean(L, true);
     return 1;
@@ -672,8 +690,12 @@ static int table_load(lua_State *L) {
     lua_getfield(L, -1, "into");
     lua_insert(L, 1);
     lua_settop(L, 4);
-    lua_call(L, 3, LUA_MULTRET);
-    return lua_gettop(L);
+    lua_call(L, 3, 2);
+    if (!lua_toboolean(L, 1)) {
+        return lua_error(L);
+    }
+    lua_settop(L, 1);
+    return 1;
 }
 
 /* t:assign(keys, rows): the values of rows, whatever the rule; what the rule remembers stays */
@@ -694,6 +716,13 @@ static int table_assign(lua_State *L) {
     return 1;
 }
 
+/* A float as the number of fewest digits that is it: 0.1, not 0.10000000149. */
+static void push_short(lua_State *L, float value) {
+    char text[32];
+    (void)snprintf(text, sizeof text, "%.6g", (double)value);
+    lua_pushnumber(L, strtof(text, NULL) == value ? strtod(text, NULL) : (double)value);
+}
+
 static void push_kind(lua_State *L, const char *field, const char *kind, const double *values,
                       int count) {
     lua_createtable(L, 1 + count, 0);
@@ -710,6 +739,27 @@ static void push_kind(lua_State *L, const char *field, const char *kind, const d
     lua_setfield(L, -2, field);
 }
 
+/* t:rate() -> number, or nil where the rule has none; t:rate(0.01) -> true */
+static int table_rate(lua_State *L) {
+    struct tide_table *table = tide__lua_check_table(L, 1);
+    if (lua_isnoneornil(L, 2)) {
+        const float rate = tide_table_rate(table);
+        if (isnan(rate)) {
+            lua_pushnil(L);
+        } else {
+            push_short(L, rate);
+        }
+        return 1;
+    }
+    (void)tide__lua_inside(L);
+    const int code = tide__lua_resumed(L, tide_table_set_rate(table, (float)luaL_checknumber(L, 2)));
+    if (code < 0) {
+        return tide__lua_raise(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
 static void push_spec(lua_State *L, const struct tide_table_options *o) {
     static const int init_values[] = {0, 2, 1, 2};
     lua_createtable(L, 0, 8);
@@ -722,10 +772,10 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
     push_kind(L, "keys", dense ? "dense" : "hashed", &keys, 1);
     double init[2] = {(double)o->init_a, (double)o->init_b};
     push_kind(L, "init", init_names[o->init & 3], init, init_values[o->init & 3]);
-    push_kind(L, "update", update_names[o->update < 5 ? o->update : 0], NULL, 0);
+    push_kind(L, "update", update_names[o->update < TIDE_COUNT(update_names) - 1 ? o->update : 0], NULL, 0);
     lua_getfield(L, -1, "update");
     if (o->lr != 0) {
-        lua_pushnumber(L, (double)o->lr);
+        push_short(L, o->lr);
         lua_setfield(L, -2, "lr");
     }
     lua_pop(L, 1);
@@ -795,6 +845,7 @@ void tide__lua_open_table(lua_State *L) {
         {"localize", table_localize},
         {"sampler", tide__lua_table_sampler},
         {"consistency", tide__lua_table_consistency},
+        {"rate", table_rate},
         {"move", table_move},
         {"save", table_save},
         {"load", table_load},

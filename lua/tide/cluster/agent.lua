@@ -3,6 +3,7 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local heat = require "tide.show.hot_keys"
+local looks = require "tide.cluster.looks"
 local script = require "tide.script"
 local verbs = require "tide.cluster.verbs"
 
@@ -19,18 +20,10 @@ local state = {runs = {}, consoles = {}, members = {}, workers = {}}
 
 local ops = {}
 
----Counters of this node; runs subtract what they were at their start.
-function ops.status()
-  local tables = {}
-  for _, stats in ipairs(core.tables() or {}) do tables[stats.name] = stats end
-  return {node = core.node(), tables = tables, links = core.links(), actors = core.actors(), rss_bytes = core.rss(),
-          queue = core.queue(), memory = core.memory(), now = core.now()}
-end
+---What the tables of a run take of its memory here: {n}; empty where it has no cap, or no tables.
+ops["run.memory"] = function(request) return core.memory(math.tointeger(request.n) or 0) or {} end
 
----All that metrics are made of: {data = encoded figures of this node}.
-function ops.metrics()
-  return {data = require("tide.run.pieces").of(core.encode(require("tide.cluster.measure").node()))}
-end
+for name, look in pairs(looks.ops) do ops[name] = look end
 
 ---What this node's store has done for others, in all and by slot of the named tables, and how long its own workers
 ---had something under way to each other store: {tables={names}, slots=bool, homes={ids}}.
@@ -85,7 +78,7 @@ function ops.consistency(request)
   local handle, err = core.table_find(request.table)
   if not handle then return nil, err end
   local ok
-  ok, err = handle:consistency(request.value)
+  ok, err = pcall(handle.consistency, handle, request.value)
   if not ok then return nil, err end
   return {}
 end
@@ -131,7 +124,8 @@ local function idlest_thread()
   return best
 end
 
----Starts workers of a loaded run: {run=, job=, ranks={...}, workers=, crowded=, seed=, params=, tables=}; answers
+---Starts workers of a loaded run: {run=, job=, ranks={...}, workers=, crowded=, seed=, params=, tables=,
+---domain=}; answers
 ---addresses.
 function ops.start(request)
   local run = state.runs[request.run]
@@ -150,7 +144,7 @@ function ops.start(request)
       argument = {
         rank = rank, workers = request.workers, crowded = request.crowded, node = core.node().name,
         seed = request.seed, params = request.params, controller = run.controller, script = run.script,
-        job = request.job, tables = request.tables, keeps = request.keeps,
+        job = request.job, tables = request.tables, domain = request.domain, keeps = request.keeps,
         resume = request.resume and request.resume[i],
       },
     }
@@ -256,16 +250,6 @@ function ops.waits(request)
   return waits
 end
 
----What happened, as this node saw it: {after=number}.
-function ops.events(request)
-  return {events = core.events(request.after)}
-end
-
----The newest lines of this process's log.
-function ops.log()
-  return {lines = core.logged()}
-end
-
 ---Something that others shall be able to ask for: {kind=, text=}.
 function ops.event(request)
   core.event(request.kind, request.text)
@@ -310,7 +294,7 @@ function ops.move(request, message)
     local handle, err = require("tide.cluster.table_names").find(request.table)
     if not handle then return nil, err end
     local ok
-    ok, err = handle:move(request.slots, request.node)
+    ok, err = pcall(handle.move, handle, request.slots, request.node)
     if not ok then return nil, err end
     return {moved = #request.slots}
   end)

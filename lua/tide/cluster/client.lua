@@ -2,6 +2,7 @@
 local core = require "tide.core"
 local directory = require "tide.cluster.directory"
 local errors = require "tide.errors"
+local looks = require "tide.cluster.looks"
 
 local client = {}
 
@@ -41,8 +42,8 @@ function client.attach(o)
   return true
 end
 
----Asks the agents of all nodes that are up.
----@param what "status"|"events"|"hottest"
+---Asks all nodes that are up.
+---@param what "status"|"events"|"log"|"hottest"|... a controller in a process of its own knows the first three
 ---@param more? table what the question says besides
 ---@return table|nil array of {name, id, state, answer | error} , table? err
 function client.gather(what, more)
@@ -78,7 +79,7 @@ function client.gather_inside(request)
   for _, member in ipairs(core.members()) do
     local row = {name = member.name, id = member.id, state = member.state}
     if member.state == "up" then
-      local address = core.whereis(member.name .. "/agent")
+      local address <const> = looks.address(member, request.op)
       local answer, err
       if address then answer, err = core.call(address, request, 5) end
       row.answer, row.error = answer, err and errors.to_data(errors.from(err))

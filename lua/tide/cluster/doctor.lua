@@ -23,6 +23,8 @@ local TRIP_S <const> = 0.05
 local FAST_CLOCKS <const> = {tsc = true, ["kvm-clock"] = true, arch_sys_counter = true,
                              hyperv_clocksource_tsc_page = true}
 local SHARED_LEAST <const> = 64 << 20
+local LOCKED_LEAST <const> = 1 << 20 -- Debian gives 8 MiB
+local ROOM_LEAST <const>, ROOM_GOOD <const> = 64 << 20, 1 << 30
 
 ---@param path string
 ---@return string|nil
@@ -42,6 +44,16 @@ local function limit_of(name)
   local soft <const> = (doctor.read "/proc/self/limits" or ""):match(name .. " +(%S+)")
   if soft == "unlimited" then return math.huge end
   return tonumber(soft)
+end
+
+-- Where Tide writes without being told: sockets and logs of clusters, histories of runs, the console's lines.
+local function places(o)
+  local list = {o.directory or "."}
+  local run <const> = core.run_directory()
+  list[#list + 1] = run and run:match "^(.*)/[^/]+$"
+  local home <const> = os.getenv "HOME"
+  list[#list + 1] = os.getenv "XDG_STATE_HOME" or home and home .. "/.local/state"
+  return list
 end
 
 ---- checks, in order -------------------------------------------------------------------------------------------------
@@ -97,6 +109,15 @@ local CHECKS <const> = {
     if limit < 64 then return bad(value, "ulimit -u 1024: a node has some threads") end
     return ok(value)
   end},
+  {"locked memory", function()
+    local limit <const> = limit_of "Max locked memory"
+    if not limit then return nil end
+    local value <const> = limit == math.huge and "unlimited" or units.format_size(limit // 1 | 0)
+    if limit < LOCKED_LEAST then
+      return warn(value, "ulimit -l 65536: drivers of GPUs and fast networks lock memory; Tide itself locks none")
+    end
+    return ok(value)
+  end},
   {"memory maps", function()
     local count <const> = tonumber((doctor.read "/proc/sys/vm/max_map_count" or ""))
     if not count then return nil end
@@ -148,6 +169,24 @@ local CHECKS <const> = {
     core.file_remove(path)
     local value <const> = ("a file is safe on disk after %s"):format(units.format_duration(took))
     if took > SYNC_SLOW_S then return warn(value, "put checkpoints and run directories on a faster disk") end
+    return ok(value)
+  end},
+  {"free space", function(o)
+    local least, where
+    local full = {}
+    for _, place in ipairs(places(o)) do
+      local free <const> = core.disk_room(place)
+      if free then
+        if free < ROOM_LEAST then full[#full + 1] = place end
+        if not least or free < least then least, where = free, place end
+      end
+    end
+    if not least then return nil end
+    local value <const> = ("%s in %s"):format(units.format_size(least), where)
+    if #full > 0 then
+      return bad(value, "make room in " .. table.concat(full, ", ") .. ": histories, checkpoints and logs are cut off")
+    end
+    if least < ROOM_GOOD then return warn(value, "make room, or take another disk: a checkpoint is as large as tables") end
     return ok(value)
   end},
   {"clock", function()

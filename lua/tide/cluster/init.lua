@@ -260,14 +260,16 @@ function cluster.scheduling()
   return require("tide.policy.remote").new(address)
 end
 
-local START_FIELDS <const> = {slots = true, min = true, max = true, sizes = true, weight = true, preemptible = true}
+local START_FIELDS <const> = {slots = true, memory = true, min = true, max = true, sizes = true, weight = true,
+                              preemptible = true}
 
 ---Starts a run of a job on the nodes of this cluster, and returns at once.
 ---@param job_ tide.job
 ---@param params? table
 ---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
----  preemptible?: boolean} on a shared cluster: worker slots, for which is waited (default: all that are free); with a
----  scheduling policy how few and how many it may give, which numbers, and how much the run counts
+---  preemptible?: boolean, memory?: string|integer} on a shared cluster: worker slots, for which is waited (default:
+---  all that are free); with a scheduling policy how few and how many it may give, which numbers, and how much the run
+---  counts; memory: "256MB", what its tables may take on each node
 ---@return tide.run
 function cluster:start(job_, params, o)
   if o ~= nil then script.check_fields("T0113", "cluster:start", o, START_FIELDS) end
@@ -293,8 +295,8 @@ function cluster.run(_, name) return require("tide.run.remote").find(name) end
 
 ---Starts a script on this cluster in a process of its own, which stays when this one ends.
 ---@param path string
----@param o? {args?: string[], slots?: integer, min?: integer, max?: integer, sizes?: string|integer[],
----  weight?: number}
+---@param o? {args?: string[], slots?: integer, memory?: string|integer, keep?: boolean, min?: integer, max?: integer,
+---  sizes?: string|integer[], weight?: number} keep: its tables stay when it is closed
 ---@return tide.remote_run|nil, table? err
 function cluster.submit(_, path, o) return require("tide.run.host").submit(core.node().endpoint, path, o) end
 

@@ -23,6 +23,7 @@ local TICK_S <const> = 0.25
 local SILENT_S <const> = 10 -- a host has so long to tell another controller of itself
 local SWEEP_S <const> = 1
 local CALL_S <const> = 30
+local MEMORY_S <const> = 2
 local ENDED_MAX <const> = 200
 local ENDED_S <const> = 7 * 24 * 3600
 local LIVING_MAX <const>, QUEUED_MAX <const> = 64, 256
@@ -43,6 +44,9 @@ runs.ENDED = {done = true, stopped = true, failed = true, lost = true}
 ---@field user string
 ---@field host {node: string, pid: integer, machine: string, directory: string, address: string}
 ---@field slots? integer worker slots that were asked for; nil: all that are free
+---@field memory? integer bytes that its tables may take on each node
+---@field checkpoint? string directory of its checkpoints
+---@field keep? boolean its tables stay
 ---@field grant? table<string, integer> slots by name of node
 ---@field epoch integer of the grant, rises with each change
 ---@field params? table
@@ -400,8 +404,8 @@ local function checked_limits(request)
   return require("tide.scheduler.limits").check(l, "limits of slots", math.max(total, self.scheduler:most_slots()))
 end
 
----A host begins a run: {job, uid, user, pid, machine, directory, params, slots, private, keeps, limits, bound = why its
----workers cannot change} -> {n, name}.
+---A host begins a run: {job, uid, user, pid, machine, directory, params, slots, memory, checkpoint, keep, private,
+---keeps, limits, bound = why its workers cannot change} -> {n, name}.
 function ops.open(request, message)
   if type(request.job) ~= "string" or type(request.uid) ~= "string" then
     return nil, errors.new("T0113", {message = "a run has a job and a uid"})
@@ -418,7 +422,9 @@ function ops.open(request, message)
   end
   local n <const> = self.next
   local r = {n = n, name = ("%s-%d"):format(request.job, n), job = request.job, uid = request.uid, state = "queued",
-    user = request.user, slots = request.slots, private = request.private, params = request.params, epoch = 0,
+    user = request.user, slots = request.slots, memory = request.memory, private = request.private,
+    checkpoint = request.checkpoint, keep = request.keep,
+    params = request.params, epoch = 0,
     keeps = request.keeps, submitted_at = core.wall(), attempt = 1, limits = request.limits, bound = request.bound,
     host = {node = request.node, pid = request.pid, machine = request.machine, directory = request.directory,
             address = message.from}}
@@ -447,15 +453,40 @@ function ops.tables(request)
   return {}
 end
 
----Drops a table by name: {name, force}. One of a run that goes on only with force.
-ops["table.drop"] = function(request)
+-- The whole name of a table.
+local function table_named(wanted)
   local known = {}
   for i, entry in ipairs(core.tables() or {}) do known[i] = entry.name end
-  local name <const> = require("tide.cluster.table_names").resolve(tostring(request.name), known)
-  if not name then
-    return nil, errors.new("T0401", {message = ("no table `%s`"):format(text.clean(tostring(request.name))),
-      help = text.did_you_mean(tostring(request.name), known) or "`tide tables` lists them"})
+  local name <const>, fitting <const> = require("tide.cluster.table_names").resolve(tostring(wanted), known)
+  if name then return name end
+  if #fitting > 1 then
+    return nil, errors.new("T0401", {message = ("several tables could be `%s`"):format(text.clean(tostring(wanted))),
+      help = "name one: " .. table.concat(fitting, ", ")})
   end
+  return nil, errors.new("T0401", {message = ("no table `%s`"):format(text.clean(tostring(wanted))),
+    help = text.did_you_mean(tostring(wanted), known) or "`tide tables` lists them"})
+end
+
+---Changes a table that is in use, on all nodes: {name, rate, consistency}, at least one of them.
+ops["table.set"] = function(request)
+  local name <const>, problem <const> = table_named(request.name)
+  if not name then return nil, problem end
+  local handle, err = core.table_find(name)
+  for _, field in ipairs {"rate", "consistency"} do
+    if handle and request[field] ~= nil then
+      local ok
+      ok, err = handle[field](handle, request[field])
+      if not ok then return nil, err end
+    end
+  end
+  if not handle then return nil, err end
+  return {name = name, rate = handle:rate(), consistency = handle:consistency()}
+end
+
+---Drops a table by name: {name, force}. One of a run that goes on only with force.
+ops["table.drop"] = function(request)
+  local name <const>, problem <const> = table_named(request.name)
+  if not name then return nil, problem end
   for _, r in pairs(self.records) do
     local prefix <const> = r.name .. "."
     if not request.force and not runs.ENDED[r.state] and name:sub(1, #prefix) == prefix then
@@ -575,7 +606,8 @@ local function row_of(r)
   local p <const> = r._progress or r.progress or {}
   local nodes = text.sorted_keys(r.grant or {})
   local row <const> = {n = r.n, name = r.name, job = r.job, uid = r.uid, state = r.state, why = r.why,
-    user = r.user, host = r.host, slots = count_of(r.grant), wanted = r.slots, workers = r._workers, nodes = nodes,
+    user = r.user, host = r.host, slots = count_of(r.grant), wanted = r.slots, memory = r.memory,
+    checkpoint = r.checkpoint, keep = r.keep, workers = r._workers, nodes = nodes,
     grant = r.grant, epoch = r.epoch, params = r.params, progress = p, submitted_at = r.submitted_at,
     started_at = r.started_at, ended_at = r.ended_at, exit = r.exit, attempt = r.attempt, private = r.private,
     closed = r.closed, age_s = core.wall() - r.submitted_at}
@@ -594,11 +626,23 @@ function ops.list(request)
   return {runs = rows}
 end
 
----{name} -> row
+-- What its tables take on each node, by name.
+local function memory_of(r)
+  local used = {}
+  for _, member in ipairs(core.members()) do
+    local agent <const> = member.state == "up" and core.whereis(member.name .. "/agent")
+    local answer <const> = agent and core.call(agent, {op = "run.memory", n = r.n}, MEMORY_S)
+    if answer and answer.cap_bytes then used[member.name] = {used = answer.used_bytes, refused = answer.refused} end
+  end
+  return used
+end
+
+---{name, memory = what its tables take is wanted, if they have a cap} -> row
 function ops.get(request)
   local r <const>, err = find(request.name)
   if not r then return nil, err end
   local row = row_of(r)
+  if request.memory and r.memory and not r.closed then row.memory_used = memory_of(r) end
   row.controller = r._controller
   return row
 end

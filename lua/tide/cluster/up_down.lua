@@ -6,6 +6,7 @@ local core = require "tide.core"
 local detached = require "tide.cluster.detached"
 local directory = require "tide.cluster.directory"
 local errors = require "tide.errors"
+local looks = require "tide.cluster.looks"
 local verbs = require "tide.cluster.verbs"
 local job = require "tide.run.job"
 
@@ -46,7 +47,7 @@ function standing.control(a)
     error(errors.from(err), 0)
   end
   core.register("control")
-  core.open "operate"
+  core.open "read"
   local runs <const> = require "tide.cluster.runs"
   local ending
   local synced_at = core.now()
@@ -66,6 +67,8 @@ function standing.control(a)
     elseif request and request.op == "quit" then
       core.answer(message, {})
       ending = true
+    elseif request and looks.ops[request.op] then
+      core.answer(message, looks.ops[request.op](request))
     elseif message and message.kind == "call" then
       core.answer_error(message, errors.new("T0113", "this request is not known"))
     elseif message and message.kind == "stop" then

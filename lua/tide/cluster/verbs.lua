@@ -16,7 +16,7 @@ verbs.needs = {
   agent = {
     -- looks
     status = "read", served = "read", hottest = "read", staleness = "read", waits = "read", events = "read",
-    log = "read", jobs = "read", metrics = "read", ["trace.read"] = "read",
+    log = "read", jobs = "read", metrics = "read", ["trace.read"] = "read", ["run.memory"] = "read",
     -- a session has a role of its own, at most its opener's right; to end another's takes admin
     ["console.open"] = "read", ["console.drop"] = "read",
     -- acts on what is there
@@ -29,13 +29,13 @@ verbs.needs = {
     -- among nodes
     localize = "node", vacated = "node",
   },
-  control = {quit = "admin"},
+  control = {quit = "admin", status = "read", metrics = "read", events = "read", log = "read"},
   -- a run's controller; its policies are asked by requests of their own, below
   run = {metrics = "read"},
   runs = {
     list = "read", get = "read", held = "read", situation = "read",
     -- verbs on a run: pause, resume, set, workers, stop, cancel
-    verb = "operate", ["table.drop"] = "operate",
+    verb = "operate", ["table.drop"] = "operate", ["table.set"] = "operate",
     -- of the scheduling seat: `policy` looks at the verb's own row below
     policy = "read", schedule = "admin",
     -- of hosts, which run a script's code on the nodes

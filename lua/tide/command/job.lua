@@ -35,6 +35,12 @@ function job.inside(request)
       answer, err = require("tide.scheduler.forecast").run(situation, {name = row.name, slots = request.slots})
     end
     if answer then answer = {name = row.name, state = row.state, runs = answer} end
+  elseif request.restart then
+    local children <const> = require "tide.cluster.children"
+    children.program = request.program or children.program
+    local run
+    run, err = require("tide.run.host").restart(request.restart, request.cluster)
+    answer = run and {name = run.name, state = run.state, uid = run.uid}
   elseif request.method then
     local remote_run <const> = require "tide.run.remote"
     local run
@@ -98,6 +104,17 @@ local function show(context, row)
   line("nodes", table.concat(parts, ", "))
   line("report", p.report)
   line("loss", p.loss and ("%.6g"):format(p.loss))
+  if row.memory then
+    local size <const> = require("tide.units").format_size
+    parts = {}
+    for _, node in ipairs(text.sorted_keys(row.memory_used or {})) do
+      local m <const> = row.memory_used[node]
+      parts[#parts + 1] = ("%s %s%s"):format(node, size(m.used), m.refused > 0 and ", refused "
+        .. m.refused or "")
+    end
+    line("memory", ("%s on each node%s"):format(size(row.memory), #parts > 0 and ": " .. table.concat(parts, "; ")
+      or ""))
+  end
   parts = {}
   for _, key in ipairs(text.sorted_keys(row.params or {})) do
     parts[#parts + 1] = ("%s=%s"):format(key, tostring(row.params[key]))
@@ -151,7 +168,7 @@ end
 
 local VERBS <const> = {
   show = function(context, o)
-    local row, err = ask(context, {op = "get", name = o.name})
+    local row, err = ask(context, {op = "get", name = o.name, memory = true})
     if not row then return nil, err end
     return show(context, row)
   end,
@@ -222,7 +239,19 @@ end
 function VERBS.pause(context, o)
   return verb(context, o, "pause", {release = o.release or nil, timeout = context.timeout_s})
 end
-function VERBS.resume(context, o) return verb(context, o, "resume", {timeout = context.timeout_s}) end
+function VERBS.resume(context, o)
+  local row, err = ask(context, {op = "get", name = o.name})
+  if not row then return nil, err end
+  if not EXITS[row.state] then return verb(context, o, "resume", {timeout = context.timeout_s}) end
+  local endpoint
+  endpoint, err = require("tide.cluster.client").resolve(o.cluster)
+  if not endpoint then return nil, err end
+  local run
+  run, err = ask(context, {restart = row, cluster = o.cluster or endpoint, program = arg and arg[0]})
+  if not run then return nil, err end
+  return context:tell("tide.job/1", {name = run.name, state = run.state, uid = run.uid},
+    ("%s goes on as %s from %s"):format(text.clean(row.name), text.clean(run.name), text.clean(row.checkpoint)))
+end
 function VERBS.stop(context, o) return verb(context, o, "stop", {within = o.within}) end
 
 function VERBS.cancel(context, o)
@@ -257,6 +286,7 @@ job.examples = {
   {"tide job show mf-1", "state, slots, params"},
   {"tide job set mf-1 eps=0.05", "from the next report on"},
   {"tide job pause mf-1 --release", "its slots go to others; `resume` takes it on"},
+  {"tide job resume mf-1", "of one that has failed or was stopped: a new run from its newest checkpoint"},
   {"tide job stop mf-1 --within 30s", "at its next report, by force if that does not come"},
   {"tide job forecast mf-1 --slots 4", "when it will end, and when with four slots"},
   {"tide job attach mf-1", "follow its log; Ctrl-C leaves it running"},

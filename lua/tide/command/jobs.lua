@@ -16,7 +16,8 @@ return listing.command {
   schema = "tide.job/1",
   columns = {
     {key = "name", title = "job"}, {key = "state"}, {key = "slots_text", title = "slots"},
-    {key = "nodes_text", title = "nodes"}, {key = "for_s", title = "for", format = "duration"},
+    {key = "memory", format = "size"}, {key = "nodes_text", title = "nodes"},
+    {key = "for_s", title = "for", format = "duration"},
     {key = "progress_text", title = "progress"}, {key = "host_text", title = "host"},
   },
   collect = function(context)

@@ -173,7 +173,7 @@ function offline.timeline(context, ref)
   local o <const>, rows = context.options, {}
   for _, path in ipairs(paths) do
     local more, problem, torn = require("tide.policy.timeline").read(path, {policy = ref, scope = o.scope,
-      whole = context.json})
+      whole = context.json, last = o.last})
     if not more then return nil, problem end
     if torn then context:say(("%s is cut off: what is before that is shown"):format(text.clean(path))) end
     table.move(more, 1, #more, #rows + 1, rows)
@@ -328,6 +328,7 @@ return {
     {name = "within", type = "duration", doc = "the guard's window (default 60s)"},
     {name = "journal", type = "string", value = "FILE", doc = "of the run to replay"},
     {name = "run", type = "string", value = "RUN", doc = "timeline: a run that the directory keeps (default last)"},
+    {name = "last", type = "integer", min = 1, value = "N", doc = "timeline: the newest N of each journal"},
   },
   ask = function(request)
     local answer, err = ask(request)

@@ -20,6 +20,7 @@ return {
     {"tide run mf.lua", "as the script says"},
     {"tide run mf.lua --nodes 4 --rank 32", "with options of the script"},
     {"tide run --resume ckpt mf.lua", "go on where a checkpoint left off"},
+    {"tide run --dashboard mf.lua", "and look at it in a browser"},
     {"tide run --timeout 10m mf.lua", "options of tide stand before the script"},
   },
   arguments = {
@@ -35,6 +36,9 @@ return {
      doc = "run on this running cluster (default $TIDE_CLUSTER) instead of starting one"},
     {name = "slots", type = "integer", min = 1, value = "N",
      doc = "with --cluster: worker slots of a run (default: the job's `workers`, else all that are free)"},
+    {name = "memory", type = "size", value = "SIZE",
+     doc = "what the tables of a run may take on each node (at least 1MiB; default: the job's `memory`, else any)"},
+    {name = "keep", doc = "with --cluster: its tables stay when the run is closed; `tide table drop` removes them"},
     limit_options[1], limit_options[2], limit_options[3], limit_options[4],
     {name = "no-wait", doc = "with --cluster: fail where so many slots are not free"},
     {name = "detach", short = "d", doc = "with --cluster: in a process that stays; same as `tide submit`"},
@@ -43,6 +47,7 @@ return {
      doc = "go on from the newest whole checkpoint in this directory"},
     {name = "trace", type = "string", value = "FILE",
      doc = "write what threads ran and fibers waited for there, for ui.perfetto.dev"},
+    {name = "dashboard", doc = "a page about the cluster in your browser, until the script ends; prints its address"},
     {name = "interactive", short = "i", doc = "a console in the cluster when the script ends or fails"},
     arguments.shared.dry_run,
   },
@@ -56,19 +61,25 @@ return {
     end
     local limits <const>, mistake = limit_options.read(o)
     if mistake then return nil, mistake end
-    if not o.cluster and (o.slots or limits or o.no_wait or o.detach) then
-      return nil, errors.new("T0107", {message = "--slots, --min, --max, --sizes, --weight, --no-wait and "
-        .. "--detach are for a cluster that runs",
+    if not o.cluster and (o.slots or limits or o.no_wait or o.detach or o.keep) then
+      return nil, errors.new("T0107", {message = "--slots, --min, --max, --sizes, --weight, --no-wait, --keep "
+        .. "and --detach are for a cluster that runs",
         help = "name it: --cluster C"})
+    end
+    if o.detach and o.dashboard then
+      return nil, errors.new("T0107", {message = "--dashboard ends with this command, and --detach ends it at once",
+        help = "tide dashboard --cluster C"})
     end
     if o.detach then return require("tide.command.submit").run(context) end
     return require("tide.run.driver").run {
-      slots = o.slots, limits = limits, no_wait = o.no_wait or false, host = o.host,
+      slots = o.slots, memory = o.memory, keep = o.keep or nil, limits = limits,
+      no_wait = o.no_wait or false, host = o.host,
       script = o.script, text = text, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster,
       keys = context.keys,
       interactive = o.interactive or false,
       json = context.json, plain = context.plain, quiet = context.quiet, verbose = context.verbose,
-      timeout_s = context.timeout_s, resume = o.resume, trace = o.trace, dry_run = o.dry_run or false,
+      timeout_s = context.timeout_s, resume = o.resume, trace = o.trace, dashboard = o.dashboard or false,
+      dry_run = o.dry_run or false,
     }
   end,
 }

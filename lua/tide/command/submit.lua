@@ -22,6 +22,9 @@ return {
     arguments.shared.cluster,
     {name = "slots", type = "integer", min = 1, value = "N",
      doc = "worker slots (default: the job's `workers`, else all that are free)"},
+    {name = "memory", type = "size", value = "SIZE",
+     doc = "what its tables may take on each node (at least 1MiB; default: the job's `memory`, else any)"},
+    {name = "keep", doc = "its tables stay when the run is closed; `tide table drop` removes them"},
     limit_options[1], limit_options[2], limit_options[3], limit_options[4],
     {name = "resume", type = "string", value = "DIR",
      doc = "go on from the newest whole checkpoint in this directory"},
@@ -31,6 +34,8 @@ return {
     local o <const> = context.options
     local limits <const>, mistake = limit_options.read(o)
     if mistake then return nil, mistake end
+    local _, too_little = require("tide.run.host").memory(o.memory, "--memory")
+    if too_little then return nil, too_little end
     local client <const> = require "tide.cluster.client"
     local endpoint, err = client.resolve(o.cluster)
     if not endpoint then return nil, err end
@@ -39,7 +44,8 @@ return {
     local answer
     answer, problem = context.core.node_run([[return require("tide.command.submit").inside(...)]],
       "@tide/command/submit.lua", {cluster = o.cluster or endpoint, script = o.script, program = arg and arg[0],
-        o = {args = o.rest, slots = o.slots, resume = o.resume, min = o.min, max = o.max, weight = o.weight,
+        o = {args = o.rest, slots = o.slots, memory = o.memory, keep = o.keep or nil,
+          resume = o.resume, min = o.min, max = o.max, weight = o.weight,
           sizes = limits and limits.sizes}})
     local cluster <const> = context.core.node().cluster or "the cluster"
     context.core.node_stop(0)

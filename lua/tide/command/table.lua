@@ -29,17 +29,46 @@ local function parts_of(view, name)
     help = text.did_you_mean(name, known) or "`tide tables` lists them"})
 end
 
--- `tide table drop NAME`.
-local function drop(context, o)
-  local ok, err = context:confirm(("Drop table `%s` with all its rows?"):format(text.clean(o.table)))
-  if not ok then return nil, err end
-  local answer, problem = cluster_view.attached(context, function()
+local function ask(context, request)
+  return cluster_view.attached(context, function()
     local got, failed = context.core.node_run([[return require("tide.command.job").inside(...)]],
-      "@tide/command/job.lua", {op = "table.drop", name = o.table, force = o.force or false})
+      "@tide/command/job.lua", request)
     if not got then return nil, errors.from(failed) end
     if got.error then return nil, errors.from(got.error) end
     return got.value
   end)
+end
+
+-- `tide table set NAME rate=0.01 consistency=essp:4`.
+local function set(context, o)
+  local request = {op = "table.set", name = o.table}
+  for _, word in ipairs(o.settings or {}) do
+    local key <const>, value <const> = word:match "^([%w_]+)=(.*)$"
+    if key == "consistency" then
+      request.consistency = value
+    elseif key == "rate" and tonumber(value) then
+      request.rate = tonumber(value)
+    else
+      return nil, errors.new("T0105", {message = ("`%s` is nothing to set"):format(text.clean(word)),
+        help = "there are rate=0.01 and consistency=essp:4"})
+    end
+  end
+  if #(o.settings or {}) == 0 then
+    return nil, errors.new("T0105", {message = "what is to be set?",
+      help = "tide table set mf.columns rate=0.01; there are rate and consistency"})
+  end
+  local answer <const>, problem <const> = ask(context, request)
+  if not answer then return nil, problem end
+  return context:tell("tide.table/1", answer, ("table `%s`: %s"):format(text.clean(answer.name), table.concat({
+    answer.rate and ("learning rate %g"):format(answer.rate) or "no learning rate",
+    "consistency " .. answer.consistency}, ", ")))
+end
+
+-- `tide table drop NAME`.
+local function drop(context, o)
+  local ok, err = context:confirm(("Drop table `%s` with all its rows?"):format(text.clean(o.table)))
+  if not ok then return nil, err end
+  local answer, problem = ask(context, {op = "table.drop", name = o.table, force = o.force or false})
   if not answer then return nil, problem end
   return context:tell("tide.table/1", {name = answer.name, dropped = true},
     ("table `%s` is dropped"):format(text.clean(answer.name)))
@@ -57,11 +86,14 @@ return {
     {"tide table show mf.columns --chart ages.svg", "and a picture of how old the rows were"},
     {"tide table show mf.columns --svg locality.svg", "and of accesses on the node and elsewhere"},
     {"tide table show mf.columns --json", "exact figures as one object"},
+    {"tide table set mf.columns rate=0.01", "another learning rate for all nodes, from now on"},
     {"tide table drop hits -y", "it goes on all nodes, with its rows"},
   },
   arguments = {
-    {name = "verb", doc = "show or drop"},
+    {name = "verb", doc = "show, set or drop"},
     {name = "table", doc = "name of the table, as `tide tables` shows it"},
+    {name = "settings", many = true, optional = true,
+      doc = "set: rate=0.01, consistency=essp:4"},
   },
   options = {
     arguments.shared.cluster, arguments.shared.yes,
@@ -72,10 +104,15 @@ return {
   },
   run = function(context)
     local o <const> = context.options
+    if o.verb == "set" then return set(context, o) end
+    if #(o.settings or {}) > 0 then
+      return nil, errors.new("T0105", ("`%s` is too much: %s takes one table"):format(text.clean(o.settings[1]),
+        text.clean(o.verb)))
+    end
     if o.verb == "drop" then return drop(context, o) end
     if o.verb ~= "show" then
       return nil, errors.new("T0105", {message = ("`%s` is no verb of tables"):format(text.clean(o.verb)),
-        help = "there are show and drop"})
+        help = "there are show, set and drop"})
     end
     local parts, found
     local ok, err = cluster_view.attached(context, function(client)

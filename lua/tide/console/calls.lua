@@ -5,6 +5,7 @@ local curve = require "tide.console.curve"
 local errors = require "tide.errors"
 local events = require "tide.cluster.events"
 local histogram = require "tide.console.histogram"
+local looks = require "tide.cluster.looks"
 local names = require "tide.console.names"
 local options = require "tide.console.options"
 local remote = require "tide.policy.remote"
@@ -38,8 +39,8 @@ function calls._use(own) session = own end
 ---- what there is -------------------------------------------------------------------------------------------------
 
 local function ask(member)
-  local address, err = core.whereis(member.name .. "/agent")
-  local answer
+  local address, answer, err = (looks.address(member, "status"))
+  if not address and targets.serves(member) then address, err = core.whereis(member.name .. "/agent") end
   if address then answer, err = core.call(address, {op = "status"}, ASK_S) end
   return {name = member.name, id = member.id, state = member.state, answer = answer,
           error = err and errors.to_data(errors.from(err))}
@@ -49,7 +50,7 @@ end
 local function view()
   local members, fibers, rows = core.members(), {}, {}
   for _, member in ipairs(members) do
-    if member.state == "up" and targets.serves(member) then
+    if member.state == "up" then
       fibers[#fibers + 1] = core.fiber(function()
         local row = ask(member) -- others are added meanwhile
         rows[#rows + 1] = row

@@ -77,7 +77,7 @@ local function raw_path(path)
 end
 
 local METHODS <const> = {
-  "pull", "push", "localize", "pull_local", "where", "stats", "show", "consistency", "homes", "sampler"}
+  "pull", "push", "localize", "pull_local", "where", "stats", "show", "consistency", "rate", "homes", "sampler"}
 
 local function after_dot(path, start, found, deadline)
   for name in pairs(database()) do

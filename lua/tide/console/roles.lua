@@ -40,7 +40,9 @@ local RUN <const> = {refresh = "read", wait = "read", log = "read", pause = "ope
   set = "operate", set_workers = "operate", stop = "operate", cancel = "operate"}
 
 -- What the handle of a table shows below admin.
-local HANDLE <const> = {"pull", "where", "stats", "homes", "health"}
+local HANDLE <const> = {"pull", "where", "stats", "homes", "health", "rate", "consistency"}
+-- Of these, what takes another role where it is given a value to set.
+local SETS <const> = {rate = "operate", consistency = "operate"}
 
 ---@param role any
 ---@return boolean whether there is such a role
@@ -74,7 +76,13 @@ end
 local function shown_handle(handle, describe, role)
   local view = {name = handle.name, width = handle.width, spec = handle.spec}
   for _, method in ipairs(HANDLE) do
-    view[method] = function(_, ...) return handle[method](handle, ...) end
+    view[method] = function(_, ...)
+      local needed <const> = (...) ~= nil and SETS[method]
+      if needed and not roles.may(role, needed) then
+        error(roles.refusal(("tables.%s:%s"):format(handle.name, method), needed, role), 2)
+      end
+      return handle[method](handle, ...)
+    end
   end
   return setmetatable(view, {
     __index = function(_, key)

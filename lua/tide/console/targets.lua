@@ -2,6 +2,7 @@
 -- between them.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local looks = require "tide.cluster.looks"
 local text = require "tide.text"
 
 local targets = {}
@@ -35,16 +36,16 @@ end
 ---@return boolean
 function targets.serves(member) return (member.workers or 0) > 0 or member.store or false end
 
----Asks all agents at one time.
+---Asks all agents at one time; what a controller in a process of its own knows, that too.
 ---@param request table
 ---@return table answers node name -> answer
 function targets.ask_all(request)
   local fibers, answers = {}, {}
   for _, member in ipairs(core.members()) do
-    if member.state == "up" and targets.serves(member) then
+    if member.state == "up" then
       fibers[#fibers + 1] = core.fiber(function()
-        local agent = core.whereis(member.name .. "/agent")
-        answers[member.name] = agent and core.call(agent, request, ASK_S)
+        local address <const> = looks.address(member, request.op)
+        answers[member.name] = address and core.call(address, request, ASK_S)
       end)
     end
   end

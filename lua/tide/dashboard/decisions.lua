@@ -3,10 +3,10 @@
 local children = require "tide.cluster.children"
 local core = require "tide.core"
 local errors = require "tide.errors"
-local journal = require "tide.policy.journal"
 local json = require "tide.json"
 local show = require "tide.show"
 local state = require "tide.dashboard.state"
+local timeline = require "tide.policy.timeline"
 
 local decisions = {}
 
@@ -40,42 +40,10 @@ local function path_of(run)
   return path
 end
 
-local function printed(bytes)
-  if not bytes then return nil end
-  local ok, value = pcall(core.plain_decode, bytes)
-  if not ok then return nil end
+local function printed(value)
+  if value == nil then return nil end
   local text <const> = state.text(show.value(value, {width = 76}))
-  return #text > VIEW_MAX and text:sub(1, VIEW_MAX):gsub("[\x80-\xff]+$", "") .. "..." or text, value
-end
-
-local function seat_of(r) return r.scope and r.scope ~= "" and r.kind .. "@" .. r.scope or r.kind end
-
----@param records table[] of journal.read
----@return table[] rows, oldest first: {at =, seat =, what =, policy =, ...}
-function decisions.rows(records)
-  local rows, holder, began = {}, {}, records[1] and records[1].at or 0
-  for _, r in ipairs(records) do
-    local seat <const> = state.text(seat_of(r))
-    if r.text then holder[seat] = ("%s %s"):format(state.text(r.name), tostring(r.version)) end
-    local row = {at = (r.at or began) - began, seat = seat, what = state.text(r.what), policy = holder[seat],
-                 epoch = r.epoch, canary = r.canary}
-    if r.what == "decision" then
-      local text <const>, value <const> = printed(r.plan)
-      row.tick, row.verdict, row.actions = r.tick, r.verdict and state.text(r.verdict), r.actions
-      row.refused = (r.refused or r.fault) and state.text(r.refused or r.fault) or nil
-      row.plan, row.view = text, r.view
-      if type(value) == "table" and value.why then
-        row.why = type(value.why) == "string" and state.text(value.why) or state.text(show.value(value.why))
-      end
-    else
-      row.why = r.why and state.text(r.why) or nil
-    end
-    rows[#rows + 1] = row
-  end
-  -- Views are long: only of those that are told.
-  local told = table.move(rows, math.max(1, #rows - LAST + 1), #rows, 1, {})
-  for _, row in ipairs(told) do row.view = printed(row.view) end
-  return told
+  return #text > VIEW_MAX and text:sub(1, VIEW_MAX):gsub("[\x80-\xff]+$", "") .. "..." or text
 end
 
 ---@param run table of a state
@@ -84,10 +52,11 @@ end
 function decisions.of(run)
   local path, err = path_of(run)
   if not path then return nil, err end
-  local records, why, torn = journal.read(path)
-  if not records then return nil, errors.new("T0302", {message = why}) end
+  local list, problem, torn = timeline.read(path, {whole = true, last = LAST})
+  if not list then return nil, problem end
+  for _, entry in ipairs(list) do entry.view, entry.plan = printed(entry.view), printed(entry.plan) end
   return json.object({schema = "tide.decisions/1", run = run.name, journal = state.text(path), torn = torn or false},
-    {decisions = decisions.rows(records)})
+    {decisions = state.clean(list)})
 end
 
 ---In the client's actor: runs `tide` with these words and tells what it printed.
@@ -106,6 +75,41 @@ function decisions.inside(request)
   return {status = process:ended().status}
 end
 
+-- What `tide` printed, called with these words.
+local function told_by(words)
+  local output <const> = os.tmpname()
+  local answer, problem = core.node_run([[return require("tide.dashboard.decisions").inside(...)]],
+    "@tide/dashboard/decisions.lua", {words = words, output = output})
+  local text <const> = core.file_read(output) or ""
+  os.remove(output)
+  if not answer then return nil, errors.from(problem) end
+  if answer.error then return nil, errors.new("T0302", {message = answer.error}) end
+  return text
+end
+
+-- Objects of lines; what is no object is talk.
+local function objects_in(text)
+  local list = {}
+  for line in text:gmatch "[^\n]+" do
+    local ok, object = pcall(core.json_decode, line)
+    if ok and type(object) == "table" then list[#list + 1] = object end
+  end
+  return list
+end
+
+-- Where the other policy of `words` would have decided otherwise.
+local function differences(path, ref)
+  local text, err = told_by {"policy", "timeline", ref, "--journal", path, "--last", tostring(LAST), "--json"}
+  if not text then return nil, err end
+  local list = {}
+  for _, entry in ipairs(objects_in(text)) do
+    if entry.differs then
+      list[#list + 1] = {at = entry.at, seat = entry.seat, would = entry.would, would_plan = printed(entry.would_plan)}
+    end
+  end
+  return list
+end
+
 ---What another policy would have decided: {run =, policy = shipped name, or text = of one}.
 ---@param run table of a state
 ---@param o {policy?: string, text?: string}
@@ -114,30 +118,27 @@ end
 function decisions.replay(run, o)
   local path, err = path_of(run)
   if not path then return nil, err end
-  local output <const>, source <const> = os.tmpname(), os.tmpname()
-  local words = {"policy", "replay", "--journal", path, "--json"}
+  local ref = o.policy ~= "" and o.policy or nil
+  if ref and not o.text and not ref:find "^[%w_]+/[%w_-]+$" then
+    return nil, errors.new("T0105", {message = "a shipped policy is named KIND/NAME"})
+  end
+  local source
   if o.text then
+    source = os.tmpname()
     core.file_write(source, o.text, true)
-    words[#words + 1] = source
-  elseif o.policy and o.policy ~= "" then
-    if not o.policy:find "^[%w_]+/[%w_]+$" then
-      return nil, errors.new("T0105", {message = "a shipped policy is named KIND/NAME"})
-    end
-    words[#words + 1] = o.policy
+    ref = source
   end
-  local answer, problem = core.node_run([[return require("tide.dashboard.decisions").inside(...)]],
-    "@tide/dashboard/decisions.lua", {words = words, output = output})
-  local printed_text <const> = core.file_read(output) or ""
-  os.remove(output)
-  os.remove(source)
-  if not answer then return nil, errors.from(problem) end
-  if answer.error then return nil, errors.new("T0302", {message = answer.error}) end
-  local line <const> = printed_text:match "(%b{})%s*$"
-  local object <const> = line and core.json_decode(line)
-  if type(object) ~= "table" then
-    return nil, errors.new("T0302", {message = "the replay said nothing: " .. state.text(printed_text:sub(1, 200))})
+  local words = {"policy", "replay", "--journal", path, "--json", ref}
+  local text, problem = told_by(words)
+  local object <const> = text and objects_in(text)[1]
+  local marks
+  if object and ref then marks, problem = differences(path, ref) end
+  if source then os.remove(source) end
+  if not text or (ref and object and not marks) then return nil, problem end
+  if not object then
+    return nil, errors.new("T0302", {message = "the replay said nothing: " .. state.text(text:sub(1, 200))})
   end
-  return core.json_encode(object)
+  return json.object(state.clean(object), {differences = state.clean(marks or {})})
 end
 
 return decisions

@@ -12,6 +12,7 @@ local json = require "tide.json"
 local history = require "tide.run.history"
 local log_lines = require "tide.show.log_lines"
 local look = require "tide.dashboard.look"
+local recording = require "tide.dashboard.recording"
 local slowest = require "tide.show.slowest"
 local state = require "tide.dashboard.state"
 
@@ -171,7 +172,8 @@ routes["GET /api/schema"] = function()
     ["tide.runs/1"] = "GET /api/runs: the newest runs in .tide/runs of the directory that the dashboard runs in",
     ["tide.run/1"] = "GET /api/run/ID: one of them, with curves and events",
     ["tide.decisions/1"] = "GET /api/policy/RUN: decisions of the run's policies from its journal",
-    ["tide.policy/1"] = "POST /api/replay {run, policy | text}: what another policy would have decided",
+    ["tide.policy/1"] = "POST /api/replay {run, policy | text}: what another policy would have decided, and where",
+    ["traceEvents"] = "POST /api/trace {seconds}: what threads ran and fibers waited for, in the Chrome trace format",
   }}
 end
 
@@ -186,6 +188,25 @@ routes["POST /api/replay"] = function(self, _, body)
   local answer, problem = decisions.replay(run, o)
   if not answer then return failed(problem) end
   return 200, JSON, answer
+end
+
+-- Answered by `run` when it is over: meanwhile others are served.
+routes["POST /api/trace"] = function(self, _, body, id)
+  if self.recording then return 409, JSON, '{"error":"a trace is being recorded"}' end
+  local o <const> = core.json_decode(body)
+  local begun, err = recording.begin(type(o) == "table" and o.seconds, self.snapshot and #self.snapshot.nodes or 1)
+  if not begun then return failed(err) end
+  begun.request = id
+  self.recording = begun
+  return nil
+end
+
+local function end_recording(self)
+  local done <const> = self.recording
+  self.recording = nil
+  local text, err = done:finish()
+  if text then return self.server:answer(done.request, 200, JSON, text) end
+  return self.server:answer(done.request, failed(err))
 end
 
 local LOG_MAX <const> = 300 -- the newest lines of all nodes
@@ -249,13 +270,15 @@ local function of_policy(self, name)
 end
 
 ---What a request is answered: also of HEAD, which the server cuts.
----@param request {method: string, target: string, body: string}
----@return integer status, string type, string text
+---@param request {id: any, method: string, target: string, body: string}
+---@return integer|nil status nil: it is answered later
+---@return string|nil type
+---@return string|nil text
 function dashboard:respond(request)
   local method <const> = request.method == "HEAD" and "GET" or request.method
   local path <const>, query <const> = request.target:match "^([^?]*)%??(.*)$"
   local f <const> = routes[method .. " " .. path]
-  if f then return f(self, query, request.body) end
+  if f then return f(self, query, request.body, request.id) end
   local name <const> = method == "GET" and path:match "^/api/policy/([%w_.-]+)$"
   if name then return of_policy(self, name) end
   local id <const> = method == "GET" and path:match "^/api/run/(%w[%w_.-]*)$"
@@ -272,7 +295,7 @@ local function serve(self, request)
     core.log("error", "a request failed: " .. tostring(status))
     status, kind, text = 500, JSON, '{"error":"the dashboard failed; its log says why"}'
   end
-  self.server:answer(request.id, status, kind, text) -- who asked may be gone
+  if status then self.server:answer(request.id, status, kind, text) end -- who asked may be gone
 end
 
 ---- until it ends ----------------------------------------------------------------------------------------------------
@@ -292,6 +315,7 @@ function dashboard:run(deadline)
       self:look()
       next_look = math.max(next_look + self.every_s, core.now())
     end
+    if self.recording and self.recording:due() then end_recording(self) end
     local request <const> = self.server:next(math.max(0, math.min(WAIT_S, next_look - core.now())))
     if request then serve(self, request) end
   end

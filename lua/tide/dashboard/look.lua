@@ -2,6 +2,7 @@
 local collect = require "tide.cluster.collect"
 local core = require "tide.core"
 local errors = require "tide.errors"
+local looks = require "tide.cluster.looks"
 local pieces = require "tide.run.pieces"
 
 local look = {}
@@ -12,7 +13,7 @@ local ANSWER_S <const> = 1
 local function events_of(after)
   local answers, fibers = {}, {}
   for _, member in ipairs(core.members()) do
-    local address <const> = member.state == "up" and core.whereis(member.name .. "/agent")
+    local address <const> = looks.address(member, "events")
     if address then
       local at <const> = #fibers + 1
       fibers[at] = core.fiber(function()

@@ -304,6 +304,30 @@ local function npy_text(t)
   return "\x93NUMPY\1\0" .. string.pack("<I2", #head) .. head .. t:bytes()
 end
 
+local ZIP_MOST <const> = 0xffffffff -- bytes, without the extension for longer archives
+local ZIP_DAY <const> = 0x21 -- 1980-01-01: the same tensors are the same file
+
+-- NumPy's .npz: an archive of .npy files, stored as they are.
+local function npz_text(tensors, order)
+  if #order > 0xffff then return nil, "an .npz holds at most 65535 tensors" end
+  local bodies, directory, at = {}, {}, 0
+  for _, name in ipairs(order) do
+    local body <const>, file <const> = npy_text(tensors[name]), name .. ".npy"
+    if at + #body > ZIP_MOST - #order * 1024 then return nil, "an .npz holds 4 GiB at most; .safetensors holds more" end
+    if #file > 0xffff then return nil, "a name is too long" end
+    local about <const> = string.pack("<I2I2I2I2I2I4I4I4I2I2", 20, 0x800, 0, 0, ZIP_DAY, core.zip_sum(body), #body,
+      #body, #file, 0)
+    bodies[#bodies + 1] = "PK\3\4" .. about .. file
+    bodies[#bodies + 1] = body
+    directory[#directory + 1] = "PK\1\2" .. string.pack("<I2", 20) .. about
+      .. string.pack("<I2I2I2I4I4", 0, 0, 0, 0, at) .. file
+    at = at + 4 + #about + #file + #body
+  end
+  local list <const> = table.concat(directory)
+  return table.concat(bodies) .. list .. "PK\5\6"
+    .. string.pack("<I2I2I2I2I4I4I2", 0, 0, #order, #order, #list, at, 0)
+end
+
 local function quoted(s)
   s = tostring(s)
   return s:find '[",\r\n]' and '"' .. s:gsub('"', '""') .. '"' or s
@@ -367,8 +391,27 @@ function arrays.records_csv(records, fields)
   return table.concat(lines, "\n") .. "\n"
 end
 
+---Records as tensors: an f64 column for each field that is a number in any of them, NaN where it is not.
+---@param records table[]
+---@param fields? string[]
+---@return table<string, tide.tensor>
+function arrays.records_tensors(records, fields)
+  local columns = {}
+  local function column(key)
+    columns[key] = columns[key] or core.tensor("f64", #records, 1):fill(0 / 0)
+    return columns[key]
+  end
+  for _, key in ipairs(fields or {}) do column(key) end
+  for i, r in ipairs(records) do
+    for key, v in pairs(r) do
+      if type(key) == "string" and type(v) == "number" and (not fields or columns[key]) then column(key)[i] = v end
+    end
+  end
+  return columns
+end
+
 ---Writes tensors, in the format of the path's ending.
----@param path string .npy, .csv or .safetensors
+---@param path string .npy, .npz, .csv or .safetensors
 ---@param value table a tensor, or tensors by name
 ---@param about? table<string, string> metadata of safetensors
 ---@return true|nil, table? err
@@ -378,17 +421,18 @@ function arrays.write(path, value, about)
   local tensors <const> = single and {x = value} or value
   if format == "npy" then
     if not single then
-      return nil, script.error("T0113", ".npy holds one tensor; .safetensors holds several by name", {where = path})
+      return nil, script.error("T0113", ".npy holds one tensor; .npz and .safetensors hold several by name",
+        {where = path})
     end
     return core.file_write(path, npy_text(value))
-  elseif format == "csv" then
-    local content, why = csv_text(tensors, text.sorted_keys(tensors))
+  elseif format == "csv" or format == "npz" then
+    local content, why = (format == "csv" and csv_text or npz_text)(tensors, text.sorted_keys(tensors))
     if not content then return nil, script.error("T0113", why, {where = path}) end
     return core.file_write(path, content)
   elseif format == "safetensors" then
     return core.safetensors_write(path, tensors, about)
   end
-  return nil, script.error("T0113", "a tensor is written as .npy, .csv or .safetensors", {where = path})
+  return nil, script.error("T0113", "a tensor is written as .npy, .npz, .csv or .safetensors", {where = path})
 end
 
 ---- into tables -----------------------------------------------------------------------------------------------------

@@ -251,6 +251,16 @@ local kinds = {[set] = true} -- metatables of data sets: what has one can be cut
 ---@package
 function data.register(metatable) kinds[metatable] = true end
 
+---A digest of several tensors, to tell whether others have the same.
+---@param tensors table[]
+---@return string
+---@package
+function data.digest(tensors)
+  local list <const> = {}
+  for i, t in ipairs(tensors) do list[i] = core.digest(t) end
+  return table.concat(list, " ")
+end
+
 ---@param value any
 ---@return boolean
 ---@package

@@ -127,6 +127,8 @@ local function describe(data, from, read)
 end
 
 return function(data)
+  data.market = require "tide.data.market" (data, sparse_rows)
+
   ---Sparse examples, one `label index:value ...` a line.
   ---@param where string|table a file, {train=, test=}, or {generate={train=, test=, columns=, nonzeros=, classes=,
   ---seed=}}: classes = 0 gives the lasso's task, labels that are numbers

@@ -3,12 +3,15 @@
 -- here, those of H from sums over all; nothing needs a step size and the objective never rises.
 --
 -- When workers come or go, rows are divided anew. A worker has no use for rows of W that it lost: they are the best
--- ones for H as it is, rank after rank, as at the beginning.
+-- ones for H as it is, so the objective does not rise. A run that is resumed begins with H of its table in the same
+-- way.
 local core = require "tide.core"
 local script = require "tide.script"
 
 local sums_of <const>, rank_of <const> = core.kernel "ccd_sums", core.kernel "ccd_rank"
 local dot <const> = core.kernel "vector_dot"
+
+local PASSES <const>, ENOUGH <const> = 20, 1e-9 -- over the ranks of W alone, at most; a gain that ends them
 
 ---@class tide.descent.ccd: tide.team.part
 local ccd = {}
@@ -24,11 +27,35 @@ function ccd.new(w, team, o)
   return self
 end
 
-function ccd:state() return {H = self.H, round = self.round, pass = self.pass, due = self.due or false} end
+function ccd:state()
+  return {H = self.H, round = self.round, pass = self.pass, due = self.due or false, last = self.last or false}
+end
 
 function ccd:adopt(s)
   self.H:put(1, s.H)
-  self.round, self.pass, self.due = s.round, s.pass, s.due or nil
+  self.round, self.pass, self.due, self.last = s.round, s.pass, s.due or nil, s.last or nil
+end
+
+function ccd:kept() return {round = self.round, pass = self.pass, last = self.last or false} end
+
+---The state of a checkpoint, whose H is in a table.
+function ccd:fetch(s)
+  self.round, self.pass, self.last = s.round, s.pass, s.last or nil
+  local h <const>, rank <const> = self.w.tables.h:pull(core.tensor("u64", self.columns, 1):fill(0, 1)), self.o.rank
+  for j = 1, self.columns do
+    for k = 1, rank do self.H[(k - 1) * self.columns + j] = h[(j - 1) * rank + k] end
+  end
+end
+
+---What a resumed run makes anew, so that both go on with the same bits: H as its table has it, and W of it.
+function ccd:refresh()
+  self.H:put(1, self.H:convert "f32":convert "f64")
+  self:best_factor()
+end
+
+function ccd:digest()
+  local part <const> = self.o.data:part "train"
+  return require "tide.data".digest {part.cells, part.values}
 end
 
 ---The cells of rows first .. first + count - 1 (from 0).
@@ -45,13 +72,18 @@ local function cells_of(part, first, count)
   return core.tensor("u32", list, 2), core.tensor("f64", kept)
 end
 
----Rows of about as many cells each.
-local function bounds(counts, size)
+---Rows of about as many cells each, or as the shares say.
+local function bounds(counts, size, shares)
   local total, at, list = 0, 0, {0}
   for _, n in pairs(counts) do total = total + n end
+  local all, ends = 0, {} -- share of the pieces up to each
+  for i = 1, size do
+    all = all + (shares and shares[i] or 1)
+    ends[i] = all
+  end
   for row, n in pairs(counts) do
     at = at + n
-    while #list < size and at * size >= total * #list do list[#list + 1] = row end
+    while #list < size and at * all >= total * ends[#list] do list[#list + 1] = row end
   end
   while #list < size + 1 do list[#list + 1] = #counts end
   list[size + 1] = #counts
@@ -60,9 +92,19 @@ end
 
 local function rank_row(matrix, t) return matrix:slice(t, 1):view(1, matrix:columns(), 1) end
 
+local function penalty(matrix, counts)
+  if not counts then return dot({x = matrix, y = matrix}).sum end
+  local sum = 0
+  for k = 1, matrix:rows() do
+    local row <const> = rank_row(matrix, k)
+    sum = sum + dot({x = row, y = row, weights = counts}).sum
+  end
+  return sum
+end
+
 function ccd:divide()
   local data <const>, t <const> = self.o.data, self.team
-  local limits <const> = bounds(data.row_counts, t.size)
+  local limits <const> = bounds(data.row_counts, t.size, t.shares)
   self.first, self.count = limits[t.index], limits[t.index + 1] - limits[t.index]
   self.cells, self.values = cells_of(data:part "train", self.first, self.count)
   local test <const> = data.parts.test
@@ -81,12 +123,25 @@ function ccd:divide()
   self.num_w, self.den_w = core.tensor("f64", self.count, 1), core.tensor("f64", self.count, 1)
   local both <const> = core.tensor("f64", 2 * self.columns, 1)
   self.both, self.num_h, self.den_h = both, both:slice(1, self.columns), both:slice(self.columns + 1, self.columns)
-  for k = 1, self.o.rank do -- rows of W that nobody has: the best ones for this H
-    local w <const>, h <const> = rank_row(self.W, k), rank_row(self.H, k)
-    if self.round > 0 then
+  if self.round > 0 then self:best_factor() end
+end
+
+---W as it is best for H, from nothing: what lost workers had needs not be known.
+function ccd:best_factor()
+  self.residual:put(1, self.values)
+  self.W:fill(0.0)
+  local before = math.huge
+  for _ = 1, PASSES do
+    local squares = 0
+    for k = 1, self.o.rank do
+      local w <const>, h <const> = rank_row(self.W, k), rank_row(self.H, k)
+      sums_of {cells = self.cells, residual = self.residual, w = w, h = h, side = "add"}
       self:best_rows(w, h)
-      sums_of {cells = self.cells, residual = self.residual, w = w, h = h, side = "take"}
+      squares = sums_of({cells = self.cells, residual = self.residual, w = w, h = h, side = "take"}).squares
     end
+    local now <const> = squares + self.o.l2 * penalty(self.W, self.row_weights)
+    if before - now <= ENOUGH * now then break end
+    before = now
   end
 end
 
@@ -100,12 +155,15 @@ end
 local function rank_step(self, k)
   local w <const>, h <const> = rank_row(self.W, k), rank_row(self.H, k)
   local new <const> = h:copy()
+  local began = core.now()
   sums_of {cells = self.cells, residual = self.residual, w = w, h = h, side = "add"}
   for _ = 1, self.o.inner do
     self:best_rows(w, new)
     sums_of {cells = self.cells, residual = self.residual, w = w, h = new, side = "columns", num = self.num_h,
              den = self.den_h}
+    self.busy = self.busy + core.now() - began
     local sum <const> = self.team:sum("columns", self.both)
+    began = core.now()
     rank_of {num = sum:slice(1, self.columns), den = sum:slice(self.columns + 1, self.columns), l2 = self.o.l2,
              counts = self.column_weights, to = new}
   end
@@ -125,21 +183,15 @@ local function test_error(self)
   return squares, #left
 end
 
-local function penalty(matrix, counts)
-  if not counts then return dot({x = matrix, y = matrix}).sum end
-  local sum = 0
-  for k = 1, matrix:rows() do
-    local row <const> = rank_row(matrix, k)
-    sum = sum + dot({x = row, y = row, weights = counts}).sum
-  end
-  return sum
-end
-
 ---One pass over the ranks.
 function ccd:advance()
   local before <const>, began <const> = self.H:copy(), core.now()
   local ok, err = pcall(function()
-    for k = 1, self.o.rank do rank_step(self, k) end
+    for k = 1, self.o.rank do
+      self.busy = 0
+      rank_step(self, k)
+      self.team:took(self.busy, #self.values)
+    end
     local test, count = test_error(self)
     local own <const> = {self.squares, penalty(self.W, self.row_weights), test, count, #self.values}
     self.sums = self.team:sum("figures", core.tensor("f64", own))

@@ -3,6 +3,7 @@
 -- gradient of all variables, once a round, and the products of columns that are new in the set.
 --
 -- The set and its matrix are made anew when the workers change; x, which all have, is all that a round begins with.
+-- A run that is resumed lets the same variables in by the same steps, so that its matrix has the same bits.
 -- Logistic regression does the same inside Newton steps: products are weighted by the curvature of the loss.
 local core = require "tide.core"
 local linear = require "tide.descent.linear"
@@ -24,32 +25,64 @@ local gram = {}
 gram.__index = gram
 
 ---@param o table as tide.descent checks it
-function gram.new(w, team, o)
-  local self <const> = setmetatable({w = w, team = team, o = o, problem = linear.new(team, o), round = 0, results = {},
-                                     stage = 1, at = 1, began = core.now()}, gram)
+---@param model? tide.descent.linear that another way to choose has begun with
+function gram.new(w, team, o, model)
+  local self <const> = setmetatable({w = w, team = team, o = o, problem = model or linear.new(team, o), round = 0,
+                                     results = {}, stage = 1, at = 1}, gram)
   self.lambdas = o.lambda and {o.lambda} or nil
   return self
 end
 
 ---- what workers tell one another ---------------------------------------------------------------------------------
 
+function gram:kept()
+  local p <const>, steps <const> = self.problem, {}
+  for i, count in ipairs(self.grown or {}) do steps[i] = count end
+  return {b = p.b, round = self.round, stage = self.stage, at = self.at, lambdas = self.lambdas or false,
+          results = self.results, best = self.best or false, due = self.due or false, most = self.most or false,
+          null = self.null or false, set = self.ready and self.set or false, grown = steps}
+end
+
 function gram:state()
+  local s <const> = self:kept()
+  s.x, s.set = self.problem.x, nil
+  return s
+end
+
+function gram:take(s)
   local p <const> = self.problem
-  return {x = p.x, b = p.b, round = self.round, stage = self.stage, at = self.at, lambdas = self.lambdas or false,
-          results = self.results, best = self.best or false, due = self.due or false, most = self.most or false}
+  p.b, self.round, self.stage, self.at = s.b, s.round, s.stage, s.at
+  self.lambdas, self.results, self.best, self.due = s.lambdas or nil, s.results, s.best or nil, s.due or nil
+  self.most, self.null = s.most or nil, s.null or nil
 end
 
 function gram:adopt(s)
-  local p <const> = self.problem
-  p.x:put(1, s.x)
-  p.b, self.round, self.stage, self.at = s.b, s.round, s.stage, s.at
-  self.lambdas, self.results, self.best, self.due = s.lambdas or nil, s.results, s.best or nil, s.due or nil
-  self.most = s.most or nil
+  self.problem.x:put(1, s.x)
+  self:take(s)
 end
+
+---Coefficients, and the intercept behind them: what table x has.
+---@return table f64 tensor
+function gram:numbers() return self.problem:numbers() end
+
+---The state of a checkpoint, whose x is in a table.
+function gram:fetch(s, numbers)
+  self.problem.x:put(1, numbers:slice(1, self.problem.J))
+  self:take(s)
+  self.former = s.set and {set = s.set, grown = s.grown} or nil
+end
+
+---What a resumed run makes anew, so that both go on with the same bits.
+function gram:refresh()
+  if self.ready then self.problem:rebuild() end
+  self.fresh = false
+end
+
+function gram:digest() return self.problem:digest() end
 
 function gram:divide()
   self.problem.fold = self:fold()
-  self.problem:divide(self.shares)
+  self.problem:divide()
   self.ready = false
 end
 
@@ -70,30 +103,38 @@ local function begin_set(self)
   for j, v in pairs(p.x) do
     if v ~= 0 then enter(j - 1) end
   end
-  self.set, self.gram, self.known = core.tensor("u32", list), nil, 0
+  self.set, self.gram, self.known, self.grown = core.tensor("u32", list), nil, 0, {}
 end
 
----Lets variables in, by |z_j| / c_j.
+---Lets variables in, by |z_j| / c_j. Where there would be too many, those that are 0 leave first.
+---@param over integer how many of those outside have a gradient above the penalty
+---@return boolean false: even so they would be too many
 local function extend_set(self, lambda, over)
-  local p <const>, m <const> = self.problem, #self.set
-  local support <const> = dot({x = p.x}).nonzero
+  local p <const>, most <const> = self.problem, self.o.gram_most
+  local support <const> = math.tointeger(dot({x = p.x}).nonzero)
+  local m = #self.set
+  if m + over > most then
+    if 2 * support > most then
+      self.outgrown = {support = support, over = over}
+      return false
+    end
+    begin_set(self)
+    m = #self.set
+  end
   local room <const> = math.max(math.max(SET_LEAST, 2 * support) - m, math.min(over, math.max(SET_LEAST, m // 2)), 0)
-  local count <const> = math.min(math.tointeger(room), p.J)
-  if count == 0 then return end
+  local count <const> = math.max(0, math.min(room, p.J, most - m))
+  if count == 0 then return true end
   local out <const> = core.tensor("u32", count, 1)
   local r <const> = choose {z = p.zr, c = p.c, inside = self.inside, count = count, positive = self.o.positive or false,
                             least = 0.3 * lambda, out = out}
   local chosen <const> = math.tointeger(r.chosen)
-  if chosen == 0 then return end
+  if chosen == 0 then return true end
   local set <const> = core.tensor("u32", m + chosen, 1)
   set:put(1, self.set)
   set:put(m + 1, out:slice(1, chosen))
   for i = 1, chosen do self.inside[out[i] + 1] = 1 end
   self.set = set
-  if #set > self.o.gram_most then
-    error(script.error("T0203", ("%d variables are not 0 or near it, `gram_most` is %d"):format(#set, self.o.gram_most),
-      {help = 'mode = "sets", a larger lambda, or a larger gram_most'}), 0)
-  end
+  return true
 end
 
 ---Products of the columns of the set with one another, weighted, of all workers.
@@ -108,6 +149,18 @@ local function extend_matrix(self)
   if p.mean then means = core.tensor("f64", all, 1):pick(p.mean, self.set) end
   grow {old = self.gram, rows = rows:view(1, all - m, all), out = wide, means = means, weight = p.weight}
   self.gram, self.known = wide, all
+  self.grown[#self.grown + 1] = all
+end
+
+---The set of a checkpoint, and its products by the steps in which they were made.
+local function restore_set(self, former)
+  begin_set(self)
+  for i = 1, #former.set do self.inside[former.set[i] + 1] = 1 end
+  for _, count in ipairs(former.grown) do
+    self.set = former.set:slice(1, count):copy()
+    extend_matrix(self)
+  end
+  self.set = former.set
 end
 
 ---- steps ----------------------------------------------------------------------------------------------------------
@@ -204,8 +257,8 @@ end
 
 ---- rounds ---------------------------------------------------------------------------------------------------------
 
----@return integer|nil fold that this stage leaves out; the first stage takes all examples
-function gram:fold() return self.stage > 1 and self.stage - 1 or nil end
+---@return integer|nil fold that this stage leaves out; the first stage takes all examples, and the one behind the folds
+function gram:fold() return self.stage > 1 and self.stage <= (self.o.folds or 0) + 1 and self.stage - 1 or nil end
 
 local function mixed(self, lambda)
   local mix <const> = self.o.mix
@@ -235,58 +288,53 @@ local function arrived(self, objective, gap)
   local fields <const> = {stage = self.stage, lambda = lambda, objective = objective, gap = gap,
                           support = dot({x = p.x}).nonzero, intercept = p.b, rounds = self.round,
                           set = #self.set, lambda_most = self.most, passes = self.passes or 0}
-  if self.stage > 1 then
+  if self:fold() then
     local sum <const>, count <const> = p:held_out()
     fields.held_out, fields.held = sum, count
-    local r <const> = self.results[self.at]
-    r.folds = r.folds or {}
-    table.insert(r.folds, sum / math.max(1, count))
+    local errors <const> = self.results[self.at]
+    errors[#errors + 1] = sum / math.max(1, count)
   else
     local null <const> = self.null or p.sums.loss
     self.null = null
     fields.explained = 1 - p.sums.loss / (p.logistic and null or p.y_square / 2)
-    local set, values = {}, {}
-    for j, v in pairs(p.x) do
-      if v ~= 0 then set[#set + 1], values[#values + 1] = j - 1, v end
-    end
-    self.results[self.at] = {lambda = lambda, set = core.tensor("u32", set), values = core.tensor("f64", values),
-                             b = p.b}
+    self.results[self.at] = self.results[self.at] or {}
   end
   self.round = self.round + 1
-  local last <const> = self.at == #self.lambdas
-  if not last then
+  local folds <const> = o.folds or 0
+  if self.best or folds == 0 and self.at == #self.lambdas then
+    local best <const> = self.best or {}
+    fields.last, fields.best_lambda = 1, lambda
+    fields.best_error, fields.best_deviation = best.error, best.deviation
+  elseif self.at < #self.lambdas then
     self.at = self.at + 1
-  elseif self.stage <= (o.folds or 0) then
+  else -- another fold, or all examples again, with the best penalty
     self.at, self.stage = 1, self.stage + 1
+    if self.stage > folds + 1 then
+      self.best = self:choose_best()
+      self.at = self.best.at
+    end
     p.x:fill(0)
     p.b = 0.0
     p:weigh(self:fold())
     self.ready = false
-  else
-    self:choose_best(fields)
-    fields.last = 1
   end
   self.due = {alike = fields, last = fields.last ~= nil}
 end
 
----With folds: the penalty with the least mean error; x becomes what it gives.
-function gram:choose_best(fields)
-  local best <const>, p <const> = {error = math.huge}, self.problem
-  for i, r in ipairs(self.results) do
-    local folds <const> = r.folds or {}
+---The penalty with the least mean error over the folds.
+---@return {error: number, deviation: number, at: integer}
+function gram:choose_best()
+  local best = {error = math.huge}
+  for i, errors in ipairs(self.results) do
     local sum, squares = 0, 0
-    for _, v in ipairs(folds) do sum, squares = sum + v, squares + v * v end
-    local mean <const> = #folds > 0 and sum / #folds or 0
-    if #folds == 0 or mean < best.error then
-      best.error, best.at = mean, i
-      best.deviation = #folds > 1 and math.sqrt(math.max(0, squares / #folds - mean ^ 2) / (#folds - 1)) or 0
+    for _, v in ipairs(errors) do sum, squares = sum + v, squares + v * v end
+    local mean <const> = sum / #errors
+    if mean < best.error then
+      best = {error = mean, at = i,
+              deviation = #errors > 1 and math.sqrt(math.max(0, squares / #errors - mean ^ 2) / (#errors - 1)) or 0}
     end
   end
-  local r <const> = self.results[best.at]
-  fields.best_lambda, fields.best_error, fields.best_deviation = r.lambda, best.error, best.deviation
-  p.x:fill(0)
-  if #r.set > 0 then put {to = p.x, set = r.set, values = r.values} end
-  p.b = r.b
+  return best
 end
 
 function gram:step()
@@ -294,7 +342,8 @@ function gram:step()
   if not self.ready then
     p:moments()
     p:rebuild()
-    begin_set(self)
+    if self.former then restore_set(self, self.former) else begin_set(self) end
+    self.former = nil
     self.ready, self.fresh, self.still = true, false, false
   end
   if not self.fresh then p:gradient() end
@@ -316,7 +365,7 @@ function gram:step()
   local gap <const> = p:gap(lambda, ridge, r.most)
   local goal <const> = o.tolerance * math.max(objective, 1e-300)
   if given and (gap <= goal or self.still) then return arrived(self, objective, gap) end
-  if given then extend_set(self, lambda, math.tointeger(r.over)) end
+  if given and not extend_set(self, lambda, math.tointeger(r.over)) then return end
   local tolerance <const> = math.max(0.05 * gap / math.max(objective, 1e-300), 0.2 * o.tolerance)
   if p.logistic then
     logistic_step(self, lambda, ridge, tolerance, objective)
@@ -330,8 +379,19 @@ function gram:step()
   end
 end
 
+---Why this way to choose cannot go on.
+---@return string|nil
+function gram:refuses()
+  local o <const> = self.outgrown
+  return o and ("%d variables are not 0, %d more ought not to be, and `gram_most` is %d"):format(o.support, o.over,
+    self.o.gram_most)
+end
+
 function gram:advance()
-  repeat self:step() until self.due
+  repeat self:step() until self.due or self.outgrown
+  if self.outgrown and self.o.mode ~= "auto" then
+    error(script.error("T0203", self:refuses(), {help = 'mode = "sets", a larger lambda, or a larger gram_most'}), 0)
+  end
 end
 
 return gram

@@ -52,7 +52,6 @@ local function check_linear(what, given, known, model)
   if o.mix and not (type(o.mix) == "number" and o.mix > 0 and o.mix <= 1) then
     fail(("%s: `mix` is %s, not in (0, 1]"):format(what, tostring(o.mix)))
   end
-  if o.mix and o.mode == "sets" then fail(what .. ": sets have `ridge`, not `mix`") end
   if o.folds and not (math.type(o.folds) == "integer" and o.folds >= 2) then
     fail(("%s: `folds` is %s, not a whole number of 2 or more"):format(what, tostring(o.folds)))
   end
@@ -101,23 +100,39 @@ local function live(o)
   return params
 end
 
+---Checkpoints are of one moment: x and what workers keep belong together.
+local function check_checkpoint(what, o)
+  if type(o.checkpoint) == "table" and o.checkpoint.cut == "fuzzy" then
+    fail(what .. ": checkpoints are cut by clock: a report is one", 'leave `cut` out')
+  end
+end
+descent.check_checkpoint = check_checkpoint
+
+---Plays a part whose state is `count` numbers in table x, and the little that it keeps.
+local function play(w, t, part, count)
+  local fetch <const> = part.fetch
+  function part:store()
+    local numbers <const> = core.tensor("f64", count, 1)
+    numbers:put(1, self:numbers())
+    descent.store(t, w.tables.x, numbers)
+  end
+  function part:fetch(kept) fetch(self, kept, descent.load(w.tables.x, count)) end
+  t:play(part)
+end
+
 local function linear_job(o)
+  check_checkpoint("descent", o)
+  if o.path then o.mode = "gram" end
+  local function count() -- coefficients, the intercept, and with checkpoints the weights of sets
+    return (o.checkpoint and o.mode ~= "gram" and 2 or 1) * o.data.columns + 1
+  end
   local job <const> = require("tide.run.job").new {
     name = o.name, seed = o.seed or 1, checkpoint = o.checkpoint, on_worker_loss = "replay",
     params = live(o),
-    tables = function() return {x = descent.table_for(o.data.columns + 1)} end,
+    tables = function() return {x = descent.table_for(count())} end,
     worker = function(w)
       local t <const> = team.new(w)
-      local kind <const> = o.mode == "sets" and "tide.descent.sets" or "tide.descent.gram"
-      local part <const> = require(kind).new(w, t, o)
-      function part:store() -- coefficients, and the intercept behind them
-        local p <const> = self.problem
-        local numbers <const> = core.tensor("f64", p.J + 1, 1)
-        numbers:put(1, p.x)
-        numbers[p.J + 1] = p.b
-        descent.store(t, w.tables.x, numbers)
-      end
-      t:play(part)
+      play(w, t, require("tide.descent." .. o.mode).new(w, t, o), count())
     end,
   }
   job.descent = o
@@ -215,17 +230,17 @@ function descent.job(o)
   end
   if o.mode and o.mode ~= "sets" then fail "descent.job: models of the script's own are optimised by sets" end
   if not o.objective and not o.rounds then fail "descent.job wants `objective`, or `rounds` after which it ends" end
+  check_checkpoint("descent.job", o)
   local c <const> = copied(o)
   c.tolerance = c.tolerance or 1e-6
+  local all <const> = (c.checkpoint and 2 or 1) * c.variables + 1
   local job <const> = require("tide.run.job").new {
     name = c.name, seed = c.seed or 1, checkpoint = c.checkpoint, on_worker_loss = "replay", params = live(c),
-    tables = function() return {x = descent.table_for(c.variables)} end,
+    tables = function() return {x = descent.table_for(all)} end,
     worker = function(w)
       local t <const> = team.new(w)
       local problem <const> = require("tide.descent.own").new(w, t, c)
-      local part <const> = require("tide.descent.sets").engine(w, t, c, problem)
-      function part:store() descent.store(t, w.tables.x, self.problem.x) end
-      t:play(part)
+      play(w, t, require("tide.descent.sets").engine(w, t, c, problem), all)
     end,
   }
   job.descent_variables = c.variables
@@ -252,6 +267,7 @@ local CCD <const> = {name = true, data = true, rank = true, l2 = true, weighted 
 ---@return tide.job
 function descent.ccd(o)
   script.check_fields("T0203", "descent.ccd", o, CCD)
+  check_checkpoint("descent.ccd", o)
   local c <const> = copied(o)
   c.rank, c.passes, c.inner = c.rank or 10, c.passes or 20, c.inner or 1
   c.tolerance, c.l2 = c.tolerance or 0, c.l2 or 0.1

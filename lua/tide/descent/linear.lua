@@ -82,10 +82,25 @@ local function labels_of(self)
   return y
 end
 
----Cuts out this worker's rows, by column.
----@param shares? number[] speeds of the workers
-function linear:divide(shares)
-  self.first, self.n = self.team:piece(self.total, shares)
+---Coefficients, and the intercept behind them.
+---@return table f64 tensor
+function linear:numbers()
+  local all <const> = core.tensor("f64", self.J + 1, 1)
+  all:put(1, self.x)
+  all[self.J + 1] = self.b
+  return all
+end
+
+---A digest of the examples, which all workers have to have alike.
+---@return string
+function linear:digest()
+  local p <const> = self.part
+  return data.digest(p.x and {p.x, p.labels} or {p.offsets, p.indices, p.values, p.labels})
+end
+
+---Cuts out this worker's rows, by column; more where a worker is faster.
+function linear:divide()
+  self.first, self.n = self.team:piece(self.total, self.team.shares)
   local key <const> = self.first .. ":" .. self.n
   if self.cut ~= key then
     self.cut = key
@@ -225,7 +240,7 @@ function linear:gradient()
   local J <const> = self.J
   local part <const> = self.part_sums or core.tensor("f64", J + 3, 1)
   self.part_sums = part
-  local v = self.r
+  local v, began <const> = self.r, core.now()
   if self.logistic then
     local l <const> = logistic {v = self.r, y = self.y, weights = self.weights, slope = self.slope,
                                 curvature = self.curvature}
@@ -242,6 +257,7 @@ function linear:gradient()
     part[J + 3] = dot({x = v, y = self.y}).sum
   end
   on(self, dots, {v = v, out = part:slice(1, J)})
+  self.team:took(core.now() - began, self.n)
   local sum <const> = self.team:sum("gradient", part)
   self.z = sum:slice(1, J):copy()
   local s <const> = {}

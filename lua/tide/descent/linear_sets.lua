@@ -14,9 +14,19 @@ local choose <const> = core.kernel "descent_choose"
 local problem = {}
 problem.__index = problem
 
-function problem.new(team, o)
-  local model <const> = linear.new(team, o)
+---@param model? tide.descent.linear that another way to choose has begun with
+function problem.new(team, o, model)
+  model = model or linear.new(team, o)
   return setmetatable({team = team, o = o, model = model, J = model.J, x = model.x, lambda = o.lambda}, problem)
+end
+
+function problem:digest() return self.model:digest() end
+
+---The penalty's two parts: of sizes, of squares.
+function problem:penalties()
+  local mix <const> = self.o.mix
+  if mix then return self.lambda * mix, self.lambda * (1 - mix) end
+  return self.lambda, self.o.ridge or 0
 end
 
 function problem:prepare()
@@ -32,7 +42,7 @@ function problem:prepare()
     m:gradient()
     m:value(0, 0)
     local r <const> = choose {z = m.zr, c = m.c, inside = m.inside_at_first, count = 0, out = core.tensor("u32", 0, 1)}
-    self.lambda = r.most * self.o.share
+    self.lambda = r.most / (self.o.mix or 1) * self.o.share
   end
 end
 
@@ -75,8 +85,8 @@ function problem:part()
 end
 
 function problem:penalty()
-  local m <const>, ridge <const> = self.model, self.o.ridge or 0
-  return self.lambda * dot({x = self.x, weights = m.c}).sizes
+  local m <const>, lambda <const>, ridge <const> = self.model, self:penalties()
+  return lambda * dot({x = self.x, weights = m.c}).sizes
     + (ridge > 0 and ridge / 2 * dot({x = self.x, y = self.x, weights = m.m}).sum or 0)
 end
 
@@ -87,9 +97,9 @@ end
 
 function problem:pull(set, sums, total)
   local m <const>, changes, size = self.model, {}, 0
-  local ridge <const> = self.o.ridge or 0
+  local lambda <const>, ridge <const> = self:penalties()
   for i, j in ipairs(set) do
-    local q <const>, x <const>, by <const> = m.square[j] * self.curvature, self.x[j], self.lambda * m.c[j]
+    local q <const>, x <const>, by <const> = m.square[j] * self.curvature, self.x[j], lambda * m.c[j]
     local z = sums[i]
     if m.mean and not m.logistic then z = z - total * m.mean[j] end
     local to, h <const> = 0.0, q + ridge * m.m[j]
@@ -150,13 +160,13 @@ function problem:settle()
 end
 
 function problem:gap()
-  local m <const>, ridge <const> = self.model, self.o.ridge or 0
+  local m <const>, lambda <const>, ridge <const> = self.model, self:penalties()
   m:gradient()
-  local objective <const> = m:value(self.lambda, ridge)
+  local objective <const> = m:value(lambda, ridge)
   local r <const> = choose {z = m.zr, c = m.c, inside = m.inside_at_first, count = 0,
                             positive = self.o.positive or false, out = core.tensor("u32", 0, 1)}
   self.b = m.b
-  return objective, m:gap(self.lambda, ridge, r.most)
+  return objective, m:gap(lambda, ridge, r.most)
 end
 
 return problem

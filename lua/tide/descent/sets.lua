@@ -14,6 +14,7 @@ local check <const>, add <const> = core.kernel "descent_check", core.kernel "vec
 local CACHE_MOST <const> = 1 << 20 -- pairs
 local SAFE_ROUNDS <const> = 100
 local REBUILD <const> = 1000
+local STALLED <const> = 10 -- epochs over all that gain nothing and bring the gap no nearer: numbers are at their end
 local HEAD <const> = 3 -- numbers of a message before its sums: mark of the set, objective, one of the model's
 local LITTLE <const> = 1e-9 -- an epoch that gains less, as a share of the objective, is worth a look at the gap
 
@@ -48,9 +49,17 @@ end
 
 ---- what workers tell one another ---------------------------------------------------------------------------------
 
+---@return table what is not numbers of variables
+function sets:kept()
+  return {b = self.problem.b or 0, round = self.round, updates = self.updates, due = self.due or false,
+          lambda = self.problem.lambda or false, epochs = self:between_epochs()}
+end
+
 function sets:state()
-  return {x = self.problem.x, b = self.problem.b or 0, weights = self.state_of.weights, round = self.round,
-          updates = self.updates, due = self.due or false, lambda = self.problem.lambda or false}
+  local s <const> = self:kept()
+  s.x, s.weights = self.problem.x, self.state_of.weights
+  s.epochs = not self.begun and self.carried or false -- else some may have come further
+  return s
 end
 
 function sets:adopt(s)
@@ -58,11 +67,44 @@ function sets:adopt(s)
   self.problem.b, self.round, self.updates = s.b, s.round, s.updates
   self.state_of.weights:put(1, s.weights)
   self.due, self.problem.lambda = s.due or nil, s.lambda or nil
+  self.carried = s.epochs or nil
 end
+
+---x, the intercept, and with checkpoints the weights of variables: what table x has.
+---@return table f64 tensor
+function sets:numbers()
+  local p <const>, J <const> = self.problem, self.problem.J
+  local numbers <const> = core.tensor("f64", (self.o.checkpoint and 2 or 1) * J + 1, 1)
+  numbers:put(1, p.x)
+  numbers[J + 1] = p.b or 0.0
+  if self.o.checkpoint then numbers:put(J + 2, self.state_of.weights) end
+  return numbers
+end
+
+---The state of a checkpoint.
+function sets:fetch(s, numbers)
+  local J <const> = self.problem.J
+  s.x, s.weights = numbers:slice(1, J), numbers:slice(J + 2, J)
+  self:adopt(s)
+end
+
+---Where the epochs are, when one has ended: what the next is to be, and what the last has come to.
+function sets:between_epochs()
+  return {whole = self.state_of.whole, objective = self.objective or false, full = self.full or false,
+          stalled = self.stalled or 0, least = self.least or false}
+end
+
+---What a resumed run makes anew, so that both go on with the same bits.
+function sets:refresh()
+  if self.ready then self.ready, self.carried = false, self:between_epochs() end
+end
+
+function sets:digest() return self.problem.digest and self.problem:digest() or "" end
 
 ---What is in flight is dropped: it changed nothing yet.
 function sets:divide()
   self.ready = false
+  if self.begun then self.carried = nil end
 end
 
 local function begin(self)
@@ -75,8 +117,14 @@ local function begin(self)
   self.best, self.since, self.sizes, self.safe = nil, {}, {}, 0
   -- What workers decide by must be alike, so nothing of before counts: some may have come one round further.
   self.objective, self.full, self.rebuilt, self.reported = nil, nil, self.round, self.round
+  self.stalled, self.least = 0, nil
   self.updates_before = self.updates
-  self.ready = true
+  local carried <const> = self.carried -- all are between the same two epochs
+  if carried then
+    s.whole, self.objective, self.full = carried.whole, carried.objective or nil, carried.full or nil
+    self.stalled, self.least = carried.stalled, carried.least or nil
+  end
+  self.carried, self.begun, self.ready = nil, true, true
 end
 
 ---- settings that change while it runs ----------------------------------------------------------------------------
@@ -460,14 +508,24 @@ function sets:advance()
   self.objective = now
   self.round = self.round + 1
   local last = still and not p.gap
-  if gap then last = gap <= self.o.tolerance * math.max(objective, 1e-300) end
+  if gap then
+    last = gap <= self.o.tolerance * math.max(objective, 1e-300)
+    local nearer <const> = not self.least or gap < 0.9 * self.least
+    self.least = nearer and gap or self.least
+    self.stalled = (nearer or not still) and 0 or self.stalled + 1
+    if self.stalled >= STALLED then
+      last = true
+      self.w:log(("round %d: nothing is left to gain, the gap stays at %.3g"):format(self.round, gap))
+    end
+  end
   if self.o.rounds and self.round >= self.o.rounds then last = true end
   report_of(self, now, gap, last)
 end
 
 ---A linear model by sets.
-function sets.new(w, team, o)
-  return sets.engine(w, team, o, require("tide.descent.linear_sets").new(team, o))
+---@param model? tide.descent.linear that another way to choose has begun with
+function sets.new(w, team, o, model)
+  return sets.engine(w, team, o, require("tide.descent.linear_sets").new(team, o, model))
 end
 
 return sets

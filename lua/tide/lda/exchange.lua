@@ -128,6 +128,19 @@ local function deal(ranks, parts)
   return owner
 end
 
+---A test aid: all workers must have dealt alike, or a part would be drawn twice, and others wait for who has it.
+function exchange:check_deal()
+  local own <const> = {}
+  for p = 0, self.count - 1 do own[p + 1] = self.owner[p] end
+  for rank, theirs in pairs(here(self.peers:gather("deal", own))) do
+    for p, owner in ipairs(theirs) do
+      if owner ~= own[p] then
+        error(("part %d is of worker %d, but worker %d has dealt it to worker %d"):format(p - 1, own[p], rank, owner), 0)
+      end
+    end
+  end
+end
+
 ---Meets, and deals parts: true when they, or who is there, have changed since the last pass.
 function exchange:meet(pass)
   local had = {}
@@ -148,6 +161,7 @@ function exchange:meet(pass)
   self.base.leads = self.peers.index == 1
   self.owner = deal(ranks, self.count)
   if core.mutant and core.mutant "lda_part_twice" then self.owner[0] = self.w.rank end
+  if self.o.check then self:check_deal() end
   local before <const> = self.ranks
   self.ranks = table.concat(ranks, " ")
   for p = 0, self.count - 1 do

@@ -1,30 +1,56 @@
--- LightLDA: n_kw in a table with clocks, each worker samples its documents slice by slice of the vocabulary (Yuan et
+-- LightLDA: n_kw in tables with clocks, each worker samples its documents slice by slice of the vocabulary (Yuan et
 -- al., WWW 2015, section 5).
 --
--- A slice is a run of words whose rows, alias tables and changes fit a third of the memory limit. For each slice a
+-- A frequent word has a row of n_kw in table `nkw`, in blocks of topics: a block that no token is in takes no memory.
+-- A word with fewer tokens than a share of the topics has a list instead, in table `lists`: the topic of each of its
+-- tokens, whoever samples that; a worker changes the numbers of its own tokens. So a row takes 4 bytes a token, and
+-- what is drawn is the same.
+--
+-- A slice is a run of words whose counts, alias tables and changes fit a third of the memory limit. For each slice a
 -- worker pulls the rows, builds the tables, draws the topics of its tokens with these words, and adds what has
--- changed: single columns where few did. n_k is in a table of 64 rows, of which each worker adds to one. Workers run
--- ahead of each other by the bound of the table's consistency (essp:1): counts are stale by a pass, and the own
--- changes always seen.
+-- changed: single columns where few did. n_k is in table `nk`, where each worker adds to a row of its own, of up to
+-- 64. Workers run ahead of each other by the bound of the table's consistency (essp:1): counts are stale by a pass,
+-- and the own changes always seen.
 local base = require "tide.lda.base"
 local core = require "tide.core"
 
 local kernel <const> = base.kernel
 local TOTAL_ROWS <const> = 64
+local BLOCK <const> = 1024 -- topics of a block of a row
+local LIST <const> = 256   -- tokens in a row of `lists`
+local NONE <const> = 0xffffffff
+-- A word has a row where its tokens are more than a quarter of the topics: lists are drawn from more slowly.
+local ROW_SHARE <const> = 4
+-- In a slice: of a row its numbers twice and the alias table; of a token in a list its number twice, the places in
+-- the hash table and the alias table.
+local ROW_BYTES <const>, TOKEN_BYTES <const> = 20, 84
 
 ---@class tide.lda.store
 local store = {}
 store.__index = store
 
+local function width_of(topics)
+  local lanes <const> = topics > BLOCK and BLOCK or 16
+  return (topics + lanes - 1) // lanes * lanes
+end
+
+local function has_row(count, width) return count * ROW_SHARE >= width end
+
 ---Tables of a job that trains this way.
 function store.tables(o, table_spec)
-  local width <const> = (o.topics + 15) // 16 * 16
-  local consistency <const> = o.consistency or "essp:1"
+  local width <const>, consistency <const> = width_of(o.topics), o.consistency or "essp:1"
+  local rows = 0
+  for _, count in pairs(o.corpus.counts) do
+    if has_row(count, width) then rows = rows + 1 end
+  end
+  local function made(keys, columns)
+    return table_spec.new {keys = table_spec.dense(math.max(keys, 1)), width = columns, update = {"add"},
+                           consistency = consistency}
+  end
+  local block <const> = math.min(width, BLOCK)
   return {
-    nkw = table_spec.new {keys = table_spec.dense(o.corpus.vocabulary), width = width, update = {"add"},
-                          consistency = consistency},
-    nk = table_spec.new {keys = table_spec.dense(TOTAL_ROWS), width = width, update = {"add"},
-                         consistency = consistency},
+    nkw = made(rows * (width // block), block), nk = made(TOTAL_ROWS * (width // block), block),
+    lists = made((o.corpus.tokens + LIST - 1) // LIST, LIST),
   }
 end
 
@@ -34,89 +60,208 @@ local function keys_of(first, count)
   return keys
 end
 
----Slices of words: {first, count}. A row takes its numbers twice, and its alias table.
-local function slices_of(o, vocabulary, width)
-  local rows <const> = o.memory_bytes and math.max(1, o.memory_bytes // 3 // (20 * width)) or vocabulary
-  local list <const> = {}
-  for first = 0, vocabulary - 1, rows do
-    list[#list + 1] = {first = first, count = math.min(rows, vocabulary - first)}
+---The words first .. first + count - 1: their rows in `nkw`, and where their lists lie.
+function store:slice(first, count, row, rows)
+  local from <const>, to <const> = self.starts[first + 1], self.starts[first + count + 1]
+  local key <const> = from // LIST
+  return {first = first, count = count, row = row, rows = rows, from = from, listed = to - from, key = key,
+          keys = to > from and (to - 1) // LIST - key + 1 or 0}
+end
+
+---Cuts the vocabulary into runs of words that take so many bytes at most.
+function store:slices_of(bytes_most)
+  local list <const>, counts <const>, width <const> = {}, self.base.corpus.counts, self.base.width
+  local first, bytes, row, rows = 0, 0, 0, 0
+  local function cut(last)
+    list[#list + 1] = self:slice(first, last - first, row, rows)
+    first, bytes, row, rows = last, 0, row + rows, 0
   end
+  for word = 0, #counts - 1 do
+    local dense <const> = self.row_of[word + 1] ~= NONE
+    local more <const> = dense and ROW_BYTES * width or TOKEN_BYTES * counts[word + 1]
+    if bytes_most and word > first and bytes + more > bytes_most then cut(word) end
+    bytes, rows = bytes + more, rows + (dense and 1 or 0)
+  end
+  cut(#counts)
   return list
 end
 
 local function new(w, o)
   local b <const> = base.new(w, o)
+  b.width = width_of(o.topics)
   local self <const> = setmetatable({base = b, w = w, o = o, part = b:part(w.rank - 1, w.workers)}, store)
-  self.slices = slices_of(o, b.corpus.vocabulary, b.width)
+  local vocabulary <const>, rows = b.corpus.vocabulary, 0
+  self.blocks = b.width // math.min(b.width, BLOCK)
+  self.row_of, self.starts = core.tensor("u32", vocabulary, 1), core.tensor("u32", vocabulary + 1, 1)
+  for word, count in pairs(b.corpus.counts) do
+    local dense <const> = has_row(count, b.width)
+    self.row_of[word] = dense and rows or NONE
+    rows = rows + (dense and 1 or 0)
+  end
+  self.places = core.tensor("u32", self.part.tokens, 1)
+  kernel.lda_places {words = b.corpus.train.words, row_of = self.row_of, starts = self.starts, places = self.places,
+                     begin = b.corpus.train.offsets[self.part.document + 1]}
+  self.slices = self:slices_of(o.memory_bytes and o.memory_bytes // 3)
   b:begin(self.part)
   return self
 end
 
+---- tables ----------------------------------------------------------------------------------------------------------
+
+function store:row_keys(slice) return keys_of(slice.row * self.blocks, slice.rows * self.blocks) end
+
+---@return table f32 tensor rows of n_kw of the frequent words of a slice
+function store:pull_rows(slice)
+  if slice.rows == 0 then return self.base:rows(0) end
+  return self.w.tables.nkw:pull(self:row_keys(slice)):view(1, slice.rows, self.base.width)
+end
+
+---The tokens of a slice alone, of rows that may begin and end with those of others.
+local function tokens_of(slice, lists)
+  return lists:view(1, slice.keys * LIST, 1):slice(slice.from - slice.key * LIST + 1, slice.listed)
+end
+
+---@return table f32 tensor: rows of `lists` in which the rare words of a slice are
+function store:pull_lists(slice)
+  if slice.keys == 0 then return core.tensor("f32", 0, LIST) end
+  return self.w.tables.lists:pull(keys_of(slice.key, slice.keys))
+end
+
+---Adds what has changed in the rows and lists of a slice.
+---@return integer bytes
+function store:push(slice, before, after)
+  local function cut(rows) return rows:view(1, slice.rows * self.blocks, self.base.width // self.blocks) end
+  local bytes = 0
+  if slice.rows > 0 then
+    bytes = kernel.lda_push {rows = self.w.tables.nkw, first = slice.row * self.blocks, before = cut(before.rows),
+                             after = cut(after.rows)}.bytes
+  end
+  if slice.keys > 0 then
+    bytes = bytes + kernel.lda_push {rows = self.w.tables.lists, first = slice.key, before = before.lists,
+                                     after = after.lists}.bytes
+  end
+  return bytes
+end
+
+function store:nothing(slice)
+  return {rows = self.base:rows(slice.rows), lists = core.tensor("f32", slice.keys, LIST)}
+end
+
+---Keys of `nk` that are of one worker, or of all.
+function store:total_keys(rank)
+  return rank and keys_of((rank - 1) % TOTAL_ROWS * self.blocks, self.blocks) or
+         keys_of(0, math.min(TOTAL_ROWS, self.w.workers) * self.blocks)
+end
+
 ---Adds to the row of totals that is this worker's.
 function store:add_totals(changes)
-  local row <const> = self.base:rows(1)
-  for k = 1, self.base.topics do row[k] = changes[k] end
-  self.w.tables.nk:push({(self.w.rank - 1) % TOTAL_ROWS}, row)
+  local after <const> = changes:convert "f32":view(1, self.blocks, self.base.width // self.blocks)
+  kernel.lda_push {rows = self.w.tables.nk, first = self:total_keys(self.w.rank)[1],
+                   before = core.tensor("f32", after:rows(), after:columns()), after = after}
 end
 
 ---n_k as this worker may see it.
 function store:totals()
-  local rows <const>, totals <const> = self.w.tables.nk:pull(keys_of(0, TOTAL_ROWS)), self.base:zeros()
-  for i = 1, TOTAL_ROWS do
-    for k = 1, self.base.topics do totals[k] = totals[k] + rows[(i - 1) * self.base.width + k] end
-  end
+  local width <const>, totals <const> = self.base.width, self.base:zeros()
+  local pulled <const> = self.w.tables.nk:pull(self:total_keys())
+  local flat <const> = pulled:view(1, pulled:rows() * pulled:columns(), 1)
+  for at = 0, #flat - 1, width do totals:add(flat:slice(at + 1, width):convert "f64") end
   return totals
 end
 
 ---What the tables of a resumed run have is of another moment than the topics: it goes, and all count again.
 function store:empty_tables()
-  local w <const>, b <const> = self.w, self.base
+  local w <const> = self.w
   w:barrier "counts are restored"
   if w.rank == 1 then
     for _, slice in ipairs(self.slices) do
-      kernel.lda_push {rows = w.tables.nkw, first = slice.first, before = w.tables.nkw:pull(keys_of(slice.first,
-        slice.count)), after = b:rows(slice.count)}
+      self:push(slice, {rows = self:pull_rows(slice), lists = self:pull_lists(slice)}, self:nothing(slice))
     end
-    kernel.lda_push {rows = w.tables.nk, before = w.tables.nk:pull(keys_of(0, TOTAL_ROWS)), after = b:rows(TOTAL_ROWS)}
+    local totals <const> = w.tables.nk:pull(self:total_keys())
+    kernel.lda_push {rows = w.tables.nk, before = totals, after = core.tensor("f32", totals:rows(), totals:columns())}
   end
   w:clock()
   w:barrier "counts are gone"
 end
 
----The counts of the first topics go to the tables.
+---The counts and lists of the first topics go to the tables.
 function store:begin()
   if self.w.state.pass then self:empty_tables() end
   local part <const>, b <const> = self.part, self.base
   local totals <const> = b:zeros()
   for i, slice in ipairs(self.slices) do
-    local counts <const>, nothing <const> = b:rows(slice.count), b:rows(slice.count)
+    local own <const> = self:nothing(slice)
     kernel.lda_count {offsets = part.offsets, words = part.words, topics = part.z, topic_count = b.topics,
-                      counts = counts, first = slice.first, totals = i == 1 and totals or nil}
-    kernel.lda_push {rows = self.w.tables.nkw, first = slice.first, before = nothing, after = counts}
+                      counts = own.rows, row_of = self.row_of:slice(slice.first + 1, slice.count), first = slice.first,
+                      totals = i == 1 and totals or nil}
+    kernel.lda_list {topics = part.z, places = self.places, listed = tokens_of(slice, own.lists), from = slice.from}
+    self:push(slice, self:nothing(slice), own)
   end
   self:add_totals(totals)
   self.w:clock()
   self.w:barrier "all have counted"
 end
 
+---- passes ----------------------------------------------------------------------------------------------------------
+
 function store:pass(pass)
   local part <const>, b <const> = self.part, self.base
-  local totals <const>, moved, pushed = self:totals(), 0, 0
+  local totals <const>, changes <const>, moved, pushed = self:totals(), b:zeros(), 0, 0
   for i, slice in ipairs(self.slices) do
-    local fresh <const> = self.w.tables.nkw:pull(keys_of(slice.first, slice.count))
-    local stale <const>, changes <const> = fresh:copy(), b:zeros()
+    local fresh <const> = {rows = self:pull_rows(slice), lists = self:pull_lists(slice)}
+    local stale <const> = {rows = fresh.rows:copy(), lists = fresh.lists:copy()}
     local done <const> = kernel.lda_light(b:arguments {
-      offsets = part.offsets, words = part.words, topics = part.z, counts = fresh, stale = stale, totals = totals,
-      changes = changes, first = slice.first, document = part.document, seed = self.w.seed, pass = pass, phase = i,
-      steps = self.o.steps, doc_move = self.o.doc_move})
+      offsets = part.offsets, words = part.words, topics = part.z, counts = fresh.rows, stale = stale.rows,
+      totals = totals, changes = changes, first = slice.first, document = part.document, seed = self.w.seed,
+      pass = pass, phase = i, steps = self.o.steps, doc_move = self.o.doc_move, places = self.places,
+      row_of = self.row_of:slice(slice.first + 1, slice.count),
+      starts = self.starts:slice(slice.first + 1, slice.count + 1), listed = fresh.lists, from = slice.key * LIST})
     moved = moved + done.moved
-    pushed = pushed + kernel.lda_push {rows = self.w.tables.nkw, first = slice.first, before = stale,
-                                       after = fresh}.bytes
-    self:add_totals(changes)
+    pushed = pushed + self:push(slice, stale, fresh)
     self.w:report {examples = done.tokens, wait = false}
   end
+  self:add_totals(changes)
   self.w:clock()
   return moved, pushed
+end
+
+---The counts of a slice's words, in turn: scored, and those of test words to their rows.
+---@param known? table words of the test documents
+---@param rows? table n_kw of those
+---@return number
+function store:score(slice, known, rows)
+  local b <const> = self.base
+  local dense <const>, lists <const> = self:pull_rows(slice), self:pull_lists(slice)
+  local score = slice.rows > 0 and b:words_score(dense) or 0
+  local wanted
+  if known then
+    wanted = core.tensor("u32", slice.count, 1)
+    for i = 1, slice.count do
+      local at <const>, row <const> = known.row[slice.first + i - 1] or NONE, self.row_of[slice.first + i]
+      wanted[i] = at
+      if at ~= NONE and row ~= NONE then rows:put(at + 1, dense:slice(row - slice.row + 1, 1)) end
+    end
+  end
+  if slice.listed == 0 then return score end
+  local z <const> = core.tensor(b.type, slice.listed, 1)
+  kernel.lda_keep {topics = z, back = true, topic_count = b.topics,
+                   rows = tokens_of(slice, lists)}
+  return score + kernel.lda_warp_word(b:arguments {
+    topics = z, starts = self.starts:slice(slice.first + 1, slice.count + 1), bases = core.tensor("u64", 1, 1),
+    numbers = core.tensor("u32", slice.count, 1), totals = b:zeros("f64", b.topics), next = b:zeros("f64", b.topics),
+    score = true, counts = rows, rows = wanted}).score
+end
+
+---The i-th of n shares of a slice.
+function store:share(slice, i, n)
+  local first <const>, last <const> = slice.count * (i - 1) // n, slice.count * i // n
+  local row, rows = slice.row, 0
+  for word = 1, last do
+    if self.row_of[slice.first + word] ~= NONE then
+      if word <= first then row = row + 1 else rows = rows + 1 end
+    end
+  end
+  return self:slice(slice.first + first, last - first, row, rows)
 end
 
 ---Scores one consistent state: all have met, and nobody goes on before all have scored.
@@ -125,24 +270,21 @@ function store:evaluate()
   w:barrier "evaluation begins"
   local fields <const>, totals <const> = {ll = b:documents_score(self.part.offsets, self.part.z)}, self:totals()
   if w.rank == 1 then fields.ll = fields.ll + b:totals_score(totals) end
-  for i, slice in ipairs(self.slices) do
-    if i % w.workers == w.rank - 1 or #self.slices < w.workers then
-      local first, count = slice.first, slice.count
-      if #self.slices < w.workers then -- a share of each slice
-        local from <const>, to <const> = count * (w.rank - 1) // w.workers, count * w.rank // w.workers
-        first, count = first + from, to - from
-      end
-      if count > 0 then fields.ll = fields.ll + b:words_score(w.tables.nkw:pull(keys_of(first, count))) end
-    end
-  end
   if self.o.check then
     assert(totals:sum() == b.corpus.tokens and totals:min() >= 0, "topics lack tokens")
   end
-  if b:can_test() then
-    local known <const> = b:test_words()
-    local keys <const> = core.tensor("u64", known.count, 1)
-    for i = 1, known.count do keys[i] = known.words[i] end
-    for key, value in pairs(b:test(w.tables.nkw:pull(keys), totals, w.rank, w.workers)) do fields[key] = value end
+  local known <const> = b:can_test() and b:test_words() or nil
+  local rows <const> = known and b:rows(known.count) or nil
+  for _, slice in ipairs(self.slices) do
+    local own <const> = self:share(slice, w.rank, w.workers)
+    if own.count > 0 then fields.ll = fields.ll + self:score(own, known, rows) end
+    for i = 1, known and w.workers or 0 do -- rows of all test words
+      local other <const> = self:share(slice, i, w.workers)
+      if i ~= w.rank and other.count > 0 then self:score(other, known, rows) end
+    end
+  end
+  if known then
+    for key, value in pairs(b:test(rows, totals, w.rank, w.workers)) do fields[key] = value end
   end
   w:barrier "evaluation ends"
   return fields

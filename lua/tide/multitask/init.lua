@@ -56,11 +56,17 @@ function part:start_of(trial)
   return relation.given(self.o.relation, self.p.m)
 end
 
-function part:state()
-  return {round = self.round, trial = self.trial, outer = self.outer, S = self.solver.S or false,
-          results = self.results,
+---All but the relation and the dual variables, which tables have.
+function part:kept()
+  return {round = self.round, trial = self.trial, outer = self.outer, results = self.results,
           best = self.best or false, last = self.last or false, due = self.due or false, before = self.before or false,
-          worse = self.worse or 0, validated = self.validated or false}
+          worse = self.worse or 0, validated = self.validated or false, relates = self.solver.S ~= nil}
+end
+
+function part:state()
+  local s <const> = self:kept()
+  s.S = self.solver.S or false
+  return s
 end
 
 function part:adopt(s)
@@ -70,10 +76,30 @@ function part:adopt(s)
   self.solver.all = self.last ~= nil
 end
 
+---The state of a checkpoint.
+function part:fetch(s)
+  local tables <const>, m <const> = self.w.tables, self.p.m
+  s.S = s.relates and descent.load(tables.covariance, m * m):view(1, m, m) or false
+  self:adopt(s)
+  self.solver.a:put(1, descent.load(tables.dual, self.p.n))
+  self.solver.fetched = true
+end
+
+---What a resumed run makes anew, so that both go on with the same bits.
+function part:refresh() self.solver:refresh() end
+
+function part:digest() return self.p:digest() end
+
+---Which tasks are left out is the run's, `run:set {without = {..}}`: all hear of it with the answers to a report.
+local function without(self) return table.concat(self.w.params.without or {}, " ") end
+
 function part:divide()
   self.solver:share()
+  self.p:leave_out(self.w.params.without)
+  self.left_out = without(self)
+  if self.team.others then self.solver.so_far = nil end -- some may have come one round further
   self.solver.all = self.last ~= nil
-  self.solver:deal(self.speeds)
+  self.solver:deal()
 end
 
 ---All examples are taken from now on.
@@ -93,6 +119,12 @@ end
 
 ---One relation solved for, and what follows: the next relation, the next trial, or the end.
 function part:advance()
+  if without(self) ~= self.left_out then -- tasks go or come: what was tried was tried with others
+    self.round, self.outer, self.before, self.team.changed = self.round + 1, 0, nil, true
+    if not self.last then self.trial, self.results, self.best, self.validated, self.worse = 1, {}, nil, nil, 0 end
+    self.solver.so_far = nil
+    return
+  end
   local s <const>, o <const> = self.solver, self.o
   local trial <const> = self.last or self.trials[self.trial]
   s.S = s.S or self:start_of(trial)
@@ -100,12 +132,20 @@ function part:advance()
   local began <const> = core.now()
   local tolerance = INNER
   if self.last and self.outer >= trial.steps then tolerance = o.tolerance end
-  local r <const> = s:solve(math.max(tolerance, o.tolerance), self.o.rounds)
+  local r <const> = s:solve(math.max(tolerance, o.tolerance), o.rounds)
+  if not r then -- the examples are divided anew, by speed
+    self.solved_s = (self.solved_s or 0) + core.now() - began
+    return
+  end
+  local solve_s <const> = (self.solved_s or 0) + core.now() - began
+  self.solved_s = nil
   local fields <const> = {trial = self.trial, outer = self.outer, lambda = trial.lambda, start = trial.start,
     primal = r.primal, dual = r.dual, gap = r.primal - r.dual, rounds = r.rounds, rho = r.rho,
     final = self.last and 1 or 0,
     least_made = r.least_made ~= math.huge and r.least_made or nil}
-  for k, v in ipairs(r.trace) do if v <= 1e-3 * r.primal and not fields.rounds_3 then fields.rounds_3 = k - 1 end end
+  for k = 1, r.rounds do
+    if (r.trace[k] or math.huge) <= 1e-3 * r.primal and not fields.rounds_3 then fields.rounds_3 = k - 1 end
+  end
   local validated
   if not self.last then
     local e <const> = s:errors "validate"
@@ -118,7 +158,7 @@ function part:advance()
   if self.last and ended and self.outer < trial.steps then -- settled: once more, to the end
     trial.steps = self.outer
     self.round = self.round + 1
-    self.due = {alike = fields, fields = {solve_s = core.now() - began}}
+    self.due = {alike = fields, fields = {solve_s = solve_s}}
     return
   end
   local S, values
@@ -154,7 +194,7 @@ function part:advance()
     self.team.changed = true -- the examples are divided anew: all of them
   end
   self.round = self.round + 1
-  self.due = {alike = fields, fields = {solve_s = core.now() - began}, last = last}
+  self.due = {alike = fields, fields = {solve_s = solve_s}, last = last}
 end
 
 ---Parameters and covariance into tables: rows of own tasks; the covariance in ranges.
@@ -167,7 +207,11 @@ function part:store(t)
       tables.w:push({u.task - 1}, row)
     end
   end
-  descent.store(t, tables.covariance, s.S:view(1, p.m * p.m, 1))
+  if s.S then descent.store(t, tables.covariance, s.S:view(1, p.m * p.m, 1)) end
+  if tables.dual then
+    s:share()
+    descent.store(t, tables.dual, s.a)
+  end
 end
 
 ---- what users write -----------------------------------------------------------------------------------------------
@@ -175,7 +219,7 @@ end
 local KNOWN <const> = {
   name = true, data = true, loss = true, relation = true, lambdas = true, standardise = true, bias = true,
   tolerance = true, solver = true, validate = true, seed = true, smooth = true, passes = true, deadline = true,
-  steps = true, rounds = true, rho = true, start = true,
+  steps = true, rounds = true, rho = true, start = true, checkpoint = true, without = true,
 }
 local LOSSES <const> = {squared = true, hinge = true, smoothed = true, logistic = true}
 
@@ -203,7 +247,8 @@ end
 ---@param o table {name, data (rows with tasks), loss = "squared"|"hinge"|"smoothed"|"logistic", relation = "auto"|
 ---  "learned"|"independent"|{"mean", c}|matrix|{graph =}, lambdas, standardise = true, bias = true, tolerance = 1e-6,
 ---  solver = "cg" (squared) or "sdca", validate = 0.2, steps = 5 outer ones at most, passes = 1 over the examples a
----  round, deadline = nil or times the median pass at which a round of sdca ends, smooth, seed}
+---  round, deadline = nil or times the median pass at which a round of sdca ends, smooth, seed, checkpoint, without =
+---  numbers of tasks that are left out at first; run:set {without = {..}} lets tasks go and come}
 ---@return tide.job
 function multitask.job(given)
   script.check_fields("T0203", "multitask.job", given, KNOWN)
@@ -219,7 +264,11 @@ function multitask.job(given)
     fail(("multitask.job: solver `%s` for %s loss; there are sdca, and cg for squared loss"):format(tostring(o.solver),
       o.loss))
   end
+  if o.without ~= nil and type(o.without) ~= "table" then
+    fail "multitask.job: `without` is a list of numbers of tasks"
+  end
   check_relation(o)
+  descent.check_checkpoint("multitask.job", o)
   o.lambdas = type(o.lambdas) == "number" and {o.lambdas} or o.lambdas or {1e-4, 3e-4, 1e-3, 3e-3, 1e-2}
   if type(o.lambdas) ~= "table" or #o.lambdas == 0 then fail "multitask.job: `lambdas` is a list of numbers" end
   for i, v in ipairs(o.lambdas) do
@@ -245,7 +294,8 @@ function multitask.job(given)
   local tries <const> = o.kind == "auto" or #o.lambdas > 1
   if not tries then o.validate = 0 end
   local job <const> = require("tide.run.job").new {
-    name = o.name, seed = o.seed, on_worker_loss = "replay",
+    name = o.name, seed = o.seed, on_worker_loss = "replay", checkpoint = o.checkpoint,
+    params = {without = o.without or {}},
     tables = function()
       local p <const> = multitask.problem(o)
       local copies <const> = require("tide.nn.replica").copies()
@@ -253,6 +303,7 @@ function multitask.job(given)
         w = table_spec.new {keys = table_spec.dense(p.m), width = p.d, slots = "range", update = {"assign"},
                             replicas = copies},
         covariance = descent.table_for(p.m * p.m),
+        dual = o.checkpoint and descent.table_for(p.n) or nil,
       }
     end,
     worker = function(w)

@@ -112,7 +112,7 @@ end
 function problem.new(o)
   local data <const> = o.data
   local self <const> = setmetatable({loss = o.loss, bias = o.bias, columns = data.columns, first = {}, counts = {},
-                                     shift = 0.0, scale = 1.0}, problem)
+                                     shift = 0.0, scale = 1.0, out = {}}, problem)
   local parts, rows, numbers = rows_of(data, o)
   self.numbers, self.m, self.d = numbers, #numbers, self.columns + (o.bias and 1 or 0)
   local order = {}
@@ -181,8 +181,34 @@ function problem:kernel(kernel, a)
   return kernel(a)
 end
 
+---A digest of the examples, which all workers have to have alike.
+---@return string
+function problem:digest()
+  local x <const> = self.x
+  local list <const> = {self.y, x.values}
+  list[3], list[4] = x.offsets, x.indices
+  return require "tide.data".digest(list)
+end
+
+---Tasks that are left out: they have no loss. Their parameters are what those of the others say, S B / lambda, and the
+---others are as if S had no rows of them.
+---@param numbers? integer[] as the data has them
+function problem:leave_out(numbers)
+  local out <const>, places <const>, left = {}, {}, self.m
+  for t, number in ipairs(self.numbers) do places[number] = t end
+  for _, number in ipairs(numbers or {}) do
+    local t <const> = places[number]
+    if not t then fail(("without: there is no task %s"):format(tostring(number))) end
+    if not out[t] then left = left - 1 end
+    out[t] = true
+  end
+  if left == 0 then fail "without: no task is left" end
+  self.out = out
+end
+
 ---Rows that a fit takes of a task: those to train on, and with `all` those that validate.
 function problem:rows(t, all)
+  if self.out[t] then return 0 end
   local c <const> = self.counts[t]
   return c.train + (all and c.validate or 0)
 end

@@ -16,6 +16,8 @@ local add <const>, dot <const>, product <const> = core.kernel "vector_add", core
 local cut <const> = core.kernel "matrix_columns"
 
 local SLICES <const> = 8 -- looks at the clock in a pass over a task
+local LESS <const> = 0.45 -- of the safe weight, at least
+local LOOKS_APART <const> = 16 -- rounds from one look at the gap to the next, at most, with a deadline
 
 ---@class tide.multitask.solver
 ---@field S table covariance; lambda: number
@@ -27,7 +29,7 @@ solver.__index = solver
 ---@param o table smooth, passes, deadline, rho
 function solver.new(team, p, o)
   local self <const> = setmetatable({team = team, p = p, o = o, a = core.tensor("f64", p.n, 1), all = false,
-                                     times = {}, passes_made = 0}, solver)
+                                     times = {}}, solver)
   self:forget(nil)
   return self
 end
@@ -64,14 +66,13 @@ local function units_of(self)
   return list
 end
 
----Deals units to workers, and columns; all have the same dual variables.
----@param speeds? number[] by index
-function solver:deal(speeds)
+---Deals units to workers, by their size and the workers' speeds, and columns; all have the same dual variables.
+function solver:deal()
   local p <const>, size <const> = self.p, self.team.size
   self.units = units_of(self)
   local weights, capacity = {}, {}
   for i, u in ipairs(self.units) do weights[i] = u.rows + 0.0 end
-  for i = 1, size do capacity[i] = speeds and speeds[i] or 1.0 end
+  for i = 1, size do capacity[i] = self.team.shares and self.team.shares[i] or 1.0 end
   local homes = core.k.makespan(weights, capacity)
   self.of = {}
   for i = 1, size do self.of[i] = {} end
@@ -88,22 +89,30 @@ function solver:deal(speeds)
   end
   self.cut_at = {}
   for i = 1, size do
-    local from <const> = p.d * (i - 1) // size
-    self.cut_at[i] = {from = from, count = p.d * i // size - from}
+    local first <const>, count <const> = self.team:piece(p.d, self.team.shares, i)
+    self.cut_at[i] = {from = first - 1, count = count}
   end
   local mine <const> = self.cut_at[self.team.index]
   self.B, self.W = core.tensor("f64", p.m, mine.count), core.tensor("f64", p.m, mine.count)
   self.w = core.tensor("f64", #self.own, p.d)
-  self.orders = {}
+  self.fetched = false
+  self:refresh()
   local tasks = {}
   for i, u in ipairs(self.units) do tasks[i] = u.task end
   self.unit_tasks = tasks
 end
 
----Everybody's dual variables become known to all.
+---Passes begin anew.
+function solver:refresh() self.orders, self.turn = {}, 0 end
+
+---Everybody's dual variables become known to all; those of nobody begin anew.
 function solver:share()
-  local mine = {}
-  for _, u in ipairs(self.own or {}) do
+  local mine, own = {}, self.own or {}
+  if self.fetched then -- all have them, from a checkpoint
+    local first, count = self.team:piece(self.p.n)
+    own = {{first = first - 1, rows = count}}
+  end
+  for _, u in ipairs(own) do
     mine[#mine + 1] = {first = u.first, a = self.a:slice(u.first + 1, u.rows)}
   end
   local flat = {firsts = {}, counts = {}}
@@ -118,19 +127,16 @@ function solver:share()
     flat.a:put(at, m.a)
     at = at + #m.a
   end
-  self.own = nil -- what is dealt next counts
+  local told <const> = self.team:gather("duals", flat)
   self:forget(nil)
-  local known = 0
-  for _, theirs in ipairs(self.team:gather("duals", flat)) do
+  for _, theirs in ipairs(told) do
     local from = 1
     for i, first in ipairs(theirs.firsts) do
       local count <const> = theirs.counts[i]
       if count > 0 then self.a:put(first + 1, theirs.a:slice(from, count)) end
       from = from + count
     end
-    known = known + (from - 1)
   end
-  return known
 end
 
 ---- rows to columns and back ---------------------------------------------------------------------------------------
@@ -200,8 +206,10 @@ function solver:rebuild()
   local p <const> = self.p
   local rows <const> = core.tensor("f64", #self.own, p.d)
   for i, u in ipairs(self.own) do
-    p:kernel(times, {first = u.first, rows = u.rows, kind = "back", from = self.a, to = row_of(rows, i),
-                     by = 1 / p:rows(u.task, self.all)})
+    if u.rows > 0 then
+      p:kernel(times, {first = u.first, rows = u.rows, kind = "back", from = self.a, to = row_of(rows, i),
+                       by = 1 / p:rows(u.task, self.all)})
+    end
   end
   if core.mutant and core.mutant "tasks_not_rebuilt" and self.B then return end
   self.B = self:to_columns("dual", rows, {})
@@ -217,10 +225,12 @@ end
 local function scores(self)
   local p <const>, loss, dual = self.p, 0, 0
   for i, u in ipairs(self.own) do
-    local r <const> = p:kernel(score, {y = p.y, a = self.a, w = row_of(self.w, i), loss = p.loss,
-                                       smooth = self.o.smooth, first = u.first, rows = u.rows})
-    local n <const> = p:rows(u.task, self.all)
-    loss, dual = loss + r.loss / n, dual + r.dual / n
+    if u.rows > 0 then
+      local r <const> = p:kernel(score, {y = p.y, a = self.a, w = row_of(self.w, i), loss = p.loss,
+                                         smooth = self.o.smooth, first = u.first, rows = u.rows})
+      local n <const> = p:rows(u.task, self.all)
+      loss, dual = loss + r.loss / n, dual + r.dual / n
+    end
   end
   return loss, dual
 end
@@ -239,35 +249,41 @@ local function next_rows(self, i, u, count)
   return slice
 end
 
----Steps on own units: a pass, or until the deadline.
+---Steps on own units: a pass, or until the deadline. The next round goes on behind the unit where this one ended, so
+---that a worker that never comes to the end of a pass takes all its units in turn.
 ---@return table rows f64 tensor units x d: the change of B
 ---@return number seconds that a pass takes
 local function steps(self)
-  local p <const>, began <const> = self.p, core.now()
-  local rows <const> = core.tensor("f64", #self.own, p.d)
+  local p <const>, began <const>, count <const> = self.p, core.now(), #self.own
+  local rows <const> = core.tensor("f64", count, p.d)
   local ends <const> = self.deadline_s and began + self.deadline_s or math.huge
   local made, whole = 0, 0
   for _, u in ipairs(self.own) do whole = whole + u.rows end
   whole = whole * self.o.passes
   local slices <const> = self.o.deadline and SLICES * self.o.passes or self.o.passes
+  local first <const> = self.turn
   local over = false
   for s = 1, slices do
-    for i, u in ipairs(self.own) do
-      local target <const> = u.rows * self.o.passes * s // slices - u.rows * self.o.passes * (s - 1) // slices
-      local left = target
+    for k = 1, count do
+      if over then break end
+      local i <const> = (first + k - 1) % count + 1
+      local u <const> = self.own[i]
+      local left = u.rows * self.o.passes * s // slices - u.rows * self.o.passes * (s - 1) // slices
       while left > 0 and not over do
         local order <const> = next_rows(self, i, u, left)
         p:kernel(sdca, {y = p.y, a = self.a, w = row_of(self.w, i), loss = p.loss, smooth = self.o.smooth,
                         first = u.first, rows = u.rows, r = row_of(rows, i), order = order,
                         samples = p:rows(u.task, self.all),
-                        weight = self.rho * self.S[(u.task - 1) * p.m + u.task] / self.lambda})
+                        weight = self.weight * self.S[(u.task - 1) * p.m + u.task] / self.lambda})
         left, made = left - #order, made + #order
         over = core.now() >= ends
       end
+      self.turn = i
     end
     if over then break end
   end
   local seconds <const> = core.now() - began
+  self.team:took(seconds, made)
   self.share_made = whole > 0 and made / whole or 1
   return rows, made > 0 and seconds * whole / made or 0
 end
@@ -289,26 +305,72 @@ local function mind_time(self, each)
   self.deadline_s = self.o.deadline * median({table.unpack(self.times)})
 end
 
----@return number primal, number dual
-local function sdca_round(self, tolerance)
-  local before <const> = self.a:copy()
-  local loss, dual = scores(self)
+---What workers have told of their speed.
+local function told_speeds(each, at)
+  local list <const> = {}
+  for i, numbers in ipairs(each) do list[i] = numbers[at] > 0 and {numbers[at], numbers[at + 1]} end
+  return list
+end
+
+---When to look at the gap next: with a deadline a look, which wants all rows, would cost a slow worker more than its
+---steps. Half way to where the gap is small enough, if it goes on falling as it does.
+local function plan_look(self, round, gap, goal)
+  local last <const>, ahead = self.looked, 2
+  if last and gap < last.gap then
+    local rate <const> = math.log(last.gap / gap) / (round - last.round)
+    ahead = math.max(1, math.min(LOOKS_APART, math.log(gap / goal) / rate // 2))
+  end
+  self.looked = {round = round, gap = gap}
+  self.look = round + ahead
+end
+
+---The weight rho is safe for any changes, and twice as much as most need: less is tried as long as D rises. Where it
+---falls, the changes that made it fall are taken back.
+---@return boolean false: they were, and those of this round with them
+local function try_less(self, before, D)
+  if self.o.deadline or self.o.rho then return true end -- D is not known in every round; or the script's is wanted
+  local former <const> = self.former
+  if former and D < former.D then
+    self.a:put(1, former.a)
+    self.B, self.W, self.w, self.wb = former.B, former.W, former.w, former.wb
+    self.weight = math.min(self.rho, 1.5 * self.weight)
+    self.former = nil
+    return false
+  end
+  self.former = {a = before, B = self.B:copy(), W = self.W:copy(), w = self.w, wb = self.wb, D = D}
+  self.weight = math.max(1, LESS * self.rho, 0.5 * self.weight)
+  return true
+end
+
+---@param round integer
+---@return number|nil primal, number|nil dual, boolean whether that is enough; nil: the gap was not looked at
+local function sdca_round(self, tolerance, round, last)
+  local looks <const> = not self.o.deadline or last or round >= self.look
+  local before <const>, loss, dual = self.a:copy(), 0, 0
+  if looks then loss, dual = scores(self) end
   local rows, seconds = steps(self)
-  local change, sums, each = self:to_columns("changes", rows, {loss, dual, seconds, self.share_made})
-  local P <const>, D <const> = sums[1] + self.wb / 2, sums[2] - self.wb / 2
+  local speed <const> = self.team:speed() or {0, 0}
+  local change, sums, each = self:to_columns("changes", rows,
+    {loss, dual, seconds, self.share_made, speed[1], speed[2]})
   mind_time(self, each)
-  self.least_made = math.huge
   for _, numbers in ipairs(each) do self.least_made = math.min(self.least_made, numbers[4]) end
-  if P - D <= tolerance * math.abs(P) then
-    self.a:put(1, before)
-    self.orders = {}
-    return P, D, true
+  local P, D
+  if looks then
+    P, D = sums[1] + self.wb / 2, sums[2] - self.wb / 2
+    local goal <const> = tolerance * math.abs(P)
+    if P - D <= goal then
+      self.a:put(1, before)
+      self:refresh()
+      return P, D, true
+    end
+    plan_look(self, round, P - D, goal)
+    if not try_less(self, before, D) then return P, D, false end
   end
   if #self.B > 0 then add {to = self.B, x = change} end
   primal(self)
   local w, products = self:to_rows("primal", self.W, {#self.W > 0 and dot({x = self.W, y = self.B}).sum or 0})
   self.w, self.wb = w, products[1]
-  return P, D, false
+  return P, D, false, told_speeds(each, 5)
 end
 
 ---- cg -------------------------------------------------------------------------------------------------------------
@@ -316,11 +378,16 @@ end
 ---A_i times rows, A_i = X_i'X_i / n_i.
 local function products(self, rows, kind, from)
   local p <const> = self.p
-  local out <const> = core.tensor("f64", #self.own, p.d)
+  local out <const>, began <const> = core.tensor("f64", #self.own, p.d), core.now()
+  local count = 0
   for i, u in ipairs(self.own) do
-    p:kernel(times, {first = u.first, rows = u.rows, kind = kind, from = from or row_of(rows, i), to = row_of(out, i),
-                     by = 1 / p:rows(u.task, self.all)})
+    if u.rows > 0 then
+      p:kernel(times, {first = u.first, rows = u.rows, kind = kind, from = from or row_of(rows, i),
+                       to = row_of(out, i), by = 1 / p:rows(u.task, self.all)})
+    end
+    count = count + u.rows
   end
+  if kind == "both" then self.team:took(core.now() - began, count) end
   return out
 end
 
@@ -374,7 +441,9 @@ local function cg_round(self, tolerance)
     add {to = g.po, scale = be, x = g.r}
   end
   local q <const> = products(self, g.rows, "both")
-  local Ap, sums = self:to_columns("product", q, {inner(g.rows, q), lambda * inner(g.p, g.po)})
+  local speed <const> = self.team:speed() or {0, 0}
+  local Ap, sums, each = self:to_columns("product", q, {inner(g.rows, q), lambda * inner(g.p, g.po), speed[1],
+                                                        speed[2]})
   local al <const> = g.rz / (sums[1] + sums[2])
   if #g.p > 0 then
     add {to = g.W, x = g.p, by = al}
@@ -384,7 +453,7 @@ local function cg_round(self, tolerance)
     add {to = g.r, x = g.po, by = -al * lambda}
   end
   g.z = by_relation(self, g.r)
-  return P, D, false
+  return P, D, false, told_speeds(each, 3)
 end
 
 ---Dual variables of the W that conjugate gradients have come to, and W of them.
@@ -393,8 +462,8 @@ local function end_cg(self)
   self.cg = nil
   local w <const> = self:to_rows("solution", g.W, {})
   for i, u in ipairs(self.own) do
-    p:kernel(times, {first = u.first, rows = u.rows, kind = "there", from = row_of(w, i), to = self.a})
     if u.rows > 0 then
+      p:kernel(times, {first = u.first, rows = u.rows, kind = "there", from = row_of(w, i), to = self.a})
       local own <const> = self.a:slice(u.first + 1, u.rows)
       add {to = own, scale = -1, x = p.y:slice(u.first + 1, u.rows)}
     end
@@ -404,25 +473,40 @@ end
 
 ---- one relation, one lambda ---------------------------------------------------------------------------------------
 
----Rounds until the gap is small enough.
+---Rounds until the gap is small enough, or the work is to be divided anew: then with nothing in hand, and the next call
+---goes on.
 ---@param tolerance number share of the primal objective
 ---@param most integer rounds
----@return table {primal =, dual =, rounds =, rho =}
+---@return table|nil {primal =, dual =, rounds =, rho =, trace = gaps by round}
 function solver:solve(tolerance, most)
   self.cg = nil
   self:rebuild()
   local with_cg <const> = self.o.solver == "cg"
   self.rho = with_cg and 1 or self.o.rho or relation.rho(self.S, self.unit_tasks)
-  local P, D, done
-  local rounds, trace = 0, {}
+  self.weight, self.former = self.rho, nil
+  local so_far <const> = self.so_far or {rounds = 0, trace = {}}
+  self.so_far, self.look, self.looked = so_far, 0, nil
+  if so_far.rounds == 0 then self.least_made = math.huge end
+  local P, D, done, told
   repeat
-    if with_cg then P, D, done = cg_round(self, tolerance) else P, D, done = sdca_round(self, tolerance) end
+    if told and self.team:balance(told) then
+      if with_cg then end_cg(self) end
+      return nil
+    end
+    local round <const> = so_far.rounds
+    if with_cg then
+      P, D, done, told = cg_round(self, tolerance)
+    else
+      P, D, done, told = sdca_round(self, tolerance, round, round + 1 >= most)
+    end
     if P ~= P then error("the objective is not a number", 0) end
-    trace[#trace + 1] = P - D
-    rounds = rounds + 1
-  until done or rounds >= most
+    so_far.rounds = round + 1
+    if P then so_far.trace[so_far.rounds] = P - D end
+  until done or so_far.rounds >= most
   if with_cg then end_cg(self) end
-  return {primal = P, dual = D, rounds = rounds, rho = self.rho, trace = trace, least_made = self.least_made}
+  self.so_far = nil
+  return {primal = P, dual = D, rounds = so_far.rounds, rho = self.rho, trace = so_far.trace,
+          least_made = self.least_made}
 end
 
 ---- errors ---------------------------------------------------------------------------------------------------------
@@ -437,7 +521,7 @@ function solver:errors(part)
     local c <const> = p.counts[u.task]
     local before <const> = part == "train" and 0 or part == "validate" and c.train or c.train + c.validate
     local from <const> = p.first[u.task] + before
-    if u.head and c[part] > 0 then
+    if u.head and c[part] > 0 and not p.out[u.task] then
       local r <const> = p:kernel(score, {y = p.y, a = all, w = row_of(self.w, i), loss = p.loss, smooth = self.o.smooth,
                                          first = from, rows = c[part]})
       sums[1], sums[2] = sums[1] + r.squares, sums[2] + r.correct

@@ -287,6 +287,49 @@ function trainer:begin()
   self.replica:store()
 end
 
+-- Rows of the table of dual variables, by pieces.
+local function piece_of_duals(self, i, n)
+  local first <const>, count <const> = data.piece(self.input.storage:rows(), i, n)
+  return replica.range(first - 1, count), self.input.storage:slice(first, count), count
+end
+
+---All workers leave, and others go on from what they leave. W is in its table since the end of the epoch; the dual
+---variables, each so far its worker's alone, go to one too.
+function trainer:hand_in()
+  local left_off <const>, ranks <const> = self.crew.left_off, self.crew.leavers
+  if self.model.adds then
+    self.crew:add_up(self.input.storage, ranks)
+    self.replica:store(nil, function(i, n)
+      local keys <const>, rows <const>, count <const> = piece_of_duals(self, i, n)
+      if count > 0 then self.w.tables.duals:push(keys, rows) end
+    end)
+    left_off.sigma = self.input.arguments.sigma
+  end
+  self.w.state = left_off
+end
+
+---Goes on from what workers have left. Where they were lost instead, their dual variables are 0 again, and so is W.
+function trainer:go_on()
+  local state <const> = self.w.state
+  self.crew.steps = state.steps or 0
+  if not self.model.adds then return self.replica:fetch() end
+  self.owners = self.crew.ranks
+  if not state.sigma then return end
+  self.replica:fetch()
+  local keys <const>, rows <const> = piece_of_duals(self, 1, 1)
+  self.w.tables.duals:pull(keys, {into = rows})
+  self.input.arguments.sigma = state.sigma
+  self:keep_own()
+end
+
+---Dual variables of examples that are others' are 0 here.
+function trainer:keep_own()
+  local theirs = {}
+  for i = 1, self.input.count do theirs[i] = true end
+  for _, number in ipairs(own_examples(self)) do theirs[number + 1] = nil end
+  for i in pairs(theirs) do self.input.arguments.dual:slice(i, 1):fill(0) end
+end
+
 ---All batches, in an order of the epoch's own.
 function trainer:epoch(epoch)
   local spans = {}
@@ -312,10 +355,7 @@ function trainer:share_duals(ranks)
   self.crew:add_up(input.storage, ranks)
   rebuild(input)
   self.owners, self.dual, a.sigma = ranks, nil, self.model.spec.sigma -- ascent begins anew
-  local theirs = {}
-  for i = 1, input.count do theirs[i] = true end
-  for _, number in ipairs(own_examples(self)) do theirs[number + 1] = nil end
-  for i in pairs(theirs) do a.dual:slice(i, 1):fill(0) end
+  self:keep_own()
 end
 
 ---The dual objective must rise; if it fell, steps of a batch disturb each other more than sigma allows for.
@@ -387,17 +427,23 @@ function factors.job(o)
     policies = {comm = o.comm or "comm/hybrid"},
     tables = function(set)
       local rows, columns = KINDS[o.model.kind].shape(o.model, set)
-      return {params = table_spec.new {keys = table_spec.dense((rows * columns + KEY - 1) // KEY), width = KEY,
-                                       slots = "range", update = {"assign"}, replicas = replica.copies()}}
+      local function rows_of(values)
+        return table_spec.new {keys = table_spec.dense((values + KEY - 1) // KEY), width = KEY, slots = "range",
+                               update = {"assign"}, replicas = replica.copies()}
+      end
+      local duals <const> = KINDS[o.model.kind].adds -- rows take memory once they are written: when all workers leave
+      return {params = rows_of(rows * columns), duals = duals and rows_of(set.count * columns) or nil}
     end,
     on_worker_loss = "replay",
     worker = function(w)
       w.trainer = new_trainer(w, o)
       for epoch in w.trainer.crew:epochs(o.epochs) do
         if epoch.first then w.trainer:begin() end
+        if epoch.resumes then w.trainer:go_on() end
         w.trainer:epoch(epoch.number)
         w:report(w.trainer:figures())
       end
+      if w.trainer.crew.left_off then w.trainer:hand_in() end
     end,
     evaluate = {test = evaluate},
   }

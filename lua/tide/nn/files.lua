@@ -1,4 +1,4 @@
--- Parameters (and rows of tables) of a program as a safetensors file, by their names: what model:save, model:load and
+-- Parameters (and rows of tables) of a program as safetensors or .npz, by their names: what model:save, model:load and
 -- program:save write.
 local arrays = require "tide.data.arrays"
 local core = require "tide.core"
@@ -21,7 +21,12 @@ function files.save(program, parameters, states, rows, path)
   for _, p in ipairs(layout.parameters) do tensors[p.name] = parameters:view(p.first + 1, p.rows, p.columns) end
   for name, t in pairs(rows) do tensors[name] = t end
   if layout.states > 0 then tensors[RUNNING] = states:view(1, layout.states, 1) end
-  local ok, err = core.safetensors_write(path, tensors, {["tide.program"] = program.name, ["tide.id"] = program:id()})
+  local ok, err
+  if path:find "%.npz$" then
+    ok, err = arrays.write(path, tensors)
+  else
+    ok, err = core.safetensors_write(path, tensors, {["tide.program"] = program.name, ["tide.id"] = program:id()})
+  end
   if not ok then error(errors.from(err), 3) end
 end
 

@@ -204,8 +204,8 @@ function program:id() return self.core:id() end
 ---@return table layout of parameters: {keys=, parameters=, layers=}
 function program:layout() return self.core:layout() end
 
----Writes what a run of nn.job has learnt, parameters by their names, as safetensors: `net:save(run, "n.safetensors")`;
----`model:load` of a compiled program reads it.
+---Writes what a run of nn.job has learnt, parameters by their names, as safetensors or `.npz`.
+---`net:save(run, "net.safetensors")`; `model:load` of a compiled program reads it.
 ---@param run tide.run
 ---@param path string
 function program:save(run, path)

@@ -352,7 +352,7 @@ function model:parameter(name)
 end
 
 ---Writes the parameters by their names, `fc1.w`, running statistics and rows of tables as safetensors.
----@param path string
+---@param path string .npz: as NumPy's archive
 function model:save(path)
   self:fetch()
   local all = {}

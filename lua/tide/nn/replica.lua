@@ -41,7 +41,8 @@ end
 ---Writes the parameters: each worker a range of its own. Who dies meanwhile has perhaps not written its own; then the
 ---others write all again.
 ---@param rest? fun() writes what is the same on all and not among the parameters; the first worker calls it
-function replica:store(rest)
+---@param more? fun(i: integer, n: integer) writes the i-th of n pieces of something else
+function replica:store(rest, more)
   local there = replica.ranks(self.w:barrier("storing", true))
   local ranks
   repeat
@@ -52,6 +53,7 @@ function replica:store(rest)
       if rank == self.w.rank and count > 0 then
         self.table:push(replica.range(first - 1, count), self.model.parameters:slice(first, count))
       end
+      if rank == self.w.rank and more then more(i, #ranks) end
     end
     there = replica.ranks(self.w:barrier("stored", true))
   until #there == #ranks

@@ -98,7 +98,7 @@ local function new_trainer(w, o, changes)
   self.examples = (o.program.vertex and forest_of or tensors_of)(w, "train")
   self.most = math.min(changes and changes.hi or o.batch, self.examples.count)
   self.clocked = shared_rows.clocked(o.tables)
-  self.crew = crew.new(w, self.model, {meets = not o.program.vertex, resumes = o.checkpoint ~= nil,
+  self.crew = crew.new(w, self.model, {meets = not o.program.vertex,
                                        adapts = changes and adapt.new(w, self.model, changes)})
   return self
 end
@@ -111,10 +111,15 @@ function trainer:average_states()
   if self.model.layout.states == 0 then return nil end
   self.crew:average(states)
   self.model:give()
-  return function() self.w.tables.states:push(replica.range(0, self.state_rows), states) end
+  return function() self:write_states() end
 end
 
--- What the update rule remembers, from its table or to it; each worker writes a range.
+function trainer:write_states()
+  if self.model.layout.states == 0 then return end
+  self.w.tables.states:push(replica.range(0, self.state_rows), self.model.states)
+end
+
+-- What the update rule remembers, from its table or to it.
 local function each_memory(self, f)
   local own <const>, rows <const> = self.model, self.model.layout.keys
   local here <const> = own.staged or own.on.parameters == own.parameters -- else in the device's memory
@@ -126,17 +131,29 @@ local function each_memory(self, f)
   end
 end
 
----Writes what was learnt to the tables; for checkpoints the update rule's memory too.
-function trainer:store()
-  self.replica:store(self:average_states())
+-- Writes a piece of the update rule's memory to its table.
+local function write_memory(self, i, n)
   if not self.w.tables.memory then return end
   each_memory(self, function(first, held)
-    local from <const>, count <const> = self.crew:piece(held:rows())
+    local from <const>, count <const> = data.piece(held:rows(), i, n)
     if count > 0 then
       self.w.tables.memory:push(replica.range(first + from - 1, count), held:slice(from, count))
     end
   end)
-  self.w:barrier "remembered"
+end
+
+---Writes what was learnt to the tables; for checkpoints the update rule's memory too.
+function trainer:store()
+  local keeps <const> = self.w.job.checkpoint
+  self.replica:store(self:average_states(), keeps and function(i, n) write_memory(self, i, n) end)
+end
+
+---All workers leave, and others go on from what they leave: all that was learnt is in tables, the rest in w.state.
+---Running statistics are the same on all by now.
+---@param left_off table of the crew
+function trainer:hand_in(left_off)
+  self.replica:store(function() self:write_states() end, function(i, n) write_memory(self, i, n) end)
+  self.w.state = left_off
 end
 
 ---Before the first epoch: what is learnt begins in the tables.
@@ -146,10 +163,11 @@ function trainer:begin()
   end)
 end
 
----Goes on from what a checkpoint holds.
+---Goes on from what a checkpoint holds, or workers that have left.
 function trainer:recall()
   self.crew.steps = self.w.state.steps
   self.model.steps = self.w.state.steps
+  if self.crew.adapts and self.w.state.adapts then self.crew.adapts:import(self.w.state.adapts) end
   if not self.w.tables.memory then return end
   each_memory(self, function(first, held)
     self.w.tables.memory:pull(replica.range(first, held:rows()), {into = held})
@@ -280,7 +298,7 @@ local function run_epoch(self, epoch)
   if adapts then report.alike.batch, report.alike.progress = adapts.total, adapts.progress end
   w:report(report)
   if w.job.checkpoint then -- what a cut at this clock holds is all of this epoch, and nothing of the next
-    w.state.epoch, w.state.steps = epoch.number, self.crew.steps
+    w.state = {epoch = epoch.number, steps = self.crew.steps}
     w:clock()
   end
 end
@@ -433,7 +451,7 @@ function train.job(o)
                                  replicas = copies},
         states = table_spec.new {keys = table_spec.dense(states), width = KEY, update = {"assign"}, replicas = copies},
       }
-      if memories > 0 and o.checkpoint then
+      if memories > 0 then -- its rows take memory once they are written: for checkpoints, and when all workers leave
         made.memory = table_spec.new {keys = table_spec.dense(keys * memories), width = KEY, slots = "range",
                                       update = {"assign"}, replicas = copies}
       end
@@ -455,6 +473,7 @@ function train.job(o)
         if epoch.first then w.trainer:begin() end
         run_epoch(w.trainer, epoch)
       end
+      if w.trainer.crew.left_off then w.trainer:hand_in(w.trainer.crew.left_off) end
     end,
     evaluate = evaluations(o.program, o.metrics or {}),
   }

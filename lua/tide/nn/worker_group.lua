@@ -5,7 +5,8 @@
 -- step from another. Who dies in mid-epoch leaves the exchange (tide.nn.exchange); the others know it at the same step.
 --
 -- They also meet in mid-epoch when the controller asks for it, because workers come or go: all leave the loop over
--- batches at the same step, and go on with what is left of the epoch (`unfinished`).
+-- batches at the same step, and go on with what is left of the epoch (`unfinished`). When all of them leave, what they
+-- have learnt goes to tables, and where they stand into w.state (`left_off`); others go on from there.
 local data = require "tide.data"
 local exchange = require "tide.nn.exchange"
 local mean = require "tide.nn.mean"
@@ -15,17 +16,17 @@ local KEY <const> = 1024
 
 ---@class tide.nn.crew
 ---@field exchange tide.nn.exchange|nil of several workers
+---@field left_off table|nil all leave, and nobody goes on: {epoch = the newest that is over, steps, unfinished?, adapts?}
+---@field leavers integer[]|nil ranks of these
 local crew = {}
 crew.__index = crew
 
 ---@param w tide.worker
 ---@param model table tide.nn.model or tide.factors.model
----@param o? {adapts?: tide.nn.adapt, meets?: boolean, resumes?: boolean} meets: it can meet in mid-epoch; resumes: it
----may go on from tables, as if it did
+---@param o? {adapts?: tide.nn.adapt, meets?: boolean} meets: it can meet in mid-epoch
 function crew.new(w, model, o)
   o = o or {}
-  return setmetatable({w = w, model = model, adapts = o.adapts, meets = o.meets, resumes = o.resumes or o.meets,
-                       met = 0, steps = 0, ranks = {},
+  return setmetatable({w = w, model = model, adapts = o.adapts, meets = o.meets, met = 0, steps = 0, ranks = {},
                        alone = {count = 0, loss = 0, correct = 0}}, crew)
 end
 
@@ -73,10 +74,10 @@ local function agreed(self, values)
   return ranks, newest, unfinished
 end
 
--- Reports of all before this worker began, of one that has just come.
+-- Epochs that were over before this worker began, of one that has just come.
 local function begun_of(self, number)
-  local begun <const> = not number and self.resumes and (self.w.state.epoch or self.w.begun) or 0
-  return begun > 0 and begun or nil
+  if number then return nil end
+  return self.w.state.epoch or self.w.begun > 0 and self.w.begun or nil
 end
 
 -- Is there one that was there before?
@@ -93,17 +94,23 @@ end
 function crew:epochs(last)
   local number
   return function()
-    local paused <const> = self.unfinished
-    if number and not paused and (number >= last or self.w:stopping()) then return nil end
+    local paused = self.unfinished
+    local leaves <const> = number ~= nil and (paused ~= nil or number < last) and self.w:stopping()
+    if number and not paused and (number >= last or leaves and not self.w.suspends) then return nil end
     local plan = self.exchange and self.exchange:leads() and self.exchange.plan or nil
-    if not number then plan = self.w.comm end
+    if not number then plan, paused = self.w.comm, self.w.state.unfinished end
     local values <const> = self.w:barrier("epoch", {epoch = number and number - (paused and 1 or 0), step = self.steps,
       plan = plan, met = math.max(self.met, self.exchange and self.exchange.meet or self.w.meet or 0),
-      unfinished = paused, adapts = number and self.adapts and self.adapts:export() or nil,
-      leaves = paused ~= nil and self.w:stopping(), begun = begun_of(self, number)})
+      unfinished = paused, adapts = number and self.adapts and self.adapts:export() or nil, leaves = leaves,
+      begun = begun_of(self, number)})
     local ranks <const>, newest <const>, unfinished <const> = agreed(self, values)
     self.unfinished = nil
-    if values[self.w.rank].leaves then return nil end
+    if leaves and #ranks == 0 then
+      self.left_off = {epoch = newest, steps = self.steps, unfinished = unfinished,
+                       adapts = self.adapts and self.adapts:export() or nil}
+      self.leavers = replica.ranks(values)
+    end
+    if leaves then return nil end
     if table.concat(ranks, " ") ~= table.concat(self.ranks, " ") then form(self, ranks, values) end
     self.ranks = ranks
     local came <const>, begun <const> = not number, values[self.w.rank].begun

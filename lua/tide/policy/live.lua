@@ -312,9 +312,11 @@ end
 ---What a worker is to compute in its next step.
 function live:batch_of(rank) return self.driver.workers[rank].batch end
 
+---@param anew? boolean of workers that all begin now
 ---@return table|nil how gradients travel from the first step on
-function live:comm_plan()
+function live:comm_plan(anew)
   local comm <const> = self.driver.comm
+  if anew then self.first_plan = nil end
   self.first_plan = self.first_plan or (comm and comm:plan())
   return self.first_plan
 end

@@ -245,7 +245,7 @@ function servers:manage(list)
       keys[#keys + 1] = key
     end
     core.fiber(function()
-      local ok, err = own.handle:manage(keys, t.use, {nodes = t.nodes})
+      local ok, err = pcall(own.handle.manage, own.handle, keys, t.use, {nodes = t.nodes})
       if not ok then
         self.tell(("%d keys of `%s` are not under technique %s: %s"):format(#keys, own.name, t.use, err.message))
       end
@@ -272,7 +272,8 @@ function servers:move(moves)
   end
   for _, g in ipairs(order) do
     core.fiber(function()
-      local ok, err = self.tables[g.table].handle:move(g.slots, g.to)
+      local handle <const> = self.tables[g.table].handle
+      local ok, err = pcall(handle.move, handle, g.slots, g.to)
       for _, s in ipairs(g.slots) do self.moving[g.table][s] = nil end
       if ok then
         self.moves = self.moves + #g.slots

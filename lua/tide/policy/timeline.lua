@@ -131,10 +131,16 @@ end
 
 ---@param records table[] of journal.read
 ---@param o? {kind?: string, scope?: string, policy?: string|table, params?: table, whole?: boolean, from?: number,
----  to?: number} policy: another one, which decides the same views of its kind
+---  to?: number, last?: integer} policy: another one, which decides the same views of its kind; last: no more entries
+---  than these, the newest
 ---@return tide.policy.entry[]|nil, tide.error? err
 function timeline.of(records, o)
   o = o or {}
+  local function fits(r) return (not o.kind or r.kind == o.kind) and (not o.scope or r.scope == o.scope) end
+  local function inside(r) return fits(r) and (not o.from or r.at >= o.from) and (not o.to or r.at <= o.to) end
+  local unwanted = 0 -- those before the newest `last`
+  for _, r in ipairs(o.last and records or {}) do unwanted = unwanted + (inside(r) and 1 or 0) end
+  unwanted = o.last and unwanted - o.last or 0
   local other, other_kind
   if o.policy then
     local found, err = source.find(o.policy)
@@ -147,11 +153,10 @@ function timeline.of(records, o)
   end
   local list, holders, plans, counted = {}, {}, {}, {}
   for _, r in ipairs(records) do
-    local fits <const> = (not o.kind or r.kind == o.kind) and (not o.scope or r.scope == o.scope)
     local seat <const> = ("%s of %s"):format(r.kind, r.scope)
     local who <const> = seat .. (r.canary and " canary" or "")
     if r.text then holders[who] = ("%s v%s"):format(tostring(r.name), tostring(r.version)) end
-    if fits and other_kind == r.kind and r.what == "decision" and not r.canary then
+    if fits(r) and other_kind == r.kind and r.what == "decision" and not r.canary then
       if not plans[r.scope] then
         local report, err = replay.run(records, {policy = other, params = o.params, scope = r.scope})
         if not report then return nil, err end
@@ -159,8 +164,8 @@ function timeline.of(records, o)
       end
       counted[r.scope] = counted[r.scope] + 1
     end
-    local inside <const> = (not o.from or r.at >= o.from) and (not o.to or r.at <= o.to)
-    if fits and inside then
+    if inside(r) then unwanted = unwanted - 1 end
+    if inside(r) and unwanted < 0 then
       local entry = {at = r.at, seat = seat, what = r.what, canary = r.canary, policy = holders[who] or "?"}
       if r.what == "decision" then
         local view <const> = type(r.view) == "string" and core.plain_decode(r.view) or {}

@@ -95,6 +95,8 @@ end
 
 ---@param controller table class of tide.controller
 function meeting.extend(controller)
+  controller.runs = runs
+
   ---@return table[] workers that have not returned
   function controller:running()
     local list = {}
@@ -127,7 +129,7 @@ function meeting.extend(controller)
         self.release_due = true
         return
       end
-      self:let_all_leave()
+      if not self.suspending then self:let_all_leave() end
     end
     self.held = nil
     local waiting = {}
@@ -140,6 +142,7 @@ function meeting.extend(controller)
     end
     for _, w in ipairs(waiting) do
       pass(self, w, {op = "answer", params = self.params, stop = held.stop or w.dropped or false,
+               suspends = self.suspending and not held.stop or nil,
                batch = self.policies and self.policies:batch_of(w.rank)})
     end
     self:begin_joined(joined)
@@ -212,6 +215,7 @@ function meeting.extend(controller)
     event.stop = self:stop_reason(sum)
     self.stopping = event.stop
     self:record_report(event)
+    self:evaluate_late()
     self.held = {stop = event.stop ~= nil}
     local hold = self.hold
     self:emit(event)
@@ -231,10 +235,12 @@ function meeting.extend(controller)
       end
       self:emit {kind = "log", text = text}
     end
+    self:end_waiting()
     self.finished = true
     core.fiber(function()
       local err <const> = self:missing()
       if err then return self:fail(err) end
+      self:evaluate_late()
       if self.job.checkpoint then self:last_checkpoint() end
       self:emit {kind = "finished"}
     end)
@@ -243,6 +249,7 @@ function meeting.extend(controller)
   ---Between two steps of a job that meets: those that wait to join begin.
   ---@return boolean whether there are any
   function controller:admit_here()
+    if self.suspending then return false end
     local joined <const> = self:admit()
     self:begin_joined(joined)
     return #joined > 0
@@ -265,7 +272,7 @@ function meeting.extend(controller)
     end
     local running = self:running()
     local finishes <const> = core.mutant and core.mutant "suspended_finishes"
-    if #running == 0 and self.suspending and not finishes then return self:suspend() end
+    if #running == 0 and self.suspending and not self.stopping and not finishes then return self:suspend() end
     if #running == 0 and self.suspended then return end
     if #running == 0 then return self:finish() end
     local kind, places = place_of(running)

@@ -51,13 +51,13 @@ function checkpoint.settings(fields)
 end
 
 ---Writes one generation. `job(info)` gives what is saved beside the tables, when all parts are on disk.
----@param o {dir: string, cut?: string, keep?: integer}
+---@param o {dir: string, cut?: string, keep?: integer, run?: integer} run: whose clocks a cut by clock is of
 ---@param job? fun(info: table): any
 ---@return table? info {generation, full, cut, clock, rows, bytes, took_s}
 ---@return tide.error? err
 function checkpoint.save(o, job)
   local began <const> = core.now()
-  local handle, err = core.checkpoint_start {dir = o.dir, cut = o.cut, keep = o.keep}
+  local handle, err = core.checkpoint_start {dir = o.dir, cut = o.cut, keep = o.keep, run = o.run}
   if not handle then return nil, checkpoint.error(err, o.dir) end
   local info <const> = handle:info()
   local ok, value = pcall(job or function() return nil end, info)
@@ -74,8 +74,8 @@ end
 ---Brings the tables back. Call it while no worker runs.
 ---@param dir string
 ---@param generation? integer default: the newest that is whole
----@param as? {job: string, run: string, others: boolean} the tables of the job come back as those of the run; others
----  under their own names, or not at all
+---@param as? {job: string, run: string, number: integer, memory?: integer, others: boolean} the tables of
+---  the job come back as those of the run; others under their own names, or not at all
 ---@return table? restored {generation, cut, clock, rows, skipped, job}
 ---@return tide.error? err
 function checkpoint.restore(dir, generation, as)

@@ -22,6 +22,7 @@ controller.__index = controller
 require("tide.run.elastic_workers").extend(controller)
 require("tide.run.barrier").extend(controller)
 require("tide.run.outbox").extend(controller)
+require("tide.run.starting").extend(controller)
 
 local TICK_S <const> = 0.25          -- a poll of the driver is answered at the latest after this
 local SUSPECT_S <const> = 2.0        -- a worker's failed access waits this long for news of a lost node
@@ -59,6 +60,7 @@ end
 function controller:fail(err)
   if self.failed then return end
   self.failed, self.suspect = err, nil
+  self:end_waiting()
   self:end_workers()
   self:emit {kind = "failed", error = err}
 end
@@ -160,7 +162,7 @@ end
 
 ---@return boolean whether the job allows it, and somebody is left to do what these workers leave
 function controller:may_go_on(node)
-  if not self.job:survives_workers() or self.ready < self.worker_count then return false end
+  if not self.job:survives_workers() or self:is_starting() then return false end
   local left, done = 0, 0
   for _, w in ipairs(self.workers) do
     if w.dropped then goto next end -- does no more of it, and has not done it all
@@ -195,6 +197,7 @@ function controller:drop_workers(node, reason)
   end
   self:hand_out()
   self:meet()
+  self:look_for_awake()
 end
 
 function controller:lose_node(node, reason, in_order)
@@ -208,6 +211,7 @@ function controller:lose_node(node, reason, in_order)
   local known, left = gone(node)
   in_order = left or (in_order and not known)
   reason = known or reason
+  if self:starts_elsewhere(node, reason) then return end
   local err = self:verdict(node, reason, in_order)
   if err then return self:fail(err) end
   self:drop_workers(node, reason)
@@ -252,6 +256,9 @@ end
 function controller:start()
   local a = self.a
   local rank = 0
+  for i = #a.nodes, 1, -1 do -- who has gone since, and was to do nothing for it
+    if a.nodes[i].workers == 0 and not a.nodes[i].store and gone(a.nodes[i]) then table.remove(a.nodes, i) end
+  end
   for _, node in ipairs(a.nodes) do
     self.monitors[core.monitor(node.agent)] = {node = node}
     local answer, err = core.call(node.agent, {op = "load", run = a.run, script = a.script}, CALL_S)
@@ -284,7 +291,8 @@ function controller:start()
     end
     local answer, err = core.call(node.agent, {
       op = "start", run = a.run, job = a.job, ranks = node.ranks, workers = rank, crowded = self.crowded, seed = a.seed,
-      params = self.params, tables = a.tables, resume = resume, keeps = self.job.checkpoint ~= nil}, CALL_S)
+      params = self.params, tables = a.tables, domain = a.domain, resume = resume,
+      keeps = self.job.checkpoint ~= nil}, CALL_S)
     if not answer then error(err, 0) end
     for i, address in ipairs(answer.addresses) do
       local r = node.ranks[i]
@@ -406,19 +414,23 @@ function controller:records_of(info)
     cut = self.cuts and self.cuts[info.clock]
     local all = true
     for _, w in ipairs(self.workers) do
-      all = all and (w.state == "done" or (cut and cut.ranks[w.rank]) ~= nil)
+      all = all and (w.state == "done" or w.state == "lost" or (cut and cut.ranks[w.rank]) ~= nil)
     end
     if all then break end
     core.sleep(0.005)
   end
-  local ranks = {}
+  local ranks, there = {}, nil
   for _, w in ipairs(self.workers) do
     ranks[w.rank] = cut and cut.ranks[w.rank] or self.records[w.rank] or {}
+    if w.state ~= "lost" then there = ranks[w.rank] end
+  end
+  for _, w in ipairs(self.job.comm and there and self.workers or {}) do -- a net's say the same of where they stand
+    if w.state == "lost" then ranks[w.rank] = there end
   end
   return ranks, cut and cut.own
 end
 
----@param o {dir: string, keep?: integer, cut?: string}
+---@param o {dir: string, keep?: integer, cut?: string} gets `run`
 ---@return table? info
 ---@return table? err
 function controller:write_checkpoint(o)
@@ -426,6 +438,7 @@ function controller:write_checkpoint(o)
   self.writing = true
   local position, reported
   if self.chunks then position, reported = self:data_record() end
+  o.run = self.a.domain
   local info, err = require("tide.run.checkpoint").save(o, function(info)
     local ranks, at_cut = self:records_of(info)
     local own = reported or at_cut or self:own_record()
@@ -569,6 +582,50 @@ function from_worker.failed(self, w, m)
   self:fail_or_suspect(script.error(err.code or "T0609", err.message, err), w)
 end
 
+-- Asks all that have begun for their parts of an evaluation. Where nobody is, it is made when somebody is again.
+local function begin_evaluation(self, e)
+  self.next_evaluation = self.next_evaluation + 1
+  local number <const> = self.next_evaluation
+  self.evaluations[number] = {id = e.id or number, name = e.name, missing = {}, count = 0}
+  local missing <const> = self.evaluations[number].missing
+  for _, w in ipairs(self.workers) do
+    local replaced <const> = self.job.comm and w.dropped and w.state == "done" -- others have its part
+    if w.state ~= "lost" and w.state ~= "joining" and w.state ~= "waiting" and not replaced then
+      missing[w.rank] = true
+      core.send(w.address, {op = "evaluate", id = number, name = e.name})
+    end
+  end
+  return self.evaluations[number].id
+end
+
+---A worker is let go that has not told its parts of evaluations: they are made anew at the next report.
+function controller:evaluate_anew(w)
+  for number = 1, self.next_evaluation do
+    local e <const> = self.evaluations[number]
+    if e and e.missing[w.rank] then
+      self.next_evaluation = self.next_evaluation + 1
+      self.evaluations[number] = nil
+      self.evaluations[self.next_evaluation] = {id = e.id, name = e.name, missing = {}, count = 0}
+    end
+  end
+end
+
+---A report of all is complete, or the run is over: evaluations for which nobody was there are made now, or never.
+function controller:evaluate_late()
+  for number = 1, self.next_evaluation do
+    local e <const> = self.evaluations[number]
+    if e and not next(e.missing) then
+      self.evaluations[number] = nil
+      if self.finished then
+        self:emit {kind = "evaluated", id = e.id, error = script.error("T0513", ("`%s` was not evaluated: the run ended "
+          .. "without workers"):format(e.name))}
+      else
+        begin_evaluation(self, e)
+      end
+    end
+  end
+end
+
 ---Counts a worker's part in an evaluation; without `m` it will not come.
 function controller:evaluation_of(id, w, m)
   local e = self.evaluations[id]
@@ -596,7 +653,7 @@ function controller:evaluation_of(id, w, m)
       if k ~= "count" then result[k] = v / per end
     end
   end
-  self:emit {kind = "evaluated", id = id, result = result, error = e.error}
+  self:emit {kind = "evaluated", id = e.id, result = result, error = e.error}
 end
 
 function from_worker.evaluated(self, w, m) self:evaluation_of(m.id, w, m) end
@@ -620,18 +677,8 @@ function from_driver.continue(self, request, message)
 end
 
 function from_driver.evaluate(self, request, message)
-  self.next_evaluation = self.next_evaluation + 1
-  local id = self.next_evaluation
-  local missing = {}
-  self.evaluations[id] = {missing = missing, count = 0}
-  for _, w in ipairs(self.workers) do
-    local replaced <const> = self.job.comm and w.dropped and w.state == "done" -- others have its part
-    if w.state ~= "lost" and w.state ~= "joining" and w.state ~= "waiting" and not replaced then
-      missing[w.rank] = true
-      core.send(w.address, {op = "evaluate", id = id, name = request.name})
-    end
-  end
-  core.answer(message, {id = id})
+  core.answer(message, {id = begin_evaluation(self, {name = request.name})})
+  if self.finished then self:evaluate_late() end
 end
 
 ---Writes a generation now: {dir=, cut=}; by default as the job's field says.
@@ -721,6 +768,7 @@ end
 function from_driver.stop(self, request)
   self.stopping = request.reason or "asked"
   for _, w in ipairs(self:running()) do core.send(w.address, {op = "stop"}) end
+  self:end_waiting()
   if self.paused then -- who waits has to hear of it
     self.paused = nil
     if self.release_due then
@@ -840,6 +888,7 @@ function controller:handle(message)
   if type(value) ~= "table" then return end
   if message.kind == "cast" and value.rank and from_worker[value.op] then
     local w = self.workers[value.rank]
+    if w and w.address and w.address ~= message.from then return end -- of an attempt to start that was given up
     if w and w.state ~= "lost" and not self.failed then from_worker[value.op](self, w, value) end
   elseif from_driver[value.op] then
     local ok, err = xpcall(from_driver[value.op], script.failure, self, value, message)
@@ -905,10 +954,10 @@ function controller.main(a)
     local time = self.job.stop and self.job.stop.time
     if require("tide.policy.live").has_seats(self.job) then self:publish_policies() end
     self.stop_time_s = type(time) == "string" and require("tide.units").parse_duration(time) or time
-    self:start()
   end, script.failure)
-  if not ok then self:fail_or_suspect(err) end
+  if ok then self:try_to_start() else self:fail_or_suspect(err) end
   while not self.closed do
+    self:look_for_slots()
     local message = core.receive(self.poll and 0.05 or TICK_S)
     if message then self:handle(message) end
     self:tick()

@@ -38,10 +38,10 @@ local function complain(err, o)
   return errors.exit(err)
 end
 
----@return tide.error|nil why the cluster that this process was attached to is no more
+---@return tide.error|nil why the cluster that this process was attached to is no more: lost, or ended in order
 local function cluster_gone()
   local node <const> = core.node()
-  if not node or node.state ~= "dead" then return nil end
+  if not node or node.state ~= "dead" and node.state ~= "left" then return nil end
   return errors.new("T0509", {message = node.reason, state = "the cluster ended with it, and the run too",
     help = "start the cluster again, `tide up`; `tide node --controller --state DIR` keeps one that can come back"})
 end
@@ -59,11 +59,14 @@ end
 ---@field verbose? boolean
 ---@field timeout_s? number
 ---@field trace? string file for what the nodes did
+---@field dashboard? boolean a page about the cluster beside the script
 ---@field resume? string directory of checkpoints that the first run goes on from
 ---@field interactive? boolean a console follows the script, however that ended
 ---@field text? string the script itself, instead of the file at `script`
 ---@field host? string id of the run, given by who submitted it
 ---@field slots? integer worker slots on a shared cluster
+---@field memory? integer bytes that the tables of a run may take on each node, where neither it nor its job says
+---@field keep? boolean tables of runs stay
 ---@field limits? tide.scheduler.limits of what a scheduling policy gives its runs
 ---@field no_wait? boolean fail where no slots are free
 ---@field dry_run? boolean only load the script, and say what would run
@@ -103,8 +106,9 @@ function driver.run(o)
     program = arg and arg[0], run = id, interrupts = interrupts,
     nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, cluster_name = o.cluster, json = o.json,
     plain = o.plain, quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run,
-    resume = o.resume, slots = o.slots, limits = o.limits, no_wait = o.no_wait,
+    resume = o.resume, slots = o.slots, memory = o.memory, keep = o.keep, limits = o.limits, no_wait = o.no_wait,
     simulated = o.simulated, interactive = o.interactive, trace = o.trace,
+    dashboard = o.dashboard and {keys = o.keys} or nil,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
   local gone <const> = not result and o.cluster and cluster_gone()
@@ -197,6 +201,30 @@ local function default_main()
   print(run:wait():table())
 end
 
+local PAGE_S <const> = 10 -- until a dashboard has told its address
+
+-- A dashboard of the cluster in a process of its own, which ends with this one. Its log has the address, and is ours alone.
+local function begin_dashboard(context)
+  local children <const> = require "tide.cluster.children"
+  local log <const> = context.directory .. "/dashboard.log"
+  local words = {children.program, "dashboard", "--cluster", context.cluster_name or core.node().endpoint}
+  if context.dashboard.keys then words = table.move({"--keys", context.dashboard.keys}, 1, 2, #words + 1, words) end
+  local process, err = core.process(words, {output = log})
+  if not process then error(errors.from(err), 0) end
+  context.dashboard.process = process
+  core.fiber(function()
+    local until_s <const> = core.now() + PAGE_S
+    local url
+    while not url and not process:ended() and core.now() < until_s do
+      core.sleep(0.05)
+      url = (core.file_read(log) or ""):match "(http://%S+)\n"
+    end
+    if url then return talk(context, "tide: dashboard %s", url) end
+    context.progress:say(("tide: warning: there is no dashboard: %s"):format(
+      ((core.file_read(log) or ""):match "[^\n]+" or "it told no address")))
+  end)
+end
+
 local function new_context(a)
   local terminal = core.terminal()
   local context = a
@@ -228,6 +256,7 @@ local function new_context(a)
     for i, member in ipairs(cluster.members) do names[i] = member.name end
     talk(context, "tide: cluster %s, %d nodes (%s), run %s%s", core.node().cluster, #names,
       require("tide.text").names(names), context.run, context.simulated and "" or ", log " .. context.log_path)
+    if context.dashboard and not context.dashboard.process then begin_dashboard(context) end
   end
   return context
 end

@@ -69,7 +69,7 @@ function elastic_workers.extend(controller)
         if node.late and #node.ranks == count then self.baseline[node.name] = answer end
         answer, err = core.call(node.agent, {op = "start", run = self.a.run, job = self.a.job, ranks = ranks,
           workers = #self.workers, crowded = self.crowded, seed = self.a.seed, params = self.params,
-          tables = self.a.tables, keeps = self.job.checkpoint ~= nil}, CALL_S)
+          tables = self.a.tables, domain = self.a.domain, keeps = self.job.checkpoint ~= nil}, CALL_S)
       end
       for i, rank in ipairs(ranks) do
         local w = self.workers[rank]
@@ -98,6 +98,7 @@ function elastic_workers.extend(controller)
     if not self.a.shared then return end
     w.state = "lost" -- asked for nothing any more
     w.node.workers = w.node.workers - 1
+    self:evaluate_anew(w)
     core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address})
     core.fiber(function() runs.ask {op = "slots.less", n = self.a.number, grant = {[w.node.name] = 1}} end)
     self:tell_runs(true)
@@ -105,11 +106,17 @@ function elastic_workers.extend(controller)
 
   ---Somebody comes or goes: all of a job that meets in mid-epoch are asked to.
   function controller:ask_to_meet()
-    if not self.job.meets or self.ready < (self.worker_count or 1) then return end
+    if not self.job.meets or self:is_starting() then return end
     self.meetings = (self.meetings or 0) + 1
     for _, w in ipairs(self.workers) do
       if w.state == "running" then core.send(w.address, {op = "meet", count = self.meetings}) end
     end
+  end
+
+  ---A worker that has not begun is not wanted any more.
+  function controller:let_go(w)
+    w.state, w.node.workers = "lost", w.node.workers - 1
+    if w.address then core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address}) end
   end
 
   ---@return integer on how many machines workers are
@@ -139,12 +146,15 @@ function elastic_workers.extend(controller)
   end
 
   ---Tells those that have joined to begin.
-  function controller:begin_joined(list)
+  ---@param list table[]
+  ---@param state? table where those stood that had left, whose work they go on with
+  function controller:begin_joined(list, state)
+    local comm <const> = state and self.policies and self.policies:comm_plan(true) or nil
     for _, w in ipairs(list) do
       core.send(w.address, {op = "go", id = 0, params = self.params, passes = self.chunks and self.chunks:passed(),
                             batch = self.policies and self.policies:batch_of(w.rank),
                             work = self.policies and self.policies:work(), meet = self.meetings,
-                            reports = self.clock})
+                            comm = comm, reports = self.clock, state = state})
     end
   end
 
@@ -182,8 +192,7 @@ function elastic_workers.extend(controller)
           asks = true
         end
       elseif w and (w.state == "joining" or w.state == "waiting") then
-        w.state = "lost" -- it never began
-        if w.address then core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address}) end
+        self:let_go(w)
       end
     end
     if asks then self:ask_to_meet() end

@@ -78,8 +78,8 @@ end
 
 -- The workers of a net meet to come and go: one change after the other.
 local function changes_still(self)
-  if not self.job.meets then return false end
-  if self.paused and not self.suspended then return true end
+  if not self.job.meets or self.suspended then return false end
+  if self.paused and not self.paused.release then return true end
   for _, w in ipairs(self.workers) do
     if not w.node.lost and (w.state == "joining" or w.state == "waiting" or w.dropped and w.state == "running") then
       return true
@@ -88,15 +88,16 @@ local function changes_still(self)
   return false
 end
 
--- Everybody leaves at the next report.
+-- Everybody leaves at the next report, or between two steps.
 local function suspend(self, why)
   self.paused = self.paused or {since = core.now(), callers = {}}
-  self.paused.release, self.paused.why = true, why
+  self.paused.release, self.paused.why, self.paused.ordered = true, why, true
   if self.release_due then
     self.release_due = nil
     self:release()
   end
   self:hand_out()
+  self:leave_between_steps()
   self:look_for_rest()
 end
 
@@ -111,15 +112,14 @@ local function wake(self, nodes)
     if (left[name] or 0) > 0 then
       left[name] = left[name] - 1
     else
-      w.state = "lost"
-      if w.address then core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address}) end
+      self:let_go(w)
     end
     ::next::
   end
   for name, n in pairs(left) do more[name] = n > 0 and n or nil end
   s.waking, s.callers = next(nodes) ~= nil or nil, s.callers or {}
   if not s.waking then return end
-  s.why, self.orphaned = nil, nil
+  s.why = nil
   self.resizing = {rate = self.rate, parts = {}, woken_at = core.now()}
   self:use_slots(more)
   self:look_for_awake()
@@ -220,15 +220,18 @@ function grants.extend(controller, ops)
     local function refuse(why, bound) core.answer(message, {refused = why, bound = bound}) end
     if self.failed or self.finished or self.stopping then return refuse "the run is ending" end
     if request.order < (self.order or 0) then return refuse "a newer order has come" end
-    if self.ready < (self.worker_count or 1) then return refuse "the run has not started" end
-    if self.suspending then
+    if not (core.mutant and core.mutant "refused_unheard") then
+      self.order = request.order -- what is told from now on is of it, also where it is refused
+    end
+    if self:is_starting() then return refuse "the run has not started" end
+    if self.suspending or self.paused and self.paused.release and not self.paused.ordered and not self.suspended then
       if request.force then force(self) end
       return refuse "its workers are leaving"
     end
+    if self.suspended and not self.suspended.parked then return refuse "it was paused, and not by a policy" end
     if changes_still(self) then return refuse "its workers are coming and going" end
     local bound <const> = self:fixed_workers()
     if bound then return refuse(bound, true) end
-    self.order = request.order
     if not self.resizing then
       self.resizing = {rate = self.rate, parts = {}}
     end
@@ -254,11 +257,20 @@ function grants.extend(controller, ops)
   ---the run is suspended until it gets other slots.
   function controller:wait_for_others()
     if not self:gets_others() or self.suspended or self.finished or self.stopping then return end
+    local leaving = false
     for _, w in ipairs(self.workers) do
       if not w.dropped and (w.state == "done" or w.state == "running") then return end
+      leaving = leaving or w.dropped and (w.state == "running" or self.suspending and w.state == "done")
     end
-    self.suspended = {nodes = {}, at = core.now(), why = "its last worker is lost", waking = true, callers = {}}
-    self.suspending, self.orphaned = nil, true
+    if leaving and (self.suspending or self.job.meets) then -- they hand in what they have learnt
+      self.suspending = self.suspending or {}
+      self.paused = self.paused or {since = core.now(), callers = {}, release = true, ordered = true,
+                                    why = "workers are lost that were to stay"}
+      return
+    end
+    self.suspended = {nodes = {}, at = core.now(), why = "its last worker is lost", parked = true, waking = true,
+                      callers = {}}
+    self.suspending = nil
     for _, w in ipairs(self.workers) do
       if w.state == "running" then end_now(self, w) end
     end
@@ -268,8 +280,7 @@ function grants.extend(controller, ops)
   function controller:tell_of_slots(m)
     m.held, m.order, m.cost = held_of(self), self.order or self.a.order or 0, self.cost
     self.cost = nil
-    m.meets = self.job and self.job.meets or nil
-    m.orphaned = self.suspended and self.orphaned or nil
+    m.parked = self.suspended and self.suspended.parked or nil
     if self.ready >= (self.worker_count or 1) and self.fixed_told ~= true then
       m.fixed, self.fixed_told = self:fixed_workers(), true
     end

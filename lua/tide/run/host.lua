@@ -12,8 +12,10 @@ local run_host = {}
 local RUNS <const> = history.ROOT
 local SUBMIT_S <const> = 20
 local GRANT_S <const> = 7 * 24 * 3600
+local MEMORY_LEAST <const> = 1 << 20
 local SAY_S <const> = 0.5
-local SUBMIT_FIELDS <const> = {args = true, slots = true, resume = true, min = true, max = true, sizes = true,
+local SUBMIT_FIELDS <const> = {args = true, slots = true, memory = true, keep = true, resume = true,
+                               min = true, max = true, sizes = true,
                                weight = true}
 
 ---- directories ----------------------------------------------------------------------------------------------------
@@ -50,6 +52,43 @@ function run_host.absolute(path)
   return core.file_read(whole .. "/options.json") == core.file_read(path .. "/options.json") and whole or path
 end
 
+---Starts a run that has ended again, from its newest checkpoint: a host of its own, of the same script with the same
+---options, slots and memory. Params come back with the checkpoint.
+---@param row table of the keeper of runs
+---@param cluster string name or endpoint
+---@return table|nil run of tide.remote_run, table? err
+function run_host.restart(row, cluster)
+  local name <const> = text.clean(row.name)
+  local function refuse(why, help)
+    return nil, errors.new("T0513", {message = ("run %s cannot be resumed: %s"):format(name, why), help = help})
+  end
+  if row.state == "done" then return refuse "it is done" end
+  if not row.checkpoint then
+    return refuse("it wrote no checkpoints", "give its job a field `checkpoint` (docs/checkpoints.md)")
+  end
+  if not row.uid:find "^%d+%-%d+%-%x+$" then
+    return refuse("it is not the first run of its script", "tide submit --resume " .. text.clean(row.checkpoint)
+      .. ", with a script whose first run it is")
+  end
+  local directory <const> = (row.host or {}).directory or "?"
+  local record <const> = core.json_decode(core.file_read(directory .. "/run.json") or "null")
+  if type(record) ~= "table" then
+    return refuse(("its directory, %s, is on machine %s"):format(directory, (row.host or {}).machine or "?"),
+      "do it there")
+  end
+  if run_host.absolute(RUNS .. "/" .. row.uid) ~= directory then
+    return refuse("its paths are relative to another directory", "cd " .. directory:gsub("/%.tide/runs/[^/]*$", ""))
+  end
+  local now <const> = core.file_read(record.script)
+  if not now or core.sha256(now) ~= record.sha256 then
+    return refuse(("its script, %s, is another one now"):format(record.script), ("tide submit --resume %s %s"):format(
+      text.clean(row.checkpoint), text.clean(record.script)))
+  end
+  local l <const> = row.limits or {}
+  return run_host.submit(cluster, record.script, {args = record.args, slots = row.wanted, memory = row.memory,
+    keep = row.keep, resume = row.checkpoint, min = l.min, max = l.max, sizes = l.sizes, weight = l.weight})
+end
+
 ---Writes what is known of a run into its directory: run.json, replaced as a whole.
 ---@param run table of tide.run
 ---@param more? table
@@ -81,7 +120,7 @@ function run_host.started(run) write_record(run, {state = "running"}) end
 local function limits_of(o)
   local limits
   for k, v in pairs(o or {}) do
-    if k ~= "slots" then
+    if k ~= "slots" and k ~= "memory" then
       limits = limits or {}
       limits[k] = v
     end
@@ -89,14 +128,37 @@ local function limits_of(o)
   return limits
 end
 
+---The most that the tables of a run may take on each node; nil: any.
+---@param value? string|integer "256MB"
+---@param what string who says so
+---@return integer|nil bytes, table? err
+function run_host.memory(value, what)
+  if value == nil then return nil end
+  local bytes <const>, why = require("tide.units").parse_size(value)
+  if bytes and bytes >= MEMORY_LEAST then return bytes end
+  return nil, errors.new("T0113", {message = ("%s: %s"):format(what, why
+    or ("a run needs 1MiB of memory on each node at least, not `%s`"):format(text.clean(tostring(value))))})
+end
+
+-- What is said where the run is started counts, else the command, else the job.
+local function memory_of(cluster, job, o)
+  local asked <const> = o and o.memory or cluster.context.memory or job.memory
+  local bytes, err = run_host.memory(asked, o and o.memory and "cluster:start: memory" or "memory")
+  if err then error(err, 0) end
+  return bytes
+end
+
 ---Begins the record of a run.
 ---@param cluster table
 ---@param job tide.job
 ---@param params table
----@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number}
----@return {id: string, name: string, number: integer, directory: string, log_file: file*?, waits: boolean}
+---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
+---  memory?: string|integer}
+---@return {id: string, name: string, number: integer, memory: integer?, directory: string, log_file: file*?,
+---  waits: boolean}
 function run_host.open(cluster, job, params, o)
   local context <const> = cluster.context
+  local memory <const> = memory_of(cluster, job, o)
   if not context.attached then runs.keep() end
   cluster.run_count = (cluster.run_count or 0) + 1
   local id <const> = cluster.run_count == 1 and cluster.run_id or ("%s-%d"):format(cluster.run_id, cluster.run_count)
@@ -114,10 +176,12 @@ function run_host.open(cluster, job, params, o)
     node = core.node().name, pid = (core.member() or {}).pid, machine = machine.id, params = params,
     directory = run_host.absolute(directory), private = not waits or nil,
     limits = limits_of(o) or context.limits, bound = require("tide.run.grants").bound(job),
-    slots = o and o.slots or context.slots or math.tointeger(job.workers),
+    slots = o and o.slots or context.slots or math.tointeger(job.workers), memory = memory,
+    checkpoint = context.attached and job.checkpoint and run_host.absolute(job.checkpoint.dir) or nil,
+    keep = context.keep,
   }
   if not answer then error(err, 0) end
-  return {id = id, name = answer.name, number = answer.n, directory = directory, log_file = log_file,
+  return {id = id, name = answer.name, number = answer.n, memory = memory, directory = directory, log_file = log_file,
           waits = waits}
 end
 
@@ -205,8 +269,8 @@ end
 ---Starts a host of its own for a script, which stays when this process ends, and waits until the cluster knows the run.
 ---@param cluster string name or endpoint
 ---@param path string of the script
----@param o? {args?: string[], slots?: integer, resume?: string, min?: integer, max?: integer, sizes?: string|integer[],
----  weight?: number}
+---@param o? {args?: string[], slots?: integer, memory?: string|integer, keep?: boolean, resume?: string, min?: integer,
+---  max?: integer, sizes?: string|integer[], weight?: number} keep: its tables stay when it is closed
 ---@return table|nil run of tide.remote_run, table? err
 function run_host.submit(cluster, path, o)
   o = o or {}
@@ -219,6 +283,9 @@ function run_host.submit(cluster, path, o)
   local limits <const> = {min = o.min, max = o.max, sizes = o.sizes, weight = o.weight}
   local fits <const>, mistake = require("tide.scheduler.limits").check(limits, "submit")
   if not fits then return nil, mistake end
+  local memory
+  memory, mistake = run_host.memory(o.memory, "submit: memory")
+  if mistake then return nil, mistake end
   local file, why = io.open(path, "rb")
   if not file then return nil, errors.new("T0205", {message = ("cannot read `%s`: %s"):format(path, why)}) end
   file:close()
@@ -226,6 +293,8 @@ function run_host.submit(cluster, path, o)
   local log <const> = run_host.make_directory(id) .. "/out.log"
   local words = {"run", "--cluster", cluster, "--host", id}
   if o.slots then table.move({"--slots", tostring(o.slots)}, 1, 2, #words + 1, words) end
+  if memory then table.move({"--memory", tostring(memory)}, 1, 2, #words + 1, words) end
+  if o.keep then words[#words + 1] = "--keep" end
   local more <const> = require("tide.cli.limits").words(limits)
   table.move(more, 1, #more, #words + 1, words)
   if o.resume then table.move({"--resume", o.resume}, 1, 2, #words + 1, words) end

@@ -11,12 +11,14 @@ local summary = require "tide.run.summary"
 local table_spec = require "tide.run.table_spec"
 local errors = require "tide.errors"
 local run_host = require "tide.run.host"
+local text = require "tide.text"
 
 local run = {}
 run.__index = run
 
 local CONTROLLER <const> = [[return require("tide.run.controller").main(...)]]
 local POLL_S <const> = 30
+local SHARED_S <const> = 0.02 -- a fiber looks so often for what another one polls
 local CHECKPOINT_S <const> = 3600
 local LOG_LINES_SHOWN <const> = 200
 local HISTORY_MAX <const> = 1000 -- reports that run.history keeps at least
@@ -51,13 +53,36 @@ local function name_of(self, key, spec)
   return named[spec.name]
 end
 
+-- The run whose clocks the workers count: its own. Where it takes up a table with clocks, by its name, that an earlier
+-- run of the script made, they go on with that table's.
+local function domain_of(self, specs)
+  local owners <const> = self.cluster.named_domains or {}
+  self.cluster.named_domains = owners
+  local domain
+  for _, key in ipairs(text.sorted_keys(specs)) do
+    local spec <const> = specs[key]
+    local clocked <const> = not spec.shared and (spec.consistency or "sequential") ~= "sequential"
+    domain = domain or clocked and spec.name and owners[spec.name]
+  end
+  domain = domain or self.number
+  for _, spec in pairs(specs) do
+    if spec.name and not spec.shared then owners[spec.name] = owners[spec.name] or domain end
+  end
+  return domain
+end
+
 ---Makes the job's tables on all nodes, or finds those with names of their own.
 local function create_tables(self, resumed)
   local handles, names, keeps, named = {}, {}, {}, {}
+  local specs <const> = {}
   for key, spec in pairs(table_specs(self.job)) do
+    specs[key] = table_spec.is(spec) and spec or table_spec.new(spec)
+  end
+  self.domain = domain_of(self, specs)
+  for key, spec in pairs(specs) do
     local o = {}
-    if not table_spec.is(spec) then spec = table_spec.new(spec) end
     for k, v in pairs(spec) do o[k] = v end
+    if not spec.shared then o.run, o.domain, o.memory = self.number, self.domain, self.memory end
     o.name = name_of(self, key, spec)
     if not require("tide.run.job").is_identifier(o.name) then
       error(script.error("T0203", ("table `%s` of run %s would be called `%s`: at most 63 small letters, digits, `.`, "
@@ -70,7 +95,7 @@ local function create_tables(self, resumed)
       error(resumed and require("tide.run.checkpoint").error(err) or errors.from(err), 0)
     end
     handles[key], names[key] = handle, o.name
-    if spec.keep then keeps[#keeps + 1] = o.name end
+    if (spec.keep or self.cluster.context.keep) and not spec.shared then keeps[#keeps + 1] = o.name end
     if spec.name and not spec.shared then named[#named + 1] = o.name end
   end
   if #keeps > 0 or #named > 0 then
@@ -87,11 +112,11 @@ end
 
 ---The tables and the record of the job that `tide run --resume DIR` goes on with; once.
 ---@package
-function run.restore_job(context, job, name)
+function run.restore_job(self, context, job, name)
   local dir = context.resume
   context.resume = nil
   local restored, err = require("tide.run.checkpoint").restore(dir, nil,
-    {job = job.name, run = name, others = not context.attached})
+    {job = job.name, run = name, number = self.number, memory = self.memory, others = not context.attached})
   if not restored then error(err, 0) end
   for line in restored.skipped:gmatch "[^\n]+" do context.progress:say("tide: warning: " .. line) end
   local saved = restored.job
@@ -110,7 +135,7 @@ local function begin(self)
   local cluster <const>, job <const> = self.cluster, self.job
   local context <const> = cluster.context
   local nodes <const> = run_host.slots(cluster, self)
-  local resume <const> = context.resume and require("tide.run").restore_job(context, job, self.name)
+  local resume <const> = context.resume and require("tide.run").restore_job(self, context, job, self.name)
   self.seed = resume and resume.seed or self.seed
   self.tables, self.table_names = create_tables(self, resume ~= nil)
   local sent = {}
@@ -120,7 +145,7 @@ local function begin(self)
   self.controller, err = core.spawn {
     source = CONTROLLER, chunk = "@tide/controller.lua", role = "control",
     argument = {
-      run = self.id, number = self.number, shared = cluster:is_shared(), order = self.order,
+      run = self.id, number = self.number, domain = self.domain, shared = cluster:is_shared(), order = self.order,
       directory = self.directory, script = sent,
       job = job.name, params = self.params, seed = self.seed, tables = self.table_names,
       nodes = nodes, servers_max = cluster.servers_max, nodes_max = cluster:is_shared() and 0 or cluster.nodes_max,
@@ -142,7 +167,8 @@ end
 ---@param job tide.job
 ---@param params? table over the job's own
 ---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
----  preemptible?: boolean} on a shared cluster: worker slots, for which is waited; limits of what a policy gives
+---  preemptible?: boolean, memory?: string|integer} on a shared cluster: worker slots, for which is waited; limits of
+---  what a policy gives; what its tables may take on each node
 ---@return tide.run
 ---@package
 function run.start(cluster, job, params, o)
@@ -159,7 +185,8 @@ function run.start(cluster, job, params, o)
   local modules <const> = require("tide.bundle").collect()
   local opened <const> = run_host.open(cluster, job, merged, o)
   local self = setmetatable({
-    id = opened.id, name = opened.name, number = opened.number, directory = opened.directory,
+    id = opened.id, name = opened.name, number = opened.number, memory = opened.memory,
+    directory = opened.directory,
     log_file = opened.log_file, waits_for_slots = opened.waits, cluster = cluster, job = job, params = merged,
     queue = {}, results = {}, history = {}, sums = {}, examples_done = 0,
     policy_events = {},
@@ -336,8 +363,11 @@ end
 ---@package
 function run:pump()
   self:look_for_interrupts()
-  local answer, err = core.call(self.controller, {op = "next", hold = self.holding, continue = self.go_on}, POLL_S)
-  self.go_on = nil
+  if self.polls then return core.sleep(SHARED_S) end -- another fiber of the script does it
+  local go_on <const> = self.go_on
+  self.polls, self.go_on = true, nil
+  local answer, err = core.call(self.controller, {op = "next", hold = self.holding, continue = go_on}, POLL_S)
+  self.polls = nil
   if not answer then
     self.failed = self.failed or errors.from(err)
     return
@@ -347,8 +377,8 @@ function run:pump()
   else
     self.bar:update(self.bar.count) -- the clock moves on
   end
-  for _, text in ipairs(answer.events) do
-    local event <const> = outbox.decoded(text)
+  for _, line in ipairs(answer.events) do
+    local event <const> = outbox.decoded(line)
     if event.kind == "log" then
       self:show_log(event)
     elseif event.kind == "failed" then
@@ -584,13 +614,19 @@ local function rows_of(handle, path)
   return rows
 end
 
----Writes the sums of the newest 1,000 reports or more, a line a report: `.csv`, or `.json`, an object a line.
+---Writes the sums of the newest 1,000 reports or more, a line a report: `.csv`, or `.json`, an object a line; `.npz`
+---has an array for each field.
 ---@param path string
 ---@param fields? string[] default: all numbers of reports
 function run:save_reports(path, fields)
   checks.text("run:save_reports", "the path of a file", path)
   local content
-  if path:find "%.csv$" then
+  if path:find "%.npz$" then
+    local arrays <const> = require "tide.data.arrays"
+    local written, problem = arrays.write(path, arrays.records_tensors(self.history, fields))
+    if not written then error(errors.from(problem), 2) end
+    return
+  elseif path:find "%.csv$" then
     content = require("tide.data.arrays").records_csv(self.history, fields)
   elseif path:find "%.json$" then
     local lines, wanted = {}, fields and {}
@@ -604,14 +640,15 @@ function run:save_reports(path, fields)
     end
     content = table.concat(lines)
   else
-    checks.fail "run:save_reports writes .csv or .json"
+    checks.fail "run:save_reports writes .csv, .json or .npz"
   end
   local ok, err = core.file_write(path, content)
   if not ok then error(errors.from(err), 2) end
 end
 
 ---Writes tables, one file each: `path` for a single one, `<path>.<name>.<ending>` for several. `.safetensors` has keys
----and what update rules remember, for t:load; `.npy` and `.csv` have the rows of dense tables.
+---and what update rules remember, for t:load; `.npy` and `.csv` have the rows of dense tables, `.npz` those of all
+---named ones in one file, by their names.
 ---@param path string
 ---@param names string[] the job's names of tables
 ---@return string[] paths
@@ -619,25 +656,32 @@ function run:dump(path, names)
   checks.text("run:dump", "the path of a file", path)
   if type(names) ~= "table" or #names == 0 then checks.fail "run:dump wants a list of the job's names of tables" end
   local stem, ending = path:match "^(.+)%.(%w+)$"
-  if not (ending == "safetensors" or ending == "npy" or ending == "csv") then
+  if not (ending == "safetensors" or ending == "npy" or ending == "npz" or ending == "csv") then
     stem, ending = path, "safetensors"
   end
-  local paths = {}
+  local paths, together = {}, {}
   for _, name in ipairs(names) do
     local handle = self.tables[name]
     if not handle then
       error(script.error("T0401", ("job `%s` has no table `%s`"):format(self.job.name, tostring(name))), 2)
     end
     local target = path
-    if #names > 1 then target = ("%s.%s.%s"):format(stem, name, ending) end
+    if #names > 1 and ending ~= "npz" then target = ("%s.%s.%s"):format(stem, name, ending) end
     local ok, err
     if ending == "safetensors" then
-      ok, err = handle:save(target)
+      ok, err = pcall(handle.save, handle, target)
+    elseif ending == "npz" then
+      together[name], ok = rows_of(handle, target), true
     else
       ok, err = require("tide.data.arrays").write(target, rows_of(handle, target))
     end
     if not ok then error(errors.from(err), 2) end
     paths[#paths + 1] = target
+  end
+  if ending == "npz" then
+    local ok, err = require("tide.data.arrays").write(path, together)
+    if not ok then error(errors.from(err), 2) end
+    return {path}
   end
   return paths
 end

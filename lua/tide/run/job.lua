@@ -20,6 +20,7 @@ local text = require "tide.text"
 ---@field checkpoint? {dir: string, every?: string|number, keep?: integer, cut?: "clock"|"fuzzy"} written now and then
 ---@field progress? {total?: integer, unit?: string} what the progress line counts up to
 ---@field seed? integer
+---@field memory? string|integer what the tables of a run may take on each node: "256MB"
 ---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
 ---@field comm? {tensors: fun(): table[], batch: integer} what travels between the workers in each step (nn.job)
 ---@field net? {inputs: string[], metrics: table<string, function>, validate: string|nil} of nn.job
@@ -34,7 +35,8 @@ local KNOWN <const> = {
   name = "string", worker = "function", data = {"table", "number"}, tables = {"table", "function"}, params = "table",
   on_report = "function", evaluate = "table", stop = "table", checkpoint = "table", progress = "table", seed = "number",
   workers = "number", chunks = "number", on_worker_loss = "string", on_loss = "string", batch = {"number", "table"},
-  policies = "table", comm = "table", adapts = "table", net = "table", meets = "boolean", prepare = "function",
+  policies = "table", comm = "table", memory = {"string", "number"},
+  adapts = "table", net = "table", meets = "boolean", prepare = "function",
 }
 local CHOICES <const> = {on_worker_loss = {"replay", "stop"}, on_loss = {"stop"}}
 local LATER <const> = {on_loss = {restore = "checkpoints", reinit = "new homes for lost rows"}}
@@ -139,6 +141,11 @@ local function check(fields)
   check_losses(fields)
   check_batch(fields)
   check_stop(fields.stop or {})
+  local _, problem
+  if fields.memory ~= nil then
+    _, problem = require("tide.run.host").memory(fields.memory, ("`memory` of job `%s`"):format(fields.name))
+  end
+  if problem then error(script.error("T0203", problem.message), 3) end
 end
 
 ---@return boolean whether the controller cuts this job's data into chunks

@@ -2,9 +2,10 @@
 -- that come from there: pause, resume, set, workers, stop, cancel. Methods of tide.controller.
 --
 -- A pause begins at the next report of all, or at once for workers that wait for a chunk: nobody is answered until the
--- run is resumed, and `stop.time` stands still. With `release` it begins at a report, and the workers leave there:
--- their slots are free, the tables stay. When it is resumed, workers begin anew wherever there are slots, like those
--- that join (elastic_workers.lua), so it is for jobs whose work is bound to no rank.
+-- run is resumed, and `stop.time` stands still. With `release` it begins at a report, or between two steps of a job
+-- that meets, and the workers leave there: their slots are free, the tables stay. When it is resumed, workers begin
+-- anew wherever there are slots, like those that join (elastic_workers.lua), so it is for jobs whose work is bound to
+-- no rank. What a net's workers leave in w.state, the new ones find there.
 local core = require "tide.core"
 local runs = require "tide.cluster.runs"
 local script = require "tide.script"
@@ -75,7 +76,7 @@ function run_life.extend(controller, ops)
     if self.suspended then return "suspended", self.suspended.why end
     if self.stopping then return "stopping", tostring(self.stopping) end
     if self.paused and self.paused.rested_at then return "paused" end
-    if self.ready < (self.worker_count or 1) then return "starting" end
+    if self:is_starting() then return "starting", self.waits_to_start end
     local pausing <const> = self.paused
     return "running", pausing and ("pausing for %d s"):format((core.now() - pausing.since) // 1) or nil
   end
@@ -177,10 +178,20 @@ function run_life.extend(controller, ops)
     end
   end
 
+  ---The run ends: who waits for its pause, or for its going on, hears of it.
+  function controller:end_waiting()
+    for _, p in ipairs {self.paused or {}, self.suspended or {}} do
+      for _, caller in ipairs(p.callers or {}) do
+        core.answer_error(caller, script.error("T0513", "the run ends: " .. (self:run_state())))
+      end
+      p.callers = {}
+    end
+  end
+
   ops["verb.pause"] = function(self, request, message)
     local err = refuse_ended(self)
     if not err and self.stopping then err = script.error("T0513", "the run is stopping") end
-    if not err and self.ready < (self.worker_count or 1) then err = script.error("T0513", "the run has not started") end
+    if not err and self:is_starting() then err = script.error("T0513", "the run has not started") end
     if not err and request.release then
       local why <const> = self:fixed_workers()
       if why then
@@ -190,7 +201,10 @@ function run_life.extend(controller, ops)
     end
     if err then return core.answer_error(message, err) end
     self.paused = self.paused or {since = core.now(), callers = {}}
-    self.paused.release = self.paused.release or request.release
+    if request.release then -- it stays so until it is resumed, whatever a policy wishes
+      self.paused.release, self.paused.ordered, self.paused.why = true, nil, nil
+      if self.suspended then self:stay_suspended() end
+    end
     table.insert(self.paused.callers, message)
     local rested_at <const> = self.paused.rested_at
     if request.release and rested_at then -- it goes on to its next report, if it does not rest in one already
@@ -201,27 +215,57 @@ function run_life.extend(controller, ops)
       end
       self:hand_out()
     end
+    if request.release then self:leave_between_steps() end
     self:look_for_rest()
   end
 
-  ---All workers leave with the answer to this report.
+  ---Suspended, perhaps about to go on: it stays so.
+  function controller:stay_suspended()
+    local s <const> = self.suspended
+    s.parked, s.why, s.waking = nil, nil, nil
+    for _, w in ipairs(self.workers) do
+      if w.state == "joining" or w.state == "waiting" then self:let_go(w) end
+    end
+    for _, caller in ipairs(s.callers or {}) do
+      core.answer_error(caller, script.error("T0210", "the run was paused before it went on", {exit = 1}))
+    end
+    s.callers = {}
+    if self.a.shared then core.fiber(runs.ask, {op = "slots.less", n = self.a.number}) end
+  end
+
+  ---All workers leave with the answer to this report, or where a job that meets does so.
   function controller:let_all_leave()
     local nodes = {}
-    for _, w in ipairs(self:running()) do
-      w.dropped = true
-      nodes[w.node.name] = (nodes[w.node.name] or 0) + 1
+    for _, w in ipairs(self.workers) do
+      local comes <const>, goes <const> = w.state == "joining" or w.state == "waiting", self.runs(w)
+      if comes or goes then nodes[w.node.name] = (nodes[w.node.name] or 0) + 1 end
+      if comes then self:let_go(w) elseif goes then w.dropped = true end
     end
     self.suspending = nodes
   end
 
-  ---The last of them has left: what is left are the tables.
+  ---All workers of a job that meets leave between two steps, unless they wait in a report: then they leave there.
+  function controller:leave_between_steps()
+    if not self.job.meets or self.suspending or self.suspended or self.held then return end
+    self:let_all_leave()
+    for _, w in ipairs(self:running()) do core.send(w.address, {op = "stop", suspends = true}) end
+    self:ask_to_meet()
+  end
+
+  ---The last of them has left: what is left are the tables, and what a net's workers say of where they stand.
   function controller:suspend()
-    self.suspended = {nodes = self.suspending, at = core.now(), why = self.paused and self.paused.why}
+    local paused <const> = self.paused or {}
+    self.suspended = {nodes = self.suspending, at = core.now(), why = paused.why, parked = paused.ordered}
     self.suspending = nil
     for _, w in ipairs(self.workers) do
       if w.dropped and w.state == "done" then
-        w.state = "lost" -- asked for nothing any more
+        local state <const> = self.job.comm and (self.records[w.rank] or {}).state or {}
+        if state.steps and state.steps >= (self.left_off or state).steps then self.left_off = state end
+        w.state, w.node.workers = "lost", w.node.workers - 1 -- asked for nothing any more
+        self:evaluate_anew(w)
         core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address})
+      elseif self.a.shared and (w.state == "joining" or w.state == "waiting") then
+        self:let_go(w)
       end
     end
     if self.a.shared then
@@ -242,14 +286,11 @@ function run_life.extend(controller, ops)
     for _, name in ipairs(require("tide.text").sorted_keys(grant)) do
       local node = node_named(self, name)
       if not node then
-        for _, member in ipairs(core.members()) do
-          if member.name == name and member.state == "up" then
-            node = {name = name, id = member.id, agent = core.whereis(name .. "/agent"), workers = 0,
-                    store = member.store, ranks = {}, late = true}
-            self.monitors[core.monitor(node.agent)] = {node = node}
-            self.a.nodes[#self.a.nodes + 1] = node
-            if self.policies then self.policies:joined(node) end
-          end
+        node = self:node_of(name)
+        if node then
+          self.monitors[core.monitor(node.agent)] = {node = node}
+          self.a.nodes[#self.a.nodes + 1] = node
+          if self.policies then self.policies:joined(node) end
         end
       end
       if node then
@@ -272,19 +313,32 @@ function run_life.extend(controller, ops)
     end)
   end
 
-  ---Suspended, and those that come back are all there: they begin.
+  -- Nobody has come back: it is suspended as before, and a policy gives it other slots.
+  local function not_awake(self, s, err)
+    s.waking = nil
+    if s.parked then return self:tell_runs(true) end
+    for _, each in ipairs(s.callers) do core.answer_error(each, err) end
+    s.callers = {}
+    self:tell_runs(true)
+  end
+
+  ---Suspended, and those that come back are all there: they begin. Who is lost on the way is not waited for.
   function controller:look_for_awake()
     local s <const> = self.suspended
-    if not s or not s.waking then return end
+    if not s or not s.waking or s.asks then return end
     local waiting = 0
     for _, w in ipairs(self.workers) do
       if w.state == "joining" then return end
       if w.state == "waiting" then waiting = waiting + 1 end
     end
-    if waiting == 0 then return end
+    if waiting == 0 then
+      return not_awake(self, s, script.error("T0509", "the workers that were to go on were lost while they started",
+        {state = "the run is suspended", help = "resume it again"}))
+    end
     self.started_at = self.started_at + core.now() - s.at
     self.suspended, self.paused = nil, nil
-    self:begin_joined(self:admit())
+    local left <const> = not (core.mutant and core.mutant "left_off_lost") and self.left_off or nil
+    self:begin_joined(self:admit(), left and left.epoch == self.clock and left or nil)
     self:hand_out()
     self:tell_runs(true)
     for _, message in ipairs(s.callers) do core.answer(message, {state = (self:run_state())}) end
@@ -294,22 +348,21 @@ function run_life.extend(controller, ops)
     local s <const> = self.suspended
     s.callers = s.callers or {}
     table.insert(s.callers, message)
-    if s.waking then return end
-    s.waking = true
+    if s.waking or s.parked then return end -- a policy gives it slots
+    s.waking, s.asks = true, self.a.shared
     core.fiber(function()
       local grant = s.nodes
       if self.a.shared then
-        local count = 0
-        for _, slots in pairs(s.nodes) do count = count + slots end
         s.why = "waits for slots"
         local answer, err = runs.ask({op = "grant", n = self.a.number}, GRANT_S)
-        if not answer then
-          s.waking = nil
-          for _, each in ipairs(s.callers) do core.answer_error(each, err) end
-          s.callers = {}
-          return
-        end
+        s.asks = nil
+        if not answer then return s.waking and not_awake(self, s, err) end
         grant, self.order = answer.grant, answer.order or self.order
+        if self.suspended ~= s or not s.waking then -- it was stopped, or paused again
+          runs.ask {op = "slots.less", n = self.a.number}
+          return self:tell_runs(true)
+        end
+        s.parked = answer.order ~= nil or nil
       end
       self:use_slots(grant)
     end)
@@ -326,6 +379,7 @@ function run_life.extend(controller, ops)
     for _, caller in ipairs(p.callers) do
       core.answer_error(caller, script.error("T0210", "the run was resumed before it paused", {exit = 1}))
     end
+    p.callers = {}
     if self.release_due then
       self.release_due = nil
       self:release()

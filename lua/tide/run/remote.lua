@@ -130,10 +130,15 @@ function methods:pause(o)
   return verb(self, "pause", {release = o.release or nil}, o.timeout)
 end
 
----Goes on; one that gave its slots back waits for others first.
+---Goes on; one that gave its slots back waits for others first. One that has ended, but is not done, begins anew from
+---its newest checkpoint, as a run of its own.
 ---@param o? {timeout?: string|number}
----@return true|nil, table? err
-function methods:resume(o) return verb(self, "resume", {}, options.checked(o, {"timeout"}, "resume").timeout) end
+---@return true|tide.remote_run|nil, table? err the new run, if this one has ended
+function methods:resume(o)
+  o = options.checked(o, {"timeout"}, "resume")
+  if runs.ENDED[self.state] then return require("tide.run.host").restart(self, core.node().endpoint) end
+  return verb(self, "resume", {}, o.timeout)
+end
 
 ---Changes params from the next report on. Unknown names are refused, unless `new`.
 ---@param params table

@@ -20,7 +20,9 @@ local CHOICES <const> = {
 local UPDATES <const> = {
   add = {}, assign = {}, sgd = {lr = true}, adagrad = {lr = true, eps = true, sum_init = true},
   adam = {lr = true, beta1 = true, beta2 = true, eps = true},
+  momentum = {lr = true, momentum = true}, nesterov = {lr = true, momentum = true},
 }
+local SHARES <const> = {beta1 = true, beta2 = true, momentum = true} -- of what was that stay
 local INITS <const> = {zero = 0, uniform = 2, normal = 1, xavier = 2} -- how many numbers follow the name
 
 local function refuse(level, format, ...)
@@ -28,8 +30,9 @@ local function refuse(level, format, ...)
 end
 
 local function count(value, what)
-  if math.type(value) ~= "integer" or value < 1 then refuse(4, "%s is %s, not a positive integer", what, value) end
-  return value
+  local whole <const> = type(value) == "number" and math.tointeger(value) -- 1e6 too
+  if not whole or whole < 1 then refuse(4, "%s is %s, not a positive integer", what, value) end
+  return whole
 end
 
 local STALENESS_MAX <const> = 60
@@ -53,9 +56,10 @@ local function check_update(spec)
     if key ~= 1 and not (is_number(value) and value >= 0) then
       refuse(3, "update rule `%s`: `%s` is %s, not a number of 0 or more", rule, key, tostring(value))
     end
-    if (key == "beta1" or key == "beta2") and value >= 1 then
-      refuse(3, "update rule `%s`: `%s` is %s, not less than 1", rule, key, value)
+    if SHARES[key] and not (value > 0 and value < 1) then
+      refuse(3, "update rule `%s`: `%s` is %s, not between 0 and 1", rule, key, value)
     end
+    if key == "eps" and value == 0 then refuse(3, "update rule `%s`: `eps` is 0, not more", rule) end
   end
   if fields.lr and update.lr == nil then
     refuse(3, 'update rule `%s` wants a rate: update = {"%s", lr = 0.1}', rule, rule)
@@ -184,7 +188,7 @@ function table_spec.new(fields)
     spec[key] = value
   end
   if type(spec.keys) ~= "table" then refuse(2, "a table needs keys = tide.dense(n) or tide.hashed{}") end
-  count(spec.width, "the width of a table")
+  spec.width = count(spec.width, "the width of a table")
   spec.update = check_update(spec)
   spec.init = check_init(spec)
   if spec.consistency ~= nil and not is_consistency(spec.consistency) then

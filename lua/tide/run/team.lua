@@ -7,7 +7,14 @@
 -- there.
 --
 -- Before a report all meet, so that nobody waits in a report for workers that wait elsewhere; and behind it, since
--- there workers join and leave.
+-- there workers join and leave. When all meet they tell how fast they are: where equal pieces make a round take far
+-- longer than it need, the work is divided anew, by speed.
+--
+-- A job with checkpoints stores its part before every report, keeps the little that is not in tables in w.state, and
+-- ends a clock: so a cut is one report's. All that follows from it is made anew then, as a resumed run has to; so that
+-- a resumed run and one without a stop find the same bits.
+local core = require "tide.core"
+local pieces = require "tide.run.pieces"
 local script = require "tide.script"
 
 ---@class tide.team.part
@@ -15,31 +22,86 @@ local script = require "tide.script"
 ---@field due table|nil {alike = table, fields? = table, last = boolean}: a report is to be made
 ---@field state fun(self): table what another worker has to know to go on, as it travels
 ---@field adopt fun(self, state: table)
----@field divide fun(self) the work, among team.size workers; rebuilds what only this worker has
+---@field divide fun(self) the work, among team.size workers (by team.shares); rebuilds what only this worker has
 ---@field advance fun(self) rounds until a report is due
+---@field digest? fun(self): string of the data that all have to have alike
+---@field store? fun(self, team: tide.team) what is found into tables; with checkpoints, all that `fetch` wants
+---@field kept? fun(self): table the rest of the state, small
+---@field fetch? fun(self, kept: table) the state of tables and of what was kept
+---@field refresh? fun(self) what follows from the state is made anew, as in a resumed run
 
 ---@class tide.team
 ---@field index integer which of the workers that are there this one is, from 1
 ---@field size integer how many are there
 ---@field sums integer since the last report
+---@field shares number[]|nil speeds by index; nil: all alike
+---@field others boolean while the work is divided: because workers came or went, not for their speeds
 local team = {}
 team.__index = team
 
 local LOST <const> = setmetatable({}, {__tostring = function() return "a worker was lost" end})
+local WORTH <const> = 1.5 -- times longer than by speed: equal pieces are given up
+local TIMES <const> = 3 -- measurements; the fastest counts, so that a moment's delay does not
+local LEAST_S <const> = 1e-4 -- what takes less is not measured
+local LONG_S <const> = 1e-3 -- and where nobody's piece takes longer, equal ones are kept
 
 ---@param w tide.worker
 function team.new(w)
-  return setmetatable({w = w, index = 1, size = 0, sums = 0}, team)
+  return setmetatable({w = w, index = 1, size = 0, sums = 0, measured = 0}, team)
+end
+
+---This worker took so long for so much of its work.
+---@param seconds number
+---@param amount number
+function team:took(seconds, amount)
+  if seconds < LEAST_S or amount <= 0 then return end
+  self.measured = self.measured + 1
+  if amount / seconds > (self.fastest or 0) then self.fastest, self.seconds = amount / seconds, seconds end
+end
+
+---@return {[1]: number, [2]: number}|false work a second and seconds of it, when it is known
+function team:speed() return self.measured >= TIMES and {self.fastest, self.seconds} end
+
+---What each is to have, by the speeds that all have told, where that is worth it; the same on all.
+---@param told table[] by index, of team:speed()
+---@return boolean whether the work is to be divided anew
+function team:balance(told)
+  for i = 1, self.size do
+    if not told[i] then return false end -- somebody does not know yet
+  end
+  self.measured, self.fastest = 0, nil
+  local speeds <const>, all, given, longest, slowest = {}, 0, 0, 0, 0
+  for i = 1, self.size do
+    speeds[i] = told[i][1]
+    all, longest = all + speeds[i], math.max(longest, told[i][2])
+    given = given + (self.shares and self.shares[i] or 1)
+  end
+  for i, speed in ipairs(speeds) do
+    slowest = math.max(slowest, (self.shares and self.shares[i] or 1) / given / speed)
+  end
+  if slowest * all < WORTH or longest < LONG_S then return false end
+  for i, speed in ipairs(speeds) do speeds[i] = speed / all end
+  self.shares, self.changed = speeds, true
+  if self.index == 1 then
+    local list <const> = {}
+    for i, share in ipairs(speeds) do list[i] = ("%.0f"):format(100 * share) end
+    self.w:log(("rounds take %.1f times as long as they need: by speed, workers get %s %% of the work"):format(
+      slowest * all, table.concat(list, ", ")))
+  end
+  return true
 end
 
 ---All meet.
 ---@return boolean whether others are there than before
 function team:enter()
   local before <const> = self.ranks and table.concat(self.ranks, " ")
-  self.peers = self.w:peers()
+  self.peers = self.w:peers(self:speed())
   self.ranks, self.index, self.size = self.peers.ranks, self.peers.index, #self.peers.ranks
   local differ <const> = table.concat(self.ranks, " ") ~= before
-  self.changed = self.changed or differ
+  if differ then self.shares, self.changed, self.others = nil, true, true end
+  local told <const> = {}
+  for i, rank in ipairs(self.ranks) do told[i] = self.peers.values[rank] or false end
+  self:balance(told)
   return differ
 end
 
@@ -101,23 +163,41 @@ end
 
 ---This worker's contiguous piece of `count` things: the first, from 1, and how many.
 ---@param shares? number[] speeds by index; default alike
-function team:piece(count, shares)
+---@param index? integer another worker's
+function team:piece(count, shares, index)
   local from, to, all = 0, 0, 0
+  index = index or self.index
   for i = 1, self.size do
     local share <const> = shares and shares[i] or 1
     all = all + share
-    if i < self.index then from = from + share end
-    if i <= self.index then to = to + share end
+    if i < index then from = from + share end
+    if i <= index then to = to + share end
   end
+  if index == self.size then to = all end -- whatever sums of shares are rounded to
   local first <const> = count * from // all
   return math.tointeger(first + 1), math.tointeger(count * to // all - first)
 end
 
+---All have the same data, or it is an error that names one who has not.
+local function compare(self, told)
+  for i, theirs in ipairs(told) do
+    if theirs.digest ~= told[1].digest then
+      error(script.error("T0402", ("worker %d on node %s has other data than worker %d on node %s"):format(
+        self.ranks[i], theirs.node, self.ranks[1], told[1].node),
+        {help = "every node reads the whole data set: give all of them the same file"}), 0)
+    end
+  end
+end
+
 ---All take the state of one that came furthest.
 local function agree(self, part)
-  local rounds <const>, newest = self:gather("round", part.round), 1
-  for i, round in ipairs(rounds) do
-    if round > rounds[newest] then newest = i end
+  self.digest = self.digest or part.digest and part:digest() or ""
+  local told <const> = self:gather("round", {round = part.round, digest = self.digest, node = self.w.node})
+  compare(self, told)
+  local rounds <const>, newest = {}, 1
+  for i, theirs in ipairs(told) do
+    rounds[i] = theirs.round
+    if rounds[i] > rounds[newest] then newest = i end
   end
   if rounds[newest] == 0 then return end -- nobody has begun
   local same = true
@@ -127,22 +207,42 @@ local function agree(self, part)
   if rounds[self.index] < rounds[newest] then part:adopt(states[newest]) end
 end
 
+---Text of any value, with the same numbers: what is kept goes through JSON.
+local function packed(value)
+  return pieces.of((core.encode(value):gsub(".", function(c) return ("%02x"):format(c:byte()) end)))
+end
+
+local function unpacked(text)
+  return (core.decode((pieces.whole(text):gsub("%x%x", function(h) return string.char(tonumber(h, 16)) end))))
+end
+
 local function report(self, part)
   local due <const> = part.due
   if part.store and (due.last or self.w.keeps) then
-    repeat part:store(self) until not self:enter() -- who died has perhaps not written its rows
+    local ok, err
+    repeat -- who died has perhaps not written its rows
+      ok, err = pcall(part.store, part, self)
+      if not ok and err ~= LOST then error(err, 0) end
+    until not self:enter() and ok
   end
   part.due = nil
   local fields = {alike = due.alike}
   for k, v in pairs(due.fields or {}) do fields[k] = v end
   fields.alike.sums, self.sums = self.sums, 0
+  local keeps <const> = self.w.keeps and part.kept
+  if keeps then self.w.state.kept = packed(part:kept()) end
   self.w:report(fields)
+  if keeps then
+    self.w:clock()
+    if part.refresh then part:refresh() end
+  end
   return due.last or self.w:stopping()
 end
 
 ---Works until the last report is made or the run stops.
 ---@param part tide.team.part
 function team:play(part)
+  if self.w.state.kept and part.fetch then part:fetch(unpacked(self.w.state.kept)) end
   while true do
     self:enter()
     local ok, err = true, nil
@@ -152,6 +252,7 @@ function team:play(part)
         part:divide()
       end, function(e) return e == LOST and e or script.failure(e) end)
       self.changed = not ok
+      if ok then self.others = false end
     end
     if ok and part.due then
       if report(self, part) then return end

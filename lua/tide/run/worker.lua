@@ -32,6 +32,7 @@ local ARRIVALS_MOST <const> = 1024 -- barriers that a worker has come to and oth
 ---@field work table|nil newest batch and passes of a step, of a job whose batch changes: {total=, accum=}
 ---@field meet integer how often all of a job that meets were asked to
 ---@field begun integer reports of all before it began, where it joined
+---@field suspends boolean|nil it was told to leave together with all others
 ---@field clocks integer intervals ended so far; not 0 at the start of a resumed run
 ---@field passes integer passes over the data in chunks that are complete; not 0 at the start of a resumed run
 ---@field state table what the worker wants to find again when the run is resumed: numbers, strings, tables of them
@@ -87,7 +88,7 @@ local function serve(self, message)
   if value.op == "evaluate" then
     evaluate(self, value)
   elseif value.op == "stop" then
-    self.stop_asked = true
+    self.stop_asked, self.suspends = true, value.suspends or self.suspends
   elseif value.op == "leave" then -- this node does; what is in hand is finished, or cut
     self.leaving = true
   elseif value.op == "params" then
@@ -276,7 +277,7 @@ function w_methods:report(fields)
   self.wait_s = 0
   self.params = answer.params or self.params
   self.batch = answer.batch or self.batch
-  self.stop_asked = self.stop_asked or answer.stop
+  self.stop_asked, self.suspends = self.stop_asked or answer.stop, answer.suspends or self.suspends
   return self.params
 end
 
@@ -539,7 +540,7 @@ function worker.main(a)
   local ok, err = xpcall(function()
     core.title("worker " .. a.rank)
     prepare(self, a)
-    local begun, why = core.worker_begin(a.rank, self.clocks)
+    local begun, why = core.worker_begin(a.rank, self.clocks, a.domain)
     if not begun then error(why, 0) end
     self.clock_base = core.worker_clock() - self.clocks
     if self.job.prepare then self.job.prepare(self) end
@@ -547,7 +548,7 @@ function worker.main(a)
     local go <const> = await(self, "go", 0)
     self.batch, self.comm, self.passes = go.batch, go.comm, go.passes or self.passes
     self.params, self.work, self.meet = go.params or self.params, go.work, go.meet or 0
-    self.begun = go.reports or 0
+    self.begun, self.state = go.reports or 0, go.state or self.state
     self.reported_at, self.working_since = core.now(), core.now()
     self.job.worker(self)
     if self.mail then self.mail:finish() end

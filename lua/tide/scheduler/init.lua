@@ -152,27 +152,15 @@ end
 
 ---- the plan -------------------------------------------------------------------------------------------------------
 
--- A net is not suspended: of the slots that it has one stays its own, where none of the new ones is one of these.
-local function kept_by(r, before, target)
-  local first <const> = text.sorted_keys(before)[1]
-  if not r.meets or not first then return target end
-  for name in pairs(before) do
-    if target[name] then return target end
-  end
-  return {[first] = 1}
-end
-
 -- The run is to have these slots: {[name of node] = count}.
 local function set_target(self, r, target)
   local before <const> = r.target or r.grant or {}
-  target = kept_by(r, before, target)
   local same = true
   for name, n in pairs(target) do same = same and before[name] == n end
   for name in pairs(before) do same = same and target[name] ~= nil end
   if same and r.target then return end
   if scheduler.count(before) > 0 and not same then r.resizes = (r.resizes or 0) + 1 end
   r.target = target
-  if not next(target) and r.state ~= "queued" then r.parked = true end
   settle.changed(r)
   if r.state == "queued" then r.why = next(target) == nil and ("waits: %s gives it no slots yet"):format(self:policy())
     or "waits until its slots are free" end
@@ -400,7 +388,6 @@ end
 ---What a run's controller told: model, cost of a resize, slots that it holds.
 function scheduler:told(r, request)
   if type(request.fixed) == "string" then r.bound = request.fixed end
-  if request.meets then r.meets = true end
   if models.take(r, request) then self:event("fit", r) end
   local cost <const> = request.cost
   if type(cost) == "number" and cost >= 0 and cost < 3600 then

@@ -94,7 +94,7 @@ local function shrink(self, r, keep)
     r._forced_at = core.now()
     core.event("run", ("%s has not left its slots for %d s: their workers are ended"):format(r.name, DEADLINE_S))
   end
-  r._asked_less, r.parked = true, r.parked or next(keep) == nil or nil
+  r._asked_less, r._leaves = true, true
   send(self, r, keep, force)
 end
 
@@ -116,7 +116,17 @@ local function settle_run(self, r, free)
   local less <const>, keep <const>, more <const> = difference(r)
   local moves <const> = next(less) and not next(keep) and next(more)
   if next(less) and not (moves and fits(more, free)) then return shrink(self, r, keep) end
-  if fits(more, free) then grow(self, r, more, free) end
+  if fits(more, free) then return grow(self, r, more, free) end
+  if r._leaves and not next(more) then -- workers that were told to leave may stay after all
+    r._leaves = nil
+    send(self, r, keep)
+  end
+end
+
+-- With how many slots a run that waits may start.
+local function least_of(r)
+  if r.limits then return r.limits.min or 1 end
+  return r.slots or 1
 end
 
 ---Brings everything a step nearer to the targets.
@@ -126,7 +136,9 @@ function settle.step(self)
     if r.target and self:is_subject(r) then
       if not self.keeper.waiting[r.n] then
         settle_run(self, r, free)
-      elseif next(r.target) and fits(r.target, free) and count(r.grant) == 0 then
+      elseif next(r.target) and count(r.target) < least_of(r) then -- a node of it is lost
+        r.target = {}
+      elseif fits(r.target, free) and count(r.grant) == 0 then
         local target = {}
         for name, n in pairs(r.target) do target[name], free[name] = n, free[name] - n end
         r.order = (r.order or 0) + 1
@@ -139,12 +151,13 @@ end
 
 ---What a run's controller says that its workers hold. It counts when it is of the newest order.
 function settle.held(self, r, request)
-  if r.state == "running" and r.target and next(r.target) and not r._calling then
-    local less <const>, _, more <const> = difference(r)
-    if not next(less) and not next(more) then r.parked = nil end -- it has what it was to come back to
+  local newest <const> = request.order == (r.order or 0) and not r._calling
+  if newest or request.state ~= "suspended" then r.parked = request.parked end
+  if r.parked then
+    r.target = r.target or {}
+  elseif r.state == "suspended" and newest and not self.keeper.waiting[r.n] then
+    r.target = nil
   end
-  if request.orphaned then r.parked, r.target = true, r.target or {} end
-  if r.state == "suspended" and not r.parked and not self.keeper.waiting[r.n] then r.target = nil end
   local held <const> = request.held
   if core.mutant and core.mutant "release_unheard" then return end
   if type(held) ~= "table" or request.order ~= (r.order or 0) or not r.grant then return end
@@ -156,7 +169,7 @@ function settle.held(self, r, request)
     end
   end
   if not changed then return end
-  r.epoch, r._asked_less = r.epoch + 1, nil
+  r.epoch, r._asked_less, r._leaves = r.epoch + 1, nil, nil
   if not next(r.grant) then r.grant = nil end
   core.fiber(self.keeper.save, r)
 end

@@ -16,25 +16,34 @@ local function ask(agent, request)
   return answer
 end
 
----Begins to record on this node and on those of `agents`; nodes that join later are not in it.
----@param path string of the file that `close` writes
----@param agents table[] {name, agent} of the other nodes
----@return table trace
-function trace.start(path, agents)
+local function open(path, agents, origin)
   local file, why = io.open(path, "w")
   if not file then
     error(errors.new("T0403", {message = ("cannot write the trace `%s`: %s"):format(path, (why:gsub("^.*: ", "")))}), 0)
   end
+  return setmetatable({path = path, file = file, agents = agents, origin = origin, lost = {}}, trace)
+end
+
+local function begin(agents, most)
   local nodes <const> = core.simulated() and #agents + 1 or 1
-  local events <const> = math.max(EVENTS_MIN, math.min(EVENTS_MAX, EVENTS_IN_ALL // (4 * nodes)))
-  local self = setmetatable({path = path, file = file, agents = agents, origin = core.trace_clock(), lost = {}}, trace)
+  local events <const> = math.max(EVENTS_MIN, math.min(most or EVENTS_MAX, EVENTS_IN_ALL // (4 * nodes)))
   local ok, err = core.trace_start(events)
   for _, node in ipairs(agents) do
     if not ok then break end
     ok, err = ask(node.agent, {op = "trace.start", events = events})
   end
+  return ok, err
+end
+
+---Begins to record on this node and on those of `agents`; nodes that join later are not in it.
+---@param path string of the file that `close` writes
+---@param agents table[] {name, agent} of the other nodes
+---@return table trace
+function trace.start(path, agents)
+  local self <const> = open(path, agents, core.trace_clock())
+  local ok, err = begin(agents)
   if not ok then
-    file:close()
+    self.file:close()
     error(errors.from(err), 0)
   end
   return self
@@ -99,14 +108,37 @@ trace.__close = trace.close
 
 local LOOK_S <const> = 0.05
 
----Records the cluster that this process is attached to: {path=, seconds=, timeout_s=}; until Ctrl-C at most.
----@return table {nodes = number, silent = names, exit = of the command} | {error =}
-function trace.record(o)
+local function agents_up()
   local agents = {}
   for _, member in ipairs(core.members()) do
     local address = member.state == "up" and core.whereis(member.name .. "/agent")
     if address then agents[#agents + 1] = {name = member.name, agent = address} end
   end
+  return agents
+end
+
+---For who has other things to do until it is over: begins to record the cluster that this process is attached to.
+---@param o {events: integer} of a thread at most, the newest
+---@return table {agents =, origin =} for `finish` | {error =}
+function trace.begin(o)
+  local agents <const>, origin <const> = agents_up(), core.trace_clock()
+  local ok, err = begin(agents, o.events)
+  if not ok then return {error = errors.to_data(errors.from(err))} end
+  return {agents = agents, origin = origin}
+end
+
+---@param o {path: string, agents: table[], origin: integer}
+---@return table {silent = names} | {error =}
+function trace.finish(o)
+  local ok, result = pcall(function() return open(o.path, o.agents, o.origin):close() end)
+  if not ok then return {error = errors.to_data(errors.from(result))} end
+  return {silent = result}
+end
+
+---Records the cluster that this process is attached to: {path=, seconds=, timeout_s=}; until Ctrl-C at most.
+---@return table {nodes = number, silent = names, exit = of the command} | {error =}
+function trace.record(o)
+  local agents <const> = agents_up()
   local exit = 0
   local ok, result = pcall(function()
     local self <const> = trace.start(o.path, agents)

@@ -20,6 +20,9 @@ struct tide_checkpoint_options {
     uint32_t keep;       /* generations that stay; default 3, at least 2 */
     uint32_t full_every; /* of so many generations one holds all rows, the others what changed; default 8, at most 64 */
     uint64_t timeout;    /* for the workers to pass the cut; default 60 s */
+    /* Whose clocks a cut by clock is of: the domain of workers (tide_worker_begin_in); tables of others are cut as in a
+     * fuzzy one. 0: the domain that has workers, if no other has. */
+    uint32_t domain;
 };
 
 struct tide_checkpoint_info {

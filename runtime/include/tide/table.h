@@ -15,7 +15,15 @@ enum { TIDE_SLOTS = 4096 }; /* of a table */
 enum tide_keys { TIDE_KEYS_DENSE, TIDE_KEYS_HASHED };
 enum tide_slots { TIDE_SLOTS_HASH, TIDE_SLOTS_RANGE };
 enum tide_init { TIDE_INIT_ZERO, TIDE_INIT_UNIFORM, TIDE_INIT_NORMAL, TIDE_INIT_XAVIER };
-enum tide_update { TIDE_UPDATE_ADD, TIDE_UPDATE_ASSIGN, TIDE_UPDATE_SGD, TIDE_UPDATE_ADAGRAD, TIDE_UPDATE_ADAM };
+enum tide_update {
+    TIDE_UPDATE_ADD,
+    TIDE_UPDATE_ASSIGN,
+    TIDE_UPDATE_SGD,
+    TIDE_UPDATE_ADAGRAD,
+    TIDE_UPDATE_ADAM,
+    TIDE_UPDATE_MOMENTUM,
+    TIDE_UPDATE_NESTEROV,
+};
 enum tide_wire_type { TIDE_WIRE_F32, TIDE_WIRE_F16, TIDE_WIRE_BF16 };
 /* What is done so that an access finds its row on its own node (docs/consistency.md, docs/architecture.md). */
 enum tide_technique {
@@ -94,16 +102,24 @@ struct tide_table_options {
     uint64_t key_limit;   /* hashed: most keys per node, copies included; EFULL beyond; 0: no limit */
     uint32_t width;
     float init_a, init_b;
-    /* sgd: lr. adagrad: lr, epsilon (default 1e-10), initial sum. adam: lr, beta1 0.9, beta2 0.999, epsilon 1e-8. */
+    /* sgd: lr. adagrad: lr, epsilon (default 1e-10), initial sum. adam: lr, beta1 0.9, beta2 0.999, epsilon 1e-8.
+     * momentum, nesterov: lr, beta1 0.9: how much of the velocity stays. tide_table_options tells the lr that the
+     * table was made with; the one in force is tide_table_rate's. */
     float lr, beta1, beta2, epsilon, sum_init;
     uint64_t seed;
     /* Models other than sequential want technique static and f32 on the wire. `add`, `sgd`, `assign` and `adagrad` act
-     * on a node's copy at once; pushes to a table with `adam` show when the row comes back from its home. */
+     * on a node's copy at once; pushes by the others (`adam`, `momentum`) show when the row comes back from its home. */
     struct tide_consistency consistency;
     uint64_t cache_bytes;       /* most memory of copies on a node; 0: 1 GiB */
     uint32_t unsubscribe_after; /* clocks a copy lives without being read; 0: 16 */
     uint8_t send_order;         /* enum tide_send_order; ssp and essp only */
     uint64_t bandwidth;         /* bytes/s to another node that early sends may fill up; 0: as measured */
+    /* Of runs, numbers that are never given again; 0: none. Not compared when a table of the name exists. */
+    uint32_t run;        /* whose memory the table takes */
+    uint32_t domain;     /* whose clocks it has: of the workers that began in it, tide_worker_begin_in. To all others it is
+                          * sequential: they read and write at the homes */
+    uint64_t run_memory; /* most bytes of all tables of `run` on a node, the same in each; 0: any. Tables and pushes of new
+                          * rows beyond it are refused: EBUSY */
 };
 
 /* Creates the table on all nodes, or finds it when one of equal options exists (EMISMATCH if they differ). Fibers. */
@@ -119,6 +135,12 @@ void tide_table_release(struct tide_table *table);
  * after a second, and new ones are refused: ECLOSED. ENOENT: there is none of that name. Fibers. */
 int tide_table_drop(struct tide_node *node, const char *name);
 const struct tide_table_options *tide_table_options(const struct tide_table *table);
+/* The learning rate in force on this node; NaN: the table's rule has none. Any thread. */
+float tide_table_rate(const struct tide_table *table);
+/* Another rate, on all nodes and on those that join, kept where the cluster keeps its tables. When this returns, all
+ * nodes take their steps by it: a push is applied by the rate of the node that has the row when it comes there. EINVAL:
+ * the rule has no rate, or no such rate. ETIMEDOUT, EDIED: it may have been changed all the same. Fibers. */
+int tide_table_set_rate(struct tide_table *table, float rate);
 
 /* An asynchronous operation; embed it anywhere, keep it until waited for. */
 struct tide_ticket {
@@ -332,6 +354,8 @@ void tide_table_health(struct tide_table *table, struct tide_table_health *out);
  */
 /* The calling fiber is worker `worker` of the run from now. EINVAL: it is one already, or no fiber of a node. */
 int tide_worker_begin(struct tide_node *node, uint32_t worker, uint32_t clock);
+/* The same in a domain of clocks (tide_table_options): workers wait for those of their domain, for nobody else. */
+int tide_worker_begin_in(struct tide_node *node, uint32_t domain, uint32_t worker, uint32_t clock);
 /* It is none any more; nobody waits for its clock. The end of the fiber does the same. Fibers. */
 void tide_worker_end(void);
 /* The calling fiber's clock; -1: it is no worker. It may begin at a higher clock than it asked for: a clock that others

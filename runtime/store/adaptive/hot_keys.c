@@ -19,7 +19,7 @@ static uint64_t queued_bytes(const struct tide__hot_table *s) {
 
 void tide__hot_queued_free(struct tide__hot_table *s, struct tide__queued *queued) {
     atomic_fetch_sub_explicit(&s->queued_bytes, queued_bytes(s), memory_order_relaxed);
-    tide_budget_drop(&s->table->store->budget, queued_bytes(s));
+    tide_budget_drop(s->table->budget, queued_bytes(s));
     tide_free(queued);
 }
 
@@ -293,7 +293,7 @@ static int queue(struct tide__hot_table *s, struct tide__hot_key *k, const void 
         return tide_fail(TIDE_ENOMEM, "no memory to keep a push to table '%s'", s->table->name);
     }
     tide__share_count(&s->queued_bytes, queued_bytes(s));
-    tide_budget_keep(&s->table->store->budget, queued_bytes(s));
+    tide_budget_keep(s->table->budget, queued_bytes(s));
     queued->next = NULL;
     memcpy(queued->delta, delta, bytes);
     *(k->queued ? &k->queued_last->next : &k->queued) = queued;

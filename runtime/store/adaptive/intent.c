@@ -15,7 +15,7 @@ enum {
 
 struct intent {
     struct intent *next; /* in the inbox */
-    uint32_t worker, begin, end;
+    uint32_t domain, worker, begin, end;
     size_t count;
     uint64_t keys[];
 };
@@ -26,8 +26,8 @@ struct heap { /* least clock first */
 };
 
 struct worker {
-    struct worker *next; /* by number */
-    uint32_t number;
+    struct worker *next; /* by domain and number */
+    uint32_t domain, number;
     uint32_t ahead;   /* clocks: the window's last word */
     bool seen, begun; /* in this round; at all */
     struct tide__action_timer window;
@@ -357,21 +357,28 @@ static void moves_start(struct tide__intents *n) {
 
 /* ---- rounds ---- */
 
-static struct worker *worker_of(struct tide__intents *n, uint32_t number, bool create) {
+static bool is_before(const struct worker *w, uint32_t domain, uint32_t number) {
+    return w->domain < domain || (w->domain == domain && w->number < number);
+}
+
+static struct worker *worker_of(struct tide__intents *n, uint32_t domain, uint32_t number,
+                                bool create) {
     struct worker **at = &n->workers;
-    while (*at && (*at)->number < number) {
+    while (*at && is_before(*at, domain, number)) {
         at = &(*at)->next;
     }
-    if ((!*at || (*at)->number != number) && create) {
+    const bool found = *at && (*at)->domain == domain && (*at)->number == number;
+    if (!found && create) {
         struct worker *worker = tide_alloc_zero(1, sizeof *worker);
         if (!worker) {
             return NULL;
         }
+        worker->domain = domain;
         worker->number = number;
         worker->next = *at;
         *at = worker;
     }
-    return *at && (*at)->number == number ? *at : NULL;
+    return found || create ? *at : NULL;
 }
 
 static void take_inbox(struct tide__intents *n) {
@@ -381,7 +388,7 @@ static void take_inbox(struct tide__intents *n) {
     tide_unlock(&n->lock);
     while (inbox) {
         struct intent *next = inbox->next;
-        struct worker *worker = worker_of(n, inbox->worker, true);
+        struct worker *worker = worker_of(n, inbox->domain, inbox->worker, true);
         if (!worker || !heap_push(&worker->queued, inbox, false)) {
             intent_over(n, inbox, false);
         }
@@ -453,11 +460,11 @@ static bool intents_round(struct tide__intents *n) {
     uint32_t most = 0;
     n->round_at = full ? now : n->round_at;
     take_inbox(n);
-    const size_t count = tide__worker_clocks(store, NULL, 0);
+    const size_t count = tide__worker_clocks(store, NULL, NULL, 0);
     struct tide__worker_clock *clocks = tide_alloc((count + 1) * sizeof *clocks);
-    const size_t got = clocks ? tide__worker_clocks(store, clocks, count) : 0;
+    const size_t got = clocks ? tide__worker_clocks(store, NULL, clocks, count) : 0;
     for (size_t i = 0; i < got && i < count; i++) {
-        struct worker *worker = worker_of(n, clocks[i].worker, false);
+        struct worker *worker = worker_of(n, clocks[i].domain, clocks[i].worker, false);
         const uint32_t ahead = worker ? worker_round(n, worker, clocks[i].clock, full) : 0;
         most = ahead > most ? ahead : most;
     }
@@ -662,7 +669,7 @@ int tide_table_intent(struct tide_table *table, const uint64_t *keys, size_t key
         return code ? code : tide_fail(TIDE_ENOMEM, "no memory for an intent");
     }
     *intent = (struct intent){
-        .worker = worker->number, .begin = clock_begin, .end = clock_end, .count = key_count};
+        .domain = worker->domain->number, .worker = worker->number, .begin = clock_begin, .end = clock_end, .count = key_count};
     memcpy(intent->keys, keys, key_count * sizeof *keys);
     tide_lock(&n->lock);
     const bool full = n->keys + key_count > TIDE__INTENT_KEYS_MAX;

@@ -23,7 +23,7 @@ int tide__owner_table_init(struct tide_table *table) {
     }
     table->outbox->zero_copy_rows = tide__zero_copy_rows(table->row_floats * sizeof(float));
     tide__slab_init(&table->arrivals, sizeof(struct tide__arrival) / sizeof(float),
-                    &table->store->budget);
+                    table->budget);
     return 0;
 }
 

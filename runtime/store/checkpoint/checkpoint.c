@@ -6,6 +6,7 @@
 #include "store/checkpoint/checkpoint.h"
 
 #include "store/checkpoint/node_part.h"
+#include "store/core/clock.h"
 
 #define COLLECT_NS (3600 * TIDE_SECOND) /* writing a part takes as long as the disk does */
 enum { KEEP_DEFAULT = 3, KEEP_LEAST = 2, FULL_EVERY_DEFAULT = 8, MEMBERS_MAX = 4096 };
@@ -20,13 +21,18 @@ struct tide_checkpoint {
     size_t told;     /* nodes of the manifest that know of it */
     bool asked_full; /* a node asks for a full one */
     uint32_t sequence, fastest, worker_count;
+    uint32_t domain; /* whose clocks are cut */
+    bool several;    /* workers of several are there, and none was asked for */
     uint32_t digits; /* of sequences, that rows on their way may carry */
     uint64_t last_id; /* of all nodes; 0: they differ, or there is none */
 };
 
 uint32_t tide__cut_clock_told(struct tide_store *store) {
+    const struct tide__worker *worker = tide__worker_current();
+    (void)store;
     /* acquire: with the announcement, before this node's workers can pass */
-    return atomic_load_explicit(&store->cut_clock, memory_order_acquire);
+    return worker ? atomic_load_explicit(&worker->domain->cut_clock, memory_order_acquire)
+                  : TIDE_NO_CLOCK;
 }
 
 static struct tide_port *port_of(const struct tide_checkpoint *c) {
@@ -305,9 +311,14 @@ static struct tide_reader open_reply(const struct tide_reply *reply) {
 static int ask(struct tide_checkpoint *c) {
     struct tide__manifest *m = &c->manifest;
     c->fastest = TIDE_NO_CLOCK;
+    const uint32_t wanted = c->domain;
     for (size_t i = 0; i < m->node_count; i++) {
         struct tide_reply *reply;
-        int code = call(c, m->nodes[i], TIDE__OP_CUT_ASK, NULL, 0, TIDE_CALL_TIMEOUT, &reply);
+        struct tide_writer w;
+        uint8_t buffer[16];
+        tide_writer_init(&w, buffer, sizeof buffer);
+        tide_write_uint(&w, wanted);
+        int code = call(c, m->nodes[i], TIDE__OP_CUT_ASK, &w, 1, TIDE_CALL_TIMEOUT, &reply);
         if (code) {
             return code;
         }
@@ -317,12 +328,15 @@ static int ask(struct tide_checkpoint *c) {
         c->digits |= (uint32_t)tide_read_uint(&r);
         uint64_t last = tide_read_uint(&r);
         c->asked_full |= tide_read_bool(&r);
-        uint64_t clock = tide_read_uint(&r);
+        uint64_t clock = tide_read_uint(&r), domain = tide_read_uint(&r);
+        c->several |= tide_read_bool(&r);
         note_clocks(c, &r);
         c->sequence = sequence > c->sequence ? (uint32_t)sequence : c->sequence;
         c->last_id = i == 0 || c->last_id == last ? last : 0;
-        if (clock != TIDE_NO_CLOCK && (c->fastest == TIDE_NO_CLOCK || clock > c->fastest)) {
-            c->fastest = (uint32_t)clock;
+        if (clock != TIDE_NO_CLOCK) {
+            c->several |= c->fastest != TIDE_NO_CLOCK && domain != c->domain;
+            c->domain = (uint32_t)domain;
+            c->fastest = c->fastest == TIDE_NO_CLOCK || clock > c->fastest ? (uint32_t)clock : c->fastest;
         }
         tide_reply_free(reply);
         if (r.error) {
@@ -334,7 +348,11 @@ static int ask(struct tide_checkpoint *c) {
 
 static int decide_cut(struct tide_checkpoint *c, uint8_t cut) {
     struct tide__manifest *m = &c->manifest;
-    const bool clocked = c->fastest != TIDE_NO_CLOCK && c->fastest > 0;
+    const bool clocked = c->fastest != TIDE_NO_CLOCK && c->fastest > 0 && !c->several;
+    if (cut == TIDE_CUT_CLOCK && c->several) {
+        return tide_fail(TIDE_EINVAL, "a cut by clock is of one run: several have workers, so have the "
+                                      "run itself save, or cut fuzzily");
+    }
     if (cut == TIDE_CUT_CLOCK && c->fastest == TIDE_NO_CLOCK) {
         return tide_fail(TIDE_EINVAL,
                          "a cut by clock needs workers that count clocks; there are none");
@@ -405,12 +423,13 @@ static int tell(struct tide_checkpoint *c) {
     tide_writer_init(&w, NULL, 0);
     tide_write_uint(&w, c->sequence);
     tide_write_uint(&w, m->clock);
+    tide_write_uint(&w, c->domain);
     tide_write_bool(&w, m->full);
     tide_write_text(&w, path);
     tide_write_typed(&w, TIDE_U32, ids, count);
     tide_write_typed(&w, TIDE_U32, m->nodes, m->node_count);
     int code = w.error ? tide_fail(TIDE_ENOMEM, "no memory for a checkpoint")
-                       : call_all(c, TIDE__OP_CUT_TELL, &w, 6);
+                       : call_all(c, TIDE__OP_CUT_TELL, &w, 7);
     tide_writer_release(&w);
     tide_free(ids);
     return code;
@@ -513,7 +532,8 @@ static int list_tables(struct tide_checkpoint *c) {
                              (unsigned)health.lost_count, tables[i]->name);
         }
         (void)snprintf(t->name, sizeof t->name, "%s", tables[i]->name);
-        t->options = tables[i]->options;
+        t->options = tables[i]->made;
+        t->rate = tide__learning_rate(&tables[i]->options);
         t->options.name = t->name;
         t->map_version = atomic_load_explicit(&tables[i]->map_version, memory_order_relaxed);
         tide_table_release(tables[i]);
@@ -604,6 +624,7 @@ int tide_checkpoint_start(struct tide_node *node, const struct tide_checkpoint_o
     c->full_every = o->full_every == 0                     ? FULL_EVERY_DEFAULT
                     : o->full_every > TIDE__INCREMENTS_MAX ? TIDE__INCREMENTS_MAX
                                                            : o->full_every;
+    c->domain = o->domain;
     c->timeout = o->timeout ? o->timeout : 60 * TIDE_SECOND;
     c->manifest.id = store->port->ops->entropy(store->port) | 1u;
     (void)snprintf(c->manifest.program, sizeof c->manifest.program, "%s", TIDE_VERSION);

@@ -32,6 +32,8 @@ uint32_t tide__cut_clock_told(struct tide_store *store);
 struct tide__restore_as {
     const char *job, *run;
     bool others;
+    uint32_t number; /* of the run: its tables' domain and owner */
+    uint64_t memory; /* of the run: tide_table_options.run_memory */
 };
 int tide__checkpoint_restore_as(struct tide_node *node, const char *dir, uint64_t generation,
                                 const struct tide__restore_as *as, struct tide_restored *out);

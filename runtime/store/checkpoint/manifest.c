@@ -70,11 +70,13 @@ static struct tide_table *table_named(struct tide_store *store, const char *name
 
 static void write_table(struct tide_writer *w, const struct tide__manifest_table *t,
                         struct tide_store *store) {
-    tide_write_map(w, 5);
+    tide_write_map(w, 6);
     tide_write_text(w, "name");
     tide_write_text(w, t->name);
     tide_write_text(w, "options");
     write_options(w, &t->options);
+    tide_write_text(w, "rate");
+    tide_write_double(w, (double)t->rate);
     field_uint(w, "map_version", t->map_version);
     struct tide_table *table = table_named(store, t->name);
     write_homes(w, table);
@@ -330,6 +332,14 @@ static int parse_tables(struct fields *f, struct tide__manifest *m) {
             parse_options(&options, &t->options);
         }
         t->options.name = t->name;
+        struct tide_reader rate;
+        t->rate = t->options.lr; /* earlier versions had no other */
+        if (tide_read_field(&table.map, "rate", &rate)) {
+            const double value = tide_read_double(&rate);
+            rate.error = tide__learning_rate_fits(value) ? rate.error : TIDE_EPROTO;
+            t->rate = rate.error ? 0 : (float)value;
+            note(&table, &rate, "rate");
+        }
         t->map_version = get_uint(&table, "map_version", UINT64_MAX);
         code = parse_files(&table, t);
         f->missing = table.missing ? table.missing : options.missing;

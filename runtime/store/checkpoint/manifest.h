@@ -22,6 +22,7 @@ struct tide__manifest_file {
 };
 struct tide__manifest_table {
     struct tide_table_options options;
+    float rate; /* learning rate in force */
     char name[64];
     struct tide__manifest_file *files;
     size_t file_count;

@@ -16,6 +16,7 @@ struct tide__generation {
     tide_address coordinator;
     uint64_t monitor;
     uint32_t clock;  /* of the cut; TIDE_NO_CLOCK: fuzzy */
+    struct tide__run *domain; /* whose clocks are cut, held; NULL: none */
     uint16_t *nodes; /* all that write; bit of `walks` by position: it has said that it walks */
     size_t node_count;
     bool *walks;
@@ -26,10 +27,26 @@ struct tide__generation {
     int waits;
 };
 
+/* *takes* `domain`. The gate of the former one opens. */
+static void domain_set(struct tide__generation *g, struct tide__run *domain) {
+    if (g->domain) {
+        atomic_store_explicit(&g->domain->cut_clock, TIDE_NO_CLOCK, memory_order_release);
+        tide__clocks_gate(g->domain, TIDE_NO_CLOCK);
+        tide__run_release(g->domain);
+    }
+    g->domain = domain;
+}
+
+static void gate(struct tide__generation *g, uint32_t clock) {
+    if (g->domain) {
+        tide__clocks_gate(g->domain, clock);
+    }
+}
+
 static void generation_free(struct tide_store *store) {
     struct tide__generation *g = store->generation;
     store->generation = NULL;
-    atomic_store_explicit(&store->cut_clock, TIDE_NO_CLOCK, memory_order_release);
+    domain_set(g, NULL);
     tide__walk_destroy(g->walk);
     tide_free(g->nodes);
     tide_free(g->walks);
@@ -59,10 +76,10 @@ static void answer_writer(tide_address from, uint64_t call, struct tide_writer *
 
 /* ---- workers ---- */
 
-static void write_clocks(struct tide_store *store, struct tide_writer *w, uint32_t most) {
+static void write_clocks(struct tide__generation *g, struct tide_writer *w, uint32_t most) {
     static const struct tide__worker_clock none[1];
     struct tide__worker_clock *clocks = tide_alloc(WORKERS_MAX * sizeof *clocks);
-    size_t count = clocks ? tide__worker_clocks(store, clocks, WORKERS_MAX) : 0;
+    size_t count = clocks && g->domain ? tide__clocks_list(g->domain, clocks, WORKERS_MAX) : 0;
     const struct tide__worker_clock *from = clocks ? clocks : none;
     count = count < WORKERS_MAX ? count : WORKERS_MAX;
     tide_write_typed_head(w, TIDE_U32, count);
@@ -88,8 +105,9 @@ static void write_clocks(struct tide_store *store, struct tide_writer *w, uint32
  * answered: the rows that are here hold what all workers pushed before. */
 static bool settled(struct tide_store *store, const struct tide__generation *g) {
     return g->clock == TIDE_NO_CLOCK ||
-           (tide__node_clock(store) >= g->clock && !tide__pending_stamped(store, g->clock) &&
-            (tide__clocked_settled(store, g->clock) || TIDE_MUTANT(ticks_not_awaited)));
+           (tide__node_clock(g->domain) >= g->clock &&
+            !tide__pending_stamped(store, g->domain->number, g->clock) &&
+            (tide__clocked_settled(g->domain, g->clock) || TIDE_MUTANT(ticks_not_awaited)));
 }
 
 /* ---- the walk ---- */
@@ -146,7 +164,7 @@ static void give_up(struct tide_store *store) {
     if (g->monitor) {
         tide_demonitor(g->monitor);
     }
-    tide__clocks_gate(store, TIDE_NO_CLOCK);
+    gate(g, TIDE_NO_CLOCK);
     if (g->call) {
         (void)tide_answer_error(g->from, g->call, TIDE_ECANCELED, "the checkpoint was given up");
         g->call = 0;
@@ -208,7 +226,8 @@ static uint32_t digits_in_use(struct tide_store *store) {
     return digits;
 }
 
-static int on_ask(struct tide_store *store, const struct tide_message *message, uint64_t id) {
+static int on_ask(struct tide_store *store, const struct tide_message *message, uint64_t id,
+                  uint64_t wanted) {
     if (store->generation) {
         return tide_fail(TIDE_EBUSY, "another checkpoint is being written");
     }
@@ -224,16 +243,22 @@ static int on_ask(struct tide_store *store, const struct tide_message *message, 
         generation_free(store);
         return code;
     }
-    uint32_t clock = tide__clocks_hold(store, 2);
+    bool several = false;
+    struct tide__run *domain =
+        wanted ? tide__run_find(store, wanted) : tide__domain_at_work(store, &several);
+    domain_set(g, domain ? tide__run_hold(store, domain->number) : NULL);
+    const uint32_t clock = domain ? tide__clocks_hold(domain, 2) : TIDE_NO_CLOCK;
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 7);
+    tide_write_array(&w, 9);
     tide_write_uint(&w, store->cut_sequence);
     tide_write_uint(&w, digits_in_use(store));
     tide_write_uint(&w, store->cut_last);
     tide_write_bool(&w, rows_removed(store));
     tide_write_uint(&w, clock);
-    write_clocks(store, &w, TIDE_NO_CLOCK);
+    tide_write_uint(&w, domain ? domain->number : 0);
+    tide_write_bool(&w, several);
+    write_clocks(g, &w, TIDE_NO_CLOCK);
     answer_writer(message->from, message->call, &w);
     return 0;
 }
@@ -250,15 +275,20 @@ static bool copy_nodes(struct tide__generation *g, const uint8_t *nodes, size_t 
     return g->nodes && g->walks;
 }
 
+/* Do stamps of this domain say what of the table is before the cut? */
+static bool has_clocks_of(const struct tide_table *table, const struct tide__run *domain) {
+    return table->domain == domain || (table->options.domain == 0 && !table->clocked);
+}
+
 static int on_tell(struct tide_store *store, struct tide__generation *g, struct tide_reader *r) {
     size_t dir_size = 0, table_count = 0, node_count = 0;
-    uint64_t sequence = tide_read_uint(r), clock = tide_read_uint(r);
+    uint64_t sequence = tide_read_uint(r), clock = tide_read_uint(r), number = tide_read_uint(r);
     bool full = tide_read_bool(r);
     const char *dir = tide_read_string(r, &dir_size);
     const uint8_t *tables = tide_read_typed(r, TIDE_U32, &table_count);
     const uint8_t *nodes = tide_read_typed(r, TIDE_U32, &node_count);
     if (r->error || g->stage != ASKED || sequence > UINT32_MAX || clock > TIDE_NO_CLOCK ||
-        dir_size >= TIDE__GENERATION_DIR_MAX || table_count > TABLES_MAX ||
+        number > UINT32_MAX || dir_size >= TIDE__GENERATION_DIR_MAX || table_count > TABLES_MAX ||
         node_count > NODES_MAX) {
         return tide_fail(TIDE_EPROTO, "a damaged announcement of a cut");
     }
@@ -267,6 +297,13 @@ static int on_tell(struct tide_store *store, struct tide__generation *g, struct 
     }
     if (!copy_nodes(g, nodes, node_count)) {
         return tide_fail(TIDE_ENOMEM, "no memory for a checkpoint");
+    }
+    if (!g->domain || g->domain->number != number) { /* no worker of it is here */
+        struct tide__run *domain = tide__run_hold(store, (uint32_t)number);
+        if (!domain) {
+            return TIDE_ENOMEM;
+        }
+        domain_set(g, domain);
     }
     int code = tide__walk_create(store, table_count, &g->walk);
     for (size_t t = 0; t < table_count && !code; t++) {
@@ -288,11 +325,13 @@ static int on_tell(struct tide_store *store, struct tide__generation *g, struct 
     store->tables_removed = false;
     for (size_t t = 0; t < table_count; t++) { /* what vanishes from here on fails the generation */
         atomic_store_explicit(&g->walk->tables[t]->rows_removed, false, memory_order_relaxed);
-        tide__cut_tell(g->walk->tables[t], (uint32_t)sequence, g->clock, full);
+        tide__cut_tell(g->walk->tables[t], (uint32_t)sequence,
+                       has_clocks_of(g->walk->tables[t], g->domain) ? g->clock : TIDE_NO_CLOCK,
+                       full);
     }
     /* release: pairs with tide__cut_clock_told; before the gate is moved on */
-    atomic_store_explicit(&store->cut_clock, g->clock, memory_order_release);
-    tide__clocks_gate(store, g->clock);
+    atomic_store_explicit(&g->domain->cut_clock, g->clock, memory_order_release);
+    gate(g, g->clock);
     return 0;
 }
 
@@ -328,7 +367,7 @@ int tide__generation_call(struct tide_store *store, struct tide__incoming *in) {
         return tide_fail(TIDE_EPROTO, "a damaged request about a checkpoint");
     }
     if (op == TIDE__OP_CUT_ASK) {
-        return on_ask(store, message, id);
+        return on_ask(store, message, id, tide_read_uint(r));
     }
     if (!g || g->id != id || g->gone) {
         return tide_fail(TIDE_ECANCELED, "this node has given the checkpoint up");
@@ -338,12 +377,15 @@ int tide__generation_call(struct tide_store *store, struct tide__incoming *in) {
         code = on_tell(store, g, r);
         break;
     case TIDE__OP_CUT_OPEN:
-        tide__clocks_gate(store, TIDE_NO_CLOCK);
+        gate(g, TIDE_NO_CLOCK);
         break;
     case TIDE__OP_CUT_WALK:
         code = on_walk(store, g);
         break;
     default: /* SETTLE, COLLECT: generation_advance answers */
+        if (g->stage == ASKED) {
+            return tide_fail(TIDE_EPROTO, "a checkpoint's rounds are out of order");
+        }
         g->from = message->from;
         g->call = message->call;
         g->waits = op;
@@ -422,7 +464,7 @@ static bool generation_advance(struct tide_store *store) {
         struct tide_writer w;
         tide_writer_init(&w, NULL, 0);
         tide_write_array(&w, 2);
-        write_clocks(store, &w, g->clock);
+        write_clocks(g, &w, g->clock);
         answer_writer(g->from, g->call, &w);
         g->call = 0;
     }

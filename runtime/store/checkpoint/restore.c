@@ -123,6 +123,8 @@ static void tables_rename(struct tide__manifest *m, const struct tide__restore_a
         char name[sizeof table->name];
         if (rest && snprintf(name, sizeof name, "%s%s", as->run, rest) < (int)sizeof name) {
             memcpy(table->name, name, sizeof name);
+            table->options.run = table->options.domain = as->number;
+            table->options.run_memory = as->memory;
         } else if (!as->others) {
             tide_free(table->files);
             continue;
@@ -166,32 +168,41 @@ static int load_generation(struct tide_node *node, const char *dir, const struct
     return code;
 }
 
+static int make_table(struct tide_node *node, const struct tide__manifest_table *kept) {
+    struct tide_table *table = NULL;
+    struct tide_table_options options = kept->options;
+    if (tide_table_find(node, kept->name, &table) == 0) {
+        const struct tide_table_options *now = &table->made;
+        options.replicas = now->replicas; /* they are the cluster's, not the rows' */
+        options.durability = now->durability;
+        options.window_ns = now->window_ns;
+        options.window_bytes = now->window_bytes;
+        options.consistency = now->consistency;
+        options.cache_bytes = now->cache_bytes;
+        options.unsubscribe_after = now->unsubscribe_after;
+        options.send_order = now->send_order;
+        options.bandwidth = now->bandwidth;
+    }
+    tide_table_release(table);
+    int code = tide_table_create(node, &options, &table);
+    if (code) {
+        return code == TIDE_EMISMATCH
+                   ? tide_fail(code, "table '%s' exists with other options than the checkpoint's", kept->name)
+                   : code;
+    }
+    const float now = tide__learning_rate(&table->options);
+    if (kept->rate < now || kept->rate > now) {
+        code = tide_table_set_rate(table, kept->rate);
+    }
+    tide_table_release(table);
+    return code;
+}
+
 /* Makes or finds every table before any row is touched. */
 static int make_tables(struct tide_node *node, const struct tide__manifest *m) {
     int code = 0;
     for (size_t t = 0; t < m->table_count && !code; t++) {
-        struct tide_table *table = NULL;
-        struct tide_table_options options = m->tables[t].options;
-        if (tide_table_find(node, m->tables[t].name, &table) == 0) {
-            const struct tide_table_options *now = &table->options;
-            options.replicas = now->replicas; /* they are the cluster's, not the rows' */
-            options.durability = now->durability;
-            options.window_ns = now->window_ns;
-            options.window_bytes = now->window_bytes;
-            options.consistency = now->consistency;
-            options.cache_bytes = now->cache_bytes;
-            options.unsubscribe_after = now->unsubscribe_after;
-            options.send_order = now->send_order;
-            options.bandwidth = now->bandwidth;
-        }
-        tide_table_release(table);
-        table = NULL;
-        code = tide_table_create(node, &options, &table);
-        tide_table_release(code ? NULL : table);
-        if (code == TIDE_EMISMATCH) {
-            tide_fail(code, "table '%s' exists with other options than the checkpoint's",
-                      m->tables[t].name);
-        }
+        code = make_table(node, &m->tables[t]);
     }
     return code;
 }

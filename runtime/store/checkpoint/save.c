@@ -18,7 +18,8 @@
 
 enum { CHUNK_BYTES = 4 << 20, ATTEMPTS = 5, WHOLE_KEYS = 1 << 24 };
 
-static const char *const rule_names[] = {"add", "assign", "sgd", "adagrad", "adam"};
+static const char *const rule_names[] = {"add",  "assign",   "sgd",     "adagrad",
+                                         "adam", "momentum", "nesterov"};
 
 const char *tide__rule_name(uint8_t rule) {
     return rule_names[rule];
@@ -30,6 +31,10 @@ size_t tide__parts_of(const struct tide_table *table, struct tide__part parts[TI
     parts[count++] = (struct tide__part){.name = "values", .floats = width};
     if (table->options.update == TIDE_UPDATE_ADAGRAD) {
         parts[count++] = (struct tide__part){.name = "state.sum", .offset = width, .floats = width};
+    } else if (table->options.update == TIDE_UPDATE_MOMENTUM ||
+               table->options.update == TIDE_UPDATE_NESTEROV) {
+        parts[count++] =
+            (struct tide__part){.name = "state.velocity", .offset = width, .floats = width};
     } else if (table->options.update == TIDE_UPDATE_ADAM) {
         parts[count++] = (struct tide__part){.name = "state.m", .offset = width, .floats = width};
         parts[count++] =

@@ -146,7 +146,7 @@ static void contribution_send(struct tide__clocked *c, uint16_t to, uint16_t ori
     tide_write_typed(&w, TIDE_F32, rows, count * c->table->width);
     atomic_fetch_add_explicit(&c->deltas_out, count, memory_order_relaxed);
     atomic_fetch_add_explicit(&c->delta_bytes, w.size, memory_order_relaxed);
-    (void)tide__sync_send(c->table->store, to, &w);
+    (void)tide__sync_send(c->sync, to, &w);
 }
 
 static void pushed_send(struct tide__bsp_pushed *o, struct tide__worker *worker) {
@@ -303,7 +303,7 @@ void tide__staged_drop(struct tide__clocked *c, uint16_t node) {
         struct tide__staged *s = *at;
         const struct tide__tick_forward *forward =
             tide__tick_forward(c, tide__slot_of(c->table, s->key), node, false);
-        const struct tide__party *peer = tide__party(tide__sync_of(c->table->store), node);
+        const struct tide__party *peer = tide__party(c->sync, node);
         uint32_t tick = forward ? forward->tick : peer ? peer->tick : 0;
         if (s->node == node && s->stamp >= tick) {
             *at = s->next;

@@ -32,9 +32,9 @@ static void fence_send(struct tide__clocked *c, int op, uint16_t to, const uint3
     tide_write_typed(&w, TIDE_U32, slots, count);
     tide_write_typed(&w, TIDE_U64, numbers, numbers ? count : 0);
     if (op == TIDE__OP_FENCE && hops == 1) { /* our own: behind what our workers sent */
-        (void)tide__sync_send_in_line(c->table->store, to, &w, NULL);
+        (void)tide__sync_send_in_line(c->sync, to, &w, NULL);
     } else {
-        (void)tide__sync_send(c->table->store, to, &w);
+        (void)tide__sync_send(c->sync, to, &w);
     }
 }
 
@@ -46,7 +46,7 @@ void tide__clocked_routes_changed(struct tide_table *table, uint32_t from, uint3
     if (!c) {
         return;
     }
-    struct tide__sync *sync = tide__sync_of(table->store);
+    struct tide__sync *sync = c->sync;
     const uint16_t self = tide__store_self(table->store);
     const uint32_t path[1] = {self};
     for (uint32_t first = from; first < end; first++) {
@@ -103,7 +103,7 @@ static bool read_fence(const struct tide__clocked *c, struct tide_reader *r, uin
 }
 
 static void departed_end(struct tide__clocked *c, uint32_t slot) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     bool used = false;
     for (struct tide__party *p = atomic_load(&sync->peers); p && !used; p = p->next) {
         used = !p->gone && tide__declared(c, p->id, slot);
@@ -203,7 +203,7 @@ static void fold(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t *w
 }
 
 static void on_fenced(struct tide__clocked *c, struct tide_reader *r) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     const uint16_t self = tide__store_self(c->table->store);
     uint32_t path[HOPS_MAX], mine[TIDE_SLOT_COUNT];
     uint64_t home;
@@ -255,7 +255,7 @@ void tide__clocked_departs(struct tide_table *table, uint32_t slot, uint16_t to)
     }
     no_cut(table);
     tide__user_add(c, 0);
-    struct tide__sync *sync = tide__sync_of(table->store);
+    struct tide__sync *sync = c->sync;
     tide__flush_lock(sync);
     c->straight = tide__via(c, slot) == tide__store_self(table->store);
     if (c->straight) { /* workers: to copies from now on; pairs with home_lock of worker.c */
@@ -303,7 +303,7 @@ static int gather_watches(struct tide__clocked *c, uint32_t slot, struct outgoin
 /* The rows have been sent. */
 int tide__clocked_departed(struct tide_table *table, uint32_t slot, uint16_t to) {
     struct tide__clocked *c = table->clocked;
-    struct tide__sync *sync = c ? tide__sync_of(table->store) : NULL;
+    struct tide__sync *sync = c ? c->sync : NULL;
     const uint16_t self = tide__store_self(table->store);
     if (!c) {
         return 0;
@@ -342,7 +342,7 @@ int tide__clocked_departed(struct tide_table *table, uint32_t slot, uint16_t to)
     if (code) {
         tide_writer_release(&w);
     } else {
-        code = tide__sync_send(table->store, to, &w);
+        code = tide__sync_send(sync, to, &w);
     }
     tide_free(o.keys);
     tide_free(o.counts);
@@ -366,10 +366,9 @@ int tide__clocked_departed(struct tide_table *table, uint32_t slot, uint16_t to)
 }
 
 void tide__clocked_tell_moves(struct tide_store *store) {
-    struct tide__sync *sync = tide__sync_of(store);
     const uint16_t self = tide__store_self(store);
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
-    for (unsigned id = 1; sync && id <= count; id++) {
+    for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(store, id);
         struct tide__clocked *c = table ? table->clocked : NULL;
         uint32_t slots[TIDE_SLOT_COUNT], homes[TIDE_SLOT_COUNT], versions[TIDE_SLOT_COUNT];
@@ -386,7 +385,7 @@ void tide__clocked_tell_moves(struct tide_store *store) {
         if (found) { /* requests that waited here go on */
             tide__ask_again(c);
         }
-        for (struct tide__party *p = found ? atomic_load(&sync->peers) : NULL; p; p = p->next) {
+        for (struct tide__party *p = found ? atomic_load(&c->sync->peers) : NULL; p; p = p->next) {
             struct tide_writer w;
             tide_writer_init(&w, NULL, 0);
             tide_write_array(&w, 8);
@@ -401,7 +400,7 @@ void tide__clocked_tell_moves(struct tide_store *store) {
             if (p->gone || p->id == self) {
                 tide_writer_release(&w);
             } else {
-                (void)tide__sync_send(store, p->id, &w);
+                (void)tide__sync_send(c->sync, p->id, &w);
             }
         }
     }
@@ -463,6 +462,7 @@ static void on_slot_clocks(struct tide__clocked *c, uint16_t from, struct tide_r
     bool old_home_listed = false;
     c->version = c->version > version ? c->version : version;
     c->announced[s] = (uint32_t)clock;
+    c->announced_most = clock > c->announced_most ? (uint32_t)clock : c->announced_most;
     c->pushed[s] = false; /* not that this node knew */
     for (size_t i = 0; i < count; i++) {
         const uint16_t node = (uint16_t)tide__number_at(nodes, i);
@@ -476,7 +476,7 @@ static void on_slot_clocks(struct tide__clocked *c, uint16_t from, struct tide_r
     if (!old_home_listed) {
         tide__declare(c, from, s, true);
     }
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
         if (!p->gone && !tide__declared(c, p->id, s) && !tide__tick_forward(c, s, p->id, false)) {
             tide__tick_forward(c, s, p->id, true)->tick =

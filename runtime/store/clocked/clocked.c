@@ -6,8 +6,12 @@
 
 /* ---- the store ---- */
 
-struct tide__sync *tide__sync_of(struct tide_store *store) {
-    return atomic_load_explicit(&store->sync, memory_order_acquire); /* pairs with sync_create */
+struct tide__sync *tide__sync_next(struct tide_store *store, const struct tide__sync *sync) {
+    struct tide__run *run = sync ? atomic_load(&sync->run->next) : atomic_load(&store->runs);
+    while (run && !tide__sync_of(run)) {
+        run = atomic_load(&run->next);
+    }
+    return run ? tide__sync_of(run) : NULL;
 }
 
 static struct tide__party *peer_add(struct tide__sync *sync, uint16_t id) {
@@ -74,9 +78,9 @@ static void ended(void *arg, struct tide__worker *worker) {
     const unsigned entered = tide__tables_enter(sync->store);
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_at(sync->store, id);
-        if (table && table->clocked) {
-            tide__vap_worker_ended(table->clocked, worker);
+        struct tide__clocked *c = tide__clocked_at(sync, id);
+        if (c) {
+            tide__vap_worker_ended(c, worker);
         }
     }
     tide__tables_leave(sync->store, entered);
@@ -89,12 +93,14 @@ static void interval_ended(void *arg, struct tide__worker *worker) {
     worker->bound_serial = atomic_load_explicit(&sync->serial, memory_order_acquire);
 }
 
-static int sync_create(struct tide_store *store) {
+static int sync_create(struct tide__run *domain) {
+    struct tide_store *store = domain->store;
     struct tide__sync *sync = tide_alloc_zero(1, sizeof *sync);
     if (!sync) {
         return tide_fail(TIDE_ENOMEM, "no memory for clocks");
     }
     sync->store = store;
+    sync->run = domain;
     sync->ticked = TIDE_NO_CLOCK;
     sync->watch = (struct tide__clock_watch){.begins = begins,
                                              .may_end = may_end,
@@ -112,13 +118,13 @@ static int sync_create(struct tide_store *store) {
     if (!tide__party(sync, self) && !peer_add(sync, self)) {
         return TIDE_ENOMEM;
     }
-    atomic_store_explicit(&store->sync, sync, memory_order_release); /* pairs with tide__sync_of */
-    tide__clock_watch(store, &sync->watch);
+    atomic_store_explicit(&domain->sync, sync, memory_order_release); /* pairs with tide__sync_of */
+    tide__clock_watch(domain, &sync->watch);
     return 0;
 }
 
-void tide__sync_destroy(struct tide_store *store) {
-    struct tide__sync *sync = tide__sync_of(store);
+void tide__sync_destroy(struct tide__run *domain) {
+    struct tide__sync *sync = tide__sync_of(domain);
     struct tide__party *p = sync ? atomic_load(&sync->peers) : NULL;
     while (p) {
         struct tide__party *next = p->next;
@@ -133,9 +139,9 @@ static void for_tables(struct tide__sync *sync,
                        void (*each)(struct tide__clocked *c, uint16_t node), uint16_t node) {
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_at(sync->store, id);
-        if (table && table->clocked) {
-            each(table->clocked, node);
+        struct tide__clocked *c = tide__clocked_at(sync, id);
+        if (c) {
+            each(c, node);
         }
     }
 }
@@ -146,11 +152,7 @@ static void introduce(struct tide__clocked *c, uint16_t node) {
     }
 }
 
-void tide__clocked_member(struct tide_store *store, const struct tide_member *member) {
-    struct tide__sync *sync = tide__sync_of(store);
-    if (!sync || member->id >= 0x8000) {
-        return;
-    }
+static void member_of(struct tide__sync *sync, const struct tide_member *member) {
     struct tide__party *p = tide__party(sync, member->id);
     if (takes_part(1u + member->state, member->id)) {
         if (!p && peer_add(sync, member->id)) {
@@ -170,13 +172,21 @@ void tide__clocked_member(struct tide_store *store, const struct tide_member *me
     }
 }
 
+void tide__clocked_member(struct tide_store *store, const struct tide_member *member) {
+    struct tide__sync *sync = member->id < 0x8000 ? tide__sync_next(store, NULL) : NULL;
+    for (; sync; sync = tide__sync_next(store, sync)) {
+        member_of(sync, member);
+    }
+}
+
 /* What a handler sends, or the holder of the flush lock, is sent, or the process ends: clocks, rows
  * and answers that somebody waits for are said once. To whom a message does not come all the same, it
  * is dead, and what that means is the business of tide__clocked_member. */
-static int send(struct tide_store *store, uint16_t node, bool in_line, struct tide_writer *w,
+static int send(struct tide__sync *sync, uint16_t node, bool in_line, struct tide_writer *w,
                 struct tide_blob *rows) {
+    struct tide_store *store = sync->store;
     const bool own = node == tide__store_self(store);
-    tide__early_send_note(tide__sync_of(store), node, w->size + (rows ? rows->size : 0));
+    tide__early_send_note(sync, node, w->size + (rows ? rows->size : 0));
     if (own && rows) {
         tide_write_raw(w, rows->data, rows->size);
     }
@@ -195,13 +205,13 @@ static int send(struct tide_store *store, uint16_t node, bool in_line, struct ti
     return code;
 }
 
-int tide__sync_send(struct tide_store *store, uint16_t node, struct tide_writer *w) {
-    return send(store, node, false, w, NULL);
+int tide__sync_send(struct tide__sync *sync, uint16_t node, struct tide_writer *w) {
+    return send(sync, node, false, w, NULL);
 }
 
-int tide__sync_send_in_line(struct tide_store *store, uint16_t node, struct tide_writer *w,
+int tide__sync_send_in_line(struct tide__sync *sync, uint16_t node, struct tide_writer *w,
                             struct tide_blob *rows) {
-    return send(store, node, true, w, rows);
+    return send(sync, node, true, w, rows);
 }
 
 /* ---- who waits ---- */
@@ -237,16 +247,10 @@ void tide__sync_wake(struct tide__sync *sync) {
 
 /* ---- floors ---- */
 
-void tide__floor_raise(atomic_uint *floor, uint32_t clock) {
-    if (atomic_load_explicit(floor, memory_order_relaxed) < clock) {
-        /* release: the rows it speaks of are in the copies; pairs with the acquire of pulls */
-        atomic_store_explicit(floor, clock, memory_order_release);
-    }
-}
-
 void tide__table_floor_update(struct tide__clocked *c) {
+    const uint32_t before = atomic_load_explicit(&c->table_floor, memory_order_relaxed);
     uint32_t least = UINT32_MAX;
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+    for (uint32_t s = 0; s < TIDE_SLOT_COUNT && least > before; s++) { /* floors do not fall */
         uint32_t floor = atomic_load_explicit(&c->floor[s], memory_order_relaxed);
         least = floor < least ? floor : least;
     }
@@ -261,9 +265,9 @@ int tide__clocked_create(struct tide_table *table) {
     if (!store->system || o->model == TIDE_SEQUENTIAL) {
         return 0;
     }
-    int code = tide__sync_of(store) ? 0 : sync_create(store);
+    int code = tide__sync_of(table->domain) ? 0 : sync_create(table->domain);
     if (!code && table->options.send_order) {
-        code = tide__early_send_create(tide__sync_of(store));
+        code = tide__early_send_create(tide__sync_of(table->domain));
     }
     struct tide__clocked *c = tide_alloc_aligned(_Alignof(struct tide__clocked), sizeof *c);
     if (!c || code) {
@@ -272,6 +276,7 @@ int tide__clocked_create(struct tide_table *table) {
     }
     memset(c, 0, sizeof *c);
     c->table = table;
+    c->sync = tide__sync_of(table->domain);
     atomic_init(&c->model, o->model);
     c->shape = tide__copy_record_shape(&table->options);
     c->held_end = &c->held;
@@ -283,7 +288,10 @@ int tide__clocked_create(struct tide_table *table) {
     struct tide_table_options index = {.name = table->name,
                                        .keys = table->options.keys,
                                        .slots = table->options.slots,
-                                       .key_count = table->options.key_count};
+                                       .key_count = table->options.key_count,
+                                       .run = table->options.run,
+                                       .domain = table->options.domain,
+                                       .run_memory = table->options.run_memory};
     index.width = (uint32_t)(tide__copy_record_bytes(&c->shape) / sizeof(float));
     code = tide__vap_create(c);
     code = code ? code : tide__table_make(store, 0, &index, NULL, NULL, &c->index);
@@ -373,7 +381,7 @@ static void bound_message(struct tide__clocked *c, struct tide_reader *r) {
     if (c->vap) {
         tide__vap_set_bound(c, bound);
     }
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     tide_lock(&c->bound_lock);
     memmove(c->bounds, c->bounds + 1, (TIDE__BOUNDS - 1) * sizeof c->bounds[0]);
     uint64_t serial = atomic_fetch_add_explicit(&sync->serial, 1, memory_order_release) + 1;
@@ -387,29 +395,39 @@ static void bound_message(struct tide__clocked *c, struct tide_reader *r) {
     tide__sync_wake(sync);
 }
 
+/* [domain, ..]; the op is read. */
+static void domain_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
+    const uint64_t number = tide_read_uint(r);
+    struct tide__run *domain = r->error ? NULL : tide__run_find(store, number);
+    struct tide__sync *sync = domain ? tide__sync_of(domain) : NULL;
+    if (r->error || number > UINT32_MAX) {
+        malformed(store);
+    } else if (op == TIDE__OP_ROUND) {
+        tide__round_message(store, number, sync, from, r);
+    } else if (!sync || !tide__party(sync, from)) {
+        return; /* of tables that this node is about to hear of, or that are gone; or a client's */
+    } else if (op == TIDE__OP_PART) {
+        tide__part_message(sync);
+    } else {
+        (op == TIDE__OP_TICK ? tide__tick_message : tide__round_answer)(sync, from, r);
+    }
+}
+
 int tide__clocked_message(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     const struct tide_message *message = in->message;
     const uint16_t from = in->from;
     const int op = in->op;
-    struct tide__sync *sync = tide__sync_of(store);
-    if (op == TIDE__OP_ROUND) {
-        tide__round_message(store, sync, from, r);
-        return 0;
-    }
-    if (!sync || !tide__party(sync, from)) {
-        return 0; /* a table that this node is about to hear of, or a client */
-    }
-    if (op == TIDE__OP_PART) {
-        tide__part_message(sync);
-        return 0;
-    }
-    if (op == TIDE__OP_TICK || op == TIDE__OP_ROUNDED) {
-        (op == TIDE__OP_TICK ? tide__tick_message : tide__round_answer)(sync, from, r);
+    if (op == TIDE__OP_ROUND || op == TIDE__OP_PART || op == TIDE__OP_TICK ||
+        op == TIDE__OP_ROUNDED) {
+        domain_message(store, from, op, r);
         return 0;
     }
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     struct tide__clocked *c = table ? table->clocked : NULL;
+    if (c && !r->error && !tide__party(c->sync, from)) {
+        return 0; /* a client */
+    }
     if (!c || r->error) {
         malformed(store);
         return 0;
@@ -472,7 +490,7 @@ static int bound_send(struct tide__clocked *c, uint16_t to, uint64_t change,
     tide_write_uint(&w, bound->staleness);
     tide_write_uint(&w, bound->age_ms);
     tide_write_double(&w, bound->bound);
-    return tide__sync_send(c->table->store, to, &w);
+    return tide__sync_send(c->sync, to, &w);
 }
 
 void tide__bound_tell(struct tide__clocked *c, uint16_t to) {
@@ -510,7 +528,7 @@ int tide_table_set_consistency(struct tide_table *table, const struct tide_consi
     if (code) {
         return code;
     }
-    struct tide__sync *sync = c ? tide__sync_of(table->store) : NULL;
+    struct tide__sync *sync = c ? c->sync : NULL;
     const uint64_t change = c ? next_change(c) : 0;
     for (struct tide__party *p = c ? atomic_load(&sync->peers) : NULL; p;
          p = __atomic_load_n(&p->next, __ATOMIC_ACQUIRE)) {

@@ -78,9 +78,10 @@ struct tide__waiting { /* a fiber that waits for news; on its stack */
     struct tide_fiber *fiber;
 };
 
-/* What a store keeps once there is a table with clocks. */
+/* What a store keeps of a domain once it has a table with clocks. */
 struct tide__sync {
     struct tide_store *store;
+    struct tide__run *run; /* the domain */
     struct tide__clock_watch watch;
     atomic_bool flushing; /* held from packing to sending: numbers and clocks leave in order */
     enum tide_memory_use memory; /* under `flushing`: whose it was before */
@@ -185,6 +186,7 @@ struct tide__leaving { /* updates that leave in this order, part by part */
 
 struct tide__clocked {
     struct tide_table *table;
+    struct tide__sync *sync; /* of its domain */
     struct tide__copy_record_shape shape;
     atomic_uchar model; /* ssp and essp change into each other while all goes on */
     atomic_uint age_ms;
@@ -218,7 +220,12 @@ struct tide__clocked {
     /* home; I/O except where marked */
     uint64_t version;                    /* of the last VALUE */
     uint32_t announced[TIDE_SLOT_COUNT]; /* clock of a slot, as FRESH told it, */
+    uint32_t announced_most;             /* the highest of them; */
+    uint32_t announced_least;            /* no slot of `here` is below, as long as that holds */
     bool pushed[TIDE_SLOT_COUNT];        /* and what changed until then went to copies before */
+    uint64_t here[TIDE_SLOT_COUNT / 64]; /* slots with tide__slot_here, a bit each, */
+    uint64_t here_changes;               /* when `changes` of the table was this; */
+    bool here_known;                     /* false: never looked */
     uint8_t users[(UINT16_MAX + 1) / 8]; /* nodes that asked here or sent updates, a bit each */
     bool used, used_by_all;
     atomic_bool used_here; /* any thread: workers of this node have said that they use it */
@@ -258,10 +265,21 @@ static inline bool tide__has_clock_bound(const struct tide__clocked *c) {
     return c->model != TIDE_ASYNC && c->model != TIDE_VAP;
 }
 
-struct tide__sync *tide__sync_of(struct tide_store *store); /* NULL: no such table yet */
+static inline struct tide__sync *tide__sync_of(struct tide__run *domain) { /* NULL: no such table yet */
+    return atomic_load_explicit(&domain->sync, memory_order_acquire); /* pairs with sync_create */
+}
+/* Of all domains, one after the other; NULL: the first, and behind the last. I/O. */
+struct tide__sync *tide__sync_next(struct tide_store *store, const struct tide__sync *sync);
+/* The table in that place, if it has the clocks of this domain. Between tide__tables_enter and _leave,
+ * under the flush lock of the domain, or I/O. */
+static inline struct tide__clocked *tide__clocked_at(const struct tide__sync *sync, unsigned place) {
+    const struct tide_table *table = tide__table_at(sync->store, place);
+    struct tide__clocked *c = table ? table->clocked : NULL;
+    return c && c->sync == sync ? c : NULL;
+}
 int tide__clocked_create(struct tide_table *table);
 void tide__clocked_destroy(struct tide_table *table);
-void tide__sync_destroy(struct tide_store *store);
+void tide__sync_destroy(struct tide__run *domain);
 static inline uint16_t tide__via(const struct tide__clocked *c, uint32_t slot) {
     return atomic_load_explicit(&c->via[slot], memory_order_acquire); /* pairs with clock_move.c */
 }
@@ -272,12 +290,17 @@ struct tide__party *tide__party(struct tide__sync *sync, uint16_t id); /* NULL: 
 bool tide__party_lost(struct tide__sync *sync, uint16_t id);           /* any thread */
 /* To a store actor, this node's too; any thread, never waits. Releases the writer. Fails for want of
  * memory only where a worker's call asked for it, which is to say so. */
-int tide__sync_send(struct tide_store *store, uint16_t node, struct tide_writer *w);
+int tide__sync_send(struct tide__sync *sync, uint16_t node, struct tide_writer *w);
 /* The same for what workers of this node send, or what has to come behind it: in order whichever
  * thread sends. `rows` (shared, or NULL) follow what was written. */
-int tide__sync_send_in_line(struct tide_store *store, uint16_t node, struct tide_writer *w,
+int tide__sync_send_in_line(struct tide__sync *sync, uint16_t node, struct tide_writer *w,
                             struct tide_blob *rows);
-void tide__floor_raise(atomic_uint *floor, uint32_t clock);
+static inline void tide__floor_raise(atomic_uint *floor, uint32_t clock) {
+    if (atomic_load_explicit(floor, memory_order_relaxed) < clock) {
+        /* release: the rows it speaks of are in the copies; pairs with the acquire of pulls */
+        atomic_store_explicit(floor, clock, memory_order_release);
+    }
+}
 void tide__table_floor_update(struct tide__clocked *c);
 
 /* I/O: what is in force, to a node that knows how the table was made; nothing if it is that. */
@@ -353,7 +376,7 @@ void tide__leaving_free(struct tide__leaving *leaving);
 static inline bool tide__other_side(const struct tide__clocked *c, const struct tide__copy_record *r,
                                     uint32_t stamp) {
     /* acquire: with the announcement; whoever made `newest` pass it was told, and had the latch */
-    const uint32_t cut = atomic_load_explicit(&c->table->store->cut_clock, memory_order_acquire);
+    const uint32_t cut = atomic_load_explicit(&c->sync->run->cut_clock, memory_order_acquire);
     return cut != TIDE_NO_CLOCK && r->dirty && (r->newest >= cut) != (stamp >= cut);
 }
 static inline void tide__note_stamp(struct tide__copy_record *r, uint32_t stamp) {
@@ -427,8 +450,8 @@ void tide__slot_advance(struct tide__clocked *c, uint32_t slot); /* one that has
 void tide__ticks_changed(struct tide__sync *sync);
 void tide__known_update(struct tide__sync *sync); /* a node is counted in */
 void tide__ask_again(struct tide__clocked *c); /* parked requests */
-/* I/O: in the rows of all tables with clocks that are here is every push of a smaller stamp. */
-bool tide__clocked_settled(struct tide_store *store, uint32_t clock);
+/* I/O: in the rows of all tables with these clocks that are here is every push of a smaller stamp. */
+bool tide__clocked_settled(struct tide__run *domain, uint32_t clock);
 
 /* ---- clock_move.c ---- */
 struct tide__tick_forward *tide__tick_forward(struct tide__clocked *c, uint32_t slot, uint16_t node,
@@ -452,8 +475,8 @@ void tide__tick_forwarded(struct tide__clocked *c, struct tide_reader *r);
 enum tide__round { TIDE__ROUND_JOIN = 1, TIDE__ROUND_SETTLE };
 int tide__round(struct tide__sync *sync, enum tide__round kind, uint32_t *clock);
 int tide__settle(struct tide__sync *sync);
-void tide__round_message(struct tide_store *store, struct tide__sync *sync, uint16_t from,
-                         struct tide_reader *r);
+void tide__round_message(struct tide_store *store, uint64_t domain, struct tide__sync *sync,
+                         uint16_t from, struct tide_reader *r);
 void tide__round_answer(struct tide__sync *sync, uint16_t from, struct tide_reader *r);
 void tide__round_member_gone(struct tide__sync *sync, uint16_t node);
 

@@ -99,7 +99,7 @@ static void unsub_send(struct tide__clocked *c, struct unsub *u) {
     tide_write_uint(&w, c->table->id);
     tide_write_typed(&w, TIDE_U64, u->keys, u->count);
     tide_write_typed(&w, TIDE_U64, u->versions, u->count);
-    (void)tide__sync_send(c->table->store, u->node, &w);
+    (void)tide__sync_send(c->sync, u->node, &w);
     (void)tide__memory_swap(use);
     u->count = 0;
 }

@@ -310,13 +310,14 @@ static void look_at_links(struct tide__sync *sync, uint64_t now, uint64_t bandwi
     }
 }
 
-static struct tide__clocked *early_send_table(struct tide_store *store, unsigned id) {
-    struct tide_table *table = tide__table_at(store, id);
-    return table && table->clocked && table->options.send_order ? table->clocked : NULL;
+static struct tide__clocked *early_send_table(const struct tide__sync *sync, unsigned id) {
+    struct tide__clocked *c = tide__clocked_at(sync, id);
+    return c && c->table->options.send_order ? c : NULL;
 }
 
-uint64_t tide__early_send_rest(struct tide_store *store) {
-    struct tide__sync *sync = tide__sync_of(store);
+/* Of one domain. */
+static uint64_t early_send_rest(struct tide__sync *sync) {
+    struct tide_store *store = sync->store;
     struct tide__early_send *m = early_send_of(sync);
     if (!m || !store->net) {
         return 0;
@@ -330,15 +331,15 @@ uint64_t tide__early_send_rest(struct tide_store *store) {
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
     uint64_t bandwidth = 0;
     for (unsigned id = 1; id <= count; id++) {
-        const struct tide__clocked *c = early_send_table(store, id);
+        const struct tide__clocked *c = early_send_table(sync, id);
         const uint64_t named = c ? c->table->options.bandwidth : 0;
         bandwidth = named && (!bandwidth || named < bandwidth) ? named : bandwidth;
     }
     look_at_links(sync, now, bandwidth);
-    bool again = tide__node_clock(store) != TIDE_NO_CLOCK;
+    bool again = tide__node_clock(sync->run) != TIDE_NO_CLOCK;
     m->turns++;
     for (unsigned i = 0; i < count; i++) { /* each table is first in its turn */
-        struct tide__clocked *c = early_send_table(store, 1 + (i + m->turns) % count);
+        struct tide__clocked *c = early_send_table(sync, 1 + (i + m->turns) % count);
         if (!c) {
             continue;
         }
@@ -349,4 +350,14 @@ uint64_t tide__early_send_rest(struct tide_store *store) {
         }
     }
     return again ? period : 0;
+}
+
+uint64_t tide__early_send_rest(struct tide_store *store) {
+    uint64_t least = 0;
+    for (struct tide__sync *sync = tide__sync_next(store, NULL); sync;
+         sync = tide__sync_next(store, sync)) {
+        const uint64_t again = early_send_rest(sync);
+        least = again && (!least || again < least) ? again : least;
+    }
+    return least;
 }

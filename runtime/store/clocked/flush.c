@@ -8,7 +8,7 @@
  * them, ahead of its clock, as early sends do. With a bound of 0 it would wait for them: so it
  * packs.
  *
- * Packing and sending happen under one lock of the node, so DELTAs leave in the order of their
+ * Packing and sending happen under one lock of the node and domain, so DELTAs leave in the order of their
  * numbers and a TICK behind those it closes, whichever thread sends. Between two parts the lock is
  * free; who takes it then first packs the rest. The holder never suspends.
  */
@@ -68,7 +68,7 @@ static void batch_send(struct tide__clocked *c, struct tide__batch *b) {
     b->rows->size = floats * sizeof(float);
     atomic_fetch_add_explicit(&c->deltas_out, b->count, memory_order_relaxed);
     atomic_fetch_add_explicit(&c->delta_bytes, w.size + b->rows->size, memory_order_relaxed);
-    if (tide__sync_send_in_line(c->table->store, b->node, &w, b->rows)) {
+    if (tide__sync_send_in_line(c->sync, b->node, &w, b->rows)) {
         tide_log(TIDE_LOG_DEBUG, tide_node_name(c->table->store->node),
                  "updates of table '%s' are lost with node %u", c->table->name, (unsigned)b->node);
     }
@@ -97,7 +97,7 @@ static struct tide__batch *batch_for(struct tide__clocked *c, struct tide__batch
         if (!b->rows) { /* a row of more than 1 MiB */
             tide__memory_needed(size);
         }
-        b->number = ++tide__sync_of(c->table->store)->number;
+        b->number = ++c->sync->number;
         b->count = 0;
         b->floats = 0;
         b->whole = true;
@@ -112,7 +112,7 @@ static bool pack(struct tide__clocked *c, struct tide__copy_record *r, uint64_t 
     if (atomic_load_explicit(&c->shifting[slot], memory_order_relaxed)) {
         return false;
     }
-    const uint32_t cut = atomic_load_explicit(&c->table->store->cut_clock, memory_order_acquire),
+    const uint32_t cut = atomic_load_explicit(&c->sync->run->cut_clock, memory_order_acquire),
                    stamp = cut != TIDE_NO_CLOCK && r->newest >= cut ? cut : 0;
     struct tide__batch *b = batch_for(c, batches, tide__via(c, slot), stamp, left);
     float *row = b ? (float *)b->rows->data + b->floats : NULL;
@@ -262,11 +262,12 @@ static void tick_to(struct tide__sync *sync, uint16_t node) {
     struct tide_writer w;
     uint8_t buffer[64];
     tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 3);
+    tide_write_array(&w, 4);
     tide_write_uint(&w, TIDE__OP_TICK);
+    tide_write_uint(&w, sync->run->number);
     tide_write_uint(&w, sync->ticked);
     tide_write_uint(&w, sync->highest);
-    (void)tide__sync_send_in_line(sync->store, node, &w, NULL);
+    (void)tide__sync_send_in_line(sync, node, &w, NULL);
 }
 
 void tide__tick_send(struct tide__sync *sync, uint32_t clock) {
@@ -292,8 +293,7 @@ void tide__tick_tell(struct tide__sync *sync, uint16_t node) {
 static bool part_leaves(struct tide__sync *sync) {
     const unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_at(sync->store, id);
-        struct tide__clocked *c = table ? table->clocked : NULL;
+        struct tide__clocked *c = tide__clocked_at(sync, id);
         if (!c || !c->leaving.records) {
             continue;
         }
@@ -304,7 +304,7 @@ static bool part_leaves(struct tide__sync *sync) {
         return false;
     }
     sync->leaving = false;
-    sync->highest = tide__highest_clock(sync->store);
+    sync->highest = tide__highest_clock(sync->run);
     tide__tick_send(sync, sync->leaves);
     return true;
 }
@@ -322,7 +322,7 @@ void tide__flush_lock(struct tide__sync *sync) {
 }
 
 void tide__flush_apart(struct tide__clocked *c, uint64_t record) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     tide__flush_lock(sync);
     tide__flush_records(c, &record, 1);
     tide__flush_unlock(sync);
@@ -334,9 +334,10 @@ static void part_ask(struct tide__sync *sync) {
     struct tide_writer w;
     uint8_t buffer[16];
     tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 1);
+    tide_write_array(&w, 2);
     tide_write_uint(&w, TIDE__OP_PART);
-    if (tide__sync_send(sync->store, tide__store_self(sync->store), &w)) {
+    tide_write_uint(&w, sync->run->number);
+    if (tide__sync_send(sync, tide__store_self(sync->store), &w)) {
         tide__flush_lock(sync);
         tide__flush_unlock(sync);
     }
@@ -372,8 +373,7 @@ static size_t clock_leaves(struct tide__sync *sync, uint32_t clock) {
     const unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     size_t bytes = 0;
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_at(sync->store, id);
-        struct tide__clocked *c = table ? table->clocked : NULL;
+        struct tide__clocked *c = tide__clocked_at(sync, id);
         if (c && c->vap) {
             tide__flush_table(c); /* it is waited for */
         } else if (c) {
@@ -414,9 +414,9 @@ void tide__clock_changed(void *arg, uint32_t clock) {
     const unsigned entered = tide__tables_enter(store);
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count && clock != TIDE_NO_CLOCK; id++) {
-        struct tide_table *table = tide__table_at(store, id);
-        if (table && table->clocked) {
-            tide__evict(table->clocked, clock, false);
+        struct tide__clocked *c = tide__clocked_at(sync, id);
+        if (c) {
+            tide__evict(c, clock, false);
         }
     }
     tide__tables_leave(store, entered);

@@ -169,7 +169,7 @@ void tide__mark_changed(struct tide__clocked *c, uint64_t key) {
 
 /* Does the copy of the node that alone changed a row show what the row is now? */
 static bool shows_own(const struct tide__clocked *c) {
-    return c->table->options.update != TIDE_UPDATE_ADAM;
+    return !tide__rule_is_serial(c->table->options.update);
 }
 
 /* I/O thread, word locked: the row was changed by an update of `changer`. */
@@ -316,7 +316,6 @@ static void delta_write(const struct tide__clocked *c, const struct delta *d, co
 /* Keys of slots that are not here: held (0) until their rows come, or on to their home. */
 static void delta_elsewhere(struct tide__clocked *c, uint16_t from, const struct delta *d,
                             uint32_t *at, size_t count) {
-    struct tide_store *store = c->table->store;
     uint32_t *part = tide_alloc((count + 1) * sizeof *part);
     while (part && count) {
         uint16_t to = tide__home_of(c, tide__slot_of(c->table, key_at(d->keys, at[0])));
@@ -337,7 +336,7 @@ static void delta_elsewhere(struct tide__clocked *c, uint16_t from, const struct
             tide_writer_release(&w);
         } else {
             tide__table_count(c->table, TIDE__FORWARDED, in_part);
-            (void)tide__sync_send(store, to, &w);
+            (void)tide__sync_send(c->sync, to, &w);
         }
     }
     tide_free(part);
@@ -407,7 +406,7 @@ static void delta_apply(struct tide__clocked *c, uint16_t from, const struct del
             forward->number = d->number;
         }
     }
-    struct tide__party *peer = tide__party(tide__sync_of(c->table->store), d->origin);
+    struct tide__party *peer = tide__party(c->sync, d->origin);
     if (peer && from == d->origin && peer->applied < d->number) {
         peer->applied = d->number;
     }
@@ -521,7 +520,7 @@ void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, u
         atomic_fetch_add_explicit(&c->values_out, part, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->value_bytes, w.size, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->answer_bytes, answer ? w.size : 0, memory_order_relaxed);
-        (void)tide__sync_send(c->table->store, node, &w);
+        (void)tide__sync_send(c->sync, node, &w);
         tide__vap_values_sent(c, node, c->version);
         at += part;
     }
@@ -569,7 +568,7 @@ static void rows_add(struct rows *rows, uint16_t node, uint64_t key) {
 }
 
 static void row_goes_out(struct tide__clocked *c, struct rows *rows, uint64_t key) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     struct tide__watch *watch = tide__watch_find(c, key, false);
     uint64_t old;
     atomic_uint_fast64_t *word = tide__home_word(c, key, &old);
@@ -632,7 +631,7 @@ void tide__rows_send(struct tide__clocked *c, uint32_t slot, uint64_t *keys, siz
  * answer takes nothing else: a row that was under way when an earlier copy was given up may miss
  * what the home did not send since. */
 void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     const size_t bytes = c->shape.floats * sizeof(float);
     size_t count = 0, floats = 0;
     uint64_t version = tide_read_uint(r), clock = tide_read_uint(r), applied = tide_read_uint(r);

@@ -13,11 +13,12 @@ static int ask(struct tide__sync *sync, uint16_t node, uint64_t id, enum tide__r
     struct tide_writer w;
     uint8_t buffer[64];
     tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 3);
+    tide_write_array(&w, 4);
     tide_write_uint(&w, TIDE__OP_ROUND);
+    tide_write_uint(&w, sync->run->number);
     tide_write_uint(&w, id);
     tide_write_uint(&w, kind);
-    return tide__sync_send_in_line(sync->store, node, &w, NULL);
+    return tide__sync_send_in_line(sync, node, &w, NULL);
 }
 
 /* Fibers, one at a time on a node. */
@@ -112,9 +113,9 @@ int tide__settle(struct tide__sync *sync) {
     tide__flush_lock(sync);
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_at(sync->store, id);
-        if (table && table->clocked) {
-            tide__flush_table(table->clocked);
+        struct tide__clocked *c = tide__clocked_at(sync, id);
+        if (c) {
+            tide__flush_table(c);
         }
     }
     tide__flush_unlock(sync);
@@ -127,8 +128,14 @@ int tide_settle(void) {
     if (!store) {
         return tide_fail(TIDE_EINVAL, "settle: not on a fiber of a node with a store");
     }
-    struct tide__sync *sync = tide__sync_of(store);
-    return sync ? tide__settle(sync) : 0;
+    const struct tide__worker *worker = tide__worker_current();
+    struct tide__run *domain = tide__run_hold(store, worker ? worker->domain->number : 0);
+    struct tide__sync *sync = domain ? tide__sync_of(domain) : NULL;
+    const int code = !domain ? TIDE_ENOMEM : sync ? tide__settle(sync) : 0;
+    if (domain) {
+        tide__run_release(domain);
+    }
+    return code;
 }
 
 /* ---- answers ---- */
@@ -143,8 +150,7 @@ static uint32_t count_in(struct tide__sync *sync, struct tide__party *peer) {
     tide__known_update(sync); /* its worker, which goes on when all have answered, looks at that */
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_at(sync->store, id);
-        struct tide__clocked *c = table ? table->clocked : NULL;
+        struct tide__clocked *c = tide__clocked_at(sync, id);
         for (uint32_t s = 0; s < TIDE_SLOT_COUNT && c && c->forwarded; s++) {
             struct tide__tick_forward *forward = tide__tick_forward(c, s, peer->id, false);
             if (forward) {
@@ -158,8 +164,7 @@ static uint32_t count_in(struct tide__sync *sync, struct tide__party *peer) {
 static void bring_up_to_date(struct tide__sync *sync) {
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_at(sync->store, id);
-        struct tide__clocked *c = table ? table->clocked : NULL;
+        struct tide__clocked *c = tide__clocked_at(sync, id);
         if (!c) {
             continue;
         }
@@ -172,9 +177,9 @@ static void bring_up_to_date(struct tide__sync *sync) {
     }
 }
 
-/* [id, kind]; the op is read. `sync` NULL: no table with clocks is here yet. */
-void tide__round_message(struct tide_store *store, struct tide__sync *sync, uint16_t from,
-                         struct tide_reader *r) {
+/* [id, kind]; the op and the domain are read. `sync` NULL: no table with its clocks is here yet. */
+void tide__round_message(struct tide_store *store, uint64_t domain, struct tide__sync *sync,
+                         uint16_t from, struct tide_reader *r) {
     uint64_t id = tide_read_uint(r), kind = tide_read_uint(r);
     struct tide__party *peer = sync ? tide__party(sync, from) : NULL;
     uint32_t clock = 0;
@@ -189,11 +194,12 @@ void tide__round_message(struct tide_store *store, struct tide__sync *sync, uint
     struct tide_writer w;
     uint8_t buffer[64];
     tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 3);
+    tide_write_array(&w, 4);
     tide_write_uint(&w, TIDE__OP_ROUNDED);
+    tide_write_uint(&w, domain);
     tide_write_uint(&w, id);
     tide_write_uint(&w, clock);
-    (void)tide__sync_send(store, from, &w);
+    (void)(sync ? tide__sync_send(sync, from, &w) : tide__store_send_writer(store, from, &w));
 }
 
 static void answered(struct tide__sync *sync, uint16_t from, uint64_t id, uint32_t clock) {
@@ -208,7 +214,7 @@ static void answered(struct tide__sync *sync, uint16_t from, uint64_t id, uint32
     tide__sync_wake(sync);
 }
 
-/* [id, clock]; the op is read. */
+/* [id, clock]; the op and the domain are read. */
 void tide__round_answer(struct tide__sync *sync, uint16_t from, struct tide_reader *r) {
     uint64_t id = tide_read_uint(r), clock = tide_read_uint(r);
     if (!r->error && id && clock < TIDE_NO_CLOCK) {

@@ -21,7 +21,7 @@ static int create(struct tide_table *table, const uint64_t *chains) {
 
 static void ends(struct tide_table *table) {
     if (table->clocked) {
-        tide__sync_wake(tide__sync_of(table->store)); /* who waits looks, and finds it closing */
+        tide__sync_wake(table->clocked->sync); /* who waits looks, and finds it closing */
     }
 }
 
@@ -29,10 +29,10 @@ static bool is_idle(const struct tide_table *table) {
     return !table->clocked || !table->clocked->leaving.records;
 }
 
-/* The holder of the flush lock may be at its parts. */
+/* The holder of a flush lock, of whatever domain, may be at its look through all tables. */
 static void leave(struct tide_store *store) {
-    struct tide__sync *sync = tide__sync_of(store);
-    if (sync) {
+    for (struct tide__sync *sync = tide__sync_next(store, NULL); sync;
+         sync = tide__sync_next(store, sync)) {
         tide__flush_lock(sync);
         tide__flush_unlock(sync);
     }
@@ -44,7 +44,7 @@ static void routes_changed(struct tide_table *table) {
 
 const struct tide__technique tide__clocked = {
     .name = "clocked",
-    .destroy = tide__sync_destroy,
+    .run_ends = tide__sync_destroy,
     .member = tide__clocked_member,
     .rest = tide__early_send_rest,
     .table_create = create,

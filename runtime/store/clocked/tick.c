@@ -15,6 +15,21 @@ bool tide__slot_here(const struct tide__clocked *c, uint32_t slot) {
     return (route_of(c, slot) & TIDE__FOR_FOREIGN) == TIDE__MINE;
 }
 
+/* Slots of this node, a bit each. Their routes lie far apart, and every clock asks for all. */
+static const uint64_t *slots_here(struct tide__clocked *c) {
+    const uint64_t changes = atomic_load_explicit(&c->table->changes, memory_order_acquire);
+    if (!c->here_known || c->here_changes != changes) {
+        memset(c->here, 0, sizeof c->here);
+        for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+            c->here[s / 64] |= (uint64_t)tide__slot_here(c, s) << (s % 64);
+        }
+        c->announced_least = 0;
+        c->here_changes = changes;
+        c->here_known = true;
+    }
+    return c->here;
+}
+
 uint16_t tide__home_of(const struct tide__clocked *c, uint32_t slot) {
     uint32_t route = route_of(c, slot);
     return route & TIDE__MINE ? 0 : tide__route_home(route);
@@ -24,7 +39,7 @@ uint16_t tide__home_of(const struct tide__clocked *c, uint32_t slot) {
 
 /* TIDE_NO_CLOCK: nobody works. */
 static uint32_t least_of_parties(struct tide__clocked *c, uint32_t slot) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     uint32_t least = TIDE_NO_CLOCK;
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
         const struct tide__tick_forward *forward =
@@ -37,7 +52,7 @@ static uint32_t least_of_parties(struct tide__clocked *c, uint32_t slot) {
 
 static uint32_t least_tick(struct tide__clocked *c, uint32_t slot) {
     uint32_t least = least_of_parties(c, slot);
-    return least == TIDE_NO_CLOCK ? atomic_load(&tide__sync_of(c->table->store)->closed) : least;
+    return least == TIDE_NO_CLOCK ? atomic_load(&c->sync->closed) : least;
 }
 
 static bool settled(struct tide__clocked *c, uint32_t clock) {
@@ -49,12 +64,14 @@ static bool settled(struct tide__clocked *c, uint32_t clock) {
     return all;
 }
 
-bool tide__clocked_settled(struct tide_store *store, uint32_t clock) {
+bool tide__clocked_settled(struct tide__run *domain, uint32_t clock) {
+    struct tide_store *store = domain->store;
+    const struct tide__sync *sync = tide__sync_of(domain);
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
     bool all = true;
     for (unsigned id = 1; id <= count && all; id++) {
-        struct tide_table *table = tide__table_at(store, id);
-        all = !table || !table->clocked || settled(table->clocked, clock);
+        struct tide__clocked *c = sync ? tide__clocked_at(sync, id) : NULL;
+        all = !c || settled(c, clock);
     }
     return all;
 }
@@ -65,7 +82,7 @@ uint32_t tide__slot_clock(struct tide__clocked *c, uint32_t slot) {
 
 uint64_t tide__slot_applied(struct tide__clocked *c, uint32_t slot, uint16_t node) {
     const struct tide__tick_forward *forward = tide__tick_forward(c, slot, node, false);
-    const struct tide__party *peer = tide__party(tide__sync_of(c->table->store), node);
+    const struct tide__party *peer = tide__party(c->sync, node);
     return forward ? forward->number : peer ? peer->applied : 0;
 }
 
@@ -83,12 +100,12 @@ static void fresh_to(struct tide__clocked *c, uint16_t node, uint32_t clock, uin
     tide_write_uint(&w, tide__slot_applied(c, any, node));
     tide_write_bool(&w, pushed);
     tide_write_binary(&w, slots, TIDE_SLOT_COUNT / 8);
-    (void)tide__sync_send(c->table->store, node, &w);
+    (void)tide__sync_send(c->sync, node, &w);
 }
 
 static void fresh_send(struct tide__clocked *c, uint32_t clock, uint32_t any, bool pushed,
                        const uint64_t slots[TIDE_SLOT_COUNT / 64]) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     const uint16_t self = tide__store_self(c->table->store);
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
         if (!p->gone && p->id != self && tide__is_user(c, p->id)) {
@@ -132,6 +149,10 @@ void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_rea
         return;
     }
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
+        if (!slots[s / 8]) {
+            s |= 7; /* none of these eight */
+            continue;
+        }
         if (has(slots, s) && tide__via(c, s) == from) {
             if (atomic_load_explicit(&c->confirmed[s], memory_order_relaxed) < applied) {
                 atomic_store_explicit(&c->confirmed[s], applied, memory_order_relaxed);
@@ -144,14 +165,14 @@ void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_rea
         }
     }
     tide__table_floor_update(c);
-    tide__sync_wake(tide__sync_of(c->table->store));
+    tide__sync_wake(c->sync);
 }
 
 /* ---- clocks rise ---- */
 
 static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot,
                      uint64_t slots[TIDE_SLOT_COUNT / 64]) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     const uint16_t self = tide__store_self(c->table->store);
     const bool pushes = tide__is_eager(c);
     if (TIDE_MUTANT(fresh_before_values)) {
@@ -160,8 +181,9 @@ static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot,
     if (pushes) {
         tide__changed_send(c, slot);
     }
-    for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        if (slots[s / 64] >> (s % 64) & 1) {
+    for (uint32_t w = 0; w < TIDE_SLOT_COUNT / 64; w++) {
+        for (uint64_t left = slots[w]; left; left &= left - 1) {
+            const uint32_t s = w * 64 + (uint32_t)__builtin_ctzll(left);
             c->announced[s] = clock > c->announced[s] ? clock : c->announced[s];
             c->pushed[s] = pushes;
             if (tide__via(c, s) == self) {
@@ -169,6 +191,7 @@ static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot,
             }
         }
     }
+    c->announced_most = clock > c->announced_most ? clock : c->announced_most;
     sync->announced = clock > sync->announced ? clock : sync->announced;
     if (!TIDE_MUTANT(fresh_before_values)) {
         fresh_send(c, clock, slot, pushes, slots);
@@ -196,6 +219,27 @@ void tide__slot_advance(struct tide__clocked *c, uint32_t slot) {
     tide__ask_again(c); /* also who asked while the rows were on their way */
 }
 
+/* Of the slots `of`, those here that go by their own clock and whose clock has risen. False: none. */
+static bool find_risen(struct tide__clocked *c, uint32_t clock, const uint64_t of[TIDE_SLOT_COUNT / 64],
+                       uint64_t risen[TIDE_SLOT_COUNT / 64]) {
+    const uint64_t *here = slots_here(c);
+    uint64_t any = 0;
+    if (clock <= c->announced_least) {
+        return false;
+    }
+    const bool all = clock > c->announced_most && !c->forwarded; /* as mostly */
+    for (uint32_t w = 0; w < TIDE_SLOT_COUNT / 64; w++) {
+        risen[w] = all ? here[w] & of[w] : 0;
+        for (uint64_t left = all ? 0 : here[w] & of[w]; left; left &= left - 1) {
+            const uint32_t s = w * 64 + (uint32_t)__builtin_ctzll(left);
+            const bool forwarded = c->tick_forwards[s] != NULL;
+            risen[w] |= (uint64_t)(c->announced[s] < clock && !forwarded) << (s % 64);
+        }
+        any |= risen[w];
+    }
+    return any != 0;
+}
+
 /* `slots`: count of them; NULL: all. */
 static void advance(struct tide__clocked *c, const uint8_t *slots, size_t count) {
     if (tide__undeclared(c)) {
@@ -203,24 +247,25 @@ static void advance(struct tide__clocked *c, const uint8_t *slots, size_t count)
     }
     const uint32_t clock = least_tick(c, TIDE_SLOT_COUNT);
     if (!c->used && !c->vap) { /* who begins to work begins as if it had been told */
-        struct tide__sync *sync = tide__sync_of(c->table->store);
+        struct tide__sync *sync = c->sync;
         sync->announced = clock > sync->announced ? clock : sync->announced;
         return;
     }
     if (c->model == TIDE_BSP) {
         tide__staged_commit(c);
     }
-    uint64_t risen[TIDE_SLOT_COUNT / 64] = {0};
-    bool any = false;
-    for (uint32_t i = 0; i < count; i++) {
-        const uint32_t s = slots ? tide__number_at(slots, i) : i;
-        if (!c->tick_forwards[s] && c->announced[s] < clock && tide__slot_here(c, s)) {
-            risen[s / 64] |= UINT64_C(1) << (s % 64);
-            any = true;
-        }
+    uint64_t risen[TIDE_SLOT_COUNT / 64], of[TIDE_SLOT_COUNT / 64];
+    memset(of, slots ? 0 : 0xff, sizeof of);
+    for (uint32_t i = 0; i < count && slots; i++) {
+        const uint32_t s = tide__number_at(slots, i);
+        of[s / 64] |= UINT64_C(1) << (s % 64);
     }
+    bool any = find_risen(c, clock, of, risen);
     if (any) {
         announce(c, clock, TIDE_SLOT_COUNT, risen);
+        if (!slots && !c->forwarded) {
+            c->announced_least = clock;
+        }
     }
     for (uint32_t i = 0; i < count && c->forwarded; i++) {
         const uint32_t s = slots ? tide__number_at(slots, i) : i;
@@ -243,13 +288,13 @@ void tide__user_add(struct tide__clocked *c, uint16_t node) {
     c->users[node / 8] = (uint8_t)(c->users[node / 8] | 1U << (node % 8));
     if (rested) {
         tide__clocks_advance(c);
-        tide__sync_wake(tide__sync_of(c->table->store));
+        tide__sync_wake(c->sync);
     }
 }
 
 void tide__slots_advance(struct tide__clocked *c, const uint8_t *slots, size_t count) {
     advance(c, slots, count);
-    tide__sync_wake(tide__sync_of(c->table->store));
+    tide__sync_wake(c->sync);
 }
 
 void tide__known_update(struct tide__sync *sync) {
@@ -264,15 +309,15 @@ void tide__ticks_changed(struct tide__sync *sync) {
     tide__known_update(sync);
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_at(sync->store, id);
-        if (table && table->clocked) {
-            tide__clocks_advance(table->clocked);
+        struct tide__clocked *c = tide__clocked_at(sync, id);
+        if (c) {
+            tide__clocks_advance(c);
         }
     }
     tide__sync_wake(sync);
 }
 
-/* [clock, highest]; the op is read. */
+/* [clock, highest]; the op and the domain are read. */
 void tide__tick_message(struct tide__sync *sync, uint16_t from, struct tide_reader *r) {
     uint64_t clock = tide_read_uint(r), highest = tide_read_uint(r);
     struct tide__party *peer = tide__party(sync, from);
@@ -287,9 +332,9 @@ void tide__tick_message(struct tide__sync *sync, uint16_t from, struct tide_read
     }
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
-        struct tide_table *table = tide__table_at(sync->store, id);
-        if (table && table->clocked && table->clocked->departed_count) {
-            tide__tick_pass_on(table->clocked, from, (uint32_t)clock);
+        struct tide__clocked *c = tide__clocked_at(sync, id);
+        if (c && c->departed_count) {
+            tide__tick_pass_on(c, from, (uint32_t)clock);
         }
     }
     tide__ticks_changed(sync);
@@ -316,7 +361,7 @@ static void pass_on(struct tide__clocked *c, uint16_t to, uint16_t origin, uint3
     tide_write_uint(&w, origin);
     tide_write_uint(&w, need);
     tide_write_typed(&w, TIDE_U64, keys, count);
-    (void)tide__sync_send(c->table->store, to, &w);
+    (void)tide__sync_send(c->sync, to, &w);
 }
 
 /* What becomes of a key: -1 - home elsewhere (0: under way), 0: parked, else 1 + clock it has. */

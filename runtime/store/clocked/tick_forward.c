@@ -44,7 +44,7 @@ void tide__tick_forward_end(struct tide__clocked *c, uint32_t slot, uint16_t nod
 
 uint32_t tide__tick_forward_clock(struct tide__clocked *c, uint16_t node, uint32_t told,
                             uint32_t announced) {
-    const struct tide__party *party = tide__party(tide__sync_of(c->table->store), node);
+    const struct tide__party *party = tide__party(c->sync, node);
     const bool works = party && party->tick != TIDE_NO_CLOCK && !TIDE_MUTANT(joiner_by_old_home);
     return told == TIDE_NO_CLOCK && works ? announced : told;
 }
@@ -63,7 +63,7 @@ bool tide__declared(struct tide__clocked *c, uint16_t node, uint32_t slot) {
 }
 
 bool tide__undeclared(struct tide__clocked *c) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
         if (!p->gone && !declared_of(c, p->id)) {
             return true;
@@ -93,15 +93,15 @@ void tide__route_send(struct tide__clocked *c, uint16_t to, bool answer, const u
     tide_write_array(&w, 6);
     tide_write_uint(&w, TIDE__OP_ROUTE);
     tide_write_uint(&w, c->table->id);
-    tide_write_uint(&w, tide__sync_of(c->table->store)->ticked);
-    tide_write_uint(&w, tide__sync_of(c->table->store)->number);
+    tide_write_uint(&w, c->sync->ticked);
+    tide_write_uint(&w, c->sync->number);
     tide_write_bool(&w, answer);
     tide_write_typed(&w, TIDE_U32, slots, count);
-    (void)tide__sync_send_in_line(c->table->store, to, &w, NULL);
+    (void)tide__sync_send_in_line(c->sync, to, &w, NULL);
 }
 
 void tide__declare_to(struct tide__clocked *c, uint16_t to, bool answer) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     uint32_t slots[TIDE_SLOT_COUNT];
     size_t count = 0;
     tide__flush_lock(sync);
@@ -116,7 +116,7 @@ void tide__declare_to(struct tide__clocked *c, uint16_t to, bool answer) {
 
 void tide__clocked_ready(struct tide_table *table) {
     struct tide__clocked *c = table->clocked;
-    struct tide__sync *sync = c ? tide__sync_of(table->store) : NULL;
+    struct tide__sync *sync = c ? c->sync : NULL;
     for (struct tide__party *p = c ? atomic_load(&sync->peers) : NULL; p; p = p->next) {
         if (!p->gone) {
             tide__declare_to(c, p->id, true);
@@ -159,7 +159,7 @@ void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_rea
         return;
     }
     const bool first = !declared_of(c, from);
-    struct tide__party *party = tide__party(tide__sync_of(c->table->store), from);
+    struct tide__party *party = tide__party(c->sync, from);
     if (party->joins && !TIDE_MUTANT(joiner_forgotten)) { /* said before its first tick */
         clock = party->tick;
     }
@@ -190,7 +190,7 @@ void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_rea
         tide__tick_pass_on(c, from, (uint32_t)clock);
     }
     if (first || risen) {
-        tide__ticks_changed(tide__sync_of(c->table->store));
+        tide__ticks_changed(c->sync);
     } else { /* a node that leaves says so of one slot after the other */
         tide__slots_advance(c, slots, count);
     }
@@ -208,7 +208,7 @@ static void tick_forward(struct tide__clocked *c, uint16_t origin, uint32_t cloc
     tide_write_uint(&w, origin);
     tide_write_uint(&w, clock);
     tide_write_typed(&w, TIDE_U32, slots, count);
-    (void)tide__sync_send(c->table->store, to, &w);
+    (void)tide__sync_send(c->sync, to, &w);
 }
 
 void tide__tick_pass_on(struct tide__clocked *c, uint16_t node, uint32_t clock) {

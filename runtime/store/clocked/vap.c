@@ -112,7 +112,7 @@ static double bound_at(const struct tide__clocked *c, uint32_t clock) {
 /* How an update changes a value. */
 static double scale_of(const struct tide__clocked *c) {
     const struct tide_table_options *o = &c->table->options;
-    return o->update == TIDE_UPDATE_SGD ? (double)o->lr : 1;
+    return o->update == TIDE_UPDATE_SGD ? (double)tide__learning_rate(o) : 1;
 }
 
 /* No part of the row, `delta` (or NULL) made as well, misses more than `bound` behind any cut. */
@@ -217,14 +217,14 @@ static bool orphaned(const struct tide__clocked *c, uint64_t key) {
     const uint16_t via = tide__via(c, slot);
     const uint32_t route =
         atomic_load_explicit(&c->table->slots[slot].route, memory_order_relaxed);
-    return tide__route_home(route) == via && tide__party_lost(tide__sync_of(c->table->store), via);
+    return tide__route_home(route) == via && tide__party_lost(c->sync, via);
 }
 
 /* Sends what is open, then waits until `ready`, which returns 1, 0 or an error; or until the table is
  * dropped: nobody will say any more what was seen. */
 static int wait_until(struct tide__clocked *c, struct tide__worker *worker,
                       int (*ready)(void *arg), void *arg) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     int code = ready(arg);
     if (code) {
         return code < 0 ? code : 0;
@@ -302,7 +302,7 @@ int tide__vap_may_end(struct tide__sync *sync, struct tide__worker *worker) {
     for (unsigned id = 1; id <= count && !code; id++) {
         const unsigned entered = tide__tables_enter(sync->store);
         struct tide_table *table = tide__table_at(sync->store, id);
-        table = table && table->clocked && table->clocked->vap ? table : NULL;
+        table = tide__clocked_at(sync, id) && table->clocked->vap ? table : NULL;
         if (table) {
             tide__table_hold(table);
         }
@@ -358,7 +358,7 @@ void tide__vap_packed(struct tide__clocked *c, uint64_t key, uint64_t number) {
 
 void tide__vap_flush(struct tide__clocked *c) {
     struct tide__vap *v = c->vap;
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     tide_lock(&v->lock);
     uint64_t *keys = v->local;
     size_t count = 0;
@@ -379,7 +379,7 @@ void tide__vap_flush(struct tide__clocked *c) {
 void tide__vap_retrace(struct tide__clocked *c, uint16_t home, const uint32_t *slots,
                        size_t count) {
     struct tide__vap *v = c->vap;
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     const uint16_t self = tide__store_self(c->table->store);
     bool moved[TIDE_SLOT_COUNT] = {false};
     size_t found = 0, most = 0;
@@ -434,7 +434,7 @@ void tide__vap_visible(struct tide__clocked *c, struct tide_reader *r) {
         }
     }
     tide_unlock(&c->vap->lock);
-    tide__sync_wake(tide__sync_of(c->table->store));
+    tide__sync_wake(c->sync);
 }
 
 /* ---- a table ---- */

@@ -5,7 +5,7 @@
 
 static void confirm_send(struct tide__clocked *c, uint16_t to, struct tide_writer *w) {
     atomic_fetch_add_explicit(&c->vap->confirm_bytes, w->size, memory_order_relaxed);
-    (void)tide__sync_send(c->table->store, to, w);
+    (void)tide__sync_send(c->sync, to, w);
 }
 
 static void trace_write(const struct tide__clocked *c, struct tide_writer *w, uint16_t origin,
@@ -27,7 +27,7 @@ void tide__vap_trace_send(struct tide__clocked *c, uint16_t to, uint16_t origin,
         struct tide_writer w;
         trace_write(c, &w, origin, number, keys + at, part);
         atomic_fetch_add_explicit(&c->vap->confirm_bytes, w.size, memory_order_relaxed);
-        (void)tide__sync_send_in_line(c->table->store, to, &w, NULL); /* behind its DELTAs */
+        (void)tide__sync_send_in_line(c->sync, to, &w, NULL); /* behind its DELTAs */
     }
 }
 
@@ -82,7 +82,7 @@ void tide__vap_values_came(struct tide__clocked *c, uint16_t from, uint64_t vers
 /* ---- traces ---- */
 
 static bool all_saw(struct tide__clocked *c, const struct tide__trace *t) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     for (size_t i = 0; i < t->node_count; i++) {
         if (seer(c->vap, t->nodes[i].node)->seen < t->nodes[i].version &&
             !tide__party_lost(sync, t->nodes[i].node)) {
@@ -109,7 +109,7 @@ static void traces_look(struct tide__clocked *c) {
 
 /* Marks the nodes with copies of these rows that have not seen the newest; how many there are. */
 static size_t mark(struct tide__clocked *c, uint16_t origin, const uint64_t *keys, size_t count) {
-    struct tide__sync *sync = tide__sync_of(c->table->store);
+    struct tide__sync *sync = c->sync;
     size_t marked = 0;
     for (size_t k = 0; k < count; k++) {
         const struct tide__watch *watch = tide__watch_find(c, keys[k], false);

@@ -55,14 +55,14 @@ static void use_here(struct tide__clocked *c) {
     tide_write_typed(&w, TIDE_U64, NULL, 0);
     if (!atomic_exchange_explicit(&c->used_here, true, memory_order_relaxed)) {
         const enum tide_memory_use memory = tide__memory_swap(TIDE_MEMORY_VITAL); /* others wait for it, too */
-        (void)tide__sync_send(c->table->store, self, &w);
+        (void)tide__sync_send(c->sync, self, &w);
         (void)tide__memory_swap(memory);
     }
 }
 
 static void access_begin(struct access *a, struct tide__clocked *c, struct tide__worker *worker) {
     *a = (struct access){
-        .c = c, .sync = tide__sync_of(c->table->store), .worker = worker, .row_clock = UINT32_MAX};
+        .c = c, .sync = c->sync, .worker = worker, .row_clock = UINT32_MAX};
     if (TIDE_UNLIKELY(!atomic_load_explicit(&c->used_here, memory_order_relaxed))) {
         use_here(c);
     }
@@ -284,7 +284,7 @@ static int ask(struct access *a, uint64_t *keys, size_t count) {
         tide_write_uint(&w, tide__store_self(store));
         tide_write_uint(&w, a->need);
         tide_write_typed(&w, TIDE_U64, part, in_part);
-        int sent = tide__sync_send(store, via, &w);
+        int sent = tide__sync_send(c->sync, via, &w);
         if (sent && !TIDE_MUTANT(unsent_marked)) {
             unmark(a, part, in_part);
         }
@@ -543,7 +543,7 @@ static void flush_by_age(struct tide__clocked *c) {
                                                  memory_order_relaxed)) {
         return;
     }
-    struct tide__sync *sync = tide__sync_of(store);
+    struct tide__sync *sync = c->sync;
     tide__flush_lock(sync);
     tide__flush_table(c);
     tide__flush_unlock(sync);
@@ -594,7 +594,7 @@ int tide__clocked_wait(struct tide_ticket *ticket) {
     if (!d) {
         return 0;
     }
-    struct tide__worker *worker = tide__worker_current();
+    struct tide__worker *worker = tide__worker_of(d->c->table);
     int code = worker ? pull(d->c, worker, d->keys, d->count, d->out)
                       : tide__operate(d->c->table, TIDE__PULL, false, d->keys, d->count, d->out,
                                       NULL, NULL);
@@ -605,7 +605,7 @@ int tide__clocked_wait(struct tide_ticket *ticket) {
 int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const uint64_t *keys,
                           size_t count, float *out, const float *in, struct tide_ticket *ticket) {
     struct tide__clocked *c = table->clocked;
-    struct tide__worker *worker = tide__worker_current();
+    struct tide__worker *worker = tide__worker_of(table);
     if (kind == TIDE__PULL) {
         return ticket ? pull_start(c, worker, keys, count, out, ticket)
                       : pull(c, worker, keys, count, out);
@@ -640,10 +640,10 @@ static int read_lock_asking(struct access *a, uint64_t key, struct place *p) {
 int tide_table_read_begin(struct tide_table *table, uint64_t key, const float **row,
                           struct tide_table_read *read) {
     struct tide__clocked *c = table->clocked;
-    struct tide__worker *worker = tide__worker_current();
+    struct tide__worker *worker = tide__worker_of(table);
     if (TIDE_UNLIKELY(!c || !worker || c->model == TIDE_BSP)) {
         return tide_fail(TIDE_EUNSUPPORTED,
-                         "table '%s': values are read in place by workers, on tables with clocks",
+                         "table '%s': values are read in place by workers of its run, on tables with clocks",
                          table->name);
     }
     if (TIDE_UNLIKELY(table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count)) {
@@ -732,7 +732,7 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
                              table->name, table->width - 1);
         }
     }
-    struct tide__worker *worker = c ? tide__worker_current() : NULL;
+    struct tide__worker *worker = c ? tide__worker_of(table) : NULL;
     bool plain = worker && c->model != TIDE_BSP && !c->vap && tide__all_finite(values, count) &&
                  !(table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count);
     if (!plain) { /* the general way, which also says what is wrong */

@@ -13,6 +13,8 @@
  *
  *   who wants it --DROP_TABLE (call)--> controller --DROP stage--> all --DROPPED stage--> controller
  *
+ * A change of a table that stands (its learning rate) goes in one round, TABLE ready=1 with the new value.
+ *
  * A table and every change of its map are recorded (tide_net_record) before anybody hears of them.
  * A controller that was started again, or a member that becomes it, reads them back and goes
  * through both rounds anew with every table: nodes that have it say so. One that commands no more
@@ -119,7 +121,7 @@ static void send_table(struct tide_store *store, const struct tide__catalog_entr
                        uint16_t node, bool ready) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 8);
+    tide_write_array(&w, 11);
     tide_write_uint(&w, TIDE__OP_TABLE);
     tide_write_uint(&w, entry->id);
     tide_write_bool(&w, ready);
@@ -128,6 +130,9 @@ static void send_table(struct tide_store *store, const struct tide__catalog_entr
     tide_write_binary(&w, entry->homes, HOMES_BYTES);
     tide_write_typed(&w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
     tide_write_typed(&w, TIDE_U64, entry->chains, entry->options.replicas ? TIDE_SLOT_COUNT : 0);
+    tide_write_double(&w, (double)entry->rate);
+    tide_write_uint(&w, entry->changes);
+    tide_write_bool(&w, entry->phase == TIDE__CATALOG_CHANGE);
     if (tide__store_send_writer(store, node, &w)) {
         tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
                  "table '%s' could not be sent to node %u: %s", entry->name, (unsigned)node,
@@ -146,7 +151,7 @@ static void start_round(struct tide_store *store, struct tide__catalog_entry *en
     }
     for (unsigned node = 1; node < store->members_end; node++) {
         if (bit(entry->waiting, (uint16_t)node)) {
-            send_table(store, entry, (uint16_t)node, phase == TIDE__CATALOG_COMMIT);
+            send_table(store, entry, (uint16_t)node, phase != TIDE__CATALOG_PREPARE);
         }
     }
 }
@@ -205,7 +210,9 @@ static void round_ended(struct tide_store *store, struct tide__catalog_entry *en
     if (entry->waiting_count == 0 && entry->phase == TIDE__CATALOG_PREPARE) {
         start_round(store, entry, TIDE__CATALOG_COMMIT);
     }
-    if (entry->waiting_count == 0 && entry->phase == TIDE__CATALOG_COMMIT) {
+    if (entry->waiting_count == 0 &&
+        (entry->phase == TIDE__CATALOG_COMMIT ||
+         (entry->phase == TIDE__CATALOG_CHANGE && entry->begun))) {
         entry->phase = TIDE__CATALOG_READY;
     }
     if (entry->waiting_count == 0 && entry->phase == TIDE__CATALOG_CLOSE && entry->begun) {
@@ -227,7 +234,7 @@ static uint32_t place_of(uint32_t id) {
     return id & (TIDE__TABLES_MAX - 1);
 }
 
-/* [options, last version of the map, made?, homes, versions, chains, id]; of one that is dropped:
+/* [options, last version of the map, made?, homes, versions, chains, id, rate, changes]; of one that is dropped:
  * [id, gone?] */
 void tide__catalog_write(const struct tide__catalog_entry *entry, struct tide_writer *w,
                          char key[TIDE__CATALOG_KEY_BYTES]) {
@@ -239,7 +246,7 @@ void tide__catalog_write(const struct tide__catalog_entry *entry, struct tide_wr
         tide_write_bool(w, entry->phase == TIDE__CATALOG_GONE);
         return;
     }
-    tide_write_array(w, 7);
+    tide_write_array(w, 9);
     tide__options_write(w, &entry->options);
     tide_write_uint(w, entry->version);
     tide_write_bool(w, true);
@@ -247,6 +254,8 @@ void tide__catalog_write(const struct tide__catalog_entry *entry, struct tide_wr
     tide_write_typed(w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
     tide_write_typed(w, TIDE_U64, entry->chains, entry->options.replicas ? TIDE_SLOT_COUNT : 0);
     tide_write_uint(w, entry->id);
+    tide_write_double(w, (double)entry->rate);
+    tide_write_uint(w, entry->changes);
 }
 
 static int read_entry(struct tide__catalog_entry *entry, const struct tide_control_pair *pair) {
@@ -275,12 +284,16 @@ static int read_entry(struct tide__catalog_entry *entry, const struct tide_contr
     const uint8_t *versions = tide_read_typed(&r, TIDE_U32, &versions_count);
     const uint8_t *chains = has_chains ? tide_read_typed(&r, TIDE_U64, &chains_count) : NULL;
     const uint64_t whole = fields > 6 ? tide_read_uint(&r) : 0; /* earlier ones had one life */
-    if (code || r.error || whole > UINT32_MAX || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT ||
+    const double rate = fields > 8 ? tide_read_double(&r) : (double)entry->options.lr; /* and one rate */
+    const uint64_t changes = fields > 8 ? tide_read_uint(&r) : 0;
+    if (code || r.error || whole > UINT32_MAX || !tide__learning_rate_fits(rate) || changes > UINT32_MAX || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT ||
         chains_count != (entry->options.replicas ? TIDE_SLOT_COUNT : 0) ||
         sscanf(pair->key, "table/%5u", &id) != 1 || id == 0 || id >= TIDE__TABLES_MAX) {
         return tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", pair->key);
     }
     entry->id = whole ? (uint32_t)whole : id;
+    entry->rate = (float)rate;
+    entry->changes = (uint32_t)changes;
     entry->version = (uint32_t)version;
     entry->phase = made ? TIDE__CATALOG_PREPARE : TIDE__CATALOG_CLOSE;
     entry->recorded = !made;
@@ -410,6 +423,7 @@ static int add_entry(struct tide_store *store, const struct tide_table_options *
     entry->options = *options;
     (void)snprintf(entry->name, sizeof entry->name, "%s", options->name);
     entry->options.name = entry->name;
+    entry->rate = options->lr;
     entry->version = 1;
     int code = choose_homes(store, entry);
     if (code) {
@@ -443,13 +457,14 @@ struct tide__catalog_entry *tide__catalog_entry_of(const struct tide_store *stor
     return entry;
 }
 
-/* A new table may be handed out. */
+/* A new table may be handed out, a change told. */
 static void recorded(void *arg, int code) {
     struct recording r = *(struct recording *)arg;
     tide_free(arg);
     struct tide__catalog_entry *entry = tide__catalog_entry_of(r.store, r.id);
     if (!code && entry &&
-        (entry->phase == TIDE__CATALOG_RECORD || entry->phase == TIDE__CATALOG_CLOSE)) {
+        (entry->phase == TIDE__CATALOG_RECORD || entry->phase == TIDE__CATALOG_CHANGE ||
+         entry->phase == TIDE__CATALOG_CLOSE)) {
         entry->recorded = true;
         tide__store_look(r.store);
     }
@@ -459,6 +474,10 @@ void tide__catalog_resume(struct tide_store *store) {
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
         if (e->phase == TIDE__CATALOG_RECORD && e->recorded) {
             start_round(store, e, TIDE__CATALOG_PREPARE);
+            round_ended(store, e);
+        } else if (e->phase == TIDE__CATALOG_CHANGE && e->recorded && !e->begun) {
+            e->begun = true;
+            start_round(store, e, TIDE__CATALOG_CHANGE);
             round_ended(store, e);
         } else if (e->phase == TIDE__CATALOG_CLOSE && e->recorded && !e->begun) {
             start_drop(store, e, TIDE__CATALOG_CLOSE);
@@ -481,6 +500,33 @@ static int record(struct tide_store *store, const struct tide__catalog_entry *en
                         r);
     }
     tide_writer_release(&w);
+    return code;
+}
+
+static int enlist(struct tide_store *store, struct tide__catalog_entry *entry,
+                  const struct tide_message *message) {
+    struct tide__caller *caller = tide_alloc(sizeof *caller);
+    const uint16_t node = tide_address_node(message->from);
+    if (!caller) {
+        return tide_fail(TIDE_ENOMEM, "no memory for a caller");
+    }
+    *caller = (struct tide__caller){
+        .next = entry->callers,
+        .call = message->call,
+        .from = node ? message->from : tide_address_make(tide__store_self(store), message->from)};
+    entry->callers = caller;
+    return 0;
+}
+
+int tide__catalog_change(struct tide_store *store, struct tide__catalog_entry *entry,
+                         const struct tide_message *message) {
+    int code = enlist(store, entry, message);
+    if (!code) {
+        entry->changes++;
+        entry->phase = TIDE__CATALOG_CHANGE;
+        entry->recorded = entry->begun = false;
+        code = record(store, entry);
+    }
     return code;
 }
 
@@ -521,17 +567,8 @@ static int drop(struct tide_store *store, const struct tide_message *message,
     if (entry->phase != TIDE__CATALOG_READY || is_planned(store, entry->id)) {
         return tide_fail(TIDE_EBUSY, "table '%s' is being made, or its slots are on the move", name);
     }
-    struct tide__caller *caller = tide_alloc(sizeof *caller);
-    if (!caller) {
-        return tide_fail(TIDE_ENOMEM, "no memory for a caller");
-    }
-    const uint16_t node = tide_address_node(message->from);
-    *caller = (struct tide__caller){
-        .next = entry->callers,
-        .call = message->call,
-        .from = node ? message->from : tide_address_make(tide__store_self(store), message->from)};
-    entry->callers = caller;
-    return retire(store, entry);
+    int code = enlist(store, entry, message);
+    return code ? code : retire(store, entry);
 }
 
 static int forget(struct tide_store *store, const struct tide_message *message) {
@@ -719,7 +756,7 @@ static int install(struct tide_store *store, uint64_t id, const struct tide_tabl
     return code;
 }
 
-/* [id, ready, options, version, homes, versions, chains]; the op is read. */
+/* [id, ready, options, version, homes, versions, chains, rate, changes, change]; the op is read. */
 int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     if (in->from != tide_net_controller(store->net)) {
@@ -736,8 +773,14 @@ int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
     const uint8_t *versions = tide_read_typed(r, TIDE_U32, &versions_count);
     size_t chains_count = 0;
     const uint8_t *chains = tide_read_typed(r, TIDE_U64, &chains_count);
+    const double rate = tide_read_double(r);
+    const uint64_t changes = tide_read_uint(r);
+    const bool change = tide_read_bool(r); /* this is about one */
     if (!code && chains_count != (options.replicas ? TIDE_SLOT_COUNT : 0)) {
         code = tide_fail(TIDE_EPROTO, "no groups of copies");
+    }
+    if (!code && !tide__learning_rate_fits(rate)) {
+        code = tide_fail(TIDE_EPROTO, "no such learning rate");
     }
     if (code || r->error || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "a damaged table description: %s",
@@ -745,14 +788,19 @@ int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
         return 0;
     }
     struct tide_table *table = tide__table_by_id(store, id);
-    if (!table) {
-        code = install(store, id, &options, version, homes, versions,
-                       chains_count ? chains : NULL);
+    if (!table) { /* who joins takes what is there */
+        code = ready ? 0 : tide__memory_admit_table_here(store, &options);
+        code = code ? code
+                    : install(store, id, &options, version, homes, versions,
+                              chains_count ? chains : NULL);
         table = code ? NULL : tide__table_by_id(store, id);
+    }
+    if (table) {
+        tide__learning_rate_take(table, (float)rate);
     }
     if (table && ready && !atomic_load_explicit(&table->ready, memory_order_relaxed)) {
         TIDE__EACH_TECHNIQUE(store, table_ready, table);
-    } else if (table && ready) { /* a new controller tells of it again, for all nodes have it now */
+    } else if (table && ready && !change) { /* a new controller tells of it again, for all nodes have it now */
         TIDE__EACH_TECHNIQUE(store, table_again, table);
     }
     if (table && ready) {
@@ -762,11 +810,12 @@ int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
     struct tide_writer w;
     uint8_t buffer[32];
     tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 4);
+    tide_write_array(&w, 5);
     tide_write_uint(&w, TIDE__OP_TABLE_DONE);
     tide_write_uint(&w, id);
     tide_write_bool(&w, ready);
     tide_write_int(&w, code);
+    tide_write_uint(&w, changes);
     (void)tide__store_send_writer(store, tide_net_controller(store->net), &w);
     return 0;
 }
@@ -781,10 +830,18 @@ int tide__catalog_synced(struct tide_store *store, struct tide__incoming *in) {
 /* A node could not make the table: nobody gets it. */
 static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t node,
                    int code) {
-    char name[96], text[200];
+    char name[96], text[320], cap[24];
     tide__node_text(store, node, name);
-    (void)snprintf(text, sizeof text, "node %s could not make table '%s': %s", name, entry->name,
-                   tide_error_name(code));
+    if (code == TIDE_EBUSY && entry->options.run_memory > 0) {
+        (void)snprintf(text, sizeof text,
+                       "on node %s run %u uses its %s of memory: there is no room for another table, "
+                       "'%s'",
+                       name, entry->options.run,
+                       tide_bytes_text(entry->options.run_memory, cap), entry->name);
+    } else {
+        (void)snprintf(text, sizeof text, "node %s could not make table '%s': %s", name,
+                       entry->name, tide_error_name(code));
+    }
     (void)retire(store, entry);
     while (entry->callers) {
         struct tide__caller *caller = entry->callers;
@@ -800,6 +857,7 @@ int tide__catalog_done(struct tide_store *store, struct tide__incoming *in) {
     uint64_t id = tide_read_uint(r);
     bool ready = tide_read_bool(r);
     int64_t code = tide_read_int(r);
+    const uint64_t changes = tide_read_uint(r);
     struct tide__catalog_entry *entry = tide__catalog_commands(store) ? tide__catalog_entry_of(store, id) : NULL;
     if (!entry || r->error || entry->phase >= TIDE__CATALOG_CLOSE) {
         return 0;
@@ -811,7 +869,8 @@ int tide__catalog_done(struct tide_store *store, struct tide__incoming *in) {
     if (ready) {
         set_bit(entry->has, from, true);
     }
-    if (bit(entry->waiting, from) && ready == (entry->phase == TIDE__CATALOG_COMMIT)) {
+    if (bit(entry->waiting, from) && ready == (entry->phase != TIDE__CATALOG_PREPARE) &&
+        changes == entry->changes) {
         set_bit(entry->waiting, from, false);
         entry->waiting_count--;
     }
@@ -848,7 +907,7 @@ static void welcome(struct tide_store *store, uint16_t node) {
         if (e->phase >= TIDE__CATALOG_CLOSE || e->phase == TIDE__CATALOG_RECORD) {
             continue; /* of the latter it will hear like all others */
         }
-        bool round = e->phase != TIDE__CATALOG_READY;
+        bool round = e->phase != TIDE__CATALOG_READY && (e->phase != TIDE__CATALOG_CHANGE || e->begun);
         if (round && !bit(e->waiting, node)) {
             set_bit(e->waiting, node, true);
             e->waiting_count++;

@@ -9,6 +9,7 @@ enum tide__catalog_phase {
     TIDE__CATALOG_PREPARE, /* nodes make the table */
     TIDE__CATALOG_COMMIT,  /* nodes let it be found */
     TIDE__CATALOG_READY,
+    TIDE__CATALOG_CHANGE, /* of a table that all nodes have, something else is recorded, then told */
     TIDE__CATALOG_CLOSE, /* it is being dropped: nodes let nothing new begin (table_drop.c) */
     TIDE__CATALOG_DROP,  /* nothing of it is under way: nodes free it */
     TIDE__CATALOG_GONE,  /* its place is free for another life */
@@ -21,20 +22,22 @@ enum tide__settling { TIDE__UNSETTLED, TIDE__SETTLING /* its home was asked */, 
 struct tide__caller;
 struct tide__catalog_entry {
     struct tide__catalog_entry *next;
-    struct tide_table_options options;
+    struct tide_table_options options; /* with which it was made */
+    float rate;                        /* in force: learning_rate.c */
+    uint32_t changes;                  /* of it */
     char name[64];
     uint32_t id;
     enum tide__catalog_phase phase;
     uint32_t version; /* of the slot map */
-    bool recorded;    /* in phase RECORD or CLOSE: the round may start */
-    bool begun;       /* in phase CLOSE: and has */
+    bool recorded;    /* in phase RECORD, CHANGE or CLOSE: the round may start */
+    bool begun;       /* in phase CHANGE or CLOSE: and has */
     bool tell;        /* all nodes are to hear the map, once it is recorded */
     uint16_t homes[TIDE_SLOT_COUNT];
     uint32_t versions[TIDE_SLOT_COUNT];
     uint64_t chains[TIDE_SLOT_COUNT];  /* tables with copies: who has them, in order (replica.h) */
     uint16_t joining[TIDE_SLOT_COUNT]; /* and who is to; 0: nobody */
     uint8_t settling[TIDE_SLOT_COUNT]; /* enum tide__settling */
-    struct tide__caller *callers; /* of CREATE, until their node has the table */
+    struct tide__caller *callers; /* of CREATE, until their node has the table; of a change, a drop */
     uint32_t waiting_count;
     uint8_t waiting[65536 / 8]; /* nodes that have not finished this round */
     uint8_t has[65536 / 8];     /* nodes where the table can be found */
@@ -46,9 +49,14 @@ struct tide__catalog {
     uint64_t term; /* in which this node took command; 0: it does not command */
 };
 
+/* Do all nodes have it, and is it to stay? */
+static inline bool tide__catalog_stands(const struct tide__catalog_entry *entry) {
+    return entry->phase == TIDE__CATALOG_READY || entry->phase == TIDE__CATALOG_CHANGE;
+}
+
 /* CREATE, KEYS, CLEAR, FORGET, DROP_TABLE; TABLE, TABLE_DONE, SYNCED, DROPPED; DROP (table_drop.c). */
 tide__handler tide__catalog_call, tide__catalog_table, tide__catalog_done, tide__catalog_synced,
-    tide__catalog_dropped, tide__drop_message;
+    tide__catalog_dropped, tide__drop_message, tide__learning_rate_call;
 
 /* Can the table be found at the node? */
 static inline bool tide__catalog_has(const struct tide__catalog_entry *entry, uint16_t node) {
@@ -56,6 +64,10 @@ static inline bool tide__catalog_has(const struct tide__catalog_entry *entry, ui
 }
 
 /* Ids of nodes that may be home of slots, ascending; *gives* the array. */
+/* Something of a table in phase READY has changed: it is recorded, then told to all nodes, then the caller is
+ * answered. A code: nothing was done. */
+int tide__catalog_change(struct tide_store *store, struct tide__catalog_entry *entry,
+                         const struct tide_message *message);
 struct tide__catalog_entry *tide__catalog_entry_of(const struct tide_store *store, uint64_t id); /* or NULL */
 int tide__catalog_homes(struct tide_store *store, uint16_t **out, size_t *count);
 

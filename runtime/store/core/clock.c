@@ -1,4 +1,5 @@
-/* Clocks of workers and of the node: a registry under a lock that is held for a few instructions.
+/* Clocks of the workers of a domain and of the node: a registry under a lock that is held for a few
+ * instructions.
  *
  * `changed` runs outside that lock but one at a time, because whoever is told sends messages whose
  * order must be the order of the clocks. The fiber that finds another one at it does not wait: it
@@ -20,27 +21,24 @@ struct tide__clocks {
     bool telling;
 };
 
-int tide__clocks_create(struct tide_store *store) {
+struct tide__clocks *tide__clocks_create(void) {
     struct tide__clocks *c = tide_alloc_zero(1, sizeof *c);
-    if (!c) {
-        return tide_fail(TIDE_ENOMEM, "no memory for the clocks of workers");
+    if (c) {
+        c->watches_end = &c->watches;
+        c->told = TIDE_NO_CLOCK;
+        c->gate = TIDE_NO_CLOCK;
+        atomic_init(&c->node_clock, TIDE_NO_CLOCK);
     }
-    c->watches_end = &c->watches;
-    c->told = TIDE_NO_CLOCK;
-    c->gate = TIDE_NO_CLOCK;
-    atomic_init(&c->node_clock, TIDE_NO_CLOCK);
-    store->clocks = c;
-    return 0;
+    return c;
 }
 
-void tide__clocks_destroy(struct tide_store *store) {
-    TIDE_ASSERT(!store->clocks || !store->clocks->first);
-    tide_free(store->clocks);
-    store->clocks = NULL;
+void tide__clocks_destroy(struct tide__clocks *clocks) {
+    TIDE_ASSERT(!clocks->first);
+    tide_free(clocks);
 }
 
-void tide__clock_watch(struct tide_store *store, struct tide__clock_watch *watch) {
-    struct tide__clocks *c = store->clocks;
+void tide__clock_watch(struct tide__run *domain, struct tide__clock_watch *watch) {
+    struct tide__clocks *c = domain->clocks;
     watch->next = NULL;
     *c->watches_end = watch;
     c->watches_end = &watch->next;
@@ -60,8 +58,8 @@ static void update(struct tide__clocks *c) {
     atomic_store_explicit(&c->node_clock, least, memory_order_release);
 }
 
-static void tell(struct tide_store *store) {
-    struct tide__clocks *c = store->clocks;
+static void tell(struct tide__run *domain) {
+    struct tide__clocks *c = domain->clocks;
     tide_lock(&c->lock);
     if (c->telling) { /* whoever tells looks again */
         tide_unlock(&c->lock);
@@ -83,12 +81,12 @@ static void tell(struct tide_store *store) {
     tide_unlock(&c->lock);
 }
 
-uint32_t tide__node_clock(struct tide_store *store) {
-    return atomic_load_explicit(&store->clocks->node_clock, memory_order_acquire); /* update */
+uint32_t tide__node_clock(struct tide__run *domain) {
+    return atomic_load_explicit(&domain->clocks->node_clock, memory_order_acquire); /* update */
 }
 
-uint32_t tide__highest_clock(struct tide_store *store) {
-    return atomic_load_explicit(&store->clocks->highest, memory_order_relaxed);
+uint32_t tide__highest_clock(struct tide__run *domain) {
+    return atomic_load_explicit(&domain->clocks->highest, memory_order_relaxed);
 }
 
 /* ---- workers ---- */
@@ -96,7 +94,8 @@ uint32_t tide__highest_clock(struct tide_store *store) {
 static void worker_end(struct tide_fiber_local *local) {
     struct tide__worker *worker = TIDE_CONTAINER(local, struct tide__worker, local);
     struct tide_store *store = worker->store;
-    struct tide__clocks *c = store->clocks;
+    struct tide__run *domain = worker->domain;
+    struct tide__clocks *c = domain->clocks;
     tide_lock(&c->lock);
     struct tide__worker **at = &c->first;
     while (*at != worker) {
@@ -112,8 +111,9 @@ static void worker_end(struct tide_fiber_local *local) {
     }
     tide_free(worker);
     if (!store->port || !store->port->crashed) {
-        tell(store);
+        tell(domain);
     }
+    tide__run_release(domain);
 }
 
 struct tide__worker *tide__worker_current(void) {
@@ -127,12 +127,33 @@ uint32_t tide__worker_stamp(void) {
     return worker ? worker->clock : TIDE_NO_CLOCK;
 }
 
+struct tide__worker *tide__worker_of(const struct tide_table *table) {
+    struct tide__worker *worker = tide__worker_current();
+    return worker && worker->domain == table->domain ? worker : NULL;
+}
+
+uint32_t tide__worker_domain(void) {
+    const struct tide__worker *worker = tide__worker_current();
+    return worker ? worker->domain->number : 0;
+}
+
+uint32_t tide__push_stamp(const struct tide_table *table) {
+    const struct tide__worker *worker = tide__worker_current();
+    const bool counts =
+        worker && (worker->domain == table->domain || table->options.domain == 0);
+    return counts ? worker->clock : TIDE_NO_CLOCK;
+}
+
 int64_t tide_worker_clock(void) {
     const struct tide__worker *worker = tide__worker_current();
     return worker ? (int64_t)worker->clock : -1;
 }
 
 int tide_worker_begin(struct tide_node *node, uint32_t number, uint32_t clock) {
+    return tide_worker_begin_in(node, 0, number, clock);
+}
+
+int tide_worker_begin_in(struct tide_node *node, uint32_t run, uint32_t number, uint32_t clock) {
     struct tide_store *store = tide_store_of(node);
     if (!store || !tide_fiber_current()) {
         return tide_fail(TIDE_EINVAL, "a worker is a fiber of a node with a store");
@@ -145,19 +166,26 @@ int tide_worker_begin(struct tide_node *node, uint32_t number, uint32_t clock) {
                          INT32_MAX);
     }
     struct tide__worker *worker = tide_alloc(sizeof *worker); /* first: others wait for it then */
-    if (!worker) {
+    struct tide__run *domain =
+        worker ? tide__run_hold(store, TIDE_MUTANT(domain_mixed) ? 0 : run) : NULL;
+    if (!domain) {
+        tide_free(worker);
         return tide_fail(TIDE_ENOMEM, "no memory for a worker");
     }
-    struct tide__clocks *c = store->clocks;
+    struct tide__clocks *c = domain->clocks;
     for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
         int code = w->begins ? w->begins(w->arg, &clock) : 0;
         if (code) {
             tide_free(worker);
+            tide__run_release(domain);
             return code;
         }
     }
-    *worker = (struct tide__worker){
-        .local = {.end = worker_end}, .store = store, .number = number, .clock = clock};
+    *worker = (struct tide__worker){.local = {.end = worker_end},
+                                    .store = store,
+                                    .domain = domain,
+                                    .number = number,
+                                    .clock = clock};
     tide_lock(&c->lock);
     if (c->watches && c->told != TIDE_NO_CLOCK && worker->clock < c->told) {
         worker->clock = c->told; /* others, who wait for it, were told since the watches answered */
@@ -171,7 +199,7 @@ int tide_worker_begin(struct tide_node *node, uint32_t number, uint32_t clock) {
     update(c);
     tide_unlock(&c->lock);
     tide_fiber_set_local(&worker->local);
-    tell(store);
+    tell(domain);
     return 0;
 }
 
@@ -180,17 +208,18 @@ void tide_worker_end(void) {
     if (!worker) {
         return;
     }
-    struct tide__clocks *c = worker->store->clocks;
+    struct tide__run *domain = tide__run_hold(worker->store, worker->domain->number); /* it is there */
     tide_fiber_set_local(NULL);
-    for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
+    for (struct tide__clock_watch *w = domain->clocks->watches; w; w = w->next) {
         if (w->left) {
             w->left(w->arg);
         }
     }
+    tide__run_release(domain);
 }
 
-uint32_t tide__clocks_hold(struct tide_store *store, uint32_t ahead) {
-    struct tide__clocks *c = store->clocks;
+uint32_t tide__clocks_hold(struct tide__run *domain, uint32_t ahead) {
+    struct tide__clocks *c = domain->clocks;
     uint32_t most = TIDE_NO_CLOCK;
     tide_lock(&c->lock);
     for (const struct tide__worker *w = c->first; w; w = w->next) {
@@ -201,10 +230,10 @@ uint32_t tide__clocks_hold(struct tide_store *store, uint32_t ahead) {
     return most;
 }
 
-void tide__clocks_gate(struct tide_store *store, uint32_t gate) {
-    tide_lock(&store->clocks->lock);
-    store->clocks->gate = gate;
-    tide_unlock(&store->clocks->lock);
+void tide__clocks_gate(struct tide__run *domain, uint32_t gate) {
+    tide_lock(&domain->clocks->lock);
+    domain->clocks->gate = gate;
+    tide_unlock(&domain->clocks->lock);
 }
 
 /* Counts the clock unless the gate is closed to the next interval. */
@@ -227,7 +256,7 @@ int tide_clock(void) {
     if (worker->clock >= INT32_MAX) {
         return tide_fail(TIDE_ERANGE, "a worker has %d clocks", INT32_MAX);
     }
-    struct tide__clocks *c = worker->store->clocks;
+    struct tide__clocks *c = worker->domain->clocks;
     for (struct tide__clock_watch *w = c->watches; w; w = w->next) {
         int code = w->may_end ? w->may_end(w->arg, worker) : 0;
         if (code) {
@@ -245,17 +274,18 @@ int tide_clock(void) {
             return code;
         }
     }
-    tell(worker->store);
+    tell(worker->domain);
     return (int)worker->clock;
 }
 
-size_t tide__worker_clocks(struct tide_store *store, struct tide__worker_clock *out, size_t limit) {
-    struct tide__clocks *c = store->clocks;
+size_t tide__clocks_list(struct tide__run *domain, struct tide__worker_clock *out, size_t limit) {
+    struct tide__clocks *c = domain->clocks;
     size_t count = 0;
     tide_lock(&c->lock);
     for (const struct tide__worker *w = c->first; w; w = w->next, count++) {
         if (count < limit) {
-            out[count] = (struct tide__worker_clock){.worker = w->number, .clock = w->clock};
+            out[count] = (struct tide__worker_clock){
+                .worker = w->number, .clock = w->clock, .domain = domain->number};
         }
     }
     tide_unlock(&c->lock);

@@ -144,7 +144,8 @@ struct tide__heat;  /* key_counts.h */
 struct tide_table {
     /* set before the table is published, then constant */
     struct tide_store *store;
-    struct tide_table_options options; /* name points to `name` */
+    struct tide_table_options options; /* name points to `name`; lr is the rate in force: tide__learning_rate */
+    struct tide_table_options made;    /* what it was made with */
     char name[64];
     char why[2][80]; /* "pull NAME", "push NAME": what a waiting fiber shows */
     uint32_t id;
@@ -200,6 +201,10 @@ struct tide_table {
     _Atomic(struct tide__hot_table *) shared; /* hot_keys.h; NULL: no key has ever had copies */
 
     struct tide__clocked *clocked; /* clocked.h; NULL: a sequential table. Constant */
+
+    /* clock.h; held. Constant */
+    struct tide__run *domain, *owner;
+    struct tide_budget *budget; /* the owner's */
 };
 /* I/O thread, which alone changes it. */
 static inline uint32_t tide__route_of(const struct tide_table *table, uint32_t slot) {
@@ -300,6 +305,19 @@ void tide__slots_deinit(struct tide_table *table);
 
 /* ---- rules.c, init.c ---- */
 size_t tide__rule_state(uint8_t rule, size_t width); /* floats behind the values */
+bool tide__rule_has_rate(uint8_t rule);
+/* Does an update by the rule depend on all before it, so that it is made by whoever has the row alone? */
+static inline bool tide__rule_is_serial(uint8_t rule) {
+    return rule == TIDE_UPDATE_ADAM || rule == TIDE_UPDATE_MOMENTUM || rule == TIDE_UPDATE_NESTEROV;
+}
+/* The learning rate in force: it may change while workers make steps (learning_rate.c). */
+static inline float tide__learning_rate(const struct tide_table_options *options) {
+    float rate;
+    __atomic_load(&options->lr, &rate, __ATOMIC_RELAXED);
+    return rate;
+}
+void tide__learning_rate_take(struct tide_table *table, float rate);
+bool tide__learning_rate_fits(double rate); /* finite, in single precision */
 void tide__rule_apply(const struct tide_table_options *options, float *row, const void *delta);
 /* The same for rule adagrad; what values and sums grow by is added to `grown`. */
 void tide__adagrad_apply(const struct tide_table_options *options, float *row, const void *delta,
@@ -424,7 +442,7 @@ struct tide__pending {
     bool busy;     /* an answer is being worked in on the I/O thread */
     uint8_t kind;
     bool raw, subscribes; /* as its flags say */
-    uint32_t stamp; /* push: of its worker */
+    uint32_t stamp, domain; /* push: of its worker */
     /* Tables that relocate or have copies: per key the node that has it now; 0: answered. NULL: all
      * at `node`. */
     uint16_t *at;
@@ -511,8 +529,8 @@ bool tide__pending_before(struct tide_store *store, const struct tide_table *tab
 uint64_t tide__pending_newest(struct tide_store *store);
 bool tide__pending_older(struct tide_store *store, const struct tide_table *table,
                          uint64_t sequence);
-/* Is a push of a worker unanswered that was made before clock `clock`? */
-bool tide__pending_stamped(struct tide_store *store, uint32_t clock);
+/* Is a push of a worker of the domain unanswered that was made before clock `clock`? */
+bool tide__pending_stamped(struct tide_store *store, uint32_t domain, uint32_t clock);
 void tide__pending_deinit(struct tide_store *store);
 void tide__node_text(struct tide_store *store, uint16_t node, char out[96]); /* "n3 (3)" */
 
@@ -584,6 +602,10 @@ void tide__pressure_member(struct tide_store *store, uint16_t node); /* its stat
 bool tide__pressure_timer(struct tide_store *store, uint64_t id); /* false: another's */
 /* EBUSY: node, use, cap, what is refused, and after how long to try again. */
 int tide__memory_refuse(struct tide_store *store, uint16_t node, const char *what);
+/* The same for a budget of this node (budget.h): its own, or a run's. */
+int tide__memory_refuse_of(struct tide_store *store, const struct tide_budget *budget, const char *what);
+/* EBUSY: its run has no room for another table on this node. Where tables are made. */
+int tide__memory_admit_table_here(struct tide_store *store, const struct tide_table_options *options);
 /* A node said no for now, in an answer, which has no room for a time: the code. */
 int tide__memory_told(int code);
 /* May the pass make the rows that it would? EBUSY: nothing of it was done. */
@@ -636,14 +658,14 @@ struct tide_store {
 
     /* any thread */
     atomic_uint self; /* id of this node; 0 until joined */
-    atomic_uint cut_clock; /* of the generation that is being written; TIDE_NO_CLOCK: none */
     atomic_bool synced;
     _Atomic(struct tide_table *) tables[TIDE__TABLES_MAX]; /* by place */
     atomic_uint table_count;                               /* places up to this */
     atomic_uint table_epoch, table_readers[2];             /* table_drop.c */
     struct tide__pending_table pending;
-    struct tide__clocks *clocks; /* clock.h */
-    _Atomic(struct tide__sync *) sync; /* clocked.h */
+    struct tide_lock runs_lock;       /* clock.h; of the list, and of how many hold a run */
+    _Atomic(struct tide__run *) runs; /* taken out by the I/O thread */
+    atomic_bool runs_unheld;          /* some */
     struct tide__admission admission;
     struct tide_budget budget;
     struct tide__rate rate;
@@ -699,6 +721,9 @@ int tide__table_create_in(struct tide_store *store, const struct tide_table_opti
                           struct tide_table **out);
 void tide__table_destroy(struct tide_table *table);
 void tide__table_publish(struct tide_store *store, struct tide_table *table);
+/* A call of the controller's store by a fiber. While the controller is away, and another one or the same is to
+ * come, it is waited for; `patient`: also while it says that it is busy. So it may be asked twice. */
+int tide__ask_controller(struct tide_store *store, const struct tide_writer *w, bool patient);
 struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id); /* of that life; or NULL */
 uint16_t tide__store_learn_self(struct tide_store *store);
 static inline uint16_t tide__store_self(struct tide_store *store) {

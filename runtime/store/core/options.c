@@ -3,7 +3,7 @@
 
 #define WINDOW_NS (TIDE_SECOND / 20)
 enum { WINDOW_BYTES = 64 << 20 };
-enum { KEY_COUNT_MAX_LOG2 = 48 };
+enum { KEY_COUNT_MAX_LOG2 = 48, RUN_FIELDS = 3 };
 
 static int bad_options(const struct tide_table_options *o, const char *what) {
     return tide_fail(TIDE_EINVAL, "table '%s': %s", o->name ? o->name : "", what);
@@ -51,8 +51,9 @@ int tide__hot_check(const struct tide_table_options *o) {
     const char *what = o->consistency.model != TIDE_SEQUENTIAL
                            ? "it has clocks, and with them copies of its own"
                        : o->replicas ? "its rows have copies for the case of a death (replicas)"
-                       : o->update == TIDE_UPDATE_ADAM || o->update == TIDE_UPDATE_ASSIGN
-                           ? "updates by adam and assign do not add up: they run at the owner alone"
+                       : tide__rule_is_serial(o->update) || o->update == TIDE_UPDATE_ASSIGN
+                           ? "updates by adam, momentum, nesterov and assign do not add up: they run at "
+                             "the owner alone"
                            : NULL;
     return what ? tide_fail(TIDE_EUNSUPPORTED,
                             "keys of table '%s' cannot be shared: %s. Use technique static or "
@@ -61,12 +62,20 @@ int tide__hot_check(const struct tide_table_options *o) {
                 : 0;
 }
 
+static int check_run(const struct tide_table_options *o) {
+    if (o->run_memory > 0 && (o->run == 0 || o->run_memory < TIDE_RUN_MEMORY_MIN)) {
+        return bad_options(o, o->run ? "the memory of a run is at least 1 MiB on each node"
+                                     : "a cap of memory is a run's");
+    }
+    return 0;
+}
+
 int tide__options_check(struct tide_table_options *o) {
     if (!o->name || !tide_identifier_valid(o->name)) {
         return bad_options(o, "the name is no identifier");
     }
     if (o->keys > TIDE_KEYS_HASHED || o->slots > TIDE_SLOTS_RANGE || o->init > TIDE_INIT_XAVIER ||
-        o->update > TIDE_UPDATE_ADAM || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_INTENT ||
+        o->update > TIDE_UPDATE_NESTEROV || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_INTENT ||
         o->durability > TIDE_DURABLE_WINDOW) {
         return bad_options(o, "unknown keys, slots, init, update, wire, technique or durability");
     }
@@ -91,6 +100,7 @@ int tide__options_check(struct tide_table_options *o) {
         o->key_limit = 0;
     }
     int code = check_durability(o);
+    code = code ? code : check_run(o);
     if (code) {
         return code;
     }
@@ -102,6 +112,11 @@ int tide__options_check(struct tide_table_options *o) {
         o->epsilon = or_default(o->epsilon, 1e-8f);
         if (!(o->beta1 > 0 && o->beta1 < 1 && o->beta2 > 0 && o->beta2 < 1)) {
             return bad_options(o, "adam's beta1 and beta2 lie between 0 and 1");
+        }
+    } else if (o->update == TIDE_UPDATE_MOMENTUM || o->update == TIDE_UPDATE_NESTEROV) {
+        o->beta1 = or_default(o->beta1, 0.9f);
+        if (!(o->beta1 > 0 && o->beta1 < 1)) {
+            return bad_options(o, "the momentum lies between 0 and 1");
         }
     }
     code = tide__consistency_check(o);
@@ -126,7 +141,8 @@ bool tide__options_equal(const struct tide_table_options *a, const struct tide_t
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
     const float floats[] = {o->init_a, o->init_b,  o->lr,      o->beta1,
                             o->beta2,  o->epsilon, o->sum_init};
-    tide_write_array(w, o->window_ns ? 18 : 16);
+    const bool has_run = o->run || o->domain;
+    tide_write_array(w, (o->window_ns ? 18u : 16u) + (has_run ? RUN_FIELDS : 0));
     tide_write_text(w, o->name);
     tide_write_uint(w, o->keys);
     tide_write_uint(w, o->slots);
@@ -147,6 +163,11 @@ void tide__options_write(struct tide_writer *w, const struct tide_table_options 
     tide_write_uint(w, o->seed);
     tide_write_typed(w, TIDE_F32, floats, TIDE_COUNT(floats));
     tide__consistency_write(w, o);
+    if (has_run) {
+        tide_write_uint(w, o->run);
+        tide_write_uint(w, o->domain);
+        tide_write_uint(w, o->run_memory);
+    }
 }
 
 static uint8_t small(struct tide_reader *r) {
@@ -157,8 +178,10 @@ static uint8_t small(struct tide_reader *r) {
 int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
     memset(o, 0, sizeof *o);
     const size_t fields = tide_read_array(r);
-    if (fields != 16 && fields != 18) {
-        return tide_fail(TIDE_EPROTO, "table options: not a list of 16 or 18");
+    const bool has_run = fields > 18;
+    const size_t others = fields - (has_run ? RUN_FIELDS : 0);
+    if (others != 16 && others != 18) {
+        return tide_fail(TIDE_EPROTO, "table options: not a list of 16 or 18, or of 3 more");
     }
     tide_read_text(r, name, 64);
     o->name = name;
@@ -170,7 +193,7 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
     o->technique = small(r);
     o->replicas = small(r);
     o->durability = small(r);
-    if (fields == 18) {
+    if (others == 18) {
         o->window_ns = tide_read_uint(r);
         o->window_bytes = tide_read_uint(r);
     }
@@ -195,5 +218,13 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
     o->epsilon = floats[5];
     o->sum_init = floats[6];
     int code = tide__consistency_read(r, o);
+    const uint64_t run = !code && has_run ? tide_read_uint(r) : 0,
+                   domain = !code && has_run ? tide_read_uint(r) : 0;
+    o->run_memory = !code && has_run ? tide_read_uint(r) : 0;
+    if (!code && (r->error || run > UINT32_MAX || domain > UINT32_MAX)) {
+        return tide_fail(TIDE_EPROTO, "table options: no run");
+    }
+    o->run = (uint32_t)run;
+    o->domain = (uint32_t)domain;
     return code ? code : tide__options_check(o);
 }

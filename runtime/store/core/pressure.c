@@ -8,10 +8,12 @@
  *   over    takes no more members, if it is the controller.
  *
  * A grant is a tenth of the cap, shared by all other members, so that what they may have under way
- * together is known before any of it comes. Rows are counted as they are made. A push that would
+ * together is known before any of it comes. A run's budget on the node is a part of it, with a cap of
+ * its own. Rows are counted as they are made. A push that would
  * make too many is refused whole, before anything of it was done; what cannot be refused (rows that
  * move, copies, updates of clocks) is counted and moves the tier.
  */
+#include "store/core/clock.h"
 #include "store/operation/shard.h"
 
 enum { GRANT_PART = 10, NEWS_PART = 64 };
@@ -49,6 +51,21 @@ int tide__memory_refuse(struct tide_store *store, uint16_t node, const char *wha
     tide__node_text(store, node, name);
     (void)snprintf(who, sizeof who, "node %s", name);
     atomic_fetch_add_explicit(&store->budget.refused, 1, memory_order_relaxed);
+    return tide_net_memory_refuse(who, &report, what);
+}
+
+int tide__memory_refuse_of(struct tide_store *store, const struct tide_budget *budget,
+                           const char *what) {
+    const uint16_t self = tide__store_self(store);
+    if (!budget->parent) {
+        return tide__memory_refuse(store, self, what);
+    }
+    struct tide__run *run = TIDE_CONTAINER(budget, struct tide__run, budget);
+    const struct tide_memory_report report = {.used = tide_budget_used(budget), .cap = budget->cap};
+    char name[96], who[128];
+    tide__node_text(store, self, name);
+    (void)snprintf(who, sizeof who, "on node %s run %u", name, run->number);
+    atomic_fetch_add_explicit(&run->budget.refused, 1, memory_order_relaxed);
     return tide_net_memory_refuse(who, &report, what);
 }
 
@@ -94,10 +111,10 @@ static uint64_t growth(struct tide_table *table, uint64_t key, uint32_t mask, ui
 static int admit_rows(struct tide_table *table, const void *keys, const uint32_t *index,
                       size_t count, uint32_t mask) {
     struct tide_store *store = table->store;
-    const struct tide_budget *budget = &store->budget;
+    const struct tide_budget *budget = table->budget;
     const uint64_t row = table->slab.stride;
     uint64_t rows = 0, bytes = 0;
-    if (tide_budget_may_grow(budget, count * (row + table->places_max * sizeof(uint64_t)))) {
+    if (!tide_budget_lacking(budget, count * (row + table->places_max * sizeof(uint64_t)))) {
         return 0;
     }
     for (size_t i = 0; i < count; i++) {
@@ -107,13 +124,14 @@ static int admit_rows(struct tide_table *table, const void *keys, const uint32_t
     }
     const uint64_t spare = tide__slab_spare(&table->slab);
     bytes += rows > spare ? (rows - spare) * row : 0;
-    if (rows == 0 || tide_budget_may_grow(budget, bytes)) {
+    const struct tide_budget *lacking = rows ? tide_budget_lacking(budget, bytes) : NULL;
+    if (!lacking) {
         return 0;
     }
     char what[160];
     (void)snprintf(what, sizeof what, "%llu more rows of table '%s' would be too much",
                    (unsigned long long)rows, table->name);
-    return tide__memory_refuse(store, tide__store_self(store), what);
+    return tide__memory_refuse_of(store, lacking, what);
 }
 
 int tide__memory_admit_rows(const struct tide__pass *pass) {
@@ -144,6 +162,16 @@ int tide__memory_admit_table(struct tide_store *store, const char *name) {
         }
     }
     return 0;
+}
+
+int tide__memory_admit_table_here(struct tide_store *store, const struct tide_table_options *options) {
+    const struct tide__run *run = options->run ? tide__run_find(store, options->run) : NULL;
+    const struct tide_budget *budget = run ? &run->budget : NULL;
+    const bool lacks = budget && budget->cap > 0 &&
+                       tide_budget_used(budget) + sizeof(struct tide_table) > budget->cap;
+    char what[100];
+    (void)snprintf(what, sizeof what, "there is no room for another table, '%s'", options->name);
+    return lacks ? tide__memory_refuse_of(store, budget, what) : 0;
 }
 
 bool tide__memory_takes_rows(struct tide_store *store, uint16_t node) {

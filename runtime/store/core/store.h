@@ -32,6 +32,8 @@ struct tide_store_memory {
     enum tide_tier tier;
 };
 void tide_store_memory(struct tide_store *store, struct tide_store_memory *out); /* any thread */
+/* The same of a run (tide_table_options.run) on this node, all 0 without a cap. Any thread. */
+void tide_store_run_memory(struct tide_store *store, uint32_t run, struct tide_store_memory *out);
 void tide_store_destroy(struct tide_store *store);        /* after tide_system_stop */
 struct tide_store *tide_store_of(struct tide_node *node);
 

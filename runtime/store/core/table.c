@@ -21,6 +21,7 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     table->options = *options;
     (void)snprintf(table->name, sizeof table->name, "%s", options->name);
     table->options.name = table->name;
+    table->made = table->options;
     (void)snprintf(table->why[0], sizeof table->why[0], "pull %s", table->name);
     (void)snprintf(table->why[1], sizeof table->why[1], "push %s", table->name);
     table->id = id;
@@ -28,7 +29,12 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     table->row_floats =
         options->width + (uint32_t)tide__rule_state(options->update, options->width);
     table->places_max = (options->key_count + TIDE_SLOT_COUNT - 1) / TIDE_SLOT_COUNT;
-    tide__slab_init(&table->slab, table->row_floats, &store->budget);
+    int code = tide__run_take_table(store, table);
+    if (code) {
+        tide_free(table);
+        return code;
+    }
+    tide__slab_init(&table->slab, table->row_floats, table->budget);
     uint16_t self = tide__store_self(store);
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         uint16_t home = homes ? homes[s] : self;
@@ -37,24 +43,25 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     table->parked_end = &table->parked;
     table->relocates = tide_technique_relocates(options->technique) && store->system;
     table->heat = tide__heat_create();
-    int code = table->heat ? 0 : tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name);
+    code = table->heat ? 0 : tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name);
     for (size_t i = 0; store->techniques[i] && !code; i++) {
         code = store->techniques[i]->table_create ? store->techniques[i]->table_create(table, chains) : 0;
     }
     if (code) {
         TIDE__EACH_TECHNIQUE(store, table_destroy, table);
         tide__heat_destroy(table->heat);
+        tide__run_give_table(table);
         tide_free(table);
         return code;
     }
-    tide_budget_keep(&store->budget, sizeof *table);
+    tide_budget_keep(table->budget, sizeof *table);
     *out = table;
     return 0;
 }
 
 void tide__table_destroy(struct tide_table *table) {
     if (table) {
-        tide_budget_drop(&table->store->budget,
+        tide_budget_drop(table->budget,
                          sizeof *table +
                              atomic_load_explicit(&table->index_bytes, memory_order_relaxed));
         TIDE__EACH_TECHNIQUE(table->store, table_destroy, table);
@@ -62,6 +69,7 @@ void tide__table_destroy(struct tide_table *table) {
         tide__cut_deinit(table);
         tide__slab_deinit(&table->slab);
         tide__heat_destroy(table->heat);
+        tide__run_give_table(table);
         tide_free(table);
     }
 }
@@ -111,7 +119,7 @@ int tide_table_find(struct tide_node *node, const char *name, struct tide_table 
 }
 
 const struct tide_table_options *tide_table_options(const struct tide_table *table) {
-    return &table->options;
+    return &table->made;
 }
 
 static int create_here(struct tide_store *store, const struct tide_table_options *options,
@@ -120,7 +128,8 @@ static int create_here(struct tide_store *store, const struct tide_table_options
     if (id >= TIDE__TABLES_MAX) {
         return tide_fail(TIDE_EFULL, "a node holds at most %d tables", TIDE__TABLES_MAX - 1);
     }
-    int code = tide__table_make(store, id, options, NULL, NULL, out);
+    int code = tide__memory_admit_table_here(store, options);
+    code = code ? code : tide__table_make(store, id, options, NULL, NULL, out);
     if (!code) {
         tide__table_hold(*out);
         atomic_store(&(*out)->ready, true);
@@ -131,7 +140,7 @@ static int create_here(struct tide_store *store, const struct tide_table_options
 
 static int same_or_mismatch(struct tide_table *table, const struct tide_table_options *options,
                             struct tide_table **out) {
-    if (!tide__options_equal(&table->options, options)) {
+    if (!tide__options_equal(&table->made, options)) {
         tide_table_release(table);
         return tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options", options->name);
     }
@@ -139,31 +148,35 @@ static int same_or_mismatch(struct tide_table *table, const struct tide_table_op
     return 0;
 }
 
-/* CREATE. While the controller is away, and another one or the same is to come, it is waited for: it
- * finds what was decided, so asking twice makes one table. */
-static int ask_controller(struct tide_store *store, const struct tide_table_options *options) {
+int tide__ask_controller(struct tide_store *store, const struct tide_writer *w, bool patient) {
+    const uint64_t until = tide_port_now(store->port) + TIDE_CALL_TIMEOUT;
+    int code = w->error;
+    while (!code) {
+        struct tide_reply *reply = NULL;
+        uint16_t controller = tide_net_controller(store->net);
+        code = controller == 0 ? tide_fail(TIDE_EUNREACHABLE, "no controller is known")
+                               : tide_call(tide_address_make(controller, TIDE_ID_STORE), w->data,
+                                           w->size, TIDE_CALL_TIMEOUT, &reply);
+        tide_reply_free(reply);
+        const bool away = code == TIDE_EDIED || code == TIDE_EUNREACHABLE || code == TIDE_EBUSY;
+        const bool again = (away && tide_net_durable(store->net)) || (patient && code == TIDE_EBUSY);
+        if (!again || tide_port_now(store->port) >= until) {
+            break;
+        }
+        code = tide_sleep(TIDE_SECOND / (patient ? 50 : 20));
+    }
+    return code;
+}
+
+/* CREATE: a controller finds what was decided, so asking twice makes one table. */
+static int ask_to_create(struct tide_store *store, const struct tide_table_options *options) {
     struct tide_writer w;
     uint8_t buffer[512];
     tide_writer_init(&w, buffer, sizeof buffer);
     tide_write_array(&w, 2);
     tide_write_uint(&w, TIDE__OP_CREATE);
     tide__options_write(&w, options);
-    const uint64_t until = tide_port_now(store->port) + TIDE_CALL_TIMEOUT;
-    int code = w.error;
-    while (!code) {
-        struct tide_reply *reply = NULL;
-        uint16_t controller = tide_net_controller(store->net);
-        code = controller == 0 ? tide_fail(TIDE_EUNREACHABLE, "no controller is known")
-                               : tide_call(tide_address_make(controller, TIDE_ID_STORE), w.data,
-                                           w.size, TIDE_CALL_TIMEOUT, &reply);
-        tide_reply_free(reply);
-        bool away = (code == TIDE_EDIED || code == TIDE_EUNREACHABLE || code == TIDE_EBUSY) &&
-                    tide_net_durable(store->net) && tide_port_now(store->port) < until;
-        if (!away) {
-            break;
-        }
-        code = tide_sleep(TIDE_SECOND / 20);
-    }
+    const int code = tide__ask_controller(store, &w, false);
     tide_writer_release(&w);
     return tide__memory_told(code);
 }
@@ -203,7 +216,7 @@ int tide__table_create_in(struct tide_store *store, const struct tide_table_opti
                                             options.name)
                                 : create_here(store, &options, out);
     }
-    code = ask_controller(store, &options);
+    code = ask_to_create(store, &options);
     if (code == TIDE_EREFUSED && strstr(tide_error_message(), "other options")) {
         return tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options", options.name);
     }

@@ -252,23 +252,7 @@ int tide_table_drop(struct tide_node *node, const char *name) {
     tide_write_array(&w, 2);
     tide_write_uint(&w, TIDE__OP_DROP_TABLE);
     tide_write_text(&w, name);
-    const uint64_t until = tide_port_now(store->port) + TIDE_CALL_TIMEOUT;
-    int code = w.error;
-    while (!code) {
-        struct tide_reply *reply = NULL;
-        const uint16_t controller = tide_net_controller(store->net);
-        code = controller == 0 ? tide_fail(TIDE_EUNREACHABLE, "no controller is known")
-                               : tide_call(tide_address_make(controller, TIDE_ID_STORE), w.data,
-                                           w.size, TIDE_CALL_TIMEOUT, &reply);
-        tide_reply_free(reply);
-        /* Its slots move, or another controller takes over: it is asked again. */
-        const bool later = code == TIDE_EBUSY || ((code == TIDE_EDIED || code == TIDE_EUNREACHABLE) &&
-                                                  tide_net_durable(store->net));
-        if (!later || tide_port_now(store->port) >= until) {
-            break;
-        }
-        code = tide_sleep(TIDE_SECOND / 50);
-    }
+    const int code = tide__ask_controller(store, &w, true); /* busy: its slots move */
     tide_writer_release(&w);
     return code;
 }

@@ -44,6 +44,7 @@ struct tide__technique {
     /* ---- the store ---- */
     int (*create)(struct tide_store *store);
     void (*destroy)(struct tide_store *store); /* after all tables */
+    void (*run_ends)(struct tide__run *run);   /* nobody holds it, nor finds it: it is freed */
     /* The state of a member is new; then, when all techniques know: what follows for slots. */
     void (*member)(struct tide_store *store, const struct tide_member *member);
     void (*settle)(struct tide_store *store, const struct tide_member *member);

@@ -534,7 +534,7 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
     if (!code && TIDE_UNLIKELY(table->replicas)) {
         code = tide__program_order_wait(table, keys, key_count);
     }
-    if (!code && kind == TIDE__PUSH && TIDE_UNLIKELY(table->store->budget.cap > 0)) {
+    if (!code && kind == TIDE__PUSH && TIDE_UNLIKELY(tide_budget_counts(table->budget))) {
         const struct tide__pass whole = {
             .table = table, .keys = keys, .count = key_count, .mask = TIDE__FOR_WORKER};
         code = tide__memory_admit_rows(&whole);
@@ -546,7 +546,7 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
     if (!raw) {
         tide__heat_access(table->heat, tide__stripe(), keys, key_count, kind == TIDE__PUSH);
     }
-    if (table->clocked && !raw && tide__worker_current()) {
+    if (table->clocked && !raw && tide__worker_of(table)) {
         code = table->operations->operate(table, kind, keys, key_count, out, in, ticket);
         tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,
                           key_count);
@@ -566,7 +566,7 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
                               .patient = true,
                               .async = ticket != NULL,
                               .stamp =
-                                  kind == TIDE__PUSH && !raw ? tide__worker_stamp() : TIDE_NO_CLOCK,
+                                  kind == TIDE__PUSH && !raw ? tide__push_stamp(table) : TIDE_NO_CLOCK,
                               .misses = &misses};
     bool sent;
     const bool shared = tide__hot_of(table) != NULL;

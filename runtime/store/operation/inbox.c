@@ -165,6 +165,7 @@ static void rest(struct tide_store *store) {
         }
     }
     const uint64_t drops = tide__drop_advance(store);
+    tide__runs_sweep(store);
     if (drops && !store->drop_timer && tide_timer_start(drops, &store->drop_timer)) {
         store->drop_timer = 0; /* the next message looks */
     }

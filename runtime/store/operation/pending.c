@@ -457,11 +457,11 @@ bool tide__pending_older(struct tide_store *store, const struct tide_table *tabl
     return found;
 }
 
-bool tide__pending_stamped(struct tide_store *store, uint32_t clock) {
+bool tide__pending_stamped(struct tide_store *store, uint32_t domain, uint32_t clock) {
     bool found = false;
     tide_lock(&store->pending.lock);
     for (struct tide__pending *p = store->pending.first; p && !found; p = p->next) {
-        found = p->kind == TIDE__PUSH && p->stamp < clock;
+        found = p->kind == TIDE__PUSH && p->stamp < clock && p->domain == domain;
     }
     tide_unlock(&store->pending.lock);
     return found;

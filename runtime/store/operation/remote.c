@@ -4,6 +4,7 @@
  *
  * One message a node and call (cut at 4 MiB of keys and rows in either direction).
  */
+#include "store/core/clock.h"
 #include "store/operation/shard.h"
 
 enum {
@@ -124,7 +125,8 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
                                 .kind = (uint8_t)kind,
                                 .raw = pass->raw,
                                 .subscribes = pass->flags & TIDE__SUBSCRIBES,
-                                .stamp = pass->stamp};
+                                .stamp = pass->stamp,
+                                .domain = tide__worker_domain()};
     memcpy(p->index, positions, count * sizeof *positions);
     if (traced) {
         p->way = table->relocates ? (struct tide__way *)(void *)(p->index + count) : NULL;

@@ -424,13 +424,13 @@ void tide__groups_plan(struct tide_store *store) {
     size_t count = 0;
     bool any = false;
     for (struct tide__catalog_entry *e = store->catalog->entries; e && !any; e = e->next) {
-        any = e->options.replicas && e->phase == TIDE__CATALOG_READY;
+        any = e->options.replicas && tide__catalog_stands(e);
     }
     if (!any || tide__catalog_homes(store, &nodes, &count)) {
         return;
     }
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
-        if (e->options.replicas && e->phase == TIDE__CATALOG_READY) {
+        if (e->options.replicas && tide__catalog_stands(e)) {
             plan_entry(store, e, nodes, count);
         }
     }

@@ -136,12 +136,11 @@ void tide__copy_record_push(const struct tide__copy_record_shape *shape, struct 
     case TIDE_UPDATE_ADAGRAD: /* the step is taken from the sums as they are known here */
         tide__adagrad_apply(shape->options, value, delta, acc);
         break;
-    case TIDE_UPDATE_ADAM:
-        add(acc, delta, shape->floats);
-        break;
     default:
         add(acc, delta, shape->floats);
-        tide__rule_apply(shape->options, value, delta);
+        if (!tide__rule_is_serial(shape->options->update)) {
+            tide__rule_apply(shape->options, value, delta);
+        }
     }
 }
 
@@ -223,7 +222,7 @@ void tide__copy_record_row(const struct tide__copy_record_shape *shape, struct t
     if (!TIDE_MUTANT(ring_entry_twice)) {
         tide__copy_record_confirm(r, number);
     }
-    const bool acts = shape->options->update != TIDE_UPDATE_ADAM;
+    const bool acts = !tide__rule_is_serial(shape->options->update);
     for (uint32_t i = 0; acts && i < r->sent_count; i++) {
         act_sent(shape, value, &r->sent[i]);
     }

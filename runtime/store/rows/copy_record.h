@@ -10,7 +10,7 @@
  * So a worker always reads its own writes, nothing is added twice or lost, and no difference of
  * large values is formed. Rules: `add`, `sgd` and `assign` act on value as they do at home, from a
  * delta of `width` floats; of `adagrad` the whole row is copied, and the result (values and sums)
- * is what accumulates and travels; `adam` does not act here.
+ * is what accumulates and travels; `adam` and `momentum` do not act here.
  *
  * A row has up to 16 blocks of floats. Where single columns are added (rule `add`), only the blocks
  * of acc that were touched are sent.

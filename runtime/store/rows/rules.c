@@ -1,11 +1,13 @@
 /*
  * Update rules, applied where the row lives, under its lock.
  *   add      w += d                                assign  w = d                     sgd  w -= lr d
- *   adagrad  s += d d; w -= lr d / (sqrt(s) + e)   (Duchi, Hazan, Singer 2011; s starts at
- * sum_init) adam     m = b1 m + (1 - b1) d; v = b2 v + (1 - b2) d d; w -= lr mh / (sqrt(vh) + e)
+ *   adagrad  s += d d; w -= lr d / (sqrt(s) + e)   (Duchi, Hazan, Singer 2011; s starts at sum_init)
+ *   adam     m = b1 m + (1 - b1) d; v = b2 v + (1 - b2) d d; w -= lr mh / (sqrt(vh) + e)
  *            (Kingma, Ba 2015, algorithm 1; mh, vh divided by 1 - b^t)
- * State behind the values: adagrad s; adam m, v and the number of steps as a float (it stops at
- * 2^24, where the correction has long been 1). Deltas come from callers and from messages at any
+ *   momentum v = b1 v + d; w -= lr v               (Polyak 1964)
+ *   nesterov v = b1 v + d; w -= lr (d + b1 v)      (Sutskever et al. 2013, formula 7 from the point ahead)
+ * State behind the values: adagrad s; momentum and nesterov v; adam m, v and the number of steps as a
+ * float (it stops at 2^24, where the correction has long been 1). Deltas come from callers and from messages at any
  * alignment, hence the vectors with alignment 1. Adagrad and adam wait for square roots and
  * divisions, so there are two instances of each, one for processors that take eight at a time; no
  * instance fuses multiply and add, so their results are the same bits.
@@ -43,12 +45,18 @@ static inline float at(const char *delta, size_t i) {
 size_t tide__rule_state(uint8_t rule, size_t width) {
     switch (rule) {
     case TIDE_UPDATE_ADAGRAD:
+    case TIDE_UPDATE_MOMENTUM:
+    case TIDE_UPDATE_NESTEROV:
         return width;
     case TIDE_UPDATE_ADAM:
         return 2 * width + 1;
     default:
         return 0;
     }
+}
+
+bool tide__rule_has_rate(uint8_t rule) {
+    return rule != TIDE_UPDATE_ADD && rule != TIDE_UPDATE_ASSIGN;
 }
 
 static void add_scaled(float *row, const char *delta, size_t width, float scale) {
@@ -87,7 +95,7 @@ BODY void roots(float values[EIGHT]) {
 /* `grown`, if not NULL: what the row grows by is added to it. */
 BODY void adagrad_body(const struct tide_table_options *o, float *row, const char *delta,
                        float *grown) {
-    const float lr = o->lr, epsilon = o->epsilon;
+    const float lr = tide__learning_rate(o), epsilon = o->epsilon;
     const size_t width = o->width;
     float *sum = row + width;
     size_t i = 0;
@@ -124,7 +132,7 @@ BODY void adam_body(const struct tide_table_options *o, float *row, const char *
     const float first = (float)(1.0 / (1.0 - pow((double)o->beta1, (double)*steps)));
     const float second = (float)(1.0 / (1.0 - pow((double)o->beta2, (double)*steps)));
     const float keep1 = o->beta1, keep2 = o->beta2, new1 = 1.0f - keep1, new2 = 1.0f - keep2;
-    const float lr = o->lr, epsilon = o->epsilon;
+    const float lr = tide__learning_rate(o), epsilon = o->epsilon;
     size_t i = 0;
     for (; i + EIGHT <= width; i += EIGHT) {
         float8 d = LOAD8(delta + i * 4);
@@ -142,6 +150,27 @@ BODY void adam_body(const struct tide_table_options *o, float *row, const char *
         m[i] = keep1 * m[i] + new1 * d;
         v[i] = keep2 * v[i] + new2 * d * d;
         row[i] -= lr * (m[i] * first) / (sqrtf(v[i] * second) + epsilon);
+    }
+}
+
+static void momentum(const struct tide_table_options *o, float *row, const char *delta,
+                     bool nesterov) {
+    const float lr = tide__learning_rate(o), keep = o->beta1;
+    const size_t width = o->width;
+    float *velocity = row + width;
+    size_t i = 0;
+    for (; i + 4 <= width; i += 4) {
+        float4 d = LOAD(delta + i * 4), v = keep * LOAD(velocity + i) + d;
+        STORE(velocity + i, v);
+        if (nesterov) {
+            v = d + keep * v;
+        }
+        STORE(row + i, LOAD(row + i) - lr * v);
+    }
+    for (; i < width; i++) {
+        float d = at(delta, i), v = keep * velocity[i] + d;
+        velocity[i] = v;
+        row[i] -= lr * (nesterov ? d + keep * v : v);
     }
 }
 
@@ -192,7 +221,7 @@ void tide__rule_apply(const struct tide_table_options *o, float *row, const void
         memcpy(row, delta, o->width * sizeof *row);
         break;
     case TIDE_UPDATE_SGD:
-        add_scaled(row, delta, o->width, -o->lr);
+        add_scaled(row, delta, o->width, -tide__learning_rate(o));
         break;
     case TIDE_UPDATE_ADAGRAD:
         tide__adagrad_apply(o, row, delta, NULL);
@@ -200,8 +229,12 @@ void tide__rule_apply(const struct tide_table_options *o, float *row, const void
     case TIDE_UPDATE_ADAM:
         adam(o, row, delta);
         break;
+    case TIDE_UPDATE_MOMENTUM:
+    case TIDE_UPDATE_NESTEROV:
+        momentum(o, row, delta, o->update == TIDE_UPDATE_NESTEROV);
+        break;
     default:
-        TIDE_ASSERT(o->update <= TIDE_UPDATE_ADAM); /* was checked at creation */
+        TIDE_ASSERT(o->update <= TIDE_UPDATE_NESTEROV); /* was checked at creation */
     }
 }
 

@@ -68,7 +68,7 @@ void tide__slab_deinit(struct tide__slab *slab) {
 /* The lock is held. */
 static void count_rows(struct tide__slab *slab) {
     const uint64_t bytes = (uint64_t)slab->next * slab->stride;
-    if (slab->budget && slab->budget->cap > 0 && bytes > slab->counted) {
+    if (slab->budget && tide_budget_counts(slab->budget) && bytes > slab->counted) {
         const uint64_t more =
             (bytes - slab->counted + COUNTED_BYTES - 1) / COUNTED_BYTES * COUNTED_BYTES;
         tide_budget_keep(slab->budget, more);

@@ -14,7 +14,7 @@
 enum { SPINS = 100, HASH_FIRST = 4, HASH_MAX = 1 << 30 };
 
 void tide__index_counts(struct tide_table *table, int64_t bytes) {
-    struct tide_budget *budget = &table->store->budget;
+    struct tide_budget *budget = table->budget;
     if (bytes < 0) {
         tide_budget_drop(budget, (uint64_t)-bytes);
     } else {

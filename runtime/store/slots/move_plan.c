@@ -314,7 +314,7 @@ static void tell_all(struct tide_store *store, struct round *round, const struct
         }
         owed = 0;
         for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
-            if (b ? e->id == b->table : e->phase == TIDE__CATALOG_READY) {
+            if (b ? e->id == b->table : tide__catalog_stands(e)) {
                 send_map(store, e, (uint16_t)node, round->number, b);
                 owed++;
             }
@@ -355,7 +355,7 @@ static bool is_home(const struct tide_store *store, uint16_t node) {
     bool any = false;
     for (const struct tide__catalog_entry *e = store->catalog->entries; e && !any; e = e->next) {
         for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT && !any; slot++) {
-            any = e->phase == TIDE__CATALOG_READY && e->homes[slot] == node;
+            any = tide__catalog_stands(e) && e->homes[slot] == node;
         }
     }
     return any;
@@ -390,7 +390,7 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
         if (e->phase == TIDE__CATALOG_GONE) {
             continue;
         }
-        if (e->phase != TIDE__CATALOG_READY) {
+        if (!tide__catalog_stands(e)) {
             waits = true; /* its creation ends soon; then its slots are planned */
         } else if (e->options.replicas) {
             waits |= is_busy(store, e, leaver->id);

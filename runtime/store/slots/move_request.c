@@ -117,7 +117,7 @@ void tide__request_part(struct tide_store *store, struct tide__request *request,
 
 static struct tide__catalog_entry *ready_entry(struct tide_store *store, uint64_t id) {
     struct tide__catalog_entry *e = store->catalog->entries;
-    while (e && (e->id != id || e->phase != TIDE__CATALOG_READY)) {
+    while (e && (e->id != id || !tide__catalog_stands(e))) {
         e = e->next;
     }
     return e;

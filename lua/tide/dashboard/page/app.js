@@ -490,7 +490,14 @@ panel("Runs", (state) => {
     lines("Examples a second", [...rates].slice(0, 24).map(([name, points]) => ({ name, points })), { format: count, named: true, width: 960, height: 200 })];
 });
 
-let chosen = "", replayed = "", replay_text = "", replay_policy = "", asking = false;
+let chosen = "", replayed = "", replay_text = "", replay_policy = "", asking = false, would = null;
+
+const both_texts = (r) => make("div", {}, make("p", { class: "soft" }, "wanted"), make("pre", {}, r.plan || "nothing"), make("p", { class: "soft" }, "seen"), make("pre", {}, r.view || "not told"));
+
+function would_cell(other, r) {
+  const found = r.what === "decision" ? other.at.get(r.at + " " + r.seat) : undefined;
+  return found === undefined ? { text: r.what === "decision" ? "the same" : "", class: "soft" } : { text: found, class: "warn" };
+}
 
 async function load_decisions(name) {
   if (asking) return;
@@ -507,6 +514,7 @@ async function load_decisions(name) {
 
 async function replay(name) {
   replayed = "replaying…";
+  would = null;
   show();
   try {
     const body = { run: name };
@@ -515,6 +523,9 @@ async function replay(name) {
     replayed = `${r.same} of ${r.decisions} decisions are the same` + (r.identical === true ? ": byte for byte what was recorded" : "")
       + (r.faults ? `; ${r.faults} faults: ${r.fault || ""}` : "") + (r.first_difference_tick !== undefined ? `; the first difference is at tick ${r.first_difference_tick}` : "")
       + (r.open_loop ? "; views are as recorded, they do not react to the other policy" : "");
+    if (body.text || body.policy) {
+      would = { run: name, policy: body.text ? "the pasted policy" : body.policy, at: new Map(list(r.differences).map((e) => [e.at + " " + e.seat, e.would || "nothing"])) };
+    }
   } catch (problem) { replayed = problem.message; }
   show();
 }
@@ -550,9 +561,13 @@ panel("Policies", (state) => {
   if (changes.length > 0) out.push(make("div", { class: "card" }, make("h2", {}, "Swaps, guards, rollbacks"), rows_table("Swaps, guards, rollbacks", ["time", "kind", "node", "what happened"], event_rows(changes.slice(-20).reverse()))));
   if (d && d.problem) out.push(make("p", { class: "warn" }, d.problem));
   if (d && d.data) {
-    out.push(make("div", { class: "card" }, make("h2", {}, "Decisions, newest first"), rows_table("Decisions", ["at", "seat", "policy", "verdict", "why", "wanted and seen"],
-      list(d.data.decisions).slice(-40).reverse().map((r) => [seconds(r.at), r.seat, r.policy || "", { text: r.what === "decision" ? `${r.verdict || ""}${r.actions ? ", " + r.actions + " actions" : ""}` : r.what, class: r.refused ? "bad" : "" },
-        r.refused || r.why || "", r.plan || r.view ? folded(`tick ${r.tick ?? ""}`, () => make("div", {}, make("p", { class: "soft" }, "wanted"), make("pre", {}, r.plan || "nothing"), make("p", { class: "soft" }, "seen"), make("pre", {}, r.view || "not told"))) : ""]))));
+    const other = would && would.run === run.name ? would : null;
+    const titles = ["at", "seat", "policy", "saw", "wanted", "got", "why"];
+    if (other) titles.push(other.policy + " would want");
+    out.push(make("div", { class: "card" }, make("h2", {}, "Decisions, newest first"), rows_table("Decisions", [...titles, "whole"],
+      list(d.data.decisions).slice(-40).reverse().map((r) => [seconds(r.at), r.seat, r.policy + (r.canary ? " (canary)" : ""), r.saw || "", r.wanted || "",
+        { text: r.what === "decision" ? r.got : r.what, class: /^(rejected|fault|partial)/.test(r.got) ? "bad" : "" }, r.why || "",
+        ...(other ? [would_cell(other, r)] : []), r.plan || r.view ? folded("seen and wanted", () => both_texts(r)) : ""]))));
   }
   out.push(replay_form(run.name));
   return out;
@@ -578,6 +593,30 @@ async function load_log() {
   if (current().name === "Log") show();
 }
 
+const TRACE_S = 3;
+let recorded = "";
+
+async function record() {
+  recorded = `recording ${TRACE_S} s…`;
+  show();
+  try {
+    const answer = await fetch("/api/trace", { method: "POST", headers: { Authorization: "Bearer " + bearer }, body: JSON.stringify({ seconds: TRACE_S }) });
+    if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error || "answer " + answer.status);
+    const blob = await answer.blob(), url = URL.createObjectURL(blob), name = "tide-trace.json";
+    make("a", { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+    recorded = `${name}, ${bytes(blob.size)}: open it at ui.perfetto.dev`;
+  } catch (problem) { recorded = problem.message; }
+  show();
+}
+
+function trace_card() {
+  const go = make("button", { type: "button", id: "trace-go" }, `record ${TRACE_S} s`);
+  go.addEventListener("click", record);
+  return make("div", { class: "card" }, make("h2", {}, "Trace"), make("div", { class: "row" }, go,
+    make("span", { class: "soft" }, "what threads run and fibers wait for on all nodes, as a file")), make("p", { role: "status", id: "recorded" }, recorded));
+}
+
 panel("Log", () => {
   load_log();
   if (!log) return [make("p", { class: "soft" }, "Asking the nodes.")];
@@ -585,7 +624,7 @@ panel("Log", () => {
     ...LEVELS.slice(1).map((l) => make("option", { value: l, selected: l === level ? "" : null }, l)));
   select.addEventListener("change", () => { level = select.value; show(); });
   const lines = log.lines.filter((l) => !level || LEVELS.indexOf(l.level) >= LEVELS.indexOf(level)).reverse();
-  return [make("div", { class: "row" }, make("label", {}, "at least", select)), log.problem ? make("p", { class: "warn" }, log.problem) : null,
+  return [trace_card(), make("div", { class: "row" }, make("label", {}, "at least", select)), log.problem ? make("p", { class: "warn" }, log.problem) : null,
     make("div", { class: "card" }, make("h2", {}, "Newest lines of the nodes' logs"), rows_table("Log", ["time", "level", "node", "text"],
       lines.map((l) => [clock(l.time), { text: l.level, class: l.level === "error" ? "bad" : l.level === "warn" ? "warn" : "" }, l.node, l.text])))].filter(Boolean);
 });
@@ -606,7 +645,7 @@ function show() {
   document.getElementById("cluster").textContent = state.cluster;
   document.title = "Tide " + state.cluster;
   const down = list(state.nodes).filter((n) => !n.up && !n.left).length;
-  say(`${clock(state.time)}: ${list(state.nodes).length} members${down ? `, ${down} down` : ""}, ${list(state.runs).length} runs`, Boolean(state.problem));
+  say(`${clock(state.time)}: ${list(state.nodes).length} members${down ? `, ${down} down` : ""}, ${list(state.runs).length} ${list(state.runs).length === 1 ? "run" : "runs"}`, Boolean(state.problem));
   tell(state.problem ? "The cluster does not answer: " + state.problem : "");
   const node = document.getElementById("panel");
   if (!node || busy_inside(node)) return;
