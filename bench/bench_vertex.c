@@ -5,6 +5,7 @@
  *   complete  the same on complete trees of 256 leaves
  *   lm        LSTM language model, 10,000 words, sentences of the generator's law
  *   fc        Tree-FC on complete trees of 256 leaves
+ *   growing   trees whose vertices come one a sample and step, over the same trees as batches
  * Names of these choose; without any all are run. `--serial`: one vertex at a time. Rounds of both take
  * turns, and a row is the median. peers/peer_torch_trees.py prints PyTorch's rows.
  */
@@ -139,10 +140,10 @@ static float *zeros(size_t n) {
     return x;
 }
 
-static struct tide_side begin(bool serial) {
+static struct tide_side begin(bool serial, bool grows) {
     struct tide_side s = {.serial = serial};
     const struct tide_device *device = tide_device_find("cpu");
-    struct tide_plan_options options = {.kind = TIDE_PLAN_TRAIN};
+    struct tide_plan_options options = {.kind = TIDE_PLAN_TRAIN, .no_reuse = grows};
     size_t n = tide_program_parameter_keys(p) * TIDE_PARAMETER_KEY;
     struct tide_table_place place = tide_program_table_at(p, 0);
     expect(tide_plan_create(p, device, &options, &s.plan));
@@ -158,8 +159,10 @@ static struct tide_side begin(bool serial) {
     tide_program_initialise(p, 1, sizeof(float), s.parameters, s.states);
     tide_program_table_rows(p, 0, 1, sizeof(float), 0, s.words, s.table);
     tide_run_bind_parameters(s.run, s.parameters, s.gradients, s.states);
-    tide_run_fold(s.run, 1e-6);
-    tide_run_divide(s.run, 1);
+    if (!grows) {
+        tide_run_fold(s.run, 1e-6);
+        tide_run_divide(s.run, 1);
+    }
     return s;
 }
 
@@ -172,17 +175,12 @@ static void end(struct tide_side *s) {
     }
 }
 
-static void step(struct tide_side *s, const struct tide_forest *f, size_t first, size_t count) {
+/* Plain gradient descent, of rows and of what no product has changed. */
+static void update(struct tide_side *s) {
     const struct tide_device *device = tide_device_find("cpu");
     const struct tide_step rule = {.rule = TIDE_RULE_SGD, .rate = 1e-6, .scale = 1};
     size_t ids, w = s->width;
-    expect(tide_run_bind_forest(s->run, f, NULL, first, count, s->serial));
     const uint64_t *id = tide_run_table_ids(s->run, 0, &ids);
-    for (size_t i = 0; i < ids; i++) {
-        memcpy(s->rows + i * w, s->table + id[i] * w, w * sizeof(float));
-    }
-    tide_run_bind_table(s->run, 0, s->rows, s->row_gradients);
-    expect(tide_run_step(s->run, 0, 1, NULL));
     for (size_t i = 0; i < ids; i++) {
         device->update(&rule, w, s->table + id[i] * w, s->row_gradients + i * w, NULL, NULL);
     }
@@ -193,6 +191,48 @@ static void step(struct tide_side *s, const struct tide_forest *f, size_t first,
                            s->gradients + place.first, NULL, NULL);
         }
     }
+}
+
+static void step(struct tide_side *s, const struct tide_forest *f, size_t first, size_t count) {
+    size_t ids, w = s->width;
+    expect(tide_run_bind_forest(s->run, f, NULL, first, count, s->serial));
+    const uint64_t *id = tide_run_table_ids(s->run, 0, &ids);
+    for (size_t i = 0; i < ids; i++) {
+        memcpy(s->rows + i * w, s->table + id[i] * w, w * sizeof(float));
+    }
+    tide_run_bind_table(s->run, 0, s->rows, s->row_gradients);
+    expect(tide_run_step(s->run, 0, 1, NULL));
+    update(s);
+}
+
+/* The same vertices one a sample and step; number: room for that of each vertex of the forest. */
+static void grow(struct tide_side *s, const struct tide_forest *f, size_t first, size_t count,
+                 uint32_t *number) {
+    const int32_t *word = tide_forest_find(f, "word")->data, *label = tide_forest_find(f, "label")->data;
+    tide_run_bind_table(s->run, 0, s->table, s->row_gradients);
+    expect(tide_run_grow(s->run, 4096));
+    bool more = true;
+    for (size_t t = 0; more; t++) {
+        more = false;
+        for (size_t i = first; i < first + count; i++) {
+            size_t v = f->sample_start[i] + t;
+            if (v >= f->sample_start[i + 1]) {
+                continue;
+            }
+            uint32_t children[8], n = 0;
+            for (uint32_t e = f->child_start[v]; e < f->child_start[v + 1] && n < 8; e++) {
+                children[n++] = number[f->sample_start[i] + (size_t)f->child[e]];
+            }
+            const struct tide_grow_input in[] = {{"word", &word[v]}, {"label", &label[v]}};
+            expect(tide_run_grow_add(s->run, children, n, in, 2, &number[v]));
+            more = true;
+        }
+        const uint32_t *ids;
+        size_t rows;
+        expect(tide_run_grow_step(s->run, 1, &ids, &rows));
+    }
+    expect(tide_run_grow_finish(s->run, 1));
+    update(s);
 }
 
 struct hand_side {
@@ -244,7 +284,7 @@ static void run_setting(const struct setting *s, size_t h, size_t batch, bool se
     struct tide_forest *f = NULL;
     expect(tide_forest_generate(&law, &f));
     build(s->model, s->words, h, s->classes);
-    struct tide_side tide = begin(serial);
+    struct tide_side tide = begin(serial, false);
     struct hand_side hand = {
         loop_create(s->model, s->words, h, s->classes, f->vertices + 1), plan_for_hand(s->words)};
     double times[2][ROUNDS], plan_time = 0;
@@ -294,6 +334,40 @@ static void run_setting(const struct setting *s, size_t h, size_t batch, bool se
     tide_forest_destroy(f);
 }
 
+static void run_growing(size_t h, size_t batch) {
+    struct tide_forest_law law = {
+        .name = "skewed_trees", .samples = 4 * batch, .vocabulary = 20000, .seed = 1, .skew = 50};
+    struct tide_forest *f = NULL;
+    expect(tide_forest_generate(&law, &f));
+    build(LOOP_TREE, 20000, h, 5);
+    struct tide_side whole = begin(false, false), growing = begin(false, true);
+    uint32_t *number = tide_alloc(f->vertices * sizeof(*number));
+    double times[2][ROUNDS];
+    for (size_t r = 0; r < ROUNDS + 1; r++) {
+        for (size_t side = 0; side < 2; side++) {
+            uint64_t began = report_processor_time();
+            for (size_t first = 0; first < 4 * batch; first += batch) {
+                if (side == 0) {
+                    step(&whole, f, first, batch);
+                } else {
+                    grow(&growing, f, first, batch, number);
+                }
+            }
+            if (r > 0) {
+                times[side][r - 1] = (double)(report_processor_time() - began);
+            }
+        }
+    }
+    char what[80];
+    snprintf(what, sizeof(what), "growing H %zu B %zu", h, batch);
+    report_row(what, "x of batches", median(times[0]) / median(times[1]));
+    end(&whole);
+    end(&growing);
+    tide_free(number);
+    tide_program_destroy(p);
+    tide_forest_destroy(f);
+}
+
 int main(int argc, char **argv) {
     static const struct setting settings[] = {
         {"trees", "skewed_trees", LOOP_TREE, 20000, 0, 5, 512},
@@ -320,6 +394,13 @@ int main(int argc, char **argv) {
                 }
             }
         }
+    }
+    bool grows = !chosen;
+    for (int i = 1; i < argc; i++) {
+        grows = grows || strcmp(argv[i], "growing") == 0;
+    }
+    if (grows) {
+        run_growing(256, 64);
     }
     return 0;
 }

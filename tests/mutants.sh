@@ -193,7 +193,7 @@ descent_flight_ignored        test_descent
 tasks_not_rebuilt             test_descent.sh
 tasks_row_lost                test_descent.sh
 vertex_children_backwards     test_vertex
-vertex_class_dropped          test_vertex
+vertex_class_dropped          test_forest plans_agree_with_a_naive_grouping
 vertex_kinds_mixed            test_vertex
 vertex_others_stay            test_vertex
 vertex_piece_renumbered       test_vertex pieces_add_up

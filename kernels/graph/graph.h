@@ -135,10 +135,6 @@ static inline size_t tide__graph_element(const struct value *v, size_t float_siz
 int tide__graph_infer(struct tide_program *p, struct node *node, struct value *outs);
 
 /* ---- vertex.c: programs of vertices ---- */
-/* What kinds publish becomes one value a state. EINVAL: a kind does not. */
-int tide__vertex_join(struct tide_program *p);
-/* The kind of an operation, and of what it makes, from its operands. EINVAL: they are of two. */
-int tide__vertex_kind(struct tide_program *p, struct node *node, struct value *outs);
 /* Tells of every operation which section it is in. EINVAL: nothing is published. */
 int tide__vertex_sections(struct tide_program *p);
 /* The list in the order of sections; what feeds nothing in the loop leaves it. */
@@ -157,6 +153,14 @@ void tide__vertex_flatten(struct tide_program *p);
 void tide__vertex_aliases(struct tide_program *p);
 /* Whether operand i is read at rows that others name: it is never cut to a level's. */
 bool tide__vertex_reads_any(const struct node *node, size_t i);
+
+/* ---- kinds.c: several functions of vertices in one program ---- */
+/* What the kind now being made publishes as state i: rows of its own, which then are the state's. */
+int tide__vertex_publish(struct tide_program *p, size_t i, uint32_t value);
+/* What kinds publish becomes one value a state. EINVAL: a kind does not. */
+int tide__vertex_join(struct tide_program *p);
+/* The kind of an operation, and of what it makes, from its operands. EINVAL: they are of two. */
+int tide__vertex_kind(struct tide_program *p, struct node *node, struct value *outs);
 
 /* ---- passes.c: list -> list ---- */
 int tide__graph_evaluation(struct tide_program *p); /* forward alone, as it is evaluated */

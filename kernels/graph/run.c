@@ -243,6 +243,10 @@ int tide__run_enlarge(struct tide_run *run, struct spans to, size_t rows, size_t
     const size_t held = run->arena_bytes;
     char *old = run->arena;
     size_t part[2] = {part_at(run, PLACE_EDGES), part_at(run, PLACE_FIXED)};
+    if (rows == 0 && edges == 0) { /* nothing is kept: perhaps there is room already */
+        run->now = to;
+        return grow(run);
+    }
     run->arena = NULL;
     run->arena_bytes = 0;
     run->now = to;
