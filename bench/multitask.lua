@@ -84,7 +84,8 @@ local function steps()
   local bare <const> = best(function()
     product {first = 0, rows = n, kind = "both", from = w, to = r, by = 1 / n, values = values, d = d}
   end)
-  print(("multitask steps: %.3g numbers/s, a dot and an add of each row %.3g; %.2f of it"):format(own, bare, own / bare))
+  print(("multitask steps: %.3g numbers/s, a dot and an add of each row %.3g; %.2f of it"):format(own, bare,
+    own / bare))
 end
 
 tide.main(function()

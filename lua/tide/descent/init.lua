@@ -101,12 +101,12 @@ local function live(o)
 end
 
 ---Checkpoints are of one moment: x and what workers keep belong together.
-local function check_checkpoint(what, o)
+---@package
+function descent.check_checkpoint(what, o)
   if type(o.checkpoint) == "table" and o.checkpoint.cut == "fuzzy" then
     fail(what .. ": checkpoints are cut by clock: a report is one", 'leave `cut` out')
   end
 end
-descent.check_checkpoint = check_checkpoint
 
 ---Plays a part whose state is `count` numbers in table x, and the little that it keeps.
 local function play(w, t, part, count)
@@ -121,7 +121,7 @@ local function play(w, t, part, count)
 end
 
 local function linear_job(o)
-  check_checkpoint("descent", o)
+  descent.check_checkpoint("descent", o)
   if o.path then o.mode = "gram" end
   local function count() -- coefficients, the intercept, and with checkpoints the weights of sets
     return (o.checkpoint and o.mode ~= "gram" and 2 or 1) * o.data.columns + 1
@@ -230,7 +230,7 @@ function descent.job(o)
   end
   if o.mode and o.mode ~= "sets" then fail "descent.job: models of the script's own are optimised by sets" end
   if not o.objective and not o.rounds then fail "descent.job wants `objective`, or `rounds` after which it ends" end
-  check_checkpoint("descent.job", o)
+  descent.check_checkpoint("descent.job", o)
   local c <const> = copied(o)
   c.tolerance = c.tolerance or 1e-6
   local all <const> = (c.checkpoint and 2 or 1) * c.variables + 1
@@ -267,7 +267,7 @@ local CCD <const> = {name = true, data = true, rank = true, l2 = true, weighted 
 ---@return tide.job
 function descent.ccd(o)
   script.check_fields("T0203", "descent.ccd", o, CCD)
-  check_checkpoint("descent.ccd", o)
+  descent.check_checkpoint("descent.ccd", o)
   local c <const> = copied(o)
   c.rank, c.passes, c.inner = c.rank or 10, c.passes or 20, c.inner or 1
   c.tolerance, c.l2 = c.tolerance or 0, c.l2 or 0.1
