@@ -47,8 +47,8 @@ def synthetic():
 
 
 def rounds():
-    for solver in ("cg", "sdca"):
-        lines, _ = run("--data", args.data, "--relation", "learned", "--lambdas", "0.003", "--solver", solver)
+    for solver in ("cg", "sdca", "sdca --rows-rho"):
+        lines, _ = run("--data", args.data, "--relation", "learned", "--lambdas", "0.003", "--solver", *solver.split())
         inner = [int(line[6 if line[3] == "yes" else 5]) for line in lines[:-1]]
         row(f"multitask rounds {solver} to 1e-3", most=max(inner), all=" ".join(map(str, inner)))
 

@@ -24,6 +24,7 @@ local opt = tide.options {
   held_out = {"share of the data's examples, or generated ones a task", type = "number"},
   splits   = {"how many random splits of a file's examples", default = 1},
   steps    = {"outer steps at most", default = 5},
+  rows_rho = {"sdca with the looser bound by sums of rows", default = false},
   deadline = {"times the median pass at which a round of sdca ends; 0: when a pass is made", default = 0.0},
   nodes    = {"node processes on this machine, a worker each", default = 2},
   chart    = {"file for a map of the correlations", type = "string"},
@@ -48,6 +49,7 @@ for split = 1, opt.splits do
   end
   jobs[split] = mtl.job {name = "tasks-" .. split, data = sets[split], loss = opt.loss, relation = relation,
                          lambdas = lambdas, solver = opt.solver, steps = opt.steps, seed = opt.seed,
+                         rho = opt.rows_rho and "rows" or nil,
                          deadline = opt.deadline > 0 and opt.deadline or nil, standardise = opt.data ~= nil,
                          bias = opt.data ~= nil}
 end

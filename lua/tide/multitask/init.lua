@@ -247,8 +247,9 @@ end
 ---@param o table {name, data (rows with tasks), loss = "squared"|"hinge"|"smoothed"|"logistic", relation = "auto"|
 ---  "learned"|"independent"|{"mean", c}|matrix|{graph =}, lambdas, standardise = true, bias = true, tolerance = 1e-6,
 ---  solver = "cg" (squared) or "sdca", validate = 0.2, steps = 5 outer ones at most, passes = 1 over the examples a
----  round, deadline = nil or times the median pass at which a round of sdca ends, smooth, seed, checkpoint, without =
----  numbers of tasks that are left out at first; run:set {without = {..}} lets tasks go and come}
+---  round, deadline = nil or times the median pass at which a round of sdca ends, smooth, seed, checkpoint,
+---  rho = nil or "rows", the looser bound by sums of rows, without = numbers of tasks that are left out at first;
+---  run:set {without = {..}} lets tasks go and come}
 ---@return tide.job
 function multitask.job(given)
   script.check_fields("T0203", "multitask.job", given, KNOWN)
@@ -287,6 +288,9 @@ function multitask.job(given)
     if math.type(o[key]) ~= "integer" or o[key] < (key == "steps" and 0 or 1) then
       fail(("multitask.job: `%s` is %s, not a whole number"):format(key, tostring(o[key])))
     end
+  end
+  if o.rho ~= nil and o.rho ~= "rows" then
+    fail(("multitask.job: rho is %s; there is \"rows\", the looser bound by sums of rows"):format(tostring(o.rho)))
   end
   if o.deadline and not (type(o.deadline) == "number" and o.deadline >= 1) then
     fail(("multitask.job: deadline is %s, not a number of 1 or more"):format(tostring(o.deadline)))

@@ -482,7 +482,7 @@ function solver:solve(tolerance, most)
   self.cg = nil
   self:rebuild()
   local with_cg <const> = self.o.solver == "cg"
-  self.rho = with_cg and 1 or self.o.rho or relation.rho(self.S, self.unit_tasks)
+  self.rho = with_cg and 1 or relation.rho(self.S, self.unit_tasks, self.o.rho)
   self.weight, self.former = self.rho, nil
   local so_far <const> = self.so_far or {rounds = 0, trace = {}}
   self.so_far, self.look, self.looked = so_far, 0, nil
