@@ -142,6 +142,7 @@ function tide_fiber:done() end
 ---@field checkpoint? {dir: string, every?: string|number, keep?: integer, cut?: "clock"|"fuzzy"} written now and then
 ---@field progress? {total?: integer, unit?: string} what the progress line counts up to
 ---@field seed? integer
+---@field memory? string|integer what the tables of a run may take on each node: "256MB"
 ---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
 ---@field comm? {tensors: fun(): table[], batch: integer} what travels between the workers in each step (nn.job)
 ---@field net? {inputs: string[], metrics: table<string, function>, validate: string|nil} of nn.job
@@ -166,6 +167,7 @@ local tide_job = {}
 ---@field work table|nil newest batch and passes of a step, of a job whose batch changes: {total=, accum=}
 ---@field meet integer how often all of a job that meets were asked to
 ---@field begun integer reports of all before it began, where it joined
+---@field suspends boolean|nil it was told to leave together with all others
 ---@field clocks integer intervals ended so far; not 0 at the start of a resumed run
 ---@field passes integer passes over the data in chunks that are complete; not 0 at the start of a resumed run
 ---@field state table what the worker wants to find again when the run is resumed: numbers, strings, tables of them
@@ -402,13 +404,15 @@ function tide_run:cancel() end
 ---`local run <close> = cluster:start(job)` does it at the end of the block; the end of the cluster does it for all.
 function tide_run:close() end
 
----Writes the sums of the newest 1,000 reports or more, a line a report: `.csv`, or `.json`, an object a line.
+---Writes the sums of the newest 1,000 reports or more, a line a report: `.csv`, or `.json`, an object a line; `.npz`
+---has an array for each field.
 ---@param path string
 ---@param fields? string[] default: all numbers of reports
 function tide_run:save_reports(path, fields) end
 
 ---Writes tables, one file each: `path` for a single one, `<path>.<name>.<ending>` for several. `.safetensors` has keys
----and what update rules remember, for t:load; `.npy` and `.csv` have the rows of dense tables.
+---and what update rules remember, for t:load; `.npy` and `.csv` have the rows of dense tables, `.npz` those of all
+---named ones in one file, by their names.
 ---@param path string
 ---@param names string[] the job's names of tables
 ---@return string[] paths
@@ -492,9 +496,10 @@ function tide_remote_run:refresh() end
 ---@return true|nil, table? err
 function tide_remote_run:pause(o) end
 
----Goes on; one that gave its slots back waits for others first.
+---Goes on; one that gave its slots back waits for others first. One that has ended, but is not done, begins anew from
+---its newest checkpoint, as a run of its own.
 ---@param o? {timeout?: string|number}
----@return true|nil, table? err
+---@return true|tide.remote_run|nil, table? err the new run, if this one has ended
 function tide_remote_run:resume(o) end
 
 ---Changes params from the next report on. Unknown names are refused, unless `new`.
@@ -562,8 +567,9 @@ function tide_cluster:scheduling() end
 ---@param job_ tide.job
 ---@param params? table
 ---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
---- preemptible?: boolean} on a shared cluster: worker slots, for which is waited (default: all that are free); with a
---- scheduling policy how few and how many it may give, which numbers, and how much the run counts
+--- preemptible?: boolean, memory?: string|integer} on a shared cluster: worker slots, for which is waited (default:
+--- all that are free); with a scheduling policy how few and how many it may give, which numbers, and how much the run
+--- counts; memory: "256MB", what its tables may take on each node
 ---@return tide.run
 function tide_cluster:start(job_, params, o) end
 
@@ -586,8 +592,8 @@ function tide_cluster:run(name) end
 
 ---Starts a script on this cluster in a process of its own, which stays when this one ends.
 ---@param path string
----@param o? {args?: string[], slots?: integer, min?: integer, max?: integer, sizes?: string|integer[],
---- weight?: number}
+---@param o? {args?: string[], slots?: integer, memory?: string|integer, keep?: boolean, min?: integer, max?: integer,
+--- sizes?: string|integer[], weight?: number} keep: its tables stay when it is closed
 ---@return tide.remote_run|nil, table? err
 function tide_cluster:submit(path, o) end
 
@@ -749,10 +755,11 @@ function tide_table_handle:push(keys, rows, o) end
 ---@return tide.tensor hits u8: 1 where the row is here
 function tide_table_handle:pull_local(keys) end
 
----Brings rows to this node, where access is then as fast as to one's own. Of a table with technique "relocate".
+---Brings rows to this node, where access is then as fast as to one's own. Of a table with technique "relocate". Nothing depends on it but speed: it is not raised when there is no room.
 ---@param keys integer[]|tide.tensor
 ---@param o? {async?: boolean}
----@return true|tide.ticket
+---@return true|tide.ticket|nil ok
+---@return tide.error? err
 function tide_table_handle:localize(keys, o) end
 
 ---Draws keys, for negative sampling. The level says what draws must promise, and chooses the scheme: docs/scripting.md.
@@ -762,8 +769,14 @@ function tide_table_handle:sampler(o) end
 
 ---The consistency, or a new bound of the same model on all nodes; ssp and essp change into each other.
 ---@param bound? string "essp:4"
----@return string|true|nil consistency nil, err: it cannot be changed to that
+---@return string|true consistency
 function tide_table_handle:consistency(bound) end
+
+---The learning rate in force, or another one for all nodes, also those that join later: pushes that reach their row after this returns are applied by it. docs/scripting.md.
+---@param rate? number
+---@return number|true|nil rate nil: the rule has none; nil, err: it cannot be changed
+---@return tide.error? err
+function tide_table_handle:rate(rate) end
 
 ---Gives slots to a node, waits until nobody goes by their old homes.
 ---@param slots integer[] 0 to 4095
@@ -773,15 +786,13 @@ function tide_table_handle:move(slots, node) end
 
 ---Writes all rows of all nodes, and what the update rule remembers, as safetensors.
 ---@param path string
----@return true|nil ok
----@return tide.error? err
+---@return true
 function tide_table_handle:save(path) end
 
 ---Reads rows that were saved, or the rows of a file that another program wrote: then `tensor` names the one with the rows, and `keys` says whose they are.
 ---@param path string
 ---@param o? {tensor?: string, keys?: "rows"|string|integer|tide.tensor, add?: boolean} keys: "rows" (default): row i of the tensor is key i, from 0; the name of an integer tensor in the file; a first key; or a tensor of keys; add: pushed by the update rule, else assigned
----@return true|nil ok
----@return tide.error? err
+---@return true
 function tide_table_handle:load(path, o) end
 
 ---The values of rows become these, whatever the update rule; what the rule remembers stays. For rows that come from elsewhere: workers push.
@@ -794,20 +805,19 @@ function tide_table_handle:assign(keys, rows) end
 ---@param keys integer[]|tide.tensor
 ---@param technique "static"|"relocate"|"replicate"|"intent"
 ---@param o? {nodes?: integer[], rate?: number, threshold?: number, clip?: number}
----@return true|nil ok
----@return tide.error? err
+---@return true
 function tide_table_handle:manage(keys, technique, o) end
 
----The calling worker will use keys in its clocks `from` to `to` - 1; `w:intent` counts the worker's own clocks.
+---The calling worker will use keys in its clocks `from` to `to` - 1; `w:intent` counts the worker's own clocks. Nothing depends on it but speed: it is not raised when too many are known already.
 ---@param keys integer[]|tide.tensor
 ---@param from integer
 ---@param to integer
 ---@return true|nil ok
+---@return tide.error? err
 function tide_table_handle:intent(keys, from, to) end
 
 ---What was pushed to copies on this node is in the rows when it returns.
----@return true|nil ok
----@return tide.error? err
+---@return true
 function tide_table_handle:flush() end
 
 ---How a key is managed.
@@ -925,7 +935,8 @@ function tide_tensor_module.joined(parts) end
 ---@return table value raises what cannot be read, with the file and the byte
 function tide_tensor_module.load(path) end
 
----Writes a tensor as .npy, .csv or .safetensors, by the path's ending; several by name as .safetensors or .csv.
+---Writes a tensor as .npy, .npz, .csv or .safetensors, by the path's ending; several by name as .npz, .safetensors or
+---.csv.
 ---@param path string
 ---@param value tide.tensor|table<string, tide.tensor>
 ---@param about? table<string, string> metadata of safetensors
@@ -1213,10 +1224,10 @@ function tide_data_module.bow(where, options) end
 ---@param where string|table a directory or file; {train = FILE, dev =, test =}; {generate = "random_trees" |
 ---"skewed_trees" | "balanced_trees" | "chains" | "lattices", samples =, test =, vocabulary =, seed =, max =,
 ---leaves =}
----@param o? {format?: string, classes?: integer} format of files: "sexpr" (default), "parents", "lists", "stanford",
----"sentences"
+---@param o? {format?: string, classes?: integer, vectors?: string} format of files: "sexpr" (default), "parents",
+---"lists", "stanford", "sentences"; vectors: a file of word vectors, "word v1 v2 .." a line, perhaps packed by gzip
 ---@return tide.data.set count (vertices with a label), samples, vocabulary, classes, words (of files with words),
----parts train, dev, test
+---vectors (those of the file: how a table of words begins), parts train, dev, test
 function tide_data_module.forest(where, o) end
 
 ---Images in MNIST's format with labels; parts train.x, train.y, test.x, test.y.
@@ -1469,8 +1480,9 @@ function tide_forest_part:numbered(order) end
 
 ---Vertices that count: whose index `label` is not -1; without it all.
 ---@param label? string
+---@param kinds? string[] of vertices that count; all
 ---@return integer
-function tide_forest_part:counted(label) end
+function tide_forest_part:counted(label, kinds) end
 
 ---Iterates over batches, each a part.
 ---@param size integer samples
