@@ -14,18 +14,15 @@ int tide_kernel_fail(char *error, int code, const char *format, ...) {
     return code;
 }
 
-static double number_of(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                        size_t index) {
+static double number_of(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t index) {
     return arguments[index].given ? arguments[index].number : kernel->parameters[index].number;
 }
 
-int tide_kernel_whole(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                      size_t index, uint64_t least, uint64_t most, uint64_t *out, char *error) {
+int tide_kernel_whole(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t index,
+                      uint64_t least, uint64_t most, uint64_t *out, char *error) {
     double number = number_of(kernel, arguments, index);
-    if (!(number >= (double)least && number <= (double)most && number < 0x1p53) ||
-        number != floor(number)) {
-        return tide_kernel_fail(error, TIDE_EINVAL,
-                                "%s: %g is not a whole number from %llu to %llu",
+    if (!(number >= (double)least && number <= (double)most && number < 0x1p53) || number != floor(number)) {
+        return tide_kernel_fail(error, TIDE_EINVAL, "%s: %g is not a whole number from %llu to %llu",
                                 kernel->parameters[index].name, number, (unsigned long long)least,
                                 (unsigned long long)most);
     }
@@ -33,8 +30,8 @@ int tide_kernel_whole(const struct tide_kernel *kernel, const struct tide_argume
     return 0;
 }
 
-int tide_kernel_weight(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                       size_t index, float *out, char *error) {
+int tide_kernel_weight(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t index,
+                       float *out, char *error) {
     double number = number_of(kernel, arguments, index);
     if (!(number >= 0 && number <= 1e30)) {
         return tide_kernel_fail(error, TIDE_EINVAL, "%s: %g is not a finite number >= 0",
@@ -44,22 +41,19 @@ int tide_kernel_weight(const struct tide_kernel *kernel, const struct tide_argum
     return 0;
 }
 
-int tide_kernel_triples(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                        size_t index, size_t *count, char *error) {
+int tide_kernel_triples(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t index,
+                        size_t *count, char *error) {
     const struct tide_tensor *tensor = &arguments[index].tensor;
     size_t elements = tensor->rows * tensor->columns;
-    if (tensor->type != TIDE_U32 || elements % 3 ||
-        (tensor->columns != 3 && tensor->columns != 1 && elements)) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "%s: not an n x 3 array of u32",
-                                kernel->parameters[index].name);
+    if (tensor->type != TIDE_U32 || elements % 3 || (tensor->columns != 3 && tensor->columns != 1 && elements)) {
+        return tide_kernel_fail(error, TIDE_EINVAL, "%s: not an n x 3 array of u32", kernel->parameters[index].name);
     }
     *count = elements / 3;
     return 0;
 }
 
-int tide_kernel_choice(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                       size_t index, const char *const *choices, size_t count, size_t *out,
-                       char *error) {
+int tide_kernel_choice(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t index,
+                       const char *const *choices, size_t count, size_t *out, char *error) {
     *out = 0;
     if (!arguments[index].given) {
         return 0;
@@ -75,6 +69,6 @@ int tide_kernel_choice(const struct tide_kernel *kernel, const struct tide_argum
         size_t used = strlen(list);
         snprintf(list + used, sizeof(list) - used, "%s\"%s\"", i ? ", " : "", choices[i]);
     }
-    return tide_kernel_fail(error, TIDE_EINVAL, "%s: \"%.60s\" is none of %s",
-                            kernel->parameters[index].name, arguments[index].text, list);
+    return tide_kernel_fail(error, TIDE_EINVAL, "%s: \"%.60s\" is none of %s", kernel->parameters[index].name,
+                            arguments[index].text, list);
 }

@@ -1,6 +1,6 @@
 /*
- * Kernels of this build: found by name, declared as tide/kernel.h says. This room knows nothing of actors; a kernel that
- * works on a table is given `tide_rows`, the table's access functions. Backends run the dense operations.
+ * Kernels of this build: found by name, declared as tide/kernel.h says. This room knows nothing of actors; a kernel
+ * that works on a table is given `tide_rows`, the table's access functions. Backends run the dense operations.
  */
 #ifndef TIDE_KERNEL_H
 #define TIDE_KERNEL_H
@@ -15,12 +15,13 @@
 const struct tide_kernel *tide_kernel_find(const char *name);
 const struct tide_kernel *tide_kernel_at(size_t index); /* NULL past the end: for listings and help */
 
-/* ---- backends: dense operations over device buffers; CPU always, CUDA when its module loads and finds a device ---- */
+/* ---- backends: dense operations over device buffers; CPU always, CUDA when its module loads and finds a device ----
+ */
 struct tide_device;
 struct tide_backend {
-    uint32_t abi, size;      /* TIDE_KERNEL_ABI, sizeof(struct tide_backend) */
-    const char *build_id;    /* TIDE_KERNEL_BUILD; a stale plugin is refused */
-    const char *name;        /* "cpu", "cuda" */
+    uint32_t abi, size;   /* TIDE_KERNEL_ABI, sizeof(struct tide_backend) */
+    const char *build_id; /* TIDE_KERNEL_BUILD; a stale plugin is refused */
+    const char *name;     /* "cpu", "cuda" */
     /* 0 and a description of the device, or a negative code and the reason, in `text`. */
     int (*probe)(char *text, size_t capacity);
     void *(*allocate)(size_t bytes);
@@ -28,8 +29,8 @@ struct tide_backend {
     int (*upload)(void *buffer, const void *host, size_t bytes);
     int (*download)(void *host, const void *buffer, size_t bytes);
     /* c[m x n] = alpha * op(a) op(b) + beta * c, row-major f32, leading dimensions in elements. */
-    int (*gemm)(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda,
-                const float *b, size_t ldb, float beta, float *c, size_t ldc);
+    int (*gemm)(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha, const float *a,
+                size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
     const struct tide_device *device; /* tensor operations (operation.h); NULL: "cpu", which tide_device_find knows */
 };
 const struct tide_backend *tide_backend_cpu(void);

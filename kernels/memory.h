@@ -32,8 +32,7 @@ struct tide_memory {
     int (*upload_beside)(void *queue, void *to, const void *host, size_t bytes);
     /* Beside the queue: the bytes as what is queued now leaves them. Nothing queued later may write
      * `from` before the ticket is over. */
-    int (*download_beside)(void *queue, void *host, const void *from, size_t bytes,
-                           uint64_t *ticket);
+    int (*download_beside)(void *queue, void *host, const void *from, size_t bytes, uint64_t *ticket);
     /* A ticket that is over when all that is in the queue is done. */
     int (*mark)(void *queue, uint64_t *ticket);
     int (*over)(void *queue, uint64_t ticket, bool wait); /* 1, 0 or a code */

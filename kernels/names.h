@@ -12,15 +12,14 @@ struct tide_dictionary {
     struct tide_dictionary_slot {
         uint32_t index; /* + 1; 0: free */
         uint32_t hash;
-    } *slots;
+    } * slots;
     size_t slot_count; /* 0 or a power of two */
 };
 
 /* The number of the name, new or not. ENOMEM, ELIMIT. */
 int tide_dictionary_add(struct tide_dictionary *d, const char *name, size_t size, uint32_t *index);
 /* Whether it has the name. */
-bool tide_dictionary_find(const struct tide_dictionary *d, const char *name, size_t size,
-                          uint32_t *index);
+bool tide_dictionary_find(const struct tide_dictionary *d, const char *name, size_t size, uint32_t *index);
 /* *gives* the names (shrunk to size) and releases the rest. */
 void tide_dictionary_finish(struct tide_dictionary *d, struct tide_names *out);
 void tide_dictionary_release(struct tide_dictionary *d);

@@ -32,29 +32,29 @@ enum tide_op_code {
     TIDE_OP_LAYERNORM,      /* x, gamma, beta -> y, mean [n], 1/std [n] */
     TIDE_OP_LAYERNORM_DX,   /* g, x, gamma, mean, 1/std -> dx, dgamma, dbeta */
     TIDE_OP_SOFTMAX,
-    TIDE_OP_SOFTMAX_DX, /* g, y -> dx */
-    TIDE_OP_XENT, /* z [n, K], labels i32 [n] -> {sum, count, correct}, dz; label -1: left out */
-    TIDE_OP_SIGMOID_XENT, /* z, t [n, c] -> {sum, count, 0}, dz; count = rows */
-    TIDE_OP_MSE,          /* half the squared distance: z, t -> {sum, count, 0}, z - t */
-    TIDE_OP_HINGE,        /* z, t in {-1, 1}: max(0, 1 - z t) */
-    TIDE_OP_SUM_LOSS,     /* z -> {sum of all, rows, 0}, ones */
-    TIDE_OP_EMBED,        /* table [V, w], ids i32 [n] -> [n, w]; id -1: zeros */
-    TIDE_OP_EMBED_DW,     /* g [n, w], ids -> [V, w]: rows added up in order, all others 0 */
-    TIDE_OP_ROW_SUMS,     /* [n, c] -> [n, 1] */
-    TIDE_OP_COLUMN_SUMS,  /* [n, c] -> [c] */
-    TIDE_OP_SLICE,        /* columns first .. first + count - 1 */
-    TIDE_OP_SLICE_DX,     /* the same columns, the others 0 */
-    TIDE_OP_CONCAT,       /* columns of a, then of b */
-    TIDE_OP_DROPOUT,      /* x / keep where Philox(seed, step, id; element) < keep, else 0 */
-    TIDE_OP_GATHER,       /* x [m, w], rows i32 [n] -> [n, w]; row -1: zeros */
-    TIDE_OP_GATHER_SUM,   /* x [m, w], starts i32 [n + 1], rows i32 -> [n, w]: row i is the sum of
-                             x's rows[starts[i]] .. rows[starts[i + 1] - 1], in this order */
-    TIDE_OP_GATHER_MAX,   /* the same -> maxima (of none 0; of equals the first), i32 rows they are of
-                             (-1: none) */
+    TIDE_OP_SOFTMAX_DX,    /* g, y -> dx */
+    TIDE_OP_XENT,          /* z [n, K], labels i32 [n] -> {sum, count, correct}, dz; label -1: left out */
+    TIDE_OP_SIGMOID_XENT,  /* z, t [n, c] -> {sum, count, 0}, dz; count = rows */
+    TIDE_OP_MSE,           /* half the squared distance: z, t -> {sum, count, 0}, z - t */
+    TIDE_OP_HINGE,         /* z, t in {-1, 1}: max(0, 1 - z t) */
+    TIDE_OP_SUM_LOSS,      /* z -> {sum of all, rows, 0}, ones */
+    TIDE_OP_EMBED,         /* table [V, w], ids i32 [n] -> [n, w]; id -1: zeros */
+    TIDE_OP_EMBED_DW,      /* g [n, w], ids -> [V, w]: rows added up in order, all others 0 */
+    TIDE_OP_ROW_SUMS,      /* [n, c] -> [n, 1] */
+    TIDE_OP_COLUMN_SUMS,   /* [n, c] -> [c] */
+    TIDE_OP_SLICE,         /* columns first .. first + count - 1 */
+    TIDE_OP_SLICE_DX,      /* the same columns, the others 0 */
+    TIDE_OP_CONCAT,        /* columns of a, then of b */
+    TIDE_OP_DROPOUT,       /* x / keep where Philox(seed, step, id; element) < keep, else 0 */
+    TIDE_OP_GATHER,        /* x [m, w], rows i32 [n] -> [n, w]; row -1: zeros */
+    TIDE_OP_GATHER_SUM,    /* x [m, w], starts i32 [n + 1], rows i32 -> [n, w]: row i is the sum of
+                              x's rows[starts[i]] .. rows[starts[i + 1] - 1], in this order */
+    TIDE_OP_GATHER_MAX,    /* the same -> maxima (of none 0; of equals the first), i32 rows they are of
+                              (-1: none) */
     TIDE_OP_GATHER_MAX_DX, /* g [m, w], i32 rows of maxima [m, w], starts, rows -> [n, w]: row i is
                              the sum of those elements of g's listed rows whose maximum is of row
                              call->row + i; a row that is listed twice in succession counts once */
-    TIDE_OP_RESHAPE,      /* the same storage under other dims; no kernel */
+    TIDE_OP_RESHAPE,       /* the same storage under other dims; no kernel */
     TIDE_OP_COUNT
 };
 
@@ -158,8 +158,7 @@ struct tide_work {
     double flops, bytes;
 };
 /* Every operand counts as if it were of `element` bytes. */
-struct tide_work tide_op_work(enum tide_op_code code, const struct tide_op_call *call,
-                              size_t element);
+struct tide_work tide_op_work(enum tide_op_code code, const struct tide_op_call *call, size_t element);
 /* 0; EINVAL: a label or id outside its range, with the row in the error slot. A device with memory
  * of its own returns when the work is queued, and its queue's finish tells of such errors. */
 typedef int (*tide_op_function)(const struct tide_op_call *call);

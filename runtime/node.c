@@ -11,15 +11,16 @@ enum { JOIN_TIMEOUT_S = 10, PAUSE_NS = 500000 };
 
 /* ---- life ---- */
 
-/* A private Unix socket in the run directory; for a cluster on other machines the address of this one that leads there. */
+/* A private Unix socket in the run directory; for a cluster on other machines the address of this one that leads there.
+ */
 static int default_listen(struct tide_port *port, const struct tide_node_options *o, const char *cluster, char *out,
                           size_t size) {
-    const char *name = o->name != NULL ? o->name : "node";
+    const char *name = o->name ? o->name : "node";
     if (port->simulated) {
         snprintf(out, size, "sim:%s-%llx", name, (unsigned long long)port->ops->entropy(port));
         return 0;
     }
-    if (o->join != NULL && !tide_endpoint_is_local(o->join)) {
+    if (o->join && !tide_endpoint_is_local(o->join)) {
         return port->ops->address_towards(port, o->join, out, size);
     }
     return tide_run_socket(port, cluster, name, out, size);
@@ -49,11 +50,11 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
     char cluster[64];
     int rc = tide_memory_cap_check(o->memory, node->port->ops->memory_total(node->port));
     /* a client that only knows an endpoint says no name */
-    snprintf(cluster, sizeof cluster, "%s", o->cluster != NULL ? o->cluster : o->client ? "" : "local");
-    if (o->cluster == NULL && rc == 0 && o->keys != NULL) {
+    snprintf(cluster, sizeof cluster, "%s", o->cluster ? o->cluster : o->client ? "" : "local");
+    if (!o->cluster && rc == 0 && o->keys) {
         rc = tide_keys_cluster(node->port, o->keys, cluster);
     }
-    if (rc == 0 && o->listen == NULL && !o->client) { /* a client has no listener */
+    if (rc == 0 && !o->listen && !o->client) { /* a client has no listener */
         rc = default_listen(node->port, o, cluster, listen, sizeof listen);
     }
     struct tide_system_options so = {.port = node->port,
@@ -66,9 +67,9 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
     rc = rc < 0 ? rc : tide_system_create(&so, node, &node->system);
     struct tide_net_options no = {.cluster = cluster,
                                   .name = o->name,
-                                  .listen = o->client           ? NULL
-                                            : o->listen != NULL ? o->listen
-                                                                : listen,
+                                  .listen = o->client   ? NULL
+                                            : o->listen ? o->listen
+                                                        : listen,
                                   .join = o->join,
                                   .state = o->state,
                                   .controllers = o->controllers,
@@ -80,26 +81,26 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
     rc = rc < 0 ? rc : tide_net_create(node->system, &no, &node->net);
     rc = rc < 0 ? rc : tide__node_store_create(node, o);
     rc = rc < 0 ? rc : tide_net_join(node->net);
-    return rc < 0 || o->loop != NULL ? rc : wait_joined(node);
+    return rc < 0 || o->loop ? rc : wait_joined(node);
 }
 
 static void take_apart(struct tide_node *node, uint64_t timeout) {
     struct tide_error_slot slot = {0}; /* the caller reads why creation failed, not what tidying up met */
     struct tide_error_slot *previous = tide__error_slot_swap(&slot);
-    if (node->system != NULL && !tide_system_stop(node->system, timeout)) {
+    if (node->system && !tide_system_stop(node->system, timeout)) {
         tide__error_slot_swap(previous);
         return; /* somebody's thread still uses it all */
     }
-    if (node->net != NULL) {
+    if (node->net) {
         tide_net_close(node->net);
     }
-    if (node->store != NULL) {
+    if (node->store) {
         tide__node_store_destroy(node);
     }
-    if (node->net != NULL) {
+    if (node->net) {
         tide_net_destroy(node->net);
     }
-    if (node->system != NULL) {
+    if (node->system) {
         tide_system_destroy(node->system);
     }
     if (node->owns_port) {
@@ -110,15 +111,13 @@ static void take_apart(struct tide_node *node, uint64_t timeout) {
 }
 
 static int check(const struct tide_node_options *o) {
-    if ((o->cluster != NULL && !tide_identifier_valid(o->cluster)) ||
-        (o->name != NULL && !tide_identifier_valid(o->name))) {
+    if ((o->cluster && !tide_identifier_valid(o->cluster)) || (o->name && !tide_identifier_valid(o->name))) {
         return tide_fail(TIDE_EINVAL, "cluster and node names are lower-case letters, digits and . _ -, at most 63");
     }
-    if (o->client && o->join == NULL) {
+    if (o->client && !o->join) {
         return tide_fail(TIDE_EINVAL, "a client needs the endpoint of a member to join");
     }
-    if (!(o->rate_operations >= 0 && o->rate_operations < 1e18 && o->rate_bytes >= 0 &&
-          o->rate_bytes < 1e18)) {
+    if (!(o->rate_operations >= 0 && o->rate_operations < 1e18 && o->rate_bytes >= 0 && o->rate_bytes < 1e18)) {
         return tide_fail(TIDE_EINVAL, "rate limits are 0 (none) or so many operations and bytes a second");
     }
     if (o->workers > 200) {
@@ -133,11 +132,11 @@ int tide_node_create(const struct tide_node_options *options, struct tide_node *
         return rc;
     }
     struct tide_node *node = tide_alloc_zero(1, sizeof *node);
-    if (node == NULL) {
+    if (!node) {
         return TIDE_ENOMEM;
     }
-    snprintf(node->name, sizeof node->name, "%s", options->name != NULL ? options->name : "");
-    if (options->port != NULL) {
+    snprintf(node->name, sizeof node->name, "%s", options->name ? options->name : "");
+    if (options->port) {
         node->port = (struct tide_port *)(uintptr_t)options->port;
     } else {
         rc = tide_port_real_create(options->seed, &node->port);
@@ -153,7 +152,7 @@ int tide_node_create(const struct tide_node_options *options, struct tide_node *
 }
 
 void tide_node_destroy(struct tide_node *node, uint64_t timeout) {
-    if (node == NULL) {
+    if (!node) {
         return;
     }
     int code;

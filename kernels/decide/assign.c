@@ -32,8 +32,7 @@ static bool place(struct assignment *s, size_t row) {
             if (s->done[j]) {
                 continue;
             }
-            double reduced =
-                s->cost[(i - 1) * s->columns + j - 1] - s->row_price[i] - s->column_price[j];
+            double reduced = s->cost[(i - 1) * s->columns + j - 1] - s->row_price[i] - s->column_price[j];
             if (reduced < s->distance[j]) {
                 s->distance[j] = reduced;
                 s->before[j] = column;
@@ -65,8 +64,7 @@ static bool place(struct assignment *s, size_t row) {
 
 int tide_assign(const double *cost, size_t rows, size_t columns, size_t *pick, double *total) {
     if (rows == 0 || rows > columns) {
-        return tide_fail(TIDE_EINVAL, "%zu rows cannot get a column each out of %zu", rows,
-                         columns);
+        return tide_fail(TIDE_EINVAL, "%zu rows cannot get a column each out of %zu", rows, columns);
     }
     struct assignment s = {.cost = cost, .rows = rows, .columns = columns};
     double *numbers = tide_alloc_zero(rows + 1 + 2 * (columns + 1), sizeof *numbers);
@@ -80,9 +78,7 @@ int tide_assign(const double *cost, size_t rows, size_t columns, size_t *pick, d
     s.before = places ? places + columns + 1 : NULL;
     for (size_t i = 1; i <= rows && code == 0; i++) {
         if (!place(&s, i)) {
-            code =
-                tide_fail(TIDE_ERANGE,
-                          "no assignment: row %zu and those before it find no columns allowed", i);
+            code = tide_fail(TIDE_ERANGE, "no assignment: row %zu and those before it find no columns allowed", i);
         }
     }
     if (code == 0) {

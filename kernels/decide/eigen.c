@@ -15,13 +15,11 @@ int tide_eigen_symmetric(const double *a, size_t n, double *values, double *vect
     int found = 0, info = 0, lwork = -1, liwork = -1, iwant = 0;
     double want = 0;
     if (n == 0 || n > 4096) {
-        return tide_fail(TIDE_EINVAL, "a matrix of 1 to 4096 rows has eigenvalues here, not of %zu",
-                         n);
+        return tide_fail(TIDE_EINVAL, "a matrix of 1 to 4096 rows has eigenvalues here, not of %zu", n);
     }
     for (size_t i = 0; i < n * n; i++) {
         if (!isfinite(a[i])) {
-            return tide_fail(TIDE_EINVAL, "element %zu, %zu of the matrix is not finite", i / n + 1,
-                             i % n + 1);
+            return tide_fail(TIDE_EINVAL, "element %zu, %zu of the matrix is not finite", i / n + 1, i % n + 1);
         }
     }
     const struct tide_blas *blas = tide_blas();
@@ -34,9 +32,8 @@ int tide_eigen_symmetric(const double *a, size_t n, double *values, double *vect
     const char *jobz = vectors ? "V" : "N";
     if (code == 0) {
         memcpy(copy, a, n * n * sizeof *copy);
-        blas->dsyevr(jobz, "A", "L", &size, copy, &size, &zero, &zero, &none, &none, &zero, &found,
-                values, vectors ? vectors : copy, &size, support, &want, &lwork, &iwant, &liwork,
-                &info, 1, 1, 1);
+        blas->dsyevr(jobz, "A", "L", &size, copy, &size, &zero, &zero, &none, &none, &zero, &found, values,
+                     vectors ? vectors : copy, &size, support, &want, &lwork, &iwant, &liwork, &info, 1, 1, 1);
         lwork = (int)want;
         liwork = iwant;
         work = tide_alloc((size_t)lwork * sizeof *work);
@@ -44,12 +41,10 @@ int tide_eigen_symmetric(const double *a, size_t n, double *values, double *vect
         code = work && iwork && info == 0 ? 0 : TIDE_ENOMEM;
     }
     if (code == 0) {
-        blas->dsyevr(jobz, "A", "L", &size, copy, &size, &zero, &zero, &none, &none, &zero, &found,
-                values, vectors ? vectors : copy, &size, support, work, &lwork, iwork, &liwork,
-                &info, 1, 1, 1);
-        code = info == 0 && found == size
-                   ? 0
-                   : tide_fail(TIDE_EINVAL, "the eigenvalues were not found (dsyevr: %d)", info);
+        blas->dsyevr(jobz, "A", "L", &size, copy, &size, &zero, &zero, &none, &none, &zero, &found, values,
+                     vectors ? vectors : copy, &size, support, work, &lwork, iwork, &liwork, &info, 1, 1, 1);
+        code = info == 0 && found == size ? 0
+                                          : tide_fail(TIDE_EINVAL, "the eigenvalues were not found (dsyevr: %d)", info);
     }
     tide_free(copy);
     tide_free(support);

@@ -49,8 +49,7 @@ int tide_fit_line(const double *x, const double *y, size_t n, double *at, double
 
 /* Reflects columns `first`.. and the right side so that column `first` is zero below its diagonal;
  * the column with the largest rest comes first. Returns the diagonal element. */
-static double reflect(double *a, double *y, size_t rows, size_t columns, size_t first,
-                      size_t *order) {
+static double reflect(double *a, double *y, size_t rows, size_t columns, size_t first, size_t *order) {
     size_t best = first;
     double best_norm = -1;
     for (size_t j = first; j < columns; j++) {
@@ -92,8 +91,8 @@ static double reflect(double *a, double *y, size_t rows, size_t columns, size_t 
 }
 
 /* Solves in place: `a` and `y` are destroyed. diagonal and order: `columns` each. */
-static void solve_in_place(double *a, double *y, size_t rows, size_t columns, double *c,
-                           double *diagonal, size_t *order) {
+static void solve_in_place(double *a, double *y, size_t rows, size_t columns, double *c, double *diagonal,
+                           size_t *order) {
     size_t rank = 0, most = rows < columns ? rows : columns;
     for (size_t j = 0; j < columns; j++) {
         order[j] = j;
@@ -141,8 +140,7 @@ static void workspace_release(struct workspace *w) {
     tide_free(w->order);
 }
 
-int tide_fit_least_squares(const double *a, const double *y, size_t rows, size_t columns,
-                           double *c) {
+int tide_fit_least_squares(const double *a, const double *y, size_t rows, size_t columns, double *c) {
     struct workspace w;
     int code = workspace_init(&w, rows, columns);
     if (code < 0) {
@@ -158,8 +156,8 @@ int tide_fit_least_squares(const double *a, const double *y, size_t rows, size_t
 /* ---- non-negative ---- */
 
 /* Least squares over the columns in `passive`; c of the others is 0. */
-static void solve_passive(struct workspace *w, const double *a, const double *y, size_t rows,
-                          size_t columns, const bool *passive, double *c) {
+static void solve_passive(struct workspace *w, const double *a, const double *y, size_t rows, size_t columns,
+                          const bool *passive, double *c) {
     size_t count = 0, at = 0;
     for (size_t j = 0; j < columns; j++) {
         count += passive[j];
@@ -180,8 +178,8 @@ static void solve_passive(struct workspace *w, const double *a, const double *y,
 }
 
 /* The inactive column whose coefficient wants to grow most; `columns` if none does. */
-static size_t steepest(const double *a, const double *y, size_t rows, size_t columns,
-                       const bool *passive, const double *c, double tolerance) {
+static size_t steepest(const double *a, const double *y, size_t rows, size_t columns, const bool *passive,
+                       const double *c, double tolerance) {
     size_t best = columns;
     double best_slope = tolerance;
     for (size_t j = 0; j < columns; j++) {
@@ -299,34 +297,28 @@ static int evaluate(void *arg, int m, int n, const double *z, double *r, int fla
     return b->problem->residuals(b->problem->arg, b->inside, r) < 0 ? -1 : 0;
 }
 
-int tide_fit_bounded(const struct tide_fit_problem *problem, double *p, double *error,
-                     int *evaluations) {
+int tide_fit_bounded(const struct tide_fit_problem *problem, double *p, double *error, int *evaluations) {
     size_t m = problem->residual_count, n = problem->parameter_count;
     if (n == 0 || m < n || m > 100000 || n > 64) {
-        return tide_fail(
-            TIDE_EINVAL,
-            "a fit needs 1 to 64 parameters and at least as many residuals, up to 100000");
+        return tide_fail(TIDE_EINVAL, "a fit needs 1 to 64 parameters and at least as many residuals, up to 100000");
     }
     for (size_t i = 0; i < n; i++) {
         if (!(problem->low[i] < problem->high[i])) {
-            return tide_fail(TIDE_EINVAL, "the bounds of parameter %zu leave nothing between them",
-                             i + 1);
+            return tide_fail(TIDE_EINVAL, "the bounds of parameter %zu leave nothing between them", i + 1);
         }
     }
     double *work = tide_alloc_zero(m * n + 2 * m + 7 * n, sizeof *work);
     int *pivots = tide_alloc_zero(n, sizeof *pivots);
     int code = work && pivots ? 0 : TIDE_ENOMEM;
     if (code == 0) {
-        double *r = work, *jacobian = r + m, *wa4 = jacobian + m * n, *z = wa4 + m, *diag = z + n,
-               *qtf = diag + n;
+        double *r = work, *jacobian = r + m, *wa4 = jacobian + m * n, *z = wa4 + m, *diag = z + n, *qtf = diag + n;
         struct bounded b = {.problem = problem, .inside = qtf + 4 * n};
         for (size_t i = 0; i < n; i++) {
             z[i] = to_free(p[i], problem->low[i], problem->high[i]);
         }
         int count = 0;
-        int info = lmdif(evaluate, &b, (int)m, (int)n, z, r, 1e-10, 1e-10, 0.0,
-                         problem->evaluations_max, 0.0, diag, 1, 100.0, 0, &count, jacobian, (int)m,
-                         pivots, qtf, qtf + n, qtf + 2 * n, qtf + 3 * n, wa4);
+        int info = lmdif(evaluate, &b, (int)m, (int)n, z, r, 1e-10, 1e-10, 0.0, problem->evaluations_max, 0.0, diag, 1,
+                         100.0, 0, &count, jacobian, (int)m, pivots, qtf, qtf + n, qtf + 2 * n, qtf + 3 * n, wa4);
         if (info < 0) {
             code = tide_fail(TIDE_ECANCELED, "the residuals could not be computed");
         } else if (info == 0) {

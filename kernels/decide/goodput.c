@@ -18,8 +18,7 @@ enum { STEPS_MAX = 300, ROUNDS = 4, SEARCH_MAX = 30, CANDIDATES = 50 };
 #define FORGET 0.999 /* of an average of the noise, a step at the user's batch */
 
 static void to_list(const struct tide_throughput *perf, double *x) {
-    const double list[NUMBERS] = {perf->ag, perf->bg, perf->al, perf->bl,
-                                  perf->an, perf->bn, perf->g};
+    const double list[NUMBERS] = {perf->ag, perf->bg, perf->al, perf->bl, perf->an, perf->bn, perf->g};
     memcpy(x, list, sizeof list);
 }
 
@@ -43,8 +42,8 @@ static double overlapped_log(double a_log, double s_log, double g) {
     return high + log1p(exp(g * (low - high))) / g;
 }
 
-double tide_goodput_seconds(const struct tide_throughput *perf, double machines, double slots,
-                            double batch, double passes_extra) {
+double tide_goodput_seconds(const struct tide_throughput *perf, double machines, double slots, double batch,
+                            double passes_extra) {
     double x[NUMBERS];
     to_list(perf, x);
     const double pass = x[AG] + x[BG] * batch, sync = sync_seconds(x, machines, slots);
@@ -108,8 +107,7 @@ static void add_point(const double *x, const struct point *p, struct sums *sums)
     }
 }
 
-static double loss_of(const double *x, const struct point *points, size_t count,
-                      double *gradient) {
+static double loss_of(const double *x, const struct point *points, size_t count, double *gradient) {
     struct sums sums = {0};
     for (size_t i = 0; i < count; i++) {
         add_point(x, &points[i], &sums);
@@ -117,8 +115,7 @@ static double loss_of(const double *x, const struct point *points, size_t count,
     const double r1 = sqrt(sums.pass), r2 = sqrt(sums.step);
     const double far = x[BN] / x[AN], near = x[BL] / x[AL], bent = x[G] - 1;
     for (int i = 0; i < NUMBERS; i++) {
-        gradient[i] = (r1 > 0 ? sums.pass_gradient[i] / r1 : 0) +
-                      (r2 > 0 ? sums.step_gradient[i] / r2 : 0);
+        gradient[i] = (r1 > 0 ? sums.pass_gradient[i] / r1 : 0) + (r2 > 0 ? sums.step_gradient[i] / r2 : 0);
     }
     gradient[G] += 2e-3 * bent;
     gradient[AN] -= 2e-2 * far * far / x[AN];
@@ -128,8 +125,8 @@ static double loss_of(const double *x, const struct point *points, size_t count,
     return r1 + r2 + 1e-3 * bent * bent + 1e-2 * (far * far + near * near);
 }
 
-int tide_goodput_loss(const struct tide_throughput *perf, const struct tide_throughput_row *rows,
-                      size_t count, double *loss, double *gradient) {
+int tide_goodput_loss(const struct tide_throughput *perf, const struct tide_throughput_row *rows, size_t count,
+                      double *loss, double *gradient) {
     struct point *points = points_of(rows, count);
     double x[NUMBERS];
     if (!points) {
@@ -257,8 +254,7 @@ static void learn_curvature(struct search *f, const struct search *to) {
     }
     for (int i = 0; i < NUMBERS; i++) {
         for (int j = 0; j < NUMBERS; j++) {
-            f->inverse[i][j] +=
-                (1 + yhy / sy) * s[i] * s[j] / sy - (hy[i] * s[j] + s[i] * hy[j]) / sy;
+            f->inverse[i][j] += (1 + yhy / sy) * s[i] * s[j] / sy - (hy[i] * s[j] + s[i] * hy[j]) / sy;
         }
     }
 }
@@ -311,9 +307,9 @@ static int look(const struct tide_throughput_row *rows, size_t count, struct see
     }
     for (size_t i = 0; i < count; i++) {
         const struct tide_throughput_row *r = &rows[i];
-        if (!(r->machines >= 1 && r->slots >= r->machines && r->batch > 0 && r->pass_s > 0 &&
-              r->step_s > 0 && r->weight > 0 && r->slots < 1e9 && r->batch < 1e15 &&
-              r->pass_s < 1e9 && r->step_s < 1e9 && r->weight < 1e9)) {
+        if (!(r->machines >= 1 && r->slots >= r->machines && r->batch > 0 && r->pass_s > 0 && r->step_s > 0 &&
+              r->weight > 0 && r->slots < 1e9 && r->batch < 1e15 && r->pass_s < 1e9 && r->step_s < 1e9 &&
+              r->weight < 1e9)) {
             return tide_fail(TIDE_EINVAL,
                              "row %zu: machines, slots >= machines, batch, seconds and weight must "
                              "be positive numbers",
@@ -328,8 +324,7 @@ static int look(const struct tide_throughput_row *rows, size_t count, struct see
     return 0;
 }
 
-int tide_goodput_fit(const struct tide_throughput_row *rows, size_t count,
-                     struct tide_throughput *perf, double *loss) {
+int tide_goodput_fit(const struct tide_throughput_row *rows, size_t count, struct tide_throughput *perf, double *loss) {
     struct seen seen;
     const int code = look(rows, count, &seen);
     if (code < 0) {
@@ -396,13 +391,12 @@ static double passes_of(const struct tide_goodput_job *job, double slots, double
     return slots == 1 && local > job->start + ROUNDING ? fmax(passes, 1) : passes;
 }
 
-static double within_max(const struct tide_goodput_job *job, double slots, double batch,
-                         double passes_extra) {
+static double within_max(const struct tide_goodput_job *job, double slots, double batch, double passes_extra) {
     return fmin(batch, floor(job->max / (slots * (passes_extra + 1))));
 }
 
-int tide_goodput_fixed(const struct tide_goodput_job *job, double slots, double total,
-                       double *batch, double *passes_extra) {
+int tide_goodput_fixed(const struct tide_goodput_job *job, double slots, double total, double *batch,
+                       double *passes_extra) {
     const double local = ceil_about(total / slots);
     double passes = fmax(ceil_about(local / job->high) - 1, 0);
     if (slots == 1 && total > job->start) {
@@ -410,8 +404,7 @@ int tide_goodput_fixed(const struct tide_goodput_job *job, double slots, double 
     }
     const double m = within_max(job, slots, ceil_about(local / (passes + 1)), passes);
     if (!(m >= 1)) {
-        return tide_fail(TIDE_ERANGE, "a batch of %g leaves %g slots without an example", job->max,
-                         slots);
+        return tide_fail(TIDE_ERANGE, "a batch of %g leaves %g slots without an example", job->max, slots);
     }
     *batch = m;
     *passes_extra = passes;
@@ -431,8 +424,7 @@ int tide_goodput_best(const struct tide_goodput_job *job, double machines, doubl
     const double least = fmax(job->start, job->low * slots);
     struct tide_goodput_choice best = {.goodput = -1};
     if (!(least <= job->max) || !(slots >= 1)) {
-        return tide_fail(TIDE_ERANGE, "%g slots need a batch of %g, at most %g is allowed", slots,
-                         least, job->max);
+        return tide_fail(TIDE_ERANGE, "%g slots need a batch of %g, at most %g is allowed", slots, least, job->max);
     }
     const double ratio = log(job->max / least) / (CANDIDATES - 1);
     for (int i = 0; i < (ratio > 0 ? CANDIDATES : 1); i++) {
@@ -446,13 +438,11 @@ int tide_goodput_best(const struct tide_goodput_job *job, double machines, doubl
         const double seconds = tide_goodput_seconds(&job->perf, machines, slots, m, passes);
         const double efficiency = efficiency_of(job, real);
         if (real / seconds * efficiency > best.goodput) {
-            best = (struct tide_goodput_choice){real / seconds * efficiency, m, passes, seconds,
-                                                efficiency};
+            best = (struct tide_goodput_choice){real / seconds * efficiency, m, passes, seconds, efficiency};
         }
     }
     if (best.goodput < 0) {
-        return tide_fail(TIDE_ERANGE, "no batch on %g slots has %g to %g examples a pass", slots,
-                         job->low, job->high);
+        return tide_fail(TIDE_ERANGE, "no batch on %g slots has %g to %g examples a pass", slots, job->low, job->high);
     }
     best.batch = within_max(job, slots, best.batch, best.passes_extra);
     *choice = best;
@@ -463,8 +453,7 @@ int tide_goodput_best(const struct tide_goodput_job *job, double machines, doubl
 
 int tide_noise_update(struct tide_noise *noise, const struct tide_noise_sample *s) {
     if (!(s->count >= 2 && s->batch > 0 && s->start > 0)) {
-        return tide_fail(TIDE_EINVAL, "%g gradients of %g examples show no noise", s->count,
-                         s->batch);
+        return tide_fail(TIDE_EINVAL, "%g gradients of %g examples show no noise", s->count, s->batch);
     }
     if (!isfinite(s->local) || !isfinite(s->total)) {
         noise->skipped++;

@@ -47,8 +47,7 @@ static void fit(struct tide_line_seen *line, double units, double seconds) {
     line->kept_at = line->at;
 }
 
-void tide_line_learn(struct tide_line_seen *line, double units, double seconds, double forget,
-                     double jump) {
+void tide_line_learn(struct tide_line_seen *line, double units, double seconds, double forget, double jump) {
     int way = line->weight > 0 ? off_by(line, units, seconds, jump) : 0;
     if (way != 0 && way == line->way) { /* twice in a row: it has become another */
         line->kept_at *= seconds / (line->at + line->per * units);

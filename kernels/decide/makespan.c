@@ -30,8 +30,8 @@ static size_t last_to_end(const double *load, const double *capacity, size_t m) 
 
 /* One move or swap that lowers the end of the machine that ends last without making another end as
  * late. `steps` counts what was tried. */
-static bool improve(const double *weight, size_t n, const double *capacity, size_t m,
-                    uint32_t *home, double *load, size_t *steps, size_t steps_max) {
+static bool improve(const double *weight, size_t n, const double *capacity, size_t m, uint32_t *home, double *load,
+                    size_t *steps, size_t steps_max) {
     size_t from = last_to_end(load, capacity, m);
     double span = load[from] / capacity[from], best = span * (1 - 1e-12);
     size_t best_item = n, best_other = n, best_to = m;
@@ -40,8 +40,7 @@ static bool improve(const double *weight, size_t n, const double *capacity, size
             continue;
         }
         for (size_t to = 0; to < m && *steps < steps_max; to++, (*steps)++) {
-            double end = fmax((load[to] + weight[i]) / capacity[to],
-                              (load[from] - weight[i]) / capacity[from]);
+            double end = fmax((load[to] + weight[i]) / capacity[to], (load[from] - weight[i]) / capacity[from]);
             if (to != from && end < best) {
                 best = end;
                 best_item = i;
@@ -55,8 +54,7 @@ static bool improve(const double *weight, size_t n, const double *capacity, size
             if (to == from || shift <= 0) {
                 continue;
             }
-            double end =
-                fmax((load[to] + shift) / capacity[to], (load[from] - shift) / capacity[from]);
+            double end = fmax((load[to] + shift) / capacity[to], (load[from] - shift) / capacity[from]);
             if (end < best) {
                 best = end;
                 best_item = i;
@@ -78,8 +76,8 @@ static bool improve(const double *weight, size_t n, const double *capacity, size
     return true;
 }
 
-int tide_makespan(const double *weight, size_t n, const double *capacity, size_t m,
-                  size_t steps_max, uint32_t *home, double *span, double *bound) {
+int tide_makespan(const double *weight, size_t n, const double *capacity, size_t m, size_t steps_max, uint32_t *home,
+                  double *span, double *bound) {
     if (m == 0) {
         return tide_fail(TIDE_EINVAL, "items need at least one machine");
     }

@@ -22,8 +22,7 @@ struct tide_device; /* operation.h */
 int tide_fit_line(const double *x, const double *y, size_t n, double *at, double *per);
 /* min |A c - y|, A row-major rows x columns, by Householder QR with column pivoting; columns that
  * depend on others get 0. columns <= rows is not required. */
-int tide_fit_least_squares(const double *a, const double *y, size_t rows, size_t columns,
-                           double *c);
+int tide_fit_least_squares(const double *a, const double *y, size_t rows, size_t columns, double *c);
 /* The same with c >= 0: active sets of Lawson and Hanson, "Solving Least Squares Problems" (1974),
  * chapter 23. */
 int tide_fit_nonnegative(const double *a, const double *y, size_t rows, size_t columns, double *c);
@@ -40,8 +39,7 @@ struct tide_fit_problem {
 /* Levenberg-Marquardt (MINPACK's lmdif) from `p`, which becomes the solution. Parameters with two
  * bounds run through the logistic map, with one through exp, so every evaluation is strictly
  * inside. `error`: sum of squares at the solution. */
-int tide_fit_bounded(const struct tide_fit_problem *problem, double *p, double *error,
-                     int *evaluations);
+int tide_fit_bounded(const struct tide_fit_problem *problem, double *p, double *error, int *evaluations);
 
 /* ---- lines.c ---- */
 /* seconds = at + per * units of one subject, both >= 0, from samples that come one at a time.
@@ -57,8 +55,7 @@ struct tide_line_seen {
  * samples have one size `at` keeps its last value. When two samples in a row are off the line by
  * the factor `jump` (> 1), the same way, the subject has become another: what was before them is
  * forgotten, and `at` is taken to have changed as much as the seconds. units > 0, seconds >= 0. */
-void tide_line_learn(struct tide_line_seen *line, double units, double seconds, double forget,
-                     double jump);
+void tide_line_learn(struct tide_line_seen *line, double units, double seconds, double forget, double jump);
 
 /* ---- eigen.c ---- */
 /* Eigenvalues of a symmetric n x n matrix (its upper half counts), rising; vectors, NULL or n x n:
@@ -76,8 +73,7 @@ struct tide_split_cost {
 };
 /* Integer split of `total` that minimises the slowest: bisection on the finish time, exact. ERANGE
  * when the bounds do not allow the total. */
-int tide_split_minmax(uint64_t total, const struct tide_split_cost *costs, size_t n,
-                      uint64_t *share, double *seconds);
+int tide_split_minmax(uint64_t total, const struct tide_split_cost *costs, size_t n, uint64_t *share, double *seconds);
 
 /* ---- assign.c ---- */
 /* Minimum-cost assignment of every row to a column of its own: shortest augmenting paths (Jonker
@@ -114,15 +110,14 @@ struct tide_throughput_row {
 };
 /* The loss that the fit minimises: root mean squares of the logarithmic errors of both times, and
  * what keeps flat directions finite (AdaptDL's). gradient[7] in the order of the struct. */
-int tide_goodput_loss(const struct tide_throughput *perf, const struct tide_throughput_row *rows,
-                      size_t count, double *loss, double *gradient);
+int tide_goodput_loss(const struct tide_throughput *perf, const struct tide_throughput_row *rows, size_t count,
+                      double *loss, double *gradient);
 /* Projected BFGS. What no row tells of is taken to be free of charge. EINVAL: no row, or one that
  * is not of positive finite numbers. */
-int tide_goodput_fit(const struct tide_throughput_row *rows, size_t count,
-                     struct tide_throughput *perf, double *loss);
+int tide_goodput_fit(const struct tide_throughput_row *rows, size_t count, struct tide_throughput *perf, double *loss);
 /* Seconds of a step. */
-double tide_goodput_seconds(const struct tide_throughput *perf, double machines, double slots,
-                            double batch, double passes_extra);
+double tide_goodput_seconds(const struct tide_throughput *perf, double machines, double slots, double batch,
+                            double passes_extra);
 
 struct tide_goodput_job {
     struct tide_throughput perf;
@@ -131,8 +126,8 @@ struct tide_goodput_job {
     double low, high;  /* examples a slot and pass */
 };
 struct tide_goodput_choice {
-    double goodput;        /* examples a second, as many as at the user's batch are worth */
-    double batch;          /* a slot and pass */
+    double goodput; /* examples a second, as many as at the user's batch are worth */
+    double batch;   /* a slot and pass */
     double passes_extra;
     double step_s, efficiency;
 };
@@ -141,15 +136,15 @@ struct tide_goodput_choice {
 int tide_goodput_best(const struct tide_goodput_job *job, double machines, double slots,
                       struct tide_goodput_choice *choice);
 /* The same batch, total B, on these slots: in as few passes as `high` allows. ERANGE: none. */
-int tide_goodput_fixed(const struct tide_goodput_job *job, double slots, double total,
-                       double *batch, double *passes_extra);
+int tide_goodput_fixed(const struct tide_goodput_job *job, double slots, double total, double *batch,
+                       double *passes_extra);
 
 /* Gradient noise of one group of parameters: averages that forget. Zeroed: nothing known. */
 struct tide_noise {
-    double sqr, var;    /* the averages, corrected for their start; 0 while weight is 0 */
+    double sqr, var; /* the averages, corrected for their start; 0 while weight is 0 */
     double sums[2], weight;
-    uint64_t skipped;   /* samples that were not finite */
-    bool biased;        /* of pairs of steps: restarts at the first sample that is not */
+    uint64_t skipped; /* samples that were not finite */
+    bool biased;      /* of pairs of steps: restarts at the first sample that is not */
 };
 struct tide_noise_sample {
     double count;        /* gradients: workers times passes; >= 2 */
@@ -164,8 +159,8 @@ int tide_noise_update(struct tide_noise *noise, const struct tide_noise_sample *
 /* Homes of weighted items on m machines of capacity (speed) > 0: longest first to where it ends
  * first, then moves and swaps out of the machine that ends last. span: the largest load / capacity;
  * bound: no assignment is below it. Each step of the search is one of `steps_max`. */
-int tide_makespan(const double *weight, size_t n, const double *capacity, size_t m,
-                  size_t steps_max, uint32_t *home, double *span, double *bound);
+int tide_makespan(const double *weight, size_t n, const double *capacity, size_t m, size_t steps_max, uint32_t *home,
+                  double *span, double *bound);
 
 /* ---- simplex.c ---- */
 struct tide_linear_program { /* maximise objective * x, x >= 0, rows: a x (-1: <=, 0: =, 1: >=) b */

@@ -19,9 +19,8 @@
 #define TINY 1e-9
 
 struct tableau {
-    size_t rows, columns,
-        artificial; /* columns without the right side; artificial ones are the last `rows` */
-    double *t;      /* (rows + 1) x (columns + 1); the last row is the objective's */
+    size_t rows, columns, artificial; /* columns without the right side; artificial ones are the last `rows` */
+    double *t;                        /* (rows + 1) x (columns + 1); the last row is the objective's */
     size_t *basis;
     size_t pivots_left;
     const struct tide_device *device;
@@ -55,16 +54,13 @@ static void pivot(struct tableau *s, size_t row, size_t column) {
 /* ---- the copy on a device ---- */
 
 static int told(const struct tableau *s, int code) {
-    return code == 0
-               ? 0
-               : tide_fail(code, "%s: %s", s->device->name,
-                           code == TIDE_ENOMEM ? "no memory for the tableau" : "the device failed");
+    return code == 0 ? 0
+                     : tide_fail(code, "%s: %s", s->device->name,
+                                 code == TIDE_ENOMEM ? "no memory for the tableau" : "the device failed");
 }
 
 static int go_there(struct tableau *s) {
-    return s->device
-               ? told(s, s->device->numeric->open(s->rows + 1, s->columns + 1, s->t, &s->there))
-               : 0;
+    return s->device ? told(s, s->device->numeric->open(s->rows + 1, s->columns + 1, s->t, &s->there)) : 0;
 }
 
 static int come_back(struct tableau *s, int code) {
@@ -117,8 +113,7 @@ static size_t leaving(struct tableau *s, size_t column) {
             continue;
         }
         double ratio = *cell(s, i, s->columns) / rate;
-        if (ratio < least - TINY ||
-            (ratio <= least + TINY && row < s->rows && s->basis[i] < s->basis[row])) {
+        if (ratio < least - TINY || (ratio <= least + TINY && row < s->rows && s->basis[i] < s->basis[row])) {
             least = fmin(ratio, least);
             row = i;
         }
@@ -245,15 +240,13 @@ static int solve(struct tableau *s, const struct tide_linear_program *p, double 
 int tide_linear_solve(const struct tide_linear_program *program, double *x, double *value) {
     size_t slacks = 0;
     if (program->variables == 0 || program->variables > 4096 || program->rows > 4096) {
-        return tide_fail(TIDE_ELIMIT,
-                         "a linear programme has 1 to 4096 variables and up to 4096 rows");
+        return tide_fail(TIDE_ELIMIT, "a linear programme has 1 to 4096 variables and up to 4096 rows");
     }
     for (size_t i = 0; i < program->rows; i++) {
         slacks += program->sense[i] != 0;
     }
-    struct tableau s = {.rows = program->rows,
-                        .artificial = program->variables + slacks,
-                        .pivots_left = program->pivots_max};
+    struct tableau s = {
+        .rows = program->rows, .artificial = program->variables + slacks, .pivots_left = program->pivots_max};
     if (program->device && program->device->numeric) {
         s.device = program->device;
     }

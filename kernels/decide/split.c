@@ -22,9 +22,7 @@ static double seconds_of(const struct tide_split_cost *c, uint64_t units) {
 static uint64_t units_by(const struct tide_split_cost *c, double z) {
     if (!c->times && c->per > 0) { /* the formula's answer, off by what rounding does */
         double guess = (z - c->at) / c->per;
-        uint64_t units = guess <= (double)c->min   ? c->min
-                         : guess >= (double)c->max ? c->max
-                                                   : (uint64_t)guess;
+        uint64_t units = guess <= (double)c->min ? c->min : guess >= (double)c->max ? c->max : (uint64_t)guess;
         while (units > c->min && seconds_of(c, units) > z) {
             units--;
         }
@@ -57,28 +55,24 @@ static int check(uint64_t total, const struct tide_split_cost *costs, size_t n) 
     uint64_t least = 0, most = 0;
     for (size_t i = 0; i < n; i++) {
         const struct tide_split_cost *c = &costs[i];
-        if (c->min > c->max || c->max > (UINT64_C(1) << 47) ||
-            (c->times && c->max > c->time_count)) {
+        if (c->min > c->max || c->max > (UINT64_C(1) << 47) || (c->times && c->max > c->time_count)) {
             return tide_fail(TIDE_EINVAL, "worker %zu: its bounds %llu..%llu cannot be kept", i + 1,
                              (unsigned long long)c->min, (unsigned long long)c->max);
         }
         if (!c->times && !(c->at >= 0 && c->per >= 0 && isfinite(c->at) && isfinite(c->per))) {
-            return tide_fail(TIDE_EINVAL, "worker %zu: at and per must be finite and not negative",
-                             i + 1);
+            return tide_fail(TIDE_EINVAL, "worker %zu: at and per must be finite and not negative", i + 1);
         }
         least += c->min;
         most += c->max;
     }
     if (n == 0 || n > (1u << 16) || total < least || total > most) {
-        return tide_fail(
-            TIDE_ERANGE, "the bounds of %zu workers allow %llu to %llu units, the total is %llu", n,
-            (unsigned long long)least, (unsigned long long)most, (unsigned long long)total);
+        return tide_fail(TIDE_ERANGE, "the bounds of %zu workers allow %llu to %llu units, the total is %llu", n,
+                         (unsigned long long)least, (unsigned long long)most, (unsigned long long)total);
     }
     return 0;
 }
 
-int tide_split_minmax(uint64_t total, const struct tide_split_cost *costs, size_t n,
-                      uint64_t *share, double *seconds) {
+int tide_split_minmax(uint64_t total, const struct tide_split_cost *costs, size_t n, uint64_t *share, double *seconds) {
     int code = check(total, costs, n);
     if (code < 0) {
         return code;
@@ -113,8 +107,7 @@ int tide_split_minmax(uint64_t total, const struct tide_split_cost *costs, size_
     }
     uint64_t rest = total;
     for (size_t i = 0; i < n; i++) {
-        share[i] =
-            low < high ? units_by(&costs[i], low) : costs[i].min; /* part of any best split */
+        share[i] = low < high ? units_by(&costs[i], low) : costs[i].min; /* part of any best split */
         rest -= share[i];
     }
     double slowest = 0;

@@ -17,8 +17,7 @@ static size_t loss_bytes(size_t count) {
 
 static int place_inputs(struct tide_run *run) {
     const struct tide_program *p = run->plan->program;
-    run->away.input_places =
-        tide_alloc_zero(run->plan->input_count + 1, sizeof(*run->away.input_places));
+    run->away.input_places = tide_alloc_zero(run->plan->input_count + 1, sizeof(*run->away.input_places));
     if (!run->away.input_places) {
         return TIDE_ENOMEM;
     }
@@ -27,8 +26,8 @@ static int place_inputs(struct tide_run *run) {
         if (v->class != CLASS_INPUT) {
             continue;
         }
-        size_t bytes = tide__graph_rows(v, 1) * tide__graph_columns(v) *
-                       tide__graph_element(v, run->plan->device->element);
+        size_t bytes =
+            tide__graph_rows(v, 1) * tide__graph_columns(v) * tide__graph_element(v, run->plan->device->element);
         run->away.input_places[run->plan->places[i].input] = run->away.input_bytes;
         run->away.input_bytes += (bytes + PLACE_BYTES - 1) & ~(size_t)(PLACE_BYTES - 1);
     }
@@ -50,8 +49,7 @@ int tide__away_open(struct tide_run *run) {
     away->factors = tide_alloc_zero(p->node_count + 1, sizeof(*away->factors));
     int code = away->losses && away->factors ? place_inputs(run) : TIDE_ENOMEM;
     if (code == 0 && away->memory->open(&away->queue) != 0) {
-        code = tide_fail(TIDE_EIO, "program %s: the device %s gives no queue", p->name,
-                         run->plan->device->name);
+        code = tide_fail(TIDE_EIO, "program %s: the device %s gives no queue", p->name, run->plan->device->name);
     }
     return code;
 }
@@ -104,8 +102,7 @@ void tide__away_close(struct tide_run *run) {
 
 void tide_run_stage(struct tide_run *run, const void *parameters, void *gradients) {
     struct away *away = &run->away;
-    size_t bytes = tide_program_parameter_keys(run->plan->program) * TIDE_PARAMETER_KEY *
-                   run->plan->device->element;
+    size_t bytes = tide_program_parameter_keys(run->plan->program) * TIDE_PARAMETER_KEY * run->plan->device->element;
     if (away->memory) {
         unpin_staged(away);
         away->parameters = parameters;
@@ -148,15 +145,14 @@ int tide__away_send_inputs(struct tide_run *run, size_t rows) {
     for (size_t i = 0; code == 0 && !p->vertex && i < p->value_count; i++) {
         const struct value *v = &p->values[i];
         if (v->class == CLASS_INPUT && run->inputs[run->plan->places[i].input]) {
-            size_t bytes = tide__graph_rows(v, rows) * tide__graph_columns(v) *
-                           tide__graph_element(v, run->plan->device->element);
+            size_t bytes =
+                tide__graph_rows(v, rows) * tide__graph_columns(v) * tide__graph_element(v, run->plan->device->element);
             char *from = away->staged.data + at;
             if (bytes > 0) {
                 memcpy(from, run->inputs[run->plan->places[i].input], bytes);
             }
             at += bytes;
-            code = away->memory->upload(away->queue, tide__run_address(run, (uint32_t)i), from,
-                                        bytes);
+            code = away->memory->upload(away->queue, tide__run_address(run, (uint32_t)i), from, bytes);
         }
     }
     return code;
@@ -180,8 +176,7 @@ int tide__away_send_lists(struct tide_run *run, char **out) {
         away->lists = away->memory->allocate(away->list_room);
         if (!away->lists) {
             away->list_room = 0;
-            return tide_fail(TIDE_ENOMEM, "no room for the lists of a batch on %s",
-                             run->plan->device->name);
+            return tide_fail(TIDE_ENOMEM, "no room for the lists of a batch on %s", run->plan->device->name);
         }
     }
     *out = away->lists;
@@ -200,8 +195,7 @@ int tide__away_need(struct tide_run *run, uint32_t layer) {
     size_t element = run->plan->device->element, first, count = layer_range(run, layer, &first);
     return away->parameters
                ? away->memory->upload_beside(away->queue, (char *)run->parameters + first * element,
-                                             (const char *)away->parameters + first * element,
-                                             count * element)
+                                             (const char *)away->parameters + first * element, count * element)
                : 0;
 }
 
@@ -224,8 +218,8 @@ int tide__away_ready(struct tide_run *run, uint32_t layer, const struct tide_run
     int code = make_room(run, hooks);
     if (code == 0 && away->gradients) {
         code = away->memory->download_beside(away->queue, (char *)away->gradients + first * element,
-                                             (const char *)run->gradients + first * element,
-                                             count * element, &notice.ticket);
+                                             (const char *)run->gradients + first * element, count * element,
+                                             &notice.ticket);
     } else if (code == 0) {
         code = away->memory->mark(away->queue, &notice.ticket);
     }
@@ -265,8 +259,7 @@ int tide__away_factors(struct tide_run *run, size_t node, const struct tide_run_
     return code;
 }
 
-static int give_factors(const struct tide_run *run, size_t node,
-                        const struct tide_run_hooks *hooks) {
+static int give_factors(const struct tide_run *run, size_t node, const struct tide_run_hooks *hooks) {
     struct tide_operand a = run->calls[node].in[0], b = run->calls[node].in[1];
     size_t bytes_a = operand_bytes(run, &a);
     a.data = run->away.factors[node].data;
@@ -296,17 +289,16 @@ int tide__away_deliver(struct tide_run *run, const struct tide_run_hooks *hooks,
 
 static int download_loss(struct tide_run *run, size_t i) {
     const struct tide_program *p = run->plan->program;
-    return run->away.memory->download(
-        run->away.queue, run->away.losses + 3 * i,
-        tide__run_address(run, p->nodes[p->losses[i]].out[0]), loss_bytes(1));
+    return run->away.memory->download(run->away.queue, run->away.losses + 3 * i,
+                                      tide__run_address(run, p->nodes[p->losses[i]].out[0]), loss_bytes(1));
 }
 
 static int finish_queue(struct tide_run *run) {
     char text[256] = "";
     int code = run->away.memory->finish(run->away.queue, text, sizeof(text));
-    return code == 0 ? 0
-                     : tide_fail(code, "program %s: %s", run->plan->program->name,
-                                 text[0] ? text : "the device failed");
+    return code == 0
+               ? 0
+               : tide_fail(code, "program %s: %s", run->plan->program->name, text[0] ? text : "the device failed");
 }
 
 int tide__away_finish(struct tide_run *run, int code) {

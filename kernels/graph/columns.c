@@ -53,16 +53,15 @@ static void count_uses(struct uses *u) {
 static bool is_add(const struct node *node, uint8_t a, uint8_t b) {
     const struct tide_region *r = &node->attributes.region;
     return node->code == TIDE_OP_MAP && node->out_count == 1 && r->micro_count == 1 &&
-           r->micro[0].code == TIDE_MICRO_ADD && r->source_count == 2 && r->kind[0] == a &&
-           r->kind[1] == b;
+           r->micro[0].code == TIDE_MICRO_ADD && r->source_count == 2 && r->kind[0] == a && r->kind[1] == b;
 }
 
 /* Rows of the arena that one operation reads, and nothing outside. */
 static bool is_own(const struct uses *u, uint32_t value) {
     const struct value *v = &u->p->values[value];
     return v->class == CLASS_TEMPORARY && v->type == TIDE_VALUE_FLOAT && v->space != 0 &&
-           v->space != TIDE_SPACE_TABLE && v->rank == 1 && v->stride == 0 &&
-           u->count[value] == 1 && v->producer != NONE;
+           v->space != TIDE_SPACE_TABLE && v->rank == 1 && v->stride == 0 && u->count[value] == 1 &&
+           v->producer != NONE;
 }
 
 /* The product that makes it and adds to nothing yet. */
@@ -82,9 +81,8 @@ static bool join(struct uses *u, size_t n, uint32_t a, uint32_t b) {
         return false;
     }
     struct node *product = product_of(u, b), *maker = &p->nodes[p->values[a].producer];
-    if (!product || p->values[a].producer >= p->values[b].producer ||
-        product->section != add->section || product->kind != add->kind ||
-        maker->kind != add->kind) {
+    if (!product || p->values[a].producer >= p->values[b].producer || product->section != add->section ||
+        product->kind != add->kind || maker->kind != add->kind) {
         return false;
     }
     if (is_add(maker, TIDE_SOURCE_FULL, TIDE_SOURCE_ROW) && is_own(u, maker->in[0]) &&
@@ -98,8 +96,7 @@ static bool join(struct uses *u, size_t n, uint32_t a, uint32_t b) {
         add->in[1] = bias;
         add->attributes.region.kind[0] = TIDE_SOURCE_FULL;
         add->attributes.region.kind[1] = TIDE_SOURCE_ROW;
-    } else if (maker->code == TIDE_OP_MM || maker->code == TIDE_OP_GATHER_SUM ||
-               maker->code == TIDE_OP_GATHER) {
+    } else if (maker->code == TIDE_OP_MM || maker->code == TIDE_OP_GATHER_SUM || maker->code == TIDE_OP_GATHER) {
         uint32_t out = add->out[0];
         if (p->values[out].root != out || p->values[out].space == 0) {
             return false;
@@ -137,14 +134,13 @@ void tide__graph_accumulate(struct tide_program *p) {
 
 static bool takes_views(const struct node *node, size_t i) {
     return (node->code == TIDE_OP_MAP) || (node->code == TIDE_OP_MM && i < 2) ||
-           ((node->code == TIDE_OP_GATHER || node->code == TIDE_OP_GATHER_SUM ||
-             node->code == TIDE_OP_GATHER_MAX) &&
+           ((node->code == TIDE_OP_GATHER || node->code == TIDE_OP_GATHER_SUM || node->code == TIDE_OP_GATHER_MAX) &&
             i == 0);
 }
 
 static bool is_rows(const struct value *v) {
-    return v->type == TIDE_VALUE_FLOAT && v->rank == 1 && v->space != 0 &&
-           v->space != TIDE_SPACE_TABLE && v->class == CLASS_TEMPORARY;
+    return v->type == TIDE_VALUE_FLOAT && v->rank == 1 && v->space != 0 && v->space != TIDE_SPACE_TABLE &&
+           v->class == CLASS_TEMPORARY;
 }
 
 static bool all_read_views(const struct tide_program *p, uint32_t value) {
@@ -190,8 +186,7 @@ static int sink(struct uses *u, size_t n) {
     }
     size_t slices = 0;
     for (size_t k = 0; k < p->node_count; k++) {
-        slices += p->nodes[k].out_count > 0 && p->nodes[k].code == TIDE_OP_SLICE &&
-                  p->nodes[k].in[0] == add.out[0];
+        slices += p->nodes[k].out_count > 0 && p->nodes[k].code == TIDE_OP_SLICE && p->nodes[k].in[0] == add.out[0];
     }
     if (slices == 0 || u->count[add.out[0]] != slices) {
         return 0;
@@ -241,8 +236,8 @@ static bool is_part(const struct uses *u, uint32_t value, const struct node *of)
     }
     const struct node *maker = &p->nodes[v->producer];
     return maker->section == of->section && maker->kind == of->kind && !maker->accumulates &&
-           (maker->code == TIDE_OP_MAP || maker->code == TIDE_OP_MM ||
-            maker->code == TIDE_OP_GATHER || maker->code == TIDE_OP_GATHER_SUM);
+           (maker->code == TIDE_OP_MAP || maker->code == TIDE_OP_MM || maker->code == TIDE_OP_GATHER ||
+            maker->code == TIDE_OP_GATHER_SUM);
 }
 
 /* The SLICE_DX that a sum is made of. */
@@ -286,8 +281,7 @@ static bool read_whole(const struct tide_program *p, uint32_t value) {
         const struct node *node = &p->nodes[n];
         for (size_t i = 0; node->out_count > 0 && i < node->in_count; i++) {
             if (node->in[i] == value &&
-                (node->code == TIDE_OP_MAP || node->code == TIDE_OP_SLICE ||
-                 node->code == TIDE_OP_RESHAPE)) {
+                (node->code == TIDE_OP_MAP || node->code == TIDE_OP_SLICE || node->code == TIDE_OP_RESHAPE)) {
                 return false;
             }
         }
@@ -301,8 +295,8 @@ static void assemble(const struct uses *u, size_t n) {
     uint32_t out = p->nodes[n].out[0], last = 0;
     struct value *v = &p->values[out];
     if (!is_rows(v) || v->root != out || u->views[out] != 0 ||
-        !is_add(&p->nodes[n], TIDE_SOURCE_FULL, TIDE_SOURCE_FULL) || !read_whole(p, out) ||
-        !collect(u, n, &a) || a.columns != tide__graph_columns(v)) {
+        !is_add(&p->nodes[n], TIDE_SOURCE_FULL, TIDE_SOURCE_FULL) || !read_whole(p, out) || !collect(u, n, &a) ||
+        a.columns != tide__graph_columns(v)) {
         return;
     }
     for (size_t i = 0; i < a.slice_count; i++) {
@@ -334,9 +328,8 @@ static void join_columns(const struct uses *u, size_t n) {
     struct tide_program *p = u->p;
     struct node *node = &p->nodes[n];
     uint32_t out = node->out[0], a = node->in[0], b = node->in[1], first = 0;
-    if (node->code != TIDE_OP_CONCAT || a == b || !is_rows(&p->values[out]) ||
-        p->values[out].root != out || u->views[out] != 0 || !read_whole(p, out) ||
-        !is_part(u, a, node) || !is_part(u, b, node)) {
+    if (node->code != TIDE_OP_CONCAT || a == b || !is_rows(&p->values[out]) || p->values[out].root != out ||
+        u->views[out] != 0 || !read_whole(p, out) || !is_part(u, a, node) || !is_part(u, b, node)) {
         return;
     }
     for (size_t i = 0; i < 2; i++) {
@@ -376,8 +369,7 @@ void tide__graph_views(struct tide_program *p) {
     for (size_t n = 0; n < p->node_count; n++) {
         struct node *node = &p->nodes[n];
         if (node->out_count > 0 && node->code == TIDE_OP_SLICE && is_rows(&p->values[node->in[0]]) &&
-            is_rows(&p->values[node->out[0]]) && !is_output(p, node->out[0]) &&
-            all_read_views(p, node->out[0])) {
+            is_rows(&p->values[node->out[0]]) && !is_output(p, node->out[0]) && all_read_views(p, node->out[0])) {
             node->out_count = 0;
             become_view(p, node->out[0], node->in[0], node->attributes.first);
         }

@@ -28,8 +28,7 @@ static uint32_t apply(struct walk *w, enum tide_op_code code, size_t count, cons
     return w->error == 0 ? out : 0;
 }
 
-static uint32_t map3(struct walk *w, enum tide_micro_code code, uint32_t a, uint32_t b,
-                     uint32_t c) {
+static uint32_t map3(struct walk *w, enum tide_micro_code code, uint32_t a, uint32_t b, uint32_t c) {
     uint32_t out = NONE, in[3] = {a, b, c};
     double zeros[3] = {0, 0, 0};
     if (w->error == 0) {
@@ -105,8 +104,8 @@ static uint32_t unary(struct walk *w, enum tide_micro_code code, uint32_t x, uin
 }
 
 /* By operand i of a map of two or three; operand[] has NONE for constants. */
-static uint32_t several(struct walk *w, const struct tide_region *region, const uint32_t *operand,
-                        size_t i, uint32_t y) {
+static uint32_t several(struct walk *w, const struct tide_region *region, const uint32_t *operand, size_t i,
+                        uint32_t y) {
     uint32_t g = w->g, other = operand[1 - (i & 1)];
     double number = region->constant[1 - (i & 1)];
     enum tide_micro_code code = region->micro[0].code;
@@ -116,27 +115,23 @@ static uint32_t several(struct walk *w, const struct tide_region *region, const 
     case TIDE_MICRO_SUB:
         return i == 0 ? g : map2(w, TIDE_MICRO_NEG, g, NONE);
     case TIDE_MICRO_MUL:
-        return other == NONE ? map_constant(w, TIDE_MICRO_MUL, number, g)
-                             : map2(w, TIDE_MICRO_MUL, g, other);
+        return other == NONE ? map_constant(w, TIDE_MICRO_MUL, number, g) : map2(w, TIDE_MICRO_MUL, g, other);
     case TIDE_MICRO_DIV:
         if (i == 1) {
             uint32_t quotient = map2(w, TIDE_MICRO_DIV, y, operand[1]);
             return map2(w, TIDE_MICRO_NEG, map2(w, TIDE_MICRO_MUL, g, quotient), NONE);
         }
-        return other == NONE ? map_constant(w, TIDE_MICRO_MUL, 1 / number, g)
-                             : map2(w, TIDE_MICRO_DIV, g, other);
+        return other == NONE ? map_constant(w, TIDE_MICRO_MUL, 1 / number, g) : map2(w, TIDE_MICRO_DIV, g, other);
     case TIDE_MICRO_MIN:
     case TIDE_MICRO_MAX: { /* of equals the first */
         uint32_t in[3] = {operand[0], operand[1], NONE}, first = 0;
         if (w->error == 0) {
-            uint32_t order[3] = {in[code == TIDE_MICRO_MAX ? 0 : 1],
-                                 in[code == TIDE_MICRO_MAX ? 1 : 0], NONE};
+            uint32_t order[3] = {in[code == TIDE_MICRO_MAX ? 0 : 1], in[code == TIDE_MICRO_MAX ? 1 : 0], NONE};
             double numbers[3] = {region->constant[code == TIDE_MICRO_MAX ? 0 : 1],
                                  region->constant[code == TIDE_MICRO_MAX ? 1 : 0], 0};
             w->error = tide_program_map(w->p, TIDE_MICRO_GE, order, numbers, &first);
         }
-        return i == 0 ? map3(w, TIDE_MICRO_SELECT, first, g, NONE)
-                      : map3(w, TIDE_MICRO_SELECT, first, NONE, g);
+        return i == 0 ? map3(w, TIDE_MICRO_SELECT, first, g, NONE) : map3(w, TIDE_MICRO_SELECT, first, NONE, g);
     }
     case TIDE_MICRO_SELECT:
         if (i == 0 || operand[0] == NONE) {
@@ -161,9 +156,8 @@ static void adjoint_map(struct walk *w) {
         if (operand[i] == NONE || w->error != 0 || !w->needed[operand[i]]) {
             continue;
         }
-        uint32_t g = region.source_count == 1
-                         ? unary(w, region.micro[0].code, operand[0], node.out[0])
-                         : several(w, &region, operand, i, node.out[0]);
+        uint32_t g = region.source_count == 1 ? unary(w, region.micro[0].code, operand[0], node.out[0])
+                                              : several(w, &region, operand, i, node.out[0]);
         if (g == NONE) {
             continue;
         }
@@ -178,8 +172,8 @@ static void adjoint_map(struct walk *w) {
 
 /* ---- products, windows ---- */
 
-static uint32_t product(struct walk *w, enum tide_op_code code, bool ta, bool tb, uint32_t a,
-                        uint32_t b, double alpha) {
+static uint32_t product(struct walk *w, enum tide_op_code code, bool ta, bool tb, uint32_t a, uint32_t b,
+                        double alpha) {
     struct tide_attributes t = {.ta = ta, .tb = tb, .alpha = alpha};
     return apply(w, code, 2, (uint32_t[]){a, b}, &t);
 }
@@ -194,14 +188,10 @@ static void adjoint_product(struct walk *w) {
     uint32_t a = node.in[0], b = node.in[1], g = w->g;
     bool by_a = wants(w, 0), by_b = wants(w, 1);
     if (by_a) {
-        add(w, a,
-            ta ? product(w, code, tb, true, b, g, alpha)
-               : product(w, code, false, !tb, g, b, alpha));
+        add(w, a, ta ? product(w, code, tb, true, b, g, alpha) : product(w, code, false, !tb, g, b, alpha));
     }
     if (by_b) {
-        add(w, b,
-            tb ? product(w, code, true, ta, g, a, alpha)
-               : product(w, code, !ta, false, a, g, alpha));
+        add(w, b, tb ? product(w, code, true, ta, g, a, alpha) : product(w, code, !ta, false, a, g, alpha));
     }
 }
 
@@ -247,8 +237,7 @@ static void adjoint_norm(struct walk *w, enum tide_op_code code) {
 
 /* ---- rows and columns ---- */
 
-static uint32_t sliced(struct walk *w, uint32_t g, enum tide_op_code code, size_t first,
-                       size_t count) {
+static uint32_t sliced(struct walk *w, uint32_t g, enum tide_op_code code, size_t first, size_t count) {
     struct tide_attributes t = {.first = (uint32_t)first, .count = (uint32_t)count};
     return apply(w, code, 1, &g, &t);
 }
@@ -425,8 +414,7 @@ static void adjoint(struct walk *w) {
 static void mark_needed(struct walk *w, bool of_inputs) {
     for (size_t i = 0; i < w->values; i++) {
         const struct value *v = &w->p->values[i];
-        w->needed[i] = v->class == CLASS_PARAMETER || v->class == CLASS_TABLE ||
-                       v->class == CLASS_CHILD ||
+        w->needed[i] = v->class == CLASS_PARAMETER || v->class == CLASS_TABLE || v->class == CLASS_CHILD ||
                        (of_inputs && v->class == CLASS_INPUT && v->type == TIDE_VALUE_FLOAT);
     }
     for (size_t n = 0; n < w->p->node_count; n++) {
@@ -581,8 +569,7 @@ static int finish(struct walk *w, bool of_inputs) {
     p->kind = 0;
     for (size_t i = 0; i < w->values && w->error == 0; i++) {
         uint32_t g = w->gradient[i];
-        if (g == NONE || !(p->values[i].class == CLASS_PARAMETER ||
-                           p->values[i].class == CLASS_TABLE ||
+        if (g == NONE || !(p->values[i].class == CLASS_PARAMETER || p->values[i].class == CLASS_TABLE ||
                            (of_inputs && p->values[i].class == CLASS_INPUT))) {
             continue;
         }

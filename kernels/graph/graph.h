@@ -33,18 +33,18 @@ enum section {
 
 struct value {
     uint8_t class, type; /* enum value_class, enum tide_value_type */
-    uint8_t space; /* enum tide_space */
+    uint8_t space;       /* enum tide_space */
     uint8_t rank;
     uint8_t table; /* of space TABLE: its number */
     uint8_t kind;  /* of vertices of one kind alone: 1 + its number; 0: of all */
     uint32_t dims[TIDE_RANK_MAX];
-    uint32_t producer; /* operation; NONE: given from outside */
-    uint32_t root;     /* whose storage this is: its own number, or what it is a view of */
-    uint32_t alias;    /* CLASS_CHILD, CLASS_CARRIED: what they are once it is known; else NONE */
+    uint32_t producer;       /* operation; NONE: given from outside */
+    uint32_t root;           /* whose storage this is: its own number, or what it is a view of */
+    uint32_t alias;          /* CLASS_CHILD, CLASS_CARRIED: what they are once it is known; else NONE */
     uint32_t column, stride; /* a view of columns: the first, and the root's; stride 0: it is none */
-    uint32_t layer;    /* parameters: the layer's number */
-    uint32_t gradient; /* parameters and inputs, once differentiated: the value; NONE: none */
-    size_t place;      /* parameters, states: first element */
+    uint32_t layer;          /* parameters: the layer's number */
+    uint32_t gradient;       /* parameters and inputs, once differentiated: the value; NONE: none */
+    size_t place;            /* parameters, states: first element */
     struct tide_initial initial;
     char name[NAME_SIZE]; /* "": a temporary that nobody named */
 };
@@ -54,7 +54,7 @@ struct node { /* one operation */
     uint8_t section; /* enum section; of other programs 0 */
     uint8_t kind;    /* as of values: the rows that it is run for */
     bool backward;
-    bool joins; /* RESHAPE: kinds' values, which lie in the rows of one */
+    bool joins;       /* RESHAPE: kinds' values, which lie in the rows of one */
     bool accumulates; /* MM: its last operand is added to in place, and is the result */
     uint8_t in_count, out_count;
     uint32_t in[TIDE_OP_INPUTS], out[TIDE_OP_OUTPUTS];
@@ -84,8 +84,7 @@ struct tide_program {
     struct output *outputs;
     uint32_t *parameters, *states; /* values, in the order they were declared */
     uint32_t *losses;              /* operations */
-    size_t value_count, node_count, layer_count, output_count, parameter_count, state_count,
-        loss_count;
+    size_t value_count, node_count, layer_count, output_count, parameter_count, state_count, loss_count;
     size_t value_room, node_room, layer_room, output_room, parameter_room, state_room, loss_room;
     size_t keys, state_elements;
     uint32_t layer;
@@ -99,7 +98,7 @@ struct tide_program {
     size_t child_count, child_room, table_count, table_room;
     char kinds[TIDE_FOREST_KINDS][TIDE_FOREST_NAME]; /* of vertices */
     size_t kind_count;
-    uint8_t kind;                             /* of what is appended now: 1 + its number; 0: of all */
+    uint8_t kind;                        /* of what is appended now: 1 + its number; 0: of all */
     uint32_t (*made)[TIDE_FOREST_KINDS]; /* by state, what each kind publishes; NONE: not yet */
     size_t made_room;
 };
@@ -109,8 +108,7 @@ int tide__graph_grow(void *array, size_t *room, size_t count, size_t element);
 int tide__graph_value(struct tide_program *p, struct value value, uint32_t *out);
 int tide__graph_node(struct tide_program *p, const struct node *node);
 /* EINVAL with the current place before the text. */
-int tide__graph_wrong(struct tide_program *p, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+int tide__graph_wrong(struct tide_program *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int tide__graph_copy(const struct tide_program *p, struct tide_program **out);
 
 /* rows for B rows of the run, or of its space; columns: the last dim */

@@ -8,12 +8,12 @@
 #include <string.h>
 
 struct growing {
-    size_t capacity, edge_capacity; /* rows and edges that there is room for */
-    size_t added, edges_added;      /* vertices, and edges to their children */
-    size_t rows, edges, levels;     /* computed */
-    uint32_t *row;                  /* by id; NONE: not computed yet */
-    uint32_t *start;                /* by id: first of its children, in `child` */
-    uint32_t *child;                /* ids */
+    size_t capacity, edge_capacity;   /* rows and edges that there is room for */
+    size_t added, edges_added;        /* vertices, and edges to their children */
+    size_t rows, edges, levels;       /* computed */
+    uint32_t *row;                    /* by id; NONE: not computed yet */
+    uint32_t *start;                  /* by id: first of its children, in `child` */
+    uint32_t *child;                  /* ids */
     char *inputs[TIDE_LEVELS_INPUTS]; /* by id */
     uint32_t *ids;                    /* by row */
     size_t id_room, child_room;
@@ -85,9 +85,7 @@ static int enlarge(struct tide_run *run, size_t vertices, size_t edges) {
     l->vertices = l->level_count = vertices;
     l->edges = edges;
     int code = tide__levels_lay_out(l);
-    code = code == 0 ? tide__run_enlarge(run, (struct spans){vertices, vertices, edges, 0}, g->rows,
-                                         g->edges)
-                     : code;
+    code = code == 0 ? tide__run_enlarge(run, (struct spans){vertices, vertices, edges, 0}, g->rows, g->edges) : code;
     if (code != 0) {
         tide_free(l->data);
         tide_free(l->rounds);
@@ -100,21 +98,16 @@ static int enlarge(struct tide_run *run, size_t vertices, size_t edges) {
     run->graphs.lists = l->data;
     if (old.data && g->rows > 0) {
         memcpy(l->rounds, old.rounds, g->levels * sizeof(*l->rounds));
-        static const size_t by_row[] = {TIDE_LIST_CHILD_START},
-                            by_edge[] = {TIDE_LIST_CHILD, TIDE_LIST_EDGE_PARENT};
-        memcpy(l->data + l->list_at[by_row[0]], old.data + old.list_at[by_row[0]],
-               (g->rows + 1) * sizeof(int32_t));
+        static const size_t by_row[] = {TIDE_LIST_CHILD_START}, by_edge[] = {TIDE_LIST_CHILD, TIDE_LIST_EDGE_PARENT};
+        memcpy(l->data + l->list_at[by_row[0]], old.data + old.list_at[by_row[0]], (g->rows + 1) * sizeof(int32_t));
         for (size_t i = 0; i < 2; i++) {
-            memcpy(l->data + l->list_at[by_edge[i]], old.data + old.list_at[by_edge[i]],
-                   g->edges * sizeof(int32_t));
+            memcpy(l->data + l->list_at[by_edge[i]], old.data + old.list_at[by_edge[i]], g->edges * sizeof(int32_t));
         }
         for (size_t k = 0; k < l->want.nth; k++) {
-            memcpy(l->data + l->nth_at[0][k], old.data + old.nth_at[0][k],
-                   g->rows * sizeof(int32_t));
+            memcpy(l->data + l->nth_at[0][k], old.data + old.nth_at[0][k], g->rows * sizeof(int32_t));
         }
         for (size_t i = 0; i < l->want.input_count; i++) {
-            size_t one = l->want.inputs[i].columns *
-                         (l->want.inputs[i].index ? sizeof(int32_t) : l->want.element);
+            size_t one = l->want.inputs[i].columns * (l->want.inputs[i].index ? sizeof(int32_t) : l->want.element);
             memcpy(l->data + l->input_at[i], old.data + old.input_at[i], g->rows * one);
         }
         for (size_t k = 0; k < l->want.lookup_count; k++) {
@@ -139,8 +132,7 @@ static int enlarge(struct tide_run *run, size_t vertices, size_t edges) {
 int tide_run_grow(struct tide_run *run, size_t vertices) {
     const struct tide_program *p = run->plan->program;
     if (!p->vertex || run->away.memory || run->graphs.growing) {
-        return tide_fail(run->away.memory ? TIDE_EUNSUPPORTED : TIDE_EINVAL,
-                         "program %s: %s", p->name,
+        return tide_fail(run->away.memory ? TIDE_EUNSUPPORTED : TIDE_EINVAL, "program %s: %s", p->name,
                          !p->vertex         ? "only programs of vertices grow"
                          : run->away.memory ? "graphs grow on the CPU"
                                             : "it grows already");
@@ -196,8 +188,8 @@ int tide_run_grow_add(struct tide_run *run, const uint32_t *children, size_t chi
     const struct tide_levels_want *want = &run->graphs.levels->want;
     for (size_t i = 0; i < child_count; i++) {
         if (children[i] >= g->added) {
-            return tide_fail(TIDE_EINVAL, "child %zu is vertex %u, of %zu that were added", i + 1,
-                             children[i] + 1, g->added);
+            return tide_fail(TIDE_EINVAL, "child %zu is vertex %u, of %zu that were added", i + 1, children[i] + 1,
+                             g->added);
         }
     }
     for (size_t i = 0; i < input_count; i++) {
@@ -219,12 +211,11 @@ int tide_run_grow_add(struct tide_run *run, const uint32_t *children, size_t chi
     }
     for (size_t k = 0; k < want->lookup_count; k++) {
         size_t i = want->lookups[k].input;
-        const int32_t *word = (const int32_t *)(const void *)(g->inputs[i] +
-                                                              g->added * input_bytes(want, i));
+        const int32_t *word = (const int32_t *)(const void *)(g->inputs[i] + g->added * input_bytes(want, i));
         for (size_t c = 0; c < want->inputs[i].columns; c++) {
             if (word[c] < -1 || word[c] >= (int64_t)want->lookups[k].rows) {
-                return tide_fail(TIDE_EINVAL, "\"%s\" is %d, outside -1 .. %u",
-                                 want->inputs[i].name, word[c], want->lookups[k].rows - 1);
+                return tide_fail(TIDE_EINVAL, "\"%s\" is %d, outside -1 .. %u", want->inputs[i].name, word[c],
+                                 want->lookups[k].rows - 1);
             }
         }
     }
@@ -248,9 +239,9 @@ int tide_run_grow_label(struct tide_run *run, uint32_t id, const char *name, int
     struct growing *g = run->graphs.growing;
     int input = g ? find_input(&run->graphs.levels->want, name) : -1;
     if (!g || input < 0 || id >= g->added || !run->graphs.levels->want.inputs[input].index) {
-        return tide_fail(TIDE_EINVAL, !g || id >= (g ? g->added : 0)
-                                          ? "there is no vertex %u"
-                                          : "the program has no index of that name (vertex %u)",
+        return tide_fail(TIDE_EINVAL,
+                         !g || id >= (g ? g->added : 0) ? "there is no vertex %u"
+                                                        : "the program has no index of that name (vertex %u)",
                          id + 1);
     }
     size_t bytes = input_bytes(&run->graphs.levels->want, (size_t)input);
@@ -291,14 +282,13 @@ static void place_vertex(struct tide_run *run, uint32_t id) {
             continue;
         }
         for (size_t c = 0; c < columns; c++) {
-            ((double *)(void *)to)[row * columns + c] =
-                (double)((const float *)(const void *)from)[c];
+            ((double *)(void *)to)[row * columns + c] = (double)((const float *)(const void *)from)[c];
         }
     }
     for (size_t k = 0; k < l->want.lookup_count; k++) {
         size_t i = l->want.lookups[k].input, columns = l->want.inputs[i].columns;
-        memcpy((int32_t *)(void *)(l->data + l->lookup_at[k]) + row * columns,
-               index_at(l, i, row), columns * sizeof(int32_t));
+        memcpy((int32_t *)(void *)(l->data + l->lookup_at[k]) + row * columns, index_at(l, i, row),
+               columns * sizeof(int32_t));
     }
 }
 
@@ -344,9 +334,8 @@ int tide_run_grow_step(struct tide_run *run, uint64_t step, const uint32_t **ids
         struct tide_levels *l = run->graphs.levels;
         size_t before = g->rows;
         struct tide_round *round = &l->rounds[g->levels];
-        *round = (struct tide_round){.row = (uint32_t)g->rows,
-                                     .edge = (uint32_t)g->edges,
-                                     .level = (uint32_t)g->levels};
+        *round =
+            (struct tide_round){.row = (uint32_t)g->rows, .edge = (uint32_t)g->edges, .level = (uint32_t)g->levels};
         for (uint32_t id = (uint32_t)g->first_of_step; id < g->added; id++) {
             bool ready = g->row[id] == NONE;
             for (uint32_t k = g->start[id]; ready && k < g->start[id + 1]; k++) {
@@ -366,16 +355,14 @@ int tide_run_grow_step(struct tide_run *run, uint64_t step, const uint32_t **ids
     return code;
 }
 
-const void *tide_run_grow_output(struct tide_run *run, const char *name, uint32_t id,
-                                 size_t *columns) {
+const void *tide_run_grow_output(struct tide_run *run, const char *name, uint32_t id, size_t *columns) {
     const struct growing *g = run->graphs.growing;
     const struct tide_program *p = run->plan->program;
     for (size_t i = 0; g && id < g->added && g->row[id] != NONE && i < p->output_count; i++) {
         if (strcmp(p->outputs[i].name, name) == 0) {
             struct tide_operand found = tide__run_operand(run, p->outputs[i].value);
             *columns = found.columns;
-            return (const char *)found.data +
-                   g->row[id] * tide_operand_stride(&found) * run->plan->device->element;
+            return (const char *)found.data + g->row[id] * tide_operand_stride(&found) * run->plan->device->element;
         }
     }
     return NULL;
@@ -399,15 +386,13 @@ int tide_run_grow_finish(struct tide_run *run, uint64_t step) {
             run->calls[n].out[0].rows = l->id_count[p->values[p->nodes[n].out[0]].table];
         }
     }
-    const struct tide_round all = {
-        .rows = (uint32_t)g->rows, .edges = (uint32_t)g->edges, .level = 1};
+    const struct tide_round all = {.rows = (uint32_t)g->rows, .edges = (uint32_t)g->edges, .level = 1};
     for (size_t s = SECTION_AFTER; code == 0 && run->plan->training && s <= SECTION_DEFERRED; s++) {
         if (s == SECTION_DOWN) {
             code = tide__levels_run(run, SECTION_DOWN, step, NULL);
             continue;
         }
-        for (size_t n = run->plan->section_at[s]; code == 0 && n < run->plan->section_at[s + 1];
-             n++) {
+        for (size_t n = run->plan->section_at[s]; code == 0 && n < run->plan->section_at[s + 1]; n++) {
             code = tide__levels_run_at(run, n, &all, step, NULL);
         }
     }

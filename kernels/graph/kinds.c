@@ -18,8 +18,9 @@ int tide_program_kind(struct tide_program *p, const char *name) {
     }
     if (p->kind_count == TIDE_FOREST_KINDS || !name[0] || strlen(name) >= TIDE_FOREST_NAME ||
         (p->node_count > 0 && p->kind_count == 0)) {
-        return tide__graph_wrong(p, "kind \"%s\": up to %d kinds with names of 1 to %d bytes, before "
-                                    "the first operation",
+        return tide__graph_wrong(p,
+                                 "kind \"%s\": up to %d kinds with names of 1 to %d bytes, before "
+                                 "the first operation",
                                  name, TIDE_FOREST_KINDS, TIDE_FOREST_NAME - 1);
     }
     snprintf(p->kinds[p->kind_count++], TIDE_FOREST_NAME, "%s", name);
@@ -61,8 +62,7 @@ int tide__vertex_kind(struct tide_program *p, struct node *node, struct value *o
     for (size_t i = 0; i < node->in_count; i++) {
         uint8_t own = tide__vertex_reads_any(node, i) ? 0 : p->values[node->in[i]].kind;
         if ((own && kind && own != kind) || (own && p->kind && own != p->kind)) {
-            return tide__graph_wrong(p, "a value of kind \"%s\" meets one of kind \"%s\"",
-                                     p->kinds[own - 1],
+            return tide__graph_wrong(p, "a value of kind \"%s\" meets one of kind \"%s\"", p->kinds[own - 1],
                                      p->kinds[(kind && own != kind ? kind : p->kind) - 1]);
         }
         kind = own ? own : kind;
@@ -71,14 +71,11 @@ int tide__vertex_kind(struct tide_program *p, struct node *node, struct value *o
     bool reads = false; /* rows of vertices or edges: it is run for those of the kind */
     for (size_t i = 0; i < node->in_count; i++) {
         uint8_t space = p->values[node->in[i]].space;
-        reads = reads || (!tide__vertex_reads_any(node, i) &&
-                          (space == TIDE_SPACE_VERTEX || space == TIDE_SPACE_EDGE));
+        reads = reads || (!tide__vertex_reads_any(node, i) && (space == TIDE_SPACE_VERTEX || space == TIDE_SPACE_EDGE));
     }
     node->kind = rows || (reads && outs[0].space != TIDE_SPACE_CHILD) ? kind ? kind : p->kind : 0;
     for (size_t o = 0; o < node->out_count; o++) {
-        outs[o].kind = outs[o].space == TIDE_SPACE_VERTEX || outs[o].space == TIDE_SPACE_EDGE
-                           ? node->kind
-                           : 0;
+        outs[o].kind = outs[o].space == TIDE_SPACE_VERTEX || outs[o].space == TIDE_SPACE_EDGE ? node->kind : 0;
     }
     return 0;
 }
@@ -88,8 +85,8 @@ int tide__vertex_publish(struct tide_program *p, size_t i, uint32_t value) {
     const double one[3] = {1, 0, 0};
     uint32_t *own = &p->made[i][p->kind - 1];
     if (*own != NONE) {
-        return tide__graph_wrong(p, "\"%s\" is published twice by kind \"%s\"",
-                                 p->values[p->children[i]].name, p->kinds[p->kind - 1]);
+        return tide__graph_wrong(p, "\"%s\" is published twice by kind \"%s\"", p->values[p->children[i]].name,
+                                 p->kinds[p->kind - 1]);
     }
     uint32_t made = NONE;
     int code = tide_program_map(p, TIDE_MICRO_MUL, in, one, &made);
@@ -104,8 +101,7 @@ int tide__vertex_join(struct tide_program *p) {
         struct value made = p->values[p->children[i]];
         for (size_t k = 0; k < p->kind_count; k++) {
             if (p->made[i][k] == NONE) {
-                return tide__graph_wrong(p, "kind \"%s\" does not publish \"%s\"", p->kinds[k],
-                                         made.name);
+                return tide__graph_wrong(p, "kind \"%s\" does not publish \"%s\"", p->kinds[k], made.name);
             }
             node.in[node.in_count++] = p->made[i][k];
         }

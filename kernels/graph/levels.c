@@ -77,20 +77,20 @@ static int find_inputs(struct batch *b) {
         const struct tide_forest_input *in = tide_forest_find(b->f, w->inputs[i].name);
         const char *kind = w->inputs[i].index ? "an index" : "an input";
         if (!in || in->edge != w->inputs[i].edge || in->index != w->inputs[i].index) {
-            return tide_fail(TIDE_EINVAL, "the data have no \"%s\", which is %s of %s",
-                             w->inputs[i].name, kind, w->inputs[i].edge ? "edges" : "vertices");
+            return tide_fail(TIDE_EINVAL, "the data have no \"%s\", which is %s of %s", w->inputs[i].name, kind,
+                             w->inputs[i].edge ? "edges" : "vertices");
         }
         if (in->columns != w->inputs[i].columns) {
-            return tide_fail(TIDE_EINVAL, "\"%s\" has %u columns in the data, the program wants %u",
-                             in->name, in->columns, w->inputs[i].columns);
+            return tide_fail(TIDE_EINVAL, "\"%s\" has %u columns in the data, the program wants %u", in->name,
+                             in->columns, w->inputs[i].columns);
         }
         b->inputs[i] = in;
     }
     for (size_t k = 0; k < w->lookup_count; k++) {
         const struct tide_forest_input *in = b->inputs[w->lookups[k].input];
         if (in->below > w->lookups[k].rows) {
-            return tide_fail(TIDE_EINVAL, "\"%s\" goes up to %u, but its table has %u rows",
-                             in->name, in->below - 1, w->lookups[k].rows);
+            return tide_fail(TIDE_EINVAL, "\"%s\" goes up to %u, but its table has %u rows", in->name, in->below - 1,
+                             w->lookups[k].rows);
         }
     }
     return 0;
@@ -119,14 +119,14 @@ static int unknown_kind(const struct batch *b, size_t sample, size_t vertex) {
     char names[TIDE_FOREST_KINDS * (TIDE_FOREST_NAME + 4)] = "";
     size_t at = 0;
     for (size_t k = 0; k < w->kind_count; k++) {
-        at += (size_t)snprintf(names + at, sizeof(names) - at, "%s\"%s\"", k ? ", " : "",
-                               w->kinds[k]);
+        at += (size_t)snprintf(names + at, sizeof(names) - at, "%s\"%s\"", k ? ", " : "", w->kinds[k]);
     }
     int kind = tide_forest_kind(f, vertex);
-    return tide_fail(TIDE_EINVAL,
-                     "sample %zu: vertex %zu is of kind \"%s\"%s; the program has %s", sample + 1,
+    return tide_fail(TIDE_EINVAL, "sample %zu: vertex %zu is of kind \"%s\"%s; the program has %s", sample + 1,
                      vertex - f->sample_start[sample] + 1,
-                     f->kind_count > 0 ? f->kinds[kind] : kind ? "inner" : "leaf",
+                     f->kind_count > 0 ? f->kinds[kind]
+                     : kind            ? "inner"
+                                       : "leaf",
                      f->kind_count > 0 ? "" : " (the data name no kinds)", names);
 }
 
@@ -162,12 +162,11 @@ static int count_samples(struct batch *b) {
 
 static size_t list_bytes(const struct tide_levels *l, size_t list) {
     size_t n = l->vertices, e = l->edges;
-    size_t entries = list == TIDE_LIST_CHILD_START || list == TIDE_LIST_PARENT_START ||
-                             list == TIDE_LIST_NTH_START
+    size_t entries = list == TIDE_LIST_CHILD_START || list == TIDE_LIST_PARENT_START || list == TIDE_LIST_NTH_START
                          ? n + 1
-                     : list == TIDE_LIST_EDGE                                        ? e + 1
+                     : list == TIDE_LIST_EDGE                                      ? e + 1
                      : list == TIDE_LIST_NTH_CHILD || list == TIDE_LIST_NTH_PARENT ? n
-                                                                                     : e;
+                                                                                   : e;
     return (entries * sizeof(int32_t) + ALIGN - 1) & ~(size_t)(ALIGN - 1);
 }
 
@@ -211,9 +210,7 @@ int tide__levels_lay_out(struct tide_levels *l) {
     }
     size_t classes = kinds_of(l) * l->level_count;
     code = code == 0 ? grow(&l->rounds, &l->round_room, classes + 1, sizeof(*l->rounds)) : code;
-    return code == 0 ? grow(&l->class_count, &l->class_room, 2 * classes + 1,
-                            sizeof(*l->class_count))
-                     : code;
+    return code == 0 ? grow(&l->class_count, &l->class_room, 2 * classes + 1, sizeof(*l->class_count)) : code;
 }
 
 /* Whether vertex v of the forest has the input that classes are told apart by. */
@@ -240,10 +237,8 @@ static void make_rounds(struct tide_levels *l, const uint32_t *start) {
             size_t class = 2 * (k * levels + level);
             uint32_t rows = start[class + 2] - start[class];
             if (rows > 0) {
-                l->rounds[l->round_count++] = (struct tide_round){.row = start[class],
-                                                                  .rows = rows,
-                                                                  .level = (uint32_t)level,
-                                                                  .kind = (uint32_t)k};
+                l->rounds[l->round_count++] = (struct tide_round){
+                    .row = start[class], .rows = rows, .level = (uint32_t)level, .kind = (uint32_t)k};
             }
             l->widest = rows > l->widest ? rows : l->widest;
         }
@@ -306,9 +301,8 @@ static void link_children(struct batch *b, const uint32_t *base) {
         size_t v = l->vertex[row];
         start[row] = (int32_t)edge;
         for (uint32_t e = f->child_start[v]; e < f->child_start[v + 1]; e++, edge++) {
-            uint32_t from = TIDE_MUTANT(vertex_children_backwards)
-                                ? f->child_start[v + 1] - 1 - (e - f->child_start[v])
-                                : e;
+            uint32_t from =
+                TIDE_MUTANT(vertex_children_backwards) ? f->child_start[v + 1] - 1 - (e - f->child_start[v]) : e;
             child[edge] = (int32_t)l->row[base[row] + (uint32_t)f->child[from]];
             parent[edge] = (int32_t)row;
         }
@@ -330,8 +324,8 @@ static void link_children(struct batch *b, const uint32_t *base) {
 }
 
 /* starts[c] .. of the places i, in order, at which child[i] is c; -1 is of none. */
-static void transpose(size_t rows, size_t n, const int32_t *child, const int32_t *parent_of,
-                      int32_t *starts, int32_t *parents, int32_t *places) {
+static void transpose(size_t rows, size_t n, const int32_t *child, const int32_t *parent_of, int32_t *starts,
+                      int32_t *parents, int32_t *places) {
     memset(starts, 0, (rows + 1) * sizeof(*starts));
     for (size_t i = 0; i < n; i++) {
         starts[child[i] + 1] += child[i] >= 0; /* of -1: adds nothing */
@@ -358,8 +352,7 @@ void tide__levels_link_parents(const struct tide_levels *l) {
     uint32_t wanted = l->want.lists;
     if (wanted >> TIDE_LIST_PARENT_START & 1) {
         transpose(l->vertices, l->edges, list(l, TIDE_LIST_CHILD), list(l, TIDE_LIST_EDGE_PARENT),
-                  list(l, TIDE_LIST_PARENT_START), list(l, TIDE_LIST_PARENT),
-                  list(l, TIDE_LIST_PARENT_EDGE));
+                  list(l, TIDE_LIST_PARENT_START), list(l, TIDE_LIST_PARENT), list(l, TIDE_LIST_PARENT_EDGE));
     }
     for (size_t k = 0; k < l->want.nth; k++) {
         transpose(l->vertices, l->vertices, nth(l, 0, k), NULL, nth(l, 1, k), nth(l, 2, k), NULL);
@@ -389,8 +382,8 @@ static void copy_input(const struct batch *b, size_t i, size_t from, size_t to) 
         memcpy(place + to * columns * sizeof(int32_t), (const int32_t *)in->data + from * columns,
                columns * sizeof(int32_t));
     } else {
-        copy_float(place + to * columns * l->want.element, (const float *)in->data + from * columns,
-                   columns, l->want.element);
+        copy_float(place + to * columns * l->want.element, (const float *)in->data + from * columns, columns,
+                   l->want.element);
     }
 }
 
@@ -486,19 +479,16 @@ int tide__levels_number_ids(struct tide_levels *l, bool more) {
 }
 
 void tide__levels_complete(struct tide_levels *l) {
-    l->want.lists |= 1u << TIDE_LIST_CHILD_START | 1u << TIDE_LIST_CHILD |
-                     1u << TIDE_LIST_EDGE_PARENT;
-    uint32_t parents = 1u << TIDE_LIST_PARENT_START | 1u << TIDE_LIST_PARENT |
-                       1u << TIDE_LIST_PARENT_EDGE;
+    l->want.lists |= 1u << TIDE_LIST_CHILD_START | 1u << TIDE_LIST_CHILD | 1u << TIDE_LIST_EDGE_PARENT;
+    uint32_t parents = 1u << TIDE_LIST_PARENT_START | 1u << TIDE_LIST_PARENT | 1u << TIDE_LIST_PARENT_EDGE;
     if (l->want.lists & parents) {
         l->want.lists |= parents;
     }
 }
 
-int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
-                     size_t first, size_t count, bool serial, bool piece) {
-    struct batch b = {.l = l, .f = f, .order = order, .first = first, .count = count,
-                      .serial = serial};
+int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order, size_t first,
+                     size_t count, bool serial, bool piece) {
+    struct batch b = {.l = l, .f = f, .order = order, .first = first, .count = count, .serial = serial};
     tide__levels_complete(l);
     match_kinds(&b);
     int code = find_inputs(&b);
@@ -523,18 +513,15 @@ int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const u
     return tide__levels_number_ids(l, piece && !TIDE_MUTANT(vertex_piece_renumbered));
 }
 
-int tide_levels_prefix(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
-                       size_t first, size_t count, bool serial,
-                       bool (*fits)(void *arg, size_t vertices, size_t edges, size_t widest),
+int tide_levels_prefix(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order, size_t first,
+                       size_t count, bool serial, bool (*fits)(void *arg, size_t vertices, size_t edges, size_t widest),
                        void *arg, size_t *out) {
-    struct batch b = {.l = l, .f = f, .order = order, .first = first, .count = count,
-                      .serial = serial};
+    struct batch b = {.l = l, .f = f, .order = order, .first = first, .count = count, .serial = serial};
     size_t vertices = 0, edges = 0, widest = 0;
     match_kinds(&b);
     int code = count_samples(&b); /* heights, and what there is no place for later */
     size_t levels = serial ? 1 : l->level_count, classes = kinds_of(l) * levels;
-    code = code == 0 ? grow(&l->class_count, &l->class_room, classes + 1, sizeof(*l->class_count))
-                     : code;
+    code = code == 0 ? grow(&l->class_count, &l->class_room, classes + 1, sizeof(*l->class_count)) : code;
     if (code != 0) {
         return code;
     }
@@ -544,8 +531,7 @@ int tide_levels_prefix(struct tide_levels *l, const struct tide_forest *f, const
         vertices += to - from;
         edges += f->child_start[to] - f->child_start[from];
         for (size_t v = from; v < to; v++) {
-            uint32_t *here =
-                &l->class_count[kind_of(&b, v) * levels + (serial ? 0 : f->height[v])];
+            uint32_t *here = &l->class_count[kind_of(&b, v) * levels + (serial ? 0 : f->height[v])];
             *here = serial ? 1 : *here + 1;
             widest = *here > widest ? *here : widest;
         }

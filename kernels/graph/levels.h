@@ -35,7 +35,7 @@ struct tide_levels_want {
         uint32_t columns;
     } inputs[TIDE_LEVELS_INPUTS];
     size_t input_count;
-    int key; /* the input by which classes are told apart; -1: none */
+    int key;           /* the input by which classes are told apart; -1: none */
     size_t kind_count; /* 0: vertices are all of one */
     char kinds[TIDE_FOREST_KINDS][TIDE_FOREST_NAME];
     /* Tables read by the indices of inputs: these become numbers among the distinct ones. */
@@ -54,8 +54,8 @@ struct tide_round {
 struct tide_levels {
     struct tide_levels_want want;
     size_t samples, vertices, edges, round_count, widest, widest_edges; /* widest: of a round */
-    struct tide_round *rounds; /* by level, then kind; none is empty */
-    uint32_t *row;             /* [vertices] of each vertex in the order of the samples */
+    struct tide_round *rounds;                                          /* by level, then kind; none is empty */
+    uint32_t *row; /* [vertices] of each vertex in the order of the samples */
     uint32_t kind_first[TIDE_FOREST_KINDS + 1], kind_edge[TIDE_FOREST_KINDS + 1];
     uint32_t leaves[TIDE_FOREST_KINDS]; /* of a kind: its first rows, which are level 0 */
     /* All arrays that operations read, in one piece. */
@@ -65,12 +65,12 @@ struct tide_levels {
     size_t input_at[TIDE_LEVELS_INPUTS], lookup_at[TIDE_LEVELS_INPUTS];
     /* indices, by kind: one past the last row that has one */
     uint32_t limit[TIDE_FOREST_KINDS][TIDE_LEVELS_INPUTS];
-    uint64_t *ids[TIDE_LEVELS_TABLES];  /* distinct rows of a table */
+    uint64_t *ids[TIDE_LEVELS_TABLES]; /* distinct rows of a table */
     size_t id_count[TIDE_LEVELS_TABLES];
     /* scratch */
     uint32_t *class_count, *vertex, *base, *stamp[TIDE_LEVELS_TABLES];
-    size_t vertex_room, class_room, byte_room, id_room[TIDE_LEVELS_TABLES],
-        stamp_room[TIDE_LEVELS_TABLES], round_room, level_count;
+    size_t vertex_room, class_room, byte_room, id_room[TIDE_LEVELS_TABLES], stamp_room[TIDE_LEVELS_TABLES], round_room,
+        level_count;
     uint32_t stamped;
 };
 int tide_levels_create(const struct tide_levels_want *want, struct tide_levels **out); /* gives */
@@ -78,13 +78,12 @@ void tide_levels_destroy(struct tide_levels *l);
 /* In O(vertices + edges); allocates nothing for sizes seen before. order NULL: first, first + 1, ...
  * serial: every vertex is a level of its own. piece: of the batch made last, whose distinct rows of
  * tables keep their numbers. */
-int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
-                     size_t first, size_t count, bool serial, bool piece);
+int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order, size_t first,
+                     size_t count, bool serial, bool piece);
 /* How many samples from the first have room, as `fits` tells of their vertices, edges and the widest
  * round; in O(vertices + edges). EINVAL: as _make. */
-int tide_levels_prefix(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order,
-                       size_t first, size_t count, bool serial,
-                       bool (*fits)(void *arg, size_t vertices, size_t edges, size_t widest),
+int tide_levels_prefix(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order, size_t first,
+                       size_t count, bool serial, bool (*fits)(void *arg, size_t vertices, size_t edges, size_t widest),
                        void *arg, size_t *out);
 
 /* ---- for grow.c, which fills lists in as vertices come ---- */

@@ -147,8 +147,7 @@ struct fusion {
 
 static bool same_space(const struct tide_program *p, uint32_t a, uint32_t b) {
     const struct value *v = &p->values[a], *w = &p->values[b];
-    return v->space == w->space && v->rank == w->rank &&
-           memcmp(v->dims, w->dims, v->rank * sizeof(v->dims[0])) == 0;
+    return v->space == w->space && v->rank == w->rank && memcmp(v->dims, w->dims, v->rank * sizeof(v->dims[0])) == 0;
 }
 
 static bool reads(const struct node *node, uint32_t value) {
@@ -183,8 +182,7 @@ static bool can_move_up(const struct fusion *f, size_t r, size_t n) {
     const struct node *x = &f->p->nodes[n];
     for (size_t i = 0; i < x->in_count; i++) {
         uint32_t maker = f->p->values[x->in[i]].producer;
-        if (maker != NONE && maker >= r &&
-            (maker != r || output_index(&f->p->nodes[r], x->in[i]) < 0)) {
+        if (maker != NONE && maker >= r && (maker != r || output_index(&f->p->nodes[r], x->in[i]) < 0)) {
             return false; /* also a view of what r makes */
         }
     }
@@ -210,8 +208,7 @@ static int add_source(struct node *made, uint8_t kind, double constant, uint32_t
     size_t next = 0;
     for (int s = 0; s < region->source_count; s++) {
         uint32_t own = region->kind[s] == TIDE_SOURCE_CONSTANT ? NONE : made->in[next++];
-        if (region->kind[s] == kind && own == value &&
-            memcmp(&region->constant[s], &constant, sizeof(constant)) == 0) {
+        if (region->kind[s] == kind && own == value && memcmp(&region->constant[s], &constant, sizeof(constant)) == 0) {
             return s;
         }
     }
@@ -228,8 +225,7 @@ static int add_source(struct node *made, uint8_t kind, double constant, uint32_t
 
 /* Appends the sources of `part` to `made`; of[reg] is the register that each becomes, for results
  * of `inner` (or NULL) minus its micro-operation's number minus 2. */
-static bool join_sources(struct node *made, const struct node *part, const struct node *inner,
-                         int *of) {
+static bool join_sources(struct node *made, const struct node *part, const struct node *inner, int *of) {
     const struct tide_region *region = &part->attributes.region;
     size_t next = 0;
     for (size_t s = 0; s < region->source_count; s++) {
@@ -248,8 +244,7 @@ static bool join_sources(struct node *made, const struct node *part, const struc
     return true;
 }
 
-static uint8_t renumber(const struct tide_region *region, const int *of, uint8_t reg, int sources,
-                        int before) {
+static uint8_t renumber(const struct tide_region *region, const int *of, uint8_t reg, int sources, int before) {
     int to = reg < region->source_count ? of[reg] : sources + before + (reg - region->source_count);
     return (uint8_t)(to <= -2 ? sources + (-2 - to) : to);
 }
@@ -258,15 +253,15 @@ static void join_micros(struct tide_region *made, const struct tide_region *part
     int sources = made->source_count, before = made->micro_count;
     for (size_t i = 0; i < part->micro_count; i++) {
         const struct tide_micro *u = &part->micro[i];
-        made->micro[made->micro_count++] = (struct tide_micro){
-            u->code, renumber(part, of, u->a, sources, before),
-            renumber(part, of, u->b, sources, before), renumber(part, of, u->c, sources, before)};
+        made->micro[made->micro_count++] =
+            (struct tide_micro){u->code, renumber(part, of, u->a, sources, before),
+                                renumber(part, of, u->b, sources, before), renumber(part, of, u->c, sources, before)};
     }
 }
 
 /* Outputs of `part` that somebody but x still reads. */
-static bool join_outputs(const struct fusion *f, struct node *made, const struct node *part,
-                         const struct node *x, const int *of, int before) {
+static bool join_outputs(const struct fusion *f, struct node *made, const struct node *part, const struct node *x,
+                         const int *of, int before) {
     struct tide_region *region = &made->attributes.region;
     for (size_t o = 0; o < part->out_count; o++) {
         uint32_t left = f->uses[part->out[o]] - (x != part && reads(x, part->out[o]));
@@ -277,8 +272,7 @@ static bool join_outputs(const struct fusion *f, struct node *made, const struct
             return false;
         }
         region->out[made->out_count] =
-            renumber(&part->attributes.region, of, part->attributes.region.out[o],
-                     region->source_count, before);
+            renumber(&part->attributes.region, of, part->attributes.region.out[o], region->source_count, before);
         made->out[made->out_count++] = part->out[o];
     }
     region->out_count = made->out_count;
@@ -288,15 +282,13 @@ static bool join_outputs(const struct fusion *f, struct node *made, const struct
 /* Tries to make one operation of regions r and n; true if it is done. */
 static bool merge(struct fusion *f, size_t r, size_t n) {
     struct node *inner = &f->p->nodes[r], *x = &f->p->nodes[n];
-    if (inner->attributes.region.micro_count + x->attributes.region.micro_count >
-        TIDE_REGION_MICROS) {
+    if (inner->attributes.region.micro_count + x->attributes.region.micro_count > TIDE_REGION_MICROS) {
         return false;
     }
     for (size_t i = 0; i < x->in_count; i++) { /* a view of its results is not in registers */
         const struct value *v = &f->p->values[x->in[i]];
         for (size_t o = 0; o < inner->out_count; o++) {
-            if (output_index(inner, x->in[i]) < 0 &&
-                v->root == f->p->values[inner->out[o]].root && v->producer == r) {
+            if (output_index(inner, x->in[i]) < 0 && v->root == f->p->values[inner->out[o]].root && v->producer == r) {
                 return false;
             }
         }
@@ -351,10 +343,9 @@ static size_t fuse_at(struct fusion *f, size_t n) {
                 continue;
             }
             const struct node *inner = &f->p->nodes[r];
-            if (inner->code == TIDE_OP_MAP && inner->out_count > 0 &&
-                output_index(inner, value) >= 0 && inner->section == x->section &&
-                inner->kind == x->kind && inner->backward == x->backward && same_space(f->p, inner->out[0], x->out[0]) &&
-                merge(f, r, n)) {
+            if (inner->code == TIDE_OP_MAP && inner->out_count > 0 && output_index(inner, value) >= 0 &&
+                inner->section == x->section && inner->kind == x->kind && inner->backward == x->backward &&
+                same_space(f->p, inner->out[0], x->out[0]) && merge(f, r, n)) {
                 again = true;
                 n = f->p->nodes[n].out_count > 0 ? n : r;
             }

@@ -30,8 +30,7 @@ struct planner {
 };
 
 static size_t bytes_of(const struct tide_plan *plan, const struct value *v) {
-    size_t bytes = tide__graph_rows(v, 1) * tide__graph_columns(v) *
-                   tide__graph_element(v, plan->device->element);
+    size_t bytes = tide__graph_rows(v, 1) * tide__graph_columns(v) * tide__graph_element(v, plan->device->element);
     return (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
 }
 
@@ -41,8 +40,7 @@ static size_t over_at(const struct planner *l, size_t n, uint32_t value, bool an
     const struct node *node = &l->p->nodes[n];
     bool loop = l->p->vertex && (node->section == SECTION_UP || node->section == SECTION_DOWN);
     const struct value *v = &l->p->values[value];
-    bool again = any || v->alias != NONE || v->space == TIDE_SPACE_CONSTANT ||
-                 v->space == TIDE_SPACE_TABLE;
+    bool again = any || v->alias != NONE || v->space == TIDE_SPACE_CONSTANT || v->space == TIDE_SPACE_TABLE;
     return loop && again ? l->plan->section_at[node->section + 1] : n;
 }
 
@@ -50,8 +48,7 @@ static void touch(struct planner *l, size_t n, uint32_t value, bool any) {
     struct interval *i = &l->intervals[l->p->values[value].root];
     size_t at = over_at(l, n, value, any);
     i->to = at > i->to ? at : i->to;
-    i->away = i->away || any || l->p->values[value].alias != NONE ||
-              i->section != l->p->nodes[n].section;
+    i->away = i->away || any || l->p->values[value].alias != NONE || i->section != l->p->nodes[n].section;
 }
 
 static uint8_t pool_of(const struct value *v) {
@@ -93,8 +90,7 @@ static void find_intervals(struct planner *l) {
     }
     for (size_t i = 0; p->vertex && l->reuse && i < p->value_count; i++) {
         struct interval *own = &l->intervals[i];
-        if (own->pool == PLACE_ROWS && !own->away &&
-            (own->section == SECTION_UP || own->section == SECTION_DOWN)) {
+        if (own->pool == PLACE_ROWS && !own->away && (own->section == SECTION_UP || own->section == SECTION_DOWN)) {
             own->pool = PLACE_LEVEL;
         }
     }
@@ -109,8 +105,7 @@ static uint32_t host_of(const struct planner *l, uint32_t root) {
 
 /* Whether output o of a region may overwrite its source s: nothing reads s after o is stored. */
 static bool region_allows(const struct tide_region *region, size_t source, size_t o) {
-    for (size_t i = (size_t)(region->out[o] - region->source_count) + 1; i < region->micro_count;
-         i++) {
+    for (size_t i = (size_t)(region->out[o] - region->source_count) + 1; i < region->micro_count; i++) {
         const struct tide_micro *u = &region->micro[i];
         unsigned arity = tide_micro_arity(u->code);
         if (u->a == source || (arity > 1 && u->b == source) || (arity > 2 && u->c == source)) {
@@ -124,9 +119,8 @@ static bool take_over(struct planner *l, uint32_t from, uint32_t to, size_t n) {
     uint32_t host = host_of(l, l->p->values[from].root);
     struct interval *a = &l->intervals[host], *b = &l->intervals[to];
     bool rows = a->pool == b->pool || (a->pool == PLACE_ROWS && b->pool == PLACE_LEVEL);
-    if (a->bytes == 0 || b->bytes != a->bytes || !rows || a->to != n || b->host != to ||
-        b->from != n || host == to || l->p->values[from].stride != 0 ||
-        l->p->values[to].root != to) {
+    if (a->bytes == 0 || b->bytes != a->bytes || !rows || a->to != n || b->host != to || b->from != n || host == to ||
+        l->p->values[from].stride != 0 || l->p->values[to].root != to) {
         return false;
     }
     b->host = host;
@@ -231,8 +225,7 @@ static void assign(struct planner *l, bool reuse) {
     struct tide_plan *plan = l->plan;
     for (size_t i = 0; i < l->p->value_count; i++) {
         if (l->intervals[i].bytes > 0) {
-            plan->all_row_bytes +=
-                l->intervals[i].pool != PLACE_FIXED ? l->intervals[i].bytes : 0;
+            plan->all_row_bytes += l->intervals[i].pool != PLACE_FIXED ? l->intervals[i].bytes : 0;
             if (l->intervals[i].host == i) {
                 l->order[l->count++] = (uint32_t)i;
             }
@@ -274,16 +267,14 @@ static void place_outside(struct tide_plan *plan) {
         } else if (v->class == CLASS_PARAMETER) {
             *place = (struct place){.kind = PLACE_PARAMETER, .offset = v->place};
             if (v->gradient != NONE) {
-                plan->places[v->gradient] =
-                    (struct place){.kind = PLACE_GRADIENT, .offset = v->place};
+                plan->places[v->gradient] = (struct place){.kind = PLACE_GRADIENT, .offset = v->place};
             }
         } else if (v->class == CLASS_STATE) {
             *place = (struct place){.kind = PLACE_STATE, .offset = v->place};
         } else if (v->class == CLASS_TABLE) {
             *place = (struct place){.kind = PLACE_TABLE, .offset = v->table};
             if (v->gradient != NONE) {
-                plan->places[v->gradient] =
-                    (struct place){.kind = PLACE_TABLE_GRADIENT, .offset = v->table};
+                plan->places[v->gradient] = (struct place){.kind = PLACE_TABLE_GRADIENT, .offset = v->table};
             }
         } else if (v->class == CLASS_LIST) {
             *place = (struct place){.kind = PLACE_LIST, .offset = v->place};
@@ -302,15 +293,13 @@ static void find_events(struct tide_plan *plan) {
         uint32_t layer = p->layers[v->layer].index;
         for (size_t n = 0; n < p->node_count; n++) {
             for (size_t k = 0; k < p->nodes[n].in_count; k++) {
-                if (p->values[p->nodes[n].in[k]].root == p->parameters[i] &&
-                    n < plan->first_use[layer]) {
+                if (p->values[p->nodes[n].in[k]].root == p->parameters[i] && n < plan->first_use[layer]) {
                     plan->first_use[layer] = (uint32_t)n;
                 }
             }
         }
         uint32_t maker = v->gradient == NONE ? NONE : p->values[v->gradient].producer;
-        if (maker != NONE &&
-            (plan->last_gradient[layer] == NONE || maker > plan->last_gradient[layer])) {
+        if (maker != NONE && (plan->last_gradient[layer] == NONE || maker > plan->last_gradient[layer])) {
             plan->last_gradient[layer] = maker;
         }
     }
@@ -369,8 +358,7 @@ static int prepare(struct tide_plan *plan, const struct tide_plan_options *optio
     plan->first_use = tide_alloc_zero(plan->layer_count + 1, sizeof(*plan->first_use));
     plan->last_gradient = tide_alloc_zero(plan->layer_count + 1, sizeof(*plan->last_gradient));
     plan->foldable = tide_alloc_zero(p->node_count + 1, sizeof(*plan->foldable));
-    return plan->places && plan->first_use && plan->last_gradient && plan->foldable ? 0
-                                                                                    : TIDE_ENOMEM;
+    return plan->places && plan->first_use && plan->last_gradient && plan->foldable ? 0 : TIDE_ENOMEM;
 }
 
 int tide_plan_create(const struct tide_program *program, const struct tide_device *device,

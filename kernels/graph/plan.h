@@ -23,10 +23,10 @@ enum place_kind {
 
 /* Rows for which an operation has to be run, where it is not all. */
 enum rows_flag {
-    ROWS_NOT_LEAVES = 1, /* in a loop: not at level 0 */
+    ROWS_NOT_LEAVES = 1,  /* in a loop: not at level 0 */
     ROWS_ZERO_LEAVES = 2, /* in a loop: at level 0 the result is 0 */
-    ROWS_INNER = 4,      /* once: rows of level 0 add nothing */
-    ROWS_REST_ZERO = 8   /* once: the result is 0 behind `limit` */
+    ROWS_INNER = 4,       /* once: rows of level 0 add nothing */
+    ROWS_REST_ZERO = 8    /* once: the result is 0 behind `limit` */
 };
 struct rows {
     uint8_t flags;

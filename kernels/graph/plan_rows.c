@@ -31,13 +31,13 @@ static int want_inputs(struct tide_plan *plan) {
             continue;
         }
         if (want->input_count == TIDE_LEVELS_INPUTS || strlen(v->name) >= TIDE_FOREST_NAME) {
-            return tide_fail(TIDE_EINVAL, "program %s: input \"%s\": up to %d inputs with names of "
-                                          "less than %d bytes",
+            return tide_fail(TIDE_EINVAL,
+                             "program %s: input \"%s\": up to %d inputs with names of "
+                             "less than %d bytes",
                              p->name, v->name, TIDE_LEVELS_INPUTS, TIDE_FOREST_NAME);
         }
         size_t k = want->input_count++;
-        snprintf(want->inputs[k].name, sizeof(want->inputs[k].name), "%.*s", TIDE_FOREST_NAME - 1,
-                 v->name);
+        snprintf(want->inputs[k].name, sizeof(want->inputs[k].name), "%.*s", TIDE_FOREST_NAME - 1, v->name);
         want->inputs[k].edge = v->space == TIDE_SPACE_EDGE;
         want->inputs[k].index = v->type == TIDE_VALUE_INDEX;
         want->inputs[k].columns = (uint32_t)(tide__graph_rows(v, 1) * tide__graph_columns(v));
@@ -75,8 +75,8 @@ static void find_tails(const struct tide_plan *plan, uint16_t *tail, bool *leaf,
         } else if (node->code == TIDE_OP_MM && !node->attributes.ta && !node->accumulates) {
             tail[out] = tail[node->in[0]];
             leaf[out] = leaf[node->in[0]];
-        } else if (node->code >= TIDE_OP_GATHER && node->code <= TIDE_OP_GATHER_MAX &&
-                   !node->backward && p->values[out].space == TIDE_SPACE_VERTEX) {
+        } else if (node->code >= TIDE_OP_GATHER && node->code <= TIDE_OP_GATHER_MAX && !node->backward &&
+                   p->values[out].space == TIDE_SPACE_VERTEX) {
             uint32_t root = p->values[out].root; /* perhaps several are its columns */
             leaf[out] = true;
             parts[root] += root != out ? tide__graph_columns(&p->values[out]) : 0;
@@ -103,8 +103,7 @@ static bool read_only_by_parents(const struct tide_plan *plan, uint32_t value, u
             }
             if (p->values[node->in[i]].class == CLASS_CARRIED) {
                 alias = true;
-            } else if (node->code == TIDE_OP_EMBED_DW && i == 0 && *input == 0 &&
-                       node->in[i] == value &&
+            } else if (node->code == TIDE_OP_EMBED_DW && i == 0 && *input == 0 && node->in[i] == value &&
                        p->values[node->in[1]].space == TIDE_SPACE_VERTEX) {
                 *input = (uint16_t)(input_number(plan, node->in[1]) + 1);
             } else {
@@ -119,8 +118,7 @@ static bool read_only_by_parents(const struct tide_plan *plan, uint32_t value, u
     return only;
 }
 
-static void rows_of_product(struct tide_plan *plan, size_t n, const uint16_t *tail,
-                            const bool *leaf) {
+static void rows_of_product(struct tide_plan *plan, size_t n, const uint16_t *tail, const bool *leaf) {
     const struct node *node = &plan->program->nodes[n];
     struct rows *rows = &plan->rows[n];
     bool loop = node->section == SECTION_UP || node->section == SECTION_DOWN;
@@ -193,8 +191,7 @@ int tide__plan_rows(struct tide_plan *plan) {
         if (embed && plan->want.key < 0 && p->values[node->in[1]].space == TIDE_SPACE_VERTEX) {
             plan->want.key = input_number(plan, node->in[1]);
         }
-        const struct value *table =
-            &p->values[node->code == TIDE_OP_EMBED_DW ? node->out[0] : node->in[0]];
+        const struct value *table = &p->values[node->code == TIDE_OP_EMBED_DW ? node->out[0] : node->in[0]];
         if (embed && table->space == TIDE_SPACE_TABLE) {
             int k = lookup(plan, table->table, node->in[1]);
             rows->lookup = (int16_t)k;

@@ -5,9 +5,8 @@
 #include <string.h>
 
 static const char *const section_names[] = {
-    "before: once, all vertices",  "up: level by level",        "child: with up",
-    "after: once, all vertices",   "down: level by level from the top",
-    "deferred: once, all vertices"};
+    "before: once, all vertices",        "up: level by level",          "child: with up", "after: once, all vertices",
+    "down: level by level from the top", "deferred: once, all vertices"};
 
 void tide__text_add(struct text *t, const char *format, ...) {
     va_list arguments;
@@ -15,9 +14,7 @@ void tide__text_add(struct text *t, const char *format, ...) {
     va_start(arguments, format);
     int length = vsnprintf(line, sizeof(line), format, arguments);
     va_end(arguments);
-    size_t used = length < 0                      ? 0
-                  : (size_t)length < sizeof(line) ? (size_t)length
-                                                  : sizeof(line) - 1;
+    size_t used = length < 0 ? 0 : (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1;
     if (t->error == 0 && t->size + used + 1 > t->room) {
         size_t room = 2 * (t->size + used + 1);
         char *larger = tide_realloc(t->data, room);
@@ -104,14 +101,13 @@ void tide__graph_print_node(const struct tide_program *p, const struct node *nod
     if (node->kind != 0) {
         tide__text_add(t, "  of %s", p->kinds[node->kind - 1]);
     }
-    tide__text_add(t, "%s%s%s%s", layer[0] ? "  -- " : "", layer, node->at[0] ? "  " : "",
-                   node->at);
+    tide__text_add(t, "%s%s%s%s", layer[0] ? "  -- " : "", layer, node->at[0] ? "  " : "", node->at);
 }
 
 int tide_program_print(const struct tide_program *p, char **out) {
     struct text t = {0};
-    tide__text_add(&t, "program %s: %zu operations, %zu parameters in %zu layers\n", p->name,
-                   p->node_count, p->parameter_count, tide_program_layer_count(p));
+    tide__text_add(&t, "program %s: %zu operations, %zu parameters in %zu layers\n", p->name, p->node_count,
+                   p->parameter_count, tide_program_layer_count(p));
     for (size_t i = 0; i < p->value_count; i++) {
         static const char *const classes[] = {"input", "parameter", "state", "", "table", "child"};
         uint8_t class = p->values[i].class;
@@ -145,22 +141,18 @@ int tide_program_dot(const struct tide_program *p, char **out) {
     for (size_t i = 0; i < p->value_count; i++) {
         if (p->values[i].class != CLASS_TEMPORARY) {
             tide_program_shape(p, (uint32_t)i, shape, sizeof(shape));
-            tide__text_add(&t, "  v%zu [shape=ellipse, label=\"%s\\n%s\"];\n", i, p->values[i].name,
-                           shape);
+            tide__text_add(&t, "  v%zu [shape=ellipse, label=\"%s\\n%s\"];\n", i, p->values[i].name, shape);
         }
     }
     for (size_t n = 0; n < p->node_count; n++) {
         const struct node *node = &p->nodes[n];
-        const char *name = node->code == TIDE_OP_MAP
-                               ? tide_micro_names[node->attributes.region.micro[0].code]
-                               : tide_op_names[node->code];
+        const char *name = node->code == TIDE_OP_MAP ? tide_micro_names[node->attributes.region.micro[0].code]
+                                                     : tide_op_names[node->code];
         tide_program_shape(p, node->out[0], shape, sizeof(shape));
-        tide__text_add(&t, "  n%zu [label=\"%s\\n%s\"%s];\n", n, name, shape,
-                       node->backward ? ", style=dashed" : "");
+        tide__text_add(&t, "  n%zu [label=\"%s\\n%s\"%s];\n", n, name, shape, node->backward ? ", style=dashed" : "");
         for (size_t i = 0; i < node->in_count; i++) {
             uint32_t maker = p->values[node->in[i]].producer;
-            tide__text_add(&t, "  %c%u -> n%zu;\n", maker == NONE ? 'v' : 'n',
-                           maker == NONE ? node->in[i] : maker, n);
+            tide__text_add(&t, "  %c%u -> n%zu;\n", maker == NONE ? 'v' : 'n', maker == NONE ? node->in[i] : maker, n);
         }
     }
     tide__text_add(&t, "}\n");
@@ -171,9 +163,8 @@ int tide_plan_explain(const struct tide_plan *plan, char **out) {
     const struct tide_program *p = plan->program;
     struct text t = {0};
     struct tide_plan_figures f = tide_plan_figures(plan);
-    tide__text_add(&t, "program %s on %s, %s: %zu operations, %zu of them regions\n", p->name,
-                   plan->device->name, plan->training ? "training" : "evaluation", f.operations,
-                   f.regions);
+    tide__text_add(&t, "program %s on %s, %s: %zu operations, %zu of them regions\n", p->name, plan->device->name,
+                   plan->training ? "training" : "evaluation", f.operations, f.regions);
     tide__text_add(&t, "arena: %zu bytes a row (%zu without reuse) and %zu bytes\n", f.row_bytes,
                    f.row_bytes_without_reuse, f.fixed_bytes);
     if (p->vertex) {

@@ -70,15 +70,14 @@ int tide__graph_copy(const struct tide_program *p, struct tide_program **out) {
     q->nodes = copy_of(p->nodes, p->node_count, sizeof(*p->nodes), &q->node_room);
     q->layers = copy_of(p->layers, p->layer_count, sizeof(*p->layers), &q->layer_room);
     q->outputs = copy_of(p->outputs, p->output_count, sizeof(*p->outputs), &q->output_room);
-    q->parameters =
-        copy_of(p->parameters, p->parameter_count, sizeof(*p->parameters), &q->parameter_room);
+    q->parameters = copy_of(p->parameters, p->parameter_count, sizeof(*p->parameters), &q->parameter_room);
     q->states = copy_of(p->states, p->state_count, sizeof(*p->states), &q->state_room);
     q->losses = copy_of(p->losses, p->loss_count, sizeof(*p->losses), &q->loss_room);
     q->children = copy_of(p->children, p->child_count, sizeof(*p->children), &q->child_room);
     q->tables = copy_of(p->tables, p->table_count, sizeof(*p->tables), &q->table_room);
     q->made = copy_of(p->made, p->made ? p->child_count : 0, sizeof(*p->made), &q->made_room);
-    if (!q->values || !q->nodes || !q->layers || !q->outputs || !q->parameters || !q->states ||
-        !q->losses || !q->children || !q->tables || !q->made) {
+    if (!q->values || !q->nodes || !q->layers || !q->outputs || !q->parameters || !q->states || !q->losses ||
+        !q->children || !q->tables || !q->made) {
         tide_program_destroy(q);
         return TIDE_ENOMEM;
     }
@@ -86,8 +85,7 @@ int tide__graph_copy(const struct tide_program *p, struct tide_program **out) {
     return 0;
 }
 
-int tide_program_place(struct tide_program *p, const char *kind, const char *layer,
-                       const char *at) {
+int tide_program_place(struct tide_program *p, const char *kind, const char *layer, const char *at) {
     snprintf(p->at, sizeof(p->at), "%s", at);
     for (size_t i = 0; i < p->layer_count; i++) {
         if (strcmp(p->layers[i].name, layer) == 0) {
@@ -117,8 +115,7 @@ int tide__graph_wrong(struct tide_program *p, const char *format, ...) {
     if (!layer->name[0]) {
         return tide_fail(TIDE_EINVAL, "%s%s%s", p->at, p->at[0] ? ": " : "", text);
     }
-    return tide_fail(TIDE_EINVAL, "%s%s%s \"%s\": %s", p->at, p->at[0] ? ": " : "", layer->kind,
-                     layer->name, text);
+    return tide_fail(TIDE_EINVAL, "%s%s%s \"%s\": %s", p->at, p->at[0] ? ": " : "", layer->kind, layer->name, text);
 }
 
 int tide__graph_value(struct tide_program *p, struct value value, uint32_t *out) {
@@ -156,8 +153,8 @@ int tide__graph_node(struct tide_program *p, const struct node *node) {
 
 /* ---- what comes from outside ---- */
 
-static int add_named(struct tide_program *p, struct value value, const char *name, size_t rank,
-                     const uint32_t *dims, uint32_t *out) {
+static int add_named(struct tide_program *p, struct value value, const char *name, size_t rank, const uint32_t *dims,
+                     uint32_t *out) {
     uint32_t same;
     if (p->differentiated) {
         return tide__graph_wrong(p, "the program is complete: \"%s\" comes too late", name);
@@ -173,8 +170,7 @@ static int add_named(struct tide_program *p, struct value value, const char *nam
     }
     size_t elements = 1;
     for (size_t i = 0; i < rank; i++) {
-        if (dims[i] == 0 || __builtin_mul_overflow(elements, dims[i], &elements) ||
-            elements > (size_t)1 << 40) {
+        if (dims[i] == 0 || __builtin_mul_overflow(elements, dims[i], &elements) || elements > (size_t)1 << 40) {
             return tide__graph_wrong(p, "\"%s\": dim %zu is %u", name, i + 1, dims[i]);
         }
         value.dims[i] = dims[i];
@@ -185,25 +181,19 @@ static int add_named(struct tide_program *p, struct value value, const char *nam
     return tide__graph_value(p, value, out);
 }
 
-int tide_program_input(struct tide_program *p, const char *name, enum tide_value_type type,
-                       size_t rank, const uint32_t *dims, uint32_t *out) {
-    return add_named(p,
-                     (struct value){.class = CLASS_INPUT,
-                                    .type = (uint8_t)type,
-                                    .space = TIDE_SPACE_VERTEX},
-                     name, rank, dims, out);
+int tide_program_input(struct tide_program *p, const char *name, enum tide_value_type type, size_t rank,
+                       const uint32_t *dims, uint32_t *out) {
+    return add_named(p, (struct value){.class = CLASS_INPUT, .type = (uint8_t)type, .space = TIDE_SPACE_VERTEX}, name,
+                     rank, dims, out);
 }
 
-int tide_program_edge_input(struct tide_program *p, const char *name, enum tide_value_type type,
-                            size_t rank, const uint32_t *dims, uint32_t *out) {
+int tide_program_edge_input(struct tide_program *p, const char *name, enum tide_value_type type, size_t rank,
+                            const uint32_t *dims, uint32_t *out) {
     if (!p->vertex) {
         return tide__graph_wrong(p, "\"%s\": only programs of vertices have edges", name);
     }
-    return add_named(p,
-                     (struct value){.class = CLASS_INPUT,
-                                    .type = (uint8_t)type,
-                                    .space = TIDE_SPACE_EDGE},
-                     name, rank, dims, out);
+    return add_named(p, (struct value){.class = CLASS_INPUT, .type = (uint8_t)type, .space = TIDE_SPACE_EDGE}, name,
+                     rank, dims, out);
 }
 
 /* Layers in order; in a layer matrices, then vectors; each at a multiple of 16 elements. */
@@ -229,11 +219,10 @@ static void lay_out(struct tide_program *p) {
     }
 }
 
-int tide_program_parameter(struct tide_program *p, const char *name, size_t rank,
-                           const uint32_t *dims, struct tide_initial initial, uint32_t *out) {
+int tide_program_parameter(struct tide_program *p, const char *name, size_t rank, const uint32_t *dims,
+                           struct tide_initial initial, uint32_t *out) {
     struct value value = {.class = CLASS_PARAMETER, .initial = initial};
-    int code = tide__graph_grow(&p->parameters, &p->parameter_room, p->parameter_count,
-                                sizeof(*p->parameters));
+    int code = tide__graph_grow(&p->parameters, &p->parameter_room, p->parameter_count, sizeof(*p->parameters));
     if (code == 0 && rank == 0) {
         code = tide__graph_wrong(p, "parameter \"%s\" needs at least one dim", name);
     }
@@ -269,16 +258,18 @@ int tide_program_output(struct tide_program *p, const char *name, uint32_t value
     if (p->vertex && p->values[value].space != TIDE_SPACE_VERTEX) {
         char shape[80];
         tide_program_shape(p, value, shape, sizeof(shape));
-        return tide__graph_wrong(p, "output \"%s\" is %s: only values of vertices are outputs "
-                                    "(v:sum makes one a vertex of it)",
+        return tide__graph_wrong(p,
+                                 "output \"%s\" is %s: only values of vertices are outputs "
+                                 "(v:sum makes one a vertex of it)",
                                  name, shape);
     }
     for (size_t i = 0; p->kind_count > 0 && i < p->output_count; i++) { /* one output of all kinds */
         const struct value *a = &p->values[p->outputs[i].value], *b = &p->values[value];
         if (strcmp(p->outputs[i].name, name) == 0 &&
             (a->kind == b->kind || tide__graph_columns(a) != tide__graph_columns(b))) {
-            return tide__graph_wrong(p, "output \"%s\": a kind has one of the name, with as many "
-                                        "columns as that of others (%zu)",
+            return tide__graph_wrong(p,
+                                     "output \"%s\": a kind has one of the name, with as many "
+                                     "columns as that of others (%zu)",
                                      name, tide__graph_columns(a));
         }
     }
@@ -301,8 +292,8 @@ static int append(struct tide_program *p, struct node *node, uint32_t *out) {
     struct value outs[TIDE_OP_OUTPUTS] = {0};
     for (size_t i = 0; i < node->in_count; i++) {
         if (node->in[i] >= p->value_count) {
-            return tide__graph_wrong(p, "%s: operand %zu is no value of this program",
-                                     tide_op_names[node->code], i + 1);
+            return tide__graph_wrong(p, "%s: operand %zu is no value of this program", tide_op_names[node->code],
+                                     i + 1);
         }
     }
     int code = tide__graph_infer(p, node, outs);
@@ -326,8 +317,8 @@ static int append(struct tide_program *p, struct node *node, uint32_t *out) {
     return code;
 }
 
-int tide_program_apply(struct tide_program *p, enum tide_op_code op, const uint32_t *in,
-                       size_t in_count, const struct tide_attributes *attributes, uint32_t *out) {
+int tide_program_apply(struct tide_program *p, enum tide_op_code op, const uint32_t *in, size_t in_count,
+                       const struct tide_attributes *attributes, uint32_t *out) {
     struct node node = {.code = (uint8_t)op, .in_count = (uint8_t)in_count};
     if (in_count > TIDE_OP_INPUTS || op == TIDE_OP_MAP || op >= TIDE_OP_RESHAPE) {
         return tide__graph_wrong(p, "operation %d cannot be applied so", (int)op);
@@ -348,15 +339,13 @@ int tide_program_apply(struct tide_program *p, enum tide_op_code op, const uint3
     return append(p, &node, out);
 }
 
-int tide_program_reshape(struct tide_program *p, uint32_t in, size_t rank, const uint32_t *dims,
-                         uint32_t *out) {
+int tide_program_reshape(struct tide_program *p, uint32_t in, size_t rank, const uint32_t *dims, uint32_t *out) {
     struct node node = {.code = TIDE_OP_RESHAPE, .in_count = 1, .in = {in}};
     if (rank > 3) {
         return tide__graph_wrong(p, "reshape: more than 3 dims");
     }
     /* The new dims travel where a window's would. */
-    uint32_t *to[3] = {&node.attributes.window.h, &node.attributes.window.w,
-                       &node.attributes.window.c};
+    uint32_t *to[3] = {&node.attributes.window.h, &node.attributes.window.w, &node.attributes.window.c};
     for (size_t i = 0; i < rank; i++) {
         *to[i] = dims[i];
     }
@@ -364,8 +353,8 @@ int tide_program_reshape(struct tide_program *p, uint32_t in, size_t rank, const
     return append(p, &node, out);
 }
 
-int tide_program_map(struct tide_program *p, enum tide_micro_code micro, const uint32_t *in,
-                     const double *constants, uint32_t *out) {
+int tide_program_map(struct tide_program *p, enum tide_micro_code micro, const uint32_t *in, const double *constants,
+                     uint32_t *out) {
     struct node node = {.code = TIDE_OP_MAP};
     struct tide_region *region = &node.attributes.region;
     unsigned arity = tide_micro_arity(micro);
@@ -400,8 +389,7 @@ int tide_program_dims(const struct tide_program *p, uint32_t value, struct tide_
         return TIDE_ENOENT;
     }
     const struct value *v = &p->values[value];
-    *out = (struct tide_shape){
-        .type = v->type, .space = (enum tide_space)v->space, .rank = v->rank};
+    *out = (struct tide_shape){.type = v->type, .space = (enum tide_space)v->space, .rank = v->rank};
     memcpy(out->dims, v->dims, sizeof(out->dims));
     return 0;
 }
@@ -472,8 +460,8 @@ static double initial_value(const struct value *v, uint64_t seed, uint64_t key, 
     return v->initial.value * sqrt(-2 * log(1 - a)) * cos(6.283185307179586 * b); /* Box, Muller */
 }
 
-void tide_program_table_rows(const struct tide_program *p, size_t index, uint64_t seed,
-                             size_t element, size_t first, size_t count, void *rows) {
+void tide_program_table_rows(const struct tide_program *p, size_t index, uint64_t seed, size_t element, size_t first,
+                             size_t count, void *rows) {
     const struct value *v = &p->values[p->tables[index]];
     uint64_t key = tide_hash(v->name, strlen(v->name), 0);
     for (size_t i = 0; i < count * v->dims[0]; i++) {
@@ -499,8 +487,8 @@ static void initialise(const struct value *v, uint64_t seed, size_t element, voi
     }
 }
 
-void tide_program_initialise(const struct tide_program *p, uint64_t seed, size_t element,
-                             void *parameters, void *states) {
+void tide_program_initialise(const struct tide_program *p, uint64_t seed, size_t element, void *parameters,
+                             void *states) {
     if (p->keys) {
         memset(parameters, 0, p->keys * TIDE_PARAMETER_KEY * element);
     }

@@ -52,24 +52,23 @@ void tide_program_destroy(struct tide_program *p);
  * ("linear"), both appear in errors. A layer of a known name is continued. */
 int tide_program_place(struct tide_program *p, const char *kind, const char *layer, const char *at);
 
-int tide_program_input(struct tide_program *p, const char *name, enum tide_value_type type,
-                       size_t rank, const uint32_t *dims, uint32_t *out);
-int tide_program_parameter(struct tide_program *p, const char *name, size_t rank,
-                           const uint32_t *dims, struct tide_initial initial, uint32_t *out);
+int tide_program_input(struct tide_program *p, const char *name, enum tide_value_type type, size_t rank,
+                       const uint32_t *dims, uint32_t *out);
+int tide_program_parameter(struct tide_program *p, const char *name, size_t rank, const uint32_t *dims,
+                           struct tide_initial initial, uint32_t *out);
 /* Like a parameter, but changed by operations and never by gradients (running statistics). */
 int tide_program_state(struct tide_program *p, const char *name, size_t rank, const uint32_t *dims,
                        struct tide_initial initial, uint32_t *out);
 /* Any operation but MAP. Of the window, kh, kw, stride and pad are read; of BMM ta and tb; RESHAPE
  * takes the new dims (without B) from shape. *out: the first output. Losses become the program's.
  */
-int tide_program_apply(struct tide_program *p, enum tide_op_code code, const uint32_t *in,
-                       size_t in_count, const struct tide_attributes *attributes, uint32_t *out);
-int tide_program_reshape(struct tide_program *p, uint32_t in, size_t rank, const uint32_t *dims,
-                         uint32_t *out);
+int tide_program_apply(struct tide_program *p, enum tide_op_code code, const uint32_t *in, size_t in_count,
+                       const struct tide_attributes *attributes, uint32_t *out);
+int tide_program_reshape(struct tide_program *p, uint32_t in, size_t rank, const uint32_t *dims, uint32_t *out);
 /* One micro-operation. in[i] = TIDE_NO_VALUE: the number constants[i]. Operands are of one shape,
  * or a vector of the last dim, or of last dim 1 and else the same. */
-int tide_program_map(struct tide_program *p, enum tide_micro_code code, const uint32_t *in,
-                     const double *constants, uint32_t *out);
+int tide_program_map(struct tide_program *p, enum tide_micro_code code, const uint32_t *in, const double *constants,
+                     uint32_t *out);
 int tide_program_output(struct tide_program *p, const char *name, uint32_t value);
 /* Gradients of all parameters, and of float inputs if asked. Once, after the last loss; EINVAL
  * without a loss or where an operation has no derivative. */
@@ -89,15 +88,14 @@ const char *tide_program_kind_at(const struct tide_program *p, size_t index);
  * NULL: all. */
 bool tide_program_kind_counts(const struct tide_program *p, size_t index, const char **label);
 /* What children publish under this name: a value of CHILD. */
-int tide_program_child_state(struct tide_program *p, const char *name, uint32_t columns,
-                             uint32_t *out);
+int tide_program_child_state(struct tide_program *p, const char *name, uint32_t columns, uint32_t *out);
 /* Once (once a kind): values of VERTEX, of the states' widths, by name. */
 int tide_program_publish(struct tide_program *p, const char *name, uint32_t value);
 /* rows x columns that lie outside of the parameters' layout; EMBED reads it. */
 int tide_program_table(struct tide_program *p, const char *name, uint32_t rows, uint32_t columns,
                        struct tide_initial initial, uint32_t *out);
-int tide_program_edge_input(struct tide_program *p, const char *name, enum tide_value_type type,
-                            size_t rank, const uint32_t *dims, uint32_t *out);
+int tide_program_edge_input(struct tide_program *p, const char *name, enum tide_value_type type, size_t rank,
+                            const uint32_t *dims, uint32_t *out);
 enum tide_over { TIDE_OVER_SUM, TIDE_OVER_MAX };
 /* Over all children (of a vertex without: 0) of a CHILD or EDGE value: of VERTEX. */
 int tide_program_over(struct tide_program *p, enum tide_over over, uint32_t value, uint32_t *out);
@@ -113,8 +111,8 @@ const char *tide_program_label(const struct tide_program *p);
 size_t tide_program_table_count(const struct tide_program *p);
 struct tide_table_place tide_program_table_at(const struct tide_program *p, size_t index);
 /* Rows first .. first + count - 1 as they begin: pure functions of seed, name and place. */
-void tide_program_table_rows(const struct tide_program *p, size_t index, uint64_t seed,
-                             size_t element, size_t first, size_t count, void *rows);
+void tide_program_table_rows(const struct tide_program *p, size_t index, uint64_t seed, size_t element, size_t first,
+                             size_t count, void *rows);
 
 /* "[B x 28 x 28 x 1]" */
 void tide_program_shape(const struct tide_program *p, uint32_t value, char *text, size_t capacity);
@@ -124,8 +122,7 @@ struct tide_shape {
     uint8_t rank; /* without B */
     uint32_t dims[TIDE_RANK_MAX];
 };
-int tide_program_dims(const struct tide_program *p, uint32_t value,
-                      struct tide_shape *out); /* ENOENT */
+int tide_program_dims(const struct tide_program *p, uint32_t value, struct tide_shape *out); /* ENOENT */
 bool tide_program_value(const struct tide_program *p, const char *name, uint32_t *out);
 /* One operation a line; dot: Graphviz. *gives* heap text (tide_free). */
 int tide_program_print(const struct tide_program *p, char **out);
@@ -154,8 +151,8 @@ size_t tide_program_layer_count(const struct tide_program *p); /* that have para
 struct tide_layer_place tide_program_layer_at(const struct tide_program *p, size_t index);
 size_t tide_program_state_elements(const struct tide_program *p);
 /* Writes all parameters (states): float or, for the reference device, double. */
-void tide_program_initialise(const struct tide_program *p, uint64_t seed, size_t element,
-                             void *parameters, void *states);
+void tide_program_initialise(const struct tide_program *p, uint64_t seed, size_t element, void *parameters,
+                             void *states);
 
 /* ---- plans ---- */
 enum tide_plan_kind {
@@ -194,8 +191,7 @@ struct tide_run_hooks {
     /* In place of the product that would make a parameter's gradient, where tide_run_offer_factors
      * asked for it: the gradient is a^T b; a is [K x rows], b [K x columns], both on the host.
      * Borrowed until it returns. */
-    int (*factors)(void *arg, size_t parameter, const struct tide_operand *a,
-                   const struct tide_operand *b);
+    int (*factors)(void *arg, size_t parameter, const struct tide_operand *a, const struct tide_operand *b);
     /* An operation was run that takes so much. Factors that were offered take nothing. */
     int (*work)(void *arg, struct tide_work work);
 };
@@ -203,8 +199,7 @@ int tide_run_create(struct tide_plan *plan, uint64_t seed, struct tide_run **out
 void tide_run_destroy(struct tide_run *run);
 /* Shares: arrays of the program's parameter layout in the device's memory, which stay the caller's.
  * Gradients may be NULL in an evaluation. */
-void tide_run_bind_parameters(struct tide_run *run, void *parameters, void *gradients,
-                              void *states);
+void tide_run_bind_parameters(struct tide_run *run, void *parameters, void *gradients, void *states);
 /* Of a device with memory of its own (of others: nothing): the same arrays on the host. After the
  * hook `need`, a layer's parameters are copied from `parameters`; its gradients are copied to
  * `gradients` before the hook `ready`, while lower layers are computed. Shares; they are pinned until
@@ -227,21 +222,20 @@ int tide_run_offer_factors(struct tide_run *run, size_t parameter, bool on);
 bool tide_run_folded(const struct tide_run *run, size_t parameter);
 /* Runs the list for `rows` rows; `step` numbers the dropout masks. EINVAL (an input is not bound, a
  * label is outside its range), ENOMEM, or a hook's code. */
-int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
-                  const struct tide_run_hooks *hooks);
+int tide_run_step(struct tide_run *run, size_t rows, uint64_t step, const struct tide_run_hooks *hooks);
 /* Of a program of vertices, in place of bindings: samples of a forest, whose numbers are
  * order[first ..] (NULL: first ..). `serial`: a vertex a level, for debugging. EINVAL: the forest lacks
  * an input, or it is of another width. What is planned is the run's; nothing is allocated for a
  * size seen before. */
-int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
-                         const uint32_t *order, size_t first, size_t count, bool serial);
+int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order, size_t first,
+                         size_t count, bool serial);
 /* *out: how many of these samples, which were bound last, fit from the first on; `count`: all. ELIMIT:
  * not even the first. */
-int tide_run_cut(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order,
-                 size_t first, size_t count, bool serial, size_t *out);
+int tide_run_cut(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order, size_t first,
+                 size_t count, bool serial, size_t *out);
 /* Some of the samples that were bound whole before; tables stay as they are bound. */
-int tide_run_bind_piece(struct tide_run *run, const struct tide_forest *forest,
-                        const uint32_t *order, size_t first, size_t count, bool serial);
+int tide_run_bind_piece(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order, size_t first,
+                        size_t count, bool serial);
 struct tide_run_batch {
     size_t samples, vertices, edges, levels;
 };
@@ -269,8 +263,7 @@ int tide_run_grow_label(struct tide_run *run, uint32_t id, const char *name, int
 /* Computes all vertices that were added. *rows: how many, whose ids are (*ids)[0 ..]; then outputs
  * are read by tide_run_grow_output, a row each. */
 int tide_run_grow_step(struct tide_run *run, uint64_t step, const uint32_t **ids, size_t *rows);
-const void *tide_run_grow_output(struct tide_run *run, const char *name, uint32_t id,
-                                 size_t *columns);
+const void *tide_run_grow_output(struct tide_run *run, const char *name, uint32_t id, size_t *columns);
 /* Losses and all gradients; then the run is free again. */
 int tide_run_grow_finish(struct tide_run *run, uint64_t step);
 void tide_run_grow_cancel(struct tide_run *run);
@@ -279,10 +272,9 @@ struct tide_run_loss {
     double sum, count, correct; /* count: of the first loss, of each kind */
 };
 struct tide_run_loss tide_run_loss(const struct tide_run *run); /* of the last step */
-/* Rows of an output (of kinds: of the vertices of those that give it), or of the gradient of an input ("d:NAME"), of the last step; borrowed until
- * the next. NULL: unknown. */
-const void *tide_run_output(struct tide_run *run, const char *name, size_t *rows,
-                            size_t *columns);
+/* Rows of an output (of kinds: of the vertices of those that give it), or of the gradient of an input ("d:NAME"), of
+ * the last step; borrowed until the next. NULL: unknown. */
+const void *tide_run_output(struct tide_run *run, const char *name, size_t *rows, size_t *columns);
 size_t tide_run_arena_bytes(const struct tide_run *run);
 
 #endif

@@ -20,10 +20,8 @@ int tide_run_create(struct tide_plan *plan, uint64_t seed, struct tide_run **out
     run->offered = tide_alloc_zero(plan->program->node_count + 1, sizeof(*run->offered));
     int code = run->inputs && run->calls && run->offered ? 0 : TIDE_ENOMEM;
     if (code == 0 && plan->program->vertex) {
-        run->graphs.motions =
-            tide_alloc_zero(plan->program->node_count + 1, sizeof(*run->graphs.motions));
-        code = run->graphs.motions ? tide_levels_create(&plan->want, &run->graphs.levels)
-                                   : TIDE_ENOMEM;
+        run->graphs.motions = tide_alloc_zero(plan->program->node_count + 1, sizeof(*run->graphs.motions));
+        code = run->graphs.motions ? tide_levels_create(&plan->want, &run->graphs.levels) : TIDE_ENOMEM;
     }
     code = code == 0 ? tide__away_open(run) : code;
     if (code != 0) {
@@ -60,8 +58,7 @@ void tide_run_destroy(struct tide_run *run) {
     }
 }
 
-void tide_run_bind_parameters(struct tide_run *run, void *parameters, void *gradients,
-                              void *states) {
+void tide_run_bind_parameters(struct tide_run *run, void *parameters, void *gradients, void *states) {
     run->parameters = parameters;
     run->gradients = gradients;
     run->states = states;
@@ -71,14 +68,11 @@ void tide_run_bind_parameters(struct tide_run *run, void *parameters, void *grad
 int tide_run_bind(struct tide_run *run, const char *input, const void *data) {
     uint32_t value;
     if (run->plan->program->vertex) {
-        return tide_fail(TIDE_EINVAL,
-                         "program %s is one of vertices: it takes samples of a forest",
+        return tide_fail(TIDE_EINVAL, "program %s is one of vertices: it takes samples of a forest",
                          run->plan->program->name);
     }
-    if (!tide_program_value(run->plan->program, input, &value) ||
-        run->plan->places[value].kind != PLACE_INPUT) {
-        return tide_fail(TIDE_EINVAL, "program %s has no input \"%s\"", run->plan->program->name,
-                         input);
+    if (!tide_program_value(run->plan->program, input, &value) || run->plan->places[value].kind != PLACE_INPUT) {
+        return tide_fail(TIDE_EINVAL, "program %s has no input \"%s\"", run->plan->program->name, input);
     }
     run->inputs[run->plan->places[value].input] = data;
     run->prepared = SIZE_MAX;
@@ -111,14 +105,14 @@ int tide_run_offer_factors(struct tide_run *run, size_t parameter, bool on) {
     const struct tide_program *p = run->plan->program;
     for (size_t n = 0; n < p->node_count; n++) {
         const struct tide_attributes *t = &p->nodes[n].attributes;
-        if (run->plan->foldable[n] == parameter + 1 && t->ta && !t->tb &&
-            fpclassify(t->alpha) == FP_ZERO && !(run->fold_rate > 0)) {
+        if (run->plan->foldable[n] == parameter + 1 && t->ta && !t->tb && fpclassify(t->alpha) == FP_ZERO &&
+            !(run->fold_rate > 0)) {
             run->offered[n] = on;
             return 0;
         }
     }
-    return tide_fail(TIDE_EUNSUPPORTED, "program %s: the gradient of parameter %zu has no factors",
-                     p->name, parameter + 1);
+    return tide_fail(TIDE_EUNSUPPORTED, "program %s: the gradient of parameter %zu has no factors", p->name,
+                     parameter + 1);
 }
 
 /* The arena: rows, edges, rows of tables, of levels, what is of constant size, and what is copied to
@@ -149,8 +143,7 @@ static void *input_at(const struct tide_run *run, uint32_t input) {
         return run->graphs.lists + run->graphs.levels->input_at[input];
     }
     if (run->away.memory) {
-        return run->arena + part_at(run, PLACE_INPUT) +
-               run->away.input_places[input] * run->now.rows;
+        return run->arena + part_at(run, PLACE_INPUT) + run->away.input_places[input] * run->now.rows;
     }
     return (void *)(uintptr_t)run->inputs[input];
 }
@@ -212,17 +205,16 @@ static int grow(struct tide_run *run) {
     if (run->arena && need <= run->arena_bytes) {
         return 0;
     }
-    if (__builtin_mul_overflow(power_of_two(now->rows), run->plan->row_bytes, &bytes) ||
-        bytes > (size_t)1 << 46) {
-        return tide_fail(TIDE_ENOMEM, "program %s: %zu rows of %zu bytes", run->plan->program->name,
-                         now->rows, run->plan->row_bytes);
+    if (__builtin_mul_overflow(power_of_two(now->rows), run->plan->row_bytes, &bytes) || bytes > (size_t)1 << 46) {
+        return tide_fail(TIDE_ENOMEM, "program %s: %zu rows of %zu bytes", run->plan->program->name, now->rows,
+                         run->plan->row_bytes);
     }
     if (run->limit > 0 && need > run->limit) {
         return tide_fail(TIDE_ELIMIT, "program %s: the batch needs %zu bytes of the %zu it may have",
                          run->plan->program->name, need, run->limit);
     }
-    const struct spans rounded = {power_of_two(now->rows), power_of_two(now->level),
-                                  power_of_two(now->edges), power_of_two(now->table)};
+    const struct spans rounded = {power_of_two(now->rows), power_of_two(now->level), power_of_two(now->edges),
+                                  power_of_two(now->table)};
     bytes = tide__run_bytes(run, &rounded);
     bytes = run->limit > 0 && bytes > run->limit ? run->limit : bytes;
     give_back(run, run->arena);
@@ -230,9 +222,8 @@ static int grow(struct tide_run *run) {
     run->arena_bytes = run->arena ? bytes : 0;
     run->prepared = SIZE_MAX;
     if (!run->arena) {
-        return tide_fail(TIDE_ENOMEM, "program %s: no room for %zu rows of %zu bytes on %s",
-                         run->plan->program->name, now->rows, run->plan->row_bytes,
-                         run->plan->device->name);
+        return tide_fail(TIDE_ENOMEM, "program %s: no room for %zu rows of %zu bytes on %s", run->plan->program->name,
+                         now->rows, run->plan->row_bytes, run->plan->device->name);
     }
     return 0;
 }
@@ -263,8 +254,7 @@ int tide__run_enlarge(struct tide_run *run, struct spans to, size_t rows, size_t
             continue;
         }
         if (place->kind == PLACE_ROWS) {
-            memcpy(run->arena + place->offset * to.rows, old + place->offset * was.rows,
-                   place->bytes * rows);
+            memcpy(run->arena + place->offset * to.rows, old + place->offset * was.rows, place->bytes * rows);
         } else if (place->kind == PLACE_EDGES) {
             memcpy(run->arena + part_at(run, PLACE_EDGES) + place->offset * to.edges,
                    old + part[0] + place->offset * was.edges, place->bytes * edges);
@@ -284,8 +274,7 @@ int tide__run_prepare(struct tide_run *run, size_t rows) {
     for (size_t n = 0; n < p->node_count; n++) {
         const struct node *node = &p->nodes[n];
         struct tide_op_call *call = &run->calls[n];
-        *call = (struct tide_op_call){
-            .attributes = &node->attributes, .seed = run->seed, .queue = run->away.queue};
+        *call = (struct tide_op_call){.attributes = &node->attributes, .seed = run->seed, .queue = run->away.queue};
         for (size_t i = 0; i < node->in_count; i++) {
             call->in[i] = tide__run_operand(run, node->in[i]);
         }
@@ -323,18 +312,16 @@ static int check_bound(const struct tide_run *run) {
                                  p->values[p->tables[t]].name);
             }
         }
-        return run->graphs.lists ? 0
-                                 : tide_fail(TIDE_EINVAL, "program %s: no forest is bound", p->name);
+        return run->graphs.lists ? 0 : tide_fail(TIDE_EINVAL, "program %s: no forest is bound", p->name);
     }
     for (size_t i = 0; i < p->value_count; i++) {
         const struct place *place = &run->plan->places[i];
-        if (place->kind == PLACE_INPUT && p->values[i].class == CLASS_INPUT &&
-            !run->inputs[place->input]) {
+        if (place->kind == PLACE_INPUT && p->values[i].class == CLASS_INPUT && !run->inputs[place->input]) {
             for (size_t n = 0; n < p->node_count; n++) {
                 for (size_t k = 0; k < p->nodes[n].in_count; k++) {
                     if (p->nodes[n].in[k] == i) {
-                        return tide_fail(TIDE_EINVAL, "program %s: input \"%s\" is not bound",
-                                         p->name, p->values[i].name);
+                        return tide_fail(TIDE_EINVAL, "program %s: input \"%s\" is not bound", p->name,
+                                         p->values[i].name);
                     }
                 }
             }
@@ -364,19 +351,16 @@ static int run_folded(struct tide_run *run, size_t n) {
     return run->plan->device->functions[TIDE_OP_MM](&call);
 }
 
-static int report_work(const struct tide_run *run, size_t n, bool accumulates,
-                       const struct tide_run_hooks *hooks) {
+static int report_work(const struct tide_run *run, size_t n, bool accumulates, const struct tide_run_hooks *hooks) {
     if (!hooks || !hooks->work) {
         return 0;
     }
     struct tide_op_call call = run->calls[n];
     call.accumulate |= accumulates;
-    return hooks->work(hooks->arg, tide_op_work(run->plan->program->nodes[n].code, &call,
-                                                run->plan->device->element));
+    return hooks->work(hooks->arg, tide_op_work(run->plan->program->nodes[n].code, &call, run->plan->device->element));
 }
 
-int tide__run_node(struct tide_run *run, size_t n, uint64_t step,
-                   const struct tide_run_hooks *hooks) {
+int tide__run_node(struct tide_run *run, size_t n, uint64_t step, const struct tide_run_hooks *hooks) {
     const struct node *node = &run->plan->program->nodes[n];
     if (node->code == TIDE_OP_RESHAPE) {
         return 0;
@@ -386,15 +370,14 @@ int tide__run_node(struct tide_run *run, size_t n, uint64_t step,
         return code == 0 ? report_work(run, n, true, hooks) : code;
     }
     if (run->offered[n] && hooks && hooks->factors) {
-        return run->away.memory ? tide__away_factors(run, n, hooks)
-                                : hooks->factors(hooks->arg, run->plan->foldable[n] - 1,
-                                                 &run->calls[n].in[0], &run->calls[n].in[1]);
+        return run->away.memory
+                   ? tide__away_factors(run, n, hooks)
+                   : hooks->factors(hooks->arg, run->plan->foldable[n] - 1, &run->calls[n].in[0], &run->calls[n].in[1]);
     }
     run->calls[n].step = step;
     int code = run->plan->device->functions[node->code](&run->calls[n]);
     if (code == TIDE_EINVAL && run->away.memory) {
-        tide_fail(code, "%s of this size is too much for %s", tide_op_names[node->code],
-                  run->plan->device->name);
+        tide_fail(code, "%s of this size is too much for %s", tide_op_names[node->code], run->plan->device->name);
     }
     if (code != 0 && node->at[0]) {
         char text[400];
@@ -430,8 +413,7 @@ static int raise_events(struct tide_run *run, const uint32_t *when, size_t n,
 }
 
 /* The operations from .. to - 1, with the events between them. */
-static int run_once(struct tide_run *run, size_t from, size_t to, uint64_t step,
-                    const struct tide_run_hooks *hooks) {
+static int run_once(struct tide_run *run, size_t from, size_t to, uint64_t step, const struct tide_run_hooks *hooks) {
     int code = 0;
     for (size_t n = from; code == 0 && n < to; n++) {
         code = raise_events(run, run->plan->first_use, n, on_need, hooks);
@@ -452,8 +434,7 @@ static int run_once(struct tide_run *run, size_t from, size_t to, uint64_t step,
 }
 
 /* A loop needs all its layers when it begins, and has made its gradients when it is over. */
-static int run_loop(struct tide_run *run, enum section section, uint64_t step,
-                    const struct tide_run_hooks *hooks) {
+static int run_loop(struct tide_run *run, enum section section, uint64_t step, const struct tide_run_hooks *hooks) {
     size_t from = run->plan->section_at[section], to = run->plan->section_at[section + 1];
     int code = 0;
     for (size_t n = from; code == 0 && n < to; n++) {
@@ -472,19 +453,16 @@ static int run_list(struct tide_run *run, uint64_t step, const struct tide_run_h
     for (size_t section = 0; code == 0 && section <= SECTION_DEFERRED; section++) {
         bool loop = plan->program->vertex && (section == SECTION_UP || section == SECTION_DOWN);
         code = loop ? run_loop(run, (enum section)section, step, hooks)
-                    : run_once(run, plan->section_at[section], plan->section_at[section + 1], step,
-                               hooks);
+                    : run_once(run, plan->section_at[section], plan->section_at[section + 1], step, hooks);
     }
     return code == 0 && run->away.memory ? tide__away_deliver(run, hooks, true) : code;
 }
 
-int tide_run_step(struct tide_run *run, size_t rows, uint64_t step,
-                  const struct tide_run_hooks *hooks) {
+int tide_run_step(struct tide_run *run, size_t rows, uint64_t step, const struct tide_run_hooks *hooks) {
     int code = check_bound(run);
     struct spans now = {.rows = rows};
     if (code == 0 && run->graphs.growing) {
-        code = tide_fail(TIDE_EINVAL, "program %s: the run grows: finish ends it",
-                         run->plan->program->name);
+        code = tide_fail(TIDE_EINVAL, "program %s: the run grows: finish ends it", run->plan->program->name);
     }
     if (code == 0 && run->plan->program->vertex) {
         now = tide__levels_spans(run);
@@ -520,8 +498,7 @@ struct tide_run_loss tide_run_loss(const struct tide_run *run) {
     struct tide_run_loss loss = {0, 0, 0};
     for (size_t i = 0; i < p->loss_count && run->arena; i++) {
         const double *values =
-            run->away.memory ? run->away.losses + 3 * i
-                             : tide__run_address(run, p->nodes[p->losses[i]].out[0]);
+            run->away.memory ? run->away.losses + 3 * i : tide__run_address(run, p->nodes[p->losses[i]].out[0]);
         loss.sum += values[0];
         loss.count += counts(p, i) ? values[1] : 0;
         loss.correct += values[2];

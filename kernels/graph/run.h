@@ -28,9 +28,9 @@ struct away {
     size_t input_bytes;     /* of all, a row */
     const void *parameters; /* staged: on the host; NULL: not */
     void *gradients;
-    double *losses;          /* three a loss, as they were downloaded */
-    bool counted;            /* the first loss's are, of this step */
-    struct landing *factors; /* by operation: its two operands */
+    double *losses;                /* three a loss, as they were downloaded */
+    bool counted;                  /* the first loss's are, of this step */
+    struct landing *factors;       /* by operation: its two operands */
     struct landing output, staged; /* staged: inputs, on their way */
     char *lists, *pinned;          /* of a batch of graphs: on the device; the host's, pinned */
     size_t list_room;
@@ -55,8 +55,8 @@ struct graphs {
     struct motions *motions;    /* by operation */
     const void *table_rows[TIDE_LEVELS_TABLES];
     void *table_gradients[TIDE_LEVELS_TABLES];
-    char *lists; /* the levels' arrays where the device has them */
-    struct landing ordered; /* of outputs */
+    char *lists;             /* the levels' arrays where the device has them */
+    struct landing ordered;  /* of outputs */
     struct growing *growing; /* NULL: batches are bound whole */
 };
 
@@ -76,8 +76,8 @@ struct tide_run {
     size_t arena_bytes, limit; /* limit: of the arena; 0: none */
     struct spans now;          /* of the last step */
     struct graphs graphs;
-    size_t rows;                    /* of the last step */
-    size_t prepared;                /* rows the calls' sizes are for; SIZE_MAX: none */
+    size_t rows;     /* of the last step */
+    size_t prepared; /* rows the calls' sizes are for; SIZE_MAX: none */
     double fold_rate, divide_by;
     bool *offered; /* by operation: its factors are handed out in its place */
     struct away away;
@@ -86,8 +86,7 @@ struct tide_run {
 /* ---- run.c ---- */
 void *tide__run_address(const struct tide_run *run, uint32_t value);
 struct tide_operand tide__run_operand(const struct tide_run *run, uint32_t value);
-int tide__run_node(struct tide_run *run, size_t n, uint64_t step,
-                   const struct tide_run_hooks *hooks);
+int tide__run_node(struct tide_run *run, size_t n, uint64_t step, const struct tide_run_hooks *hooks);
 
 /* Another arena of so many rows, into which what the first `rows` and `edges` hold is copied. */
 int tide__run_enlarge(struct tide_run *run, struct spans to, size_t rows, size_t edges);
@@ -107,14 +106,12 @@ struct spans tide__levels_spans(const struct tide_run *run);
 void tide__levels_prepare(struct tide_run *run);
 /* Rows that an operation, run once, leaves out become 0. */
 int tide__levels_rest(struct tide_run *run, size_t n);
-int tide__levels_run(struct tide_run *run, enum section section, uint64_t step,
-                     const struct tide_run_hooks *hooks);
+int tide__levels_run(struct tide_run *run, enum section section, uint64_t step, const struct tide_run_hooks *hooks);
 void *tide__levels_list(const struct tide_run *run, size_t number);
 size_t tide__levels_rows(const struct tide_run *run, const struct value *v);
 /* Rows of an output in the order of samples and their vertices: of those kinds that have it. NULL:
  * there is none of the name. */
-const void *tide__levels_output(struct tide_run *run, const char *name, size_t *rows,
-                                size_t *columns);
+const void *tide__levels_output(struct tide_run *run, const char *name, size_t *rows, size_t *columns);
 
 /* ---- away.c ---- */
 int tide__away_open(struct tide_run *run);

@@ -15,15 +15,13 @@ void tide__levels_close(struct tide_run *run) {
     tide__grow_close(run);
 }
 
-static int bind(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order,
-                size_t first, size_t count, bool serial, bool piece) {
+static int bind(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order, size_t first,
+                size_t count, bool serial, bool piece) {
     if (!run->plan->program->vertex) {
-        return tide_fail(TIDE_EINVAL, "program %s is not one of vertices: it takes tensors",
-                         run->plan->program->name);
+        return tide_fail(TIDE_EINVAL, "program %s is not one of vertices: it takes tensors", run->plan->program->name);
     }
     if (run->graphs.growing) {
-        return tide_fail(TIDE_EINVAL, "program %s: the run grows: finish ends it",
-                         run->plan->program->name);
+        return tide_fail(TIDE_EINVAL, "program %s: the run grows: finish ends it", run->plan->program->name);
     }
     int code = tide_levels_make(run->graphs.levels, forest, order, first, count, serial, piece);
     if (code != 0) {
@@ -35,13 +33,13 @@ static int bind(struct tide_run *run, const struct tide_forest *forest, const ui
     return run->away.memory ? tide__away_send_lists(run, &run->graphs.lists) : 0;
 }
 
-int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest,
-                         const uint32_t *order, size_t first, size_t count, bool serial) {
+int tide_run_bind_forest(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order, size_t first,
+                         size_t count, bool serial) {
     return bind(run, forest, order, first, count, serial, false);
 }
 
-int tide_run_bind_piece(struct tide_run *run, const struct tide_forest *forest,
-                        const uint32_t *order, size_t first, size_t count, bool serial) {
+int tide_run_bind_piece(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order, size_t first,
+                        size_t count, bool serial) {
     return bind(run, forest, order, first, count, serial, true);
 }
 
@@ -54,14 +52,13 @@ static bool fits(void *arg, size_t rows, size_t edges, size_t level) {
     return tide__run_bytes(run, &spans) <= run->limit;
 }
 
-int tide_run_cut(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order,
-                 size_t first, size_t count, bool serial, size_t *out) {
+int tide_run_cut(struct tide_run *run, const struct tide_forest *forest, const uint32_t *order, size_t first,
+                 size_t count, bool serial, size_t *out) {
     *out = count;
     if (run->limit == 0 || count == 0) {
         return 0;
     }
-    int code = tide_levels_prefix(run->graphs.levels, forest, order, first, count, serial, fits, run,
-                                  out);
+    int code = tide_levels_prefix(run->graphs.levels, forest, order, first, count, serial, fits, run, out);
     if (code != 0 || *out > 0) {
         return code;
     }
@@ -75,8 +72,7 @@ int tide_run_cut(struct tide_run *run, const struct tide_forest *forest, const u
     return tide_fail(TIDE_ELIMIT,
                      "program %s: sample %zu of the data, with %zu vertices, does not fit: it needs "
                      "%zu bytes or more, and there are %zu",
-                     run->plan->program->name, s + 1, vertices, tide__run_bytes(run, &one),
-                     run->limit);
+                     run->plan->program->name, s + 1, vertices, tide__run_bytes(run, &one), run->limit);
 }
 
 struct tide_run_batch tide_run_batch(const struct tide_run *run) {
@@ -113,9 +109,8 @@ size_t tide__levels_rows(const struct tide_run *run, const struct value *v) {
 void *tide__levels_list(const struct tide_run *run, size_t number) {
     const struct tide_levels *l = run->graphs.levels;
     size_t list = number % TIDE_LIST_COUNT, nth = number / TIDE_LIST_COUNT;
-    return run->graphs.lists + (list < TIDE_LIST_NTH_CHILD
-                                    ? l->list_at[list]
-                                    : l->nth_at[list - TIDE_LIST_NTH_CHILD][nth]);
+    return run->graphs.lists +
+           (list < TIDE_LIST_NTH_CHILD ? l->list_at[list] : l->nth_at[list - TIDE_LIST_NTH_CHILD][nth]);
 }
 
 /* ---- rows that are left out ---- */
@@ -149,8 +144,7 @@ static void limit_rows(struct tide_run *run, size_t n) {
     size_t element = run->plan->device->element, own = node->kind ? node->kind - 1u : 0;
     size_t from = rows->flags & ROWS_INNER ? l->leaves[own] : 0;
     size_t to = rows->limit >= 0 ? l->limit[own][rows->limit] - all.row : all.rows;
-    if (node->code != TIDE_OP_MM || (from == 0 && to == all.rows) ||
-        (node->kind == 0 && l->want.kind_count > 0) ||
+    if (node->code != TIDE_OP_MM || (from == 0 && to == all.rows) || (node->kind == 0 && l->want.kind_count > 0) ||
         (rows->flags & ROWS_REST_ZERO && run->away.memory)) {
         return;
     }
@@ -159,8 +153,8 @@ static void limit_rows(struct tide_run *run, size_t n) {
     cut(node->attributes.ta ? &call->in[1] : &call->out[0], from, to - from, element);
 }
 
-static void set_motion(const struct tide_run *run, uint32_t value, bool any,
-                       const struct tide_operand *operand, struct motion *m) {
+static void set_motion(const struct tide_run *run, uint32_t value, bool any, const struct tide_operand *operand,
+                       struct motion *m) {
     const struct value *v = &run->plan->program->values[value];
     bool list = v->class == CLASS_LIST;
     size_t element = list ? sizeof(int32_t) : tide__graph_element(v, run->plan->device->element);
@@ -239,18 +233,14 @@ static void zero(const struct tide_operand *operand, size_t element) {
 
 /* The same where the device has its own memory: 0 where never is not 0, else 0. */
 static int zero_away(struct tide_run *run, const struct tide_operand *operand) {
-    static const struct tide_attributes never = {
-        .region = {.source_count = 2,
-                   .micro_count = 1,
-                   .out_count = 1,
-                   .kind = {TIDE_SOURCE_FULL, TIDE_SOURCE_CONSTANT},
-                   .micro = {{TIDE_MICRO_SELECT, 1, 0, 1}},
-                   .out = {2}}};
-    struct tide_op_call call = {.attributes = &never,
-                                .in = {*operand},
-                                .out = {*operand},
-                                .queue = run->away.queue,
-                                .scratch = run->scratch};
+    static const struct tide_attributes never = {.region = {.source_count = 2,
+                                                            .micro_count = 1,
+                                                            .out_count = 1,
+                                                            .kind = {TIDE_SOURCE_FULL, TIDE_SOURCE_CONSTANT},
+                                                            .micro = {{TIDE_MICRO_SELECT, 1, 0, 1}},
+                                                            .out = {2}}};
+    struct tide_op_call call = {
+        .attributes = &never, .in = {*operand}, .out = {*operand}, .queue = run->away.queue, .scratch = run->scratch};
     return operand->rows > 0 ? run->plan->device->functions[TIDE_OP_MAP](&call) : 0;
 }
 
@@ -322,14 +312,12 @@ int tide__levels_run_at(struct tide_run *run, size_t n, const struct tide_round 
     return tide__run_node(run, n, step, hooks);
 }
 
-int tide__levels_run(struct tide_run *run, enum section section, uint64_t step,
-                     const struct tide_run_hooks *hooks) {
+int tide__levels_run(struct tide_run *run, enum section section, uint64_t step, const struct tide_run_hooks *hooks) {
     const struct tide_levels *l = run->graphs.levels;
     size_t from = run->plan->section_at[section], to = run->plan->section_at[section + 1];
     int code = 0;
     for (size_t i = 0; code == 0 && i < l->round_count; i++) {
-        const struct tide_round *r =
-            &l->rounds[section == SECTION_UP ? i : l->round_count - 1 - i];
+        const struct tide_round *r = &l->rounds[section == SECTION_UP ? i : l->round_count - 1 - i];
         for (size_t n = from; code == 0 && n < to; n++) {
             code = tide__levels_run_at(run, n, r, step, hooks);
         }
@@ -340,8 +328,8 @@ int tide__levels_run(struct tide_run *run, enum section section, uint64_t step,
 /* ---- outputs ---- */
 
 /* Copies a kind's rows (0: all) to their places among those of `kinds` (bits; 0: all). */
-static void put_in_order(const struct tide_levels *l, char *to, const char *rows, size_t bytes,
-                         uint8_t kind, uint32_t kinds) {
+static void put_in_order(const struct tide_levels *l, char *to, const char *rows, size_t bytes, uint8_t kind,
+                         uint32_t kinds) {
     size_t at = 0;
     for (size_t v = 0; v < l->vertices; v++) {
         size_t own = 0;
@@ -358,8 +346,7 @@ static void put_in_order(const struct tide_levels *l, char *to, const char *rows
     }
 }
 
-const void *tide__levels_output(struct tide_run *run, const char *name, size_t *rows,
-                                size_t *columns) {
+const void *tide__levels_output(struct tide_run *run, const char *name, size_t *rows, size_t *columns) {
     const struct tide_program *p = run->plan->program;
     const struct tide_levels *l = run->graphs.levels;
     struct landing *to = &run->graphs.ordered;

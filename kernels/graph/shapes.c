@@ -7,11 +7,9 @@
 void tide_program_shape(const struct tide_program *p, uint32_t value, char *text, size_t capacity) {
     const struct value *v = &p->values[value];
     static const char *const spaces[] = {"", "v", "child", "edge", "rows"};
-    int used = snprintf(text, capacity, "[%s",
-                        v->space == TIDE_SPACE_VERTEX && !p->vertex ? "B" : spaces[v->space]);
+    int used = snprintf(text, capacity, "[%s", v->space == TIDE_SPACE_VERTEX && !p->vertex ? "B" : spaces[v->space]);
     for (size_t i = 0; i < v->rank && used > 0 && (size_t)used < capacity; i++) {
-        used += snprintf(text + used, capacity - (size_t)used, "%s%u", i || v->space ? " x " : "",
-                         v->dims[i]);
+        used += snprintf(text + used, capacity - (size_t)used, "%s%u", i || v->space ? " x " : "", v->dims[i]);
     }
     if (used > 0 && (size_t)used < capacity) {
         snprintf(text + used, capacity - (size_t)used, "]");
@@ -26,8 +24,7 @@ struct shapes {
 };
 
 /* EINVAL: "conv: input is [...], weight is [...]: why (input comes from relu at file:line)" */
-static int wrong(const struct shapes *s, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+static int wrong(const struct shapes *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static int wrong(const struct shapes *s, const char *format, ...) {
     char why[160], shapes[240] = "", from[AT_SIZE + 40] = "";
     va_list arguments;
@@ -38,8 +35,8 @@ static int wrong(const struct shapes *s, const char *format, ...) {
     for (size_t i = 0; i < s->node->in_count && i < 3 && used < sizeof(shapes) - 60; i++) {
         char shape[60];
         tide_program_shape(s->p, s->node->in[i], shape, sizeof(shape));
-        used += (size_t)snprintf(shapes + used, sizeof(shapes) - used, "%s%.40s%s%s", i ? ", " : "",
-                                 s->in[i]->name, s->in[i]->name[0] ? " " : "", shape);
+        used += (size_t)snprintf(shapes + used, sizeof(shapes) - used, "%s%.40s%s%s", i ? ", " : "", s->in[i]->name,
+                                 s->in[i]->name[0] ? " " : "", shape);
     }
     if (s->in[0]->producer != NONE) {
         const struct node *maker = &s->p->nodes[s->in[0]->producer];
@@ -50,15 +47,13 @@ static int wrong(const struct shapes *s, const char *format, ...) {
     }
     const struct node *node = s->node;
     return tide__graph_wrong(s->p, "%s of %s: %s%s",
-                             node->code == TIDE_OP_MAP
-                                 ? tide_micro_names[node->attributes.region.micro[0].code]
-                                 : tide_op_names[node->code],
+                             node->code == TIDE_OP_MAP ? tide_micro_names[node->attributes.region.micro[0].code]
+                                                       : tide_op_names[node->code],
                              shapes, why, from);
 }
 
 static bool same_dims(const struct value *a, const struct value *b) {
-    return a->space == b->space && a->rank == b->rank &&
-           memcmp(a->dims, b->dims, a->rank * sizeof(a->dims[0])) == 0;
+    return a->space == b->space && a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof(a->dims[0])) == 0;
 }
 
 static bool is_vector(const struct value *v, uint32_t columns) {
@@ -67,8 +62,7 @@ static bool is_vector(const struct value *v, uint32_t columns) {
 
 /* The same dims, but 1 in place of the last. */
 static bool is_column(const struct value *v, const struct value *of) {
-    return of->rank > 0 && v->space == of->space && v->rank == of->rank &&
-           v->dims[v->rank - 1] == 1 &&
+    return of->rank > 0 && v->space == of->space && v->rank == of->rank && v->dims[v->rank - 1] == 1 &&
            memcmp(v->dims, of->dims, (v->rank - 1u) * sizeof(v->dims[0])) == 0;
 }
 
@@ -86,8 +80,7 @@ static int infer_map(struct shapes *s) {
     struct tide_region *region = &s->node->attributes.region;
     const struct value *full = s->in[0];
     for (size_t i = 1; i < s->node->in_count; i++) {
-        bool wider = is_vector(full, (uint32_t)tide__graph_columns(s->in[i])) &&
-                     !is_vector(s->in[i], full->dims[0]);
+        bool wider = is_vector(full, (uint32_t)tide__graph_columns(s->in[i])) && !is_vector(s->in[i], full->dims[0]);
         full = wider || (is_column(full, s->in[i]) && !same_dims(full, s->in[i])) ? s->in[i] : full;
     }
     size_t next = 0;
@@ -118,8 +111,7 @@ static int infer_map(struct shapes *s) {
 static int infer_mm(struct shapes *s) {
     const struct tide_attributes *t = &s->node->attributes;
     const struct value *a = s->in[0], *b = s->in[1];
-    if (a->rank == 0 || b->rank == 0 || (!a->space && a->rank != 2) ||
-        (!b->space && b->rank != 2)) {
+    if (a->rank == 0 || b->rank == 0 || (!a->space && a->rank != 2) || (!b->space && b->rank != 2)) {
         return wrong(s, "a product needs matrices");
     }
     if (t->ta) { /* [B.., n]^T [B.., m]: only as a weight's gradient */
@@ -128,14 +120,12 @@ static int infer_mm(struct shapes *s) {
         if (t->tb || !fits) {
             return wrong(s, "rows must be equal");
         }
-        s->out[0] = (struct value){
-            .rank = 2,
-            .dims = {(uint32_t)tide__graph_columns(a), (uint32_t)tide__graph_columns(b)}};
+        s->out[0] =
+            (struct value){.rank = 2, .dims = {(uint32_t)tide__graph_columns(a), (uint32_t)tide__graph_columns(b)}};
         return 0;
     }
     if (b->space) {
-        return wrong(
-            s, "the right operand must be of constant size; bmm multiplies matrices in pairs");
+        return wrong(s, "the right operand must be of constant size; bmm multiplies matrices in pairs");
     }
     uint32_t k = b->dims[t->tb ? 1 : 0], m = b->dims[t->tb ? 0 : 1];
     if (tide__graph_columns(a) != k) {
@@ -176,8 +166,8 @@ static int infer_window(struct shapes *s, bool pool) {
     w->c = x->dims[2];
     if (w->kh == 0 || w->kw == 0 || w->stride == 0 || w->pad >= w->kh || w->pad >= w->kw ||
         (pool && w->kh * w->kw > 255)) {
-        return wrong(s, "a window of %u x %u with stride %u and %u of padding is not possible",
-                     w->kh, w->kw, w->stride, w->pad);
+        return wrong(s, "a window of %u x %u with stride %u and %u of padding is not possible", w->kh, w->kw, w->stride,
+                     w->pad);
     }
     if (w->h + 2 * w->pad < w->kh || w->w + 2 * w->pad < w->kw) {
         return wrong(s, "the window of %u x %u is larger than the image", w->kh, w->kw);
@@ -192,8 +182,7 @@ static int infer_window(struct shapes *s, bool pool) {
     }
     const struct value *weight = s->in[1];
     if (weight->space || weight->rank != 2 || weight->dims[0] != w->kh * w->kw * w->c) {
-        return wrong(s, "the weight's rows must be %u x %u x %u = %u", w->kh, w->kw, w->c,
-                     w->kh * w->kw * w->c);
+        return wrong(s, "the weight's rows must be %u x %u x %u = %u", w->kh, w->kw, w->c, w->kh * w->kw * w->c);
     }
     w->o = weight->dims[1];
     s->out[0].dims[2] = w->o;
@@ -234,8 +223,7 @@ static int infer_loss(struct shapes *s) {
     }
     if (s->node->code == TIDE_OP_XENT &&
         (s->in[1]->type != TIDE_VALUE_INDEX || tide__graph_columns(s->in[1]) != 1 ||
-         tide__graph_rows(s->in[1], 1) != tide__graph_rows(z, 1) ||
-         s->in[1]->space != z->space)) {
+         tide__graph_rows(s->in[1], 1) != tide__graph_rows(z, 1) || s->in[1]->space != z->space)) {
         return wrong(s, "the second operand must be an index, one label a row");
     }
     if (s->node->code != TIDE_OP_XENT && s->node->in_count == 2 && !same_dims(z, s->in[1])) {
@@ -274,8 +262,7 @@ static int infer_columns(struct shapes *s) {
     switch (s->node->code) {
     case TIDE_OP_SLICE:
         if (t->count == 0 || t->first >= columns || t->count > columns - t->first) {
-            return wrong(s, "columns %u .. %u are outside of it", t->first + 1,
-                         t->first + t->count);
+            return wrong(s, "columns %u .. %u are outside of it", t->first + 1, t->first + t->count);
         }
         *last = t->count;
         return 0;
@@ -346,8 +333,7 @@ static int infer_gradient(struct shapes *s) {
                                        .dims = {(uint32_t)tide__graph_columns(s->in[0])}};
             return 0;
         }
-        s->out[0] =
-            (struct value){.rank = 2, .dims = {w->h, (uint32_t)tide__graph_columns(s->in[0])}};
+        s->out[0] = (struct value){.rank = 2, .dims = {w->h, (uint32_t)tide__graph_columns(s->in[0])}};
         return 0;
     default: /* norms: x, gamma, beta */
         s->out[0] = like(s->in[0]);
@@ -414,20 +400,18 @@ static const struct {
 static int check_operands(const struct shapes *s) {
     unsigned code = s->node->code;
     if (code != TIDE_OP_MAP && s->node->in_count != arity[code].in) {
-        return tide__graph_wrong(s->p, "%s takes %u operands, not %u", tide_op_names[code],
-                                 arity[code].in, s->node->in_count);
+        return tide__graph_wrong(s->p, "%s takes %u operands, not %u", tide_op_names[code], arity[code].in,
+                                 s->node->in_count);
     }
     for (size_t i = 0; i < s->node->in_count; i++) {
-        bool special = (i == 1 && (code == TIDE_OP_XENT || code == TIDE_OP_EMBED ||
-                                   code == TIDE_OP_EMBED_DW || code == TIDE_OP_MAXPOOL_DX)) ||
-                       (i > 0 && code >= TIDE_OP_GATHER && code <= TIDE_OP_GATHER_MAX_DX) ||
-                       code == TIDE_OP_RESHAPE;
+        bool special = (i == 1 && (code == TIDE_OP_XENT || code == TIDE_OP_EMBED || code == TIDE_OP_EMBED_DW ||
+                                   code == TIDE_OP_MAXPOOL_DX)) ||
+                       (i > 0 && code >= TIDE_OP_GATHER && code <= TIDE_OP_GATHER_MAX_DX) || code == TIDE_OP_RESHAPE;
         if (!special && s->in[i]->type != TIDE_VALUE_FLOAT) {
             return wrong(s, "operand %zu does not hold real numbers", i + 1);
         }
     }
-    if (code == TIDE_OP_DROPOUT &&
-        !(s->node->attributes.keep > 0 && s->node->attributes.keep <= 1)) {
+    if (code == TIDE_OP_DROPOUT && !(s->node->attributes.keep > 0 && s->node->attributes.keep <= 1)) {
         return wrong(s, "the share that is kept must be above 0 and at most 1");
     }
     return 0;

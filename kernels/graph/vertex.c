@@ -39,13 +39,10 @@ static int check_vertex(struct tide_program *p, const char *name) {
     if (!name[0] || strlen(name) >= TIDE_FOREST_NAME) {
         return tide__graph_wrong(p, "a name has 1 to %d bytes", TIDE_FOREST_NAME - 1);
     }
-    return tide_program_value(p, name, &same)
-               ? tide__graph_wrong(p, "two values are named \"%s\"", name)
-               : 0;
+    return tide_program_value(p, name, &same) ? tide__graph_wrong(p, "two values are named \"%s\"", name) : 0;
 }
 
-int tide_program_child_state(struct tide_program *p, const char *name, uint32_t columns,
-                             uint32_t *out) {
+int tide_program_child_state(struct tide_program *p, const char *name, uint32_t columns, uint32_t *out) {
     int code = check_vertex(p, name);
     if (code == 0 && columns == 0) {
         code = tide__graph_wrong(p, "state \"%s\" has no columns", name);
@@ -57,11 +54,7 @@ int tide_program_child_state(struct tide_program *p, const char *name, uint32_t 
         code = tide__graph_grow(&p->made, &p->made_room, p->child_count, sizeof(*p->made));
     }
     if (code == 0) {
-        code = own(p,
-                   (struct value){.class = CLASS_CHILD,
-                                  .space = TIDE_SPACE_CHILD,
-                                  .rank = 1,
-                                  .dims = {columns}},
+        code = own(p, (struct value){.class = CLASS_CHILD, .space = TIDE_SPACE_CHILD, .rank = 1, .dims = {columns}},
                    name, out);
     }
     if (code == 0) {
@@ -92,9 +85,7 @@ int tide_program_publish(struct tide_program *p, const char *name, uint32_t valu
                                      "\"%s\" is published as %s, but its state has %u columns, one "
                                      "row a vertex%s",
                                      name, shape, state->dims[0],
-                                     v->space == TIDE_SPACE_CHILD
-                                         ? " (v:sum makes one a vertex of it)"
-                                         : "");
+                                     v->space == TIDE_SPACE_CHILD ? " (v:sum makes one a vertex of it)" : "");
         }
         if (p->kind != 0) {
             return tide__vertex_publish(p, i, value);
@@ -108,10 +99,9 @@ int tide_program_publish(struct tide_program *p, const char *name, uint32_t valu
 int tide_program_table(struct tide_program *p, const char *name, uint32_t rows, uint32_t columns,
                        struct tide_initial initial, uint32_t *out) {
     int code = check_vertex(p, name);
-    if (code == 0 && (rows == 0 || columns == 0 || rows > INT32_MAX ||
-                      p->table_count == TIDE_LEVELS_TABLES)) {
-        code = tide__graph_wrong(p, "table \"%s\": a program has up to %d, with rows and columns",
-                                 name, TIDE_LEVELS_TABLES);
+    if (code == 0 && (rows == 0 || columns == 0 || rows > INT32_MAX || p->table_count == TIDE_LEVELS_TABLES)) {
+        code = tide__graph_wrong(p, "table \"%s\": a program has up to %d, with rows and columns", name,
+                                 TIDE_LEVELS_TABLES);
     }
     if (code == 0) {
         code = tide__graph_grow(&p->tables, &p->table_room, p->table_count, sizeof(*p->tables));
@@ -147,8 +137,7 @@ static int refuse_child(struct tide_program *p, uint32_t value, const char *what
         return tide__graph_wrong(p, "%s: only programs of vertices have children", what);
     }
     if (value >= p->value_count || p->values[value].type != TIDE_VALUE_FLOAT ||
-        (p->values[value].space != TIDE_SPACE_CHILD &&
-         p->values[value].space != TIDE_SPACE_EDGE) ||
+        (p->values[value].space != TIDE_SPACE_CHILD && p->values[value].space != TIDE_SPACE_EDGE) ||
         p->values[value].rank != 1) {
         char shape[80] = "no value";
         if (value < p->value_count) {
@@ -176,24 +165,20 @@ int tide__vertex_list(struct tide_program *p, enum tide_list list, uint32_t nth,
         }
     }
     char name[NAME_SIZE];
-    static const char *const names[TIDE_LIST_COUNT] = {
-        "@child_start", "@child", "@parent_start", "@parent",    "@parent_edge",
-        "@edge_parent", "@edge",  "@nth_child",    "@nth_start", "@nth_parent"};
+    static const char *const names[TIDE_LIST_COUNT] = {"@child_start", "@child",       "@parent_start", "@parent",
+                                                       "@parent_edge", "@edge_parent", "@edge",         "@nth_child",
+                                                       "@nth_start",   "@nth_parent"};
     snprintf(name, sizeof(name), "%s", names[list]);
     if (list >= TIDE_LIST_NTH_CHILD) {
         snprintf(name, sizeof(name), "%s%u", names[list], nth + 1);
     }
-    return own(p,
-               (struct value){.class = CLASS_LIST,
-                              .type = TIDE_VALUE_INDEX,
-                              .space = spaces[list],
-                              .place = number},
+    return own(p, (struct value){.class = CLASS_LIST, .type = TIDE_VALUE_INDEX, .space = spaces[list], .place = number},
                name, out);
 }
 
 /* An operation whose lists are given: out has the first list's space and x's columns. */
-static int gather(struct tide_program *p, enum tide_op_code op, uint32_t x, const uint32_t *lists,
-                  size_t count, uint32_t *out) {
+static int gather(struct tide_program *p, enum tide_op_code op, uint32_t x, const uint32_t *lists, size_t count,
+                  uint32_t *out) {
     uint32_t in[4] = {x};
     memcpy(in + 1, lists, count * sizeof(*lists));
     return tide_program_apply(p, op, in, count + 1, NULL, out);
@@ -211,8 +196,7 @@ int tide_program_over(struct tide_program *p, enum tide_over over, uint32_t valu
         bool edge = p->values[value].space == TIDE_SPACE_EDGE;
         code = lists_of(p, TIDE_LIST_CHILD_START, edge ? TIDE_LIST_EDGE : TIDE_LIST_CHILD, lists);
     }
-    return code == 0 ? gather(p, over == TIDE_OVER_SUM ? TIDE_OP_GATHER_SUM : TIDE_OP_GATHER_MAX,
-                              value, lists, 2, out)
+    return code == 0 ? gather(p, over == TIDE_OVER_SUM ? TIDE_OP_GATHER_SUM : TIDE_OP_GATHER_MAX, value, lists, 2, out)
                      : code;
 }
 
@@ -223,8 +207,7 @@ int tide_program_nth(struct tide_program *p, uint32_t nth, uint32_t value, uint3
         code = tide__graph_wrong(p, "child: it takes a value of children, not of edges");
     }
     if (code == 0 && nth >= TIDE_LEVELS_NTH) {
-        code = tide__graph_wrong(p, "child %u: up to %d children are named", nth + 1,
-                                 TIDE_LEVELS_NTH);
+        code = tide__graph_wrong(p, "child %u: up to %d children are named", nth + 1, TIDE_LEVELS_NTH);
     }
     code = code == 0 ? tide__vertex_list(p, TIDE_LIST_NTH_CHILD, nth, &list) : code;
     return code == 0 ? gather(p, TIDE_OP_GATHER, value, &list, 1, out) : code;
@@ -236,8 +219,7 @@ static int to_edges(struct tide_program *p, uint32_t *value) {
     if (v->rank != 1 || v->type != TIDE_VALUE_FLOAT) {
         return tide__graph_wrong(p, "only rows of numbers can meet at edges");
     }
-    int code = tide__vertex_list(
-        p, v->space == TIDE_SPACE_CHILD ? TIDE_LIST_CHILD : TIDE_LIST_EDGE_PARENT, 0, &list);
+    int code = tide__vertex_list(p, v->space == TIDE_SPACE_CHILD ? TIDE_LIST_CHILD : TIDE_LIST_EDGE_PARENT, 0, &list);
     return code == 0 ? gather(p, TIDE_OP_GATHER, *value, &list, 1, value) : code;
 }
 
@@ -310,11 +292,10 @@ int tide__vertex_sections(struct tide_program *p) {
         for (size_t i = 0; any && i < node->in_count; i++) {
             reaches[node->in[i]] = true;
         }
-        node->section = (uint8_t)(!carried[node->out[0]] ? SECTION_BEFORE
-                                  : !any                 ? SECTION_AFTER
-                                  : p->values[node->out[0]].space == TIDE_SPACE_CHILD
-                                      ? SECTION_CHILD
-                                      : SECTION_UP);
+        node->section = (uint8_t)(!carried[node->out[0]]                              ? SECTION_BEFORE
+                                  : !any                                              ? SECTION_AFTER
+                                  : p->values[node->out[0]].space == TIDE_SPACE_CHILD ? SECTION_CHILD
+                                                                                      : SECTION_UP);
     }
     tide_free(carried);
     tide_free(reaches);

@@ -30,8 +30,7 @@ static double flops_of(enum tide_op_code code, const struct tide_op_call *call, 
     }
 }
 
-struct tide_work tide_op_work(enum tide_op_code code, const struct tide_op_call *call,
-                              size_t element) {
+struct tide_work tide_op_work(enum tide_op_code code, const struct tide_op_call *call, size_t element) {
     if (code == TIDE_OP_RESHAPE) {
         return (struct tide_work){0, 0};
     }

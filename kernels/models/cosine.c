@@ -14,8 +14,7 @@
 enum { BLOCK = 64, CHUNK = 4096, NEAREST_MOST = 100 };
 
 /* Rows of `keys`, each scaled to length 1. */
-static int pull_units(const struct tide_rows *rows, const uint64_t *keys, size_t count,
-                      float *units) {
+static int pull_units(const struct tide_rows *rows, const uint64_t *keys, size_t count, float *units) {
     int code = 0;
     for (size_t at = 0; at < count && !code; at += CHUNK) {
         size_t some = count - at < CHUNK ? count - at : CHUNK;
@@ -86,8 +85,8 @@ static int nearest_search(struct nearest *n) {
     int code = pull_units(&n->rows, n->keys, n->count, n->units);
     for (size_t from = 0; from < n->count && !code; from += BLOCK) {
         size_t block = n->count - from < BLOCK ? n->count - from : BLOCK;
-        code = tide_cpu_gemm(false, true, block, n->count, d, 1, n->units + from * d, d, n->units,
-                             d, 0, n->products, n->count);
+        code = tide_cpu_gemm(false, true, block, n->count, d, 1, n->units + from * d, d, n->units, d, 0, n->products,
+                             n->count);
         for (size_t i = 0; i < block && !code; i++) {
             float *scores = n->scores ? n->scores + (from + i) * n->limit : n->own_scores;
             struct best best = {n->out + (from + i) * n->limit, scores, n->limit, 0};
@@ -101,8 +100,7 @@ static int nearest_search(struct nearest *n) {
     return code;
 }
 
-static int nearest_run(const struct tide_argument *arguments, struct tide_result *results,
-                       char *error) {
+static int nearest_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     const struct tide_tensor *keys = &arguments[KEYS].tensor, *out = &arguments[OUT].tensor;
     const struct tide_tensor *scores = arguments[SCORES].given ? &arguments[SCORES].tensor : NULL;
     struct nearest n = {.rows = arguments[ROWS].rows,
@@ -111,15 +109,13 @@ static int nearest_run(const struct tide_argument *arguments, struct tide_result
                         .limit = out->columns,
                         .out = out->data,
                         .scores = scores ? scores->data : NULL};
-    if (out->rows != n.count || n.limit < 1 || n.limit > NEAREST_MOST || n.limit >= n.count ||
-        n.count > UINT32_MAX) {
-        return tide_kernel_fail(error, TIDE_EINVAL,
-                                "out: %zu x %zu; %zu keys need %zu x 1 to %d, fewer than keys",
+    if (out->rows != n.count || n.limit < 1 || n.limit > NEAREST_MOST || n.limit >= n.count || n.count > UINT32_MAX) {
+        return tide_kernel_fail(error, TIDE_EINVAL, "out: %zu x %zu; %zu keys need %zu x 1 to %d, fewer than keys",
                                 out->rows, out->columns, n.count, n.count, NEAREST_MOST);
     }
     if (scores && (scores->rows != out->rows || scores->columns != out->columns)) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "scores: %zu x %zu, but out is %zu x %zu",
-                                scores->rows, scores->columns, out->rows, out->columns);
+        return tide_kernel_fail(error, TIDE_EINVAL, "scores: %zu x %zu, but out is %zu x %zu", scores->rows,
+                                scores->columns, out->rows, out->columns);
     }
     n.units = tide_batch_floats(n.count, n.rows.width);
     n.products = tide_batch_floats(BLOCK, n.count);
@@ -136,8 +132,8 @@ static int nearest_run(const struct tide_argument *arguments, struct tide_result
 }
 
 const struct tide_kernel tide_kernel_cosine_nearest = {
-    "cosine_nearest", "For each of some keys the others whose rows point most in its direction.",
-    nearest_parameters, NEAREST_PARAMETERS, nearest_run};
+    "cosine_nearest", "For each of some keys the others whose rows point most in its direction.", nearest_parameters,
+    NEAREST_PARAMETERS, nearest_run};
 
 /* ---- pairs ---- */
 
@@ -150,21 +146,19 @@ static const struct tide_parameter pair_parameters[PAIR_PARAMETERS] = {
     [PAIR_OUT] = {"out", TIDE_TENSOR, TIDE_F32, true, 0, "m, filled: the cosine of each pair"},
 };
 
-static int pairs_run(const struct tide_argument *arguments, struct tide_result *results,
-                     char *error) {
+static int pairs_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     const struct tide_rows *rows = &arguments[PAIR_ROWS].rows;
     const struct tide_tensor *keys = &arguments[PAIR_KEYS].tensor;
     const struct tide_tensor *pairs = &arguments[PAIRS].tensor, *out = &arguments[PAIR_OUT].tensor;
     size_t key_count = keys->rows * keys->columns, count = out->rows * out->columns;
     const uint32_t *at = pairs->data;
     if (pairs->rows * pairs->columns != 2 * count) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "out: %zu values for %zu x %zu positions",
-                                count, pairs->rows, pairs->columns);
+        return tide_kernel_fail(error, TIDE_EINVAL, "out: %zu values for %zu x %zu positions", count, pairs->rows,
+                                pairs->columns);
     }
     for (size_t i = 0; i < 2 * count; i++) {
         if (at[i] >= key_count) {
-            return tide_kernel_fail(error, TIDE_EINVAL, "pair %zu: position %u of %zu keys", i / 2,
-                                    at[i], key_count);
+            return tide_kernel_fail(error, TIDE_EINVAL, "pair %zu: position %u of %zu keys", i / 2, at[i], key_count);
         }
     }
     float *units = tide_batch_floats(key_count, rows->width), *cosines = out->data;
@@ -186,5 +180,5 @@ static int pairs_run(const struct tide_argument *arguments, struct tide_result *
     return 1;
 }
 
-const struct tide_kernel tide_kernel_cosine_pairs = {"cosine_pairs", "Cosines of pairs of rows.",
-                                                     pair_parameters, PAIR_PARAMETERS, pairs_run};
+const struct tide_kernel tide_kernel_cosine_pairs = {"cosine_pairs", "Cosines of pairs of rows.", pair_parameters,
+                                                     PAIR_PARAMETERS, pairs_run};

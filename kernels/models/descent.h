@@ -24,21 +24,21 @@ struct descent_columns {
 /* The parameters that kernels on columns begin with. */
 enum { D_OFFSETS, D_ROWS, D_VALUES, D_N, D_SET, D_COMMON };
 
-#define DESCENT_PARAMETERS                                                                         \
-    [D_OFFSETS] = {"offsets", TIDE_TENSOR, TIDE_U64, false, 0, "J + 1, of sparse columns"},        \
-    [D_ROWS] = {"rows", TIDE_TENSOR, TIDE_U32, false, 0, "row of each entry, from 0"},             \
-    [D_VALUES] = {"values", TIDE_TENSOR, TIDE_F32,                                                 \
-                  true,     0,           "entries of sparse columns, or J x n of dense ones"},     \
-    [D_N] = {"n", TIDE_NUMBER, 0, true, 0, "rows of X"},                                           \
-    [D_SET] = {"set", TIDE_TENSOR, TIDE_U32, false, 0, "which columns, from 0; default all"}
+#define DESCENT_PARAMETERS                                                                                             \
+    [D_OFFSETS] = {"offsets", TIDE_TENSOR, TIDE_U64, false, 0, "J + 1, of sparse columns"},                            \
+    [D_ROWS] = {"rows", TIDE_TENSOR, TIDE_U32, false, 0, "row of each entry, from 0"},                                 \
+    [D_VALUES] = {"values", TIDE_TENSOR, TIDE_F32, true, 0, "entries of sparse columns, or J x n of dense ones"},      \
+    [D_N] = {"n", TIDE_NUMBER, 0, true, 0, "rows of X"}, [D_SET] = {"set",    TIDE_TENSOR,                             \
+                                                                    TIDE_U32, false,                                   \
+                                                                    0,        "which columns, from 0; default all"}
 
 /* Reads and checks them: every entry lies inside. *set NULL: all, *count = J. EINVAL. */
-int descent_columns_of(const struct tide_argument *arguments, struct descent_columns *x,
-                       const uint32_t **set, size_t *count, char *error);
+int descent_columns_of(const struct tide_argument *arguments, struct descent_columns *x, const uint32_t **set,
+                       size_t *count, char *error);
 
 /* The f64 tensor at `index` with `want` elements, NULL where it is not given. EINVAL. */
-int descent_vector(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                   size_t index, size_t want, double **out, char *error);
+int descent_vector(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t index, size_t want,
+                   double **out, char *error);
 
 /* min over x of -z'(x - x0) + 1/2 (x - x0)' G (x - x0) + sum_j penalty_j |x_j| + ridge_j x_j^2 / 2,
  * from x0, which becomes the solution: cyclic descent over the variables that move, and now and

@@ -18,8 +18,7 @@ static const struct tide_parameter ccd_parameters[CCD_COUNT] = {
     [CCD_RESIDUAL] = {"residual", TIDE_TENSOR, TIDE_F64, true, 0, "n"},
     [CCD_W] = {"w", TIDE_TENSOR, TIDE_F64, true, 0, "of one rank, a number a row"},
     [CCD_H] = {"h", TIDE_TENSOR, TIDE_F64, true, 0, "of one rank, a number a column"},
-    [CCD_SIDE] = {"side", TIDE_TEXT, 0, true, 0,
-                  "rows: sums for w; columns: sums for h; add, take: residual +- w h; "},
+    [CCD_SIDE] = {"side", TIDE_TEXT, 0, true, 0, "rows: sums for w; columns: sums for h; add, take: residual +- w h; "},
     [CCD_NUM] = {"num", TIDE_TENSOR, TIDE_F64, false, 0, "written: sum of residual x other side"},
     [CCD_DEN] = {"den", TIDE_TENSOR, TIDE_F64, false, 0, "written: sum of (other side)^2"},
 };
@@ -48,8 +47,7 @@ static int ccd_run(const struct tide_argument *a, struct tide_result *results, c
     for (size_t k = 0; k < n && code == 0; k++) {
         uint32_t i = cell[2 * k], j = cell[2 * k + 1];
         if (i >= rows || j >= columns) {
-            code = tide_kernel_fail(error, TIDE_EINVAL, "cell %u, %u of %zu x %zu", i, j, rows,
-                                    columns);
+            code = tide_kernel_fail(error, TIDE_EINVAL, "cell %u, %u of %zu x %zu", i, j, rows, columns);
         } else if (side >= 2) {
             residual[k] += side == 2 ? w[i] * h[j] : -w[i] * h[j];
             squares += residual[k] * residual[k];
@@ -64,9 +62,9 @@ static int ccd_run(const struct tide_argument *a, struct tide_result *results, c
     return code < 0 ? code : 2;
 }
 
-const struct tide_kernel tide_kernel_ccd_sums = {
-    "ccd_sums", "Sums of coordinate descent on one rank of a factorisation (CCD++).",
-    ccd_parameters, CCD_COUNT, ccd_run};
+const struct tide_kernel tide_kernel_ccd_sums = {"ccd_sums",
+                                                 "Sums of coordinate descent on one rank of a factorisation (CCD++).",
+                                                 ccd_parameters, CCD_COUNT, ccd_run};
 
 enum { RANK_NUM, RANK_DEN, RANK_L, RANK_COUNTS, RANK_TO, RANK_COUNT };
 
@@ -93,6 +91,6 @@ static int rank_run(const struct tide_argument *a, struct tide_result *results, 
     return code < 0 ? code : 1;
 }
 
-const struct tide_kernel tide_kernel_ccd_rank = {
-    "ccd_rank", "The exact minimisers of one rank of a factorisation from their sums.",
-    rank_parameters, RANK_COUNT, rank_run};
+const struct tide_kernel tide_kernel_ccd_rank = {"ccd_rank",
+                                                 "The exact minimisers of one rank of a factorisation from their sums.",
+                                                 rank_parameters, RANK_COUNT, rank_run};

@@ -28,8 +28,8 @@ static int check_entries(const struct descent_columns *x, size_t entries, char *
     return 0;
 }
 
-int descent_columns_of(const struct tide_argument *arguments, struct descent_columns *x,
-                       const uint32_t **set, size_t *count, char *error) {
+int descent_columns_of(const struct tide_argument *arguments, struct descent_columns *x, const uint32_t **set,
+                       size_t *count, char *error) {
     const struct tide_argument *a = arguments;
     const struct tide_tensor *values = &a[D_VALUES].tensor;
     double n = a[D_N].number;
@@ -45,8 +45,7 @@ int descent_columns_of(const struct tide_argument *arguments, struct descent_col
         x->offsets = a[D_OFFSETS].tensor.data;
         x->rows = a[D_ROWS].tensor.data;
         if (elements(&a[D_OFFSETS].tensor) == 0 || elements(&a[D_ROWS].tensor) != entries) {
-            return tide_kernel_fail(error, TIDE_EINVAL,
-                                    "columns want one offset more than they are, a row a value");
+            return tide_kernel_fail(error, TIDE_EINVAL, "columns want one offset more than they are, a row a value");
         }
         x->j = elements(&a[D_OFFSETS].tensor) - 1;
         int code = check_entries(x, entries, error);
@@ -55,8 +54,8 @@ int descent_columns_of(const struct tide_argument *arguments, struct descent_col
         }
     } else {
         if (values->columns != x->n) {
-            return tide_kernel_fail(error, TIDE_EINVAL, "dense columns are J x n, not %zu x %zu",
-                                    values->rows, values->columns);
+            return tide_kernel_fail(error, TIDE_EINVAL, "dense columns are J x n, not %zu x %zu", values->rows,
+                                    values->columns);
         }
         x->j = values->rows;
     }
@@ -64,19 +63,18 @@ int descent_columns_of(const struct tide_argument *arguments, struct descent_col
     *count = a[D_SET].given ? elements(&a[D_SET].tensor) : x->j;
     for (size_t k = 0; *set && k < *count; k++) {
         if ((*set)[k] >= x->j) {
-            return tide_kernel_fail(error, TIDE_EINVAL, "set: there is no column %u, only %zu",
-                                    (*set)[k], x->j);
+            return tide_kernel_fail(error, TIDE_EINVAL, "set: there is no column %u, only %zu", (*set)[k], x->j);
         }
     }
     return 0;
 }
 
-int descent_vector(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                   size_t index, size_t want, double **out, char *error) {
+int descent_vector(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t index, size_t want,
+                   double **out, char *error) {
     const struct tide_argument *a = &arguments[index];
     if (a->given && elements(&a->tensor) != want) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "%s has %zu numbers, not %zu",
-                                kernel->parameters[index].name, elements(&a->tensor), want);
+        return tide_kernel_fail(error, TIDE_EINVAL, "%s has %zu numbers, not %zu", kernel->parameters[index].name,
+                                elements(&a->tensor), want);
     }
     *out = a->given ? a->tensor.data : NULL;
     return 0;
@@ -103,8 +101,7 @@ static double dense_dot(const float *x, const double *v, size_t n, bool square) 
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-static bool sparse_dot(const struct descent_columns *x, size_t j, const double *v, bool square,
-                       double *out) {
+static bool sparse_dot(const struct descent_columns *x, size_t j, const double *v, bool square, double *out) {
     double sum[2] = {0};
     for (uint64_t e = x->offsets[j]; e < x->offsets[j + 1]; e++) {
         double value = (double)x->values[e];
@@ -128,8 +125,7 @@ static const struct tide_parameter dots_parameters[DOTS_COUNT] = {
     [DOTS_SQUARE] = {"square", TIDE_FLAG, 0, false, 0, "sum x^2 v instead"},
 };
 
-static int dots_run(const struct tide_argument *arguments, struct tide_result *results,
-                    char *error) {
+static int dots_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     const struct tide_kernel *kernel = &tide_kernel_descent_dots;
     struct descent_columns x;
     const uint32_t *set;
@@ -155,8 +151,8 @@ static int dots_run(const struct tide_argument *arguments, struct tide_result *r
 }
 
 const struct tide_kernel tide_kernel_descent_dots = {
-    "descent_dots", "Sums of columns of examples with a vector over the examples: X'v.",
-    dots_parameters, DOTS_COUNT, dots_run};
+    "descent_dots", "Sums of columns of examples with a vector over the examples: X'v.", dots_parameters, DOTS_COUNT,
+    dots_run};
 
 /* ---- v += by X d ---- */
 
@@ -169,8 +165,7 @@ static const struct tide_parameter apply_parameters[APPLY_COUNT] = {
     [APPLY_BY] = {"by", TIDE_NUMBER, 0, false, -1, "factor"},
 };
 
-static int apply_run(const struct tide_argument *arguments, struct tide_result *results,
-                     char *error) {
+static int apply_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     const struct tide_kernel *kernel = &tide_kernel_descent_apply;
     struct descent_columns x;
     const uint32_t *set;
@@ -207,8 +202,8 @@ static int apply_run(const struct tide_argument *arguments, struct tide_result *
 }
 
 const struct tide_kernel tide_kernel_descent_apply = {
-    "descent_apply", "Adds columns of examples, each times a number, to a vector: v += by X d.",
-    apply_parameters, APPLY_COUNT, apply_run};
+    "descent_apply", "Adds columns of examples, each times a number, to a vector: v += by X d.", apply_parameters,
+    APPLY_COUNT, apply_run};
 
 /* ---- Gram matrices ---- */
 
@@ -218,13 +213,12 @@ static const struct tide_parameter gram_parameters[GRAM_COUNT] = {
     DESCENT_PARAMETERS,
     [GRAM_FROM] = {"from", TIDE_NUMBER, 0, false, 0, "columns of the set before it are known"},
     [GRAM_WEIGHTS] = {"weights", TIDE_TENSOR, TIDE_F64, false, 0, "of the n rows; default 1"},
-    [GRAM_OUT] = {"out", TIDE_TENSOR, TIDE_F64, true, 0,
-                  "(set - from) x set: sum_i w_i x_ij x_ik, j from `from` on"},
+    [GRAM_OUT] = {"out", TIDE_TENSOR, TIDE_F64, true, 0, "(set - from) x set: sum_i w_i x_ij x_ik, j from `from` on"},
 };
 
 /* The columns of the set in rows first .. first + n - 1, one after the other, times the weights. */
-static void pack(const struct descent_columns *x, const uint32_t *set, size_t from, size_t count,
-                 size_t first, size_t n, const double *weights, float *to) {
+static void pack(const struct descent_columns *x, const uint32_t *set, size_t from, size_t count, size_t first,
+                 size_t n, const double *weights, float *to) {
     for (size_t k = from; k < count; k++, to += n) {
         const float *column = x->values + (size_t)(set ? set[k] : k) * x->n + first;
         if (!weights) {
@@ -237,8 +231,8 @@ static void pack(const struct descent_columns *x, const uint32_t *set, size_t fr
     }
 }
 
-static int dense_gram(const struct descent_columns *x, const uint32_t *set, size_t from,
-                      size_t count, const double *weights, double *out, char *error) {
+static int dense_gram(const struct descent_columns *x, const uint32_t *set, size_t from, size_t count,
+                      const double *weights, double *out, char *error) {
     size_t fresh = count - from;
     float *all = tide_alloc((count * BLOCK + 1) * sizeof *all);
     float *some = tide_alloc((fresh * BLOCK + 1) * sizeof *some);
@@ -256,8 +250,8 @@ static int dense_gram(const struct descent_columns *x, const uint32_t *set, size
         enum { STRIP = 128 };
         for (size_t row = 0; row < fresh && code == 0; row += STRIP) {
             size_t rows = fresh - row < STRIP ? fresh - row : STRIP, wide = from + row + rows;
-            code = tide_cpu_gemm(false, true, rows, wide, n, 1, a + row * n, n, all, n, 0,
-                                 product + row * count, count);
+            code =
+                tide_cpu_gemm(false, true, rows, wide, n, 1, a + row * n, n, all, n, 0, product + row * count, count);
             for (size_t r = row; r < row + rows; r++) {
                 for (size_t k = 0; k < wide; k++) {
                     out[r * count + k] += (double)product[r * count + k];
@@ -274,8 +268,8 @@ static int dense_gram(const struct descent_columns *x, const uint32_t *set, size
     return code;
 }
 
-static int sparse_gram(const struct descent_columns *x, const uint32_t *set, size_t from,
-                       size_t count, const double *weights, double *out, char *error) {
+static int sparse_gram(const struct descent_columns *x, const uint32_t *set, size_t from, size_t count,
+                       const double *weights, double *out, char *error) {
     double *wide = tide_alloc((x->n + 1) * sizeof *wide);
     int code = wide ? 0 : tide_kernel_fail(error, TIDE_ENOMEM, "out of memory");
     if (code == 0) {
@@ -293,9 +287,7 @@ static int sparse_gram(const struct descent_columns *x, const uint32_t *set, siz
         }
         for (size_t b = 0; b <= a && code == 0; b++) {
             size_t k = set ? set[b] : b;
-            code = sparse_dot(x, k, wide, false, &out[(a - from) * count + b])
-                       ? 0
-                       : row_outside(x, k, error);
+            code = sparse_dot(x, k, wide, false, &out[(a - from) * count + b]) ? 0 : row_outside(x, k, error);
         }
         for (uint64_t e = x->offsets[j]; e < x->offsets[j + 1] && code == 0; e++) {
             wide[x->rows[e]] = 0;
@@ -305,8 +297,7 @@ static int sparse_gram(const struct descent_columns *x, const uint32_t *set, siz
     return code;
 }
 
-static int gram_run(const struct tide_argument *arguments, struct tide_result *results,
-                    char *error) {
+static int gram_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     const struct tide_kernel *kernel = &tide_kernel_descent_gram;
     struct descent_columns x;
     const uint32_t *set;
@@ -332,21 +323,12 @@ static int gram_run(const struct tide_argument *arguments, struct tide_result *r
 }
 
 const struct tide_kernel tide_kernel_descent_gram = {
-    "descent_gram", "Weighted products of columns of examples with one another: X'diag(w) X.",
-    gram_parameters, GRAM_COUNT, gram_run};
+    "descent_gram", "Weighted products of columns of examples with one another: X'diag(w) X.", gram_parameters,
+    GRAM_COUNT, gram_run};
 
 /* ---- rows to columns ---- */
 
-enum {
-    TURN_OFFSETS,
-    TURN_INDICES,
-    TURN_VALUES,
-    TURN_COLUMNS,
-    TURN_TO,
-    TURN_ROWS,
-    TURN_OUT,
-    TURN_COUNT
-};
+enum { TURN_OFFSETS, TURN_INDICES, TURN_VALUES, TURN_COLUMNS, TURN_TO, TURN_ROWS, TURN_OUT, TURN_COUNT };
 
 static const struct tide_parameter turn_parameters[TURN_COUNT] = {
     [TURN_OFFSETS] = {"offsets", TIDE_TENSOR, TIDE_U64, true, 0, "n + 1, of sparse rows"},
@@ -367,16 +349,14 @@ static int turn_run(const struct tide_argument *a, struct tide_result *results, 
     float *out = a[TURN_OUT].tensor.data;
     size_t n = elements(&a[TURN_OFFSETS].tensor), j = elements(&a[TURN_TO].tensor);
     size_t most = elements(&a[TURN_VALUES].tensor);
-    if (n == 0 || j == 0 || (double)(j - 1) != a[TURN_COLUMNS].number ||
-        elements(&a[TURN_INDICES].tensor) != most) {
+    if (n == 0 || j == 0 || (double)(j - 1) != a[TURN_COLUMNS].number || elements(&a[TURN_INDICES].tensor) != most) {
         return tide_kernel_fail(error, TIDE_EINVAL, "offsets are one more than rows and columns");
     }
     n--, j--;
     uint64_t first = offsets[0], entries = offsets[n] - first;
     if (offsets[n] > most || first > offsets[n] || elements(&a[TURN_ROWS].tensor) != entries ||
         elements(&a[TURN_OUT].tensor) != entries) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "there are %llu entries",
-                                (unsigned long long)entries);
+        return tide_kernel_fail(error, TIDE_EINVAL, "there are %llu entries", (unsigned long long)entries);
     }
     memset(to, 0, (j + 1) * sizeof *to);
     for (uint64_t e = first; e < offsets[n]; e++) {
@@ -402,5 +382,4 @@ static int turn_run(const struct tide_argument *a, struct tide_result *results, 
 }
 
 const struct tide_kernel tide_kernel_sparse_columns = {
-    "sparse_columns", "Sparse rows by column: offsets, rows that rise, values.", turn_parameters,
-    TURN_COUNT, turn_run};
+    "sparse_columns", "Sparse rows by column: offsets, rows that rise, values.", turn_parameters, TURN_COUNT, turn_run};

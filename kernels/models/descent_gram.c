@@ -16,16 +16,7 @@ static size_t elements(const struct tide_tensor *t) {
 
 /* ---- which variables come in ---- */
 
-enum {
-    CHOOSE_Z,
-    CHOOSE_C,
-    CHOOSE_INSIDE,
-    CHOOSE_COUNT_,
-    CHOOSE_POSITIVE,
-    CHOOSE_OUT,
-    CHOOSE_LEAST,
-    CHOOSE_COUNT
-};
+enum { CHOOSE_Z, CHOOSE_C, CHOOSE_INSIDE, CHOOSE_COUNT_, CHOOSE_POSITIVE, CHOOSE_OUT, CHOOSE_LEAST, CHOOSE_COUNT };
 
 static const struct tide_parameter choose_parameters[CHOOSE_COUNT] = {
     [CHOOSE_Z] = {"z", TIDE_TENSOR, TIDE_F64, true, 0, "minus the gradient, J"},
@@ -63,8 +54,7 @@ static void sift(struct candidate *heap, size_t n, size_t at) {
     }
 }
 
-static int choose_run(const struct tide_argument *arguments, struct tide_result *results,
-                      char *error) {
+static int choose_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     const struct tide_kernel *kernel = &tide_kernel_descent_choose;
     const double *z = arguments[CHOOSE_Z].tensor.data;
     size_t count = elements(&arguments[CHOOSE_Z].tensor), kept = 0;
@@ -74,8 +64,8 @@ static int choose_run(const struct tide_argument *arguments, struct tide_result 
     uint64_t wanted = 0;
     int code = descent_vector(kernel, arguments, CHOOSE_C, count, &c, error);
     code = code ? code
-                : tide_kernel_whole(kernel, arguments, CHOOSE_COUNT_, 0,
-                                    elements(&arguments[CHOOSE_OUT].tensor), &wanted, error);
+                : tide_kernel_whole(kernel, arguments, CHOOSE_COUNT_, 0, elements(&arguments[CHOOSE_OUT].tensor),
+                                    &wanted, error);
     if (code == 0 && elements(&arguments[CHOOSE_INSIDE].tensor) != count) {
         code = tide_kernel_fail(error, TIDE_EINVAL, "inside has not %zu numbers", count);
     }
@@ -89,8 +79,7 @@ static int choose_run(const struct tide_argument *arguments, struct tide_result 
         }
         double size = positive && z[j] < 0 ? 0 : fabs(z[j]);
         if (!isfinite(z[j])) {
-            code = tide_kernel_fail(error, TIDE_EINVAL, "the gradient of variable %zu is %g", j + 1,
-                                    z[j]);
+            code = tide_kernel_fail(error, TIDE_EINVAL, "the gradient of variable %zu is %g", j + 1, z[j]);
             break;
         }
         double score = c[j] > 0 ? size / c[j] : size > 0 ? INFINITY : 0;
@@ -133,8 +122,7 @@ static int choose_run(const struct tide_argument *arguments, struct tide_result 
 }
 
 const struct tide_kernel tide_kernel_descent_choose = {
-    "descent_choose",
-    "The variables outside a working set whose gradients are largest beside their penalties.",
+    "descent_choose", "The variables outside a working set whose gradients are largest beside their penalties.",
     choose_parameters, CHOOSE_COUNT, choose_run};
 
 /* ---- the matrix as it grows ---- */
@@ -146,8 +134,7 @@ static const struct tide_parameter grow_parameters[GROW_COUNT] = {
     [GROW_ROWS] = {"rows", TIDE_TENSOR, TIDE_F64, true, 0, "the new ones, f x (m + f)"},
     [GROW_OUT] = {"out", TIDE_TENSOR, TIDE_F64, true, 0, "(m + f) x (m + f), written"},
     [GROW_MEANS] = {"means", TIDE_TENSOR, TIDE_F64, false, 0, "m + f means of the columns"},
-    [GROW_WEIGHT] = {"weight", TIDE_NUMBER, 0, false, 0,
-                     "of all examples: new products lose weight x mean x mean"},
+    [GROW_WEIGHT] = {"weight", TIDE_NUMBER, 0, false, 0, "of all examples: new products lose weight x mean x mean"},
 };
 
 static int grow_run(const struct tide_argument *a, struct tide_result *results, char *error) {
@@ -179,8 +166,7 @@ static int grow_run(const struct tide_argument *a, struct tide_result *results, 
 }
 
 const struct tide_kernel tide_kernel_descent_grow = {
-    "descent_grow", "A Gram matrix with new rows and columns, centred.", grow_parameters,
-    GROW_COUNT, grow_run};
+    "descent_grow", "A Gram matrix with new rows and columns, centred.", grow_parameters, GROW_COUNT, grow_run};
 
 /* ---- logistic regression ---- */
 
@@ -246,6 +232,5 @@ static int logistic_run(const struct tide_argument *a, struct tide_result *resul
 }
 
 const struct tide_kernel tide_kernel_descent_logistic = {
-    "descent_logistic",
-    "Logistic loss of scores, its slopes and curvatures, and the entropy of its dual point.",
+    "descent_logistic", "Logistic loss of scores, its slopes and curvatures, and the entropy of its dual point.",
     logistic_parameters, LOG_COUNT, logistic_run};

@@ -64,8 +64,7 @@ enum { WEIGH_WEIGHTS, WEIGH_TREE, WEIGH_SET, WEIGH_VALUES, WEIGH_COUNT };
 static const struct tide_parameter weigh_parameters[WEIGH_COUNT] = {
     [WEIGH_WEIGHTS] = {"weights", TIDE_TENSOR, TIDE_F64, true, 0, "J numbers >= 0"},
     [WEIGH_TREE] = {"tree", TIDE_TENSOR, TIDE_F64, true, 0, "J + 1, the kernel's"},
-    [WEIGH_SET] = {"set", TIDE_TENSOR, TIDE_U32, false, 0,
-                   "whose weights change; default: all are new"},
+    [WEIGH_SET] = {"set", TIDE_TENSOR, TIDE_U32, false, 0, "whose weights change; default: all are new"},
     [WEIGH_VALUES] = {"values", TIDE_TENSOR, TIDE_F64, false, 0, "their new weights"},
 };
 
@@ -74,9 +73,7 @@ static int weigh_run(const struct tide_argument *a, struct tide_result *results,
     double *weights = a[WEIGH_WEIGHTS].tensor.data, *tree, *values;
     size_t count = elements(&a[WEIGH_WEIGHTS].tensor), changed = elements(&a[WEIGH_SET].tensor);
     int code = descent_vector(kernel, a, WEIGH_TREE, count + 1, &tree, error);
-    code = code || !a[WEIGH_SET].given
-               ? code
-               : descent_vector(kernel, a, WEIGH_VALUES, changed, &values, error);
+    code = code || !a[WEIGH_SET].given ? code : descent_vector(kernel, a, WEIGH_VALUES, changed, &values, error);
     if (code == 0 && a[WEIGH_SET].given && !a[WEIGH_VALUES].given) {
         code = tide_kernel_fail(error, TIDE_EINVAL, "set and values come together");
     }
@@ -93,8 +90,7 @@ static int weigh_run(const struct tide_argument *a, struct tide_result *results,
     const uint32_t *set = a[WEIGH_SET].tensor.data;
     for (size_t k = 0; k < changed && code == 0; k++) {
         if (set[k] >= count || !(values[k] >= 0 && isfinite(values[k]))) {
-            code = tide_kernel_fail(error, TIDE_EINVAL, "weight %u of %zu: %g", set[k], count,
-                                    values[k]);
+            code = tide_kernel_fail(error, TIDE_EINVAL, "weight %u of %zu: %g", set[k], count, values[k]);
         } else {
             descent_tree_add(tree, count, set[k], values[k] - weights[set[k]]);
             tree[0] += (values[k] > 0) - (weights[set[k]] > 0);
@@ -106,28 +102,19 @@ static int weigh_run(const struct tide_argument *a, struct tide_result *results,
 }
 
 const struct tide_kernel tide_kernel_descent_weigh = {
-    "descent_weigh", "Weights by which variables are drawn, and the tree of their sums.",
-    weigh_parameters, WEIGH_COUNT, weigh_run};
+    "descent_weigh", "Weights by which variables are drawn, and the tree of their sums.", weigh_parameters, WEIGH_COUNT,
+    weigh_run};
 
 /* ---- draws ---- */
 
-enum {
-    SAMPLE_WEIGHTS,
-    SAMPLE_TREE,
-    SAMPLE_SEED,
-    SAMPLE_COUNT_,
-    SAMPLE_FLOOR,
-    SAMPLE_OUT,
-    SAMPLE_COUNT
-};
+enum { SAMPLE_WEIGHTS, SAMPLE_TREE, SAMPLE_SEED, SAMPLE_COUNT_, SAMPLE_FLOOR, SAMPLE_OUT, SAMPLE_COUNT };
 
 static const struct tide_parameter sample_parameters[SAMPLE_COUNT] = {
     [SAMPLE_WEIGHTS] = {"weights", TIDE_TENSOR, TIDE_F64, true, 0, "as descent_weigh has them"},
     [SAMPLE_TREE] = {"tree", TIDE_TENSOR, TIDE_F64, true, 0, "as descent_weigh has it"},
     [SAMPLE_SEED] = {"seed", TIDE_NUMBER, 0, true, 0, "of this draw"},
     [SAMPLE_COUNT_] = {"count", TIDE_NUMBER, 0, true, 0, "how many"},
-    [SAMPLE_FLOOR] = {"floor", TIDE_NUMBER, 0, false, 0,
-                      "each has at least so much of the mean of those above 0"},
+    [SAMPLE_FLOOR] = {"floor", TIDE_NUMBER, 0, false, 0, "each has at least so much of the mean of those above 0"},
     [SAMPLE_OUT] = {"out", TIDE_TENSOR, TIDE_U32, true, 0, "variables, none twice"},
 };
 
@@ -139,9 +126,8 @@ static int sample_run(const struct tide_argument *a, struct tide_result *results
     uint64_t wanted = 0;
     double *tree, floor_share = a[SAMPLE_FLOOR].number;
     int code = descent_vector(kernel, a, SAMPLE_TREE, count + 1, &tree, error);
-    code = code ? code
-                : tide_kernel_whole(kernel, a, SAMPLE_COUNT_, 0, elements(&a[SAMPLE_OUT].tensor),
-                                    &wanted, error);
+    code =
+        code ? code : tide_kernel_whole(kernel, a, SAMPLE_COUNT_, 0, elements(&a[SAMPLE_OUT].tensor), &wanted, error);
     if (code < 0) {
         return code;
     }
@@ -151,8 +137,7 @@ static int sample_run(const struct tide_argument *a, struct tide_result *results
     const double base = tree[0] > 0 ? floor_share * tree_total(tree, count) / tree[0] : 0;
     for (; drawn < wanted; drawn++) {
         double own = tree_total(tree, count), even = base * (double)(count - drawn);
-        own =
-            own > 1e-12 * base * (double)count ? own : 0; /* what is drawn leaves rounding behind */
+        own = own > 1e-12 * base * (double)count ? own : 0; /* what is drawn leaves rounding behind */
         double u = tide_random_uniform(&random) * (own + even);
         size_t at;
         if (!(own + even > 0)) {
@@ -160,8 +145,7 @@ static int sample_run(const struct tide_argument *a, struct tide_result *results
         }
         bool again = true;
         for (size_t tries = 0; again && tries < 64 * (size_t)wanted + 64; tries++) {
-            at = u < own ? descent_tree_find(tree, count, u, &steps)
-                         : (size_t)tide_random_below(&random, count);
+            at = u < own ? descent_tree_find(tree, count, u, &steps) : (size_t)tide_random_below(&random, count);
             again = false;
             for (size_t k = 0; k < drawn && !again; k++) {
                 again = out[k] == at;
@@ -186,8 +170,7 @@ static int sample_run(const struct tide_argument *a, struct tide_result *results
 }
 
 const struct tide_kernel tide_kernel_descent_sample = {
-    "descent_sample",
-    "Draws variables without replacement, each by its weight and a floor; O(log J) a draw.",
+    "descent_sample", "Draws variables without replacement, each by its weight and a floor; O(log J) a draw.",
     sample_parameters, SAMPLE_COUNT, sample_run};
 
 /* ---- the check ---- */
@@ -205,8 +188,8 @@ static const struct tide_parameter check_parameters[CHECK_COUNT] = {
                      "written, one a candidate: 1 taken, 0 not looked at, 2 refused"},
 };
 
-static bool fits(const double *pairs, size_t m, const uint32_t *with, size_t count, double *sums,
-                 size_t j, bool rowsum, double bound) {
+static bool fits(const double *pairs, size_t m, const uint32_t *with, size_t count, double *sums, size_t j, bool rowsum,
+                 double bound) {
     double own = 0;
     for (size_t k = 0; k < count; k++) {
         double g = pairs[j * m + with[k]];
@@ -261,8 +244,7 @@ static int check_run(const struct tide_argument *a, struct tide_result *results,
     }
     memset(out, 0, m - flight);
     for (size_t j = (size_t)flight; j < m && taken < most; j++) {
-        bool ok = mode == 2 ||
-                  fits(g, m, with, flight + taken, sums, j, mode == 0, a[CHECK_BOUND].number);
+        bool ok = mode == 2 || fits(g, m, with, flight + taken, sums, j, mode == 0, a[CHECK_BOUND].number);
         out[j - flight] = ok ? 1 : 2;
         refused += !ok;
         if (ok) {
@@ -278,6 +260,5 @@ static int check_run(const struct tide_argument *a, struct tide_result *results,
 }
 
 const struct tide_kernel tide_kernel_descent_check = {
-    "descent_check",
-    "Which of the candidates can change together, and with those whose changes are in flight.",
+    "descent_check", "Which of the candidates can change together, and with those whose changes are in flight.",
     check_parameters, CHECK_COUNT, check_run};

@@ -140,10 +140,7 @@ static bool newton(struct solving *s) {
             s->a[a * n + b] = q->gram[j * q->m + s->where[b]];
         }
         s->a[a * n + a] += q->ridge[j];
-        s->b[a] = s->g[j] - q->ridge[j] * s->x[j] -
-                  (s->x[j] > 0   ? q->penalty[j]
-                   : s->x[j] < 0 ? -q->penalty[j]
-                                 : 0);
+        s->b[a] = s->g[j] - q->ridge[j] * s->x[j] - (s->x[j] > 0 ? q->penalty[j] : s->x[j] < 0 ? -q->penalty[j] : 0);
     }
     if (!solve_positive(s->a, n, s->b)) {
         return false;
@@ -195,8 +192,7 @@ int descent_solve(const struct descent_quadratic *q, double *x, double *left, si
         double change;
         sweep(&s, true, &change);
         ++*passes;
-        for (size_t inner = 0;
-             inner < 4 && change > 1e-2 * q->tolerance * q->objective * q->tolerance;
+        for (size_t inner = 0; inner < 4 && change > 1e-2 * q->tolerance * q->objective * q->tolerance;
              inner++, ++*passes) {
             sweep(&s, false, &change);
         }
@@ -244,14 +240,12 @@ static const struct tide_parameter solve_parameters[SOLVE_COUNT] = {
     [SOLVE_PENALTY] = {"penalty", TIDE_TENSOR, TIDE_F64, true, 0, "m weights of |x_j|"},
     [SOLVE_RIDGE] = {"ridge", TIDE_TENSOR, TIDE_F64, true, 0, "m weights of x_j^2 / 2"},
     [SOLVE_POSITIVE] = {"positive", TIDE_FLAG, 0, false, 0, "x >= 0"},
-    [SOLVE_TOLERANCE] = {"tolerance", TIDE_NUMBER, 0, true, 0,
-                         "distance from optimality, as a share of the penalty"},
+    [SOLVE_TOLERANCE] = {"tolerance", TIDE_NUMBER, 0, true, 0, "distance from optimality, as a share of the penalty"},
     [SOLVE_OBJECTIVE] = {"objective", TIDE_NUMBER, 0, true, 0, "about, above 0"},
     [SOLVE_PASSES] = {"passes", TIDE_NUMBER, 0, false, 10000, "sweeps at most"},
 };
 
-static int solve_run(const struct tide_argument *arguments, struct tide_result *results,
-                     char *error) {
+static int solve_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     const struct tide_kernel *kernel = &tide_kernel_descent_solve;
     size_t m = arguments[SOLVE_X].tensor.rows * arguments[SOLVE_X].tensor.columns;
     double *gram, *z, *penalty, *ridge;
@@ -260,8 +254,7 @@ static int solve_run(const struct tide_argument *arguments, struct tide_result *
     code = code ? code : descent_vector(kernel, arguments, SOLVE_Z, m, &z, error);
     code = code ? code : descent_vector(kernel, arguments, SOLVE_PENALTY, m, &penalty, error);
     code = code ? code : descent_vector(kernel, arguments, SOLVE_RIDGE, m, &ridge, error);
-    code =
-        code ? code : tide_kernel_whole(kernel, arguments, SOLVE_PASSES, 0, 1u << 30, &most, error);
+    code = code ? code : tide_kernel_whole(kernel, arguments, SOLVE_PASSES, 0, 1u << 30, &most, error);
     if (code < 0) {
         return code;
     }
@@ -287,6 +280,5 @@ static int solve_run(const struct tide_argument *arguments, struct tide_result *
 }
 
 const struct tide_kernel tide_kernel_descent_solve = {
-    "descent_solve",
-    "L1-penalised least squares of a Gram matrix: cyclic descent, and Newton steps on the support.",
+    "descent_solve", "L1-penalised least squares of a Gram matrix: cyclic descent, and Newton steps on the support.",
     solve_parameters, SOLVE_COUNT, solve_run};

@@ -14,8 +14,7 @@ static size_t elements(const struct tide_tensor *t) {
     return t->rows * t->columns;
 }
 
-int tide_factor_batch(const struct tide_argument *arguments, size_t wide, struct factor_batch *out,
-                      char *error) {
+int tide_factor_batch(const struct tide_argument *arguments, size_t wide, struct factor_batch *out, char *error) {
     const struct tide_tensor *w = &arguments[F_W].tensor, *u = &arguments[F_U].tensor;
     const struct tide_tensor *v = &arguments[F_V].tensor;
     *out = (struct factor_batch){.offsets = arguments[F_OFFSETS].tensor.data,
@@ -30,19 +29,17 @@ int tide_factor_batch(const struct tide_argument *arguments, size_t wide, struct
                                  .j = w->columns,
                                  .wide = wide};
     if (out->examples == 0 || elements(&arguments[F_INDICES].tensor) != out->entries) {
-        return tide_kernel_fail(
-            error, TIDE_EINVAL,
-            "examples want one offset more than they are, and an index a value");
+        return tide_kernel_fail(error, TIDE_EINVAL,
+                                "examples want one offset more than they are, and an index a value");
     }
     out->examples--;
     if (arguments[F_U].given != arguments[F_V].given) {
         return tide_kernel_fail(error, TIDE_EINVAL, "u and v come together");
     }
     if (arguments[F_U].given) {
-        if (u->columns != out->j || v->columns != out->d || u->rows < out->count ||
-            v->rows < out->count) {
-            return tide_kernel_fail(error, TIDE_EINVAL, "u must be %zu x %zu and v %zu x %zu",
-                                    out->count, out->j, out->count, out->d);
+        if (u->columns != out->j || v->columns != out->d || u->rows < out->count || v->rows < out->count) {
+            return tide_kernel_fail(error, TIDE_EINVAL, "u must be %zu x %zu and v %zu x %zu", out->count, out->j,
+                                    out->count, out->d);
         }
         out->u = u->data;
         out->v = v->data;
@@ -50,11 +47,9 @@ int tide_factor_batch(const struct tide_argument *arguments, size_t wide, struct
     return 0;
 }
 
-int tide_factor_row(const struct factor_batch *b, uint32_t example, struct factor_row *out,
-                    char *error) {
+int tide_factor_row(const struct factor_batch *b, uint32_t example, struct factor_row *out, char *error) {
     if (example >= b->examples) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "there is no example %u, only %zu", example,
-                                b->examples);
+        return tide_kernel_fail(error, TIDE_EINVAL, "there is no example %u, only %zu", example, b->examples);
     }
     uint64_t at = b->offsets[example], end = b->offsets[example + 1];
     if (at > end || end > b->entries) {
@@ -62,16 +57,15 @@ int tide_factor_row(const struct factor_batch *b, uint32_t example, struct facto
     }
     for (uint64_t e = at; e < end; e++) {
         if (b->indices[e] >= b->wide) {
-            return tide_kernel_fail(error, TIDE_EINVAL, "example %u has column %u of %zu", example,
-                                    b->indices[e], b->wide);
+            return tide_kernel_fail(error, TIDE_EINVAL, "example %u has column %u of %zu", example, b->indices[e],
+                                    b->wide);
         }
     }
     *out = (struct factor_row){b->indices + at, b->values + at, (size_t)(end - at)};
     return 0;
 }
 
-void tide_factor_scores(const struct factor_batch *b, const struct factor_row *row, float scale,
-                        float *restrict z) {
+void tide_factor_scores(const struct factor_batch *b, const struct factor_row *row, float scale, float *restrict z) {
     for (size_t e = 0; e < row->count; e++) {
         const float *restrict w = b->w + (size_t)row->indices[e] * b->j;
         float value = scale * row->values[e];
@@ -117,13 +111,12 @@ struct classes {
     size_t correct;
 };
 
-static int classes_open(struct classes *c, const struct tide_argument *arguments, size_t labels,
-                        char *error) {
+static int classes_open(struct classes *c, const struct tide_argument *arguments, size_t labels, char *error) {
     *c = (struct classes){.labels = arguments[labels].tensor.data};
     int code = tide_factor_batch(arguments, arguments[F_W].tensor.rows, &c->b, error);
     if (code == 0 && elements(&arguments[labels].tensor) != c->b.examples) {
-        code = tide_kernel_fail(error, TIDE_EINVAL, "%zu labels of %zu examples",
-                                elements(&arguments[labels].tensor), c->b.examples);
+        code = tide_kernel_fail(error, TIDE_EINVAL, "%zu labels of %zu examples", elements(&arguments[labels].tensor),
+                                c->b.examples);
     }
     if (code == 0) {
         c->p = tide_alloc((c->b.j + 1) * sizeof *c->p);
@@ -141,8 +134,8 @@ static int classify(struct classes *c, uint32_t example, struct factor_row *row,
     }
     int32_t label = c->labels[example];
     if (label < 0 || (size_t)label >= j) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "label %d of example %u is none of 0 .. %zu",
-                                label, example, j - 1);
+        return tide_kernel_fail(error, TIDE_EINVAL, "label %d of example %u is none of 0 .. %zu", label, example,
+                                j - 1);
     }
     memset(c->p, 0, j * sizeof *c->p);
     tide_factor_scores(&c->b, row, 1, c->p);
@@ -181,8 +174,7 @@ static const struct tide_parameter mlr_parameters[MLR_COUNT] = {
     [MLR_LABELS] = {"labels", TIDE_TENSOR, TIDE_I32, true, 0, "of the examples, from 0"},
 };
 
-static int mlr_run(const struct tide_argument *arguments, struct tide_result *results,
-                   char *error) {
+static int mlr_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     struct classes c;
     int code = classes_open(&c, arguments, MLR_LABELS, error);
     for (size_t i = 0; i < c.b.count && code == 0; i++) {
@@ -224,12 +216,11 @@ static const struct tide_parameter sdca_parameters[SDCA_COUNT] = {
     [SDCA_DUAL] = {"dual", TIDE_TENSOR, TIDE_F32, true, 0,
                    "examples x J, changed: e_y - q of each example; zeros at first"},
     [SDCA_L2] = {"l2", TIDE_NUMBER, 0, true, 0, "l, the weight of |W|^2 / 2; above 0"},
-    [SDCA_SIGMA] = {"sigma", TIDE_NUMBER, 0, false, 1,
-                    "steps from the same W that add up, 1 or more"},
+    [SDCA_SIGMA] = {"sigma", TIDE_NUMBER, 0, false, 1, "steps from the same W that add up, 1 or more"},
 };
 
-static void dual_step(struct classes *c, size_t i, const struct factor_row *row, float *alpha,
-                      double ln, double sigma) {
+static void dual_step(struct classes *c, size_t i, const struct factor_row *row, float *alpha, double ln,
+                      double sigma) {
     float *u = c->b.u + i * c->b.j, *v = c->b.v + i * c->b.d;
     size_t label = (size_t)c->labels[c->b.rows[i]];
     double t = 2 * ln / (sigma * tide_factor_norm2(row->values, row->count) + 2 * ln);
@@ -252,8 +243,7 @@ static double entropy_of(const float *alpha, size_t j, size_t label) {
     return sum;
 }
 
-static int sdca_run(const struct tide_argument *arguments, struct tide_result *results,
-                    char *error) {
+static int sdca_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     struct classes c;
     const struct tide_tensor *dual = &arguments[SDCA_DUAL].tensor;
     double l2 = arguments[SDCA_L2].number, sigma = arguments[SDCA_SIGMA].number;
@@ -304,8 +294,7 @@ static const struct tide_parameter primal_parameters[PRIMAL_COUNT] = {
     [PRIMAL_L2] = {"l2", TIDE_NUMBER, 0, true, 0, "l, the weight of |W|^2 / 2; above 0"},
 };
 
-static int primal_run(const struct tide_argument *arguments, struct tide_result *results,
-                      char *error) {
+static int primal_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     struct factor_batch b;
     const struct tide_tensor *dual = &arguments[PRIMAL_DUAL].tensor;
     const double l2 = arguments[PRIMAL_L2].number;

@@ -119,8 +119,7 @@ static int run(const struct tide_argument *arguments, struct tide_result *result
     s.left = s.gram + atoms * atoms;
     s.code = s.left + atoms;
     s.residual = s.code + atoms;
-    code = tide_cpu_gemm(false, true, atoms, atoms, columns, 1, s.b.w, columns, s.b.w, columns, 0,
-                         s.gram, atoms);
+    code = tide_cpu_gemm(false, true, atoms, atoms, columns, 1, s.b.w, columns, s.b.w, columns, 0, s.gram, atoms);
     for (size_t i = 0; i < s.b.count && code == 0; i++) {
         code = code_example(&s, i, error);
     }
@@ -146,8 +145,7 @@ const struct tide_kernel tide_kernel_factors_coding = {
 static const struct tide_parameter project_parameters[] = {
     {"w", TIDE_TENSOR, TIDE_F32, true, 0, "rows are made no longer than 1"}};
 
-static int project(const struct tide_argument *arguments, struct tide_result *results,
-                   char *error) {
+static int project(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     const struct tide_tensor *w = &arguments[0].tensor;
     size_t shortened = 0;
     (void)error;
@@ -167,5 +165,4 @@ static int project(const struct tide_argument *arguments, struct tide_result *re
 }
 
 const struct tide_kernel tide_kernel_project_rows = {
-    "project_rows", "Projects the rows of a matrix into the unit ball.", project_parameters, 1,
-    project};
+    "project_rows", "Projects the rows of a matrix into the unit ball.", project_parameters, 1, project};

@@ -15,8 +15,7 @@ enum { M_PAIRS = F_COMMON, M_SIMILAR, M_WEIGHT, M_COUNT };
 
 static const struct tide_parameter parameters[M_COUNT] = {
     TIDE_FACTOR_PARAMETERS,
-    [M_PAIRS] = {"pairs", TIDE_TENSOR, TIDE_U32, true, 0,
-                 "n x 2 numbers of examples; `rows` are numbers of pairs"},
+    [M_PAIRS] = {"pairs", TIDE_TENSOR, TIDE_U32, true, 0, "n x 2 numbers of examples; `rows` are numbers of pairs"},
     [M_SIMILAR] = {"similar", TIDE_TENSOR, TIDE_U8, true, 0, "of the pairs: 1 or 0"},
     [M_WEIGHT] = {"weight", TIDE_NUMBER, 0, false, 1, "c"},
 };
@@ -33,8 +32,7 @@ struct metric {
 static int take_pair(struct metric *m, uint32_t pair, char *error) {
     struct factor_row rows[2];
     if (pair >= m->pair_count) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "there is no pair %u, only %zu", pair,
-                                m->pair_count);
+        return tide_kernel_fail(error, TIDE_EINVAL, "there is no pair %u, only %zu", pair, m->pair_count);
     }
     memset(m->z, 0, m->b.j * sizeof *m->z);
     for (int side = 0; side < 2; side++) {

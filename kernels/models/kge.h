@@ -23,12 +23,9 @@ static inline size_t kge_relation_width(enum kge_model model, size_t d) {
 void kge_toward_object(enum kge_model model, size_t d, const float *s, const float *r, float *out);
 void kge_toward_subject(enum kge_model model, size_t d, const float *r, const float *o, float *out);
 /* The same, added to out. */
-void kge_add_toward_object(enum kge_model model, size_t d, const float *s, const float *r,
-                           float *out);
-void kge_add_toward_subject(enum kge_model model, size_t d, const float *r, const float *o,
-                            float *out);
-void kge_add_toward_relation(enum kge_model model, size_t d, const float *s, const float *o,
-                             float *out);
+void kge_add_toward_object(enum kge_model model, size_t d, const float *s, const float *r, float *out);
+void kge_add_toward_subject(enum kge_model model, size_t d, const float *r, const float *o, float *out);
+void kge_add_toward_relation(enum kge_model model, size_t d, const float *s, const float *o, float *out);
 float kge_dot(size_t d, const float *x, const float *y);
 void kge_axpy(size_t d, float scale, const float *x, float *y);
 
@@ -37,9 +34,8 @@ void kge_axpy(size_t d, float scale, const float *x, float *y);
  * that loss. gamma_e, gamma_r: L2 weights, gradient += gamma x; the regulariser gamma |x|^2 is
  * added to *penalty. Both 0: none.
  */
-float kge_step(enum kge_model model, size_t d, const float *s, const float *r, const float *o,
-               bool label, float gamma_e, float gamma_r, float *gradient_s, float *gradient_r,
-               float *gradient_o, double *penalty);
+float kge_step(enum kge_model model, size_t d, const float *s, const float *r, const float *o, bool label,
+               float gamma_e, float gamma_r, float *gradient_s, float *gradient_r, float *gradient_o, double *penalty);
 
 /* Loss of one row of scores: own = the true one's score, scores[count] = the negatives'. */
 struct kge_loss_row {
@@ -57,14 +53,12 @@ struct kge_loss_row kge_logistic(float own, float *scores, size_t count, float w
 /* ---- arguments ---- */
 int kge_model_of(const struct tide_argument *model, enum kge_model *out, char *error);
 /* Checks the widths of the two tables against the model. */
-int kge_widths(enum kge_model model, const struct tide_rows *entities,
-               const struct tide_rows *relations, char *error);
+int kge_widths(enum kge_model model, const struct tide_rows *entities, const struct tide_rows *relations, char *error);
 /* first and count of a call, within `triples`; count not given or -1: all that follow. */
-int kge_part(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-             size_t first_index, size_t count_index, size_t triples, size_t *first, size_t *count,
-             char *error);
+int kge_part(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t first_index,
+             size_t count_index, size_t triples, size_t *first, size_t *count, char *error);
 /* ERANGE naming the first triple with an id out of range. relation_count 0: not checked. */
-int kge_check(const uint32_t *triples, size_t first, size_t count, uint64_t entity_count,
-              uint64_t relation_count, char *error);
+int kge_check(const uint32_t *triples, size_t first, size_t count, uint64_t entity_count, uint64_t relation_count,
+              char *error);
 
 #endif

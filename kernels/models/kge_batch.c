@@ -51,9 +51,8 @@ static int slot_init(struct slot *slot, const struct kge_training *t, size_t rel
     slot->subjects = tide_alloc(t->batch * sizeof(uint32_t));
     slot->objects = tide_alloc(t->batch * sizeof(uint32_t));
     slot->relations = tide_alloc(t->batch * sizeof(uint32_t));
-    return slot->keys && slot->relation_keys && slot->rows && slot->gradients &&
-                   slot->relation_rows && slot->relation_gradients && slot->subjects &&
-                   slot->objects && slot->relations
+    return slot->keys && slot->relation_keys && slot->rows && slot->gradients && slot->relation_rows &&
+                   slot->relation_gradients && slot->subjects && slot->objects && slot->relations
                ? 0
                : TIDE_ENOMEM;
 }
@@ -142,20 +141,16 @@ static int batch_fetch(struct batches *b, struct slot *slot, size_t first, size_
     }
     for (size_t i = 0; i < count; i++) {
         const uint32_t *triple = t->triples + 3 * (size_t)t->order[first + i];
-        slot->subjects[i] =
-            tide_key_index_of(&b->entities, triple[0], slot->keys, &slot->key_count);
-        slot->relations[i] =
-            tide_key_index_of(&b->relations, triple[1], slot->relation_keys, &slot->relation_count);
+        slot->subjects[i] = tide_key_index_of(&b->entities, triple[0], slot->keys, &slot->key_count);
+        slot->relations[i] = tide_key_index_of(&b->relations, triple[1], slot->relation_keys, &slot->relation_count);
         slot->objects[i] = tide_key_index_of(&b->entities, triple[2], slot->keys, &slot->key_count);
     }
     t->calls += 2;
     error = tide_transfer_localize(&slot->moves[0], &t->entities, slot->keys, slot->key_count);
-    error = error ? error
-                  : tide_transfer_pull(&slot->pulls[0], &t->entities, slot->keys, slot->key_count,
-                                       slot->rows);
+    error = error ? error : tide_transfer_pull(&slot->pulls[0], &t->entities, slot->keys, slot->key_count, slot->rows);
     if (!error) {
-        error = tide_transfer_pull(&slot->pulls[1], &t->relations, slot->relation_keys,
-                                   slot->relation_count, slot->relation_rows);
+        error = tide_transfer_pull(&slot->pulls[1], &t->relations, slot->relation_keys, slot->relation_count,
+                                   slot->relation_rows);
     }
     return error;
 }
@@ -163,11 +158,10 @@ static int batch_fetch(struct batches *b, struct slot *slot, size_t first, size_
 static int batch_send(struct batches *b, struct slot *slot) {
     struct kge_training *t = b->training;
     t->calls += 2;
-    int error = tide_transfer_push(&slot->pushes[0], &t->entities, slot->keys, slot->key_count,
-                                   slot->gradients);
+    int error = tide_transfer_push(&slot->pushes[0], &t->entities, slot->keys, slot->key_count, slot->gradients);
     if (!error) {
-        error = tide_transfer_push(&slot->pushes[1], &t->relations, slot->relation_keys,
-                                   slot->relation_count, slot->relation_gradients);
+        error = tide_transfer_push(&slot->pushes[1], &t->relations, slot->relation_keys, slot->relation_count,
+                                   slot->relation_gradients);
     }
     return error;
 }
@@ -177,8 +171,7 @@ static int batch_send(struct batches *b, struct slot *slot) {
 /* L2: gamma |x|^2 with gradient gamma x (as for single examples). Cubic, ComplEx only: gamma sum
  * |x_c|^3 over the complex components, gradient 3 gamma |x_c| x_c (N3 of Lacroix et al., ICML 2018,
  * eq. 7). */
-static double penalise(const struct kge_training *t, size_t width, float gamma, const float *x,
-                       float *gradient) {
+static double penalise(const struct kge_training *t, size_t width, float gamma, const float *x, float *gradient) {
     if (gamma == 0) {
         return 0;
     }
@@ -211,10 +204,9 @@ static void block_loss(struct batches *b, const struct slot *slot, size_t first,
         if (drawn) {
             scores[truth] = -1e30f;
         }
-        struct kge_loss_row row =
-            t->softmax
-                ? kge_softmax(b->own[q], scores, pool, (float)((double)t->entity_count / sampled))
-                : kge_logistic(b->own[q], scores, pool, t->weight / (float)pool);
+        struct kge_loss_row row = t->softmax
+                                      ? kge_softmax(b->own[q], scores, pool, (float)((double)t->entity_count / sampled))
+                                      : kge_logistic(b->own[q], scores, pool, t->weight / (float)pool);
         if (drawn) {
             scores[truth] = 0;
         }
@@ -261,19 +253,17 @@ static int block_compute(struct batches *b, struct slot *slot, size_t first, siz
         kge_toward_subject(t->model, d, r, o, b->queries + (count + i) * d);
         b->own[i] = b->own[count + i] = kge_dot(d, b->queries + i * d, o);
     }
-    int error = tide_cpu_gemm(false, true, 2 * count, pool, d, 1, b->queries, d, slot->rows, d, 0,
-                              b->scores, pool);
+    int error = tide_cpu_gemm(false, true, 2 * count, pool, d, 1, b->queries, d, slot->rows, d, 0, b->scores, pool);
     if (error) {
         return error;
     }
     block_loss(b, slot, first, count);
-    error = tide_cpu_gemm(false, false, 2 * count, d, pool, 1, b->scores, pool, slot->rows, d, 0,
-                          b->query_gradients, d);
+    error =
+        tide_cpu_gemm(false, false, 2 * count, d, pool, 1, b->scores, pool, slot->rows, d, 0, b->query_gradients, d);
     if (error) {
         return error;
     }
-    error = tide_cpu_gemm(true, false, pool, d, 2 * count, 1, b->scores, pool, b->queries, d, 1,
-                          slot->gradients, d);
+    error = tide_cpu_gemm(true, false, pool, d, 2 * count, 1, b->scores, pool, b->queries, d, 1, slot->gradients, d);
     if (!error) {
         block_spread(b, slot, first, count);
     }
@@ -320,8 +310,7 @@ int kge_train_batches(struct kge_training *training) {
     }
     /* Whatever is under way ends before its memory goes. */
     for (int i = 0; i < SLOTS; i++) {
-        int moved = tide_transfer_wait(b.slots[i].moves, 1),
-            pulled = tide_transfer_wait(b.slots[i].pulls, 2),
+        int moved = tide_transfer_wait(b.slots[i].moves, 1), pulled = tide_transfer_wait(b.slots[i].pulls, 2),
             pushed = tide_transfer_wait(b.slots[i].pushes, 2);
         error = error ? error : moved ? moved : pulled ? pulled : pushed;
     }

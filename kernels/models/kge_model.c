@@ -9,8 +9,7 @@
 /* ---- ComplEx: complex products, component by component ---- */
 
 /* out (+)= x y for turn = 1, conj(x) y for turn = -1; h components. */
-TIDE_BODY void complex_product_body(size_t h, float turn, bool add, const float *x, const float *y,
-                                    float *out) {
+TIDE_BODY void complex_product_body(size_t h, float turn, bool add, const float *x, const float *y, float *out) {
     size_t i = 0;
     for (; i + 8 <= h; i += 8) {
         tide_v8 xa = TIDE_V8C(x + i), xb = turn * TIDE_V8C(x + h + i);
@@ -39,8 +38,7 @@ TIDE_BODY void matrix_times_body(size_t d, const float *m, const float *o, float
     }
 }
 
-TIDE_BODY void transposed_times_body(size_t d, const float *m, const float *s, float *out,
-                                     bool add) {
+TIDE_BODY void transposed_times_body(size_t d, const float *m, const float *s, float *out, bool add) {
     if (!add) {
         memset(out, 0, d * sizeof(float));
     }
@@ -49,8 +47,8 @@ TIDE_BODY void transposed_times_body(size_t d, const float *m, const float *s, f
     }
 }
 
-TIDE_BODY void toward_object_body(enum kge_model model, size_t d, const float *s, const float *r,
-                                  float *out, bool add) {
+TIDE_BODY void toward_object_body(enum kge_model model, size_t d, const float *s, const float *r, float *out,
+                                  bool add) {
     if (model == KGE_COMPLEX) {
         complex_product_body(d / 2, 1, add, r, s, out);
     } else {
@@ -58,8 +56,8 @@ TIDE_BODY void toward_object_body(enum kge_model model, size_t d, const float *s
     }
 }
 
-TIDE_BODY void toward_subject_body(enum kge_model model, size_t d, const float *r, const float *o,
-                                   float *out, bool add) {
+TIDE_BODY void toward_subject_body(enum kge_model model, size_t d, const float *r, const float *o, float *out,
+                                   bool add) {
     if (model == KGE_COMPLEX) {
         complex_product_body(d / 2, -1, add, r, o, out);
     } else {
@@ -67,8 +65,7 @@ TIDE_BODY void toward_subject_body(enum kge_model model, size_t d, const float *
     }
 }
 
-TIDE_BODY void add_toward_relation_body(enum kge_model model, size_t d, const float *s,
-                                        const float *o, float *out) {
+TIDE_BODY void add_toward_relation_body(enum kge_model model, size_t d, const float *s, const float *o, float *out) {
     if (model == KGE_COMPLEX) {
         complex_product_body(d / 2, -1, true, s, o, out);
         return;
@@ -79,41 +76,33 @@ TIDE_BODY void add_toward_relation_body(enum kge_model model, size_t d, const fl
 }
 
 TIDE_VECTOR_PROCEDURE(toward_object,
-                      (enum kge_model model, size_t d, const float *s, const float *r, float *out,
-                       bool add),
+                      (enum kge_model model, size_t d, const float *s, const float *r, float *out, bool add),
                       (model, d, s, r, out, add))
 TIDE_VECTOR_PROCEDURE(toward_subject,
-                      (enum kge_model model, size_t d, const float *r, const float *o, float *out,
-                       bool add),
+                      (enum kge_model model, size_t d, const float *r, const float *o, float *out, bool add),
                       (model, d, r, o, out, add))
-TIDE_VECTOR_PROCEDURE(add_toward_relation,
-                      (enum kge_model model, size_t d, const float *s, const float *o, float *out),
+TIDE_VECTOR_PROCEDURE(add_toward_relation, (enum kge_model model, size_t d, const float *s, const float *o, float *out),
                       (model, d, s, o, out))
 TIDE_VECTOR_FUNCTION(float, tide_dot, (size_t d, const float *x, const float *y), (d, x, y))
-TIDE_VECTOR_PROCEDURE(tide_axpy, (size_t d, float scale, const float *x, float *y),
-                      (d, scale, x, y))
+TIDE_VECTOR_PROCEDURE(tide_axpy, (size_t d, float scale, const float *x, float *y), (d, scale, x, y))
 
 void kge_toward_object(enum kge_model model, size_t d, const float *s, const float *r, float *out) {
     toward_object(model, d, s, r, out, false);
 }
 
-void kge_toward_subject(enum kge_model model, size_t d, const float *r, const float *o,
-                        float *out) {
+void kge_toward_subject(enum kge_model model, size_t d, const float *r, const float *o, float *out) {
     toward_subject(model, d, r, o, out, false);
 }
 
-void kge_add_toward_object(enum kge_model model, size_t d, const float *s, const float *r,
-                           float *out) {
+void kge_add_toward_object(enum kge_model model, size_t d, const float *s, const float *r, float *out) {
     toward_object(model, d, s, r, out, true);
 }
 
-void kge_add_toward_subject(enum kge_model model, size_t d, const float *r, const float *o,
-                            float *out) {
+void kge_add_toward_subject(enum kge_model model, size_t d, const float *r, const float *o, float *out) {
     toward_subject(model, d, r, o, out, true);
 }
 
-void kge_add_toward_relation(enum kge_model model, size_t d, const float *s, const float *o,
-                             float *out) {
+void kge_add_toward_relation(enum kge_model model, size_t d, const float *s, const float *o, float *out) {
     add_toward_relation(model, d, s, o, out);
 }
 
@@ -134,8 +123,8 @@ static float softplus(float x, float *slope) {
     return (x > 0 ? x : 0) + log1pf(e);
 }
 
-TIDE_BODY float complex_step_body(size_t d, const float *s, const float *r, const float *o,
-                                  bool label, float *gs, float *gr, float *go) {
+TIDE_BODY float complex_step_body(size_t d, const float *s, const float *r, const float *o, bool label, float *gs,
+                                  float *gr, float *go) {
     size_t h = d / 2;
     complex_product_body(h, 1, false, r, s, go);
     float score = tide_dot_body(d, go, o), slope;
@@ -166,8 +155,8 @@ TIDE_BODY float complex_step_body(size_t d, const float *s, const float *r, cons
     return loss;
 }
 
-TIDE_BODY float rescal_step_body(size_t d, const float *s, const float *m, const float *o,
-                                 bool label, float *gs, float *gm, float *go) {
+TIDE_BODY float rescal_step_body(size_t d, const float *s, const float *m, const float *o, bool label, float *gs,
+                                 float *gm, float *go) {
     memset(go, 0, d * sizeof(float));
     for (size_t i = 0; i < d; i++) { /* both products in one pass over M */
         gs[i] = tide_dot_body(d, m + i * d, o);
@@ -184,20 +173,19 @@ TIDE_BODY float rescal_step_body(size_t d, const float *s, const float *m, const
     return loss;
 }
 
-TIDE_BODY float step_body(enum kge_model model, size_t d, const float *s, const float *r,
-                          const float *o, bool label, float *gs, float *gr, float *go) {
+TIDE_BODY float step_body(enum kge_model model, size_t d, const float *s, const float *r, const float *o, bool label,
+                          float *gs, float *gr, float *go) {
     return model == KGE_COMPLEX ? complex_step_body(d, s, r, o, label, gs, gr, go)
                                 : rescal_step_body(d, s, r, o, label, gs, gr, go);
 }
 
 TIDE_VECTOR_FUNCTION(float, step,
-                     (enum kge_model model, size_t d, const float *s, const float *r,
-                      const float *o, bool label, float *gs, float *gr, float *go),
+                     (enum kge_model model, size_t d, const float *s, const float *r, const float *o, bool label,
+                      float *gs, float *gr, float *go),
                      (model, d, s, r, o, label, gs, gr, go))
 
-float kge_step(enum kge_model model, size_t d, const float *s, const float *r, const float *o,
-               bool label, float gamma_e, float gamma_r, float *gradient_s, float *gradient_r,
-               float *gradient_o, double *penalty) {
+float kge_step(enum kge_model model, size_t d, const float *s, const float *r, const float *o, bool label,
+               float gamma_e, float gamma_r, float *gradient_s, float *gradient_r, float *gradient_o, double *penalty) {
     float loss = step(model, d, s, r, o, label, gradient_s, gradient_r, gradient_o);
     if (gamma_e != 0) {
         *penalty += (double)gamma_e * ((double)tide_dot(d, s, s) + (double)tide_dot(d, o, o));
@@ -252,8 +240,7 @@ TIDE_BODY struct kge_loss_row softmax_body(float own, float *scores, size_t coun
     tide_scale_body(count, (float)((double)weight / total), scores, scores);
     /* The share of the others, not 1 - mine / total: a learnt triple's gradient keeps its digits.
      */
-    struct kge_loss_row row = {log(total) - ((double)own - (double)most),
-                               (float)(-(double)weight * sum / total)};
+    struct kge_loss_row row = {log(total) - ((double)own - (double)most), (float)(-(double)weight * sum / total)};
     return row;
 }
 
@@ -295,11 +282,9 @@ TIDE_BODY struct kge_loss_row logistic_body(float own, float *scores, size_t cou
     return (struct kge_loss_row){loss, -slope};
 }
 
-TIDE_VECTOR_FUNCTION(struct kge_loss_row, softmax,
-                     (float own, float *scores, size_t count, float weight),
+TIDE_VECTOR_FUNCTION(struct kge_loss_row, softmax, (float own, float *scores, size_t count, float weight),
                      (own, scores, count, weight))
-TIDE_VECTOR_FUNCTION(struct kge_loss_row, logistic,
-                     (float own, float *scores, size_t count, float weight),
+TIDE_VECTOR_FUNCTION(struct kge_loss_row, logistic, (float own, float *scores, size_t count, float weight),
                      (own, scores, count, weight))
 
 struct kge_loss_row kge_softmax(float own, float *scores, size_t count, float weight) {

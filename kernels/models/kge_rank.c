@@ -29,8 +29,7 @@ static const struct tide_parameter parameters[PARAMETER_COUNT] = {
     [MODEL] = {"model", TIDE_TEXT, 0, false, 0, "\"complex\" (default) or \"rescal\""},
     [ENTITIES] = {"entities", TIDE_ROWS, 0, true, 0, "table: d values an entity"},
     [RELATIONS] = {"relations", TIDE_ROWS, 0, true, 0, "table: d values a relation, rescal d * d"},
-    [TRIPLES] = {"triples", TIDE_TENSOR, TIDE_U32, true, 0,
-                 "n x 3: the subject, relation, object to rank"},
+    [TRIPLES] = {"triples", TIDE_TENSOR, TIDE_U32, true, 0, "n x 3: the subject, relation, object to rank"},
     [KNOWN] = {"known", TIDE_TENSOR, TIDE_U32, false, 0,
                "m x 3: true triples that do not count as mistakes (train, valid and test)"},
     [FIRST] = {"first", TIDE_NUMBER, 0, false, 0, "first triple of this call, from 0"},
@@ -59,8 +58,8 @@ struct ranking {
     size_t first, count, known_count;
     uint64_t entity_count;
     struct known *known_objects, *known_subjects;
-    float *vectors; /* 2 count x width: query 2 i asks for the object of triple i, 2 i + 1 for the
-                       subject */
+    float *vectors;        /* 2 count x width: query 2 i asks for the object of triple i, 2 i + 1 for the
+                              subject */
     struct query *queries; /* 2 count */
     float *chunks[2], *scores;
     uint64_t *keys[2];
@@ -130,8 +129,7 @@ static int make_queries(struct ranking *r, const size_t known_kept[2]) {
         }
         float *relations = rows + 2 * d * most;
         error = r->entities.pull(r->entities.table, keys, 2 * count, rows);
-        error = error ? error
-                      : r->relations.pull(r->relations.table, keys + 2 * most, count, relations);
+        error = error ? error : r->relations.pull(r->relations.table, keys + 2 * most, count, relations);
         for (size_t i = 0; i < count && !error; i++) {
             const float *s = rows + 2 * i * d, *o = s + d, *relation = relations + i * wide;
             const uint32_t *t = triples + 3 * i;
@@ -168,8 +166,7 @@ TIDE_BODY size_t scan_body(const float *scores, size_t count, float low, float h
             above -= more;
             open |= ~(more | (v < low));
         }
-        if (((open[0] | open[1]) | (open[2] | open[3])) |
-            ((open[4] | open[5]) | (open[6] | open[7]))) {
+        if (((open[0] | open[1]) | (open[2] | open[3])) | ((open[4] | open[5]) | (open[6] | open[7]))) {
             for (size_t j = i; j < i + 32; j++) {
                 if (!(scores[j] > high) && !(scores[j] < low)) {
                     near[listed++] = (uint32_t)j;
@@ -192,8 +189,7 @@ TIDE_BODY size_t scan_body(const float *scores, size_t count, float low, float h
 }
 
 TIDE_VECTOR_FUNCTION(size_t, scan,
-                     (const float *scores, size_t count, float low, float high, uint32_t *near,
-                      size_t *near_count),
+                     (const float *scores, size_t count, float low, float high, uint32_t *near, size_t *near_count),
                      (scores, count, low, high, near, near_count))
 
 static void judge(float score, float own, uint64_t *better, uint64_t *tied) {
@@ -208,16 +204,15 @@ static void judge(float score, float own, uint64_t *better, uint64_t *tied) {
 
 /* One query against the tile of entities base .. base + count - 1; `longest` bounds the length of
  * their rows. */
-static void compare(struct ranking *r, size_t q, const float *scores, const float *rows,
-                    uint64_t base, size_t count, float longest) {
+static void compare(struct ranking *r, size_t q, const float *scores, const float *rows, uint64_t base, size_t count,
+                    float longest) {
     struct query *query = &r->queries[q];
     size_t d = r->width, near_count = 0;
     const float *vector = r->vectors + q * d;
     /* Two sums of d products differ by at most 2 d 2^-24 |q| |e|; a little more for the lengths'
      * own rounding. */
     float slack = 2.1f * (float)(d + 8) * 0x1p-24f * query->length * longest + 1e-37f;
-    query->better +=
-        scan(scores, count, query->own - slack, query->own + slack, r->near, &near_count);
+    query->better += scan(scores, count, query->own - slack, query->own + slack, r->near, &near_count);
     for (size_t i = 0; i < near_count; i++) {
         if (base + r->near[i] != query->truth) {
             float score = kge_dot(d, vector, rows + r->near[i] * d);
@@ -249,8 +244,8 @@ static int compare_chunk(struct ranking *r, const float *rows, uint64_t base, si
         longest = sqrtf(longest);
         for (size_t q = 0; q < 2 * r->count; q += QUERIES) {
             size_t height = 2 * r->count - q < QUERIES ? 2 * r->count - q : QUERIES;
-            int error = tide_cpu_gemm(false, true, height, width, d, 1, r->vectors + q * d, d,
-                                      tile_rows, d, 0, r->scores, width);
+            int error = tide_cpu_gemm(false, true, height, width, d, 1, r->vectors + q * d, d, tile_rows, d, 0,
+                                      r->scores, width);
             if (error) {
                 return error;
             }
@@ -268,8 +263,7 @@ static int fetch(struct ranking *r, int side, uint64_t base, size_t *count, void
     for (size_t i = 0; i < *count; i++) {
         r->keys[side][i] = base + i;
     }
-    return r->entities.pull_start(r->entities.table, r->keys[side], *count, r->chunks[side],
-                                  handle);
+    return r->entities.pull_start(r->entities.table, r->keys[side], *count, r->chunks[side], handle);
 }
 
 static int compare_all(struct ranking *r) {
@@ -306,8 +300,8 @@ static int ranking_init(struct ranking *r) {
         r->chunks[i] = tide_workspace_alloc((size_t)CHUNK * d * sizeof(float));
         r->keys[i] = tide_alloc(CHUNK * sizeof(uint64_t));
     }
-    return r->known_objects && r->known_subjects && r->vectors && r->queries && r->scores &&
-                   r->near && r->chunks[0] && r->chunks[1] && r->keys[0] && r->keys[1]
+    return r->known_objects && r->known_subjects && r->vectors && r->queries && r->scores && r->near && r->chunks[0] &&
+                   r->chunks[1] && r->keys[0] && r->keys[1]
                ? 0
                : TIDE_ENOMEM;
 }
@@ -368,17 +362,16 @@ static void add_rank(struct tide_result *sums, double rank) {
 }
 
 static void sum_up(const struct ranking *r, struct tide_result *results) {
-    static const char *const names[RESULT_COUNT] = {
-        "count",     "mrr",       "hits1",      "hits3",    "hits10",     "rank",       "raw_mrr",
-        "raw_hits1", "raw_hits3", "raw_hits10", "raw_rank", "object_mrr", "subject_mrr"};
+    static const char *const names[RESULT_COUNT] = {"count",    "mrr",        "hits1",      "hits3",     "hits10",
+                                                    "rank",     "raw_mrr",    "raw_hits1",  "raw_hits3", "raw_hits10",
+                                                    "raw_rank", "object_mrr", "subject_mrr"};
     for (int i = 0; i < RESULT_COUNT; i++) {
         results[i] = (struct tide_result){names[i], 0};
     }
     for (size_t i = 0; i < 2 * r->count; i++) {
         const struct query *q = &r->queries[i];
         double raw = 1 + (double)q->better + (double)q->tied / 2;
-        double rank =
-            1 + (double)(q->better - q->known_better) + (double)(q->tied - q->known_tied) / 2;
+        double rank = 1 + (double)(q->better - q->known_better) + (double)(q->tied - q->known_tied) / 2;
         add_rank(&results[MRR], rank);
         add_rank(&results[RAW_MRR], raw);
         results[i % 2 ? SUBJECT_MRR : OBJECT_MRR].value += 1 / rank;
@@ -399,12 +392,8 @@ static int run(const struct tide_argument *arguments, struct tide_result *result
     code = code ? code : kge_widths(r.model, &r.entities, &r.relations, error);
     code = code ? code : tide_kernel_triples(k, arguments, TRIPLES, &triples, error);
     code = code ? code : kge_part(k, arguments, FIRST, COUNT, triples, &r.first, &r.count, error);
-    code =
-        code ? code
-             : tide_kernel_whole(k, arguments, ENTITY_COUNT, 1, UINT32_MAX, &r.entity_count, error);
-    code =
-        code ? code
-             : kge_check(r.triples, r.first, r.count, r.entity_count, r.relations.key_count, error);
+    code = code ? code : tide_kernel_whole(k, arguments, ENTITY_COUNT, 1, UINT32_MAX, &r.entity_count, error);
+    code = code ? code : kge_check(r.triples, r.first, r.count, r.entity_count, r.relations.key_count, error);
     if (!code && arguments[KNOWN].given) {
         r.known_triples = arguments[KNOWN].tensor.data;
         code = tide_kernel_triples(k, arguments, KNOWN, &r.known_count, error);

@@ -59,13 +59,11 @@ static const struct tide_parameter parameters[PARAMETER_COUNT] = {
                    "(default 10)"},
     [SAMPLER] = {"sampler", TIDE_DRAWS, 0, false, 0,
                  "draws the negatives (default: uniformly, and they are localized)"},
-    [AHEAD] = {"ahead", TIDE_NUMBER, 0, false, 8,
-               "steps: triples whose rows are sent for while others are worked on"},
+    [AHEAD] = {"ahead", TIDE_NUMBER, 0, false, 8, "steps: triples whose rows are sent for while others are worked on"},
     [INTENDED] = {"intended", TIDE_FLAG, 0, false, 0,
                   "steps: the caller intends subjects and objects, they are not sent for"},
     [BATCH] = {"batch", TIDE_NUMBER, 0, false, 512, "triples a mini-batch"},
-    [SEED] = {"seed", TIDE_NUMBER, 0, false, 1,
-              "of order and draws; another one for each epoch and worker"},
+    [SEED] = {"seed", TIDE_NUMBER, 0, false, 1, "of order and draws; another one for each epoch and worker"},
     [LOSS] = {"loss", TIDE_TEXT, 0, false, 0, "batched: \"softmax\" (default) or \"logistic\""},
     [WEIGHT] = {"weight", TIDE_NUMBER, 0, false, 10,
                 "logistic: weight of all negatives of a side, where the true triple has 1"},
@@ -131,8 +129,8 @@ static int example(struct examples *e, uint64_t s, uint64_t r, uint64_t o, bool 
         return error;
     }
     float gamma_e = label ? t->gamma_entity : 0, gamma_r = label ? t->gamma_relation : 0;
-    t->loss += (double)kge_step(t->model, d, rows, rows + 2 * d, rows + d, label, gamma_e, gamma_r,
-                                gradients, gradients + 2 * d, gradients + d, &t->penalty);
+    t->loss += (double)kge_step(t->model, d, rows, rows + 2 * d, rows + d, label, gamma_e, gamma_r, gradients,
+                                gradients + 2 * d, gradients + d, &t->penalty);
     t->steps++;
     t->calls += 4;
     error = t->entities.push(t->entities.table, entities, 2, gradients);
@@ -147,8 +145,7 @@ static int turn_fetch(struct examples *e, struct turn *turn) {
     e->away = false;
     return error || e->training->intended
                ? error
-               : tide_transfer_localize(&turn->move, &e->training->entities,
-                                        turn->group->own + 2 * turn->at, 2);
+               : tide_transfer_localize(&turn->move, &e->training->entities, turn->group->own + 2 * turn->at, 2);
 }
 
 static int turn_train(struct examples *e, struct turn *turn) {
@@ -244,9 +241,7 @@ static int group_fetch(struct examples *e, struct group *g, size_t first) {
     const int error = group_draw(e, g);
     const uint64_t *from = t->intended ? g->drawn : g->own;
     const uint64_t *to = g->drawn + (g->sampled ? 0 : g->count * e->drawn);
-    return error || from == to
-               ? error
-               : tide_transfer_localize(&g->move, &t->entities, from, (size_t)(to - from));
+    return error || from == to ? error : tide_transfer_localize(&g->move, &t->entities, from, (size_t)(to - from));
 }
 
 static int group_end(struct examples *e, struct group *g) {
@@ -285,8 +280,7 @@ static int group_next(struct examples *e, struct group *g, size_t first) {
 
 static int examples_init(struct examples *e, struct kge_training *t) {
     size_t size = (2 * t->width + t->relation_width) * sizeof(float);
-    *e = (struct examples){
-        .training = t, .drawn = 2 * t->negatives, .group = (t->ahead + TO_COME - 1) / TO_COME};
+    *e = (struct examples){.training = t, .drawn = 2 * t->negatives, .group = (t->ahead + TO_COME - 1) / TO_COME};
     e->rows = tide_workspace_alloc(size);
     e->gradients = tide_workspace_alloc(size);
     int error = e->rows && e->gradients ? 0 : TIDE_ENOMEM;
@@ -333,10 +327,8 @@ static int train_examples(struct kge_training *t) {
 
 /* ---- the kernel ---- */
 
-static int choose(const struct tide_argument *arguments, struct kge_training *t, bool *steps,
-                  char *error) {
-    static const char *const modes[] = {"batched", "steps"},
-                             *const losses[] = {"softmax", "logistic"},
+static int choose(const struct tide_argument *arguments, struct kge_training *t, bool *steps, char *error) {
+    static const char *const modes[] = {"batched", "steps"}, *const losses[] = {"softmax", "logistic"},
                              *const penalties[] = {"l2", "n3"};
     const struct tide_kernel *k = &tide_kernel_kge_train;
     size_t mode = 0, loss = 0, penalty = 0;
@@ -354,8 +346,7 @@ static int choose(const struct tide_argument *arguments, struct kge_training *t,
     return code;
 }
 
-static int prepare_numbers(const struct tide_argument *arguments, struct kge_training *t,
-                           bool steps, char *error) {
+static int prepare_numbers(const struct tide_argument *arguments, struct kge_training *t, bool steps, char *error) {
     const struct tide_kernel *k = &tide_kernel_kge_train;
     uint64_t number = steps ? 10 : 512;
     int code = 0;
@@ -368,8 +359,7 @@ static int prepare_numbers(const struct tide_argument *arguments, struct kge_tra
     code = code ? code : tide_kernel_whole(k, arguments, AHEAD, 1, SIZE_MOST, &number, error);
     t->ahead = (size_t)number;
     t->intended = arguments[INTENDED].number != 0;
-    code =
-        code ? code : tide_kernel_whole(k, arguments, SEED, 0, UINT64_C(1) << 53, &number, error);
+    code = code ? code : tide_kernel_whole(k, arguments, SEED, 0, UINT64_C(1) << 53, &number, error);
     tide_random_seed(&t->random, number);
     code = code ? code : tide_kernel_weight(k, arguments, WEIGHT, &t->weight, error);
     t->gamma_entity = t->gamma_relation = t->cubic ? 0.15f : 1e-3f;
@@ -382,8 +372,8 @@ static int prepare_numbers(const struct tide_argument *arguments, struct kge_tra
     return code;
 }
 
-static int prepare(const struct tide_argument *arguments, struct kge_training *t, bool steps,
-                   size_t *first, char *error) {
+static int prepare(const struct tide_argument *arguments, struct kge_training *t, bool steps, size_t *first,
+                   char *error) {
     const struct tide_kernel *k = &tide_kernel_kge_train;
     size_t triples = 0;
     t->entities = arguments[ENTITIES].rows;
@@ -395,12 +385,8 @@ static int prepare(const struct tide_argument *arguments, struct kge_training *t
     int code = kge_widths(t->model, &t->entities, &t->relations, error);
     code = code ? code : tide_kernel_triples(k, arguments, TRIPLES, &triples, error);
     code = code ? code : kge_part(k, arguments, FIRST, COUNT, triples, first, &t->count, error);
-    code = code ? code
-                : tide_kernel_whole(k, arguments, ENTITY_COUNT, 1, UINT32_MAX, &t->entity_count,
-                                    error);
-    code = code ? code
-                : kge_check(t->triples, *first, t->count, t->entity_count, t->relations.key_count,
-                            error);
+    code = code ? code : tide_kernel_whole(k, arguments, ENTITY_COUNT, 1, UINT32_MAX, &t->entity_count, error);
+    code = code ? code : kge_check(t->triples, *first, t->count, t->entity_count, t->relations.key_count, error);
     return code ? code : prepare_numbers(arguments, t, steps, error);
 }
 
@@ -425,15 +411,13 @@ static int run(const struct tide_argument *arguments, struct tide_result *result
     t.batch = t.batch < t.count ? t.batch : t.count ? t.count : 1;
     t.order = tide_alloc((t.count + 1) * sizeof(*t.order));
     if (!t.order) {
-        return tide_kernel_fail(error, TIDE_ENOMEM, "no memory for the order of %zu triples",
-                                t.count);
+        return tide_kernel_fail(error, TIDE_ENOMEM, "no memory for the order of %zu triples", t.count);
     }
     shuffle(&t, first);
     code = steps ? train_examples(&t) : kge_train_batches(&t);
     tide_free(t.order);
     if (code) {
-        return tide_kernel_fail(error, code, "after %llu triples: %.200s",
-                                (unsigned long long)t.examples,
+        return tide_kernel_fail(error, code, "after %llu triples: %.200s", (unsigned long long)t.examples,
                                 code == TIDE_ENOMEM ? "out of memory" : tide_error_message());
     }
     const struct tide_result all[] = {{"loss", t.loss},

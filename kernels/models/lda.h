@@ -23,8 +23,7 @@ struct lda_stream {
     uint64_t a, b;
 };
 
-static inline void lda_stream_begin(struct lda_stream *s, uint64_t seed, uint64_t pass,
-                                    uint64_t phase, uint64_t unit) {
+static inline void lda_stream_begin(struct lda_stream *s, uint64_t seed, uint64_t pass, uint64_t phase, uint64_t unit) {
     uint64_t name = tide_mix64(seed + 0x9E3779B97F4A7C15u);
     name = tide_mix64(name ^ (pass << 20 | phase));
     s->a = tide_mix64(name ^ unit);
@@ -89,22 +88,19 @@ struct lda_priors {
 /* Arguments are checked whole: lengths, that offsets rise and stay inside, words < words_most (0:
  * not looked at), topics < topics_most (0: not looked at). EINVAL with the reason in `error`. An
  * index of SIZE_MAX is an argument that the kernel has not. */
-int lda_read_documents(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                       size_t offsets, size_t words, size_t z, uint32_t words_most,
-                       uint32_t topics_most, struct lda_documents *out, char *error);
-int lda_read_topics(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                    size_t index, uint32_t topics_most, struct lda_topics *out, size_t *count,
-                    char *error);
-int lda_read_priors(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                    size_t alpha, size_t beta, size_t vocabulary, struct lda_priors *out,
-                    char *error);
+int lda_read_documents(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t offsets,
+                       size_t words, size_t z, uint32_t words_most, uint32_t topics_most, struct lda_documents *out,
+                       char *error);
+int lda_read_topics(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t index,
+                    uint32_t topics_most, struct lda_topics *out, size_t *count, char *error);
+int lda_read_priors(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t alpha, size_t beta,
+                    size_t vocabulary, struct lda_priors *out, char *error);
 /* Rows of n_kw: f32, `*width` a multiple of 16 and at least `topics`. */
-int lda_read_rows(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                  size_t index, uint32_t topics, size_t *width, size_t *rows, float **out,
-                  char *error);
+int lda_read_rows(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t index,
+                  uint32_t topics, size_t *width, size_t *rows, float **out, char *error);
 /* A tensor of so many elements, of the declared type. */
-int lda_read_vector(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                    size_t index, size_t count, void *out, char *error);
+int lda_read_vector(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t index, size_t count,
+                    void *out, char *error);
 
 /* ---- what all samplers share ---- */
 
@@ -116,16 +112,16 @@ struct lda_draws {
     uint64_t seed, pass;
 };
 enum { LDA_TOTALS, LDA_ALPHA, LDA_BETA, LDA_VOCABULARY, LDA_SEED, LDA_PASS, LDA_DRAWS };
-#define LDA_DRAWS_PARAMETERS                                                                       \
-    [LDA_TOTALS] = {"totals", TIDE_TENSOR, 2, true, 0, "n_k"},                                     \
-    [LDA_ALPHA] = {"alpha", TIDE_TENSOR, 1, true, 0, "prior of each topic"},                       \
-    [LDA_BETA] = {"beta", TIDE_NUMBER, 0, true, 0, "prior of a word"},                             \
-    [LDA_VOCABULARY] = {"vocabulary", TIDE_NUMBER, 0, true, 0, "words of the dictionary, V"},      \
-    [LDA_SEED] = {"seed", TIDE_NUMBER, 0, true, 0, "of the draws"},                                \
+#define LDA_DRAWS_PARAMETERS                                                                                           \
+    [LDA_TOTALS] = {"totals", TIDE_TENSOR, 2, true, 0, "n_k"}, [LDA_ALPHA] = {"alpha", TIDE_TENSOR,          1, true,  \
+                                                                              0,       "prior of each topic"},         \
+    [LDA_BETA] = {"beta", TIDE_NUMBER, 0, true, 0, "prior of a word"},                                                 \
+    [LDA_VOCABULARY] = {"vocabulary", TIDE_NUMBER, 0, true, 0, "words of the dictionary, V"},                          \
+    [LDA_SEED] = {"seed", TIDE_NUMBER, 0, true, 0, "of the draws"},                                                    \
     [LDA_PASS] = {"pass", TIDE_NUMBER, 0, true, 0, "over the data: other draws"}
 
-int lda_read_draws(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                   struct lda_draws *out, char *error);
+int lda_read_draws(const struct tide_kernel *kernel, const struct tide_argument *arguments, struct lda_draws *out,
+                   char *error);
 
 /* ---- what the samplers of a range of words share ---- */
 
@@ -154,29 +150,27 @@ enum {
     LDA_PHASE,
     LDA_BLOCK
 };
-#define LDA_BLOCK_PARAMETERS                                                                       \
-    LDA_DRAWS_PARAMETERS,                                                                          \
-    [LDA_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0,                                           \
-                     "where each document begins in words, and the end"},                          \
-    [LDA_WORDS] = {"words", TIDE_TENSOR, 9, true, 0, "word of each token, rising in a document"},  \
-    [LDA_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0, "u16 or u32: topic of each token; changed"}, \
-    [LDA_COUNTS] = {"counts", TIDE_TENSOR, 1, true, 0,                                             \
-                    "n_kw of the words first, first + 1, ..: a row each, padded to 16; changed"},  \
-    [LDA_CHANGES] = {"changes", TIDE_TENSOR, 2, true, 0, "of n_k by this call are added"},         \
-    [LDA_FIRST] = {"first", TIDE_NUMBER, 0, false, 0, "word of the first row"},                    \
-    [LDA_DOCUMENT] = {"document", TIDE_NUMBER, 0, false, 0,                                        \
-                      "number of the first document in the corpus"},                               \
-    [LDA_PHASE] = {"phase", TIDE_NUMBER, 0, false, 0,                                              \
-                   "number of the range of words: other draws"}
+#define LDA_BLOCK_PARAMETERS                                                                                           \
+    LDA_DRAWS_PARAMETERS,                                                                                              \
+        [LDA_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0, "where each document begins in words, and the end"},      \
+        [LDA_WORDS] = {"words", TIDE_TENSOR, 9, true, 0, "word of each token, rising in a document"},                  \
+        [LDA_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0, "u16 or u32: topic of each token; changed"},                \
+        [LDA_COUNTS] = {"counts", TIDE_TENSOR,                                                                         \
+                        1,        true,                                                                                \
+                        0,        "n_kw of the words first, first + 1, ..: a row each, padded to 16; changed"},        \
+        [LDA_CHANGES] = {"changes", TIDE_TENSOR, 2, true, 0, "of n_k by this call are added"},                         \
+        [LDA_FIRST] = {"first", TIDE_NUMBER, 0, false, 0, "word of the first row"},                                    \
+        [LDA_DOCUMENT] = {"document", TIDE_NUMBER, 0, false, 0, "number of the first document in the corpus"},         \
+        [LDA_PHASE] = {"phase", TIDE_NUMBER, 0, false, 0, "number of the range of words: other draws"}
 
-int lda_read_block(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                   struct lda_block *out, char *error);
+int lda_read_block(const struct tide_kernel *kernel, const struct tide_argument *arguments, struct lda_block *out,
+                   char *error);
 /* tokens, moved, count; returns their number. */
 int lda_block_results(const struct lda_block *b, struct tide_result *results);
 
 /* The tokens of a document whose words are first .. last - 1: [*begin, *end). */
-static inline void lda_range(const struct lda_documents *d, size_t document, uint32_t first,
-                             uint32_t last, size_t *begin, size_t *end) {
+static inline void lda_range(const struct lda_documents *d, size_t document, uint32_t first, uint32_t last,
+                             size_t *begin, size_t *end) {
     size_t low = d->offsets[document], high = d->offsets[document + 1], stop = high;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
@@ -208,11 +202,9 @@ struct lda_alias_entry {
 
 /* Builds a table in place: entries[i].topic is set, weights[i] > 0 or 0 (not all). Scratch: `stack`
  * of count numbers. weights are used up. */
-void lda_alias_build(struct lda_alias_entry *entries, double *weights, uint32_t *stack,
-                     uint32_t count, double sum);
+void lda_alias_build(struct lda_alias_entry *entries, double *weights, uint32_t *stack, uint32_t count, double sum);
 
-static inline uint32_t lda_alias_draw(const struct lda_alias_entry *entries, uint32_t count,
-                                      struct lda_stream *s) {
+static inline uint32_t lda_alias_draw(const struct lda_alias_entry *entries, uint32_t count, struct lda_stream *s) {
     const uint64_t bits = lda_next(s);
     const struct lda_alias_entry *e = &entries[(uint32_t)(((bits >> 32) * count) >> 32)];
     return (uint32_t)bits < e->threshold || e->threshold == UINT32_MAX ? e->topic : e->other;

@@ -14,12 +14,10 @@
 
 enum { OFFSETS, TOPICS, ALPHA, SUMS };
 static const struct tide_parameter parameters[] = {
-    [OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0,
-                 "where each document begins in topics, and the end"},
+    [OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0, "where each document begins in topics, and the end"},
     [TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0, "u16 or u32: topic of each token"},
     [ALPHA] = {"alpha", TIDE_TENSOR, 1, true, 0, "prior of each topic"},
-    [SUMS] = {"sums", TIDE_TENSOR, 6, true, 0,
-              "topics + 1: the sum of each topic, and of all, in 2^-20, are added"},
+    [SUMS] = {"sums", TIDE_TENSOR, 6, true, 0, "topics + 1: the sum of each topic, and of all, in 2^-20, are added"},
 };
 
 const struct tide_kernel tide_kernel_lda_alpha;
@@ -35,8 +33,7 @@ static int run(const struct tide_argument *a, struct tide_result *results, char 
     if (topics < 1 || topics > LDA_TOPICS_MOST) {
         return tide_kernel_fail(error, TIDE_EINVAL, "alpha: 1 to %d topics", LDA_TOPICS_MOST);
     }
-    int code =
-        lda_read_documents(self, a, OFFSETS, SIZE_MAX, TOPICS, 0, (uint32_t)topics, &d, error);
+    int code = lda_read_documents(self, a, OFFSETS, SIZE_MAX, TOPICS, 0, (uint32_t)topics, &d, error);
     code = code ? code : lda_read_vector(self, a, SUMS, topics + 1, &sums, error);
     if (code) {
         return code;
@@ -65,5 +62,5 @@ static int run(const struct tide_argument *a, struct tide_result *results, char 
 }
 
 const struct tide_kernel tide_kernel_lda_alpha = {
-    "lda_alpha", "Sums for the fixed point of the documents' prior. Minka 2000, equation 55.",
-    parameters, TIDE_COUNT(parameters), run};
+    "lda_alpha", "Sums for the fixed point of the documents' prior. Minka 2000, equation 55.", parameters,
+    TIDE_COUNT(parameters), run};

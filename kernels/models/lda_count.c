@@ -17,8 +17,7 @@ static const struct tide_parameter begin_parameters[] = {
     [B_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0, "where each document begins, and the end"},
     [B_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0, "u16 or u32: set"},
     [B_K] = {"topic_count", TIDE_NUMBER, 0, true, 0, "K"},
-    [B_DOCUMENT] = {"document", TIDE_NUMBER, 0, false, 0,
-                    "number of the first document in the corpus"},
+    [B_DOCUMENT] = {"document", TIDE_NUMBER, 0, false, 0, "number of the first document in the corpus"},
     [B_SEED] = {"seed", TIDE_NUMBER, 0, true, 0, "of the draws"},
 };
 
@@ -29,9 +28,7 @@ static int begin_run(const struct tide_argument *a, struct tide_result *results,
     struct lda_documents d;
     uint64_t topics, seed;
     int code = lda_read_documents(self, a, B_OFFSETS, SIZE_MAX, B_TOPICS, 0, 0, &d, error);
-    code = code ? code
-                : tide_kernel_whole(self, a, B_K, 1, d.z.wide ? LDA_TOPICS_MOST : 1 << 16, &topics,
-                                    error);
+    code = code ? code : tide_kernel_whole(self, a, B_K, 1, d.z.wide ? LDA_TOPICS_MOST : 1 << 16, &topics, error);
     code = code ? code : tide_kernel_whole(self, a, B_DOCUMENT, 0, UINT64_MAX, &d.first, error);
     code = code ? code : tide_kernel_whole(self, a, B_SEED, 0, UINT64_MAX, &seed, error);
     for (size_t i = 0; code == 0 && i < d.count; i++) {
@@ -45,26 +42,23 @@ static int begin_run(const struct tide_argument *a, struct tide_result *results,
     return code ? code : 1;
 }
 
-const struct tide_kernel tide_kernel_lda_begin = {
-    "lda_begin", "Draws a topic for each token, all alike.", begin_parameters,
-    TIDE_COUNT(begin_parameters), begin_run};
+const struct tide_kernel tide_kernel_lda_begin = {"lda_begin", "Draws a topic for each token, all alike.",
+                                                  begin_parameters, TIDE_COUNT(begin_parameters), begin_run};
 
 /* ---- lda_count ---- */
 
 enum { C_OFFSETS, C_WORDS, C_TOPICS, C_K, C_COUNTS, C_FIRST, C_TOTALS, C_ROW_OF };
 static const struct tide_parameter count_parameters[] = {
-    [C_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0,
-                   "where each document begins in words, and the end"},
+    [C_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0, "where each document begins in words, and the end"},
     [C_WORDS] = {"words", TIDE_TENSOR, 9, true, 0, "word of each token"},
     [C_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0, "u16 or u32: topic of each token"},
     [C_K] = {"topic_count", TIDE_NUMBER, 0, true, 0, "K"},
     [C_COUNTS] = {"counts", TIDE_TENSOR, 1, false, 0, "rows of words: n_kw are added"},
     [C_FIRST] = {"first", TIDE_NUMBER, 0, false, 0, "word of the first row"},
     [C_TOTALS] = {"totals", TIDE_TENSOR, 2, false, 0, "n_k of all tokens are added"},
-    [C_ROW_OF] =
-        {"row_of", TIDE_TENSOR, 9, false, 0,
-         "of each word first, first + 1, ..: which has a row, the next one of counts; 2^32 "
-         "- 1: it has none. Without row_of all have"},
+    [C_ROW_OF] = {"row_of", TIDE_TENSOR, 9, false, 0,
+                  "of each word first, first + 1, ..: which has a row, the next one of counts; 2^32 "
+                  "- 1: it has none. Without row_of all have"},
 };
 
 const struct tide_kernel tide_kernel_lda_count;
@@ -78,8 +72,7 @@ struct counted_words {
     float *counts;
 };
 
-static int read_counted(const struct tide_argument *a, uint32_t topics, struct counted_words *out,
-                        char *error) {
+static int read_counted(const struct tide_argument *a, uint32_t topics, struct counted_words *out, char *error) {
     const struct tide_kernel *self = &tide_kernel_lda_count;
     const struct tide_tensor *row_of = &a[C_ROW_OF].tensor;
     int code = tide_kernel_whole(self, a, C_FIRST, 0, UINT32_MAX, &out->first, error);
@@ -102,8 +95,7 @@ static int read_counted(const struct tide_argument *a, uint32_t topics, struct c
         out->row = next == UINT32_MAX ? row : out->row;
         next = next == UINT32_MAX ? row : next;
         if (row != next++ || row - out->row >= out->rows) {
-            return tide_kernel_fail(error, TIDE_EINVAL,
-                                    "row_of: word %zu has not the next row of %zu", i, out->rows);
+            return tide_kernel_fail(error, TIDE_EINVAL, "row_of: word %zu has not the next row of %zu", i, out->rows);
         }
     }
     return 0;
@@ -117,8 +109,7 @@ static inline float *row_of_word(const struct counted_words *c, uint32_t word) {
     if (!c->row_of) {
         return c->counts + i * c->width;
     }
-    return c->row_of[i] == UINT32_MAX ? NULL
-                                      : c->counts + (size_t)(c->row_of[i] - c->row) * c->width;
+    return c->row_of[i] == UINT32_MAX ? NULL : c->counts + (size_t)(c->row_of[i] - c->row) * c->width;
 }
 
 static int count_run(const struct tide_argument *a, struct tide_result *results, char *error) {
@@ -129,15 +120,12 @@ static int count_run(const struct tide_argument *a, struct tide_result *results,
     double *totals = NULL;
     int code = tide_kernel_whole(self, a, C_K, 1, LDA_TOPICS_MOST, &topics, error);
     code = code ? code
-                : lda_read_documents(self, a, C_OFFSETS, C_WORDS, C_TOPICS, UINT32_MAX,
-                                     (uint32_t)topics, &d, error);
+                : lda_read_documents(self, a, C_OFFSETS, C_WORDS, C_TOPICS, UINT32_MAX, (uint32_t)topics, &d, error);
     code = code ? code : read_counted(a, (uint32_t)topics, &words, error);
     if (code == 0 && a[C_TOTALS].given) {
         const struct tide_tensor *t = &a[C_TOTALS].tensor;
         totals = t->data;
-        code = t->rows * t->columns >= topics
-                   ? 0
-                   : tide_kernel_fail(error, TIDE_EINVAL, "totals: too few numbers");
+        code = t->rows * t->columns >= topics ? 0 : tide_kernel_fail(error, TIDE_EINVAL, "totals: too few numbers");
     }
     size_t tokens = 0;
     for (size_t i = 0; code == 0 && i < d.count; i++) {
@@ -157,16 +145,15 @@ static int count_run(const struct tide_argument *a, struct tide_result *results,
     return code ? code : 1;
 }
 
-const struct tide_kernel tide_kernel_lda_count = {
-    "lda_count", "Adds the counts of tokens by word and topic, and by topic.", count_parameters,
-    TIDE_COUNT(count_parameters), count_run};
+const struct tide_kernel tide_kernel_lda_count = {"lda_count",
+                                                  "Adds the counts of tokens by word and topic, and by topic.",
+                                                  count_parameters, TIDE_COUNT(count_parameters), count_run};
 
 /* ---- lda_arrange ---- */
 
 enum { A_OFFSETS, A_WORDS, A_PART, A_PARTS, A_STARTS, A_PLACES };
 static const struct tide_parameter arrange_parameters[] = {
-    [A_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0,
-                   "where each document begins in words, and the end"},
+    [A_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0, "where each document begins in words, and the end"},
     [A_WORDS] = {"words", TIDE_TENSOR, 9, true, 0, "word of each token, rising in a document"},
     [A_PART] = {"part", TIDE_TENSOR, 9, true, 0, "of each word: the number of its part, from 0"},
     [A_PARTS] = {"parts", TIDE_NUMBER, 0, true, 0, "how many parts of words there are"},
@@ -195,8 +182,8 @@ static uint32_t *order_words(const uint32_t *part, size_t words, size_t parts) {
     return order;
 }
 
-static void arrange(const struct lda_documents *d, const uint32_t *order, size_t words,
-                    uint32_t *starts, uint32_t *places, uint32_t *at) {
+static void arrange(const struct lda_documents *d, const uint32_t *order, size_t words, uint32_t *starts,
+                    uint32_t *places, uint32_t *at) {
     const size_t begin = d->offsets[0], end = d->offsets[d->count];
     memset(at, 0, words * sizeof *at);
     for (size_t j = begin; j < end; j++) {
@@ -223,9 +210,7 @@ static int arrange_run(const struct tide_argument *a, struct tide_result *result
     uint64_t parts;
     uint32_t *starts, *places;
     int code = tide_kernel_whole(self, a, A_PARTS, 1, 1 << 24, &parts, error);
-    code = code ? code
-                : lda_read_documents(self, a, A_OFFSETS, A_WORDS, SIZE_MAX, (uint32_t)words, 0, &d,
-                                     error);
+    code = code ? code : lda_read_documents(self, a, A_OFFSETS, A_WORDS, SIZE_MAX, (uint32_t)words, 0, &d, error);
     code = code ? code : lda_read_vector(self, a, A_STARTS, words + 1, &starts, error);
     if (code) {
         return code;
@@ -234,19 +219,16 @@ static int arrange_run(const struct tide_argument *a, struct tide_result *result
     code = lda_read_vector(self, a, A_PLACES, tokens, &places, error);
     for (size_t w = 0; w < words && code == 0; w++) {
         if (((const uint32_t *)part->data)[w] >= parts) {
-            code = tide_kernel_fail(error, TIDE_EINVAL, "part: word %zu is in none of %zu parts", w,
-                                    (size_t)parts);
+            code = tide_kernel_fail(error, TIDE_EINVAL, "part: word %zu is in none of %zu parts", w, (size_t)parts);
         }
     }
     if (code == 0 && tokens > UINT32_MAX) {
-        code = tide_kernel_fail(error, TIDE_EINVAL,
-                                "words: more than 2^32 tokens in one part of the documents");
+        code = tide_kernel_fail(error, TIDE_EINVAL, "words: more than 2^32 tokens in one part of the documents");
     }
     if (code) {
         return code;
     }
-    uint32_t *order = order_words(part->data, words, (size_t)parts),
-             *at = tide_alloc((words + 1) * sizeof *at);
+    uint32_t *order = order_words(part->data, words, (size_t)parts), *at = tide_alloc((words + 1) * sizeof *at);
     if (order && at) {
         arrange(&d, order, words, starts, places, at);
     } else {
@@ -259,19 +241,17 @@ static int arrange_run(const struct tide_argument *a, struct tide_result *result
 }
 
 const struct tide_kernel tide_kernel_lda_arrange = {
-    "lda_arrange", "Where the tokens of documents lie in the order of words, part by part.",
-    arrange_parameters, TIDE_COUNT(arrange_parameters), arrange_run};
+    "lda_arrange", "Where the tokens of documents lie in the order of words, part by part.", arrange_parameters,
+    TIDE_COUNT(arrange_parameters), arrange_run};
 
 /* ---- lda_keep ---- */
 
 enum { K_TOPICS, K_PLACES, K_ROWS, K_BACK, K_K };
 static const struct tide_parameter keep_parameters[] = {
     [K_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0, "u16 or u32: topic of each token"},
-    [K_PLACES] =
-        {"places", TIDE_TENSOR, 9, false, 0,
-         "where each token of the documents lies in topics (lda_arrange); default in order"},
-    [K_ROWS] = {"rows", TIDE_TENSOR, 1, true, 0,
-                "the topics in the order of documents, as numbers of a table"},
+    [K_PLACES] = {"places", TIDE_TENSOR, 9, false, 0,
+                  "where each token of the documents lies in topics (lda_arrange); default in order"},
+    [K_ROWS] = {"rows", TIDE_TENSOR, 1, true, 0, "the topics in the order of documents, as numbers of a table"},
     [K_BACK] = {"back", TIDE_FLAG, 0, false, 0, "from rows to topics"},
     [K_K] = {"topic_count", TIDE_NUMBER, 0, true, 0, "K"},
 };
@@ -297,21 +277,19 @@ static int keep_run(const struct tide_argument *a, struct tide_result *results, 
     for (size_t i = 0; i < tokens && code == 0; i++) {
         const size_t at = places ? places[i] : i;
         if (at >= tokens) {
-            code = tide_kernel_fail(error, TIDE_EINVAL, "places: token %zu lies behind the topics",
-                                    i + 1);
+            code = tide_kernel_fail(error, TIDE_EINVAL, "places: token %zu lies behind the topics", i + 1);
         } else if (a[K_BACK].number == 0) {
             row[i] = (float)lda_topic(&z, at);
         } else if (row[i] >= 0 && row[i] < (float)topics) {
             lda_topic_set(&z, at, (uint32_t)row[i]);
         } else {
-            code = tide_kernel_fail(error, TIDE_EINVAL, "rows: token %zu has topic %g of %zu",
-                                    i + 1, (double)row[i], (size_t)topics);
+            code = tide_kernel_fail(error, TIDE_EINVAL, "rows: token %zu has topic %g of %zu", i + 1, (double)row[i],
+                                    (size_t)topics);
         }
     }
     results[0] = (struct tide_result){"tokens", (double)tokens};
     return code ? code : 1;
 }
 
-const struct tide_kernel tide_kernel_lda_keep = {"lda_keep", "Topics as rows of a table, and back.",
-                                                 keep_parameters, TIDE_COUNT(keep_parameters),
-                                                 keep_run};
+const struct tide_kernel tide_kernel_lda_keep = {"lda_keep", "Topics as rows of a table, and back.", keep_parameters,
+                                                 TIDE_COUNT(keep_parameters), keep_run};

@@ -69,8 +69,7 @@ BODY void sums_halves_body(const struct gibbs *g, const float *row) {
 }
 
 /* The topic at u of the whole; never one whose p is 0. */
-BODY uint32_t draw_body(const struct gibbs *g, const float *row, double u, uint32_t own,
-                        bool wide) {
+BODY uint32_t draw_body(const struct gibbs *g, const float *row, double u, uint32_t own, bool wide) {
     const size_t width = g->b.width;
     const float *p = g->p, *running = g->running;
     if (wide) {

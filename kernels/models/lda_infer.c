@@ -18,16 +18,14 @@ typedef float v8 __attribute__((vector_size(32), aligned(4), may_alias));
 
 enum { OFFSETS, WORDS, PHI, ALPHA, THETA, STEPS, SCORE, DOCUMENT, SEED };
 static const struct tide_parameter parameters[] = {
-    [OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0,
-                 "where each document begins in words, and the end"},
+    [OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0, "where each document begins in words, and the end"},
     [WORDS] = {"words", TIDE_TENSOR, 9, true, 0, "row of phi of each token"},
     [PHI] = {"phi", TIDE_TENSOR, 1, true, 0, "p(w | k): a row a word, padded to 16 with zeros"},
     [ALPHA] = {"alpha", TIDE_TENSOR, 1, true, 0, "prior of each topic"},
     [THETA] = {"theta", TIDE_TENSOR, 1, false, 0, "documents x topics: set"},
     [STEPS] = {"steps", TIDE_NUMBER, 0, false, 50, "of expectation maximisation"},
     [SCORE] = {"score", TIDE_FLAG, 0, false, 0, "fit half of each document, predict the other"},
-    [DOCUMENT] = {"document", TIDE_NUMBER, 0, false, 0,
-                  "number of the first document: names its shuffle"},
+    [DOCUMENT] = {"document", TIDE_NUMBER, 0, false, 0, "number of the first document: names its shuffle"},
     [SEED] = {"seed", TIDE_NUMBER, 0, false, 0, "of the shuffles"},
 };
 
@@ -45,8 +43,7 @@ static void token_step(struct infer *f, const float *row) {
     for (size_t k = 0; k < f->width; k += 8) {
         sum += V8C(row + k) * V8C(f->theta + k);
     }
-    const float total =
-        ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
+    const float total = ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
     if (!(total > 0)) {
         return;
     }
@@ -105,8 +102,7 @@ static int run(const struct tide_argument *a, struct tide_result *results, char 
     code = code ? code : tide_kernel_whole(self, a, STEPS, 1, 100000, &steps, error);
     code = code ? code : tide_kernel_whole(self, a, DOCUMENT, 0, UINT64_MAX, &d.first, error);
     code = code ? code : tide_kernel_whole(self, a, SEED, 0, UINT64_MAX, &seed, error);
-    if (code == 0 && theta &&
-        a[THETA].tensor.rows * a[THETA].tensor.columns != d.count * f.topics) {
+    if (code == 0 && theta && a[THETA].tensor.rows * a[THETA].tensor.columns != d.count * f.topics) {
         code = tide_kernel_fail(error, TIDE_EINVAL, "theta: not documents x topics");
     }
     const uint32_t *words = a[WORDS].tensor.data;
@@ -120,8 +116,7 @@ static int run(const struct tide_argument *a, struct tide_result *results, char 
     }
     for (size_t i = 0; i < tokens && code == 0; i++) {
         if (words[i] >= rows) {
-            code = tide_kernel_fail(error, TIDE_EINVAL, "words: token %zu is row %u of %zu", i + 1,
-                                    words[i], rows);
+            code = tide_kernel_fail(error, TIDE_EINVAL, "words: token %zu is row %u of %zu", i + 1, words[i], rows);
         }
     }
     if (code) {
@@ -200,19 +195,17 @@ static int phi_run(const struct tide_argument *a, struct tide_result *results, c
     uint64_t topics, words;
     int code = tide_kernel_whole(self, a, P_K, 1, LDA_TOPICS_MOST, &topics, error);
     code = code ? code : tide_kernel_whole(self, a, P_VOCABULARY, 1, UINT32_MAX, &words, error);
-    if (code == 0 && (counts->columns < topics || totals->rows * totals->columns < topics ||
-                      !(a[P_BETA].number > 0))) {
-        code = tide_kernel_fail(
-            error, TIDE_EINVAL,
-            "counts and totals have fewer than %zu topics, or beta is not above 0", (size_t)topics);
+    if (code == 0 && (counts->columns < topics || totals->rows * totals->columns < topics || !(a[P_BETA].number > 0))) {
+        code = tide_kernel_fail(error, TIDE_EINVAL,
+                                "counts and totals have fewer than %zu topics, or beta is not above 0", (size_t)topics);
     }
     const double *n = totals->data;
     for (size_t w = 0; w < counts->rows && code == 0; w++) {
         float *row = (float *)counts->data + w * counts->columns;
         for (size_t k = 0; k < counts->columns; k++) {
-            row[k] = k < topics ? (float)(((double)row[k] + a[P_BETA].number) /
-                                          (n[k] + a[P_BETA].number * (double)words))
-                                : 0;
+            row[k] = k < topics
+                         ? (float)(((double)row[k] + a[P_BETA].number) / (n[k] + a[P_BETA].number * (double)words))
+                         : 0;
         }
     }
     results[0] = (struct tide_result){"rows", (double)counts->rows};
@@ -254,10 +247,8 @@ static int top_run(const struct tide_argument *a, struct tide_result *results, c
     uint64_t topics;
     int code = tide_kernel_whole(self, a, O_K, 1, LDA_TOPICS_MOST, &topics, error);
     const size_t n = out->columns;
-    if (code == 0 &&
-        (counts->columns < topics || out->rows != topics || n == 0 || n > counts->rows)) {
-        code = tide_kernel_fail(error, TIDE_EINVAL,
-                                "out: not topics x n, with 1 to as many words as there are rows");
+    if (code == 0 && (counts->columns < topics || out->rows != topics || n == 0 || n > counts->rows)) {
+        code = tide_kernel_fail(error, TIDE_EINVAL, "out: not topics x n, with 1 to as many words as there are rows");
     }
     if (code) {
         return code;
@@ -280,6 +271,5 @@ static int top_run(const struct tide_argument *a, struct tide_result *results, c
     return 1;
 }
 
-const struct tide_kernel tide_kernel_lda_top = {
-    "lda_top", "The words with the largest counts of each topic.", top_parameters,
-    TIDE_COUNT(top_parameters), top_run};
+const struct tide_kernel tide_kernel_lda_top = {"lda_top", "The words with the largest counts of each topic.",
+                                                top_parameters, TIDE_COUNT(top_parameters), top_run};

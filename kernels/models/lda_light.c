@@ -78,8 +78,7 @@ static inline struct counted counts_of(const struct word *x, uint32_t k) {
         return (struct counted){(double)x->fresh[k], (double)x->stale[k]};
     }
     const struct cell *c = cell_of(x, k);
-    return c->topic == k ? (struct counted){(double)c->fresh, (double)c->stale}
-                         : (struct counted){0, 0};
+    return c->topic == k ? (struct counted){(double)c->fresh, (double)c->stale} : (struct counted){0, 0};
 }
 
 static inline void count(struct word *x, uint32_t k, int change) {
@@ -247,17 +246,14 @@ static inline double at_least_0(double x) {
     return x < 0 ? 0 : x;
 }
 
-static inline uint32_t word_proposal(const struct light *g, const struct word *x,
-                                     struct lda_stream *s) {
+static inline uint32_t word_proposal(const struct light *g, const struct word *x, struct lda_stream *s) {
     const double at = lda_uniform(s) * (x->mass + g->rest_mass);
-    return at < x->mass && x->alias_count > 0
-               ? lda_alias_draw(g->entries + x->alias_at, x->alias_count, s)
-               : lda_alias_draw(g->rest, g->b.prior.topics, s);
+    return at < x->mass && x->alias_count > 0 ? lda_alias_draw(g->entries + x->alias_at, x->alias_count, s)
+                                              : lda_alias_draw(g->rest, g->b.prior.topics, s);
 }
 
 /* n_kw + b and n_k + V b of a topic, the token's own count at o taken out. */
-static inline double word_part(const struct light *g, const struct counted *n, uint32_t k,
-                               uint32_t o) {
+static inline double word_part(const struct light *g, const struct counted *n, uint32_t k, uint32_t o) {
     return at_least_0(n->fresh - (k == o && !TIDE_MUTANT(lda_own_count_kept))) + g->b.prior.beta;
 }
 
@@ -274,8 +270,7 @@ static inline double proposed(const struct light *g, const struct counted *n, ui
     return (n->stale + g->b.prior.beta) * g->inverse[k];
 }
 
-static uint32_t word_move(struct light *g, const struct word *x, uint32_t s, uint32_t o,
-                          struct lda_stream *stream) {
+static uint32_t word_move(struct light *g, const struct word *x, uint32_t s, uint32_t o, struct lda_stream *stream) {
     const uint32_t t = word_proposal(g, x, stream);
     if (t == s) {
         return s;
@@ -283,15 +278,14 @@ static uint32_t word_move(struct light *g, const struct word *x, uint32_t s, uin
     const struct counted at_s = counts_of(x, s), at_t = counts_of(x, t);
     const double q_s = proposed(g, &at_s, s), q_t = proposed(g, &at_t, t);
     const bool swapped = TIDE_MUTANT(lda_proposals_swapped);
-    const double up = document_part(g, t, o) * word_part(g, &at_t, t, o) * total_part(g, s, o) *
-                      (swapped ? q_t : q_s);
-    const double down = document_part(g, s, o) * word_part(g, &at_s, s, o) * total_part(g, t, o) *
-                        (swapped ? q_s : q_t);
+    const double up = document_part(g, t, o) * word_part(g, &at_t, t, o) * total_part(g, s, o) * (swapped ? q_t : q_s);
+    const double down =
+        document_part(g, s, o) * word_part(g, &at_s, s, o) * total_part(g, t, o) * (swapped ? q_s : q_t);
     return lda_uniform(stream) * down < up ? t : s;
 }
 
-static uint32_t document_move(struct light *g, const struct word *x, size_t token, size_t from,
-                              size_t to, uint32_t s, uint32_t o, struct lda_stream *stream) {
+static uint32_t document_move(struct light *g, const struct word *x, size_t token, size_t from, size_t to, uint32_t s,
+                              uint32_t o, struct lda_stream *stream) {
     const size_t others = to - from - (g->lightlda ? 0 : 1);
     const double own = (double)others / ((double)others + g->b.prior.alpha_sum);
     uint32_t t;
@@ -306,8 +300,7 @@ static uint32_t document_move(struct light *g, const struct word *x, size_t toke
         return s;
     }
     const struct counted at_s = counts_of(x, s), at_t = counts_of(x, t);
-    double up = word_part(g, &at_t, t, o) * total_part(g, s, o),
-           down = word_part(g, &at_s, s, o) * total_part(g, t, o);
+    double up = word_part(g, &at_t, t, o) * total_part(g, s, o), down = word_part(g, &at_s, s, o) * total_part(g, t, o);
     if (g->lightlda) {
         up *= document_part(g, t, o) * ((double)g->document[s] + (double)g->b.prior.alpha[s]);
         down *= document_part(g, s, o) * ((double)g->document[t] + (double)g->b.prior.alpha[t]);
@@ -362,19 +355,16 @@ static void one_document(struct light *g, size_t document) {
 enum { STALE = LDA_BLOCK, STEPS, MOVE, STALE_TOTALS, ROW_OF, STARTS, LISTED, FROM, PLACES };
 static const struct tide_parameter parameters[] = {
     LDA_BLOCK_PARAMETERS,
-    [STALE] = {"stale", TIDE_TENSOR, 1, true, 0,
-               "n_kw as proposals are drawn from them: the counts before the call"},
+    [STALE] = {"stale", TIDE_TENSOR, 1, true, 0, "n_kw as proposals are drawn from them: the counts before the call"},
     [STEPS] = {"steps", TIDE_NUMBER, 0, false, 2, "cycles of both proposals a token"},
     [MOVE] = {"doc_move", TIDE_TEXT, 0, false, 0, "\"other\" (default, exact) or \"lightlda\""},
-    [STALE_TOTALS] = {"stale_totals", TIDE_TENSOR, 2, false, 0,
-                      "n_k as proposals are drawn from them; default totals"},
+    [STALE_TOTALS] = {"stale_totals", TIDE_TENSOR, 2, false, 0, "n_k as proposals are drawn from them; default totals"},
     [ROW_OF] = {"row_of", TIDE_TENSOR, 9, false, 0,
                 "of each word first, first + 1, ..: its row (lda_places), 2^32 - 1: it is rare and "
                 "has a list; without row_of all words have rows"},
     [STARTS] = {"starts", TIDE_TENSOR, 9, false, 0,
                 "of these words and the end: place of the first token in the lists (lda_places)"},
-    [LISTED] = {"listed", TIDE_TENSOR, 1, false, 0,
-                "topic of each token of the rare words of the range; changed"},
+    [LISTED] = {"listed", TIDE_TENSOR, 1, false, 0, "topic of each token of the rare words of the range; changed"},
     [FROM] = {"from", TIDE_NUMBER, 0, false, 0, "place of the first number of listed"},
     [PLACES] = {"places", TIDE_TENSOR, 9, false, 0, "of each token in the lists (lda_places)"},
 };
@@ -387,21 +377,19 @@ static int check_lists(const struct light *g, size_t listed, char *error) {
     for (size_t i = 0; i < g->words; i++) {
         row += g->row_of[i] != UINT32_MAX;
         if (g->starts[i] > g->starts[i + 1]) {
-            return tide_kernel_fail(error, TIDE_EINVAL, "starts: word %zu ends before it begins",
-                                    i);
+            return tide_kernel_fail(error, TIDE_EINVAL, "starts: word %zu ends before it begins", i);
         }
     }
     if (row != g->b.rows) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "row_of: %zu words with rows, counts has %zu",
-                                row, g->b.rows);
+        return tide_kernel_fail(error, TIDE_EINVAL, "row_of: %zu words with rows, counts has %zu", row, g->b.rows);
     }
     if (g->starts[0] < g->from || g->starts[g->words] - g->from > listed) {
         return tide_kernel_fail(error, TIDE_EINVAL, "listed: lacks tokens of the rare words");
     }
     for (size_t i = g->starts[0] - g->from; i < g->starts[g->words] - g->from; i++) {
         if (!(g->listed[i] >= 0 && g->listed[i] < (float)g->b.prior.topics)) {
-            return tide_kernel_fail(error, TIDE_EINVAL, "listed: token %zu has topic %g of %u", i,
-                                    (double)g->listed[i], g->b.prior.topics);
+            return tide_kernel_fail(error, TIDE_EINVAL, "listed: token %zu has topic %g of %u", i, (double)g->listed[i],
+                                    g->b.prior.topics);
         }
     }
     for (size_t d = 0; d < g->b.d.count; d++) {
@@ -412,9 +400,8 @@ static int check_lists(const struct light *g, size_t listed, char *error) {
             if (g->row_of[w] == UINT32_MAX &&
                 !(g->places[i] >= g->starts[w] && g->places[i] < g->starts[w + 1] &&
                   (uint32_t)g->listed[g->places[i] - g->from] == lda_topic(&g->b.d.z, i))) {
-                return tide_kernel_fail(
-                    error, TIDE_EINVAL,
-                    "places: token %zu is not in its word's list with its topic", i + 1);
+                return tide_kernel_fail(error, TIDE_EINVAL,
+                                        "places: token %zu is not in its word's list with its topic", i + 1);
             }
         }
     }
@@ -445,8 +432,7 @@ static int read_all(const struct tide_argument *a, struct light *g, char *error)
     size_t width, rows, move;
     float *stale = NULL;
     int code = lda_read_block(self, a, &g->b, error);
-    code = code ? code
-                : lda_read_rows(self, a, STALE, g->b.prior.topics, &width, &rows, &stale, error);
+    code = code ? code : lda_read_rows(self, a, STALE, g->b.prior.topics, &width, &rows, &stale, error);
     if (code == 0 && (width != g->b.width || rows != g->b.rows || stale == g->b.counts)) {
         code = tide_kernel_fail(error, TIDE_EINVAL, "stale: a copy of counts");
     }
@@ -479,8 +465,8 @@ static int run(const struct tide_argument *a, struct tide_result *results, char 
     g.mark = tide_alloc_zero(topics, sizeof *g.mark);
     g.weights = tide_alloc(topics * sizeof *g.weights);
     g.stack = tide_alloc(topics * sizeof *g.stack);
-    const bool fine = g.shifted && g.inverse && g.document && g.rest && g.alpha && g.word &&
-                      g.own && g.mark && g.weights && g.stack;
+    const bool fine =
+        g.shifted && g.inverse && g.document && g.rest && g.alpha && g.word && g.own && g.mark && g.weights && g.stack;
     code = fine ? build(&g) : TIDE_ENOMEM;
     for (size_t i = 0; code == 0 && i < g.b.d.count; i++) {
         one_document(&g, i);
@@ -497,6 +483,5 @@ static int run(const struct tide_argument *a, struct tide_result *results, char 
 }
 
 const struct tide_kernel tide_kernel_lda_light = {
-    "lda_light",
-    "Draws topics by two cheap proposals in turn. LightLDA, Yuan et al., WWW 2015, section 4.",
-    parameters, TIDE_COUNT(parameters), run};
+    "lda_light", "Draws topics by two cheap proposals in turn. LightLDA, Yuan et al., WWW 2015, section 4.", parameters,
+    TIDE_COUNT(parameters), run};

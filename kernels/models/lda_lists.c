@@ -16,20 +16,17 @@
 enum { P_WORDS, P_ROW_OF, P_BEGIN, P_STARTS, P_PLACES };
 static const struct tide_parameter places_parameters[] = {
     [P_WORDS] = {"words", TIDE_TENSOR, 9, true, 0, "word of each token of all documents"},
-    [P_ROW_OF] = {"row_of", TIDE_TENSOR, 9, true, 0,
-                  "of each word: its row of n_kw, or 2^32 - 1: it has a list"},
+    [P_ROW_OF] = {"row_of", TIDE_TENSOR, 9, true, 0, "of each word: its row of n_kw, or 2^32 - 1: it has a list"},
     [P_BEGIN] = {"begin", TIDE_NUMBER, 0, false, 0, "first token whose place is wanted"},
-    [P_STARTS] = {"starts", TIDE_TENSOR, 9, true, 0,
-                  "one a word and the end: set to where its list begins"},
-    [P_PLACES] = {"places", TIDE_TENSOR, 9, true, 0,
-                  "of the tokens from begin on: set; 2^32 - 1: the word has a row"},
+    [P_STARTS] = {"starts", TIDE_TENSOR, 9, true, 0, "one a word and the end: set to where its list begins"},
+    [P_PLACES] = {"places", TIDE_TENSOR, 9, true, 0, "of the tokens from begin on: set; 2^32 - 1: the word has a row"},
 };
 
 const struct tide_kernel tide_kernel_lda_places;
 
 /* starts[w] becomes where the list of w begins; the sum of all. */
-static uint64_t begin_lists(const uint32_t *words, size_t tokens, const uint32_t *row_of,
-                            size_t vocabulary, uint32_t *starts) {
+static uint64_t begin_lists(const uint32_t *words, size_t tokens, const uint32_t *row_of, size_t vocabulary,
+                            uint32_t *starts) {
     memset(starts, 0, (vocabulary + 1) * sizeof *starts);
     for (size_t i = 0; i < tokens; i++) {
         starts[words[i]] += row_of[words[i]] == UINT32_MAX;
@@ -45,30 +42,26 @@ static uint64_t begin_lists(const uint32_t *words, size_t tokens, const uint32_t
 
 static int places_run(const struct tide_argument *a, struct tide_result *results, char *error) {
     const struct tide_kernel *self = &tide_kernel_lda_places;
-    const struct tide_tensor *w = &a[P_WORDS].tensor, *r = &a[P_ROW_OF].tensor,
-                             *p = &a[P_PLACES].tensor;
+    const struct tide_tensor *w = &a[P_WORDS].tensor, *r = &a[P_ROW_OF].tensor, *p = &a[P_PLACES].tensor;
     const uint32_t *words = w->data, *row_of = r->data;
-    const size_t tokens = w->rows * w->columns, vocabulary = r->rows * r->columns,
-                 own = p->rows * p->columns;
+    const size_t tokens = w->rows * w->columns, vocabulary = r->rows * r->columns, own = p->rows * p->columns;
     uint32_t *places = p->data, *starts;
     uint64_t begin;
     int code = tide_kernel_whole(self, a, P_BEGIN, 0, tokens, &begin, error);
     code = code ? code : lda_read_vector(self, a, P_STARTS, vocabulary + 1, &starts, error);
     if (code == 0 && (tokens >= UINT32_MAX || own > tokens - begin)) {
-        code = tide_kernel_fail(error, TIDE_EINVAL,
-                                "places: tokens %zu to %zu of %zu, of which less than 2^32 may be",
+        code = tide_kernel_fail(error, TIDE_EINVAL, "places: tokens %zu to %zu of %zu, of which less than 2^32 may be",
                                 (size_t)begin, (size_t)begin + own, tokens);
     }
     for (size_t i = 0; i < tokens && code == 0; i++) {
         if (words[i] >= vocabulary) {
-            code = tide_kernel_fail(error, TIDE_EINVAL, "words: token %zu is word %u of %zu", i + 1,
-                                    words[i], vocabulary);
+            code =
+                tide_kernel_fail(error, TIDE_EINVAL, "words: token %zu is word %u of %zu", i + 1, words[i], vocabulary);
         }
     }
     uint32_t *at = code ? NULL : tide_alloc((vocabulary + 1) * sizeof *at);
     if (!at) {
-        return code ? code
-                    : tide_kernel_fail(error, TIDE_ENOMEM, "no memory for %zu words", vocabulary);
+        return code ? code : tide_kernel_fail(error, TIDE_ENOMEM, "no memory for %zu words", vocabulary);
     }
     const uint64_t listed = begin_lists(words, tokens, row_of, vocabulary, starts);
     memcpy(at, starts, (vocabulary + 1) * sizeof *at);
@@ -84,9 +77,9 @@ static int places_run(const struct tide_argument *a, struct tide_result *results
     return 1;
 }
 
-const struct tide_kernel tide_kernel_lda_places = {
-    "lda_places", "Where the tokens of rare words lie in lists of their topics.", places_parameters,
-    TIDE_COUNT(places_parameters), places_run};
+const struct tide_kernel tide_kernel_lda_places = {"lda_places",
+                                                   "Where the tokens of rare words lie in lists of their topics.",
+                                                   places_parameters, TIDE_COUNT(places_parameters), places_run};
 
 /* ---- lda_list ---- */
 
@@ -94,8 +87,7 @@ enum { L_TOPICS, L_PLACES, L_LISTED, L_FROM };
 static const struct tide_parameter list_parameters[] = {
     [L_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0, "u16 or u32: topic of each token"},
     [L_PLACES] = {"places", TIDE_TENSOR, 9, true, 0, "of each token in the lists (lda_places)"},
-    [L_LISTED] = {"listed", TIDE_TENSOR, 1, true, 0,
-                  "a range of the lists: set where these tokens lie in it"},
+    [L_LISTED] = {"listed", TIDE_TENSOR, 1, true, 0, "a range of the lists: set where these tokens lie in it"},
     [L_FROM] = {"from", TIDE_NUMBER, 0, false, 0, "place of its first number"},
 };
 
@@ -123,6 +115,5 @@ static int list_run(const struct tide_argument *a, struct tide_result *results, 
     return code ? code : 1;
 }
 
-const struct tide_kernel tide_kernel_lda_list = {
-    "lda_list", "Topics of tokens to the lists of rare words.", list_parameters,
-    TIDE_COUNT(list_parameters), list_run};
+const struct tide_kernel tide_kernel_lda_list = {"lda_list", "Topics of tokens to the lists of rare words.",
+                                                 list_parameters, TIDE_COUNT(list_parameters), list_run};

@@ -10,10 +10,7 @@
 #include <string.h>
 
 enum { ROWS, FIRST, BEFORE, AFTER, PARAMETERS };
-enum {
-    BATCH_FLOATS = 1 << 18,
-    FEW = 8
-}; /* a row of which less than one column in so many has changed */
+enum { BATCH_FLOATS = 1 << 18, FEW = 8 }; /* a row of which less than one column in so many has changed */
 static const struct tide_parameter parameters[PARAMETERS] = {
     [ROWS] = {"rows", TIDE_ROWS, 0, true, 0, "table with update \"add\""},
     [FIRST] = {"first", TIDE_NUMBER, 0, false, 0, "key of the first row"},
@@ -72,10 +69,8 @@ static int run(const struct tide_argument *a, struct tide_result *results, char 
     struct push p = {.table = &a[ROWS].rows, .width = a[ROWS].rows.width};
     uint64_t first;
     int code = tide_kernel_whole(&tide_kernel_lda_push, a, FIRST, 0, UINT64_MAX, &first, error);
-    if (code == 0 &&
-        (before->columns != p.width || after->columns != p.width || before->rows != after->rows)) {
-        code = tide_kernel_fail(error, TIDE_EINVAL,
-                                "before and after: not as many rows of %zu numbers", p.width);
+    if (code == 0 && (before->columns != p.width || after->columns != p.width || before->rows != after->rows)) {
+        code = tide_kernel_fail(error, TIDE_EINVAL, "before and after: not as many rows of %zu numbers", p.width);
     }
     if (code) {
         return code;
@@ -105,5 +100,5 @@ static int run(const struct tide_argument *a, struct tide_result *results, char 
     return code ? code : 4;
 }
 
-const struct tide_kernel tide_kernel_lda_push = {
-    "lda_push", "Adds to rows of a table what has changed in them.", parameters, PARAMETERS, run};
+const struct tide_kernel tide_kernel_lda_push = {"lda_push", "Adds to rows of a table what has changed in them.",
+                                                 parameters, PARAMETERS, run};

@@ -35,8 +35,7 @@ static double gamma_log(double x) {
 
 /* sum_d [lgamma(A) - lgamma(N_d + A) + sum_k (lgamma(n_kd + a_k) - lgamma(a_k))]; n_kd are counted
  * one by one, each time the next factor n + a_k of the rising product. */
-static int documents_part(const struct lda_documents *d, const struct lda_priors *prior,
-                          double *sum) {
+static int documents_part(const struct lda_documents *d, const struct lda_priors *prior, double *sum) {
     uint32_t *n = tide_alloc_zero(prior->topics, sizeof *n);
     struct lda_rising all = {0};
     int code = n ? lda_rising_init(&all, prior->alpha_sum) : TIDE_ENOMEM;
@@ -81,9 +80,7 @@ static int likelihood_run(const struct tide_argument *a, struct tide_result *res
     if (code == 0 && a[L_OFFSETS].given) {
         struct lda_documents d;
         code = a[L_TOPICS].given ? 0 : tide_kernel_fail(error, TIDE_EINVAL, "topics: missing");
-        code = code ? code
-                    : lda_read_documents(self, a, L_OFFSETS, SIZE_MAX, L_TOPICS, 0, prior.topics,
-                                         &d, error);
+        code = code ? code : lda_read_documents(self, a, L_OFFSETS, SIZE_MAX, L_TOPICS, 0, prior.topics, &d, error);
         if (code == 0 && documents_part(&d, &prior, &sums[0]) < 0) {
             code = tide_kernel_fail(error, TIDE_ENOMEM, "no memory");
         }
@@ -106,16 +103,14 @@ static int likelihood_run(const struct tide_argument *a, struct tide_result *res
 }
 
 const struct tide_kernel tide_kernel_lda_likelihood = {
-    "lda_likelihood",
-    "Parts of the joint log-likelihood of words and topics. Griffiths and Steyvers, PNAS 2004.",
+    "lda_likelihood", "Parts of the joint log-likelihood of words and topics. Griffiths and Steyvers, PNAS 2004.",
     likelihood_parameters, TIDE_COUNT(likelihood_parameters), likelihood_run};
 
 /* ---- lda_together ---- */
 
 enum { T_OFFSETS, T_WORDS, T_TOP, T_PAIRS };
 static const struct tide_parameter together_parameters[] = {
-    [T_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0,
-                   "where each document begins in words, and the end"},
+    [T_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0, "where each document begins in words, and the end"},
     [T_WORDS] = {"words", TIDE_TENSOR, 9, true, 0, "word of each token, rising in a document"},
     [T_TOP] = {"top", TIDE_TENSOR, 9, true, 0, "topics x n: words whose documents are counted"},
     [T_PAIRS] = {"pairs", TIDE_TENSOR, 6, true, 0,
@@ -146,8 +141,7 @@ static void one_document(const struct together *t, const uint32_t *words, size_t
         const size_t topic = t->present[i] / t->each;
         for (size_t j = 0; j < found; j++) {
             if (t->present[j] / t->each == topic) {
-                t->pairs[(topic * t->each + t->present[i] % t->each) * t->each +
-                         t->present[j] % t->each]++;
+                t->pairs[(topic * t->each + t->present[i] % t->each) * t->each + t->present[j] % t->each]++;
             }
         }
     }
@@ -156,13 +150,11 @@ static void one_document(const struct together *t, const uint32_t *words, size_t
 static int together_run(const struct tide_argument *a, struct tide_result *results, char *error) {
     const struct tide_kernel *self = &tide_kernel_lda_together;
     const struct tide_tensor *top = &a[T_TOP].tensor, *pairs = &a[T_PAIRS].tensor;
-    struct together t = {
-        .top = top->data, .topics = top->rows, .each = top->columns, .pairs = pairs->data};
+    struct together t = {.top = top->data, .topics = top->rows, .each = top->columns, .pairs = pairs->data};
     struct lda_documents d;
     const size_t slots = t.topics * t.each;
     int code = lda_read_documents(self, a, T_OFFSETS, T_WORDS, SIZE_MAX, UINT32_MAX, 0, &d, error);
-    if (code == 0 &&
-        (slots == 0 || slots >= UINT32_MAX || pairs->rows * pairs->columns != slots * t.each)) {
+    if (code == 0 && (slots == 0 || slots >= UINT32_MAX || pairs->rows * pairs->columns != slots * t.each)) {
         code = tide_kernel_fail(error, TIDE_EINVAL, "pairs: not topics x n^2");
     }
     if (code) {
@@ -198,6 +190,5 @@ static int together_run(const struct tide_argument *a, struct tide_result *resul
 }
 
 const struct tide_kernel tide_kernel_lda_together = {
-    "lda_together",
-    "In how many documents words of a topic stand together. Mimno et al., EMNLP 2011.",
+    "lda_together", "In how many documents words of a topic stand together. Mimno et al., EMNLP 2011.",
     together_parameters, TIDE_COUNT(together_parameters), together_run};

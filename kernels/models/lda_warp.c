@@ -95,8 +95,7 @@ static void clear_counts(struct warp *w) {
 
 /* Chooses how so many tokens are counted. */
 static void begin_counts(struct warp *w, size_t tokens) {
-    w->hashed =
-        w->dense == NULL || (w->prior.topics > DENSE_TOPICS && 2 * tokens <= w->prior.topics);
+    w->hashed = !w->dense || (w->prior.topics > DENSE_TOPICS && 2 * tokens <= w->prior.topics);
     if (w->hashed) {
         uint32_t size = 16;
         while (size < 2 * tokens) {
@@ -126,8 +125,8 @@ static int room(struct warp *w, size_t most) {
     if (w->keys) {
         memset(w->keys, 0xff, size * sizeof *w->keys);
     }
-    return (w->dense || !dense) && (!hashed || (w->keys && w->values)) && w->touched && w->alias &&
-                   w->weights && w->stack
+    return (w->dense || !dense) && (!hashed || (w->keys && w->values)) && w->touched && w->alias && w->weights &&
+                   w->stack
                ? 0
                : TIDE_ENOMEM;
 }
@@ -144,8 +143,8 @@ static void release(struct warp *w) {
 
 /* Whether a token moves from s to t, where o is its topic in all counts; cs, ct: what its side adds
  * (b or a_k). */
-static inline bool moves(const struct warp *w, struct lda_stream *stream, uint32_t s, uint32_t t,
-                         uint32_t o, double prior_s, double prior_t) {
+static inline bool moves(const struct warp *w, struct lda_stream *stream, uint32_t s, uint32_t t, uint32_t o,
+                         double prior_s, double prior_t) {
     const double own_s = s == o, own_t = t == o;
     const double at_s = ((double)count_of(w, s) - own_s + prior_s) * (w->totals[t] - own_t);
     const double at_t = ((double)count_of(w, t) - own_t + prior_t) * (w->totals[s] - own_s);
@@ -198,8 +197,7 @@ struct word_stream {
 
 static inline struct lda_stream *next_of_word(struct word_stream *s) {
     if (s->token % RUN_TOKENS == 0) {
-        lda_stream_begin(&s->stream, s->seed, s->pass, s->phase,
-                         s->word << 24 | s->token / RUN_TOKENS);
+        lda_stream_begin(&s->stream, s->seed, s->pass, s->phase, s->word << 24 | s->token / RUN_TOKENS);
     }
     s->token++;
     return &s->stream;
@@ -239,9 +237,8 @@ static void word_phase(struct warp *w, const struct runs *r, size_t word, uint64
         const size_t base = (size_t)r->bases[p] - at[0];
         for (size_t i = base + at[word]; i < base + at[word + 1]; i++) {
             struct lda_stream *stream = next_of_word(&s);
-            const uint32_t t = lda_uniform(stream) < own
-                                   ? lda_alias_draw(w->alias, (uint32_t)w->touched_count, stream)
-                                   : lda_below(stream, w->prior.topics);
+            const uint32_t t = lda_uniform(stream) < own ? lda_alias_draw(w->alias, (uint32_t)w->touched_count, stream)
+                                                         : lda_below(stream, w->prior.topics);
             lda_topic_set(&w->proposals, i, t);
         }
     }
@@ -249,61 +246,45 @@ static void word_phase(struct warp *w, const struct runs *r, size_t word, uint64
     clear_counts(w);
 }
 
-enum {
-    W_TOPICS = LDA_DRAWS,
-    W_PROPOSALS,
-    W_STARTS,
-    W_BASES,
-    W_NUMBERS,
-    W_NEXT,
-    W_SCORE,
-    W_COUNTS,
-    W_ROWS
-};
+enum { W_TOPICS = LDA_DRAWS, W_PROPOSALS, W_STARTS, W_BASES, W_NUMBERS, W_NEXT, W_SCORE, W_COUNTS, W_ROWS };
 static const struct tide_parameter word_parameters[] = {
     LDA_DRAWS_PARAMETERS,
     [W_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0,
                   "u16 or u32: of the tokens of some words, in the order of words, block by block "
                   "of the documents; changed"},
     [W_PROPOSALS] = {"proposals", TIDE_TENSOR, 0, false, 0, "as topics; changed"},
-    [W_STARTS] = {"starts", TIDE_TENSOR, 9, true, 0,
-                  "a row for each block: where each word begins, and the end"},
+    [W_STARTS] = {"starts", TIDE_TENSOR, 9, true, 0, "a row for each block: where each word begins, and the end"},
     [W_BASES] = {"bases", TIDE_TENSOR, 7, true, 0, "where each block begins in topics"},
-    [W_NUMBERS] = {"numbers", TIDE_TENSOR, 9, true, 0,
-                   "of the words in the vocabulary: names their draws"},
+    [W_NUMBERS] = {"numbers", TIDE_TENSOR, 9, true, 0, "of the words in the vocabulary: names their draws"},
     [W_NEXT] = {"next", TIDE_TENSOR, 2, true, 0, "n_k of these words after the phase are added"},
-    [W_SCORE] = {"score", TIDE_FLAG, 0, false, 0,
-                 "no draws: counts, and the words' part of the log-likelihood"},
+    [W_SCORE] = {"score", TIDE_FLAG, 0, false, 0, "no draws: counts, and the words' part of the log-likelihood"},
     [W_COUNTS] = {"counts", TIDE_TENSOR, 1, false, 0, "with score: rows of n_kw that are added to"},
     [W_ROWS] = {"rows", TIDE_TENSOR, 9, false, 0, "of each word in counts, 2^32 - 1: none"},
 };
 
 const struct tide_kernel tide_kernel_lda_warp_word;
 
-static int read_runs(const struct tide_kernel *self, const struct tide_argument *a, struct runs *r,
-                     size_t tokens, char *error) {
+static int read_runs(const struct tide_kernel *self, const struct tide_argument *a, struct runs *r, size_t tokens,
+                     char *error) {
     const struct tide_tensor *starts = &a[W_STARTS].tensor, *bases = &a[W_BASES].tensor;
     r->parts = bases->rows * bases->columns;
     r->starts = starts->data;
     r->bases = bases->data;
     const size_t all = starts->rows * starts->columns;
     if (r->parts == 0 || all % r->parts != 0 || all == 0) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "starts: not a row for each of %zu blocks",
-                                r->parts);
+        return tide_kernel_fail(error, TIDE_EINVAL, "starts: not a row for each of %zu blocks", r->parts);
     }
     r->words = all / r->parts - 1;
     for (size_t p = 0; p < r->parts; p++) {
         const uint32_t *at = r->starts + p * (r->words + 1);
         for (size_t i = 0; i < r->words; i++) {
             if (at[i] > at[i + 1]) {
-                return tide_kernel_fail(error, TIDE_EINVAL,
-                                        "starts: word %zu of block %zu ends before it begins", i,
+                return tide_kernel_fail(error, TIDE_EINVAL, "starts: word %zu of block %zu ends before it begins", i,
                                         p);
             }
         }
         if (r->bases[p] > tokens || at[r->words] - at[0] > tokens - r->bases[p]) {
-            return tide_kernel_fail(error, TIDE_EINVAL, "bases: block %zu ends behind the topics",
-                                    p);
+            return tide_kernel_fail(error, TIDE_EINVAL, "bases: block %zu ends behind the topics", p);
         }
     }
     const uint32_t *numbers;
@@ -311,19 +292,15 @@ static int read_runs(const struct tide_kernel *self, const struct tide_argument 
 }
 
 /* Counts and their part of the log-likelihood: sum over (w, k) of lgamma(n_kw + b) - lgamma(b). */
-static int score_words(struct warp *w, const struct runs *r, const struct tide_argument *a,
-                       double *sum, char *error) {
+static int score_words(struct warp *w, const struct runs *r, const struct tide_argument *a, double *sum, char *error) {
     struct lda_rising rising = {0};
     size_t width = 0, rows = 0;
     float *counts = NULL;
     uint32_t *row_of = NULL;
     int code = 0;
     if (a[W_COUNTS].given) {
-        code = lda_read_rows(&tide_kernel_lda_warp_word, a, W_COUNTS, w->prior.topics, &width,
-                             &rows, &counts, error);
-        code =
-            code ? code
-                 : lda_read_vector(&tide_kernel_lda_warp_word, a, W_ROWS, r->words, &row_of, error);
+        code = lda_read_rows(&tide_kernel_lda_warp_word, a, W_COUNTS, w->prior.topics, &width, &rows, &counts, error);
+        code = code ? code : lda_read_vector(&tide_kernel_lda_warp_word, a, W_ROWS, r->words, &row_of, error);
     }
     if (code == 0 && lda_rising_init(&rising, w->prior.beta) < 0) {
         code = tide_kernel_fail(error, TIDE_ENOMEM, "no memory");
@@ -378,12 +355,11 @@ static int word_run(const struct tide_argument *a, struct tide_result *results, 
     code = code ? code : lda_read_topics(self, a, W_TOPICS, w.prior.topics, &w.z, &tokens, error);
     code = code ? code : read_runs(self, a, &r, tokens, error);
     if (code == 0 && !scores) {
-        code = a[W_PROPOSALS].given ? lda_read_topics(self, a, W_PROPOSALS, w.prior.topics,
-                                                      &w.proposals, &proposals, error)
-                                    : tide_kernel_fail(error, TIDE_EINVAL, "proposals: missing");
+        code = a[W_PROPOSALS].given
+                   ? lda_read_topics(self, a, W_PROPOSALS, w.prior.topics, &w.proposals, &proposals, error)
+                   : tide_kernel_fail(error, TIDE_EINVAL, "proposals: missing");
         if (code == 0 && (proposals < tokens || w.proposals.wide != w.z.wide)) {
-            code = tide_kernel_fail(error, TIDE_EINVAL,
-                                    "proposals: not as many as topics, or of another type");
+            code = tide_kernel_fail(error, TIDE_EINVAL, "proposals: not as many as topics, or of another type");
         }
     }
     code = code ? code : lda_read_vector(self, a, W_NEXT, w.prior.topics, &w.next, error);
@@ -418,8 +394,7 @@ static int word_run(const struct tide_argument *a, struct tide_result *results, 
 }
 
 const struct tide_kernel tide_kernel_lda_warp_word = {
-    "lda_warp_word",
-    "The word phase of a pass with delayed counts, over some words. WarpLDA, VLDB 2016, section 4.",
+    "lda_warp_word", "The word phase of a pass with delayed counts, over some words. WarpLDA, VLDB 2016, section 4.",
     word_parameters, TIDE_COUNT(word_parameters), word_run};
 
 /* ---- documents ---- */
@@ -430,13 +405,10 @@ static const struct tide_parameter document_parameters[] = {
     [D_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0,
                   "u16 or u32: of the tokens of these documents, in the order of words; changed"},
     [D_PROPOSALS] = {"proposals", TIDE_TENSOR, 0, true, 0, "as topics; changed"},
-    [D_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0,
-                   "where each document begins in places, and the end"},
+    [D_OFFSETS] = {"offsets", TIDE_TENSOR, 7, true, 0, "where each document begins in places, and the end"},
     [D_PLACES] = {"places", TIDE_TENSOR, 9, true, 0, "of each token in topics (lda_arrange)"},
-    [D_NEXT] = {"next", TIDE_TENSOR, 2, true, 0,
-                "n_k of these documents after the phase are added"},
-    [D_DOCUMENT] = {"document", TIDE_NUMBER, 0, false, 0,
-                    "number of the first document in the corpus"},
+    [D_NEXT] = {"next", TIDE_TENSOR, 2, true, 0, "n_k of these documents after the phase are added"},
+    [D_DOCUMENT] = {"document", TIDE_NUMBER, 0, false, 0, "number of the first document in the corpus"},
     [D_FIRST] = {"propose_only", TIDE_FLAG, 0, false, 0, "before the first pass: topics stay"},
 };
 
@@ -452,8 +424,7 @@ struct document_side {
 };
 
 static void document_phase(struct warp *w, const struct document_side *d, size_t document) {
-    const size_t from = d->offsets[document] - d->offsets[0],
-                 to = d->offsets[document + 1] - d->offsets[0];
+    const size_t from = d->offsets[document] - d->offsets[0], to = d->offsets[document + 1] - d->offsets[0];
     const uint32_t *places = d->places;
     const float *alpha = w->prior.alpha;
     if (from == to) {
@@ -485,8 +456,7 @@ static void document_phase(struct warp *w, const struct document_side *d, size_t
         if (lda_uniform(&s) < own) {
             t = lda_topic(&w->z, places[from + lda_below(&s, (uint32_t)(to - from))]);
         } else {
-            t = d->symmetric ? lda_below(&s, w->prior.topics)
-                             : lda_alias_draw(d->alias, w->prior.topics, &s);
+            t = d->symmetric ? lda_below(&s, w->prior.topics) : lda_alias_draw(d->alias, w->prior.topics, &s);
         }
         lda_topic_set(&w->proposals, places[i], t);
     }
@@ -496,8 +466,7 @@ static void document_phase(struct warp *w, const struct document_side *d, size_t
 static int alias_of_alpha(struct document_side *d, const struct lda_priors *prior) {
     d->symmetric = true;
     for (uint32_t k = 1; k < prior->topics; k++) {
-        d->symmetric = d->symmetric && prior->alpha[k] <= prior->alpha[0] &&
-                       prior->alpha[k] >= prior->alpha[0];
+        d->symmetric = d->symmetric && prior->alpha[k] <= prior->alpha[0] && prior->alpha[k] >= prior->alpha[0];
     }
     if (d->symmetric) {
         return 0;
@@ -518,21 +487,18 @@ static int alias_of_alpha(struct document_side *d, const struct lda_priors *prio
     return fine ? 0 : TIDE_ENOMEM;
 }
 
-static int read_sides(const struct tide_argument *a, struct warp *w, struct document_side *d,
-                      struct lda_draws *draws, char *error) {
+static int read_sides(const struct tide_argument *a, struct warp *w, struct document_side *d, struct lda_draws *draws,
+                      char *error) {
     const struct tide_kernel *self = &tide_kernel_lda_warp_document;
     struct lda_documents documents = {0};
     size_t tokens = 0, proposals = 0;
     int code = lda_read_draws(self, a, draws, error);
     set_draws(w, draws);
     code = code ? code : lda_read_topics(self, a, D_TOPICS, w->prior.topics, &w->z, &tokens, error);
-    code = code
-               ? code
-               : lda_read_topics(self, a, D_PROPOSALS, a[D_FIRST].number != 0 ? 0 : w->prior.topics,
-                                 &w->proposals, &proposals, error);
-    code =
-        code ? code
-             : lda_read_documents(self, a, D_OFFSETS, SIZE_MAX, SIZE_MAX, 0, 0, &documents, error);
+    code = code ? code
+                : lda_read_topics(self, a, D_PROPOSALS, a[D_FIRST].number != 0 ? 0 : w->prior.topics, &w->proposals,
+                                  &proposals, error);
+    code = code ? code : lda_read_documents(self, a, D_OFFSETS, SIZE_MAX, SIZE_MAX, 0, 0, &documents, error);
     if (code) {
         return code;
     }
@@ -540,14 +506,12 @@ static int read_sides(const struct tide_argument *a, struct warp *w, struct docu
     d->count = documents.count;
     const size_t own = documents.offsets[documents.count] - documents.offsets[0];
     if (own > tokens || own > proposals || w->proposals.wide != w->z.wide) {
-        return tide_kernel_fail(error, TIDE_EINVAL,
-                                "topics: fewer than the documents have tokens, or types differ");
+        return tide_kernel_fail(error, TIDE_EINVAL, "topics: fewer than the documents have tokens, or types differ");
     }
     code = lda_read_vector(self, a, D_PLACES, own, &d->places, error);
     for (size_t i = 0; i < own && code == 0; i++) {
         if (d->places[i] >= tokens) {
-            code = tide_kernel_fail(error, TIDE_EINVAL, "places: token %zu lies behind the topics",
-                                    i + 1);
+            code = tide_kernel_fail(error, TIDE_EINVAL, "places: token %zu lies behind the topics", i + 1);
         }
     }
     code = code ? code : lda_read_vector(self, a, D_NEXT, w->prior.topics, &w->next, error);

@@ -218,5 +218,5 @@ static int run(const struct tide_argument *a, struct tide_result *results, char 
 }
 
 const struct tide_kernel tide_kernel_lda_xy = {
-    "lda_xy", "Draws topics exactly, word by word. Model-parallel LDA, arXiv 1411.2305, section 3.",
-    parameters, TIDE_COUNT(parameters), run};
+    "lda_xy", "Draws topics exactly, word by word. Model-parallel LDA, arXiv 1411.2305, section 3.", parameters,
+    TIDE_COUNT(parameters), run};

@@ -59,8 +59,7 @@ TIDE_BODY void update_body(size_t d, float a, float b, float c, float *w, float 
 }
 
 static float cut(float update) {
-    return update > MF_UPDATE_MOST ? MF_UPDATE_MOST
-                                   : update < -MF_UPDATE_MOST ? -MF_UPDATE_MOST : update;
+    return update > MF_UPDATE_MOST ? MF_UPDATE_MOST : update < -MF_UPDATE_MOST ? -MF_UPDATE_MOST : update;
 }
 
 static void update_cut(size_t d, float a, float b, float c, float *w, float *h) {
@@ -71,15 +70,13 @@ static void update_cut(size_t d, float a, float b, float c, float *w, float *h) 
     }
 }
 
-TIDE_BODY float step_body(size_t d, float x, float eps, float decay_w, float decay_h, float *w,
-                          float *h) {
+TIDE_BODY float step_body(size_t d, float x, float eps, float decay_w, float decay_h, float *w, float *h) {
     float norms[2], e = x - products_body(d, w, h, norms);
     float a = 2 * eps * e, b = 2 * eps * decay_w, c = 2 * eps * decay_h;
     /* No component is longer than its vector, so almost never is there anything to cut: the bound
      * is squared, (p + q)^2 <= 2 p^2 + 2 q^2, and is false for NaN. */
     float both = 2 * a * a, most = MF_UPDATE_MOST * MF_UPDATE_MOST;
-    if (both * norms[1] + 2 * b * b * norms[0] <= most &&
-        both * norms[0] + 2 * c * c * norms[1] <= most) {
+    if (both * norms[1] + 2 * b * b * norms[0] <= most && both * norms[0] + 2 * c * c * norms[1] <= most) {
         update_body(d, a, b, c, w, h);
     } else {
         update_cut(d, a, b, c, w, h);
@@ -87,9 +84,7 @@ TIDE_BODY float step_body(size_t d, float x, float eps, float decay_w, float dec
     return e;
 }
 
-TIDE_VECTOR_FUNCTION(float, step,
-                     (size_t d, float x, float eps, float decay_w, float decay_h, float *w,
-                      float *h),
+TIDE_VECTOR_FUNCTION(float, step, (size_t d, float x, float eps, float decay_w, float decay_h, float *w, float *h),
                      (d, x, eps, decay_w, decay_h, w, h))
 TIDE_BODY float dot_body(size_t d, const float *w, const float *h) {
     return tide_dot_body(d, w, h);
@@ -104,36 +99,35 @@ float mf_step(size_t width, float x, float eps, float decay_w, float decay_h, fl
 
 enum { ROWS, COLUMNS, COLUMN_BASE, CELLS, VALUES, SHARED };
 
-#define SHARED_PARAMETERS                                                                          \
-    [ROWS] = {"rows", TIDE_ROWS, 0, true, 0, "table: a row's factor w_i under key i"},             \
-    [COLUMNS] = {"columns", TIDE_ROWS, 0, false, 0,                                                \
-                 "table: a column's factor h_j under key column_base + j; absent: that of rows"},  \
-    [COLUMN_BASE] = {"column_base", TIDE_NUMBER, 0, false, 0, "key of column 0"},                  \
-    [CELLS] = {"cells", TIDE_TENSOR, TIDE_U32, true, 0, "n x 2: row and column, from 0"},          \
+#define SHARED_PARAMETERS                                                                                              \
+    [ROWS] = {"rows", TIDE_ROWS, 0, true, 0, "table: a row's factor w_i under key i"},                                 \
+    [COLUMNS] =                                                                                                        \
+        {"columns", TIDE_ROWS, 0,                                                                                      \
+         false,     0,         "table: a column's factor h_j under key column_base + j; absent: that of rows"},        \
+    [COLUMN_BASE] = {"column_base", TIDE_NUMBER, 0, false, 0, "key of column 0"},                                      \
+    [CELLS] = {"cells", TIDE_TENSOR, TIDE_U32, true, 0, "n x 2: row and column, from 0"},                              \
     [VALUES] = {"values", TIDE_TENSOR, TIDE_F32, true, 0, "n: the cells' values"}
 
-static int shared(const struct tide_kernel *kernel, const struct tide_argument *arguments,
-                  struct mf_chunks *chunks, char *error) {
+static int shared(const struct tide_kernel *kernel, const struct tide_argument *arguments, struct mf_chunks *chunks,
+                  char *error) {
     const struct tide_tensor *cells = &arguments[CELLS].tensor, *values = &arguments[VALUES].tensor;
     const struct tide_rows *w = &arguments[ROWS].rows;
     const struct tide_rows *h = arguments[COLUMNS].given ? &arguments[COLUMNS].rows : w;
     size_t count = values->rows * values->columns;
     if (cells->rows * cells->columns != 2 * count || (count && cells->columns != 2)) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "cells: %zu x %zu, but there are %zu values",
-                                cells->rows, cells->columns, count);
+        return tide_kernel_fail(error, TIDE_EINVAL, "cells: %zu x %zu, but there are %zu values", cells->rows,
+                                cells->columns, count);
     }
     if (count >= UINT32_MAX) {
         return tide_kernel_fail(error, TIDE_ELIMIT, "cells: %zu are more than 2^32 - 2", count);
     }
     if (w->width != h->width) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "rows have %u values, columns %u", w->width,
-                                h->width);
+        return tide_kernel_fail(error, TIDE_EINVAL, "rows have %u values, columns %u", w->width, h->width);
     }
     *chunks = (struct mf_chunks){.cells = cells->data, .values = values->data, .cell_count = count};
     chunks->sides[0].table = *w;
     chunks->sides[1].table = *h;
-    return tide_kernel_whole(kernel, arguments, COLUMN_BASE, 0, UINT64_C(1) << 52,
-                             &chunks->sides[1].base, error);
+    return tide_kernel_whole(kernel, arguments, COLUMN_BASE, 0, UINT64_C(1) << 52, &chunks->sides[1].base, error);
 }
 
 static int failed(const struct mf_chunks *chunks, int code, char *error) {
@@ -143,21 +137,12 @@ static int failed(const struct mf_chunks *chunks, int code, char *error) {
 
 /* ---- training ---- */
 
-enum {
-    ROW_COUNTS = SHARED,
-    COLUMN_COUNTS,
-    EPS,
-    LAMBDA,
-    SEED,
-    CHUNK_BYTES,
-    SGD_PARAMETERS
-};
+enum { ROW_COUNTS = SHARED, COLUMN_COUNTS, EPS, LAMBDA, SEED, CHUNK_BYTES, SGD_PARAMETERS };
 
 static const struct tide_parameter sgd_parameters[SGD_PARAMETERS] = {
     SHARED_PARAMETERS,
     [ROW_COUNTS] = {"row_counts", TIDE_TENSOR, TIDE_U32, true, 0, "training cells of every row"},
-    [COLUMN_COUNTS] = {"column_counts", TIDE_TENSOR, TIDE_U32, true, 0,
-                       "training cells of every column"},
+    [COLUMN_COUNTS] = {"column_counts", TIDE_TENSOR, TIDE_U32, true, 0, "training cells of every column"},
     [EPS] = {"eps", TIDE_NUMBER, 0, true, 0, "step size"},
     [LAMBDA] = {"lambda", TIDE_NUMBER, 0, false, 0.05, "weight of |W|^2 + |H|^2 in the loss"},
     [SEED] = {"seed", TIDE_NUMBER, 0, false, 0,
@@ -172,8 +157,8 @@ struct training {
     const uint32_t *counts[2];
     float *decays[2]; /* by place: lambda / count */
     float eps, lambda;
-    double squares;      /* of errors before their step */
-    uint64_t refused;    /* chunks whose outcome was not finite: not pushed */
+    double squares;   /* of errors before their step */
+    uint64_t refused; /* chunks whose outcome was not finite: not pushed */
 };
 
 static int check_counts(const struct tide_argument *arguments, struct training *t, char *error) {
@@ -186,10 +171,8 @@ static int check_counts(const struct tide_argument *arguments, struct training *
         for (size_t i = 0; i < t->chunks.cell_count; i++) {
             uint32_t index = t->chunks.cells[2 * i + (size_t)side];
             if (index >= size || counts[index] == 0) {
-                return tide_kernel_fail(error, TIDE_ERANGE,
-                                        "%s_counts: cell %zu is in %s %u, which has %s",
-                                        names[side], i, names[side], index,
-                                        index < size ? "the count 0" : "no count");
+                return tide_kernel_fail(error, TIDE_ERANGE, "%s_counts: cell %zu is in %s %u, which has %s",
+                                        names[side], i, names[side], index, index < size ? "the count 0" : "no count");
             }
         }
     }
@@ -202,8 +185,7 @@ static void prefetch(const struct mf_chunks *chunks, size_t cell) {
         return;
     }
     for (int side = 0; side < 2; side++) {
-        const float *row =
-            chunks->sides[side].rows + mf_place(chunks, side, cell) * chunks->width;
+        const float *row = chunks->sides[side].rows + mf_place(chunks, side, cell) * chunks->width;
         for (size_t i = 0; i < chunks->width; i += LINE) {
             __builtin_prefetch(row + i, 1);
         }
@@ -247,8 +229,7 @@ static int train(struct training *t) {
 
 /* The cells and their values, in a random order by `seed` unless that is NULL: a copy, so that all
  * passes over them are straight. *gives* both, also on failure. */
-static int copied(const struct mf_chunks *c, const uint64_t *seed, uint32_t **cells,
-                  float **values) {
+static int copied(const struct mf_chunks *c, const uint64_t *seed, uint32_t **cells, float **values) {
     *cells = tide_workspace_alloc(c->cell_count * 2 * sizeof **cells);
     *values = tide_workspace_alloc(c->cell_count * sizeof **values);
     if (!*cells || !*values) {
@@ -273,8 +254,7 @@ static int copied(const struct mf_chunks *c, const uint64_t *seed, uint32_t **ce
     return 0;
 }
 
-static int run_sgd(const struct tide_argument *arguments, struct tide_result *results,
-                   char *error) {
+static int run_sgd(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     const struct tide_kernel *k = &tide_kernel_mf_sgd_block;
     struct training t = {.squares = 0};
     uint64_t seed = 0, chunk_bytes = 0;
@@ -282,9 +262,7 @@ static int run_sgd(const struct tide_argument *arguments, struct tide_result *re
     code = code ? code : tide_kernel_weight(k, arguments, EPS, &t.eps, error);
     code = code ? code : tide_kernel_weight(k, arguments, LAMBDA, &t.lambda, error);
     code = code ? code : tide_kernel_whole(k, arguments, SEED, 0, UINT64_C(1) << 53, &seed, error);
-    code = code ? code
-                : tide_kernel_whole(k, arguments, CHUNK_BYTES, 1, UINT64_C(1) << 40, &chunk_bytes,
-                                    error);
+    code = code ? code : tide_kernel_whole(k, arguments, CHUNK_BYTES, 1, UINT64_C(1) << 40, &chunk_bytes, error);
     code = code ? code : check_counts(arguments, &t, error);
     if (code) {
         return code;
@@ -309,12 +287,9 @@ static int run_sgd(const struct tide_argument *arguments, struct tide_result *re
     if (code) {
         return failed(c, code, error);
     }
-    const struct tide_result all[] = {{"loss", t.squares},
-                                      {"examples", (double)c->cell_count},
-                                      {"pulled", (double)c->pulled},
-                                      {"pushed", (double)c->pushed},
-                                      {"chunks", (double)c->chunks},
-                                      {"refused", (double)t.refused}};
+    const struct tide_result all[] = {{"loss", t.squares},           {"examples", (double)c->cell_count},
+                                      {"pulled", (double)c->pulled}, {"pushed", (double)c->pushed},
+                                      {"chunks", (double)c->chunks}, {"refused", (double)t.refused}};
     memcpy(results, all, sizeof all);
     return (int)TIDE_COUNT(all);
 }
@@ -343,8 +318,7 @@ static int squared_error(struct mf_chunks *c, double *sum) {
 
 static const struct tide_parameter error_parameters[SHARED] = {SHARED_PARAMETERS};
 
-static int run_error(const struct tide_argument *arguments, struct tide_result *results,
-                     char *error) {
+static int run_error(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     struct mf_chunks chunks;
     double sum = 0;
     int code = shared(&tide_kernel_mf_error, arguments, &chunks, error);
@@ -361,8 +335,7 @@ static int run_error(const struct tide_argument *arguments, struct tide_result *
 }
 
 const struct tide_kernel tide_kernel_mf_error = {
-    "mf_error", "Sum of the squared errors over known cells, and their number.", error_parameters,
-    SHARED, run_error};
+    "mf_error", "Sum of the squared errors over known cells, and their number.", error_parameters, SHARED, run_error};
 
 enum { LOSS_LAMBDA = SHARED, ROW_FIRST, ROW_COUNT, COLUMN_FIRST, COLUMN_COUNT, LOSS_PARAMETERS };
 
@@ -398,8 +371,7 @@ static int add_norms(const struct tide_rows *table, uint64_t first, uint64_t cou
     return code;
 }
 
-static int run_loss(const struct tide_argument *arguments, struct tide_result *results,
-                    char *error) {
+static int run_loss(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     const struct tide_kernel *k = &tide_kernel_mf_loss;
     const uint64_t most = UINT32_MAX;
     struct mf_chunks chunks;
@@ -448,8 +420,8 @@ static const struct tide_parameter restore_parameters[RESTORE_PARAMETERS] = {
 
 /* A difference between values of very different size is rounded, so one push comes close and the
  * next ones come there. */
-static int restore_piece(const struct tide_rows *table, uint64_t first, size_t count,
-                         const float *values, uint64_t *keys, float *rows) {
+static int restore_piece(const struct tide_rows *table, uint64_t first, size_t count, const float *values,
+                         uint64_t *keys, float *rows) {
     size_t size = count * table->width;
     for (size_t i = 0; i < count; i++) {
         keys[i] = first + i;
@@ -469,21 +441,20 @@ static int restore_piece(const struct tide_rows *table, uint64_t first, size_t c
     return 0;
 }
 
-static int run_restore(const struct tide_argument *arguments, struct tide_result *results,
-                       char *error) {
+static int run_restore(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     enum { PIECE = 1024 };
     const struct tide_rows *table = &arguments[RESTORE_ROWS].rows;
     const struct tide_tensor *values = &arguments[RESTORE_VALUES].tensor;
     uint64_t first = 0, keys[PIECE];
     size_t count = values->rows;
-    int code = tide_kernel_whole(&tide_kernel_rows_restore, arguments, RESTORE_FIRST, 0,
-                                 UINT64_C(1) << 52, &first, error);
+    int code =
+        tide_kernel_whole(&tide_kernel_rows_restore, arguments, RESTORE_FIRST, 0, UINT64_C(1) << 52, &first, error);
     if (code) {
         return code;
     }
     if (values->columns != table->width) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "values: %zu columns, the table has %u",
-                                values->columns, table->width);
+        return tide_kernel_fail(error, TIDE_EINVAL, "values: %zu columns, the table has %u", values->columns,
+                                table->width);
     }
     float *rows = tide_workspace_alloc(PIECE * table->width * sizeof(float));
     code = rows ? 0 : TIDE_ENOMEM;
@@ -494,13 +465,12 @@ static int run_restore(const struct tide_argument *arguments, struct tide_result
     }
     tide_workspace_free(rows);
     if (code) {
-        return tide_kernel_fail(error, code, "%.200s",
-                                code == TIDE_ENOMEM ? "out of memory" : tide_error_message());
+        return tide_kernel_fail(error, code, "%.200s", code == TIDE_ENOMEM ? "out of memory" : tide_error_message());
     }
     results[0] = (struct tide_result){"count", (double)count};
     return 1;
 }
 
 const struct tide_kernel tide_kernel_rows_restore = {
-    "rows_restore", "Brings rows of a table that adds back to values that were pulled before.",
-    restore_parameters, RESTORE_PARAMETERS, run_restore};
+    "rows_restore", "Brings rows of a table that adds back to values that were pulled before.", restore_parameters,
+    RESTORE_PARAMETERS, run_restore};

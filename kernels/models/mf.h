@@ -30,8 +30,8 @@ struct mf_side {
     uint32_t *places;     /* by index - first: place of its row in `rows` + 1; 0: not there */
     size_t capacity, count;
     uint64_t *keys;
-    float *rows, *before;  /* capacity x width; before: NULL unless they are trained */
-    uint32_t *indices;     /* of the places */
+    float *rows, *before; /* capacity x width; before: NULL unless they are trained */
+    uint32_t *indices;    /* of the places */
     unsigned char handle[64] __attribute__((aligned(16)));
 };
 
@@ -42,7 +42,7 @@ struct mf_chunks {
     uint32_t *own;         /* the same, if they may be renumbered; else NULL */
     const float *values;
     size_t cell_count;
-    size_t at, end; /* the chunk: cells at .. end - 1 */
+    size_t at, end;                  /* the chunk: cells at .. end - 1 */
     uint64_t pulled, pushed, chunks; /* rows */
 };
 
@@ -65,9 +65,7 @@ static inline uint32_t mf_index(const struct mf_side *side, uint32_t index) {
     return side->names ? side->names[index] : index;
 }
 static inline size_t mf_place(const struct mf_chunks *chunks, int side, size_t cell) {
-    return chunks->sides[side].places[chunks->cells[2 * cell + (size_t)side] -
-                                      chunks->sides[side].first] -
-           1;
+    return chunks->sides[side].places[chunks->cells[2 * cell + (size_t)side] - chunks->sides[side].first] - 1;
 }
 
 #endif

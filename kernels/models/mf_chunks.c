@@ -41,9 +41,7 @@ static int side_init(struct mf_side *side, size_t width, bool train, size_t chun
     side->indices = tide_alloc(side->capacity * sizeof *side->indices);
     side->rows = tide_workspace_alloc(bytes);
     side->before = train ? tide_workspace_alloc(bytes) : NULL;
-    return side->places && side->keys && side->indices && side->rows && (side->before || !train)
-               ? 0
-               : TIDE_ENOMEM;
+    return side->places && side->keys && side->indices && side->rows && (side->before || !train) ? 0 : TIDE_ENOMEM;
 }
 
 int mf_chunks_init(struct mf_chunks *chunks, bool train, size_t chunk_bytes) {
@@ -92,8 +90,7 @@ static void mark(struct mf_chunks *chunks) {
         const uint32_t *cell = chunks->cells + 2 * chunks->end;
         uint32_t *w = &sides[0].places[cell[0] - sides[0].first];
         uint32_t *h = &sides[1].places[cell[1] - sides[1].first];
-        if ((*w == 0 && sides[0].count == sides[0].capacity) ||
-            (*h == 0 && sides[1].count == sides[1].capacity)) {
+        if ((*w == 0 && sides[0].count == sides[0].capacity) || (*h == 0 && sides[1].count == sides[1].capacity)) {
             break;
         }
         sides[0].count += *w == 0;
@@ -143,8 +140,7 @@ int mf_chunks_next(struct mf_chunks *chunks) {
     chunks->chunks++;
     int code = both(chunks, false);
     for (int i = 0; i < 2 && code == 0 && chunks->sides[i].before; i++) {
-        memcpy(chunks->sides[i].before, chunks->sides[i].rows,
-               chunks->sides[i].count * chunks->width * sizeof(float));
+        memcpy(chunks->sides[i].before, chunks->sides[i].rows, chunks->sides[i].count * chunks->width * sizeof(float));
     }
     return code ? code : 1;
 }
@@ -168,8 +164,7 @@ TIDE_BODY bool subtract_body(float *rows, const float *before, size_t count) {
     }
     return rest == 0;
 }
-TIDE_VECTOR_FUNCTION(bool, subtract, (float *rows, const float *before, size_t count),
-                     (rows, before, count))
+TIDE_VECTOR_FUNCTION(bool, subtract, (float *rows, const float *before, size_t count), (rows, before, count))
 
 bool mf_chunks_subtract(struct mf_chunks *chunks) {
     bool finite = true;

@@ -40,11 +40,15 @@ struct row {
 
 enum { R_OFFSETS, R_INDICES, R_VALUES, R_D, R_COMMON };
 
-#define ROWS_PARAMETERS                                                                            \
-    [R_OFFSETS] = {"offsets", TIDE_TENSOR, TIDE_U64, false, 0, "n + 1, of sparse rows"},           \
-    [R_INDICES] = {"indices", TIDE_TENSOR, TIDE_U32, false, 0, "column of each entry, from 0"},    \
-    [R_VALUES] = {"values", TIDE_TENSOR, TIDE_F32, true, 0, "entries, or n x d of dense rows"},    \
-    [R_D] = {"d", TIDE_NUMBER, 0, true, 0, "columns"}
+#define ROWS_PARAMETERS                                                                                                \
+    [R_OFFSETS] = {"offsets", TIDE_TENSOR, TIDE_U64, false, 0, "n + 1, of sparse rows"},                               \
+    [R_INDICES] = {"indices", TIDE_TENSOR, TIDE_U32, false, 0, "column of each entry, from 0"},                        \
+    [R_VALUES] = {"values", TIDE_TENSOR, TIDE_F32, true, 0, "entries, or n x d of dense rows"}, [R_D] = {"d",          \
+                                                                                                         TIDE_NUMBER,  \
+                                                                                                         0,            \
+                                                                                                         true,         \
+                                                                                                         0,            \
+                                                                                                         "columns"}
 
 static int rows_of(const struct tide_argument *a, struct rows *out, char *error) {
     const struct tide_tensor *values = &a[R_VALUES].tensor;
@@ -54,10 +58,9 @@ static int rows_of(const struct tide_argument *a, struct rows *out, char *error)
     }
     *out = (struct rows){.values = values->data, .n = values->rows, .d = (size_t)d};
     if (!a[R_OFFSETS].given) {
-        return values->columns == out->d
-                   ? 0
-                   : tide_kernel_fail(error, TIDE_EINVAL, "dense rows have %zu columns, not %zu",
-                                      values->columns, out->d);
+        return values->columns == out->d ? 0
+                                         : tide_kernel_fail(error, TIDE_EINVAL, "dense rows have %zu columns, not %zu",
+                                                            values->columns, out->d);
     }
     size_t entries = elements(values);
     out->offsets = a[R_OFFSETS].tensor.data;
@@ -73,8 +76,7 @@ static int rows_of(const struct tide_argument *a, struct rows *out, char *error)
         }
         for (uint64_t e = out->offsets[i]; e < out->offsets[i + 1]; e++) {
             if (out->indices[e] >= out->d) {
-                return tide_kernel_fail(error, TIDE_EINVAL, "row %zu has column %u of %zu", i,
-                                        out->indices[e], out->d);
+                return tide_kernel_fail(error, TIDE_EINVAL, "row %zu has column %u of %zu", i, out->indices[e], out->d);
             }
         }
     }
@@ -199,17 +201,13 @@ static double dual_of(enum loss loss, double a, double y, double smooth) {
 /* What mtl_sdca and mtl_score begin with. */
 enum { M_Y = R_COMMON, M_A, M_W, M_LOSS, M_SMOOTH, M_FIRST, M_ROWS, M_COMMON };
 
-#define TASK_PARAMETERS                                                                            \
-    ROWS_PARAMETERS, [M_Y] = {"y",  TIDE_TENSOR, TIDE_F64,                                         \
-                              true, 0,           "of the rows; -1 or 1 for classes"},              \
-                     [M_A] = {"a", TIDE_TENSOR, TIDE_F64, true, 0, "dual variables of the rows"},  \
-                     [M_W] = {"w", TIDE_TENSOR, TIDE_F64, true, 0, "d parameters of the task"},    \
-                     [M_LOSS] = {"loss", TIDE_TEXT, 0,                                             \
-                                 true,   0,         "squared, hinge, smoothed, logistic"},         \
-                     [M_SMOOTH] = {"smooth", TIDE_NUMBER, 0,                                       \
-                                   false,    1,           "of the smoothed hinge, above 0"},       \
-                     [M_FIRST] = {"first", TIDE_NUMBER, 0,                                         \
-                                  false,   0,           "the task's first row, from 0"},           \
+#define TASK_PARAMETERS                                                                                                \
+    ROWS_PARAMETERS, [M_Y] = {"y", TIDE_TENSOR, TIDE_F64, true, 0, "of the rows; -1 or 1 for classes"},                \
+                     [M_A] = {"a", TIDE_TENSOR, TIDE_F64, true, 0, "dual variables of the rows"},                      \
+                     [M_W] = {"w", TIDE_TENSOR, TIDE_F64, true, 0, "d parameters of the task"},                        \
+                     [M_LOSS] = {"loss", TIDE_TEXT, 0, true, 0, "squared, hinge, smoothed, logistic"},                 \
+                     [M_SMOOTH] = {"smooth", TIDE_NUMBER, 0, false, 1, "of the smoothed hinge, above 0"},              \
+                     [M_FIRST] = {"first", TIDE_NUMBER, 0, false, 0, "the task's first row, from 0"},                  \
                      [M_ROWS] = {"rows", TIDE_NUMBER, 0, true, 0, "how many rows the task has"}
 
 struct task {
@@ -219,8 +217,7 @@ struct task {
     enum loss loss;
 };
 
-static int task_of(const struct tide_kernel *kernel, const struct tide_argument *a,
-                   struct task *out, char *error) {
+static int task_of(const struct tide_kernel *kernel, const struct tide_argument *a, struct task *out, char *error) {
     size_t loss = 0;
     int code = rows_of(a, &out->x, error);
     code = code ? code : descent_vector(kernel, a, M_Y, out->x.n, &out->y, error);
@@ -228,8 +225,7 @@ static int task_of(const struct tide_kernel *kernel, const struct tide_argument 
     code = code ? code : descent_vector(kernel, a, M_W, out->x.d, &out->w, error);
     code = code ? code : tide_kernel_choice(kernel, a, M_LOSS, losses, LOSSES, &loss, error);
     code = code ? code : tide_kernel_whole(kernel, a, M_FIRST, 0, out->x.n, &out->first, error);
-    code = code ? code
-                : tide_kernel_whole(kernel, a, M_ROWS, 0, out->x.n - out->first, &out->rows, error);
+    code = code ? code : tide_kernel_whole(kernel, a, M_ROWS, 0, out->x.n - out->first, &out->rows, error);
     out->loss = (enum loss)loss;
     out->smooth = a[M_SMOOTH].given ? a[M_SMOOTH].number : 1;
     if (code == 0 && !(out->smooth > 0)) {
@@ -250,8 +246,7 @@ static const struct tide_parameter sdca_parameters[SDCA_COUNT] = {
     [SDCA_ORDER] = {"order", TIDE_TENSOR, TIDE_U32, true, 0, "rows of the task to step on, from 0"},
 };
 
-static int sdca_run(const struct tide_argument *arguments, struct tide_result *results,
-                    char *error) {
+static int sdca_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     const struct tide_kernel *kernel = &tide_kernel_mtl_sdca;
     struct task t;
     double *r = NULL, weight = arguments[SDCA_WEIGHT].number, n = arguments[SDCA_SAMPLES].number;
@@ -291,15 +286,13 @@ static int sdca_run(const struct tide_argument *arguments, struct tide_result *r
 }
 
 const struct tide_kernel tide_kernel_mtl_sdca = {
-    "mtl_sdca", "Exact steps of dual coordinate ascent on samples of one task.", sdca_parameters,
-    SDCA_COUNT, sdca_run};
+    "mtl_sdca", "Exact steps of dual coordinate ascent on samples of one task.", sdca_parameters, SDCA_COUNT, sdca_run};
 
 /* ---- loss and dual value ---- */
 
 static const struct tide_parameter score_parameters[M_COMMON] = {TASK_PARAMETERS};
 
-static int score_run(const struct tide_argument *arguments, struct tide_result *results,
-                     char *error) {
+static int score_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     struct task t;
     double loss = 0, dual = 0, squares = 0, correct = 0;
     int code = task_of(&tide_kernel_mtl_score, arguments, &t, error);
@@ -319,9 +312,8 @@ static int score_run(const struct tide_argument *arguments, struct tide_result *
     return code < 0 ? code : 5;
 }
 
-const struct tide_kernel tide_kernel_mtl_score = {
-    "mtl_score", "Summed loss and dual value of one task's samples.", score_parameters, M_COMMON,
-    score_run};
+const struct tide_kernel tide_kernel_mtl_score = {"mtl_score", "Summed loss and dual value of one task's samples.",
+                                                  score_parameters, M_COMMON, score_run};
 
 /* ---- products ---- */
 
@@ -338,8 +330,7 @@ static const struct tide_parameter mtl_product_parameters[P_COUNT] = {
     [P_BY] = {"by", TIDE_NUMBER, 0, false, 1, "factor"},
 };
 
-static int mtl_product_run(const struct tide_argument *a, struct tide_result *results,
-                           char *error) {
+static int mtl_product_run(const struct tide_argument *a, struct tide_result *results, char *error) {
     static const char *const kinds[] = {"both", "back", "there"};
     const struct tide_kernel *kernel = &tide_kernel_mtl_product;
     struct rows x;
@@ -364,6 +355,5 @@ static int mtl_product_run(const struct tide_argument *a, struct tide_result *re
     return code < 0 ? code : 1;
 }
 
-const struct tide_kernel tide_kernel_mtl_product = {
-    "mtl_product", "Products of one task's samples with a vector.", mtl_product_parameters, P_COUNT,
-    mtl_product_run};
+const struct tide_kernel tide_kernel_mtl_product = {"mtl_product", "Products of one task's samples with a vector.",
+                                                    mtl_product_parameters, P_COUNT, mtl_product_run};

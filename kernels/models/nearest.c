@@ -19,8 +19,7 @@ enum { ROWS, KEY, COUNT, LIMIT, PARAMETER_COUNT };
 static const struct tide_parameter parameters[PARAMETER_COUNT] = {
     [ROWS] = {"rows", TIDE_ROWS, 0, true, 0, "the table"},
     [KEY] = {"key", TIDE_NUMBER, 0, true, 0, "whose neighbours"},
-    [COUNT] = {"count", TIDE_NUMBER, 0, false, 0,
-               "candidates are the keys 0 .. count-1; 0: all keys of a dense table"},
+    [COUNT] = {"count", TIDE_NUMBER, 0, false, 0, "candidates are the keys 0 .. count-1; 0: all keys of a dense table"},
     [LIMIT] = {"limit", TIDE_NUMBER, 0, false, MOST, "how many neighbours, 1 to 8"},
 };
 
@@ -86,9 +85,8 @@ static int search(struct nearest *n) {
 }
 
 static int run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
-    static const char *const names[2 * MOST] = {
-        "key1", "score1", "key2", "score2", "key3", "score3", "key4", "score4",
-        "key5", "score5", "key6", "score6", "key7", "score7", "key8", "score8"};
+    static const char *const names[2 * MOST] = {"key1", "score1", "key2", "score2", "key3", "score3", "key4", "score4",
+                                                "key5", "score5", "key6", "score6", "key7", "score7", "key8", "score8"};
     const struct tide_kernel *k = &tide_kernel_nearest_rows;
     struct nearest n;
     memset(&n, 0, sizeof(n));
@@ -131,5 +129,5 @@ static int run(const struct tide_argument *arguments, struct tide_result *result
 }
 
 const struct tide_kernel tide_kernel_nearest_rows = {
-    "nearest_rows", "The rows nearest to one row by cosine, best first: key1, score1, key2, ...",
-    parameters, PARAMETER_COUNT, run};
+    "nearest_rows", "The rows nearest to one row by cosine, best first: key1, score1, key2, ...", parameters,
+    PARAMETER_COUNT, run};

@@ -37,8 +37,7 @@ static inline void tide_key_index_release(struct tide_key_index *index) {
 }
 
 /* The index of `key`; a new key gets *count and is appended to `list`. */
-static inline uint32_t tide_key_index_of(struct tide_key_index *index, uint64_t key, uint64_t *list,
-                                         size_t *count) {
+static inline uint32_t tide_key_index_of(struct tide_key_index *index, uint64_t key, uint64_t *list, size_t *count) {
     size_t at = tide_mix64(key) & index->mask;
     while (index->stamps[at] == index->now) {
         if (index->keys[at] == key) {
@@ -78,8 +77,8 @@ static inline bool tide_transfer_done(const struct tide_transfer *transfer) {
     return !transfer->open || transfer->done(transfer->handle);
 }
 
-static inline int tide_transfer_pull(struct tide_transfer *transfer, const struct tide_rows *rows,
-                                     const uint64_t *keys, size_t count, float *values) {
+static inline int tide_transfer_pull(struct tide_transfer *transfer, const struct tide_rows *rows, const uint64_t *keys,
+                                     size_t count, float *values) {
     transfer->wait = rows->wait;
     transfer->done = rows->done;
     int error = rows->pull_start(rows->table, keys, count, values, transfer->handle);
@@ -88,20 +87,17 @@ static inline int tide_transfer_pull(struct tide_transfer *transfer, const struc
 }
 
 /* Nothing, where rows stay. */
-static inline int tide_transfer_localize(struct tide_transfer *transfer,
-                                         const struct tide_rows *rows, const uint64_t *keys,
-                                         size_t count) {
+static inline int tide_transfer_localize(struct tide_transfer *transfer, const struct tide_rows *rows,
+                                         const uint64_t *keys, size_t count) {
     transfer->wait = rows->wait;
     transfer->done = rows->done;
-    int error = rows->localize_start
-                    ? rows->localize_start(rows->table, keys, count, transfer->handle)
-                    : 0;
+    int error = rows->localize_start ? rows->localize_start(rows->table, keys, count, transfer->handle) : 0;
     transfer->open = rows->localize_start && error == 0;
     return error;
 }
 
-static inline int tide_transfer_push(struct tide_transfer *transfer, const struct tide_rows *rows,
-                                     const uint64_t *keys, size_t count, const float *values) {
+static inline int tide_transfer_push(struct tide_transfer *transfer, const struct tide_rows *rows, const uint64_t *keys,
+                                     size_t count, const float *values) {
     transfer->wait = rows->wait;
     transfer->done = rows->done;
     int error = rows->push_start(rows->table, keys, count, values, transfer->handle);

@@ -59,12 +59,12 @@ TIDE_BODY double step_body(size_t d, float alpha, float *v, float *outputs, cons
 }
 
 TIDE_VECTOR_FUNCTION(double, step,
-                     (size_t d, float alpha, float *v, float *outputs, const uint32_t *targets,
-                      size_t target_count, float *scratch),
+                     (size_t d, float alpha, float *v, float *outputs, const uint32_t *targets, size_t target_count,
+                      float *scratch),
                      (d, alpha, v, outputs, targets, target_count, scratch))
 
-double sgns_step(size_t width, float alpha, float *v, float *outputs, const uint32_t *targets,
-                 size_t target_count, float *scratch) {
+double sgns_step(size_t width, float alpha, float *v, float *outputs, const uint32_t *targets, size_t target_count,
+                 float *scratch) {
     return step(width, alpha, v, outputs, targets, target_count, scratch);
 }
 
@@ -122,8 +122,7 @@ static bool next_sentence(struct training *t) {
         if (word == 0 && text->length) {
             break;
         }
-        if (word &&
-            (text->keep[word] >= 1 || tide_random_uniform(&t->random) < (double)text->keep[word])) {
+        if (word && (text->keep[word] >= 1 || tide_random_uniform(&t->random) < (double)text->keep[word])) {
             text->sentence[text->length++] = word;
         }
     }
@@ -218,11 +217,10 @@ static int batch_fetch(struct training *t, struct slot *slot) {
     if (slot->pair_count == 0 || error) {
         return error;
     }
-    error = tide_transfer_pull(&slot->pulls[0], &t->input, slot->input_keys, slot->input_count,
-                               slot->inputs);
-    return error ? error
-                 : tide_transfer_pull(&slot->pulls[1], &t->output, slot->output_keys,
-                                      slot->output_count, slot->outputs);
+    error = tide_transfer_pull(&slot->pulls[0], &t->input, slot->input_keys, slot->input_count, slot->inputs);
+    return error
+               ? error
+               : tide_transfer_pull(&slot->pulls[1], &t->output, slot->output_keys, slot->output_count, slot->outputs);
 }
 
 static void subtract(size_t count, const float *before, float *values) {
@@ -248,11 +246,10 @@ static int batch_compute(struct training *t, struct slot *slot) {
 }
 
 static int batch_send(struct training *t, struct slot *slot) {
-    int error = tide_transfer_push(&slot->pushes[0], &t->input, slot->input_keys, slot->input_count,
-                                   slot->inputs);
-    return error ? error
-                 : tide_transfer_push(&slot->pushes[1], &t->output, slot->output_keys,
-                                      slot->output_count, slot->outputs);
+    int error = tide_transfer_push(&slot->pushes[0], &t->input, slot->input_keys, slot->input_count, slot->inputs);
+    return error
+               ? error
+               : tide_transfer_push(&slot->pushes[1], &t->output, slot->output_keys, slot->output_count, slot->outputs);
 }
 
 /* The batch after this one is told of first, so that its negatives are on their way. */
@@ -362,8 +359,7 @@ static const struct tide_parameter parameters[PARAMETER_COUNT] = {
     [TOKENS] = {"tokens", TIDE_TENSOR, TIDE_U32, true, 0, "the text; word 0 ends a sentence"},
     [FIRST] = {"first", TIDE_NUMBER, 0, false, 0, "first token of this call, from 0"},
     [COUNT] = {"count", TIDE_NUMBER, 0, false, -1, "tokens of this call; -1: to the end"},
-    [COUNTS] = {"counts", TIDE_TENSOR, TIDE_U64, true, 0,
-                "how often each word occurs in the whole text"},
+    [COUNTS] = {"counts", TIDE_TENSOR, TIDE_U64, true, 0, "how often each word occurs in the whole text"},
     [WINDOW] = {"window", TIDE_NUMBER, 0, false, 5, "most words on each side, 1 to 100"},
     [NEGATIVES] = {"negatives", TIDE_NUMBER, 0, false, 5, "draws for each pair, 1 to 100"},
     [SUBSAMPLE] = {"subsample", TIDE_NUMBER, 0, false, 1e-2,
@@ -374,8 +370,7 @@ static const struct tide_parameter parameters[PARAMETER_COUNT] = {
     [BATCH] = {"batch", TIDE_NUMBER, 0, false, 0,
                "pairs of a mini-batch, 1 to 16384; default 1024, fewer where rows are wide"},
     [ALPHA] = {"alpha", TIDE_NUMBER, 0, false, 0.025, "step size at the first token"},
-    [ALPHA_LAST] = {"alpha_last", TIDE_NUMBER, 0, false, -1,
-                    "step size at the last token; -1: as alpha"},
+    [ALPHA_LAST] = {"alpha_last", TIDE_NUMBER, 0, false, -1, "step size at the last token; -1: as alpha"},
     [SEED] = {"seed", TIDE_NUMBER, 0, false, 1, "of all draws; another one for each call"},
 };
 
@@ -395,8 +390,7 @@ static float *keep_create(const uint64_t *counts, size_t word_count, double thre
 }
 
 /* counts^power; the end of a line is never a negative. */
-static int noise_create(struct tide_alias *noise, const uint64_t *counts, size_t word_count,
-                        double power) {
+static int noise_create(struct tide_alias *noise, const uint64_t *counts, size_t word_count, double power) {
     double *weights = tide_alloc(word_count * sizeof *weights);
     int error = weights ? 0 : TIDE_ENOMEM;
     if (!error) {
@@ -412,20 +406,19 @@ static int noise_create(struct tide_alias *noise, const uint64_t *counts, size_t
 static int check_text(const struct training *t, size_t word_count, char *error) {
     for (size_t i = t->text.first; i < t->text.last; i++) {
         if (t->text.tokens[i] >= word_count) {
-            return tide_kernel_fail(error, TIDE_EINVAL, "token %zu is word %u, but there are %zu",
-                                    i, t->text.tokens[i], word_count);
+            return tide_kernel_fail(error, TIDE_EINVAL, "token %zu is word %u, but there are %zu", i, t->text.tokens[i],
+                                    word_count);
         }
     }
     if (t->input.width != t->output.width) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "input rows have %u values, output rows %u",
-                                t->input.width, t->output.width);
+        return tide_kernel_fail(error, TIDE_EINVAL, "input rows have %u values, output rows %u", t->input.width,
+                                t->output.width);
     }
     const struct tide_rows *rows[2] = {&t->input, &t->output};
     for (int i = 0; i < 2; i++) {
         if (rows[i]->key_count && rows[i]->key_count < word_count) {
-            return tide_kernel_fail(error, TIDE_EINVAL, "%s has %llu rows for %zu words",
-                                    i ? "output" : "input", (unsigned long long)rows[i]->key_count,
-                                    word_count);
+            return tide_kernel_fail(error, TIDE_EINVAL, "%s has %llu rows for %zu words", i ? "output" : "input",
+                                    (unsigned long long)rows[i]->key_count, word_count);
         }
     }
     return 0;
@@ -454,19 +447,16 @@ static size_t pairs_that_fit(const struct training *t) {
     return pairs < PAIRS_LEAST ? PAIRS_LEAST : pairs > PAIRS_MOST ? PAIRS_MOST : pairs;
 }
 
-static int read_arguments(const struct tide_argument *arguments, struct training *t,
-                          double numbers[2], char *error) {
+static int read_arguments(const struct tide_argument *arguments, struct training *t, double numbers[2], char *error) {
     const struct tide_kernel *k = &tide_kernel_sgns_train;
     uint64_t window = 0, negatives = 0, seed = 0, batch = 0;
     float subsample = 0, power = 0;
     int code = read_range(arguments, t, error);
     code = code ? code : tide_kernel_whole(k, arguments, WINDOW, 1, WINDOW_MOST, &window, error);
-    code = code ? code
-                : tide_kernel_whole(k, arguments, NEGATIVES, 1, NEGATIVES_MOST, &negatives, error);
+    code = code ? code : tide_kernel_whole(k, arguments, NEGATIVES, 1, NEGATIVES_MOST, &negatives, error);
     code = code ? code : tide_kernel_whole(k, arguments, SEED, 0, 1ull << 53, &seed, error);
-    code = code || !arguments[BATCH].given
-               ? code
-               : tide_kernel_whole(k, arguments, BATCH, 1, BATCH_MOST, &batch, error);
+    code =
+        code || !arguments[BATCH].given ? code : tide_kernel_whole(k, arguments, BATCH, 1, BATCH_MOST, &batch, error);
     code = code ? code : tide_kernel_weight(k, arguments, SUBSAMPLE, &subsample, error);
     code = code ? code : tide_kernel_weight(k, arguments, POWER, &power, error);
     code = code ? code : tide_kernel_weight(k, arguments, ALPHA, &t->alpha_first, error);
@@ -495,8 +485,7 @@ static int run(const struct tide_argument *arguments, struct tide_result *result
     memset(&t, 0, sizeof(t));
     int code = read_arguments(arguments, &t, numbers, error);
     if (!code && (word_count < 2 || word_count > UINT32_MAX)) {
-        code = tide_kernel_fail(error, TIDE_EINVAL, "counts: %zu words; 2 to 2^32 - 1 are needed",
-                                word_count);
+        code = tide_kernel_fail(error, TIDE_EINVAL, "counts: %zu words; 2 to 2^32 - 1 are needed", word_count);
     }
     code = code ? code : check_text(&t, word_count, error);
     if (code) {
@@ -504,16 +493,13 @@ static int run(const struct tide_argument *arguments, struct tide_result *result
     }
     float *keep = keep_create(counts->data, word_count, numbers[0]);
     t.text.keep = keep;
-    code = !keep             ? TIDE_ENOMEM
-           : t.draws.sampler ? 0
-                             : noise_create(&t.noise, counts->data, word_count, numbers[1]);
+    code = !keep ? TIDE_ENOMEM : t.draws.sampler ? 0 : noise_create(&t.noise, counts->data, word_count, numbers[1]);
     code = code ? code : training_init(&t);
     code = code ? code : train(&t);
     training_release(&t);
     tide_free(keep);
     if (code) {
-        return tide_kernel_fail(error, code, "after %llu pairs: %.200s",
-                                (unsigned long long)t.pairs,
+        return tide_kernel_fail(error, code, "after %llu pairs: %.200s", (unsigned long long)t.pairs,
                                 code == TIDE_ENOMEM ? "out of memory" : tide_error_message());
     }
     results[0] = (struct tide_result){"loss", t.loss};

@@ -12,7 +12,7 @@
  * sigmoid beyond +-6 is 0 or 1. `scratch`: width floats. Returns the loss before the step:
  * -log sigmoid(v.u_0) - sum log sigmoid(-v.u_x).
  */
-double sgns_step(size_t width, float alpha, float *v, float *outputs, const uint32_t *targets,
-                 size_t target_count, float *scratch);
+double sgns_step(size_t width, float alpha, float *v, float *outputs, const uint32_t *targets, size_t target_count,
+                 float *scratch);
 
 #endif

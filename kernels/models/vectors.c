@@ -39,8 +39,8 @@ static int add_run(const struct tide_argument *a, struct tide_result *results, c
     return 1;
 }
 
-const struct tide_kernel tide_kernel_vector_add = {
-    "vector_add", "to = scale to + by x + plus, elementwise.", add_parameters, ADD_COUNT, add_run};
+const struct tide_kernel tide_kernel_vector_add = {"vector_add", "to = scale to + by x + plus, elementwise.",
+                                                   add_parameters, ADD_COUNT, add_run};
 
 enum { DOT_X, DOT_Y, DOT_W, DOT_COUNT };
 
@@ -75,8 +75,7 @@ static int dot_run(const struct tide_argument *a, struct tide_result *results, c
 }
 
 const struct tide_kernel tide_kernel_vector_dot = {
-    "vector_dot", "sum x y w, sum |x w|, the largest |x|, how many are not 0.", dot_parameters,
-    DOT_COUNT, dot_run};
+    "vector_dot", "sum x y w, sum |x w|, the largest |x|, how many are not 0.", dot_parameters, DOT_COUNT, dot_run};
 
 enum { TIMES_TO, TIMES_X, TIMES_COUNT };
 
@@ -96,8 +95,8 @@ static int times_run(const struct tide_argument *a, struct tide_result *results,
     return code < 0 ? code : 1;
 }
 
-const struct tide_kernel tide_kernel_vector_times = {"vector_times", "to = to x, elementwise.",
-                                                     times_parameters, TIMES_COUNT, times_run};
+const struct tide_kernel tide_kernel_vector_times = {"vector_times", "to = to x, elementwise.", times_parameters,
+                                                     TIMES_COUNT, times_run};
 
 enum { PUT_TO, PUT_SET, PUT_VALUES, PUT_COUNT };
 
@@ -114,8 +113,7 @@ static int put_run(const struct tide_argument *a, struct tide_result *results, c
     int code = descent_vector(&tide_kernel_vector_put, a, PUT_VALUES, count, &values, error);
     for (size_t k = 0; k < count && code == 0; k++) {
         if (set[k] >= n) {
-            code =
-                tide_kernel_fail(error, TIDE_EINVAL, "set: there is no place %u of %zu", set[k], n);
+            code = tide_kernel_fail(error, TIDE_EINVAL, "set: there is no place %u of %zu", set[k], n);
         } else {
             to[set[k]] = values[k];
         }
@@ -124,8 +122,8 @@ static int put_run(const struct tide_argument *a, struct tide_result *results, c
     return code < 0 ? code : 1;
 }
 
-const struct tide_kernel tide_kernel_vector_put = {"vector_put", "Numbers to places of a vector.",
-                                                   put_parameters, PUT_COUNT, put_run};
+const struct tide_kernel tide_kernel_vector_put = {"vector_put", "Numbers to places of a vector.", put_parameters,
+                                                   PUT_COUNT, put_run};
 
 /* ---- matrices ---- */
 
@@ -140,20 +138,18 @@ static const struct tide_parameter product_parameters[PRODUCT_COUNT] = {
     [PRODUCT_BY] = {"by", TIDE_NUMBER, 0, false, 1, "factor"},
 };
 
-static int product_run(const struct tide_argument *arguments, struct tide_result *results,
-                       char *error) {
+static int product_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     const struct tide_tensor *a = &arguments[PRODUCT_A].tensor, *b = &arguments[PRODUCT_B].tensor;
     const struct tide_tensor *out = &arguments[PRODUCT_OUT].tensor;
     bool ta = arguments[PRODUCT_TA].number != 0, tb = arguments[PRODUCT_TB].number != 0;
     size_t m = ta ? a->columns : a->rows, k = ta ? a->rows : a->columns;
     size_t n = tb ? b->rows : b->columns;
     if ((tb ? b->columns : b->rows) != k || out->rows != m || out->columns != n) {
-        return tide_kernel_fail(error, TIDE_EINVAL,
-                                "a of %zu x %zu and b of %zu x %zu do not make %zu x %zu", a->rows,
+        return tide_kernel_fail(error, TIDE_EINVAL, "a of %zu x %zu and b of %zu x %zu do not make %zu x %zu", a->rows,
                                 a->columns, b->rows, b->columns, out->rows, out->columns);
     }
-    int code = tide_cpu_product(ta, tb, m, n, k, arguments[PRODUCT_BY].number, a->data, a->columns,
-                                b->data, b->columns, out->data, out->columns);
+    int code = tide_cpu_product(ta, tb, m, n, k, arguments[PRODUCT_BY].number, a->data, a->columns, b->data, b->columns,
+                                out->data, out->columns);
     if (code < 0) {
         return tide_kernel_fail(error, code, "the matrices are too large");
     }
@@ -161,8 +157,8 @@ static int product_run(const struct tide_argument *arguments, struct tide_result
     return 1;
 }
 
-const struct tide_kernel tide_kernel_product = {"product", "A product of f64 matrices.",
-                                                product_parameters, PRODUCT_COUNT, product_run};
+const struct tide_kernel tide_kernel_product = {"product", "A product of f64 matrices.", product_parameters,
+                                                PRODUCT_COUNT, product_run};
 
 enum { EIGEN_A, EIGEN_VALUES, EIGEN_VECTORS, EIGEN_COUNT };
 
@@ -192,9 +188,9 @@ static int eigen_run(const struct tide_argument *a, struct tide_result *results,
     return 1;
 }
 
-const struct tide_kernel tide_kernel_eigen = {
-    "eigen", "Eigenvalues of a symmetric matrix, rising, and its eigenvectors.", eigen_parameters,
-    EIGEN_COUNT, eigen_run};
+const struct tide_kernel tide_kernel_eigen = {"eigen",
+                                              "Eigenvalues of a symmetric matrix, rising, and its eigenvectors.",
+                                              eigen_parameters, EIGEN_COUNT, eigen_run};
 
 /* ---- rows to columns ---- */
 
@@ -227,8 +223,8 @@ static int turn_run(const struct tide_argument *a, struct tide_result *results, 
     return 1;
 }
 
-const struct tide_kernel tide_kernel_dense_columns = {"dense_columns", "Dense rows by column.",
-                                                      turn_parameters, TURN_COUNT, turn_run};
+const struct tide_kernel tide_kernel_dense_columns = {"dense_columns", "Dense rows by column.", turn_parameters,
+                                                      TURN_COUNT, turn_run};
 
 /* ---- columns of a matrix ---- */
 
@@ -246,11 +242,10 @@ static int cut_run(const struct tide_argument *a, struct tide_result *results, c
     double *w = wide->data, *n = narrow->data;
     bool back = a[CUT_BACK].number != 0;
     uint64_t first;
-    int code = tide_kernel_whole(&tide_kernel_matrix_columns, a, CUT_FIRST, 0, wide->columns,
-                                 &first, error);
+    int code = tide_kernel_whole(&tide_kernel_matrix_columns, a, CUT_FIRST, 0, wide->columns, &first, error);
     if (code == 0 && (narrow->rows != wide->rows || narrow->columns > wide->columns - first)) {
-        code = tide_kernel_fail(error, TIDE_EINVAL, "%zu x %zu has no columns %zu of %zu rows",
-                                wide->rows, wide->columns, narrow->columns, narrow->rows);
+        code = tide_kernel_fail(error, TIDE_EINVAL, "%zu x %zu has no columns %zu of %zu rows", wide->rows,
+                                wide->columns, narrow->columns, narrow->rows);
     }
     for (size_t i = 0; code == 0 && i < wide->rows && narrow->columns > 0; i++) {
         double *x = w + i * wide->columns + first, *y = n + i * narrow->columns;
@@ -260,6 +255,5 @@ static int cut_run(const struct tide_argument *a, struct tide_result *results, c
     return code < 0 ? code : 1;
 }
 
-const struct tide_kernel tide_kernel_matrix_columns = {"matrix_columns",
-                                                       "Columns of a matrix out of it, or into it.",
+const struct tide_kernel tide_kernel_matrix_columns = {"matrix_columns", "Columns of a matrix out of it, or into it.",
                                                        cut_parameters, CUT_COUNT, cut_run};

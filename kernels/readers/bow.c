@@ -22,8 +22,8 @@ struct tide_bow_reader {
     struct tide_dictionary words; /* of text */
     struct pair *pairs;
     size_t pair_count, pair_room;
-    uint64_t documents;  /* so far; UCI: as the header says */
-    uint64_t vocabulary; /* forms of numbers: the largest number + 1; UCI: as the header says */
+    uint64_t documents;       /* so far; UCI: as the header says */
+    uint64_t vocabulary;      /* forms of numbers: the largest number + 1; UCI: as the header says */
     uint64_t announced, seen; /* UCI: pairs */
     struct tide_fields text;
     size_t files;
@@ -33,8 +33,7 @@ struct tide_bow_reader {
 
 static int add(struct tide_bow_reader *r, uint64_t document, uint32_t word, uint32_t count) {
     if (document >= UINT32_MAX) {
-        return tide_fail(TIDE_ELIMIT, "%s: line %zu: more than 2^32 - 2 documents", r->text.name,
-                         r->text.line);
+        return tide_fail(TIDE_ELIMIT, "%s: line %zu: more than 2^32 - 2 documents", r->text.name, r->text.line);
     }
     int code = tide_array_grow(&r->pairs, &r->pair_room, r->pair_count + 1, sizeof *r->pairs);
     if (code == 0) {
@@ -46,14 +45,12 @@ static int add(struct tide_bow_reader *r, uint64_t document, uint32_t word, uint
 /* ---- forms of numbers ---- */
 
 static int read_header(struct tide_bow_reader *r, struct tide_fields_line *line) {
-    static const char *const what[] = {"the number of documents", "the number of words",
-                                       "the number of pairs"};
+    static const char *const what[] = {"the number of documents", "the number of words", "the number of pairs"};
     uint64_t *const into[] = {&r->documents, &r->vocabulary, &r->announced};
     const char *field, *more;
     size_t size, rest;
     if (!tide_fields_next(line, &field, &size) ||
-        !tide_text_count(field, size, UINT32_MAX - 1, into[r->text.line - 1]) ||
-        tide_fields_next(line, &more, &rest)) {
+        !tide_text_count(field, size, UINT32_MAX - 1, into[r->text.line - 1]) || tide_fields_next(line, &more, &rest)) {
         return tide_fields_refuse(&r->text, line, field, what[r->text.line - 1],
                                   "a UCI file begins with three such lines");
     }
@@ -76,13 +73,11 @@ static int read_uci(struct tide_bow_reader *r, struct tide_fields_line *line) {
             return 0; /* an empty line */
         }
         if (!there || !tide_text_count(field, size, most[i], &numbers[i]) || numbers[i] == 0) {
-            return tide_fields_refuse(&r->text, line, field, what[i],
-                                      "each line is `document word count`");
+            return tide_fields_refuse(&r->text, line, field, what[i], "each line is `document word count`");
         }
     }
     if (tide_fields_next(line, &field, &size)) {
-        return tide_fields_refuse(&r->text, line, field, "the end of the line",
-                                  "each line is `document word count`");
+        return tide_fields_refuse(&r->text, line, field, "the end of the line", "each line is `document word count`");
     }
     if (++r->seen > r->announced) {
         return tide_fields_refuse(&r->text, line, line->start, "no more pairs than line 3 says",
@@ -110,10 +105,8 @@ static int read_pairs(struct tide_bow_reader *r, struct tide_fields_line *line) 
             return tide_fields_refuse(&r->text, line, field, "word:count with the number of a word",
                                       "write each word as number:count");
         }
-        if (!tide_text_count(colon + 1, size - (size_t)(colon - field) - 1, INT32_MAX, &count) ||
-            count == 0) {
-            return tide_fields_refuse(&r->text, line, colon + 1, "a count from 1",
-                                      "leave words that do not occur out");
+        if (!tide_text_count(colon + 1, size - (size_t)(colon - field) - 1, INT32_MAX, &count) || count == 0) {
+            return tide_fields_refuse(&r->text, line, colon + 1, "a count from 1", "leave words that do not occur out");
         }
         r->zero = r->zero || word == 0;
         r->vocabulary = word + 1 > r->vocabulary ? word + 1 : r->vocabulary;
@@ -133,8 +126,7 @@ static int read_pairs(struct tide_bow_reader *r, struct tide_fields_line *line) 
 /* ---- text ---- */
 
 static bool letter(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (unsigned char)c >= 0x80;
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (unsigned char)c >= 0x80;
 }
 
 static int add_word(struct tide_bow_reader *r, const char *word, size_t size) {
@@ -144,9 +136,7 @@ static int add_word(struct tide_bow_reader *r, const char *word, size_t size) {
         return TIDE_ENOMEM;
     }
     for (size_t i = 0; i < size; i++) {
-        copy[i] = !r->options.keep_case && word[i] >= 'A' && word[i] <= 'Z'
-                      ? (char)(word[i] - 'A' + 'a')
-                      : word[i];
+        copy[i] = !r->options.keep_case && word[i] >= 'A' && word[i] <= 'Z' ? (char)(word[i] - 'A' + 'a') : word[i];
     }
     int code = tide_dictionary_add(&r->words, copy, size, &number);
     if (copy != r->word) {
@@ -160,10 +150,9 @@ static int read_text(struct tide_bow_reader *r, struct tide_fields_line *line) {
     size_t size;
     for (uint32_t i = 0; i < r->options.skip; i++) {
         if (!tide_fields_next(line, &field, &size)) {
-            return i == 0
-                       ? 0
-                       : tide_fields_refuse(&r->text, line, line->end,
-                                            "more fields before the words", "say another `skip`");
+            return i == 0 ? 0
+                          : tide_fields_refuse(&r->text, line, line->end, "more fields before the words",
+                                               "say another `skip`");
         }
     }
     const size_t before = r->pair_count;
@@ -172,21 +161,19 @@ static int read_text(struct tide_bow_reader *r, struct tide_fields_line *line) {
             at++;
         }
         const char *word = at;
-        while (at < line->end && (letter(*at) || ((*at == '-' || *at == '\'') &&
-                                                  at + 1 < line->end && letter(at[1])))) {
+        while (at < line->end &&
+               (letter(*at) || ((*at == '-' || *at == '\'') && at + 1 < line->end && letter(at[1])))) {
             at++;
         }
         if (at - word > TIDE_BOW_WORD_MOST) {
-            return tide_fields_refuse(&r->text, line, word, "a word of at most 1 MiB",
-                                      "this is no text");
+            return tide_fields_refuse(&r->text, line, word, "a word of at most 1 MiB", "this is no text");
         }
         int code = at > word ? add_word(r, word, (size_t)(at - word)) : 0;
         if (code < 0) {
             return code;
         }
     }
-    r->documents +=
-        r->pair_count > before || r->options.skip > 0; /* a line without words is none */
+    r->documents += r->pair_count > before || r->options.skip > 0; /* a line without words is none */
     return 0;
 }
 
@@ -267,14 +254,11 @@ int tide_bow_feed(struct tide_bow_reader *r, const char *data, size_t size) {
 
 int tide_bow_end(struct tide_bow_reader *r) {
     int code = tide_fields_end(&r->text);
-    if (code == 0 && r->format == TIDE_BOW_UCI &&
-        (r->text.line < HEADER_LINES || r->seen != r->announced)) {
-        code = tide_fail(
-            TIDE_EPROTO,
-            "%s: line %zu: column 1: expected %llu pairs as line 3 says, found %llu; the file "
-            "is cut short, or line 3 is wrong",
-            r->text.name, r->text.line + 1, (unsigned long long)r->announced,
-            (unsigned long long)r->seen);
+    if (code == 0 && r->format == TIDE_BOW_UCI && (r->text.line < HEADER_LINES || r->seen != r->announced)) {
+        code = tide_fail(TIDE_EPROTO,
+                         "%s: line %zu: column 1: expected %llu pairs as line 3 says, found %llu; the file "
+                         "is cut short, or line 3 is wrong",
+                         r->text.name, r->text.line + 1, (unsigned long long)r->announced, (unsigned long long)r->seen);
     }
     return code;
 }
@@ -294,14 +278,12 @@ static int expand(struct tide_bow_reader *r, struct tide_bow *out) {
         tokens += r->pairs[i].count;
     }
     if (tokens > tokens_most || r->vocabulary > WORDS_MOST) {
-        return tide_fail(TIDE_ELIMIT, "%s: %llu tokens of %llu words are more than %llu of %d",
-                         r->text.name, (unsigned long long)tokens,
-                         (unsigned long long)r->vocabulary, (unsigned long long)tokens_most,
+        return tide_fail(TIDE_ELIMIT, "%s: %llu tokens of %llu words are more than %llu of %d", r->text.name,
+                         (unsigned long long)tokens, (unsigned long long)r->vocabulary, (unsigned long long)tokens_most,
                          WORDS_MOST);
     }
     if (r->documents > EMPTY_MOST + (uint64_t)EMPTY_A_PAIR * r->pair_count) {
-        return tide_fail(TIDE_EPROTO,
-                         "%s: line 1: column 1: %llu documents, of which almost all are empty",
+        return tide_fail(TIDE_EPROTO, "%s: line 1: column 1: %llu documents, of which almost all are empty",
                          r->text.name, (unsigned long long)r->documents);
     }
     out->documents = (size_t)r->documents;
@@ -334,8 +316,7 @@ static int expand(struct tide_bow_reader *r, struct tide_bow *out) {
 
 static void sort_documents(struct tide_bow *b) {
     for (size_t i = 0; i < b->documents; i++) {
-        const size_t from = (size_t)b->offsets[i],
-                     count = (size_t)(b->offsets[i + 1] - b->offsets[i]);
+        const size_t from = (size_t)b->offsets[i], count = (size_t)(b->offsets[i + 1] - b->offsets[i]);
         qsort(b->words + from, count, sizeof *b->words, compare_words);
     }
 }
@@ -369,14 +350,11 @@ static int mark_stops(const struct tide_bow_reader *r, struct word_use *uses) {
             at++;
         }
         uint32_t number;
-        code = at > word && at - word < 256
-                   ? tide_dictionary_add(&stops, word, (size_t)(at - word), &number)
-                   : 0;
+        code = at > word && at - word < 256 ? tide_dictionary_add(&stops, word, (size_t)(at - word), &number) : 0;
         at++;
     }
     const size_t known = stops.names.count;
-    for (size_t w = 0; w < r->words.names.count && code == 0;
-         w++) { /* a new number: it is no stop word */
+    for (size_t w = 0; w < r->words.names.count && code == 0; w++) { /* a new number: it is no stop word */
         const char *name = r->words.names.pool + r->words.names.offsets[w];
         uint32_t number;
         code = tide_dictionary_add(&stops, name, strlen(name), &number);
@@ -401,8 +379,7 @@ static int rename_words(const struct tide_names *names, const struct word_use *u
     out->count = kept;
     out->offsets[0] = 0;
     for (size_t i = 0; i < kept; i++) {
-        const size_t from = names->offsets[uses[i].word],
-                     size = names->offsets[uses[i].word + 1] - from;
+        const size_t from = names->offsets[uses[i].word], size = names->offsets[uses[i].word + 1] - from;
         memcpy(out->pool + out->offsets[i], names->pool + from, size);
         out->offsets[i + 1] = out->offsets[i] + size;
     }
@@ -449,8 +426,7 @@ static int choose_words(struct tide_bow_reader *r, struct tide_bow *b) {
             uses[w].word = (uint32_t)w;
             uses[w].dropped =
                 uses[w].count < r->options.min_count ||
-                (r->options.max_share > 0 &&
-                 (double)uses[w].documents > r->options.max_share * (double)b->documents);
+                (r->options.max_share > 0 && (double)uses[w].documents > r->options.max_share * (double)b->documents);
         }
         code = r->options.stop ? mark_stops(r, uses) : 0;
     }
@@ -491,19 +467,15 @@ static int name_words(struct tide_bow_reader *r, struct tide_bow *b) {
         const char *stop = memchr(line, '\t', size); /* LightLDA's dictionaries have more columns */
         uint32_t number;
         const size_t before = names.names.count;
-        code = size > 0
-                   ? tide_dictionary_add(&names, line, stop ? (size_t)(stop - line) : size, &number)
-                   : 0;
+        code = size > 0 ? tide_dictionary_add(&names, line, stop ? (size_t)(stop - line) : size, &number) : 0;
         if (code == 0 && size > 0 && names.names.count == before) {
-            code = tide_fail(TIDE_EPROTO, "%s: line %zu: column 1: the word '%.*s' is there twice",
-                             lines.text->name, lines.number,
-                             (int)(size < TIDE_FIELDS_SHOWN ? size : TIDE_FIELDS_SHOWN), line);
+            code = tide_fail(TIDE_EPROTO, "%s: line %zu: column 1: the word '%.*s' is there twice", lines.text->name,
+                             lines.number, (int)(size < TIDE_FIELDS_SHOWN ? size : TIDE_FIELDS_SHOWN), line);
         }
     }
     code = code ? code : more;
     if (code == 0 && names.names.count < count) {
-        code = tide_fail(TIDE_EPROTO,
-                         "%s: line %zu: column 1: a vocabulary of %zu words, but %s has word %zu",
+        code = tide_fail(TIDE_EPROTO, "%s: line %zu: column 1: a vocabulary of %zu words, but %s has word %zu",
                          lines.text->name, lines.number, names.names.count, r->text.name, count);
     }
     if (code == 0) {
@@ -517,17 +489,15 @@ int tide_bow_finish(struct tide_bow_reader *r, struct tide_bow *out) {
     *out = (struct tide_bow){0};
     int code = expand(r, out);
     if (code == 0 && out->tokens == 0) {
-        code = tide_fail(TIDE_EPROTO,
-                         "%s: line %zu: column 1: expected a document with words, found the end",
+        code = tide_fail(TIDE_EPROTO, "%s: line %zu: column 1: expected a document with words, found the end",
                          r->text.name ? r->text.name : "nothing", r->text.line + 1);
     }
     if (code == 0) {
         code = r->format == TIDE_BOW_TEXT ? choose_words(r, out) : name_words(r, out);
     }
     if (code == 0 && out->tokens == 0) {
-        code = tide_fail(TIDE_EPROTO,
-                         "%s: no word is left: all are stop words, too rare or too frequent",
-                         r->text.name);
+        code =
+            tide_fail(TIDE_EPROTO, "%s: no word is left: all are stop words, too rare or too frequent", r->text.name);
     }
     if (code == 0) {
         sort_documents(out);
@@ -552,8 +522,7 @@ void tide_bow_release(struct tide_bow *b) {
     *b = (struct tide_bow){0};
 }
 
-int tide_bow_pick(const struct tide_bow *b, const uint8_t *chosen, uint8_t wanted,
-                  struct tide_bow *out) {
+int tide_bow_pick(const struct tide_bow *b, const uint8_t *chosen, uint8_t wanted, struct tide_bow *out) {
     *out = (struct tide_bow){0};
     for (size_t d = 0; d < b->documents; d++) {
         out->documents += chosen[d] == wanted;

@@ -14,23 +14,19 @@ enum tide_bow_format {
     TIDE_BOW_LDAC,  /* "M word:count ...": M pairs, words from 0 (Blei's LDA-C) */
     TIDE_BOW_PAIRS, /* "label word:count ...": LibSVM, or LightLDA's "id<TAB>word:count ..."; words
                        from 0 if a 0 occurs */
-    TIDE_BOW_TEXT, /* a document a line; words are letters, digits and what is not ASCII, with - and
-                      ' inside */
+    TIDE_BOW_TEXT,  /* a document a line; words are letters, digits and what is not ASCII, with - and
+                       ' inside */
 };
 
 struct tide_bow_options {
     enum tide_bow_format format;
-    bool keep_case; /* else A-Z become a-z */
-    uint32_t
-        skip; /* text: fields at the start of a line that are no words (ids; Yahoo's form has 2) */
-    uint64_t min_count; /* text: rarer words are left out */
-    double
-        max_share; /* text: words of more than this share of the documents are left out; 0: none */
-    const struct tide_text
-        *stop; /* text: words that are left out, between blanks and line ends; NULL: none */
-    uint64_t tokens_most; /* ELIMIT beyond; 0: 2^38 */
-    const struct tide_text
-        *vocabulary; /* a word a line, for the forms of numbers; NULL: the numbers are the names */
+    bool keep_case;               /* else A-Z become a-z */
+    uint32_t skip;                /* text: fields at the start of a line that are no words (ids; Yahoo's form has 2) */
+    uint64_t min_count;           /* text: rarer words are left out */
+    double max_share;             /* text: words of more than this share of the documents are left out; 0: none */
+    const struct tide_text *stop; /* text: words that are left out, between blanks and line ends; NULL: none */
+    uint64_t tokens_most;         /* ELIMIT beyond; 0: 2^38 */
+    const struct tide_text *vocabulary; /* a word a line, for the forms of numbers; NULL: the numbers are the names */
 };
 
 struct tide_bow {
@@ -61,7 +57,6 @@ void tide_bow_close(struct tide_bow_reader *reader); /* NULL allowed */
 void tide_bow_release(struct tide_bow *bow);
 
 /* Documents whose `chosen` is `wanted`; without names. *gives*. ENOMEM. */
-int tide_bow_pick(const struct tide_bow *bow, const uint8_t *chosen, uint8_t wanted,
-                  struct tide_bow *out);
+int tide_bow_pick(const struct tide_bow *bow, const uint8_t *chosen, uint8_t wanted, struct tide_bow *out);
 
 #endif

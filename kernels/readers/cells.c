@@ -27,8 +27,8 @@ static void cell_put(struct tide_cells *to, size_t place, const struct tide_cell
 int tide_matrix_split(struct tide_matrix *matrix, size_t count, uint64_t seed) {
     struct tide_cells *train = &matrix->parts[0], *test = &matrix->parts[1];
     if (test->count > 0 || count > train->count) {
-        return tide_fail(TIDE_EINVAL, "split: cannot hold out %zu of %zu cells%s", count,
-                         train->count, test->count ? " beside those of a second text" : "");
+        return tide_fail(TIDE_EINVAL, "split: cannot hold out %zu of %zu cells%s", count, train->count,
+                         test->count ? " beside those of a second text" : "");
     }
     tide_free(test->cells);
     tide_free(test->values);
@@ -67,14 +67,13 @@ void tide_cells_count(const struct tide_cells *cells, bool columns, uint32_t *co
     }
 }
 
-int tide_cells_blocks(const struct tide_cells *cells, struct tide_block_grid grid, uint32_t first,
-                      uint32_t count, struct tide_cells *out, uint64_t *offsets,
-                      size_t offset_count) {
+int tide_cells_blocks(const struct tide_cells *cells, struct tide_block_grid grid, uint32_t first, uint32_t count,
+                      struct tide_cells *out, uint64_t *offsets, size_t offset_count) {
     *out = (struct tide_cells){0};
-    if (grid.blocks == 0 || grid.rows == 0 || grid.columns == 0 || count == 0 ||
-        first >= grid.blocks || count > grid.blocks - first) {
-        return tide_fail(TIDE_EINVAL, "blocks: %u from %u of %u blocks of a %u x %u matrix", count,
-                         first, grid.blocks, grid.rows, grid.columns);
+    if (grid.blocks == 0 || grid.rows == 0 || grid.columns == 0 || count == 0 || first >= grid.blocks ||
+        count > grid.blocks - first) {
+        return tide_fail(TIDE_EINVAL, "blocks: %u from %u of %u blocks of a %u x %u matrix", count, first, grid.blocks,
+                         grid.rows, grid.columns);
     }
     uint32_t height = tide_block_side(grid.rows, grid.blocks);
     uint32_t width = tide_block_side(grid.columns, grid.blocks);
@@ -128,8 +127,8 @@ static void permute(uint32_t *numbers, uint32_t count, struct tide_random *rando
 }
 
 /* Stable, by turn of the column. starts: room for column_count + 1. */
-static void sort_by_column(const struct tide_cells *cells, const uint32_t *turns,
-                           uint32_t column_count, size_t *starts, struct tide_cells *out) {
+static void sort_by_column(const struct tide_cells *cells, const uint32_t *turns, uint32_t column_count, size_t *starts,
+                           struct tide_cells *out) {
     memset(starts, 0, ((size_t)column_count + 1) * sizeof *starts);
     for (size_t i = 0; i < cells->count; i++) {
         starts[turns[cells->cells[2 * i + 1]] + 1]++;
@@ -143,8 +142,8 @@ static void sort_by_column(const struct tide_cells *cells, const uint32_t *turns
 }
 
 /* seen: for each column the number of the last group that it was in, from 1; 0: none. */
-static void list_columns(const struct tide_cells *cells, size_t size, uint32_t *seen,
-                         uint64_t *columns, uint64_t *offsets) {
+static void list_columns(const struct tide_cells *cells, size_t size, uint32_t *seen, uint64_t *columns,
+                         uint64_t *offsets) {
     uint64_t count = 0;
     size_t group = 0;
     for (size_t i = 0; i < cells->count; i++) {
@@ -160,9 +159,8 @@ static void list_columns(const struct tide_cells *cells, size_t size, uint32_t *
     offsets[group] = count;
 }
 
-int tide_cells_groups(const struct tide_cells *cells, uint32_t column_count, bool by_columns,
-                      size_t size, uint64_t seed, struct tide_cells *out, uint64_t *columns,
-                      uint64_t *offsets) {
+int tide_cells_groups(const struct tide_cells *cells, uint32_t column_count, bool by_columns, size_t size,
+                      uint64_t seed, struct tide_cells *out, uint64_t *columns, uint64_t *offsets) {
     struct tide_cells shuffled = {0};
     uint32_t *order = tide_alloc((cells->count + 1) * sizeof *order);
     uint32_t *of_column = tide_alloc(((size_t)column_count + 1) * sizeof *of_column);

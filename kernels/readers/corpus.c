@@ -88,8 +88,7 @@ static struct ranked *rank_words(const struct corpus_reader *r, size_t word_coun
     return ranked;
 }
 
-static int copy_names(const struct tide_names *from, const struct ranked *order, size_t count,
-                      struct tide_names *to) {
+static int copy_names(const struct tide_names *from, const struct ranked *order, size_t count, struct tide_names *to) {
     size_t size = 0;
     for (size_t i = 0; i < count; i++) {
         const size_t *at = from->offsets + order[i].word;
@@ -154,8 +153,7 @@ static int finish(struct corpus_reader *r, uint64_t min_count, struct tide_corpu
     return code;
 }
 
-int tide_corpus_read(const struct tide_text *texts, size_t text_count, uint64_t min_count,
-                     struct tide_corpus *out) {
+int tide_corpus_read(const struct tide_text *texts, size_t text_count, uint64_t min_count, struct tide_corpus *out) {
     struct corpus_reader r = {0};
     uint32_t end;
     *out = (struct tide_corpus){0};
@@ -169,8 +167,8 @@ int tide_corpus_read(const struct tide_text *texts, size_t text_count, uint64_t 
     }
     code = code ? code : finish(&r, min_count, out);
     if (code == 0 && out->words.count < 2) {
-        code = tide_fail(TIDE_EINVAL, "%s: no word occurs %llu times: give a smaller min_count",
-                         texts[0].name, (unsigned long long)min_count);
+        code = tide_fail(TIDE_EINVAL, "%s: no word occurs %llu times: give a smaller min_count", texts[0].name,
+                         (unsigned long long)min_count);
     }
     tide_dictionary_release(&r.words);
     tide_free(r.tokens);

@@ -22,8 +22,7 @@ struct tide_corpus {
  * than `min_count` times are dropped. *gives* `out`.
  * Errors: EPROTO (NUL byte, or no word at all; names the line), ELIMIT (2^32 words), ENOMEM.
  */
-int tide_corpus_read(const struct tide_text *texts, size_t text_count, uint64_t min_count,
-                     struct tide_corpus *out);
+int tide_corpus_read(const struct tide_text *texts, size_t text_count, uint64_t min_count, struct tide_corpus *out);
 void tide_corpus_release(struct tide_corpus *corpus);
 
 /*
@@ -33,7 +32,6 @@ void tide_corpus_release(struct tide_corpus *corpus);
  * hyphens and apostrophes inside. `whole`: one line a synset instead. *gives* *out: release with tide_free.
  * Errors: EPROTO (a line without gloss or with bad counts; names it), ENOMEM.
  */
-int tide_wordnet_glosses(const struct tide_text texts[TIDE_WORDNET_FILES], bool whole, char **out,
-                         size_t *size);
+int tide_wordnet_glosses(const struct tide_text texts[TIDE_WORDNET_FILES], bool whole, char **out, size_t *size);
 
 #endif

@@ -143,9 +143,10 @@ static int unfit(const struct tide_csv *csv, size_t i, const char *text, size_t 
         (void)snprintf(what, sizeof what, "column '%.80s' has no value here: `missing = 0` says what counts instead",
                        c->name);
     } else {
-        (void)snprintf(what, sizeof what, "expected %s in column '%.80s', found '%.*s'%s", expected, c->name,
-                       size < 40 ? (int)size : 40, text,
-                       c->declared ? "" : "; it is read as numbers because its first row has one: say its type in `columns`");
+        (void)snprintf(
+            what, sizeof what, "expected %s in column '%.80s', found '%.*s'%s", expected, c->name,
+            size < 40 ? (int)size : 40, text,
+            c->declared ? "" : "; it is read as numbers because its first row has one: say its type in `columns`");
     }
     return bad(csv, i + 1, what);
 }
@@ -204,10 +205,12 @@ static int add_cell(struct tide_csv *csv, size_t i) {
         }
         return code;
     }
-    case TIDE_CSV_TEXT: return add_text(c, row, text, size);
+    case TIDE_CSV_TEXT:
+        return add_text(c, row, text, size);
     case TIDE_CSV_UNKNOWN:
     case TIDE_CSV_SKIP:
-    case TIDE_CSV_TYPES: break;
+    case TIDE_CSV_TYPES:
+        break;
     }
     return 0;
 }

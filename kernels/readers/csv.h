@@ -40,14 +40,14 @@ struct tide_csv_options {
     const struct {
         const char *name;
         enum tide_csv_type type;
-    } *declared; /* every name has to be a column */
+    } * declared; /* every name has to be a column */
     size_t declared_count;
     enum tide_csv_type others; /* of columns that are not declared: UNKNOWN or SKIP */
 };
 
-struct tide_csv; /* a reading; borrows the options */
+struct tide_csv;                                                                    /* a reading; borrows the options */
 int tide_csv_create(const struct tide_csv_options *options, struct tide_csv **out); /* *gives*; ENOMEM */
-void tide_csv_destroy(struct tide_csv *csv);                                       /* NULL allowed */
+void tide_csv_destroy(struct tide_csv *csv);                                        /* NULL allowed */
 /* The next bytes. EPROTO (names line and column), ELIMIT, ENOMEM. */
 int tide_csv_feed(struct tide_csv *csv, const char *data, size_t size);
 int tide_csv_end(struct tide_csv *csv); /* after the last bytes */

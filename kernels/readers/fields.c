@@ -17,15 +17,14 @@ bool tide_fields_next(struct tide_fields_line *line, const char **field, size_t 
     return *size > 0;
 }
 
-int tide_fields_refuse(const struct tide_fields *f, const struct tide_fields_line *line,
-                       const char *at, const char *expected, const char *advice) {
+int tide_fields_refuse(const struct tide_fields *f, const struct tide_fields_line *line, const char *at,
+                       const char *expected, const char *advice) {
     size_t size = 0;
     while (at + size < line->end && size < TIDE_FIELDS_SHOWN && !tide_fields_blank(at[size])) {
         size++;
     }
-    return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected %s, found '%.*s'; %s",
-                     f->name, f->line, (size_t)(at - line->start) + 1, expected, (int)size, at,
-                     advice);
+    return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected %s, found '%.*s'; %s", f->name, f->line,
+                     (size_t)(at - line->start) + 1, expected, (int)size, at, advice);
 }
 
 void tide_fields_begin(struct tide_fields *f, const char *name) {
@@ -43,14 +42,13 @@ static int read_line(struct tide_fields *f, const char *start, size_t size) {
         line.end--;
     }
     const char *zero = size > 0 ? memchr(start, 0, size) : NULL;
-    return zero ? tide_fields_refuse(f, &line, zero, "text, not a NUL byte", f->no_such)
-                : f->read(f->reader, &line);
+    return zero ? tide_fields_refuse(f, &line, zero, "text, not a NUL byte", f->no_such) : f->read(f->reader, &line);
 }
 
 static int hold(struct tide_fields *f, const char *data, size_t size) {
     if (size > TIDE_FIELDS_LINE_MOST - f->held_size) {
-        return tide_fail(TIDE_ELIMIT, "%s: line %zu: column 1: a line of more than %d bytes; %s",
-                         f->name, f->line + 1, TIDE_FIELDS_LINE_MOST, f->no_such);
+        return tide_fail(TIDE_ELIMIT, "%s: line %zu: column 1: a line of more than %d bytes; %s", f->name, f->line + 1,
+                         TIDE_FIELDS_LINE_MOST, f->no_such);
     }
     int code = size > 0 ? tide_array_grow(&f->held, &f->held_room, f->held_size + size, 1) : 0;
     if (code == 0 && size > 0) {
@@ -72,8 +70,7 @@ int tide_fields_feed(struct tide_fields *f, const char *data, size_t size) {
             break;
         }
         if (code == 0) {
-            code = f->held_size > 0 ? read_line(f, f->held, f->held_size)
-                                    : read_line(f, data, (size_t)(stop - data));
+            code = f->held_size > 0 ? read_line(f, f->held, f->held_size) : read_line(f, data, (size_t)(stop - data));
             f->held_size = 0;
         }
         data = stop + 1;

@@ -20,7 +20,7 @@ struct tide_fields_line {
 };
 
 struct tide_fields {
-    const char *no_such; /* for errors: "this is no LibSVM file" */
+    const char *no_such;                                      /* for errors: "this is no LibSVM file" */
     int (*read)(void *reader, struct tide_fields_line *line); /* a line; line.at is its beginning */
     void *reader;
     const char *name; /* of the text; the caller's */
@@ -39,7 +39,7 @@ void tide_fields_release(struct tide_fields *fields);
 /* The next field of a line, or false at its end. */
 bool tide_fields_next(struct tide_fields_line *line, const char **field, size_t *size);
 /* EPROTO: "NAME: line N: column C: expected X, found 'Y'; advice". */
-int tide_fields_refuse(const struct tide_fields *fields, const struct tide_fields_line *line,
-                       const char *at, const char *expected, const char *advice);
+int tide_fields_refuse(const struct tide_fields *fields, const struct tide_fields_line *line, const char *at,
+                       const char *expected, const char *advice);
 
 #endif

@@ -37,16 +37,14 @@ void tide_forest_destroy(struct tide_forest *f) {
     }
 }
 
-int tide_forest_input(struct tide_forest *f, const char *name, bool edge, bool index,
-                      uint32_t columns, uint32_t below) {
-    if (f->samples > 0 || f->input_count == TIDE_FOREST_INPUTS || columns == 0 ||
-        strlen(name) >= TIDE_FOREST_NAME || tide_forest_find(f, name)) {
-        return tide_fail(TIDE_EINVAL, "a forest has up to %d inputs, each with a name of its own",
-                         TIDE_FOREST_INPUTS);
+int tide_forest_input(struct tide_forest *f, const char *name, bool edge, bool index, uint32_t columns,
+                      uint32_t below) {
+    if (f->samples > 0 || f->input_count == TIDE_FOREST_INPUTS || columns == 0 || strlen(name) >= TIDE_FOREST_NAME ||
+        tide_forest_find(f, name)) {
+        return tide_fail(TIDE_EINVAL, "a forest has up to %d inputs, each with a name of its own", TIDE_FOREST_INPUTS);
     }
     struct tide_forest_input *made = &f->inputs[f->input_count++];
-    *made = (struct tide_forest_input){
-        .edge = edge, .index = index, .columns = columns, .below = below};
+    *made = (struct tide_forest_input){.edge = edge, .index = index, .columns = columns, .below = below};
     snprintf(made->name, sizeof(made->name), "%s", name);
     return 0;
 }
@@ -63,8 +61,7 @@ int tide_forest_kinds(struct tide_forest *f, size_t count, const char *const *na
             taken = taken || strcmp(names[k], names[i]) == 0;
         }
         if (taken || !names[i][0] || strlen(names[i]) >= TIDE_FOREST_NAME) {
-            return tide_fail(TIDE_EINVAL, "a kind has a name of its own, of 1 to %d bytes",
-                             TIDE_FOREST_NAME - 1);
+            return tide_fail(TIDE_EINVAL, "a kind has a name of its own, of 1 to %d bytes", TIDE_FOREST_NAME - 1);
         }
         snprintf(f->kinds[i], sizeof(f->kinds[i]), "%s", names[i]);
     }
@@ -72,8 +69,7 @@ int tide_forest_kinds(struct tide_forest *f, size_t count, const char *const *na
     return tide_forest_input(f, "kind", false, true, 1, (uint32_t)count);
 }
 
-void tide_forest_find_kinds(const struct tide_forest *f, size_t count,
-                            const char (*names)[TIDE_FOREST_NAME], int *of) {
+void tide_forest_find_kinds(const struct tide_forest *f, size_t count, const char (*names)[TIDE_FOREST_NAME], int *of) {
     static const char by_shape[2][TIDE_FOREST_NAME] = {"leaf", "inner"};
     const char(*known)[TIDE_FOREST_NAME] = f->kind_count > 0 ? f->kinds : by_shape;
     size_t known_count = f->kind_count > 0 ? f->kind_count : 2;
@@ -150,13 +146,12 @@ static int reserve(struct tide_forest *f, size_t vertices, size_t edges) {
     return 0;
 }
 
-static int check(const struct tide_forest *f, size_t count, const uint32_t *start,
-                 const int32_t *child, const int32_t *const *indices) {
+static int check(const struct tide_forest *f, size_t count, const uint32_t *start, const int32_t *child,
+                 const int32_t *const *indices) {
     for (size_t v = 0; v < count; v++) {
         for (uint32_t e = start[v]; e < start[v + 1]; e++) {
             if (child[e] < 0 || (size_t)child[e] >= count || (size_t)child[e] == v) {
-                return tide_fail(TIDE_EINVAL, "vertex %zu has the child %d, of %zu vertices", v,
-                                 child[e], count);
+                return tide_fail(TIDE_EINVAL, "vertex %zu has the child %d, of %zu vertices", v, child[e], count);
             }
         }
     }
@@ -166,8 +161,7 @@ static int check(const struct tide_forest *f, size_t count, const uint32_t *star
         for (size_t k = 0; in->index && indices && indices[i] && k < n; k++) {
             if (indices[i][k] < -1 || indices[i][k] >= (int64_t)in->below) {
                 return tide_fail(TIDE_EINVAL, "%s %zu has the %s %d, which is not in -1 .. %u",
-                                 in->edge ? "edge" : "vertex", k / in->columns, in->name,
-                                 indices[i][k], in->below - 1);
+                                 in->edge ? "edge" : "vertex", k / in->columns, in->name, indices[i][k], in->below - 1);
             }
         }
     }
@@ -175,8 +169,7 @@ static int check(const struct tide_forest *f, size_t count, const uint32_t *star
 }
 
 /* order[new] = old, children first, each as soon as its children are there, lower numbers first. */
-static int sort(size_t count, const uint32_t *start, const int32_t *child, uint32_t *order,
-                uint32_t *at) {
+static int sort(size_t count, const uint32_t *start, const int32_t *child, uint32_t *order, uint32_t *at) {
     bool sorted = true;
     for (size_t v = 0; sorted && v < count; v++) {
         for (uint32_t e = start[v]; e < start[v + 1]; e++) {
@@ -236,9 +229,8 @@ static void put(const struct tide_forest_input *in, const void *given, size_t fr
     }
 }
 
-int tide_forest_add(struct tide_forest *f, size_t count, const uint32_t *start,
-                    const int32_t *child, const int32_t *const *indices,
-                    const float *const *floats) {
+int tide_forest_add(struct tide_forest *f, size_t count, const uint32_t *start, const int32_t *child,
+                    const int32_t *const *indices, const float *const *floats) {
     if (count == 0) {
         return tide_fail(TIDE_EINVAL, "a sample has at least one vertex");
     }
@@ -247,9 +239,8 @@ int tide_forest_add(struct tide_forest *f, size_t count, const uint32_t *start,
     int code = order && at ? check(f, count, start, child, indices) : TIDE_ENOMEM;
     code = code == 0 ? sort(count, start, child, order, at) : code;
     code = code == 0 ? reserve(f, f->vertices + count, f->edges + edges) : code;
-    code = code == 0 ? tide_array_grow(&f->sample_start, &f->sample_room, f->samples + 2,
-                                       sizeof(*f->sample_start))
-                     : code;
+    code =
+        code == 0 ? tide_array_grow(&f->sample_start, &f->sample_room, f->samples + 2, sizeof(*f->sample_start)) : code;
     if (code != 0) {
         goto out;
     }
@@ -264,8 +255,9 @@ int tide_forest_add(struct tide_forest *f, size_t count, const uint32_t *start,
             for (size_t i = 0; i < f->input_count; i++) {
                 const struct tide_forest_input *in = &f->inputs[i];
                 if (in->edge) {
-                    put(in, in->index ? (const void *)(indices ? indices[i] : NULL)
-                                      : (const void *)(floats ? floats[i] : NULL),
+                    put(in,
+                        in->index ? (const void *)(indices ? indices[i] : NULL)
+                                  : (const void *)(floats ? floats[i] : NULL),
                         e, edge);
                 }
             }
@@ -274,8 +266,8 @@ int tide_forest_add(struct tide_forest *f, size_t count, const uint32_t *start,
         for (size_t i = 0; i < f->input_count; i++) {
             const struct tide_forest_input *in = &f->inputs[i];
             if (!in->edge) {
-                put(in, in->index ? (const void *)(indices ? indices[i] : NULL)
-                                  : (const void *)(floats ? floats[i] : NULL),
+                put(in,
+                    in->index ? (const void *)(indices ? indices[i] : NULL) : (const void *)(floats ? floats[i] : NULL),
                     old, base + v);
             }
         }
@@ -326,15 +318,13 @@ static int copy_sample(const struct tide_forest *f, size_t s, struct tide_forest
     return code;
 }
 
-int tide_forest_pick(const struct tide_forest *f, const uint32_t *order, size_t count,
-                     struct tide_forest **out) {
+int tide_forest_pick(const struct tide_forest *f, const uint32_t *order, size_t count, struct tide_forest **out) {
     struct tide_forest *made = NULL;
     int code = like(f, &made);
     for (size_t i = 0; code == 0 && i < count; i++) {
         size_t s = order ? order[i] : i;
         code = s < f->samples ? copy_sample(f, s, made)
-                              : tide_fail(TIDE_EINVAL, "there is no sample %zu of %zu", s + 1,
-                                          f->samples);
+                              : tide_fail(TIDE_EINVAL, "there is no sample %zu of %zu", s + 1, f->samples);
     }
     if (code != 0) {
         tide_forest_destroy(made);

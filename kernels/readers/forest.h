@@ -42,29 +42,25 @@ struct tide_forest {
 int tide_forest_create(struct tide_forest **out); /* gives; without samples */
 void tide_forest_destroy(struct tide_forest *f);
 /* Before the first sample. */
-int tide_forest_input(struct tide_forest *f, const char *name, bool edge, bool index,
-                      uint32_t columns, uint32_t below);
+int tide_forest_input(struct tide_forest *f, const char *name, bool edge, bool index, uint32_t columns, uint32_t below);
 /* Vertices are of kinds: makes the index "kind", whose numbers are those of the names. Before the
  * first sample. EINVAL: none or more than TIDE_FOREST_KINDS, or a name that is taken or too long. */
 int tide_forest_kinds(struct tide_forest *f, size_t count, const char *const *names);
 /* The numbers that vertices of these kinds have: of[i] is that of names[i] (the place in `kinds`, or,
  * of a forest without kinds, 0 of "leaf", vertices without children, and 1 of "inner"); -1: there is
  * no such kind. */
-void tide_forest_find_kinds(const struct tide_forest *f, size_t count,
-                            const char (*names)[TIDE_FOREST_NAME], int *of);
+void tide_forest_find_kinds(const struct tide_forest *f, size_t count, const char (*names)[TIDE_FOREST_NAME], int *of);
 /* The number of a vertex's kind, as above. */
 int tide_forest_kind(const struct tide_forest *f, size_t vertex);
 /* One sample: children of vertex v are child[start[v] .. start[v + 1] - 1], in any order of
  * vertices; it is sorted so that children come first. indices[i] ([count] or [edges], of the i-th
  * input, which is an index; NULL: -1) and floats[i] ([.. x columns], else; NULL: 0) go along. EINVAL:
  * a cycle, a child or an index out of range; the text names the vertex. */
-int tide_forest_add(struct tide_forest *f, size_t count, const uint32_t *start,
-                    const int32_t *child, const int32_t *const *indices,
-                    const float *const *floats);
+int tide_forest_add(struct tide_forest *f, size_t count, const uint32_t *start, const int32_t *child,
+                    const int32_t *const *indices, const float *const *floats);
 const struct tide_forest_input *tide_forest_find(const struct tide_forest *f, const char *name);
 /* A copy of the samples order[0 .. count - 1], or of all (NULL). */
-int tide_forest_pick(const struct tide_forest *f, const uint32_t *order, size_t count,
-                     struct tide_forest **out);
+int tide_forest_pick(const struct tide_forest *f, const uint32_t *order, size_t count, struct tide_forest **out);
 /* A copy in which the index `name` is -1 but at roots. */
 int tide_forest_roots(const struct tide_forest *f, const char *name, struct tide_forest **out);
 
@@ -79,8 +75,8 @@ struct tide_forest_format {
 };
 /* One text a part; "stanford": parents, sentences, labels. Inputs are "word" and "label". EPROTO:
  * "NAME: line N: expected .., found ..". */
-int tide_forest_read(const struct tide_forest_format *format, const struct tide_text *texts,
-                     size_t text_count, struct tide_forest **out);
+int tide_forest_read(const struct tide_forest_format *format, const struct tide_text *texts, size_t text_count,
+                     struct tide_forest **out);
 
 /* ---- generating (the laws of docs/dynamic-networks.md) ---- */
 struct tide_forest_law {

@@ -19,13 +19,12 @@ static uint32_t below(struct draw *d, uint32_t n) {
 
 /* Leaves of the trees of the Stanford Sentiment Treebank's training part: how many trees have them. */
 static const uint16_t sentence_leaves[][2] = {
-    {2, 40},   {3, 96},   {4, 152},  {5, 154},  {6, 231},  {7, 218},  {8, 228},  {9, 265},
-    {10, 298}, {11, 305}, {12, 308}, {13, 319}, {14, 334}, {15, 353}, {16, 334}, {17, 327},
-    {18, 342}, {19, 351}, {20, 325}, {21, 312}, {22, 317}, {23, 296}, {24, 290}, {25, 259},
-    {26, 238}, {27, 223}, {28, 226}, {29, 171}, {30, 157}, {31, 158}, {32, 151}, {33, 124},
-    {34, 123}, {35, 99},  {36, 69},  {37, 54},  {38, 61},  {39, 38},  {40, 31},  {41, 40},
-    {42, 24},  {43, 24},  {44, 20},  {45, 18},  {46, 11},  {47, 3},   {48, 8},   {49, 8},
-    {50, 4},   {51, 4},   {52, 3}};
+    {2, 40},   {3, 96},   {4, 152},  {5, 154},  {6, 231},  {7, 218},  {8, 228},  {9, 265},  {10, 298},
+    {11, 305}, {12, 308}, {13, 319}, {14, 334}, {15, 353}, {16, 334}, {17, 327}, {18, 342}, {19, 351},
+    {20, 325}, {21, 312}, {22, 317}, {23, 296}, {24, 290}, {25, 259}, {26, 238}, {27, 223}, {28, 226},
+    {29, 171}, {30, 157}, {31, 158}, {32, 151}, {33, 124}, {34, 123}, {35, 99},  {36, 69},  {37, 54},
+    {38, 61},  {39, 38},  {40, 31},  {41, 40},  {42, 24},  {43, 24},  {44, 20},  {45, 18},  {46, 11},
+    {47, 3},   {48, 8},   {49, 8},   {50, 4},   {51, 4},   {52, 3}};
 
 static uint32_t draw_leaves(struct draw *d) {
     uint32_t total = 0;
@@ -104,8 +103,7 @@ static int finish(struct tide_forest *f, const struct sample *s) {
     return tide_forest_add(f, s->count, s->start, s->child, inputs, NULL);
 }
 
-static int draw_tree(const struct tide_forest_law *law, struct draw *d, size_t number,
-                     bool skewed, struct sample *s) {
+static int draw_tree(const struct tide_forest_law *law, struct draw *d, size_t number, bool skewed, struct sample *s) {
     uint32_t leaves = 1, merged = 0;
     if (skewed) {
         leaves = law->leaves ? law->leaves : draw_leaves(d);
@@ -205,8 +203,7 @@ static int draw_lattice(const struct tide_forest_law *law, struct draw *d, struc
 }
 
 int tide_forest_generate(const struct tide_forest_law *law, struct tide_forest **out) {
-    static const char *const names[] = {"random_trees", "skewed_trees", "balanced_trees", "chains",
-                                        "lattices"};
+    static const char *const names[] = {"random_trees", "skewed_trees", "balanced_trees", "chains", "lattices"};
     enum { RANDOM, SKEWED, BALANCED, CHAINS, LATTICES, COUNT };
     size_t which = 0;
     while (which < COUNT && strcmp(law->name, names[which]) != 0) {
@@ -218,9 +215,8 @@ int tide_forest_generate(const struct tide_forest_law *law, struct tide_forest *
                          "chains, lattices",
                          law->name);
     }
-    if (law->samples == 0 || law->vocabulary < 2 || law->vocabulary > INT32_MAX ||
-        law->samples > UINT32_MAX || law->leaves > 1u << 24 || law->skew > 100 ||
-        (which == RANDOM && (law->max == 0 || law->max > 1u << 24)) ||
+    if (law->samples == 0 || law->vocabulary < 2 || law->vocabulary > INT32_MAX || law->samples > UINT32_MAX ||
+        law->leaves > 1u << 24 || law->skew > 100 || (which == RANDOM && (law->max == 0 || law->max > 1u << 24)) ||
         (which == BALANCED && (law->leaves == 0 || (law->leaves & (law->leaves - 1)) != 0))) {
         return tide_fail(TIDE_EINVAL,
                          "%s: at least one sample and two words; max from 1 (random_trees), leaves "
@@ -232,9 +228,7 @@ int tide_forest_generate(const struct tide_forest_law *law, struct tide_forest *
     struct draw d = {law->seed};
     int code = tide_forest_create(&f);
     code = code == 0 ? tide_forest_input(f, "word", false, true, 1, law->vocabulary) : code;
-    code = code == 0 ? tide_forest_input(f, "label", false, true, 1,
-                                         which == CHAINS ? law->vocabulary : 5)
-                     : code;
+    code = code == 0 ? tide_forest_input(f, "label", false, true, 1, which == CHAINS ? law->vocabulary : 5) : code;
     for (size_t i = 0; code == 0 && i < law->samples; i++) {
         code = which == BALANCED   ? draw_balanced(law, &d, &s)
                : which == CHAINS   ? draw_chain(law, &d, &s)

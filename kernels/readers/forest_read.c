@@ -33,11 +33,11 @@ static int expected(const struct reading *r, const char *what) {
         shown++;
     }
     if (left == 0) {
-        return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected %s, found the line's end",
-                         r->of->text->name, r->of->number, column, what);
+        return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected %s, found the line's end", r->of->text->name,
+                         r->of->number, column, what);
     }
-    return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected %s, found '%.*s'",
-                     r->of->text->name, r->of->number, column, what, (int)shown, r->at);
+    return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected %s, found '%.*s'", r->of->text->name,
+                     r->of->number, column, what, (int)shown, r->at);
 }
 
 /* The last failure, at the sample that ends with this line. */
@@ -45,8 +45,8 @@ static int in_sample(const struct reading *r, int code) {
     char text[200];
     snprintf(text, sizeof(text), "%s", tide_error_message());
     return code == TIDE_EINVAL || code == TIDE_ELIMIT
-               ? tide_fail(TIDE_EPROTO, "%s: line %zu: sample %zu: %s", r->of->text->name,
-                           r->of->number, r->f->samples + 1, text)
+               ? tide_fail(TIDE_EPROTO, "%s: line %zu: sample %zu: %s", r->of->text->name, r->of->number,
+                           r->f->samples + 1, text)
                : code;
 }
 
@@ -62,10 +62,10 @@ static int next_line(struct reading *r, size_t text) {
 
 static int need_line(struct reading *r, size_t text, const char *what) {
     int code = next_line(r, text);
-    return code == 0 ? tide_fail(TIDE_EPROTO, "%s: line %zu: expected %s, found the file's end",
-                                 r->of->text->name, r->of->number + 1, what)
-                     : code < 0 ? code
-                                : 0;
+    return code == 0  ? tide_fail(TIDE_EPROTO, "%s: line %zu: expected %s, found the file's end", r->of->text->name,
+                                  r->of->number + 1, what)
+           : code < 0 ? code
+                      : 0;
 }
 
 static void skip_blanks(struct reading *r) {
@@ -260,24 +260,21 @@ static int read_numbers(struct reading *r, bool lists) {
     code = code == 0 ? read_kinds(r) : code;
     for (int64_t s = 0; code == 0 && s < samples; s++) {
         code = need_line(r, 0, "the number of a sample's vertices");
-        code = code == 0 ? number(r, 1, INT32_MAX - 1, "the number of a sample's vertices", &count)
-                         : code;
+        code = code == 0 ? number(r, 1, INT32_MAX - 1, "the number of a sample's vertices", &count) : code;
         code = code == 0 ? line_ends(r) : code;
         /* Each vertex takes a byte and a blank: what a file cannot hold is not asked for. */
         size_t left = (size_t)(r->lines[0].end - r->lines[0].at);
         if (code == 0 && (uint64_t)count > left) {
-            code = tide_fail(TIDE_EPROTO, "%s: line %zu: expected at most %zu vertices, which the "
-                                          "rest of the file could hold, found %lld",
+            code = tide_fail(TIDE_EPROTO,
+                             "%s: line %zu: expected at most %zu vertices, which the "
+                             "rest of the file could hold, found %lld",
                              r->of->text->name, r->of->number, left, (long long)count);
         }
         code = code == 0 ? room_for(r, (size_t)count) : code;
         r->count = (size_t)count;
         code = code == 0 ? read_graph_line(r, lists) : code;
-        code = code == 0 ? numbers_of_vertices(r, "a word's number, -1 of none", words - 1, r->word)
-                         : code;
-        code = code == 0 ? numbers_of_vertices(r, "a label, -1 of none", (int64_t)r->classes - 1,
-                                               r->label)
-                         : code;
+        code = code == 0 ? numbers_of_vertices(r, "a word's number, -1 of none", words - 1, r->word) : code;
+        code = code == 0 ? numbers_of_vertices(r, "a label, -1 of none", (int64_t)r->classes - 1, r->label) : code;
         code = code == 0 && r->f->kind_count > 0 ? kinds_of_vertices(r) : code;
         code = code == 0 ? finish_sample(r) : code;
     }
@@ -321,8 +318,7 @@ static int word_number(struct reading *r, const char *at, size_t size, int32_t *
     struct tide_dictionary *d = r->format->words;
     uint32_t index = 0;
     if (!r->format->grow) {
-        *out = tide_dictionary_find(d, at, size, &index) ? (int32_t)index
-                                                         : (int32_t)r->vocabulary - 1;
+        *out = tide_dictionary_find(d, at, size, &index) ? (int32_t)index : (int32_t)r->vocabulary - 1;
         return 0;
     }
     int code = tide_dictionary_add(d, at, size, &index);
@@ -476,16 +472,15 @@ static int read_stanford_sample(struct reading *r) {
     for (skip_blanks(r); code == 0 && r->at < r->end; skip_blanks(r)) {
         int64_t above = 0;
         code = room_for(r, r->count + 1);
-        code = code == 0 ? number(r, 0, r->end - r->line, "a parent's number, 0 of the root", &above)
-                         : code;
+        code = code == 0 ? number(r, 0, r->end - r->line, "a parent's number, 0 of the root", &above) : code;
         r->parent[r->count] = above == 0 ? UINT32_MAX : (uint32_t)above - 1;
         r->word[r->count] = r->label[r->count] = -1;
         r->count += code == 0;
     }
     for (size_t v = 0; code == 0 && v < r->count; v++) {
         if (r->parent[v] != UINT32_MAX && r->parent[v] >= r->count) {
-            code = tide_fail(TIDE_EPROTO, "%s: line %zu: vertex %zu has the parent %u, of %zu",
-                             r->of->text->name, r->of->number, v + 1, r->parent[v] + 1, r->count);
+            code = tide_fail(TIDE_EPROTO, "%s: line %zu: vertex %zu has the parent %u, of %zu", r->of->text->name,
+                             r->of->number, v + 1, r->parent[v] + 1, r->count);
         }
     }
     code = code == 0 && r->count == 0 ? expected(r, "a parent's number") : code;
@@ -529,8 +524,8 @@ static int read_stanford(struct reading *r) {
     return code;
 }
 
-int tide_forest_read(const struct tide_forest_format *format, const struct tide_text *texts,
-                     size_t text_count, struct tide_forest **out) {
+int tide_forest_read(const struct tide_forest_format *format, const struct tide_text *texts, size_t text_count,
+                     struct tide_forest **out) {
     static const char *const names[] = {"parents", "lists", "sexpr", "stanford", "sentences"};
     enum { PARENTS, LISTS, SEXPR, STANFORD, SENTENCES, COUNT };
     struct reading r = {.format = format};
@@ -547,9 +542,7 @@ int tide_forest_read(const struct tide_forest_format *format, const struct tide_
         tide_lines_init(&r.lines[t], &texts[t]);
     }
     r.classes = format->classes ? format->classes : words ? SENTIMENTS : ANY_LABEL;
-    r.vocabulary = words ? format->grow ? (uint32_t)INT32_MAX
-                                        : (uint32_t)format->words->names.count + 1
-                         : 0;
+    r.vocabulary = words ? format->grow ? (uint32_t)INT32_MAX : (uint32_t)format->words->names.count + 1 : 0;
     int code = tide_forest_create(&r.f);
     if (code == 0) {
         code = which == SEXPR       ? read_trees(&r)
@@ -558,8 +551,7 @@ int tide_forest_read(const struct tide_forest_format *format, const struct tide_
                                     : read_numbers(&r, which == LISTS);
     }
     if (code == 0 && r.f->samples == 0) {
-        code = tide_fail(TIDE_EPROTO, "%s: line 1: expected a sample, found the file's end",
-                         texts[0].name);
+        code = tide_fail(TIDE_EPROTO, "%s: line 1: expected a sample, found the file's end", texts[0].name);
     }
     if (code == 0 && words) { /* the last one stands for all others */
         r.f->inputs[0].below = (uint32_t)format->words->names.count + 1;

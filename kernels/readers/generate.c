@@ -83,8 +83,7 @@ static void output_flush(struct output *out) {
     out->used = 0;
 }
 
-static void output_format(struct output *out, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+static void output_format(struct output *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void output_format(struct output *out, const char *format, ...) {
     if (out->used + LINE_MOST > BUFFER) {
         output_flush(out);
@@ -152,12 +151,11 @@ static void normal_factor(double *factor, uint64_t count, double deviation, uint
     }
 }
 
-int tide_generate_matrix(const struct tide_matrix_input *input, struct tide_sink train,
-                         struct tide_sink test) {
+int tide_generate_matrix(const struct tide_matrix_input *input, struct tide_sink train, struct tide_sink test) {
     const struct tide_matrix_input *in = input;
     const uint64_t most = UINT32_MAX;
-    if (in->rows == 0 || in->columns == 0 || in->rank == 0 || in->rows > most ||
-        in->columns > most || in->train > most || in->test > most ||
+    if (in->rows == 0 || in->columns == 0 || in->rank == 0 || in->rows > most || in->columns > most ||
+        in->train > most || in->test > most ||
         (double)(in->train + in->test) > 0.9 * (double)in->rows * (double)in->columns) {
         return tide_fail(TIDE_EINVAL, "matrix: sizes 1 to 2^32-1, at most 9 of 10 cells drawn");
     }
@@ -221,8 +219,8 @@ static int graph_part(struct graph *g, uint64_t count, struct tide_sink sink) {
     return output_close(&out);
 }
 
-int tide_generate_graph(const struct tide_graph_input *input, struct tide_sink train,
-                        struct tide_sink valid, struct tide_sink test) {
+int tide_generate_graph(const struct tide_graph_input *input, struct tide_sink train, struct tide_sink valid,
+                        struct tide_sink test) {
     if (input->entities < CLASSES || input->relations == 0 || input->entities > UINT32_MAX ||
         input->relations > UINT32_MAX) {
         return tide_fail(TIDE_EINVAL,
@@ -230,8 +228,7 @@ int tide_generate_graph(const struct tide_graph_input *input, struct tide_sink t
                          "2^32",
                          CLASSES);
     }
-    struct graph g = {input, zipf_create(input->entities, 0.6), zipf_create(input->relations, 1.0),
-                      input->seed};
+    struct graph g = {input, zipf_create(input->entities, 0.6), zipf_create(input->relations, 1.0), input->seed};
     int error = g.entities && g.relations ? 0 : TIDE_ENOMEM;
     error = error ? error : graph_part(&g, input->train, train);
     error = error ? error : graph_part(&g, input->valid, valid);
@@ -266,8 +263,7 @@ static void text_lines(const struct tide_text_input *in, const double *law, stru
 
 int tide_generate_text(const struct tide_text_input *input, struct tide_sink sink) {
     if (input->vocabulary == 0 || input->vocabulary > UINT32_MAX || input->sentence == 0) {
-        return tide_fail(TIDE_EINVAL,
-                         "text: needs a vocabulary below 2^32 and words in a sentence");
+        return tide_fail(TIDE_EINVAL, "text: needs a vocabulary below 2^32 and words in a sentence");
     }
     struct output out;
     double *law = zipf_create(input->vocabulary, 1.0);
@@ -361,15 +357,13 @@ static int sparse_part(struct examples *e, uint64_t count, struct tide_sink sink
     return output_close(&out);
 }
 
-int tide_generate_sparse(const struct tide_sparse_input *input, struct tide_sink train,
-                         struct tide_sink test) {
+int tide_generate_sparse(const struct tide_sparse_input *input, struct tide_sink train, struct tide_sink test) {
     const struct tide_sparse_input *in = input;
     if (in->train == 0 || in->columns == 0 || in->columns >= UINT32_MAX || in->nonzeros == 0 ||
         in->nonzeros > in->columns || in->classes == 1 || in->classes > 1 << 20 ||
         in->columns * (in->classes + 1) > UINT32_MAX) {
-        return tide_fail(TIDE_EINVAL,
-                         "sparse: needs examples, 1 to `columns` nonzeros, 0 or 2 to 2^20 "
-                         "classes, columns x classes below 2^32");
+        return tide_fail(TIDE_EINVAL, "sparse: needs examples, 1 to `columns` nonzeros, 0 or 2 to 2^20 "
+                                      "classes, columns x classes below 2^32");
     }
     struct examples e = {.input = in, .outputs = in->classes ? in->classes : 1, .state = in->seed};
     e.truth = tide_alloc(in->columns * e.outputs * sizeof *e.truth);

@@ -13,8 +13,7 @@
 
 struct tide_sink {
     void *arg;
-    int (*write)(void *arg, const char *data,
-                 size_t size); /* 0, or a code that ends the generation */
+    int (*write)(void *arg, const char *data, size_t size); /* 0, or a code that ends the generation */
 };
 
 /* A rows x columns matrix W H' of `rank` with noise 0.01, some cells of it, as MatrixMarket
@@ -59,13 +58,11 @@ struct tide_topics_input {
 
 /* Errors: EINVAL (an empty or impossible size), ENOMEM, or the sink's. Memory: the factors and the
  * cells' set; the cumulated law of n doubles; the same; W. Any thread. */
-int tide_generate_matrix(const struct tide_matrix_input *input, struct tide_sink train,
-                         struct tide_sink test);
-int tide_generate_graph(const struct tide_graph_input *input, struct tide_sink train,
-                        struct tide_sink valid, struct tide_sink test);
+int tide_generate_matrix(const struct tide_matrix_input *input, struct tide_sink train, struct tide_sink test);
+int tide_generate_graph(const struct tide_graph_input *input, struct tide_sink train, struct tide_sink valid,
+                        struct tide_sink test);
 int tide_generate_text(const struct tide_text_input *input, struct tide_sink sink);
-int tide_generate_sparse(const struct tide_sparse_input *input, struct tide_sink train,
-                         struct tide_sink test);
+int tide_generate_sparse(const struct tide_sparse_input *input, struct tide_sink train, struct tide_sink test);
 int tide_generate_topics(const struct tide_topics_input *input, struct tide_sink sink);
 
 #endif

@@ -106,8 +106,8 @@ static int append(struct text *t, uint64_t document, size_t word, uint32_t count
         t->data = grown;
         t->room = room;
     }
-    t->size += (size_t)snprintf(t->data + t->size, LINE, "%" PRIu64 " %zu %" PRIu32 "\n",
-                                document + 1, word + 1, count);
+    t->size +=
+        (size_t)snprintf(t->data + t->size, LINE, "%" PRIu64 " %zu %" PRIu32 "\n", document + 1, word + 1, count);
     t->lines++;
     return 0;
 }
@@ -123,9 +123,7 @@ static int one_document(struct world *w, uint64_t document, struct text *out) {
     const struct tide_topics_input *in = w->input;
     dirichlet(&w->s, w->even, in->topics, in->topics_mass, w->theta);
     const double length = trunc((double)in->length * exp(0.3 * normal(&w->s) - 0.045));
-    const uint64_t count = length < LENGTH_LEAST  ? LENGTH_LEAST
-                           : length > LENGTH_MOST ? LENGTH_MOST
-                                                  : (uint64_t)length;
+    const uint64_t count = length < LENGTH_LEAST ? LENGTH_LEAST : length > LENGTH_MOST ? LENGTH_MOST : (uint64_t)length;
     for (uint64_t i = 0; i < count; i++) {
         const size_t topic = draw(&w->s, w->theta, in->topics);
         w->counts[draw(&w->s, w->topics + topic * in->vocabulary, in->vocabulary)]++;
@@ -169,12 +167,10 @@ static int generate(struct world *w, struct text *out) {
 
 int tide_generate_topics(const struct tide_topics_input *input, struct tide_sink sink) {
     const struct tide_topics_input *in = input;
-    if (in->vocabulary == 0 || in->topics == 0 || in->documents == 0 || in->length == 0 ||
-        !(in->words_mass > 0) || !(in->topics_mass > 0) || in->vocabulary > UINT32_MAX ||
-        in->topics > 1 << 20 || in->vocabulary * in->topics > UINT32_MAX) {
-        return tide_fail(
-            TIDE_EINVAL,
-            "lda: needs documents, a length, masses above 0, vocabulary x topics below 2^32");
+    if (in->vocabulary == 0 || in->topics == 0 || in->documents == 0 || in->length == 0 || !(in->words_mass > 0) ||
+        !(in->topics_mass > 0) || in->vocabulary > UINT32_MAX || in->topics > 1 << 20 ||
+        in->vocabulary * in->topics > UINT32_MAX) {
+        return tide_fail(TIDE_EINVAL, "lda: needs documents, a length, masses above 0, vocabulary x topics below 2^32");
     }
     struct world w = {.input = in};
     struct text text = {0};
@@ -183,11 +179,10 @@ int tide_generate_topics(const struct tide_topics_input *input, struct tide_sink
     w.theta = tide_alloc(in->topics * sizeof *w.theta);
     w.even = tide_alloc(in->topics * sizeof *w.even);
     w.counts = tide_alloc_zero(in->vocabulary, sizeof *w.counts);
-    int code =
-        w.topics && w.base && w.theta && w.even && w.counts ? generate(&w, &text) : TIDE_ENOMEM;
+    int code = w.topics && w.base && w.theta && w.even && w.counts ? generate(&w, &text) : TIDE_ENOMEM;
     char header[3 * LINE];
-    const int size = snprintf(header, sizeof header, "%" PRIu64 "\n%" PRIu64 "\n%" PRIu64 "\n",
-                              in->documents, in->vocabulary, text.lines);
+    const int size = snprintf(header, sizeof header, "%" PRIu64 "\n%" PRIu64 "\n%" PRIu64 "\n", in->documents,
+                              in->vocabulary, text.lines);
     code = code ? code : sink.write(sink.arg, header, (size_t)size);
     code = code ? code : sink.write(sink.arg, text.data, text.size);
     tide_free(w.topics);

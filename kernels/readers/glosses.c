@@ -25,8 +25,7 @@ static int put(struct output *out, char c) {
 }
 
 static bool letter(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (unsigned char)c >= 0x80;
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (unsigned char)c >= 0x80;
 }
 
 static char lower(char c) {
@@ -35,8 +34,7 @@ static char lower(char c) {
 
 /* A hyphen or an apostrophe belongs to a word if letters stand on both sides. */
 static bool inside(const char *text, const char *at, const char *end) {
-    return (*at == '-' || *at == '\'') && at > text && at + 1 < end && letter(at[-1]) &&
-           letter(at[1]);
+    return (*at == '-' || *at == '\'') && at > text && at + 1 < end && letter(at[-1]) && letter(at[1]);
 }
 
 static int put_words(struct output *out, const char *text, const char *end) {
@@ -108,14 +106,12 @@ static int put_lemmas(struct output *out, const char *at, const char *bar) {
     return code;
 }
 
-static int put_synset(struct output *out, const struct tide_lines *lines, const char *line,
-                      size_t size, bool whole) {
+static int put_synset(struct output *out, const struct tide_lines *lines, const char *line, size_t size, bool whole) {
     const char *end = line + size, *bar = memchr(line, '|', size);
     size_t began = out->size;
     int code = bar ? put_lemmas(out, line, bar) : TIDE_EPROTO;
     if (code == TIDE_EPROTO) {
-        return tide_fail(TIDE_EPROTO,
-                         "%s: line %zu: expected a synset with words and a gloss after '|'",
+        return tide_fail(TIDE_EPROTO, "%s: line %zu: expected a synset with words and a gloss after '|'",
                          lines->text->name, lines->number);
     }
     for (const char *part = bar + 1; code == 0 && part < end;) {

@@ -15,8 +15,7 @@ int tide_gunzip_create(struct tide_gunzip **out);
 void tide_gunzip_destroy(struct tide_gunzip *gunzip); /* NULL allowed */
 /* The next bytes; what they unpack to goes to the sink in pieces of at most 256 KiB. EINVAL:
  * damaged; or the sink's code. */
-int tide_gunzip_feed(struct tide_gunzip *gunzip, const void *data, size_t size,
-                     struct tide_sink sink);
+int tide_gunzip_feed(struct tide_gunzip *gunzip, const void *data, size_t size, struct tide_sink sink);
 /* After the last bytes. EINVAL: the text is cut short. */
 int tide_gunzip_end(const struct tide_gunzip *gunzip);
 

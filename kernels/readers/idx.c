@@ -2,7 +2,6 @@
 #include "readers/idx.h"
 #include "base/base.h"
 
-
 static uint32_t big_endian(const uint8_t *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
@@ -27,8 +26,7 @@ int tide_idx_parse(const void *data, size_t size, struct tide_idx *out) {
     }
     size_t there = size - 4 - (size_t)out->rank * 4;
     if (out->count != there) {
-        return tide_fail(TIDE_EINVAL, "the IDX header promises %zu bytes, there are %zu", out->count,
-                         there);
+        return tide_fail(TIDE_EINVAL, "the IDX header promises %zu bytes, there are %zu", out->count, there);
     }
     return 0;
 }

@@ -38,8 +38,7 @@ static int add_entry(struct tide_libsvm_reader *r, uint32_t index, float value) 
     struct tide_sparse *part = &r->out.parts[r->part_count - 1];
     size_t count = part->offsets[part->rows + 1];
     int code = tide_array_grow(&part->indices, &r->room.indices, count + 1, sizeof *part->indices);
-    code = code ? code
-                : tide_array_grow(&part->values, &r->room.values, count + 1, sizeof *part->values);
+    code = code ? code : tide_array_grow(&part->values, &r->room.values, count + 1, sizeof *part->values);
     if (code == 0) {
         part->indices[count] = index;
         part->values[count] = value;
@@ -48,8 +47,8 @@ static int add_entry(struct tide_libsvm_reader *r, uint32_t index, float value) 
     return code;
 }
 
-static int read_entry(struct tide_libsvm_reader *r, const struct tide_fields_line *line,
-                      const char *word, size_t size, int64_t *before) {
+static int read_entry(struct tide_libsvm_reader *r, const struct tide_fields_line *line, const char *word, size_t size,
+                      int64_t *before) {
     uint64_t index;
     float value;
     const char *colon = memchr(word, ':', size);
@@ -58,8 +57,7 @@ static int read_entry(struct tide_libsvm_reader *r, const struct tide_fields_lin
                                   "write each entry as index:value");
     }
     if (!tide_text_number(colon + 1, size - (size_t)(colon - word) - 1, &value)) {
-        return tide_fields_refuse(&r->text, line, colon + 1, "a finite value",
-                                  "correct it or leave the entry out");
+        return tide_fields_refuse(&r->text, line, colon + 1, "a finite value", "correct it or leave the entry out");
     }
     if (index == 0 && r->options.base == 1) {
         return tide_fields_refuse(&r->text, line, word, "an index from 1 (base = 1)",
@@ -73,8 +71,7 @@ static int read_entry(struct tide_libsvm_reader *r, const struct tide_fields_lin
     r->zero = r->zero || index == 0;
     if (index > r->largest || !r->largest_at.name) {
         r->largest = (uint32_t)index;
-        r->largest_at =
-            (struct place){r->text.name, r->text.line, (size_t)(word - line->start) + 1};
+        r->largest_at = (struct place){r->text.name, r->text.line, (size_t)(word - line->start) + 1};
     }
     return add_entry(r, (uint32_t)index, value);
 }
@@ -82,8 +79,7 @@ static int read_entry(struct tide_libsvm_reader *r, const struct tide_fields_lin
 static int begin_row(struct tide_libsvm_reader *r, float label) {
     struct tide_sparse *part = &r->out.parts[r->part_count - 1];
     float **labels = &r->out.labels[r->part_count - 1];
-    int code =
-        tide_array_grow(&part->offsets, &r->room.offsets, part->rows + 2, sizeof *part->offsets);
+    int code = tide_array_grow(&part->offsets, &r->room.offsets, part->rows + 2, sizeof *part->offsets);
     code = code ? code : tide_array_grow(labels, &r->room.labels, part->rows + 1, sizeof **labels);
     if (code == 0) {
         part->offsets[part->rows + 1] = part->offsets[part->rows];
@@ -100,14 +96,12 @@ static int add_name(struct tide_libsvm_reader *r, double label) {
     return code;
 }
 
-static int add_task(struct tide_libsvm_reader *r, const struct tide_fields_line *line,
-                    const char *word, size_t size) {
+static int add_task(struct tide_libsvm_reader *r, const struct tide_fields_line *line, const char *word, size_t size) {
     size_t row = r->out.parts[r->part_count - 1].rows;
     uint32_t **tasks = &r->out.tasks[r->part_count - 1];
     uint64_t task;
     if (!tide_text_count(word + 4, size - 4, UINT32_MAX, &task)) {
-        return tide_fields_refuse(&r->text, line, word, "qid:N, a number below 2^32",
-                                  "number the tasks");
+        return tide_fields_refuse(&r->text, line, word, "qid:N, a number below 2^32", "number the tasks");
     }
     int code = tide_array_grow(tasks, &r->room.tasks, row + 1, sizeof **tasks);
     if (code == 0) {
@@ -154,9 +148,8 @@ static int read_line(void *reader, struct tide_fields_line *line) {
                                   "lines of several labels are not read");
     }
     if (r->options.classes && floor(written) == written && (double)(float)written != written) {
-        return tide_fields_refuse(
-            &r->text, line, word, "a class that a 32-bit float holds",
-            "whole numbers over 16777216 are rounded; number the classes from 0");
+        return tide_fields_refuse(&r->text, line, word, "a class that a 32-bit float holds",
+                                  "whole numbers over 16777216 are rounded; number the classes from 0");
     }
     int code = begin_row(r, (float)written);
     code = code || !r->options.classes ? code : add_name(r, written);
@@ -172,8 +165,7 @@ static int read_line(void *reader, struct tide_fields_line *line) {
         code = read_entry(r, line, word, length, &before);
     }
     if (code == 0 && r->options.tasks && !task) {
-        code = tide_fields_refuse(&r->text, line, start,
-                                  "qid:N behind the label: the number of the task",
+        code = tide_fields_refuse(&r->text, line, start, "qid:N behind the label: the number of the task",
                                   "give each line one, or read the data without tasks");
     }
     r->out.parts[r->part_count - 1].rows += code == 0;
@@ -188,8 +180,7 @@ int tide_libsvm_open(struct tide_libsvm_options options, struct tide_libsvm_read
         return TIDE_ENOMEM;
     }
     r->options = options;
-    r->text =
-        (struct tide_fields){.no_such = "this is no LibSVM file", .read = read_line, .reader = r};
+    r->text = (struct tide_fields){.no_such = "this is no LibSVM file", .read = read_line, .reader = r};
     *out = r;
     return 0;
 }
@@ -240,8 +231,8 @@ int tide_libsvm_finish(struct tide_libsvm_reader *r, struct tide_libsvm *out) {
         return tide_fail(TIDE_EPROTO,
                          "%s: line %zu: column %zu: expected an index of %u columns "
                          "counted from %u, found '%u'; say columns = %u or more",
-                         r->largest_at.name, r->largest_at.line, r->largest_at.column,
-                         r->options.columns, data->base, r->largest, data->columns);
+                         r->largest_at.name, r->largest_at.line, r->largest_at.column, r->options.columns, data->base,
+                         r->largest, data->columns);
     }
     int code = check_names(r);
     if (code != 0) {

@@ -11,10 +11,7 @@
 
 #include "readers/text.h"
 
-enum {
-    TIDE_LIBSVM_PARTS = 2,
-    TIDE_LIBSVM_CLASSES_MOST = 1 << 20
-};
+enum { TIDE_LIBSVM_PARTS = 2, TIDE_LIBSVM_CLASSES_MOST = 1 << 20 };
 
 /* Sparse rows (CSR): row i has the entries offsets[i] .. offsets[i + 1] - 1 of indices, which rise
  * and count from 0, and values. */

@@ -33,9 +33,8 @@ struct matrix_reader {
 };
 
 static int expected(const struct matrix_reader *r, const char *what, struct field found) {
-    return tide_fail(TIDE_EPROTO, "%s: line %zu: expected %s, found '%.*s'", r->lines.text->name,
-                     r->lines.number, what, (int)(found.size < SHOWN ? found.size : SHOWN),
-                     found.at);
+    return tide_fail(TIDE_EPROTO, "%s: line %zu: expected %s, found '%.*s'", r->lines.text->name, r->lines.number, what,
+                     (int)(found.size < SHOWN ? found.size : SHOWN), found.at);
 }
 
 static int add_cell(struct matrix_reader *r, uint32_t row, uint32_t column, float value) {
@@ -43,11 +42,8 @@ static int add_cell(struct matrix_reader *r, uint32_t row, uint32_t column, floa
     if (part->count >= UINT32_MAX - 1) {
         return tide_fail(TIDE_ELIMIT, "%s: more than %zu cells", r->lines.text->name, part->count);
     }
-    int rc = tide_array_grow(&part->cells, &r->cell_capacity, part->count + 1,
-                             2 * sizeof *part->cells);
-    rc = rc ? rc
-            : tide_array_grow(&part->values, &r->value_capacity, part->count + 1,
-                              sizeof *part->values);
+    int rc = tide_array_grow(&part->cells, &r->cell_capacity, part->count + 1, 2 * sizeof *part->cells);
+    rc = rc ? rc : tide_array_grow(&part->values, &r->value_capacity, part->count + 1, sizeof *part->values);
     if (rc == 0) {
         part->cells[2 * part->count] = row;
         part->cells[2 * part->count + 1] = column;
@@ -99,7 +95,7 @@ static const char *quoted_end(const char *at, const char *end, const char *separ
         at++;
     }
     const char *quote = at < end && *at == '"' ? at : NULL;
-    while (quote && (quote = memchr(quote + 1, '"', (size_t)(end - quote - 1))) != NULL) {
+    while (quote && (quote = memchr(quote + 1, '"', (size_t)(end - quote - 1)))) {
         const char *behind = quote + 1;
         if (behind < end && *behind == '"') { /* a quote of the text, written twice */
             quote = behind;
@@ -109,8 +105,7 @@ static const char *quoted_end(const char *at, const char *end, const char *separ
             behind++;
         }
         const size_t length = strlen(separator);
-        if (behind == end ||
-            ((size_t)(end - behind) >= length && memcmp(behind, separator, length) == 0)) {
+        if (behind == end || ((size_t)(end - behind) >= length && memcmp(behind, separator, length) == 0)) {
             return behind;
         }
     }
@@ -118,8 +113,7 @@ static const char *quoted_end(const char *at, const char *end, const char *separ
 }
 
 /* Splits at the separator, where it is not within quotes; fields beyond FIELDS_MOST are counted only. */
-static size_t split_fields(const char *line, size_t size, size_t separator,
-                           struct field fields[FIELDS_MOST]) {
+static size_t split_fields(const char *line, size_t size, size_t separator, struct field fields[FIELDS_MOST]) {
     const char *end = line + size, *text = separators[separator];
     size_t count = 0, length = strlen(text);
     for (;;) {
@@ -162,11 +156,10 @@ static int kind_of(struct field title) {
     static const struct {
         const char *word;
         int kind;
-    } words[] = {{"rating", RATING}, {"score", RATING},  {"stars", RATING}, {"value", RATING},
-                 {"user", USER},     {"row", USER},      {"customer", USER}, {"reviewer", USER},
-                 {"item", ITEM},     {"movie", ITEM},    {"book", ITEM},    {"product", ITEM},
-                 {"column", ITEM},   {"isbn", ITEM},     {"asin", ITEM},    {"artist", ITEM},
-                 {"song", ITEM},     {"track", ITEM}};
+    } words[] = {{"rating", RATING}, {"score", RATING},  {"stars", RATING},  {"value", RATING}, {"user", USER},
+                 {"row", USER},      {"customer", USER}, {"reviewer", USER}, {"item", ITEM},    {"movie", ITEM},
+                 {"book", ITEM},     {"product", ITEM},  {"column", ITEM},   {"isbn", ITEM},    {"asin", ITEM},
+                 {"artist", ITEM},   {"song", ITEM},     {"track", ITEM}};
     for (size_t w = 0; w < TIDE_COUNT(words); w++) {
         const size_t length = strlen(words[w].word);
         for (size_t at = 0; at + length <= title.size; at++) {
@@ -207,13 +200,11 @@ static bool is_title(struct field field) {
     float ignored;
     char first = field.size > 0 ? field.at[0] : '-';
     return ((first >= 'a' && first <= 'z') || (first >= 'A' && first <= 'Z')) &&
-           !(field.size >= 3 &&
-             (strncasecmp(field.at, "nan", 3) == 0 || strncasecmp(field.at, "inf", 3) == 0)) &&
+           !(field.size >= 3 && (strncasecmp(field.at, "nan", 3) == 0 || strncasecmp(field.at, "inf", 3) == 0)) &&
            !tide_text_number(field.at, field.size, &ignored);
 }
 
-static int read_rating(struct matrix_reader *r, const struct field *fields,
-                       const size_t places[KINDS]) {
+static int read_rating(struct matrix_reader *r, const struct field *fields, const size_t places[KINDS]) {
     static const char *const whats[] = {"a user id", "an item id"};
     uint32_t ids[2];
     float value;
@@ -242,8 +233,7 @@ struct rating_form {
 };
 
 /* The first line says it. 1: it is a header and has been read. */
-static int take_form(struct matrix_reader *r, const char *line, size_t size,
-                     struct rating_form *form) {
+static int take_form(struct matrix_reader *r, const char *line, size_t size, struct rating_form *form) {
     struct field fields[FIELDS_MOST];
     *form = (struct rating_form){separator_of(line, size, fields), {USER, ITEM, RATING}, KINDS, false};
     size_t found = 0;
@@ -252,10 +242,9 @@ static int take_form(struct matrix_reader *r, const char *line, size_t size,
     }
     if (found < KINDS) {
         return tide_fail(TIDE_EPROTO,
-                         "%s: line %zu: expected user, item and rating, separated by "
-                         KNOWN_SEPARATORS ", found '%.*s'",
-                         r->lines.text->name, r->lines.number, (int)(size < SHOWN ? size : SHOWN),
-                         line);
+                         "%s: line %zu: expected user, item and rating, separated by " KNOWN_SEPARATORS
+                         ", found '%.*s'",
+                         r->lines.text->name, r->lines.number, (int)(size < SHOWN ? size : SHOWN), line);
     }
     size_t titles = 0; /* a rating is a number, wherever it stands; ids may be words */
     for (size_t i = 0; i < found && i < FIELDS_MOST; i++) {
@@ -269,8 +258,7 @@ static int take_form(struct matrix_reader *r, const char *line, size_t size,
         return tide_fail(TIDE_EPROTO,
                          "%s: line %zu: expected a header that names user, item and rating, or has "
                          "them in this order, found '%.*s'",
-                         r->lines.text->name, r->lines.number, (int)(size < SHOWN ? size : SHOWN),
-                         line);
+                         r->lines.text->name, r->lines.number, (int)(size < SHOWN ? size : SHOWN), line);
     }
     for (size_t k = 0; k < KINDS; k++) {
         form->fields = form->places[k] + 1 > form->fields ? form->places[k] + 1 : form->fields;
@@ -298,8 +286,7 @@ static int read_ratings(struct matrix_reader *r, struct rating_form *form) {
             code = tide_fail(TIDE_EPROTO,
                              "%s: line %zu: expected user, item and rating separated by %s as in "
                              "the first line (" KNOWN_SEPARATORS " are known), found '%.*s'",
-                             r->lines.text->name, r->lines.number,
-                             separator_names[form->separator],
+                             r->lines.text->name, r->lines.number, separator_names[form->separator],
                              (int)(size < SHOWN ? size : SHOWN), line);
         }
         code = code < 0 ? code : read_rating(r, fields, form->places);
@@ -308,8 +295,8 @@ static int read_ratings(struct matrix_reader *r, struct rating_form *form) {
         }
     }
     if (more == 0 && r->part->count == 0) {
-        return tide_fail(TIDE_EPROTO, "%s: line %zu: expected a rating, found the end",
-                         r->lines.text->name, r->lines.number + 1);
+        return tide_fail(TIDE_EPROTO, "%s: line %zu: expected a rating, found the end", r->lines.text->name,
+                         r->lines.number + 1);
     }
     return more;
 }
@@ -368,8 +355,7 @@ static int read_banner(struct matrix_reader *r) {
     int more = tide_lines_next(&r->lines, &line, &size);
     if (more <= 0) {
         return more < 0 ? more
-                        : tide_fail(TIDE_EPROTO,
-                                    "%s: line 1: expected '%%%%MatrixMarket', found the end",
+                        : tide_fail(TIDE_EPROTO, "%s: line 1: expected '%%%%MatrixMarket', found the end",
                                     r->lines.text->name);
     }
     const char *at = line, *end = line + size;
@@ -393,10 +379,8 @@ static int read_market_size(struct matrix_reader *r, uint64_t sizes[3]) {
         return found;
     }
     for (int i = 0; i < 3; i++) {
-        if (found != 3 || !tide_text_count(words[i].at, words[i].size, UINT32_MAX - 1, &sizes[i]) ||
-            sizes[i] == 0) {
-            return expected(r, "rows, columns and cells, each 1 to 2^32 - 2",
-                            words[found == 3 ? i : 0]);
+        if (found != 3 || !tide_text_count(words[i].at, words[i].size, UINT32_MAX - 1, &sizes[i]) || sizes[i] == 0) {
+            return expected(r, "rows, columns and cells, each 1 to 2^32 - 2", words[found == 3 ? i : 0]);
         }
     }
     struct tide_matrix *m = r->out;
@@ -404,8 +388,8 @@ static int read_market_size(struct matrix_reader *r, uint64_t sizes[3]) {
         return tide_fail(TIDE_EPROTO,
                          "%s: line %zu: expected %u rows and %u columns as before, found %llu and "
                          "%llu",
-                         r->lines.text->name, r->lines.number, m->rows, m->columns,
-                         (unsigned long long)sizes[0], (unsigned long long)sizes[1]);
+                         r->lines.text->name, r->lines.number, m->rows, m->columns, (unsigned long long)sizes[0],
+                         (unsigned long long)sizes[1]);
     }
     m->rows = (uint32_t)sizes[0];
     m->columns = (uint32_t)sizes[1];
@@ -424,9 +408,8 @@ static int read_market(struct matrix_reader *r) {
             return found;
         }
         if (found != 3) {
-            return tide_fail(TIDE_EPROTO, "%s: line %zu: expected row, column and value, found %s",
-                             r->lines.text->name, r->lines.number,
-                             found < 3 ? "fewer words" : "more words");
+            return tide_fail(TIDE_EPROTO, "%s: line %zu: expected row, column and value, found %s", r->lines.text->name,
+                             r->lines.number, found < 3 ? "fewer words" : "more words");
         }
         if (!tide_text_count(words[0].at, words[0].size, sizes[0], &row) || row == 0) {
             return expected(r, "a row from 1 to the number of rows", words[0]);
@@ -438,9 +421,10 @@ static int read_market(struct matrix_reader *r) {
             return expected(r, "a finite value", words[2]);
         }
         if (r->part->count == sizes[2]) {
-            return tide_fail(TIDE_EPROTO, "%s: line %zu: expected the end after %llu cells, found "
-                             "another", r->lines.text->name, r->lines.number,
-                             (unsigned long long)sizes[2]);
+            return tide_fail(TIDE_EPROTO,
+                             "%s: line %zu: expected the end after %llu cells, found "
+                             "another",
+                             r->lines.text->name, r->lines.number, (unsigned long long)sizes[2]);
         }
         rc = add_cell(r, (uint32_t)row - 1, (uint32_t)column - 1, value);
     }
@@ -448,13 +432,12 @@ static int read_market(struct matrix_reader *r) {
         return tide_fail(TIDE_EPROTO,
                          "%s: line %zu: expected a size that fits %zu cells, found %llu rows and "
                          "%llu columns in the header",
-                         r->lines.text->name, size_line, r->part->count,
-                         (unsigned long long)sizes[0], (unsigned long long)sizes[1]);
+                         r->lines.text->name, size_line, r->part->count, (unsigned long long)sizes[0],
+                         (unsigned long long)sizes[1]);
     }
     if (rc == 0 && r->part->count != sizes[2]) {
-        return tide_fail(TIDE_EPROTO, "%s: line %zu: expected %llu cells, found the end after %zu",
-                         r->lines.text->name, r->lines.number + 1, (unsigned long long)sizes[2],
-                         r->part->count);
+        return tide_fail(TIDE_EPROTO, "%s: line %zu: expected %llu cells, found the end after %zu", r->lines.text->name,
+                         r->lines.number + 1, (unsigned long long)sizes[2], r->part->count);
     }
     return rc;
 }
@@ -491,23 +474,22 @@ static void finish_ratings(struct matrix_reader *r, const struct rating_form *fo
     tide_dictionary_finish(&r->columns, &m->column_names);
     const size_t *at = form->places;
     const bool moved = at[USER] != USER || at[ITEM] != ITEM || at[RATING] != RATING;
-    int length = snprintf(m->note, sizeof m->note, "ratings separated by %s%s",
-                          separator_names[form->separator], form->header ? ", after a header" : "");
+    int length = snprintf(m->note, sizeof m->note, "ratings separated by %s%s", separator_names[form->separator],
+                          form->header ? ", after a header" : "");
     for (size_t k = 0; k < KINDS && moved && length > 0; k++) {
         length += snprintf(m->note + length, sizeof m->note - (size_t)length, "%s%s in column %zu",
                            k == 0 ? ": " : ", ", kind_names[k], at[k] + 1);
     }
 }
 
-int tide_matrix_read(const struct tide_text *texts, size_t text_count,
-                     enum tide_matrix_format format, struct tide_matrix *out) {
+int tide_matrix_read(const struct tide_text *texts, size_t text_count, enum tide_matrix_format format,
+                     struct tide_matrix *out) {
     struct matrix_reader r = {.out = out};
     struct rating_form form = {0};
     int rc = 0;
     *out = (struct tide_matrix){0};
     if (text_count == 0 || text_count > TIDE_MATRIX_TEXTS) {
-        return tide_fail(TIDE_EINVAL, "matrix: %zu texts; 1 or %d are read", text_count,
-                         TIDE_MATRIX_TEXTS);
+        return tide_fail(TIDE_EINVAL, "matrix: %zu texts; 1 or %d are read", text_count, TIDE_MATRIX_TEXTS);
     }
     if (format == TIDE_MATRIX_AUTO) {
         format = looks_like_market(&texts[0]) ? TIDE_MATRIX_MARKET : TIDE_MATRIX_RATINGS;
@@ -516,8 +498,7 @@ int tide_matrix_read(const struct tide_text *texts, size_t text_count,
         r.part = &out->parts[i];
         r.cell_capacity = r.value_capacity = 0;
         tide_lines_init(&r.lines, &texts[i]);
-        rc = format == TIDE_MATRIX_MARKET ? read_market(&r)
-                                          : read_ratings(&r, &form);
+        rc = format == TIDE_MATRIX_MARKET ? read_market(&r) : read_ratings(&r, &form);
     }
     if (rc == 0 && format == TIDE_MATRIX_RATINGS) {
         finish_ratings(&r, &form);
@@ -540,8 +521,7 @@ struct cell_set {
     size_t mask;
 };
 
-static bool cell_set_has(struct cell_set *set, const uint32_t *cells, const uint32_t *cell,
-                         size_t index, bool add) {
+static bool cell_set_has(struct cell_set *set, const uint32_t *cells, const uint32_t *cell, size_t index, bool add) {
     size_t at = (size_t)tide_hash(cell, 2 * sizeof *cell, 0) & set->mask;
     for (; set->slots[at] != 0; at = (at + 1) & set->mask) {
         if (memcmp(cells + 2 * (size_t)(set->slots[at] - 1), cell, 2 * sizeof *cell) == 0) {

@@ -38,8 +38,8 @@ void tide_matrix_release(struct tide_matrix *matrix); /* also of a failed read *
  * *gives* `out`. Errors: EPROTO (names the line), EINVAL, ELIMIT (2^32 - 1 rows, columns or cells),
  * ENOMEM.
  */
-int tide_matrix_read(const struct tide_text *texts, size_t text_count,
-                     enum tide_matrix_format format, struct tide_matrix *out);
+int tide_matrix_read(const struct tide_text *texts, size_t text_count, enum tide_matrix_format format,
+                     struct tide_matrix *out);
 
 /* Moves `count` cells of part 0, drawn by `seed`, to the empty part 1; both keep the text's order.
  * EINVAL: part 1 has cells, or count exceeds part 0. ENOMEM. */
@@ -72,9 +72,8 @@ static inline uint32_t tide_block_side(uint32_t size, uint32_t blocks) {
  * entry a block and one more, so the n-th of these blocks is offsets[n] .. offsets[n + 1];
  * offset_count is checked against it. *gives* out. EINVAL, ENOMEM.
  */
-int tide_cells_blocks(const struct tide_cells *cells, struct tide_block_grid grid, uint32_t first,
-                      uint32_t count, struct tide_cells *out, uint64_t *offsets,
-                      size_t offset_count);
+int tide_cells_blocks(const struct tide_cells *cells, struct tide_block_grid grid, uint32_t first, uint32_t count,
+                      struct tide_cells *out, uint64_t *offsets, size_t offset_count);
 
 /*
  * A random order of all cells, by `seed`: of one by one, or, by_columns, of columns and in each of
@@ -82,8 +81,7 @@ int tide_cells_blocks(const struct tide_cells *cells, struct tide_block_grid gri
  * once, are columns[offsets[g]] .. columns[offsets[g + 1] - 1]; room for one a cell, and for an
  * offset a group and one more. Cells and groups are fewer than 2^32. *gives* out. ENOMEM.
  */
-int tide_cells_groups(const struct tide_cells *cells, uint32_t column_count, bool by_columns,
-                      size_t size, uint64_t seed, struct tide_cells *out, uint64_t *columns,
-                      uint64_t *offsets);
+int tide_cells_groups(const struct tide_cells *cells, uint32_t column_count, bool by_columns, size_t size,
+                      uint64_t seed, struct tide_cells *out, uint64_t *columns, uint64_t *offsets);
 
 #endif

@@ -84,11 +84,14 @@ static int read_type(struct scan *s, struct tide_npy *out) {
         return bad(s, "the type of its elements");
     }
     if (text[0] == '>' && text[1] != 'O') {
-        return tide_fail(TIDE_EUNSUPPORTED, "elements of type '%.*s', big-endian: save a.astype(a.dtype.newbyteorder("
-                         "'<'))", size < 20 ? (int)size : 20, text);
+        return tide_fail(TIDE_EUNSUPPORTED,
+                         "elements of type '%.*s', big-endian: save a.astype(a.dtype.newbyteorder("
+                         "'<'))",
+                         size < 20 ? (int)size : 20, text);
     }
     for (size_t i = 0; i < TIDE_COUNT(types); i++) {
-        if (size == 3 && (text[0] == '<' || text[0] == '|' || text[0] == '=') && memcmp(text + 1, types[i].code, 2) == 0) {
+        if (size == 3 && (text[0] == '<' || text[0] == '|' || text[0] == '=') &&
+            memcmp(text + 1, types[i].code, 2) == 0) {
             out->type = (enum tide_npy_type)types[i].type;
             return 0;
         }

@@ -35,8 +35,8 @@ int tide_lines_next(struct tide_lines *lines, const char **line, size_t *size) {
         lines->at = stop ? stop + 1 : lines->end;
         lines->number += 1;
         if (TIDE_UNLIKELY(lines->zero < lines->at)) {
-            return tide_fail(TIDE_EPROTO, "%s: line %zu: expected text, found a NUL byte",
-                             lines->text->name, lines->number);
+            return tide_fail(TIDE_EPROTO, "%s: line %zu: expected text, found a NUL byte", lines->text->name,
+                             lines->number);
         }
         stop = stop ? stop : lines->end;
         *size = (size_t)(stop - start);
@@ -75,8 +75,7 @@ int tide_array_grow(void *array_pointer, size_t *capacity, size_t need, size_t e
     return 0;
 }
 
-static void slot_put(struct tide_dictionary_slot *slots, size_t count,
-                     struct tide_dictionary_slot slot) {
+static void slot_put(struct tide_dictionary_slot *slots, size_t count, struct tide_dictionary_slot slot) {
     size_t at = slot.hash & (count - 1);
     while (slots[at].index != 0) {
         at = (at + 1) & (count - 1);
@@ -106,10 +105,8 @@ static int dictionary_append(struct tide_dictionary *d, const char *name, size_t
     if (d->names.count >= UINT32_MAX - 1) {
         return tide_fail(TIDE_ELIMIT, "more than %zu names", d->names.count);
     }
-    int rc = tide_array_grow(&d->names.offsets, &d->offset_capacity, d->names.count + 2,
-                             sizeof *d->names.offsets);
-    rc = rc != 0 ? rc
-                 : tide_array_grow(&d->names.pool, &d->pool_capacity, d->pool_size + size + 1, 1);
+    int rc = tide_array_grow(&d->names.offsets, &d->offset_capacity, d->names.count + 2, sizeof *d->names.offsets);
+    rc = rc != 0 ? rc : tide_array_grow(&d->names.pool, &d->pool_capacity, d->pool_size + size + 1, 1);
     if (rc != 0) {
         return rc;
     }
@@ -124,8 +121,7 @@ static int dictionary_append(struct tide_dictionary *d, const char *name, size_t
 }
 
 /* The slot that has the name, or where it belongs. */
-static size_t dictionary_slot(const struct tide_dictionary *d, const char *name, size_t size,
-                              uint32_t hash) {
+static size_t dictionary_slot(const struct tide_dictionary *d, const char *name, size_t size, uint32_t hash) {
     size_t at = hash & (d->slot_count - 1);
     for (; d->slots[at].index != 0; at = (at + 1) & (d->slot_count - 1)) {
         const size_t *offsets = d->names.offsets + d->slots[at].index - 1;
@@ -137,8 +133,7 @@ static size_t dictionary_slot(const struct tide_dictionary *d, const char *name,
     return at;
 }
 
-bool tide_dictionary_find(const struct tide_dictionary *d, const char *name, size_t size,
-                          uint32_t *index) {
+bool tide_dictionary_find(const struct tide_dictionary *d, const char *name, size_t size, uint32_t *index) {
     if (d->slot_count == 0) {
         return false;
     }
@@ -245,26 +240,24 @@ static bool parse_id(const struct field *field, uint32_t *out) {
     return field->size > 0;
 }
 
-static int read_row(struct triples_reader *r, const struct tide_lines *lines,
-                    const struct field fields[3], uint32_t row[3]) {
+static int read_row(struct triples_reader *r, const struct tide_lines *lines, const struct field fields[3],
+                    uint32_t row[3]) {
     for (size_t i = 0; i < 3; i++) {
         bool relation = i == 1;
         if (r->ids) {
             size_t *count = relation ? &r->relation_count : &r->entity_count;
             if (!parse_id(&fields[i], &row[i])) {
-                return tide_fail(TIDE_EPROTO, "%s: line %zu: expected a 0-based id, found '%.*s'",
-                                 lines->text->name, lines->number,
-                                 (int)(fields[i].size < 40 ? fields[i].size : 40), fields[i].at);
+                return tide_fail(TIDE_EPROTO, "%s: line %zu: expected a 0-based id, found '%.*s'", lines->text->name,
+                                 lines->number, (int)(fields[i].size < 40 ? fields[i].size : 40), fields[i].at);
             }
             *count = row[i] >= *count ? (size_t)row[i] + 1 : *count;
             continue;
         }
         if (fields[i].size == 0) {
-            return tide_fail(TIDE_EPROTO, "%s: line %zu: expected a name in field %zu, found ''",
-                             lines->text->name, lines->number, i + 1);
+            return tide_fail(TIDE_EPROTO, "%s: line %zu: expected a name in field %zu, found ''", lines->text->name,
+                             lines->number, i + 1);
         }
-        int rc = tide_dictionary_add(relation ? &r->relations : &r->entities, fields[i].at,
-                                     fields[i].size, &row[i]);
+        int rc = tide_dictionary_add(relation ? &r->relations : &r->entities, fields[i].at, fields[i].size, &row[i]);
         if (rc != 0) {
             return rc;
         }
@@ -272,8 +265,7 @@ static int read_row(struct triples_reader *r, const struct tide_lines *lines,
     return 0;
 }
 
-static int read_part(struct triples_reader *r, const struct tide_text *text, uint32_t **rows,
-                     size_t *row_count) {
+static int read_part(struct triples_reader *r, const struct tide_text *text, uint32_t **rows, size_t *row_count) {
     struct tide_lines lines;
     const char *line;
     size_t size, capacity = 0;
@@ -283,8 +275,7 @@ static int read_part(struct triples_reader *r, const struct tide_text *text, uin
         struct field fields[3];
         size_t found = split_fields(line, size, fields);
         if (found != 3) {
-            return tide_fail(TIDE_EPROTO,
-                             "%s: line %zu: expected 3 tab-separated fields, found %zu", text->name,
+            return tide_fail(TIDE_EPROTO, "%s: line %zu: expected 3 tab-separated fields, found %zu", text->name,
                              lines.number, found);
         }
         if (*row_count >= UINT32_MAX - 1) {
@@ -319,8 +310,7 @@ static int row_set_create(struct row_set *set, size_t rows) {
 }
 
 /* Whether an equal row is in the set; if not, `add` puts it there. */
-static bool row_set_has(struct row_set *set, const uint32_t *rows, const uint32_t *row,
-                        uint32_t index, bool add) {
+static bool row_set_has(struct row_set *set, const uint32_t *rows, const uint32_t *row, uint32_t index, bool add) {
     size_t at = (size_t)tide_hash(row, 3 * sizeof *row, 0) & set->mask;
     for (; set->slots[at] != 0; at = (at + 1) & set->mask) {
         if (memcmp(rows + 3 * (size_t)(set->slots[at] - 1), row, 3 * sizeof *row) == 0) {
@@ -364,13 +354,11 @@ static int count_oddities(struct tide_triples *t) {
     return rc;
 }
 
-int tide_text_triples(const struct tide_text *texts, size_t text_count, bool ids,
-                      struct tide_triples *out) {
+int tide_text_triples(const struct tide_text *texts, size_t text_count, bool ids, struct tide_triples *out) {
     struct triples_reader r = {.ids = ids};
     *out = (struct tide_triples){0};
     if (text_count == 0 || text_count > TIDE_TRIPLE_PARTS) {
-        return tide_fail(TIDE_EINVAL, "triples: %zu texts; 1 to %d are read", text_count,
-                         TIDE_TRIPLE_PARTS);
+        return tide_fail(TIDE_EINVAL, "triples: %zu texts; 1 to %d are read", text_count, TIDE_TRIPLE_PARTS);
     }
     int rc = 0;
     for (size_t i = 0; i < text_count && rc == 0; i++) {
@@ -383,10 +371,8 @@ int tide_text_triples(const struct tide_text *texts, size_t text_count, bool ids
             out->entities.count = r.entity_count;
             out->relations.count = r.relation_count;
         }
-        snprintf(out->note, sizeof out->note,
-                 "%zu entities, %zu relations; rows: train %zu, valid %zu, test %zu",
-                 out->entities.count, out->relations.count, out->counts[0], out->counts[1],
-                 out->counts[2]);
+        snprintf(out->note, sizeof out->note, "%zu entities, %zu relations; rows: train %zu, valid %zu, test %zu",
+                 out->entities.count, out->relations.count, out->counts[0], out->counts[1], out->counts[2]);
         rc = count_oddities(out);
         if (rc == 0) {
             return 0;

@@ -55,7 +55,7 @@ struct tide_triples {
     /* Of a text: training rows that are there before; rows of valid and test that are training rows
      * too; entities and relations of valid and test that no training row has. */
     size_t repeated, leaked[TIDE_TRIPLE_PARTS], unseen, unseen_relations;
-    char note[640];                     /* what was read, by which rule: for the user */
+    char note[640]; /* what was read, by which rule: for the user */
 };
 void tide_triples_release(struct tide_triples *triples); /* also of a failed read */
 
@@ -64,8 +64,7 @@ void tide_triples_release(struct tide_triples *triples); /* also of a failed rea
  * over the texts in order, or with `ids` 0-based numbers. *gives* `out`.
  * Errors: EPROTO (names the line), EINVAL, ELIMIT (more than 2^32 - 1 names or rows), ENOMEM.
  */
-int tide_text_triples(const struct tide_text *texts, size_t text_count, bool ids,
-                      struct tide_triples *out);
+int tide_text_triples(const struct tide_text *texts, size_t text_count, bool ids, struct tide_triples *out);
 
 enum { TIDE_WORDNET_FILES = 4, TIDE_WORDNET_SYMBOLS = 26 };
 

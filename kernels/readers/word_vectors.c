@@ -19,8 +19,7 @@ struct tide_word_vectors {
     size_t found, word_room, value_room;
 };
 
-int tide_word_vectors_create(const char *name, const struct tide_dictionary *wanted,
-                             struct tide_word_vectors **out) {
+int tide_word_vectors_create(const char *name, const struct tide_dictionary *wanted, struct tide_word_vectors **out) {
     struct tide_word_vectors *v = tide_alloc_zero(1, sizeof(*v));
     if (!v) {
         return TIDE_ENOMEM;
@@ -87,9 +86,8 @@ static int read_numbers(const struct tide_word_vectors *v, const char *at, const
         const char *field = last_field(at, &end);
         size_t size = (size_t)(end - field);
         if (!tide_text_number(field, size, to + i - 1)) {
-            return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected a number, found '%.*s'",
-                             v->name, v->number, (size_t)(field - at) + 1,
-                             (int)(size < SHOWN ? size : SHOWN), field);
+            return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected a number, found '%.*s'", v->name,
+                             v->number, (size_t)(field - at) + 1, (int)(size < SHOWN ? size : SHOWN), field);
         }
         end = field;
     }
@@ -98,8 +96,7 @@ static int read_numbers(const struct tide_word_vectors *v, const char *at, const
 
 /* The numbers of a word that is wanted. */
 static int add(struct tide_word_vectors *v, uint32_t word, const char *at, const char *end) {
-    int code = tide_array_grow(&v->values, &v->value_room, (v->found + 1) * v->columns,
-                               sizeof(*v->values));
+    int code = tide_array_grow(&v->values, &v->value_room, (v->found + 1) * v->columns, sizeof(*v->values));
     code = code == 0 ? tide_array_grow(&v->words, &v->word_room, v->found + 1, sizeof(*v->words)) : code;
     code = code == 0 ? read_numbers(v, at, end, v->values + v->found * v->columns) : code;
     if (code == 0) {
@@ -138,8 +135,7 @@ static int take(struct tide_word_vectors *v, const char *at, const char *end) {
         return too_long(v, v->number);
     }
     if (memchr(at, 0, length)) {
-        return tide_fail(TIDE_EPROTO, "%s: line %zu: expected text, found a NUL byte", v->name,
-                         v->number);
+        return tide_fail(TIDE_EPROTO, "%s: line %zu: expected text, found a NUL byte", v->name, v->number);
     }
     size_t fields = count_fields(at, end);
     if (fields == 0 || (v->number == 1 && fields == 2 && is_header(at, end))) {
@@ -147,15 +143,16 @@ static int take(struct tide_word_vectors *v, const char *at, const char *end) {
     }
     if (v->columns == 0) {
         if (fields < 2 || fields - 1 > TIDE_WORD_VECTOR_MAX) {
-            return tide_fail(TIDE_EPROTO, "%s: line %zu: expected a word and 1 to %d numbers, found "
-                                          "%zu fields",
+            return tide_fail(TIDE_EPROTO,
+                             "%s: line %zu: expected a word and 1 to %d numbers, found "
+                             "%zu fields",
                              v->name, v->number, TIDE_WORD_VECTOR_MAX, fields);
         }
         v->columns = fields - 1;
     }
     if (fields < v->columns + 1) {
-        return tide_fail(TIDE_EPROTO, "%s: line %zu: expected a word and %zu numbers, found %zu fields",
-                         v->name, v->number, v->columns, fields);
+        return tide_fail(TIDE_EPROTO, "%s: line %zu: expected a word and %zu numbers, found %zu fields", v->name,
+                         v->number, v->columns, fields);
     }
     uint32_t word = 0;
     size_t size = (size_t)(end_of_word(v, at, end) - at);
@@ -198,15 +195,15 @@ int tide_word_vectors_feed(struct tide_word_vectors *v, const char *data, size_t
 int tide_word_vectors_end(struct tide_word_vectors *v) {
     int code = v->line_size > 0 ? take(v, v->line, v->line + v->line_size) : 0;
     v->line_size = 0;
-    return code == 0 && v->columns == 0
-               ? tide_fail(TIDE_EPROTO, "%s: line %zu: expected a word and its numbers, found the "
-                                        "file's end",
-                           v->name, v->number + 1)
-               : code;
+    return code == 0 && v->columns == 0 ? tide_fail(TIDE_EPROTO,
+                                                    "%s: line %zu: expected a word and its numbers, found the "
+                                                    "file's end",
+                                                    v->name, v->number + 1)
+                                        : code;
 }
 
-size_t tide_word_vectors_found(const struct tide_word_vectors *v, const uint32_t **words,
-                               const float **values, size_t *columns) {
+size_t tide_word_vectors_found(const struct tide_word_vectors *v, const uint32_t **words, const float **values,
+                               size_t *columns) {
     *words = v->words;
     *values = v->values;
     *columns = v->columns;

@@ -21,7 +21,7 @@ int tide_word_vectors_feed(struct tide_word_vectors *v, const char *data, size_t
 int tide_word_vectors_end(struct tide_word_vectors *v); /* after the last bytes; EPROTO: no words */
 /* After the end, owned by the reading: numbers of the wanted words that were found, each once (of
  * several lines the first counts), and their rows of *columns. */
-size_t tide_word_vectors_found(const struct tide_word_vectors *v, const uint32_t **words,
-                               const float **values, size_t *columns);
+size_t tide_word_vectors_found(const struct tide_word_vectors *v, const uint32_t **words, const float **values,
+                               size_t *columns);
 
 #endif

@@ -79,8 +79,8 @@ struct cursor {
 };
 
 static int expected(const struct cursor *c, const char *what, const char *found, size_t size) {
-    return tide_fail(TIDE_EPROTO, "%s: line %zu: expected %s, found '%.*s'", c->lines->text->name,
-                     c->lines->number, what, (int)(size < 40 ? size : 40), found);
+    return tide_fail(TIDE_EPROTO, "%s: line %zu: expected %s, found '%.*s'", c->lines->text->name, c->lines->number,
+                     what, (int)(size < 40 ? size : 40), found);
 }
 
 static const char *next_field(struct cursor *c, size_t *size) {
@@ -184,8 +184,7 @@ static int name_synset(struct wordnet *w, size_t text, const struct synset *s) {
     name[s->word_size] = '.';
     name[s->word_size + 1] = positions[text];
     int rc = tide_dictionary_add(&w->lemmas, name, s->word_size + 2, &lemma);
-    rc = rc != 0 ? rc
-                 : tide_array_grow(&w->senses, &w->sense_capacity, lemma + 1u, sizeof *w->senses);
+    rc = rc != 0 ? rc : tide_array_grow(&w->senses, &w->sense_capacity, lemma + 1u, sizeof *w->senses);
     if (rc != 0) {
         return rc;
     }
@@ -201,12 +200,11 @@ static int add_synset(struct wordnet *w, struct cursor *c, size_t text) {
         return rc;
     }
     if (w->entity_count > w->first[text] && w->offsets[w->entity_count - 1] >= s.offset) {
-        return tide_fail(TIDE_EPROTO, "%s: line %zu: expected offsets to ascend, found %08u",
-                         c->lines->text->name, c->lines->number, (unsigned)s.offset);
+        return tide_fail(TIDE_EPROTO, "%s: line %zu: expected offsets to ascend, found %08u", c->lines->text->name,
+                         c->lines->number, (unsigned)s.offset);
     }
     if (w->entity_count >= (1u << ENTITY_BITS) - 1) {
-        return tide_fail(TIDE_ELIMIT, "%s: more than %zu synsets", c->lines->text->name,
-                         w->entity_count);
+        return tide_fail(TIDE_ELIMIT, "%s: more than %zu synsets", c->lines->text->name, w->entity_count);
     }
     rc = tide_array_grow(&w->offsets, &w->offset_capacity, w->entity_count + 1, sizeof *w->offsets);
     rc = rc != 0 ? rc : name_synset(w, text, &s);
@@ -222,8 +220,7 @@ static int add_synset(struct wordnet *w, struct cursor *c, size_t text) {
 
 /* ---- pointers ---- */
 
-static int find_entity(const struct wordnet *w, const struct cursor *c, size_t text,
-                       uint32_t offset, size_t *out) {
+static int find_entity(const struct wordnet *w, const struct cursor *c, size_t text, uint32_t offset, size_t *out) {
     size_t low = w->first[text], high = w->first[text + 1];
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -260,8 +257,7 @@ static int add_pointers(struct wordnet *w, struct cursor *c, size_t text, size_t
     int rc = read_synset(c, text, &s);
     rc = rc != 0 ? rc : next_number(c, 10, 3, "a count of pointers", &pointers);
     rc = rc != 0 ? rc
-                 : tide_array_grow(&w->triples, &w->triple_capacity, w->triple_count + pointers,
-                                   sizeof *w->triples);
+                 : tide_array_grow(&w->triples, &w->triple_capacity, w->triple_count + pointers, sizeof *w->triples);
     for (uint32_t i = 0; i < pointers && rc == 0; i++) {
         size_t symbol = 0, position = 0, tail = 0;
         uint32_t offset = 0, words = 0;
@@ -431,8 +427,8 @@ static void write_note(const struct wordnet *w, struct tide_triples *out) {
              "offset first): %zu triples of %zu relations. Held out 5 %% + 5 %% by a hash of the "
              "unordered (pair, relation); dropped %zu held-out triples whose entities do not both "
              "occur in train. Rows: train %zu, valid %zu, test %zu.",
-             w->entity_count, w->pointer_count, w->kept_count, out->relations.count,
-             w->dropped_count, out->counts[0], out->counts[1], out->counts[2]);
+             w->entity_count, w->pointer_count, w->kept_count, out->relations.count, w->dropped_count, out->counts[0],
+             out->counts[1], out->counts[2]);
 }
 
 int tide_text_wordnet(const struct tide_text texts[TIDE_WORDNET_FILES], struct tide_triples *out,

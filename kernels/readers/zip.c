@@ -112,9 +112,13 @@ int tide_zip_next(struct tide_zip *zip, struct tide_zip_member *out) {
     if (two(entry + 8) & 1) {
         return tide_fail(TIDE_EUNSUPPORTED, "byte %zu: a member of the zip archive is encrypted", zip->at);
     }
-    *out = (struct tide_zip_member){.name = (const char *)entry + ENTRY_SIZE, .name_size = name,
-                                    .method = two(entry + 10), .crc = four(entry + 16), .packed = (size_t)packed,
-                                    .size = (size_t)size, .bytes = zip->data + begin};
+    *out = (struct tide_zip_member){.name = (const char *)entry + ENTRY_SIZE,
+                                    .name_size = name,
+                                    .method = two(entry + 10),
+                                    .crc = four(entry + 16),
+                                    .packed = (size_t)packed,
+                                    .size = (size_t)size,
+                                    .bytes = zip->data + begin};
     zip->at += ENTRY_SIZE + name + extra + comment;
     return 1;
 }

@@ -6,19 +6,17 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define SET(isa)                                                                                   \
-    extern const tide_op_function tide__op_functions_##isa[TIDE_OP_COUNT];                         \
-    size_t tide__op_scratch_##isa(enum tide_op_code code, const struct tide_op_call *call);        \
-    void tide__op_update_##isa(const struct tide_step *u, size_t n, void *w, const void *g,        \
-                               void *a, void *b);                                                  \
+#define SET(isa)                                                                                                       \
+    extern const tide_op_function tide__op_functions_##isa[TIDE_OP_COUNT];                                             \
+    size_t tide__op_scratch_##isa(enum tide_op_code code, const struct tide_op_call *call);                            \
+    void tide__op_update_##isa(const struct tide_step *u, size_t n, void *w, const void *g, void *a, void *b);         \
     double tide__op_norm2_##isa(size_t n, const void *x);
 SET(plain)
 SET(reference)
-#define DEVICE(text, isa, bytes)                                                                   \
-    {                                                                                              \
-        .name = text, .element = (bytes), .functions = tide__op_functions_##isa,                   \
-        .scratch = tide__op_scratch_##isa, .update = tide__op_update_##isa,                        \
-        .norm2 = tide__op_norm2_##isa                                                              \
+#define DEVICE(text, isa, bytes)                                                                                       \
+    {                                                                                                                  \
+        .name = text, .element = (bytes), .functions = tide__op_functions_##isa, .scratch = tide__op_scratch_##isa,    \
+        .update = tide__op_update_##isa, .norm2 = tide__op_norm2_##isa                                                 \
     }
 static const struct tide_device plain = DEVICE("cpu-plain", plain, sizeof(float));
 static const struct tide_device reference = DEVICE("reference", reference, sizeof(double));
@@ -79,10 +77,8 @@ const struct tide_device *tide_device_find(const char *name) {
     if (strcmp(name, "cuda") == 0) {
         return cuda();
     }
-    tide_fail(
-        TIDE_ENOENT,
-        "no device is named \"%s\" here: cpu, cpu-plain, cpu-avx2, cpu-avx512, cuda, reference",
-        name);
+    tide_fail(TIDE_ENOENT, "no device is named \"%s\" here: cpu, cpu-plain, cpu-avx2, cpu-avx512, cuda, reference",
+              name);
     return NULL;
 }
 
@@ -91,29 +87,15 @@ unsigned tide_rule_states(enum tide_rule rule) {
 }
 
 const char *const tide_op_names[TIDE_OP_COUNT + 1] = {
-    "map",          "mm",
-    "bmm",          "conv",
-    "conv_dx",      "conv_dw",
-    "maxpool",      "maxpool_dx",
-    "avgpool",      "avgpool_dx",
-    "mean_pixels",  "mean_pixels_dx",
-    "batchnorm",    "batchnorm_eval",
-    "batchnorm_dx", "layernorm",
-    "layernorm_dx", "softmax",
-    "softmax_dx",   "xent",
-    "sigmoid_xent", "mse",
-    "hinge",        "sum_loss",
-    "embed",        "embed_dw",
-    "row_sums",     "column_sums",
-    "slice",        "slice_dx",
-    "concat",       "dropout",
-    "gather",       "gather_sum",
-    "gather_max",   "gather_max_dx",
-    "reshape",
+    "map",           "mm",        "bmm",          "conv",        "conv_dx",        "conv_dw",    "maxpool",
+    "maxpool_dx",    "avgpool",   "avgpool_dx",   "mean_pixels", "mean_pixels_dx", "batchnorm",  "batchnorm_eval",
+    "batchnorm_dx",  "layernorm", "layernorm_dx", "softmax",     "softmax_dx",     "xent",       "sigmoid_xent",
+    "mse",           "hinge",     "sum_loss",     "embed",       "embed_dw",       "row_sums",   "column_sums",
+    "slice",         "slice_dx",  "concat",       "dropout",     "gather",         "gather_sum", "gather_max",
+    "gather_max_dx", "reshape",
 };
 
 const char *const tide_micro_names[TIDE_MICRO_COUNT + 1] = {
-    "neg",   "abs",     "sqr",  "sqrt", "rsqrt",    "recip", "exp", "log",
-    "log1p", "sigmoid", "tanh", "relu", "softplus", "sign",  "add", "sub",
-    "mul",   "div",     "min",  "max",  "eq",       "gt",    "ge",  "select",
+    "neg",      "abs",  "sqr", "sqrt", "rsqrt", "recip", "exp", "log", "log1p", "sigmoid", "tanh", "relu",
+    "softplus", "sign", "add", "sub",  "mul",   "div",   "min", "max", "eq",    "gt",      "ge",   "select",
 };

@@ -14,16 +14,15 @@
 #define TIDE_PLUGIN_DIRECTORY "/usr/lib/tide"
 #endif
 
-static const struct tide_backend *check(const struct tide_backend *backend, const char *path,
-                                        char *text, size_t capacity) {
+static const struct tide_backend *check(const struct tide_backend *backend, const char *path, char *text,
+                                        size_t capacity) {
     if (!backend) {
         snprintf(text, capacity, "%s: its entry gave nothing", path);
         return NULL;
     }
     /* abi and size come first and never move, so they can be read in a plugin of any age. */
     if (backend->abi != TIDE_KERNEL_ABI || backend->size != sizeof(*backend)) {
-        snprintf(text, capacity,
-                 "%s: made for interface %u of %u bytes, this program has %u of %zu", path,
+        snprintf(text, capacity, "%s: made for interface %u of %u bytes, this program has %u of %zu", path,
                  backend->abi, backend->size, TIDE_KERNEL_ABI, sizeof(*backend));
         return NULL;
     }
@@ -44,9 +43,8 @@ static const struct tide_backend *check(const struct tide_backend *backend, cons
 const struct tide_backend *tide_backend_cuda(const char *directory, char *text, size_t capacity) {
     char path[4096] = "tide_cuda.so"; /* where the program's run path says */
     void *library = directory ? NULL : dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    int length = library ? 0
-                         : snprintf(path, sizeof(path), "%s/tide_cuda.so",
-                                    directory ? directory : TIDE_PLUGIN_DIRECTORY);
+    int length =
+        library ? 0 : snprintf(path, sizeof(path), "%s/tide_cuda.so", directory ? directory : TIDE_PLUGIN_DIRECTORY);
     if (length < 0 || (size_t)length >= sizeof(path)) {
         snprintf(text, capacity, "the plugin's path is too long");
         return NULL;

@@ -10,13 +10,11 @@
 static const char error_metatable; /* its address is the registry key */
 
 static const int codes[] = {
-    TIDE_EINVAL,     TIDE_ENOMEM,   TIDE_EBUSY,        TIDE_ETIMEDOUT, TIDE_EUNREACHABLE,
-    TIDE_EDIED,      TIDE_EREFUSED, TIDE_ECANCELED,    TIDE_ENOENT,    TIDE_EEXIST,
-    TIDE_EFULL,      TIDE_EPROTO,   TIDE_ELIMIT,       TIDE_ERANGE,    TIDE_EIO,
-    TIDE_ENOSPC,     TIDE_EPERM,    TIDE_EVERSION,     TIDE_EMISMATCH, TIDE_ENAN,
-    TIDE_EADDRINUSE, TIDE_ECLOSED,  TIDE_EUNSUPPORTED, TIDE_EKILLED,   TIDE_ECRASHED,
-    TIDE_ELOST,      TIDE_EFENCED,  TIDE_ENOREPLICA,
-    TIDE_EACCES,     TIDE_EMFILE,
+    TIDE_EINVAL,    TIDE_ENOMEM,    TIDE_EBUSY,      TIDE_ETIMEDOUT,  TIDE_EUNREACHABLE, TIDE_EDIED,
+    TIDE_EREFUSED,  TIDE_ECANCELED, TIDE_ENOENT,     TIDE_EEXIST,     TIDE_EFULL,        TIDE_EPROTO,
+    TIDE_ELIMIT,    TIDE_ERANGE,    TIDE_EIO,        TIDE_ENOSPC,     TIDE_EPERM,        TIDE_EVERSION,
+    TIDE_EMISMATCH, TIDE_ENAN,      TIDE_EADDRINUSE, TIDE_ECLOSED,    TIDE_EUNSUPPORTED, TIDE_EKILLED,
+    TIDE_ECRASHED,  TIDE_ELOST,     TIDE_EFENCED,    TIDE_ENOREPLICA, TIDE_EACCES,       TIDE_EMFILE,
 };
 
 int tide__lua_error_code(const char *name) {
@@ -149,8 +147,7 @@ int tide__lua_error_pack(lua_State *L, int index, char *out, size_t capacity) {
             if (!text || strlen(text) > 63 || strchr(text, '\n')) {
                 continue;
             }
-            used += (size_t)snprintf(fields + used, sizeof fields - used, "\n  %s: %s",
-                                     packed_fields[i], text);
+            used += (size_t)snprintf(fields + used, sizeof fields - used, "\n  %s: %s", packed_fields[i], text);
             if (i == 0 && tide__lua_error_code(text)) {
                 code = tide__lua_error_code(text);
             }
@@ -179,8 +176,7 @@ void tide__lua_error_unpack(lua_State *L, int code, const char *text) {
         for (size_t i = 0; line > 0 && i < TIDE_COUNT(packed_fields); i++) {
             size_t length = strlen(packed_fields[i]);
             if (end - line > length + 4 && memcmp(text + line, "  ", 2) == 0 &&
-                memcmp(text + line + 2, packed_fields[i], length) == 0 &&
-                text[line + 2 + length] == ':') {
+                memcmp(text + line + 2, packed_fields[i], length) == 0 && text[line + 2 + length] == ':') {
                 key = packed_fields[i];
             }
         }

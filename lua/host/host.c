@@ -8,8 +8,7 @@
 
 struct tide_lua *tide__lua_host(lua_State *L) {
     struct tide_lua *host;
-    memcpy(&host, lua_getextraspace(L),
-           sizeof host); /* new Lua threads get a copy of the main one's */
+    memcpy(&host, lua_getextraspace(L), sizeof host); /* new Lua threads get a copy of the main one's */
     return host;
 }
 
@@ -158,8 +157,7 @@ void tide__lua_guard_coroutines(lua_State *L) {
 
 int tide__lua_load(lua_State *L, const char *source, size_t size, const char *chunk) {
     size_t skip = 0;
-    if (size > 0 &&
-        source[0] == '#') { /* "#!/usr/bin/env tide": the newline stays, lines keep their numbers */
+    if (size > 0 && source[0] == '#') { /* "#!/usr/bin/env tide": the newline stays, lines keep their numbers */
         while (skip < size && source[skip] != '\n') {
             skip++;
         }

@@ -24,11 +24,9 @@
 enum {
     TIDE_LUA_STACK = 1 << 20,    /* of every fiber that runs Lua: Lua nests up to 200 C calls */
     TIDE_LUA_HOOK_COUNT = 10000, /* instructions between looks at the clock on the control thread */
-    TIDE_LUA_CLOSE_DEPTH =
-        100, /* nested coroutine.close and wrap: Lua 5.4.4 crashes on thousands */
+    TIDE_LUA_CLOSE_DEPTH = 100,  /* nested coroutine.close and wrap: Lua 5.4.4 crashes on thousands */
 };
-#define TIDE_LUA_SLICE                                                                             \
-    UINT64_C(2000000) /* ns a script may hold the control thread while others wait */
+#define TIDE_LUA_SLICE UINT64_C(2000000) /* ns a script may hold the control thread while others wait */
 
 struct tide_lua;
 struct tide_lua_pending;
@@ -51,22 +49,21 @@ struct tide_lua_fiber {
 
 struct tide_lua {
     struct tide_sandbox *self; /* NULL, and first: tells a host from a sandbox (sandbox.c) */
-    struct tide_node *node; /* NULL in the program's state while no node runs */
+    struct tide_node *node;    /* NULL in the program's state while no node runs */
     struct tide_port *port;
     lua_State *L;
-    struct tide_fixed_arena *arena; /* fixed.h; NULL: its memory is the heap's */
-    struct tide_lua_fiber *fibers; /* that have not ended */
-    struct tide_lua_pending
-        *pending; /* asynchronous table operations nobody waited for yet; oldest first */
+    struct tide_fixed_arena *arena;   /* fixed.h; NULL: its memory is the heap's */
+    struct tide_lua_fiber *fibers;    /* that have not ended */
+    struct tide_lua_pending *pending; /* asynchronous table operations nobody waited for yet; oldest first */
     struct tide_lua_fiber main;
-    struct tide_sandbox *console; /* of what runs outside of evaluations; NULL: no console */
+    struct tide_sandbox *console;           /* of what runs outside of evaluations; NULL: no console */
     size_t memory, memory_peak, memory_max; /* bytes of the state; maximum 0: none */
     uint64_t slice_start;
     uint32_t hook_calls;
     bool memory_refused; /* the last allocation was: the next refusal is final */
-    bool program;   /* main.c's state */
-    bool interleaves; /* its fibers watch each other: each is preempted for the others, too */
-    bool killed;    /* the actor is being ended: no blocking call succeeds any more */
+    bool program;        /* main.c's state */
+    bool interleaves;    /* its fibers watch each other: each is preempted for the others, too */
+    bool killed;         /* the actor is being ended: no blocking call succeeds any more */
 };
 
 /* ---- host.c ---- */
@@ -88,8 +85,7 @@ void tide__lua_guard_coroutines(lua_State *L);
 /* ---- state.c ---- */
 /* A state with all libraries and `tide.core`; node may be NULL (then `port` serves clock and
  * files). */
-int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preempted,
-                     struct tide_lua **out);
+int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preempted, struct tide_lua **out);
 /* After all its fibers have ended. */
 void tide__lua_destroy(struct tide_lua *host);
 /* Modules that the program adds to what every state of this process can require; before the first
@@ -127,8 +123,7 @@ int tide__lua_failure(lua_State *L, int code);
 void tide__lua_push_error(lua_State *L, const char *name, const char *message, const char *where);
 /* Raises an error table with `code` and the fiber's error text / the given text. */
 int tide__lua_raise(lua_State *L, int code);
-int tide__lua_raisef(lua_State *L, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+int tide__lua_raisef(lua_State *L, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The code of "EBUSY"; 0 if there is no such name. */
 int tide__lua_error_code(const char *name);
 /* The message of any error object; valid while the object stays on the stack. */
@@ -141,8 +136,7 @@ void tide__lua_error_unpack(lua_State *L, int code, const char *text);
 /* ---- value.c ---- */
 /* Writes the value at `index`; never raises. EINVAL or ELIMIT with the path of the offending field
  * from `root`. items_max: TIDE_ITEMS_MAX for messages, more for files. */
-int tide__lua_encode(lua_State *L, int index, const char *root, size_t items_max,
-                     struct tide_writer *w);
+int tide__lua_encode(lua_State *L, int index, const char *root, size_t items_max, struct tide_writer *w);
 /* Pushes the value of exactly one msgpack value. EPROTO, ELIMIT (nothing pushed). Raises when out
  * of memory. */
 int tide__lua_decode(lua_State *L, const void *data, size_t size, size_t items_max);
@@ -161,8 +155,7 @@ static inline size_t tide__lua_tensor_count(const struct tide_lua_tensor *tensor
 /* Pushes a zeroed tensor. Raises on absurd sizes. */
 struct tide_lua_tensor *tide__lua_tensor_new(lua_State *L, int type, size_t rows, size_t columns);
 /* Pushes a tensor over memory of the value at `owner`, which it keeps alive. */
-void tide__lua_tensor_borrow(lua_State *L, int type, size_t rows, size_t columns, void *data,
-                             int owner);
+void tide__lua_tensor_borrow(lua_State *L, int type, size_t rows, size_t columns, void *data, int owner);
 /* NULL if the value is no tensor; never raises. */
 struct tide_lua_tensor *tide__lua_tensor_at(lua_State *L, int index);
 struct tide_lua_tensor *tide__lua_tensor_check(lua_State *L, int index);
@@ -201,13 +194,13 @@ void tide__lua_push_staleness(lua_State *L, struct tide_table *table);
 /* shared.c */
 extern const luaL_Reg tide__lua_shared_methods[]; /* of table handles */
 const char *tide__lua_technique_name(uint8_t technique);
-const char *const *tide__lua_technique_names(void); /* ended by NULL */
+const char *const *tide__lua_technique_names(void);                 /* ended by NULL */
 void tide__lua_push_shared(lua_State *L, struct tide_table *table); /* field `shared` of the table on the stack */
 /* table_info.c */
-extern const luaL_Reg tide__lua_info_methods[]; /* of table handles */
-int tide__lua_tables(lua_State *L);              /* core.tables() */
+extern const luaL_Reg tide__lua_info_methods[];        /* of table handles */
+int tide__lua_tables(lua_State *L);                    /* core.tables() */
 extern const char *const tide__lua_durability_names[]; /* by enum, ended by NULL; table.c */
-int tide__lua_table_consistency(lua_State *L); /* t:consistency([text]) */
+int tide__lua_table_consistency(lua_State *L);         /* t:consistency([text]) */
 
 /* ---- fields of the table on top of the stack ---- */
 static inline void tide__lua_set_integer(lua_State *L, const char *field, uint64_t value) {
@@ -223,13 +216,13 @@ static inline void tide__lua_set_number(lua_State *L, const char *field, double 
 /* What an actor leaves behind for the OS thread that waits for it (core.node_run). */
 struct tide_lua_outcome {
     void (*ended)(struct tide_lua_outcome *outcome); /* from the actor's thread, once, last */
-    uint8_t *data; /* its first result, or its error table, as msgpack; heap */
+    uint8_t *data;                                   /* its first result, or its error table, as msgpack; heap */
     size_t size;
     int code;
     char text[500];
 };
-int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *options,
-                    struct tide_lua_outcome *outcome, tide_address *out);
+int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *options, struct tide_lua_outcome *outcome,
+                    tide_address *out);
 
 /* ---- data.c ---- */
 /* *gives* the whole file, zero-terminated. Blocks the thread. */

@@ -28,13 +28,15 @@ static const struct tide_http_plugin *load(char *reason, size_t capacity) {
     const struct tide_http_plugin *plugin = library ? dlsym(library, TIDE_HTTP_PLUGIN_SYMBOL) : NULL;
     if (!plugin) {
         const char *why = dlerror();
-        (void)snprintf(reason, capacity,
-                       "a dashboard needs the plugin tide_http.so, which is built when Debian's libmicrohttpd-dev is there: %s",
-                       why ? why : "it cannot be loaded");
+        (void)snprintf(
+            reason, capacity,
+            "a dashboard needs the plugin tide_http.so, which is built when Debian's libmicrohttpd-dev is there: %s",
+            why ? why : "it cannot be loaded");
         return NULL;
     }
     if (strcmp(plugin->version, TIDE_VERSION) != 0) {
-        (void)snprintf(reason, capacity, "tide_http.so is of version %s, this program is %s", plugin->version, TIDE_VERSION);
+        (void)snprintf(reason, capacity, "tide_http.so is of version %s, this program is %s", plugin->version,
+                       TIDE_VERSION);
         return NULL;
     }
     return plugin;
@@ -183,9 +185,9 @@ static int core_http_listen(lua_State *L) {
 }
 
 void tide__lua_open_http(lua_State *L) {
-    static const luaL_Reg methods[] = {{"page", http_page}, {"publish", http_publish}, {"next", http_next},
-        {"answer", http_answer}, {"stats", http_stats}, {"port", http_port}, {"token", http_token},
-        {"close", http_close}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"page", http_page},     {"publish", http_publish}, {"next", http_next},
+                                       {"answer", http_answer}, {"stats", http_stats},     {"port", http_port},
+                                       {"token", http_token},   {"close", http_close},     {NULL, NULL}};
     lua_createtable(L, 0, 3);
     luaL_newlib(L, methods);
     lua_setfield(L, -2, "__index");

@@ -12,8 +12,7 @@
 
 /* Reads DIR/a/b.lua or DIR/a/b/init.lua for module a.b; pushes the text and its path, or nothing.
  */
-static bool read_module(lua_State *L, struct tide_port *port, const char *directory,
-                        const char *name) {
+static bool read_module(lua_State *L, struct tide_port *port, const char *directory, const char *name) {
     const char *path = luaL_gsub(L, name, ".", "/");
     static const char *const shapes[] = {"%s/%s.lua", "%s/%s/init.lua"};
     for (size_t i = 0; i < TIDE_COUNT(shapes); i++) {
@@ -28,9 +27,7 @@ static bool read_module(lua_State *L, struct tide_port *port, const char *direct
         char *text = tide_alloc(info.size + 1);
         ssize_t got = text ? port->ops->file_read(handle, text, info.size, 0) : -1;
         port->ops->file_close(handle);
-        int status = got < 0
-                         ? LUA_ERRFILE
-                         : tide__lua_load(L, text, (size_t)got, lua_pushfstring(L, "@%s", file));
+        int status = got < 0 ? LUA_ERRFILE : tide__lua_load(L, text, (size_t)got, lua_pushfstring(L, "@%s", file));
         tide_free(text);
         if (status != LUA_OK) {
             lua_error(L);
@@ -43,8 +40,7 @@ static bool read_module(lua_State *L, struct tide_port *port, const char *direct
 static int search_module(lua_State *L) {
     const char *name = luaL_checkstring(L, 1);
     struct tide_lua *host = tide__lua_host(L);
-    const char *directory =
-        host->port ? host->port->ops->environment(host->port, "TIDE_LUA_PATH") : NULL;
+    const char *directory = host->port ? host->port->ops->environment(host->port, "TIDE_LUA_PATH") : NULL;
     if (directory && directory[0] && read_module(L, host->port, directory, name)) {
         lua_pushliteral(L, ":TIDE_LUA_PATH:");
         return 2;
@@ -52,8 +48,7 @@ static int search_module(lua_State *L) {
     for (const struct tide_embedded_module *m = tide_embedded_modules; m->name; m++) {
         if (strcmp(m->name, name) == 0) {
             const char *path = luaL_gsub(L, name, ".", "/");
-            if (tide__lua_load(L, m->source, m->size, lua_pushfstring(L, "@%s.lua", path)) !=
-                LUA_OK) {
+            if (tide__lua_load(L, m->source, m->size, lua_pushfstring(L, "@%s.lua", path)) != LUA_OK) {
                 return lua_error(L);
             }
             lua_pushliteral(L, ":embedded:");
@@ -162,8 +157,7 @@ static void slice_hook(lua_State *L, lua_Debug *ar) {
 /* ---- states ---- */
 
 static int refuse_exit(lua_State *L) {
-    return luaL_error(
-        L, "os.exit would end the whole node: return from the script or raise an error instead");
+    return luaL_error(L, "os.exit would end the whole node: return from the script or raise an error instead");
 }
 
 static int setup(lua_State *L) {
@@ -176,8 +170,7 @@ static int setup(lua_State *L) {
         lua_setfield(L, -2, "exit");
         lua_pop(L, 1);
     }
-    luaL_requiref(L, "tide.core", tide__lua_open_core,
-                  0); /* its metatables are needed even by arguments */
+    luaL_requiref(L, "tide.core", tide__lua_open_core, 0); /* its metatables are needed even by arguments */
     lua_pop(L, 1);
     return 0;
 }
@@ -210,8 +203,7 @@ static int new_state(struct tide_lua *host) {
     return host->L ? 0 : tide_fail(TIDE_ENOMEM, "out of memory for a Lua state");
 }
 
-int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preempted,
-                     struct tide_lua **out) {
+int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preempted, struct tide_lua **out) {
     _Static_assert(LUA_VERSION_NUM == 504, "Tide is written for Lua 5.4");
     struct tide_lua *host = tide_alloc_zero(1, sizeof *host);
     if (!host) {
@@ -219,7 +211,7 @@ int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preemp
     }
     host->node = node;
     host->port = port;
-    host->program = node == NULL;
+    host->program = !node;
     int made = new_state(host);
     if (made < 0) {
         tide_free(host);
@@ -233,8 +225,7 @@ int tide__lua_create(struct tide_node *node, struct tide_port *port, bool preemp
     int status = lua_pcall(host->L, 0, 0, 0);
     tide__fixed_made();
     if (status != LUA_OK) {
-        int code = tide_fail(TIDE_ENOMEM, "cannot set up a Lua state: %s",
-                             tide__lua_error_text(host->L, -1));
+        int code = tide_fail(TIDE_ENOMEM, "cannot set up a Lua state: %s", tide__lua_error_text(host->L, -1));
         tide__lua_destroy(host);
         return code;
     }

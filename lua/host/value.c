@@ -77,8 +77,7 @@ static int classify(struct encoder *e, size_t *count, bool *array) {
         lua_pop(L, 1);
         if (lua_type(L, -1) == LUA_TSTRING) {
             strings++;
-        } else if (lua_isinteger(L, -1) && lua_tointeger(L, -1) >= 1 &&
-                   (size_t)lua_tointeger(L, -1) <= length) {
+        } else if (lua_isinteger(L, -1) && lua_tointeger(L, -1) >= 1 && (size_t)lua_tointeger(L, -1) <= length) {
             integers++;
         } else {
             bool number = lua_type(L, -1) == LUA_TNUMBER;
@@ -133,8 +132,7 @@ static int write_value(struct encoder *e) {
     size_t size;
     const char *text;
     if (++e->items > e->items_max) {
-        return encode_fail(e, TIDE_ELIMIT,
-                           "too many values in one message (65536): send numbers as a tensor");
+        return encode_fail(e, TIDE_ELIMIT, "too many values in one message (65536): send numbers as a tensor");
     }
     switch (lua_type(L, -1)) {
     case LUA_TNIL:
@@ -161,8 +159,7 @@ static int write_value(struct encoder *e) {
         return enter_table(e);
     case LUA_TUSERDATA: {
         const struct tide_lua_tensor *tensor = tide__lua_tensor_at(L, -1);
-        int code = tensor ? encode_tensor(e, tensor)
-                          : encode_fail(e, TIDE_EINVAL, "this userdata cannot travel");
+        int code = tensor ? encode_tensor(e, tensor) : encode_fail(e, TIDE_EINVAL, "this userdata cannot travel");
         if (code < 0) {
             return code;
         }
@@ -201,8 +198,7 @@ static bool next_value(struct encoder *e) {
     return false;
 }
 
-int tide__lua_encode(lua_State *L, int index, const char *root, size_t items_max,
-                     struct tide_writer *w) {
+int tide__lua_encode(lua_State *L, int index, const char *root, size_t items_max, struct tide_writer *w) {
     struct encoder e = {.L = L, .root = root, .w = w, .items_max = items_max};
     int top = lua_gettop(L);
     if (!lua_checkstack(L, 2 * TIDE_DEPTH_MAX + 8)) {
@@ -239,8 +235,7 @@ static void store_element(void *out, const uint8_t *in, int type) {
     if (type == TIDE_BF16) {
         wide = (uint32_t)bits << 16;
     } else {
-        uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exponent = (bits >> 10) & 31u,
-                 mantissa = bits & 0x3ffu;
+        uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exponent = (bits >> 10) & 31u, mantissa = bits & 0x3ffu;
         if (exponent == 31) {
             wide = sign | 0x7f800000u | mantissa << 13;
         } else if (exponent > 0) {
@@ -267,8 +262,7 @@ static int read_tensor(lua_State *L, struct tide_reader *r, size_t columns) {
         return tide_fail(TIDE_EPROTO, "typed array of %zu elements in %zu columns", count, columns);
     }
     bool narrow = type == TIDE_F16 || type == TIDE_BF16;
-    struct tide_lua_tensor *tensor =
-        tide__lua_tensor_new(L, narrow ? TIDE_F32 : type, count / columns, columns);
+    struct tide_lua_tensor *tensor = tide__lua_tensor_new(L, narrow ? TIDE_F32 : type, count / columns, columns);
     if (!narrow) {
         if (size > 0) {
             memcpy(tensor->t.data, data, size);
@@ -347,8 +341,7 @@ static int key_fail(void) {
 }
 
 /* The cursor is at a container or a scalar: pushes it; a non-empty container becomes the level. */
-static int read_value(lua_State *L, struct tide_reader *r, struct read_level *levels, int *depth,
-                      size_t *items) {
+static int read_value(lua_State *L, struct tide_reader *r, struct read_level *levels, int *depth, size_t *items) {
     enum tide_type type = tide_read_type(r);
     if (*items == 0) {
         return tide_fail(TIDE_ELIMIT, "more values than a message may have");
@@ -407,8 +400,7 @@ int tide__lua_decode(lua_State *L, const void *data, size_t size, size_t items_m
         if (depth > before) {
             continue; /* a container was opened: its first element is next */
         }
-        while (depth >
-               0) { /* the value on top is whole: into its container, which may be whole by that */
+        while (depth > 0) { /* the value on top is whole: into its container, which may be whole by that */
             struct read_level *level = &levels[depth - 1];
             if (level->map) {
                 lua_rawset(L, -3);
@@ -489,7 +481,6 @@ static int core_decode(lua_State *L) {
 }
 
 void tide__lua_open_value(lua_State *L) {
-    static const luaL_Reg functions[] = {
-        {"encode", core_encode}, {"decode", core_decode}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"encode", core_encode}, {"decode", core_decode}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

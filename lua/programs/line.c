@@ -418,8 +418,7 @@ static int module_above(lua_State *L) {
         (void)fflush(stdout);
         return 0;
     }
-    char *grown =
-        e->above_size + size <= ABOVE_MAX ? tide_realloc(e->above, e->above_size + size) : NULL;
+    char *grown = e->above_size + size <= ABOVE_MAX ? tide_realloc(e->above, e->above_size + size) : NULL;
     if (grown) {
         memcpy(grown + e->above_size, text, size);
         e->above = grown;
@@ -461,15 +460,10 @@ static int module_key(lua_State *L) {
 }
 
 int tide__line_open(lua_State *L) {
-    static const luaL_Reg functions[] = {{"open", module_open},
-                                         {"close", module_close},
-                                         {"read", module_read},
-                                         {"above", module_above},
-                                         {"remember", module_remember},
-                                         {"ended_by", module_ended_by},
-                                         {"keys", module_keys},
-                                         {"key", module_key},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"open", module_open},   {"close", module_close},       {"read", module_read},
+        {"above", module_above}, {"remember", module_remember}, {"ended_by", module_ended_by},
+        {"keys", module_keys},   {"key", module_key},           {NULL, NULL}};
     luaL_newlib(L, functions);
     return 1;
 }

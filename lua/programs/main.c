@@ -97,9 +97,7 @@ int main(int argc, char **argv) {
     } else {
         int exact;
         lua_Integer number = lua_tointegerx(L, -1, &exact);
-        status = exact                                      ? (int)(number & 255)
-                 : lua_toboolean(L, -1) || lua_isnil(L, -1) ? 0
-                                                            : EXIT_FAILED;
+        status = exact ? (int)(number & 255) : lua_toboolean(L, -1) || lua_isnil(L, -1) ? 0 : EXIT_FAILED;
     }
     (void)fflush(stdout);
     if (host->node) { /* an error left it running: others should see it leave */

@@ -55,9 +55,8 @@ static void trace_event(void *arg, const struct tide_sim_event *e) {
     (void)arg;
     bool inside = e->number >= trace.first && e->number <= trace.last;
     if (inside || (trace.last == 0 && e->number % 4096 == 0)) {
-        (void)fprintf(trace.file, "%llu %016llx %llu %s %s %llu %016llx\n",
-                      (unsigned long long)e->number, (unsigned long long)e->hash,
-                      (unsigned long long)e->time, e->node[0] ? e->node : "-", e->kind,
+        (void)fprintf(trace.file, "%llu %016llx %llu %s %s %llu %016llx\n", (unsigned long long)e->number,
+                      (unsigned long long)e->hash, (unsigned long long)e->time, e->node[0] ? e->node : "-", e->kind,
                       (unsigned long long)e->length, (unsigned long long)e->checksum);
     }
 }
@@ -77,17 +76,17 @@ _Noreturn static void run_child(const struct request *q, const struct job *job) 
 #ifdef TIDE_MUTANTS
     tide__mutant = q->mutant;
 #endif
-    if (q->trace != NULL) {
+    if (q->trace) {
         trace.file = fopen(q->trace, "w");
         trace.first = q->trace_first;
         trace.last = q->trace_last;
-        if (trace.file == NULL) {
+        if (!trace.file) {
             (void)fprintf(stderr, "cannot write %s\n", q->trace);
             _exit(2);
         }
     }
-    swarm_run(&options, job->report, trace.file != NULL ? trace_event : NULL, NULL);
-    if (trace.file != NULL) {
+    swarm_run(&options, job->report, trace.file ? trace_event : NULL, NULL);
+    if (trace.file) {
         (void)fclose(trace.file);
     }
     _exit(0);
@@ -145,9 +144,7 @@ static void push_report(lua_State *L, const struct job *job, int status) {
     lua_setfield(L, -2, "what");
     lua_pushstring(L, r->checker);
     if (!ended) { /* an assertion, a sanitizer, or the limit of time */
-        (void)snprintf(text, sizeof text, WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU
-                                              ? "hang"
-                                              : "crash");
+        (void)snprintf(text, sizeof text, WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU ? "hang" : "crash");
         lua_pop(L, 1);
         lua_pushstring(L, text);
     }
@@ -165,7 +162,7 @@ static void read_request(lua_State *L, struct request *q) {
     lua_getfield(L, 1, "mutant");
     q->mutant = luaL_optstring(L, -1, NULL);
 #ifndef TIDE_MUTANTS
-    luaL_argcheck(L, q->mutant == NULL, 1, "this build has no mutants: cmake -DTIDE_MUTANTS=ON");
+    luaL_argcheck(L, !q->mutant, 1, "this build has no mutants: cmake -DTIDE_MUTANTS=ON");
 #endif
     lua_getfield(L, 1, "trace_first");
     q->trace_first = (uint64_t)luaL_optinteger(L, -1, 0);
@@ -182,11 +179,11 @@ static void read_request(lua_State *L, struct request *q) {
 
 static int jobs_open(struct job *jobs, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        void *shared = mmap(NULL, sizeof(struct swarm_report), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        jobs[i] = (struct job){.report = shared != MAP_FAILED ? shared : NULL,
-                               .said = memfd_create("said", MFD_CLOEXEC)};
-        if (jobs[i].report == NULL || jobs[i].said < 0) {
+        void *shared =
+            mmap(NULL, sizeof(struct swarm_report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        jobs[i] =
+            (struct job){.report = shared != MAP_FAILED ? shared : NULL, .said = memfd_create("said", MFD_CLOEXEC)};
+        if (!jobs[i].report || jobs[i].said < 0) {
             return tide_fail(TIDE_ENOMEM, "no memory for a run: %s", strerror(errno));
         }
     }
@@ -199,7 +196,7 @@ static void jobs_close(struct job *jobs, size_t count) {
             (void)kill(jobs[i].pid, SIGKILL);
             (void)waitpid(jobs[i].pid, NULL, 0);
         }
-        if (jobs[i].report != NULL) {
+        if (jobs[i].report) {
             (void)munmap(jobs[i].report, sizeof(struct swarm_report));
         }
         if (jobs[i].said > 0) {
@@ -256,7 +253,7 @@ static int core_swarm(lua_State *L) {
         }
         int status = 0;
         const struct job *job = code == 0 ? next_ended(jobs, count, &status) : NULL;
-        if (job == NULL) {
+        if (!job) {
             break;
         }
         running--;
@@ -301,8 +298,7 @@ static int core_swarm_options(lua_State *L) {
 }
 
 void tide__lua_open_swarm(lua_State *L) {
-    static const luaL_Reg functions[] = {
-        {"swarm", core_swarm}, {"swarm_options", core_swarm_options}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"swarm", core_swarm}, {"swarm_options", core_swarm_options}, {NULL, NULL}};
     lua_getglobal(L, "require");
     lua_pushliteral(L, "tide.core");
     lua_call(L, 1, 1);

@@ -10,7 +10,7 @@
 
 time_t time(time_t *out) {
     time_t now = (time_t)tide__fixed_time();
-    if (out != NULL) {
+    if (out) {
         *out = now;
     }
     return now;

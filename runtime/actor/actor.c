@@ -17,12 +17,12 @@ static struct actor *slot_take(struct scheduler *s) {
     } else if (s->slot_count < SLOT_CHUNK * SLOT_CHUNKS_MAX) {
         uint32_t index = s->slot_count;
         struct actor *chunk = s->chunks[index / SLOT_CHUNK];
-        if (chunk == NULL) {
+        if (!chunk) {
             chunk = tide_map(SLOT_CHUNK * sizeof(struct actor), false);
             /* release: pairs with actor_find on other threads */
             __atomic_store_n(&s->chunks[index / SLOT_CHUNK], chunk, __ATOMIC_RELEASE);
         }
-        if (chunk != NULL) {
+        if (chunk) {
             actor = &chunk[index % SLOT_CHUNK];
             actor->index = index;
             __atomic_store_n(&s->slot_count, index + 1, __ATOMIC_RELEASE);
@@ -54,7 +54,7 @@ static void actor_init(struct scheduler *s, struct actor *actor, const struct ti
     actor->state = o->state;
     actor->release = o->release;
     actor->interrupt = o->interrupt;
-    actor->type = o->type != NULL ? o->type : (o->run != NULL ? "fiber" : "handler");
+    actor->type = o->type ? o->type : (o->run ? "fiber" : "handler");
     actor->messages_max = o->messages_max != 0 ? o->messages_max : MESSAGES_DEFAULT;
     actor->bytes_max = o->bytes_max != 0 ? o->bytes_max : BYTES_DEFAULT;
     actor->stack_bytes = (uint32_t)(o->stack_bytes != 0 ? o->stack_bytes : STACK_DEFAULT);
@@ -107,7 +107,7 @@ static void spawn_failed(struct scheduler *s, struct actor *actor) {
 
 int tide_spawn(struct tide_node *node, const struct tide_actor_options *o, tide_address *out) {
     struct tide_system *system = tide_system_of(node);
-    if ((o->handle == NULL) == (o->run == NULL)) {
+    if ((o->handle != NULL) == (o->run != NULL)) {
         return tide_fail(TIDE_EINVAL, "an actor has either a handler or a fiber main function");
     }
     if (atomic_load_explicit(&system->stopping, memory_order_relaxed)) {
@@ -115,12 +115,12 @@ int tide_spawn(struct tide_node *node, const struct tide_actor_options *o, tide_
     }
     struct scheduler *s = choose(system, o);
     struct actor *actor = slot_take(s);
-    if (actor == NULL) {
+    if (!actor) {
         return tide_fail(TIDE_ENOMEM, "no room for another actor");
     }
     actor_init(s, actor, o);
     tide_address address = actor_address(actor);
-    if (o->name != NULL) {
+    if (o->name) {
         int rc = tide_register(node, o->name, address);
         if (rc < 0) {
             spawn_failed(s, actor);
@@ -131,10 +131,10 @@ int tide_spawn(struct tide_node *node, const struct tide_actor_options *o, tide_
         signal_send(tide__scheduler, OP_LINK, address, o->link, 0, 0, NULL);
         signal_send(tide__scheduler, OP_LINK, o->link, address, 0, 0, NULL);
     }
-    if (out != NULL) {
+    if (out) {
         *out = address;
     }
-    if (o->run == NULL) {
+    if (!o->run) {
         return 0;
     }
     if (s == tide__scheduler) {
@@ -142,7 +142,7 @@ int tide_spawn(struct tide_node *node, const struct tide_actor_options *o, tide_
         return 0;
     }
     struct message *m = message_create(NULL, 0);
-    if (m == NULL) {
+    if (!m) {
         spawn_failed(s, actor);
         return tide_fail(TIDE_ENOMEM, "out of memory while spawning");
     }
@@ -171,13 +171,13 @@ void actor_kill(struct scheduler *s, struct actor *actor, int reason, const char
     if (!actor->exiting) {
         actor->exit_reason = reason;
     }
-    if (actor->run == NULL || actor->fibers == NULL) {
+    if (!actor->run || !actor->fibers) {
         if (s->current != actor) { /* else it ends when its handler returns */
             actor_end(s, actor, reason, text);
         }
         return;
     }
-    for (struct tide_fiber *f = actor->fibers; f != NULL; f = f->next) {
+    for (struct tide_fiber *f = actor->fibers; f; f = f->next) {
         tide_fiber_wake(f); /* every suspension now answers ECANCELED */
     }
 }
@@ -185,7 +185,7 @@ void actor_kill(struct scheduler *s, struct actor *actor, int reason, const char
 static void drop_queue(struct scheduler *s, struct queue *queue) {
     struct message *m = queue->head;
     *queue = (struct queue){0};
-    while (m != NULL) {
+    while (m) {
         struct message *next = m->next;
         if (m->u.in.kind == TIDE_CALL) {
             signal_send(s, OP_REPLY, m->u.in.from, m->u.in.to, m->u.in.call, TIDE_EDIED, "the actor ended");
@@ -199,13 +199,13 @@ void actor_end(struct scheduler *s, struct actor *actor, int reason, const char 
     if (actor->lifecycle != ACTOR_LIVE) {
         return;
     }
-    TIDE_ASSERT(actor->fibers == NULL);
+    TIDE_ASSERT(!actor->fibers);
     actor->lifecycle = ACTOR_ENDING;
     tide_address address = actor_address(actor);
-    if (actor->name != NULL) {
+    if (actor->name) {
         registry_remove(s->system, address);
     }
-    for (struct open_call *c = actor->open_calls; c != NULL;) {
+    for (struct open_call *c = actor->open_calls; c;) {
         struct open_call *next = c->next;
         signal_send(s, OP_REPLY, c->from, address, c->call, TIDE_EDIED, text[0] != 0 ? text : "the actor ended");
         tide_free(c);
@@ -216,7 +216,7 @@ void actor_end(struct scheduler *s, struct actor *actor, int reason, const char 
     drop_queue(s, &actor->normal);
     drop_queue(s, &actor->bulk);
     calls_of_actor_end(s, actor);
-    while (actor->timers != NULL) {
+    while (actor->timers) {
         struct actor_timer *next = actor->timers->next;
         timer_disarm(s, &actor->timers->timer);
         tide_free(actor->timers);
@@ -229,7 +229,7 @@ void actor_end(struct scheduler *s, struct actor *actor, int reason, const char 
     tide_free(actor->room_waiters);
     actor->room_waiters = NULL;
     actor->room_count = 0;
-    if (actor->release != NULL) {
+    if (actor->release) {
         actor->release(actor->state);
     }
     atomic_store_explicit(&actor->mailbox_messages, 0, memory_order_relaxed);
@@ -250,12 +250,12 @@ int tide__outside(const char *call) {
 
 int tide__no_fiber(const char *call) {
     return tide_fail(TIDE_EINVAL, "%s: only a fiber can wait, and it was called %s", call,
-                     tide__scheduler == NULL || tide__scheduler->current == NULL ? "outside of actors" : "by a handler");
+                     !tide__scheduler || !tide__scheduler->current ? "outside of actors" : "by a handler");
 }
 
 void tide_open(enum tide_right right) {
     struct scheduler *s = tide__scheduler;
-    if (s == NULL || s->current == NULL) {
+    if (!s || !s->current) {
         (void)tide__outside("tide_open");
         return;
     }
@@ -264,7 +264,7 @@ void tide_open(enum tide_right right) {
 
 void tide_exit(int reason) {
     struct scheduler *s = tide__scheduler;
-    if (s == NULL || s->current == NULL) {
+    if (!s || !s->current) {
         (void)tide__outside("tide_exit");
         return;
     }
@@ -273,7 +273,7 @@ void tide_exit(int reason) {
 }
 
 int tide_kill(tide_address who, int reason) {
-    if (tide__scheduler == NULL) {
+    if (!tide__scheduler) {
         return tide__outside("tide_kill");
     }
     signal_send(tide__scheduler, OP_KILL, who, TIDE_NOBODY, 0, reason == 0 ? TIDE_EKILLED : reason, "killed");
@@ -282,7 +282,7 @@ int tide_kill(tide_address who, int reason) {
 
 tide_address tide_self(void) {
     struct scheduler *s = tide__scheduler;
-    if (s == NULL || s->current == NULL) {
+    if (!s || !s->current) {
         (void)tide__outside("tide_self");
         return TIDE_NOBODY;
     }
@@ -290,12 +290,12 @@ tide_address tide_self(void) {
 }
 
 struct tide_node *tide_node_current(void) {
-    return tide__scheduler == NULL ? NULL : tide__scheduler->system->node;
+    return !tide__scheduler ? NULL : tide__scheduler->system->node;
 }
 
 void tide_trap_exits(bool on) {
     struct scheduler *s = tide__scheduler;
-    if (s == NULL || s->current == NULL) {
+    if (!s || !s->current) {
         (void)tide__outside("tide_trap_exits");
         return;
     }
@@ -331,15 +331,15 @@ static void describe(struct actor *actor, struct tide_actor_info *info) {
         .mailbox_bytes = atomic_load_explicit(&actor->mailbox_bytes, memory_order_relaxed),
         .role = actor->scheduler->role,
         .thread = actor->scheduler->index,
-        .fiber = actor->run != NULL,
+        .fiber = actor->run,
     };
-    if (actor->name != NULL) {
+    if (actor->name) {
         tide_text_copy(info->name, sizeof info->name, actor->name);
     }
     tide_text_copy(info->type, sizeof info->type, actor->type);
     struct tide_fiber *fiber = __atomic_load_n(&actor->fibers, __ATOMIC_ACQUIRE);
-    const char *why = fiber == NULL ? NULL : atomic_load_explicit(&fiber->waits_for, memory_order_relaxed);
-    if (why != NULL) {
+    const char *why = !fiber ? NULL : atomic_load_explicit(&fiber->waits_for, memory_order_relaxed);
+    if (why) {
         describe_wait(fiber, why, info);
     }
 }

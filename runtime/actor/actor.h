@@ -19,10 +19,11 @@ struct tide_system_options {
     struct tide_port *port;
     const char *node_name;
     unsigned io, compute, control, disk; /* how many threads of each role (control, disk: 0 or 1) */
-    void *loop;                    /* host's loop for the first I/O thread */
+    void *loop;                          /* host's loop for the first I/O thread */
 };
 int tide_system_create(const struct tide_system_options *options, struct tide_node *node, struct tide_system **out);
-/* Stops all actors (TIDE_STOP to root actors in reverse order of spawning, killed after `timeout`), then the threads. */
+/* Stops all actors (TIDE_STOP to root actors in reverse order of spawning, killed after `timeout`), then the threads.
+ */
 bool tide_system_stop(struct tide_system *system, uint64_t timeout);
 void tide_system_destroy(struct tide_system *system);
 void tide_system_set_node_id(struct tide_system *system, uint16_t id); /* before other nodes are told of addresses */
@@ -52,14 +53,16 @@ struct tide_outgoing {
     int32_t code;           /* ERROR, EXIT */
     uint8_t kind;           /* enum tide_frame_kind */
     uint8_t lane;
-    uint32_t window;        /* admit's */
-    bool prepaid;           /* no credit was reserved by admit: the link charges it when it sends */
-    bool in_line;           /* from the I/O thread: behind what other threads have sent before */
-    bool scattered;         /* tail->data is a struct tide_scatter; then the message fits one frame */
+    uint32_t window; /* admit's */
+    bool prepaid;    /* no credit was reserved by admit: the link charges it when it sends */
+    bool in_line;    /* from the I/O thread: behind what other threads have sent before */
+    bool scattered;  /* tail->data is a struct tide_scatter; then the message fits one frame */
 };
-void tide_outgoing_free(struct tide_outgoing *message); /* any thread; unrefs the tail */
+void tide_outgoing_free(struct tide_outgoing *message);   /* any thread; unrefs the tail */
 void tide_outgoing_free_all(struct tide_outgoing *first); /* and those that follow it */
-static inline size_t tide_outgoing_body(const struct tide_outgoing *m) { return m->size + (m->tail ? m->tail->size : 0); }
+static inline size_t tide_outgoing_body(const struct tide_outgoing *m) {
+    return m->size + (m->tail ? m->tail->size : 0);
+}
 
 /* How the system reaches other nodes; set once by net before the first remote send. */
 struct tide_route {
@@ -99,7 +102,8 @@ void tide_system_deliver(struct tide_system *system, const struct tide_frame *fr
 #define TIDE_EXIT_KILLS UINT64_MAX
 /* All that waits for something on `node`: calls fail with `code`, monitors and links fire. I/O thread. */
 void tide_system_node_down(struct tide_system *system, uint16_t node, int code, const char *reason);
-void tide_system_fail_call(struct tide_system *system, const struct tide_outgoing *message, int code, const char *reason);
+void tide_system_fail_call(struct tide_system *system, const struct tide_outgoing *message, int code,
+                           const char *reason);
 
 /* What keeps the bytes of a message; NULL: nothing that can be shared. Borrowed. */
 struct tide_blob *tide_message_blob(const struct tide_message *message);
@@ -110,7 +114,8 @@ struct tide_blob *tide_blob_slice(struct tide_blob *of, const void *data, size_t
 /* The fiber that runs, NULL in handlers and outside. */
 struct tide_fiber *tide_fiber_current(void);
 /* Suspends the current fiber until tide_fiber_wake; a wake that came before is not lost. `why` is a static string or
- * lives until the wake. Spurious wake-ups are possible: re-check. deadline: ETIMEDOUT. ECANCELED if the actor is killed. */
+ * lives until the wake. Spurious wake-ups are possible: re-check. deadline: ETIMEDOUT. ECANCELED if the actor is
+ * killed. */
 int tide_fiber_suspend(uint64_t deadline, const char *why);
 /* For people (tide_actors): the current fiber's next suspension waits for the row of this key from that node, as of a
  * clock (UINT32_MAX: of any). */
@@ -125,12 +130,13 @@ void tide_fiber_cancel(struct tide_fiber *fiber);
 int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg), void *arg, void (*drop)(void *arg));
 /* A further fiber of the calling actor (Lua's tide.spawn): shares its state, address and mailbox. */
 int tide_fiber_start(void (*run)(void *arg), void *arg, size_t stack_bytes, struct tide_fiber **out);
-/* What a room above keeps with a fiber: one record, embedded anywhere. `end` is called once, on the fiber's thread, when
- * the fiber has ended in whatever way (not on the fiber: it must not suspend), or when another record takes its place. */
+/* What a room above keeps with a fiber: one record, embedded anywhere. `end` is called once, on the fiber's thread,
+ * when the fiber has ended in whatever way (not on the fiber: it must not suspend), or when another record takes its
+ * place. */
 struct tide_fiber_local {
     void (*end)(struct tide_fiber_local *local);
 };
-struct tide_fiber_local *tide_fiber_local(void); /* of the fiber that runs; NULL: it has none, or none runs */
+struct tide_fiber_local *tide_fiber_local(void);           /* of the fiber that runs; NULL: it has none, or none runs */
 void tide_fiber_set_local(struct tide_fiber_local *local); /* of the fiber that runs; NULL: ends the present one */
 
 /* ---- traces (trace.c) ---- */
@@ -160,8 +166,8 @@ void tide_trace_title(const char *title);
 /* Sends with an explicit kind and from a service of the node (store, members) that is an actor of the I/O thread.
  * `prepaid`: no admission (answers, forwards, grants). Inside, any thread of the node. *shares* tail. */
 int tide_system_send(struct tide_system *system, const struct tide_outgoing *prototype, bool prepaid);
-/* As tide_send_blob, but waits while this and what the other node has not consumed of this node's are more than `window`
- * bytes: what waits here can still be overtaken by what is more urgent, what is under way cannot. */
+/* As tide_send_blob, but waits while this and what the other node has not consumed of this node's are more than
+ * `window` bytes: what waits here can still be overtaken by what is more urgent, what is under way cannot. */
 int tide_send_blob_within(tide_address to, enum tide_lane lane, const void *data, size_t size, struct tide_blob *tail,
                           uint32_t window);
 
@@ -203,6 +209,8 @@ size_t tide_events(struct tide_system *system, uint64_t after, struct tide_event
 
 /* Actors with ids every node agrees on: spawned first, in this order, on I/O thread 0. */
 enum { TIDE_ID_REGISTRY = 1, TIDE_ID_MEMBERS = 2, TIDE_ID_STORE = 3 };
-static inline tide_address tide_address_make(uint16_t node, uint64_t id) { return ((uint64_t)node << 48) | id; }
+static inline tide_address tide_address_make(uint16_t node, uint64_t id) {
+    return ((uint64_t)node << 48) | id;
+}
 
 #endif

@@ -16,12 +16,12 @@ static struct pending_call **chain(struct scheduler *s, uint64_t id) {
 static int calls_grow(struct scheduler *s) {
     uint32_t capacity = s->call_capacity == 0 ? 64 : s->call_capacity * 2;
     struct pending_call **table = tide_alloc_zero(capacity, sizeof(struct pending_call *));
-    if (table == NULL) {
+    if (!table) {
         return TIDE_ENOMEM;
     }
     for (uint32_t i = 0; i < s->call_capacity; i++) {
         struct pending_call *call = s->calls[i];
-        while (call != NULL) {
+        while (call) {
             struct pending_call *next = call->next;
             struct pending_call **head = &table[tide_mix64(call->id) & (capacity - 1)];
             call->next = *head;
@@ -38,7 +38,7 @@ static int calls_grow(struct scheduler *s) {
 static void call_remove(struct scheduler *s, struct pending_call *call) {
     struct pending_call **at = chain(s, call->id);
     while (*at != call) {
-        TIDE_ASSERT(*at != NULL);
+        TIDE_ASSERT(*at);
         at = &(*at)->next;
     }
     *at = call->next;
@@ -51,7 +51,7 @@ static struct pending_call *call_find(struct scheduler *s, uint64_t id) {
         return NULL;
     }
     struct pending_call *call = *chain(s, id);
-    while (call != NULL && call->id != id) {
+    while (call && call->id != id) {
         call = call->next;
     }
     return call;
@@ -76,13 +76,13 @@ static int call_open(struct scheduler *s, struct pending_call *call, tide_addres
 
 void calls_complete(struct scheduler *s, struct message *m) {
     struct pending_call *call = call_find(s, m->u.in.call);
-    if (call == NULL || tide_address_id(call->caller) != tide_address_id(m->u.in.to) ||
+    if (!call || tide_address_id(call->caller) != tide_address_id(m->u.in.to) ||
         (m->u.in.right != TIDE_RIGHT_NONE && tide_address_node(call->callee) != tide_address_node(m->u.in.from))) {
         message_destroy(m); /* late: cancelled or timed out; or a client answers what another was asked */
         return;
     }
     call_remove(s, call);
-    if (call->fiber != NULL) {
+    if (call->fiber) {
         call->answer = m;
         call->done = true;
         tide_fiber_wake(call->fiber);
@@ -100,7 +100,7 @@ static void fail(struct scheduler *s, struct pending_call *call, int code, const
 
 void calls_node_down(struct scheduler *s, uint16_t node, int code, const char *text) {
     for (uint32_t i = 0; i < s->call_capacity; i++) {
-        for (struct pending_call *call = s->calls[i]; call != NULL; call = call->next) {
+        for (struct pending_call *call = s->calls[i]; call; call = call->next) {
             if (tide_address_node(call->callee) == node) {
                 fail(s, call, code, text);
             }
@@ -116,9 +116,9 @@ void calls_of_actor_end(struct scheduler *s, struct actor *actor) {
     uint64_t id = tide_address_id(actor_address(actor));
     for (uint32_t i = 0; i < s->call_capacity; i++) {
         struct pending_call **at = &s->calls[i];
-        while (*at != NULL) {
+        while (*at) {
             struct pending_call *call = *at;
-            if (call->fiber != NULL || tide_address_id(call->caller) != id) {
+            if (call->fiber || tide_address_id(call->caller) != id) {
                 at = &call->next;
                 continue;
             }
@@ -141,7 +141,7 @@ static int answer_to_error(struct message *m) {
 int tide_call(tide_address to, const void *data, size_t size, uint64_t timeout, struct tide_reply **out) {
     struct scheduler *s = tide__scheduler;
     *out = NULL;
-    if (s == NULL || s->current_fiber == NULL) {
+    if (!s || !s->current_fiber) {
         return tide__no_fiber("tide_call");
     }
     struct pending_call call = {.fiber = s->current_fiber};
@@ -153,7 +153,7 @@ int tide_call(tide_address to, const void *data, size_t size, uint64_t timeout, 
     }
     if (!call.done) {
         if (rc == TIDE_ETIMEDOUT || rc == TIDE_ECANCELED) {
-            if (call_find(s, call.id) != NULL) { /* not yet removed by call_open */
+            if (call_find(s, call.id)) { /* not yet removed by call_open */
                 call_remove(s, &call);
             }
             signal_send(s, OP_CANCEL, to, call.caller, call.id, 0, NULL);
@@ -176,7 +176,7 @@ const void *tide_reply_data(const struct tide_reply *reply, size_t *size) {
 }
 
 void tide_reply_free(struct tide_reply *reply) {
-    if (reply != NULL) {
+    if (reply) {
         message_destroy((struct message *)(void *)reply);
     }
 }
@@ -189,11 +189,11 @@ static void start_deadline(struct scheduler *s, struct timer *timer) {
 
 int tide_call_start(tide_address to, const void *data, size_t size, uint64_t timeout, uint64_t *id) {
     struct scheduler *s = tide__scheduler;
-    if (s == NULL || s->current == NULL) {
+    if (!s || !s->current) {
         return tide__outside("tide_call_start");
     }
     struct pending_call *call = tide_alloc_zero(1, sizeof *call);
-    if (call == NULL) {
+    if (!call) {
         return TIDE_ENOMEM;
     }
     call->deadline.fire = start_deadline;
@@ -212,8 +212,8 @@ int tide_call_start(tide_address to, const void *data, size_t size, uint64_t tim
 
 void tide_call_cancel(uint64_t id) {
     struct scheduler *s = tide__scheduler;
-    struct pending_call *call = s == NULL ? NULL : call_find(s, id);
-    if (call != NULL && call->fiber == NULL) {
+    struct pending_call *call = !s ? NULL : call_find(s, id);
+    if (call && !call->fiber) {
         signal_send(s, OP_CANCEL, call->callee, call->caller, call->id, 0, NULL);
         call_remove(s, call);
         tide_free(call);
@@ -230,7 +230,7 @@ void open_call_add(struct actor *actor, const struct tide_message *message) {
 
 static struct open_call **open_call_at(struct actor *actor, tide_address from, uint64_t call) {
     struct open_call **at = &actor->open_calls;
-    while (*at != NULL && ((*at)->call != call || (*at)->from != from)) {
+    while (*at && ((*at)->call != call || (*at)->from != from)) {
         at = &(*at)->next;
     }
     return at;
@@ -238,7 +238,7 @@ static struct open_call **open_call_at(struct actor *actor, tide_address from, u
 
 bool open_call_take(struct actor *actor, tide_address from, uint64_t call) {
     struct open_call **at = open_call_at(actor, from, call), *open = *at;
-    if (open == NULL) {
+    if (!open) {
         return false;
     }
     *at = open->next;
@@ -252,10 +252,10 @@ static int not_open(void) {
 
 int tide_answer(tide_address from, uint64_t call, const void *data, size_t size) {
     struct scheduler *s = tide__scheduler;
-    if (s == NULL || s->current == NULL) {
+    if (!s || !s->current) {
         return tide__outside("tide_answer");
     }
-    if (*open_call_at(s->current, from, call) == NULL) {
+    if (!*open_call_at(s->current, from, call)) {
         return not_open();
     }
     if (!is_local(s->system, from)) {
@@ -275,7 +275,7 @@ int tide_answer(tide_address from, uint64_t call, const void *data, size_t size)
     }
     struct scheduler *target = scheduler_of(s->system, from);
     struct message *m = message_create(s, size);
-    if (m == NULL) {
+    if (!m) {
         return TIDE_ENOMEM;
     }
     if (size > 0) {
@@ -300,7 +300,7 @@ int tide_answer(tide_address from, uint64_t call, const void *data, size_t size)
 
 int tide_answer_error(tide_address from, uint64_t call, int code, const char *text) {
     struct scheduler *s = tide__scheduler;
-    if (s == NULL || s->current == NULL) {
+    if (!s || !s->current) {
         return tide__outside("tide_answer_error");
     }
     if (!open_call_take(s->current, from, call)) {

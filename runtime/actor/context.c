@@ -27,7 +27,7 @@ void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 
 struct context_stack *context_stack_create(size_t size) {
     char *memory = tide_map(size, true);
-    if (memory == NULL) {
+    if (!memory) {
         return NULL;
     }
     struct context_stack *stack = (struct context_stack *)(void *)(memory + size - sizeof *stack);
@@ -92,9 +92,9 @@ static void prepare(struct context *context, void (*entry)(void *), void *arg) {
     uint64_t *frame = (uint64_t *)top - 10;
     uint32_t control[2] = {0x1f80, 0x037f}; /* the ABI's default of mxcsr and of the x87 control word */
     memcpy(&frame[0], control, sizeof control);
-    frame[1] = 0;                            /* r15 */
-    frame[2] = 0;                            /* r14 */
-    frame[3] = (uint64_t)(uintptr_t)arg;     /* r13 */
+    frame[1] = 0;                        /* r15 */
+    frame[2] = 0;                        /* r14 */
+    frame[3] = (uint64_t)(uintptr_t)arg; /* r13 */
     void (*start)(void) = tide__start;
     memcpy(&frame[4], &entry, sizeof entry); /* r12 */
     frame[5] = 0;                            /* rbx */
@@ -126,7 +126,7 @@ static struct machine *machine_create(void) {
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_TOOL);
     struct machine *m = tide_alloc_zero(1, sizeof *m);
     tide__memory_swap(use);
-    TIDE_ASSERT(m != NULL);
+    TIDE_ASSERT(m);
     return m;
 }
 
@@ -148,7 +148,7 @@ static void prepare(struct context *context, void (*entry)(void *), void *arg) {
 }
 
 static void leave(struct context *from, struct context *to) {
-    if (from->ucontext == NULL) {
+    if (!from->ucontext) {
         from->ucontext = machine_create();
     }
     swapcontext(&((struct machine *)from->ucontext)->context, &((struct machine *)to->ucontext)->context);
@@ -179,7 +179,7 @@ void context_init(struct context *context, struct context_stack *stack, void (*e
 
 void context_deinit(struct context *context) {
 #ifdef TIDE_TSAN
-    if (context->tsan_fiber != NULL && context->stack != NULL) {
+    if (context->tsan_fiber && context->stack) {
         __tsan_destroy_fiber(context->tsan_fiber);
     }
     context->tsan_fiber = NULL;
@@ -190,7 +190,7 @@ void context_deinit(struct context *context) {
 void context_switch(struct context *from, struct context *to, bool last) {
     (void)last;
 #ifdef TIDE_TSAN
-    if (from->stack == NULL) {
+    if (!from->stack) {
         from->tsan_fiber = __tsan_get_current_fiber();
     }
     __tsan_switch_to_fiber(to->tsan_fiber, 0);
@@ -211,7 +211,7 @@ void context_started(struct context *self, struct context *from) {
     const void *bottom = NULL;
     size_t size = 0;
     __sanitizer_finish_switch_fiber(NULL, &bottom, &size);
-    if (from->stack == NULL) { /* learn the thread's own stack for the way back */
+    if (!from->stack) { /* learn the thread's own stack for the way back */
         from->bottom = bottom;
         from->size = size;
     }

@@ -19,7 +19,7 @@ struct entry {
 
 void tide_event_add(struct tide_system *system, const char *kind, const char *format, ...) {
     struct entry *e = tide_alloc_zero(1, sizeof *e), *oldest = NULL;
-    if (e == NULL) {
+    if (!e) {
         return; /* the log has it where it matters */
     }
     va_list arguments;
@@ -43,7 +43,7 @@ void tide_event_add(struct tide_system *system, const char *kind, const char *fo
 size_t tide_events(struct tide_system *system, uint64_t after, struct tide_event *out, size_t limit) {
     size_t count = 0;
     tide_lock(&system->events.lock);
-    for (const struct entry *e = system->events.first; e != NULL && count < limit; e = e->next) {
+    for (const struct entry *e = system->events.first; e && count < limit; e = e->next) {
         if (e->event.number > after) {
             out[count++] = e->event;
         }
@@ -53,7 +53,7 @@ size_t tide_events(struct tide_system *system, uint64_t after, struct tide_event
 }
 
 void events_release(struct tide_system *system) {
-    while (system->events.first != NULL) {
+    while (system->events.first) {
         struct entry *e = system->events.first;
         system->events.first = e->next;
         tide_free(e);

@@ -9,7 +9,7 @@
 enum { KILL_PATIENCE = 1000, STACKS_KEPT = 32 };
 
 static struct context_stack *take_stack(struct scheduler *s, size_t size) {
-    for (struct context_stack **at = &s->free_stacks; *at != NULL; at = &(*at)->next) {
+    for (struct context_stack **at = &s->free_stacks; *at; at = &(*at)->next) {
         if ((*at)->size == size) {
             struct context_stack *stack = *at;
             *at = stack->next;
@@ -62,16 +62,16 @@ static void deadline_fire(struct scheduler *s, struct timer *timer) {
 int fiber_create(struct scheduler *s, struct actor *actor, void (*run)(void *), void *arg, size_t stack_bytes,
                  struct tide_fiber **out) {
     struct tide_fiber *fiber = s->free_fibers;
-    if (fiber != NULL) {
+    if (fiber) {
         s->free_fibers = fiber->next;
     } else {
         fiber = tide_alloc_zero(1, sizeof *fiber);
-        if (fiber == NULL) {
+        if (!fiber) {
             return TIDE_ENOMEM;
         }
     }
     struct context_stack *stack = take_stack(s, stack_bytes);
-    if (stack == NULL) {
+    if (!stack) {
         fiber->next = s->free_fibers;
         s->free_fibers = fiber;
         return TIDE_ENOMEM;
@@ -104,7 +104,7 @@ int fiber_create(struct scheduler *s, struct actor *actor, void (*run)(void *), 
 static void local_end(struct tide_fiber *fiber) {
     struct tide_fiber_local *local = fiber->local;
     fiber->local = NULL;
-    if (local != NULL) {
+    if (local) {
         local->end(local);
     }
 }
@@ -123,12 +123,12 @@ void fiber_recycle(struct scheduler *s, struct tide_fiber *fiber) {
 }
 
 void fibers_release(struct scheduler *s) {
-    while (s->free_fibers != NULL) {
+    while (s->free_fibers) {
         struct tide_fiber *next = s->free_fibers->next;
         tide_free(s->free_fibers);
         s->free_fibers = next;
     }
-    while (s->free_stacks != NULL) {
+    while (s->free_stacks) {
         struct context_stack *next = s->free_stacks->next;
         context_stack_destroy(s->free_stacks);
         s->free_stacks = next;
@@ -137,11 +137,11 @@ void fibers_release(struct scheduler *s) {
 
 void fiber_make_ready(struct scheduler *s, struct tide_fiber *fiber) {
     struct actor *actor = fiber->actor;
-    if (actor == NULL) {
+    if (!actor) {
         return;
     }
     fiber->ready_next = NULL;
-    if (actor->ready_tail == NULL) {
+    if (!actor->ready_tail) {
         actor->ready_head = fiber;
     } else {
         actor->ready_tail->ready_next = fiber;
@@ -163,17 +163,17 @@ void fiber_resume(struct scheduler *s, struct tide_fiber *fiber) {
 }
 
 struct tide_fiber *tide_fiber_current(void) {
-    return tide__scheduler == NULL ? NULL : tide__scheduler->current_fiber;
+    return !tide__scheduler ? NULL : tide__scheduler->current_fiber;
 }
 
 struct tide_fiber_local *tide_fiber_local(void) {
     struct tide_fiber *fiber = tide_fiber_current();
-    return fiber == NULL ? NULL : fiber->local;
+    return !fiber ? NULL : fiber->local;
 }
 
 void tide_fiber_set_local(struct tide_fiber_local *local) {
     struct tide_fiber *fiber = tide_fiber_current();
-    TIDE_ASSERT(fiber != NULL);
+    TIDE_ASSERT(fiber);
     local_end(fiber);
     fiber->local = local;
 }
@@ -189,7 +189,7 @@ static int killed_suspend(struct tide_fiber *fiber) {
 
 void tide_fiber_expect(uint64_t key, uint32_t clock, uint16_t node) {
     struct tide_fiber *fiber = tide_fiber_current();
-    TIDE_ASSERT(fiber != NULL);
+    TIDE_ASSERT(fiber);
     atomic_store_explicit(&fiber->waits_key, key, memory_order_relaxed);
     atomic_store_explicit(&fiber->waits_clock, clock, memory_order_relaxed);
     atomic_store_explicit(&fiber->waits_node, node, memory_order_relaxed);
@@ -197,7 +197,7 @@ void tide_fiber_expect(uint64_t key, uint32_t clock, uint16_t node) {
 
 int tide_fiber_suspend(uint64_t deadline, const char *why) {
     struct scheduler *s = tide__scheduler;
-    if (s == NULL || s->current_fiber == NULL) {
+    if (!s || !s->current_fiber) {
         return tide__no_fiber(why);
     }
     struct tide_fiber *fiber = s->current_fiber;
@@ -248,7 +248,7 @@ void tide_fiber_wake(struct tide_fiber *fiber) {
 }
 
 void tide_fiber_cancel(struct tide_fiber *fiber) {
-    TIDE_ASSERT(tide__scheduler != NULL && fiber->actor == tide__scheduler->current);
+    TIDE_ASSERT(tide__scheduler && fiber->actor == tide__scheduler->current);
     fiber->cancelled = true;
     tide_fiber_wake(fiber);
 }
@@ -258,7 +258,7 @@ static void fiber_stays_first(struct tide_fiber *fiber) {
     struct actor *actor = fiber->actor;
     fiber->ready_next = actor->ready_head;
     actor->ready_head = fiber;
-    if (actor->ready_tail == NULL) {
+    if (!actor->ready_tail) {
         actor->ready_tail = fiber;
     }
     actor->preempted = true;
@@ -266,7 +266,7 @@ static void fiber_stays_first(struct tide_fiber *fiber) {
 
 static int yield(bool to_actors, const char *name) {
     struct tide_fiber *fiber = tide_fiber_current();
-    if (fiber == NULL) {
+    if (!fiber) {
         return tide__no_fiber(name);
     }
     if (fiber->actor->killed || fiber->cancelled) {
@@ -298,7 +298,7 @@ int tide_yield_to_actors(void) {
 
 int tide_sleep(uint64_t duration) {
     struct scheduler *s = tide__scheduler;
-    if (s == NULL || s->current_fiber == NULL) {
+    if (!s || !s->current_fiber) {
         return tide__no_fiber("tide_sleep");
     }
     uint64_t now = tide_port_now(s->system->port);
@@ -316,7 +316,7 @@ int tide_sleep(uint64_t duration) {
 
 int tide_fiber_start(void (*run)(void *arg), void *arg, size_t stack_bytes, struct tide_fiber **out) {
     struct scheduler *s = tide__scheduler;
-    if (s == NULL || s->current == NULL) {
+    if (!s || !s->current) {
         return tide__outside("tide_fiber_start");
     }
     struct tide_fiber *fiber;
@@ -325,7 +325,7 @@ int tide_fiber_start(void (*run)(void *arg), void *arg, size_t stack_bytes, stru
         return rc;
     }
     tide_fiber_wake(fiber);
-    if (out != NULL) {
+    if (out) {
         *out = fiber;
     }
     return 0;

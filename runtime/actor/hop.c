@@ -37,8 +37,7 @@ static void hop_release(void *state) {
     hop_leave(hop);
 }
 
-int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg), void *arg,
-             void (*drop)(void *arg)) {
+int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg), void *arg, void (*drop)(void *arg)) {
     struct hop *hop = tide_alloc_zero(1, sizeof *hop);
     if (!hop) {
         drop(arg);

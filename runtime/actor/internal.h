@@ -26,21 +26,21 @@ enum {
 /* ---- messages ---- */
 
 enum message_op {
-    OP_MESSAGE,    /* deliver `in` to the mailbox of in.to */
-    OP_REPLY,      /* complete the pending call in.call of in.to (in.kind: TIDE_REPLY or TIDE_ERROR) */
-    OP_MONITOR,    /* in.from watches in.to under id in.call */
+    OP_MESSAGE, /* deliver `in` to the mailbox of in.to */
+    OP_REPLY,   /* complete the pending call in.call of in.to (in.kind: TIDE_REPLY or TIDE_ERROR) */
+    OP_MONITOR, /* in.from watches in.to under id in.call */
     OP_DEMONITOR,
     OP_LINK,
     OP_UNLINK,
-    OP_EXIT,       /* in.from ended: monitor in.call, or the link when 0 */
-    OP_KILL,       /* end in.to with in.code */
-    OP_CANCEL,     /* the caller in.from gave up in.call */
-    OP_START,      /* make a spawned fiber actor runnable */
-    OP_WAKE,       /* embedded in a fiber */
-    OP_ROOM,       /* `fiber` waits until the mailbox of in.to has room */
-    OP_OUTGOING,   /* hand `out` to the route */
-    OP_NODE_DOWN,  /* node in.call ended with in.code */
-    OP_STOP,       /* embedded in a scheduler. Its stop phase: in.code = enum stop_phase */
+    OP_EXIT,      /* in.from ended: monitor in.call, or the link when 0 */
+    OP_KILL,      /* end in.to with in.code */
+    OP_CANCEL,    /* the caller in.from gave up in.call */
+    OP_START,     /* make a spawned fiber actor runnable */
+    OP_WAKE,      /* embedded in a fiber */
+    OP_ROOM,      /* `fiber` waits until the mailbox of in.to has room */
+    OP_OUTGOING,  /* hand `out` to the route */
+    OP_NODE_DOWN, /* node in.call ended with in.code */
+    OP_STOP,      /* embedded in a scheduler. Its stop phase: in.code = enum stop_phase */
 };
 
 struct message {
@@ -49,7 +49,7 @@ struct message {
         struct tide_message in;
         struct tide_outgoing out;
     } u;
-    struct scheduler *pool; /* whose slab it came from; NULL: heap */
+    struct scheduler *pool;  /* whose slab it came from; NULL: heap */
     struct tide_blob *owner; /* keeps data alive, or NULL: data is inline */
     struct tide_credit_account *account;
     union {
@@ -129,13 +129,13 @@ struct tide_fiber {
     struct tide_fiber *next;       /* of the actor's fibers, or of the free list */
     struct tide_fiber *ready_next; /* of the actor's ready list */
     struct timer deadline;
-    struct message wake;           /* pushed to the inbox by another thread's wake */
+    struct message wake; /* pushed to the inbox by another thread's wake */
     atomic_int state;
     void (*run)(void *arg);
     void *arg;
     _Atomic(const char *) waits_for;
-    atomic_uint_fast64_t waits_key;        /* the row, */
-    atomic_uint waits_clock, waits_node;   /* its clock, and from where; node 0: none is told */
+    atomic_uint_fast64_t waits_key;      /* the row, */
+    atomic_uint waits_clock, waits_node; /* its clock, and from where; node 0: none is told */
     atomic_uint_fast64_t waits_since;
     uint32_t cancelled_suspends;
     uint32_t number;   /* of the scheduler's fibers, from 1, in traces */
@@ -242,7 +242,7 @@ struct scheduler {
     _Alignas(64) _Atomic(struct message *) freed;
     atomic_uint_fast64_t interrupted; /* id of the actor that is to be; 0: none. Read by a signal's handler */
     _Alignas(64) atomic_uint actors_live;
-    atomic_bool stopped; /* closed and empty */
+    atomic_bool stopped;           /* closed and empty */
     _Atomic(struct trace *) trace; /* `ring` while it is written to, else NULL */
     struct trace *ring;            /* of whoever starts and reads traces; made once */
 };
@@ -279,7 +279,7 @@ extern _Thread_local struct scheduler *tide__scheduler; /* whose code runs on th
 /* Pushes and wakes; any thread. */
 void inbox_push(struct scheduler *target, struct message *message);
 struct scheduler *scheduler_of(struct tide_system *system, tide_address to); /* NULL: no such thread */
-struct actor *actor_find(struct scheduler *s, tide_address who);              /* live or ending; NULL if gone */
+struct actor *actor_find(struct scheduler *s, tide_address who);             /* live or ending; NULL if gone */
 void actor_schedule(struct scheduler *s, struct actor *actor);
 void actor_activate(struct scheduler *s, struct actor *actor);
 void actor_end(struct scheduler *s, struct actor *actor, int reason, const char *text);
@@ -320,7 +320,7 @@ void signal_send(struct scheduler *s, enum message_op op, tide_address to, tide_
 void relation_signal(struct scheduler *s, struct message *message); /* OP_MONITOR .. OP_EXIT */
 void relations_end(struct scheduler *s, struct actor *actor, int reason, const char *text);
 void relations_node_down(struct scheduler *s, struct actor *actor, uint16_t node, int code, const char *text);
-void calls_complete(struct scheduler *s, struct message *message);  /* OP_REPLY; *takes* */
+void calls_complete(struct scheduler *s, struct message *message); /* OP_REPLY; *takes* */
 void calls_node_down(struct scheduler *s, uint16_t node, int code, const char *text);
 void calls_of_actor_end(struct scheduler *s, struct actor *actor);
 void open_call_add(struct actor *actor, const struct tide_message *message);

@@ -21,7 +21,7 @@ static void interrupted(void) {
 
 int tide_interrupt(tide_address who) {
     struct scheduler *own = tide__scheduler;
-    if (own == NULL) {
+    if (!own) {
         return tide__outside("tide_interrupt");
     }
     struct scheduler *s = is_local(own->system, who) ? scheduler_of(own->system, who) : NULL;

@@ -22,7 +22,7 @@ static struct message *fresh_block(struct scheduler *s, unsigned size_class) {
     struct fresh_blocks *fresh = &s->fresh[size_class];
     if (fresh->left == 0) {
         char *slab = tide_alloc(SLAB_BYTES);
-        if (slab == NULL) {
+        if (!slab) {
             return NULL;
         }
         *(void **)(void *)slab = s->message_slabs;
@@ -41,7 +41,7 @@ static struct message *fresh_block(struct scheduler *s, unsigned size_class) {
 static void take_freed(struct scheduler *s) {
     /* acquire: pairs with the release in give_back, so that the freeing thread's last reads are over */
     struct message *m = atomic_exchange_explicit(&s->freed, NULL, memory_order_acquire);
-    while (m != NULL) {
+    while (m) {
         struct message *next = m->next;
         m->next = s->free_messages[m->size_class];
         s->free_messages[m->size_class] = m;
@@ -51,23 +51,23 @@ static void take_freed(struct scheduler *s) {
 
 struct message *message_create(struct scheduler *pool, size_t inline_bytes) {
     size_t total = sizeof(struct message) + inline_bytes;
-    unsigned size_class = pool == NULL ? HEAP_CLASS : class_of(total);
+    unsigned size_class = !pool ? HEAP_CLASS : class_of(total);
     struct message *m;
     if (size_class == HEAP_CLASS) {
         m = tide_alloc(total);
-        if (m == NULL) {
+        if (!m) {
             return NULL;
         }
         m->pool = NULL;
         m->size_class = HEAP_CLASS;
     } else {
-        if (pool->free_messages[size_class] == NULL) {
+        if (!pool->free_messages[size_class]) {
             take_freed(pool);
         }
         m = pool->free_messages[size_class];
-        if (m != NULL) {
+        if (m) {
             pool->free_messages[size_class] = m->next;
-        } else if ((m = fresh_block(pool, size_class)) == NULL) {
+        } else if (!(m = fresh_block(pool, size_class))) {
             return NULL;
         }
     }
@@ -86,8 +86,8 @@ static void give_back(struct scheduler *target, struct message *head, struct mes
     do {
         tail->next = old;
         /* release: pairs with take_freed */
-    } while (!atomic_compare_exchange_weak_explicit(&target->freed, &old, head, memory_order_release,
-                                                    memory_order_relaxed));
+    } while (
+        !atomic_compare_exchange_weak_explicit(&target->freed, &old, head, memory_order_release, memory_order_relaxed));
 }
 
 void message_pool_flush(struct scheduler *s) {
@@ -99,7 +99,7 @@ void message_pool_flush(struct scheduler *s) {
 }
 
 static void free_elsewhere(struct scheduler *s, struct message *m) {
-    if (s == NULL) {
+    if (!s) {
         give_back(m->pool, m, m);
         return;
     }
@@ -109,7 +109,7 @@ static void free_elsewhere(struct scheduler *s, struct message *m) {
     s->give_back.target = m->pool;
     m->next = s->give_back.head;
     s->give_back.head = m;
-    if (s->give_back.tail == NULL) {
+    if (!s->give_back.tail) {
         s->give_back.tail = m;
     }
     if (++s->give_back.count == GIVE_BACK_MAX) {
@@ -121,7 +121,7 @@ static void settle_credit(struct message *m) {
     struct tide_credit_account *account = m->account;
     atomic_fetch_add_explicit(&account->consumed[m->u.in.lane], m->credit_bytes, memory_order_relaxed);
     struct scheduler *s = tide__scheduler;
-    if (s != NULL && s->role != TIDE_ROLE_IO) { /* the link grants credit in its flush: see that one comes */
+    if (s && s->role != TIDE_ROLE_IO) { /* the link grants credit in its flush: see that one comes */
         tide_executor_wake(s->system->port, s->system->schedulers[0]->executor);
     }
     if (atomic_fetch_sub_explicit(&account->refs, 1, memory_order_acq_rel) == 1) {
@@ -130,17 +130,17 @@ static void settle_credit(struct message *m) {
 }
 
 void message_destroy(struct message *m) {
-    if (m->op == OP_OUTGOING && m->u.out.tail != NULL) {
+    if (m->op == OP_OUTGOING && m->u.out.tail) {
         tide_blob_unref(m->u.out.tail);
     }
-    if (m->owner != NULL) {
+    if (m->owner) {
         tide_blob_unref(m->owner);
     }
-    if (m->account != NULL) {
+    if (m->account) {
         settle_credit(m);
     }
     struct scheduler *s = tide__scheduler;
-    if (m->pool == NULL) {
+    if (!m->pool) {
         tide_free(m);
     } else if (m->pool == s) {
         m->next = s->free_messages[m->size_class];
@@ -151,7 +151,7 @@ void message_destroy(struct message *m) {
 }
 
 void message_pool_release(struct scheduler *s) {
-    while (s->message_slabs != NULL) {
+    while (s->message_slabs) {
         void *next = *(void **)s->message_slabs;
         tide_free(s->message_slabs);
         s->message_slabs = next;
@@ -163,7 +163,7 @@ void tide_outgoing_free(struct tide_outgoing *outgoing) {
 }
 
 void tide_outgoing_free_all(struct tide_outgoing *first) {
-    while (first != NULL) {
+    while (first) {
         struct tide_outgoing *next = first->next;
         tide_outgoing_free(first);
         first = next;
@@ -171,7 +171,7 @@ void tide_outgoing_free_all(struct tide_outgoing *first) {
 }
 
 void tide_message_free(const struct tide_message *message) {
-    if (message != NULL) {
+    if (message) {
         message_destroy(message_of(message));
     }
 }
@@ -200,7 +200,7 @@ static bool is_kept(size_t size) {
     (void)size;
     return false;
 #else
-    return size >= SPARE_LEAST && size <= SPARE_BYTES && tide__memory_refuses == NULL;
+    return size >= SPARE_LEAST && size <= SPARE_BYTES && !tide__memory_refuses;
 #endif
 }
 
@@ -226,8 +226,8 @@ static struct tide_blob *take_spare(void) {
 struct tide_blob *tide_blob_create(size_t size) {
     const bool kept = is_kept(size);
     struct tide_blob *blob = kept ? take_spare() : NULL;
-    blob = blob != NULL ? blob : tide_alloc(sizeof *blob + (kept ? SPARE_BYTES : size));
-    if (blob != NULL) {
+    blob = blob ? blob : tide_alloc(sizeof *blob + (kept ? SPARE_BYTES : size));
+    if (blob) {
         *blob = (struct tide_blob){
             .data = blob + 1, .size = size, .release = kept ? release_spare : release_own, .refs = 1};
     }
@@ -247,10 +247,11 @@ static void release_slice(struct tide_blob *blob) {
 
 struct tide_blob *tide_blob_slice(struct tide_blob *of, const void *data, size_t size) {
     struct slice *slice = tide_alloc(sizeof *slice);
-    if (slice == NULL) {
+    if (!slice) {
         return NULL;
     }
-    slice->blob = (struct tide_blob){.data = (void *)(uintptr_t)data, .size = size, .release = release_slice, .refs = 1};
+    slice->blob =
+        (struct tide_blob){.data = (void *)(uintptr_t)data, .size = size, .release = release_slice, .refs = 1};
     slice->of = tide_blob_ref(of);
     return &slice->blob;
 }
@@ -262,7 +263,7 @@ struct tide_blob *tide_blob_ref(struct tide_blob *blob) {
 
 void tide_blob_unref(struct tide_blob *blob) {
     /* acq_rel: the last one sees all that others did with the bytes before it frees them */
-    if (blob != NULL && __atomic_fetch_sub(&blob->refs, 1, __ATOMIC_ACQ_REL) == 1) {
+    if (blob && __atomic_fetch_sub(&blob->refs, 1, __ATOMIC_ACQ_REL) == 1) {
         blob->release(blob);
     }
 }

@@ -18,11 +18,11 @@ struct name_entry {
 static int name_insert(struct tide_system *system, const char *name, tide_address who) {
     struct name_entry *entry = NULL;
     HASH_FIND_STR(system->names, name, entry);
-    if (entry != NULL) {
+    if (entry) {
         return TIDE_EEXIST;
     }
     entry = tide_alloc_zero(1, sizeof *entry);
-    if (entry == NULL) {
+    if (!entry) {
         return TIDE_ENOMEM;
     }
     snprintf(entry->name, sizeof entry->name, "%s", name);
@@ -37,8 +37,8 @@ int tide_register(struct tide_node *node, const char *name, tide_address who) {
         return tide_fail(TIDE_EINVAL, "'%s' is not a name: lower-case letters, digits and . _ -, at most 63", name);
     }
     struct scheduler *s = is_local(system, who) ? scheduler_of(system, who) : NULL;
-    struct actor *actor = s == NULL ? NULL : actor_find(s, who);
-    if (actor == NULL) {
+    struct actor *actor = !s ? NULL : actor_find(s, who);
+    if (!actor) {
         return tide_fail(TIDE_ENOENT, "no such actor on this node to name '%s'", name);
     }
     tide_lock(&system->names_lock);
@@ -48,7 +48,7 @@ int tide_register(struct tide_node *node, const char *name, tide_address who) {
         return tide_fail(rc, rc == TIDE_EEXIST ? "the name '%s' is taken on this node" : "no memory for '%s'", name);
     }
     tide_lock(&s->slots_lock);
-    if (actor->name == NULL) {
+    if (!actor->name) {
         actor->name = tide_strdup(name);
     }
     tide_unlock(&s->slots_lock);
@@ -74,7 +74,7 @@ static int find_here(struct tide_system *system, const char *name, tide_address 
     HASH_FIND_STR(system->names, name, entry);
     *out = entry == NULL ? TIDE_NOBODY : entry->who;
     tide_unlock(&system->names_lock);
-    if (entry == NULL) {
+    if (!entry) {
         return tide_fail(TIDE_ENOENT, "nobody is named '%s' on this node", name);
     }
     uint64_t node = atomic_load_explicit(&system->node_id, memory_order_relaxed);
@@ -85,7 +85,7 @@ static int find_here(struct tide_system *system, const char *name, tide_address 
 int tide_whereis(struct tide_node *node, const char *name, tide_address *out) {
     struct tide_system *system = tide_system_of(node);
     const char *slash = strchr(name, '/');
-    if (slash == NULL) {
+    if (!slash) {
         return find_here(system, name, out);
     }
     char node_name[64];
@@ -146,11 +146,11 @@ static int answer_lookup(void *state, const struct tide_message *m) {
 
 int registry_create(struct tide_system *system) {
     tide_address address;
-    int rc = tide_spawn(system->node,
-                        &(struct tide_actor_options){
-                            .name = "registry", .type = "registry", .handle = answer_lookup, .state = system,
-                            .opens = TIDE_RIGHT_READ},
-                        &address);
+    int rc = tide_spawn(
+        system->node,
+        &(struct tide_actor_options){
+            .name = "registry", .type = "registry", .handle = answer_lookup, .state = system, .opens = TIDE_RIGHT_READ},
+        &address);
     TIDE_ASSERT(rc < 0 || tide_address_id(address) == TIDE_ID_REGISTRY);
     return rc;
 }

@@ -7,7 +7,7 @@
 
 static int relation_add(struct actor *actor, enum relation_kind kind, tide_address peer, uint64_t id) {
     struct relation *r = tide_alloc(sizeof *r);
-    if (r == NULL) {
+    if (!r) {
         return TIDE_ENOMEM;
     }
     *r = (struct relation){.next = actor->relations, .peer = peer, .id = id, .kind = (uint8_t)kind};
@@ -22,7 +22,7 @@ static bool same(const struct actor *actor, tide_address a, tide_address b) {
 }
 
 static bool relation_take(struct actor *actor, enum relation_kind kind, tide_address peer, uint64_t id) {
-    for (struct relation **at = &actor->relations; *at != NULL; at = &(*at)->next) {
+    for (struct relation **at = &actor->relations; *at; at = &(*at)->next) {
         struct relation *r = *at;
         if (r->kind == kind && r->id == id && (peer == TIDE_NOBODY || same(actor, r->peer, peer))) {
             *at = r->next;
@@ -56,8 +56,7 @@ void relation_signal(struct scheduler *s, struct message *m) {
     struct actor *actor = actor_find(s, m->u.in.to);
     tide_address from = m->u.in.from;
     uint64_t id = m->u.in.call;
-    if (actor == NULL || actor->lifecycle != ACTOR_LIVE ||
-        (m->op != OP_EXIT && !actor_opens_to(actor, m->u.in.right))) {
+    if (!actor || actor->lifecycle != ACTOR_LIVE || (m->op != OP_EXIT && !actor_opens_to(actor, m->u.in.right))) {
         if (m->op == OP_MONITOR || m->op == OP_LINK) {
             signal_send(s, OP_EXIT, from, m->u.in.to, id, TIDE_EDIED, "no such actor");
         }
@@ -88,7 +87,7 @@ void relation_signal(struct scheduler *s, struct message *m) {
 
 void relations_end(struct scheduler *s, struct actor *actor, int reason, const char *text) {
     tide_address self = actor_address(actor);
-    while (actor->relations != NULL) {
+    while (actor->relations) {
         struct relation *r = actor->relations;
         actor->relations = r->next;
         if (r->kind == WATCHES) {
@@ -102,7 +101,7 @@ void relations_end(struct scheduler *s, struct actor *actor, int reason, const c
 
 void relations_node_down(struct scheduler *s, struct actor *actor, uint16_t node, int code, const char *text) {
     struct relation **at = &actor->relations;
-    while (*at != NULL) {
+    while (*at) {
         struct relation *r = *at;
         if (tide_address_node(r->peer) != node) {
             at = &r->next;
@@ -119,7 +118,7 @@ void relations_node_down(struct scheduler *s, struct actor *actor, uint16_t node
 /* NULL: `call` was made outside of actors, and that is said. */
 static struct actor *self_actor(const char *call) {
     struct scheduler *s = tide__scheduler;
-    if (s == NULL || s->current == NULL) {
+    if (!s || !s->current) {
         (void)tide__outside(call);
         return NULL;
     }
@@ -128,7 +127,7 @@ static struct actor *self_actor(const char *call) {
 
 int tide_monitor(tide_address who, uint64_t *id) {
     struct actor *self = self_actor("tide_monitor");
-    if (self == NULL) {
+    if (!self) {
         return TIDE_EINVAL;
     }
     uint64_t monitor = ++tide__scheduler->next_id;
@@ -143,7 +142,7 @@ int tide_monitor(tide_address who, uint64_t *id) {
 
 void tide_demonitor(uint64_t id) {
     struct actor *self = self_actor("tide_demonitor");
-    for (struct relation *r = self == NULL ? NULL : self->relations; r != NULL; r = r->next) {
+    for (struct relation *r = !self ? NULL : self->relations; r; r = r->next) {
         if (r->kind == WATCHES && r->id == id) {
             signal_send(tide__scheduler, OP_DEMONITOR, r->peer, actor_address(self), id, 0, NULL);
             relation_take(self, WATCHES, TIDE_NOBODY, id);
@@ -154,7 +153,7 @@ void tide_demonitor(uint64_t id) {
 
 int tide_link(tide_address who) {
     struct actor *self = self_actor("tide_link");
-    if (self == NULL) {
+    if (!self) {
         return TIDE_EINVAL;
     }
     int rc = relation_add(self, LINKED, who, 0);
@@ -166,7 +165,7 @@ int tide_link(tide_address who) {
 
 void tide_unlink(tide_address who) {
     struct actor *self = self_actor("tide_unlink");
-    if (self != NULL && relation_take(self, LINKED, who, 0)) {
+    if (self && relation_take(self, LINKED, who, 0)) {
         signal_send(tide__scheduler, OP_UNLINK, who, actor_address(self), 0, 0, NULL);
     }
 }

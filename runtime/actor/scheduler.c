@@ -28,7 +28,7 @@ tide_address actor_address(const struct actor *actor) {
 struct actor *actor_find(struct scheduler *s, tide_address who) {
     uint32_t index = (uint32_t)who & 0xffffff;
     struct actor *chunk = __atomic_load_n(&s->chunks[index / SLOT_CHUNK], __ATOMIC_ACQUIRE); /* with slot_take */
-    if (chunk == NULL) {
+    if (!chunk) {
         return NULL;
     }
     struct actor *actor = &chunk[index % SLOT_CHUNK];
@@ -50,31 +50,31 @@ void inbox_push(struct scheduler *target, struct message *message) {
         /* release: pairs with the acquire in drain_inbox */
     } while (!atomic_compare_exchange_weak_explicit(&target->inbox, &old, message, memory_order_seq_cst,
                                                     memory_order_relaxed));
-    if (old == NULL) { /* whoever found it empty wakes; later pushers ride along */
+    if (!old) { /* whoever found it empty wakes; later pushers ride along */
         tide_executor_wake(target->system->port, target->executor);
     }
 }
 
 bool scheduler_pending(void *arg) {
     struct scheduler *s = arg;
-    return atomic_load_explicit(&s->inbox, memory_order_seq_cst) != NULL;
+    return atomic_load_explicit(&s->inbox, memory_order_seq_cst);
 }
 
 static void drain_inbox(struct scheduler *s) {
-    if (atomic_load_explicit(&s->inbox, memory_order_relaxed) == NULL) {
+    if (!atomic_load_explicit(&s->inbox, memory_order_relaxed)) {
         return;
     }
     struct message *newest = atomic_exchange_explicit(&s->inbox, NULL, memory_order_acq_rel);
     struct message *oldest = NULL;
-    while (newest != NULL) {
+    while (newest) {
         struct message *next = newest->next;
         newest->next = oldest;
         oldest = newest;
         newest = next;
     }
-    while (oldest != NULL) {
+    while (oldest) {
         struct message *next = oldest->next;
-        if (next != NULL) {
+        if (next) {
             __builtin_prefetch(next->next);
         }
         scheduler_dispatch(s, oldest);
@@ -86,7 +86,7 @@ static void drain_inbox(struct scheduler *s) {
 
 static void queue_push(struct queue *queue, struct message *message) {
     message->next = NULL;
-    if (queue->tail == NULL) {
+    if (!queue->tail) {
         queue->head = message;
     } else {
         queue->tail->next = message;
@@ -96,9 +96,9 @@ static void queue_push(struct queue *queue, struct message *message) {
 
 static struct message *queue_pop(struct queue *queue) {
     struct message *message = queue->head;
-    if (message != NULL) {
+    if (message) {
         queue->head = message->next;
-        if (queue->head == NULL) {
+        if (!queue->head) {
             queue->tail = NULL;
         }
     }
@@ -106,24 +106,25 @@ static struct message *queue_pop(struct queue *queue) {
 }
 
 static void counter_add(atomic_uint *counter, uint32_t amount) { /* owner thread writes, others read */
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount,
-                          memory_order_relaxed);
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount, memory_order_relaxed);
 }
 
 void mailbox_push(struct scheduler *s, struct actor *actor, struct message *message) {
     uint8_t lane = message->u.in.lane;
-    if (TIDE_UNLIKELY(atomic_load_explicit(&actor->tap, memory_order_relaxed) != NULL)) {
+    if (TIDE_UNLIKELY(atomic_load_explicit(&actor->tap, memory_order_relaxed))) {
         tap_message(s, actor, message);
     }
-    queue_push(lane == TIDE_LANE_SYSTEM ? &actor->urgent : lane == TIDE_LANE_BULK ? &actor->bulk : &actor->normal,
+    queue_push(lane == TIDE_LANE_SYSTEM ? &actor->urgent
+               : lane == TIDE_LANE_BULK ? &actor->bulk
+                                        : &actor->normal,
                message);
     counter_add(&actor->mailbox_messages, 1);
     counter_add(&actor->mailbox_bytes, message->u.in.size);
-    if (actor->run == NULL) {
+    if (!actor->run) {
         actor_schedule(s, actor);
         return;
     }
-    for (struct tide_fiber *f = actor->fibers; f != NULL; f = f->next) {
+    for (struct tide_fiber *f = actor->fibers; f; f = f->next) {
         if (f->receiving) {
             tide_fiber_wake(f);
             return;
@@ -133,11 +134,11 @@ void mailbox_push(struct scheduler *s, struct actor *actor, struct message *mess
 
 static struct message *pop_next(struct actor *actor) {
     struct message *m = queue_pop(&actor->urgent);
-    if (m != NULL) {
+    if (m) {
         return m;
     }
-    if (actor->normal.head != NULL && (actor->bulk.head == NULL || actor->bulk_debt < 8)) {
-        actor->bulk_debt = (uint8_t)(actor->bulk.head == NULL ? 0 : actor->bulk_debt + 1);
+    if (actor->normal.head && (!actor->bulk.head || actor->bulk_debt < 8)) {
+        actor->bulk_debt = (uint8_t)(!actor->bulk.head ? 0 : actor->bulk_debt + 1);
         return queue_pop(&actor->normal);
     }
     actor->bulk_debt = 0;
@@ -146,7 +147,7 @@ static struct message *pop_next(struct actor *actor) {
 
 struct message *mailbox_pop(struct actor *actor) {
     struct message *m = pop_next(actor);
-    if (TIDE_UNLIKELY(m != NULL && atomic_load_explicit(&actor->tap, memory_order_relaxed) != NULL)) {
+    if (TIDE_UNLIKELY(m && atomic_load_explicit(&actor->tap, memory_order_relaxed))) {
         tap_taken(actor, m);
     }
     return m;
@@ -174,13 +175,13 @@ static void wait_for_room(struct scheduler *s, struct message *m) {
     struct actor *actor = actor_find(s, m->u.in.to);
     struct tide_fiber *fiber = m->fiber;
     message_destroy(m);
-    if (actor == NULL || atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed) <= actor->messages_max / 2) {
+    if (!actor || atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed) <= actor->messages_max / 2) {
         tide_fiber_wake(fiber);
         return;
     }
     struct tide_fiber **waiters =
         tide_realloc(actor->room_waiters, (actor->room_count + 1) * sizeof(struct tide_fiber *));
-    if (waiters == NULL) { /* it polls instead */
+    if (!waiters) { /* it polls instead */
         tide_fiber_wake(fiber);
         return;
     }
@@ -192,11 +193,11 @@ static void wait_for_room(struct scheduler *s, struct message *m) {
 
 static void deliver(struct scheduler *s, struct message *m) {
     struct actor *actor = actor_find(s, m->u.in.to);
-    if (m->posted && actor != NULL) {
+    if (m->posted && actor) {
         atomic_fetch_sub_explicit(&actor->posted_messages, 1, memory_order_relaxed);
         atomic_fetch_sub_explicit(&actor->posted_bytes, m->u.in.size, memory_order_relaxed);
     }
-    const bool live = actor != NULL && actor->lifecycle == ACTOR_LIVE;
+    const bool live = actor && actor->lifecycle == ACTOR_LIVE;
     if (live && actor_opens_to(actor, m->u.in.right)) {
         mailbox_push(s, actor, m);
         return;
@@ -212,7 +213,7 @@ static void deliver(struct scheduler *s, struct message *m) {
 
 static void cancel_received(struct scheduler *s, struct message *m) {
     struct actor *actor = actor_find(s, m->u.in.to);
-    if (actor == NULL || !open_call_take(actor, m->u.in.from, m->u.in.call)) {
+    if (!actor || !open_call_take(actor, m->u.in.from, m->u.in.call)) {
         message_destroy(m);
         return;
     }
@@ -227,9 +228,8 @@ static void each_actor(struct scheduler *s, void (*visit)(struct scheduler *, st
     uint32_t count = __atomic_load_n(&s->slot_count, __ATOMIC_ACQUIRE); /* spawns from other threads go on */
     for (uint32_t i = count; i-- > 0;) { /* newest first: children before their parents */
         struct actor *chunk = __atomic_load_n(&s->chunks[i / SLOT_CHUNK], __ATOMIC_ACQUIRE);
-        struct actor *actor = chunk == NULL ? NULL : &chunk[i % SLOT_CHUNK];
-        if (actor != NULL && atomic_load_explicit(&actor->id, memory_order_acquire) != 0 &&
-            actor->lifecycle == ACTOR_LIVE) {
+        struct actor *actor = !chunk ? NULL : &chunk[i % SLOT_CHUNK];
+        if (actor && atomic_load_explicit(&actor->id, memory_order_acquire) != 0 && actor->lifecycle == ACTOR_LIVE) {
             visit(s, actor, m);
         }
     }
@@ -245,7 +245,7 @@ static void visit_stop(struct scheduler *s, struct actor *actor, const struct me
         return;
     }
     struct message *stop = message_create(s, 0);
-    if (stop == NULL) {
+    if (!stop) {
         return; /* the next phase kills it */
     }
     stop->u.in = (struct tide_message){.to = actor_address(actor), .kind = TIDE_STOP, .lane = TIDE_LANE_SYSTEM};
@@ -282,13 +282,13 @@ void scheduler_dispatch(struct scheduler *s, struct message *m) {
         return;
     case OP_KILL:
         actor = actor_find(s, m->u.in.to);
-        if (actor != NULL) {
+        if (actor) {
             actor_kill(s, actor, m->u.in.code, "killed");
         }
         break;
     case OP_START:
         actor = actor_find(s, m->u.in.to);
-        if (actor != NULL) {
+        if (actor) {
             scheduler_start_fiber(s, actor);
         }
         break;
@@ -314,7 +314,7 @@ void actor_schedule(struct scheduler *s, struct actor *actor) {
     }
     actor->scheduled = true;
     actor->run_next = NULL;
-    if (s->run_tail == NULL) {
+    if (!s->run_tail) {
         s->run_head = actor;
     } else {
         s->run_tail->run_next = actor;
@@ -363,7 +363,7 @@ static bool is_over_budget(const struct scheduler *s) {
 static void run_handler(struct scheduler *s, struct actor *actor, uint64_t id) {
     for (int i = 1; i <= ACTIVATION_MESSAGES && !s->yielded; i++) {
         struct message *m = mailbox_pop(actor);
-        if (m == NULL) {
+        if (!m) {
             return;
         }
         handle_one(s, actor, m);
@@ -372,7 +372,7 @@ static void run_handler(struct scheduler *s, struct actor *actor, uint64_t id) {
         }
         s->yielded = i % LOOK_EVERY == 0 && is_over_budget(s);
     }
-    if (actor->urgent.head != NULL || actor->normal.head != NULL || actor->bulk.head != NULL) {
+    if (actor->urgent.head || actor->normal.head || actor->bulk.head) {
         actor_schedule(s, actor);
     }
 }
@@ -389,11 +389,11 @@ static void fiber_over(struct scheduler *s, struct actor *actor, struct tide_fib
     fiber_recycle(s, fiber);
     if (main) { /* children are cancelled; the actor ends with the last of them */
         actor->exiting = true;
-        if (actor->fibers != NULL) {
+        if (actor->fibers) {
             actor_kill(s, actor, actor->exit_reason, text);
         }
     }
-    if (actor->fibers == NULL) {
+    if (!actor->fibers) {
         actor_end(s, actor, actor->exit_reason, actor->exit_reason == 0 ? "" : text);
     }
 }
@@ -401,9 +401,9 @@ static void fiber_over(struct scheduler *s, struct actor *actor, struct tide_fib
 static void run_fibers(struct scheduler *s, struct actor *actor, uint64_t id) {
     struct tide_fiber *fiber = actor->ready_head;
     struct tide_fiber *last = actor->ready_tail; /* those that become ready meanwhile run next time */
-    while (fiber != NULL) {
+    while (fiber) {
         actor->ready_head = fiber->ready_next;
-        if (actor->ready_head == NULL) {
+        if (!actor->ready_head) {
             actor->ready_tail = NULL;
         }
         bool stop = fiber == last;
@@ -420,7 +420,7 @@ static void run_fibers(struct scheduler *s, struct actor *actor, uint64_t id) {
         }
         fiber = actor->ready_head;
     }
-    if (actor->ready_head != NULL) {
+    if (actor->ready_head) {
         actor_schedule(s, actor);
     }
 }
@@ -436,7 +436,7 @@ void actor_activate(struct scheduler *s, struct actor *actor) {
     uint64_t began = traced != 0 || !sampled ? traced : tide_port_now(s->system->port);
     uint64_t id = atomic_load_explicit(&actor->id, memory_order_relaxed);
     s->current = actor;
-    if (actor->run == NULL) {
+    if (!actor->run) {
         run_handler(s, actor, id);
     } else {
         run_fibers(s, actor, id);
@@ -456,10 +456,10 @@ void actor_activate(struct scheduler *s, struct actor *actor) {
 /* What others have sent is looked at every 32 activations, and after one that yielded: it may have taken
  * milliseconds, and what it must hear of (a cancel) may be waiting. */
 static void run_actors(struct scheduler *s) {
-    for (unsigned i = 1; i <= TURN_ACTIVATIONS && s->run_head != NULL; i++) {
+    for (unsigned i = 1; i <= TURN_ACTIVATIONS && s->run_head; i++) {
         struct actor *actor = s->run_head;
         s->run_head = actor->run_next;
-        if (s->run_head == NULL) {
+        if (!s->run_head) {
             s->run_tail = NULL;
         }
         actor_activate(s, actor);
@@ -481,7 +481,7 @@ static uint64_t end_of_turn(struct scheduler *s) {
         uint64_t flush = s->system->route.flush(s->system->route.arg);
         next = flush < next ? flush : next;
         if (s->stop == STOP_CLOSE && !s->closed) {
-            s->closed = s->system->route.close == NULL || s->system->route.close(s->system->route.arg);
+            s->closed = !s->system->route.close || s->system->route.close(s->system->route.arg);
             next = 0;
         }
     } else if (s->stop == STOP_CLOSE) {
@@ -491,7 +491,7 @@ static uint64_t end_of_turn(struct scheduler *s) {
         atomic_store_explicit(&s->stopped, true, memory_order_release); /* with tide_system_stop */
         return TIDE_NEVER;
     }
-    return s->run_head != NULL ? 0 : next;
+    return s->run_head ? 0 : next;
 }
 
 uint64_t scheduler_turn(void *arg) {
@@ -511,7 +511,7 @@ uint64_t scheduler_turn(void *arg) {
 
 int scheduler_create(struct tide_system *system, unsigned index, enum tide_role role) {
     struct scheduler *s = tide_alloc_aligned(64, sizeof *s);
-    if (s == NULL) {
+    if (!s) {
         return TIDE_ENOMEM;
     }
     memset(s, 0, sizeof *s);
@@ -521,7 +521,7 @@ int scheduler_create(struct tide_system *system, unsigned index, enum tide_role 
     s->slot_count = 1; /* index 0 is nobody */
     context_init_thread(&s->main_context);
     s->chunks = tide_map(SLOT_CHUNKS_MAX * sizeof(struct actor *), false);
-    if (s->chunks == NULL) {
+    if (!s->chunks) {
         tide_free(s);
         return TIDE_ENOMEM;
     }
@@ -531,7 +531,7 @@ int scheduler_create(struct tide_system *system, unsigned index, enum tide_role 
 
 static void visit_abandon(struct scheduler *s, struct actor *actor, const struct message *m) {
     (void)m;
-    while (actor->fibers != NULL) {
+    while (actor->fibers) {
         struct tide_fiber *fiber = actor->fibers;
         actor->fibers = fiber->next;
         fiber_recycle(s, fiber);
@@ -552,13 +552,13 @@ void scheduler_abandon(struct scheduler *s) {
 void scheduler_release(struct scheduler *s) {
     fibers_release(s);
     for (uint32_t i = 0; i * SLOT_CHUNK < s->slot_count; i++) {
-        if (s->chunks[i] != NULL) {
+        if (s->chunks[i]) {
             tide_unmap(s->chunks[i], SLOT_CHUNK * sizeof(struct actor));
         }
     }
     tide_unmap(s->chunks, SLOT_CHUNKS_MAX * sizeof(struct actor *));
     for (uint32_t i = 0; i < s->call_capacity; i++) {
-        TIDE_ASSERT(s->calls[i] == NULL);
+        TIDE_ASSERT(!s->calls[i]);
     }
     tide_free(s->calls);
     tide_free(s->ring);

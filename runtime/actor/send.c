@@ -14,9 +14,9 @@ int outgoing_post(struct tide_system *system, const struct tide_outgoing *protot
     if (!atomic_load_explicit(&system->routed, memory_order_acquire)) {
         return tide_fail(TIDE_EUNREACHABLE, "this node is not connected to others");
     }
-    struct scheduler *s = tide__scheduler != NULL && tide__scheduler->system == system ? tide__scheduler : NULL;
+    struct scheduler *s = tide__scheduler && tide__scheduler->system == system ? tide__scheduler : NULL;
     struct message *m = message_create(s, prototype->size);
-    if (m == NULL) {
+    if (!m) {
         return TIDE_ENOMEM;
     }
     if (prototype->size > 0) {
@@ -26,7 +26,7 @@ int outgoing_post(struct tide_system *system, const struct tide_outgoing *protot
     m->u.out = *prototype;
     m->u.out.next = NULL;
     m->u.out.data = message_bytes(m);
-    if (prototype->tail != NULL) {
+    if (prototype->tail) {
         tide_blob_ref(prototype->tail);
     }
     struct scheduler *io = system->schedulers[0];
@@ -44,7 +44,7 @@ static int admit(struct tide_system *system, const struct tide_outgoing *m) {
     for (;;) {
         int rc = system->route.admit(system->route.arg, tide_address_node(m->to), (enum tide_lane)m->lane, bytes,
                                      m->window, fiber);
-        if (rc != TIDE_EBUSY || fiber == NULL) {
+        if (rc != TIDE_EBUSY || !fiber) {
             return rc;
         }
         rc = tide_fiber_suspend(TIDE_NEVER, "link credit");
@@ -67,7 +67,7 @@ int tide_system_send(struct tide_system *system, const struct tide_outgoing *pro
     struct tide_outgoing m = *prototype;
     m.prepaid = prepaid;
     int rc = outgoing_post(system, &m);
-    if (rc < 0 && !prepaid && system->route.refund != NULL && !TIDE_MUTANT(refund_forgotten)) {
+    if (rc < 0 && !prepaid && system->route.refund && !TIDE_MUTANT(refund_forgotten)) {
         system->route.refund(system->route.arg, tide_address_node(m.to), (enum tide_lane)m.lane,
                              TIDE_FRAME_HEAD + tide_outgoing_body(&m));
     }
@@ -94,13 +94,13 @@ static bool has_room(const struct actor *actor, size_t size) {
 static int wait_for_room(struct scheduler *target, tide_address to, size_t size) {
     struct actor *actor = actor_find(target, to);
     struct scheduler *s = tide__scheduler;
-    while (actor != NULL && !has_room(actor, size) && actor != s->current) { /* a send to oneself never blocks */
-        if (s->current_fiber == NULL) {
+    while (actor && !has_room(actor, size) && actor != s->current) { /* a send to oneself never blocks */
+        if (!s->current_fiber) {
             return tide_fail(TIDE_EBUSY, "the mailbox of %u:%llu is full", tide_address_node(to),
                              (unsigned long long)tide_address_id(to));
         }
         struct message *m = message_create(s, 0);
-        if (m == NULL) {
+        if (!m) {
             return TIDE_ENOMEM;
         }
         m->op = OP_ROOM;
@@ -120,17 +120,17 @@ static int send_local(tide_address to, uint8_t kind, uint8_t lane, uint64_t call
                       struct tide_blob *tail) {
     struct scheduler *s = tide__scheduler;
     struct scheduler *target = scheduler_of(s->system, to);
-    if (target == NULL) {
+    if (!target) {
         return kind == TIDE_CALL ? tide_fail(TIDE_EDIED, "no such actor") : 0;
     }
-    size_t total = size + (tail != NULL ? tail->size : 0);
+    size_t total = size + (tail ? tail->size : 0);
     int rc = wait_for_room(target, to, total);
     if (rc < 0) {
         return rc;
     }
-    const bool share = size == 0 && tail != NULL; /* the whole body: as it is */
+    const bool share = size == 0 && tail; /* the whole body: as it is */
     struct message *m = message_create(s, share ? 0 : total);
-    if (m == NULL) {
+    if (!m) {
         return TIDE_ENOMEM;
     }
     unsigned char *bytes = share ? tail->data : message_bytes(m);
@@ -140,10 +140,10 @@ static int send_local(tide_address to, uint8_t kind, uint8_t lane, uint64_t call
     if (size > 0) {
         memcpy(bytes, data, size);
     }
-    if (size > 0 && tail != NULL) {
+    if (size > 0 && tail) {
         memcpy(bytes + size, tail->data, tail->size);
     }
-    m->u.in = (struct tide_message){.from = s->current != NULL ? actor_address(s->current) : TIDE_NOBODY,
+    m->u.in = (struct tide_message){.from = s->current ? actor_address(s->current) : TIDE_NOBODY,
                                     .to = to,
                                     .call = call,
                                     .data = bytes,
@@ -157,21 +157,21 @@ static int send_local(tide_address to, uint8_t kind, uint8_t lane, uint64_t call
 static int send_within(tide_address to, uint8_t kind, uint8_t lane, uint64_t call, const void *data, size_t size,
                        struct tide_blob *tail, uint32_t window) {
     struct scheduler *s = tide__scheduler;
-    if (s == NULL) {
+    if (!s) {
         return tide__outside("tide_send");
     }
     if (lane >= TIDE_LANE_COUNT) {
         return tide_fail(TIDE_EINVAL, "tide_send: there is no lane %u", (unsigned)lane);
     }
-    if (size + (tail != NULL ? tail->size : 0) > BODY_MAX) {
+    if (size + (tail ? tail->size : 0) > BODY_MAX) {
         return tide_fail(TIDE_ELIMIT, "a message of %zu bytes is over the limit of %d MiB",
-                         size + (tail != NULL ? tail->size : 0), BODY_MAX >> 20);
+                         size + (tail ? tail->size : 0), BODY_MAX >> 20);
     }
     if (is_local(s->system, to)) {
         return send_local(to, kind, lane, call, data, size, tail);
     }
     struct tide_outgoing m = {.to = to,
-                              .from = s->current != NULL ? actor_address(s->current) : TIDE_NOBODY,
+                              .from = s->current ? actor_address(s->current) : TIDE_NOBODY,
                               .call = call,
                               .data = data,
                               .tail = tail,
@@ -205,7 +205,7 @@ static int reserve_room(struct scheduler *target, tide_address to, size_t size, 
     int rc = 0;
     tide_lock(&target->slots_lock); /* no other actor takes the slot meanwhile */
     struct actor *actor = actor_find(target, to);
-    if (actor != NULL) {
+    if (actor) {
         const uint64_t messages = (uint64_t)atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed) +
                                   atomic_load_explicit(&actor->posted_messages, memory_order_relaxed);
         const uint64_t bytes = (uint64_t)atomic_load_explicit(&actor->mailbox_bytes, memory_order_relaxed) +
@@ -229,19 +229,23 @@ int tide_post(struct tide_node *node, tide_address to, const void *data, size_t 
         return tide_fail(TIDE_ELIMIT, "a message of %zu bytes is over the limit of %d MiB", size, BODY_MAX >> 20);
     }
     if (!is_local(system, to)) {
-        struct tide_outgoing out = {
-            .to = to, .data = data, .size = (uint32_t)size, .kind = TIDE_FRAME_CAST, .lane = TIDE_LANE_CONTROL, .prepaid = true};
+        struct tide_outgoing out = {.to = to,
+                                    .data = data,
+                                    .size = (uint32_t)size,
+                                    .kind = TIDE_FRAME_CAST,
+                                    .lane = TIDE_LANE_CONTROL,
+                                    .prepaid = true};
         return outgoing_post(system, &out);
     }
     struct scheduler *target = scheduler_of(system, to);
-    struct message *m = target == NULL ? NULL : message_create(NULL, size);
-    if (m == NULL) {
-        return target == NULL ? tide_fail(TIDE_ENOENT, "no such actor") : TIDE_ENOMEM;
+    struct message *m = !target ? NULL : message_create(NULL, size);
+    if (!m) {
+        return !target ? tide_fail(TIDE_ENOENT, "no such actor") : TIDE_ENOMEM;
     }
     memcpy(message_bytes(m), data, size);
     m->u.in = (struct tide_message){
         .to = to, .data = message_bytes(m), .size = (uint32_t)size, .kind = TIDE_CAST, .lane = TIDE_LANE_CONTROL};
-    if (tide__scheduler == NULL) { /* what the node's own threads say they bound themselves */
+    if (!tide__scheduler) { /* what the node's own threads say they bound themselves */
         const int rc = reserve_room(target, to, size, &m->posted);
         if (rc < 0) {
             message_destroy(m);
@@ -256,14 +260,14 @@ int tide_post(struct tide_node *node, tide_address to, const void *data, size_t 
 
 int tide_receive(uint64_t deadline, const struct tide_message **out) {
     struct scheduler *s = tide__scheduler;
-    if (s == NULL || s->current_fiber == NULL) {
+    if (!s || !s->current_fiber) {
         return tide__no_fiber("tide_receive");
     }
     struct tide_fiber *fiber = s->current_fiber;
     struct actor *actor = fiber->actor;
     for (;;) {
         struct message *m = mailbox_pop(actor);
-        if (m != NULL) {
+        if (m) {
             mailbox_handled(s, actor, m->u.in.size);
             if (m->u.in.kind == TIDE_CALL) {
                 open_call_add(actor, &m->u.in);
@@ -274,7 +278,7 @@ int tide_receive(uint64_t deadline, const struct tide_message **out) {
         fiber->receiving = true;
         int rc = tide_fiber_suspend(deadline, "receive");
         fiber->receiving = false;
-        if (rc < 0 && !(rc == TIDE_ETIMEDOUT && actor->normal.head != NULL)) {
+        if (rc < 0 && !(rc == TIDE_ETIMEDOUT && actor->normal.head)) {
             return rc;
         }
     }
@@ -336,8 +340,8 @@ static void send_signal(struct scheduler *s, enum message_op op, tide_address to
     }
     struct scheduler *target = scheduler_of(s->system, to);
     size_t size = strnlen(text, TEXT_MAX);
-    struct message *m = target == NULL ? NULL : message_create(s, size + 1);
-    if (m == NULL) {
+    struct message *m = !target ? NULL : message_create(s, size + 1);
+    if (!m) {
         return;
     }
     memcpy(message_bytes(m), text, size);
@@ -362,9 +366,9 @@ static void send_signal(struct scheduler *s, enum message_op op, tide_address to
 /* Who waits for one, of an end or an answer, would wait for ever: nobody can go on without. */
 void signal_send(struct scheduler *s, enum message_op op, tide_address to, tide_address from, uint64_t call, int code,
                  const char *text) {
-    TIDE_ASSERT(s != NULL);
+    TIDE_ASSERT(s);
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
-    send_signal(s, op, to, from, call, code, text == NULL ? "" : text);
+    send_signal(s, op, to, from, call, code, !text ? "" : text);
     tide__memory_swap(use);
 }
 
@@ -409,9 +413,9 @@ static struct message *from_frame(struct scheduler *s, const struct tide_frame *
             return NULL;
         }
     }
-    bool share = owner != NULL && size > BODY_COPY_MAX;
+    bool share = owner && size > BODY_COPY_MAX;
     struct message *m = message_create(s, share ? 0 : size + 1);
-    if (m == NULL) {
+    if (!m) {
         return NULL;
     }
     if (share) {
@@ -421,8 +425,10 @@ static struct message *from_frame(struct scheduler *s, const struct tide_frame *
         message_bytes(m)[size] = 0; /* texts of errors and exits are used as C strings */
         body = message_bytes(m);
     }
-    static const uint8_t kinds[] = {[TIDE_FRAME_CALL] = TIDE_CALL, [TIDE_FRAME_REPLY] = TIDE_REPLY,
-                                    [TIDE_FRAME_ERROR] = TIDE_ERROR, [TIDE_FRAME_EXIT] = TIDE_EXIT};
+    static const uint8_t kinds[] = {[TIDE_FRAME_CALL] = TIDE_CALL,
+                                    [TIDE_FRAME_REPLY] = TIDE_REPLY,
+                                    [TIDE_FRAME_ERROR] = TIDE_ERROR,
+                                    [TIDE_FRAME_EXIT] = TIDE_EXIT};
     m->op = (uint8_t)frame_op(f);
     m->u.in = (struct tide_message){.from = f->from,
                                     .to = f->to,
@@ -444,11 +450,11 @@ void tide_system_deliver(struct tide_system *system, const struct tide_frame *fr
     }
     struct scheduler *previous = tide__scheduler;
     tide__scheduler = io;
-    target = target == NULL ? io : target;
+    target = !target ? io : target;
     struct message *m = from_frame(io, frame, owner);
-    if (m != NULL) {
+    if (m) {
         m->u.in.right = right;
-        if (account != NULL) {
+        if (account) {
             atomic_fetch_add_explicit(&account->refs, 1, memory_order_relaxed);
             m->account = account;
             m->credit_bytes = (uint32_t)(TIDE_FRAME_HEAD + frame->body_size);
@@ -465,7 +471,7 @@ void tide_system_node_down(struct tide_system *system, uint16_t node, int code, 
     for (unsigned t = 0; t < system->count; t++) {
         size_t size = strnlen(reason, 400);
         struct message *m = message_create(NULL, size + 1);
-        if (m == NULL) {
+        if (!m) {
             continue;
         }
         memcpy(message_bytes(m), reason, size);

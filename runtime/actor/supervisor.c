@@ -29,7 +29,7 @@ static void supervisor_release(void *state) {
     struct supervisor *sv = state;
     for (size_t i = 0; i < sv->child_count; i++) {
         const struct tide_actor_options *o = &sv->children[i].spec.actor;
-        if (sv->children[i].spec.start == NULL && o->release != NULL) {
+        if (!sv->children[i].spec.start && o->release) {
             o->release(o->state);
         }
     }
@@ -39,7 +39,7 @@ static void supervisor_release(void *state) {
 static int start_child(struct supervisor *sv, struct child *child) {
     struct tide_actor_options options = child->spec.actor;
     options.link = tide_self();
-    if (child->spec.start != NULL) {
+    if (child->spec.start) {
         int rc = child->spec.start(child->spec.argument, &options.state);
         if (rc < 0) {
             return rc;
@@ -48,7 +48,7 @@ static int start_child(struct supervisor *sv, struct child *child) {
         options.release = NULL; /* the state lives as long as the supervisor */
     }
     int rc = tide_spawn(sv->node, &options, &child->address);
-    if (rc < 0 && child->spec.start != NULL && options.release != NULL) {
+    if (rc < 0 && child->spec.start && options.release) {
         options.release(options.state);
     }
     if (rc == 0) {
@@ -115,8 +115,8 @@ static int count_restart(struct supervisor *sv) {
 
 static int child_ended(struct supervisor *sv, const struct tide_message *m) {
     size_t i = 0;
-    while (i < sv->child_count &&
-           (tide_address_id(sv->children[i].address) != tide_address_id(m->from) || sv->children[i].state == CHILD_DOWN)) {
+    while (i < sv->child_count && (tide_address_id(sv->children[i].address) != tide_address_id(m->from) ||
+                                   sv->children[i].state == CHILD_DOWN)) {
         i++;
     }
     if (i == sv->child_count) {
@@ -171,7 +171,7 @@ static int supervisor_handle(void *state, const struct tide_message *m) {
 
 int tide_supervise(struct tide_node *node, const struct tide_supervisor_options *o, tide_address *out) {
     struct supervisor *sv = tide_alloc_zero(1, sizeof *sv + o->child_count * sizeof(struct child));
-    if (sv == NULL) {
+    if (!sv) {
         return TIDE_ENOMEM;
     }
     sv->node = node;
@@ -199,7 +199,7 @@ int tide_supervise(struct tide_node *node, const struct tide_supervisor_options 
     }
     static const uint8_t nil[] = {0xc0};
     rc = tide_post(node, address, nil, sizeof nil);
-    if (out != NULL) {
+    if (out) {
         *out = address;
     }
     return rc;

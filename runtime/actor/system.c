@@ -81,7 +81,7 @@ int tide_system_create(const struct tide_system_options *options, struct tide_no
         return tide_fail(TIDE_EINVAL, "a node has 1 to %d threads, at least one for I/O", SCHEDULERS_MAX);
     }
     struct tide_system *system = tide_alloc_zero(1, sizeof *system);
-    if (system == NULL) {
+    if (!system) {
         return TIDE_ENOMEM;
     }
     system->port = options->port;
@@ -90,7 +90,7 @@ int tide_system_create(const struct tide_system_options *options, struct tide_no
     system->compute = options->compute;
     system->control = options->control;
     system->disk = options->disk;
-    snprintf(system->node_name, sizeof system->node_name, "%s", options->node_name != NULL ? options->node_name : "");
+    snprintf(system->node_name, sizeof system->node_name, "%s", options->node_name ? options->node_name : "");
     *out = system; /* before the first spawn, which finds the system by its node */
     int rc = 0;
     for (unsigned i = 0; rc == 0 && i < count; i++) {
@@ -125,7 +125,7 @@ static unsigned actors_live(struct tide_system *system, bool io) {
 static bool all_stopped(struct tide_system *system) {
     for (unsigned i = 0; i < system->count; i++) {
         struct scheduler *s = system->schedulers[i];
-        if (s->executor != NULL && !atomic_load_explicit(&s->stopped, memory_order_acquire)) {
+        if (s->executor && !atomic_load_explicit(&s->stopped, memory_order_acquire)) {
             return false;
         }
     }
@@ -136,7 +136,7 @@ static void tell(struct tide_system *system, enum stop_phase phase, bool io, boo
     for (unsigned i = 0; i < system->count; i++) {
         struct scheduler *s = system->schedulers[i];
         struct message *m = &s->stops[phase]; /* each is told once */
-        if (s->executor != NULL && (all || (s->role == TIDE_ROLE_IO) == io)) {
+        if (s->executor && (all || (s->role == TIDE_ROLE_IO) == io)) {
             m->op = OP_STOP;
             m->u.in = (struct tide_message){.code = (int32_t)phase};
             inbox_push(s, m);
@@ -153,7 +153,7 @@ static void wait_actors(struct tide_system *system, bool io, uint64_t timeout) {
 
 static void stop_executors(struct tide_system *system) {
     for (unsigned i = system->count; i-- > 0;) {
-        if (system->schedulers[i]->executor != NULL) {
+        if (system->schedulers[i]->executor) {
             system->port->ops->executor_stop(system->schedulers[i]->executor);
             system->schedulers[i]->executor = NULL;
         }
@@ -193,7 +193,7 @@ bool tide_system_stop(struct tide_system *system, uint64_t timeout) {
 
 static void drop_inbox(struct scheduler *s) {
     struct message *m = atomic_exchange_explicit(&s->inbox, NULL, memory_order_acquire);
-    while (m != NULL) {
+    while (m) {
         struct message *next = m->next;
         if (m->op != OP_WAKE && m->op != OP_STOP) { /* these are embedded */
             message_destroy(m);

@@ -4,9 +4,9 @@
  * A tap belongs to whoever opened it. While it is open the actor's slot points to it; every message that enters the
  * mailbox is counted, and as many a second as was asked for are copied (their first 512 bytes) into a ring of 128, from
  * where the watcher takes them; how long each message was queued, from its sending on this node or its arrival from
- * another one until its actor takes it, goes into a histogram. A full ring drops. Nothing is sent and nothing waits, so a tap neither slows the
- * links nor is slowed by them. Without a tap a message costs two looks at a pointer; while any actor of the node has one,
- * messages between threads also a look at the clock.
+ * another one until its actor takes it, goes into a histogram. A full ring drops. Nothing is sent and nothing waits, so
+ * a tap neither slows the links nor is slowed by them. Without a tap a message costs two looks at a pointer; while any
+ * actor of the node has one, messages between threads also a look at the clock.
  *
  * The pointer is set and cleared, and the ring filled and emptied, under the slots_lock of the actor's scheduler; the
  * owner thread looks at the pointer without it, and again with it.
@@ -31,19 +31,19 @@ struct tide_tap {
 int tide_tap_open(struct tide_system *system, tide_address who, unsigned rate, struct tide_tap **out) {
     struct scheduler *s = is_local(system, who) ? scheduler_of(system, who) : NULL;
     struct tide_tap *tap = tide_alloc_zero(1, sizeof *tap);
-    if (tap == NULL) {
+    if (!tap) {
         return tide_fail(TIDE_ENOMEM, "out of memory for a tap");
     }
     tap->scheduler = s;
     tap->interval = TIDE_SECOND / (rate > 0 ? rate : 1);
     tap->tokens = tap->tokens_max = rate / 4 + 1;
-    struct actor *actor = s != NULL ? actor_find(s, who) : NULL;
+    struct actor *actor = s ? actor_find(s, who) : NULL;
     int rc = 0;
-    if (actor != NULL) {
+    if (actor) {
         tide_lock(&s->slots_lock);
         /* It may have ended meanwhile, and the slot be somebody else's. */
         bool alive = atomic_load_explicit(&actor->id, memory_order_acquire) == tide_address_id(who);
-        bool tapped = atomic_load_explicit(&actor->tap, memory_order_relaxed) != NULL;
+        bool tapped = atomic_load_explicit(&actor->tap, memory_order_relaxed);
         if (alive && !tapped) {
             tap->actor = actor;
             atomic_fetch_add_explicit(&system->taps, 1, memory_order_relaxed);
@@ -52,7 +52,7 @@ int tide_tap_open(struct tide_system *system, tide_address who, unsigned rate, s
         tide_unlock(&s->slots_lock);
         rc = alive && tapped ? tide_fail(TIDE_EBUSY, "somebody else taps this actor") : 0;
     }
-    if (rc == 0 && tap->actor == NULL) {
+    if (rc == 0 && !tap->actor) {
         rc = tide_fail(TIDE_ENOENT, "no such actor on this node");
     }
     if (rc < 0) {
@@ -65,7 +65,7 @@ int tide_tap_open(struct tide_system *system, tide_address who, unsigned rate, s
 
 void tide_tap_close(struct tide_tap *tap) {
     tide_lock(&tap->scheduler->slots_lock);
-    if (tap->actor != NULL) {
+    if (tap->actor) {
         atomic_store_explicit(&tap->actor->tap, NULL, memory_order_relaxed);
     }
     tide_unlock(&tap->scheduler->slots_lock);
@@ -82,7 +82,7 @@ size_t tide_tap_read(struct tide_tap *tap, struct tide_tap_sample *out, size_t l
     tap->first = (uint32_t)((tap->first + n) % TAP_RING);
     tap->filled -= (uint32_t)n;
     *counts = tap->counts;
-    counts->ended = tap->actor == NULL;
+    counts->ended = !tap->actor;
     tide_unlock(&tap->scheduler->slots_lock);
     return n;
 }
@@ -130,7 +130,7 @@ void tap_message(struct scheduler *s, struct actor *actor, struct message *m) {
     }
     tide_lock(&s->slots_lock);
     struct tide_tap *tap = atomic_load_explicit(&actor->tap, memory_order_relaxed);
-    if (tap != NULL) {
+    if (tap) {
         take(tap, s->now, &m->u.in);
     }
     tide_unlock(&s->slots_lock);
@@ -144,7 +144,7 @@ void tap_taken(struct actor *actor, const struct message *m) {
     unsigned bucket = tide_wait_bucket(tide_port_now(s->system->port) - m->queued_at);
     tide_lock(&s->slots_lock);
     struct tide_tap *tap = atomic_load_explicit(&actor->tap, memory_order_relaxed);
-    if (tap != NULL) {
+    if (tap) {
         tap->counts.queued[bucket]++;
     }
     tide_unlock(&s->slots_lock);
@@ -152,7 +152,7 @@ void tap_taken(struct actor *actor, const struct message *m) {
 
 void tap_actor_ended(struct actor *actor) {
     struct tide_tap *tap = atomic_load_explicit(&actor->tap, memory_order_relaxed);
-    if (tap != NULL) {
+    if (tap) {
         tap->actor = NULL;
         atomic_store_explicit(&actor->tap, NULL, memory_order_relaxed);
     }

@@ -80,19 +80,19 @@ static void actor_timer_fire(struct scheduler *s, struct timer *timer) {
     }
     *at = t->next;
     struct message *m = message_create(s, 0);
-    m->u.in = (struct tide_message){
-        .to = actor_address(actor), .call = t->id, .kind = TIDE_TIMER, .lane = TIDE_LANE_CONTROL};
+    m->u.in =
+        (struct tide_message){.to = actor_address(actor), .call = t->id, .kind = TIDE_TIMER, .lane = TIDE_LANE_CONTROL};
     tide_free(t);
     mailbox_push(s, actor, m);
 }
 
 int tide_timer_start(uint64_t delay, uint64_t *id) {
     struct scheduler *s = tide__scheduler;
-    if (s == NULL || s->current == NULL) {
+    if (!s || !s->current) {
         return tide__outside("tide_timer_start");
     }
     struct actor_timer *t = tide_alloc_zero(1, sizeof *t);
-    if (t == NULL) {
+    if (!t) {
         return TIDE_ENOMEM;
     }
     t->timer.fire = actor_timer_fire;
@@ -101,7 +101,7 @@ int tide_timer_start(uint64_t delay, uint64_t *id) {
     timer_arm(s, &t->timer, tide_port_now(s->system->port) + delay);
     t->next = s->current->timers;
     s->current->timers = t;
-    if (id != NULL) {
+    if (id) {
         *id = t->id;
     }
     return 0;
@@ -109,11 +109,11 @@ int tide_timer_start(uint64_t delay, uint64_t *id) {
 
 void tide_timer_cancel(uint64_t id) {
     struct scheduler *s = tide__scheduler;
-    if (s == NULL || s->current == NULL) {
+    if (!s || !s->current) {
         (void)tide__outside("tide_timer_cancel");
         return;
     }
-    for (struct actor_timer **at = &s->current->timers; *at != NULL; at = &(*at)->next) {
+    for (struct actor_timer **at = &s->current->timers; *at; at = &(*at)->next) {
         if ((*at)->id == id) {
             struct actor_timer *t = *at;
             *at = t->next;

@@ -28,8 +28,7 @@ struct trace {
     struct event events[];
 };
 
-static void append(struct trace *trace, uint32_t fiber, uint32_t lane, uint64_t begin, uint64_t end,
-                   const char *name) {
+static void append(struct trace *trace, uint32_t fiber, uint32_t lane, uint64_t begin, uint64_t end, const char *name) {
     struct event *e = &trace->events[trace->count++ % trace->capacity];
     e->begin = begin;
     e->end = end;
@@ -40,7 +39,7 @@ static void append(struct trace *trace, uint32_t fiber, uint32_t lane, uint64_t 
 
 /* By the title of a fiber of it, its name, or its type and number. */
 static void write_label(const struct actor *actor, char out[NAME_BYTES]) {
-    for (const struct tide_fiber *f = actor->fibers; f != NULL; f = f->next) {
+    for (const struct tide_fiber *f = actor->fibers; f; f = f->next) {
         if (f->title[0] != 0) {
             snprintf(out, NAME_BYTES, "%s", f->title);
             return;
@@ -48,7 +47,7 @@ static void write_label(const struct actor *actor, char out[NAME_BYTES]) {
     }
     struct tide_lock *lock = &actor->scheduler->slots_lock;
     tide_lock(lock);
-    if (actor->name != NULL) {
+    if (actor->name) {
         snprintf(out, NAME_BYTES, "%s", actor->name);
     } else {
         snprintf(out, NAME_BYTES, "%s %u", actor->type, (unsigned)actor->index);
@@ -69,7 +68,7 @@ uint64_t trace_now(struct scheduler *s) {
 
 void trace_activation(struct scheduler *s, const struct actor *actor, uint64_t began) {
     struct trace *trace = atomic_load_explicit(&s->trace, memory_order_acquire);
-    if (trace == NULL) {
+    if (!trace) {
         return;
     }
     char label[NAME_BYTES];
@@ -82,7 +81,7 @@ void trace_activation(struct scheduler *s, const struct actor *actor, uint64_t b
 void trace_fiber(struct tide_fiber *fiber, uint64_t began, const char *name) {
     struct scheduler *s = fiber->actor->scheduler;
     struct trace *trace = atomic_load_explicit(&s->trace, memory_order_acquire);
-    if (trace == NULL) {
+    if (!trace) {
         return;
     }
     uint64_t now = clock_of(s);
@@ -100,9 +99,8 @@ void trace_fiber(struct tide_fiber *fiber, uint64_t began, const char *name) {
 void tide_trace_beside(unsigned lane, uint64_t began, const char *name) {
     struct tide_fiber *fiber = tide_fiber_current();
     struct scheduler *s = tide__scheduler;
-    struct trace *trace =
-        fiber != NULL ? atomic_load_explicit(&s->trace, memory_order_acquire) : NULL;
-    if (trace == NULL) {
+    struct trace *trace = fiber ? atomic_load_explicit(&s->trace, memory_order_acquire) : NULL;
+    if (!trace) {
         return;
     }
     uint64_t now = clock_of(s);
@@ -114,12 +112,12 @@ void tide_trace_beside(unsigned lane, uint64_t began, const char *name) {
 
 void tide_trace_title(const char *title) {
     struct tide_fiber *fiber = tide_fiber_current();
-    TIDE_ASSERT(fiber != NULL);
+    TIDE_ASSERT(fiber);
     snprintf(fiber->title, sizeof fiber->title, "%s", title);
 }
 
 uint64_t tide_trace_begin(void) {
-    return tide_fiber_current() != NULL ? trace_now(tide__scheduler) : 0;
+    return tide_fiber_current() ? trace_now(tide__scheduler) : 0;
 }
 
 void tide_trace_end(uint64_t began, const char *name) {
@@ -132,9 +130,9 @@ void tide_trace_end(uint64_t began, const char *name) {
 
 /* The ring is made once and stays: a thread may be about to write into it. */
 static struct trace *ring_of(struct scheduler *s, size_t events) {
-    if (s->ring == NULL) {
+    if (!s->ring) {
         s->ring = tide_alloc(sizeof *s->ring + events * sizeof(struct event));
-        if (s->ring != NULL) {
+        if (s->ring) {
             *s->ring = (struct trace){.capacity = events};
         }
     }
@@ -144,7 +142,7 @@ static struct trace *ring_of(struct scheduler *s, size_t events) {
 int tide_trace_start(struct tide_system *system, size_t events) {
     TIDE_ASSERT(events >= 2);
     for (unsigned i = 0; i < system->count; i++) {
-        if (ring_of(system->schedulers[i], events) == NULL) {
+        if (!ring_of(system->schedulers[i], events)) {
             return tide_fail(TIDE_ENOMEM, "no memory for a trace of %zu events a thread", events);
         }
     }
@@ -164,16 +162,14 @@ void tide_trace_stop(struct tide_system *system) {
     }
 }
 
-size_t tide_trace_read(struct tide_system *system, unsigned thread, uint64_t *from,
-                       struct tide_span *out, size_t max) {
+size_t tide_trace_read(struct tide_system *system, unsigned thread, uint64_t *from, struct tide_span *out, size_t max) {
     struct trace *trace = thread < system->count ? system->schedulers[thread]->ring : NULL;
     size_t count = 0;
-    if (trace == NULL) {
+    if (!trace) {
         return 0;
     }
     tide_lock(&trace->lock);
-    uint64_t kept = trace->count - trace->first < trace->capacity ? trace->first
-                                                                  : trace->count - trace->capacity;
+    uint64_t kept = trace->count - trace->first < trace->capacity ? trace->first : trace->count - trace->capacity;
     for (*from = *from < kept ? kept : *from; *from < trace->count && count < max; ++*from) {
         const struct event *e = &trace->events[*from % trace->capacity];
         struct tide_span *span = &out[count++];
@@ -187,8 +183,7 @@ size_t tide_trace_read(struct tide_system *system, unsigned thread, uint64_t *fr
     return count;
 }
 
-unsigned tide_trace_thread(const struct tide_system *system, unsigned thread,
-                           enum tide_role *role) {
+unsigned tide_trace_thread(const struct tide_system *system, unsigned thread, enum tide_role *role) {
     if (thread < system->count) {
         *role = (enum tide_role)system->schedulers[thread]->role;
     }

@@ -6,8 +6,7 @@ static int sum_of(const double *weights, uint32_t count, double *sum) {
     *sum = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (!(weights[i] >= 0) || !isfinite(weights[i])) {
-            return tide_fail(TIDE_EINVAL, "weight %u is %g: weights are finite and not negative", i,
-                             weights[i]);
+            return tide_fail(TIDE_EINVAL, "weight %u is %g: weights are finite and not negative", i, weights[i]);
         }
         *sum += weights[i];
     }

@@ -51,9 +51,9 @@ static inline unsigned tide_wait_bucket(uint64_t ns) {
 
 /* ---- memory: every allocation of runtime/ goes here; NULL on failure with ENOMEM set ---- */
 /* Who allocates on this thread. What users call reports ENOMEM (ASKED). The runtime's own actors and the scheduler
- * (VITAL) have taken over what is not theirs to drop, a row that moves or an answer: when they get no memory the process
- * ends with a message, as if the system had killed it for memory; but over 1 MiB at once is somebody's wish, who is told
- * ENOMEM. TOOL: the simulator and its checks, which no simulated shortage concerns. */
+ * (VITAL) have taken over what is not theirs to drop, a row that moves or an answer: when they get no memory the
+ * process ends with a message, as if the system had killed it for memory; but over 1 MiB at once is somebody's wish,
+ * who is told ENOMEM. TOOL: the simulator and its checks, which no simulated shortage concerns. */
 enum tide_memory_use { TIDE_MEMORY_ASKED, TIDE_MEMORY_VITAL, TIDE_MEMORY_TOOL };
 enum tide_memory_use tide__memory_swap(enum tide_memory_use use); /* of this thread, or fiber; gives what it was */
 /* For a program's main: what messages leave is kept for the next ones, so many megabytes a heap.
@@ -83,8 +83,8 @@ void tide_unmap(void *memory, size_t size);
 void tide_decommit(void *memory, size_t size); /* contents are lost, address space stays */
 
 /* ---- text ---- */
-/* Into `out`, cut to its size. What snprintf("%s") does, which takes many times as long in a process where a library has
- * registered conversions of its own (libquadmath, which OpenBLAS brings). */
+/* Into `out`, cut to its size. What snprintf("%s") does, which takes many times as long in a process where a library
+ * has registered conversions of its own (libquadmath, which OpenBLAS brings). */
 static inline void tide_text_copy(char *out, size_t size, const char *text) {
     const size_t length = strnlen(text, size - 1);
     memcpy(out, text, length);
@@ -136,8 +136,8 @@ void tide_philox(uint64_t seed, uint64_t key, uint64_t index, uint32_t out[4]);
 uint64_t tide_mix64(uint64_t x); /* splitmix64 finaliser: a bijection */
 
 /* ---- hashing ---- */
-uint64_t tide_hash(const void *data, size_t size, uint64_t seed);             /* XXH3-64 */
-void tide_sha256_hex(const void *data, size_t size, char out[65]);            /* identity of code and files */
+uint64_t tide_hash(const void *data, size_t size, uint64_t seed);  /* XXH3-64 */
+void tide_sha256_hex(const void *data, size_t size, char out[65]); /* identity of code and files */
 /* CRC-32C of `data` behind data whose sum is `crc` (0: none before). */
 uint32_t tide_crc32c(uint32_t crc, const void *data, size_t size);
 uint32_t tide__crc32c_table(uint32_t crc, const void *data, size_t size); /* the same, without the instruction */

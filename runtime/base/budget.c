@@ -38,8 +38,7 @@ uint64_t tide_budget_used(const struct tide_budget *b) {
 
 void tide_budget_keep(struct tide_budget *b, uint64_t bytes) {
     if (b->cap > 0) {
-        const uint64_t now =
-            atomic_fetch_add_explicit(&b->kept, bytes, memory_order_relaxed) + bytes;
+        const uint64_t now = atomic_fetch_add_explicit(&b->kept, bytes, memory_order_relaxed) + bytes;
         if (b->parent && now > atomic_load_explicit(&b->most, memory_order_relaxed)) {
             atomic_store_explicit(&b->most, now, memory_order_relaxed); /* about: two may count at once */
         }

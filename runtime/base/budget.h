@@ -29,7 +29,7 @@ enum tide_tier {
 
 struct tide_budget {
     struct tide_budget *parent; /* what is counted here is counted there, too; NULL: none. Constant */
-    uint64_t cap; /* 0: none; set before anything is counted */
+    uint64_t cap;               /* 0: none; set before anything is counted */
     /* any thread, atomic */
     atomic_uint_fast64_t kept, queued, most;
     atomic_uint tier;

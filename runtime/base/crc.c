@@ -29,8 +29,7 @@ uint32_t tide__crc32c_table(uint32_t crc, const void *data, size_t size) {
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, const void *data,
-                                                                 size_t size) {
+__attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, const void *data, size_t size) {
     const uint8_t *at = data;
     uint64_t c = (uint32_t)~crc;
     for (; size >= 8; size -= 8, at += 8) {

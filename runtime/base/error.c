@@ -25,7 +25,7 @@ static _Thread_local struct tide_error_slot own_slot;
 static _Thread_local struct tide_error_slot *current_slot;
 
 static struct tide_error_slot *slot(void) {
-    return current_slot != NULL ? current_slot : &own_slot;
+    return current_slot ? current_slot : &own_slot;
 }
 
 struct tide_error_slot *tide__error_slot_swap(struct tide_error_slot *next) {
@@ -83,11 +83,10 @@ void tide__assert_failed(const char *expression, const char *file, int line) {
 
 const char *tide_error_name(int code) {
     static const char *const names[] = {
-        "EINVAL",    "ENOMEM",       "EBUSY",   "ETIMEDOUT", "EUNREACHABLE", "EDIED",  "EREFUSED",
-        "ECANCELED", "ENOENT",       "EEXIST",  "EFULL",     "EPROTO",       "ELIMIT", "ERANGE",
-        "EIO",       "ENOSPC",       "EPERM",   "EVERSION",  "EMISMATCH",    "ENAN",   "EADDRINUSE",
-        "ECLOSED",   "EUNSUPPORTED", "EKILLED", "ECRASHED",  "ELOST",        "EFENCED", "ENOREPLICA",
-        "EACCES",    "EMFILE",
+        "EINVAL",   "ENOMEM",   "EBUSY",     "ETIMEDOUT",  "EUNREACHABLE", "EDIED",   "EREFUSED",     "ECANCELED",
+        "ENOENT",   "EEXIST",   "EFULL",     "EPROTO",     "ELIMIT",       "ERANGE",  "EIO",          "ENOSPC",
+        "EPERM",    "EVERSION", "EMISMATCH", "ENAN",       "EADDRINUSE",   "ECLOSED", "EUNSUPPORTED", "EKILLED",
+        "ECRASHED", "ELOST",    "EFENCED",   "ENOREPLICA", "EACCES",       "EMFILE",
     };
     if (code > TIDE_EINVAL || code < TIDE_EMFILE) {
         return code == 0 ? "OK" : "E?";
@@ -107,50 +106,68 @@ int tide__error_from_errno(int negative_errno) {
     }
     switch (-negative_errno) {
     case ENOMEM:
-    case ENOBUFS: return TIDE_ENOMEM;
+    case ENOBUFS:
+        return TIDE_ENOMEM;
     case EAGAIN:
     case EBUSY:
-    case EINTR: return TIDE_EBUSY;
-    case ETIMEDOUT: return TIDE_ETIMEDOUT;
+    case EINTR:
+        return TIDE_EBUSY;
+    case ETIMEDOUT:
+        return TIDE_ETIMEDOUT;
     case ECONNREFUSED:
     case EHOSTUNREACH:
     case ENETUNREACH:
     case ENETDOWN:
-    case EHOSTDOWN: return TIDE_EUNREACHABLE;
+    case EHOSTDOWN:
+        return TIDE_EUNREACHABLE;
     case ECONNRESET:
     case EPIPE:
     case ECONNABORTED:
-    case ENOTCONN: return TIDE_ECLOSED;
+    case ENOTCONN:
+        return TIDE_ECLOSED;
     case EACCES:
     case EPERM:
-    case EROFS: return TIDE_EACCES;
+    case EROFS:
+        return TIDE_EACCES;
     case EINVAL:
     case EBADF:
     case EISDIR:
     case ENOTDIR:
     case ENAMETOOLONG:
-    case EADDRNOTAVAIL: return TIDE_EINVAL;
+    case EADDRNOTAVAIL:
+        return TIDE_EINVAL;
     case ENOENT:
-    case ESRCH: return TIDE_ENOENT;
+    case ESRCH:
+        return TIDE_ENOENT;
     case EEXIST:
-    case ENOTEMPTY: return TIDE_EEXIST;
+    case ENOTEMPTY:
+        return TIDE_EEXIST;
     case ENOSPC:
     case EFBIG: /* a file over the size this process, or the file system, may write */
-    case EDQUOT: return TIDE_ENOSPC;
+    case EDQUOT:
+        return TIDE_ENOSPC;
     case EMFILE:
-    case ENFILE: return TIDE_EMFILE;
+    case ENFILE:
+        return TIDE_EMFILE;
     case EMSGSIZE:
     case E2BIG:
-    case ELOOP: return TIDE_ELIMIT;
+    case ELOOP:
+        return TIDE_ELIMIT;
     case ERANGE:
-    case EOVERFLOW: return TIDE_ERANGE;
-    case EADDRINUSE: return TIDE_EADDRINUSE;
-    case ECANCELED: return TIDE_ECANCELED;
+    case EOVERFLOW:
+        return TIDE_ERANGE;
+    case EADDRINUSE:
+        return TIDE_EADDRINUSE;
+    case ECANCELED:
+        return TIDE_ECANCELED;
     case ENOSYS:
     case EOPNOTSUPP:
     case EAFNOSUPPORT:
-    case EPROTONOSUPPORT: return TIDE_EUNSUPPORTED;
-    case EPROTO: return TIDE_EPROTO;
-    default: return TIDE_EIO;
+    case EPROTONOSUPPORT:
+        return TIDE_EUNSUPPORTED;
+    case EPROTO:
+        return TIDE_EPROTO;
+    default:
+        return TIDE_EIO;
     }
 }

@@ -16,7 +16,7 @@ uint64_t tide_hash(const void *data, size_t size, uint64_t seed) {
 }
 
 bool tide_identifier_valid(const char *name) {
-    if (name == NULL) {
+    if (!name) {
         return false;
     }
     size_t length = 0;

@@ -29,6 +29,5 @@ void tide_lock(struct tide_lock *lock) {
 
 void tide_unlock(struct tide_lock *lock) {
     TIDE_ASSERT(atomic_load_explicit(&lock->held, memory_order_relaxed));
-    atomic_store_explicit(&lock->held, false,
-                          memory_order_release); /* pairs with the acquire in tide_lock */
+    atomic_store_explicit(&lock->held, false, memory_order_release); /* pairs with the acquire in tide_lock */
 }

@@ -28,7 +28,7 @@ static uint64_t kept_count; /* of all that ever were */
 
 static void keep(enum tide_level level, const char *text) {
     tide_log_clock clock = atomic_load_explicit(&wall_clock, memory_order_relaxed);
-    struct tide_log_line line = {.wall_ns = clock != NULL ? clock() : 0, .level = level};
+    struct tide_log_line line = {.wall_ns = clock ? clock() : 0, .level = level};
     (void)snprintf(line.text, sizeof line.text, "%s", text);
     tide_lock(&kept_lock);
     line.number = ++kept_count;
@@ -91,8 +91,8 @@ static void format_time(char *out, size_t size, tide_log_clock clock, char betwe
     uint64_t ms = clock() / 1000000;
     unsigned second = (unsigned)(ms / 1000 % 86400), year, month, day;
     civil_of(ms / 86400000, &year, &month, &day);
-    snprintf(out, size, "%04u-%02u-%02u%c%02u:%02u:%02u.%03u", year, month, day, between,
-             second / 3600, second / 60 % 60, second % 60, (unsigned)(ms % 1000));
+    snprintf(out, size, "%04u-%02u-%02u%c%02u:%02u:%02u.%03u", year, month, day, between, second / 3600,
+             second / 60 % 60, second % 60, (unsigned)(ms % 1000));
 }
 
 /* Bytes that are no part of valid UTF-8 become '?': a JSON text holds none. */
@@ -107,10 +107,8 @@ static size_t utf8_size(const unsigned char *c) {
             return 0;
         }
     }
-    bool overlong =
-        (size == 3 && c[0] == 0xe0 && c[1] < 0xa0) || (size == 4 && c[0] == 0xf0 && c[1] < 0x90);
-    bool beyond =
-        (size == 3 && c[0] == 0xed && c[1] >= 0xa0) || (size == 4 && c[0] == 0xf4 && c[1] >= 0x90);
+    bool overlong = (size == 3 && c[0] == 0xe0 && c[1] < 0xa0) || (size == 4 && c[0] == 0xf0 && c[1] < 0x90);
+    bool beyond = (size == 3 && c[0] == 0xed && c[1] >= 0xa0) || (size == 4 && c[0] == 0xf4 && c[1] >= 0x90);
     return overlong || beyond ? 0 : size;
 }
 
@@ -138,7 +136,7 @@ static void to_stderr(enum tide_level level, const char *node, const char *text)
     bool json = atomic_load_explicit(&as_json, memory_order_relaxed);
     char when[64] = "";
     tide_log_clock clock = atomic_load_explicit(&wall_clock, memory_order_relaxed);
-    if (clock != NULL) {
+    if (clock) {
         format_time(when, sizeof when, clock, json ? 'T' : ' ');
     }
     /* One call of stdio a line: it locks the stream, so that lines of several threads do not
@@ -146,13 +144,13 @@ static void to_stderr(enum tide_level level, const char *node, const char *text)
     if (json) {
         char escaped[2 * LINE_MAX_BYTES], who[256] = "";
         json_text(escaped, sizeof escaped, text);
-        json_text(who, sizeof who, node != NULL ? node : "");
-        fprintf(stderr, "{\"time\":\"%s%s\",\"level\":\"%s\",\"node\":\"%s\",\"text\":\"%s\"}\n",
-                when, clock != NULL ? "Z" : "", names[level], who, escaped);
+        json_text(who, sizeof who, node ? node : "");
+        fprintf(stderr, "{\"time\":\"%s%s\",\"level\":\"%s\",\"node\":\"%s\",\"text\":\"%s\"}\n", when,
+                clock ? "Z" : "", names[level], who, escaped);
         return;
     }
-    fprintf(stderr, "%s%s%-5s %s%s%s\n", when, clock != NULL ? " " : "", names[level],
-            node != NULL ? node : "", node != NULL ? ": " : "", text);
+    fprintf(stderr, "%s%s%-5s %s%s%s\n", when, clock ? " " : "", names[level], node ? node : "", node ? ": " : "",
+            text);
 }
 
 void tide_log(enum tide_level level, const char *node, const char *format, ...) {
@@ -177,7 +175,7 @@ void tide_log(enum tide_level level, const char *node, const char *format, ...) 
     tide_log_sink sink = sink_function;
     void *arg = sink_arg;
     tide_unlock(&sink_lock);
-    if (sink != NULL) {
+    if (sink) {
         sink(arg, level, node, text);
     } else {
         to_stderr(level, node, text);

@@ -53,12 +53,11 @@ enum tide_memory_use tide__memory_swap(enum tide_memory_use use) {
 }
 
 static bool is_refused(void) {
-    return TIDE_UNLIKELY(tide__memory_refuses != NULL) && tide__memory_refuses(current_use);
+    return TIDE_UNLIKELY(tide__memory_refuses) && tide__memory_refuses(current_use);
 }
 
 static void end_without(size_t size) {
-    fprintf(stderr, "tide: out of memory: %zu bytes, without which this process cannot go on\n",
-            size);
+    fprintf(stderr, "tide: out of memory: %zu bytes, without which this process cannot go on\n", size);
     fflush(stderr);
     abort();
 }
@@ -70,7 +69,7 @@ void tide__memory_needed(size_t size) {
 }
 
 static void *checked(void *memory, size_t size) {
-    if (TIDE_LIKELY(memory != NULL)) {
+    if (TIDE_LIKELY(memory)) {
         return memory;
     }
     if (size <= VITAL_MAX) {
@@ -114,7 +113,7 @@ void *tide_workspace_alloc(size_t size) {
         bytes = SIZE_MAX;
     }
     char *block = tide_alloc(bytes);
-    if (block == NULL) {
+    if (!block) {
         return NULL;
     }
     char *workspace = block + LINE_BYTES - (uintptr_t)block % LINE_BYTES;
@@ -124,7 +123,7 @@ void *tide_workspace_alloc(size_t size) {
 
 void tide_workspace_free(void *workspace) {
     char *block = NULL;
-    if (workspace != NULL) {
+    if (workspace) {
         memcpy(&block, (char *)workspace - sizeof block, sizeof block);
     }
     tide_free(block);
@@ -138,7 +137,7 @@ void *tide_alloc_vital(size_t size) {
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
     void *memory = tide_alloc_zero(1, size);
     tide__memory_swap(use);
-    if (memory == NULL) {
+    if (!memory) {
         end_without(size);
     }
     return memory;
@@ -148,7 +147,7 @@ void *tide_realloc_vital(void *memory, size_t size) {
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
     memory = tide_realloc(memory, size);
     tide__memory_swap(use);
-    if (memory == NULL) {
+    if (!memory) {
         end_without(size);
     }
     return memory;
@@ -161,7 +160,7 @@ void tide_free(void *memory) {
 char *tide_strdup(const char *text) {
     size_t size = strlen(text) + 1;
     char *copy = tide_alloc(size);
-    if (copy != NULL) {
+    if (copy) {
         memcpy(copy, text, size);
     }
     return copy;
@@ -172,8 +171,7 @@ void *tide_map(size_t size, bool guard) {
     if (is_refused()) {
         return checked(NULL, size);
     }
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
         return checked(NULL, size);
     }
@@ -190,13 +188,13 @@ void *tide_map(size_t size, bool guard) {
 }
 
 void tide_unmap(void *memory, size_t size) {
-    if (memory != NULL) {
+    if (memory) {
         TIDE_ASSERT(munmap(memory, size) == 0);
     }
 }
 
 void tide_decommit(void *memory, size_t size) {
-    TIDE_ASSERT(memory != NULL);
+    TIDE_ASSERT(memory);
     /* Advice: failing (a locked page) only keeps memory, and the contents were given up anyway. */
     (void)madvise(memory, size, MADV_DONTNEED);
 }

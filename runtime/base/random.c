@@ -5,8 +5,7 @@
  */
 #include "base/base.h"
 
-__extension__ typedef unsigned __int128
-    wide; /* not ISO C, but in gcc and clang on every 64-bit target */
+__extension__ typedef unsigned __int128 wide; /* not ISO C, but in gcc and clang on every 64-bit target */
 
 static inline uint64_t rotate_left(uint64_t x, int by) {
     return (x << by) | (x >> (64 - by));
@@ -57,8 +56,7 @@ uint64_t tide_random_below(struct tide_random *random, uint64_t limit) {
 }
 
 void tide_philox(uint64_t seed, uint64_t key, uint64_t index, uint32_t out[4]) {
-    uint32_t c0 = (uint32_t)key, c1 = (uint32_t)(key >> 32), c2 = (uint32_t)index,
-             c3 = (uint32_t)(index >> 32);
+    uint32_t c0 = (uint32_t)key, c1 = (uint32_t)(key >> 32), c2 = (uint32_t)index, c3 = (uint32_t)(index >> 32);
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
     for (int round = 0; round < 10; round++) {
         uint64_t p0 = (uint64_t)UINT32_C(0xd2511f53) * c0;

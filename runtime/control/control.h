@@ -44,8 +44,8 @@ typedef void (*tide_control_done)(void *arg, int code);
 struct tide_control_ops {
     /* Becomes leader: *term is above all there were. */
     int (*campaign)(struct tide_control *control, uint64_t *term);
-    void (*put)(struct tide_control *control, const struct tide_control_put *puts, size_t count,
-                tide_control_done done, void *arg);
+    void (*put)(struct tide_control *control, const struct tide_control_put *puts, size_t count, tide_control_done done,
+                void *arg);
     void (*destroy)(struct tide_control *control); /* and leads no more */
 
     /* Of a replicated log alone, else NULL. */
@@ -68,7 +68,7 @@ struct tide_control_host {
     struct tide_port *port;
     const char *name; /* for the log */
     uint16_t self;
-    const char *directory; /* where it is kept on disk too; NULL: nowhere */
+    const char *directory;        /* where it is kept on disk too; NULL: nowhere */
     uint64_t log_index, log_term; /* of the log that a new one goes on from; 0: none */
     void *arg;
     /* To another holder, as far as there is a connection; may be lost. False: there is none. */
@@ -95,15 +95,13 @@ struct tide_control {
 };
 
 /* NULL: no such key. The value is borrowed, until the next change. */
-const struct tide_control_pair *tide_control_get(const struct tide_control_state *state,
-                                                 const char *key);
+const struct tide_control_pair *tide_control_get(const struct tide_control_state *state, const char *key);
 /* The first pair whose key begins with `prefix`, or the one after `last`; NULL: no more. */
-const struct tide_control_pair *tide_control_list(const struct tide_control_state *state,
-                                                  const char *prefix,
+const struct tide_control_pair *tide_control_list(const struct tide_control_state *state, const char *prefix,
                                                   const struct tide_control_pair *last);
 /* An entry: [term, index, key, value or nil, ...]. */
-void tide_control_entry_write(struct tide_writer *w, uint64_t term, uint64_t index,
-                              const struct tide_control_put *puts, size_t count);
+void tide_control_entry_write(struct tide_writer *w, uint64_t term, uint64_t index, const struct tide_control_put *puts,
+                              size_t count);
 /* The whole state as one entry. */
 void tide_control_snapshot_write(struct tide_writer *w, const struct tide_control_state *state);
 /* Applies an entry, foreign bytes: EPROTO for anything that no writer writes (the index must
@@ -120,14 +118,13 @@ void tide_control_state_release(struct tide_control_state *state);
  * alone. Any thread, blocks. EBUSY: another process has it; EVERSION: another version wrote it;
  * EPROTO: it is damaged in its middle. A torn last entry, whose decision nobody has heard of, is
  * dropped with a line in the log under `name`. */
-int tide_control_open(struct tide_port *port, const char *directory, const char *name,
-                      struct tide_control **out);
+int tide_control_open(struct tide_port *port, const char *directory, const char *name, struct tide_control **out);
 
 /* The replicated log, from the plugin tide_raft.so. `state`: it is new and begins with that, and this
  * node is its only holder, who leads at once; NULL: it comes from those that have it. EUNSUPPORTED:
  * there is no such plugin, the text says why. */
-int tide_control_replicate(const struct tide_control_host *host,
-                           const struct tide_control_state *state, struct tide_control **out);
+int tide_control_replicate(const struct tide_control_host *host, const struct tide_control_state *state,
+                           struct tide_control **out);
 
 /* The one symbol of the plugin. `version` comes first and never moves. */
 struct tide_control_plugin {
@@ -139,7 +136,6 @@ struct tide_control_plugin {
 
 /* The bytes of a journal, for the reader of files and its fuzzer: fills `state`, says how many
  * bytes are good. Bytes after those are a torn entry. Errors as above. */
-int tide_control_journal_parse(const void *data, size_t size, struct tide_control_state *state,
-                               size_t *good);
+int tide_control_journal_parse(const void *data, size_t size, struct tide_control_state *state, size_t *good);
 
 #endif

@@ -30,16 +30,14 @@ static size_t position(const struct tide_control_state *state, const char *key) 
     return low;
 }
 
-const struct tide_control_pair *tide_control_get(const struct tide_control_state *state,
-                                                 const char *key) {
+const struct tide_control_pair *tide_control_get(const struct tide_control_state *state, const char *key) {
     size_t at = position(state, key);
     return at < state->count && strcmp(state->pairs[at].key, key) == 0 ? &state->pairs[at] : NULL;
 }
 
-const struct tide_control_pair *tide_control_list(const struct tide_control_state *state,
-                                                  const char *prefix,
+const struct tide_control_pair *tide_control_list(const struct tide_control_state *state, const char *prefix,
                                                   const struct tide_control_pair *last) {
-    size_t at = last != NULL ? (size_t)(last - state->pairs) + 1 : position(state, prefix);
+    size_t at = last ? (size_t)(last - state->pairs) + 1 : position(state, prefix);
     bool found = at < state->count && strncmp(state->pairs[at].key, prefix, strlen(prefix)) == 0;
     return found ? &state->pairs[at] : NULL;
 }
@@ -59,7 +57,7 @@ static int make_room(struct tide_control_state *state) {
     }
     size_t capacity = state->capacity == 0 ? 16 : 2 * state->capacity;
     struct tide_control_pair *grown = tide_realloc(state->pairs, capacity * sizeof *grown);
-    if (grown == NULL) {
+    if (!grown) {
         return TIDE_ENOMEM;
     }
     state->pairs = grown;
@@ -70,7 +68,7 @@ static int make_room(struct tide_control_state *state) {
 static int set(struct tide_control_state *state, const char *key, const void *value, size_t size) {
     size_t at = position(state, key);
     bool there = at < state->count && strcmp(state->pairs[at].key, key) == 0;
-    if (value == NULL) {
+    if (!value) {
         if (there) {
             remove_at(state, at);
         }
@@ -78,7 +76,7 @@ static int set(struct tide_control_state *state, const char *key, const void *va
     }
     void *copy = tide_alloc(size + 1);
     char *name = there ? state->pairs[at].key : tide_strdup(key);
-    if (copy == NULL || name == NULL || (!there && make_room(state) != 0)) {
+    if (!copy || !name || (!there && make_room(state) != 0)) {
         tide_free(copy);
         if (!there) {
             tide_free(name);
@@ -102,15 +100,15 @@ static int set(struct tide_control_state *state, const char *key, const void *va
 
 /* ---- entries ---- */
 
-void tide_control_entry_write(struct tide_writer *w, uint64_t term, uint64_t index,
-                              const struct tide_control_put *puts, size_t count) {
+void tide_control_entry_write(struct tide_writer *w, uint64_t term, uint64_t index, const struct tide_control_put *puts,
+                              size_t count) {
     tide_write_array(w, 2 + 2 * count);
     tide_write_uint(w, term);
     tide_write_uint(w, index);
     for (size_t i = 0; i < count; i++) {
         TIDE_ASSERT(strlen(puts[i].key) < TIDE_CONTROL_KEY_MAX);
         tide_write_text(w, puts[i].key);
-        if (puts[i].value == NULL) {
+        if (!puts[i].value) {
             tide_write_nil(w);
         } else {
             tide_write_binary(w, puts[i].value, puts[i].size);
@@ -154,8 +152,7 @@ static bool next_pair(struct pairs *p) {
 }
 
 /* Opens an entry and looks through all of it, so that half of a damaged one is never applied. */
-static int open_entry(struct pairs *p, const void *entry, size_t size, uint64_t *term,
-                      uint64_t *index) {
+static int open_entry(struct pairs *p, const void *entry, size_t size, uint64_t *term, uint64_t *index) {
     *p = (struct pairs){0};
     tide_reader_init(&p->reader, entry, size);
     size_t fields = tide_read_array(&p->reader);
@@ -173,16 +170,14 @@ static int open_entry(struct pairs *p, const void *entry, size_t size, uint64_t 
     if (look.reader.error != 0 || look.reader.at != look.reader.end) {
         return tide_fail(TIDE_EPROTO, "a damaged entry of a control store");
     }
-    return bytes > TIDE_CONTROL_STATE_MAX
-               ? tide_fail(TIDE_ELIMIT, "an entry of %zu bytes in a control store", bytes)
-               : 0;
+    return bytes > TIDE_CONTROL_STATE_MAX ? tide_fail(TIDE_ELIMIT, "an entry of %zu bytes in a control store", bytes)
+                                          : 0;
 }
 
 static int apply_pairs(struct tide_control_state *state, struct pairs *p) {
     while (next_pair(p)) {
         if (state->bytes + p->size > TIDE_CONTROL_STATE_MAX) {
-            return tide_fail(TIDE_ELIMIT, "a control store of more than %d MiB",
-                             TIDE_CONTROL_STATE_MAX >> 20);
+            return tide_fail(TIDE_ELIMIT, "a control store of more than %d MiB", TIDE_CONTROL_STATE_MAX >> 20);
         }
         int error = set(state, p->key, p->value, p->size);
         if (error != 0) {
@@ -201,8 +196,8 @@ int tide_control_apply(struct tide_control_state *state, const void *entry, size
     }
     if (index != state->index + 1 || term < state->term || term == 0) {
         return tide_fail(TIDE_EPROTO, "entry %llu of term %llu after entry %llu of term %llu",
-                         (unsigned long long)index, (unsigned long long)term,
-                         (unsigned long long)state->index, (unsigned long long)state->term);
+                         (unsigned long long)index, (unsigned long long)term, (unsigned long long)state->index,
+                         (unsigned long long)state->term);
     }
     error = apply_pairs(state, &p);
     if (error == 0) {

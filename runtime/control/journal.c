@@ -32,8 +32,7 @@ struct journal {
     char path[300], name[64];
 };
 
-int tide_control_journal_parse(const void *bytes, size_t size, struct tide_control_state *state,
-                               size_t *good) {
+int tide_control_journal_parse(const void *bytes, size_t size, struct tide_control_state *state, size_t *good) {
     const uint8_t *data = bytes;
     *state = (struct tide_control_state){0};
     *good = 0;
@@ -43,11 +42,10 @@ int tide_control_journal_parse(const void *bytes, size_t size, struct tide_contr
     while (error == 0 && at < size) {
         uint32_t length;
         const uint8_t *payload = tide__record_at(data, size, at, &length);
-        if (payload == NULL) {
+        if (!payload) {
             break;
         }
-        error = first ? tide_control_restore(state, payload, length)
-                      : tide_control_apply(state, payload, length);
+        error = first ? tide_control_restore(state, payload, length) : tide_control_apply(state, payload, length);
         first = false;
         at += TIDE__RECORD_HEAD + length;
     }
@@ -88,8 +86,7 @@ static int rewrite(struct journal *j) {
     return error;
 }
 
-static int append(struct journal *j, uint64_t term, const struct tide_control_put *puts,
-                  size_t count) {
+static int append(struct journal *j, uint64_t term, const struct tide_control_put *puts, size_t count) {
     if (j->broken) {
         return tide_fail(TIDE_ECLOSED, "the journal could not be written before");
     }
@@ -100,18 +97,17 @@ static int append(struct journal *j, uint64_t term, const struct tide_control_pu
     if (error == 0 && w.size > TIDE_CONTROL_ENTRY_MAX) {
         error = tide_fail(TIDE_ELIMIT, "a decision of %zu bytes", w.size);
     }
-    if (error == 0 && j->file != NULL) {
+    if (error == 0 && j->file) {
         error = tide__record_write(j->file, j->port, &j->size, &w);
         error = error != 0 ? error : j->port->ops->file_sync(j->file);
     }
     error = error != 0 ? error : tide_control_apply(&j->base.state, w.data, w.size);
     tide_writer_release(&w);
     j->broken = error != 0;
-    if (error == 0 && j->file != NULL && j->size > 4 * j->base.state.bytes + GROWTH_BYTES) {
+    if (error == 0 && j->file && j->size > 4 * j->base.state.bytes + GROWTH_BYTES) {
         error = rewrite(j); /* the old file holds all of it: the next entry tries again */
         if (error != 0) {
-            tide_log(TIDE_LOG_WARN, j->name, "the journal was not made smaller: %s",
-                     tide_error_message());
+            tide_log(TIDE_LOG_WARN, j->name, "the journal was not made smaller: %s", tide_error_message());
         }
         return 0;
     }
@@ -125,25 +121,24 @@ static int campaign(struct tide_control *control, uint64_t *term) {
     return append((struct journal *)control, *term, NULL, 0);
 }
 
-static void put(struct tide_control *control, const struct tide_control_put *puts, size_t count,
-                tide_control_done done, void *arg) {
+static void put(struct tide_control *control, const struct tide_control_put *puts, size_t count, tide_control_done done,
+                void *arg) {
     done(arg, append((struct journal *)control, control->state.term, puts, count));
 }
 
 static void destroy(struct tide_control *control) {
     struct journal *j = (struct journal *)control;
-    if (j->file != NULL) {
+    if (j->file) {
         j->port->ops->file_close(j->file);
     }
-    if (j->lock != NULL) {
+    if (j->lock) {
         j->port->ops->file_close(j->lock);
     }
     tide_control_state_release(&control->state);
     tide_free(j);
 }
 
-static const struct tide_control_ops journal_ops = {
-    .campaign = campaign, .put = put, .destroy = destroy};
+static const struct tide_control_ops journal_ops = {.campaign = campaign, .put = put, .destroy = destroy};
 
 static int read_file(struct journal *j) {
     char *data;
@@ -152,9 +147,7 @@ static int read_file(struct journal *j) {
     if (error == TIDE_ENOENT) {
         return rewrite(j); /* the first start */
     }
-    error = error != 0 ? error
-                       : j->port->ops->file_open(j->port, j->path, TIDE_FILE_READ | TIDE_FILE_WRITE,
-                                                 &j->file);
+    error = error != 0 ? error : j->port->ops->file_open(j->port, j->path, TIDE_FILE_READ | TIDE_FILE_WRITE, &j->file);
     error = error != 0 ? error : tide_control_journal_parse(data, size, &j->base.state, &good);
     tide_free(data);
     if (error != 0) {
@@ -166,8 +159,7 @@ static int read_file(struct journal *j) {
         j->size = good;
         return 0;
     }
-    tide_log(TIDE_LOG_WARN, j->name,
-             "%s: the last %zu bytes are a decision that was not finished, and are dropped",
+    tide_log(TIDE_LOG_WARN, j->name, "%s: the last %zu bytes are a decision that was not finished, and are dropped",
              j->path, size - good);
     return rewrite(j); /* nothing is left behind the next entry */
 }
@@ -188,16 +180,15 @@ static int open_files(struct journal *j, const char *directory) {
     return error != 0 ? error : read_file(j);
 }
 
-int tide_control_open(struct tide_port *port, const char *directory, const char *name,
-                      struct tide_control **out) {
+int tide_control_open(struct tide_port *port, const char *directory, const char *name, struct tide_control **out) {
     struct journal *j = tide_alloc_zero(1, sizeof *j);
-    if (j == NULL) {
+    if (!j) {
         return TIDE_ENOMEM;
     }
     j->base.ops = &journal_ops;
     j->port = port;
     snprintf(j->name, sizeof j->name, "%s", name);
-    int error = directory != NULL ? open_files(j, directory) : 0;
+    int error = directory ? open_files(j, directory) : 0;
     if (error != 0) {
         destroy(&j->base);
         return error;

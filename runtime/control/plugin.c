@@ -18,30 +18,30 @@ extern const struct tide_control_plugin TIDE_CONTROL_PLUGIN __attribute__((weak)
  * installed. */
 static void *load(void) {
     void *library = dlopen("tide_raft.so", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
+    if (!library) {
         library = dlopen(TIDE_PLUGIN_DIRECTORY "/tide_raft.so", RTLD_NOW | RTLD_LOCAL);
     }
     return library;
 }
 
-int tide_control_replicate(const struct tide_control_host *host,
-                           const struct tide_control_state *state, struct tide_control **out) {
+int tide_control_replicate(const struct tide_control_host *host, const struct tide_control_state *state,
+                           struct tide_control **out) {
     const struct tide_control_plugin *plugin = &TIDE_CONTROL_PLUGIN;
-    if (plugin == NULL) {
+    if (!plugin) {
         void *library = load();
-        void *symbol = library != NULL ? dlsym(library, "tide_control_plugin_raft") : NULL;
-        if (symbol == NULL) {
+        void *symbol = library ? dlsym(library, "tide_control_plugin_raft") : NULL;
+        if (!symbol) {
             const char *reason = dlerror();
             return tide_fail(TIDE_EUNSUPPORTED,
                              "a replicated controller needs the plugin tide_raft.so, which is built "
                              "when Debian's libraft-dev is there: %s",
-                             reason != NULL ? reason : "it cannot be loaded");
+                             reason ? reason : "it cannot be loaded");
         }
         plugin = symbol;
     }
     if (strcmp(plugin->version, TIDE_VERSION) != 0) {
-        return tide_fail(TIDE_EVERSION, "tide_raft.so is of version %s, this program is %s",
-                         plugin->version, TIDE_VERSION);
+        return tide_fail(TIDE_EVERSION, "tide_raft.so is of version %s, this program is %s", plugin->version,
+                         TIDE_VERSION);
     }
     return plugin->open(host, state, out);
 }

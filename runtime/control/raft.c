@@ -56,9 +56,9 @@ struct holder {
     struct tide_raft_log *disk_log; /* NULL: in memory alone */
     struct completion *queue, **queue_tail;
     uint64_t tick_at;
-    uint64_t term;         /* in which this node leads; 0: it does not */
-    raft_term led;         /* the library's term of that */
-    uint64_t under_way;    /* puts that are not done */
+    uint64_t term;      /* in which this node leads; 0: it does not */
+    raft_term led;      /* the library's term of that */
+    uint64_t under_way; /* puts that are not done */
     bool barrier_pending, change_pending, closed;
     bool loses; /* the library is about to step down, and tells those whose puts it fails */
     struct raft_barrier barrier;
@@ -81,7 +81,7 @@ static struct holder *of_io(struct raft_io *io) {
 
 static int complete(struct holder *p, enum completed kind, void *request, int status) {
     struct completion *c = tide_alloc(sizeof *c);
-    if (c == NULL) {
+    if (!c) {
         return RAFT_NOMEM;
     }
     *c = (struct completion){.kind = kind, .status = status, .request = request};
@@ -98,8 +98,8 @@ static int snapshot_copy(const struct raft_snapshot *from, struct raft_snapshot 
     for (unsigned i = 0; i < from->n_bufs; i++) {
         size += from->bufs[i].len;
     }
-    uint8_t *data = to->bufs != NULL ? raft_malloc(size) : NULL;
-    if (data == NULL || tide__raft_configuration_copy(&from->configuration, &to->configuration)) {
+    uint8_t *data = to->bufs ? raft_malloc(size) : NULL;
+    if (!data || tide__raft_configuration_copy(&from->configuration, &to->configuration)) {
         raft_free(to->bufs);
         raft_free(data);
         *to = (struct raft_snapshot){0};
@@ -125,7 +125,7 @@ static void snapshot_release(struct raft_snapshot *s) {
 static void hand_snapshot(struct holder *p, struct raft_io_snapshot_get *request, int status) {
     struct raft_snapshot *copy = status == 0 ? raft_malloc(sizeof *copy) : NULL;
     if (status == 0) {
-        status = copy != NULL ? snapshot_copy(&p->snapshot, copy) : RAFT_NOMEM;
+        status = copy ? snapshot_copy(&p->snapshot, copy) : RAFT_NOMEM;
     }
     if (status != 0) {
         raft_free(copy);
@@ -136,11 +136,11 @@ static void hand_snapshot(struct holder *p, struct raft_io_snapshot_get *request
 
 /* What is begun meanwhile is done too. */
 static void run_completions(struct holder *p, bool canceled) {
-    while (p->queue != NULL) {
+    while (p->queue) {
         struct completion c = *p->queue;
         tide_free(p->queue);
         p->queue = c.next;
-        p->queue_tail = c.next == NULL ? &p->queue : p->queue_tail;
+        p->queue_tail = !c.next ? &p->queue : p->queue_tail;
         int status = canceled ? RAFT_CANCELED : c.status;
         switch (c.kind) {
         case SENT:
@@ -173,9 +173,8 @@ static void io_close(struct raft_io *io, raft_io_close_cb cb) {
 }
 
 /* A new log begins with the state as its snapshot, one that comes from others with nothing. */
-static int io_load(struct raft_io *io, raft_term *term, raft_id *voted_for,
-                   struct raft_snapshot **snapshot, raft_index *start_index,
-                   struct raft_entry *entries[], size_t *n_entries) {
+static int io_load(struct raft_io *io, raft_term *term, raft_id *voted_for, struct raft_snapshot **snapshot,
+                   raft_index *start_index, struct raft_entry *entries[], size_t *n_entries) {
     struct holder *p = of_io(io);
     *term = p->snapshot.term;
     *voted_for = 0;
@@ -187,11 +186,10 @@ static int io_load(struct raft_io *io, raft_term *term, raft_id *voted_for,
         return 0;
     }
     *snapshot = raft_malloc(sizeof **snapshot);
-    return *snapshot != NULL ? snapshot_copy(&p->snapshot, *snapshot) : RAFT_NOMEM;
+    return *snapshot ? snapshot_copy(&p->snapshot, *snapshot) : RAFT_NOMEM;
 }
 
-static int io_start(struct raft_io *io, unsigned msecs, raft_io_tick_cb tick,
-                    raft_io_recv_cb recv) {
+static int io_start(struct raft_io *io, unsigned msecs, raft_io_tick_cb tick, raft_io_recv_cb recv) {
     struct holder *p = of_io(io);
     (void)msecs; /* HEARTBEAT_MS: it was told */
     p->tick = tick;
@@ -221,7 +219,7 @@ static int io_set_vote(struct raft_io *io, raft_id server_id) {
 
 static int io_truncate(struct raft_io *io, raft_index index) {
     struct holder *p = of_io(io);
-    if (p->disk_log != NULL) {
+    if (p->disk_log) {
         tide_raft_log_truncate(p->disk_log, index);
     }
     return 0;
@@ -232,25 +230,23 @@ static int hold_entry(struct holder *p, const struct raft_entry *e) {
     if (e->type == RAFT_CHANGE) {
         const size_t count = tide__raft_voters(&e->buf, voters, TIDE_COUNT(voters));
         TIDE_ASSERT(count > 0);
-        return tide_raft_log_append(p->disk_log, e->term, TIDE_RAFT_LOG_VOTERS, voters,
-                                   count * sizeof voters[0]);
+        return tide_raft_log_append(p->disk_log, e->term, TIDE_RAFT_LOG_VOTERS, voters, count * sizeof voters[0]);
     }
     const bool decision = e->type == RAFT_COMMAND;
-    return tide_raft_log_append(p->disk_log, e->term,
-                               decision ? TIDE_RAFT_LOG_DECISION : TIDE_RAFT_LOG_OTHER, e->buf.base,
-                               decision ? e->buf.len : 0);
+    return tide_raft_log_append(p->disk_log, e->term, decision ? TIDE_RAFT_LOG_DECISION : TIDE_RAFT_LOG_OTHER,
+                                e->buf.base, decision ? e->buf.len : 0);
 }
 
 /* On disk before anybody is told that they are here. */
-static int io_append(struct raft_io *io, struct raft_io_append *request,
-                     const struct raft_entry entries[], unsigned n, raft_io_append_cb cb) {
+static int io_append(struct raft_io *io, struct raft_io_append *request, const struct raft_entry entries[], unsigned n,
+                     raft_io_append_cb cb) {
     struct holder *p = of_io(io);
     int code = 0;
     request->cb = cb;
     for (unsigned i = 0; p->disk_log != NULL && code == 0 && i < n; i++) {
         code = hold_entry(p, &entries[i]);
     }
-    code = p->disk_log != NULL && code == 0 ? tide_raft_log_sync(p->disk_log) : code;
+    code = p->disk_log && code == 0 ? tide_raft_log_sync(p->disk_log) : code;
     if (code != 0) {
         tide_log(TIDE_LOG_ERROR, p->host.name, "the log of the controllers cannot be written: %s",
                  tide_error_message());
@@ -258,24 +254,22 @@ static int io_append(struct raft_io *io, struct raft_io_append *request,
     return complete(p, APPENDED, request, code == 0 ? 0 : RAFT_IOERR);
 }
 
-static int io_send(struct raft_io *io, struct raft_io_send *request,
-                   const struct raft_message *message, raft_io_send_cb cb) {
+static int io_send(struct raft_io *io, struct raft_io_send *request, const struct raft_message *message,
+                   raft_io_send_cb cb) {
     struct holder *p = of_io(io);
-    size_t size =
-        message->type == RAFT_IO_INSTALL_SNAPSHOT ? message->install_snapshot.data.len : 0;
+    size_t size = message->type == RAFT_IO_INSTALL_SNAPSHOT ? message->install_snapshot.data.len : 0;
     bool sent = true;
     uint64_t offset = 0;
     do {
         struct tide_writer w;
         tide_writer_init(&w, NULL, 0);
         tide__raft_write(&w, message, offset);
-        sent = w.error == 0 &&
-               p->host.send(p->host.arg, (uint16_t)message->server_id, w.data, w.size);
+        sent = w.error == 0 && p->host.send(p->host.arg, (uint16_t)message->server_id, w.data, w.size);
         tide_writer_release(&w);
         offset += TIDE__RAFT_MESSAGE_BYTES;
     } while (sent && offset < size);
     request->cb = cb;
-    if (cb == NULL) { /* it does not want to know */
+    if (!cb) { /* it does not want to know */
         return sent ? 0 : RAFT_NOCONNECTION;
     }
     return complete(p, SENT, request, sent ? 0 : RAFT_NOCONNECTION);
@@ -284,17 +278,14 @@ static int io_send(struct raft_io *io, struct raft_io_send *request,
 /* The file begins with the snapshot. One of another node (`keep` false) takes the place of all. */
 static int hold_snapshot(struct holder *p, bool keep) {
     const struct raft_snapshot *s = &p->snapshot;
-    struct tide_raft_log_start start = {.index = s->index,
-                                       .term = s->term,
-                                       .state = s->bufs[0].base,
-                                       .size = s->bufs[0].len};
+    struct tide_raft_log_start start = {
+        .index = s->index, .term = s->term, .state = s->bufs[0].base, .size = s->bufs[0].len};
     for (unsigned i = 0; i < s->configuration.n; i++) {
-        if (s->configuration.servers[i].role == RAFT_VOTER &&
-            start.voter_count < TIDE_COUNT(start.voters)) {
+        if (s->configuration.servers[i].role == RAFT_VOTER && start.voter_count < TIDE_COUNT(start.voters)) {
             start.voters[start.voter_count++] = (uint16_t)s->configuration.servers[i].id;
         }
     }
-    int code = p->disk_log != NULL ? tide_raft_log_begin(p->disk_log, &start, keep) : 0;
+    int code = p->disk_log ? tide_raft_log_begin(p->disk_log, &start, keep) : 0;
     if (code != 0) {
         tide_log(TIDE_LOG_ERROR, p->host.name, "the log of the controllers cannot be written: %s",
                  tide_error_message());
@@ -302,8 +293,7 @@ static int hold_snapshot(struct holder *p, bool keep) {
     return code;
 }
 
-static int io_snapshot_put(struct raft_io *io, unsigned trailing,
-                           struct raft_io_snapshot_put *request,
+static int io_snapshot_put(struct raft_io *io, unsigned trailing, struct raft_io_snapshot_put *request,
                            const struct raft_snapshot *snapshot, raft_io_snapshot_put_cb cb) {
     struct holder *p = of_io(io);
     struct raft_snapshot copy;
@@ -316,8 +306,7 @@ static int io_snapshot_put(struct raft_io *io, unsigned trailing,
     return complete(p, SNAPSHOT_STORED, request, hold_snapshot(p, trailing > 0) == 0 ? 0 : RAFT_IOERR);
 }
 
-static int io_snapshot_get(struct raft_io *io, struct raft_io_snapshot_get *request,
-                           raft_io_snapshot_get_cb cb) {
+static int io_snapshot_get(struct raft_io *io, struct raft_io_snapshot_get *request, raft_io_snapshot_get_cb cb) {
     struct holder *p = of_io(io);
     request->cb = cb;
     return complete(p, SNAPSHOT_LOADED, request, p->snapshot.index != 0 ? 0 : RAFT_NOTFOUND);
@@ -338,8 +327,7 @@ static int fsm_apply(struct raft_fsm *fsm, const struct raft_buffer *buffer, voi
     *result = NULL;
     int code = tide_control_apply(&p->base.state, buffer->base, buffer->len);
     if (code != 0) {
-        tide_log(TIDE_LOG_ERROR, p->host.name, "a decision cannot be applied here: %s",
-                 tide_error_message());
+        tide_log(TIDE_LOG_ERROR, p->host.name, "a decision cannot be applied here: %s", tide_error_message());
     }
     return code == 0 ? 0 : code == TIDE_ENOMEM ? RAFT_NOMEM : RAFT_CORRUPT;
 }
@@ -350,7 +338,7 @@ static int fsm_snapshot(struct raft_fsm *fsm, struct raft_buffer *buffers[], uns
     tide_writer_init(&w, NULL, 0);
     tide_control_snapshot_write(&w, &p->base.state);
     *buffers = w.error == 0 ? raft_malloc(sizeof **buffers) : NULL;
-    if (*buffers == NULL) {
+    if (!*buffers) {
         tide_writer_release(&w);
         return RAFT_NOMEM;
     }
@@ -363,8 +351,7 @@ static int fsm_restore(struct raft_fsm *fsm, struct raft_buffer *buffer) {
     struct holder *p = fsm->data;
     int code = tide_control_restore(&p->base.state, buffer->base, buffer->len);
     if (code != 0) {
-        tide_log(TIDE_LOG_ERROR, p->host.name, "the state of the controller cannot be read: %s",
-                 tide_error_message());
+        tide_log(TIDE_LOG_ERROR, p->host.name, "the state of the controller cannot be read: %s", tide_error_message());
         return code == TIDE_ENOMEM ? RAFT_NOMEM : RAFT_CORRUPT;
     }
     raft_free(buffer->base);
@@ -388,7 +375,7 @@ static void look(struct holder *p) {
     if (!leads || p->raft.current_term != p->led) {
         p->term = 0;
     }
-    if (leads && p->term == 0 && !p->barrier_pending && p->raft.transfer == NULL) {
+    if (leads && p->term == 0 && !p->barrier_pending && !p->raft.transfer) {
         p->barrier.data = p;
         p->barrier_pending = raft_barrier(&p->raft, &p->barrier, began) == 0;
     }
@@ -401,7 +388,7 @@ static uint64_t turn(struct tide_control *control, uint64_t now) {
         p->tick(&p->io);
     }
     look(p);
-    while (p->queue != NULL) {
+    while (p->queue) {
         run_completions(p, false);
         look(p);
     }
@@ -437,14 +424,12 @@ static void put_done(struct raft_apply *request, int status, void *result) {
     }
 }
 
-static int propose(struct holder *p, struct put *put, const struct tide_control_put *puts,
-                   size_t count) {
+static int propose(struct holder *p, struct put *put, const struct tide_control_put *puts, size_t count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_control_entry_write(&w, p->term, p->base.state.index + p->under_way + 1, puts, count);
     int code = w.error;
-    if (code == 0 && (w.size > TIDE_CONTROL_ENTRY_MAX ||
-                      p->base.state.bytes + w.size > TIDE_CONTROL_STATE_MAX)) {
+    if (code == 0 && (w.size > TIDE_CONTROL_ENTRY_MAX || p->base.state.bytes + w.size > TIDE_CONTROL_STATE_MAX)) {
         code = tide_fail(TIDE_ELIMIT, "a decision of %zu bytes", w.size);
     }
     struct raft_buffer buffer = {.base = w.data, .len = w.size}; /* raft's heap is ours */
@@ -460,11 +445,11 @@ static int propose(struct holder *p, struct put *put, const struct tide_control_
     return code;
 }
 
-static void put(struct tide_control *control, const struct tide_control_put *puts, size_t count,
-                tide_control_done done, void *arg) {
+static void put(struct tide_control *control, const struct tide_control_put *puts, size_t count, tide_control_done done,
+                void *arg) {
     struct holder *p = (struct holder *)control;
     struct put *one = tide_alloc_zero(1, sizeof *one);
-    int code = one != NULL ? 0 : TIDE_ENOMEM;
+    int code = one ? 0 : TIDE_ENOMEM;
     if (code == 0) {
         *one = (struct put){.replica = p, .done = done, .arg = arg};
         code = p->term != 0 ? propose(p, one, puts, count)
@@ -484,13 +469,11 @@ static void transferred(struct raft_transfer *request) {
 static int hand_over(struct tide_control *control) {
     struct holder *p = (struct holder *)control;
     p->term = 0;
-    if (p->loses || raft_state(&p->raft) != RAFT_LEADER || p->raft.transfer != NULL) {
+    if (p->loses || raft_state(&p->raft) != RAFT_LEADER || p->raft.transfer) {
         return 0;
     }
     int status = raft_transfer(&p->raft, &p->transfer, 0, transferred);
-    return status == 0
-               ? 0
-               : tide_fail(TIDE_ENOENT, "nobody else can lead: %s", raft_strerror(status));
+    return status == 0 ? 0 : tide_fail(TIDE_ENOENT, "nobody else can lead: %s", raft_strerror(status));
 }
 
 /* ---- holders ---- */
@@ -513,8 +496,7 @@ static void changed(struct raft_change *request, int status) {
     struct holder *p = request->data;
     p->change_pending = false;
     if (status != 0 && status != RAFT_LEADERSHIPLOST) {
-        tide_log(TIDE_LOG_WARN, p->host.name, "who holds the replicated log is as it was: %s",
-                 raft_strerror(status));
+        tide_log(TIDE_LOG_WARN, p->host.name, "who holds the replicated log is as it was: %s", raft_strerror(status));
     }
 }
 
@@ -599,7 +581,7 @@ static void on_closed(struct raft *raft) {
 }
 
 static void release(struct holder *p) {
-    if (p->disk_log != NULL) {
+    if (p->disk_log) {
         tide_raft_log_close(p->disk_log);
     }
     snapshot_release(&p->snapshot);
@@ -611,7 +593,7 @@ static void destroy(struct tide_control *control) {
     raft_close(&p->raft, on_closed);
     while (!p->closed) {
         run_completions(p, true);
-        TIDE_ASSERT(p->close != NULL);
+        TIDE_ASSERT(p->close);
         p->close(&p->io);
     }
     tide__raft_parts_release(&p->parts);
@@ -653,11 +635,8 @@ static void fill(struct holder *p, const struct tide_control_host *host) {
                              .snapshot_get = io_snapshot_get,
                              .time = io_time,
                              .random = io_random};
-    p->fsm = (struct raft_fsm){.version = 1,
-                               .data = p,
-                               .apply = fsm_apply,
-                               .snapshot = fsm_snapshot,
-                               .restore = fsm_restore};
+    p->fsm = (struct raft_fsm){
+        .version = 1, .data = p, .apply = fsm_apply, .snapshot = fsm_snapshot, .restore = fsm_restore};
 }
 
 /* The snapshot with which a new log begins, of which this node is the only holder. Its index is above
@@ -672,7 +651,7 @@ static int begin_with(struct holder *p, const struct tide_control_state *state) 
     tide_writer_init(&w, NULL, 0);
     tide_control_snapshot_write(&w, state);
     s->bufs = raft_calloc(1, sizeof *s->bufs);
-    if (status != 0 || w.error != 0 || s->bufs == NULL) {
+    if (status != 0 || w.error != 0 || !s->bufs) {
         tide_writer_release(&w);
         return RAFT_NOMEM;
     }
@@ -688,11 +667,11 @@ static int begin_with(struct holder *p, const struct tide_control_state *state) 
 static int start(struct holder *p, const struct tide_control_state *state) {
     char address[24];
     tide__raft_address(p->host.self, address);
-    int status = p->host.directory != NULL &&
-                         tide_raft_log_open(p->host.port, p->host.directory, p->host.self, &p->disk_log) != 0
-                     ? RAFT_IOERR
-                     : 0;
-    status = status == 0 && state != NULL ? begin_with(p, state) : status;
+    int status =
+        p->host.directory && tide_raft_log_open(p->host.port, p->host.directory, p->host.self, &p->disk_log) != 0
+            ? RAFT_IOERR
+            : 0;
+    status = status == 0 && state ? begin_with(p, state) : status;
     status = status != 0 ? status : raft_init(&p->raft, &p->io, &p->fsm, p->host.self, address);
     if (status != 0) {
         return status;
@@ -715,7 +694,7 @@ static int open_raft(const struct tide_control_host *host, const struct tide_con
                                     .aligned_alloc = heap_aligned_alloc,
                                     .aligned_free = heap_aligned_free};
     struct holder *p = tide_alloc_zero(1, sizeof *p);
-    if (p == NULL) {
+    if (!p) {
         return TIDE_ENOMEM;
     }
     raft_heap_set(&heap);
@@ -724,9 +703,9 @@ static int open_raft(const struct tide_control_host *host, const struct tide_con
     if (status != 0) {
         char reason[160];
         snprintf(reason, sizeof reason, "%s", status == RAFT_IOERR ? tide_error_message() : raft_strerror(status));
-        int code = tide_fail(status == RAFT_IOERR ? TIDE_EIO : TIDE_EUNSUPPORTED,
-                             "the replicated log cannot start: %s", reason);
-        if (p->raft.io != NULL) {
+        int code = tide_fail(status == RAFT_IOERR ? TIDE_EIO : TIDE_EUNSUPPORTED, "the replicated log cannot start: %s",
+                             reason);
+        if (p->raft.io) {
             destroy(&p->base);
         } else {
             release(p);
@@ -738,5 +717,4 @@ static int open_raft(const struct tide_control_host *host, const struct tide_con
 }
 
 extern const struct tide_control_plugin TIDE_CONTROL_PLUGIN;
-const struct tide_control_plugin TIDE_CONTROL_PLUGIN = {.version = TIDE_VERSION,
-                                                        .open = open_raft};
+const struct tide_control_plugin TIDE_CONTROL_PLUGIN = {.version = TIDE_VERSION, .open = open_raft};

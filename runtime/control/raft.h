@@ -28,15 +28,13 @@ struct tide__raft_parts {
 void tide__raft_write(struct tide_writer *w, const struct raft_message *message, uint64_t offset);
 /* Foreign bytes. 1: *out is whole, and its entries or snapshot are for whoever takes the message:
  * raft, or tide__raft_message_release. 0: a part, and more are to come. EPROTO, ENOMEM. */
-int tide__raft_read(struct tide_reader *r, raft_id from, struct tide__raft_parts *parts,
-                    struct raft_message *out);
+int tide__raft_read(struct tide_reader *r, raft_id from, struct tide__raft_parts *parts, struct raft_message *out);
 void tide__raft_message_release(struct raft_message *message);
 void tide__raft_parts_release(struct tide__raft_parts *parts);
 /* "n7", the address of server 7. */
 void tide__raft_address(raft_id id, char out[24]);
 /* Ids of those that vote, of an entry of type RAFT_CHANGE; 0: it is none. */
 size_t tide__raft_voters(const struct raft_buffer *encoded, uint16_t *ids, size_t limit);
-int tide__raft_configuration_copy(const struct raft_configuration *from,
-                                  struct raft_configuration *to);
+int tide__raft_configuration_copy(const struct raft_configuration *from, struct raft_configuration *to);
 
 #endif

@@ -19,7 +19,7 @@ struct entry {
 struct tide_raft_log {
     struct tide_port *port;
     struct tide_file *file, *lock;
-    uint64_t size, first; /* first: index of entries[0] */
+    uint64_t size, first;  /* first: index of entries[0] */
     struct entry *entries; /* behind the start */
     size_t count, capacity;
     char path[PATH_BYTES];
@@ -34,17 +34,16 @@ static void path_of(char path[PATH_BYTES], const char *directory, uint16_t id, c
 static int lock(struct tide_port *port, const char *directory, uint16_t id, struct tide_file **out) {
     char path[PATH_BYTES];
     path_of(path, directory, id, suffix_lock);
-    return port->ops->file_open(port, path,
-                                TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_LOCK | TIDE_FILE_PRIVATE, out);
+    return port->ops->file_open(
+        port, path, TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_LOCK | TIDE_FILE_PRIVATE, out);
 }
 
-int tide_raft_log_open(struct tide_port *port, const char *directory, uint16_t id,
-                      struct tide_raft_log **out) {
+int tide_raft_log_open(struct tide_port *port, const char *directory, uint16_t id, struct tide_raft_log **out) {
     if (strlen(directory) + 32 > PATH_BYTES) {
         return tide_fail(TIDE_EINVAL, "the path of the state directory is too long");
     }
     struct tide_raft_log *h = tide_alloc_zero(1, sizeof *h);
-    if (h == NULL) {
+    if (!h) {
         return TIDE_ENOMEM;
     }
     h->port = port;
@@ -129,22 +128,22 @@ int tide_raft_log_begin(struct tide_raft_log *h, const struct tide_raft_log_star
     return error;
 }
 
-int tide_raft_log_append(struct tide_raft_log *h, uint64_t term, enum tide_raft_log_kind kind,
-                        const void *data, size_t size) {
-    if (h->file == NULL) {
+int tide_raft_log_append(struct tide_raft_log *h, uint64_t term, enum tide_raft_log_kind kind, const void *data,
+                         size_t size) {
+    if (!h->file) {
         return tide_fail(TIDE_EPROTO, "an entry of a log that has no beginning");
     }
     if (h->count == h->capacity) {
         const size_t capacity = h->capacity == 0 ? 64 : 2 * h->capacity;
         struct entry *grown = tide_realloc(h->entries, capacity * sizeof *grown);
-        if (grown == NULL) {
+        if (!grown) {
             return TIDE_ENOMEM;
         }
         h->entries = grown;
         h->capacity = capacity;
     }
     struct entry e = {.term = term, .kind = kind, .data = tide_alloc(size + 1), .size = size};
-    if (e.data == NULL) {
+    if (!e.data) {
         return TIDE_ENOMEM;
     }
     memcpy(e.data, data, size);
@@ -158,7 +157,7 @@ int tide_raft_log_append(struct tide_raft_log *h, uint64_t term, enum tide_raft_
 }
 
 int tide_raft_log_sync(struct tide_raft_log *h) {
-    return h->file != NULL ? h->port->ops->file_sync(h->file) : 0;
+    return h->file ? h->port->ops->file_sync(h->file) : 0;
 }
 
 /* Nothing is written: an entry with the same index overrules it, and until then nobody was told that
@@ -170,10 +169,10 @@ void tide_raft_log_truncate(struct tide_raft_log *h, uint64_t index) {
 void tide_raft_log_close(struct tide_raft_log *h) {
     drop_from(h, 0);
     tide_free(h->entries);
-    if (h->file != NULL) {
+    if (h->file) {
         h->port->ops->file_close(h->file);
     }
-    if (h->lock != NULL) {
+    if (h->lock) {
         h->port->ops->file_close(h->lock);
     }
     tide_free(h);
@@ -190,7 +189,7 @@ struct reading {
         uint64_t kind;
         const void *data;
         size_t size;
-    } *entries;
+    } * entries;
     size_t count, capacity;
     uint64_t first;
     bool begun;
@@ -215,8 +214,8 @@ static int read_start(struct reading *in, struct tide_reader *r) {
     in->log->term = tide_read_uint(r);
     const void *voters = tide_read_binary(r, &voters_size);
     const void *state = tide_read_binary(r, &state_size);
-    if (r->error != 0 || r->at != r->end || in->begun || in->log->index == 0 ||
-        in->log->index > UINT64_MAX / 2 || take_voters(in->log, voters, voters_size) != 0) {
+    if (r->error != 0 || r->at != r->end || in->begun || in->log->index == 0 || in->log->index > UINT64_MAX / 2 ||
+        take_voters(in->log, voters, voters_size) != 0) {
         return damaged();
     }
     in->begun = true;
@@ -228,15 +227,15 @@ static int read_entry(struct reading *in, struct tide_reader *r) {
     const uint64_t index = tide_read_uint(r), term = tide_read_uint(r), kind = tide_read_uint(r);
     size_t size;
     const void *data = tide_read_binary(r, &size);
-    if (r->error != 0 || r->at != r->end || !in->begun || kind > TIDE_RAFT_LOG_OTHER ||
-        index < in->first || index - in->first > in->count) {
+    if (r->error != 0 || r->at != r->end || !in->begun || kind > TIDE_RAFT_LOG_OTHER || index < in->first ||
+        index - in->first > in->count) {
         return damaged();
     }
     in->count = (size_t)(index - in->first);
     if (in->count == in->capacity) {
         const size_t capacity = in->capacity == 0 ? 64 : 2 * in->capacity;
         void *grown = tide_realloc(in->entries, capacity * sizeof *in->entries);
-        if (grown == NULL) {
+        if (!grown) {
             return TIDE_ENOMEM;
         }
         in->entries = grown;
@@ -283,7 +282,7 @@ int tide_raft_log_parse(const void *data, size_t size, struct tide_raft_log_cont
     while (error == 0 && at < size) {
         uint32_t length;
         const uint8_t *payload = tide__record_at(data, size, at, &length);
-        if (payload == NULL) {
+        if (!payload) {
             break;
         }
         error = read_record(&in, payload, length);
@@ -333,8 +332,8 @@ static bool is_further(const struct tide_raft_log_content *a, const struct tide_
 }
 
 /* Those that are not locked by a living process; the furthest of their logs. */
-static void take_furthest(struct tide_port *port, const char *directory, const char *name,
-                          struct tide_raft_logs *all, struct tide_raft_log_content *best) {
+static void take_furthest(struct tide_port *port, const char *directory, const char *name, struct tide_raft_logs *all,
+                          struct tide_raft_log_content *best) {
     size_t found = all->count;
     all->count = 0;
     for (size_t i = 0; i < found; i++) {
@@ -373,8 +372,7 @@ static bool has(const struct tide_raft_logs *all, uint16_t id) {
     return false;
 }
 
-int tide_raft_logs_open(struct tide_port *port, const char *directory, const char *name,
-                       struct tide_raft_logs *out) {
+int tide_raft_logs_open(struct tide_port *port, const char *directory, const char *name, struct tide_raft_logs *out) {
     *out = (struct tide_raft_logs){0};
     if (strlen(directory) + 32 > PATH_BYTES) {
         return tide_fail(TIDE_EINVAL, "the path of the state directory is too long");

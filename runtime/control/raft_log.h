@@ -29,13 +29,12 @@ struct tide_raft_log_start {
 };
 
 /* The file of node `id`, locked as long as it is open; what was in it is gone. */
-int tide_raft_log_open(struct tide_port *port, const char *directory, uint16_t id,
-                      struct tide_raft_log **out);
+int tide_raft_log_open(struct tide_port *port, const char *directory, uint16_t id, struct tide_raft_log **out);
 /* All up to start->index is in the state; of what is behind it the entries stay, if `keep`. */
 int tide_raft_log_begin(struct tide_raft_log *log, const struct tide_raft_log_start *start, bool keep);
 /* The entry behind the last one; durable after tide_raft_log_sync. Of VOTERS: their ids, u16 each. */
-int tide_raft_log_append(struct tide_raft_log *log, uint64_t term, enum tide_raft_log_kind kind,
-                        const void *data, size_t size);
+int tide_raft_log_append(struct tide_raft_log *log, uint64_t term, enum tide_raft_log_kind kind, const void *data,
+                         size_t size);
 int tide_raft_log_sync(struct tide_raft_log *log);
 /* Entry `index` and those behind it are not in the log any more. */
 void tide_raft_log_truncate(struct tide_raft_log *log, uint64_t index);
@@ -44,7 +43,7 @@ void tide_raft_log_close(struct tide_raft_log *log);
 /* The logs of a directory, locked; what was decided by their holders. */
 struct tide_raft_logs {
     struct tide_control_state state;
-    uint64_t index, term; /* of the last entry of any of them; 0: there is none */
+    uint64_t index, term;             /* of the last entry of any of them; 0: there is none */
     uint16_t ids[TIDE_RAFT_LOGS_MAX]; /* whose process is gone */
     size_t count;
     struct tide_file *locks[TIDE_RAFT_LOGS_MAX];
@@ -52,8 +51,7 @@ struct tide_raft_logs {
 
 /* EBUSY: a majority is not there, or its processes live. EPROTO: the furthest log is damaged. Without
  * a directory or logs there is nothing, and that is no error. */
-int tide_raft_logs_open(struct tide_port *port, const char *directory, const char *name,
-                       struct tide_raft_logs *out);
+int tide_raft_logs_open(struct tide_port *port, const char *directory, const char *name, struct tide_raft_logs *out);
 /* Another log has what they had: they go. */
 void tide_raft_logs_remove(struct tide_port *port, const char *directory, struct tide_raft_logs *logs);
 void tide_raft_logs_release(struct tide_port *port, struct tide_raft_logs *logs);

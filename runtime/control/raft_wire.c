@@ -17,8 +17,7 @@ void tide__raft_address(raft_id id, char out[24]) {
     snprintf(out, 24, "n%llu", id);
 }
 
-int tide__raft_configuration_copy(const struct raft_configuration *from,
-                                  struct raft_configuration *to) {
+int tide__raft_configuration_copy(const struct raft_configuration *from, struct raft_configuration *to) {
     raft_configuration_init(to);
     for (unsigned i = 0; i < from->n; i++) {
         const struct raft_server *s = &from->servers[i];
@@ -44,7 +43,7 @@ size_t tide__raft_voters(const struct raft_buffer *encoded, uint16_t *ids, size_
     for (uint64_t i = 0; i < servers; i++) {
         const uint8_t *text = at + sizeof id;
         const uint8_t *text_end = text < end ? memchr(text, 0, (size_t)(end - text)) : NULL;
-        if (text_end == NULL || text_end + 1 >= end) {
+        if (!text_end || text_end + 1 >= end) {
             return 0;
         }
         memcpy(&id, at, sizeof id);
@@ -102,13 +101,12 @@ static void numbers_of(const struct raft_message *m, uint64_t n[NUMBERS], uint64
 static void write_entries(struct tide_writer *w, const struct raft_append_entries *a) {
     size_t bytes = 0, count = 0;
     while (count < a->n_entries &&
-           (count == 0 ||
-            bytes + ENTRY_BYTES + a->entries[count].buf.len <= TIDE__RAFT_MESSAGE_BYTES)) {
+           (count == 0 || bytes + ENTRY_BYTES + a->entries[count].buf.len <= TIDE__RAFT_MESSAGE_BYTES)) {
         bytes += ENTRY_BYTES + a->entries[count++].buf.len;
     }
     tide_write_typed_head(w, TIDE_U8, bytes);
     uint8_t *at = tide_write_reserve(w, bytes);
-    for (size_t i = 0; i < count && at != NULL; i++) {
+    for (size_t i = 0; i < count && at; i++) {
         const struct raft_entry *e = &a->entries[i];
         const uint64_t term = e->term;
         const uint32_t type = e->type, length = (uint32_t)e->buf.len;
@@ -170,8 +168,7 @@ static int count_entries(const uint8_t *at, size_t size) {
         }
         memcpy(&type, at + 8, sizeof type);
         memcpy(&length, at + 12, sizeof length);
-        if (type < RAFT_COMMAND || type > RAFT_CHANGE || length == 0 ||
-            length > size - ENTRY_BYTES) {
+        if (type < RAFT_COMMAND || type > RAFT_CHANGE || length == 0 || length > size - ENTRY_BYTES) {
             return -1;
         }
         at += ENTRY_BYTES + length;
@@ -194,7 +191,7 @@ static int read_entries(const struct body *b, struct raft_append_entries *out) {
     }
     uint8_t *batch = raft_malloc(b->size);
     out->entries = raft_calloc((size_t)count, sizeof *out->entries);
-    if (batch == NULL || out->entries == NULL) {
+    if (!batch || !out->entries) {
         raft_free(batch);
         raft_free(out->entries);
         return tide_fail(TIDE_ENOMEM, "out of memory");
@@ -224,22 +221,22 @@ void tide__raft_parts_release(struct tide__raft_parts *parts) {
 /* The first part begins anew; one that does not follow is dropped, and the sender tries again. */
 static int read_part(const struct body *b, raft_id from, struct tide__raft_parts *parts) {
     uint64_t total = b->numbers[4], last_index = b->numbers[1];
-    if (total == 0 || total > (uint64_t)TIDE_CONTROL_STATE_MAX + TIDE_CONTROL_ENTRY_MAX ||
-        b->size == 0 || b->flag > total || b->size > total - b->flag) {
+    if (total == 0 || total > (uint64_t)TIDE_CONTROL_STATE_MAX + TIDE_CONTROL_ENTRY_MAX || b->size == 0 ||
+        b->flag > total || b->size > total - b->flag) {
         return damaged();
     }
     if (b->flag == 0) {
         tide__raft_parts_release(parts);
         parts->data = raft_malloc((size_t)total);
-        if (parts->data == NULL) {
+        if (!parts->data) {
             return tide_fail(TIDE_ENOMEM, "out of memory");
         }
         parts->from = from;
         parts->last_index = last_index;
         parts->total = total;
     }
-    if (parts->data == NULL || parts->from != from || parts->last_index != last_index ||
-        parts->total != total || parts->got != b->flag) {
+    if (!parts->data || parts->from != from || parts->last_index != last_index || parts->total != total ||
+        parts->got != b->flag) {
         return 0;
     }
     memcpy(parts->data + parts->got, b->bytes, b->size);
@@ -267,8 +264,7 @@ static int read_servers(struct tide_reader *r, struct raft_configuration *out) {
     return 0;
 }
 
-static int fill(struct body *b, raft_id from, struct tide__raft_parts *parts,
-                struct raft_message *out) {
+static int fill(struct body *b, raft_id from, struct tide__raft_parts *parts, struct raft_message *out) {
     const uint64_t *n = b->numbers;
     int code;
     switch (out->type) {
@@ -278,8 +274,8 @@ static int fill(struct body *b, raft_id from, struct tide__raft_parts *parts,
         code = read_entries(b, &out->append_entries);
         return code != 0 ? code : 1;
     case RAFT_IO_APPEND_ENTRIES_RESULT:
-        out->append_entries_result = (struct raft_append_entries_result){
-            .term = n[0], .rejected = n[1], .last_log_index = n[2]};
+        out->append_entries_result =
+            (struct raft_append_entries_result){.term = n[0], .rejected = n[1], .last_log_index = n[2]};
         return 1;
     case RAFT_IO_REQUEST_VOTE:
         out->request_vote = (struct raft_request_vote){.term = n[0],
@@ -296,28 +292,26 @@ static int fill(struct body *b, raft_id from, struct tide__raft_parts *parts,
     case RAFT_IO_INSTALL_SNAPSHOT:
         code = read_part(b, from, parts);
         if (code == 1) {
-            out->install_snapshot = (struct raft_install_snapshot){
-                .term = n[0],
-                .last_index = n[1],
-                .last_term = n[2],
-                .conf_index = n[3],
-                .conf = b->servers,
-                .data = {.base = parts->data, .len = (size_t)parts->total}};
+            out->install_snapshot =
+                (struct raft_install_snapshot){.term = n[0],
+                                               .last_index = n[1],
+                                               .last_term = n[2],
+                                               .conf_index = n[3],
+                                               .conf = b->servers,
+                                               .data = {.base = parts->data, .len = (size_t)parts->total}};
             *parts = (struct tide__raft_parts){0};
             raft_configuration_init(&b->servers);
         }
         return code;
     case RAFT_IO_TIMEOUT_NOW:
-        out->timeout_now = (struct raft_timeout_now){
-            .term = n[0], .last_log_index = n[1], .last_log_term = n[2]};
+        out->timeout_now = (struct raft_timeout_now){.term = n[0], .last_log_index = n[1], .last_log_term = n[2]};
         return 1;
     default:
         return damaged();
     }
 }
 
-int tide__raft_read(struct tide_reader *r, raft_id from, struct tide__raft_parts *parts,
-                    struct raft_message *out) {
+int tide__raft_read(struct tide_reader *r, raft_id from, struct tide__raft_parts *parts, struct raft_message *out) {
     struct body b = {0};
     size_t fields = tide_read_array(r);
     uint64_t type = tide_read_uint(r);
@@ -325,9 +319,8 @@ int tide__raft_read(struct tide_reader *r, raft_id from, struct tide__raft_parts
         b.numbers[i] = tide_read_uint(r);
     }
     b.flag = tide_read_uint(r);
-    int code = fields == FIELDS && type <= RAFT_IO_TIMEOUT_NOW && r->error == 0
-                   ? read_servers(r, &b.servers)
-                   : damaged();
+    int code =
+        fields == FIELDS && type <= RAFT_IO_TIMEOUT_NOW && r->error == 0 ? read_servers(r, &b.servers) : damaged();
     if (code != 0) {
         return code;
     }

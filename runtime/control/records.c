@@ -32,28 +32,25 @@ bool tide__records_follow(const void *bytes, size_t size, size_t at) {
     const uint32_t mark = RECORD_MARK;
     for (; at + TIDE__RECORD_HEAD <= size; at++) {
         uint32_t length;
-        if (memcmp(data + at, &mark, sizeof mark) == 0 &&
-            tide__record_at(data, size, at, &length) != NULL) {
+        if (memcmp(data + at, &mark, sizeof mark) == 0 && tide__record_at(data, size, at, &length)) {
             return true;
         }
     }
     return false;
 }
 
-int tide__records_check(const void *bytes, size_t size, const char magic[8], uint32_t version,
-                        const char *what) {
+int tide__records_check(const void *bytes, size_t size, const char magic[8], uint32_t version, const char *what) {
     const uint8_t *data = bytes;
     uint32_t found;
     if (size < TIDE__RECORDS_HEADER || memcmp(data, magic, 8) != 0) {
         return tide_fail(TIDE_EPROTO, "it is no %s", what);
     }
     memcpy(&found, data + 8, sizeof found);
-    return found == version
-               ? 0
-               : tide_fail(TIDE_EVERSION,
-                           "it is of version %u, this program reads version %u: start the program "
-                           "that wrote it, or begin with an empty directory",
-                           (unsigned)found, (unsigned)version);
+    return found == version ? 0
+                            : tide_fail(TIDE_EVERSION,
+                                        "it is of version %u, this program reads version %u: start the program "
+                                        "that wrote it, or begin with an empty directory",
+                                        (unsigned)found, (unsigned)version);
 }
 
 int tide__record_write(struct tide_file *file, const struct tide_port *port, uint64_t *at,
@@ -62,7 +59,7 @@ int tide__record_write(struct tide_file *file, const struct tide_port *port, uin
         return payload->error != 0 ? payload->error : TIDE_ELIMIT;
     }
     uint8_t *record = tide_alloc(TIDE__RECORD_HEAD + payload->size);
-    if (record == NULL) {
+    if (!record) {
         return TIDE_ENOMEM;
     }
     const uint32_t mark = RECORD_MARK, length = (uint32_t)payload->size;
@@ -81,8 +78,8 @@ static void beside(char out[TIDE__RECORDS_PATH], const char *path) {
     (void)snprintf(out, TIDE__RECORDS_PATH, "%s.new", path);
 }
 
-int tide__records_create(struct tide_port *port, const char *path, const char magic[8],
-                         uint32_t version, struct tide_file **out, uint64_t *at) {
+int tide__records_create(struct tide_port *port, const char *path, const char magic[8], uint32_t version,
+                         struct tide_file **out, uint64_t *at) {
     char name[TIDE__RECORDS_PATH];
     uint8_t header[TIDE__RECORDS_HEADER] = {0};
     memcpy(header, magic, 8);
@@ -90,8 +87,7 @@ int tide__records_create(struct tide_port *port, const char *path, const char ma
     beside(name, path);
     *at = sizeof header;
     int error = port->ops->file_open(
-        port, name,
-        TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE | TIDE_FILE_PRIVATE, out);
+        port, name, TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE | TIDE_FILE_PRIVATE, out);
     if (error != 0) {
         return error;
     }
@@ -102,8 +98,8 @@ int tide__records_create(struct tide_port *port, const char *path, const char ma
     return error;
 }
 
-int tide__records_replace(struct tide_port *port, const char *path, struct tide_file *fresh,
-                          int written, struct tide_file **file) {
+int tide__records_replace(struct tide_port *port, const char *path, struct tide_file *fresh, int written,
+                          struct tide_file **file) {
     char name[TIDE__RECORDS_PATH];
     beside(name, path);
     int error = written != 0 ? written : port->ops->file_sync(fresh);
@@ -112,7 +108,7 @@ int tide__records_replace(struct tide_port *port, const char *path, struct tide_
         port->ops->file_close(fresh);
         return error;
     }
-    if (*file != NULL) {
+    if (*file) {
         port->ops->file_close(*file);
     }
     *file = fresh;
@@ -124,7 +120,7 @@ int tide__records_directory(struct tide_port *port, const char *directory) {
     int error = port->ops->file_mkdir(port, directory, 0700);
     snprintf(parent, sizeof parent, "%s", directory);
     char *slash = strrchr(parent, '/');
-    if (slash == NULL) {
+    if (!slash) {
         snprintf(parent, sizeof parent, ".");
     } else {
         slash[slash == parent ? 1 : 0] = 0;

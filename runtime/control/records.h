@@ -20,8 +20,7 @@ enum {
 };
 
 /* EPROTO: the file is not `what`; EVERSION. */
-int tide__records_check(const void *data, size_t size, const char magic[8], uint32_t version,
-                        const char *what);
+int tide__records_check(const void *data, size_t size, const char magic[8], uint32_t version, const char *what);
 /* The payload of the record at `at`; NULL: there is none that is whole. */
 const uint8_t *tide__record_at(const void *data, size_t size, size_t at, uint32_t *length);
 /* Is there a whole record anywhere from `at` on? */
@@ -34,10 +33,10 @@ int tide__record_write(struct tide_file *file, const struct tide_port *port, uin
  * then synced and renamed, and *file, if any, is closed for it. `written`, what writing came to, is
  * passed on; after a failure everything is as before.
  */
-int tide__records_create(struct tide_port *port, const char *path, const char magic[8],
-                         uint32_t version, struct tide_file **out, uint64_t *at);
-int tide__records_replace(struct tide_port *port, const char *path, struct tide_file *fresh,
-                          int written, struct tide_file **file);
+int tide__records_create(struct tide_port *port, const char *path, const char magic[8], uint32_t version,
+                         struct tide_file **out, uint64_t *at);
+int tide__records_replace(struct tide_port *port, const char *path, struct tide_file *fresh, int written,
+                          struct tide_file **file);
 /* Makes the directory, and its name durable: records nobody finds again are none. */
 int tide__records_directory(struct tide_port *port, const char *directory);
 

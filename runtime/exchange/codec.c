@@ -11,8 +11,7 @@
 #include "exchange/internal.h"
 
 size_t tide__exchange_size(size_t count, uint8_t format) {
-    return format > TIDE_WIRE_BF16 ? tide__compressed_size(count, format)
-                                   : count * tide__exchange_width(format);
+    return format > TIDE_WIRE_BF16 ? tide__compressed_size(count, format) : count * tide__exchange_width(format);
 }
 
 int tide__exchange_encode(const float *from, void *to, size_t count, uint8_t format) {
@@ -52,8 +51,7 @@ static const uint8_t codes[] = {
     [TIDE_WIRE_F32] = TIDE_F32,   [TIDE_WIRE_F16] = TIDE_F16,     [TIDE_WIRE_BF16] = TIDE_BF16,
     [TIDE_FORMAT_TOPK] = TIDE_U8, [TIDE_FORMAT_ONEBIT] = TIDE_U8, [TIDE_FORMAT_SPARSE] = TIDE_U8};
 
-void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
-                         const struct entry *e) {
+void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x, const struct entry *e) {
     const struct layer *l = &x->layers[e->layer];
     tide_write_array(w, 10);
     tide_write_uint(w, e->kind);
@@ -65,8 +63,7 @@ void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
     tide_write_uint(w, e->format);
     tide_write_uint(w, e->fanout);
     if (e->kind == FACTOR) {
-        const struct factors *f =
-            e->rank == x->rank ? &l->own[e->step & 1] : &l->rounds[e->step & 1].factors[e->rank];
+        const struct factors *f = e->rank == x->rank ? &l->own[e->step & 1] : &l->rounds[e->step & 1].factors[e->rank];
         tide_write_array(w, l->matrix_count);
         for (size_t i = 0; i < l->matrix_count; i++) {
             tide_write_uint(w, f->k[i]);
@@ -74,8 +71,7 @@ void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
     } else {
         tide_write_array(w, 0);
     }
-    tide_write_typed_head(w, (enum tide_ext)codes[e->format],
-                          e->format > TIDE_WIRE_BF16 ? e->blob->size : e->count);
+    tide_write_typed_head(w, (enum tide_ext)codes[e->format], e->format > TIDE_WIRE_BF16 ? e->blob->size : e->count);
 }
 
 static uint32_t read_u32(struct tide_reader *r) {

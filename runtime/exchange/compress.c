@@ -19,9 +19,9 @@ static size_t kept_of(size_t count) {
 }
 
 size_t tide__compressed_size(size_t count, uint8_t format) {
-    return format == TIDE_FORMAT_TOPK ? 8 * kept_of(count)
-                                      : count / BLOCK * (8 + BLOCK / 8) +
-                                            (count % BLOCK ? 8 + (count % BLOCK + 7) / 8 : 0);
+    return format == TIDE_FORMAT_TOPK
+               ? 8 * kept_of(count)
+               : count / BLOCK * (8 + BLOCK / 8) + (count % BLOCK ? 8 + (count % BLOCK + 7) / 8 : 0);
 }
 
 /* ---- the largest ---- */
@@ -35,8 +35,8 @@ static uint32_t magnitude(float value) { /* as an integer of the same order; NaN
 /* The highest of those halves of magnitudes for which at least `wanted` values are at or above it,
  * and how many are above. Of the magnitudes whose high half is `high`, the low ones; with `high`
  * beyond all, the high ones of all. */
-static uint32_t find_half(const float *from, size_t count, uint32_t high, size_t wanted,
-                          uint32_t *buckets, size_t *above) {
+static uint32_t find_half(const float *from, size_t count, uint32_t high, size_t wanted, uint32_t *buckets,
+                          size_t *above) {
     memset(buckets, 0, BUCKETS * sizeof *buckets);
     for (size_t i = 0; i < count; i++) {
         uint32_t m = magnitude(from[i]);
@@ -162,9 +162,7 @@ int tide__sparse_expand(const uint8_t *from, size_t size, float *to, size_t coun
             at += 4;
         }
     }
-    return fits && at == size
-               ? 0
-               : tide_fail(TIDE_EPROTO, "%zu bytes of %zu values without their zeros", size, count);
+    return fits && at == size ? 0 : tide_fail(TIDE_EPROTO, "%zu bytes of %zu values without their zeros", size, count);
 }
 
 /* ---- lossy ---- */
@@ -193,8 +191,7 @@ int tide__expand(const uint8_t *from, float *to, size_t count, uint8_t format) {
     return 0;
 }
 
-struct tide_blob *tide__exchange_blob_keeping(const float *from, float *kept, size_t count,
-                                              uint8_t format) {
+struct tide_blob *tide__exchange_blob_keeping(const float *from, float *kept, size_t count, uint8_t format) {
     float *whole = tide_alloc((2 * count + 1) * sizeof *whole), *arrives = whole + count;
     if (!whole) {
         return NULL;

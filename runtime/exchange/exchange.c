@@ -125,15 +125,11 @@ static size_t piece_of(const struct tide_exchange_options *o) {
     return piece < PIECE_LEAST ? PIECE_LEAST : piece < PIECE_MOST ? piece : PIECE_MOST;
 }
 
-static int make_layer(const struct tide_exchange_options *o, const struct tide_exchange_layer *from,
-                      struct layer *l) {
+static int make_layer(const struct tide_exchange_options *o, const struct tide_exchange_layer *from, struct layer *l) {
     size_t most = piece_of(o), end = from->first;
-    if (from->first > o->elements || from->count > o->elements - from->first ||
-        from->matrix_count > MATRICES_MAX) {
-        return tide_fail(
-            TIDE_EINVAL,
-            "exchange: a layer is outside of the %zu gradients, or has over %d matrices",
-            o->elements, MATRICES_MAX);
+    if (from->first > o->elements || from->count > o->elements - from->first || from->matrix_count > MATRICES_MAX) {
+        return tide_fail(TIDE_EINVAL, "exchange: a layer is outside of the %zu gradients, or has over %d matrices",
+                         o->elements, MATRICES_MAX);
     }
     *l = (struct layer){.first = from->first,
                         .count = from->count,
@@ -182,8 +178,7 @@ static int fill(struct tide_exchange *x, const struct tide_exchange_options *o) 
     for (size_t i = 0; i < o->layer_count && code == 0; i++) {
         code = make_layer(o, &o->layers[i], &x->layers[i]);
     }
-    struct tide_exchange_plan *plans[] = {&x->plan, &x->agreed, &x->shared[0].plan,
-                                          &x->shared[1].plan};
+    struct tide_exchange_plan *plans[] = {&x->plan, &x->agreed, &x->shared[0].plan, &x->shared[1].plan};
     for (size_t i = 0; i < TIDE_COUNT(plans) && code == 0; i++) {
         code = make_plan(plans[i], o->layer_count);
     }
@@ -195,13 +190,11 @@ static int fill(struct tide_exchange *x, const struct tide_exchange_options *o) 
     return code;
 }
 
-int tide_exchange_create(struct tide_node *node, const struct tide_exchange_options *o,
-                         struct tide_exchange **out) {
-    if (o->workers == 0 || o->workers > TIDE_EXCHANGE_WORKERS_MAX || o->rank >= o->workers ||
-        o->layer_count == 0 || o->layer_count > TIDE_EXCHANGE_LAYERS_MAX ||
-        o->elements > (size_t)1 << 40) {
-        return tide_fail(TIDE_EINVAL, "exchange: worker %u of %u with %zu layers", o->rank + 1,
-                         o->workers, o->layer_count);
+int tide_exchange_create(struct tide_node *node, const struct tide_exchange_options *o, struct tide_exchange **out) {
+    if (o->workers == 0 || o->workers > TIDE_EXCHANGE_WORKERS_MAX || o->rank >= o->workers || o->layer_count == 0 ||
+        o->layer_count > TIDE_EXCHANGE_LAYERS_MAX || o->elements > (size_t)1 << 40) {
+        return tide_fail(TIDE_EINVAL, "exchange: worker %u of %u with %zu layers", o->rank + 1, o->workers,
+                         o->layer_count);
     }
     struct tide_exchange *x = tide_alloc_zero(1, sizeof *x);
     if (!x) {
@@ -218,11 +211,8 @@ int tide_exchange_create(struct tide_node *node, const struct tide_exchange_opti
     x->layer_count = o->layer_count;
     int code = fill(x, o);
     atomic_store_explicit(&x->refs, 2, memory_order_relaxed);
-    struct tide_actor_options actor = {.type = "exchange",
-                                       .run = tide__exchange_run,
-                                       .state = x,
-                                       .release = actor_ended,
-                                       .role = TIDE_ROLE_CONTROL};
+    struct tide_actor_options actor = {
+        .type = "exchange", .run = tide__exchange_run, .state = x, .release = actor_ended, .role = TIDE_ROLE_CONTROL};
     if (code == 0) {
         code = tide_spawn(node, &actor, &x->address);
     }
@@ -292,8 +282,7 @@ void tide__exchange_fail(struct tide_exchange *x, int code, const char *format, 
     bool first = atomic_load_explicit(&x->failed, memory_order_relaxed) == 0;
     if (first) {
         memcpy(x->failure, text, sizeof text);
-        atomic_store_explicit(&x->failed, code,
-                              memory_order_seq_cst); /* pairs with the worker's load */
+        atomic_store_explicit(&x->failed, code, memory_order_seq_cst); /* pairs with the worker's load */
     }
     tide_unlock(&x->lock);
     tide__exchange_wake(x);
@@ -307,24 +296,22 @@ static bool is_done(const atomic_uint_fast64_t *done, uint64_t step) {
 /* A layer that has come and was not taken yet; layer_count: none. */
 static size_t untaken(const struct tide_exchange *x, uint64_t step) {
     size_t i = 0;
-    while (i < x->layer_count &&
-           (x->layers[i].taken >= step || !is_done(&x->layers[i].done, step))) {
+    while (i < x->layer_count && (x->layers[i].taken >= step || !is_done(&x->layers[i].done, step))) {
         i++;
     }
     return i;
 }
 
 /* Until it is done, or `any` layer is there to be taken. *waited: adds the time; may be NULL. */
-static int await(struct tide_exchange *x, const atomic_uint_fast64_t *done, uint64_t step, bool any,
-                 const char *why, atomic_uint_fast64_t *waited) {
+static int await(struct tide_exchange *x, const atomic_uint_fast64_t *done, uint64_t step, bool any, const char *why,
+                 atomic_uint_fast64_t *waited) {
     int code = 0;
     uint64_t since = 0;
     atomic_store_explicit(&x->waiter, tide_fiber_current(), memory_order_seq_cst);
     while (code == 0 && !is_done(done, step) && !(any && untaken(x, step) < x->layer_count)) {
         if (atomic_load_explicit(&x->failed, memory_order_seq_cst) < 0) {
             tide_lock(&x->lock);
-            code =
-                tide_fail(atomic_load_explicit(&x->failed, memory_order_relaxed), "%s", x->failure);
+            code = tide_fail(atomic_load_explicit(&x->failed, memory_order_relaxed), "%s", x->failure);
             tide_unlock(&x->lock);
             break;
         }
@@ -384,11 +371,10 @@ static int reserve(float **values, size_t *room, size_t total) {
     return 0;
 }
 
-int tide_exchange_factors(struct tide_exchange *x, size_t layer, size_t matrix, size_t k,
-                          const float *a, const float *b) {
+int tide_exchange_factors(struct tide_exchange *x, size_t layer, size_t matrix, size_t k, const float *a,
+                          const float *b) {
     if (layer >= x->layer_count || matrix >= x->layers[layer].matrix_count || k > UINT32_MAX / 2) {
-        return tide_fail(TIDE_EINVAL, "exchange: %zu factors of matrix %zu in layer %zu", k,
-                         matrix + 1, layer + 1);
+        return tide_fail(TIDE_EINVAL, "exchange: %zu factors of matrix %zu in layer %zu", k, matrix + 1, layer + 1);
     }
     struct layer *l = &x->layers[layer];
     const struct tide_exchange_matrix *m = &l->matrices[matrix];
@@ -403,8 +389,7 @@ int tide_exchange_factors(struct tide_exchange *x, size_t layer, size_t matrix, 
 }
 
 /* Calls each(values, at) for the runs of a layer's elements that are in none of its matrices. */
-static void each_rest(float *values, struct layer *l,
-                      void (*each)(float *own, float **at, size_t count), float **at) {
+static void each_rest(float *values, struct layer *l, void (*each)(float *own, float **at, size_t count), float **at) {
     size_t first = l->first;
     for (size_t i = 0; i <= l->matrix_count; i++) {
         size_t end = i < l->matrix_count ? l->matrices[i].first : l->first + l->count;
@@ -477,8 +462,7 @@ int tide_exchange_ready(struct tide_exchange *x, uint64_t step, size_t layer) {
     return post(x, &w);
 }
 
-int tide_exchange_share(struct tide_exchange *x, uint64_t step,
-                        const double own[TIDE_EXCHANGE_SUMS],
+int tide_exchange_share(struct tide_exchange *x, uint64_t step, const double own[TIDE_EXCHANGE_SUMS],
                         const struct tide_exchange_plan *proposal) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
@@ -536,8 +520,7 @@ void tide_exchange_sums_of(const struct tide_exchange *x, uint64_t step, size_t 
     add_up(x, &x->shared[step & 1], x->layers[layer].rounds[step & 1].view, sums);
 }
 
-static const struct factors *factors_of(const struct tide_exchange *x, uint64_t step, size_t layer,
-                                        uint32_t rank) {
+static const struct factors *factors_of(const struct tide_exchange *x, uint64_t step, size_t layer, uint32_t rank) {
     const struct layer *l = &x->layers[layer];
     return rank == x->rank ? &l->own[step & 1] : &l->rounds[step & 1].factors[rank];
 }
@@ -567,8 +550,7 @@ static int check_layer(const struct tide_exchange *x, uint64_t step, size_t laye
     }
     return is_done(&x->shared_done, step)
                ? 0
-               : tide_fail(TIDE_EINVAL, "exchange: layers of step %llu come after its sums",
-                           (unsigned long long)step);
+               : tide_fail(TIDE_EINVAL, "exchange: layers of step %llu come after its sums", (unsigned long long)step);
 }
 
 int tide_exchange_next(struct tide_exchange *x, uint64_t step, size_t layer, size_t *which) {
@@ -601,9 +583,8 @@ int tide_exchange_flush(struct tide_exchange *x) {
     return await(x, &x->gone, queued, false, "what others are to have", NULL);
 }
 
-void tide_exchange_factors_of(const struct tide_exchange *x, uint64_t step, size_t layer,
-                              size_t matrix, uint32_t rank, size_t *k, const float **a,
-                              const float **b) {
+void tide_exchange_factors_of(const struct tide_exchange *x, uint64_t step, size_t layer, size_t matrix, uint32_t rank,
+                              size_t *k, const float **a, const float **b) {
     const struct layer *l = &x->layers[layer];
     *k = 0;
     *a = *b = NULL;
@@ -636,7 +617,5 @@ void tide_exchange_stats(const struct tide_exchange *x, struct tide_exchange_sta
 }
 
 uint64_t tide_exchange_layer_ns(const struct tide_exchange *x, size_t layer) {
-    return layer < x->layer_count
-               ? atomic_load_explicit(&x->layers[layer].took_ns, memory_order_relaxed)
-               : 0;
+    return layer < x->layer_count ? atomic_load_explicit(&x->layers[layer].took_ns, memory_order_relaxed) : 0;
 }

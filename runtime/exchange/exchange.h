@@ -43,12 +43,7 @@ enum tide_path { TIDE_PATH_PS, TIDE_PATH_FACTOR, TIDE_PATH_RING, TIDE_PATH_COUNT
  * On the other paths they mean f32; so do the first two for layers of fewer than
  * TIDE_EXCHANGE_LOSSY_LEAST values: little would be saved, and signs of few unlike values (a
  * convolution and its biases) are too far from them for training to converge. */
-enum tide_format {
-    TIDE_FORMAT_TOPK = TIDE_WIRE_BF16 + 1,
-    TIDE_FORMAT_ONEBIT,
-    TIDE_FORMAT_SPARSE,
-    TIDE_FORMAT_COUNT
-};
+enum tide_format { TIDE_FORMAT_TOPK = TIDE_WIRE_BF16 + 1, TIDE_FORMAT_ONEBIT, TIDE_FORMAT_SPARSE, TIDE_FORMAT_COUNT };
 
 enum {
     TIDE_EXCHANGE_WORKERS_MAX = 1024,
@@ -105,15 +100,14 @@ const struct tide_exchange_plan *tide_exchange_get_plan(const struct tide_exchan
 
 /* The factors of a matrix of a layer whose path is factor: `a` [k x rows], `b` [k x columns],
  * copied. Before `ready`. A matrix without any in this step has k = 0. Errors: EINVAL, ENOMEM. */
-int tide_exchange_factors(struct tide_exchange *x, size_t layer, size_t matrix, size_t k,
-                          const float *a, const float *b);
+int tide_exchange_factors(struct tide_exchange *x, size_t layer, size_t matrix, size_t k, const float *a,
+                          const float *b);
 /* The layer's gradients are complete and may leave; they are the exchange's until `need` has
  * returned, and are not changed but by what lossy formats had kept. */
 int tide_exchange_ready(struct tide_exchange *x, uint64_t step, size_t layer);
 /* Adds up numbers over the workers. `proposal` is the plan of the next step for all; of the first
  * worker that took part in the last step alone, else NULL. */
-int tide_exchange_share(struct tide_exchange *x, uint64_t step,
-                        const double own[TIDE_EXCHANGE_SUMS],
+int tide_exchange_share(struct tide_exchange *x, uint64_t step, const double own[TIDE_EXCHANGE_SUMS],
                         const struct tide_exchange_plan *proposal);
 /* Waits for the sums of `share`. *agreed: the plan of the next step if there is a new one, else
  * NULL. */
@@ -130,13 +124,11 @@ int tide_exchange_next(struct tide_exchange *x, uint64_t step, size_t layer, siz
  * ECANCELED. */
 int tide_exchange_need(struct tide_exchange *x, uint64_t step, size_t layer);
 /* After `next` or `need`: the numbers of those whose gradients are in the layer's sum. */
-void tide_exchange_sums_of(const struct tide_exchange *x, uint64_t step, size_t layer,
-                           double sums[TIDE_EXCHANGE_SUMS]);
+void tide_exchange_sums_of(const struct tide_exchange *x, uint64_t step, size_t layer, double sums[TIDE_EXCHANGE_SUMS]);
 /* After `need`: the factors of rank `rank` of a matrix; k = 0 of one that is not in the sum.
  * Borrowed until the next `ready` of this layer. */
-void tide_exchange_factors_of(const struct tide_exchange *x, uint64_t step, size_t layer,
-                              size_t matrix, uint32_t rank, size_t *k, const float **a,
-                              const float **b);
+void tide_exchange_factors_of(const struct tide_exchange *x, uint64_t step, size_t layer, size_t matrix, uint32_t rank,
+                              size_t *k, const float **a, const float **b);
 
 /* Waits until what others are to have of the steps that are over has been sent, what this worker
  * passes on included: then the figures have all of it. */
@@ -150,8 +142,7 @@ struct tide_exchange_stats {
     uint64_t waited_ns;                /* the worker waited for gradients that all had ready */
     uint64_t skew_ns;                  /* it waited for others to end the step: in `sums` */
 };
-void tide_exchange_stats(const struct tide_exchange *x,
-                         struct tide_exchange_stats *out); /* any thread */
+void tide_exchange_stats(const struct tide_exchange *x, struct tide_exchange_stats *out); /* any thread */
 /* Time from a layer's `ready` to its sum, of its last step; 0: none yet. Any thread. */
 uint64_t tide_exchange_layer_ns(const struct tide_exchange *x, size_t layer);
 

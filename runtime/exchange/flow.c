@@ -30,14 +30,11 @@ static void land(struct tide_exchange *x, struct layer *l, struct round *round, 
     round->done = true;
     uint64_t at = now(x);
     trace_layer(x, l);
-    atomic_store_explicit(&l->took_ns, at > l->ready_at ? at - l->ready_at : 0,
-                          memory_order_relaxed);
+    atomic_store_explicit(&l->took_ns, at > l->ready_at ? at - l->ready_at : 0, memory_order_relaxed);
     if (--x->away == 0) {
-        atomic_fetch_add_explicit(&x->busy_ns, at > x->busy_since ? at - x->busy_since : 0,
-                                  memory_order_relaxed);
+        atomic_fetch_add_explicit(&x->busy_ns, at > x->busy_since ? at - x->busy_since : 0, memory_order_relaxed);
     }
-    atomic_store_explicit(&l->done, round->step,
-                          memory_order_seq_cst); /* pairs with the worker's load */
+    atomic_store_explicit(&l->done, round->step, memory_order_seq_cst); /* pairs with the worker's load */
     tide__exchange_wake(x);
 }
 
@@ -64,8 +61,7 @@ void tide__exchange_reset(struct tide_exchange *x, struct layer *l, struct round
     }
 }
 
-static int open_round(struct tide_exchange *x, struct layer *l, struct round *round,
-                      uint64_t step) {
+static int open_round(struct tide_exchange *x, struct layer *l, struct round *round, uint64_t step) {
     if (!round->parts) {
         round->parts = tide_alloc_zero(l->chunk_count, sizeof *round->parts);
         round->factors = tide_alloc_zero(x->workers, sizeof *round->factors);
@@ -86,8 +82,7 @@ static int find_round(struct tide_exchange *x, struct layer *l, uint64_t step, s
     if (round->step == step) {
         return 0;
     }
-    if (step != (round->step == 0 ? (step & 1 ? 1 : 2) : round->step + 2) ||
-        (round->step && !round->done)) {
+    if (step != (round->step == 0 ? (step & 1 ? 1 : 2) : round->step + 2) || (round->step && !round->done)) {
         return tide_fail(TIDE_EPROTO, "step %llu is not under way", (unsigned long long)step);
     }
     return open_round(x, l, round, step);
@@ -103,8 +98,7 @@ struct place { /* a chunk of a layer in a round */
     size_t count;
 };
 
-static struct place place_of(struct tide_exchange *x, uint32_t layer, struct round *round,
-                             uint32_t chunk) {
+static struct place place_of(struct tide_exchange *x, uint32_t layer, struct round *round, uint32_t chunk) {
     struct place p = {.l = &x->layers[layer], .round = round, .layer = layer, .chunk = chunk};
     size_t first;
     p.count = tide__exchange_chunk(p.l, chunk, &first);
@@ -113,8 +107,8 @@ static struct place place_of(struct tide_exchange *x, uint32_t layer, struct rou
     return p;
 }
 
-static int send_chunk(struct tide_exchange *x, const struct place *p, uint8_t kind, uint8_t format,
-                      uint32_t to, struct tide_blob *blob) {
+static int send_chunk(struct tide_exchange *x, const struct place *p, uint8_t kind, uint8_t format, uint32_t to,
+                      struct tide_blob *blob) {
     struct entry e = {.step = p->round->step,
                       .layer = p->layer,
                       .index = p->chunk,
@@ -135,8 +129,8 @@ static struct tide_blob *settle(const struct place *p, const float *sum, uint8_t
             return NULL;
         }
     }
-    struct tide_blob *blob = *kept ? tide__exchange_blob_keeping(sum, *kept, p->count, format)
-                                   : tide__exchange_blob(sum, p->count, format);
+    struct tide_blob *blob =
+        *kept ? tide__exchange_blob_keeping(sum, *kept, p->count, format) : tide__exchange_blob(sum, p->count, format);
     if (blob) {
         (void)tide__exchange_decode(blob->data, p->sum, p->count, format); /* our own bytes */
     }
@@ -204,8 +198,7 @@ static int pass_partial(struct tide_exchange *x, struct place *p, uint8_t format
     part->sum = NULL;
     add(sum, p->own, p->count);
     bool last = tide__exchange_owner(x, p->layer, p->chunk) == x->rank;
-    struct tide_blob *blob =
-        last ? settle(p, sum, format) : tide__exchange_blob(sum, p->count, format);
+    struct tide_blob *blob = last ? settle(p, sum, format) : tide__exchange_blob(sum, p->count, format);
     tide_free(sum);
     if (!blob) {
         return TIDE_ENOMEM;
@@ -291,8 +284,7 @@ static int take_sum(struct tide_exchange *x, const struct incoming *m, struct pl
 /* Everybody sends a layer of a step the same way, or sums would lack what came another one. */
 static int refuse_path(const struct round *round, bool factors) {
     return round->ready && (round->path == TIDE_PATH_FACTOR) != factors
-               ? tide_fail(TIDE_EPROTO, "%s of a layer that travels otherwise",
-                           factors ? "factors" : "a chunk")
+               ? tide_fail(TIDE_EPROTO, "%s of a layer that travels otherwise", factors ? "factors" : "a chunk")
                : 0;
 }
 
@@ -309,9 +301,7 @@ static int take_chunk(struct tide_exchange *x, const struct incoming *m, struct 
     if (m->size != tide__exchange_size(p.count, m->format)) {
         return tide_fail(TIDE_EPROTO, "a chunk of %zu bytes, not of %zu values", m->size, p.count);
     }
-    return m->kind == PUSH     ? take_push(x, m, &p)
-           : m->kind == REDUCE ? take_reduce(x, m, &p)
-                               : take_sum(x, m, &p);
+    return m->kind == PUSH ? take_push(x, m, &p) : m->kind == REDUCE ? take_reduce(x, m, &p) : take_sum(x, m, &p);
 }
 
 /* ---- factors ---- */
@@ -330,8 +320,7 @@ static int hand_down(struct tide_exchange *x, struct entry e, struct tide_blob *
 }
 
 /* Whose turn it is to bring the factors of a message here. */
-static uint32_t bringer(const struct tide_exchange *x, const struct incoming *m,
-                        const struct round *round) {
+static uint32_t bringer(const struct tide_exchange *x, const struct incoming *m, const struct round *round) {
     if (round->holder) {
         return round->holder - 1;
     }
@@ -380,8 +369,7 @@ static int take_factors(struct tide_exchange *x, const struct incoming *m, struc
         return code;
     }
     if (m->k_count != l->matrix_count) {
-        return tide_fail(TIDE_EPROTO, "factors of %zu matrices, not %zu", m->k_count,
-                         l->matrix_count);
+        return tide_fail(TIDE_EPROTO, "factors of %zu matrices, not %zu", m->k_count, l->matrix_count);
     }
     if (!f->begun) {
         size_t total = tide__exchange_factor_total(l, m->k);
@@ -425,9 +413,8 @@ static int send_factors(struct tide_exchange *x, uint32_t layer, struct round *r
     int code = 0;
     do {
         size_t count = tide__exchange_piece(x, at, own->total);
-        struct tide_blob *blob = sparse
-                                     ? tide__sparse_blob(own->values + at, count)
-                                     : tide__exchange_blob(own->values + at, count, round->format);
+        struct tide_blob *blob = sparse ? tide__sparse_blob(own->values + at, count)
+                                        : tide__exchange_blob(own->values + at, count, round->format);
         if (!blob) {
             return TIDE_ENOMEM;
         }
@@ -489,8 +476,7 @@ static int start_chunks(struct tide_exchange *x, uint32_t layer, struct round *r
 }
 
 /* Nothing has come before the own part that travels another way. */
-static int check_early(const struct tide_exchange *x, const struct layer *l,
-                       const struct round *round) {
+static int check_early(const struct tide_exchange *x, const struct layer *l, const struct round *round) {
     int code = 0;
     for (uint32_t r = 0; r < x->workers && code == 0; r++) {
         code = round->factors[r].begun ? refuse_path(round, true) : 0;
@@ -511,8 +497,7 @@ int tide__exchange_contribute(struct tide_exchange *x, uint32_t layer, struct ro
     if (code < 0) {
         return code;
     }
-    return round->path == TIDE_PATH_FACTOR ? send_factors(x, layer, round)
-                                           : start_chunks(x, layer, round);
+    return round->path == TIDE_PATH_FACTOR ? send_factors(x, layer, round) : start_chunks(x, layer, round);
 }
 
 static int worker_ready(struct tide_exchange *x, struct tide_reader *r) {
@@ -571,8 +556,7 @@ static int from_worker(struct tide_exchange *x, const struct tide_message *messa
 }
 
 /* Values of a layer. */
-static int take_values(struct tide_exchange *x, const struct tide_message *message,
-                       const struct incoming *m) {
+static int take_values(struct tide_exchange *x, const struct tide_message *message, const struct incoming *m) {
     if (m->layer >= x->layer_count) {
         return tide_fail(TIDE_EPROTO, "layer %u of %zu", m->layer, x->layer_count);
     }
@@ -608,9 +592,7 @@ static int from_peer(struct tide_exchange *x, const struct tide_message *message
     if (m.view > x->view) {
         return tide_fail(TIDE_EPROTO, "a view that this worker has not agreed to");
     }
-    return x->frozen         ? LATER
-           : m.kind == SHARE ? tide__exchange_take_share(x, &m)
-                             : take_values(x, message, &m);
+    return x->frozen ? LATER : m.kind == SHARE ? tide__exchange_take_share(x, &m) : take_values(x, message, &m);
 }
 
 int tide__exchange_take(struct tide_exchange *x, const struct tide_message *m) {
@@ -620,8 +602,7 @@ int tide__exchange_take(struct tide_exchange *x, const struct tide_message *m) {
 static bool is_close(const struct tide_message *m) {
     struct tide_reader r;
     tide_reader_init(&r, m->data, m->size);
-    return m->kind == TIDE_CAST && m->from == TIDE_NOBODY && tide_read_array(&r) == 1 &&
-           tide_read_uint(&r) == CLOSE;
+    return m->kind == TIDE_CAST && m->from == TIDE_NOBODY && tide_read_array(&r) == 1 && tide_read_uint(&r) == CLOSE;
 }
 
 /* *takes* the message. */
@@ -629,8 +610,7 @@ static void handle(struct tide_exchange *x, const struct tide_message *m) {
     int code = 0;
     if (m->kind == TIDE_EXIT) {
         code = tide__exchange_take_exit(x, m);
-    } else if (m->kind == TIDE_CAST &&
-               atomic_load_explicit(&x->failed, memory_order_relaxed) == 0) {
+    } else if (m->kind == TIDE_CAST && atomic_load_explicit(&x->failed, memory_order_relaxed) == 0) {
         code = tide__exchange_take(x, m);
     }
     if (code == LATER) {

@@ -10,19 +10,7 @@
 #include "exchange/exchange.h"
 #include "exchange/send_window.h"
 
-enum message_kind {
-    PUSH,
-    SUM,
-    REDUCE,
-    GATHER,
-    FACTOR,
-    SHARE,
-    STATE,
-    READY,
-    CONNECT,
-    CLOSE,
-    KIND_COUNT
-};
+enum message_kind { PUSH, SUM, REDUCE, GATHER, FACTOR, SHARE, STATE, READY, CONNECT, CLOSE, KIND_COUNT };
 
 /* A message between workers, as it was read and bounded by itself; not yet compared with the layers
  * here. */
@@ -104,8 +92,7 @@ struct entry {           /* of a peer's queue */
     uint32_t layer, index;
     uint32_t rank; /* source of factors */
     uint8_t kind, format, path, fanout;
-    struct tide_blob
-        *blob; /* shared; NULL: the chunk of the gradients as it is when its turn comes */
+    struct tide_blob *blob; /* shared; NULL: the chunk of the gradients as it is when its turn comes */
     size_t count;
 };
 
@@ -120,11 +107,10 @@ struct peer {
     struct tide_exchange *x;
     tide_address address;
     uint32_t rank;
-    atomic_uint
-        died;  /* the first view that it is no member of; ALIVE. Read by the worker, to whom it
-                  makes no difference when that changes: of what it asks, views are older */
-    bool dead; /* known to be, but perhaps not agreed upon */
-    bool left; /* it ended in order: nothing of it is missing */
+    atomic_uint died; /* the first view that it is no member of; ALIVE. Read by the worker, to whom it
+                         makes no difference when that changes: of what it asks, views are older */
+    bool dead;        /* known to be, but perhaps not agreed upon */
+    bool left;        /* it ended in order: nothing of it is missing */
     struct standing standing;
     struct entry *heap;
     size_t count, room;
@@ -191,27 +177,24 @@ static inline size_t tide__exchange_width(uint8_t format) {
 /* Place of a rank, or rank of a place, in the tree by which the factors of `source` go in a step;
  * place 0 is the source, the others change with the step. Below place i are
  * i * fanout + 1 .. (i + 1) * fanout. */
-static inline uint32_t tide__exchange_place(const struct tide_exchange *x, uint32_t source,
-                                            uint64_t step, uint32_t rank) {
+static inline uint32_t tide__exchange_place(const struct tide_exchange *x, uint32_t source, uint64_t step,
+                                            uint32_t rank) {
     uint32_t count = x->member_count, others = count - 1;
     uint32_t turn = (uint32_t)(step % (others ? others : 1));
     uint32_t away = (x->seat[rank] + count - x->seat[source] - 1) % count;
     return rank == source ? 0 : 1 + (away + others - turn) % others;
 }
-static inline uint32_t tide__exchange_rank(const struct tide_exchange *x, uint32_t source,
-                                           uint64_t step, uint32_t place) {
+static inline uint32_t tide__exchange_rank(const struct tide_exchange *x, uint32_t source, uint64_t step,
+                                           uint32_t place) {
     uint32_t count = x->member_count, others = count - 1;
-    return place == 0 ? source
-                      : x->members[(x->seat[source] + 1 + (uint32_t)((place - 1 + step) % others)) %
-                                   count];
+    return place == 0 ? source : x->members[(x->seat[source] + 1 + (uint32_t)((place - 1 + step) % others)) % count];
 }
 
 /* Whether the sums of a view have a rank's part. */
 static inline bool tide__exchange_in(const struct tide_exchange *x, uint32_t rank, uint32_t view) {
     return atomic_load_explicit(&x->peers[rank].died, memory_order_relaxed) > view;
 }
-static inline uint32_t tide__exchange_owner(const struct tide_exchange *x, size_t layer,
-                                            size_t chunk) {
+static inline uint32_t tide__exchange_owner(const struct tide_exchange *x, size_t layer, size_t chunk) {
     return x->members[(layer + chunk) % x->member_count];
 }
 /* Chunk c of a layer: *first within the layer. */
@@ -249,8 +232,7 @@ void tide__exchange_take_plan(struct sums *s, const struct incoming *m);
 int tide__exchange_take_share(struct tide_exchange *x, const struct incoming *m);
 /* Tells all members the own numbers of a step. */
 int tide__exchange_tell_share(struct tide_exchange *x, const struct sums *s);
-void tide__exchange_write_plan(struct tide_writer *w, const struct tide_exchange *x,
-                               const struct sums *s);
+void tide__exchange_write_plan(struct tide_writer *w, const struct tide_exchange *x, const struct sums *s);
 bool tide__exchange_share_is_whole(const struct tide_exchange *x, const struct sums *s);
 /* Sends to a worker, unless it is gone. */
 int tide__exchange_tell(struct tide_exchange *x, uint32_t rank, const struct tide_writer *w);
@@ -269,8 +251,7 @@ int tide__exchange_take_waiting(struct tide_exchange *x);
 int tide__exchange_queue(struct tide_exchange *x, uint32_t to, struct entry entry);
 struct entry tide__exchange_pop(struct peer *peer); /* the next to leave; there must be one */
 int tide__exchange_start_senders(struct tide_exchange *x);
-void tide__exchange_end_senders(
-    struct tide_exchange *x); /* tells them; they end when their queues are empty */
+void tide__exchange_end_senders(struct tide_exchange *x); /* tells them; they end when their queues are empty */
 void tide__exchange_drop(struct peer *peer);
 void tide__exchange_end_sender(struct peer *peer);
 
@@ -282,8 +263,7 @@ int tide__exchange_encode(const float *from, void *to, size_t count, uint8_t for
 int tide__exchange_decode(const void *from, float *to, size_t count, uint8_t format);
 struct tide_blob *tide__exchange_blob(const float *from, size_t count, uint8_t format);
 /* Head of the message of an entry; the values follow as its tail. */
-void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x,
-                         const struct entry *e);
+void tide__exchange_head(struct tide_writer *w, const struct tide_exchange *x, const struct entry *e);
 
 /* Values of a message of factors, which begins at `got` of `total`. */
 static inline size_t tide__exchange_piece(const struct tide_exchange *x, size_t got, size_t total) {
@@ -292,13 +272,12 @@ static inline size_t tide__exchange_piece(const struct tide_exchange *x, size_t 
 
 /* ---- compress.c ---- */
 size_t tide__compressed_size(size_t count, uint8_t format);
-int tide__compress(const float *from, uint8_t *to, size_t count, uint8_t format); /* ENOMEM */
-int tide__expand(const uint8_t *from, float *to, size_t count, uint8_t format);   /* EPROTO */
-struct tide_blob *tide__sparse_blob(const float *from, size_t count);             /* ENOMEM: NULL */
+int tide__compress(const float *from, uint8_t *to, size_t count, uint8_t format);   /* ENOMEM */
+int tide__expand(const uint8_t *from, float *to, size_t count, uint8_t format);     /* EPROTO */
+struct tide_blob *tide__sparse_blob(const float *from, size_t count);               /* ENOMEM: NULL */
 int tide__sparse_expand(const uint8_t *from, size_t size, float *to, size_t count); /* EPROTO */
 /* The values as they travel, with what was kept of earlier ones added, and what this loses kept:
  * `kept` has count elements. ENOMEM: NULL. */
-struct tide_blob *tide__exchange_blob_keeping(const float *from, float *kept, size_t count,
-                                              uint8_t format);
+struct tide_blob *tide__exchange_blob_keeping(const float *from, float *kept, size_t count, uint8_t format);
 
 #endif

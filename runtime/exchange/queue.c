@@ -86,13 +86,11 @@ static uint32_t window_of(struct peer *peer, uint8_t path, size_t size) {
     struct tide_exchange *x = peer->x;
     struct tide_net *net = tide_net_of(x->node);
     uint64_t consumed, under_way;
-    if (!net || !tide_net_flow(net, tide_address_node(peer->address), TIDE_LANE_BULK, &consumed,
-                               &under_way)) {
+    if (!net || !tide_net_flow(net, tide_address_node(peer->address), TIDE_LANE_BULK, &consumed, &under_way)) {
         return 0; /* a worker on this node */
     }
     size_t most = path == TIDE_PATH_RING ? x->under_way : x->link_most; /* a ring uses one link */
-    return (uint32_t)tide__send_window_look(&peer->window, tide_port_now(x->port), consumed, under_way,
-                                       size, most);
+    return (uint32_t)tide__send_window_look(&peer->window, tide_port_now(x->port), consumed, under_way, size, most);
 }
 
 static int send_entry(struct peer *peer, struct entry *e) {
@@ -115,9 +113,8 @@ static int send_entry(struct peer *peer, struct entry *e) {
     tide__exchange_head(&w, x, e);
     const size_t size = TIDE_FRAME_HEAD + w.size + e->blob->size;
     const uint32_t window = window_of(peer, e->path, size);
-    int code = w.error ? w.error
-                       : tide_send_blob_within(peer->address, TIDE_LANE_BULK, w.data, w.size,
-                                               e->blob, window);
+    int code =
+        w.error ? w.error : tide_send_blob_within(peer->address, TIDE_LANE_BULK, w.data, w.size, e->blob, window);
     atomic_fetch_add_explicit(&x->messages, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&x->bytes, size, memory_order_relaxed);
     atomic_fetch_add_explicit(&x->payload[e->path], e->blob->size, memory_order_relaxed);
@@ -139,8 +136,7 @@ static void sender_run(void *arg) {
         if (code == TIDE_EDIED || code == TIDE_EUNREACHABLE || code == TIDE_ECLOSED) {
             tide__exchange_drop(peer); /* its exit will be told */
         } else if (code < 0) {
-            tide__exchange_fail(x, code, "worker %u cannot be sent to: %s", peer->rank + 1,
-                                tide_error_message());
+            tide__exchange_fail(x, code, "worker %u cannot be sent to: %s", peer->rank + 1, tide_error_message());
             tide__exchange_drop(peer);
         }
         if (code == TIDE_ECANCELED || x->closing || peer->dead) {

@@ -7,14 +7,14 @@ static size_t wanted(const struct tide__send_window *w) {
     return bytes < 1e15 ? (size_t)bytes : (size_t)1e15;
 }
 
-size_t tide__send_window_look(struct tide__send_window *w, uint64_t now, uint64_t consumed,
-                         uint64_t under_way, size_t size, size_t most) {
+size_t tide__send_window_look(struct tide__send_window *w, uint64_t now, uint64_t consumed, uint64_t under_way,
+                              size_t size, size_t most) {
     const size_t held = size > w->bytes ? size : w->bytes;
     if (w->at != 0 && under_way != 0) { /* so there was something all the time since */
         w->span_ns += now - w->at;
         w->span_bytes += consumed - w->consumed;
     }
-    if (w->span_ns > 0 && w->span_bytes >= 2 * held) { /* enough for what comes at a time */
+    if (w->span_ns > 0 && w->span_bytes >= 2 * held) {                  /* enough for what comes at a time */
         const double rate = (double)w->span_bytes / (double)w->span_ns; /* bytes/ns */
         const uint64_t delay = 1 + (uint64_t)((double)held / rate);
         tide_peak_rate_add(&w->peak, w->span_bytes, w->span_ns);

@@ -22,9 +22,9 @@ enum {
 };
 
 struct tide__send_window {
-    size_t bytes;                       /* as it was last; 0: never looked */
-    uint64_t at, consumed;              /* of the last look; 0: none */
-    uint64_t span_ns, span_bytes;       /* of this span so far */
+    size_t bytes;                 /* as it was last; 0: never looked */
+    uint64_t at, consumed;        /* of the last look; 0: none */
+    uint64_t span_ns, span_bytes; /* of this span so far */
     struct tide_peak_rate peak;
     uint64_t delay_ns; /* 0: not known */
 };
@@ -32,7 +32,7 @@ struct tide__send_window {
 /* Looks at the link at time `now` (ns, not 0, never back), before a message of `size` bytes is
  * sent: `consumed` by the receiver so far, `under_way` to it. Returns the window, `most` at most. A
  * message larger than the window is sent alone. */
-size_t tide__send_window_look(struct tide__send_window *w, uint64_t now, uint64_t consumed,
-                         uint64_t under_way, size_t size, size_t most);
+size_t tide__send_window_look(struct tide__send_window *w, uint64_t now, uint64_t consumed, uint64_t under_way,
+                              size_t size, size_t most);
 
 #endif

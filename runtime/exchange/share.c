@@ -3,8 +3,7 @@
 #include "exchange/internal.h"
 
 int tide__exchange_tell(struct tide_exchange *x, uint32_t rank, const struct tide_writer *w) {
-    int code = w->error ? w->error
-                        : tide_send(x->peers[rank].address, TIDE_LANE_CONTROL, w->data, w->size);
+    int code = w->error ? w->error : tide_send(x->peers[rank].address, TIDE_LANE_CONTROL, w->data, w->size);
     atomic_fetch_add_explicit(&x->messages, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&x->bytes, TIDE_FRAME_HEAD + w->size, memory_order_relaxed);
     bool gone = code == TIDE_EDIED || code == TIDE_EUNREACHABLE || code == TIDE_ECLOSED;
@@ -54,25 +53,22 @@ int tide__exchange_take_share(struct tide_exchange *x, const struct incoming *m)
     if (code < 0) {
         return code;
     }
-    if (s->by[m->rank] ||
-        (m->proposes && (m->rank != x->members[0] || m->plan_count != x->layer_count))) {
-        return tide_fail(TIDE_EPROTO, "numbers of worker %u twice, or its plan of %zu layers",
-                         m->rank + 1, m->plan_count);
+    if (s->by[m->rank] || (m->proposes && (m->rank != x->members[0] || m->plan_count != x->layer_count))) {
+        return tide_fail(TIDE_EPROTO, "numbers of worker %u twice, or its plan of %zu layers", m->rank + 1,
+                         m->plan_count);
     }
     memcpy(s->by_rank + (size_t)m->rank * TIDE_EXCHANGE_SUMS, m->sums, sizeof m->sums);
     tide__exchange_take_plan(s, m);
     s->by[m->rank] = true;
     s->got++;
     if (tide__exchange_share_is_whole(x, s)) {
-        atomic_store_explicit(&x->shared_done, s->step,
-                              memory_order_seq_cst); /* pairs with the worker's load */
+        atomic_store_explicit(&x->shared_done, s->step, memory_order_seq_cst); /* pairs with the worker's load */
         tide__exchange_wake(x);
     }
     return 0;
 }
 
-void tide__exchange_write_plan(struct tide_writer *w, const struct tide_exchange *x,
-                               const struct sums *s) {
+void tide__exchange_write_plan(struct tide_writer *w, const struct tide_exchange *x, const struct sums *s) {
     if (!s->proposed) {
         tide_write_nil(w);
         return;

@@ -155,11 +155,10 @@ static int redo(struct tide_exchange *x, uint32_t layer, struct round *round) {
     return tide__exchange_contribute(x, layer, round);
 }
 
-static int send_factors_of(struct tide_exchange *x, uint32_t layer, const struct round *round,
-                           uint32_t source, uint32_t to) {
+static int send_factors_of(struct tide_exchange *x, uint32_t layer, const struct round *round, uint32_t source,
+                           uint32_t to) {
     struct layer *l = &x->layers[layer];
-    const struct factors *f =
-        source == x->rank ? &l->own[round->step & 1] : &round->factors[source];
+    const struct factors *f = source == x->rank ? &l->own[round->step & 1] : &round->factors[source];
     size_t at = 0;
     int code = 0;
     do {
@@ -180,8 +179,7 @@ static int send_factors_of(struct tide_exchange *x, uint32_t layer, const struct
 }
 
 /* The sum of a layer is here, and is sent to one that lacks it: as it is used. */
-static int send_sum(struct tide_exchange *x, uint32_t layer, const struct round *round,
-                    uint32_t to) {
+static int send_sum(struct tide_exchange *x, uint32_t layer, const struct round *round, uint32_t to) {
     const struct layer *l = &x->layers[layer];
     int code = 0;
     for (uint32_t c = 0; round->path != TIDE_PATH_FACTOR && c < l->chunk_count && code == 0; c++) {
@@ -341,8 +339,8 @@ int tide__exchange_take_exit(struct tide_exchange *x, const struct tide_message 
         x->peers[r].left = true; /* what others waited for, it has sent */
         return 0;
     }
-    tide_log(TIDE_LOG_INFO, tide_node_name(x->node), "exchange: worker %u goes on without %u: %.*s",
-             x->rank + 1, r + 1, (int)m->size, (const char *)m->data);
+    tide_log(TIDE_LOG_INFO, tide_node_name(x->node), "exchange: worker %u goes on without %u: %.*s", x->rank + 1, r + 1,
+             (int)m->size, (const char *)m->data);
     x->peers[r].dead = true;
     return freeze(x);
 }
@@ -351,8 +349,7 @@ int tide__exchange_take_exit(struct tide_exchange *x, const struct tide_message 
 static int adopt(struct tide_exchange *x, const struct incoming *m) {
     struct sums *s = &x->shared[m->step & 1];
     if (m->step != committed(x) + 1 || s->step != m->step || !s->said ||
-        m->share_count != (size_t)x->workers * TIDE_EXCHANGE_SUMS ||
-        (m->proposes && m->plan_count != x->layer_count)) {
+        m->share_count != (size_t)x->workers * TIDE_EXCHANGE_SUMS || (m->proposes && m->plan_count != x->layer_count)) {
         return tide_fail(TIDE_EPROTO, "sums of a step that cannot be over");
     }
     struct tide_reader r = m->shares;

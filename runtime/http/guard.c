@@ -10,10 +10,7 @@ static bool is_digit(char c) {
 }
 
 static int hex_of(char c) {
-    return is_digit(c)             ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
+    return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
 static char lower(char c) {
@@ -22,8 +19,7 @@ static char lower(char c) {
 
 /* RFC 9110 5.6.2 */
 static bool is_token_byte(char c) {
-    return is_digit(c) || (lower(c) >= 'a' && lower(c) <= 'z') ||
-           (c != '\0' && strchr("!#$%&'*+-.^_`|~", c) != NULL);
+    return is_digit(c) || (lower(c) >= 'a' && lower(c) <= 'z') || (c != '\0' && strchr("!#$%&'*+-.^_`|~", c));
 }
 
 static bool is_name(const struct tide_http_header *h, const char *name) {
@@ -122,8 +118,7 @@ static int check_target(const struct tide_http_head *head, const char **why) {
 
 /* ---- single headers ---- */
 
-static const struct tide_http_header *find(const struct tide_http_head *head, const char *name,
-                                           size_t *count) {
+static const struct tide_http_header *find(const struct tide_http_head *head, const char *name, size_t *count) {
     const struct tide_http_header *found = NULL;
     *count = 0;
     for (size_t i = 0; i < head->header_count; i++) {
@@ -135,8 +130,7 @@ static const struct tide_http_header *find(const struct tide_http_head *head, co
     return found;
 }
 
-static int check_host(const struct tide_http_rules *rules, const struct tide_http_head *head,
-                      const char **why) {
+static int check_host(const struct tide_http_rules *rules, const struct tide_http_head *head, const char **why) {
     size_t count;
     const struct tide_http_header *host = find(head, "host", &count);
     if (count != 1) {
@@ -149,8 +143,7 @@ static int check_host(const struct tide_http_rules *rules, const struct tide_htt
 }
 
 /* Pages of others may make a browser send requests; it says so. */
-static int check_origin(const struct tide_http_rules *rules, const struct tide_http_head *head,
-                        const char **why) {
+static int check_origin(const struct tide_http_rules *rules, const struct tide_http_head *head, const char **why) {
     static const char scheme[] = "http://";
     const size_t prefix = sizeof scheme - 1;
     size_t count;
@@ -183,8 +176,7 @@ static int check_length(const struct tide_http_head *head, const char **why) {
     size_t count, others;
     const struct tide_http_header *length = find(head, "content-length", &count);
     bool post = strcmp(head->method, "POST") == 0;
-    if (find(head, "transfer-encoding", &others) || find(head, "te", &others) ||
-        find(head, "trailer", &others)) {
+    if (find(head, "transfer-encoding", &others) || find(head, "te", &others) || find(head, "trailer", &others)) {
         return refuse(why, 400, "bodies are sent whole: no Transfer-Encoding");
     }
     if (find(head, "expect", &others)) {
@@ -227,8 +219,7 @@ static bool same_token(const char *given, const char *token) {
     return differs == 0;
 }
 
-static int check_token(const struct tide_http_rules *rules, const struct tide_http_head *head,
-                       const char **why) {
+static int check_token(const struct tide_http_rules *rules, const struct tide_http_head *head, const char **why) {
     static const char bearer[] = "Bearer ";
     const size_t prefix = sizeof bearer - 1;
     size_t count, path = tide_http_path(head->target, head->target_size);
@@ -251,8 +242,7 @@ static int check_token(const struct tide_http_rules *rules, const struct tide_ht
     return 0;
 }
 
-int tide_http_guard(const struct tide_http_rules *rules, const struct tide_http_head *head,
-                    const char **why) {
+int tide_http_guard(const struct tide_http_rules *rules, const struct tide_http_head *head, const char **why) {
     int status = check_sizes(head, why);
     if (status == 0 && strcmp(head->version, "HTTP/1.1") != 0) {
         status = refuse(why, 505, "only HTTP/1.1 is spoken here");

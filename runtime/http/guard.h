@@ -2,11 +2,11 @@
  * What may come in over HTTP: one function that looks at the head of a request, before anything else does, and one that
  * reads a value of its query. Pure, so that a table and a fuzzer can ask them (tests/unit/test_guard.c).
  *
- * The library in front of it parses bytes into a head and lets through more than it should. What can be seen in a head is
- * refused here: two hosts, two lengths, odd bytes, odd methods, targets that are no path. What it hides cannot be: lines
- * ended by a bare LF, lines folded into one, lines without a name, what follows a zero byte in a path or a value. They end
- * up as one head with one meaning, and as nothing stands in front of this server that could read them otherwise, they harm
- * nobody.
+ * The library in front of it parses bytes into a head and lets through more than it should. What can be seen in a head
+ * is refused here: two hosts, two lengths, odd bytes, odd methods, targets that are no path. What it hides cannot be:
+ * lines ended by a bare LF, lines folded into one, lines without a name, what follows a zero byte in a path or a value.
+ * They end up as one head with one meaning, and as nothing stands in front of this server that could read them
+ * otherwise, they harm nobody.
  */
 #ifndef TIDE_HTTP_GUARD_H
 #define TIDE_HTTP_GUARD_H
@@ -42,8 +42,7 @@ struct tide_http_rules {
 };
 
 /* 0: it may go on. Else the status of the answer, and why: a constant text. */
-int tide_http_guard(const struct tide_http_rules *rules, const struct tide_http_head *head,
-                    const char **why);
+int tide_http_guard(const struct tide_http_rules *rules, const struct tide_http_head *head, const char **why);
 
 /* The size of the path in a target: what stands before '?'. */
 size_t tide_http_path(const char *target, size_t size);

@@ -1,13 +1,13 @@
 /*
- * The plugin tide_http.so: the server behind `tide dashboard`, on libmicrohttpd. It serves one person on loopback, from a
- * thread of its own; a node never loads it.
+ * The plugin tide_http.so: the server behind `tide dashboard`, on libmicrohttpd. It serves one person on loopback, from
+ * a thread of its own; a node never loads it.
  *
- * What it answers by itself: pages (whole files), `/api/state` (the newest state), `/api/stream` (samples as server-sent
- * events), `/healthz`. Everything else below `/api/`, and `/metrics`, goes to the program: it takes requests (`next`) and
- * answers them (`answer`). Every request passes the guard (guard.h) first.
+ * What it answers by itself: pages (whole files), `/api/state` (the newest state), `/api/stream` (samples as
+ * server-sent events), `/healthz`. Everything else below `/api/`, and `/metrics`, goes to the program: it takes
+ * requests (`next`) and answers them (`answer`). Every request passes the guard (guard.h) first.
  *
- * A stream is a cursor into a ring of samples, not a queue: one piece is in flight for each, and a reader that is too slow
- * falls out of the ring and is told so (`event: gap`). So nothing grows with readers.
+ * A stream is a cursor into a ring of samples, not a queue: one piece is in flight for each, and a reader that is too
+ * slow falls out of the ring and is told so (`event: gap`). So nothing grows with readers.
  *
  * Functions are called by one thread of the program; bytes are copied. Codes are TIDE_E...
  */
@@ -24,12 +24,12 @@ enum {
     TIDE_HTTP_STREAMS = 32,
     TIDE_HTTP_WAITING = 16, /* requests that the program has not answered */
     TIDE_HTTP_PAGES = 8,
-    TIDE_HTTP_SAMPLES = 600,           /* in the ring */
-    TIDE_HTTP_RING_BYTES = 4 << 20,    /* of all its samples */
-    TIDE_HTTP_STATE_BYTES = 16 << 20,  /* of a state; more is refused */
-    TIDE_HTTP_HEAD_MS = 5000,          /* from a connection to the end of its request's head */
-    TIDE_HTTP_IDLE_MS = 15000,         /* from an answer to the next head */
-    TIDE_HTTP_STALLED_S = 10           /* a connection on which nothing moves */
+    TIDE_HTTP_SAMPLES = 600,          /* in the ring */
+    TIDE_HTTP_RING_BYTES = 4 << 20,   /* of all its samples */
+    TIDE_HTTP_STATE_BYTES = 16 << 20, /* of a state; more is refused */
+    TIDE_HTTP_HEAD_MS = 5000,         /* from a connection to the end of its request's head */
+    TIDE_HTTP_IDLE_MS = 15000,        /* from an answer to the next head */
+    TIDE_HTTP_STALLED_S = 10          /* a connection on which nothing moves */
 };
 
 struct tide_http_options {
@@ -53,20 +53,18 @@ struct tide_http_stats {
 struct tide_http_plugin {
     const char *version; /* TIDE_VERSION of its build */
     /* EBUSY: the port is taken. `reason`: why it failed, for people. */
-    int (*open)(const struct tide_http_options *options, struct tide_http **out, char *reason,
-                size_t capacity);
+    int (*open)(const struct tide_http_options *options, struct tide_http **out, char *reason, size_t capacity);
     uint16_t (*port)(const struct tide_http *http);
     /* A file that `path` answers, without a token. Before the address is told to anybody. */
-    int (*page)(struct tide_http *http, const char *path, const char *type, const void *data,
-                size_t size);
+    int (*page)(struct tide_http *http, const char *path, const char *type, const void *data, size_t size);
     /* A new sample for the ring and the state of now, both JSON without line ends. ELIMIT: too large. */
     int (*publish)(struct tide_http *http, const char *sample, size_t sample_size, const char *state,
                    size_t state_size);
     /* The oldest request that waits: 1; 0: none came within `timeout_ms`. */
     int (*next)(struct tide_http *http, unsigned timeout_ms, struct tide_http_request *out);
     /* ENOENT: whoever asked is gone. */
-    int (*answer)(struct tide_http *http, uint64_t id, unsigned status, const char *type,
-                  const void *data, size_t size);
+    int (*answer)(struct tide_http *http, uint64_t id, unsigned status, const char *type, const void *data,
+                  size_t size);
     void (*stats)(struct tide_http *http, struct tide_http_stats *out);
     void (*close)(struct tide_http *http);
 };

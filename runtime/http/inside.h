@@ -65,7 +65,7 @@ struct tide_http {
     size_t page_count;
     const char *open[TIDE_HTTP_PAGES + 2];
     char host[32], host_name[32], token[TIDE_HTTP_TOKEN + 1];
-    pthread_cond_t news;  /* a request waits */
+    pthread_cond_t news; /* a request waits */
     bool closing;
     struct piece *ring[TIDE_HTTP_SAMPLES]; /* by number modulo its length */
     uint64_t first, last;                  /* numbers in the ring; last < first: empty */
@@ -85,8 +85,7 @@ uint64_t tide__http_now(void); /* ms, monotonic */
 
 /* ---- stream.c ---- */
 /* An answer that goes on: samples after `after`. NULL: there are too many. Under the lock. */
-struct MHD_Response *tide__http_stream(struct tide_http *http, struct MHD_Connection *connection,
-                                       uint64_t after);
+struct MHD_Response *tide__http_stream(struct tide_http *http, struct MHD_Connection *connection, uint64_t after);
 void tide__http_wake(struct tide_http *http); /* all streams; under the lock */
 void tide__http_drop(struct piece *piece);    /* under the lock */
 int tide__http_publish(struct tide_http *http, const char *sample, size_t sample_size, const char *state,

@@ -2,8 +2,8 @@
  * Connections and answers. libmicrohttpd runs one thread; it calls `handle` for each request, first with its head, then
  * with pieces of its body, then without, and here that thread meets the program's under one lock.
  *
- * A request for the program suspends its connection until it is answered. Heads that do not come to an end are cut off by
- * `sweep`: the library's own time-out begins anew with every byte.
+ * A request for the program suspends its connection until it is answered. Heads that do not come to an end are cut off
+ * by `sweep`: the library's own time-out begins anew with every byte.
  */
 #include "inside.h"
 #include "tide.h"
@@ -24,9 +24,9 @@ static const char json_type[] = "application/json", text_type[] = "text/plain; c
 
 /* Scripts and styles of this server alone, and no page around this one. */
 static const char *const security[][2] = {
-    {"Content-Security-Policy",
-     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-ancestors 'none'; "
-     "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"},
+    {"Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
+                                "'self'; frame-ancestors 'none'; "
+                                "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"},
     {"X-Content-Type-Options", "nosniff"},
     {"Referrer-Policy", "no-referrer"},
     {"Cache-Control", "no-store"},
@@ -105,7 +105,8 @@ static enum MHD_Result collect(void *arg, enum MHD_ValueKind kind, const char *n
     return MHD_YES;
 }
 
-/* Wrong tokens: five a second are told so at once; then the delay doubles. The right one is always let in. Under the lock. */
+/* Wrong tokens: five a second are told so at once; then the delay doubles. The right one is always let in. Under the
+ * lock. */
 static unsigned wrong_token(struct tide_http *http) {
     uint64_t now = tide__http_now();
     if (now < http->wrong_until) {
@@ -133,8 +134,12 @@ static int judge(struct tide_http *http, struct MHD_Connection *connection, stru
                  const char *version, const char **why, unsigned *wait_s) {
     struct listing all = {.count = 0};
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, collect, &all);
-    const struct tide_http_head head = {.method = method, .target = r->target, .target_size = r->target_size,
-        .version = version, .headers = all.items, .header_count = all.count};
+    const struct tide_http_head head = {.method = method,
+                                        .target = r->target,
+                                        .target_size = r->target_size,
+                                        .version = version,
+                                        .headers = all.items,
+                                        .header_count = all.count};
     const struct tide_http_rules rules = {
         .host = http->host, .host_name = http->host_name, .token = http->token, .open = http->open};
     pthread_mutex_lock(&http->lock);
@@ -159,15 +164,16 @@ static enum MHD_Result answer_page(struct tide_http *http, struct MHD_Connection
                                    bool *found) {
     struct MHD_Response *response = NULL; /* until the server is closed */
     pthread_mutex_lock(&http->lock);
-    for (size_t i = 0; i < http->page_count && response == NULL; i++) {
+    for (size_t i = 0; i < http->page_count && !response; i++) {
         response = is_path(r, http->pages[i].path) ? http->pages[i].response : NULL;
     }
     pthread_mutex_unlock(&http->lock);
     *found = response != NULL;
-    return response != NULL ? MHD_queue_response(connection, 200, response) : MHD_NO;
+    return response ? MHD_queue_response(connection, 200, response) : MHD_NO;
 }
 
-static enum MHD_Result answer_stream(struct tide_http *http, struct MHD_Connection *connection, const struct request *r) {
+static enum MHD_Result answer_stream(struct tide_http *http, struct MHD_Connection *connection,
+                                     const struct request *r) {
     char text[24];
     uint64_t after = 0;
     long size = tide_http_query(r->target, r->target_size, "after", text, sizeof text);
@@ -425,8 +431,7 @@ static void silent(void *arg, const char *format, va_list arguments) {
     (void)arguments;
 }
 
-static int open_server(const struct tide_http_options *options, struct tide_http **out, char *reason,
-                       size_t capacity) {
+static int open_server(const struct tide_http_options *options, struct tide_http **out, char *reason, size_t capacity) {
     struct tide_http *http = tide_alloc_zero(1, sizeof *http);
     if (!http || strlen(options->token) != TIDE_HTTP_TOKEN) {
         tide_free(http);
@@ -447,14 +452,14 @@ static int open_server(const struct tide_http_options *options, struct tide_http
         .sin_family = AF_INET, .sin_port = htons(options->port), .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
     pthread_mutex_lock(&http->lock); /* whoever connects before the port is known here waits */
     errno = 0;
-    http->daemon = MHD_start_daemon(
-        MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, options->port, NULL, NULL, handle,
-        http, MHD_OPTION_EXTERNAL_LOGGER, silent, NULL, MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT, (unsigned)TIDE_HTTP_CONNECTIONS,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIDE_HTTP_STALLED_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)POOL_BYTES, MHD_OPTION_UNESCAPE_CALLBACK, raw, NULL, MHD_OPTION_URI_LOG_CALLBACK, begin, NULL,
-        MHD_OPTION_NOTIFY_COMPLETED, completed, http, MHD_OPTION_NOTIFY_CONNECTION, connection_changed, http,
-        MHD_OPTION_END);
+    http->daemon =
+        MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, options->port,
+                         NULL, NULL, handle, http, MHD_OPTION_EXTERNAL_LOGGER, silent, NULL, MHD_OPTION_SOCK_ADDR,
+                         (struct sockaddr *)&address, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
+                         (unsigned)TIDE_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIDE_HTTP_STALLED_S,
+                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES, MHD_OPTION_UNESCAPE_CALLBACK, raw,
+                         NULL, MHD_OPTION_URI_LOG_CALLBACK, begin, NULL, MHD_OPTION_NOTIFY_COMPLETED, completed, http,
+                         MHD_OPTION_NOTIFY_CONNECTION, connection_changed, http, MHD_OPTION_END);
     const union MHD_DaemonInfo *info =
         http->daemon ? MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT) : NULL;
     if (!info) {
@@ -522,8 +527,12 @@ static int next_request(struct tide_http *http, unsigned timeout_ms, struct tide
     }
     if (r) {
         r->taken = true;
-        *out = (struct tide_http_request){.id = r->id, .method = r->method, .target = r->target, .body = r->body,
-            .target_size = r->target_size, .body_size = r->body_size};
+        *out = (struct tide_http_request){.id = r->id,
+                                          .method = r->method,
+                                          .target = r->target,
+                                          .body = r->body,
+                                          .target_size = r->target_size,
+                                          .body_size = r->body_size};
     }
     pthread_mutex_unlock(&http->lock);
     return r != NULL;
@@ -554,7 +563,7 @@ static int answer(struct tide_http *http, uint64_t id, unsigned status, const ch
     while (*at && (*at)->id != id) {
         at = &(*at)->next;
     }
-    bool found = *at != NULL;
+    bool found = *at;
     if (found) {
         finish(http, at, status, response);
     }
@@ -597,6 +606,12 @@ static void close_server(struct tide_http *http) {
 }
 
 extern const struct tide_http_plugin tide_http_plugin;
-const struct tide_http_plugin tide_http_plugin = {.version = TIDE_VERSION, .open = open_server, .port = port_of,
-    .page = add_page, .publish = tide__http_publish, .next = next_request, .answer = answer, .stats = read_stats,
-    .close = close_server};
+const struct tide_http_plugin tide_http_plugin = {.version = TIDE_VERSION,
+                                                  .open = open_server,
+                                                  .port = port_of,
+                                                  .page = add_page,
+                                                  .publish = tide__http_publish,
+                                                  .next = next_request,
+                                                  .answer = answer,
+                                                  .stats = read_stats,
+                                                  .close = close_server};

@@ -113,8 +113,7 @@ static void ended(void *arg) {
     tide_free(stream);
 }
 
-struct MHD_Response *tide__http_stream(struct tide_http *http, struct MHD_Connection *connection,
-                                       uint64_t after) {
+struct MHD_Response *tide__http_stream(struct tide_http *http, struct MHD_Connection *connection, uint64_t after) {
     struct stream *stream = http->stream_count < TIDE_HTTP_STREAMS ? tide_alloc_zero(1, sizeof *stream) : NULL;
     if (!stream) {
         return NULL;

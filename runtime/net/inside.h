@@ -53,20 +53,17 @@ enum {
 #define RING_INTERVAL (500 * TIDE_MILLISECOND) /* of beats between neighbours of a ring */
 #define HUB_INTERVAL (1 * TIDE_SECOND)         /* of those with its controller */
 #define HANDSHAKE_TIMEOUT (5 * TIDE_SECOND)
-#define DRAIN_TIMEOUT                                                                              \
-    (1 * TIDE_SECOND) /* a link that closes in order has this long to write what it holds */
-#define ALIVE_WITHIN (1 * TIDE_SECOND) /* who was heard so lately has not lost its session */
+#define DRAIN_TIMEOUT (1 * TIDE_SECOND) /* a link that closes in order has this long to write what it holds */
+#define ALIVE_WITHIN (1 * TIDE_SECOND)  /* who was heard so lately has not lost its session */
 #define REDIAL_TIMEOUT (300 * TIDE_MILLISECOND)
-#define JOIN_PATIENCE                                                                              \
-    (9 * TIDE_SECOND) /* a joiner, or a client that lost it, looks for a controller so long, and
+#define JOIN_PATIENCE                                                                                                  \
+    (9 * TIDE_SECOND) /* a joiner, or a client that lost it, looks for a controller so long, and                       \
                          knows why not before whoever waits for it gives up (node.c) */
 #define JOIN_RETRY (100 * TIDE_MILLISECOND)
-#define WAITING_TIMEOUT (3 * TIDE_SECOND) /* messages to a peer that is being dialled */
-#define REPORT_PATIENCE                                                                            \
-    (2 * TIDE_SECOND) /* one reporter alone: its subject is evicted after this */
-#define CONTROLLER_PATIENCE                                                                        \
-    (3500 * TIDE_MILLISECOND) /* a silent controller is given this much after it is suspected */
-#define CLIENT_PATIENCE (1500 * TIDE_MILLISECOND) /* and a silent client, or its member, this much */
+#define WAITING_TIMEOUT (3 * TIDE_SECOND)             /* messages to a peer that is being dialled */
+#define REPORT_PATIENCE (2 * TIDE_SECOND)             /* one reporter alone: its subject is evicted after this */
+#define CONTROLLER_PATIENCE (3500 * TIDE_MILLISECOND) /* a silent controller, once it is suspected */
+#define CLIENT_PATIENCE (1500 * TIDE_MILLISECOND)     /* and a silent client, or its member, this much */
 
 /* ---- peers (peer.c) ---- */
 
@@ -80,23 +77,21 @@ struct tide_session;
 struct tide_peer {
     uint16_t id;
     /* any thread, atomic */
-    atomic_bool reachable; /* admission is open */
-    atomic_uint_fast64_t
-        outstanding[TIDE_LANE_COUNT]; /* bytes admitted or sent that the peer has not consumed */
+    atomic_bool reachable;                             /* admission is open */
+    atomic_uint_fast64_t outstanding[TIDE_LANE_COUNT]; /* bytes admitted or sent that the peer has not consumed */
     atomic_uint_fast64_t memory_used, memory_cap, memory_grant; /* as it told: memory_credit.c */
     atomic_uint memory_tier;
     struct tide_net *net;
     struct tide_lock lock;
     struct credit_waiter *waiters; /* under lock */
     atomic_bool up;                /* counters: written by the I/O thread */
-    atomic_uint_fast64_t bytes_out, bytes_in, frames_out, frames_in, writes, queue_bytes,
-        round_trip_ns;
+    atomic_uint_fast64_t bytes_out, bytes_in, frames_out, frames_in, writes, queue_bytes, round_trip_ns;
     atomic_uint_fast64_t consumed[TIDE_LANE_COUNT]; /* by the peer, as it acknowledged */
     /* I/O thread */
     struct tide_link *link;       /* dialling or up; NULL */
     struct tide_session *session; /* with a link or waiting for one; NULL */
     uint64_t incarnation;
-    uint64_t attempt; /* of the last hello, ours or theirs: whoever dials counts */
+    uint64_t attempt;                              /* of the last hello, ours or theirs: whoever dials counts */
     struct tide_outgoing *waiting, **waiting_tail; /* until there is a session */
     uint64_t waiting_since;
     uint64_t redial_at, redial_delay; /* TIDE_NEVER: not now */
@@ -105,16 +100,14 @@ struct tide_peer {
 };
 
 struct tide_net;
-struct tide_peer *tide__peer(const struct tide_net *net,
-                             uint16_t id); /* any thread; NULL: never seen */
-struct tide_peer *tide__peer_make(struct tide_net *net, uint16_t id); /* NULL: ENOMEM */
+struct tide_peer *tide__peer(const struct tide_net *net, uint16_t id); /* any thread; NULL: never seen */
+struct tide_peer *tide__peer_make(struct tide_net *net, uint16_t id);  /* NULL: ENOMEM */
 void tide__peers_release(struct tide_net *net);
 /* window: of the lane, if the sender wants less than the lane has; 0: all of it. */
 int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, size_t window,
                      struct tide_fiber *waiter);
-void tide__peer_charge(struct tide_peer *peer, unsigned lane, size_t bytes); /* prepaid messages */
-void tide__peer_credit(struct tide_peer *peer, unsigned lane,
-                       uint64_t bytes); /* consumed, or never sent */
+void tide__peer_charge(struct tide_peer *peer, unsigned lane, size_t bytes);   /* prepaid messages */
+void tide__peer_credit(struct tide_peer *peer, unsigned lane, uint64_t bytes); /* consumed, or never sent */
 void tide__peer_wake(struct tide_peer *peer);
 size_t tide__credit_window(unsigned lane); /* 0: the lane needs none */
 /* What of it the grants of the peer and of this node leave. */
@@ -122,11 +115,10 @@ size_t tide__credit_left(struct tide_peer *peer, unsigned lane);
 /* ---- memory_credit.c: what a credit frame says of it behind the credit ---- */
 enum { MEMORY_FIELDS = 4 };
 void tide__memory_write(const struct tide_net *net, struct tide_writer *w);
-int tide__memory_read(struct tide_peer *peer, struct tide_reader *r); /* EPROTO */
-void tide__memory_forget(struct tide_peer *peer);                     /* its end */
+int tide__memory_read(struct tide_peer *peer, struct tide_reader *r);      /* EPROTO */
+void tide__memory_forget(struct tide_peer *peer);                          /* its end */
 void tide__peer_send(struct tide_net *net, struct tide_outgoing *message); /* *takes* */
-void tide__peer_fail_waiting(struct tide_net *net, struct tide_peer *peer, int code,
-                             const char *reason);
+void tide__peer_fail_waiting(struct tide_net *net, struct tide_peer *peer, int code, const char *reason);
 /* Its end, as everybody above is to see it: queues fail, credit is given up, calls end with code.
  */
 void tide__peer_down(struct tide_net *net, struct tide_peer *peer, int code, const char *reason);
@@ -161,19 +153,19 @@ struct tide_session {
     struct tide_net *net;
     struct tide_peer *peer;
     struct tide_link *link; /* NULL: suspended */
-    bool dials;     /* this side makes the connections */
-    bool confirmed; /* something of the peer came: it knows of the session */
-    bool parting;   /* the peer has said that it goes */
-    bool over;      /* the peer's no more; freed at the turn's end */
-    bool active;    /* in net->active */
-    bool resting;   /* not in net->awake (ring.c) */
-    bool reported;  /* the controller was told of its silence */
-    bool tell_now;  /* what was told last may be lost */
+    bool dials;             /* this side makes the connections */
+    bool confirmed;         /* something of the peer came: it knows of the session */
+    bool parting;           /* the peer has said that it goes */
+    bool over;              /* the peer's no more; freed at the turn's end */
+    bool active;            /* in net->active */
+    bool resting;           /* not in net->awake (ring.c) */
+    bool reported;          /* the controller was told of its silence */
+    bool tell_now;          /* what was told last may be lost */
     struct tide_session *next_active;
     struct tide_session *next_awake, **awake_place;
     /* told to the peer */
-    uint64_t told, told_bytes, tell_at; /* tell_at: when at the latest; TIDE_NEVER */
-    uint64_t suspect_since; /* 0: not suspected */
+    uint64_t told, told_bytes, tell_at;                            /* tell_at: when at the latest; TIDE_NEVER */
+    uint64_t suspect_since;                                        /* 0: not suspected */
     uint64_t delivered[TIDE_LANE_COUNT], granted[TIDE_LANE_COUNT]; /* received; told consumed */
     struct tide_outbox outbox;
     struct tide_detector detector;
@@ -192,8 +184,7 @@ struct tide_session {
 };
 
 /* A new one of peer, attached to link; NULL: ENOMEM. */
-struct tide_session *tide__session_begin(struct tide_link *link, struct tide_peer *peer,
-                                         uint64_t id);
+struct tide_session *tide__session_begin(struct tide_link *link, struct tide_peer *peer, uint64_t id);
 /* Goes on over link from what the peer says it has. EPROTO: impossible. */
 int tide__session_resume(struct tide_session *session, struct tide_link *link, uint64_t received);
 /* Something of it may be due: to be told, to be dialled, to be freed. The next turn looks. */
@@ -253,29 +244,27 @@ struct tide_link {
     struct tide_session *session; /* once up */
     struct tide_channel channel;
     uint8_t state, purpose;
-    uint8_t right;       /* enum tide_right: of the peer here, for the link's life */
-    bool blocked;        /* the socket is full: `writable` follows */
-    bool dirty;          /* in net->dirty: it may have something to write */
-    uint64_t wrote;      /* when bytes last went out */
-    uint64_t beat_at;    /* when a beat last did */
-    uint64_t counted_on; /* when the peer last said that it waits for beats; 0: never */
+    uint8_t right;                    /* enum tide_right: of the peer here, for the link's life */
+    bool blocked;                     /* the socket is full: `writable` follows */
+    bool dirty;                       /* in net->dirty: it may have something to write */
+    uint64_t wrote;                   /* when bytes last went out */
+    uint64_t beat_at;                 /* when a beat last did */
+    uint64_t counted_on;              /* when the peer last said that it waits for beats; 0: never */
     uint64_t peer_sent, peer_sent_at; /* the peer's clock in its last beat, and ours when it came */
     uint64_t bytes_in;
     struct tide_link *next_dirty;
     struct tide_decoder decoder;
     struct tide_link *next, **place;
-    uint64_t deadline;           /* of the present state, or TIDE_NEVER */
-    struct tide_outbox greeting; /* before there is a session */
-    struct tide_hello hello;     /* of a parked one */
+    uint64_t deadline;                /* of the present state, or TIDE_NEVER */
+    struct tide_outbox greeting;      /* before there is a session */
+    struct tide_hello hello;          /* of a parked one */
     struct tide_peer_identity origin; /* of an accepted one */
     char remote[64];
 };
 
-int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpose purpose,
-                    struct tide_peer *peer);
+int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpose purpose, struct tide_peer *peer);
 void tide__link_accepted(void *net, struct tide_stream *stream);
-void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const void *body,
-                    size_t size);
+void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const void *body, size_t size);
 /* It may have something to write: the turn's end sees to it. */
 void tide__link_touch(struct tide_link *link);
 /* A message was queued: the same, but as much as fills a batch is written at once. */
@@ -355,7 +344,7 @@ enum member_verb {
     VERB_CLEAR,
     VERB_LEAVE,
     VERB_GOODBYE,
-    VERB_LOG, /* of the replicated log: what raft.c says to its like */
+    VERB_LOG,   /* of the replicated log: what raft.c says to its like */
     VERB_PROBE, /* is that member heard? */
     VERB_HEARD, /* or silent */
     VERB_ENDS,  /* so do these members, with the cluster that they made */
@@ -394,15 +383,13 @@ void tide__members_tick(struct tide_net *net, uint64_t now);
 struct known *tide__members_find(struct tide_net *net, uint16_t id);
 /* Ids rise: may a later view name this one, of which none has told yet? */
 bool tide__members_may_come(struct tide_net *net, uint16_t id);
-struct known *tide__members_add(struct tide_net *net,
-                                const struct tide_member *member); /* NULL: ENOMEM */
+struct known *tide__members_add(struct tide_net *net, const struct tide_member *member); /* NULL: ENOMEM */
 /* The member has changed: to be published, then settled. */
 void tide__members_unsettle(struct tide_net *net, struct known *known);
 /* Effects and watchers of all that changed; safe to call from inside a watcher. */
 void tide__members_settle(struct tide_net *net);
 void tide__members_publish(struct tide_net *net);
-void tide__members_welcomed(struct tide_net *net, struct tide_peer *controller,
-                            const struct tide_welcome *welcome);
+void tide__members_welcomed(struct tide_net *net, struct tide_peer *controller, const struct tide_welcome *welcome);
 void tide__members_write_view(struct tide_net *net, struct tide_writer *w);
 /* The view as what is new since view `base`: for those who have that. */
 void tide__members_write_news(struct tide_net *net, struct tide_writer *w, uint64_t base,
@@ -433,14 +420,10 @@ void tide__succession_refused(struct tide_net *net, bool dead, const char *reaso
 
 /* Decides on a joiner or client; gives id and name. 1: not decided yet. Negative: refused, text in
  * the error slot. */
-int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello, uint16_t *id,
-                           char name[64]);
-void tide__controller_greet(struct tide_net *net,
-                            struct tide_link *link); /* after admit, link established */
-void tide__controller_receive(struct tide_net *net, uint16_t from, unsigned verb,
-                              struct tide_reader *r);
-void tide__controller_report(struct tide_net *net, uint16_t reporter, uint16_t subject, bool lost,
-                             const char *reason);
+int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello, uint16_t *id, char name[64]);
+void tide__controller_greet(struct tide_net *net, struct tide_link *link); /* after admit, link established */
+void tide__controller_receive(struct tide_net *net, uint16_t from, unsigned verb, struct tide_reader *r);
+void tide__controller_report(struct tide_net *net, uint16_t reporter, uint16_t subject, bool lost, const char *reason);
 void tide__controller_withdraw(struct tide_net *net, uint16_t reporter, uint16_t subject);
 void tide__controller_resolve(struct tide_net *net, uint64_t now);
 void tide__controller_ends(struct tide_net *net, uint16_t id);
@@ -485,17 +468,17 @@ struct tide_net {
     uint16_t workers;
     bool store, client;
     int32_t pid;
-    uint8_t right; /* enum tide_right: a client's, that it asks for */
+    uint8_t right;        /* enum tide_right: a client's, that it asks for */
     struct tide_tls *tls; /* NULL: no keys; I/O thread once made */
 
     /* any thread, atomic */
     atomic_uint id, controller;
     atomic_bool opened, join_wanted, leave_wanted;
-    atomic_bool durable; /* the controller may go and be started again */
+    atomic_bool durable;                                        /* the controller may go and be started again */
     atomic_uint_fast64_t memory_used, memory_cap, memory_grant; /* memory_credit.c: of this node */
     atomic_uint memory_tier;
     void (*_Atomic memory_changed)(void *arg, uint16_t id); /* NULL: nobody is told */
-    void *memory_arg; /* set before */
+    void *memory_arg;                                       /* set before */
 
     /* any thread, under lock */
     struct tide_lock lock;
@@ -522,8 +505,8 @@ struct tide_net {
     bool settling, joining, leave_sent, finished, tick_soon;
     struct tide_outgoing *early, **early_tail; /* to nodes that no view has told of yet */
     uint64_t early_since;
-    bool attend; /* peers without a session are to be dialled, or messages wait for them */
-    bool ringed; /* too many for links all to all */
+    bool attend;  /* peers without a session are to be dialled, or messages wait for them */
+    bool ringed;  /* too many for links all to all */
     bool turned;  /* members came or went since the last tick */
     uint16_t hub; /* the controller at the last tick */
     uint16_t neighbours[RING_NEIGHBOURS];
@@ -532,17 +515,17 @@ struct tide_net {
     struct tide_blob *spare_chunk;
     struct tide_listener *listener;
     char name[64], endpoint[160], controller_endpoint[160];
-    struct tide_random random; /* of redials */
+    struct tide_random random;            /* of redials */
     size_t unsettled_low, unsettled_high; /* unsettled members are in [low, high) */
-    uint64_t view, term; /* of the controller: the highest that was heard of */
-    bool controls;       /* this node is the controller */
-    uint64_t told;       /* the last term in which this node as controller told a view */
-    bool away;           /* it is gone; who commands next will say so */
-    struct tide_member_watch *watches; /* those that were told of all members already */
-    size_t living; /* members that settled as such */
-    bool unpublished; /* members have changed since they were published */
-    bool parked; /* hellos of nodes that no view has told of wait for the next one */
-    bool asks_again; /* a joiner whose controller went before the first view */
+    uint64_t view, term;                  /* of the controller: the highest that was heard of */
+    bool controls;                        /* this node is the controller */
+    uint64_t told;                        /* the last term in which this node as controller told a view */
+    bool away;                            /* it is gone; who commands next will say so */
+    struct tide_member_watch *watches;    /* those that were told of all members already */
+    size_t living;                        /* members that settled as such */
+    bool unpublished;                     /* members have changed since they were published */
+    bool parked;                          /* hellos of nodes that no view has told of wait for the next one */
+    bool asks_again;                      /* a joiner whose controller went before the first view */
     unsigned redirects;
     uint64_t away_since;
     uint64_t standstill, standstill_at; /* local_health.c: the longest, and when it ended */
@@ -553,12 +536,12 @@ struct tide_net {
     struct tide_control *control; /* NULL: none */
     bool control_refused;         /* this node was to hold the log, and cannot */
     uint8_t controllers;          /* so many are to hold it; 0: it is not replicated */
-    char state_directory[300]; /* where a holder keeps it; empty: nowhere */
+    char state_directory[300];    /* where a holder keeps it; empty: nowhere */
     struct tide_raft_logs former; /* first node: the logs that it went on from */
     bool hands_over;              /* another one is to lead as soon as so many hold it */
     bool deciding;                /* a decision is being recorded */
     bool announce;                /* a view is due though no member changes */
-    struct tide_member joiner; /* wanted; id 0: none */
+    struct tide_member joiner;    /* wanted; id 0: none */
     uint16_t next_id, next_client;
     atomic_bool evacuations; /* any thread */
     struct report *reports;
@@ -581,8 +564,7 @@ static inline uint64_t tide__net_now(struct tide_net *net) {
 }
 void tide__net_wake(struct tide_net *net);
 /* This node's own end or progress. The first of LEFT and DEAD is final. */
-void tide__net_become(struct tide_net *net, enum tide_member_state state, int code,
-                      const char *reason);
+void tide__net_become(struct tide_net *net, enum tide_member_state state, int code, const char *reason);
 void tide__net_finish(struct tide_net *net, bool orderly); /* closes listener and links */
 
 #endif

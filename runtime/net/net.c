@@ -22,8 +22,7 @@ static void poke(struct tide_net *net) {
     }
 }
 
-void tide__net_become(struct tide_net *net, enum tide_member_state state, int code,
-                      const char *reason) {
+void tide__net_become(struct tide_net *net, enum tide_member_state state, int code, const char *reason) {
     tide_lock(&net->lock);
     bool final = net->state == TIDE_MEMBER_LEFT || net->state == TIDE_MEMBER_DEAD;
     bool changed = !final && (int)state != net->state;
@@ -40,19 +39,19 @@ void tide__net_become(struct tide_net *net, enum tide_member_state state, int co
 
 void tide__net_finish(struct tide_net *net, bool orderly) {
     net->finished = true;
-    if (net->listener != NULL) {
+    if (net->listener) {
         net->port->ops->listener_close(net->listener);
         net->listener = NULL;
     }
-    for (struct tide_link *link = net->links; link != NULL; link = link->next) {
+    for (struct tide_link *link = net->links; link; link = link->next) {
         if (orderly && link->state == LINK_UP) {
             tide__link_drain(link);
         } else if (link->state != LINK_DRAINING) {
             tide__link_close(link);
         }
     }
-    for (struct tide_session *s = net->sessions; s != NULL; s = s->next) {
-        if (s->link == NULL) {
+    for (struct tide_session *s = net->sessions; s; s = s->next) {
+        if (!s->link) {
             tide__session_drop(s);
         }
     }
@@ -92,25 +91,22 @@ static void become_controller(struct tide_net *net) {
 static void open_listener(struct tide_net *net) {
     int error = 0;
     if (!net->client) {
-        error = net->port->ops->listen(net->executor, net->listen, tide__link_accepted, net,
-                                       &net->listener);
+        error = net->port->ops->listen(net->executor, net->listen, tide__link_accepted, net, &net->listener);
     }
     if (error != 0) {
         net->listener = NULL;
         tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
         net->finished = true;
     } else {
-        if (net->listener != NULL) {
-            snprintf(net->endpoint, sizeof net->endpoint, "%s",
-                     net->port->ops->listener_endpoint(net->listener));
+        if (net->listener) {
+            snprintf(net->endpoint, sizeof net->endpoint, "%s", net->port->ops->listener_endpoint(net->listener));
         }
         if (net->controls) {
             become_controller(net);
         }
     }
-    atomic_store_explicit(
-        &net->opened, true,
-        memory_order_release); /* with tide_net_create and the endpoint's readers */
+    atomic_store_explicit(&net->opened, true,
+                          memory_order_release); /* with tide_net_create and the endpoint's readers */
 }
 
 static void dial_join(struct tide_net *net) {
@@ -153,8 +149,7 @@ static void begin_leave(struct tide_net *net) {
         tide__controller_end(net);
         return;
     }
-    if (tide__quorum_is(net) && net->controls &&
-        net->control->ops->hand_over(net->control) == 0) {
+    if (tide__quorum_is(net) && net->controls && net->control->ops->hand_over(net->control) == 0) {
         return; /* the next one is asked when it commands */
     }
     if (net->controls) { /* the others wait for it to be started again */
@@ -163,10 +158,9 @@ static void begin_leave(struct tide_net *net) {
         return;
     }
     struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
-    bool linked =
-        controller != NULL && controller->link != NULL && controller->link->state == LINK_UP;
-    bool awaited = controller != NULL && controller->session != NULL;
-    awaited = awaited || (net->away && net->store); /* whose rows only a controller can move */
+    bool linked = controller && controller->link && controller->link->state == LINK_UP;
+    bool awaited = controller && controller->session;
+    awaited = awaited || (net->away && net->store);           /* whose rows only a controller can move */
     awaited = awaited || (net->away && tide__quorum_is(net)); /* there is one soon */
     if (!linked && !net->client && awaited) {
         return; /* it is told when it is there again */
@@ -192,9 +186,9 @@ static void tick(struct tide_net *net, uint64_t now) {
     }
     tide__ring_turn(net);
     struct tide_session *next;
-    for (struct tide_session *s = net->awake; s != NULL; s = next) {
+    for (struct tide_session *s = net->awake; s; s = next) {
         next = s->next_awake;
-        if (s->link != NULL) {
+        if (s->link) {
             tide__link_beat(s->link, now);
         }
         tide__session_tick(s, now, excused);
@@ -203,7 +197,7 @@ static void tick(struct tide_net *net, uint64_t now) {
         }
     }
     tide__members_tick(net, now);
-    if (net->tls != NULL && now >= net->keys_at) {
+    if (net->tls && now >= net->keys_at) {
         net->keys_at = now + KEYS_INTERVAL;
         (void)tide__tls_refresh(net->tls, net->name);
         tide__links_judge(net);
@@ -212,7 +206,7 @@ static void tick(struct tide_net *net, uint64_t now) {
 
 static bool has_new_watches(struct tide_net *net) {
     tide_lock(&net->lock);
-    bool any = net->new_watches != NULL;
+    bool any = net->new_watches;
     tide_unlock(&net->lock);
     return any;
 }
@@ -239,7 +233,7 @@ static uint64_t flush(void *arg) {
     if (now >= net->join_again && !net->finished) {
         dial_join(net);
     }
-    bool busy = net->links != NULL || net->member_count > 1;
+    bool busy = net->links || net->member_count > 1;
     if (busy && net->tick_at == TIDE_NEVER) { /* from rest */
         net->tick_at = now + tide__ring_tick(net);
     }
@@ -253,7 +247,7 @@ static uint64_t flush(void *arg) {
     due = log_due < due ? log_due : due;
     due = net->join_again < due ? net->join_again : due;
     tide__links_flush(net);
-    if (net->links == NULL && (net->finished || net->member_count <= 1)) {
+    if (!net->links && (net->finished || net->member_count <= 1)) {
         net->tick_at = TIDE_NEVER;
     }
     return due < net->tick_at ? due : net->tick_at;
@@ -262,10 +256,10 @@ static uint64_t flush(void *arg) {
 static bool close_all(void *arg) {
     struct tide_net *net = arg;
     tide__net_finish(net, false);
-    for (struct tide_link *link = net->links; link != NULL; link = link->next) {
+    for (struct tide_link *link = net->links; link; link = link->next) {
         tide__link_close(link);
     }
-    return net->links == NULL;
+    return !net->links;
 }
 
 static int resolve(void *arg, const char *name, uint16_t *id) {
@@ -275,7 +269,7 @@ static int resolve(void *arg, const char *name, uint16_t *id) {
 static int admit(void *arg, uint16_t node, enum tide_lane lane, size_t bytes, size_t window,
                  struct tide_fiber *waiter) {
     struct tide_peer *peer = tide__peer(arg, node);
-    if (peer == NULL) {
+    if (!peer) {
         return tide_fail(TIDE_EUNREACHABLE, "node n%u is not known here", (unsigned)node);
     }
     return tide__peer_admit(peer, lane, bytes, window, waiter);
@@ -311,8 +305,7 @@ static int members_handle(void *state, const struct tide_message *message) {
 /* ---- life ---- */
 
 static bool is_endpoint(const char *text) {
-    return text == NULL || strncmp(text, "unix:", 5) == 0 || strncmp(text, "tcp:", 4) == 0 ||
-           strncmp(text, "sim:", 4) == 0;
+    return !text || strncmp(text, "unix:", 5) == 0 || strncmp(text, "tcp:", 4) == 0 || strncmp(text, "sim:", 4) == 0;
 }
 
 static bool is_any_address(const char *endpoint) {
@@ -321,48 +314,48 @@ static bool is_any_address(const char *endpoint) {
 
 static int check_options(const struct tide_net_options *o) {
     if ((!tide_identifier_valid(o->cluster) && !(o->client && o->cluster[0] == 0)) ||
-        (o->name != NULL && o->name[0] != 0 && !tide_identifier_valid(o->name))) {
-        return tide_fail(
-            TIDE_EINVAL,
-            "cluster and node names are lower-case letters, digits and . _ -, at most 63");
+        (o->name && o->name[0] != 0 && !tide_identifier_valid(o->name))) {
+        return tide_fail(TIDE_EINVAL, "cluster and node names are lower-case letters, digits and . _ -, at most 63");
     }
-    if (o->client ? o->join == NULL : o->listen == NULL) {
-        return tide_fail(TIDE_EINVAL, o->client ? "a client needs a member to join"
-                                                : "a member needs a listener");
+    if (o->client ? !o->join : !o->listen) {
+        return tide_fail(TIDE_EINVAL, o->client ? "a client needs a member to join" : "a member needs a listener");
     }
     if (!is_endpoint(o->listen) || !is_endpoint(o->join)) {
         return tide_fail(TIDE_EINVAL, "'%s' is no endpoint: write unix:/PATH or tcp:127.0.0.1:PORT",
                          is_endpoint(o->listen) ? o->join : o->listen);
     }
-    const char *far = !o->client && !tide_endpoint_is_local(o->listen)         ? o->listen
-                      : o->join != NULL && !tide_endpoint_is_local(o->join) ? o->join
-                                                                            : NULL;
-    if (far != NULL && o->keys == NULL) {
-        return tide_fail(TIDE_EPERM, "%s is of other machines, with which nodes talk under TLS: --keys DIR names this "
-                                     "side's keys, and `tide keys init` makes them", far);
+    const char *far = !o->client && !tide_endpoint_is_local(o->listen) ? o->listen
+                      : o->join && !tide_endpoint_is_local(o->join)    ? o->join
+                                                                       : NULL;
+    if (far && !o->keys) {
+        return tide_fail(TIDE_EPERM,
+                         "%s is of other machines, with which nodes talk under TLS: --keys DIR names this "
+                         "side's keys, and `tide keys init` makes them",
+                         far);
     }
-    if (far != NULL && !o->client && tide_endpoint_is_local(o->listen)) {
-        return tide_fail(TIDE_EINVAL, "the cluster at %s could not reach %s: --listen tcp:ADDRESS:PORT with an address "
-                                      "of this machine that the others reach", far, o->listen);
+    if (far && !o->client && tide_endpoint_is_local(o->listen)) {
+        return tide_fail(TIDE_EINVAL,
+                         "the cluster at %s could not reach %s: --listen tcp:ADDRESS:PORT with an address "
+                         "of this machine that the others reach",
+                         far, o->listen);
     }
     if (!o->client && is_any_address(o->listen)) {
         return tide_fail(TIDE_EINVAL, "%s: others are told this address, so it has to be one that they can reach",
                          o->listen);
     }
-    if ((o->listen != NULL && strlen(o->listen) >= 160) ||
-        (o->join != NULL && strlen(o->join) >= 160)) {
+    if ((o->listen && strlen(o->listen) >= 160) || (o->join && strlen(o->join) >= 160)) {
         return tide_fail(TIDE_EINVAL, "an endpoint has up to 159 characters");
     }
-    if (o->controllers != 0 && (o->join != NULL || o->client)) {
-        return tide_fail(TIDE_EINVAL,
-                         "the first node of a cluster says how many controllers there are");
+    if (o->controllers != 0 && (o->join || o->client)) {
+        return tide_fail(TIDE_EINVAL, "the first node of a cluster says how many controllers there are");
     }
     if (o->controllers != 0 && o->controllers != 3 && o->controllers != 5) {
-        return tide_fail(TIDE_EINVAL, "%u controllers: there are 3, of which one may be lost, or "
-                                      "5, of which two may be lost",
+        return tide_fail(TIDE_EINVAL,
+                         "%u controllers: there are 3, of which one may be lost, or "
+                         "5, of which two may be lost",
                          o->controllers);
     }
-    if (o->state != NULL && (o->client || strlen(o->state) >= 280)) {
+    if (o->state && (o->client || strlen(o->state) >= 280)) {
         return tide_fail(TIDE_EINVAL, o->client ? "a client keeps no state directory"
                                                 : "the path of the state directory is too long");
     }
@@ -371,16 +364,16 @@ static int check_options(const struct tide_net_options *o) {
 
 static struct tide_net *net_alloc(struct tide_system *system, const struct tide_net_options *o) {
     struct tide_net *net = tide_alloc_zero(1, sizeof *net);
-    if (net == NULL) {
+    if (!net) {
         return NULL;
     }
     net->system = system;
     net->port = tide_system_port(system);
     net->executor = tide_system_executor(system, TIDE_ROLE_IO, 0);
     snprintf(net->cluster, sizeof net->cluster, "%s", o->cluster);
-    snprintf(net->listen, sizeof net->listen, "%s", o->listen != NULL ? o->listen : "");
-    snprintf(net->join, sizeof net->join, "%s", o->join != NULL ? o->join : "");
-    snprintf(net->wanted_name, sizeof net->wanted_name, "%s", o->name != NULL ? o->name : "");
+    snprintf(net->listen, sizeof net->listen, "%s", o->listen ? o->listen : "");
+    snprintf(net->join, sizeof net->join, "%s", o->join ? o->join : "");
+    snprintf(net->wanted_name, sizeof net->wanted_name, "%s", o->name ? o->name : "");
     snprintf(net->name, sizeof net->name, "%s", net->wanted_name);
     do {
         net->incarnation = net->port->ops->entropy(net->port);
@@ -389,10 +382,9 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     net->store = o->store;
     net->client = o->client;
     net->right = o->right != TIDE_RIGHT_NONE ? o->right : TIDE_RIGHT_ADMIN;
-    net->controls = o->join == NULL;
-    const bool shares = o->controllers > 0 || o->join != NULL; /* a holder of the log, perhaps */
-    snprintf(net->state_directory, sizeof net->state_directory, "%s",
-             o->state != NULL && shares ? o->state : "");
+    net->controls = !o->join;
+    const bool shares = o->controllers > 0 || o->join; /* a holder of the log, perhaps */
+    snprintf(net->state_directory, sizeof net->state_directory, "%s", o->state && shares ? o->state : "");
     net->controllers = (uint8_t)o->controllers;
     net->pid = (int32_t)net->port->ops->pid(net->port);
     net->state = TIDE_MEMBER_JOINING;
@@ -408,7 +400,7 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
 }
 
 static void control_close(struct tide_net *net) {
-    if (net->control != NULL) {
+    if (net->control) {
         struct tide_control *control = net->control;
         net->controls = false; /* what waits is of a controller that was */
         control->ops->destroy(control);
@@ -422,35 +414,32 @@ void tide_net_close(struct tide_net *net) {
 
 /* What is recorded must be of this cluster. */
 static int open_control(struct tide_net *net, const char *directory) {
-    int error = net->controllers > 0
-                    ? tide__quorum_begin(net)
-                    : tide_control_open(net->port, directory, net->wanted_name, &net->control);
-    const struct tide_control_pair *pair =
-        error != 0 ? NULL : tide_control_get(&net->control->state, "cluster");
-    if (pair != NULL) {
+    int error = net->controllers > 0 ? tide__quorum_begin(net)
+                                     : tide_control_open(net->port, directory, net->wanted_name, &net->control);
+    const struct tide_control_pair *pair = error != 0 ? NULL : tide_control_get(&net->control->state, "cluster");
+    if (pair) {
         char cluster[64];
         struct tide_reader r;
         tide_reader_init(&r, pair->value, pair->size);
         tide_read_text(&r, cluster, sizeof cluster);
         if (r.error != 0 || strcmp(cluster, net->cluster) != 0) {
-            return tide_fail(TIDE_EMISMATCH, "%s has the state of cluster '%s', not '%s'",
-                             directory, r.error == 0 ? cluster : "?", net->cluster);
+            return tide_fail(TIDE_EMISMATCH, "%s has the state of cluster '%s', not '%s'", directory,
+                             r.error == 0 ? cluster : "?", net->cluster);
         }
     }
     return error;
 }
 
-int tide_net_create(struct tide_system *system, const struct tide_net_options *options,
-                    struct tide_net **out) {
+int tide_net_create(struct tide_system *system, const struct tide_net_options *options, struct tide_net **out) {
     int error = check_options(options);
     if (error != 0) {
         return error;
     }
     struct tide_net *net = net_alloc(system, options);
-    if (net == NULL) {
+    if (!net) {
         return TIDE_ENOMEM;
     }
-    if (options->keys != NULL) {
+    if (options->keys) {
         error = tide__tls_open(net->port, options->keys, options->cluster, &net->tls);
     }
     if (net->controls && error == 0) {
@@ -512,8 +501,7 @@ void tide_net_leave(struct tide_net *net) {
 }
 
 void tide_net_destroy(struct tide_net *net) {
-    while (net->links !=
-           NULL) { /* only of a node that crashed in the simulator: its streams never reported */
+    while (net->links != NULL) { /* only of a node that crashed in the simulator: its streams never reported */
         tide__link_free(net->links);
     }
     tide__sessions_release(net);
@@ -563,15 +551,14 @@ uint16_t tide_net_self(const struct tide_net *net) {
     return (uint16_t)atomic_load_explicit(&net->id, memory_order_relaxed);
 }
 
-size_t tide_net_members(struct tide_net *net, struct tide_member *out, size_t limit,
-                        uint64_t *view) {
+size_t tide_net_members(struct tide_net *net, struct tide_member *out, size_t limit, uint64_t *view) {
     tide_lock(&net->lock);
     size_t count = net->published_count;
     size_t copied = count < limit ? count : limit;
     if (copied > 0) {
         memcpy(out, net->published, copied * sizeof *out);
     }
-    if (view != NULL) {
+    if (view) {
         *view = net->published_view;
     }
     tide_unlock(&net->lock);
@@ -596,8 +583,7 @@ static size_t published_at(const struct tide_net *net, uint16_t id) {
     return low;
 }
 
-size_t tide_net_news(struct tide_net *net, const uint8_t *known, struct tide_member *out,
-                     size_t limit) {
+size_t tide_net_news(struct tide_net *net, const uint8_t *known, struct tide_member *out, size_t limit) {
     size_t count = 0;
     tide_lock(&net->lock);
     for (size_t i = 0; i < net->published_count && count < limit; i++) {
@@ -651,25 +637,24 @@ void tide_net_watch(struct tide_net *net, struct tide_member_watch *watch) {
 }
 
 static void copy_info(struct tide_peer *peer, struct tide_link_info *out) {
-    *out = (struct tide_link_info){
-        .peer = peer->id,
-        .up = atomic_load_explicit(&peer->up, memory_order_relaxed),
-        .bytes_out = atomic_load_explicit(&peer->bytes_out, memory_order_relaxed),
-        .bytes_in = atomic_load_explicit(&peer->bytes_in, memory_order_relaxed),
-        .frames_out = atomic_load_explicit(&peer->frames_out, memory_order_relaxed),
-        .frames_in = atomic_load_explicit(&peer->frames_in, memory_order_relaxed),
-        .writes = atomic_load_explicit(&peer->writes, memory_order_relaxed),
-        .queue_bytes = atomic_load_explicit(&peer->queue_bytes, memory_order_relaxed),
-        .round_trip_ns = atomic_load_explicit(&peer->round_trip_ns, memory_order_relaxed)};
+    *out = (struct tide_link_info){.peer = peer->id,
+                                   .up = atomic_load_explicit(&peer->up, memory_order_relaxed),
+                                   .bytes_out = atomic_load_explicit(&peer->bytes_out, memory_order_relaxed),
+                                   .bytes_in = atomic_load_explicit(&peer->bytes_in, memory_order_relaxed),
+                                   .frames_out = atomic_load_explicit(&peer->frames_out, memory_order_relaxed),
+                                   .frames_in = atomic_load_explicit(&peer->frames_in, memory_order_relaxed),
+                                   .writes = atomic_load_explicit(&peer->writes, memory_order_relaxed),
+                                   .queue_bytes = atomic_load_explicit(&peer->queue_bytes, memory_order_relaxed),
+                                   .round_trip_ns = atomic_load_explicit(&peer->round_trip_ns, memory_order_relaxed)};
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
         out->credit_used[i] = atomic_load_explicit(&peer->outstanding[i], memory_order_relaxed);
     }
 }
 
-bool tide_net_flow(const struct tide_net *net, uint16_t id, enum tide_lane lane,
-                   uint64_t *consumed, uint64_t *under_way) {
+bool tide_net_flow(const struct tide_net *net, uint16_t id, enum tide_lane lane, uint64_t *consumed,
+                   uint64_t *under_way) {
     struct tide_peer *peer = tide__peer(net, id);
-    if (peer == NULL) {
+    if (!peer) {
         return false;
     }
     *consumed = atomic_load_explicit(&peer->consumed[lane], memory_order_relaxed);
@@ -680,13 +665,12 @@ bool tide_net_flow(const struct tide_net *net, uint16_t id, enum tide_lane lane,
 size_t tide_net_links(struct tide_net *net, struct tide_link_info *out, size_t limit) {
     size_t count = 0;
     for (unsigned id = 1; id <= UINT16_MAX; id++) {
-        if ((id & 255) == 0 &&
-            atomic_load_explicit(&net->pages[id >> 8], memory_order_acquire) == NULL) {
+        if ((id & 255) == 0 && !atomic_load_explicit(&net->pages[id >> 8], memory_order_acquire)) {
             id += 255; /* an empty page */
             continue;
         }
         struct tide_peer *peer = tide__peer(net, (uint16_t)id);
-        if (peer == NULL || atomic_load_explicit(&peer->frames_in, memory_order_relaxed) == 0) {
+        if (!peer || atomic_load_explicit(&peer->frames_in, memory_order_relaxed) == 0) {
             continue; /* never connected */
         }
         if (id >= CLIENT_ID_MIN && !atomic_load_explicit(&peer->up, memory_order_relaxed)) {

@@ -26,7 +26,7 @@ struct tide_member {
     int32_t pid;
     char name[64];
     char endpoint[160];
-    char reason[120];     /* LEFT, DEAD: why */
+    char reason[120]; /* LEFT, DEAD: why */
 };
 
 struct tide_net_options {
@@ -34,7 +34,7 @@ struct tide_net_options {
     const char *state; /* directory of a controller's decisions, from which it can be started again, or of the logs of
                           several, of joiners too that may hold one; NULL: none */
     unsigned controllers; /* first node: so many members hold them, 3 or 5, and one of those goes on; 0: no */
-    const char *keys; /* directory of a credential (keys.h); NULL: none, and this machine only */
+    const char *keys;     /* directory of a credential (keys.h); NULL: none, and this machine only */
     uint16_t workers;
     bool store, client;
     uint8_t right; /* client: that it asks for */
@@ -67,7 +67,7 @@ void tide_net_destroy(struct tide_net *net); /* after tide_system_stop */
 struct tide_net *tide_net_of(struct tide_node *node);
 const char *tide_net_endpoint(const struct tide_net *net);
 const char *tide_net_cluster(const struct tide_net *net);
-uint16_t tide_net_self(const struct tide_net *net);       /* own id, 0 until given; any thread */
+uint16_t tide_net_self(const struct tide_net *net); /* own id, 0 until given; any thread */
 /* enum tide_right: a client's, as it was granted. Any thread. */
 unsigned tide_net_right(const struct tide_net *net);
 uint16_t tide_net_controller(const struct tide_net *net); /* id; 0: not known at the moment; any thread */
@@ -118,7 +118,8 @@ struct tide_link_info {
 size_t tide_net_links(struct tide_net *net, struct tide_link_info *out, size_t limit); /* any thread */
 /* Bytes of a lane that has credit that a node has consumed, as it acknowledged, and that are under way to it. False: it
  * was never connected. Any thread. */
-bool tide_net_flow(const struct tide_net *net, uint16_t id, enum tide_lane lane, uint64_t *consumed, uint64_t *under_way);
+bool tide_net_flow(const struct tide_net *net, uint16_t id, enum tide_lane lane, uint64_t *consumed,
+                   uint64_t *under_way);
 
 /* What a node with a memory cap says of it to its peers, with the credit it returns. `grant`: so many bytes may each of
  * them have under way to it, over all lanes; UINT64_MAX: it has no cap, and the lanes' windows are all there is. */
@@ -130,8 +131,7 @@ struct tide_memory_report {
 void tide_net_report_memory(struct tide_net *net, const struct tide_memory_report *report);
 /* EBUSY, with the time after which it is worth another try: "WHO uses .. of its .. of memory: WHY".
  */
-int tide_net_memory_refuse(const char *who, const struct tide_memory_report *report,
-                           const char *why);
+int tide_net_memory_refuse(const char *who, const struct tide_memory_report *report, const char *why);
 /* The last word of a node, this one's own included. Any thread. */
 void tide_net_memory(const struct tide_net *net, uint16_t id, struct tide_memory_report *out);
 /* Called on I/O thread 0 with the id of a node whose word is another. One may be set; what was told before is in

@@ -8,8 +8,8 @@
  * line, so that a log that lost its end is found too. Whoever may write both files can forge both: copy heads elsewhere
  * where that matters.
  *
- * One log a process, made with its first entry; nothing is written before tide_audit_open. Any thread; a call blocks for
- * the write, and with `durable` for the disk.
+ * One log a process, made with its first entry; nothing is written before tide_audit_open. Any thread; a call blocks
+ * for the write, and with `durable` for the disk.
  */
 #ifndef TIDE_PORT_AUDIT_H
 #define TIDE_PORT_AUDIT_H
@@ -28,8 +28,8 @@ struct tide_audit_entry {
     const char *sha256;     /* of all of it, hexadecimal */
     const char *credential; /* NULL: those noted for the peer */
     const char *address;
-    unsigned peer;          /* id of the node or client that asked; 0: none */
-    bool durable;           /* on the disk when the call returns */
+    unsigned peer; /* id of the node or client that asked; 0: none */
+    bool durable;  /* on the disk when the call returns */
 };
 
 /* name: of the node. A log that is there is gone on with. EINVAL: a path too long, or one is open. */

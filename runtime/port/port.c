@@ -4,7 +4,7 @@
 #include <string.h>
 
 void tide_port_random(struct tide_port *port, const char *name, struct tide_random *out) {
-    TIDE_ASSERT(port != NULL && name != NULL);
+    TIDE_ASSERT(port && name);
     tide_random_seed(out, tide_hash(name, strlen(name), port->seed));
 }
 
@@ -18,8 +18,7 @@ bool tide_endpoint_is_local(const char *endpoint) {
     return false;
 }
 
-int tide_port_slurp(struct tide_port *port, const char *path, size_t limit, char **out,
-                    size_t *size) {
+int tide_port_slurp(struct tide_port *port, const char *path, size_t limit, char **out, size_t *size) {
     struct tide_file_info info;
     struct tide_file *file = NULL;
     *out = NULL;
@@ -29,8 +28,7 @@ int tide_port_slurp(struct tide_port *port, const char *path, size_t limit, char
         return code;
     }
     if (info.size > limit) {
-        code = tide_fail(TIDE_ELIMIT, "'%s' has %llu bytes, over %zu", path,
-                         (unsigned long long)info.size, limit);
+        code = tide_fail(TIDE_ELIMIT, "'%s' has %llu bytes, over %zu", path, (unsigned long long)info.size, limit);
     }
     char *data = code ? NULL : tide_alloc((size_t)info.size + 1);
     if (!code && !data) {

@@ -33,7 +33,8 @@ typedef uint64_t (*tide_turn)(void *arg);
 struct tide_executor_options {
     const char *name; /* thread name, up to 15 characters */
     tide_turn turn;
-    bool (*pending)(void *arg); /* is there work? asked after the executor declared itself asleep; any state it reads is atomic */
+    bool (*pending)(
+        void *arg); /* is there work? asked after the executor declared itself asleep; any state it reads is atomic */
     void *arg;
     void *loop; /* real: run on this uv_loop_t of the host instead of a thread */
     int core;   /* pin to this core; -1: no */
@@ -46,13 +47,14 @@ struct tide_stream_events {
     void (*buffer)(void *arg, void **data, size_t *size);
     void (*received)(void *arg, size_t size); /* so many bytes are in that buffer */
     void (*writable)(void *arg);              /* after a short write: there is room again */
-    void (*closed)(void *arg, int reason);    /* once, last; 0 = closed by us, ECLOSED = end of stream, other codes; the stream is freed after it */
+    void (*closed)(void *arg, int reason);    /* once, last; 0 = closed by us, ECLOSED = end of stream, other codes; the
+                                                 stream is freed after it */
 };
 
 struct tide_peer_identity {
-    bool local_user;   /* of this machine, and the kernel tells whose: uid is known */
+    bool local_user; /* of this machine, and the kernel tells whose: uid is known */
     uint32_t uid;
-    char address[64];  /* printable */
+    char address[64]; /* printable */
 };
 
 struct tide_file_info {
@@ -63,10 +65,20 @@ struct tide_file_info {
     bool link; /* the path itself is one; the rest is what it leads to */
 };
 
-enum { TIDE_FILE_READ = 1, TIDE_FILE_WRITE = 2, TIDE_FILE_CREATE = 4, TIDE_FILE_TRUNCATE = 8, TIDE_FILE_EXCLUSIVE = 16, TIDE_FILE_APPEND = 32,
-       TIDE_FILE_LOCK = 64 /* until it is closed, by the end of the process too; EBUSY: another has it. Simulated nodes share no files */,
-       TIDE_FILE_PRIVATE = 256 /* what is created is its owner's alone; else as the umask says */,
-       TIDE_FILE_ONCE = 128 /* nobody reads soon what is written: a sync gives the memory back that holds it, for the next file to take */ };
+enum {
+    TIDE_FILE_READ = 1,
+    TIDE_FILE_WRITE = 2,
+    TIDE_FILE_CREATE = 4,
+    TIDE_FILE_TRUNCATE = 8,
+    TIDE_FILE_EXCLUSIVE = 16,
+    TIDE_FILE_APPEND = 32,
+    TIDE_FILE_LOCK = 64 /* until it is closed, by the end of the process too; EBUSY: another has it. Simulated nodes
+                           share no files */
+    ,
+    TIDE_FILE_PRIVATE = 256 /* what is created is its owner's alone; else as the umask says */,
+    TIDE_FILE_ONCE = 128 /* nobody reads soon what is written: a sync gives the memory back that holds it, for the next
+                            file to take */
+};
 
 struct tide_process_options {
     const char *const *argv; /* argv[0] is the program; NULL-terminated */
@@ -80,7 +92,7 @@ struct tide_process_options {
 
 /* Where a process runs. */
 struct tide_machine {
-    char id[40]; /* the same for all its processes until it starts anew; "": each has its own */
+    char id[40];         /* the same for all its processes until it starts anew; "": each has its own */
     unsigned processors; /* that this process may run on; 0: one for each thread (simulated) */
 };
 
@@ -97,15 +109,19 @@ struct tide_port_ops {
     /* `handler` is called on the executor's thread, at once and in the middle of whatever that does: it may do what a
      * signal's handler may. One handler for all. Any thread. EUNSUPPORTED: not here (simulated, a host's loop). */
     int (*executor_interrupt)(struct tide_executor *, void (*handler)(void));
-    void (*executor_stop)(struct tide_executor *); /* after its current turn no more; joins the thread; streams and listeners must be closed before. Not from itself */
+    void (*executor_stop)(struct tide_executor *); /* after its current turn no more; joins the thread; streams and
+                                                      listeners must be closed before. Not from itself */
 
-    int (*listen)(struct tide_executor *, const char *endpoint, void (*accepted)(void *arg, struct tide_stream *), void *arg, struct tide_listener **);
+    int (*listen)(struct tide_executor *, const char *endpoint, void (*accepted)(void *arg, struct tide_stream *),
+                  void *arg, struct tide_listener **);
     const char *(*listener_endpoint)(struct tide_listener *); /* with the port really bound */
     void (*listener_close)(struct tide_listener *);
     /* An endpoint of this machine, with any port, from which the other is reached. Nothing is sent. Any thread. */
     int (*address_towards)(struct tide_port *, const char *endpoint, char *out, size_t size);
-    int (*connect)(struct tide_executor *, const char *endpoint, const struct tide_stream_events *, void *arg, struct tide_stream **);
-    void (*stream_accept)(struct tide_stream *, const struct tide_stream_events *, void *arg); /* inside `accepted`; else the stream is closed */
+    int (*connect)(struct tide_executor *, const char *endpoint, const struct tide_stream_events *, void *arg,
+                   struct tide_stream **);
+    void (*stream_accept)(struct tide_stream *, const struct tide_stream_events *,
+                          void *arg); /* inside `accepted`; else the stream is closed */
     /* Takes as many bytes as fit now, returns how many (0..total) or a negative code; short: `writable` follows. Bytes
      * for a peer that has gone are taken and lost: `closed` follows once what it sent before has been read. */
     ssize_t (*stream_write)(struct tide_stream *, const struct tide_iovec *, size_t count);
@@ -122,7 +138,7 @@ struct tide_port_ops {
     int (*file_info)(struct tide_port *, const char *path, struct tide_file_info *);
     int (*file_rename)(struct tide_port *, const char *from, const char *to); /* and syncs the directory of `to` */
     int (*directory_sync)(struct tide_port *, const char *path); /* names in it are durable: created, removed */
-    int (*file_unlink)(struct tide_port *, const char *path); /* or an empty directory */
+    int (*file_unlink)(struct tide_port *, const char *path);    /* or an empty directory */
     int (*file_mkdir)(struct tide_port *, const char *path, unsigned mode); /* 0 if it exists as a directory */
     int (*file_list)(struct tide_port *, const char *path, void (*entry)(void *arg, const char *name), void *arg);
 
@@ -130,7 +146,8 @@ struct tide_port_ops {
     int (*process_signal)(struct tide_process *, int signal);
     int (*process_id)(struct tide_process *);
     void (*process_release)(struct tide_process *); /* after `ended` */
-    int (*signal_watch)(struct tide_executor *, int signal, void (*fired)(void *arg, int signal), void *arg); /* arg NULL fn: stop watching */
+    int (*signal_watch)(struct tide_executor *, int signal, void (*fired)(void *arg, int signal),
+                        void *arg); /* arg NULL fn: stop watching */
     void (*machine)(struct tide_port *, struct tide_machine *out);
     uint64_t (*memory_resident)(struct tide_port *); /* bytes */
     uint64_t (*memory_total)(struct tide_port *);    /* that this process may have at most; 0: not known */
@@ -146,7 +163,7 @@ struct tide_port_ops {
 
 struct tide_port {
     const struct tide_port_ops *ops;
-    uint64_t seed;   /* of all streams of this node */
+    uint64_t seed; /* of all streams of this node */
     bool simulated;
     bool crashed; /* simulated: its executors never run again */
 };
@@ -157,7 +174,8 @@ struct tide_port {
 /* seed 0: from the operating system. */
 int tide_port_real_create(uint64_t seed, struct tide_port **out);
 /* Body of a helper process: holds its parent to this share (0 < share < 1) of one core, by stopping and continuing it,
- * until SIGTERM, SIGINT or SIGHUP, or the parent's end. Killed by SIGKILL it may leave the parent stopped. Its only thread. */
+ * until SIGTERM, SIGINT or SIGHUP, or the parent's end. Killed by SIGKILL it may leave the parent stopped. Its only
+ * thread. */
 int tide_port_hold_parent(double share);
 /* This process writes `text` (borrowed, kept) to stderr and ends with `code` after `ns` of real time, whatever its
  * threads do. 0 ns: not any more. A later call takes the place of an earlier one; NULL keeps text and code. */
@@ -169,13 +187,16 @@ bool tide_port_input_ended(void);
 int tide_port_harden(bool secrets);
 bool tide_endpoint_is_local(const char *endpoint); /* a Unix socket, loopback, or simulated */
 
-static inline uint64_t tide_port_now(struct tide_port *p) { return p->ops->now(p); }
-static inline void tide_executor_wake(struct tide_port *p, struct tide_executor *e) { p->ops->executor_wake(e); }
+static inline uint64_t tide_port_now(struct tide_port *p) {
+    return p->ops->now(p);
+}
+static inline void tide_executor_wake(struct tide_port *p, struct tide_executor *e) {
+    p->ops->executor_wake(e);
+}
 /* A generator that depends only on (port seed, name): a new caller never shifts another's stream. */
 void tide_port_random(struct tide_port *port, const char *name, struct tide_random *out);
 /* The whole of a small file; *gives* memory, zero-terminated. ENOENT, EIO; ELIMIT over `limit`. */
-int tide_port_slurp(struct tide_port *port, const char *path, size_t limit, char **out,
-                    size_t *size);
+int tide_port_slurp(struct tide_port *port, const char *path, size_t limit, char **out, size_t *size);
 
 /* ---- Simulator: several ports over one virtual world ---- */
 struct tide_sim;
@@ -183,11 +204,11 @@ struct tide_sim_options {
     uint64_t seed;
     uint64_t latency_ns_min, latency_ns_max; /* per connection and write; default 10 us .. 200 us */
     uint64_t turn_cost_ns;                   /* virtual time of a turn; default 1 us */
-    size_t chunk_max;                        /* arriving bytes are cut at seeded places of 1..chunk_max; default 65536 */
-    uint64_t nic_bytes_per_s;                /* of every node, each way; 0: no limit (the delay is all there is) */
-    size_t window_bytes;                     /* of a connection: sent and not read yet; default 4 MiB */
-    bool flows;                              /* bulk shares the network as flows, see sim_bulk.c */
-    struct tide_port *input;                 /* borrowed: files that a node has not got are read from here; NULL: no */
+    size_t chunk_max;         /* arriving bytes are cut at seeded places of 1..chunk_max; default 65536 */
+    uint64_t nic_bytes_per_s; /* of every node, each way; 0: no limit (the delay is all there is) */
+    size_t window_bytes;      /* of a connection: sent and not read yet; default 4 MiB */
+    bool flows;               /* bulk shares the network as flows, see sim_bulk.c */
+    struct tide_port *input;  /* borrowed: files that a node has not got are read from here; NULL: no */
 };
 int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **out);
 void tide_sim_destroy(struct tide_sim *sim); /* after its ports */
@@ -196,7 +217,7 @@ int tide_sim_port(struct tide_sim *sim, const char *node, struct tide_port **out
  * whether `done` said true; without `done`, whether events are left. */
 bool tide_sim_run(struct tide_sim *sim, uint64_t until, bool (*done)(void *arg), void *arg);
 uint64_t tide_sim_now(const struct tide_sim *sim);
-uint64_t tide_sim_hash(const struct tide_sim *sim);   /* over (time, node, kind, length, bytes) of every event */
+uint64_t tide_sim_hash(const struct tide_sim *sim); /* over (time, node, kind, length, bytes) of every event */
 uint64_t tide_sim_events(const struct tide_sim *sim);
 /* Faults: the node's executors stop for ever, its streams end at the peers with ECLOSED. */
 void tide_sim_crash(struct tide_sim *sim, const char *node);
@@ -222,11 +243,11 @@ void tide_sim_set_clock(struct tide_sim *sim, const char *node, uint64_t ahead_n
 /* A node's disk. Probabilities are of one operation; all zero: a disk that works. What is not synced when the node
  * crashes is found again, not found, or found in part, whatever these say. */
 struct tide_sim_disk {
-    double read_error, write_error; /* EIO; write: nothing was done */
-    double sync_error;              /* EIO, and what was not durable never will be, unless it is written again */
-    double crash;                   /* the node crashes before or within an operation that changes or syncs */
+    double read_error, write_error;    /* EIO; write: nothing was done */
+    double sync_error;                 /* EIO, and what was not durable never will be, unless it is written again */
+    double crash;                      /* the node crashes before or within an operation that changes or syncs */
     uint64_t sync_ns_min, sync_ns_max; /* what syncing a file takes */
-    uint64_t capacity;              /* bytes of all files; a write beyond fails with ENOSPC; 0: no limit */
+    uint64_t capacity;                 /* bytes of all files; a write beyond fails with ENOSPC; 0: no limit */
 };
 void tide_sim_set_disk(struct tide_sim *sim, const char *node, const struct tide_sim_disk *disk); /* NULL: every node */
 /* How short a node is of memory: probabilities that an allocation of its turns fails. */
@@ -235,16 +256,17 @@ struct tide_sim_memory {
     double vital; /* where the runtime cannot go on (base.h): the node crashes */
 };
 void tide_sim_set_memory(struct tide_sim *sim, const char *node, const struct tide_sim_memory *memory);
-/* All nodes reach one disk below `path`, as on a file server: its settings and damages are those of the node `path`, and
- * it keeps what is written there when a node crashes. When `path` itself crashes it is there again at once, without what
- * was not synced, and files that were open are to be opened again. Once, before it is used. */
+/* All nodes reach one disk below `path`, as on a file server: its settings and damages are those of the node `path`,
+ * and it keeps what is written there when a node crashes. When `path` itself crashes it is there again at once, without
+ * what was not synced, and files that were open are to be opened again. Once, before it is used. */
 void tide_sim_share(struct tide_sim *sim, const char *path);
 /* Damage at rest: one bit of a file changes; a file loses its end. path NULL: any file that has bytes. False: none. */
 bool tide_sim_flip(struct tide_sim *sim, const char *node, const char *path);
 bool tide_sim_truncate(struct tide_sim *sim, const char *node, const char *path);
 /* Told of every crash, also of those the disk makes; inside a turn of the node, perhaps. */
 void tide_sim_on_crash(struct tide_sim *sim, void (*crashed)(void *arg, const char *node), void *arg);
-void tide_sim_set_pair_latency(struct tide_sim *sim, const char *a, const char *b, uint64_t ns); /* both ways; 0: as all */
+void tide_sim_set_pair_latency(struct tide_sim *sim, const char *a, const char *b,
+                               uint64_t ns); /* both ways; 0: as all */
 void tide_sim_set_window(struct tide_sim *sim, size_t bytes);
 /* A switch that all bytes between different racks share, each way together; 0: it never is the narrowest. As long as no
  * node has a rack, it lies between any two. */

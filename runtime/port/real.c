@@ -55,7 +55,7 @@ static int real_pid(struct tide_port *port) {
 
 static void real_pause(struct tide_port *port, uint64_t ns) {
     struct tide_real_port *real = (struct tide_real_port *)port;
-    if (real->hosted != NULL) {
+    if (real->hosted) {
         uv_run(real->hosted, UV_RUN_NOWAIT);
     }
     struct timespec t = {.tv_sec = (time_t)(ns / TIDE_SECOND), .tv_nsec = (long)(ns % TIDE_SECOND)};
@@ -82,7 +82,7 @@ static void real_machine(struct tide_port *port, struct tide_machine *out) {
         out->processors = milli < 2000 ? 1 : (unsigned)(milli / 1000);
     }
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (file != NULL) {
+    if (file) {
         if (fscanf(file, "%39s", out->id) != 1) {
             out->id[0] = 0;
         }
@@ -102,7 +102,7 @@ static uint64_t real_memory_total(struct tide_port *port) {
 static uint64_t real_memory_resident(struct tide_port *port) {
     (void)port;
     FILE *file = fopen("/proc/self/statm", "re");
-    if (file == NULL) {
+    if (!file) {
         return 0;
     }
     unsigned long long total = 0, resident = 0;
@@ -171,7 +171,7 @@ static const struct tide_port_ops real_ops = {
 
 int tide_port_real_create(uint64_t seed, struct tide_port **out) {
     struct tide_real_port *real = tide_alloc_zero(1, sizeof *real);
-    if (real == NULL) {
+    if (!real) {
         return TIDE_ENOMEM;
     }
     struct tide_port *port = &real->base;

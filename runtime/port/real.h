@@ -42,17 +42,17 @@ struct tide_executor {
     pthread_t self;
     uv_loop_t own_loop;
     uv_prepare_t prepare; /* runs the turn, just before the loop polls */
-    uv_idle_t idle; /* active while a turn wants to run again at once: the loop then polls without
-                       waiting */
+    uv_idle_t idle;       /* active while a turn wants to run again at once: the loop then polls without
+                             waiting */
     uv_poll_t wake_poll;
     uv_poll_t timer_poll;
     uint64_t active_at; /* when something last happened */
     bool eager;         /* and the time before was short: spin before sleeping */
-    uint64_t armed; /* when timer_fd fires; TIDE_NEVER: not at all */
+    uint64_t armed;     /* when timer_fd fires; TIDE_NEVER: not at all */
     unsigned handles_open;
     size_t streams_open;
     struct tide_stream *closing_first, **closing_last; /* `closed` is to be delivered */
-    struct tide_stream *rings_first, *rings_next; /* streams with rings; where a walk over them goes on */
+    struct tide_stream *rings_first, *rings_next;      /* streams with rings; where a walk over them goes on */
     unsigned rings_count;
     struct tide_real_signal *signals;
     struct tide_process *processes;
@@ -111,17 +111,13 @@ void tide__real_streams_look(struct tide_executor *executor); /* what came throu
 uint64_t tide__real_streams_doze(struct tide_executor *executor, uint64_t next);
 void tide__real_streams_deliver_closed(struct tide_executor *executor);
 int tide__real_listen(struct tide_executor *executor, const char *endpoint,
-                      void (*accepted)(void *arg, struct tide_stream *stream), void *arg,
-                      struct tide_listener **out);
+                      void (*accepted)(void *arg, struct tide_stream *stream), void *arg, struct tide_listener **out);
 const char *tide__real_listener_endpoint(struct tide_listener *listener);
 void tide__real_listener_close(struct tide_listener *listener);
-int tide__real_connect(struct tide_executor *executor, const char *endpoint,
-                       const struct tide_stream_events *events, void *arg,
-                       struct tide_stream **out);
-void tide__real_stream_accept(struct tide_stream *stream, const struct tide_stream_events *events,
-                              void *arg);
-ssize_t tide__real_stream_write(struct tide_stream *stream, const struct tide_iovec *iov,
-                                size_t count);
+int tide__real_connect(struct tide_executor *executor, const char *endpoint, const struct tide_stream_events *events,
+                       void *arg, struct tide_stream **out);
+void tide__real_stream_accept(struct tide_stream *stream, const struct tide_stream_events *events, void *arg);
+ssize_t tide__real_stream_write(struct tide_stream *stream, const struct tide_iovec *iov, size_t count);
 void tide__real_stream_resume(struct tide_stream *stream);
 void tide__real_stream_close(struct tide_stream *stream);
 int tide__real_address_towards(struct tide_port *port, const char *endpoint, char *out, size_t size);
@@ -130,8 +126,8 @@ int tide__real_address_towards(struct tide_port *port, const char *endpoint, cha
 void tide__real_limits(uint64_t *memory, uint64_t *milli_processors);
 /* Who holds the end `theirs` of a loopback TCP connection whose other end is `ours` (real_owner.c).
  * listens: that end was dialled, and may not have been accepted yet. False: nobody can tell. */
-bool tide__real_owner(const struct sockaddr_storage *theirs, const struct sockaddr_storage *ours,
-                      bool listens, uint32_t *uid);
+bool tide__real_owner(const struct sockaddr_storage *theirs, const struct sockaddr_storage *ours, bool listens,
+                      uint32_t *uid);
 void tide__real_stream_peer(struct tide_stream *stream, struct tide_peer_identity *out);
 
 /* real_executor.c */
@@ -142,8 +138,7 @@ int tide__real_executor_interrupt(struct tide_executor *executor, void (*handler
 void tide__real_executor_stop(struct tide_executor *executor);
 
 /* real_file.c */
-int tide__real_file_open(struct tide_port *port, const char *path, int flags,
-                         struct tide_file **out);
+int tide__real_file_open(struct tide_port *port, const char *path, int flags, struct tide_file **out);
 ssize_t tide__real_file_read(struct tide_file *file, void *data, size_t size, uint64_t offset);
 int tide__real_file_write(struct tide_file *file, const void *data, size_t size, uint64_t offset);
 int tide__real_file_sync(struct tide_file *file);
@@ -153,17 +148,17 @@ int tide__real_file_rename(struct tide_port *port, const char *from, const char 
 int tide__real_directory_sync(struct tide_port *port, const char *path);
 int tide__real_file_unlink(struct tide_port *port, const char *path);
 int tide__real_file_mkdir(struct tide_port *port, const char *path, unsigned mode);
-int tide__real_file_list(struct tide_port *port, const char *path,
-                         void (*entry)(void *arg, const char *name), void *arg);
+int tide__real_file_list(struct tide_port *port, const char *path, void (*entry)(void *arg, const char *name),
+                         void *arg);
 
 /* real_process.c */
-int tide__real_process_start(struct tide_executor *executor,
-                             const struct tide_process_options *options, struct tide_process **out);
+int tide__real_process_start(struct tide_executor *executor, const struct tide_process_options *options,
+                             struct tide_process **out);
 int tide__real_process_signal(struct tide_process *process, int signal_number);
 int tide__real_process_id(struct tide_process *process);
 void tide__real_process_release(struct tide_process *process);
-int tide__real_signal_watch(struct tide_executor *executor, int signal_number,
-                            void (*fired)(void *arg, int signal), void *arg);
+int tide__real_signal_watch(struct tide_executor *executor, int signal_number, void (*fired)(void *arg, int signal),
+                            void *arg);
 /* The executor ends: children live on, unwatched (those that die with us do so when the thread
  * ends). */
 void tide__real_processes_detach(struct tide_executor *executor);

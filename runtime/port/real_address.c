@@ -38,8 +38,8 @@ static int through_directory(const char *path, struct tide_real_address *out) {
     if (out->directory < 0) {
         return tide__real_fail(errno, "opening", directory);
     }
-    const int written = snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d%s",
-                                 out->directory, name);
+    const int written =
+        snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d%s", out->directory, name);
     return written > 0 && (size_t)written < sizeof address->sun_path
                ? 0
                : bad_endpoint(path, "the name of a Unix socket is at most 80 bytes long");
@@ -63,8 +63,7 @@ static int parse_unix(const char *endpoint, const char *path, struct tide_real_a
     } else {
         memcpy(address->sun_path, path, length + 1);
     }
-    out->size =
-        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(address->sun_path) + 1);
+    out->size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(address->sun_path) + 1);
     return 0;
 }
 
@@ -94,7 +93,7 @@ static int parse_tcp(const char *endpoint, const char *text, struct tide_real_ad
     const char *begin = six ? text + 1 : text;
     const char *end = strchr(begin, six ? ']' : ':');
     uint16_t port = 0;
-    if (end == NULL || (size_t)(end - begin) >= sizeof host || (six && end[1] != ':') ||
+    if (!end || (size_t)(end - begin) >= sizeof host || (six && end[1] != ':') ||
         parse_port(six ? end + 2 : end + 1, &port) != 0) {
         return bad_endpoint(endpoint, "tcp:IPV4:PORT or tcp:[IPV6]:PORT is wanted, in numbers");
     }
@@ -121,7 +120,7 @@ static int parse_tcp(const char *endpoint, const char *text, struct tide_real_ad
 int tide__real_address_parse(const char *endpoint, struct tide_real_address *out) {
     memset(out, 0, sizeof *out);
     out->directory = -1;
-    if (endpoint == NULL) {
+    if (!endpoint) {
         return tide_fail(TIDE_EINVAL, "no endpoint");
     }
     if (strncmp(endpoint, "unix:", 5) == 0) {
@@ -174,8 +173,8 @@ bool tide_socket_is_live(const char *path) {
     struct tide_real_address address;
     struct tide_error_slot slot = {0}, *previous = tide__error_slot_swap(&slot);
     const int length = snprintf(endpoint, sizeof endpoint, "unix:%s", path);
-    const bool told = length > 0 && (size_t)length < sizeof endpoint &&
-                      tide__real_address_parse(endpoint, &address) == 0;
+    const bool told =
+        length > 0 && (size_t)length < sizeof endpoint && tide__real_address_parse(endpoint, &address) == 0;
     tide__error_slot_swap(previous);
     const bool live = !told || is_live(&address);
     if (told) {
@@ -205,8 +204,7 @@ static int listen_unix(int fd, const struct tide_real_address *address) {
     } else if (bind(fd, name, address->size) != 0) {
         error = errno;
         struct stat info;
-        if (error == EADDRINUSE && lstat(path, &info) == 0 && S_ISSOCK(info.st_mode) &&
-            !is_live(address)) {
+        if (error == EADDRINUSE && lstat(path, &info) == 0 && S_ISSOCK(info.st_mode) && !is_live(address)) {
             (void)unlink(path);
             error = bind(fd, name, address->size) == 0 ? 0 : errno;
         }
@@ -230,8 +228,7 @@ int tide__real_address_listen(const struct tide_real_address *address, const cha
     } else {
         int on = 1;
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (bind(fd, (const struct sockaddr *)&address->storage, address->size) != 0 ||
-            listen(fd, SOMAXCONN) != 0) {
+        if (bind(fd, (const struct sockaddr *)&address->storage, address->size) != 0 || listen(fd, SOMAXCONN) != 0) {
             error = errno;
         }
     }

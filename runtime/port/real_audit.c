@@ -25,7 +25,7 @@ struct noted {
 static struct {
     pthread_mutex_t mutex; /* of all below */
     bool open, dirty, failed;
-    int fd; /* -1: no entry yet */
+    int fd;          /* -1: no entry yet */
     uint64_t number; /* of the last line */
     off_t size;
     char prev[HASH + 1]; /* of the last line */
@@ -52,7 +52,7 @@ static size_t sequence(const unsigned char *at) {
 
 /* Appends a member of the object; what has no room is cut. */
 static size_t put(char *line, size_t at, const char *key, const char *value, size_t limit) {
-    if (value == NULL || *value == 0) {
+    if (!value || *value == 0) {
         return at;
     }
     at += (size_t)sprintf(line + at, ",\"%s\":\"", key);
@@ -99,8 +99,8 @@ static size_t compose(const struct tide_audit_entry *e) {
     at += strftime(line + at, 32, "%Y-%m-%dT%H:%M:%S", &parts);
     at += (size_t)sprintf(line + at, ".%03ldZ\"", now.tv_nsec / 1000000);
     const struct noted *noted = peer_of(e->peer);
-    const char *credential = e->credential != NULL ? e->credential : noted != NULL ? noted->credential : NULL;
-    const char *address = e->address != NULL ? e->address : noted != NULL ? noted->address : NULL;
+    const char *credential = e->credential ? e->credential : noted ? noted->credential : NULL;
+    const char *address = e->address ? e->address : noted ? noted->address : NULL;
     at = put(line, at, "credential", credential, 200);
     at = put(line, at, "address", address, 64);
     if (e->peer != 0) {

@@ -49,8 +49,7 @@ void tide__real_awake(struct tide_executor *executor) {
 void tide__real_executor_wake(struct tide_executor *executor) {
     /* release: publishes the waker's work to the exchanges of run_turn; acquire: see the head of
      * this file */
-    int before =
-        atomic_exchange_explicit(&executor->state, TIDE_REAL_NOTIFIED, memory_order_acq_rel);
+    int before = atomic_exchange_explicit(&executor->state, TIDE_REAL_NOTIFIED, memory_order_acq_rel);
     if (before == TIDE_REAL_SLEEPING) {
         uint64_t one = 1;
         ssize_t n;
@@ -77,14 +76,12 @@ int tide__real_executor_interrupt(struct tide_executor *executor, void (*handler
     if (!executor->own_thread) {
         return tide_fail(TIDE_EUNSUPPORTED, "a host's thread is not interrupted");
     }
-    if (atomic_exchange_explicit(&interrupt_handler, handler, memory_order_acq_rel) == NULL) {
+    if (!atomic_exchange_explicit(&interrupt_handler, handler, memory_order_acq_rel)) {
         struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
         sigemptyset(&action.sa_mask);
         (void)sigaction(SIGURG, &action, NULL);
     }
-    return pthread_kill(executor->thread, SIGURG) == 0
-               ? 0
-               : tide_fail(TIDE_ENOENT, "the thread has ended");
+    return pthread_kill(executor->thread, SIGURG) == 0 ? 0 : tide_fail(TIDE_ENOENT, "the thread has ended");
 }
 
 /* Empties an eventfd or timerfd, which would report itself readable for ever. */
@@ -122,8 +119,8 @@ static void arm(struct tide_executor *e, uint64_t deadline) {
     if (deadline >= e->armed) {
         return;
     }
-    struct itimerspec spec = {.it_value = {.tv_sec = (time_t)(deadline / TIDE_SECOND),
-                                           .tv_nsec = (long)(deadline % TIDE_SECOND)}};
+    struct itimerspec spec = {
+        .it_value = {.tv_sec = (time_t)(deadline / TIDE_SECOND), .tv_nsec = (long)(deadline % TIDE_SECOND)}};
     TIDE_ASSERT(timerfd_settime(e->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL) == 0);
     e->armed = deadline;
 }
@@ -133,12 +130,11 @@ static bool run_turn(struct tide_executor *e) {
     /* acquire: pairs with the release in wake; this turn sees the work of every waker before it */
     atomic_exchange_explicit(&e->state, TIDE_REAL_AWAKE, memory_order_acquire);
     uint64_t next = e->options.turn(e->options.arg);
-    if (next == 0 || e->closing_first != NULL) {
+    if (next == 0 || e->closing_first) {
         return false;
     }
     int before = atomic_exchange_explicit(&e->state, TIDE_REAL_SLEEPING, memory_order_acq_rel);
-    bool again = before == TIDE_REAL_NOTIFIED ||
-                 (e->options.pending != NULL && e->options.pending(e->options.arg));
+    bool again = before == TIDE_REAL_NOTIFIED || (e->options.pending && e->options.pending(e->options.arg));
     if (again) {
         note_activity(e);
         return false;
@@ -298,19 +294,19 @@ static void abandon(struct tide_executor *e, bool loop_ready) {
 
 int tide__real_executor_start(struct tide_port *port, const struct tide_executor_options *options,
                               struct tide_executor **out) {
-    TIDE_ASSERT(options->turn != NULL);
+    TIDE_ASSERT(options->turn);
     struct tide_executor *e = tide_alloc_zero(1, sizeof *e);
-    if (e == NULL) {
+    if (!e) {
         return TIDE_ENOMEM;
     }
     e->port = port;
     e->options = *options;
-    snprintf(e->name, sizeof e->name, "%s", options->name != NULL ? options->name : "tide");
+    snprintf(e->name, sizeof e->name, "%s", options->name ? options->name : "tide");
     e->options.name = e->name;
     e->wake_fd = e->timer_fd = -1;
     e->armed = TIDE_NEVER;
     e->closing_last = &e->closing_first;
-    e->own_thread = options->loop == NULL;
+    e->own_thread = !options->loop;
     e->loop = e->own_thread ? &e->own_loop : options->loop;
     if (!e->own_thread) {
         ((struct tide_real_port *)port)->hosted = e->loop;

@@ -20,22 +20,19 @@ struct tide_file {
     int fd;
     bool append, once;
     uint64_t piped; /* of a pipe or a terminal, which are read in their order: so many bytes were */
-    char path[]; /* for messages */
+    char path[];    /* for messages */
 };
 
-int tide__real_file_open(struct tide_port *port, const char *path, int flags,
-                         struct tide_file **out) {
+int tide__real_file_open(struct tide_port *port, const char *path, int flags, struct tide_file **out) {
     (void)port;
-    int mode = (flags & TIDE_FILE_WRITE) == 0  ? O_RDONLY
-               : (flags & TIDE_FILE_READ) != 0 ? O_RDWR
-                                               : O_WRONLY;
+    int mode = (flags & TIDE_FILE_WRITE) == 0 ? O_RDONLY : (flags & TIDE_FILE_READ) != 0 ? O_RDWR : O_WRONLY;
     mode |= (flags & TIDE_FILE_CREATE) != 0 ? O_CREAT : 0;
     mode |= (flags & TIDE_FILE_TRUNCATE) != 0 ? O_TRUNC : 0;
     mode |= (flags & TIDE_FILE_EXCLUSIVE) != 0 ? O_EXCL | O_CREAT : 0;
     mode |= (flags & TIDE_FILE_APPEND) != 0 ? O_APPEND : 0;
     size_t length = strlen(path) + 1;
     struct tide_file *file = tide_alloc(sizeof *file + length);
-    if (file == NULL) {
+    if (!file) {
         return TIDE_ENOMEM;
     }
     int fd;
@@ -153,14 +150,14 @@ int tide__real_directory_sync(struct tide_port *port, const char *path) {
 /* The directory that holds `path`. */
 static int sync_parent(struct tide_port *port, const char *path) {
     char *directory = tide_strdup(path);
-    if (directory == NULL) {
+    if (!directory) {
         return TIDE_ENOMEM;
     }
     char *slash = strrchr(directory, '/');
-    if (slash != NULL) {
+    if (slash) {
         slash[slash == directory ? 1 : 0] = '\0';
     }
-    int code = tide__real_directory_sync(port, slash != NULL ? directory : ".");
+    int code = tide__real_directory_sync(port, slash ? directory : ".");
     tide_free(directory);
     return code;
 }
@@ -190,18 +187,18 @@ int tide__real_file_mkdir(struct tide_port *port, const char *path, unsigned mod
     return tide__real_fail(error, "making directory", path);
 }
 
-int tide__real_file_list(struct tide_port *port, const char *path,
-                         void (*entry)(void *arg, const char *name), void *arg) {
+int tide__real_file_list(struct tide_port *port, const char *path, void (*entry)(void *arg, const char *name),
+                         void *arg) {
     (void)port;
     DIR *directory = opendir(path);
-    if (directory == NULL) {
+    if (!directory) {
         return tide__real_fail(errno, "listing", path);
     }
     const struct dirent *found;
     for (;;) {
         errno = 0;
         found = readdir(directory);
-        if (found == NULL) {
+        if (!found) {
             break;
         }
         if (strcmp(found->d_name, ".") != 0 && strcmp(found->d_name, "..") != 0) {

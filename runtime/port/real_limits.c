@@ -34,36 +34,34 @@ static void read_quota(const char *text, uint64_t *limit) {
 }
 
 /* Adds the first line of a file to the text, behind a blank. */
-static void add_file(const char *root, const char *group, const char *name, char *text,
-                     size_t size) {
+static void add_file(const char *root, const char *group, const char *name, char *text, size_t size) {
     char path[PATH_BYTES];
     const size_t used = strlen(text);
     (void)snprintf(path, sizeof path, "%s%s/%s", root, group, name);
     FILE *file = fopen(path, "re");
-    if (file != NULL && used + 2 < size && fgets(text + used, (int)(size - used - 1), file)) {
+    if (file && used + 2 < size && fgets(text + used, (int)(size - used - 1), file)) {
         text[used + strcspn(text + used, "\n")] = '\0';
         (void)snprintf(text + strlen(text), size - strlen(text), " ");
     }
-    if (file != NULL) {
+    if (file) {
         (void)fclose(file);
     }
 }
 
-
 /* `name` and `beside`, if it is not NULL, of the group and of all above it. */
-static void walk_up(const char *root, const char *group, const char *name, const char *beside,
-                    read_limit read, uint64_t *limit) {
+static void walk_up(const char *root, const char *group, const char *name, const char *beside, read_limit read,
+                    uint64_t *limit) {
     char at[LINE_BYTES];
     (void)snprintf(at, sizeof at, "%s", strcmp(group, "/") == 0 ? "" : group);
     for (;;) {
         char text[128] = "";
         add_file(root, at, name, text, sizeof text);
-        if (beside != NULL) {
+        if (beside) {
             add_file(root, at, beside, text, sizeof text);
         }
         read(text, limit);
         char *slash = strrchr(at, '/');
-        if (slash == NULL) {
+        if (!slash) {
             return;
         }
         *slash = '\0';
@@ -85,7 +83,7 @@ static bool names(const char *list, const char *controller) {
 /* One line of /proc/self/cgroup: "ID:CONTROLLERS:PATH". */
 static void take_line(char *line, uint64_t *memory, uint64_t *milli) {
     char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
-    if (group == NULL) {
+    if (!group) {
         return;
     }
     *group++ = '\0';
@@ -102,8 +100,7 @@ static void take_line(char *line, uint64_t *memory, uint64_t *milli) {
         walk_up("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes", NULL, read_bytes, memory);
     }
     if (names(controllers, "cpu")) {
-        walk_up("/sys/fs/cgroup/cpu", group, "cpu.cfs_quota_us", "cpu.cfs_period_us",
-                read_quota, milli);
+        walk_up("/sys/fs/cgroup/cpu", group, "cpu.cfs_quota_us", "cpu.cfs_period_us", read_quota, milli);
     }
 }
 
@@ -111,10 +108,10 @@ void tide__real_limits(uint64_t *memory, uint64_t *milli_processors) {
     char line[LINE_BYTES];
     *memory = *milli_processors = UINT64_MAX;
     FILE *file = fopen("/proc/self/cgroup", "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+    while (file && fgets(line, sizeof line, file)) {
         take_line(line, memory, milli_processors);
     }
-    if (file != NULL) {
+    if (file) {
         (void)fclose(file);
     }
 }

@@ -48,9 +48,7 @@ static int ask_diag(int family, const struct end *near, const struct end *far, u
         struct nlmsghdr head;
         struct inet_diag_req_v2 body;
     } question = {
-        .head = {.nlmsg_len = sizeof question,
-                 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-                 .nlmsg_flags = NLM_F_REQUEST},
+        .head = {.nlmsg_len = sizeof question, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST},
         .body = {.sdiag_family = (uint8_t)family,
                  .sdiag_protocol = IPPROTO_TCP,
                  .idiag_states = UINT32_MAX,
@@ -99,16 +97,15 @@ static int look_up(int family, const struct end *near, const struct end *far, ui
         (void)snprintf(name[i] + at, sizeof name[i] - at, ":%04X", (unsigned)ntohs(ends[i]->port));
     }
     FILE *table = fopen(family == AF_INET ? "/proc/net/tcp" : "/proc/net/tcp6", "re");
-    if (table == NULL) {
+    if (!table) {
         return -errno;
     }
     int result = 0;
-    while (result == 0 && fgets(line, sizeof line, table) != NULL) {
+    while (result == 0 && fgets(line, sizeof line, table)) {
         char ours[64], theirs[64];
         unsigned owner;
         unsigned long inode;
-        if (sscanf(line, " %*[^:]: %63s %63s %*s %*s %*s %*s %u %*s %lu", ours, theirs, &owner,
-                   &inode) == 4 &&
+        if (sscanf(line, " %*[^:]: %63s %63s %*s %*s %*s %*s %u %*s %lu", ours, theirs, &owner, &inode) == 4 &&
             strcmp(ours, name[0]) == 0 && strcmp(theirs, name[1]) == 0) {
             *uid = owner;
             result = inode != 0;
@@ -123,8 +120,8 @@ static bool owner_of(int family, const struct end *near, const struct end *far, 
     return told >= 0 ? told == 1 : look_up(family, near, far, uid) == 1;
 }
 
-bool tide__real_owner(const struct sockaddr_storage *theirs, const struct sockaddr_storage *ours,
-                      bool listens, uint32_t *uid) {
+bool tide__real_owner(const struct sockaddr_storage *theirs, const struct sockaddr_storage *ours, bool listens,
+                      uint32_t *uid) {
     struct end near, far;
     end_of(theirs, &near);
     end_of(ours, &far);

@@ -83,9 +83,8 @@ static _Noreturn void child_main(const struct launch *launch) {
     if (error == 0 && setpgid(0, 0) != 0) {
         error = errno;
     }
-    if (error == 0 &&
-        (dup2(launch->input, 0) < 0 ||
-         (launch->output >= 0 && (dup2(launch->output, 1) < 0 || dup2(launch->output, 2) < 0)))) {
+    if (error == 0 && (dup2(launch->input, 0) < 0 ||
+                       (launch->output >= 0 && (dup2(launch->output, 1) < 0 || dup2(launch->output, 2) < 0)))) {
         error = errno;
     }
     if (error == 0) {
@@ -104,19 +103,18 @@ static _Noreturn void child_main(const struct launch *launch) {
 /* The program file as a shell would find it; *gives*. */
 static int find_program(const char *name, char **out) {
     const char *path = getenv("PATH");
-    if (strchr(name, '/') != NULL || path == NULL) {
+    if (strchr(name, '/') || !path) {
         *out = tide_strdup(name);
-        return *out != NULL ? 0 : TIDE_ENOMEM;
+        return *out ? 0 : TIDE_ENOMEM;
     }
     size_t room = strlen(path) + strlen(name) + 3;
     char *candidate = tide_alloc(room);
-    if (candidate == NULL) {
+    if (!candidate) {
         return TIDE_ENOMEM;
     }
     while (*path != '\0') {
         size_t length = strcspn(path, ":");
-        snprintf(candidate, room, "%.*s/%s", length > 0 ? (int)length : 1, length > 0 ? path : ".",
-                 name);
+        snprintf(candidate, room, "%.*s/%s", length > 0 ? (int)length : 1, length > 0 ? path : ".", name);
         if (access(candidate, X_OK) == 0) {
             *out = candidate;
             return 0;
@@ -135,14 +133,14 @@ static bool same_name(const char *a, const char *b) {
 /* Ours, with `added` in place of or after it; *gives* the array, borrows the strings. */
 static const char **merge_environment(const char *const *added) {
     size_t ours = 0, extra = 0, n = 0;
-    while (environ != NULL && environ[ours] != NULL) {
+    while (environ && environ[ours]) {
         ours++;
     }
-    while (added != NULL && added[extra] != NULL) {
+    while (added && added[extra]) {
         extra++;
     }
     const char **merged = tide_alloc((ours + extra + 1) * sizeof *merged);
-    if (merged == NULL) {
+    if (!merged) {
         return NULL;
     }
     for (size_t i = 0; i < ours; i++) {
@@ -162,9 +160,9 @@ static const char **merge_environment(const char *const *added) {
 }
 
 static void unlink_process(struct tide_process *p) {
-    if (p->link != NULL) {
+    if (p->link) {
         *p->link = p->next;
-        if (p->next != NULL) {
+        if (p->next) {
             p->next->link = p->link;
         }
         p->link = NULL;
@@ -211,7 +209,7 @@ static void on_ended(uv_poll_t *poll, int status, int events) {
         p->held = -1;
     }
     stop_watching(p);
-    if (p->options.ended != NULL) {
+    if (p->options.ended) {
         if (got < 0) { /* the host reaped it: how it ended is not known */
             p->options.ended(p->options.arg, -1, 0);
         } else if (WIFSIGNALED(how)) {
@@ -259,8 +257,7 @@ static int fork_and_exec(struct launch *launch, pid_t *out) {
 }
 
 static int launch_process(const struct tide_process_options *options, pid_t *pid, int *held) {
-    struct launch launch = {
-        .input = -1, .output = -1, .dies_with_parent = options->dies_with_parent};
+    struct launch launch = {.input = -1, .output = -1, .dies_with_parent = options->dies_with_parent};
     int error;
     int code = find_program(options->argv[0], &launch.program);
     if (code != 0) {
@@ -268,7 +265,7 @@ static int launch_process(const struct tide_process_options *options, pid_t *pid
     }
     launch.argv = (char *const *)(uintptr_t)options->argv;
     launch.env = merge_environment(options->env);
-    if (launch.env == NULL) {
+    if (!launch.env) {
         code = TIDE_ENOMEM;
         goto out;
     }
@@ -283,7 +280,7 @@ static int launch_process(const struct tide_process_options *options, pid_t *pid
         code = tide__real_fail(errno, "opening", "/dev/null");
         goto out;
     }
-    if (options->output != NULL) {
+    if (options->output) {
         launch.output = open(options->output, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
         if (launch.output < 0) {
             code = tide__real_fail(errno, "opening", options->output);
@@ -324,11 +321,11 @@ static int abandon_child(struct tide_process *p, int code) {
 int tide__real_process_start(struct tide_executor *e, const struct tide_process_options *options,
                              struct tide_process **out) {
     tide__real_check_thread(e);
-    if (options->argv == NULL || options->argv[0] == NULL) {
+    if (!options->argv || !options->argv[0]) {
         return tide_fail(TIDE_EINVAL, "starting a process: no program named");
     }
     struct tide_process *p = tide_alloc_zero(1, sizeof *p);
-    if (p == NULL) {
+    if (!p) {
         return TIDE_ENOMEM;
     }
     p->executor = e;
@@ -356,7 +353,7 @@ int tide__real_process_start(struct tide_executor *e, const struct tide_process_
     TIDE_ASSERT(code == 0);
     p->next = e->processes;
     p->link = &e->processes;
-    if (p->next != NULL) {
+    if (p->next) {
         p->next->link = &p->next;
     }
     e->processes = p;
@@ -370,8 +367,7 @@ int tide__real_process_signal(struct tide_process *p, int signal_number) {
     }
     /* The group: what it started goes with it. The group exists, for start waited until after
      * setpgid. */
-    return kill(-p->pid, signal_number) == 0 ? 0
-                                             : tide__real_fail(errno, "signalling", "a process");
+    return kill(-p->pid, signal_number) == 0 ? 0 : tide__real_fail(errno, "signalling", "a process");
 }
 
 int tide__real_process_id(struct tide_process *p) {
@@ -379,7 +375,7 @@ int tide__real_process_id(struct tide_process *p) {
 }
 
 void tide__real_process_release(struct tide_process *p) {
-    if (p->executor != NULL) {
+    if (p->executor) {
         tide__real_check_thread(p->executor);
     }
     stop_watching(p);
@@ -406,11 +402,11 @@ void tide_port_alarm(uint64_t ns, const char *text, int code) {
     const uint64_t us = ns / 1000;
     const struct itimerval after = {
         .it_value = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)}};
-    if (text != NULL) {
+    if (text) {
         last_word.text = text;
         last_word.code = code;
     }
-    if (last_word.text != NULL) {
+    if (last_word.text) {
         (void)sigaction(SIGALRM, &action, NULL);
         (void)setitimer(ITIMER_REAL, &after, NULL);
     }
@@ -421,7 +417,7 @@ void tide_port_alarm(uint64_t ns, const char *text, int code) {
 static void on_signal(uv_signal_t *handle, int number) {
     struct tide_real_signal *s = handle->data;
     tide__real_awake(s->executor);
-    if (s->fired != NULL) {
+    if (s->fired) {
         s->fired(s->arg, number);
     }
 }
@@ -430,10 +426,10 @@ static void on_signal_handle_closed(uv_handle_t *handle) {
     tide_free(handle->data);
 }
 
-int tide__real_signal_watch(struct tide_executor *e, int signal_number,
-                            void (*fired)(void *arg, int signal), void *arg) {
+int tide__real_signal_watch(struct tide_executor *e, int signal_number, void (*fired)(void *arg, int signal),
+                            void *arg) {
     tide__real_check_thread(e);
-    for (struct tide_real_signal **link = &e->signals; *link != NULL; link = &(*link)->next) {
+    for (struct tide_real_signal **link = &e->signals; *link; link = &(*link)->next) {
         struct tide_real_signal *s = *link;
         if (s->number == signal_number) { /* one watcher a signal: the new one replaces it */
             *link = s->next;
@@ -442,15 +438,14 @@ int tide__real_signal_watch(struct tide_executor *e, int signal_number,
             break;
         }
     }
-    if (fired == NULL) {
+    if (!fired) {
         return 0;
     }
     struct tide_real_signal *s = tide_alloc_zero(1, sizeof *s);
-    if (s == NULL) {
+    if (!s) {
         return TIDE_ENOMEM;
     }
-    *s = (struct tide_real_signal){
-        .executor = e, .number = signal_number, .fired = fired, .arg = arg};
+    *s = (struct tide_real_signal){.executor = e, .number = signal_number, .fired = fired, .arg = arg};
     int code = uv_signal_init(e->loop, &s->handle);
     if (code != 0) {
         tide_free(s);
@@ -468,12 +463,12 @@ int tide__real_signal_watch(struct tide_executor *e, int signal_number,
 }
 
 void tide__real_processes_detach(struct tide_executor *e) {
-    while (e->processes != NULL) {
+    while (e->processes) {
         struct tide_process *p = e->processes;
         stop_watching(p);
         p->executor = NULL;
     }
-    while (e->signals != NULL) {
+    while (e->signals) {
         (void)tide__real_signal_watch(e, e->signals->number, NULL, NULL);
     }
 }

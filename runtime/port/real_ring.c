@@ -27,8 +27,8 @@ enum { RING_BYTES = 128 << 10, LINE = 64, SEALS = F_SEAL_SHRINK | F_SEAL_GROW | 
 struct way {
     /* the writer's */
     _Alignas(LINE) atomic_uint_fast64_t head; /* bytes written since the beginning */
-    atomic_uint_fast64_t base;   /* the byte that is first in memory; changes while all is read */
-    atomic_uint_fast64_t begins; /* behind so many bytes of the socket */
+    atomic_uint_fast64_t base;                /* the byte that is first in memory; changes while all is read */
+    atomic_uint_fast64_t begins;              /* behind so many bytes of the socket */
     /* the reader's */
     _Alignas(LINE) atomic_uint_fast64_t tail; /* bytes read */
     /* of both */
@@ -52,8 +52,7 @@ bool tide__rings_make(struct tide_ring_end *end, int *descriptor) {
         return false;
     }
     /* All of it now: later there would be nobody to tell that memory is short. */
-    const bool sized = posix_fallocate(fd, 0, sizeof(struct tide_rings)) == 0 &&
-                       fcntl(fd, F_ADD_SEALS, SEALS) == 0;
+    const bool sized = posix_fallocate(fd, 0, sizeof(struct tide_rings)) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0;
     struct tide_rings *rings = sized ? map(fd) : NULL;
     if (!rings) {
         close(fd);
@@ -73,8 +72,7 @@ bool tide__rings_take(struct tide_ring_end *end, int fd) {
     struct stat info;
     const int seals = fcntl(fd, F_GET_SEALS);
     struct tide_rings *rings = NULL;
-    if (seals >= 0 && (seals & SEALS) == SEALS && fstat(fd, &info) == 0 &&
-        info.st_size == sizeof(struct tide_rings)) {
+    if (seals >= 0 && (seals & SEALS) == SEALS && fstat(fd, &info) == 0 && info.st_size == sizeof(struct tide_rings)) {
         rings = map(fd);
     }
     if (rings && rings->magic != MAGIC) {
@@ -134,8 +132,7 @@ static bool wakes(atomic_uint *sleeps) {
     return atomic_load(sleeps) != 0 && atomic_exchange(sleeps, 0) != 0;
 }
 
-ssize_t tide__ring_write(struct tide_ring_end *end, const struct tide_iovec *iov, size_t count,
-                         bool *wake) {
+ssize_t tide__ring_write(struct tide_ring_end *end, const struct tide_iovec *iov, size_t count, bool *wake) {
     struct way *way = out_way(end);
     uint8_t *ring = end->rings->bytes[end->side];
     const uint64_t head = end->written;

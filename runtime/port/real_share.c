@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TICK UINT64_C(4000000)    /* ns between two looks */
-#define SAVED UINT64_C(20000000)  /* ns of its share that an idle process can save up */
+#define TICK UINT64_C(4000000)   /* ns between two looks */
+#define SAVED UINT64_C(20000000) /* ns of its share that an idle process can save up */
 
 static bool read_clock(clockid_t id, double *ns) {
     struct timespec t;
@@ -34,8 +34,7 @@ static int hold(pid_t parent, clockid_t clock, double share, const sigset_t *end
     double cpu = 0, wall = 0, cpu_now, wall_now, credit = 0;
     bool stopped = false;
     if (!read_clock(clock, &cpu) || !read_clock(CLOCK_MONOTONIC, &wall)) {
-        return tide_fail(TIDE_EUNREACHABLE, "the processor time of process %d cannot be read",
-                         (int)parent);
+        return tide_fail(TIDE_EUNREACHABLE, "the processor time of process %d cannot be read", (int)parent);
     }
     while (!told_to_end(ends) && getppid() == parent && read_clock(clock, &cpu_now) &&
            read_clock(CLOCK_MONOTONIC, &wall_now)) {
@@ -61,8 +60,7 @@ int tide_port_hold_parent(double share) {
     if (!(share > 0 && share < 1)) {
         return tide_fail(TIDE_EINVAL, "a processor share is between 0 and 1");
     }
-    if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || parent <= 1 ||
-        clock_getcpuclockid(parent, &clock) != 0) {
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || parent <= 1 || clock_getcpuclockid(parent, &clock) != 0) {
         return tide_fail(TIDE_EUNREACHABLE, "there is no parent to be held");
     }
     sigemptyset(&ends);

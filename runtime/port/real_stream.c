@@ -67,9 +67,9 @@ struct tide_stream {
     /* rings */
     bool is_unix, outgoing, offered;
     bool writes_ring, reads_ring;
-    bool dozing; /* the peer was told so */
-    bool ends;   /* the socket has: what is in the ring is the last, and `reason` is told then */
-    int offer;   /* travels with the next bytes; -1: none */
+    bool dozing;                    /* the peer was told so */
+    bool ends;                      /* the socket has: what is in the ring is the last, and `reason` is told then */
+    int offer;                      /* travels with the next bytes; -1: none */
     uint64_t socket_out, socket_in; /* bytes of the stream through the socket */
     struct tide_ring_end ring;
     struct tide_stream *rings_next, **rings_at;
@@ -160,8 +160,7 @@ static void rings_offer(struct tide_stream *s) {
 
 /* *Takes* a descriptor that came with bytes of the peer. */
 static void rings_take(struct tide_stream *s, int fd) {
-    if (!s->outgoing && !s->ring.rings && s->executor->rings_count < RINGS_MAX &&
-        tide__rings_take(&s->ring, fd)) {
+    if (!s->outgoing && !s->ring.rings && s->executor->rings_count < RINGS_MAX && tide__rings_take(&s->ring, fd)) {
         rings_join(s);
         tide__ring_begin(&s->ring, s->socket_out);
         s->writes_ring = true;
@@ -172,8 +171,7 @@ static void rings_take(struct tide_stream *s, int fd) {
 /* Has the peer's part that came through the socket been read? Then its ring is next. */
 static bool turns_to_ring(struct tide_stream *s) {
     uint64_t begins;
-    if (!s->reads_ring && s->ring.rings && tide__ring_begins(&s->ring, &begins) &&
-        s->socket_in >= begins) {
+    if (!s->reads_ring && s->ring.rings && tide__ring_begins(&s->ring, &begins) && s->socket_in >= begins) {
         s->reads_ring = true;
         if (!s->writes_ring) { /* not before: until then a bell would lie behind unread bytes */
             tide__ring_begin(&s->ring, s->socket_out);
@@ -224,12 +222,12 @@ void tide__real_streams_deliver_closed(struct tide_executor *e) {
     struct tide_stream *s = e->closing_first;
     e->closing_first = NULL;
     e->closing_last = &e->closing_first;
-    while (s != NULL) {
+    while (s) {
         struct tide_stream *next = s->closing_next;
         TIDE_ASSERT(e->streams_open > 0);
         e->streams_open--;
         s->delivered = true;
-        if (s->events != NULL) {
+        if (s->events) {
             s->events->closed(s->arg, s->reason);
         }
         free_when_done(s);
@@ -253,10 +251,9 @@ static void update_mask(struct tide_stream *s) {
 }
 
 /* Takes fd (closes it on failure). */
-static int stream_create(struct tide_executor *e, int fd, int family, bool connecting,
-                         struct tide_stream **out) {
+static int stream_create(struct tide_executor *e, int fd, int family, bool connecting, struct tide_stream **out) {
     struct tide_stream *s = tide_alloc_zero(1, sizeof *s);
-    if (s == NULL) {
+    if (!s) {
         close(fd);
         return TIDE_ENOMEM;
     }
@@ -299,8 +296,7 @@ union control {
 static void take_descriptors(struct tide_stream *s, struct msghdr *message) {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
         const bool rights = c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS;
-        for (size_t at = CMSG_LEN(0); rights && at + sizeof(int) <= c->cmsg_len;
-             at += sizeof(int)) {
+        for (size_t at = CMSG_LEN(0); rights && at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
             int fd;
             memcpy(&fd, (const char *)c + at, sizeof fd);
             rings_take(s, fd);
@@ -384,17 +380,16 @@ static bool is_self_connected(int fd) {
     memset(&ours, 0, sizeof ours);
     memset(&theirs, 0, sizeof theirs);
     return getsockname(fd, (struct sockaddr *)&ours, &our_size) == 0 &&
-           getpeername(fd, (struct sockaddr *)&theirs, &their_size) == 0 &&
-           ours.ss_family != AF_UNIX && our_size == their_size &&
-           memcmp(&ours, &theirs, our_size) == 0;
+           getpeername(fd, (struct sockaddr *)&theirs, &their_size) == 0 && ours.ss_family != AF_UNIX &&
+           our_size == their_size && memcmp(&ours, &theirs, our_size) == 0;
 }
 
 /* A connection that cannot be made is "unreachable", whatever the kernel's reason; but a Unix
  * listener whose backlog is full is there, and busy. */
 static int connect_reason(int error_number) {
     int code = tide__error_from_errno(-error_number);
-    bool own_fault = code == TIDE_ENOMEM || code == TIDE_EACCES || code == TIDE_EMFILE ||
-                     code == TIDE_ELIMIT || code == TIDE_ETIMEDOUT || code == TIDE_EBUSY;
+    bool own_fault = code == TIDE_ENOMEM || code == TIDE_EACCES || code == TIDE_EMFILE || code == TIDE_ELIMIT ||
+                     code == TIDE_ETIMEDOUT || code == TIDE_EBUSY;
     return own_fault ? code : TIDE_EUNREACHABLE;
 }
 
@@ -417,7 +412,7 @@ static void on_connected(struct tide_stream *s) {
 
 static void on_poll(uv_poll_t *poll, int status, int events) {
     struct tide_stream *s = poll->data;
-    TIDE_ASSERT(s->fd >= 0 && s->events != NULL);
+    TIDE_ASSERT(s->fd >= 0 && s->events);
     tide__real_awake(s->executor);
     if (status < 0) {
         s->mask = 0; /* libuv has stopped the handle: an error waits on the socket, and reading
@@ -503,8 +498,7 @@ static ssize_t write_socket(struct tide_stream *s, const struct tide_iovec *iov,
         message.msg_control = control.bytes;
         message.msg_controllen = sizeof control.bytes;
         struct cmsghdr *c = CMSG_FIRSTHDR(&message);
-        *c = (struct cmsghdr){
-            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+        *c = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
         memcpy(CMSG_DATA(c), &s->offer, sizeof s->offer);
     }
     ssize_t n;
@@ -593,9 +587,8 @@ void tide__real_stream_peer(struct tide_stream *s, struct tide_peer_identity *ou
             struct sockaddr_storage ours;
             socklen_t length = sizeof ours;
             memset(&ours, 0, sizeof ours);
-            out->local_user =
-                getsockname(s->fd, (struct sockaddr *)&ours, &length) == 0 &&
-                tide__real_owner(&address.storage, &ours, s->outgoing, &out->uid);
+            out->local_user = getsockname(s->fd, (struct sockaddr *)&ours, &length) == 0 &&
+                              tide__real_owner(&address.storage, &ours, s->outgoing, &out->uid);
         }
         return;
     }
@@ -613,9 +606,8 @@ void tide__real_stream_peer(struct tide_stream *s, struct tide_peer_identity *ou
 
 /* ---- connecting and listening ---- */
 
-int tide__real_connect(struct tide_executor *e, const char *endpoint,
-                       const struct tide_stream_events *events, void *arg,
-                       struct tide_stream **out) {
+int tide__real_connect(struct tide_executor *e, const char *endpoint, const struct tide_stream_events *events,
+                       void *arg, struct tide_stream **out) {
     tide__real_check_thread(e);
     struct tide_real_address address;
     const int parsed = tide__real_address_parse(endpoint, &address);
@@ -645,8 +637,7 @@ int tide__real_connect(struct tide_executor *e, const char *endpoint,
         return 0;
     }
     const bool failed =
-        connect(fd, (const struct sockaddr *)&address.storage, address.size) != 0 &&
-        errno != EINPROGRESS;
+        connect(fd, (const struct sockaddr *)&address.storage, address.size) != 0 && errno != EINPROGRESS;
     const int error = errno;
     tide__real_address_release(&address);
     if (failed) {
@@ -657,9 +648,8 @@ int tide__real_connect(struct tide_executor *e, const char *endpoint,
     return 0;
 }
 
-void tide__real_stream_accept(struct tide_stream *s, const struct tide_stream_events *events,
-                              void *arg) {
-    TIDE_ASSERT(s->events == NULL && events != NULL);
+void tide__real_stream_accept(struct tide_stream *s, const struct tide_stream_events *events, void *arg) {
+    TIDE_ASSERT(!s->events && events);
     s->events = events;
     s->arg = arg;
 }
@@ -675,8 +665,7 @@ static void refuse_one(struct tide_listener *l) {
         }
         l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     }
-    tide_log(TIDE_LOG_ERROR, NULL, "%s: out of file descriptors, a connection was refused",
-             l->endpoint);
+    tide_log(TIDE_LOG_ERROR, NULL, "%s: out of file descriptors, a connection was refused", l->endpoint);
 }
 
 static void on_accept(uv_poll_t *poll, int status, int events) {
@@ -702,7 +691,7 @@ static void on_accept(uv_poll_t *poll, int status, int events) {
             continue; /* the peer sees its connection end */
         }
         l->accepted(l->arg, s);
-        if (s->events == NULL) {
+        if (!s->events) {
             finish(s, 0);
         } else {
             update_mask(s);
@@ -715,13 +704,12 @@ static void on_listener_handle_closed(uv_handle_t *handle) {
 }
 
 int tide__real_listen(struct tide_executor *e, const char *endpoint,
-                      void (*accepted)(void *arg, struct tide_stream *stream), void *arg,
-                      struct tide_listener **out) {
+                      void (*accepted)(void *arg, struct tide_stream *stream), void *arg, struct tide_listener **out) {
     tide__real_check_thread(e);
     struct tide_real_address address;
     int code = tide__real_address_parse(endpoint, &address);
     struct tide_listener *l = code == 0 ? tide_alloc_zero(1, sizeof *l) : NULL;
-    if (l == NULL) {
+    if (!l) {
         tide__real_address_release(&address);
         return code != 0 ? code : TIDE_ENOMEM;
     }
@@ -771,8 +759,7 @@ void tide__real_listener_close(struct tide_listener *l) {
     TIDE_ASSERT(!l->closed);
     l->closed = true;
     struct stat info;
-    if (l->is_unix && lstat(l->endpoint + 5, &info) == 0 && info.st_dev == l->device &&
-        info.st_ino == l->inode) {
+    if (l->is_unix && lstat(l->endpoint + 5, &info) == 0 && info.st_dev == l->device && info.st_ino == l->inode) {
         (void)unlink(l->endpoint + 5);
     }
     uv_close((uv_handle_t *)&l->poll, on_listener_handle_closed);

@@ -14,23 +14,21 @@ static const char *why_not(struct tide_port *port, const char *path) {
     struct tide_error_slot slot = {0}, *previous = tide__error_slot_swap(&slot);
     int code = port->ops->file_info(port, path, &info);
     tide__error_slot_swap(previous);
-    return path[0] != '/'                                   ? "is not an absolute path"
-           : strlen(path) > RUNTIME_BYTES_MAX               ? "is longer than 63 bytes"
-           : code != 0 || !info.directory                   ? "is no directory"
-           : info.owner != port->ops->user(port)            ? "belongs to another user"
-           : (info.mode & 0700) != 0700                     ? "may not be written"
-                                                            : NULL;
+    return path[0] != '/'                        ? "is not an absolute path"
+           : strlen(path) > RUNTIME_BYTES_MAX    ? "is longer than 63 bytes"
+           : code != 0 || !info.directory        ? "is no directory"
+           : info.owner != port->ops->user(port) ? "belongs to another user"
+           : (info.mode & 0700) != 0700          ? "may not be written"
+                                                 : NULL;
 }
 
 int tide_run_directory(struct tide_port *port, char *out, size_t size) {
     static atomic_bool told;
     const char *runtime = port->ops->environment(port, "XDG_RUNTIME_DIR");
-    const char *problem = runtime != NULL && runtime[0] != 0 ? why_not(port, runtime) : "";
-    int length = problem == NULL
-                     ? snprintf(out, size, "%s/tide", runtime)
-                     : snprintf(out, size, "/tmp/tide-%u", (unsigned)port->ops->user(port));
-    if (problem != NULL && problem[0] != 0 &&
-        !atomic_exchange_explicit(&told, true, memory_order_relaxed)) {
+    const char *problem = runtime && runtime[0] != 0 ? why_not(port, runtime) : "";
+    int length = !problem ? snprintf(out, size, "%s/tide", runtime)
+                          : snprintf(out, size, "/tmp/tide-%u", (unsigned)port->ops->user(port));
+    if (problem && problem[0] != 0 && !atomic_exchange_explicit(&told, true, memory_order_relaxed)) {
         tide_log(TIDE_LOG_WARN, NULL, "XDG_RUNTIME_DIR=%.200s %s: %s is used", runtime, problem, out);
     }
     return length > 0 && (size_t)length < size ? 0 : tide_fail(TIDE_ELIMIT, "%s: too long", out);

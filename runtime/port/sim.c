@@ -23,7 +23,7 @@ void tide__sim_grow(void **array, size_t count, size_t *room, size_t element) {
         enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_TOOL);
         *array = tide_realloc(*array, *room * element);
         tide__memory_swap(use);
-        TIDE_ASSERT(*array != NULL);
+        TIDE_ASSERT(*array);
     }
 }
 
@@ -68,8 +68,8 @@ static const struct sim_event *peek(const struct tide_sim *sim) {
 
 /* What is the next to happen stays out of the heap: most reads and turns are, as what they follow
  * from happens at the same time. */
-void tide__sim_push(struct tide_sim *sim, uint64_t time, enum sim_kind kind, uint16_t node,
-                    void *object, uint32_t generation) {
+void tide__sim_push(struct tide_sim *sim, uint64_t time, enum sim_kind kind, uint16_t node, void *object,
+                    uint32_t generation) {
     TIDE_ASSERT(time >= sim->now && time != TIDE_NEVER);
     /* mix64 is a bijection and the sequence is unique: no two ties are equal */
     struct sim_event event = {.time = time,
@@ -79,7 +79,7 @@ void tide__sim_push(struct tide_sim *sim, uint64_t time, enum sim_kind kind, uin
                               .kind = (uint16_t)kind,
                               .node = node};
     const struct sim_event *next = peek(sim);
-    if (next != NULL && !before(&event, next)) {
+    if (next && !before(&event, next)) {
         heap_push(sim, event);
         return;
     }
@@ -111,11 +111,9 @@ static struct sim_event pop(struct tide_sim *sim) {
     return top;
 }
 
-static void tell_observer(struct tide_sim *sim, const struct sim_event *event, size_t length,
-                          uint64_t checksum) {
-    static const char *const kinds[] = {"turn", "connect",  "connected", "arrive",
-                                        "read", "writable", "closed",    "call",
-                                        "core", "card",     "drain",     "couple"};
+static void tell_observer(struct tide_sim *sim, const struct sim_event *event, size_t length, uint64_t checksum) {
+    static const char *const kinds[] = {"turn",   "connect", "connected", "arrive", "read",  "writable",
+                                        "closed", "call",    "core",      "card",   "drain", "couple"};
     TIDE_ASSERT(event->kind < TIDE_COUNT(kinds));
     struct tide_sim_event told = {
         .number = sim->processed,
@@ -123,18 +121,16 @@ static void tell_observer(struct tide_sim *sim, const struct sim_event *event, s
         .length = length,
         .checksum = checksum,
         .hash = sim->hash,
-        .node = event->kind != SIM_CALL && event->kind != SIM_COUPLE ? sim->nodes[event->node]->name
-                                                                     : "",
+        .node = event->kind != SIM_CALL && event->kind != SIM_COUPLE ? sim->nodes[event->node]->name : "",
         .kind = kinds[event->kind]};
     sim->observe(sim->observe_arg, &told);
 }
 
-void tide__sim_fold(struct tide_sim *sim, const struct sim_event *event, size_t length,
-                    uint64_t checksum) {
+void tide__sim_fold(struct tide_sim *sim, const struct sim_event *event, size_t length, uint64_t checksum) {
     uint64_t record[4] = {event->time, (uint64_t)event->node << 16 | event->kind, length, checksum};
     sim->hash = tide_hash(record, sizeof record, sim->hash);
     sim->processed++;
-    if (TIDE_UNLIKELY(sim->observe != NULL)) {
+    if (TIDE_UNLIKELY(sim->observe)) {
         tell_observer(sim, event, length, checksum);
     }
 }
@@ -225,8 +221,7 @@ static void run_turn(struct tide_sim *sim, struct tide_executor *e) {
                     (uint64_t)((double)sim->options.turn_cost_ns * e->node->slowness);
     e->charged = 0;
     next = next != 0 ? tide__sim_clock_due(e->node, next) : 0;
-    bool again =
-        next == 0 || (e->options.pending != NULL ? e->options.pending(e->options.arg) : e->woken);
+    bool again = next == 0 || (e->options.pending ? e->options.pending(e->options.arg) : e->woken);
     if (again) {
         next = e->busy_until;
     }
@@ -258,7 +253,7 @@ static uint64_t sim_executor_occupy(struct tide_executor *e, uint64_t ns) {
 
 static void sim_interleave(struct tide_port *port) {
     struct sim_node *node = ((struct sim_port *)port)->node;
-    for (struct tide_executor *e = node->executors; e != NULL; e = e->next) {
+    for (struct tide_executor *e = node->executors; e; e = e->next) {
         if (e->in_turn || e->dead || e->scheduled == TIDE_NEVER) {
             continue;
         }
@@ -270,12 +265,12 @@ static void sim_interleave(struct tide_port *port) {
 static int sim_executor_start(struct tide_port *port, const struct tide_executor_options *options,
                               struct tide_executor **out) {
     struct sim_port *p = (struct sim_port *)port;
-    TIDE_ASSERT(options->turn != NULL);
+    TIDE_ASSERT(options->turn);
     if (p->node->crashed) {
         return tide_fail(TIDE_ECLOSED, "simulated node %s has crashed", p->node->name);
     }
     struct tide_executor *e = tide_alloc_zero(1, sizeof *e);
-    if (e == NULL) {
+    if (!e) {
         return TIDE_ENOMEM;
     }
     e->sim = p->node->sim;
@@ -359,12 +354,12 @@ static int sim_process_id(struct tide_process *process) {
 }
 
 static void sim_process_release(struct tide_process *process) {
-    TIDE_ASSERT(process == NULL);
+    TIDE_ASSERT(!process);
 }
 
 /* Nobody sends signals here; watching them is fine. */
-static int sim_signal_watch(struct tide_executor *e, int signal_number,
-                            void (*fired)(void *arg, int signal), void *arg) {
+static int sim_signal_watch(struct tide_executor *e, int signal_number, void (*fired)(void *arg, int signal),
+                            void *arg) {
     (void)e;
     (void)signal_number;
     (void)fired;
@@ -442,7 +437,7 @@ static const struct tide_port_ops sim_ops = {
 /* ---- the world ---- */
 
 int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **out) {
-    struct tide_sim_options o = options != NULL ? *options : (struct tide_sim_options){0};
+    struct tide_sim_options o = options ? *options : (struct tide_sim_options){0};
     if (o.latency_ns_min == 0 && o.latency_ns_max == 0) {
         o.latency_ns_min = 10000;
         o.latency_ns_max = 200000;
@@ -454,7 +449,7 @@ int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **ou
     o.chunk_max = o.chunk_max != 0 ? o.chunk_max : 65536;
     o.window_bytes = o.window_bytes != 0 ? o.window_bytes : (size_t)4 << 20;
     struct tide_sim *sim = tide_alloc_zero(1, sizeof *sim);
-    if (sim == NULL) {
+    if (!sim) {
         return TIDE_ENOMEM;
     }
     sim->options = o;
@@ -470,7 +465,7 @@ int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **ou
 void tide_sim_destroy(struct tide_sim *sim) {
     tide__sim_streams_destroy(sim);
     for (size_t i = 0; i < sim->node_count; i++) {
-        for (struct tide_executor *e = sim->nodes[i]->executors, *next; e != NULL; e = next) {
+        for (struct tide_executor *e = sim->nodes[i]->executors, *next; e; e = next) {
             next = e->next;
             tide_free(e);
         }
@@ -478,7 +473,7 @@ void tide_sim_destroy(struct tide_sim *sim) {
         tide_free(sim->nodes[i]->latency);
         tide_free(sim->nodes[i]);
     }
-    while (peek(sim) != NULL) {
+    while (peek(sim)) {
         const struct sim_event event = pop(sim);
         if (event.kind == SIM_CALL) {
             tide__sim_call_drop(event.object);
@@ -503,7 +498,7 @@ struct sim_node *tide__sim_find_node(const struct tide_sim *sim, const char *nam
 
 struct sim_node *tide__sim_add_node(struct tide_sim *sim, const char *name) {
     struct sim_node *node = tide_alloc_zero(1, sizeof *node);
-    if (node == NULL) {
+    if (!node) {
         return NULL;
     }
     void *nodes = sim->nodes;
@@ -544,16 +539,15 @@ static uint64_t own_seed(struct tide_sim *sim, const char *name, unsigned life) 
 }
 
 int tide_sim_port(struct tide_sim *sim, const char *name, struct tide_port **out) {
-    if (name == NULL || strlen(name) >= SIM_NAME_MAX || sim->node_count >= SIM_NODES_MAX) {
-        return tide_fail(TIDE_EINVAL, "simulator: a node needs a name of up to %d bytes",
-                         SIM_NAME_MAX - 1);
+    if (!name || strlen(name) >= SIM_NAME_MAX || sim->node_count >= SIM_NODES_MAX) {
+        return tide_fail(TIDE_EINVAL, "simulator: a node needs a name of up to %d bytes", SIM_NAME_MAX - 1);
     }
     struct sim_node *node = tide__sim_find_node(sim, name);
-    if (node == NULL) {
+    if (!node) {
         node = tide__sim_add_node(sim, name);
     }
     struct sim_port *p = tide_alloc_zero(1, sizeof *p);
-    if (node == NULL || p == NULL) {
+    if (!node || !p) {
         tide_free(p);
         return TIDE_ENOMEM;
     }
@@ -585,23 +579,23 @@ static void dispatch(struct tide_sim *sim, const struct sim_event *event) {
 }
 
 bool tide_sim_run(struct tide_sim *sim, uint64_t until, bool (*done)(void *arg), void *arg) {
-    if (done != NULL && done(arg)) {
+    if (done && done(arg)) {
         return true;
     }
     const struct sim_event *next;
-    while ((next = peek(sim)) != NULL && next->time <= until) {
+    while ((next = peek(sim)) && next->time <= until) {
         struct sim_event event = pop(sim);
         TIDE_ASSERT(event.time >= sim->now);
         sim->now = event.time;
         dispatch(sim, &event);
-        if (done != NULL && done(arg)) {
+        if (done && done(arg)) {
             return true;
         }
     }
     if (until != TIDE_NEVER && until > sim->now) {
         sim->now = until;
     }
-    return done == NULL && peek(sim) != NULL;
+    return !done && peek(sim);
 }
 
 uint64_t tide_sim_now(const struct tide_sim *sim) {

@@ -30,8 +30,8 @@ enum sim_kind {
 struct sim_event {
     uint64_t time;
     uint64_t tie;
-    void *object; /* executor of a turn, else stream; each counts its events and lives until the
-                     last is gone */
+    void *object;        /* executor of a turn, else stream; each counts its events and lives until the
+                            last is gone */
     uint32_t generation; /* of drains: what was scheduled anew ignores the older one */
     uint16_t kind;
     uint16_t node;
@@ -81,8 +81,8 @@ struct sim_node {
     struct tide_executor *executors;
     unsigned incarnation;
     uint64_t paused_until;
-    double slowness;            /* turns cost so many times more */
-    struct sim_server out, in;  /* of its card */
+    double slowness;           /* turns cost so many times more */
+    struct sim_server out, in; /* of its card */
     char name[SIM_NAME_MAX];
     unsigned rack;
     uint64_t *latency; /* ns to the nodes by index; 0, or beyond latency_room: as everybody's */
@@ -105,13 +105,12 @@ struct tide_executor {
     struct sim_node *node;
     struct tide_executor_options options;
     uint64_t busy_until;
-    uint64_t charged; /* ns of sending and receiving that its next turn pays for, on a node of speed 1 */
+    uint64_t charged;   /* ns of sending and receiving that its next turn pays for, on a node of speed 1 */
     uint64_t scheduled; /* time of its next turn; TIDE_NEVER: none */
     /* times of the first and, as far as it is known, of the second turn's event that is there;
      * TIDE_NEVER */
     uint64_t booked, booked_next;
-    unsigned
-        references; /* turns in the heap, streams, listeners: freed after the last, when stopped */
+    unsigned references; /* turns in the heap, streams, listeners: freed after the last, when stopped */
     unsigned streams_open;
     bool in_turn, woken;
     bool dead; /* crashed or stopped: nothing of it is called any more */
@@ -130,7 +129,7 @@ struct tide_sim {
     uint64_t sequence;
     uint64_t hash;
     uint64_t processed;
-    uint64_t ties; /* of events */
+    uint64_t ties;          /* of events */
     struct sim_event front; /* if has_front: before all of the heap */
     bool has_front;
     struct sim_event *heap; /* 4-ary */
@@ -154,7 +153,7 @@ struct tide_sim {
     struct tide_sim_disk disk; /* of nodes that are made from now on */
     struct sim_node *shared;   /* whose disk all reach, below the path; NULL: there is none */
     char shared_path[SIM_NAME_MAX];
-    uint64_t charged;          /* what the operations of this turn add to its cost */
+    uint64_t charged; /* what the operations of this turn add to its cost */
     void (*on_crash)(void *arg, const char *node);
     void *on_crash_arg;
     void (*observe)(void *arg, const struct tide_sim_event *event);
@@ -164,18 +163,16 @@ struct tide_sim {
 /* Makes room for one more element; the simulator is a tool of tests and asserts that memory
  * lasts. */
 void tide__sim_grow(void **array, size_t count, size_t *room, size_t element);
-void tide__sim_push(struct tide_sim *sim, uint64_t time, enum sim_kind kind, uint16_t node,
-                    void *object, uint32_t generation);
+void tide__sim_push(struct tide_sim *sim, uint64_t time, enum sim_kind kind, uint16_t node, void *object,
+                    uint32_t generation);
 /* Every event that has an effect goes into the run's hash. */
-void tide__sim_fold(struct tide_sim *sim, const struct sim_event *event, size_t length,
-                    uint64_t checksum);
+void tide__sim_fold(struct tide_sim *sim, const struct sim_event *event, size_t length, uint64_t checksum);
 /* 0: the executor may take the event now; else when to try again; TIDE_NEVER: it is dead. */
 uint64_t tide__sim_not_before(const struct tide_executor *executor);
 void tide__sim_executor_unref(struct tide_executor *executor);
 void tide__sim_executor_wake(struct tide_executor *executor);
 /* Directed. */
-bool tide__sim_is_cut(const struct tide_sim *sim, const struct sim_node *from,
-                      const struct sim_node *to);
+bool tide__sim_is_cut(const struct tide_sim *sim, const struct sim_node *from, const struct sim_node *to);
 struct sim_node *tide__sim_find_node(const struct tide_sim *sim, const char *name);
 struct sim_node *tide__sim_add_node(struct tide_sim *sim, const char *name);
 struct sim_node *tide__sim_setting_of(struct tide_sim *sim, const char *name); /* finds or adds */
@@ -187,23 +184,22 @@ uint64_t tide__sim_clock_due(const struct sim_node *node, uint64_t shown);
 /* sim_net.c */
 enum { SIM_LINK_CORE, SIM_LINK_OUT, SIM_LINK_IN }; /* the two of node i: + 2 i */
 /* Of a packet; from may be NULL: nobody knows yet. */
-uint64_t tide__sim_latency(const struct tide_sim *sim, const struct sim_node *from,
-                           const struct sim_node *to, struct tide_random *random);
-bool tide__sim_crosses_core(const struct tide_sim *sim, const struct sim_node *from,
-                            const struct sim_node *to);
+uint64_t tide__sim_latency(const struct tide_sim *sim, const struct sim_node *from, const struct sim_node *to,
+                           struct tide_random *random);
+bool tide__sim_crosses_core(const struct tide_sim *sim, const struct sim_node *from, const struct sim_node *to);
 /* Moves the moments of a segment's first and last bit from when they come to the server to when
  * they have passed it. Segments come in the order of their first bits. */
-void tide__sim_pass(struct tide_sim *sim, struct sim_server *server, uint32_t link, size_t size,
-                    uint64_t *first, uint64_t *last);
+void tide__sim_pass(struct tide_sim *sim, struct sim_server *server, uint32_t link, size_t size, uint64_t *first,
+                    uint64_t *last);
 /* The executor has sent or received a piece. */
 void tide__sim_charge(struct tide_executor *executor, uint64_t message_ns, size_t bytes);
 /* Virtual ns that it has spent so since the last turn ended. */
 uint64_t tide__sim_charged(const struct tide_executor *executor);
 /* Links of a flow, of their present capacity; returns how many. */
-unsigned tide__sim_links(struct tide_sim *sim, const struct sim_node *from,
-                         const struct sim_node *to, uint32_t links[FABRIC_HOPS]);
+unsigned tide__sim_links(struct tide_sim *sim, const struct sim_node *from, const struct sim_node *to,
+                         uint32_t links[FABRIC_HOPS]);
 void tide__sim_couple(struct tide_sim *sim);
-void tide__sim_net_changed(struct tide_sim *sim); /* cards or the core are others */
+void tide__sim_net_changed(struct tide_sim *sim);                              /* cards or the core are others */
 void tide__sim_flow_changed(void *arg, struct fabric_flow *flow, double rate); /* sim_bulk.c */
 
 /* sim_memory.c */
@@ -221,20 +217,16 @@ void tide__sim_call_drop(void *object);
 void tide__sim_stream_event(struct tide_sim *sim, const struct sim_event *event);
 void tide__sim_streams_crash(struct tide_sim *sim, struct sim_node *node);
 void tide__sim_streams_heal(struct tide_sim *sim);
-void tide__sim_streams_reset(struct tide_sim *sim, const struct sim_node *a,
-                             const struct sim_node *b);
+void tide__sim_streams_reset(struct tide_sim *sim, const struct sim_node *a, const struct sim_node *b);
 void tide__sim_streams_destroy(struct tide_sim *sim);
 int tide__sim_listen(struct tide_executor *executor, const char *endpoint,
-                     void (*accepted)(void *arg, struct tide_stream *stream), void *arg,
-                     struct tide_listener **out);
+                     void (*accepted)(void *arg, struct tide_stream *stream), void *arg, struct tide_listener **out);
 const char *tide__sim_listener_endpoint(struct tide_listener *listener);
 void tide__sim_listener_close(struct tide_listener *listener);
-int tide__sim_connect(struct tide_executor *executor, const char *endpoint,
-                      const struct tide_stream_events *events, void *arg, struct tide_stream **out);
-void tide__sim_stream_accept(struct tide_stream *stream, const struct tide_stream_events *events,
-                             void *arg);
-ssize_t tide__sim_stream_write(struct tide_stream *stream, const struct tide_iovec *iov,
-                               size_t count);
+int tide__sim_connect(struct tide_executor *executor, const char *endpoint, const struct tide_stream_events *events,
+                      void *arg, struct tide_stream **out);
+void tide__sim_stream_accept(struct tide_stream *stream, const struct tide_stream_events *events, void *arg);
+ssize_t tide__sim_stream_write(struct tide_stream *stream, const struct tide_iovec *iov, size_t count);
 void tide__sim_stream_resume(struct tide_stream *stream);
 void tide__sim_stream_close(struct tide_stream *stream);
 void tide__sim_stream_peer(struct tide_stream *stream, struct tide_peer_identity *out);
@@ -264,8 +256,7 @@ int tide__sim_directory_sync(struct tide_port *port, const char *path);
 struct sim_node *tide__sim_disk_of(struct tide_port *port, const char *path);
 void tide__sim_files_init(struct sim_node *node);
 void tide__sim_files_deinit(struct sim_node *node);
-int tide__sim_file_open(struct tide_port *port, const char *path, int flags,
-                        struct tide_file **out);
+int tide__sim_file_open(struct tide_port *port, const char *path, int flags, struct tide_file **out);
 ssize_t tide__sim_file_read(struct tide_file *file, void *data, size_t size, uint64_t offset);
 int tide__sim_file_write(struct tide_file *file, const void *data, size_t size, uint64_t offset);
 int tide__sim_file_sync(struct tide_file *file);
@@ -274,7 +265,7 @@ int tide__sim_file_info(struct tide_port *port, const char *path, struct tide_fi
 int tide__sim_file_rename(struct tide_port *port, const char *from, const char *to);
 int tide__sim_file_unlink(struct tide_port *port, const char *path);
 int tide__sim_file_mkdir(struct tide_port *port, const char *path, unsigned mode);
-int tide__sim_file_list(struct tide_port *port, const char *path,
-                        void (*entry)(void *arg, const char *name), void *arg);
+int tide__sim_file_list(struct tide_port *port, const char *path, void (*entry)(void *arg, const char *name),
+                        void *arg);
 
 #endif

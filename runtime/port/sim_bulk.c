@@ -53,17 +53,17 @@ static void begin_flow(struct tide_stream *s) {
 
 bool tide__sim_bulk_takes(struct tide_stream *s, struct sim_segment *segment) {
     struct tide_sim *sim = world_of(s);
-    if (!sim->options.flows || s->peer_node == NULL || s->peer_node == s->executor->node) {
+    if (!sim->options.flows || !s->peer_node || s->peer_node == s->executor->node) {
         return false;
     }
-    if (s->bulk != NULL && s->bulk->head != NULL) {
+    if (s->bulk && s->bulk->head) {
         return true; /* behind those that are there already */
     }
     s->burst = sim->now < s->departed ? s->burst + segment->size : segment->size;
     if (s->burst < bulk_bytes) {
         return false;
     }
-    if (s->bulk == NULL) {
+    if (!s->bulk) {
         s->bulk = tide__sim_alloc(sizeof *s->bulk);
         *s->bulk = (struct sim_bulk){.stream = s};
     }
@@ -81,7 +81,7 @@ static void leave(struct tide_stream *s) {
 }
 
 void tide__sim_bulk_ready(struct tide_stream *s) {
-    if (s->bulk != NULL && s->bulk->due) {
+    if (s->bulk && s->bulk->due) {
         s->bulk->due = false;
         schedule(s, world_of(s)->now);
     }
@@ -90,19 +90,19 @@ void tide__sim_bulk_ready(struct tide_stream *s) {
 void tide__sim_bulk_event(struct tide_stream *s, const struct sim_event *event) {
     struct tide_sim *sim = world_of(s);
     struct sim_bulk *bulk = s->bulk;
-    if (bulk->head == NULL || event->generation != bulk->generation) {
+    if (!bulk->head || event->generation != bulk->generation) {
         return;
     }
     tide__sim_fold(sim, event, bulk->head->size, 0);
     if (!bulk->flows) {
-        bulk->due = s->at_core.first != NULL || s->at_card.first != NULL;
+        bulk->due = s->at_core.first || s->at_card.first;
         if (!bulk->due) {
             begin_flow(s);
         }
         return;
     }
     leave(s);
-    if (bulk->head == NULL) {
+    if (!bulk->head) {
         tide__sim_bulk_stop(s);
         return;
     }
@@ -113,7 +113,7 @@ void tide__sim_bulk_event(struct tide_stream *s, const struct sim_event *event) 
 
 void tide__sim_bulk_stop(struct tide_stream *s) {
     struct sim_bulk *bulk = s->bulk;
-    if (bulk == NULL) {
+    if (!bulk) {
         return;
     }
     if (bulk->flows) {
@@ -126,7 +126,7 @@ void tide__sim_bulk_stop(struct tide_stream *s) {
 }
 
 void tide__sim_bulk_flush(struct tide_stream *s) {
-    while (s->bulk != NULL && s->bulk->head != NULL) {
+    while (s->bulk && s->bulk->head) {
         leave(s);
     }
     tide__sim_bulk_stop(s);

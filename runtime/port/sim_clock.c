@@ -39,8 +39,7 @@ uint64_t tide__sim_clock_due(const struct sim_node *node, uint64_t shown) {
     return time;
 }
 
-void tide_sim_set_clock(struct tide_sim *sim, const char *name, uint64_t ahead_ns,
-                        int64_t drift_ppb) {
+void tide_sim_set_clock(struct tide_sim *sim, const char *name, uint64_t ahead_ns, int64_t drift_ppb) {
     TIDE_ASSERT(drift_ppb > -TIDE_DRIFT_PPB_MAX && drift_ppb < TIDE_DRIFT_PPB_MAX);
     struct sim_node *node = tide__sim_setting_of(sim, name);
     node->clock_shown = tide__sim_clock(node) + ahead_ns; /* never back: it is monotonic */

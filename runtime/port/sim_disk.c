@@ -32,7 +32,7 @@ static int resize_durable(struct sim_inode *inode, size_t size) {
     if (size > inode->durable_room) {
         size_t room = size + size / 2;
         uint8_t *grown = tide_realloc(inode->durable, room);
-        if (grown == NULL) {
+        if (!grown) {
             return TIDE_ENOMEM;
         }
         inode->durable = grown;
@@ -50,7 +50,7 @@ int tide__sim_inode_touch(struct sim_inode *inode, size_t offset, size_t size) {
     if (blocks > inode->dirty_room) {
         size_t room = blocks + blocks / 2;
         uint8_t *grown = tide_realloc(inode->dirty, room);
-        if (grown == NULL) {
+        if (!grown) {
             return TIDE_ENOMEM;
         }
         memset(grown + inode->dirty_room, 0, room - inode->dirty_room);
@@ -116,7 +116,7 @@ static void inode_crash(struct sim_inode *inode, struct tide_random *random) {
     forget_dirty(inode);
     if (inode->durable_size > inode->room) {
         inode->data = tide_realloc(inode->data, inode->durable_size);
-        TIDE_ASSERT(inode->data != NULL);
+        TIDE_ASSERT(inode->data);
         inode->room = inode->durable_size;
     }
     if (inode->durable_size > 0) {
@@ -156,7 +156,7 @@ int tide__sim_names_set(struct sim_names *names, const char *path, struct sim_in
         return 0;
     }
     char *copy = tide_strdup(path);
-    if (copy == NULL) {
+    if (!copy) {
         tide__sim_inode_unref(inode);
         return TIDE_ENOMEM;
     }
@@ -193,7 +193,7 @@ struct sim_inode *tide__sim_names_get(const struct sim_names *names, const char 
 /* The length of the directory's part of a path: "/a/b" 2, "/a" 0, "a" 0. */
 static size_t parent_length(const char *path) {
     const char *slash = strrchr(path, '/');
-    return slash != NULL ? (size_t)(slash - path) : 0;
+    return slash ? (size_t)(slash - path) : 0;
 }
 
 static bool lies_in(const char *path, const char *directory, size_t length) {
@@ -202,7 +202,7 @@ static bool lies_in(const char *path, const char *directory, size_t length) {
 
 static void copy_name(struct sim_names *to, const struct sim_names *from, const char *path) {
     struct sim_inode *inode = tide__sim_names_get(from, path);
-    if (inode != NULL) {
+    if (inode) {
         TIDE_ASSERT(tide__sim_names_set(to, path, inode) == 0);
         return;
     }
@@ -234,7 +234,7 @@ static bool has_parent(const struct sim_names *names, const char *path) {
         return true;
     }
     char *parent = tide_strdup(path);
-    TIDE_ASSERT(parent != NULL);
+    TIDE_ASSERT(parent);
     parent[length] = '\0';
     bool found;
     (void)tide__sim_names_find(names, parent, &found);
@@ -252,8 +252,7 @@ static void names_crash(struct sim_node *node, struct tide_random *random) {
     }
     for (size_t i = 0; i < node->names.count; i++) { /* names that are new or stand for another */
         const struct sim_name *name = &node->names.list[i];
-        if (tide__sim_names_get(&node->durable, name->path) != name->inode &&
-            tide_random_below(random, 2) == 0) {
+        if (tide__sim_names_get(&node->durable, name->path) != name->inode && tide_random_below(random, 2) == 0) {
             copy_name(&node->durable, &node->names, name->path);
         }
     }
@@ -281,8 +280,8 @@ void tide__sim_disk_crash(struct sim_node *node) {
 }
 
 void tide__sim_disk_init(struct sim_node *node) {
-    tide_random_seed(&node->disk_random, tide_hash(node->name, strlen(node->name),
-                                                   tide_mix64(node->sim->options.seed ^ 0xd15c)));
+    tide_random_seed(&node->disk_random,
+                     tide_hash(node->name, strlen(node->name), tide_mix64(node->sim->options.seed ^ 0xd15c)));
 }
 
 /* ---- operations ---- */
@@ -327,9 +326,7 @@ int tide__sim_disk_room(struct sim_node *node, const struct sim_inode *grows, si
     for (size_t i = 0; i < node->names.count; i++) {
         used += node->names.list[i].inode->size;
     }
-    return used > node->disk.capacity
-               ? tide_fail(TIDE_ENOSPC, "writing: no space left on the simulated disk")
-               : 0;
+    return used > node->disk.capacity ? tide_fail(TIDE_ENOSPC, "writing: no space left on the simulated disk") : 0;
 }
 
 int tide__sim_disk_read(struct sim_node *node) {
@@ -339,9 +336,8 @@ int tide__sim_disk_read(struct sim_node *node) {
 int tide__sim_disk_sync(struct sim_node *node, struct sim_inode *inode) {
     const struct tide_sim_disk *disk = &node->disk;
     if (disk->sync_ns_max > 0) {
-        node->sim->charged += disk->sync_ns_min +
-                              tide_random_below(&node->disk_random,
-                                                disk->sync_ns_max - disk->sync_ns_min + 1);
+        node->sim->charged +=
+            disk->sync_ns_min + tide_random_below(&node->disk_random, disk->sync_ns_max - disk->sync_ns_min + 1);
     }
     if (hits(node, disk->crash)) {
         return die(node);
@@ -364,7 +360,7 @@ int tide__sim_directory_sync(struct tide_port *port, const char *path) {
         return tide_fail(TIDE_EIO, "syncing %s: the node has crashed", path);
     }
     const bool top = strcmp(path, "/") == 0 || strcmp(path, ".") == 0;
-    if (!top && (inode == NULL || !inode->directory)) {
+    if (!top && (!inode || !inode->directory)) {
         return tide_fail(TIDE_ENOENT, "syncing %s: no such directory", path);
     }
     if (hits(node, node->disk.crash)) {
@@ -381,10 +377,10 @@ int tide__sim_directory_sync(struct tide_port *port, const char *path) {
 
 void tide_sim_set_disk(struct tide_sim *sim, const char *name, const struct tide_sim_disk *disk) {
     TIDE_ASSERT(disk->sync_ns_min <= disk->sync_ns_max);
-    if (name != NULL) {
+    if (name) {
         struct sim_node *node = tide__sim_find_node(sim, name);
-        node = node != NULL ? node : tide__sim_add_node(sim, name);
-        TIDE_ASSERT(node != NULL);
+        node = node ? node : tide__sim_add_node(sim, name);
+        TIDE_ASSERT(node);
         node->disk = *disk;
         return;
     }
@@ -397,9 +393,9 @@ void tide_sim_set_disk(struct tide_sim *sim, const char *name, const struct tide
 /* The named file, or one of those that have bytes. */
 static struct sim_inode *victim(struct tide_sim *sim, const char *name, const char *path) {
     struct sim_node *node = tide__sim_find_node(sim, name);
-    if (node == NULL || path != NULL) {
+    if (!node || path) {
         struct sim_inode *inode = node ? tide__sim_names_get(&node->names, path) : NULL;
-        return inode != NULL && inode->size > 0 ? inode : NULL;
+        return inode && inode->size > 0 ? inode : NULL;
     }
     uint64_t seen = 0;
     struct sim_inode *chosen = NULL;
@@ -414,7 +410,7 @@ static struct sim_inode *victim(struct tide_sim *sim, const char *name, const ch
 
 bool tide_sim_flip(struct tide_sim *sim, const char *node, const char *path) {
     struct sim_inode *inode = victim(sim, node, path);
-    if (inode == NULL) {
+    if (!inode) {
         return false;
     }
     struct tide_random *random = &tide__sim_find_node(sim, node)->disk_random;
@@ -429,12 +425,11 @@ bool tide_sim_flip(struct tide_sim *sim, const char *node, const char *path) {
 
 bool tide_sim_truncate(struct tide_sim *sim, const char *node, const char *path) {
     struct sim_inode *inode = victim(sim, node, path);
-    if (inode == NULL) {
+    if (!inode) {
         return false;
     }
     struct tide_random *random = &tide__sim_find_node(sim, node)->disk_random;
     inode->size = (size_t)tide_random_below(random, inode->size);
-    inode->durable_size =
-        inode->durable_size < inode->size ? inode->durable_size : inode->size;
+    inode->durable_size = inode->durable_size < inode->size ? inode->durable_size : inode->size;
     return true;
 }

@@ -8,7 +8,7 @@ static void grow(void **array, size_t count, size_t *room, size_t element) {
         enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_TOOL);
         *array = tide_realloc(*array, *room * element);
         tide__memory_swap(use);
-        TIDE_ASSERT(*array != NULL); /* a tool of tests: memory lasts */
+        TIDE_ASSERT(*array); /* a tool of tests: memory lasts */
     }
 }
 
@@ -26,7 +26,7 @@ void tide__fabric_reserve(struct fabric *f, uint32_t link) {
         grow(&links, f->link_count, &f->link_room, sizeof *f->links);
         f->links = links;
         for (size_t i = 0; room != f->link_room && i < f->link_count; i++) {
-            if (f->links[i].flows != NULL) {
+            if (f->links[i].flows) {
                 f->links[i].flows->place = &f->links[i].flows;
             }
         }
@@ -67,8 +67,7 @@ static void begin(struct fabric *f, const uint32_t *links, size_t count) {
 /* All flows that share links with those given, directly or over others. False: more than max. */
 static bool find_part(struct fabric *f, size_t max) {
     for (size_t at = 0; at < f->crossed_count; at++) {
-        for (struct fabric_hop *hop = f->links[f->crossed[at]].flows; hop != NULL;
-             hop = hop->next) {
+        for (struct fabric_hop *hop = f->links[f->crossed[at]].flows; hop; hop = hop->next) {
             add_flow(f, hop->flow);
             if (f->part_count > max) {
                 return false;
@@ -173,7 +172,7 @@ static void compute(struct fabric *f, const uint32_t *links, size_t count) {
         f->split++;
         begin(f, links, count);
         for (size_t i = 0; i < count; i++) {
-            for (struct fabric_hop *hop = f->links[links[i]].flows; hop != NULL; hop = hop->next) {
+            for (struct fabric_hop *hop = f->links[links[i]].flows; hop; hop = hop->next) {
                 add_flow(f, hop->flow);
             }
         }
@@ -190,8 +189,7 @@ static void compute(struct fabric *f, const uint32_t *links, size_t count) {
 
 /* ---- changes ---- */
 
-void tide__fabric_start(struct fabric *f, struct fabric_flow *flow, const uint32_t *links,
-                        unsigned count, double cap) {
+void tide__fabric_start(struct fabric *f, struct fabric_flow *flow, const uint32_t *links, unsigned count, double cap) {
     TIDE_ASSERT(count <= FABRIC_HOPS && cap > 0);
     flow->hop_count = count;
     flow->cap = cap;
@@ -202,9 +200,8 @@ void tide__fabric_start(struct fabric *f, struct fabric_flow *flow, const uint32
     for (unsigned i = 0; i < count; i++) {
         struct fabric_link *link = &f->links[links[i]];
         struct fabric_hop *hop = &flow->hops[i];
-        *hop = (struct fabric_hop){
-            .flow = flow, .next = link->flows, .place = &link->flows, .link = links[i]};
-        if (hop->next != NULL) {
+        *hop = (struct fabric_hop){.flow = flow, .next = link->flows, .place = &link->flows, .link = links[i]};
+        if (hop->next) {
             hop->next->place = &hop->next;
         }
         link->flows = hop;
@@ -227,7 +224,7 @@ void tide__fabric_stop(struct fabric *f, struct fabric_flow *flow) {
         struct fabric_link *link = &f->links[hop->link];
         links[i] = hop->link;
         *hop->place = hop->next;
-        if (hop->next != NULL) {
+        if (hop->next) {
             hop->next->place = hop->place;
         }
         link->flow_count--;
@@ -242,8 +239,7 @@ void tide__fabric_stop(struct fabric *f, struct fabric_flow *flow) {
     }
 }
 
-void tide__fabric_resize(struct fabric *f, const uint32_t *links, const double *capacities,
-                         size_t count) {
+void tide__fabric_resize(struct fabric *f, const uint32_t *links, const double *capacities, size_t count) {
     for (size_t i = 0; i < count; i++) {
         tide__fabric_reserve(f, links[i]);
         f->links[links[i]].capacity = capacities[i];

@@ -66,11 +66,10 @@ void tide__fabric_deinit(struct fabric *fabric);
 /* Makes links up to this one, without limit. */
 void tide__fabric_reserve(struct fabric *fabric, uint32_t link);
 /* Links in the order of the way, all different; no link at all: the flow goes at its cap. */
-void tide__fabric_start(struct fabric *fabric, struct fabric_flow *flow, const uint32_t *links,
-                        unsigned count, double cap);
+void tide__fabric_start(struct fabric *fabric, struct fabric_flow *flow, const uint32_t *links, unsigned count,
+                        double cap);
 void tide__fabric_stop(struct fabric *fabric, struct fabric_flow *flow);
 /* Gives links other capacities, in bytes/s (0: no limit), and their flows other rates. */
-void tide__fabric_resize(struct fabric *fabric, const uint32_t *links, const double *capacities,
-                         size_t count);
+void tide__fabric_resize(struct fabric *fabric, const uint32_t *links, const double *capacities, size_t count);
 
 #endif

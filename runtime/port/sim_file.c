@@ -16,7 +16,7 @@ struct tide_file {
     struct tide_file *input;
     int flags;
     unsigned incarnation; /* of the opener when it was opened */
-    unsigned disk_life; /* of the disk: what was written to a shared one that crashed may be gone */
+    unsigned disk_life;   /* of the disk: what was written to a shared one that crashed may be gone */
 };
 
 static struct sim_node *node_of(struct tide_port *port) {
@@ -25,9 +25,9 @@ static struct sim_node *node_of(struct tide_port *port) {
 
 struct sim_node *tide__sim_disk_of(struct tide_port *port, const char *path) {
     struct sim_node *node = node_of(port), *shared = node->sim->shared;
-    const size_t length = shared != NULL ? strlen(node->sim->shared_path) : 0;
-    bool there = shared != NULL && strncmp(path, node->sim->shared_path, length) == 0 &&
-                 (path[length] == '/' || path[length] == '\0');
+    const size_t length = shared ? strlen(node->sim->shared_path) : 0;
+    bool there =
+        shared && strncmp(path, node->sim->shared_path, length) == 0 && (path[length] == '/' || path[length] == '\0');
     return there ? shared : node;
 }
 
@@ -47,7 +47,7 @@ static int gone(const char *what, const char *path) {
 
 static int create(struct sim_node *node, const char *path, bool directory, struct sim_inode **out) {
     struct sim_inode *inode = tide_alloc_zero(1, sizeof *inode);
-    if (inode == NULL) {
+    if (!inode) {
         return TIDE_ENOMEM;
     }
     inode->refs = 1;
@@ -62,17 +62,17 @@ static int create(struct sim_node *node, const char *path, bool directory, struc
 /* A relative path's parent is the working directory, which is there. */
 static bool parent_exists(const struct sim_node *node, const char *path) {
     const char *slash = strrchr(path, '/');
-    if (slash == NULL || slash == path) {
+    if (!slash || slash == path) {
         return true;
     }
     char *parent = tide_strdup(path);
-    if (parent == NULL) {
+    if (!parent) {
         return false;
     }
     parent[slash - path] = '\0';
     const struct sim_inode *inode = find(node, parent);
     tide_free(parent);
-    return inode != NULL && inode->directory;
+    return inode && inode->directory;
 }
 
 static void make_present(struct sim_node *node, const char *path) {
@@ -82,15 +82,14 @@ static void make_present(struct sim_node *node, const char *path) {
 }
 
 void tide_sim_share(struct tide_sim *sim, const char *path) {
-    TIDE_ASSERT(path[0] == '/' && strlen(path) < sizeof sim->shared_path && sim->shared == NULL);
+    TIDE_ASSERT(path[0] == '/' && strlen(path) < sizeof sim->shared_path && !sim->shared);
     (void)snprintf(sim->shared_path, sizeof sim->shared_path, "%s", path);
     sim->shared = tide__sim_setting_of(sim, path);
     make_present(sim->shared, path);
 }
 
 void tide__sim_files_init(struct sim_node *node) {
-    static const char *const present[] = {"/",    "/home",    "/run",    "/tmp",
-                                          "/var", "/var/lib", "/var/tmp"};
+    static const char *const present[] = {"/", "/home", "/run", "/tmp", "/var", "/var/lib", "/var/tmp"};
     for (size_t i = 0; i < TIDE_COUNT(present); i++) {
         make_present(node, present[i]);
     }
@@ -104,13 +103,11 @@ void tide__sim_files_deinit(struct sim_node *node) {
 static int open_input(struct sim_node *node, const char *path, struct tide_file **out) {
     struct tide_port *input = node->sim->options.input;
     struct tide_file *file = tide_alloc(sizeof *file);
-    if (file == NULL) {
+    if (!file) {
         return TIDE_ENOMEM;
     }
-    *file = (struct tide_file){.node = node,
-                               .opener = node,
-                               .incarnation = node->incarnation,
-                               .disk_life = node->incarnation};
+    *file = (struct tide_file){
+        .node = node, .opener = node, .incarnation = node->incarnation, .disk_life = node->incarnation};
     int code = input->ops->file_open(input, path, TIDE_FILE_READ, &file->input);
     if (code < 0) {
         tide_free(file);
@@ -134,31 +131,30 @@ static void empty(struct sim_node *node, struct sim_inode *inode) {
     inode->modified = node->sim->now;
 }
 
-int tide__sim_file_open(struct tide_port *port, const char *path, int flags,
-                        struct tide_file **out) {
+int tide__sim_file_open(struct tide_port *port, const char *path, int flags, struct tide_file **out) {
     struct sim_node *node = tide__sim_disk_of(port, path), *opener = node_of(port);
     struct sim_inode *inode = find(node, path);
     bool creates = (flags & (TIDE_FILE_CREATE | TIDE_FILE_EXCLUSIVE)) != 0;
-    if (inode == NULL && node->sim->options.input != NULL && flags == TIDE_FILE_READ) {
+    if (!inode && node->sim->options.input && flags == TIDE_FILE_READ) {
         return open_input(opener, path, out);
     }
     if (port->crashed) {
         return gone("opening", path);
     }
-    if (inode != NULL && (flags & TIDE_FILE_EXCLUSIVE) != 0) {
+    if (inode && (flags & TIDE_FILE_EXCLUSIVE) != 0) {
         return tide_fail(TIDE_EEXIST, "opening %s: file exists", path);
     }
-    if (inode != NULL && inode->directory && (flags & TIDE_FILE_WRITE) != 0) {
+    if (inode && inode->directory && (flags & TIDE_FILE_WRITE) != 0) {
         return tide_fail(TIDE_EINVAL, "opening %s: is a directory", path);
     }
-    if (inode == NULL && (!creates || !parent_exists(node, path))) {
+    if (!inode && (!creates || !parent_exists(node, path))) {
         return tide_fail(TIDE_ENOENT, "opening %s: no such file or directory", path);
     }
     struct tide_file *file = tide_alloc(sizeof *file);
-    if (file == NULL) {
+    if (!file) {
         return TIDE_ENOMEM;
     }
-    int code = inode == NULL ? open_new(node, path, &inode) : 0;
+    int code = !inode ? open_new(node, path, &inode) : 0;
     if (code < 0) {
         tide_free(file);
         return code;
@@ -179,7 +175,7 @@ int tide__sim_file_open(struct tide_port *port, const char *path, int flags,
 
 ssize_t tide__sim_file_read(struct tide_file *file, void *data, size_t size, uint64_t offset) {
     const struct sim_inode *inode = file->inode;
-    if (inode == NULL) {
+    if (!inode) {
         return file->node->sim->options.input->ops->file_read(file->input, data, size, offset);
     }
     if (inode->directory) {
@@ -205,7 +201,7 @@ static int store_bytes(struct sim_inode *inode, const void *data, size_t size, s
     if (end > inode->room) {
         size_t room = end + end / 2;
         uint8_t *grown = tide_realloc(inode->data, room);
-        if (grown == NULL) {
+        if (!grown) {
             return TIDE_ENOSPC;
         }
         inode->data = grown;
@@ -257,14 +253,14 @@ int tide__sim_file_write(struct tide_file *file, const void *data, size_t size, 
 }
 
 int tide__sim_file_sync(struct tide_file *file) {
-    if (file->inode == NULL) {
+    if (!file->inode) {
         return 0;
     }
     return stale(file) ? gone("syncing", "a file") : tide__sim_disk_sync(file->node, file->inode);
 }
 
 void tide__sim_file_close(struct tide_file *file) {
-    if (file->inode != NULL) {
+    if (file->inode) {
         tide__sim_inode_unref(file->inode);
     } else {
         file->node->sim->options.input->ops->file_close(file->input);
@@ -275,16 +271,14 @@ void tide__sim_file_close(struct tide_file *file) {
 int tide__sim_file_info(struct tide_port *port, const char *path, struct tide_file_info *out) {
     const struct sim_inode *inode = find(tide__sim_disk_of(port, path), path);
     struct tide_port *input = node_of(port)->sim->options.input;
-    if (inode == NULL && input != NULL) {
+    if (!inode && input) {
         return input->ops->file_info(input, path, out);
     }
-    if (inode == NULL) {
+    if (!inode) {
         return tide_fail(TIDE_ENOENT, "looking at %s: no such file or directory", path);
     }
-    *out = (struct tide_file_info){.size = inode->size,
-                                   .modified_ns = inode->modified,
-                                   .mode = 0700,
-                                   .directory = inode->directory};
+    *out = (struct tide_file_info){
+        .size = inode->size, .modified_ns = inode->modified, .mode = 0700, .directory = inode->directory};
     return 0;
 }
 
@@ -304,10 +298,10 @@ int tide__sim_file_rename(struct tide_port *port, const char *from, const char *
     if (port->crashed) {
         return gone("renaming", from);
     }
-    if (inode == NULL || !parent_exists(node, to)) {
+    if (!inode || !parent_exists(node, to)) {
         return tide_fail(TIDE_ENOENT, "renaming %s: no such file or directory", from);
     }
-    if (inode->directory || (old != NULL && old->directory)) {
+    if (inode->directory || (old && old->directory)) {
         return tide_fail(TIDE_EUNSUPPORTED, "renaming %s: directories stay in the simulator", from);
     }
     if (old == inode) {
@@ -335,8 +329,7 @@ int tide__sim_file_unlink(struct tide_port *port, const char *path) {
     }
     const size_t length = strlen(path);
     for (size_t i = 0; node->names.list[at].inode->directory && i < node->names.count; i++) {
-        if (strncmp(node->names.list[i].path, path, length) == 0 &&
-            node->names.list[i].path[length] == '/') {
+        if (strncmp(node->names.list[i].path, path, length) == 0 && node->names.list[i].path[length] == '/') {
             return tide_fail(TIDE_EEXIST, "removing %s: directory not empty", path);
         }
     }
@@ -355,9 +348,8 @@ int tide__sim_file_mkdir(struct tide_port *port, const char *path, unsigned mode
     if (port->crashed) {
         return gone("making directory", path);
     }
-    if (inode != NULL) {
-        return inode->directory ? 0
-                                : tide_fail(TIDE_EEXIST, "making directory %s: file exists", path);
+    if (inode) {
+        return inode->directory ? 0 : tide_fail(TIDE_EEXIST, "making directory %s: file exists", path);
     }
     if (!parent_exists(node, path)) {
         return tide_fail(TIDE_ENOENT, "making directory %s: no such file or directory", path);
@@ -368,25 +360,24 @@ int tide__sim_file_mkdir(struct tide_port *port, const char *path, unsigned mode
     return code == 0 && torn ? tide__sim_disk_torn(node) : code;
 }
 
-int tide__sim_file_list(struct tide_port *port, const char *path,
-                        void (*entry)(void *arg, const char *name), void *arg) {
+int tide__sim_file_list(struct tide_port *port, const char *path, void (*entry)(void *arg, const char *name),
+                        void *arg) {
     struct sim_node *node = tide__sim_disk_of(port, path);
     const struct sim_inode *inode = find(node, path);
-    if (inode == NULL || !inode->directory) {
-        return tide_fail(inode == NULL ? TIDE_ENOENT : TIDE_EINVAL, "listing %s: no such directory",
-                         path);
+    if (!inode || !inode->directory) {
+        return tide_fail(inode == NULL ? TIDE_ENOENT : TIDE_EINVAL, "listing %s: no such directory", path);
     }
     size_t length = strcmp(path, "/") == 0 ? 0 : strlen(path);
     for (size_t i = 0; i < node->names.count;) {
         const char *other = node->names.list[i].path;
-        bool inside = strncmp(other, path, length) == 0 && other[length] == '/' &&
-                      other[length + 1] != '\0' && strchr(other + length + 1, '/') == NULL;
+        bool inside = strncmp(other, path, length) == 0 && other[length] == '/' && other[length + 1] != '\0' &&
+                      !strchr(other + length + 1, '/');
         if (!inside) {
             i++;
             continue;
         }
         char *copy = tide_strdup(other); /* `entry` may unlink or rename what it is told */
-        if (copy == NULL) {
+        if (!copy) {
             return TIDE_ENOMEM;
         }
         entry(arg, copy + length + 1);

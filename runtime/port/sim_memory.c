@@ -12,7 +12,7 @@ static struct sim_node *running; /* one that is short of memory and whose turn i
 
 static bool refuses(enum tide_memory_use use) {
     struct sim_node *node = running;
-    if (node == NULL || node->crashed || use == TIDE_MEMORY_TOOL) {
+    if (!node || node->crashed || use == TIDE_MEMORY_TOOL) {
         return false;
     }
     const bool vital = use == TIDE_MEMORY_VITAL;
@@ -28,14 +28,12 @@ static bool refuses(enum tide_memory_use use) {
     return !vital;
 }
 
-void tide_sim_set_memory(struct tide_sim *sim, const char *name,
-                         const struct tide_sim_memory *memory) {
+void tide_sim_set_memory(struct tide_sim *sim, const char *name, const struct tide_sim_memory *memory) {
     TIDE_ASSERT(memory->asked >= 0 && memory->asked <= 1);
     TIDE_ASSERT(memory->vital >= 0 && memory->vital <= 1);
     struct sim_node *node = tide__sim_setting_of(sim, name);
     if (node->memory.asked == 0 && node->memory.vital == 0) {
-        tide_random_seed(&node->memory_random,
-                         tide_hash(name, strlen(name), tide_mix64(sim->options.seed ^ sim->now)));
+        tide_random_seed(&node->memory_random, tide_hash(name, strlen(name), tide_mix64(sim->options.seed ^ sim->now)));
     }
     node->memory = *memory;
     tide__memory_refuses = refuses;
@@ -45,13 +43,13 @@ void *tide__sim_alloc(size_t size) {
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_TOOL);
     void *memory = tide_alloc(size);
     tide__memory_swap(use);
-    TIDE_ASSERT(memory != NULL);
+    TIDE_ASSERT(memory);
     return memory;
 }
 
 struct sim_node *tide__sim_memory_enter(struct sim_node *node) {
     struct sim_node *before = running;
-    running = node != NULL && (node->memory.asked > 0 || node->memory.vital > 0) ? node : NULL;
+    running = node && (node->memory.asked > 0 || node->memory.vital > 0) ? node : NULL;
     return before;
 }
 

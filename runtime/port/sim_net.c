@@ -28,16 +28,14 @@ static void set_latency(struct sim_node *from, const struct sim_node *to, uint64
     if (to->index >= from->latency_room) {
         size_t room = (size_t)to->index + 1;
         from->latency = tide_realloc(from->latency, room * sizeof *from->latency);
-        TIDE_ASSERT(from->latency != NULL);
-        memset(from->latency + from->latency_room, 0,
-               (room - from->latency_room) * sizeof *from->latency);
+        TIDE_ASSERT(from->latency);
+        memset(from->latency + from->latency_room, 0, (room - from->latency_room) * sizeof *from->latency);
         from->latency_room = room;
     }
     from->latency[to->index] = ns;
 }
 
-void tide_sim_set_pair_latency(struct tide_sim *sim, const char *name_a, const char *name_b,
-                               uint64_t ns) {
+void tide_sim_set_pair_latency(struct tide_sim *sim, const char *name_a, const char *name_b, uint64_t ns) {
     struct sim_node *a = tide__sim_setting_of(sim, name_a), *b = tide__sim_setting_of(sim, name_b);
     TIDE_ASSERT(a != b);
     set_latency(a, b, ns);
@@ -71,9 +69,9 @@ void tide_sim_flows(const struct tide_sim *sim, struct tide_sim_flows *out) {
 
 /* ---- small messages ---- */
 
-uint64_t tide__sim_latency(const struct tide_sim *sim, const struct sim_node *from,
-                           const struct sim_node *to, struct tide_random *random) {
-    if (from != NULL && to->index < from->latency_room && from->latency[to->index] != 0) {
+uint64_t tide__sim_latency(const struct tide_sim *sim, const struct sim_node *from, const struct sim_node *to,
+                           struct tide_random *random) {
+    if (from && to->index < from->latency_room && from->latency[to->index] != 0) {
         return from->latency[to->index];
     }
     uint64_t span = sim->options.latency_ns_max - sim->options.latency_ns_min;
@@ -88,18 +86,16 @@ uint64_t tide__sim_charged(const struct tide_executor *e) {
     return (uint64_t)((double)e->charged * e->node->slowness);
 }
 
-void tide__sim_pass(struct tide_sim *sim, struct sim_server *server, uint32_t link, size_t size,
-                    uint64_t *first, uint64_t *last) {
+void tide__sim_pass(struct tide_sim *sim, struct sim_server *server, uint32_t link, size_t size, uint64_t *first,
+                    uint64_t *last) {
     if (server->bytes_per_s == 0) {
         return;
     }
     double capacity = (double)server->bytes_per_s;
     if (sim->fabric.flow_count > 0) {
         struct fabric_link none = {0};
-        const struct fabric_link *l =
-            link < sim->fabric.link_count ? &sim->fabric.links[link] : &none;
-        capacity = fmax(capacity - l->load,
-                        capacity * fmax(1.0 / (1 + l->flow_count), share_least));
+        const struct fabric_link *l = link < sim->fabric.link_count ? &sim->fabric.links[link] : &none;
+        capacity = fmax(capacity - l->load, capacity * fmax(1.0 / (1 + l->flow_count), share_least));
     }
     uint64_t takes = (uint64_t)((double)size * 1e9 / capacity);
     *first = server->free > *first ? server->free : *first;
@@ -111,8 +107,7 @@ void tide__sim_pass(struct tide_sim *sim, struct sim_server *server, uint32_t li
     server->free = *last;
 }
 
-bool tide__sim_crosses_core(const struct tide_sim *sim, const struct sim_node *from,
-                            const struct sim_node *to) {
+bool tide__sim_crosses_core(const struct tide_sim *sim, const struct sim_node *from, const struct sim_node *to) {
     return sim->core.bytes_per_s > 0 && (!sim->racked || from->rack != to->rack);
 }
 
@@ -122,8 +117,8 @@ static double capacity_for_flows(const struct sim_server *server) {
     return (double)server->bytes_per_s * fmax(1 - server->small_share, share_least);
 }
 
-unsigned tide__sim_links(struct tide_sim *sim, const struct sim_node *from,
-                         const struct sim_node *to, uint32_t links[FABRIC_HOPS]) {
+unsigned tide__sim_links(struct tide_sim *sim, const struct sim_node *from, const struct sim_node *to,
+                         uint32_t links[FABRIC_HOPS]) {
     const struct sim_server *servers[FABRIC_HOPS];
     unsigned count = 0;
     servers[count] = &from->out;
@@ -147,9 +142,7 @@ unsigned tide__sim_links(struct tide_sim *sim, const struct sim_node *from,
 
 static struct sim_server *server_of(struct tide_sim *sim, size_t link) {
     size_t node = (link - 1) / 2;
-    return link == SIM_LINK_CORE ? &sim->core
-           : (link - 1) % 2 == 0 ? &sim->nodes[node]->out
-                                 : &sim->nodes[node]->in;
+    return link == SIM_LINK_CORE ? &sim->core : (link - 1) % 2 == 0 ? &sim->nodes[node]->out : &sim->nodes[node]->in;
 }
 
 /* What of its small messages it has served by now, of which it is not asked again. */
@@ -172,7 +165,7 @@ static void refresh(struct tide_sim *sim, bool measure) {
     }
     uint32_t *links = tide_alloc(room * sizeof *links);
     double *capacities = tide_alloc(room * sizeof *capacities);
-    TIDE_ASSERT(links != NULL && capacities != NULL);
+    TIDE_ASSERT(links && capacities);
     for (size_t i = 0; i < room; i++) {
         struct sim_server *server = server_of(sim, i);
         double most = (double)server->bytes_per_s * ((double)COUPLE_INTERVAL * 1e-9);

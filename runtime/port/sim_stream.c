@@ -22,8 +22,7 @@ struct tide_listener {
     struct tide_listener *next;
 };
 
-void tide__sim_stream_push(struct tide_stream *s, uint64_t time, enum sim_kind kind,
-                           uint32_t generation) {
+void tide__sim_stream_push(struct tide_stream *s, uint64_t time, enum sim_kind kind, uint32_t generation) {
     s->events_open++;
     tide__sim_push(s->executor->sim, time, kind, s->executor->node->index, s, generation);
 }
@@ -41,7 +40,7 @@ static uint64_t draw_latency(struct tide_stream *s, struct tide_random *random) 
 static struct sim_segment *segment_create(struct tide_sim *sim, size_t size) {
     const bool small = size <= SEGMENT_SMALL;
     struct sim_segment *segment = small ? sim->spare_segment : NULL;
-    if (segment != NULL) {
+    if (segment) {
         sim->spare_segment = segment->next;
     } else {
         segment = tide__sim_alloc(sizeof *segment + (small ? SEGMENT_SMALL : size));
@@ -63,7 +62,7 @@ static void drop_segments(struct tide_stream *s) {
     tide__sim_bulk_stop(s);
     s->at_core.first = s->at_card.first = NULL;
     s->journey++;
-    while (s->first != NULL) {
+    while (s->first) {
         struct sim_segment *segment = s->first;
         s->first = segment->next;
         segment_free(s->executor->sim, segment);
@@ -74,10 +73,10 @@ static void drop_segments(struct tide_stream *s) {
 
 static void free_stream(struct tide_stream *s) {
     *s->link = s->next;
-    if (s->next != NULL) {
+    if (s->next) {
         s->next->link = s->link;
     }
-    if (s->peer != NULL) {
+    if (s->peer) {
         s->peer->peer = NULL;
     }
     drop_segments(s);
@@ -89,13 +88,10 @@ static void free_stream(struct tide_stream *s) {
 
 static struct tide_stream *create(struct tide_executor *e, uint64_t seed) {
     struct tide_stream *s = tide__sim_alloc(sizeof *s);
-    *s = (struct tide_stream){.executor = e,
-                              .reading = true,
-                              .last = &s->first,
-                              .next = e->sim->streams,
-                              .link = &e->sim->streams};
+    *s = (struct tide_stream){
+        .executor = e, .reading = true, .last = &s->first, .next = e->sim->streams, .link = &e->sim->streams};
     tide_random_seed(&s->random, seed);
-    if (s->next != NULL) {
+    if (s->next) {
         s->next->link = &s->next;
     }
     e->sim->streams = s;
@@ -108,7 +104,7 @@ static struct tide_stream *create(struct tide_executor *e, uint64_t seed) {
 
 static void enqueue(struct sim_queue *queue, struct sim_segment *segment) {
     segment->behind = NULL;
-    if (queue->first == NULL) {
+    if (!queue->first) {
         queue->first = segment;
     } else {
         queue->last->behind = segment;
@@ -118,14 +114,14 @@ static void enqueue(struct sim_queue *queue, struct sim_segment *segment) {
 
 static struct sim_segment *dequeue(struct sim_queue *queue) {
     struct sim_segment *segment = queue->first;
-    if (segment != NULL) {
+    if (segment) {
         queue->first = segment->behind;
     }
     return segment;
 }
 
 static void tell_bulk(struct tide_stream *to) {
-    if (to->at_core.first == NULL && to->at_card.first == NULL) {
+    if (!to->at_core.first && !to->at_card.first) {
         tide__sim_bulk_ready(to);
     }
 }
@@ -139,9 +135,8 @@ static void arrive_at(struct tide_stream *to, uint64_t time) {
 static void cross(struct tide_stream *to, struct sim_segment *segment) {
     segment->first += segment->latency;
     segment->last += segment->latency;
-    bool no_card = to->peer_node == NULL || to->peer_node == to->executor->node ||
-                   to->executor->node->in.bytes_per_s == 0;
-    if (no_card && to->at_card.first == NULL) {
+    bool no_card = !to->peer_node || to->peer_node == to->executor->node || to->executor->node->in.bytes_per_s == 0;
+    if (no_card && !to->at_card.first) {
         arrive_at(to, segment->last);
         return;
     }
@@ -159,8 +154,8 @@ static void on_core(struct tide_sim *sim, struct tide_stream *to) {
 static void on_card(struct tide_sim *sim, struct tide_stream *to) {
     struct sim_segment *segment = dequeue(&to->at_card);
     struct sim_node *node = to->executor->node;
-    tide__sim_pass(sim, &node->in, SIM_LINK_IN + 2 * (uint32_t)node->index, segment->size,
-                   &segment->first, &segment->last);
+    tide__sim_pass(sim, &node->in, SIM_LINK_IN + 2 * (uint32_t)node->index, segment->size, &segment->first,
+                   &segment->last);
     arrive_at(to, segment->last);
     tell_bulk(to);
 }
@@ -169,18 +164,17 @@ static void on_card(struct tide_sim *sim, struct tide_stream *to) {
 static void hurry(struct tide_stream *to) {
     struct sim_segment *segment;
     uint64_t now = to->executor->sim->now;
-    while ((segment = dequeue(&to->at_card)) != NULL) {
+    while ((segment = dequeue(&to->at_card))) {
         arrive_at(to, now + segment->latency);
     }
-    while ((segment = dequeue(&to->at_core)) != NULL) {
+    while ((segment = dequeue(&to->at_core))) {
         arrive_at(to, now + segment->latency);
     }
     to->journey++;
 }
 
 /* One more segment towards `to` is on its way. */
-static void send_segment(struct tide_stream *to, struct sim_segment *segment,
-                         struct tide_random *random) {
+static void send_segment(struct tide_stream *to, struct sim_segment *segment, struct tide_random *random) {
     struct tide_sim *sim = to->executor->sim;
     struct sim_node *from = to->peer_node, *node = to->executor->node;
     segment->next = NULL;
@@ -192,15 +186,13 @@ static void send_segment(struct tide_stream *to, struct sim_segment *segment,
         return;
     }
     segment->latency = draw_latency(to, random);
-    segment->first = segment->last =
-        sim->now + (to->peer != NULL ? tide__sim_charged(to->peer->executor) : 0);
-    if (from != NULL && from != node) {
-        tide__sim_pass(sim, &from->out, SIM_LINK_OUT + 2 * (uint32_t)from->index, segment->size,
-                       &segment->first, &segment->last);
+    segment->first = segment->last = sim->now + (to->peer ? tide__sim_charged(to->peer->executor) : 0);
+    if (from && from != node) {
+        tide__sim_pass(sim, &from->out, SIM_LINK_OUT + 2 * (uint32_t)from->index, segment->size, &segment->first,
+                       &segment->last);
     }
     to->departed = segment->last;
-    if (to->at_core.first != NULL ||
-        (from != NULL && from != node && tide__sim_crosses_core(sim, from, node))) {
+    if (to->at_core.first || (from && from != node && tide__sim_crosses_core(sim, from, node))) {
         enqueue(&to->at_core, segment);
         tide__sim_stream_push(to, segment->first, SIM_CORE, to->journey);
     } else {
@@ -210,7 +202,7 @@ static void send_segment(struct tide_stream *to, struct sim_segment *segment,
 
 static void send_end(struct tide_stream *s) {
     struct tide_stream *to = s->peer;
-    if (to != NULL && !to->finished && !s->broken) {
+    if (to && !to->finished && !s->broken) {
         struct sim_segment *segment = segment_create(s->executor->sim, 0);
         segment->end = true;
         send_segment(to, segment, &s->random);
@@ -238,15 +230,14 @@ static struct tide_listener *find_listener(struct tide_sim *sim, const char *end
     struct tide_listener *l = sim->listeners;
     /* those of a crashed node stay in the list for their owner to close, but nobody answers
      * there */
-    while (l != NULL && (l->executor->dead || strcmp(l->endpoint, endpoint) != 0)) {
+    while (l && (l->executor->dead || strcmp(l->endpoint, endpoint) != 0)) {
         l = l->next;
     }
     return l;
 }
 
 /* A connection is made by packets of both directions. */
-static bool cut_off(const struct tide_sim *sim, const struct sim_node *a,
-                    const struct sim_node *b) {
+static bool cut_off(const struct tide_sim *sim, const struct sim_node *a, const struct sim_node *b) {
     return tide__sim_is_cut(sim, a, b) || tide__sim_is_cut(sim, b, a);
 }
 
@@ -255,12 +246,12 @@ static void on_connect(struct tide_sim *sim, const struct sim_event *event, stru
     if (s->finished) {
         return; /* given up meanwhile */
     }
-    if (l != NULL && cut_off(sim, s->executor->node, l->executor->node)) {
+    if (l && cut_off(sim, s->executor->node, l->executor->node)) {
         uint64_t fails = s->began + connect_timeout;
         finish(s, TIDE_EUNREACHABLE, fails > sim->now ? fails : sim->now);
         return;
     }
-    if (l == NULL) {
+    if (!l) {
         finish(s, TIDE_EUNREACHABLE, sim->now + draw_latency(s, &s->random));
         return;
     }
@@ -272,7 +263,7 @@ static void on_connect(struct tide_sim *sim, const struct sim_event *event, stru
     }
     tide__sim_fold(sim, event, 0, 0);
     struct tide_stream *server = create(l->executor, tide_random_next(&s->random));
-    TIDE_ASSERT(server != NULL);
+    TIDE_ASSERT(server);
     server->connected = true;
     server->peer = s;
     server->peer_node = s->executor->node;
@@ -281,7 +272,7 @@ static void on_connect(struct tide_sim *sim, const struct sim_event *event, stru
     s->last_arrival = sim->now + draw_latency(s, &s->random); /* no byte overtakes the news */
     push(s, s->last_arrival, SIM_CONNECTED);
     l->accepted(l->arg, server);
-    if (server->events == NULL) {
+    if (!server->events) {
         tide__sim_stream_close(server);
     }
     tide__sim_executor_wake(server->executor);
@@ -324,7 +315,7 @@ static void on_arrive(struct tide_sim *sim, const struct sim_event *event, struc
 /* The sender learns of the room after a delay, and not for every byte of it. */
 static void tell_writable(struct tide_sim *sim, struct tide_stream *s) {
     struct tide_stream *from = s->peer;
-    if (from != NULL && from->want_write && !from->finished && !from->writable_scheduled &&
+    if (from && from->want_write && !from->finished && !from->writable_scheduled &&
         s->queued_bytes <= sim->options.window_bytes / 2) {
         from->writable_scheduled = true;
         push(from, sim->now + draw_latency(s, &s->random), SIM_WRITABLE);
@@ -334,7 +325,7 @@ static void tell_writable(struct tide_sim *sim, struct tide_stream *s) {
 static void pop_segment(struct tide_stream *s) {
     struct sim_segment *segment = s->first;
     s->first = segment->next;
-    if (s->first == NULL) {
+    if (!s->first) {
         s->last = &s->first;
     }
     s->arrived--;
@@ -393,7 +384,7 @@ static void on_closed(struct tide_stream *s) {
     TIDE_ASSERT(s->executor->streams_open > 0);
     s->executor->streams_open--;
     drop_segments(s);
-    if (s->events != NULL) {
+    if (s->events) {
         s->events->closed(s->arg, s->reason);
     }
 }
@@ -402,9 +393,8 @@ void tide__sim_stream_event(struct tide_sim *sim, const struct sim_event *event)
     struct tide_stream *s = event->object;
     struct tide_executor *e = s->executor;
     s->events_open--;
-    bool network = event->kind == SIM_CONNECT || event->kind == SIM_ARRIVE ||
-                   event->kind == SIM_CORE || event->kind == SIM_CARD ||
-                   event->kind == SIM_DRAIN; /* happens without our executor */
+    bool network = event->kind == SIM_CONNECT || event->kind == SIM_ARRIVE || event->kind == SIM_CORE ||
+                   event->kind == SIM_CARD || event->kind == SIM_DRAIN; /* happens without our executor */
     uint64_t later = network && !e->dead ? 0 : tide__sim_not_before(e);
     if (later == TIDE_NEVER) {
         s->orphan = true; /* nobody is told */
@@ -449,21 +439,17 @@ void tide__sim_stream_event(struct tide_sim *sim, const struct sim_event *event)
 /* ---- operations ---- */
 
 static bool endpoint_valid(const char *endpoint) {
-    return endpoint != NULL &&
-           (strncmp(endpoint, "sim:", 4) == 0 || strncmp(endpoint, "unix:/", 6) == 0 ||
-            strncmp(endpoint, "tcp:", 4) == 0);
+    return endpoint && (strncmp(endpoint, "sim:", 4) == 0 || strncmp(endpoint, "unix:/", 6) == 0 ||
+                        strncmp(endpoint, "tcp:", 4) == 0);
 }
 
-int tide__sim_connect(struct tide_executor *e, const char *endpoint,
-                      const struct tide_stream_events *events, void *arg,
+int tide__sim_connect(struct tide_executor *e, const char *endpoint, const struct tide_stream_events *events, void *arg,
                       struct tide_stream **out) {
     struct tide_sim *sim = e->sim;
     if (!endpoint_valid(endpoint)) {
-        return tide_fail(TIDE_EINVAL, "endpoint \"%s\": sim:NAME is wanted",
-                         endpoint != NULL ? endpoint : "");
+        return tide_fail(TIDE_EINVAL, "endpoint \"%s\": sim:NAME is wanted", endpoint ? endpoint : "");
     }
-    struct tide_stream *s =
-        create(e, tide_mix64(sim->options.seed ^ tide_mix64(++sim->connections)));
+    struct tide_stream *s = create(e, tide_mix64(sim->options.seed ^ tide_mix64(++sim->connections)));
     const size_t length = strlen(endpoint) + 1;
     s->target = memcpy(tide__sim_alloc(length), endpoint, length);
     s->events = events;
@@ -475,20 +461,18 @@ int tide__sim_connect(struct tide_executor *e, const char *endpoint,
 }
 
 int tide__sim_listen(struct tide_executor *e, const char *endpoint,
-                     void (*accepted)(void *arg, struct tide_stream *stream), void *arg,
-                     struct tide_listener **out) {
+                     void (*accepted)(void *arg, struct tide_stream *stream), void *arg, struct tide_listener **out) {
     struct tide_sim *sim = e->sim;
     if (!endpoint_valid(endpoint)) {
-        return tide_fail(TIDE_EINVAL, "endpoint \"%s\": sim:NAME is wanted",
-                         endpoint != NULL ? endpoint : "");
+        return tide_fail(TIDE_EINVAL, "endpoint \"%s\": sim:NAME is wanted", endpoint ? endpoint : "");
     }
-    if (find_listener(sim, endpoint) != NULL) {
+    if (find_listener(sim, endpoint)) {
         return tide_fail(TIDE_EADDRINUSE, "listening on %s: address already in use", endpoint);
     }
     struct tide_listener *l = tide_alloc_zero(1, sizeof *l);
     size_t length = strlen(endpoint), room = length + 8;
     char *name = tide_alloc(room);
-    if (l == NULL || name == NULL) {
+    if (!l || !name) {
         tide_free(l);
         tide_free(name);
         return TIDE_ENOMEM;
@@ -497,7 +481,7 @@ int tide__sim_listen(struct tide_executor *e, const char *endpoint,
     if (any_port) {
         do {
             snprintf(name, room, "%.*s%u", (int)(length - 1), endpoint, (unsigned)sim->free_port++);
-        } while (find_listener(sim, name) != NULL);
+        } while (find_listener(sim, name));
     } else {
         snprintf(name, room, "%s", endpoint);
     }
@@ -528,9 +512,8 @@ void tide__sim_listener_close(struct tide_listener *l) {
     remove_listener(l);
 }
 
-void tide__sim_stream_accept(struct tide_stream *s, const struct tide_stream_events *events,
-                             void *arg) {
-    TIDE_ASSERT(s->events == NULL && events != NULL);
+void tide__sim_stream_accept(struct tide_stream *s, const struct tide_stream_events *events, void *arg) {
+    TIDE_ASSERT(!s->events && events);
     s->events = events;
     s->arg = arg;
 }
@@ -544,7 +527,7 @@ ssize_t tide__sim_stream_write(struct tide_stream *s, const struct tide_iovec *i
         total += iov[i].size;
     }
     struct tide_stream *to = s->peer;
-    if (s->broken || (s->connected && (to == NULL || to->finished))) {
+    if (s->broken || (s->connected && (!to || to->finished))) {
         return (ssize_t)total; /* the peer is gone, which we have yet to hear: the bytes are lost */
     }
     size_t room = 0;
@@ -585,21 +568,19 @@ void tide__sim_stream_close(struct tide_stream *s) {
     }
     send_end(s);
     finish(s, 0, s->executor->sim->now);
-    tell_writable(s->executor->sim,
-                  s); /* who waits for room need not wait: what it writes is dropped */
+    tell_writable(s->executor->sim, s); /* who waits for room need not wait: what it writes is dropped */
 }
 
 void tide__sim_stream_peer(struct tide_stream *s, struct tide_peer_identity *out) {
     memset(out, 0, sizeof *out);
     out->local_user = true;
-    snprintf(out->address, sizeof out->address, "sim:%.50s",
-             s->peer_node != NULL ? s->peer_node->name : "");
+    snprintf(out->address, sizeof out->address, "sim:%.50s", s->peer_node ? s->peer_node->name : "");
 }
 
 /* ---- faults and the end ---- */
 
 void tide__sim_streams_crash(struct tide_sim *sim, struct sim_node *node) {
-    for (struct tide_stream *s = sim->streams; s != NULL; s = s->next) {
+    for (struct tide_stream *s = sim->streams; s; s = s->next) {
         if (s->executor->node != node || s->delivered) {
             continue;
         }
@@ -611,7 +592,7 @@ void tide__sim_streams_crash(struct tide_sim *sim, struct sim_node *node) {
 }
 
 void tide__sim_streams_heal(struct tide_sim *sim) {
-    for (struct tide_stream *s = sim->streams; s != NULL; s = s->next) {
+    for (struct tide_stream *s = sim->streams; s; s = s->next) {
         if (s->held == 0 || tide__sim_is_cut(sim, s->peer_node, s->executor->node)) {
             continue;
         }
@@ -646,7 +627,7 @@ static void cut_short(struct tide_stream *s) {
         at = &segment->next;
     }
     size_t spare = s->on_way - keep; /* arrivals that are still due for what is dropped now */
-    for (struct sim_segment *segment = *at, *next; segment != NULL; segment = next) {
+    for (struct sim_segment *segment = *at, *next; segment; segment = next) {
         next = segment->next;
         s->queued_bytes -= segment->size;
         segment_free(s->executor->sim, segment);
@@ -665,9 +646,8 @@ static void cut_short(struct tide_stream *s) {
     }
 }
 
-void tide__sim_streams_reset(struct tide_sim *sim, const struct sim_node *a,
-                             const struct sim_node *b) {
-    for (struct tide_stream *s = sim->streams; s != NULL; s = s->next) {
+void tide__sim_streams_reset(struct tide_sim *sim, const struct sim_node *a, const struct sim_node *b) {
+    for (struct tide_stream *s = sim->streams; s; s = s->next) {
         const struct sim_node *here = s->executor->node, *there = s->peer_node;
         bool between = (here == a && there == b) || (here == b && there == a);
         if (between && !s->broken) {
@@ -680,13 +660,13 @@ void tide__sim_streams_reset(struct tide_sim *sim, const struct sim_node *a,
 }
 
 void tide__sim_streams_destroy(struct tide_sim *sim) {
-    while (sim->streams != NULL) {
+    while (sim->streams) {
         free_stream(sim->streams);
     }
-    while (sim->listeners != NULL) {
+    while (sim->listeners) {
         remove_listener(sim->listeners);
     }
-    while (sim->spare_segment != NULL) {
+    while (sim->spare_segment) {
         struct sim_segment *next = sim->spare_segment->next;
         tide_free(sim->spare_segment);
         sim->spare_segment = next;

@@ -6,8 +6,8 @@
 
 struct sim_segment {
     struct sim_segment *next;
-    struct sim_segment *behind;     /* in the queue of the core or of the receiver's card */
-    uint64_t first, last, latency;  /* when its ends come to where it is under way to */
+    struct sim_segment *behind;    /* in the queue of the core or of the receiver's card */
+    uint64_t first, last, latency; /* when its ends come to where it is under way to */
     size_t size, offset;
     bool end;   /* the peer has closed; carries no bytes */
     bool small; /* has room for SEGMENT_SMALL bytes */
@@ -23,15 +23,15 @@ struct tide_stream {
     struct tide_executor *executor;
     const struct tide_stream_events *events;
     void *arg;
-    struct tide_stream *peer;   /* NULL: not connected, or freed */
-    struct sim_node *peer_node; /* known once connected */
+    struct tide_stream *peer;          /* NULL: not connected, or freed */
+    struct sim_node *peer_node;        /* known once connected */
     struct sim_segment *first, **last; /* towards us */
     bool connected, reading, want_write;
     bool read_scheduled, writable_scheduled;
     bool finished, delivered;
-    bool broken; /* by a reset: what is written goes nowhere, what was cut off still arrives */
-    bool orphan; /* of a crashed node: its owner may still hold it, so it stays until the world ends
-                  */
+    bool broken;          /* by a reset: what is written goes nowhere, what was cut off still arrives */
+    bool orphan;          /* of a crashed node: its owner may still hold it, so it stays until the world ends
+                           */
     unsigned events_open; /* in the heap */
     uint32_t journey;     /* of segments to the core and the card; events of older ones are void */
     size_t queued_bytes;
@@ -44,7 +44,7 @@ struct tide_stream {
     uint64_t departed;     /* when what was sent last has left the sender's card */
     size_t burst;          /* bytes sent since the sender's card last had none of it */
     size_t held;           /* arrivals that a partition keeps back */
-    char *target; /* endpoint of a connection in the making */
+    char *target;          /* endpoint of a connection in the making */
     uint64_t began;
     int reason;
     struct tide_stream *next, **link; /* all of the world; link: what points to this one */
@@ -63,8 +63,7 @@ struct sim_bulk {
     bool due;            /* it has left, but is not in */
 };
 
-void tide__sim_stream_push(struct tide_stream *stream, uint64_t time, enum sim_kind kind,
-                           uint32_t generation);
+void tide__sim_stream_push(struct tide_stream *stream, uint64_t time, enum sim_kind kind, uint32_t generation);
 /* The last segment of `stream` is new. True: it goes with a flow, which tells of its arrival. */
 bool tide__sim_bulk_takes(struct tide_stream *stream, struct sim_segment *segment);
 /* Nothing of the stream is under way to the core or the card any more. */

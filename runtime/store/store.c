@@ -21,8 +21,7 @@ static const struct tide__technique *const techniques[] = {
     &tide__replicated, &tide__hot_keys,   &tide__clocked, NULL};
 
 static const struct tide__handlers handlers[TIDE__OP_COUNT] = {
-#define TIDE__MESSAGE(name, on_cast, on_call, what)                                                \
-    [TIDE__OP_##name] = {.cast = on_cast, .call = on_call},
+#define TIDE__MESSAGE(name, on_cast, on_call, what) [TIDE__OP_##name] = {.cast = on_cast, .call = on_call},
 #include "store/core/message.def"
 #undef TIDE__MESSAGE
 };
@@ -53,8 +52,7 @@ static void member_changed(void *arg, const struct tide_member *member) {
     struct tide_store *store = arg;
     bool gone = member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT;
     if (gone && member->id == tide__store_self(store)) {
-        atomic_store_explicit(&store->fenced,
-                              member->state == TIDE_MEMBER_DEAD ? TIDE_EFENCED : TIDE_ECLOSED,
+        atomic_store_explicit(&store->fenced, member->state == TIDE_MEMBER_DEAD ? TIDE_EFENCED : TIDE_ECLOSED,
                               memory_order_relaxed);
         tide__pending_fenced(store);
     } else if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
@@ -66,8 +64,7 @@ static void member_changed(void *arg, const struct tide_member *member) {
     tide__store_look_at(store, member->id);
 }
 
-int tide_store_create(struct tide_system *system, struct tide_net *net, uint64_t memory_cap,
-                      struct tide_store **out) {
+int tide_store_create(struct tide_system *system, struct tide_net *net, uint64_t memory_cap, struct tide_store **out) {
     struct tide_store *store;
     int code = tide__store_create_bare(&store);
     if (code) {

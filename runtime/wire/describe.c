@@ -47,17 +47,16 @@ static void put_number(struct description *d, const uint8_t *at, size_t size, en
 }
 
 static const char *ext_name(int code) {
-    static const char *const names[] = {[TIDE_F32] = "f32", [TIDE_F64] = "f64", [TIDE_F16] = "f16",
-                                        [TIDE_BF16] = "bf16", [TIDE_I32] = "i32", [TIDE_I64] = "i64",
-                                        [TIDE_U64] = "u64", [TIDE_U8] = "u8", [TIDE_U32] = "u32",
-                                        [TIDE_U16] = "u16"};
+    static const char *const names[] = {
+        [TIDE_F32] = "f32", [TIDE_F64] = "f64", [TIDE_F16] = "f16", [TIDE_BF16] = "bf16", [TIDE_I32] = "i32",
+        [TIDE_I64] = "i64", [TIDE_U64] = "u64", [TIDE_U8] = "u8",   [TIDE_U32] = "u32",   [TIDE_U16] = "u16"};
     return code > 0 && (size_t)code < TIDE_COUNT(names) ? names[code] : NULL;
 }
 
 static void put_sized(struct description *d, const struct tide__head *h) {
     char text[NUMBER_TEXT];
     const char *name = h->type == TIDE_EXT ? ext_name(h->code) : NULL;
-    if (name != NULL) {
+    if (name) {
         snprintf(text, sizeof text, "%s[%zu]", name, h->payload / tide_ext_element_size(h->code));
     } else {
         snprintf(text, sizeof text, "<%u bytes>", (unsigned)h->payload);

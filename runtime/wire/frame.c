@@ -11,8 +11,7 @@ enum {
     FRAME_LEAST = 6,                   /* array tag, four one-byte integers, a one-byte body */
 };
 
-void tide_frame_head(uint8_t out[TIDE_FRAME_HEAD], const struct tide_frame *frame,
-                     size_t body_size) {
+void tide_frame_head(uint8_t out[TIDE_FRAME_HEAD], const struct tide_frame *frame, size_t body_size) {
     TIDE_ASSERT(frame->kind < TIDE_FRAME_KIND_COUNT && frame->lane < TIDE_LANE_COUNT);
     TIDE_ASSERT(body_size <= UINT32_MAX - FRAME_FIXED);
     uint32_t length = (uint32_t)(FRAME_FIXED + body_size);
@@ -36,12 +35,10 @@ int64_t tide_frame_length(const void *data, size_t size, size_t limit) {
     }
     uint32_t length = at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
     if (length > limit) {
-        return tide_fail(TIDE_ELIMIT, "a frame of %u bytes; %zu are allowed here", (unsigned)length,
-                         limit);
+        return tide_fail(TIDE_ELIMIT, "a frame of %u bytes; %zu are allowed here", (unsigned)length, limit);
     }
     if (length < FRAME_LEAST) {
-        return tide_fail(TIDE_EPROTO, "a frame of %u bytes is too short to be one",
-                         (unsigned)length);
+        return tide_fail(TIDE_EPROTO, "a frame of %u bytes is too short to be one", (unsigned)length);
     }
     return (int64_t)FRAME_LENGTH + length;
 }
@@ -53,8 +50,8 @@ int tide_frame_parse(const void *data, size_t size, struct tide_frame *out) {
     if (size > UINT32_MAX) {
         return tide_fail(TIDE_ELIMIT, "a frame of %zu bytes", size);
     }
-    if (TIDE_LIKELY(size > FRAME_FIXED && at[0] == 0x95 && at[1] < 0x80 && at[2] == 0xcf &&
-                    at[11] == 0xcf && at[20] == 0xcf)) {
+    if (TIDE_LIKELY(size > FRAME_FIXED && at[0] == 0x95 && at[1] < 0x80 && at[2] == 0xcf && at[11] == 0xcf &&
+                    at[20] == 0xcf)) {
         tag = at[1];
         out->to = tide__load64(at + 3);
         out->from = tide__load64(at + 12);
@@ -65,8 +62,7 @@ int tide_frame_parse(const void *data, size_t size, struct tide_frame *out) {
         tide_reader_init(&r, data, size);
         size_t count = tide_read_array(&r);
         if (r.error != 0 || count != 5) {
-            return tide_fail(TIDE_EPROTO, "a frame of %zu bytes does not begin with an array of 5",
-                             size);
+            return tide_fail(TIDE_EPROTO, "a frame of %zu bytes does not begin with an array of 5", size);
         }
         tag = tide_read_uint(&r);
         out->to = tide_read_uint(&r);
@@ -78,8 +74,7 @@ int tide_frame_parse(const void *data, size_t size, struct tide_frame *out) {
         out->body = r.at;
     }
     if (tag >> 4 >= TIDE_LANE_COUNT || (tag & 15) >= TIDE_FRAME_KIND_COUNT) {
-        return tide_fail(TIDE_EPROTO, "a frame of unknown kind or lane: %llu",
-                         (unsigned long long)tag);
+        return tide_fail(TIDE_EPROTO, "a frame of unknown kind or lane: %llu", (unsigned long long)tag);
     }
     out->kind = (uint8_t)(tag & 15);
     out->lane = (uint8_t)(tag >> 4);

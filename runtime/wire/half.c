@@ -18,8 +18,7 @@ static uint16_t to_half(uint32_t bits) {
     if (magnitude >= 0x477ff000) { /* 65520 and more round to infinity */
         return (uint16_t)(sign | 0x7c00);
     }
-    if (magnitude <
-        0x38800000) { /* subnormal or zero: adding 0.5 puts the rounded bits at the bottom */
+    if (magnitude < 0x38800000) { /* subnormal or zero: adding 0.5 puts the rounded bits at the bottom */
         float value;
         memcpy(&value, &magnitude, sizeof value);
         value += 0.5f;

@@ -62,9 +62,8 @@ enum tide__head_error {
     TIDE__HEAD_COUNT, /* more children announced than bytes are left */
 };
 
-static inline enum tide__head_error tide__head_ext(const uint8_t *at, size_t left,
-                                                   uint32_t length_bytes, uint32_t payload,
-                                                   struct tide__head *h) {
+static inline enum tide__head_error tide__head_ext(const uint8_t *at, size_t left, uint32_t length_bytes,
+                                                   uint32_t payload, struct tide__head *h) {
     h->type = TIDE_EXT;
     h->size = 2 + length_bytes;
     if (left < h->size) {
@@ -79,17 +78,14 @@ static inline enum tide__head_error tide__head_ext(const uint8_t *at, size_t lef
 }
 
 /* Strings, binaries and containers with an explicit length of 1, 2 or 4 bytes. */
-static inline enum tide__head_error tide__head_long(const uint8_t *at, size_t left,
-                                                    uint32_t length_bytes, enum tide_type type,
-                                                    struct tide__head *h) {
+static inline enum tide__head_error tide__head_long(const uint8_t *at, size_t left, uint32_t length_bytes,
+                                                    enum tide_type type, struct tide__head *h) {
     h->type = type;
     h->size = 1 + length_bytes;
     if (left < h->size) {
         return TIDE__HEAD_SHORT;
     }
-    uint32_t n = length_bytes == 1   ? at[1]
-                 : length_bytes == 2 ? tide__load16(at + 1)
-                                     : tide__load32(at + 1);
+    uint32_t n = length_bytes == 1 ? at[1] : length_bytes == 2 ? tide__load16(at + 1) : tide__load32(at + 1);
     left -= h->size;
     if (type == TIDE_ARRAY || type == TIDE_MAP) {
         h->count = n;
@@ -99,8 +95,8 @@ static inline enum tide__head_error tide__head_long(const uint8_t *at, size_t le
     return left < n ? TIDE__HEAD_SHORT : TIDE__HEAD_OK;
 }
 
-static inline enum tide__head_error tide__head_scalar(size_t left, uint32_t payload,
-                                                      enum tide_type type, struct tide__head *h) {
+static inline enum tide__head_error tide__head_scalar(size_t left, uint32_t payload, enum tide_type type,
+                                                      struct tide__head *h) {
     h->type = type;
     h->payload = payload;
     return left - 1 < payload ? TIDE__HEAD_SHORT : TIDE__HEAD_OK;
@@ -108,8 +104,7 @@ static inline enum tide__head_error tide__head_scalar(size_t left, uint32_t payl
 
 /* Integers that fit int64_t are TIDE_INT whatever their tag; only 0xcf with the top bit set is
  * TIDE_UINT. */
-static inline enum tide__head_error tide__head_read(const uint8_t *at, const uint8_t *end,
-                                                    struct tide__head *h) {
+static inline enum tide__head_error tide__head_read(const uint8_t *at, const uint8_t *end, struct tide__head *h) {
     size_t left = (size_t)(end - at);
     *h = (struct tide__head){.type = TIDE_INT, .size = 1};
     if (TIDE_UNLIKELY(left == 0)) {
@@ -122,8 +117,7 @@ static inline enum tide__head_error tide__head_read(const uint8_t *at, const uin
     if (tag < 0xa0) {
         h->type = tag < 0x90 ? TIDE_MAP : TIDE_ARRAY;
         h->count = tag & 15u;
-        return left - 1 < (tag < 0x90 ? 2u * h->count : h->count) ? TIDE__HEAD_COUNT
-                                                                  : TIDE__HEAD_OK;
+        return left - 1 < (tag < 0x90 ? 2u * h->count : h->count) ? TIDE__HEAD_COUNT : TIDE__HEAD_OK;
     }
     if (tag < 0xc0) {
         return tide__head_scalar(left, tag & 31u, TIDE_STRING, h);

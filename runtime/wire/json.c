@@ -30,16 +30,14 @@ static int json_check_bounds(const char *text, size_t size) {
         items += c == ',' || c == ':' || c == '[' || c == '{';
         if (c == '[' || c == '{') {
             if (++depth > TIDE_DEPTH_MAX) {
-                return tide_fail(TIDE_ELIMIT, "JSON byte %zu: nested more than %d deep", i,
-                                 TIDE_DEPTH_MAX);
+                return tide_fail(TIDE_ELIMIT, "JSON byte %zu: nested more than %d deep", i, TIDE_DEPTH_MAX);
             }
         } else if ((c == ']' || c == '}') && depth > 0) {
             depth--;
         }
     }
     if (items > TIDE_JSON_ITEMS_MAX) {
-        return tide_fail(TIDE_ELIMIT, "JSON of %zu values; %d are allowed", items,
-                         TIDE_JSON_ITEMS_MAX);
+        return tide_fail(TIDE_ELIMIT, "JSON of %zu values; %d are allowed", items, TIDE_JSON_ITEMS_MAX);
     }
     return 0;
 }
@@ -116,12 +114,11 @@ int tide_json_to_msgpack(const char *text, size_t size, struct tide_writer *w) {
     if (rc != 0) {
         return rc;
     }
-    json_t *root =
-        json_loadb(size > 0 ? text : "", size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    json_t *root = json_loadb(size > 0 ? text : "", size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!root) {
         bool memory = json_error_code(&error) == json_error_out_of_memory;
-        return tide_fail(memory ? TIDE_ENOMEM : TIDE_EPROTO, "JSON line %d column %d: %s",
-                         error.line, error.column, error.text);
+        return tide_fail(memory ? TIDE_ENOMEM : TIDE_EPROTO, "JSON line %d column %d: %s", error.line, error.column,
+                         error.text);
     }
     json_write_tree(w, root);
     json_decref(root);
@@ -297,16 +294,14 @@ static int json_from_child(struct tide_reader *r, json_t *parent, json_t **out, 
             return tide_fail(TIDE_EPROTO, "a map key has a zero inside");
         }
         if (json_object_getn(parent, key, size)) {
-            return tide_fail(TIDE_EPROTO, "key '%.*s' stands twice in its map",
-                             (int)(size < 64 ? size : 64), key);
+            return tide_fail(TIDE_EPROTO, "key '%.*s' stands twice in its map", (int)(size < 64 ? size : 64), key);
         }
     }
     rc = json_from_value(r, out, count);
     if (rc != 0 || !parent) {
         return rc;
     }
-    if (key ? json_object_setn_new(parent, key, size, *out) != 0
-            : json_array_append_new(parent, *out) != 0) {
+    if (key ? json_object_setn_new(parent, key, size, *out) != 0 : json_array_append_new(parent, *out) != 0) {
         *out = NULL;
         return tide_fail(TIDE_EPROTO, "a map key is not UTF-8, or memory is out");
     }
@@ -367,8 +362,7 @@ int tide_json_from_msgpack(const void *data, size_t size, char **out, size_t *ou
         goto out;
     }
     rc = json_dump_callback(root, json_append, &w,
-                            JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY |
-                                JSON_REAL_PRECISION(17));
+                            JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
     if (w.error == 0 && rc != 0) {
         rc = tide_fail(TIDE_ENOMEM, "out of memory for JSON");
     }

@@ -15,14 +15,11 @@ static const struct {
     const char *name;
     uint8_t size;
 } dtypes[TIDE_DTYPE_COUNT] = {
-    [TIDE_DTYPE_BOOL] = {"BOOL", 1},       [TIDE_DTYPE_U8] = {"U8", 1},
-    [TIDE_DTYPE_I8] = {"I8", 1},           [TIDE_DTYPE_F8_E5M2] = {"F8_E5M2", 1},
-    [TIDE_DTYPE_F8_E4M3] = {"F8_E4M3", 1}, [TIDE_DTYPE_I16] = {"I16", 2},
-    [TIDE_DTYPE_U16] = {"U16", 2},         [TIDE_DTYPE_F16] = {"F16", 2},
-    [TIDE_DTYPE_BF16] = {"BF16", 2},       [TIDE_DTYPE_I32] = {"I32", 4},
-    [TIDE_DTYPE_U32] = {"U32", 4},         [TIDE_DTYPE_F32] = {"F32", 4},
-    [TIDE_DTYPE_F64] = {"F64", 8},         [TIDE_DTYPE_I64] = {"I64", 8},
-    [TIDE_DTYPE_U64] = {"U64", 8},
+    [TIDE_DTYPE_BOOL] = {"BOOL", 1},       [TIDE_DTYPE_U8] = {"U8", 1},           [TIDE_DTYPE_I8] = {"I8", 1},
+    [TIDE_DTYPE_F8_E5M2] = {"F8_E5M2", 1}, [TIDE_DTYPE_F8_E4M3] = {"F8_E4M3", 1}, [TIDE_DTYPE_I16] = {"I16", 2},
+    [TIDE_DTYPE_U16] = {"U16", 2},         [TIDE_DTYPE_F16] = {"F16", 2},         [TIDE_DTYPE_BF16] = {"BF16", 2},
+    [TIDE_DTYPE_I32] = {"I32", 4},         [TIDE_DTYPE_U32] = {"U32", 4},         [TIDE_DTYPE_F32] = {"F32", 4},
+    [TIDE_DTYPE_F64] = {"F64", 8},         [TIDE_DTYPE_I64] = {"I64", 8},         [TIDE_DTYPE_U64] = {"U64", 8},
 };
 
 static const char METADATA[] = "__metadata__";
@@ -49,13 +46,11 @@ static bool tensor_bytes(const struct tide_safetensor *t, uint64_t *out) {
 
 /* ---- reading ---- */
 
-int tide_safetensors_header_size(const uint8_t prefix[TIDE_SAFETENSORS_PREFIX], uint64_t file_size,
-                                 size_t *size) {
+int tide_safetensors_header_size(const uint8_t prefix[TIDE_SAFETENSORS_PREFIX], uint64_t file_size, size_t *size) {
     uint64_t n = 0;
     *size = 0;
     if (file_size < TIDE_SAFETENSORS_PREFIX) {
-        return tide_fail(TIDE_EPROTO, "safetensors: a file of %" PRIu64 " bytes has no header",
-                         file_size);
+        return tide_fail(TIDE_EPROTO, "safetensors: a file of %" PRIu64 " bytes has no header", file_size);
     }
     for (int i = TIDE_SAFETENSORS_PREFIX; i-- > 0;) {
         n = n << 8 | prefix[i];
@@ -65,9 +60,7 @@ int tide_safetensors_header_size(const uint8_t prefix[TIDE_SAFETENSORS_PREFIX], 
                          TIDE_SAFETENSORS_HEADER_MAX);
     }
     if (n < 2 || n > file_size - TIDE_SAFETENSORS_PREFIX) {
-        return tide_fail(TIDE_EPROTO,
-                         "safetensors: header of %" PRIu64 " bytes in a file of %" PRIu64, n,
-                         file_size);
+        return tide_fail(TIDE_EPROTO, "safetensors: header of %" PRIu64 " bytes in a file of %" PRIu64, n, file_size);
     }
     *size = (size_t)n;
     return 0;
@@ -101,9 +94,8 @@ static int parse_shape(struct tide_reader *entry, struct tide_safetensor *t) {
     }
     size_t rank = tide_read_array(&r);
     if (rank > TIDE_SAFETENSORS_RANK_MAX) {
-        return tide_fail(TIDE_ELIMIT,
-                         "safetensors: tensor '%.200s': %zu dimensions; %d are allowed", t->name,
-                         rank, TIDE_SAFETENSORS_RANK_MAX);
+        return tide_fail(TIDE_ELIMIT, "safetensors: tensor '%.200s': %zu dimensions; %d are allowed", t->name, rank,
+                         TIDE_SAFETENSORS_RANK_MAX);
     }
     t->rank = (uint8_t)rank;
     for (size_t i = 0; i < rank; i++) {
@@ -115,8 +107,7 @@ static int parse_shape(struct tide_reader *entry, struct tide_safetensor *t) {
 static int parse_offsets(struct tide_reader *entry, uint64_t data_size, struct tide_safetensor *t) {
     struct tide_reader r;
     uint64_t bytes;
-    if (!tide_read_field(entry, "data_offsets", &r) || tide_read_type(&r) != TIDE_ARRAY ||
-        tide_read_array(&r) != 2) {
+    if (!tide_read_field(entry, "data_offsets", &r) || tide_read_type(&r) != TIDE_ARRAY || tide_read_array(&r) != 2) {
         return tensor_fail(t->name, "no data_offsets");
     }
     t->begin = tide_read_uint(&r);
@@ -126,8 +117,7 @@ static int parse_offsets(struct tide_reader *entry, uint64_t data_size, struct t
     }
     if (t->begin > t->end || t->end > data_size) {
         return tide_fail(TIDE_EPROTO,
-                         "safetensors: tensor '%.200s': bytes %" PRIu64 " to %" PRIu64
-                         " of a buffer of %" PRIu64,
+                         "safetensors: tensor '%.200s': bytes %" PRIu64 " to %" PRIu64 " of a buffer of %" PRIu64,
                          t->name, t->begin, t->end, data_size);
     }
     if (!tensor_bytes(t, &bytes)) {
@@ -135,8 +125,7 @@ static int parse_offsets(struct tide_reader *entry, uint64_t data_size, struct t
     }
     if (t->end - t->begin != bytes) {
         return tide_fail(TIDE_EPROTO,
-                         "safetensors: tensor '%.200s': its shape needs %" PRIu64
-                         " bytes, its offsets span %" PRIu64,
+                         "safetensors: tensor '%.200s': its shape needs %" PRIu64 " bytes, its offsets span %" PRIu64,
                          t->name, bytes, t->end - t->begin);
     }
     return 0;
@@ -170,8 +159,7 @@ static int parse_metadata(struct tide_reader *r, char **pool, struct tide_safete
         struct tide_safetensors_pair *pair = &out->metadata[i];
         pair->key = pool_take(r, pool);
         if (pair->key && tide_read_type(r) != TIDE_STRING) {
-            return tide_fail(TIDE_EPROTO, "safetensors: metadata '%.200s' is not a string",
-                             pair->key);
+            return tide_fail(TIDE_EPROTO, "safetensors: metadata '%.200s' is not a string", pair->key);
         }
         pair->value = pool_take(r, pool);
     }
@@ -179,8 +167,7 @@ static int parse_metadata(struct tide_reader *r, char **pool, struct tide_safete
     return 0;
 }
 
-static int parse_entry(struct tide_reader *r, const char *name, uint64_t data_size,
-                       struct tide_safetensor *t) {
+static int parse_entry(struct tide_reader *r, const char *name, uint64_t data_size, struct tide_safetensor *t) {
     struct tide_reader entry = *r;
     t->name = name;
     if (tide_read_type(r) != TIDE_MAP) {
@@ -208,25 +195,21 @@ static int check_layout(const struct tide_safetensors *s, uint64_t data_size) {
     for (size_t i = 0; i < s->count; i++) {
         const struct tide_safetensor *t = &s->tensors[i];
         if (t->begin != at) {
-            return tide_fail(
-                TIDE_EPROTO,
-                "safetensors: tensor '%.200s' begins at %" PRIu64 ", which %s %" PRIu64, t->name,
-                t->begin, t->begin < at ? "overlaps the tensor that ends at" : "leaves a hole from",
-                at);
+            return tide_fail(TIDE_EPROTO, "safetensors: tensor '%.200s' begins at %" PRIu64 ", which %s %" PRIu64,
+                             t->name, t->begin,
+                             t->begin < at ? "overlaps the tensor that ends at" : "leaves a hole from", at);
         }
         at = t->end;
     }
     if (at != data_size) {
-        return tide_fail(TIDE_EPROTO,
-                         "safetensors: %" PRIu64 " bytes of tensors in a buffer of %" PRIu64, at,
+        return tide_fail(TIDE_EPROTO, "safetensors: %" PRIu64 " bytes of tensors in a buffer of %" PRIu64, at,
                          data_size);
     }
     return 0;
 }
 
 /* The top object: msgpack in `r`, whose strings go to `pool`. */
-static int parse_object(struct tide_reader *r, uint64_t data_size, char *pool,
-                        struct tide_safetensors *out) {
+static int parse_object(struct tide_reader *r, uint64_t data_size, char *pool, struct tide_safetensors *out) {
     size_t entries = tide_read_map(r);
     out->tensors = tide_alloc_zero(entries, sizeof *out->tensors);
     if (!out->tensors) {
@@ -235,9 +218,8 @@ static int parse_object(struct tide_reader *r, uint64_t data_size, char *pool,
     for (size_t i = 0; i < entries; i++) {
         const char *name = pool_take(r, &pool);
         TIDE_ASSERT(name); /* json.c wrote it */
-        int rc = strcmp(name, METADATA) == 0
-                     ? parse_metadata(r, &pool, out)
-                     : parse_entry(r, name, data_size, &out->tensors[out->count++]);
+        int rc = strcmp(name, METADATA) == 0 ? parse_metadata(r, &pool, out)
+                                             : parse_entry(r, name, data_size, &out->tensors[out->count++]);
         if (rc != 0) {
             return rc;
         }
@@ -246,8 +228,7 @@ static int parse_object(struct tide_reader *r, uint64_t data_size, char *pool,
     return check_layout(out, data_size);
 }
 
-int tide_safetensors_parse(const void *header, size_t size, uint64_t file_size,
-                           struct tide_safetensors *out) {
+int tide_safetensors_parse(const void *header, size_t size, uint64_t file_size, struct tide_safetensors *out) {
     struct tide_writer w;
     struct tide_reader r;
     int rc;
@@ -257,8 +238,7 @@ int tide_safetensors_parse(const void *header, size_t size, uint64_t file_size,
         return tide_fail(TIDE_ELIMIT, "safetensors: header of %zu bytes", size);
     }
     if (size < 2 || file_size < TIDE_SAFETENSORS_PREFIX + (uint64_t)size) {
-        return tide_fail(TIDE_EPROTO, "safetensors: header of %zu bytes in a file of %" PRIu64,
-                         size, file_size);
+        return tide_fail(TIDE_EPROTO, "safetensors: header of %zu bytes in a file of %" PRIu64, size, file_size);
     }
     if (*(const char *)header != '{') {
         return tide_fail(TIDE_EPROTO, "safetensors: the header does not begin with '{'");
@@ -290,8 +270,7 @@ void tide_safetensors_release(struct tide_safetensors *s) {
     *s = (struct tide_safetensors){0};
 }
 
-const struct tide_safetensor *tide_safetensors_find(const struct tide_safetensors *s,
-                                                    const char *name) {
+const struct tide_safetensor *tide_safetensors_find(const struct tide_safetensors *s, const char *name) {
     for (size_t i = 0; i < s->count; i++) {
         if (strcmp(s->tensors[i].name, name) == 0) {
             return &s->tensors[i];
@@ -345,8 +324,7 @@ static int lay_out(struct tide_safetensor *tensors, size_t count, uint64_t *data
         order[i]->begin = at;
         if (!tensor_bytes(order[i], &bytes) || __builtin_add_overflow(at, bytes, &at) ||
             at > INT64_MAX) { /* JSON integers end there */
-            rc =
-                tide_fail(TIDE_EINVAL, "safetensors: tensor '%.200s' is too large", order[i]->name);
+            rc = tide_fail(TIDE_EINVAL, "safetensors: tensor '%.200s' is too large", order[i]->name);
         }
         order[i]->end = at;
     }
@@ -390,9 +368,8 @@ static int append_header(struct tide_writer *out, const char *text, size_t size)
     return 0;
 }
 
-int tide_safetensors_header(struct tide_safetensor *tensors, size_t count,
-                            const struct tide_safetensors_pair *metadata, size_t metadata_count,
-                            struct tide_writer *out, uint64_t *data_size) {
+int tide_safetensors_header(struct tide_safetensor *tensors, size_t count, const struct tide_safetensors_pair *metadata,
+                            size_t metadata_count, struct tide_writer *out, uint64_t *data_size) {
     struct tide_writer w;
     uint64_t bytes = 0;
     char *text = NULL;

@@ -58,15 +58,12 @@ struct tide_safetensors {
 };
 
 /* N from the first 8 bytes of a file of file_size bytes. EPROTO, ELIMIT. */
-int tide_safetensors_header_size(const uint8_t prefix[TIDE_SAFETENSORS_PREFIX], uint64_t file_size,
-                                 size_t *size);
+int tide_safetensors_header_size(const uint8_t prefix[TIDE_SAFETENSORS_PREFIX], uint64_t file_size, size_t *size);
 /* The N bytes after the prefix. Errors name the tensor and the reason: EPROTO, ELIMIT, ENOMEM. */
-int tide_safetensors_parse(const void *header, size_t size, uint64_t file_size,
-                           struct tide_safetensors *out);
+int tide_safetensors_parse(const void *header, size_t size, uint64_t file_size, struct tide_safetensors *out);
 void tide_safetensors_release(struct tide_safetensors *s); /* also of a failed parse */
 /* NULL if absent. */
-const struct tide_safetensor *tide_safetensors_find(const struct tide_safetensors *s,
-                                                    const char *name);
+const struct tide_safetensor *tide_safetensors_find(const struct tide_safetensors *s, const char *name);
 const char *tide_safetensors_metadata(const struct tide_safetensors *s, const char *key);
 
 /*
@@ -75,8 +72,7 @@ const char *tide_safetensors_metadata(const struct tide_safetensors *s, const ch
  * falling element size, then name, so that every tensor is aligned to its elements.
  * `data_size` (may be NULL): bytes of the buffer. Errors: EINVAL (name, shape), ELIMIT, ENOMEM.
  */
-int tide_safetensors_header(struct tide_safetensor *tensors, size_t count,
-                            const struct tide_safetensors_pair *metadata, size_t metadata_count,
-                            struct tide_writer *out, uint64_t *data_size);
+int tide_safetensors_header(struct tide_safetensor *tensors, size_t count, const struct tide_safetensors_pair *metadata,
+                            size_t metadata_count, struct tide_writer *out, uint64_t *data_size);
 
 #endif

@@ -46,14 +46,13 @@ static int scan_ext(const struct tide__head *h, size_t offset) {
         return tide_fail(TIDE_EPROTO, "byte %zu: unknown ext code %d", offset, h->code);
     }
     if (h->payload % element != 0) {
-        return tide_fail(TIDE_EPROTO, "byte %zu: ext of %u bytes is not whole elements of %zu",
-                         offset, (unsigned)h->payload, element);
+        return tide_fail(TIDE_EPROTO, "byte %zu: ext of %u bytes is not whole elements of %zu", offset,
+                         (unsigned)h->payload, element);
     }
     return 0;
 }
 
-static bool scan_key_repeats(struct scan_level *level, struct scan_key *keys, const uint8_t *text,
-                             uint32_t size) {
+static bool scan_key_repeats(struct scan_level *level, struct scan_key *keys, const uint8_t *text, uint32_t size) {
     for (uint32_t i = 0; i < level->key_count; i++) {
         if (keys[i].size == size && memcmp(keys[i].text, text, size) == 0) {
             return true;
@@ -64,8 +63,8 @@ static bool scan_key_repeats(struct scan_level *level, struct scan_key *keys, co
 }
 
 /* The value at `at` as a child of `level`: limits of its own. */
-static int scan_value(const struct tide__head *h, const uint8_t *at, size_t offset,
-                      struct scan_level *level, struct scan_key *keys) {
+static int scan_value(const struct tide__head *h, const uint8_t *at, size_t offset, struct scan_level *level,
+                      struct scan_key *keys) {
     if (h->type == TIDE_EXT) {
         return scan_ext(h, offset);
     }
@@ -73,8 +72,8 @@ static int scan_value(const struct tide__head *h, const uint8_t *at, size_t offs
         return 0;
     }
     if (h->payload > TIDE_STRING_MAX) {
-        return tide_fail(TIDE_ELIMIT, "byte %zu: a string of %u bytes; %d are allowed", offset,
-                         (unsigned)h->payload, TIDE_STRING_MAX);
+        return tide_fail(TIDE_ELIMIT, "byte %zu: a string of %u bytes; %d are allowed", offset, (unsigned)h->payload,
+                         TIDE_STRING_MAX);
     }
     if (level && level->keys_checked && level->pending % 2 == 0 &&
         scan_key_repeats(level, keys, at + h->size, h->payload)) {
@@ -110,21 +109,18 @@ int tide_scan(const void *data, size_t size) {
         }
         if (h.type == TIDE_ARRAY || h.type == TIDE_MAP) {
             if (depth == TIDE_DEPTH_MAX) {
-                return tide_fail(TIDE_ELIMIT, "byte %zu: nested more than %d deep", offset,
-                                 TIDE_DEPTH_MAX);
+                return tide_fail(TIDE_ELIMIT, "byte %zu: nested more than %d deep", offset, TIDE_DEPTH_MAX);
             }
             bool map = h.type == TIDE_MAP;
-            s.levels[depth++] =
-                (struct scan_level){.pending = map ? 2 * (uint64_t)h.count : h.count,
-                                    .keys_checked = map && h.count <= SCAN_KEYS};
+            s.levels[depth++] = (struct scan_level){.pending = map ? 2 * (uint64_t)h.count : h.count,
+                                                    .keys_checked = map && h.count <= SCAN_KEYS};
         }
         while (depth > 0 && s.levels[depth - 1].pending == 0) {
             depth--;
         }
     } while (depth > 0);
     if (at != end) {
-        return tide_fail(TIDE_EPROTO, "byte %zu: %zu bytes follow the value", (size_t)(at - start),
-                         (size_t)(end - at));
+        return tide_fail(TIDE_EPROTO, "byte %zu: %zu bytes follow the value", (size_t)(at - start), (size_t)(end - at));
     }
     return 0;
 }

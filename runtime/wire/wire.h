@@ -21,7 +21,18 @@ enum {
 };
 
 /* Typed arrays: msgpack ext codes. */
-enum tide_ext { TIDE_F32 = 1, TIDE_F64, TIDE_F16, TIDE_BF16, TIDE_I32, TIDE_I64, TIDE_U64, TIDE_U8, TIDE_U32, TIDE_U16 };
+enum tide_ext {
+    TIDE_F32 = 1,
+    TIDE_F64,
+    TIDE_F16,
+    TIDE_BF16,
+    TIDE_I32,
+    TIDE_I64,
+    TIDE_U64,
+    TIDE_U8,
+    TIDE_U32,
+    TIDE_U16
+};
 size_t tide_ext_element_size(int code); /* 0: unknown code */
 
 /* ---- writer: appends to a growing buffer; the first failure sticks ---- */
@@ -44,8 +55,8 @@ void tide_write_string(struct tide_writer *w, const char *text, size_t size);
 void tide_write_text(struct tide_writer *w, const char *text); /* zero-terminated; NULL = nil */
 void tide_write_binary(struct tide_writer *w, const void *data, size_t size);
 void tide_write_binary_head(struct tide_writer *w, size_t size); /* the bytes follow in some other way */
-void tide_write_array(struct tide_writer *w, size_t count); /* followed by count values */
-void tide_write_map(struct tide_writer *w, size_t count);   /* followed by count key, value pairs */
+void tide_write_array(struct tide_writer *w, size_t count);      /* followed by count values */
+void tide_write_map(struct tide_writer *w, size_t count);        /* followed by count key, value pairs */
 void tide_write_typed(struct tide_writer *w, enum tide_ext code, const void *elements, size_t count);
 /* Head only: the elements follow by reference as the message's tail. */
 void tide_write_typed_head(struct tide_writer *w, enum tide_ext code, size_t count);
@@ -57,14 +68,27 @@ struct tide_reader {
     int error; /* 0 or EPROTO */
 };
 /* TIDE_UINT: only integers above INT64_MAX; all others are TIDE_INT whatever their encoding. */
-enum tide_type { TIDE_NIL, TIDE_BOOL, TIDE_INT, TIDE_UINT, TIDE_DOUBLE, TIDE_STRING, TIDE_BINARY, TIDE_ARRAY, TIDE_MAP, TIDE_EXT, TIDE_END };
+enum tide_type {
+    TIDE_NIL,
+    TIDE_BOOL,
+    TIDE_INT,
+    TIDE_UINT,
+    TIDE_DOUBLE,
+    TIDE_STRING,
+    TIDE_BINARY,
+    TIDE_ARRAY,
+    TIDE_MAP,
+    TIDE_EXT,
+    TIDE_END
+};
 void tide_reader_init(struct tide_reader *r, const void *data, size_t size);
-enum tide_type tide_read_type(const struct tide_reader *r); /* of the next value; TIDE_END at the end or after an error */
-bool tide_read_nil(struct tide_reader *r); /* true and past it, or false and in place */
+enum tide_type
+tide_read_type(const struct tide_reader *r); /* of the next value; TIDE_END at the end or after an error */
+bool tide_read_nil(struct tide_reader *r);   /* true and past it, or false and in place */
 bool tide_read_bool(struct tide_reader *r);
 int64_t tide_read_int(struct tide_reader *r);
 uint64_t tide_read_uint(struct tide_reader *r);
-double tide_read_double(struct tide_reader *r); /* also from integers */
+double tide_read_double(struct tide_reader *r);                    /* also from integers */
 const char *tide_read_string(struct tide_reader *r, size_t *size); /* not zero-terminated; points into the bytes */
 /* Copies and terminates; too long for `capacity` is an error. */
 void tide_read_text(struct tide_reader *r, char *out, size_t capacity);
@@ -82,8 +106,9 @@ bool tide_read_field(const struct tide_reader *r, const char *key, struct tide_r
  * duplicate string keys (maps of up to 64 pairs). 0, EPROTO or ELIMIT with the offset in the error text. */
 int tide_scan(const void *data, size_t size);
 
-/* One value as a line of text for people, at most capacity - 1 bytes and a zero (describe.c). Bytes that are cut short or
- * no msgpack are told as far as they go. Strings come as they are: whoever prints them escapes. Returns its length. */
+/* One value as a line of text for people, at most capacity - 1 bytes and a zero (describe.c). Bytes that are cut short
+ * or no msgpack are told as far as they go. Strings come as they are: whoever prints them escapes. Returns its length.
+ */
 size_t tide_describe(const void *data, size_t size, char *out, size_t capacity);
 
 /* ---- half.c: values of two bytes; wire_type is TIDE_WIRE_F16 or TIDE_WIRE_BF16 ---- */
@@ -92,9 +117,22 @@ void tide__half_to_floats(const void *from, void *to, size_t count, uint8_t wire
 
 /* ---- frames ---- */
 enum tide_frame_kind {
-    TIDE_FRAME_CAST, TIDE_FRAME_CALL, TIDE_FRAME_REPLY, TIDE_FRAME_ERROR, TIDE_FRAME_EXIT, TIDE_FRAME_CREDIT,
-    TIDE_FRAME_HELLO, TIDE_FRAME_HELLO_OK, TIDE_FRAME_HEARTBEAT, TIDE_FRAME_CANCEL, TIDE_FRAME_MONITOR,
-    TIDE_FRAME_DEMONITOR, TIDE_FRAME_LINK, TIDE_FRAME_UNLINK, TIDE_FRAME_FRAGMENT, TIDE_FRAME_KIND_COUNT
+    TIDE_FRAME_CAST,
+    TIDE_FRAME_CALL,
+    TIDE_FRAME_REPLY,
+    TIDE_FRAME_ERROR,
+    TIDE_FRAME_EXIT,
+    TIDE_FRAME_CREDIT,
+    TIDE_FRAME_HELLO,
+    TIDE_FRAME_HELLO_OK,
+    TIDE_FRAME_HEARTBEAT,
+    TIDE_FRAME_CANCEL,
+    TIDE_FRAME_MONITOR,
+    TIDE_FRAME_DEMONITOR,
+    TIDE_FRAME_LINK,
+    TIDE_FRAME_UNLINK,
+    TIDE_FRAME_FRAGMENT,
+    TIDE_FRAME_KIND_COUNT
 };
 struct tide_frame {
     uint8_t kind, lane;
@@ -108,7 +146,8 @@ void tide_frame_head(uint8_t out[TIDE_FRAME_HEAD], const struct tide_frame *fram
 /* How many bytes the frame at data needs in all (with its length word), 0 if fewer than 4 bytes are there, or
  * a negative code when the announced length is over `limit` or too small to be a frame. */
 int64_t tide_frame_length(const void *data, size_t size, size_t limit);
-/* Splits a whole frame (without the length word). Checks the head only; scan the body where it is not read by cursor. */
+/* Splits a whole frame (without the length word). Checks the head only; scan the body where it is not read by cursor.
+ */
 int tide_frame_parse(const void *data, size_t size, struct tide_frame *out);
 
 #endif

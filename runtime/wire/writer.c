@@ -270,8 +270,7 @@ size_t tide_ext_element_size(int code) {
 }
 
 /* Writes the head of an ext of count elements with room for `more` bytes after it. */
-static uint8_t *write_ext(struct tide_writer *w, enum tide_ext code, size_t count, bool room,
-                          size_t *size) {
+static uint8_t *write_ext(struct tide_writer *w, enum tide_ext code, size_t count, bool room, size_t *size) {
     static const uint8_t fixed[17] = {[1] = 0xd4, [2] = 0xd5, [4] = 0xd6, [8] = 0xd7, [16] = 0xd8};
     size_t element = tide_ext_element_size((int)code);
     TIDE_ASSERT(element != 0);
@@ -298,8 +297,7 @@ static uint8_t *write_ext(struct tide_writer *w, enum tide_ext code, size_t coun
     return at + 1;
 }
 
-void tide_write_typed(struct tide_writer *w, enum tide_ext code, const void *elements,
-                      size_t count) {
+void tide_write_typed(struct tide_writer *w, enum tide_ext code, const void *elements, size_t count) {
     size_t size;
     uint8_t *at = write_ext(w, code, count, true, &size);
     write_bytes(w, at, elements, size);

@@ -23,10 +23,9 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const char *better_core(const char *core) {
 #if defined(__x86_64__)
     static const char *const without_avx2[] = {
-        "Katmai",    "Coppermine", "Northwood",  "Prescott",     "Banias",  "Atom",
-        "Core2",     "Penryn",     "Dunnington", "Nehalem",      "Nano",    "Athlon",
-        "Opteron",   "Barcelona",  "Bobcat",     "Opteron_SSE3", "Generic", "Sandybridge",
-        "Bulldozer", "Piledriver", "Steamroller"};
+        "Katmai", "Coppermine",   "Northwood", "Prescott",    "Banias",    "Atom",       "Core2",
+        "Penryn", "Dunnington",   "Nehalem",   "Nano",        "Athlon",    "Opteron",    "Barcelona",
+        "Bobcat", "Opteron_SSE3", "Generic",   "Sandybridge", "Bulldozer", "Piledriver", "Steamroller"};
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
         return NULL;
     }
@@ -63,15 +62,14 @@ static char **environment_with(char **old, char *text) {
 static bool find(void *library, const char *name, void *function) {
     void *symbol = dlsym(library, name);
     memcpy(function, &symbol, sizeof(symbol));
-    return symbol != NULL;
+    return symbol;
 }
 
 /* Has the library choose its core anew, as the environment at hand says. */
 static void choose_core(void *library, const char *core) {
     static char text[64];
     void (*quit)(void), (*init)(void);
-    if (!find(library, "gotoblas_dynamic_quit", &quit) ||
-        !find(library, "gotoblas_dynamic_init", &init)) {
+    if (!find(library, "gotoblas_dynamic_quit", &quit) || !find(library, "gotoblas_dynamic_init", &init)) {
         return; /* built for one core: that one it is */
     }
     (void)snprintf(text, sizeof(text), "OPENBLAS_CORETYPE=%s", core);
@@ -94,9 +92,8 @@ static void load(void) {
     void *library = dlopen(TIDE_BLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     environ = own;
     tide_free(with);
-    if (!library || !find(library, "cblas_sgemm", &blas.sgemm) ||
-        !find(library, "cblas_dgemm", &blas.dgemm) || !find(library, "cblas_sgemv", &blas.sgemv) ||
-        !find(library, "dsyevr_", &blas.dsyevr)) {
+    if (!library || !find(library, "cblas_sgemm", &blas.sgemm) || !find(library, "cblas_dgemm", &blas.dgemm) ||
+        !find(library, "cblas_sgemv", &blas.sgemv) || !find(library, "dsyevr_", &blas.dsyevr)) {
         (void)snprintf(reason, sizeof(reason), "%s", dlerror());
         blas.sgemm = NULL;
         return;

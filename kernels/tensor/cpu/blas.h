@@ -13,20 +13,17 @@
 #include <stddef.h>
 
 struct tide_blas {
-    void (*sgemm)(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE ta, enum CBLAS_TRANSPOSE tb, int m,
-                  int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
-                  float beta, float *c, int ldc);
-    void (*dgemm)(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE ta, enum CBLAS_TRANSPOSE tb, int m,
-                  int n, int k, double alpha, const double *a, int lda, const double *b, int ldb,
-                  double beta, double *c, int ldc);
-    void (*sgemv)(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE ta, int m, int n, float alpha,
-                  const float *a, int lda, const float *x, int incx, float beta, float *y, int incy);
+    void (*sgemm)(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE ta, enum CBLAS_TRANSPOSE tb, int m, int n, int k,
+                  float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
+    void (*dgemm)(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE ta, enum CBLAS_TRANSPOSE tb, int m, int n, int k,
+                  double alpha, const double *a, int lda, const double *b, int ldb, double beta, double *c, int ldc);
+    void (*sgemv)(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE ta, int m, int n, float alpha, const float *a, int lda,
+                  const float *x, int incx, float beta, float *y, int incy);
     /* LAPACK's, as Fortran has it: eigenvalues and vectors of a symmetric matrix. */
-    void (*dsyevr)(const char *jobz, const char *range, const char *uplo, const int *n, double *a,
-                   const int *lda, const double *vl, const double *vu, const int *il, const int *iu,
-                   const double *abstol, int *m, double *w, double *z, const int *ldz, int *isuppz,
-                   double *work, const int *lwork, int *iwork, const int *liwork, int *info, size_t,
-                   size_t, size_t);
+    void (*dsyevr)(const char *jobz, const char *range, const char *uplo, const int *n, double *a, const int *lda,
+                   const double *vl, const double *vu, const int *il, const int *iu, const double *abstol, int *m,
+                   double *w, double *z, const int *ldz, int *isuppz, double *work, const int *lwork, int *iwork,
+                   const int *liwork, int *info, size_t, size_t, size_t);
     const char *config; /* version and build options, in the library's words */
     const char *core;   /* "Haswell", "SkylakeX", ...; "" where the library cannot tell */
 };

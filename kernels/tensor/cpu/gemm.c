@@ -21,12 +21,11 @@ static void scale(size_t m, size_t n, float beta, float *c, size_t ldc) {
     }
 }
 
-int tide_cpu_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha,
-                  const float *a, size_t lda, const float *b, size_t ldb, float beta, float *c,
-                  size_t ldc) {
+int tide_cpu_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha, const float *a,
+                  size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc) {
     size_t columns_a = transpose_a ? m : k, columns_b = transpose_b ? k : n;
-    if (m > INT_MAX || n > INT_MAX || k > INT_MAX || lda > INT_MAX || ldb > INT_MAX ||
-        ldc > INT_MAX || (k && (lda < columns_a || ldb < columns_b)) || (m && ldc < n)) {
+    if (m > INT_MAX || n > INT_MAX || k > INT_MAX || lda > INT_MAX || ldb > INT_MAX || ldc > INT_MAX ||
+        (k && (lda < columns_a || ldb < columns_b)) || (m && ldc < n)) {
         return TIDE_EINVAL;
     }
     if (m == 0 || n == 0) {
@@ -40,14 +39,13 @@ int tide_cpu_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t
     if (!blas) {
         return TIDE_EUNSUPPORTED;
     }
-    blas->sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
-                transpose_b ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda,
-                b, (int)ldb, beta, c, (int)ldc);
+    blas->sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans, transpose_b ? CblasTrans : CblasNoTrans, (int)m,
+                (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
     return 0;
 }
 
-int tide_cpu_gemv(bool transpose, size_t rows, size_t columns, float alpha, const float *a,
-                  const float *x, float beta, float *y) {
+int tide_cpu_gemv(bool transpose, size_t rows, size_t columns, float alpha, const float *a, const float *x, float beta,
+                  float *y) {
     if (rows > INT_MAX || columns > INT_MAX) {
         return TIDE_EINVAL;
     }
@@ -63,17 +61,16 @@ int tide_cpu_gemv(bool transpose, size_t rows, size_t columns, float alpha, cons
     if (beta == 0) {
         memset(y, 0, m * sizeof *y); /* the library may multiply what was there by 0, NaN too */
     }
-    blas->sgemv(CblasRowMajor, transpose ? CblasTrans : CblasNoTrans, (int)rows, (int)columns, alpha,
-                a, (int)columns, x, 1, beta, y, 1);
+    blas->sgemv(CblasRowMajor, transpose ? CblasTrans : CblasNoTrans, (int)rows, (int)columns, alpha, a, (int)columns,
+                x, 1, beta, y, 1);
     return 0;
 }
 
-int tide_cpu_product(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, double alpha,
-                     const double *a, size_t lda, const double *b, size_t ldb, double *c,
-                     size_t ldc) {
+int tide_cpu_product(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, double alpha, const double *a,
+                     size_t lda, const double *b, size_t ldb, double *c, size_t ldc) {
     size_t columns_a = transpose_a ? m : k, columns_b = transpose_b ? k : n;
-    if (m > INT_MAX || n > INT_MAX || k > INT_MAX || lda > INT_MAX || ldb > INT_MAX ||
-        ldc > INT_MAX || (k && (lda < columns_a || ldb < columns_b)) || (m && ldc < n)) {
+    if (m > INT_MAX || n > INT_MAX || k > INT_MAX || lda > INT_MAX || ldb > INT_MAX || ldc > INT_MAX ||
+        (k && (lda < columns_a || ldb < columns_b)) || (m && ldc < n)) {
         return TIDE_EINVAL;
     }
     for (size_t i = 0; i < m && (k == 0 || n == 0); i++) {
@@ -86,8 +83,7 @@ int tide_cpu_product(bool transpose_a, bool transpose_b, size_t m, size_t n, siz
     if (!blas) {
         return TIDE_EUNSUPPORTED;
     }
-    blas->dgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
-                transpose_b ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, alpha, a, (int)lda,
-                b, (int)ldb, 0, c, (int)ldc);
+    blas->dgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans, transpose_b ? CblasTrans : CblasNoTrans, (int)m,
+                (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb, 0, c, (int)ldc);
     return 0;
 }

@@ -34,29 +34,29 @@ static inline bool tide_cpu_wide(void) {
 }
 #endif
 
-#define TIDE_VECTOR_FUNCTION(type, name, parameters, arguments)                                    \
-    TIDE_WIDE static type name##_wide parameters {                                                 \
-        return name##_body arguments;                                                              \
-    }                                                                                              \
-    static type name##_plain parameters {                                                          \
-        return name##_body arguments;                                                              \
-    }                                                                                              \
-    static inline type name parameters {                                                           \
-        return tide_cpu_wide() ? name##_wide arguments : name##_plain arguments;                   \
+#define TIDE_VECTOR_FUNCTION(type, name, parameters, arguments)                                                        \
+    TIDE_WIDE static type name##_wide parameters {                                                                     \
+        return name##_body arguments;                                                                                  \
+    }                                                                                                                  \
+    static type name##_plain parameters {                                                                              \
+        return name##_body arguments;                                                                                  \
+    }                                                                                                                  \
+    static inline type name parameters {                                                                               \
+        return tide_cpu_wide() ? name##_wide arguments : name##_plain arguments;                                       \
     }
-#define TIDE_VECTOR_PROCEDURE(name, parameters, arguments)                                         \
-    TIDE_WIDE static void name##_wide parameters {                                                 \
-        name##_body arguments;                                                                     \
-    }                                                                                              \
-    static void name##_plain parameters {                                                          \
-        name##_body arguments;                                                                     \
-    }                                                                                              \
-    static inline void name parameters {                                                           \
-        if (tide_cpu_wide()) {                                                                     \
-            name##_wide arguments;                                                                 \
-        } else {                                                                                   \
-            name##_plain arguments;                                                                \
-        }                                                                                          \
+#define TIDE_VECTOR_PROCEDURE(name, parameters, arguments)                                                             \
+    TIDE_WIDE static void name##_wide parameters {                                                                     \
+        name##_body arguments;                                                                                         \
+    }                                                                                                                  \
+    static void name##_plain parameters {                                                                              \
+        name##_body arguments;                                                                                         \
+    }                                                                                                                  \
+    static inline void name parameters {                                                                               \
+        if (tide_cpu_wide()) {                                                                                         \
+            name##_wide arguments;                                                                                     \
+        } else {                                                                                                       \
+            name##_plain arguments;                                                                                    \
+        }                                                                                                              \
     }
 
 #define TIDE_V8(pointer) (*(tide_v8 *)(void *)(pointer))
@@ -113,8 +113,7 @@ TIDE_BODY void tide_exp8_body(const float *in, float *out) {
     tide_v8i high = x > 88.0f, low = x < -87.0f;
     const tide_v8 most = {88, 88, 88, 88, 88, 88, 88, 88};
     const tide_v8 least = {-87, -87, -87, -87, -87, -87, -87, -87};
-    x = (tide_v8)(((tide_v8i)x & ~(high | low)) | ((tide_v8i)most & high) |
-                  ((tide_v8i)least & low));
+    x = (tide_v8)(((tide_v8i)x & ~(high | low)) | ((tide_v8i)most & high) | ((tide_v8i)least & low));
     /* Adding 1.5 * 2^23 rounds to an integer, which then sits in the low bits. */
     tide_v8 shifted = x * 1.44269504f + 12582912.0f;
     tide_v8 n = shifted - 12582912.0f;

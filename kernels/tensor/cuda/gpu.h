@@ -20,17 +20,15 @@
 
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
-#define GPU_EACH_SHARED(kernel, blocks, bytes, queue, ...)                                         \
-    (kernel<<<(blocks), GPU_THREADS, (bytes), (queue)->work>>>(__VA_ARGS__),                       \
-     tide_cuda_launched(queue))
+#define GPU_EACH_SHARED(kernel, blocks, bytes, queue, ...)                                                             \
+    (kernel<<<(blocks), GPU_THREADS, (bytes), (queue)->work>>>(__VA_ARGS__), tide_cuda_launched(queue))
 #define GPU_EACH(kernel, blocks, queue, ...) GPU_EACH_SHARED(kernel, blocks, 0, queue, __VA_ARGS__)
-#define GPU_BLOCKS(kernel, blocks, queue, ...)                                                     \
-    GPU_EACH_SHARED(kernel, blocks, 0, queue, __VA_ARGS__)
+#define GPU_BLOCKS(kernel, blocks, queue, ...) GPU_EACH_SHARED(kernel, blocks, 0, queue, __VA_ARGS__)
 #define GPU_SHARED(type, name, count) __shared__ type name[count]
 #define GPU_SHARED_REST(type, name) extern __shared__ type name[] /* `bytes` of the launch */
-#define GPU_ACROSS(type)                                                                           \
-    __device__ static inline type gpu_across(type value, unsigned mask) {                          \
-        return __shfl_xor_sync(0xffffffffu, value, (int)mask);                                     \
+#define GPU_ACROSS(type)                                                                                               \
+    __device__ static inline type gpu_across(type value, unsigned mask) {                                              \
+        return __shfl_xor_sync(0xffffffffu, value, (int)mask);                                                         \
     }
 GPU_ACROSS(float)
 GPU_ACROSS(double)
@@ -71,8 +69,7 @@ static inline struct gpu_divisor gpu_divisor_of(uint32_t by) {
         log++;
     }
     uint64_t power = (uint64_t)1 << (31 + log);
-    struct gpu_divisor d = {by, by > 1 ? (uint32_t)((power + by - 1) / by) : 0,
-                            by > 1 ? log - 1 : 0};
+    struct gpu_divisor d = {by, by > 1 ? (uint32_t)((power + by - 1) / by) : 0, by > 1 ? log - 1 : 0};
     return d;
 }
 __device__ static inline uint32_t gpu_divide(uint32_t n, struct gpu_divisor d) {
@@ -127,18 +124,16 @@ template <int WIDTH> __device__ static inline size_t gpu_lane(void) {
 }
 /* A group a row, whose threads know nothing of each other; no row: nothing. The kernel takes row
  * gpu_row<GPU_GROUP>() and columns gpu_lane<GPU_GROUP>(), that + GPU_GROUP, ..: no division. */
-#define GPU_EACH_ROW(kernel, rows, queue, ...)                                                     \
-    ((rows) == 0        ? 0                                                                        \
-     : (rows) > INT_MAX ? TIDE_EINVAL                                                              \
-                        : GPU_EACH(kernel, (unsigned)(((rows) + GPU_GROUPS - 1) / GPU_GROUPS),     \
-                                   queue, __VA_ARGS__))
+#define GPU_EACH_ROW(kernel, rows, queue, ...)                                                                         \
+    ((rows) == 0        ? 0                                                                                            \
+     : (rows) > INT_MAX ? TIDE_EINVAL                                                                                  \
+                        : GPU_EACH(kernel, (unsigned)(((rows) + GPU_GROUPS - 1) / GPU_GROUPS), queue, __VA_ARGS__))
 /* Starts kernel<GPU_THREADS> or kernel<GPU_GROUP> for rows of `columns`; no row: nothing. */
-#define GPU_ROWS(kernel, rows, columns, queue, ...)                                                \
-    ((rows) == 0        ? 0                                                                        \
-     : (rows) > INT_MAX ? TIDE_EINVAL                                                              \
-     : (columns) > GPU_LONG_ROW                                                                    \
-         ? GPU_BLOCKS(kernel<GPU_THREADS>, (unsigned)(rows), queue, __VA_ARGS__)                   \
-         : GPU_BLOCKS(kernel<GPU_GROUP>, (unsigned)(((rows) + GPU_GROUPS - 1) / GPU_GROUPS),       \
-                      queue, __VA_ARGS__))
+#define GPU_ROWS(kernel, rows, columns, queue, ...)                                                                    \
+    ((rows) == 0        ? 0                                                                                            \
+     : (rows) > INT_MAX ? TIDE_EINVAL                                                                                  \
+     : (columns) > GPU_LONG_ROW                                                                                        \
+         ? GPU_BLOCKS(kernel<GPU_THREADS>, (unsigned)(rows), queue, __VA_ARGS__)                                       \
+         : GPU_BLOCKS(kernel<GPU_GROUP>, (unsigned)(((rows) + GPU_GROUPS - 1) / GPU_GROUPS), queue, __VA_ARGS__))
 
 #endif

@@ -64,8 +64,8 @@ int tide_cuda_blas_multiply(struct tide_cuda_queue *queue, const struct tide_cud
 /* ---- rows.cu ---- */
 enum tide_cuda_fault_kind { TIDE_CUDA_NO_FAULT, TIDE_CUDA_LABEL, TIDE_CUDA_ID };
 /* Notes the first of `ids` that is not in -1 .. limit - 1. */
-int tide_cuda_check_ids(struct tide_cuda_queue *queue, enum tide_cuda_fault_kind kind,
-                        const int32_t *ids, size_t count, size_t limit);
+int tide_cuda_check_ids(struct tide_cuda_queue *queue, enum tide_cuda_fault_kind kind, const int32_t *ids, size_t count,
+                        size_t limit);
 
 /* ---- columns.cu ---- */
 enum tide_cuda_columns {
@@ -77,9 +77,9 @@ enum tide_cuda_columns {
 size_t tide_cuda_columns_scratch(size_t rows, size_t columns);
 /* Two sums down each column of [rows, columns], in double: *sums is [2, columns], part of scratch.
  */
-int tide_cuda_sum_columns(struct tide_cuda_queue *queue, enum tide_cuda_columns kind, size_t rows,
-                          size_t columns, const float *x, const float *y, const float *mean,
-                          const float *inv, void *scratch, double **sums);
+int tide_cuda_sum_columns(struct tide_cuda_queue *queue, enum tide_cuda_columns kind, size_t rows, size_t columns,
+                          const float *x, const float *y, const float *mean, const float *inv, void *scratch,
+                          double **sums);
 
 #define TIDE_CUDA_OPERATION(name) int tide_cuda_##name(const struct tide_op_call *call)
 TIDE_CUDA_OPERATION(map);
@@ -121,8 +121,7 @@ TIDE_CUDA_OPERATION(gather_max_dx);
 size_t tide_cuda_conv_scratch(enum tide_op_code code, const struct tide_op_call *call);
 size_t tide_cuda_loss_scratch(const struct tide_op_call *call);
 size_t tide_cuda_embed_scratch(const struct tide_op_call *call);
-void tide_cuda_update(const struct tide_step *u, size_t n, void *w, const void *g, void *a,
-                      void *b);
+void tide_cuda_update(const struct tide_step *u, size_t n, void *w, const void *g, void *a, void *b);
 double tide_cuda_norm2(size_t n, const void *x);
 
 static inline struct tide_cuda_queue *tide_cuda_queue_of(const struct tide_op_call *call) {

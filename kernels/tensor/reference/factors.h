@@ -8,8 +8,7 @@
 #include <math.h>
 #include <stddef.h>
 
-static inline double reference_score(size_t d, size_t j, const double *w, const double *a,
-                                     size_t k) {
+static inline double reference_score(size_t d, size_t j, const double *w, const double *a, size_t k) {
     double sum = 0;
     for (size_t i = 0; i < d; i++) {
         sum += a[i] * w[i * j + k];
@@ -18,8 +17,7 @@ static inline double reference_score(size_t d, size_t j, const double *w, const 
 }
 
 /* p = softmax(a W); gives log sum exp of the scores. */
-static inline double reference_softmax(size_t d, size_t j, const double *w, const double *a,
-                                       double *p) {
+static inline double reference_softmax(size_t d, size_t j, const double *w, const double *a, double *p) {
     double most = -INFINITY, sum = 0;
     for (size_t k = 0; k < j; k++) {
         p[k] = reference_score(d, j, w, a, k);
@@ -35,8 +33,8 @@ static inline double reference_softmax(size_t d, size_t j, const double *w, cons
 }
 
 /* Loss of logistic regression; u (J), or NULL. */
-static inline double reference_mlr(size_t d, size_t j, const double *w, const double *a,
-                                   size_t label, double *p, double *u) {
+static inline double reference_mlr(size_t d, size_t j, const double *w, const double *a, size_t label, double *p,
+                                   double *u) {
     double loss = reference_softmax(d, j, w, a, p) - reference_score(d, j, w, a, label);
     for (size_t k = 0; u && k < j; k++) {
         u[k] = p[k] - (k == label ? 1 : 0);
@@ -45,8 +43,8 @@ static inline double reference_mlr(size_t d, size_t j, const double *w, const do
 }
 
 /* Loss of a pair whose difference is `x`; u (J), or NULL: all zeros if the pair has no factor. */
-static inline double reference_metric(size_t d, size_t j, const double *w, const double *x,
-                                      int similar, double weight, double *u) {
+static inline double reference_metric(size_t d, size_t j, const double *w, const double *x, int similar, double weight,
+                                      double *u) {
     double distance = 0;
     for (size_t k = 0; k < j; k++) {
         double z = reference_score(d, j, w, x, k);
@@ -60,8 +58,8 @@ static inline double reference_metric(size_t d, size_t j, const double *w, const
 }
 
 /* Objective of a code; u (J) = code W - a, or NULL. Here J is the example's length, D the atoms. */
-static inline double reference_coding(size_t d, size_t j, const double *w, const double *a,
-                                      const double *code, double l1, double *u) {
+static inline double reference_coding(size_t d, size_t j, const double *w, const double *a, const double *code,
+                                      double l1, double *u) {
     double sum = 0;
     for (size_t m = 0; m < j; m++) {
         double left = reference_score(d, j, w, code, m) - a[m];

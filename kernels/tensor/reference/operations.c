@@ -87,7 +87,7 @@ static int map(call_pointer call) {
             size_t row = e / columns, column = e % columns;
             size_t at = region->kind[r] == TIDE_SOURCE_ROW      ? column
                         : region->kind[r] == TIDE_SOURCE_COLUMN ? row
-                            : row * tide_operand_stride(&call->in[next]) + column;
+                                                                : row * tide_operand_stride(&call->in[next]) + column;
             reg[r] = in(call, next++)[at];
         }
         for (size_t i = 0; i < region->micro_count; i++, r++) {
@@ -95,8 +95,7 @@ static int map(call_pointer call) {
             reg[r] = micro(u->code, reg[u->a], reg[u->b], reg[u->c]);
         }
         for (size_t o = 0; o < region->out_count; o++) {
-            out(call, o)[e / columns * tide_operand_stride(&call->out[o]) + e % columns] =
-                reg[region->out[o]];
+            out(call, o)[e / columns * tide_operand_stride(&call->out[o]) + e % columns] = reg[region->out[o]];
         }
     }
     return 0;
@@ -104,9 +103,8 @@ static int map(call_pointer call) {
 
 /* ---- products ---- */
 
-static void product(bool ta, bool tb, size_t n, size_t m, size_t k, double alpha, const double *a,
-                    size_t lda, const double *b, size_t ldb, bool accumulate, double *c,
-                    size_t ldc) {
+static void product(bool ta, bool tb, size_t n, size_t m, size_t k, double alpha, const double *a, size_t lda,
+                    const double *b, size_t ldb, bool accumulate, double *c, size_t ldc) {
     for (size_t i = 0; i < n; i++) {
         for (size_t j = 0; j < m; j++) {
             double sum = 0;
@@ -121,9 +119,8 @@ static void product(bool ta, bool tb, size_t n, size_t m, size_t k, double alpha
 static int mm(call_pointer call) {
     const struct tide_attributes *t = call->attributes;
     size_t k = t->ta ? call->in[0].rows : call->in[0].columns;
-    product(t->ta, t->tb, call->out[0].rows, call->out[0].columns, k,
-            fpclassify(t->alpha) == FP_ZERO ? 1 : t->alpha, in(call, 0),
-            tide_operand_stride(&call->in[0]), in(call, 1), tide_operand_stride(&call->in[1]),
+    product(t->ta, t->tb, call->out[0].rows, call->out[0].columns, k, fpclassify(t->alpha) == FP_ZERO ? 1 : t->alpha,
+            in(call, 0), tide_operand_stride(&call->in[0]), in(call, 1), tide_operand_stride(&call->in[1]),
             call->accumulate, out(call, 0), tide_operand_stride(&call->out[0]));
     return 0;
 }
@@ -134,8 +131,8 @@ static int bmm(call_pointer call) {
     size_t n = t->ta ? ca : t->n, k = t->ta ? t->n : ca;
     size_t rows_a = t->n, rows_b = t->tb ? m : k;
     for (size_t g = 0; g * n < call->out[0].rows; g++) {
-        product(t->ta, t->tb, n, m, k, 1, in(call, 0) + g * rows_a * ca, ca,
-                in(call, 1) + g * rows_b * cb, cb, false, out(call, 0) + g * n * m, m);
+        product(t->ta, t->tb, n, m, k, 1, in(call, 0) + g * rows_a * ca, ca, in(call, 1) + g * rows_b * cb, cb, false,
+                out(call, 0) + g * n * m, m);
     }
     return 0;
 }
@@ -168,8 +165,7 @@ static void conv_tap(call_pointer call, size_t p, size_t t, size_t s) {
     const struct tide_window *w = &call->attributes->window;
     for (size_t i = 0; i < w->c; i++) {
         for (size_t o = 0; o < w->o; o++) {
-            out(call, 0)[p * w->o + o] +=
-                in(call, 0)[s * w->c + i] * in(call, 1)[(t * w->c + i) * w->o + o];
+            out(call, 0)[p * w->o + o] += in(call, 0)[s * w->c + i] * in(call, 1)[(t * w->c + i) * w->o + o];
         }
     }
 }
@@ -178,8 +174,7 @@ static void conv_dx_tap(call_pointer call, size_t p, size_t t, size_t s) {
     const struct tide_window *w = &call->attributes->window;
     for (size_t i = 0; i < w->c; i++) {
         for (size_t o = 0; o < w->o; o++) {
-            out(call, 0)[s * w->c + i] +=
-                in(call, 0)[p * w->o + o] * in(call, 1)[(t * w->c + i) * w->o + o];
+            out(call, 0)[s * w->c + i] += in(call, 0)[p * w->o + o] * in(call, 1)[(t * w->c + i) * w->o + o];
         }
     }
 }
@@ -188,8 +183,7 @@ static void conv_dw_tap(call_pointer call, size_t p, size_t t, size_t s) {
     const struct tide_window *w = &call->attributes->window;
     for (size_t i = 0; i < w->c; i++) {
         for (size_t o = 0; o < w->o; o++) {
-            out(call, 0)[(t * w->c + i) * w->o + o] +=
-                in(call, 0)[s * w->c + i] * in(call, 1)[p * w->o + o];
+            out(call, 0)[(t * w->c + i) * w->o + o] += in(call, 0)[s * w->c + i] * in(call, 1)[p * w->o + o];
         }
     }
 }
@@ -348,17 +342,17 @@ static int batchnorm_eval(call_pointer call) {
     size_t c = call->in[0].columns;
     for (size_t e = 0; e < call->in[0].rows * c; e++) {
         size_t j = e % c;
-        out(call, 0)[e] = (in(call, 0)[e] - in(call, 3)[j]) /
-                              sqrt(in(call, 4)[j] + call->attributes->eps) * in(call, 1)[j] +
-                          in(call, 2)[j];
+        out(call, 0)[e] =
+            (in(call, 0)[e] - in(call, 3)[j]) / sqrt(in(call, 4)[j] + call->attributes->eps) * in(call, 1)[j] +
+            in(call, 2)[j];
     }
     return 0;
 }
 
 /* `count` elements `stride` apart that were normalised together; gamma of element i at gamma[i
  * step]. */
-static void norm_dx(size_t count, size_t stride, const double *g, const double *x,
-                    const double *gamma, size_t step, double mean, double inv, double *dx) {
+static void norm_dx(size_t count, size_t stride, const double *g, const double *x, const double *gamma, size_t step,
+                    double mean, double inv, double *dx) {
     double first = 0, second = 0;
     for (size_t i = 0; i < count; i++) {
         double scaled = g[i * stride] * gamma[i * step];
@@ -377,8 +371,7 @@ static int batchnorm_dx(call_pointer call) {
     zero(call, 2);
     for (size_t j = 0; j < c; j++) {
         double mean = in(call, 3)[j], inv = in(call, 4)[j];
-        norm_dx(n, c, in(call, 0) + j, in(call, 1) + j, in(call, 2) + j, 0, mean, inv,
-                out(call, 0) + j);
+        norm_dx(n, c, in(call, 0) + j, in(call, 1) + j, in(call, 2) + j, 0, mean, inv, out(call, 0) + j);
         for (size_t i = 0; i < n; i++) {
             out(call, 1)[j] += in(call, 0)[i * c + j] * (in(call, 1)[i * c + j] - mean) * inv;
             out(call, 2)[j] += in(call, 0)[i * c + j];
@@ -408,8 +401,7 @@ static int layernorm_dx(call_pointer call) {
     zero(call, 2);
     for (size_t i = 0; i < n; i++) {
         double mean = in(call, 3)[i], inv = in(call, 4)[i];
-        norm_dx(c, 1, in(call, 0) + i * c, in(call, 1) + i * c, in(call, 2), 1, mean, inv,
-                out(call, 0) + i * c);
+        norm_dx(c, 1, in(call, 0) + i * c, in(call, 1) + i * c, in(call, 2), 1, mean, inv, out(call, 0) + i * c);
         for (size_t j = 0; j < c; j++) {
             out(call, 1)[j] += in(call, 0)[i * c + j] * (in(call, 1)[i * c + j] - mean) * inv;
             out(call, 2)[j] += in(call, 0)[i * c + j];
@@ -465,8 +457,7 @@ static int xent(call_pointer call) {
         const double *z = in(call, 0) + i * k;
         double all = log_sum_exp(z, k), *dz = out(call, 1) + i * k;
         if (labels[i] < -1 || labels[i] >= (int64_t)k) {
-            return tide_fail(TIDE_EINVAL,
-                             "example %zu has label %d, outside 0..%zu (-1 leaves it out)", i + 1,
+            return tide_fail(TIDE_EINVAL, "example %zu has label %d, outside 0..%zu (-1 leaves it out)", i + 1,
                              labels[i], k - 1);
         }
         size_t best = 0;
@@ -533,8 +524,7 @@ static int sum_loss(call_pointer call) {
 
 static int check_id(int32_t id, size_t i, size_t rows) {
     return id < -1 || id >= (int64_t)rows
-               ? tide_fail(TIDE_EINVAL, "index %zu is %d, outside 0..%zu (-1: zeros)", i + 1, id,
-                           rows - 1)
+               ? tide_fail(TIDE_EINVAL, "index %zu is %d, outside 0..%zu (-1: zeros)", i + 1, id, rows - 1)
                : 0;
 }
 
@@ -676,8 +666,7 @@ static int gather_max(call_pointer call) {
 
 static int gather_max_dx(call_pointer call) {
     size_t w = call->out[0].columns, from = tide_operand_stride(&call->in[0]);
-    const int32_t *winners = call->in[1].data, *starts = call->in[2].data,
-                  *rows = call->in[3].data;
+    const int32_t *winners = call->in[1].data, *starts = call->in[2].data, *rows = call->in[3].data;
     for (size_t e = 0; e < call->out[0].rows * w; e++) {
         size_t i = e / w, j = e % w;
         double sum = 0;

@@ -12,22 +12,19 @@
 
 /* c = alpha op(a) op(b) + beta c; shapes as in struct tide_backend. c's old values do not count
  * when beta is 0. */
-static inline double reference_gemm_element(bool transpose_a, bool transpose_b, size_t k,
-                                            double alpha, const float *a, size_t lda,
-                                            const float *b, size_t ldb, double beta, double c,
-                                            size_t i, size_t j) {
+static inline double reference_gemm_element(bool transpose_a, bool transpose_b, size_t k, double alpha, const float *a,
+                                            size_t lda, const float *b, size_t ldb, double beta, double c, size_t i,
+                                            size_t j) {
     double sum = 0;
     for (size_t z = 0; z < k; z++) {
-        sum += (double)a[transpose_a ? z * lda + i : i * lda + z] *
-               (double)b[transpose_b ? j * ldb + z : z * ldb + j];
+        sum += (double)a[transpose_a ? z * lda + i : i * lda + z] * (double)b[transpose_b ? j * ldb + z : z * ldb + j];
     }
     return (k ? alpha * sum : 0) + (beta == 0 ? 0 : beta * c);
 }
 
 /* ---- knowledge graph embeddings; model: 0 ComplEx, 1 RESCAL ---- */
 
-static inline double reference_kge_score(int model, size_t d, const double *s, const double *r,
-                                         const double *o) {
+static inline double reference_kge_score(int model, size_t d, const double *s, const double *r, const double *o) {
     double score = 0;
     if (model == 1) {
         for (size_t i = 0; i < d; i++) {
@@ -45,9 +42,8 @@ static inline double reference_kge_score(int model, size_t d, const double *s, c
 }
 
 /* Adds weight times the derivatives of the score. */
-static inline void reference_kge_derive(int model, size_t d, const double *s, const double *r,
-                                        const double *o, double weight, double *gs, double *gr,
-                                        double *go) {
+static inline void reference_kge_derive(int model, size_t d, const double *s, const double *r, const double *o,
+                                        double weight, double *gs, double *gr, double *go) {
     if (model == 1) {
         for (size_t i = 0; i < d; i++) {
             for (size_t j = 0; j < d; j++) {
@@ -78,8 +74,8 @@ static inline double reference_sigmoid(double x) {
 }
 
 /* Loss of a row; out[j] = its derivative by scores[j], *own_out by own. softmax: else logistic. */
-static inline double reference_kge_row(bool softmax, double own, const double *scores, size_t count,
-                                       double weight, double *own_out, double *out) {
+static inline double reference_kge_row(bool softmax, double own, const double *scores, size_t count, double weight,
+                                       double *own_out, double *out) {
     if (!softmax) {
         double loss = reference_softplus(-own);
         *own_out = -reference_sigmoid(-own);
@@ -105,8 +101,7 @@ static inline double reference_kge_row(bool softmax, double own, const double *s
 }
 
 /* Rank of candidate `truth` among those of `skip` false, itself included: NaN last, ties half. */
-static inline double reference_rank(const double *scores, const bool *skip, size_t count,
-                                    size_t truth) {
+static inline double reference_rank(const double *scores, const bool *skip, size_t count, size_t truth) {
     double rank = 1, own = scores[truth];
     for (size_t e = 0; e < count; e++) {
         if (e == truth || skip[e]) {

@@ -3,8 +3,7 @@
 
 #include <math.h>
 
-void tide__op_update_reference(const struct tide_step *u, size_t n, void *w_, const void *g_,
-                               void *a_, void *b_) {
+void tide__op_update_reference(const struct tide_step *u, size_t n, void *w_, const void *g_, void *a_, void *b_) {
     double *w = w_, *a = a_, *b = b_, t = (double)u->step;
     const double *g = g_;
     for (size_t i = 0; i < n; i++) {
@@ -30,8 +29,7 @@ void tide__op_update_reference(const struct tide_step *u, size_t n, void *w_, co
             a[i] = u->mu * a[i] + (1 - u->mu) * d;
             b[i] = u->beta2 * b[i] + (1 - u->beta2) * d * d;
             w[i] -= (u->rule == TIDE_RULE_ADAMW ? u->rate * u->decay * w[i] : 0) +
-                    u->rate * (a[i] / (1 - pow(u->mu, t))) /
-                        (sqrt(b[i] / (1 - pow(u->beta2, t))) + u->eps);
+                    u->rate * (a[i] / (1 - pow(u->mu, t))) / (sqrt(b[i] / (1 - pow(u->beta2, t))) + u->eps);
             break;
         }
     }

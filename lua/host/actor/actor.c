@@ -145,8 +145,7 @@ static int core_receive(lua_State *L) {
         if (code < 0) {
             return tide__lua_failure(L, code);
         }
-        if (m->kind == TIDE_CAST || m->kind == TIDE_CALL || m->kind == TIDE_EXIT ||
-            m->kind == TIDE_STOP) {
+        if (m->kind == TIDE_CAST || m->kind == TIDE_CALL || m->kind == TIDE_EXIT || m->kind == TIDE_STOP) {
             break;
         }
         tide_message_free(m); /* cancels, timers: nothing a script asked for */
@@ -377,19 +376,30 @@ static int core_log_rotate(lua_State *L) {
 
 void tide__lua_open_actor(lua_State *L) {
     static const luaL_Reg functions[] = {
-        {"self", core_self},           {"open", core_open},
+        {"self", core_self},
+        {"open", core_open},
         {"send", core_send},
-        {"call", core_call},           {"receive", core_receive},
-        {"answer", core_answer},       {"answer_error", core_answer_error},
-        {"monitor", core_monitor},     {"demonitor", core_demonitor},
-        {"link", core_link},           {"trap_exits", core_trap_exits},
-        {"kill", core_kill},           {"interrupt", core_interrupt},
-                  {"register", core_register},
-        {"whereis", core_whereis},     {"spawn", core_spawn},
-        {"sleep", core_sleep},         {"now", core_now},
-        {"wall", core_wall},           {"log", core_log},
-        {"log_level", core_log_level}, {"log_format", core_log_format},
-        {"log_rotate", core_log_rotate}, {NULL, NULL},
+        {"call", core_call},
+        {"receive", core_receive},
+        {"answer", core_answer},
+        {"answer_error", core_answer_error},
+        {"monitor", core_monitor},
+        {"demonitor", core_demonitor},
+        {"link", core_link},
+        {"trap_exits", core_trap_exits},
+        {"kill", core_kill},
+        {"interrupt", core_interrupt},
+        {"register", core_register},
+        {"whereis", core_whereis},
+        {"spawn", core_spawn},
+        {"sleep", core_sleep},
+        {"now", core_now},
+        {"wall", core_wall},
+        {"log", core_log},
+        {"log_level", core_log_level},
+        {"log_format", core_log_format},
+        {"log_rotate", core_log_rotate},
+        {NULL, NULL},
     };
     luaL_setfuncs(L, functions, 0);
 }

@@ -41,7 +41,7 @@ static int core_audit(lua_State *L) {
     size_t size;
     lua_getfield(L, 1, "text");
     entry.text = luaL_optlstring(L, -1, NULL, &size);
-    if (entry.text != NULL) {
+    if (entry.text) {
         tide_sha256_hex(entry.text, size, sum);
         entry.sha256 = sum;
     }
@@ -53,9 +53,7 @@ static int core_audit_sync(lua_State *L) {
 }
 
 void tide__lua_open_audit(lua_State *L) {
-    static const luaL_Reg functions[] = {{"audit_open", core_audit_open},
-                                         {"audit", core_audit},
-                                         {"audit_sync", core_audit_sync},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"audit_open", core_audit_open}, {"audit", core_audit}, {"audit_sync", core_audit_sync}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

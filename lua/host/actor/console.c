@@ -55,8 +55,7 @@ static int core_console(lua_State *L) {
     lua_Integer memory = luaL_checkinteger(L, 1);
     luaL_argcheck(L, memory >= 1 << 22, 1, "a console needs 4 MiB");
     if (host->console || host->arena) {
-        return luaL_error(L, host->console ? "this is a console already"
-                                           : "there are no consoles in virtual time");
+        return luaL_error(L, host->console ? "this is a console already" : "there are no consoles in virtual time");
     }
     struct tide_sandbox *limits = tide_alloc(sizeof *limits);
     if (!limits) {
@@ -85,8 +84,7 @@ void tide__console_fiber_start(struct tide_lua_fiber *fiber) {
     if (limits->fibers == 1) {
         limits->step = fiber->L; /* where a coroutine cannot yield from */
     }
-    lua_sethook(fiber->L, tide__sandbox_hook, LUA_MASKCOUNT,
-                limits->over == TIDE_SANDBOX_WITHIN ? HOOK_COUNT : 1);
+    lua_sethook(fiber->L, tide__sandbox_hook, LUA_MASKCOUNT, limits->over == TIDE_SANDBOX_WITHIN ? HOOK_COUNT : 1);
 }
 
 /* The limits live as long as their fibers: the registry holds them. Assigning nil to a key that

@@ -58,7 +58,7 @@ static int list(struct request *r) {
     const struct tide_control_state *state = tide_net_recorded(r->net);
     const struct tide_control_pair *at = NULL;
     struct pair **end = &r->found;
-    while ((at = tide_control_list(state, r->key, at)) != NULL) {
+    while ((at = tide_control_list(state, r->key, at))) {
         struct pair *pair = tide_alloc_zero(1, sizeof *pair);
         void *value = pair ? tide_alloc(at->size + 1) : NULL;
         if (!value) {
@@ -82,8 +82,7 @@ static void serve(void *arg) {
     if (!tide_net_controls(r->net)) {
         recorded(r, TIDE_EBUSY);
     } else if (r->writes) {
-        tide_net_record(r->net, &(struct tide_control_put){r->key, r->value, r->size}, 1, recorded,
-                        r);
+        tide_net_record(r->net, &(struct tide_control_put){r->key, r->value, r->size}, 1, recorded, r);
     } else {
         recorded(r, list(r));
     }
@@ -130,9 +129,9 @@ static int ask(lua_State *L, struct request *r) {
         }
     }
     if (r->code < 0) {
-        code = tide_fail(r->code, "%s",
-                         r->code == TIDE_EBUSY ? "this node is not the controller"
-                                               : "the control store did not keep it");
+        code =
+            tide_fail(r->code, "%s",
+                      r->code == TIDE_EBUSY ? "this node is not the controller" : "the control store did not keep it");
         leave(r);
         return code;
     }

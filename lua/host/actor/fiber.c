@@ -149,20 +149,16 @@ static int core_fiber_cancel(lua_State *L) {
 /* An error that nobody waited for must not vanish. */
 static int handle_collected(lua_State *L) {
     struct tide_lua_fiber *fiber = lua_touserdata(L, 1);
-    if (fiber->done && !fiber->observed && fiber->status != LUA_OK && fiber->host->node &&
-        !fiber->host->killed) {
-        tide_log(TIDE_LOG_WARN, tide_node_name(fiber->host->node),
-                 "a fiber ended with an error nobody waited for: %s",
+    if (fiber->done && !fiber->observed && fiber->status != LUA_OK && fiber->host->node && !fiber->host->killed) {
+        tide_log(TIDE_LOG_WARN, tide_node_name(fiber->host->node), "a fiber ended with an error nobody waited for: %s",
                  tide__lua_error_text(fiber->L, -1));
     }
     return 0;
 }
 
 void tide__lua_open_fiber(lua_State *L) {
-    static const luaL_Reg functions[] = {{"fiber", core_fiber},
-                                         {"fiber_wait", core_fiber_wait},
-                                         {"fiber_cancel", core_fiber_cancel},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"fiber", core_fiber}, {"fiber_wait", core_fiber_wait}, {"fiber_cancel", core_fiber_cancel}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
     lua_createtable(L, 0, 2);
     lua_pushcfunction(L, handle_collected);

@@ -11,7 +11,7 @@ static int64_t now_s(lua_State *L) {
 }
 
 static void push_taken(lua_State *L, char *text) {
-    lua_pushstring(L, text != NULL ? text : "");
+    lua_pushstring(L, text ? text : "");
     tide_free(text);
 }
 

@@ -26,7 +26,7 @@
 
 enum { LINKS_MAX = 1024 };
 
-static atomic_uint interrupts; /* SIGINT and SIGTERM this process has seen */
+static atomic_uint interrupts;     /* SIGINT and SIGTERM this process has seen */
 static atomic_uint last_interrupt; /* ends this process in a while, if nothing else does; 0: none */
 static const char *interrupt_text;
 
@@ -155,7 +155,7 @@ static int core_node_start(lua_State *L) {
                                   .no_store = flag_option(L, "no_store"),
                                   .client = flag_option(L, "client")};
     const char *right = text_option(L, "right");
-    o.right = right != NULL ? tide_right_parse(right) : TIDE_RIGHT_NONE;
+    o.right = right ? tide_right_parse(right) : TIDE_RIGHT_NONE;
     lua_getfield(L, 1, "controllers");
     lua_Integer controllers = luaL_optinteger(L, -1, 0);
     if (controllers < 0 || controllers > 256) {
@@ -251,9 +251,7 @@ static bool run_over(void *arg) {
 
 /* Pushes result | nil, err. */
 static int push_outcome(lua_State *L, struct tide_lua_outcome *outcome) {
-    int code = outcome->data
-                   ? tide__lua_decode_safe(L, outcome->data, outcome->size, TIDE_ITEMS_MAX)
-                   : TIDE_ENOENT;
+    int code = outcome->data ? tide__lua_decode_safe(L, outcome->data, outcome->size, TIDE_ITEMS_MAX) : TIDE_ENOENT;
     tide_free(outcome->data);
     if (outcome->code == 0) {
         return code < 0 ? (lua_pushnil(L), 1) : 1;
@@ -287,9 +285,8 @@ static int abandon_run(lua_State *L, struct tide_lua *host, struct node_run *run
 
 static int core_node_run(lua_State *L) {
     struct tide_lua *host = check_program(L);
-    struct tide_lua_options o = {.source = luaL_checkstring(L, 1),
-                                 .chunk = luaL_optstring(L, 2, NULL),
-                                 .role = TIDE_ROLE_CONTROL};
+    struct tide_lua_options o = {
+        .source = luaL_checkstring(L, 1), .chunk = luaL_optstring(L, 2, NULL), .role = TIDE_ROLE_CONTROL};
     lua_settop(L, 3);
     if (!host->node) {
         return luaL_error(L, "node_run: no node runs");
@@ -377,8 +374,7 @@ static void push_member(lua_State *L, const struct tide_member *m) {
 static int core_member(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
     struct tide_member self;
-    if (host->node &&
-        tide_net_member(tide_net_of(host->node), tide_node_id(host->node), &self)) {
+    if (host->node && tide_net_member(tide_net_of(host->node), tide_node_id(host->node), &self)) {
         push_member(L, &self);
     } else {
         lua_pushnil(L);
@@ -599,7 +595,7 @@ static int core_replicate(lua_State *L) {
     lua_Integer controllers = luaL_checkinteger(L, 1);
     luaL_argcheck(L, controllers == 3 || controllers == 5, 1, "3 or 5");
     struct replication *r = host->node ? tide_alloc_zero(1, sizeof *r) : NULL;
-    if (r == NULL) {
+    if (!r) {
         return tide__lua_failure(L, tide_fail(TIDE_ENOMEM, "no node, or no memory"));
     }
     r->net = tide_net_of(host->node);
@@ -644,7 +640,7 @@ static int core_ends(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     const size_t count = lua_rawlen(L, 1);
     struct ending *e = host->node ? tide_alloc_zero(1, sizeof *e + count * sizeof e->ids[0]) : NULL;
-    if (e == NULL) {
+    if (!e) {
         return tide__lua_failure(L, tide_fail(TIDE_ENOMEM, "no node, or no memory"));
     }
     e->net = tide_net_of(host->node);
@@ -705,7 +701,8 @@ static int core_sweep_directory(lua_State *L) {
     return 1;
 }
 
-/* A process that holds keys shows nobody its file (tide_port_harden); its name, of up to 15 characters, is there still. */
+/* A process that holds keys shows nobody its file (tide_port_harden); its name, of up to 15 characters, is there still.
+ */
 static bool hidden_program_of(const char *process, char *out, size_t size) {
     char path[40], name[32] = "";
     (void)snprintf(path, sizeof path, "/proc/%s/comm", process);
@@ -751,8 +748,8 @@ static int core_own_process(lua_State *L) {
     struct stat info;
     (void)snprintf(pid, sizeof pid, "%lld", (long long)luaL_checkinteger(L, 1));
     (void)snprintf(path, sizeof path, "/proc/%s", pid);
-    bool same = stat(path, &info) == 0 && info.st_uid == geteuid() &&
-                program_of(pid, other, sizeof other) && program_of("self", own, sizeof own);
+    bool same = stat(path, &info) == 0 && info.st_uid == geteuid() && program_of(pid, other, sizeof other) &&
+                program_of("self", own, sizeof own);
     lua_pushboolean(L, same && strcmp(other, luaL_optstring(L, 2, own)) == 0);
     return 1;
 }
@@ -775,7 +772,8 @@ static int core_lock(lua_State *L) {
     struct tide_file **file = lua_newuserdatauv(L, sizeof *file, 0);
     *file = NULL;
     if (lua_rawgetp(L, LUA_REGISTRYINDEX, &lock_metatable) == LUA_TNIL) {
-        static const luaL_Reg methods[] = {{"__close", lock_close}, {"__gc", lock_close}, {"close", lock_close}, {NULL, NULL}};
+        static const luaL_Reg methods[] = {
+            {"__close", lock_close}, {"__gc", lock_close}, {"close", lock_close}, {NULL, NULL}};
         lua_pop(L, 1);
         luaL_newlib(L, methods);
         lua_pushvalue(L, -1);
@@ -784,7 +782,8 @@ static int core_lock(lua_State *L) {
         lua_rawsetp(L, LUA_REGISTRYINDEX, &lock_metatable);
     }
     lua_setmetatable(L, -2);
-    int code = port->ops->file_open(port, path, TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_LOCK | TIDE_FILE_PRIVATE, file);
+    int code =
+        port->ops->file_open(port, path, TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_LOCK | TIDE_FILE_PRIVATE, file);
     if (code < 0) {
         *file = NULL;
         return tide__lua_failure(L, code);
@@ -821,8 +820,7 @@ static void set_blas(lua_State *L) {
     uint64_t best = UINT64_MAX, start = tide_port_now(port), now = start;
     for (int i = 0; i < 3 || now - start < TIDE_SECOND / 20; i++) {
         uint64_t before = now;
-        (void)tide_cpu_gemm(false, false, SIDE, SIDE, SIDE, 1.0f, a, SIDE, a + SIZE, SIDE, 0.0f,
-                            a + 2 * SIZE, SIDE);
+        (void)tide_cpu_gemm(false, false, SIDE, SIDE, SIDE, 1.0f, a, SIDE, a + SIZE, SIDE, 0.0f, a + 2 * SIZE, SIDE);
         now = tide_port_now(port);
         best = now - before < best ? now - before : best;
         if (now == before) {
@@ -859,7 +857,7 @@ static int core_build(lua_State *L) {
     lua_setfield(L, -2, "cpu");
     const struct tide_backend *cuda = tide_backend_cuda(NULL, reason, sizeof reason);
     lua_createtable(L, 0, 2);
-    set_flag(L, "available", cuda != NULL);
+    set_flag(L, "available", cuda);
     set_text(L, cuda ? "device" : "reason", reason);
     lua_setfield(L, -2, "cuda");
     return 1;

@@ -71,8 +71,7 @@ static void start_work(void *arg) {
                                      .arg = child};
     atomic_fetch_add_explicit(&child->holders, 1, memory_order_relaxed);
     struct tide_process *process = NULL;
-    start->code = child->port->ops->process_start(
-        tide_system_executor(start->system, TIDE_ROLE_IO, 0), &o, &process);
+    start->code = child->port->ops->process_start(tide_system_executor(start->system, TIDE_ROLE_IO, 0), &o, &process);
     if (start->code < 0) {
         (void)snprintf(start->reason, sizeof start->reason, "%s", tide_error_message());
         child_leave(child);
@@ -100,8 +99,7 @@ static char **copy_argv(lua_State *L, size_t count) {
     return argv;
 }
 
-static struct start *start_create(lua_State *L, struct tide_lua *host, size_t count,
-                                  const char *output) {
+static struct start *start_create(lua_State *L, struct tide_lua *host, size_t count, const char *output) {
     struct start *start = tide_alloc_zero(1, sizeof *start);
     if (!start) {
         return NULL;
@@ -129,8 +127,7 @@ static int core_process(lua_State *L) {
     size_t count = lua_rawlen(L, 1);
     for (size_t i = 1; i <= count; i++) {
         if (lua_rawgeti(L, 1, (lua_Integer)i) != LUA_TSTRING) {
-            return luaL_error(L, "process: argument %I is %s, not a string", (lua_Integer)i,
-                              luaL_typename(L, -1));
+            return luaL_error(L, "process: argument %I is %s, not a string", (lua_Integer)i, luaL_typename(L, -1));
         }
         lua_pop(L, 1);
     }
@@ -213,8 +210,7 @@ struct signalling {
 static void signal_work(void *arg) {
     struct signalling *s = arg;
     struct child *child = s->child;
-    s->code =
-        child->process ? child->port->ops->process_signal(child->process, s->signal) : TIDE_ENOENT;
+    s->code = child->process ? child->port->ops->process_signal(child->process, s->signal) : TIDE_ENOENT;
 }
 
 static void signal_drop(void *arg) {
@@ -237,9 +233,7 @@ static int process_signal(lua_State *L) {
     atomic_fetch_add_explicit(&child->holders, 1, memory_order_relaxed);
     int code = tide_hop(host->node, TIDE_ROLE_IO, signal_work, s, signal_drop);
     if (code == 0) {
-        code = s->code < 0
-                   ? tide_fail(s->code, "process %d does not take signal %d", child->pid, signal)
-                   : 0;
+        code = s->code < 0 ? tide_fail(s->code, "process %d does not take signal %d", child->pid, signal) : 0;
         signal_drop(s);
     }
     code = tide__lua_resumed(L, code);

@@ -66,8 +66,8 @@ static int crash(lua_State *L) {
         trace = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
         lua_pop(L, 2); /* the table keeps them */
     }
-    return tide_fail(TIDE_ECRASHED, "%s%s%.300s%s%s", where, where[0] ? ": " : "", message,
-                     trace[0] ? "\n" : "", trace);
+    return tide_fail(TIDE_ECRASHED, "%s%s%.300s%s%s", where, where[0] ? ": " : "", message, trace[0] ? "\n" : "",
+                     trace);
 }
 
 /* In a protected call, so that errors of decoding and loading are handled like the script's own. */
@@ -77,9 +77,8 @@ static int run_chunk(lua_State *L) {
     if (tide__lua_load(L, actor->source, actor->source_size, actor->chunk) != LUA_OK) {
         return lua_error(L);
     }
-    int code = actor->argument_size > 0
-                   ? tide__lua_decode(L, actor->argument, actor->argument_size, TIDE_ITEMS_MAX)
-                   : (lua_pushnil(L), 0);
+    int code = actor->argument_size > 0 ? tide__lua_decode(L, actor->argument, actor->argument_size, TIDE_ITEMS_MAX)
+                                        : (lua_pushnil(L), 0);
     if (code < 0) {
         return tide__lua_raise(L, code);
     }
@@ -90,12 +89,11 @@ static int run_chunk(lua_State *L) {
 static int actor_run(void *state) {
     struct lua_actor *actor = state;
     struct tide_system *system = tide_system_of(actor->node);
-    int code =
-        tide__lua_create(actor->node, tide_system_port(system), actor->preempted, &actor->host);
+    int code = tide__lua_create(actor->node, tide_system_port(system), actor->preempted, &actor->host);
     if (code < 0) {
         return code;
     }
-    actor->host->interleaves = actor->outcome != NULL;
+    actor->host->interleaves = actor->outcome;
     lua_State *L = actor->host->L;
     lua_pushcfunction(L, tide__lua_traceback);
     lua_pushcfunction(L, run_chunk);
@@ -115,8 +113,7 @@ static int actor_run(void *state) {
     }
     if (actor->outcome) {
         actor->outcome->code = code;
-        (void)snprintf(actor->outcome->text, sizeof actor->outcome->text, "%s",
-                       tide_error_message());
+        (void)snprintf(actor->outcome->text, sizeof actor->outcome->text, "%s", tide_error_message());
     }
     return code;
 }
@@ -138,8 +135,8 @@ static const char *type_of(const char *chunk) {
     return "lua";
 }
 
-int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *options,
-                    struct tide_lua_outcome *outcome, tide_address *out) {
+int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *options, struct tide_lua_outcome *outcome,
+                    tide_address *out) {
     struct lua_actor *actor = tide_alloc_zero(1, sizeof *actor);
     if (!actor) {
         return TIDE_ENOMEM;
@@ -185,10 +182,8 @@ int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *optio
 }
 
 int tide_node_agent(struct tide_node *node) {
-    static const char source[] =
-        "return require('tide.cluster.agent').main {embedded = true}";
-    const struct tide_lua_options agent = {
-        .source = source, .chunk = "@tide/agent.lua", .role = TIDE_ROLE_CONTROL};
+    static const char source[] = "return require('tide.cluster.agent').main {embedded = true}";
+    const struct tide_lua_options agent = {.source = source, .chunk = "@tide/agent.lua", .role = TIDE_ROLE_CONTROL};
     tide_address found;
     if (!node) {
         return tide_fail(TIDE_EINVAL, "an agent needs a node");
@@ -199,8 +194,7 @@ int tide_node_agent(struct tide_node *node) {
     return tide__lua_spawn(node, &agent, NULL, NULL);
 }
 
-int tide_spawn_lua(struct tide_node *node, const struct tide_lua_options *options,
-                   tide_address *out) {
+int tide_spawn_lua(struct tide_node *node, const struct tide_lua_options *options, tide_address *out) {
     if (!node || !options || !options->source || options->role > TIDE_ROLE_CONTROL) {
         return tide_fail(TIDE_EINVAL, "a Lua actor needs a node, a source and a role");
     }

@@ -53,30 +53,25 @@ static void add_name(luaL_Buffer *b, const char *name) {
 
 /* Bits of a number stand for all of it where tracks are many: neighbours differ. */
 static unsigned track_of(unsigned thread, unsigned fiber, unsigned lane) {
-    return (thread + 1) << (FIBER_BITS + LANE_BITS) |
-           (fiber & ((1U << FIBER_BITS) - 1)) << LANE_BITS | (lane & ((1U << LANE_BITS) - 1));
+    return (thread + 1) << (FIBER_BITS + LANE_BITS) | (fiber & ((1U << FIBER_BITS) - 1)) << LANE_BITS |
+           (lane & ((1U << LANE_BITS) - 1));
 }
 
-static void add_event(luaL_Buffer *b, unsigned node, unsigned thread, const struct tide_span *span,
-                      uint64_t origin) {
+static void add_event(luaL_Buffer *b, unsigned node, unsigned thread, const struct tide_span *span, uint64_t origin) {
     const unsigned track = track_of(thread, span->fiber, span->lane);
     char text[160];
     if (span->end == TIDE_NEVER) {
-        snprintf(
-            text, sizeof text,
-            "{\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"",
-            node, track);
+        snprintf(text, sizeof text,
+                 "{\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"", node, track);
         luaL_addstring(b, text);
         add_name(b, span->name);
-        snprintf(text, sizeof text, ", fiber %u%s\"}},\n", (unsigned)span->fiber,
-                 span->lane ? ", beside" : "");
+        snprintf(text, sizeof text, ", fiber %u%s\"}},\n", (unsigned)span->fiber, span->lane ? ", beside" : "");
         luaL_addstring(b, text);
         return;
     }
     uint64_t begin = span->begin > origin ? span->begin - origin : 0;
     uint64_t length = span->end - span->begin;
-    snprintf(text, sizeof text,
-             "{\"ph\":\"X\",\"pid\":%u,\"tid\":%u,\"ts\":%llu.%03u,\"dur\":%llu.%03u,\"name\":\"",
+    snprintf(text, sizeof text, "{\"ph\":\"X\",\"pid\":%u,\"tid\":%u,\"ts\":%llu.%03u,\"dur\":%llu.%03u,\"name\":\"",
              node, track, (unsigned long long)(begin / 1000), (unsigned)(begin % 1000),
              (unsigned long long)(length / 1000), (unsigned)(length % 1000));
     luaL_addstring(b, text);

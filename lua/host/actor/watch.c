@@ -24,8 +24,8 @@ static int core_event(lua_State *L) {
 }
 
 /* Element `at` of the table on top: {number=, time=, [field]=, text=}. */
-static void push_line(lua_State *L, size_t at, uint64_t number, uint64_t wall_ns, const char *field,
-                      const char *value, const char *text) {
+static void push_line(lua_State *L, size_t at, uint64_t number, uint64_t wall_ns, const char *field, const char *value,
+                      const char *text) {
     lua_createtable(L, 0, 4);
     tide__lua_set_integer(L, "number", number);
     lua_pushnumber(L, (lua_Number)wall_ns / 1e9);
@@ -43,13 +43,10 @@ static int core_events(lua_State *L) {
     lua_Integer after = luaL_optinteger(L, 1, 0);
     luaL_argcheck(L, after >= 0, 1, "the number of an event");
     struct tide_event *events = lua_newuserdatauv(L, EVENTS_MAX * sizeof *events, 0);
-    size_t count =
-        host->node ? tide_events(tide_system_of(host->node), (uint64_t)after, events, EVENTS_MAX)
-                   : 0;
+    size_t count = host->node ? tide_events(tide_system_of(host->node), (uint64_t)after, events, EVENTS_MAX) : 0;
     lua_createtable(L, (int)count, 0);
     for (size_t i = 0; i < count; i++) {
-        push_line(L, i + 1, events[i].number, events[i].wall_ns, "kind", events[i].kind,
-                  events[i].text);
+        push_line(L, i + 1, events[i].number, events[i].wall_ns, "kind", events[i].kind, events[i].text);
     }
     return 1;
 }
@@ -63,8 +60,7 @@ static int core_logged(lua_State *L) {
     size_t count = tide_log_recent(lines, TIDE_LOG_KEPT);
     lua_createtable(L, (int)count, 0);
     for (size_t i = 0; i < count; i++) {
-        push_line(L, i + 1, lines[i].number, lines[i].wall_ns, "level", levels[lines[i].level],
-                  lines[i].text);
+        push_line(L, i + 1, lines[i].number, lines[i].wall_ns, "level", levels[lines[i].level], lines[i].text);
     }
     return 1;
 }
@@ -141,8 +137,7 @@ static void push_text(lua_State *L, const struct tap *tap, const struct tide_tap
 }
 
 static void push_sample(lua_State *L, const struct tap *tap, const struct tide_tap_sample *sample) {
-    static const char *const kinds[] = {"cast", "call",  "reply",  "error",
-                                        "exit", "timer", "cancel", "stop"};
+    static const char *const kinds[] = {"cast", "call", "reply", "error", "exit", "timer", "cancel", "stop"};
     static const char *const lanes[] = {"system", "answer", "store", "control", "bulk"};
     lua_createtable(L, 0, 6);
     lua_pushnumber(L, (lua_Number)sample->when / 1e9);
@@ -189,8 +184,7 @@ static int tap_read(lua_State *L) {
 
 void tide__lua_open_watch(lua_State *L) {
     static const luaL_Reg functions[] = {
-        {"event", core_event},   {"events", core_events}, {"tap", core_tap},
-        {"logged", core_logged}, {NULL, NULL}};
+        {"event", core_event}, {"events", core_events}, {"tap", core_tap}, {"logged", core_logged}, {NULL, NULL}};
     static const luaL_Reg methods[] = {{"read", tap_read}, {"close", tap_close}, {NULL, NULL}};
     if (luaL_newmetatable(L, METATABLE)) {
         luaL_newlib(L, methods);

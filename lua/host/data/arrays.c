@@ -24,20 +24,29 @@ static int type_of(enum tide_dtype dtype) {
     switch (dtype) {
     case TIDE_DTYPE_F16:
     case TIDE_DTYPE_BF16:
-    case TIDE_DTYPE_F32: return TIDE_F32;
-    case TIDE_DTYPE_F64: return TIDE_F64;
+    case TIDE_DTYPE_F32:
+        return TIDE_F32;
+    case TIDE_DTYPE_F64:
+        return TIDE_F64;
     case TIDE_DTYPE_I8:
     case TIDE_DTYPE_I16:
-    case TIDE_DTYPE_I32: return TIDE_I32;
-    case TIDE_DTYPE_I64: return TIDE_I64;
-    case TIDE_DTYPE_U64: return TIDE_U64;
-    case TIDE_DTYPE_U32: return TIDE_U32;
-    case TIDE_DTYPE_U16: return TIDE_U16;
+    case TIDE_DTYPE_I32:
+        return TIDE_I32;
+    case TIDE_DTYPE_I64:
+        return TIDE_I64;
+    case TIDE_DTYPE_U64:
+        return TIDE_U64;
+    case TIDE_DTYPE_U32:
+        return TIDE_U32;
+    case TIDE_DTYPE_U16:
+        return TIDE_U16;
     case TIDE_DTYPE_BOOL:
-    case TIDE_DTYPE_U8: return TIDE_U8;
+    case TIDE_DTYPE_U8:
+        return TIDE_U8;
     case TIDE_DTYPE_F8_E5M2:
     case TIDE_DTYPE_F8_E4M3:
-    case TIDE_DTYPE_COUNT: break;
+    case TIDE_DTYPE_COUNT:
+        break;
     }
     return -1;
 }
@@ -275,8 +284,8 @@ static int push_columns(lua_State *L) {
     size_t count;
     const size_t rows = tide_csv_rows(r->csv);
     const struct tide_csv_column *columns = tide_csv_columns(r->csv, &count);
-    static const int types[TIDE_CSV_TYPES] = {[TIDE_CSV_NUMBER] = TIDE_F64, [TIDE_CSV_INTEGER] = TIDE_I64,
-                                              [TIDE_CSV_CLASS] = TIDE_U32};
+    static const int types[TIDE_CSV_TYPES] = {
+        [TIDE_CSV_NUMBER] = TIDE_F64, [TIDE_CSV_INTEGER] = TIDE_I64, [TIDE_CSV_CLASS] = TIDE_U32};
     lua_createtable(L, (int)count, 0);
     for (size_t i = 0, kept = 0; i < count; i++) {
         const struct tide_csv_column *c = &columns[i];

@@ -22,8 +22,7 @@ struct block_file {
 };
 
 static void let_go(struct block_file *f) {
-    if (f && atomic_fetch_sub_explicit(&f->holders, 1, memory_order_acq_rel) ==
-                 1) { /* others' last uses */
+    if (f && atomic_fetch_sub_explicit(&f->holders, 1, memory_order_acq_rel) == 1) { /* others' last uses */
         f->port->ops->file_close(f->file);
         (void)f->port->ops->file_unlink(f->port, f->path);
         tide_free(f->path);
@@ -60,8 +59,7 @@ static void move(void *arg) {
         t->code = ops->file_write(t->f->file, t->data, t->size, t->offset);
     }
     while (!t->writes && done < t->size && t->code == 0) {
-        const ssize_t got =
-            ops->file_read(t->f->file, (char *)t->data + done, t->size - done, t->offset + done);
+        const ssize_t got = ops->file_read(t->f->file, (char *)t->data + done, t->size - done, t->offset + done);
         done += got > 0 ? (size_t)got : 0;
         if (got <= 0) {
             t->code = got < 0 ? (int)got
@@ -70,8 +68,8 @@ static void move(void *arg) {
         }
     }
     if (t->code < 0) {
-        snprintf(t->reason, sizeof t->reason, "%s: byte %llu: %s", t->f->path,
-                 (unsigned long long)t->offset, tide_error_message());
+        snprintf(t->reason, sizeof t->reason, "%s: byte %llu: %s", t->f->path, (unsigned long long)t->offset,
+                 tide_error_message());
     } else if (!t->writes) {
         t->sum = tide_crc32c(0, t->data, t->size);
     }
@@ -160,8 +158,8 @@ static int file_read(lua_State *L) {
     if (code == 0 && t->code < 0) {
         code = tide_fail(t->code, "%s", t->reason);
     } else if (code == 0 && t->sum != (uint32_t)wanted) {
-        code = tide_fail(TIDE_EPROTO, "%s: the block at byte %llu is damaged", t->f->path,
-                         (unsigned long long)t->offset);
+        code =
+            tide_fail(TIDE_EPROTO, "%s: the block at byte %llu is damaged", t->f->path, (unsigned long long)t->offset);
     } else if (code == 0 && t->size > 0) {
         memcpy(tide__lua_tensor_check(L, 2)->t.data, t->data, t->size);
     }
@@ -197,9 +195,8 @@ static int core_block_file(lua_State *L) {
         f->port = port;
         f->path = copy;
         atomic_init(&f->holders, 1);
-        code = port->ops->file_open(
-            port, path, TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE,
-            &f->file);
+        code = port->ops->file_open(port, path,
+                                    TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &f->file);
     }
     if (code < 0) {
         tide_free(copy);
@@ -212,8 +209,7 @@ static int core_block_file(lua_State *L) {
 
 void tide__lua_open_blocks(lua_State *L) {
     static const luaL_Reg functions[] = {{"block_file", core_block_file}, {NULL, NULL}};
-    static const luaL_Reg methods[] = {
-        {"write", file_write}, {"read", file_read}, {"close", file_close}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"write", file_write}, {"read", file_read}, {"close", file_close}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
     lua_createtable(L, 0, 4);
     luaL_newlib(L, methods);

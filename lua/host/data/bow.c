@@ -69,8 +69,7 @@ static int cut(struct bow_reading *r, double share, uint64_t last, uint64_t seed
 
 /* ---- results ---- */
 
-static void push_array(lua_State *L, const char *field, int type, size_t count, const void *data,
-                       size_t element) {
+static void push_array(lua_State *L, const char *field, int type, size_t count, const void *data, size_t element) {
     struct tide_lua_tensor *tensor = tide__lua_tensor_new(L, type, count, 1);
     if (count > 0) {
         memcpy(tensor->t.data, data, count * element);
@@ -86,8 +85,7 @@ static int push_bow(lua_State *L) {
     for (size_t i = 0; i < PARTS; i++) {
         const struct tide_bow *part = &r->parts[i];
         lua_createtable(L, 0, 2);
-        push_array(L, "offsets", TIDE_U64, part->documents + 1, part->offsets,
-                   sizeof *part->offsets);
+        push_array(L, "offsets", TIDE_U64, part->documents + 1, part->offsets, sizeof *part->offsets);
         push_array(L, "words", TIDE_U32, part->tokens, part->words, sizeof *part->words);
         lua_setfield(L, -2, names[i]);
     }
@@ -104,8 +102,7 @@ static int push_bow(lua_State *L) {
 
 /* ---- options ---- */
 
-static uint64_t whole_field(lua_State *L, const char *name, lua_Integer otherwise,
-                            lua_Integer most) {
+static uint64_t whole_field(lua_State *L, const char *name, lua_Integer otherwise, lua_Integer most) {
     lua_getfield(L, 2, name);
     lua_Integer value = luaL_optinteger(L, -1, otherwise);
     if (value < 0 || value > most) {
@@ -126,8 +123,7 @@ static double share_field(lua_State *L, const char *name, double most) {
 }
 
 /* A path, or {name=, text=}; the strings stay on the stack. */
-static int extra_text(lua_State *L, const char *field, struct tide_lua_sources *extra,
-                      const struct tide_text **out) {
+static int extra_text(lua_State *L, const char *field, struct tide_lua_sources *extra, const struct tide_text **out) {
     int type = lua_getfield(L, 2, field);
     if (type == LUA_TNIL) {
         return 0;
@@ -159,8 +155,7 @@ static int core_bow(lua_State *L) {
                                  .min_count = whole_field(L, "min_count", 1, INT64_MAX),
                                  .max_share = share_field(L, "max_share", 1)};
     const double share = share_field(L, "test", 0.99);
-    const uint64_t last = whole_field(L, "test_last", 0, INT64_MAX),
-                   seed = whole_field(L, "seed", 1, INT64_MAX);
+    const uint64_t last = whole_field(L, "test_last", 0, INT64_MAX), seed = whole_field(L, "seed", 1, INT64_MAX);
     lua_getfield(L, 2, "format");
     o.format = (enum tide_bow_format)luaL_checkoption(L, -1, "auto", formats);
     lua_getfield(L, 2, "keep_case");

@@ -36,8 +36,7 @@ static int core_corpus(lua_State *L) {
     struct tide_lua_sources sources = {0};
     struct tide_corpus corpus = {0};
     int code = tide__lua_sources_read(L, &sources);
-    code = code < 0 ? code
-                    : tide_corpus_read(sources.texts, sources.count, (uint64_t)min_count, &corpus);
+    code = code < 0 ? code : tide_corpus_read(sources.texts, sources.count, (uint64_t)min_count, &corpus);
     tide__lua_sources_release(&sources);
     if (code < 0) {
         return tide__lua_failure(L, code);
@@ -62,16 +61,14 @@ static int push_text(lua_State *L) {
 
 /* core.glosses(directory[, a line each synset]) */
 static int core_glosses(lua_State *L) {
-    static const char *const files[TIDE_WORDNET_FILES] = {"data.noun", "data.verb", "data.adj",
-                                                          "data.adv"};
+    static const char *const files[TIDE_WORDNET_FILES] = {"data.noun", "data.verb", "data.adj", "data.adv"};
     const char *directory = luaL_checkstring(L, 1);
     const bool whole = lua_toboolean(L, 2);
     struct tide_lua_sources sources = {0};
     struct text_result result = {0};
     int code = 0, status = LUA_OK;
     for (size_t i = 0; i < TIDE_WORDNET_FILES && code == 0; i++) {
-        code =
-            tide__lua_sources_file(L, &sources, lua_pushfstring(L, "%s/%s", directory, files[i]));
+        code = tide__lua_sources_file(L, &sources, lua_pushfstring(L, "%s/%s", directory, files[i]));
     }
     code = code < 0 ? code : tide_wordnet_glosses(sources.texts, whole, &result.text, &result.size);
     tide__lua_sources_release(&sources);
@@ -86,7 +83,6 @@ static int core_glosses(lua_State *L) {
 }
 
 void tide__lua_open_corpus(lua_State *L) {
-    static const luaL_Reg functions[] = {
-        {"corpus", core_corpus}, {"glosses", core_glosses}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"corpus", core_corpus}, {"glosses", core_glosses}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

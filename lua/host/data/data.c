@@ -38,8 +38,7 @@ int tide__lua_file_read(struct tide_port *port, const char *path, char **out, si
     if (code < 0) {
         return code;
     }
-    size_t capacity = info.size + 1,
-           used = 0; /* 0 of files that the kernel makes up: read until the end */
+    size_t capacity = info.size + 1, used = 0; /* 0 of files that the kernel makes up: read until the end */
     char *text = tide_alloc(capacity + 1);
     code = text ? 0 : TIDE_ENOMEM;
     while (code == 0) {
@@ -100,8 +99,8 @@ static int core_file_read(lua_State *L) {
     return 1;
 }
 
-static int write_file(struct tide_port *port, const char *path, const char *temporary,
-                      const char *data, size_t size, bool own) {
+static int write_file(struct tide_port *port, const char *path, const char *temporary, const char *data, size_t size,
+                      bool own) {
     struct tide_file *file;
     int flags = TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE | (own ? TIDE_FILE_PRIVATE : 0);
     int code = port->ops->file_open(port, temporary, flags, &file);
@@ -278,8 +277,7 @@ static int random_state(lua_State *L) {
 static int random_restore(lua_State *L) {
     struct tide_random *random = check_random(L);
     const char *text = luaL_checkstring(L, 2);
-    luaL_argcheck(L, strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64, 2,
-                  "the state of a generator");
+    luaL_argcheck(L, strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64, 2, "the state of a generator");
     for (size_t i = 0; i < 4; i++) {
         char part[17];
         memcpy(part, text + i * 16, 16);
@@ -308,8 +306,7 @@ static int core_terminal(lua_State *L) {
         locale = port->ops->environment(port, names[i]);
     }
     struct winsize window = {0};
-    bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 ||
-                 ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0;
+    bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 || ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0;
     lua_createtable(L, 0, 6);
     tide__lua_set_integer(L, "height", known && window.ws_row > 0 ? window.ws_row : 24);
     lua_pushboolean(L, isatty(STDIN_FILENO));
@@ -320,8 +317,7 @@ static int core_terminal(lua_State *L) {
     lua_setfield(L, -2, "stderr");
     lua_pushinteger(L, known && window.ws_col > 0 ? window.ws_col : 100);
     lua_setfield(L, -2, "width");
-    lua_pushboolean(
-        L, locale && (strstr(locale, "UTF-8") || strstr(locale, "utf8") || strstr(locale, "UTF8")));
+    lua_pushboolean(L, locale && (strstr(locale, "UTF-8") || strstr(locale, "utf8") || strstr(locale, "UTF8")));
     lua_setfield(L, -2, "utf8");
     return 1;
 }
@@ -394,8 +390,7 @@ static int core_triples(lua_State *L) {
     }
     size_t count = lua_rawlen(L, 1);
     if (count < 1 || count > TIDE_TRIPLE_PARTS) {
-        return luaL_error(L, "triples: 1 to 3 paths (train, valid, test), not %I",
-                          (lua_Integer)count);
+        return luaL_error(L, "triples: 1 to 3 paths (train, valid, test), not %I", (lua_Integer)count);
     }
     const char *paths[TIDE_TRIPLE_PARTS] = {0};
     for (size_t i = 0; i < count; i++) {
@@ -415,8 +410,7 @@ static int core_triples(lua_State *L) {
 }
 
 static int core_wordnet(lua_State *L) {
-    static const char *const files[TIDE_WORDNET_FILES] = {"data.noun", "data.verb", "data.adj",
-                                                          "data.adv"};
+    static const char *const files[TIDE_WORDNET_FILES] = {"data.noun", "data.verb", "data.adj", "data.adv"};
     const char *directory = luaL_checkstring(L, 1);
     const char *paths[TIDE_WORDNET_FILES];
     lua_settop(L, 2);
@@ -428,8 +422,7 @@ static int core_wordnet(lua_State *L) {
     for (size_t i = 0; i < TIDE_WORDNET_FILES && code == 0; i++) {
         code = tide__lua_sources_file(L, &reading.sources, paths[i]);
     }
-    code = code < 0 ? code
-                    : tide_text_wordnet(reading.sources.texts, &reading.triples, &reading.counts);
+    code = code < 0 ? code : tide_text_wordnet(reading.sources.texts, &reading.triples, &reading.counts);
     return finish_reading(L, &reading, code);
 }
 
@@ -449,9 +442,8 @@ void tide__lua_open_data(lua_State *L) {
         {"wordnet", core_wordnet},
         {NULL, NULL},
     };
-    static const luaL_Reg methods[] = {{"next", random_next},       {"uniform", random_uniform},
-                                       {"below", random_below},     {"state", random_state},
-                                       {"restore", random_restore}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"next", random_next},   {"uniform", random_uniform}, {"below", random_below},
+                                       {"state", random_state}, {"restore", random_restore}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
     lua_createtable(L, 0, 2);
     luaL_newlib(L, methods);

@@ -59,13 +59,11 @@ static int core_forest_generate(lua_State *L) {
     lua_getfield(L, 1, "name");
     struct tide_forest_law law = {.name = luaL_checkstring(L, -1)};
     lua_Integer samples = integer_field(L, 1, "samples", 0), seed = integer_field(L, 1, "seed", 1);
-    lua_Integer numbers[4] = {
-        integer_field(L, 1, "vocabulary", 0), integer_field(L, 1, "max", 0),
-        integer_field(L, 1, "leaves", 0), integer_field(L, 1, "skew", 0)};
+    lua_Integer numbers[4] = {integer_field(L, 1, "vocabulary", 0), integer_field(L, 1, "max", 0),
+                              integer_field(L, 1, "leaves", 0), integer_field(L, 1, "skew", 0)};
     uint32_t *to[4] = {&law.vocabulary, &law.max, &law.leaves, &law.skew};
     for (size_t i = 0; i < 4; i++) {
-        luaL_argcheck(L, numbers[i] >= 0 && numbers[i] < INT32_MAX, 1,
-                      "has a number that is out of range");
+        luaL_argcheck(L, numbers[i] >= 0 && numbers[i] < INT32_MAX, 1, "has a number that is out of range");
         *to[i] = (uint32_t)numbers[i];
     }
     law.samples = samples > 0 ? (size_t)samples : 0;
@@ -135,16 +133,14 @@ static int core_forest(lua_State *L) {
     luaL_argcheck(L, classes >= 0 && classes < INT32_MAX, 2, "has classes that are out of range");
     tide__lua_sources_check(L, "forest", "1 to 16 sources", TIDE_SOURCES_MAX);
     struct forest_reading r = {.count = 0};
-    struct tide_forest_format format = {
-        .name = name, .classes = (uint32_t)classes, .words = &r.words};
+    struct tide_forest_format format = {.name = name, .classes = (uint32_t)classes, .words = &r.words};
     size_t each = strcmp(name, "stanford") == 0 ? 3 : 1;
     int code = tide__lua_sources_read(L, &r.sources);
     code = code < 0 ? code : unpack(&r.sources);
     for (size_t at = 0; code == 0 && at < r.sources.count; at += each) {
         size_t left = r.sources.count - at;
         format.grow = r.count == 0;
-        code = tide_forest_read(&format, r.sources.texts + at, left < each ? left : each,
-                                &r.parts[r.count]);
+        code = tide_forest_read(&format, r.sources.texts + at, left < each ? left : each, &r.parts[r.count]);
         r.count += code == 0;
     }
     tide__lua_sources_release(&r.sources);
@@ -181,8 +177,7 @@ static int core_word_vectors(lua_State *L) {
         uint32_t index = 0;
         lua_rawgeti(L, 2, (lua_Integer)i);
         const char *word = lua_tolstring(L, -1, &size);
-        code = word ? tide_dictionary_add(&wanted, word, size, &index)
-                    : tide_fail(TIDE_EINVAL, "a word is no string");
+        code = word ? tide_dictionary_add(&wanted, word, size, &index) : tide_fail(TIDE_EINVAL, "a word is no string");
         lua_pop(L, 1);
     }
     code = code == 0 ? tide_word_vectors_create(path, &wanted, &v) : code;
@@ -246,8 +241,7 @@ static int forest_input(lua_State *L) {
         return luaL_error(L, "the forest has no input \"%s\"", lua_tostring(L, 2));
     }
     size_t rows = in->edge ? f->edges : f->vertices;
-    struct tide_lua_tensor *t =
-        tide__lua_tensor_new(L, in->index ? TIDE_I32 : TIDE_F32, rows, in->columns);
+    struct tide_lua_tensor *t = tide__lua_tensor_new(L, in->index ? TIDE_I32 : TIDE_F32, rows, in->columns);
     if (rows > 0) {
         memcpy(t->t.data, in->data, rows * in->columns * 4);
     }
@@ -317,17 +311,16 @@ static int forest_counted(lua_State *L) {
     const struct tide_forest *f = tide__lua_forest_check(L, 1);
     const char *name = luaL_optstring(L, 2, NULL);
     const struct tide_forest_input *in = name ? tide_forest_find(f, name) : NULL;
-    const struct tide_lua_tensor *order =
-        lua_isnoneornil(L, 3) ? NULL : tide__lua_tensor_check(L, 3);
+    const struct tide_lua_tensor *order = lua_isnoneornil(L, 3) ? NULL : tide__lua_tensor_check(L, 3);
     lua_Integer first = luaL_checkinteger(L, 4), count = luaL_checkinteger(L, 5), sum = 0;
     if (name && (!in || !in->index || in->edge)) {
         return luaL_error(L, "the forest has no index \"%s\" of its vertices", name);
     }
     size_t most = order ? tide__lua_tensor_count(order) : f->samples;
     uint32_t kinds = check_kinds(L, f, 6);
-    luaL_argcheck(L, (!order || order->t.type == TIDE_U32) && first >= 1 && count >= 0 &&
-                         (size_t)(first - 1 + count) <= most,
-                  4, "is out of range");
+    luaL_argcheck(
+        L, (!order || order->t.type == TIDE_U32) && first >= 1 && count >= 0 && (size_t)(first - 1 + count) <= most, 4,
+        "is out of range");
     for (lua_Integer i = 0; i < count; i++) {
         size_t s = (size_t)(first - 1 + i);
         s = order ? ((const uint32_t *)order->t.data)[s] : s;
@@ -344,12 +337,11 @@ static int forest_counted(lua_State *L) {
 /* forest:pick(order|nil) -> a copy of these samples */
 static int forest_pick(lua_State *L) {
     const struct tide_forest *f = tide__lua_forest_check(L, 1);
-    const struct tide_lua_tensor *order =
-        lua_isnoneornil(L, 2) ? NULL : tide__lua_tensor_check(L, 2);
+    const struct tide_lua_tensor *order = lua_isnoneornil(L, 2) ? NULL : tide__lua_tensor_check(L, 2);
     luaL_argcheck(L, !order || order->t.type == TIDE_U32, 2, "is no u32 tensor");
     struct tide_forest **own = push_forest(L);
-    int code = tide_forest_pick(f, order ? order->t.data : NULL,
-                                order ? tide__lua_tensor_count(order) : f->samples, own);
+    int code =
+        tide_forest_pick(f, order ? order->t.data : NULL, order ? tide__lua_tensor_count(order) : f->samples, own);
     return code == 0 ? 1 : tide__lua_raise(L, code);
 }
 
@@ -365,8 +357,7 @@ static int forest_roots(lua_State *L) {
 /* forest:below(index, n): its indices become those of 0 .. n - 1; false: they go beyond */
 static int forest_below(lua_State *L) {
     struct tide_forest **own = lua_touserdata(L, 1);
-    const struct tide_forest_input *in =
-        tide_forest_find(tide__lua_forest_check(L, 1), luaL_checkstring(L, 2));
+    const struct tide_forest_input *in = tide_forest_find(tide__lua_forest_check(L, 1), luaL_checkstring(L, 2));
     lua_Integer below = luaL_checkinteger(L, 3);
     bool fits = in && in->index && below > 0 && below <= INT32_MAX && in->below <= below;
     if (fits) {
@@ -377,16 +368,15 @@ static int forest_below(lua_State *L) {
 }
 
 void tide__lua_open_forest(lua_State *L) {
-    static const luaL_Reg functions[] = {
-        {"forest", core_forest},
-        {"forest_generate", core_forest_generate},
-        {"word_vectors", core_word_vectors},
-        {NULL, NULL}};
-    static const luaL_Reg methods[] = {
-        {"size", forest_size},       {"inputs", forest_inputs}, {"input", forest_input},
-        {"weights", forest_weights}, {"sample", forest_sample}, {"pick", forest_pick},
-        {"roots", forest_roots},     {"below", forest_below},   {"counted", forest_counted},
-        {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"forest", core_forest},
+                                         {"forest_generate", core_forest_generate},
+                                         {"word_vectors", core_word_vectors},
+                                         {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"size", forest_size},       {"inputs", forest_inputs},
+                                       {"input", forest_input},     {"weights", forest_weights},
+                                       {"sample", forest_sample},   {"pick", forest_pick},
+                                       {"roots", forest_roots},     {"below", forest_below},
+                                       {"counted", forest_counted}, {NULL, NULL}};
     lua_newtable(L);
     luaL_newlib(L, methods);
     lua_setfield(L, -2, "__index");

@@ -38,8 +38,7 @@ static int read_text(lua_State *L, struct tide_libsvm_reader *reader) {
     return code ? code : tide_libsvm_end(reader);
 }
 
-static int read_all(lua_State *L, struct tide_libsvm_options options, bool classes,
-                    struct libsvm_reading *reading) {
+static int read_all(lua_State *L, struct tide_libsvm_options options, bool classes, struct libsvm_reading *reading) {
     struct tide_libsvm_reader *reader = NULL;
     size_t count = lua_rawlen(L, 1);
     int code = tide_libsvm_open(options, &reader);
@@ -56,8 +55,7 @@ static int read_all(lua_State *L, struct tide_libsvm_options options, bool class
 }
 
 /* Moves an array into a tensor of its own, so that both are never there for all parts at once. */
-static void push_array(lua_State *L, const char *field, int type, size_t count, void *array_pointer,
-                       size_t element) {
+static void push_array(lua_State *L, const char *field, int type, size_t count, void *array_pointer, size_t element) {
     void **array = array_pointer;
     struct tide_lua_tensor *tensor = tide__lua_tensor_new(L, type, count, 1);
     if (count > 0) {
@@ -72,8 +70,7 @@ static void push_classes(lua_State *L, const struct libsvm_reading *reading, siz
     size_t rows = reading->data.parts[part].rows;
     int32_t *labels = tide__lua_tensor_new(L, TIDE_I32, rows, 1)->t.data;
     for (size_t i = 0; i < rows; i++) {
-        labels[i] = (int32_t)tide_libsvm_class(reading->classes, reading->class_count,
-                                               reading->data.labels[part][i]);
+        labels[i] = (int32_t)tide_libsvm_class(reading->classes, reading->class_count, reading->data.labels[part][i]);
     }
     lua_setfield(L, -2, "labels");
 }
@@ -176,8 +173,7 @@ static struct tide_sparse check_rows(lua_State *L) {
     luaL_argcheck(L, count > 0 && tide__lua_tensor_count(indices) == entries, 1,
                   "rows + 1 offsets, an index for each value");
     for (size_t i = 0; i < count; i++) {
-        luaL_argcheck(L, at[i] <= entries && (i == 0 || at[i - 1] <= at[i]), 1,
-                      "offsets that rise and stay inside");
+        luaL_argcheck(L, at[i] <= entries && (i == 0 || at[i - 1] <= at[i]), 1, "offsets that rise and stay inside");
     }
     return (struct tide_sparse){offsets->t.data, indices->t.data, values->t.data, count - 1};
 }

@@ -81,8 +81,7 @@ static void push_cells(lua_State *L, const struct tide_cells *cells) {
     }
 }
 
-static void push_counts(lua_State *L, const char *field, const struct tide_matrix *m, bool columns,
-                        size_t size) {
+static void push_counts(lua_State *L, const char *field, const struct tide_matrix *m, bool columns, size_t size) {
     struct tide_lua_tensor *counts = tide__lua_tensor_new(L, TIDE_U32, size, 1);
     tide_cells_count(&m->parts[0], columns, counts->t.data);
     lua_setfield(L, -2, field);
@@ -136,8 +135,7 @@ static int core_matrix(lua_State *L) {
     struct matrix_reading reading = {.names = o.names};
     struct tide_lua_sources *sources = &reading.sources;
     int code = tide__lua_sources_read(L, sources), status = LUA_OK;
-    code = code < 0 ? code
-                    : tide_matrix_read(sources->texts, sources->count, o.format, &reading.matrix);
+    code = code < 0 ? code : tide_matrix_read(sources->texts, sources->count, o.format, &reading.matrix);
     tide__lua_sources_release(sources);
     if (code == 0 && o.test > 0) {
         double held = floor(o.test * (double)reading.matrix.parts[0].count);
@@ -249,11 +247,9 @@ static int core_matrix_groups(lua_State *L) {
     uint64_t seed = (uint64_t)luaL_checkinteger(L, -1);
     luaL_argcheck(L, cells.count < UINT32_MAX, 1, "2^32 - 1 cells or more");
     struct tide_lua_tensor *keys = tide__lua_tensor_new(L, TIDE_U64, cells.count, 1);
-    struct tide_lua_tensor *offsets =
-        tide__lua_tensor_new(L, TIDE_U64, (cells.count + size - 1) / size + 1, 1);
+    struct tide_lua_tensor *offsets = tide__lua_tensor_new(L, TIDE_U64, (cells.count + size - 1) / size + 1, 1);
     int at = lua_gettop(L);
-    int code = tide_cells_groups(&cells, columns, by_columns, size, seed, &out, keys->t.data,
-                                 offsets->t.data);
+    int code = tide_cells_groups(&cells, columns, by_columns, size, seed, &out, keys->t.data, offsets->t.data);
     if (code < 0) {
         return tide__lua_failure(L, code);
     }
@@ -353,11 +349,11 @@ static int core_generate(lua_State *L) {
         tide_writer_init(&parts.writers[i], NULL, 0);
         sinks[i] = (struct tide_sink){&parts.writers[i], keep};
     }
-    int code = kind == MATRIX  ? tide_generate_matrix(&matrix, sinks[0], sinks[1])
-               : kind == GRAPH ? tide_generate_graph(&graph, sinks[0], sinks[1], sinks[2])
-               : kind == TEXT  ? tide_generate_text(&text, sinks[0])
+    int code = kind == MATRIX   ? tide_generate_matrix(&matrix, sinks[0], sinks[1])
+               : kind == GRAPH  ? tide_generate_graph(&graph, sinks[0], sinks[1], sinks[2])
+               : kind == TEXT   ? tide_generate_text(&text, sinks[0])
                : kind == TOPICS ? tide_generate_topics(&topics, sinks[0])
-                               : tide_generate_sparse(&sparse, sinks[0], sinks[1]);
+                                : tide_generate_sparse(&sparse, sinks[0], sinks[1]);
     if (code == 0) {
         lua_pushcfunction(L, push_parts);
         lua_pushlightuserdata(L, &parts);

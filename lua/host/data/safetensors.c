@@ -48,11 +48,10 @@ static void read_arguments(lua_State *L, struct writing *w) {
         const bool fits = lua_type(L, -2) == LUA_TSTRING && tide__lua_tensor_at(L, -1);
         luaL_argcheck(L, fits && w->count < TENSORS_MAX, 2, "at most 1024 tensors by name");
         const struct tide_lua_tensor *tensor = tide__lua_tensor_at(L, -1);
-        w->tensors[w->count++] =
-            (struct tide_safetensor){.name = lua_tostring(L, -2),
-                                     .shape = {tensor->t.rows, tensor->t.columns},
-                                     .dtype = (uint8_t)dtype_of(tensor->t.type),
-                                     .rank = tensor->t.columns == 1 ? 1 : 2};
+        w->tensors[w->count++] = (struct tide_safetensor){.name = lua_tostring(L, -2),
+                                                          .shape = {tensor->t.rows, tensor->t.columns},
+                                                          .dtype = (uint8_t)dtype_of(tensor->t.type),
+                                                          .rank = tensor->t.columns == 1 ? 1 : 2};
         lua_pop(L, 1);
     }
     qsort(w->tensors, w->count, sizeof w->tensors[0], by_name);
@@ -69,27 +68,23 @@ static void read_arguments(lua_State *L, struct writing *w) {
     while (lua_next(L, 3)) {
         const bool fits = lua_type(L, -2) == LUA_TSTRING && lua_type(L, -1) == LUA_TSTRING;
         luaL_argcheck(L, fits && w->pair_count < PAIRS_MAX, 3, "at most 256 strings by name");
-        w->pairs[w->pair_count++] =
-            (struct tide_safetensors_pair){lua_tostring(L, -2), lua_tostring(L, -1)};
+        w->pairs[w->pair_count++] = (struct tide_safetensors_pair){lua_tostring(L, -2), lua_tostring(L, -1)};
         lua_pop(L, 1);
     }
 }
 
-static int write_file(struct tide_port *port, const char *path, struct writing *w,
-                      struct tide_writer *head) {
+static int write_file(struct tide_port *port, const char *path, struct writing *w, struct tide_writer *head) {
     struct tide_file *file;
     int code = tide_safetensors_header(w->tensors, w->count, w->pairs, w->pair_count, head, NULL);
-    code = code ? code
-                : port->ops->file_open(
-                      port, path, TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
+    code =
+        code ? code : port->ops->file_open(port, path, TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
     if (code < 0) {
         return code;
     }
     code = port->ops->file_write(file, head->data, head->size, 0);
     for (size_t i = 0; i < w->count && code == 0; i++) {
         const struct tide_lua_tensor *tensor = w->from[i];
-        code = port->ops->file_write(file, tensor->t.data,
-                                     tide__lua_tensor_count(tensor) * tensor->element,
+        code = port->ops->file_write(file, tensor->t.data, tide__lua_tensor_count(tensor) * tensor->element,
                                      head->size + w->tensors[i].begin);
     }
     code = code < 0 ? code : port->ops->file_sync(file);
@@ -102,8 +97,7 @@ static int core_safetensors_write(lua_State *L) {
     struct tide_port *port = tide__lua_host(L)->port;
     const char *path = luaL_checkstring(L, 1);
     lua_settop(L, 3);
-    const char *temporary =
-        lua_pushfstring(L, "%s.%d.part", path, (int)(port->ops->entropy(port) & 0xffffff));
+    const char *temporary = lua_pushfstring(L, "%s.%d.part", path, (int)(port->ops->entropy(port) & 0xffffff));
     struct writing *w = lua_newuserdatauv(L, sizeof *w, 0);
     w->count = w->pair_count = 0;
     read_arguments(L, w);
@@ -133,7 +127,8 @@ static int push_tensors(lua_State *L) {
     lua_createtable(L, 0, (int)r->s.count);
     for (size_t i = 0; i < r->s.count; i++) {
         const struct tide_safetensor *t = &r->s.tensors[i];
-        if (tide__lua_array(L, (enum tide_dtype)t->dtype, t->shape, t->rank, false, r->data + r->s.data + t->begin) < 0) {
+        if (tide__lua_array(L, (enum tide_dtype)t->dtype, t->shape, t->rank, false, r->data + r->s.data + t->begin) <
+            0) {
             return luaL_error(L, "%s: tensor %s: %s", r->path, t->name, tide_error_message());
         }
         lua_setfield(L, -2, t->name);
@@ -155,14 +150,12 @@ static int push_tensors(lua_State *L) {
 static int core_safetensors_read(lua_State *L) {
     struct reading r = {.path = luaL_checkstring(L, 1)};
     size_t header = 0;
-    int status = LUA_OK,
-        code = tide__lua_content_read(tide__lua_host(L)->port, r.path, &r.data, &r.size);
+    int status = LUA_OK, code = tide__lua_content_read(tide__lua_host(L)->port, r.path, &r.data, &r.size);
     if (code == 0 && r.size < TIDE_SAFETENSORS_PREFIX) {
         code = tide_fail(TIDE_EPROTO, "%s: a file of %zu bytes is no safetensors", r.path, r.size);
     }
     code = code ? code : tide_safetensors_header_size((const uint8_t *)r.data, r.size, &header);
-    code = code ? code
-                : tide_safetensors_parse(r.data + TIDE_SAFETENSORS_PREFIX, header, r.size, &r.s);
+    code = code ? code : tide_safetensors_parse(r.data + TIDE_SAFETENSORS_PREFIX, header, r.size, &r.s);
     if (code == 0) {
         lua_pushcfunction(L, push_tensors);
         lua_pushlightuserdata(L, &r);
@@ -177,8 +170,7 @@ static int core_safetensors_read(lua_State *L) {
 }
 
 void tide__lua_open_safetensors(lua_State *L) {
-    static const luaL_Reg functions[] = {{"safetensors_read", core_safetensors_read},
-                                         {"safetensors_write", core_safetensors_write},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"safetensors_read", core_safetensors_read}, {"safetensors_write", core_safetensors_write}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

@@ -78,8 +78,7 @@ static int damaged(const char *path) {
     return tide_fail(TIDE_EPROTO, "%s: %s", path, reason);
 }
 
-static int read_blocks(const char *path, struct tide_port *port, struct tide_file *file,
-                       struct tide_sink sink) {
+static int read_blocks(const char *path, struct tide_port *port, struct tide_file *file, struct tide_sink sink) {
     struct tide_gunzip *gunzip = NULL;
     char *block = tide_alloc(BLOCK);
     int code = block ? 0 : TIDE_ENOMEM;
@@ -126,8 +125,7 @@ void tide__lua_push_names(lua_State *L, const struct tide_names *names) {
     lua_createtable(L, names->count < INT32_MAX ? (int)names->count : 0, 0);
     for (size_t i = 0; i < names->count; i++) {
         if (names->pool) {
-            lua_pushlstring(L, names->pool + names->offsets[i],
-                            names->offsets[i + 1] - names->offsets[i] - 1);
+            lua_pushlstring(L, names->pool + names->offsets[i], names->offsets[i + 1] - names->offsets[i] - 1);
         } else {
             lua_pushfstring(L, "%I", (lua_Integer)i);
         }

@@ -36,28 +36,25 @@ static void set_metatable(lua_State *L) {
 
 struct tide_lua_tensor *tide__lua_tensor_new(lua_State *L, int type, size_t rows, size_t columns) {
     size_t element = tide_ext_element_size(type), count, bytes;
-    if (__builtin_mul_overflow(rows, columns, &count) ||
-        __builtin_mul_overflow(count, element, &bytes) || bytes > (size_t)1 << 46) {
+    if (__builtin_mul_overflow(rows, columns, &count) || __builtin_mul_overflow(count, element, &bytes) ||
+        bytes > (size_t)1 << 46) {
         luaL_error(L, "tensor of %f x %f elements is too large", (double)rows, (double)columns);
         return NULL;
     }
     struct tide_lua_tensor *tensor = lua_newuserdatauv(L, sizeof *tensor + ALIGNMENT + bytes, 0);
     uintptr_t start = ((uintptr_t)(tensor + 1) + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1);
     *tensor = (struct tide_lua_tensor){
-        .t = {.data = (void *)start, .rows = rows, .columns = columns, .type = (uint8_t)type},
-        .element = element};
+        .t = {.data = (void *)start, .rows = rows, .columns = columns, .type = (uint8_t)type}, .element = element};
     memset(tensor->t.data, 0, bytes);
     set_metatable(L);
     return tensor;
 }
 
-void tide__lua_tensor_borrow(lua_State *L, int type, size_t rows, size_t columns, void *data,
-                             int owner) {
+void tide__lua_tensor_borrow(lua_State *L, int type, size_t rows, size_t columns, void *data, int owner) {
     lua_pushvalue(L, owner);
     struct tide_lua_tensor *tensor = lua_newuserdatauv(L, sizeof *tensor, 1);
-    *tensor = (struct tide_lua_tensor){
-        .t = {.data = data, .rows = rows, .columns = columns, .type = (uint8_t)type},
-        .element = tide_ext_element_size(type)};
+    *tensor = (struct tide_lua_tensor){.t = {.data = data, .rows = rows, .columns = columns, .type = (uint8_t)type},
+                                       .element = tide_ext_element_size(type)};
     set_metatable(L);
     lua_insert(L, -2);
     lua_setiuservalue(L, -2, 1);
@@ -132,8 +129,7 @@ static void set_element(lua_State *L, struct tide_lua_tensor *tensor, size_t i, 
         int number;
         double value = lua_tonumberx(L, index, &number);
         if (!number) {
-            luaL_error(L, "a tensor cannot hold %s (element %I)", luaL_tolstring(L, index, NULL),
-                       (lua_Integer)i + 1);
+            luaL_error(L, "a tensor cannot hold %s (element %I)", luaL_tolstring(L, index, NULL), (lua_Integer)i + 1);
         }
         if (tensor->t.type == TIDE_F32) {
             ((float *)data)[i] = (float)value;
@@ -258,9 +254,8 @@ static size_t print_element(char *out, size_t size, const struct tide_lua_tensor
         return (size_t)snprintf(out, size, "%" PRIu64, ((const uint64_t *)tensor->t.data)[i]);
     }
     const double value = element_number(tensor, i);
-    return tensor->t.type == TIDE_I64
-               ? (size_t)snprintf(out, size, "%" PRId64, ((const int64_t *)tensor->t.data)[i])
-               : (size_t)snprintf(out, size, "%.0f", value);
+    return tensor->t.type == TIDE_I64 ? (size_t)snprintf(out, size, "%" PRId64, ((const int64_t *)tensor->t.data)[i])
+                                      : (size_t)snprintf(out, size, "%.0f", value);
 }
 
 /* A vector on one line; of a matrix the first rows, one a line. Fits 80 columns or nearly so. */
@@ -315,8 +310,7 @@ static int tensor_slice(lua_State *L) {
     }
     struct tide_lua_tensor *slice = lua_newuserdatauv(L, sizeof *slice, 1);
     *slice = *parent;
-    slice->t.data =
-        (char *)parent->t.data + (size_t)(first - 1) * parent->t.columns * parent->element;
+    slice->t.data = (char *)parent->t.data + (size_t)(first - 1) * parent->t.columns * parent->element;
     slice->t.rows = (size_t)count;
     lua_pushvalue(L, 1);
     lua_setiuservalue(L, -2, 1);
@@ -331,10 +325,9 @@ static int tensor_view(lua_State *L) {
     lua_Integer first = luaL_checkinteger(L, 2), rows = luaL_checkinteger(L, 3);
     lua_Integer columns = luaL_checkinteger(L, 4), wanted;
     lua_Integer count = (lua_Integer)tide__lua_tensor_count(parent);
-    if (first < 1 || rows < 0 || columns < 0 || __builtin_mul_overflow(rows, columns, &wanted) ||
-        first - 1 > count || wanted > count - (first - 1)) {
-        return luaL_error(L, "a view of %I x %I from element %I is outside 1..%I", rows, columns,
-                          first, count);
+    if (first < 1 || rows < 0 || columns < 0 || __builtin_mul_overflow(rows, columns, &wanted) || first - 1 > count ||
+        wanted > count - (first - 1)) {
+        return luaL_error(L, "a view of %I x %I from element %I is outside 1..%I", rows, columns, first, count);
     }
     struct tide_lua_tensor *view = lua_newuserdatauv(L, sizeof *view, 1);
     *view = *parent;
@@ -349,8 +342,7 @@ static int tensor_view(lua_State *L) {
 
 static int tensor_copy(lua_State *L) {
     const struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 1);
-    struct tide_lua_tensor *copy =
-        tide__lua_tensor_new(L, tensor->t.type, tensor->t.rows, tensor->t.columns);
+    struct tide_lua_tensor *copy = tide__lua_tensor_new(L, tensor->t.type, tensor->t.rows, tensor->t.columns);
     memcpy(copy->t.data, tensor->t.data, tide__lua_tensor_count(tensor) * tensor->element);
     return 1;
 }
@@ -361,8 +353,7 @@ static int tensor_put(lua_State *L) {
     const lua_Integer first = luaL_checkinteger(L, 2), rows = (lua_Integer)to->t.rows;
     const struct tide_lua_tensor *from = tide__lua_tensor_check(L, 3);
     const lua_Integer count = (lua_Integer)from->t.rows;
-    luaL_argcheck(L, from->t.type == to->t.type && from->t.columns == to->t.columns, 3,
-                  "has other rows");
+    luaL_argcheck(L, from->t.type == to->t.type && from->t.columns == to->t.columns, 3, "has other rows");
     if (first < 1 || first - 1 > rows || count > rows - (first - 1)) {
         return luaL_error(L, "%I rows from row %I on are outside 1..%I", count, first, rows);
     }
@@ -379,15 +370,12 @@ static int tensor_pick(lua_State *L) {
     const struct tide_lua_tensor *from = tide__lua_tensor_check(L, 2);
     const struct tide_lua_tensor *numbers = tide__lua_tensor_check(L, 3);
     size_t count = tide__lua_tensor_count(numbers), bytes = from->t.columns * from->element;
-    luaL_argcheck(L, from->t.type == to->t.type && from->t.columns == to->t.columns, 2,
-                  "has other rows");
-    luaL_argcheck(L, numbers->t.type == TIDE_U32 && count <= to->t.rows, 3,
-                  "is no u32 tensor of as many rows");
+    luaL_argcheck(L, from->t.type == to->t.type && from->t.columns == to->t.columns, 2, "has other rows");
+    luaL_argcheck(L, numbers->t.type == TIDE_U32 && count <= to->t.rows, 3, "is no u32 tensor of as many rows");
     const uint32_t *number = numbers->t.data;
     for (size_t i = 0; i < count; i++) {
         luaL_argcheck(L, number[i] < from->t.rows, 3, "has a number beyond the last row");
-        memcpy((char *)to->t.data + i * bytes, (const char *)from->t.data + number[i] * bytes,
-               bytes);
+        memcpy((char *)to->t.data + i * bytes, (const char *)from->t.data + number[i] * bytes, bytes);
     }
     lua_settop(L, 1);
     return 1;
@@ -485,13 +473,13 @@ static int tensor_shuffle(lua_State *L) {
     return 1;
 }
 
-#define ADD_ALL(element_type, sum_type)                                                            \
-    do {                                                                                           \
-        element_type *a = to->t.data;                                                              \
-        const element_type *b = from->t.data;                                                      \
-        for (size_t i = 0; i < count; i++) {                                                       \
-            a[i] = (element_type)((sum_type)a[i] + (sum_type)b[i]);                                \
-        }                                                                                          \
+#define ADD_ALL(element_type, sum_type)                                                                                \
+    do {                                                                                                               \
+        element_type *a = to->t.data;                                                                                  \
+        const element_type *b = from->t.data;                                                                          \
+        for (size_t i = 0; i < count; i++) {                                                                           \
+            a[i] = (element_type)((sum_type)a[i] + (sum_type)b[i]);                                                    \
+        }                                                                                                              \
     } while (0)
 
 int tide__lua_tensor_add_integers(lua_State *L) {
@@ -541,8 +529,7 @@ static int tensor_split(lua_State *L) {
             rest -= (double)out[part];
         }
         if (rest != 0) { /* NaN and infinity included */
-            return luaL_error(L, "element %I, %f, has no exact form in three f32",
-                              (lua_Integer)i + 1, in[i]);
+            return luaL_error(L, "element %I, %f, has no exact form in three f32", (lua_Integer)i + 1, in[i]);
         }
     }
     return 1;
@@ -552,8 +539,7 @@ static int tensor_split(lua_State *L) {
 static int core_joined(lua_State *L) {
     const struct tide_lua_tensor *from = tide__lua_tensor_check(L, 1);
     const size_t count = tide__lua_tensor_count(from);
-    luaL_argcheck(L, from->t.type == TIDE_F32 && count % 3 == 0, 1,
-                  "is no f32 tensor of three numbers an element");
+    luaL_argcheck(L, from->t.type == TIDE_F32 && count % 3 == 0, 1, "is no f32 tensor of three numbers an element");
     double *out = tide__lua_tensor_new(L, TIDE_F64, count / 3, 1)->t.data;
     const float *in = from->t.data;
     for (size_t i = 0; i < count / 3; i++, in += 3) {
@@ -572,8 +558,7 @@ static int tensor_totable(lua_State *L) {
     const struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 1);
     size_t count = tide__lua_tensor_count(tensor);
     if (count > INT32_MAX) {
-        return luaL_error(L, "tensor of %I elements is too large for a Lua table",
-                          (lua_Integer)count);
+        return luaL_error(L, "tensor of %I elements is too large for a Lua table", (lua_Integer)count);
     }
     lua_createtable(L, (int)count, 0);
     for (size_t i = 0; i < count; i++) {
@@ -610,8 +595,7 @@ static int core_tensor(lua_State *L) {
     }
     size_t count = lua_rawlen(L, 2);
     if (columns == 0 || count % columns != 0) {
-        return luaL_error(L, "%I values do not fill rows of %I columns", (lua_Integer)count,
-                          (lua_Integer)columns);
+        return luaL_error(L, "%I values do not fill rows of %I columns", (lua_Integer)count, (lua_Integer)columns);
     }
     struct tide_lua_tensor *tensor = tide__lua_tensor_new(L, type, count / columns, columns);
     for (size_t i = 0; i < count; i++) {
@@ -653,8 +637,7 @@ const uint64_t *tide__lua_keys(lua_State *L, int index, size_t *count) {
         luaL_typeerror(L, index, "u64 tensor or array of keys");
     }
     if (tensor && is_float(tensor)) {
-        luaL_error(L, "keys are integers, not a %s tensor",
-                   tide__lua_tensor_type_name(tensor->t.type));
+        luaL_error(L, "keys are integers, not a %s tensor", tide__lua_tensor_type_name(tensor->t.type));
     }
     *count = tensor ? tide__lua_tensor_count(tensor) : lua_rawlen(L, index);
     uint64_t *keys = tide__lua_tensor_new(L, TIDE_U64, *count, 1)->t.data;
@@ -679,19 +662,18 @@ const uint64_t *tide__lua_keys(lua_State *L, int index, size_t *count) {
 
 void tide__lua_open_tensor(lua_State *L) {
     static const luaL_Reg methods[] = {
-        {"rows", tensor_rows},       {"columns", tensor_columns},
-        {"type", tensor_type},       {"slice", tensor_slice},
-        {"view", tensor_view},       {"copy", tensor_copy},
-        {"fill", tensor_fill},       {"put", tensor_put},
-        {"pick", tensor_pick},       {"sum", tensor_sum},
-        {"min", tensor_min},         {"max", tensor_max},
-        {"shuffle", tensor_shuffle}, {"bytes", tensor_bytes},
-        {"split", tensor_split},
-        {"totable", tensor_totable}, {"convert", tensor_convert},
-        {NULL, NULL},
+        {"rows", tensor_rows},       {"columns", tensor_columns}, {"type", tensor_type},
+        {"slice", tensor_slice},     {"view", tensor_view},       {"copy", tensor_copy},
+        {"fill", tensor_fill},       {"put", tensor_put},         {"pick", tensor_pick},
+        {"sum", tensor_sum},         {"min", tensor_min},         {"max", tensor_max},
+        {"shuffle", tensor_shuffle}, {"bytes", tensor_bytes},     {"split", tensor_split},
+        {"totable", tensor_totable}, {"convert", tensor_convert}, {NULL, NULL},
     };
     static const luaL_Reg meta[] = {
-        {"__len", tensor_len}, {"__pairs", tensor_pairs}, {"__tostring", tensor_tostring}, {NULL, NULL},
+        {"__len", tensor_len},
+        {"__pairs", tensor_pairs},
+        {"__tostring", tensor_tostring},
+        {NULL, NULL},
     };
     luaL_newlib(L, meta);
     void *address = (void *)(uintptr_t)lua_topointer(L, -1);

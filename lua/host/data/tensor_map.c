@@ -1,6 +1,6 @@
 /*
- * t:map(expression, values): t = expression, element by element, without a tensor for what lies between. An expression is
- * arithmetic as Lua writes it: + - * / ^, comparisons (1 or 0), numbers, x for the element itself, names of `values`
+ * t:map(expression, values): t = expression, element by element, without a tensor for what lies between. An expression
+ * is arithmetic as Lua writes it: + - * / ^, comparisons (1 or 0), numbers, x for the element itself, names of `values`
  * (numbers, or tensors that broadcast as in tensor_math.h), and the functions below. It is compiled to steps of a stack
  * machine, whose stack holds blocks of BLOCK elements.
  */
@@ -14,9 +14,31 @@
 enum { STEPS_MAX = 128, DEPTH_MAX = 16, VALUES_MAX = 16, NESTED_MAX = 32, BLOCK = 256, NAME_BYTES = 32 };
 
 enum step_kind {
-    NUMBER, VALUE, /* push */
-    NEGATE, EXP, LOG, SQRT, ABS, TANH, SIGMOID, RELU, FLOOR, SIGN, /* of the top */
-    PLUS, MINUS, TIMES, OVER, POWER, LEAST, GREATEST, BELOW, ABOVE, AT_MOST, AT_LEAST, SAME, OTHER, /* of the top two */
+    NUMBER,
+    VALUE, /* push */
+    NEGATE,
+    EXP,
+    LOG,
+    SQRT,
+    ABS,
+    TANH,
+    SIGMOID,
+    RELU,
+    FLOOR,
+    SIGN, /* of the top */
+    PLUS,
+    MINUS,
+    TIMES,
+    OVER,
+    POWER,
+    LEAST,
+    GREATEST,
+    BELOW,
+    ABOVE,
+    AT_MOST,
+    AT_LEAST,
+    SAME,
+    OTHER, /* of the top two */
 };
 
 struct step {
@@ -40,9 +62,9 @@ static const struct {
     const char *name;
     enum step_kind kind;
     int arguments;
-} functions[] = {{"exp", EXP, 1},   {"log", LOG, 1},         {"sqrt", SQRT, 1}, {"abs", ABS, 1},   {"tanh", TANH, 1},
-                 {"floor", FLOOR, 1}, {"sigmoid", SIGMOID, 1}, {"relu", RELU, 1}, {"sign", SIGN, 1}, {"min", LEAST, 2},
-                 {"max", GREATEST, 2}};
+} functions[] = {{"exp", EXP, 1},   {"log", LOG, 1},     {"sqrt", SQRT, 1},       {"abs", ABS, 1},
+                 {"tanh", TANH, 1}, {"floor", FLOOR, 1}, {"sigmoid", SIGMOID, 1}, {"relu", RELU, 1},
+                 {"sign", SIGN, 1}, {"min", LEAST, 2},   {"max", GREATEST, 2}};
 
 /* ---- text to steps ---- */
 
@@ -226,58 +248,82 @@ static void comparison(struct expression *e) {
 
 /* ---- steps to values ---- */
 
-#define EACH(result)                                                                               \
-    for (size_t i = 0; i < n; i++) {                                                               \
-        a[i] = (result);                                                                           \
-    }                                                                                              \
+#define EACH(result)                                                                                                   \
+    for (size_t i = 0; i < n; i++) {                                                                                   \
+        a[i] = (result);                                                                                               \
+    }                                                                                                                  \
     break
 
 /* One block of n elements of row `row` from column `column` on. T's own functions: no double forward for f32. */
-#define MACHINE(T, name, f)                                                                        \
-    static void run_##name(const struct expression *e, size_t row, size_t column, size_t n, T *out) { \
-        T stack[DEPTH_MAX][BLOCK];                                                                 \
-        size_t depth = 0;                                                                          \
-        for (size_t s = 0; s < e->step_count; s++) {                                               \
-            const struct step *step = &e->steps[s];                                                \
-            const struct tide_lua_operand *v = &e->values[step->value];                            \
-            depth = step->kind >= PLUS ? depth - 1 : step->kind <= VALUE ? depth + 1 : depth;      \
-            T *restrict a = stack[depth - 1];                                                      \
-            const T *b = stack[depth < DEPTH_MAX ? depth : 0]; /* of the top two, the upper */     \
-            const T *data = v->data ? (const T *)(const void *)v->data + row * v->row_step + column * v->step : NULL; \
-            switch (step->kind) {                                                                  \
-            case NUMBER: EACH((T)step->number);                                                    \
-            case VALUE:                                                                            \
-                if (data && v->step) {                                                             \
-                    memcpy(a, data, n * sizeof *a);                                                \
-                    break;                                                                         \
-                }                                                                                  \
-                EACH(data ? *data : (T)v->number);                                                 \
-            case NEGATE: EACH(-a[i]);                                                              \
-            case EXP: EACH(exp##f(a[i]));                                                          \
-            case LOG: EACH(log##f(a[i]));                                                          \
-            case SQRT: EACH(sqrt##f(a[i]));                                                        \
-            case ABS: EACH(fabs##f(a[i]));                                                         \
-            case TANH: EACH(tanh##f(a[i]));                                                        \
-            case SIGMOID: EACH(1 / (1 + exp##f(-a[i])));                                           \
-            case RELU: EACH(a[i] > 0 ? a[i] : 0);                                                  \
-            case FLOOR: EACH(floor##f(a[i]));                                                      \
-            case SIGN: EACH((T)((a[i] > 0) - (a[i] < 0)));                                         \
-            case PLUS: EACH(a[i] + b[i]);                                                          \
-            case MINUS: EACH(a[i] - b[i]);                                                         \
-            case TIMES: EACH(a[i] * b[i]);                                                         \
-            case OVER: EACH(a[i] / b[i]);                                                          \
-            case POWER: EACH(pow##f(a[i], b[i]));                                                  \
-            case LEAST: EACH(b[i] < a[i] ? b[i] : a[i]);                                           \
-            case GREATEST: EACH(b[i] > a[i] ? b[i] : a[i]);                                        \
-            case BELOW: EACH((T)(a[i] < b[i]));                                                    \
-            case ABOVE: EACH((T)(a[i] > b[i]));                                                    \
-            case AT_MOST: EACH((T)(a[i] <= b[i]));                                                 \
-            case AT_LEAST: EACH((T)(a[i] >= b[i]));                                                \
-            case SAME: EACH((T)(a[i] == b[i]));                                                    \
-            case OTHER: EACH((T)(a[i] != b[i]));                                                   \
-            }                                                                                      \
-        }                                                                                          \
-        memcpy(out, stack[0], n * sizeof *out);                                                    \
+#define MACHINE(T, name, f)                                                                                            \
+    static void run_##name(const struct expression *e, size_t row, size_t column, size_t n, T *out) {                  \
+        T stack[DEPTH_MAX][BLOCK];                                                                                     \
+        size_t depth = 0;                                                                                              \
+        for (size_t s = 0; s < e->step_count; s++) {                                                                   \
+            const struct step *step = &e->steps[s];                                                                    \
+            const struct tide_lua_operand *v = &e->values[step->value];                                                \
+            depth = step->kind >= PLUS ? depth - 1 : step->kind <= VALUE ? depth + 1 : depth;                          \
+            T *restrict a = stack[depth - 1];                                                                          \
+            const T *b = stack[depth < DEPTH_MAX ? depth : 0]; /* of the top two, the upper */                         \
+            const T *data = v->data ? (const T *)(const void *)v->data + row * v->row_step + column * v->step : NULL;  \
+            switch (step->kind) {                                                                                      \
+            case NUMBER:                                                                                               \
+                EACH((T)step->number);                                                                                 \
+            case VALUE:                                                                                                \
+                if (data && v->step) {                                                                                 \
+                    memcpy(a, data, n * sizeof *a);                                                                    \
+                    break;                                                                                             \
+                }                                                                                                      \
+                EACH(data ? *data : (T)v->number);                                                                     \
+            case NEGATE:                                                                                               \
+                EACH(-a[i]);                                                                                           \
+            case EXP:                                                                                                  \
+                EACH(exp##f(a[i]));                                                                                    \
+            case LOG:                                                                                                  \
+                EACH(log##f(a[i]));                                                                                    \
+            case SQRT:                                                                                                 \
+                EACH(sqrt##f(a[i]));                                                                                   \
+            case ABS:                                                                                                  \
+                EACH(fabs##f(a[i]));                                                                                   \
+            case TANH:                                                                                                 \
+                EACH(tanh##f(a[i]));                                                                                   \
+            case SIGMOID:                                                                                              \
+                EACH(1 / (1 + exp##f(-a[i])));                                                                         \
+            case RELU:                                                                                                 \
+                EACH(a[i] > 0 ? a[i] : 0);                                                                             \
+            case FLOOR:                                                                                                \
+                EACH(floor##f(a[i]));                                                                                  \
+            case SIGN:                                                                                                 \
+                EACH((T)((a[i] > 0) - (a[i] < 0)));                                                                    \
+            case PLUS:                                                                                                 \
+                EACH(a[i] + b[i]);                                                                                     \
+            case MINUS:                                                                                                \
+                EACH(a[i] - b[i]);                                                                                     \
+            case TIMES:                                                                                                \
+                EACH(a[i] * b[i]);                                                                                     \
+            case OVER:                                                                                                 \
+                EACH(a[i] / b[i]);                                                                                     \
+            case POWER:                                                                                                \
+                EACH(pow##f(a[i], b[i]));                                                                              \
+            case LEAST:                                                                                                \
+                EACH(b[i] < a[i] ? b[i] : a[i]);                                                                       \
+            case GREATEST:                                                                                             \
+                EACH(b[i] > a[i] ? b[i] : a[i]);                                                                       \
+            case BELOW:                                                                                                \
+                EACH((T)(a[i] < b[i]));                                                                                \
+            case ABOVE:                                                                                                \
+                EACH((T)(a[i] > b[i]));                                                                                \
+            case AT_MOST:                                                                                              \
+                EACH((T)(a[i] <= b[i]));                                                                               \
+            case AT_LEAST:                                                                                             \
+                EACH((T)(a[i] >= b[i]));                                                                               \
+            case SAME:                                                                                                 \
+                EACH((T)(a[i] == b[i]));                                                                               \
+            case OTHER:                                                                                                \
+                EACH((T)(a[i] != b[i]));                                                                               \
+            }                                                                                                          \
+        }                                                                                                              \
+        memcpy(out, stack[0], n * sizeof *out);                                                                        \
     }
 
 MACHINE(float, f32, f)

@@ -1,7 +1,7 @@
 /*
  * Arithmetic on whole tensors and their rows. A method changes its tensor in place and returns it, or returns a number
- * or a small new tensor. Arithmetic is for f32 and f64; shapes broadcast as rows and columns (tensor_math.h). Row numbers
- * that lie in tensors (gather, scatter_add, argmax) count from 0, as keys of tables do.
+ * or a small new tensor. Arithmetic is for f32 and f64; shapes broadcast as rows and columns (tensor_math.h). Row
+ * numbers that lie in tensors (gather, scatter_add, argmax) count from 0, as keys of tables do.
  */
 #include "tensor_math.h"
 
@@ -55,84 +55,82 @@ struct tide_lua_operand tide__lua_operand_check(lua_State *L, int index, const s
     if (columns && !rows && target->t.columns == 1) { /* 1 x 1 */
         return (struct tide_lua_operand){.number = first_element(x), .whole = true};
     }
-    return (struct tide_lua_operand){.data = x->t.data,
-                                     .row_step = rows ? x->t.columns : 0,
-                                     .step = columns ? 1 : 0,
-                                     .whole = rows && columns};
+    return (struct tide_lua_operand){
+        .data = x->t.data, .row_step = rows ? x->t.columns : 0, .step = columns ? 1 : 0, .whole = rows && columns};
 }
 
 /* ---- element by element ---- */
 
 enum operation { ADD, SUBTRACT, MULTIPLY, DIVIDE };
 
-#define LOOPS(T, name)                                                                             \
-    static void operate_##name(enum operation op, T *t, const T *x, size_t step, T a, size_t n) {  \
-        switch (op) {                                                                              \
-        case ADD:                                                                                  \
-            if (step) {                                                                            \
-                for (size_t i = 0; i < n; i++) {                                                   \
-                    t[i] += a * x[i];                                                              \
-                }                                                                                  \
-            } else {                                                                               \
-                const T v = a * *x;                                                                \
-                for (size_t i = 0; i < n; i++) {                                                   \
-                    t[i] += v;                                                                     \
-                }                                                                                  \
-            }                                                                                      \
-            break;                                                                                 \
-        case SUBTRACT:                                                                             \
-            for (size_t i = 0; i < n; i++) {                                                       \
-                t[i] -= x[i * step];                                                               \
-            }                                                                                      \
-            break;                                                                                 \
-        case MULTIPLY:                                                                             \
-            if (step) {                                                                            \
-                for (size_t i = 0; i < n; i++) {                                                   \
-                    t[i] *= x[i];                                                                  \
-                }                                                                                  \
-            } else {                                                                               \
-                const T v = *x;                                                                    \
-                for (size_t i = 0; i < n; i++) {                                                   \
-                    t[i] *= v;                                                                     \
-                }                                                                                  \
-            }                                                                                      \
-            break;                                                                                 \
-        case DIVIDE:                                                                               \
-            for (size_t i = 0; i < n; i++) {                                                       \
-                t[i] /= x[i * step];                                                               \
-            }                                                                                      \
-            break;                                                                                 \
-        }                                                                                          \
-    }                                                                                              \
-    /* Four sums, so that additions need not wait for each other. */                               \
-    static double dot_##name(const T *a, const T *b, size_t n) {                                   \
-        double s[4] = {0};                                                                         \
-        size_t i = 0;                                                                              \
-        for (; i + 4 <= n; i += 4) {                                                               \
-            for (size_t j = 0; j < 4; j++) {                                                       \
-                s[j] += (double)a[i + j] * (double)b[i + j];                                       \
-            }                                                                                      \
-        }                                                                                          \
-        for (; i < n; i++) {                                                                       \
-            s[0] += (double)a[i] * (double)b[i];                                                   \
-        }                                                                                          \
-        return (s[0] + s[1]) + (s[2] + s[3]);                                                      \
-    }                                                                                              \
-    static double sum_##name(const T *a, size_t step, size_t n) {                                  \
-        double s = 0;                                                                              \
-        for (size_t i = 0; i < n; i++) {                                                           \
-            s += (double)a[i * step];                                                              \
-        }                                                                                          \
-        return s;                                                                                  \
-    }                                                                                              \
-    static size_t extreme_##name(const T *a, size_t n, double sign) {                              \
-        size_t best = 0;                                                                           \
-        for (size_t i = 1; i < n; i++) {                                                           \
-            if ((double)a[i] * sign > (double)a[best] * sign || isnan(a[best])) {                  \
-                best = i;                                                                          \
-            }                                                                                      \
-        }                                                                                          \
-        return best;                                                                               \
+#define LOOPS(T, name)                                                                                                 \
+    static void operate_##name(enum operation op, T *t, const T *x, size_t step, T a, size_t n) {                      \
+        switch (op) {                                                                                                  \
+        case ADD:                                                                                                      \
+            if (step) {                                                                                                \
+                for (size_t i = 0; i < n; i++) {                                                                       \
+                    t[i] += a * x[i];                                                                                  \
+                }                                                                                                      \
+            } else {                                                                                                   \
+                const T v = a * *x;                                                                                    \
+                for (size_t i = 0; i < n; i++) {                                                                       \
+                    t[i] += v;                                                                                         \
+                }                                                                                                      \
+            }                                                                                                          \
+            break;                                                                                                     \
+        case SUBTRACT:                                                                                                 \
+            for (size_t i = 0; i < n; i++) {                                                                           \
+                t[i] -= x[i * step];                                                                                   \
+            }                                                                                                          \
+            break;                                                                                                     \
+        case MULTIPLY:                                                                                                 \
+            if (step) {                                                                                                \
+                for (size_t i = 0; i < n; i++) {                                                                       \
+                    t[i] *= x[i];                                                                                      \
+                }                                                                                                      \
+            } else {                                                                                                   \
+                const T v = *x;                                                                                        \
+                for (size_t i = 0; i < n; i++) {                                                                       \
+                    t[i] *= v;                                                                                         \
+                }                                                                                                      \
+            }                                                                                                          \
+            break;                                                                                                     \
+        case DIVIDE:                                                                                                   \
+            for (size_t i = 0; i < n; i++) {                                                                           \
+                t[i] /= x[i * step];                                                                                   \
+            }                                                                                                          \
+            break;                                                                                                     \
+        }                                                                                                              \
+    }                                                                                                                  \
+    /* Four sums, so that additions need not wait for each other. */                                                   \
+    static double dot_##name(const T *a, const T *b, size_t n) {                                                       \
+        double s[4] = {0};                                                                                             \
+        size_t i = 0;                                                                                                  \
+        for (; i + 4 <= n; i += 4) {                                                                                   \
+            for (size_t j = 0; j < 4; j++) {                                                                           \
+                s[j] += (double)a[i + j] * (double)b[i + j];                                                           \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (; i < n; i++) {                                                                                           \
+            s[0] += (double)a[i] * (double)b[i];                                                                       \
+        }                                                                                                              \
+        return (s[0] + s[1]) + (s[2] + s[3]);                                                                          \
+    }                                                                                                                  \
+    static double sum_##name(const T *a, size_t step, size_t n) {                                                      \
+        double s = 0;                                                                                                  \
+        for (size_t i = 0; i < n; i++) {                                                                               \
+            s += (double)a[i * step];                                                                                  \
+        }                                                                                                              \
+        return s;                                                                                                      \
+    }                                                                                                                  \
+    static size_t extreme_##name(const T *a, size_t n, double sign) {                                                  \
+        size_t best = 0;                                                                                               \
+        for (size_t i = 1; i < n; i++) {                                                                               \
+            if ((double)a[i] * sign > (double)a[best] * sign || isnan(a[best])) {                                      \
+                best = i;                                                                                              \
+            }                                                                                                          \
+        }                                                                                                              \
+        return best;                                                                                                   \
     }
 
 LOOPS(float, f32)
@@ -192,7 +190,7 @@ static int tensor_axpy(lua_State *L) {
 /* ---- operators: a new tensor ---- */
 
 static int operator(lua_State *L, enum operation op) {
-    const bool left = tide__lua_tensor_at(L, 1) != NULL;
+    const bool left = tide__lua_tensor_at(L, 1);
     if (!left && (op == SUBTRACT || op == DIVIDE)) {
         return luaL_error(L, "a number %s a tensor is not defined: write t:map(\"a %s x\", {a = ...})",
                           op == SUBTRACT ? "minus" : "over", op == SUBTRACT ? "-" : "/");
@@ -223,7 +221,8 @@ static int meta_div(lua_State *L) {
 
 /* ---- to numbers ---- */
 
-static double dot(const struct tide_lua_tensor *a, size_t from_a, const struct tide_lua_tensor *b, size_t from_b, size_t n) {
+static double dot(const struct tide_lua_tensor *a, size_t from_a, const struct tide_lua_tensor *b, size_t from_b,
+                  size_t n) {
     return a->t.type == TIDE_F32 ? dot_f32((const float *)a->t.data + from_a, (const float *)b->t.data + from_b, n)
                                  : dot_f64((const double *)a->t.data + from_a, (const double *)b->t.data + from_b, n);
 }
@@ -488,7 +487,8 @@ static void check_fields(lua_State *L, int index, const char *const *known, size
             found = found || strcmp(known[i], lua_tostring(L, -2)) == 0;
         }
         if (!found) {
-            luaL_error(L, "matmul knows no option '%s': transpose_a, transpose_b, scale, keep", luaL_tolstring(L, -2, NULL));
+            luaL_error(L, "matmul knows no option '%s': transpose_a, transpose_b, scale, keep",
+                       luaL_tolstring(L, -2, NULL));
         }
         lua_pop(L, 1);
     }
@@ -522,8 +522,8 @@ static int tensor_matmul(lua_State *L) {
     if ((n == 1 || m == 1) && m * n * k > 0) { /* by a vector */
         const bool right = n == 1;
         const struct tide_lua_tensor *matrix = right ? a : b, *vector = right ? b : a;
-        const int code = tide_cpu_gemv(right ? transpose_a : !transpose_b, matrix->t.rows, matrix->t.columns, (float)scale,
-                                       matrix->t.data, vector->t.data, (float)keep, t->t.data);
+        const int code = tide_cpu_gemv(right ? transpose_a : !transpose_b, matrix->t.rows, matrix->t.columns,
+                                       (float)scale, matrix->t.data, vector->t.data, (float)keep, t->t.data);
         if (code < 0) {
             return tide__lua_raise(L, code);
         }

@@ -7,9 +7,9 @@
 /* An operand: a number, or a tensor of the target's type that is as large as the target or is one row (1 x columns) or
  * one column (rows x 1) that is used again for each row or column of it. */
 struct tide_lua_operand {
-    const char *data;  /* NULL: number */
-    size_t row_step;   /* elements from a row to the next: 0 for one row */
-    size_t step;       /* elements from a column to the next: 0 for one column and for numbers */
+    const char *data; /* NULL: number */
+    size_t row_step;  /* elements from a row to the next: 0 for one row */
+    size_t step;      /* elements from a column to the next: 0 for one column and for numbers */
     double number;
     bool whole; /* a number, or as large as the target: rows need not be told apart */
 };

@@ -39,8 +39,7 @@ int tide__lua_compute(lua_State *L, double ns) {
     uint64_t cost = tide__simulator_cost(host->port, ns);
     uint64_t deadline = tide__lua_deadline(host, cost);
     while (cost > 0 && tide_port_now(host->port) < deadline) {
-        if (tide_fiber_suspend(deadline, "computing") == TIDE_ECANCELED ||
-            tide__lua_current(host)->cancelled) {
+        if (tide_fiber_suspend(deadline, "computing") == TIDE_ECANCELED || tide__lua_current(host)->cancelled) {
             return TIDE_ECANCELED;
         }
     }
@@ -73,7 +72,7 @@ static struct cost *find(const char *kernel) {
 
 static struct cost *find_or_add(const char *kernel) {
     struct cost *cost = find(kernel);
-    if (cost == NULL && costs.count < KERNELS_MAX && strlen(kernel) < NAME_BYTES) {
+    if (!cost && costs.count < KERNELS_MAX && strlen(kernel) < NAME_BYTES) {
         cost = &costs.kernels[costs.count++];
         memcpy(cost->name, kernel, strlen(kernel) + 1);
     }
@@ -82,7 +81,7 @@ static struct cost *find_or_add(const char *kernel) {
 
 bool tide__costs_set(const char *kernel, double call_ns, double row_ns) {
     struct cost *cost = find_or_add(kernel);
-    if (cost == NULL) {
+    if (!cost) {
         return false;
     }
     cost->call_ns = call_ns;
@@ -93,7 +92,7 @@ bool tide__costs_set(const char *kernel, double call_ns, double row_ns) {
 
 double tide__costs_of(const char *kernel, double rows) {
     const struct cost *cost = find(kernel);
-    bool own = cost != NULL && cost->own;
+    bool own = cost && cost->own;
     rows = rows > 0 && rows < 1e12 ? rows : 0;
     return (own ? cost->call_ns : costs.call_ns) + (own ? cost->row_ns : costs.row_ns) * rows;
 }
@@ -114,19 +113,19 @@ void tide__costs_calibrate(struct tide_port *clock) {
 }
 
 void tide__costs_begin(struct tide_costs_watch *watch) {
-    if (costs.clock != NULL) {
+    if (costs.clock) {
         watch->events = tide__simulator_events();
         watch->began = tide_port_now(costs.clock);
     }
 }
 
 void tide__costs_end(const struct tide_costs_watch *watch, const char *kernel, double rows) {
-    if (costs.clock == NULL || watch->events != tide__simulator_events()) {
+    if (!costs.clock || watch->events != tide__simulator_events()) {
         return; /* it waited for rows of others: that is the network's time, not the kernel's */
     }
     double ns = (double)(tide_port_now(costs.clock) - watch->began);
     struct cost *cost = find_or_add(kernel);
-    if (cost != NULL) {
+    if (cost) {
         cost->calls += 1;
         cost->x += rows;
         cost->y += ns;
@@ -136,7 +135,7 @@ void tide__costs_end(const struct tide_costs_watch *watch, const char *kernel, d
 }
 
 void tide__costs_end_work(const struct tide_costs_watch *watch, struct tide_work work) {
-    if (costs.clock == NULL || watch->events != tide__simulator_events()) {
+    if (!costs.clock || watch->events != tide__simulator_events()) {
         return;
     }
     double ns = (double)(tide_port_now(costs.clock) - watch->began);
@@ -168,9 +167,7 @@ static void fit_work(const struct work_sums *s, double *flop, double *byte) {
  * to the rows. */
 static void fit(const struct cost *c, double *call, double *row) {
     double spread = c->calls * c->xx - c->x * c->x;
-    *row = spread > 1e-9 * c->calls * c->xx ? (c->calls * c->xy - c->x * c->y) / spread
-           : c->x > 0                       ? c->y / c->x
-                                            : 0;
+    *row = spread > 1e-9 * c->calls * c->xx ? (c->calls * c->xy - c->x * c->y) / spread : c->x > 0 ? c->y / c->x : 0;
     *row = *row > 0 ? *row : 0;
     *call = (c->y - *row * c->x) / c->calls;
     if (*call < 0) {

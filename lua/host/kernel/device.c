@@ -41,8 +41,7 @@ static int float_type(const struct tide_device *device) {
     return device->element == sizeof(float) ? TIDE_F32 : TIDE_F64;
 }
 
-void *tide__lua_host_floats(lua_State *L, int index, const struct tide_device *device,
-                            size_t count) {
+void *tide__lua_host_floats(lua_State *L, int index, const struct tide_device *device, size_t count) {
     struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, index);
     int type = float_type(device);
     if (tensor->t.type != type || tide__lua_tensor_count(tensor) < count) {
@@ -52,15 +51,14 @@ void *tide__lua_host_floats(lua_State *L, int index, const struct tide_device *d
     return tensor->t.data;
 }
 
-void *tide__lua_device_floats(lua_State *L, int index, const struct tide_device *device,
-                              size_t count) {
+void *tide__lua_device_floats(lua_State *L, int index, const struct tide_device *device, size_t count) {
     if (!device->memory) {
         return tide__lua_host_floats(L, index, device, count);
     }
     struct array *array = array_at(L, index);
     if (!array || array->device != device || array->count < count) {
-        luaL_error(L, "argument %d must be %I numbers in the memory of %s (core.place)", index - 1,
-                   (lua_Integer)count, device->name);
+        luaL_error(L, "argument %d must be %I numbers in the memory of %s (core.place)", index - 1, (lua_Integer)count,
+                   device->name);
     }
     return array->data;
 }
@@ -86,8 +84,8 @@ static int core_device(lua_State *L) {
 
 static int copied(lua_State *L, const struct array *array, int code) {
     return code == 0 ? 0
-                     : tide__lua_raisef(L, code, "%zu numbers could not be copied to or from %s",
-                                        array->count, array->device->name);
+                     : tide__lua_raisef(L, code, "%zu numbers could not be copied to or from %s", array->count,
+                                        array->device->name);
 }
 
 /* core.place(device, tensor) -> the tensor, or a copy in the device's memory */
@@ -106,8 +104,7 @@ static int core_place(lua_State *L) {
     size_t bytes = array->count * device->element;
     array->data = device->memory->allocate(bytes);
     if (!array->data) {
-        return tide__lua_raisef(L, TIDE_ENOMEM, "%s has no room for %zu numbers", device->name,
-                                array->count);
+        return tide__lua_raisef(L, TIDE_ENOMEM, "%s has no room for %zu numbers", device->name, array->count);
     }
     copied(L, array, device->memory->upload(NULL, array->data, data, bytes));
     return 1;
@@ -138,11 +135,8 @@ static int core_fetch(lua_State *L) {
 }
 
 void tide__lua_open_device(lua_State *L) {
-    static const luaL_Reg functions[] = {{"device", core_device},
-                                         {"place", core_place},
-                                         {"give", core_give},
-                                         {"fetch", core_fetch},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"device", core_device}, {"place", core_place}, {"give", core_give}, {"fetch", core_fetch}, {NULL, NULL}};
     lua_newtable(L);
     lua_pushcfunction(L, array_gc);
     lua_setfield(L, -2, "__gc");

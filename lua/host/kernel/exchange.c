@@ -20,7 +20,7 @@ struct tide_lua_exchange {
     uint32_t workers;
     struct tide_exchange_layer *layers;    /* in Lua's memory, second user value */
     struct tide_exchange_matrix *matrices; /* of all layers, in the same block */
-    uint32_t *parameters; /* of each matrix: number of the program's parameter, from 0 */
+    uint32_t *parameters;                  /* of each matrix: number of the program's parameter, from 0 */
     size_t matrix_count;
     float *stack; /* rows of all workers */
     size_t stack_room;
@@ -74,16 +74,14 @@ static uint64_t check_step(lua_State *L, int index) {
 /* ---- creation ---- */
 
 /* The matrices of the layer on top of the stack. */
-static void read_matrices(lua_State *L, struct tide_lua_exchange *own,
-                          struct tide_exchange_layer *layer) {
+static void read_matrices(lua_State *L, struct tide_lua_exchange *own, struct tide_exchange_layer *layer) {
     if (lua_getfield(L, -1, "matrices") == LUA_TTABLE) {
         layer->matrices = own->matrices + own->matrix_count;
         layer->matrix_count = lua_rawlen(L, -1);
         for (size_t i = 0; i < layer->matrix_count; i++) {
             lua_rawgeti(L, -1, (lua_Integer)i + 1);
             size_t parameter = count_field(L, "parameter");
-            own->parameters[own->matrix_count] =
-                parameter > 0 && parameter < UINT32_MAX ? (uint32_t)parameter - 1 : 0;
+            own->parameters[own->matrix_count] = parameter > 0 && parameter < UINT32_MAX ? (uint32_t)parameter - 1 : 0;
             own->matrices[own->matrix_count++] = (struct tide_exchange_matrix){
                 count_field(L, "first"), count_field(L, "rows"), count_field(L, "columns")};
             lua_pop(L, 1);
@@ -108,8 +106,8 @@ static size_t count_matrices(lua_State *L, int layers, size_t layer_count) {
 /* Memory of the descriptions, one block that Lua owns. */
 static void make_room(lua_State *L, struct tide_lua_exchange *own, size_t matrices) {
     size_t layers = own->layer_count;
-    char *block = lua_newuserdatauv(
-        L, layers * (sizeof *own->layers + 3) + matrices * (sizeof *own->matrices + 4) + 8, 0);
+    char *block =
+        lua_newuserdatauv(L, layers * (sizeof *own->layers + 3) + matrices * (sizeof *own->matrices + 4) + 8, 0);
     own->layers = (void *)block;
     own->matrices = (void *)(block + layers * sizeof *own->layers);
     own->parameters = (void *)(own->matrices + matrices);
@@ -134,16 +132,15 @@ static int core_exchange(lua_State *L) {
     make_room(L, own, count_matrices(L, 3, own->layer_count));
     for (size_t i = 0; i < own->layer_count; i++) {
         lua_rawgeti(L, 3, (lua_Integer)i + 1);
-        own->layers[i] = (struct tide_exchange_layer){.first = count_field(L, "first"),
-                                                      .count = count_field(L, "count")};
+        own->layers[i] =
+            (struct tide_exchange_layer){.first = count_field(L, "first"), .count = count_field(L, "count")};
         read_matrices(L, own, &own->layers[i]);
         lua_pop(L, 1);
     }
     lua_pushvalue(L, 1);
     size_t rank = count_field(L, "rank"), workers = count_field(L, "workers");
     own->elements = count_field(L, "elements");
-    luaL_argcheck(L, rank >= 1 && rank <= workers && workers <= TIDE_EXCHANGE_WORKERS_MAX, 1,
-                  "'rank' or 'workers'");
+    luaL_argcheck(L, rank >= 1 && rank <= workers && workers <= TIDE_EXCHANGE_WORKERS_MAX, 1, "'rank' or 'workers'");
     own->workers = (uint32_t)workers;
     struct tide_exchange_options o = {.rank = (uint32_t)rank - 1,
                                       .workers = (uint32_t)workers,
@@ -195,10 +192,8 @@ static int exchange_connect(lua_State *L) {
 
 static int push_memory(lua_State *L, const struct tide_lua_exchange *own, float *memory) {
     lua_Integer columns = luaL_checkinteger(L, 2);
-    luaL_argcheck(L, columns >= 1 && own->elements % (size_t)columns == 0, 2,
-                  "does not divide the elements");
-    tide__lua_tensor_borrow(L, TIDE_F32, own->elements / (size_t)columns, (size_t)columns, memory,
-                            1);
+    luaL_argcheck(L, columns >= 1 && own->elements % (size_t)columns == 0, 2, "does not divide the elements");
+    tide__lua_tensor_borrow(L, TIDE_F32, own->elements / (size_t)columns, (size_t)columns, memory, 1);
     return 1;
 }
 
@@ -217,10 +212,8 @@ static int exchange_sum(lua_State *L) {
 
 /* ---- plans ---- */
 
-static void read_names(lua_State *L, const char *field, const char *const names[], uint8_t *out,
-                       size_t count) {
-    luaL_argcheck(L, lua_getfield(L, -1, field) == LUA_TTABLE, 2,
-                  "a plan has epoch, paths, formats and fanouts");
+static void read_names(lua_State *L, const char *field, const char *const names[], uint8_t *out, size_t count) {
+    luaL_argcheck(L, lua_getfield(L, -1, field) == LUA_TTABLE, 2, "a plan has epoch, paths, formats and fanouts");
     for (size_t i = 0; i < count; i++) {
         lua_rawgeti(L, -1, (lua_Integer)i + 1);
         const char *name = lua_tostring(L, -1);
@@ -229,8 +222,7 @@ static void read_names(lua_State *L, const char *field, const char *const names[
             found = name && strcmp(names[n], name) == 0 ? n : found;
         }
         if (found < 0) {
-            luaL_error(L, "exchange: %s of layer %I: \"%s\" is none", field, (lua_Integer)i + 1,
-                       name ? name : "?");
+            luaL_error(L, "exchange: %s of layer %I: \"%s\" is none", field, (lua_Integer)i + 1, name ? name : "?");
         }
         out[i] = (uint8_t)found;
         lua_pop(L, 1);
@@ -239,8 +231,7 @@ static void read_names(lua_State *L, const char *field, const char *const names[
 }
 
 static void read_fanouts(lua_State *L, uint8_t *out, size_t count) {
-    luaL_argcheck(L, lua_getfield(L, -1, "fanouts") == LUA_TTABLE, 2,
-                  "a plan has epoch, paths, formats and fanouts");
+    luaL_argcheck(L, lua_getfield(L, -1, "fanouts") == LUA_TTABLE, 2, "a plan has epoch, paths, formats and fanouts");
     for (size_t i = 0; i < count; i++) {
         lua_rawgeti(L, -1, (lua_Integer)i + 1);
         lua_Integer fanout = lua_tointeger(L, -1);
@@ -255,10 +246,8 @@ static void read_fanouts(lua_State *L, uint8_t *out, size_t count) {
 static struct tide_exchange_plan read_plan(lua_State *L, struct tide_lua_exchange *own, int index) {
     luaL_checktype(L, index, LUA_TTABLE);
     lua_pushvalue(L, index);
-    struct tide_exchange_plan plan = {.epoch = count_field(L, "epoch"),
-                                      .paths = own->paths,
-                                      .formats = own->formats,
-                                      .fanouts = own->fanouts};
+    struct tide_exchange_plan plan = {
+        .epoch = count_field(L, "epoch"), .paths = own->paths, .formats = own->formats, .fanouts = own->fanouts};
     read_names(L, "paths", path_names, plan.paths, own->layer_count);
     read_names(L, "formats", format_names, plan.formats, own->layer_count);
     read_fanouts(L, plan.fanouts, own->layer_count);
@@ -266,8 +255,7 @@ static struct tide_exchange_plan read_plan(lua_State *L, struct tide_lua_exchang
     return plan;
 }
 
-static void push_plan(lua_State *L, const struct tide_lua_exchange *own,
-                      const struct tide_exchange_plan *plan) {
+static void push_plan(lua_State *L, const struct tide_lua_exchange *own, const struct tide_exchange_plan *plan) {
     lua_createtable(L, 0, 4);
     tide__lua_set_integer(L, "epoch", plan->epoch);
     for (int i = 0; i < 3; i++) {
@@ -364,8 +352,7 @@ static int exchange_took_part(lua_State *L) {
 }
 
 /* All workers' rows of a matrix below each other, A then B: K x rows and K x columns. */
-static int stack_factors(struct tide_lua_exchange *own, uint64_t step, size_t layer, size_t matrix,
-                         size_t *rows) {
+static int stack_factors(struct tide_lua_exchange *own, uint64_t step, size_t layer, size_t matrix, size_t *rows) {
     const struct tide_exchange_matrix *m = &own->layers[layer].matrices[matrix];
     size_t total = 0, k;
     const float *a, *b;
@@ -400,9 +387,8 @@ static int stack_factors(struct tide_lua_exchange *own, uint64_t step, size_t la
 /* What a product of K rows takes: C is written, and read if it is added to. */
 static struct tide_work product_work(const struct tide_exchange_matrix *m, size_t k, bool adds) {
     double c = (double)m->rows * (double)m->columns;
-    return (struct tide_work){
-        2 * c * (double)k,
-        sizeof(float) * ((adds ? 2 : 1) * c + (double)k * (double)(m->rows + m->columns))};
+    return (struct tide_work){2 * c * (double)k,
+                              sizeof(float) * ((adds ? 2 : 1) * c + (double)k * (double)(m->rows + m->columns))};
 }
 
 /* x:factors(layer, matrix, A, B, rows): the gradient of a matrix, A^T B of so many rows. Factors if
@@ -411,14 +397,11 @@ static int exchange_factors(lua_State *L) {
     struct tide_lua_exchange *own = check_exchange(L);
     size_t layer = check_layer(L, own, 2);
     lua_Integer matrix = luaL_checkinteger(L, 3), rows = luaL_checkinteger(L, 6);
-    luaL_argcheck(L, matrix >= 1 && (size_t)matrix <= own->layers[layer].matrix_count, 3,
-                  "no such matrix");
+    luaL_argcheck(L, matrix >= 1 && (size_t)matrix <= own->layers[layer].matrix_count, 3, "no such matrix");
     const struct tide_exchange_matrix *m = &own->layers[layer].matrices[matrix - 1];
-    const struct tide_lua_tensor *a = tide__lua_tensor_check(L, 4),
-                                 *b = tide__lua_tensor_check(L, 5);
+    const struct tide_lua_tensor *a = tide__lua_tensor_check(L, 4), *b = tide__lua_tensor_check(L, 5);
     luaL_argcheck(L, a->t.type == TIDE_F32 && a->t.columns == m->rows, 4, "not f32 of its rows");
-    luaL_argcheck(L, b->t.type == TIDE_F32 && b->t.columns == m->columns, 5,
-                  "not f32 of its columns");
+    luaL_argcheck(L, b->t.type == TIDE_F32 && b->t.columns == m->columns, 5, "not f32 of its columns");
     luaL_argcheck(L, rows >= 0 && (size_t)rows <= a->t.rows && (size_t)rows <= b->t.rows, 6,
                   "more rows than there are");
     size_t k = (size_t)rows;
@@ -427,15 +410,15 @@ static int exchange_factors(lua_State *L) {
     if (tide_exchange_get_plan(own->x)->paths[layer] == TIDE_PATH_FACTOR) {
         code = tide_exchange_factors(own->x, layer, (size_t)matrix - 1, k, a->t.data, b->t.data);
     } else {
-        code = tide_cpu_gemm(true, false, m->rows, m->columns, k, 1, a->t.data, m->rows, b->t.data,
-                             m->columns, 0, gradient, m->columns);
+        code = tide_cpu_gemm(true, false, m->rows, m->columns, k, 1, a->t.data, m->rows, b->t.data, m->columns, 0,
+                             gradient, m->columns);
         tide__lua_work(L, product_work(m, k, false));
     }
     return code < 0 ? tide__lua_raise(L, code) : 0;
 }
 
-static int multiply(struct tide_lua_exchange *own, uint64_t step, size_t layer, float *target,
-                    float alpha, float beta, struct tide_work *work) {
+static int multiply(struct tide_lua_exchange *own, uint64_t step, size_t layer, float *target, float alpha, float beta,
+                    struct tide_work *work) {
     int code = 0;
     for (size_t i = 0; i < own->layers[layer].matrix_count && code == 0; i++) {
         const struct tide_exchange_matrix *m = &own->layers[layer].matrices[i];
@@ -443,8 +426,7 @@ static int multiply(struct tide_lua_exchange *own, uint64_t step, size_t layer, 
         code = stack_factors(own, step, layer, i, &k);
         if (code == 0) {
             code = tide_cpu_gemm(true, false, m->rows, m->columns, k, alpha, own->stack, m->rows,
-                                 own->stack + k * m->rows, m->columns, beta, target + m->first,
-                                 m->columns);
+                                 own->stack + k * m->rows, m->columns, beta, target + m->first, m->columns);
             struct tide_work more = product_work(m, k, fpclassify(beta) != FP_ZERO);
             work->flops += more.flops;
             work->bytes += more.bytes;
@@ -480,8 +462,7 @@ static int exchange_need(lua_State *L) {
     float *target = tide_exchange_sum(own->x);
     if (folds) {
         struct tide_lua_tensor *t = tide__lua_tensor_check(L, 5);
-        luaL_argcheck(L, t->t.type == TIDE_F32 && tide__lua_tensor_count(t) >= own->elements, 5,
-                      "not the parameters");
+        luaL_argcheck(L, t->t.type == TIDE_F32 && tide__lua_tensor_count(t) >= own->elements, 5, "not the parameters");
         target = t->t.data;
     }
     float alpha = folds ? (float)luaL_checknumber(L, 6) : 1;
@@ -563,25 +544,16 @@ static int core_digest(lua_State *L) {
 
 void tide__lua_open_exchange(lua_State *L) {
     static const luaL_Reg methods[] = {
-        {"address", exchange_address},
-        {"connect", exchange_connect},
-        {"gradients", exchange_gradients},
-        {"sum", exchange_sum},
-        {"close", exchange_close},
-        {"took_part", exchange_took_part},
-        {"plan", exchange_plan},
-        {"ready", exchange_ready},
-        {"share", exchange_share},
-        {"factors", exchange_factors},
-        {"sums", exchange_sums},
-        {"next", exchange_next},
-        {"need", exchange_need},
-        {"flush", exchange_flush},
-        {"stats", exchange_stats},
-        {NULL, NULL},
+        {"address", exchange_address},     {"connect", exchange_connect},
+        {"gradients", exchange_gradients}, {"sum", exchange_sum},
+        {"close", exchange_close},         {"took_part", exchange_took_part},
+        {"plan", exchange_plan},           {"ready", exchange_ready},
+        {"share", exchange_share},         {"factors", exchange_factors},
+        {"sums", exchange_sums},           {"next", exchange_next},
+        {"need", exchange_need},           {"flush", exchange_flush},
+        {"stats", exchange_stats},         {NULL, NULL},
     };
-    static const luaL_Reg functions[] = {
-        {"exchange", core_exchange}, {"digest", core_digest}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"exchange", core_exchange}, {"digest", core_digest}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
     lua_newtable(L);
     lua_newtable(L);

@@ -23,8 +23,7 @@ static int fail(lua_State *L, const char *name) {
 }
 
 /* A field that is a finite number; `otherwise` where it is nil. NaN: it must be there. */
-static double number_field(lua_State *L, int table, const char *field, double otherwise,
-                           const char *what) {
+static double number_field(lua_State *L, int table, const char *field, double otherwise, const char *what) {
     lua_getfield(L, table, field);
     int is_number = 1;
     const double value = lua_isnil(L, -1) ? otherwise : lua_tonumberx(L, -1, &is_number);
@@ -155,15 +154,12 @@ static double machines_of(double slots, double per_machine) {
 }
 
 /* Goodput at a size; negative: no batch goes there. */
-static double goodput_at(const struct tide_goodput_job *job, bool is_known, double slots,
-                         double per_machine) {
+static double goodput_at(const struct tide_goodput_job *job, bool is_known, double slots, double per_machine) {
     struct tide_goodput_choice choice;
     if (!is_known) {
         return slots;
     }
-    return tide_goodput_best(job, machines_of(slots, per_machine), slots, &choice) < 0
-               ? -1
-               : choice.goodput;
+    return tide_goodput_best(job, machines_of(slots, per_machine), slots, &choice) < 0 ? -1 : choice.goodput;
 }
 
 /* k.goodput(job, sizes, fair) -> {goodput at each size, or false: not a size of this job}, goodput
@@ -201,8 +197,7 @@ static int k_goodput(lua_State *L) {
         lua_rawseti(L, -2, (lua_Integer)i);
     }
     double base = -1;
-    for (double slots = fair; slots >= 1 && base < 0;
-         slots = fmin(slots - 1, fmax(floor(job.max / job.low), 1))) {
+    for (double slots = fair; slots >= 1 && base < 0; slots = fmin(slots - 1, fmax(floor(job.max / job.low), 1))) {
         charge(L, BEST_WORK);
         base = goodput_at(&job, is_known, slots, per_machine);
     }
@@ -228,8 +223,7 @@ static int k_best_batch(lua_State *L) {
     if (read_job(L, 1, "best_batch", &job)) {
         code = tide_goodput_best(&job, machines, slots, &c);
     } else {
-        code = tide_goodput_fixed(&job, slots, fmax(job.start, job.low * slots), &c.batch,
-                                  &c.passes_extra);
+        code = tide_goodput_fixed(&job, slots, fmax(job.start, job.low * slots), &c.batch, &c.passes_extra);
     }
     if (code < 0) {
         lua_pushnil(L);
@@ -290,12 +284,8 @@ static int k_noise(lua_State *L) {
     const struct {
         const char *name;
         double value;
-    } numbers[] = {{"sqr", noise.sqr},
-                   {"var", noise.var},
-                   {"sqr_sum", noise.sums[0]},
-                   {"var_sum", noise.sums[1]},
-                   {"weight", noise.weight},
-                   {"skipped", (double)noise.skipped}};
+    } numbers[] = {{"sqr", noise.sqr},         {"var", noise.var},       {"sqr_sum", noise.sums[0]},
+                   {"var_sum", noise.sums[1]}, {"weight", noise.weight}, {"skipped", (double)noise.skipped}};
     lua_createtable(L, 0, 7);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         lua_pushnumber(L, numbers[i].value);
@@ -388,6 +378,7 @@ static int k_sizes(lua_State *L) {
 }
 
 const luaL_Reg tide__k_goodput[] = {
-    {"best_batch", k_best_batch}, {"fit_goodput", k_fit_goodput}, {"goodput", k_goodput},
-    {"noise", k_noise},           {"sizes", k_sizes},             {NULL, NULL},
+    {"best_batch", k_best_batch}, {"fit_goodput", k_fit_goodput},
+    {"goodput", k_goodput},       {"noise", k_noise},
+    {"sizes", k_sizes},           {NULL, NULL},
 };

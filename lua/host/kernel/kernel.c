@@ -21,13 +21,11 @@ static int rows_push(void *table, const uint64_t *keys, size_t key_count, const 
     return tide_table_push(table, keys, key_count, rows, NULL);
 }
 
-static int rows_pull_start(void *table, const uint64_t *keys, size_t key_count, float *rows,
-                           void *handle) {
+static int rows_pull_start(void *table, const uint64_t *keys, size_t key_count, float *rows, void *handle) {
     return tide_table_pull(table, keys, key_count, rows, handle);
 }
 
-static int rows_push_start(void *table, const uint64_t *keys, size_t key_count, const float *rows,
-                           void *handle) {
+static int rows_push_start(void *table, const uint64_t *keys, size_t key_count, const float *rows, void *handle) {
     return tide_table_push(table, keys, key_count, rows, handle);
 }
 
@@ -35,8 +33,7 @@ static int rows_localize_start(void *table, const uint64_t *keys, size_t key_cou
     return tide_table_localize(table, keys, key_count, handle);
 }
 
-static int rows_add(void *table, uint64_t key, const uint32_t *columns, const float *values,
-                    size_t count) {
+static int rows_add(void *table, uint64_t key, const uint32_t *columns, const float *values, size_t count) {
     return tide_table_add(table, key, columns, values, count);
 }
 
@@ -71,28 +68,24 @@ static struct tide_rows rows_of(struct tide_table *table) {
 
 /* ---- arguments ---- */
 
-static const char *const type_names[] = {
-    "a number",       "a string",  "a tensor",
-    "a table handle", "a boolean", "a sampler that is not a function of the script's"};
+static const char *const type_names[] = {"a number",  "a string",
+                                         "a tensor",  "a table handle",
+                                         "a boolean", "a sampler that is not a function of the script's"};
 
-static int wrong(lua_State *L, const struct tide_kernel *kernel, const struct tide_parameter *p,
-                 int index) {
+static int wrong(lua_State *L, const struct tide_kernel *kernel, const struct tide_parameter *p, int index) {
     struct tide_lua_tensor *tensor = tide__lua_tensor_at(L, index);
-    const char *what = tensor                         ? "a tensor"
-                       : tide__lua_table_at(L, index) ? "a table handle"
-                                                      : luaL_typename(L, index);
+    const char *what = tensor ? "a tensor" : tide__lua_table_at(L, index) ? "a table handle" : luaL_typename(L, index);
     if (tensor && p->type == TIDE_TENSOR) {
-        return luaL_error(L, "kernel %s: '%s' is a %s tensor, it must be %s (%s)", kernel->name,
-                          p->name, tide__lua_tensor_type_name(tensor->t.type),
-                          tide__lua_tensor_type_name(p->element), p->doc);
+        return luaL_error(L, "kernel %s: '%s' is a %s tensor, it must be %s (%s)", kernel->name, p->name,
+                          tide__lua_tensor_type_name(tensor->t.type), tide__lua_tensor_type_name(p->element), p->doc);
     }
-    return luaL_error(L, "kernel %s: '%s' is %s, it must be %s (%s)", kernel->name, p->name, what,
-                      type_names[p->type], p->doc);
+    return luaL_error(L, "kernel %s: '%s' is %s, it must be %s (%s)", kernel->name, p->name, what, type_names[p->type],
+                      p->doc);
 }
 
 /* Converts the value on top of the stack, which stays there and so stays alive. */
-static void read_argument(lua_State *L, const struct tide_kernel *kernel,
-                          const struct tide_parameter *p, struct tide_argument *a) {
+static void read_argument(lua_State *L, const struct tide_kernel *kernel, const struct tide_parameter *p,
+                          struct tide_argument *a) {
     int top = lua_gettop(L), number;
     a->number = p->number;
     if (lua_isnil(L, -1)) {
@@ -160,8 +153,8 @@ static void check_names(lua_State *L, const struct tide_kernel *kernel) {
             char names[300];
             size_t used = 0;
             for (size_t i = 0; i < kernel->parameter_count && used < sizeof names - 64; i++) {
-                used += (size_t)snprintf(names + used, sizeof names - used, "%s%.50s",
-                                         i > 0 ? ", " : "", kernel->parameters[i].name);
+                used += (size_t)snprintf(names + used, sizeof names - used, "%s%.50s", i > 0 ? ", " : "",
+                                         kernel->parameters[i].name);
             }
             luaL_error(L, "kernel %s: no parameter is named '%s'; there are: %s", kernel->name,
                        luaL_tolstring(L, -2, NULL), names);
@@ -182,8 +175,7 @@ static const double *result_named(const char *name, const struct tide_result *re
 /* Data points of a call: what the kernel says it has counted, else what it was asked for, else the
  * examples that it says it has seen. */
 static double data_points(lua_State *L, const struct tide_result *results, int count) {
-    const double *counted = result_named("count", results, count),
-                 *examples = result_named("examples", results, count);
+    const double *counted = result_named("count", results, count), *examples = result_named("examples", results, count);
     lua_getfield(L, 1, "count");
     const double asked = lua_tonumber(L, -1);
     lua_pop(L, 1);
@@ -216,8 +208,7 @@ static int kernel_call(lua_State *L) {
         return luaL_error(L, "kernel %s returned %d results: 16 at most", kernel->name, count);
     }
     if (count < 0) {
-        return tide__lua_raisef(L, count, "kernel %s: %s", kernel->name,
-                                reason[0] ? reason : tide_error_name(count));
+        return tide__lua_raisef(L, count, "kernel %s: %s", kernel->name, reason[0] ? reason : tide_error_name(count));
     }
     double rows = data_points(L, results, count);
     tide__costs_end(&watch, kernel->name, rows);
@@ -249,13 +240,11 @@ static int core_kernel(lua_State *L) {
 }
 
 static void push_parameter(lua_State *L, const struct tide_parameter *p) {
-    static const char *const names[] = {"number", "string",  "tensor",
-                                        "table",  "boolean", "sampler"};
+    static const char *const names[] = {"number", "string", "tensor", "table", "boolean", "sampler"};
     lua_createtable(L, 0, 5);
     lua_pushstring(L, p->name);
     lua_setfield(L, -2, "name");
-    lua_pushstring(L, p->type == TIDE_TENSOR && p->element ? tide__lua_tensor_type_name(p->element)
-                                                           : names[p->type]);
+    lua_pushstring(L, p->type == TIDE_TENSOR && p->element ? tide__lua_tensor_type_name(p->element) : names[p->type]);
     lua_setfield(L, -2, "type");
     lua_pushboolean(L, p->required);
     lua_setfield(L, -2, "required");
@@ -291,8 +280,7 @@ static int core_kernels(lua_State *L) {
 }
 
 void tide__lua_open_kernel(lua_State *L) {
-    static const luaL_Reg functions[] = {
-        {"kernel", core_kernel}, {"kernels", core_kernels}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"kernel", core_kernel}, {"kernels", core_kernels}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
     tide__lua_open_module(L);
 }

@@ -22,8 +22,7 @@ enum { ID_MAX = 65535, SUBJECTS_MAX = 65536 };
 
 /* Fields of a worker's record, as upvalues 2.. of the methods: strings that need no hashing. */
 enum field { ID = 2, CLOCK, EXAMPLES, SECONDS, BATCH, LEAST, MOST, FIELD_END };
-static const char *const field_names[] = {"id",    "clock",     "examples", "seconds",
-                                          "batch", "batch_min", "batch_max"};
+static const char *const field_names[] = {"id", "clock", "examples", "seconds", "batch", "batch_min", "batch_max"};
 
 struct seen {
     struct tide_line_seen line;
@@ -65,14 +64,12 @@ static int push_field(lua_State *L, enum field field) {
     return lua_rawget(L, -2);
 }
 
-static double number_field(lua_State *L, enum field field, double otherwise, double least,
-                           double most) {
+static double number_field(lua_State *L, enum field field, double otherwise, double least, double most) {
     int type = push_field(L, field), is_number = 1;
     double value = type == LUA_TNIL ? otherwise : lua_tonumberx(L, -1, &is_number);
     lua_pop(L, 1);
     if (!is_number || !(value >= least && value <= most)) {
-        luaL_error(L, "k.lines: %s of a worker is not %f to %f", field_names[field - ID], least,
-                   most);
+        luaL_error(L, "k.lines: %s of a worker is not %f to %f", field_names[field - ID], least, most);
     }
     return value;
 }
@@ -253,11 +250,8 @@ static void read_kept(lua_State *L, struct lines *lines) {
 }
 
 static void push_metatable(lua_State *L) {
-    static const luaL_Reg methods[] = {{"learn", lines_learn},
-                                       {"split", lines_split},
-                                       {"line", lines_line},
-                                       {"kept", lines_kept},
-                                       {NULL, NULL}};
+    static const luaL_Reg methods[] = {
+        {"learn", lines_learn}, {"split", lines_split}, {"line", lines_line}, {"kept", lines_kept}, {NULL, NULL}};
     if (!luaL_newmetatable(L, METATABLE)) {
         return;
     }

@@ -39,8 +39,10 @@ static const char *check_kernel(const struct tide_kernel *k, char text[256]) {
     if (!k->name || !tide_identifier_valid(k->name)) {
         return "a kernel has a name of lower-case letters, digits and . _ -";
     }
-    if (!k->run || !k->doc || k->parameter_count > TIDE_KERNEL_PARAMETERS_MAX || (k->parameter_count > 0 && !k->parameters)) {
-        snprintf(text, 256, "kernel %s needs `run`, `doc` and at most %d parameters", k->name, TIDE_KERNEL_PARAMETERS_MAX);
+    if (!k->run || !k->doc || k->parameter_count > TIDE_KERNEL_PARAMETERS_MAX ||
+        (k->parameter_count > 0 && !k->parameters)) {
+        snprintf(text, 256, "kernel %s needs `run`, `doc` and at most %d parameters", k->name,
+                 TIDE_KERNEL_PARAMETERS_MAX);
         return text;
     }
     for (size_t i = 0; i < k->parameter_count; i++) {
@@ -50,7 +52,8 @@ static const char *check_kernel(const struct tide_kernel *k, char text[256]) {
             return text;
         }
         if (p->type == TIDE_TENSOR && p->element != 0 && strcmp(tide__lua_tensor_type_name(p->element), "?") == 0) {
-            snprintf(text, 256, "parameter '%s' of kernel %s: no tensor has elements of type %d", p->name, k->name, p->element);
+            snprintf(text, 256, "parameter '%s' of kernel %s: no tensor has elements of type %d", p->name, k->name,
+                     p->element);
             return text;
         }
     }
@@ -78,7 +81,10 @@ static const char *check_module(const struct tide_kernel_module *m, char text[25
 static const char *last_failure(const char *shown, char text[256]) {
     const char *reason = dlerror();
     const char *rest = reason ? strstr(reason, ": ") : NULL; /* behind the name of the copy */
-    snprintf(text, 256, "%s: %s", shown, rest && strncmp(reason, "/proc/self/fd/", 14) == 0 ? rest + 2 : reason ? reason : "?");
+    snprintf(text, 256, "%s: %s", shown,
+             rest && strncmp(reason, "/proc/self/fd/", 14) == 0 ? rest + 2
+             : reason                                           ? reason
+                                                                : "?");
     return text;
 }
 

@@ -49,8 +49,7 @@ static const struct tide_device *check_device(lua_State *L, int index, const cha
         return NULL;
     }
     if (lua_type(L, index) != LUA_TSTRING) {
-        luaL_error(L, "k.%s: a device is a name such as \"cuda\", not a %s", name,
-                   luaL_typename(L, index));
+        luaL_error(L, "k.%s: a device is a name such as \"cuda\", not a %s", name, luaL_typename(L, index));
     }
     const struct tide_device *device = tide_device_find(lua_tostring(L, index));
     if (!device) {
@@ -61,8 +60,7 @@ static const struct tide_device *check_device(lua_State *L, int index, const cha
 
 /* The array at `index` as doubles; `name` and `what` for the error. Infinity only where `infinite`.
  */
-static double *check_numbers(lua_State *L, int index, size_t *count, const char *what,
-                             bool infinite) {
+static double *check_numbers(lua_State *L, int index, size_t *count, const char *what, bool infinite) {
     if (!lua_istable(L, index)) {
         luaL_error(L, "%s must be a list of numbers, not a %s", what, luaL_typename(L, index));
     }
@@ -83,8 +81,7 @@ static double *check_numbers(lua_State *L, int index, size_t *count, const char 
 }
 
 /* A list of equally long lists, row-major. */
-static double *check_matrix(lua_State *L, int index, size_t *rows, size_t *columns,
-                            const char *what, bool infinite) {
+static double *check_matrix(lua_State *L, int index, size_t *rows, size_t *columns, const char *what, bool infinite) {
     char name[64];
     if (!lua_istable(L, index)) {
         luaL_error(L, "%s must be a list of rows, not a %s", what, luaL_typename(L, index));
@@ -103,8 +100,7 @@ static double *check_matrix(lua_State *L, int index, size_t *rows, size_t *colum
         lua_rawgeti(L, index, (lua_Integer)i + 1);
         const double *row = check_numbers(L, lua_gettop(L), &count, name, infinite);
         if (count != *columns) {
-            luaL_error(L, "%s has %d numbers, the first row has %d", name, (int)count,
-                       (int)*columns);
+            luaL_error(L, "%s has %d numbers, the first row has %d", name, (int)count, (int)*columns);
         }
         memcpy(matrix + i * *columns, row, count * sizeof *row);
         lua_pop(L, 2);
@@ -125,8 +121,7 @@ static void push_numbers(lua_State *L, const double *numbers, size_t count) {
 /* k.line(x, y) -> {at=, per=} */
 static int k_line(lua_State *L) {
     size_t n, m;
-    double *x = check_numbers(L, 1, &n, "k.line: x", false),
-           *y = check_numbers(L, 2, &m, "k.line: y", false);
+    double *x = check_numbers(L, 1, &n, "k.line: x", false), *y = check_numbers(L, 2, &m, "k.line: y", false);
     if (n != m) {
         return luaL_error(L, "k.line: %d x and %d y", (int)n, (int)m);
     }
@@ -144,17 +139,16 @@ static int k_line(lua_State *L) {
 
 static int linear_fit(lua_State *L, const char *name, bool nonnegative) {
     size_t rows, columns, count;
-    double *a = check_matrix(L, 1, &rows, &columns, "A", false),
-           *y = check_numbers(L, 2, &count, "y", false);
+    double *a = check_matrix(L, 1, &rows, &columns, "A", false), *y = check_numbers(L, 2, &count, "y", false);
     if (count != rows || columns > 256) {
-        return luaL_error(L, "k.%s: A has %d rows and %d columns (up to 256), y %d numbers", name,
-                          (int)rows, (int)columns, (int)count);
+        return luaL_error(L, "k.%s: A has %d rows and %d columns (up to 256), y %d numbers", name, (int)rows,
+                          (int)columns, (int)count);
     }
     double work = (double)rows * (double)columns * (double)columns;
     charge(L, nonnegative ? work * (double)(3 * columns + 10) : 2 * work);
     double *c = scratch(L, columns, sizeof *c);
-    int code = nonnegative ? tide_fit_nonnegative(a, y, rows, columns, c)
-                           : tide_fit_least_squares(a, y, rows, columns, c);
+    int code =
+        nonnegative ? tide_fit_nonnegative(a, y, rows, columns, c) : tide_fit_least_squares(a, y, rows, columns, c);
     if (code < 0) {
         return fail(L, name);
     }
@@ -242,8 +236,7 @@ static int k_fit(lua_State *L) {
     lua_pushnil(L);
     lua_getfield(L, 1, "start");
     double *p = check_numbers(L, 4, &c.parameters, "start", false);
-    double *low = bounds(L, "low", c.parameters, -INFINITY),
-           *high = bounds(L, "high", c.parameters, INFINITY);
+    double *low = bounds(L, "low", c.parameters, -INFINITY), *high = bounds(L, "high", c.parameters, INFINITY);
     lua_getfield(L, 1, "evaluations");
     lua_Integer most = luaL_optinteger(L, -1, 200 * ((lua_Integer)c.parameters + 1));
     lua_pushvalue(L, 2);
@@ -260,8 +253,7 @@ static int k_fit(lua_State *L) {
                                              .parameter_count = c.parameters,
                                              .low = low,
                                              .high = high,
-                                             .evaluations_max =
-                                                 most > 0 && most < 100000 ? (int)most : 100000};
+                                             .evaluations_max = most > 0 && most < 100000 ? (int)most : 100000};
     int code = tide_fit_bounded(&problem, p, &error, &evaluations);
     charge(L, (double)c.residuals * (double)c.parameters * (double)(evaluations + 1));
     if (code < 0 && !lua_isnil(L, 3)) {
@@ -283,8 +275,7 @@ static int k_fit(lua_State *L) {
 
 /* ---- splits and assignments ---- */
 
-static lua_Integer integer_field(lua_State *L, int index, const char *name, lua_Integer otherwise,
-                                 int worker) {
+static lua_Integer integer_field(lua_State *L, int index, const char *name, lua_Integer otherwise, int worker) {
     int is_integer = 1;
     lua_getfield(L, index, name);
     lua_Integer value = lua_isnil(L, -1) ? otherwise : lua_tointegerx(L, -1, &is_integer);
@@ -295,16 +286,14 @@ static lua_Integer integer_field(lua_State *L, int index, const char *name, lua_
     return value;
 }
 
-static void read_cost(lua_State *L, int index, struct tide_split_cost *cost, lua_Integer total,
-                      int worker) {
+static void read_cost(lua_State *L, int index, struct tide_split_cost *cost, lua_Integer total, int worker) {
     if (!lua_istable(L, index)) {
-        luaL_error(L, "k.minmax_split: cost[%d] is a %s, not {at =, per =} or a list of times",
-                   worker, luaL_typename(L, index));
+        luaL_error(L, "k.minmax_split: cost[%d] is a %s, not {at =, per =} or a list of times", worker,
+                   luaL_typename(L, index));
     }
     size_t count = lua_rawlen(L, index);
     if (count > 0) {
-        double *times = check_numbers(L, index, &count, "k.minmax_split: times",
-                                      false); /* stays on the stack */
+        double *times = check_numbers(L, index, &count, "k.minmax_split: times", false); /* stays on the stack */
         for (size_t i = 1; i < count; i++) {
             if (times[i] < times[i - 1]) {
                 luaL_error(L, "k.minmax_split: the times of cost[%d] decrease", worker);
@@ -461,8 +450,8 @@ static int k_makespan(lua_State *L) {
 /* ---- linear programmes ---- */
 
 /* Reads rows[i] = {a = list, op = "<=" | "=" | ">=", b = number}. */
-static void read_rows(lua_State *L, int rows_index, struct tide_linear_program *p, double *a,
-                      double *b, int8_t *sense) {
+static void read_rows(lua_State *L, int rows_index, struct tide_linear_program *p, double *a, double *b,
+                      int8_t *sense) {
     for (size_t i = 0; i < p->rows; i++) {
         size_t count;
         int top = lua_gettop(L);
@@ -470,8 +459,7 @@ static void read_rows(lua_State *L, int rows_index, struct tide_linear_program *
         luaL_argcheck(L, lua_istable(L, -1), 1, "rows must be a list of {a =, op =, b =}");
         lua_getfield(L, top + 1, "a");
         const double *row = check_numbers(L, lua_gettop(L), &count, "k.lp: a", false);
-        luaL_argcheck(L, count == p->variables, 1,
-                      "every a must have as many numbers as the objective");
+        luaL_argcheck(L, count == p->variables, 1, "every a must have as many numbers as the objective");
         memcpy(a + i * p->variables, row, count * sizeof *row);
         lua_getfield(L, top + 1, "b");
         b[i] = luaL_checknumber(L, -1);
@@ -495,21 +483,18 @@ static int k_lp(lua_State *L) {
     if (minimise) {
         lua_getfield(L, 1, "minimize");
     }
-    double *objective = check_numbers(L, lua_gettop(L), &p.variables, "k.lp: the objective", false),
-           value;
+    double *objective = check_numbers(L, lua_gettop(L), &p.variables, "k.lp: the objective", false), value;
     lua_getfield(L, 1, "rows");
     int rows_index = lua_gettop(L);
     luaL_argcheck(L, lua_istable(L, rows_index), 1, "rows is missing");
     p.rows = lua_rawlen(L, rows_index);
     lua_getfield(L, 1, "device");
     p.device = check_device(L, -1, "lp");
-    luaL_argcheck(L, p.variables >= 1 && p.variables <= 1000 && p.rows <= 1000, 1,
-                  "1 to 1000 variables, 1000 rows");
+    luaL_argcheck(L, p.variables >= 1 && p.variables <= 1000 && p.rows <= 1000, 1, "1 to 1000 variables, 1000 rows");
     p.pivots_max = 50 * (p.rows + p.variables + 10);
     const double columns = (double)(p.variables + 2 * p.rows + 1);
-    charge(L,
-           (double)(p.rows + p.variables) *
-               (elsewhere(p.device) ? columns + (double)p.rows : columns * (double)(p.rows + 1)));
+    charge(L, (double)(p.rows + p.variables) *
+                  (elsewhere(p.device) ? columns + (double)p.rows : columns * (double)(p.rows + 1)));
     for (size_t j = 0; j < p.variables; j++) {
         objective[j] = minimise ? -objective[j] : objective[j];
     }
@@ -537,8 +522,7 @@ static int k_lp(lua_State *L) {
 static int k_ewma(lua_State *L) {
     double new_value = luaL_checknumber(L, 2), weight = luaL_checknumber(L, 3);
     luaL_argcheck(L, weight >= 0 && weight <= 1, 3, "a weight is between 0 and 1");
-    lua_pushnumber(L, lua_isnil(L, 1) ? new_value
-                                      : luaL_checknumber(L, 1) * (1 - weight) + new_value * weight);
+    lua_pushnumber(L, lua_isnil(L, 1) ? new_value : luaL_checknumber(L, 1) * (1 - weight) + new_value * weight);
     return 1;
 }
 
@@ -552,8 +536,7 @@ static int ascending(const void *a, const void *b) {
 /* k.quantile(list, q) -> value, interpolated between neighbours; nil of an empty list */
 static int k_quantile(lua_State *L) {
     size_t count;
-    double *numbers = check_numbers(L, 1, &count, "k.quantile: list", true),
-           q = luaL_checknumber(L, 2);
+    double *numbers = check_numbers(L, 1, &count, "k.quantile: list", true), q = luaL_checknumber(L, 2);
     luaL_argcheck(L, q >= 0 && q <= 1, 2, "a quantile is between 0 and 1");
     if (count == 0) {
         return 0;
@@ -563,8 +546,7 @@ static int k_quantile(lua_State *L) {
     double place = q * (double)(count - 1);
     size_t low = (size_t)place, high = low + 1 < count ? low + 1 : low;
     double share = place - (double)low;
-    lua_pushnumber(L, share > 0 ? numbers[low] + share * (numbers[high] - numbers[low])
-                                : numbers[low]);
+    lua_pushnumber(L, share > 0 ? numbers[low] + share * (numbers[high] - numbers[low]) : numbers[low]);
     return 1;
 }
 
@@ -581,8 +563,7 @@ static int k_rounds(lua_State *L) {
     size_t n, others, sizes_count;
     double *share = check_numbers(L, 1, &n, "k.rounds: share", false);
     double *received = check_numbers(L, 2, &others, "k.rounds: received", false);
-    double *sizes = check_numbers(L, 3, &sizes_count, "k.rounds: sizes", false),
-           left = luaL_checknumber(L, 4);
+    double *sizes = check_numbers(L, 3, &sizes_count, "k.rounds: sizes", false), left = luaL_checknumber(L, 4);
     if (others != n || sizes_count != n) {
         return luaL_error(L, "k.rounds: share, received and sizes must be of one length");
     }
@@ -618,15 +599,21 @@ static int k_rounds(lua_State *L) {
 }
 
 void tide__lua_push_numeric(lua_State *L, struct tide_sandbox *s) {
-    static const luaL_Reg functions[] = {
-        {"assign", k_assign},     {"ewma", k_ewma},
-        {"fit", k_fit},           {"hysteresis", k_hysteresis},
-        {"knapsack", k_knapsack}, {"least_squares", k_least_squares},
-        {"line", k_line},         {"lines", tide__k_lines},
-        {"lp", k_lp},             {"makespan", k_makespan},
-        {"minmax_split", k_minmax_split}, {"nnls", k_nnls},
-        {"quantile", k_quantile}, {"rounds", k_rounds},
-        {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"assign", k_assign},
+                                         {"ewma", k_ewma},
+                                         {"fit", k_fit},
+                                         {"hysteresis", k_hysteresis},
+                                         {"knapsack", k_knapsack},
+                                         {"least_squares", k_least_squares},
+                                         {"line", k_line},
+                                         {"lines", tide__k_lines},
+                                         {"lp", k_lp},
+                                         {"makespan", k_makespan},
+                                         {"minmax_split", k_minmax_split},
+                                         {"nnls", k_nnls},
+                                         {"quantile", k_quantile},
+                                         {"rounds", k_rounds},
+                                         {NULL, NULL}};
     luaL_newlibtable(L, functions);
     lua_pushlightuserdata(L, s);
     luaL_setfuncs(L, functions, 1);

@@ -102,8 +102,7 @@ static int program_input(lua_State *L) {
     static const char *const types[] = {"f32", "index", NULL};
     struct tide_program *p = tide__lua_program_check(L);
     const char *name = luaL_checkstring(L, 2);
-    enum tide_value_type type =
-        luaL_checkoption(L, 3, NULL, types) == 0 ? TIDE_VALUE_FLOAT : TIDE_VALUE_INDEX;
+    enum tide_value_type type = luaL_checkoption(L, 3, NULL, types) == 0 ? TIDE_VALUE_FLOAT : TIDE_VALUE_INDEX;
     uint32_t dims[TIDE_RANK_MAX], value = 0;
     size_t rank = check_dims(L, 4, dims);
     int code = tide_program_input(p, name, type, rank, dims, &value);
@@ -118,9 +117,7 @@ static int declare(lua_State *L, bool state) {
     size_t rank = check_dims(L, 3, dims);
     struct tide_initial initial = {.kind = TIDE_INITIAL_CONSTANT, .value = luaL_checknumber(L, 5)};
     int kind = luaL_checkoption(L, 4, NULL, kinds);
-    initial.kind = kind == 0   ? TIDE_INITIAL_CONSTANT
-                   : kind == 1 ? TIDE_INITIAL_UNIFORM
-                               : TIDE_INITIAL_NORMAL;
+    initial.kind = kind == 0 ? TIDE_INITIAL_CONSTANT : kind == 1 ? TIDE_INITIAL_UNIFORM : TIDE_INITIAL_NORMAL;
     int code = state ? tide_program_state(p, name, rank, dims, initial, &value)
                      : tide_program_parameter(p, name, rank, dims, initial, &value);
     return give_value(L, code, value);
@@ -311,8 +308,7 @@ static int program_initialise(lua_State *L) {
     struct tide_program *p = tide__lua_program_check(L);
     const struct tide_device *device = tide__lua_device(L, 2);
     uint64_t seed = (uint64_t)luaL_checkinteger(L, 3);
-    void *parameters =
-        tide__lua_host_floats(L, 4, device, tide_program_parameter_keys(p) * TIDE_PARAMETER_KEY);
+    void *parameters = tide__lua_host_floats(L, 4, device, tide_program_parameter_keys(p) * TIDE_PARAMETER_KEY);
     void *states = tide__lua_host_floats(L, 5, device, tide_program_state_elements(p));
     tide_program_initialise(p, seed, device->element, parameters, states);
     return 0;
@@ -332,8 +328,8 @@ static int program_plan(lua_State *L) {
     static const char *const kinds[] = {"train", "evaluate", NULL};
     struct tide_program *p = tide__lua_program_check(L);
     const struct tide_device *device = tide__lua_device(L, 2);
-    struct tide_plan_options options = {
-        .kind = luaL_checkoption(L, 3, NULL, kinds) == 0 ? TIDE_PLAN_TRAIN : TIDE_PLAN_EVALUATE};
+    struct tide_plan_options options = {.kind = luaL_checkoption(L, 3, NULL, kinds) == 0 ? TIDE_PLAN_TRAIN
+                                                                                         : TIDE_PLAN_EVALUATE};
     uint64_t seed = (uint64_t)luaL_checkinteger(L, 4);
     options.no_reuse = lua_toboolean(L, 5);
     /* User values: program, parameters, gradients, states, inputs by name, staged arrays (two); of
@@ -359,8 +355,7 @@ static int run_bind(lua_State *L) {
     size_t elements = tide_program_parameter_keys(own->program) * TIDE_PARAMETER_KEY;
     void *parameters = tide__lua_device_floats(L, 2, own->device, elements);
     void *gradients = lua_isnil(L, 3) ? NULL : tide__lua_device_floats(L, 3, own->device, elements);
-    void *states =
-        tide__lua_device_floats(L, 4, own->device, tide_program_state_elements(own->program));
+    void *states = tide__lua_device_floats(L, 4, own->device, tide_program_state_elements(own->program));
     for (int i = 2; i <= 4; i++) {
         lua_pushvalue(L, i);
         lua_setiuservalue(L, 1, i);
@@ -398,21 +393,17 @@ static int run_feed(lua_State *L) {
     lua_Integer first = luaL_optinteger(L, 4, 1);
     uint32_t value = 0;
     struct tide_shape shape = {0};
-    if (!tide_program_value(own->program, name, &value) ||
-        tide_program_dims(own->program, value, &shape) != 0) {
+    if (!tide_program_value(own->program, name, &value) || tide_program_dims(own->program, value, &shape) != 0) {
         return luaL_error(L, "the program has no input \"%s\"", name);
     }
     size_t columns = 1;
     for (int i = 0; i < shape.rank; i++) {
         columns *= shape.dims[i];
     }
-    int type = shape.type == TIDE_VALUE_INDEX          ? TIDE_I32
-               : own->device->element == sizeof(float) ? TIDE_F32
-                                                       : TIDE_F64;
+    int type = shape.type == TIDE_VALUE_INDEX ? TIDE_I32 : own->device->element == sizeof(float) ? TIDE_F32 : TIDE_F64;
     if (tensor->t.type != type || tensor->t.columns != columns) {
-        return luaL_error(L, "input \"%s\" is %s rows of %I, not %s rows of %I", name,
-                          tide__lua_tensor_type_name(type), (lua_Integer)columns,
-                          tide__lua_tensor_type_name(tensor->t.type),
+        return luaL_error(L, "input \"%s\" is %s rows of %I, not %s rows of %I", name, tide__lua_tensor_type_name(type),
+                          (lua_Integer)columns, tide__lua_tensor_type_name(tensor->t.type),
                           (lua_Integer)tensor->t.columns);
     }
     if (first < 1 || (lua_Unsigned)first > tensor->t.rows + 1) {
@@ -425,8 +416,7 @@ static int run_feed(lua_State *L) {
     lua_setfield(L, -2, "tensor");
     tide__lua_set_integer(L, "rows", left);
     lua_setfield(L, -2, name);
-    int code = tide_run_bind(
-        own->run, name, (char *)tensor->t.data + (size_t)(first - 1) * columns * tensor->element);
+    int code = tide_run_bind(own->run, name, (char *)tensor->t.data + (size_t)(first - 1) * columns * tensor->element);
     return code == 0 ? 0 : tide__lua_raise(L, code);
 }
 
@@ -490,8 +480,7 @@ static int on_ready(void *arg, uint32_t layer) {
     return call_hook(call, call->ready, layer);
 }
 
-static int on_factors(void *arg, size_t parameter, const struct tide_operand *a,
-                      const struct tide_operand *b) {
+static int on_factors(void *arg, size_t parameter, const struct tide_operand *a, const struct tide_operand *b) {
     return tide__lua_exchange_factors(((struct hook_call *)arg)->exchange, parameter, a, b);
 }
 
@@ -545,8 +534,7 @@ static int run_output(lua_State *L) {
     size_t rows, columns;
     const void *data = tide_run_output(own->run, luaL_checkstring(L, 2), &rows, &columns);
     if (!data) {
-        return luaL_error(L, "the program has no output \"%s\", or has not run",
-                          lua_tostring(L, 2));
+        return luaL_error(L, "the program has no output \"%s\", or has not run", lua_tostring(L, 2));
     }
     int type = own->device->element == sizeof(float) ? TIDE_F32 : TIDE_F64;
     struct tide_lua_tensor *copy = tide__lua_tensor_new(L, type, rows, columns);
@@ -615,8 +603,7 @@ static size_t check_range(lua_State *L, int index, size_t *count) {
 /* core.update(device, rule table, first, count, w, g, a|nil, b|nil): elements first .. first +
  * count of all arrays; the rule's fields as in struct tide_step */
 static int core_update(lua_State *L) {
-    static const char *const rules[] = {"sgd",     "momentum", "nesterov", "adagrad",
-                                        "rmsprop", "adam",     "adamw",    NULL};
+    static const char *const rules[] = {"sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw", NULL};
     const struct tide_device *device = tide__lua_device(L, 1);
     luaL_checktype(L, 2, LUA_TTABLE);
     lua_settop(L, 8);
@@ -632,8 +619,7 @@ static int core_update(lua_State *L) {
     size_t count, first = check_range(L, 3, &count), states = tide_rule_states(u.rule);
     char *arrays[4] = {NULL, NULL, NULL, NULL};
     for (size_t i = 0; i < 2 + states; i++) {
-        arrays[i] = (char *)tide__lua_device_floats(L, 5 + (int)i, device, first + count) +
-                    first * device->element;
+        arrays[i] = (char *)tide__lua_device_floats(L, 5 + (int)i, device, first + count) + first * device->element;
     }
     struct tide_work work = tide_update_work(u.rule, count, device->element);
     struct tide_costs_watch watch;
@@ -654,8 +640,7 @@ static int core_norm2(lua_State *L) {
     return 1;
 }
 
-static void new_metatable(lua_State *L, const char *key, const char *name, const luaL_Reg *methods,
-                          lua_CFunction gc) {
+static void new_metatable(lua_State *L, const char *key, const char *name, const luaL_Reg *methods, lua_CFunction gc) {
     lua_newtable(L);
     lua_newtable(L);
     luaL_setfuncs(L, methods, 0);
@@ -690,11 +675,9 @@ void tide__lua_open_program(lua_State *L) {
         {NULL, NULL},
     };
     static const luaL_Reg run[] = {
-        {"divide", run_divide},
-        {"bind", run_bind},       {"stage", run_stage},   {"feed", run_feed},
-        {"step", run_step},       {"output", run_output}, {"fold", run_fold},
-        {"folded", run_folded},   {"offer", run_offer},   {"explain", run_explain},
-        {"figures", run_figures}, {NULL, NULL},
+        {"divide", run_divide}, {"bind", run_bind},       {"stage", run_stage},     {"feed", run_feed},
+        {"step", run_step},     {"output", run_output},   {"fold", run_fold},       {"folded", run_folded},
+        {"offer", run_offer},   {"explain", run_explain}, {"figures", run_figures}, {NULL, NULL},
     };
     static const luaL_Reg functions[] = {{"program", core_program},
                                          {"update", core_update},

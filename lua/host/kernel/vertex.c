@@ -63,16 +63,13 @@ static int program_counted_kinds(lua_State *L) {
 /* program:child_state(name, columns) */
 static int program_child_state(lua_State *L) {
     uint32_t value = 0;
-    int code = tide_program_child_state(tide__lua_program_check(L), luaL_checkstring(L, 2),
-                                        check_size(L, 3), &value);
+    int code = tide_program_child_state(tide__lua_program_check(L), luaL_checkstring(L, 2), check_size(L, 3), &value);
     return give_value(L, code, value);
 }
 
 /* program:publish(name, value) */
 static int program_publish(lua_State *L) {
-    return give_value(L,
-                      tide_program_publish(tide__lua_program_check(L), luaL_checkstring(L, 2),
-                                           check_value(L, 3)),
+    return give_value(L, tide_program_publish(tide__lua_program_check(L), luaL_checkstring(L, 2), check_value(L, 3)),
                       0);
 }
 
@@ -82,11 +79,9 @@ static int program_table(lua_State *L) {
     uint32_t value = 0;
     struct tide_initial initial = {.kind = TIDE_INITIAL_CONSTANT, .value = luaL_checknumber(L, 6)};
     int kind = luaL_checkoption(L, 5, NULL, kinds);
-    initial.kind = kind == 0   ? TIDE_INITIAL_CONSTANT
-                   : kind == 1 ? TIDE_INITIAL_UNIFORM
-                               : TIDE_INITIAL_NORMAL;
-    int code = tide_program_table(tide__lua_program_check(L), luaL_checkstring(L, 2),
-                                  check_size(L, 3), check_size(L, 4), initial, &value);
+    initial.kind = kind == 0 ? TIDE_INITIAL_CONSTANT : kind == 1 ? TIDE_INITIAL_UNIFORM : TIDE_INITIAL_NORMAL;
+    int code = tide_program_table(tide__lua_program_check(L), luaL_checkstring(L, 2), check_size(L, 3),
+                                  check_size(L, 4), initial, &value);
     return give_value(L, code, value);
 }
 
@@ -111,10 +106,9 @@ static int program_nth(lua_State *L) {
 static int program_edge_input(lua_State *L) {
     static const char *const types[] = {"f32", "index", NULL};
     uint32_t value = 0, columns = check_size(L, 4);
-    enum tide_value_type type =
-        luaL_checkoption(L, 3, NULL, types) == 0 ? TIDE_VALUE_FLOAT : TIDE_VALUE_INDEX;
-    int code = tide_program_edge_input(tide__lua_program_check(L), luaL_checkstring(L, 2), type,
-                                       columns ? 1 : 0, &columns, &value);
+    enum tide_value_type type = luaL_checkoption(L, 3, NULL, types) == 0 ? TIDE_VALUE_FLOAT : TIDE_VALUE_INDEX;
+    int code = tide_program_edge_input(tide__lua_program_check(L), luaL_checkstring(L, 2), type, columns ? 1 : 0,
+                                       &columns, &value);
     return give_value(L, code, value);
 }
 
@@ -163,12 +157,12 @@ static int program_table_rows(lua_State *L) {
     lua_Integer first = luaL_checkinteger(L, 4);
     struct tide_lua_tensor *t = tide__lua_tensor_check(L, 5);
     struct tide_table_place place = tide_program_table_at(p, table);
-    luaL_argcheck(L, (t->t.type == TIDE_F32 || t->t.type == TIDE_F64) &&
-                         t->t.columns == place.columns && first >= 0 &&
-                         (size_t)first + t->t.rows <= place.rows,
+    luaL_argcheck(L,
+                  (t->t.type == TIDE_F32 || t->t.type == TIDE_F64) && t->t.columns == place.columns && first >= 0 &&
+                      (size_t)first + t->t.rows <= place.rows,
                   5, "is no such rows of the table");
-    tide_program_table_rows(p, table, (uint64_t)luaL_checkinteger(L, 3), t->element, (size_t)first,
-                            t->t.rows, t->t.data);
+    tide_program_table_rows(p, table, (uint64_t)luaL_checkinteger(L, 3), t->element, (size_t)first, t->t.rows,
+                            t->t.data);
     return 0;
 }
 
@@ -184,15 +178,13 @@ struct samples {
 
 static struct samples check_samples(lua_State *L) {
     struct samples s = {.forest = tide__lua_forest_check(L, 2), .serial = lua_toboolean(L, 6)};
-    const struct tide_lua_tensor *order =
-        lua_isnoneornil(L, 3) ? NULL : tide__lua_tensor_check(L, 3);
+    const struct tide_lua_tensor *order = lua_isnoneornil(L, 3) ? NULL : tide__lua_tensor_check(L, 3);
     lua_Integer first = luaL_checkinteger(L, 4), count = luaL_checkinteger(L, 5);
     if (order && (order->t.type != TIDE_U32 || first < 1 || count < 0 ||
                   (size_t)(first - 1 + count) > tide__lua_tensor_count(order))) {
         luaL_error(L, "the order of samples is no u32 tensor of %I numbers", first - 1 + count);
     }
-    luaL_argcheck(L, first >= 1 && count >= 0 && first < UINT32_MAX && count < UINT32_MAX, 4,
-                  "out of range");
+    luaL_argcheck(L, first >= 1 && count >= 0 && first < UINT32_MAX && count < UINT32_MAX, 4, "out of range");
     s.order = order ? order->t.data : NULL;
     s.first = (size_t)first - 1;
     s.count = (size_t)count;
@@ -234,8 +226,8 @@ static int run_feed_forest(lua_State *L) {
     struct samples s = check_samples(L);
     lua_pushvalue(L, 2);
     lua_setiuservalue(L, 1, TIDE_LUA_RUN_FOREST);
-    int code = (lua_toboolean(L, 7) ? tide_run_bind_piece : tide_run_bind_forest)(
-        own->run, s.forest, s.order, s.first, s.count, s.serial);
+    int code = (lua_toboolean(L, 7) ? tide_run_bind_piece : tide_run_bind_forest)(own->run, s.forest, s.order, s.first,
+                                                                                  s.count, s.serial);
     own->forest = code == 0;
     if (code != 0) {
         return tide__lua_failure(L, code);
@@ -264,11 +256,9 @@ static int run_table_ids(lua_State *L) {
 static int run_bind_table(lua_State *L) {
     struct tide_lua_run *own = tide__lua_run_check(L);
     size_t table = check_table(L, own->program, 2);
-    size_t least = (size_t)luaL_checkinteger(L, 5) *
-                   tide_program_table_at(own->program, table).columns;
+    size_t least = (size_t)luaL_checkinteger(L, 5) * tide_program_table_at(own->program, table).columns;
     const void *rows = tide__lua_device_floats(L, 3, own->device, least);
-    void *gradients =
-        lua_isnil(L, 4) ? NULL : tide__lua_device_floats(L, 4, own->device, least);
+    void *gradients = lua_isnil(L, 4) ? NULL : tide__lua_device_floats(L, 4, own->device, least);
     if (lua_getiuservalue(L, 1, TIDE_LUA_RUN_ROWS) != LUA_TTABLE) {
         lua_pop(L, 1);
         lua_newtable(L);
@@ -315,8 +305,7 @@ static int run_grow_add(lua_State *L) {
     }
     lua_pushnil(L);
     while (lua_next(L, 3)) {
-        luaL_argcheck(L, lua_type(L, -2) == LUA_TSTRING && inputs < INPUTS_MAX, 3,
-                      "has inputs by name, up to 8");
+        luaL_argcheck(L, lua_type(L, -2) == LUA_TSTRING && inputs < INPUTS_MAX, 3, "has inputs by name, up to 8");
         const char *name = lua_tostring(L, -2);
         lua_getfield(L, 4, name);
         bool index = lua_toboolean(L, -1);
@@ -350,8 +339,7 @@ static int run_grow_label(lua_State *L) {
     lua_Integer id = luaL_checkinteger(L, 2);
     int32_t label = (int32_t)luaL_checkinteger(L, 4);
     luaL_argcheck(L, id >= 1 && id <= UINT32_MAX, 2, "there is no such vertex");
-    return give_value(
-        L, tide_run_grow_label(own->run, (uint32_t)(id - 1), luaL_checkstring(L, 3), label), 0);
+    return give_value(L, tide_run_grow_label(own->run, (uint32_t)(id - 1), luaL_checkstring(L, 3), label), 0);
 }
 
 /* run:grow_step(step, output|nil) -> ids, tensor|nil: a row an id | nil, err */
@@ -375,11 +363,11 @@ static int run_grow_step(lua_State *L) {
     if (rows > 0 && !tide_run_grow_output(own->run, output, ids[0], &columns)) {
         return luaL_error(L, "the program has no output \"%s\"", output);
     }
-    struct tide_lua_tensor *t = tide__lua_tensor_new(
-        L, element == sizeof(float) ? TIDE_F32 : TIDE_F64, rows, rows ? columns : 1);
+    struct tide_lua_tensor *t =
+        tide__lua_tensor_new(L, element == sizeof(float) ? TIDE_F32 : TIDE_F64, rows, rows ? columns : 1);
     for (size_t i = 0; i < rows; i++) {
-        memcpy((char *)t->t.data + i * columns * element,
-               tide_run_grow_output(own->run, output, ids[i], &columns), columns * element);
+        memcpy((char *)t->t.data + i * columns * element, tide_run_grow_output(own->run, output, ids[i], &columns),
+               columns * element);
     }
     return 2;
 }
@@ -402,8 +390,7 @@ static int run_grow_finish(lua_State *L) {
 
 static struct tide_lua_tensor *check_array(lua_State *L, int index, size_t columns) {
     struct tide_lua_tensor *t = tide__lua_tensor_check(L, index);
-    luaL_argcheck(L, (t->t.type == TIDE_F32 || t->t.type == TIDE_F64) &&
-                         (columns == 0 || t->t.columns == columns),
+    luaL_argcheck(L, (t->t.type == TIDE_F32 || t->t.type == TIDE_F64) && (columns == 0 || t->t.columns == columns),
                   index, "is no such array of rows");
     return t;
 }
@@ -478,16 +465,14 @@ static int core_rows_update(lua_State *L) {
     lua_getfield(L, 1, "eps");
     u.eps = luaL_optnumber(L, -1, 1e-10);
     struct tide_lua_tensor *sums = rule == 0 ? NULL : check_array(L, 3, columns);
-    luaL_argcheck(L, count <= gradients->t.rows && gradients->element == array->element &&
-                         (!sums || (sums->t.rows == array->t.rows &&
-                                    sums->element == array->element)),
+    luaL_argcheck(L,
+                  count <= gradients->t.rows && gradients->element == array->element &&
+                      (!sums || (sums->t.rows == array->t.rows && sums->element == array->element)),
                   5, "is not as the array");
-    const struct tide_device *device =
-        tide_device_find(array->element == sizeof(float) ? "cpu" : "reference");
+    const struct tide_device *device = tide_device_find(array->element == sizeof(float) ? "cpu" : "reference");
     size_t bytes = columns * array->element;
     for (size_t i = 0; i < count; i++) {
-        device->update(&u, columns, (char *)array->t.data + id[i] * bytes,
-                       (const char *)gradients->t.data + i * bytes,
+        device->update(&u, columns, (char *)array->t.data + id[i] * bytes, (const char *)gradients->t.data + i * bytes,
                        sums ? (char *)sums->t.data + id[i] * bytes : NULL, NULL);
     }
     tide__lua_work(L, tide_update_work(u.rule, count * columns, array->element));
@@ -501,14 +486,19 @@ static void add(lua_State *L, int table, const luaL_Reg *methods) {
 }
 
 void tide__lua_vertex_methods(lua_State *L, int program, int run) {
-    static const luaL_Reg programs[] = {
-        {"vertex", program_vertex},         {"child_state", program_child_state},
-        {"publish", program_publish},       {"table", program_table},
-        {"over", program_over},             {"nth", program_nth},
-        {"edge_input", program_edge_input}, {"tables", program_tables},
-        {"kind", program_kind},             {"counted_kinds", program_counted_kinds},
-        {"table_rows", program_table_rows}, {"label", program_label},
-        {NULL, NULL}};
+    static const luaL_Reg programs[] = {{"vertex", program_vertex},
+                                        {"child_state", program_child_state},
+                                        {"publish", program_publish},
+                                        {"table", program_table},
+                                        {"over", program_over},
+                                        {"nth", program_nth},
+                                        {"edge_input", program_edge_input},
+                                        {"tables", program_tables},
+                                        {"kind", program_kind},
+                                        {"counted_kinds", program_counted_kinds},
+                                        {"table_rows", program_table_rows},
+                                        {"label", program_label},
+                                        {NULL, NULL}};
     static const luaL_Reg runs[] = {{"feed_forest", run_feed_forest},
                                     {"limit", run_limit},
                                     {"cut", run_cut},
@@ -525,8 +515,7 @@ void tide__lua_vertex_methods(lua_State *L, int program, int run) {
 }
 
 void tide__lua_open_vertex(lua_State *L) {
-    static const luaL_Reg functions[] = {
-        {"rows_get", core_rows_get},
+    static const luaL_Reg functions[] = {{"rows_get", core_rows_get},
                                          {"rows_put", core_rows_put},
                                          {"rows_scale", core_rows_scale},
                                          {"rows_update", core_rows_update},

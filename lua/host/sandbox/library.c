@@ -79,8 +79,7 @@ static int base_setmetatable(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     luaL_argexpected(L, lua_isnil(L, 2) || lua_istable(L, 2), 2, "nil or table");
     lua_settop(L, 2);
-    static const char *const refused[] = {
-        "__gc", "__mode"}; /* both make a result depend on the collector */
+    static const char *const refused[] = {"__gc", "__mode"}; /* both make a result depend on the collector */
     for (size_t i = 0; i < TIDE_COUNT(refused) && lua_istable(L, 2); i++) {
         lua_pushstring(L, refused[i]);
         if (lua_rawget(L, 2) != LUA_TNIL) {
@@ -152,8 +151,7 @@ static void merge_sort(lua_State *L, int t, lua_Integer n, lua_less less) {
 
 /* upvalues: table, its keys beyond the array part, array length, position */
 static int pairs_next(lua_State *L) {
-    lua_Integer array = lua_tointeger(L, lua_upvalueindex(3)),
-                at = lua_tointeger(L, lua_upvalueindex(4));
+    lua_Integer array = lua_tointeger(L, lua_upvalueindex(3)), at = lua_tointeger(L, lua_upvalueindex(4));
     for (;;) {
         at++;
         if (at <= array) {
@@ -162,8 +160,7 @@ static int pairs_next(lua_State *L) {
             return 1;
         }
         lua_pushvalue(L, -1);
-        if (lua_rawget(L, lua_upvalueindex(1)) !=
-            LUA_TNIL) { /* keys removed meanwhile are left out */
+        if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) { /* keys removed meanwhile are left out */
             break;
         }
         lua_pop(L, 2);
@@ -189,8 +186,7 @@ static int base_pairs(lua_State *L) {
     lua_pushnil(L);
     while (lua_next(L, 1)) {
         lua_pop(L, 1);
-        bool own =
-            lua_isinteger(L, -1) && lua_tointeger(L, -1) >= 1 && lua_tointeger(L, -1) <= array;
+        bool own = lua_isinteger(L, -1) && lua_tointeger(L, -1) >= 1 && lua_tointeger(L, -1) <= array;
         if (!own) {
             int type = lua_type(L, -1);
             if (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN) {
@@ -241,8 +237,7 @@ static int table_insert(lua_State *L) {
 static int table_remove(lua_State *L) {
     lua_Integer n = check_length(L, 1), at = luaL_optinteger(L, 2, n);
     if (lua_gettop(L) >= 2 && !lua_isnil(L, 2)) {
-        luaL_argcheck(L, n + 1 == at || (at >= 1 && at <= n + 1) || (n == 0 && at == 0), 2,
-                      "position out of bounds");
+        luaL_argcheck(L, n + 1 == at || (at >= 1 && at <= n + 1) || (n == 0 && at == 0), 2, "position out of bounds");
     }
     lua_rawgeti(L, 1, at);
     if (n > at) {
@@ -260,15 +255,13 @@ static int table_remove(lua_State *L) {
 }
 
 static int table_move(lua_State *L) {
-    lua_Integer from = luaL_checkinteger(L, 2), end = luaL_checkinteger(L, 3),
-                to = luaL_checkinteger(L, 4);
+    lua_Integer from = luaL_checkinteger(L, 2), end = luaL_checkinteger(L, 3), to = luaL_checkinteger(L, 4);
     int target = lua_isnoneornil(L, 5) ? 1 : 5;
     luaL_checktype(L, 1, LUA_TTABLE);
     luaL_checktype(L, target, LUA_TTABLE);
     if (end >= from) {
         lua_Unsigned count = (lua_Unsigned)end - (lua_Unsigned)from + 1;
-        luaL_argcheck(L, count <= TIDE_SANDBOX_ELEMENTS_MAX && count > 0, 3,
-                      "too many elements to move");
+        luaL_argcheck(L, count <= TIDE_SANDBOX_ELEMENTS_MAX && count > 0, 3, "too many elements to move");
         luaL_argcheck(L, to <= LUA_MAXINTEGER - (lua_Integer)count, 4, "destination wraps around");
         tide__sandbox_charge(L, tide__sandbox_of(L), count);
         bool up = to > from && to <= end && lua_rawequal(L, 1, target);
@@ -289,15 +282,14 @@ static int table_concat(lua_State *L) {
     const char *separator = luaL_optlstring(L, 2, "", &length);
     lua_Integer i = luaL_optinteger(L, 3, 1);
     last = luaL_optinteger(L, 4, last);
-    luaL_argcheck(L, last < i || (lua_Unsigned)last - (lua_Unsigned)i < TIDE_SANDBOX_ELEMENTS_MAX,
-                  4, "too many elements");
+    luaL_argcheck(L, last < i || (lua_Unsigned)last - (lua_Unsigned)i < TIDE_SANDBOX_ELEMENTS_MAX, 4,
+                  "too many elements");
     luaL_Buffer b;
     luaL_buffinit(L, &b);
     for (size_t total = 0; i <= last; i++) {
         lua_rawgeti(L, 1, i);
         if (!lua_isstring(L, -1)) {
-            return luaL_error(L, "invalid value (at index %I) in table for 'concat'",
-                              (LUAI_UACINT)i);
+            return luaL_error(L, "invalid value (at index %I) in table for 'concat'", (LUAI_UACINT)i);
         }
         (void)lua_tolstring(L, -1, &size);
         total += size + length;
@@ -333,8 +325,7 @@ static int table_sort(lua_State *L) {
     lua_Integer n = check_length(L, 1);
     bool given = !lua_isnoneornil(L, 2);
     if (given) {
-        luaL_argcheck(L, lua_isfunction(L, 2) && !lua_iscfunction(L, 2), 2,
-                      "a Lua function expected");
+        luaL_argcheck(L, lua_isfunction(L, 2) && !lua_iscfunction(L, 2), 2, "a Lua function expected");
     }
     lua_settop(L, 2);
     merge_sort(L, 1, n, given ? by_function : by_operator);
@@ -357,8 +348,7 @@ static int table_pack(lua_State *L) {
 static int table_unpack(lua_State *L) {
     lua_Integer first = luaL_optinteger(L, 2, 1);
     luaL_checktype(L, 1, LUA_TTABLE);
-    lua_Integer last =
-        lua_isnoneornil(L, 3) ? (lua_Integer)lua_rawlen(L, 1) : luaL_checkinteger(L, 3);
+    lua_Integer last = lua_isnoneornil(L, 3) ? (lua_Integer)lua_rawlen(L, 1) : luaL_checkinteger(L, 3);
     if (first > last) {
         return 0;
     }
@@ -388,20 +378,16 @@ static int charged(lua_State *L) {
 
 static int string_rep(lua_State *L) {
     size_t size, length;
-    const char *text = luaL_checklstring(L, 1, &size),
-               *separator = luaL_optlstring(L, 3, "", &length);
+    const char *text = luaL_checklstring(L, 1, &size), *separator = luaL_optlstring(L, 3, "", &length);
     lua_Integer count = luaL_checkinteger(L, 2);
     if (count <= 0) {
         lua_pushliteral(L, "");
         return 1;
     }
-    if (count > TIDE_SANDBOX_ELEMENTS_MAX ||
-        (size + length) > TIDE_SANDBOX_STRING_MAX / (size_t)count) {
-        return luaL_error(L, "a string of more than 1 MiB, or repeated more than %d times",
-                          TIDE_SANDBOX_ELEMENTS_MAX);
+    if (count > TIDE_SANDBOX_ELEMENTS_MAX || (size + length) > TIDE_SANDBOX_STRING_MAX / (size_t)count) {
+        return luaL_error(L, "a string of more than 1 MiB, or repeated more than %d times", TIDE_SANDBOX_ELEMENTS_MAX);
     }
-    tide__sandbox_charge(L, tide__sandbox_of(L),
-                         (uint64_t)count + (size + length) * (size_t)count / 16);
+    tide__sandbox_charge(L, tide__sandbox_of(L), (uint64_t)count + (size + length) * (size_t)count / 16);
     luaL_Buffer b;
     luaL_buffinit(L, &b);
     for (lua_Integer i = 0; i < count; i++) {
@@ -417,8 +403,7 @@ static int string_rep(lua_State *L) {
 static int string_byte(lua_State *L) {
     size_t size;
     const char *text = luaL_checklstring(L, 1, &size);
-    lua_Integer first = luaL_optinteger(L, 2, 1), last = luaL_optinteger(L, 3, first),
-                length = (lua_Integer)size;
+    lua_Integer first = luaL_optinteger(L, 2, 1), last = luaL_optinteger(L, 3, first), length = (lua_Integer)size;
     first = first < 0 ? first + length + 1 : first;
     last = last < 0 ? last + length + 1 : last;
     first = first < 1 ? 1 : first;
@@ -492,8 +477,7 @@ int tide__sandbox_random(lua_State *L) {
         lua_pushinteger(L, (lua_Integer)tide_random_next(&s->random));
         return 1;
     }
-    lua_Integer least = count == 1 ? 1 : luaL_checkinteger(L, 1),
-                most = luaL_checkinteger(L, count == 1 ? 1 : 2);
+    lua_Integer least = count == 1 ? 1 : luaL_checkinteger(L, 1), most = luaL_checkinteger(L, count == 1 ? 1 : 2);
     luaL_argcheck(L, least <= most, count, "interval is empty");
     uint64_t span = (uint64_t)most - (uint64_t)least + 1;
     uint64_t drawn = span == 0 ? tide_random_next(&s->random) : tide_random_below(&s->random, span);
@@ -530,9 +514,8 @@ static void open_strings(lua_State *L, int globals) {
 }
 
 static void open_base(lua_State *L, int globals) {
-    static const char *const names[] = {"assert", "error",        "ipairs",   "pcall",
-                                        "select", "getmetatable", "rawequal", "rawget",
-                                        "rawlen", "rawset",       "type",     NULL};
+    static const char *const names[] = {"assert",   "error",  "ipairs", "pcall",  "select", "getmetatable",
+                                        "rawequal", "rawget", "rawlen", "rawset", "type",   NULL};
     static const char *const by_bytes[] = {"tonumber", NULL};
     static const luaL_Reg own[] = {{"pairs", base_pairs},
                                    {"print", base_print},
@@ -561,10 +544,9 @@ static void open_math(lua_State *L, int globals) {
     lua_setfield(L, globals, "math");
 }
 
-static const luaL_Reg tables[] = {{"concat", table_concat}, {"insert", table_insert},
-                                  {"move", table_move},     {"pack", table_pack},
-                                  {"remove", table_remove}, {"sort", table_sort},
-                                  {"unpack", table_unpack}, {NULL, NULL}};
+static const luaL_Reg tables[] = {
+    {"concat", table_concat}, {"insert", table_insert}, {"move", table_move},     {"pack", table_pack},
+    {"remove", table_remove}, {"sort", table_sort},     {"unpack", table_unpack}, {NULL, NULL}};
 
 static void make_ids(lua_State *L) {
     lua_newtable(L); /* ids of objects, weak */
@@ -609,11 +591,10 @@ static int setmetatable_without_gc(lua_State *L) {
 
 /* What could go round the hook, or block the thread: not at a prompt. */
 static void take_away(lua_State *L) {
-    static const char *const paths[][2] = {
-        {"debug", "sethook"},     {"debug", "setmetatable"}, {"debug", "debug"},
-        {"debug", "getregistry"}, {"debug", "setuservalue"}, {"os", "execute"},
-        {"os", "exit"},           {"io", "popen"},           {"io", "read"},
-        {"io", "lines"},          {"io", "stdin"},           {"package", "loadlib"}};
+    static const char *const paths[][2] = {{"debug", "sethook"},     {"debug", "setmetatable"}, {"debug", "debug"},
+                                           {"debug", "getregistry"}, {"debug", "setuservalue"}, {"os", "execute"},
+                                           {"os", "exit"},           {"io", "popen"},           {"io", "read"},
+                                           {"io", "lines"},          {"io", "stdin"},           {"package", "loadlib"}};
     for (size_t i = 0; i < TIDE_COUNT(paths); i++) {
         lua_getglobal(L, paths[i][0]);
         lua_pushnil(L);
@@ -648,7 +629,7 @@ static int bounded_load(lua_State *L) {
     }
     const char *source = luaL_checklstring(L, 1, &size);
     const char *name = luaL_optstring(L, 2, source);
-    luaL_argcheck(L, strchr(mode, 't') != NULL, 3, "only text can be loaded at the prompt");
+    luaL_argcheck(L, strchr(mode, 't'), 3, "only text can be loaded at the prompt");
     if (tide__sandbox_compile(L, tide__sandbox_of(L), source, size, name) != LUA_OK) {
         lua_pushnil(L);
         lua_insert(L, -2);
@@ -705,8 +686,7 @@ int tide__sandbox_environment(lua_State *L) {
     lua_pushvalue(L, 1);
     lua_setfield(L, 1, "_G");
     lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
-    lua_pushnil(
-        L); /* what the libraries left: reachable by nobody, but nobody shall need to know that */
+    lua_pushnil(L); /* what the libraries left: reachable by nobody, but nobody shall need to know that */
     lua_setfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     make_ids(L);
     return 0;

@@ -207,8 +207,7 @@ static const char *match_back(struct matcher *m, const char *s, int digit) {
     }
     size_t size = (size_t)m->captures[index].size;
     tide__sandbox_charge(m->L, m->sandbox, size / 16);
-    bool same =
-        (size_t)(m->subject_end - s) >= size && memcmp(m->captures[index].start, s, size) == 0;
+    bool same = (size_t)(m->subject_end - s) >= size && memcmp(m->captures[index].start, s, size) == 0;
     return same ? s + size : NULL;
 }
 
@@ -218,8 +217,7 @@ static const char *match_frontier(struct matcher *m, const char *s, const char *
         luaL_error(m->L, "missing '[' after '%%f' in pattern");
     }
     const char *end = item_end(m, p);
-    int before = s == m->subject ? 0 : (unsigned char)s[-1],
-        here = s < m->subject_end ? (unsigned char)*s : 0;
+    int before = s == m->subject ? 0 : (unsigned char)s[-1], here = s < m->subject_end ? (unsigned char)*s : 0;
     return !in_set(before, p, end - 1) && in_set(here, p, end - 1) ? match(m, s, end) : NULL;
 }
 
@@ -282,8 +280,7 @@ static const char *match_item(struct matcher *m, const char *s, const char *p, c
 }
 
 /* An item that begins with '%'; *handled false: it is a class of single characters. */
-static const char *match_escape(struct matcher *m, const char *s, const char *p, const char **next,
-                                bool *handled) {
+static const char *match_escape(struct matcher *m, const char *s, const char *p, const char **next, bool *handled) {
     *handled = true;
     *next = NULL;
     char what = p + 1 < m->pattern_end ? p[1] : 0;
@@ -364,8 +361,8 @@ static int push_captures(struct matcher *m, const char *s, const char *e, bool w
     return count;
 }
 
-static void prepare(struct matcher *m, lua_State *L, const char *subject, size_t size,
-                    const char *pattern, size_t pattern_size) {
+static void prepare(struct matcher *m, lua_State *L, const char *subject, size_t size, const char *pattern,
+                    size_t pattern_size) {
     if (size > TIDE_SANDBOX_SUBJECT_MAX || pattern_size > 4096) {
         luaL_error(L, "patterns of up to 4 KiB work on strings of up to 256 KiB");
     }
@@ -378,8 +375,7 @@ static void prepare(struct matcher *m, lua_State *L, const char *subject, size_t
 }
 
 /* The first match at or behind `s`; its end in *e. */
-static const char *search(struct matcher *m, const char *s, const char *pattern, bool anchored,
-                          const char **e) {
+static const char *search(struct matcher *m, const char *s, const char *pattern, bool anchored, const char **e) {
     do {
         m->level = 0;
         m->depth = 0;
@@ -404,8 +400,7 @@ static const char *find_bytes(const char *at, size_t size, const char *what, siz
     return NULL;
 }
 
-static int find_plain(lua_State *L, const char *subject, size_t size, const char *what,
-                      size_t length, size_t from) {
+static int find_plain(lua_State *L, const char *subject, size_t size, const char *what, size_t length, size_t from) {
     double work = (double)(size - from) * (double)(length < 64 ? 1 : length / 64);
     tide__sandbox_charge(L, tide__sandbox_of(L), 4 + (uint64_t)(work / 16));
     const char *found = find_bytes(subject + from, size - from, what, length);
@@ -420,8 +415,7 @@ static int find_plain(lua_State *L, const char *subject, size_t size, const char
 
 static int find_or_match(lua_State *L, bool find) {
     size_t size, length;
-    const char *subject = luaL_checklstring(L, 1, &size),
-               *pattern = luaL_checklstring(L, 2, &length);
+    const char *subject = luaL_checklstring(L, 1, &size), *pattern = luaL_checklstring(L, 2, &length);
     lua_Integer first = luaL_optinteger(L, 3, 1);
     first = first < 0 ? first + (lua_Integer)size + 1 : first;
     first = first < 1 ? 1 : first;
@@ -468,8 +462,7 @@ static int gmatch_next(lua_State *L) {
     size_t size, length;
     const char *subject = lua_tolstring(L, lua_upvalueindex(1), &size);
     const char *pattern = lua_tolstring(L, lua_upvalueindex(2), &length);
-    lua_Integer from = lua_tointeger(L, lua_upvalueindex(3)),
-                last = lua_tointeger(L, lua_upvalueindex(4));
+    lua_Integer from = lua_tointeger(L, lua_upvalueindex(3)), last = lua_tointeger(L, lua_upvalueindex(4));
     struct matcher m;
     prepare(&m, L, subject, size, pattern, length);
     while (from <= (lua_Integer)size) {
@@ -556,13 +549,10 @@ static void add_replacement(struct matcher *m, luaL_Buffer *b, const char *s, co
 
 static int string_gsub(lua_State *L) {
     size_t size, length;
-    const char *subject = luaL_checklstring(L, 1, &size),
-               *pattern = luaL_checklstring(L, 2, &length);
+    const char *subject = luaL_checklstring(L, 1, &size), *pattern = luaL_checklstring(L, 2, &length);
     int type = lua_type(L, 3);
-    luaL_argexpected(L,
-                     type == LUA_TSTRING || type == LUA_TNUMBER || type == LUA_TTABLE ||
-                         type == LUA_TFUNCTION,
-                     3, "string/function/table");
+    luaL_argexpected(L, type == LUA_TSTRING || type == LUA_TNUMBER || type == LUA_TTABLE || type == LUA_TFUNCTION, 3,
+                     "string/function/table");
     lua_Integer most = luaL_optinteger(L, 4, (lua_Integer)size + 1), count = 0;
     struct matcher m;
     prepare(&m, L, subject, size, pattern, length);
@@ -600,10 +590,7 @@ static int string_gsub(lua_State *L) {
 }
 
 void tide__sandbox_open_patterns(lua_State *L) {
-    static const luaL_Reg functions[] = {{"find", string_find},
-                                         {"gmatch", string_gmatch},
-                                         {"gsub", string_gsub},
-                                         {"match", string_match},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"find", string_find}, {"gmatch", string_gmatch}, {"gsub", string_gsub}, {"match", string_match}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

@@ -61,8 +61,7 @@ static int put_number(lua_State *L, int index, struct tide_plain *out) {
 static void prepend_key(lua_State *L, int index, struct tide_plain *out) {
     char with[sizeof out->reason];
     if (lua_isinteger(L, index)) {
-        (void)snprintf(with, sizeof with, "[%lld]%.150s", (long long)lua_tointeger(L, index),
-                       out->reason);
+        (void)snprintf(with, sizeof with, "[%lld]%.150s", (long long)lua_tointeger(L, index), out->reason);
     } else if (lua_type(L, index) == LUA_TSTRING) {
         (void)snprintf(with, sizeof with, ".%.40s%.150s", lua_tostring(L, index), out->reason);
     } else {
@@ -108,8 +107,7 @@ static int encode_pair(lua_State *L, struct tide_plain *out, struct pair *pair, 
         pair->number = lua_tonumber(L, -2);
         code = put_number(L, -2, out);
     } else {
-        (void)snprintf(out->reason, sizeof out->reason, " has a %s as a key",
-                       lua_typename(L, lua_type(L, -2)));
+        (void)snprintf(out->reason, sizeof out->reason, " has a %s as a key", lua_typename(L, lua_type(L, -2)));
         return TIDE_EINVAL;
     }
     if (code == 0) {
@@ -141,8 +139,7 @@ static int sort_pairs(struct tide_plain *out, size_t start, struct pair *pairs, 
     return 0;
 }
 
-static int encode_pairs(lua_State *L, int index, struct tide_plain *out, lua_Integer array,
-                        uint32_t count, int depth) {
+static int encode_pairs(lua_State *L, int index, struct tide_plain *out, lua_Integer array, uint32_t count, int depth) {
     struct pair *pairs = tide_alloc_zero(count, sizeof *pairs);
     size_t start = out->size, at = 0;
     int code = pairs ? 0 : TIDE_ENOMEM, top = lua_gettop(L);
@@ -161,8 +158,8 @@ static int encode_pairs(lua_State *L, int index, struct tide_plain *out, lua_Int
 
 static int encode_table(lua_State *L, int index, struct tide_plain *out, int depth) {
     if (depth >= TIDE_PLAIN_DEPTH_MAX) {
-        (void)snprintf(out->reason, sizeof out->reason,
-                       " is nested more than %d deep, or contains itself", TIDE_PLAIN_DEPTH_MAX);
+        (void)snprintf(out->reason, sizeof out->reason, " is nested more than %d deep, or contains itself",
+                       TIDE_PLAIN_DEPTH_MAX);
         return TIDE_ELIMIT;
     }
     lua_Integer array = 0, others = 0;
@@ -221,8 +218,7 @@ static int encode(lua_State *L, int index, struct tide_plain *out, int depth) {
             return put(out, &tag, 1);
         } /* fall through */
     default:
-        (void)snprintf(out->reason, sizeof out->reason, " is a %s",
-                       lua_typename(L, lua_type(L, index)));
+        (void)snprintf(out->reason, sizeof out->reason, " is a %s", lua_typename(L, lua_type(L, index)));
         return TIDE_EINVAL;
     }
 }
@@ -285,8 +281,7 @@ static int decode_key(lua_State *L, struct input *in, int depth) {
         return TIDE_ELIMIT;
     }
     unsigned slot = size > 0 ? (7 * size + 3u * text[0] + text[size - 1]) % KEYS_CACHED : 0;
-    if (in->cached[slot].text && in->cached[slot].size == size &&
-        memcmp(in->cached[slot].text, text, size) == 0) {
+    if (in->cached[slot].text && in->cached[slot].size == size && memcmp(in->cached[slot].text, text, size) == 0) {
         lua_pushvalue(L, in->keys + (int)slot);
         return 0;
     }
@@ -304,8 +299,7 @@ static int decode_pair(lua_State *L, struct input *in, int depth) {
         return code;
     }
     int type = lua_type(L, -1);
-    if ((type != LUA_TSTRING && type != LUA_TNUMBER) ||
-        (type == LUA_TNUMBER && isnan(lua_tonumber(L, -1)))) {
+    if ((type != LUA_TSTRING && type != LUA_TNUMBER) || (type == LUA_TNUMBER && isnan(lua_tonumber(L, -1)))) {
         return TIDE_EPROTO;
     }
     code = decode(L, in, depth + 1);
@@ -323,8 +317,7 @@ static int decode_table(lua_State *L, struct input *in, int depth) {
     }
     /* A value has at least a byte: counts beyond the rest of the input are refused before anything
      * is made. */
-    if (!take(in, counts, sizeof counts) ||
-        counts[0] + 2 * (size_t)counts[1] > (size_t)(in->end - in->at)) {
+    if (!take(in, counts, sizeof counts) || counts[0] + 2 * (size_t)counts[1] > (size_t)(in->end - in->at)) {
         return TIDE_EPROTO;
     }
     lua_createtable(L, (int)(counts[0] < PREPARED_MAX ? counts[0] : PREPARED_MAX),

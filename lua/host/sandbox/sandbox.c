@@ -7,8 +7,8 @@
 #define SLICE UINT64_C(2000000) /* ns */
 /* Instructions below which a missed deadline is the machine's fault: it was busy with others. */
 #define GUILTY UINT64_C(10000)
-#define REFUSAL                                                                                    \
-    UINT64_C(200000) /* instructions that an allocation costs which is refused: a full collection  \
+#define REFUSAL                                                                                                        \
+    UINT64_C(200000) /* instructions that an allocation costs which is refused: a full collection                      \
                       */
 
 static const char state_key, functions_key; /* addresses are registry keys of the sandbox */
@@ -50,8 +50,7 @@ static bool allowed(struct tide_sandbox *s, size_t old_size, size_t size, bool s
 
 static void *allocate(void *ud, void *memory, size_t old_size, size_t size) {
     struct tide_sandbox *s = ud;
-    bool string =
-        !memory && old_size == LUA_TSTRING; /* without memory it tells the kind of object */
+    bool string = !memory && old_size == LUA_TSTRING; /* without memory it tells the kind of object */
     size_t had = memory ? old_size : 0;
     if (size == 0) {
         s->memory -= had;
@@ -83,13 +82,11 @@ static void look_at_clock(struct tide_sandbox *s) {
     if (now - s->slice >= SLICE && tide_fiber_current()) {
         int code = tide_yield();
         s->resumed = code < 0 ? code : s->resumed;
-        if (code < 0 && s->self != s &&
-            s->over == TIDE_SANDBOX_WITHIN) { /* a console's: nobody looks at it later */
+        if (code < 0 && s->self != s && s->over == TIDE_SANDBOX_WITHIN) { /* a console's: nobody looks at it later */
             s->over = TIDE_SANDBOX_CANCELLED;
         }
         s->slice = tide_port_now(s->port);
-        s->deadline +=
-            s->deadline == TIDE_NEVER ? 0 : s->slice - now; /* others' time is not its own */
+        s->deadline += s->deadline == TIDE_NEVER ? 0 : s->slice - now; /* others' time is not its own */
         s->started += s->slice - now;
     }
 }
@@ -160,8 +157,7 @@ static const char *next_piece(lua_State *L, void *arg, size_t *size) {
     return piece;
 }
 
-int tide__sandbox_compile(lua_State *L, struct tide_sandbox *s, const char *source, size_t size,
-                          const char *chunk) {
+int tide__sandbox_compile(lua_State *L, struct tide_sandbox *s, const char *source, size_t size, const char *chunk) {
     struct pieces pieces = {source, size, s};
     return lua_load(L, next_piece, &pieces, chunk, "t");
 }
@@ -200,12 +196,10 @@ static const char *over_text(const struct tide_sandbox *s, char *text, size_t si
         (void)snprintf(text, size, "it needs more than its %zu MiB of memory", s->memory_max >> 20);
         break;
     case TIDE_SANDBOX_TIME:
-        (void)snprintf(text, size, "it takes longer than its %.0f ms",
-                       (double)(s->deadline - s->started) / 1e6);
+        (void)snprintf(text, size, "it takes longer than its %.0f ms", (double)(s->deadline - s->started) / 1e6);
         break;
     default:
-        (void)snprintf(text, size, "it takes more than its %llu instructions",
-                       (unsigned long long)s->limit);
+        (void)snprintf(text, size, "it takes more than its %llu instructions", (unsigned long long)s->limit);
     }
     return text;
 }
@@ -268,8 +262,7 @@ static void push_error(lua_State *L, struct tide_sandbox *s, lua_State *co, int 
     lua_insert(s->L, 2); /* the error before its coroutine */
     bool described = lua_pcall(s->L, 2, 2, 0) == LUA_OK;
     lua_pushnil(L);
-    push_fault(L, "error",
-               described ? lua_tostring(s->L, -2) : "an error without room for its text",
+    push_fault(L, "error", described ? lua_tostring(s->L, -2) : "an error without room for its text",
                described ? lua_tostring(s->L, -1) : NULL);
 }
 
@@ -306,8 +299,7 @@ static int run(lua_State *L, struct tide_sandbox *s, int arguments, lua_State **
     }
     char text[100];
     lua_pushnil(L);
-    push_fault(L, s->over == TIDE_SANDBOX_MEMORY ? "memory" : "budget",
-               over_text(s, text, sizeof text), NULL);
+    push_fault(L, s->over == TIDE_SANDBOX_MEMORY ? "memory" : "budget", over_text(s, text, sizeof text), NULL);
     return TIDE_ELIMIT;
 }
 
@@ -359,9 +351,9 @@ struct entry { /* of a step: pushes the function and its arguments */
 
 /* view.jobs gets its index view.job, and so on: the same objects by id. */
 static void add_indices(lua_State *L, int view) {
-    static const char *const lists[][2] = {
-        {"jobs", "job"},     {"nodes", "node"},     {"workers", "worker"}, {"servers", "server"},
-        {"tables", "table"}, {"tensors", "tensor"}, {"chunks", "chunk"}};
+    static const char *const lists[][2] = {{"jobs", "job"},       {"nodes", "node"},   {"workers", "worker"},
+                                           {"servers", "server"}, {"tables", "table"}, {"tensors", "tensor"},
+                                           {"chunks", "chunk"}};
     for (size_t i = 0; i < TIDE_COUNT(lists); i++) {
         lua_Integer count = 0;
         bool free = lua_getfield(L, view, lists[i][1]) == LUA_TNIL;
@@ -411,8 +403,7 @@ static int enter(lua_State *L) {
 }
 
 /* Enters `e` and runs it. 0 and the coroutine, or nil and a fault on L's stack. */
-static int step(lua_State *L, struct tide_sandbox *s, struct entry *e, lua_State **co,
-                int *results) {
+static int step(lua_State *L, struct tide_sandbox *s, struct entry *e, lua_State **co, int *results) {
     if (s->broken) {
         lua_pushnil(L);
         push_fault(L, "error", "an earlier step has failed: this state is not used any more", NULL);
@@ -433,10 +424,9 @@ static int step(lua_State *L, struct tide_sandbox *s, struct entry *e, lua_State
 }
 
 /* Pushes what the step returned first as bytes, or nil and a fault. */
-static int give_result(lua_State *L, lua_State *co, int results, const char *what, bool functions,
-                       size_t items_max, size_t bytes_max) {
-    struct tide_plain out = {
-        .functions = functions, .items_max = items_max, .bytes_max = bytes_max};
+static int give_result(lua_State *L, lua_State *co, int results, const char *what, bool functions, size_t items_max,
+                       size_t bytes_max) {
+    struct tide_plain out = {.functions = functions, .items_max = items_max, .bytes_max = bytes_max};
     if (results == 0) {
         lua_pushnil(co);
         results = 1;
@@ -445,8 +435,7 @@ static int give_result(lua_State *L, lua_State *co, int results, const char *wha
     if (code < 0) {
         char text[300];
         tide_free(out.data);
-        (void)snprintf(text, sizeof text,
-                       "%s%s: only numbers, strings, booleans and tables of them travel", what,
+        (void)snprintf(text, sizeof text, "%s%s: only numbers, strings, booleans and tables of them travel", what,
                        out.reason);
         lua_pushnil(L);
         push_fault(L, code == TIDE_ELIMIT ? "shape" : "error", text, NULL);
@@ -484,12 +473,10 @@ static int sandbox_load(lua_State *L) {
     const char *source = luaL_checklstring(L, 2, &size), *chunk = luaL_checkstring(L, 3);
     begin_from(L, s, 4);
     lua_settop(s->L, 0);
-    const size_t most =
-        s->port->simulated ? TIDE_SANDBOX_SOURCE_MAX_SIMULATED : TIDE_SANDBOX_SOURCE_MAX;
+    const size_t most = s->port->simulated ? TIDE_SANDBOX_SOURCE_MAX_SIMULATED : TIDE_SANDBOX_SOURCE_MAX;
     if (s->broken || size > most) {
         char why[80];
-        (void)snprintf(why, sizeof why, "the source has %zu bytes; a policy may have %zu", size,
-                       most);
+        (void)snprintf(why, sizeof why, "the source has %zu bytes; a policy may have %zu", size, most);
         lua_pushnil(L);
         push_fault(L, "error", s->broken ? "an earlier step has failed" : why, NULL);
         return 2;
@@ -546,8 +533,7 @@ static struct bytes bytes_at(lua_State *L, int index) {
 /* s:init(params, saved, seed, budget) -> true | nil, fault */
 static int sandbox_init_step(lua_State *L) {
     struct tide_sandbox *s = check(L);
-    struct entry e = {
-        .function = "init", .arguments = {bytes_at(L, 2), bytes_at(L, 3)}, .argument_count = 2};
+    struct entry e = {.function = "init", .arguments = {bytes_at(L, 2), bytes_at(L, 3)}, .argument_count = 2};
     tide_random_seed(&s->random, (uint64_t)luaL_checkinteger(L, 4));
     begin_from(L, s, 5);
     lua_State *co = NULL;
@@ -601,8 +587,7 @@ static int sandbox_export(lua_State *L) {
     if (step(L, s, &e, &co, &results) < 0) {
         return finish(L, s, 2);
     }
-    return finish(L, s,
-                  give_result(L, co, results, "export", false, 200000, TIDE_SANDBOX_STRING_MAX));
+    return finish(L, s, give_result(L, co, results, "export", false, 200000, TIDE_SANDBOX_STRING_MAX));
 }
 
 /* s:usage() -> {instructions=, seconds=, memory_bytes=, memory_peak_bytes=, log=} of the last step

@@ -22,9 +22,9 @@
 enum {
     TIDE_SANDBOX_HOOK = 100, /* instructions between looks at the budget */
     TIDE_SANDBOX_STRING_MAX = 1 << 20,
-    TIDE_SANDBOX_SOURCE_MAX = 128 << 10,           /* of a policy */
-    TIDE_SANDBOX_SOURCE_MAX_SIMULATED = 64 << 10,  /* where no clock ends its compilation */
-    TIDE_SANDBOX_SUBJECT_MAX = 1 << 18, /* of patterns */
+    TIDE_SANDBOX_SOURCE_MAX = 128 << 10,          /* of a policy */
+    TIDE_SANDBOX_SOURCE_MAX_SIMULATED = 64 << 10, /* where no clock ends its compilation */
+    TIDE_SANDBOX_SUBJECT_MAX = 1 << 18,           /* of patterns */
     TIDE_SANDBOX_ELEMENTS_MAX = 1 << 20,
     TIDE_SANDBOX_LOG_MAX = 4096,
 };
@@ -39,8 +39,8 @@ enum tide_sandbox_over {
 
 struct tide_sandbox {
     struct tide_sandbox *self; /* first: where an actor's state has NULL (host.h) */
-    lua_State *L;    /* scripts run in coroutines of it */
-    lua_State *step; /* the coroutine of the step that runs, or NULL */
+    lua_State *L;              /* scripts run in coroutines of it */
+    lua_State *step;           /* the coroutine of the step that runs, or NULL */
     struct tide_port *port;
     size_t memory, memory_peak, memory_max;
     uint64_t used, limit;       /* instructions of this step */
@@ -70,8 +70,7 @@ void tide__sandbox_charge(lua_State *L, struct tide_sandbox *s, uint64_t instruc
 /* Compiles text like luaL_loadbufferx, under the limits of `s`: Lua's compiler takes time by the
  * square of what it is given (chains of `and` and `or`), runs no hook, and looks at nothing but its
  * reader. *Any* status but LUA_OK leaves a message; look at s->over too. */
-int tide__sandbox_compile(lua_State *L, struct tide_sandbox *s, const char *source, size_t size,
-                          const char *chunk);
+int tide__sandbox_compile(lua_State *L, struct tide_sandbox *s, const char *source, size_t size, const char *chunk);
 
 /* Sets the globals of a new state; lua_CFunction. */
 int tide__sandbox_environment(lua_State *L);

@@ -20,7 +20,7 @@ static const int64_t constant_time = 1700000000;
  * class's list. So addresses are a function of the calls alone. */
 struct tide_fixed_arena {
     struct tide_fixed_arena *next_free; /* while unused */
-    uint64_t used; /* bytes of the region ever handed out, this header included */
+    uint64_t used;                      /* bytes of the region ever handed out, this header included */
     uint32_t index;
     void *free[CLASSES];
 };
@@ -30,7 +30,7 @@ static struct {
     uint64_t seed;
     uint64_t (*wall_ns)(void);
     struct context_stack *stack;
-    uint32_t arena_count;             /* regions ever used */
+    uint32_t arena_count;              /* regions ever used */
     uint32_t free_indices[ARENAS_MAX]; /* the lowest on top */
     uint32_t free_count;
     /* of the state in the making, between its first allocation and its second */
@@ -45,7 +45,7 @@ static struct {
 static unsigned class_of(size_t size, size_t *block) {
     if (size <= SMALL) {
         unsigned class = (unsigned)((size + 15) / 16);
-        *block = (size_t)class * 16;
+        *block = (size_t) class * 16;
         return class - 1;
     }
     unsigned top = 63 - (unsigned)__builtin_clzll((unsigned long long)(size - 1)); /* >= 10 */
@@ -63,7 +63,7 @@ static void *arena_take(struct tide_fixed_arena *arena, size_t size) {
     unsigned class = class_of(size, &block);
     TIDE_ASSERT(class < CLASSES && block >= size);
     void *memory = arena->free[class];
-    if (memory != NULL) {
+    if (memory) {
         memcpy(&arena->free[class], memory, sizeof(void *));
         return memory;
     }
@@ -113,9 +113,9 @@ static void replace_seed(struct tide_fixed_arena *arena) {
 /* lua_Alloc; without a block, old_size is the kind of object that Lua makes. */
 static void *arena_allocate(void *ud, void *memory, size_t old_size, size_t size) {
     struct tide_fixed_arena *arena = ud;
-    if (memory == NULL || old_size == 0) {
+    if (!memory || old_size == 0) {
         void *taken = size > 0 ? arena_take(arena, size) : NULL;
-        if (fixed.newborn && fixed.main_block == NULL) {
+        if (fixed.newborn && !fixed.main_block) {
             fixed.main_block = taken;
             fixed.main_size = size;
         } else if (fixed.newborn) {
@@ -133,7 +133,7 @@ static void *arena_allocate(void *ud, void *memory, size_t old_size, size_t size
         return memory;
     }
     void *moved = arena_take(arena, size);
-    if (moved != NULL) {
+    if (moved) {
         memcpy(moved, memory, old_size < size ? old_size : size);
         arena_give(arena, memory, old_size);
     }
@@ -151,8 +151,7 @@ static int map_at(uint64_t address, size_t size, void **out) {
     }
     if (memory != MAP_FAILED) { /* a kernel before 4.17 takes the address as a hint */
         munmap(memory, size);
-        return tide_fail(TIDE_EEXIST, "simulator: the address range %#llx is taken",
-                         (unsigned long long)address);
+        return tide_fail(TIDE_EEXIST, "simulator: the address range %#llx is taken", (unsigned long long)address);
     }
     if (errno == EEXIST) {
         return tide_fail(TIDE_EEXIST,
@@ -160,17 +159,15 @@ static int map_at(uint64_t address, size_t size, void **out) {
                          "else in this process (a preloaded library?)",
                          (unsigned long long)address, size);
     }
-    return tide_fail(TIDE_ENOMEM,
-                     "simulator: cannot map %zu bytes at %#llx: %s (a limit of virtual memory?)",
-                     size, (unsigned long long)address, strerror(errno));
+    return tide_fail(TIDE_ENOMEM, "simulator: cannot map %zu bytes at %#llx: %s (a limit of virtual memory?)", size,
+                     (unsigned long long)address, strerror(errno));
 }
 
 static int arena_create(struct tide_fixed_arena **out) {
     if (fixed.free_count == 0 && fixed.arena_count == ARENAS_MAX) {
         return tide_fail(TIDE_ELIMIT, "simulator: more than %d Lua states at a time", ARENAS_MAX);
     }
-    uint32_t index =
-        fixed.free_count > 0 ? fixed.free_indices[--fixed.free_count] : fixed.arena_count++;
+    uint32_t index = fixed.free_count > 0 ? fixed.free_indices[--fixed.free_count] : fixed.arena_count++;
     void *memory;
     int code = map_at(ARENA_BASE + index * ARENA_SIZE, ARENA_SIZE, &memory);
     if (code < 0) {
@@ -219,7 +216,7 @@ int tide__fixed_create(lua_State **state, struct tide_fixed_arena **arena) {
     fixed.creating = true;
     context_switch(&c.here, &c.there, false);
     context_deinit(&c.there);
-    if (c.state == NULL) {
+    if (!c.state) {
         fixed.creating = false;
         tide__fixed_destroy(c.arena);
         return tide_fail(TIDE_ENOMEM, "out of memory for a Lua state");
@@ -260,9 +257,7 @@ static int check_lua(void) {
     bool right = check_seed(L, hash_seed(arena));
     lua_close(L);
     tide__fixed_destroy(arena);
-    return right ? 0
-                 : tide_fail(TIDE_EVERSION,
-                             "simulator: this Lua (%s) keeps its hash seed elsewhere", LUA_RELEASE);
+    return right ? 0 : tide_fail(TIDE_EVERSION, "simulator: this Lua (%s) keeps its hash seed elsewhere", LUA_RELEASE);
 }
 
 int tide__fixed_enable(void) {
@@ -295,10 +290,10 @@ int64_t tide__fixed_time(void) {
     if (fixed.creating) {
         return (int64_t)tide_mix64(fixed.seed);
     }
-    return fixed.wall_ns != NULL ? (int64_t)(fixed.wall_ns() / TIDE_SECOND) : constant_time;
+    return fixed.wall_ns ? (int64_t)(fixed.wall_ns() / TIDE_SECOND) : constant_time;
 }
 
 /* table.sort looks at it to choose pivots. */
 int64_t tide__fixed_clock_us(void) {
-    return fixed.wall_ns != NULL ? (int64_t)(fixed.wall_ns() / 1000 % TIDE_SECOND) : 0;
+    return fixed.wall_ns ? (int64_t)(fixed.wall_ns() / 1000 % TIDE_SECOND) : 0;
 }

@@ -33,12 +33,24 @@ struct member {
 };
 
 enum fault_kind {
-    CRASH, RESTART, PAUSE, CUT, HEAL, RESET, FLIP, TRUNCATE,
-    SLOWNESS, NIC, LATENCY, MARKOV, DISK, CLOCK
+    CRASH,
+    RESTART,
+    PAUSE,
+    CUT,
+    HEAL,
+    RESET,
+    FLIP,
+    TRUNCATE,
+    SLOWNESS,
+    NIC,
+    LATENCY,
+    MARKOV,
+    DISK,
+    CLOCK
 };
-static const char *const fault_names[] = {"crash", "restart",  "pause",    "cut", "heal",
-                                          "reset", "flip",     "truncate", "slowness", "nic",
-                                          "latency", "markov", "disk",     "clock", NULL};
+static const char *const fault_names[] = {"crash",   "restart", "pause",    "cut",      "heal",
+                                          "reset",   "flip",    "truncate", "slowness", "nic",
+                                          "latency", "markov",  "disk",     "clock",    NULL};
 enum { FAULT_VALUES = 7 };
 
 /* Values: pause: seconds. cut: seconds until it heals, 0: never. slowness: times. nic: bytes/s.
@@ -60,8 +72,8 @@ static struct {
     struct member **members;
     size_t member_count, member_room;
     struct fault *faults;
-    bool crashed;   /* any node, ever */
-    bool attention; /* a member wants something done between events */
+    bool crashed;                         /* any node, ever */
+    bool attention;                       /* a member wants something done between events */
     double latency_min, latency_max, nic; /* as the world was opened */
     uint64_t seed, faults_fired, faults_missed;
     FILE *trace;
@@ -69,21 +81,19 @@ static struct {
 } world;
 
 bool tide__simulator_open(void) {
-    return world.sim != NULL;
+    return world.sim;
 }
 
 int tide__simulator_port(const char *name, struct tide_port **out) {
-    return tide_sim_port(world.sim, name != NULL ? name : "node", out);
+    return tide_sim_port(world.sim, name ? name : "node", out);
 }
 
 uint64_t tide__simulator_cost(const struct tide_port *port, double ns) {
-    return world.sim != NULL && port->simulated && ns > 0 && ns < 1e18
-               ? tide_sim_cost(port, (uint64_t)ns)
-               : 0;
+    return world.sim && port->simulated && ns > 0 && ns < 1e18 ? tide_sim_cost(port, (uint64_t)ns) : 0;
 }
 
 uint64_t tide__simulator_events(void) {
-    return world.sim != NULL ? tide_sim_events(world.sim) : 0;
+    return world.sim ? tide_sim_events(world.sim) : 0;
 }
 
 bool tide__simulator_lost_memory(void) {
@@ -91,7 +101,7 @@ bool tide__simulator_lost_memory(void) {
 }
 
 static uint64_t wall_now(void) {
-    return UINT64_C(1700000000) * TIDE_SECOND + (world.sim != NULL ? tide_sim_now(world.sim) : 0);
+    return UINT64_C(1700000000) * TIDE_SECOND + (world.sim ? tide_sim_now(world.sim) : 0);
 }
 
 /* ---- members ---- */
@@ -132,8 +142,7 @@ static void member_start(struct member *m) {
     o.port = m->port;
     code = code < 0 ? code : tide_node_create(&o, &m->node);
     if (code == 0) {
-        struct tide_lua_options agent = {
-            .source = agent_source, .chunk = "@tide/agent.lua", .role = TIDE_ROLE_CONTROL};
+        struct tide_lua_options agent = {.source = agent_source, .chunk = "@tide/agent.lua", .role = TIDE_ROLE_CONTROL};
         m->outcome = (struct tide_lua_outcome){.ended = agent_ended};
         code = tide__lua_spawn(m->node, &agent, &m->outcome, NULL);
         m->agent_runs = code == 0;
@@ -145,7 +154,7 @@ static void member_start(struct member *m) {
     (void)snprintf(m->reason, sizeof m->reason, "%s", tide_error_message());
     tide_node_destroy(m->node, 0);
     m->node = NULL;
-    if (m->port != NULL) {
+    if (m->port) {
         m->port->ops->destroy(m->port);
         m->port = NULL;
     }
@@ -179,10 +188,10 @@ static void attend(void) {
     world.attention = false;
     for (size_t i = 0; i < world.member_count; i++) {
         struct member *m = world.members[i];
-        if (m->node != NULL && (m->killed || m->agent_ended)) {
+        if (m->node && (m->killed || m->agent_ended)) {
             member_end(m);
         }
-        if (m->node == NULL && m->wanted) {
+        if (!m->node && m->wanted) {
             member_start(m);
         }
     }
@@ -216,7 +225,7 @@ void tide__simulator_end_nodes(void) {
     for (size_t i = 0; i < world.member_count; i++) {
         struct member *m = world.members[i];
         m->wanted = false;
-        if (m->node != NULL) {
+        if (m->node) {
             member_end(m);
         }
     }
@@ -233,10 +242,11 @@ static void copy_field(lua_State *L, const char *key, char *out, size_t size) {
     lua_pop(L, 1);
 }
 
-/* core.sim_node{name=, cluster=, join=, workers=, no_store=, queue_limit=, memory=, rate_operations=, rate_bytes=} -> handle. It is made soon after. */
+/* core.sim_node{name=, cluster=, join=, workers=, no_store=, queue_limit=, memory=, rate_operations=, rate_bytes=} ->
+ * handle. It is made soon after. */
 static int core_sim_node(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
-    if (world.sim == NULL) {
+    if (!world.sim) {
         return luaL_error(L, "only under tide sim");
     }
     struct member m = {.wanted = true};
@@ -259,14 +269,14 @@ static int core_sim_node(lua_State *L) {
     if (world.member_count == world.member_room) {
         size_t room = world.member_room > 0 ? 2 * world.member_room : 16;
         struct member **grown = tide_realloc(world.members, room * sizeof *grown);
-        if (grown == NULL) {
+        if (!grown) {
             return luaL_error(L, "out of memory");
         }
         world.members = grown;
         world.member_room = room;
     }
     struct member *kept = tide_alloc(sizeof *kept);
-    if (kept == NULL) {
+    if (!kept) {
         return luaL_error(L, "out of memory");
     }
     *kept = m;
@@ -303,7 +313,7 @@ static int core_sim_ended(lua_State *L) {
 static int core_sim_kill(lua_State *L) {
     struct member *m = check_member(L);
     m->wanted = false;
-    if (m->node != NULL && !m->killed) {
+    if (m->node && !m->killed) {
         tide_sim_crash(world.sim, m->name);
     }
     return 0;
@@ -330,7 +340,7 @@ static void toggle(struct fault *f) {
 static void member_crashed(void *arg, const char *name) {
     (void)arg;
     struct member *m = find_member(name);
-    if (m != NULL && m->node != NULL) {
+    if (m && m->node) {
         m->killed = true;
         world.attention = true;
     }
@@ -338,7 +348,7 @@ static void member_crashed(void *arg, const char *name) {
 
 static bool crash_member(const char *name) {
     struct member *m = find_member(name);
-    if (m == NULL || m->node == NULL || m->killed) {
+    if (!m || !m->node || m->killed) {
         return false;
     }
     tide_sim_crash(world.sim, name);
@@ -358,7 +368,7 @@ static void set_disk(const char *node, const double *value) {
 
 static bool restart_member(const char *name) {
     struct member *m = find_member(name);
-    if (m == NULL || (m->node != NULL && !m->killed)) {
+    if (!m || (m->node && !m->killed)) {
         return false;
     }
     m->wanted = true;
@@ -434,8 +444,8 @@ static void fault_due(void *arg) {
         return;
     }
     world.faults_missed++;
-    tide_log(TIDE_LOG_WARN, "sim", "the fault %s of %s%s%s hits nobody: no such node runs now",
-             fault_names[f->kind], f->a, f->b[0] ? " and " : "", f->b);
+    tide_log(TIDE_LOG_WARN, "sim", "the fault %s of %s%s%s hits nobody: no such node runs now", fault_names[f->kind],
+             f->a, f->b[0] ? " and " : "", f->b);
 }
 
 /* core.sim_fault(kind, at_s, a, b, values...): the caller has checked what they mean. */
@@ -449,9 +459,9 @@ static int core_sim_fault(lua_State *L) {
     for (int i = 0; i < FAULT_VALUES; i++) {
         made.value[i] = luaL_optnumber(L, 5 + i, 0);
     }
-    struct fault *f = world.sim != NULL ? tide_alloc(sizeof *f) : NULL;
-    if (f == NULL) {
-        return luaL_error(L, world.sim != NULL ? "out of memory" : "only under tide sim");
+    struct fault *f = world.sim ? tide_alloc(sizeof *f) : NULL;
+    if (!f) {
+        return luaL_error(L, world.sim ? "out of memory" : "only under tide sim");
     }
     memcpy(made.a, a, size_a + 1);
     memcpy(made.b, b, size_b + 1);
@@ -479,7 +489,7 @@ static double number_at(lua_State *L, const char *key, double otherwise) {
 static int core_sim_compute(lua_State *L) {
     double call_ns = luaL_checknumber(L, 1) * 1e9, row_ns = luaL_checknumber(L, 2) * 1e9;
     const char *kernel = luaL_optstring(L, 3, NULL);
-    if (kernel == NULL) {
+    if (!kernel) {
         tide__costs_set_default(call_ns, row_ns);
     } else if (!tide__costs_set(kernel, call_ns, row_ns)) {
         return luaL_error(L, "costs of kernel '%s' do not fit", kernel);
@@ -535,8 +545,7 @@ static void set_pairs(lua_State *L) {
         lua_rawgeti(L, 3, 1);
         lua_rawgeti(L, 3, 2);
         lua_rawgeti(L, 3, 3);
-        tide_sim_set_pair_latency(world.sim, name_at(L, 4), name_at(L, 5),
-                                  (uint64_t)(luaL_checknumber(L, 6) * 1e9));
+        tide_sim_set_pair_latency(world.sim, name_at(L, 4), name_at(L, 5), (uint64_t)(luaL_checknumber(L, 6) * 1e9));
         lua_settop(L, 2);
     }
     lua_settop(L, 1);
@@ -547,7 +556,7 @@ static void set_pairs(lua_State *L) {
 static int core_sim_net(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
-    if (world.sim == NULL) {
+    if (!world.sim) {
         return luaL_error(L, "only under tide sim");
     }
     set_racks(L);
@@ -575,9 +584,8 @@ static void trace_event(void *arg, const struct tide_sim_event *e) {
     (void)arg;
     bool inside = e->number >= world.trace_first && e->number <= world.trace_last;
     if (inside || (world.trace_last == 0 && e->number % 4096 == 0)) {
-        (void)fprintf(world.trace, "%llu %016llx %llu %s %s %llu %016llx\n",
-                      (unsigned long long)e->number, (unsigned long long)e->hash,
-                      (unsigned long long)e->time, e->node[0] ? e->node : "-", e->kind,
+        (void)fprintf(world.trace, "%llu %016llx %llu %s %s %llu %016llx\n", (unsigned long long)e->number,
+                      (unsigned long long)e->hash, (unsigned long long)e->time, e->node[0] ? e->node : "-", e->kind,
                       (unsigned long long)e->length, (unsigned long long)e->checksum);
     }
 }
@@ -589,11 +597,11 @@ static int open_trace(lua_State *L) {
     world.trace_first = (uint64_t)luaL_optinteger(L, -1, 0);
     lua_getfield(L, 1, "trace_last");
     world.trace_last = (uint64_t)luaL_optinteger(L, -1, 0);
-    if (path == NULL) {
+    if (!path) {
         return 0;
     }
     world.trace = fopen(path, "w");
-    if (world.trace == NULL) {
+    if (!world.trace) {
         return tide_fail(TIDE_EIO, "cannot write the trace %s", path);
     }
     tide_sim_observe(world.sim, trace_event, NULL);
@@ -604,7 +612,7 @@ static int open_trace(lua_State *L) {
 static int core_sim_open(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
     luaL_checktype(L, 1, LUA_TTABLE);
-    if (!host->program || !tide__fixed_enabled() || world.sim != NULL) {
+    if (!host->program || !tide__fixed_enabled() || world.sim) {
         return luaL_error(L, "sim_open: only once, in the program tide-sim");
     }
     lua_getfield(L, 1, "seed");
@@ -636,10 +644,10 @@ static int core_sim_open(lua_State *L) {
 }
 
 static int core_sim_close(lua_State *L) {
-    if (!tide__lua_host(L)->program || tide__lua_host(L)->node != NULL) {
+    if (!tide__lua_host(L)->program || tide__lua_host(L)->node) {
         return luaL_error(L, "sim_close: the program's node still runs");
     }
-    if (world.sim == NULL) {
+    if (!world.sim) {
         return 0;
     }
     tide__simulator_end_nodes();
@@ -651,12 +659,12 @@ static int core_sim_close(lua_State *L) {
     tide_free(world.members);
     world.members = NULL;
     world.member_count = world.member_room = 0;
-    while (world.faults != NULL) {
+    while (world.faults) {
         struct fault *f = world.faults;
         world.faults = f->next;
         tide_free(f);
     }
-    if (world.trace != NULL) {
+    if (world.trace) {
         (void)fclose(world.trace);
         world.trace = NULL;
     }
@@ -666,7 +674,7 @@ static int core_sim_close(lua_State *L) {
 /* {seed=, virtual_s=, events=, hash="16 digits", faults=, faults_missed=, flows=, flow_computations=,
  * flow_splits=, latency_min=, latency_max=, nic=} | nil */
 static int core_sim_report(lua_State *L) {
-    if (world.sim == NULL) {
+    if (!world.sim) {
         lua_pushnil(L);
         return 1;
     }
@@ -700,13 +708,13 @@ static const char *push_program(lua_State *L) {
     }
     path[length] = 0;
     char *slash = strrchr(path, '/');
-    memcpy(slash != NULL ? slash + 1 : path, "tide-sim", sizeof "tide-sim");
+    memcpy(slash ? slash + 1 : path, "tide-sim", sizeof "tide-sim");
     return access(path, X_OK) == 0 ? lua_pushstring(L, path) : NULL;
 }
 
 /* core.sim_program() -> path | nil */
 static int core_sim_program(lua_State *L) {
-    if (push_program(L) == NULL) {
+    if (!push_program(L)) {
         lua_pushnil(L);
     }
     return 1;
@@ -719,7 +727,7 @@ static int core_sim_become(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
     const char *program = push_program(L);
-    if (program == NULL) {
+    if (!program) {
         int code = tide_fail(TIDE_ENOENT, "the program tide-sim is not beside tide");
         return tide__lua_failure(L, code);
     }
@@ -751,14 +759,22 @@ static int core_simulated(lua_State *L) {
 
 void tide__lua_open_simulator(lua_State *L) {
     static const luaL_Reg functions[] = {
-        {"simulated", core_simulated},   {"sim_open", core_sim_open},
-        {"sim_close", core_sim_close},   {"sim_report", core_sim_report},
-        {"sim_node", core_sim_node},     {"sim_ended", core_sim_ended},
-        {"sim_kill", core_sim_kill},     {"sim_fault", core_sim_fault},
-        {"sim_compute", core_sim_compute}, {"sim_program", core_sim_program},
-        {"sim_become", core_sim_become}, {"sim_net", core_sim_net},
-        {"sim_rates", core_sim_rates}, {"sim_work", core_sim_work},
-        {"sim_calibrate", core_sim_calibrate}, {"sim_calibrated", core_sim_calibrated},
+        {"simulated", core_simulated},
+        {"sim_open", core_sim_open},
+        {"sim_close", core_sim_close},
+        {"sim_report", core_sim_report},
+        {"sim_node", core_sim_node},
+        {"sim_ended", core_sim_ended},
+        {"sim_kill", core_sim_kill},
+        {"sim_fault", core_sim_fault},
+        {"sim_compute", core_sim_compute},
+        {"sim_program", core_sim_program},
+        {"sim_become", core_sim_become},
+        {"sim_net", core_sim_net},
+        {"sim_rates", core_sim_rates},
+        {"sim_work", core_sim_work},
+        {"sim_calibrate", core_sim_calibrate},
+        {"sim_calibrated", core_sim_calibrated},
         {NULL, NULL},
     };
     luaL_setfuncs(L, functions, 0);

@@ -67,8 +67,7 @@ static int core_checkpoint_start(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
     struct tide_lua *host = tide__lua_inside(L);
-    struct tide_checkpoint_options o = {.keep = small_field(L, "keep"),
-                                        .full_every = small_field(L, "full_every")};
+    struct tide_checkpoint_options o = {.keep = small_field(L, "keep"), .full_every = small_field(L, "full_every")};
     lua_getfield(L, 1, "timeout_s");
     o.timeout = (uint64_t)(luaL_optnumber(L, -1, 60) * 1e9);
     lua_getfield(L, 1, "run");
@@ -144,7 +143,8 @@ static int core_cut_clock(lua_State *L) {
 
 /* ---- reading ---- */
 
-/* dir, generation or nil, {job=, run=, number=, memory=, others=} or nil (tide__restore_as) -> {.., skipped=, job=} | nil, err */
+/* dir, generation or nil, {job=, run=, number=, memory=, others=} or nil (tide__restore_as) -> {.., skipped=, job=} |
+ * nil, err */
 static int core_checkpoint_restore(lua_State *L) {
     const char *dir = luaL_checkstring(L, 1);
     lua_Integer generation = luaL_optinteger(L, 2, 0);
@@ -168,8 +168,7 @@ static int core_checkpoint_restore(lua_State *L) {
         lua_getfield(L, 3, "memory");
         as.memory = (uint64_t)luaL_optinteger(L, -1, 0);
     }
-    int code = tide__checkpoint_restore_as(host->node, dir, (uint64_t)generation,
-                                           as.job ? &as : NULL, &restored);
+    int code = tide__checkpoint_restore_as(host->node, dir, (uint64_t)generation, as.job ? &as : NULL, &restored);
     if (code < 0) {
         code = tide__lua_resumed(L, code);
         return tide__lua_failure(L, code);
@@ -187,8 +186,7 @@ static int core_checkpoint_restore(lua_State *L) {
     return 1;
 }
 
-static void push_generation(lua_State *L, struct tide_port *port, const char *dir,
-                            uint64_t generation) {
+static void push_generation(lua_State *L, struct tide_port *port, const char *dir, uint64_t generation) {
     struct tide__manifest m;
     int code = tide__generation_manifest(port, dir, generation, &m);
     if (code) {
@@ -261,10 +259,8 @@ void tide__lua_open_checkpoint(lua_State *L) {
                                          {"checkpoint_verify", core_checkpoint_verify},
                                          {"cut_clock", core_cut_clock},
                                          {NULL, NULL}};
-    static const luaL_Reg methods[] = {{"info", checkpoint_info},
-                                       {"commit", checkpoint_commit},
-                                       {"abort", checkpoint_abort},
-                                       {NULL, NULL}};
+    static const luaL_Reg methods[] = {
+        {"info", checkpoint_info}, {"commit", checkpoint_commit}, {"abort", checkpoint_abort}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
     lua_createtable(L, 0, 3);
     luaL_newlib(L, methods);

@@ -9,8 +9,8 @@ static int core_worker_begin(lua_State *L) {
     luaL_argcheck(L, clock >= 0 && clock <= INT32_MAX, 2, "a clock");
     lua_Integer domain = luaL_optinteger(L, 3, 0);
     luaL_argcheck(L, domain >= 0 && domain <= UINT32_MAX, 3, "the number of a run");
-    int code = tide__lua_resumed(L, tide_worker_begin_in(host->node, (uint32_t)domain,
-                                                         (uint32_t)worker, (uint32_t)clock));
+    int code =
+        tide__lua_resumed(L, tide_worker_begin_in(host->node, (uint32_t)domain, (uint32_t)worker, (uint32_t)clock));
     if (code < 0) {
         return tide__lua_failure(L, code);
     }
@@ -95,8 +95,7 @@ void tide__lua_consistency_read(lua_State *L, int index, struct tide_table_optio
     options->bandwidth = (uint64_t)bandwidth;
     lua_getfield(L, index, "send_order");
     const char *order = luaL_optstring(L, -1, send_orders[0]);
-    while (options->send_order < TIDE_COUNT(send_orders) &&
-           strcmp(send_orders[options->send_order], order) != 0) {
+    while (options->send_order < TIDE_COUNT(send_orders) && strcmp(send_orders[options->send_order], order) != 0) {
         options->send_order++;
     }
     if (options->send_order == TIDE_COUNT(send_orders)) {

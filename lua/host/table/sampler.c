@@ -11,8 +11,8 @@ static const char sampler_metatable; /* its address is the registry key */
 static const char *const scheme_names[] = {"naive", "preloc", "pool", "postpone", "local", NULL};
 /* What each scheme promises; asking for a promise chooses the cheapest scheme that keeps it. */
 static const char *const level_names[] = {"conform", "bounded", "long_term", "none", NULL};
-static const uint8_t scheme_of_level[] = {TIDE_SAMPLE_PRELOC, TIDE_SAMPLE_POOL,
-                                          TIDE_SAMPLE_POSTPONE, TIDE_SAMPLE_LOCAL};
+static const uint8_t scheme_of_level[] = {TIDE_SAMPLE_PRELOC, TIDE_SAMPLE_POOL, TIDE_SAMPLE_POSTPONE,
+                                          TIDE_SAMPLE_LOCAL};
 static const uint8_t level_of_scheme[] = {0, 0, 1, 2, 3};
 
 struct sampler {
@@ -107,9 +107,7 @@ static uint8_t read_scheme(lua_State *L) {
     if (scheme >= 0 && level >= 0) {
         luaL_error(L, "sampler: give a scheme or a level, not both");
     }
-    return scheme >= 0  ? (uint8_t)scheme
-           : level >= 0 ? scheme_of_level[level]
-                        : (uint8_t)TIDE_SAMPLE_PRELOC;
+    return scheme >= 0 ? (uint8_t)scheme : level >= 0 ? scheme_of_level[level] : (uint8_t)TIDE_SAMPLE_PRELOC;
 }
 
 /* Weights on the stack as an array of doubles, which stays there. */
@@ -146,15 +144,13 @@ static void read_distribution(lua_State *L, struct sampler *s, struct tide_sampl
     size_t count;
     o->weights = read_weights(L, lua_gettop(L), &count);
     if (o->key_count && o->key_count != count) {
-        luaL_error(L, "sampler: %I weights for %I keys", (lua_Integer)count,
-                   (lua_Integer)o->key_count);
+        luaL_error(L, "sampler: %I weights for %I keys", (lua_Integer)count, (lua_Integer)o->key_count);
     }
     o->key_count = count;
 }
 
 static void check_fields(lua_State *L) {
-    static const char *const fields[] = {"dist",  "scheme", "level", "first",
-                                         "count", "group",  "reuse", "seed"};
+    static const char *const fields[] = {"dist", "scheme", "level", "first", "count", "group", "reuse", "seed"};
     luaL_checktype(L, 2, LUA_TTABLE);
     for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
         bool known = false;
@@ -212,8 +208,7 @@ static int sampler_prepare(lua_State *L) {
     (void)tide__lua_inside(L);
     uint32_t number;
     s->L = L;
-    check_code(L, s,
-               tide__lua_resumed(L, tide_sampler_prepare(s->sampler, (size_t)count, &number)));
+    check_code(L, s, tide__lua_resumed(L, tide_sampler_prepare(s->sampler, (size_t)count, &number)));
     lua_pushinteger(L, number);
     return 1;
 }
@@ -230,8 +225,8 @@ static int sampler_pull(lua_State *L) {
         tide__lua_tensor_new(L, TIDE_F32, (size_t)count, tide_table_options(s->table)->width);
     s->L = L;
     check_code(L, s,
-               tide__lua_resumed(L, tide_sampler_pull(s->sampler, (uint32_t)sample, (size_t)count,
-                                                      keys->t.data, rows->t.data)));
+               tide__lua_resumed(
+                   L, tide_sampler_pull(s->sampler, (uint32_t)sample, (size_t)count, keys->t.data, rows->t.data)));
     return 2;
 }
 

@@ -65,8 +65,7 @@ static int table_manage(lua_State *L) {
     }
     size_t count;
     const uint64_t *keys = tide__lua_keys(L, 2, &count);
-    return answer(L, tide__lua_resumed(
-                         L, tide_table_manage(table, keys, count, (uint8_t)technique, &options)));
+    return answer(L, tide__lua_resumed(L, tide_table_manage(table, keys, count, (uint8_t)technique, &options)));
 }
 
 /* t:intent(keys, first clock, clock after the last) -> true | nil, err: nothing depends on it but speed */

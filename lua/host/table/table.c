@@ -71,21 +71,18 @@ static void push_table(lua_State *L, struct tide_table *table) {
 /* ---- specifications ---- */
 
 static const char *const init_names[] = {"zero", "uniform", "normal", "xavier", NULL};
-static const char *const update_names[] = {"add",  "assign",   "sgd",      "adagrad",
-                                           "adam", "momentum", "nesterov", NULL};
+static const char *const update_names[] = {"add", "assign", "sgd", "adagrad", "adam", "momentum", "nesterov", NULL};
 static const char *const slot_names[] = {"hash", "range", NULL};
 const char *const tide__lua_durability_names[] = {"", "none", "strict", "window", NULL};
 static const char *const wire_names[] = {"f32", "f16", "bf16", NULL};
 
-static uint8_t choice(lua_State *L, const char *field, const char *value,
-                      const char *const names[]) {
+static uint8_t choice(lua_State *L, const char *field, const char *value, const char *const names[]) {
     for (int i = 0; names[i]; i++) {
         if (value && strcmp(names[i], value) == 0) {
             return (uint8_t)i;
         }
     }
-    return (uint8_t)luaL_error(L, "table: %s = \"%s\" is not one of its values", field,
-                               value ? value : "?");
+    return (uint8_t)luaL_error(L, "table: %s = \"%s\" is not one of its values", field, value ? value : "?");
 }
 
 /* Field `name` of the spec as {kind, ...}: pushes a table whose [1] is the kind, and returns the
@@ -101,8 +98,7 @@ static const char *field_kind(lua_State *L, const char *name) {
         lua_insert(L, -2);
         lua_rawseti(L, -2, 1);
     } else if (type != LUA_TTABLE) {
-        luaL_error(L, "table: field '%s' is %s, not a name or {name, ...}", name,
-                   lua_typename(L, type));
+        luaL_error(L, "table: field '%s' is %s, not a name or {name, ...}", name, lua_typename(L, type));
     }
     if (lua_rawgeti(L, -1, 1) != LUA_TSTRING) {
         luaL_error(L, "table: field '%s' does not begin with a name", name);
@@ -149,8 +145,7 @@ static void read_init(lua_State *L, struct tide_table_options *o) {
         return;
     }
     o->init = choice(L, "init", kind, init_names);
-    static const char *const first[] = {"", "low", "std", "fan_in"}, *const second[] = {
-                                                                         "", "high", "", "fan_out"};
+    static const char *const first[] = {"", "low", "std", "fan_in"}, *const second[] = {"", "high", "", "fan_out"};
     if (o->init != TIDE_INIT_ZERO) {
         o->init_a = (float)number_of(L, 2, first[o->init], o->init == TIDE_INIT_UNIFORM ? 0 : 1);
         o->init_b = (float)(o->init == TIDE_INIT_NORMAL ? 0 : number_of(L, 3, second[o->init], 1));
@@ -182,18 +177,11 @@ static const char *text_field(lua_State *L, const char *name) {
 }
 
 static void check_fields(lua_State *L) {
-    static const char *const known[] = {"name",        "keys",
-                                        "width",       "init",
-                                        "update",      "slots",
-                                        "wire",        "refuse_nan",
-                                        "seed",        "consistency",
-                                        "technique",   "dtype",
-                                        "cache_bytes", "unsubscribe_after",
-                                        "replicas",    "durability",
-                                        "send_order",  "bandwidth",
-                                        "window_ns",   "window_bytes",
-                                        "run",         "domain",
-                                        "memory"};
+    static const char *const known[] = {
+        "name",       "keys",       "width",       "init",      "update",    "slots",        "wire",
+        "refuse_nan", "seed",       "consistency", "technique", "dtype",     "cache_bytes",  "unsubscribe_after",
+        "replicas",   "durability", "send_order",  "bandwidth", "window_ns", "window_bytes", "run",
+        "domain",     "memory"};
     lua_pushnil(L);
     while (lua_next(L, 1)) {
         bool found = false;
@@ -215,8 +203,7 @@ static void read_durability(lua_State *L, struct tide_table_options *o) {
     }
     o->replicas = (uint8_t)replicas;
     const char *durability = text_field(L, "durability");
-    o->durability =
-        durability ? choice(L, "durability", durability, tide__lua_durability_names) : 0;
+    o->durability = durability ? choice(L, "durability", durability, tide__lua_durability_names) : 0;
     lua_getfield(L, 1, "window_ns");
     lua_getfield(L, 1, "window_bytes");
     lua_Integer ns = luaL_optinteger(L, -2, 0), bytes = luaL_optinteger(L, -1, 0);
@@ -244,8 +231,7 @@ static int core_table(lua_State *L) {
     struct tide_lua *host = tide__lua_inside(L);
     check_fields(L);
     struct tide_table_options o = {.name = text_field(L, "name"), .slots = TIDE_SLOTS_HASH};
-    const char *slots = text_field(L, "slots"), *wire = text_field(L, "wire"),
-               *technique = text_field(L, "technique");
+    const char *slots = text_field(L, "slots"), *wire = text_field(L, "wire"), *technique = text_field(L, "technique");
     if (!o.name) {
         return luaL_error(L, "table: it needs a name");
     }
@@ -255,8 +241,7 @@ static int core_table(lua_State *L) {
     read_durability(L, &o);
     o.slots = slots ? choice(L, "slots", slots, slot_names) : o.slots;
     o.wire = wire ? choice(L, "wire", wire, wire_names) : TIDE_WIRE_F32;
-    o.technique =
-        technique ? choice(L, "technique", technique, tide__lua_technique_names()) : TIDE_STATIC;
+    o.technique = technique ? choice(L, "technique", technique, tide__lua_technique_names()) : TIDE_STATIC;
     tide__lua_consistency_read(L, 1, &o);
     lua_getfield(L, 1, "width");
     lua_Integer width = luaL_optinteger(L, -1, 0);
@@ -351,8 +336,8 @@ static void pending_sweep(lua_State *L, struct tide_lua *host) {
         if (!pending->handle && !pending->waiting && tide_ticket_done(&pending->ticket)) {
             int code = tide_ticket_wait(&pending->ticket);
             if (code < 0) {
-                tide_log(TIDE_LOG_WARN, tide_node_name(host->node),
-                         "an operation nobody waited for failed: %s", tide_error_message());
+                tide_log(TIDE_LOG_WARN, tide_node_name(host->node), "an operation nobody waited for failed: %s",
+                         tide_error_message());
             }
             pending_free(L, host, pending);
         }
@@ -373,8 +358,7 @@ void tide__lua_pending_end(struct tide_lua *host) {
 }
 
 /* Pushes a ticket with a fresh record that holds the values at `rows` and `keys`. */
-static struct tide_lua_pending *push_ticket(lua_State *L, struct tide_lua *host, int rows,
-                                            int keys) {
+static struct tide_lua_pending *push_ticket(lua_State *L, struct tide_lua *host, int rows, int keys) {
     pending_sweep(L, host);
     struct ticket *ticket = lua_newuserdatauv(L, sizeof *ticket, 0);
     *ticket = (struct ticket){0};
@@ -449,8 +433,7 @@ static int ticket_collected(lua_State *L) {
  * at must not fail silently. Only ticket:wait() gives nil, err. */
 
 /* Options at `index`: none, or a table of fields that are known. */
-static void check_options(lua_State *L, int index, const char *what, const char *one,
-                          const char *other) {
+static void check_options(lua_State *L, int index, const char *what, const char *one, const char *other) {
     if (lua_isnoneornil(L, index)) {
         return;
     }
@@ -459,9 +442,8 @@ static void check_options(lua_State *L, int index, const char *what, const char 
     while (lua_next(L, index)) {
         const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
         if (!key || (strcmp(key, one) != 0 && (!other || strcmp(key, other) != 0))) {
-            luaL_error(L, "%s has no option `%s`: there is %s%s%s", what,
-                       key ? key : luaL_tolstring(L, -2, NULL), one, other ? ", " : "",
-                       other ? other : "");
+            luaL_error(L, "%s has no option `%s`: there is %s%s%s", what, key ? key : luaL_tolstring(L, -2, NULL), one,
+                       other ? ", " : "", other ? other : "");
         }
         lua_pop(L, 1);
     }
@@ -489,8 +471,8 @@ static int table_pull(lua_State *L) {
     if (option(L, 3, "into")) {
         rows = tide__lua_tensor_check(L, lua_gettop(L));
         if (rows->t.type != TIDE_F32 || tide__lua_tensor_count(rows) != count * width) {
-            return luaL_error(L, "pull: `into` must be an f32 tensor of %I x %I",
-                              (lua_Integer)count, (lua_Integer)width);
+            return luaL_error(L, "pull: `into` must be an f32 tensor of %I x %I", (lua_Integer)count,
+                              (lua_Integer)width);
         }
     } else {
         rows = tide__lua_tensor_new(L, TIDE_F32, count, width);
@@ -516,8 +498,7 @@ static void read_row(lua_State *L, float *row, size_t width, size_t from, lua_In
         lua_rawgeti(L, -1, (lua_Integer)(from + i) + 1);
         row[i] = (float)lua_tonumberx(L, -1, &is_number);
         if (!is_number) {
-            luaL_error(L, "push: number %I of row %I is %s", (lua_Integer)i + 1, number,
-                       luaL_typename(L, -1));
+            luaL_error(L, "push: number %I of row %I is %s", (lua_Integer)i + 1, number, luaL_typename(L, -1));
         }
         lua_pop(L, 1);
     }
@@ -531,17 +512,14 @@ static const float *push_rows(lua_State *L, int index, size_t count, size_t widt
         bool nested = lua_rawgeti(L, index, 1) == LUA_TTABLE;
         lua_pop(L, 1);
         if (given != (nested ? count : count * width)) {
-            luaL_error(L, "push: %I keys of width %I want %I %s, not %I", (lua_Integer)count,
-                       (lua_Integer)width, (lua_Integer)(nested ? count : count * width),
-                       nested ? "rows" : "numbers", (lua_Integer)given);
+            luaL_error(L, "push: %I keys of width %I want %I %s, not %I", (lua_Integer)count, (lua_Integer)width,
+                       (lua_Integer)(nested ? count : count * width), nested ? "rows" : "numbers", (lua_Integer)given);
         }
         float *at = tide__lua_tensor_new(L, TIDE_F32, count, width)->t.data;
         for (size_t i = 0; i < count; i++) {
             if (nested) {
-                if (lua_rawgeti(L, index, (lua_Integer)i + 1) != LUA_TTABLE ||
-                    lua_rawlen(L, -1) != width) {
-                    luaL_error(L, "push: row %I is not an array of %I numbers", (lua_Integer)i + 1,
-                               (lua_Integer)width);
+                if (lua_rawgeti(L, index, (lua_Integer)i + 1) != LUA_TTABLE || lua_rawlen(L, -1) != width) {
+                    luaL_error(L, "push: row %I is not an array of %I numbers", (lua_Integer)i + 1, (lua_Integer)width);
                 }
             } else {
                 lua_pushvalue(L, index);
@@ -554,8 +532,8 @@ static const float *push_rows(lua_State *L, int index, size_t count, size_t widt
     }
     struct tide_lua_tensor *rows = tide__lua_tensor_check(L, index);
     if (rows->t.type != TIDE_F32 || tide__lua_tensor_count(rows) != count * width) {
-        luaL_error(L, "push: rows of %I keys must be an f32 tensor of %I x %I", (lua_Integer)count,
-                   (lua_Integer)count, (lua_Integer)width);
+        luaL_error(L, "push: rows of %I keys must be an f32 tensor of %I x %I", (lua_Integer)count, (lua_Integer)count,
+                   (lua_Integer)width);
     }
     return rows->t.data;
 }
@@ -620,8 +598,7 @@ static int table_pull_local(lua_State *L) {
     lua_settop(L, 2);
     size_t count;
     const uint64_t *keys = tide__lua_keys(L, 2, &count);
-    struct tide_lua_tensor *rows =
-        tide__lua_tensor_new(L, TIDE_F32, count, tide_table_options(table)->width);
+    struct tide_lua_tensor *rows = tide__lua_tensor_new(L, TIDE_F32, count, tide_table_options(table)->width);
     uint8_t *hits = tide__lua_tensor_new(L, TIDE_U8, count, 1)->t.data;
     size_t words = (count + 63) / 64;
     uint64_t *bits = lua_newuserdatauv(L, words * sizeof *bits + 1, 0);
@@ -706,8 +683,9 @@ static int table_assign(lua_State *L) {
     lua_settop(L, 3);
     const uint64_t *keys = tide__lua_keys(L, 2, &count);
     const struct tide_lua_tensor *rows = tide__lua_tensor_check(L, 3);
-    luaL_argcheck(L, rows->t.type == TIDE_F32 && rows->t.rows == count &&
-                      rows->t.columns == tide_table_options(table)->width, 3, "not an f32 row of the table for each key");
+    luaL_argcheck(
+        L, rows->t.type == TIDE_F32 && rows->t.rows == count && rows->t.columns == tide_table_options(table)->width, 3,
+        "not an f32 row of the table for each key");
     int code = tide__lua_resumed(L, tide__table_assign(table, keys, count, rows->t.data));
     if (code < 0) {
         return tide__lua_raise(L, code);
@@ -723,8 +701,7 @@ static void push_short(lua_State *L, float value) {
     lua_pushnumber(L, strtof(text, NULL) == value ? strtod(text, NULL) : (double)value);
 }
 
-static void push_kind(lua_State *L, const char *field, const char *kind, const double *values,
-                      int count) {
+static void push_kind(lua_State *L, const char *field, const char *kind, const double *values, int count) {
     lua_createtable(L, 1 + count, 0);
     lua_pushstring(L, kind);
     lua_rawseti(L, -2, 1);
@@ -832,12 +809,9 @@ static int table_equal(lua_State *L) {
 }
 
 void tide__lua_open_table(lua_State *L) {
-    static const luaL_Reg functions[] = {{"table", core_table},
-                                         {"table_find", core_table_find},
-                                         {"tables", tide__lua_tables},
-                                         {"tables_forget", core_tables_forget},
-                                         {"table_drop", core_table_drop},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"table", core_table},           {"table_find", core_table_find},
+                                         {"tables", tide__lua_tables},    {"tables_forget", core_tables_forget},
+                                         {"table_drop", core_table_drop}, {NULL, NULL}};
     static const luaL_Reg methods[] = {
         {"pull", table_pull},
         {"push", table_push},
@@ -854,8 +828,7 @@ void tide__lua_open_table(lua_State *L) {
     };
     static const luaL_Reg table_meta[] = {
         {"__tostring", table_tostring}, {"__eq", table_equal}, {"__gc", table_collected}, {NULL, NULL}};
-    static const luaL_Reg ticket_methods[] = {
-        {"wait", ticket_wait}, {"done", ticket_done}, {NULL, NULL}};
+    static const luaL_Reg ticket_methods[] = {{"wait", ticket_wait}, {"done", ticket_done}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
     luaL_newlib(L, table_meta);
     luaL_newlib(L, methods);

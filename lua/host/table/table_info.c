@@ -94,10 +94,7 @@ static int table_hottest(lua_State *L) {
         const struct {
             const char *name;
             uint64_t value;
-        } fields[] = {{"key", hot[i].key},
-                      {"reads", hot[i].reads},
-                      {"writes", hot[i].writes},
-                      {"doubt", hot[i].doubt}};
+        } fields[] = {{"key", hot[i].key}, {"reads", hot[i].reads}, {"writes", hot[i].writes}, {"doubt", hot[i].doubt}};
         lua_createtable(L, 0, (int)TIDE_COUNT(fields));
         for (size_t f = 0; f < TIDE_COUNT(fields); f++) {
             tide__lua_set_integer(L, fields[f].name, fields[f].value);

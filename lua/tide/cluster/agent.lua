@@ -3,7 +3,7 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local heat = require "tide.show.hot_keys"
-local looks = require "tide.cluster.looks"
+local node_status = require "tide.cluster.node_status"
 local script = require "tide.script"
 local verbs = require "tide.cluster.verbs"
 
@@ -23,7 +23,7 @@ local ops = {}
 ---What the tables of a run take of its memory here: {n}; empty where it has no cap, or no tables.
 ops["run.memory"] = function(request) return core.memory(math.tointeger(request.n) or 0) or {} end
 
-for name, look in pairs(looks.ops) do ops[name] = look end
+for name, look in pairs(node_status.ops) do ops[name] = look end
 
 ---What this node's store has done for others, in all and by slot of the named tables, and how long its own workers
 ---had something under way to each other store: {tables={names}, slots=bool, homes={ids}}.

@@ -2,7 +2,7 @@
 local core = require "tide.core"
 local directory = require "tide.cluster.directory"
 local errors = require "tide.errors"
-local looks = require "tide.cluster.looks"
+local node_status = require "tide.cluster.node_status"
 
 local client = {}
 
@@ -79,7 +79,7 @@ function client.gather_inside(request)
   for _, member in ipairs(core.members()) do
     local row = {name = member.name, id = member.id, state = member.state}
     if member.state == "up" then
-      local address <const> = looks.address(member, request.op)
+      local address <const> = node_status.address(member, request.op)
       local answer, err
       if address then answer, err = core.call(address, request, 5) end
       row.answer, row.error = answer, err and errors.to_data(errors.from(err))

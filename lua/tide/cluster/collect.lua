@@ -9,7 +9,7 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local heat = require "tide.show.hot_keys"
-local looks = require "tide.cluster.looks"
+local node_status = require "tide.cluster.node_status"
 local pieces = require "tide.run.pieces"
 
 local collect = {}
@@ -64,7 +64,7 @@ local function of_nodes()
     local node <const> = {name = member.name, id = member.id, state = member.state, up = false,
                           has_store = member.store or false, workers = member.workers or 0}
     nodes[#nodes + 1] = node
-    local address <const>, agent = looks.address(member, "metrics")
+    local address <const>, agent = node_status.address(member, "metrics")
     node.bare = member.state == "up" and not agent or nil -- a controller or a driver: no rows, no workers
     if address then
       asked[#asked + 1], asked_of[#asked_of + 1] = {address, {op = "metrics"}}, node

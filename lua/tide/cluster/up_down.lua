@@ -6,7 +6,7 @@ local core = require "tide.core"
 local detached = require "tide.cluster.detached"
 local directory = require "tide.cluster.directory"
 local errors = require "tide.errors"
-local looks = require "tide.cluster.looks"
+local node_status = require "tide.cluster.node_status"
 local verbs = require "tide.cluster.verbs"
 local job = require "tide.run.job"
 
@@ -67,8 +67,8 @@ function standing.control(a)
     elseif request and request.op == "quit" then
       core.answer(message, {})
       ending = true
-    elseif request and looks.ops[request.op] then
-      core.answer(message, looks.ops[request.op](request))
+    elseif request and node_status.ops[request.op] then
+      core.answer(message, node_status.ops[request.op](request))
     elseif message and message.kind == "call" then
       core.answer_error(message, errors.new("T0113", "this request is not known"))
     elseif message and message.kind == "stop" then

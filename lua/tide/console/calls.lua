@@ -5,7 +5,7 @@ local curve = require "tide.console.curve"
 local errors = require "tide.errors"
 local events = require "tide.cluster.events"
 local histogram = require "tide.console.histogram"
-local looks = require "tide.cluster.looks"
+local node_status = require "tide.cluster.node_status"
 local names = require "tide.console.names"
 local options = require "tide.console.options"
 local remote = require "tide.policy.remote"
@@ -39,7 +39,7 @@ function calls._use(own) session = own end
 ---- what there is -------------------------------------------------------------------------------------------------
 
 local function ask(member)
-  local address, answer, err = (looks.address(member, "status"))
+  local address, answer, err = (node_status.address(member, "status"))
   if not address and targets.serves(member) then address, err = core.whereis(member.name .. "/agent") end
   if address then answer, err = core.call(address, {op = "status"}, ASK_S) end
   return {name = member.name, id = member.id, state = member.state, answer = answer,

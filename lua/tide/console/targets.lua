@@ -2,7 +2,7 @@
 -- between them.
 local core = require "tide.core"
 local errors = require "tide.errors"
-local looks = require "tide.cluster.looks"
+local node_status = require "tide.cluster.node_status"
 local text = require "tide.text"
 
 local targets = {}
@@ -44,7 +44,7 @@ function targets.ask_all(request)
   for _, member in ipairs(core.members()) do
     if member.state == "up" then
       fibers[#fibers + 1] = core.fiber(function()
-        local address <const> = looks.address(member, request.op)
+        local address <const> = node_status.address(member, request.op)
         answers[member.name] = address and core.call(address, request, ASK_S)
       end)
     end

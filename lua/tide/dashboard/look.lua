@@ -2,7 +2,7 @@
 local collect = require "tide.cluster.collect"
 local core = require "tide.core"
 local errors = require "tide.errors"
-local looks = require "tide.cluster.looks"
+local node_status = require "tide.cluster.node_status"
 local pieces = require "tide.run.pieces"
 
 local look = {}
@@ -13,7 +13,7 @@ local ANSWER_S <const> = 1
 local function events_of(after)
   local answers, fibers = {}, {}
   for _, member in ipairs(core.members()) do
-    local address <const> = looks.address(member, "events")
+    local address <const> = node_status.address(member, "events")
     if address then
       local at <const> = #fibers + 1
       fibers[at] = core.fiber(function()

@@ -6,7 +6,7 @@
 -- are those of a single worker that takes whole batches, and where factors travel unrounded the parameters are the same
 -- bit for bit.
 local core = require "tide.core"
-local crew = require "tide.nn.worker_group"
+local group = require "tide.nn.worker_group"
 local data = require "tide.data"
 local replica = require "tide.nn.replica"
 local script = require "tide.script"
@@ -267,7 +267,7 @@ local function own_examples(self)
   local own = {}
   for b = 1, self.batches do
     local span <const> = span_of(self, b)
-    local first, count = self.crew:piece(span.count, self.owners)
+    local first, count = self.group:piece(span.count, self.owners)
     for i = 1, count do own[#own + 1] = self.order[span.first + first + i - 2] end
   end
   return own
@@ -278,12 +278,12 @@ local function new_trainer(w, o)
   local input <const> = new_input(m, w.data:whole "train", w.seed + 1)
   return setmetatable({w = w, model = m, input = input, order = data.order(input.count, w.seed), batch = o.batch,
                        batches = (input.count + o.batch - 1) // o.batch, replica = replica.new(w, m),
-                       crew = crew.new(w, m)}, trainer)
+                       group = group.new(w, m)}, trainer)
 end
 
 ---Before the first epoch: all dual variables are 0.
 function trainer:begin()
-  self.owners = self.model.adds and self.crew.ranks
+  self.owners = self.model.adds and self.group.ranks
   self.replica:store()
 end
 
@@ -296,9 +296,9 @@ end
 ---All workers leave, and others go on from what they leave. W is in its table since the end of the epoch; the dual
 ---variables, each so far its worker's alone, go to one too.
 function trainer:hand_in()
-  local left_off <const>, ranks <const> = self.crew.left_off, self.crew.leavers
+  local left_off <const>, ranks <const> = self.group.left_off, self.group.leavers
   if self.model.adds then
-    self.crew:add_up(self.input.storage, ranks)
+    self.group:add_up(self.input.storage, ranks)
     self.replica:store(nil, function(i, n)
       local keys <const>, rows <const>, count <const> = piece_of_duals(self, i, n)
       if count > 0 then self.w.tables.duals:push(keys, rows) end
@@ -311,9 +311,9 @@ end
 ---Goes on from what workers have left. Where they were lost instead, their dual variables are 0 again, and so is W.
 function trainer:go_on()
   local state <const> = self.w.state
-  self.crew.steps = state.steps or 0
+  self.group.steps = state.steps or 0
   if not self.model.adds then return self.replica:fetch() end
-  self.owners = self.crew.ranks
+  self.owners = self.group.ranks
   if not state.sigma then return end
   self.replica:fetch()
   local keys <const>, rows <const> = piece_of_duals(self, 1, 1)
@@ -334,12 +334,12 @@ end
 function trainer:epoch(epoch)
   local spans = {}
   for i, b in pairs(data.order(self.batches, self.w.seed * 7919 + epoch)) do spans[i] = span_of(self, b + 1) end
-  for first, count in self.crew:batches(spans, self.batch, self.model.adds) do
-    self:share_duals(self.crew:present())
-    local r = self.crew:step {input = self.input, rows = self.order:slice(first, count)}
+  for first, count in self.group:batches(spans, self.batch, self.model.adds) do
+    self:share_duals(self.group:present())
+    local r = self.group:step {input = self.input, rows = self.order:slice(first, count)}
     self.w:report {examples = r.count, wait = false}
   end
-  self.moved = self.crew:settle()
+  self.moved = self.group:settle()
   self.replica:store()
   self.replica:compare()
 end
@@ -352,7 +352,7 @@ end
 function trainer:share_duals(ranks)
   if not self.model.adds or table.concat(ranks, " ") == table.concat(self.owners or {}, " ") then return end
   local input <const>, a <const> = self.input, self.input.arguments
-  self.crew:add_up(input.storage, ranks)
+  self.group:add_up(input.storage, ranks)
   rebuild(input)
   self.owners, self.dual, a.sigma = ranks, nil, self.model.spec.sigma -- ascent begins anew
   self:keep_own()
@@ -401,7 +401,7 @@ end
 local function evaluate(w)
   local m <const> = w.trainer.model
   local test <const> = new_input(m, w.data:whole "test", w.seed + 2)
-  local first, count = w.trainer.crew:piece(test.count)
+  local first, count = w.trainer.group:piece(test.count)
   local numbers = core.tensor("u32", count, 1)
   for i = 1, count do numbers[i] = first + i - 2 end
   local sums = m:evaluate(test, numbers)
@@ -437,13 +437,13 @@ function factors.job(o)
     on_worker_loss = "replay",
     worker = function(w)
       w.trainer = new_trainer(w, o)
-      for epoch in w.trainer.crew:epochs(o.epochs) do
+      for epoch in w.trainer.group:epochs(o.epochs) do
         if epoch.first then w.trainer:begin() end
         if epoch.resumes then w.trainer:go_on() end
         w.trainer:epoch(epoch.number)
         w:report(w.trainer:figures())
       end
-      if w.trainer.crew.left_off then w.trainer:hand_in() end
+      if w.trainer.group.left_off then w.trainer:hand_in() end
     end,
     evaluate = {test = evaluate},
   }

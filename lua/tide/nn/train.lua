@@ -10,7 +10,7 @@
 -- With `batch = {start =, max =}` batch and learning rate follow the noise of the gradients (tide.nn.adapt).
 local adapt = require "tide.nn.adapt"
 local core = require "tide.core"
-local crew = require "tide.nn.worker_group"
+local group = require "tide.nn.worker_group"
 local data = require "tide.data"
 local model = require "tide.nn.model"
 local exchange = require "tide.nn.exchange"
@@ -98,7 +98,7 @@ local function new_trainer(w, o, changes)
   self.examples = (o.program.vertex and forest_of or tensors_of)(w, "train")
   self.most = math.min(changes and changes.hi or o.batch, self.examples.count)
   self.clocked = shared_rows.clocked(o.tables)
-  self.crew = crew.new(w, self.model, {meets = not o.program.vertex,
+  self.group = group.new(w, self.model, {meets = not o.program.vertex,
                                        adapts = changes and adapt.new(w, self.model, changes)})
   return self
 end
@@ -109,7 +109,7 @@ function trainer:average_states()
   local states <const> = self.model.states
   self.model:fetch()
   if self.model.layout.states == 0 then return nil end
-  self.crew:average(states)
+  self.group:average(states)
   self.model:give()
   return function() self:write_states() end
 end
@@ -150,7 +150,7 @@ end
 
 ---All workers leave, and others go on from what they leave: all that was learnt is in tables, the rest in w.state.
 ---Running statistics are the same on all by now.
----@param left_off table of the crew
+---@param left_off table of the group
 function trainer:hand_in(left_off)
   self.replica:store(function() self:write_states() end, function(i, n) write_memory(self, i, n) end)
   self.w.state = left_off
@@ -165,9 +165,9 @@ end
 
 ---Goes on from what a checkpoint holds, or workers that have left.
 function trainer:recall()
-  self.crew.steps = self.w.state.steps
+  self.group.steps = self.w.state.steps
   self.model.steps = self.w.state.steps
-  if self.crew.adapts and self.w.state.adapts then self.crew.adapts:import(self.w.state.adapts) end
+  if self.group.adapts and self.w.state.adapts then self.group.adapts:import(self.w.state.adapts) end
   if not self.w.tables.memory then return end
   each_memory(self, function(first, held)
     self.w.tables.memory:pull(replica.range(first, held:rows()), {into = held})
@@ -178,14 +178,14 @@ end
 ---@param order table u32 tensor numbers of examples
 ---@param whole table {first=, count=} of the batch of all workers
 function trainer:train(order, first, count, whole)
-  local own <const>, adapts <const> = self.model, self.crew.adapts
+  local own <const>, adapts <const> = self.model, self.group.adapts
   local function load(from, rows) return self.examples.pick(order, first + from - 1, rows, self.most) end
-  local r <const> = self.crew:step(adapts and adapts:batch(count, load) or load(1, count))
+  local r <const> = self.group:step(adapts and adapts:batch(count, load) or load(1, count))
   if #own.tables > 0 then
-    if self.crew.exchange then -- alone, the model has changed them itself
+    if self.group.exchange then -- alone, the model has changed them itself
       local all <const> = self.per == "sample" and whole.count
         or self.examples.counted(self.counts, order, whole.first, whole.count)
-      for _, t in ipairs(own.tables) do t:update(all > 0 and 1 / all or 0, self.crew.steps) end
+      for _, t in ipairs(own.tables) do t:update(all > 0 and 1 / all or 0, self.group.steps) end
     end
     for _, t in ipairs(own.tables) do t:settle() end
     if self.clocked then self.w:clock() end
@@ -200,7 +200,7 @@ end
 ---Waits for what is under way, and writes what was learnt to the tables.
 ---@return table figures of the exchange since the last time
 function trainer:settle()
-  local figures <const> = self.crew:settle()
+  local figures <const> = self.group:settle()
   self:store()
   self.replica:compare()
   figures.resyncs, self.replica.resyncs = self.replica.resyncs, 0
@@ -211,10 +211,10 @@ end
 ---@param left table[] spans
 ---@param total table of all workers so far
 function trainer:pause(left, total)
-  add(self.figures, self.crew:settle())
+  add(self.figures, self.group:settle())
   local write <const> = self:average_states()
-  if write and self.crew:present()[1] == self.w.rank then write() end
-  self.crew.unfinished = {left = left, total = total}
+  if write and self.group:present()[1] == self.w.rank then write() end
+  self.group.unfinished = {left = left, total = total}
 end
 
 local EVALUATED <const> = 256 -- examples at a time
@@ -223,7 +223,7 @@ local EVALUATED <const> = 256 -- examples at a time
 local function evaluate_on(w, examples)
   local own <const> = w.trainer.model
   local sums, tested = {loss = 0, correct = 0}, 0
-  local from, rows <const> = w.trainer.crew:piece(examples.count)
+  local from, rows <const> = w.trainer.group:piece(examples.count)
   for first = from, from + rows - 1, EVALUATED do
     local r = own:evaluate(examples.slice(first, math.min(EVALUATED, from + rows - first)))
     sums.loss, sums.correct, tested = sums.loss + r.loss, sums.correct + r.correct, tested + r.count
@@ -234,7 +234,7 @@ end
 -- Sums and counts of the job's own metrics over this worker's piece of a part.
 local function measure(w, part, names)
   local examples <const>, own <const> = tensors_of(w, part), w.trainer.model
-  local from, rows <const> = w.trainer.crew:piece(examples.count)
+  local from, rows <const> = w.trainer.group:piece(examples.count)
   local sums, counts = {}, {}
   for _, name in ipairs(names) do sums[name], counts[name] = 0, 0 end
   for first = from, from + rows - 1, EVALUATED do
@@ -278,13 +278,13 @@ local function run_epoch(self, epoch)
   local goes_on <const> = epoch.unfinished
   local left <const> = goes_on and goes_on.left or {{first = 1, count = #order}}
   local own = not epoch.joins and goes_on and self.own or {loss = 0, count = 0, correct = 0, steps = 0}
-  for first, count, whole in self.crew:batches(left, self.batch, false, weigh) do
+  for first, count, whole in self.group:batches(left, self.batch, false, weigh) do
     local r <const> = self:train(order, first, count, whole)
     own.steps = own.steps + 1
     for _, k in ipairs {"loss", "count", "correct"} do own[k] = own[k] + r[k] end
     w:report {loss = r.loss, examples = r.count, wait = false}
   end
-  local total <const> = self.crew:totals()
+  local total <const> = self.group:totals()
   if goes_on then add(total, goes_on.total) end
   self.own = own
   if #left > 0 then return self:pause(left, total) end
@@ -294,11 +294,11 @@ local function run_epoch(self, epoch)
   report.loss, report.examples, report.correct, report.steps = own.loss, own.count, own.correct, own.steps
   report.alike = {loss = total.loss, examples = total.count, correct = total.correct} -- of who died, too
   if w.job.net.validate then self:validate(report, w.job.net.validate) end
-  local adapts <const> = self.crew.adapts
+  local adapts <const> = self.group.adapts
   if adapts then report.alike.batch, report.alike.progress = adapts.total, adapts.progress end
   w:report(report)
   if w.job.checkpoint then -- what a cut at this clock holds is all of this epoch, and nothing of the next
-    w.state = {epoch = epoch.number, steps = self.crew.steps}
+    w.state = {epoch = epoch.number, steps = self.group.steps}
     w:clock()
   end
 end
@@ -461,7 +461,7 @@ function train.job(o)
     on_worker_loss = "replay",
     meets = not o.program.vertex, prepare = function(w) w.trainer = new_trainer(w, o, changes) end,
     worker = function(w)
-      for epoch in w.trainer.crew:epochs(o.epochs) do
+      for epoch in w.trainer.group:epochs(o.epochs) do
         if epoch.resumes then
           w.trainer.replica:fetch()
           if w.state.steps then w.trainer:recall() end
@@ -473,7 +473,7 @@ function train.job(o)
         if epoch.first then w.trainer:begin() end
         run_epoch(w.trainer, epoch)
       end
-      if w.trainer.crew.left_off then w.trainer:hand_in(w.trainer.crew.left_off) end
+      if w.trainer.group.left_off then w.trainer:hand_in(w.trainer.group.left_off) end
     end,
     evaluate = evaluations(o.program, o.metrics or {}),
   }

@@ -14,21 +14,21 @@ local replica = require "tide.nn.replica"
 
 local KEY <const> = 1024
 
----@class tide.nn.crew
+---@class tide.nn.worker_group
 ---@field exchange tide.nn.exchange|nil of several workers
 ---@field left_off table|nil all leave, and nobody goes on: {epoch = the newest that is over, steps, unfinished?,
 --- adapts?}
 ---@field leavers integer[]|nil ranks of these
-local crew = {}
-crew.__index = crew
+local group = {}
+group.__index = group
 
 ---@param w tide.worker
 ---@param model table tide.nn.model or tide.factors.model
 ---@param o? {adapts?: tide.nn.adapt, meets?: boolean} meets: it can meet in mid-epoch
-function crew.new(w, model, o)
+function group.new(w, model, o)
   o = o or {}
   return setmetatable({w = w, model = model, adapts = o.adapts, meets = o.meets, met = 0, steps = 0, ranks = {},
-                       alone = {count = 0, loss = 0, correct = 0}}, crew)
+                       alone = {count = 0, loss = 0, correct = 0}}, group)
 end
 
 ---- meeting ---------------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ local function form(self, ranks, values)
 end
 
 ---@return boolean whether all leave the loop over batches before the next one
-function crew:must_meet()
+function group:must_meet()
   if not self.meets then return false end
   if self.exchange then return self.exchange.meet > self.met end
   self.w:stopping()
@@ -92,7 +92,7 @@ end
 ---Epochs in which this worker takes part, and what is left of one; everybody that is there meets before each.
 ---@param last integer number of the last one
 ---@return fun(): table|nil {number, first, joins, resumes: all workers are new and go on from tables, unfinished?}
-function crew:epochs(last)
+function group:epochs(last)
   local number
   return function()
     local paused = self.unfinished
@@ -123,13 +123,13 @@ function crew:epochs(last)
 end
 
 ---@return integer[] ranks of those who took part in the last step
-function crew:present() return self.exchange and self.exchange:begin() or self.ranks end
+function group:present() return self.exchange and self.exchange:begin() or self.ranks end
 
 ---- work ------------------------------------------------------------------------------------------------------------
 
 ---This worker's piece of `count` things: the first, from 1, and how many.
 ---@param present? integer[] ranks among whom they are divided
-function crew:piece(count, present)
+function group:piece(count, present)
   present = present or self:present()
   if #present == 0 then return data.piece(count, self.w.rank, self.w.workers) end -- before the first epoch
   for i, rank in ipairs(present) do
@@ -174,7 +174,7 @@ end
 ---done again
 ---@param weigh? fun(place: integer): number what an example costs; the parts are alike in it
 ---@return fun(): integer|nil, integer|nil, table|nil first, count, and the cut of all workers {first=, count=}
-function crew:batches(left, size, bound, weigh)
+function group:batches(left, size, bound, weigh)
   local cut
   return function()
     local present <const> = self:present()
@@ -202,7 +202,7 @@ end
 
 ---One step on this worker's part of a batch.
 ---@return table {loss=, count=, correct=} of this part
-function crew:step(batch)
+function group:step(batch)
   self.steps = self.steps + 1
   if self.exchange then
     self.model.steps = self.steps
@@ -215,14 +215,14 @@ end
 
 ---Waits until the last step's updates are made.
 ---@return table figures of the exchange since the last time
-function crew:settle()
+function group:settle()
   if not self.exchange then return {} end
   self.exchange:settle()
   return self.exchange:figures()
 end
 
 ---@return table {loss=, count=, correct=} of the steps since the last call, all workers together
-function crew:totals()
+function group:totals()
   self:present()
   local total = self.alone
   self.alone = {count = 0, loss = 0, correct = 0}
@@ -231,7 +231,7 @@ function crew:totals()
 end
 
 ---A tensor of rows of 1024 becomes the mean of all workers'.
-function crew:average(tensor)
+function group:average(tensor)
   if not self.exchange then return end
   self.mean = self.mean or mean.new(self.w, self.exchange.present, tensor:rows() * KEY)
   self.mean:of(tensor)
@@ -240,7 +240,7 @@ end
 ---Between two steps: a tensor of rows of 1024 becomes the sum of those of the workers of these ranks, who all call it.
 ---Whoever of them dies meanwhile, the others have the same.
 ---@param ranks integer[]
-function crew:add_up(tensor, ranks)
+function group:add_up(tensor, ranks)
   self.exchange:settle()
   local all <const> = mean.new(self.w, ranks, tensor:rows() * KEY)
   all:sum(tensor)
@@ -248,4 +248,4 @@ function crew:add_up(tensor, ranks)
   all:close()
 end
 
-return crew
+return group

@@ -5,29 +5,27 @@
 -- mailbox, so a lost node is noticed whatever else is going on. The driver asks it with long polls ("next"); events
 -- wait here, bounded, until the driver has time.
 --
--- When a node is lost, a job that allows it goes on: nobody waits for the node's workers any more (meeting.lua), what
--- they had not completed of the data goes to others (chunks.lua), and nothing they may still say counts. Rows that
--- lived on that node alone are gone, and end the run.
+-- When a node is lost, a job that allows it goes on (losses.lua): nobody waits for the node's workers any more
+-- (barrier.lua), what they had not completed of the data goes to others (chunks.lua), and nothing they may still say
+-- counts. Rows that lived on that node alone are gone, and end the run.
 local chunks = require "tide.run.chunks"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local events = require "tide.cluster.events"
+local losses = require "tide.run.losses"
 local outbox = require "tide.run.outbox"
 local script = require "tide.script"
-local text = require "tide.text"
 local verbs = require "tide.cluster.verbs"
 
-local controller = {}
+local controller = {from_worker = {}, from_driver = {}} -- by op of what they say
 controller.__index = controller
-require("tide.run.elastic_workers").extend(controller)
-require("tide.run.barrier").extend(controller)
-require("tide.run.outbox").extend(controller)
-require("tide.run.starting").extend(controller)
+for _, part in ipairs {"elastic_workers", "barrier", "outbox", "starting", "losses", "cuts", "evaluation"} do
+  require("tide.run." .. part).extend(controller)
+end
 
 local TICK_S <const> = 0.25          -- a poll of the driver is answered at the latest after this
 local SUSPECT_S <const> = 2.0        -- a worker's failed access waits this long for news of a lost node
 local CALL_S <const> = 30
-local LOST <const> = {EDIED = true, EUNREACHABLE = true, ECLOSED = true}
 
 ---@param a table {run, script, job, params, seed, tables, nodes = {{name, id, agent, workers}}, total, examples,
 --- resume}
@@ -65,177 +63,6 @@ function controller:fail(err)
   self:emit {kind = "failed", error = err}
 end
 
----@return string|nil reason why a member is no longer up
----@return boolean? in_order it leaves or has left: its rows are handed on
-local function gone(node)
-  for _, member in ipairs(core.members() or {}) do -- a former node of the same name is no news of this one
-    if member.id == node.id and member.state ~= "up" and member.state ~= "joining" then
-      return (member.reason and member.reason ~= "" and member.reason) or member.state,
-        member.state == "leaving" or member.state == "left"
-    end
-  end
-  return nil
-end
-
----@return string[] tables of the run with copies of which some rows have lost all copies
-function controller:tables_lost()
-  local lost = {}
-  for _, key in ipairs(text.sorted_keys(self.a.tables)) do
-    local handle <const> = core.table_find(self.a.tables[key])
-    if handle and (handle.spec.replicas or 0) > 0 and #handle:health().lost > 0 then
-      lost[#lost + 1] = ("`%s`"):format(self.a.tables[key])
-    end
-  end
-  return lost
-end
-
----Copies take over after a node is lost, or it turns out later that there are none.
----@return tide.error|nil
-function controller:lost_copies()
-  if not self.lost_node then return nil end
-  local lost <const> = self:tables_lost()
-  if #lost == 0 then return nil end
-  return script.error("T0509", ("node %s is lost, and with it the last copy of rows"):format(self.lost_node.name), {
-    node = self.lost_node.name,
-    state = ("a part of the tables is gone (%s); the run is ended"):format(table.concat(lost, ", "))})
-end
-
-local NEWS_S <const> = 5 -- a node that does not answer is declared lost within this
-
----Before the run counts as finished: is everybody there who holds its rows?
----@return tide.error|nil
-function controller:missing()
-  local silent = 0
-  for _, node in ipairs(self.a.nodes) do
-    if not node.lost and node.store and not core.call(node.agent, {op = "jobs"}, NEWS_S) then silent = silent + 1 end
-  end
-  local deadline <const> = core.now() + NEWS_S
-  while silent > 0 and not self.failed and core.now() < deadline do
-    local node, reason = self:find_lost()
-    if node then
-      self:lose_node(node, reason)
-      silent = silent - 1
-    end
-    core.sleep(0.05)
-  end
-  return self.failed or self:lost_copies()
-end
-
----@return string[] tables of the run with rows that died with this node
-function controller:tables_on(node)
-  local lost = {}
-  for _, key in ipairs(text.sorted_keys(self.a.tables)) do
-    local handle = core.table_find(self.a.tables[key])
-    local gone_here
-    if handle and (handle.spec.replicas or 0) > 0 then
-      gone_here = #handle:health().lost > 0 -- else its copies take over
-    elseif handle then
-      -- Rows that relocate live where they are used, whoever their home is.
-      local moves = handle.spec.technique == "relocate" or handle.spec.technique == "intent"
-      gone_here = (handle:homes()[node.id] or 0) > 0 or (moves and node.workers > 0)
-    end
-    if gone_here then lost[#lost + 1] = ("`%s`"):format(self.a.tables[key]) end
-  end
-  return lost
-end
-
----@return tide.error|nil why the run cannot go on without this node
-function controller:verdict(node, reason, in_order)
-  if in_order then
-    if node.workers == 0 or self:may_go_on(node) then return nil end
-    return script.error("T0509", ("node %s was told to end and leaves"):format(node.name), {
-      node = node.name, state = "its rows went to the other nodes, but its workers are gone; the run is ended",
-      help = "run again; a node that may go while a run needs it must not have workers of it"})
-  end
-  local message = ("node %s is lost: %s"):format(node.name, reason)
-  local lost = self:tables_on(node)
-  if #lost > 0 then
-    return script.error("T0509", message, {node = node.name,
-      state = ("its part of the tables is gone (%s); the run has ended"):format(table.concat(lost, ", ")),
-      help = "run again; `replicas = 1` of a table keeps a copy of its rows on another node"})
-  end
-  if node.workers == 0 or self:may_go_on(node) then return nil end
-  return script.error("T0509", message, {node = node.name,
-    state = "the tables are whole, but the share of its workers is not done; the run has ended",
-    help = "cut the data into chunks (w:chunks), which others take over, or say `on_worker_loss = \"replay\"`"})
-end
-
----@return boolean whether the job allows it, and somebody is left to do what these workers leave
-function controller:may_go_on(node)
-  if not self.job:survives_workers() or self:is_starting() then return false end
-  local left, done = 0, 0
-  for _, w in ipairs(self.workers) do
-    if w.dropped then goto next end -- does no more of it, and has not done it all
-    if w.node ~= node and w.state == "running" then left = left + 1 end
-    if w.state == "done" then done = done + 1 end
-    ::next::
-  end
-  local undone = self.chunks and not self.chunks:over()
-  return left > 0 or (done > 0 and not undone) or done == 0 and self:gets_others()
-end
-
----Takes the workers of a node out of all that the others wait for. reason nil: they have left in order.
-function controller:drop_workers(node, reason)
-  local count, redone = 0, 0
-  for _, w in ipairs(self.workers) do
-    if w.node == node then
-      w.state, w.waits, w.later, count = "lost", nil, nil, count + 1
-      if self.chunks then redone = redone + self.chunks:release(w.rank) end
-      if self.policies then self.policies:ended(w.rank) end
-      for id = 1, self.next_evaluation do self:evaluation_of(id, w) end
-    end
-  end
-  if self.suspect and self.suspect.worker and self.suspect.worker.node == node then self.suspect = nil end
-  if count == 0 then return end
-  self:wait_for_others()
-  if reason then
-    self.workers_lost = self.workers_lost + count
-    self:emit {kind = "lost", node = node.name, reason = reason, workers = count, chunks = redone}
-  else
-    self:emit {kind = "log", text = ("node %s has left with its %d worker%s; nothing is to be done again"):format(
-      node.name, count, count == 1 and "" or "s")}
-  end
-  self:hand_out()
-  self:meet()
-  self:look_for_awake()
-end
-
-function controller:lose_node(node, reason, in_order)
-  if node.lost then return end
-  node.lost = true
-  if node.store then self.lost_node = node end
-  if node.vacant then -- it left when its workers had
-    if self.policies then self.policies:left(node) end
-    return
-  end
-  local known, left = gone(node)
-  in_order = left or (in_order and not known)
-  reason = known or reason
-  if self:starts_elsewhere(node, reason) then return end
-  local err = self:verdict(node, reason, in_order)
-  if err then return self:fail(err) end
-  self:drop_workers(node, reason)
-  if self.policies then self.policies:left(node) end
-end
-
----@return table|nil node, string? reason the first node of the run that is gone without having been dealt with
-function controller:find_lost()
-  for _, node in ipairs(self.a.nodes) do
-    local reason = not node.lost and gone(node)
-    if reason then return node, reason end
-  end
-  return nil
-end
-
----A failure that may be the consequence of a lost node waits a moment for the cause.
-function controller:fail_or_suspect(err, worker)
-  if self.failed then return end
-  if not LOST[err.name or ""] then return self:fail(err) end
-  self.suspect = self.suspect or {err = err, at = core.now(), worker = worker}
-  local node, reason = self:find_lost()
-  if node then self:lose_node(node, reason) end
-end
-
 ---- start ---------------------------------------------------------------------------------------------------------
 
 ---Has a machine fewer processors than workers, as far as nodes say which one is theirs?
@@ -257,7 +84,7 @@ function controller:start()
   local a = self.a
   local rank = 0
   for i = #a.nodes, 1, -1 do -- who has gone since, and was to do nothing for it
-    if a.nodes[i].workers == 0 and not a.nodes[i].store and gone(a.nodes[i]) then table.remove(a.nodes, i) end
+    if a.nodes[i].workers == 0 and not a.nodes[i].store and losses.gone(a.nodes[i]) then table.remove(a.nodes, i) end
   end
   for _, node in ipairs(a.nodes) do
     self.monitors[core.monitor(node.agent)] = {node = node}
@@ -347,134 +174,9 @@ function controller:leave_queue(w)
   if self.chunks and self.chunks:unqueue(w.rank) then self:hand_out() end
 end
 
----- checkpoints -----------------------------------------------------------------------------------------------------
-
-local function copy(value)
-  if type(value) ~= "table" then return value end
-  local out = {}
-  for k, v in pairs(value) do out[k] = copy(v) end
-  return out
-end
-
-function controller:counts_clocks()
-  for _, record in pairs(self.records) do
-    if (record.clock or 0) > 0 then return true end
-  end
-  for _, name in pairs(self.a.tables) do
-    local handle <const> = core.table_find(name)
-    if handle and (handle.spec.consistency or "sequential") ~= "sequential" then return true end
-  end
-  return false
-end
-
----What goes with a worker's record, as of now.
-function controller:own_record()
-  return {params = self.params, state = copy(self.state), reports = self.clock, examples = self.done_examples}
-end
-
-local REPORT_S <const> = 1 -- at most, from the end of a pass to its report
-
----How far the data in chunks is, and what was reported of it: of one moment, since a run that is resumed reports the
----rest of the pass together with what its chunks had told. A pass that is over and not reported yet is waited for:
----nobody would report it again.
-function controller:data_record()
-  local deadline <const> = core.now() + REPORT_S
-  local function is_between()
-    for _, w in ipairs(self.workers) do
-      if w.state == "running" then return self.chunks:over() and next(self.chunks.sums) and core.now() < deadline end
-    end
-  end
-  while is_between() do core.sleep(0.001) end
-  return self.chunks:record(), self:own_record()
-end
-
----@return table[] what holds each seat of the run: {seat, name, version, sha}
-function controller:holders() return self.policies and self.policies:holders() or {} end
-
----A resumed run begins with the policies of its script; says which others the checkpoint was written under.
-function controller:compare_policies()
-  local now = {}
-  for _, holder in ipairs(self:holders()) do now[holder.seat] = holder end
-  for _, former in ipairs((self.a.resume or {}).policies or {}) do
-    local holder <const> = now[former.seat]
-    if not holder or holder.sha ~= former.sha then
-      local text_of <const> = "%s: the checkpoint was written under %s %s (SHA-256 %s); this run begins with %s"
-      self:emit {kind = "log", text = text_of:format(former.seat, former.name, former.version, former.sha:sub(1, 12),
-                                                     holder and holder.name or "none")}
-    end
-  end
-end
-
----The records of all workers as of the cut; those that have returned, as of their end. What they say of a cut may
----come a little later than its parts are written.
-function controller:records_of(info)
-  local cut = info.clock and self.cuts and self.cuts[info.clock]
-  local deadline = core.now() + CALL_S
-  while info.clock and core.now() < deadline do
-    cut = self.cuts and self.cuts[info.clock]
-    local all = true
-    for _, w in ipairs(self.workers) do
-      all = all and (w.state == "done" or w.state == "lost" or (cut and cut.ranks[w.rank]) ~= nil)
-    end
-    if all then break end
-    core.sleep(0.005)
-  end
-  local ranks, there = {}, nil
-  for _, w in ipairs(self.workers) do
-    ranks[w.rank] = cut and cut.ranks[w.rank] or self.records[w.rank] or {}
-    if w.state ~= "lost" then there = ranks[w.rank] end
-  end
-  for _, w in ipairs(self.job.comm and there and self.workers or {}) do -- a net's say the same of where they stand
-    if w.state == "lost" then ranks[w.rank] = there end
-  end
-  return ranks, cut and cut.own
-end
-
----@param o {dir: string, keep?: integer, cut?: string} gets `run`
----@return table? info
----@return table? err
-function controller:write_checkpoint(o)
-  if self.writing then return nil, script.error("T0706", "another checkpoint of this run is being written") end
-  self.writing = true
-  local position, reported
-  if self.chunks then position, reported = self:data_record() end
-  o.run = self.a.domain
-  local info, err = require("tide.run.checkpoint").save(o, function(info)
-    local ranks, at_cut = self:records_of(info)
-    local own = reported or at_cut or self:own_record()
-    return {
-      name = self.a.job, run = self.a.run, seed = self.a.seed, script = self.a.script.sha, workers = #self.workers,
-      params = own.params, state = own.state, reports = own.reports, examples = own.examples, ranks = ranks,
-      chunks = position, policies = self:holders(),
-    }
-  end)
-  self.writing, self.cuts = false, nil
-  self.checkpoint_at = core.now()
-  if info then
-    self:emit {kind = "checkpoint", generation = info.generation, clock = info.clock, cut = info.cut,
-               full = info.full, rows = info.rows, bytes = info.bytes, took_s = info.took_s}
-  end
-  return info, err
-end
-
----One that the job asked for; its failure does not end the run.
-function controller:job_checkpoint()
-  local o = self.job.checkpoint
-  local _, err = self:write_checkpoint {dir = o.dir, keep = o.keep, cut = o.cut}
-  if err then self:emit {kind = "log", text = ("no checkpoint: %s (%s)"):format(err.message, err.code)} end
-end
-
----All workers have returned: what they leave is saved, whatever cut the job wanted.
-function controller:last_checkpoint()
-  while self.writing do core.sleep(0.01) end
-  local o = self.job.checkpoint
-  local _, err = self:write_checkpoint {dir = o.dir, keep = o.keep}
-  if err then self:emit {kind = "unsaved", what = "the last checkpoint", error = err} end
-end
-
 ---- what workers say ----------------------------------------------------------------------------------------------
 
-local from_worker = {}
+local from_worker <const> = controller.from_worker
 
 function from_worker.ready(self, w)
   if w.state == "joining" then -- it may say so before the agent has told its address
@@ -549,17 +251,6 @@ function from_worker.log(self, w, m)
   self:emit {kind = "log", text = m.text, rank = w.rank, node = w.node.name}
 end
 
----A worker is at the cut. No report can have been answered since the first of them was: it wants all of them.
-function from_worker.cut(self, w, m)
-  self.cuts = self.cuts or {}
-  local cut = self.cuts[m.record.clock]
-  if not cut then
-    cut = {ranks = {}, own = self:own_record()}
-    self.cuts[m.record.clock] = cut
-  end
-  cut.ranks[w.rank] = m.record
-end
-
 function from_worker.done(self, w, m)
   self.records[w.rank] = m.record
   w.state, w.waits = "done", nil
@@ -582,85 +273,9 @@ function from_worker.failed(self, w, m)
   self:fail_or_suspect(script.error(err.code or "T0609", err.message, err), w)
 end
 
--- Asks all that have begun for their parts of an evaluation. Where nobody is, it is made when somebody is again.
-local function begin_evaluation(self, e)
-  self.next_evaluation = self.next_evaluation + 1
-  local number <const> = self.next_evaluation
-  self.evaluations[number] = {id = e.id or number, name = e.name, missing = {}, count = 0}
-  local missing <const> = self.evaluations[number].missing
-  for _, w in ipairs(self.workers) do
-    local replaced <const> = self.job.comm and w.dropped and w.state == "done" -- others have its part
-    if w.state ~= "lost" and w.state ~= "joining" and w.state ~= "waiting" and not replaced then
-      missing[w.rank] = true
-      core.send(w.address, {op = "evaluate", id = number, name = e.name})
-    end
-  end
-  return self.evaluations[number].id
-end
-
----A worker is let go that has not told its parts of evaluations: they are made anew at the next report.
-function controller:evaluate_anew(w)
-  for number = 1, self.next_evaluation do
-    local e <const> = self.evaluations[number]
-    if e and e.missing[w.rank] then
-      self.next_evaluation = self.next_evaluation + 1
-      self.evaluations[number] = nil
-      self.evaluations[self.next_evaluation] = {id = e.id, name = e.name, missing = {}, count = 0}
-    end
-  end
-end
-
----A report of all is complete, or the run is over: evaluations for which nobody was there are made now, or never.
-function controller:evaluate_late()
-  for number = 1, self.next_evaluation do
-    local e <const> = self.evaluations[number]
-    if e and not next(e.missing) then
-      self.evaluations[number] = nil
-      if self.finished then
-        local why <const> = ("`%s` was not evaluated: the run ended without workers"):format(e.name)
-        self:emit {kind = "evaluated", id = e.id, error = script.error("T0513", why)}
-      else
-        begin_evaluation(self, e)
-      end
-    end
-  end
-end
-
----Counts a worker's part in an evaluation; without `m` it will not come.
-function controller:evaluation_of(id, w, m)
-  local e = self.evaluations[id]
-  if not e or not e.missing[w.rank] then return end
-  e.missing[w.rank] = nil
-  m = m or {}
-  if m.error then
-    m.error.node = m.error.node or w.node.name
-    e.error = e.error or script.error(m.error.code or "T0609", m.error.message, m.error)
-  elseif type(m.sum) == "table" then
-    e.sums = e.sums or {}
-    for k, v in pairs(m.sum) do e.sums[k] = (e.sums[k] or 0) + v end
-  else
-    e.sum = (e.sum or 0) + (m.sum or 0)
-  end
-  e.count, e.counted = e.count + (m.count or 0), e.counted or m.count ~= nil
-  if next(e.missing) then return end
-  self.evaluations[id] = nil
-  -- A mean of nothing is no number, which a script sees; without counts the sums are the answer.
-  local per = (e.counted or e.count > 0) and e.count + 0.0 or 1
-  local result = e.sum and e.sum / per
-  if e.sums then
-    result = {count = e.count}
-    for k, v in pairs(e.sums) do
-      if k ~= "count" then result[k] = v / per end
-    end
-  end
-  self:emit {kind = "evaluated", id = e.id, result = result, error = e.error}
-end
-
-function from_worker.evaluated(self, w, m) self:evaluation_of(m.id, w, m) end
-
 ---- what the driver asks ------------------------------------------------------------------------------------------
 
-local from_driver = {}
+local from_driver <const> = controller.from_driver
 
 ---Long poll. {hold = whether reports wait for "continue"}
 function from_driver.next(self, request, message)
@@ -674,32 +289,6 @@ function from_driver.continue(self, request, message)
   self.hold = request.hold
   self:release()
   if message.kind == "call" then core.answer(message, {}) end
-end
-
-function from_driver.evaluate(self, request, message)
-  core.answer(message, {id = begin_evaluation(self, {name = request.name})})
-  if self.finished then self:evaluate_late() end
-end
-
----Writes a generation now: {dir=, cut=}; by default as the job's field says.
-function from_driver.checkpoint(self, request, message)
-  local o = self.job.checkpoint or {}
-  local dir = request.dir or o.dir
-  if not dir then
-    return core.answer_error(message, script.error("T0708", ("job `%s` names no directory for checkpoints"):format(
-      self.a.job)))
-  end
-  local cut <const> = request.cut or o.cut
-  local by_clock <const> = cut == "clock" or cut == nil and self:counts_clocks()
-  if self.held and by_clock and not self.held.stop then
-    return core.answer_error(message, script.error("T0706", "the workers wait in their report for the body of the "
-      .. "loop that asks, and a cut by clock waits for their next clock: ask with cut = \"fuzzy\" or behind the loop, "
-      .. "or let the job's field `checkpoint` write them", {state = "nothing was written"}))
-  end
-  core.fiber(function()
-    local info, err = self:write_checkpoint {dir = dir, keep = o.keep, cut = request.cut or o.cut}
-    if info then core.answer(message, info) else core.answer_error(message, err) end
-  end)
 end
 
 -- The answer to what the driver asks of a run: nothing more to say, or why not.
@@ -811,7 +400,7 @@ function from_driver.counters(self, _, message)
                                        after = counted(now)}
       local hot = core.call(node.agent, {op = "hottest", tables = names, count = HOTTEST}, CALL_S)
       for name, answer in pairs(hot or {}) do hottest[name][node.name] = core.encode(answer) end
-    elseif err and not LOST[err.name or ""] then
+    elseif err and not losses.NAMES[err.name or ""] then
       return core.answer_error(message, err)
     end
   end
@@ -873,7 +462,7 @@ function controller:exited(message)
   local w = what.worker
   if w.failed or w.state == "lost" or w.dropped and w.state == "done" then return end
   local err = script.error("T0609", ("worker %d has ended: %s"):format(w.rank, reason), {node = w.node.name})
-  if LOST[message.name or ""] then err.name = message.name end
+  if losses.NAMES[message.name or ""] then err.name = message.name end
   self.suspect = self.suspect or {err = err, at = core.now(), worker = w}
 end
 

@@ -10,7 +10,7 @@
 --
 -- That wants a job whose work is bound to no rank: chunks of data, or `on_worker_loss = "replay"`, as for lost workers;
 -- and no tables with clocks, which count on who was there at the start. Jobs that exchange gradients divide their data
--- anew with each report (tide.nn.crew).
+-- anew with each report (tide.nn.worker_group).
 local core = require "tide.core"
 local data = require "tide.data"
 local runs = require "tide.cluster.runs"

@@ -72,8 +72,12 @@ uint32_t tide_error_retry_after_ms(void);
 typedef uint64_t tide_address;
 #define TIDE_NOBODY ((tide_address)0)
 
-static inline uint16_t tide_address_node(tide_address a) { return (uint16_t)(a >> 48); }
-static inline uint64_t tide_address_id(tide_address a) { return a & UINT64_C(0xffffffffffff); }
+static inline uint16_t tide_address_node(tide_address a) {
+    return (uint16_t)(a >> 48);
+}
+static inline uint64_t tide_address_id(tide_address a) {
+    return a & UINT64_C(0xffffffffffff);
+}
 
 /* What a peer may do here: of people each one more than the one before; of nodes what members need and people do not.
  * On one machine a user's own processes have what they ask for; from other machines a certificate says it. */
@@ -108,8 +112,8 @@ struct tide_message {
     const uint8_t *data;
     uint32_t size;
     int32_t code;
-    uint8_t kind; /* enum tide_message_kind */
-    uint8_t lane; /* enum tide_lane */
+    uint8_t kind;  /* enum tide_message_kind */
+    uint8_t lane;  /* enum tide_lane */
     uint8_t right; /* enum tide_right of a sender that is a client; 0: an actor of the cluster's nodes */
 };
 
@@ -118,7 +122,7 @@ struct tide_blob {
     void *data;
     size_t size;
     void (*release)(struct tide_blob *blob); /* frees data and blob, called once by whoever drops the last count */
-    uint32_t refs; /* atomic; start at 1 */
+    uint32_t refs;                           /* atomic; start at 1 */
 };
 /* A blob with `size` bytes of its own memory and one reference; NULL when out of memory. Any thread. */
 struct tide_blob *tide_blob_create(size_t size);
@@ -130,23 +134,26 @@ void tide_blob_unref(struct tide_blob *blob);
 struct tide_node;
 
 struct tide_node_options {
-    const char *cluster; /* identifier; default "local", and of a client whatever the cluster at the endpoint is called */
-    const char *name;    /* identifier, unique in the cluster; default "n<id>" given by the controller */
-    const char *listen;  /* "unix:PATH" or "tcp:ADDRESS:PORT"; addresses of other machines need keys. NULL: a Unix socket
-                            in the user's run directory, or with a `join` on another machine the address that leads there */
-    const char *keys;    /* directory of a credential (`tide keys`): links with other machines are TLS by it; its cluster is
-                            the default of `cluster`. NULL: this machine only */
-    unsigned right;      /* client: enum tide_right that it asks for; 0: admin, as far as it may */
-    const char *join;    /* endpoint of any member; NULL: this node is the controller */
-    const char *state;   /* controller: directory of its decisions; started again with it, it goes on. NULL: none is kept */
-    unsigned controllers; /* first node: 3 or 5 members hold the controller's decisions, and when it ends another one goes
-                             on; 0: none does. EUNSUPPORTED without the plugin tide_raft.so */
-    unsigned workers;    /* compute threads; default 1. 0 with `no_store` is a pure controller or console */
-    bool no_store;       /* holds no parameter slots */
-    bool client;         /* attaches without becoming a member (consoles, status) */
-    uint64_t seed;       /* of the random streams; 0: from the operating system */
-    void *loop;          /* host's uv_loop_t that runs the node's I/O; NULL: a thread of its own */
-    const void *port;    /* struct tide_port; NULL: the real one. The simulator passes its own */
+    const char
+        *cluster;     /* identifier; default "local", and of a client whatever the cluster at the endpoint is called */
+    const char *name; /* identifier, unique in the cluster; default "n<id>" given by the controller */
+    const char
+        *listen;      /* "unix:PATH" or "tcp:ADDRESS:PORT"; addresses of other machines need keys. NULL: a Unix socket
+                         in the user's run directory, or with a `join` on another machine the address that leads there */
+    const char *keys; /* directory of a credential (`tide keys`): links with other machines are TLS by it; its cluster
+                         is the default of `cluster`. NULL: this machine only */
+    unsigned right;   /* client: enum tide_right that it asks for; 0: admin, as far as it may */
+    const char *join; /* endpoint of any member; NULL: this node is the controller */
+    const char
+        *state; /* controller: directory of its decisions; started again with it, it goes on. NULL: none is kept */
+    unsigned controllers; /* first node: 3 or 5 members hold the controller's decisions, and when it ends another one
+                             goes on; 0: none does. EUNSUPPORTED without the plugin tide_raft.so */
+    unsigned workers;     /* compute threads; default 1. 0 with `no_store` is a pure controller or console */
+    bool no_store;        /* holds no parameter slots */
+    bool client;          /* attaches without becoming a member (consoles, status) */
+    uint64_t seed;        /* of the random streams; 0: from the operating system */
+    void *loop;           /* host's uv_loop_t that runs the node's I/O; NULL: a thread of its own */
+    const void *port;     /* struct tide_port; NULL: the real one. The simulator passes its own */
     uint64_t queue_limit; /* bytes of operations on rows of other nodes (keys and rows, both ways) that this node may
                              have under way at one time; beyond it fibers wait and handlers get EBUSY. An operation
                              that is larger goes alone. 0: no limit but each home's 4 MiB */
@@ -180,27 +187,28 @@ uint64_t tide_node_now(const struct tide_node *node);
 
 /* Handles one message on the actor's thread; must not block. Negative return: the actor crashes with that reason. */
 typedef int (*tide_handler)(void *state, const struct tide_message *message);
-/* Body of a fiber actor; may block in tide_call, tide_receive, tide_sleep, table calls. Its return is the exit reason. */
+/* Body of a fiber actor; may block in tide_call, tide_receive, tide_sleep, table calls. Its return is the exit reason.
+ */
 typedef int (*tide_fiber_main)(void *state);
 
 /* DISK: what waits for files. A node without such a thread (a client) runs it on the control thread. */
 enum tide_role { TIDE_ROLE_IO, TIDE_ROLE_COMPUTE, TIDE_ROLE_CONTROL, TIDE_ROLE_DISK };
 
 struct tide_actor_options {
-    const char *name;       /* registered on this node, or NULL */
-    const char *type;       /* shown by introspection: "shard", "worker"; static string */
-    tide_handler handle;    /* either handle ... */
-    tide_fiber_main run;    /* ... or run */
-    void *state;            /* *takes*: released by `release` when the actor has ended */
+    const char *name;    /* registered on this node, or NULL */
+    const char *type;    /* shown by introspection: "shard", "worker"; static string */
+    tide_handler handle; /* either handle ... */
+    tide_fiber_main run; /* ... or run */
+    void *state;         /* *takes*: released by `release` when the actor has ended */
     void (*release)(void *state);
     void (*interrupt)(void *state); /* see tide_interrupt; like a signal's handler. NULL: it cannot be */
-    size_t stack_bytes;     /* fibers: default 256 KiB; 1 MiB where Lua runs */
-    uint32_t messages_max;  /* mailbox bound; default 4096 */
-    uint32_t bytes_max;     /* mailbox bound; default 16 MiB */
-    uint8_t role;           /* enum tide_role */
-    uint8_t thread;         /* which thread of that role, modulo their number */
-    tide_address link;      /* linked to this actor from the start, or TIDE_NOBODY */
-    uint8_t opens;          /* enum tide_right that a client has at least to send here; 0: nodes only */
+    size_t stack_bytes;             /* fibers: default 256 KiB; 1 MiB where Lua runs */
+    uint32_t messages_max;          /* mailbox bound; default 4096 */
+    uint32_t bytes_max;             /* mailbox bound; default 16 MiB */
+    uint8_t role;                   /* enum tide_role */
+    uint8_t thread;                 /* which thread of that role, modulo their number */
+    tide_address link;              /* linked to this actor from the start, or TIDE_NOBODY */
+    uint8_t opens;                  /* enum tide_right that a client has at least to send here; 0: nodes only */
 };
 
 /*
@@ -218,9 +226,9 @@ void tide_open(enum tide_right right);
 /* Asks another actor to end: reason EKILLED ends it at its next message or suspension. Any actor, any node. Inside. */
 int tide_kill(tide_address who, int reason);
 /*
- * Calls the `interrupt` of an actor of this node, on its thread, if that runs a fiber of it at this moment: a fiber that
- * computes hears of nothing else. What it finds there may be in the middle of anything. Once a call at most: repeat it.
- * ENOENT: the actor has ended; EUNSUPPORTED: not in the simulator. Fibers and handlers.
+ * Calls the `interrupt` of an actor of this node, on its thread, if that runs a fiber of it at this moment: a fiber
+ * that computes hears of nothing else. What it finds there may be in the middle of anything. Once a call at most:
+ * repeat it. ENOENT: the actor has ended; EUNSUPPORTED: not in the simulator. Fibers and handlers.
  */
 int tide_interrupt(tide_address who);
 
@@ -297,9 +305,9 @@ struct tide_child {
 struct tide_supervisor_options {
     const char *name;
     enum tide_strategy strategy;
-    uint32_t restarts_max;  /* more than this many restarts ... default 3 */
-    uint64_t period;        /* ... in this time end the supervisor; default 5 s */
-    uint64_t backoff;       /* delay of a second restart, doubling up to 5 s; default 100 ms */
+    uint32_t restarts_max;             /* more than this many restarts ... default 3 */
+    uint64_t period;                   /* ... in this time end the supervisor; default 5 s */
+    uint64_t backoff;                  /* delay of a second restart, doubling up to 5 s; default 100 ms */
     const struct tide_child *children; /* copied */
     size_t child_count;
     uint8_t role;

@@ -31,29 +31,29 @@ struct tide_checkpoint_info {
     uint64_t wall_ns;     /* since 1970, when it was committed */
     uint32_t clock;       /* of the cut: pushes of intervals before it are in; UINT32_MAX: fuzzy */
     bool full;
-    bool committed;       /* it has a manifest that can be read */
+    bool committed; /* it has a manifest that can be read */
 };
 
 struct tide_checkpoint;
 /*
- * Writes a generation of all tables while workers go on; returns when all parts are on disk but before it counts. One at
- * a time in a cluster. Fibers of a member. *gives*: end it by commit or abort. Errors: EBUSY (another one is being
+ * Writes a generation of all tables while workers go on; returns when all parts are on disk but before it counts. One
+ * at a time in a cluster. Fibers of a member. *gives*: end it by commit or abort. Errors: EBUSY (another one is being
  * written, or nodes came or went meanwhile: try again), ETIMEDOUT (a worker does not pass the cut), EIO, ENOSPC, EDIED.
  * After any of them the newest committed generation is what it was.
  */
 int tide_checkpoint_start(struct tide_node *node, const struct tide_checkpoint_options *options,
                           struct tide_checkpoint **out);
 const struct tide_checkpoint_info *tide_checkpoint_get(const struct tide_checkpoint *checkpoint);
-/* Makes it the newest generation, with `job` (one msgpack value, or NULL) inside, and removes what is older than what is
- * kept. *takes* the checkpoint, also when it fails. */
+/* Makes it the newest generation, with `job` (one msgpack value, or NULL) inside, and removes what is older than what
+ * is kept. *takes* the checkpoint, also when it fails. */
 int tide_checkpoint_commit(struct tide_checkpoint *checkpoint, const void *job, size_t job_size);
 void tide_checkpoint_abort(struct tide_checkpoint *checkpoint); /* *takes* */
 
 /* What restore found. Release with tide_restored_release. */
 struct tide_restored {
     struct tide_checkpoint_info info;
-    char *skipped;  /* newer generations that are damaged, and how: lines of text; "" if none */
-    void *job;      /* one msgpack value, nil if none was saved */
+    char *skipped; /* newer generations that are damaged, and how: lines of text; "" if none */
+    void *job;     /* one msgpack value, nil if none was saved */
     size_t job_size;
 };
 /*

@@ -58,10 +58,10 @@ enum tide_parameter_type { TIDE_NUMBER, TIDE_TEXT, TIDE_TENSOR, TIDE_ROWS, TIDE_
 struct tide_parameter {
     const char *name;
     enum tide_parameter_type type;
-    uint8_t element;       /* tensors: required element type */
+    uint8_t element; /* tensors: required element type */
     bool required;
-    double number;         /* default of numbers and flags */
-    const char *doc;       /* what it is, with unit or shape */
+    double number;   /* default of numbers and flags */
+    const char *doc; /* what it is, with unit or shape */
 };
 
 struct tide_argument {
@@ -91,8 +91,8 @@ struct tide_kernel {
 /* What the program offers to kernels of a module. It lives as long as the process. */
 struct tide_kernel_host {
     uint32_t abi;
-    /* A computation of milliseconds calls it now and then, between data points: others get the thread, and a worker that
-     * is being ended stops. Negative: return that code at once. */
+    /* A computation of milliseconds calls it now and then, between data points: others get the thread, and a worker
+     * that is being ended stops. Negative: return that code at once. */
     int (*yield)(void);
 };
 

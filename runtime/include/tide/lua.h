@@ -9,10 +9,10 @@ extern "C" {
 #endif
 
 struct tide_lua_options {
-    const char *name;        /* registered name, or NULL */
-    const char *source;      /* Lua text */
-    const char *chunk;       /* its name in errors: "@worker.lua" */
-    const void *argument;    /* one msgpack value: `...` of the chunk */
+    const char *name;     /* registered name, or NULL */
+    const char *source;   /* Lua text */
+    const char *chunk;    /* its name in errors: "@worker.lua" */
+    const void *argument; /* one msgpack value: `...` of the chunk */
     size_t argument_size;
     uint8_t role, thread;
     tide_address link;

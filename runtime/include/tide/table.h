@@ -50,9 +50,9 @@ enum { TIDE_REPLICAS_MAX = 2 };
 #define TIDE_WINDOW_BYTES_MAX (UINT64_C(1) << 30)
 
 /*
- * How stale a pulled value may be (docs/consistency.md). What follows is of workers (tide_worker_begin); a fiber that is
- * none always reads and writes the rows at their homes, as in a sequential table. A worker at clock c sees its own pushes
- * and, of all workers,
+ * How stale a pulled value may be (docs/consistency.md). What follows is of workers (tide_worker_begin); a fiber that
+ * is none always reads and writes the rows at their homes, as in a sequential table. A worker at clock c sees its own
+ * pushes and, of all workers,
  */
 enum tide_model {
     TIDE_SEQUENTIAL, /* what was pushed before: every access of another node's key is a message */
@@ -60,15 +60,15 @@ enum tide_model {
     TIDE_SSP,        /* at least those up to c - 1 - staleness; a copy is fetched anew when it is too old */
     TIDE_ESSP,       /* the same; every clock, homes push the rows that changed to the nodes that hold copies */
     TIDE_ASYNC,      /* those a copy had that is at most `age_ms` old, or was while a new one is on its way */
-    TIDE_VAP,        /* all but updates that together change no value by more than the bound: it is the pushes that wait */
+    TIDE_VAP, /* all but updates that together change no value by more than the bound: it is the pushes that wait */
 };
 struct tide_consistency {
-    uint8_t model;       /* enum tide_model */
-    bool reproducible;   /* bsp: contributions are summed in the order of workers: the same bits on any number of nodes */
-    uint32_t staleness;  /* ssp, essp: at most TIDE_STALENESS_MAX */
-    uint32_t age_ms;     /* async; default 50 */
-    double bound;        /* vap: the most that a reader may miss of a worker's pushes, in each value of a row */
-    bool flat;           /* vap: at every clock; else bound / sqrt(clock + 1) */
+    uint8_t model;     /* enum tide_model */
+    bool reproducible; /* bsp: contributions are summed in the order of workers: the same bits on any number of nodes */
+    uint32_t staleness; /* ssp, essp: at most TIDE_STALENESS_MAX */
+    uint32_t age_ms;    /* async; default 50 */
+    double bound;       /* vap: the most that a reader may miss of a worker's pushes, in each value of a row */
+    bool flat;          /* vap: at every clock; else bound / sqrt(clock + 1) */
 };
 enum { TIDE_STALENESS_MAX = 60 };
 /* Which updates and rows of a table with clocks leave before the clock that closes them, within the
@@ -85,21 +85,21 @@ void tide_consistency_print(const struct tide_consistency *consistency, char out
  * is not stored: its initial values are a pure function of (seed, key).
  */
 struct tide_table_options {
-    const char *name;     /* identifier, unique in the cluster */
-    uint8_t keys;         /* enum tide_keys */
-    uint8_t slots;        /* enum tide_slots; hashed tables: always by hash */
-    uint8_t init;         /* enum tide_init; a, b: uniform [a, b); normal standard deviation a; xavier fan-in a, fan-out b */
-    uint8_t update;       /* enum tide_update */
-    uint8_t wire;         /* enum tide_wire_type: values on the wire */
-    uint8_t technique;    /* enum tide_technique, of keys that are not managed otherwise */
-    uint8_t replicas;     /* copies of each row on other nodes, 0..2; technique static only */
-    uint8_t durability;   /* enum tide_durability: what an answer to a push promises, see docs/faults.md */
+    const char *name; /* identifier, unique in the cluster */
+    uint8_t keys;     /* enum tide_keys */
+    uint8_t slots;    /* enum tide_slots; hashed tables: always by hash */
+    uint8_t init;   /* enum tide_init; a, b: uniform [a, b); normal standard deviation a; xavier fan-in a, fan-out b */
+    uint8_t update; /* enum tide_update */
+    uint8_t wire;   /* enum tide_wire_type: values on the wire */
+    uint8_t technique;  /* enum tide_technique, of keys that are not managed otherwise */
+    uint8_t replicas;   /* copies of each row on other nodes, 0..2; technique static only */
+    uint8_t durability; /* enum tide_durability: what an answer to a push promises, see docs/faults.md */
     /* window: pushes are answered at once while all that was answered so long ago is on the copies, and rows with
      * less than so many bytes are not; 0: 50 ms, 64 MiB. TIDE_WINDOW_... bound them. */
     uint64_t window_ns, window_bytes;
-    bool refuse_nan;      /* a push with a NaN or infinity fails with ENAN; else it is counted and applied */
-    uint64_t key_count;   /* dense: keys 0..key_count-1 */
-    uint64_t key_limit;   /* hashed: most keys per node, copies included; EFULL beyond; 0: no limit */
+    bool refuse_nan;    /* a push with a NaN or infinity fails with ENAN; else it is counted and applied */
+    uint64_t key_count; /* dense: keys 0..key_count-1 */
+    uint64_t key_limit; /* hashed: most keys per node, copies included; EFULL beyond; 0: no limit */
     uint32_t width;
     float init_a, init_b;
     /* sgd: lr. adagrad: lr, epsilon (default 1e-10), initial sum. adam: lr, beta1 0.9, beta2 0.999, epsilon 1e-8.
@@ -108,18 +108,19 @@ struct tide_table_options {
     float lr, beta1, beta2, epsilon, sum_init;
     uint64_t seed;
     /* Models other than sequential want technique static and f32 on the wire. `add`, `sgd`, `assign` and `adagrad` act
-     * on a node's copy at once; pushes by the others (`adam`, `momentum`) show when the row comes back from its home. */
+     * on a node's copy at once; pushes by the others (`adam`, `momentum`) show when the row comes back from its home.
+     */
     struct tide_consistency consistency;
     uint64_t cache_bytes;       /* most memory of copies on a node; 0: 1 GiB */
     uint32_t unsubscribe_after; /* clocks a copy lives without being read; 0: 16 */
     uint8_t send_order;         /* enum tide_send_order; ssp and essp only */
     uint64_t bandwidth;         /* bytes/s to another node that early sends may fill up; 0: as measured */
     /* Of runs, numbers that are never given again; 0: none. Not compared when a table of the name exists. */
-    uint32_t run;        /* whose memory the table takes */
-    uint32_t domain;     /* whose clocks it has: of the workers that began in it, tide_worker_begin_in. To all others it is
-                          * sequential: they read and write at the homes */
-    uint64_t run_memory; /* most bytes of all tables of `run` on a node, the same in each; 0: any. Tables and pushes of new
-                          * rows beyond it are refused: EBUSY */
+    uint32_t run;    /* whose memory the table takes */
+    uint32_t domain; /* whose clocks it has: of the workers that began in it, tide_worker_begin_in. To all others it is
+                      * sequential: they read and write at the homes */
+    uint64_t run_memory; /* most bytes of all tables of `run` on a node, the same in each; 0: any. Tables and pushes of
+                          * new rows beyond it are refused: EBUSY */
 };
 
 /* Creates the table on all nodes, or finds it when one of equal options exists (EMISMATCH if they differ). Fibers. */
@@ -150,18 +151,19 @@ struct tide_ticket {
 /*
  * Pull: rows[i] = values of keys[i] (row-major, width floats each). Keys in any order, duplicates allowed.
  * Push: applies rows[i] to keys[i] by the table's update rule, in order. Local keys are read and written in place.
- * ticket NULL: waits (fibers only). Else returns when it is under way: at once, unless 1,024 messages or 4 MiB to a home
- * are unanswered already, for which a fiber waits and anybody else gets EBUSY. `rows` of a pull must live until the
- * ticket is done; the rows of a push are copied. Per key: synchronous operations are sequentially consistent, one
- * worker's (a fiber's) operations take effect in program order. In a table with copies an operation waits for that until
- * asynchronous pulls of its keys, of the same worker, are answered. Errors: ERANGE (names key and limit; nothing was
- * done), ENAN, EFULL, EDIED, ELOST, EFENCED, ETIMEDOUT.
+ * ticket NULL: waits (fibers only). Else returns when it is under way: at once, unless 1,024 messages or 4 MiB to a
+ * home are unanswered already, for which a fiber waits and anybody else gets EBUSY. `rows` of a pull must live until
+ * the ticket is done; the rows of a push are copied. Per key: synchronous operations are sequentially consistent, one
+ * worker's (a fiber's) operations take effect in program order. In a table with copies an operation waits for that
+ * until asynchronous pulls of its keys, of the same worker, are answered. Errors: ERANGE (names key and limit; nothing
+ * was done), ENAN, EFULL, EDIED, ELOST, EFENCED, ETIMEDOUT.
  */
 int tide_table_pull(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,
                     struct tide_ticket *ticket);
 int tide_table_push(struct tide_table *table, const uint64_t *keys, size_t key_count, const float *rows,
                     struct tide_ticket *ticket);
-/* Only what this node holds; bit i of `hit` tells whether rows[i] was filled. Never waits. Returns the number of hits. */
+/* Only what this node holds; bit i of `hit` tells whether rows[i] was filled. Never waits. Returns the number of hits.
+ */
 size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,
                              uint64_t *hit);
 bool tide_ticket_done(const struct tide_ticket *ticket);
@@ -169,10 +171,10 @@ bool tide_ticket_done(const struct tide_ticket *ticket);
 int tide_ticket_wait(struct tide_ticket *ticket);
 
 /*
- * Brings the rows of `keys` to this node (technique "relocate"; else a no-op, counted). Ticket NULL: waits (fibers only).
- * Done means: each row was here at that moment, and what this node asked of it before has run. It does not mean that it
- * stays: another node may take it at once; then access is remote again. Errors: ERANGE, ENOMEM and EFULL (no room: access
- * stays remote), EDIED (the row, or the node that knows where it is, is gone).
+ * Brings the rows of `keys` to this node (technique "relocate"; else a no-op, counted). Ticket NULL: waits (fibers
+ * only). Done means: each row was here at that moment, and what this node asked of it before has run. It does not mean
+ * that it stays: another node may take it at once; then access is remote again. Errors: ERANGE, ENOMEM and EFULL (no
+ * room: access stays remote), EDIED (the row, or the node that knows where it is, is gone).
  */
 int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t key_count, struct tide_ticket *ticket);
 
@@ -190,10 +192,10 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
 enum tide_sampling { TIDE_SAMPLE_NAIVE, TIDE_SAMPLE_PRELOC, TIDE_SAMPLE_POOL, TIDE_SAMPLE_POSTPONE, TIDE_SAMPLE_LOCAL };
 
 struct tide_sampler_options {
-    uint8_t scheme;        /* enum tide_sampling */
-    uint32_t group, reuse; /* pools; default 250 and 16 */
+    uint8_t scheme;                /* enum tide_sampling */
+    uint32_t group, reuse;         /* pools; default 250 and 16 */
     uint64_t first_key, key_count; /* candidates first_key .. first_key + key_count - 1; 0: all of a dense table */
-    const double *weights; /* key_count weights, read during creation; NULL: uniform */
+    const double *weights;         /* key_count weights, read during creation; NULL: uniform */
     /* Instead of weights: gives a key by itself. */
     int (*draw)(void *argument, uint64_t *key);
     void *argument;
@@ -208,14 +210,15 @@ struct tide_sampler_stats {
 
 struct tide_sampler;
 /* Errors: EINVAL (names what), ERANGE (candidates outside of the table), ENOMEM. */
-int tide_sampler_create(struct tide_table *table, const struct tide_sampler_options *options, struct tide_sampler **out);
+int tide_sampler_create(struct tide_table *table, const struct tide_sampler_options *options,
+                        struct tide_sampler **out);
 /* Gives up what is open. */
 void tide_sampler_destroy(struct tide_sampler *sampler);
 /* Announces a sample of `count` keys: the earlier, the more is local when it is pulled. *sample names it. Errors:
  * ELIMIT (2^20 keys, 4096 open samples), ENOMEM, the draw's own. Inside. */
 int tide_sampler_prepare(struct tide_sampler *sampler, size_t count, uint32_t *sample);
-/* The next `count` keys of a sample, and their rows unless `rows` is NULL. Errors: EINVAL (no such sample, or fewer keys
- * are left: names them), and those of tide_table_pull. Fibers. */
+/* The next `count` keys of a sample, and their rows unless `rows` is NULL. Errors: EINVAL (no such sample, or fewer
+ * keys are left: names them), and those of tide_table_pull. Fibers. */
 int tide_sampler_pull(struct tide_sampler *sampler, uint32_t sample, size_t count, uint64_t *keys, float *rows);
 /* Ends a sample, used up or not. Error: EINVAL (no such sample). Fibers. */
 int tide_sampler_finish(struct tide_sampler *sampler, uint32_t sample);
@@ -237,17 +240,18 @@ void tide_table_slot_homes(struct tide_table *table, uint16_t *homes);
  * served[TIDE_SLOTS]. What workers of this node do in place is not counted. Any thread. */
 void tide_table_slot_served(struct tide_table *table, uint64_t *served);
 
-/* Node that has the row of a key, as far as this node knows: its owner, if that is this node or the home is; else the home. */
+/* Node that has the row of a key, as far as this node knows: its owner, if that is this node or the home is; else the
+ * home. */
 int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node);
 /* Slot of a key, by which it has its home: the same on all nodes. */
 uint32_t tide_table_slot(const struct tide_table *table, uint64_t key);
 
 /*
- * Techniques of single keys. Copies of shared keys (techniques replicate and intent) are read and written by the workers
- * of their node in place. In rounds, what accumulated there goes to the owners of the rows and rows that changed come
- * back: a worker sees its own pushes at once and those of others somewhat later, in no common order, and when nobody
- * pushes any more all copies become equal. An update that was not sent yet is lost when its node dies (not when it
- * leaves). Rules add, sgd and adagrad; tables without clocks and without replicas: else EUNSUPPORTED.
+ * Techniques of single keys. Copies of shared keys (techniques replicate and intent) are read and written by the
+ * workers of their node in place. In rounds, what accumulated there goes to the owners of the rows and rows that
+ * changed come back: a worker sees its own pushes at once and those of others somewhat later, in no common order, and
+ * when nobody pushes any more all copies become equal. An update that was not sent yet is lost when its node dies (not
+ * when it leaves). Rules add, sgd and adagrad; tables without clocks and without replicas: else EUNSUPPORTED.
  */
 struct tide_share_options {
     const uint16_t *nodes; /* replicate: who has copies; none named: all, those that join later too */
@@ -255,7 +259,7 @@ struct tide_share_options {
     /* of the table's shared keys: */
     uint32_t rate;   /* rounds a second at most; 0: 100 */
     float threshold; /* an update waits until its largest entry is this, at most 1 s */
-    float clip;      /* an update longer than so many times the mean one is cut to that, after 1,000 updates; 0: none is */
+    float clip; /* an update longer than so many times the mean one is cut to that, after 1,000 updates; 0: none is */
 };
 /* Tells all nodes; done means told, not carried out. options NULL: defaults. Fibers. ERANGE, EINVAL, EUNSUPPORTED. */
 int tide_table_manage(struct tide_table *table, const uint64_t *keys, size_t key_count, uint8_t technique,
@@ -266,8 +270,8 @@ uint8_t tide_table_technique(struct tide_table *table, uint64_t key, bool *copy)
 int tide_table_flush(struct tide_table *table);
 
 /*
- * The calling worker will use the keys in its clocks clock_begin .. clock_end - 1 (techniques intent and relocate; else a
- * no-op, counted with those of localize). Never waits; when that is near, rows come here or copies are made. Nothing
+ * The calling worker will use the keys in its clocks clock_begin .. clock_end - 1 (techniques intent and relocate; else
+ * a no-op, counted with those of localize). Never waits; when that is near, rows come here or copies are made. Nothing
  * depends on it but speed. EBUSY: too many are queued, the access will be remote. EINVAL: no worker. ERANGE.
  */
 int tide_table_intent(struct tide_table *table, const uint64_t *keys, size_t key_count, uint32_t clock_begin,
@@ -276,13 +280,13 @@ int tide_table_intent(struct tide_table *table, const uint64_t *keys, size_t key
 struct tide_share_age {
     uint64_t mean_ns, max_ns;
 };
-struct tide_share_stats { /* of this node */
-    uint64_t keys, copies;            /* keys that are managed or shared here; copies here now */
-    uint64_t hits, refused;           /* keys served by copies; keys that got none: no room */
+struct tide_share_stats {                       /* of this node */
+    uint64_t keys, copies;                      /* keys that are managed or shared here; copies here now */
+    uint64_t hits, refused;                     /* keys served by copies; keys that got none: no room */
     uint64_t updates_out, rows_in, notices_out; /* in keys */
-    uint64_t updates_failed, clipped; /* not applied, or not known to be: the owner died; cut */
-    struct tide_share_age unsent;     /* how old updates are when they are at the owner */
-    struct tide_share_age behind;     /* how old rows get that have changed at the owner, without the way of the notice */
+    uint64_t updates_failed, clipped;           /* not applied, or not known to be: the owner died; cut */
+    struct tide_share_age unsent;               /* how old updates are when they are at the owner */
+    struct tide_share_age behind; /* how old rows get that have changed at the owner, without the way of the notice */
 };
 void tide_table_share_stats(struct tide_table *table, struct tide_share_stats *out); /* any thread */
 
@@ -293,14 +297,14 @@ struct tide_table_stats {
     uint64_t served_pulls, served_pushes; /* for other nodes */
     uint64_t queued, forwarded;           /* held for a slot or row on the move; passed on to another node */
     uint64_t messages_out, bytes_out, bytes_in;
-    uint64_t not_finite;                  /* pushed rows with a NaN or infinity */
+    uint64_t not_finite; /* pushed rows with a NaN or infinity */
     uint64_t rows, memory_bytes;
-    uint64_t localized, localize_noop;        /* keys of localize calls; those on static tables */
-    uint64_t relocated_in, relocated_out;     /* rows that came and went */
-    uint64_t relocate_ns_sum, relocate_ns_max; /* from the request to the row's arrival */
+    uint64_t localized, localize_noop;             /* keys of localize calls; those on static tables */
+    uint64_t relocated_in, relocated_out;          /* rows that came and went */
+    uint64_t relocate_ns_sum, relocate_ns_max;     /* from the request to the row's arrival */
     uint64_t relocate_hist[TIDE_RELOCATE_BUCKETS]; /* rows by that time: [0] below 512 ns, then two an octave */
-    uint64_t location_used, location_stale;   /* of this node: went straight to where they were last; were not there */
-    uint64_t surprises;                       /* relocation messages that should not exist: ignored */
+    uint64_t location_used, location_stale; /* of this node: went straight to where they were last; were not there */
+    uint64_t surprises;                     /* relocation messages that should not exist: ignored */
     /* durability window. As home: bytes of rows with answered changes that are not on all copies, most ever, the bound.
      * As origin: pushes of this node's workers that may have died with the homes that had answered them. */
     uint64_t unreplicated, unreplicated_most, unreplicated_bound, lost_updates;
@@ -383,9 +387,9 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
  */
 int tide_settle(void);
 
-/* Changes the bound of a table with clocks, on all nodes: larger at once, smaller from each worker's next clock. ssp and
- * essp may change into each other; every other model stays. Of changes that several nodes make at once the same one is
- * in force everywhere in the end. EINVAL, EUNSUPPORTED. Fibers. */
+/* Changes the bound of a table with clocks, on all nodes: larger at once, smaller from each worker's next clock. ssp
+ * and essp may change into each other; every other model stays. Of changes that several nodes make at once the same one
+ * is in force everywhere in the end. EINVAL, EUNSUPPORTED. Fibers. */
 int tide_table_set_consistency(struct tide_table *table, const struct tide_consistency *consistency);
 /* The one in force here. Any thread. */
 void tide_table_consistency(const struct tide_table *table, struct tide_consistency *out);
@@ -405,7 +409,7 @@ struct tide_worker_staleness {
 /* Of the workers of this node, those that have ended too, by number; returns how many there are. Any thread. */
 size_t tide_table_worker_staleness(struct tide_table *table, struct tide_worker_staleness *out, size_t limit);
 
-struct tide_staleness { /* of this node */
+struct tide_staleness {               /* of this node */
     struct tide_worker_staleness all; /* of its workers together */
     uint64_t copies, copy_bytes, evicted;
     uint64_t values_in, values_out, deltas_out; /* rows */

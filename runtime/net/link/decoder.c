@@ -42,7 +42,7 @@ void tide__decoder_suspend(struct tide_decoder *decoder, struct tide_assembly la
 }
 
 void tide__decoder_resume(struct tide_decoder *decoder, struct tide_assembly lanes[TIDE_LANE_COUNT],
-                         uint64_t sequenced) {
+                          uint64_t sequenced) {
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
         decoder->lanes[i] = lanes[i];
         lanes[i] = (struct tide_assembly){0};
@@ -61,17 +61,17 @@ static size_t frame_max(const struct tide_decoder *decoder) {
 }
 
 static struct tide_blob *take_spare(struct tide_decoder *in) {
-    struct tide_blob *chunk = in->spare != NULL ? *in->spare : NULL;
-    if (chunk != NULL) {
+    struct tide_blob *chunk = in->spare ? *in->spare : NULL;
+    if (chunk) {
         *in->spare = NULL;
     }
-    return chunk != NULL ? chunk : tide_blob_create(TIDE_INTAKE_CHUNK);
+    return chunk ? chunk : tide_blob_create(TIDE_INTAKE_CHUNK);
 }
 
 /* All of the chunk is parsed: another link may have it. */
 static void rest(struct tide_decoder *in) {
     in->start = in->end = 0;
-    if (in->spare != NULL && *in->spare == NULL && in->chunk->size == TIDE_INTAKE_CHUNK) {
+    if (in->spare && !*in->spare && in->chunk->size == TIDE_INTAKE_CHUNK) {
         *in->spare = in->chunk;
     } else {
         tide_blob_unref(in->chunk);
@@ -82,7 +82,7 @@ static void rest(struct tide_decoder *in) {
 /* A chunk that has room for `need` bytes from `start` on. */
 static int make_room(struct tide_decoder *in, size_t need) {
     size_t have = in->end - in->start;
-    if (in->chunk != NULL && !shared(in->chunk) && in->chunk->size >= need) {
+    if (in->chunk && !shared(in->chunk) && in->chunk->size >= need) {
         memmove(in->chunk->data, (uint8_t *)in->chunk->data + in->start, have);
         in->start = 0;
         in->end = have;
@@ -92,7 +92,7 @@ static int make_room(struct tide_decoder *in, size_t need) {
     struct tide_blob *fresh = need > usual / 2 ? tide_blob_create(need > have ? need : have + 1)
                               : in->greeting   ? tide_blob_create(usual)
                                                : take_spare(in);
-    if (fresh == NULL) {
+    if (!fresh) {
         return TIDE_ENOMEM;
     }
     if (have > 0) {
@@ -107,7 +107,7 @@ static int make_room(struct tide_decoder *in, size_t need) {
 
 static bool is_assembling(const struct tide_decoder *in) {
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
-        if (in->lanes[i].blob != NULL) {
+        if (in->lanes[i].blob) {
             return true;
         }
     }
@@ -122,12 +122,10 @@ int tide__decoder_buffer(struct tide_decoder *in, void **data, size_t *size) {
         return 0;
     }
     size_t have = in->end - in->start;
-    int64_t length = in->chunk == NULL ? 0
-                                       : tide_frame_length((uint8_t *)in->chunk->data + in->start,
-                                                           have, frame_max(in));
+    int64_t length = !in->chunk ? 0 : tide_frame_length((uint8_t *)in->chunk->data + in->start, have, frame_max(in));
     TIDE_ASSERT(length >= 0); /* else received() had refused it */
     size_t need = length > 0 ? (size_t)length : have + (in->greeting ? LENGTH_WORD : READ_LEAST);
-    if (in->chunk == NULL || in->chunk->size - in->start < need) {
+    if (!in->chunk || in->chunk->size - in->start < need) {
         int error = make_room(in, need);
         if (error != 0) {
             return error;
@@ -180,42 +178,38 @@ static bool peek_fragment(const uint8_t *at, size_t size, struct fragment *out) 
 /* Checks the fragment against what is under way in its lane and makes the blob of a new one. */
 static int open_fragment(struct tide_decoder *in, const struct fragment *f) {
     if (f->lane == TIDE_LANE_SYSTEM || f->lane >= TIDE_LANE_COUNT || f->size == 0) {
-        return tide_fail(TIDE_EPROTO, "a fragment of %zu bytes in lane %u", f->size,
-                         (unsigned)f->lane);
+        return tide_fail(TIDE_EPROTO, "a fragment of %zu bytes in lane %u", f->size, (unsigned)f->lane);
     }
     struct tide_assembly *a = &in->lanes[f->lane];
     if (f->total > tide__frame_limit(f->lane) + TIDE_FRAME_HEAD) {
-        return tide_fail(TIDE_ELIMIT, "a fragmented frame of %llu bytes in lane %u",
-                         (unsigned long long)f->total, (unsigned)f->lane);
+        return tide_fail(TIDE_ELIMIT, "a fragmented frame of %llu bytes in lane %u", (unsigned long long)f->total,
+                         (unsigned)f->lane);
     }
-    if (f->offset == 0 && a->blob == NULL) {
+    if (f->offset == 0 && !a->blob) {
         size_t open = 0;
         for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
-            open += in->lanes[i].blob != NULL ? in->lanes[i].blob->size : 0;
+            open += in->lanes[i].blob ? in->lanes[i].blob->size : 0;
         }
         if (open + (size_t)f->total > tide__open_limit()) {
-            return tide_fail(TIDE_ELIMIT, "fragmented frames of %zu bytes at one time",
-                             open + (size_t)f->total);
+            return tide_fail(TIDE_ELIMIT, "fragmented frames of %zu bytes at one time", open + (size_t)f->total);
         }
         a->blob = tide_blob_create((size_t)f->total);
-        if (a->blob == NULL) {
+        if (!a->blob) {
             return TIDE_ENOMEM;
         }
         a->stream = f->stream;
         a->filled = a->whole = 0;
     }
-    if (a->blob == NULL || a->stream != f->stream || a->blob->size != f->total ||
-        a->filled != f->offset || f->size > a->blob->size - a->filled) {
-        return tide_fail(TIDE_EPROTO,
-                         "a fragment out of order: stream %llu, offset %llu, %zu bytes",
+    if (!a->blob || a->stream != f->stream || a->blob->size != f->total || a->filled != f->offset ||
+        f->size > a->blob->size - a->filled) {
+        return tide_fail(TIDE_EPROTO, "a fragment out of order: stream %llu, offset %llu, %zu bytes",
                          (unsigned long long)f->stream, (unsigned long long)f->offset, f->size);
     }
     return 0;
 }
 
 /* A fragment is there to its end. Delivers the frame of the lane with its last. */
-static int finish_fragment(struct tide_decoder *in, unsigned lane, tide_decoder_frame deliver,
-                           void *arg) {
+static int finish_fragment(struct tide_decoder *in, unsigned lane, tide_decoder_frame deliver, void *arg) {
     struct tide_assembly *a = &in->lanes[lane];
     in->sequenced++;
     a->whole = a->filled;
@@ -227,8 +221,8 @@ static int finish_fragment(struct tide_decoder *in, unsigned lane, tide_decoder_
     struct tide_frame frame;
     int error = tide_frame_parse(blob->data, blob->size, &frame);
     if (error == 0 && (frame.kind == TIDE_FRAME_FRAGMENT || frame.lane != lane)) {
-        error = tide_fail(TIDE_EPROTO, "a fragmented frame of kind %u, lane %u came in lane %u",
-                          (unsigned)frame.kind, (unsigned)frame.lane, lane);
+        error = tide_fail(TIDE_EPROTO, "a fragmented frame of kind %u, lane %u came in lane %u", (unsigned)frame.kind,
+                          (unsigned)frame.lane, lane);
     }
     if (error == 0) {
         error = deliver(arg, &frame, blob);
@@ -239,8 +233,8 @@ static int finish_fragment(struct tide_decoder *in, unsigned lane, tide_decoder_
 
 /* A whole or partial fragment at the start of the chunk: copies what is there, lets the rest come
  * straight. */
-static int take_fragment(struct tide_decoder *in, const struct fragment *f, size_t length,
-                         tide_decoder_frame deliver, void *arg) {
+static int take_fragment(struct tide_decoder *in, const struct fragment *f, size_t length, tide_decoder_frame deliver,
+                         void *arg) {
     if (LENGTH_WORD + f->head + f->size != length) {
         return tide_fail(TIDE_EPROTO, "a fragment's body is not one binary");
     }
@@ -295,8 +289,7 @@ static int parse_one(struct tide_decoder *in, tide_decoder_frame deliver, void *
     return error != 0 ? error : 1;
 }
 
-int tide__decoder_received(struct tide_decoder *in, size_t size, tide_decoder_frame deliver,
-                          void *arg) {
+int tide__decoder_received(struct tide_decoder *in, size_t size, tide_decoder_frame deliver, void *arg) {
     if (in->direct_lane >= 0) {
         unsigned lane = (unsigned)in->direct_lane;
         TIDE_ASSERT(size <= in->direct_left);
@@ -309,12 +302,12 @@ int tide__decoder_received(struct tide_decoder *in, size_t size, tide_decoder_fr
         return finish_fragment(in, lane, deliver, arg);
     }
     in->end += size;
-    TIDE_ASSERT(in->chunk != NULL && in->end <= in->chunk->size);
+    TIDE_ASSERT(in->chunk && in->end <= in->chunk->size);
     int result;
     do {
         result = parse_one(in, deliver, arg);
     } while (result == 1);
-    if (in->start == in->end && in->chunk != NULL && !shared(in->chunk)) {
+    if (in->start == in->end && in->chunk && !shared(in->chunk)) {
         rest(in);
     }
     return result;

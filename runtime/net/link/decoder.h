@@ -23,9 +23,9 @@ struct tide_assembly {
 struct tide_decoder {
     struct tide_blob *chunk;  /* NULL: nothing is there that is not parsed */
     struct tide_blob **spare; /* where an unused chunk may lie, shared by a node's links; NULL: nowhere */
-    size_t start, end; /* bytes of the chunk that are not parsed yet */
-    bool greeting;     /* before hello_ok: frames of up to 1 KiB, no fragments */
-    int direct_lane;   /* a fragment's body is being received into lanes[...].blob; -1: no */
+    size_t start, end;        /* bytes of the chunk that are not parsed yet */
+    bool greeting;            /* before hello_ok: frames of up to 1 KiB, no fragments */
+    int direct_lane;          /* a fragment's body is being received into lanes[...].blob; -1: no */
     size_t direct_left;
     struct tide_assembly lanes[TIDE_LANE_COUNT];
     uint64_t sequenced; /* frames and fragments received whole that count in the session */
@@ -33,8 +33,7 @@ struct tide_decoder {
 
 /* One whole frame; owner holds frame->body. Not zero: stop, it is the result of
  * tide__decoder_received. */
-typedef int (*tide_decoder_frame)(void *arg, const struct tide_frame *frame,
-                                 struct tide_blob *owner);
+typedef int (*tide_decoder_frame)(void *arg, const struct tide_frame *frame, struct tide_blob *owner);
 
 void tide__decoder_init(struct tide_decoder *decoder, struct tide_blob **spare);
 void tide__decoder_deinit(struct tide_decoder *decoder);
@@ -43,13 +42,12 @@ void tide__decoder_deinit(struct tide_decoder *decoder);
 void tide__decoder_suspend(struct tide_decoder *decoder, struct tide_assembly lanes[TIDE_LANE_COUNT]);
 /* Another connection goes on behind frame `sequenced`; moves `lanes` back. */
 void tide__decoder_resume(struct tide_decoder *decoder, struct tide_assembly lanes[TIDE_LANE_COUNT],
-                         uint64_t sequenced);
+                          uint64_t sequenced);
 void tide__assembly_drop(struct tide_assembly lanes[TIDE_LANE_COUNT]);
 /* Where the next bytes go. ENOMEM. */
 int tide__decoder_buffer(struct tide_decoder *decoder, void **data, size_t *size);
 /* So many bytes are there now. 0, or why the stream cannot be trusted any more (text in the error
  * slot). */
-int tide__decoder_received(struct tide_decoder *decoder, size_t size, tide_decoder_frame frame,
-                          void *arg);
+int tide__decoder_received(struct tide_decoder *decoder, size_t size, tide_decoder_frame frame, void *arg);
 
 #endif

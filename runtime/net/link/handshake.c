@@ -23,12 +23,12 @@ void tide__handshake_begin(struct tide_link *link) {
     snprintf(hello.cluster, sizeof hello.cluster, "%s", net->cluster);
     snprintf(hello.name, sizeof hello.name, "%s", hello.id == 0 ? net->wanted_name : net->name);
     snprintf(hello.endpoint, sizeof hello.endpoint, "%s", net->endpoint);
-    if (link->peer != NULL) {
+    if (link->peer) {
         struct known *known = tide__members_find(net, link->peer->id);
-        snprintf(hello.to, sizeof hello.to, "%s", known != NULL ? known->member.name : "");
+        snprintf(hello.to, sizeof hello.to, "%s", known ? known->member.name : "");
         hello.to_incarnation = link->peer->incarnation;
         hello.attempt = link->purpose == LINK_KNOCK ? 0 : ++link->peer->attempt;
-        if (link->peer->session != NULL && link->purpose != LINK_KNOCK) {
+        if (link->peer->session && link->purpose != LINK_KNOCK) {
             hello.session = link->peer->session->id;
             hello.received = link->peer->session->received;
         }
@@ -62,14 +62,14 @@ static void refuse(struct tide_link *link, int code, const char *ours, const cha
     say_no(link, code, theirs);
 }
 
-static void welcome(struct tide_link *link, const struct tide_session *session,
-                    uint16_t assigned_id, const char *assigned_name) {
+static void welcome(struct tide_link *link, const struct tide_session *session, uint16_t assigned_id,
+                    const char *assigned_name) {
     struct tide_net *net = link->net;
     struct tide_welcome answer = {.version = TIDE_PROTOCOL,
                                   .incarnation = net->incarnation,
                                   .id = tide__net_id(net),
-                                  .session = session != NULL ? session->id : 0,
-                                  .received = session != NULL ? session->received : 0,
+                                  .session = session ? session->id : 0,
+                                  .received = session ? session->received : 0,
                                   .assigned_id = assigned_id,
                                   .right = link->right};
     snprintf(answer.cluster, sizeof answer.cluster, "%s", net->cluster);
@@ -94,7 +94,7 @@ static uint64_t draw_session(struct tide_net *net) {
 }
 
 static bool begin_session(struct tide_link *link, struct tide_peer *peer) {
-    if (tide__session_begin(link, peer, draw_session(link->net)) == NULL) {
+    if (!tide__session_begin(link, peer, draw_session(link->net))) {
         refuse(link, TIDE_ENOMEM, "out of memory", "out of memory");
         return false;
     }
@@ -105,8 +105,7 @@ static bool begin_session(struct tide_link *link, struct tide_peer *peer) {
 static void redirect_joiner(struct tide_link *link) {
     struct tide_net *net = link->net;
     if (net->controller_endpoint[0] == 0) {
-        refuse(link, TIDE_EBUSY, "a joiner, before this node has joined",
-               "the peer has not joined itself yet");
+        refuse(link, TIDE_EBUSY, "a joiner, before this node has joined", "the peer has not joined itself yet");
     } else if (net->away) {
         refuse(link, TIDE_EBUSY, "a joiner, while the controller is away",
                "the cluster's controller is away; try again when it is back");
@@ -130,7 +129,7 @@ static int accept_joiner(struct tide_link *link, const struct tide_hello *hello)
         return 1;
     }
     struct tide_peer *peer = error == 0 ? tide__peer_make(net, id) : NULL;
-    if (peer == NULL) {
+    if (!peer) {
         refuse(link, error == 0 ? TIDE_ENOMEM : error, tide_error_message(), tide_error_message());
         return 0;
     }
@@ -149,7 +148,7 @@ static int accept_joiner(struct tide_link *link, const struct tide_hello *hello)
 /* Is the session alive, over a link on which its peer was heard just now, or may rest? A hello
  * without a session cannot end it then: who has lost one has closed its link, or is silent. */
 static bool is_alive(const struct tide_session *s, uint64_t now) {
-    return s != NULL && s->confirmed && s->link != NULL && s->link->state == LINK_UP &&
+    return s && s->confirmed && s->link && s->link->state == LINK_UP &&
            (s->resting || now - s->detector.last < ALIVE_WITHIN);
 }
 
@@ -165,11 +164,10 @@ static void new_client(struct tide_peer *peer, uint64_t incarnation) {
 
 /* Puts link->session: the one the hello names, one that the peer never heard of, or a new one.
  * False: refused. */
-static bool find_session(struct tide_link *link, struct tide_peer *peer,
-                         const struct tide_hello *hello) {
+static bool find_session(struct tide_link *link, struct tide_peer *peer, const struct tide_hello *hello) {
     struct tide_session *s = peer->session;
     bool mistaken = tide__session_mistake == MISTAKE_ANY_INCARNATION;
-    if (hello->session == 0 && s != NULL && s->confirmed && !mistaken) {
+    if (hello->session == 0 && s && s->confirmed && !mistaken) {
         /* It has forgotten, or given up. A member does so once in its life. */
         tide__session_end(s, "its session was lost");
         s = NULL;
@@ -178,14 +176,14 @@ static bool find_session(struct tide_link *link, struct tide_peer *peer,
             return false;
         }
     }
-    if (s == NULL && hello->session == 0) {
+    if (!s && hello->session == 0) {
         return begin_session(link, peer);
     }
-    if ((s == NULL || (hello->session != 0 && s->id != hello->session)) && !mistaken) {
+    if ((!s || (hello->session != 0 && s->id != hello->session)) && !mistaken) {
         refuse(link, TIDE_ECLOSED, "a session that nobody knows", "the session was lost");
         return false;
     }
-    if (s->link != NULL) {
+    if (s->link) {
         struct tide_link *old = s->link;
         tide__session_suspend(s);
         tide__link_close(old);
@@ -211,45 +209,41 @@ static int accept_known(struct tide_link *link, const struct tide_hello *hello) 
     bool mistaken = tide__session_mistake == MISTAKE_ANY_INCARNATION;
     struct known *known = tide__members_find(net, hello->id);
     if (!hello->client) {
-        if (known == NULL && !tide__succession_announced(net, hello)) {
+        if (!known && !tide__succession_announced(net, hello)) {
             return 1;
         }
-        if (known != NULL && known->member.incarnation != hello->incarnation && !mistaken) {
+        if (known && known->member.incarnation != hello->incarnation && !mistaken) {
             refuse(link, TIDE_EMISMATCH, "another incarnation of a known node",
                    "this id belongs to another incarnation");
             return 0;
         }
-        if (known != NULL && known->member.state >= TIDE_MEMBER_LEFT) {
+        if (known && known->member.state >= TIDE_MEMBER_LEFT) {
             bool dead = known->member.state == TIDE_MEMBER_DEAD;
-            snprintf(text, sizeof text, "node '%s' was declared %s", known->member.name,
-                     dead ? "dead" : "left");
+            snprintf(text, sizeof text, "node '%s' was declared %s", known->member.name, dead ? "dead" : "left");
             refuse(link, dead ? TIDE_EDIED : TIDE_ECANCELED, text, text);
             return 0;
         }
     }
     struct tide_peer *peer = tide__peer_make(net, hello->id);
     bool knocks = hello->attempt == 0 && !hello->client;
-    if (peer != NULL && knocks && !peer->lost) {
+    if (peer && knocks && !peer->lost) {
         call_back(link, peer);
         return 0;
     }
-    if (peer == NULL || (peer->lost && !hello->client) ||
-        (peer->link != NULL && peer->session == NULL)) {
+    if (!peer || (peer->lost && !hello->client) || (peer->link && !peer->session)) {
         snprintf(text, sizeof text, "node n%u %s", (unsigned)hello->id,
-                 peer == NULL ? "does not fit memory"
+                 !peer        ? "does not fit memory"
                  : peer->lost ? "lost its session"
                               : "is being dialled");
-        refuse(link, peer != NULL && peer->lost ? TIDE_ECLOSED : TIDE_EBUSY, text, text);
+        refuse(link, peer && peer->lost ? TIDE_ECLOSED : TIDE_EBUSY, text, text);
         return 0;
     }
     const bool other = peer->incarnation != hello->incarnation;
-    if ((hello->session == 0 || (hello->client && other)) && !mistaken &&
-        is_alive(peer->session, tide__net_now(net))) {
-        refuse(link, TIDE_EBUSY, "somebody with the id of a node that is heard",
-               "the node that has this id is alive");
+    if ((hello->session == 0 || (hello->client && other)) && !mistaken && is_alive(peer->session, tide__net_now(net))) {
+        refuse(link, TIDE_EBUSY, "somebody with the id of a node that is heard", "the node that has this id is alive");
         return 0;
     }
-    if (hello->client && other && peer->session != NULL) {
+    if (hello->client && other && peer->session) {
         refuse(link, TIDE_EMISMATCH, "a client with the id of another one that is connected",
                "another client has this id");
         return 0;
@@ -278,7 +272,7 @@ static int judge(struct tide_link *link, const struct tide_hello *hello) {
     tide__channel_peer(&link->channel, &peer);
     const struct tide_identity *who = peer.who;
     if (hello->client) {
-        const unsigned most = who != NULL ? who->right : TIDE_RIGHT_ADMIN;
+        const unsigned most = who ? who->right : TIDE_RIGHT_ADMIN;
         if (most == TIDE_RIGHT_NODE) {
             return tide_fail(TIDE_EPERM, "its keys are a node's; people have keys of their own: tide keys issue");
         }
@@ -286,12 +280,11 @@ static int judge(struct tide_link *link, const struct tide_hello *hello) {
         return 0;
     }
     const bool bare = !hello->store && hello->workers == 0; /* a script's driver: its rows and workers are elsewhere */
-    if (who != NULL && who->right != TIDE_RIGHT_NODE && !(who->right == TIDE_RIGHT_ADMIN && bare)) {
+    if (who && who->right != TIDE_RIGHT_NODE && !(who->right == TIDE_RIGHT_ADMIN && bare)) {
         return tide_fail(TIDE_EPERM, "its keys give the right %s; to be a member takes those of a node%s",
                          tide_right_name(who->right), bare ? ", or admin's" : "");
     }
-    if (who != NULL && who->right == TIDE_RIGHT_NODE && strcmp(who->name, "*") != 0 &&
-        strcmp(who->name, hello->name) != 0) {
+    if (who && who->right == TIDE_RIGHT_NODE && strcmp(who->name, "*") != 0 && strcmp(who->name, hello->name) != 0) {
         return tide_fail(TIDE_EPERM, "its keys are of node '%s', and it says that it is '%s'", who->name, hello->name);
     }
     link->right = TIDE_RIGHT_NODE;
@@ -302,10 +295,8 @@ static void decide(struct tide_link *link, const struct tide_hello *hello) {
     struct tide_net *net = link->net;
     char ours[200], theirs[200];
     if (hello->cluster[0] != 0 && strcmp(hello->cluster, net->cluster) != 0) {
-        snprintf(ours, sizeof ours, "peer belongs to cluster '%s', not '%s'", hello->cluster,
-                 net->cluster);
-        snprintf(theirs, sizeof theirs, "peer belongs to cluster '%s', not '%s'", net->cluster,
-                 hello->cluster);
+        snprintf(ours, sizeof ours, "peer belongs to cluster '%s', not '%s'", hello->cluster, net->cluster);
+        snprintf(theirs, sizeof theirs, "peer belongs to cluster '%s', not '%s'", net->cluster, hello->cluster);
         refuse(link, TIDE_EMISMATCH, ours, theirs);
     } else if (judge(link, hello) != 0) {
         snprintf(ours, sizeof ours, "%.190s", tide_error_message());
@@ -317,8 +308,7 @@ static void decide(struct tide_link *link, const struct tide_hello *hello) {
     } else if (hello->to_incarnation != 0 && hello->to_incarnation != net->incarnation) {
         /* A controller that was started again listens where the former did. Nothing that is meant
          * for another life may touch the sessions of this one. */
-        refuse(link, TIDE_EMISMATCH, "peer looks for a former life of this node",
-               "another node listens in its place");
+        refuse(link, TIDE_EMISMATCH, "peer looks for a former life of this node", "another node listens in its place");
     } else if (hello->incarnation == net->incarnation) {
         refuse(link, TIDE_EINVAL, "this node called itself", "a node cannot join itself");
     } else if (!tide__net_is_complete(link->net) ||
@@ -334,10 +324,10 @@ static int hello_received(struct tide_link *link, const struct tide_frame *frame
     int error = tide_hello_parse(frame->body, frame->body_size, &hello);
     if (error == TIDE_EVERSION) {
         char ours[100], theirs[100];
-        snprintf(ours, sizeof ours, "peer speaks protocol %u, this node speaks %u",
-                 (unsigned)hello.version, TIDE_PROTOCOL);
-        snprintf(theirs, sizeof theirs, "peer speaks protocol %u, this node speaks %u",
-                 TIDE_PROTOCOL, (unsigned)hello.version);
+        snprintf(ours, sizeof ours, "peer speaks protocol %u, this node speaks %u", (unsigned)hello.version,
+                 TIDE_PROTOCOL);
+        snprintf(theirs, sizeof theirs, "peer speaks protocol %u, this node speaks %u", TIDE_PROTOCOL,
+                 (unsigned)hello.version);
         refuse(link, TIDE_EVERSION, ours, theirs);
         return 0;
     }
@@ -354,7 +344,7 @@ void tide__handshake_unpark(struct tide_net *net) {
     }
     net->parked = false;
     struct tide_link *next;
-    for (struct tide_link *link = net->links; link != NULL; link = next) {
+    for (struct tide_link *link = net->links; link; link = next) {
         next = link->next;
         if (link->state == LINK_PARKED) {
             link->state = LINK_GREETING;
@@ -383,11 +373,11 @@ static void join_welcomed(struct tide_link *link, const struct tide_welcome *ans
         return;
     }
     struct tide_peer *peer = tide__peer_make(net, answer->id);
-    if (peer == NULL) {
+    if (!peer) {
         tide__net_become(net, TIDE_MEMBER_DEAD, TIDE_ENOMEM, "out of memory");
         return;
     }
-    if (tide__session_begin(link, peer, answer->session) == NULL) {
+    if (!tide__session_begin(link, peer, answer->session)) {
         tide__net_become(net, TIDE_MEMBER_DEAD, TIDE_ENOMEM, "out of memory");
         tide__link_close(link);
         return;
@@ -401,18 +391,18 @@ static int mesh_welcomed(struct tide_link *link, const struct tide_welcome *answ
     struct tide_peer *peer = link->peer;
     struct tide_session *s = peer->session;
     if (answer->id != peer->id || answer->incarnation != peer->incarnation) {
-        if (s != NULL) {
+        if (s) {
             tide__session_end(s, "another node listens in its place");
         }
         return tide_fail(TIDE_EMISMATCH, "reached node n%u instead of n%u, or a later incarnation",
                          (unsigned)answer->id, (unsigned)peer->id);
     }
-    if (s == NULL) {
+    if (!s) {
         if (answer->session == 0 || answer->received != 0) {
             return tide_fail(TIDE_EPROTO, "a new session that has begun already");
         }
         s = tide__session_begin(link, peer, answer->session);
-        if (s == NULL) {
+        if (!s) {
             return TIDE_ENOMEM;
         }
     } else {
@@ -433,8 +423,8 @@ static int check_name(struct tide_link *link, const char *name) {
     struct tide_channel_peer peer;
     tide__channel_peer(&link->channel, &peer);
     const struct tide_identity *who = peer.who;
-    if (who == NULL || who->right != TIDE_RIGHT_NODE || strcmp(who->name, "*") == 0 ||
-        strcmp(who->name, name) == 0 || TIDE_MUTANT(tls_name_unchecked)) {
+    if (!who || who->right != TIDE_RIGHT_NODE || strcmp(who->name, "*") == 0 || strcmp(who->name, name) == 0 ||
+        TIDE_MUTANT(tls_name_unchecked)) {
         return 0;
     }
     return tide_fail(TIDE_EPERM, "the keys of who answers are of node '%s', and it says that it is '%s'", who->name,
@@ -449,8 +439,7 @@ static int welcome_received(struct tide_link *link, const struct tide_frame *fra
         memcpy(net->cluster, answer.cluster, sizeof net->cluster);
     }
     if (error == 0 && strcmp(answer.cluster, net->cluster) != 0) {
-        error = tide_fail(TIDE_EMISMATCH, "peer belongs to cluster '%s', not '%s'", answer.cluster,
-                          net->cluster);
+        error = tide_fail(TIDE_EMISMATCH, "peer belongs to cluster '%s', not '%s'", answer.cluster, net->cluster);
     }
     error = error != 0 ? error : check_name(link, answer.name);
     link->right = TIDE_RIGHT_NODE;
@@ -460,8 +449,7 @@ static int welcome_received(struct tide_link *link, const struct tide_frame *fra
             return error;
         }
         net->right = answer.right;
-        if (answer.assigned_id != 0 &&
-            (answer.id == 0 || (answer.assigned_id >= CLIENT_ID_MIN) != net->client)) {
+        if (answer.assigned_id != 0 && (answer.id == 0 || (answer.assigned_id >= CLIENT_ID_MIN) != net->client)) {
             error = tide_fail(TIDE_EPROTO, "an id that is not ours");
             tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());
             return error;
@@ -487,9 +475,8 @@ static int refusal_received(struct tide_link *link, const struct tide_frame *fra
         tide__succession_refused(link->net, code == TIDE_EDIED, text);
         return tide_fail(code, "it refused: %s", text);
     }
-    bool waits = link->peer != NULL && link->peer->session != NULL;
-    if (link->purpose == LINK_KNOCK && error == 0 &&
-        (code == TIDE_EBUSY || !waits)) { /* as expected */
+    bool waits = link->peer && link->peer->session;
+    if (link->purpose == LINK_KNOCK && error == 0 && (code == TIDE_EBUSY || !waits)) { /* as expected */
         tide__link_close(link);
         return TIDE_ECANCELED;
     }
@@ -500,8 +487,7 @@ static int refusal_received(struct tide_link *link, const struct tide_frame *fra
 }
 
 int tide__handshake_frame(struct tide_link *link, const struct tide_frame *frame) {
-    if (link->state == LINK_GREETING && link->purpose == LINK_ACCEPTED &&
-        frame->kind == TIDE_FRAME_HELLO) {
+    if (link->state == LINK_GREETING && link->purpose == LINK_ACCEPTED && frame->kind == TIDE_FRAME_HELLO) {
         return hello_received(link, frame);
     }
     if (link->state == LINK_GREETING && link->purpose != LINK_ACCEPTED) {
@@ -512,6 +498,5 @@ int tide__handshake_frame(struct tide_link *link, const struct tide_frame *frame
             return refusal_received(link, frame);
         }
     }
-    return tide_fail(TIDE_EPROTO, "a frame of kind %u before the handshake is over",
-                     (unsigned)frame->kind);
+    return tide_fail(TIDE_EPROTO, "a frame of kind %u before the handshake is over", (unsigned)frame->kind);
 }

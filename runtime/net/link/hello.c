@@ -57,8 +57,8 @@ static int read_opening(struct tide_reader *r, size_t fields, const char *what, 
         return tide_fail(TIDE_EPROTO, "%s: not an array that begins with a version", what);
     }
     if (*version != TIDE_PROTOCOL) {
-        return tide_fail(TIDE_EVERSION, "peer speaks protocol %u, this node speaks %u",
-                         (unsigned)*version, TIDE_PROTOCOL);
+        return tide_fail(TIDE_EVERSION, "peer speaks protocol %u, this node speaks %u", (unsigned)*version,
+                         TIDE_PROTOCOL);
     }
     if (count != fields) {
         return tide_fail(TIDE_EPROTO, "%s: %zu fields, %zu are expected", what, count, fields);

@@ -14,7 +14,7 @@ struct tide_welcome {
     uint16_t id;
     char endpoint[160], controller[160];
     uint64_t session, received; /* the session that begins or goes on; its last frame that came */
-    uint16_t assigned_id; /* 0: none was asked for, or ask the controller */
+    uint16_t assigned_id;       /* 0: none was asked for, or ask the controller */
     char assigned_name[64];
     uint8_t right; /* enum tide_right that the other side has here */
 };

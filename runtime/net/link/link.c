@@ -2,9 +2,8 @@
  * Links: one connection each, from dial or accept to the stream's end.
  *
  * Writing: whatever is queued during a turn leaves at its end, or when it fills a batch, in as few
- * system calls as the socket allows; a full socket continues from `writable`. Reading: frames are parsed where they landed
- * (decoder.c). Bytes that are not ours close the link with a logged reason and cost nobody else
- * anything.
+ * system calls as the socket allows; a full socket continues from `writable`. Reading: frames are parsed where they
+ * landed (decoder.c). Bytes that are not ours close the link with a logged reason and cost nobody else anything.
  *
  * A link is up for one pair of incarnations and carries their session. Its loss suspends the
  * session (session.c), unless one side wanted it: then the session ends too.
@@ -27,10 +26,10 @@ static void set_deadline(struct tide_link *link, uint64_t deadline) {
     net->deadline = deadline < net->deadline ? deadline : net->deadline;
 }
 
-static struct tide_link *link_create(struct tide_net *net, enum link_purpose purpose,
-                                     enum link_state state, uint64_t timeout) {
+static struct tide_link *link_create(struct tide_net *net, enum link_purpose purpose, enum link_state state,
+                                     uint64_t timeout) {
     struct tide_link *link = tide_alloc_zero(1, sizeof *link);
-    if (link == NULL) {
+    if (!link) {
         return NULL;
     }
     link->net = net;
@@ -41,7 +40,7 @@ static struct tide_link *link_create(struct tide_net *net, enum link_purpose pur
     tide__outbox_init(&link->greeting, &net->spare_room);
     link->next = net->links;
     link->place = &net->links;
-    if (link->next != NULL) {
+    if (link->next) {
         link->next->place = &link->next;
     }
     net->links = link;
@@ -64,20 +63,20 @@ static void forget_dirty(struct tide_link *link) {
         at = &(*at)->next_dirty;
     }
     *at = link->next_dirty;
-    if (*at == NULL) {
+    if (!*at) {
         link->net->dirty_tail = at;
     }
 }
 
 static void unlink_from_net(struct tide_link *link) {
     *link->place = link->next;
-    if (link->next != NULL) {
+    if (link->next) {
         link->next->place = link->place;
     }
 }
 
 static struct tide_outbox *outbox_of(struct tide_link *link) {
-    return link->session != NULL ? &link->session->outbox : &link->greeting;
+    return link->session ? &link->session->outbox : &link->greeting;
 }
 
 void tide__link_free(struct tide_link *link) {
@@ -96,9 +95,8 @@ void tide__link_free(struct tide_link *link) {
 static bool is_ours(struct tide_net *net, struct tide_stream *stream, const struct tide_tls *tls,
                     struct tide_peer_identity *identity) {
     net->port->ops->stream_peer(stream, identity);
-    return net->port->simulated || tls != NULL ||
-           (identity->local_user &&
-            (identity->uid == 0 || identity->uid == net->port->ops->user(net->port)));
+    return net->port->simulated || tls ||
+           (identity->local_user && (identity->uid == 0 || identity->uid == net->port->ops->user(net->port)));
 }
 
 /* What a connection by this endpoint goes under: other machines' always TLS, this machine's never; simulated nodes have
@@ -110,8 +108,7 @@ static struct tide_tls *tls_for(const struct tide_net *net, const char *endpoint
 /* Whoever may speak before its hello: this node's own user, or a stranger, told apart by user or
  * address. */
 static bool is_own_user(struct tide_net *net, const struct tide_peer_identity *who) {
-    return net->port->simulated ||
-           (who->local_user && who->uid == net->port->ops->user(net->port));
+    return net->port->simulated || (who->local_user && who->uid == net->port->ops->user(net->port));
 }
 
 static bool same_origin(const struct tide_peer_identity *a, const struct tide_peer_identity *b) {
@@ -119,7 +116,7 @@ static bool same_origin(const struct tide_peer_identity *a, const struct tide_pe
         return a->local_user && b->local_user && a->uid == b->uid;
     }
     const char *end = strrchr(a->address, ':'); /* the port differs from one to the next */
-    const size_t host = end != NULL ? (size_t)(end - a->address) : sizeof a->address;
+    const size_t host = end ? (size_t)(end - a->address) : sizeof a->address;
     return strncmp(a->address, b->address, host) == 0;
 }
 
@@ -130,9 +127,8 @@ static bool is_crowded(struct tide_net *net, const struct tide_peer_identity *wh
     const size_t members = net->member_count;
     const bool own = is_own_user(net, who);
     size_t all = 0, strangers = 0, same = 0;
-    for (const struct tide_link *link = net->links; link != NULL; link = link->next) {
-        if (link->purpose == LINK_ACCEPTED &&
-            (link->state == LINK_GREETING || link->state == LINK_PARKED)) {
+    for (const struct tide_link *link = net->links; link; link = link->next) {
+        if (link->purpose == LINK_ACCEPTED && (link->state == LINK_GREETING || link->state == LINK_PARKED)) {
             all++;
             strangers += !is_own_user(net, &link->origin);
             same += same_origin(who, &link->origin);
@@ -176,7 +172,7 @@ void tide__link_accepted(void *arg, struct tide_stream *stream) {
         return; /* what nobody takes the port closes */
     }
     struct tide_link *link = link_create(net, LINK_ACCEPTED, LINK_GREETING, HANDSHAKE_TIMEOUT);
-    if (link == NULL) {
+    if (!link) {
         return;
     }
     snprintf(link->remote, sizeof link->remote, "%s", identity.address);
@@ -186,17 +182,15 @@ void tide__link_accepted(void *arg, struct tide_stream *stream) {
     }
 }
 
-int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpose purpose,
-                    struct tide_peer *peer) {
+int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpose purpose, struct tide_peer *peer) {
     struct tide_tls *tls = tls_for(net, endpoint);
-    if (!tide_endpoint_is_local(endpoint) && tls == NULL) {
+    if (!tide_endpoint_is_local(endpoint) && !tls) {
         return tide_fail(TIDE_EPERM, "%s is on another machine, and this node has no keys: --keys DIR names them",
                          endpoint);
     }
-    bool again = peer != NULL && peer->session != NULL;
-    struct tide_link *link =
-        link_create(net, purpose, LINK_DIALLING, again ? REDIAL_TIMEOUT : DIAL_TIMEOUT);
-    if (link == NULL) {
+    bool again = peer && peer->session;
+    struct tide_link *link = link_create(net, purpose, LINK_DIALLING, again ? REDIAL_TIMEOUT : DIAL_TIMEOUT);
+    if (!link) {
         return TIDE_ENOMEM;
     }
     snprintf(link->remote, sizeof link->remote, "%.63s", endpoint);
@@ -225,7 +219,7 @@ void tide__link_drain(struct tide_link *link) {
     if (link->state == LINK_DIALLING) {
         tide__link_close(link);
     } else if (link->state != LINK_CLOSED && link->state != LINK_DRAINING) {
-        if (link->session != NULL) {
+        if (link->session) {
             tide__members_goodbye(link);
             link->session->outbox.parting = true;
         }
@@ -242,14 +236,13 @@ void tide__link_violation(struct tide_link *link, const char *reason) {
     }
     if (tide__link_may_log(link->net)) {
         char who[24] = "a stranger";
-        if (link->peer != NULL) {
+        if (link->peer) {
             snprintf(who, sizeof who, "n%u", (unsigned)link->peer->id);
         }
-        tide_log(TIDE_LOG_WARN, link->net->name, "closed the connection with %s (%s): %s", who,
-                 link->remote, reason);
+        tide_log(TIDE_LOG_WARN, link->net->name, "closed the connection with %s (%s): %s", who, link->remote, reason);
         tide__link_audit_refusal(link, reason);
     }
-    if (link->purpose == LINK_JOIN && link->session == NULL) {
+    if (link->purpose == LINK_JOIN && !link->session) {
         tide__net_become(link->net, TIDE_MEMBER_DEAD, TIDE_EPROTO, reason);
     }
     tide__link_close(link);
@@ -259,11 +252,11 @@ static void join_failed(struct tide_link *link, int code) {
     char text[300];
     const char *reason = tide__channel_reason(&link->channel);
     snprintf(text, sizeof text, "no connection to %.63s: %s", link->remote,
-             reason != NULL              ? reason
+             reason                      ? reason
              : code == TIDE_EUNREACHABLE ? "nobody listens there"
-             : code == TIDE_ETIMEDOUT  ? "no answer"
-             : code == TIDE_ECLOSED    ? "the peer closed it before it answered"
-                                       : tide_error_name(code));
+             : code == TIDE_ETIMEDOUT    ? "no answer"
+             : code == TIDE_ECLOSED      ? "the peer closed it before it answered"
+                                         : tide_error_name(code));
     /* Where a member has sent this node, or where it had its id from, there is perhaps no controller
      * any more. */
     tide__join_failed(link->net, link->net->redirects > 0 || link->net->asks_again,
@@ -275,9 +268,9 @@ static void join_failed(struct tide_link *link, int code) {
 static void attempt_failed(struct tide_link *link, bool refused) {
     struct tide_peer *peer = link->peer;
     struct tide_session *s = peer->session;
-    if (s != NULL && s->link == NULL && refused) {
+    if (s && !s->link && refused) {
         tide__session_end(s, "connection lost (process ended?)");
-    } else if (s == NULL || s->link == NULL) {
+    } else if (!s || !s->link) {
         tide__peer_redial_later(link->net, peer);
     }
 }
@@ -289,7 +282,7 @@ static void closed(void *arg, int reason) {
     struct tide_session *s = link->session;
     bool expected = link->state == LINK_CLOSED || link->state == LINK_DRAINING; /* our own doing */
     const char *distrust = tide__channel_reason(&link->channel);
-    if (!expected && distrust != NULL && link->purpose != LINK_JOIN && tide__link_may_log(net)) {
+    if (!expected && distrust && link->purpose != LINK_JOIN && tide__link_may_log(net)) {
         tide_log(TIDE_LOG_WARN, net->name, "%s %s: %s",
                  link->purpose == LINK_ACCEPTED ? "refused a connection from" : "no connection to", link->remote,
                  distrust);
@@ -297,8 +290,8 @@ static void closed(void *arg, int reason) {
     }
     bool refused = !expected && link->state == LINK_DIALLING && reason == TIDE_EUNREACHABLE;
     link->state = LINK_CLOSED;
-    bool owned = peer != NULL && peer->link == link;
-    if (s != NULL && (net->finished || expected || s->parting)) {
+    bool owned = peer && peer->link == link;
+    if (s && (net->finished || expected || s->parting)) {
         tide__session_suspend(s);
         if (net->finished) {
             tide__session_drop(s);
@@ -306,7 +299,7 @@ static void closed(void *arg, int reason) {
         } else {
             tide__session_end(s, expected ? "closed by this node" : "closed by the peer");
         }
-    } else if (s != NULL) {
+    } else if (s) {
         tide__session_suspend(s);
         if (link->purpose == LINK_JOIN && net->view == 0) { /* nothing to go on with */
             tide__session_end(s, "closed by the peer");
@@ -314,7 +307,7 @@ static void closed(void *arg, int reason) {
     } else if (owned) {
         peer->link = NULL;
     }
-    if (net->finished || s != NULL) {
+    if (net->finished || s) {
         /* nobody is interested any more, or all is said */
     } else if (link->purpose == LINK_JOIN) {
         if (!expected) {
@@ -329,10 +322,9 @@ static void closed(void *arg, int reason) {
 
 /* ---- writing ---- */
 
-void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const void *body,
-                    size_t size) {
+void tide__link_own(struct tide_link *link, enum tide_frame_kind kind, const void *body, size_t size) {
     struct tide_frame frame = {.kind = (uint8_t)kind, .lane = TIDE_LANE_SYSTEM};
-    if (kind == TIDE_FRAME_CAST && link->peer != NULL) {
+    if (kind == TIDE_FRAME_CAST && link->peer) {
         frame.to = tide_address_make(link->peer->id, TIDE_ID_MEMBERS);
         frame.from = tide_address_make(tide__net_id(link->net), TIDE_ID_MEMBERS);
     }
@@ -371,7 +363,7 @@ static void flush(struct tide_link *link) {
     if (bytes > 0) {
         link->wrote = tide__net_now(link->net);
     }
-    if (link->session != NULL) {
+    if (link->session) {
         struct tide_peer *peer = link->peer;
         if (box->ring_frames > 0) {
             tide__session_rouse(link->session); /* they wait to be acknowledged */
@@ -395,10 +387,10 @@ void tide__link_queued(struct tide_link *link) {
 }
 
 void tide__links_flush(struct tide_net *net) {
-    while (net->dirty != NULL) {
+    while (net->dirty) {
         struct tide_link *link = net->dirty;
         net->dirty = link->next_dirty;
-        if (net->dirty == NULL) {
+        if (!net->dirty) {
             net->dirty_tail = &net->dirty;
         }
         link->dirty = false;
@@ -428,8 +420,8 @@ static int beat_received(struct tide_link *link, const struct tide_frame *frame)
     size_t count = tide_read_array(&r);
     uint64_t sent = tide_read_uint(&r), echo = tide_read_uint(&r), kept = tide_read_uint(&r);
     uint64_t now = tide__net_now(link->net);
-    int error = r.error != 0 || count != 4 ? tide_fail(TIDE_EPROTO, "a damaged heartbeat")
-                                           : tide__gossip_read(link, &r, now);
+    int error =
+        r.error != 0 || count != 4 ? tide_fail(TIDE_EPROTO, "a damaged heartbeat") : tide__gossip_read(link, &r, now);
     if (error != 0) {
         return error;
     }
@@ -441,8 +433,8 @@ static int beat_received(struct tide_link *link, const struct tide_frame *frame)
     return 0;
 }
 
-/* What clients may send, whatever their right: to actors, which open to them or not (actor.h). Never what ends an actor,
- * ties lives together, or belongs to the store or to members. */
+/* What clients may send, whatever their right: to actors, which open to them or not (actor.h). Never what ends an
+ * actor, ties lives together, or belongs to the store or to members. */
 static bool is_for_clients(const struct tide_link *link, const struct tide_frame *frame) {
     const uint64_t id = tide_address_id(frame->to);
     switch (frame->kind) {
@@ -458,8 +450,7 @@ static bool is_for_clients(const struct tide_link *link, const struct tide_frame
     case TIDE_FRAME_DEMONITOR:
         return frame->lane != TIDE_LANE_STORE;
     case TIDE_FRAME_EXIT: /* that an actor of its own, which somebody here watches, has ended */
-        return frame->call != 0 && frame->call != TIDE_EXIT_KILLS &&
-               tide_address_node(frame->from) == link->peer->id;
+        return frame->call != 0 && frame->call != TIDE_EXIT_KILLS && tide_address_node(frame->from) == link->peer->id;
     default:
         return false;
     }
@@ -467,8 +458,7 @@ static bool is_for_clients(const struct tide_link *link, const struct tide_frame
 
 /* A message for an actor here. The store reads its lane with the bounded cursor; all other bodies
  * are scanned first. Only the store passes messages on, and they keep their sender. */
-static int message_received(struct tide_link *link, const struct tide_frame *frame,
-                            struct tide_blob *owner) {
+static int message_received(struct tide_link *link, const struct tide_frame *frame, struct tide_blob *owner) {
     struct tide_net *net = link->net;
     uint64_t id = tide_address_id(frame->to);
     const bool client = link->right != TIDE_RIGHT_NODE;
@@ -484,11 +474,9 @@ static int message_received(struct tide_link *link, const struct tide_frame *fra
         }
     }
     if (tide_address_node(frame->to) != tide__net_id(net)) {
-        return tide_fail(TIDE_EPROTO, "a message for node n%u",
-                         (unsigned)tide_address_node(frame->to));
+        return tide_fail(TIDE_EPROTO, "a message for node n%u", (unsigned)tide_address_node(frame->to));
     }
-    if (id == TIDE_ID_MEMBERS && frame->kind == TIDE_FRAME_CAST &&
-        frame->lane == TIDE_LANE_SYSTEM) {
+    if (id == TIDE_ID_MEMBERS && frame->kind == TIDE_FRAME_CAST && frame->lane == TIDE_LANE_SYSTEM) {
         tide__members_receive(link, frame);
         return 0;
     }
@@ -501,8 +489,7 @@ static int message_received(struct tide_link *link, const struct tide_frame *fra
     if (counted) {
         s->delivered[frame->lane] += TIDE_FRAME_HEAD + frame->body_size;
     }
-    tide_system_deliver(net->system, frame, owner, counted ? s->account : NULL,
-                        client ? link->right : TIDE_RIGHT_NONE);
+    tide_system_deliver(net->system, frame, owner, counted ? s->account : NULL, client ? link->right : TIDE_RIGHT_NONE);
     return 0;
 }
 
@@ -536,8 +523,8 @@ static void connected(void *arg, struct tide_stream *stream) {
     }
     struct tide_peer_identity identity;
     if (!is_ours(link->net, stream, link->channel.tls, &identity)) {
-        const char *reason = identity.local_user ? "the listener belongs to another user"
-                                                 : "nobody can tell whose the listener is";
+        const char *reason =
+            identity.local_user ? "the listener belongs to another user" : "nobody can tell whose the listener is";
         if (link->purpose == LINK_JOIN) {
             tide__net_become(link->net, TIDE_MEMBER_DEAD, TIDE_EPERM, reason);
         }
@@ -577,8 +564,7 @@ static void received(void *arg, size_t size) {
     if (link->state == LINK_CLOSED) {
         return;
     }
-    if (link->state ==
-        LINK_DRAINING) { /* thrown away, but read: the peer must be able to write its last words */
+    if (link->state == LINK_DRAINING) { /* thrown away, but read: the peer must be able to write its last words */
         tide__decoder_deinit(&link->decoder);
         return;
     }
@@ -605,11 +591,8 @@ static void writable(void *arg) {
     flush(link);
 }
 
-static const struct tide_stream_events stream_events = {.connected = connected,
-                                                        .buffer = buffer,
-                                                        .received = received,
-                                                        .writable = writable,
-                                                        .closed = closed};
+static const struct tide_stream_events stream_events = {
+    .connected = connected, .buffer = buffer, .received = received, .writable = writable, .closed = closed};
 
 /* ---- up, and the beat ---- */
 
@@ -617,7 +600,7 @@ static const struct tide_stream_events stream_events = {.connected = connected,
 static void credential_of(const struct tide_link *link, char *out, size_t size) {
     struct tide_channel_peer peer;
     tide__channel_peer(&link->channel, &peer);
-    if (peer.who != NULL) {
+    if (peer.who) {
         snprintf(out, size, "tide://%s/%s/%s %s", peer.who->cluster, tide_right_name(peer.who->right), peer.who->name,
                  peer.who->serial);
     } else if (link->origin.local_user) {
@@ -651,7 +634,7 @@ static void audit_peer(const struct tide_link *link) {
 void tide__link_established(struct tide_link *link) {
     struct tide_net *net = link->net;
     struct tide_peer *peer = link->peer;
-    TIDE_ASSERT(link->session != NULL && peer->link == link);
+    TIDE_ASSERT(link->session && peer->link == link);
     link->state = LINK_UP;
     tide__link_touch(link);
     tide__session_touch(link->session);
@@ -671,7 +654,7 @@ static void time_is_up(struct tide_link *link) {
         tide__link_close(link);
         return;
     }
-    if (link->peer != NULL && link->peer->session != NULL) {
+    if (link->peer && link->peer->session) {
         tide__link_close(link);
         return;
     }
@@ -680,14 +663,13 @@ static void time_is_up(struct tide_link *link) {
         join_failed(link, TIDE_ETIMEDOUT);
         return;
     }
-    tide__link_violation(link, link->state == LINK_DIALLING ? "no answer"
-                                                            : "did not finish its hello in time");
+    tide__link_violation(link, link->state == LINK_DIALLING ? "no answer" : "did not finish its hello in time");
 }
 
 void tide__links_expire(struct tide_net *net, uint64_t now) {
     struct tide_link *next;
     net->deadline = TIDE_NEVER;
-    for (struct tide_link *link = net->links; link != NULL; link = next) {
+    for (struct tide_link *link = net->links; link; link = next) {
         next = link->next;
         if (link->state != LINK_CLOSED && now >= link->deadline) {
             time_is_up(link);
@@ -698,14 +680,14 @@ void tide__links_expire(struct tide_net *net, uint64_t now) {
 }
 
 void tide__links_judge(struct tide_net *net) {
-    for (struct tide_link *link = net->links; link != NULL; link = link->next) {
+    for (struct tide_link *link = net->links; link; link = link->next) {
         struct tide_channel_peer peer;
-        if (link->channel.session == NULL || link->state == LINK_CLOSED) {
+        if (!link->channel.session || link->state == LINK_CLOSED) {
             continue;
         }
         tide__channel_peer(&link->channel, &peer);
-        const char *objection = peer.who != NULL ? tide__tls_objects(net->tls, peer.who) : NULL;
-        if (objection != NULL) {
+        const char *objection = peer.who ? tide__tls_objects(net->tls, peer.who) : NULL;
+        if (objection) {
             tide__link_violation(link, objection);
         }
     }

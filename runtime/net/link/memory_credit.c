@@ -21,13 +21,11 @@ uint64_t tide_net_scaled(uint64_t window, uint64_t grant) {
     return grant >= all ? window : window * grant / all;
 }
 
-int tide_net_memory_refuse(const char *who, const struct tide_memory_report *report,
-                           const char *why) {
+int tide_net_memory_refuse(const char *who, const struct tide_memory_report *report, const char *why) {
     char used[24], cap[24];
     const uint32_t retry = tide_tier_retry_ms(report->tier);
     return tide_fail_busy(retry, "%s uses %s of its %s of memory: %s; try again in %u ms", who,
-                          tide_bytes_text(report->used, used), tide_bytes_text(report->cap, cap),
-                          why, (unsigned)retry);
+                          tide_bytes_text(report->used, used), tide_bytes_text(report->cap, cap), why, (unsigned)retry);
 }
 
 static uint64_t load(const atomic_uint_fast64_t *value) {
@@ -46,9 +44,8 @@ size_t tide__credit_left(struct tide_peer *peer, unsigned lane) {
     if (lane == TIDE_LANE_BULK && load(&peer->net->memory_grant) < grant) {
         grant = load(&peer->net->memory_grant);
     }
-    return TIDE_MUTANT(memory_cap_ignored)
-               ? tide__credit_window(lane)
-               : (size_t)tide_net_scaled(tide__credit_window(lane), grant);
+    return TIDE_MUTANT(memory_cap_ignored) ? tide__credit_window(lane)
+                                           : (size_t)tide_net_scaled(tide__credit_window(lane), grant);
 }
 
 /* ---- told and heard ---- */
@@ -66,16 +63,14 @@ static void changed(struct tide_peer *peer, bool more) {
         tide__peer_wake(peer);
     }
     /* acquire: pairs with the release in tide_net_watch_memory */
-    void (*tell)(void *arg, uint16_t id) =
-        atomic_load_explicit(&net->memory_changed, memory_order_acquire);
-    if (tell != NULL) {
+    void (*tell)(void *arg, uint16_t id) = atomic_load_explicit(&net->memory_changed, memory_order_acquire);
+    if (tell) {
         tell(net->memory_arg, peer->id);
     }
 }
 
 int tide__memory_read(struct tide_peer *peer, struct tide_reader *r) {
-    uint64_t tier = tide_read_uint(r), used = tide_read_uint(r), cap = tide_read_uint(r),
-             grant = tide_read_uint(r);
+    uint64_t tier = tide_read_uint(r), used = tide_read_uint(r), cap = tide_read_uint(r), grant = tide_read_uint(r);
     if (r->error != 0 || tier > TIDE_TIER_OVER || cap == 0) {
         return tide_fail(TIDE_EPROTO, "a damaged word on a node's memory");
     }
@@ -110,7 +105,7 @@ void tide_net_report_memory(struct tide_net *net, const struct tide_memory_repor
     store(&net->memory_cap, report->cap);
     store(&net->memory_grant, report->grant);
     atomic_store_explicit(&net->memory_tier, report->tier, memory_order_relaxed);
-    for (struct tide_session *s = net->sessions; s != NULL; s = s->next) {
+    for (struct tide_session *s = net->sessions; s; s = s->next) {
         s->tell_now = true;
         tide__session_touch(s);
         if (more) {
@@ -124,25 +119,24 @@ void tide_net_memory(const struct tide_net *net, uint16_t id, struct tide_memory
     const struct tide_peer *peer = tide__peer(net, id);
     *out = (struct tide_memory_report){.grant = UINT64_MAX};
     if (id == tide_net_self(net)) {
-        *out = (struct tide_memory_report){
-            load(&net->memory_used), load(&net->memory_cap), load(&net->memory_grant),
-            (enum tide_tier)atomic_load_explicit(&net->memory_tier, memory_order_relaxed)};
-    } else if (peer != NULL) {
-        *out = (struct tide_memory_report){
-            load(&peer->memory_used), load(&peer->memory_cap), load(&peer->memory_grant),
-            (enum tide_tier)atomic_load_explicit(&peer->memory_tier, memory_order_relaxed)};
+        *out =
+            (struct tide_memory_report){load(&net->memory_used), load(&net->memory_cap), load(&net->memory_grant),
+                                        (enum tide_tier)atomic_load_explicit(&net->memory_tier, memory_order_relaxed)};
+    } else if (peer) {
+        *out =
+            (struct tide_memory_report){load(&peer->memory_used), load(&peer->memory_cap), load(&peer->memory_grant),
+                                        (enum tide_tier)atomic_load_explicit(&peer->memory_tier, memory_order_relaxed)};
     }
 }
 
-void tide_net_watch_memory(struct tide_net *net, void (*changed_to)(void *arg, uint16_t id),
-                           void *arg) {
+void tide_net_watch_memory(struct tide_net *net, void (*changed_to)(void *arg, uint16_t id), void *arg) {
     net->memory_arg = arg;
     atomic_store_explicit(&net->memory_changed, changed_to, memory_order_release);
 }
 
 static uint64_t message_bytes(const struct tide_outgoing *m) {
     uint64_t bytes = 0;
-    for (; m != NULL; m = m->next) {
+    for (; m; m = m->next) {
         bytes += TIDE_FRAME_HEAD + tide_outgoing_body(m);
     }
     return bytes;
@@ -150,11 +144,11 @@ static uint64_t message_bytes(const struct tide_outgoing *m) {
 
 uint64_t tide_net_queued(const struct tide_net *net) {
     uint64_t bytes = 0;
-    for (const struct tide_session *s = net->sessions; s != NULL; s = s->next) {
-        const struct tide_assembly *lanes = s->link != NULL ? s->link->decoder.lanes : s->lanes;
+    for (const struct tide_session *s = net->sessions; s; s = s->next) {
+        const struct tide_assembly *lanes = s->link ? s->link->decoder.lanes : s->lanes;
         bytes += s->outbox.queued_bytes + s->outbox.ring_bytes;
         for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
-            bytes += lanes[i].blob != NULL ? lanes[i].blob->size : 0;
+            bytes += lanes[i].blob ? lanes[i].blob->size : 0;
         }
         bytes += message_bytes(s->peer->waiting);
     }

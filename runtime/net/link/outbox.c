@@ -35,7 +35,7 @@ void tide__outbox_init(struct tide_outbox *box, struct tide_outbox_room **spare)
 }
 
 static void free_held_own(struct tide_outbox *box) {
-    while (box->held_own != NULL) {
+    while (box->held_own) {
         struct tide_own_frame *next = box->held_own->next;
         tide_free(box->held_own);
         box->held_own = next;
@@ -43,18 +43,18 @@ static void free_held_own(struct tide_outbox *box) {
 }
 
 static int take_room(struct tide_outbox *box) {
-    if (box->room == NULL && box->spare != NULL) {
+    if (!box->room && box->spare) {
         box->room = *box->spare;
         *box->spare = NULL;
     }
-    if (box->room == NULL) {
+    if (!box->room) {
         box->room = tide_alloc(sizeof *box->room);
     }
-    return box->room != NULL ? 0 : TIDE_ENOMEM;
+    return box->room ? 0 : TIDE_ENOMEM;
 }
 
 static void give_room(struct tide_outbox *box) {
-    if (box->spare != NULL && *box->spare == NULL) {
+    if (box->spare && !*box->spare) {
         *box->spare = box->room;
     } else {
         tide_free(box->room);
@@ -65,7 +65,7 @@ static void give_room(struct tide_outbox *box) {
 static void drop_first(struct tide_outbox *box) {
     struct tide_sent_batch *batch = box->ring;
     box->ring = batch->next;
-    if (box->ring == NULL) {
+    if (!box->ring) {
         box->ring_tail = &box->ring;
     }
     box->ring_frames -= batch->frames;
@@ -74,18 +74,17 @@ static void drop_first(struct tide_outbox *box) {
     tide_free(batch);
 }
 
-void tide__outbox_clear(struct tide_outbox *box,
-                        void (*fail)(void *arg, const struct tide_outgoing *), void *arg) {
+void tide__outbox_clear(struct tide_outbox *box, void (*fail)(void *arg, const struct tide_outgoing *), void *arg) {
     tide__outbox_detach(box);
     tide_outgoing_free_all(box->held);
-    while (box->ring != NULL) {
+    while (box->ring) {
         drop_first(box);
     }
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
-        while (box->lanes[i].head != NULL) {
+        while (box->lanes[i].head) {
             struct tide_outgoing *m = box->lanes[i].head;
             box->lanes[i].head = m->next;
-            if (fail != NULL) {
+            if (fail) {
                 fail(arg, m);
             }
             tide_outgoing_free(m);
@@ -103,7 +102,7 @@ void tide__outbox_push(struct tide_outbox *box, struct tide_outgoing *m) {
     TIDE_ASSERT(!m->scattered || frame_size(m) <= TIDE_OUTBOX_UNIT);
     struct tide_outbox_lane *lane = &box->lanes[m->lane];
     m->next = NULL;
-    if (lane->head == NULL) {
+    if (!lane->head) {
         lane->head = m;
     } else {
         lane->tail->next = m;
@@ -112,10 +111,9 @@ void tide__outbox_push(struct tide_outbox *box, struct tide_outgoing *m) {
     box->queued_bytes += tide_outgoing_body(m);
 }
 
-int tide__outbox_push_own(struct tide_outbox *box, const struct tide_frame *frame, const void *body,
-                          size_t size) {
+int tide__outbox_push_own(struct tide_outbox *box, const struct tide_frame *frame, const void *body, size_t size) {
     struct tide_own_frame *own = tide_alloc(sizeof *own + TIDE_FRAME_HEAD + size);
-    if (own == NULL) {
+    if (!own) {
         return TIDE_ENOMEM;
     }
     own->next = NULL;
@@ -129,7 +127,7 @@ int tide__outbox_push_own(struct tide_outbox *box, const struct tide_frame *fram
 
 void tide__outbox_adopt(struct tide_outbox *box, struct tide_outbox *from) {
     TIDE_ASSERT(from->vector_at == from->vector_count);
-    if (from->own != NULL) {
+    if (from->own) {
         *box->own_tail = from->own;
         box->own_tail = from->own_tail;
         from->own = NULL;
@@ -138,11 +136,11 @@ void tide__outbox_adopt(struct tide_outbox *box, struct tide_outbox *from) {
 }
 
 bool tide__outbox_empty(const struct tide_outbox *box) {
-    if (box->own != NULL || box->again != NULL || box->vector_at < box->vector_count) {
+    if (box->own || box->again || box->vector_at < box->vector_count) {
         return false;
     }
     for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
-        if (box->lanes[i].head != NULL) {
+        if (box->lanes[i].head) {
             return false;
         }
     }
@@ -168,7 +166,7 @@ static void add_copy(struct tide_outbox *box, const void *data, size_t size) {
     box->arena_used += size;
     bool alone = box->vector_count == 0 || box->vector_count == box->own_vectors;
     struct tide_iovec *last = alone ? NULL : &box->room->vectors[box->vector_count - 1];
-    if (last != NULL && (const uint8_t *)last->data + last->size == at) {
+    if (last && (const uint8_t *)last->data + last->size == at) {
         last->size += size;
         box->batch_bytes += size;
     } else {
@@ -185,21 +183,18 @@ static void add(struct tide_outbox *box, const void *data, size_t size) {
 }
 
 static void message_head(const struct tide_outgoing *m, uint8_t out[TIDE_FRAME_HEAD]) {
-    struct tide_frame frame = {
-        .kind = m->kind, .lane = m->lane, .to = m->to, .from = m->from, .call = m->call};
+    struct tide_frame frame = {.kind = m->kind, .lane = m->lane, .to = m->to, .from = m->from, .call = m->call};
     tide_frame_head(out, &frame, tide_outgoing_body(m));
 }
 
 /* Bytes [offset, offset + size) of head (without its length word), data and tail as if they were
  * one. */
-static void add_range(struct tide_outbox *box, const struct tide_outgoing *m, size_t offset,
-                      size_t size) {
+static void add_range(struct tide_outbox *box, const struct tide_outgoing *m, size_t offset, size_t size) {
     uint8_t head[TIDE_FRAME_HEAD];
     message_head(m, head);
-    const struct tide_iovec parts[3] = {
-        {head + 4, TIDE_FRAME_HEAD - 4},
-        {m->data, m->size},
-        {m->tail != NULL ? m->tail->data : NULL, m->tail != NULL ? m->tail->size : 0}};
+    const struct tide_iovec parts[3] = {{head + 4, TIDE_FRAME_HEAD - 4},
+                                        {m->data, m->size},
+                                        {m->tail != NULL ? m->tail->data : NULL, m->tail ? m->tail->size : 0}};
     for (unsigned i = 0; i < 3 && size > 0; i++) {
         if (offset >= parts[i].size) {
             offset -= parts[i].size;
@@ -234,11 +229,8 @@ static void add_fragment(struct tide_outbox *box, struct tide_outbox_lane *lane)
         box->open_bytes += total;
     }
     uint8_t head[FRAGMENT_HEAD];
-    struct tide_frame frame = {.kind = TIDE_FRAME_FRAGMENT,
-                               .lane = m->lane,
-                               .to = lane->stream,
-                               .from = total,
-                               .call = lane->sent};
+    struct tide_frame frame = {
+        .kind = TIDE_FRAME_FRAGMENT, .lane = m->lane, .to = lane->stream, .from = total, .call = lane->sent};
     tide_frame_head(head, &frame, BIN_HEAD + size);
     head[TIDE_FRAME_HEAD] = 0xc6; /* bin 32 */
     for (unsigned i = 0; i < 4; i++) {
@@ -264,7 +256,7 @@ static void add_whole(struct tide_outbox *box, struct tide_outbox_lane *lane) {
     add_copy(box, head, sizeof head);
     if (tide_outgoing_body(m) <= TIDE_OUTBOX_SMALL && !m->scattered) {
         add_copy(box, m->data, m->size);
-        if (m->tail != NULL) {
+        if (m->tail) {
             add_copy(box, m->tail->data, m->tail->size);
         }
         tide_outgoing_free(m);
@@ -276,7 +268,7 @@ static void add_whole(struct tide_outbox *box, struct tide_outbox_lane *lane) {
         for (size_t i = 0; i < scatter->count; i++) {
             add_reference(box, scatter->parts[i].data, scatter->parts[i].size);
         }
-    } else if (m->tail != NULL) {
+    } else if (m->tail) {
         add_reference(box, m->tail->data, m->tail->size);
     }
     m->next = box->held;
@@ -301,17 +293,16 @@ static size_t unit_size(const struct tide_outbox_lane *lane) {
 
 /* May the lane send? A frame is cut only when what the peer has to reassemble stays bounded. */
 static bool is_ready(const struct tide_outbox *box, const struct tide_outbox_lane *lane) {
-    if (lane->head == NULL) {
+    if (!lane->head) {
         return false;
     }
     size_t size = frame_size(lane->head);
-    return size <= TIDE_OUTBOX_UNIT || lane->sent > 0 ||
-           box->open_bytes + size - 4 <= tide__open_limit();
+    return size <= TIDE_OUTBOX_UNIT || lane->sent > 0 || box->open_bytes + size - 4 <= tide__open_limit();
 }
 
 /* Lane that is to send now, or NULL. Does not charge it. */
 static struct tide_outbox_lane *choose(struct tide_outbox *box) {
-    if (box->lanes[TIDE_LANE_SYSTEM].head != NULL) {
+    if (box->lanes[TIDE_LANE_SYSTEM].head) {
         return &box->lanes[TIDE_LANE_SYSTEM];
     }
     bool any = false;
@@ -320,7 +311,7 @@ static struct tide_outbox_lane *choose(struct tide_outbox *box) {
     }
     while (any) { /* ends: each round adds to the deficit of a lane that may send */
         struct tide_outbox_lane *lane = &box->lanes[box->turn];
-        if (lane->head == NULL) {
+        if (!lane->head) {
             lane->deficit = 0;
         } else if (lane->deficit >= (int64_t)unit_size(lane) && is_ready(box, lane)) {
             return lane;
@@ -335,9 +326,9 @@ static struct tide_outbox_lane *choose(struct tide_outbox *box) {
 }
 
 static bool batch_has_room(const struct tide_outbox *box, size_t size, size_t vectors) {
-    return box->batch_bytes == 0 || (box->batch_bytes + size <= TIDE_OUTBOX_UNIT &&
-                                     box->vector_count + vectors <= TIDE_OUTBOX_VECTORS &&
-                                     box->arena_used + ARENA_MESSAGE <= TIDE_OUTBOX_ARENA);
+    return box->batch_bytes == 0 ||
+           (box->batch_bytes + size <= TIDE_OUTBOX_UNIT && box->vector_count + vectors <= TIDE_OUTBOX_VECTORS &&
+            box->arena_used + ARENA_MESSAGE <= TIDE_OUTBOX_ARENA);
 }
 
 static bool ring_has_room(const struct tide_outbox *box, size_t size) {
@@ -350,7 +341,7 @@ static bool ring_has_room(const struct tide_outbox *box, size_t size) {
 }
 
 static bool gather_own(struct tide_outbox *box) {
-    while (box->own != NULL) {
+    while (box->own) {
         struct tide_own_frame *own = box->own;
         if (!batch_has_room(box, own->size, VECTORS_MESSAGE)) {
             return false;
@@ -358,7 +349,7 @@ static bool gather_own(struct tide_outbox *box) {
         add(box, own->bytes, own->size);
         box->frames++;
         box->own = own->next;
-        if (box->own == NULL) {
+        if (!box->own) {
             box->own_tail = &box->own;
         }
         own->next = box->held_own;
@@ -370,7 +361,7 @@ static bool gather_own(struct tide_outbox *box) {
 /* Units out of the lanes, as much as fits. */
 static void gather_lanes(struct tide_outbox *box) {
     struct tide_outbox_lane *lane;
-    while ((lane = choose(box)) != NULL) {
+    while ((lane = choose(box))) {
         size_t size = unit_size(lane);
         if (!batch_has_room(box, size, unit_vectors(lane)) || !ring_has_room(box, size)) {
             break;
@@ -391,9 +382,8 @@ static void gather_lanes(struct tide_outbox *box) {
 static int keep(struct tide_outbox *box) {
     size_t count = box->vector_count - box->own_vectors;
     size_t copied = box->arena_used - box->own_arena;
-    struct tide_sent_batch *batch =
-        tide_alloc(sizeof *batch + count * sizeof batch->vectors[0] + copied);
-    if (batch == NULL) {
+    struct tide_sent_batch *batch = tide_alloc(sizeof *batch + count * sizeof batch->vectors[0] + copied);
+    if (!batch) {
         return TIDE_ENOMEM;
     }
     uint8_t *bytes = (uint8_t *)&batch->vectors[count];
@@ -447,7 +437,7 @@ int tide__outbox_gather(struct tide_outbox *box) {
     box->own_vectors = box->vector_count;
     box->own_arena = box->arena_used;
     box->own_bytes = box->batch_bytes;
-    if (room && box->again != NULL) {
+    if (room && box->again) {
         gather_again(box);
     } else if (room) {
         gather_lanes(box);
@@ -464,7 +454,7 @@ int tide__outbox_gather(struct tide_outbox *box) {
 
 const struct tide_iovec *tide__outbox_vectors(const struct tide_outbox *box, size_t *count) {
     *count = box->vector_count - box->vector_at;
-    return box->room != NULL ? box->room->vectors + box->vector_at : NULL;
+    return box->room ? box->room->vectors + box->vector_at : NULL;
 }
 
 void tide__outbox_written(struct tide_outbox *box, size_t bytes) {
@@ -489,20 +479,18 @@ void tide__outbox_written(struct tide_outbox *box, size_t bytes) {
 
 /* Is a batch being written that is still in the ring? Then its vectors must stay. */
 static bool is_being_written(const struct tide_outbox *box, const struct tide_sent_batch *batch) {
-    bool last = box->again == NULL ? batch->next == NULL : batch->next == box->again;
+    bool last = !box->again ? !batch->next : batch->next == box->again;
     return last && box->vector_at < box->vector_count;
 }
 
 int tide__outbox_acked(struct tide_outbox *box, uint64_t frame) {
     if (frame < box->acked || frame > box->sent) {
-        return tide_fail(TIDE_EPROTO,
-                         "frame %llu acknowledged, between %llu and %llu are under way",
-                         (unsigned long long)frame, (unsigned long long)box->acked,
-                         (unsigned long long)box->sent);
+        return tide_fail(TIDE_EPROTO, "frame %llu acknowledged, between %llu and %llu are under way",
+                         (unsigned long long)frame, (unsigned long long)box->acked, (unsigned long long)box->sent);
     }
     box->acked = frame;
-    while (box->ring != NULL && box->sent - box->ring_frames + box->ring->frames <= frame &&
-           box->ring != box->again && !is_being_written(box, box->ring)) {
+    while (box->ring && box->sent - box->ring_frames + box->ring->frames <= frame && box->ring != box->again &&
+           !is_being_written(box, box->ring)) {
         drop_first(box);
     }
     return 0;
@@ -510,14 +498,14 @@ int tide__outbox_acked(struct tide_outbox *box, uint64_t frame) {
 
 void tide__outbox_detach(struct tide_outbox *box) {
     free_held_own(box);
-    while (box->own != NULL) {
+    while (box->own) {
         struct tide_own_frame *next = box->own->next;
         tide_free(box->own);
         box->own = next;
     }
     box->own_tail = &box->own;
     box->vector_at = box->vector_count = 0;
-    if (box->room != NULL) {
+    if (box->room) {
         give_room(box);
     }
     box->again = NULL;
@@ -545,12 +533,12 @@ static void skip_frames(struct tide_outbox *box, struct tide_sent_batch *batch, 
 }
 
 int tide__outbox_rewind(struct tide_outbox *box, uint64_t received) {
-    TIDE_ASSERT(box->vector_count == 0 && box->again == NULL);
+    TIDE_ASSERT(box->vector_count == 0 && !box->again);
     int error = tide__outbox_acked(box, received);
     if (error != 0) {
         return error;
     }
-    if (box->ring != NULL) {
+    if (box->ring) {
         skip_frames(box, box->ring, received - (box->sent - box->ring_frames));
     }
     box->again = box->ring;

@@ -85,13 +85,11 @@ struct tide_outbox {
 /* spare: of the node, shared by its boxes, freed by its owner; or NULL. */
 void tide__outbox_init(struct tide_outbox *box, struct tide_outbox_room **spare);
 /* Frees what is queued; `fail`, if not NULL, sees each message that was not yet gathered whole. */
-void tide__outbox_clear(struct tide_outbox *box,
-                        void (*fail)(void *arg, const struct tide_outgoing *), void *arg);
+void tide__outbox_clear(struct tide_outbox *box, void (*fail)(void *arg, const struct tide_outgoing *), void *arg);
 /* *takes* message. Its body must be within tide__frame_limit. */
 void tide__outbox_push(struct tide_outbox *box, struct tide_outgoing *message);
 /* Copies body into a frame of the link's own. ENOMEM. */
-int tide__outbox_push_own(struct tide_outbox *box, const struct tide_frame *frame, const void *body,
-                          size_t size);
+int tide__outbox_push_own(struct tide_outbox *box, const struct tide_frame *frame, const void *body, size_t size);
 /* Nothing queued and nothing of a batch left. */
 bool tide__outbox_empty(const struct tide_outbox *box);
 /* Gathers the next batch if the last is written; returns whether there is anything to write.
@@ -117,16 +115,14 @@ static inline size_t tide__open_limit(void) {
 /* Does the frame count in its session's sequence? The link's own frames do not. */
 static inline bool tide__frame_sequenced(unsigned kind, unsigned lane, tide_address to) {
     return lane != TIDE_LANE_SYSTEM ||
-           !(kind == TIDE_FRAME_CREDIT || kind == TIDE_FRAME_HEARTBEAT ||
-             kind == TIDE_FRAME_HELLO || kind == TIDE_FRAME_HELLO_OK ||
-             (kind == TIDE_FRAME_CAST && tide_address_id(to) == TIDE_ID_MEMBERS));
+           !(kind == TIDE_FRAME_CREDIT || kind == TIDE_FRAME_HEARTBEAT || kind == TIDE_FRAME_HELLO ||
+             kind == TIDE_FRAME_HELLO_OK || (kind == TIDE_FRAME_CAST && tide_address_id(to) == TIDE_ID_MEMBERS));
 }
 
 /* Largest body that may travel in a lane, however it is cut. */
 static inline size_t tide__frame_limit(unsigned lane) {
-    return lane == TIDE_LANE_ANSWER || lane == TIDE_LANE_STORE || lane == TIDE_LANE_BULK
-               ? (size_t)64 << 20
-           : lane == TIDE_LANE_CONTROL ? TIDE_FRAME_MAX
+    return lane == TIDE_LANE_ANSWER || lane == TIDE_LANE_STORE || lane == TIDE_LANE_BULK ? (size_t)64 << 20
+           : lane == TIDE_LANE_CONTROL                                                   ? TIDE_FRAME_MAX
                                        : TIDE_OUTBOX_UNIT - TIDE_FRAME_HEAD;
 }
 

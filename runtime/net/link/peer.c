@@ -21,27 +21,25 @@ size_t tide__credit_window(unsigned lane) {
 
 struct tide_peer *tide__peer(const struct tide_net *net, uint16_t id) {
     /* acquire, both: pair with the releases in tide__peer_make */
-    _Atomic(struct tide_peer *) *page =
-        atomic_load_explicit(&net->pages[id >> 8], memory_order_acquire);
-    return page == NULL ? NULL : atomic_load_explicit(&page[id & 255], memory_order_acquire);
+    _Atomic(struct tide_peer *) *page = atomic_load_explicit(&net->pages[id >> 8], memory_order_acquire);
+    return !page ? NULL : atomic_load_explicit(&page[id & 255], memory_order_acquire);
 }
 
 struct tide_peer *tide__peer_make(struct tide_net *net, uint16_t id) {
     struct tide_peer *peer = tide__peer(net, id);
-    if (peer != NULL) {
+    if (peer) {
         return peer;
     }
-    _Atomic(struct tide_peer *) *page =
-        atomic_load_explicit(&net->pages[id >> 8], memory_order_relaxed);
-    if (page == NULL) {
+    _Atomic(struct tide_peer *) *page = atomic_load_explicit(&net->pages[id >> 8], memory_order_relaxed);
+    if (!page) {
         page = tide_alloc_zero(256, sizeof *page);
-        if (page == NULL) {
+        if (!page) {
             return NULL;
         }
         atomic_store_explicit(&net->pages[id >> 8], page, memory_order_release);
     }
     peer = tide_alloc_zero(1, sizeof *peer);
-    if (peer == NULL) {
+    if (!peer) {
         return NULL;
     }
     peer->id = id;
@@ -55,11 +53,10 @@ struct tide_peer *tide__peer_make(struct tide_net *net, uint16_t id) {
 
 static void each_peer(struct tide_net *net, void (*visit)(struct tide_peer *peer)) {
     for (unsigned i = 0; i < TIDE_COUNT(net->pages); i++) {
-        _Atomic(struct tide_peer *) *page =
-            atomic_load_explicit(&net->pages[i], memory_order_relaxed);
-        for (unsigned k = 0; page != NULL && k < 256; k++) {
+        _Atomic(struct tide_peer *) *page = atomic_load_explicit(&net->pages[i], memory_order_relaxed);
+        for (unsigned k = 0; page && k < 256; k++) {
             struct tide_peer *peer = atomic_load_explicit(&page[k], memory_order_relaxed);
-            if (peer != NULL) {
+            if (peer) {
                 visit(peer);
             }
         }
@@ -68,7 +65,7 @@ static void each_peer(struct tide_net *net, void (*visit)(struct tide_peer *peer
 
 static void peer_free(struct tide_peer *peer) {
     tide_outgoing_free_all(peer->waiting);
-    while (peer->waiters != NULL) {
+    while (peer->waiters) {
         struct credit_waiter *next = peer->waiters->next;
         tide_free(peer->waiters);
         peer->waiters = next;
@@ -92,8 +89,8 @@ static bool reserve(struct tide_peer *peer, unsigned lane, size_t bytes, size_t 
         if (held != 0 && (held + bytes > window || TIDE_BUGGIFY(credit_short))) {
             return false;
         }
-    } while (!atomic_compare_exchange_weak_explicit(&peer->outstanding[lane], &held, held + bytes,
-                                                    memory_order_relaxed, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&peer->outstanding[lane], &held, held + bytes, memory_order_relaxed,
+                                                    memory_order_relaxed));
     return true;
 }
 
@@ -107,9 +104,8 @@ static int refuse(const struct tide_peer *peer, bool narrowed) {
     tide_net_memory(peer->net, peer->id, &report);
     tide_net_name(peer->net, peer->id, name);
     snprintf(who, sizeof who, "node %s", name);
-    return narrowed && report.cap > 0
-               ? tide_net_memory_refuse(who, &report, "it has not consumed what it was sent")
-               : tide_fail(TIDE_EBUSY, "%s has not consumed what it was sent", who);
+    return narrowed && report.cap > 0 ? tide_net_memory_refuse(who, &report, "it has not consumed what it was sent")
+                                      : tide_fail(TIDE_EBUSY, "%s has not consumed what it was sent", who);
 }
 
 static void not_connected_text(struct tide_net *net, uint16_t id, char text[130]) {
@@ -130,19 +126,19 @@ int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, 
         return not_connected(peer);
     }
     if (bytes > tide__frame_limit(lane) + TIDE_FRAME_HEAD) {
-        return tide_fail(TIDE_ELIMIT, "a message of %zu bytes; lane %d takes up to %zu", bytes,
-                         (int)lane, tide__frame_limit(lane));
+        return tide_fail(TIDE_ELIMIT, "a message of %zu bytes; lane %d takes up to %zu", bytes, (int)lane,
+                         tide__frame_limit(lane));
     }
     const size_t most = tide__credit_left(peer, lane);
     window = window == 0 || window > most ? most : window;
     if (windows[lane] == 0 || reserve(peer, lane, bytes, window)) {
         return 0;
     }
-    if (waiter == NULL) {
+    if (!waiter) {
         return refuse(peer, most < windows[lane]);
     }
     struct credit_waiter *entry = tide_alloc(sizeof *entry);
-    if (entry == NULL) {
+    if (!entry) {
         return TIDE_ENOMEM;
     }
     entry->fiber = waiter;
@@ -174,15 +170,14 @@ void tide__peer_wake(struct tide_peer *peer) {
     if (TIDE_MUTANT(flow_waiters_not_woken)) {
         return;
     }
-    struct credit_waiter *in_order =
-        NULL; /* the list is newest first; the longest waiting goes first */
-    while (waiter != NULL) {
+    struct credit_waiter *in_order = NULL; /* the list is newest first; the longest waiting goes first */
+    while (waiter) {
         struct credit_waiter *next = waiter->next;
         waiter->next = in_order;
         in_order = waiter;
         waiter = next;
     }
-    while (in_order != NULL) {
+    while (in_order) {
         struct credit_waiter *next = in_order->next;
         tide_fiber_wake(in_order->fiber);
         tide_free(in_order);
@@ -198,18 +193,18 @@ void tide__peer_credit(struct tide_peer *peer, unsigned lane, uint64_t bytes) {
     uint_fast64_t left;
     do {
         left = held > bytes ? held - bytes : 0;
-    } while (!atomic_compare_exchange_weak_explicit(&peer->outstanding[lane], &held, left,
-                                                    memory_order_relaxed, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&peer->outstanding[lane], &held, left, memory_order_relaxed,
+                                                    memory_order_relaxed));
     tide__peer_wake(peer);
 }
 
 /* ---- sending ---- */
 
 /* Not sent: whoever called learns it, and the credit that was reserved is given back. */
-static void fail_message(struct tide_net *net, struct tide_peer *peer, struct tide_outgoing *m,
-                         int code, const char *reason) {
+static void fail_message(struct tide_net *net, struct tide_peer *peer, struct tide_outgoing *m, int code,
+                         const char *reason) {
     tide_system_fail_call(net->system, m, code, reason);
-    if (peer != NULL && !m->prepaid) {
+    if (peer && !m->prepaid) {
         tide__peer_credit(peer, m->lane, TIDE_FRAME_HEAD + tide_outgoing_body(m));
     }
     tide_outgoing_free(m);
@@ -217,8 +212,7 @@ static void fail_message(struct tide_net *net, struct tide_peer *peer, struct ti
 
 /* An answer that is too large to travel becomes an error, so that its caller does not wait for
  * ever. */
-static void refuse_oversized(struct tide_net *net, struct tide_peer *peer,
-                             struct tide_outgoing *m) {
+static void refuse_oversized(struct tide_net *net, struct tide_peer *peer, struct tide_outgoing *m) {
     char text[120];
     snprintf(text, sizeof text, "an answer of %zu bytes; %zu are allowed", tide_outgoing_body(m),
              tide__frame_limit(m->lane));
@@ -244,9 +238,9 @@ static void refuse_oversized(struct tide_net *net, struct tide_peer *peer,
     fail_message(net, peer, m, TIDE_ELIMIT, text);
 }
 
-static void fail_messages(struct tide_net *net, struct tide_peer *peer, struct tide_outgoing *m,
-                          int code, const char *reason) {
-    while (m != NULL) {
+static void fail_messages(struct tide_net *net, struct tide_peer *peer, struct tide_outgoing *m, int code,
+                          const char *reason) {
+    while (m) {
         struct tide_outgoing *next = m->next;
         m->prepaid = false; /* what waited for a peer was charged when it was queued */
         fail_message(net, peer, m, code, reason);
@@ -257,11 +251,10 @@ static void fail_messages(struct tide_net *net, struct tide_peer *peer, struct t
 /* Others may have heard of a member that is new before this node has, and ask it to send there. Its
  * messages wait for the view that names it. */
 static bool keep_early(struct tide_net *net, struct tide_outgoing *m) {
-    if (net->finished || !tide__members_may_come(net, tide_address_node(m->to)) ||
-        TIDE_MUTANT(early_refused)) {
+    if (net->finished || !tide__members_may_come(net, tide_address_node(m->to)) || TIDE_MUTANT(early_refused)) {
         return false;
     }
-    if (net->early == NULL) {
+    if (!net->early) {
         net->early_tail = &net->early;
         net->early_since = tide__net_now(net);
     }
@@ -275,7 +268,7 @@ void tide__peers_came(struct tide_net *net) {
     const uint64_t since = net->early_since;
     struct tide_outgoing *m = net->early;
     net->early = NULL;
-    while (m != NULL) {
+    while (m) {
         struct tide_outgoing *next = m->next;
         tide__peer_send(net, m);
         m = next;
@@ -292,7 +285,7 @@ void tide__peers_fail_early(struct tide_net *net, int code, const char *reason) 
 void tide__peer_send(struct tide_net *net, struct tide_outgoing *m) {
     uint16_t id = tide_address_node(m->to);
     struct tide_peer *peer = tide__peer(net, id);
-    if (peer == NULL || !is_reachable(peer)) {
+    if (!peer || !is_reachable(peer)) {
         if (keep_early(net, m)) {
             return;
         }
@@ -312,14 +305,14 @@ void tide__peer_send(struct tide_net *net, struct tide_outgoing *m) {
     if (m->prepaid) {
         tide__peer_charge(peer, m->lane, TIDE_FRAME_HEAD + tide_outgoing_body(m));
     }
-    if (peer->session != NULL) {
+    if (peer->session) {
         tide__outbox_push(&peer->session->outbox, m);
-        if (peer->session->link != NULL) {
+        if (peer->session->link) {
             tide__link_queued(peer->session->link);
         }
         return;
     }
-    if (peer->waiting == NULL) {
+    if (!peer->waiting) {
         peer->waiting_since = tide__net_now(net);
         tide__ring_wanted(net, peer);
     }
@@ -328,8 +321,7 @@ void tide__peer_send(struct tide_net *net, struct tide_outgoing *m) {
     peer->waiting_tail = &m->next;
 }
 
-void tide__peer_fail_waiting(struct tide_net *net, struct tide_peer *peer, int code,
-                             const char *reason) {
+void tide__peer_fail_waiting(struct tide_net *net, struct tide_peer *peer, int code, const char *reason) {
     struct tide_outgoing *waiting = peer->waiting;
     peer->waiting = NULL;
     peer->waiting_tail = &peer->waiting;
@@ -350,7 +342,7 @@ void tide__peer_down(struct tide_net *net, struct tide_peer *peer, int code, con
 }
 
 void tide__peer_part(struct tide_peer *peer) {
-    if (peer->session == NULL && is_reachable(peer) && !TIDE_MUTANT(finished_keeps_waiters)) {
+    if (!peer->session && is_reachable(peer) && !TIDE_MUTANT(finished_keeps_waiters)) {
         tide__peer_down(peer->net, peer, TIDE_ECLOSED, "this node is no member any more");
     }
 }

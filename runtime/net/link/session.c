@@ -39,7 +39,7 @@ static void put_awake(struct tide_session *s) {
     struct tide_net *net = s->net;
     s->next_awake = net->awake;
     s->awake_place = &net->awake;
-    if (s->next_awake != NULL) {
+    if (s->next_awake) {
         s->next_awake->awake_place = &s->next_awake;
     }
     net->awake = s;
@@ -47,7 +47,7 @@ static void put_awake(struct tide_session *s) {
 
 static void take_awake(struct tide_session *s) {
     *s->awake_place = s->next_awake;
-    if (s->next_awake != NULL) {
+    if (s->next_awake) {
         s->next_awake->awake_place = s->awake_place;
     }
 }
@@ -79,8 +79,7 @@ static void account_release(struct tide_credit_account *account) {
 
 static void account_drop(struct tide_credit_account *account) {
     /* acq_rel: whoever drops the last count sees all others done with it */
-    if (account != NULL &&
-        atomic_fetch_sub_explicit(&account->refs, 1, memory_order_acq_rel) == 1) {
+    if (account && atomic_fetch_sub_explicit(&account->refs, 1, memory_order_acq_rel) == 1) {
         account->release(account);
     }
 }
@@ -107,13 +106,12 @@ static void attach(struct tide_session *s, struct tide_link *link) {
     tide__session_touch(s);
 }
 
-struct tide_session *tide__session_begin(struct tide_link *link, struct tide_peer *peer,
-                                         uint64_t id) {
-    TIDE_ASSERT(peer->session == NULL);
+struct tide_session *tide__session_begin(struct tide_link *link, struct tide_peer *peer, uint64_t id) {
+    TIDE_ASSERT(!peer->session);
     struct tide_net *net = link->net;
     struct tide_session *s = tide_alloc_zero(1, sizeof *s);
     struct tide_credit_account *account = tide_alloc_zero(1, sizeof *account);
-    if (s == NULL || account == NULL) {
+    if (!s || !account) {
         tide_free(s);
         tide_free(account);
         return NULL;
@@ -132,7 +130,7 @@ struct tide_session *tide__session_begin(struct tide_link *link, struct tide_pee
     put_awake(s);
     peer->session = s;
     attach(s, link);
-    for (struct tide_outgoing *m = peer->waiting, *next; m != NULL; m = next) {
+    for (struct tide_outgoing *m = peer->waiting, *next; m; m = next) {
         next = m->next;
         tide__outbox_push(&s->outbox, m);
     }
@@ -165,7 +163,7 @@ int tide__session_resume(struct tide_session *s, struct tide_link *link, uint64_
 void tide__session_suspend(struct tide_session *s) {
     struct tide_link *link = s->link;
     struct tide_peer *peer = s->peer;
-    TIDE_ASSERT(link != NULL && peer->link == link);
+    TIDE_ASSERT(link && peer->link == link);
     s->received = link->decoder.sequenced;
     tide__decoder_suspend(&link->decoder, s->lanes);
     tide__outbox_detach(&s->outbox);
@@ -197,11 +195,11 @@ void tide__session_drop(struct tide_session *s) {
     peer->session = NULL;
     peer->redial_at = TIDE_NEVER;
     atomic_store_explicit(&peer->up, false, memory_order_relaxed);
-    if (s->link != NULL) {
+    if (s->link) {
         s->link->session = NULL;
         s->link = NULL;
     }
-    if (peer->link != NULL) {
+    if (peer->link) {
         struct tide_link *link = peer->link;
         peer->link = NULL;
         tide__link_close(link);
@@ -226,7 +224,7 @@ static void session_free(struct tide_session *s) {
 }
 
 void tide__sessions_release(struct tide_net *net) {
-    while (net->sessions != NULL) {
+    while (net->sessions) {
         struct tide_session *next = net->sessions->next;
         session_free(net->sessions);
         net->sessions = next;
@@ -238,16 +236,14 @@ void tide__sessions_release(struct tide_net *net) {
 /* Is there enough news for a frame of its own? */
 static bool is_worth_telling(const struct tide_session *s, uint64_t now, bool all) {
     const uint64_t frames = s->link->decoder.sequenced - s->told;
-    if (s->tell_now || (frames > 0 && TIDE_BUGGIFY(tell_at_once)) || frames >= ACK_FRAMES ||
-        now >= s->tell_at || (all && frames > 0) ||
-        (frames > 0 && s->link->bytes_in - s->told_bytes >= ACK_BYTES)) {
+    if (s->tell_now || (frames > 0 && TIDE_BUGGIFY(tell_at_once)) || frames >= ACK_FRAMES || now >= s->tell_at ||
+        (all && frames > 0) || (frames > 0 && s->link->bytes_in - s->told_bytes >= ACK_BYTES)) {
         return true;
     }
     const uint64_t grant = atomic_load_explicit(&s->net->memory_grant, memory_order_relaxed);
     const bool narrow = grant != UINT64_MAX; /* the peer may wait for each message */
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
-        const uint64_t consumed =
-            atomic_load_explicit(&s->account->consumed[i], memory_order_relaxed);
+        const uint64_t consumed = atomic_load_explicit(&s->account->consumed[i], memory_order_relaxed);
         const uint64_t news = consumed - s->granted[i];
         if (news > 0 && (all || (consumed == s->delivered[i] && news >= (narrow ? 1 : 16 << 10)) ||
                          news > tide_net_scaled(tide__credit_window(i), grant) / 4)) {
@@ -316,8 +312,7 @@ int tide__session_told(struct tide_session *s, const struct tide_frame *frame) {
         if (!TIDE_MUTANT(flow_credit_lost) || i != TIDE_LANE_BULK) {
             tide__peer_credit(s->peer, i, totals[i] - s->returned[i]);
         }
-        atomic_fetch_add_explicit(&s->peer->consumed[i], totals[i] - s->returned[i],
-                                  memory_order_relaxed);
+        atomic_fetch_add_explicit(&s->peer->consumed[i], totals[i] - s->returned[i], memory_order_relaxed);
         s->returned[i] = totals[i];
     }
     return 0;
@@ -326,7 +321,7 @@ int tide__session_told(struct tide_session *s, const struct tide_frame *frame) {
 /* ---- time ---- */
 
 void tide__session_tick(struct tide_session *s, uint64_t now, uint64_t excused) {
-    if (s->over || (s->link != NULL && s->link->state != LINK_UP)) {
+    if (s->over || (s->link && s->link->state != LINK_UP)) {
         return;
     }
     if (excused > 0) {
@@ -359,8 +354,7 @@ void tide__peer_redial_later(struct tide_net *net, struct tide_peer *peer) {
     }
     uint64_t fifth = peer->redial_delay / 5;
     net->attend = true;
-    peer->redial_at = tide__net_now(net) + peer->redial_delay - fifth +
-                      tide_random_below(&net->random, 2 * fifth + 1);
+    peer->redial_at = tide__net_now(net) + peer->redial_delay - fifth + tide_random_below(&net->random, 2 * fifth + 1);
 }
 
 /* A suspended session: dials if that is this side's part, else asks the peer to. It does so anyway;
@@ -369,9 +363,7 @@ static void dial(struct tide_session *s) {
     struct tide_net *net = s->net;
     struct tide_peer *peer = s->peer;
     const struct known *known = tide__members_find(net, peer->id);
-    const char *endpoint = known != NULL ? known->member.endpoint
-                           : s->dials    ? net->controller_endpoint
-                                         : "";
+    const char *endpoint = known ? known->member.endpoint : s->dials ? net->controller_endpoint : "";
     peer->redial_at = TIDE_NEVER;
     if (endpoint[0] == 0) {
         return; /* a client: it comes, or is silent for too long */
@@ -383,7 +375,7 @@ static void dial(struct tide_session *s) {
 
 /* Nothing to tell, to dial or to wait for: what comes next touches it. */
 static bool is_idle(const struct tide_session *s) {
-    if (s->link == NULL || s->link->state != LINK_UP || s->tell_now || s->tell_at != TIDE_NEVER ||
+    if (!s->link || s->link->state != LINK_UP || s->tell_now || s->tell_at != TIDE_NEVER ||
         s->link->decoder.sequenced != s->told) {
         return false;
     }
@@ -407,11 +399,11 @@ uint64_t tide__sessions_turn(struct tide_net *net, uint64_t now, bool all) {
     uint64_t due = TIDE_NEVER;
     struct tide_session *active = net->active;
     net->active = NULL;
-    while (active != NULL) {
+    while (active) {
         struct tide_session *s = active;
         active = s->next_active;
         s->active = false;
-        if (!s->over && s->link == NULL && s->peer->link == NULL && now >= s->peer->redial_at) {
+        if (!s->over && !s->link && !s->peer->link && now >= s->peer->redial_at) {
             dial(s);
         }
         if (s->over) {
@@ -423,7 +415,7 @@ uint64_t tide__sessions_turn(struct tide_net *net, uint64_t now, bool all) {
             continue;
         }
         uint64_t when = s->peer->redial_at;
-        if (s->link != NULL && s->link->state == LINK_UP) {
+        if (s->link && s->link->state == LINK_UP) {
             tell(s, now, all);
             when = s->tell_at;
         }

@@ -20,21 +20,17 @@
 /* And not about to be declared otherwise. */
 static struct known *living(struct tide_net *net, uint16_t id) {
     struct known *known = tide__members_find(net, id);
-    return known != NULL && known->member.state <= TIDE_MEMBER_LEAVING &&
-                   known->wanted <= TIDE_MEMBER_LEAVING
-               ? known
-               : NULL;
+    return known && known->member.state <= TIDE_MEMBER_LEAVING && known->wanted <= TIDE_MEMBER_LEAVING ? known : NULL;
 }
 
 /* ---- joining ---- */
 
-static int admit_client(struct tide_net *net, const struct tide_hello *hello, uint16_t *id,
-                        char name[64]) {
+static int admit_client(struct tide_net *net, const struct tide_hello *hello, uint16_t *id, char name[64]) {
     for (unsigned tries = 0; tries < UINT16_MAX - CLIENT_ID_MIN; tries++) {
         uint16_t candidate = net->next_client;
         net->next_client = candidate == UINT16_MAX ? CLIENT_ID_MIN : (uint16_t)(candidate + 1);
         struct tide_peer *peer = tide__peer(net, candidate);
-        if (peer == NULL || (peer->link == NULL && peer->session == NULL)) {
+        if (!peer || (!peer->link && !peer->session)) {
             *id = candidate;
             snprintf(name, 64, "%.50s", hello->name);
             if (name[0] == 0) {
@@ -62,9 +58,7 @@ static int check_memory(struct tide_net *net) {
     char who[96];
     tide_net_memory(net, tide__net_id(net), &own);
     snprintf(who, sizeof who, "the controller %s", net->name);
-    return own.tier < TIDE_TIER_OVER
-               ? 0
-               : tide_net_memory_refuse(who, &own, "it takes no more members");
+    return own.tier < TIDE_TIER_OVER ? 0 : tide_net_memory_refuse(who, &own, "it takes no more members");
 }
 
 static int check_member(struct tide_net *net, const struct tide_hello *hello) {
@@ -73,8 +67,7 @@ static int check_member(struct tide_net *net, const struct tide_hello *hello) {
         count += net->members[i].member.state <= TIDE_MEMBER_LEAVING;
     }
     if (hello->name[0] != 0 && name_taken(net, hello->name)) {
-        return tide_fail(TIDE_EEXIST, "the name '%s' is taken in cluster '%s'", hello->name,
-                         net->cluster);
+        return tide_fail(TIDE_EEXIST, "the name '%s' is taken in cluster '%s'", hello->name, net->cluster);
     }
     if (count >= MEMBERS_MAX || net->next_id >= CLIENT_ID_MIN) {
         return tide_fail(TIDE_EFULL, "the cluster takes no more members");
@@ -124,8 +117,7 @@ static int propose(struct tide_net *net, const struct tide_hello *hello) {
     return error;
 }
 
-int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello, uint16_t *id,
-                           char name[64]) {
+int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello, uint16_t *id, char name[64]) {
     if (net->finished) {
         return tide_fail(TIDE_ECLOSED, "the cluster is ending");
     }
@@ -136,22 +128,21 @@ int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello,
         return 1;
     }
     struct known *known = find_incarnation(net, hello->incarnation);
-    if (known == NULL) {
+    if (!known) {
         int error = propose(net, hello);
         if (error != 0) {
             return error;
         }
         known = find_incarnation(net, hello->incarnation);
-        if (known == NULL) {
+        if (!known) {
             return net->finished ? tide_fail(TIDE_ECLOSED, "the cluster is ending") : 1;
         }
     } else {
         struct tide_peer *peer = tide__peer(net, known->member.id);
         if (known->member.state != TIDE_MEMBER_JOINING) {
-            return tide_fail(TIDE_EEXIST, "this incarnation is node '%s' already",
-                             known->member.name);
+            return tide_fail(TIDE_EEXIST, "this incarnation is node '%s' already", known->member.name);
         }
-        if (peer != NULL && peer->session != NULL) { /* it has seen nothing of it, and asks again */
+        if (peer && peer->session) { /* it has seen nothing of it, and asks again */
             tide__session_drop(peer->session);
         }
     }
@@ -173,14 +164,13 @@ void tide__controller_greet(struct tide_net *net, struct tide_link *link) {
 static void ready(struct tide_net *net, uint16_t from, struct tide_reader *r) {
     struct known *joiner = tide__members_find(net, from);
     size_t count = tide_read_array(r);
-    if (joiner == NULL || joiner->member.state != TIDE_MEMBER_JOINING || r->error != 0) {
+    if (!joiner || joiner->member.state != TIDE_MEMBER_JOINING || r->error != 0) {
         return;
     }
     uint16_t near[RING_NEIGHBOURS];
     unsigned near_count = net->ringed ? tide__ring_neighbours(net, from, near) : 0;
     for (size_t i = 0; i < (net->ringed ? near_count : net->member_count); i++) {
-        const struct known *other =
-            net->ringed ? tide__members_find(net, near[i]) : &net->members[i];
+        const struct known *other = net->ringed ? tide__members_find(net, near[i]) : &net->members[i];
         const struct tide_member *m = &other->member;
         bool found = m->id == from || m->id == tide__net_id(net) || m->state != TIDE_MEMBER_UP;
         struct tide_reader ids = *r;
@@ -200,7 +190,7 @@ static void ready(struct tide_net *net, uint16_t from, struct tide_reader *r) {
 
 static void drop_reports(struct tide_net *net, uint16_t id) {
     struct report **at = &net->reports;
-    while (*at != NULL) {
+    while (*at) {
         struct report *r = *at;
         if (r->reporter == id || r->subject == id) {
             *at = r->next;
@@ -213,7 +203,7 @@ static void drop_reports(struct tide_net *net, uint16_t id) {
 
 static unsigned reports_against(const struct tide_net *net, uint16_t subject) {
     unsigned count = 0;
-    for (const struct report *r = net->reports; r != NULL; r = r->next) {
+    for (const struct report *r = net->reports; r; r = r->next) {
         count += r->subject == subject;
     }
     return count;
@@ -227,11 +217,10 @@ static bool is_cut_off(struct tide_net *net, uint64_t now) {
     for (size_t i = 0; i < net->member_count; i++) {
         uint16_t id = net->members[i].member.id;
         struct tide_peer *peer = tide__peer(net, id);
-        if (id != tide__net_id(net) && living(net, id) != NULL) {
+        if (id != tide__net_id(net) && living(net, id)) {
             others++;
-            heard += peer != NULL && peer->session != NULL &&
-                     now - tide__session_heard(peer->session, now) <
-                         TIDE_SECOND + tide__ring_interval(net, id);
+            heard += peer && peer->session &&
+                     now - tide__session_heard(peer->session, now) < TIDE_SECOND + tide__ring_interval(net, id);
         }
     }
     return tide_net_durable(net) && others >= 2 && 2 * heard < others;
@@ -243,7 +232,7 @@ static uint16_t verdict(struct tide_net *net, const struct report *r, uint64_t n
         return 0;
     }
     struct tide_peer *peer = tide__peer(net, r->subject);
-    bool seen = r->reporter == tide__net_id(net) || (peer != NULL && peer->lost);
+    bool seen = r->reporter == tide__net_id(net) || (peer && peer->lost);
     bool refuted = !seen && !r->lost && tide__probe_hears(net, peer, now) && !TIDE_MUTANT(no_refutation);
     unsigned against = reports_against(net, r->subject);
     if (seen || (against >= 2 && !refuted) || TIDE_MUTANT(one_observer)) {
@@ -270,9 +259,8 @@ static void look_for_absent(struct tide_net *net, uint64_t now) {
     for (size_t i = 0; i < net->member_count; i++) {
         struct known *known = &net->members[i];
         struct tide_peer *peer = tide__peer(net, known->member.id);
-        bool here = known->member.id == tide__net_id(net) ||
-                    (peer != NULL && (peer->session != NULL || peer->lost));
-        if (here || living(net, known->member.id) == NULL) {
+        bool here = known->member.id == tide__net_id(net) || (peer && (peer->session || peer->lost));
+        if (here || !living(net, known->member.id)) {
             known->since = now;
         } else if (now - known->since >= WAITING_TIMEOUT) {
             want_gone(known, "the controller cannot reach it");
@@ -282,16 +270,15 @@ static void look_for_absent(struct tide_net *net, uint64_t now) {
 }
 
 void tide__controller_resolve(struct tide_net *net, uint64_t now) {
-    for (struct report *r = net->reports; r != NULL;) {
+    for (struct report *r = net->reports; r;) {
         uint16_t victim = verdict(net, r, now);
         struct known *known = victim == 0 ? NULL : living(net, victim);
-        if (known == NULL) {
+        if (!known) {
             r = r->next;
             continue;
         }
         char reason[120];
-        snprintf(reason, sizeof reason, "%s",
-                 victim == r->subject ? r->reason : "others cannot reach it");
+        snprintf(reason, sizeof reason, "%s", victim == r->subject ? r->reason : "others cannot reach it");
         want_gone(known, reason);
         drop_reports(net, victim);
         r = net->reports; /* the list has changed */
@@ -300,19 +287,18 @@ void tide__controller_resolve(struct tide_net *net, uint64_t now) {
     tide__decide(net);
 }
 
-void tide__controller_report(struct tide_net *net, uint16_t reporter, uint16_t subject, bool lost,
-                             const char *reason) {
-    if (net->finished || living(net, subject) == NULL || living(net, reporter) == NULL ||
-        subject == reporter || subject == tide__net_id(net)) {
+void tide__controller_report(struct tide_net *net, uint16_t reporter, uint16_t subject, bool lost, const char *reason) {
+    if (net->finished || !living(net, subject) || !living(net, reporter) || subject == reporter ||
+        subject == tide__net_id(net)) {
         return;
     }
     struct report *r = net->reports;
-    while (r != NULL && (r->reporter != reporter || r->subject != subject)) {
+    while (r && (r->reporter != reporter || r->subject != subject)) {
         r = r->next;
     }
-    if (r == NULL) {
+    if (!r) {
         r = tide_alloc_zero(1, sizeof *r);
-        if (r == NULL) {
+        if (!r) {
             return;
         }
         r->reporter = reporter;
@@ -327,7 +313,7 @@ void tide__controller_report(struct tide_net *net, uint16_t reporter, uint16_t s
 }
 
 void tide__controller_withdraw(struct tide_net *net, uint16_t reporter, uint16_t subject) {
-    for (struct report **at = &net->reports; *at != NULL; at = &(*at)->next) {
+    for (struct report **at = &net->reports; *at; at = &(*at)->next) {
         struct report *r = *at;
         if (r->reporter == reporter && r->subject == subject && !r->lost) {
             *at = r->next;
@@ -341,7 +327,7 @@ void tide__controller_withdraw(struct tide_net *net, uint16_t reporter, uint16_t
 
 static void leave(struct tide_net *net, uint16_t id) {
     struct known *known = tide__members_find(net, id);
-    if (known != NULL) {
+    if (known) {
         tide__decision_want(known, TIDE_MEMBER_LEFT, "left");
         drop_reports(net, id);
         tide__decide(net);
@@ -350,15 +336,14 @@ static void leave(struct tide_net *net, uint16_t id) {
 
 void tide__controller_leaving(struct tide_net *net, uint16_t id) {
     struct known *known = living(net, id);
-    if (known == NULL || known->member.state == TIDE_MEMBER_LEAVING) {
+    if (!known || known->member.state == TIDE_MEMBER_LEAVING) {
         return;
     }
     if (known->ends) {
         leave(net, id);
         return;
     }
-    bool wait =
-        atomic_load_explicit(&net->evacuations, memory_order_relaxed) && known->member.store;
+    bool wait = atomic_load_explicit(&net->evacuations, memory_order_relaxed) && known->member.store;
     tide__decision_want(known, TIDE_MEMBER_LEAVING, "");
     tide__decide(net);
     if (!wait) {
@@ -368,12 +353,12 @@ void tide__controller_leaving(struct tide_net *net, uint16_t id) {
 
 bool tide_net_is_to_end(struct tide_net *net, uint16_t id) {
     const struct known *known = tide__members_find(net, id);
-    return known != NULL && known->ends;
+    return known && known->ends;
 }
 
 void tide__controller_ends(struct tide_net *net, uint16_t id) {
     struct known *known = living(net, id);
-    if (known != NULL && id != tide__net_id(net) && !TIDE_MUTANT(end_untold)) {
+    if (known && id != tide__net_id(net) && !TIDE_MUTANT(end_untold)) {
         known->ends = true;
         if (net->controls && known->member.state == TIDE_MEMBER_LEAVING) {
             leave(net, id); /* its rows went nowhere in time */
@@ -383,7 +368,7 @@ void tide__controller_ends(struct tide_net *net, uint16_t id) {
 
 void tide_net_evacuated(struct tide_net *net, uint16_t id) {
     const struct known *known = tide__members_find(net, id);
-    if (net->controls && known != NULL && known->member.state == TIDE_MEMBER_LEAVING) {
+    if (net->controls && known && known->member.state == TIDE_MEMBER_LEAVING) {
         leave(net, id);
     }
 }
@@ -402,15 +387,14 @@ void tide__controller_end(struct tide_net *net) {
 }
 
 void tide__controller_release(struct tide_net *net) {
-    while (net->reports != NULL) {
+    while (net->reports) {
         struct report *next = net->reports->next;
         tide_free(net->reports);
         net->reports = next;
     }
 }
 
-void tide__controller_receive(struct tide_net *net, uint16_t from, unsigned verb,
-                              struct tide_reader *r) {
+void tide__controller_receive(struct tide_net *net, uint16_t from, unsigned verb, struct tide_reader *r) {
     if (verb == VERB_READY) {
         ready(net, from, r);
     } else if (verb == VERB_ENDS) {

@@ -63,10 +63,10 @@ static void take_effect(struct decision *d) {
     for (size_t i = 0; i < d->count; i++) {
         const struct tide_member *m = &d->members[i];
         struct known *known = tide__members_find(net, m->id);
-        if (known == NULL) {
+        if (!known) {
             known = tide__members_add(net, m);
         }
-        if (known == NULL) {
+        if (!known) {
             tide_fail(TIDE_ENOMEM, "out of memory");
             resign(net, "a new member");
             return;
@@ -92,7 +92,7 @@ static void take_effect(struct decision *d) {
     } else {
         tide__members_write_news(net, &w, d->view - 1, d->members, d->count);
     }
-    for (struct tide_link *link = net->links; link != NULL; link = link->next) {
+    for (struct tide_link *link = net->links; link; link = link->next) {
         if (link->state == LINK_UP) {
             tide__members_cast(net, link, &w);
         }
@@ -127,8 +127,8 @@ struct entry {
 
 static void entry_add(struct entry *e, const char *key, size_t from) {
     snprintf(e->keys[e->count], KEY_BYTES, "%s", key);
-    e->puts[e->count] = (struct tide_control_put){
-        .key = e->keys[e->count], .value = e->w.data + from, .size = e->w.size - from};
+    e->puts[e->count] =
+        (struct tide_control_put){.key = e->keys[e->count], .value = e->w.data + from, .size = e->w.size - from};
     e->count++;
 }
 
@@ -136,10 +136,9 @@ static void entry_add(struct entry *e, const char *key, size_t from) {
 static void record(struct decision *d) {
     struct tide_net *net = d->net;
     size_t count = d->count + 4, bytes = count * MEMBER_BYTES;
-    struct entry e = {.puts = tide_alloc(count * sizeof *e.puts),
-                      .keys = tide_alloc(count * KEY_BYTES)};
+    struct entry e = {.puts = tide_alloc(count * sizeof *e.puts), .keys = tide_alloc(count * KEY_BYTES)};
     uint8_t *buffer = tide_alloc(bytes);
-    if (e.puts == NULL || e.keys == NULL || buffer == NULL) {
+    if (!e.puts || !e.keys || !buffer) {
         tide_fail(TIDE_ENOMEM, "out of memory");
         decided(d, TIDE_ENOMEM);
     } else {
@@ -183,7 +182,7 @@ static struct decision *gather(struct tide_net *net) {
         return NULL;
     }
     struct decision *d = tide_alloc_zero(1, sizeof *d + count * sizeof d->members[0]);
-    if (d == NULL) {
+    if (!d) {
         return NULL;
     }
     net->announce = false;
@@ -211,7 +210,7 @@ void tide__decide(struct tide_net *net) {
         return;
     }
     struct decision *d = gather(net); /* without memory: at the next tick */
-    if (d != NULL) {
+    if (d) {
         net->deciding = true;
         record(d);
     }
@@ -219,17 +218,16 @@ void tide__decide(struct tide_net *net) {
 
 /* ---- taking command ---- */
 
-static int read_number(const struct tide_control_state *state, const char *key, uint64_t *first,
-                       uint64_t *second) {
+static int read_number(const struct tide_control_state *state, const char *key, uint64_t *first, uint64_t *second) {
     const struct tide_control_pair *pair = tide_control_get(state, key);
     struct tide_reader r;
-    tide_reader_init(&r, pair != NULL ? pair->value : NULL, pair != NULL ? pair->size : 0);
-    if (pair != NULL && second != NULL) {
+    tide_reader_init(&r, pair ? pair->value : NULL, pair ? pair->size : 0);
+    if (pair && second) {
         (void)tide_read_array(&r);
     }
-    *first = pair != NULL ? tide_read_uint(&r) : 0;
-    if (second != NULL) {
-        *second = pair != NULL ? tide_read_uint(&r) : 0;
+    *first = pair ? tide_read_uint(&r) : 0;
+    if (second) {
+        *second = pair ? tide_read_uint(&r) : 0;
     }
     return r.error == 0 ? 0 : tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", key);
 }
@@ -245,9 +243,9 @@ int tide__decision_numbers(const struct tide_control_state *state, uint64_t *vie
 /* One member as it was recorded. This node may know it, and may not have heard the latest. */
 static struct known *restore_member(struct tide_net *net, const struct tide_member *m) {
     struct known *known = tide__members_find(net, m->id);
-    if (known == NULL) {
+    if (!known) {
         known = tide__members_add(net, m);
-        if (known != NULL) {
+        if (known) {
             known->unsettled = m->state <= TIDE_MEMBER_LEAVING;
         }
     } else if (m->state > known->member.state) {
@@ -273,7 +271,7 @@ static int restore_members(struct tide_net *net, const struct tide_control_state
     uint64_t former;
     int error = read_number(state, "controller", &former, NULL);
     const struct tide_control_pair *pair = NULL;
-    while (error == 0 && (pair = tide_control_list(state, "member/", pair)) != NULL) {
+    while (error == 0 && (pair = tide_control_list(state, "member/", pair))) {
         struct tide_reader r;
         struct tide_member m;
         tide_reader_init(&r, pair->value, pair->size);
@@ -282,7 +280,7 @@ static int restore_members(struct tide_net *net, const struct tide_control_state
             return tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", pair->key);
         }
         struct known *known = restore_member(net, &m);
-        if (known == NULL) {
+        if (!known) {
             return tide_fail(TIDE_ENOMEM, "out of memory");
         }
         known->since = tide__net_now(net);
@@ -316,8 +314,7 @@ int tide__decision_begin(struct tide_net *net) {
     net->next_id = next == 0 ? 1 : (uint16_t)next;
     /* A client of the former controller may still be there under the first ids. */
     uint64_t clients = net->term * 256 % (UINT16_MAX - CLIENT_ID_MIN);
-    net->next_client =
-        tide__quorum_is(net) ? (uint16_t)(CLIENT_ID_MIN + clients) : CLIENT_ID_MIN;
+    net->next_client = tide__quorum_is(net) ? (uint16_t)(CLIENT_ID_MIN + clients) : CLIENT_ID_MIN;
     return error;
 }
 
@@ -353,11 +350,11 @@ static void recorded(void *arg, int code) {
     w.done(w.arg, former ? TIDE_ECLOSED : code);
 }
 
-void tide_net_record(struct tide_net *net, const struct tide_control_put *puts, size_t count,
-                     tide_control_done done, void *arg) {
+void tide_net_record(struct tide_net *net, const struct tide_control_put *puts, size_t count, tide_control_done done,
+                     void *arg) {
     TIDE_ASSERT(net->controls);
     struct waiting *w = tide_alloc(sizeof *w);
-    if (w == NULL) {
+    if (!w) {
         resign(net, "a decision about tables");
         done(arg, TIDE_ENOMEM);
         return;

@@ -11,8 +11,7 @@
 #include <math.h>
 
 static const double deviation_us_min = 20e3;
-static const uint64_t sample_us_max =
-    10000000; /* bounds the squares: 200 * (10^7)^2 fits 64 bits */
+static const uint64_t sample_us_max = 10000000; /* bounds the squares: 200 * (10^7)^2 fits 64 bits */
 
 static void sample(struct tide_detector *d, uint64_t interval_ns) {
     uint64_t us = interval_ns / 1000;

@@ -26,7 +26,7 @@ void tide__gossip_write(const struct tide_link *link, struct tide_writer *w, uin
     bool near = tide__ring_is_neighbour(net, link->peer->id);
     for (unsigned i = 0; near && i < net->neighbour_count; i++) {
         const struct tide_peer *peer = tide__peer(net, net->neighbours[i]);
-        if (peer != NULL && peer->session != NULL && peer != link->peer) {
+        if (peer && peer->session && peer != link->peer) {
             told[count++] = peer->session;
         }
     }
@@ -68,8 +68,8 @@ bool tide__gossip_confirms(const struct tide_session *s, uint64_t now) {
     unsigned heard = 0, silent = 0;
     for (unsigned i = 0; i < net->neighbour_count; i++) {
         const struct tide_peer *peer = tide__peer(net, net->neighbours[i]);
-        const struct tide_session *from = peer != NULL ? peer->session : NULL;
-        if (from == NULL || now - from->news_at > FRESH) {
+        const struct tide_session *from = peer ? peer->session : NULL;
+        if (!from || now - from->news_at > FRESH) {
             continue;
         }
         for (unsigned k = 0; k < from->news_count; k++) {

@@ -31,12 +31,12 @@ static void adopt(struct tide_net *net, struct tide_peer *peer, uint64_t term) {
     net->away = false;
     atomic_store_explicit(&net->controller, peer->id, memory_order_relaxed);
     struct known *known = tide__members_find(net, peer->id);
-    if (known != NULL) {
+    if (known) {
         tide__members_unsettle(net, known); /* whoever has to tell the controller something hears of it */
     }
     if (!first) {
-        tide_log(TIDE_LOG_INFO, net->name, "node n%u is the controller, in term %llu",
-                 (unsigned)peer->id, (unsigned long long)term);
+        tide_log(TIDE_LOG_INFO, net->name, "node n%u is the controller, in term %llu", (unsigned)peer->id,
+                 (unsigned long long)term);
     }
 }
 
@@ -50,8 +50,7 @@ void tide__succession_view(struct tide_link *link, struct tide_reader *r) {
     }
     bool older = term < net->term && !TIDE_MUTANT(no_term_check);
     if (older || (net->controls && (term <= net->term || !tide__quorum_is(net)))) {
-        tide_log(TIDE_LOG_WARN, net->name,
-                 "refused a view of node n%u: it is of term %llu, this node obeys term %llu",
+        tide_log(TIDE_LOG_WARN, net->name, "refused a view of node n%u: it is of term %llu, this node obeys term %llu",
                  (unsigned)peer->id, (unsigned long long)term, (unsigned long long)net->term);
         return;
     }
@@ -72,7 +71,7 @@ void tide__succession_view(struct tide_link *link, struct tide_reader *r) {
     }
     net->away = false;
     const struct known *known = tide__members_find(net, peer->id);
-    if (known != NULL) {
+    if (known) {
         memcpy(net->controller_endpoint, known->member.endpoint, sizeof net->controller_endpoint);
     }
     if (change && !net->client && !net->finished && link->state == LINK_UP) {
@@ -99,14 +98,12 @@ static void end_with(struct tide_net *net, struct known *controller, const char 
     char text[220];
     tell_of(net, "controller is gone", reason, text);
     bool leaving = atomic_load_explicit(&net->leave_wanted, memory_order_relaxed);
-    tide__net_become(net, leaving ? TIDE_MEMBER_LEFT : TIDE_MEMBER_DEAD, leaving ? 0 : TIDE_EDIED,
-                     text);
+    tide__net_become(net, leaving ? TIDE_MEMBER_LEFT : TIDE_MEMBER_DEAD, leaving ? 0 : TIDE_EDIED, text);
 }
 
 static bool has_view(struct tide_net *net) {
     const struct known *self = tide__members_find(net, tide__net_id(net));
-    return self != NULL &&
-           (self->member.state != TIDE_MEMBER_JOINING || !TIDE_MUTANT(join_forgotten));
+    return self && (self->member.state != TIDE_MEMBER_JOINING || !TIDE_MUTANT(join_forgotten));
 }
 
 /* What it decided of this node it may not have told it, and it may be started again where nobody here
@@ -115,7 +112,7 @@ static bool has_view(struct tide_net *net) {
 static void ask_others(struct tide_net *net) {
     for (size_t i = 0; i < net->member_count; i++) {
         struct tide_peer *peer = tide__peer(net, net->members[i].member.id);
-        if (peer != NULL && peer->lost && peer->session == NULL) {
+        if (peer && peer->lost && !peer->session) {
             tide__peer_redial_later(net, peer);
         }
     }
@@ -145,7 +142,7 @@ static void seek(struct tide_net *net, struct tide_peer *former, const char *rea
     atomic_store_explicit(&former->reachable, true, memory_order_relaxed);
     for (size_t i = 0; i < net->member_count; i++) {
         struct tide_peer *peer = tide__peer(net, net->members[i].member.id);
-        if (peer != NULL && peer->session == NULL) {
+        if (peer && !peer->session) {
             peer->redial_at = now;
         }
     }
@@ -169,8 +166,7 @@ void tide__succession_unseen(struct tide_net *net) {
     atomic_store_explicit(&net->controller, 0, memory_order_relaxed);
     net->controller_endpoint[0] = 0;
     net->asks_again = true;
-    tide__join_failed(net, !TIDE_MUTANT(join_forgotten), TIDE_ECLOSED,
-                      "the controller closed the connection");
+    tide__join_failed(net, !TIDE_MUTANT(join_forgotten), TIDE_ECLOSED, "the controller closed the connection");
 }
 
 void tide__succession_lost(struct tide_net *net, struct known *controller, const char *reason) {
@@ -195,7 +191,7 @@ void tide__succession_lost(struct tide_net *net, struct known *controller, const
 
 void tide__succession_refused(struct tide_net *net, bool dead, const char *reason) {
     struct known *self = tide__members_find(net, tide__net_id(net));
-    if (self == NULL || self->member.state > TIDE_MEMBER_LEAVING) {
+    if (!self || self->member.state > TIDE_MEMBER_LEAVING) {
         return;
     }
     self->member.state = dead ? TIDE_MEMBER_DEAD : TIDE_MEMBER_LEFT;

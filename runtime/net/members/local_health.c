@@ -23,7 +23,7 @@
 /* TIDE_SILENCE of the environment, in seconds: for machines that are known to be overloaded. */
 void tide__health_init(struct tide_net *net) {
     const char *text = net->port->ops->environment(net->port, "TIDE_SILENCE");
-    const double seconds = text != NULL ? strtod(text, NULL) : 0;
+    const double seconds = text ? strtod(text, NULL) : 0;
     net->silence = seconds > 0 && seconds <= 3600 ? (uint64_t)(seconds * (double)TIDE_SECOND) : 0;
 }
 

@@ -2,15 +2,14 @@
  * Members: what this node knows of the others, and what follows when that changes.
  *
  * The controller numbers views. To a new connection it sends the whole list, then what is new in
- * each view; everybody applies the newer and ignores the older. A change has effects first (dial, close, fail what waits), then the watchers
- * hear of it. A state only moves forward: JOINING, UP, LEAVING, then LEFT or DEAD for ever.
+ * each view; everybody applies the newer and ignores the older. A change has effects first (dial, close, fail what
+ * waits), then the watchers hear of it. A state only moves forward: JOINING, UP, LEAVING, then LEFT or DEAD for ever.
  *
- * Everybody watches those whose beats it is to hear (ring.c), in small clusters all: an end of stream is followed by an attempt to
- * connect again, whose refusal says that the process is gone; silence, with or without a
- * connection, is judged by the accrual detector, and others are asked (probe.c). Membership messages are not part of a session:
- * after a reconnect both sides say again what the other one may have missed. What is seen is
- * reported to the controller, which alone declares deaths (controller.c). The controller itself is
- * judged by each member alone (leader_change.c).
+ * Everybody watches those whose beats it is to hear (ring.c), in small clusters all: an end of stream is followed by an
+ * attempt to connect again, whose refusal says that the process is gone; silence, with or without a connection, is
+ * judged by the accrual detector, and others are asked (probe.c). Membership messages are not part of a session: after
+ * a reconnect both sides say again what the other one may have missed. What is seen is reported to the controller,
+ * which alone declares deaths (controller.c). The controller itself is judged by each member alone (leader_change.c).
  */
 #include "net/inside.h"
 
@@ -40,7 +39,7 @@ struct known *tide__members_find(struct tide_net *net, uint16_t id) {
 
 bool tide__members_may_come(struct tide_net *net, uint16_t id) {
     const uint16_t self = tide__net_id(net);
-    return self != 0 && id > self && id < CLIENT_ID_MIN && tide__members_find(net, id) == NULL;
+    return self != 0 && id > self && id < CLIENT_ID_MIN && !tide__members_find(net, id);
 }
 
 void tide__members_unsettle(struct tide_net *net, struct known *known) {
@@ -55,15 +54,14 @@ struct known *tide__members_add(struct tide_net *net, const struct tide_member *
     if (net->member_count == net->member_capacity) {
         size_t capacity = net->member_capacity == 0 ? 8 : 2 * net->member_capacity;
         struct known *grown = tide_realloc(net->members, capacity * sizeof *grown);
-        if (grown == NULL) {
+        if (!grown) {
             return NULL;
         }
         net->members = grown;
         net->member_capacity = capacity;
     }
     size_t at = position(net, member->id);
-    memmove(&net->members[at + 1], &net->members[at],
-            (net->member_count - at) * sizeof net->members[0]);
+    memmove(&net->members[at + 1], &net->members[at], (net->member_count - at) * sizeof net->members[0]);
     net->member_count++;
     net->members[at] = (struct known){.member = *member};
     tide__members_unsettle(net, &net->members[at]);
@@ -75,9 +73,8 @@ struct known *tide__members_add(struct tide_net *net, const struct tide_member *
 void tide__members_publish(struct tide_net *net) {
     tide_lock(&net->lock);
     if (net->published_capacity < net->member_count) {
-        struct tide_member *grown =
-            tide_realloc(net->published, net->member_capacity * sizeof *grown);
-        if (grown == NULL) {
+        struct tide_member *grown = tide_realloc(net->published, net->member_capacity * sizeof *grown);
+        if (!grown) {
             tide_unlock(&net->lock);
             return; /* readers keep the last one */
         }
@@ -118,7 +115,7 @@ static void self_changed(struct tide_net *net, const struct tide_member *m) {
 
 static void lives(struct tide_net *net, const struct tide_member *m) {
     struct tide_peer *peer = tide__peer_make(net, m->id);
-    if (peer == NULL || net->finished) {
+    if (!peer || net->finished) {
         return;
     }
     if (peer->incarnation == 0) {
@@ -134,7 +131,7 @@ static void lives(struct tide_net *net, const struct tide_member *m) {
 static void note_arrival(struct tide_net *net, struct known *known) {
     const struct known *self = tide__members_find(net, tide__net_id(net));
     bool up = known->member.state == TIDE_MEMBER_UP;
-    if (up && !known->noted && !net->ringed && self != NULL && self->member.state == TIDE_MEMBER_UP) {
+    if (up && !known->noted && !net->ringed && self && self->member.state == TIDE_MEMBER_UP) {
         tide_event_add(net->system, "node", "node %s joined", known->member.name);
     }
     known->noted = known->noted || up;
@@ -142,7 +139,7 @@ static void note_arrival(struct tide_net *net, struct known *known) {
 
 static void departed(struct tide_net *net, const struct tide_member *m) {
     struct tide_peer *peer = tide__peer(net, m->id);
-    if (peer == NULL) {
+    if (!peer) {
         return;
     }
     char text[200];
@@ -150,7 +147,7 @@ static void departed(struct tide_net *net, const struct tide_member *m) {
     snprintf(text, sizeof text, dead ? "node %s died: %s" : "node %s left", m->name, m->reason);
     tide_log(dead ? TIDE_LOG_WARN : TIDE_LOG_INFO, net->name, "%s", text);
     tide_event_add(net->system, "node", "%s", text);
-    if (peer->link != NULL) {
+    if (peer->link) {
         /* The controller's last view must reach the one it is about. */
         if (net->controls || !dead) {
             tide__link_drain(peer->link);
@@ -158,7 +155,7 @@ static void departed(struct tide_net *net, const struct tide_member *m) {
             tide__link_close(peer->link);
         }
     }
-    if (peer->session != NULL && peer->session->link == NULL) {
+    if (peer->session && !peer->session->link) {
         tide__session_drop(peer->session);
     }
     peer->lost = true;
@@ -166,7 +163,7 @@ static void departed(struct tide_net *net, const struct tide_member *m) {
 }
 
 static void tell(struct tide_member_watch *watch, const struct tide_member *member) {
-    for (; watch != NULL; watch = watch->next) {
+    for (; watch; watch = watch->next) {
         watch->changed(watch->arg, member);
     }
 }
@@ -177,7 +174,7 @@ static void greet_new_watches(struct tide_net *net) {
     struct tide_member_watch *fresh = net->new_watches;
     net->new_watches = NULL;
     tide_unlock(&net->lock);
-    if (fresh == NULL) {
+    if (!fresh) {
         return;
     }
     for (size_t i = 0; i < net->member_count; i++) {
@@ -187,7 +184,7 @@ static void greet_new_watches(struct tide_net *net) {
         }
     }
     struct tide_member_watch **end = &net->watches;
-    while (*end != NULL) {
+    while (*end) {
         end = &(*end)->next;
     }
     *end = fresh;
@@ -254,8 +251,7 @@ void tide__member_write(struct tide_writer *w, const struct tide_member *m) {
 }
 
 /* [verb, term, number, durable, base, members] */
-static void write_view_head(struct tide_net *net, struct tide_writer *w, uint64_t base,
-                            size_t count) {
+static void write_view_head(struct tide_net *net, struct tide_writer *w, uint64_t base, size_t count) {
     tide_write_array(w, 6);
     tide_write_uint(w, VERB_VIEW);
     tide_write_uint(w, net->term);
@@ -303,9 +299,8 @@ void tide__member_read(struct tide_reader *r, struct tide_member *m) {
     tide_read_text(r, m->name, sizeof m->name);
     tide_read_text(r, m->endpoint, sizeof m->endpoint);
     tide_read_text(r, m->reason, sizeof m->reason);
-    if (fields != MEMBER_FIELDS || id == 0 || id >= CLIENT_ID_MIN || state > TIDE_MEMBER_DEAD ||
-        workers > UINT16_MAX || pid < 0 || pid > INT32_MAX || m->incarnation == 0 ||
-        !tide_identifier_valid(m->name)) {
+    if (fields != MEMBER_FIELDS || id == 0 || id >= CLIENT_ID_MIN || state > TIDE_MEMBER_DEAD || workers > UINT16_MAX ||
+        pid < 0 || pid > INT32_MAX || m->incarnation == 0 || !tide_identifier_valid(m->name)) {
         r->error = TIDE_EPROTO;
         return;
     }
@@ -317,14 +312,12 @@ void tide__member_read(struct tide_reader *r, struct tide_member *m) {
 
 static int merge(struct tide_net *net, const struct tide_member *m) {
     struct known *known = tide__members_find(net, m->id);
-    if (known == NULL) {
+    if (!known) {
         known = tide__members_add(net, m);
-        if (known == NULL) {
+        if (!known) {
             return TIDE_ENOMEM;
         }
-        known->unsettled =
-            m->state <=
-            TIDE_MEMBER_LEAVING; /* strangers who are gone already concern nobody here */
+        known->unsettled = m->state <= TIDE_MEMBER_LEAVING; /* strangers who are gone already concern nobody here */
         return 0;
     }
     if (known->member.incarnation != m->incarnation) {
@@ -341,17 +334,15 @@ static int merge(struct tide_net *net, const struct tide_member *m) {
 void tide__members_report_ready(struct tide_net *net) {
     struct known *self = tide__members_find(net, tide__net_id(net));
     struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
-    if (net->controls || self == NULL || self->member.state != TIDE_MEMBER_JOINING ||
-        controller == NULL || controller->link == NULL) {
+    if (net->controls || !self || self->member.state != TIDE_MEMBER_JOINING || !controller || !controller->link) {
         return;
     }
     size_t linked = 0;
     for (size_t i = 0; i < net->member_count; i++) {
         const struct tide_member *m = &net->members[i].member;
         struct tide_peer *peer = m->id == self->member.id ? NULL : tide__peer(net, m->id);
-        bool up = peer != NULL && peer->link != NULL && peer->link->state == LINK_UP;
-        if (!up && m->id != self->member.id && m->state == TIDE_MEMBER_UP &&
-            tide__ring_watches(net, m->id)) {
+        bool up = peer && peer->link && peer->link->state == LINK_UP;
+        if (!up && m->id != self->member.id && m->state == TIDE_MEMBER_UP && tide__ring_watches(net, m->id)) {
             return;
         }
         linked += up;
@@ -364,7 +355,7 @@ void tide__members_report_ready(struct tide_net *net) {
     for (size_t i = 0; i < net->member_count; i++) {
         uint16_t id = net->members[i].member.id;
         struct tide_peer *peer = id == self->member.id ? NULL : tide__peer(net, id);
-        if (peer != NULL && peer->link != NULL && peer->link->state == LINK_UP) {
+        if (peer && peer->link && peer->link->state == LINK_UP) {
             tide_write_uint(&w, id);
         }
     }
@@ -384,8 +375,7 @@ int tide__members_apply_view(struct tide_net *net, struct tide_reader *r) {
         return 0;
     }
     if (base > net->view) {
-        return tide_fail(TIDE_EPROTO, "news since view %llu, of which nothing came",
-                         (unsigned long long)base);
+        return tide_fail(TIDE_EPROTO, "news since view %llu, of which nothing came", (unsigned long long)base);
     }
     struct tide_reader check = *r; /* all or nothing */
     struct tide_member member;
@@ -451,8 +441,7 @@ void tide__members_receive(struct tide_link *link, const struct tide_frame *fram
     }
 }
 
-void tide__members_welcomed(struct tide_net *net, struct tide_peer *controller,
-                            const struct tide_welcome *welcome) {
+void tide__members_welcomed(struct tide_net *net, struct tide_peer *controller, const struct tide_welcome *welcome) {
     memcpy(net->name, welcome->assigned_name, sizeof net->name);
     memcpy(net->controller_endpoint, welcome->endpoint, sizeof net->controller_endpoint);
     tide_system_set_node_id(net->system, welcome->assigned_id);
@@ -462,10 +451,9 @@ void tide__members_welcomed(struct tide_net *net, struct tide_peer *controller,
 
 /* ---- suspicion ---- */
 
-static void send_report(struct tide_net *net, enum member_verb verb, uint16_t subject, bool lost,
-                        const char *reason) {
+static void send_report(struct tide_net *net, enum member_verb verb, uint16_t subject, bool lost, const char *reason) {
     struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
-    if (controller == NULL || controller->link == NULL || controller->link->state != LINK_UP) {
+    if (!controller || !controller->link || controller->link->state != LINK_UP) {
         return;
     }
     uint8_t body[200];
@@ -504,8 +492,7 @@ void tide_net_ends(struct tide_net *net, const uint16_t *ids, size_t count) {
     for (size_t i = 0; i < count; i++) { /* also for the time when this node commands */
         tide__controller_ends(net, ids[i]);
     }
-    if (net->controls || controller == NULL || controller->link == NULL ||
-        controller->link->state != LINK_UP) {
+    if (net->controls || !controller || !controller->link || controller->link->state != LINK_UP) {
         return;
     }
     struct tide_writer w;
@@ -525,15 +512,14 @@ void tide__members_report_again(struct tide_net *net, struct tide_link *link) {
     for (size_t i = 0; i < net->member_count; i++) {
         const struct tide_member *m = &net->members[i].member;
         struct tide_peer *peer = tide__peer(net, m->id);
-        if (peer == NULL || m->state > TIDE_MEMBER_LEAVING || peer == link->peer) {
+        if (!peer || m->state > TIDE_MEMBER_LEAVING || peer == link->peer) {
             continue;
         }
         if (peer->lost) {
             send_report(net, VERB_SUSPECT, m->id, true, "connection lost");
-        } else if (peer->session != NULL) {
+        } else if (peer->session) {
             bool silent = peer->session->reported;
-            send_report(net, silent ? VERB_SUSPECT : VERB_CLEAR, m->id, false,
-                        silent ? "no heartbeat" : "");
+            send_report(net, silent ? VERB_SUSPECT : VERB_CLEAR, m->id, false, silent ? "no heartbeat" : "");
         }
     }
     if (net->leave_sent) {
@@ -570,10 +556,10 @@ void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const
         return;
     }
     struct known *known = tide__members_find(net, peer->id);
-    if (known == NULL && tide__net_id(net) != 0 && net->view > 0) {
+    if (!known && tide__net_id(net) != 0 && net->view > 0) {
         return; /* a controller that announced itself, and no more: it will again */
     }
-    if (known == NULL) { /* the controller, before its first view */
+    if (!known) { /* the controller, before its first view */
         tide__succession_unseen(net);
         return;
     }
@@ -605,8 +591,7 @@ static bool is_confirmed(struct tide_session *s, uint64_t now) {
     if (s->reported && !net->controls) {
         return false;
     }
-    return net->ringed ? net->controls || tide__gossip_confirms(s, now)
-                       : tide__probe_confirms(s, now);
+    return net->ringed ? net->controls || tide__gossip_confirms(s, now) : tide__probe_confirms(s, now);
 }
 
 void tide__members_silent(struct tide_session *s, uint64_t now) {
@@ -646,14 +631,12 @@ void tide__members_heard(struct tide_net *net, struct tide_peer *peer) {
 
 /* The higher id dials, the lower one knocks; a client, and whoever looks for a controller that is
  * away, dials in any case; who is lost is only asked. */
-static void dial_member(struct tide_net *net, struct tide_peer *peer, const char *endpoint,
-                        bool absent, uint64_t now) {
+static void dial_member(struct tide_net *net, struct tide_peer *peer, const char *endpoint, bool absent, uint64_t now) {
     bool asks = peer->lost && !absent;
     bool dials = (net->client || absent || peer->id < tide__net_id(net)) && !asks;
     bool watched = !net->client && dials && tide__ring_watches(net, peer->id);
     peer->redial_at = TIDE_NEVER;
-    if (!absent && !asks && !watched && !peer->knocked && peer->waiting == NULL &&
-        !tide__succession_seeks(net)) {
+    if (!absent && !asks && !watched && !peer->knocked && !peer->waiting && !tide__succession_seeks(net)) {
         return; /* nobody needs it any more */
     }
     peer->knocked = false;
@@ -668,23 +651,21 @@ static void attend(struct tide_net *net, uint64_t now) {
     for (size_t i = 0; i < net->member_count && !net->finished; i++) {
         const struct tide_member *m = &net->members[i].member;
         struct tide_peer *peer = tide__peer(net, m->id);
-        if (peer == NULL || m->id == tide__net_id(net) || m->state > TIDE_MEMBER_LEAVING) {
+        if (!peer || m->id == tide__net_id(net) || m->state > TIDE_MEMBER_LEAVING) {
             continue;
         }
         bool absent = net->away && m->id == tide_net_controller(net);
         bool asks = net->away && !net->client && !TIDE_MUTANT(others_unasked);
-        if (peer->link == NULL && peer->session == NULL && (!peer->lost || absent || asks) &&
-            now >= peer->redial_at &&
-            (!net->client || peer->waiting != NULL || tide__succession_seeks(net))) {
+        if (!peer->link && !peer->session && (!peer->lost || absent || asks) && now >= peer->redial_at &&
+            (!net->client || peer->waiting || tide__succession_seeks(net))) {
             dial_member(net, peer, m->endpoint, absent, now);
         }
-        if (peer->waiting != NULL && now - peer->waiting_since >= WAITING_TIMEOUT) {
+        if (peer->waiting && now - peer->waiting_since >= WAITING_TIMEOUT) {
             char text[120];
             snprintf(text, sizeof text, "no connection to node %s within 3 s", m->name);
             tide__peer_fail_waiting(net, peer, TIDE_EUNREACHABLE, text);
         }
-        net->attend = net->attend || peer->waiting != NULL ||
-                      (peer->session == NULL && peer->redial_at != TIDE_NEVER);
+        net->attend = net->attend || peer->waiting || (!peer->session && peer->redial_at != TIDE_NEVER);
     }
 }
 
@@ -692,7 +673,7 @@ void tide__members_tick(struct tide_net *net, uint64_t now) {
     if (net->attend) {
         attend(net, now);
     }
-    if (net->early != NULL && now - net->early_since >= WAITING_TIMEOUT) {
+    if (net->early && now - net->early_since >= WAITING_TIMEOUT) {
         tide__peers_fail_early(net, TIDE_EUNREACHABLE, "no view named the node within 3 s");
     }
     tide__succession_tick(net, now);

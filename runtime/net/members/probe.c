@@ -19,7 +19,7 @@ enum { PROBES = 3 };
 #define LINK_PATIENCE (2 * TIDE_SECOND)
 
 bool tide__probe_hears(struct tide_net *net, const struct tide_peer *peer, uint64_t now) {
-    return peer != NULL && peer->session != NULL &&
+    return peer && peer->session &&
            now - tide__session_heard(peer->session, now) <
                tide__health_grace(net, now) / 2 + tide__ring_interval(net, peer->id);
 }
@@ -30,7 +30,7 @@ static bool is_member(const struct tide_session *s) {
 
 static bool hears_few(const struct tide_net *net) {
     unsigned others = 0, heard = 0;
-    for (const struct tide_session *s = net->sessions; s != NULL; s = s->next) {
+    for (const struct tide_session *s = net->sessions; s; s = s->next) {
         others += is_member(s);
         heard += is_member(s) && s->suspect_since == 0;
     }
@@ -53,9 +53,8 @@ static void ask(struct tide_session *accused, uint64_t now) {
     struct tide_net *net = accused->net;
     struct tide_link *drawn[PROBES];
     uint64_t fit = 0;
-    for (const struct tide_session *s = net->sessions; s != NULL; s = s->next) {
-        if (s == accused || !is_member(s) || s->suspect_since != 0 || s->link == NULL ||
-            s->link->state != LINK_UP) {
+    for (const struct tide_session *s = net->sessions; s; s = s->next) {
+        if (s == accused || !is_member(s) || s->suspect_since != 0 || !s->link || s->link->state != LINK_UP) {
             continue;
         }
         const uint64_t at = fit < PROBES ? fit : tide_random_below(&net->random, fit + 1);
@@ -79,8 +78,8 @@ bool tide__probe_confirms(struct tide_session *s, uint64_t now) {
     }
     const bool contradicted = p->heard_at != 0 && now - p->heard_at < 2 * PROBE_WINDOW;
     const bool late = p->at != 0 && now - p->at >= PROBE_WINDOW;
-    const bool agreed = p->at != 0 && (p->agreed >= 2 || (p->agreed > 0 && p->agreed == p->asked) ||
-                                       (p->agreed > 0 && late));
+    const bool agreed =
+        p->at != 0 && (p->agreed >= 2 || (p->agreed > 0 && p->agreed == p->asked) || (p->agreed > 0 && late));
     if (p->at == 0 || late) {
         ask(s, now);
     }
@@ -97,7 +96,7 @@ static void answer(struct tide_link *link, uint16_t subject) {
     const uint64_t now = tide__net_now(net);
     struct tide_peer *peer = tide__peer(net, subject);
     const bool stood_still = now > net->tick_at + BEAT_INTERVAL / 2;
-    if (peer == NULL || stood_still || (peer->session == NULL && !peer->lost)) {
+    if (!peer || stood_still || (!peer->session && !peer->lost)) {
         return;
     }
     cast(link, VERB_HEARD, subject, !tide__probe_hears(net, peer, now));
@@ -105,8 +104,8 @@ static void answer(struct tide_link *link, uint16_t subject) {
 
 static void answered(struct tide_net *net, uint16_t subject, bool silent) {
     const struct tide_peer *peer = tide__peer(net, subject);
-    struct tide_session *s = peer != NULL ? peer->session : NULL;
-    if (s == NULL || s->suspect_since == 0 || s->probe.at == 0) {
+    struct tide_session *s = peer ? peer->session : NULL;
+    if (!s || s->suspect_since == 0 || s->probe.at == 0) {
         return; /* it has been heard meanwhile */
     }
     if (!silent) {

@@ -18,7 +18,7 @@
 enum { HOLDERS_MIN = 3 /* the fewest of which one may be lost */ };
 
 static bool replicated(const struct tide_net *net) {
-    return net->control != NULL && net->control->ops->leads != NULL;
+    return net->control && net->control->ops->leads;
 }
 
 bool tide__quorum_is(const struct tide_net *net) {
@@ -30,7 +30,7 @@ bool tide__quorum_is(const struct tide_net *net) {
 static bool send(void *arg, uint16_t to, const void *message, size_t size) {
     struct tide_net *net = arg;
     struct tide_peer *peer = tide__peer(net, to);
-    if (net->finished || peer == NULL || peer->link == NULL || peer->link->state != LINK_UP) {
+    if (net->finished || !peer || !peer->link || peer->link->state != LINK_UP) {
         return false;
     }
     struct tide_writer w;
@@ -48,8 +48,7 @@ static bool send(void *arg, uint16_t to, const void *message, size_t size) {
 
 static int open_log(struct tide_net *net, uint16_t self, const struct tide_control_state *state,
                     struct tide_control **out) {
-    struct tide_control_host host = {
-        .port = net->port, .name = net->name, .self = self, .arg = net, .send = send};
+    struct tide_control_host host = {.port = net->port, .name = net->name, .self = self, .arg = net, .send = send};
     host.directory = net->state_directory[0] != 0 ? net->state_directory : NULL;
     host.log_index = net->former.index;
     host.log_term = net->former.term;
@@ -76,15 +75,12 @@ int tide__quorum_begin(struct tide_net *net) {
 
 void tide__quorum_receive(struct tide_net *net, uint16_t from, struct tide_reader *r) {
     const struct known *sender = tide__members_find(net, from);
-    if (net->finished || net->client || sender == NULL ||
-        sender->member.state > TIDE_MEMBER_LEAVING) {
+    if (net->finished || net->client || !sender || sender->member.state > TIDE_MEMBER_LEAVING) {
         return;
     }
-    if (net->control == NULL && !net->control_refused &&
-        open_log(net, tide__net_id(net), NULL, &net->control) != 0) {
+    if (!net->control && !net->control_refused && open_log(net, tide__net_id(net), NULL, &net->control) != 0) {
         net->control_refused = true;
-        tide_log(TIDE_LOG_ERROR, net->name, "this node cannot hold the controller's log: %s",
-                 tide_error_message());
+        tide_log(TIDE_LOG_ERROR, net->name, "this node cannot hold the controller's log: %s", tide_error_message());
     }
     if (replicated(net)) {
         net->control->ops->receive(net->control, from, r);
@@ -98,7 +94,7 @@ static void take_stock(struct tide_net *net) {
     for (size_t i = 0; i < net->member_count; i++) {
         const struct tide_member *m = &net->members[i].member;
         struct tide_peer *peer = tide__peer(net, m->id);
-        if (m->state <= TIDE_MEMBER_LEAVING && peer != NULL && peer->lost) {
+        if (m->state <= TIDE_MEMBER_LEAVING && peer && peer->lost) {
             tide__controller_report(net, tide__net_id(net), m->id, true, "connection lost");
         }
     }
@@ -107,22 +103,20 @@ static void take_stock(struct tide_net *net) {
 static void take_command(struct tide_net *net) {
     net->controls = true;
     if (tide__decision_begin(net) != 0) {
-        tide_log(TIDE_LOG_ERROR, net->name, "this node cannot take command: %s",
-                 tide_error_message());
+        tide_log(TIDE_LOG_ERROR, net->name, "this node cannot take command: %s", tide_error_message());
         net->controls = false;
         (void)net->control->ops->hand_over(net->control);
         return;
     }
     struct known *self = tide__members_find(net, tide__net_id(net));
-    TIDE_ASSERT(self != NULL);
+    TIDE_ASSERT(self);
     if (self->member.state > TIDE_MEMBER_LEAVING) { /* decided by the former, and not heard */
         net->controls = false;
         tide__members_unsettle(net, self);
         tide__members_settle(net);
         return;
     }
-    tide_log(TIDE_LOG_INFO, net->name, "this node is the controller now, in term %llu",
-             (unsigned long long)net->term);
+    tide_log(TIDE_LOG_INFO, net->name, "this node is the controller now, in term %llu", (unsigned long long)net->term);
     tide_event_add(net->system, "controller", "node %s is the controller, in term %llu", net->name,
                    (unsigned long long)net->term);
     net->away = false;
@@ -147,7 +141,7 @@ static void lay_down(struct tide_net *net) {
     tide__controller_release(net);
     atomic_store_explicit(&net->controller, 0, memory_order_relaxed);
     struct known *self = tide__members_find(net, tide__net_id(net));
-    if (self != NULL) {
+    if (self) {
         tide__members_unsettle(net, self); /* the store steps down too */
         tide__members_settle(net);
     }
@@ -225,7 +219,7 @@ static const struct tide_member *candidate(struct tide_net *net, const uint16_t 
             continue;
         }
         ++*candidates;
-        if (best == NULL || (best->store && !m->store)) { /* the list is by id */
+        if (!best || (best->store && !m->store)) { /* the list is by id */
             best = m;
         }
     }
@@ -236,7 +230,7 @@ static const struct tide_member *candidate(struct tide_net *net, const uint16_t 
 static uint16_t departing(struct tide_net *net, const uint16_t *ids, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const struct known *known = tide__members_find(net, ids[i]);
-        if (ids[i] != tide__net_id(net) && (known == NULL || known->member.state != TIDE_MEMBER_UP)) {
+        if (ids[i] != tide__net_id(net) && (!known || known->member.state != TIDE_MEMBER_UP)) {
             return ids[i];
         }
     }
@@ -254,14 +248,14 @@ void tide__quorum_tick(struct tide_net *net) {
     }
     const struct tide_member *next = candidate(net, ids, count, &candidates);
     uint16_t gone = departing(net, ids, count);
-    if (gone != 0 && next != NULL) {
+    if (gone != 0 && next) {
         (void)net->control->ops->hold(net->control, gone, false); /* later, if one is under way */
     } else if (count < net->controllers && count + candidates >= net->controllers) {
         (void)net->control->ops->hold(net->control, next->id, true);
     }
     if (count >= HOLDERS_MIN && !tide_net_durable(net)) {
-        tide_log(TIDE_LOG_INFO, net->name,
-                 "%zu nodes hold what the controller decides; the cluster outlives it", count);
+        tide_log(TIDE_LOG_INFO, net->name, "%zu nodes hold what the controller decides; the cluster outlives it",
+                 count);
         atomic_store_explicit(&net->durable, true, memory_order_relaxed);
         net->announce = true;
         tide__decide(net);

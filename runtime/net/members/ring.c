@@ -36,7 +36,7 @@ static bool is_alive(const struct known *known) {
 unsigned tide__ring_neighbours(struct tide_net *net, uint16_t id, uint16_t out[RING_NEIGHBOURS]) {
     const struct known *self = tide__members_find(net, id);
     unsigned count = 0;
-    if (self == NULL) {
+    if (!self) {
         return 0;
     }
     size_t at = (size_t)(self - net->members), n = net->member_count;
@@ -55,8 +55,8 @@ unsigned tide__ring_neighbours(struct tide_net *net, uint16_t id, uint16_t out[R
 
 static void want_link(struct tide_net *net, uint16_t id) {
     struct tide_peer *peer = tide__peer(net, id);
-    if (peer == NULL || id >= tide__net_id(net) || peer->lost || peer->link != NULL ||
-        peer->session != NULL || peer->redial_at != TIDE_NEVER) {
+    if (!peer || id >= tide__net_id(net) || peer->lost || peer->link || peer->session ||
+        peer->redial_at != TIDE_NEVER) {
         return;
     }
     peer->redial_at = tide__net_now(net);
@@ -70,8 +70,7 @@ void tide__ring_refresh(struct tide_net *net) {
     }
     net->turned = true;
     net->ringed = net->living > RING_MEMBERS;
-    net->neighbour_count =
-        net->ringed ? tide__ring_neighbours(net, tide__net_id(net), net->neighbours) : 0;
+    net->neighbour_count = net->ringed ? tide__ring_neighbours(net, tide__net_id(net), net->neighbours) : 0;
     for (unsigned i = 0; i < net->neighbour_count; i++) {
         want_link(net, net->neighbours[i]);
     }
@@ -121,7 +120,7 @@ bool tide__ring_beat_due(const struct tide_link *link, uint64_t now) {
     if (counts_on_us(link, now) && interval > RING_INTERVAL) {
         interval = RING_INTERVAL;
     }
-    if (interval == TIDE_NEVER || link->session->outbox.own != NULL) {
+    if (interval == TIDE_NEVER || link->session->outbox.own) {
         return false;
     }
     /* Between neighbours other traffic is no beat: it carries no news of third parties. */
@@ -130,19 +129,16 @@ bool tide__ring_beat_due(const struct tide_link *link, uint64_t now) {
 }
 
 bool tide__ring_excuses(const struct tide_session *s) {
-    return s->link != NULL && s->outbox.ring_frames == 0 &&
-           !tide__ring_watches(s->net, s->peer->id);
+    return s->link && s->outbox.ring_frames == 0 && !tide__ring_watches(s->net, s->peer->id);
 }
 
 bool tide__ring_rests(const struct tide_session *s, uint64_t now) {
-    return !s->over && tide__ring_excuses(s) && s->link->state == LINK_UP &&
-           !counts_on_us(s->link, now);
+    return !s->over && tide__ring_excuses(s) && s->link->state == LINK_UP && !counts_on_us(s->link, now);
 }
 
 void tide__ring_turn(struct tide_net *net) {
     const uint16_t hub = (uint16_t)tide_net_controller(net);
-    for (struct tide_session *s = net->sessions; s != NULL && (net->turned || hub != net->hub);
-         s = s->next) {
+    for (struct tide_session *s = net->sessions; s && (net->turned || hub != net->hub); s = s->next) {
         tide__session_rouse(s);
     }
     net->turned = false;
@@ -151,7 +147,7 @@ void tide__ring_turn(struct tide_net *net) {
 
 void tide__ring_wanted(struct tide_net *net, struct tide_peer *peer) {
     net->attend = true;
-    if (peer->link == NULL && peer->redial_at == TIDE_NEVER && (net->client || net->ringed)) {
+    if (!peer->link && peer->redial_at == TIDE_NEVER && (net->client || net->ringed)) {
         peer->redial_at = tide__net_now(net);
         net->tick_soon = true;
     }

@@ -21,7 +21,7 @@ static void give_up(struct tide_channel *c, int code) {
 static int flush(struct tide_channel *c) {
     size_t size;
     const uint8_t *data;
-    while ((data = tide__tls_output(c->session, &size)) != NULL && size > 0) {
+    while ((data = tide__tls_output(c->session, &size)) && size > 0) {
         const struct tide_iovec vector = {.data = data, .size = size};
         ssize_t n = c->port->ops->stream_write(c->stream, &vector, 1);
         if (n < 0) {
@@ -70,8 +70,8 @@ static void connected(void *arg, struct tide_stream *stream) {
 static void buffer(void *arg, void **data, size_t *size) {
     struct tide_channel *c = arg;
     *data = c->closed ? NULL : tide__tls_input(c->tls);
-    *size = *data != NULL ? TIDE_TLS_INPUT : 0;
-    if (*data == NULL) {
+    *size = *data ? TIDE_TLS_INPUT : 0;
+    if (!*data) {
         give_up(c, TIDE_ENOMEM);
     }
 }
@@ -135,9 +135,9 @@ static const struct tide_stream_events events_of_tls = {
 static int begin(struct tide_channel *c, struct tide_port *port, struct tide_tls *tls, bool accepts,
                  const struct tide_stream_events *events, void *arg) {
     *c = (struct tide_channel){.port = port, .tls = tls, .events = events, .arg = arg, .accepts = accepts};
-    if (tls != NULL) {
+    if (tls) {
         c->session = tide__tls_begin(tls, accepts);
-        if (c->session == NULL) {
+        if (!c->session) {
             return tide_fail(TIDE_ENOMEM, "out of memory for a TLS connection");
         }
     }
@@ -149,8 +149,7 @@ int tide__channel_connect(struct tide_channel *c, struct tide_port *port, struct
                           void *arg) {
     int rc = begin(c, port, tls, false, events, arg);
     if (rc == 0) {
-        rc = port->ops->connect(executor, endpoint, tls != NULL ? &events_of_tls : events, tls != NULL ? c : arg,
-                                &c->stream);
+        rc = port->ops->connect(executor, endpoint, tls ? &events_of_tls : events, tls ? c : arg, &c->stream);
     }
     if (rc != 0) {
         tide__channel_release(c);
@@ -163,7 +162,7 @@ int tide__channel_accept(struct tide_channel *c, struct tide_port *port, struct 
     int rc = begin(c, port, tls, true, events, arg);
     if (rc == 0) {
         c->stream = stream;
-        port->ops->stream_accept(stream, tls != NULL ? &events_of_tls : events, tls != NULL ? c : arg);
+        port->ops->stream_accept(stream, tls ? &events_of_tls : events, tls ? c : arg);
     }
     return rc;
 }
@@ -233,12 +232,11 @@ static ssize_t write_sealed(struct tide_channel *c, const struct tide_iovec *vec
 }
 
 ssize_t tide__channel_write(struct tide_channel *c, const struct tide_iovec *vectors, size_t count) {
-    return c->session == NULL ? c->port->ops->stream_write(c->stream, vectors, count)
-                              : write_sealed(c, vectors, count);
+    return !c->session ? c->port->ops->stream_write(c->stream, vectors, count) : write_sealed(c, vectors, count);
 }
 
 void tide__channel_close(struct tide_channel *c) {
-    if (c->session != NULL && !c->closed && c->established && c->owed == 0) {
+    if (c->session && !c->closed && c->established && c->owed == 0) {
         tide__tls_goodbye(c->session);
         (void)flush(c);
     }
@@ -247,11 +245,11 @@ void tide__channel_close(struct tide_channel *c) {
 
 void tide__channel_peer(const struct tide_channel *c, struct tide_channel_peer *out) {
     c->port->ops->stream_peer(c->stream, &out->stream);
-    out->who = c->session != NULL && c->established ? tide__tls_peer(c->session) : NULL;
+    out->who = c->session && c->established ? tide__tls_peer(c->session) : NULL;
 }
 
 const char *tide__channel_reason(const struct tide_channel *c) {
-    const char *reason = c->session != NULL ? tide__tls_reason(c->session) : "";
+    const char *reason = c->session ? tide__tls_reason(c->session) : "";
     return reason[0] != 0 ? reason : NULL;
 }
 

@@ -1,7 +1,7 @@
 /*
  * A channel: a stream of the port, plain or under TLS, with the port's events upwards in both cases. Plain, it costs a
- * look at a pointer; under TLS `connected` comes when the handshake is over, `received` has plain bytes, and a connection
- * that fails its handshake is closed with a code and a reason. I/O thread 0, as the stream's.
+ * look at a pointer; under TLS `connected` comes when the handshake is over, `received` has plain bytes, and a
+ * connection that fails its handshake is closed with a code and a reason. I/O thread 0, as the stream's.
  */
 #ifndef TIDE_NET_CHANNEL_H
 #define TIDE_NET_CHANNEL_H

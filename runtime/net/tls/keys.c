@@ -32,7 +32,7 @@ enum tide_right tide_right_parse(const char *name) {
 static _Thread_local struct tide_random *drawn;
 
 static int draw(unsigned char *out, int size) {
-    if (drawn == NULL) {
+    if (!drawn) {
         return RAND_OpenSSL()->bytes(out, size);
     }
     for (int i = 0; i < size; i++) {
@@ -47,7 +47,7 @@ static int drawable(void) {
 
 void tide__keys_draw_from(struct tide_random *random) {
     static const RAND_METHOD method = {.bytes = draw, .pseudorand = draw, .status = drawable};
-    if (random != NULL && RAND_get_rand_method() != &method) {
+    if (random && RAND_get_rand_method() != &method) {
         RAND_set_rand_method(&method);
     }
     drawn = random;
@@ -62,14 +62,14 @@ static int bad_uri(const char *why) {
 /* The next part of a URI, up to a slash or the end. */
 static bool take_part(const char **at, const char *end, char out[64]) {
     const char *slash = memchr(*at, '/', (size_t)(end - *at));
-    const char *stop = slash != NULL ? slash : end;
+    const char *stop = slash ? slash : end;
     size_t size = (size_t)(stop - *at);
-    if (size == 0 || size >= 64 || memchr(*at, 0, size) != NULL) {
+    if (size == 0 || size >= 64 || memchr(*at, 0, size)) {
         return false;
     }
     memcpy(out, *at, size);
     out[size] = 0;
-    *at = slash != NULL ? slash + 1 : end;
+    *at = slash ? slash + 1 : end;
     return true;
 }
 
@@ -100,7 +100,7 @@ int tide_identity_parse(const char *uri, size_t size, struct tide_identity *out)
 static int64_t seconds_of(const ASN1_TIME *time) {
     ASN1_TIME *epoch = ASN1_TIME_set(NULL, 0);
     int days = 0, seconds = 0;
-    int ok = epoch != NULL && ASN1_TIME_diff(&days, &seconds, epoch, time);
+    int ok = epoch && ASN1_TIME_diff(&days, &seconds, epoch, time);
     ASN1_TIME_free(epoch);
     return ok ? (int64_t)days * DAY_S + seconds : 0;
 }
@@ -119,7 +119,7 @@ int tide__identity_of(struct x509_st *certificate, struct tide_identity *out) {
     GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
     const ASN1_IA5STRING *uri = NULL;
     int uris = 0;
-    for (int i = 0; names != NULL && i < sk_GENERAL_NAME_num(names); i++) {
+    for (int i = 0; names && i < sk_GENERAL_NAME_num(names); i++) {
         const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
         if (name->type == GEN_URI) {
             uri = name->d.uniformResourceIdentifier;
@@ -139,11 +139,11 @@ int tide__identity_of(struct x509_st *certificate, struct tide_identity *out) {
 
 int tide_identity_read(const char *pem, struct tide_identity *out) {
     BIO *bio = BIO_new_mem_buf(pem, -1);
-    X509 *certificate = bio != NULL ? PEM_read_bio_X509(bio, NULL, NULL, NULL) : NULL;
+    X509 *certificate = bio ? PEM_read_bio_X509(bio, NULL, NULL, NULL) : NULL;
     BIO_free(bio);
     ERR_clear_error();
-    int rc = certificate == NULL ? tide_fail(TIDE_EPROTO, "there is no certificate in it")
-                                 : tide__identity_of(certificate, out);
+    int rc =
+        !certificate ? tide_fail(TIDE_EPROTO, "there is no certificate in it") : tide__identity_of(certificate, out);
     X509_free(certificate);
     return rc;
 }
@@ -189,7 +189,7 @@ int tide__keys_read(struct tide_port *port, const char *directory, struct tide_c
 }
 
 void tide__keys_release(struct tide_credential *credential) {
-    if (credential->key != NULL) {
+    if (credential->key) {
         OPENSSL_cleanse(credential->key, strlen(credential->key));
     }
     tide_free(credential->authority);
@@ -239,7 +239,7 @@ static char *text_of(BIO *bio) {
     char *data;
     long size = BIO_get_mem_data(bio, &data);
     char *text = size > 0 ? tide_alloc((size_t)size + 1) : NULL;
-    if (text != NULL) {
+    if (text) {
         memcpy(text, data, (size_t)size);
         text[size] = 0;
     }
@@ -249,11 +249,11 @@ static char *text_of(BIO *bio) {
 static int write_pem(X509 *certificate, EVP_PKEY *key, char **certificate_out, char **key_out) {
     BIO *one = BIO_new(BIO_s_mem()), *two = BIO_new(BIO_s_secmem());
     int rc = TIDE_ENOMEM;
-    if (one != NULL && two != NULL && PEM_write_bio_X509(one, certificate) &&
+    if (one && two && PEM_write_bio_X509(one, certificate) &&
         PEM_write_bio_PKCS8PrivateKey(two, key, NULL, NULL, 0, NULL, NULL)) {
         *certificate_out = text_of(one);
         *key_out = text_of(two);
-        rc = *certificate_out != NULL && *key_out != NULL ? 0 : TIDE_ENOMEM;
+        rc = *certificate_out && *key_out ? 0 : TIDE_ENOMEM;
     }
     BIO_free(one);
     BIO_free(two);
@@ -264,7 +264,7 @@ static bool extend(X509 *certificate, X509 *issuer, int nid, const char *value) 
     X509V3_CTX context;
     X509V3_set_ctx(&context, issuer, certificate, NULL, NULL, 0);
     X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, &context, nid, value);
-    bool ok = extension != NULL && X509_add_ext(certificate, extension, -1);
+    bool ok = extension && X509_add_ext(certificate, extension, -1);
     X509_EXTENSION_free(extension);
     return ok;
 }
@@ -274,17 +274,16 @@ static X509 *begin_certificate(const char *subject, X509_NAME *issuer, EVP_PKEY 
     uint8_t serial[8];
     X509 *certificate = X509_new();
     X509_NAME *name = X509_NAME_new();
-    bool ok = certificate != NULL && name != NULL && RAND_bytes(serial, sizeof serial) == 1 &&
+    bool ok = certificate && name && RAND_bytes(serial, sizeof serial) == 1 &&
               X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_UTF8, (const unsigned char *)subject, -1, -1, 0);
     serial[0] = (uint8_t)((serial[0] & 0x3f) | 0x40); /* positive, and always of 16 digits */
     ASN1_INTEGER *number = ok ? X509_get_serialNumber(certificate) : NULL;
     BIGNUM *value = ok ? BN_bin2bn(serial, sizeof serial, NULL) : NULL;
-    ok = ok && value != NULL && BN_to_ASN1_INTEGER(value, number) != NULL &&
-         X509_set_version(certificate, X509_VERSION_3) &&
-         ASN1_TIME_set(X509_getm_notBefore(certificate), (time_t)(now - DAY_S)) != NULL &&
-         ASN1_TIME_set(X509_getm_notAfter(certificate), (time_t)(now + (int64_t)days * DAY_S)) != NULL &&
-         X509_set_subject_name(certificate, name) &&
-         X509_set_issuer_name(certificate, issuer != NULL ? issuer : name) && X509_set_pubkey(certificate, key);
+    ok = ok && value && BN_to_ASN1_INTEGER(value, number) && X509_set_version(certificate, X509_VERSION_3) &&
+         ASN1_TIME_set(X509_getm_notBefore(certificate), (time_t)(now - DAY_S)) &&
+         ASN1_TIME_set(X509_getm_notAfter(certificate), (time_t)(now + (int64_t)days * DAY_S)) &&
+         X509_set_subject_name(certificate, name) && X509_set_issuer_name(certificate, issuer ? issuer : name) &&
+         X509_set_pubkey(certificate, key);
     BN_free(value);
     X509_NAME_free(name);
     if (!ok) {
@@ -301,8 +300,8 @@ int tide_keys_make_authority(const char *cluster, int64_t now, struct tide_rando
     }
     tide__keys_draw_from(random);
     EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
-    X509 *certificate = key != NULL ? begin_certificate(cluster, NULL, key, now, AUTHORITY_DAYS) : NULL;
-    bool ok = certificate != NULL && extend(certificate, certificate, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
+    X509 *certificate = key ? begin_certificate(cluster, NULL, key, now, AUTHORITY_DAYS) : NULL;
+    bool ok = certificate && extend(certificate, certificate, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
               extend(certificate, certificate, NID_key_usage, "critical,keyCertSign,cRLSign") &&
               extend(certificate, certificate, NID_subject_key_identifier, "hash") &&
               X509_sign(certificate, key, NULL) > 0;
@@ -330,7 +329,8 @@ int tide_keys_issue(const char *authority_certificate, const char *authority_key
     const bool any = strcmp(who->name, "*") == 0;
     if (!tide_identifier_valid(who->cluster) || (!any && !tide_identifier_valid(who->name)) ||
         (any && who->right != TIDE_RIGHT_NODE) || who->right == TIDE_RIGHT_NONE || days == 0 || days > AUTHORITY_DAYS) {
-        return tide_fail(TIDE_EINVAL, "a certificate is for an identifier, of a right, for 1 to %d days", AUTHORITY_DAYS);
+        return tide_fail(TIDE_EINVAL, "a certificate is for an identifier, of a right, for 1 to %d days",
+                         AUTHORITY_DAYS);
     }
     tide__keys_draw_from(random);
     BIO *certificate_bio = BIO_new_mem_buf(authority_certificate, -1), *key_bio = BIO_new_mem_buf(authority_key, -1);
@@ -339,11 +339,11 @@ int tide_keys_issue(const char *authority_certificate, const char *authority_key
     EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
     X509 *certificate = NULL;
     int rc = 0;
-    if (authority == NULL || signer == NULL || X509_check_private_key(authority, signer) != 1) {
+    if (!authority || !signer || X509_check_private_key(authority, signer) != 1) {
         ERR_clear_error();
         rc = tide_fail(TIDE_EINVAL, "certificate and key of the authority do not belong together, or are damaged");
-    } else if (key == NULL ||
-               (certificate = begin_certificate(who->name, X509_get_subject_name(authority), key, now, days)) == NULL ||
+    } else if (!key ||
+               !(certificate = begin_certificate(who->name, X509_get_subject_name(authority), key, now, days)) ||
                !sign_leaf(certificate, authority, signer, who)) {
         rc = failed("issuing a certificate");
     }

@@ -5,8 +5,8 @@
  *     tide://CLUSTER/RIGHT/NAME     tide://lab/node/ *   tide://lab/read/alice
  *
  * where the name `*`, of nodes only, is any name. The files are PEM: ca.pem, cert.pem, key.pem (0600, owned by the
- * user), and `revoked`, serial numbers one a line, which may be missing. Keys are Ed25519. Pure, but for tide__keys_read
- * and the randomness of the two that make certificates.
+ * user), and `revoked`, serial numbers one a line, which may be missing. Keys are Ed25519. Pure, but for
+ * tide__keys_read and the randomness of the two that make certificates.
  */
 #ifndef TIDE_NET_KEYS_H
 #define TIDE_NET_KEYS_H

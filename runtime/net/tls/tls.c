@@ -49,7 +49,7 @@ struct tide_tls_session {
 /* ---- bytes: a BIO over the session's buffers ---- */
 
 static bool grow_output(struct tide_tls_session *s, size_t more) {
-    if (s->out == NULL && s->tls->spare != NULL) {
+    if (!s->out && s->tls->spare) {
         s->out = s->tls->spare;
         s->out_capacity = SPARE_BYTES;
         s->tls->spare = NULL;
@@ -57,7 +57,7 @@ static bool grow_output(struct tide_tls_session *s, size_t more) {
     if (s->out_size + more > s->out_capacity) {
         size_t capacity = s->out_size + more > SPARE_BYTES ? 2 * (s->out_size + more) : SPARE_BYTES;
         uint8_t *larger = tide_realloc(s->out, capacity);
-        if (larger == NULL) {
+        if (!larger) {
             return false;
         }
         s->out = larger;
@@ -67,7 +67,7 @@ static bool grow_output(struct tide_tls_session *s, size_t more) {
 }
 
 static void release_output(struct tide_tls_session *s) {
-    if (s->tls->spare == NULL && s->out_capacity == SPARE_BYTES) {
+    if (!s->tls->spare && s->out_capacity == SPARE_BYTES) {
         s->tls->spare = s->out;
     } else {
         tide_free(s->out);
@@ -108,15 +108,15 @@ static long bio_control(BIO *bio, int command, long number, void *pointer) {
 
 static BIO *make_bio(struct tide_tls_session *s) {
     static BIO_METHOD *method; /* for the process; nodes of one process start one after the other, or on one thread */
-    if (method == NULL) {
+    if (!method) {
         method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "tide");
-        if (method == NULL || !BIO_meth_set_write(method, bio_write) || !BIO_meth_set_read(method, bio_read) ||
+        if (!method || !BIO_meth_set_write(method, bio_write) || !BIO_meth_set_read(method, bio_read) ||
             !BIO_meth_set_ctrl(method, bio_control)) {
             return NULL;
         }
     }
     BIO *bio = BIO_new(method);
-    if (bio != NULL) {
+    if (bio) {
         BIO_set_data(bio, s);
         BIO_set_init(bio, 1);
     }
@@ -154,7 +154,7 @@ const char *tide__tls_objects(const struct tide_tls *tls, const struct tide_iden
 static void date_of(int64_t seconds, char out[24]) {
     ASN1_TIME *time = ASN1_TIME_set(NULL, (time_t)seconds);
     struct tm parts = {0};
-    if (time != NULL && ASN1_TIME_to_tm(time, &parts)) {
+    if (time && ASN1_TIME_to_tm(time, &parts)) {
         snprintf(out, 24, "%04u-%02u-%02u %02u:%02u", ((unsigned)parts.tm_year + 1900) % 10000,
                  ((unsigned)parts.tm_mon + 1) % 100, (unsigned)parts.tm_mday % 100, (unsigned)parts.tm_hour % 100,
                  (unsigned)parts.tm_min % 100);
@@ -254,7 +254,7 @@ static int verify_chain(X509_STORE_CTX *store, void *arg) {
     X509 *certificate = X509_STORE_CTX_get0_cert(store);
     struct believed entry = {.as_client = SSL_is_server(s->ssl), .until = wall_s(tls) + BELIEVED_S};
     (void)arg;
-    if (certificate == NULL || !X509_digest(certificate, EVP_sha256(), entry.sum, NULL)) {
+    if (!certificate || !X509_digest(certificate, EVP_sha256(), entry.sum, NULL)) {
         return X509_verify_cert(store) > 0;
     }
     for (size_t i = 0; i < BELIEVED; i++) {
@@ -283,10 +283,11 @@ static int fill_context(SSL_CTX *context, const struct tide_credential *credenti
     BIO *bio = BIO_new_mem_buf(credential->key, -1);
     EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL);
     int rc = 0;
-    if (authority == NULL || certificate == NULL || key == NULL) {
-        rc = tide_fail(TIDE_EINVAL, "%s is damaged or no PEM file", authority == NULL     ? "ca.pem"
-                                                                    : certificate == NULL ? "cert.pem"
-                                                                                          : "key.pem");
+    if (!authority || !certificate || !key) {
+        rc = tide_fail(TIDE_EINVAL, "%s is damaged or no PEM file",
+                       !authority     ? "ca.pem"
+                       : !certificate ? "cert.pem"
+                                      : "key.pem");
     } else if (!X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority) ||
                !SSL_CTX_use_certificate(context, certificate) || !SSL_CTX_use_PrivateKey(context, key) ||
                !SSL_CTX_check_private_key(context)) {
@@ -307,7 +308,7 @@ static int fill_context(SSL_CTX *context, const struct tide_credential *credenti
 
 static int make_context(const struct tide_credential *credential, struct tide_identity *self, SSL_CTX **out) {
     SSL_CTX *context = SSL_CTX_new(TLS_method());
-    if (context == NULL || !SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) ||
+    if (!context || !SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) ||
         !SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) ||
         !SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256") ||
         !SSL_CTX_set1_groups_list(context, "X25519") || !SSL_CTX_set1_sigalgs_list(context, "ed25519") ||
@@ -317,8 +318,8 @@ static int make_context(const struct tide_credential *credential, struct tide_id
         return tide_fail(TIDE_ENOMEM, "OpenSSL makes no context for TLS 1.3");
     }
     SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
-    SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
-                                  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_mode(context,
+                     SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_max_cert_list(context, CHAIN_BYTES);
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, verify);
@@ -338,18 +339,19 @@ static int read_revoked(const char *text, char (**out)[TIDE_SERIAL_SIZE], size_t
     *out = NULL;
     *count = 0;
     unsigned line = 1;
-    for (const char *at = text; at != NULL && *at != 0; line++) {
+    for (const char *at = text; at && *at != 0; line++) {
         size_t size = strcspn(at, "\n"), digits = strspn(at, "0123456789abcdef");
         if (size > 0 && at[0] != '#') {
             if (digits == 0 || digits >= TIDE_SERIAL_SIZE || (digits != size && at[digits] != ' ')) {
                 return tide_fail(TIDE_EINVAL, "revoked, line %u: no serial number begins it", line);
             }
             if (*count == TIDE_REVOKED_MAX) {
-                return tide_fail(TIDE_ELIMIT, "revoked has more than %d serial numbers: begin anew with `tide keys init`",
+                return tide_fail(TIDE_ELIMIT,
+                                 "revoked has more than %d serial numbers: begin anew with `tide keys init`",
                                  TIDE_REVOKED_MAX);
             }
             char(*more)[TIDE_SERIAL_SIZE] = tide_realloc(*out, (*count + 1) * sizeof **out);
-            if (more == NULL) {
+            if (!more) {
                 return tide_fail(TIDE_ENOMEM, "out of memory for the list of revoked certificates");
             }
             *out = more;
@@ -395,7 +397,7 @@ static int load(struct tide_tls *tls) {
 
 int tide__tls_open(struct tide_port *port, const char *directory, const char *cluster, struct tide_tls **out) {
     struct tide_tls *tls = tide_alloc_zero(1, sizeof *tls);
-    if (tls == NULL) {
+    if (!tls) {
         return TIDE_ENOMEM;
     }
     tls->port = port;
@@ -414,7 +416,7 @@ int tide__tls_open(struct tide_port *port, const char *directory, const char *cl
 }
 
 void tide__tls_close(struct tide_tls *tls) {
-    if (tls != NULL) {
+    if (tls) {
         SSL_CTX_free(tls->context);
         tide_free(tls->revoked);
         tide_free(tls->input);
@@ -442,7 +444,7 @@ bool tide__tls_refresh(struct tide_tls *tls, const char *who) {
 }
 
 uint8_t *tide__tls_input(struct tide_tls *tls) {
-    if (tls->input == NULL) {
+    if (!tls->input) {
         tls->input = tide_alloc(TIDE_TLS_INPUT);
     }
     return tls->input;
@@ -466,14 +468,14 @@ static void leave(struct tide_tls *tls) {
 
 struct tide_tls_session *tide__tls_begin(struct tide_tls *tls, bool accepts) {
     struct tide_tls_session *s = tide_alloc_zero(1, sizeof *s);
-    if (s == NULL) {
+    if (!s) {
         return NULL;
     }
     enter(tls);
     s->tls = tls;
     s->ssl = SSL_new(tls->context);
-    BIO *bio = s->ssl != NULL ? make_bio(s) : NULL;
-    if (bio == NULL) {
+    BIO *bio = s->ssl ? make_bio(s) : NULL;
+    if (!bio) {
         SSL_free(s->ssl);
         tide_free(s);
         s = NULL;
@@ -493,7 +495,7 @@ struct tide_tls_session *tide__tls_begin(struct tide_tls *tls, bool accepts) {
 }
 
 void tide__tls_end(struct tide_tls_session *s) {
-    if (s != NULL) {
+    if (s) {
         SSL_free(s->ssl);
         release_output(s);
         tide_free(s);
@@ -554,7 +556,7 @@ static int fail(struct tide_tls_session *s, const char *doing) {
     const char *alert = reason > SSL_AD_REASON_OFFSET ? alert_text(reason - SSL_AD_REASON_OFFSET) : NULL;
     if (s->reason[0] != 0) {
         /* the certificate's judge has said it */
-    } else if (alert != NULL) {
+    } else if (alert) {
         snprintf(s->reason, sizeof s->reason, "%s", alert);
     } else if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
         snprintf(s->reason, sizeof s->reason, "it has shown no certificate");
@@ -563,7 +565,7 @@ static int fail(struct tide_tls_session *s, const char *doing) {
         snprintf(s->reason, sizeof s->reason, "what it sends is not TLS 1.3");
     } else {
         const char *text = ERR_reason_error_string(error);
-        snprintf(s->reason, sizeof s->reason, "%s: %s", doing, text != NULL ? text : "the peer closed it");
+        snprintf(s->reason, sizeof s->reason, "%s: %s", doing, text ? text : "the peer closed it");
     }
     ERR_clear_error();
     return tide_fail(TIDE_EPERM, "%s", s->reason);
@@ -574,7 +576,7 @@ int tide__tls_handshake(struct tide_tls_session *s) {
     int rc = SSL_do_handshake(s->ssl);
     if (rc == 1) {
         X509 *certificate = SSL_get0_peer_certificate(s->ssl);
-        rc = certificate != NULL && tide__identity_of(certificate, &s->peer) == 0 ? 1 : fail(s, "TLS handshake");
+        rc = certificate && tide__identity_of(certificate, &s->peer) == 0 ? 1 : fail(s, "TLS handshake");
         s->reason[0] = rc == 1 ? 0 : s->reason[0];
     } else if (SSL_get_error(s->ssl, rc) == SSL_ERROR_WANT_READ) {
         rc = 0;

@@ -46,8 +46,7 @@ int tide__hot_create(struct tide_table *table, struct tide__hot_table **out) {
         index.slots = table->options.slots;
         index.key_count = table->options.key_count;
     }
-    index.width = (uint32_t)((sizeof(struct tide__hot_key) + tide__copy_record_bytes(&s->shape)) /
-                             sizeof(float));
+    index.width = (uint32_t)((sizeof(struct tide__hot_key) + tide__copy_record_bytes(&s->shape)) / sizeof(float));
     code = tide__table_make(table->store, 0, &index, NULL, NULL, &s->index);
     code = code ? code : tide__subscriptions_create(s);
     code = code ? code : tide__hot_start(s);
@@ -57,7 +56,7 @@ int tide__hot_create(struct tide_table *table, struct tide__hot_table **out) {
         tide_free(s);
         return code;
     }
-    tide_lock(&table->store->pending.lock); /* see remote.c: is_overtaken */
+    tide_lock(&table->store->pending.lock);                         /* see remote.c: is_overtaken */
     atomic_store_explicit(&table->shared, s, memory_order_release); /* with tide__hot_of */
     tide_unlock(&table->store->pending.lock);
     *out = s;
@@ -92,25 +91,22 @@ void tide__hot_destroy(struct tide_table *table) {
 void tide__hot_table(struct tide_table *table) {
     struct tide__hot_table *s;
     const uint8_t technique = table->options.technique;
-    if ((technique == TIDE_REPLICATE || technique == TIDE_INTENT) && table->store->net &&
-        tide__hot_create(table, &s)) {
+    if ((technique == TIDE_REPLICATE || technique == TIDE_INTENT) && table->store->net && tide__hot_create(table, &s)) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
-                 "keys of table '%s' are not shared on this node: %s", table->name,
-                 tide_error_message());
+                 "keys of table '%s' are not shared on this node: %s", table->name, tide_error_message());
     }
 }
 
 /* ---- records ---- */
 
-static inline uint64_t filter_bit(uint64_t key, atomic_uint_fast64_t **word,
-                                  struct tide__hot_table *s) {
+static inline uint64_t filter_bit(uint64_t key, atomic_uint_fast64_t **word, struct tide__hot_table *s) {
     const uint64_t mixed = tide_mix64(key ^ UINT64_C(0x9e3779b97f4a7c15));
     *word = &s->filter[mixed >> 54];
     return UINT64_C(1) << (mixed & 63);
 }
 
-int tide__hot_lock(struct tide__hot_table *s, uint64_t key, bool create, bool patient,
-                      atomic_uint_fast64_t **word, uint64_t *old, struct tide__hot_key **k) {
+int tide__hot_lock(struct tide__hot_table *s, uint64_t key, bool create, bool patient, atomic_uint_fast64_t **word,
+                   uint64_t *old, struct tide__hot_key **k) {
     atomic_uint_fast64_t *place;
     const uint64_t bit = filter_bit(key, &place, s);
     /* seq_cst, with the epochs: see tide__hot_synchronize */
@@ -122,13 +118,11 @@ int tide__hot_lock(struct tide__hot_table *s, uint64_t key, bool create, bool pa
         return code;
     }
     if (TIDE_UNLIKELY(tide__word_state(*old) != TIDE__OWNED)) {
-        const uint64_t limit =
-            s->table->options.cache_bytes ? s->table->options.cache_bytes : COPY_BYTES;
+        const uint64_t limit = s->table->options.cache_bytes ? s->table->options.cache_bytes : COPY_BYTES;
         uint32_t number;
         code = !create ? TIDE__NOT_FOUND
                : tide__slab_used(&s->index->slab) >= limit / s->index->slab.stride
-                   ? tide_fail(TIDE_EFULL, "table '%s' has as many shared keys here as fit",
-                               s->table->name)
+                   ? tide_fail(TIDE_EFULL, "table '%s' has as many shared keys here as fit", s->table->name)
                    : tide__slab_take(&s->index->slab, &number);
         if (code) {
             tide__word_unlock(*word, *old);
@@ -153,9 +147,8 @@ void tide__hot_release(struct tide__hot_table *s, atomic_uint_fast64_t *word, ui
 }
 
 void tide__hot_each(struct tide__hot_table *s,
-                       void (*each)(struct tide__hot_table *s, struct tide__hot_key *k,
-                                    uint64_t key, void *arg),
-                       void *arg) {
+                    void (*each)(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key, void *arg),
+                    void *arg) {
     tide_lock(&s->index->slab.lock);
     const uint32_t end = s->index->slab.next;
     tide_unlock(&s->index->slab.lock);
@@ -251,8 +244,7 @@ enum served { SERVED, ELSEWHERE, NOT_YET };
 
 static bool queue_is_full(struct tide__hot_table *s, size_t count) {
     const uint64_t queued = atomic_load_explicit(&s->queued_bytes, memory_order_relaxed);
-    return queued > 0 && queued + count * queued_bytes(s) > TIDE__HOME_BYTES &&
-           !TIDE_MUTANT(share_queue_unbounded);
+    return queued > 0 && queued + count * queued_bytes(s) > TIDE__HOME_BYTES && !TIDE_MUTANT(share_queue_unbounded);
 }
 
 /* A little, for what other nodes are to send. Of a table that is dropped nothing comes any more. */
@@ -273,8 +265,7 @@ static int wait_for_queue(struct tide__hot_table *s, size_t count) {
         if (!tide_fiber_current() || tide_port_now(port) > until) {
             return tide_fail_busy(tide_tier_retry_ms(TIDE_TIER_CALM),
                                   "pushes of %llu bytes to table '%s' wait for copies of its rows",
-                                  (unsigned long long)atomic_load(&s->queued_bytes),
-                                  s->table->name);
+                                  (unsigned long long)atomic_load(&s->queued_bytes), s->table->name);
         }
         code = rest(s);
     }
@@ -301,8 +292,7 @@ static int queue(struct tide__hot_table *s, struct tide__hot_key *k, const void 
     return 0;
 }
 
-int tide__hot_push(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key,
-                      const void *delta) {
+int tide__hot_push(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key, const void *delta) {
     struct tide__copy_record *r = tide__hot_copy(k);
     int code = 0;
     if (k->state == TIDE__COPY_COMING) {
@@ -332,8 +322,8 @@ static void fetch_ahead(const struct tide__hot_table *s, const struct tide__pass
     const struct tide_table *index = s->index;
     const size_t left = pass->count - from, count = left < AHEAD ? left : AHEAD;
     const size_t all = index->width * sizeof(float);
-    const size_t read = sizeof(struct tide__hot_key) + sizeof(struct tide__copy_record) +
-                        s->table->width * sizeof(float);
+    const size_t read =
+        sizeof(struct tide__hot_key) + sizeof(struct tide__copy_record) + s->table->width * sizeof(float);
     const size_t used = kind == TIDE__PUSH ? all : read, bytes = used < FETCHED ? used : FETCHED;
     atomic_uint_fast64_t *words[AHEAD];
     if (index->options.keys == TIDE_KEYS_HASHED) {
@@ -360,8 +350,7 @@ static void fetch_ahead(const struct tide__hot_table *s, const struct tide__pass
 }
 
 /* enum served, or an error. */
-static int serve(struct tide__hot_table *s, const struct tide__pass *pass, size_t i,
-                 enum tide__kind kind) {
+static int serve(struct tide__hot_table *s, const struct tide__pass *pass, size_t i, enum tide__kind kind) {
     struct tide__hot_key *k;
     atomic_uint_fast64_t *word;
     const size_t width = s->table->width;
@@ -376,8 +365,7 @@ static int serve(struct tide__hot_table *s, const struct tide__pass *pass, size_
         code = tide__hot_push(s, k, key, pass->in + i * width * sizeof(float));
         code = code ? code : SERVED;
     } else if (k->state == TIDE__COPY_HELD) {
-        memcpy(pass->out + i * width, tide__copy_record_value(tide__hot_copy(k)),
-               width * sizeof(float));
+        memcpy(pass->out + i * width, tide__copy_record_value(tide__hot_copy(k)), width * sizeof(float));
         code = SERVED;
     } else if (k->state == TIDE__COPY_COMING && !TIDE_MUTANT(share_queue_passed) &&
                (k->queued || (k->giving_up && !TIDE_MUTANT(share_give_up_overtaken)))) {
@@ -437,8 +425,8 @@ static void ask_for_copies(struct tide__hot_table *s, const struct tide__pass *p
     }
 }
 
-int tide__hot_operate(struct tide__hot_table *s, struct tide__pass *pass, enum tide__kind kind,
-                         struct tide__ticket *t, bool wait) {
+int tide__hot_operate(struct tide__hot_table *s, struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *t,
+                      bool wait) {
     const size_t count = pass->count;
     const uint32_t *index = pass->index;
     int code = kind == TIDE__PUSH ? wait_for_queue(s, count) : 0;
@@ -467,8 +455,7 @@ int tide__hot_operate(struct tide__hot_table *s, struct tide__pass *pass, enum t
         if (code == NOT_YET) {
             int slept = tide_fiber_current()
                             ? rest(s)
-                            : tide_fail(TIDE_EBUSY, "a copy of a row of table '%s' is on its way",
-                                        s->table->name);
+                            : tide_fail(TIDE_EBUSY, "a copy of a row of table '%s' is on its way", s->table->name);
             code = slept ? slept : NOT_YET;
         }
     } while (code == NOT_YET);

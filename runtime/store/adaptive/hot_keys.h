@@ -122,7 +122,7 @@ struct tide__hot_table {
     struct tide__flush_caller *callers;
     struct tide__ages updates, rows; /* how long updates waited, how long copies were behind */
     atomic_uint_fast64_t updates_out, rows_in, notices_out, updates_failed, clipped; /* any reads */
-    double norm_sum; /* of updates, for the clip */
+    double norm_sum;                                                                 /* of updates, for the clip */
     uint64_t norm_count;
 };
 
@@ -139,27 +139,25 @@ void tide__hot_table(struct tide_table *table);
 
 /* ---- hot_keys.c: any thread ---- */
 /* A worker's pull or push: what copies have is done, the rest is done as ever. */
-int tide__hot_operate(struct tide__hot_table *s, struct tide__pass *pass, enum tide__kind kind,
-                         struct tide__ticket *t, bool wait);
+int tide__hot_operate(struct tide__hot_table *s, struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *t,
+                      bool wait);
 /* The row of a copy. False: there is none that could be read now. */
 bool tide__hot_read(struct tide_table *table, uint64_t key, float *out);
 /* Calls `each` for every record, latched. I/O. */
 void tide__hot_each(struct tide__hot_table *s,
-                       void (*each)(struct tide__hot_table *s, struct tide__hot_key *k,
-                                    uint64_t key, void *arg),
-                       void *arg);
+                    void (*each)(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key, void *arg),
+                    void *arg);
 /* The key is not to be localized: it has copies, or is pinned. */
 bool tide__hot_stays(struct tide_table *table, uint64_t key);
 /* The record of a key, latched: FOUND, NOT_FOUND (and not `create`), or an error. */
-int tide__hot_lock(struct tide__hot_table *s, uint64_t key, bool create, bool patient,
-                      atomic_uint_fast64_t **word, uint64_t *old, struct tide__hot_key **k);
+int tide__hot_lock(struct tide__hot_table *s, uint64_t key, bool create, bool patient, atomic_uint_fast64_t **word,
+                   uint64_t *old, struct tide__hot_key **k);
 /* Latched, of a key that has no copy: the record goes, and the word is unlocked. */
 void tide__hot_release(struct tide__hot_table *s, atomic_uint_fast64_t *word, uint64_t old);
 /* *takes* a push that waited for its row. */
 void tide__hot_queued_free(struct tide__hot_table *s, struct tide__queued *queued);
 /* Latched, COMING or HELD. */
-int tide__hot_push(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key,
-                      const void *delta);
+int tide__hot_push(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key, const void *delta);
 /* Latched: the fiber is to look at it. */
 void tide__hot_list(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key);
 void tide__hot_wake(struct tide__hot_table *s);
@@ -181,20 +179,20 @@ bool tide__hot_gone(struct tide_store *store);
 /* A pull or push of the fiber: waits. flags: enum tide__operation_flags. fates: of each key (enum
  * tide__fate), also after an error; may be NULL. *sent: what was not served in place is done, or
  * failed at the other end. */
-int tide__hot_exchange(struct tide__hot_table *s, enum tide__kind kind, uint8_t flags,
-                          const uint64_t *keys, size_t count, float *rows, int *fates, bool *sent);
+int tide__hot_exchange(struct tide__hot_table *s, enum tide__kind kind, uint8_t flags, const uint64_t *keys,
+                       size_t count, float *rows, int *fates, bool *sent);
 
 /* ---- subscribe.c ---- */
 int tide__subscriptions_create(struct tide__hot_table *s);
 void tide__subscriptions_destroy(struct tide__hot_table *s);
 /* I/O, before the row is read. */
-int tide__subscribe_job(const struct tide__job *job); /* all keys that are served here */
-int tide__subscribe_of(const struct tide__job *job, uint32_t index);  /* if it wants that */
+int tide__subscribe_job(const struct tide__job *job);                /* all keys that are served here */
+int tide__subscribe_of(const struct tide__job *job, uint32_t index); /* if it wants that */
 /* I/O, a push of a copy's updates, after it. True: others have changed the row since the copy was
  * read; the key is `fresh`, and its row is to be read now. */
 bool tide__resubscribe(struct tide__job *job, uint32_t index);
 void tide__hot_slot_left(struct tide_table *table, uint32_t slot); /* its rows went elsewhere */
-void tide__notices_send(struct tide__hot_table *s);                      /* fiber */
+void tide__notices_send(struct tide__hot_table *s);                /* fiber */
 void tide__subscriptions_member_gone(struct tide__hot_table *s, uint16_t node);
 
 void tide__technique_order_tell(struct tide_store *store, uint16_t node); /* controller: a new member */

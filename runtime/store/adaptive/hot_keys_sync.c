@@ -16,7 +16,7 @@ enum {
     BATCH_KEYS = 1024,
     BATCH_BYTES = 1 << 20,
     LOOK_NS = 200000,
-    REST = 4, /* after a round, in times the work in it: rounds leave most of the links to others */
+    REST = 4,                 /* after a round, in times the work in it: rounds leave most of the links to others */
     REST_MAX_NS = 1000000000, /* a round that was long waited for a node that stood still */
     REST_BYTES = 128 * 1024,  /* of rows: take about as long as the answers are waited for */
 };
@@ -29,7 +29,7 @@ struct batch {
     uint64_t *newer; /* updates: since when the row is newer; 0: as far as is known it is not */
     int *fates;
     struct tide_blob *blob; /* of the rows: updates are kept in it until they are answered */
-    float *rows; /* to be sent; a row that comes with the answer takes its update's place */
+    float *rows;            /* to be sent; a row that comes with the answer takes its update's place */
 };
 
 static int batch_init(struct batch *b, struct tide__hot_table *s) {
@@ -71,18 +71,17 @@ void tide__ages_read(const struct tide__ages *ages, struct tide_share_age *out) 
     const uint64_t count = atomic_load_explicit(&ages->count, memory_order_relaxed);
     const uint64_t sum = atomic_load_explicit(&ages->sum_ns, memory_order_relaxed);
     *out = (struct tide_share_age){.mean_ns = count ? sum / count : 0,
-                                   .max_ns =
-                                       atomic_load_explicit(&ages->max_ns, memory_order_relaxed)};
+                                   .max_ns = atomic_load_explicit(&ages->max_ns, memory_order_relaxed)};
 }
 
 /* The owner, or who knew it, is gone: to ask again would be of no use. */
 static bool is_gone(int code) {
-    return code == TIDE_EDIED || code == TIDE_ELOST || code == TIDE_EUNREACHABLE ||
-           code == TIDE_EFENCED || code == TIDE_ECLOSED;
+    return code == TIDE_EDIED || code == TIDE_ELOST || code == TIDE_EUNREACHABLE || code == TIDE_EFENCED ||
+           code == TIDE_ECLOSED;
 }
 
-int tide__hot_exchange(struct tide__hot_table *s, enum tide__kind kind, uint8_t flags,
-                          const uint64_t *keys, size_t count, float *rows, int *fates, bool *sent) {
+int tide__hot_exchange(struct tide__hot_table *s, enum tide__kind kind, uint8_t flags, const uint64_t *keys,
+                       size_t count, float *rows, int *fates, bool *sent) {
     struct tide__ticket ticket;
     struct tide__misses misses;
     *sent = false;
@@ -100,15 +99,13 @@ int tide__hot_exchange(struct tide__hot_table *s, enum tide__kind kind, uint8_t 
                               .mask = TIDE__FOR_WORKER,
                               .raw = flags & TIDE__RAW,
                               .flags = flags,
-                              .changer =
-                                  flags & TIDE__OF_COPY ? tide__store_self(s->table->store) : 0,
+                              .changer = flags & TIDE__OF_COPY ? tide__store_self(s->table->store) : 0,
                               .hands_over = true,
                               .patient = true,
                               .stamp = TIDE_NO_CLOCK,
                               .misses = &misses};
-    int code = TIDE_BUGGIFY(exchange_refused)
-                   ? tide_fail(TIDE_EBUSY, "no room for a message about copies")
-                   : tide__pass_run(&pass, kind, &ticket, true, sent);
+    int code = TIDE_BUGGIFY(exchange_refused) ? tide_fail(TIDE_EBUSY, "no room for a message about copies")
+                                              : tide__pass_run(&pass, kind, &ticket, true, sent);
     for (size_t i = 0; fates && i < misses.count; i++) { /* perhaps nobody answered */
         int *fate = &fates[misses.at[i]];
         *fate = *fate == TIDE__FATE_HERE ? code : *fate;
@@ -125,8 +122,7 @@ static uint8_t flags_of(const struct tide__hot_table *s) {
 }
 
 /* The record, latched; NULL: there is none. */
-static struct tide__hot_key *lock(struct tide__hot_table *s, uint64_t key,
-                                     atomic_uint_fast64_t **word, uint64_t *old) {
+static struct tide__hot_key *lock(struct tide__hot_table *s, uint64_t key, atomic_uint_fast64_t **word, uint64_t *old) {
     struct tide__hot_key *k;
     return tide__hot_lock(s, key, false, true, word, old, &k) == TIDE__FOUND ? k : NULL;
 }
@@ -172,14 +168,13 @@ static void install(struct batch *b, struct tide__hot_key *k, uint64_t key, cons
 /* Is the row itself here? Then workers use it; also if it came while the pull waited for it. */
 static bool is_own(const struct batch *b, size_t i, uint64_t key) {
     uint16_t owner;
-    return b->fates[i] == TIDE__FATE_HERE || (!TIDE_MUTANT(share_copy_beside_row) &&
-                                              tide_table_where(b->s->table, key, &owner) == 0 &&
-                                              owner == tide__store_self(b->s->table->store));
+    return b->fates[i] == TIDE__FATE_HERE ||
+           (!TIDE_MUTANT(share_copy_beside_row) && tide_table_where(b->s->table, key, &owner) == 0 &&
+            owner == tide__store_self(b->s->table->store));
 }
 
 /* Latched: the i-th row is the key's; newer than its copy since `since` (0: nobody said so). */
-static void row_came(struct batch *b, struct tide__hot_key *k, uint64_t key, size_t i,
-                     uint64_t since, uint64_t now) {
+static void row_came(struct batch *b, struct tide__hot_key *k, uint64_t key, size_t i, uint64_t since, uint64_t now) {
     struct tide__hot_table *s = b->s;
     k->ends |= is_own(b, i, key);
     tide__share_count(&s->rows_in, 1);
@@ -222,8 +217,7 @@ static bool clip(struct tide__hot_table *s, float *update) {
 }
 
 /* Latched, of the i-th key: what it pushed is answered, or was never sent. */
-static void update_answered(struct batch *b, struct tide__hot_key *k, size_t i, bool sent,
-                            uint64_t now) {
+static void update_answered(struct batch *b, struct tide__hot_key *k, size_t i, bool sent, uint64_t now) {
     struct tide__hot_table *s = b->s;
     struct tide__copy_record *r = tide__hot_copy(k);
     const int fate = b->fates[i];
@@ -266,10 +260,8 @@ static int updates_send(struct batch *b) {
     if (b->count == 0) {
         return 0;
     }
-    const uint8_t flags =
-        (uint8_t)(raw | (raw ? TIDE__SUMS : 0) | TIDE__OF_COPY | TIDE__SUBSCRIBES);
-    int code =
-        tide__hot_exchange(s, TIDE__PUSH, flags, b->keys, b->count, b->rows, b->fates, &sent);
+    const uint8_t flags = (uint8_t)(raw | (raw ? TIDE__SUMS : 0) | TIDE__OF_COPY | TIDE__SUBSCRIBES);
+    int code = tide__hot_exchange(s, TIDE__PUSH, flags, b->keys, b->count, b->rows, b->fates, &sent);
     tide__share_count(&s->updates_out, b->count);
     updates_answered(b, sent);
     b->count = 0;
@@ -280,8 +272,7 @@ static int updates_send(struct batch *b) {
 static bool update_pack(struct batch *b, struct tide__hot_key *k, uint64_t key, bool all) {
     struct tide__hot_table *s = b->s;
     struct tide__copy_record *r = tide__hot_copy(k);
-    const bool due = all || k->ends || !(s->share.threshold > 0) ||
-                     now_of(s) - k->unsent_ns >= TIDE__SHARE_HOLD_NS ||
+    const bool due = all || k->ends || !(s->share.threshold > 0) || now_of(s) - k->unsent_ns >= TIDE__SHARE_HOLD_NS ||
                      largest(tide__copy_record_acc(&s->shape, r), s->table->width) >= s->share.threshold;
     float *row = b->rows + b->count * s->shape.floats;
     if (!due || tide__copy_record_send(&s->shape, r, s->shape.all, ++s->number, b->blob, row)) {
@@ -310,8 +301,7 @@ static int updates(struct batch *b, const uint64_t *keys, size_t count, bool all
             continue;
         }
         k->listed = false;
-        if (k->state == TIDE__COPY_HELD && tide__hot_copy(k)->dirty &&
-            !update_pack(b, k, keys[i], all)) {
+        if (k->state == TIDE__COPY_HELD && tide__hot_copy(k)->dirty && !update_pack(b, k, keys[i], all)) {
             tide__hot_list(s, k, keys[i]);
         }
         tide__word_unlock(word, old);
@@ -332,8 +322,7 @@ static int push_now(struct tide__hot_table *s, uint64_t key, struct tide__queued
     int code = tide__hot_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
     while ((code == TIDE_EBUSY || code == TIDE_ENOMEM) && !sent) {
         const int slept = tide_sleep(LOOK_NS);
-        code = slept ? slept
-                     : tide__hot_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
+        code = slept ? slept : tide__hot_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
     }
     tide__share_count(&s->updates_failed, code != 0);
     return code;
@@ -350,7 +339,7 @@ static int give_up(struct tide__hot_table *s, uint64_t key) {
         TIDE_ASSERT(k);
         struct tide__queued *queued = k->queued;
         k->queued = k->queued_last = NULL;
-        k->giving_up = more = queued != NULL;
+        k->giving_up = more = queued;
         if (!more) {
             forget(s, k, key);
         }
@@ -388,8 +377,8 @@ static int row_failed(struct tide__hot_table *s, uint64_t key, uint64_t since, i
 static int fetch(struct batch *b, size_t first, size_t count) {
     struct tide__hot_table *s = b->s;
     bool sent;
-    int code = tide__hot_exchange(s, TIDE__PULL, (uint8_t)(flags_of(s) | TIDE__SUBSCRIBES),
-                                     b->keys + first, count, b->rows, b->fates, &sent);
+    int code = tide__hot_exchange(s, TIDE__PULL, (uint8_t)(flags_of(s) | TIDE__SUBSCRIBES), b->keys + first, count,
+                                  b->rows, b->fates, &sent);
     if (code == TIDE_ECANCELED) {
         return code;
     }
@@ -401,8 +390,7 @@ static int fetch(struct batch *b, size_t first, size_t count) {
     for (size_t i = 0; i < count; i++) {
         atomic_uint_fast64_t *word;
         uint64_t old;
-        struct tide__hot_key *k =
-            b->fates[i] >= 0 ? lock(s, b->keys[first + i], &word, &old) : NULL;
+        struct tide__hot_key *k = b->fates[i] >= 0 ? lock(s, b->keys[first + i], &word, &old) : NULL;
         if (k) { /* records stay */
             row_came(b, k, b->keys[first + i], i, b->since[first + i], now);
             tide__word_unlock(word, old);
@@ -441,8 +429,7 @@ static int join(struct batch *b) {
     }
     int code = TIDE_MUTANT(share_unsynchronized) ? 0 : tide__hot_synchronize(s);
     const uint64_t newest = tide__pending_newest(store);
-    while (!code && !TIDE_MUTANT(share_pending_ignored) &&
-           tide__pending_older(store, s->table, newest)) {
+    while (!code && !TIDE_MUTANT(share_pending_ignored) && tide__pending_older(store, s->table, newest)) {
         code = tide_sleep(LOOK_NS);
     }
     return code ? code : fetch_all(b);
@@ -522,8 +509,7 @@ static int run_round(struct tide__hot_table *s) {
         if (!failed && !code && flush > s->flush_done) {
             s->flush_done = flush;
             struct tide_store *store = s->table->store;
-            code =
-                tide__store_say(store, tide__store_self(store), TIDE__OP_SHARE_FLUSH, s->table->id);
+            code = tide__store_say(store, tide__store_self(store), TIDE__OP_SHARE_FLUSH, s->table->id);
         }
     } else { /* for later */
         for (size_t i = 0; i < count; i++) {
@@ -615,11 +601,8 @@ static void fiber_ended(void *state) {
 }
 
 int tide__hot_start(struct tide__hot_table *s) {
-    struct tide_actor_options options = {.type = "copies",
-                                         .run = fiber_main,
-                                         .state = s,
-                                         .release = fiber_ended,
-                                         .role = TIDE_ROLE_IO};
+    struct tide_actor_options options = {
+        .type = "copies", .run = fiber_main, .state = s, .release = fiber_ended, .role = TIDE_ROLE_IO};
     return tide_spawn(s->table->store->node, &options, &s->fiber);
 }
 
@@ -661,10 +644,8 @@ int tide__hot_flush_call(struct tide_store *store, struct tide__incoming *in) {
     if (!caller) {
         return tide_fail(TIDE_ENOMEM, "no memory to flush table '%s'", table->name);
     }
-    *caller = (struct tide__flush_caller){.next = s->callers,
-                                          .from = message->from,
-                                          .call = message->call,
-                                          .wanted = ++s->flush_wanted};
+    *caller = (struct tide__flush_caller){
+        .next = s->callers, .from = message->from, .call = message->call, .wanted = ++s->flush_wanted};
     s->callers = caller;
     tide__hot_wake(s);
     return 0;

@@ -55,7 +55,7 @@ struct move {
 struct tide__intents {
     struct tide_table *table;
     tide_address fiber;
-    atomic_bool awake, ended; /* ended: the fiber is gone */
+    atomic_bool awake, ended;     /* ended: the fiber is gone */
     atomic_uint_fast64_t nearest; /* window of the fastest worker: later intents wake nobody */
     struct tide_lock lock;        /* of the next three */
     struct intent *inbox;
@@ -121,8 +121,7 @@ static struct intent *heap_pop(struct heap *heap, bool by_end) {
     struct intent *least = heap->at[0], *last = heap->at[--heap->count];
     size_t i = 0;
     for (size_t down; (down = 2 * i + 1) < heap->count; i = down) {
-        down += down + 1 < heap->count &&
-                clock_of(heap->at[down + 1], by_end) < clock_of(heap->at[down], by_end);
+        down += down + 1 < heap->count && clock_of(heap->at[down + 1], by_end) < clock_of(heap->at[down], by_end);
         if (clock_of(last, by_end) <= clock_of(heap->at[down], by_end)) {
             break;
         }
@@ -269,8 +268,7 @@ static void tell_changes(struct tide__intents *n) {
     for (size_t i = 0; i < n->changed.count; i++) {
         const uint64_t key = n->changed.at[i];
         struct interest *interest = place_of(n, key);
-        const uint16_t home =
-            tide__route_home(tide__route_of(n->table, tide__slot_of(n->table, key)));
+        const uint16_t home = tide__route_home(tide__route_of(n->table, tide__slot_of(n->table, key)));
         if (interest->uses == 0 && interest->home && tide__owner_awaits(n->table, key)) {
             n->changed.at[later++] = key;
             continue;
@@ -308,8 +306,7 @@ static void look_at_homes(struct tide__intents *n) {
     for (size_t i = 0; i < n->capacity; i++) {
         struct interest *interest = &n->places[i];
         if (interest->used && interest->uses > 0 &&
-            interest->home != tide__route_home(tide__route_of(
-                                  n->table, tide__slot_of(n->table, interest->key)))) {
+            interest->home != tide__route_home(tide__route_of(n->table, tide__slot_of(n->table, interest->key)))) {
             list(n, interest);
         }
     }
@@ -330,8 +327,8 @@ static void move_end(struct tide__intents *n, struct move *move) {
 }
 
 static void move_start(struct tide__intents *n, struct keys *keys,
-                       int (*localize)(struct tide_table *table, const uint64_t *keys,
-                                       size_t count, struct tide_ticket *ticket)) {
+                       int (*localize)(struct tide_table *table, const uint64_t *keys, size_t count,
+                                       struct tide_ticket *ticket)) {
     if (keys->count == 0) {
         return;
     }
@@ -361,8 +358,7 @@ static bool is_before(const struct worker *w, uint32_t domain, uint32_t number) 
     return w->domain < domain || (w->domain == domain && w->number < number);
 }
 
-static struct worker *worker_of(struct tide__intents *n, uint32_t domain, uint32_t number,
-                                bool create) {
+static struct worker *worker_of(struct tide__intents *n, uint32_t domain, uint32_t number, bool create) {
     struct worker **at = &n->workers;
     while (*at && is_before(*at, domain, number)) {
         at = &(*at)->next;
@@ -397,8 +393,7 @@ static void take_inbox(struct tide__intents *n) {
 }
 
 /* `full`: a round has gone by since the last full one. */
-static uint32_t worker_round(struct tide__intents *n, struct worker *worker, uint32_t clock,
-                             bool full) {
+static uint32_t worker_round(struct tide__intents *n, struct worker *worker, uint32_t clock, bool full) {
     if (!worker->begun) {
         tide__action_timer_init(&worker->window, clock);
     }
@@ -517,8 +512,7 @@ static int intents_main(void *state) {
 
 static void wake(struct tide__intents *n) {
     static const uint8_t nil = 0xc0;
-    if (!atomic_exchange(&n->awake, true) &&
-        tide_post(n->table->store->node, n->fiber, &nil, sizeof nil)) {
+    if (!atomic_exchange(&n->awake, true) && tide_post(n->table->store->node, n->fiber, &nil, sizeof nil)) {
         atomic_store(&n->awake, false);
     }
 }
@@ -549,11 +543,8 @@ static int intents_of(struct tide_table *table, struct tide__intents **out) {
         return 0;
     }
     struct tide__intents *n = tide_alloc_zero(1, sizeof *n), *before = NULL;
-    struct tide_actor_options options = {.type = "intents",
-                                         .run = intents_main,
-                                         .state = n,
-                                         .release = intents_gone,
-                                         .role = TIDE_ROLE_IO};
+    struct tide_actor_options options = {
+        .type = "intents", .run = intents_main, .state = n, .release = intents_gone, .role = TIDE_ROLE_IO};
     if (!n) {
         return tide_fail(TIDE_ENOMEM, "no memory for the intents of table '%s'", table->name);
     }
@@ -625,8 +616,7 @@ int tide__advice_message(struct tide_store *store, struct tide__incoming *in) {
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     const uint64_t what = tide_read_uint(r);
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
-    struct tide__intents *n =
-        table ? atomic_load_explicit(&table->intents, memory_order_acquire) : NULL;
+    struct tide__intents *n = table ? atomic_load_explicit(&table->intents, memory_order_acquire) : NULL;
     if (r->error || !table || what > TIDE__ADVISE_COPY) {
         return TIDE_EPROTO;
     }
@@ -647,8 +637,8 @@ int tide__advice_message(struct tide_store *store, struct tide__incoming *in) {
 
 /* ---- workers ---- */
 
-int tide_table_intent(struct tide_table *table, const uint64_t *keys, size_t key_count,
-                      uint32_t clock_begin, uint32_t clock_end) {
+int tide_table_intent(struct tide_table *table, const uint64_t *keys, size_t key_count, uint32_t clock_begin,
+                      uint32_t clock_end) {
     const struct tide__worker *worker = tide__worker_current();
     struct tide__intents *n;
     int code = tide__check_keys(table, keys, key_count);
@@ -658,8 +648,8 @@ int tide_table_intent(struct tide_table *table, const uint64_t *keys, size_t key
     if (!worker) {
         return tide_fail(TIDE_EINVAL, "intent: this fiber is no worker, and has no clock");
     }
-    if (!table->relocates || !table->store->net || clock_end <= worker->clock ||
-        clock_begin >= clock_end || key_count == 0) {
+    if (!table->relocates || !table->store->net || clock_end <= worker->clock || clock_begin >= clock_end ||
+        key_count == 0) {
         tide__table_count(table, TIDE__LOCALIZE_NOOP, key_count);
         return 0;
     }
@@ -668,8 +658,11 @@ int tide_table_intent(struct tide_table *table, const uint64_t *keys, size_t key
     if (!intent) {
         return code ? code : tide_fail(TIDE_ENOMEM, "no memory for an intent");
     }
-    *intent = (struct intent){
-        .domain = worker->domain->number, .worker = worker->number, .begin = clock_begin, .end = clock_end, .count = key_count};
+    *intent = (struct intent){.domain = worker->domain->number,
+                              .worker = worker->number,
+                              .begin = clock_begin,
+                              .end = clock_end,
+                              .count = key_count};
     memcpy(intent->keys, keys, key_count * sizeof *keys);
     tide_lock(&n->lock);
     const bool full = n->keys + key_count > TIDE__INTENT_KEYS_MAX;
@@ -681,9 +674,8 @@ int tide_table_intent(struct tide_table *table, const uint64_t *keys, size_t key
     tide_unlock(&n->lock);
     if (full) {
         tide_free(intent);
-        return tide_fail(TIDE_EBUSY,
-                         "intents on table '%s' have %d keys already: these will be remote",
-                         table->name, TIDE__INTENT_KEYS_MAX);
+        return tide_fail(TIDE_EBUSY, "intents on table '%s' have %d keys already: these will be remote", table->name,
+                         TIDE__INTENT_KEYS_MAX);
     }
     const uint64_t nearest = atomic_load_explicit(&n->nearest, memory_order_relaxed);
     if (nearest == 0 || clock_begin <= worker->clock + nearest) {

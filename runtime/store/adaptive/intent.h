@@ -27,8 +27,8 @@
 
 /* ---- action_timer.c: when to act (AdaPM, section 4.3) ---- */
 struct tide__action_timer { /* of a worker */
-    double rate;      /* clocks a round, smoothed; rounds without a clock do not count */
-    uint32_t seen;    /* its clock at the last round */
+    double rate;            /* clocks a round, smoothed; rounds without a clock do not count */
+    uint32_t seen;          /* its clock at the last round */
 };
 void tide__action_timer_init(struct tide__action_timer *window, uint32_t clock);
 /* A round: how many clocks ahead intents are acted on. */
@@ -54,14 +54,12 @@ enum tide__advice { TIDE__ADVISE_OWN, TIDE__ADVISE_COPY };
 void tide__interest_destroy(struct tide_table *table);
 /* A node begins to be interested in a key of this home; what that comes to, but for an owner. */
 enum tide__rule { TIDE__RULE_NONE, TIDE__RULE_OWN, TIDE__RULE_COPY };
-enum tide__rule tide__interest_begins(struct tide_table *table, uint64_t key, uint16_t node,
-                                      uint16_t owner);
+enum tide__rule tide__interest_begins(struct tide_table *table, uint64_t key, uint16_t node, uint16_t owner);
 /* The body of an INTENT or DONE of this node. */
-void tide__interest_write(const struct tide_table *table, int op, const uint64_t *keys,
-                          size_t count, struct tide_writer *w);
+void tide__interest_write(const struct tide_table *table, int op, const uint64_t *keys, size_t count,
+                          struct tide_writer *w);
 /* `keys` to the home of their slot, as INTENT or DONE of this node. */
-void tide__interest_send(struct tide_table *table, int op, uint16_t home, const uint64_t *keys,
-                         size_t count);
+void tide__interest_send(struct tide_table *table, int op, uint16_t home, const uint64_t *keys, size_t count);
 void tide__interest_member_gone(struct tide_table *table, uint16_t node);
 void tide__interest_slot_left(struct tide_table *table, uint32_t slot);
 

@@ -41,8 +41,7 @@ static void advice_send(struct tide_table *table, struct advice *a) {
     a->count = 0;
 }
 
-static void advise(struct tide_table *table, struct advice *a, uint16_t node, uint8_t what,
-                   uint64_t key) {
+static void advise(struct tide_table *table, struct advice *a, uint16_t node, uint8_t what, uint64_t key) {
     if (a->count == TIDE_COUNT(a->keys) || a->node != node || a->what != what) {
         advice_send(table, a);
     }
@@ -51,8 +50,8 @@ static void advise(struct tide_table *table, struct advice *a, uint16_t node, ui
     a->keys[a->count++] = key;
 }
 
-static void interest_write(const struct tide_table *table, int op, uint16_t origin, uint64_t hops,
-                           const uint64_t *keys, size_t count, struct tide_writer *w) {
+static void interest_write(const struct tide_table *table, int op, uint16_t origin, uint64_t hops, const uint64_t *keys,
+                           size_t count, struct tide_writer *w) {
     tide_write_array(w, 5);
     tide_write_uint(w, (uint64_t)op);
     tide_write_uint(w, table->id);
@@ -61,21 +60,19 @@ static void interest_write(const struct tide_table *table, int op, uint16_t orig
     tide_write_typed(w, TIDE_U64, keys, count);
 }
 
-void tide__interest_write(const struct tide_table *table, int op, const uint64_t *keys,
-                          size_t count, struct tide_writer *w) {
+void tide__interest_write(const struct tide_table *table, int op, const uint64_t *keys, size_t count,
+                          struct tide_writer *w) {
     interest_write(table, op, tide__store_self(table->store), 0, keys, count, w);
 }
 
-void tide__interest_send(struct tide_table *table, int op, uint16_t home, const uint64_t *keys,
-                         size_t count) {
+void tide__interest_send(struct tide_table *table, int op, uint16_t home, const uint64_t *keys, size_t count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide__interest_write(table, op, keys, count, &w);
     (void)tide__store_send_writer(table->store, home, &w);
 }
 
-static void interest_pass(struct tide_table *table, int op, uint16_t origin, uint64_t hops,
-                          uint16_t to, uint64_t key) {
+static void interest_pass(struct tide_table *table, int op, uint16_t origin, uint64_t hops, uint16_t to, uint64_t key) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     interest_write(table, op, origin, hops, &key, 1, &w);
@@ -92,13 +89,11 @@ static bool may_copy(struct tide_table *table, uint64_t key, bool *moves) {
 }
 
 static bool interest_create(struct tide_table *table) {
-    table->interest =
-        table->interest ? table->interest : tide_alloc_zero(1, sizeof *table->interest);
-    return table->interest != NULL;
+    table->interest = table->interest ? table->interest : tide_alloc_zero(1, sizeof *table->interest);
+    return table->interest;
 }
 
-enum tide__rule tide__interest_begins(struct tide_table *table, uint64_t key, uint16_t node,
-                                      uint16_t owner) {
+enum tide__rule tide__interest_begins(struct tide_table *table, uint64_t key, uint16_t node, uint16_t owner) {
     bool moves;
     const bool copies = may_copy(table, key, &moves);
     if (!moves || !interest_create(table)) {
@@ -120,15 +115,13 @@ enum tide__rule tide__interest_begins(struct tide_table *table, uint64_t key, ui
 
 /* A node says so that has the row, or waits for it, or had it a moment ago. */
 static void begins(struct tide_table *table, struct advice *a, uint64_t key, uint16_t node) {
-    const enum tide__rule rule =
-        tide__interest_begins(table, key, node, tide__owner_of(table, key));
+    const enum tide__rule rule = tide__interest_begins(table, key, node, tide__owner_of(table, key));
     if (rule != TIDE__RULE_NONE) {
         advise(table, a, node, rule == TIDE__RULE_OWN ? TIDE__ADVISE_OWN : TIDE__ADVISE_COPY, key);
     }
 }
 
-static void ends(struct tide_table *table, struct advice *a, struct tide__node_set *set,
-                 uint16_t node) {
+static void ends(struct tide_table *table, struct advice *a, struct tide__node_set *set, uint16_t node) {
     const int at = tide__node_set_at(set, node);
     bool moves;
     if (at < 0) {
@@ -148,8 +141,7 @@ int tide__interest_message(struct tide_store *store, struct tide__incoming *in) 
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     const uint64_t origin = tide_read_uint(r), hops = tide_read_uint(r);
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
-    if (r->error || !table || !table->relocates || origin == 0 || origin > UINT16_MAX ||
-        hops > HOPS_MAX) {
+    if (r->error || !table || !table->relocates || origin == 0 || origin > UINT16_MAX || hops > HOPS_MAX) {
         return TIDE_EPROTO;
     }
     struct advice *a = interest_create(table) ? tide_alloc_zero(1, sizeof *a) : NULL;

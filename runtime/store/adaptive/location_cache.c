@@ -69,8 +69,7 @@ struct tide__locations {
 static struct tide__locations *locations_of(struct tide_table *table) {
     if (!table->locations) {
         uint64_t places = 64;
-        while (places < PLACES_MAX && (table->options.keys == TIDE_KEYS_HASHED ||
-                                       places < table->options.key_count)) {
+        while (places < PLACES_MAX && (table->options.keys == TIDE_KEYS_HASHED || places < table->options.key_count)) {
             places *= 2;
         }
         const size_t bytes = sizeof(struct tide__locations) + places * sizeof(struct tide__location);
@@ -125,8 +124,7 @@ static bool is_answered(struct tide_store *store, uint64_t id, bool note_if_not)
 /* Without its home a key is lost to all but its owner: no order of operations, no LOC. */
 static bool may_go(struct tide_table *table, const struct tide__location *e) {
     const uint16_t home = tide__route_home(tide__route_of(table, tide__slot_of(table, e->key)));
-    return table->store->member_state[e->node] == 1 + TIDE_MEMBER_UP &&
-           !tide__member_gone(table->store, home);
+    return table->store->member_state[e->node] == 1 + TIDE_MEMBER_UP && !tide__member_gone(table->store, home);
 }
 
 /* The key's entry; NULL: its place is somebody else's, who needs it more. */
@@ -155,8 +153,7 @@ bool tide__locations_in_use(const struct tide_table *table) {
     return table->locations && table->locations->straight > 0;
 }
 
-bool tide__locations_wait(struct tide_table *table, const struct tide__job *job, uint64_t key,
-                          bool home, bool gone) {
+bool tide__locations_wait(struct tide_table *table, const struct tide__job *job, uint64_t key, bool home, bool gone) {
     if (!tide__locations_in_use(table)) {
         return false;
     }
@@ -164,9 +161,8 @@ bool tide__locations_wait(struct tide_table *table, const struct tide__job *job,
     if (!e || !e->straight || (job->kind == TIDE__LOCALIZE && !gone)) {
         return false;
     }
-    const bool waits =
-        tide__location_waits(e, is_answered(table->store, e->last, false), may_go(table, e) && !home,
-                             job->kind == TIDE__LOCALIZE);
+    const bool waits = tide__location_waits(e, is_answered(table->store, e->last, false), may_go(table, e) && !home,
+                                            job->kind == TIDE__LOCALIZE);
     if (waits) {
         (void)is_answered(table->store, e->last, true);
     }
@@ -174,8 +170,7 @@ bool tide__locations_wait(struct tide_table *table, const struct tide__job *job,
     return waits;
 }
 
-uint16_t tide__locations_way(struct tide_table *table, const struct tide__job *job, uint64_t key,
-                             uint32_t *term) {
+uint16_t tide__locations_way(struct tide_table *table, const struct tide__job *job, uint64_t key, uint32_t *term) {
     struct tide__location *e = job->returned ? NULL : claim(table, key);
     if (!e) {
         return 0;
@@ -183,8 +178,7 @@ uint16_t tide__locations_way(struct tide_table *table, const struct tide__job *j
     const bool was = e->straight, known = e->node != 0 && !was;
     *term = e->term;
     const uint16_t to =
-        tide__location_way(e, job->id, known && is_answered(table->store, e->last, false),
-                           known && may_go(table, e));
+        tide__location_way(e, job->id, known && is_answered(table->store, e->last, false), known && may_go(table, e));
     table->locations->straight += e->straight && !was;
     return to;
 }
@@ -215,8 +209,8 @@ static uint32_t position_at(const void *positions, size_t i) {
     return position;
 }
 
-void tide__locations_told(struct tide_store *store, uint64_t id, uint16_t node,
-                          const void *positions, const void *terms, size_t count) {
+void tide__locations_told(struct tide_store *store, uint64_t id, uint16_t node, const void *positions,
+                          const void *terms, size_t count) {
     if (node == tide__store_self(store)) {
         return;
     }
@@ -239,8 +233,7 @@ static bool came_back(struct tide_store *store, const struct tide__job *job, uin
     bool fits = p && p->table == job->table && p->kind == job->kind;
     for (size_t i = 0; fits && i < job->count; i++) {
         const uint32_t position = tide__job_position_at(job, i);
-        fits = position < p->count && p->at[position] == node &&
-               p->keys[position] == tide__job_key_at(job, i);
+        fits = position < p->count && p->at[position] == node && p->keys[position] == tide__job_key_at(job, i);
     }
     for (size_t i = 0; fits && i < job->count; i++) {
         p->at[tide__job_position_at(job, i)] = tide__store_self(store);
@@ -295,8 +288,7 @@ int tide__passed_message(struct tide_store *store, struct tide__incoming *in) {
     uint64_t id = tide_read_uint(r), node = tide_read_uint(r), leg = tide_read_uint(r);
     const void *positions = tide_read_typed(r, TIDE_U32, &count);
     const void *terms = tide_read_nil(r) ? NULL : tide_read_typed(r, TIDE_U32, &term_count);
-    if (r->error || node == 0 || node > UINT16_MAX || leg >= TIDE__HOPS_MAX ||
-        (terms && term_count != count)) {
+    if (r->error || node == 0 || node > UINT16_MAX || leg >= TIDE__HOPS_MAX || (terms && term_count != count)) {
         return TIDE_EPROTO;
     }
     if (terms) {

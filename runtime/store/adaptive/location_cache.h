@@ -30,17 +30,17 @@
 
 struct tide__location {
     uint64_t key;
-    uint64_t last; /* of own operations on the key, the one that left last; 0: none, and no entry
-                      unless the node is known */
+    uint64_t last;  /* of own operations on the key, the one that left last; 0: none, and no entry
+                       unless the node is known */
     uint32_t parts; /* straight: how often the key is in `last`, which may go and come back in several
                        messages; less those that were dealt with */
-    uint32_t term; /* under which `node` has the row */
-    uint16_t node; /* owner as last heard; 0: not known */
-    bool straight; /* the way in use */
-    bool stale;    /* straight: one came back */
-    bool closing;  /* straight: later operations wait until `last` is answered */
-    bool waited;   /* and some do */
-    bool used;     /* the place was of use since somebody else wanted it */
+    uint32_t term;  /* under which `node` has the row */
+    uint16_t node;  /* owner as last heard; 0: not known */
+    bool straight;  /* the way in use */
+    bool stale;     /* straight: one came back */
+    bool closing;   /* straight: later operations wait until `last` is answered */
+    bool waited;    /* and some do */
+    bool used;      /* the place was of use since somebody else wanted it */
 };
 
 /* In the following `answered`: the operation `last` is. `may`: `node` is up, and this node is not home. */
@@ -70,11 +70,9 @@ void tide__locations_prefetch(struct tide_table *table, uint64_t key);
 /* Is anything of this node under way to an owner, straight? While nothing is, nobody has to wait. */
 bool tide__locations_in_use(const struct tide_table *table);
 /* Must an own operation wait, before anything else is decided about it? `gone`: the row is not here. */
-bool tide__locations_wait(struct tide_table *table, const struct tide__job *job, uint64_t key,
-                          bool home, bool gone);
+bool tide__locations_wait(struct tide_table *table, const struct tide__job *job, uint64_t key, bool home, bool gone);
 /* An operation of this node leaves for the home, or for the node that is returned, under *term. */
-uint16_t tide__locations_way(struct tide_table *table, const struct tide__job *job, uint64_t key,
-                             uint32_t *term);
+uint16_t tide__locations_way(struct tide_table *table, const struct tide__job *job, uint64_t key, uint32_t *term);
 /* A returned operation was dealt with. */
 void tide__locations_resent(struct tide_table *table, const struct tide__job *job, uint64_t key);
 /* This node, which is not home, gave the row to `node`. */

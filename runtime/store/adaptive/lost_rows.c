@@ -32,8 +32,7 @@ static void fail_waiters(struct tide_table *table, struct tide__arrival *a, uint
 }
 
 /* The row of a locked word does not come. */
-static uint64_t give_up(struct tide_table *table, uint64_t old, const struct tide__relocation *k,
-                        uint16_t dead) {
+static uint64_t give_up(struct tide_table *table, uint64_t old, const struct tide__relocation *k, uint16_t dead) {
     struct tide__arrival *a = tide__arrival_of(table, old);
     fail_waiters(table, a, dead);
     uint32_t handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
@@ -131,8 +130,7 @@ void tide__loss_lost(struct tide_table *table, uint64_t key, uint16_t dead, uint
     }
     struct tide__relocation k = tide__key_view(table, slot, old);
     const bool received = k.state == TIDE__HELD || (term && !tide__term_newer(term, k.term));
-    if (!term && k.next &&
-        (tide__arrival_of(table, old)->next_by != dead || TIDE_MUTANT(next_of_dead_kept))) {
+    if (!term && k.next && (tide__arrival_of(table, old)->next_by != dead || TIDE_MUTANT(next_of_dead_kept))) {
         /* granted, by the home that has the slot now: others wait behind */
         fail_waiters(table, tide__arrival_of(table, old), dead);
     } else if (!received) {
@@ -194,8 +192,7 @@ static void trails_gone(struct tide_table *table, uint16_t dead) {
     }
     if (code) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
-                 "no memory to tell who waits for rows of table '%s': %s", table->name,
-                 tide_error_message());
+                 "no memory to tell who waits for rows of table '%s': %s", table->name, tide_error_message());
     }
     for (size_t i = 0; i < keys.count; i++) {
         tell_behind(table, keys.at[i], dead);

@@ -34,10 +34,10 @@ struct walk {
     struct tide_table *table;
     struct tide__relocate_event event; /* what the job is to a key */
     bool operation;                    /* pull or push */
-    uint32_t *to;    /* of each miss */
-    uint32_t *terms; /* of each miss for an OWNER, or STRAIGHT: under which that node has it; of
-                        one that waits: the arrival record's number */
-    uint32_t term;   /* of the key in hand; QUEUE, ASKED: number of its arrival record */
+    uint32_t *to;                      /* of each miss */
+    uint32_t *terms;                   /* of each miss for an OWNER, or STRAIGHT: under which that node has it; of
+                                          one that waits: the arrival record's number */
+    uint32_t term;                     /* of the key in hand; QUEUE, ASKED: number of its arrival record */
     uint64_t now;
 };
 
@@ -58,29 +58,24 @@ static struct tide__relocate_event event_of(const struct tide__job *job) {
                                     [TIDE__OFFER] = TIDE__EVENT_OFFER};
     const bool operation = kinds[job->kind] == TIDE__EVENT_OPERATION;
     const bool here = job->own || job->returned || (job->flags & TIDE__PASSED_ON);
-    return (struct tide__relocate_event){.kind = kinds[job->kind],
-                                         .node = operation && here ? 0 : job->origin};
+    return (struct tide__relocate_event){.kind = kinds[job->kind], .node = operation && here ? 0 : job->origin};
 }
 
 /* An operation on a row that is here, or on one at home that nobody ever touched. */
-static int run_here(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key,
-                    uint64_t *word) {
+static int run_here(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key, uint64_t *word) {
     struct tide__job *job = walk->job;
     struct tide_table *table = walk->table;
     int code = 0;
     if (tide__word_state(*word) == TIDE__OWNED) {
-        return tide__owner_run(job, index, word, tide__slab_row(&table->slab, (uint32_t)*word),
-                               false);
+        return tide__owner_run(job, index, word, tide__slab_row(&table->slab, (uint32_t)*word), false);
     }
     if (tide__word_state(*word) == TIDE__ARRIVING) {
-        code = tide__owner_run(job, index, word,
-                               tide__slab_row(&table->slab, tide__arrival_of(table, *word)->row),
-                               false);
+        code =
+            tide__owner_run(job, index, word, tide__slab_row(&table->slab, tide__arrival_of(table, *word)->row), false);
     } else if (job->kind == TIDE__PULL) {
         code = tide__job_prepare(job);
         if (!code) {
-            tide__row_init(&table->options, key,
-                           (float *)job->values->data + index * tide__job_floats(job), job->raw);
+            tide__row_init(&table->options, key, (float *)job->values->data + index * tide__job_floats(job), job->raw);
             code = tide__subscribe_of(job, index);
         }
     } else {
@@ -124,8 +119,7 @@ static inline uint32_t ask_home(struct walk *walk, uint16_t home, uint64_t key, 
 }
 
 /* The home's directory says what *k says. */
-static void write_owner(struct tide_table *table, uint64_t *word,
-                        const struct tide__relocation *k) {
+static void write_owner(struct tide_table *table, uint64_t *word, const struct tide__relocation *k) {
     if (tide__word_state(*word) == TIDE__ARRIVING) {
         struct tide__arrival *a = tide__arrival_of(table, *word);
         a->owner = k->owner;
@@ -160,15 +154,12 @@ static bool asks_home(const struct walk *walk) {
 
 /* Does the key's slot make it wait: for what this node sent by a former home, or because the slot comes, or
  * goes and this would be sent to the owner? */
-static bool slot_parks(const struct walk *walk, const struct tide__relocation *k, uint32_t route,
-                       uint64_t word) {
+static bool slot_parks(const struct walk *walk, const struct tide__relocation *k, uint32_t route, uint64_t word) {
     const struct tide__job *job = walk->job;
     const bool gone = k->state == TIDE__GONE;
     const bool wish = job->kind == TIDE__LOC || job->kind == TIDE__OFFER;
-    const bool held =
-        tide__word_state(word) == TIDE__ARRIVING && tide__arrival_of(walk->table, word)->held;
-    const bool fenced =
-        (job->own || job->returned || job->kind == TIDE__OFFER) && (route & TIDE__OWN_HOLD);
+    const bool held = tide__word_state(word) == TIDE__ARRIVING && tide__arrival_of(walk->table, word)->held;
+    const bool fenced = (job->own || job->returned || job->kind == TIDE__OFFER) && (route & TIDE__OWN_HOLD);
     const bool here = k->owner == k->self && !TIDE_MUTANT(closed_keeps_wishes);
     const bool waits = (route & TIDE__AWAITED) || ((route & TIDE__CLOSED) && !here);
     return (fenced && (gone || held)) || (waits && (wish || gone || asks_home(walk)));
@@ -176,23 +167,21 @@ static bool slot_parks(const struct walk *walk, const struct tide__relocation *k
 
 /* Has the wish been granted before? Who does not know whether its wish went down with a home that
  * passed it on asks again (relocate_messages.c). */
-static bool is_repeated(const struct walk *walk, uint32_t index, uint64_t key,
-                        const struct tide__relocation *k) {
+static bool is_repeated(const struct walk *walk, uint32_t index, uint64_t key, const struct tide__relocation *k) {
     const struct tide__job *job = walk->job;
     return job->kind == TIDE__LOC && k->home &&
            tide__trail_awaits(walk->table, key, job->origin, tide__job_term_at(job, index));
 }
 
 /* What the state of slots and nodes decides before the key's own: true, and where it goes. */
-static bool decided(const struct walk *walk, uint32_t index, uint64_t key,
-                    const struct tide__relocation *k, uint32_t route, uint64_t word, uint32_t *to) {
+static bool decided(const struct walk *walk, uint32_t index, uint64_t key, const struct tide__relocation *k,
+                    uint32_t route, uint64_t word, uint32_t *to) {
     const struct tide__job *job = walk->job;
     const struct tide_store *store = walk->table->store;
     const uint16_t home = tide__route_home(route);
     const bool gone = k->state == TIDE__GONE;
     *to = 0;
-    if (TIDE_UNLIKELY(route & (TIDE__OWN_HOLD | TIDE__AWAITED | TIDE__CLOSED)) &&
-        slot_parks(walk, k, route, word)) {
+    if (TIDE_UNLIKELY(route & (TIDE__OWN_HOLD | TIDE__AWAITED | TIDE__CLOSED)) && slot_parks(walk, k, route, word)) {
         *to = PARK;
         return true;
     }
@@ -200,13 +189,12 @@ static bool decided(const struct walk *walk, uint32_t index, uint64_t key,
         return true;
     }
     if (k->home && k->owner != k->self && k->owner != 0 && job->kind != TIDE__OFFER &&
-        (gone || asks_home(walk) || job->kind == TIDE__LOC) &&
-        tide__member_gone(store, k->owner)) {
+        (gone || asks_home(walk) || job->kind == TIDE__LOC) && tide__member_gone(store, k->owner)) {
         *to = DIED | k->owner;
         return true;
     }
-    const bool waits = job->kind == TIDE__LOCALIZE ? k->state != TIDE__HELD
-                                                   : walk->operation && k->state == TIDE__COMING;
+    const bool waits =
+        job->kind == TIDE__LOCALIZE ? k->state != TIDE__HELD : walk->operation && k->state == TIDE__COMING;
     if (waits && !k->home && tide__member_gone(store, home)) {
         *to = DIED | home;
         return true;
@@ -217,13 +205,11 @@ static bool decided(const struct walk *walk, uint32_t index, uint64_t key,
 
 /* A worker wants the key, which is neither here nor at home here, and nothing stands in the way: what
  * relocate() would come to, of most keys of most calls. False: it is to look. */
-static inline bool ask(struct walk *walk, uint32_t slot, uint64_t key, uint64_t *word, uint32_t *to,
-                       int *error) {
+static inline bool ask(struct walk *walk, uint32_t slot, uint64_t key, uint64_t *word, uint32_t *to, int *error) {
     struct tide_table *table = walk->table;
     const uint32_t route = tide__route_of(table, slot);
     const uint16_t home = tide__route_home(route);
-    if (tide__word_state(*word) != TIDE__ABSENT ||
-        (route & (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)) ||
+    if (tide__word_state(*word) != TIDE__ABSENT || (route & (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)) ||
         tide__member_gone(table->store, home)) {
         return false;
     }
@@ -240,8 +226,7 @@ static inline bool grant(struct walk *walk, uint32_t slot, uint64_t key, uint64_
     struct tide_table *table = walk->table;
     const uint16_t to = walk->job->origin;
     if (tide__word_state(*word) != TIDE__OWNED ||
-        (tide__route_of(table, slot) & (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)) !=
-            TIDE__MINE) {
+        (tide__route_of(table, slot) & (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)) != TIDE__MINE) {
         return false;
     }
     struct tide__relocation k = tide__key_view(table, slot, *word);
@@ -255,8 +240,7 @@ static inline bool grant(struct walk *walk, uint32_t slot, uint64_t key, uint64_
 
 /* A wish that comes of an intent. Somebody else's interest, or that this node has the row or waits for
  * it, may be reason enough for it to stay; the home remembers the interest in any case. */
-static bool intent_moves(const struct walk *walk, uint16_t home, uint64_t key,
-                         const struct tide__relocation *k) {
+static bool intent_moves(const struct walk *walk, uint16_t home, uint64_t key, const struct tide__relocation *k) {
     const struct tide__job *job = walk->job;
     struct tide_table *table = walk->table;
     if (job->own && !tide__intent_lasts(table, key)) {
@@ -279,16 +263,15 @@ static bool intent_moves(const struct walk *walk, uint16_t home, uint64_t key,
         }
         return false;
     }
-    tide__outbox_add(table, TIDE__OP_STAY, job->origin,
-                     rule == TIDE__RULE_COPY ? TIDE__STAY_COPY : TIDE__STAY_REMOTE, key, 0, NULL,
-                     NULL);
+    tide__outbox_add(table, TIDE__OP_STAY, job->origin, rule == TIDE__RULE_COPY ? TIDE__STAY_COPY : TIDE__STAY_REMOTE,
+                     key, 0, NULL, NULL);
     return false;
 }
 
 /* 0: done here. Else where it goes, and under which term its owner has it. The word is locked and stays
  * so. */
-static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key,
-                         uint64_t *word, struct tide__relocation k, int *error) {
+static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key, uint64_t *word,
+                         struct tide__relocation k, int *error) {
     struct tide__job *job = walk->job;
     struct tide_table *table = walk->table;
     const uint32_t route = tide__route_of(table, slot);
@@ -330,8 +313,7 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
         if (tide__word_state(*word) == TIDE__ARRIVING &&
             !tide__arrival_of(table, *word)->here) { /* never made, and this node waits too */
             write_owner(table, word, &k);
-            tide__outbox_add(table, TIDE__OP_XFER, r.node, 0, key, r.term | TIDE__NO_ROW, NULL,
-                             NULL);
+            tide__outbox_add(table, TIDE__OP_XFER, r.node, 0, key, r.term | TIDE__NO_ROW, NULL, NULL);
         } else {
             *word = tide__owner_give(table, *word, &k, key, r.node, r.term);
         }
@@ -341,8 +323,8 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
         tide__trail_add(table, key, k.self, (r.term - 1) & TIDE__TERM_MASK, r.node);
         break;
     case TIDE__INSTALL:
-        *word = tide__owner_install(table, *word, key, &k, r, TIDE__CUT_NO_ROW, NULL,
-                                    tide_port_now(table->store->port));
+        *word =
+            tide__owner_install(table, *word, key, &k, r, TIDE__CUT_NO_ROW, NULL, tide_port_now(table->store->port));
         break;
     case TIDE__SURPRISE:
         tide__table_count(table, TIDE__SURPRISES, 1);
@@ -354,11 +336,10 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
 }
 
 /* An operation that came straight: here, while this node has the row under the term it names. */
-static uint32_t run_or_return(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key,
-                              uint64_t *word, const struct tide__relocation *k, int *error) {
+static uint32_t run_or_return(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key, uint64_t *word,
+                              const struct tide__relocation *k, int *error) {
     const uint32_t term = tide__job_term_at(walk->job, index);
-    const bool has = k->state == TIDE__HELD &&
-                     (k->term == term || TIDE_MUTANT(location_term_ignored));
+    const bool has = k->state == TIDE__HELD && (k->term == term || TIDE_MUTANT(location_term_ignored));
     if (!has) {
         walk->term = term;
         return BACK | walk->job->origin;
@@ -368,8 +349,7 @@ static uint32_t run_or_return(struct walk *walk, uint32_t index, uint32_t slot, 
 }
 
 /* As relocate(), with what workers and location caches need besides. */
-static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key,
-                       uint64_t *word, int *error) {
+static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key, uint64_t *word, int *error) {
     struct tide__job *job = walk->job;
     struct tide_table *table = walk->table;
     const struct tide__relocation k = tide__key_view(table, slot, *word);
@@ -411,8 +391,7 @@ static void queue_part(struct walk *walk, const struct part *keys) {
         if (part) {
             tide__job_free(table->store, part);
         }
-        tide__job_error(job, TIDE_EBUSY, "too many operations wait for rows on the move", indices,
-                        count);
+        tide__job_error(job, TIDE_EBUSY, "too many operations wait for rows on the move", indices, count);
         return;
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -465,16 +444,16 @@ static void tell_passed(const struct tide__job *job, const struct part *part, ui
     (void)tide__store_send_writer(store, job->origin, &w);
 }
 
-static void fail_part(struct walk *walk, const uint32_t *indices, size_t count, int code,
-                      uint16_t dead, const char *text) {
+static void fail_part(struct walk *walk, const uint32_t *indices, size_t count, int code, uint16_t dead,
+                      const char *text) {
     struct tide__job *job = walk->job;
     if (job->kind != TIDE__LOC) {
         tide__job_error(job, code, text, indices, count);
         return;
     }
     for (size_t i = 0; i < count; i++) { /* the requester waits for it */
-        tide__outbox_add(walk->table, TIDE__OP_LOST, job->origin, dead,
-                         tide__job_key_at(job, indices[i]), 0, NULL, NULL);
+        tide__outbox_add(walk->table, TIDE__OP_LOST, job->origin, dead, tide__job_key_at(job, indices[i]), 0, NULL,
+                         NULL);
     }
 }
 
@@ -508,10 +487,9 @@ static void forward_part(struct walk *walk, const struct part *part) {
         tell_passed(job, part, to);
     }
     address(job, part->to & OWNER);
-    code = code ? code
-                : tide__job_pass(job, part->indices,
-                                 part->to & (STRAIGHT | BACK) ? part->terms : NULL, part->count,
-                                 to);
+    code = code
+               ? code
+               : tide__job_pass(job, part->indices, part->to & (STRAIGHT | BACK) ? part->terms : NULL, part->count, to);
     if (code) {
         tide__node_text(table->store, to, name);
         (void)snprintf(text, sizeof text, "node %s %s", name,
@@ -561,8 +539,7 @@ static void dispatch_part(struct walk *walk, const struct part *part, int error)
         queue_part(walk, part);
         asked(walk->job, part);
     } else if (part->to == NO_MEMORY) {
-        fail_part(walk, part->indices, part->count, error ? error : TIDE_ENOMEM, 0,
-                  tide_error_message());
+        fail_part(walk, part->indices, part->count, error ? error : TIDE_ENOMEM, 0, tide_error_message());
     } else if (part->to & DIED) {
         tide__died_text(walk->table->store, (uint16_t)part->to, text);
         fail_part(walk, part->indices, part->count, TIDE_EDIED, (uint16_t)part->to, text);
@@ -579,8 +556,7 @@ static void dispatch(struct walk *walk, int error) {
         same++;
     }
     if (same == m->count) {
-        const struct part all = {
-            .indices = m->at, .terms = walk->terms, .count = m->count, .to = walk->to[0]};
+        const struct part all = {.indices = m->at, .terms = walk->terms, .count = m->count, .to = walk->to[0]};
         dispatch_part(walk, &all, error);
         return;
     }
@@ -633,10 +609,9 @@ void tide__owner_job(struct tide__job *job) {
                         .event = event_of(job),
                         .operation = job->kind == TIDE__PULL || job->kind == TIDE__PUSH};
     const bool answered = job->kind != TIDE__LOC && job->kind != TIDE__OFFER;
-    const bool wishes =
-        job->kind == TIDE__LOC && !job->returned && !(job->flags & TIDE__INTENDED);
-    const bool asks = job->own && job->kind == TIDE__LOCALIZE && !job->returned &&
-                      !store->leaving && !tide__locations_in_use(table);
+    const bool wishes = job->kind == TIDE__LOC && !job->returned && !(job->flags & TIDE__INTENDED);
+    const bool asks =
+        job->own && job->kind == TIDE__LOCALIZE && !job->returned && !store->leaving && !tide__locations_in_use(table);
     int error = 0;
     tide__misses_init(&job->misses);
     table->outbox->hint = job->count;
@@ -647,8 +622,7 @@ void tide__owner_job(struct tide__job *job) {
         }
         uint64_t key, old;
         uint32_t slot, to = NO_MEMORY;
-        atomic_uint_fast64_t *word =
-            tide__block_lock(table, &block, job->keys, i, job->count, &key, &slot, &old);
+        atomic_uint_fast64_t *word = tide__block_lock(table, &block, job->keys, i, job->count, &key, &slot, &old);
         if (word) {
             if (wishes && grant(&walk, slot, key, &old)) {
                 to = 0;
@@ -658,8 +632,7 @@ void tide__owner_job(struct tide__job *job) {
             tide__word_unlock(word, old);
         }
         if (to && note_miss(&walk, i, to)) {
-            tide__job_error(job, TIDE_ENOMEM, "no memory to pass an operation on", NULL,
-                            job->count);
+            tide__job_error(job, TIDE_ENOMEM, "no memory to pass an operation on", NULL, job->count);
             job->misses.count = job->count; /* nothing else is answered */
             break;
         }
@@ -683,11 +656,9 @@ void tide__owner_job(struct tide__job *job) {
 /* ---- a row that stays ---- */
 
 /* An operation that waited for a row that does not come goes to where the row is, as if it came now. */
-static void operate_there(struct tide_table *table, struct tide__waiter *w, uint32_t slot,
-                          uint64_t key) {
+static void operate_there(struct tide_table *table, struct tide__waiter *w, uint32_t slot, uint64_t key) {
     struct tide__job *job = w->job;
-    struct walk walk = {
-        .job = job, .table = table, .event = event_of(job), .operation = true};
+    struct walk walk = {.job = job, .table = table, .event = event_of(job), .operation = true};
     uint64_t word;
     int error = 0;
     atomic_uint_fast64_t *at = tide__key_lock(table, slot, key, &word);
@@ -733,8 +704,8 @@ void tide__owner_stays(struct tide_table *table, uint64_t key) {
         tide__table_count(table, TIDE__SURPRISES, k.state != TIDE__HELD); /* it came with its slot */
     } else if (is_wanted(a)) {
         a->intended = false;
-        tide__outbox_add(table, TIDE__OP_LOC, tide__route_home(tide__route_of(table, slot)), 0, key,
-                         k.term, NULL, NULL);
+        tide__outbox_add(table, TIDE__OP_LOC, tide__route_home(tide__route_of(table, slot)), 0, key, k.term, NULL,
+                         NULL);
     } else if (tide__relocate(&k, event).act == TIDE__STAYS) {
         const uint32_t handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
         waiters = a->first;

@@ -13,14 +13,13 @@
 #define TIDE__NO_ROW 0x80000000u /* in a term on the wire: the row is the initial one, or none */
 
 extern const struct tide__technique tide__relocating;
-tide__handler tide__owner_message; /* HAND, XFER, STAY, LOST, FAILED, SLOT_KEYS */
+tide__handler tide__owner_message;  /* HAND, XFER, STAY, LOST, FAILED, SLOT_KEYS */
 tide__handler tide__passed_message; /* PASSED (location_cache.c) */
 
 int tide__owner_table_init(struct tide_table *table);
 void tide__owner_table_deinit(struct tide_table *table);
 /* Worker: operations that were counted as handed over will not be sent after all. */
-void tide__owner_take_back(struct tide_table *table, const void *keys, const uint32_t *positions,
-                           size_t count);
+void tide__owner_take_back(struct tide_table *table, const void *keys, const uint32_t *positions, size_t count);
 /* Works on an operation on a table that relocates: nothing of it is left to do when it returns. */
 void tide__owner_job(struct tide__job *job);
 /* All of a slot that this node was home of goes to `to`; its route is changed already. */
@@ -53,7 +52,7 @@ struct tide__outbox_message {
     struct tide__outbox_message *next;
     uint64_t *keys;
     uint32_t *terms;
-    struct tide_blob *rows; /* a copy, or, if `lent`, a zero_copy send (zero_copy.h) */
+    struct tide_blob *rows;                          /* a copy, or, if `lent`, a zero_copy send (zero_copy.h) */
     size_t count, capacity, row_count, row_capacity; /* rows: room for one more than that */
     uint16_t to, about;
     uint8_t op;
@@ -62,11 +61,11 @@ struct tide__outbox_message {
 struct tide__relocate_outbox {
     struct tide__outbox_message *first; /* the newest */
     struct tide__zero_copy_source *zero_copy_source;
-    size_t zero_copy_rows; /* of a message whose rows are lent; 0: they are copied */
-    struct tide__job *done; /* waited for rows and have them; answered at the end of the message */
-    size_t hint;            /* keys of the message in hand */
+    size_t zero_copy_rows;        /* of a message whose rows are lent; 0: they are copied */
+    struct tide__job *done;       /* waited for rows and have them; answered at the end of the message */
+    size_t hint;                  /* keys of the message in hand */
     uint64_t given, got, took_ns; /* rows of the message in hand, not counted yet */
-    uint64_t same, took; /* of them, those that took this long, and are not in `got` yet */
+    uint64_t same, took;          /* of them, those that took this long, and are not in `got` yet */
 };
 
 /* What a STAY says beside that. */
@@ -77,15 +76,14 @@ enum tide__stay { TIDE__STAY_REMOTE = 1, TIDE__STAY_COPY };
  * about). `about`: HAND: the new owner; LOST: the dead node; LOC: flags; STAY: enum tide__stay.
  * row: NULL, or row_floats floats, copied; second: NULL, or its second version (cut.h), copied.
  */
-void tide__outbox_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
-                      uint32_t term, const float *row, const float *second);
+void tide__outbox_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key, uint32_t term,
+                      const float *row, const float *second);
 /* The same, of the newest message and without a row: most keys of a message go the way of the one
  * before. */
-static inline void tide__outbox_key(struct tide_table *table, int op, uint16_t to, uint16_t about,
-                                    uint64_t key, uint32_t term) {
+static inline void tide__outbox_key(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
+                                    uint32_t term) {
     struct tide__outbox_message *p = table->outbox->first;
-    if (TIDE_UNLIKELY(!p || p->op != op || p->to != to || p->about != about ||
-                      p->count == p->capacity)) {
+    if (TIDE_UNLIKELY(!p || p->op != op || p->to != to || p->about != about || p->count == p->capacity)) {
         tide__outbox_add(table, op, to, about, key, term, NULL, NULL);
         return;
     }
@@ -93,19 +91,17 @@ static inline void tide__outbox_key(struct tide_table *table, int op, uint16_t t
     p->terms[p->count++] = term;
 }
 /* XFER with its row, which is sent from where it lies: *takes* it. Only if there are zero_copy_rows. */
-void tide__outbox_zero_copy(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term,
-                       uint32_t row);
+void tide__outbox_zero_copy(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term, uint32_t row);
 /* XFER with its row, copied. */
-static inline void tide__outbox_row(struct tide_table *table, uint16_t to, uint64_t key,
-                                    uint32_t term, const float *row) {
+static inline void tide__outbox_row(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term,
+                                    const float *row) {
     struct tide__outbox_message *p = table->outbox->first;
-    if (TIDE_UNLIKELY(!p || p->op != TIDE__OP_XFER || p->to != to || p->lent ||
-                      p->count == p->capacity || p->row_count >= p->row_capacity)) {
+    if (TIDE_UNLIKELY(!p || p->op != TIDE__OP_XFER || p->to != to || p->lent || p->count == p->capacity ||
+                      p->row_count >= p->row_capacity)) {
         tide__outbox_add(table, TIDE__OP_XFER, to, 0, key, term, row, NULL);
         return;
     }
-    memcpy((float *)p->rows->data + p->row_count++ * table->row_floats, row,
-           table->row_floats * sizeof *row);
+    memcpy((float *)p->rows->data + p->row_count++ * table->row_floats, row, table->row_floats * sizeof *row);
     p->keys[p->count] = key;
     p->terms[p->count++] = term;
 }
@@ -140,12 +136,10 @@ struct tide__trails {
     size_t capacity, count;
 };
 /* The row is to go from `from`, who has it or gets it under `term`, to `to`. */
-void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint32_t term,
-                     uint16_t to);
+void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint32_t term, uint16_t to);
 /* Is the row to go, or on its way, or gone through the hands of `node`, under a later term than the
  * last that it knew of? */
-bool tide__trail_awaits(const struct tide_table *table, uint64_t key, uint16_t node,
-                        uint32_t seen);
+bool tide__trail_awaits(const struct tide_table *table, uint64_t key, uint16_t node, uint32_t seen);
 /* The row has come to `node`: who had it before is forgotten, and `node` itself. */
 void tide__trail_passed(struct tide_table *table, uint64_t key, uint16_t node);
 void tide__trail_cut(struct tide_table *table, uint64_t key, uint16_t count); /* the oldest stay */
@@ -192,13 +186,12 @@ struct tide__arrival { /* state ARRIVING */
     uint32_t row; /* taken before the row is asked for */
     uint32_t owner_term, next_term;
     uint16_t owner, next, next_by; /* next_by: who said so */
-    bool here; /* the row is here, but not the workers' yet */
-    bool held; /* ... before the slot's fence is lifted */
-    bool intended; /* asked for on an intent: STAY may come instead */
+    bool here;                     /* the row is here, but not the workers' yet */
+    bool held;                     /* ... before the slot's fence is lifted */
+    bool intended;                 /* asked for on an intent: STAY may come instead */
 };
 
-static inline struct tide__arrival *tide__arrival_of(const struct tide_table *table,
-                                                     uint64_t word) {
+static inline struct tide__arrival *tide__arrival_of(const struct tide_table *table, uint64_t word) {
     return (struct tide__arrival *)(void *)tide__slab_row(&table->arrivals, (uint32_t)word);
 }
 static inline void tide__arrival_free(struct tide_table *table, uint64_t word) {
@@ -206,21 +199,17 @@ static inline void tide__arrival_free(struct tide_table *table, uint64_t word) {
 }
 /* Of a row that stays here: with its flags for checkpoints. */
 static inline uint64_t tide__word_base(uint64_t old, uint32_t seen) {
-    return (old & (TIDE__WORD_PRESENT | TIDE__WORD_TAKEN | TIDE__WORD_DIRTY)) |
-           (uint64_t)seen << 32;
+    return (old & (TIDE__WORD_PRESENT | TIDE__WORD_TAKEN | TIDE__WORD_DIRTY)) | (uint64_t)seen << 32;
 }
 static inline uint64_t tide__word_bare(uint64_t old, uint32_t seen) {
     return (old & TIDE__WORD_PRESENT) | (uint64_t)seen << 32;
 }
 
-atomic_uint_fast64_t *tide__key_lock(struct tide_table *table, uint32_t slot, uint64_t key,
-                                     uint64_t *old);
-static inline struct tide__relocation tide__key_view(struct tide_table *table, uint32_t slot,
-                                                     uint64_t word) {
+atomic_uint_fast64_t *tide__key_lock(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t *old);
+static inline struct tide__relocation tide__key_view(struct tide_table *table, uint32_t slot, uint64_t word) {
     const uint16_t self = tide__store_self(table->store);
-    struct tide__relocation k = {.self = self,
-                                 .home = tide__route_of(table, slot) & TIDE__MINE,
-                                 .term = tide__word_seen(word)};
+    struct tide__relocation k = {
+        .self = self, .home = tide__route_of(table, slot) & TIDE__MINE, .term = tide__word_seen(word)};
     k.owner = k.home ? self : 0;
     k.owner_term = k.term;
     if (tide__word_state(word) == TIDE__OWNED) {
@@ -240,11 +229,9 @@ static inline struct tide__relocation tide__key_view(struct tide_table *table, u
     return k;
 }
 /* The row is not here. */
-static inline uint64_t tide__word_gone(uint64_t old, const struct tide__relocation *k,
-                                       uint32_t handed) {
+static inline uint64_t tide__word_gone(uint64_t old, const struct tide__relocation *k, uint32_t handed) {
     if (k->home && k->owner != k->self && k->owner != 0) {
-        return tide__word_bare(old, k->owner_term) | TIDE__WORD_AWAY | (uint32_t)k->owner << 16 |
-               handed;
+        return tide__word_bare(old, k->owner_term) | TIDE__WORD_AWAY | (uint32_t)k->owner << 16 | handed;
     }
     return tide__word_bare(old, k->term) | handed;
 }
@@ -256,8 +243,7 @@ static inline int tide__arrival_make(struct tide_table *table, uint64_t *word, u
         return code;
     }
     const uint32_t handed = tide__word_handed(*word);
-    *word =
-        tide__word_base(*word, tide__word_seen(*word)) | (uint64_t)TIDE__ARRIVING << 60 | number;
+    *word = tide__word_base(*word, tide__word_seen(*word)) | (uint64_t)TIDE__ARRIVING << 60 | number;
     struct tide__arrival *a = tide__arrival_of(table, *word);
     *a = (struct tide__arrival){.own = handed, .row = row};
     a->last = &a->first;
@@ -270,8 +256,8 @@ static inline int tide__row_take(struct tide_table *table, uint32_t *row) {
 }
 int tide__row_place(struct tide_table *table, uint32_t slot, uint64_t *word, uint32_t row);
 /* A row is to come to a locked word that has none: it has a place. */
-static inline int tide__await(struct tide_table *table, uint64_t *word,
-                              const struct tide__relocation *k, uint64_t now) {
+static inline int tide__await(struct tide_table *table, uint64_t *word, const struct tide__relocation *k,
+                              uint64_t now) {
     uint32_t row;
     int code = tide__row_take(table, &row);
     if (code) {
@@ -294,14 +280,12 @@ bool tide__handed_over(struct tide_table *table, uint64_t *word);
 uint64_t tide__taken_back(struct tide_table *table, uint64_t word);
 /* `word`: locked, of the row; `made`: for this operation. */
 int tide__owner_run(struct tide__job *job, uint32_t index, uint64_t *word, float *row, bool made);
-void tide__waiter_done(struct tide_table *table, struct tide__waiter *w, int code,
-                       const char *text);
+void tide__waiter_done(struct tide_table *table, struct tide__waiter *w, int code, const char *text);
 void tide__owner_finish(struct tide_table *table);
-uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct tide__relocation *k,
-                          uint64_t key, uint16_t to, uint32_t term);
-uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t key,
-                             const struct tide__relocation *k, struct tide__relocate_result r,
-                             uint32_t marks, const uint8_t *bytes, uint64_t now);
+uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct tide__relocation *k, uint64_t key,
+                          uint16_t to, uint32_t term);
+uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t key, const struct tide__relocation *k,
+                             struct tide__relocate_result r, uint32_t marks, const uint8_t *bytes, uint64_t now);
 void tide__died_text(struct tide_store *store, uint16_t node, char text[160]);
 
 /* The keys of a message one after the other: i = 0 .. count - 1, none left out. */
@@ -312,14 +296,11 @@ struct tide__key_block { /* what is on its way from memory; of dense tables */
     uint32_t slots[TIDE__BLOCK_KEYS];
 };
 /* The words of the next keys, then their rows. */
-void tide__block_fetch(struct tide_table *table, struct tide__key_block *block,
-                       const uint8_t *keys, size_t count);
+void tide__block_fetch(struct tide_table *table, struct tide__key_block *block, const uint8_t *keys, size_t count);
 /* Key i of `keys` (u64, unaligned), and its locked word; NULL: out of memory. */
-static inline atomic_uint_fast64_t *tide__block_lock(struct tide_table *table,
-                                                     struct tide__key_block *block,
-                                                     const uint8_t *keys, size_t i, size_t count,
-                                                     uint64_t *key, uint32_t *slot,
-                                                     uint64_t *old) {
+static inline atomic_uint_fast64_t *tide__block_lock(struct tide_table *table, struct tide__key_block *block,
+                                                     const uint8_t *keys, size_t i, size_t count, uint64_t *key,
+                                                     uint32_t *slot, uint64_t *old) {
     if (TIDE_UNLIKELY(table->options.keys == TIDE_KEYS_HASHED)) {
         memcpy(key, keys + i * sizeof *key, sizeof *key);
         *slot = tide__slot_of(table, *key);

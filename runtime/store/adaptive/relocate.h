@@ -18,10 +18,10 @@ enum tide__relocate_state { TIDE__GONE, TIDE__HELD, TIDE__COMING };
 
 struct tide__relocation {
     uint16_t self;
-    bool home;      /* this node is home of the key's slot */
-    uint8_t state;  /* enum tide__relocate_state: the row is not here, here, asked for */
-    uint32_t term;  /* highest term under which this node had the key */
-    uint16_t owner; /* home: owner of record; 0: nobody yet, its initial row is made on demand */
+    bool home;           /* this node is home of the key's slot */
+    uint8_t state;       /* enum tide__relocate_state: the row is not here, here, asked for */
+    uint32_t term;       /* highest term under which this node had the key */
+    uint16_t owner;      /* home: owner of record; 0: nobody yet, its initial row is made on demand */
     uint32_t owner_term; /* home: its term */
     uint16_t next;       /* COMING: to whom the row goes on, 0: it stays */
     uint32_t next_term;
@@ -29,13 +29,13 @@ struct tide__relocation {
 
 enum tide__relocate_kind {
     TIDE__EVENT_OPERATION, /* node sent it to this node as the home; 0: called here, or to the owner */
-    TIDE__EVENT_LOCALIZE, /* this node wants the key */
-    TIDE__EVENT_LOC,      /* node wants the key */
-    TIDE__EVENT_HAND,     /* give it to node under term */
-    TIDE__EVENT_XFER,     /* the row, under term */
-    TIDE__EVENT_OFFER,    /* node wants to be rid of the key */
-    TIDE__EVENT_LOST,     /* the row will not come */
-    TIDE__EVENT_STAY,     /* this node asked on an intent: the row stays where it is */
+    TIDE__EVENT_LOCALIZE,  /* this node wants the key */
+    TIDE__EVENT_LOC,       /* node wants the key */
+    TIDE__EVENT_HAND,      /* give it to node under term */
+    TIDE__EVENT_XFER,      /* the row, under term */
+    TIDE__EVENT_OFFER,     /* node wants to be rid of the key */
+    TIDE__EVENT_LOST,      /* the row will not come */
+    TIDE__EVENT_STAY,      /* this node asked on an intent: the row stays where it is */
 };
 struct tide__relocate_event {
     uint8_t kind;
@@ -88,8 +88,7 @@ static inline bool tide__here_by_default(const struct tide__relocation *key) {
  * that owner. And who is not the home any more passes on what was sent to the home, also when it has
  * the row, which may be about to go to that owner.
  */
-static inline struct tide__relocate_result tide__on_operation(const struct tide__relocation *key,
-                                                              bool asks_home) {
+static inline struct tide__relocate_result tide__on_operation(const struct tide__relocation *key, bool asks_home) {
     const bool in_the_end = key->home && (key->owner == key->self || key->owner == 0);
     if (!asks_home || in_the_end || TIDE_MUTANT(home_keeps_operations)) {
         if (key->state == TIDE__HELD || tide__here_by_default(key)) {
@@ -105,8 +104,7 @@ static inline struct tide__relocate_result tide__on_operation(const struct tide_
 }
 
 /* The home records `node` as owner, before anything is sent. */
-static inline struct tide__relocate_result tide__record(struct tide__relocation *key,
-                                                        uint16_t node,
+static inline struct tide__relocate_result tide__record(struct tide__relocation *key, uint16_t node,
                                                         enum tide__relocate_act what) {
     struct tide__relocate_result r = tide__act(what);
     r.to = key->owner;
@@ -130,16 +128,14 @@ static inline struct tide__relocate_result tide__on_localize(struct tide__reloca
     return key->home ? tide__record(key, key->self, TIDE__SEND_HAND) : tide__act(TIDE__ASK);
 }
 
-static inline struct tide__relocate_result tide__on_loc(struct tide__relocation *key,
-                                                        uint16_t node) {
+static inline struct tide__relocate_result tide__on_loc(struct tide__relocation *key, uint16_t node) {
     if (!key->home) {
         return tide__act(TIDE__TO_HOME);
     }
     if (key->owner == node) {
         return tide__act(TIDE__DROP);
     }
-    if (key->owner ==
-        0) { /* it became home while it waits: nobody has the row, it was never made */
+    if (key->owner == 0) { /* it became home while it waits: nobody has the row, it was never made */
         if (node != key->self) {
             return tide__record(key, node, TIDE__GIVE);
         }
@@ -172,15 +168,13 @@ static inline struct tide__relocate_result tide__on_loc(struct tide__relocation 
 
 /* Is this HAND or XFER about a row that comes though this node does not wait for it? It gave up when a
  * home died that had passed its wish on, or its wish was granted twice. It is to wait. */
-static inline bool tide__is_unasked(const struct tide__relocation *key,
-                                    struct tide__relocate_event event) {
+static inline bool tide__is_unasked(const struct tide__relocation *key, struct tide__relocate_event event) {
     const bool given = event.kind == TIDE__EVENT_HAND && event.term == tide__term_next(key->term);
     return key->state == TIDE__GONE && !tide__here_by_default(key) && !given &&
            tide__term_newer(event.term, key->term) && !TIDE_MUTANT(row_unasked_dropped);
 }
 
-static inline struct tide__relocate_result tide__on_hand(struct tide__relocation *key,
-                                                         uint16_t node, uint32_t term) {
+static inline struct tide__relocate_result tide__on_hand(struct tide__relocation *key, uint16_t node, uint32_t term) {
     if (!tide__term_newer(term, key->term)) {
         return tide__act(TIDE__DROP);
     }
@@ -207,8 +201,7 @@ static inline struct tide__relocate_result tide__on_hand(struct tide__relocation
     return tide__act(again ? TIDE__DROP : TIDE__SURPRISE);
 }
 
-static inline struct tide__relocate_result tide__on_xfer(struct tide__relocation *key,
-                                                         uint32_t term) {
+static inline struct tide__relocate_result tide__on_xfer(struct tide__relocation *key, uint32_t term) {
     if (key->state != TIDE__COMING || !tide__term_newer(term, key->term)) {
         return tide__act(TIDE__DROP);
     }
@@ -225,14 +218,12 @@ static inline struct tide__relocate_result tide__on_xfer(struct tide__relocation
     return r;
 }
 
-static inline struct tide__relocate_result tide__on_offer(struct tide__relocation *key,
-                                                          uint16_t node) {
+static inline struct tide__relocate_result tide__on_offer(struct tide__relocation *key, uint16_t node) {
     if (!key->home) {
         return tide__act(TIDE__TO_HOME);
     }
-    return key->owner == node && key->owner != key->self && key->state == TIDE__GONE
-               ? tide__on_localize(key)
-               : tide__act(TIDE__DROP);
+    return key->owner == node && key->owner != key->self && key->state == TIDE__GONE ? tide__on_localize(key)
+                                                                                     : tide__act(TIDE__DROP);
 }
 
 static inline struct tide__relocate_result tide__on_lost(struct tide__relocation *key) {

@@ -22,8 +22,7 @@ int tide__owner_table_init(struct tide_table *table) {
         return tide_fail(TIDE_ENOMEM, "no memory for table '%s'", table->options.name);
     }
     table->outbox->zero_copy_rows = tide__zero_copy_rows(table->row_floats * sizeof(float));
-    tide__slab_init(&table->arrivals, sizeof(struct tide__arrival) / sizeof(float),
-                    table->budget);
+    tide__slab_init(&table->arrivals, sizeof(struct tide__arrival) / sizeof(float), table->budget);
     return 0;
 }
 
@@ -40,8 +39,7 @@ void tide__owner_table_deinit(struct tide_table *table) {
 }
 
 /* NULL: out of memory. */
-atomic_uint_fast64_t *tide__key_lock(struct tide_table *table, uint32_t slot, uint64_t key,
-                                     uint64_t *old) {
+atomic_uint_fast64_t *tide__key_lock(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t *old) {
     atomic_uint_fast64_t *word;
     if (table->options.keys == TIDE_KEYS_HASHED) {
         int code;
@@ -67,8 +65,7 @@ static inline uint64_t settled(struct tide_table *table, uint64_t word) {
     const struct tide__arrival *a = tide__arrival_of(table, word);
     return !a->here || a->held || a->own
                ? word
-               : tide__word_base(word, tide__word_seen(word)) | (uint64_t)TIDE__OWNED << 60 |
-                     a->row;
+               : tide__word_base(word, tide__word_seen(word)) | (uint64_t)TIDE__OWNED << 60 | a->row;
 }
 
 static inline uint64_t settle(struct tide_table *table, uint64_t word) {
@@ -85,8 +82,8 @@ uint64_t tide__word_settled(struct tide_table *table, uint64_t word) {
 
 int tide__row_limit(const struct tide_table *table) {
     if (tide__slab_used(&table->slab) >= table->options.key_limit) {
-        return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node",
-                         table->name, (unsigned long long)table->options.key_limit);
+        return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node", table->name,
+                         (unsigned long long)table->options.key_limit);
     }
     return 0;
 }
@@ -141,8 +138,7 @@ uint64_t tide__taken_back(struct tide_table *table, uint64_t word) {
     return now;
 }
 
-void tide__owner_take_back(struct tide_table *table, const void *keys, const uint32_t *positions,
-                           size_t count) {
+void tide__owner_take_back(struct tide_table *table, const void *keys, const uint32_t *positions, size_t count) {
     for (size_t i = 0; i < count; i++) {
         uint64_t key, old;
         memcpy(&key, (const char *)keys + (size_t)positions[i] * sizeof key, sizeof key);
@@ -163,8 +159,7 @@ const atomic_uint_fast64_t *tide__owner_word(struct tide_table *table, uint64_t 
     }
     const uint32_t slot = tide__slot_of(table, key);
     /* acquire: with tide__dense_words */
-    const atomic_uint_fast64_t *words =
-        atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
+    const atomic_uint_fast64_t *words = atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
     return words ? words + tide__place_of(table, slot, key) : NULL;
 }
 
@@ -222,8 +217,7 @@ int tide__owner_run(struct tide__job *job, uint32_t index, uint64_t *word, float
     }
     const uint8_t *in = job->deltas ? (const uint8_t *)job->deltas : job->rows;
     in += index * floats * sizeof(float);
-    tide__cut_push(table, tide__job_key_at(job, index), word, row, made, job->stamp,
-                   job->raw ? NULL : in);
+    tide__cut_push(table, tide__job_key_at(job, index), word, row, made, job->stamp, job->raw ? NULL : in);
     if (job->raw) {
         tide__row_put(table, row, in, job->flags);
     } else {
@@ -243,8 +237,7 @@ static inline void one_less(struct tide_table *table, struct tide__job *job) {
     }
 }
 
-void tide__waiter_done(struct tide_table *table, struct tide__waiter *w, int code,
-                       const char *text) {
+void tide__waiter_done(struct tide_table *table, struct tide__waiter *w, int code, const char *text) {
     if (code) {
         tide__job_error(w->job, code, text, &w->index, 1);
         w->job->failed[w->index] = 1;
@@ -273,8 +266,7 @@ static void count_took(struct tide_table *table) {
     outbox->got += outbox->same;
     outbox->took_ns += outbox->same * took;
     atomic_uint_fast64_t *bucket = &table->relocate_hist[bucket_of(took)];
-    atomic_store_explicit(bucket,
-                          atomic_load_explicit(bucket, memory_order_relaxed) + outbox->same,
+    atomic_store_explicit(bucket, atomic_load_explicit(bucket, memory_order_relaxed) + outbox->same,
                           memory_order_relaxed);
     if (took > atomic_load_explicit(&table->relocate_max_ns, memory_order_relaxed)) {
         atomic_store_explicit(&table->relocate_max_ns, took, memory_order_relaxed);
@@ -282,8 +274,7 @@ static void count_took(struct tide_table *table) {
     outbox->same = 0;
 }
 
-static inline void count_time(struct tide_table *table, const struct tide__arrival *a,
-                              uint64_t now) {
+static inline void count_time(struct tide_table *table, const struct tide__arrival *a, uint64_t now) {
     const uint64_t took = now - a->asked_at;
     if (took != table->outbox->took) {
         count_took(table);
@@ -327,12 +318,11 @@ void tide__owner_finish(struct tide_table *table) {
 /* ---- giving and getting ---- */
 
 /* It is nobody's any more. */
-static void send_row(struct tide_table *table, uint64_t key, uint64_t word, uint16_t to,
-                     uint32_t term, uint32_t row) {
+static void send_row(struct tide_table *table, uint64_t key, uint64_t word, uint16_t to, uint32_t term, uint32_t row) {
     struct tide__kept *second;
     const float *at = tide__slab_row(&table->slab, row);
     term |= tide__cut_give(table, key, word, at, &second);
-    if (TIDE_UNLIKELY(second != NULL)) {
+    if (TIDE_UNLIKELY(second)) {
         tide__outbox_add(table, TIDE__OP_XFER, to, 0, key, term, at, second->row);
         tide_free(second);
         tide__hand_give(&table->slab, row);
@@ -347,8 +337,8 @@ static void send_row(struct tide_table *table, uint64_t key, uint64_t word, uint
 }
 
 /* The row of a locked word goes to another node. */
-uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct tide__relocation *k,
-                          uint64_t key, uint16_t to, uint32_t term) {
+uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct tide__relocation *k, uint64_t key,
+                          uint16_t to, uint32_t term) {
     uint32_t handed = tide__word_handed(old), row = UINT32_MAX;
     if (tide__word_state(old) == TIDE__OWNED) {
         row = (uint32_t)old;
@@ -383,9 +373,8 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
 
 /* What relocate() decided about a row that came for an ARRIVING word: bytes NULL: the initial one.
  */
-uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t key,
-                             const struct tide__relocation *k, struct tide__relocate_result r,
-                             uint32_t marks, const uint8_t *bytes, uint64_t now) {
+uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t key, const struct tide__relocation *k,
+                             struct tide__relocate_result r, uint32_t marks, const uint8_t *bytes, uint64_t now) {
     struct tide__arrival *a = tide__arrival_of(table, old);
     float *row = tide__slab_row(&table->slab, a->row);
     const size_t row_bytes = table->row_floats * sizeof *row;
@@ -397,8 +386,7 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
     old = tide__cut_arrive(table, key, old, bytes ? marks : TIDE__CUT_NO_ROW, row,
                            bytes && (marks & TIDE__MARK_SPLIT) ? bytes + row_bytes : NULL);
     count_time(table, a, now);
-    for (struct tide__waiter *w = TIDE_MUTANT(reloc_waiters_not_run) ? NULL : a->first, *next; w;
-         w = next) {
+    for (struct tide__waiter *w = TIDE_MUTANT(reloc_waiters_not_run) ? NULL : a->first, *next; w; w = next) {
         next = w->next;
         if (w->job->kind == TIDE__LOCALIZE) {
             one_less(table, w->job);
@@ -416,12 +404,10 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
     if (k->home) {
         tide__trail_end(table, key);
     } else if (table->store->leaving) {
-        tide__outbox_add(table, TIDE__OP_OFFER,
-                         tide__route_home(tide__route_of(table, tide__slot_of(table, key))), 0, key,
-                         0, NULL, NULL);
+        tide__outbox_add(table, TIDE__OP_OFFER, tide__route_home(tide__route_of(table, tide__slot_of(table, key))), 0,
+                         key, 0, NULL, NULL);
     }
-    return settle(table, tide__word_base(old, k->term) | (uint64_t)TIDE__ARRIVING << 60 |
-                             (uint32_t)old);
+    return settle(table, tide__word_base(old, k->term) | (uint64_t)TIDE__ARRIVING << 60 | (uint32_t)old);
 }
 
 void tide__died_text(struct tide_store *store, uint16_t node, char text[160]) {
@@ -430,16 +416,14 @@ void tide__died_text(struct tide_store *store, uint16_t node, char text[160]) {
     (void)snprintf(text, 160, "node %s died, and with it the row", name);
 }
 
-void tide__block_fetch(struct tide_table *table, struct tide__key_block *block,
-                       const uint8_t *keys, size_t count) {
+void tide__block_fetch(struct tide_table *table, struct tide__key_block *block, const uint8_t *keys, size_t count) {
     const bool range = table->options.slots == TIDE_SLOTS_RANGE;
     for (size_t i = 0; i < count; i++) {
         uint64_t key;
         memcpy(&key, keys + i * sizeof key, sizeof key);
         const uint32_t slot = range ? tide__slot_of(table, key) : tide__slot_spread(key);
         /* acquire: with tide__dense_words */
-        atomic_uint_fast64_t *words =
-            atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
+        atomic_uint_fast64_t *words = atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
         words = words ? words : tide__dense_words(table, slot);
         block->keys[i] = key;
         block->slots[i] = slot;
@@ -448,8 +432,7 @@ void tide__block_fetch(struct tide_table *table, struct tide__key_block *block,
         __builtin_prefetch(block->words[i], 1);
     }
     for (size_t i = 0; i < count; i++) {
-        uint64_t word =
-            block->words[i] ? atomic_load_explicit(block->words[i], memory_order_acquire) : 0;
+        uint64_t word = block->words[i] ? atomic_load_explicit(block->words[i], memory_order_acquire) : 0;
         if (tide__word_state(word) == TIDE__OWNED) {
             __builtin_prefetch(tide__slab_row(&table->slab, (uint32_t)word), 1);
         } else if (tide__word_state(word) == TIDE__ARRIVING) {

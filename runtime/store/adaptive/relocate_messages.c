@@ -60,13 +60,12 @@ static bool read_rows(const struct tide_table *table, struct tide_reader *r, str
 
 static void not_taken(const struct tide_table *table, uint64_t key) {
     tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
-             "the row of key %llu of table '%s' is lost on arrival: %s", (unsigned long long)key,
-             table->name, tide_error_message());
+             "the row of key %llu of table '%s' is lost on arrival: %s", (unsigned long long)key, table->name,
+             tide_error_message());
 }
 
 /* This node waits for a row of which it is told that it comes, though it did not ask, or does so no more. */
-static void expect(struct tide_table *table, uint64_t key, uint64_t *word,
-                   struct tide__relocation *k) {
+static void expect(struct tide_table *table, uint64_t key, uint64_t *word, struct tide__relocation *k) {
     if (tide__await(table, word, k, tide_port_now(table->store->port))) {
         not_taken(table, key);
     } else {
@@ -74,20 +73,17 @@ static void expect(struct tide_table *table, uint64_t key, uint64_t *word,
     }
 }
 
-static void on_hand(struct tide_table *table, uint16_t from, uint16_t node,
-                    const struct columns *c) {
+static void on_hand(struct tide_table *table, uint16_t from, uint16_t node, const struct columns *c) {
     struct tide__key_block block;
     for (size_t i = 0; i < c->count; i++) {
         uint64_t key, old;
         uint32_t slot;
-        atomic_uint_fast64_t *word =
-            tide__block_lock(table, &block, c->keys, i, c->count, &key, &slot, &old);
+        atomic_uint_fast64_t *word = tide__block_lock(table, &block, c->keys, i, c->count, &key, &slot, &old);
         if (!word) {
             continue;
         }
         struct tide__relocation k = tide__key_view(table, slot, old);
-        struct tide__relocate_event event = {TIDE__EVENT_HAND, node,
-                                             term_in(c, i) & TIDE__TERM_MASK};
+        struct tide__relocate_event event = {TIDE__EVENT_HAND, node, term_in(c, i) & TIDE__TERM_MASK};
         if (tide__is_unasked(&k, event) && !tide__member_gone(table->store, from)) {
             expect(table, key, &old, &k);
         }
@@ -117,8 +113,7 @@ static void on_xfer(struct tide_table *table, uint16_t from, const struct column
         row += rows_of(term) * row_bytes;
         uint64_t key, old;
         uint32_t slot;
-        atomic_uint_fast64_t *word =
-            tide__block_lock(table, &block, c->keys, i, c->count, &key, &slot, &old);
+        atomic_uint_fast64_t *word = tide__block_lock(table, &block, c->keys, i, c->count, &key, &slot, &old);
         if (!word) {
             continue;
         }
@@ -138,8 +133,8 @@ static void on_xfer(struct tide_table *table, uint16_t from, const struct column
 }
 
 /* The new home of a slot learns one key of it. True: its row is here. */
-static bool slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint32_t marked,
-                     uint16_t owner, const uint8_t *bytes) {
+static bool slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint32_t marked, uint16_t owner,
+                     const uint8_t *bytes) {
     const uint32_t term = marked & TIDE__TERM_MASK;
     uint64_t old;
     atomic_uint_fast64_t *word = tide__key_lock(table, slot, key, &old);
@@ -148,12 +143,10 @@ static bool slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint
     }
     struct tide__relocation k = tide__key_view(table, slot, old);
     if (bytes && k.state == TIDE__COMING) { /* asked for before the slot came */
-        struct tide__relocate_result r =
-            tide__relocate(&k, (struct tide__relocate_event){TIDE__EVENT_XFER, 0, term});
+        struct tide__relocate_result r = tide__relocate(&k, (struct tide__relocate_event){TIDE__EVENT_XFER, 0, term});
         k.owner = k.self;
         if (r.act == TIDE__INSTALL) {
-            old = tide__owner_install(table, old, key, &k, r, marked, bytes,
-                                      tide_port_now(table->store->port));
+            old = tide__owner_install(table, old, key, &k, r, marked, bytes, tide_port_now(table->store->port));
         } else {
             tide__table_count(table, TIDE__SURPRISES, 1);
         }
@@ -166,15 +159,14 @@ static bool slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint
             const size_t size = table->row_floats * sizeof(float);
             float *at = tide__slab_row(&table->slab, row);
             memcpy(at, bytes, size);
-            old = tide__cut_arrive(table, key, placed, marked, at,
-                                   marked & TIDE__MARK_SPLIT ? bytes + size : NULL);
+            old = tide__cut_arrive(table, key, placed, marked, at, marked & TIDE__MARK_SPLIT ? bytes + size : NULL);
         }
     } else if (k.state == TIDE__COMING) {
         tide__arrival_of(table, old)->owner = owner;
         tide__arrival_of(table, old)->owner_term = term;
     } else if (k.state == TIDE__GONE && owner != k.self && tide__term_newer(term, k.term)) {
-        old = tide__word_bare(old, term) | tide__word_handed(old) |
-              (owner ? TIDE__WORD_AWAY | (uint32_t)owner << 16 : 0);
+        old =
+            tide__word_bare(old, term) | tide__word_handed(old) | (owner ? TIDE__WORD_AWAY | (uint32_t)owner << 16 : 0);
     } else if (k.state == TIDE__GONE && owner != k.self && owner != 0 && term == k.term) {
         old = tide__word_bare(old, term) | tide__word_handed(old) | TIDE__WORD_AWAY |
               (uint32_t)owner << 16; /* this node had it last */
@@ -223,8 +215,7 @@ static bool good_trails(const struct numbers *trails, size_t keys) {
 
 /* The way of a key; `at` is at its trail. What it says comes after. A row that is here, for this
  * node got it before the slot, is at the end of its way. */
-static size_t slot_trail(struct tide_table *table, uint64_t key, bool here,
-                         const struct numbers *trails, size_t at) {
+static size_t slot_trail(struct tide_table *table, uint64_t key, bool here, const struct numbers *trails, size_t at) {
     const uint32_t length = number_in(trails, at++);
     if (length == 0) {
         return at;
@@ -235,15 +226,14 @@ static size_t slot_trail(struct tide_table *table, uint64_t key, bool here,
     const uint32_t last = number_in(trails, at++);
     tide__trail_end(table, key);
     for (uint32_t i = 0; i < length; i++) {
-        tide__trail_add(table, key, (uint16_t)number_in(trails, at++),
-                        (last - (length - 1 - i)) & TIDE__TERM_MASK, 0);
+        tide__trail_add(table, key, (uint16_t)number_in(trails, at++), (last - (length - 1 - i)) & TIDE__TERM_MASK, 0);
     }
     tide__loss_examine(table, key);
     return at;
 }
 
-static void on_slot_keys(struct tide_table *table, uint32_t slot, const struct columns *c,
-                         const struct numbers *owners, const struct numbers *trails) {
+static void on_slot_keys(struct tide_table *table, uint32_t slot, const struct columns *c, const struct numbers *owners,
+                         const struct numbers *trails) {
     const uint8_t *row = c->rows;
     size_t at = 0;
     for (size_t i = 0; i < c->count; i++) {
@@ -268,14 +258,12 @@ int tide__owner_message(struct tide_store *store, struct tide__incoming *in) {
     struct columns c = {0};
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     uint64_t about = op == TIDE__OP_XFER ? 1 : tide_read_uint(r);
-    bool good =
-        !r->error && table && table->relocates && about <= UINT16_MAX && read_columns(table, r, &c);
+    bool good = !r->error && table && table->relocates && about <= UINT16_MAX && read_columns(table, r, &c);
     struct numbers owners = {0}, trails = {0};
     if (good && op == TIDE__OP_SLOT_KEYS) {
         owners.at = tide_read_typed(r, TIDE_U32, &owners.count);
         trails.at = tide_read_typed(r, TIDE_U32, &trails.count);
-        good = !r->error && owners.count == c.count && good_trails(&trails, c.count) &&
-               about < TIDE_SLOT_COUNT &&
+        good = !r->error && owners.count == c.count && good_trails(&trails, c.count) && about < TIDE_SLOT_COUNT &&
                (tide__route_of(table, (uint32_t)about) & TIDE__AWAITED);
     }
     if (good && (op == TIDE__OP_XFER || op == TIDE__OP_SLOT_KEYS)) {
@@ -295,8 +283,7 @@ int tide__owner_message(struct tide_store *store, struct tide__incoming *in) {
     case TIDE__OP_LOST:
         store->told_dead[about] = true;
         for (size_t i = 0; i < c.count; i++) {
-            tide__loss_lost(table, key_in(&c, i), (uint16_t)about,
-                            term_in(&c, i) & TIDE__TERM_MASK);
+            tide__loss_lost(table, key_in(&c, i), (uint16_t)about, term_in(&c, i) & TIDE__TERM_MASK);
         }
         break;
     case TIDE__OP_STAY:
@@ -309,8 +296,7 @@ int tide__owner_message(struct tide_store *store, struct tide__incoming *in) {
         break;
     case TIDE__OP_FAILED:
         for (size_t i = 0; i < c.count; i++) {
-            tide__loss_failed(table, key_in(&c, i), (uint16_t)about,
-                              term_in(&c, i) & TIDE__TERM_MASK);
+            tide__loss_failed(table, key_in(&c, i), (uint16_t)about, term_in(&c, i) & TIDE__TERM_MASK);
         }
         break;
     default:
@@ -359,17 +345,14 @@ int tide__keys_of_slot(struct tide_table *table, uint32_t number, struct tide__k
     atomic_uint_fast64_t *words = atomic_load_explicit(&slot->index, memory_order_acquire);
     for (uint64_t place = 0; words && place < table->places_max && !code; place++) {
         uint64_t word = atomic_load_explicit(&words[place], memory_order_relaxed);
-        code = says_something(word)
-                   ? tide__key_list_add(list, tide__key_of(table, number, place))
-                   : 0;
+        code = says_something(word) ? tide__key_list_add(list, tide__key_of(table, number, place)) : 0;
     }
     return code;
 }
 
 /* Calls `each` with every such key, its word locked; it returns the word's new value. */
 static int each_key(struct tide_table *table, uint32_t slot, struct tide__key_list *list,
-                    uint64_t (*each)(struct tide_table *table, uint32_t slot, uint64_t key,
-                                     uint64_t word, void *arg),
+                    uint64_t (*each)(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word, void *arg),
                     void *arg) {
     int code = tide__keys_of_slot(table, slot, list);
     for (size_t i = 0; i < list->count && !code; i++) {
@@ -391,8 +374,7 @@ struct departing {
 };
 
 static void depart_column(struct departing *d, uint64_t key, uint32_t term, uint32_t owner) {
-    uint8_t *k = tide_write_reserve(&d->keys, sizeof key),
-            *t = tide_write_reserve(&d->terms, sizeof term),
+    uint8_t *k = tide_write_reserve(&d->keys, sizeof key), *t = tide_write_reserve(&d->terms, sizeof term),
             *o = tide_write_reserve(&d->owners, sizeof owner);
     if (k && t && o) {
         memcpy(k, &key, sizeof key);
@@ -423,8 +405,7 @@ static void depart_trail(struct tide_table *table, struct departing *d, uint64_t
     tide__trail_end(table, key);
 }
 
-static void depart_row(struct tide_table *table, struct departing *d, uint64_t key, uint64_t word,
-                       uint32_t row) {
+static void depart_row(struct tide_table *table, struct departing *d, uint64_t key, uint64_t word, uint32_t row) {
     const size_t bytes = table->row_floats * sizeof(float);
     const float *at = tide__slab_row(&table->slab, row);
     struct tide__kept *second;
@@ -443,8 +424,7 @@ static void depart_row(struct tide_table *table, struct departing *d, uint64_t k
 }
 
 /* The route has changed: this node is not home any more. */
-static uint64_t depart_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
-                           void *arg) {
+static uint64_t depart_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word, void *arg) {
     struct departing *d = arg;
     const uint32_t seen = tide__word_seen(word);
     (void)slot;
@@ -500,8 +480,7 @@ int tide__owner_depart(struct tide_table *table, uint32_t slot, uint16_t to) {
     }
     if (code) { /* nothing can be taken back: rows and directory of this slot are lost */
         tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
-                 "a slot of table '%s' could not be handed over: %s", table->name,
-                 tide_error_message());
+                 "a slot of table '%s' could not be handed over: %s", table->name, tide_error_message());
     }
     for (size_t i = 0; i < TIDE_COUNT(columns); i++) {
         tide_writer_release(columns[i]);
@@ -512,18 +491,16 @@ int tide__owner_depart(struct tide_table *table, uint32_t slot, uint16_t to) {
 
 /* Each key of a slot that waits for its row, or has one that is not the workers' yet. */
 static void each_arrival(struct tide_table *table, uint32_t slot,
-                         uint64_t (*each)(struct tide_table *table, uint32_t slot, uint64_t key,
-                                          uint64_t word, void *arg)) {
+                         uint64_t (*each)(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
+                                          void *arg)) {
     struct tide__key_list list = {0};
     if (tide__slab_used(&table->arrivals) > 0 && each_key(table, slot, &list, each, NULL)) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
-                 "no memory: keys of a slot stay slow");
+        tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node), "no memory: keys of a slot stay slow");
     }
     tide_free(list.at);
 }
 
-static uint64_t release_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
-                            void *arg) {
+static uint64_t release_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word, void *arg) {
     (void)slot;
     (void)key;
     (void)arg;
@@ -538,14 +515,12 @@ void tide__owner_release_slot(struct tide_table *table, uint32_t slot) {
     each_arrival(table, slot, release_key);
 }
 
-static uint64_t wish_again(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
-                           void *arg) {
+static uint64_t wish_again(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word, void *arg) {
     const uint16_t home = tide__route_home(tide__route_of(table, slot));
     (void)arg;
     if (tide__word_state(word) == TIDE__ARRIVING && !tide__arrival_of(table, word)->here &&
         !tide__member_gone(table->store, home) && !TIDE_MUTANT(wish_not_repeated)) {
-        tide__outbox_add(table, TIDE__OP_LOC, home,
-                         tide__arrival_of(table, word)->intended ? TIDE__INTENDED : 0, key,
+        tide__outbox_add(table, TIDE__OP_LOC, home, tide__arrival_of(table, word)->intended ? TIDE__INTENDED : 0, key,
                          tide__word_seen(word), NULL, NULL);
     }
     return word;
@@ -555,8 +530,7 @@ void tide__owner_wish_again(struct tide_table *table, uint32_t slot) {
     each_arrival(table, slot, wish_again);
 }
 
-static uint64_t clear_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
-                          void *arg) {
+static uint64_t clear_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word, void *arg) {
     (void)slot;
     (void)arg;
     uint32_t row = UINT32_MAX;
@@ -578,8 +552,7 @@ void tide__owner_clear(struct tide_table *table, uint32_t slot) {
     tide_free(list.at);
 }
 
-static uint64_t forget_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
-                           void *arg) {
+static uint64_t forget_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word, void *arg) {
     (void)slot;
     (void)key;
     (void)arg;
@@ -612,8 +585,7 @@ struct leaving {
     bool offer, any;
 };
 
-static uint64_t leave_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
-                          void *arg) {
+static uint64_t leave_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word, void *arg) {
     struct leaving *l = arg;
     unsigned state = tide__word_state(word);
     if (state != TIDE__OWNED && state != TIDE__ARRIVING) {
@@ -621,8 +593,7 @@ static uint64_t leave_key(struct tide_table *table, uint32_t slot, uint64_t key,
     }
     l->any = true;
     if (l->offer && (state == TIDE__OWNED || tide__arrival_of(table, word)->here)) {
-        tide__outbox_add(table, TIDE__OP_OFFER, tide__route_home(tide__route_of(table, slot)), 0,
-                         key, 0, NULL, NULL);
+        tide__outbox_add(table, TIDE__OP_OFFER, tide__route_home(tide__route_of(table, slot)), 0, key, 0, NULL, NULL);
     }
     return word;
 }

@@ -11,8 +11,8 @@ static void message_free(struct tide__outbox_message *p) {
     tide_free(p);
 }
 
-static struct tide__outbox_message *message_make(struct tide_table *table, int op, uint16_t to,
-                                        uint16_t about, bool lent) {
+static struct tide__outbox_message *message_make(struct tide_table *table, int op, uint16_t to, uint16_t about,
+                                                 bool lent) {
     size_t hint = table->outbox->hint < 16 ? 16 : table->outbox->hint;
     hint = hint < KEYS_MAX ? hint : KEYS_MAX;
     struct tide__outbox_message *p = tide_alloc_zero(1, sizeof *p);
@@ -34,8 +34,7 @@ static struct tide__outbox_message *message_make(struct tide_table *table, int o
 }
 
 /* As a job of kind LOC or OFFER. */
-static void write_wish(struct tide_table *table, const struct tide__outbox_message *p,
-                       struct tide_writer *w) {
+static void write_wish(struct tide_table *table, const struct tide__outbox_message *p, struct tide_writer *w) {
     tide_write_array(w, tide__job_fields(table, p->op));
     tide_write_uint(w, p->op);
     tide_write_uint(w, table->id);
@@ -78,15 +77,13 @@ static void message_send(struct tide_table *table, struct tide__outbox_message *
         }
     }
     const bool hands = p->op == TIDE__OP_HAND || p->op == TIDE__OP_XFER;
-    const enum tide_lane lane =
-        hands && TIDE_MUTANT(reloc_hand_overtakes) ? TIDE_LANE_CONTROL : TIDE_LANE_STORE;
+    const enum tide_lane lane = hands && TIDE_MUTANT(reloc_hand_overtakes) ? TIDE_LANE_CONTROL : TIDE_LANE_STORE;
     int code = w.error   ? w.error
                : p->lent ? tide__store_send_scattered(store, p->to, w.data, w.size, p->rows)
                          : tide__store_send(store, p->to, lane, true, w.data, w.size, p->rows);
     if (code) { /* to a node that is gone: whoever waits there, and its rows, are gone with it */
-        tide_log(TIDE_LOG_DEBUG, tide_node_name(store->node),
-                 "%zu keys of table '%s' were not moved: %s", p->count, table->name,
-                 tide_error_message());
+        tide_log(TIDE_LOG_DEBUG, tide_node_name(store->node), "%zu keys of table '%s' were not moved: %s", p->count,
+                 table->name, tide_error_message());
     }
     tide__table_count(table, TIDE__MESSAGES_OUT, 1);
     tide__table_count(table, TIDE__BYTES_OUT, w.size + (p->rows ? p->rows->size : 0));
@@ -102,8 +99,7 @@ void tide__outbox_send(struct tide_table *table) {
     }
 }
 
-static struct tide__outbox_message *find(struct tide_table *table, int op, uint16_t to, uint16_t about,
-                                 bool lent) {
+static struct tide__outbox_message *find(struct tide_table *table, int op, uint16_t to, uint16_t about, bool lent) {
     for (struct tide__outbox_message *p = table->outbox->first; p; p = p->next) {
         if (p->op == op && p->to == to && p->about == about && p->lent == lent) {
             return p;
@@ -154,12 +150,12 @@ static struct tide__outbox_message *send_full(struct tide_table *table, struct t
 }
 
 static void not_moved(const struct tide_table *table, uint64_t key) {
-    tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
-             "no memory to move key %llu of table '%s'", (unsigned long long)key, table->name);
+    tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node), "no memory to move key %llu of table '%s'",
+             (unsigned long long)key, table->name);
 }
 
-void tide__outbox_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
-                      uint32_t term, const float *row, const float *second) {
+void tide__outbox_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key, uint32_t term,
+                      const float *row, const float *second) {
     struct tide__outbox_message *p = find(table, op, to, about, false);
     if (p && (p->count == KEYS_MAX || (row && p->rows && p->row_count >= p->row_capacity))) {
         p = send_full(table, p);
@@ -173,8 +169,7 @@ void tide__outbox_add(struct tide_table *table, int op, uint16_t to, uint16_t ab
     p->terms[p->count++] = term;
 }
 
-void tide__outbox_zero_copy(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term,
-                       uint32_t row) {
+void tide__outbox_zero_copy(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term, uint32_t row) {
     struct tide__outbox_message *p = find(table, TIDE__OP_XFER, to, 0, true);
     if (p && p->row_count >= table->outbox->zero_copy_rows) {
         p = send_full(table, p);
@@ -212,8 +207,7 @@ static size_t place_of(const struct tide__trails *t, uint64_t key) {
 }
 
 static bool trails_grow(struct tide__trails *t) {
-    struct tide__trails bigger = {.capacity = t->capacity ? t->capacity * 2 : 64,
-                                  .count = t->count};
+    struct tide__trails bigger = {.capacity = t->capacity ? t->capacity * 2 : 64, .count = t->count};
     bigger.places = tide_alloc_zero(bigger.capacity, sizeof *bigger.places);
     if (!bigger.places) {
         return false;
@@ -261,8 +255,7 @@ static uint16_t find_node(const struct tide__trail *trail, uint16_t node) {
     return UINT16_MAX;
 }
 
-void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint32_t term,
-                     uint16_t to) {
+void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint32_t term, uint16_t to) {
     struct tide__trails *t = table->trails;
     if ((t->count + 1) * 4 > t->capacity * 3 && !trails_grow(t)) {
         return; /* a death on this way is found out by time-out only */
@@ -274,8 +267,7 @@ void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint
     if (again != UINT16_MAX) { /* it asks again: it has had its row */
         forget(trail, again);
     }
-    if (trail->count == (trail->capacity ? trail->capacity : TIDE__TRAIL_FEW) &&
-        !trail_grow(trail)) {
+    if (trail->count == (trail->capacity ? trail->capacity : TIDE__TRAIL_FEW) && !trail_grow(trail)) {
         forget(trail, 1);
     }
     uint16_t *nodes = trail->capacity ? trail->nodes.many : trail->nodes.few;
@@ -283,12 +275,10 @@ void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint
     trail->last_term = term;
 }
 
-bool tide__trail_awaits(const struct tide_table *table, uint64_t key, uint16_t node,
-                        uint32_t seen) {
+bool tide__trail_awaits(const struct tide_table *table, uint64_t key, uint16_t node, uint32_t seen) {
     const struct tide__trail *trail = tide__trail_of(table, key);
     const uint16_t at = trail ? find_node(trail, node) : UINT16_MAX;
-    return at != UINT16_MAX && tide__term_newer(tide__trail_term(trail, at), seen) &&
-           !TIDE_MUTANT(wish_granted_twice);
+    return at != UINT16_MAX && tide__term_newer(tide__trail_term(trail, at), seen) && !TIDE_MUTANT(wish_granted_twice);
 }
 
 void tide__trail_passed(struct tide_table *table, uint64_t key, uint16_t node) {

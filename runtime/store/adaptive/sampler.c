@@ -87,31 +87,26 @@ static int draw(struct tide_sampler *s, uint64_t *key) {
     if (s->options.draw) {
         int code = s->options.draw(s->options.argument, key);
         bool outside = *key - s->options.first_key >= s->options.key_count;
-        return code < 0 ? code
-               : outside
-                   ? tide_fail(
-                         TIDE_ERANGE, "sample of '%s': key %llu was drawn outside %llu..%llu",
-                         s->table->name, (unsigned long long)*key,
-                         (unsigned long long)s->options.first_key,
-                         (unsigned long long)(s->options.first_key + s->options.key_count - 1))
-                   : 0;
+        return code < 0  ? code
+               : outside ? tide_fail(TIDE_ERANGE, "sample of '%s': key %llu was drawn outside %llu..%llu",
+                                     s->table->name, (unsigned long long)*key, (unsigned long long)s->options.first_key,
+                                     (unsigned long long)(s->options.first_key + s->options.key_count - 1))
+                         : 0;
     }
-    *key = s->options.first_key + (s->alias.count
-                                       ? tide_alias_draw(&s->alias, &s->random)
-                                       : tide_random_below(&s->random, s->options.key_count));
+    *key = s->options.first_key + (s->alias.count ? tide_alias_draw(&s->alias, &s->random)
+                                                  : tide_random_below(&s->random, s->options.key_count));
     return 0;
 }
 
 static bool is_here(struct tide_sampler *s, uint64_t key) {
     uint16_t node = 0;
-    return s->table->relocates ? tide__owner_serves(s->table, key)
-                               : tide_table_where(s->table, key, &node) == 0 &&
-                                     node == tide__store_self(s->table->store);
+    return s->table->relocates
+               ? tide__owner_serves(s->table, key)
+               : tide_table_where(s->table, key, &node) == 0 && node == tide__store_self(s->table->store);
 }
 
 static bool lists(const struct tide_sampler *s) {
-    return s->options.scheme == TIDE_SAMPLE_LOCAL && !s->options.draw &&
-           s->options.key_count <= LISTED_MAX;
+    return s->options.scheme == TIDE_SAMPLE_LOCAL && !s->options.draw && s->options.key_count <= LISTED_MAX;
 }
 
 /* One of the listed, and draws another. */
@@ -119,8 +114,7 @@ static const struct listed *draw_listed(struct tide_sampler *s) {
     struct here *here = &s->here;
     size_t *ahead = &here->ahead[here->next++ % AHEAD];
     const struct listed *drawn = &here->keys[*ahead];
-    *ahead = here->alias.count ? tide_alias_draw(&here->alias, &s->random)
-                               : tide_random_below(&s->random, here->count);
+    *ahead = here->alias.count ? tide_alias_draw(&here->alias, &s->random) : tide_random_below(&s->random, here->count);
     if (here->keys[*ahead].word) {
         __builtin_prefetch(here->keys[*ahead].word);
     }
@@ -130,8 +124,7 @@ static const struct listed *draw_listed(struct tide_sampler *s) {
 
 static bool still_here(struct tide_sampler *s, const struct listed *k) {
     /* relaxed: it may go as soon as this is said */
-    return (k->word &&
-            tide__word_state(atomic_load_explicit(k->word, memory_order_relaxed)) == TIDE__OWNED) ||
+    return (k->word && tide__word_state(atomic_load_explicit(k->word, memory_order_relaxed)) == TIDE__OWNED) ||
            is_here(s, k->key);
 }
 
@@ -168,9 +161,8 @@ static int list_here(struct tide_sampler *s) {
                 (struct listed){key, s->table->relocates ? tide__owner_word(s->table, key) : NULL};
         }
     }
-    const int code = here->weights && here->count
-                         ? tide_alias_create(&here->alias, here->shares, (uint32_t)here->count)
-                         : 0;
+    const int code =
+        here->weights && here->count ? tide_alias_create(&here->alias, here->shares, (uint32_t)here->count) : 0;
     here->listed = code == 0;
     for (size_t i = 0; here->listed && here->count && i < AHEAD; i++) {
         here->ahead[i] = 0;
@@ -241,8 +233,7 @@ static uint32_t groups_wanted(const struct tide_sampler *s) {
 }
 
 /* A node that is short of memory reads its samples where they are. */
-static int localize(struct tide_sampler *s, const uint64_t *keys, size_t count,
-                    struct tide_ticket *ticket) {
+static int localize(struct tide_sampler *s, const uint64_t *keys, size_t count, struct tide_ticket *ticket) {
     int code = tide_table_localize(s->table, keys, count, ticket);
     return code == TIDE_EBUSY ? 0 : code;
 }
@@ -286,8 +277,7 @@ static int lay_group(struct tide_sampler *s) {
     s->first = (s->first + 1) % GROUPS_AHEAD_MAX;
     s->ahead--;
     for (uint32_t i = 0; i < s->options.reuse; i++) {
-        memcpy(s->laid + (size_t)i * s->options.group, group->keys,
-               s->options.group * sizeof *s->laid);
+        memcpy(s->laid + (size_t)i * s->options.group, group->keys, s->options.group * sizeof *s->laid);
     }
     s->laid_count = (size_t)s->options.group * s->options.reuse;
     s->laid_at = 0;
@@ -378,8 +368,8 @@ static struct sample *sample_of(struct tide_sampler *s, uint32_t number) {
 
 /* The next key of those chosen before; one that is not here yet goes once to the end. */
 static uint64_t next_chosen(struct tide_sampler *s, struct sample *sample) {
-    while (s->options.scheme == TIDE_SAMPLE_POSTPONE && sample->at < sample->count &&
-           sample->left > 1 && !is_here(s, sample->keys[sample->at])) {
+    while (s->options.scheme == TIDE_SAMPLE_POSTPONE && sample->at < sample->count && sample->left > 1 &&
+           !is_here(s, sample->keys[sample->at])) {
         sample->keys[sample->at + sample->left] = sample->keys[sample->at];
         sample->at++;
         s->stats.postponed++;
@@ -397,12 +387,11 @@ static int take(struct tide_sampler *s, struct sample *sample, uint64_t *key) {
     return s->options.scheme == TIDE_SAMPLE_LOCAL ? draw_local(s, key) : draw(s, key);
 }
 
-int tide_sampler_pull(struct tide_sampler *s, uint32_t number, size_t count, uint64_t *keys,
-                      float *rows) {
+int tide_sampler_pull(struct tide_sampler *s, uint32_t number, size_t count, uint64_t *keys, float *rows) {
     struct sample *sample = sample_of(s, number);
     if (!sample || count > sample->left) {
-        return tide_fail(TIDE_EINVAL, "sample %u of '%s' has %zu keys left, not %zu", number,
-                         s->table->name, sample ? sample->left : 0, count);
+        return tide_fail(TIDE_EINVAL, "sample %u of '%s' has %zu keys left, not %zu", number, s->table->name,
+                         sample ? sample->left : 0, count);
     }
     int code = 0;
     for (size_t i = 0; i < count && code == 0; i++) {
@@ -434,21 +423,18 @@ static int check(struct tide_table *table, struct tide_sampler_options *o) {
         return tide_fail(TIDE_EINVAL, "sampler of '%s': %u is no scheme", table->name, o->scheme);
     }
     if (o->group > GROUP_MAX || o->reuse > REUSE_MAX) {
-        return tide_fail(TIDE_EINVAL, "sampler of '%s': groups of at most %d keys, used %d times",
-                         table->name, GROUP_MAX, REUSE_MAX);
+        return tide_fail(TIDE_EINVAL, "sampler of '%s': groups of at most %d keys, used %d times", table->name,
+                         GROUP_MAX, REUSE_MAX);
     }
     if (o->key_count == 0 && dense && o->first_key < table->options.key_count) {
         o->key_count = table->options.key_count - o->first_key;
     }
     if (o->key_count == 0 || (o->weights && o->key_count > UINT32_MAX)) {
-        return tide_fail(TIDE_EINVAL, "sampler of '%s': key_count is needed, with weights < 2^32",
-                         table->name);
+        return tide_fail(TIDE_EINVAL, "sampler of '%s': key_count is needed, with weights < 2^32", table->name);
     }
-    if (dense && (o->first_key >= table->options.key_count ||
-                  o->key_count > table->options.key_count - o->first_key)) {
+    if (dense && (o->first_key >= table->options.key_count || o->key_count > table->options.key_count - o->first_key)) {
         return tide_fail(TIDE_ERANGE, "sampler of '%s': keys %llu to %llu of 0..%llu", table->name,
-                         (unsigned long long)o->first_key,
-                         (unsigned long long)(o->first_key + o->key_count - 1),
+                         (unsigned long long)o->first_key, (unsigned long long)(o->first_key + o->key_count - 1),
                          (unsigned long long)(table->options.key_count - 1));
     }
     return 0;

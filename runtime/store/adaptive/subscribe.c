@@ -31,9 +31,7 @@ struct tide__subscriptions {
 
 int tide__subscriptions_create(struct tide__hot_table *s) {
     s->subscriptions = tide_alloc_zero(1, sizeof *s->subscriptions);
-    return s->subscriptions
-               ? 0
-               : tide_fail(TIDE_ENOMEM, "no memory for the subscriptions of '%s'", s->table->name);
+    return s->subscriptions ? 0 : tide_fail(TIDE_ENOMEM, "no memory for the subscriptions of '%s'", s->table->name);
 }
 
 void tide__subscriptions_destroy(struct tide__hot_table *s) {
@@ -60,8 +58,7 @@ static void mark(struct tide__subscriptions *subs, uint64_t key, int change) {
 }
 
 /* The node at `at`, behind those that wait, does so too. */
-static void await_change(struct tide__subscriptions *subs, struct tide__node_set *set,
-                         unsigned at) {
+static void await_change(struct tide__subscriptions *subs, struct tide__node_set *set, unsigned at) {
     const uint16_t node = set->nodes[at];
     set->nodes[at] = set->nodes[set->first];
     set->nodes[set->first] = node;
@@ -105,8 +102,7 @@ static bool renew(struct tide__subscriptions *subs, struct tide__job *job, uint6
 }
 
 /* Fires all but `except`. True: the fiber has something to tell. */
-static bool fire(struct tide__subscriptions *subs, struct tide__node_set *sub, uint16_t except,
-                 uint64_t now) {
+static bool fire(struct tide__subscriptions *subs, struct tide__node_set *sub, uint16_t except, uint64_t now) {
     unsigned kept = 0;
     if (sub->first == 0) {
         return false;
@@ -166,17 +162,15 @@ int tide__subscribe_job(const struct tide__job *job) {
     int code = TIDE_BUGGIFY(subscription_refused) ? no_room(TIDE_EFULL, table) : 0;
     for (size_t i = 0; i < job->count && !code; i++) {
         const uint64_t key = tide__job_key_at(job, i);
-        const uint32_t route = atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route,
-                                                    memory_order_relaxed);
+        const uint32_t route =
+            atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route, memory_order_relaxed);
         code = (route & TIDE__FOR_FOREIGN) == TIDE__MINE ? subscribe(table, key, job->origin) : 0;
     }
     return code;
 }
 
 int tide__subscribe_of(const struct tide__job *job, uint32_t index) {
-    return job->flags & TIDE__SUBSCRIBES
-               ? subscribe(job->table, tide__job_key_at(job, index), job->origin)
-               : 0;
+    return job->flags & TIDE__SUBSCRIBES ? subscribe(job->table, tide__job_key_at(job, index), job->origin) : 0;
 }
 
 bool tide__resubscribe(struct tide__job *job, uint32_t index) {
@@ -284,8 +278,8 @@ static struct notice *take(struct tide__hot_table *s, size_t *count) {
             continue;
         }
         for (unsigned n = sub->first; n < sub->count; n++) {
-            notices[(*count)++] = (struct notice){
-                .key = sub->key, .age_us = (now - sub->stamp) / 1000, .node = sub->nodes[n]};
+            notices[(*count)++] =
+                (struct notice){.key = sub->key, .age_us = (now - sub->stamp) / 1000, .node = sub->nodes[n]};
         }
         sub->count = sub->first;
         sub->stamp = 0;

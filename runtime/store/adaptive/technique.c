@@ -22,8 +22,7 @@ static const struct tide__operations relocating = {
 
 static int relocating_create(struct tide_table *table, const uint64_t *chains) {
     (void)chains;
-    const bool relocates =
-        tide_technique_relocates(table->options.technique) && table->store->system;
+    const bool relocates = tide_technique_relocates(table->options.technique) && table->store->system;
     int code = relocates ? tide__owner_table_init(table) : 0;
     table->relocates = relocates && !code;
     table->operations = table->relocates ? &relocating : table->operations;
@@ -48,8 +47,7 @@ static void dead_homes(struct tide_table *table, const uint8_t *slots, size_t co
         memcpy(&slot, slots + i * sizeof slot, sizeof slot);
         const uint32_t route = tide__route_of(table, slot);
         const uint16_t home = tide__route_home(route);
-        if (!(route & TIDE__MINE) && tide__member_gone(table->store, home) &&
-            !TIDE_MUTANT(dead_home_mapped)) {
+        if (!(route & TIDE__MINE) && tide__member_gone(table->store, home) && !TIDE_MUTANT(dead_home_mapped)) {
             tide__loss_home(table, slot, home);
         }
     }

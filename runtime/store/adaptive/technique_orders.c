@@ -50,18 +50,16 @@ static int order_check(const struct order *o) {
                          "intent",
                          options->name);
     }
-    if (share->hz == 0 || share->hz > 10000 || !(share->threshold >= 0) ||
-        !isfinite(share->threshold) || !(share->clip >= 0) || !isfinite(share->clip)) {
-        return tide_fail(TIDE_EINVAL,
-                         "rate is 1 to 10000 rounds a second, threshold and clip are not negative");
+    if (share->hz == 0 || share->hz > 10000 || !(share->threshold >= 0) || !isfinite(share->threshold) ||
+        !(share->clip >= 0) || !isfinite(share->clip)) {
+        return tide_fail(TIDE_EINVAL, "rate is 1 to 10000 rounds a second, threshold and clip are not negative");
     }
     for (size_t i = 0; i < o->key_count && options->keys == TIDE_KEYS_DENSE; i++) {
         uint64_t key;
         memcpy(&key, o->keys + i * sizeof key, sizeof key);
         if (key >= options->key_count) {
-            return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)",
-                             (unsigned long long)key, options->name,
-                             (unsigned long long)(options->key_count - 1));
+            return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)", (unsigned long long)key,
+                             options->name, (unsigned long long)(options->key_count - 1));
         }
     }
     return 0;
@@ -79,8 +77,7 @@ static int order_read(struct tide_store *store, struct tide_reader *r, struct or
     if (r->error || o->key_count > TIDE__MANAGE_KEYS_MAX) {
         return tide_fail(TIDE_EPROTO, "a damaged order about techniques");
     }
-    return o->table ? order_check(o)
-                    : tide_fail(TIDE_ENOENT, "no table %llu here", (unsigned long long)table);
+    return o->table ? order_check(o) : tide_fail(TIDE_ENOENT, "no table %llu here", (unsigned long long)table);
 }
 
 /* ---- the controller ---- */
@@ -149,8 +146,8 @@ struct telling {
 /* Is this node to tell a new controller of the key? */
 static bool tells(const struct telling *t, uint64_t key) {
     const struct tide_table *table = t->told->s->table;
-    const uint16_t home = tide__route_home(
-        atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route, memory_order_relaxed));
+    const uint16_t home =
+        tide__route_home(atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route, memory_order_relaxed));
     const uint16_t teller = tide__member_lives(table->store, home) ? home : t->for_the_dead;
     return teller == tide__store_self(table->store);
 }
@@ -158,8 +155,7 @@ static bool tells(const struct telling *t, uint64_t key) {
 static void tell_key(struct tide__hot_table *s, struct tide__hot_key *k, uint64_t key, void *arg) {
     struct telling *t = arg;
     (void)s;
-    if (k->technique == 1 + t->technique && k->all == t->all &&
-        (t->op != TIDE__OP_RECALL || tells(t, key))) {
+    if (k->technique == 1 + t->technique && k->all == t->all && (t->op != TIDE__OP_RECALL || tells(t, key))) {
         t->told->keys[t->told->count++] = key;
         if (t->told->count == TELL_KEYS) {
             tell(t->told, t->op, t->node, t->technique, t->all);
@@ -212,8 +208,8 @@ void tide__technique_order_recall(struct tide_table *table) {
 /* ---- nodes ---- */
 
 /* The key's technique is this from now on. False: no room for its record. */
-static bool carry_out(struct tide__hot_table *s, const struct order *o, uint64_t key, bool named,
-                      bool only_if_unknown, bool *known) {
+static bool carry_out(struct tide__hot_table *s, const struct order *o, uint64_t key, bool named, bool only_if_unknown,
+                      bool *known) {
     struct tide__hot_key *k;
     atomic_uint_fast64_t *word;
     uint64_t old;
@@ -243,15 +239,13 @@ static void recalled(struct tide__hot_table *s, const struct order *o) {
         told->s = s;
         told->count = 0;
         for (; i < o->key_count && told->count < TELL_KEYS; i++) {
-            memcpy(&told->keys[told->count], o->keys + i * sizeof told->keys[0],
-                   sizeof told->keys[0]);
+            memcpy(&told->keys[told->count], o->keys + i * sizeof told->keys[0], sizeof told->keys[0]);
             if (carry_out(s, o, told->keys[told->count], o->node_count == 0, true, &known)) {
                 told->count += !known;
             }
         }
         const size_t count = told->count;
-        for (unsigned node = tide__store_self(store) + 1u;
-             commands && count && node < store->members_end; node++) {
+        for (unsigned node = tide__store_self(store) + 1u; commands && count && node < store->members_end; node++) {
             if (tide__member_lives(store, node)) {
                 told->count = count;
                 tell(told, TIDE__OP_RECALL, (uint16_t)node, o->technique, o->node_count == 0);
@@ -269,8 +263,7 @@ int tide__technique_order_message(struct tide_store *store, struct tide__incomin
     struct order o;
     struct tide__hot_table *s = NULL;
     const bool recall = op == TIDE__OP_RECALL;
-    const bool heard = from == tide_net_controller(store->net) ||
-                       (recall && tide__catalog_commands(store));
+    const bool heard = from == tide_net_controller(store->net) || (recall && tide__catalog_commands(store));
     int code = heard ? order_read(store, r, &o) : TIDE_EREFUSED;
     code = code ? code : tide__hot_create(o.table, &s);
     if (code) {
@@ -303,8 +296,8 @@ int tide__technique_order_message(struct tide_store *store, struct tide__incomin
 
 /* ---- who asks ---- */
 
-int tide_table_manage(struct tide_table *table, const uint64_t *keys, size_t key_count,
-                      uint8_t technique, const struct tide_share_options *options) {
+int tide_table_manage(struct tide_table *table, const uint64_t *keys, size_t key_count, uint8_t technique,
+                      const struct tide_share_options *options) {
     static const struct tide_share_options plain = {0};
     struct tide_store *store = table->store;
     options = options ? options : &plain;
@@ -330,13 +323,12 @@ int tide_table_manage(struct tide_table *table, const uint64_t *keys, size_t key
         struct tide_writer w;
         struct tide_reply *reply = NULL;
         o.keys = (const uint8_t *)(keys + at);
-        o.key_count =
-            key_count - at < TIDE__MANAGE_KEYS_MAX ? key_count - at : TIDE__MANAGE_KEYS_MAX;
+        o.key_count = key_count - at < TIDE__MANAGE_KEYS_MAX ? key_count - at : TIDE__MANAGE_KEYS_MAX;
         tide_writer_init(&w, NULL, 0);
         code = order_write(&w, TIDE__OP_MANAGE, &o);
         code = code ? code
-                    : tide_call(tide_address_make(tide_net_controller(store->net), TIDE_ID_STORE),
-                                w.data, w.size, TIDE_CALL_TIMEOUT, &reply);
+                    : tide_call(tide_address_make(tide_net_controller(store->net), TIDE_ID_STORE), w.data, w.size,
+                                TIDE_CALL_TIMEOUT, &reply);
         tide_reply_free(reply);
         tide_writer_release(&w);
     }

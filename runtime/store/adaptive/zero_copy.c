@@ -48,8 +48,7 @@ size_t tide__zero_copy_rows(size_t row_bytes) {
 static void release(struct tide_blob *blob) {
     struct zero_copy *send = TIDE_CONTAINER(blob, struct zero_copy, blob);
     struct tide__zero_copy_source *source = send->source;
-    for (size_t i = 0; source->slab && i < send->scatter.count && !TIDE_MUTANT(loan_given_early);
-         i++) {
+    for (size_t i = 0; source->slab && i < send->scatter.count && !TIDE_MUTANT(loan_given_early); i++) {
         tide__slab_give_lent(source->slab, send->rows[i]);
     }
     if (--source->sends == 0 && !source->slab) {

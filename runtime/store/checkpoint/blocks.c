@@ -74,8 +74,7 @@ int tide__file_commit(struct tide_port *port, const char *path, const void *data
     char temporary[TIDE__PATH_MAX + 8];
     struct tide_file *file = NULL;
     (void)snprintf(temporary, sizeof temporary, "%s.tmp", path);
-    int code = port->ops->file_open(port, temporary,
-                                    TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
+    int code = port->ops->file_open(port, temporary, TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
     if (code) {
         return failed(code, path);
     }
@@ -109,11 +108,10 @@ void tide__blocks_open(struct tide__blocks *b, struct tide_port *port, const cha
     }
     (void)tide_write_reserve(&b->sums, SUMS_HEAD);
     temporary_of(b, temporary);
-    b->error = failed(port->ops->file_open(port, temporary,
-                                           TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE |
-                                               TIDE_FILE_ONCE,
-                                           &b->file),
-                      b->path);
+    b->error =
+        failed(port->ops->file_open(port, temporary,
+                                    TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE | TIDE_FILE_ONCE, &b->file),
+               b->path);
 }
 
 static void end_block(struct tide__blocks *b) {
@@ -144,8 +142,7 @@ void tide__blocks_write(struct tide__blocks *b, const void *data, size_t size) {
 }
 
 static void seal_sums(struct tide__blocks *b) {
-    const uint32_t block = TIDE__BLOCK_BYTES,
-                   count = (uint32_t)((b->sums.size - SUMS_HEAD) / sizeof(uint32_t));
+    const uint32_t block = TIDE__BLOCK_BYTES, count = (uint32_t)((b->sums.size - SUMS_HEAD) / sizeof(uint32_t));
     memcpy(b->sums.data, magic, sizeof magic);
     memcpy(b->sums.data + 8, &b->at, sizeof b->at);
     memcpy(b->sums.data + 16, &block, sizeof block);
@@ -193,21 +190,19 @@ int tide__blocks_finish(struct tide__blocks *b) {
 
 /* ---- checking ---- */
 
-static int check_blocks(struct tide_port *port, struct tide_file *file, const char *path,
-                        const struct tide__sums *sums, uint8_t *block) {
+static int check_blocks(struct tide_port *port, struct tide_file *file, const char *path, const struct tide__sums *sums,
+                        uint8_t *block) {
     for (size_t i = 0; i < sums->count; i++) {
         const uint64_t from = (uint64_t)i * TIDE__BLOCK_BYTES;
-        const size_t wanted =
-            sums->size - from < TIDE__BLOCK_BYTES ? (size_t)(sums->size - from) : TIDE__BLOCK_BYTES;
+        const size_t wanted = sums->size - from < TIDE__BLOCK_BYTES ? (size_t)(sums->size - from) : TIDE__BLOCK_BYTES;
         ssize_t got = port->ops->file_read(file, block, wanted, from);
         if (got < 0) {
             return (int)got;
         }
         if ((size_t)got != wanted ||
             (tide_crc32c(0, block, wanted) != sums->sums[i] && !TIDE_MUTANT(sums_not_verified))) {
-            return tide_fail(TIDE_EPROTO, "'%s': block %zu of %zu (bytes %llu to %llu) is damaged",
-                             path, i + 1, sums->count, (unsigned long long)from,
-                             (unsigned long long)(from + wanted));
+            return tide_fail(TIDE_EPROTO, "'%s': block %zu of %zu (bytes %llu to %llu) is damaged", path, i + 1,
+                             sums->count, (unsigned long long)from, (unsigned long long)(from + wanted));
         }
     }
     return 0;
@@ -235,10 +230,9 @@ int tide__blocks_verify(struct tide_port *port, const char *path, uint64_t size,
         tide_fail(code, "'%s' is missing", path);
     }
     if (!code && (info.size != size || sums.size != size)) {
-        code = tide_fail(
-            TIDE_EPROTO, "'%s' has %llu bytes, %llu were written: block %llu is cut", path,
-            (unsigned long long)info.size, (unsigned long long)size,
-            (unsigned long long)((info.size < size ? info.size : size) / TIDE__BLOCK_BYTES + 1));
+        code = tide_fail(TIDE_EPROTO, "'%s' has %llu bytes, %llu were written: block %llu is cut", path,
+                         (unsigned long long)info.size, (unsigned long long)size,
+                         (unsigned long long)((info.size < size ? info.size : size) / TIDE__BLOCK_BYTES + 1));
     }
     uint8_t *block = code ? NULL : tide_alloc(TIDE__BLOCK_BYTES);
     if (!code && !block) {

@@ -45,8 +45,7 @@ int tide__blocks_finish(struct tide__blocks *b);
  * Checks `path` against its .crc, whose own size and sum are known. 0, or EPROTO with file and
  * block in the text, ENOENT, EIO.
  */
-int tide__blocks_verify(struct tide_port *port, const char *path, uint64_t size, uint64_t sums_size,
-                        uint32_t sums_sum);
+int tide__blocks_verify(struct tide_port *port, const char *path, uint64_t size, uint64_t sums_size, uint32_t sums_sum);
 
 /* Writes, syncs and renames a small file in one go; leaves nothing else after a failure. */
 int tide__file_commit(struct tide_port *port, const char *path, const void *data, size_t size);

@@ -21,9 +21,9 @@ struct tide_checkpoint {
     size_t told;     /* nodes of the manifest that know of it */
     bool asked_full; /* a node asks for a full one */
     uint32_t sequence, fastest, worker_count;
-    uint32_t domain; /* whose clocks are cut */
-    bool several;    /* workers of several are there, and none was asked for */
-    uint32_t digits; /* of sequences, that rows on their way may carry */
+    uint32_t domain;  /* whose clocks are cut */
+    bool several;     /* workers of several are there, and none was asked for */
+    uint32_t digits;  /* of sequences, that rows on their way may carry */
     uint64_t last_id; /* of all nodes; 0: they differ, or there is none */
 };
 
@@ -31,8 +31,7 @@ uint32_t tide__cut_clock_told(struct tide_store *store) {
     const struct tide__worker *worker = tide__worker_current();
     (void)store;
     /* acquire: with the announcement, before this node's workers can pass */
-    return worker ? atomic_load_explicit(&worker->domain->cut_clock, memory_order_acquire)
-                  : TIDE_NO_CLOCK;
+    return worker ? atomic_load_explicit(&worker->domain->cut_clock, memory_order_acquire) : TIDE_NO_CLOCK;
 }
 
 static struct tide_port *port_of(const struct tide_checkpoint *c) {
@@ -71,8 +70,8 @@ static void step_drop(void *arg) {
 
 /* *takes* the manifest's text, or NULL. ECANCELED: the caller is being ended, and nobody waits for
  * what the step does. */
-static int on_disk(const struct tide_checkpoint *c, int (*run)(const struct disk_step *step),
-                   char *manifest, size_t manifest_size) {
+static int on_disk(const struct tide_checkpoint *c, int (*run)(const struct disk_step *step), char *manifest,
+                   size_t manifest_size) {
     struct disk_step *step = tide_alloc_zero(1, sizeof *step);
     if (!step) {
         tide_free(manifest);
@@ -162,8 +161,8 @@ static void prune(const struct disk_step *step) {
     }
     bool goes_on = stays && (known || TIDE_MUTANT(unread_pruned));
     for (size_t i = 0; i < count && goes_on; i++) {
-        goes_on = stays[i] || tide__generation_remove(step->port, step->dir, numbers[i]) ||
-                  TIDE_MUTANT(base_pruned_first);
+        goes_on =
+            stays[i] || tide__generation_remove(step->port, step->dir, numbers[i]) || TIDE_MUTANT(base_pruned_first);
     }
     tide_free(stays);
     tide_free(numbers);
@@ -182,8 +181,8 @@ static int commit(const struct disk_step *step) {
 /* ---- calls ---- */
 
 /* [op, id, more fields already written] to a node; *gives* the answer. */
-static int call(struct tide_checkpoint *c, uint32_t node, int op, struct tide_writer *more,
-                size_t fields, uint64_t timeout, struct tide_reply **out) {
+static int call(struct tide_checkpoint *c, uint32_t node, int op, struct tide_writer *more, size_t fields,
+                uint64_t timeout, struct tide_reply **out) {
     struct tide_writer w;
     uint8_t buffer[256];
     tide_writer_init(&w, buffer, sizeof buffer);
@@ -194,8 +193,7 @@ static int call(struct tide_checkpoint *c, uint32_t node, int op, struct tide_wr
         tide_write_raw(&w, more->data, more->size);
     }
     int code = w.error ? tide_fail(TIDE_ENOMEM, "no memory for a checkpoint")
-                       : tide_call(tide_address_make((uint16_t)node, TIDE_ID_STORE), w.data, w.size,
-                                   timeout, out);
+                       : tide_call(tide_address_make((uint16_t)node, TIDE_ID_STORE), w.data, w.size, timeout, out);
     tide_writer_release(&w);
     if (code) {
         char name[96], why[350];
@@ -228,8 +226,8 @@ static void tell_abort(struct tide_checkpoint *c) {
         tide_write_array(&w, 2);
         tide_write_uint(&w, TIDE__OP_CUT_ABORT);
         tide_write_uint(&w, c->manifest.id);
-        (void)tide_send(tide_address_make((uint16_t)c->manifest.nodes[i], TIDE_ID_STORE),
-                        TIDE_LANE_STORE, w.data, w.size);
+        (void)tide_send(tide_address_make((uint16_t)c->manifest.nodes[i], TIDE_ID_STORE), TIDE_LANE_STORE, w.data,
+                        w.size);
         tide_writer_release(&w);
     }
     (void)tide__memory_swap(use);
@@ -268,8 +266,7 @@ static bool same_members(struct tide_checkpoint *c) {
     if (list_members(c, &nodes, &count)) {
         return false;
     }
-    bool same = count == c->manifest.node_count &&
-                memcmp(nodes, c->manifest.nodes, count * sizeof *nodes) == 0;
+    bool same = count == c->manifest.node_count && memcmp(nodes, c->manifest.nodes, count * sizeof *nodes) == 0;
     c->manifest.view = view;
     tide_free(nodes);
     return same;
@@ -354,8 +351,7 @@ static int decide_cut(struct tide_checkpoint *c, uint8_t cut) {
                                       "run itself save, or cut fuzzily");
     }
     if (cut == TIDE_CUT_CLOCK && c->fastest == TIDE_NO_CLOCK) {
-        return tide_fail(TIDE_EINVAL,
-                         "a cut by clock needs workers that count clocks; there are none");
+        return tide_fail(TIDE_EINVAL, "a cut by clock needs workers that count clocks; there are none");
     }
     bool by_clock = cut == TIDE_CUT_CLOCK || (cut == TIDE_CUT_AUTO && clocked);
     m->clock = by_clock ? c->fastest + 2 : TIDE_NO_CLOCK;
@@ -397,8 +393,7 @@ static void choose_sequence(struct tide_checkpoint *c) {
     unsigned tries = 0;
     do {
         c->sequence++;
-    } while (++tries < 16 && (c->digits >> (c->sequence & 15u) & 1u) &&
-             !TIDE_MUTANT(sequence_digit_in_use));
+    } while (++tries < 16 && (c->digits >> (c->sequence & 15u) & 1u) && !TIDE_MUTANT(sequence_digit_in_use));
 }
 
 static int tell(struct tide_checkpoint *c) {
@@ -413,8 +408,7 @@ static int tell(struct tide_checkpoint *c) {
     const unsigned entered = tide__tables_enter(c->store);
     for (unsigned id = 1; id < TIDE__TABLES_MAX && count < m->table_count; id++) {
         struct tide_table *table = tide__table_at(c->store, id);
-        if (table && !atomic_load(&table->closing) &&
-            strcmp(table->name, m->tables[count].name) == 0) {
+        if (table && !atomic_load(&table->closing) && strcmp(table->name, m->tables[count].name) == 0) {
             ids[count++] = table->id;
         }
     }
@@ -428,8 +422,7 @@ static int tell(struct tide_checkpoint *c) {
     tide_write_text(&w, path);
     tide_write_typed(&w, TIDE_U32, ids, count);
     tide_write_typed(&w, TIDE_U32, m->nodes, m->node_count);
-    int code = w.error ? tide_fail(TIDE_ENOMEM, "no memory for a checkpoint")
-                       : call_all(c, TIDE__OP_CUT_TELL, &w, 7);
+    int code = w.error ? tide_fail(TIDE_ENOMEM, "no memory for a checkpoint") : call_all(c, TIDE__OP_CUT_TELL, &w, 7);
     tide_writer_release(&w);
     tide_free(ids);
     return code;
@@ -476,8 +469,7 @@ static int add_file(struct tide__manifest *m, struct tide_reader *r) {
         return tide_fail(TIDE_EPROTO, "a node tells of files that make no sense");
     }
     struct tide__manifest_table *table = &m->tables[t];
-    struct tide__manifest_file *files =
-        tide_realloc(table->files, (table->file_count + 1) * sizeof *files);
+    struct tide__manifest_file *files = tide_realloc(table->files, (table->file_count + 1) * sizeof *files);
     if (!files) {
         return tide_fail(TIDE_ENOMEM, "no memory for a manifest");
     }
@@ -528,8 +520,8 @@ static int list_tables(struct tide_checkpoint *c) {
             tide_table_health(tables[i], &health);
         }
         if (health.lost_count && !code) { /* later generations would push out those that have them */
-            code = tide_fail(TIDE_ELOST, "%u slots of table '%s' are lost",
-                             (unsigned)health.lost_count, tables[i]->name);
+            code =
+                tide_fail(TIDE_ELOST, "%u slots of table '%s' are lost", (unsigned)health.lost_count, tables[i]->name);
         }
         (void)snprintf(t->name, sizeof t->name, "%s", tables[i]->name);
         t->options = tables[i]->made;

@@ -14,11 +14,9 @@ void tide__manifest_path(const char *dir, uint64_t generation, char out[TIDE__PA
 /* Numbers of generations in `dir`, whole or not, newest first. *gives*. ENOENT. */
 int tide__generation_list(struct tide_port *port, const char *dir, uint64_t **out, size_t *count);
 /* ENOENT: it was never committed. Else as tide__manifest_parse, with the path in the text. */
-int tide__generation_manifest(struct tide_port *port, const char *dir, uint64_t generation,
-                              struct tide__manifest *out);
+int tide__generation_manifest(struct tide_port *port, const char *dir, uint64_t generation, struct tide__manifest *out);
 /* Every block of the generation and of those it is built on. The text names what is damaged. */
-int tide__generation_verify(struct tide_port *port, const char *dir,
-                            const struct tide__manifest *manifest);
+int tide__generation_verify(struct tide_port *port, const char *dir, const struct tide__manifest *manifest);
 /* Removes a generation, manifest first. False: after a crash it may be there again, and what it is
  * built on must be too. */
 bool tide__generation_remove(struct tide_port *port, const char *dir, uint64_t generation);

@@ -64,14 +64,12 @@ int tide__generation_manifest(struct tide_port *port, const char *dir, uint64_t 
     tide__manifest_path(dir, generation, name);
     int code = tide_port_slurp(port, name, TIDE__MANIFEST_MAX, &text, &size);
     if (code) {
-        return code == TIDE_ENOENT ? tide_fail(code, "'%s' is missing: it was never finished", name)
-                                   : code;
+        return code == TIDE_ENOENT ? tide_fail(code, "'%s' is missing: it was never finished", name) : code;
     }
     code = tide__manifest_parse(text, size, out);
     tide_free(text);
     if (!code && out->generation != generation) {
-        code =
-            tide_fail(TIDE_EPROTO, "it is of generation %llu", (unsigned long long)out->generation);
+        code = tide_fail(TIDE_EPROTO, "it is of generation %llu", (unsigned long long)out->generation);
     }
     if (code) {
         char why[400];
@@ -111,8 +109,7 @@ static int verify_files(struct tide_port *port, const char *dir, const struct ti
     return code;
 }
 
-int tide__generation_verify(struct tide_port *port, const char *dir,
-                            const struct tide__manifest *m) {
+int tide__generation_verify(struct tide_port *port, const char *dir, const struct tide__manifest *m) {
     int code = 0;
     for (size_t i = 0; i + 1 < m->chain_count && !code; i++) {
         struct tide__manifest below;

@@ -22,9 +22,8 @@ static void field_hex(struct tide_writer *w, const char *name, uint64_t value) {
 }
 
 static void write_options(struct tide_writer *w, const struct tide_table_options *o) {
-    const double floats[] = {(double)o->init_a,  (double)o->init_b, (double)o->lr,
-                             (double)o->beta1,   (double)o->beta2,  (double)o->epsilon,
-                             (double)o->sum_init};
+    const double floats[] = {(double)o->init_a, (double)o->init_b,  (double)o->lr,      (double)o->beta1,
+                             (double)o->beta2,  (double)o->epsilon, (double)o->sum_init};
     char consistency[TIDE_CONSISTENCY_TEXT];
     tide_consistency_print(&o->consistency, consistency);
     tide_write_map(w, 21);
@@ -56,8 +55,7 @@ static void write_options(struct tide_writer *w, const struct tide_table_options
 static void write_homes(struct tide_writer *w, const struct tide_table *table) {
     uint32_t homes[TIDE_SLOT_COUNT];
     for (uint32_t s = 0; table && s < TIDE_SLOT_COUNT; s++) {
-        homes[s] =
-            tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
+        homes[s] = tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
     }
     tide_write_text(w, "homes");
     tide_write_typed(w, TIDE_U32, homes, table ? TIDE_SLOT_COUNT : 0);
@@ -68,8 +66,7 @@ static struct tide_table *table_named(struct tide_store *store, const char *name
     return store && tide_table_find(store->node, name, &table) == 0 ? table : NULL;
 }
 
-static void write_table(struct tide_writer *w, const struct tide__manifest_table *t,
-                        struct tide_store *store) {
+static void write_table(struct tide_writer *w, const struct tide__manifest_table *t, struct tide_store *store) {
     tide_write_map(w, 6);
     tide_write_text(w, "name");
     tide_write_text(w, t->name);
@@ -95,8 +92,7 @@ static void write_table(struct tide_writer *w, const struct tide__manifest_table
     }
 }
 
-static void write_body(struct tide_writer *w, const struct tide__manifest *m,
-                       struct tide_store *store) {
+static void write_body(struct tide_writer *w, const struct tide__manifest *m, struct tide_store *store) {
     tide_write_map(w, 17);
     field_uint(w, "format", TIDE__MANIFEST_FORMAT);
     field_uint(w, "generation", m->generation);
@@ -141,8 +137,7 @@ static void write_body(struct tide_writer *w, const struct tide__manifest *m,
     }
 }
 
-int tide__manifest_write(const struct tide__manifest *m, struct tide_store *store, char **text,
-                         size_t *size) {
+int tide__manifest_write(const struct tide__manifest *m, struct tide_store *store, char **text, size_t *size) {
     struct tide_writer w;
     char *body = NULL;
     size_t body_size = 0;
@@ -157,8 +152,8 @@ int tide__manifest_write(const struct tide__manifest *m, struct tide_store *stor
     *size = HEAD + SUM + MIDDLE + body_size + TAIL;
     *text = tide_alloc(*size + 1);
     if (*text) {
-        (void)snprintf(*text, *size + 1, "%s%08x%s%s%s", head,
-                       (unsigned)tide_crc32c(0, body, body_size), middle, body, tail);
+        (void)snprintf(*text, *size + 1, "%s%08x%s%s%s", head, (unsigned)tide_crc32c(0, body, body_size), middle, body,
+                       tail);
     } else {
         code = tide_fail(TIDE_ENOMEM, "no memory for a manifest");
     }
@@ -239,8 +234,7 @@ static uint32_t *get_list(struct fields *f, const char *name, size_t *count) {
 }
 
 static void parse_options(struct fields *f, struct tide_table_options *o) {
-    float *numbers[] = {&o->init_a, &o->init_b,  &o->lr,      &o->beta1,
-                        &o->beta2,  &o->epsilon, &o->sum_init};
+    float *numbers[] = {&o->init_a, &o->init_b, &o->lr, &o->beta1, &o->beta2, &o->epsilon, &o->sum_init};
     struct tide_reader copies;
     if (tide_read_field(&f->map, "replicas", &copies)) { /* earlier versions knew no copies */
         o->replicas = (uint8_t)get_uint(f, "replicas", UINT8_MAX);
@@ -250,8 +244,7 @@ static void parse_options(struct fields *f, struct tide_table_options *o) {
         o->window_ns = get_uint(f, "window_ns", UINT64_MAX);
         o->window_bytes = get_uint(f, "window_bytes", UINT64_MAX);
     }
-    if (tide_read_field(&f->map, "consistency",
-                        &copies)) { /* nor how tables with clocks are kept */
+    if (tide_read_field(&f->map, "consistency", &copies)) { /* nor how tables with clocks are kept */
         char text[TIDE_CONSISTENCY_TEXT];
         get_text(f, "consistency", text, sizeof text);
         if (tide_consistency_parse(text, &o->consistency)) {
@@ -370,8 +363,7 @@ static int parse_job(struct fields *f, struct tide__manifest *m) {
 static int parse_body(struct fields *f, struct tide__manifest *m) {
     m->format = get_uint(f, "format", UINT64_MAX);
     if (!f->missing && m->format != TIDE__MANIFEST_FORMAT) {
-        return tide_fail(TIDE_EVERSION,
-                         "the checkpoint has format %llu, this program reads format %d",
+        return tide_fail(TIDE_EVERSION, "the checkpoint has format %llu, this program reads format %d",
                          (unsigned long long)m->format, TIDE__MANIFEST_FORMAT);
     }
     m->generation = get_uint(f, "generation", INT64_MAX);
@@ -410,8 +402,7 @@ int tide__manifest_parse(const char *text, size_t size, struct tide__manifest *m
     char sum[SUM + 1];
     memset(m, 0, sizeof *m);
     if (size < HEAD + SUM + MIDDLE + TAIL || memcmp(text, head, HEAD) != 0 ||
-        memcmp(text + HEAD + SUM, middle, MIDDLE) != 0 ||
-        memcmp(text + size - TAIL, tail, TAIL) != 0) {
+        memcmp(text + HEAD + SUM, middle, MIDDLE) != 0 || memcmp(text + size - TAIL, tail, TAIL) != 0) {
         return tide_fail(TIDE_EPROTO, "it is no manifest, or not a whole one");
     }
     const char *body = text + HEAD + SUM + MIDDLE;

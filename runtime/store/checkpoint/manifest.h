@@ -34,8 +34,7 @@ struct tide__manifest {
     uint32_t clock;   /* TIDE_NO_CLOCK: fuzzy */
     bool full;
     char program[32];
-    uint64_t
-        chain[TIDE__INCREMENTS_MAX]; /* generations it is built of, the full one first, itself last */
+    uint64_t chain[TIDE__INCREMENTS_MAX]; /* generations it is built of, the full one first, itself last */
     size_t chain_count;
     uint32_t *nodes; /* ids of those that wrote */
     size_t node_count;
@@ -48,8 +47,7 @@ struct tide__manifest {
 };
 
 /* *gives* the text. Slot maps are taken from `store`'s tables (NULL: left out). */
-int tide__manifest_write(const struct tide__manifest *m, struct tide_store *store, char **text,
-                         size_t *size);
+int tide__manifest_write(const struct tide__manifest *m, struct tide_store *store, char **text, size_t *size);
 /* EPROTO (damaged; says what), EVERSION (another format), ENOMEM. Release also after a failure. */
 int tide__manifest_parse(const char *text, size_t size, struct tide__manifest *out);
 void tide__manifest_release(struct tide__manifest *m);

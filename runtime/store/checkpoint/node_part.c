@@ -15,9 +15,9 @@ struct tide__generation {
     bool walker_wanted; /* to mark the rows; there was no memory for it yet */
     tide_address coordinator;
     uint64_t monitor;
-    uint32_t clock;  /* of the cut; TIDE_NO_CLOCK: fuzzy */
+    uint32_t clock;           /* of the cut; TIDE_NO_CLOCK: fuzzy */
     struct tide__run *domain; /* whose clocks are cut, held; NULL: none */
-    uint16_t *nodes; /* all that write; bit of `walks` by position: it has said that it walks */
+    uint16_t *nodes;          /* all that write; bit of `walks` by position: it has said that it walks */
     size_t node_count;
     bool *walks;
     struct tide__walk *walk;
@@ -105,8 +105,7 @@ static void write_clocks(struct tide__generation *g, struct tide_writer *w, uint
  * answered: the rows that are here hold what all workers pushed before. */
 static bool settled(struct tide_store *store, const struct tide__generation *g) {
     return g->clock == TIDE_NO_CLOCK ||
-           (tide__node_clock(g->domain) >= g->clock &&
-            !tide__pending_stamped(store, g->domain->number, g->clock) &&
+           (tide__node_clock(g->domain) >= g->clock && !tide__pending_stamped(store, g->domain->number, g->clock) &&
             (tide__clocked_settled(g->domain, g->clock) || TIDE_MUTANT(ticks_not_awaited)));
 }
 
@@ -140,11 +139,8 @@ static int start_walker(struct tide_store *store, struct tide__generation *g) {
         return tide_fail(TIDE_ENOMEM, "no memory for the writer of a checkpoint");
     }
     *walker = (struct walker){.store = store, .walk = g->walk, .id = g->id};
-    struct tide_actor_options options = {.type = "checkpoint",
-                                         .run = walker_main,
-                                         .state = walker,
-                                         .release = tide_free,
-                                         .role = TIDE_ROLE_DISK};
+    struct tide_actor_options options = {
+        .type = "checkpoint", .run = walker_main, .state = walker, .release = tide_free, .role = TIDE_ROLE_DISK};
     tide_address address;
     int code = tide_spawn(store->node, &options, &address);
     if (code) {
@@ -185,8 +181,7 @@ static void give_up(struct tide_store *store) {
 
 static void generation_give_up(struct tide_store *store) {
     if (store->generation && !store->generation->gone) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
-                 "the checkpoint is given up for want of memory");
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "the checkpoint is given up for want of memory");
         give_up(store);
     }
 }
@@ -226,8 +221,7 @@ static uint32_t digits_in_use(struct tide_store *store) {
     return digits;
 }
 
-static int on_ask(struct tide_store *store, const struct tide_message *message, uint64_t id,
-                  uint64_t wanted) {
+static int on_ask(struct tide_store *store, const struct tide_message *message, uint64_t id, uint64_t wanted) {
     if (store->generation) {
         return tide_fail(TIDE_EBUSY, "another checkpoint is being written");
     }
@@ -244,8 +238,7 @@ static int on_ask(struct tide_store *store, const struct tide_message *message, 
         return code;
     }
     bool several = false;
-    struct tide__run *domain =
-        wanted ? tide__run_find(store, wanted) : tide__domain_at_work(store, &several);
+    struct tide__run *domain = wanted ? tide__run_find(store, wanted) : tide__domain_at_work(store, &several);
     domain_set(g, domain ? tide__run_hold(store, domain->number) : NULL);
     const uint32_t clock = domain ? tide__clocks_hold(domain, 2) : TIDE_NO_CLOCK;
     struct tide_writer w;
@@ -287,9 +280,8 @@ static int on_tell(struct tide_store *store, struct tide__generation *g, struct 
     const char *dir = tide_read_string(r, &dir_size);
     const uint8_t *tables = tide_read_typed(r, TIDE_U32, &table_count);
     const uint8_t *nodes = tide_read_typed(r, TIDE_U32, &node_count);
-    if (r->error || g->stage != ASKED || sequence > UINT32_MAX || clock > TIDE_NO_CLOCK ||
-        number > UINT32_MAX || dir_size >= TIDE__GENERATION_DIR_MAX || table_count > TABLES_MAX ||
-        node_count > NODES_MAX) {
+    if (r->error || g->stage != ASKED || sequence > UINT32_MAX || clock > TIDE_NO_CLOCK || number > UINT32_MAX ||
+        dir_size >= TIDE__GENERATION_DIR_MAX || table_count > TABLES_MAX || node_count > NODES_MAX) {
         return tide_fail(TIDE_EPROTO, "a damaged announcement of a cut");
     }
     if (!full && rows_removed(store)) {
@@ -317,8 +309,7 @@ static int on_tell(struct tide_store *store, struct tide__generation *g, struct 
         return code;
     }
     (void)snprintf(g->walk->dir, sizeof g->walk->dir, "%.*s", (int)dir_size, dir);
-    atomic_store_explicit(&g->walk->others_left, (unsigned)(node_count ? node_count - 1 : 0),
-                          memory_order_relaxed);
+    atomic_store_explicit(&g->walk->others_left, (unsigned)(node_count ? node_count - 1 : 0), memory_order_relaxed);
     g->clock = (uint32_t)clock;
     g->stage = TOLD;
     store->cut_sequence = (uint32_t)sequence;
@@ -326,8 +317,7 @@ static int on_tell(struct tide_store *store, struct tide__generation *g, struct 
     for (size_t t = 0; t < table_count; t++) { /* what vanishes from here on fails the generation */
         atomic_store_explicit(&g->walk->tables[t]->rows_removed, false, memory_order_relaxed);
         tide__cut_tell(g->walk->tables[t], (uint32_t)sequence,
-                       has_clocks_of(g->walk->tables[t], g->domain) ? g->clock : TIDE_NO_CLOCK,
-                       full);
+                       has_clocks_of(g->walk->tables[t], g->domain) ? g->clock : TIDE_NO_CLOCK, full);
     }
     /* release: pairs with tide__cut_clock_told; before the gate is moved on */
     atomic_store_explicit(&g->domain->cut_clock, g->clock, memory_order_release);

@@ -11,8 +11,8 @@
 
 static void add_line(struct tide_writer *skipped, uint64_t generation) {
     char line[600];
-    int length = snprintf(line, sizeof line, "generation %llu is skipped: %s\n",
-                          (unsigned long long)generation, tide_error_message());
+    int length = snprintf(line, sizeof line, "generation %llu is skipped: %s\n", (unsigned long long)generation,
+                          tide_error_message());
     size_t size = length < (int)sizeof line ? (size_t)length : sizeof line - 1;
     void *out = tide_write_reserve(skipped, size);
     if (out) {
@@ -21,8 +21,7 @@ static void add_line(struct tide_writer *skipped, uint64_t generation) {
 }
 
 /* 0, or why this one cannot be used. */
-static int examine(struct tide_port *port, const char *dir, uint64_t generation,
-                   struct tide__manifest *out) {
+static int examine(struct tide_port *port, const char *dir, uint64_t generation, struct tide__manifest *out) {
     int code = tide__generation_manifest(port, dir, generation, out);
     if (!code) {
         code = tide__generation_verify(port, dir, out);
@@ -36,8 +35,8 @@ static int examine(struct tide_port *port, const char *dir, uint64_t generation,
     return code;
 }
 
-static int choose(struct tide_port *port, const char *dir, uint64_t wanted,
-                  struct tide__manifest *out, struct tide_writer *skipped) {
+static int choose(struct tide_port *port, const char *dir, uint64_t wanted, struct tide__manifest *out,
+                  struct tide_writer *skipped) {
     uint64_t *numbers;
     size_t count;
     int code = tide__generation_list(port, dir, &numbers, &count), first = 0;
@@ -68,11 +67,9 @@ static int choose(struct tide_port *port, const char *dir, uint64_t wanted,
     }
     if (skipped->size) {
         return tide_fail(wanted ? first : TIDE_EPROTO, "no generation in '%s' is whole: %.*s", dir,
-                         (int)(skipped->size < 300 ? skipped->size - 1 : 300),
-                         (const char *)skipped->data);
+                         (int)(skipped->size < 300 ? skipped->size - 1 : 300), (const char *)skipped->data);
     }
-    return wanted ? tide_fail(TIDE_ENOENT, "there is no generation %llu in '%s'",
-                              (unsigned long long)wanted, dir)
+    return wanted ? tide_fail(TIDE_ENOENT, "there is no generation %llu in '%s'", (unsigned long long)wanted, dir)
                   : tide_fail(TIDE_ENOENT, "there is no finished checkpoint in '%s'", dir);
 }
 
@@ -92,11 +89,9 @@ static int load_file(struct tide_table *table, const char *path) {
         return code;
     }
     code = tide__save_header(port, file, path, info.size, &header);
-    code =
-        code ? code : tide__save_check(table, path, &header, parts, part_count, &count, &keys_at);
+    code = code ? code : tide__save_check(table, path, &header, parts, part_count, &count, &keys_at);
     code = code ? code : tide__save_check_keys(table, port, file, path, count, keys_at, false);
-    code =
-        code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count);
+    code = code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count);
     tide_safetensors_release(&header);
     port->ops->file_close(file);
     return code;
@@ -158,10 +153,8 @@ static int load_generation(struct tide_node *node, const char *dir, const struct
         }
         code = tide_table_find(node, m->tables[t].name, &table);
         for (size_t i = 0; i < m->tables[t].file_count && !code; i++) {
-            bool fits = snprintf(name, sizeof name, "%s/%s", path, m->tables[t].files[i].name) <
-                        (int)sizeof name;
-            code =
-                fits ? load_file(table, name) : tide_fail(TIDE_EINVAL, "a path that is too long");
+            bool fits = snprintf(name, sizeof name, "%s/%s", path, m->tables[t].files[i].name) < (int)sizeof name;
+            code = fits ? load_file(table, name) : tide_fail(TIDE_EINVAL, "a path that is too long");
         }
         tide_table_release(table);
     }
@@ -229,8 +222,7 @@ static int load(struct tide_node *node, const char *dir, const struct tide__mani
     return code ? code : load_generation(node, dir, m, m);
 }
 
-int tide_checkpoint_restore(struct tide_node *node, const char *dir, uint64_t generation,
-                            struct tide_restored *out) {
+int tide_checkpoint_restore(struct tide_node *node, const char *dir, uint64_t generation, struct tide_restored *out) {
     return tide__checkpoint_restore_as(node, dir, generation, NULL, out);
 }
 

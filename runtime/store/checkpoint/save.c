@@ -18,8 +18,7 @@
 
 enum { CHUNK_BYTES = 4 << 20, ATTEMPTS = 5, WHOLE_KEYS = 1 << 24 };
 
-static const char *const rule_names[] = {"add",  "assign",   "sgd",     "adagrad",
-                                         "adam", "momentum", "nesterov"};
+static const char *const rule_names[] = {"add", "assign", "sgd", "adagrad", "adam", "momentum", "nesterov"};
 
 const char *tide__rule_name(uint8_t rule) {
     return rule_names[rule];
@@ -31,16 +30,12 @@ size_t tide__parts_of(const struct tide_table *table, struct tide__part parts[TI
     parts[count++] = (struct tide__part){.name = "values", .floats = width};
     if (table->options.update == TIDE_UPDATE_ADAGRAD) {
         parts[count++] = (struct tide__part){.name = "state.sum", .offset = width, .floats = width};
-    } else if (table->options.update == TIDE_UPDATE_MOMENTUM ||
-               table->options.update == TIDE_UPDATE_NESTEROV) {
-        parts[count++] =
-            (struct tide__part){.name = "state.velocity", .offset = width, .floats = width};
+    } else if (table->options.update == TIDE_UPDATE_MOMENTUM || table->options.update == TIDE_UPDATE_NESTEROV) {
+        parts[count++] = (struct tide__part){.name = "state.velocity", .offset = width, .floats = width};
     } else if (table->options.update == TIDE_UPDATE_ADAM) {
         parts[count++] = (struct tide__part){.name = "state.m", .offset = width, .floats = width};
-        parts[count++] =
-            (struct tide__part){.name = "state.v", .offset = 2 * width, .floats = width};
-        parts[count++] =
-            (struct tide__part){.name = "state.step", .offset = 3 * width, .floats = 1};
+        parts[count++] = (struct tide__part){.name = "state.v", .offset = 2 * width, .floats = width};
+        parts[count++] = (struct tide__part){.name = "state.step", .offset = 3 * width, .floats = 1};
     }
     return count;
 }
@@ -91,8 +86,7 @@ static int keys_here(struct tide_table *table, struct keys *keys) {
 }
 
 /* Calls a node's store: [op, table, a, b]. *gives* the answer. */
-static int call_node(struct tide_table *table, uint16_t node, int op, uint64_t a, uint64_t b,
-                     struct tide_reply **out) {
+static int call_node(struct tide_table *table, uint16_t node, int op, uint64_t a, uint64_t b, struct tide_reply **out) {
     struct tide_writer w;
     uint8_t buffer[64];
     tide_writer_init(&w, buffer, sizeof buffer);
@@ -101,8 +95,7 @@ static int call_node(struct tide_table *table, uint16_t node, int op, uint64_t a
     tide_write_uint(&w, table->id);
     tide_write_uint(&w, a);
     tide_write_uint(&w, b);
-    int code =
-        tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, TIDE_CALL_TIMEOUT, out);
+    int code = tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, TIDE_CALL_TIMEOUT, out);
     tide_writer_release(&w);
     return code;
 }
@@ -124,8 +117,7 @@ static int keys_of_node(struct tide_table *table, uint16_t node, struct keys *ke
         const void *some = tide_read_typed(&r, TIDE_U64, &count);
         bool onwards = next_slot > slot || (next_slot == slot && next_from > from);
         code = r.error || fields != 3 || !onwards
-                   ? tide_fail(TIDE_EPROTO, "node %u listed its keys in a way that does not end",
-                               (unsigned)node)
+                   ? tide_fail(TIDE_EPROTO, "node %u listed its keys in a way that does not end", (unsigned)node)
                    : add_keys(keys, some, count);
         tide_reply_free(reply);
         if (code) {
@@ -151,8 +143,7 @@ static int each_home(struct tide_table *table, bool all,
         struct tide_member *members = tide_alloc(room * sizeof *members);
         size_t got = members ? tide_net_members(table->store->net, members, room, &view) : 0;
         for (size_t i = 0; i < got && i < room; i++) {
-            counts[members[i].id] +=
-                members[i].state == TIDE_MEMBER_UP || members[i].state == TIDE_MEMBER_LEAVING;
+            counts[members[i].id] += members[i].state == TIDE_MEMBER_UP || members[i].state == TIDE_MEMBER_LEAVING;
         }
         tide_free(members);
         if (!members) {
@@ -184,8 +175,7 @@ static int visit_flush(struct tide_table *table, uint16_t node, void *arg) {
     tide_write_array(&w, 2);
     tide_write_uint(&w, TIDE__OP_SHARE_FLUSH);
     tide_write_uint(&w, table->id);
-    int code = tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, TIDE_CALL_TIMEOUT,
-                         &reply);
+    int code = tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, TIDE_CALL_TIMEOUT, &reply);
     tide_reply_free(reply);
     tide_writer_release(&w);
     /* What the dead had not sent is lost; who left had sent all. */
@@ -206,10 +196,8 @@ int tide_table_flush(struct tide_table *table) {
 static int list_keys(struct tide_table *table, struct keys *keys) {
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         keys->count = 0;
-        uint64_t before = atomic_load_explicit(&table->changes,
-                                               memory_order_acquire); /* routes_begin of move.c */
-        int code = table->store->system ? each_home(table, table->relocates, visit_keys, keys)
-                                        : keys_here(table, keys);
+        uint64_t before = atomic_load_explicit(&table->changes, memory_order_acquire); /* routes_begin of move.c */
+        int code = table->store->system ? each_home(table, table->relocates, visit_keys, keys) : keys_here(table, keys);
         if (code) {
             return code;
         }
@@ -252,8 +240,8 @@ static int add_untouched(const struct tide_table *table, struct keys *keys) {
 
 /* ---- save ---- */
 
-static int write_file(struct tide_port *port, struct tide_file *file, const char *path,
-                      const void *data, size_t size, uint64_t at) {
+static int write_file(struct tide_port *port, struct tide_file *file, const char *path, const void *data, size_t size,
+                      uint64_t at) {
     int code = size ? port->ops->file_write(file, data, size, at) : 0;
     return code == TIDE_ENOSPC ? tide_fail(code, "no space left for '%s'", path) : code;
 }
@@ -262,28 +250,24 @@ static bool complete(const struct tide_table *table, const struct keys *keys) {
     return table->options.keys == TIDE_KEYS_DENSE && keys->count == table->options.key_count;
 }
 
-static int write_header(struct tide_table *table, struct tide_port *port, struct tide_file *file,
-                        const char *path, const struct keys *keys, struct tide__part *parts,
-                        size_t part_count, uint64_t *keys_at) {
+static int write_header(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
+                        const struct keys *keys, struct tide__part *parts, size_t part_count, uint64_t *keys_at) {
     struct tide_safetensor tensors[TIDE__PARTS_MAX + 1];
     char seed[32];
     (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)table->options.seed);
-    const struct tide_safetensors_pair metadata[] = {
-        {"tide.table", table->name},
-        {"tide.rule", rule_names[table->options.update]},
-        {"tide.seed", seed},
-        {"tide.version", TIDE_VERSION}};
+    const struct tide_safetensors_pair metadata[] = {{"tide.table", table->name},
+                                                     {"tide.rule", rule_names[table->options.update]},
+                                                     {"tide.seed", seed},
+                                                     {"tide.version", TIDE_VERSION}};
     memset(tensors, 0, sizeof tensors);
     for (size_t i = 0; i < part_count; i++) {
-        tensors[i] = (struct tide_safetensor){.name = parts[i].name,
-                                              .shape = {keys->count, parts[i].floats},
-                                              .dtype = TIDE_DTYPE_F32,
-                                              .rank = 2};
+        tensors[i] = (struct tide_safetensor){
+            .name = parts[i].name, .shape = {keys->count, parts[i].floats}, .dtype = TIDE_DTYPE_F32, .rank = 2};
     }
     size_t count = part_count;
     if (!complete(table, keys)) {
-        tensors[count++] = (struct tide_safetensor){
-            .name = "keys", .shape = {keys->count}, .dtype = TIDE_DTYPE_U64, .rank = 1};
+        tensors[count++] =
+            (struct tide_safetensor){.name = "keys", .shape = {keys->count}, .dtype = TIDE_DTYPE_U64, .rank = 1};
     }
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
@@ -298,28 +282,22 @@ static int write_header(struct tide_table *table, struct tide_port *port, struct
 }
 
 /* Rows between memory and the tensors of the file. `loose` has room for one part of a chunk. */
-static void take_part(const struct tide__part *part, const float *rows, size_t row_floats,
-                      size_t count, float *loose) {
+static void take_part(const struct tide__part *part, const float *rows, size_t row_floats, size_t count, float *loose) {
     for (size_t i = 0; i < count; i++) {
-        memcpy(loose + i * part->floats, rows + i * row_floats + part->offset,
-               part->floats * sizeof *loose);
+        memcpy(loose + i * part->floats, rows + i * row_floats + part->offset, part->floats * sizeof *loose);
     }
 }
 
-static void put_part(const struct tide__part *part, float *rows, size_t row_floats, size_t count,
-                     const float *loose) {
+static void put_part(const struct tide__part *part, float *rows, size_t row_floats, size_t count, const float *loose) {
     for (size_t i = 0; i < count; i++) {
-        memcpy(rows + i * row_floats + part->offset, loose + i * part->floats,
-               part->floats * sizeof *loose);
+        memcpy(rows + i * row_floats + part->offset, loose + i * part->floats, part->floats * sizeof *loose);
     }
 }
 
-static int write_rows(struct tide_table *table, struct tide_port *port, struct tide_file *file,
-                      const char *path, const struct keys *keys, const struct tide__part *parts,
-                      size_t part_count) {
+static int write_rows(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
+                      const struct keys *keys, const struct tide__part *parts, size_t part_count) {
     const size_t most = chunk_rows(table), floats = table->row_floats;
-    float *rows = tide_alloc(2 * most * floats * sizeof *rows),
-          *loose = rows ? rows + most * floats : NULL;
+    float *rows = tide_alloc(2 * most * floats * sizeof *rows), *loose = rows ? rows + most * floats : NULL;
     int code = rows ? 0 : tide_fail(TIDE_ENOMEM, "no memory to save table '%s'", table->name);
     for (size_t i = 0; i < keys->count && !code; i += most) {
         size_t count = keys->count - i < most ? keys->count - i : most;
@@ -346,8 +324,7 @@ int tide_table_save(struct tide_table *table, const char *path) {
     char temporary[4096];
     unsigned number = atomic_fetch_add_explicit(&saves, 1, memory_order_relaxed);
     if (!port) {
-        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' has no port to reach files by",
-                         table->name);
+        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' has no port to reach files by", table->name);
     }
     if (snprintf(temporary, sizeof temporary, "%s.tmp.%d-%u-%u", path, port->ops->pid(port),
                  (unsigned)tide__store_self(table->store), number) >= (int)sizeof temporary) {
@@ -362,13 +339,12 @@ int tide_table_save(struct tide_table *table, const char *path) {
     code = code ? code : list_keys(table, &keys);
     code = code ? code : add_untouched(table, &keys);
     if (!code) {
-        code = port->ops->file_open(port, temporary,
-                                    TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
+        code = port->ops->file_open(port, temporary, TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
         if (code) {
             tide_fail(code, "table '%s' cannot be written to '%s': %s", table->name, path,
-                      code == TIDE_ENOENT  ? "there is no such directory"
+                      code == TIDE_ENOENT   ? "there is no such directory"
                       : code == TIDE_EACCES ? "you may not write there"
-                                           : tide_error_name(code));
+                                            : tide_error_name(code));
         }
     }
     if (!code) {
@@ -397,8 +373,8 @@ static int damaged(const char *path, const char *what) {
     return tide_fail(TIDE_EPROTO, "'%s': %s", path, what);
 }
 
-static int read_file(struct tide_port *port, struct tide_file *file, const char *path, void *data,
-                     size_t size, uint64_t at) {
+static int read_file(struct tide_port *port, struct tide_file *file, const char *path, void *data, size_t size,
+                     uint64_t at) {
     ssize_t got = size ? port->ops->file_read(file, data, size, at) : 0;
     if (got < 0) {
         return (int)got;
@@ -406,8 +382,8 @@ static int read_file(struct tide_port *port, struct tide_file *file, const char 
     return (size_t)got == size ? 0 : damaged(path, "the file ends early");
 }
 
-int tide__save_header(struct tide_port *port, struct tide_file *file, const char *path,
-                      uint64_t file_size, struct tide_safetensors *out) {
+int tide__save_header(struct tide_port *port, struct tide_file *file, const char *path, uint64_t file_size,
+                      struct tide_safetensors *out) {
     uint8_t prefix[TIDE_SAFETENSORS_PREFIX];
     size_t size;
     int code = read_file(port, file, path, prefix, sizeof prefix, 0);
@@ -424,21 +400,19 @@ int tide__save_header(struct tide_port *port, struct tide_file *file, const char
 }
 
 /* Does the file hold this table? Fills in where the parts lie. */
-int tide__save_check(const struct tide_table *table, const char *path,
-                     const struct tide_safetensors *s, struct tide__part *parts, size_t part_count,
-                     uint64_t *count, uint64_t *keys_at) {
-    const char *rule = tide_safetensors_metadata(s, "tide.rule"),
-               *seed = tide_safetensors_metadata(s, "tide.seed");
+int tide__save_check(const struct tide_table *table, const char *path, const struct tide_safetensors *s,
+                     struct tide__part *parts, size_t part_count, uint64_t *count, uint64_t *keys_at) {
+    const char *rule = tide_safetensors_metadata(s, "tide.rule"), *seed = tide_safetensors_metadata(s, "tide.seed");
     char own_seed[32];
     (void)snprintf(own_seed, sizeof own_seed, "%llu", (unsigned long long)table->options.seed);
     if (!rule || strcmp(rule, rule_names[table->options.update]) != 0) {
-        return tide_fail(TIDE_EMISMATCH, "'%s' is of rule '%s', table '%s' of '%s'", path,
-                         rule ? rule : "none", table->name, rule_names[table->options.update]);
+        return tide_fail(TIDE_EMISMATCH, "'%s' is of rule '%s', table '%s' of '%s'", path, rule ? rule : "none",
+                         table->name, rule_names[table->options.update]);
     }
     /* Rows that were never touched are not in the file: they come from the seed. */
     if (!seed || strcmp(seed, own_seed) != 0) {
-        return tide_fail(TIDE_EMISMATCH, "'%s' was saved with seed %s, table '%s' has %s", path,
-                         seed ? seed : "none", table->name, own_seed);
+        return tide_fail(TIDE_EMISMATCH, "'%s' was saved with seed %s, table '%s' has %s", path, seed ? seed : "none",
+                         table->name, own_seed);
     }
     const struct tide_safetensor *values = tide_safetensors_find(s, "values");
     const struct tide_safetensor *keys = tide_safetensors_find(s, "keys");
@@ -450,19 +424,17 @@ int tide__save_check(const struct tide_table *table, const char *path,
         const struct tide_safetensor *t = tide_safetensors_find(s, parts[i].name);
         if (!t || t->dtype != TIDE_DTYPE_F32 || t->rank != 2 || t->shape[0] != *count ||
             t->shape[1] != parts[i].floats) {
-            return tide_fail(TIDE_EMISMATCH, "'%s': tensor '%s' is not F32 [%llu, %zu]", path,
-                             parts[i].name, (unsigned long long)*count, parts[i].floats);
+            return tide_fail(TIDE_EMISMATCH, "'%s': tensor '%s' is not F32 [%llu, %zu]", path, parts[i].name,
+                             (unsigned long long)*count, parts[i].floats);
         }
         parts[i].at = s->data + t->begin;
     }
     if (keys && (keys->dtype != TIDE_DTYPE_U64 || keys->rank != 1 || keys->shape[0] != *count)) {
-        return tide_fail(TIDE_EMISMATCH, "'%s': tensor 'keys' is not U64 [%llu]", path,
-                         (unsigned long long)*count);
+        return tide_fail(TIDE_EMISMATCH, "'%s': tensor 'keys' is not U64 [%llu]", path, (unsigned long long)*count);
     }
     if (!keys && (table->options.keys != TIDE_KEYS_DENSE || *count != table->options.key_count)) {
-        return tide_fail(TIDE_EMISMATCH, "'%s' has no keys and %llu rows, table '%s' has %llu",
-                         path, (unsigned long long)*count, table->name,
-                         (unsigned long long)table->options.key_count);
+        return tide_fail(TIDE_EMISMATCH, "'%s' has no keys and %llu rows, table '%s' has %llu", path,
+                         (unsigned long long)*count, table->name, (unsigned long long)table->options.key_count);
     }
     *keys_at = keys ? s->data + keys->begin : 0;
     return 0;
@@ -490,8 +462,8 @@ int tide__table_clear(struct tide_table *table) {
 }
 
 /* One pass over the keys before anything is changed: in range and in order. */
-int tide__save_check_keys(struct tide_table *table, struct tide_port *port, struct tide_file *file,
-                          const char *path, uint64_t count, uint64_t keys_at, bool ordered) {
+int tide__save_check_keys(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
+                          uint64_t count, uint64_t keys_at, bool ordered) {
     uint64_t some[1024], before = 0;
     int code = 0;
     for (uint64_t i = 0; i < count && !code && keys_at; i += TIDE_COUNT(some)) {
@@ -499,37 +471,31 @@ int tide__save_check_keys(struct tide_table *table, struct tide_port *port, stru
         code = read_file(port, file, path, some, got * sizeof *some, keys_at + i * sizeof *some);
         for (size_t j = 0; j < got && !code; j++) {
             bool in_order = !ordered || i + j == 0 || some[j] > before;
-            bool inside =
-                table->options.keys == TIDE_KEYS_HASHED || some[j] < table->options.key_count;
+            bool inside = table->options.keys == TIDE_KEYS_HASHED || some[j] < table->options.key_count;
             before = some[j];
             code = !in_order ? damaged(path, "its keys are not ascending")
-                   : !inside
-                       ? tide_fail(TIDE_EMISMATCH, "'%s': key %llu is outside table '%s' (0..%llu)",
-                                   path, (unsigned long long)some[j], table->name,
-                                   (unsigned long long)(table->options.key_count - 1))
-                       : 0;
+                   : !inside ? tide_fail(TIDE_EMISMATCH, "'%s': key %llu is outside table '%s' (0..%llu)", path,
+                                         (unsigned long long)some[j], table->name,
+                                         (unsigned long long)(table->options.key_count - 1))
+                             : 0;
         }
     }
     return code;
 }
 
-int tide__save_read(struct tide_table *table, struct tide_port *port, struct tide_file *file,
-                    const char *path, uint64_t count, uint64_t keys_at,
-                    const struct tide__part *parts, size_t part_count) {
+int tide__save_read(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
+                    uint64_t count, uint64_t keys_at, const struct tide__part *parts, size_t part_count) {
     const size_t most = chunk_rows(table), floats = table->row_floats;
-    float *rows = tide_alloc(2 * most * floats * sizeof *rows),
-          *loose = rows ? rows + most * floats : NULL;
+    float *rows = tide_alloc(2 * most * floats * sizeof *rows), *loose = rows ? rows + most * floats : NULL;
     uint64_t *keys = tide_alloc(most * sizeof *keys);
-    int code =
-        rows && keys ? 0 : tide_fail(TIDE_ENOMEM, "no memory to load table '%s'", table->name);
+    int code = rows && keys ? 0 : tide_fail(TIDE_ENOMEM, "no memory to load table '%s'", table->name);
     for (uint64_t i = 0; i < count && !code; i += most) {
         size_t got = count - i < most ? (size_t)(count - i) : most;
         for (size_t j = 0; j < got; j++) {
             keys[j] = i + j;
         }
         if (keys_at) {
-            code =
-                read_file(port, file, path, keys, got * sizeof *keys, keys_at + i * sizeof *keys);
+            code = read_file(port, file, path, keys, got * sizeof *keys, keys_at + i * sizeof *keys);
         }
         for (size_t p = 0; p < part_count && !code; p++) {
             const size_t bytes = parts[p].floats * sizeof(float);
@@ -548,8 +514,7 @@ int tide__table_assign(struct tide_table *table, const uint64_t *keys, size_t co
     const size_t most = chunk_rows(table), floats = table->row_floats;
     (void)tide__parts_of(table, parts);
     float *rows = tide_alloc(most * floats * sizeof *rows);
-    int code = rows ? tide_table_flush(table)
-                    : tide_fail(TIDE_ENOMEM, "no memory to change table '%s'", table->name);
+    int code = rows ? tide_table_flush(table) : tide_fail(TIDE_ENOMEM, "no memory to change table '%s'", table->name);
     for (size_t i = 0; i < count && !code; i += most) {
         const size_t got = count - i < most ? count - i : most;
         code = tide__operate(table, TIDE__PULL, true, keys + i, got, rows, NULL, NULL);
@@ -567,8 +532,7 @@ int tide_table_load(struct tide_table *table, const char *path) {
     struct tide_file *file;
     struct tide_file_info info;
     if (!port) {
-        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' has no port to reach files by",
-                         table->name);
+        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' has no port to reach files by", table->name);
     }
     int code = port->ops->file_info(port, path, &info);
     code = code ? code : port->ops->file_open(port, path, TIDE_FILE_READ, &file);
@@ -580,13 +544,11 @@ int tide_table_load(struct tide_table *table, const char *path) {
     const size_t part_count = tide__parts_of(table, parts);
     uint64_t count = 0, keys_at = 0;
     code = tide__save_header(port, file, path, info.size, &header);
-    code =
-        code ? code : tide__save_check(table, path, &header, parts, part_count, &count, &keys_at);
+    code = code ? code : tide__save_check(table, path, &header, parts, part_count, &count, &keys_at);
     code = code ? code : tide__save_check_keys(table, port, file, path, count, keys_at, true);
     code = code ? code : tide_table_flush(table); /* or it were added to what is read */
     code = code ? code : tide__table_clear(table);
-    code =
-        code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count);
+    code = code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count);
     tide_safetensors_release(&header);
     port->ops->file_close(file);
     return code;

@@ -69,8 +69,7 @@ static void columns_add(struct tide__columns *c, uint64_t key, const float *row)
     c->keys[c->count] = key;
     for (size_t p = 0; p < c->part_count; p++) {
         const struct tide__part *part = &c->parts[p];
-        memcpy(c->values[p] + c->count * part->floats, row + part->offset,
-               part->floats * sizeof *row);
+        memcpy(c->values[p] + c->count * part->floats, row + part->offset, part->floats * sizeof *row);
     }
     c->count++;
 }
@@ -85,29 +84,26 @@ static void pace(struct tide__walk *walk, size_t bytes) {
 
 /* ---- files ---- */
 
-static int write_head(struct tide__columns *c, struct tide__blocks *b, const void **data,
-                      uint64_t *sizes, size_t *count) {
+static int write_head(struct tide__columns *c, struct tide__blocks *b, const void **data, uint64_t *sizes,
+                      size_t *count) {
     struct tide_table *table = c->table;
     struct tide_safetensor tensors[TIDE__PARTS_MAX + 1];
     char seed[32];
     (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)table->options.seed);
-    const struct tide_safetensors_pair metadata[] = {
-        {"tide.table", table->name},
-        {"tide.rule", tide__rule_name(table->options.update)},
-        {"tide.seed", seed},
-        {"tide.version", TIDE_VERSION}};
+    const struct tide_safetensors_pair metadata[] = {{"tide.table", table->name},
+                                                     {"tide.rule", tide__rule_name(table->options.update)},
+                                                     {"tide.seed", seed},
+                                                     {"tide.version", TIDE_VERSION}};
     memset(tensors, 0, sizeof tensors);
     for (size_t p = 0; p < c->part_count; p++) {
-        tensors[p] = (struct tide_safetensor){.name = c->parts[p].name,
-                                              .shape = {c->count, c->parts[p].floats},
-                                              .dtype = TIDE_DTYPE_F32,
-                                              .rank = 2};
+        tensors[p] = (struct tide_safetensor){
+            .name = c->parts[p].name, .shape = {c->count, c->parts[p].floats}, .dtype = TIDE_DTYPE_F32, .rank = 2};
         data[p] = c->values[p];
         sizes[p] = c->count * c->parts[p].floats * sizeof(float);
     }
     *count = c->part_count + 1;
-    tensors[c->part_count] = (struct tide_safetensor){
-        .name = "keys", .shape = {c->count}, .dtype = TIDE_DTYPE_U64, .rank = 1};
+    tensors[c->part_count] =
+        (struct tide_safetensor){.name = "keys", .shape = {c->count}, .dtype = TIDE_DTYPE_U64, .rank = 1};
     data[c->part_count] = c->keys;
     sizes[c->part_count] = c->count * sizeof *c->keys;
     struct tide_writer w;
@@ -135,8 +131,7 @@ static int write_head(struct tide__columns *c, struct tide__blocks *b, const voi
     return code;
 }
 
-static void write_column(struct tide__walk *walk, struct tide__blocks *b, const uint8_t *data,
-                         uint64_t size) {
+static void write_column(struct tide__walk *walk, struct tide__blocks *b, const uint8_t *data, uint64_t size) {
     for (uint64_t at = 0; at < size && !b->error; at += STRETCH_BYTES) {
         const size_t now = size - at < STRETCH_BYTES ? (size_t)(size - at) : STRETCH_BYTES;
         tide__blocks_write(b, data + at, now);
@@ -235,8 +230,7 @@ static const float *row_here(const struct tide_table *table, uint64_t word) {
 
 /* Takes a row; the word is unlocked after. Every word is locked once, also without a row: whoever
  * makes one later has seen this generation. True: the row was copied. */
-static bool visit(struct tide__columns *c, atomic_uint_fast64_t *word, uint64_t old, uint64_t key,
-                  bool is_home) {
+static bool visit(struct tide__columns *c, atomic_uint_fast64_t *word, uint64_t old, uint64_t key, bool is_home) {
     const float *row = row_here(c->table, old);
     bool wanted = row && tide__cut_take(c->table, &old) && is_home;
     if (wanted) {
@@ -264,8 +258,7 @@ static void walk_dense(struct tide__walk *walk, struct tide__columns *c, uint32_
             (void)make_room(walk, c);
         }
         (void)tide__word_lock(&words[place], true, &old);
-        bool copied =
-            visit(c, &words[place], old, tide__key_of(table, number, place), writes(table, number));
+        bool copied = visit(c, &words[place], old, tide__key_of(table, number, place), writes(table, number));
         pace(walk, WORD_BYTES + (copied ? table->row_floats * sizeof(float) : 0));
     }
 }
@@ -308,7 +301,7 @@ static void walk_hashed(struct tide__walk *walk, struct tide__columns *c, uint32
 static void write_kept(struct tide__walk *walk, struct tide__columns *c) {
     struct tide__kept *kept;
     for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
-        while ((kept = tide__cut_kept(c->table, slot)) != NULL) {
+        while ((kept = tide__cut_kept(c->table, slot))) {
             if (c->count < c->capacity || make_room(walk, c)) {
                 columns_add(c, kept->key, kept->row);
             }
@@ -329,8 +322,7 @@ static void write_rest(struct tide__walk *walk, struct tide__columns *c) {
         }
     }
     if (!aborted(walk) && atomic_load_explicit(&c->table->taken->failed, memory_order_relaxed)) {
-        fail(walk, tide_fail(TIDE_EBUSY,
-                             "rows of table '%s' were cleared, or there was no memory to keep them",
+        fail(walk, tide_fail(TIDE_EBUSY, "rows of table '%s' were cleared, or there was no memory to keep them",
                              c->table->name));
     }
 }
@@ -390,8 +382,7 @@ int tide__walk_create(struct tide_store *store, size_t table_count, struct tide_
         tide_free(columns);
         return tide_fail(TIDE_ENOMEM, "no memory to write a generation");
     }
-    *walk = (struct tide__walk){
-        .store = store, .tables = tables, .table_count = table_count, .columns = columns};
+    *walk = (struct tide__walk){.store = store, .tables = tables, .table_count = table_count, .columns = columns};
     tide_writer_init(&walk->files, NULL, 0);
     *out = walk;
     return 0;

@@ -48,13 +48,12 @@ static int pushed_grow(struct tide__bsp_pushed *o) {
     return 0;
 }
 
-static struct tide__bsp_pushed *pushed_of(struct tide__clocked *c, struct tide__worker *worker,
-                                        bool create) {
+static struct tide__bsp_pushed *pushed_of(struct tide__clocked *c, struct tide__worker *worker, bool create) {
     struct tide__bsp_pushed *o = worker->bsp_pushed;
     while (o && o->c != c) {
         o = o->next;
     }
-    if (!o && create && (o = tide_alloc_zero(1, sizeof *o)) != NULL) {
+    if (!o && create && (o = tide_alloc_zero(1, sizeof *o))) {
         o->c = c;
         o->next = worker->bsp_pushed;
         worker->bsp_pushed = o;
@@ -62,12 +61,11 @@ static struct tide__bsp_pushed *pushed_of(struct tide__clocked *c, struct tide__
     return o;
 }
 
-int tide__bsp_push(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys,
-                       size_t count, const float *rows) {
+int tide__bsp_push(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys, size_t count,
+                   const float *rows) {
     const size_t width = c->table->width;
-    const struct tide_table_options sum = {.update = c->table->options.update == TIDE_UPDATE_ASSIGN
-                                                         ? TIDE_UPDATE_ASSIGN
-                                                         : TIDE_UPDATE_ADD,
+    const struct tide_table_options sum = {.update = c->table->options.update == TIDE_UPDATE_ASSIGN ? TIDE_UPDATE_ASSIGN
+                                                                                                    : TIDE_UPDATE_ADD,
                                            .width = (uint32_t)width};
     struct tide__bsp_pushed *o = pushed_of(c, worker, true);
     for (size_t i = 0; o && i < count; i++) {
@@ -85,13 +83,11 @@ int tide__bsp_push(struct tide__clocked *c, struct tide__worker *worker, const u
     return o ? 0 : TIDE_ENOMEM;
 }
 
-void tide__bsp_add(struct tide__clocked *c, struct tide__worker *worker, uint64_t key,
-                       float *row) {
+void tide__bsp_add(struct tide__clocked *c, struct tide__worker *worker, uint64_t key, float *row) {
     const uint8_t update = c->table->options.update;
     const struct tide__bsp_pushed *o = pushed_of(c, worker, false);
     const uint32_t at = o && o->count ? *pushed_place(o, key) : 0;
-    if (at &&
-        (update == TIDE_UPDATE_ADD || update == TIDE_UPDATE_SGD || update == TIDE_UPDATE_ASSIGN)) {
+    if (at && (update == TIDE_UPDATE_ADD || update == TIDE_UPDATE_SGD || update == TIDE_UPDATE_ASSIGN)) {
         tide__rule_apply(&c->table->options, row, o->rows + (at - 1) * c->table->width);
     }
 }
@@ -118,8 +114,8 @@ struct tide__staged {
     float row[];
 };
 
-static struct tide__staged *staged_make(const struct tide__clocked *c, uint64_t key, uint32_t stamp,
-                                        uint16_t node, uint32_t worker, const void *row) {
+static struct tide__staged *staged_make(const struct tide__clocked *c, uint64_t key, uint32_t stamp, uint16_t node,
+                                        uint32_t worker, const void *row) {
     struct tide__staged *s = tide_alloc(sizeof *s + c->table->width * sizeof s->row[0]);
     if (s) {
         *s = (struct tide__staged){.key = key, .stamp = stamp, .worker = worker, .node = node};
@@ -129,9 +125,8 @@ static struct tide__staged *staged_make(const struct tide__clocked *c, uint64_t 
 }
 
 /* Flush lock held, or the contribution is another node's. */
-static void contribution_send(struct tide__clocked *c, uint16_t to, uint16_t origin, uint32_t stamp,
-                              uint32_t worker, const uint64_t *keys, const float *rows,
-                              size_t count) {
+static void contribution_send(struct tide__clocked *c, uint16_t to, uint16_t origin, uint32_t stamp, uint32_t worker,
+                              const uint64_t *keys, const float *rows, size_t count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_write_array(&w, 9);
@@ -167,8 +162,8 @@ static void pushed_send(struct tide__bsp_pushed *o, struct tide__worker *worker)
             }
             sent[i] = i != first;
             if (atomic_load_explicit(&c->shifting[slot], memory_order_relaxed)) {
-                struct tide__staged *late = staged_make(c, o->keys[i], worker->clock, self,
-                                                        worker->number, o->rows + i * width);
+                struct tide__staged *late =
+                    staged_make(c, o->keys[i], worker->clock, self, worker->number, o->rows + i * width);
                 TIDE_ASSERT(late);
                 late->next = c->late;
                 c->late = late;
@@ -214,8 +209,8 @@ void tide__late_send(struct tide__clocked *c) {
 
 /* ---- at home ---- */
 
-int tide__stage(struct tide__clocked *c, uint64_t key, uint32_t stamp, uint16_t node,
-                uint32_t worker, const void *row) {
+int tide__stage(struct tide__clocked *c, uint64_t key, uint32_t stamp, uint16_t node, uint32_t worker,
+                const void *row) {
     struct tide__staged *s = staged_make(c, key, stamp, node, worker - 1, row);
     if (!s) {
         return TIDE_ENOMEM;
@@ -227,8 +222,7 @@ int tide__stage(struct tide__clocked *c, uint64_t key, uint32_t stamp, uint16_t 
 }
 
 static int in_order(const void *a, const void *b) {
-    const struct tide__staged *x = *(struct tide__staged *const *)a,
-                              *y = *(struct tide__staged *const *)b;
+    const struct tide__staged *x = *(struct tide__staged *const *)a, *y = *(struct tide__staged *const *)b;
     if (x->key != y->key) {
         return x->key < y->key ? -1 : 1;
     }
@@ -243,24 +237,21 @@ static int in_order(const void *a, const void *b) {
 
 /* Contributions to one row in one clock, in order: summed, then the rule once. */
 static void commit_row(struct tide__clocked *c, struct tide__staged **first, size_t count) {
-    const struct tide_table_options sum = {.update = c->table->options.update == TIDE_UPDATE_ASSIGN
-                                                         ? TIDE_UPDATE_ASSIGN
-                                                         : TIDE_UPDATE_ADD,
+    const struct tide_table_options sum = {.update = c->table->options.update == TIDE_UPDATE_ASSIGN ? TIDE_UPDATE_ASSIGN
+                                                                                                    : TIDE_UPDATE_ADD,
                                            .width = c->table->width};
     for (size_t i = 1; i < count; i++) {
         tide__rule_apply(&sum, first[0]->row, first[i]->row);
     }
     if (tide__home_apply(c, first[0]->key, first[0]->row, first[0]->stamp, 0)) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(c->table->store->node),
-                 "a clock's update of table '%s' is lost: %s", c->table->name,
-                 tide_error_message());
+        tide_log(TIDE_LOG_ERROR, tide_node_name(c->table->store->node), "a clock's update of table '%s' is lost: %s",
+                 c->table->name, tide_error_message());
     }
 }
 
 void tide__staged_commit(struct tide__clocked *c) {
     /* Eight bytes beside each contribution. */
-    struct tide__staged **ripe =
-        tide_alloc_vital((c->staged_count + 1) * sizeof(struct tide__staged *));
+    struct tide__staged **ripe = tide_alloc_vital((c->staged_count + 1) * sizeof(struct tide__staged *));
     size_t count = 0;
     for (struct tide__staged **at = &c->staged; *at;) {
         struct tide__staged *s = *at;
@@ -276,8 +267,7 @@ void tide__staged_commit(struct tide__clocked *c) {
     qsort(ripe, count, sizeof(struct tide__staged *), in_order);
     for (size_t i = 0; i < count;) {
         size_t same = 1;
-        while (i + same < count && ripe[i + same]->key == ripe[i]->key &&
-               ripe[i + same]->stamp == ripe[i]->stamp) {
+        while (i + same < count && ripe[i + same]->key == ripe[i]->key && ripe[i + same]->stamp == ripe[i]->stamp) {
             same++;
         }
         commit_row(c, ripe + i, same);
@@ -294,15 +284,14 @@ bool tide__staged_below(const struct tide__clocked *c, uint32_t clock) {
     while (s && s->stamp >= clock) {
         s = s->next;
     }
-    return s != NULL;
+    return s;
 }
 
 /* The node is gone: what it did not close goes with it. */
 void tide__staged_drop(struct tide__clocked *c, uint16_t node) {
     for (struct tide__staged **at = &c->staged; *at;) {
         struct tide__staged *s = *at;
-        const struct tide__tick_forward *forward =
-            tide__tick_forward(c, tide__slot_of(c->table, s->key), node, false);
+        const struct tide__tick_forward *forward = tide__tick_forward(c, tide__slot_of(c->table, s->key), node, false);
         const struct tide__party *peer = tide__party(c->sync, node);
         uint32_t tick = forward ? forward->tick : peer ? peer->tick : 0;
         if (s->node == node && s->stamp >= tick) {
@@ -330,8 +319,7 @@ void tide__staged_depart(struct tide__clocked *c, uint32_t slot, uint16_t to) {
 }
 
 void tide__staged_free(struct tide__clocked *c) {
-    for (struct tide__staged **list = &c->staged; list;
-         list = list == &c->staged ? &c->late : NULL) {
+    for (struct tide__staged **list = &c->staged; list; list = list == &c->staged ? &c->late : NULL) {
         while (*list) {
             struct tide__staged *next = (*list)->next;
             tide_free(*list);

@@ -19,9 +19,8 @@
 
 /* ---- FENCE ---- */
 
-static void fence_send(struct tide__clocked *c, int op, uint16_t to, const uint32_t *path,
-                       size_t hops, uint16_t home, const uint32_t *slots, const uint64_t *numbers,
-                       size_t count) {
+static void fence_send(struct tide__clocked *c, int op, uint16_t to, const uint32_t *path, size_t hops, uint16_t home,
+                       const uint32_t *slots, const uint64_t *numbers, size_t count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_write_array(&w, 6);
@@ -55,8 +54,7 @@ void tide__clocked_routes_changed(struct tide_table *table, uint32_t from, uint3
         const uint16_t via = tide__via(c, first);
         for (uint32_t s = first; s < end; s++) {
             uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
-            if (tide__via(c, s) == via && via != tide__route_home(route) && via != self &&
-                !(route & TIDE__AWAITED) &&
+            if (tide__via(c, s) == via && via != tide__route_home(route) && via != self && !(route & TIDE__AWAITED) &&
                 !atomic_load_explicit(&c->shifting[s], memory_order_relaxed)) {
                 slots[count++] = s;
             }
@@ -72,23 +70,21 @@ void tide__clocked_routes_changed(struct tide_table *table, uint32_t from, uint3
             atomic_store_explicit(&c->shifting[slots[i]], 1, memory_order_release);
         }
         uint32_t route = atomic_load_explicit(&table->slots[first].route, memory_order_relaxed);
-        fence_send(c, TIDE__OP_FENCE, tide__party_lost(sync, via) ? tide__route_home(route) : via,
-                   path, 1, 0, slots, NULL, count);
+        fence_send(c, TIDE__OP_FENCE, tide__party_lost(sync, via) ? tide__route_home(route) : via, path, 1, 0, slots,
+                   NULL, count);
         tide__flush_unlock(sync); /* before any tick of a clock whose updates are held back */
     }
 }
 
-static bool read_fence(const struct tide__clocked *c, struct tide_reader *r, uint32_t *path,
-                       size_t *hops, uint64_t *home, const uint8_t **slots, const uint8_t **numbers,
-                       size_t *count) {
+static bool read_fence(const struct tide__clocked *c, struct tide_reader *r, uint32_t *path, size_t *hops,
+                       uint64_t *home, const uint8_t **slots, const uint8_t **numbers, size_t *count) {
     size_t numbers_count = 0;
     const uint8_t *steps = tide_read_typed(r, TIDE_U32, hops);
     *home = tide_read_uint(r);
     *slots = tide__read_slots(r, count);
     *numbers = tide_read_typed(r, TIDE_U64, &numbers_count);
     /* a question has no home and no numbers, an answer both */
-    if (r->error || *hops >= HOPS_MAX || *home > UINT16_MAX ||
-        numbers_count != (*home ? *count : 0)) {
+    if (r->error || *hops >= HOPS_MAX || *home > UINT16_MAX || numbers_count != (*home ? *count : 0)) {
         tide__damaged(c);
         return false;
     }
@@ -127,8 +123,8 @@ static void on_fence(struct tide__clocked *c, uint16_t from, struct tide_reader 
         const uint32_t slot = tide__number_at(slots, i);
         if (tide__slot_here(c, slot)) {
             uint64_t number = tide__slot_applied(c, slot, origin);
-            fence_send(c, TIDE__OP_FENCED, (uint16_t)path[hops - 1], path, hops - 1,
-                       tide__store_self(c->table->store), &slot, &number, 1);
+            fence_send(c, TIDE__OP_FENCED, (uint16_t)path[hops - 1], path, hops - 1, tide__store_self(c->table->store),
+                       &slot, &number, 1);
             continue;
         }
         const uint16_t to = tide__home_of(c, slot);
@@ -158,8 +154,7 @@ static void on_fence(struct tide__clocked *c, uint16_t from, struct tide_reader 
 /* The generation that is being written, if there is one, fails: a slot changes its home, and
  * updates that come by another way are told apart no more, or come after the walk. */
 static void no_cut(struct tide_table *table) {
-    if (tide__cut_phase(atomic_load_explicit(&table->cut, memory_order_relaxed)) !=
-        TIDE__CUT_IDLE) {
+    if (tide__cut_phase(atomic_load_explicit(&table->cut, memory_order_relaxed)) != TIDE__CUT_IDLE) {
         tide__cut_vanish(table);
     }
 }
@@ -184,8 +179,7 @@ static void resend(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t 
             tide__dirty_add(c, r, old);
         }
     }
-    r->asked =
-        false; /* whoever waits asks the new home: the old one may have ended with the request */
+    r->asked = false; /* whoever waits asks the new home: the old one may have ended with the request */
     tide__word_unlock(word, old);
 }
 
@@ -196,8 +190,8 @@ static void fold(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t *w
     const uint64_t key = atomic_load_explicit(&r->key, memory_order_relaxed);
     bool more = tide__copy_record_unsend(&c->shape, r, fenced->number) || r->dirty;
     if (more && tide__home_apply(c, key, tide__copy_record_acc(&c->shape, r), r->newest, 0)) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(c->table->store->node),
-                 "an update of table '%s' is lost: %s", c->table->name, tide_error_message());
+        tide_log(TIDE_LOG_ERROR, tide_node_name(c->table->store->node), "an update of table '%s' is lost: %s",
+                 c->table->name, tide_error_message());
     }
     tide__copy_free(c, word, old);
 }
@@ -218,8 +212,8 @@ static void on_fenced(struct tide__clocked *c, struct tide_reader *r) {
     if (hops) {
         uint64_t passed_on[TIDE_SLOT_COUNT];
         memcpy(passed_on, numbers, count * sizeof passed_on[0]);
-        fence_send(c, TIDE__OP_FENCED, (uint16_t)path[hops - 1], path, hops - 1, (uint16_t)home,
-                   mine, passed_on, count);
+        fence_send(c, TIDE__OP_FENCED, (uint16_t)path[hops - 1], path, hops - 1, (uint16_t)home, mine, passed_on,
+                   count);
         return;
     }
     tide__flush_lock(sync);
@@ -312,8 +306,7 @@ int tide__clocked_departed(struct tide_table *table, uint32_t slot, uint16_t to)
     uint32_t nodes[1024], ticks[1024];
     uint64_t numbers[1024];
     size_t count = 0;
-    for (struct tide__party *p = atomic_load(&sync->peers); p && count < TIDE_COUNT(nodes);
-         p = p->next) {
+    for (struct tide__party *p = atomic_load(&sync->peers); p && count < TIDE_COUNT(nodes); p = p->next) {
         if (p->gone || (p->id == self && c->straight)) {
             continue;
         }
@@ -416,9 +409,8 @@ static void take_over_changed(struct tide__clocked *c, const uint8_t *keys, size
     }
 }
 
-static void take_over_watches(struct tide__clocked *c, const uint8_t *keys, const uint8_t *counts,
-                              size_t key_count, const uint8_t *nodes, const uint8_t *versions,
-                              size_t node_count) {
+static void take_over_watches(struct tide__clocked *c, const uint8_t *keys, const uint8_t *counts, size_t key_count,
+                              const uint8_t *nodes, const uint8_t *versions, size_t node_count) {
     size_t at = 0;
     for (size_t i = 0; i < key_count; i++) {
         uint64_t key;
@@ -433,8 +425,8 @@ static void take_over_watches(struct tide__clocked *c, const uint8_t *keys, cons
 
 /* [slot, version, clock, nodes, ticks, numbers, keys, counts, watchers, versions, changed] */
 static void on_slot_clocks(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
-    size_t count = 0, ticks_count = 0, numbers_count = 0, keys_count = 0, counts_count = 0,
-           watchers_count = 0, versions_count = 0, changed_count = 0;
+    size_t count = 0, ticks_count = 0, numbers_count = 0, keys_count = 0, counts_count = 0, watchers_count = 0,
+           versions_count = 0, changed_count = 0;
     uint64_t slot = tide_read_uint(r), version = tide_read_uint(r), clock = tide_read_uint(r);
     const uint8_t *nodes = tide_read_typed(r, TIDE_U32, &count);
     const uint8_t *ticks = tide_read_typed(r, TIDE_U32, &ticks_count);
@@ -444,9 +436,8 @@ static void on_slot_clocks(struct tide__clocked *c, uint16_t from, struct tide_r
     const uint8_t *watchers = tide_read_typed(r, TIDE_U32, &watchers_count);
     const uint8_t *versions = tide_read_typed(r, TIDE_U64, &versions_count);
     const uint8_t *changed = tide_read_typed(r, TIDE_U64, &changed_count);
-    bool good = !r->error && slot < TIDE_SLOT_COUNT && clock < TIDE_NO_CLOCK &&
-                ticks_count == count && numbers_count == count && counts_count == keys_count &&
-                versions_count == watchers_count &&
+    bool good = !r->error && slot < TIDE_SLOT_COUNT && clock < TIDE_NO_CLOCK && ticks_count == count &&
+                numbers_count == count && counts_count == keys_count && versions_count == watchers_count &&
                 (atomic_load(&c->table->slots[slot].route) & TIDE__AWAITED);
     for (size_t i = 0; good && i < keys_count + changed_count; i++) {
         uint64_t key;
@@ -479,8 +470,7 @@ static void on_slot_clocks(struct tide__clocked *c, uint16_t from, struct tide_r
     struct tide__sync *sync = c->sync;
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
         if (!p->gone && !tide__declared(c, p->id, s) && !tide__tick_forward(c, s, p->id, false)) {
-            tide__tick_forward(c, s, p->id, true)->tick =
-                p->tick == TIDE_NO_CLOCK ? TIDE_NO_CLOCK : (uint32_t)clock;
+            tide__tick_forward(c, s, p->id, true)->tick = p->tick == TIDE_NO_CLOCK ? TIDE_NO_CLOCK : (uint32_t)clock;
         }
     }
     c->departed_count -= c->departed[s] != 0;
@@ -552,8 +542,7 @@ bool tide__clocked_moves_go_on(struct tide_table *table) {
 }
 
 /* What was on its way from a dead home is lost: fetch anew. */
-static void forget_row(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t *word,
-                       uint64_t old) {
+static void forget_row(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t *word, uint64_t old) {
     (void)arg;
     r->valid = false;
     r->subscribed = false;

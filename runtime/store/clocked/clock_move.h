@@ -6,14 +6,12 @@
 
 /* A node's clock as an old home told it. Who has no workers there may have been counted in here
  * since (round.c): then it began at the slot's clock or later. */
-uint32_t tide__tick_forward_clock(struct tide__clocked *c, uint16_t node, uint32_t told,
-                            uint32_t announced);
+uint32_t tide__tick_forward_clock(struct tide__clocked *c, uint16_t node, uint32_t told, uint32_t announced);
 void tide__tick_forward_end(struct tide__clocked *c, uint32_t slot, uint16_t node);
 /* What a node said, or is known to do: it sends the slot straight to this home. */
 void tide__declare(struct tide__clocked *c, uint16_t node, uint32_t slot, bool straight);
 /* Flush lock held: behind every update that was sent. `answer`: the other is to declare too. */
-void tide__route_send(struct tide__clocked *c, uint16_t to, bool answer, const uint32_t *slots,
-                      size_t count);
+void tide__route_send(struct tide__clocked *c, uint16_t to, bool answer, const uint32_t *slots, size_t count);
 void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
 
 uint32_t tide__number_at(const uint8_t *numbers, size_t i); /* unaligned */

@@ -135,8 +135,7 @@ void tide__sync_destroy(struct tide__run *domain) {
     tide_free(sync);
 }
 
-static void for_tables(struct tide__sync *sync,
-                       void (*each)(struct tide__clocked *c, uint16_t node), uint16_t node) {
+static void for_tables(struct tide__sync *sync, void (*each)(struct tide__clocked *c, uint16_t node), uint16_t node) {
     unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
         struct tide__clocked *c = tide__clocked_at(sync, id);
@@ -182,8 +181,7 @@ void tide__clocked_member(struct tide_store *store, const struct tide_member *me
 /* What a handler sends, or the holder of the flush lock, is sent, or the process ends: clocks, rows
  * and answers that somebody waits for are said once. To whom a message does not come all the same, it
  * is dead, and what that means is the business of tide__clocked_member. */
-static int send(struct tide__sync *sync, uint16_t node, bool in_line, struct tide_writer *w,
-                struct tide_blob *rows) {
+static int send(struct tide__sync *sync, uint16_t node, bool in_line, struct tide_writer *w, struct tide_blob *rows) {
     struct tide_store *store = sync->store;
     const bool own = node == tide__store_self(store);
     tide__early_send_note(sync, node, w->size + (rows ? rows->size : 0));
@@ -209,8 +207,7 @@ int tide__sync_send(struct tide__sync *sync, uint16_t node, struct tide_writer *
     return send(sync, node, false, w, NULL);
 }
 
-int tide__sync_send_in_line(struct tide__sync *sync, uint16_t node, struct tide_writer *w,
-                            struct tide_blob *rows) {
+int tide__sync_send_in_line(struct tide__sync *sync, uint16_t node, struct tide_writer *w, struct tide_blob *rows) {
     return send(sync, node, true, w, rows);
 }
 
@@ -308,8 +305,7 @@ int tide__clocked_create(struct tide_table *table) {
     return 0;
 }
 
-static void forget_copy(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t *word,
-                        uint64_t old) {
+static void forget_copy(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t *word, uint64_t old) {
     (void)arg;
     tide__copy_record_drop(r);
     tide__word_unlock(word, old);
@@ -358,8 +354,7 @@ static void malformed(struct tide_store *store) {
 
 /* Both fetch or are pushed the same rows and promise the same. */
 static bool may_become(uint8_t from, uint8_t to) {
-    return from == to || ((from == TIDE_SSP || from == TIDE_ESSP) &&
-                          (to == TIDE_SSP || to == TIDE_ESSP));
+    return from == to || ((from == TIDE_SSP || from == TIDE_ESSP) && (to == TIDE_SSP || to == TIDE_ESSP));
 }
 
 /* [change, model, staleness, age, bound]; op and table are read. Of changes that several nodes make
@@ -368,9 +363,8 @@ static void bound_message(struct tide__clocked *c, struct tide_reader *r) {
     uint64_t change = tide_read_uint(r), model = tide_read_uint(r);
     uint64_t staleness = tide_read_uint(r), age = tide_read_uint(r);
     double bound = tide_read_double(r);
-    if (r->error || model > TIDE_VAP || !may_become(c->model, (uint8_t)model) ||
-        staleness > TIDE_STALENESS_MAX || age > TIDE__AGE_MS_MAX ||
-        (c->vap && !(isfinite(bound) && bound > 0))) {
+    if (r->error || model > TIDE_VAP || !may_become(c->model, (uint8_t)model) || staleness > TIDE_STALENESS_MAX ||
+        age > TIDE__AGE_MS_MAX || (c->vap && !(isfinite(bound) && bound > 0))) {
         malformed(c->table->store);
         return;
     }
@@ -385,8 +379,7 @@ static void bound_message(struct tide__clocked *c, struct tide_reader *r) {
     tide_lock(&c->bound_lock);
     memmove(c->bounds, c->bounds + 1, (TIDE__BOUNDS - 1) * sizeof c->bounds[0]);
     uint64_t serial = atomic_fetch_add_explicit(&sync->serial, 1, memory_order_release) + 1;
-    c->bounds[TIDE__BOUNDS - 1] =
-        (struct tide__bound){.serial = serial, .staleness = (uint32_t)staleness};
+    c->bounds[TIDE__BOUNDS - 1] = (struct tide__bound){.serial = serial, .staleness = (uint32_t)staleness};
     atomic_store_explicit(&c->staleness, (uint32_t)staleness, memory_order_relaxed);
     atomic_store_explicit(&c->serial, serial, memory_order_release); /* pairs with worker.c */
     tide_unlock(&c->bound_lock);
@@ -418,8 +411,7 @@ int tide__clocked_message(struct tide_store *store, struct tide__incoming *in) {
     const struct tide_message *message = in->message;
     const uint16_t from = in->from;
     const int op = in->op;
-    if (op == TIDE__OP_ROUND || op == TIDE__OP_PART || op == TIDE__OP_TICK ||
-        op == TIDE__OP_ROUNDED) {
+    if (op == TIDE__OP_ROUND || op == TIDE__OP_PART || op == TIDE__OP_TICK || op == TIDE__OP_ROUNDED) {
         domain_message(store, from, op, r);
         return 0;
     }
@@ -478,8 +470,7 @@ void tide_table_consistency(const struct tide_table *table, struct tide_consiste
     }
 }
 
-static int bound_send(struct tide__clocked *c, uint16_t to, uint64_t change,
-                      const struct tide_consistency *bound) {
+static int bound_send(struct tide__clocked *c, uint16_t to, uint64_t change, const struct tide_consistency *bound) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_write_array(&w, 7);

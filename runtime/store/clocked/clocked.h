@@ -62,15 +62,15 @@ tide__handler tide__clocked_message; /* DELTA to VISIBLE */
 struct tide__party {
     struct tide__party *next; /* ascending by id; never freed before the store */
     uint16_t id;
-    bool gone;        /* I/O: dead or left */
-    bool joins;       /* I/O: counted in, and its first tick is yet to come */
-    uint32_t tick;    /* I/O: its clock; TIDE_NO_CLOCK: it has no workers */
-    uint64_t applied; /* I/O: number of its last DELTA that came here */
-    atomic_bool lost; /* any thread: as `gone` */
+    bool gone;                 /* I/O: dead or left */
+    bool joins;                /* I/O: counted in, and its first tick is yet to come */
+    uint32_t tick;             /* I/O: its clock; TIDE_NO_CLOCK: it has no workers */
+    uint64_t applied;          /* I/O: number of its last DELTA that came here */
+    atomic_bool lost;          /* any thread: as `gone` */
     atomic_uint_fast64_t sent; /* any thread: bytes, where something is sent early */
-    struct tide__pacer pace;    /* I/O */
+    struct tide__pacer pace;   /* I/O */
     int64_t room;              /* I/O: bytes that may be sent early in this turn */
-    uint64_t round;   /* of ours, that it has not answered; 0: none */
+    uint64_t round;            /* of ours, that it has not answered; 0: none */
 };
 
 struct tide__waiting { /* a fiber that waits for news; on its stack */
@@ -83,23 +83,23 @@ struct tide__sync {
     struct tide_store *store;
     struct tide__run *run; /* the domain */
     struct tide__clock_watch watch;
-    atomic_bool flushing; /* held from packing to sending: numbers and clocks leave in order */
+    atomic_bool flushing;        /* held from packing to sending: numbers and clocks leave in order */
     enum tide_memory_use memory; /* under `flushing`: whose it was before */
-    uint64_t number;      /* of the last DELTA; under `flushing` */
-    uint32_t ticked;      /* under `flushing`: what the others were told */
-    uint32_t highest;     /* under `flushing`: no worker of this node had a clock of this or more */
-    uint32_t leaves;      /* under `flushing`: clock to tell when all `leaving` has left, if so */
+    uint64_t number;             /* of the last DELTA; under `flushing` */
+    uint32_t ticked;             /* under `flushing`: what the others were told */
+    uint32_t highest;            /* under `flushing`: no worker of this node had a clock of this or more */
+    uint32_t leaves;             /* under `flushing`: clock to tell when all `leaving` has left, if so */
     bool leaving;
     struct tide_lock lock; /* of the two below */
     struct tide__waiting *waiting;
     _Atomic(struct tide__party *) peers; /* written on I/O only */
-    atomic_uint known;  /* minimum of all ticks: what this node knows of the slowest worker */
-    atomic_uint closed; /* no push has a stamp of this or more: when nobody works */
-    atomic_uint_fast64_t serial; /* of changes of bounds */
-    atomic_uint settled;         /* how often this node settled */
-    uint32_t announced;          /* I/O: the highest clock this home told others */
+    atomic_uint known;                   /* minimum of all ticks: what this node knows of the slowest worker */
+    atomic_uint closed;                  /* no push has a stamp of this or more: when nobody works */
+    atomic_uint_fast64_t serial;         /* of changes of bounds */
+    atomic_uint settled;                 /* how often this node settled */
+    uint32_t announced;                  /* I/O: the highest clock this home told others */
     _Atomic(struct tide__early_send *) early_send; /* NULL: no table sends early. Never freed before */
-    struct tide_lock round_lock; /* of the rest, and of the peers' `round` */
+    struct tide_lock round_lock;                   /* of the rest, and of the peers' `round` */
     uint64_t rounds, round_missing;
     uint32_t round_clock;
     bool round_runs;
@@ -157,11 +157,11 @@ struct tide__bound { /* a change: bounds of serials before it are not in force a
 };
 
 enum { TIDE__UNDER = TIDE_STALENESS_MAX + 2, TIDE__OVER };
-struct tide__staleness_stats { /* see staleness_stats.c */
+struct tide__staleness_stats {                        /* see staleness_stats.c */
     _Alignas(128) struct tide__staleness_stats *next; /* of the table */
     struct tide__clocked *c;
-    uint32_t worker;               /* number */
-    bool in_use;                   /* by a worker that lives; under the lock */
+    uint32_t worker;                         /* number */
+    bool in_use;                             /* by a worker that lives; under the lock */
     struct tide__staleness_stats *of_worker; /* the worker's next one; its fiber only */
     atomic_uint_fast64_t differential[TIDE__OVER + 1];
     atomic_uint_fast64_t hits, waits, fetches, clocks, waited_ns, clock_ns, stops, stopped_ns;
@@ -202,15 +202,14 @@ struct tide__clocked {
     struct tide_table *index;
     atomic_uint table_floor; /* minimum over all slots */
     atomic_uint floor[TIDE_SLOT_COUNT];
-    atomic_uint pushed_floor[TIDE_SLOT_COUNT]; /* what changed until then was pushed to copies */
-    atomic_ushort via[TIDE_SLOT_COUNT];     /* where this node sends what concerns a slot */
-    atomic_uchar shifting[TIDE_SLOT_COUNT]; /* it is about to send it elsewhere */
+    atomic_uint pushed_floor[TIDE_SLOT_COUNT];       /* what changed until then was pushed to copies */
+    atomic_ushort via[TIDE_SLOT_COUNT];              /* where this node sends what concerns a slot */
+    atomic_uchar shifting[TIDE_SLOT_COUNT];          /* it is about to send it elsewhere */
     atomic_uint_fast64_t confirmed[TIDE_SLOT_COUNT]; /* of our DELTAs: applied at the home */
-    struct tide__list dirty; /* records to be sent */
-    struct tide__leaving leaving; /* of a clock; under the flush lock */
-    uint32_t hand;           /* of the evictor; under the lock of `dirty` */
-    atomic_uint_fast64_t evicted, values_in, values_out, deltas_out, value_bytes, answer_bytes,
-        delta_bytes;
+    struct tide__list dirty;                         /* records to be sent */
+    struct tide__leaving leaving;                    /* of a clock; under the flush lock */
+    uint32_t hand;                                   /* of the evictor; under the lock of `dirty` */
+    atomic_uint_fast64_t evicted, values_in, values_out, deltas_out, value_bytes, answer_bytes, delta_bytes;
     atomic_uint_fast64_t early_rows, early_bytes;
     atomic_uint_fast64_t flushed_ns; /* async */
     struct tide_lock staleness_lock;
@@ -236,7 +235,7 @@ struct tide__clocked {
     uint32_t departed_count;
     bool untold[TIDE_SLOT_COUNT]; /* departed, and the others do not know */
     uint32_t untold_count;
-    bool straight;     /* the departing slot: this node's workers used the rows in place */
+    bool straight;      /* the departing slot: this node's workers used the rows in place */
     uint32_t forwarded; /* slots with tick_forwards */
     struct tide__asked *asked;
     struct tide__held *held, **held_end;
@@ -266,7 +265,7 @@ static inline bool tide__has_clock_bound(const struct tide__clocked *c) {
 }
 
 static inline struct tide__sync *tide__sync_of(struct tide__run *domain) { /* NULL: no such table yet */
-    return atomic_load_explicit(&domain->sync, memory_order_acquire); /* pairs with sync_create */
+    return atomic_load_explicit(&domain->sync, memory_order_acquire);      /* pairs with sync_create */
 }
 /* Of all domains, one after the other; NULL: the first, and behind the last. I/O. */
 struct tide__sync *tide__sync_next(struct tide_store *store, const struct tide__sync *sync);
@@ -293,8 +292,7 @@ bool tide__party_lost(struct tide__sync *sync, uint16_t id);           /* any th
 int tide__sync_send(struct tide__sync *sync, uint16_t node, struct tide_writer *w);
 /* The same for what workers of this node send, or what has to come behind it: in order whichever
  * thread sends. `rows` (shared, or NULL) follow what was written. */
-int tide__sync_send_in_line(struct tide__sync *sync, uint16_t node, struct tide_writer *w,
-                            struct tide_blob *rows);
+int tide__sync_send_in_line(struct tide__sync *sync, uint16_t node, struct tide_writer *w, struct tide_blob *rows);
 static inline void tide__floor_raise(atomic_uint *floor, uint32_t clock) {
     if (atomic_load_explicit(floor, memory_order_relaxed) < clock) {
         /* release: the rows it speaks of are in the copies; pairs with the acquire of pulls */
@@ -310,16 +308,15 @@ void tide__bound_tell(struct tide__clocked *c, uint16_t to);
 struct tide__staleness_stats *tide__staleness_make(struct tide__clocked *c, struct tide__worker *worker);
 /* The calling worker's, of this table, which it uses from now on. */
 static inline struct tide__staleness_stats *tide__staleness_stats(struct tide__clocked *c,
-                                              struct tide__worker *worker) {
+                                                                  struct tide__worker *worker) {
     struct tide__staleness_stats *t = worker->staleness_stats;
     while (t && t->c != c) {
         t = t->of_worker;
     }
-    return TIDE_LIKELY(t != NULL) ? t : tide__staleness_make(c, worker);
+    return TIDE_LIKELY(t) ? t : tide__staleness_make(c, worker);
 }
 static inline void tide__staleness_add(atomic_uint_fast64_t *value, uint64_t amount) {
-    atomic_store_explicit(value, atomic_load_explicit(value, memory_order_relaxed) + amount,
-                          memory_order_relaxed);
+    atomic_store_explicit(value, atomic_load_explicit(value, memory_order_relaxed) + amount, memory_order_relaxed);
 }
 void tide__staleness_release(struct tide__worker *worker); /* it ends */
 /* The worker ends an interval, for which it waited so long. */
@@ -328,21 +325,20 @@ void tide__staleness_sum(struct tide__clocked *c, struct tide_worker_staleness *
 void tide__staleness_free(struct tide__clocked *c);
 
 /* ---- worker.c ---- */
-int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const uint64_t *keys,
-                          size_t count, float *out, const float *in, struct tide_ticket *ticket);
+int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const uint64_t *keys, size_t count,
+                          float *out, const float *in, struct tide_ticket *ticket);
 int tide__clocked_wait(struct tide_ticket *ticket);
 /* The latch of a copy: FOUND (record set), NOT_FOUND (and not `create`), or an error. */
-int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool patient,
-                    atomic_uint_fast64_t **word, uint64_t *old, struct tide__copy_record **record);
+int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool patient, atomic_uint_fast64_t **word,
+                    uint64_t *old, struct tide__copy_record **record);
 static inline struct tide__copy_record *tide__copy_at(struct tide__clocked *c, uint32_t record) {
     return (struct tide__copy_record *)(void *)tide__slab_row(&c->index->slab, record);
 }
 /* Ahead of a lookup, for the caches' sake: what the slot knows of a key's word, where that is. */
 static inline void tide__fetch_word(const struct tide_table *table, uint32_t slot, uint64_t key) {
-    const atomic_uint_fast64_t *words =
-        table->options.keys == TIDE_KEYS_DENSE
-            ? atomic_load_explicit(&table->slots[slot].index, memory_order_relaxed)
-            : NULL;
+    const atomic_uint_fast64_t *words = table->options.keys == TIDE_KEYS_DENSE
+                                            ? atomic_load_explicit(&table->slots[slot].index, memory_order_relaxed)
+                                            : NULL;
     if (words) {
         __builtin_prefetch(words + tide__place_of(table, slot, key), 1);
     }
@@ -353,9 +349,9 @@ void tide__dirty_add(struct tide__clocked *c, struct tide__copy_record *r, uint6
 /* Calls each(arg, record, word, old) for the copies of a slot (TIDE_SLOT_COUNT: of all), latched;
  * `each` unlocks. */
 void tide__copy_index_slot(struct tide__clocked *c, uint32_t slot,
-                          void (*each)(void *arg, struct tide__copy_record *r,
-                                       atomic_uint_fast64_t *word, uint64_t old),
-                          void *arg);
+                           void (*each)(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t *word,
+                                        uint64_t old),
+                           void *arg);
 /* Drops copies nobody reads: those unread for long (a share of all), or, `full`, until there is
  * room. */
 void tide__evict(struct tide__clocked *c, uint32_t clock, bool full);
@@ -373,8 +369,7 @@ void tide__leaving_free(struct tide__leaving *leaving);
  * accumulator, and so a DELTA, holds pushes of one side of it only. `stamp` is that of a push about
  * to be added to a latched record: does the record hold pushes of the other side?
  */
-static inline bool tide__other_side(const struct tide__clocked *c, const struct tide__copy_record *r,
-                                    uint32_t stamp) {
+static inline bool tide__other_side(const struct tide__clocked *c, const struct tide__copy_record *r, uint32_t stamp) {
     /* acquire: with the announcement; whoever made `newest` pass it was told, and had the latch */
     const uint32_t cut = atomic_load_explicit(&c->sync->run->cut_clock, memory_order_acquire);
     return cut != TIDE_NO_CLOCK && r->dirty && (r->newest >= cut) != (stamp >= cut);
@@ -397,15 +392,14 @@ int tide__clock_may_end(struct tide__sync *sync, const struct tide__worker *work
 /* ---- home.c ---- */
 /* A row of which nodes hold copies was changed here, by `values` (floats, at any alignment). Word
  * locked; gives its new value. */
-uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word,
-                           const void *values, size_t count);
+uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word, const void *values, size_t count);
 void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r,
                          const struct tide_message *message);
 void tide__unsub_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
 void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
 /* Rows to a node; `answer`: it asked for them, and (eager) is told of changes from now on. */
-void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, uint64_t applied,
-                       const uint64_t *keys, size_t count, bool answer);
+void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, uint64_t applied, const uint64_t *keys,
+                       size_t count, bool answer);
 struct tide__watch_row {
     uint64_t key;
     uint16_t node;
@@ -424,8 +418,7 @@ int tide__watch_add(struct tide__clocked *c, uint64_t key, uint16_t node, uint64
 void tide__watches_clear(struct tide__watches *watches);
 /* Applies a delta (or a raw sum) to a row that is here. `changer`: the node it came from. */
 /* `stamp`: of the pushes in it, or 0: they are of before the cut that is told (cut.h). */
-int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint32_t stamp,
-                     uint16_t changer);
+int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint32_t stamp, uint16_t changer);
 void tide__home_read(struct tide__clocked *c, uint64_t key, float *row);
 int tide__hold(struct tide__clocked *c, uint16_t from, const void *body, size_t size);
 
@@ -449,13 +442,12 @@ void tide__slots_advance(struct tide__clocked *c, const uint8_t *slots, size_t c
 void tide__slot_advance(struct tide__clocked *c, uint32_t slot); /* one that has just come */
 void tide__ticks_changed(struct tide__sync *sync);
 void tide__known_update(struct tide__sync *sync); /* a node is counted in */
-void tide__ask_again(struct tide__clocked *c); /* parked requests */
+void tide__ask_again(struct tide__clocked *c);    /* parked requests */
 /* I/O: in the rows of all tables with these clocks that are here is every push of a smaller stamp. */
 bool tide__clocked_settled(struct tide__run *domain, uint32_t clock);
 
 /* ---- clock_move.c ---- */
-struct tide__tick_forward *tide__tick_forward(struct tide__clocked *c, uint32_t slot, uint16_t node,
-                                  bool create);
+struct tide__tick_forward *tide__tick_forward(struct tide__clocked *c, uint32_t slot, uint16_t node, bool create);
 bool tide__declared(struct tide__clocked *c, uint16_t node, uint32_t slot);
 bool tide__undeclared(struct tide__clocked *c); /* a node has said nothing yet */
 void tide__declare_to(struct tide__clocked *c, uint16_t to, bool answer);
@@ -475,8 +467,8 @@ void tide__tick_forwarded(struct tide__clocked *c, struct tide_reader *r);
 enum tide__round { TIDE__ROUND_JOIN = 1, TIDE__ROUND_SETTLE };
 int tide__round(struct tide__sync *sync, enum tide__round kind, uint32_t *clock);
 int tide__settle(struct tide__sync *sync);
-void tide__round_message(struct tide_store *store, uint64_t domain, struct tide__sync *sync,
-                         uint16_t from, struct tide_reader *r);
+void tide__round_message(struct tide_store *store, uint64_t domain, struct tide__sync *sync, uint16_t from,
+                         struct tide_reader *r);
 void tide__round_answer(struct tide__sync *sync, uint16_t from, struct tide_reader *r);
 void tide__round_member_gone(struct tide__sync *sync, uint16_t node);
 
@@ -490,16 +482,15 @@ uint64_t tide__early_send_rest(struct tide_store *store);
 
 /* ---- bsp.c: bsp ---- */
 struct tide__bsp_pushed;
-int tide__bsp_push(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys,
-                       size_t count, const float *rows);
-void tide__bsp_add(struct tide__clocked *c, struct tide__worker *worker, uint64_t key,
-                       float *row);
+int tide__bsp_push(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys, size_t count,
+                   const float *rows);
+void tide__bsp_add(struct tide__clocked *c, struct tide__worker *worker, uint64_t key, float *row);
 void tide__bsp_send(struct tide__sync *sync, struct tide__worker *worker);
 void tide__bsp_free(struct tide__worker *worker);
 void tide__late_send(struct tide__clocked *c); /* flush lock held */
 /* A contribution that came; `worker`: 1 + its number. */
-int tide__stage(struct tide__clocked *c, uint64_t key, uint32_t stamp, uint16_t node,
-                uint32_t worker, const void *delta);
+int tide__stage(struct tide__clocked *c, uint64_t key, uint32_t stamp, uint16_t node, uint32_t worker,
+                const void *delta);
 void tide__staged_commit(struct tide__clocked *c);
 bool tide__staged_below(const struct tide__clocked *c, uint32_t clock); /* a contribution waits */
 void tide__staged_drop(struct tide__clocked *c, uint16_t node);

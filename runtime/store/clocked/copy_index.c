@@ -6,8 +6,8 @@ enum { SWEEP_CLOCKS = 8 }; /* all copies are looked at in so many clocks */
 
 /* ---- copies ---- */
 
-int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool patient,
-                    atomic_uint_fast64_t **word, uint64_t *old, struct tide__copy_record **record) {
+int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool patient, atomic_uint_fast64_t **word,
+                    uint64_t *old, struct tide__copy_record **record) {
     struct tide_table *index = c->index;
     int code = tide__index_lock(index, key, create, patient, word, old);
     if (code != TIDE__FOUND) {
@@ -54,9 +54,9 @@ void tide__dirty_add(struct tide__clocked *c, struct tide__copy_record *r, uint6
 }
 
 void tide__copy_index_slot(struct tide__clocked *c, uint32_t slot,
-                          void (*each)(void *arg, struct tide__copy_record *r,
-                                       atomic_uint_fast64_t *word, uint64_t old),
-                          void *arg) {
+                           void (*each)(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t *word,
+                                        uint64_t old),
+                           void *arg) {
     tide_lock(&c->index->slab.lock);
     const uint32_t end = c->index->slab.next;
     tide_unlock(&c->index->slab.lock);
@@ -114,8 +114,7 @@ static void fetch_ahead(struct tide__clocked *c, uint32_t i, uint32_t end) {
     enum { FAR = 8, NEAR = 4 };
     if (i + FAR < end) {
         __builtin_prefetch(tide__copy_at(c, i + FAR));
-        const uint64_t key =
-            atomic_load_explicit(&tide__copy_at(c, i + NEAR)->key, memory_order_relaxed);
+        const uint64_t key = atomic_load_explicit(&tide__copy_at(c, i + NEAR)->key, memory_order_relaxed);
         tide__fetch_word(c->index, tide__slot_of(c->index, key), key);
     }
 }
@@ -127,9 +126,7 @@ void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
     tide_unlock(&c->index->slab.lock);
     uint32_t looks = full ? 2 * end : (end + SWEEP_CLOCKS - 1) / SWEEP_CLOCKS;
     const uint64_t target = c->table->options.cache_bytes / c->index->slab.stride;
-    while (looks-- > 0 &&
-           (!full ||
-            tide__slab_used(&c->index->slab) * 16 > target * 15)) {
+    while (looks-- > 0 && (!full || tide__slab_used(&c->index->slab) * 16 > target * 15)) {
         tide_lock(&c->dirty.lock);
         uint32_t i = c->hand = c->hand + 1 < end ? c->hand + 1 : 0;
         tide_unlock(&c->dirty.lock);
@@ -142,9 +139,8 @@ void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
             continue;
         }
         if (found == r) { /* messages whose rows nobody waits for are not kept */
-            tide__copy_record_confirm(r,
-                                  atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)],
-                                                       memory_order_relaxed));
+            tide__copy_record_confirm(
+                r, atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)], memory_order_relaxed));
         }
         bool unread = r->used_clock + c->table->options.unsubscribe_after < clock;
         if (found != r || (r->referenced && full) || !(full || unread) || !is_clean(r)) {

@@ -64,8 +64,7 @@ void tide__early_send_note(struct tide__sync *sync, uint16_t node, size_t bytes)
 /* ---- windows of lists ---- */
 
 /* The first of a list, or, in random order, any that are first from now on. */
-static size_t window_look(struct tide__early_send *m, struct tide__list *list, size_t most,
-                          uint8_t order) {
+static size_t window_look(struct tide__early_send *m, struct tide__list *list, size_t most, uint8_t order) {
     tide_lock(&list->lock);
     const size_t count = list->count < most ? list->count : most;
     for (size_t i = 0; i < count && order == TIDE_SEND_RANDOM; i++) {
@@ -91,8 +90,7 @@ static bool list_is_filled(struct tide__list *list) {
 
 /* The window is still first in the list: others only append. What is gone leaves it; by magnitude
  * the rest goes to its end. */
-static void window_close(struct tide__early_send *m, struct tide__list *list, size_t window,
-                         uint8_t order) {
+static void window_close(struct tide__early_send *m, struct tide__list *list, size_t window, uint8_t order) {
     size_t kept = 0;
     if (window == 0) {
         return;
@@ -162,8 +160,7 @@ static void count_early(struct tide__clocked *c, uint64_t rows, uint64_t bytes) 
 /* ---- updates ---- */
 
 /* What a listed record has to be sent. */
-static bool delta_candidate(struct tide__clocked *c, struct tide__early_send *m, uint32_t at,
-                            struct candidate *out) {
+static bool delta_candidate(struct tide__clocked *c, struct tide__early_send *m, uint32_t at, struct candidate *out) {
     struct tide__copy_record *r = tide__copy_at(c, (uint32_t)m->ids[at]), *found;
     atomic_uint_fast64_t *word;
     uint64_t old;
@@ -171,8 +168,7 @@ static bool delta_candidate(struct tide__clocked *c, struct tide__early_send *m,
     *out = (struct candidate){.id = m->ids[at], .at = at};
     out->key = atomic_load_explicit(&r->key, memory_order_relaxed);
     m->gone[at] = !atomic_load_explicit(&r->in_use, memory_order_acquire);
-    if (m->gone[at] ||
-        tide__copy_lock(c, out->key, false, false, &word, &old, &found) != TIDE__FOUND) {
+    if (m->gone[at] || tide__copy_lock(c, out->key, false, false, &word, &old, &found) != TIDE__FOUND) {
         return false;
     }
     m->gone[at] = found != r || !r->dirty;
@@ -206,8 +202,7 @@ static void deltas_send(struct tide__clocked *c, struct tide__sync *sync, struct
     }
     for (size_t i = 0; i < count && room > 0; i++) {
         const struct candidate *one = &m->candidates[i];
-        struct tide__party *home =
-            tide__party(sync, tide__via(c, tide__slot_of(c->table, one->key)));
+        struct tide__party *home = tide__party(sync, tide__via(c, tide__slot_of(c->table, one->key)));
         if (home && home->room > 0) {
             home->room -= (int64_t)row_bytes(c);
             room -= (int64_t)row_bytes(c);
@@ -224,8 +219,7 @@ static void deltas_send(struct tide__clocked *c, struct tide__sync *sync, struct
 
 /* ---- rows ---- */
 
-static bool value_candidate(struct tide__clocked *c, struct tide__early_send *m, uint32_t at,
-                            struct candidate *out) {
+static bool value_candidate(struct tide__clocked *c, struct tide__early_send *m, uint32_t at, struct candidate *out) {
     const uint64_t key = m->ids[at];
     const uint32_t slot = tide__slot_of(c->table, key);
     if (!tide__slot_here(c, slot) || c->tick_forwards[slot]) {
@@ -237,9 +231,8 @@ static bool value_candidate(struct tide__clocked *c, struct tide__early_send *m,
         return false;
     }
     if (c->table->options.send_order == TIDE_SEND_MAGNITUDE) {
-        const float *row = tide__word_state(out->word) == TIDE__OWNED
-                               ? tide__slab_row(&c->table->slab, (uint32_t)out->word)
-                               : NULL;
+        const float *row =
+            tide__word_state(out->word) == TIDE__OWNED ? tide__slab_row(&c->table->slab, (uint32_t)out->word) : NULL;
         out->weight = tide__word_weight(out->word);
         out->norm = row ? sqrtf(tide__square_sum(row, c->table->width)) : 0;
     }
@@ -248,8 +241,7 @@ static bool value_candidate(struct tide__clocked *c, struct tide__early_send *m,
 }
 
 /* Is there room for it to all who hold copies? Then it is taken. */
-static bool room_taken(struct tide__clocked *c, struct tide__sync *sync,
-                       const struct candidate *one) {
+static bool room_taken(struct tide__clocked *c, struct tide__sync *sync, const struct candidate *one) {
     const struct tide__watch *watch = tide__watch_find(c, one->key, false);
     bool all = true;
     for (int pass = 0; pass < 2 && all; pass++) {
@@ -303,9 +295,8 @@ static void look_at_links(struct tide__sync *sync, uint64_t now, uint64_t bandwi
         p->room = 0;
         if (!p->gone && p->id != self &&
             tide_net_flow(sync->store->net, p->id, TIDE_LANE_STORE, &consumed, &under_way)) {
-            p->room = (int64_t)tide__pacer_allows(
-                &p->pace, now, atomic_load_explicit(&p->sent, memory_order_relaxed), consumed,
-                under_way, bandwidth);
+            p->room = (int64_t)tide__pacer_allows(&p->pace, now, atomic_load_explicit(&p->sent, memory_order_relaxed),
+                                                  consumed, under_way, bandwidth);
         }
     }
 }
@@ -354,8 +345,7 @@ static uint64_t early_send_rest(struct tide__sync *sync) {
 
 uint64_t tide__early_send_rest(struct tide_store *store) {
     uint64_t least = 0;
-    for (struct tide__sync *sync = tide__sync_next(store, NULL); sync;
-         sync = tide__sync_next(store, sync)) {
+    for (struct tide__sync *sync = tide__sync_next(store, NULL); sync; sync = tide__sync_next(store, sync)) {
         const uint64_t again = early_send_rest(sync);
         least = again && (!least || again < least) ? again : least;
     }

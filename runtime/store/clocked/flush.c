@@ -69,25 +69,24 @@ static void batch_send(struct tide__clocked *c, struct tide__batch *b) {
     atomic_fetch_add_explicit(&c->deltas_out, b->count, memory_order_relaxed);
     atomic_fetch_add_explicit(&c->delta_bytes, w.size + b->rows->size, memory_order_relaxed);
     if (tide__sync_send_in_line(c->sync, b->node, &w, b->rows)) {
-        tide_log(TIDE_LOG_DEBUG, tide_node_name(c->table->store->node),
-                 "updates of table '%s' are lost with node %u", c->table->name, (unsigned)b->node);
+        tide_log(TIDE_LOG_DEBUG, tide_node_name(c->table->store->node), "updates of table '%s' are lost with node %u",
+                 c->table->name, (unsigned)b->node);
     }
     tide_blob_unref(b->rows);
     b->rows = NULL;
 }
 
 /* With room for one more row, of at most `left` that follow; NULL: out of memory. */
-static struct tide__batch *batch_for(struct tide__clocked *c, struct tide__batch **batches,
-                                     uint16_t node, uint32_t stamp, size_t left) {
+static struct tide__batch *batch_for(struct tide__clocked *c, struct tide__batch **batches, uint16_t node,
+                                     uint32_t stamp, size_t left) {
     const size_t row = c->shape.floats * sizeof(float), most = tide__chunk_rows(c);
     const size_t bytes = sizeof(struct tide__batch) + most * (sizeof(uint64_t) + sizeof(uint32_t));
     struct tide__batch *b = *batches;
     while (b && (b->node != node || b->stamp != stamp)) {
         b = b->next;
     }
-    if (!b && (b = tide_alloc(bytes)) != NULL) {
-        *b = (struct tide__batch){
-            .next = *batches, .node = node, .stamp = stamp, .most = (uint32_t)most};
+    if (!b && (b = tide_alloc(bytes))) {
+        *b = (struct tide__batch){.next = *batches, .node = node, .stamp = stamp, .most = (uint32_t)most};
         b->blocks = (uint32_t *)(void *)(b->keys + most);
         *batches = b;
     }
@@ -204,8 +203,8 @@ static void record_leaves(struct tide__clocked *c, struct tide__leaving *l, size
         return;
     }
     if (found == r) {
-        tide__copy_record_confirm(r, atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)],
-                                                     memory_order_relaxed));
+        tide__copy_record_confirm(
+            r, atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)], memory_order_relaxed));
         if (r->dirty && !pack(c, r, key, l->count - i, &l->batches)) {
             tide__dirty_add(c, r, old);
         }

@@ -25,8 +25,7 @@ static struct tide__watch *watch_place(const struct tide__watches *w, uint64_t k
 }
 
 static int watches_grow(struct tide__watches *w) {
-    struct tide__watches bigger = {.capacity = w->capacity ? w->capacity * 2 : 8,
-                                   .count = w->count};
+    struct tide__watches bigger = {.capacity = w->capacity ? w->capacity * 2 : 8, .count = w->count};
     bigger.places = tide_alloc_zero(bigger.capacity, sizeof *bigger.places);
     if (!bigger.places) {
         return TIDE_ENOMEM;
@@ -113,8 +112,7 @@ int tide__watch_add(struct tide__clocked *c, uint64_t key, uint16_t node, uint64
 }
 
 static void watch_remove(struct tide__watch *watch, uint16_t i) {
-    memmove(watch->nodes + i, watch->nodes + i + 1,
-            (size_t)(watch->count - i - 1) * sizeof *watch->nodes);
+    memmove(watch->nodes + i, watch->nodes + i + 1, (size_t)(watch->count - i - 1) * sizeof *watch->nodes);
     watch->count--;
 }
 
@@ -144,15 +142,13 @@ void tide__unsub_message(struct tide__clocked *c, uint16_t from, struct tide_rea
 /* ---- changes ---- */
 
 /* Added to what is known of how much the row changed, where that decides what goes first. */
-static uint64_t weigh(const struct tide__clocked *c, uint64_t word, const void *values,
-                      size_t count) {
+static uint64_t weigh(const struct tide__clocked *c, uint64_t word, const void *values, size_t count) {
     return c->table->options.send_order == TIDE_SEND_MAGNITUDE
                ? tide__word_weigh(word, sqrtf(tide__square_sum(values, count)))
                : word;
 }
 
-uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word, const void *values,
-                           size_t count) {
+uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word, const void *values, size_t count) {
     if (!(word & TIDE__WORD_CHANGED)) {
         tide__list_add(&c->changed, key);
     }
@@ -173,14 +169,12 @@ static bool shows_own(const struct tide__clocked *c) {
 }
 
 /* I/O thread, word locked: the row was changed by an update of `changer`. */
-static uint64_t changed_by(struct tide__clocked *c, uint64_t key, uint64_t word, uint16_t changer,
-                           const void *delta) {
+static uint64_t changed_by(struct tide__clocked *c, uint64_t key, uint64_t word, uint16_t changer, const void *delta) {
     if (!(word & TIDE__WORD_WATCHED)) {
         return word;
     }
     struct tide__watch *watch = tide__watch_find(c, key, false);
-    if (!(word & TIDE__WORD_CHANGED) && watch && watch->count == 1 &&
-        watch->nodes[0].node == changer && shows_own(c)) {
+    if (!(word & TIDE__WORD_CHANGED) && watch && watch->count == 1 && watch->nodes[0].node == changer && shows_own(c)) {
         return word; /* nobody is to be told */
     }
     if (!(word & TIDE__WORD_CHANGED)) {
@@ -198,8 +192,7 @@ static void by_delta(const struct tide_table *table, float *row, const void *del
     tide__copy_record_apply(&table->clocked->shape, row, delta);
 }
 
-int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint32_t stamp,
-                     uint16_t changer) {
+int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint32_t stamp, uint16_t changer) {
     struct tide_table *table = c->table;
     uint64_t old;
     atomic_uint_fast64_t *word = tide__home_word(c, key, &old);
@@ -214,8 +207,7 @@ int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, u
             return code;
         }
         tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
-        old =
-            tide__cut_arrive(table, key, tide__word_owned(old, row), TIDE__CUT_NO_ROW, NULL, NULL);
+        old = tide__cut_arrive(table, key, tide__word_owned(old, row), TIDE__CUT_NO_ROW, NULL, NULL);
     }
     float *row = tide__slab_row(&table->slab, (uint32_t)old);
     tide__cut_change(table, key, &old, row, false, stamp, by_delta, delta);
@@ -258,13 +250,11 @@ void tide__home_read(struct tide__clocked *c, uint64_t key, float *row) {
 
 int tide__hold(struct tide__clocked *c, uint16_t from, const void *body, size_t size) {
     struct tide_store *store = c->table->store;
-    struct tide__held *held = store->parked_bytes + size > TIDE__PARKED_BYTES_MAX
-                                  ? NULL
-                                  : tide_alloc(sizeof *held + size);
+    struct tide__held *held =
+        store->parked_bytes + size > TIDE__PARKED_BYTES_MAX ? NULL : tide_alloc(sizeof *held + size);
     if (!held) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
-                 "updates of table '%s' are lost: too many wait for slots on the move",
-                 c->table->name);
+                 "updates of table '%s' are lost: too many wait for slots on the move", c->table->name);
         return TIDE_ENOMEM;
     }
     *held = (struct tide__held){.from = from, .size = size};
@@ -289,8 +279,8 @@ static uint64_t key_at(const uint8_t *keys, size_t i) {
 }
 
 /* The keys at `at` as a message of their own. */
-static void delta_write(const struct tide__clocked *c, const struct delta *d, const uint32_t *at,
-                        size_t count, struct tide_writer *w) {
+static void delta_write(const struct tide__clocked *c, const struct delta *d, const uint32_t *at, size_t count,
+                        struct tide_writer *w) {
     const size_t row = c->shape.floats * sizeof(float);
     tide_writer_init(w, NULL, 0);
     tide_write_array(w, 9);
@@ -314,8 +304,7 @@ static void delta_write(const struct tide__clocked *c, const struct delta *d, co
 }
 
 /* Keys of slots that are not here: held (0) until their rows come, or on to their home. */
-static void delta_elsewhere(struct tide__clocked *c, uint16_t from, const struct delta *d,
-                            uint32_t *at, size_t count) {
+static void delta_elsewhere(struct tide__clocked *c, uint16_t from, const struct delta *d, uint32_t *at, size_t count) {
     uint32_t *part = tide_alloc((count + 1) * sizeof *part);
     while (part && count) {
         uint16_t to = tide__home_of(c, tide__slot_of(c->table, key_at(d->keys, at[0])));
@@ -393,12 +382,11 @@ static void delta_apply(struct tide__clocked *c, uint16_t from, const struct del
             continue;
         }
         int code = d->worker
-                       ? tide__stage(c, key, (uint32_t)d->stamp, d->origin, (uint32_t)d->worker,
-                                     d->rows + i * row)
+                       ? tide__stage(c, key, (uint32_t)d->stamp, d->origin, (uint32_t)d->worker, d->rows + i * row)
                        : tide__home_apply(c, key, d->rows + i * row, (uint32_t)d->stamp, d->origin);
         if (code) {
-            tide_log(TIDE_LOG_ERROR, tide_node_name(c->table->store->node),
-                     "an update of table '%s' is lost: %s", c->table->name, tide_error_message());
+            tide_log(TIDE_LOG_ERROR, tide_node_name(c->table->store->node), "an update of table '%s' is lost: %s",
+                     c->table->name, tide_error_message());
         }
         here++;
         struct tide__tick_forward *forward = tide__tick_forward(c, slot, d->origin, false);
@@ -421,24 +409,19 @@ static void delta_apply(struct tide__clocked *c, uint16_t from, const struct del
 }
 
 /* Whole rows of those of which some blocks came; NULL: they do not fit together, or no memory. */
-static float *rows_spread(const struct tide__clocked *c, const uint8_t *blocks, size_t count,
-                          const uint8_t *packed, size_t floats) {
+static float *rows_spread(const struct tide__clocked *c, const uint8_t *blocks, size_t count, const uint8_t *packed,
+                          size_t floats) {
     const size_t width = c->shape.floats;
-    float *rows = c->table->options.update == TIDE_UPDATE_ADD
-                      ? tide_alloc((count * width + 1) * sizeof *rows)
-                      : NULL;
+    float *rows = c->table->options.update == TIDE_UPDATE_ADD ? tide_alloc((count * width + 1) * sizeof *rows) : NULL;
     size_t used = 0;
     for (size_t i = 0; rows && i < count; i++) {
         const uint32_t some = tide__number_at(blocks, i);
-        const size_t more = some & ~(uint32_t)c->shape.all
-                                ? SIZE_MAX
-                                : tide__blocks_floats(&c->shape, (uint16_t)some);
+        const size_t more = some & ~(uint32_t)c->shape.all ? SIZE_MAX : tide__blocks_floats(&c->shape, (uint16_t)some);
         if (more > floats - used) {
             used = SIZE_MAX;
             break;
         }
-        tide__blocks_spread(&c->shape, (uint16_t)some, packed + used * sizeof *rows,
-                            rows + i * width);
+        tide__blocks_spread(&c->shape, (uint16_t)some, packed + used * sizeof *rows, rows + i * width);
         used += more;
     }
     if (used != floats) {
@@ -468,8 +451,8 @@ void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_rea
         floats = spread ? d.count * c->shape.floats : 0;
     }
     bool good = !r->error && d.origin && (d.rows || !d.count) && floats % c->shape.floats == 0 &&
-                floats / c->shape.floats == d.count && d.stamp <= INT32_MAX &&
-                d.worker <= UINT32_MAX && (d.worker != 0) == (c->model == TIDE_BSP);
+                floats / c->shape.floats == d.count && d.stamp <= INT32_MAX && d.worker <= UINT32_MAX &&
+                (d.worker != 0) == (c->model == TIDE_BSP);
     for (size_t i = 0; good && table->options.keys == TIDE_KEYS_DENSE && i < d.count; i++) {
         good = key_at(d.keys, i) < table->options.key_count;
     }
@@ -488,8 +471,8 @@ void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_rea
 /* Rows that changed; that were asked for; the same, and the home tells of changes from now on. */
 enum { PUSHED, ANSWERED, SUBSCRIBED };
 
-void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, uint64_t applied,
-                       const uint64_t *keys, size_t count, bool answer) {
+void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, uint64_t applied, const uint64_t *keys,
+                       size_t count, bool answer) {
     const bool subscribe = answer && tide__is_eager(c);
     const size_t floats = c->shape.floats, most = tide__chunk_rows(c);
     for (size_t at = 0; at < count;) {
@@ -548,8 +531,7 @@ uint64_t *tide__take_changed(struct tide__clocked *c, uint32_t slot, size_t *cou
 
 static int by_node(const void *a, const void *b) {
     const struct tide__watch_row *x = a, *y = b;
-    return x->node != y->node ? (x->node < y->node ? -1 : 1)
-                              : (x->key > y->key) - (x->key < y->key);
+    return x->node != y->node ? (x->node < y->node ? -1 : 1) : (x->key > y->key) - (x->key < y->key);
 }
 
 struct rows { /* (node, key) pairs that are to go out */
@@ -618,8 +600,8 @@ void tide__rows_send(struct tide__clocked *c, uint32_t slot, uint64_t *keys, siz
         for (size_t k = from; k <= i; k++) {
             keys[k - from] = rows.at[k].key;
         }
-        tide__values_send(c, rows.at[i].node, tide__slot_clock(c, any),
-                          tide__slot_applied(c, any, rows.at[i].node), keys, i - from + 1, false);
+        tide__values_send(c, rows.at[i].node, tide__slot_clock(c, any), tide__slot_applied(c, any, rows.at[i].node),
+                          keys, i - from + 1, false);
         from = i + 1;
     }
     tide_free(rows.at);
@@ -639,8 +621,7 @@ void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_rea
     const bool answer = kind != PUSHED;
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
-    if (r->error || clock > TIDE_NO_CLOCK || kind > SUBSCRIBED ||
-        floats != count * c->shape.floats) {
+    if (r->error || clock > TIDE_NO_CLOCK || kind > SUBSCRIBED || floats != count * c->shape.floats) {
         atomic_fetch_add_explicit(&c->table->store->malformed, 1, memory_order_relaxed);
         return;
     }

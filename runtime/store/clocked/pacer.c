@@ -28,13 +28,12 @@ static void measure(struct tide__pacer *p, uint64_t now, uint64_t consumed, uint
     }
 }
 
-uint64_t tide__pacer_allows(struct tide__pacer *p, uint64_t now, uint64_t sent, uint64_t consumed,
-                         uint64_t under_way, uint64_t bandwidth) {
+uint64_t tide__pacer_allows(struct tide__pacer *p, uint64_t now, uint64_t sent, uint64_t consumed, uint64_t under_way,
+                            uint64_t bandwidth) {
     measure(p, now, consumed, under_way);
     const uint64_t rate = tide__pacer_rate(p, bandwidth);
     const int64_t debt = -(int64_t)bytes_in(rate, TIDE__PACER_DEBT_NS);
-    uint64_t quantum = bytes_in(rate, TIDE__PACER_PERIOD_NS),
-             burst = bytes_in(rate, TIDE__PACER_BURST_NS);
+    uint64_t quantum = bytes_in(rate, TIDE__PACER_PERIOD_NS), burst = bytes_in(rate, TIDE__PACER_BURST_NS);
     quantum = quantum > TIDE__PACER_QUANTUM_MIN ? quantum : TIDE__PACER_QUANTUM_MIN;
     burst = burst > quantum ? burst : quantum;
     if (p->at) {

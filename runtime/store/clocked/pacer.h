@@ -16,13 +16,13 @@
 #include "base/peak_rate.h"
 
 enum {
-    TIDE__PACER_PERIOD_NS = 5000000,     /* what one look may send, and a tick may wait for */
-    TIDE__PACER_BURST_NS = 20000000,     /* what an idle link saves up */
-    TIDE__PACER_SPAN_NS = 200000000,     /* of a measurement, at most */
-    TIDE__PACER_SPAN_BYTES = 64 << 10,   /* fewer say more of delays than of the rate */
-    TIDE__PACER_QUANTUM_MIN = 4 << 10,   /* a slow link carries that much at a time */
-    TIDE__PACER_DEBT_NS = 1000000000,    /* no more is worked off than this takes */
-    TIDE__PACER_RATE_FIRST = 10000000,   /* bytes/s, until something was measured */
+    TIDE__PACER_PERIOD_NS = 5000000,   /* what one look may send, and a tick may wait for */
+    TIDE__PACER_BURST_NS = 20000000,   /* what an idle link saves up */
+    TIDE__PACER_SPAN_NS = 200000000,   /* of a measurement, at most */
+    TIDE__PACER_SPAN_BYTES = 64 << 10, /* fewer say more of delays than of the rate */
+    TIDE__PACER_QUANTUM_MIN = 4 << 10, /* a slow link carries that much at a time */
+    TIDE__PACER_DEBT_NS = 1000000000,  /* no more is worked off than this takes */
+    TIDE__PACER_RATE_FIRST = 10000000, /* bytes/s, until something was measured */
 };
 
 struct tide__pacer {
@@ -42,6 +42,6 @@ uint64_t tide__pacer_rate(const struct tide__pacer *pace, uint64_t bandwidth);
  * may exceed it by its last row).
  */
 uint64_t tide__pacer_allows(struct tide__pacer *pace, uint64_t now, uint64_t sent, uint64_t consumed,
-                         uint64_t under_way, uint64_t bandwidth);
+                            uint64_t under_way, uint64_t bandwidth);
 
 #endif

@@ -178,8 +178,8 @@ static void bring_up_to_date(struct tide__sync *sync) {
 }
 
 /* [id, kind]; the op and the domain are read. `sync` NULL: no table with its clocks is here yet. */
-void tide__round_message(struct tide_store *store, uint64_t domain, struct tide__sync *sync,
-                         uint16_t from, struct tide_reader *r) {
+void tide__round_message(struct tide_store *store, uint64_t domain, struct tide__sync *sync, uint16_t from,
+                         struct tide_reader *r) {
     uint64_t id = tide_read_uint(r), kind = tide_read_uint(r);
     struct tide__party *peer = sync ? tide__party(sync, from) : NULL;
     uint32_t clock = 0;

@@ -12,7 +12,7 @@ struct tide__staleness_stats *tide__staleness_make(struct tide__clocked *c, stru
         t = t->next;
     }
     /* a line is written by one worker: a neighbour would wait for it at every read */
-    if (!t && (t = tide_alloc_aligned(_Alignof(struct tide__staleness_stats), sizeof *t)) != NULL) {
+    if (!t && (t = tide_alloc_aligned(_Alignof(struct tide__staleness_stats), sizeof *t))) {
         memset(t, 0, sizeof *t);
         t->c = c;
         t->worker = worker->number;
@@ -113,8 +113,7 @@ static int by_worker(const void *a, const void *b) {
     return (x->worker > y->worker) - (x->worker < y->worker);
 }
 
-size_t tide_table_worker_staleness(struct tide_table *table, struct tide_worker_staleness *out,
-                                   size_t limit) {
+size_t tide_table_worker_staleness(struct tide_table *table, struct tide_worker_staleness *out, size_t limit) {
     struct tide__clocked *c = table->clocked;
     size_t count = 0, listed = 0;
     if (!c) {

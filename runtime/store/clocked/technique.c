@@ -1,8 +1,7 @@
 /* Clocks as a technique of the store (technique.h). */
 #include "store/clocked/clock_move.h"
 
-static uint64_t row_changed(struct tide_table *table, uint64_t key, uint64_t word,
-                            const void *delta) {
+static uint64_t row_changed(struct tide_table *table, uint64_t key, uint64_t word, const void *delta) {
     return tide__row_changed(table->clocked, key, word, delta, table->width);
 }
 
@@ -31,8 +30,7 @@ static bool is_idle(const struct tide_table *table) {
 
 /* The holder of a flush lock, of whatever domain, may be at its look through all tables. */
 static void leave(struct tide_store *store) {
-    for (struct tide__sync *sync = tide__sync_next(store, NULL); sync;
-         sync = tide__sync_next(store, sync)) {
+    for (struct tide__sync *sync = tide__sync_next(store, NULL); sync; sync = tide__sync_next(store, sync)) {
         tide__flush_lock(sync);
         tide__flush_unlock(sync);
     }

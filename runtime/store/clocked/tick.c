@@ -89,8 +89,8 @@ uint64_t tide__slot_applied(struct tide__clocked *c, uint32_t slot, uint16_t nod
 /* ---- FRESH ---- */
 
 /* `pushed`: what changed until then went to all who hold copies. */
-static void fresh_to(struct tide__clocked *c, uint16_t node, uint32_t clock, uint32_t any,
-                     bool pushed, const uint64_t slots[TIDE_SLOT_COUNT / 64]) {
+static void fresh_to(struct tide__clocked *c, uint16_t node, uint32_t clock, uint32_t any, bool pushed,
+                     const uint64_t slots[TIDE_SLOT_COUNT / 64]) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_write_array(&w, 6);
@@ -124,8 +124,7 @@ void tide__fresh_tell(struct tide__clocked *c, uint16_t node, const uint8_t *slo
         }
         for (size_t k = i; k < count; k++) {
             const uint32_t s = tide__number_at(slots, k);
-            if (c->announced[s] == clock && c->pushed[s] == c->pushed[first] &&
-                tide__slot_here(c, s)) {
+            if (c->announced[s] == clock && c->pushed[s] == c->pushed[first] && tide__slot_here(c, s)) {
                 told[s] = true;
                 same[s / 64] |= UINT64_C(1) << (s % 64);
             }
@@ -170,8 +169,7 @@ void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_rea
 
 /* ---- clocks rise ---- */
 
-static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot,
-                     uint64_t slots[TIDE_SLOT_COUNT / 64]) {
+static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot, uint64_t slots[TIDE_SLOT_COUNT / 64]) {
     struct tide__sync *sync = c->sync;
     const uint16_t self = tide__store_self(c->table->store);
     const bool pushes = tide__is_eager(c);
@@ -232,7 +230,7 @@ static bool find_risen(struct tide__clocked *c, uint32_t clock, const uint64_t o
         risen[w] = all ? here[w] & of[w] : 0;
         for (uint64_t left = all ? 0 : here[w] & of[w]; left; left &= left - 1) {
             const uint32_t s = w * 64 + (uint32_t)__builtin_ctzll(left);
-            const bool forwarded = c->tick_forwards[s] != NULL;
+            const bool forwarded = c->tick_forwards[s];
             risen[w] |= (uint64_t)(c->announced[s] < clock && !forwarded) << (s % 64);
         }
         any |= risen[w];
@@ -342,17 +340,15 @@ void tide__tick_message(struct tide__sync *sync, uint16_t from, struct tide_read
 
 /* ---- ASK ---- */
 
-static void park(struct tide__clocked *c, uint16_t node, uint32_t need, const uint64_t *keys,
-                 size_t count) {
+static void park(struct tide__clocked *c, uint16_t node, uint32_t need, const uint64_t *keys, size_t count) {
     struct tide__asked *a = tide_alloc_vital(sizeof *a + count * sizeof *keys);
-    *a = (struct tide__asked){
-        .next = c->asked, .node = node, .need = need, .count = (uint32_t)count};
+    *a = (struct tide__asked){.next = c->asked, .node = node, .need = need, .count = (uint32_t)count};
     memcpy(a->keys, keys, count * sizeof *keys);
     c->asked = a;
 }
 
-static void pass_on(struct tide__clocked *c, uint16_t to, uint16_t origin, uint32_t need,
-                    const uint64_t *keys, size_t count) {
+static void pass_on(struct tide__clocked *c, uint16_t to, uint16_t origin, uint32_t need, const uint64_t *keys,
+                    size_t count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_write_array(&w, 5);
@@ -374,8 +370,7 @@ static int64_t verdict(const struct tide__clocked *c, uint64_t key, uint32_t nee
     return enough ? 1 + (int64_t)c->announced[slot] : 0;
 }
 
-static void ask_serve(struct tide__clocked *c, uint16_t node, uint32_t need, uint64_t *keys,
-                      size_t count) {
+static void ask_serve(struct tide__clocked *c, uint16_t node, uint32_t need, uint64_t *keys, size_t count) {
     uint64_t *part = tide_alloc_vital((count + 1) * sizeof *part); /* no more than the message */
     while (count) {
         const int64_t what = verdict(c, keys[0], need);
@@ -384,8 +379,7 @@ static void ask_serve(struct tide__clocked *c, uint16_t node, uint32_t need, uin
         size_t in_part = 0, kept = 0;
         for (size_t i = 0; i < count; i++) {
             const uint32_t of = tide__slot_of(c->table, keys[i]);
-            bool same = verdict(c, keys[i], need) == what &&
-                        (what <= 0 || tide__slot_applied(c, of, node) == applied);
+            bool same = verdict(c, keys[i], need) == what && (what <= 0 || tide__slot_applied(c, of, node) == applied);
             if (same) {
                 part[in_part++] = keys[i];
             } else {

@@ -6,8 +6,7 @@
 
 /* ---- tick_forwards and declarations ---- */
 
-struct tide__tick_forward *tide__tick_forward(struct tide__clocked *c, uint32_t slot, uint16_t node,
-                                  bool create) {
+struct tide__tick_forward *tide__tick_forward(struct tide__clocked *c, uint32_t slot, uint16_t node, bool create) {
     struct tide__tick_forwards *d = slot < TIDE_SLOT_COUNT ? c->tick_forwards[slot] : NULL;
     for (uint32_t i = 0; d && i < d->count; i++) {
         if (d->at[i].node == node) {
@@ -42,8 +41,7 @@ void tide__tick_forward_end(struct tide__clocked *c, uint32_t slot, uint16_t nod
     }
 }
 
-uint32_t tide__tick_forward_clock(struct tide__clocked *c, uint16_t node, uint32_t told,
-                            uint32_t announced) {
+uint32_t tide__tick_forward_clock(struct tide__clocked *c, uint16_t node, uint32_t told, uint32_t announced) {
     const struct tide__party *party = tide__party(c->sync, node);
     const bool works = party && party->tick != TIDE_NO_CLOCK && !TIDE_MUTANT(joiner_by_old_home);
     return told == TIDE_NO_CLOCK && works ? announced : told;
@@ -86,8 +84,7 @@ void tide__declare(struct tide__clocked *c, uint16_t node, uint32_t slot, bool s
 }
 
 /* Flush lock held: behind every update that was sent. */
-void tide__route_send(struct tide__clocked *c, uint16_t to, bool answer, const uint32_t *slots,
-                      size_t count) {
+void tide__route_send(struct tide__clocked *c, uint16_t to, bool answer, const uint32_t *slots, size_t count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_write_array(&w, 6);
@@ -173,10 +170,8 @@ void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_rea
         tide__tick_forward_end(c, tide__number_at(slots, i), from);
     }
     for (uint32_t s = 0; first && s < TIDE_SLOT_COUNT; s++) { /* by a home of before */
-        if (tide__slot_here(c, s) && !tide__declared(c, from, s) &&
-            !tide__tick_forward(c, s, from, false)) {
-            tide__tick_forward(c, s, from, true)->tick =
-                clock == TIDE_NO_CLOCK ? TIDE_NO_CLOCK : c->announced[s];
+        if (tide__slot_here(c, s) && !tide__declared(c, from, s) && !tide__tick_forward(c, s, from, false)) {
+            tide__tick_forward(c, s, from, true)->tick = clock == TIDE_NO_CLOCK ? TIDE_NO_CLOCK : c->announced[s];
         }
     }
     if (!TIDE_MUTANT(fresh_untold)) {
@@ -198,8 +193,8 @@ void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_rea
 
 /* ---- ticks on their way to a new home ---- */
 
-static void tick_forward(struct tide__clocked *c, uint16_t origin, uint32_t clock, uint16_t to,
-                         const uint32_t *slots, size_t count) {
+static void tick_forward(struct tide__clocked *c, uint16_t origin, uint32_t clock, uint16_t to, const uint32_t *slots,
+                         size_t count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_write_array(&w, 5);

@@ -17,8 +17,7 @@ static struct tide__unseen *find(const struct tide__ledger *l, uint64_t key) {
     return l && l->capacity ? *bucket(l, key) : NULL;
 }
 
-static struct tide__ledger *ledger_of(const struct tide__vap *v,
-                                      const struct tide__worker *worker) {
+static struct tide__ledger *ledger_of(const struct tide__vap *v, const struct tide__worker *worker) {
     struct tide__ledger *l = v->ledgers;
     while (l && l->worker != worker) {
         l = l->next;
@@ -46,10 +45,9 @@ static int grow(struct tide__ledger *l) {
     return 0;
 }
 
-static struct tide__unseen *entry_make(struct tide__vap *v, const struct tide__worker *worker,
-                                      uint64_t key) {
+static struct tide__unseen *entry_make(struct tide__vap *v, const struct tide__worker *worker, uint64_t key) {
     struct tide__ledger *l = ledger_of(v, worker);
-    if (!l && (l = tide_alloc_zero(1, sizeof *l)) != NULL) {
+    if (!l && (l = tide_alloc_zero(1, sizeof *l))) {
         l->worker = worker;
         l->next = v->ledgers;
         v->ledgers = l;
@@ -58,7 +56,7 @@ static struct tide__unseen *entry_make(struct tide__vap *v, const struct tide__w
         return NULL;
     }
     struct tide__unseen **at = bucket(l, key);
-    if (!*at && (*at = tide_alloc_zero(1, sizeof **at)) != NULL) {
+    if (!*at && (*at = tide_alloc_zero(1, sizeof **at))) {
         (*at)->key = key;
         l->count++;
     }
@@ -116,15 +114,13 @@ static double scale_of(const struct tide__clocked *c) {
 }
 
 /* No part of the row, `delta` (or NULL) made as well, misses more than `bound` behind any cut. */
-static bool within(const struct tide__clocked *c, const struct tide__unseen *e, const float *delta,
-                   double bound) {
+static bool within(const struct tide__clocked *c, const struct tide__unseen *e, const float *delta, double bound) {
     const size_t width = c->table->width;
     const double scale = scale_of(c);
     for (size_t i = 0; i < width; i++) {
         double sum = 0, low = 0, high = 0; /* of the sums up to the cuts */
         for (const struct tide__sum *s = e ? e->first : NULL; s; s = s->next) {
-            const double to_low = sum + (double)s->sums[width + i],
-                         to_high = sum + (double)s->sums[2 * width + i];
+            const double to_low = sum + (double)s->sums[width + i], to_high = sum + (double)s->sums[2 * width + i];
             low = to_low < low ? to_low : low;
             high = to_high > high ? to_high : high;
             sum += (double)s->sums[i];
@@ -137,8 +133,8 @@ static bool within(const struct tide__clocked *c, const struct tide__unseen *e, 
     return true;
 }
 
-static bool admissible(const struct tide__clocked *c, const struct tide__unseen *e,
-                       const float *delta, uint32_t clock) {
+static bool admissible(const struct tide__clocked *c, const struct tide__unseen *e, const float *delta,
+                       uint32_t clock) {
     return TIDE_MUTANT(vap_unbounded) || !e || !e->first ||
            within(c, e, delta, bound_at(c, clock) * (TIDE_MUTANT(vap_bound_doubled) ? 2 : 1));
 }
@@ -188,8 +184,8 @@ static int note(struct tide__clocked *c, struct tide__unseen *e, const float *de
 
 /* ---- workers ---- */
 
-int tide__vap_admit(struct tide__clocked *c, struct tide__worker *worker, uint64_t key,
-                    const float *delta, bool at_home, bool watched) {
+int tide__vap_admit(struct tide__clocked *c, struct tide__worker *worker, uint64_t key, const float *delta,
+                    bool at_home, bool watched) {
     struct tide__vap *v = c->vap;
     if (at_home && (!watched || TIDE_MUTANT(vap_home_unnoted))) {
         return 1; /* everybody reads the row itself, or gets it anew */
@@ -204,8 +200,7 @@ int tide__vap_admit(struct tide__clocked *c, struct tide__worker *worker, uint64
         e = e ? e : entry_make(v, worker, key);
         code = e && note(c, e, delta, at_home) == 0
                    ? 1
-                   : tide_fail(TIDE_ENOMEM, "no memory for the bound of table '%s'",
-                               c->table->name);
+                   : tide_fail(TIDE_ENOMEM, "no memory for the bound of table '%s'", c->table->name);
     }
     tide_unlock(&v->lock);
     return code;
@@ -215,15 +210,13 @@ int tide__vap_admit(struct tide__clocked *c, struct tide__worker *worker, uint64
 static bool orphaned(const struct tide__clocked *c, uint64_t key) {
     const uint32_t slot = tide__slot_of(c->table, key);
     const uint16_t via = tide__via(c, slot);
-    const uint32_t route =
-        atomic_load_explicit(&c->table->slots[slot].route, memory_order_relaxed);
+    const uint32_t route = atomic_load_explicit(&c->table->slots[slot].route, memory_order_relaxed);
     return tide__route_home(route) == via && tide__party_lost(c->sync, via);
 }
 
 /* Sends what is open, then waits until `ready`, which returns 1, 0 or an error; or until the table is
  * dropped: nobody will say any more what was seen. */
-static int wait_until(struct tide__clocked *c, struct tide__worker *worker,
-                      int (*ready)(void *arg), void *arg) {
+static int wait_until(struct tide__clocked *c, struct tide__worker *worker, int (*ready)(void *arg), void *arg) {
     struct tide__sync *sync = c->sync;
     int code = ready(arg);
     if (code) {
@@ -259,18 +252,15 @@ static int push_ready(void *arg) {
     const struct wish *w = arg;
     struct tide__clocked *c = w->c;
     tide_lock(&c->vap->lock);
-    const bool good =
-        admissible(c, find(ledger_of(c->vap, w->worker), w->key), w->delta, w->worker->clock);
+    const bool good = admissible(c, find(ledger_of(c->vap, w->worker), w->key), w->delta, w->worker->clock);
     tide_unlock(&c->vap->lock);
     if (good || !orphaned(c, w->key)) {
         return good;
     }
-    return tide_fail(TIDE_EDIED, "the home of key %llu of table '%s' died",
-                     (unsigned long long)w->key, c->table->name);
+    return tide_fail(TIDE_EDIED, "the home of key %llu of table '%s' died", (unsigned long long)w->key, c->table->name);
 }
 
-int tide__vap_wait(struct tide__clocked *c, struct tide__worker *worker, uint64_t key,
-                   const float *delta) {
+int tide__vap_wait(struct tide__clocked *c, struct tide__worker *worker, uint64_t key, const float *delta) {
     struct wish wish = {.c = c, .worker = worker, .key = key, .delta = delta};
     const int code = wait_until(c, worker, push_ready, &wish);
     return !code && atomic_load(&c->table->closing) ? tide__table_dropped(c->table) : code;
@@ -376,8 +366,7 @@ void tide__vap_flush(struct tide__clocked *c) {
     tide_free(keys);
 }
 
-void tide__vap_retrace(struct tide__clocked *c, uint16_t home, const uint32_t *slots,
-                       size_t count) {
+void tide__vap_retrace(struct tide__clocked *c, uint16_t home, const uint32_t *slots, size_t count) {
     struct tide__vap *v = c->vap;
     struct tide__sync *sync = c->sync;
     const uint16_t self = tide__store_self(c->table->store);

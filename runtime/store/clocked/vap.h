@@ -31,11 +31,10 @@ void tide__vap_statistics(struct tide__clocked *c, struct tide_staleness *out);
 /* May the update of a row be made? The row is latched, and the update follows at once if it may.
  * `at_home`: it acts on the row itself; `watched`: of which nodes hold copies. 1: yes, and it is
  * noted; 0: wait; or an error. */
-int tide__vap_admit(struct tide__clocked *c, struct tide__worker *worker, uint64_t key,
-                    const float *delta, bool at_home, bool watched);
+int tide__vap_admit(struct tide__clocked *c, struct tide__worker *worker, uint64_t key, const float *delta,
+                    bool at_home, bool watched);
 /* Until it may, as far as one can tell without the latch. Suspends. */
-int tide__vap_wait(struct tide__clocked *c, struct tide__worker *worker, uint64_t key,
-                   const float *delta);
+int tide__vap_wait(struct tide__clocked *c, struct tide__worker *worker, uint64_t key, const float *delta);
 /* Until what is unseen of the worker's pushes is within the bound of its next clock. Suspends. */
 int tide__vap_may_end(struct tide__sync *sync, struct tide__worker *worker);
 void tide__vap_worker_ended(struct tide__clocked *c, const struct tide__worker *worker);
@@ -51,8 +50,7 @@ void tide__vap_retrace(struct tide__clocked *c, uint16_t home, const uint32_t *s
 
 /* ---- home; I/O ---- */
 /* Updates of `origin` up to `number` are in these rows, which are here. */
-void tide__vap_trace(struct tide__clocked *c, uint16_t origin, uint64_t number,
-                     const uint64_t *keys, size_t count);
+void tide__vap_trace(struct tide__clocked *c, uint16_t origin, uint64_t number, const uint64_t *keys, size_t count);
 void tide__vap_values_sent(struct tide__clocked *c, uint16_t node, uint64_t version);
 void tide__vap_values_came(struct tide__clocked *c, uint16_t from, uint64_t version);
 void tide__vap_member_gone(struct tide__clocked *c, uint16_t node);

@@ -8,8 +8,8 @@ static void confirm_send(struct tide__clocked *c, uint16_t to, struct tide_write
     (void)tide__sync_send(c->sync, to, w);
 }
 
-static void trace_write(const struct tide__clocked *c, struct tide_writer *w, uint16_t origin,
-                        uint64_t number, const uint64_t *keys, size_t count) {
+static void trace_write(const struct tide__clocked *c, struct tide_writer *w, uint16_t origin, uint64_t number,
+                        const uint64_t *keys, size_t count) {
     tide_writer_init(w, NULL, 0);
     tide_write_array(w, 5);
     tide_write_uint(w, TIDE__OP_TRACE);
@@ -19,11 +19,10 @@ static void trace_write(const struct tide__clocked *c, struct tide_writer *w, ui
     tide_write_typed(w, TIDE_U64, keys, count);
 }
 
-void tide__vap_trace_send(struct tide__clocked *c, uint16_t to, uint16_t origin, uint64_t number,
-                          const uint64_t *keys, size_t count) {
+void tide__vap_trace_send(struct tide__clocked *c, uint16_t to, uint16_t origin, uint64_t number, const uint64_t *keys,
+                          size_t count) {
     for (size_t at = 0, part; at < count; at += part) {
-        part = count - at < TIDE__CHUNK_BYTES / sizeof *keys ? count - at
-                                                             : TIDE__CHUNK_BYTES / sizeof *keys;
+        part = count - at < TIDE__CHUNK_BYTES / sizeof *keys ? count - at : TIDE__CHUNK_BYTES / sizeof *keys;
         struct tide_writer w;
         trace_write(c, &w, origin, number, keys + at, part);
         atomic_fetch_add_explicit(&c->vap->confirm_bytes, w.size, memory_order_relaxed);
@@ -31,8 +30,8 @@ void tide__vap_trace_send(struct tide__clocked *c, uint16_t to, uint16_t origin,
     }
 }
 
-static void visible_send(struct tide__clocked *c, uint16_t origin, uint64_t number,
-                         const uint64_t *keys, size_t count) {
+static void visible_send(struct tide__clocked *c, uint16_t origin, uint64_t number, const uint64_t *keys,
+                         size_t count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_write_array(&w, 4);
@@ -84,8 +83,7 @@ void tide__vap_values_came(struct tide__clocked *c, uint16_t from, uint64_t vers
 static bool all_saw(struct tide__clocked *c, const struct tide__trace *t) {
     struct tide__sync *sync = c->sync;
     for (size_t i = 0; i < t->node_count; i++) {
-        if (seer(c->vap, t->nodes[i].node)->seen < t->nodes[i].version &&
-            !tide__party_lost(sync, t->nodes[i].node)) {
+        if (seer(c->vap, t->nodes[i].node)->seen < t->nodes[i].version && !tide__party_lost(sync, t->nodes[i].node)) {
             return false;
         }
     }
@@ -115,8 +113,7 @@ static size_t mark(struct tide__clocked *c, uint16_t origin, const uint64_t *key
         const struct tide__watch *watch = tide__watch_find(c, keys[k], false);
         for (uint16_t i = 0; watch && i < watch->count; i++) {
             struct tide__seer *s = seer(c->vap, watch->nodes[i].node);
-            if (!s->marked && s->node != origin && s->seen < s->sent &&
-                !tide__party_lost(sync, s->node)) {
+            if (!s->marked && s->node != origin && s->seen < s->sent && !tide__party_lost(sync, s->node)) {
                 s->marked = true;
                 marked++;
             }
@@ -125,8 +122,7 @@ static size_t mark(struct tide__clocked *c, uint16_t origin, const uint64_t *key
     return marked;
 }
 
-void tide__vap_trace(struct tide__clocked *c, uint16_t origin, uint64_t number,
-                     const uint64_t *keys, size_t count) {
+void tide__vap_trace(struct tide__clocked *c, uint16_t origin, uint64_t number, const uint64_t *keys, size_t count) {
     struct tide__vap *v = c->vap;
     if (!v || count == 0) {
         return;
@@ -147,8 +143,7 @@ void tide__vap_trace(struct tide__clocked *c, uint16_t origin, uint64_t number,
         return;
     }
     /* Smaller than the message; without it the origin would wait for ever. */
-    struct tide__trace *t =
-        tide_alloc_vital(sizeof *t + nodes * sizeof t->nodes[0] + count * sizeof *keys);
+    struct tide__trace *t = tide_alloc_vital(sizeof *t + nodes * sizeof t->nodes[0] + count * sizeof *keys);
     *t = (struct tide__trace){.origin = origin, .number = number, .key_count = count};
     for (struct tide__seer *s = v->seers; s; s = s->next) {
         if (s->marked) {
@@ -164,15 +159,14 @@ void tide__vap_trace(struct tide__clocked *c, uint16_t origin, uint64_t number,
 }
 
 /* Keys of slots that are not here: held (0) until their rows come, or on to their home. */
-static void trace_elsewhere(struct tide__clocked *c, uint16_t from, uint16_t origin,
-                            uint64_t number, uint64_t *keys, size_t count) {
+static void trace_elsewhere(struct tide__clocked *c, uint16_t from, uint16_t origin, uint64_t number, uint64_t *keys,
+                            size_t count) {
     while (count) {
         const uint16_t to = tide__home_of(c, tide__slot_of(c->table, keys[0]));
         uint64_t part[256];
         size_t in_part = 0, kept = 0;
         for (size_t i = 0; i < count; i++) {
-            if (in_part < TIDE_COUNT(part) &&
-                tide__home_of(c, tide__slot_of(c->table, keys[i])) == to) {
+            if (in_part < TIDE_COUNT(part) && tide__home_of(c, tide__slot_of(c->table, keys[i])) == to) {
                 part[in_part++] = keys[i];
             } else {
                 keys[kept++] = keys[i];

@@ -34,8 +34,8 @@ struct tide__trace { /* updates that are in the rows here, but not in all copies
     uint16_t origin;
     uint64_t number;
     size_t key_count, node_count;
-    uint64_t *keys;     /* behind the nodes */
-    struct { /* who is to say SEEN of what */
+    uint64_t *keys; /* behind the nodes */
+    struct {        /* who is to say SEEN of what */
         uint16_t node;
         uint64_t version;
     } nodes[];
@@ -55,8 +55,8 @@ struct tide__vap {
     atomic_uint_fast64_t confirm_bytes; /* any thread */
 };
 
-void tide__vap_trace_send(struct tide__clocked *c, uint16_t to, uint16_t origin, uint64_t number,
-                          const uint64_t *keys, size_t count);
+void tide__vap_trace_send(struct tide__clocked *c, uint16_t to, uint16_t origin, uint64_t number, const uint64_t *keys,
+                          size_t count);
 void tide__vap_visible(struct tide__clocked *c, struct tide_reader *r);
 void tide__traces_free(struct tide__vap *v);
 

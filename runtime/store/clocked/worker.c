@@ -15,8 +15,7 @@
 /* Larger at once, smaller from the worker's next clock: the largest since its interval began. */
 static uint32_t staleness_of(struct tide__clocked *c, const struct tide__worker *worker) {
     uint32_t s = atomic_load_explicit(&c->staleness, memory_order_relaxed);
-    if (TIDE_LIKELY(atomic_load_explicit(&c->serial, memory_order_acquire) <=
-                    worker->bound_serial)) {
+    if (TIDE_LIKELY(atomic_load_explicit(&c->serial, memory_order_acquire) <= worker->bound_serial)) {
         return s;
     }
     tide_lock(&c->bound_lock);
@@ -61,8 +60,7 @@ static void use_here(struct tide__clocked *c) {
 }
 
 static void access_begin(struct access *a, struct tide__clocked *c, struct tide__worker *worker) {
-    *a = (struct access){
-        .c = c, .sync = c->sync, .worker = worker, .row_clock = UINT32_MAX};
+    *a = (struct access){.c = c, .sync = c->sync, .worker = worker, .row_clock = UINT32_MAX};
     if (TIDE_UNLIKELY(!atomic_load_explicit(&c->used_here, memory_order_relaxed))) {
         use_here(c);
     }
@@ -85,9 +83,7 @@ static void count_read(const struct access *a, size_t keys, uint64_t waited_ns) 
     struct tide__staleness_stats *t = tide__staleness_stats(a->c, a->worker);
     if (a->c->model != TIDE_ASYNC && a->row_clock != UINT32_MAX) {
         int64_t back = (int64_t)a->worker->clock - (int64_t)a->row_clock + 1;
-        size_t d = back <= 0                       ? TIDE__OVER
-                   : back < TIDE_STALENESS_MAX + 2 ? (size_t)back
-                                                   : (size_t)TIDE__UNDER;
+        size_t d = back <= 0 ? TIDE__OVER : back < TIDE_STALENESS_MAX + 2 ? (size_t)back : (size_t)TIDE__UNDER;
         tide__staleness_add(&t->differential[d], 1);
     }
     tide__staleness_add(&t->hits, keys - (size_t)(a->waits < keys ? a->waits : keys));
@@ -101,15 +97,14 @@ static void count_read(const struct access *a, size_t keys, uint64_t waited_ns) 
 /* ---- one row ---- */
 
 struct place {
-    float *row;                  /* `width` values, latched */
+    float *row;                       /* `width` values, latched */
     struct tide__copy_record *record; /* NULL: at home */
     atomic_uint_fast64_t *word;
     uint64_t old;
 };
 
 /* This node is home. FOUND: latched; NOT_FOUND: initial values, not latched; MISSED: it was. */
-static int home_lock(struct tide__clocked *c, uint64_t key, uint32_t slot, bool create,
-                     struct place *p) {
+static int home_lock(struct tide__clocked *c, uint64_t key, uint32_t slot, bool create, struct place *p) {
     struct tide_table *table = c->table;
     if (atomic_load_explicit(&c->shifting[slot], memory_order_acquire)) { /* about to be, or gone */
         if (tide_fiber_current()) {
@@ -121,8 +116,7 @@ static int home_lock(struct tide__clocked *c, uint64_t key, uint32_t slot, bool 
     if (table->options.keys == TIDE_KEYS_HASHED) {
         code = tide__hashed_lock(table, key, create, 0, true, &p->word, &p->old);
     } else {
-        atomic_uint_fast64_t *words =
-            atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
+        atomic_uint_fast64_t *words = atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
         words = words || !create ? words : tide__dense_words(table, slot);
         code = words ? TIDE__FOUND : create ? TIDE_ENOMEM : TIDE__NOT_FOUND;
         if (words) {
@@ -149,8 +143,7 @@ static int home_lock(struct tide__clocked *c, uint64_t key, uint32_t slot, bool 
             return code;
         }
         tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
-        p->old = tide__cut_arrive(table, key, tide__word_owned(p->old, row), TIDE__CUT_NO_ROW, NULL,
-                                  NULL);
+        p->old = tide__cut_arrive(table, key, tide__word_owned(p->old, row), TIDE__CUT_NO_ROW, NULL, NULL);
     }
     p->row = tide__slab_row(&table->slab, (uint32_t)p->old);
     p->record = NULL;
@@ -158,11 +151,9 @@ static int home_lock(struct tide__clocked *c, uint64_t key, uint32_t slot, bool 
 }
 
 /* Latched: the copy holds every push of a smaller stamp. */
-static uint32_t clock_of(const struct tide__clocked *c, uint32_t slot,
-                         const struct tide__copy_record *r) {
+static uint32_t clock_of(const struct tide__clocked *c, uint32_t slot, const struct tide__copy_record *r) {
     /* acquire: pairs with tide__floor_raise */
-    const uint32_t floor =
-        r->subscribed ? atomic_load_explicit(&c->pushed_floor[slot], memory_order_acquire) : 0;
+    const uint32_t floor = r->subscribed ? atomic_load_explicit(&c->pushed_floor[slot], memory_order_acquire) : 0;
     return floor > r->row_clock ? floor : r->row_clock;
 }
 
@@ -267,8 +258,7 @@ static int ask(struct access *a, uint64_t *keys, size_t count) {
         uint64_t part[256];
         size_t in_part = 0, kept = 0;
         for (size_t i = 0; i < count; i++) {
-            bool same =
-                in_part < TIDE_COUNT(part) && tide__via(c, tide__slot_of(c->table, keys[i])) == via;
+            bool same = in_part < TIDE_COUNT(part) && tide__via(c, tide__slot_of(c->table, keys[i])) == via;
             if (same) {
                 part[in_part++] = keys[i];
             } else {
@@ -301,15 +291,14 @@ static int check_home(const struct access *a, uint64_t key) {
     }
     char name[96];
     tide__node_text(c->table->store, via, name);
-    return tide_fail(TIDE_EDIED, "node %s died, the home of key %llu of table '%s'", name,
-                     (unsigned long long)key, c->table->name);
+    return tide_fail(TIDE_EDIED, "node %s died, the home of key %llu of table '%s'", name, (unsigned long long)key,
+                     c->table->name);
 }
 
 /* ---- pull ---- */
 
 /* What of keys[at[i]] can be read is copied out; the rest stays listed. */
-static int pull_pass(struct access *a, const uint64_t *keys, float *out, uint32_t *at,
-                     size_t *left) {
+static int pull_pass(struct access *a, const uint64_t *keys, float *out, uint32_t *at, size_t *left) {
     struct tide__clocked *c = a->c;
     const size_t width = c->table->width;
     uint64_t wanted_keys[256];
@@ -361,8 +350,7 @@ static int wait_for_news(const struct access *a, uint64_t key, const char *why) 
 }
 
 /* The keys at at[0..left) until they are there. */
-static int pull_wait(struct access *a, const uint64_t *keys, float *out, uint32_t *at,
-                     size_t left) {
+static int pull_wait(struct access *a, const uint64_t *keys, float *out, uint32_t *at, size_t left) {
     struct tide__clocked *c = a->c;
     int code = 0;
     struct tide__waiting waiting;
@@ -380,8 +368,7 @@ static int pull_wait(struct access *a, const uint64_t *keys, float *out, uint32_
     return code;
 }
 
-static int pull(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys,
-                size_t count, float *out) {
+static int pull(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys, size_t count, float *out) {
     struct access a;
     access_begin(&a, c, worker);
     uint32_t small[64], *at = small;
@@ -426,8 +413,7 @@ static int write_lock(struct access *a, uint64_t key, struct place *p) {
         if (code != TIDE__FOUND) {
             return code;
         }
-        if (TIDE_LIKELY(!tide__other_side(c, p->record, a->worker->clock)) ||
-            TIDE_MUTANT(sides_of_the_cut_mixed)) {
+        if (TIDE_LIKELY(!tide__other_side(c, p->record, a->worker->clock)) || TIDE_MUTANT(sides_of_the_cut_mixed)) {
             break;
         }
         const uint64_t record = (uint32_t)p->old;
@@ -457,9 +443,8 @@ static int write_wait(struct access *a, uint64_t key, struct place *p) {
     tide__sync_wait_begin(a->sync, &waiting);
     while ((code = write_lock(a, key, p)) == TIDE__MISSED) {
         uint16_t via = tide__via(a->c, tide__slot_of(a->c->table, key));
-        code = atomic_load_explicit(&a->c->table->closing, memory_order_relaxed)
-                   ? tide__table_dropped(a->c->table)
-                   : check_home(a, key);
+        code = atomic_load_explicit(&a->c->table->closing, memory_order_relaxed) ? tide__table_dropped(a->c->table)
+                                                                                 : check_home(a, key);
         if (!code && via != tide__store_self(a->c->table->store)) {
             code = wait_for_news(a, key, a->c->table->why[1]);
         }
@@ -479,8 +464,7 @@ static int write_admitted(struct access *a, uint64_t key, const float *delta, st
         if (TIDE_LIKELY(!c->vap) || code != TIDE__FOUND) {
             return code;
         }
-        int admitted =
-            tide__vap_admit(c, a->worker, key, delta, !p->record, p->old & TIDE__WORD_WATCHED);
+        int admitted = tide__vap_admit(c, a->worker, key, delta, !p->record, p->old & TIDE__WORD_WATCHED);
         if (admitted == 1) {
             return code;
         }
@@ -493,8 +477,7 @@ static int write_admitted(struct access *a, uint64_t key, const float *delta, st
 }
 
 /* `values`: what was added to the row, or took its place. */
-static void write_unlock(struct tide__clocked *c, uint64_t key, struct place *p,
-                         const float *values, size_t count) {
+static void write_unlock(struct tide__clocked *c, uint64_t key, struct place *p, const float *values, size_t count) {
     if (!p->record) {
         if (TIDE_UNLIKELY(p->old & TIDE__WORD_WATCHED)) {
             p->old = tide__row_changed(c, key, p->old, values, count);
@@ -505,8 +488,8 @@ static void write_unlock(struct tide__clocked *c, uint64_t key, struct place *p,
     tide__word_unlock(p->word, p->old);
 }
 
-static int push(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys,
-                size_t count, const float *rows) {
+static int push(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys, size_t count,
+                const float *rows) {
     struct access a;
     access_begin(&a, c, worker);
     const size_t width = c->table->width;
@@ -522,8 +505,7 @@ static int push(struct tide__clocked *c, struct tide__worker *worker, const uint
             tide__note_stamp(p.record, worker->clock);
             tide__copy_record_push(&c->shape, p.record, rows + i * width);
         } else {
-            tide__cut_push(c->table, keys[i], &p.old, p.row, false, worker->clock,
-                           rows + i * width);
+            tide__cut_push(c->table, keys[i], &p.old, p.row, false, worker->clock, rows + i * width);
             tide__rule_apply(&c->table->options, p.row, rows + i * width);
         }
         write_unlock(c, keys[i], &p, rows + i * width, width);
@@ -538,9 +520,8 @@ static void flush_by_age(struct tide__clocked *c) {
     uint64_t now = tide_port_now(store->port),
              age = atomic_load_explicit(&c->age_ms, memory_order_relaxed) * UINT64_C(1000000);
     uint64_t last = atomic_load_explicit(&c->flushed_ns, memory_order_relaxed);
-    if (now - last < age ||
-        !atomic_compare_exchange_strong_explicit(&c->flushed_ns, &last, now, memory_order_relaxed,
-                                                 memory_order_relaxed)) {
+    if (now - last < age || !atomic_compare_exchange_strong_explicit(&c->flushed_ns, &last, now, memory_order_relaxed,
+                                                                     memory_order_relaxed)) {
         return;
     }
     struct tide__sync *sync = c->sync;
@@ -559,8 +540,8 @@ struct deferred { /* an asynchronous pull: what was not here */
     int code;
 };
 
-static int pull_start(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys,
-                      size_t count, float *out, struct tide_ticket *ticket) {
+static int pull_start(struct tide__clocked *c, struct tide__worker *worker, const uint64_t *keys, size_t count,
+                      float *out, struct tide_ticket *ticket) {
     struct deferred *d = tide_alloc(sizeof *d + count * (sizeof *d->keys + sizeof(uint32_t)));
     if (!d) {
         return tide_fail(TIDE_ENOMEM, "no memory for a pull of %zu keys", count);
@@ -596,23 +577,20 @@ int tide__clocked_wait(struct tide_ticket *ticket) {
     }
     struct tide__worker *worker = tide__worker_of(d->c->table);
     int code = worker ? pull(d->c, worker, d->keys, d->count, d->out)
-                      : tide__operate(d->c->table, TIDE__PULL, false, d->keys, d->count, d->out,
-                                      NULL, NULL);
+                      : tide__operate(d->c->table, TIDE__PULL, false, d->keys, d->count, d->out, NULL, NULL);
     tide_free(d);
     return code;
 }
 
-int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const uint64_t *keys,
-                          size_t count, float *out, const float *in, struct tide_ticket *ticket) {
+int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const uint64_t *keys, size_t count,
+                          float *out, const float *in, struct tide_ticket *ticket) {
     struct tide__clocked *c = table->clocked;
     struct tide__worker *worker = tide__worker_of(table);
     if (kind == TIDE__PULL) {
-        return ticket ? pull_start(c, worker, keys, count, out, ticket)
-                      : pull(c, worker, keys, count, out);
+        return ticket ? pull_start(c, worker, keys, count, out, ticket) : pull(c, worker, keys, count, out);
     }
     (void)tide__staleness_stats(c, worker); /* it uses the table */
-    int code = c->model == TIDE_BSP ? tide__bsp_push(c, worker, keys, count, in)
-                                    : push(c, worker, keys, count, in);
+    int code = c->model == TIDE_BSP ? tide__bsp_push(c, worker, keys, count, in) : push(c, worker, keys, count, in);
     if (c->model == TIDE_ASYNC) {
         flush_by_age(c);
     }
@@ -637,8 +615,7 @@ static int read_lock_asking(struct access *a, uint64_t key, struct place *p) {
     }
 }
 
-int tide_table_read_begin(struct tide_table *table, uint64_t key, const float **row,
-                          struct tide_table_read *read) {
+int tide_table_read_begin(struct tide_table *table, uint64_t key, const float **row, struct tide_table_read *read) {
     struct tide__clocked *c = table->clocked;
     struct tide__worker *worker = tide__worker_of(table);
     if (TIDE_UNLIKELY(!c || !worker || c->model == TIDE_BSP)) {
@@ -647,8 +624,7 @@ int tide_table_read_begin(struct tide_table *table, uint64_t key, const float **
                          table->name);
     }
     if (TIDE_UNLIKELY(table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count)) {
-        return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s'", (unsigned long long)key,
-                         table->name);
+        return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s'", (unsigned long long)key, table->name);
     }
     struct access a;
     access_begin(&a, c, worker);
@@ -685,8 +661,8 @@ void tide_table_read_end(struct tide_table_read *read) {
 
 /* ---- single columns ---- */
 
-static int add_columns(struct tide_table *table, uint64_t key, const uint32_t *columns,
-                       const float *values, size_t count) {
+static int add_columns(struct tide_table *table, uint64_t key, const uint32_t *columns, const float *values,
+                       size_t count) {
     float small[256], *row = small;
     if (table->width > TIDE_COUNT(small)) {
         row = tide_alloc(table->width * sizeof *row);
@@ -719,17 +695,14 @@ static void by_columns(const struct tide_table *table, float *row, const void *d
     }
 }
 
-int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *columns,
-                   const float *values, size_t count) {
+int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *columns, const float *values, size_t count) {
     struct tide__clocked *c = table->clocked;
     if (table->options.update != TIDE_UPDATE_ADD) {
-        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' has another update rule than add",
-                         table->name);
+        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' has another update rule than add", table->name);
     }
     for (size_t i = 0; i < count; i++) {
         if (columns[i] >= table->width) {
-            return tide_fail(TIDE_ERANGE, "column %u of table '%s' (0..%u)", columns[i],
-                             table->name, table->width - 1);
+            return tide_fail(TIDE_ERANGE, "column %u of table '%s' (0..%u)", columns[i], table->name, table->width - 1);
         }
     }
     struct tide__worker *worker = c ? tide__worker_of(table) : NULL;

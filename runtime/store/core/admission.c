@@ -60,18 +60,15 @@ static uint64_t granted(const struct tide__admission *a, const struct tide__cred
 }
 
 /* Lock held. */
-static bool fits(const struct tide__admission *a, const struct tide__credit *c, uint32_t messages,
-                 uint64_t bytes) {
+static bool fits(const struct tide__admission *a, const struct tide__credit *c, uint32_t messages, uint64_t bytes) {
     const bool all = c == &a->all;
     const uint64_t bytes_max = all ? a->all_max : tide_net_scaled(a->bytes_max, granted(a, c));
-    return c->messages == 0 || ((all || c->messages + messages <= a->messages_max) &&
-                                c->bytes + bytes <= bytes_max) ||
+    return c->messages == 0 || ((all || c->messages + messages <= a->messages_max) && c->bytes + bytes <= bytes_max) ||
            (all && TIDE_MUTANT(queue_unbounded));
 }
 
 /* Lock held. */
-static void use_credit(struct tide_store *store, struct tide__credit *c, uint32_t messages,
-                       uint64_t bytes) {
+static void use_credit(struct tide_store *store, struct tide__credit *c, uint32_t messages, uint64_t bytes) {
     struct tide__admission *a = &store->admission;
     uint64_t *most = c == &a->all ? &a->all_most : &a->bytes_most;
     c->since = c->messages == 0 ? tide_port_now(store->port) : c->since;
@@ -84,7 +81,7 @@ static void use_credit(struct tide_store *store, struct tide__credit *c, uint32_
  * waiter leaves. */
 static void grant_lines(struct tide_store *store, struct tide__credit *c) {
     struct tide__admission_waiter *w;
-    while ((w = c->first) != NULL && fits(&store->admission, c, w->messages, w->bytes)) {
+    while ((w = c->first) && fits(&store->admission, c, w->messages, w->bytes)) {
         c->first = w->next;
         use_credit(store, c, w->messages, w->bytes);
         w->granted = true;
@@ -93,8 +90,7 @@ static void grant_lines(struct tide_store *store, struct tide__credit *c) {
 }
 
 /* Lock held. */
-static void give(struct tide_store *store, struct tide__credit *c, uint32_t messages,
-                 uint64_t bytes) {
+static void give(struct tide_store *store, struct tide__credit *c, uint32_t messages, uint64_t bytes) {
     TIDE_ASSERT(c && c->messages >= messages && c->bytes >= bytes);
     c->messages -= messages;
     c->bytes -= bytes;
@@ -114,8 +110,8 @@ static void leave_line(struct tide__credit *c, const struct tide__admission_wait
 }
 
 /* 0, or why the fiber did not get what it waited for; then it is not in line any more. */
-static int wait_in_line(struct tide_store *store, struct tide__credit *c,
-                        struct tide__admission_waiter *w, const char *what) {
+static int wait_in_line(struct tide_store *store, struct tide__credit *c, struct tide__admission_waiter *w,
+                        const char *what) {
     struct tide__admission *a = &store->admission;
     uint64_t deadline = tide_port_now(store->port) + TIDE_CALL_TIMEOUT;
     int code = 0;
@@ -136,8 +132,7 @@ static int wait_in_line(struct tide_store *store, struct tide__credit *c,
 }
 
 /* Lock held. True: it has the credit; else a fiber is in line. */
-static bool take_or_stand(struct tide_store *store, struct tide__credit *c,
-                          struct tide__admission_waiter *w) {
+static bool take_or_stand(struct tide_store *store, struct tide__credit *c, struct tide__admission_waiter *w) {
     struct tide__admission *a = &store->admission;
     if (!c->first && fits(a, c, w->messages, w->bytes)) {
         use_credit(store, c, w->messages, w->bytes);
@@ -180,8 +175,7 @@ void tide__admission_own(struct tide_store *store, uint64_t grant) {
 }
 
 static const char *reason(int code) {
-    return code == TIDE_ETIMEDOUT ? "too little was answered for 30 s"
-                                  : "the fiber is being ended";
+    return code == TIDE_ETIMEDOUT ? "too little was answered for 30 s" : "the fiber is being ended";
 }
 
 /* The node that is so short of memory that it grants operations to `home` one by one: that or this
@@ -193,17 +187,13 @@ static uint16_t narrowed_by(struct tide_store *store, uint16_t home) {
     }
     tide_net_memory(store->net, home, &of_home);
     tide_net_memory(store->net, tide__store_self(store), &own);
-    return of_home.tier > TIDE_TIER_CALM ? home
-           : own.tier > TIDE_TIER_CALM   ? tide__store_self(store)
-                                         : 0;
+    return of_home.tier > TIDE_TIER_CALM ? home : own.tier > TIDE_TIER_CALM ? tide__store_self(store) : 0;
 }
 
-int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messages,
-                         uint64_t bytes) {
+int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messages, uint64_t bytes) {
     struct tide__admission *a = &store->admission;
     TIDE_ASSERT(messages > 0);
-    struct tide__admission_waiter w = {
-        .fiber = tide_fiber_current(), .messages = messages, .bytes = bytes};
+    struct tide__admission_waiter w = {.fiber = tide_fiber_current(), .messages = messages, .bytes = bytes};
     tide_lock(&a->lock);
     struct tide__credit *c = credit_of(a, home);
     bool now = c && take_or_stand(store, c, &w);
@@ -224,17 +214,16 @@ int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messa
     if (code) {
         char name[96];
         tide__node_text(store, home, name);
-        return w.fiber
-                   ? tide_fail(code, "waiting for credit of node %s: %s", name, reason(code))
-                   : tide_fail(code, "node %s has not answered what it was asked: %u messages, "
-                                     "%llu bytes are under way",
-                               name, (unsigned)messages_there, (unsigned long long)bytes_there);
+        return w.fiber ? tide_fail(code, "waiting for credit of node %s: %s", name, reason(code))
+                       : tide_fail(code,
+                                   "node %s has not answered what it was asked: %u messages, "
+                                   "%llu bytes are under way",
+                                   name, (unsigned)messages_there, (unsigned long long)bytes_there);
     }
     return 0;
 }
 
-void tide__admission_return(struct tide_store *store, uint16_t home, uint32_t messages,
-                            uint64_t bytes) {
+void tide__admission_return(struct tide_store *store, uint16_t home, uint32_t messages, uint64_t bytes) {
     struct tide__admission *a = &store->admission;
     tide_lock(&a->lock);
     give(store, credit_of(a, home), messages, bytes);
@@ -249,8 +238,7 @@ int tide__admission_enter(struct tide_store *store, uint32_t messages, uint64_t 
     if (a->all_max == 0) {
         return 0;
     }
-    struct tide__admission_waiter w = {
-        .fiber = tide_fiber_current(), .messages = messages, .bytes = bytes};
+    struct tide__admission_waiter w = {.fiber = tide_fiber_current(), .messages = messages, .bytes = bytes};
     tide_lock(&a->lock);
     bool now = take_or_stand(store, &a->all, &w);
     uint64_t there = a->all.bytes;
@@ -286,10 +274,8 @@ void tide_store_limit(struct tide_store *store, uint64_t bytes) {
 void tide_store_queue(struct tide_store *store, struct tide_store_queue *out) {
     struct tide__admission *a = &store->admission;
     tide_lock(&a->lock);
-    *out = (struct tide_store_queue){.limit = a->all_max,
-                                     .bytes = a->all.bytes,
-                                     .most = a->all_most,
-                                     .waits = a->all_waits};
+    *out = (struct tide_store_queue){
+        .limit = a->all_max, .bytes = a->all.bytes, .most = a->all_most, .waits = a->all_waits};
     tide_unlock(&a->lock);
 }
 

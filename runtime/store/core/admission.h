@@ -16,9 +16,9 @@ enum { TIDE__HOME_MESSAGES = 1024, TIDE__HOME_BYTES = 4 << 20 };
 struct tide__credit {  /* under the lock: of a home, or of all together */
     uint32_t messages; /* under way */
     uint64_t bytes;
-    uint64_t since, waited_ns; /* since when something is under way; how long it was before that */
+    uint64_t since, waited_ns;            /* since when something is under way; how long it was before that */
     struct tide__admission_waiter *first; /* in line */
-    uint64_t withheld; /* UINT64_MAX less the home's grant */
+    uint64_t withheld;                    /* UINT64_MAX less the home's grant */
 };
 struct tide__admission {
     struct tide_lock lock;
@@ -26,19 +26,17 @@ struct tide__admission {
     uint64_t waits, bytes_most;      /* fibers that had to wait; most under way to one home */
     uint32_t messages_max;           /* of a home */
     uint64_t bytes_max;
-    uint64_t withheld;               /* of every home, by this node itself */
-    struct tide__credit all;         /* of whole operations, on whatever homes; with a limit only */
-    uint64_t all_max;                /* 0: no limit; written before anything is under way */
+    uint64_t withheld;       /* of every home, by this node itself */
+    struct tide__credit all; /* of whole operations, on whatever homes; with a limit only */
+    uint64_t all_max;        /* 0: no limit; written before anything is under way */
     uint64_t all_most, all_waits;
 };
 void tide__admission_init(struct tide__admission *admission);
 void tide__admission_deinit(struct tide__admission *admission);
 /* Credit for an operation's messages to `home`; a fiber waits for it. EBUSY: not a fiber. ETIMEDOUT,
  * ECANCELED. Any thread. */
-int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messages,
-                         uint64_t bytes);
-void tide__admission_return(struct tide_store *store, uint16_t home, uint32_t messages,
-                            uint64_t bytes);
+int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messages, uint64_t bytes);
+void tide__admission_return(struct tide_store *store, uint16_t home, uint32_t messages, uint64_t bytes);
 /* Room for all of an operation within the node's queue limit, before any home's credit: who waits
  * here holds nothing. It returns with the credit of the homes, or by leave, where none was taken.
  * Errors as above. Any thread. */

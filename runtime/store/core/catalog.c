@@ -87,8 +87,7 @@ static int choose_homes(struct tide_store *store, struct tide__catalog_entry *en
         return code;
     }
     for (size_t s = 0; s < TIDE_SLOT_COUNT && count; s++) {
-        size_t which =
-            entry->options.slots == TIDE_SLOTS_RANGE ? s * count / TIDE_SLOT_COUNT : s % count;
+        size_t which = entry->options.slots == TIDE_SLOTS_RANGE ? s * count / TIDE_SLOT_COUNT : s % count;
         entry->homes[s] = ids[which];
         entry->versions[s] = 1;
     }
@@ -97,12 +96,10 @@ static int choose_homes(struct tide_store *store, struct tide__catalog_entry *en
     }
     tide_free(ids);
     if (entry->options.replicas && count == 1) {
-        return tide_fail(TIDE_ENOREPLICA,
-                         "table '%s' wants copies of its rows, and no second node holds parameters",
+        return tide_fail(TIDE_ENOREPLICA, "table '%s' wants copies of its rows, and no second node holds parameters",
                          entry->name);
     }
-    return count ? 0
-                 : tide_fail(TIDE_EUNREACHABLE, "no member of this cluster may hold parameters");
+    return count ? 0 : tide_fail(TIDE_EUNREACHABLE, "no member of this cluster may hold parameters");
 }
 
 /* ---- controller: handing out ---- */
@@ -117,8 +114,7 @@ static void set_bit(uint8_t *bits, uint16_t i, bool value) {
     bits[i / 8] = (uint8_t)((bits[i / 8] & ~(1u << (i % 8))) | (unsigned)value << (i % 8));
 }
 
-static void send_table(struct tide_store *store, const struct tide__catalog_entry *entry,
-                       uint16_t node, bool ready) {
+static void send_table(struct tide_store *store, const struct tide__catalog_entry *entry, uint16_t node, bool ready) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_write_array(&w, 11);
@@ -134,14 +130,12 @@ static void send_table(struct tide_store *store, const struct tide__catalog_entr
     tide_write_uint(&w, entry->changes);
     tide_write_bool(&w, entry->phase == TIDE__CATALOG_CHANGE);
     if (tide__store_send_writer(store, node, &w)) {
-        tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
-                 "table '%s' could not be sent to node %u: %s", entry->name, (unsigned)node,
-                 tide_error_message());
+        tide_log(TIDE_LOG_WARN, tide_node_name(store->node), "table '%s' could not be sent to node %u: %s", entry->name,
+                 (unsigned)node, tide_error_message());
     }
 }
 
-static void start_round(struct tide_store *store, struct tide__catalog_entry *entry,
-                        enum tide__catalog_phase phase) {
+static void start_round(struct tide_store *store, struct tide__catalog_entry *entry, enum tide__catalog_phase phase) {
     entry->phase = phase;
     for (unsigned node = 1; node < store->members_end; node++) {
         if (tide__member_lives(store, node)) {
@@ -156,8 +150,7 @@ static void start_round(struct tide_store *store, struct tide__catalog_entry *en
     }
 }
 
-static void send_drop(struct tide_store *store, const struct tide__catalog_entry *entry,
-                      uint16_t node) {
+static void send_drop(struct tide_store *store, const struct tide__catalog_entry *entry, uint16_t node) {
     struct tide_writer w;
     uint8_t buffer[32];
     tide_writer_init(&w, buffer, sizeof buffer);
@@ -168,8 +161,7 @@ static void send_drop(struct tide_store *store, const struct tide__catalog_entry
     (void)tide__store_send_writer(store, node, &w); /* or it is gone soon */
 }
 
-static void start_drop(struct tide_store *store, struct tide__catalog_entry *entry,
-                       enum tide__catalog_phase phase) {
+static void start_drop(struct tide_store *store, struct tide__catalog_entry *entry, enum tide__catalog_phase phase) {
     memset(entry->waiting, 0, sizeof entry->waiting);
     entry->waiting_count = 0;
     entry->phase = phase;
@@ -211,8 +203,7 @@ static void round_ended(struct tide_store *store, struct tide__catalog_entry *en
         start_round(store, entry, TIDE__CATALOG_COMMIT);
     }
     if (entry->waiting_count == 0 &&
-        (entry->phase == TIDE__CATALOG_COMMIT ||
-         (entry->phase == TIDE__CATALOG_CHANGE && entry->begun))) {
+        (entry->phase == TIDE__CATALOG_COMMIT || (entry->phase == TIDE__CATALOG_CHANGE && entry->begun))) {
         entry->phase = TIDE__CATALOG_READY;
     }
     if (entry->waiting_count == 0 && entry->phase == TIDE__CATALOG_CLOSE && entry->begun) {
@@ -283,12 +274,13 @@ static int read_entry(struct tide__catalog_entry *entry, const struct tide_contr
     const uint8_t *homes = tide_read_binary(&r, &homes_size);
     const uint8_t *versions = tide_read_typed(&r, TIDE_U32, &versions_count);
     const uint8_t *chains = has_chains ? tide_read_typed(&r, TIDE_U64, &chains_count) : NULL;
-    const uint64_t whole = fields > 6 ? tide_read_uint(&r) : 0; /* earlier ones had one life */
+    const uint64_t whole = fields > 6 ? tide_read_uint(&r) : 0;                        /* earlier ones had one life */
     const double rate = fields > 8 ? tide_read_double(&r) : (double)entry->options.lr; /* and one rate */
     const uint64_t changes = fields > 8 ? tide_read_uint(&r) : 0;
-    if (code || r.error || whole > UINT32_MAX || !tide__learning_rate_fits(rate) || changes > UINT32_MAX || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT ||
-        chains_count != (entry->options.replicas ? TIDE_SLOT_COUNT : 0) ||
-        sscanf(pair->key, "table/%5u", &id) != 1 || id == 0 || id >= TIDE__TABLES_MAX) {
+    if (code || r.error || whole > UINT32_MAX || !tide__learning_rate_fits(rate) || changes > UINT32_MAX ||
+        homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT ||
+        chains_count != (entry->options.replicas ? TIDE_SLOT_COUNT : 0) || sscanf(pair->key, "table/%5u", &id) != 1 ||
+        id == 0 || id >= TIDE__TABLES_MAX) {
         return tide_fail(TIDE_EPROTO, "the recorded '%s' is damaged", pair->key);
     }
     entry->id = whole ? (uint32_t)whole : id;
@@ -328,8 +320,7 @@ static void step_down(struct tide_store *store) {
     struct tide__catalog *catalog = store->catalog;
     for (struct tide__catalog_entry *e = catalog->entries; e; e = e->next) {
         for (const struct tide__caller *caller = e->callers; caller; caller = caller->next) {
-            (void)tide_answer_error(caller->from, caller->call, TIDE_EBUSY,
-                                    "this node is the controller no more");
+            (void)tide_answer_error(caller->from, caller->call, TIDE_EBUSY, "this node is the controller no more");
         }
     }
     release_entries(catalog);
@@ -341,7 +332,7 @@ static int load(struct tide_store *store) {
     struct tide__catalog *catalog = store->catalog;
     const struct tide_control_state *state = tide_net_recorded(store->net);
     const struct tide_control_pair *pair = NULL;
-    while ((pair = tide_control_list(state, "table/", pair)) != NULL) {
+    while ((pair = tide_control_list(state, "table/", pair))) {
         struct tide__catalog_entry *entry = tide_alloc_zero(1, sizeof *entry);
         int code = entry ? read_entry(entry, pair) : TIDE_ENOMEM;
         if (code) {
@@ -383,8 +374,8 @@ bool tide__catalog_commands(struct tide_store *store) {
     }
     int code = load(store);
     if (code) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
-                 "the recorded tables cannot be taken over: %s", tide_error_message());
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "the recorded tables cannot be taken over: %s",
+                 tide_error_message());
         release_entries(store->catalog);
         TIDE__EACH_TECHNIQUE(store, plan_release, store);
         return false;
@@ -496,24 +487,22 @@ static int record(struct tide_store *store, const struct tide__catalog_entry *en
         tide_free(r);
     } else {
         *r = (struct recording){store, entry->id};
-        tide_net_record(store->net, &(struct tide_control_put){key, w.data, w.size}, 1, recorded,
-                        r);
+        tide_net_record(store->net, &(struct tide_control_put){key, w.data, w.size}, 1, recorded, r);
     }
     tide_writer_release(&w);
     return code;
 }
 
-static int enlist(struct tide_store *store, struct tide__catalog_entry *entry,
-                  const struct tide_message *message) {
+static int enlist(struct tide_store *store, struct tide__catalog_entry *entry, const struct tide_message *message) {
     struct tide__caller *caller = tide_alloc(sizeof *caller);
     const uint16_t node = tide_address_node(message->from);
     if (!caller) {
         return tide_fail(TIDE_ENOMEM, "no memory for a caller");
     }
-    *caller = (struct tide__caller){
-        .next = entry->callers,
-        .call = message->call,
-        .from = node ? message->from : tide_address_make(tide__store_self(store), message->from)};
+    *caller =
+        (struct tide__caller){.next = entry->callers,
+                              .call = message->call,
+                              .from = node ? message->from : tide_address_make(tide__store_self(store), message->from)};
     entry->callers = caller;
     return 0;
 }
@@ -550,8 +539,7 @@ static bool is_planned(const struct tide_store *store, uint32_t table) {
     return planned;
 }
 
-static int drop(struct tide_store *store, const struct tide_message *message,
-                struct tide_reader *body) {
+static int drop(struct tide_store *store, const struct tide_message *message, struct tide_reader *body) {
     char name[64];
     tide_read_text(body, name, sizeof name);
     if (body->error) {
@@ -597,8 +585,7 @@ static int forget(struct tide_store *store, const struct tide_message *message) 
     return 0;
 }
 
-static int create(struct tide_store *store, const struct tide_message *message,
-                  struct tide_reader *body) {
+static int create(struct tide_store *store, const struct tide_message *message, struct tide_reader *body) {
     struct tide_table_options options;
     char name[64];
     int code = tide__options_read(body, &options, name);
@@ -627,17 +614,16 @@ static int create(struct tide_store *store, const struct tide_message *message,
         return code;
     }
     uint16_t node = tide_address_node(message->from);
-    *caller = (struct tide__caller){
-        .next = entry->callers,
-        .call = message->call,
-        .from = node ? message->from : tide_address_make(tide__store_self(store), message->from)};
+    *caller =
+        (struct tide__caller){.next = entry->callers,
+                              .call = message->call,
+                              .from = node ? message->from : tide_address_make(tide__store_self(store), message->from)};
     entry->callers = caller;
     if (fresh) {
         return record(store, entry);
     }
     if (entry->phase == TIDE__CATALOG_READY && !bit(entry->has, tide_address_node(caller->from))) {
-        send_table(store, entry, tide_address_node(caller->from),
-                   true); /* it just joined: its answer releases it */
+        send_table(store, entry, tide_address_node(caller->from), true); /* it just joined: its answer releases it */
     }
     round_ended(store, entry);
     return 0;
@@ -655,8 +641,7 @@ static struct tide_table *table_of_call(struct tide_store *store, struct tide_re
 
 /* [slot, from] -> [next slot, next from, keys]: keys with a row here, slot by slot, ascending
  * within a slot. */
-static int list_keys(struct tide_store *store, const struct tide_message *message,
-                     struct tide_reader *body) {
+static int list_keys(struct tide_store *store, const struct tide_message *message, struct tide_reader *body) {
     enum { KEYS_MAX = 32768 };
     struct tide_table *table = table_of_call(store, body);
     uint64_t slot = tide_read_uint(body), from = tide_read_uint(body);
@@ -671,8 +656,7 @@ static int list_keys(struct tide_store *store, const struct tide_message *messag
         bool more = false;
         uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
         if ((route & TIDE__FOR_FOREIGN) == TIDE__MINE || table->relocates) {
-            code = tide__slot_keys(table, (uint32_t)slot, from, keys + count, KEYS_MAX - count,
-                                   &got, &more);
+            code = tide__slot_keys(table, (uint32_t)slot, from, keys + count, KEYS_MAX - count, &got, &more);
         }
         count += got;
         from = more ? keys[count - 1] + 1 : 0;
@@ -687,16 +671,13 @@ static int list_keys(struct tide_store *store, const struct tide_message *messag
     tide_write_uint(&w, slot);
     tide_write_uint(&w, from);
     tide_write_typed(&w, TIDE_U64, keys, count);
-    code = code      ? code
-           : w.error ? w.error
-                     : tide_answer(message->from, message->call, w.data, w.size);
+    code = code ? code : w.error ? w.error : tide_answer(message->from, message->call, w.data, w.size);
     tide_writer_release(&w);
     tide_free(keys);
     return code == TIDE_ENOENT ? 0 : code; /* ENOENT: the caller is gone */
 }
 
-static int clear(struct tide_store *store, const struct tide_message *message,
-                 struct tide_reader *body) {
+static int clear(struct tide_store *store, const struct tide_message *message, struct tide_reader *body) {
     struct tide_table *table = table_of_call(store, body);
     if (!table) {
         return TIDE_ENOENT;
@@ -731,22 +712,19 @@ int tide__catalog_call(struct tide_store *store, struct tide__incoming *in) {
 
 /* ---- nodes: TABLE, TABLE_DONE ---- */
 
-static int install(struct tide_store *store, uint64_t id, const struct tide_table_options *options,
-                   uint64_t version, const uint8_t *homes_bytes, const uint8_t *versions,
-                   const uint8_t *chains_bytes) {
+static int install(struct tide_store *store, uint64_t id, const struct tide_table_options *options, uint64_t version,
+                   const uint8_t *homes_bytes, const uint8_t *versions, const uint8_t *chains_bytes) {
     uint16_t homes[TIDE_SLOT_COUNT];
     uint64_t chains[TIDE_SLOT_COUNT];
     struct tide_table *table;
-    if (place_of((uint32_t)id) == 0 || id > UINT32_MAX ||
-        tide__table_at(store, place_of((uint32_t)id))) {
+    if (place_of((uint32_t)id) == 0 || id > UINT32_MAX || tide__table_at(store, place_of((uint32_t)id))) {
         return tide_fail(TIDE_EPROTO, "table id %llu", (unsigned long long)id);
     }
     memcpy(homes, homes_bytes, sizeof homes);
     if (chains_bytes) {
         memcpy(chains, chains_bytes, sizeof chains);
     }
-    int code =
-        tide__table_make(store, (uint32_t)id, options, homes, chains_bytes ? chains : NULL, &table);
+    int code = tide__table_make(store, (uint32_t)id, options, homes, chains_bytes ? chains : NULL, &table);
     if (!code) {
         memcpy(table->slot_versions, versions, sizeof table->slot_versions);
         atomic_store_explicit(&table->map_version, version, memory_order_relaxed);
@@ -783,16 +761,13 @@ int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
         code = tide_fail(TIDE_EPROTO, "no such learning rate");
     }
     if (code || r->error || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "a damaged table description: %s",
-                 tide_error_message());
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "a damaged table description: %s", tide_error_message());
         return 0;
     }
     struct tide_table *table = tide__table_by_id(store, id);
     if (!table) { /* who joins takes what is there */
         code = ready ? 0 : tide__memory_admit_table_here(store, &options);
-        code = code ? code
-                    : install(store, id, &options, version, homes, versions,
-                              chains_count ? chains : NULL);
+        code = code ? code : install(store, id, &options, version, homes, versions, chains_count ? chains : NULL);
         table = code ? NULL : tide__table_by_id(store, id);
     }
     if (table) {
@@ -804,8 +779,7 @@ int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
         TIDE__EACH_TECHNIQUE(store, table_again, table);
     }
     if (table && ready) {
-        atomic_store_explicit(&table->ready, true,
-                              memory_order_release); /* pairs with find of table.c */
+        atomic_store_explicit(&table->ready, true, memory_order_release); /* pairs with find of table.c */
     }
     struct tide_writer w;
     uint8_t buffer[32];
@@ -822,25 +796,22 @@ int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
 
 int tide__catalog_synced(struct tide_store *store, struct tide__incoming *in) {
     (void)in;
-    atomic_store_explicit(&store->synced, true,
-                          memory_order_release); /* pairs with tide_store_synced */
+    atomic_store_explicit(&store->synced, true, memory_order_release); /* pairs with tide_store_synced */
     return 0;
 }
 
 /* A node could not make the table: nobody gets it. */
-static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t node,
-                   int code) {
+static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t node, int code) {
     char name[96], text[320], cap[24];
     tide__node_text(store, node, name);
     if (code == TIDE_EBUSY && entry->options.run_memory > 0) {
         (void)snprintf(text, sizeof text,
                        "on node %s run %u uses its %s of memory: there is no room for another table, "
                        "'%s'",
-                       name, entry->options.run,
-                       tide_bytes_text(entry->options.run_memory, cap), entry->name);
+                       name, entry->options.run, tide_bytes_text(entry->options.run_memory, cap), entry->name);
     } else {
-        (void)snprintf(text, sizeof text, "node %s could not make table '%s': %s", name,
-                       entry->name, tide_error_name(code));
+        (void)snprintf(text, sizeof text, "node %s could not make table '%s': %s", name, entry->name,
+                       tide_error_name(code));
     }
     (void)retire(store, entry);
     while (entry->callers) {
@@ -869,8 +840,7 @@ int tide__catalog_done(struct tide_store *store, struct tide__incoming *in) {
     if (ready) {
         set_bit(entry->has, from, true);
     }
-    if (bit(entry->waiting, from) && ready == (entry->phase != TIDE__CATALOG_PREPARE) &&
-        changes == entry->changes) {
+    if (bit(entry->waiting, from) && ready == (entry->phase != TIDE__CATALOG_PREPARE) && changes == entry->changes) {
         set_bit(entry->waiting, from, false);
         entry->waiting_count--;
     }
@@ -884,9 +854,8 @@ int tide__catalog_dropped(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     const uint16_t from = in->from;
     const uint64_t id = tide_read_uint(r), stage = tide_read_uint(r);
-    struct tide__catalog_entry *entry =
-        tide__catalog_commands(store) ? tide__catalog_entry_of(store, id) : NULL;
-    const uint64_t now = !entry || !entry->begun              ? 0
+    struct tide__catalog_entry *entry = tide__catalog_commands(store) ? tide__catalog_entry_of(store, id) : NULL;
+    const uint64_t now = !entry || !entry->begun               ? 0
                          : entry->phase == TIDE__CATALOG_CLOSE ? 1
                          : entry->phase == TIDE__CATALOG_DROP  ? 2
                                                                : 0;

@@ -10,9 +10,9 @@ enum tide__catalog_phase {
     TIDE__CATALOG_COMMIT,  /* nodes let it be found */
     TIDE__CATALOG_READY,
     TIDE__CATALOG_CHANGE, /* of a table that all nodes have, something else is recorded, then told */
-    TIDE__CATALOG_CLOSE, /* it is being dropped: nodes let nothing new begin (table_drop.c) */
-    TIDE__CATALOG_DROP,  /* nothing of it is under way: nodes free it */
-    TIDE__CATALOG_GONE,  /* its place is free for another life */
+    TIDE__CATALOG_CLOSE,  /* it is being dropped: nodes let nothing new begin (table_drop.c) */
+    TIDE__CATALOG_DROP,   /* nothing of it is under way: nodes free it */
+    TIDE__CATALOG_GONE,   /* its place is free for another life */
 };
 
 /* Of a slot with copies: does every push that its home made before its group last changed lie with
@@ -37,7 +37,7 @@ struct tide__catalog_entry {
     uint64_t chains[TIDE_SLOT_COUNT];  /* tables with copies: who has them, in order (replica.h) */
     uint16_t joining[TIDE_SLOT_COUNT]; /* and who is to; 0: nobody */
     uint8_t settling[TIDE_SLOT_COUNT]; /* enum tide__settling */
-    struct tide__caller *callers; /* of CREATE, until their node has the table; of a change, a drop */
+    struct tide__caller *callers;      /* of CREATE, until their node has the table; of a change, a drop */
     uint32_t waiting_count;
     uint8_t waiting[65536 / 8]; /* nodes that have not finished this round */
     uint8_t has[65536 / 8];     /* nodes where the table can be found */
@@ -55,8 +55,8 @@ static inline bool tide__catalog_stands(const struct tide__catalog_entry *entry)
 }
 
 /* CREATE, KEYS, CLEAR, FORGET, DROP_TABLE; TABLE, TABLE_DONE, SYNCED, DROPPED; DROP (table_drop.c). */
-tide__handler tide__catalog_call, tide__catalog_table, tide__catalog_done, tide__catalog_synced,
-    tide__catalog_dropped, tide__drop_message, tide__learning_rate_call;
+tide__handler tide__catalog_call, tide__catalog_table, tide__catalog_done, tide__catalog_synced, tide__catalog_dropped,
+    tide__drop_message, tide__learning_rate_call;
 
 /* Can the table be found at the node? */
 static inline bool tide__catalog_has(const struct tide__catalog_entry *entry, uint16_t node) {

@@ -17,7 +17,7 @@ struct tide__clocks {
     atomic_uint node_clock;
     atomic_uint highest; /* one more than any worker's clock so far */
     uint32_t told;       /* to the watches */
-    uint32_t gate; /* intervals from here on wait; under the lock */
+    uint32_t gate;       /* intervals from here on wait; under the lock */
     bool telling;
 };
 
@@ -118,8 +118,7 @@ static void worker_end(struct tide_fiber_local *local) {
 
 struct tide__worker *tide__worker_current(void) {
     struct tide_fiber_local *local = tide_fiber_local();
-    return local && local->end == worker_end ? TIDE_CONTAINER(local, struct tide__worker, local)
-                                             : NULL;
+    return local && local->end == worker_end ? TIDE_CONTAINER(local, struct tide__worker, local) : NULL;
 }
 
 uint32_t tide__worker_stamp(void) {
@@ -139,8 +138,7 @@ uint32_t tide__worker_domain(void) {
 
 uint32_t tide__push_stamp(const struct tide_table *table) {
     const struct tide__worker *worker = tide__worker_current();
-    const bool counts =
-        worker && (worker->domain == table->domain || table->options.domain == 0);
+    const bool counts = worker && (worker->domain == table->domain || table->options.domain == 0);
     return counts ? worker->clock : TIDE_NO_CLOCK;
 }
 
@@ -162,12 +160,10 @@ int tide_worker_begin_in(struct tide_node *node, uint32_t run, uint32_t number, 
         return tide_fail(TIDE_EINVAL, "this fiber is a worker already");
     }
     if (clock > INT32_MAX) {
-        return tide_fail(TIDE_EINVAL, "a worker begins at clock %u, over the limit of %d", clock,
-                         INT32_MAX);
+        return tide_fail(TIDE_EINVAL, "a worker begins at clock %u, over the limit of %d", clock, INT32_MAX);
     }
     struct tide__worker *worker = tide_alloc(sizeof *worker); /* first: others wait for it then */
-    struct tide__run *domain =
-        worker ? tide__run_hold(store, TIDE_MUTANT(domain_mixed) ? 0 : run) : NULL;
+    struct tide__run *domain = worker ? tide__run_hold(store, TIDE_MUTANT(domain_mixed) ? 0 : run) : NULL;
     if (!domain) {
         tide_free(worker);
         return tide_fail(TIDE_ENOMEM, "no memory for a worker");
@@ -181,11 +177,8 @@ int tide_worker_begin_in(struct tide_node *node, uint32_t run, uint32_t number, 
             return code;
         }
     }
-    *worker = (struct tide__worker){.local = {.end = worker_end},
-                                    .store = store,
-                                    .domain = domain,
-                                    .number = number,
-                                    .clock = clock};
+    *worker = (struct tide__worker){
+        .local = {.end = worker_end}, .store = store, .domain = domain, .number = number, .clock = clock};
     tide_lock(&c->lock);
     if (c->watches && c->told != TIDE_NO_CLOCK && worker->clock < c->told) {
         worker->clock = c->told; /* others, who wait for it, were told since the watches answered */
@@ -284,8 +277,7 @@ size_t tide__clocks_list(struct tide__run *domain, struct tide__worker_clock *ou
     tide_lock(&c->lock);
     for (const struct tide__worker *w = c->first; w; w = w->next, count++) {
         if (count < limit) {
-            out[count] = (struct tide__worker_clock){
-                .worker = w->number, .clock = w->clock, .domain = domain->number};
+            out[count] = (struct tide__worker_clock){.worker = w->number, .clock = w->clock, .domain = domain->number};
         }
     }
     tide_unlock(&c->lock);

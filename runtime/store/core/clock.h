@@ -23,11 +23,11 @@ struct tide__run {
     _Atomic(struct tide__run *) next; /* of the store's */
     struct tide_store *store;
     uint32_t number;
-    unsigned holders, tables; /* under the store's lock of runs: all; those whose memory is the run's */
-    struct tide_budget budget;   /* of the run on this node; its parent is the store's */
-    struct tide__clocks *clocks; /* of its workers here */
+    unsigned holders, tables;          /* under the store's lock of runs: all; those whose memory is the run's */
+    struct tide_budget budget;         /* of the run on this node; its parent is the store's */
+    struct tide__clocks *clocks;       /* of its workers here */
     _Atomic(struct tide__sync *) sync; /* clocked.h; NULL: no table of this domain has clocks */
-    atomic_uint cut_clock; /* of the generation that is being written of it; TIDE_NO_CLOCK: none */
+    atomic_uint cut_clock;             /* of the generation that is being written of it; TIDE_NO_CLOCK: none */
 };
 
 /* Holds the run of that number, which is made if need be; NULL: no memory. Any thread. */
@@ -47,13 +47,13 @@ struct tide__worker {
     struct tide_fiber_local local;
     struct tide__worker *next; /* of the node's in its domain */
     struct tide_store *store;
-    struct tide__run *domain;  /* held */
-    uint32_t number; /* of the run */
+    struct tide__run *domain; /* held */
+    uint32_t number;          /* of the run */
     uint32_t clock;
-    uint64_t bound_serial;          /* of the bounds in force when its interval began (clocked.h) */
-    struct tide__bsp_pushed *bsp_pushed; /* bsp: what it pushed in this interval */
-    struct tide__staleness_stats *staleness_stats;    /* what it saw of tables with clocks */
-    uint64_t waited_ns;             /* for the clock that it is about to end */
+    uint64_t bound_serial;                         /* of the bounds in force when its interval began (clocked.h) */
+    struct tide__bsp_pushed *bsp_pushed;           /* bsp: what it pushed in this interval */
+    struct tide__staleness_stats *staleness_stats; /* what it saw of tables with clocks */
+    uint64_t waited_ns;                            /* for the clock that it is about to end */
 };
 
 /* Called one after the other, in the order in which they were added; each may be NULL. */
@@ -107,7 +107,7 @@ struct tide__worker *tide__worker_of(const struct tide_table *table);
  * its workers pushed before, and of others' pushes each or not.
  */
 uint32_t tide__push_stamp(const struct tide_table *table);
-uint32_t tide__worker_domain(void); /* the number of its domain; 0, too, if it is no worker */
+uint32_t tide__worker_domain(void);                  /* the number of its domain; 0, too, if it is no worker */
 uint32_t tide__node_clock(struct tide__run *domain); /* any thread */
 
 /* One more than the highest clock a worker of the domain had here. Any thread. */
@@ -119,8 +119,8 @@ struct tide__worker_clock {
 };
 /* Copies up to `limit` workers of this node, a domain's (NULL: all) by number; returns how many there
  * are. Any thread. */
-size_t tide__worker_clocks(struct tide_store *store, struct tide__run *domain,
-                           struct tide__worker_clock *out, size_t limit);
+size_t tide__worker_clocks(struct tide_store *store, struct tide__run *domain, struct tide__worker_clock *out,
+                           size_t limit);
 /* Of run.c only: what a run keeps for its workers. */
 struct tide__clocks *tide__clocks_create(void); /* NULL: no memory */
 void tide__clocks_destroy(struct tide__clocks *clocks);

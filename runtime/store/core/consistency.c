@@ -51,7 +51,7 @@ int tide_consistency_parse(const char *text, struct tide_consistency *out) {
     bool good = c.model < TIDE_COUNT(names);
     switch (c.model) {
     case TIDE_BSP:
-        c.reproducible = colon != NULL;
+        c.reproducible = colon;
         good = !colon || strcmp(colon, ":reproducible") == 0;
         break;
     case TIDE_SSP:
@@ -89,8 +89,7 @@ void tide_consistency_print(const struct tide_consistency *c, char out[TIDE_CONS
         (void)snprintf(out, TIDE_CONSISTENCY_TEXT, "%s:%ums", name, c->age_ms);
         break;
     case TIDE_VAP:
-        (void)snprintf(out, TIDE_CONSISTENCY_TEXT, "%s:%.9g%s", name, c->bound,
-                       c->flat ? ":flat" : "");
+        (void)snprintf(out, TIDE_CONSISTENCY_TEXT, "%s:%.9g%s", name, c->bound, c->flat ? ":flat" : "");
         break;
     default:
         (void)snprintf(out, TIDE_CONSISTENCY_TEXT, "%s", name);
@@ -99,12 +98,10 @@ void tide_consistency_print(const struct tide_consistency *c, char out[TIDE_CONS
 
 int tide__consistency_check(struct tide_table_options *o) {
     struct tide_consistency *c = &o->consistency;
-    if (c->model > TIDE_VAP || c->staleness > TIDE_STALENESS_MAX ||
-        c->age_ms > TIDE__AGE_MS_MAX) {
+    if (c->model > TIDE_VAP || c->staleness > TIDE_STALENESS_MAX || c->age_ms > TIDE__AGE_MS_MAX) {
         return tide_fail(TIDE_EINVAL, "table '%s': no such consistency", o->name);
     }
-    if (o->send_order > TIDE_SEND_RANDOM ||
-        (o->send_order && c->model != TIDE_SSP && c->model != TIDE_ESSP) ||
+    if (o->send_order > TIDE_SEND_RANDOM || (o->send_order && c->model != TIDE_SSP && c->model != TIDE_ESSP) ||
         (o->bandwidth && !o->send_order)) {
         return tide_fail(TIDE_EINVAL,
                          "table '%s': rows are sent early (send_order, and bandwidth for it) with "
@@ -132,8 +129,7 @@ int tide__consistency_check(struct tide_table_options *o) {
     } else if (!isfinite(c->bound) || c->bound <= 0) {
         return tide_fail(TIDE_EINVAL, "table '%s': vap wants a bound above 0", o->name);
     } else if (o->update != TIDE_UPDATE_ADD && o->update != TIDE_UPDATE_SGD) {
-        return tide_fail(TIDE_EINVAL,
-                         "table '%s': vap bounds sums of updates: it wants update rule add or sgd",
+        return tide_fail(TIDE_EINVAL, "table '%s': vap bounds sums of updates: it wants update rule add or sgd",
                          o->name);
     }
     c->age_ms = c->model == TIDE_ASYNC && c->age_ms == 0 ? TIDE__AGE_MS : c->age_ms;
@@ -142,12 +138,10 @@ int tide__consistency_check(struct tide_table_options *o) {
     return 0;
 }
 
-bool tide__consistency_equal(const struct tide_table_options *a,
-                             const struct tide_table_options *b) {
+bool tide__consistency_equal(const struct tide_table_options *a, const struct tide_table_options *b) {
     const struct tide_consistency *x = &a->consistency, *y = &b->consistency;
-    return x->model == y->model && x->reproducible == y->reproducible &&
-           x->staleness == y->staleness && x->age_ms == y->age_ms && x->bound == y->bound &&
-           x->flat == y->flat && a->cache_bytes == b->cache_bytes &&
+    return x->model == y->model && x->reproducible == y->reproducible && x->staleness == y->staleness &&
+           x->age_ms == y->age_ms && x->bound == y->bound && x->flat == y->flat && a->cache_bytes == b->cache_bytes &&
            a->unsubscribe_after == b->unsubscribe_after && a->send_order == b->send_order &&
            a->bandwidth == b->bandwidth;
 }

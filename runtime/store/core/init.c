@@ -35,8 +35,8 @@ static void random_values(const struct tide_table_options *o, uint64_t key, floa
             normal_pair(words[2], words[3], drawn + 2);
         }
         for (size_t j = 0; j < 4 && i + j < o->width; j++) {
-            double value = o->init == TIDE_INIT_NORMAL ? (double)o->init_a * drawn[j]
-                                                       : low + (high - low) * unit(words[j]);
+            double value =
+                o->init == TIDE_INIT_NORMAL ? (double)o->init_a * drawn[j] : low + (high - low) * unit(words[j]);
             values[i + j] = (float)value;
         }
     }

@@ -27,15 +27,14 @@ enum {
     TIDE__MESSAGE_BYTES = 4 << 20, /* operations are cut so that neither direction exceeds this */
     TIDE__PARKED_BYTES_MAX = 64 << 20,
     TIDE__PENDING_MAX = 1 << 20,
-    TIDE__STRIPES = 16, /* of counters */
+    TIDE__STRIPES = 16,   /* of counters */
     TIDE__NODES = 0x8000, /* ids of members that are no clients are below */
 };
 
 /* ---- key word: lock 1 | state 3 | flags 4 | seen 24 | index 32. All flags are in use. ---- */
 #define TIDE__WORD_LOCK (UINT64_C(1) << 63)
 #define TIDE__WORD_STATE (UINT64_C(7) << 60)
-#define TIDE__WORD_PRESENT                                                                         \
-    (UINT64_C(1) << 56) /* flag: a hashed entry is in use even without a row */
+#define TIDE__WORD_PRESENT (UINT64_C(1) << 56) /* flag: a hashed entry is in use even without a row */
 /* flag, relocating tables: home, and the row is somebody else's (the owner is in the index) */
 #define TIDE__WORD_AWAY (UINT64_C(1) << 57)
 /* flags of a row that is here, for checkpoints (cut.h): changed since a generation took it; which
@@ -72,14 +71,12 @@ static inline uint64_t tide__word_owned(uint64_t old, uint32_t row) {
 
 /* ---- route of a slot: home in the low 16 bits, then flags; written on the I/O thread under the
  * pending lock ---- */
-#define TIDE__MINE 0x10000u /* this node is home */
-#define TIDE__AWAITED                                                                              \
-    0x20000u /* home, but the rows are still at the old home: every operation waits */
-#define TIDE__OWN_HOLD 0x40000u /* fence: operations of this node wait in the store actor */
-#define TIDE__WORKER_HOLD                                                                          \
-    0x80000u /* workers hand operations to the store actor instead of routing them */
-#define TIDE__LOST 0x100000u /* tables with copies: the home died, and nobody is left who has the rows */
-#define TIDE__CLOSED 0x200000u /* home, until what it forwarded has come to owners (slot_send.c) */
+#define TIDE__MINE 0x10000u        /* this node is home */
+#define TIDE__AWAITED 0x20000u     /* home, but the rows are still at the old home: every operation waits */
+#define TIDE__OWN_HOLD 0x40000u    /* fence: operations of this node wait in the store actor */
+#define TIDE__WORKER_HOLD 0x80000u /* workers hand operations to the store actor instead of routing them */
+#define TIDE__LOST 0x100000u       /* tables with copies: the home died, and nobody is left who has the rows */
+#define TIDE__CLOSED 0x200000u     /* home, until what it forwarded has come to owners (slot_send.c) */
 #define TIDE__FOR_WORKER (TIDE__MINE | TIDE__AWAITED | TIDE__WORKER_HOLD)
 #define TIDE__FOR_OWN (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)
 #define TIDE__FOR_FOREIGN (TIDE__MINE | TIDE__AWAITED)
@@ -152,17 +149,16 @@ struct tide_table {
     uint32_t width, row_floats;
     uint64_t places_max; /* dense: words of a slot's array */
     bool relocates;
-    struct tide__replicas *replicas; /* replica.h; NULL: rows have no copies */
+    struct tide__replicas *replicas;           /* replica.h; NULL: rows have no copies */
     const struct tide__operations *operations; /* technique.h; NULL: a plain table */
     const struct tide__hot_operations *hot;
 
     /* any thread */
-    atomic_bool ready; /* every node has it */
-    atomic_bool closing; /* it is being dropped: nothing new begins (table_drop.c) */
-    atomic_uint holders; /* handles, samplers, workers that count with it: it is not freed */
-    atomic_bool in_doubt; /* rows relocate, and a node that may have had some died */
-    atomic_uint_fast64_t
-        changes; /* of routes on this node: bumped before and after them, under the pending lock */
+    atomic_bool ready;            /* every node has it */
+    atomic_bool closing;          /* it is being dropped: nothing new begins (table_drop.c) */
+    atomic_uint holders;          /* handles, samplers, workers that count with it: it is not freed */
+    atomic_bool in_doubt;         /* rows relocate, and a node that may have had some died */
+    atomic_uint_fast64_t changes; /* of routes on this node: bumped before and after them, under the pending lock */
     atomic_uint_fast64_t map_version;
     atomic_uint_fast64_t index_bytes;
     struct tide__slab slab;
@@ -171,12 +167,12 @@ struct tide_table {
      * which workers read all the time */
     atomic_uint_fast64_t served[TIDE_SLOT_COUNT];
     struct tide__stripe stripes[TIDE__STRIPES];
-    struct tide__heat *heat;    /* key_counts.h: the keys that workers of this node access most; constant */
+    struct tide__heat *heat; /* key_counts.h: the keys that workers of this node access most; constant */
     atomic_uint_fast64_t waits[2][TIDE_WAIT_BUCKETS]; /* of pulls, of pushes: ticket.c */
-    atomic_uint_fast64_t cut;   /* cut.h: the generation that is being written */
-    struct tide__taken *taken;  /* cut.h: rows that the generation took; has its own lock */
-    atomic_bool rows_removed;  /* since the last generation: the next one must be full */
-    struct tide__slab arrivals; /* relocating tables: struct tide__arrival */
+    atomic_uint_fast64_t cut;                         /* cut.h: the generation that is being written */
+    struct tide__taken *taken;                        /* cut.h: rows that the generation took; has its own lock */
+    atomic_bool rows_removed;                         /* since the last generation: the next one must be full */
+    struct tide__slab arrivals;                       /* relocating tables: struct tide__arrival */
     atomic_uint_fast64_t relocate_max_ns;
     atomic_uint_fast64_t relocate_hist[TIDE_RELOCATE_BUCKETS]; /* written by the I/O thread */
 
@@ -189,15 +185,15 @@ struct tide_table {
     uint32_t slot_versions[TIDE_SLOT_COUNT];
     struct tide__job *parked, **parked_end;
     struct tide__fence *fences;
-    uint32_t map_round, map_rounds; /* rounds of MAP that wait for MAP_DONE: the first, how many */
-    uint32_t map_term;              /* of the controller that asks */
+    uint32_t map_round, map_rounds;       /* rounds of MAP that wait for MAP_DONE: the first, how many */
+    uint32_t map_term;                    /* of the controller that asks */
     struct tide__relocate_outbox *outbox; /* relocating tables: what goes out at the end of a message */
-    struct tide__trails *trails;   /* relocating tables, home: through whose hands keys went */
-    struct tide__locations *locations; /* relocating tables: location_cache.h; NULL: nothing to remember */
+    struct tide__trails *trails;          /* relocating tables, home: through whose hands keys went */
+    struct tide__locations *locations;    /* relocating tables: location_cache.h; NULL: nothing to remember */
 
-    _Atomic(struct tide__intents *) intents; /* intent.h; NULL: no worker has had one */
-    struct tide__node_sets *interest;        /* intent.h, home; I/O; NULL: nobody has had one */
-    atomic_uint made_or_subscribed; /* hot_keys.h; orders the two by being written by both */
+    _Atomic(struct tide__intents *) intents;  /* intent.h; NULL: no worker has had one */
+    struct tide__node_sets *interest;         /* intent.h, home; I/O; NULL: nobody has had one */
+    atomic_uint made_or_subscribed;           /* hot_keys.h; orders the two by being written by both */
     _Atomic(struct tide__hot_table *) shared; /* hot_keys.h; NULL: no key has ever had copies */
 
     struct tide__clocked *clocked; /* clocked.h; NULL: a sequential table. Constant */
@@ -242,8 +238,7 @@ void tide__index_counts(struct tide_table *table, int64_t bytes);
 
 /* ---- slot_index.c ---- */
 static inline uint32_t tide__slot_spread(uint64_t key) { /* dense, TIDE_SLOTS_HASH */
-    return (uint32_t)(key + (((key >> 12) * UINT64_C(0x9e3779b97f4a7c15)) >> 52)) &
-           (TIDE_SLOT_COUNT - 1);
+    return (uint32_t)(key + (((key >> 12) * UINT64_C(0x9e3779b97f4a7c15)) >> 52)) & (TIDE_SLOT_COUNT - 1);
 }
 static inline uint32_t tide__slot_of(const struct tide_table *table, uint64_t key) {
     if (TIDE_UNLIKELY(table->options.keys == TIDE_KEYS_HASHED)) {
@@ -258,8 +253,7 @@ static inline uint64_t tide__range_first(const struct tide_table *table, uint32_
     return (slot * table->options.key_count + TIDE_SLOT_COUNT - 1) >> 12;
 }
 static inline uint64_t tide__place_of(const struct tide_table *table, uint32_t slot, uint64_t key) {
-    return table->options.slots == TIDE_SLOTS_RANGE ? key - tide__range_first(table, slot)
-                                                    : key >> 12;
+    return table->options.slots == TIDE_SLOTS_RANGE ? key - tide__range_first(table, slot) : key >> 12;
 }
 /* Key of a place of a dense slot; at or over key_count: there is none. */
 uint64_t tide__key_of(const struct tide_table *table, uint32_t slot, uint64_t place);
@@ -278,29 +272,27 @@ static inline int tide__word_lock(atomic_uint_fast64_t *word, bool patient, uint
     return tide__word_lock_slow(word, patient, old);
 }
 static inline void tide__word_unlock(atomic_uint_fast64_t *word, uint64_t value) {
-    atomic_store_explicit(word, value,
-                          memory_order_release); /* pairs with the acquire of the next lock */
+    atomic_store_explicit(word, value, memory_order_release); /* pairs with the acquire of the next lock */
 }
 enum { TIDE__FOUND = 1, TIDE__NOT_FOUND = 2, TIDE__MISSED = 3, TIDE__OVERTAKEN = 4 };
 /* Hashed: FOUND and the word locked, NOT_FOUND (and not `create`), MISSED (the slot is not served
  * under `mask`), or a negative code. */
-int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint32_t mask,
-                      bool patient, atomic_uint_fast64_t **word, uint64_t *old);
+int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint32_t mask, bool patient,
+                      atomic_uint_fast64_t **word, uint64_t *old);
 /* The word of a key in a table that nobody else has a part of, an index of copies: FOUND, locked;
  * NOT_FOUND (and not `create`), or a negative code. */
-int tide__index_lock(struct tide_table *index, uint64_t key, bool create, bool patient,
-                     atomic_uint_fast64_t **word, uint64_t *old);
+int tide__index_lock(struct tide_table *index, uint64_t key, bool create, bool patient, atomic_uint_fast64_t **word,
+                     uint64_t *old);
 int tide__key_compare(const void *a, const void *b); /* for qsort; keys need no alignment */
 /* Keys with a row in `slot` that are >= from, ascending, up to `limit`; *next: where to go on,
  * *more: there are. */
-int tide__slot_keys(struct tide_table *table, uint32_t slot, uint64_t from, uint64_t *keys,
-                    size_t limit, size_t *count, bool *more);
+int tide__slot_keys(struct tide_table *table, uint32_t slot, uint64_t from, uint64_t *keys, size_t limit, size_t *count,
+                    bool *more);
 /* About so many keys the slot has places for: dense ones at most, hashed ones now. */
 uint64_t tide__slot_places(struct tide_table *table, uint32_t slot);
 /* Takes every row out of a slot: `each` sees key, word and row before it is freed. */
 int tide__slot_drain(struct tide_table *table, uint32_t slot,
-                     int (*each)(void *arg, uint64_t key, uint64_t word, const float *row),
-                     void *arg);
+                     int (*each)(void *arg, uint64_t key, uint64_t word, const float *row), void *arg);
 void tide__slots_deinit(struct tide_table *table);
 
 /* ---- rules.c, init.c ---- */
@@ -320,8 +312,7 @@ void tide__learning_rate_take(struct tide_table *table, float rate);
 bool tide__learning_rate_fits(double rate); /* finite, in single precision */
 void tide__rule_apply(const struct tide_table_options *options, float *row, const void *delta);
 /* The same for rule adagrad; what values and sums grow by is added to `grown`. */
-void tide__adagrad_apply(const struct tide_table_options *options, float *row, const void *delta,
-                         float *grown);
+void tide__adagrad_apply(const struct tide_table_options *options, float *row, const void *delta, float *grown);
 void tide__row_add(float *row, const void *delta, size_t count); /* unaligned */
 /* A raw row: in place of the one that is there, or (TIDE__SUMS) added to it. */
 void tide__row_put(const struct tide_table *table, float *row, const void *from, uint8_t flags);
@@ -366,11 +357,11 @@ struct tide__pass {
     bool raw;              /* rows with state, copied both ways */
     uint8_t flags;         /* enum tide__operation_flags, TIDE__RAW as `raw` says */
     uint16_t changer;      /* push of a copy's updates: its node */
-    bool hands_over;  /* relocating tables: what is missed goes to the store actor, and counts */
-    bool patient;     /* may wait for a row; else EBUSY */
-    bool async;       /* the call does not wait for an answer */
-    bool unshared;    /* begun when the table had no shared keys: OVERTAKEN once it has */
-    uint32_t stamp;   /* push: the clock of the worker that pushes, or TIDE_NO_CLOCK */
+    bool hands_over;       /* relocating tables: what is missed goes to the store actor, and counts */
+    bool patient;          /* may wait for a row; else EBUSY */
+    bool async;            /* the call does not wait for an answer */
+    bool unshared;         /* begun when the table had no shared keys: OVERTAKEN once it has */
+    uint32_t stamp;        /* push: the clock of the worker that pushes, or TIDE_NO_CLOCK */
     /* Rows that come with their slot: u32 each, and second versions of the split ones, in order. */
     const uint8_t *marks, *seconds;
     uint64_t changes; /* of the table's routes when the pass began */
@@ -396,16 +387,14 @@ enum tide__kind {
 /* ELIMIT, ERANGE. */
 int tide__check_keys(const struct tide_table *table, const uint64_t *keys, size_t count);
 /* As tide_table_localize, asynchronous, but the homes of the keys decide what is to come (intent.h). */
-int tide__table_intended(struct tide_table *table, const uint64_t *keys, size_t count,
-                         struct tide_ticket *ticket);
+int tide__table_intended(struct tide_table *table, const uint64_t *keys, size_t count, struct tide_ticket *ticket);
 /* Walks, and asks other nodes for what was missed; `t` is initialised, and waited for if `wait`. *sent:
  * what was missed is on its way, or was. TIDE__OVERTAKEN: what was missed was not asked for, copies
  * may have it by now (hot_keys.h). */
-int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *t, bool wait,
-                   bool *sent);
+int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *t, bool wait, bool *sent);
 /* Pull and push, rows with their state when `raw`. */
-int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys,
-                  size_t key_count, float *out, const float *in, struct tide_ticket *ticket);
+int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys, size_t key_count,
+                  float *out, const float *in, struct tide_ticket *ticket);
 
 /* ---- pending.c, remote.c ---- */
 struct tide__ticket {           /* lies in struct tide_ticket */
@@ -439,15 +428,15 @@ struct tide__pending {
     /* Static tables: where the store actor or old homes passed parts of it on to. */
     uint16_t *passed, passed_count;
     bool passed_anywhere; /* there was no memory to note where */
-    bool busy;     /* an answer is being worked in on the I/O thread */
+    bool busy;            /* an answer is being worked in on the I/O thread */
     uint8_t kind;
-    bool raw, subscribes; /* as its flags say */
+    bool raw, subscribes;   /* as its flags say */
     uint32_t stamp, domain; /* push: of its worker */
     /* Tables that relocate or have copies: per key the node that has it now; 0: answered. NULL: all
      * at `node`. */
     uint16_t *at;
-    uint64_t *keys; /* relocating tables */
-    bool waited_for; /* operations in the store actor are (location_cache.h) */
+    uint64_t *keys;        /* relocating tables */
+    bool waited_for;       /* operations in the store actor are (location_cache.h) */
     struct tide__way *way; /* tables that relocate: of each key */
     /* Tables with copies: the message, to be sent again, and where its keys are. */
     struct tide_blob *message;
@@ -455,10 +444,10 @@ struct tide__pending {
     /* Tables with copies, an asynchronous pull: whose (program_order.c), and does it wait for the end? */
     struct tide_fiber *fiber;
     bool follows;
-    uint64_t sent;    /* sequence when its first key left this node; 0: none has */
-    uint32_t out;     /* keys at other nodes */
+    uint64_t sent;     /* sequence when its first key left this node; 0: none has */
+    uint32_t out;      /* keys at other nodes */
     uint32_t admitted; /* bytes of credit that its end returns to `node` */
-    uint32_t index[]; /* position in the call */
+    uint32_t index[];  /* position in the call */
 };
 struct tide__pending_table {
     struct tide_lock lock;
@@ -474,8 +463,7 @@ struct tide__pending_table {
 int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket);
 
 /* ---- ticket.c ---- */
-void tide__ticket_init(struct tide__ticket *ticket, struct tide_table *table, enum tide__kind kind,
-                       float *rows);
+void tide__ticket_init(struct tide__ticket *ticket, struct tide_table *table, enum tide__kind kind, float *rows);
 int tide__ticket_wait(struct tide__ticket *ticket);
 void tide__ticket_finish(struct tide__ticket *ticket, int code, const char *text);
 /* Keeps the first failure. Only whoever owns a busy entry of the ticket, or its caller. */
@@ -483,9 +471,8 @@ void tide__ticket_error(struct tide__ticket *ticket, int code, const char *text)
 
 /* Answers of the store actor: a part of an operation is done. `from`: the node that says so, 0 this
  * one; positions NULL: all in order. */
-void tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, int code,
-                          const char *text, const void *positions, size_t count, int rows_code,
-                          const void *rows, size_t row_bytes);
+void tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, int code, const char *text,
+                          const void *positions, size_t count, int rows_code, const void *rows, size_t row_bytes);
 /* An id for a message that is being made; it becomes an entry, or is given back with what was made
  * of it. */
 int tide__pending_reserve(struct tide__pending_table *table, uint64_t *id);
@@ -497,25 +484,23 @@ bool tide__pending_is_gone(const struct tide__pending_table *table, uint16_t nod
 /* The entry, now in the caller's hands (busy); NULL: unknown or in somebody's. */
 struct tide__pending *tide__pending_take(struct tide__pending_table *table, uint64_t id);
 /* All of a taken entry that is unanswered has failed; *takes* it. */
-void tide__pending_fail(struct tide_store *store, struct tide__pending *p, int code,
-                        const char *text);
+void tide__pending_fail(struct tide_store *store, struct tide__pending *p, int code, const char *text);
 /* The whole operation was refused. */
 void tide__pending_refused(struct tide_store *store, uint64_t id, int code, const char *text);
 void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t node);
 /* Relocating tables: keys (by position in the message; unaligned u32) were passed on to `node`. */
-void tide__pending_at(struct tide_store *store, uint64_t id, struct tide__way way, uint16_t node,
-                      const void *positions, size_t count);
+void tide__pending_at(struct tide_store *store, uint64_t id, struct tide__way way, uint16_t node, const void *positions,
+                      size_t count);
 /* Relocating tables: is any key of an unanswered operation at a node that leaves? */
 bool tide__pending_at_leaver(struct tide_table *table);
 void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char *text);
 /* Tables with copies (failover.c). Messages with an unanswered key in a slot of `moved`, or at `node`, in
  * order; *gives* the ids, NULL: none, or out of memory. */
-uint64_t *tide__pending_affected(struct tide_table *table, const uint64_t *moved, uint16_t node,
-                                 size_t *count);
+uint64_t *tide__pending_affected(struct tide_table *table, const uint64_t *moved, uint16_t node, size_t *count);
 struct tide__job;
 /* The message as a job over `data`, and the keys that are not answered; *gives* data and indices. */
-bool tide__pending_again(struct tide_store *store, uint64_t id, uint8_t **data,
-                         struct tide__job *job, uint32_t **indices, uint32_t *count);
+bool tide__pending_again(struct tide_store *store, uint64_t id, uint8_t **data, struct tide__job *job,
+                         uint32_t **indices, uint32_t *count);
 void tide__pending_moved(struct tide_store *store, uint64_t id, uint32_t position, uint16_t node);
 /* This node is a member no more: what waits for an answer fails. */
 int tide__fenced_fail(struct tide_store *store);
@@ -523,12 +508,10 @@ int tide__fenced_fail(struct tide_store *store);
 int tide__lost_fail(struct tide_table *table, uint32_t slot, uint64_t key);
 void tide__pending_fenced(struct tide_store *store);
 /* Is an operation of the table up to `sequence` unanswered? */
-bool tide__pending_before(struct tide_store *store, const struct tide_table *table,
-                          uint64_t sequence);
+bool tide__pending_before(struct tide_store *store, const struct tide_table *table, uint64_t sequence);
 /* What was registered last; is a pull or push of the table up to `sequence` unanswered? */
 uint64_t tide__pending_newest(struct tide_store *store);
-bool tide__pending_older(struct tide_store *store, const struct tide_table *table,
-                         uint64_t sequence);
+bool tide__pending_older(struct tide_store *store, const struct tide_table *table, uint64_t sequence);
 /* Is a push of a worker of the domain unanswered that was made before clock `clock`? */
 bool tide__pending_stamped(struct tide_store *store, uint32_t domain, uint32_t clock);
 void tide__pending_deinit(struct tide_store *store);
@@ -546,11 +529,11 @@ void tide__program_order_end(struct tide__pending *pull);
 
 /* ---- shard.c, inbox.c: messages of the store actor ---- */
 enum tide__op { /* first element of every message; message.def */
-    TIDE__OP_NONE,
+                TIDE__OP_NONE,
 #define TIDE__MESSAGE(name, cast, call, what) TIDE__OP_##name,
 #include "store/core/message.def"
 #undef TIDE__MESSAGE
-    TIDE__OP_COUNT
+                TIDE__OP_COUNT
 };
 _Static_assert((int)TIDE__OP_PULL == TIDE__PULL && (int)TIDE__OP_OFFER == TIDE__OFFER,
                "operations have the numbers of their messages");
@@ -566,18 +549,17 @@ void tide__shard_release(struct tide_store *store);
  *   a worker that says that a window is half full (async_replication.c)
  *                         need not: the window's timer comes anyway
  */
-int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
-                     const void *data, size_t size, struct tide_blob *tail);
+int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid, const void *data,
+                     size_t size, struct tide_blob *tail);
 /* Prepaid, on lane store, and in order with what other threads send so: a message of the I/O thread
  * would overtake theirs otherwise. */
-int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void *data,
-                             size_t size, struct tide_blob *tail);
+int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void *data, size_t size,
+                             struct tide_blob *tail);
 /* Prepaid, on lane store, to another node; the tail is scattered (actor.h). */
-int tide__store_send_scattered(struct tide_store *store, uint16_t node, const void *data,
-                               size_t size, struct tide_blob *tail);
-int tide__store_send_writer(struct tide_store *store, uint16_t node,
-                            struct tide_writer *writer); /* and releases it */
-int tide__store_say(struct tide_store *store, uint16_t node, int op, uint64_t number); /* [op, number] */
+int tide__store_send_scattered(struct tide_store *store, uint16_t node, const void *data, size_t size,
+                               struct tide_blob *tail);
+int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide_writer *writer); /* and releases it */
+int tide__store_say(struct tide_store *store, uint16_t node, int op, uint64_t number);            /* [op, number] */
 
 struct tide__job;
 /* Wakes the actor after `delay` for what is stalled or moves. */
@@ -591,15 +573,15 @@ void tide__parked_retry(struct tide_table *table);
 /* ---- pressure.c: the node's memory budget ---- */
 struct tide__pressure { /* I/O thread */
     bool runs;
-    uint64_t timer;    /* of the next look */
-    uint64_t others;   /* members that share the grant */
+    uint64_t timer;  /* of the next look */
+    uint64_t others; /* members that share the grant */
     struct tide_memory_report told;
 };
 /* Looks from time to time from now on, if there is a cap; the store actor. */
 void tide__pressure_begin(struct tide_store *store);
-void tide__pressure_watch(struct tide_store *store); /* of other nodes; before this one joins */
+void tide__pressure_watch(struct tide_store *store);                 /* of other nodes; before this one joins */
 void tide__pressure_member(struct tide_store *store, uint16_t node); /* its state is new */
-bool tide__pressure_timer(struct tide_store *store, uint64_t id); /* false: another's */
+bool tide__pressure_timer(struct tide_store *store, uint64_t id);    /* false: another's */
 /* EBUSY: node, use, cap, what is refused, and after how long to try again. */
 int tide__memory_refuse(struct tide_store *store, uint16_t node, const char *what);
 /* The same for a budget of this node (budget.h): its own, or a run's. */
@@ -630,8 +612,7 @@ void tide__load_busy(struct tide_store *store, uint64_t began);
 struct tide__catalog;
 int tide__catalog_create(struct tide_store *store);
 void tide__catalog_destroy(struct tide_store *store);
-void tide__catalog_member(struct tide_store *store,
-                          const struct tide_member *member); /* a member's state is new */
+void tide__catalog_member(struct tide_store *store, const struct tide_member *member); /* a member's state is new */
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *options);
 int tide__options_read(struct tide_reader *r, struct tide_table_options *options, char name[64]);
 int tide__options_check(struct tide_table_options *options); /* and fills in defaults */
@@ -639,8 +620,7 @@ bool tide__options_equal(const struct tide_table_options *a, const struct tide_t
 int tide__hot_check(const struct tide_table_options *options); /* may keys have copies? */
 enum { TIDE__AGE_MS = 50, TIDE__AGE_MS_MAX = 3600000 };
 int tide__consistency_check(struct tide_table_options *options);
-bool tide__consistency_equal(const struct tide_table_options *a,
-                             const struct tide_table_options *b);
+bool tide__consistency_equal(const struct tide_table_options *a, const struct tide_table_options *b);
 void tide__consistency_write(struct tide_writer *w, const struct tide_table_options *options);
 int tide__consistency_read(struct tide_reader *r, struct tide_table_options *options);
 
@@ -650,7 +630,7 @@ struct tide_store {
     const struct tide__technique *const *techniques; /* technique.h; NULL ends the list */
     size_t technique_count;
     const struct tide__handlers *handlers; /* by number of the message */
-    struct tide_system *system; /* NULL: tables of this process only */
+    struct tide_system *system;            /* NULL: tables of this process only */
     struct tide_net *net;
     struct tide_port *port;
     struct tide_node *node;
@@ -670,21 +650,21 @@ struct tide_store {
     struct tide_budget budget;
     struct tide__rate rate;
     atomic_uint_fast64_t replies_unknown, malformed;
-    struct tide_random yields; /* simulator only: one OS thread */
-    atomic_bool members_missed; /* the word of a change did not fit the mailbox */
-    atomic_int fenced; /* this node was declared dead: EFENCED; or left: ECLOSED */
+    struct tide_random yields;             /* simulator only: one OS thread */
+    atomic_bool members_missed;            /* the word of a change did not fit the mailbox */
+    atomic_int fenced;                     /* this node was declared dead: EFENCED; or left: ECLOSED */
     struct tide__replication *replication; /* replica.h; made with the first table with copies */
-    atomic_uint_fast64_t serve_ns; /* what a key of others takes besides its work: load.c */
+    atomic_uint_fast64_t serve_ns;         /* what a key of others takes besides its work: load.c */
 
     /* I/O thread */
     struct tide__dropping *dropping; /* table_drop.c */
-    bool tables_removed;            /* since the last generation: the next one must be full */
+    bool tables_removed;             /* since the last generation: the next one must be full */
     uint64_t drop_at;                /* when what is dropped is looked at again */
     uint64_t drop_timer;             /* id; 0: none */
     atomic_uint_fast64_t busy_ns, served_keys, served_messages; /* load.c; any thread reads */
-    uint8_t member_state[65536]; /* 1 + state, 0: never seen */
-    unsigned members_end; /* above the highest member that was ever seen; clients apart */
-    bool told_dead[65536];       /* a home said so: what it still sends of rows is too late */
+    uint8_t member_state[65536];                                /* 1 + state, 0: never seen */
+    unsigned members_end;  /* above the highest member that was ever seen; clients apart */
+    bool told_dead[65536]; /* a home said so: what it still sends of rows is too late */
     struct tide__job *stalled, **stalled_end;
     bool locations_retry; /* location_cache.h: operations of some table may look again */
     bool timer_set;
@@ -695,30 +675,26 @@ struct tide_store {
     struct tide__generation *generation; /* node_part.c: being written; NULL: none */
     uint32_t cut_sequence;               /* of the newest generation that this node was told of */
     uint64_t cut_last;                   /* id of the last one it wrote; 0: none */
-    bool leaving; /* this node: localizes nothing any more */
-    bool drained; /* and told the controller that it owns nothing of others */
-    uint64_t commander; /* term of the controller that was told */
-    struct tide__drain *drain; /* drain.c; NULL: it has not begun to look */
-    int64_t serve_debt; /* ns that are still to be taken; below 0: too many were */
+    bool leaving;                        /* this node: localizes nothing any more */
+    bool drained;                        /* and told the controller that it owns nothing of others */
+    uint64_t commander;                  /* term of the controller that was told */
+    struct tide__drain *drain;           /* drain.c; NULL: it has not begun to look */
+    int64_t serve_debt;                  /* ns that are still to be taken; below 0: too many were */
 };
 
 static inline bool tide__member_lives(const struct tide_store *store, unsigned node) {
-    return store->member_state[node] == 1 + TIDE_MEMBER_UP ||
-           store->member_state[node] == 1 + TIDE_MEMBER_LEAVING;
+    return store->member_state[node] == 1 + TIDE_MEMBER_UP || store->member_state[node] == 1 + TIDE_MEMBER_LEAVING;
 }
 
 static inline bool tide__member_gone(const struct tide_store *store, unsigned node) {
-    return store->member_state[node] == 1 + TIDE_MEMBER_DEAD ||
-           store->member_state[node] == 1 + TIDE_MEMBER_LEFT;
+    return store->member_state[node] == 1 + TIDE_MEMBER_DEAD || store->member_state[node] == 1 + TIDE_MEMBER_LEFT;
 }
 /* A store without actors: tables of this process, homes all here. For tests and benchmarks. */
 int tide__store_create_bare(struct tide_store **out);
 /* Makes the table object; homes NULL: all here. Not yet visible. */
-int tide__table_make(struct tide_store *store, uint32_t id,
-                     const struct tide_table_options *options, const uint16_t *homes,
-                     const uint64_t *chains, struct tide_table **out);
-int tide__table_create_in(struct tide_store *store, const struct tide_table_options *options,
-                          struct tide_table **out);
+int tide__table_make(struct tide_store *store, uint32_t id, const struct tide_table_options *options,
+                     const uint16_t *homes, const uint64_t *chains, struct tide_table **out);
+int tide__table_create_in(struct tide_store *store, const struct tide_table_options *options, struct tide_table **out);
 void tide__table_destroy(struct tide_table *table);
 void tide__table_publish(struct tide_store *store, struct tide_table *table);
 /* A call of the controller's store by a fiber. While the controller is away, and another one or the same is to
@@ -737,8 +713,7 @@ void tide__store_look(struct tide_store *store);
 void tide__store_look_at(struct tide_store *store, uint16_t member); /* 0: all */
 /* A place where the simulator may let others run. No lock is held. */
 static inline void tide__store_yield(struct tide_store *store) {
-    if (TIDE_UNLIKELY(store->port && store->port->simulated) &&
-        tide_random_below(&store->yields, 16) == 0) {
+    if (TIDE_UNLIKELY(store->port && store->port->simulated) && tide_random_below(&store->yields, 16) == 0) {
         if (tide_fiber_current()) {
             (void)tide_yield();
         } else {
@@ -751,8 +726,7 @@ static inline void tide__store_yield(struct tide_store *store) {
 
 /* What is in a place, 1 to table_count. */
 static inline struct tide_table *tide__table_at(struct tide_store *store, unsigned place) {
-    return atomic_load_explicit(&store->tables[place],
-                                memory_order_acquire); /* pairs with tide__table_publish */
+    return atomic_load_explicit(&store->tables[place], memory_order_acquire); /* pairs with tide__table_publish */
 }
 
 #endif

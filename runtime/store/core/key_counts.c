@@ -12,8 +12,7 @@ enum { COUNTERS = TIDE__HEAT_SETS * TIDE__HEAT_WAYS };
 static uint64_t distance(struct tide__heat_thread *t) {
     uint64_t draw = atomic_load_explicit(&t->draws, memory_order_relaxed) + 1;
     atomic_store_explicit(&t->draws, draw, memory_order_relaxed);
-    return 1 + ((tide_mix64(draw * UINT64_C(0x9e3779b97f4a7c15)) >> 32) *
-                (2 * TIDE__HEAT_ONE_IN - 1) >> 32);
+    return 1 + ((tide_mix64(draw * UINT64_C(0x9e3779b97f4a7c15)) >> 32) * (2 * TIDE__HEAT_ONE_IN - 1) >> 32);
 }
 
 struct tide__heat *tide__heat_create(void) {
@@ -69,8 +68,7 @@ void tide__heat_note(struct tide__heat *heat, uint64_t key, bool write) {
     tide_unlock(&heat->lock);
 }
 
-void tide__heat_sample(struct tide__heat *heat, unsigned thread, const uint64_t *keys, size_t count,
-                       bool write) {
+void tide__heat_sample(struct tide__heat *heat, unsigned thread, const uint64_t *keys, size_t count, bool write) {
     struct tide__heat_thread *t = &heat->threads[thread];
     uint64_t at = atomic_load_explicit(&t->skip, memory_order_relaxed);
     for (; at < count; at += distance(t)) {
@@ -89,8 +87,7 @@ static int hotter(const void *a, const void *b) {
     return (x->key > y->key) - (x->key < y->key);
 }
 
-size_t tide__heat_top(struct tide__heat *heat, struct tide_hot_key *out, size_t limit,
-                      uint64_t *total) {
+size_t tide__heat_top(struct tide__heat *heat, struct tide_hot_key *out, size_t limit, uint64_t *total) {
     struct tide_hot_key *all = tide_alloc(COUNTERS * sizeof *all);
     size_t count = 0;
     *total = 0;
@@ -116,7 +113,6 @@ size_t tide__heat_top(struct tide__heat *heat, struct tide_hot_key *out, size_t 
     return count;
 }
 
-size_t tide_table_hottest(struct tide_table *table, struct tide_hot_key *out, size_t limit,
-                          uint64_t *total) {
+size_t tide_table_hottest(struct tide_table *table, struct tide_hot_key *out, size_t limit, uint64_t *total) {
     return tide__heat_top(table->heat, out, limit, total);
 }

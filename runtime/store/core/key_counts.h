@@ -52,12 +52,11 @@ void tide__heat_destroy(struct tide__heat *heat);
 /* One sampled access. Any thread. */
 void tide__heat_note(struct tide__heat *heat, uint64_t key, bool write);
 /* The call of a worker reaches past its next sample. */
-void tide__heat_sample(struct tide__heat *heat, unsigned thread, const uint64_t *keys, size_t count,
-                       bool write);
+void tide__heat_sample(struct tide__heat *heat, unsigned thread, const uint64_t *keys, size_t count, bool write);
 
 /* A worker accesses keys: the one call that its path makes. thread: tide__stripe(). Any thread. */
-static inline void tide__heat_access(struct tide__heat *heat, unsigned thread, const uint64_t *keys,
-                                     size_t count, bool write) {
+static inline void tide__heat_access(struct tide__heat *heat, unsigned thread, const uint64_t *keys, size_t count,
+                                     bool write) {
     atomic_uint_fast64_t *skip = &heat->threads[thread].skip;
     uint64_t left = atomic_load_explicit(skip, memory_order_relaxed);
     if (TIDE_LIKELY(count <= left)) {
@@ -69,7 +68,6 @@ static inline void tide__heat_access(struct tide__heat *heat, unsigned thread, c
 
 /* The keys with most accesses, hottest first, at most `limit`: how many. *total: accesses of all keys.
  * All in accesses (samples times TIDE__HEAT_ONE_IN), the older ones halved. Any thread. */
-size_t tide__heat_top(struct tide__heat *heat, struct tide_hot_key *out, size_t limit,
-                      uint64_t *total);
+size_t tide__heat_top(struct tide__heat *heat, struct tide_hot_key *out, size_t limit, uint64_t *total);
 
 #endif

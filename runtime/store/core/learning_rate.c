@@ -59,8 +59,8 @@ int tide_table_set_rate(struct tide_table *table, float rate) {
                          table->made.update == TIDE_UPDATE_ADD ? "add" : "assign");
     }
     if (!(rate >= 0) || !tide__learning_rate_fits((double)rate)) {
-        return tide_fail(TIDE_EINVAL, "table '%s': %g is no learning rate: a number of 0 or more is",
-                         table->name, (double)rate);
+        return tide_fail(TIDE_EINVAL, "table '%s': %g is no learning rate: a number of 0 or more is", table->name,
+                         (double)rate);
     }
     if (!store->net) {
         tide__learning_rate_take(table, rate);

@@ -42,8 +42,7 @@ static int grow(struct tide__node_sets *sets) {
     return 0;
 }
 
-struct tide__node_set *tide__node_set_add(struct tide__node_sets *sets, uint64_t key,
-                                          uint16_t node) {
+struct tide__node_set *tide__node_set_add(struct tide__node_sets *sets, uint64_t key, uint16_t node) {
     if ((sets->count + 1) * 2 > sets->capacity && grow(sets)) {
         return NULL;
     }
@@ -54,7 +53,7 @@ struct tide__node_set *tide__node_set_add(struct tide__node_sets *sets, uint64_t
         if (!nodes) {
             return NULL;
         }
-        sets->count += set->nodes == NULL;
+        sets->count += !set->nodes;
         set->key = key;
         set->nodes = nodes;
         set->capacity = (uint16_t)capacity;

@@ -25,8 +25,7 @@ void tide__node_sets_free(struct tide__node_sets *sets);
 /* The set of a key; NULL: there is none. Valid until the next change of the sets. */
 struct tide__node_set *tide__node_set_find(const struct tide__node_sets *sets, uint64_t key);
 /* Adds a node that is not in it, behind all; makes the set. NULL: out of memory. */
-struct tide__node_set *tide__node_set_add(struct tide__node_sets *sets, uint64_t key,
-                                          uint16_t node);
+struct tide__node_set *tide__node_set_add(struct tide__node_sets *sets, uint64_t key, uint16_t node);
 /* Where the node is in the set; -1: it is not. */
 int tide__node_set_at(const struct tide__node_set *set, uint16_t node);
 void tide__node_set_drop(struct tide__node_sets *sets, struct tide__node_set *set);

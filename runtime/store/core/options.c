@@ -48,8 +48,7 @@ static int check_durability(struct tide_table_options *o) {
 }
 
 int tide__hot_check(const struct tide_table_options *o) {
-    const char *what = o->consistency.model != TIDE_SEQUENTIAL
-                           ? "it has clocks, and with them copies of its own"
+    const char *what = o->consistency.model != TIDE_SEQUENTIAL ? "it has clocks, and with them copies of its own"
                        : o->replicas ? "its rows have copies for the case of a death (replicas)"
                        : tide__rule_is_serial(o->update) || o->update == TIDE_UPDATE_ASSIGN
                            ? "updates by adam, momentum, nesterov and assign do not add up: they run at "
@@ -80,11 +79,9 @@ int tide__options_check(struct tide_table_options *o) {
         return bad_options(o, "unknown keys, slots, init, update, wire, technique or durability");
     }
     if (o->width == 0 || o->width > TIDE__WIDTH_MAX) {
-        return tide_fail(TIDE_EINVAL, "table '%s': width %u is not in 1..%d", o->name, o->width,
-                         TIDE__WIDTH_MAX);
+        return tide_fail(TIDE_EINVAL, "table '%s': width %u is not in 1..%d", o->name, o->width, TIDE__WIDTH_MAX);
     }
-    if (o->keys == TIDE_KEYS_DENSE &&
-        (o->key_count == 0 || o->key_count > UINT64_C(1) << KEY_COUNT_MAX_LOG2)) {
+    if (o->keys == TIDE_KEYS_DENSE && (o->key_count == 0 || o->key_count > UINT64_C(1) << KEY_COUNT_MAX_LOG2)) {
         return bad_options(o, "a dense table needs key_count in 1..2^48");
     }
     if (o->init == TIDE_INIT_XAVIER && !(o->init_a + o->init_b > 0)) {
@@ -120,27 +117,22 @@ int tide__options_check(struct tide_table_options *o) {
         }
     }
     code = tide__consistency_check(o);
-    return code || (o->technique != TIDE_REPLICATE && o->technique != TIDE_INTENT)
-               ? code
-               : tide__hot_check(o);
+    return code || (o->technique != TIDE_REPLICATE && o->technique != TIDE_INTENT) ? code : tide__hot_check(o);
 }
 
 bool tide__options_equal(const struct tide_table_options *a, const struct tide_table_options *b) {
     const float x[] = {a->init_a, a->init_b, a->lr, a->beta1, a->beta2, a->epsilon, a->sum_init};
     const float y[] = {b->init_a, b->init_b, b->lr, b->beta1, b->beta2, b->epsilon, b->sum_init};
-    return strcmp(a->name, b->name) == 0 && a->keys == b->keys && a->slots == b->slots &&
-           a->init == b->init && a->update == b->update && a->wire == b->wire &&
-           a->refuse_nan == b->refuse_nan && a->technique == b->technique &&
-           a->key_count == b->key_count && a->key_limit == b->key_limit && a->width == b->width &&
-           a->seed == b->seed && a->replicas == b->replicas &&
-           a->durability == b->durability && a->window_ns == b->window_ns &&
-           a->window_bytes == b->window_bytes && memcmp(x, y, sizeof x) == 0 &&
+    return strcmp(a->name, b->name) == 0 && a->keys == b->keys && a->slots == b->slots && a->init == b->init &&
+           a->update == b->update && a->wire == b->wire && a->refuse_nan == b->refuse_nan &&
+           a->technique == b->technique && a->key_count == b->key_count && a->key_limit == b->key_limit &&
+           a->width == b->width && a->seed == b->seed && a->replicas == b->replicas && a->durability == b->durability &&
+           a->window_ns == b->window_ns && a->window_bytes == b->window_bytes && memcmp(x, y, sizeof x) == 0 &&
            tide__consistency_equal(a, b);
 }
 
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
-    const float floats[] = {o->init_a, o->init_b,  o->lr,      o->beta1,
-                            o->beta2,  o->epsilon, o->sum_init};
+    const float floats[] = {o->init_a, o->init_b, o->lr, o->beta1, o->beta2, o->epsilon, o->sum_init};
     const bool has_run = o->run || o->domain;
     tide_write_array(w, (o->window_ns ? 18u : 16u) + (has_run ? RUN_FIELDS : 0));
     tide_write_text(w, o->name);
@@ -218,8 +210,7 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
     o->epsilon = floats[5];
     o->sum_init = floats[6];
     int code = tide__consistency_read(r, o);
-    const uint64_t run = !code && has_run ? tide_read_uint(r) : 0,
-                   domain = !code && has_run ? tide_read_uint(r) : 0;
+    const uint64_t run = !code && has_run ? tide_read_uint(r) : 0, domain = !code && has_run ? tide_read_uint(r) : 0;
     o->run_memory = !code && has_run ? tide_read_uint(r) : 0;
     if (!code && (r->error || run > UINT32_MAX || domain > UINT32_MAX)) {
         return tide_fail(TIDE_EPROTO, "table options: no run");

@@ -21,12 +21,11 @@ static const uint64_t look_every = TIDE_SECOND / 20;
 
 void tide_store_memory(struct tide_store *store, struct tide_store_memory *out) {
     const struct tide_budget *b = &store->budget;
-    *out = (struct tide_store_memory){
-        .cap = b->cap,
-        .used = tide_budget_used(b),
-        .most = atomic_load_explicit(&b->most, memory_order_relaxed),
-        .refused = atomic_load_explicit(&b->refused, memory_order_relaxed),
-        .tier = tide_budget_tier(b)};
+    *out = (struct tide_store_memory){.cap = b->cap,
+                                      .used = tide_budget_used(b),
+                                      .most = atomic_load_explicit(&b->most, memory_order_relaxed),
+                                      .refused = atomic_load_explicit(&b->refused, memory_order_relaxed),
+                                      .tier = tide_budget_tier(b)};
 }
 
 enum tide_tier tide__memory_tier(struct tide_store *store, uint16_t node) {
@@ -41,9 +40,8 @@ enum tide_tier tide__memory_tier(struct tide_store *store, uint16_t node) {
 }
 
 int tide__memory_refuse(struct tide_store *store, uint16_t node, const char *what) {
-    struct tide_memory_report report = {.used = tide_budget_used(&store->budget),
-                                        .cap = store->budget.cap,
-                                        .tier = tide_budget_tier(&store->budget)};
+    struct tide_memory_report report = {
+        .used = tide_budget_used(&store->budget), .cap = store->budget.cap, .tier = tide_budget_tier(&store->budget)};
     char name[96], who[104];
     if (node != tide__store_self(store)) {
         tide_net_memory(store->net, node, &report);
@@ -54,8 +52,7 @@ int tide__memory_refuse(struct tide_store *store, uint16_t node, const char *wha
     return tide_net_memory_refuse(who, &report, what);
 }
 
-int tide__memory_refuse_of(struct tide_store *store, const struct tide_budget *budget,
-                           const char *what) {
+int tide__memory_refuse_of(struct tide_store *store, const struct tide_budget *budget, const char *what) {
     const uint16_t self = tide__store_self(store);
     if (!budget->parent) {
         return tide__memory_refuse(store, self, what);
@@ -70,9 +67,7 @@ int tide__memory_refuse_of(struct tide_store *store, const struct tide_budget *b
 }
 
 int tide__memory_told(int code) {
-    return code == TIDE_EBUSY ? tide_fail_busy(tide_tier_retry_ms(TIDE_TIER_NARROW), "%s",
-                                               tide_error_message())
-                              : code;
+    return code == TIDE_EBUSY ? tide_fail_busy(tide_tier_retry_ms(TIDE_TIER_NARROW), "%s", tide_error_message()) : code;
 }
 
 /* ---- rows ---- */
@@ -97,9 +92,7 @@ static uint64_t growth(struct tide_table *table, uint64_t key, uint32_t mask, ui
         index = 2 * sizeof(struct tide__entry);
     } else {
         atomic_uint_fast64_t *words = atomic_load_explicit(&slot->index, memory_order_acquire);
-        old = words ? atomic_load_explicit(words + tide__place_of(table, number, key),
-                                           memory_order_relaxed)
-                    : 0;
+        old = words ? atomic_load_explicit(words + tide__place_of(table, number, key), memory_order_relaxed) : 0;
         index = words ? 0 : table->places_max * sizeof *words;
     }
     const bool absent = tide__word_state(old) == TIDE__ABSENT && !(old & TIDE__WORD_AWAY);
@@ -108,8 +101,7 @@ static uint64_t growth(struct tide_table *table, uint64_t key, uint32_t mask, ui
 }
 
 /* Of `count` keys, at positions `index` (NULL: all). */
-static int admit_rows(struct tide_table *table, const void *keys, const uint32_t *index,
-                      size_t count, uint32_t mask) {
+static int admit_rows(struct tide_table *table, const void *keys, const uint32_t *index, size_t count, uint32_t mask) {
     struct tide_store *store = table->store;
     const struct tide_budget *budget = table->budget;
     const uint64_t row = table->slab.stride;
@@ -129,8 +121,8 @@ static int admit_rows(struct tide_table *table, const void *keys, const uint32_t
         return 0;
     }
     char what[160];
-    (void)snprintf(what, sizeof what, "%llu more rows of table '%s' would be too much",
-                   (unsigned long long)rows, table->name);
+    (void)snprintf(what, sizeof what, "%llu more rows of table '%s' would be too much", (unsigned long long)rows,
+                   table->name);
     return tide__memory_refuse_of(store, lacking, what);
 }
 
@@ -167,8 +159,7 @@ int tide__memory_admit_table(struct tide_store *store, const char *name) {
 int tide__memory_admit_table_here(struct tide_store *store, const struct tide_table_options *options) {
     const struct tide__run *run = options->run ? tide__run_find(store, options->run) : NULL;
     const struct tide_budget *budget = run ? &run->budget : NULL;
-    const bool lacks = budget && budget->cap > 0 &&
-                       tide_budget_used(budget) + sizeof(struct tide_table) > budget->cap;
+    const bool lacks = budget && budget->cap > 0 && tide_budget_used(budget) + sizeof(struct tide_table) > budget->cap;
     char what[100];
     (void)snprintf(what, sizeof what, "there is no room for another table, '%s'", options->name);
     return lacks ? tide__memory_refuse_of(store, budget, what) : 0;
@@ -194,33 +185,30 @@ size_t tide__memory_prefer(struct tide_store *store, uint16_t *nodes, size_t cou
 /* ---- looking ---- */
 
 static uint64_t queued(struct tide_store *store) {
-    return tide_net_queued(store->net) + tide_system_mailbox_bytes(store->system) +
-           store->parked_bytes;
+    return tide_net_queued(store->net) + tide_system_mailbox_bytes(store->system) + store->parked_bytes;
 }
 
 static uint64_t others_up(struct tide_store *store) {
     uint64_t count = 0;
     for (unsigned node = 1; node < store->members_end; node++) {
-        count += store->member_state[node] == 1 + TIDE_MEMBER_UP ||
-                 store->member_state[node] == 1 + TIDE_MEMBER_JOINING;
+        count +=
+            store->member_state[node] == 1 + TIDE_MEMBER_UP || store->member_state[node] == 1 + TIDE_MEMBER_JOINING;
     }
     return count > 1 ? count - 1 : 1;
 }
 
 static void announce(struct tide_store *store, enum tide_tier before, enum tide_tier tier) {
-    static const char *const what[] = {
-        "it is out of trouble", "it grants one operation at a time",
-        "no rows come here any more that could be elsewhere",
-        "its tables make no more rows, and checkpoints are given up",
-        "it is over its cap, and nobody may join it"};
+    static const char *const what[] = {"it is out of trouble", "it grants one operation at a time",
+                                       "no rows come here any more that could be elsewhere",
+                                       "its tables make no more rows, and checkpoints are given up",
+                                       "it is over its cap, and nobody may join it"};
     char used[24], cap[24];
     tide_bytes_text(tide_budget_used(&store->budget), used);
     tide_bytes_text(store->budget.cap, cap);
     tide_log(tier >= TIDE_TIER_FULL && tier > before ? TIDE_LOG_ERROR
              : tier > before                         ? TIDE_LOG_WARN
                                                      : TIDE_LOG_INFO,
-             tide_node_name(store->node), "memory: %s of %s are in use: %s", used, cap,
-             what[tier]);
+             tide_node_name(store->node), "memory: %s of %s are in use: %s", used, cap, what[tier]);
     tide_event_add(tide_system_of(store->node), "memory", "node %s uses %s of its %s of memory: %s",
                    tide_node_name(store->node), used, cap, what[tier]);
 }
@@ -232,11 +220,10 @@ static bool differs_much(uint64_t a, uint64_t b, uint64_t part) {
 static void tell(struct tide_store *store, enum tide_tier tier) {
     struct tide__pressure *p = &store->pressure;
     const uint64_t cap = store->budget.cap;
-    const struct tide_memory_report report = {
-        .used = tide_budget_used(&store->budget),
-        .cap = cap,
-        .grant = tier > TIDE_TIER_CALM ? 0 : cap / GRANT_PART / p->others,
-        .tier = tier};
+    const struct tide_memory_report report = {.used = tide_budget_used(&store->budget),
+                                              .cap = cap,
+                                              .grant = tier > TIDE_TIER_CALM ? 0 : cap / GRANT_PART / p->others,
+                                              .tier = tier};
     if (report.grant != p->told.grant || report.tier != p->told.tier || p->told.cap == 0 ||
         differs_much(report.used, p->told.used, cap / NEWS_PART)) {
         p->told = report;

@@ -72,8 +72,7 @@ void tide__run_release(struct tide__run *run) {
 
 int tide__run_take_table(struct tide_store *store, struct tide_table *table) {
     const struct tide_table_options *o = &table->options;
-    struct tide__run *domain =
-                         tide__run_hold(store, TIDE_MUTANT(domain_mixed) ? 0 : o->domain),
+    struct tide__run *domain = tide__run_hold(store, TIDE_MUTANT(domain_mixed) ? 0 : o->domain),
                      *owner = domain ? tide__run_hold(store, o->run) : NULL;
     if (!owner) {
         if (domain) {
@@ -107,11 +106,10 @@ void tide_store_run_memory(struct tide_store *store, uint32_t number, struct tid
     const struct tide__run *run = find(store, number);
     if (run) {
         const struct tide_budget *b = &run->budget;
-        *out = (struct tide_store_memory){
-            .cap = b->cap,
-            .used = tide_budget_used(b),
-            .most = atomic_load_explicit(&b->most, memory_order_relaxed),
-            .refused = atomic_load_explicit(&b->refused, memory_order_relaxed)};
+        *out = (struct tide_store_memory){.cap = b->cap,
+                                          .used = tide_budget_used(b),
+                                          .most = atomic_load_explicit(&b->most, memory_order_relaxed),
+                                          .refused = atomic_load_explicit(&b->refused, memory_order_relaxed)};
     }
     tide_unlock(&store->runs_lock);
 }
@@ -175,8 +173,8 @@ struct tide__run *tide__domain_at_work(struct tide_store *store, bool *several) 
     return *several ? NULL : found;
 }
 
-size_t tide__worker_clocks(struct tide_store *store, struct tide__run *domain,
-                           struct tide__worker_clock *out, size_t limit) {
+size_t tide__worker_clocks(struct tide_store *store, struct tide__run *domain, struct tide__worker_clock *out,
+                           size_t limit) {
     if (domain) {
         return tide__clocks_list(domain, out, limit);
     }

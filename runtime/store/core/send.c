@@ -9,8 +9,7 @@ void tide__node_text(struct tide_store *store, uint16_t node, char out[96]) {
     }
 }
 
-static int send(struct tide_store *store, uint16_t node, bool prepaid,
-                const struct tide_outgoing *prototype) {
+static int send(struct tide_store *store, uint16_t node, bool prepaid, const struct tide_outgoing *prototype) {
     struct tide_outgoing message = *prototype;
     message.to = tide_address_make(node, TIDE_ID_STORE);
     message.from = tide_address_make(tide__store_self(store), TIDE_ID_STORE);
@@ -25,37 +24,28 @@ static int send(struct tide_store *store, uint16_t node, bool prepaid,
     return tide_system_send(store->system, &message, prepaid);
 }
 
-int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid,
-                     const void *data, size_t size, struct tide_blob *tail) {
-    const struct tide_outgoing message = {
-        .data = data, .size = (uint32_t)size, .tail = tail, .lane = (uint8_t)lane};
+int tide__store_send(struct tide_store *store, uint16_t node, enum tide_lane lane, bool prepaid, const void *data,
+                     size_t size, struct tide_blob *tail) {
+    const struct tide_outgoing message = {.data = data, .size = (uint32_t)size, .tail = tail, .lane = (uint8_t)lane};
     return send(store, node, prepaid, &message);
 }
 
 int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void *data, size_t size,
                              struct tide_blob *tail) {
-    const struct tide_outgoing message = {.data = data,
-                                          .size = (uint32_t)size,
-                                          .tail = tail,
-                                          .lane = TIDE_LANE_STORE,
-                                          .in_line = true};
+    const struct tide_outgoing message = {
+        .data = data, .size = (uint32_t)size, .tail = tail, .lane = TIDE_LANE_STORE, .in_line = true};
     return send(store, node, true, &message);
 }
 
-int tide__store_send_scattered(struct tide_store *store, uint16_t node, const void *data,
-                               size_t size, struct tide_blob *tail) {
-    const struct tide_outgoing message = {.data = data,
-                                          .size = (uint32_t)size,
-                                          .tail = tail,
-                                          .lane = TIDE_LANE_STORE,
-                                          .scattered = true};
+int tide__store_send_scattered(struct tide_store *store, uint16_t node, const void *data, size_t size,
+                               struct tide_blob *tail) {
+    const struct tide_outgoing message = {
+        .data = data, .size = (uint32_t)size, .tail = tail, .lane = TIDE_LANE_STORE, .scattered = true};
     return send(store, node, true, &message);
 }
 
 int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide_writer *w) {
-    int code = w->error
-                   ? w->error
-                   : tide__store_send(store, node, TIDE_LANE_STORE, true, w->data, w->size, NULL);
+    int code = w->error ? w->error : tide__store_send(store, node, TIDE_LANE_STORE, true, w->data, w->size, NULL);
     tide_writer_release(w);
     return code;
 }

@@ -15,8 +15,7 @@ enum { TIDE_SLOT_COUNT = TIDE_SLOTS };
 struct tide_store;
 
 /* memory_cap: of the node's budget (base/budget.h), 0: none. */
-int tide_store_create(struct tide_system *system, struct tide_net *net, uint64_t memory_cap,
-                      struct tide_store **out);
+int tide_store_create(struct tide_system *system, struct tide_net *net, uint64_t memory_cap, struct tide_store **out);
 /* At most so many bytes of this node's operations are under way at one time; 0: no limit. Before the
  * node joins. */
 void tide_store_limit(struct tide_store *store, uint64_t bytes);
@@ -34,7 +33,7 @@ struct tide_store_memory {
 void tide_store_memory(struct tide_store *store, struct tide_store_memory *out); /* any thread */
 /* The same of a run (tide_table_options.run) on this node, all 0 without a cap. Any thread. */
 void tide_store_run_memory(struct tide_store *store, uint32_t run, struct tide_store_memory *out);
-void tide_store_destroy(struct tide_store *store);        /* after tide_system_stop */
+void tide_store_destroy(struct tide_store *store); /* after tide_system_stop */
 struct tide_store *tide_store_of(struct tide_node *node);
 
 /* Tables of this node, each to be given back by tide_table_release; returns how many there are. Any

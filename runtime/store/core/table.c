@@ -9,9 +9,8 @@
 
 /* ---- tables ---- */
 
-int tide__table_make(struct tide_store *store, uint32_t id,
-                     const struct tide_table_options *options, const uint16_t *homes,
-                     const uint64_t *chains, struct tide_table **out) {
+int tide__table_make(struct tide_store *store, uint32_t id, const struct tide_table_options *options,
+                     const uint16_t *homes, const uint64_t *chains, struct tide_table **out) {
     struct tide_table *table = tide_alloc_aligned(_Alignof(struct tide_table), sizeof *table);
     if (!table) {
         return tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name);
@@ -26,8 +25,7 @@ int tide__table_make(struct tide_store *store, uint32_t id,
     (void)snprintf(table->why[1], sizeof table->why[1], "push %s", table->name);
     table->id = id;
     table->width = options->width;
-    table->row_floats =
-        options->width + (uint32_t)tide__rule_state(options->update, options->width);
+    table->row_floats = options->width + (uint32_t)tide__rule_state(options->update, options->width);
     table->places_max = (options->key_count + TIDE_SLOT_COUNT - 1) / TIDE_SLOT_COUNT;
     int code = tide__run_take_table(store, table);
     if (code) {
@@ -62,8 +60,7 @@ int tide__table_make(struct tide_store *store, uint32_t id,
 void tide__table_destroy(struct tide_table *table) {
     if (table) {
         tide_budget_drop(table->budget,
-                         sizeof *table +
-                             atomic_load_explicit(&table->index_bytes, memory_order_relaxed));
+                         sizeof *table + atomic_load_explicit(&table->index_bytes, memory_order_relaxed));
         TIDE__EACH_TECHNIQUE(table->store, table_destroy, table);
         tide__slots_deinit(table);
         tide__cut_deinit(table);
@@ -77,8 +74,7 @@ void tide__table_destroy(struct tide_table *table) {
 void tide__table_publish(struct tide_store *store, struct tide_table *table) {
     const unsigned place = table->id & (TIDE__TABLES_MAX - 1);
     TIDE_ASSERT(place > 0);
-    atomic_store_explicit(&store->tables[place], table,
-                          memory_order_release); /* pairs with the look-ups below */
+    atomic_store_explicit(&store->tables[place], table, memory_order_release); /* pairs with the look-ups below */
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     if (count < place) {
         atomic_store_explicit(&store->table_count, place, memory_order_release);
@@ -86,8 +82,7 @@ void tide__table_publish(struct tide_store *store, struct tide_table *table) {
 }
 
 struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id) {
-    struct tide_table *table =
-        id <= UINT32_MAX ? tide__table_at(store, id & (TIDE__TABLES_MAX - 1)) : NULL;
+    struct tide_table *table = id <= UINT32_MAX ? tide__table_at(store, id & (TIDE__TABLES_MAX - 1)) : NULL;
     return table && (table->id == id || TIDE_MUTANT(drop_life_ignored)) ? table : NULL;
 }
 
@@ -122,8 +117,7 @@ const struct tide_table_options *tide_table_options(const struct tide_table *tab
     return &table->made;
 }
 
-static int create_here(struct tide_store *store, const struct tide_table_options *options,
-                       struct tide_table **out) {
+static int create_here(struct tide_store *store, const struct tide_table_options *options, struct tide_table **out) {
     unsigned id = atomic_load_explicit(&store->table_count, memory_order_relaxed) + 1;
     if (id >= TIDE__TABLES_MAX) {
         return tide_fail(TIDE_EFULL, "a node holds at most %d tables", TIDE__TABLES_MAX - 1);
@@ -155,8 +149,8 @@ int tide__ask_controller(struct tide_store *store, const struct tide_writer *w, 
         struct tide_reply *reply = NULL;
         uint16_t controller = tide_net_controller(store->net);
         code = controller == 0 ? tide_fail(TIDE_EUNREACHABLE, "no controller is known")
-                               : tide_call(tide_address_make(controller, TIDE_ID_STORE), w->data,
-                                           w->size, TIDE_CALL_TIMEOUT, &reply);
+                               : tide_call(tide_address_make(controller, TIDE_ID_STORE), w->data, w->size,
+                                           TIDE_CALL_TIMEOUT, &reply);
         tide_reply_free(reply);
         const bool away = code == TIDE_EDIED || code == TIDE_EUNREACHABLE || code == TIDE_EBUSY;
         const bool again = (away && tide_net_durable(store->net)) || (patient && code == TIDE_EBUSY);
@@ -192,15 +186,14 @@ int tide_tables_forget(struct tide_node *node) {
     tide_writer_init(&w, buffer, sizeof buffer);
     tide_write_array(&w, 1);
     tide_write_uint(&w, TIDE__OP_FORGET);
-    int code = tide_call(tide_address_make(tide__store_self(store), TIDE_ID_STORE), w.data, w.size,
-                         TIDE_CALL_TIMEOUT, &reply);
+    int code =
+        tide_call(tide_address_make(tide__store_self(store), TIDE_ID_STORE), w.data, w.size, TIDE_CALL_TIMEOUT, &reply);
     tide_reply_free(reply);
     tide_writer_release(&w);
     return code;
 }
 
-int tide__table_create_in(struct tide_store *store, const struct tide_table_options *given,
-                          struct tide_table **out) {
+int tide__table_create_in(struct tide_store *store, const struct tide_table_options *given, struct tide_table **out) {
     struct tide_table_options options = *given;
     int code = tide__options_check(&options);
     if (code) {
@@ -211,10 +204,9 @@ int tide__table_create_in(struct tide_store *store, const struct tide_table_opti
         return same_or_mismatch(table, &options, out);
     }
     if (!store->net) {
-        return options.replicas ? tide_fail(TIDE_ENOREPLICA,
-                                            "table '%s' wants copies, and there is no cluster",
-                                            options.name)
-                                : create_here(store, &options, out);
+        return options.replicas
+                   ? tide_fail(TIDE_ENOREPLICA, "table '%s' wants copies, and there is no cluster", options.name)
+                   : create_here(store, &options, out);
     }
     code = ask_to_create(store, &options);
     if (code == TIDE_EREFUSED && strstr(tide_error_message(), "other options")) {
@@ -224,16 +216,13 @@ int tide__table_create_in(struct tide_store *store, const struct tide_table_opti
         return code;
     }
     table = find(store, options.name);
-    return table
-               ? same_or_mismatch(table, &options, out)
-               : tide_fail(TIDE_EPROTO, "the controller did not hand out table '%s'", options.name);
+    return table ? same_or_mismatch(table, &options, out)
+                 : tide_fail(TIDE_EPROTO, "the controller did not hand out table '%s'", options.name);
 }
 
-int tide_table_create(struct tide_node *node, const struct tide_table_options *options,
-                      struct tide_table **out) {
+int tide_table_create(struct tide_node *node, const struct tide_table_options *options, struct tide_table **out) {
     struct tide_store *store = tide_store_of(node);
-    return store ? tide__table_create_in(store, options, out)
-                 : tide_fail(TIDE_ECLOSED, "this node has no store");
+    return store ? tide__table_create_in(store, options, out) : tide_fail(TIDE_ECLOSED, "this node has no store");
 }
 
 /* ---- what one can ask of a table ---- */
@@ -290,24 +279,22 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
         .surprises = total(table, TIDE__SURPRISES),
     };
     for (size_t i = 0; i < TIDE_RELOCATE_BUCKETS; i++) {
-        out->relocate_hist[i] =
-            atomic_load_explicit(&table->relocate_hist[i], memory_order_relaxed);
+        out->relocate_hist[i] = atomic_load_explicit(&table->relocate_hist[i], memory_order_relaxed);
     }
     TIDE__EACH_TECHNIQUE(table->store, table_stats, table, out);
 }
 
 int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node) {
     if (table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count) {
-        return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)",
-                         (unsigned long long)key, table->name,
+        return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)", (unsigned long long)key, table->name,
                          (unsigned long long)(table->options.key_count - 1));
     }
     if (table->operations && table->operations->where) {
         *node = table->operations->where(table, key);
         return 0;
     }
-    *node = tide__route_home(
-        atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route, memory_order_relaxed));
+    *node =
+        tide__route_home(atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route, memory_order_relaxed));
     return 0;
 }
 
@@ -318,8 +305,7 @@ uint32_t tide_table_slot(const struct tide_table *table, uint64_t key) {
 void tide_table_homes(struct tide_table *table, uint32_t *counts, size_t limit, uint64_t *version) {
     memset(counts, 0, limit * sizeof *counts);
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        uint16_t home =
-            tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
+        uint16_t home = tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
         if (home < limit) {
             counts[home]++;
         }
@@ -364,8 +350,7 @@ bool tide__store_is_controller(struct tide_store *store) {
 }
 
 bool tide_store_synced(struct tide_store *store) {
-    return atomic_load_explicit(&store->synced,
-                                memory_order_acquire); /* pairs with the handler of SYNCED */
+    return atomic_load_explicit(&store->synced, memory_order_acquire); /* pairs with the handler of SYNCED */
 }
 
 /* The store actor looks at the member, 0: at all: it may send and set timers. Any thread. */

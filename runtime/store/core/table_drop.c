@@ -72,7 +72,7 @@ static bool is_stalled(const struct tide_store *store, const struct tide_table *
     while (job && job->table != table) {
         job = job->next;
     }
-    return job != NULL;
+    return job;
 }
 
 static bool is_pending(struct tide_store *store, const struct tide_table *table) {
@@ -82,7 +82,7 @@ static bool is_pending(struct tide_store *store, const struct tide_table *table)
         p = p->next;
     }
     tide_unlock(&store->pending.lock);
-    return p != NULL;
+    return p;
 }
 
 /* Have those fibers ended that work on the table? */
@@ -97,8 +97,8 @@ static bool has_ended(struct tide_table *table) {
 
 static bool is_quiet(struct tide_table *table) {
     struct tide_store *store = table->store;
-    bool quiet = !table->parked && table->map_rounds == 0 && !is_stalled(store, table) &&
-                 !is_pending(store, table) && has_ended(table);
+    bool quiet = !table->parked && table->map_rounds == 0 && !is_stalled(store, table) && !is_pending(store, table) &&
+                 has_ended(table);
     for (size_t i = 0; store->techniques[i] && quiet; i++) {
         quiet = !store->techniques[i]->table_idle || store->techniques[i]->table_idle(table);
     }
@@ -120,8 +120,7 @@ static void say(struct tide_store *store, uint64_t id, enum stage stage) {
 
 static void begin(struct tide_store *store, struct tide_table *table) {
     struct tide__dropping *d = tide_alloc_vital(sizeof *d);
-    *d = (struct tide__dropping){
-        .next = store->dropping, .table = table, .since = tide_port_now(store->port)};
+    *d = (struct tide__dropping){.next = store->dropping, .table = table, .since = tide_port_now(store->port)};
     store->dropping = table->dropping = d;
     atomic_store(&table->closing, true);
     store->tables_removed = true;
@@ -187,8 +186,7 @@ static bool advance(struct tide_store *store, struct tide__dropping *d, uint64_t
     }
     /* acquire: pairs with tide_table_release */
     if (!d->unreachable ||
-        (atomic_load_explicit(&table->holders, memory_order_acquire) > 0 &&
-         !TIDE_MUTANT(drop_frees_held)) ||
+        (atomic_load_explicit(&table->holders, memory_order_acquire) > 0 && !TIDE_MUTANT(drop_frees_held)) ||
         is_pending(store, table)) {
         return false;
     }

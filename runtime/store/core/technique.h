@@ -64,15 +64,15 @@ struct tide__technique {
     /* ---- a table ---- */
     /* Any thread; chains: of copies, by slot, or NULL. */
     int (*table_create)(struct tide_table *table, const uint64_t *chains);
-    void (*table_destroy)(struct tide_table *table); /* any thread */
-    void (*table_begins)(struct tide_table *table);  /* it can be found by id on this node */
-    void (*table_ready)(struct tide_table *table);   /* all nodes have it */
-    void (*table_again)(struct tide_table *table);   /* and another controller says so */
-    void (*table_ends)(struct tide_table *table);    /* it is closed; maybe called again */
-    bool (*table_ended)(struct tide_table *table); /* what table_ends asked for is done */
-    bool (*table_idle)(const struct tide_table *table);  /* and nothing of it is under way here */
-    void (*table_give_up)(struct tide_table *table);     /* what nothing ends fails */
-    void (*table_leave)(struct tide_store *store);       /* before one is freed: nobody is at it */
+    void (*table_destroy)(struct tide_table *table);    /* any thread */
+    void (*table_begins)(struct tide_table *table);     /* it can be found by id on this node */
+    void (*table_ready)(struct tide_table *table);      /* all nodes have it */
+    void (*table_again)(struct tide_table *table);      /* and another controller says so */
+    void (*table_ends)(struct tide_table *table);       /* it is closed; maybe called again */
+    bool (*table_ended)(struct tide_table *table);      /* what table_ends asked for is done */
+    bool (*table_idle)(const struct tide_table *table); /* and nothing of it is under way here */
+    void (*table_give_up)(struct tide_table *table);    /* what nothing ends fails */
+    void (*table_leave)(struct tide_store *store);      /* before one is freed: nobody is at it */
     void (*table_stats)(struct tide_table *table, struct tide_table_stats *out); /* any thread */
 
     /* ---- slots ---- */
@@ -80,47 +80,46 @@ struct tide__technique {
     /* This node was told of new homes; `count` slots, unaligned u32. */
     void (*homes_told)(struct tide_table *table, const uint8_t *slots, size_t count);
     bool (*slots_settle)(struct tide_table *table); /* true: something still goes by old homes */
-    void (*advance)(struct tide_store *store); /* slots move: what waited for that goes on */
+    void (*advance)(struct tide_store *store);      /* slots move: what waited for that goes on */
     /* To another home: before its route changes; its rows in place of the plain way; they have gone. */
     void (*slot_leaves)(struct tide_table *table, uint32_t slot, uint16_t to);
     int (*slot_left)(struct tide_table *table, uint32_t slot, uint16_t to);
-    void (*slots_left)(struct tide_store *store); /* some, of whatever table */
+    void (*slots_left)(struct tide_store *store);                    /* some, of whatever table */
     void (*slot_forgotten)(struct tide_table *table, uint32_t slot); /* its rows are not here any more */
     void (*slot_came)(struct tide_table *table, uint32_t slot);      /* this node is home, with all rows */
 
     /* ---- the controller ---- */
     void (*choose_copies)(struct tide__catalog_entry *entry, const uint16_t *nodes, size_t count);
-    int (*plan_load)(struct tide_store *store);     /* what was under way, from the record */
-    void (*plan_begin)(struct tide_store *store);   /* this node commands from now on */
-    void (*plan_resume)(struct tide_store *store);  /* something was recorded */
+    int (*plan_load)(struct tide_store *store);    /* what was under way, from the record */
+    void (*plan_begin)(struct tide_store *store);  /* this node commands from now on */
+    void (*plan_resume)(struct tide_store *store); /* something was recorded */
     void (*plan_copies)(struct tide_store *store); /* before slots are planned */
     void (*plan_advance)(struct tide_store *store);
-    void (*plan_release)(struct tide_store *store); /* another one commands */
+    void (*plan_release)(struct tide_store *store);                   /* another one commands */
     bool (*plan_has)(const struct tide_store *store, uint32_t table); /* slots are on the move */
     /* A member that leaves still has copies, or copies to make. */
-    bool (*plan_busy)(struct tide_store *store, const struct tide__catalog_entry *entry,
-                      uint16_t node);
+    bool (*plan_busy)(struct tide_store *store, const struct tide__catalog_entry *entry, uint16_t node);
 };
 /* Calls a hook of all techniques that have it: first to last; or last to first, as they are destroyed and as
  * they hear of members. */
-#define TIDE__EACH_TECHNIQUE(store, hook, ...)                                                     \
-    for (size_t each_ = 0; (store)->techniques[each_]; each_++) {                                  \
-        if ((store)->techniques[each_]->hook) {                                                    \
-            (store)->techniques[each_]->hook(__VA_ARGS__);                                         \
-        }                                                                                          \
+#define TIDE__EACH_TECHNIQUE(store, hook, ...)                                                                         \
+    for (size_t each_ = 0; (store)->techniques[each_]; each_++) {                                                      \
+        if ((store)->techniques[each_]->hook) {                                                                        \
+            (store)->techniques[each_]->hook(__VA_ARGS__);                                                             \
+        }                                                                                                              \
     }
-#define TIDE__EACH_TECHNIQUE_BACK(store, hook, ...)                                                \
-    for (size_t each_ = (store)->technique_count; each_-- > 0;) {                                  \
-        if ((store)->techniques[each_]->hook) {                                                    \
-            (store)->techniques[each_]->hook(__VA_ARGS__);                                         \
-        }                                                                                          \
+#define TIDE__EACH_TECHNIQUE_BACK(store, hook, ...)                                                                    \
+    for (size_t each_ = (store)->technique_count; each_-- > 0;) {                                                      \
+        if ((store)->techniques[each_]->hook) {                                                                        \
+            (store)->techniques[each_]->hook(__VA_ARGS__);                                                             \
+        }                                                                                                              \
     }
 
 struct tide__operations {
     /* ---- any thread ---- */
     /* A worker's pull or push, whole, and the wait for it: tables with clocks. */
-    int (*operate)(struct tide_table *table, enum tide__kind kind, const uint64_t *keys,
-                   size_t key_count, float *out, const float *in, struct tide_ticket *ticket);
+    int (*operate)(struct tide_table *table, enum tide__kind kind, const uint64_t *keys, size_t key_count, float *out,
+                   const float *in, struct tide_ticket *ticket);
     int (*wait)(struct tide_ticket *ticket);
     /* A pass in place of the plain one. */
     int (*pull)(struct tide__pass *pass);
@@ -129,13 +128,11 @@ struct tide__operations {
     /* Of a locked row: it is about to change (*word: afterwards; or an error); it has changed, and is
      * watched. */
     int (*push_row)(struct tide_table *table, uint64_t key, uint64_t *word);
-    uint64_t (*row_changed)(struct tide_table *table, uint64_t key, uint64_t word,
-                            const void *delta);
+    uint64_t (*row_changed)(struct tide_table *table, uint64_t key, uint64_t word, const void *delta);
     /* A missed operation counts in the key's word (locked) until the store actor has it; false: the
      * count is full. And some that will not be sent after all. */
     bool (*hand_over)(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t old);
-    void (*take_back)(struct tide_table *table, const void *keys, const uint32_t *positions,
-                      size_t count);
+    void (*take_back)(struct tide_table *table, const void *keys, const uint32_t *positions, size_t count);
     uint16_t (*where)(struct tide_table *table, uint64_t key);
     uint16_t (*first_copy)(const struct tide_table *table, uint32_t slot);
     /* ---- I/O thread 0 ---- */
@@ -165,28 +162,27 @@ static inline struct tide__hot_table *tide__hot_of(struct tide_table *table) {
 struct tide__hot_operations {
     /* ---- any thread ---- */
     /* A worker's pull or push: what copies have is done, the rest is done as ever. */
-    int (*operate)(struct tide_table *table, struct tide__pass *pass, enum tide__kind kind,
-                   struct tide__ticket *ticket, bool wait);
+    int (*operate)(struct tide_table *table, struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket,
+                   bool wait);
     bool (*read)(struct tide_table *table, uint64_t key, float *out); /* false: no copy to read */
-    bool (*stays)(struct tide_table *table, uint64_t key); /* not to be localized */
+    bool (*stays)(struct tide_table *table, uint64_t key);            /* not to be localized */
     /* A row of this node changes, or leaves; its word is locked. `changer`: the node whose copy has
      * the change already, 0: nobody's. */
     void (*changed)(struct tide_table *table, uint64_t key, uint16_t changer);
     /* ---- I/O thread 0 ---- */
-    int (*subscribe)(const struct tide__job *job); /* all keys that are served here */
+    int (*subscribe)(const struct tide__job *job);              /* all keys that are served here */
     bool (*resubscribe)(struct tide__job *job, uint32_t index); /* true: its row goes back */
 };
 
 /* A row of this node changes, or leaves; its word is locked. As `changed`; `made`: it had no word that its
  * readers lock. */
-static inline void tide__row_changes(struct tide_table *table, uint64_t key, uint16_t changer,
-                                     bool made) {
+static inline void tide__row_changes(struct tide_table *table, uint64_t key, uint16_t changer, bool made) {
     if (TIDE_UNLIKELY(made) && table->store->net && !table->relocates) {
         /* Of this and that of subscribe() one is the later one, and sees what was done before the
          * other. */
         atomic_fetch_add_explicit(&table->made_or_subscribed, 1, memory_order_acq_rel);
     }
-    if (TIDE_UNLIKELY(tide__hot_of(table) != NULL)) {
+    if (TIDE_UNLIKELY(tide__hot_of(table))) {
         table->hot->changed(table, key, changer);
     }
 }

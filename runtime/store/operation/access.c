@@ -58,8 +58,7 @@ int tide__misses_add(struct tide__misses *misses, size_t position) {
         size_t capacity = misses->capacity * 4;
         uint32_t *grown = tide_realloc(small ? NULL : misses->at, capacity * sizeof *grown);
         if (!grown) {
-            return tide_fail(TIDE_ENOMEM, "no memory to list %zu keys of other nodes",
-                             misses->count);
+            return tide_fail(TIDE_ENOMEM, "no memory to list %zu keys of other nodes", misses->count);
         }
         if (small) {
             memcpy(grown, misses->small, sizeof misses->small);
@@ -81,10 +80,8 @@ struct block {
     atomic_uint_fast64_t *words[BLOCK]; /* dense; NULL: the slot was never touched */
 };
 
-static inline void prefetch_row(const struct tide_table *table, atomic_uint_fast64_t *at,
-                                size_t bytes) {
-    uint64_t word = atomic_load_explicit(
-        at, memory_order_acquire); /* the arena was set before the word's release */
+static inline void prefetch_row(const struct tide_table *table, atomic_uint_fast64_t *at, size_t bytes) {
+    uint64_t word = atomic_load_explicit(at, memory_order_acquire); /* the arena was set before the word's release */
     if (tide__word_state(word) == TIDE__OWNED) {
         const char *row = (const char *)tide__slab_row(&table->slab, (uint32_t)word);
         for (size_t line = 0; line < bytes && line < LINES_AHEAD * LINE; line += LINE) {
@@ -114,8 +111,7 @@ static void gather(const struct tide__pass *pass, struct block *b, bool create) 
     for (size_t j = 0; j < b->count; j++) {
         uint32_t number = (uint32_t)(b->slots[j] - table->slots);
         /* acquire: pairs with the release of tide__dense_words */
-        atomic_uint_fast64_t *words =
-            atomic_load_explicit(&b->slots[j]->index, memory_order_acquire);
+        atomic_uint_fast64_t *words = atomic_load_explicit(&b->slots[j]->index, memory_order_acquire);
         if (!words && create) {
             words = tide__dense_words(table, number);
         }
@@ -148,17 +144,16 @@ static bool at_limit(const struct tide_table *table) {
 }
 
 static int full(const struct tide_table *table) {
-    return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node",
-                     table->name, (unsigned long long)table->options.key_limit);
+    return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node", table->name,
+                     (unsigned long long)table->options.key_limit);
 }
 
 /*
  * The key's word, locked: FOUND; NOT_FOUND (pull: initial values, not locked); MISSED (served
  * elsewhere); EBUSY; ENOMEM.
  */
-static inline __attribute__((always_inline)) int lock_key(const struct tide__pass *pass,
-                                                          const struct block *b, size_t j,
-                                                          bool create, atomic_uint_fast64_t **word,
+static inline __attribute__((always_inline)) int lock_key(const struct tide__pass *pass, const struct block *b,
+                                                          size_t j, bool create, atomic_uint_fast64_t **word,
                                                           uint64_t *old) {
     if (!served(pass, b->slots[j])) {
         return TIDE__MISSED;
@@ -166,14 +161,12 @@ static inline __attribute__((always_inline)) int lock_key(const struct tide__pas
     if (TIDE_UNLIKELY(pass->table->options.keys == TIDE_KEYS_HASHED)) {
         /* At the limit no entry is made either, or refused keys would fill the index. */
         create = create && !at_limit(pass->table);
-        return tide__hashed_lock(pass->table, b->keys[j], create, pass->mask, pass->patient, word,
-                                 old);
+        return tide__hashed_lock(pass->table, b->keys[j], create, pass->mask, pass->patient, word, old);
     }
     *word = b->words[j];
     if (TIDE_UNLIKELY(!*word)) {
         if (create) {
-            return tide_fail(TIDE_ENOMEM, "no memory for the index of table '%s'",
-                             pass->table->name);
+            return tide_fail(TIDE_ENOMEM, "no memory for the index of table '%s'", pass->table->name);
         }
         return TIDE__NOT_FOUND;
     }
@@ -199,8 +192,8 @@ static inline __attribute__((always_inline)) int lock_key(const struct tide__pas
  * with a word that is not OWNED: at home, and nobody ever touched it. MISSED: counted in the word,
  * so that the key cannot become the workers' before the store actor has seen this operation.
  */
-static inline int lock_moving(const struct tide__pass *pass, const struct block *b, size_t j,
-                              bool create, atomic_uint_fast64_t **word, uint64_t *old) {
+static inline int lock_moving(const struct tide__pass *pass, const struct block *b, size_t j, bool create,
+                              atomic_uint_fast64_t **word, uint64_t *old) {
     struct tide_table *table = pass->table;
     for (;;) {
         /* acquire: a slot that comes here has its route set after its words */
@@ -235,10 +228,9 @@ static inline int lock_moving(const struct tide__pass *pass, const struct block 
         if (TIDE_LIKELY(tide__word_state(*old) == TIDE__OWNED)) {
             return TIDE__FOUND;
         }
-        route =
-            atomic_load_explicit(&b->slots[j]->route, memory_order_acquire); /* under the lock */
-        if ((route & pass->mask) == TIDE__MINE && tide__word_state(*old) == TIDE__ABSENT &&
-            !(*old & TIDE__WORD_AWAY) && (uint32_t)*old == 0) {
+        route = atomic_load_explicit(&b->slots[j]->route, memory_order_acquire); /* under the lock */
+        if ((route & pass->mask) == TIDE__MINE && tide__word_state(*old) == TIDE__ABSENT && !(*old & TIDE__WORD_AWAY) &&
+            (uint32_t)*old == 0) {
             return TIDE__FOUND;
         }
         if (!pass->hands_over) {
@@ -279,8 +271,7 @@ static inline void copy_floats(float *to, const float *from, size_t count) {
     }
 }
 
-static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pass,
-                                                           const bool moving) {
+static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pass, const bool moving) {
     struct tide_table *table = pass->table;
     const size_t width = pass->raw ? table->row_floats : table->width;
     pass->changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* see `served` */
@@ -291,8 +282,8 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
             atomic_uint_fast64_t *word;
             uint64_t old = 0;
             float *out = pass->out + b.positions[j] * width;
-            int code = moving ? lock_moving(pass, &b, j, false, &word, &old)
-                              : lock_key(pass, &b, j, false, &word, &old);
+            int code =
+                moving ? lock_moving(pass, &b, j, false, &word, &old) : lock_key(pass, &b, j, false, &word, &old);
             if (TIDE_UNLIKELY(table->replicas) && code > 0) {
                 const uint32_t slot = (uint32_t)(b.slots[j] - table->slots);
                 uint64_t until = table->operations->may_show(table, slot);
@@ -313,8 +304,7 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
                 }
             } else if (code == TIDE__NOT_FOUND) {
                 tide__row_init(&table->options, b.keys[j], out, pass->raw);
-            } else if (code != TIDE__MISSED ||
-                       (code = tide__misses_add(pass->misses, b.positions[j])) != 0) {
+            } else if (code != TIDE__MISSED || (code = tide__misses_add(pass->misses, b.positions[j])) != 0) {
                 return code;
             }
             pass->at++;
@@ -360,8 +350,7 @@ static int make_row(struct tide_table *table, uint64_t key, uint64_t *old) {
 }
 
 /* A row that came with its slot, see cut.h. */
-static uint64_t arrived(struct tide__pass *pass, uint32_t position, uint64_t key, uint64_t word,
-                        const float *row) {
+static uint64_t arrived(struct tide__pass *pass, uint32_t position, uint64_t key, uint64_t word, const float *row) {
     uint32_t marks;
     const uint8_t *second = NULL;
     memcpy(&marks, pass->marks + position * sizeof marks, sizeof marks);
@@ -372,8 +361,8 @@ static uint64_t arrived(struct tide__pass *pass, uint32_t position, uint64_t key
     return tide__cut_arrive(pass->table, key, word, marks, row, second);
 }
 
-static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pass,
-                                                           const bool moving, const bool copied) {
+static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pass, const bool moving,
+                                                           const bool copied) {
     struct tide_table *table = pass->table;
     const size_t row_bytes = (pass->raw ? table->row_floats : table->width) * sizeof(float);
     pass->changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* see `served` */
@@ -383,8 +372,7 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
         for (size_t j = 0; j < b.count; j++) {
             atomic_uint_fast64_t *word;
             uint64_t old = 0;
-            int code = moving ? lock_moving(pass, &b, j, true, &word, &old)
-                              : lock_key(pass, &b, j, true, &word, &old);
+            int code = moving ? lock_moving(pass, &b, j, true, &word, &old) : lock_key(pass, &b, j, true, &word, &old);
             if (TIDE_LIKELY(code == TIDE__FOUND)) {
                 uint64_t now = old;
                 const bool made = tide__word_state(old) != TIDE__OWNED;
@@ -409,22 +397,20 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                     pass->at++;
                     continue;
                 }
-                tide__cut_push(table, b.keys[j], &now, row, made, pass->stamp,
-                               pass->raw ? NULL : delta);
+                tide__cut_push(table, b.keys[j], &now, row, made, pass->stamp, pass->raw ? NULL : delta);
                 if (TIDE_UNLIKELY(pass->raw)) {
                     tide__row_put(table, row, delta, pass->flags);
                 } else {
                     tide__rule_apply(&table->options, row, delta);
                 }
-                if (TIDE_UNLIKELY(table->clocked != NULL) && (now & TIDE__WORD_WATCHED)) {
+                if (TIDE_UNLIKELY(table->clocked) && (now & TIDE__WORD_WATCHED)) {
                     now = table->operations->row_changed(table, b.keys[j], now, delta);
                 }
                 tide__row_changes(table, b.keys[j], pass->changer, made);
                 tide__word_unlock(word, now);
             } else if (code == TIDE__NOT_FOUND) {
                 return full(table);
-            } else if (code != TIDE__MISSED ||
-                       (code = tide__misses_add(pass->misses, b.positions[j])) != 0) {
+            } else if (code != TIDE__MISSED || (code = tide__misses_add(pass->misses, b.positions[j])) != 0) {
                 return code;
             }
             pass->at++;
@@ -442,8 +428,7 @@ int tide__pass_push(struct tide__pass *pass) {
     if (TIDE_UNLIKELY(pass->table->replicas)) {
         return pass->table->operations->push(pass);
     }
-    return TIDE_UNLIKELY(pass->table->relocates) ? pass_push(pass, true, false)
-                                                 : pass_push(pass, false, false);
+    return TIDE_UNLIKELY(pass->table->relocates) ? pass_push(pass, true, false) : pass_push(pass, false, false);
 }
 
 /* ---- calls ---- */
@@ -465,17 +450,15 @@ int tide__check_keys(const struct tide_table *table, const uint64_t *keys, size_
     }
     for (size_t i = 0; bad && i < count; i++) {
         if (keys[i] >= limit) {
-            return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)",
-                             (unsigned long long)keys[i], table->name,
-                             (unsigned long long)(limit - 1));
+            return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)", (unsigned long long)keys[i],
+                             table->name, (unsigned long long)(limit - 1));
         }
     }
     return 0;
 }
 
 /* Counts rows with a NaN or infinity; ENAN where the table refuses them. */
-static int check_rows(struct tide_table *table, const uint64_t *keys, size_t count,
-                      const float *rows) {
+static int check_rows(struct tide_table *table, const uint64_t *keys, size_t count, const float *rows) {
     if (TIDE_LIKELY(tide__all_finite(rows, count * table->width))) {
         return 0;
     }
@@ -489,21 +472,18 @@ static int check_rows(struct tide_table *table, const uint64_t *keys, size_t cou
     }
     tide__table_count(table, TIDE__NOT_FINITE, bad);
     if (table->options.refuse_nan) {
-        return tide_fail(TIDE_ENAN,
-                         "the row pushed to key %llu of table '%s' has a NaN or infinity",
+        return tide_fail(TIDE_ENAN, "the row pushed to key %llu of table '%s' has a NaN or infinity",
                          (unsigned long long)keys[first], table->name);
     }
     return 0;
 }
 
-int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *t, bool wait,
-                   bool *sent) {
+int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *t, bool wait, bool *sent) {
     struct tide_table *table = pass->table;
     struct tide__misses *misses = pass->misses;
     int code = kind == TIDE__PULL ? tide__pass_pull(pass) : tide__pass_push(pass);
     *sent = false;
-    tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,
-                      pass->at - misses->count);
+    tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL, pass->at - misses->count);
     if (code && misses->count && table->relocates) {
         table->operations->take_back(table, pass->keys, misses->at, misses->count);
     }
@@ -511,21 +491,19 @@ int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__t
         code = tide__remote_start(pass, kind, t);
         *sent = code == 0;
         if (wait) {
-            int result = tide__ticket_wait(
-                t); /* also after an error: what was sent must not answer into our stack */
+            int result = tide__ticket_wait(t); /* also after an error: what was sent must not answer into our stack */
             code = code ? code : result;
         }
     }
     return code;
 }
 
-int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys,
-                  size_t key_count, float *out, const float *in, struct tide_ticket *ticket) {
+int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys, size_t key_count,
+                  float *out, const float *in, struct tide_ticket *ticket) {
     struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
     tide__ticket_init(t, table, kind, out); /* done, so far; also after an error */
     int code = tide__check_keys(table, keys, key_count);
-    if (!code && TIDE_UNLIKELY(table->replicas) &&
-        atomic_load_explicit(&table->store->fenced, memory_order_relaxed)) {
+    if (!code && TIDE_UNLIKELY(table->replicas) && atomic_load_explicit(&table->store->fenced, memory_order_relaxed)) {
         code = tide__fenced_fail(table->store);
     }
     if (!code && kind == TIDE__PUSH && !raw) {
@@ -535,8 +513,7 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
         code = tide__program_order_wait(table, keys, key_count);
     }
     if (!code && kind == TIDE__PUSH && TIDE_UNLIKELY(tide_budget_counts(table->budget))) {
-        const struct tide__pass whole = {
-            .table = table, .keys = keys, .count = key_count, .mask = TIDE__FOR_WORKER};
+        const struct tide__pass whole = {.table = table, .keys = keys, .count = key_count, .mask = TIDE__FOR_WORKER};
         code = tide__memory_admit_rows(&whole);
     }
     if (code) {
@@ -548,8 +525,7 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
     }
     if (table->clocked && !raw && tide__worker_of(table)) {
         code = table->operations->operate(table, kind, keys, key_count, out, in, ticket);
-        tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,
-                          key_count);
+        tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL, key_count);
         return code;
     }
     struct tide__misses misses;
@@ -564,16 +540,14 @@ int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, cons
                               .flags = raw ? TIDE__RAW : 0,
                               .hands_over = true,
                               .patient = true,
-                              .async = ticket != NULL,
-                              .stamp =
-                                  kind == TIDE__PUSH && !raw ? tide__push_stamp(table) : TIDE_NO_CLOCK,
+                              .async = ticket,
+                              .stamp = kind == TIDE__PUSH && !raw ? tide__push_stamp(table) : TIDE_NO_CLOCK,
                               .misses = &misses};
     bool sent;
-    const bool shared = tide__hot_of(table) != NULL;
+    const bool shared = tide__hot_of(table);
     pass.unshared = !shared && !raw;
-    code = TIDE_UNLIKELY(shared) && !raw
-               ? table->hot->operate(table, &pass, kind, t, !ticket)
-               : tide__pass_run(&pass, kind, t, !ticket, &sent);
+    code = TIDE_UNLIKELY(shared) && !raw ? table->hot->operate(table, &pass, kind, t, !ticket)
+                                         : tide__pass_run(&pass, kind, t, !ticket, &sent);
     if (TIDE_UNLIKELY(code == TIDE__OVERTAKEN)) {
         struct tide__misses late;
         tide__misses_init(&late);
@@ -594,37 +568,33 @@ int tide_table_pull(struct tide_table *table, const uint64_t *keys, size_t key_c
     return tide__operate(table, TIDE__PULL, false, keys, key_count, rows, NULL, ticket);
 }
 
-int tide_table_push(struct tide_table *table, const uint64_t *keys, size_t key_count,
-                    const float *rows, struct tide_ticket *ticket) {
+int tide_table_push(struct tide_table *table, const uint64_t *keys, size_t key_count, const float *rows,
+                    struct tide_ticket *ticket) {
     return tide__operate(table, TIDE__PUSH, false, keys, key_count, NULL, rows, ticket);
 }
 
 /* Which of the keys from..end - 1 are not owned: what is (a look without a lock) costs no message.
  */
-static void look(struct tide_table *table, bool shared, const uint64_t *keys,
-                 size_t from, size_t end, struct tide__misses *misses) {
+static void look(struct tide_table *table, bool shared, const uint64_t *keys, size_t from, size_t end,
+                 struct tide__misses *misses) {
     atomic_uint_fast64_t *at[BLOCK];
     for (size_t i = from; i < end; i++) {
         const uint32_t slot = tide__slot_of(table, keys[i]);
-        atomic_uint_fast64_t *words =
-            table->options.keys == TIDE_KEYS_DENSE
-                ? atomic_load_explicit(&table->slots[slot].index, memory_order_acquire)
-                : NULL;
+        atomic_uint_fast64_t *words = table->options.keys == TIDE_KEYS_DENSE
+                                          ? atomic_load_explicit(&table->slots[slot].index, memory_order_acquire)
+                                          : NULL;
         at[i - from] = words ? words + tide__place_of(table, slot, keys[i]) : NULL;
         __builtin_prefetch(at[i - from]);
     }
     for (size_t i = from; i < end; i++) {
-        const uint64_t word =
-            at[i - from] ? atomic_load_explicit(at[i - from], memory_order_acquire) : 0;
-        if (tide__word_state(word) != TIDE__OWNED &&
-            !(shared && table->hot->stays(table, keys[i]))) {
+        const uint64_t word = at[i - from] ? atomic_load_explicit(at[i - from], memory_order_acquire) : 0;
+        if (tide__word_state(word) != TIDE__OWNED && !(shared && table->hot->stays(table, keys[i]))) {
             misses->at[misses->count++] = (uint32_t)i;
         }
     }
 }
 
-int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t key_count,
-                        struct tide_ticket *ticket) {
+int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t key_count, struct tide_ticket *ticket) {
     struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
     tide__ticket_init(t, table, TIDE__LOCALIZE, NULL);
     int code = tide__check_keys(table, keys, key_count);
@@ -636,7 +606,7 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
         return 0;
     }
     tide__store_yield(table->store);
-    const bool shared = tide__hot_of(table) != NULL;
+    const bool shared = tide__hot_of(table);
     struct tide__misses misses;
     tide__misses_init(&misses);
     code = misses_reserve(&misses, key_count);
@@ -644,14 +614,12 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
         look(table, shared, keys, i, key_count - i < BLOCK ? key_count : i + BLOCK, &misses);
     }
     tide__table_count(table, TIDE__LOCALIZED, key_count);
-    if (!code && misses.count &&
-        tide_budget_tier(&table->store->budget) >= TIDE_TIER_NARROW) {
+    if (!code && misses.count && tide_budget_tier(&table->store->budget) >= TIDE_TIER_NARROW) {
         code = tide__memory_refuse(table->store, tide__store_self(table->store),
                                    "no rows come here that could be elsewhere");
     }
     if (!code && misses.count) {
-        struct tide__pass pass = {
-            .table = table, .keys = keys, .count = key_count, .misses = &misses};
+        struct tide__pass pass = {.table = table, .keys = keys, .count = key_count, .misses = &misses};
         code = tide__remote_start(&pass, TIDE__LOCALIZE, t);
         if (!ticket) {
             int result = tide__ticket_wait(t);
@@ -662,8 +630,7 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
     return code;
 }
 
-int tide__table_intended(struct tide_table *table, const uint64_t *keys, size_t count,
-                         struct tide_ticket *ticket) {
+int tide__table_intended(struct tide_table *table, const uint64_t *keys, size_t count, struct tide_ticket *ticket) {
     struct tide__ticket *t = (struct tide__ticket *)(void *)ticket;
     struct tide__misses misses;
     tide__ticket_init(t, table, TIDE__LOCALIZE, NULL);
@@ -673,19 +640,16 @@ int tide__table_intended(struct tide_table *table, const uint64_t *keys, size_t 
         misses.at[misses.count++] = (uint32_t)i;
     }
     if (!code) {
-        struct tide__pass pass = {.table = table,
-                                  .keys = keys,
-                                  .count = count,
-                                  .flags = TIDE__INTENDED,
-                                  .misses = &misses};
+        struct tide__pass pass = {
+            .table = table, .keys = keys, .count = count, .flags = TIDE__INTENDED, .misses = &misses};
         code = tide__remote_start(&pass, TIDE__LOCALIZE, t);
     }
     tide__misses_release(&misses);
     return code;
 }
 
-size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, size_t key_count,
-                             float *rows, uint64_t *hit) {
+size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,
+                             uint64_t *hit) {
     memset(hit, 0, (key_count + 63) / 64 * sizeof *hit);
     struct tide__misses misses;
     tide__misses_init(&misses);

@@ -12,8 +12,7 @@ static void malformed(struct tide_store *store, uint16_t from, const char *what)
     uint64_t before = atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
     if (before < LOGGED_MAX) {
         tide_log(TIDE_LOG_WARN, store->node ? tide_node_name(store->node) : "",
-                 "store: damaged message%s%s from node %u", what ? " " : "", what ? what : "",
-                 (unsigned)from);
+                 "store: damaged message%s%s from node %u", what ? " " : "", what ? what : "", (unsigned)from);
     }
 }
 
@@ -30,21 +29,17 @@ int tide__reply_message(struct tide_store *store, struct tide__incoming *in) {
     int64_t code = tide_read_int(r);
     if (!tide_read_nil(r)) {
         const char *at = tide_read_string(r, &text_size);
-        (void)snprintf(text, sizeof text, "%.*s", (int)(text_size < 299 ? text_size : 299),
-                       at ? at : "");
+        (void)snprintf(text, sizeof text, "%.*s", (int)(text_size < 299 ? text_size : 299), at ? at : "");
     }
-    const void *positions =
-        tide_read_nil(r) ? NULL : tide_read_typed(r, TIDE_U32, &positions_count);
+    const void *positions = tide_read_nil(r) ? NULL : tide_read_typed(r, TIDE_U32, &positions_count);
     uint64_t count = tide_read_uint(r);
     const void *rows = tide_read_nil(r) ? NULL : tide_read_ext(r, &rows_code, &rows_size);
-    const struct tide_table *pushed =
-        in->fields == 8 ? tide__table_by_id(store, tide_read_uint(r)) : NULL;
+    const struct tide_table *pushed = in->fields == 8 ? tide__table_by_id(store, tide_read_uint(r)) : NULL;
     bool whole = !positions && count == 0 && code < 0; /* refused as a whole */
-    bool unreplicated =
-        pushed && pushed->replicas && pushed->options.durability == TIDE_DURABLE_WINDOW;
+    bool unreplicated = pushed && pushed->replicas && pushed->options.durability == TIDE_DURABLE_WINDOW;
     bool known = rows_code == TIDE_F32 || rows_code == TIDE_F16 || rows_code == TIDE_BF16;
-    if (r->error || code > 0 || code < INT32_MIN || (positions && positions_count != count) ||
-        !known || unreplicated != (in->fields == 8) || (rows && (count == 0 || rows_size % count != 0))) {
+    if (r->error || code > 0 || code < INT32_MIN || (positions && positions_count != count) || !known ||
+        unreplicated != (in->fields == 8) || (rows && (count == 0 || rows_size % count != 0))) {
         tide__pending_refused(store, id, TIDE_EPROTO, "a damaged answer");
         return TIDE_EPROTO;
     }
@@ -54,8 +49,8 @@ int tide__reply_message(struct tide_store *store, struct tide__incoming *in) {
     if (whole) {
         tide__pending_refused(store, id, (int)code, text);
     } else {
-        tide__pending_answer(store, from, id, (int)code, text, positions, (size_t)count, rows_code,
-                             rows, rows ? rows_size / (size_t)count : 0);
+        tide__pending_answer(store, from, id, (int)code, text, positions, (size_t)count, rows_code, rows,
+                             rows ? rows_size / (size_t)count : 0);
     }
     return 0;
 }
@@ -97,8 +92,7 @@ int tide__members_message(struct tide_store *store, struct tide__incoming *in) {
     if (!all && tide_net_member(store->net, (uint16_t)id, members)) {
         on_member(store, members);
     }
-    while (all && (got = tide_net_news(store->net, store->member_state, members,
-                                       TIDE_COUNT(members))) > 0) {
+    while (all && (got = tide_net_news(store->net, store->member_state, members, TIDE_COUNT(members))) > 0) {
         for (size_t i = 0; i < got; i++) {
             on_member(store, &members[i]);
         }
@@ -136,8 +130,7 @@ static void on_call(struct tide_store *store, const struct tide_message *message
     const uint64_t op = tide_read_uint(&in.body);
     tide__handler *handler = op < TIDE__OP_COUNT ? store->handlers[op].call : NULL;
     in.op = (uint16_t)op;
-    const int code = handler ? handler(store, &in)
-                             : tide_fail(TIDE_EPROTO, "the store does not know this request");
+    const int code = handler ? handler(store, &in) : tide_fail(TIDE_EPROTO, "the store does not know this request");
     if (code < 0) {
         (void)tide_answer_error(message->from, message->call, code, tide_error_message());
     }

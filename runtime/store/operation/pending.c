@@ -20,8 +20,7 @@ static int grow_slots(struct tide__pending_table *t) {
     if (capacity > TIDE__PENDING_MAX) {
         return TIDE_EBUSY;
     }
-    struct tide__pending **by_slot =
-        tide_realloc(t->by_slot, capacity * sizeof(struct tide__pending *));
+    struct tide__pending **by_slot = tide_realloc(t->by_slot, capacity * sizeof(struct tide__pending *));
     t->by_slot = by_slot ? by_slot : t->by_slot;
     uint32_t *generation = tide_realloc(t->generation, capacity * sizeof *generation);
     t->generation = generation ? generation : t->generation;
@@ -115,8 +114,8 @@ static inline uint32_t position_at(const void *positions, size_t i) {
 }
 
 /* Rows of an answer into the caller's memory. False: the answer does not fit the question. */
-static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t count, int rows_code,
-                    const uint8_t *rows, size_t row_bytes) {
+static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t count, int rows_code, const uint8_t *rows,
+                    size_t row_bytes) {
     const size_t floats = p->raw ? p->table->row_floats : p->table->width;
     const bool half = rows_code != TIDE_F32;
     if (row_bytes != floats * (half ? 2 : 4)) {
@@ -146,15 +145,13 @@ static void tell(struct tide__pending *p, int code, const uint8_t *positions, si
     int *fates = p->ticket ? p->ticket->fates : NULL;
     for (size_t i = 0; fates && i < count; i++) {
         const uint32_t position = position_at(positions, i);
-        if (position < p->count && fates[p->index[position]] == TIDE__FATE_HERE &&
-            !TIDE_MUTANT(share_fates_untold)) {
+        if (position < p->count && fates[p->index[position]] == TIDE__FATE_HERE && !TIDE_MUTANT(share_fates_untold)) {
             fates[p->index[position]] = code;
         }
     }
 }
 
-void tide__pending_fail(struct tide_store *store, struct tide__pending *p, int code,
-                        const char *text) {
+void tide__pending_fail(struct tide_store *store, struct tide__pending *p, int code, const char *text) {
     tell(p, code, NULL, p->count);
     if (p->ticket) {
         tide__ticket_finish(p->ticket, code, text);
@@ -165,8 +162,8 @@ void tide__pending_fail(struct tide_store *store, struct tide__pending *p, int c
 /* Ours. Keys that are answered now; what was answered before does not count, nor what a node
  * (`refused_by`; 0: nobody did) refuses that has gone out again to another since: that one's answer
  * counts. SIZE_MAX: not a key of the message. */
-static size_t settle(struct tide_store *store, struct tide__pending *p, uint16_t refused_by,
-                     const uint8_t *positions, size_t count) {
+static size_t settle(struct tide_store *store, struct tide__pending *p, uint16_t refused_by, const uint8_t *positions,
+                     size_t count) {
     const uint16_t self = tide__store_self(store);
     uint16_t *ats = p->at;
     const uint32_t known = p->count;
@@ -192,9 +189,8 @@ static size_t settle(struct tide_store *store, struct tide__pending *p, uint16_t
     return fresh;
 }
 
-void tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, int code,
-                          const char *text, const void *positions, size_t count, int rows_code,
-                          const void *rows, size_t row_bytes) {
+void tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, int code, const char *text,
+                          const void *positions, size_t count, int rows_code, const void *rows, size_t row_bytes) {
     struct tide__pending_table *t = &store->pending;
     struct tide__pending *p = tide__pending_take(t, id);
     if (!p) {
@@ -283,8 +279,7 @@ void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t nod
 /* May the answer for a key never come because of this death? It is at that node, or that node was
  * to pass it on and perhaps died before the message was out. */
 static bool hangs_on(const struct tide__pending *p, uint32_t i, uint16_t node) {
-    return p->at[i] == node ||
-           (p->at[i] && p->way[i].via == node && !TIDE_MUTANT(reloc_passer_forgotten));
+    return p->at[i] == node || (p->at[i] && p->way[i].via == node && !TIDE_MUTANT(reloc_passer_forgotten));
 }
 
 /* Relocating tables: the keys of unanswered operations that hang on `node`. */
@@ -311,8 +306,7 @@ static void keys_gone(struct tide_store *store, uint16_t node, const char *text)
         }
         tide_unlock(&t->lock);
         if (positions) {
-            tide__pending_answer(store, 0, id, TIDE_EDIED, text, positions, count, TIDE_F32, NULL,
-                                 0);
+            tide__pending_answer(store, 0, id, TIDE_EDIED, text, positions, count, TIDE_F32, NULL, 0);
         } else if (p) {
             tide__pending_refused(store, id, TIDE_EDIED, text);
         }
@@ -365,16 +359,14 @@ static void pass_keys(struct tide__pending *p, uint16_t self, struct tide__way w
     p->out += out;
 }
 
-void tide__pending_at(struct tide_store *store, uint64_t id, struct tide__way way, uint16_t node,
-                      const void *positions, size_t count) {
+void tide__pending_at(struct tide_store *store, uint64_t id, struct tide__way way, uint16_t node, const void *positions,
+                      size_t count) {
     struct tide__pending_table *t = &store->pending;
     const uint16_t self = tide__store_self(store);
     uint32_t slot = (uint32_t)id;
     tide_lock(&t->lock);
     struct tide__pending *p = slot < t->capacity ? t->by_slot[slot] : NULL;
-    const uint16_t dead = tide__pending_is_gone(t, node)      ? node
-                          : tide__pending_is_gone(t, way.via) ? way.via
-                                                              : 0;
+    const uint16_t dead = tide__pending_is_gone(t, node) ? node : tide__pending_is_gone(t, way.via) ? way.via : 0;
     if (p && p->id == id && p->way) {
         pass_keys(p, self, way, node, positions, count);
     }
@@ -406,32 +398,27 @@ bool tide__pending_at_leaver(struct tide_table *table) {
 
 /* Static tables: what an own operation still waits for is all parked here, and has gone no way yet.
  * To wait for it would be to wait for oneself: it is parked until the fence is lifted. */
-static bool is_parked(const struct tide_table *table, const struct tide__pending *p,
-                      uint16_t self) {
+static bool is_parked(const struct tide_table *table, const struct tide__pending *p, uint16_t self) {
     uint32_t keys = 0;
-    for (const struct tide__job *job =
-             p->node == self && !TIDE_MUTANT(move_waits_for_itself) ? table->parked : NULL;
+    for (const struct tide__job *job = p->node == self && !TIDE_MUTANT(move_waits_for_itself) ? table->parked : NULL;
          job; job = job->next) {
         keys += job->id == p->id && job->origin == self ? job->count : 0;
     }
     return keys > 0 && keys == p->left;
 }
 
-bool tide__pending_before(struct tide_store *store, const struct tide_table *table,
-                          uint64_t sequence) {
+bool tide__pending_before(struct tide_store *store, const struct tide_table *table, uint64_t sequence) {
     const uint16_t self = tide__store_self(store);
     bool found = false;
     tide_lock(&store->pending.lock);
-    for (struct tide__pending *p = store->pending.first; p && table->relocates && !found;
-         p = p->next) {
+    for (struct tide__pending *p = store->pending.first; p && table->relocates && !found; p = p->next) {
         found = p->table == table && p->out && p->sent <= sequence;
     }
     if (table->relocates) { /* what has not left this node waits in the store actor itself */
         tide_unlock(&store->pending.lock);
         return found;
     }
-    for (struct tide__pending *p = store->pending.first; p && p->sequence <= sequence && !found;
-         p = p->next) {
+    for (struct tide__pending *p = store->pending.first; p && p->sequence <= sequence && !found; p = p->next) {
         found = p->table == table && !is_parked(table, p, self);
     }
     tide_unlock(&store->pending.lock);
@@ -445,12 +432,10 @@ uint64_t tide__pending_newest(struct tide_store *store) {
     return sequence;
 }
 
-bool tide__pending_older(struct tide_store *store, const struct tide_table *table,
-                         uint64_t sequence) {
+bool tide__pending_older(struct tide_store *store, const struct tide_table *table, uint64_t sequence) {
     bool found = false;
     tide_lock(&store->pending.lock);
-    for (struct tide__pending *p = store->pending.first; p && p->sequence <= sequence && !found;
-         p = p->next) {
+    for (struct tide__pending *p = store->pending.first; p && p->sequence <= sequence && !found; p = p->next) {
         found = p->table == table && (p->kind == TIDE__PULL || p->kind == TIDE__PUSH);
     }
     tide_unlock(&store->pending.lock);

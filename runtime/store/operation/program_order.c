@@ -48,8 +48,7 @@ static bool has_key(const struct key_set *set, uint64_t key) {
 static bool asks_for(const struct tide__pending *p, const struct key_set *set) {
     for (uint32_t i = 0; i < p->count; i++) {
         uint64_t key;
-        memcpy(&key, (const char *)p->message->data + p->keys_at + (size_t)i * sizeof key,
-               sizeof key);
+        memcpy(&key, (const char *)p->message->data + p->keys_at + (size_t)i * sizeof key, sizeof key);
         if (p->at[i] && has_key(set, key)) {
             return true;
         }
@@ -58,8 +57,7 @@ static bool asks_for(const struct tide__pending *p, const struct key_set *set) {
 }
 
 /* Lock held. An unanswered pull of the fiber with one of the keys; the fiber is behind no other. */
-static struct tide__pending *earlier_pull(const struct tide_table *table,
-                                          const struct tide_fiber *fiber,
+static struct tide__pending *earlier_pull(const struct tide_table *table, const struct tide_fiber *fiber,
                                           const struct key_set *set) {
     struct tide__pending *found = NULL;
     for (struct tide__pending *p = table->store->pending.first; p; p = p->next) {
@@ -84,7 +82,7 @@ bool tide__program_order_is_held(struct tide_table *table, const uint64_t *keys,
         return !is_free(table);
     }
     tide_lock(&t->lock);
-    bool held = earlier_pull(table, tide_fiber_current(), set) != NULL;
+    bool held = earlier_pull(table, tide_fiber_current(), set);
     tide_unlock(&t->lock);
     tide_free(set);
     return held;
@@ -116,8 +114,7 @@ int tide__program_order_wait(struct tide_table *table, const uint64_t *keys, siz
     }
     tide_free(set);
     return code ? tide_fail(code, "table '%s': an earlier pull of the same key: %s", table->name,
-                            code == TIDE_ETIMEDOUT ? "no answer in 30 s"
-                                                   : "the fiber is being ended")
+                            code == TIDE_ETIMEDOUT ? "no answer in 30 s" : "the fiber is being ended")
                 : 0;
 }
 

@@ -36,7 +36,7 @@ int tide__rate_take(struct tide_store *store, uint64_t bytes) {
         return 0;
     }
     const uint64_t now = tide_port_now(store->port);
-    const bool waits = tide_fiber_current() != NULL;
+    const bool waits = tide_fiber_current();
     tide_lock(&r->lock);
     const struct tide__bucket before[2] = {r->operations, r->bytes};
     uint64_t at = due(&r->operations, now, 1), other = due(&r->bytes, now, (double)bytes);

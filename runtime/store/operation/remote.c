@@ -7,13 +7,7 @@
 #include "store/core/clock.h"
 #include "store/operation/shard.h"
 
-enum {
-    HEAD_BYTES = 96,
-    NODES_SMALL = 64,
-    MESSAGES_MAX = 65000,
-    LOCALIZE_KEYS = 512,
-    COPY_BUCKETS = 64
-};
+enum { HEAD_BYTES = 96, NODES_SMALL = 64, MESSAGES_MAX = 65000, LOCALIZE_KEYS = 512, COPY_BUCKETS = 64 };
 
 /* ---- grouping ---- */
 
@@ -61,20 +55,16 @@ static uint8_t wire_code(const struct tide_table *table, bool raw) {
 
 static size_t wire_row(const struct tide__pass *pass) {
     const struct tide_table *table = pass->table;
-    return (pass->raw ? table->row_floats : table->width) *
-           (wire_code(table, pass->raw) == TIDE_F32 ? 4u : 2u);
+    return (pass->raw ? table->row_floats : table->width) * (wire_code(table, pass->raw) == TIDE_F32 ? 4u : 2u);
 }
 
-static int write_rows(struct request *r, const struct tide__pass *pass, const uint32_t *positions,
-                      size_t count) {
+static int write_rows(struct request *r, const struct tide__pass *pass, const uint32_t *positions, size_t count) {
     struct tide_table *table = pass->table;
     const size_t floats = pass->raw ? table->row_floats : table->width, bytes = wire_row(pass);
     const uint8_t code = wire_code(table, pass->raw);
     tide_write_typed_head(&r->body, code, count * floats);
     r->tail = r->whole ? NULL : tide_blob_create(count * bytes);
-    char *rows = r->tail    ? r->tail->data
-                 : r->whole ? tide_write_reserve(&r->body, count * bytes)
-                            : NULL;
+    char *rows = r->tail ? r->tail->data : r->whole ? tide_write_reserve(&r->body, count * bytes) : NULL;
     if (!rows) {
         return tide_fail(TIDE_ENOMEM, "no memory for %zu rows to push", count);
     }
@@ -91,17 +81,15 @@ static int write_rows(struct request *r, const struct tide__pass *pass, const ui
 }
 
 /* One message for `count` keys at `positions` of the call. */
-static int make_request(const struct tide__pass *pass, enum tide__kind kind,
-                        struct tide__ticket *ticket, uint16_t node, const uint32_t *positions,
-                        size_t count, struct request **out) {
+static int make_request(const struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket, uint16_t node,
+                        const uint32_t *positions, size_t count, struct request **out) {
     struct tide_table *table = pass->table;
     struct tide_store *store = table->store;
     const bool traced = table->relocates || table->replicas;
     const size_t at_bytes = traced ? count * sizeof(uint16_t) : 0;
     const size_t way_bytes = table->relocates ? count * sizeof(struct tide__way) : 0;
     struct tide__pending *p;
-    const size_t keys_at =
-        (sizeof *p + count * sizeof p->index[0] + way_bytes + at_bytes + 7) / 8 * 8;
+    const size_t keys_at = (sizeof *p + count * sizeof p->index[0] + way_bytes + at_bytes + 7) / 8 * 8;
     p = tide_alloc(keys_at + (table->relocates ? count * sizeof p->keys[0] : 0));
     const size_t row_bytes = table->replicas && kind == TIDE__PUSH ? wire_row(pass) : 0;
     const size_t body_bytes = HEAD_BYTES + count * (sizeof(uint64_t) + row_bytes);
@@ -137,8 +125,7 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
         for (size_t i = 0; i < count; i++) {
             p->at[i] = node;
         }
-        p->fiber =
-            table->replicas && kind == TIDE__PULL && pass->async ? tide_fiber_current() : NULL;
+        p->fiber = table->replicas && kind == TIDE__PULL && pass->async ? tide_fiber_current() : NULL;
         p->out = table->replicas && node != tide__store_self(store) ? (uint32_t)count : 0;
     }
     r->pending = p;
@@ -181,21 +168,18 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind,
         whole->size = w->size;
         p->message = tide_blob_ref(whole);
     }
-    return code       ? code
-           : w->error ? tide_fail(w->error, "no memory for a message of %zu keys", count)
-                      : 0;
+    return code ? code : w->error ? tide_fail(w->error, "no memory for a message of %zu keys", count) : 0;
 }
 
 static size_t keys_a_message(const struct tide__pass *pass, enum tide__kind kind) {
     const size_t floats = pass->raw ? pass->table->row_floats : pass->table->width;
-    return kind == TIDE__LOCALIZE ? LOCALIZE_KEYS
-                                  : TIDE__MESSAGE_BYTES / (floats * sizeof(float) + 16) + 1;
+    return kind == TIDE__LOCALIZE ? LOCALIZE_KEYS : TIDE__MESSAGE_BYTES / (floats * sizeof(float) + 16) + 1;
 }
 
 /* See group(), of a table that relocates: all to the own store actor, which alone knows where a key
  * is to be had. */
-static int group_own(const struct tide__pass *pass, enum tide__kind kind,
-                     struct tide__ticket *ticket, struct request **out) {
+static int group_own(const struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket,
+                     struct request **out) {
     const struct tide__misses *m = pass->misses;
     const uint16_t self = tide__store_self(pass->table->store);
     const size_t most = keys_a_message(pass, kind);
@@ -261,8 +245,8 @@ static int route_misses(const struct tide__pass *pass, enum tide__kind kind, str
 
 /* Messages for the misses of a pass. *stale: a route changed meanwhile, or a key is served here
  * now. */
-static int group(const struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket,
-                 struct request **out, bool *stale) {
+static int group(const struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket, struct request **out,
+                 bool *stale) {
     const struct tide__misses *m = pass->misses;
     if (pass->table->relocates) {
         return group_own(pass, kind, ticket, out);
@@ -287,8 +271,7 @@ static int group(const struct tide__pass *pass, enum tide__kind kind, struct tid
     if (code || *stale) {
         goto out;
     }
-    for (size_t i = 0; i < m->count;
-         i++) { /* counting sort: stable, so duplicates keep their order */
+    for (size_t i = 0; i < m->count; i++) { /* counting sort: stable, so duplicates keep their order */
         start[node[i] + 1]++;
     }
     for (unsigned n = 0; n <= highest; n++) {
@@ -366,8 +349,8 @@ static bool is_overtaken(const struct tide__pass *pass) {
 
 /* From here on the entries may be answered. False: routes changed, or it was overtaken; nothing was
  * registered. */
-static bool enlist(const struct tide__pass *pass, struct tide__ticket *ticket,
-                   struct request *requests, uint64_t changes, size_t *count) {
+static bool enlist(const struct tide__pass *pass, struct tide__ticket *ticket, struct request *requests,
+                   uint64_t changes, size_t *count) {
     struct tide_table *table = pass->table;
     struct tide__pending_table *t = &table->store->pending;
     const uint16_t self = tide__store_self(table->store);
@@ -375,12 +358,10 @@ static bool enlist(const struct tide__pass *pass, struct tide__ticket *ticket,
     for (struct request *r = requests; r; r = r->next) {
         ++*count;
     }
-    atomic_store_explicit(&ticket->state, *count + 1,
-                          memory_order_relaxed); /* one for ourselves while we send */
+    atomic_store_explicit(&ticket->state, *count + 1, memory_order_relaxed); /* one for ourselves while we send */
     tide_lock(&t->lock);
     if (is_overtaken(pass) ||
-        (!table->relocates &&
-         atomic_load_explicit(&table->changes, memory_order_relaxed) != changes)) {
+        (!table->relocates && atomic_load_explicit(&table->changes, memory_order_relaxed) != changes)) {
         tide_unlock(&t->lock);
         atomic_store_explicit(&ticket->state, 0, memory_order_relaxed);
         return false;
@@ -441,8 +422,8 @@ static void fail_request(const struct tide__pass *pass, const struct request *r,
  * included. */
 static int why_not(struct tide_store *store, uint16_t node) {
     tide_lock(&store->pending.lock);
-    const bool fenced = atomic_load_explicit(&store->fenced, memory_order_relaxed) != 0 &&
-                        !TIDE_MUTANT(begun_when_fenced);
+    const bool fenced =
+        atomic_load_explicit(&store->fenced, memory_order_relaxed) != 0 && !TIDE_MUTANT(begun_when_fenced);
     const bool gone = tide__pending_is_gone(&store->pending, node);
     tide_unlock(&store->pending.lock);
     return fenced ? tide__fenced_fail(store) : gone ? TIDE_EDIED : 0;
@@ -455,8 +436,8 @@ static void send_requests(const struct tide__pass *pass, struct request *request
     for (struct request *r = requests; r; r = r->next) {
         int code = why_not(store, r->node);
         if (!code) {
-            code = tide__store_send(store, r->node, TIDE_LANE_STORE, false, r->body.data,
-                                    r->whole ? 0 : r->body.size, r->whole ? r->whole : r->tail);
+            code = tide__store_send(store, r->node, TIDE_LANE_STORE, false, r->body.data, r->whole ? 0 : r->body.size,
+                                    r->whole ? r->whole : r->tail);
         }
         if (code) {
             fail_request(pass, r, code);
@@ -479,8 +460,7 @@ static int walk_again(struct tide__pass *pass, enum tide__kind kind) {
     again.at = 0;
     again.misses = &left;
     int code = kind == TIDE__PULL ? tide__pass_pull(&again) : tide__pass_push(&again);
-    tide__table_count(pass->table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL,
-                      again.at - left.count);
+    tide__table_count(pass->table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL, again.at - left.count);
     memcpy(pass->misses->at, left.at, left.count * sizeof *left.at);
     pass->misses->count = left.count;
     tide__misses_release(&left);
@@ -495,8 +475,7 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
     }
     const size_t floats = pass->raw ? table->row_floats : table->width;
     const int limited = tide__rate_take(
-        store, pass->misses->count *
-                   (sizeof(uint64_t) + (kind == TIDE__LOCALIZE ? 0 : floats * sizeof(float))));
+        store, pass->misses->count * (sizeof(uint64_t) + (kind == TIDE__LOCALIZE ? 0 : floats * sizeof(float))));
     if (limited) {
         if (pass->hands_over && table->relocates) {
             table->operations->take_back(table, pass->keys, pass->misses->at, pass->misses->count);
@@ -510,15 +489,13 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
         }
         struct request *requests = NULL;
         bool stale = false;
-        uint64_t changes = atomic_load_explicit(
-            &table->changes, memory_order_acquire); /* before the routes are read */
+        uint64_t changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* before the routes are read */
         int code = group(pass, kind, ticket, &requests, &stale);
         size_t messages = 0;
         code = code || stale ? code : admit(pass, requests);
         if (!code && !stale && enlist(pass, ticket, requests, changes, &messages)) {
             if (kind != TIDE__LOCALIZE) {
-                tide__table_count(table,
-                                  kind == TIDE__PULL ? TIDE__PULLS_REMOTE : TIDE__PUSHES_REMOTE,
+                tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_REMOTE : TIDE__PUSHES_REMOTE,
                                   pass->misses->count);
             }
             send_requests(pass, requests);

@@ -9,8 +9,7 @@
 static bool is_affected(const struct tide__pending *p, const uint64_t *moved, uint16_t node) {
     for (uint32_t i = 0; i < p->count; i++) {
         uint64_t key;
-        memcpy(&key, (const char *)p->message->data + p->keys_at + (size_t)i * sizeof key,
-               sizeof key);
+        memcpy(&key, (const char *)p->message->data + p->keys_at + (size_t)i * sizeof key, sizeof key);
         const uint32_t slot = tide__slot_of(p->table, key);
         if (p->at[i] && ((node && p->at[i] == node) || (moved[slot / 64] >> (slot % 64) & 1))) {
             return true;
@@ -19,8 +18,7 @@ static bool is_affected(const struct tide__pending *p, const uint64_t *moved, ui
     return false;
 }
 
-uint64_t *tide__pending_affected(struct tide_table *table, const uint64_t *moved, uint16_t node,
-                                 size_t *count) {
+uint64_t *tide__pending_affected(struct tide_table *table, const uint64_t *moved, uint16_t node, size_t *count) {
     struct tide__pending_table *t = &table->store->pending;
     uint64_t *ids = NULL;
     size_t limit = 0;
@@ -43,8 +41,8 @@ uint64_t *tide__pending_affected(struct tide_table *table, const uint64_t *moved
     return ids;
 }
 
-bool tide__pending_again(struct tide_store *store, uint64_t id, uint8_t **data,
-                         struct tide__job *job, uint32_t **indices, uint32_t *count) {
+bool tide__pending_again(struct tide_store *store, uint64_t id, uint8_t **data, struct tide__job *job,
+                         uint32_t **indices, uint32_t *count) {
     struct tide__pending_table *t = &store->pending;
     struct tide__pending *p = tide__pending_take(t, id);
     if (!p) {
@@ -68,8 +66,7 @@ bool tide__pending_again(struct tide_store *store, uint64_t id, uint8_t **data,
     p->busy = false;
     tide_unlock(&t->lock);
     job->own = true;
-    job->map_version =
-        (uint32_t)atomic_load_explicit(&job->table->map_version, memory_order_relaxed);
+    job->map_version = (uint32_t)atomic_load_explicit(&job->table->map_version, memory_order_relaxed);
     if (!good) {
         tide_free(*data);
         tide_free(*indices);

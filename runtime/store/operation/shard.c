@@ -37,9 +37,8 @@ void tide__job_free(struct tide_store *store, struct tide__job *job) {
 
 /* ---- answers ---- */
 
-static void reply_error(struct tide_store *store, uint16_t origin, uint64_t id, int code,
-                        const char *text, const struct tide__job *job, const uint32_t *indices,
-                        size_t count) {
+static void reply_error(struct tide_store *store, uint16_t origin, uint64_t id, int code, const char *text,
+                        const struct tide__job *job, const uint32_t *indices, size_t count) {
     struct tide_writer w;
     uint8_t buffer[256];
     tide_writer_init(&w, buffer, sizeof buffer);
@@ -66,8 +65,7 @@ static void reply_error(struct tide_store *store, uint16_t origin, uint64_t id, 
     tide_writer_release(&w);
 }
 
-void tide__job_error(const struct tide__job *job, int code, const char *text,
-                     const uint32_t *indices, size_t count) {
+void tide__job_error(const struct tide__job *job, int code, const char *text, const uint32_t *indices, size_t count) {
     struct tide_store *store = job->table->store;
     if (job->id == 0) {
         return;
@@ -78,8 +76,7 @@ void tide__job_error(const struct tide__job *job, int code, const char *text,
             positions[i] = tide__job_position_at(job, indices ? indices[i] : i);
         }
         if (positions) {
-            tide__pending_answer(store, 0, job->id, code, text, positions, count, TIDE_F32, NULL,
-                                 0);
+            tide__pending_answer(store, 0, job->id, code, text, positions, count, TIDE_F32, NULL, 0);
         }
         tide_free(positions);
         return;
@@ -110,8 +107,7 @@ static uint32_t next_answered(struct answered *a) {
 }
 
 /* The positions of `done` keys into the message; their rows are closed up over the gaps. */
-static const uint8_t *write_answered(struct answered *a, size_t done, float *values,
-                                     struct tide_writer *w) {
+static const uint8_t *write_answered(struct answered *a, size_t done, float *values, struct tide_writer *w) {
     const size_t floats = tide__job_floats(a->job);
     tide_write_typed_head(w, TIDE_U32, done);
     uint8_t *out = tide_write_reserve(w, done * 4);
@@ -136,8 +132,8 @@ static void reply(struct tide__job *job, size_t done, struct tide_blob *values) 
     uint8_t buffer[128];
     tide_writer_init(&w, buffer, sizeof buffer);
     const bool unreplicated = job->kind == TIDE__PUSH && job->table->replicas &&
-                         job->origin != tide__store_self(store) &&
-                         job->table->operations->given(job->table, job->origin, done);
+                              job->origin != tide__store_self(store) &&
+                              job->table->operations->given(job->table, job->origin, done);
     tide_write_array(&w, unreplicated ? 8 : 7);
     tide_write_uint(&w, TIDE__OP_REPLY);
     tide_write_uint(&w, job->id);
@@ -147,13 +143,13 @@ static void reply(struct tide__job *job, size_t done, struct tide_blob *values) 
     if (done == job->count && !positions) {
         tide_write_nil(&w);
     } else {
-        struct answered answered = {.job = job, .fresh = values != NULL};
+        struct answered answered = {.job = job, .fresh = values};
         positions = write_answered(&answered, done, values ? values->data : NULL, &w);
     }
     if (job->origin == tide__store_self(store)) {
         if (!w.error) { /* before anything else is written: positions lie in the writer */
-            tide__pending_answer(store, 0, job->id, 0, NULL, positions, done, TIDE_F32,
-                                 values ? values->data : NULL, floats * sizeof(float));
+            tide__pending_answer(store, 0, job->id, 0, NULL, positions, done, TIDE_F32, values ? values->data : NULL,
+                                 floats * sizeof(float));
         }
         tide_writer_release(&w);
         return;
@@ -162,8 +158,7 @@ static void reply(struct tide__job *job, size_t done, struct tide_blob *values) 
     if (values) {
         const uint8_t code = tide__job_code(job);
         if (code != TIDE_F32) {
-            tide__floats_to_half(values->data, values->data, done * floats,
-                                 job->table->options.wire);
+            tide__floats_to_half(values->data, values->data, done * floats, job->table->options.wire);
         }
         values->size = done * tide__job_wire_row(job);
         tide_write_typed_head(&w, code, done * floats);
@@ -194,16 +189,15 @@ void tide__job_reply(struct tide__job *job) {
 /* ---- what is not served here ---- */
 
 /* The keys of `job` at `indices`, as a message like the one it came in. */
-static int write_part(const struct tide__job *job, unsigned hops, const uint32_t *indices,
-                      const uint32_t *terms, size_t count, struct tide_writer *w) {
+static int write_part(const struct tide__job *job, unsigned hops, const uint32_t *indices, const uint32_t *terms,
+                      size_t count, struct tide_writer *w) {
     const size_t row = tide__job_wire_row(job);
-    const bool ids = job->table->replicas != NULL;
+    const bool ids = job->table->replicas;
     tide_write_array(w, tide__job_fields(job->table, job->kind));
     tide_write_uint(w, job->kind);
     tide_write_uint(w, job->table->id);
     tide_write_uint(w, job->id);
-    tide_write_uint(w, ids ? job->map_version
-                           : atomic_load_explicit(&job->table->map_version, memory_order_relaxed));
+    tide_write_uint(w, ids ? job->map_version : atomic_load_explicit(&job->table->map_version, memory_order_relaxed));
     tide_write_uint(w, job->origin);
     tide_write_uint(w, hops);
     tide_write_uint(w, job->flags);
@@ -254,8 +248,7 @@ static int write_part(const struct tide__job *job, unsigned hops, const uint32_t
 }
 
 /* "Your map is old": the new homes of the slots of these keys. */
-void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, size_t count,
-                        uint16_t home) {
+void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, size_t count, uint16_t home) {
     struct tide_table *table = job->table;
     uint32_t slots[256], homes[256], versions[256];
     size_t found = 0;
@@ -285,14 +278,12 @@ void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, si
     (void)tide__store_send_writer(table->store, job->origin, &w);
 }
 
-int tide__job_pass(const struct tide__job *job, const uint32_t *indices, const uint32_t *terms,
-                   size_t count, uint16_t to) {
+int tide__job_pass(const struct tide__job *job, const uint32_t *indices, const uint32_t *terms, size_t count,
+                   uint16_t to) {
     struct tide_store *store = job->table->store;
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    int code = tide__member_gone(store, to)
-                   ? TIDE_EDIED
-                   : write_part(job, job->hops + 1u, indices, terms, count, &w);
+    int code = tide__member_gone(store, to) ? TIDE_EDIED : write_part(job, job->hops + 1u, indices, terms, count, &w);
     if (!code) { /* prepaid: the origin's credit covers every leg */
         code = tide__store_send(store, to, TIDE_LANE_STORE, true, w.data, w.size, NULL);
     }
@@ -300,8 +291,7 @@ int tide__job_pass(const struct tide__job *job, const uint32_t *indices, const u
     return code;
 }
 
-static void forward(const struct tide__job *job, const uint32_t *indices, size_t count,
-                    uint16_t home) {
+static void forward(const struct tide__job *job, const uint32_t *indices, size_t count, uint16_t home) {
     struct tide_table *table = job->table;
     struct tide_store *store = table->store;
     char name[96], text[160];
@@ -317,8 +307,7 @@ static void forward(const struct tide__job *job, const uint32_t *indices, size_t
         return;
     }
     if (code) {
-        (void)snprintf(text, sizeof text, "node %s %s", name,
-                       code == TIDE_EDIED ? "died" : "cannot be reached");
+        (void)snprintf(text, sizeof text, "node %s %s", name, code == TIDE_EDIED ? "died" : "cannot be reached");
         tide__job_error(job, code, text, indices, count);
         return;
     }
@@ -335,8 +324,7 @@ static void forward(const struct tide__job *job, const uint32_t *indices, size_t
 }
 
 /* A copy of a part of the job that waits on its own. NULL: out of memory or over the limit. */
-struct tide__job *tide__job_detach(const struct tide__job *job, const uint32_t *indices,
-                                   size_t count) {
+struct tide__job *tide__job_detach(const struct tide__job *job, const uint32_t *indices, size_t count) {
     struct tide_store *store = job->table->store;
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
@@ -362,8 +350,7 @@ void tide__job_park(const struct tide__job *job, const uint32_t *indices, size_t
     struct tide_table *table = job->table;
     struct tide__job *part = tide__job_detach(job, indices, count);
     if (!part) {
-        tide__job_error(job, TIDE_EBUSY, "too many operations wait for slots on the move", indices,
-                        count);
+        tide__job_error(job, TIDE_EBUSY, "too many operations wait for slots on the move", indices, count);
         if (table->relocates && job->own && job->kind != TIDE__LOCALIZE) {
             table->operations->take_back(table, job->keys, indices, count);
         }
@@ -381,9 +368,8 @@ enum { PARKED = 0, DROPPED = UINT16_MAX };
 /* Does an operation wait for a group that this node has not heard of yet? */
 static bool waits_for_group(const struct tide__job *job, uint16_t to) {
     const struct tide_table *table = job->table;
-    return table->replicas &&
-           (tide__member_gone(table->store, to) ||
-            job->map_version > atomic_load_explicit(&table->map_version, memory_order_relaxed));
+    return table->replicas && (tide__member_gone(table->store, to) ||
+                               job->map_version > atomic_load_explicit(&table->map_version, memory_order_relaxed));
 }
 
 /* Where a missed key of a job goes: a node, or one of these. Of a table with copies nothing is
@@ -560,9 +546,8 @@ static int process(struct tide__job *job) {
     if (code) {
         tide__job_error(job, code, tide_error_message(), NULL, job->count);
     } else {
-        tide__table_count(
-            table, job->kind == TIDE__PULL ? TIDE__SERVED_PULLS : TIDE__SERVED_PUSHES,
-            job->origin == tide__store_self(table->store) ? 0 : job->count - job->misses.count);
+        tide__table_count(table, job->kind == TIDE__PULL ? TIDE__SERVED_PULLS : TIDE__SERVED_PUSHES,
+                          job->origin == tide__store_self(table->store) ? 0 : job->count - job->misses.count);
         if (subscribes && job->kind == TIDE__PUSH) {
             read_fresh(job);
         }
@@ -608,8 +593,7 @@ void tide__stalled_retry(struct tide_store *store) {
 }
 
 /* What is parked has been looked at before all that is stalled came: it goes first. */
-static void parked_before_stalled(struct tide_store *store, struct tide__job *first,
-                                  struct tide__job **end) {
+static void parked_before_stalled(struct tide_store *store, struct tide__job *first, struct tide__job **end) {
     if (TIDE_MUTANT(move_parked_last)) {
         *store->stalled_end = first;
         store->stalled_end = end;
@@ -671,8 +655,7 @@ static bool keys_in_range(const struct tide__job *job, uint64_t *bad) {
     return true;
 }
 
-static void refuse(struct tide_store *store, const struct tide__job *job, int code,
-                   const char *text) {
+static void refuse(struct tide_store *store, const struct tide__job *job, int code, const char *text) {
     atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
     if (job->origin != 0 && job->id != 0) {
         reply_error(store, job->origin, job->id, code, text, NULL, NULL, 0);
@@ -689,17 +672,15 @@ static bool read_extra(struct tide_reader *r, struct tide__job *job, size_t *ter
         }
         memcpy(&job->sequence, numbers, sizeof job->sequence);
         memcpy(&job->low, numbers + 8, sizeof job->low);
-    } else if (tide__job_has_terms(job->table, job->kind) &&
-               (job->kind == TIDE__LOC || !tide_read_nil(r))) {
+    } else if (tide__job_has_terms(job->table, job->kind) && (job->kind == TIDE__LOC || !tide_read_nil(r))) {
         job->terms = tide_read_typed(r, TIDE_U32, terms);
-        return job->terms != NULL;
+        return job->terms;
     }
     return true;
 }
 
 /* Points into body. False: not an operation we can execute; answered where possible. */
-bool tide__job_parse(const void *body, size_t size, struct tide_store *store,
-                     struct tide__job *job) {
+bool tide__job_parse(const void *body, size_t size, struct tide_store *store, struct tide__job *job) {
     struct tide_reader r;
     tide_reader_init(&r, body, size);
     size_t fields = tide_read_array(&r), positions = 0, terms = 0, count = 0, values = 0;
@@ -719,43 +700,37 @@ bool tide__job_parse(const void *body, size_t size, struct tide_store *store,
     job->table = tide__table_by_id(store, table_id);
     char text[160];
     if (!r.error && !job->table) {
-        (void)snprintf(text, sizeof text, "no table with id %llu here",
-                       (unsigned long long)table_id);
+        (void)snprintf(text, sizeof text, "no table with id %llu here", (unsigned long long)table_id);
         refuse(store, job, TIDE_ENOENT, text);
         return false;
     }
-    const bool whole =
-        !r.error && fields == tide__job_fields(job->table, kind) && read_extra(&r, job, &terms);
+    const bool whole = !r.error && fields == tide__job_fields(job->table, kind) && read_extra(&r, job, &terms);
     job->positions = tide_read_nil(&r) ? NULL : tide_read_typed(&r, TIDE_U32, &positions);
     job->keys = tide_read_typed(&r, TIDE_U64, &count);
-    if (!whole || r.error || count == 0 || count > UINT32_MAX / 2 ||
-        (job->positions && positions != count) || (job->terms && terms != count) ||
-        stamp > TIDE_NO_CLOCK || flags > TIDE__FLAGS || hops >= TIDE__HOPS_MAX || origin == 0 ||
-        origin > UINT16_MAX) {
+    if (!whole || r.error || count == 0 || count > UINT32_MAX / 2 || (job->positions && positions != count) ||
+        (job->terms && terms != count) || stamp > TIDE_NO_CLOCK || flags > TIDE__FLAGS || hops >= TIDE__HOPS_MAX ||
+        origin == 0 || origin > UINT16_MAX) {
         refuse(store, job, TIDE_EPROTO, "a damaged operation");
         return false;
     }
     job->count = (uint32_t)count;
     if (kind == TIDE__PUSH) {
         job->rows = tide_read_typed(&r, tide__job_code(job), &values);
-        if (r.error || values % tide__job_floats(job) != 0 ||
-            values / tide__job_floats(job) != count) {
+        if (r.error || values % tide__job_floats(job) != 0 || values / tide__job_floats(job) != count) {
             refuse(store, job, TIDE_EPROTO, "rows do not match the keys");
             return false;
         }
     } else if (kind != TIDE__PULL && !job->table->relocates) {
         refuse(store, job, TIDE_EREFUSED, "this table does not relocate");
         return false;
-    } else if (kind == TIDE__PULL &&
-               count > REPLY_BYTES_MAX / (tide__job_floats(job) * sizeof(float)) + 1) {
+    } else if (kind == TIDE__PULL && count > REPLY_BYTES_MAX / (tide__job_floats(job) * sizeof(float)) + 1) {
         refuse(store, job, TIDE_ELIMIT, "more rows than fit an answer");
         return false;
     }
     uint64_t bad;
     if (!keys_in_range(job, &bad)) {
-        (void)snprintf(text, sizeof text, "key %llu is outside table '%s' (0..%llu)",
-                       (unsigned long long)bad, job->table->name,
-                       (unsigned long long)(job->table->options.key_count - 1));
+        (void)snprintf(text, sizeof text, "key %llu is outside table '%s' (0..%llu)", (unsigned long long)bad,
+                       job->table->name, (unsigned long long)(job->table->options.key_count - 1));
         refuse(store, job, TIDE_ERANGE, text);
         return false;
     }

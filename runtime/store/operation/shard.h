@@ -26,21 +26,21 @@ struct tide__job {
     uint8_t kind, hops;
     bool raw;
     uint8_t flags; /* enum tide__operation_flags */
-    bool own; /* straight from a worker of this node: waits behind fences */
+    bool own;      /* straight from a worker of this node: waits behind fences */
     bool returned; /* of this node, back from a node that has the rows no more (location_cache.h) */
     bool queued_once;
     /* tables with copies: of the message at its origin, and the oldest that is unanswered there */
     uint64_t sequence, low;
-    uint32_t map_version; /* what the origin knows */
+    uint32_t map_version;     /* what the origin knows */
     size_t at;                /* of the walk, when it stalled */
     struct tide_blob *values; /* rows read so far, row i at i; of a push those that are fresh */
     uint8_t *fresh;           /* push, of each key: its row goes back (subscribe.c); NULL: none */
     uint32_t fresh_count;
-    float *deltas;            /* push with short values: widened rows */
+    float *deltas; /* push with short values: widened rows */
     /* relocating tables: a part that waits for rows on their way (owner.c) */
     struct tide__waiter *waiters;
-    uint8_t *failed; /* of each key; answered already */
-    uint32_t left;   /* keys not yet run */
+    uint8_t *failed;   /* of each key; answered already */
+    uint32_t left;     /* keys not yet run */
     uint32_t failures; /* keys with `failed` */
     struct tide__misses misses;
     uint8_t *copy; /* the message, once it had to wait */
@@ -58,9 +58,7 @@ static inline uint16_t tide__job_changer(const struct tide__job *job) {
 
 static inline uint8_t tide__job_code(const struct tide__job *job) {
     uint8_t wire = job->table->options.wire;
-    return job->raw || wire == TIDE_WIRE_F32 ? TIDE_F32
-           : wire == TIDE_WIRE_F16           ? TIDE_F16
-                                             : TIDE_BF16;
+    return job->raw || wire == TIDE_WIRE_F32 ? TIDE_F32 : wire == TIDE_WIRE_F16 ? TIDE_F16 : TIDE_BF16;
 }
 
 static inline size_t tide__job_wire_row(const struct tide__job *job) {
@@ -109,21 +107,18 @@ int tide__job_prepare(struct tide__job *job);
 /* Push: room for rows that go back. */
 int tide__job_make_fresh(struct tide__job *job);
 /* Fails the keys at `indices` (NULL: all `count` of them) of an operation; nothing for id 0. */
-void tide__job_error(const struct tide__job *job, int code, const char *text,
-                     const uint32_t *indices, size_t count);
+void tide__job_error(const struct tide__job *job, int code, const char *text, const uint32_t *indices, size_t count);
 /* Answers everything but the misses. */
 void tide__job_reply(struct tide__job *job);
 /* A copy of a part of the job on the heap. NULL: out of memory or over the limit. */
-struct tide__job *tide__job_detach(const struct tide__job *job, const uint32_t *indices,
-                                   size_t count);
+struct tide__job *tide__job_detach(const struct tide__job *job, const uint32_t *indices, size_t count);
 /* The part waits until its slots have settled. */
 void tide__job_park(const struct tide__job *job, const uint32_t *indices, size_t count);
 /* The part as a message of the same kind to another node; terms: of the part, NULL: none. 0, or why
  * not. */
-int tide__job_pass(const struct tide__job *job, const uint32_t *indices, const uint32_t *terms,
-                   size_t count, uint16_t to);
-void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, size_t count,
-                        uint16_t home);
+int tide__job_pass(const struct tide__job *job, const uint32_t *indices, const uint32_t *terms, size_t count,
+                   uint16_t to);
+void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, size_t count, uint16_t home);
 /* Points into data. False: not an operation we can execute; answered where possible. */
 bool tide__job_parse(const void *data, size_t size, struct tide_store *store, struct tide__job *job);
 void tide__job_free(struct tide_store *store, struct tide__job *job);

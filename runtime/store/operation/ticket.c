@@ -12,11 +12,9 @@
 #define COUNT_MASK UINT64_C(0xffff)
 #define FIBER_MASK UINT64_C(0x7fffffffffff)
 
-_Static_assert(sizeof(struct tide__ticket) <= sizeof(struct tide_ticket),
-               "a ticket lies in the public one");
+_Static_assert(sizeof(struct tide__ticket) <= sizeof(struct tide_ticket), "a ticket lies in the public one");
 
-void tide__ticket_init(struct tide__ticket *ticket, struct tide_table *table, enum tide__kind kind,
-                       float *rows) {
+void tide__ticket_init(struct tide__ticket *ticket, struct tide_table *table, enum tide__kind kind, float *rows) {
     memset(ticket, 0, sizeof *ticket);
     ticket->table = table;
     ticket->rows = rows;
@@ -46,11 +44,10 @@ void tide__ticket_finish(struct tide__ticket *ticket, int code, const char *text
         next = (old & COUNT_MASK) == 1 ? 0 : old - 1;
         /* release: rows, result and text before the count; pairs with the acquires of done and wait
          */
-    } while (!atomic_compare_exchange_weak_explicit(&ticket->state, &old, next,
-                                                    memory_order_acq_rel, memory_order_relaxed));
+    } while (
+        !atomic_compare_exchange_weak_explicit(&ticket->state, &old, next, memory_order_acq_rel, memory_order_relaxed));
     if (next == 0 && ticket_fiber(old)) {
-        tide_fiber_wake(ticket_fiber(
-            old)); /* it may have gone on by itself already: a late wake does no harm */
+        tide_fiber_wake(ticket_fiber(old)); /* it may have gone on by itself already: a late wake does no harm */
     }
 }
 
@@ -92,8 +89,7 @@ static int ticket_result(struct tide__ticket *ticket) {
 static void note_wait(struct tide__ticket *ticket, uint64_t began) {
     struct tide_table *table = ticket->table;
     unsigned bucket = tide_wait_bucket(tide_port_now(table->store->port) - began);
-    atomic_fetch_add_explicit(&table->waits[ticket->kind == TIDE__PUSH][bucket], 1,
-                              memory_order_relaxed);
+    atomic_fetch_add_explicit(&table->waits[ticket->kind == TIDE__PUSH][bucket], 1, memory_order_relaxed);
 }
 
 void tide_table_waits(struct tide_table *table, struct tide_table_waits *out) {
@@ -107,8 +103,7 @@ int tide__ticket_wait(struct tide__ticket *ticket) {
     struct tide_fiber *self = tide_fiber_current();
     uint64_t deadline = 0;
     for (;;) {
-        uint64_t state = atomic_load_explicit(&ticket->state,
-                                              memory_order_acquire); /* with tide__ticket_finish */
+        uint64_t state = atomic_load_explicit(&ticket->state, memory_order_acquire); /* with tide__ticket_finish */
         if (state == 0) {
             if (deadline && (ticket->kind == TIDE__PULL || ticket->kind == TIDE__PUSH)) {
                 note_wait(ticket, deadline - TIDE_CALL_TIMEOUT);
@@ -123,8 +118,8 @@ int tide__ticket_wait(struct tide__ticket *ticket) {
         if (!ticket_fiber(state)) {
             uint64_t next = state | (uint64_t)(uintptr_t)self << 16;
             /* release: the fiber before the last finish reads it */
-            if (!atomic_compare_exchange_weak_explicit(
-                    &ticket->state, &state, next, memory_order_release, memory_order_relaxed)) {
+            if (!atomic_compare_exchange_weak_explicit(&ticket->state, &state, next, memory_order_release,
+                                                       memory_order_relaxed)) {
                 continue;
             }
         }
@@ -137,8 +132,7 @@ int tide__ticket_wait(struct tide__ticket *ticket) {
             tide_free(ticket->text);
             atomic_store_explicit(&ticket->state, 0, memory_order_relaxed);
             return tide_fail(code, "%s: %s", ticket->table->why[ticket->kind == TIDE__PUSH],
-                             code == TIDE_ETIMEDOUT ? "no answer in 30 s"
-                                                    : "the fiber is being ended");
+                             code == TIDE_ETIMEDOUT ? "no answer in 30 s" : "the fiber is being ended");
         }
     }
 }
@@ -146,10 +140,9 @@ int tide__ticket_wait(struct tide__ticket *ticket) {
 bool tide_ticket_done(const struct tide_ticket *ticket) {
     const struct tide__ticket *t = (const struct tide__ticket *)(const void *)ticket;
     if (t->kind == TIDE__CLOCKED) { /* what was not here is read when it is waited for */
-        return t->text == NULL;
+        return !t->text;
     }
-    return atomic_load_explicit(&t->state, memory_order_acquire) ==
-           0; /* with tide__ticket_finish */
+    return atomic_load_explicit(&t->state, memory_order_acquire) == 0; /* with tide__ticket_finish */
 }
 
 int tide_ticket_wait(struct tide_ticket *ticket) {

@@ -124,9 +124,8 @@ bool tide__async_enter(struct tide_table *table, unsigned *guard) {
      * closed (tide__async_tighten) */
     atomic_fetch_add(&a->lists[*guard].passing, 1);
     const uint64_t until = atomic_load(&a->until);
-    const bool open =
-        tide_port_now(table->store->port) < until &&
-        atomic_load_explicit(&a->bytes, memory_order_relaxed) < table->options.window_bytes;
+    const bool open = tide_port_now(table->store->port) < until &&
+                      atomic_load_explicit(&a->bytes, memory_order_relaxed) < table->options.window_bytes;
     if (!open && !TIDE_MUTANT(window_unbounded)) {
         atomic_fetch_sub(&a->lists[*guard].passing, 1);
         return false;
@@ -377,15 +376,13 @@ static uint32_t group(struct tide_table *table, size_t count) {
 /* The listed row of the j-th key, if this node is its home, into `out` unless that is NULL; it is
  * listed no more. */
 static bool take_row(struct tide_table *table, const struct tide__rows *rows, size_t j, void *out) {
-    const uint32_t route =
-        atomic_load_explicit(&table->slots[rows->slots[j]].route, memory_order_relaxed);
+    const uint32_t route = atomic_load_explicit(&table->slots[rows->slots[j]].route, memory_order_relaxed);
     atomic_uint_fast64_t *word;
     uint64_t old;
     if (tide__rows_lock(table, rows, j, false, &word, &old) != TIDE__FOUND) {
         return false;
     }
-    const bool goes =
-        (route & TIDE__MINE) && tide__word_state(old) == TIDE__OWNED && tide__word_seen(old);
+    const bool goes = (route & TIDE__MINE) && tide__word_state(old) == TIDE__OWNED && tide__word_seen(old);
     if (goes && out) {
         memcpy(out, tide__slab_row(&table->slab, (uint32_t)old), row_bytes(table));
     }
@@ -400,8 +397,7 @@ void tide__async_give_up(struct tide_table *table, const uint64_t *keys, size_t 
         struct tide__rows rows;
         tide__rows_ahead(table, (const uint8_t *)(keys + i), NULL, 1, true, &rows);
         const uint32_t slot = rows.slots[0];
-        const uint32_t route =
-            atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
+        const uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
         uint64_t chain = chain_at(table, slot);
         (void)take_row(table, &rows, 0, NULL);
         for (; (route & TIDE__MINE) && tide__replicas_first(replicas, slot) && chain; chain >>= 16) {
@@ -411,8 +407,7 @@ void tide__async_give_up(struct tide_table *table, const uint64_t *keys, size_t 
 }
 
 /* `count` keys, of whole slots. */
-static int ship_part(struct tide_table *table, const uint64_t *keys, size_t count,
-                     struct tide__wait *wait) {
+static int ship_part(struct tide_table *table, const uint64_t *keys, size_t count, struct tide__wait *wait) {
     struct tide__replicas *replicas = table->replicas;
     const size_t bytes = row_bytes(table), ids = tide__dedup_untold(table);
     struct tide__repl all = {.table = table,
@@ -460,8 +455,7 @@ static void ship_or_give_up(struct tide_table *table, const uint64_t *keys, size
  * what has changed them. */
 static void next_part(struct tide_table *table) {
     struct tide__async_replication *a = table->replicas->async;
-    const size_t most = TIDE_BUGGIFY(window_in_parts) ? 1 : PART_BYTES / row_bytes(table) + 1,
-                 first = a->shipped;
+    const size_t most = TIDE_BUGGIFY(window_in_parts) ? 1 : PART_BYTES / row_bytes(table) + 1, first = a->shipped;
     const uint16_t copy = first_copy(table, a->slots[a->slot_at]);
     do {
         a->shipped = a->ends[a->slot_at++];
@@ -526,8 +520,7 @@ void tide__async_ship(struct tide_table *table) {
     if (a->ships) {
         return; /* what is listed now goes behind that */
     }
-    struct tide__flight *flight =
-        tide_alloc_zero(1, sizeof *flight + a->peer_count * sizeof flight->given[0]);
+    struct tide__flight *flight = tide_alloc_zero(1, sizeof *flight + a->peer_count * sizeof flight->given[0]);
     struct tide__wait *wait = flight ? tide_alloc_zero(1, sizeof *wait) : NULL;
     if (!wait) { /* it stays listed: with the next tick */
         tide_free(flight);
@@ -578,8 +571,7 @@ static void waits_again(struct tide__async_replication *a, struct tide__wait *wa
 
 void tide__async_landed(struct tide_table *table, struct tide__flight *flight) {
     struct tide__async_replication *a = table->replicas->async;
-    const uint64_t way = tide_port_now(table->store->port) - flight->at,
-                   known = a->way - a->way / WAY_FORGOTTEN;
+    const uint64_t way = tide_port_now(table->store->port) - flight->at, known = a->way - a->way / WAY_FORGOTTEN;
     a->way = way > known ? way : known;
     atomic_fetch_sub_explicit(&a->flying, flight->bytes, memory_order_relaxed);
     atomic_fetch_sub_explicit(&a->bytes, flight->bytes, memory_order_relaxed);
@@ -615,8 +607,7 @@ static void tick(struct tide_table *table) {
         tide__async_ship(table);
     }
     a->ticking = false;
-    if (now < a->busy_at + IDLE_WINDOWS * table->options.window_ns || !close_passes(a) ||
-        anything_listed(a)) {
+    if (now < a->busy_at + IDLE_WINDOWS * table->options.window_ns || !close_passes(a) || anything_listed(a)) {
         tick_later(table);
     } /* else the next push comes to the store actor, and starts it again */
     look_again(table);

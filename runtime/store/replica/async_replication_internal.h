@@ -15,7 +15,7 @@ struct tide__risk_peer {
 struct tide__flight { /* what was listed at a time, on its way */
     struct tide__flight *next;
     uint64_t at, bytes;
-    bool landed, whole; /* whole: nothing that was listed then stayed behind */
+    bool landed, whole;       /* whole: nothing that was listed then stayed behind */
     struct tide__wait *waits; /* answers that wait for it, and for those before */
     size_t count;
     uint64_t given[]; /* by peer */
@@ -32,21 +32,21 @@ struct tide__async_replication {
     /* any thread */
     struct tide__risk_list lists[TIDE__STRIPES + 1]; /* by stripe; the last: the store actor's, who
                                                         needs no lock for it */
-    atomic_uint_fast64_t until; /* pushes are answered at once */
-    atomic_uint_fast64_t bytes; /* of rows that are listed, or on their way */
-    atomic_uint_fast64_t flying; /* those on their way; written by the I/O thread */
+    atomic_uint_fast64_t until;                      /* pushes are answered at once */
+    atomic_uint_fast64_t bytes;                      /* of rows that are listed, or on their way */
+    atomic_uint_fast64_t flying;                     /* those on their way; written by the I/O thread */
     atomic_uint_fast64_t bytes_most, lost_updates;
     atomic_uint_fast64_t going; /* see tide__async_going; written by the I/O thread */
-    atomic_bool hurried; /* the store actor is told to ship */
+    atomic_bool hurried;        /* the store actor is told to ship */
     /* I/O thread */
     uint64_t safe;
-    uint64_t leases, leases_looked; /* until when they hold; when that was looked up */
+    uint64_t leases, leases_looked;              /* until when they hold; when that was looked up */
     struct tide__flight *flights, **flights_end; /* in order */
-    struct tide__wait *waits; /* for the next flight */
-    uint64_t losses;                   /* of slots, to other homes */
-    uint64_t lost_at[TIDE_SLOT_COUNT]; /* `losses` with the last one of the slot */
-    uint64_t noted;                    /* bytes of rows in its list that do not count yet */
-    uint64_t *gathered, *sorted; /* sorted: the second half */
+    struct tide__wait *waits;                    /* for the next flight */
+    uint64_t losses;                             /* of slots, to other homes */
+    uint64_t lost_at[TIDE_SLOT_COUNT];           /* `losses` with the last one of the slot */
+    uint64_t noted;                              /* bytes of rows in its list that do not count yet */
+    uint64_t *gathered, *sorted;                 /* sorted: the second half */
     size_t gathered_room;
     uint16_t order[TIDE_SLOT_COUNT];  /* of slots, by chain; `ordered`: it is made */
     uint32_t places[TIDE_SLOT_COUNT]; /* by slot; 0 between two shipments */
@@ -61,9 +61,9 @@ struct tide__async_replication {
     size_t peer_count;
     uint64_t timer;
     bool ticking, ordered;
-    bool missed;      /* a tick came before what was on its way had landed */
-    uint64_t way;     /* how long a shipment takes until it has landed; short ones count later */
-    uint64_t busy_at; /* when there was something to do */
+    bool missed;                 /* a tick came before what was on its way had landed */
+    uint64_t way;                /* how long a shipment takes until it has landed; short ones count later */
+    uint64_t busy_at;            /* when there was something to do */
     bool tight[TIDE_SLOT_COUNT]; /* about to go */
 };
 

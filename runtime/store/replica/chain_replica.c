@@ -73,9 +73,7 @@ int tide__repl_send(struct tide_table *table, const struct tide__repl_message *m
         tide_write_nil(&w);
     }
     tide__table_count(table, TIDE__BYTES_OUT, w.size + (m->blob ? bytes : 0));
-    int code = w.error ? w.error
-                       : tide__store_send(table->store, to, TIDE_LANE_STORE, true, w.data, w.size,
-                                          m->blob);
+    int code = w.error ? w.error : tide__store_send(table->store, to, TIDE_LANE_STORE, true, w.data, w.size, m->blob);
     tide_writer_release(&w);
     return code;
 }
@@ -94,8 +92,7 @@ static void acknowledge(struct tide_store *store, const struct tide__repl_messag
 /* ---- pushes ---- */
 
 static size_t wire_row(const struct tide_table *table, bool raw) {
-    return raw ? table->row_floats * sizeof(float)
-               : table->width * (table->options.wire == TIDE_WIRE_F32 ? 4u : 2u);
+    return raw ? table->row_floats * sizeof(float) : table->width * (table->options.wire == TIDE_WIRE_F32 ? 4u : 2u);
 }
 
 /* [ids, lows] of rows. */
@@ -103,8 +100,7 @@ static bool read_ids(struct tide_reader *r, struct tide__repl_message *m) {
     size_t ids = 0, lows = 0;
     m->ids = tide_read_typed(r, TIDE_U64, &ids);
     m->lows = tide_read_typed(r, TIDE_U64, &lows);
-    bool good = !r->error && ids % TIDE__ID_FIELDS == 0 && lows % 2 == 0 && ids < UINT32_MAX &&
-                lows < UINT32_MAX;
+    bool good = !r->error && ids % TIDE__ID_FIELDS == 0 && lows % 2 == 0 && ids < UINT32_MAX && lows < UINT32_MAX;
     m->id_count = good ? (uint32_t)(ids / TIDE__ID_FIELDS) : 0;
     m->low_count = good ? (uint32_t)(lows / 2) : 0;
     for (uint32_t i = 0; i < m->id_count && good; i++) {
@@ -119,8 +115,7 @@ static bool read_ids(struct tide_reader *r, struct tide__repl_message *m) {
 
 /* [token, home, kind, rest, origin, sequence, low, keys, numbers, versions, rows|nil]; of ROWS: ids
  * and lows before the rows */
-static struct tide_table *read_repl(struct tide_store *store, struct tide_reader *r,
-                                    struct tide__repl_message *m) {
+static struct tide_table *read_repl(struct tide_store *store, struct tide_reader *r, struct tide__repl_message *m) {
     size_t keys = 0, numbers = 0, versions = 0, bytes = 0;
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     m->token = tide_read_uint(r);
@@ -136,9 +131,8 @@ static struct tide_table *read_repl(struct tide_store *store, struct tide_reader
         return NULL;
     }
     m->rows = tide_read_nil(r) ? NULL : tide_read_binary(r, &bytes);
-    if (r->error || !table || !table->replicas || keys == 0 || keys > UINT32_MAX / 2 ||
-        numbers != keys || versions != keys || kind > TIDE__REPL_JOIN || home >= TIDE__NODES ||
-        origin >= TIDE__NODES) {
+    if (r->error || !table || !table->replicas || keys == 0 || keys > UINT32_MAX / 2 || numbers != keys ||
+        versions != keys || kind > TIDE__REPL_JOIN || home >= TIDE__NODES || origin >= TIDE__NODES) {
         return NULL;
     }
     m->home = (uint16_t)home;
@@ -199,14 +193,12 @@ static bool is_current(const struct tide_table *table, uint32_t slot, uint32_t v
     if (TIDE_MUTANT(no_fence)) {
         return true;
     }
-    return version >= replicas->slots[slot].fence &&
-           !((route & TIDE__MINE) && table->slot_versions[slot] >= version);
+    return version >= replicas->slots[slot].fence && !((route & TIDE__MINE) && table->slot_versions[slot] >= version);
 }
 
 enum verdict { REFUSED, HERE, NEXT };
 
-static enum verdict judge(struct tide_table *table, const struct tide__repl_message *m, uint32_t i,
-                          uint32_t slot) {
+static enum verdict judge(struct tide_table *table, const struct tide__repl_message *m, uint32_t i, uint32_t slot) {
     struct tide__copied_slot *s = &table->replicas->slots[slot];
     const uint64_t number = u64_at(m->numbers, i);
     const uint32_t version = u32_at(m->versions, i);
@@ -231,8 +223,7 @@ static enum verdict judge(struct tide_table *table, const struct tide__repl_mess
 static void take_ids(struct tide_table *table, const struct tide__repl_message *m) {
     const struct tide__replicas *replicas = table->replicas;
     for (uint32_t i = 0; i < m->low_count; i++) {
-        tide__dedup_low(table->store, (uint16_t)u64_at(m->lows, 2 * (size_t)i),
-                         u64_at(m->lows, 2 * (size_t)i + 1));
+        tide__dedup_low(table->store, (uint16_t)u64_at(m->lows, 2 * (size_t)i), u64_at(m->lows, 2 * (size_t)i + 1));
     }
     for (uint32_t i = 0; i < m->id_count; i++) {
         const uint32_t slot = (uint32_t)u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i);
@@ -272,10 +263,9 @@ static bool apply_one(struct tide_table *table, const struct tide__repl_message 
 
 /* Applies what is new: rows of floats at `deltas`, unaligned. `taken`: indices of what was not
  * refused. */
-static uint32_t apply(struct tide_table *table, const struct tide__repl_message *m,
-                      const uint8_t *deltas, uint32_t *taken) {
-    const size_t bytes =
-        (m->kind == TIDE__REPL_PUSH ? table->width : table->row_floats) * sizeof(float);
+static uint32_t apply(struct tide_table *table, const struct tide__repl_message *m, const uint8_t *deltas,
+                      uint32_t *taken) {
+    const size_t bytes = (m->kind == TIDE__REPL_PUSH ? table->width : table->row_floats) * sizeof(float);
     struct tide__rows rows;
     uint32_t count = 0;
     tide__replicas_mark(table->replicas);
@@ -294,8 +284,7 @@ static uint32_t apply(struct tide_table *table, const struct tide__repl_message 
 }
 
 /* Barriers and those who join: which of its slots follow whoever says it. */
-static uint32_t look(struct tide_table *table, const struct tide__repl_message *m,
-                     uint32_t *taken) {
+static uint32_t look(struct tide_table *table, const struct tide__repl_message *m, uint32_t *taken) {
     struct tide__replicas *replicas = table->replicas;
     uint32_t count = 0;
     tide__replicas_mark(replicas);
@@ -312,21 +301,20 @@ static uint32_t look(struct tide_table *table, const struct tide__repl_message *
 }
 
 /* What was not refused, on its own: nobody is told that it arrived. */
-static int pass_part(struct tide_table *table, const struct tide__repl_message *m,
-                     const uint32_t *taken, uint32_t count) {
+static int pass_part(struct tide_table *table, const struct tide__repl_message *m, const uint32_t *taken,
+                     uint32_t count) {
     const size_t entry = 8 + 8 + 4 + m->row_bytes;
     uint8_t *memory = tide_alloc(count * entry + 1);
     if (!memory) {
         return TIDE_ENOMEM;
     }
-    uint8_t *keys = memory, *numbers = keys + 8 * (size_t)count,
-            *versions = numbers + 8 * (size_t)count, *rows = versions + 4 * (size_t)count;
+    uint8_t *keys = memory, *numbers = keys + 8 * (size_t)count, *versions = numbers + 8 * (size_t)count,
+            *rows = versions + 4 * (size_t)count;
     for (uint32_t i = 0; i < count; i++) {
         memcpy(keys + i * 8, m->keys + (size_t)taken[i] * 8, 8);
         memcpy(numbers + i * 8, m->numbers + (size_t)taken[i] * 8, 8);
         memcpy(versions + i * 4, m->versions + (size_t)taken[i] * 4, 4);
-        memcpy(rows + i * m->row_bytes, m->rows ? m->rows + taken[i] * m->row_bytes : rows,
-               m->row_bytes);
+        memcpy(rows + i * m->row_bytes, m->rows ? m->rows + taken[i] * m->row_bytes : rows, m->row_bytes);
     }
     struct tide__repl_message part = *m;
     part.token = 0;
@@ -361,13 +349,11 @@ int tide__replica_repl(struct tide_store *store, struct tide__incoming *in) {
     float *deltas = is_short ? widened(table, &m) : NULL;
     uint32_t *taken = tide_alloc(m.count * sizeof *taken);
     const bool has_id = m.kind < TIDE__REPL_ROWS;
-    if (taken && (deltas || !is_short) &&
-        (!has_id || tide__dedup_reserve(table, m.origin, 1, m.count) == 0)) {
+    if (taken && (deltas || !is_short) && (!has_id || tide__dedup_reserve(table, m.origin, 1, m.count) == 0)) {
         tide__dedup_low(store, m.origin, m.low);
-        const uint32_t count =
-            m.kind >= TIDE__REPL_BARRIER
-                ? look(table, &m, taken)
-                : apply(table, &m, deltas ? (const uint8_t *)deltas : m.rows, taken);
+        const uint32_t count = m.kind >= TIDE__REPL_BARRIER
+                                   ? look(table, &m, taken)
+                                   : apply(table, &m, deltas ? (const uint8_t *)deltas : m.rows, taken);
         if (tide__chain_at(m.chain, 0) && count == m.count) {
             (void)tide__repl_send(table, &m);
         } else if (tide__chain_at(m.chain, 0) && count) {
@@ -376,8 +362,7 @@ int tide__replica_repl(struct tide_store *store, struct tide__incoming *in) {
             acknowledge(store, &m);
         }
     } else {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory for copies of table '%s'",
-                 table->name);
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory for copies of table '%s'", table->name);
     }
     tide_free(taken);
     tide_free(deltas);
@@ -427,11 +412,7 @@ static size_t part_capacity(struct tide_table *table, uint32_t slot) {
 
 int tide__snapshot_send(struct tide_table *table, uint32_t slot, uint16_t to) {
     const size_t row_bytes = table->row_floats * sizeof(float);
-    struct parts p = {.table = table,
-                      .slot = slot,
-                      .to = to,
-                      .first = true,
-                      .capacity = part_capacity(table, slot)};
+    struct parts p = {.table = table, .slot = slot, .to = to, .first = true, .capacity = part_capacity(table, slot)};
     p.keys = tide_alloc(p.capacity * sizeof *p.keys);
     p.rows = tide_alloc(p.capacity * row_bytes);
     uint64_t *found = tide_alloc(p.capacity * sizeof *found), from = 0;
@@ -448,8 +429,7 @@ int tide__snapshot_send(struct tide_table *table, uint32_t slot, uint16_t to) {
             }
             if (tide__word_state(old) == TIDE__OWNED) {
                 p.keys[p.count] = found[i];
-                memcpy((char *)p.rows + p.count++ * row_bytes,
-                       tide__slab_row(&table->slab, (uint32_t)old), row_bytes);
+                memcpy((char *)p.rows + p.count++ * row_bytes, tide__slab_row(&table->slab, (uint32_t)old), row_bytes);
             }
             tide__word_unlock(word, old);
         }
@@ -478,14 +458,14 @@ void tide__replica_fail(struct tide_table *table, uint32_t slot, uint16_t node) 
     struct tide_store *store = table->store;
     const uint16_t self = tide__store_self(store);
     tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
-             "the copy of slot %u of table '%s' on node %u is given up: %s", (unsigned)slot,
-             table->name, (unsigned)node, tide_error_message());
+             "the copy of slot %u of table '%s' on node %u is given up: %s", (unsigned)slot, table->name,
+             (unsigned)node, tide_error_message());
     if (node == self) { /* nothing comes here any more that would drop the rows later */
         tide__replica_drop(table, slot);
         table->replicas->slots[slot].arriving = false;
     }
-    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_COPY_FAILED, table->id,
-                    table->slot_versions[slot], node, &slot, 1, NULL, 0);
+    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_COPY_FAILED, table->id, table->slot_versions[slot],
+                    node, &slot, 1, NULL, 0);
 }
 
 /* [table, slot, version, part, number, keys, rows with state, ids, lows] */
@@ -497,9 +477,8 @@ int tide__replica_snapshot(struct tide_store *store, struct tide__incoming *in) 
     uint64_t number = tide_read_uint(r);
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
-    bool good = !r->error && table && table->replicas && slot < TIDE_SLOT_COUNT &&
-                version <= UINT32_MAX && floats % table->row_floats == 0 &&
-                floats / table->row_floats == count;
+    bool good = !r->error && table && table->replicas && slot < TIDE_SLOT_COUNT && version <= UINT32_MAX &&
+                floats % table->row_floats == 0 && floats / table->row_floats == count;
     for (size_t i = 0; i < count && good; i++) {
         uint64_t key = u64_at(keys, i);
         good = (table->options.keys == TIDE_KEYS_HASHED || key < table->options.key_count) &&
@@ -509,8 +488,7 @@ int tide__replica_snapshot(struct tide_store *store, struct tide__incoming *in) 
         return TIDE_EPROTO;
     }
     struct tide__replicas *replicas = table->replicas;
-    if (!is_current(table, (uint32_t)slot, (uint32_t)version) ||
-        version < table->slot_versions[slot]) {
+    if (!is_current(table, (uint32_t)slot, (uint32_t)version) || version < table->slot_versions[slot]) {
         return 0;
     }
     if (part & FIRST_PART) {
@@ -522,8 +500,7 @@ int tide__replica_snapshot(struct tide_store *store, struct tide__incoming *in) 
     for (size_t i = 0; i < count && !code && replicas->slots[slot].arriving; i += ahead.count) {
         tide__rows_ahead(table, keys + i * sizeof(uint64_t), NULL, count - i, false, &ahead);
         for (size_t j = 0; j < ahead.count && !code; j++) {
-            code = row_apply(table, &ahead, j, true,
-                             rows + (i + j) * table->row_floats * sizeof(float));
+            code = row_apply(table, &ahead, j, true, rows + (i + j) * table->row_floats * sizeof(float));
         }
     }
     code = code < 0 ? code : tide__dedup_read(table, (uint32_t)slot, r);

@@ -25,9 +25,9 @@ struct tide__dedup {
     uint16_t *slots;
     uint64_t *highest; /* by origin */
     uint32_t count, room, slot_count, slot_room, origins;
-    uint32_t untold;  /* the first entry that copies have not heard of (async_replication.h) */
-    uint32_t telling; /* the first that they have not all heard of when all have been told */
-    bool forgets;    /* an element of `forgot` is not 0 */
+    uint32_t untold;                  /* the first entry that copies have not heard of (async_replication.h) */
+    uint32_t telling;                 /* the first that they have not all heard of when all have been told */
+    bool forgets;                     /* an element of `forgot` is not 0 */
     uint32_t forgot[TIDE_SLOT_COUNT]; /* entries before this one do not count for the slot */
 };
 
@@ -117,8 +117,7 @@ static int origin_reserve(struct tide__dedup *r, uint16_t origin) {
     return code;
 }
 
-int tide__dedup_reserve(struct tide_table *table, uint16_t origin, uint32_t entries,
-                         uint32_t slots) {
+int tide__dedup_reserve(struct tide_table *table, uint16_t origin, uint32_t entries, uint32_t slots) {
     struct tide__dedup *r = table->replicas->dedup;
     int code = origin_reserve(r, origin);
     if (!code && (r->count + entries > r->room || r->slot_count + slots > r->slot_room)) {
@@ -137,9 +136,8 @@ void tide__dedup_add(struct tide_table *table, uint32_t slot, uint16_t origin, u
     struct tide__dedup *r = table->replicas->dedup;
     struct entry *last = r->count ? &r->entries[r->count - 1] : NULL;
     TIDE_ASSERT(origin < r->origins && r->slot_count < r->slot_room);
-    if (!last || last->origin != origin || last->sequence != sequence ||
-        last->count == TIDE_SLOT_COUNT || r->count == r->untold || r->count == r->telling ||
-        r->forgot[slot] == r->count) {
+    if (!last || last->origin != origin || last->sequence != sequence || last->count == TIDE_SLOT_COUNT ||
+        r->count == r->untold || r->count == r->telling || r->forgot[slot] == r->count) {
         TIDE_ASSERT(r->count < r->room);
         last = &r->entries[r->count++];
         *last = (struct entry){.sequence = sequence, .first = r->slot_count, .origin = origin};
@@ -149,8 +147,7 @@ void tide__dedup_add(struct tide_table *table, uint32_t slot, uint16_t origin, u
     last->count++;
 }
 
-enum tide__id_state tide__dedup_look(struct tide_table *table, uint16_t origin,
-                                      uint64_t sequence) {
+enum tide__id_state tide__dedup_look(struct tide_table *table, uint16_t origin, uint64_t sequence) {
     struct tide__replicas *replicas = table->replicas;
     const struct tide__dedup *r = replicas->dedup;
     enum tide__id_state state = TIDE__ID_FRESH;
@@ -233,8 +230,7 @@ void tide__dedup_write(const struct tide_table *table, uint32_t slot, struct tid
         uint8_t *out = tide_write_reserve(w, 2 * (size_t)count * sizeof(uint64_t));
         for (uint32_t i = 0; out && i < count; i++) {
             const struct entry *e = &r->entries[found[i]];
-            const uint64_t pair[2] = {e->origin, marks ? table->store->replication->low[e->origin]
-                                                       : e->sequence};
+            const uint64_t pair[2] = {e->origin, marks ? table->store->replication->low[e->origin] : e->sequence};
             memcpy(out + i * sizeof pair, pair, sizeof pair);
         }
     }
@@ -252,8 +248,7 @@ int tide__dedup_read(struct tide_table *table, uint32_t slot, struct tide_reader
     for (size_t i = 0; i < lows_count / 2; i++) {
         uint64_t pair[2];
         memcpy(pair, lows + i * sizeof pair, sizeof pair);
-        tide__dedup_low(table->store, pair[0] < TIDE__NODES ? (uint16_t)pair[0] : UINT16_MAX,
-                         pair[1]);
+        tide__dedup_low(table->store, pair[0] < TIDE__NODES ? (uint16_t)pair[0] : UINT16_MAX, pair[1]);
     }
     int code = 0;
     for (size_t i = 0; i < count / 2 && !code; i++) {

@@ -55,8 +55,7 @@ static void send_again(struct again *a, uint16_t to, uint32_t *part) {
             tide__job_error(&a->job, TIDE_ENOMEM, "no memory for an operation", part, count);
         }
     } else {
-        (void)tide__job_pass(&a->job, part, NULL, count,
-                             to); /* EDIED: its death changes the groups */
+        (void)tide__job_pass(&a->job, part, NULL, count, to); /* EDIED: its death changes the groups */
     }
 }
 
@@ -89,8 +88,7 @@ static void resend_one(struct tide_table *table, uint64_t id) {
 
 static void resend(struct tide_table *table, const uint64_t *moved, uint16_t cause) {
     size_t count = 0;
-    uint64_t *ids =
-        TIDE_MUTANT(no_resend) ? NULL : tide__pending_affected(table, moved, cause, &count);
+    uint64_t *ids = TIDE_MUTANT(no_resend) ? NULL : tide__pending_affected(table, moved, cause, &count);
     for (size_t i = 0; i < count; i++) {
         resend_one(table, ids[i]);
     }
@@ -119,9 +117,8 @@ static bool read_change(struct tide_store *store, struct tide_reader *r, struct 
     c->homes = tide_read_typed(r, TIDE_U32, &homes);
     c->chains = tide_read_typed(r, TIDE_U64, &chains);
     c->versions = tide_read_typed(r, TIDE_U32, &versions);
-    if (r->error || !c->table || !c->table->replicas || cause >= TIDE__NODES ||
-        c->count > TIDE_SLOT_COUNT || homes != c->count || chains != c->count ||
-        versions != c->count) {
+    if (r->error || !c->table || !c->table->replicas || cause >= TIDE__NODES || c->count > TIDE_SLOT_COUNT ||
+        homes != c->count || chains != c->count || versions != c->count) {
         return false;
     }
     c->cause = (uint16_t)cause;
@@ -171,8 +168,7 @@ static bool is_mine(const struct tide_table *table, uint32_t slot) {
 }
 
 /* One slot, under the pending lock. */
-static void change_slot(struct change *c, uint32_t slot, uint16_t home, uint64_t chain,
-                        uint32_t version) {
+static void change_slot(struct change *c, uint32_t slot, uint16_t home, uint64_t chain, uint32_t version) {
     struct tide_table *table = c->table;
     struct tide__replicas *replicas = table->replicas;
     const uint16_t self = tide__store_self(table->store);
@@ -257,9 +253,8 @@ static void report_missing(const struct change *c) {
         memcpy(&slot, c->slots + i * 4, 4);
         memcpy(&version, c->versions + i * 4, 4);
         uint64_t chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);
-        if (table->slot_versions[slot] == version && chain != TIDE__LOST_CHAIN &&
-            tide__chain_has(chain, self) && !replicas->slots[slot].held &&
-            !replicas->slots[slot].arriving) {
+        if (table->slot_versions[slot] == version && chain != TIDE__LOST_CHAIN && tide__chain_has(chain, self) &&
+            !replicas->slots[slot].held && !replicas->slots[slot].arriving) {
             (void)tide_fail(TIDE_EPROTO, "it is not here");
             tide__replica_fail(table, slot, self);
         }
@@ -278,8 +273,7 @@ int tide__failover_groups(struct tide_store *store, struct tide__incoming *in) {
     struct tide_table *table = c->table;
     apply(c);
     for (size_t i = 0; i < c->deposed_count; i++) { /* before they are granted anything again */
-        (void)tide__store_send(store, c->deposed[i], TIDE_LANE_STORE, true, message->data,
-                               message->size, NULL);
+        (void)tide__store_send(store, c->deposed[i], TIDE_LANE_STORE, true, message->data, message->size, NULL);
     }
     if (c->fenced_count && tide__fence_workers(table, c->fenced, c->fenced_count)) {
         tide_log(TIDE_LOG_WARN, tide_node_name(store->node), "no memory to lift a fence");

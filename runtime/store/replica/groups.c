@@ -67,12 +67,11 @@ static void recorded(void *arg, int code) {
 void tide__groups_tell(struct tide_store *store) {
     const bool commands = tide__catalog_commands(store); /* else it is another's to tell */
     struct told *told;
-    while ((told = store->moves->told) != NULL) {
+    while ((told = store->moves->told)) {
         store->moves->told = told->next;
         for (uint16_t node = 1; node < store->members_end && commands; node++) {
             if (tide__member_lives(store, node)) {
-                (void)tide__store_send(store, node, TIDE_LANE_STORE, true, told->groups.data,
-                                       told->groups.size, NULL);
+                (void)tide__store_send(store, node, TIDE_LANE_STORE, true, told->groups.data, told->groups.size, NULL);
             }
         }
         told_free(told);
@@ -82,15 +81,14 @@ void tide__groups_tell(struct tide_store *store) {
 
 void tide__groups_release(struct tide_store *store) {
     struct told *told;
-    while ((told = store->moves->told) != NULL) {
+    while ((told = store->moves->told)) {
         store->moves->told = told->next;
         told_free(told);
     }
 }
 
 /* *takes* told, also when it fails. */
-static int record(struct tide_store *store, const struct tide__catalog_entry *entry,
-                  struct told *told) {
+static int record(struct tide_store *store, const struct tide__catalog_entry *entry, struct told *told) {
     struct tide_writer w;
     char key[TIDE__CATALOG_KEY_BYTES];
     tide__catalog_write(entry, &w, key);
@@ -99,8 +97,7 @@ static int record(struct tide_store *store, const struct tide__catalog_entry *en
         told_free(told);
     } else {
         store->moves->recording++;
-        tide_net_record(store->net, &(struct tide_control_put){key, w.data, w.size}, 1, recorded,
-                        told);
+        tide_net_record(store->net, &(struct tide_control_put){key, w.data, w.size}, 1, recorded, told);
     }
     tide_writer_release(&w);
     return code;
@@ -108,13 +105,12 @@ static int record(struct tide_store *store, const struct tide__catalog_entry *en
 
 /* Recorded before anybody hears of it. Of what could not be told all are told anew at the next
  * event (entry->tell). */
-static void tell(struct tide_store *store, struct tide__catalog_entry *entry,
-                 const struct news *news, uint16_t cause) {
+static void tell(struct tide_store *store, struct tide__catalog_entry *entry, const struct news *news, uint16_t cause) {
     struct told *told = tide_alloc_zero(1, sizeof *told);
     uint32_t *homes = tide_alloc((news->count + 1) * (2 * sizeof(uint32_t) + sizeof(uint64_t)));
     if (!homes || !told) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
-                 "no memory to tell the groups of table '%s'", entry->name);
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory to tell the groups of table '%s'",
+                 entry->name);
         entry->tell = true;
         tide_free(homes);
         tide_free(told);
@@ -149,12 +145,10 @@ static void tell(struct tide_store *store, struct tide__catalog_entry *entry,
 /* ---- deaths ---- */
 
 /* True: the slot's group changes. */
-static bool bury(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
-                 uint16_t dead) {
+static bool bury(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s, uint16_t dead) {
     const bool was_home = entry->homes[s] == dead;
     const bool joins = entry->joining[s] && (was_home || entry->joining[s] == dead);
-    if (entry->chains[s] == TIDE__LOST_CHAIN ||
-        (!was_home && !joins && !tide__chain_has(entry->chains[s], dead))) {
+    if (entry->chains[s] == TIDE__LOST_CHAIN || (!was_home && !joins && !tide__chain_has(entry->chains[s], dead))) {
         return false;
     }
     entry->joining[s] = 0;
@@ -173,8 +167,7 @@ static bool bury(struct tide_store *store, struct tide__catalog_entry *entry, ui
     return true;
 }
 
-static void member_gone(struct tide_store *store, struct tide__catalog_entry *entry,
-                        uint16_t dead) {
+static void member_gone(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t dead) {
     struct news *news = tide_alloc_zero(1, sizeof *news);
     uint32_t lost = 0;
     for (uint32_t s = 0; news && s < TIDE_SLOT_COUNT; s++) {
@@ -184,14 +177,13 @@ static void member_gone(struct tide_store *store, struct tide__catalog_entry *en
         }
     }
     if (!news) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory to regroup table '%s'",
-                 entry->name);
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "no memory to regroup table '%s'", entry->name);
         return;
     }
     if (lost) {
         tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
-                 "%u slots of table '%s' are lost: node %u died, and no copy was left",
-                 (unsigned)lost, entry->name, (unsigned)dead);
+                 "%u slots of table '%s' are lost: node %u died, and no copy was left", (unsigned)lost, entry->name,
+                 (unsigned)dead);
     }
     tell(store, entry, news, dead); /* also without slots: what was sent there goes out again */
     tide_free(news);
@@ -257,15 +249,14 @@ static void count_load(struct survey *survey, const struct tide__catalog_entry *
 }
 
 /* must: its home leaves, and waits for nobody's memory. */
-static uint16_t choose_new(struct tide_store *store, const struct tide__catalog_entry *entry,
-                           uint32_t s, struct survey *survey, bool must) {
+static uint16_t choose_new(struct tide_store *store, const struct tide__catalog_entry *entry, uint32_t s,
+                           struct survey *survey, bool must) {
     size_t best = SIZE_MAX;
     count_load(survey, entry);
     for (size_t i = 0; i < survey->count; i++) {
         const uint16_t node = survey->nodes[i];
         if ((must || tide__memory_takes_rows(store, node)) && node != entry->homes[s] &&
-            !tide__chain_has(entry->chains[s], node) &&
-            (best == SIZE_MAX || survey->load[i] < survey->load[best])) {
+            !tide__chain_has(entry->chains[s], node) && (best == SIZE_MAX || survey->load[i] < survey->load[best])) {
             best = i;
         }
     }
@@ -282,8 +273,8 @@ static uint16_t choose_new(struct tide_store *store, const struct tide__catalog_
  * A home that stays sends what is unanswered down its new chain; one that goes cannot. So it goes
  * only when nothing is left of the time before its chain changed: a push that was on its way
  * through a node that is in the chain no more would be missing behind it. */
-static bool plan_slot(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
-                      struct survey *survey, uint16_t *joiner, bool *settles) {
+static bool plan_slot(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s, struct survey *survey,
+                      uint16_t *joiner, bool *settles) {
     const bool home_stays = stays(store, entry->homes[s]);
     const size_t wanted = entry->options.replicas + (home_stays ? 0u : 1u);
     const size_t possible = survey->count - (home_stays && survey->count ? 1u : 0u);
@@ -342,15 +333,14 @@ static size_t place_of(const struct tide__catalog_entry *entry, uint32_t s) {
     return (entry->homes[s] + 5 * (chain & 0xffff) + 7 * (chain >> 16)) % CALM;
 }
 
-static bool is_calm(const struct orders *orders, const struct tide__catalog_entry *entry,
-                    uint32_t s) {
+static bool is_calm(const struct orders *orders, const struct tide__catalog_entry *entry, uint32_t s) {
     const struct group *calm = &orders->calm[place_of(entry, s)];
     return entry->joining[s] || (calm->home == entry->homes[s] && calm->chain == entry->chains[s]);
 }
 
 /* Of a slot whose home stays nothing counts but its group: the next like it needs no thought. */
-static void note_calm(const struct tide_store *store, struct orders *orders,
-                      const struct tide__catalog_entry *entry, uint32_t s) {
+static void note_calm(const struct tide_store *store, struct orders *orders, const struct tide__catalog_entry *entry,
+                      uint32_t s) {
     const bool planned = orders->news.count && orders->news.slots[orders->news.count - 1] == s;
     if (!planned && !has_order(orders, s) && stays(store, entry->homes[s])) {
         orders->calm[place_of(entry, s)] = (struct group){entry->chains[s], entry->homes[s]};
@@ -358,8 +348,7 @@ static void note_calm(const struct tide_store *store, struct orders *orders,
 }
 
 /* The home of slot `first` is told of it, and of all others of which it is to do the same. */
-static void order(struct tide_store *store, struct tide__catalog_entry *entry,
-                  struct orders *orders, uint32_t first) {
+static void order(struct tide_store *store, struct tide__catalog_entry *entry, struct orders *orders, uint32_t first) {
     const uint16_t home = entry->homes[first], node = orders->joiners[first];
     size_t count = 0;
     for (uint32_t s = first; s < TIDE_SLOT_COUNT; s++) {
@@ -375,16 +364,14 @@ static void order(struct tide_store *store, struct tide__catalog_entry *entry,
             entry->settling[s] = TIDE__SETTLING;
         }
     }
-    tide__move_send(store, home, TIDE__OP_REBUILD, entry->id, entry->version, node, orders->slots,
-                    count, NULL, 0);
+    tide__move_send(store, home, TIDE__OP_REBUILD, entry->id, entry->version, node, orders->slots, count, NULL, 0);
 }
 
-static void plan_entry(struct tide_store *store, struct tide__catalog_entry *entry,
-                       const uint16_t *members, size_t member_count) {
+static void plan_entry(struct tide_store *store, struct tide__catalog_entry *entry, const uint16_t *members,
+                       size_t member_count) {
     struct orders *orders = tide_alloc_zero(1, sizeof *orders);
     uint16_t *nodes = tide_alloc((member_count + 1) * sizeof *nodes);
-    struct survey survey = {.nodes = nodes,
-                            .load = tide_alloc_zero(member_count + 1, sizeof *survey.load)};
+    struct survey survey = {.nodes = nodes, .load = tide_alloc_zero(member_count + 1, sizeof *survey.load)};
     for (size_t i = 0; nodes && i < member_count; i++) {
         nodes[survey.count] = members[i];
         survey.count += tide__catalog_has(entry, members[i]);
@@ -438,8 +425,7 @@ void tide__groups_plan(struct tide_store *store) {
 }
 
 void tide__groups_member(struct tide_store *store, const struct tide_member *member) {
-    if (!tide__member_lives(store, tide__store_self(store)) ||
-        tide_net_is_to_end(store->net, member->id)) {
+    if (!tide__member_lives(store, tide__store_self(store)) || tide_net_is_to_end(store->net, member->id)) {
         return; /* the cluster ends */
     }
     const bool planning = store->moves->planning; /* nothing is planned before all are buried */
@@ -455,12 +441,11 @@ void tide__groups_member(struct tide_store *store, const struct tide_member *mem
 
 /* A slot's group with `node` in another part, if what is said of it, as of `version`, fits; false: it
  * does not. */
-typedef bool (*regroup)(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
-                        uint32_t version, uint16_t from, uint16_t node);
+typedef bool (*regroup)(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s, uint32_t version,
+                        uint16_t from, uint16_t node);
 
-static void regroup_slots(struct tide_store *store, uint16_t from, uint32_t table,
-                          uint32_t version, uint16_t node, const uint8_t *slots, size_t count,
-                          regroup change) {
+static void regroup_slots(struct tide_store *store, uint16_t from, uint32_t table, uint32_t version, uint16_t node,
+                          const uint8_t *slots, size_t count, regroup change) {
     struct tide__catalog_entry *entry = tide__catalog_entry_of(store, table);
     struct news *news = entry && entry->options.replicas ? tide_alloc_zero(1, sizeof *news) : NULL;
     for (size_t i = 0; news && i < count; i++) {
@@ -478,11 +463,10 @@ static void regroup_slots(struct tide_store *store, uint16_t from, uint32_t tabl
 
 /* The word may be of an order that is older than the last change of the group: who had joined by that
  * one has let the slot go when it heard of the change, and joins once more. */
-static bool has_joined(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
-                       uint32_t version, uint16_t from, uint16_t node) {
+static bool has_joined(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s, uint32_t version,
+                       uint16_t from, uint16_t node) {
     const bool old = entry->versions[s] > version && !TIDE_MUTANT(joined_before);
-    if (old || entry->homes[s] != from || entry->joining[s] != node ||
-        !tide__member_lives(store, node)) {
+    if (old || entry->homes[s] != from || entry->joining[s] != node || !tide__member_lives(store, node)) {
         return false;
     }
     entry->joining[s] = 0;
@@ -490,8 +474,8 @@ static bool has_joined(struct tide_store *store, struct tide__catalog_entry *ent
     return true;
 }
 
-static bool has_failed(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s,
-                       uint32_t version, uint16_t from, uint16_t node) {
+static bool has_failed(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s, uint32_t version,
+                       uint16_t from, uint16_t node) {
     (void)store;
     (void)version; /* if it has joined again since, it joins once more */
     (void)from;
@@ -504,8 +488,8 @@ static bool has_failed(struct tide_store *store, struct tide__catalog_entry *ent
     return true;
 }
 
-void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table,
-                          uint32_t version, uint16_t node, const uint8_t *slots, size_t count) {
+void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table, uint32_t version, uint16_t node,
+                          const uint8_t *slots, size_t count) {
     struct tide__catalog_entry *entry = tide__catalog_entry_of(store, table);
     for (size_t i = 0; node == 0 && entry && i < count; i++) {
         uint32_t s;
@@ -519,13 +503,12 @@ void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t tabl
     }
 }
 
-void tide__groups_copy_failed(struct tide_store *store, uint32_t table, uint16_t node,
-                              const uint8_t *slots, size_t count) {
+void tide__groups_copy_failed(struct tide_store *store, uint32_t table, uint16_t node, const uint8_t *slots,
+                              size_t count) {
     regroup_slots(store, 0, table, 0, node, slots, count, has_failed);
 }
 
-bool tide__groups_busy(struct tide_store *store, const struct tide__catalog_entry *entry,
-                       uint16_t node) {
+bool tide__groups_busy(struct tide_store *store, const struct tide__catalog_entry *entry, uint16_t node) {
     uint16_t *nodes = NULL;
     size_t count = 0;
     bool busy = false;

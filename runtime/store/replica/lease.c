@@ -3,7 +3,8 @@
  * copies of a home's slots grants it 300 ms at a time; the holder counts from when it asked, the
  * granter from when it answered, and a thousandth more for clocks that drift. A home serves a slot
  * in place while every node of its chain lets it; whoever takes over waits until what it granted
- * to the homes before it has run out. So a home that the others gave up, and that does not know it, serves nothing stale.
+ * to the homes before it has run out. So a home that the others gave up, and that does not know it, serves nothing
+ * stale.
  *
  * Grants go in the store lane: behind whatever told the holder that it lost a slot.
  */
@@ -21,9 +22,7 @@ uint64_t tide__lease_deadline(const struct tide_table *table, uint32_t slot) {
     }
     for (; chain; chain >>= 16) {
         uint16_t node = (uint16_t)chain;
-        uint64_t until = node < TIDE__NODES
-                             ? atomic_load_explicit(&r->lease_until[node], memory_order_relaxed)
-                             : 0;
+        uint64_t until = node < TIDE__NODES ? atomic_load_explicit(&r->lease_until[node], memory_order_relaxed) : 0;
         deadline = until < deadline ? until : deadline;
     }
     return deadline;
@@ -76,8 +75,7 @@ void tide__lease_ask(struct tide_store *store) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(store, id);
-        const struct tide__lenders *lenders =
-            table && table->replicas ? tide__lenders(table) : NULL;
+        const struct tide__lenders *lenders = table && table->replicas ? tide__lenders(table) : NULL;
         for (uint32_t w = 0; lenders && w < lenders->words; w++) {
             wanted[w] |= lenders->nodes[w];
         }
@@ -100,8 +98,7 @@ int tide__lease_asked(struct tide_store *store, struct tide__incoming *in) {
     if (r->error || !replication || from >= TIDE__NODES || !tide__member_lives(store, from)) {
         return 0;
     }
-    replication->granted_until[from] =
-        tide_port_now(store->port) + TIDE__LEASE + TIDE__LEASE / 1000;
+    replication->granted_until[from] = tide_port_now(store->port) + TIDE__LEASE + TIDE__LEASE / 1000;
     (void)tide__store_say(store, from, TIDE__OP_LEASE, asked);
     return 0;
 }
@@ -110,12 +107,10 @@ int tide__lease_granted(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     const uint16_t from = in->from;
     uint64_t asked = tide_read_uint(r);
-    if (r->error || !store->replication || from >= TIDE__NODES ||
-        asked > tide_port_now(store->port)) {
+    if (r->error || !store->replication || from >= TIDE__NODES || asked > tide_port_now(store->port)) {
         return 0;
     }
-    atomic_store_explicit(&store->replication->lease_until[from], asked + TIDE__LEASE,
-                          memory_order_relaxed);
+    atomic_store_explicit(&store->replication->lease_until[from], asked + TIDE__LEASE, memory_order_relaxed);
     return 0;
 }
 

@@ -3,8 +3,8 @@
 
 enum { LINE = 64, LINES_AHEAD = 4 };
 
-int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool create,
-                   atomic_uint_fast64_t **word, uint64_t *old) {
+int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool create, atomic_uint_fast64_t **word,
+                   uint64_t *old) {
     int code;
     if (table->options.keys == TIDE_KEYS_HASHED) {
         while ((code = tide__hashed_lock(table, key, create, 0, false, word, old)) == TIDE_EBUSY) {
@@ -14,11 +14,9 @@ int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool c
     }
     /* acquire: with tide__dense_words */
     atomic_uint_fast64_t *words =
-        create ? tide__dense_words(table, slot)
-               : atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
+        create ? tide__dense_words(table, slot) : atomic_load_explicit(&table->slots[slot].index, memory_order_acquire);
     if (!words) {
-        return create ? tide_fail(TIDE_ENOMEM, "no memory for the index of table '%s'", table->name)
-                      : TIDE__NOT_FOUND;
+        return create ? tide_fail(TIDE_ENOMEM, "no memory for the index of table '%s'", table->name) : TIDE__NOT_FOUND;
     }
     *word = words + tide__place_of(table, slot, key);
     while (tide__word_lock(*word, false, old)) {
@@ -40,8 +38,8 @@ static void fetch_row(const struct tide_table *table, atomic_uint_fast64_t *at) 
     }
 }
 
-void tide__rows_ahead(struct tide_table *table, const uint8_t *keys, const uint32_t *indices,
-                      size_t count, bool words_only, struct tide__rows *out) {
+void tide__rows_ahead(struct tide_table *table, const uint8_t *keys, const uint32_t *indices, size_t count,
+                      bool words_only, struct tide__rows *out) {
     out->count = count < TIDE__ROWS_AHEAD ? count : TIDE__ROWS_AHEAD;
     for (size_t j = 0; j < out->count; j++) {
         const size_t at = indices ? indices[j] : j;
@@ -58,8 +56,7 @@ void tide__rows_ahead(struct tide_table *table, const uint8_t *keys, const uint3
     }
     for (size_t j = 0; j < out->count; j++) {
         /* acquire: with tide__dense_words */
-        atomic_uint_fast64_t *words =
-            atomic_load_explicit(&table->slots[out->slots[j]].index, memory_order_acquire);
+        atomic_uint_fast64_t *words = atomic_load_explicit(&table->slots[out->slots[j]].index, memory_order_acquire);
         if (words) {
             out->words[j] = words + tide__place_of(table, out->slots[j], out->keys[j]);
             __builtin_prefetch(out->words[j], 1);

@@ -24,7 +24,7 @@ bool tide__lost_updates_given(struct tide_table *table, uint16_t origin, size_t 
     if (peer) { /* else nobody counts it */
         peer->given += count;
     }
-    return peer != NULL;
+    return peer;
 }
 
 void tide__lost_updates_taken(struct tide_table *table, uint16_t home, size_t count) {
@@ -67,8 +67,7 @@ void tide__lost_updates_tell(struct tide_table *table) {
             tide_write_uint(&w, peer->given_safe);
             peer->told = peer->given_safe;
             /* the lane of the answers it counts; unreachable: it is gone */
-            (void)tide__store_send(table->store, (uint16_t)i, TIDE_LANE_ANSWER, true, w.data,
-                                   w.size, NULL);
+            (void)tide__store_send(table->store, (uint16_t)i, TIDE_LANE_ANSWER, true, w.data, w.size, NULL);
             tide_writer_release(&w);
         }
     }
@@ -105,8 +104,7 @@ static void bury(struct tide_table *table, uint16_t node) {
         tide_log(TIDE_LOG_WARN, tide_node_name(table->store->node),
                  "node %s died: up to %llu pushes of this node to table '%s' that it had answered "
                  "are lost; all were answered within %llu ms (durability window)",
-                 name, (unsigned long long)gone, table->name,
-                 (unsigned long long)(table->options.window_ns / 1000000));
+                 name, (unsigned long long)gone, table->name, (unsigned long long)(table->options.window_ns / 1000000));
     }
 }
 

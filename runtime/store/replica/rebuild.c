@@ -41,8 +41,8 @@ static void report(struct tide_table *table, struct tide__rebuild *order) {
         }
     }
     if (count) {
-        tide__move_send(table->store, tide_net_controller(table->store->net), TIDE__OP_REBUILT,
-                        table->id, order->version, order->node, slots, count, NULL, 0);
+        tide__move_send(table->store, tide_net_controller(table->store->net), TIDE__OP_REBUILT, table->id,
+                        order->version, order->node, slots, count, NULL, 0);
         order->joined = 0;
     }
     tide_free(slots);
@@ -88,9 +88,7 @@ static uint32_t in_flight_max(const struct tide_table *table) {
     const uint64_t rows = tide__slab_used(&table->slab);
     const uint64_t bytes = rows * table->row_floats * sizeof(float) / TIDE_SLOT_COUNT + 1;
     const uint64_t most = IN_FLIGHT_BYTES / bytes;
-    return most < IN_FLIGHT_FEW    ? IN_FLIGHT_FEW
-           : most > IN_FLIGHT_MANY ? IN_FLIGHT_MANY
-                                   : (uint32_t)most;
+    return most < IN_FLIGHT_FEW ? IN_FLIGHT_FEW : most > IN_FLIGHT_MANY ? IN_FLIGHT_MANY : (uint32_t)most;
 }
 
 /* For want of memory; it goes on with a later beat. */
@@ -128,7 +126,7 @@ void tide__rebuild_advance(struct tide_table *table) {
     for (order = *at; order; order = order->next) {
         under_way += order->in_flight;
     }
-    while ((order = *at) != NULL) {
+    while ((order = *at)) {
         if (under_way < most && !pauses(table, order)) {
             under_way += begin_some(table, order, most - under_way);
         }
@@ -148,14 +146,13 @@ void tide__rebuild_advance(struct tide_table *table) {
     }
 }
 
-void tide__rebuild_order(struct tide_table *table, uint32_t version, uint16_t node,
-                         const uint8_t *slots, size_t count) {
-    struct tide__rebuild *order =
-        tide_alloc_zero(1, sizeof *order + count * sizeof order->slots[0]);
+void tide__rebuild_order(struct tide_table *table, uint32_t version, uint16_t node, const uint8_t *slots,
+                         size_t count) {
+    struct tide__rebuild *order = tide_alloc_zero(1, sizeof *order + count * sizeof order->slots[0]);
     uint8_t *states = tide_alloc_zero(count + 1, 1);
     if (!order || !states) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
-                 "no memory to rebuild copies of table '%s'", table->name);
+        tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node), "no memory to rebuild copies of table '%s'",
+                 table->name);
         tide_free(order);
         tide_free(states);
         return;

@@ -21,15 +21,13 @@ static bool is_dead(struct tide_store *store, uint16_t node, struct known known[
     struct tide_member member;
     if (k->node != node) {
         k->node = node;
-        k->dead = store->net && tide_net_member(store->net, node, &member) &&
-                  member.state == TIDE_MEMBER_DEAD;
+        k->dead = store->net && tide_net_member(store->net, node, &member) && member.state == TIDE_MEMBER_DEAD;
     }
     return k->dead;
 }
 
 /* How many of a group live, beside the one that is its home, or is about to be. */
-static unsigned living_copies(struct tide_store *store, uint16_t home, uint64_t chain,
-                              struct known known[KNOWN]) {
+static unsigned living_copies(struct tide_store *store, uint16_t home, uint64_t chain, struct known known[KNOWN]) {
     const bool all = TIDE_MUTANT(health_counts_dead);
     unsigned living = all || !is_dead(store, home, known);
     for (unsigned i = 0; tide__chain_at(chain, i); i++) {
@@ -39,15 +37,15 @@ static unsigned living_copies(struct tide_store *store, uint16_t home, uint64_t 
 }
 
 /* Counts what the slot lacks; true: it is lost. */
-static bool copies_of(struct tide_table *table, uint32_t slot, uint64_t now,
-                      struct known known[KNOWN], struct tide_table_health *out) {
+static bool copies_of(struct tide_table *table, uint32_t slot, uint64_t now, struct known known[KNOWN],
+                      struct tide_table_health *out) {
     uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
     uint64_t chain = atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed);
     if (route & TIDE__LOST) {
         return true;
     }
-    out->under_replicated += living_copies(table->store, tide__route_home(route), chain, known) <
-                             table->options.replicas;
+    out->under_replicated +=
+        living_copies(table->store, tide__route_home(route), chain, known) < table->options.replicas;
     if ((route & TIDE__MINE) && tide__lease_deadline(table, slot) <= now) {
         out->leases_ok = false;
     }
@@ -71,10 +69,8 @@ void tide_table_health(struct tide_table *table, struct tide_table_health *out) 
     struct known known[KNOWN] = {{0}}; /* 0 is nobody */
     *out = (struct tide_table_health){.durability = table->options.durability, .leases_ok = true};
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        uint16_t home =
-            tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
-        const bool lost =
-            table->replicas ? copies_of(table, s, now, known, out) : is_dead(store, home, known);
+        uint16_t home = tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
+        const bool lost = table->replicas ? copies_of(table, s, now, known, out) : is_dead(store, home, known);
         if (lost || doubt) {
             out->lost[s / 64] |= UINT64_C(1) << (s % 64);
             out->lost_count++;

@@ -41,8 +41,7 @@ int tide__replicas_init(struct tide_table *table, const uint64_t *chains) {
             tide__route_set(table, s, tide__route_home(route) | TIDE__LOST);
             continue;
         }
-        table->replicas->slots[s].held =
-            (route & TIDE__MINE) || (chains && tide__chain_has(chains[s], self));
+        table->replicas->slots[s].held = (route & TIDE__MINE) || (chains && tide__chain_has(chains[s], self));
     }
     int code = tide__dedup_create(table);
     if (!code && table->options.durability == TIDE_DURABLE_WINDOW) {
@@ -143,8 +142,7 @@ static struct tide__repl *ring_take(struct tide__replication *r, uint64_t token)
 }
 
 static uint32_t repl_slot(const struct tide__repl *repl, uint32_t i) {
-    return repl->kind >= TIDE__REPL_BARRIER ? (uint32_t)repl->keys[i]
-                                            : tide__slot_of(repl->table, repl->keys[i]);
+    return repl->kind >= TIDE__REPL_BARRIER ? (uint32_t)repl->keys[i] : tide__slot_of(repl->table, repl->keys[i]);
 }
 
 static void repl_free(struct tide__repl *repl) {
@@ -154,8 +152,7 @@ static void repl_free(struct tide__repl *repl) {
     }
 }
 
-static struct tide_blob *rows_at(const struct tide__repl *from, const uint32_t *indices,
-                                 uint32_t count) {
+static struct tide_blob *rows_at(const struct tide__repl *from, const uint32_t *indices, uint32_t count) {
     if (count == from->count) {
         return tide_blob_ref(from->rows);
     }
@@ -166,8 +163,8 @@ static struct tide_blob *rows_at(const struct tide__repl *from, const uint32_t *
     }
     struct tide_blob *rows = tide_blob_create(count * from->row_bytes);
     for (uint32_t i = 0; rows && i < count; i++) {
-        memcpy((char *)rows->data + i * from->row_bytes,
-               (const char *)from->rows->data + indices[i] * from->row_bytes, from->row_bytes);
+        memcpy((char *)rows->data + i * from->row_bytes, (const char *)from->rows->data + indices[i] * from->row_bytes,
+               from->row_bytes);
     }
     return rows;
 }
@@ -183,20 +180,18 @@ static void ids_at(const struct tide__repl *from, struct tide__repl *repl) {
     for (uint32_t i = 0; i < from->id_count; i++) {
         const uint64_t *id = from->ids + TIDE__ID_FIELDS * (size_t)i;
         if (replicas->slots[id[0]].mark == replicas->mark_now) {
-            memcpy(repl->ids + TIDE__ID_FIELDS * (size_t)repl->id_count++, id,
-                   TIDE__ID_FIELDS * sizeof *id);
+            memcpy(repl->ids + TIDE__ID_FIELDS * (size_t)repl->id_count++, id, TIDE__ID_FIELDS * sizeof *id);
         }
     }
 }
 
 /* `count` entries at `indices`, ascending, of these (NULL: all), as one that goes down `chain` with
  * the versions that its slots have now. */
-static struct tide__repl *repl_make(const struct tide__repl *from, uint64_t chain,
-                                    const uint32_t *indices, uint32_t count) {
+static struct tide__repl *repl_make(const struct tide__repl *from, uint64_t chain, const uint32_t *indices,
+                                    uint32_t count) {
     const size_t id_fields = (size_t)from->id_count * TIDE__ID_FIELDS;
-    struct tide__repl *repl =
-        tide_alloc(sizeof *repl + (2 * (size_t)count + id_fields) * sizeof(uint64_t) +
-                   count * sizeof repl->versions[0]);
+    struct tide__repl *repl = tide_alloc(sizeof *repl + (2 * (size_t)count + id_fields) * sizeof(uint64_t) +
+                                         count * sizeof repl->versions[0]);
     struct tide_blob *rows = from->rows ? rows_at(from, indices, count) : NULL;
     if (!repl || (from->rows && !rows)) {
         tide_free(repl);
@@ -312,13 +307,11 @@ static void repl_done(struct tide__repl *repl) {
 }
 
 static uint64_t chain_of(const struct tide__repl *repl, uint32_t i) {
-    return atomic_load_explicit(&repl->table->replicas->chain[repl_slot(repl, i)],
-                                memory_order_relaxed);
+    return atomic_load_explicit(&repl->table->replicas->chain[repl_slot(repl, i)], memory_order_relaxed);
 }
 
 /* `count` entries at `indices` (NULL: all) go down `chain`. */
-static int send_part(const struct tide__repl *all, uint64_t chain, const uint32_t *indices,
-                     uint32_t count) {
+static int send_part(const struct tide__repl *all, uint64_t chain, const uint32_t *indices, uint32_t count) {
     struct tide__replication *r = all->table->store->replication;
     struct tide__repl *repl = repl_make(all, chain, indices, count);
     int code = repl ? ring_put(r, repl) : TIDE_ENOMEM;
@@ -374,8 +367,7 @@ int tide__replicate(const struct tide__repl *all) {
 int tide__replica_ack(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     uint64_t token = tide_read_uint(r);
-    struct tide__repl *repl =
-        r->error || !store->replication ? NULL : ring_take(store->replication, token);
+    struct tide__repl *repl = r->error || !store->replication ? NULL : ring_take(store->replication, token);
     if (repl) { /* else of a group that is no more */
         repl_done(repl);
     }
@@ -391,8 +383,7 @@ void tide__replicas_mark(struct tide__replicas *replicas) {
     }
 }
 
-int tide__barrier(struct tide_table *table, struct tide__wait *wait, const uint32_t *slots,
-                  uint32_t count) {
+int tide__barrier(struct tide_table *table, struct tide__wait *wait, const uint32_t *slots, uint32_t count) {
     struct tide__repl all = {.table = table, .wait = wait, .kind = TIDE__REPL_BARRIER};
     uint64_t *numbers = tide_alloc(2 * (size_t)count * sizeof *numbers);
     if (!numbers) {
@@ -429,8 +420,7 @@ static void retarget(struct tide__repl *repl, const uint64_t *changed) {
     struct tide_table *table = repl->table;
     uint32_t *kept = tide_alloc(repl->count * sizeof *kept), count = 0;
     for (uint32_t i = 0; kept && i < repl->count; i++) {
-        uint32_t route =
-            atomic_load_explicit(&table->slots[repl_slot(repl, i)].route, memory_order_relaxed);
+        uint32_t route = atomic_load_explicit(&table->slots[repl_slot(repl, i)].route, memory_order_relaxed);
         if (route & TIDE__MINE) {
             kept[count++] = i;
         } else if (repl->kind < TIDE__REPL_ROWS) {

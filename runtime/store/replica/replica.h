@@ -49,7 +49,7 @@ uint64_t tide__chain_without(uint64_t chain, uint16_t node);
 
 /* ---- dedup.c: which pushes slots have had ---- */
 struct tide__dedup; /* ids (origin, sequence) applied to a table's slots, perhaps not yet answered
-                      */
+                     */
 enum tide__id_state { TIDE__ID_FRESH, TIDE__ID_KNOWN, TIDE__ID_OVER /* answered long ago */ };
 int tide__dedup_create(struct tide_table *table); /* ENOMEM */
 void tide__dedup_destroy(struct tide_table *table);
@@ -59,8 +59,7 @@ void tide__dedup_low(struct tide_store *store, uint16_t origin, uint64_t low);
 enum tide__id_state tide__dedup_look(struct tide_table *table, uint16_t origin, uint64_t sequence);
 /* Room for pushes of the origin, and for `slots` in all, so that as many adds cannot fail. ENOMEM.
  */
-int tide__dedup_reserve(struct tide_table *table, uint16_t origin, uint32_t pushes,
-                         uint32_t slots);
+int tide__dedup_reserve(struct tide_table *table, uint16_t origin, uint32_t pushes, uint32_t slots);
 void tide__dedup_add(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence);
 /* Ids that the copies have not heard of (async_replication.h): at most how many; those of marked slots that
  * may come again, as (slot, origin, sequence), and how many. They are about to be told of all that
@@ -84,14 +83,14 @@ enum tide__repl_kind {
     TIDE__REPL_BARRIER, /* keys are slots: is everything there? */
     TIDE__REPL_JOIN,    /* keys are slots: the last of the chain gets the slot's rows first */
 };
-struct tide__wait { /* an answer that waits for copies */
+struct tide__wait {          /* an answer that waits for copies */
     struct tide__wait *next; /* of a flight (async_replication.h) */
     uint64_t losses;         /* tide__async_replication.losses when it began */
     struct tide__job job;
     struct tide_table *table;
     uint32_t left;
-    bool dead;  /* dropped: nobody is answered */
-    bool opens; /* a new home's barrier over the slots it takes over */
+    bool dead;           /* dropped: nobody is answered */
+    bool opens;          /* a new home's barrier over the slots it takes over */
     uint32_t slot_count; /* of those, or of what is pushed with durability window */
     uint32_t *slots;
     struct tide__flight *flight; /* async_replication.h: this is of a shipment, and nobody's answer */
@@ -124,7 +123,7 @@ struct tide__copied_slot {
     bool arriving;   /* some of them, and the others are coming */
 };
 
-struct tide__lenders { /* who holds copies of the slots of this home: their leases it needs */
+struct tide__lenders {                /* who holds copies of the slots of this home: their leases it needs */
     uint64_t nodes[TIDE__NODES / 64]; /* a bit each */
     uint32_t words;                   /* behind these all are 0 */
     bool known;                       /* nothing has changed since */
@@ -138,10 +137,10 @@ struct tide__replicas { /* of a table */
     uint64_t open_at[TIDE_SLOT_COUNT]; /* when leases that it granted to former homes have run out */
     struct tide__lenders lenders;
     struct tide__dedup *dedup;
-    struct tide__rebuild *rebuilds; /* the home's orders to bring in new copies */
+    struct tide__rebuild *rebuilds;        /* the home's orders to bring in new copies */
     struct tide__async_replication *async; /* async_replication.h; NULL: durability strict. Constant */
     uint32_t mark_now;
-    uint32_t unopened; /* slots that are not TIDE__OPEN */
+    uint32_t unopened;   /* slots that are not TIDE__OPEN */
     uint64_t opens_next; /* no slot that is TIDE__OPEN_AT may be asked for before */
 };
 
@@ -150,7 +149,7 @@ struct tide__replication { /* of a store */
     atomic_uint_fast64_t lease_until[TIDE__NODES];
     uint64_t granted_until[TIDE__NODES]; /* the other way round */
     uint64_t low[TIDE__NODES];
-    uint32_t origins; /* above the highest that has a mark */
+    uint32_t origins;         /* above the highest that has a mark */
     struct tide__repl **ring; /* unanswered, by token */
     uint64_t first, next;     /* tokens */
     uint64_t capacity;        /* power of two */
@@ -174,8 +173,7 @@ void tide__replicas_retarget(struct tide_table *table, const uint64_t *changed);
 /* Opens slots whose old homes' leases have run out; goes on with rebuilding. */
 void tide__replicas_advance(struct tide_table *table);
 /* Controller -> home: `node` gets copies of slots; 0: is all that was pushed with their copies? */
-void tide__rebuild_order(struct tide_table *table, uint32_t version, uint16_t node,
-                         const uint8_t *slots, size_t count);
+void tide__rebuild_order(struct tide_table *table, uint32_t version, uint16_t node, const uint8_t *slots, size_t count);
 /* The groups of slots (a bit each) have changed: nobody joins them by an older order. */
 void tide__rebuild_cancel(struct tide_table *table, const uint64_t *changed);
 void tide__rebuild_advance(struct tide_table *table);
@@ -189,8 +187,7 @@ int tide__replica_join(struct tide_table *table, uint32_t slot, bool joins);
 int tide__replicate(const struct tide__repl *all);
 void tide__wait_done(struct tide__wait *wait); /* one message fewer to wait for */
 /* Behind all that went before in these slots. ENOMEM. */
-int tide__barrier(struct tide_table *table, struct tide__wait *wait, const uint32_t *slots,
-                  uint32_t count);
+int tide__barrier(struct tide_table *table, struct tide__wait *wait, const uint32_t *slots, uint32_t count);
 /* A new operation: no slot is marked. */
 void tide__replicas_mark(struct tide__replicas *replicas);
 /* True the first time for a slot since tide__replicas_mark. */
@@ -200,8 +197,8 @@ static inline bool tide__replicas_first(struct tide__replicas *replicas, uint32_
     return first;
 }
 /* FOUND and the word locked, NOT_FOUND (only without `create`) or an error. */
-int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool create,
-                   atomic_uint_fast64_t **word, uint64_t *old);
+int tide__row_lock(struct tide_table *table, uint32_t slot, uint64_t key, bool create, atomic_uint_fast64_t **word,
+                   uint64_t *old);
 
 /* Keys whose rows are worked on together, so that they come into the caches together. */
 enum { TIDE__ROWS_AHEAD = 32 };
@@ -209,16 +206,15 @@ struct tide__rows {
     size_t count;
     uint64_t keys[TIDE__ROWS_AHEAD];
     uint32_t slots[TIDE__ROWS_AHEAD];
-    atomic_uint_fast64_t
-        *words[TIDE__ROWS_AHEAD]; /* NULL: it takes more to find it, or to make it */
+    atomic_uint_fast64_t *words[TIDE__ROWS_AHEAD]; /* NULL: it takes more to find it, or to make it */
 };
 /* The first of `count` keys (u64, unaligned; those at `indices`, NULL: one after another), and what
  * they need is fetched; or all of it but their rows. */
-void tide__rows_ahead(struct tide_table *table, const uint8_t *keys, const uint32_t *indices,
-                      size_t count, bool words_only, struct tide__rows *out);
+void tide__rows_ahead(struct tide_table *table, const uint8_t *keys, const uint32_t *indices, size_t count,
+                      bool words_only, struct tide__rows *out);
 /* As tide__row_lock, of the j-th. */
-static inline int tide__rows_lock(struct tide_table *table, const struct tide__rows *rows, size_t j,
-                                  bool create, atomic_uint_fast64_t **word, uint64_t *old) {
+static inline int tide__rows_lock(struct tide_table *table, const struct tide__rows *rows, size_t j, bool create,
+                                  atomic_uint_fast64_t **word, uint64_t *old) {
     *word = rows->words[j];
     if (TIDE_UNLIKELY(!*word)) {
         return tide__row_lock(table, rows->slots[j], rows->keys[j], create, word, old);
@@ -244,7 +240,7 @@ struct tide__repl_message {
     const uint8_t *keys, *numbers, *versions; /* u64, u64, u32, unaligned */
     const uint8_t *rows;                      /* NULL: none */
     struct tide_blob *blob;                   /* the same, shared with the message; or NULL */
-    const uint8_t *ids, *lows; /* ROWS: u64 (slot, origin, sequence) and (origin, low), unaligned */
+    const uint8_t *ids, *lows;                /* ROWS: u64 (slot, origin, sequence) and (origin, low), unaligned */
     uint32_t id_count, low_count;
     size_t row_bytes;
 };
@@ -265,7 +261,6 @@ uint64_t tide__lease_over(const struct tide_store *store, uint16_t home);
 /* The timer of leases and rebuilding. */
 void tide__lease_beat(struct tide_store *store);
 
-
 /* ---- redundancy.c ---- */
 /* A member died. I/O thread 0. */
 void tide__redundancy_death(struct tide_store *store, const struct tide_member *member);
@@ -280,12 +275,11 @@ void tide__groups_plan(struct tide_store *store);
 void tide__groups_tell(struct tide_store *store);
 void tide__groups_release(struct tide_store *store);
 /* From the home: `node` has joined; 0: all is settled as of `version`. */
-void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table,
-                          uint32_t version, uint16_t node, const uint8_t *slots, size_t count);
-void tide__groups_copy_failed(struct tide_store *store, uint32_t table, uint16_t node,
-                              const uint8_t *slots, size_t count);
+void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t table, uint32_t version, uint16_t node,
+                          const uint8_t *slots, size_t count);
+void tide__groups_copy_failed(struct tide_store *store, uint32_t table, uint16_t node, const uint8_t *slots,
+                              size_t count);
 /* Is a leaving node still in a group of the table, and can another take its place? */
-bool tide__groups_busy(struct tide_store *store, const struct tide__catalog_entry *entry,
-                       uint16_t node);
+bool tide__groups_busy(struct tide_store *store, const struct tide__catalog_entry *entry, uint16_t node);
 
 #endif

@@ -17,8 +17,7 @@
 enum { UNACKED_MAX = 0xfff000, KEPT_TIMES = 16 };
 
 /* An answer for the keys at `indices`. NULL: out of memory, and said so. */
-static struct tide__wait *wait_make(const struct tide__job *job, const uint32_t *indices,
-                                    uint32_t count) {
+static struct tide__wait *wait_make(const struct tide__job *job, const uint32_t *indices, uint32_t count) {
     const bool all = count == job->count && !job->positions; /* of the message: nothing to name */
     struct tide__wait *wait = tide_alloc_zero(1, sizeof *wait);
     uint32_t *positions = all ? NULL : tide_alloc(count * sizeof *positions);
@@ -48,15 +47,14 @@ static struct tide__wait *wait_make(const struct tide__job *job, const uint32_t 
 
 /* A row for every key of a push, before any of them changes. Its words are fetched: nothing is to
  * be done for most. */
-static int rows_reserve(struct tide_table *table, const struct tide__job *job,
-                        const uint32_t *indices, uint32_t count) {
+static int rows_reserve(struct tide_table *table, const struct tide__job *job, const uint32_t *indices,
+                        uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t key = tide__job_key_at(job, indices[i]);
         const uint32_t slot = tide__slot_of(table, key);
         atomic_uint_fast64_t *word;
         uint64_t old;
-        bool full = table->options.key_limit &&
-                    tide__slab_used(&table->slab) >= table->options.key_limit;
+        bool full = table->options.key_limit && tide__slab_used(&table->slab) >= table->options.key_limit;
         int code = tide__row_lock(table, slot, key, !full, &word, &old);
         if (code == TIDE__FOUND && tide__word_state(old) == TIDE__OWNED) {
             tide__word_unlock(word, old);
@@ -70,14 +68,13 @@ static int rows_reserve(struct tide_table *table, const struct tide__job *job,
             code = full ? TIDE_EFULL : tide__slab_take(&table->slab, &row);
             if (!code) {
                 tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
-                old = tide__cut_arrive(table, key, tide__word_owned(old, row), TIDE__CUT_NO_ROW,
-                                       NULL, NULL);
+                old = tide__cut_arrive(table, key, tide__word_owned(old, row), TIDE__CUT_NO_ROW, NULL, NULL);
             }
             tide__word_unlock(word, old);
         }
         if (full) {
-            return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node",
-                             table->name, (unsigned long long)table->options.key_limit);
+            return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node", table->name,
+                             (unsigned long long)table->options.key_limit);
         }
         if (code < 0) {
             return code;
@@ -87,8 +84,7 @@ static int rows_reserve(struct tide_table *table, const struct tide__job *job,
 }
 
 /* The push's rows as they came, one after another; room for their keys and numbers. */
-static struct tide__repl *push_entries(struct tide__job *job, const uint32_t *indices,
-                                       uint32_t count) {
+static struct tide__repl *push_entries(struct tide__job *job, const uint32_t *indices, uint32_t count) {
     const struct tide__repl head = {.table = job->table,
                                     .origin = job->origin,
                                     .sequence = job->sequence,
@@ -98,8 +94,7 @@ static struct tide__repl *push_entries(struct tide__job *job, const uint32_t *in
     /* of the message itself, unless that would keep much more than its rows */
     const bool kept = count == job->count && job->blob && job->blob->size <= KEPT_TIMES * bytes;
     struct tide__repl *all = tide_alloc(sizeof *all + count * (2 * sizeof(uint64_t)));
-    struct tide_blob *rows =
-        kept ? tide_blob_slice(job->blob, job->rows, bytes) : tide_blob_create(bytes);
+    struct tide_blob *rows = kept ? tide_blob_slice(job->blob, job->rows, bytes) : tide_blob_create(bytes);
     if (!all || !rows) {
         tide_free(all);
         tide_blob_unref(rows);
@@ -110,20 +105,18 @@ static struct tide__repl *push_entries(struct tide__job *job, const uint32_t *in
     all->keys = (uint64_t *)(void *)(all + 1);
     all->numbers = all->keys + count;
     for (uint32_t i = 0; i < count && !kept; i++) {
-        memcpy((char *)rows->data + i * head.row_bytes, job->rows + indices[i] * head.row_bytes,
-               head.row_bytes);
+        memcpy((char *)rows->data + i * head.row_bytes, job->rows + indices[i] * head.row_bytes, head.row_bytes);
     }
     all->count = count;
     return all;
 }
 
 /* The j-th of `rows`. */
-static void row_push(struct tide__job *job, uint32_t index, const struct tide__rows *rows,
-                     size_t j) {
+static void row_push(struct tide__job *job, uint32_t index, const struct tide__rows *rows, size_t j) {
     struct tide_table *table = job->table;
     const size_t floats = tide__job_floats(job);
-    const uint8_t *delta = (job->deltas ? (const uint8_t *)job->deltas : job->rows) +
-                           (size_t)index * floats * sizeof(float);
+    const uint8_t *delta =
+        (job->deltas ? (const uint8_t *)job->deltas : job->rows) + (size_t)index * floats * sizeof(float);
     atomic_uint_fast64_t *word;
     uint64_t old;
     int code = tide__rows_lock(table, rows, j, false, &word, &old);
@@ -136,13 +129,11 @@ static void row_push(struct tide__job *job, uint32_t index, const struct tide__r
         tide__rule_apply(&table->options, row, delta);
     }
     const uint64_t one = UINT64_C(1) << 32;
-    tide__word_unlock(word, table->replicas->async ? tide__async_note(table, rows->keys[j], old)
-                                                     : old + one);
+    tide__word_unlock(word, table->replicas->async ? tide__async_note(table, rows->keys[j], old) : old + one);
 }
 
 /* A push that is new to its slots: its ids, its rows, and (`all`: strict) what the copies get. */
-static void rows_push(struct tide__job *job, const uint32_t *indices, uint32_t count,
-                      struct tide__repl *all) {
+static void rows_push(struct tide__job *job, const uint32_t *indices, uint32_t count, struct tide__repl *all) {
     struct tide_table *table = job->table;
     struct tide__replicas *replicas = table->replicas;
     struct tide__rows rows;
@@ -210,8 +201,7 @@ static int push_fresh(struct tide__job *job, const struct sorted *s, struct tide
 }
 
 /* ENOMEM. */
-static int sort_push(const struct tide__job *job, const uint32_t *indices, uint32_t count,
-                     struct sorted *s) {
+static int sort_push(const struct tide__job *job, const uint32_t *indices, uint32_t count, struct sorted *s) {
     struct tide_table *table = job->table;
     const struct tide__replicas *replicas = table->replicas;
     const enum tide__id_state state = tide__dedup_look(table, job->origin, job->sequence);
@@ -278,7 +268,7 @@ static int push_waits(struct tide__job *job, const struct sorted *s, struct tide
 /* What of a push is new is applied; the answer waits as long as the table's durability wants. */
 static void push_sorted(struct tide__job *job, const struct sorted *s) {
     struct tide_table *table = job->table;
-    const bool window = table->replicas->async != NULL;
+    const bool window = table->replicas->async;
     int code = window ? push_unreplicated(job, s) : 0;
     const bool open = window && !code && tide__async_open(table);
     if (open && s->waits == job->count) {
@@ -300,8 +290,7 @@ static void push_sorted(struct tide__job *job, const struct sorted *s) {
     }
 }
 
-static void strict_push(struct tide__job *job, const uint32_t *indices, uint32_t count,
-                        bool reserved) {
+static void strict_push(struct tide__job *job, const uint32_t *indices, uint32_t count, bool reserved) {
     struct sorted s = {.reserved = reserved};
     int code = sort_push(job, indices, count, &s);
     if (code) {
@@ -313,8 +302,8 @@ static void strict_push(struct tide__job *job, const uint32_t *indices, uint32_t
 }
 
 /* Values into the answer, and the slots that have to be asked about by a barrier. */
-static uint32_t pull_values(struct tide__wait *wait, const struct tide__job *job,
-                            const uint32_t *indices, uint32_t count, uint32_t *slots) {
+static uint32_t pull_values(struct tide__wait *wait, const struct tide__job *job, const uint32_t *indices,
+                            uint32_t count, uint32_t *slots) {
     struct tide_table *table = job->table;
     const size_t floats = tide__job_floats(job);
     uint32_t asked = 0;
@@ -337,8 +326,7 @@ static uint32_t pull_values(struct tide__wait *wait, const struct tide__job *job
         }
         uint64_t until = tide__lease_deadline(table, slot);
         deadline = until < deadline ? until : deadline;
-        if (tide__word_seen(old) && !table->replicas->async &&
-            tide__replicas_first(table->replicas, slot)) {
+        if (tide__word_seen(old) && !table->replicas->async && tide__replicas_first(table->replicas, slot)) {
             slots[asked++] = slot;
         }
     }
@@ -393,8 +381,7 @@ static void strict_pull(const struct tide__job *job, const uint32_t *indices, ui
 /* And may one more push to it be on its way? Only this thread takes it away, or has one more. */
 static bool has_row(const struct tide__rows *rows, size_t j) {
     /* relaxed: whoever needs the row locks it */
-    const uint64_t word =
-        rows->words[j] ? atomic_load_explicit(rows->words[j], memory_order_relaxed) : 0;
+    const uint64_t word = rows->words[j] ? atomic_load_explicit(rows->words[j], memory_order_relaxed) : 0;
     return tide__word_state(word) == TIDE__OWNED && tide__word_seen(word) <= UNACKED_MAX;
 }
 
@@ -410,11 +397,9 @@ void tide__strict_job(struct tide__job *job) {
     bool reserved = true;
     struct tide__rows rows;
     for (uint32_t i = 0; misses && i < job->count && !dead; i += (uint32_t)rows.count) {
-        tide__rows_ahead(table, job->keys + i * sizeof(uint64_t), NULL, job->count - i,
-                         job->kind == TIDE__PUSH, &rows);
+        tide__rows_ahead(table, job->keys + i * sizeof(uint64_t), NULL, job->count - i, job->kind == TIDE__PUSH, &rows);
         for (uint32_t j = 0; j < rows.count; j++) {
-            const uint32_t route =
-                atomic_load_explicit(&table->slots[rows.slots[j]].route, memory_order_relaxed);
+            const uint32_t route = atomic_load_explicit(&table->slots[rows.slots[j]].route, memory_order_relaxed);
             if ((route & mask) == TIDE__MINE) {
                 served[count++] = i + j;
                 reserved = reserved && has_row(&rows, j);

@@ -22,8 +22,7 @@ static int pull(struct tide__pass *pass) {
     }
     pass->deadline = TIDE_NEVER;
     int code = tide__pass_pull_plain(pass);
-    const bool expired =
-        pass->deadline != TIDE_NEVER && tide_port_now(table->store->port) >= pass->deadline;
+    const bool expired = pass->deadline != TIDE_NEVER && tide_port_now(table->store->port) >= pass->deadline;
     if (!code && (expired || tide__async_going(table) != going)) {
         return tide__pass_miss_all(pass);
     }
@@ -43,8 +42,7 @@ static int push(struct tide__pass *pass) {
 }
 
 static uint16_t first_copy(const struct tide_table *table, uint32_t slot) {
-    return tide__chain_at(
-        atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed), 0);
+    return tide__chain_at(atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed), 0);
 }
 
 static bool given(struct tide_table *table, uint16_t origin, size_t count) {

@@ -18,8 +18,7 @@ struct tide__copy_record_shape tide__copy_record_shape(const struct tide_table_o
 /* ---- blocks ---- */
 
 /* The next block of a set, taken out of it: its first float in a row, *floats* how many it has. */
-static uint32_t block_next(const struct tide__copy_record_shape *shape, uint16_t *blocks,
-                           uint32_t *floats) {
+static uint32_t block_next(const struct tide__copy_record_shape *shape, uint16_t *blocks, uint32_t *floats) {
     const uint32_t first = (uint32_t)__builtin_ctz(*blocks) << shape->shift;
     const uint32_t rest = shape->floats - first, most = 1u << shape->shift;
     *floats = rest < most ? rest : most;
@@ -40,8 +39,7 @@ size_t tide__blocks_floats(const struct tide__copy_record_shape *shape, uint16_t
     return sum;
 }
 
-void tide__blocks_spread(const struct tide__copy_record_shape *shape, uint16_t blocks,
-                         const void *packed, float *row) {
+void tide__blocks_spread(const struct tide__copy_record_shape *shape, uint16_t blocks, const void *packed, float *row) {
     const char *at = packed;
     memset(row, 0, shape->floats * sizeof *row);
     while (blocks) {
@@ -56,8 +54,7 @@ size_t tide__copy_record_bytes(const struct tide__copy_record_shape *shape) {
     return (bytes + 63) / 64 * 64;
 }
 
-void tide__copy_record_init(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
-                        uint64_t key) {
+void tide__copy_record_init(const struct tide__copy_record_shape *shape, struct tide__copy_record *r, uint64_t key) {
     memset(r, 0, tide__copy_record_bytes(shape));
     atomic_store_explicit(&r->key, key, memory_order_relaxed);
     atomic_store_explicit(&r->in_use, true, memory_order_release); /* pairs with the evictor */
@@ -96,8 +93,7 @@ static void act(const struct tide__copy_record_shape *shape, float *row, const v
     }
 }
 
-static void add_sent(const struct tide__copy_record_shape *shape, float *row,
-                     const struct tide__sent *sent) {
+static void add_sent(const struct tide__copy_record_shape *shape, float *row, const struct tide__sent *sent) {
     uint16_t blocks = sent->blocks;
     const float *delta = sent->delta;
     if (blocks == shape->all) {
@@ -111,8 +107,7 @@ static void add_sent(const struct tide__copy_record_shape *shape, float *row,
     }
 }
 
-static void act_sent(const struct tide__copy_record_shape *shape, float *row,
-                     const struct tide__sent *sent) {
+static void act_sent(const struct tide__copy_record_shape *shape, float *row, const struct tide__sent *sent) {
     if (sent->blocks == shape->all) {
         act(shape, row, sent->delta);
     } else { /* rule add */
@@ -125,7 +120,7 @@ void tide__copy_record_apply(const struct tide__copy_record_shape *shape, float 
 }
 
 void tide__copy_record_push(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
-                        const void *delta) {
+                            const void *delta) {
     float *value = tide__copy_record_value(r), *acc = tide__copy_record_acc(shape, r);
     r->blocks = shape->all;
     switch (shape->options->update) {
@@ -145,7 +140,7 @@ void tide__copy_record_push(const struct tide__copy_record_shape *shape, struct 
 }
 
 void tide__copy_record_add(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
-                      const uint32_t *columns, const float *values, size_t count) {
+                           const uint32_t *columns, const float *values, size_t count) {
     float *value = tide__copy_record_value(r), *acc = tide__copy_record_acc(shape, r);
     for (size_t i = 0; i < count; i++) {
         value[columns[i]] += values[i];
@@ -168,8 +163,8 @@ static int ring_grow(struct tide__copy_record *r) {
     return 0;
 }
 
-int tide__copy_record_send(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
-                      uint16_t blocks, uint64_t number, struct tide_blob *rows, float *delta) {
+int tide__copy_record_send(const struct tide__copy_record_shape *shape, struct tide__copy_record *r, uint16_t blocks,
+                           uint64_t number, struct tide_blob *rows, float *delta) {
     float *acc = tide__copy_record_acc(shape, r), *to = delta;
     if (r->sent_count == r->sent_capacity && ring_grow(r)) {
         return TIDE_ENOMEM;
@@ -185,15 +180,15 @@ int tide__copy_record_send(const struct tide__copy_record_shape *shape, struct t
         memset(acc + first, 0, floats * sizeof *to);
         to += floats;
     }
-    r->sent[r->sent_count++] = (struct tide__sent){
-        .number = number, .delta = delta, .rows = tide_blob_ref(rows), .blocks = blocks};
+    r->sent[r->sent_count++] =
+        (struct tide__sent){.number = number, .delta = delta, .rows = tide_blob_ref(rows), .blocks = blocks};
     r->blocks = 0;
     r->dirty = false;
     return 0;
 }
 
 bool tide__copy_record_unsend(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
-                          uint64_t number) {
+                              uint64_t number) {
     const bool assigns = shape->options->update == TIDE_UPDATE_ASSIGN;
     float *acc = tide__copy_record_acc(shape, r);
     uint16_t kept = 0;
@@ -215,8 +210,8 @@ bool tide__copy_record_unsend(const struct tide__copy_record_shape *shape, struc
     return any;
 }
 
-void tide__copy_record_row(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
-                       const void *row, uint64_t number) {
+void tide__copy_record_row(const struct tide__copy_record_shape *shape, struct tide__copy_record *r, const void *row,
+                           uint64_t number) {
     float *value = tide__copy_record_value(r);
     memcpy(value, row, shape->floats * sizeof *value);
     if (!TIDE_MUTANT(ring_entry_twice)) {

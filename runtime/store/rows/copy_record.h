@@ -30,8 +30,8 @@ struct tide__sent {
 };
 
 struct tide__copy_record { /* all but the values in one line of the caches */
-    uint32_t newest;    /* of acc: the highest stamp. The slab's, when the record is free */
-    uint32_t row_clock; /* the row as it last came held every push of a smaller stamp */
+    uint32_t newest;       /* of acc: the highest stamp. The slab's, when the record is free */
+    uint32_t row_clock;    /* the row as it last came held every push of a smaller stamp */
     atomic_uint_fast64_t key;
     uint64_t version;        /* of the row as it last came; grows */
     uint64_t fetched_ns;     /* async: when */
@@ -42,10 +42,10 @@ struct tide__copy_record { /* all but the values in one line of the caches */
     uint32_t settled;    /* number of the settling it came after */
     uint16_t blocks;     /* of acc: those that were touched */
     atomic_bool in_use;
-    bool valid; /* a row has come */
-    bool asked; /* a request is under way */
+    bool valid;      /* a row has come */
+    bool asked;      /* a request is under way */
     bool subscribed; /* the home knows of it, and pushes what changes while it pushes at all */
-    bool dirty; /* acc is not empty; the record is listed for sending */
+    bool dirty;      /* acc is not empty; the record is listed for sending */
     bool referenced;
     float data[]; /* value, then acc: `floats` each */
 };
@@ -60,40 +60,37 @@ struct tide__copy_record_shape {
 };
 struct tide__copy_record_shape tide__copy_record_shape(const struct tide_table_options *options);
 size_t tide__copy_record_bytes(const struct tide__copy_record_shape *shape);
-void tide__copy_record_init(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
-                        uint64_t key);
+void tide__copy_record_init(const struct tide__copy_record_shape *shape, struct tide__copy_record *r, uint64_t key);
 /* Frees the ring; what it and acc hold is forgotten. */
 void tide__copy_record_drop(struct tide__copy_record *r);
 static inline float *tide__copy_record_value(struct tide__copy_record *r) {
     return r->data;
 }
-static inline float *tide__copy_record_acc(const struct tide__copy_record_shape *shape,
-                                       struct tide__copy_record *r) {
+static inline float *tide__copy_record_acc(const struct tide__copy_record_shape *shape, struct tide__copy_record *r) {
     return r->data + shape->floats;
 }
 /* A push by a worker. */
 void tide__copy_record_push(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
-                        const void *delta);
+                            const void *delta);
 /* Adds to single columns of the value and of what is to be sent; rule `add`. */
 void tide__copy_record_add(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
-                      const uint32_t *columns, const float *values, size_t count);
+                           const uint32_t *columns, const float *values, size_t count);
 /* These blocks of acc, all that were touched, go to `delta`, a place of the rows of message
  * `number` (shared), and acc is empty then. ENOMEM, ELIMIT (too many are not confirmed): nothing
  * changed. */
-int tide__copy_record_send(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
-                      uint16_t blocks, uint64_t number, struct tide_blob *rows, float *delta);
+int tide__copy_record_send(const struct tide__copy_record_shape *shape, struct tide__copy_record *r, uint16_t blocks,
+                           uint64_t number, struct tide_blob *rows, float *delta);
 size_t tide__blocks_floats(const struct tide__copy_record_shape *shape, uint16_t blocks);
 /* Copies blocks to their places in a row whose rest is 0. */
-void tide__blocks_spread(const struct tide__copy_record_shape *shape, uint16_t blocks,
-                         const void *packed, float *row);
+void tide__blocks_spread(const struct tide__copy_record_shape *shape, uint16_t blocks, const void *packed, float *row);
 /* The messages up to `number` have been applied: in later rows they are contained. */
 void tide__copy_record_confirm(struct tide__copy_record *r, uint64_t number);
 /* What was sent in messages after `number` accumulates again. False: nothing was. */
 bool tide__copy_record_unsend(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
-                          uint64_t number);
+                              uint64_t number);
 /* A row came (unaligned) that contains our messages up to `number`. */
-void tide__copy_record_row(const struct tide__copy_record_shape *shape, struct tide__copy_record *r,
-                       const void *row, uint64_t number);
+void tide__copy_record_row(const struct tide__copy_record_shape *shape, struct tide__copy_record *r, const void *row,
+                           uint64_t number);
 /* A delta of a replica meets the row at its home. */
 void tide__copy_record_apply(const struct tide__copy_record_shape *shape, float *row, const void *delta);
 

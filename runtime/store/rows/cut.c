@@ -6,15 +6,13 @@ int tide__cut_init(struct tide_table *table) {
     if (!table->taken) {
         table->taken = tide_alloc_zero(1, sizeof *table->taken);
     }
-    return table->taken ? 0
-                        : tide_fail(TIDE_ENOMEM, "no memory to write a generation of table '%s'",
-                                    table->name);
+    return table->taken ? 0 : tide_fail(TIDE_ENOMEM, "no memory to write a generation of table '%s'", table->name);
 }
 
 static void forget(struct tide_table *table) {
     struct tide__kept *kept;
     for (uint32_t slot = 0; table->taken && slot < TIDE_SLOT_COUNT; slot++) {
-        while ((kept = table->taken->slots[slot]) != NULL) {
+        while ((kept = table->taken->slots[slot])) {
             table->taken->slots[slot] = kept->next;
             tide_free(kept);
         }
@@ -38,8 +36,7 @@ void tide__cut_tell(struct tide_table *table, uint32_t sequence, uint32_t clock,
     uint64_t bit = atomic_load_explicit(&table->cut, memory_order_relaxed) & TIDE__WORD_TAKEN;
     atomic_store_explicit(&table->taken->failed, false, memory_order_relaxed);
     set(table, (bit ^ TIDE__WORD_TAKEN) | (uint64_t)clock << 16 | (uint64_t)(sequence & 15u) << 8 |
-                   (full ? TIDE__CUT_FULL : 0) | (clock == TIDE_NO_CLOCK ? TIDE__CUT_FUZZY : 0) |
-                   TIDE__CUT_TOLD);
+                   (full ? TIDE__CUT_FULL : 0) | (clock == TIDE_NO_CLOCK ? TIDE__CUT_FUZZY : 0) | TIDE__CUT_TOLD);
 }
 
 void tide__cut_walk(struct tide_table *table, bool discard) {
@@ -64,8 +61,7 @@ void tide__cut_vanish(struct tide_table *table) {
 
 /* ---- versions kept aside ---- */
 
-static void keep(struct tide_table *table, uint64_t cut, uint64_t key, const void *row,
-                 bool wanted) {
+static void keep(struct tide_table *table, uint64_t cut, uint64_t key, const void *row, bool wanted) {
     const size_t bytes = table->row_floats * sizeof(float);
     if (cut & TIDE__CUT_DISCARD) {
         return;
@@ -114,7 +110,7 @@ static void apply(struct tide_table *table, uint64_t key, tide__cut_rule rule, c
 struct tide__kept *tide__cut_kept(struct tide_table *table, uint32_t slot) {
     struct tide__kept *kept, *idle = NULL;
     tide_lock(&table->taken->lock);
-    while ((kept = table->taken->slots[slot]) != NULL) {
+    while ((kept = table->taken->slots[slot])) {
         table->taken->slots[slot] = kept->next;
         if (kept->wanted) {
             break;
@@ -146,9 +142,8 @@ static bool is_wanted(uint64_t cut, uint64_t word) {
     return (cut & TIDE__CUT_FULL) || (word & TIDE__WORD_DIRTY);
 }
 
-void tide__cut_split(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t *word,
-                     const float *row, bool made, uint32_t stamp, tide__cut_rule rule,
-                     const void *delta) {
+void tide__cut_split(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t *word, const float *row, bool made,
+                     uint32_t stamp, tide__cut_rule rule, const void *delta) {
     bool taken = !made && is_taken(cut, *word);
     if (tide__cut_phase(cut) == TIDE__CUT_TOLD) {
         if (stamp != TIDE_NO_CLOCK && stamp >= tide__cut_clock(cut)) {
@@ -168,8 +163,8 @@ void tide__cut_split(struct tide_table *table, uint64_t cut, uint64_t key, uint6
     *word = with_flags(cut, *word, taken, true);
 }
 
-uint32_t tide__cut_give_busy(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t word,
-                             const float *row, struct tide__kept **second) {
+uint32_t tide__cut_give_busy(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t word, const float *row,
+                             struct tide__kept **second) {
     const bool taken = is_taken(cut, word);
     uint32_t sequence = tide__cut_sequence(cut), marks = 0;
     *second = NULL;
@@ -193,8 +188,8 @@ uint32_t tide__cut_give_busy(struct tide_table *table, uint64_t cut, uint64_t ke
            (word & TIDE__WORD_DIRTY ? TIDE__MARK_DIRTY : 0);
 }
 
-uint64_t tide__cut_arrive_busy(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t word,
-                               uint32_t marks, const float *row, const void *second) {
+uint64_t tide__cut_arrive_busy(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t word, uint32_t marks,
+                               const float *row, const void *second) {
     const unsigned phase = tide__cut_phase(cut);
     const bool same = (marks >> 24 & 15u) == tide__cut_sequence(cut);
     bool dirty = marks & TIDE__MARK_DIRTY;

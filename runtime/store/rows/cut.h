@@ -80,17 +80,15 @@ void tide__cut_vanish(struct tide_table *table);
 typedef void (*tide__cut_rule)(const struct tide_table *table, float *row, const void *delta);
 void tide__cut_by_update(const struct tide_table *table, float *row, const void *delta);
 /* See tide__cut_change. */
-void tide__cut_split(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t *word,
-                     const float *row, bool made, uint32_t stamp, tide__cut_rule rule,
-                     const void *delta);
+void tide__cut_split(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t *word, const float *row, bool made,
+                     uint32_t stamp, tide__cut_rule rule, const void *delta);
 
 /*
  * Before a push changes `row`, whose word is locked: *word gets the flags it shall have after.
  * `made`: the row was made for this push. `delta`: what is pushed; NULL: the row is overwritten.
  */
-static inline void tide__cut_change(struct tide_table *table, uint64_t key, uint64_t *word,
-                                    const float *row, bool made, uint32_t stamp,
-                                    tide__cut_rule rule, const void *delta) {
+static inline void tide__cut_change(struct tide_table *table, uint64_t key, uint64_t *word, const float *row, bool made,
+                                    uint32_t stamp, tide__cut_rule rule, const void *delta) {
     /* Under the word's lock, so it is at least as new as what the walker saw at this word. */
     uint64_t cut = atomic_load_explicit(&table->cut, memory_order_acquire);
     if (TIDE_LIKELY((cut & TIDE__CUT_PHASE) == TIDE__CUT_IDLE)) {
@@ -101,26 +99,25 @@ static inline void tide__cut_change(struct tide_table *table, uint64_t key, uint
 }
 
 /* The same, by the table's update rule. */
-static inline void tide__cut_push(struct tide_table *table, uint64_t key, uint64_t *word,
-                                  const float *row, bool made, uint32_t stamp, const void *delta) {
+static inline void tide__cut_push(struct tide_table *table, uint64_t key, uint64_t *word, const float *row, bool made,
+                                  uint32_t stamp, const void *delta) {
     tide__cut_change(table, key, word, row, made, stamp, tide__cut_by_update, delta);
 }
 
 /* See the two below: while a generation is being written. */
-uint32_t tide__cut_give_busy(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t word,
-                             const float *row, struct tide__kept **second);
-uint64_t tide__cut_arrive_busy(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t word,
-                               uint32_t marks, const float *row, const void *second);
+uint32_t tide__cut_give_busy(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t word, const float *row,
+                             struct tide__kept **second);
+uint64_t tide__cut_arrive_busy(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t word, uint32_t marks,
+                               const float *row, const void *second);
 
 /* A row leaves; its word is locked. The marks to send with it, and its second version, to be freed
  * (NULL: it is not split). */
-static inline uint32_t tide__cut_give(struct tide_table *table, uint64_t key, uint64_t word,
-                                      const float *row, struct tide__kept **second) {
+static inline uint32_t tide__cut_give(struct tide_table *table, uint64_t key, uint64_t word, const float *row,
+                                      struct tide__kept **second) {
     const uint64_t cut = atomic_load_explicit(&table->cut, memory_order_acquire);
     if (TIDE_LIKELY(tide__cut_phase(cut) == TIDE__CUT_IDLE)) {
         *second = NULL;
-        return TIDE__MARK_SEQUENCE(tide__cut_sequence(cut)) |
-               (word & TIDE__WORD_DIRTY ? TIDE__MARK_DIRTY : 0);
+        return TIDE__MARK_SEQUENCE(tide__cut_sequence(cut)) | (word & TIDE__WORD_DIRTY ? TIDE__MARK_DIRTY : 0);
     }
     return tide__cut_give_busy(table, cut, key, word, row, second);
 }
@@ -128,8 +125,8 @@ static inline uint32_t tide__cut_give(struct tide_table *table, uint64_t key, ui
 /* A row has come, with its marks and `second` (NULL: none), or, of marks TIDE__CUT_NO_ROW, was made
  * here: the word with its flags. */
 #define TIDE__CUT_NO_ROW 0x80000000u
-static inline uint64_t tide__cut_arrive(struct tide_table *table, uint64_t key, uint64_t word,
-                                        uint32_t marks, const float *row, const void *second) {
+static inline uint64_t tide__cut_arrive(struct tide_table *table, uint64_t key, uint64_t word, uint32_t marks,
+                                        const float *row, const void *second) {
     const uint64_t cut = atomic_load_explicit(&table->cut, memory_order_acquire);
     if (TIDE_LIKELY(tide__cut_phase(cut) == TIDE__CUT_IDLE)) {
         const bool dirty = !(marks & TIDE__CUT_NO_ROW) && (marks & TIDE__MARK_DIRTY);

@@ -93,8 +93,7 @@ BODY void roots(float values[EIGHT]) {
 }
 
 /* `grown`, if not NULL: what the row grows by is added to it. */
-BODY void adagrad_body(const struct tide_table_options *o, float *row, const char *delta,
-                       float *grown) {
+BODY void adagrad_body(const struct tide_table_options *o, float *row, const char *delta, float *grown) {
     const float lr = tide__learning_rate(o), epsilon = o->epsilon;
     const size_t width = o->width;
     float *sum = row + width;
@@ -153,8 +152,7 @@ BODY void adam_body(const struct tide_table_options *o, float *row, const char *
     }
 }
 
-static void momentum(const struct tide_table_options *o, float *row, const char *delta,
-                     bool nesterov) {
+static void momentum(const struct tide_table_options *o, float *row, const char *delta, bool nesterov) {
     const float lr = tide__learning_rate(o), keep = o->beta1;
     const size_t width = o->width;
     float *velocity = row + width;
@@ -174,13 +172,11 @@ static void momentum(const struct tide_table_options *o, float *row, const char 
     }
 }
 
-WIDE static void adagrad_wide(const struct tide_table_options *o, float *row, const char *delta,
-                              float *grown) {
+WIDE static void adagrad_wide(const struct tide_table_options *o, float *row, const char *delta, float *grown) {
     adagrad_body(o, row, delta, grown);
 }
 
-void tide__adagrad_apply(const struct tide_table_options *o, float *row, const void *delta,
-                         float *grown) {
+void tide__adagrad_apply(const struct tide_table_options *o, float *row, const void *delta, float *grown) {
     if (IS_WIDE) {
         adagrad_wide(o, row, delta, grown);
     } else {

@@ -15,8 +15,8 @@
 enum {
     ARENA_BYTES_MIN = 64 << 10,
     COUNTED_BYTES = 64 << 10, /* of which the budget hears at a time */
-    HAND_BYTES = 1 << 20, /* of rows in hand, which workers cannot have */
-    HAND_MOVE = 32        /* rows between the hand and the others, in one go */
+    HAND_BYTES = 1 << 20,     /* of rows in hand, which workers cannot have */
+    HAND_MOVE = 32            /* rows between the hand and the others, in one go */
 };
 
 static uint32_t row_stride(uint32_t row_floats) {
@@ -44,7 +44,7 @@ void tide__slab_init(struct tide__slab *slab, uint32_t row_floats, struct tide_b
     slab->first_rows = UINT64_C(1) << slab->base_shift;
     slab->free_first = UINT32_MAX;
     slab->hand_rows = HAND_BYTES / slab->stride;
-    slab->hand_rows = slab->hand_rows < 2 * HAND_MOVE    ? 2 * HAND_MOVE
+    slab->hand_rows = slab->hand_rows < 2 * HAND_MOVE     ? 2 * HAND_MOVE
                       : slab->hand_rows < TIDE__HAND_ROWS ? slab->hand_rows
                                                           : TIDE__HAND_ROWS;
 }
@@ -69,8 +69,7 @@ void tide__slab_deinit(struct tide__slab *slab) {
 static void count_rows(struct tide__slab *slab) {
     const uint64_t bytes = (uint64_t)slab->next * slab->stride;
     if (slab->budget && tide_budget_counts(slab->budget) && bytes > slab->counted) {
-        const uint64_t more =
-            (bytes - slab->counted + COUNTED_BYTES - 1) / COUNTED_BYTES * COUNTED_BYTES;
+        const uint64_t more = (bytes - slab->counted + COUNTED_BYTES - 1) / COUNTED_BYTES * COUNTED_BYTES;
         tide_budget_keep(slab->budget, more);
         slab->counted += more;
     }
@@ -86,8 +85,7 @@ static int take_new(struct tide__slab *slab, uint32_t *first, uint32_t *rows) {
     if (!slab->arena[arena]) {
         const uint64_t before = (slab->first_rows << arena) - slab->first_rows; /* rows */
         slab->arena[arena] = tide_map(arena_bytes(slab, arena), false);
-        slab->row_0[arena + slab->base_shift] =
-            (uintptr_t)slab->arena[arena] - before * slab->stride;
+        slab->row_0[arena + slab->base_shift] = (uintptr_t)slab->arena[arena] - before * slab->stride;
     }
     if (!slab->arena[arena]) {
         return TIDE_ENOMEM;
@@ -209,8 +207,7 @@ void tide__hand_spill(struct tide__slab *slab) {
 uint32_t tide__slab_spare(struct tide__slab *slab) {
     tide_lock(&slab->lock);
     const uint32_t next = slab->next,
-                   used = tide__slab_used(slab) +
-                          atomic_load_explicit(&slab->lent, memory_order_relaxed);
+                   used = tide__slab_used(slab) + atomic_load_explicit(&slab->lent, memory_order_relaxed);
     tide_unlock(&slab->lock);
     return next > used ? next - used : 0;
 }

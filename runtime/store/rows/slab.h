@@ -12,22 +12,21 @@ enum { TIDE__ARENAS = 32, TIDE__HAND_ROWS = 1024 };
 
 struct tide__slab {
     uint32_t row_floats;
-    uint32_t stride;           /* bytes */
+    uint32_t stride; /* bytes */
     uint32_t base_shift;
-    uint64_t first_rows;       /* 1 << base_shift: of the first arena */
-    uint32_t hand_rows;        /* there is room for so many in the hand */
+    uint64_t first_rows; /* 1 << base_shift: of the first arena */
+    uint32_t hand_rows;  /* there is room for so many in the hand */
     /* written under the lock, before a key word names a row of the arena */
     char *arena[TIDE__ARENAS];
     uintptr_t row_0[TIDE__ARENAS + 1]; /* of rows whose number, plus first_rows, has this highest
                                           bit: where row 0 were if it lay in their arena */
     struct tide_lock lock;
-    uint32_t next; /* rows ever taken; under the lock */
+    uint32_t next;              /* rows ever taken; under the lock */
     struct tide_budget *budget; /* of the node; NULL: nobody counts */
     uint64_t counted;           /* bytes that the budget was told of; under the lock */
-    uint32_t
-        free_first; /* free list through the rows' first word, UINT32_MAX ends it; under the lock */
-    atomic_uint used; /* read it by tide__slab_used */
-    atomic_uint in_hand, lent; /* of `used`; the I/O thread writes */
+    uint32_t free_first;        /* free list through the rows' first word, UINT32_MAX ends it; under the lock */
+    atomic_uint used;           /* read it by tide__slab_used */
+    atomic_uint in_hand, lent;  /* of `used`; the I/O thread writes */
     uint32_t hand[TIDE__HAND_ROWS];
 };
 void tide__slab_init(struct tide__slab *slab, uint32_t row_floats, struct tide_budget *budget);
@@ -71,8 +70,7 @@ static inline int tide__hand_take(struct tide__slab *slab, uint32_t *row) {
 }
 
 static inline void tide__hand_give(struct tide__slab *slab, uint32_t row) {
-    if (TIDE_UNLIKELY(atomic_load_explicit(&slab->in_hand, memory_order_relaxed) ==
-                      slab->hand_rows)) {
+    if (TIDE_UNLIKELY(atomic_load_explicit(&slab->in_hand, memory_order_relaxed) == slab->hand_rows)) {
         tide__hand_spill(slab);
     }
     const uint32_t count = atomic_load_explicit(&slab->in_hand, memory_order_relaxed);

@@ -26,8 +26,7 @@ void tide__index_counts(struct tide_table *table, int64_t bytes) {
 uint64_t tide__key_of(const struct tide_table *table, uint32_t slot, uint64_t place) {
     if (table->options.slots == TIDE_SLOTS_RANGE) {
         uint64_t key = tide__range_first(table, slot) + place;
-        return key < table->options.key_count && tide__slot_of(table, key) == slot ? key
-                                                                                   : UINT64_MAX;
+        return key < table->options.key_count && tide__slot_of(table, key) == slot ? key : UINT64_MAX;
     }
     uint64_t shift = (place * UINT64_C(0x9e3779b97f4a7c15)) >> 52;
     uint64_t key = (place << 12) | ((slot - shift) & (TIDE_SLOT_COUNT - 1));
@@ -36,8 +35,7 @@ uint64_t tide__key_of(const struct tide_table *table, uint32_t slot, uint64_t pl
 
 atomic_uint_fast64_t *tide__dense_words(struct tide_table *table, uint32_t number) {
     struct tide__slot *slot = &table->slots[number];
-    atomic_uint_fast64_t *words =
-        atomic_load_explicit(&slot->index, memory_order_acquire); /* pairs with below */
+    atomic_uint_fast64_t *words = atomic_load_explicit(&slot->index, memory_order_acquire); /* pairs with below */
     if (TIDE_LIKELY(words)) {
         return words;
     }
@@ -47,8 +45,7 @@ atomic_uint_fast64_t *tide__dense_words(struct tide_table *table, uint32_t numbe
         words = tide_alloc_zero((size_t)table->places_max, sizeof *words);
         if (words) {
             tide__index_counts(table, (int64_t)(table->places_max * sizeof *words));
-            atomic_store_explicit(&slot->index, words,
-                                  memory_order_release); /* pairs with the loads of passes */
+            atomic_store_explicit(&slot->index, words, memory_order_release); /* pairs with the loads of passes */
         }
     }
     tide_unlock(&slot->latch);
@@ -103,14 +100,12 @@ static bool vacant(struct tide__entry *entry) {
 
 /* Latch held. Waits for the holders of words: they hold one row for a copy and never want the
  * latch. */
-static struct tide__hash *grow(struct tide_table *table, struct tide__slot *slot,
-                               struct tide__hash *old) {
+static struct tide__hash *grow(struct tide_table *table, struct tide__slot *slot, struct tide__hash *old) {
     uint64_t capacity = old ? (uint64_t)old->capacity + old->capacity / 4 + HASH_FIRST : HASH_FIRST;
     if (capacity > HASH_MAX) {
         return NULL;
     }
-    struct tide__hash *hash =
-        tide_alloc_zero(1, sizeof *hash + (size_t)capacity * sizeof hash->entries[0]);
+    struct tide__hash *hash = tide_alloc_zero(1, sizeof *hash + (size_t)capacity * sizeof hash->entries[0]);
     if (!hash) {
         return NULL;
     }
@@ -124,22 +119,19 @@ static struct tide__hash *grow(struct tide_table *table, struct tide__slot *slot
         while (tide__word_lock(&old->entries[i].word, false, &word)) {
             tide_lend_core();
         }
-        struct tide__entry *entry =
-            find(hash, old->entries[i].key, tide_mix64(old->entries[i].key));
+        struct tide__entry *entry = find(hash, old->entries[i].key, tide_mix64(old->entries[i].key));
         entry->key = old->entries[i].key;
-        atomic_store_explicit(&entry->word, word,
-                              memory_order_relaxed); /* the latch publishes it */
+        atomic_store_explicit(&entry->word, word, memory_order_relaxed); /* the latch publishes it */
         hash->count++;
     }
     atomic_store_explicit(&slot->index, hash, memory_order_relaxed);
-    tide__index_counts(table,
-                       (int64_t)(bytes - (old ? old->capacity * sizeof old->entries[0] : 0)));
+    tide__index_counts(table, (int64_t)(bytes - (old ? old->capacity * sizeof old->entries[0] : 0)));
     tide_free(old);
     return hash;
 }
 
-int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint32_t mask,
-                      bool patient, atomic_uint_fast64_t **word, uint64_t *old) {
+int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint32_t mask, bool patient,
+                      atomic_uint_fast64_t **word, uint64_t *old) {
     uint64_t mixed = tide_mix64(key);
     struct tide__slot *slot = &table->slots[mixed >> 52];
     for (;;) {
@@ -152,16 +144,14 @@ int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint3
             code = TIDE__MISSED;
         } else if (!entry || vacant(entry)) {
             code = TIDE__NOT_FOUND;
-            if (create &&
-                (!hash || (uint64_t)(hash->count + 1) * 10 > (uint64_t)hash->capacity * 9)) {
+            if (create && (!hash || (uint64_t)(hash->count + 1) * 10 > (uint64_t)hash->capacity * 9)) {
                 hash = grow(table, slot, hash);
                 entry = hash ? find(hash, key, mixed) : NULL;
                 code = hash ? code : TIDE_ENOMEM;
             }
             if (create && hash) {
                 entry->key = key;
-                atomic_store_explicit(&entry->word, TIDE__WORD_LOCK | TIDE__WORD_PRESENT,
-                                      memory_order_relaxed);
+                atomic_store_explicit(&entry->word, TIDE__WORD_LOCK | TIDE__WORD_PRESENT, memory_order_relaxed);
                 hash->count++;
                 *word = &entry->word;
                 *old = TIDE__WORD_PRESENT;
@@ -173,9 +163,7 @@ int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint3
         }
         tide_unlock(&slot->latch);
         if (code != TIDE_EBUSY || !patient) {
-            return code == TIDE_ENOMEM
-                       ? tide_fail(code, "no memory for the index of table '%s'", table->name)
-                       : code;
+            return code == TIDE_ENOMEM ? tide_fail(code, "no memory for the index of table '%s'", table->name) : code;
         }
         if (tide_fiber_current()) {
             (void)tide_yield();
@@ -183,19 +171,17 @@ int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint3
     }
 }
 
-int tide__index_lock(struct tide_table *index, uint64_t key, bool create, bool patient,
-                     atomic_uint_fast64_t **word, uint64_t *old) {
+int tide__index_lock(struct tide_table *index, uint64_t key, bool create, bool patient, atomic_uint_fast64_t **word,
+                     uint64_t *old) {
     if (index->options.keys == TIDE_KEYS_HASHED) {
         return tide__hashed_lock(index, key, create, 0, patient, word, old);
     }
     const uint32_t slot = tide__slot_of(index, key);
     /* acquire: with tide__dense_words */
     atomic_uint_fast64_t *words =
-        create ? tide__dense_words(index, slot)
-               : atomic_load_explicit(&index->slots[slot].index, memory_order_acquire);
+        create ? tide__dense_words(index, slot) : atomic_load_explicit(&index->slots[slot].index, memory_order_acquire);
     if (!words) {
-        return create ? tide_fail(TIDE_ENOMEM, "no memory for the copies of '%s'", index->name)
-                      : TIDE__NOT_FOUND;
+        return create ? tide_fail(TIDE_ENOMEM, "no memory for the copies of '%s'", index->name) : TIDE__NOT_FOUND;
     }
     *word = words + tide__place_of(index, slot, key);
     return tide__word_lock(*word, patient, old) ? TIDE_EBUSY : TIDE__FOUND;
@@ -215,8 +201,8 @@ static bool listed(uint64_t word) {
     return tide__word_state(word) == TIDE__OWNED || tide__word_state(word) == TIDE__ARRIVING;
 }
 
-static int hashed_keys(struct tide__slot *slot, uint64_t from, uint64_t *keys, size_t limit,
-                       size_t *count, bool *more) {
+static int hashed_keys(struct tide__slot *slot, uint64_t from, uint64_t *keys, size_t limit, size_t *count,
+                       bool *more) {
     uint64_t *all = NULL;
     size_t found = 0;
     tide_lock(&slot->latch);
@@ -259,16 +245,15 @@ uint64_t tide__slot_places(struct tide_table *table, uint32_t number) {
     return count;
 }
 
-int tide__slot_keys(struct tide_table *table, uint32_t number, uint64_t from, uint64_t *keys,
-                    size_t limit, size_t *count, bool *more) {
+int tide__slot_keys(struct tide_table *table, uint32_t number, uint64_t from, uint64_t *keys, size_t limit,
+                    size_t *count, bool *more) {
     struct tide__slot *slot = &table->slots[number];
     *count = 0;
     *more = false;
     if (table->options.keys == TIDE_KEYS_HASHED) {
         return hashed_keys(slot, from, keys, limit, count, more);
     }
-    atomic_uint_fast64_t *words =
-        atomic_load_explicit(&slot->index, memory_order_acquire); /* tide__dense_words */
+    atomic_uint_fast64_t *words = atomic_load_explicit(&slot->index, memory_order_acquire); /* tide__dense_words */
     if (!words || from >= table->options.key_count) {
         return 0;
     }
@@ -298,8 +283,7 @@ int tide__slot_keys(struct tide_table *table, uint32_t number, uint64_t from, ui
 
 /* Takes the row of a locked word and unlocks it: the key leaves, what terms were seen stays. */
 static int drain_word(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t key,
-                      int (*each)(void *arg, uint64_t key, uint64_t word, const float *row),
-                      void *arg) {
+                      int (*each)(void *arg, uint64_t key, uint64_t word, const float *row), void *arg) {
     uint64_t old;
     while (tide__word_lock(word, false, &old)) {
         tide_lend_core();
@@ -315,14 +299,12 @@ static int drain_word(struct tide_table *table, atomic_uint_fast64_t *word, uint
         return code;
     }
     tide__slab_give(&table->slab, row);
-    tide__word_unlock(word, (old & (TIDE__WORD_SEEN | TIDE__WORD_PRESENT)) |
-                                ((uint64_t)TIDE__ABSENT << 60));
+    tide__word_unlock(word, (old & (TIDE__WORD_SEEN | TIDE__WORD_PRESENT)) | ((uint64_t)TIDE__ABSENT << 60));
     return 0;
 }
 
 int tide__slot_drain(struct tide_table *table, uint32_t number,
-                     int (*each)(void *arg, uint64_t key, uint64_t word, const float *row),
-                     void *arg) {
+                     int (*each)(void *arg, uint64_t key, uint64_t word, const float *row), void *arg) {
     struct tide__slot *slot = &table->slots[number];
     int code = 0;
     if (!each) {

@@ -41,8 +41,7 @@ void tide__drain_advance(struct tide_store *store) {
     }
     if (tide__flush_barrier_came(store, &drain->barrier) || TIDE_MUTANT(leave_unflushed)) {
         store->drained = true;
-        tide__move_send(store, tide_net_controller(store->net), TIDE__OP_DRAINED, 0, 0, 0, NULL, 0,
-                        NULL, 0);
+        tide__move_send(store, tide_net_controller(store->net), TIDE__OP_DRAINED, 0, 0, 0, NULL, 0, NULL, 0);
     }
 }
 

@@ -26,7 +26,7 @@ bool tide__flush_barrier_came(const struct tide_store *store, const struct tide_
 
 void tide__flush_barrier_hear(struct tide__flush_barrier *barrier, uint16_t from, uint64_t turn) {
     if (barrier->turn == turn) { /* else it was asked again since */
-        barrier->awaited[from / 8] &= (uint8_t)~(1u << (from % 8));
+        barrier->awaited[from / 8] &= (uint8_t) ~(1u << (from % 8));
     }
 }
 

@@ -81,7 +81,7 @@ bool tide__moves_has(const struct tide_store *store, const struct tide_table *ta
     while (a && a->table != table) {
         a = a->next;
     }
-    return a != NULL || tide__slot_sends_has(store, table);
+    return a || tide__slot_sends_has(store, table);
 }
 
 bool tide__moves_waiting(const struct tide_store *store) {
@@ -101,13 +101,11 @@ void tide__route_set(struct tide_table *table, uint32_t slot, uint32_t route) {
  * it changed. */
 void tide__routes_begin(struct tide_table *table) {
     tide_lock(&table->store->pending.lock);
-    atomic_fetch_add_explicit(&table->changes, 1,
-                              memory_order_release); /* pairs with the acquire in remote_start */
+    atomic_fetch_add_explicit(&table->changes, 1, memory_order_release); /* pairs with the acquire in remote_start */
 }
 
 void tide__routes_end(struct tide_table *table) {
-    atomic_fetch_add_explicit(&table->changes, 1,
-                              memory_order_release); /* pairs with the acquire in remote_start */
+    atomic_fetch_add_explicit(&table->changes, 1, memory_order_release); /* pairs with the acquire in remote_start */
     tide_unlock(&table->store->pending.lock);
 }
 
@@ -157,9 +155,8 @@ static uint32_t at(const uint8_t *numbers, size_t i) {
 }
 
 /* [op, table, version, node, slots] */
-void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t table,
-                     uint32_t version, uint16_t node, const uint32_t *slots, size_t count,
-                     const uint32_t *lost, size_t lost_count) {
+void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t table, uint32_t version, uint16_t node,
+                     const uint32_t *slots, size_t count, const uint32_t *lost, size_t lost_count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     tide_write_array(&w, 6);
@@ -170,8 +167,8 @@ void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t tab
     tide_write_typed(&w, TIDE_U32, slots, count);
     tide_write_typed(&w, TIDE_U32, lost, lost_count);
     if (tide__store_send_writer(store, to, &w)) {
-        tide_log(TIDE_LOG_WARN, tide_node_name(store->node),
-                 "a slot move was not told to node %u: %s", (unsigned)to, tide_error_message());
+        tide_log(TIDE_LOG_WARN, tide_node_name(store->node), "a slot move was not told to node %u: %s", (unsigned)to,
+                 tide_error_message());
     }
 }
 
@@ -194,9 +191,8 @@ static void fences_forget(struct tide_table *table, const struct tide__fence *ne
 
 /* The new homes of slots, from one moment on. `awaited`: this node is the new home and the rows are
  * under way. */
-static int change_homes(struct tide_table *table, const uint8_t *slots, const uint8_t *homes,
-                        uint16_t home, const uint8_t *versions, uint32_t version, size_t count,
-                        bool awaited) {
+static int change_homes(struct tide_table *table, const uint8_t *slots, const uint8_t *homes, uint16_t home,
+                        const uint8_t *versions, uint32_t version, size_t count, bool awaited) {
     const uint16_t self = tide__store_self(table->store);
     struct tide__fence *fence = tide_alloc_zero(1, sizeof *fence + count * sizeof fence->slots[0]);
     if (!fence) {
@@ -213,10 +209,9 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
         tide__raise_version(table, new_version);
         fence->slots[fence->count++] = slot;
         tide__route_set(table, slot,
-                  to | (awaited ? TIDE__MINE : 0) |
-                      (awaited && !TIDE_MUTANT(move_rows_not_awaited) ? TIDE__AWAITED : 0) |
-                      TIDE__OWN_HOLD |
-                      TIDE__WORKER_HOLD);
+                        to | (awaited ? TIDE__MINE : 0) |
+                            (awaited && !TIDE_MUTANT(move_rows_not_awaited) ? TIDE__AWAITED : 0) | TIDE__OWN_HOLD |
+                            TIDE__WORKER_HOLD);
     }
     fence->sequence = table->store->pending.sequence;
     tide__routes_end(table);
@@ -260,8 +255,7 @@ static void clear_flag(struct tide_table *table, const struct tide__fence *fence
 static bool is_drained(const struct tide_table *table, const struct tide__fence *fence) {
     bool awaited = false;
     for (uint32_t i = 0; i < fence->count && !awaited && !TIDE_MUTANT(slot_move_order); i++) {
-        awaited =
-            fence->slots[i] != UINT32_MAX && (tide__route_of(table, fence->slots[i]) & TIDE__AWAITED);
+        awaited = fence->slots[i] != UINT32_MAX && (tide__route_of(table, fence->slots[i]) & TIDE__AWAITED);
     }
     return !awaited && !table->store->stalled &&
            atomic_load_explicit(&table->self_sent, memory_order_relaxed) ==
@@ -286,8 +280,8 @@ static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
     if (TIDE_BUGGIFY(fence_later)) {
         return false;
     }
-    if (!fence->ready && (TIDE_MUTANT(move_fence_ignored) ||
-                          !tide__pending_before(table->store, table, fence->sequence))) {
+    if (!fence->ready &&
+        (TIDE_MUTANT(move_fence_ignored) || !tide__pending_before(table->store, table, fence->sequence))) {
         tide__routes_begin(table);
         clear_flag(table, fence, TIDE__OWN_HOLD);
         tide__routes_end(table);
@@ -329,13 +323,11 @@ static void fences_advance(struct tide_table *table) {
             place = &fence->next;
         }
     }
-    if (!table->fences && table->map_rounds > 0 && !tide__pending_at_leaver(table) &&
-        !goes_by_old_homes(table)) {
+    if (!table->fences && table->map_rounds > 0 && !tide__pending_at_leaver(table) && !goes_by_old_homes(table)) {
         table->store->moves->answers--;
         for (; table->map_rounds > 0; table->map_rounds--) {
-            tide__move_send(table->store, tide_net_controller(table->store->net),
-                            TIDE__OP_MAP_DONE, table->id, table->map_round++, 0, &table->map_term,
-                            1, NULL, 0);
+            tide__move_send(table->store, tide_net_controller(table->store->net), TIDE__OP_MAP_DONE, table->id,
+                            table->map_round++, 0, &table->map_term, 1, NULL, 0);
         }
     }
 }
@@ -353,8 +345,7 @@ int tide__move_map(struct tide_store *store, struct tide__incoming *in) {
     const uint8_t *slots = read_slots(r, &count);
     const uint8_t *homes = tide_read_typed(r, TIDE_U32, &homes_count);
     const uint8_t *versions = tide_read_typed(r, TIDE_U32, &versions_count);
-    if (!table || r->error || !slots || homes_count != count || versions_count != count ||
-        round > UINT32_MAX) {
+    if (!table || r->error || !slots || homes_count != count || versions_count != count || round > UINT32_MAX) {
         return TIDE_EPROTO;
     }
     if (id && passed_on && passed_on <= UINT16_MAX) {
@@ -384,17 +375,17 @@ int tide__move_map(struct tide_store *store, struct tide__incoming *in) {
 static void receive_over(struct tide_store *store, const struct slot_receive *a) {
     struct tide_member from = {.id = a->from};
     bool known = tide_net_member(store->net, a->from, &from);
-    tide_event_add(tide_system_of(store->node), "slots", "%u slots of table %s came from %s to %s%s", (unsigned)a->count,
-                   a->table->name, known ? from.name : "a node that is gone", tide_node_name(store->node),
-                   a->lost_count > 0                    ? ": some died with a node"
+    tide_event_add(tide_system_of(store->node), "slots", "%u slots of table %s came from %s to %s%s",
+                   (unsigned)a->count, a->table->name, known ? from.name : "a node that is gone",
+                   tide_node_name(store->node),
+                   a->lost_count > 0                   ? ": some died with a node"
                    : from.state == TIDE_MEMBER_LEAVING ? ": it leaves"
                                                        : ": they were moved");
-    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_MOVED, a->table->id,
-                    a->version, a->from, a->slots, a->count, a->lost, a->lost_count);
+    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_MOVED, a->table->id, a->version, a->from, a->slots,
+                    a->count, a->lost, a->lost_count);
 }
 
-static struct slot_receive *find_receive(struct tide_store *store, const struct tide_table *table,
-                                    uint32_t version) {
+static struct slot_receive *find_receive(struct tide_store *store, const struct tide_table *table, uint32_t version) {
     struct slot_receive *a = store->moves->receives;
     while (a && (a->table != table || a->version != version)) {
         a = a->next;
@@ -414,14 +405,14 @@ uint16_t tide__slot_comes_from(const struct tide_table *table, uint32_t slot) {
 }
 
 static void expected(struct tide_store *store, const struct slot_receive *a) {
-    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_EXPECTED, a->table->id,
-                    a->version, a->from, a->slots, a->count, NULL, 0);
+    tide__move_send(store, tide_net_controller(store->net), TIDE__OP_EXPECTED, a->table->id, a->version, a->from,
+                    a->slots, a->count, NULL, 0);
 }
 
 /* A controller that took over asks again. Then what it asks for may be under way, or over, or have
  * failed with the old home's death; or nobody had asked before that death. */
-static void on_expect(struct tide_store *store, struct tide_table *table, uint32_t version,
-                      uint16_t from, const uint8_t *slots, size_t count) {
+static void on_expect(struct tide_store *store, struct tide_table *table, uint32_t version, uint16_t from,
+                      const uint8_t *slots, size_t count) {
     struct slot_receive *known = find_receive(store, table, version);
     if (known) {
         expected(store, known);
@@ -438,11 +429,11 @@ static void on_expect(struct tide_store *store, struct tide_table *table, uint32
         return;
     }
     *a = (struct slot_receive){.next = store->moves->receives,
-                          .table = table,
-                          .version = version,
-                          .count = (uint32_t)count,
-                          .from = from,
-                          .lost = lost};
+                               .table = table,
+                               .version = version,
+                               .count = (uint32_t)count,
+                               .from = from,
+                               .lost = lost};
     for (size_t i = 0; i < count; i++) {
         uint32_t route = tide__route_of(table, at(slots, i));
         a->slots[i] = at(slots, i);
@@ -460,8 +451,7 @@ static void on_expect(struct tide_store *store, struct tide_table *table, uint32
     store->moves->receives = a;
 }
 
-static void slot_is_here(struct tide_store *store, struct tide_table *table, uint32_t slot,
-                         uint16_t lost_to) {
+static void slot_is_here(struct tide_store *store, struct tide_table *table, uint32_t slot, uint16_t lost_to) {
     uint32_t route = tide__route_of(table, slot);
     if (!(route & TIDE__AWAITED)) {
         return;
@@ -508,9 +498,8 @@ static int on_rows(struct tide_store *store, struct tide_table *table, struct ti
     const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
     const uint8_t *marks = tide_read_typed(r, TIDE_U32, &marks_count);
     const uint8_t *seconds = tide_read_typed(r, TIDE_F32, &seconds_floats);
-    bool good = !r->error && marks_count == count && slot < TIDE_SLOT_COUNT &&
-                floats % table->row_floats == 0 && floats / table->row_floats == count &&
-                (tide__route_of(table, (uint32_t)slot) & TIDE__AWAITED);
+    bool good = !r->error && marks_count == count && slot < TIDE_SLOT_COUNT && floats % table->row_floats == 0 &&
+                floats / table->row_floats == count && (tide__route_of(table, (uint32_t)slot) & TIDE__AWAITED);
     for (size_t i = 0; i < count && good; i++) {
         uint64_t key;
         memcpy(&key, keys + i * 8, sizeof key);
@@ -537,8 +526,8 @@ static int on_rows(struct tide_store *store, struct tide_table *table, struct ti
                               .misses = &misses};
     int code = tide__pass_push(&pass);
     if (code) {
-        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
-                 "rows of table '%s' are lost on arrival: %s", table->name, tide_error_message());
+        tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "rows of table '%s' are lost on arrival: %s", table->name,
+                 tide_error_message());
     }
     tide__misses_release(&misses);
     return 0;
@@ -566,8 +555,8 @@ int tide__move_message(struct tide_store *store, struct tide__incoming *in) {
     const int op = in->op;
     const bool controls = from == tide_net_controller(store->net);
     const bool asks = op == TIDE__OP_EXPECT || op == TIDE__OP_MOVE;
-    const bool tells = op == TIDE__OP_DRAINED || op == TIDE__OP_EXPECTED || op == TIDE__OP_MOVED ||
-                       op == TIDE__OP_MAP_DONE;
+    const bool tells =
+        op == TIDE__OP_DRAINED || op == TIDE__OP_EXPECTED || op == TIDE__OP_MOVED || op == TIDE__OP_MAP_DONE;
     if ((asks && !controls) || (tells && !tide__catalog_commands(store))) {
         return 0; /* of a controller that is none any more, or to one */
     }

@@ -27,9 +27,9 @@ struct tide__moves {
     bool planning;
     struct told *told; /* groups.c: changes of groups that are recorded, and to be told */
     uint32_t fences;
-    uint32_t answers; /* tables with map_rounds */
-    uint32_t rounds;  /* controller: of MAP, so far */
-    uint64_t barriers;  /* asked for, so far */
+    uint32_t answers;  /* tables with map_rounds */
+    uint32_t rounds;   /* controller: of MAP, so far */
+    uint64_t barriers; /* asked for, so far */
 };
 
 /* [op, table, version, node, slots, lost] */
@@ -40,9 +40,8 @@ struct tide__move_body {
     size_t count, lost_count;
 };
 bool tide__move_read(struct tide_reader *r, struct tide__move_body *m); /* behind the table */
-void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t table,
-                     uint32_t version, uint16_t node, const uint32_t *slots, size_t count,
-                     const uint32_t *lost, size_t lost_count);
+void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t table, uint32_t version, uint16_t node,
+                     const uint32_t *slots, size_t count, const uint32_t *lost, size_t lost_count);
 
 /* ---- move.c: slots change their home ---- */
 /* Looks for work that other events made possible: fences to lift, departures to go on, slots to
@@ -67,17 +66,16 @@ int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t 
 /* ---- move_plan.c: the controller ---- */
 void tide__plan_member(struct tide_store *store, const struct tide_member *member);
 void tide__plan_expected(struct tide_store *store, uint32_t table, uint32_t version);
-void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version,
-                      const uint8_t *lost, size_t lost_count);
+void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version, const uint8_t *lost,
+                      size_t lost_count);
 /* MAP_DONE of one table, for the leaver or batch of that round; round 0: all of them, the node is
  * gone. */
 void tide__plan_answered(struct tide_store *store, uint16_t node, uint32_t table, uint32_t round);
 /* Begins to move the slots with plan[slot] == to from `from`; none: does nothing. ENOMEM. */
-int tide__plan_batch(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t from,
-                     uint16_t to, const uint16_t *plan, struct tide__request *request);
+int tide__plan_batch(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t from, uint16_t to,
+                     const uint16_t *plan, struct tide__request *request);
 /* Sets the slots of a table that are on the move, or were and somebody may not know. */
-void tide__plan_moving(const struct tide_store *store, uint32_t table,
-                       bool moving[TIDE_SLOT_COUNT]);
+void tide__plan_moving(const struct tide_store *store, uint32_t table, bool moving[TIDE_SLOT_COUNT]);
 bool tide__plan_has(const struct tide_store *store, uint32_t table); /* slots are on the move */
 void tide__plan_drained(struct tide_store *store, uint16_t node);
 void tide__plan_release(struct tide_store *store);
@@ -93,13 +91,12 @@ void tide__plan_resume(struct tide_store *store);
 /* ---- slot_send.c: slots leave this node ---- */
 
 /* MOVE: `count` slots, unaligned u32. */
-void tide__slot_send_begin(struct tide_store *store, struct tide_table *table, uint32_t version,
-                           uint16_t to, const uint8_t *slots, size_t count);
+void tide__slot_send_begin(struct tide_store *store, struct tide_table *table, uint32_t version, uint16_t to,
+                           const uint8_t *slots, size_t count);
 void tide__slot_sends_advance(struct tide_store *store);
 void tide__slot_sends_flushed(struct tide_store *store, uint16_t from, uint64_t turn);
 /* SLOT_DONE and SLOT_HERE: [op, table, slot, version, lost to, or 0]. */
-int tide__slot_say(struct tide_table *table, uint16_t to, int op, uint32_t slot, uint32_t version,
-                   uint16_t lost_to);
+int tide__slot_say(struct tide_table *table, uint16_t to, int op, uint32_t slot, uint32_t version, uint16_t lost_to);
 bool tide__slot_sends_has(const struct tide_store *store, const struct tide_table *table);
 /* The new home has the slot. */
 void tide__slot_send_came(struct tide_store *store, const struct tide_table *table, uint32_t slot);
@@ -111,7 +108,7 @@ void tide__slot_sends_release(struct tide_store *store);
 
 /* Of all members, behind everything that was sent to them before. */
 struct tide__flush_barrier {
-    uint64_t turn; /* 0: never asked */
+    uint64_t turn;                    /* 0: never asked */
     uint8_t awaited[TIDE__NODES / 8]; /* a bit of each node that has not answered */
 };
 void tide__flush_barrier_ask(struct tide_store *store, struct tide__flush_barrier *barrier); /* anew */
@@ -129,7 +126,6 @@ void tide__drain_again(struct tide_store *store);
 
 void tide__request_begins(struct tide__request *request); /* a batch */
 /* A batch has ended: the last one answers. */
-void tide__request_part(struct tide_store *store, struct tide__request *request, int code,
-                        uint16_t to);
+void tide__request_part(struct tide_store *store, struct tide__request *request, int code, uint16_t to);
 
 #endif

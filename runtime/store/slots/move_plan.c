@@ -14,7 +14,7 @@
  */
 #include "store/slots/move.h"
 
-struct round { /* a MAP that was sent to all */
+struct round {             /* a MAP that was sent to all */
     uint32_t number;       /* 0: not yet */
     uint32_t answers_left; /* MAP_DONE of (member, table) */
     uint8_t *awaited;      /* how many tables each member still owes an answer for: u16 by id */
@@ -66,7 +66,7 @@ bool tide__plan_has(const struct tide_store *store, uint32_t table) {
     while (b && b->table != table) {
         b = b->next;
     }
-    return b != NULL;
+    return b;
 }
 
 static struct leaver *find_leaver(const struct tide_store *store, uint16_t id) {
@@ -81,8 +81,7 @@ static struct leaver *find_leaver(const struct tide_store *store, uint16_t id) {
 
 static void tell_batch(struct tide_store *store, struct batch *b) {
     b->told = true;
-    tide__move_send(store, b->to, TIDE__OP_EXPECT, b->table, b->version, b->from, b->slots,
-                    b->count, NULL, 0);
+    tide__move_send(store, b->to, TIDE__OP_EXPECT, b->table, b->version, b->from, b->slots, b->count, NULL, 0);
 }
 
 void tide__plan_resume(struct tide_store *store) {
@@ -107,13 +106,12 @@ static void recorded(void *arg, int code) {
 }
 
 static void batch_key(const struct batch *b, char key[TIDE__CATALOG_KEY_BYTES]) {
-    (void)snprintf(key, TIDE__CATALOG_KEY_BYTES, "batch/%05u/%010u", (unsigned)b->table,
-                   (unsigned)b->version);
+    (void)snprintf(key, TIDE__CATALOG_KEY_BYTES, "batch/%05u/%010u", (unsigned)b->table, (unsigned)b->version);
 }
 
 /* A batch begins, has arrived, or ends: it goes with its table's map, both or none. */
-static int record(struct tide_store *store, const struct tide__catalog_entry *entry,
-                  const struct batch *b, bool stays) {
+static int record(struct tide_store *store, const struct tide__catalog_entry *entry, const struct batch *b,
+                  bool stays) {
     char table_key[TIDE__CATALOG_KEY_BYTES], key[TIDE__CATALOG_KEY_BYTES];
     struct tide_writer table, w;
     tide__catalog_write(entry, &table, table_key);
@@ -173,7 +171,7 @@ static int read_batch(const struct tide_control_pair *pair, struct batch **out) 
 int tide__plan_load(struct tide_store *store) {
     const struct tide_control_state *state = tide_net_recorded(store->net);
     const struct tide_control_pair *pair = NULL;
-    while ((pair = tide_control_list(state, "batch/", pair)) != NULL) {
+    while ((pair = tide_control_list(state, "batch/", pair))) {
         struct batch *b = NULL;
         int code = read_batch(pair, &b);
         if (code) {
@@ -187,8 +185,8 @@ int tide__plan_load(struct tide_store *store) {
 
 /* ---- planning ---- */
 
-int tide__plan_batch(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t from,
-                     uint16_t to, const uint16_t *plan, struct tide__request *request) {
+int tide__plan_batch(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t from, uint16_t to,
+                     const uint16_t *plan, struct tide__request *request) {
     struct batch *b = tide_alloc_zero(1, sizeof *b + TIDE_SLOT_COUNT * sizeof b->slots[0]);
     if (!b) {
         return TIDE_ENOMEM;
@@ -206,7 +204,7 @@ int tide__plan_batch(struct tide_store *store, struct tide__catalog_entry *entry
     b->version = ++entry->version;
     b->from = from;
     b->to = to;
-    b->requested = request != NULL;
+    b->requested = request;
     b->next = store->moves->batches;
     store->moves->batches = b;
     int code = record(store, entry, b, true);
@@ -220,8 +218,7 @@ int tide__plan_batch(struct tide_store *store, struct tide__catalog_entry *entry
     return code;
 }
 
-void tide__plan_moving(const struct tide_store *store, uint32_t table,
-                       bool moving[TIDE_SLOT_COUNT]) {
+void tide__plan_moving(const struct tide_store *store, uint32_t table, bool moving[TIDE_SLOT_COUNT]) {
     for (const struct batch *b = store->moves->batches; b; b = b->next) {
         for (uint32_t i = 0; i < b->count && b->table == table; i++) {
             moving[b->slots[i]] = true;
@@ -276,8 +273,8 @@ static int plan_table(struct tide_store *store, struct tide__catalog_entry *entr
 
 /* Of the slots of `b`, or of all. With a round: to be answered when nothing goes by an older map any
  * more. */
-static void send_map(struct tide_store *store, const struct tide__catalog_entry *entry,
-                     uint16_t node, uint32_t round, const struct batch *b) {
+static void send_map(struct tide_store *store, const struct tide__catalog_entry *entry, uint16_t node, uint32_t round,
+                     const struct batch *b) {
     const uint32_t count = b ? b->count : TIDE_SLOT_COUNT;
     uint32_t slots[TIDE_SLOT_COUNT], homes[TIDE_SLOT_COUNT], versions[TIDE_SLOT_COUNT];
     for (uint32_t i = 0; i < count; i++) {
@@ -361,8 +358,7 @@ static bool is_home(const struct tide_store *store, uint16_t node) {
     return any;
 }
 
-static bool is_busy(struct tide_store *store, const struct tide__catalog_entry *entry,
-                    uint16_t node) {
+static bool is_busy(struct tide_store *store, const struct tide__catalog_entry *entry, uint16_t node) {
     bool busy = false;
     for (size_t i = 0; store->techniques[i] && !busy; i++) {
         const struct tide__technique *t = store->techniques[i];
@@ -485,14 +481,13 @@ void tide__plan_expected(struct tide_store *store, uint32_t table, uint32_t vers
     struct batch **place = find_batch(store, table, version);
     if (place) {
         struct batch *b = *place;
-        tide__move_send(store, b->from, TIDE__OP_MOVE, b->table, b->version, b->to, b->slots,
-                        b->count, NULL, 0);
+        tide__move_send(store, b->from, TIDE__OP_MOVE, b->table, b->version, b->to, b->slots, b->count, NULL, 0);
     }
 }
 
 /* lost: slot | node << 16 of slots that did not come and whose rows died with that node. */
-void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version,
-                      const uint8_t *lost, size_t lost_count) {
+void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version, const uint8_t *lost,
+                      size_t lost_count) {
     struct batch **place = find_batch(store, table, version);
     struct tide__catalog_entry *entry = tide__catalog_entry_of(store, table);
     if (!place || !entry || (*place)->arrived) {
@@ -518,9 +513,8 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
         return;
     }
     *place = b->next;
-    entry->tell |=
-        !tide__member_lives(store, b->from); /* no orderly end of the move will tell the others */
-    (void)record(store, entry, b, false);  /* no memory: the next controller asks again */
+    entry->tell |= !tide__member_lives(store, b->from); /* no orderly end of the move will tell the others */
+    (void)record(store, entry, b, false);               /* no memory: the next controller asks again */
     batch_free(store, b, 0);
 }
 
@@ -545,8 +539,7 @@ static void tell_for_leaver(struct tide_store *store, uint16_t id) {
 void tide__plan_member(struct tide_store *store, const struct tide_member *member) {
     if (member->state == TIDE_MEMBER_DEAD || member->state == TIDE_MEMBER_LEFT) {
         tell_for_leaver(store, member->id);
-        for (struct batch **place = &store->moves->batches;
-             *place;) { /* of a live leaver they are planned anew */
+        for (struct batch **place = &store->moves->batches; *place;) { /* of a live leaver they are planned anew */
             struct batch *b = *place;
             struct tide__catalog_entry *entry = tide__catalog_entry_of(store, b->table);
             if (b->to == member->id && !b->arrived) {

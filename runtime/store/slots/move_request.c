@@ -28,16 +28,13 @@ static bool may_take(struct tide_store *store, uint64_t node) {
     return found;
 }
 
-static int check_target(struct tide_store *store, const struct tide__catalog_entry *entry,
-                        uint64_t node) {
+static int check_target(struct tide_store *store, const struct tide__catalog_entry *entry, uint64_t node) {
     if (entry->options.replicas) {
-        return tide_fail(TIDE_EREFUSED,
-                         "table '%s' has copies of its rows: the controller places its slots",
+        return tide_fail(TIDE_EREFUSED, "table '%s' has copies of its rows: the controller places its slots",
                          entry->name);
     }
     if (!may_take(store, node)) {
-        return tide_fail(TIDE_EINVAL, "node %llu is not up, or holds no rows",
-                         (unsigned long long)node);
+        return tide_fail(TIDE_EINVAL, "node %llu is not up, or holds no rows", (unsigned long long)node);
     }
     return tide__memory_takes_rows(store, (uint16_t)node)
                ? 0
@@ -45,24 +42,23 @@ static int check_target(struct tide_store *store, const struct tide__catalog_ent
 }
 
 /* plan[slot] = node for what has to move; the rest stays 0. */
-static int check_slots(struct tide_store *store, const struct tide__catalog_entry *entry,
-                       const uint8_t *slots, size_t count, uint16_t node, uint16_t *plan) {
+static int check_slots(struct tide_store *store, const struct tide__catalog_entry *entry, const uint8_t *slots,
+                       size_t count, uint16_t node, uint16_t *plan) {
     bool moving[TIDE_SLOT_COUNT] = {false};
     tide__plan_moving(store, entry->id, moving);
     for (size_t i = 0; i < count; i++) {
         uint32_t slot;
         memcpy(&slot, slots + i * sizeof slot, sizeof slot);
         if (slot >= TIDE_SLOT_COUNT) {
-            return tide_fail(TIDE_EINVAL, "slot %u is outside table '%s' (0..%d)", slot,
-                             entry->name, TIDE_SLOT_COUNT - 1);
+            return tide_fail(TIDE_EINVAL, "slot %u is outside table '%s' (0..%d)", slot, entry->name,
+                             TIDE_SLOT_COUNT - 1);
         }
         if (moving[slot]) {
-            return tide_fail(TIDE_EBUSY, "slot %u of table '%s' is on the move", slot,
-                             entry->name);
+            return tide_fail(TIDE_EBUSY, "slot %u of table '%s' is on the move", slot, entry->name);
         }
         if (!tide__member_lives(store, entry->homes[slot])) {
-            return tide_fail(TIDE_ENOENT, "the rows of slot %u of table '%s' died with node %u",
-                             slot, entry->name, (unsigned)entry->homes[slot]);
+            return tide_fail(TIDE_ENOENT, "the rows of slot %u of table '%s' died with node %u", slot, entry->name,
+                             (unsigned)entry->homes[slot]);
         }
         plan[slot] = entry->homes[slot] == node ? 0 : node;
     }
@@ -70,8 +66,8 @@ static int check_slots(struct tide_store *store, const struct tide__catalog_entr
 }
 
 /* A batch for each home that gives slots away. */
-static int plan(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t node,
-                const uint16_t *wanted, struct tide__request *request) {
+static int plan(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t node, const uint16_t *wanted,
+                struct tide__request *request) {
     int code = 0;
     uint8_t *from = tide_alloc_zero(TIDE__NODES, 1);
     if (!from) {
@@ -93,8 +89,7 @@ void tide__request_begins(struct tide__request *request) {
     request->batches++;
 }
 
-void tide__request_part(struct tide_store *store, struct tide__request *request, int code,
-                        uint16_t to) {
+void tide__request_part(struct tide_store *store, struct tide__request *request, int code, uint16_t to) {
     if (code && !request->code) {
         request->code = code;
         request->failed_at = to;
@@ -148,8 +143,7 @@ int tide__request_call(struct tide_store *store, struct tide__incoming *in) {
         return code ? code : tide_fail(TIDE_ENOMEM, "no memory for a request to move slots");
     }
     const uint16_t asker = tide_address_node(message->from);
-    request->caller =
-        asker ? message->from : tide_address_make(tide__store_self(store), message->from);
+    request->caller = asker ? message->from : tide_address_make(tide__store_self(store), message->from);
     request->call = message->call;
     request->batches = 1;
     code = plan(store, entry, (uint16_t)node, wanted, request);
@@ -160,8 +154,7 @@ int tide__request_call(struct tide_store *store, struct tide__incoming *in) {
 
 /* ---- who asks ---- */
 
-int tide_table_move(struct tide_table *table, const uint32_t *slots, size_t slot_count,
-                    uint16_t node) {
+int tide_table_move(struct tide_table *table, const uint32_t *slots, size_t slot_count, uint16_t node) {
     const uint64_t timeout = 600 * TIDE_SECOND;
     struct tide_store *store = table->store;
     if (!store->net) {
@@ -180,8 +173,8 @@ int tide_table_move(struct tide_table *table, const uint32_t *slots, size_t slot
     struct tide_reply *reply = NULL;
     int code = w.error;
     if (!code) {
-        code = tide_call(tide_address_make(tide_net_controller(store->net), TIDE_ID_STORE), w.data,
-                         w.size, timeout, &reply);
+        code = tide_call(tide_address_make(tide_net_controller(store->net), TIDE_ID_STORE), w.data, w.size, timeout,
+                         &reply);
     }
     tide_reply_free(reply);
     tide_writer_release(&w);
@@ -190,8 +183,7 @@ int tide_table_move(struct tide_table *table, const uint32_t *slots, size_t slot
 
 void tide_table_slot_homes(struct tide_table *table, uint16_t *homes) {
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
-        homes[s] =
-            tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
+        homes[s] = tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
     }
 }
 

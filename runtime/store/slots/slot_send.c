@@ -23,7 +23,7 @@ struct slot_send { /* at the old home */
     struct slot_send *next;
     struct tide_table *table;
     uint32_t version, count, at, in_flight;
-    uint32_t closed;        /* of a table that relocates: slots[at .. closed) are */
+    uint32_t closed;                    /* of a table that relocates: slots[at .. closed) are */
     struct tide__flush_barrier barrier; /* asked when the last of them was closed */
     uint16_t to;
     uint64_t *keys; /* rows taken out of the slab and not yet sent; never dropped while the new home
@@ -45,14 +45,13 @@ static void slot_send_free(struct slot_send *slot_send) {
     tide_free(slot_send);
 }
 
-void tide__slot_send_begin(struct tide_store *store, struct tide_table *table, uint32_t version,
-                           uint16_t to, const uint8_t *slots, size_t count) {
+void tide__slot_send_begin(struct tide_store *store, struct tide_table *table, uint32_t version, uint16_t to,
+                           const uint8_t *slots, size_t count) {
     if (store->member_state[to] > 1 + TIDE_MEMBER_LEAVING) {
         return; /* the order is older than the death: the slots stay, and are planned anew */
     }
     struct slot_send *d = tide_alloc_zero(1, sizeof *d + count * sizeof d->slots[0]);
-    const size_t row_bytes = table->row_floats * sizeof(float),
-                 capacity = ROWS_BYTES / row_bytes + 1;
+    const size_t row_bytes = table->row_floats * sizeof(float), capacity = ROWS_BYTES / row_bytes + 1;
     uint64_t *keys = tide_alloc(capacity * sizeof *keys);
     float *rows = tide_alloc(capacity * row_bytes);
     uint32_t *marks = tide_alloc(capacity * sizeof *marks);
@@ -90,7 +89,7 @@ bool tide__slot_sends_has(const struct tide_store *store, const struct tide_tabl
     while (d && d->table != table) {
         d = d->next;
     }
-    return d != NULL;
+    return d;
 }
 
 static int ship(struct slot_send *d) {
@@ -142,8 +141,7 @@ static int pack(void *arg, uint64_t key, uint64_t word, const float *row) {
     return 0;
 }
 
-int tide__slot_say(struct tide_table *table, uint16_t to, int op, uint32_t slot, uint32_t version,
-                   uint16_t lost_to) {
+int tide__slot_say(struct tide_table *table, uint16_t to, int op, uint32_t slot, uint32_t version, uint16_t lost_to) {
     struct tide_writer w;
     uint8_t buffer[64];
     tide_writer_init(&w, buffer, sizeof buffer);
@@ -156,9 +154,9 @@ int tide__slot_say(struct tide_table *table, uint16_t to, int op, uint32_t slot,
     return tide__store_send_writer(table->store, to, &w);
 }
 
-/* 1: it has left before. The slot's route changes before its rows leave: from then on workers and messages go to the new
- * home, which knows that the rows are coming. Out of memory: the rest leaves at the next try; the
- * new home waits for SLOT_DONE. */
+/* 1: it has left before. The slot's route changes before its rows leave: from then on workers and messages go to the
+ * new home, which knows that the rows are coming. Out of memory: the rest leaves at the next try; the new home waits
+ * for SLOT_DONE. */
 static int depart_slot(struct slot_send *d, uint32_t slot) {
     struct tide_table *table = d->table;
     uint16_t lost_to = 0;
@@ -261,8 +259,8 @@ void tide__slot_sends_advance(struct tide_store *store) {
     d->turn_bytes = 0; /* a slot goes in one turn; between turns operations are served */
     while (d->at < d->count && d->in_flight < IN_FLIGHT_MAX && d->turn_bytes < TURN_BYTES &&
            d->in_flight_bytes < IN_FLIGHT_BYTES) {
-        if (!settled(d->table, d->slots[d->at]) || !is_closed(store, d) ||
-            TIDE_BUGGIFY(departure_pauses) || depart_next(d)) {
+        if (!settled(d->table, d->slots[d->at]) || !is_closed(store, d) || TIDE_BUGGIFY(departure_pauses) ||
+            depart_next(d)) {
             break;
         }
     }
@@ -283,8 +281,7 @@ void tide__slot_sends_flushed(struct tide_store *store, uint16_t from, uint64_t 
     tide__slot_sends_advance(store);
 }
 
-void tide__slot_send_came(struct tide_store *store, const struct tide_table *table,
-                          uint32_t slot) {
+void tide__slot_send_came(struct tide_store *store, const struct tide_table *table, uint32_t slot) {
     for (struct slot_send *d = store->moves->sends; d; d = d->next) {
         for (uint32_t i = 0; i < d->at && d->table == table; i++) {
             if (d->slots[i] == slot && d->in_flight > 0) {

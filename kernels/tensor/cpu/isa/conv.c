@@ -64,8 +64,8 @@ static void add_border(const struct tide_window *w, const float *image, float *o
 
 /* Sums of `pixels` <= PIXELS neighbouring outputs, Q registers of channels of each; from, a
  * window's origin; step: floats to the next pixel's. Q is a constant where it is inlined. */
-TIDE_INLINE void direct_block(const struct tide_window *w, size_t pixels, size_t q_count,
-                              const float *from, size_t step, const float *weight, float *out) {
+TIDE_INLINE void direct_block(const struct tide_window *w, size_t pixels, size_t q_count, const float *from,
+                              size_t step, const float *weight, float *out) {
     const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, run = (size_t)w->kw * w->c;
     tide_vec acc[PIXELS][2];
     for (size_t p = 0; p < PIXELS; p++) {
@@ -92,8 +92,7 @@ TIDE_INLINE void direct_block(const struct tide_window *w, size_t pixels, size_t
     }
 }
 
-static void direct_image(const struct tide_window *w, const float *bordered, const float *weight,
-                         float *out) {
+static void direct_image(const struct tide_window *w, const float *bordered, const float *weight, float *out) {
     const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, step = (size_t)w->stride * w->c;
     for (size_t q = 0; q < w->o; q += BLOCK) {
         for (size_t oy = 0; oy < w->oh; oy++) {
@@ -111,8 +110,8 @@ static void direct_image(const struct tide_window *w, const float *bordered, con
     }
 }
 
-static void direct(const struct tide_window *w, size_t images, const float *x, const float *weight,
-                   float *out, float *scratch) {
+static void direct(const struct tide_window *w, size_t images, const float *x, const float *weight, float *out,
+                   float *scratch) {
     for (size_t b = 0; b < images; b++) {
         add_border(w, x + b * w->h * w->w * w->c, scratch);
         direct_image(w, scratch, weight, out + b * pixels_of(w) * w->o);
@@ -148,8 +147,8 @@ static void turn_weight(const struct tide_window *w, const float *weight, float 
 
 /* dw[i .. i + ROWS)[q .. q + Q registers) += sum over an image's pixels of x times g, for taps i of
  * one window row. */
-TIDE_INLINE void weight_block(const struct tide_window *w, size_t rows, size_t q_count,
-                              const float *x, const float *g, float *dw) {
+TIDE_INLINE void weight_block(const struct tide_window *w, size_t rows, size_t q_count, const float *x, const float *g,
+                              float *dw) {
     const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, step = (size_t)w->stride * w->c;
     tide_vec acc[ROWS][2];
     for (size_t r = 0; r < ROWS; r++) {
@@ -175,8 +174,8 @@ TIDE_INLINE void weight_block(const struct tide_window *w, size_t rows, size_t q
     }
 }
 
-static void direct_dw(const struct tide_window *w, size_t images, const float *x, const float *g,
-                      float *dw, float *scratch) {
+static void direct_dw(const struct tide_window *w, size_t images, const float *x, const float *g, float *dw,
+                      float *scratch) {
     const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, run = (size_t)w->kw * w->c;
     for (size_t b = 0; b < images; b++, g += pixels_of(w) * w->o) {
         add_border(w, x + b * w->h * w->w * w->c, scratch);
@@ -206,8 +205,8 @@ static size_t tile_rows(const struct tide_window *w, size_t rows) {
 
 /* The taps of output pixels first .. first + count - 1 of the batch, one pixel a row; or,
  * backwards, rows added back to where they came from. */
-TIDE_INLINE void each_tap(const struct tide_window *w, size_t first, size_t count, float *image,
-                          float *cols, bool back) {
+TIDE_INLINE void each_tap(const struct tide_window *w, size_t first, size_t count, float *image, float *cols,
+                          bool back) {
     size_t c = w->c, pixels = pixels_of(w);
     for (size_t p = first; p < first + count; p++) {
         float *base = image + p / pixels * w->h * w->w * c;
@@ -231,13 +230,11 @@ TIDE_INLINE void each_tap(const struct tide_window *w, size_t first, size_t coun
     }
 }
 
-static void gather_taps(const struct tide_window *w, size_t first, size_t count, const float *image,
-                        float *cols) {
+static void gather_taps(const struct tide_window *w, size_t first, size_t count, const float *image, float *cols) {
     each_tap(w, first, count, (float *)(uintptr_t)image, cols, false);
 }
 
-static void add_taps(const struct tide_window *w, size_t first, size_t count, float *image,
-                     float *cols) {
+static void add_taps(const struct tide_window *w, size_t first, size_t count, float *image, float *cols) {
     each_tap(w, first, count, image, cols, true);
 }
 
@@ -259,8 +256,7 @@ int OP(conv)(const struct tide_op_call *call) {
     for (size_t r = 0, step = tile_rows(w, rows); code == 0 && r < rows; r += step) {
         size_t n = rows - r < step ? rows - r : step;
         gather_taps(w, r, n, x, scratch);
-        code = tide_cpu_gemm(false, false, n, w->o, taps, 1, scratch, taps, weight, w->o, 0,
-                             y + r * w->o, w->o);
+        code = tide_cpu_gemm(false, false, n, w->o, taps, 1, scratch, taps, weight, w->o, 0, y + r * w->o, w->o);
     }
     return code;
 }
@@ -285,8 +281,7 @@ int OP(conv_dx)(const struct tide_op_call *call) {
     }
     for (size_t r = 0, step = tile_rows(w, rows); code == 0 && r < rows; r += step) {
         size_t n = rows - r < step ? rows - r : step;
-        code = tide_cpu_gemm(false, true, n, taps, w->o, 1, g + r * w->o, w->o, weight, w->o, 0,
-                             scratch, taps);
+        code = tide_cpu_gemm(false, true, n, taps, w->o, 1, g + r * w->o, w->o, weight, w->o, 0, scratch, taps);
         add_taps(w, r, n, dx, scratch);
     }
     return code;
@@ -298,8 +293,8 @@ int OP(conv_dw)(const struct tide_op_call *call) {
     float *dw = call->out[0].data, *scratch = call->scratch;
     size_t rows = call->in[1].rows, taps = taps_of(w);
     if (is_product(w)) {
-        return tide_cpu_gemm(true, false, taps, w->o, rows, 1, x, taps, g, w->o,
-                             call->accumulate ? 1.0f : 0.0f, dw, w->o);
+        return tide_cpu_gemm(true, false, taps, w->o, rows, 1, x, taps, g, w->o, call->accumulate ? 1.0f : 0.0f, dw,
+                             w->o);
     }
     if (!call->accumulate) {
         memset(dw, 0, taps * w->o * sizeof(float));
@@ -312,8 +307,7 @@ int OP(conv_dw)(const struct tide_op_call *call) {
     for (size_t r = 0, step = tile_rows(w, rows); code == 0 && r < rows; r += step) {
         size_t n = rows - r < step ? rows - r : step;
         gather_taps(w, r, n, x, scratch);
-        code = tide_cpu_gemm(true, false, taps, w->o, n, 1, scratch, taps, g + r * w->o, w->o, 1,
-                             dw, w->o);
+        code = tide_cpu_gemm(true, false, taps, w->o, n, 1, scratch, taps, g + r * w->o, w->o, 1, dw, w->o);
     }
     return code;
 }

@@ -34,8 +34,7 @@ static size_t block_rows(size_t k) {
 }
 
 /* out = exp(z - max) for `rows` rows; most[r] the maxima, total[r] the sums. */
-static void exponentials(size_t rows, size_t k, const float *z, float *out, float *most,
-                         double *total) {
+static void exponentials(size_t rows, size_t k, const float *z, float *out, float *most, double *total) {
     for (size_t r = 0; r < rows; r++) {
         const float *from = z + r * k, m = row_max(k, from);
         float *to = out + r * k;
@@ -94,8 +93,8 @@ int OP(softmax_dx)(const struct tide_op_call *call) {
 
 static int check_label(int32_t label, size_t k, size_t row) {
     if (label < -1 || label >= (int64_t)k) {
-        return tide_fail(TIDE_EINVAL, "example %zu has label %d, outside 0..%zu (-1 leaves it out)",
-                         row + 1, label, k - 1);
+        return tide_fail(TIDE_EINVAL, "example %zu has label %d, outside 0..%zu (-1 leaves it out)", row + 1, label,
+                         k - 1);
     }
     return 0;
 }
@@ -153,29 +152,28 @@ int OP(xent)(const struct tide_op_call *call) {
 }
 
 /* Elementwise losses: LOSS and SLOPE of a = z[i], b = t[i]. */
-#define ELEMENT_LOSS(name, LOSS, SLOPE)                                                            \
-    int OP(name)(const struct tide_op_call *call) {                                                \
-        size_t n = call->in[0].rows * call->in[0].columns;                                         \
-        const float *z = call->in[0].data, *t = call->in[1].data;                                  \
-        float *dz = call->out[1].data, losses[PIECE];                                              \
-        double *loss = call->out[0].data, sum = 0;                                                 \
-        for (size_t at = 0; at < n; at += PIECE) {                                                 \
-            size_t piece = n - at < PIECE ? n - at : PIECE;                                        \
-            TIDE_INDEPENDENT                                                                       \
-            for (size_t i = 0; i < piece; i++) {                                                   \
-                const float a = z[at + i], b = t[at + i];                                          \
-                losses[i] = LOSS;                                                                  \
-                dz[at + i] = SLOPE;                                                                \
-            }                                                                                      \
-            sum += tide_sum(piece, losses);                                                        \
-        }                                                                                          \
-        loss[0] = sum;                                                                             \
-        loss[1] = (double)call->in[0].rows;                                                        \
-        loss[2] = 0;                                                                               \
-        return 0;                                                                                  \
+#define ELEMENT_LOSS(name, LOSS, SLOPE)                                                                                \
+    int OP(name)(const struct tide_op_call *call) {                                                                    \
+        size_t n = call->in[0].rows * call->in[0].columns;                                                             \
+        const float *z = call->in[0].data, *t = call->in[1].data;                                                      \
+        float *dz = call->out[1].data, losses[PIECE];                                                                  \
+        double *loss = call->out[0].data, sum = 0;                                                                     \
+        for (size_t at = 0; at < n; at += PIECE) {                                                                     \
+            size_t piece = n - at < PIECE ? n - at : PIECE;                                                            \
+            TIDE_INDEPENDENT                                                                                           \
+            for (size_t i = 0; i < piece; i++) {                                                                       \
+                const float a = z[at + i], b = t[at + i];                                                              \
+                losses[i] = LOSS;                                                                                      \
+                dz[at + i] = SLOPE;                                                                                    \
+            }                                                                                                          \
+            sum += tide_sum(piece, losses);                                                                            \
+        }                                                                                                              \
+        loss[0] = sum;                                                                                                 \
+        loss[1] = (double)call->in[0].rows;                                                                            \
+        loss[2] = 0;                                                                                                   \
+        return 0;                                                                                                      \
     }
-ELEMENT_LOSS(sigmoid_xent, (a < 0.0f ? 0.0f : a) - a * b + tide_log1p(tide_exp(-fabsf(a))),
-             tide_sigmoid(a) - b)
+ELEMENT_LOSS(sigmoid_xent, (a < 0.0f ? 0.0f : a) - a * b + tide_log1p(tide_exp(-fabsf(a))), tide_sigmoid(a) - b)
 ELEMENT_LOSS(mse, 0.5f * (a - b) * (a - b), a - b)
 ELEMENT_LOSS(hinge, 1.0f - a * b < 0.0f ? 0.0f : 1.0f - a * b, a *b < 1.0f ? -b : 0.0f)
 

@@ -7,16 +7,15 @@
 
 enum { TILE = 512, REGISTERS = TIDE_REGION_REGISTERS };
 
-typedef void (*micro_function)(size_t n, float *out, const float *a, const float *b,
-                               const float *c);
+typedef void (*micro_function)(size_t n, float *out, const float *a, const float *b, const float *c);
 
-#define MICRO(name, expression)                                                                    \
-    static void name(size_t n, float *out, const float *a, const float *b, const float *c) {       \
-        (void)b, (void)c;                                                                          \
-        TIDE_INDEPENDENT                                                                           \
-        for (size_t i = 0; i < n; i++) {                                                           \
-            out[i] = (expression);                                                                 \
-        }                                                                                          \
+#define MICRO(name, expression)                                                                                        \
+    static void name(size_t n, float *out, const float *a, const float *b, const float *c) {                           \
+        (void)b, (void)c;                                                                                              \
+        TIDE_INDEPENDENT                                                                                               \
+        for (size_t i = 0; i < n; i++) {                                                                               \
+            out[i] = (expression);                                                                                     \
+        }                                                                                                              \
     }
 MICRO(micro_neg, -a[i])
 MICRO(micro_abs, fabsf(a[i]))
@@ -100,8 +99,7 @@ static void repeat(float *out, const float *row, size_t rows, size_t columns) {
 }
 
 /* Rows of a wider array, to or from the rows of a tile. */
-static void copy_rows(float *to, size_t stride_to, const float *from, size_t stride_from,
-                      size_t rows, size_t width) {
+static void copy_rows(float *to, size_t stride_to, const float *from, size_t stride_from, size_t rows, size_t width) {
     for (size_t r = 0; r < rows; r++, to += stride_to, from += stride_from) {
         TIDE_INDEPENDENT
         for (size_t j = 0; j < width; j++) {

@@ -13,8 +13,8 @@ TIDE_COLUMN_SUMS(sum_squared, SQUARED)
 TIDE_COLUMN_SUMS(sum_normed, NORMED)
 
 /* y = (x - mean) scale + beta */
-static void apply(size_t rows, size_t c, const float *x, const float *mean, const float *scale,
-                  const float *beta, float *y) {
+static void apply(size_t rows, size_t c, const float *x, const float *mean, const float *scale, const float *beta,
+                  float *y) {
     for (size_t r = 0; r < rows; r++) {
         const float *from = x + r * c;
         float *to = y + r * c;
@@ -62,8 +62,7 @@ int OP(batchnorm_eval)(const struct tide_op_call *call) {
     for (size_t j = 0; j < c; j++) {
         scale[j] = (float)((double)gamma[j] / sqrt((double)var[j] + call->attributes->eps));
     }
-    apply(call->in[0].rows, c, call->in[0].data, call->in[3].data, scale, call->in[2].data,
-          call->out[0].data);
+    apply(call->in[0].rows, c, call->in[0].data, call->in[3].data, scale, call->in[2].data, call->out[0].data);
     return 0;
 }
 

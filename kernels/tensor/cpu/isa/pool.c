@@ -11,8 +11,7 @@ static struct cell cell_of(const struct tide_window *w, size_t oy, size_t ox) {
     size_t top = oy * w->stride, left = ox * w->stride;
     size_t bottom = top + w->kh, right = left + w->kw;
     return (struct cell){.y0 = top > w->pad ? top - w->pad : 0,
-                         .y1 = bottom > w->pad ? (bottom - w->pad < w->h ? bottom - w->pad : w->h)
-                                               : 0,
+                         .y1 = bottom > w->pad ? (bottom - w->pad < w->h ? bottom - w->pad : w->h) : 0,
                          .x0 = left > w->pad ? left - w->pad : 0,
                          .x1 = right > w->pad ? (right - w->pad < w->w ? right - w->pad : w->w) : 0,
                          .top = top,
@@ -25,8 +24,8 @@ static uint8_t tap_of(const struct tide_window *w, const struct cell *cell, size
 
 /* The maximum of one output cell over its window; a later value replaces an earlier one that it
  * exceeds, or a number by NaN. */
-static void max_cell(const struct tide_window *w, const struct cell *cell, const float *image,
-                     float *y, uint8_t *place) {
+static void max_cell(const struct tide_window *w, const struct cell *cell, const float *image, float *y,
+                     uint8_t *place) {
     const size_t c = w->c;
     size_t j = 0;
     for (; j + TIDE_LANES <= c; j += TIDE_LANES) {
@@ -79,8 +78,7 @@ int OP(maxpool)(const struct tide_op_call *call) {
 static void give(size_t c, const float *g, const uint8_t *place, uint8_t tap, float *dx) {
     size_t j = 0;
     for (; j + TIDE_LANES <= c; j += TIDE_LANES) {
-        tide_veci at =
-            __builtin_convertvector(*(const tide_vecb *)(const void *)(place + j), tide_veci);
+        tide_veci at = __builtin_convertvector(*(const tide_vecb *)(const void *)(place + j), tide_veci);
         VEC(dx + j) += tide_choose(at == tap, VECC(g + j), (tide_vec){0});
     }
     for (; j < c; j++) {

@@ -30,8 +30,7 @@ int OP(mean_pixels)(const struct tide_op_call *call) {
     double *sum = call->scratch;
     for (size_t b = 0; b < images; b++) {
         float *out = (float *)call->out[0].data + b * c;
-        sum_plain(group, c, (const float *)call->in[0].data + b * group * c, NULL, NULL, NULL,
-                  (float *)(sum + c), sum);
+        sum_plain(group, c, (const float *)call->in[0].data + b * group * c, NULL, NULL, NULL, (float *)(sum + c), sum);
         for (size_t j = 0; j < c; j++) {
             out[j] = (float)(sum[j] / (double)group);
         }
@@ -58,8 +57,7 @@ int OP(mean_pixels_dx)(const struct tide_op_call *call) {
 static int check_ids(const int32_t *ids, size_t count, size_t rows) {
     for (size_t i = 0; i < count; i++) {
         if (ids[i] < -1 || ids[i] >= (int64_t)rows) {
-            return tide_fail(TIDE_EINVAL, "index %zu is %d, outside 0..%zu (-1: zeros)", i + 1,
-                             ids[i], rows - 1);
+            return tide_fail(TIDE_EINVAL, "index %zu is %d, outside 0..%zu (-1: zeros)", i + 1, ids[i], rows - 1);
         }
     }
     return 0;
@@ -118,8 +116,8 @@ static void copy_columns(size_t rows, size_t width, float *to, size_t stride_to,
 
 int OP(slice)(const struct tide_op_call *call) {
     const struct tide_operand *in = &call->in[0], *out = &call->out[0];
-    copy_columns(out->rows, out->columns, out->data, out->columns,
-                 (const float *)in->data + call->attributes->first, in->columns);
+    copy_columns(out->rows, out->columns, out->data, out->columns, (const float *)in->data + call->attributes->first,
+                 in->columns);
     return 0;
 }
 
@@ -128,16 +126,15 @@ int OP(slice_dx)(const struct tide_op_call *call) {
     if (out->rows > 0) {
         memset(out->data, 0, out->rows * out->columns * sizeof(float));
     }
-    copy_columns(in->rows, in->columns, (float *)out->data + call->attributes->first, out->columns,
-                 in->data, in->columns);
+    copy_columns(in->rows, in->columns, (float *)out->data + call->attributes->first, out->columns, in->data,
+                 in->columns);
     return 0;
 }
 
 int OP(concat)(const struct tide_op_call *call) {
     const struct tide_operand *a = &call->in[0], *b = &call->in[1], *out = &call->out[0];
     copy_columns(out->rows, a->columns, out->data, out->columns, a->data, a->columns);
-    copy_columns(out->rows, b->columns, (float *)out->data + a->columns, out->columns, b->data,
-                 b->columns);
+    copy_columns(out->rows, b->columns, (float *)out->data + a->columns, out->columns, b->data, b->columns);
     return 0;
 }
 
@@ -227,8 +224,7 @@ int OP(gather)(const struct tide_op_call *call) {
 }
 
 /* ((a + b) + c) + ...: two or three at a time, so that most rows are written once. */
-static void sum_rows(const struct tide_operand *x, const int32_t *rows, size_t count, size_t w,
-                     float *out) {
+static void sum_rows(const struct tide_operand *x, const int32_t *rows, size_t count, size_t w, float *out) {
     const float *a = row_at(x, (size_t)rows[0]), *b = row_at(x, (size_t)rows[1]);
     TIDE_INDEPENDENT
     for (size_t j = 0; j < w; j++) {
@@ -286,8 +282,7 @@ int OP(gather_max)(const struct tide_op_call *call) {
 
 int OP(gather_max_dx)(const struct tide_op_call *call) {
     size_t n = call->out[0].rows, w = call->out[0].columns, to = tide_operand_stride(&call->out[0]);
-    const int32_t *winners = call->in[1].data, *starts = call->in[2].data,
-                  *rows = call->in[3].data;
+    const int32_t *winners = call->in[1].data, *starts = call->in[2].data, *rows = call->in[3].data;
     float *out = call->out[0].data;
     for (size_t i = 0; i < n; i++, out += to) {
         const int32_t own = (int32_t)(call->row + i);

@@ -40,8 +40,7 @@ static void squares(const struct tide_step *u, size_t n, float *w, const float *
     }
 }
 
-static void adam(const struct tide_step *u, size_t n, float *w, const float *g, float *a,
-                 float *b) {
+static void adam(const struct tide_step *u, size_t n, float *w, const float *g, float *a, float *b) {
     const bool apart = u->rule == TIDE_RULE_ADAMW;
     const double t = (double)u->step;
     const float scale = (float)u->scale, decay = apart ? 0.0f : (float)u->decay;

@@ -2,8 +2,8 @@
 -- actor of a controller that is a process of its own and has no agent.
 local core = require "tide.core"
 
-local looks = {ops = {}}
-local ops <const> = looks.ops
+local node_status = {ops = {}}
+local ops <const> = node_status.ops
 
 ---Counters of this node; runs subtract what they were at their start.
 function ops.status()
@@ -29,11 +29,11 @@ function ops.log() return {lines = core.logged()} end
 ---@param op string
 ---@return string|nil address
 ---@return boolean agent whether it is the agent, which knows more than this
-function looks.address(member, op)
+function node_status.address(member, op)
   if member.state ~= "up" then return nil, false end
   local agent <const> = core.whereis(member.name .. "/agent")
   if agent then return agent, true end
   return ops[op] and core.whereis(member.name .. "/control") or nil, false
 end
 
-return looks
+return node_status
