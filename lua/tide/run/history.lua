@@ -139,6 +139,10 @@ function history.list(root)
     if record then list[#list + 1] = record end
   end
   if small then collectgarbage "restart" end
+  table.sort(list, function(a, b) -- names tell of seconds only
+    local at <const>, other <const> = a.started_at or 0, b.started_at or 0
+    return at < other or at == other and a.id < b.id
+  end)
   return list
 end
 

@@ -326,7 +326,7 @@ static void a_step_of_a_size_seen_before_allocates_nothing(void **cmocka_state) 
     expect(tide_run_step(w.run, 16, 0, NULL));
     struct tide_plan_figures f = tide_plan_figures(w.plan);
     size_t bytes = tide_run_arena_bytes(w.run);
-    assert_int_equal(bytes, 16 * f.row_bytes + f.fixed_bytes);
+    assert_int_equal(bytes, 16 * f.row_bytes + f.fixed_bytes + 64); /* and what the input's place may be aligned by */
     assert_true(f.row_bytes < f.row_bytes_without_reuse);
     uint64_t before = allocations;
     assert_true(before > 0);
