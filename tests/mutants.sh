@@ -151,7 +151,7 @@ stay_queue_forgotten          test_intent
 exchange_no_repair            test_exchange_deaths
 exchange_shortest_prefix      test_exchange_deaths
 exchange_late_counts          test_exchange_deaths
-exchange_all_leaves           test_exchange_window
+exchange_all_leaves           test_send_window
 joiner_by_old_home            test_clocked who_begins_while_a_slot_moves_is_waited_for
 fresh_untold                  test_clocked what_a_new_home_told_too_early_is_told_again
 fence_confirms                test_clocked a_row_that_comes_late_hides_no_own_update
@@ -215,6 +215,13 @@ ended_gets_slots              test_runs.sh
 late_tables_stay              test_runs.sh
 suspended_finishes            test_runs.sh
 answer_is_an_end              test_runs.sh
+fibers_preempted              test_actor
+right_from_hello              test_rights
+rights_actor_open             test_rights
+rights_any_frame              test_rights
+tls_name_unchecked            test_tls
+tls_no_verification           test_tls
+tls_revoked_stays             test_tls
 "
 
 # words PROFILE,SETTING,...: the options of tide sim
