@@ -9,12 +9,15 @@ of its first actors; prints how many, and after how many the connection was clos
 stranger.py ENDPOINT listen SECONDS: takes connections there and says nothing; prints how many bytes came."""
 import os
 import random
+import re
 import socket
 import struct
 import sys
 import time
 
 FRAME_HELLO = 6
+with open(os.path.join(os.path.dirname(__file__), "../../runtime/include/tide/actor.h"), encoding="utf-8") as header:
+    VERSION = int(re.search(r"#define TIDE_PROTOCOL (\d+)u", header.read()).group(1))
 
 
 def connect(endpoint):
@@ -84,7 +87,7 @@ def members(endpoint, cluster):
     """[id, incarnation, ..., name, endpoint, reason] of each, by name: what every client is told."""
     s = connect(endpoint)
     s.settimeout(0.5)
-    s.sendall(hello(3, cluster, True))
+    s.sendall(hello(VERSION, cluster, True))
     got, found = answer(s), {}
     while len(got) >= 4:
         size = struct.unpack("<I", got[:4])[0]
@@ -104,7 +107,7 @@ def pose(endpoint, cluster, victim, before):
     at, as_whom = known[before], known[victim]
     s = connect(at[7])
     s.settimeout(2)
-    s.sendall(hello(3, cluster, False, victim, as_whom[0], as_whom[1], before, at[1], 1000))
+    s.sendall(hello(VERSION, cluster, False, victim, as_whom[0], as_whom[1], before, at[1], 1000))
     print("".join(chr(c) if 32 <= c < 127 else "." for c in answer(s)))
 
 
@@ -112,7 +115,7 @@ def join(endpoint, cluster, right):
     """A client that the controller lets in: its connection, id and incarnation."""
     s, incarnation = connect(endpoint), random.getrandbits(62) | 1
     s.settimeout(2)
-    s.sendall(hello(3, cluster, True, incarnation=incarnation, right=right))
+    s.sendall(hello(VERSION, cluster, True, incarnation=incarnation, right=right))
     got = b""
     while len(got) < 4 or len(got) < 4 + struct.unpack("<I", got[:4])[0]:
         got += s.recv(65536)
@@ -123,7 +126,7 @@ def enter(node, cluster, client):
     """The same client at another node: its connection."""
     s = connect(node[7])
     s.settimeout(2)
-    s.sendall(hello(3, cluster, True, node=client[1], incarnation=client[2], to=node[6], to_incarnation=node[1],
+    s.sendall(hello(VERSION, cluster, True, node=client[1], incarnation=client[2], to=node[6], to_incarnation=node[1],
                     attempt=1))
     s.recv(4096)
     return s
@@ -145,7 +148,7 @@ def command(endpoint, cluster, victim):
     node = members(endpoint, cluster)[victim]
     s = connect(node[7])
     s.settimeout(2)
-    s.sendall(hello(3, cluster, True, node=65534, to=victim, to_incarnation=node[1], attempt=1))
+    s.sendall(hello(VERSION, cluster, True, node=65534, to=victim, to_incarnation=node[1], attempt=1))
     print("an id of nobody:", "refused" if is_closed(s, 1) else "taken")
     client = join(endpoint, cluster, 3)
     s = enter(node, cluster, client)
@@ -236,22 +239,22 @@ def attack(endpoint, rng, cluster, held):
     elif way == 2:
         s.sendall(struct.pack("<I", rng.choice([0, 1, 0x7fffffff, 0xffffffff])) + rng.randbytes(100))
     elif way == 3:
-        good = bytearray(hello(3, cluster, True))
+        good = bytearray(hello(VERSION, cluster, True))
         for _ in range(rng.randrange(1, 6)):
             good[rng.randrange(len(good))] = rng.randrange(256)
         s.sendall(good)
     elif way == 4:
-        good = hello(3, cluster, True)
+        good = hello(VERSION, cluster, True)
         s.sendall(good[:rng.randrange(len(good))])
     elif way == 5:  # let in as a client, it sends frames of all kinds with bodies of chance
-        s.sendall(hello(3, cluster, True))
+        s.sendall(hello(VERSION, cluster, True))
         s.recv(4096)
         for _ in range(20):
             s.sendall(frame(rng.randrange(16), rng.randrange(8), rng.randbytes(rng.randrange(1, 300)),
                             rng.getrandbits(64) if rng.random() < 0.5 else rng.randrange(1, 6) << 48 | rng.randrange(5),
                             rng.getrandbits(64), rng.randrange(100)))
     elif way == 6:  # a body that announces more than it has
-        s.sendall(hello(3, cluster, True))
+        s.sendall(hello(VERSION, cluster, True))
         s.recv(4096)
         s.sendall(frame(rng.randrange(5), rng.randrange(1, 5), bytes.fromhex("dd00df0001c0"), 2 << 48 | 3))
     elif len(held) < 20:

@@ -149,8 +149,8 @@ tide.main(function()
   end
   for name, x in pairs(wants) do assert(math.abs(row(name) - x) < 1e-4 * math.abs(x), name .. " " .. row(name)) end
   print "as in Lua"
-  local shared, err = run.tables.momentum:manage({0}, "replicate")
-  print(shared, err)
+  local shared, err = pcall(run.tables.momentum.manage, run.tables.momentum, {0}, "replicate")
+  print(shared, err.message)
 end)
 LUA
 run 0 run momentum.lua
