@@ -8,6 +8,8 @@ TIDE=${TIDE:-$root/build/tide}
 TIDE=$(readlink -f "$TIDE")
 work=$(mktemp -d "${TMPDIR:-/tmp}/tide-test-XXXXXX")
 export XDG_RUNTIME_DIR=$work/run
+TIDE_PROTOCOL=$(sed -n 's/^#define TIDE_PROTOCOL \([0-9]*\)u.*/\1/p' "$root/runtime/include/tide/actor.h")
+export TIDE_PROTOCOL # for strangers that speak it
 mkdir -m 0700 "$XDG_RUNTIME_DIR"
 cd "$work" || exit 1
 failures=0
