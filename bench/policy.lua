@@ -44,6 +44,19 @@ local function scheduling_view(jobs)
   return view
 end
 
+-- Jobs whose throughput and noise are known, as scheduling/goodput needs them.
+local function goodput_view(jobs, nodes)
+  local view = scheduling_view(jobs)
+  view.nodes, view.slots = {table.unpack(view.nodes, 1, nodes)}, nodes * 8
+  for _, job in ipairs(view.jobs) do
+    job.max, job.max_seen, job.weight, job.resize_s = 64, 16, 1, 30
+    job.perf = {0.02 + 0.1 * rng:uniform(), 0.001, 0.02, 0.001, 0.1 * rng:uniform(), 0.002, 1.5}
+    job.gns = {sqr = 1, var = 1e5 * rng:uniform()}
+    job.batch = {start = 128, max = 8192, lo = 16, hi = 512}
+  end
+  return view
+end
+
 -- Decides on the views in turn: the second one's samples are new to who saw the first.
 local function decisions(name, view, times, second)
   local loaded = assert(source.load(assert(source.find(name)), {timed = false}))
@@ -69,6 +82,11 @@ for _, n in ipairs {100, 1000} do
   row(("tiresias, %d jobs: decision"):format(n), "us", us)
   row(("tiresias, %d jobs: view"):format(n), "bytes", #bytes)
 end
+local small <const> = (decisions("scheduling/goodput", goodput_view(160, 8), 1))
+local large <const> = (decisions("scheduling/goodput", goodput_view(1000, 256), 1))
+row("goodput, 160 jobs, 64 slots: decision", "us", small)
+row("goodput, 1000 jobs, 2048 slots: decision", "us", large)
+row("the same over it", "times", large / small)
 local view = scheduling_view(1000)
 row("1000 jobs, 256 nodes: view to bytes", "us", median_us(21, 2, function() core.plain_encode(view) end))
 
