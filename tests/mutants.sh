@@ -216,7 +216,7 @@ late_tables_stay              test_runs.sh
 suspended_finishes            test_runs.sh
 answer_is_an_end              test_runs.sh
 fibers_preempted              test_actor
-right_from_hello              test_rights
+right_from_hello              test_tls
 rights_actor_open             test_rights
 rights_any_frame              test_rights
 tls_name_unchecked            test_tls

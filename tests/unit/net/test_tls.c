@@ -554,6 +554,20 @@ static void only_whose_keys_allow_it_becomes_a_member(void **state) {
     world_close(&w);
 }
 
+/* Who answers must be whom its keys name, as who asks must. */
+static void nobody_joins_who_answers_in_anothers_name(void **state) {
+    (void)state;
+    struct world w;
+    open_world(&w, 43);
+    struct tide_node *node;
+    w.keys = n2_keys;
+    assert_int_equal(world_start(&w, "c0", true, "lab", NULL, false, &node), 0);
+    assert_int_equal(world_await(node, TIDE_MEMBER_UP), TIDE_MEMBER_UP);
+    expect_no_join(&w, reader_keys, "look", true,
+                   "the keys of who answers are of node 'n2', and it says that it is 'c0'");
+    world_close(&w);
+}
+
 static void revoked_keys_cut_a_link_that_is_up(void **state) {
     (void)state;
     struct world w;
@@ -623,6 +637,7 @@ int main(void) {
         cmocka_unit_test(a_session_goes_on_over_connections_that_break),
         cmocka_unit_test(the_same_seed_is_the_same_run),
         cmocka_unit_test(only_whose_keys_allow_it_becomes_a_member),
+        cmocka_unit_test(nobody_joins_who_answers_in_anothers_name),
         cmocka_unit_test(revoked_keys_cut_a_link_that_is_up),
     };
     return cmocka_run_group_tests(tests, begin, end);
