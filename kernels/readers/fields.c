@@ -32,9 +32,21 @@ void tide_fields_begin(struct tide_fields *f, const char *name) {
     f->line = 0;
 }
 
+static size_t line_most(const struct tide_fields *f) {
+    return f->line_most ? f->line_most : TIDE_FIELDS_LINE_MOST;
+}
+
+static int too_long(const struct tide_fields *f, size_t line) {
+    return tide_fail(TIDE_ELIMIT, "%s: line %zu: column 1: a line of more than %zu bytes; %s", f->name, line,
+                     line_most(f), f->no_such);
+}
+
 static int read_line(struct tide_fields *f, const char *start, size_t size) {
     struct tide_fields_line line = {start, start, start + size};
     f->line++;
+    if (size > line_most(f)) {
+        return too_long(f, f->line);
+    }
     if (f->line == 1 && size >= 3 && memcmp(start, "\xef\xbb\xbf", 3) == 0) {
         line.at += 3;
     }
@@ -46,9 +58,8 @@ static int read_line(struct tide_fields *f, const char *start, size_t size) {
 }
 
 static int hold(struct tide_fields *f, const char *data, size_t size) {
-    if (size > TIDE_FIELDS_LINE_MOST - f->held_size) {
-        return tide_fail(TIDE_ELIMIT, "%s: line %zu: column 1: a line of more than %d bytes; %s", f->name, f->line + 1,
-                         TIDE_FIELDS_LINE_MOST, f->no_such);
+    if (size > line_most(f) - f->held_size) {
+        return too_long(f, f->line + 1);
     }
     int code = size > 0 ? tide_array_grow(&f->held, &f->held_room, f->held_size + size, 1) : 0;
     if (code == 0 && size > 0) {

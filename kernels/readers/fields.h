@@ -2,7 +2,7 @@
  * Text that comes in pieces, cut anywhere, read line by line: fields between blanks, and errors
  * with file, line and column. A byte-order mark and CR before a line's end are left out; the last
  * line may lack its end. A line that is whole in the caller's bytes is read in place; only one that
- * lies across two pieces is copied. What LibSVM text and bags of words share. Any thread.
+ * lies across two pieces is copied. What LibSVM text, bags of words and word vectors share. Any thread.
  */
 #ifndef TIDE_FIELDS_H
 #define TIDE_FIELDS_H
@@ -21,6 +21,7 @@ struct tide_fields_line {
 
 struct tide_fields {
     const char *no_such;                                      /* for errors: "this is no LibSVM file" */
+    size_t line_most;                                         /* bytes of a line; 0: TIDE_FIELDS_LINE_MOST */
     int (*read)(void *reader, struct tide_fields_line *line); /* a line; line.at is its beginning */
     void *reader;
     const char *name; /* of the text; the caller's */
@@ -31,7 +32,7 @@ struct tide_fields {
 
 void tide_fields_begin(struct tide_fields *fields, const char *name); /* the next text */
 /* Reads the lines that end in these bytes. What `read` gave, EPROTO at a NUL byte, ELIMIT (a line
- * of 64 MiB), ENOMEM. */
+ * of more than line_most), ENOMEM. */
 int tide_fields_feed(struct tide_fields *fields, const char *data, size_t size);
 int tide_fields_end(struct tide_fields *fields); /* reads the line that lacks its end */
 void tide_fields_release(struct tide_fields *fields);

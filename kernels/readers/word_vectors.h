@@ -16,7 +16,7 @@ struct tide_word_vectors; /* a reading; borrows name and dictionary */
 int tide_word_vectors_create(const char *name, const struct tide_dictionary *wanted,
                              struct tide_word_vectors **out); /* *gives*; ENOMEM */
 void tide_word_vectors_destroy(struct tide_word_vectors *v);  /* NULL allowed */
-/* The next bytes. EPROTO (names the line), ENOMEM. */
+/* The next bytes. EPROTO and ELIMIT (name the line), ENOMEM. */
 int tide_word_vectors_feed(struct tide_word_vectors *v, const char *data, size_t size);
 int tide_word_vectors_end(struct tide_word_vectors *v); /* after the last bytes; EPROTO: no words */
 /* After the end, owned by the reading: numbers of the wanted words that were found, each once (of

@@ -222,6 +222,10 @@ LIBSVMS = {
     "packed-short": b"\x2d" + gzip.compress(LIBSVM, mtime=0)[:-6],
 }
 
+WORD_VECTORS = {
+    "glove": b"\x03" + b"a 1 2 3\nb -0.5 1e3 7\nthe same 1 1 1\n",
+    "word2vec": b"\x20" + b"2 3\r\n. 1 2 3\r\nb 4 x 6\r\n",
+}
 BOWS = {
     "uci": b"\x00" + b"3\n4\n5\n1 1 2\n3 4 1\n1 3 1\n3 2 1\n3 4 1\n",
     "uci-short": b"\x01" + b"2\n3\n2\n1 1 1\n",
@@ -358,7 +362,7 @@ CLOCKED = {
 }
 
 for target, seeds in (("raft", RAFTS), ("frame", FRAMES), ("exchange", EXCHANGES),
-                       ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX), ("npy", NPYS), ("csv", CSVS), ("libsvm", LIBSVMS), ("bow", BOWS),
+                       ("safetensors", SAFETENSORS), ("text", TEXTS), ("plain", PLAINS), ("idx", IDX), ("npy", NPYS), ("csv", CSVS), ("libsvm", LIBSVMS), ("bow", BOWS), ("word_vectors", WORD_VECTORS),
                       ("manifest", MANIFESTS), ("clocked", CLOCKED), ("http", HTTP)):
     for seed, content in seeds.items():
         write(target, seed, content)
