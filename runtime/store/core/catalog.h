@@ -49,6 +49,11 @@ struct tide__catalog {
     uint64_t term; /* in which this node took command; 0: it does not command */
 };
 
+/* Where nodes have the table: an id is a place and the number of its life there. */
+static inline uint32_t tide__catalog_place(uint32_t id) {
+    return id & (TIDE__TABLES_MAX - 1);
+}
+
 /* Do all nodes have it, and is it to stay? */
 static inline bool tide__catalog_stands(const struct tide__catalog_entry *entry) {
     return entry->phase == TIDE__CATALOG_READY || entry->phase == TIDE__CATALOG_CHANGE;
@@ -63,18 +68,20 @@ static inline bool tide__catalog_has(const struct tide__catalog_entry *entry, ui
     return entry->has[node / 8] >> (node % 8) & 1;
 }
 
-/* Ids of nodes that may be home of slots, ascending; *gives* the array. */
 /* Something of a table in phase READY has changed: it is recorded, then told to all nodes, then the caller is
  * answered. A code: nothing was done. */
 int tide__catalog_change(struct tide_store *store, struct tide__catalog_entry *entry,
                          const struct tide_message *message);
 struct tide__catalog_entry *tide__catalog_entry_of(const struct tide_store *store, uint64_t id); /* or NULL */
+/* Ids of nodes that may be home of slots, ascending; *gives* the array. */
 int tide__catalog_homes(struct tide_store *store, uint16_t **out, size_t *count);
 
 enum { TIDE__CATALOG_KEY_BYTES = 40 };
 /* A table as it is recorded, under its key: options, slot map. *gives* the bytes in w. */
 void tide__catalog_write(const struct tide__catalog_entry *entry, struct tide_writer *w,
                          char key[TIDE__CATALOG_KEY_BYTES]);
+/* The same back, into an empty entry. EPROTO: it is damaged. */
+int tide__catalog_read(struct tide__catalog_entry *entry, const struct tide_control_pair *pair);
 /* Hands out what has been recorded since. */
 void tide__catalog_resume(struct tide_store *store);
 /* This node commands, perhaps since now: what was recorded of tables and moves is here. False: not,
