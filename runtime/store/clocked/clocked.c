@@ -76,12 +76,9 @@ static void ended(void *arg, struct tide__worker *worker) {
     tide__bsp_free(worker);
     tide__staleness_release(worker);
     const unsigned entered = tide__tables_enter(sync->store);
-    unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
-    for (unsigned id = 1; id <= count; id++) {
-        struct tide__clocked *c = tide__clocked_at(sync, id);
-        if (c) {
-            tide__vap_worker_ended(c, worker);
-        }
+    unsigned place = 0;
+    for (struct tide__clocked *c = tide__clocked_next(sync, &place); c; c = tide__clocked_next(sync, &place)) {
+        tide__vap_worker_ended(c, worker);
     }
     tide__tables_leave(sync->store, entered);
 }
@@ -136,12 +133,9 @@ void tide__sync_destroy(struct tide__run *domain) {
 }
 
 static void for_tables(struct tide__sync *sync, void (*each)(struct tide__clocked *c, uint16_t node), uint16_t node) {
-    unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
-    for (unsigned id = 1; id <= count; id++) {
-        struct tide__clocked *c = tide__clocked_at(sync, id);
-        if (c) {
-            each(c, node);
-        }
+    unsigned place = 0;
+    for (struct tide__clocked *c = tide__clocked_next(sync, &place); c; c = tide__clocked_next(sync, &place)) {
+        each(c, node);
     }
 }
 

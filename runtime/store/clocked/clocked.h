@@ -276,6 +276,16 @@ static inline struct tide__clocked *tide__clocked_at(const struct tide__sync *sy
     struct tide__clocked *c = table ? table->clocked : NULL;
     return c && c->sync == sync ? c : NULL;
 }
+/* The next one behind *place, which moves there; 0: the first. NULL: that was the last. When it may be called: as
+ * above. */
+static inline struct tide__clocked *tide__clocked_next(const struct tide__sync *sync, unsigned *place) {
+    const unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
+    struct tide__clocked *c = NULL;
+    while (!c && *place < count) {
+        c = tide__clocked_at(sync, ++*place);
+    }
+    return c;
+}
 int tide__clocked_create(struct tide_table *table);
 void tide__clocked_destroy(struct tide_table *table);
 void tide__sync_destroy(struct tide__run *domain);

@@ -290,10 +290,9 @@ void tide__tick_tell(struct tide__sync *sync, uint16_t node) {
 /* What of a clock's updates has not left: the next part of a table's, and TICK behind the last.
  * False: there is more. Lock held. */
 static bool part_leaves(struct tide__sync *sync) {
-    const unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
-    for (unsigned id = 1; id <= count; id++) {
-        struct tide__clocked *c = tide__clocked_at(sync, id);
-        if (!c || !c->leaving.records) {
+    unsigned place = 0;
+    for (struct tide__clocked *c = tide__clocked_next(sync, &place); c; c = tide__clocked_next(sync, &place)) {
+        if (!c->leaving.records) {
             continue;
         }
         const size_t rows = TIDE_BUGGIFY(clock_in_parts) ? 3 : tide__chunk_rows(c);
@@ -369,13 +368,12 @@ static uint32_t slack_of(const struct tide__worker *worker) {
 
 /* Lists what leaves at a clock; how many bytes it may come to. Lock held. */
 static size_t clock_leaves(struct tide__sync *sync, uint32_t clock) {
-    const unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
     size_t bytes = 0;
-    for (unsigned id = 1; id <= count; id++) {
-        struct tide__clocked *c = tide__clocked_at(sync, id);
-        if (c && c->vap) {
+    unsigned place = 0;
+    for (struct tide__clocked *c = tide__clocked_next(sync, &place); c; c = tide__clocked_next(sync, &place)) {
+        if (c->vap) {
             tide__flush_table(c); /* it is waited for */
-        } else if (c) {
+        } else {
             c->leaving = leaving_list(c);
             bytes += c->leaving.count * c->shape.floats * sizeof(float);
         }
@@ -411,12 +409,10 @@ void tide__clock_changed(void *arg, uint32_t clock) {
         part_ask(sync);
     }
     const unsigned entered = tide__tables_enter(store);
-    const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
-    for (unsigned id = 1; id <= count && clock != TIDE_NO_CLOCK; id++) {
-        struct tide__clocked *c = tide__clocked_at(sync, id);
-        if (c) {
-            tide__evict(c, clock, false);
-        }
+    unsigned place = 0;
+    struct tide__clocked *c = clock == TIDE_NO_CLOCK ? NULL : tide__clocked_next(sync, &place);
+    for (; c; c = tide__clocked_next(sync, &place)) {
+        tide__evict(c, clock, false);
     }
     tide__tables_leave(store, entered);
 }

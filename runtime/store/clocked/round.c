@@ -111,12 +111,9 @@ int tide__round(struct tide__sync *sync, enum tide__round kind, uint32_t *clock)
 int tide__settle(struct tide__sync *sync) {
     uint32_t clock = 0;
     tide__flush_lock(sync);
-    unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
-    for (unsigned id = 1; id <= count; id++) {
-        struct tide__clocked *c = tide__clocked_at(sync, id);
-        if (c) {
-            tide__flush_table(c);
-        }
+    unsigned place = 0;
+    for (struct tide__clocked *c = tide__clocked_next(sync, &place); c; c = tide__clocked_next(sync, &place)) {
+        tide__flush_table(c);
     }
     tide__flush_unlock(sync);
     return tide__round(sync, TIDE__ROUND_SETTLE, &clock);
@@ -148,10 +145,9 @@ static uint32_t count_in(struct tide__sync *sync, struct tide__party *peer) {
     peer->tick = clock;
     peer->joins = true;
     tide__known_update(sync); /* its worker, which goes on when all have answered, looks at that */
-    unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
-    for (unsigned id = 1; id <= count; id++) {
-        struct tide__clocked *c = tide__clocked_at(sync, id);
-        for (uint32_t s = 0; s < TIDE_SLOT_COUNT && c && c->forwarded; s++) {
+    unsigned place = 0;
+    for (struct tide__clocked *c = tide__clocked_next(sync, &place); c; c = tide__clocked_next(sync, &place)) {
+        for (uint32_t s = 0; s < TIDE_SLOT_COUNT && c->forwarded; s++) {
             struct tide__tick_forward *forward = tide__tick_forward(c, s, peer->id, false);
             if (forward) {
                 forward->tick = clock;
@@ -162,12 +158,8 @@ static uint32_t count_in(struct tide__sync *sync, struct tide__party *peer) {
 }
 
 static void bring_up_to_date(struct tide__sync *sync) {
-    unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
-    for (unsigned id = 1; id <= count; id++) {
-        struct tide__clocked *c = tide__clocked_at(sync, id);
-        if (!c) {
-            continue;
-        }
+    unsigned place = 0;
+    for (struct tide__clocked *c = tide__clocked_next(sync, &place); c; c = tide__clocked_next(sync, &place)) {
         tide__changed_send(c, TIDE_SLOT_COUNT);
         for (uint32_t s = 0; s < TIDE_SLOT_COUNT && c->forwarded; s++) {
             if (c->tick_forwards[s]) {

@@ -65,15 +65,13 @@ static bool settled(struct tide__clocked *c, uint32_t clock) {
 }
 
 bool tide__clocked_settled(struct tide__run *domain, uint32_t clock) {
-    struct tide_store *store = domain->store;
     const struct tide__sync *sync = tide__sync_of(domain);
-    const unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
-    bool all = true;
-    for (unsigned id = 1; id <= count && all; id++) {
-        struct tide__clocked *c = sync ? tide__clocked_at(sync, id) : NULL;
-        all = !c || settled(c, clock);
+    unsigned place = 0;
+    struct tide__clocked *c = sync ? tide__clocked_next(sync, &place) : NULL;
+    while (c && settled(c, clock)) {
+        c = tide__clocked_next(sync, &place);
     }
-    return all;
+    return !c;
 }
 
 uint32_t tide__slot_clock(struct tide__clocked *c, uint32_t slot) {
@@ -305,12 +303,9 @@ void tide__known_update(struct tide__sync *sync) {
 
 void tide__ticks_changed(struct tide__sync *sync) {
     tide__known_update(sync);
-    unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
-    for (unsigned id = 1; id <= count; id++) {
-        struct tide__clocked *c = tide__clocked_at(sync, id);
-        if (c) {
-            tide__clocks_advance(c);
-        }
+    unsigned place = 0;
+    for (struct tide__clocked *c = tide__clocked_next(sync, &place); c; c = tide__clocked_next(sync, &place)) {
+        tide__clocks_advance(c);
     }
     tide__sync_wake(sync);
 }
@@ -328,10 +323,9 @@ void tide__tick_message(struct tide__sync *sync, uint16_t from, struct tide_read
     if (atomic_load(&sync->closed) < highest) {
         atomic_store(&sync->closed, (uint32_t)highest);
     }
-    unsigned count = atomic_load_explicit(&sync->store->table_count, memory_order_acquire);
-    for (unsigned id = 1; id <= count; id++) {
-        struct tide__clocked *c = tide__clocked_at(sync, id);
-        if (c && c->departed_count) {
+    unsigned place = 0;
+    for (struct tide__clocked *c = tide__clocked_next(sync, &place); c; c = tide__clocked_next(sync, &place)) {
+        if (c->departed_count) {
             tide__tick_pass_on(c, from, (uint32_t)clock);
         }
     }
