@@ -32,6 +32,7 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_checkpoint(L);
     tide__lua_open_kernel(L);
     tide__lua_open_node(L);
+    tide__lua_open_directory(L);
     tide__lua_open_process(L);
     tide__lua_open_data(L);
     tide__lua_open_matrix(L);

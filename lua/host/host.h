@@ -241,6 +241,7 @@ void tide__lua_open_trace(lua_State *L);
 void tide__lua_open_checkpoint(lua_State *L);
 void tide__lua_open_kernel(lua_State *L);
 void tide__lua_open_node(lua_State *L);
+void tide__lua_open_directory(lua_State *L);
 void tide__lua_open_process(lua_State *L);
 void tide__lua_open_data(lua_State *L);
 void tide__lua_open_matrix(lua_State *L);
