@@ -51,8 +51,8 @@ local function places(o)
   local list = {o.directory or "."}
   local run <const> = core.run_directory()
   list[#list + 1] = run and run:match "^(.*)/[^/]+$"
-  local home <const> = os.getenv "HOME"
-  list[#list + 1] = os.getenv "XDG_STATE_HOME" or home and home .. "/.local/state"
+  local lines <const> = require("tide.console.history").path(os.getenv)
+  list[#list + 1] = lines and lines:match "^(.*)/tide/[^/]+$"
   return list
 end
 

@@ -471,15 +471,11 @@ end
 ops["table.set"] = function(request)
   local name <const>, problem <const> = table_named(request.name)
   if not name then return nil, problem end
-  local handle, err = core.table_find(name)
-  for _, field in ipairs {"rate", "consistency"} do
-    if handle and request[field] ~= nil then
-      local ok
-      ok, err = handle[field](handle, request[field])
-      if not ok then return nil, err end
-    end
-  end
+  local handle <const>, err <const> = core.table_find(name)
   if not handle then return nil, err end
+  for _, field in ipairs {"rate", "consistency"} do
+    if request[field] ~= nil then handle[field](handle, request[field]) end -- raises what fails
+  end
   return {name = name, rate = handle:rate(), consistency = handle:consistency()}
 end
 

@@ -413,7 +413,7 @@ end
 function from_driver.policy(self, request, message)
   if message.kind ~= "call" then return end
   if not self.policies then
-    return core.answer_error(message, script.error("T0303", self.ready < (self.worker_count or 1)
+    return core.answer_error(message, script.error("T0303", self:is_starting()
       and "the run has not started yet"
       or ("job `%s` declares neither `batch` nor `comm` and names no policies: it has no seats"):format(self.a.job)))
   end

@@ -96,10 +96,7 @@ function elastic_workers.extend(controller)
   ---A worker that was let go has returned: on a shared cluster its slot is anybody's now.
   function controller:free_slot(w)
     if not self.a.shared then return end
-    w.state = "lost" -- asked for nothing any more
-    w.node.workers = w.node.workers - 1
-    self:evaluate_anew(w)
-    core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address})
+    self:let_go(w)
     core.fiber(function() runs.ask {op = "slots.less", n = self.a.number, grant = {[w.node.name] = 1}} end)
     self:tell_runs(true)
   end
@@ -113,9 +110,10 @@ function elastic_workers.extend(controller)
     end
   end
 
-  ---A worker that has not begun is not wanted any more.
+  ---A worker that has not begun, or has left, is asked for nothing any more.
   function controller:let_go(w)
     w.state, w.node.workers = "lost", w.node.workers - 1
+    self:evaluate_anew(w)
     if w.address then core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address}) end
   end
 

@@ -90,7 +90,7 @@ function figures.extend(controller, ops)
   function controller:figures()
     local now <const> = core.now()
     local state <const>, why <const> = self:run_state()
-    local begun <const> = self.ready >= (self.worker_count or 1)
+    local begun <const> = not self:is_starting()
     local f <const> = {name = self.a.number and ("%s-%d"):format(self.a.job, self.a.number) or self.a.job,
       job = self.a.job, run = self.a.run, state = state, why = why, reports = self.clock,
       elapsed_s = begun and now - self.started_at or 0,

@@ -281,7 +281,7 @@ function grants.extend(controller, ops)
     m.held, m.order, m.cost = held_of(self), self.order or self.a.order or 0, self.cost
     self.cost = nil
     m.parked = self.suspended and self.suspended.parked or nil
-    if self.ready >= (self.worker_count or 1) and self.fixed_told ~= true then
+    if not self:is_starting() and self.fixed_told ~= true then
       m.fixed, self.fixed_told = self:fixed_workers(), true
     end
     local adapts <const> = self.policies and self.policies.driver.adapts

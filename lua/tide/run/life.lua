@@ -263,9 +263,7 @@ function run_life.extend(controller, ops)
       if w.dropped and w.state == "done" then
         local state <const> = self.job.comm and (self.records[w.rank] or {}).state or {}
         if state.steps and state.steps >= (self.left_off or state).steps then self.left_off = state end
-        w.state, w.node.workers = "lost", w.node.workers - 1 -- asked for nothing any more
-        self:evaluate_anew(w)
-        core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address})
+        self:let_go(w)
       elseif self.a.shared and (w.state == "joining" or w.state == "waiting") then
         self:let_go(w)
       end

@@ -3,6 +3,7 @@
 -- Nothing has been done yet: the workers of the attempt are ended, its slots go back, others are waited for, as at the
 -- beginning, and the run starts on those with ranks from 1. So it is for every job, also one that is bound to ranks.
 local core = require "tide.core"
+local losses = require "tide.run.losses"
 local runs = require "tide.cluster.runs"
 local script = require "tide.script"
 
@@ -10,7 +11,6 @@ local starting = {}
 
 local GRANT_S <const> = 7 * 24 * 3600
 local NEWS_S <const> = 2 -- within which it is known that a node is lost that did not answer
-local GONE <const> = {EDIED = true, EUNREACHABLE = true, ECLOSED = true}
 
 ---@param controller table class of tide.controller
 function starting.extend(controller)
@@ -90,7 +90,7 @@ function starting.extend(controller)
   function controller:try_to_start()
     local ok, err = xpcall(self.start, script.failure, self)
     if ok or self.failed then return end
-    if self.a.shared and type(err) == "table" and GONE[err.name or ""] then
+    if self.a.shared and type(err) == "table" and losses.NAMES[err.name or ""] then
       return self:start_elsewhere(("a node was lost while the run started (%s): it waits for other slots"):format(
         err.message), err)
     end
