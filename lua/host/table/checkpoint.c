@@ -129,10 +129,9 @@ static int checkpoint_collected(lua_State *L) {
     return 0;
 }
 
-/* -> clock of the cut that this node was told, until the checkpoint is written | nil */
+/* -> clock of the cut that this worker's domain was told, until the checkpoint is written | nil */
 static int core_cut_clock(lua_State *L) {
-    struct tide_lua *host = tide__lua_host(L);
-    uint32_t clock = host->node ? tide__cut_clock_told(tide_store_of(host->node)) : UINT32_MAX;
+    const uint32_t clock = tide__cut_clock_told();
     if (clock == UINT32_MAX) {
         lua_pushnil(L);
     } else {

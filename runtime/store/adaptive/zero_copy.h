@@ -6,8 +6,8 @@
  * I/O thread only, and whoever takes the node apart; sends may outlive their table, whose rows are
  * not read any more then.
  */
-#ifndef TIDE_STORE_LOAN_H
-#define TIDE_STORE_LOAN_H
+#ifndef TIDE_STORE_ZERO_COPY_H
+#define TIDE_STORE_ZERO_COPY_H
 
 #include "store/core/internal.h"
 

@@ -27,9 +27,8 @@ struct tide_checkpoint {
     uint64_t last_id; /* of all nodes; 0: they differ, or there is none */
 };
 
-uint32_t tide__cut_clock_told(struct tide_store *store) {
+uint32_t tide__cut_clock_told(void) {
     const struct tide__worker *worker = tide__worker_current();
-    (void)store;
     /* acquire: with the announcement, before this node's workers can pass */
     return worker ? atomic_load_explicit(&worker->domain->cut_clock, memory_order_acquire) : TIDE_NO_CLOCK;
 }

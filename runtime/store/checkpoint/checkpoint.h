@@ -22,9 +22,9 @@ int tide__generation_verify(struct tide_port *port, const char *dir, const struc
 bool tide__generation_remove(struct tide_port *port, const char *dir, uint64_t generation);
 /* Frees one that is neither committed nor aborted; nobody is told. *takes*. Any thread. */
 void tide__checkpoint_forget(struct tide_checkpoint *checkpoint);
-/* The clock of the cut that this node was told of, while it is written; TIDE_NO_CLOCK: none. Any
- * thread. A worker that reaches it knows that its interval is the first after the cut. */
-uint32_t tide__cut_clock_told(struct tide_store *store);
+/* The clock of the cut that the calling worker's domain was told of, while it is written; TIDE_NO_CLOCK: none. A worker
+ * that reaches it knows that its interval is the first after the cut. */
+uint32_t tide__cut_clock_told(void);
 /* As tide_checkpoint_restore, for a run of a job: tables "JOB.rest" and "JOB-n.rest" come back as
  * "RUN.rest", others under their own names, or not at all unless `others`. */
 struct tide__restore_as {
