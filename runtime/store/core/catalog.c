@@ -632,7 +632,8 @@ static int install(struct tide_store *store, uint64_t id, const struct tide_tabl
     uint16_t homes[TIDE_SLOT_COUNT];
     uint64_t chains[TIDE_SLOT_COUNT];
     struct tide_table *table;
-    if (tide__catalog_place((uint32_t)id) == 0 || id > UINT32_MAX || tide__table_at(store, tide__catalog_place((uint32_t)id))) {
+    if (tide__catalog_place((uint32_t)id) == 0 || id > UINT32_MAX ||
+        tide__table_at(store, tide__catalog_place((uint32_t)id))) {
         return tide_fail(TIDE_EPROTO, "table id %llu", (unsigned long long)id);
     }
     memcpy(homes, homes_bytes, sizeof homes);
