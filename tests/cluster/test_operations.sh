@@ -119,7 +119,8 @@ run 0 policy timeline batching/boa --run last --json
 says out.txt '"differs":(true|false),.*"schema":"tide.decision/1".*"view":\{'
 run 1 policy timeline --run nosuch
 run 2 policy timeline --run last --journal x
-printf 'x' >>"$(ls .tide/runs/*/policies-talk.journal | tail -1)"
+last=$("$TIDE" runs list --last 1 --json </dev/null | grep -oE '"directory": *"[^"]*"' | cut -d'"' -f4)
+printf 'x' >>"$last/policies-talk.journal"
 run 0 policy timeline --run last
 says err.txt 'is cut off'
 finish
