@@ -1,14 +1,14 @@
-# Turns Lua modules into one C file: tide_embedded_modules[], see lua/host/embedded.h.
+# Writes OUTPUT, a C file that puts Lua modules, policies and the dashboard's page into the program as they stand on disk:
+# tide_embedded_modules[], see lua/host/embedded.h. The assembler reads the files, so an edit costs no generated text.
 set(text "#include \"lua/host/embedded.h\"\n\n")
 set(table "")
 set(number 0)
 function(embed name path)
-  file(READ ${path} hex HEX)
-  string(REGEX REPLACE "(................................)" "\\1\n" hex "${hex}")
-  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
   file(SIZE ${path} size)
-  set(text "${text}static const unsigned char module_${number}[] = {\n${bytes}0};\n" PARENT_SCOPE)
-  set(table "${table}    {\"${name}\", (const char *)module_${number}, ${size}},\n" PARENT_SCOPE)
+  set(label "tide__embedded_${number}")
+  set(text "${text}extern const char ${label}[] __attribute__((visibility(\"hidden\")));
+__asm__(\".pushsection .rodata\\n${label}: .incbin \\\"${path}\\\"\\n.byte 0\\n.popsection\");\n" PARENT_SCOPE)
+  set(table "${table}    {\"${name}\", ${label}, ${size}},\n" PARENT_SCOPE)
   math(EXPR next "${number} + 1")
   set(number ${next} PARENT_SCOPE)
 endfunction()
