@@ -2,7 +2,7 @@
 -- of X for itself; what all share is the residual y - X b, in a table with clocks: a worker changes its coefficients
 -- one after the other, on the residual as it sees it, and pushes what that changes. What a clock's work takes is slept,
 -- and there is a straggler: one of the workers, now this one and now that one, takes four times as long.
---   tide run lasso_ssp.lua                               generated examples, all models, charts in lasso_ssp.svg
+--   tide run lasso_ssp.lua                               generated examples, all models, charts in .tide/lasso_ssp.svg
 --   tide run lasso_ssp.lua --data abalone_scale --lambda 0.02 --models "bsp essp:2"
 local tide = require "tide"
 
@@ -23,7 +23,7 @@ local opt = tide.options {
   nodes   = {"node processes on this machine", default = 2},
   workers = {"workers of each node", default = 2},
   seed    = {"of data and orders", default = 1},
-  chart   = {"file for the charts", default = "lasso_ssp.svg"},
+  chart   = {"file for the charts", default = ".tide/lasso_ssp.svg"},
 }
 
 local WIDTH <const> = 32 -- examples a row of the table has the residuals of

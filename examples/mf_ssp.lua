@@ -2,7 +2,7 @@
 -- loss by time. Each worker has rows of the matrix for itself; the columns' factors are shared, in a table with clocks.
 -- A clock is a minibatch: some of the worker's rows, all columns. What its work takes is slept, so that more workers
 -- than cores do no harm, and one worker takes four times as long: the same one always, or now this and now that one.
---   tide run mf_ssp.lua                                  a generated matrix, all models, charts in mf_ssp.svg
+--   tide run mf_ssp.lua                                  a generated matrix, all models, charts in .tide/mf_ssp.svg
 --   tide run mf_ssp.lua --straggler stays                no bound helps against a worker that is always slow
 --   tide sim mf_ssp.lua --models "bsp ssp:3 essp:3" --stays 4
 --   tide run mf_ssp.lua --data ml-100k/u.data --models "essp:2 ssp:2" --straggler none
@@ -25,7 +25,7 @@ local opt = tide.options {
   nodes     = {"node processes on this machine", default = 2},
   workers   = {"workers of each node", default = 2},
   seed      = {"of initial values, orders and stragglers", default = 1},
-  chart     = {"file for the charts; -: they are printed, and nothing else", default = "mf_ssp.svg"},
+  chart     = {"file for the charts; -: they are printed, and nothing else", default = ".tide/mf_ssp.svg"},
 }
 
 local all = opt.nodes * opt.workers

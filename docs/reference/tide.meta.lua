@@ -1713,7 +1713,7 @@ local tide_chart_module = {}
 ---@return string svg
 function tide_chart_module.svg(charts) end
 
----Writes charts below each other as an SVG file.
+---Writes charts below each other as an SVG file, and creates its directory if that is missing.
 ---@param path string
 ---@param charts table as of chart.svg
 ---@return true|nil, table? err

@@ -200,10 +200,17 @@ function chart.svg(charts)
   return table.concat(out, "\n")
 end
 
----Writes charts below each other as an SVG file.
+---Writes charts below each other as an SVG file, and creates its directory if that is missing.
 ---@param path string
 ---@param charts table as of chart.svg
 ---@return true|nil, table? err
-function chart.write(path, charts) return core.file_write(path, chart.svg(charts)) end
+function chart.write(path, charts)
+  local directory <const> = path:match "^(.+)/"
+  if directory then
+    local ok, err = core.mkdir(directory)
+    if not ok then return nil, err end
+  end
+  return core.file_write(path, chart.svg(charts))
+end
 
 return chart

@@ -59,10 +59,10 @@ run 2 run bsp.lua
 says err.txt 'with ssp and essp only'
 nothing_left
 
-run 0 run "$root/examples/mf_ssp.lua" --epochs 2 --models "bsp essp:2" --work 1ms --chart chart.svg
+run 0 run "$root/examples/mf_ssp.lua" --epochs 2 --models "bsp essp:2" --work 1ms --chart new/chart.svg
 says out.txt '^bsp +[0-9.]+ +[0-9.]+ +[0-9.]+ +1\.00 +-1\.00 +0\.00 '
-says chart.svg '<svg'
-says chart.svg 'essp:2'
+says new/chart.svg '<svg'
+says new/chart.svg 'essp:2'
 nothing_left
 
 # Simulated, so that nothing else takes time: a straggler that moves costs bsp half as much again, at least; one that
