@@ -528,9 +528,10 @@ function tide_remote_run:cancel() end
 ---@return table? err
 function tide_remote_run:wait(o) end
 
----What was logged: of the run's host while it lives, else its file, where this machine has it.
----@param o? {after?: integer} bytes to leave out; default: the newest 64 KiB
----@return string|nil text, integer|table size of the log in bytes, or err
+---What the script and its workers printed, and the error that ended the run: read by the run's host while it lives,
+---else from its file on this machine. At most 64 KiB.
+---@param o? {after?: integer} the position to begin at; default: the newest 64 KiB
+---@return string|nil text, integer|table size of the log in bytes, or err, integer? next position behind the text
 function tide_remote_run:log(o) end
 
 ---One of its tables.

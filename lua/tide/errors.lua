@@ -29,6 +29,7 @@ errors.families = FAMILIES
 local FALLBACK_CODE <const> = "T1099"
 local SOURCE_BYTES_MAX <const> = 1 << 20
 local CAUSES_MAX <const> = 8
+local LINE_MAX <const> = 500 -- columns of a message in errors.line
 
 local metatable = {__name = "tide.error"}
 
@@ -228,6 +229,15 @@ function errors.format(err, options)
   if help ~= "" then help = help .. (help:find("[?.!]$") and " " or "; ") end
   out[#out + 1] = paint("36", "help:") .. " " .. help .. "more: tide help " .. text.clean(err.code)
   return table.concat(out, "\n")
+end
+
+---The error in one line: "mf.lua:31: attempt to index a nil value (on n2, worker mf/3)".
+---@param err tide.error
+---@return string
+function errors.line(err)
+  local where <const> = err.where and not is_inside(err.where) and tostring(err.where):gsub("^@", "") .. ": " or ""
+  local who <const> = err.node and (" (on %s%s)"):format(err.node, err.actor and ", " .. err.actor or "") or ""
+  return where .. text.cut(err.message:match "^[^\n]*", LINE_MAX, false) .. who
 end
 
 ---The error for machines: plain data with a schema.

@@ -20,6 +20,22 @@ function text.clean(s)
   return s
 end
 
+---The last filter before a terminal: escapes control characters like `text.clean`, except line ends, tabs and colors
+---(SGR), which cannot move the cursor.
+---@param s string any number of lines
+---@return string
+function text.harmless(s)
+  if not s:find "[\0-\8\11-\31\127-\255]" then return s end
+  return (s:gsub("[^\n\t]+", function(piece)
+    local out, at = {}, 1
+    for color, after in piece:gmatch "()\27%[[%d;]*m()" do
+      out[#out + 1] = text.clean(piece:sub(at, color - 1)) .. piece:sub(color, after - 1)
+      at = after
+    end
+    return table.concat(out) .. text.clean(piece:sub(at))
+  end))
+end
+
 ---The same for text of several lines: line ends and tabs stay.
 ---@param s string
 ---@return string

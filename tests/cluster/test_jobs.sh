@@ -160,6 +160,61 @@ run 0 table drop count.t -y --force
 wait "$driver"
 says err.txt 'was dropped|no table'
 
+# What a submitted script prints, and the error that ends it, are where its run is looked at.
+cat >broken.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {name = "broken", tables = {}, worker = function(w)
+  print "\27]0;title\7\27[32mgreen\27[0m"
+  w:report {examples = 1}
+  local x
+  print(x.field)
+end}
+tide.main(function()
+  local cluster <close> = tide.cluster {}
+  io.write("from ", "main\n")
+  local run <close> = cluster:start(job)
+  run:wait()
+end)
+LUA
+run 0 submit broken.lua
+name=$(grep -o '^broken-[0-9]*' out.txt)
+run 1 job wait "$name"
+says err.txt "$name: failed, broken.lua:6: attempt to index a nil value \\(local 'x'\\) \\(on n[12], worker broken/[1-4]\\)"
+for words in "job attach $name" 'log --run last' 'runs show last'; do
+    # shellcheck disable=SC2086
+    "$TIDE" $words >out.txt 2>err.txt </dev/null
+    [ "$words" = 'runs show last' ] || says out.txt 'from main' # that shows the last lines
+    says out.txt '\\x1b\]0;title\\x07'
+    says out.txt 'error\[T0609\]'
+    says out.txt '> broken.lua:6'
+done
+run 0 job logs "$name"
+says out.txt $'\x1b\\[32mgreen'
+says_not out.txt $'\x1b\\]'
+run 0 job logs --raw "$name"
+says out.txt $'\x1b\\]0;title'
+for words in "job show $name" events 'runs show last' 'log --run last --level error'; do
+    # shellcheck disable=SC2086
+    run 0 $words --json
+    says out.txt 'broken.lua:6'
+done
+cat >raises.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {name = "raises", tables = {}, worker = function(w)
+  while not w:stopping() do tide.sleep(0.02) w:report {examples = 1} end
+end}
+tide.main(function()
+  local cluster <close> = tide.cluster {}
+  local run <close> = cluster:start(job)
+  for _ in run:events "report" do error "the script's own" end
+end)
+LUA
+run 0 submit raises.lua
+name=$(grep -o '^raises-[0-9]*' out.txt)
+run 1 job attach "$name"
+says out.txt "error.*the script's own"
+says err.txt "failed, raises.lua:8: the script's own"
+
 run 0 down lab -y
 nothing_left
 finish

@@ -162,6 +162,7 @@ function fake.sim_close() fake.world = nil end
 function fake.node_stop() fake.stopped = fake.stopped + 1 end
 function fake.members() return fake.members_are end
 function fake.node() return fake.node_is end
+function fake.wall() return 1790000000 + fake.time end
 function fake.now() return fake.time end
 function fake.sleep(s) fake.time = fake.time + s end
 

@@ -95,6 +95,9 @@ describe("text", function()
     assert.equal("a\\x1b[2Jb\\x00\\x7f", text.clean "a\27[2Jb\0\127")
     assert.equal("\\xff\\xc3", text.clean "\xff\xc3")
     assert.equal("ä\\u{85}?", text.clean "ä\u{85}\u{202e}")
+    assert.equal("\\x1b[2J\ta\27[1;31mb\27[0m\n\\x1b]0;x\\x07\n",
+      text.harmless "\27[2J\ta\27[1;31mb\27[0m\n\27]0;x\7\n")
+    assert.equal("ä\\x0d", text.harmless "ä\r")
     assert.equal("a\n  b\\x07", text.clean_lines "a\n\tb\7")
   end)
 

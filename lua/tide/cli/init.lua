@@ -94,14 +94,16 @@ function context:colored(stream)
   return self.terminal[stream] and (no_color == nil or no_color == "") and self.getenv "TERM" ~= "dumb"
 end
 
+-- What a command prints may come from nodes, runs and files, so both filter it: no text moves the reader's cursor.
+
 ---Data, to stdout.
 ---@param line string
-function context:print(line) self.write_out(line .. "\n") end
+function context:print(line) self.write_out(text.harmless(line) .. "\n") end
 
 ---Talk, to stderr; not with --quiet.
 ---@param line string
 function context:say(line)
-  if not self.quiet then self.write_err(line .. "\n") end
+  if not self.quiet then self.write_err(text.harmless(line) .. "\n") end
 end
 
 ---What a command of one object ends with: JSON, or a line of talk.

@@ -4,6 +4,7 @@
 -- may end at any time, so it tells the agents of up to three nodes of the run; whoever asks takes what several nodes
 -- say of the same thing as one.
 local core = require "tide.core"
+local errors = require "tide.errors"
 local units = require "tide.units"
 
 local events = {}
@@ -17,7 +18,7 @@ local TEXTS <const> = {
   end,
   finished = function(_, c) return "run", ("job %s finished"):format(c.a.job) end,
   failed = function(e, c)
-    return "run", ("job %s failed: %s"):format(c.a.job, e.error.message or e.error.code or "?")
+    return "run", ("job %s failed: %s"):format(c.a.job, errors.line(errors.from(e.error)))
   end,
   lost = function(e, c)
     return "run", ("job %s goes on without %d workers of %s: %s"):format(c.a.job, e.workers, e.node, e.reason)

@@ -350,11 +350,10 @@ function cluster.restore(_, dir, generation)
   return restored
 end
 
----Ends the runs and, if this process started them, the nodes.
-function cluster:close()
+local function close(self, raised)
   if self.closed or self.context.stays then return end -- the console that follows the script looks at it
   self.closed = true
-  for _, run in ipairs {table.unpack(self.own_runs)} do pcall(run.cancel, run) end
+  for _, run in ipairs {table.unpack(self.own_runs)} do pcall(run.close_by, run, raised) end
   if self.tracing then
     local ok, err = pcall(self.tracing.close, self.tracing)
     if not ok then self.context.unsaved("the trace", err) end
@@ -376,6 +375,12 @@ function cluster:close()
   core.tables_forget() -- their rows went with the nodes: the script's next cluster makes its own
 end
 
-cluster.__close = cluster.close
+---Ends the runs and, if this process started them, the nodes.
+function cluster:close() close(self) end
+
+---@package
+cluster.close_by = close -- and the error that ends the block or the script
+
+cluster.__close = close
 
 return cluster

@@ -5,6 +5,7 @@ local errors = require "tide.errors"
 local text = require "tide.text"
 
 local POLL_S <const> = 0.2
+local CLOSING_S <const> = 10 -- so long `wait` and `attach` wait for a script that keeps its ended run open
 local EXITS <const> = {done = 0, stopped = 1, failed = 1, lost = 5}
 local DONE <const> = {pause = "is paused", resume = "goes on", set = "has new params from its next report on",
   stop = "stops at its next report", cancel = "is cancelled", workers = "gets other workers"}
@@ -46,9 +47,9 @@ function job.inside(request)
     local run
     run, err = remote_run.find(request.name)
     if run then
-      local ok, more = run[request.method](run, table.unpack(request.arguments or {}, 1, request.count or 1))
+      local ok, more, next_at = run[request.method](run, table.unpack(request.arguments or {}, 1, request.count or 1))
       if ok then
-        answer = {ok = ok == true or ok, more = more, name = run.name, state = run.state}
+        answer = {ok = ok == true or ok, more = more, next = next_at, name = run.name, state = run.state}
       else
         err = more
       end
@@ -125,29 +126,35 @@ local function show(context, row)
   return 0
 end
 
--- Prints the log; with `follow` until the run has ended, whose exit code this then has.
+local function say_end(context, row)
+  context:say(("%s: %s%s"):format(row.name, row.state, row.why and ", " .. row.why or ""))
+  return math.tointeger(row.exit) or EXITS[row.state]
+end
+
+-- Whether the script is done with the run too, which may print and write results when the workers have ended.
+local function is_over(context, row)
+  if not EXITS[row.state] then return false end
+  return row.closed or row.state == "lost" or context.core.wall() - (row.ended_at or 0) > CLOSING_S
+end
+
+-- Prints the log, of which only whole lines while it grows; with `follow` until the run has ended, whose exit code this
+-- then has.
 local function logs(context, o, follow)
-  local after
+  local after, partial = nil, ""
   while true do
     local row, err = ask(context, {op = "get", name = o.name})
     if not row then return nil, err end
     local got
     got, err = ask(context, {method = "log", name = o.name, arguments = {{after = after}}})
     if not got then return nil, err end
-    if got.ok ~= "" and got.ok ~= true then
-      context.write_out(got.ok)
-      after = math.min(got.more, (after or math.max(0, got.more - #got.ok)) + #got.ok)
-    else
-      after = after or got.more
-    end
-    local ended <const> = EXITS[row.state]
-    if not follow then return 0 end
-    if ended and after >= got.more then
-      context:say(("%s: %s%s"):format(row.name, row.state, row.why and ", " .. row.why or ""))
-      return math.tointeger(row.exit) or ended
-    end
+    local whole <const> = not follow or is_over(context, row) and got.next >= got.more
+    partial, after = partial .. got.ok, got.next
+    local lines <const> = whole and partial or partial:match "^.*\n" or ""
+    partial = partial:sub(#lines + 1)
+    if lines ~= "" then context.write_out(o.raw and lines or text.harmless(lines)) end
+    if whole then return follow and say_end(context, row) or 0 end
     if context.core.interrupted() > 0 then return 130 end
-    context.core.sleep(POLL_S)
+    if got.next >= got.more then context.core.sleep(POLL_S) end
   end
 end
 
@@ -156,10 +163,7 @@ local function wait(context, o)
   while true do
     local row, err = ask(context, {op = "get", name = o.name})
     if not row then return nil, err end
-    if EXITS[row.state] then
-      context:say(("%s: %s%s"):format(row.name, row.state, row.why and ", " .. row.why or ""))
-      return math.tointeger(row.exit) or EXITS[row.state]
-    end
+    if is_over(context, row) then return say_end(context, row) end
     if context.core.interrupted() > 0 then return 130 end
     if deadline and context.core.now() >= deadline then return 124 end
     context.core.sleep(POLL_S)
@@ -303,6 +307,7 @@ job.options = {
   {name = "new", doc = "set: a param that the run has not yet"},
   {name = "slots", type = "integer", min = 1, value = "N", doc = "forecast: when it would end with so many slots"},
   {name = "follow", short = "f", doc = "logs: until the run ends"},
+  {name = "raw", doc = "logs, attach: with the escape sequences of the script; default: only its colors"},
 }
 
 function job.run(context)

@@ -42,10 +42,10 @@ function launch.inside(a)
       io.stdout:write(core.json_encode(event), "\n")
       io.stdout:flush()
     elseif not a.quiet then
-      io.stderr:write(line_of(event), "\n")
+      io.stderr:write(text.harmless(line_of(event)), "\n")
     end
   end
-  o.say = function(line) io.stderr:write(line, "\n") end
+  o.say = function(line) io.stderr:write(text.harmless(line), "\n") end
   local made, problem = require("tide.cluster.directory").make("launch-" .. o.cluster)
   if not made then return {error = errors.to_data(problem)} end
   o.directory = require("tide.cluster.directory").of("launch-" .. o.cluster)

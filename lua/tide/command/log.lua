@@ -83,7 +83,8 @@ local function content_of(path)
 end
 
 local function lines_of_run(run)
-  local lists = {log_lines.read(content_of(run.directory .. "/run.log"), "run")}
+  local lists = {log_lines.read(content_of(run.directory .. "/run.log.1") .. content_of(run.directory .. "/run.log"),
+    "run")}
   for _, name in ipairs(require("tide.core").file_list(run.directory) or {}) do
     local node <const> = name:match "^node%-([%w_.-]+)%.log$"
     if node then
@@ -126,7 +127,8 @@ return {
   name = "log",
   brief = "what nodes and runs have written: choose, merge, follow",
   summary = "Prints log lines oldest first: of the nodes of a running cluster, the newest 256 of each, or with --run "
-    .. "of a run that the directory keeps, whole: its nodes, its workers and what happened. Times are in UTC.",
+    .. "of a run that the directory keeps, whole: its nodes, what its script and workers printed, and what happened. "
+    .. "Times are in UTC.",
   examples = {
     {"tide log", "the nodes of the one cluster that runs"},
     {"tide log -f --level warn", "go on until Ctrl-C, only warnings and errors"},
@@ -140,7 +142,8 @@ return {
     {name = "follow", short = "f", doc = "go on as lines come"},
     {name = "level", type = "string", choices = {"debug", "info", "warn", "error"}, value = "LEVEL",
      doc = "only this level and above"},
-    {name = "node", type = "string", value = "NODE", doc = "only of this node; workers' lines are of `run`"},
+    {name = "node", type = "string", value = "NODE",
+     doc = "only of this node; lines of the script and its workers are of `run`"},
     {name = "since", type = "duration", doc = "only what is not older than this"},
     {name = "last", type = "integer", min = 1, value = "N", doc = "only the last N lines, to begin with"},
   },

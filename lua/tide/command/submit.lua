@@ -56,7 +56,7 @@ return {
       context:print(context.core.json_encode {schema = "tide.job/1", name = run.name, state = run.state, uid = run.uid})
     else
       context:print(("%s is %s on %s"):format(text.clean(run.name), run.state, text.clean(cluster)))
-      context:say(("log: %s/out.log; `tide job attach %s` follows it"):format(run.host and run.host.directory or "?",
+      context:say(("log: %s/run.log; `tide job attach %s` follows it"):format(run.host and run.host.directory or "?",
         text.clean(run.name)))
     end
     return 0

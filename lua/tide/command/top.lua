@@ -103,6 +103,7 @@ local function redraw(context, client)
     local terminal <const> = core.terminal() -- it may have been resized
     context.terminal.width = terminal.width
     local lines <const> = lines_of(context, view, math.max(terminal.height - HEADS, 1))
+    for i, line in ipairs(lines) do lines[i] = text.harmless(line) end
     context.write_out(HOME .. table.concat(lines, TO_LINE_END .. "\n") .. TO_LINE_END .. TO_SCREEN_END)
     before = view
     local exit <const> = cluster_view.pause(core, every, deadline, is_left)

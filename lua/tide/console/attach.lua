@@ -36,7 +36,7 @@ end
 ---- results -------------------------------------------------------------------------------------------------------
 
 -- nil: nobody reads it any more.
-local function write_out(chunk)
+local function put(chunk)
   local ok, why, number = io.stdout:write(chunk)
   if ok then ok, why, number = io.stdout:flush() end
   if not ok and number ~= EPIPE then
@@ -45,8 +45,10 @@ local function write_out(chunk)
   return ok
 end
 
+local function write_out(chunk) return put(text.harmless(chunk)) end
+
 local function write_err(chunk)
-  io.stderr:write(chunk)
+  io.stderr:write(text.harmless(chunk))
   io.stderr:flush()
 end
 
@@ -115,14 +117,14 @@ function attach.inside(o)
   local drawn = false
   local own <const> = client.new {
     role = o.role,
-    print = function(chunk) return write_out(text.clean_lines(chunk)) end,
+    print = function(chunk) return write_out(chunk) end,
     say = function(line) write_err(text.clean(line) .. "\n") end,
     live = function(line)
       if not o.interactive then return end
       if line then
-        write_out("\r\27[K" .. text.cut(text.clean(line), o.width - 1, o.utf8))
+        put("\r\27[K" .. text.cut(text.clean(line), o.width - 1, o.utf8))
       elseif drawn then
-        write_out "\r\27[K"
+        put "\r\27[K"
       end
       drawn = line ~= nil
     end,

@@ -55,7 +55,7 @@ end
 ---- drawing -------------------------------------------------------------------------------------------------------
 
 local function out(chunk)
-  io.stdout:write(chunk)
+  io.stdout:write(text.harmless(chunk))
   io.stdout:flush()
 end
 

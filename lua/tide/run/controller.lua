@@ -14,6 +14,7 @@ local errors = require "tide.errors"
 local events = require "tide.cluster.events"
 local losses = require "tide.run.losses"
 local outbox = require "tide.run.outbox"
+local run_log = require "tide.run.run_log"
 local script = require "tide.script"
 local verbs = require "tide.cluster.verbs"
 
@@ -429,13 +430,10 @@ function from_driver.state(self, _, message)
   core.answer(message, {state = state, why = why})
 end
 
-local LOG_BYTES <const> = 64 << 10
-
----Some of the run's log: {after = bytes} -> {text, size}; without `after` the newest.
+---Some of the run's log: {after = position} -> {text, size, next}; without `after` the newest.
 function from_driver.log(self, request, message)
-  local content <const> = self.a.directory and core.file_read(self.a.directory .. "/run.log") or ""
-  local after <const> = request.after or math.max(0, #content - LOG_BYTES)
-  core.answer(message, {text = content:sub(after + 1, after + LOG_BYTES), size = #content})
+  local text <const>, size <const>, next_at <const> = run_log.read(self.a.directory or "?", request.after)
+  core.answer(message, {text = text or "", size = size or 0, next = next_at or 0})
 end
 
 function from_driver.close(self, _, message)

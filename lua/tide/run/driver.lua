@@ -3,6 +3,7 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local run_host = require "tide.run.host"
+local run_log = require "tide.run.run_log"
 local script = require "tide.script"
 
 local driver = {}
@@ -103,7 +104,7 @@ function driver.run(o)
   core.alarm_at(interrupts + 2, killed)
   local result
   result, err = core.node_run(MAIN, "@tide/driver.lua", {
-    program = arg and arg[0], run = id, interrupts = interrupts,
+    program = arg and arg[0], run = id, host = o.host ~= nil, interrupts = interrupts,
     nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, cluster_name = o.cluster, json = o.json,
     plain = o.plain, quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run,
     resume = o.resume, slots = o.slots, memory = o.memory, keep = o.keep, limits = o.limits, no_wait = o.no_wait,
@@ -124,6 +125,9 @@ function driver.run(o)
     elseif o.timeout_s and (err.name == "ECANCELED" or core.now() - began >= o.timeout_s) then
       err = errors.new("T0507", {message = "the script took longer than --timeout: killed", exit = 124})
     end
+    local log <const> = run_log.new() -- its actor is gone, and cannot add it
+    if not o.simulated and log:open(".tide/runs/" .. id) then log:error(errors.from(err)) end
+    log:close()
     return complain(err, o)
   end
   if result.page then
@@ -156,7 +160,7 @@ local function make_run_directory(context)
       message = ("the run's script, options and log cannot be kept: %s"):format(why.message), where = path,
       state = "nothing was started", help = "free space, or run it in a directory that has some"}), 0)
   end
-  if not context.simulated then context.log_file = keep(io.open(context.log_path, "a")) end
+  if not context.simulated then keep(context.log:open(path)) end
   keep(core.file_write(path .. "/script.lua", context.script.text))
   local modules
   for name, module in pairs(not context.simulated and script.modules or {}) do -- that the script required
@@ -230,7 +234,7 @@ local function new_context(a)
   local terminal = core.terminal()
   local context = a
   context.clusters = {}
-  context.started_at = core.now()
+  context.started_at, context.log = core.now(), run_log.new()
   if a.timeout_s then context.deadline = core.now() + a.timeout_s end
   context.progress = require("tide.run.progress").new {
     write = function(text)
@@ -276,11 +280,10 @@ local function console(context, err)
 end
 
 ---Ends what the script left open; in an error's way out nothing of this may hide the error.
-local function close_clusters(context)
+local function close_clusters(context, raised)
   context.stays = false
-  for _, cluster in ipairs(context.clusters) do pcall(cluster.close, cluster) end
+  for _, cluster in ipairs(context.clusters) do pcall(cluster.close_by, cluster, raised) end
   context.progress:close()
-  if context.log_file then context.log_file:close() end
 end
 
 local function dry_run(context)
@@ -294,8 +297,8 @@ end
 local EPIPE <const> = 32
 local PIPE_EXIT <const> = 141 -- what the shell says of a program that a closed pipe ended
 
----A print that does not write into the progress line. What it cannot write is not lost in silence: the run ends as
----failed.
+---A print that does not write into the progress line, and writes to the run's log too. What it cannot write is not lost
+---in silence: the run ends as failed.
 local function own_print(context)
   local write <const> = io.write
   local function checked(ok, why, number)
@@ -306,9 +309,14 @@ local function own_print(context)
     context.progress:hide()
     local texts <const> = table.pack(...)
     for i = 1, texts.n do texts[i] = tostring(texts[i]) end
-    if checked(write(table.concat(texts, "\t"), "\n")) then checked(io.stdout:flush()) end
+    local line <const> = table.concat(texts, "\t") .. "\n"
+    context.log:print(line)
+    if checked(write(line)) then checked(io.stdout:flush()) end
   end)
-  rawset(io, "write", function(...) return checked(write(...)) end)
+  rawset(io, "write", function(...)
+    for _, each in ipairs {...} do context.log:print(tostring(each)) end
+    return checked(write(...))
+  end)
   context.flush_output = function() checked(io.stdout:flush()) end
 end
 
@@ -328,6 +336,7 @@ local function watch(context)
   local said, due
   while true do
     core.sleep(0.1)
+    if context.host then require "tide.cluster.own_log"() end -- its output is a file
     local cluster <const> = context.clusters[#context.clusters]
     if cluster and #cluster.controllers > 0 then -- this node may be the next to command
       require("tide.cluster.runs").keep()
@@ -388,12 +397,14 @@ function driver.main(a)
     core.alarm_at(0, "") -- there Ctrl-C ends an evaluation
     console(context, not ok and err or nil)
   end
-  close_clusters(context)
+  close_clusters(context, not ok and err or nil)
   if not ok and core.interrupted() - context.interrupts >= 2 then -- whatever else broke on the way out
     err = errors.new("T0210", {message = "interrupted twice: killed", state = "the tables were not written"})
   end
   if not ok then err = context.gone or err end -- which is why
   if context.check_failed then ok, err = false, context.check_failed end -- sim.check: what broke later follows from it
+  if not ok then context.log:error(errors.from(err)) end
+  context.log:close()
   if not ok and a.interactive then return {exit = errors.exit(errors.from(err))} end -- told before the console
   if not ok then return {error = travelling(errors.from(err))} end
   context.flush_output()

@@ -4,6 +4,7 @@ local core = require "tide.core"
 local detached = require "tide.cluster.detached"
 local errors = require "tide.errors"
 local history = require "tide.run.history"
+local run_log = require "tide.run.run_log"
 local runs = require "tide.cluster.runs"
 local text = require "tide.text"
 
@@ -14,6 +15,7 @@ local SUBMIT_S <const> = 20
 local GRANT_S <const> = 7 * 24 * 3600
 local MEMORY_LEAST <const> = 1 << 20
 local SAY_S <const> = 0.5
+local ENDS <const> = {T0210 = "stopped", T0507 = "stopped"} -- by the code of the error that ended the script
 local SUBMIT_FIELDS <const> = {args = true, slots = true, memory = true, keep = true, resume = true,
                                min = true, max = true, sizes = true,
                                weight = true}
@@ -33,13 +35,6 @@ function run_host.make_directory(id)
     end
   end
   return path
-end
-
----The time of a line of run.log, as node logs have it: "2026-11-26 23:15:04.123" in UTC.
----@return string
-function run_host.stamp()
-  local now <const> = core.wall()
-  return os.date("!%F %T", now // 1 | 0) .. (".%03d"):format(now % 1 * 1000 // 1 | 0)
 end
 
 ---Where a relative path is for others of this machine; as it is when that cannot be told.
@@ -154,7 +149,7 @@ end
 ---@param params table
 ---@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
 ---  memory?: string|integer}
----@return {id: string, name: string, number: integer, memory: integer?, directory: string, log_file: file*?,
+---@return {id: string, name: string, number: integer, memory: integer?, directory: string, log: tide.run_log,
 ---  waits: boolean}
 function run_host.open(cluster, job, params, o)
   local context <const> = cluster.context
@@ -162,10 +157,11 @@ function run_host.open(cluster, job, params, o)
   if not context.attached then runs.keep() end
   cluster.run_count = (cluster.run_count or 0) + 1
   local id <const> = cluster.run_count == 1 and cluster.run_id or ("%s-%d"):format(cluster.run_id, cluster.run_count)
-  local directory, log_file = context.directory, context.log_file
+  local directory, log = context.directory, context.log
   if cluster.run_count > 1 and not context.simulated then
-    directory = run_host.make_directory(id)
-    log_file = io.open(directory .. "/run.log", "a")
+    directory, log = run_host.make_directory(id), run_log.new()
+    local opened, why = log:open(directory)
+    if not opened then context.unsaved("the run's log", {message = why.message, where = directory .. "/run.log"}) end
   end
   local ok, problem = require("tide.run.life").check_params(params)
   if not ok then error(problem, 0) end
@@ -181,7 +177,7 @@ function run_host.open(cluster, job, params, o)
     keep = context.keep,
   }
   if not answer then error(err, 0) end
-  return {id = id, name = answer.name, number = answer.n, memory = memory, directory = directory, log_file = log_file,
+  return {id = id, name = answer.name, number = answer.n, memory = memory, directory = directory, log = log,
           waits = waits}
 end
 
@@ -230,27 +226,35 @@ function run_host.slots(cluster, run)
   return nodes
 end
 
+-- The state that a run ends in: as its controller says, else as the script ended.
+local function end_of(run, answer, failure)
+  if runs.ENDED[answer.state or ""] then return answer.state, answer.why end
+  if not failure then return run.finished and "done" or "stopped", answer.why end
+  return ENDS[failure.code] or "failed", errors.line(failure)
+end
+
 ---The run is over for its host.
 ---@param run table of tide.run
----@param answer {state?: string, why?: string}
-function run_host.close(run, answer)
+---@param answer {state?: string, why?: string} of its controller
+---@param raised? any the error that ended the script while the run was open
+function run_host.close(run, answer, raised)
   local context <const> = run.cluster.context
-  local state = answer.state
-  if not runs.ENDED[state or ""] then state = run.failed and "failed" or run.finished and "done" or "stopped" end
+  local failure <const> = run.failed or raised ~= nil and errors.from(raised, "T0202") or nil
+  local state <const>, why <const> = end_of(run, answer, failure)
+  if failure then run.log:error(failure) end
   for i, each in ipairs(run.cluster.own_runs) do
     if each == run then table.remove(run.cluster.own_runs, i) end
   end
   -- With a cluster that ends the rows go anyway.
   local stays <const> = context.attached or not run.cluster.closed
-  runs.ask({op = "close", n = run.number, uid = run.id, state = state, why = answer.why, tables = stays}, 10)
-  local failed <const> = run.failed
+  runs.ask({op = "close", n = run.number, uid = run.id, state = state, why = why, tables = stays}, 10)
   local last <const> = run.history[#run.history]
-  write_record(run, {state = state, why = answer.why, ended_at = core.wall(), reports = run.report_count,
+  write_record(run, {state = state, why = why, ended_at = core.wall(), reports = run.report_count,
     loss = last and history.value(last, "loss"),
     examples_per_s = last and last.elapsed_s > 0 and run.examples_done / last.elapsed_s or nil,
-    error = failed and {code = failed.code, message = failed.message, where = failed.where} or nil})
-  if run.log_file and run.log_file ~= context.log_file then run.log_file:close() end
-  run.log_file = nil
+    error = failure and {code = failure.code, message = failure.message, where = failure.where, node = failure.node,
+      actor = failure.actor} or nil})
+  if run.log ~= context.log then run.log:close() end
   run.tables = setmetatable({}, {__index = function(_, key)
     error(errors.new("T0510", {message = ("run %s is closed: its table `%s` is gone"):format(run.name, tostring(key)),
       help = "read it before the run is closed, or keep it: tide.table {keep = true}"}), 2)

@@ -187,7 +187,7 @@ function run.start(cluster, job, params, o)
   local self = setmetatable({
     id = opened.id, name = opened.name, number = opened.number, memory = opened.memory,
     directory = opened.directory,
-    log_file = opened.log_file, waits_for_slots = opened.waits, cluster = cluster, job = job, params = merged,
+    log = opened.log, waits_for_slots = opened.waits, cluster = cluster, job = job, params = merged,
     queue = {}, results = {}, history = {}, sums = {}, examples_done = 0,
     policy_events = {},
     started_at = core.now(), lines_shown = 0, seed = seed, modules = modules,
@@ -195,7 +195,7 @@ function run.start(cluster, job, params, o)
   ok, err = xpcall(begin, script.failure, self)
   if not ok then
     self.failed = errors.from(err)
-    run_host.close(self, {why = self.failed.message})
+    run_host.close(self, {})
     error(err, 0)
   end
   return self
@@ -222,11 +222,8 @@ function run:clear_progress() self.cluster.context.progress:hide() end
 function run:show_log(event)
   local context = self.cluster.context
   local line = event.rank and ("[%s #%d] %s"):format(event.node, event.rank, event.text) or event.text
-  if self.log_file then
-    local ok, why = self.log_file:write(run_host.stamp(), " ", line, "\n")
-    if ok then ok, why = self.log_file:flush() end
-    if not ok then context.unsaved("the run's log", {message = why, where = self.directory .. "/run.log"}) end
-  end
+  local ok, why = self.log:write(line)
+  if not ok then context.unsaved("the run's log", {message = why, where = self.directory .. "/run.log"}) end
   if context.quiet or self.lines_shown > LOG_LINES_SHOWN then return end
   self.lines_shown = self.lines_shown + 1
   context.progress:say(line)
@@ -585,20 +582,25 @@ function run:slow_worker(rank, factor)
   ask(self, {op = "slow", rank = rank, factor = factor})
 end
 
----Ends the workers now, and drops the run's tables: nothing of it stays on any node.
-function run:cancel()
+local function close(self, raised)
   if self.closed then return end
   self.closed = true
   self:clear_progress()
   local state <const> = core.call(self.controller, {op = "close"}, 2)
-  run_host.close(self, state or {})
+  run_host.close(self, state or {}, raised)
 end
+
+---Ends the workers now, and drops the run's tables: nothing of it stays on any node.
+function run:cancel() close(self) end
 
 ---Done with a run: what it holds on nodes is freed, its tables too. A run that goes on is ended.
 ---`local run <close> = cluster:start(job)` does it at the end of the block; the end of the cluster does it for all.
 function run:close() self:cancel() end
 
-run.__close = run.close
+---@package
+run.close_by = close -- and the error that ends the block, the cluster or the script
+
+run.__close = close
 
 -- All rows of a dense table in the order of their keys.
 local function rows_of(handle, path)

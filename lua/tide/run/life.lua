@@ -7,6 +7,7 @@
 -- anew wherever there are slots, like those that join (elastic_workers.lua), so it is for jobs whose work is bound to
 -- no rank. What a net's workers leave in w.state, the new ones find there.
 local core = require "tide.core"
+local errors = require "tide.errors"
 local runs = require "tide.cluster.runs"
 local script = require "tide.script"
 
@@ -69,7 +70,7 @@ function run_life.extend(controller, ops)
   ---@return string? why
   function controller:run_state()
     if self.cancelled then return "stopped", self.cancelled end
-    if self.failed then return "failed", self.failed.message end
+    if self.failed then return "failed", errors.line(self.failed) end
     if self.finished then
       return STOPPED[self.stopping] and "stopped" or "done", self.stopping and "stop: " .. tostring(self.stopping)
     end

@@ -10,7 +10,6 @@ local remote_run = {}
 
 local WAIT_S <const> = 30
 local POLL_S <const> = 0.2
-local LOG_BYTES <const> = 64 << 10
 local STATES <const> = {queued = 1, starting = 1, running = 1, paused = 1, suspended = 1, stopping = 1, done = 1,
   stopped = 1, failed = 1, lost = 1}
 
@@ -184,25 +183,25 @@ function methods:wait(o)
   end
 end
 
----What was logged: of the run's host while it lives, else its file, where this machine has it.
----@param o? {after?: integer} bytes to leave out; default: the newest 64 KiB
----@return string|nil text, integer|table size of the log in bytes, or err
+---What the script and its workers printed, and the error that ended the run: read by the run's host while it lives,
+---else from its file on this machine. At most 64 KiB.
+---@param o? {after?: integer} the position to begin at; default: the newest 64 KiB
+---@return string|nil text, integer|table size of the log in bytes, or err, integer? next position behind the text
 function methods:log(o)
   local after = options.checked(o, {"after"}, "log").after
   local ok, err = self:refresh()
   if not ok then return nil, err end
   if self.controller then
     local answer <const> = core.call(self.controller, {op = "log", after = after}, WAIT_S)
-    if answer then return answer.text, answer.size end
+    if answer then return answer.text, answer.size, answer.next end
   end
-  local path <const> = ("%s/run.log"):format((self.host or {}).directory or "?")
-  local content <const> = core.file_read(path)
-  if not content then
-    return nil, errors.new("T0205", {message = ("the log of %s is %s on machine %s"):format(self.name, path,
-      (self.host or {}).machine or "?"), help = "read it there"})
+  local directory <const> = (self.host or {}).directory or "?"
+  local some <const>, size <const>, next_at <const> = require("tide.run.run_log").read(directory, after)
+  if not some then
+    return nil, errors.new("T0205", {message = ("the log of %s is %s/run.log on machine %s"):format(self.name,
+      directory, (self.host or {}).machine or "?"), help = "read it there"})
   end
-  after = after or math.max(0, #content - LOG_BYTES)
-  return content:sub(after + 1, after + LOG_BYTES), #content
+  return some, size, next_at
 end
 
 ---One of its tables.

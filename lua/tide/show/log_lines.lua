@@ -1,7 +1,8 @@
 -- Lines of logs: read from files of both forms, chosen by level, node and time, merged, written.
 --
 -- A line is "2026-11-26 23:15:04.123 warn  n1: text" or {"time", "level", "node", "text"} as JSON; times are in UTC.
--- Lines of run.log have a time and no level. What has no time belongs to the line before it.
+-- Lines of run.log have a time and no level; an error there is of level "error".
+-- What has no time belongs to the line before it.
 local core = require "tide.core"
 local text = require "tide.text"
 
@@ -46,7 +47,7 @@ local function parsed(line, node)
   local time <const> = stamp and log_lines.time(stamp)
   if not time then return nil end
   local level, said = rest:match "^(%l+) +(.*)$"
-  if not log_lines.LEVELS[level] then level, said = "info", rest end
+  if not log_lines.LEVELS[level] then level, said = rest:find "^error%[T%d+%]: " and "error" or "info", rest end
   local who <const>, what <const> = said:match "^([%w_.-]+): (.*)$"
   if who and level and rest:find "^%l+ " and log_lines.LEVELS[rest:match "^%l+"] then
     return {time = time, level = level, node = who, text = what}
