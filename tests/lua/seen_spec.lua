@@ -144,6 +144,12 @@ describe("metrics", function()
     assert.truthy(text:find('tide_node_up{node="n1"} 0', 1, true))
     assert.is_nil(text:find("tide_resident_memory_bytes{", 1, true))
   end)
+
+  it("have no series of a node that has left in order", function()
+    local text = metrics.text(metrics.of(snapshot(1, {}, {{name = "n1", id = 1, state = "left", up = false}})),
+      "prometheus")
+    assert.is_nil(text:find("tide_node_up{", 1, true))
+  end)
 end)
 
 describe("TensorBoard's file", function()

@@ -76,7 +76,7 @@ end
 
 function client.gather_inside(request)
   local rows = {}
-  for _, member in ipairs(core.members()) do
+  for _, member in ipairs(require("tide.cluster.members").listed()) do
     local row = {name = member.name, id = member.id, state = member.state}
     if member.state == "up" then
       local address <const> = node_status.address(member, request.op)

@@ -9,6 +9,7 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local heat = require "tide.show.hot_keys"
+local members = require "tide.cluster.members"
 local node_status = require "tide.cluster.node_status"
 local pieces = require "tide.run.pieces"
 
@@ -60,7 +61,7 @@ end
 
 local function of_nodes()
   local nodes, asked, asked_of = {}, {}, {}
-  for _, member in ipairs(core.members()) do
+  for _, member in ipairs(members.listed()) do
     local node <const> = {name = member.name, id = member.id, state = member.state, up = false,
                           has_store = member.store or false, workers = member.workers or 0}
     nodes[#nodes + 1] = node
@@ -141,9 +142,9 @@ end
 ---@param o? {hot?: boolean} hot: the hottest keys of all tables too
 ---@return tide.snapshot
 function collect.here(o)
-  local node <const>, members <const> = core.node() or {}, core.members()
+  local node <const> = core.node() or {}
   local snapshot <const> = {schema = "tide.snapshot/1", time = core.wall(), now = core.now(), cluster = node.cluster,
-                            view = members.view, nodes = of_nodes(), runs = of_runs()}
+                            view = core.members().view, nodes = of_nodes(), runs = of_runs()}
   if o and o.hot then snapshot.hot = hot_keys(snapshot.nodes) end
   return snapshot
 end

@@ -256,7 +256,7 @@ local function of_members(snapshot, list)
   for _, node in ipairs(snapshot.nodes) do
     local name <const> = "node " .. node.name
     local row
-    if not node.up then
+    if not node.up and node.state ~= "left" then
       row = bad(("%s, does not answer"):format(node.state), "`tide log --node` and its machine tell why")
     elseif node.wall then
       local skew <const> = node.wall - node.asked_wall

@@ -158,7 +158,7 @@ function cluster_view.collect(context, client)
   local core <const> = context.core
   local rows, err = client.gather "status"
   if not rows then return nil, errors.from(err) end
-  local members <const> = core.members()
+  local members <const> = require("tide.cluster.members").listed(core.members())
   local mine <const> = core.node() or {}
   local by_member, names = {}, {} -- by id: a node that is gone may have had the name of one that lives
   for _, row in ipairs(rows) do by_member[row.id or row.name] = row end

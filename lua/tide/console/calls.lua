@@ -48,7 +48,7 @@ end
 
 -- Everything the agents tell, all asked at one time.
 local function view()
-  local members, fibers, rows = core.members(), {}, {}
+  local members, fibers, rows = require("tide.cluster.members").listed(), {}, {}
   for _, member in ipairs(members) do
     if member.state == "up" then
       fibers[#fibers + 1] = core.fiber(function()

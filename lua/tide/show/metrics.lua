@@ -26,7 +26,9 @@ local SCOPES <const> = {}
 function SCOPES.cluster(s, f) f(s, {}) end
 
 function SCOPES.member(s, f)
-  for _, node in ipairs(s.nodes) do f(node, {node = node.name}) end
+  for _, node in ipairs(s.nodes) do
+    if node.state ~= "left" then f(node, {node = node.name}) end -- in order: nothing is down
+  end
 end
 
 local function counted(s, f)
@@ -178,7 +180,7 @@ function metrics.seconds_of(counts)
   return sum
 end
 
-gauge("cluster", "cluster_members", "Members of the cluster that are known, of any state.",
+gauge("cluster", "cluster_members", "Living members of the cluster and the newest departed nodes.",
   function(s) return #s.nodes end)
 gauge("cluster", "cluster_view_version", "Version of the membership; it rises with every change.", field "view")
 gauge("cluster", "cluster_runs", "Runs that have not ended.", function(s) return #s.runs end)
