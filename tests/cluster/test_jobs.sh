@@ -215,6 +215,26 @@ run 1 job attach "$name"
 says out.txt "error.*the script's own"
 says err.txt "failed, raises.lua:8: the script's own"
 
+# Drivers that have ended, and the one that was killed, are no members any more; nothing counts as down.
+shows_no_driver() { "$TIDE" nodes --plain </dev/null >out.txt 2>&1 && ! grep -q '^driver' out.txt; }
+wait_for 5 shows_no_driver || fail "ended drivers are members: $(cat out.txt)"
+run 0 metrics --cluster lab
+says out.txt 'tide_node_up\{node="n1"\} 1'
+says_not out.txt 'tide_node_up.* 0$'
+
+# The end of the cluster stops its runs, waiting ones too, and waits for their hosts.
+run 0 submit --slots 4 count.lua
+name=$(grep -o '^count-[0-9]*' out.txt)
+wait_for 10 is "$name" running
+run 0 submit --slots 2 count.lua
+second=$(grep -o '^count-[0-9]*' out.txt)
+wait_for 10 is "$second" queued
 run 0 down lab -y
+says err.txt "cluster .lab. is down, stopped $name $second"
+run 0 runs list --json
+for each in "$name" "$second"; do
+    grep "\"$each\"" out.txt | grep -q '"state":"stopped"' || fail "$each: $(grep "\"$each\"" out.txt)"
+    grep "\"$each\"" out.txt | grep -q 'the cluster was taken down' || fail "$each: $(grep "\"$each\"" out.txt)"
+done
 nothing_left
 finish

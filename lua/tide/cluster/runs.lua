@@ -349,8 +349,8 @@ local function finish(r, state, why)
   r.grant, self.waiting[r.n] = nil, nil
   self.scheduler:finished(r)
   if waiting then
-    core.answer_error(waiting, errors.new("T0210", {message = ("run %s was ended while it waited"):format(r.name),
-      cause = has_ended(r), exit = 1}))
+    core.answer_error(waiting, errors.new("T0210", {message = ("run %s was ended while it waited: %s"):format(
+      r.name, why or state), exit = 1}))
   end
   core.event("run", ("%s: %s%s"):format(r.name, state, why and ", " .. why or ""))
 end
@@ -668,7 +668,8 @@ function ops.verb(request, message)
     if request.verb ~= "cancel" and request.verb ~= "stop" then
       return nil, errors.new("T0513", {message = ("run %s is %s: it has not started"):format(r.name, r.state)})
     end
-    finish(r, "stopped", request.verb == "stop" and "stopped before it began" or "cancelled before it began")
+    local why <const> = (request.arguments or {}).why
+    finish(r, "stopped", request.verb == "stop" and "stopped before it began" or why or "cancelled before it began")
     local ok, problem = save(r)
     if not ok then return nil, problem end
     return {state = r.state}

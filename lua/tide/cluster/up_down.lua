@@ -15,6 +15,7 @@ local standing = {}
 local UP_S <const> = children.join_s + 5
 local DOWN_S <const> = 30
 local POLL_S <const> = 0.02
+local VERB_S <const>, HOSTS_S <const> = 5, 10 -- for a run to obey, and for its script to end
 
 ---Control actor of a cluster of `tide up`: starts the nodes as children, publishes where the cluster is, and ends
 ---with them on SIGTERM.
@@ -190,15 +191,56 @@ function standing.runs(context)
   end)
 end
 
----Ends a cluster of `tide up`: in order, then what is left by force.
+-- Whether the host of a run is there yet: its process, if it is of this machine, else its node.
+local function is_there(host, members, machine)
+  if host.machine == machine and host.pid then return core.own_process(host.pid) end
+  return members[host.node] == "up"
+end
+
+---In the client's actor: stops the runs of the cluster, and waits until their hosts have ended.
+---@return {runs: string[]} names of those that were going on
+function standing.stop_runs_inside()
+  local runs <const> = require "tide.cluster.runs"
+  local listed <const> = runs.ask({op = "list"}, VERB_S)
+  local names, hosts, fibers = {}, {}, {}
+  for i, run in ipairs(listed and listed.runs or {}) do
+    names[i], hosts[i] = run.name, run.host
+    fibers[i] = core.fiber(runs.ask, {op = "verb", name = tostring(run.n), verb = "cancel",
+      arguments = {why = "the cluster was taken down"}}, VERB_S)
+  end
+  for _, fiber in ipairs(fibers) do core.fiber_wait(fiber) end
+  local deadline <const>, machine <const> = core.now() + HOSTS_S, core.machine().id
+  while #hosts > 0 and core.now() < deadline do
+    local members = {}
+    for _, member in ipairs(core.members()) do members[member.name] = member.state end
+    for i = #hosts, 1, -1 do
+      if not is_there(hosts[i], members, machine) then table.remove(hosts, i) end
+    end
+    core.sleep(POLL_S)
+  end
+  return {runs = names}
+end
+
+-- Runs end first, as stopped: else each would fail with the first node that leaves. A cluster that does not answer has
+-- nothing to be asked.
+local function stop_runs(name)
+  if not require("tide.cluster.client").attach {cluster = name} then return {} end
+  local answer <const> = core.node_run([[return require("tide.cluster.up_down").stop_runs_inside()]],
+    "@tide/up_down.lua", {})
+  core.node_stop(0)
+  return answer and answer.runs or {}
+end
+
+---Ends a cluster of `tide up`: its runs, its nodes in order, then what is left by force.
 ---@param o {cluster?: string, timeout_s?: number}
----@return table|nil {cluster, ended, killed}, table? err
+---@return table|nil {cluster, ended, killed, runs}, table? err
 function standing.down(o)
   local name <const>, err = standing.started(o.cluster)
   if not name then
     if o.cluster and #directory.pids(o.cluster) == 0 then directory.unpublish(o.cluster) end
     return nil, err
   end
+  local stopped <const> = stop_runs(name)
   local pids = directory.pids(name)
   local _, replicated = directory.endpoints(name)
   local told = true
@@ -211,7 +253,7 @@ function standing.down(o)
   for _, pid in ipairs(left) do signal_pid(pid, "KILL") end
   if #left > 0 then wait_gone(name, 2) end
   directory.unpublish(name)
-  return {cluster = name, ended = #pids, killed = #left}
+  return {cluster = name, ended = #pids, killed = #left, runs = stopped}
 end
 
 return standing

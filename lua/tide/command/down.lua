@@ -16,7 +16,7 @@ end
 return {
   name = "down",
   brief = "end a cluster that `tide up` started",
-  summary = "Ends a cluster that `tide up` started. Rows that were not saved are lost.",
+  summary = "Ends a cluster that `tide up` started. Its runs are stopped first. Rows that were not saved are lost.",
   examples = {
     {"tide down", "asks, then ends the one cluster that runs"},
     {"tide down lab -y", "ends cluster `lab` without asking"},
@@ -47,10 +47,13 @@ return {
     local down, problem = require("tide.cluster.up_down").down {cluster = name, timeout_s = context.timeout_s}
     if not down then return nil, errors.from(problem, "T1003") end
     local result = type(down) == "table" and down or {cluster = name}
+    local runs <const> = result.runs or {}
     local object = {}
     for k, v in pairs(result) do object[k] = v end
+    object.runs = #runs > 0 and runs or nil
     return context:tell("tide.down/1", object,
       ("cluster `%s` is down"):format(text.clean(result.cluster or name or "?"))
-      .. ((result.killed or 0) > 0 and (", %d processes by force"):format(result.killed) or ""))
+      .. ((result.killed or 0) > 0 and (", %d processes by force"):format(result.killed) or "")
+      .. (#runs > 0 and (", stopped %s"):format(text.clean(text.names(runs))) or ""))
   end,
 }

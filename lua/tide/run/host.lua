@@ -230,7 +230,8 @@ end
 local function end_of(run, answer, failure)
   if runs.ENDED[answer.state or ""] then return answer.state, answer.why end
   if not failure then return run.finished and "done" or "stopped", answer.why end
-  return ENDS[failure.code] or "failed", errors.line(failure)
+  local asked <const> = ENDS[failure.code]
+  return asked or "failed", asked and failure.message or errors.line(failure)
 end
 
 ---The run is over for its host.
