@@ -6,7 +6,7 @@ return function()
   local f = {time = 0, sent = {}, inbox = {}, answers = {}, errors = {}, members_list = {}, monitors = 0, called = {}}
   f.core = {
     mutant = function(name) return name == os.getenv "TIDE_MUTANT" end, -- planted, for tests/mutants.sh
-    version = "0", now = function() return f.time end,
+    version = "0", now = function() return f.time end, sleep = function(s) f.time = f.time + s end,
     send = function(to, value)
       local copy = {}
       for k, v in pairs(value) do copy[k] = v end

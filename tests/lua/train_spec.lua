@@ -142,7 +142,7 @@ tide.job {name = "j", worker = function(w) return w end, params = {eps = 1}, sto
   on_report = function(run, sum) run.state.n = (run.state.n or 0) + 1; return {eps = sum.loss + run.state.n} end}
 ]]
 
-local function start_controller(text, changes)
+local function start_controller(text, changes, start)
   local controller = require "tide.run.controller"
   local script = require "tide.script"
   local a = {
@@ -153,7 +153,7 @@ local function start_controller(text, changes)
   local c = controller.new(a)
   assert(script.load {text = a.script.text, path = "x.lua", args = {}, role = "controller"})
   c.job = script.jobs.j
-  c:start()
+  c[start or "start"](c)
   return c
 end
 
@@ -343,12 +343,13 @@ describe("the controller of a run", function()
 
   it("names the lost node and its reason, not the access that failed because of it", function()
     local c = start_controller()
+    for rank = 1, 3 do from(c, rank, {op = "ready"}) end
     from(c, 1, {op = "failed", error = {code = "T0508", name = "EDIED", message = "pull: n2 died"}})
     assert.is_nil(c.failed)
     fake.members_list = {{id = 1, name = "n2", state = "dead", reason = "it was of another cluster"},
       {id = 2, name = "n1", state = "up"}, {id = 3, name = "n2", state = "dead", reason = "connection lost"}}
     c:handle {kind = "exit", right = "node", call = fake.monitored["a:2"], name = "EDIED", text = "node died"}
-    local event = events_of(c)[1]
+    local event = events_of(c)[2]
     assert.equal("T0509", event.error.code)
     assert.equal("n2", event.error.node)
     assert.match("connection lost", event.error.message)
@@ -356,6 +357,7 @@ describe("the controller of a run", function()
 
   it("fails with the access itself when no node turns out to be lost", function()
     local c = start_controller()
+    for rank = 1, 3 do from(c, rank, {op = "ready"}) end
     from(c, 1, {op = "failed", error = {code = "T0508", name = "EDIED", message = "pull: gone"}})
     fake.time = fake.time + 5
     c:tick()
@@ -411,6 +413,114 @@ local function lose(c, node, reason)
   fake.members_list = {{id = id, name = node, state = "dead", reason = reason or "connection lost"}}
   c:handle {kind = "exit", right = "node", call = fake.monitored[agent], name = "EDIED", text = "died"}
 end
+
+describe("a node that dies while a run starts", function()
+  before_each(fresh)
+
+  -- A controller whose node does not answer `op`, and is known to be dead then.
+  local function start_without(node, op, changes, text)
+    local answered <const> = fake.reply
+    fake.reply = function(agent, value)
+      if agent ~= node or value.op ~= op then return answered(agent, value) end
+      fake.members_list = {{id = 2, name = "n1", state = node == "a:1" and "dead" or "up", reason = "it died"},
+                           {id = 3, name = "n2", state = node == "a:2" and "dead" or "up", reason = "it died"}}
+      return nil, {name = "EUNREACHABLE", code = "T0501", message = "not connected"}
+    end
+    return start_controller(text, changes, "try_to_start")
+  end
+
+  local function nodes(one, two)
+    return {{name = "n1", id = 2, agent = "a:1", workers = one}, {name = "n2", id = 3, agent = "a:2", workers = two,
+             store = true}}
+  end
+
+  it("without a worker of it leaves the run its slots, in its own cluster and in a shared one", function()
+    for _, shared in ipairs {false, true} do
+      fresh()
+      local c <const> = start_without("a:2", "load", {nodes = nodes(2, 0), shared = shared})
+      c:look_for_slots()
+      assert.is_nil(c.failed)
+      for rank = 1, 2 do from(c, rank, {op = "ready"}) end
+      assert.equal(1, #sent_to("w:2", "go"))
+      assert.equal(1, #c.a.nodes)
+      for _, each in ipairs(fake.called) do assert.is_true(each.value.op == "load" or each.value.op == "start") end
+    end
+  end)
+
+  it("with workers of it costs a run its slots, and those that had started are ended", function()
+    for _, op in ipairs {"load", "start"} do
+      fresh()
+      local requests <const> = {}
+      package.loaded["tide.cluster.runs"] = {find = function() end, ask = function(request)
+        requests[#requests + 1] = request.op
+        return {grant = {n1 = 1}}
+      end}
+      local c <const> = start_without("a:2", op, {nodes = nodes(1, 1), shared = true, number = 1})
+      assert.same({"slots.less", "grant"}, requests)
+      assert.equal(op == "start" and 1 or 0, #sent_to("a:1", "end_worker"))
+      c:look_for_slots()
+      from(c, 1, {op = "ready"})
+      assert.equal(1, #sent_to("w:1", "go"))
+    end
+  end)
+
+  it("ends a run of a script's own cluster that has workers there, unless its job survives that", function()
+    local c = start_without("a:2", "start", {nodes = nodes(1, 1)})
+    assert.equal("T0509", c.failed.code)
+    fresh()
+    c = start_without("a:2", "start", {nodes = nodes(1, 1)}, [[local tide = require "tide"
+      tide.job {name = "j", worker = function(w) return w end, on_worker_loss = "replay"}]])
+    assert.is_nil(c.failed)
+    c:look_for_slots()
+    from(c, 1, {op = "ready"})
+    assert.equal(1, #sent_to("w:1", "go"))
+  end)
+
+  it("and has died before the first request is not requests", function()
+    fake.members_list = {{id = 3, name = "n2", state = "dead", reason = "it died"}}
+    local c <const> = start_controller(nil, {nodes = nodes(1, 0)})
+    for _, each in ipairs(fake.called) do assert.equal("a:1", each.to) end
+    assert.equal(1, #c.a.nodes)
+  end)
+
+  it("is waited for when a worker does not find it", function()
+    local c <const> = start_controller(nil, {nodes = nodes(2, 0)})
+    fake.members_list = {{id = 3, name = "n2", state = "dead", reason = "it died"}}
+    from(c, 1, {op = "failed", error = {code = "T0508", name = "EDIED", message = "n2 died"}})
+    assert.is_nil(c.failed)
+    assert.equal(2, #sent_to("a:1", "end_worker"))
+    c:look_for_slots()
+    for rank = 1, 2 do from(c, rank, {op = "ready"}) end
+    assert.equal(1, #sent_to("w:2", "go"))
+  end)
+
+  it("is the run's end when it is not lost after all", function()
+    local answered <const> = fake.reply
+    fake.reply = function(agent, value)
+      if agent == "a:2" then return nil, {name = "EUNREACHABLE", code = "T0501", message = "not connected"} end
+      return answered(agent, value)
+    end
+    local c <const> = start_controller(nil, {nodes = nodes(2, 0)}, "try_to_start")
+    assert.equal("T0501", c.failed.code)
+  end)
+end)
+
+describe("the counters of a run", function()
+  before_each(fresh)
+
+  it("are requests for beside the controller, which serves others meanwhile", function()
+    local c <const> = start_controller()
+    local fibers <const>, requests <const> = {}, #fake.called
+    fake.core.fiber = function(f, ...) fibers[#fibers + 1] = table.pack(f, ...) end
+    c:handle {kind = "call", right = "node", from = "d:1", call = 9, value = {op = "counters"}}
+    assert.equal(requests, #fake.called)
+    fake.core.fiber = function(f, ...) f(...) end
+    for _, each in ipairs(fibers) do each[1](table.unpack(each, 2, each.n)) end
+    local answer <const> = fake.answers[#fake.answers].value
+    assert.equal(2, #answer.nodes)
+    assert.equal("n2", fake.core.decode(answer.nodes[2]).name)
+  end)
+end)
 
 describe("chunks", function()
   before_each(fresh)

@@ -8,6 +8,7 @@
 -- When a node is lost, a job that allows it goes on (losses.lua): nobody waits for the node's workers any more
 -- (barrier.lua), what they had not completed of the data goes to others (chunks.lua), and nothing they may still say
 -- counts. Rows that lived on that node alone are gone, and end the run.
+local ask_all = require "tide.ask_all"
 local chunks = require "tide.run.chunks"
 local core = require "tide.core"
 local errors = require "tide.errors"
@@ -80,24 +81,41 @@ local function is_crowded(nodes, loaded)
   return false
 end
 
+---Learns of the end of a node's agent, or of a worker.
+---@param actor table of nodes or workers
+---@param what {node?: table, worker?: table} what has ended then
+function controller:watch(actor, what)
+  actor.monitor = actor.monitor or core.monitor(actor.agent or actor.address)
+  if actor.monitor then self.monitors[actor.monitor] = what end
+end
+
+-- Sends a request to nodes at once. Raises why one of them does not answer, when the answers of all are dealt with.
+local function ask_nodes(nodes, request_of, deal)
+  local answers <const>, problems <const> = ask_all(nodes, function(node, _, timeout_s)
+    return core.call(node.agent, request_of(node), timeout_s)
+  end, {timeout_s = CALL_S})
+  local err
+  for i, node in ipairs(nodes) do
+    if answers[i] then deal(node, answers[i]) end
+    err = err or problems[i]
+  end
+  if err then error(err, 0) end
+end
+
 ---Loads the script on every node and starts the workers. Raises what goes wrong.
 function controller:start()
   local a = self.a
-  local rank = 0
-  for i = #a.nodes, 1, -1 do -- who has gone since, and was to do nothing for it
-    if a.nodes[i].workers == 0 and not a.nodes[i].store and losses.gone(a.nodes[i]) then table.remove(a.nodes, i) end
-  end
+  local rank, busy = 0, {}
+  self:leave_out_gone()
   for _, node in ipairs(a.nodes) do
-    self.monitors[core.monitor(node.agent)] = {node = node}
-    local answer, err = core.call(node.agent, {op = "load", run = a.run, script = a.script}, CALL_S)
-    if not answer then error(err, 0) end
-    self.baseline[node.name] = answer
+    self:watch(node, {node = node})
     node.ranks = {}
-    for _ = 1, node.workers do
-      rank = rank + 1
-      node.ranks[#node.ranks + 1] = rank
-    end
+    for i = 1, node.workers do node.ranks[i] = rank + i end
+    rank = rank + node.workers
+    if node.workers > 0 then busy[#busy + 1] = node end
   end
+  ask_nodes(a.nodes, function() return {op = "load", run = a.run, script = a.script} end,
+    function(node, answer) self.baseline[node.name] = answer end)
   self.worker_count, self.crowded = rank, is_crowded(a.nodes, self.baseline)
   if a.examples then
     self.chunks = chunks.new(a.examples, {workers = rank, seed = a.seed, chunks = self.job.chunks})
@@ -112,23 +130,18 @@ function controller:start()
     local ok, problem = self.chunks:restore(a.resume.chunks)
     if not ok then error(script.error("T0705", problem), 0) end
   end
-  for _, node in ipairs(a.nodes) do
+  local function start_of(node)
     local resume = a.resume and {}
     for i, r in ipairs(a.resume and node.ranks or {}) do
       resume[i] = {record = a.resume.ranks[r], passes = self.chunks and self.chunks:passed()}
     end
-    local answer, err = core.call(node.agent, {
-      op = "start", run = a.run, job = a.job, ranks = node.ranks, workers = rank, crowded = self.crowded, seed = a.seed,
-      params = self.params, tables = a.tables, domain = a.domain, resume = resume,
-      keeps = self.job.checkpoint ~= nil}, CALL_S)
-    if not answer then error(err, 0) end
-    for i, address in ipairs(answer.addresses) do
-      local r = node.ranks[i]
-      self.workers[r] = {rank = r, node = node, address = address, state = "starting"}
-      self.monitors[core.monitor(address)] = {worker = self.workers[r]}
-      self.live = self.live + 1
-    end
+    return {op = "start", run = a.run, job = a.job, ranks = node.ranks, workers = rank, crowded = self.crowded,
+      seed = a.seed, params = self.params, tables = a.tables, domain = a.domain, resume = resume,
+      keeps = self.job.checkpoint ~= nil}
   end
+  ask_nodes(busy, start_of, function(node, answer)
+    for i, address in ipairs(answer.addresses) do self:has_started(node, node.ranks[i], address) end
+  end)
 end
 
 ---- chunks --------------------------------------------------------------------------------------------------------
@@ -313,7 +326,7 @@ function from_driver.joined(self, request)
   local node = request.node
   if self.a.shared then return self:use_joined(node) end
   node.late = true
-  self.monitors[core.monitor(node.agent)] = {node = node}
+  self:watch(node, {node = node})
   node.ranks, self.baseline[node.name] = {}, {tables = {}, links = {}}
   self.a.nodes[#self.a.nodes + 1] = node
   if self.policies then self.policies:joined(node) end
@@ -385,23 +398,29 @@ end
 
 local HOTTEST <const> = 40 -- keys a node and table: of these the hottest of all nodes come out
 
----Counters of all nodes that are there, each with what it was when the run began, and their hottest keys by table.
----What a node says is encoded: a message holds a bounded number of values, and there may be a thousand nodes.
-function from_driver.counters(self, _, message)
-  local nodes, hottest, names = {}, {}, {}
+-- All nodes at once. What a node says is encoded: a message holds a bounded number of values, and there may be a
+-- thousand nodes.
+local function count(self, message)
+  local nodes, hottest, names, there, agents = {}, {}, {}, {}, {}
   for _, name in pairs(self.a.tables) do
     names[#names + 1] = name
     hottest[name] = {}
   end
   for _, node in ipairs(self.a.nodes) do
-    local now, err
-    if not node.lost then now, err = core.call(node.agent, {op = "status"}, CALL_S) end
-    if now then
-      nodes[#nodes + 1] = core.encode {name = node.name, before = counted(self.baseline[node.name]),
-                                       after = counted(now)}
-      local hot = core.call(node.agent, {op = "hottest", tables = names, count = HOTTEST}, CALL_S)
-      for name, answer in pairs(hot or {}) do hottest[name][node.name] = core.encode(answer) end
-    elseif err and not losses.NAMES[err.name or ""] then
+    if not node.lost then there[#there + 1], agents[#agents + 1] = node, node.agent end
+  end
+  local answers <const>, problems <const> = ask_all(agents, function(agent, _, timeout_s)
+    local now <const>, err = core.call(agent, {op = "status"}, timeout_s)
+    local hot <const> = now and core.call(agent, {op = "hottest", tables = names, count = HOTTEST}, timeout_s)
+    return now and {now = now, hot = hot or {}}, err
+  end, {timeout_s = CALL_S})
+  for i, node in ipairs(there) do
+    local answer <const>, err <const> = answers[i], problems[i]
+    if answer then
+      nodes[#nodes + 1] = core.encode {name = node.name, before = counted(self.baseline[node.name] or {}),
+                                       after = counted(answer.now)}
+      for name, hot in pairs(answer.hot) do hottest[name][node.name] = core.encode(hot) end
+    elseif not losses.NAMES[err.name or ""] then
       return core.answer_error(message, err)
     end
   end
@@ -409,6 +428,9 @@ function from_driver.counters(self, _, message)
                         examples = self.done_examples, workers_lost = self.workers_lost,
                         chunks_redone = self.chunks and self.chunks.redone})
 end
+
+---Counters of all nodes that are there, each with what it was when the run began, and their hottest keys by table.
+function from_driver.counters(self, _, message) core.fiber(count, self, message) end
 
 ---A verb of policies: {verb=, arguments= plain bytes} -> {result= plain bytes}.
 function from_driver.policy(self, request, message)

@@ -77,7 +77,7 @@ function elastic_workers.extend(controller)
           w.state = "lost"
         elseif w.state == "joining" then
           w.address = answer.addresses[i]
-          self.monitors[core.monitor(w.address)] = {worker = w}
+          self:watch(w, {worker = w})
           if w.loaded then
             w.state = "waiting"
             self:ask_to_meet()

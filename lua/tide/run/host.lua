@@ -6,6 +6,7 @@ local errors = require "tide.errors"
 local history = require "tide.run.history"
 local run_log = require "tide.run.run_log"
 local runs = require "tide.cluster.runs"
+local starting = require "tide.run.starting"
 local text = require "tide.text"
 
 local run_host = {}
@@ -217,10 +218,11 @@ function run_host.slots(cluster, run)
   run.order = answer.order
   local known = {}
   for _, node in ipairs(nodes) do known[node.name], node.workers = true, answer.grant[node.name] or 0 end
-  for _, member in ipairs(core.members()) do -- nodes that have come while it waited
-    if member.state == "up" and answer.grant[member.name] and not known[member.name] then
-      nodes[#nodes + 1] = {name = member.name, id = member.id, agent = core.whereis(member.name .. "/agent"),
-                           workers = answer.grant[member.name], store = member.store}
+  for _, name in ipairs(text.sorted_keys(answer.grant)) do -- nodes that have come while it waited, or are gone again
+    if not known[name] then
+      local node <const> = starting.node_named(name)
+      node.workers = answer.grant[name]
+      nodes[#nodes + 1] = node
     end
   end
   return nodes

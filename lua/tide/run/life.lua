@@ -289,7 +289,7 @@ function run_life.extend(controller, ops)
       if not node then
         node = self:node_of(name)
         if node then
-          self.monitors[core.monitor(node.agent)] = {node = node}
+          self:watch(node, {node = node})
           self.a.nodes[#self.a.nodes + 1] = node
           if self.policies then self.policies:joined(node) end
         end

@@ -1,4 +1,5 @@
 -- Nodes and workers of a run that are lost: whether the run goes on without them, and with what error it ends else.
+local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 local script = require "tide.script"
 local text = require "tide.text"
@@ -7,6 +8,10 @@ local losses = {}
 
 ---@type table<string, boolean> names of errors that a lost node may have caused
 losses.NAMES = {EDIED = true, EUNREACHABLE = true, ECLOSED = true}
+
+---@param err table
+---@return boolean whether a lost or leaving node may be why a run could not start
+function losses.may_be(err) return losses.NAMES[err.name or ""] or err.code == "T0509" end
 
 ---@return string|nil reason why a member is no longer up
 ---@return boolean? in_order it leaves or has left: its rows are handed on
@@ -49,9 +54,13 @@ function losses.extend(controller)
   ---Before the run counts as finished: is everybody there who holds its rows?
   ---@return tide.error|nil
   function controller:missing()
-    local silent = 0
+    local holders, silent = {}, 0
     for _, node in ipairs(self.a.nodes) do
-      if not node.lost and node.store and not core.call(node.agent, {op = "jobs"}, NEWS_S) then silent = silent + 1 end
+      if not node.lost and node.store then holders[#holders + 1] = node.agent end
+    end
+    local answers <const> = ask_all(holders, {op = "jobs"}, {timeout_s = NEWS_S})
+    for i = 1, #holders do
+      if not answers[i] then silent = silent + 1 end
     end
     local deadline <const> = core.now() + NEWS_S
     while silent > 0 and not self.failed and core.now() < deadline do
@@ -68,6 +77,7 @@ function losses.extend(controller)
   ---@return string[] tables of the run with rows that died with this node
   function controller:tables_on(node)
     local lost = {}
+    if node.gone then return lost end
     for _, key in ipairs(text.sorted_keys(self.a.tables)) do
       local handle = core.table_find(self.a.tables[key])
       local gone_here
@@ -165,7 +175,7 @@ function losses.extend(controller)
   ---@return table|nil node, string? reason the first node of the run that is gone without having been dealt with
   function controller:find_lost()
     for _, node in ipairs(self.a.nodes) do
-      local reason = not node.lost and losses.gone(node)
+      local reason = not node.lost and (node.gone or losses.gone(node))
       if reason then return node, reason end
     end
     return nil
@@ -175,6 +185,10 @@ function losses.extend(controller)
   function controller:fail_or_suspect(err, worker)
     if self.failed then return end
     if not losses.NAMES[err.name or ""] then return self:fail(err) end
+    if self:is_starting() and not self.stopping then
+      if not self.waits_to_start then self:start_anew("a worker did not start (" .. err.message .. ")", err) end
+      return
+    end
     self.suspect = self.suspect or {err = err, at = core.now(), worker = worker}
     local node, reason = self:find_lost()
     if node then self:lose_node(node, reason) end

@@ -1,8 +1,12 @@
--- A run on a shared cluster whose nodes die while it starts begins anew on other slots. Methods of tide.controller.
+-- A run whose nodes die while it starts begins anew. Methods of tide.controller.
 --
--- Nothing has been done yet: the workers of the attempt are ended, its slots go back, others are waited for, as at the
--- beginning, and the run starts on those with ranks from 1. So it is for every job, also one that is bound to ranks.
+-- Nothing has been done yet: the workers of the attempt are ended and others start, with ranks from 1. So it is for
+-- every job, also one that is bound to ranks. A lost node that had no workers of the run leaves it its slots. For one
+-- that had some, a run on a shared cluster gives all its slots back and waits for others, as at the beginning; a run on
+-- its script's own cluster starts on the nodes that are left, if its job survives the loss of workers. Rows that died
+-- with a node end the run in any case (losses.lua).
 local core = require "tide.core"
+local errors = require "tide.errors"
 local losses = require "tide.run.losses"
 local runs = require "tide.cluster.runs"
 local script = require "tide.script"
@@ -10,7 +14,19 @@ local script = require "tide.script"
 local starting = {}
 
 local GRANT_S <const> = 7 * 24 * 3600
-local NEWS_S <const> = 2 -- within which it is known that a node is lost that did not answer
+local NEWS_S <const> = 5 -- within which it is known that a node is lost that did not answer
+
+---A node of which a run was granted slots. Where none of that name is up any more it is `gone`: a reason to wait for
+---other slots.
+---@param name string
+---@return table node {name, id, agent, workers = 0, store, gone}
+function starting.node_named(name)
+  for _, member in ipairs(core.members()) do
+    local agent <const> = member.name == name and member.state == "up" and core.whereis(name .. "/agent")
+    if agent then return {name = name, id = member.id, agent = agent, workers = 0, store = member.store} end
+  end
+  return {name = name, id = 0, workers = 0, gone = "it was gone before the run started"}
+end
 
 ---@param controller table class of tide.controller
 function starting.extend(controller)
@@ -21,16 +37,36 @@ function starting.extend(controller)
   ---@param name string
   ---@return table|nil node
   function controller.node_of(_, name)
-    for _, member in ipairs(core.members()) do
-      local agent <const> = member.name == name and member.state == "up" and core.whereis(name .. "/agent")
-      if agent then
-        return {name = name, id = member.id, agent = agent, workers = 0, store = member.store, ranks = {}, late = true}
-      end
-    end
-    return nil
+    local node <const> = starting.node_named(name)
+    if node.gone then return nil end
+    node.ranks, node.late = {}, true
+    return node
   end
 
-  -- Ends the workers of this attempt, and gives its slots back.
+  ---A worker of this attempt has an address.
+  function controller:has_started(node, rank, address)
+    local w <const> = {rank = rank, node = node, address = address, state = "starting"}
+    self.workers[rank] = w
+    self:watch(w, {worker = w})
+    self.live = self.live + 1
+  end
+
+  ---Before an attempt: nodes that are gone by now. Raises what begins another attempt.
+  function controller:leave_out_gone()
+    for i = #self.a.nodes, 1, -1 do
+      local node <const> = self.a.nodes[i]
+      local reason <const> = node.gone or losses.gone(node)
+      if reason and node.workers > 0 then
+        error(errors.new("T0509", {message = ("node %s: %s"):format(node.name, reason), node = node.name}), 0)
+      elseif reason then
+        self:lose_node(node, reason)
+        if self.failed then error(self.failed, 0) end
+        table.remove(self.a.nodes, i)
+      end
+    end
+  end
+
+  -- Ends the workers of this attempt.
   local function give_up(self, why)
     for _, w in ipairs(self.workers) do
       if w.address and not w.node.lost then
@@ -40,32 +76,50 @@ function starting.extend(controller)
     end
     self.workers, self.live, self.ready, self.suspect, self.chunks = {}, 0, 0, nil, nil
     self.waits_to_start = why
-    self:emit {kind = "log", text = why}
   end
 
-  -- Is a node with workers of this attempt known to be lost? Nodes that turn out to be are dealt with.
-  local function has_lost(self)
+  -- Deals with the nodes of this attempt that are known to be lost by now.
+  ---@return boolean whether there are any
+  ---@return boolean whether one of them had workers
+  local function look_for_lost(self)
+    local any, with_workers = false, false
     local node, reason = self:find_lost()
     while node do
       self:lose_node(node, reason)
       node, reason = self:find_lost()
     end
     for _, each in ipairs(self.a.nodes) do
-      if each.lost and each.workers > 0 then return true end
+      any, with_workers = any or each.lost == true, with_workers or each.lost == true and each.workers > 0
     end
-    return false
+    return any, with_workers
   end
 
-  ---Waits for other slots than those of this attempt.
+  -- The slots of this attempt.
+  local function same_slots(self)
+    local grant = {}
+    for _, node in ipairs(self.a.nodes) do grant[node.name] = not node.lost and node.workers or nil end
+    return {grant = grant}
+  end
+
+  ---Gives up this attempt and begins another one: on other slots when a node with workers is lost, else on the same.
   ---@param why string
   ---@param err? table the error, where it is not known yet whether a node is lost
-  function controller:start_elsewhere(why, err)
+  function controller:start_anew(why, err)
     give_up(self, why)
+    local function say(what) self:emit {kind = "log", text = why .. ": it " .. what} end
     core.fiber(function()
       local deadline <const> = core.now() + NEWS_S
-      while err and not has_lost(self) and core.now() < deadline do core.sleep(0.05) end
+      while err and not look_for_lost(self) and core.now() < deadline do core.sleep(0.05) end
       if self.failed then return end
-      if not has_lost(self) then return self:fail(err) end
+      local any <const>, with_workers <const> = look_for_lost(self)
+      if self.failed then return end
+      if not any then return self:fail(err) end
+      if not (with_workers and self.a.shared) then
+        say "starts anew"
+        self.granted = same_slots(self)
+        return
+      end
+      say "waits for other slots"
       runs.ask {op = "slots.less", n = self.a.number}
       self:tell_runs(true)
       local answer, problem = runs.ask({op = "grant", n = self.a.number}, GRANT_S)
@@ -75,14 +129,23 @@ function starting.extend(controller)
     end)
   end
 
+  -- Is there where to start without this node?
+  local function has_others(self, node)
+    if self.a.shared then return true end
+    for _, each in ipairs(self.job:survives_workers() and self.a.nodes or {}) do
+      if each ~= node and not each.lost and each.workers > 0 then return true end
+    end
+    return false
+  end
+
   ---A node with workers is lost before they began.
   ---@return boolean whether the run starts elsewhere
   function controller:starts_elsewhere(node, reason)
-    if not self.a.shared or not self:is_starting() or self.stopping or node.workers == 0 then return false end
-    if #self:tables_on(node) > 0 then return false end
-    if self.waits_to_start then return true end
-    self:start_elsewhere(("node %s was lost while the run started (%s): it waits for other slots"):format(node.name,
-      reason))
+    if not self:is_starting() or self.stopping or node.workers == 0 then return false end
+    if not has_others(self, node) or #self:tables_on(node) > 0 then return false end
+    if not self.waits_to_start then
+      self:start_anew(("node %s was lost while the run started (%s)"):format(node.name, reason))
+    end
     return true
   end
 
@@ -90,11 +153,10 @@ function starting.extend(controller)
   function controller:try_to_start()
     local ok, err = xpcall(self.start, script.failure, self)
     if ok or self.failed then return end
-    if self.a.shared and type(err) == "table" and losses.NAMES[err.name or ""] then
-      return self:start_elsewhere(("a node was lost while the run started (%s): it waits for other slots"):format(
-        err.message), err)
+    if type(err) == "table" and losses.may_be(err) then
+      return self:start_anew(("a node was lost while the run started (%s)"):format(err.message), err)
     end
-    self:fail_or_suspect(err)
+    self:fail(err)
   end
 
   ---Starts on the slots that were granted, if there are any.
@@ -110,9 +172,9 @@ function starting.extend(controller)
       end
     end
     for _, name in ipairs(require("tide.text").sorted_keys(answer.grant)) do
-      local node <const> = not known[name] and self:node_of(name)
-      if node then
-        node.workers, node.late = answer.grant[name], nil
+      if not known[name] then
+        local node <const> = starting.node_named(name)
+        node.workers = answer.grant[name]
         nodes[#nodes + 1] = node
       end
     end
