@@ -142,7 +142,7 @@ tide.main(function()
   local cluster <close> = tide.cluster {nodes = 4, servers = 1}
   cluster:schedule "scheduling/fifo"
   local run = cluster:start(job)
-  local at <const> = ("%dus"):format(1e6 * core.now() // 1 + 10 + sim.rng:below(250))
+  local at <const> = ("%dus"):format(1e6 * core.now() // 1 + 10 + sim.rng:below(60))
   sim.fault("crash", {node = "n" .. sim.rng:below(2) + 1, at = at})
   for r in run:events "report" do assert(r.examples == 4, "a worker is missing") end
   print(run:wait() and run:state())
