@@ -92,6 +92,9 @@ window_death_untold         window   window
 window_ids_stay             window   exactly_once
 window_leaves_open          window   window
 yield_takes_wake              test_actor
+room_by_messages              test_mailbox
+receiver_woken_twice          test_mailbox
+address_reused                test_mailbox
 tick_before_deltas            test_clocked
 tick_before_parts             test_clocked
 unsent_marked                 test_clock_memory

@@ -1,9 +1,12 @@
-/* Actors: slots, spawning, ending. A slot is recycled with a new generation, so an old address finds nobody. */
+/*
+ * Actors: slots, spawning, ending. A slot is reused under its next generation, and no more after its last one: an
+ * address is given once in the life of a node, and that of an ended actor finds none.
+ */
 #include "actor/internal.h"
 
 #include <string.h>
 
-enum { STACK_DEFAULT = 256 << 10, MESSAGES_DEFAULT = 4096, BYTES_DEFAULT = 16 << 20, GENERATION_MASK = 0xffff };
+enum { STACK_DEFAULT = 256 << 10, MESSAGES_DEFAULT = 4096, BYTES_DEFAULT = 16 << 20 };
 
 /* ---- slots ---- */
 
@@ -39,15 +42,17 @@ void actor_slot_return(struct scheduler *s, struct actor *actor) {
     atomic_store_explicit(&actor->posted_messages, 0, memory_order_relaxed);
     atomic_store_explicit(&actor->posted_bytes, 0, memory_order_relaxed);
     tap_actor_ended(actor);
-    actor->generation = (actor->generation + 1) & GENERATION_MASK;
-    actor->next_free = s->free_slot;
-    s->free_slot = actor->index;
+    actor->generation++;
+    if (actor->generation < 1u << GENERATION_BITS || TIDE_MUTANT(address_reused)) { /* else the slot is used up */
+        actor->next_free = s->free_slot;
+        s->free_slot = actor->index;
+    }
     tide_unlock(&s->slots_lock);
 }
 
 static void actor_init(struct scheduler *s, struct actor *actor, const struct tide_actor_options *o) {
     uint32_t index = actor->index;
-    uint32_t generation = actor->generation;
+    uint32_t generation = actor->generation & ((1u << GENERATION_BITS) - 1);
     actor->scheduler = s;
     actor->handle = o->handle;
     actor->run = o->run;
@@ -66,7 +71,7 @@ static void actor_init(struct scheduler *s, struct actor *actor, const struct ti
     actor->opens = o->opens;
     actor->lifecycle = ACTOR_LIVE;
     /* release: pairs with actor_find */
-    atomic_store_explicit(&actor->id, (uint64_t)s->index << 40 | (uint64_t)generation << 24 | index,
+    atomic_store_explicit(&actor->id, (uint64_t)s->index << 40 | (uint64_t)generation << INDEX_BITS | index,
                           memory_order_release);
     atomic_fetch_add_explicit(&s->actors_live, 1, memory_order_relaxed);
 }
@@ -223,12 +228,7 @@ void actor_end(struct scheduler *s, struct actor *actor, int reason, const char 
         actor->timers = next;
     }
     relations_end(s, actor, reason, text);
-    for (uint32_t i = 0; i < actor->room_count; i++) {
-        tide_fiber_wake(actor->room_waiters[i]);
-    }
-    tide_free(actor->room_waiters);
-    actor->room_waiters = NULL;
-    actor->room_count = 0;
+    mailbox_end(actor);
     if (actor->release) {
         actor->release(actor->state);
     }

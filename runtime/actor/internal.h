@@ -17,7 +17,9 @@
 enum {
     SCHEDULERS_MAX = 256,
     SLOT_CHUNK = 1024,
-    SLOT_CHUNKS_MAX = 16384, /* x SLOT_CHUNK = 2^24 actors a thread */
+    INDEX_BITS = 22, /* of an address: the slot */
+    GENERATION_BITS = 18,
+    SLOT_CHUNKS_MAX = (1 << INDEX_BITS) / SLOT_CHUNK,
     MESSAGE_CLASSES = 3,
     ACTIVATION_MESSAGES = 64, /* messages an actor handles before others get their turn */
     TURN_ACTIVATIONS = 256,
@@ -37,7 +39,7 @@ enum message_op {
     OP_CANCEL,    /* the caller in.from gave up in.call */
     OP_START,     /* make a spawned fiber actor runnable */
     OP_WAKE,      /* embedded in a fiber */
-    OP_ROOM,      /* `fiber` waits until the mailbox of in.to has room */
+    OP_ROOM,      /* `fiber` waits until the mailbox of in.to has room for a message of in.size bytes */
     OP_OUTGOING,  /* hand `out` to the route */
     OP_NODE_DOWN, /* node in.call ended with in.code */
     OP_STOP,      /* embedded in a scheduler. Its stop phase: in.code = enum stop_phase */
@@ -172,7 +174,7 @@ struct actor {
     void (*interrupt)(void *state);
     struct queue urgent, normal, bulk; /* system lane; answer, store and control; bulk */
     struct tide_fiber *fibers, *ready_head, *ready_tail;
-    struct tide_fiber **room_waiters; /* senders of this node that wait for room */
+    struct queue senders; /* OP_ROOM of this node's fibers that wait for room in the mailbox */
     struct relation *relations;
     struct open_call *open_calls;
     struct actor_timer *timers;
@@ -183,7 +185,7 @@ struct actor {
     atomic_uint mailbox_messages, mailbox_bytes;
     atomic_uint posted_messages, posted_bytes; /* from outside, on their way to the mailbox; begun under slots_lock */
     uint32_t messages_max, bytes_max;
-    uint32_t index, generation, next_free, room_count, stack_bytes;
+    uint32_t index, generation, next_free, stack_bytes;
     int exit_reason;
     uint8_t lifecycle; /* enum actor_state */
     uint8_t opens;     /* enum tide_right of clients that may send here; 0: none may */
@@ -293,7 +295,20 @@ static inline bool actor_opens_to(const struct actor *actor, uint8_t right) {
 }
 void mailbox_push(struct scheduler *s, struct actor *actor, struct message *message);
 struct message *mailbox_pop(struct actor *actor);
-void mailbox_handled(struct scheduler *s, struct actor *actor, size_t bytes);
+/* A message of `bytes` has left the mailbox and is done with: counts it, and wakes senders once half is free. */
+void mailbox_handled(struct actor *actor, size_t bytes);
+void mailbox_end(struct actor *actor);   /* wakes all senders that wait for room */
+void wake_receiver(struct actor *actor); /* one fiber that waits for a message and was not woken for another */
+/* Owner thread. */
+static inline bool mailbox_has_message(const struct actor *actor) {
+    return actor->urgent.head || actor->normal.head || actor->bulk.head;
+}
+/* Is a message of `size` bytes accepted now? An empty mailbox takes one of any size. Any thread. */
+static inline bool mailbox_has_room(const struct actor *actor, size_t size) {
+    const uint32_t messages = atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed);
+    const uint32_t bytes = atomic_load_explicit(&actor->mailbox_bytes, memory_order_relaxed);
+    return messages == 0 || (messages < actor->messages_max && bytes + size <= actor->bytes_max);
+}
 bool is_local(const struct tide_system *system, tide_address who);
 tide_address actor_address(const struct actor *actor);
 /* EINVAL: `call` was made outside of actors; or where there is no fiber that could wait. */

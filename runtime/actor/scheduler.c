@@ -26,7 +26,7 @@ tide_address actor_address(const struct actor *actor) {
 }
 
 struct actor *actor_find(struct scheduler *s, tide_address who) {
-    uint32_t index = (uint32_t)who & 0xffffff;
+    uint32_t index = (uint32_t)who & ((1u << INDEX_BITS) - 1);
     struct actor *chunk = __atomic_load_n(&s->chunks[index / SLOT_CHUNK], __ATOMIC_ACQUIRE); /* with slot_take */
     if (!chunk) {
         return NULL;
@@ -109,6 +109,16 @@ static void counter_add(atomic_uint *counter, uint32_t amount) { /* owner thread
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount, memory_order_relaxed);
 }
 
+void wake_receiver(struct actor *actor) {
+    for (struct tide_fiber *f = actor->fibers; f; f = f->next) {
+        if (f->receiving) {
+            f->receiving = TIDE_MUTANT(receiver_woken_twice); /* the next message is for the next fiber */
+            tide_fiber_wake(f);
+            return;
+        }
+    }
+}
+
 void mailbox_push(struct scheduler *s, struct actor *actor, struct message *message) {
     uint8_t lane = message->u.in.lane;
     if (TIDE_UNLIKELY(atomic_load_explicit(&actor->tap, memory_order_relaxed))) {
@@ -124,12 +134,7 @@ void mailbox_push(struct scheduler *s, struct actor *actor, struct message *mess
         actor_schedule(s, actor);
         return;
     }
-    for (struct tide_fiber *f = actor->fibers; f; f = f->next) {
-        if (f->receiving) {
-            tide_fiber_wake(f);
-            return;
-        }
-    }
+    wake_receiver(actor);
 }
 
 static struct message *pop_next(struct actor *actor) {
@@ -153,40 +158,64 @@ struct message *mailbox_pop(struct actor *actor) {
     return m;
 }
 
-/* Called when a message has left the mailbox: counts it out and wakes senders once there is room for half. */
-void mailbox_handled(struct scheduler *s, struct actor *actor, size_t bytes) {
-    (void)s;
-    counter_add(&actor->mailbox_messages, (uint32_t)-1);
-    counter_add(&actor->mailbox_bytes, (uint32_t) - (int32_t)bytes);
-    atomic_store_explicit(&actor->handled, atomic_load_explicit(&actor->handled, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-    if (TIDE_UNLIKELY(actor->room_count > 0) &&
-        atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed) <= actor->messages_max / 2 &&
-        atomic_load_explicit(&actor->mailbox_bytes, memory_order_relaxed) <= actor->bytes_max / 2) {
-        uint32_t count = actor->room_count;
-        actor->room_count = 0;
-        for (uint32_t i = 0; i < count && !TIDE_MUTANT(flow_room_not_told); i++) {
-            tide_fiber_wake(actor->room_waiters[i]);
+/* At most half full, an empty one always: senders that wait continue only here, so that they do not take turns at the
+ * brim. */
+static bool mailbox_is_half(const struct actor *actor) {
+    return atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed) <= actor->messages_max / 2 &&
+           atomic_load_explicit(&actor->mailbox_bytes, memory_order_relaxed) <= actor->bytes_max / 2;
+}
+
+/* A sender is woken only when it finds room: else it would wait again at once, without end. */
+static bool can_continue(const struct actor *actor, const struct message *sender) {
+    return (mailbox_is_half(actor) && mailbox_has_room(actor, sender->u.in.size)) ||
+           (TIDE_MUTANT(room_by_messages) &&
+            atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed) <= actor->messages_max / 2);
+}
+
+static void wake_sender(struct message *sender) {
+    tide_fiber_wake(sender->fiber);
+    message_destroy(sender);
+}
+
+/* Those that find no room yet stay in line. */
+static void wake_senders(struct actor *actor) {
+    struct queue waiting = actor->senders;
+    struct message *sender;
+    actor->senders = (struct queue){0};
+    while ((sender = queue_pop(&waiting))) {
+        if (can_continue(actor, sender)) {
+            wake_sender(sender);
+        } else {
+            queue_push(&actor->senders, sender);
         }
     }
 }
 
-static void wait_for_room(struct scheduler *s, struct message *m) {
-    struct actor *actor = actor_find(s, m->u.in.to);
-    struct tide_fiber *fiber = m->fiber;
-    message_destroy(m);
-    if (!actor || atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed) <= actor->messages_max / 2) {
-        tide_fiber_wake(fiber);
-        return;
+void mailbox_end(struct actor *actor) {
+    struct message *sender;
+    while ((sender = queue_pop(&actor->senders))) {
+        wake_sender(sender);
     }
-    struct tide_fiber **waiters =
-        tide_realloc(actor->room_waiters, (actor->room_count + 1) * sizeof(struct tide_fiber *));
-    if (!waiters) { /* it polls instead */
-        tide_fiber_wake(fiber);
-        return;
+}
+
+static void wait_for_room(struct scheduler *s, struct message *sender) {
+    struct actor *actor = actor_find(s, sender->u.in.to);
+    if (!actor || can_continue(actor, sender)) {
+        wake_sender(sender);
+    } else {
+        queue_push(&actor->senders, sender);
     }
-    actor->room_waiters = waiters;
-    waiters[actor->room_count++] = fiber;
+}
+
+/* Called when a message has left the mailbox: counts it out and wakes senders once there is room for half. */
+void mailbox_handled(struct actor *actor, size_t bytes) {
+    counter_add(&actor->mailbox_messages, (uint32_t)-1);
+    counter_add(&actor->mailbox_bytes, (uint32_t) - (int32_t)bytes);
+    atomic_store_explicit(&actor->handled, atomic_load_explicit(&actor->handled, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    if (TIDE_UNLIKELY(actor->senders.head != NULL) && mailbox_is_half(actor) && !TIDE_MUTANT(flow_room_not_told)) {
+        wake_senders(actor);
+    }
 }
 
 /* ---- dispatch of what the inbox and local senders hand over ---- */
@@ -338,7 +367,7 @@ static void handle_one(struct scheduler *s, struct actor *actor, struct message 
         (void)tide__memory_swap(TIDE_MEMORY_VITAL); /* the turn's */
     }
     message_destroy(m);
-    mailbox_handled(s, actor, bytes);
+    mailbox_handled(actor, bytes);
     if (rc < 0) {
         actor_end(s, actor, rc, tide_error_message());
     } else if (actor->exiting) {
@@ -372,7 +401,7 @@ static void run_handler(struct scheduler *s, struct actor *actor, uint64_t id) {
         }
         s->yielded = i % LOOK_EVERY == 0 && is_over_budget(s);
     }
-    if (actor->urgent.head || actor->normal.head || actor->bulk.head) {
+    if (mailbox_has_message(actor)) {
         actor_schedule(s, actor);
     }
 }

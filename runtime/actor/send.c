@@ -84,17 +84,11 @@ static void hand_over(struct scheduler *target, struct message *m) {
     }
 }
 
-static bool has_room(const struct actor *actor, size_t size) {
-    uint32_t messages = atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed);
-    uint32_t bytes = atomic_load_explicit(&actor->mailbox_bytes, memory_order_relaxed);
-    return messages == 0 || (messages < actor->messages_max && bytes + size <= actor->bytes_max);
-}
-
 /* Waits in a fiber, refuses in a handler. 0 also when the target is gone: then the message disappears. */
 static int wait_for_room(struct scheduler *target, tide_address to, size_t size) {
     struct actor *actor = actor_find(target, to);
     struct scheduler *s = tide__scheduler;
-    while (actor && !has_room(actor, size) && actor != s->current) { /* a send to oneself never blocks */
+    while (actor && !mailbox_has_room(actor, size) && actor != s->current) { /* a send to oneself never blocks */
         if (!s->current_fiber) {
             return tide_fail(TIDE_EBUSY, "the mailbox of %u:%llu is full", tide_address_node(to),
                              (unsigned long long)tide_address_id(to));
@@ -105,7 +99,7 @@ static int wait_for_room(struct scheduler *target, tide_address to, size_t size)
         }
         m->op = OP_ROOM;
         m->fiber = s->current_fiber;
-        m->u.in = (struct tide_message){.to = to};
+        m->u.in = (struct tide_message){.to = to, .size = (uint32_t)size};
         hand_over(target, m);
         int rc = tide_fiber_suspend(TIDE_NEVER, "room in a mailbox");
         if (rc < 0) {
@@ -268,7 +262,7 @@ int tide_receive(uint64_t deadline, const struct tide_message **out) {
     for (;;) {
         struct message *m = mailbox_pop(actor);
         if (m) {
-            mailbox_handled(s, actor, m->u.in.size);
+            mailbox_handled(actor, m->u.in.size);
             if (m->u.in.kind == TIDE_CALL) {
                 open_call_add(actor, &m->u.in);
             }
@@ -278,7 +272,10 @@ int tide_receive(uint64_t deadline, const struct tide_message **out) {
         fiber->receiving = true;
         int rc = tide_fiber_suspend(deadline, "receive");
         fiber->receiving = false;
-        if (rc < 0 && !(rc == TIDE_ETIMEDOUT && actor->normal.head)) {
+        if (rc < 0 && !(rc == TIDE_ETIMEDOUT && mailbox_has_message(actor))) {
+            if (mailbox_has_message(actor)) { /* this fiber may have been woken for it */
+                wake_receiver(actor);
+            }
             return rc;
         }
     }

@@ -68,7 +68,8 @@ uint32_t tide_error_retry_after_ms(void);
 
 /* ---- Messages ------------------------------------------------------------------------------------------------ */
 
-/* node 16 bits | thread 8 | generation 16 | index 24, from the top. Printed as "node:id" with id the lower 48. */
+/* node 16 bits | id 48, printed as "node:id". A node gives each id once; what is in it (thread 8 bits | generation 18 |
+ * index 22) only that node reads. */
 typedef uint64_t tide_address;
 #define TIDE_NOBODY ((tide_address)0)
 
