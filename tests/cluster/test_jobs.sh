@@ -215,6 +215,37 @@ run 1 job attach "$name"
 says out.txt "error.*the script's own"
 says err.txt "failed, raises.lua:8: the script's own"
 
+# A script without a job, here one of actors, is a run too.
+cat >Ring.lua <<'LUA'
+local tide = require "tide"
+local opt = tide.options {ends = {"whether it ends", default = false}}
+local Ring = tide.actor {name = "ring", where = function(self) return self.node end}
+tide.main(function()
+  local cluster <close> = tide.cluster {}
+  local group <close> = cluster:group(Ring, {}, {on = "n1"})
+  print("it is on", group:call("where")[1])
+  while not opt.ends do tide.sleep "50ms" end
+end)
+LUA
+run 0 submit Ring.lua
+says out.txt '^ring-[0-9]+ is running on lab'
+name=$(grep -o '^ring-[0-9]*' out.txt)
+run 0 jobs
+says out.txt "$name +running"
+run 1 job pause "$name"
+says err.txt "T0513.*$name is a script without a job"
+run 0 why --for 100ms
+says_not err.txt error
+run 0 job stop "$name"
+run 1 job attach "$name"
+says out.txt 'it is on.n1'
+says err.txt "$name: stopped, asked"
+run 0 submit Ring.lua --ends
+run 0 job wait "$(grep -o '^ring-[0-9]*' out.txt)"
+says err.txt 'ring-[0-9]+: done'
+run 0 runs list --where 'job == "ring"' --plain
+[ "$(wc -l <out.txt)" = 2 ] || fail "the history has not both: $(cat out.txt)"
+
 # Drivers that have ended, and the one that was killed, are no members any more; nothing counts as down.
 shows_no_driver() { "$TIDE" nodes --plain </dev/null >out.txt 2>&1 && ! grep -q '^driver' out.txt; }
 wait_for 5 shows_no_driver || fail "ended drivers are members: $(cat out.txt)"

@@ -101,9 +101,9 @@ local function of_runs()
   local answers <const>, list = ask_all(wanted), {}
   for i, row in ipairs(rows) do
     local p <const> = row.progress or {}
-    list[i] = {name = row.name, job = row.job, run = row.uid, state = row.state, why = row.why, elapsed_s = 0,
-               reports = p.report or 0, examples = p.examples or 0, loss = p.loss, on_report_s = 0, policies_s = 0,
-               tables = {}, workers = {}, policies = {}}
+    list[i] = {name = row.name, job = row.job, run = row.uid, script = row.script, state = row.state, why = row.why,
+               elapsed_s = 0, reports = p.report or 0, examples = p.examples or 0, loss = p.loss,
+               on_report_s = 0, policies_s = 0, tables = {}, workers = {}, policies = {}}
   end
   for k, i in ipairs(at) do
     list[i] = decoded(answers[k]) or list[i]

@@ -47,6 +47,8 @@ runs.ENDED = {done = true, stopped = true, failed = true, lost = true}
 ---@field memory? integer bytes that its tables may take on each node
 ---@field checkpoint? string directory of its checkpoints
 ---@field keep? boolean its tables stay
+---@field private? boolean its slots are not counted
+---@field script? boolean of a script without a job
 ---@field grant? table<string, integer> slots by name of node
 ---@field epoch integer of the grant, rises with each change
 ---@field params? table
@@ -405,7 +407,7 @@ local function checked_limits(request)
 end
 
 ---A host begins a run: {job, uid, user, pid, machine, directory, params, slots, memory, checkpoint, keep, private,
----keeps, limits, bound = why its workers cannot change} -> {n, name}.
+---keeps, limits, bound = why its workers cannot change, script = it has no job} -> {n, name}.
 function ops.open(request, message)
   if type(request.job) ~= "string" or type(request.uid) ~= "string" then
     return nil, errors.new("T0113", {message = "a run has a job and a uid"})
@@ -421,9 +423,10 @@ function ops.open(request, message)
     end
   end
   local n <const> = self.next
-  local r = {n = n, name = ("%s-%d"):format(request.job, n), job = request.job, uid = request.uid, state = "queued",
+  local r = {n = n, name = ("%s-%d"):format(request.job, n), job = request.job, uid = request.uid,
+    state = request.script and "running" or "queued", started_at = request.script and core.wall() or nil,
     user = request.user, slots = request.slots, memory = request.memory, private = request.private,
-    checkpoint = request.checkpoint, keep = request.keep,
+    script = request.script or nil, checkpoint = request.checkpoint, keep = request.keep,
     params = request.params, epoch = 0,
     keeps = request.keeps, submitted_at = core.wall(), attempt = 1, limits = request.limits, bound = request.bound,
     host = {node = request.node, pid = request.pid, machine = request.machine, directory = request.directory,
@@ -606,7 +609,7 @@ local function row_of(r)
     checkpoint = r.checkpoint, keep = r.keep, workers = r._workers, nodes = nodes,
     grant = r.grant, epoch = r.epoch, params = r.params, progress = p, submitted_at = r.submitted_at,
     started_at = r.started_at, ended_at = r.ended_at, exit = r.exit, attempt = r.attempt, private = r.private,
-    closed = r.closed, age_s = core.wall() - r.submitted_at}
+    script = r.script, closed = r.closed, age_s = core.wall() - r.submitted_at}
   self.scheduler:row(r, row)
   return row
 end
@@ -728,7 +731,7 @@ local function exited(message)
   if runs.ENDED[r.state] and r.closed and not r.named then return end
   end_workers(r)
   finish(r, "lost", "its host is gone: " .. tostring(reason))
-  if r.private then return end
+  if r.private and not r.script then return end
   core.fiber(function()
     close(r, true)
     save(r)

@@ -31,7 +31,7 @@ verbs.needs = {
   },
   control = {quit = "admin", status = "read", metrics = "read", events = "read", log = "read"},
   -- a run's controller; its policies are asked by requests of their own, below
-  run = {metrics = "read"},
+  run = {metrics = "read", log = "read"},
   runs = {
     list = "read", get = "read", held = "read", situation = "read",
     -- verbs on a run: pause, resume, set, workers, stop, cancel

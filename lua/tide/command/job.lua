@@ -49,7 +49,8 @@ function job.inside(request)
     if run then
       local ok, more, next_at = run[request.method](run, table.unpack(request.arguments or {}, 1, request.count or 1))
       if ok then
-        answer = {ok = ok == true or ok, more = more, next = next_at, name = run.name, state = run.state}
+        answer = {ok = ok == true or ok, more = more, next = next_at, name = run.name, state = run.state,
+          script = run.script}
       else
         err = more
       end
@@ -237,7 +238,7 @@ local function verb(context, o, method, ...)
   local answer, err = ask(context, {method = method, name = o.name, arguments = {...}, count = select("#", ...)})
   if not answer then return nil, err end
   return context:tell("tide.job/1", {name = answer.name, state = answer.state},
-    ("%s %s"):format(text.clean(answer.name), DONE[o.verb]))
+    ("%s %s"):format(text.clean(answer.name), answer.script and "ends now" or DONE[o.verb]))
 end
 
 function VERBS.pause(context, o)

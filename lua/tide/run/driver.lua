@@ -124,6 +124,8 @@ function driver.run(o)
       err = errors.new("T0210", {message = "interrupted twice: killed"})
     elseif o.timeout_s and (err.name == "ECANCELED" or core.now() - began >= o.timeout_s) then
       err = errors.new("T0507", {message = "the script took longer than --timeout: killed", exit = 124})
+    elseif o.cluster and err.name == "ECANCELED" then
+      err = errors.new("T0210", {message = "the script was stopped by `tide job stop` or `cancel`", exit = 1})
     end
     local log <const> = run_log.new() -- its actor is gone, and cannot add it
     if not o.simulated and log:open(".tide/runs/" .. id) then log:error(errors.from(err)) end
@@ -349,11 +351,12 @@ local function watch(context)
       context.interrupted = true
     end
     context.gone = context.gone or context.attached and cluster_gone()
-    if seen >= 2 or late or context.gone then
+    if seen >= 2 or late or context.gone or context.stopped then
       if not due and late then core.alarm(KILL_S + ENDING_S) end
       due = due or core.now() + KILL_S
-      if core.now() >= due then
+      if core.now() >= due or context.stopped then
         if not context.gone then close_clusters(context) end -- else there is nobody to tell
+        if context.stopped then context.script_run:close(nil, context.stopped) end
         core.kill(core.self())
         return
       end
@@ -390,6 +393,9 @@ function driver.main(a)
   ok, err = xpcall(function()
     make_run_directory(context)
     script.in_main = true
+    if a.attached and not script.newest then
+      context.script_run = require("tide.run.script_run").open(context, function(why) context.stopped = why end)
+    end
     main()
   end, script.failure)
   if watcher then core.fiber_cancel(watcher) end
@@ -404,6 +410,7 @@ function driver.main(a)
   if not ok then err = context.gone or err end -- which is why
   if context.check_failed then ok, err = false, context.check_failed end -- sim.check: what broke later follows from it
   if not ok then context.log:error(errors.from(err)) end
+  if context.script_run then context.script_run:close(not ok and err or nil) end
   context.log:close()
   if not ok and a.interactive then return {exit = errors.exit(errors.from(err))} end -- told before the console
   if not ok then return {error = travelling(errors.from(err))} end

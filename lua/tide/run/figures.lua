@@ -17,6 +17,7 @@ local WORKERS_MAX <const> = 1024
 ---@field name string of the run, "mf-1"
 ---@field job string
 ---@field run string id of the run
+---@field script? boolean of a script without a job: it has no workers
 ---@field state string
 ---@field why? string
 ---@field elapsed_s number since the workers began

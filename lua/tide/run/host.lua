@@ -86,9 +86,9 @@ function run_host.restart(row, cluster)
 end
 
 ---Writes what is known of a run into its directory: run.json, replaced as a whole.
----@param run table of tide.run
+---@param run table of tide.run, or tide.script_run
 ---@param more? table
-local function write_record(run, more)
+function run_host.record(run, more)
   local context <const> = run.cluster.context
   if context.simulated then return end
   context.process = context.process or history.process()
@@ -108,7 +108,7 @@ end
 
 ---The workers of a run are there.
 ---@param run table of tide.run
-function run_host.started(run) write_record(run, {state = "running"}) end
+function run_host.started(run) run_host.record(run, {state = "running"}) end
 
 ---- life ------------------------------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ end
 function run_host.slots(cluster, run)
   local context <const> = cluster.context
   run.started_wall = core.wall()
-  write_record(run, {state = "queued"})
+  run_host.record(run, {state = "queued"})
   local nodes <const> = cluster:agents()
   if not run.waits_for_slots then return nodes end
   local answer, err
@@ -228,12 +228,35 @@ function run_host.slots(cluster, run)
   return nodes
 end
 
+---The state of a run whose script ended with an error, and why.
+---@param failure tide.error
+---@return string state
+---@return string why
+function run_host.state_of(failure)
+  local asked <const> = ENDS[failure.code]
+  return asked or "failed", asked and failure.message or errors.line(failure)
+end
+
+---What run.json says of an error.
+---@param failure? tide.error
+---@return table|nil
+function run_host.error_of(failure)
+  return failure and {code = failure.code, message = failure.message, where = failure.where, node = failure.node,
+    actor = failure.actor} or nil
+end
+
 -- The state that a run ends in: as its controller says, else as the script ended.
 local function end_of(run, answer, failure)
   if runs.ENDED[answer.state or ""] then return answer.state, answer.why end
   if not failure then return run.finished and "done" or "stopped", answer.why end
-  local asked <const> = ENDS[failure.code]
-  return asked or "failed", asked and failure.message or errors.line(failure)
+  return run_host.state_of(failure)
+end
+
+---Tells the keeper of runs how a run has ended, unless the cluster ended before.
+---@param request table
+function run_host.tell_end(request)
+  local state <const> = core.node().state
+  if state ~= "dead" and state ~= "left" then runs.ask(request, 10) end
 end
 
 ---The run is over for its host.
@@ -250,13 +273,12 @@ function run_host.close(run, answer, raised)
   end
   -- With a cluster that ends the rows go anyway.
   local stays <const> = context.attached or not run.cluster.closed
-  runs.ask({op = "close", n = run.number, uid = run.id, state = state, why = why, tables = stays}, 10)
+  run_host.tell_end {op = "close", n = run.number, uid = run.id, state = state, why = why, tables = stays}
   local last <const> = run.history[#run.history]
-  write_record(run, {state = state, why = why, ended_at = core.wall(), reports = run.report_count,
+  run_host.record(run, {state = state, why = why, ended_at = core.wall(), reports = run.report_count,
     loss = last and history.value(last, "loss"),
     examples_per_s = last and last.elapsed_s > 0 and run.examples_done / last.elapsed_s or nil,
-    error = failure and {code = failure.code, message = failure.message, where = failure.where, node = failure.node,
-      actor = failure.actor} or nil})
+    error = run_host.error_of(failure)})
   if run.log ~= context.log then run.log:close() end
   run.tables = setmetatable({}, {__index = function(_, key)
     error(errors.new("T0510", {message = ("run %s is closed: its table `%s` is gone"):format(run.name, tostring(key)),

@@ -91,7 +91,9 @@ end
 SCOPES.table_where, SCOPES.table_operation = twice("where", "local", "remote"), twice("operation", "pull", "push")
 
 function SCOPES.run(s, f)
-  for _, run in ipairs(s.runs) do f(run, {run = run.name, job = run.job}) end
+  for _, run in ipairs(s.runs) do
+    if not run.script then f(run, {run = run.name, job = run.job}) end -- else it has no reports
+  end
 end
 
 function SCOPES.run_state(s, f)

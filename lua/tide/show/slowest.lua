@@ -497,7 +497,9 @@ end
 ---@return tide.finding[]
 function slowest.of(before, after)
   local list = {}
-  for i, run in ipairs(after.runs) do list[i] = slowest.of_run(run, after, before) end
+  for _, run in ipairs(after.runs) do
+    if not run.script then list[#list + 1] = slowest.of_run(run, after, before) end -- else it has no workers
+  end
   return list
 end
 
