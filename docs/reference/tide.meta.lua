@@ -1020,10 +1020,15 @@ function tide_tensor:bytes() end
 ---@return table
 function tide_tensor:totable() end
 
----A tensor of another type; a number that does not fit is an error.
+---A tensor of another type. Whole numbers stay what they are and fractions are rounded; what does not fit is an error.
 ---@param type "f32"|"f64"|"i32"|"i64"|"u64"|"u8"|"u32"|"u16"
 ---@return tide.tensor
 function tide_tensor:convert(type) end
+
+---An element as text that reads as the same number again, as CSV files have it.
+---@param i integer from 1
+---@return string
+function tide_tensor:text(i) end
 
 ---An f64 tensor as three f32 numbers an element, whose sum it is exactly: so f64 numbers can lie in tables. tide.tensor.joined puts them together.
 ---@return tide.tensor
@@ -1256,7 +1261,7 @@ function tide_data_module.safetensors(where, o) end
 
 ---A table of text, packed by gzip or not, read piece by piece: a line of names, then an example a line. A column is a number if its first row has one, else a class; `columns` says otherwise.
 ---@param path string
----@param o? {columns?: table<string, "number"|"integer"|"class"|"text"|"skip">, inputs?: table<string, string|string[]>, separator?: string, header?: boolean, missing?: number, split?: {test: number, seed?: integer}, wide?: boolean} inputs: {x = {"a", "b"}, y = "label"}, "*" for all other numbers; default each column by its own name; missing: what an empty cell of numbers counts
+---@param o? {columns?: table<string, "number"|"integer"|"class"|"text"|"skip">, inputs?: table<string, string|string[]>, separator?: string, decimal?: "."|",", header?: boolean, missing?: number, split?: {test: number, seed?: integer}, wide?: boolean} inputs: {x = {"a", "b"}, y = "label"}, "*" for all other numbers; default each column by its own name; missing: what a cell without a value (empty, NA, null, nan) counts in a column of numbers; header: whether line 1 has names, which have to be texts if it is not said
 ---@return tide.data.set parts train.NAME and, with a split, test.NAME; classes and texts by the column's name
 function tide_data_module.csv(path, o) end
 

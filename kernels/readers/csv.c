@@ -1,13 +1,16 @@
-/* Reading CSV: a machine over bytes that collects cells, then lines of cells, then typed columns. */
-#include "readers/csv.h"
+/*
+ * Reading CSV: a machine over bytes that collects cells, then lines of cells, then typed columns (csv_columns.c). The
+ * beginning is held back until it shows by what cells are separated.
+ */
+#include "readers/csv_columns.h"
 
 #include "base/base.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum state { AT_CELL, IN_CELL, IN_QUOTES, BEHIND_QUOTE };
+enum state { AT_CELL, IN_CELL, IN_QUOTES, BEHIND_QUOTE, BEHIND_CELL };
+enum { HEAD_LINES = 8, HEAD_MOST = 1 << 20 }; /* of the beginning: lines that are looked at, bytes that are held */
 
 struct tide_csv {
     const struct tide_csv_options *o;
@@ -19,8 +22,10 @@ struct tide_csv {
     size_t line, line_of_row; /* from 1 */
     enum state state;
     char separator;
-    bool begun, named, empty, return_seen; /* empty: the line has no byte yet */
-    size_t head_size;                      /* bytes of a byte-order mark that were there */
+    bool begun, named, empty, return_seen; /* empty: the line has blanks at most so far */
+    char *head;                            /* until `begun` */
+    size_t head_size, head_capacity;
+    size_t blank_lines, blank_now; /* between rows; since the last row */
 };
 
 int tide_csv_create(const struct tide_csv_options *options, struct tide_csv **out) {
@@ -46,6 +51,7 @@ void tide_csv_destroy(struct tide_csv *csv) {
         tide_dictionary_release(&c->classes);
     }
     tide_free(csv->columns);
+    tide_free(csv->head);
     tide_free(csv->text);
     tide_free(csv->ends);
     tide_free(csv);
@@ -60,47 +66,25 @@ const struct tide_csv_column *tide_csv_columns(const struct tide_csv *csv, size_
     return csv->columns;
 }
 
+struct tide_csv_form tide_csv_form(const struct tide_csv *csv) {
+    return (struct tide_csv_form){.separator = csv->separator, .blank_lines = csv->blank_lines};
+}
+
 static int bad(const struct tide_csv *csv, size_t column, const char *what) {
-    return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: %s", csv->o->name, csv->line_of_row, column, what);
+    const struct tide__csv_place place = {.o = csv->o, .line = csv->line_of_row};
+    return tide__csv_bad(&place, column, what);
 }
 
 static const char *cell(const struct tide_csv *csv, size_t i, size_t *size) {
     const size_t from = i ? csv->ends[i - 1] : 0;
     *size = csv->ends[i] - from;
-    return csv->text + from;
+    return *size > 0 ? csv->text + from : "";
 }
 
 /* ---- names and types ---- */
 
-static int name_columns(struct tide_csv *csv) {
-    char plain[32], what[400];
-    csv->columns = tide_alloc_zero(csv->end_count, sizeof *csv->columns);
-    if (!csv->columns) {
-        return TIDE_ENOMEM;
-    }
-    csv->column_count = csv->end_count;
-    for (size_t i = 0; i < csv->column_count; i++) {
-        struct tide_csv_column *c = &csv->columns[i];
-        size_t size;
-        const char *name = cell(csv, i, &size);
-        if (!csv->o->header) {
-            size = (size_t)snprintf(plain, sizeof plain, "c%zu", i + 1);
-            name = plain;
-        }
-        c->name = tide_alloc(size + 1);
-        if (!c->name) {
-            return TIDE_ENOMEM;
-        }
-        memcpy(c->name, name, size);
-        c->name[size] = '\0';
-        c->type = csv->o->others;
-        for (size_t j = 0; j < i; j++) {
-            if (strcmp(csv->columns[j].name, c->name) == 0) {
-                (void)snprintf(what, sizeof what, "two columns are called '%.80s'", c->name);
-                return bad(csv, i + 1, what);
-            }
-        }
-    }
+static int declare_columns(struct tide_csv *csv) {
+    char what[400];
     for (size_t d = 0; d < csv->o->declared_count; d++) {
         bool found = false;
         for (size_t i = 0; i < csv->column_count; i++) {
@@ -118,108 +102,78 @@ static int name_columns(struct tide_csv *csv) {
             return bad(csv, 1, what);
         }
     }
-    csv->named = true;
     return 0;
 }
 
-/* ---- cells ---- */
-
-static bool whole(const char *at, size_t size, int64_t *out) {
-    uint64_t n;
-    const bool negative = size > 0 && *at == '-';
-    const size_t sign = size > 0 && (*at == '-' || *at == '+');
-    if (!tide_text_count(at + sign, size - sign, INT64_MAX, &n)) {
-        return false;
+/* A first line with numbers is a row, if nobody says that it is a header. */
+static int check_header(const struct tide_csv *csv) {
+    for (size_t i = 0; i < csv->end_count; i++) {
+        size_t size;
+        double ignored;
+        const char *name = cell(csv, i, &size);
+        if (tide__csv_number(csv->o, name, size, &ignored)) {
+            char what[300];
+            (void)snprintf(what, sizeof what,
+                           "found the number '%.*s' where the names of the columns are expected: `header = false` says "
+                           "that the file has no line of names, `header = true` that this is one",
+                           size < 40 ? (int)size : 40, name);
+            return bad(csv, i + 1, what);
+        }
     }
-    *out = negative ? -(int64_t)n : (int64_t)n;
-    return true;
+    return 0;
 }
 
-static int unfit(const struct tide_csv *csv, size_t i, const char *text, size_t size) {
-    const struct tide_csv_column *c = &csv->columns[i];
-    char what[300];
-    const char *expected = c->type == TIDE_CSV_INTEGER ? "a whole number" : "a number";
-    if (size == 0) {
-        (void)snprintf(what, sizeof what, "column '%.80s' has no value here: `missing = 0` says what counts instead",
-                       c->name);
-    } else {
-        (void)snprintf(
-            what, sizeof what, "expected %s in column '%.80s', found '%.*s'%s", expected, c->name,
-            size < 40 ? (int)size : 40, text,
-            c->declared ? "" : "; it is read as numbers because its first row has one: say its type in `columns`");
-    }
-    return bad(csv, i + 1, what);
-}
-
-static int add_text(struct tide_csv_column *c, size_t row, const char *text, size_t size) {
-    int code = tide_array_grow(&c->pool, &c->pool_capacity, c->pool_size + size + 1, 1);
-    code = code ? code : tide_array_grow(&c->offsets, &c->offset_capacity, row + 2, sizeof *c->offsets);
+static int name_columns(struct tide_csv *csv) {
+    char plain[32], what[400];
+    int code = csv->o->header == TIDE_CSV_HEADER_ASK ? check_header(csv) : 0;
     if (code < 0) {
         return code;
     }
-    memcpy(c->pool + c->pool_size, text, size);
-    c->pool[c->pool_size + size] = '\0';
-    c->offsets[row] = c->pool_size;
-    c->pool_size += size + 1;
-    c->offsets[row + 1] = c->pool_size;
-    return 0;
-}
-
-static int add_cell(struct tide_csv *csv, size_t i) {
-    struct tide_csv_column *c = &csv->columns[i];
-    const size_t row = csv->rows;
-    size_t size;
-    const char *text = cell(csv, i, &size);
-    double number = csv->o->missing;
-    int64_t integer = (int64_t)number;
-    const bool absent = size == 0 && csv->o->has_missing;
-    if (c->type == TIDE_CSV_UNKNOWN) {
-        c->type = absent || tide_text_double(text, size, &number) ? TIDE_CSV_NUMBER : TIDE_CSV_CLASS;
+    csv->columns = tide_alloc_zero(csv->end_count, sizeof *csv->columns);
+    if (!csv->columns) {
+        return TIDE_ENOMEM;
     }
-    int code = 0;
-    switch (c->type) {
-    case TIDE_CSV_NUMBER:
-        if (!absent && !tide_text_double(text, size, &number)) {
-            return unfit(csv, i, text, size);
+    csv->column_count = csv->end_count;
+    for (size_t i = 0; i < csv->column_count; i++) {
+        struct tide_csv_column *c = &csv->columns[i];
+        size_t size;
+        const char *name = cell(csv, i, &size);
+        if (csv->o->header == TIDE_CSV_HEADER_NO) {
+            size = (size_t)snprintf(plain, sizeof plain, "c%zu", i + 1);
+            name = plain;
         }
-        code = tide_array_grow(&c->values, &c->capacity, row + 1, sizeof number);
-        if (code == 0) {
-            ((double *)c->values)[row] = number;
+        c->name = tide_alloc(size + 1);
+        if (!c->name) {
+            return TIDE_ENOMEM;
         }
-        return code;
-    case TIDE_CSV_INTEGER:
-        if (!absent && !whole(text, size, &integer)) {
-            return unfit(csv, i, text, size);
+        memcpy(c->name, name, size);
+        c->name[size] = '\0';
+        c->type = csv->o->others;
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(csv->columns[j].name, c->name) == 0) {
+                (void)snprintf(what, sizeof what, "two columns are called '%.80s'", c->name);
+                return bad(csv, i + 1, what);
+            }
         }
-        code = tide_array_grow(&c->values, &c->capacity, row + 1, sizeof integer);
-        if (code == 0) {
-            ((int64_t *)c->values)[row] = integer;
-        }
-        return code;
-    case TIDE_CSV_CLASS: {
-        uint32_t index = 0;
-        code = tide_dictionary_add(&c->classes, text, size, &index);
-        code = code ? code : tide_array_grow(&c->values, &c->capacity, row + 1, sizeof index);
-        if (code == 0) {
-            ((uint32_t *)c->values)[row] = index;
-        }
-        return code;
     }
-    case TIDE_CSV_TEXT:
-        return add_text(c, row, text, size);
-    case TIDE_CSV_UNKNOWN:
-    case TIDE_CSV_SKIP:
-    case TIDE_CSV_TYPES:
-        break;
-    }
-    return 0;
+    csv->named = true;
+    return declare_columns(csv);
 }
 
 /* ---- lines ---- */
 
+static size_t cell_from(const struct tide_csv *csv) {
+    return csv->end_count ? csv->ends[csv->end_count - 1] : 0;
+}
+
+/* A cell that is not in quotes ends before its last blanks. */
 static int end_cell(struct tide_csv *csv) {
     if (csv->end_count == TIDE_CSV_COLUMNS_MAX) {
         return bad(csv, csv->end_count + 1, "more than 4096 columns");
+    }
+    while (csv->state == IN_CELL && csv->text_size > cell_from(csv) &&
+           (csv->text[csv->text_size - 1] == ' ' || csv->text[csv->text_size - 1] == '\t')) {
+        csv->text_size--;
     }
     int code = tide_array_grow(&csv->ends, &csv->end_capacity, csv->end_count + 1, sizeof *csv->ends);
     if (code == 0) {
@@ -229,25 +183,51 @@ static int end_cell(struct tide_csv *csv) {
     return code;
 }
 
+static int add_row(struct tide_csv *csv) {
+    const struct tide__csv_place place = {csv->o, csv->line_of_row, csv->rows};
+    int code = 0;
+    if (csv->end_count != csv->column_count) {
+        char what[200];
+        (void)snprintf(what, sizeof what,
+                       "cells of this line: %zu, of the first one: %zu (cells are separated by '%s')", csv->end_count,
+                       csv->column_count, csv->separator == '\t' ? "TAB" : (char[]){csv->separator, 0});
+        return bad(csv, csv->end_count < csv->column_count ? csv->end_count : csv->column_count + 1, what);
+    }
+    for (size_t i = 0; i < csv->column_count && code == 0; i++) {
+        size_t size;
+        const char *text = cell(csv, i, &size);
+        code = tide__csv_add(&place, &csv->columns[i], i + 1, text, size);
+    }
+    csv->rows++;
+    return code;
+}
+
+/* Lines without a cell, now that a row comes behind them: of one column they are rows, of several they are left out. */
+static int take_blank_lines(struct tide_csv *csv) {
+    int code = 0;
+    size_t line = csv->line_of_row - csv->blank_now;
+    for (; csv->blank_now > 0 && code == 0; csv->blank_now--, line++) {
+        const struct tide__csv_place place = {csv->o, line, csv->rows};
+        if (csv->column_count > 1) {
+            csv->blank_lines++;
+            continue;
+        }
+        code = tide__csv_add(&place, &csv->columns[0], 1, "", 0);
+        csv->rows++;
+    }
+    return code;
+}
+
 static int end_line(struct tide_csv *csv) {
     int code = 0;
     if (!csv->empty) {
-        code = end_cell(csv);
-        const bool names = !csv->named && csv->o->header;
+        code = csv->named ? take_blank_lines(csv) : 0;
+        code = code ? code : end_cell(csv);
+        const bool names = !csv->named && csv->o->header != TIDE_CSV_HEADER_NO;
         code = code || csv->named ? code : name_columns(csv);
-        if (code == 0 && !names) {
-            if (csv->end_count != csv->column_count) {
-                char what[100];
-                (void)snprintf(what, sizeof what, "cells of this line: %zu, of the first one: %zu", csv->end_count,
-                               csv->column_count);
-                return bad(csv, csv->end_count < csv->column_count ? csv->end_count : csv->column_count + 1, what);
-            }
-            for (size_t i = 0; i < csv->column_count && code == 0; i++) {
-                code = add_cell(csv, i);
-            }
-            csv->rows++;
-        }
+        code = code || names ? code : add_row(csv);
     }
+    csv->blank_now += csv->empty && csv->named;
     csv->text_size = csv->end_count = 0;
     csv->empty = true;
     csv->state = AT_CELL;
@@ -256,8 +236,7 @@ static int end_line(struct tide_csv *csv) {
 }
 
 static int add_byte(struct tide_csv *csv, char c) {
-    const size_t from = csv->end_count ? csv->ends[csv->end_count - 1] : 0;
-    if (csv->text_size - from == TIDE_CSV_CELL_MAX) {
+    if (csv->text_size - cell_from(csv) == TIDE_CSV_CELL_MAX) {
         return bad(csv, csv->end_count + 1, "a cell of more than 1 MiB; is a quote not closed?");
     }
     int code = tide_array_grow(&csv->text, &csv->text_capacity, csv->text_size + 1, 1);
@@ -267,17 +246,21 @@ static int add_byte(struct tide_csv *csv, char c) {
     return code;
 }
 
+static int in_quotes(struct tide_csv *csv, char c) {
+    csv->line += c == '\n';
+    if (c == '"') {
+        csv->state = BEHIND_QUOTE;
+        return 0;
+    }
+    return add_byte(csv, c);
+}
+
 static int step(struct tide_csv *csv, char c) {
     if (c == '\0') {
-        return bad(csv, csv->end_count + 1, "a zero byte");
+        return bad(csv, csv->end_count + 1, "a zero byte: is it UTF-16? Save it as UTF-8");
     }
     if (csv->state == IN_QUOTES) {
-        csv->line += c == '\n';
-        if (c == '"') {
-            csv->state = BEHIND_QUOTE;
-            return 0;
-        }
-        return add_byte(csv, c);
+        return in_quotes(csv, c);
     }
     if (csv->return_seen) { /* CR is an end of line only before LF */
         csv->return_seen = false;
@@ -292,7 +275,8 @@ static int step(struct tide_csv *csv, char c) {
         csv->return_seen = true;
         return 0;
     }
-    csv->empty = false;
+    const bool blank = (c == ' ' || c == '\t') && c != csv->separator;
+    csv->empty = csv->empty && blank;
     if (csv->state == BEHIND_QUOTE && c == '"') {
         csv->state = IN_QUOTES;
         return add_byte(csv, c);
@@ -300,7 +284,11 @@ static int step(struct tide_csv *csv, char c) {
     if (c == csv->separator) {
         return end_cell(csv);
     }
-    if (csv->state == BEHIND_QUOTE) {
+    if (blank && csv->state != IN_CELL) { /* around a cell */
+        csv->state = csv->state == AT_CELL ? AT_CELL : BEHIND_CELL;
+        return 0;
+    }
+    if (csv->state == BEHIND_QUOTE || csv->state == BEHIND_CELL) {
         return bad(csv, csv->end_count + 1, "text behind a closing quote");
     }
     if (csv->state == AT_CELL && c == '"') {
@@ -311,30 +299,7 @@ static int step(struct tide_csv *csv, char c) {
     return add_byte(csv, c);
 }
 
-/* The separator that the first line has most of, as far as this piece shows. */
-static char guess(const char *data, size_t size) {
-    static const char known[] = {',', ';', '\t', '|'};
-    size_t most = 0;
-    char best = ',';
-    const char *end = memchr(data, '\n', size);
-    end = end ? end : data + size;
-    for (size_t i = 0; i < sizeof known; i++) {
-        size_t count = 0;
-        for (const char *at = data; at < end; at++) {
-            count += *at == known[i];
-        }
-        if (count > most) {
-            most = count;
-            best = known[i];
-        }
-    }
-    return best;
-}
-
 static int feed(struct tide_csv *csv, const char *data, size_t size) {
-    if (!csv->separator) {
-        csv->separator = guess(data, size);
-    }
     int code = 0;
     for (size_t i = 0; i < size && code == 0; i++) {
         code = step(csv, data[i]);
@@ -342,33 +307,114 @@ static int feed(struct tide_csv *csv, const char *data, size_t size) {
     return code;
 }
 
-int tide_csv_feed(struct tide_csv *csv, const char *data, size_t size) {
-    static const char mark[] = {'\xef', '\xbb', '\xbf'};
-    int code = 0;
-    while (!csv->begun && size > 0) {
-        if (*data == mark[csv->head_size]) {
-            csv->head_size++;
-            data++;
-            size--;
-            csv->begun = csv->head_size == sizeof mark;
-            csv->head_size = csv->begun ? 0 : csv->head_size;
-        } else { /* no mark: what looked like its beginning is text */
-            csv->begun = true;
-            if (!csv->separator) { /* by the whole line, not by its first bytes */
-                csv->separator = guess(data, size);
-            }
-            code = feed(csv, mark, csv->head_size);
+/* ---- the beginning ---- */
+
+static const char known[] = {',', ';', '\t', '|'};
+enum { KNOWN = sizeof known };
+
+/* How often each separator occurs in the first lines, outside of quotes; blank lines count nowhere. Returns how many
+ * lines there are. */
+static size_t count_separators(const char *text, size_t size, bool last, size_t counts[HEAD_LINES][KNOWN]) {
+    size_t lines = 0;
+    bool quotes = false, empty = true;
+    memset(counts, 0, sizeof(size_t[HEAD_LINES][KNOWN]));
+    for (size_t i = 0; i < size && lines < HEAD_LINES; i++) {
+        quotes = text[i] == '"' ? !quotes : quotes;
+        if (text[i] == '\n' && !quotes) {
+            lines += !empty;
+            empty = true;
+            continue;
+        }
+        empty = empty && (text[i] == ' ' || text[i] == '\r');
+        for (size_t k = 0; k < KNOWN && !quotes; k++) {
+            counts[lines][k] += text[i] == known[k];
         }
     }
-    return code || !csv->begun ? code : feed(csv, data, size);
+    return lines + ((last || lines == 0) && !empty && lines < HEAD_LINES);
+}
+
+/* The separator that cuts the first lines into equally many cells; else the one that the first line has most of. */
+static int choose_separator(struct tide_csv *csv, const char *text, size_t size, bool last) {
+    size_t counts[HEAD_LINES][KNOWN], most = 0, alike[KNOWN], alike_count = 0;
+    const size_t lines = count_separators(text, size, last, counts);
+    csv->separator = csv->o->decimal == ',' ? ';' : ',';
+    for (size_t k = 0; k < KNOWN && lines > 0; k++) {
+        if (counts[0][k] == 0 || known[k] == csv->o->decimal) {
+            continue;
+        }
+        if (counts[0][k] > most) {
+            most = counts[0][k];
+            csv->separator = known[k];
+        }
+        size_t same = 1;
+        while (same < lines && counts[same][k] == counts[0][k]) {
+            same++;
+        }
+        if (lines > 1 && same == lines) {
+            alike[alike_count++] = k;
+        }
+    }
+    if (alike_count > 1) {
+        char what[200];
+        (void)snprintf(what, sizeof what,
+                       "'%c' and '%c' both cut the first lines into equally many cells: `separator = \"%c\"` says that "
+                       "this one separates cells",
+                       known[alike[0]], known[alike[1]], known[alike[1]]);
+        return bad(csv, 1, what);
+    }
+    csv->separator = alike_count == 1 ? known[alike[0]] : csv->separator;
+    return 0;
+}
+
+/* Excel's first line: what separates cells. */
+static bool take_sep_line(struct tide_csv *csv, const char **text, size_t *size) {
+    const size_t line = *size > 6 && (*text)[5] == '\r' ? 7 : 6;
+    if (*size < line || memcmp(*text, "sep=", 4) != 0 || (*text)[line - 1] != '\n') {
+        return false;
+    }
+    csv->separator = csv->separator ? csv->separator : (*text)[4];
+    *text += line;
+    *size -= line;
+    csv->line_of_row = ++csv->line;
+    return true;
+}
+
+static int begin(struct tide_csv *csv, bool last) {
+    const char *text = csv->head;
+    size_t size = csv->head_size;
+    csv->begun = true;
+    if (size >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0)) {
+        return bad(csv, 1, "the file is UTF-16: save it as UTF-8");
+    }
+    if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+        text += 3;
+        size -= 3;
+    }
+    int code = 0;
+    if (!take_sep_line(csv, &text, &size) && !csv->separator) {
+        code = choose_separator(csv, text, size < HEAD_MOST ? size : HEAD_MOST, last);
+    }
+    code = code ? code : feed(csv, text, size);
+    tide_free(csv->head);
+    csv->head = NULL;
+    return code;
+}
+
+int tide_csv_feed(struct tide_csv *csv, const char *data, size_t size) {
+    if (csv->begun || size == 0) {
+        return feed(csv, data, size);
+    }
+    int code = tide_array_grow(&csv->head, &csv->head_capacity, csv->head_size + size, 1);
+    if (code < 0) {
+        return code;
+    }
+    memcpy(csv->head + csv->head_size, data, size);
+    csv->head_size += size;
+    return csv->head_size < HEAD_MOST ? 0 : begin(csv, false);
 }
 
 int tide_csv_end(struct tide_csv *csv) {
-    int code = 0;
-    if (!csv->begun) {
-        csv->begun = true;
-        code = feed(csv, "\xef\xbb\xbf", csv->head_size);
-    }
+    int code = csv->begun ? 0 : begin(csv, true);
     if (code == 0 && csv->state == IN_QUOTES) {
         return bad(csv, csv->end_count + 1, "a quote is not closed");
     }
@@ -377,6 +423,10 @@ int tide_csv_end(struct tide_csv *csv) {
     if (code == 0 && !csv->named) {
         csv->line_of_row = 1;
         return bad(csv, 1, "the file has no line");
+    }
+    for (size_t i = 0; i < csv->column_count && code == 0 && csv->rows > 0; i++) {
+        const struct tide__csv_place place = {csv->o, csv->line, csv->rows};
+        code = tide__csv_finish(&place, &csv->columns[i], i + 1);
     }
     return code;
 }

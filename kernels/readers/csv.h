@@ -1,7 +1,8 @@
 /*
  * Tables of text (RFC 4180): a line of names, then a line a row, cells separated by one character, in double quotes
- * where they hold it, a quote (then twice) or an end of line. Fed piece by piece, so memory is that of the result.
- * Input is foreign: everything is checked; errors say "NAME: line N: column C: ...". Any thread.
+ * where they hold it, a quote (then twice) or an end of line. Blanks around a cell are no part of it. Fed piece by
+ * piece, so memory is that of the result. Input is foreign: everything is checked, and what could be read in two ways
+ * is refused with the option that decides; errors say "NAME: line N: column C: ...". Any thread.
  */
 #ifndef TIDE_CSV_H
 #define TIDE_CSV_H
@@ -11,13 +12,19 @@
 enum { TIDE_CSV_COLUMNS_MAX = 4096, TIDE_CSV_CELL_MAX = 1 << 20 };
 
 enum tide_csv_type {
-    TIDE_CSV_UNKNOWN, /* what its first row is: a number, else a class */
-    TIDE_CSV_NUMBER,  /* f64 */
+    TIDE_CSV_UNKNOWN, /* numbers or classes, as its first cell with a value; all others must agree */
+    TIDE_CSV_NUMBER,  /* f64; nan and inf are numbers */
     TIDE_CSV_INTEGER, /* i64 */
     TIDE_CSV_CLASS,   /* u32: a number for each distinct text, by first appearance */
     TIDE_CSV_TEXT,
     TIDE_CSV_SKIP,
     TIDE_CSV_TYPES
+};
+
+enum tide_csv_header {
+    TIDE_CSV_HEADER_ASK, /* a line of names, and an error if it has numbers */
+    TIDE_CSV_HEADER_YES,
+    TIDE_CSV_HEADER_NO /* columns are called c1, c2, .. */
 };
 
 struct tide_csv_column {
@@ -26,6 +33,7 @@ struct tide_csv_column {
     bool declared; /* its type was asked for */
     void *values;  /* f64, i64 or u32, one a row; NULL of the others and without rows */
     size_t capacity;
+    size_t absent, absent_line, not_finite; /* cells without a value and the line of the first; numbers nan and inf */
     struct tide_dictionary classes;
     char *pool; /* of texts: row i is pool + offsets[i], ended by a zero; offsets as of tide_names */
     size_t *offsets, pool_size, pool_capacity, offset_capacity;
@@ -33,9 +41,10 @@ struct tide_csv_column {
 
 struct tide_csv_options {
     const char *name; /* for errors */
-    char separator;   /* 0: the one of , ; TAB | that the first line has most of */
-    bool header;      /* the first line has names; else they are c1, c2, .. */
-    bool has_missing; /* empty cells of numbers are `missing`; else an error */
+    char separator;   /* 0: the one of , ; TAB | that cuts the first lines into equally many cells */
+    char decimal;     /* of numbers; 0: a point */
+    enum tide_csv_header header;
+    bool has_missing; /* cells without a value (empty, NA, null, nan, ..) of numbers are `missing`; else an error */
     double missing;
     const struct {
         const char *name;
@@ -52,6 +61,11 @@ void tide_csv_destroy(struct tide_csv *csv);                                    
 int tide_csv_feed(struct tide_csv *csv, const char *data, size_t size);
 int tide_csv_end(struct tide_csv *csv); /* after the last bytes */
 /* After the end; owned by the reading. */
+struct tide_csv_form {
+    char separator;
+    size_t blank_lines; /* between rows of several columns; they are left out */
+};
+struct tide_csv_form tide_csv_form(const struct tide_csv *csv);
 size_t tide_csv_rows(const struct tide_csv *csv);
 const struct tide_csv_column *tide_csv_columns(const struct tide_csv *csv, size_t *count);
 

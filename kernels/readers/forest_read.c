@@ -55,6 +55,7 @@ static int next_line(struct reading *r, size_t text) {
     size_t size = 0;
     int code = tide_lines_next(&r->lines[text], &r->line, &size);
     r->of = &r->lines[text];
+    r->line = code > 0 ? r->line : "";
     r->at = r->line;
     r->end = r->line + (code > 0 ? size : 0);
     return code;

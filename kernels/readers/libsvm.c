@@ -57,7 +57,9 @@ static int read_entry(struct tide_libsvm_reader *r, const struct tide_fields_lin
                                   "write each entry as index:value");
     }
     if (!tide_text_number(colon + 1, size - (size_t)(colon - word) - 1, &value)) {
-        return tide_fields_refuse(&r->text, line, colon + 1, "a finite value", "correct it or leave the entry out");
+        return tide_fields_refuse(
+            &r->text, line, colon + 1, "a finite value that a 32-bit float holds",
+            "correct it, scale it (whole numbers over 16777216 would be rounded), or leave it out");
     }
     if (index == 0 && r->options.base == 1) {
         return tide_fields_refuse(&r->text, line, word, "an index from 1 (base = 1)",
@@ -143,15 +145,16 @@ static int read_line(void *reader, struct tide_fields_line *line) {
     if (!tide_fields_next(line, &word, &length)) {
         return 0;
     }
-    if (!tide_text_double(word, length, &written) || !isfinite((float)written)) {
+    if (!tide_text_double(word, length, &written)) {
         return tide_fields_refuse(&r->text, line, word, "one finite number as label",
                                   "lines of several labels are not read");
     }
-    if (r->options.classes && floor(written) == written && (double)(float)written != written) {
-        return tide_fields_refuse(&r->text, line, word, "a class that a 32-bit float holds",
-                                  "whole numbers over 16777216 are rounded; number the classes from 0");
+    float label;
+    if (tide_narrow_f32(written, &label) != TIDE_NARROW_FITS) {
+        return tide_fields_refuse(&r->text, line, word, "a label that a 32-bit float holds",
+                                  "whole numbers over 16777216 would be rounded; number classes from 0, scale numbers");
     }
-    int code = begin_row(r, (float)written);
+    int code = begin_row(r, label);
     code = code || !r->options.classes ? code : add_name(r, written);
     int64_t before = -1;
     bool task = false;

@@ -12,10 +12,6 @@
 
 enum {
     SHOWN = 40, /* characters of a bad field in an error */
-    /* A size that a header claims, rows and columns together: what goes beyond is a mistake of the
-     * header, for everything else would take memory by it. */
-    CLAIM_FREE = 2000000,
-    CLAIM_A_CELL = 200,
 };
 
 struct field {
@@ -210,7 +206,7 @@ static int read_rating(struct matrix_reader *r, const struct field *fields, cons
     float value;
     const struct field rating = fields[places[RATING]];
     if (!tide_text_number(rating.at, rating.size, &value)) {
-        return expected(r, "a rating", rating);
+        return expected(r, "a rating that a 32-bit float holds", rating);
     }
     for (int i = 0; i < 2; i++) {
         const struct field id = fields[places[i]];
@@ -418,7 +414,7 @@ static int read_market(struct matrix_reader *r) {
             return expected(r, "a column from 1 to the number of columns", words[1]);
         }
         if (!tide_text_number(words[2].at, words[2].size, &value)) {
-            return expected(r, "a finite value", words[2]);
+            return expected(r, "a finite value that a 32-bit float holds", words[2]);
         }
         if (r->part->count == sizes[2]) {
             return tide_fail(TIDE_EPROTO,
@@ -428,7 +424,7 @@ static int read_market(struct matrix_reader *r) {
         }
         rc = add_cell(r, (uint32_t)row - 1, (uint32_t)column - 1, value);
     }
-    if (rc == 0 && sizes[0] + sizes[1] > CLAIM_FREE + CLAIM_A_CELL * (uint64_t)r->part->count) {
+    if (rc == 0 && !tide_text_claim_fits(sizes[0] + sizes[1], r->part->count)) {
         return tide_fail(TIDE_EPROTO,
                          "%s: line %zu: expected a size that fits %zu cells, found %llu rows and "
                          "%llu columns in the header",

@@ -197,6 +197,8 @@ void tide_triples_release(struct tide_triples *triples) {
 struct triples_reader {
     struct tide_dictionary entities, relations;
     size_t entity_count, relation_count; /* with ids: largest + 1 */
+    const char *largest_in;              /* the text and the line of the largest id */
+    size_t largest_line;
     bool ids;
 };
 
@@ -249,6 +251,10 @@ static int read_row(struct triples_reader *r, const struct tide_lines *lines, co
             if (!parse_id(&fields[i], &row[i])) {
                 return tide_fail(TIDE_EPROTO, "%s: line %zu: expected a 0-based id, found '%.*s'", lines->text->name,
                                  lines->number, (int)(fields[i].size < 40 ? fields[i].size : 40), fields[i].at);
+            }
+            if (row[i] >= r->entity_count && row[i] >= r->relation_count) {
+                r->largest_in = lines->text->name;
+                r->largest_line = lines->number;
             }
             *count = row[i] >= *count ? (size_t)row[i] + 1 : *count;
             continue;
@@ -354,6 +360,18 @@ static int count_oddities(struct tide_triples *t) {
     return rc;
 }
 
+/* An id makes rows of all ids below it. */
+static int check_ids(const struct triples_reader *r, const struct tide_triples *t) {
+    const size_t rows = t->counts[0] + t->counts[1] + t->counts[2];
+    const size_t largest = r->entity_count > r->relation_count ? r->entity_count : r->relation_count;
+    return tide_text_claim_fits(r->entity_count + r->relation_count, rows)
+               ? 0
+               : tide_fail(TIDE_EPROTO,
+                           "%s: line %zu: expected ids from 0 on without large gaps, found %zu among %zu triples; "
+                           "number them from 0, or read them as names (ids = false)",
+                           r->largest_in, r->largest_line, largest - 1, rows);
+}
+
 int tide_text_triples(const struct tide_text *texts, size_t text_count, bool ids, struct tide_triples *out) {
     struct triples_reader r = {.ids = ids};
     *out = (struct tide_triples){0};
@@ -364,6 +382,7 @@ int tide_text_triples(const struct tide_text *texts, size_t text_count, bool ids
     for (size_t i = 0; i < text_count && rc == 0; i++) {
         rc = read_part(&r, &texts[i], &out->parts[i], &out->counts[i]);
     }
+    rc = rc == 0 && ids ? check_ids(&r, out) : rc;
     if (rc == 0) {
         tide_dictionary_finish(&r.entities, &out->entities);
         tide_dictionary_finish(&r.relations, &out->relations);

@@ -27,10 +27,25 @@ void tide_lines_init(struct tide_lines *lines, const struct tide_text *text); /*
 /* 1 and the line without its end, 0 after the last, EPROTO at a NUL byte. */
 int tide_lines_next(struct tide_lines *lines, const char **line, size_t *size);
 
+/* Whether a size that a text claims, as a header or its largest id does, fits the entries that the text has. A size
+ * takes memory by itself; what goes far beyond the entries is a mistake of the text. */
+static inline bool tide_text_claim_fits(uint64_t claimed, size_t entries) {
+    return claimed <= 2000000 + 200 * (uint64_t)entries;
+}
+
+/* ---- narrower numbers ----
+ * One rule for all that is read or converted: a whole number stays what it is, a fraction is rounded to the nearest,
+ * nothing finite becomes infinite. Whole numbers beyond 2^53 are exact in no f64 and count as measured. */
+enum tide_narrow { TIDE_NARROW_FITS, TIDE_NARROW_BEYOND, TIDE_NARROW_ROUNDS };
+/* An f64 as f32; `out` has the nearest whatever the answer. */
+enum tide_narrow tide_narrow_f32(double value, float *out);
+/* Whether a whole number of this magnitude is exact in a float of so many bits: 24 of f32, 53 of f64. */
+bool tide_narrow_exact(uint64_t magnitude, int bits);
+
 /* ---- numbers, whatever the locale ---- */
-/* A decimal number of at most 400 characters that is finite as f32. */
+/* A decimal number of at most 400 characters that fits f32 by the rule above. */
 bool tide_text_number(const char *at, size_t size, float *out);
-/* The same as f64, as near as 18 digits say. */
+/* The same as the nearest f64. */
 bool tide_text_double(const char *at, size_t size, double *out);
 /* Digits only, at most `most`. */
 bool tide_text_count(const char *at, size_t size, uint64_t most, uint64_t *out);

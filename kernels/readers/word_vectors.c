@@ -52,7 +52,7 @@ static int read_numbers(const struct tide_word_vectors *v, const struct tide_fie
     for (size_t i = v->columns; i > 0; i--) {
         const char *field = last_field(line->at, &end);
         if (!tide_text_number(field, (size_t)(end - field), to + i - 1)) {
-            return tide_fields_refuse(&v->text, line, field, "a number", ADVICE);
+            return tide_fields_refuse(&v->text, line, field, "a number that a 32-bit float holds", ADVICE);
         }
         end = field;
     }

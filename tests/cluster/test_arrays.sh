@@ -28,6 +28,10 @@ with gzip.open("flowers.csv.gz", "wt") as f:
 open("bad.csv", "w").write("a,b\n1,2\n3,x\n")
 open("missing.csv", "w").write("a,b\n1,2\n,4\n")
 d = bytearray(open("c.npz", "rb").read()); d[100] ^= 0xff; open("flipped.npz", "wb").write(d)
+np.save("wide.npy", np.array([1, 1e300])); np.save("ids.npy", np.array([1, 2**64 - 1], dtype="u8"))
+np.save("counts.npy", np.array([1, 2**24 + 1], dtype="f8"))
+exact = np.concatenate([rng.normal(size=500), 10.0 ** rng.uniform(-320, 308, 500), [0.0, 5e-324, np.nan, np.inf, -np.inf]])
+np.save("exact.npy", exact); np.savetxt("exact.csv", exact, fmt="%.17g", header="x", comments="")
 open("cut.npy", "wb").write(open("x.npy", "rb").read()[:-7])
 w = rng.normal(size=(10, 3)).astype("f4"); np.save("w.npy", w)
 b = w.tobytes(); k = np.arange(19, -1, -2).astype("i8").tobytes()
@@ -67,6 +71,22 @@ tide.main(function()
   local table_ = tide.data.csv("flowers.csv.gz", {columns = {name = "text"}, inputs = {x = "*", y = "label"}})
   assert(table_.texts.name[3] == 'n, "2"' and table_:whole "train.x":sub(x):norm() < 1e-5)
   assert(#table_.classes.label == 2 and table_:whole "train.y":type() == "i32")
+  for _, name in ipairs {"wide", "counts", "ids"} do
+    fails("`x`: row 2: ", function() return tide.data.npy(name .. ".npy").count end)
+    assert(tide.data.npy(name .. ".npy", {wide = true}).count == 2)
+  end
+  fails("counts.npy", function() return tide.data.npy "counts.npy".count end)
+  fails("`b`: row 2: 16777217 does not fit f32", function() -- of two columns side by side, too
+    T.save("ids.csv", {a = T.from("i64", {1, 2}), b = T.from("i64", {1, 16777217})})
+    return tide.data.csv("ids.csv", {inputs = {x = "*"}}).count
+  end)
+  T.save("again.csv", {x = T.load "exact.npy"})
+  T.save("again.npy", tide.data.csv("again.csv", {wide = true}):whole "train.x")
+  T.save("read.npy", tide.data.csv("exact.csv", {wide = true}):whole "train.x")
+  T.save("own.csv", {["a,\"b\""] = T.from("f32", {0 / 0, 0.1, -1 / 0}), u = T.from("i64", {1, 2, 3})})
+  local own <const> = tide.data.csv("own.csv", {wide = true})
+  assert(own:whole 'train.a,"b"'[1] ~= own:whole 'train.a,"b"'[1] and own.note:find "2 cells of a,\"b\" are nan or inf")
+  assert(tide.data.csv("bad.csv", {columns = {b = "class"}}).note:find "separated by `,`, b has 2 classes")
   T.save("o.npy", a.x)
   T.save("o.csv", a)
   T.save("o.npz", {x = a.x, wide = T.zeros("i64", 3, 2):fill(7), ["fc1.w"] = T.zeros("f32", 2, 5):fill(1, 1)})
@@ -86,6 +106,10 @@ assert (np.load("o.npy") == a["x"]).all()
 o = np.load("o.npz")
 assert sorted(o.files) == ["fc1.w", "wide", "x"] and (o["x"] == a["x"]).all() and o["wide"].dtype == np.int64
 assert o["fc1.w"].shape == (2, 5) and o["fc1.w"][1, 4] == 10, o["fc1.w"]
+exact = np.load("exact.npy")
+for name in "read", "again": # every number of 17 digits is read and written as it is
+    np.testing.assert_array_equal(np.load(name + ".npy").ravel(), exact)
+np.testing.assert_array_equal(np.genfromtxt("again.csv", skip_header=1), exact)
 c = np.genfromtxt("o.csv", delimiter=",", names=True)
 assert (c["x1"] == a["x"][:, 0]).all() and (c["y"] == a["y"]).all()
 PYTHON

@@ -1,6 +1,6 @@
 /*
- * Tables of text: the first byte chooses header, missing values and the size of pieces. What is accepted has as many
- * values in every column as rows, and is the same in one piece.
+ * Tables of text: the first byte chooses header, missing values, separators and the size of pieces. What is accepted
+ * has as many values in every column as rows, and is the same in one piece.
  */
 #include "fuzz.h"
 #include "readers/csv.h"
@@ -36,7 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) {
         return 0;
     }
-    struct tide_csv_options o = {.name = "text", .separator = ',', .header = data[0] & 1, .has_missing = data[0] & 2,
+    struct tide_csv_options o = {.name = "text", .separator = data[0] & 8 ? 0 : ',', .decimal = data[0] & 16 ? ',' : 0,
+                                 .header = !(data[0] & 1) ? TIDE_CSV_HEADER_NO : data[0] & 32 ? TIDE_CSV_HEADER_YES : TIDE_CSV_HEADER_ASK, .has_missing = data[0] & 2,
                                  .missing = -1, .others = data[0] & 4 ? TIDE_CSV_TEXT : TIDE_CSV_UNKNOWN};
     struct tide_csv *pieces, *whole;
     const int code = read_pieces(&o, data + 1, size - 1, 1 + data[0] / 8, &pieces);

@@ -243,7 +243,7 @@ struct csv_reading {
     struct tide_csv_options options;
 };
 
-/* {separator =, header =, missing =, columns = {name = type}, others =} at 2, checked by tide.data.csv */
+/* {separator =, decimal =, header =, missing =, columns = {name = type}, others =} at 2, checked by tide.data.csv */
 static void csv_options(lua_State *L, struct tide_csv_options *o) {
     typedef struct {
         const char *name;
@@ -251,14 +251,18 @@ static void csv_options(lua_State *L, struct tide_csv_options *o) {
     } declared;
     lua_getfield(L, 2, "separator");
     o->separator = lua_isstring(L, -1) ? *lua_tostring(L, -1) : '\0';
+    lua_getfield(L, 2, "decimal");
+    o->decimal = lua_isstring(L, -1) ? *lua_tostring(L, -1) : '\0';
     lua_getfield(L, 2, "header");
-    o->header = lua_isnil(L, -1) || lua_toboolean(L, -1);
+    o->header = lua_isnil(L, -1)       ? TIDE_CSV_HEADER_ASK
+                : lua_toboolean(L, -1) ? TIDE_CSV_HEADER_YES
+                                       : TIDE_CSV_HEADER_NO;
     lua_getfield(L, 2, "missing");
     o->has_missing = lua_isnumber(L, -1);
     o->missing = lua_tonumber(L, -1);
     lua_getfield(L, 2, "others");
     o->others = (enum tide_csv_type)luaL_checkoption(L, -1, "auto", csv_types);
-    lua_pop(L, 4);
+    lua_pop(L, 5);
     lua_getfield(L, 2, "columns"); /* stays: the names are its */
     size_t count = 0;
     if (lua_istable(L, -1)) {
@@ -308,13 +312,20 @@ static int push_columns(lua_State *L) {
             }
         }
         lua_setfield(L, -2, "values");
+        tide__lua_set_integer(L, "absent", c->absent);
+        tide__lua_set_integer(L, "not_finite", c->not_finite);
         if (type == TIDE_CSV_CLASS) {
             tide__lua_push_names(L, &c->classes.names);
             lua_setfield(L, -2, "classes");
         }
         lua_rawseti(L, -2, (lua_Integer)++kept);
     }
-    lua_pushinteger(L, (lua_Integer)rows);
+    lua_createtable(L, 0, 3);
+    const struct tide_csv_form form = tide_csv_form(r->csv);
+    lua_pushlstring(L, &form.separator, 1);
+    lua_setfield(L, -2, "separator");
+    tide__lua_set_integer(L, "blank_lines", form.blank_lines);
+    tide__lua_set_integer(L, "rows", rows);
     return 2;
 }
 
@@ -322,7 +333,8 @@ static int feed_csv(void *csv, const char *data, size_t size) {
     return tide_csv_feed(csv, data, size);
 }
 
-/* path, options -> columns {name =, type =, values = tensor or texts, classes =}, rows | nil, err */
+/* path, options -> columns {name =, type =, values = tensor or texts, classes =, absent =, not_finite =}, {rows =,
+ * separator =, blank_lines =} | nil, err */
 static int core_csv(lua_State *L) {
     struct csv_reading r = {.options = {.name = luaL_checkstring(L, 1)}};
     luaL_checktype(L, 2, LUA_TTABLE);

@@ -6,6 +6,8 @@
 #include "lua/host/host.h"
 #include "tensor_math.h"
 
+#include "readers/text.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -102,7 +104,16 @@ static void push_element(lua_State *L, const struct tide_lua_tensor *tensor, siz
     case TIDE_U16:
         lua_pushinteger(L, ((const uint16_t *)data)[i]);
         break;
-    default: /* u64 beyond 2^63 wraps, as Lua's own integers do */
+    case TIDE_U64: {
+        const uint64_t value = ((const uint64_t *)data)[i];
+        if (TIDE_LIKELY(value <= INT64_MAX)) {
+            lua_pushinteger(L, (lua_Integer)value);
+        } else { /* Lua's integers end below: the nearest float, never a negative number */
+            lua_pushnumber(L, (double)value);
+        }
+        break;
+    }
+    default:
         lua_pushinteger(L, ((const int64_t *)data)[i]);
         break;
     }
@@ -131,10 +142,11 @@ static void set_element(lua_State *L, struct tide_lua_tensor *tensor, size_t i, 
         if (!number) {
             luaL_error(L, "a tensor cannot hold %s (element %I)", luaL_tolstring(L, index, NULL), (lua_Integer)i + 1);
         }
-        if (tensor->t.type == TIDE_F32) {
-            ((float *)data)[i] = (float)value;
-        } else {
+        if (tensor->t.type == TIDE_F64) {
             ((double *)data)[i] = value;
+        } else if (tide_narrow_f32(value, &((float *)data)[i]) == TIDE_NARROW_BEYOND) {
+            luaL_error(L, "an f32 tensor cannot hold %s (element %I)", luaL_tolstring(L, index, NULL),
+                       (lua_Integer)i + 1);
         }
         break;
     }
@@ -151,7 +163,7 @@ static void set_element(lua_State *L, struct tide_lua_tensor *tensor, size_t i, 
         ((uint16_t *)data)[i] = (uint16_t)check_integer(L, index, 0, UINT16_MAX);
         break;
     default:
-        ((int64_t *)data)[i] = check_integer(L, index, INT64_MIN, INT64_MAX);
+        ((int64_t *)data)[i] = check_integer(L, index, tensor->t.type == TIDE_U64 ? 0 : LUA_MININTEGER, LUA_MAXINTEGER);
         break;
     }
 }
@@ -416,13 +428,20 @@ static int tensor_sum(lua_State *L) {
         lua_pushnumber(L, sum);
         return 1;
     }
-    lua_Unsigned sum = 0;
+    lua_Integer sum = 0;
+    double large = 0; /* of a sum that Lua's integers do not hold */
+    bool fits = true;
     for (size_t i = 0; i < count; i++) {
         push_element(L, tensor, i);
-        sum += (lua_Unsigned)lua_tointeger(L, -1);
+        fits = fits && lua_isinteger(L, -1) && !__builtin_add_overflow(sum, lua_tointeger(L, -1), &sum);
+        large += lua_tonumber(L, -1);
         lua_pop(L, 1);
     }
-    lua_pushinteger(L, (lua_Integer)sum);
+    if (fits) {
+        lua_pushinteger(L, sum);
+    } else {
+        lua_pushnumber(L, large);
+    }
     return 1;
 }
 
@@ -570,7 +589,7 @@ static int tensor_totable(lua_State *L) {
 
 /* ---- construction ---- */
 
-static int check_type(lua_State *L, int index) {
+int tide__lua_tensor_type_check(lua_State *L, int index) {
     const char *name = luaL_checkstring(L, index);
     for (size_t i = 0; i < TIDE_COUNT(types); i++) {
         if (strcmp(types[i].name, name) == 0) {
@@ -587,7 +606,7 @@ static size_t check_size(lua_State *L, int index) {
 }
 
 static int core_tensor(lua_State *L) {
-    int type = check_type(L, 1);
+    int type = tide__lua_tensor_type_check(L, 1);
     size_t columns = lua_isnoneornil(L, 3) ? 1 : check_size(L, 3);
     if (lua_type(L, 2) != LUA_TTABLE) {
         (void)tide__lua_tensor_new(L, type, check_size(L, 2), columns);
@@ -602,26 +621,6 @@ static int core_tensor(lua_State *L) {
         lua_rawgeti(L, 2, (lua_Integer)i + 1);
         set_element(L, tensor, i, lua_gettop(L));
         lua_pop(L, 1);
-    }
-    return 1;
-}
-
-/* t:convert(type) -> a new tensor of the same numbers; raises where one does not fit */
-static int tensor_convert(lua_State *L) {
-    const struct tide_lua_tensor *from = tide__lua_tensor_check(L, 1);
-    const int type = check_type(L, 2);
-    const size_t count = tide__lua_tensor_count(from);
-    struct tide_lua_tensor *to = tide__lua_tensor_new(L, type, from->t.rows, from->t.columns);
-    for (size_t i = 0; i < count; i++) {
-        if (type == TIDE_F32) {
-            ((float *)to->t.data)[i] = (float)element_number(from, i);
-        } else if (type == TIDE_F64) {
-            ((double *)to->t.data)[i] = element_number(from, i);
-        } else {
-            push_element(L, from, i);
-            set_element(L, to, i, lua_gettop(L));
-            lua_pop(L, 1);
-        }
     }
     return 1;
 }
@@ -662,12 +661,25 @@ const uint64_t *tide__lua_keys(lua_State *L, int index, size_t *count) {
 
 void tide__lua_open_tensor(lua_State *L) {
     static const luaL_Reg methods[] = {
-        {"rows", tensor_rows},       {"columns", tensor_columns}, {"type", tensor_type},
-        {"slice", tensor_slice},     {"view", tensor_view},       {"copy", tensor_copy},
-        {"fill", tensor_fill},       {"put", tensor_put},         {"pick", tensor_pick},
-        {"sum", tensor_sum},         {"min", tensor_min},         {"max", tensor_max},
-        {"shuffle", tensor_shuffle}, {"bytes", tensor_bytes},     {"split", tensor_split},
-        {"totable", tensor_totable}, {"convert", tensor_convert}, {NULL, NULL},
+        {"rows", tensor_rows},
+        {"columns", tensor_columns},
+        {"type", tensor_type},
+        {"slice", tensor_slice},
+        {"view", tensor_view},
+        {"copy", tensor_copy},
+        {"fill", tensor_fill},
+        {"put", tensor_put},
+        {"pick", tensor_pick},
+        {"sum", tensor_sum},
+        {"min", tensor_min},
+        {"max", tensor_max},
+        {"shuffle", tensor_shuffle},
+        {"bytes", tensor_bytes},
+        {"split", tensor_split},
+        {"totable", tensor_totable},
+        {"convert", tide__lua_tensor_convert},
+        {"text", tide__lua_tensor_text},
+        {NULL, NULL},
     };
     static const luaL_Reg meta[] = {
         {"__len", tensor_len},

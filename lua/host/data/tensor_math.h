@@ -19,6 +19,9 @@ struct tide_lua_tensor *tide__lua_floats_check(lua_State *L, int index);
 /* The operand at `index` for a target; raises with both shapes where they do not fit. `what` names it in errors. */
 struct tide_lua_operand tide__lua_operand_check(lua_State *L, int index, const struct tide_lua_tensor *target,
                                                 const char *what);
+int tide__lua_tensor_type_check(lua_State *L, int index); /* the type that a name at `index` says; tensor.c */
+int tide__lua_tensor_convert(lua_State *L);               /* t:convert(type); tensor_convert.c */
+int tide__lua_tensor_text(lua_State *L);                  /* t:text(i) */
 /* t:add(source) of integers: element by element, the same type and size; they wrap. tensor.c. */
 int tide__lua_tensor_add_integers(lua_State *L);
 int tide__lua_tensor_map(lua_State *L); /* t:map(expression, values) */

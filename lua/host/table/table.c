@@ -9,6 +9,7 @@
  * before the state closes.
  */
 #include "lua/host/host.h"
+#include "readers/text.h"
 #include "store/checkpoint/save.h"
 #include "store/core/store.h"
 
@@ -496,9 +497,13 @@ static void read_row(lua_State *L, float *row, size_t width, size_t from, lua_In
     for (size_t i = 0; i < width; i++) {
         int is_number;
         lua_rawgeti(L, -1, (lua_Integer)(from + i) + 1);
-        row[i] = (float)lua_tonumberx(L, -1, &is_number);
+        const double value = lua_tonumberx(L, -1, &is_number);
         if (!is_number) {
             luaL_error(L, "push: number %I of row %I is %s", (lua_Integer)i + 1, number, luaL_typename(L, -1));
+        }
+        if (tide_narrow_f32(value, &row[i]) == TIDE_NARROW_BEYOND) {
+            luaL_error(L, "push: number %I of row %I is %s, beyond what an f32 holds", (lua_Integer)i + 1, number,
+                       luaL_tolstring(L, -1, NULL));
         }
         lua_pop(L, 1);
     }

@@ -1,5 +1,6 @@
 -- `tide runs VERB`: what is left of the runs of a directory.
 local chart = require "tide.chart"
+local csv = require "tide.csv"
 local errors = require "tide.errors"
 local history = require "tide.run.history"
 local table_view = require "tide.show.table_view"
@@ -227,14 +228,6 @@ end
 
 ---- export -----------------------------------------------------------------------------------------------------------
 
-local function csv_cell(value)
-  if value == nil or value ~= value then return "" end
-  if math.type(value) == "integer" then return tostring(value) end
-  if type(value) == "number" then return ("%.17g"):format(value) end
-  local s <const> = tostring(value)
-  return s:find '[,"\r\n]' and '"' .. s:gsub('"', '""') .. '"' or s
-end
-
 local exports = {}
 
 function exports.csv(context, runs)
@@ -243,16 +236,14 @@ function exports.csv(context, runs)
     of[i] = history.reports(run)
     for _, name in ipairs(history.names(of[i])) do seen[name] = true end
   end
-  local names <const> = text.sorted_keys(seen)
-  local lines = {table.concat({"run", "n", "time", "elapsed_s", table.unpack(names)}, ",")}
+  local fields <const>, records <const> = {"run", "n", "time", "elapsed_s"}, {}
+  table.move(text.sorted_keys(seen), 1, #text.sorted_keys(seen), #fields + 1, fields)
   for i, run in ipairs(runs) do
     for _, report in ipairs(of[i]) do
-      local cells = {csv_cell(run.id), csv_cell(report.n), csv_cell(report.time), csv_cell(report.elapsed_s)}
-      for _, name in ipairs(names) do cells[#cells + 1] = csv_cell(report[name]) end
-      lines[#lines + 1] = table.concat(cells, ",")
+      records[#records + 1] = setmetatable({run = run.id}, {__index = report})
     end
   end
-  return {[context.options.to or ""] = table.concat(lines, "\n") .. "\n"}
+  return {[context.options.to or ""] = csv.records(fields, records)}
 end
 
 function exports.json(context, runs)

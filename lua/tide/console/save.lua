@@ -1,6 +1,7 @@
 -- Values as files on the disk of whoever is at the prompt: CSV of records, rows and tensors; JSON.
 --
 -- The node writes the text in pieces, the client appends them. A file is new: nothing that exists is written over.
+local csv = require "tide.csv"
 local errors = require "tide.errors"
 local render = require "tide.console.render"
 local text = require "tide.text"
@@ -12,21 +13,14 @@ local FILE_MAX <const> = 256 << 20
 
 ---- on the node ---------------------------------------------------------------------------------------------------
 
-local function cell(value)
-  local kind <const> = type(value)
-  if kind == "nil" then return "" end
-  if kind == "number" then
-    return math.type(value) == "integer" and tostring(value) or ("%.17g"):format(value)
-  end
-  local s <const> = kind == "string" and value or kind == "boolean" and tostring(value) or "<" .. kind .. ">"
-  if not s:find "[,\"\r\n]" then return s end
-  return '"' .. s:gsub('"', '""') .. '"'
-end
+local SCALAR <const> = {["nil"] = true, number = true, string = true, boolean = true}
 
 local function line_of(count, value_at)
-  local cells = {}
-  for i = 1, count do cells[i] = cell(value_at(i)) end
-  return table.concat(cells, ",") .. "\n"
+  return csv.line(count, function(i)
+    local value <const> = value_at(i)
+    if SCALAR[type(value)] then return value end
+    return "<" .. type(value) .. ">"
+  end)
 end
 
 local function is_tensor(value)

@@ -1,6 +1,7 @@
 -- tide.data.npy, npz, safetensors, csv: arrays and tables of other programs as data sets. Every array is an input by
 -- its name, with one example a row: parts "train.NAME", and "test.NAME" with a split. nn.job and w.data:part take them.
 local core = require "tide.core"
+local csv = require "tide.csv"
 local errors = require "tide.errors"
 local script = require "tide.script"
 local text = require "tide.text"
@@ -72,14 +73,18 @@ local function check_split(what, split)
   return split
 end
 
--- 64-bit numbers as nets and kernels take them.
-local function narrowed(tensor, path, name)
-  local to <const> = NARROW[tensor:type()]
-  if not to then return tensor end
+-- Numbers as another type; an error names the array and the row of what does not fit.
+local function converted(tensor, to, path, name)
+  if tensor:type() == to then return tensor end
   local ok, made = pcall(tensor.convert, tensor, to)
   if ok then return made end
   return nil, script.error("T0402", ("`%s`: %s"):format(name, (tostring(made):gsub("^.-:%d+: ", ""))),
-    {where = path, help = "`wide = true` keeps numbers of 64 bits"})
+    {where = path, help = "`wide = true` keeps 64 bits; a script can then scale them with t:mul and narrow them with t:convert"})
+end
+
+-- 64-bit numbers as nets and kernels take them.
+local function narrowed(tensor, path, name)
+  return converted(tensor, NARROW[tensor:type()] or tensor:type(), path, name)
 end
 
 -- The data set of tensors with one example a row.
@@ -180,7 +185,7 @@ end
 
 ---- csv -------------------------------------------------------------------------------------------------------------
 
-local CSV <const> = {columns = "table", inputs = "table", separator = "string", header = "boolean",
+local CSV <const> = {columns = "table", inputs = "table", separator = "string", decimal = "string", header = "boolean",
                      missing = "number", split = "table", wide = "boolean"}
 
 local function check_csv(o)
@@ -200,7 +205,15 @@ local function check_csv(o)
         tostring(name), tostring(kind)))
     end
   end
-  if o.separator and #o.separator ~= 1 then refuse("tide.data.csv", "`separator` is one character") end
+  for _, key in ipairs {"separator", "decimal"} do
+    if o[key] and #o[key] ~= 1 then refuse("tide.data.csv", ("`%s` is one character"):format(key)) end
+  end
+  if o.decimal and o.decimal ~= "," and o.decimal ~= "." then
+    refuse("tide.data.csv", "`decimal` is \".\" or \",\": what stands before the fraction of a number")
+  end
+  if o.separator and o.separator == (o.decimal or ".") then
+    refuse("tide.data.csv", "`separator` and `decimal` are the same character")
+  end
   check_split("tide.data.csv", o.split)
 end
 
@@ -226,24 +239,45 @@ local function members_of(group, columns, taken, path)
   return list
 end
 
--- Columns side by side as one tensor: classes alone are i32 as labels are, all else f32.
-local function joined(list, wide)
-  if #list == 1 then
-    local only <const> = list[1]
-    if only.type == "class" then return only.values:convert "i32" end
-    return wide and only.values or only.values:convert(NARROW[only.values:type()] or only.values:type())
+-- Columns side by side as one tensor: classes alone are i32 as labels are, all else f32; or wider ones.
+local function joined(list, wide, path)
+  local only <const> = #list == 1 and list[1]
+  if only and (wide or only.type ~= "number") then
+    if wide and only.type ~= "class" then return only.values end
+    return converted(only.values, "i32", path, only.name)
   end
-  local across = core.tensor("f32", #list, list[1].values:rows())
+  local type <const> = wide and "f64" or "f32"
+  local across = core.tensor(type, #list, list[1].values:rows())
   for i, c in ipairs(list) do
-    across:put(i, c.values:convert "f32":view(1, 1, #c.values))
+    local values <const>, err = converted(c.values, type, path, c.name)
+    if not values then return nil, err end
+    across:put(i, values:view(1, 1, #values))
   end
-  return across:transpose()
+  return only and across:view(1, #across, 1) or across:transpose()
+end
+
+local SEPARATORS <const> = {["\t"] = "TAB", [" "] = "blanks"}
+
+-- What a reader should know of how a table was read.
+local function remarks(columns, form)
+  local counts = {{form.blank_lines, "empty lines are left out"}}
+  local list = {"separated by " .. (SEPARATORS[form.separator] or "`" .. form.separator .. "`")}
+  local numbers = 0
+  for _, c in ipairs(columns) do
+    numbers = numbers + (tonumber(c.name) and 1 or 0)
+    if c.classes then list[#list + 1] = ("%s has %d classes"):format(c.name, #c.classes) end
+    counts[#counts + 1] = {c.absent, ("cells of %s have no value"):format(c.name)}
+    counts[#counts + 1] = {c.not_finite, ("cells of %s are nan or infinite"):format(c.name)}
+  end
+  counts[#counts + 1] = {numbers, "names of columns look like numbers (`header = false`: line 1 is a row)"}
+  return " (" .. table.concat(list, ", ") .. ")" .. require("tide.data").oddities(counts)
 end
 
 local function read_csv(path, o)
-  local columns, rows = core.csv(path, {columns = o.columns, separator = o.separator, header = o.header,
-                                        missing = o.missing, others = "auto"})
-  if not columns then return nil, rows end
+  local columns, form = core.csv(path, {columns = o.columns, separator = o.separator, decimal = o.decimal,
+                                        header = o.header, missing = o.missing, others = "auto"})
+  if not columns then return nil, form end
+  if form.rows == 0 then return nil, script.error("T0402", "there is no row behind the names", {where = path}) end
   local tensors, texts, classes, taken = {}, {}, {}, {}
   local groups = o.inputs
   if not groups then
@@ -260,17 +294,10 @@ local function read_csv(path, o)
   for own, group in pairs(groups) do
     local list, err = members_of(group, columns, taken, path)
     if not list then return nil, err end
-    if rows > 0 then
-      local ok, made = pcall(joined, list, o.wide)
-      if not ok then
-        return nil, script.error("T0402", ("input `%s`: %s"):format(own, (tostring(made):gsub("^.-:%d+: ", ""))),
-          {where = path, help = "`wide = true` keeps numbers of 64 bits"})
-      end
-      tensors[own] = made
-    end
+    tensors[own], err = joined(list, o.wide, path)
+    if not tensors[own] then return nil, err end
   end
-  if rows == 0 then return nil, script.error("T0402", "the file has no rows", {where = path}) end
-  return tensors, texts, classes
+  return tensors, texts, classes, remarks(columns, form)
 end
 
 local function csv_of(data)
@@ -281,12 +308,12 @@ local function csv_of(data)
     return data.lazy(function()
       local piped <const> = data.check_pipes {path}
       if piped then return nil, piped end
-      local tensors, texts, classes = read_csv(path, o)
+      local tensors, texts, classes, remark = read_csv(path, o)
       if not tensors then return nil, texts end
       local parts, count, held = parts_of(tensors, o, path)
       if not parts then return nil, count end
       return {parts = parts, count = count, texts = texts, classes = classes,
-              note = described(tensors, path, count, held)}
+              note = described(tensors, path, count, held) .. remark}
     end)
   end
 end
@@ -328,16 +355,6 @@ local function npz_text(tensors, order)
     .. string.pack("<I2I2I2I2I4I4I2", 0, 0, #order, #order, #list, at, 0)
 end
 
-local function quoted(s)
-  s = tostring(s)
-  return s:find '[",\r\n]' and '"' .. s:gsub('"', '""') .. '"' or s
-end
-
-local function number_text(v)
-  if math.type(v) == "integer" then return tostring(v) end
-  return v ~= v and "" or ("%.9g"):format(v)
-end
-
 -- One column of text for each column of the tensors, rows below each other.
 local function csv_text(tensors, order)
   local head, columns, rows = {}, {}, nil
@@ -348,21 +365,18 @@ local function csv_text(tensors, order)
     end
     rows = rows or t:rows()
     for c = 1, t:columns() do
-      head[#head + 1] = quoted(t:columns() == 1 and name or ("%s%d"):format(name, c))
+      head[#head + 1] = t:columns() == 1 and name or ("%s%d"):format(name, c)
       columns[#columns + 1] = {t = t, at = c}
     end
   end
-  local lines = {table.concat(head, ",")}
-  for i = 1, rows or 0 do
-    local cells = {}
-    for c, column in ipairs(columns) do
-      local wide <const> = column.t:type() == "f64"
-      local v <const> = column.t[(i - 1) * column.t:columns() + column.at]
-      cells[c] = wide and v == v and ("%.17g"):format(v) or number_text(v)
-    end
-    lines[#lines + 1] = table.concat(cells, ",")
+  local lines = {csv.line(#head, function(i) return head[i] end)}
+  for row = 0, (rows or 0) - 1 do
+    lines[#lines + 1] = csv.line(#columns, function(i)
+      local c <const> = columns[i]
+      return c.t:text(row * c.t:columns() + c.at)
+    end)
   end
-  return table.concat(lines, "\n") .. "\n"
+  return table.concat(lines)
 end
 
 ---Records as CSV: a column for each field that any of them has.
@@ -379,16 +393,7 @@ function arrays.records_csv(records, fields)
     end
     fields = text.sorted_keys(seen)
   end
-  local lines = {table.concat(fields, ",")}
-  for _, r in ipairs(records) do
-    local cells = {}
-    for c, key in ipairs(fields) do
-      local v <const> = r[key]
-      cells[c] = v == nil and "" or type(v) == "number" and number_text(v) or quoted(v)
-    end
-    lines[#lines + 1] = table.concat(cells, ",")
-  end
-  return table.concat(lines, "\n") .. "\n"
+  return csv.records(fields, records)
 end
 
 ---Records as tensors: an f64 column for each field that is a number in any of them, NaN where it is not.

@@ -23,7 +23,7 @@ function data.safetensors(where, o) end
 
 ---A table of text, packed by gzip or not, read piece by piece: a line of names, then an example a line. A column is a number if its first row has one, else a class; `columns` says otherwise.
 ---@param path string
----@param o? {columns?: table<string, "number"|"integer"|"class"|"text"|"skip">, inputs?: table<string, string|string[]>, separator?: string, header?: boolean, missing?: number, split?: {test: number, seed?: integer}, wide?: boolean} inputs: {x = {"a", "b"}, y = "label"}, "*" for all other numbers; default each column by its own name; missing: what an empty cell of numbers counts
+---@param o? {columns?: table<string, "number"|"integer"|"class"|"text"|"skip">, inputs?: table<string, string|string[]>, separator?: string, decimal?: "."|",", header?: boolean, missing?: number, split?: {test: number, seed?: integer}, wide?: boolean} inputs: {x = {"a", "b"}, y = "label"}, "*" for all other numbers; default each column by its own name; missing: what a cell without a value (empty, NA, null, nan) counts in a column of numbers; header: whether line 1 has names, which have to be texts if it is not said
 ---@return tide.data.set parts train.NAME and, with a split, test.NAME; classes and texts by the column's name
 function data.csv(path, o) end
 

@@ -79,10 +79,15 @@ function tensor:bytes() end
 ---@return table
 function tensor:totable() end
 
----A tensor of another type; a number that does not fit is an error.
+---A tensor of another type. Whole numbers stay what they are and fractions are rounded; what does not fit is an error.
 ---@param type "f32"|"f64"|"i32"|"i64"|"u64"|"u8"|"u32"|"u16"
 ---@return tide.tensor
 function tensor:convert(type) end
+
+---An element as text that reads as the same number again, as CSV files have it.
+---@param i integer from 1
+---@return string
+function tensor:text(i) end
 
 ---An f64 tensor as three f32 numbers an element, whose sum it is exactly: so f64 numbers can lie in tables. tide.tensor.joined puts them together.
 ---@return tide.tensor

@@ -509,7 +509,7 @@ void tide__tls_feed(struct tide_tls_session *s, const uint8_t *data, size_t size
 
 const uint8_t *tide__tls_output(const struct tide_tls_session *s, size_t *size) {
     *size = s->out_size - s->out_at;
-    return s->out + s->out_at;
+    return s->out ? s->out + s->out_at : NULL;
 }
 
 void tide__tls_written(struct tide_tls_session *s, size_t size) {

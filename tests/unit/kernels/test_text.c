@@ -144,6 +144,7 @@ static void test_bad_triples_are_refused_with_their_line(void **state) {
         {"1\t2\t3\n1\t2\tx3", "f: line 2: expected a 0-based id, found 'x3'", true},
         {"1\t2\t4294967295", "found '4294967295'", true},
         {"1\t2\t-1", "found '-1'", true},
+        {"0\t1\t2\n3\t0\t4294967294\n", "f: line 2: expected ids from 0 on without large gaps", true},
         {"1\t2\t", "found ''", true},
         {"1\t2\t99999999999999999999999", "expected a 0-based id", true},
     };

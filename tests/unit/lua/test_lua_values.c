@@ -200,7 +200,7 @@ static void tensor_methods_compute(void **state) {
         "local i = core.tensor('i64', {1, 2}) assert(math.type(i:sum()) == 'integer')\n"
         "assert(core.tensor('f32', 0):min() == nil and core.tensor('f32', 0):sum() == 0)\n"
         "assert(tostring(t) == 'f64[3 x 2]\\n  {3, 1}\\n  {2, 6}\\n  {5, 4}')\n"
-        "assert(tostring(core.tensor('u64', {-1})) == 'u64[1] {18446744073709551615}')");
+        "fails('does not fit', core.tensor, 'u64', {-1})");
 }
 
 static void slices_share_storage_and_keep_it_alive(void **state) {
@@ -217,6 +217,26 @@ static void slices_share_storage_and_keep_it_alive(void **state) {
         "fails('has other rows', t.put, t, 1, core.tensor('u32', 1, 2)) end\n"
         "for i = 1, 100 do collectgarbage() local x = core.tensor('f32', 100) end\n"
         "assert(s:rows() == 1 and s[1] == 5 and s[2] == 6)");
+}
+
+static void a_number_that_does_not_fit_another_type_is_an_error(void **state) {
+    (void)state;
+    lua("local function of(ty, v) return core.tensor(ty, {0, v}) end\n"
+        "local function no(from, v, to) fails('row 2: ', function() of(from, v):convert(to) end) end\n"
+        "no('f64', 1e300, 'f32') no('f64', -1e39, 'f32') no('f64', 16777217, 'f32') no('i32', 16777217, 'f32')\n"
+        "no('u32', 4294967295, 'f32') no('i64', (1 << 53) + 1, 'f64') no('i64', -1, 'u64') no('i64', 1 << 31, 'i32')\n"
+        "no('f64', 1.5, 'i64') no('f64', 0 / 0, 'i64') no('f32', -1, 'u8') no('u32', 65536, 'u16') no('f64', 2^63, 'i64')\n"
+        "local exact = {{'f64', 16777218, 'f32'}, {'i64', 1 << 62, 'f32'}, {'f64', 0.5, 'f32'}, {'f64', 1 / 0, 'f32'},\n"
+        "  {'i64', -(1 << 62), 'f64'}, {'f64', -2147483648, 'i32'}, {'f32', 255, 'u8'}, {'i64', math.mininteger, 'f64'}}\n"
+        "for _, e in ipairs(exact) do assert(of(e[1], e[2]):convert(e[3])[2] == e[2], e[2]) end\n"
+        "assert(of('f64', 0.1):convert 'f32':text(2) == '0.1') assert(of('f64', 0.1):text(2) == '0.1')\n"
+        "assert(of('f64', 1e30):convert 'f32':text(2) == '1e+30')\n" /* measured, not counted */
+        "local large = of('u64', math.maxinteger) large:add(large)\n"
+        "assert(large:text(2) == '18446744073709551614' and large[2] == 2.0^64 and large:max() > 0 and large:sum() > 0)\n"
+        "fails('does not fit', large.convert, large, 'i32') fails('does not fit', large.convert, large, 'i64')\n"
+        "fails('rounded', large.convert, large, 'f64')\n"
+        "fails('cannot hold 1e+300', core.tensor, 'f32', {1e300})\n"
+        "assert(of('f64', 0 / 0):text(2) == 'nan' and of('f32', -1 / 0):text(2) == '-inf')");
 }
 
 static void tensors_add_and_f64_splits_into_f32_exactly(void **state) {
@@ -349,6 +369,7 @@ int main(void) {
         cmocka_unit_test(tensors_survive_a_round_trip_with_type_and_shape),
         cmocka_unit_test(narrow_floats_become_f32),
         cmocka_unit_test(tensors_add_and_f64_splits_into_f32_exactly),
+        cmocka_unit_test(a_number_that_does_not_fit_another_type_is_an_error),
         cmocka_unit_test(refusals_name_the_path_of_the_field),
         cmocka_unit_test(a_shared_table_that_is_no_cycle_travels),
         cmocka_unit_test(damaged_bytes_are_refused_with_a_reason),
