@@ -79,7 +79,7 @@ local function converted(tensor, to, path, name)
   local ok, made = pcall(tensor.convert, tensor, to)
   if ok then return made end
   return nil, script.error("T0402", ("`%s`: %s"):format(name, (tostring(made):gsub("^.-:%d+: ", ""))),
-    {where = path, help = "`wide = true` keeps 64 bits; a script can then scale them with t:mul and narrow them with t:convert"})
+    {where = path, help = "`wide = true` keeps 64 bits, which a script can scale with t:mul and narrow with t:convert"})
 end
 
 -- 64-bit numbers as nets and kernels take them.
