@@ -36,6 +36,19 @@ fail() {
     [ -z "${TIDE_MUTANT:-}" ] || exit 1 # a planted mistake is found
 }
 
+# near FILE FILE RELATIVE WHAT: the same words, and numbers that differ at most by RELATIVE of the larger. The last digits
+# of a sum of floats depend on the shape of the matrix product and on the kernel that the processor selects.
+near() {
+    [ -s "$1" ] && paste -d'\n' "$1" "$2" | awk -v most="$3" '
+        NR % 2 { n = split($0, first); next }
+        { if (NF != n) exit bad = 1
+          for (i = 1; i <= NF; i++) {
+              d = $i - first[i]; if (d < 0) d = -d
+              a = $i < 0 ? -$i : $i; b = first[i] < 0 ? -first[i] : first[i]
+              if ($i != first[i] && !(d <= most * (a > b ? a : b) && d > 0)) exit bad = 1 } }
+        END { exit bad }' || fail "$4: $(paste "$1" "$2" | head -4)"
+}
+
 # run EXPECTED_EXIT ARGUMENTS...: runs tide; stdout in out.txt, stderr in err.txt, seconds in $seconds.
 run() {
     local expected=$1 began code

@@ -55,7 +55,7 @@ LUA
 run 0 sim --seed 1 passes.lua --fixed && grep -E '^[0-9.]+$' out.txt >fixed.txt
 for hi in 64 5 3; do
     run 0 sim --seed 1 passes.lua --hi $hi && grep -E '^[0-9.]+$' out.txt >changes.txt
-    cmp fixed.txt changes.txt || fail "passes of $hi examples give other losses"
+    near fixed.txt changes.txt 1e-6 "passes of $hi examples give other losses" # 100 losses of f32 in another order
 done
 
 cat >wrong.lua <<'LUA'
