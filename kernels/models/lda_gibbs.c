@@ -10,6 +10,7 @@
 #include "models/lda.h"
 
 #include "arguments.h"
+#include "tensor/isa.h"
 #include "kernels.h"
 
 #include <string.h>
@@ -170,12 +171,11 @@ static void all_plain(struct gibbs *g) {
 /* level: 0 the best of this processor, else at most that one (tests): 1 plain, 2 avx2. */
 static void all(struct gibbs *g, int level) {
 #if defined(__x86_64__)
-    if (level == 0 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
+    if (level == 0 && tide_isa >= TIDE_ISA_AVX512) {
         all_avx512(g);
         return;
     }
-    if (level != 1 && __builtin_cpu_supports("avx2")) {
+    if (level != 1 && tide_isa >= TIDE_ISA_AVX2) {
         all_avx2(g);
         return;
     }

@@ -1,4 +1,5 @@
 /* The devices that run operations on this machine, and what operations are called. */
+#include "tensor/isa.h"
 #include "kernel.h"
 #include "operation.h"
 #include "tide.h"
@@ -28,14 +29,11 @@ static const struct tide_device avx2 = DEVICE("cpu-avx2", avx2, sizeof(float));
 static const struct tide_device avx512 = DEVICE("cpu-avx512", avx512, sizeof(float));
 
 static const struct tide_device *wide(const char *name) {
-    bool has2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    bool has512 = has2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     bool any = strcmp(name, "cpu") == 0;
-    if (has512 && (any || strcmp(name, avx512.name) == 0)) {
+    if (tide_isa >= TIDE_ISA_AVX512 && (any || strcmp(name, avx512.name) == 0)) {
         return &avx512;
     }
-    if (has2 && (any || strcmp(name, avx2.name) == 0)) {
+    if (tide_isa >= TIDE_ISA_AVX2 && (any || strcmp(name, avx2.name) == 0)) {
         return &avx2;
     }
     return NULL;

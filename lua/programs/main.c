@@ -5,6 +5,7 @@
  *
  * `tide --hold-parent SHARE` is what a node starts to be held to a share of a core (agent.lua).
  */
+#include "tensor/isa.h"
 #include "lua/host/host.h"
 #ifdef TIDE_SIMULATOR
 #include "lua/host/sim/fixed.h"
@@ -17,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXIT_FAILED = 1 };
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 /* A standard stream that the caller closed would be given to the next socket or file. */
 static void keep_standard_streams(void) {
@@ -73,6 +74,10 @@ int main(int argc, char **argv) {
             (void)fprintf(stderr, "tide: %s\n", tide_error_message());
         }
         return code < 0 ? EXIT_FAILED : 0;
+    }
+    if (tide_isa_check() < 0) {
+        (void)fprintf(stderr, "tide: %s\n", tide_error_message());
+        return EXIT_USAGE;
     }
 #ifdef TIDE_SIMULATOR
     if (tide__fixed_enable() < 0) {

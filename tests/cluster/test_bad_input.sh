@@ -6,6 +6,8 @@
 # ---- options ----
 run 2 run --bogus x.lua
 says err.txt 'T0102.*`--bogus`'
+TIDE_ISA=mmx run 2 version
+says err.txt "TIDE_ISA is .mmx.: it takes plain, avx2 or avx512"
 run 2 up --nodes x
 says err.txt 'T0104.*not a whole number'
 run 2 node --listen here

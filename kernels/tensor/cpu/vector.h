@@ -11,6 +11,8 @@
 #ifndef TIDE_KERNEL_VECTOR_H
 #define TIDE_KERNEL_VECTOR_H
 
+#include "tensor/isa.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,14 +26,8 @@ typedef int32_t tide_v8i __attribute__((vector_size(32), aligned(4), may_alias))
 
 #if defined(__x86_64__)
 #define TIDE_WIDE __attribute__((target("avx2,fma")))
-static inline bool tide_cpu_wide(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
 #else
 #define TIDE_WIDE
-static inline bool tide_cpu_wide(void) {
-    return false;
-}
 #endif
 
 #define TIDE_VECTOR_FUNCTION(type, name, parameters, arguments)                                                        \
@@ -42,7 +38,7 @@ static inline bool tide_cpu_wide(void) {
         return name##_body arguments;                                                                                  \
     }                                                                                                                  \
     static inline type name parameters {                                                                               \
-        return tide_cpu_wide() ? name##_wide arguments : name##_plain arguments;                                       \
+        return tide_isa >= TIDE_ISA_AVX2 ? name##_wide arguments : name##_plain arguments;                             \
     }
 #define TIDE_VECTOR_PROCEDURE(name, parameters, arguments)                                                             \
     TIDE_WIDE static void name##_wide parameters {                                                                     \
@@ -52,7 +48,7 @@ static inline bool tide_cpu_wide(void) {
         name##_body arguments;                                                                                         \
     }                                                                                                                  \
     static inline void name parameters {                                                                               \
-        if (tide_cpu_wide()) {                                                                                         \
+        if (tide_isa >= TIDE_ISA_AVX2) {                                                                               \
             name##_wide arguments;                                                                                     \
         } else {                                                                                                       \
             name##_plain arguments;                                                                                    \
