@@ -87,7 +87,7 @@ function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,
 ---@param spec table fields of a table spec: name, keys={"dense",n}|{"hashed",limit}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", replicas=0|1|2, durability="strict"|"window"|"none", window_ns, window_bytes, consistency, cache_bytes, unsubscribe_after, send_order="clock"|"magnitude"|"age"|"random", bandwidth= (bytes/s), refuse_nan, seed
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
 function core.table_find(name) end
-function core.tables(waits) end       --> array of {name=, ...stats}; with `waits` also waits={pull={counts}, push={counts}} as of t:waits()
+function core.tables(waits) end       --> array of {name=, run= its run's number, ...stats}; with `waits` also waits={pull={counts}, push={counts}} as of t:waits()
 function core.table_drop(name) end    --> true | nil, err ; it goes on all nodes, with its rows; suspends
 function core.control_put(key, value) end --> true | nil, err ; of the controller, keys of job/ runs/ ticket/ seat/; kept when it returns; nil: the key goes
 function core.control_list(prefix) end --> {[key] = value} | nil, err ; of the controller

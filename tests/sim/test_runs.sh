@@ -40,4 +40,59 @@ for how in run "sim --seed 1"; do
     run 0 $how back.lua
     says out.txt '^T0210	T0210	6	1$'
 done
+
+# A table belongs to the run that made it, whatever it is called: one that runs share may have a run's name.
+cat >shared.lua <<'LUA'
+local tide = require "tide"
+local pool = tide.table {keys = tide.dense(4), width = 1, shared = true, name = "a-1.pool"}
+for _, name in ipairs {"a", "a-1"} do
+  tide.job {name = name, tables = {pool = pool, own = tide.table {keys = tide.dense(4), width = 1}},
+    worker = function(w)
+      w.tables.pool:push({1}, {{5}})
+      w.tables.own:push({1}, {{1}})
+      w:report {examples = 1}
+    end}
+end
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  local script = require "tide.script"
+  for _, name in ipairs {"a", "a-1", "a"} do
+    local run <close> = cluster:start(script.jobs[name])
+    run:wait()
+  end
+  tide.sleep(2.5) -- the keeper of runs looks for late tables of closed ones
+  local names = {}
+  for i, entry in ipairs(require("tide.core").tables()) do names[i] = entry.name end
+  print(table.concat(names, " "), cluster:table "a-1.pool":pull({1})[1])
+end)
+LUA
+for how in run "sim --seed 1"; do
+    run 0 $how shared.lua
+    says out.txt '^a-1.pool	15.0$'
+done
+
+# A checkpoint brings a shared table back as what it was, also one that is called as if it were the run's.
+cat >back_shared.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {name = "j", checkpoint = {dir = "ckpt", every = "1h"}, tables = {
+    pool = tide.table {keys = tide.dense(4), width = 1, shared = true, name = "j-9.pool"},
+    own = tide.table {keys = tide.dense(4), width = 1}},
+  worker = function(w)
+    w.tables.pool:push({1}, {{5}})
+    w.tables.own:push({1}, {{1}})
+    w:report {examples = 1}
+  end}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  local run = cluster:start(job)
+  run:wait()
+  local own = run.tables.own:pull({1})[1]
+  run:close()
+  print(own, cluster:table "j-9.pool":pull({1})[1], #require("tide.core").tables())
+end)
+LUA
+run 0 run back_shared.lua
+says out.txt '^1.0	5.0	1$'
+run 0 run --resume ckpt back_shared.lua
+says out.txt '^2.0	10.0	1$'
 finish

@@ -224,6 +224,9 @@ int tide__lua_tables(lua_State *L) {
         lua_setfield(L, -2, "name");
         lua_pushinteger(L, o->width);
         lua_setfield(L, -2, "width");
+        if (o->run != 0) {
+            tide__lua_set_integer(L, "run", o->run);
+        }
         tide__lua_push_staleness(L, tables[i]);
         if (with_waits) {
             struct tide_table_waits waits;

@@ -310,14 +310,13 @@ end
 
 ---- ends -----------------------------------------------------------------------------------------------------------
 
----Tables that are the run's own go, on all nodes; those with a name that the script's other runs find with `all`.
+---The run's own tables go, on all nodes; those with a name that the script's other runs find with `all`.
 local function drop_tables(r, all)
-  local prefix <const> = r.name .. "."
   local keeps = {}
   for _, name in ipairs(r.keeps or {}) do keeps[name] = true end
   for _, name in ipairs(not all and r.named or {}) do keeps[name] = true end
   for _, entry in ipairs(core.tables() or {}) do
-    if entry.name:sub(1, #prefix) == prefix and not keeps[entry.name] then
+    if entry.run == r.n and not keeps[entry.name] then
       local ok, err = core.table_drop(entry.name)
       if not ok and err.name ~= "ENOENT" then
         core.log("warn", ("table %s of run %s was not dropped: %s"):format(entry.name, r.name, err.message))
@@ -367,8 +366,8 @@ end
 local function sweep()
   if core.mutant and core.mutant "late_tables_stay" then return end
   for _, entry in ipairs(core.tables() or {}) do
-    local r <const> = self.records[math.tointeger(tonumber(entry.name:match "%-(%d+)%." or ""))]
-    if r and r.closed and entry.name:sub(1, #r.name + 1) == r.name .. "." then drop_tables(r, not r.named) end
+    local r <const> = self.records[entry.run]
+    if r and r.closed then drop_tables(r, not r.named) end
   end
 end
 
@@ -486,9 +485,9 @@ end
 ops["table.drop"] = function(request)
   local name <const>, problem <const> = table_named(request.name)
   if not name then return nil, problem end
-  for _, r in pairs(self.records) do
-    local prefix <const> = r.name .. "."
-    if not request.force and not runs.ENDED[r.state] and name:sub(1, #prefix) == prefix then
+  for _, entry in ipairs(core.tables() or {}) do
+    local r <const> = entry.name == name and self.records[entry.run]
+    if r and not request.force and not runs.ENDED[r.state] then
       return nil, errors.new("T0514", {message = ("table `%s` is of run %s, which is %s"):format(name, r.name, r.state),
         help = "end the run first, or say --force: its operations on the table then fail"})
     end

@@ -25,8 +25,8 @@ void tide__checkpoint_forget(struct tide_checkpoint *checkpoint);
 /* The clock of the cut that the calling worker's domain was told of, while it is written; TIDE_NO_CLOCK: none. A worker
  * that reaches it knows that its interval is the first after the cut. */
 uint32_t tide__cut_clock_told(void);
-/* As tide_checkpoint_restore, for a run of a job: tables "JOB.rest" and "JOB-n.rest" come back as
- * "RUN.rest", others under their own names, or not at all unless `others`. */
+/* As tide_checkpoint_restore, for a run of a job: tables "JOB-n.rest" that belong to run n come back as "RUN.rest",
+ * others under their own names, or not at all unless `others`. */
 struct tide__restore_as {
     const char *job, *run;
     bool others;

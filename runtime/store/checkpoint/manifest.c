@@ -67,9 +67,10 @@ static struct tide_table *table_named(struct tide_store *store, const char *name
 }
 
 static void write_table(struct tide_writer *w, const struct tide__manifest_table *t, struct tide_store *store) {
-    tide_write_map(w, 6);
+    tide_write_map(w, 7);
     tide_write_text(w, "name");
     tide_write_text(w, t->name);
+    field_uint(w, "run", t->options.run);
     tide_write_text(w, "options");
     write_options(w, &t->options);
     tide_write_text(w, "rate");
@@ -319,13 +320,17 @@ static int parse_tables(struct fields *f, struct tide__manifest *m) {
     for (size_t i = 0; i < count && !f->missing && !code; i++) {
         struct fields table = {.map = r};
         struct tide__manifest_table *t = &m->tables[m->table_count++];
+        struct tide_reader rate, run;
         get_text(&table, "name", t->name, sizeof t->name);
+        t->run = UINT32_MAX;
+        if (tide_read_field(&table.map, "run", &run)) {
+            t->run = (uint32_t)get_uint(&table, "run", UINT32_MAX - 1);
+        }
         struct fields options = {.map = field(&table, "options")};
         if (!options.map.error) {
             parse_options(&options, &t->options);
         }
         t->options.name = t->name;
-        struct tide_reader rate;
         t->rate = t->options.lr; /* earlier versions had no other */
         if (tide_read_field(&table.map, "rate", &rate)) {
             const double value = tide_read_double(&rate);

@@ -24,6 +24,7 @@ struct tide__manifest_table {
     struct tide_table_options options;
     float rate; /* learning rate in force */
     char name[64];
+    uint32_t run; /* number of the run that owns it; 0: none; UINT32_MAX: earlier versions did not say */
     struct tide__manifest_file *files;
     size_t file_count;
     uint64_t map_version;

@@ -97,13 +97,19 @@ static int load_file(struct tide_table *table, const char *path) {
     return code;
 }
 
-/* "JOB.rest" or "JOB-12.rest": where the rest begins, at its point; else NULL. */
-static const char *rest_of(const char *name, const char *job) {
+/* Where the table's own name begins, at its point, if it belongs to a run of the job: "JOB-12.rest" of run 12; else
+ * NULL. A table that belongs to no run may be called so too. Earlier versions recorded names only. */
+static const char *rest_of(const struct tide__manifest_table *table, const char *job) {
     const size_t length = strlen(job);
-    if (strncmp(name, job, length) != 0) {
+    const char *at = table->name + length;
+    if (table->run == 0 || strncmp(table->name, job, length) != 0) {
         return NULL;
     }
-    const char *at = name + length;
+    if (table->run != UINT32_MAX) {
+        char number[16];
+        const size_t digits = (size_t)snprintf(number, sizeof number, "-%u.", (unsigned)table->run);
+        return strncmp(at, number, digits) == 0 ? at + digits - 1 : NULL;
+    }
     if (at[0] == '-' && at[1] >= '0' && at[1] <= '9') {
         at += 1 + strspn(at + 1, "0123456789");
     }
@@ -114,7 +120,7 @@ static void tables_rename(struct tide__manifest *m, const struct tide__restore_a
     size_t kept = 0;
     for (size_t t = 0; as && t < m->table_count; t++) {
         struct tide__manifest_table *table = &m->tables[t];
-        const char *rest = rest_of(table->name, as->job);
+        const char *rest = rest_of(table, as->job);
         char name[sizeof table->name];
         if (rest && snprintf(name, sizeof name, "%s%s", as->run, rest) < (int)sizeof name) {
             memcpy(table->name, name, sizeof name);
