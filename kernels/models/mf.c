@@ -17,7 +17,7 @@ enum { AHEAD = 4, LINE = 64 / sizeof(float) }; /* cells; floats of a cache line 
 
 /* ---- the step ---- */
 
-/* w.h, and |w|^2 and |h|^2 for the bound below. */
+/* w . h, and |w|^2 and |h|^2 for the bound below. */
 TIDE_BODY float products_body(size_t d, const float *w, const float *h, float norms[2]) {
     tide_v8 dot = {0}, ww = {0}, hh = {0};
     size_t i = 0;

@@ -15,7 +15,7 @@
 
 /*
  * One step of gradient descent for a cell of value x (Gemulla et al., KDD 2011, section 3), both
- * sides from the old values: e = x - w.h, w += 2 eps (e h - decay_w w), h += 2 eps (e w - decay_h
+ * sides from the old values: e = x - w . h, w += 2 eps (e h - decay_w w), h += 2 eps (e w - decay_h
  * h), each component of both updates cut to +-MF_UPDATE_MOST. Returns e. decay: lambda / cells in
  * the row, in the column.
  */

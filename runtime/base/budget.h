@@ -3,7 +3,7 @@
  *
  * What is counted is what the runtime holds for the cluster, not the process: rows, indexes and
  * records (`kept`: whoever takes them says so at once) and what waits in queues (`queued`: looked at
- * now and then, store/pressure.c). So it is the same on simulated nodes, of which many are in one
+ * now and then, store/core/pressure.c). So it is the same on simulated nodes, of which many are in one
  * process, and memory of scripts and libraries, which nobody here could give back, moves no tier.
  *
  * A tier begins at its share of the cap and ends 5 % of the cap below it: what is let go of when it

@@ -6,7 +6,7 @@
  * The log is in memory, and where there is a state directory on disk too (raft_log.h). Memory is enough
  * as long as a majority lives, since a node that was started again is another node with another id: no
  * holder ever comes back having forgotten something. What a majority of the holders knows at any moment
- * survives; who holds the log is changed one by one (net/quorum.c).
+ * survives; who holds the log is changed one by one (net/members/quorum.c).
  *
  * A *term* here is the index of the barrier entry with which a leader began to command. It is
  * committed before the leader commands, and every later leader has it in its log and puts its own

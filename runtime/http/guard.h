@@ -1,6 +1,6 @@
 /*
  * What may come in over HTTP: one function that looks at the head of a request, before anything else does, and one that
- * reads a value of its query. Pure, so that a table and a fuzzer can ask them (tests/unit/test_guard.c).
+ * reads a value of its query. Pure, so that a table and a fuzzer can ask them (tests/unit/net/test_guard.c).
  *
  * The library in front of it parses bytes into a head and lets through more than it should. What can be seen in a head
  * is refused here: two hosts, two lengths, odd bytes, odd methods, targets that are no path. What it hides cannot be:

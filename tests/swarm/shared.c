@@ -1,5 +1,5 @@
 /*
- * Tables whose keys have copies on the nodes that use them (store/shared.h): all techniques, which
+ * Tables whose keys have copies on the nodes that use them (store/adaptive/hot_keys.h): all techniques, which
  * workers change while they work, and intents.
  *
  * What holds of them is less than of other rows: a worker sees its own pushes at once, those of

@@ -1,6 +1,6 @@
 /*
  * The control store for Lua: what the cluster's controller keeps where its end does not take it
- * (net/control.h). Scripts of ours may use some prefixes of keys; tables and members are the
+ * (control/control.h). Scripts of ours may use some prefixes of keys; tables and members are the
  * runtime's own. Everything happens on I/O thread 0; the calling fiber waits.
  */
 #include "lua/host/host.h"

@@ -1,5 +1,5 @@
 /* Certificates for `tide keys`: core.keys_authority, core.keys_issue, core.keys_read. PEM texts in and out; files are
- * lua/tide/keys.lua's. */
+ * lua/tide/cluster/keys.lua's. */
 #include "lua/host/host.h"
 #include "net/tls/keys.h"
 

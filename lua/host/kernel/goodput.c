@@ -1,6 +1,6 @@
 /*
  * `k.goodput`, `k.best_batch`, `k.fit_goodput`, `k.noise`, `k.sizes`: the models of
- * kernels/cpu/goodput.c for policies and scripts. Everything is plain tables, so views and states
+ * kernels/decide/goodput.c for policies and scripts. Everything is plain tables, so views and states
  * that hold it can be recorded and replayed.
  */
 #include "decide/numeric.h"

@@ -8,7 +8,7 @@
  * possible (nothing in a script can catch a yield), else raises. The step runs in a coroutine;
  * afterwards the host looks at the mark, not at how the coroutine ended, and a state over its
  * budget is closed, never resumed. C functions whose work grows with their arguments
- * (sandbox_library.c, sandbox_pattern.c, numeric.c) charge it as instructions before or while they
+ * (library.c, pattern.c, numeric.c) charge it as instructions before or while they
  * work.
  *
  * One OS thread; values enter and leave as plain bytes (plain.h).

@@ -29,7 +29,7 @@ local function start_time(pid)
   return nil
 end
 
----@return string directory that holds a directory for each running cluster of this user; see runtime/run_directory.h
+---@return string holds a directory for each running cluster of this user; see runtime/port/run_directory.h
 function directory.base()
   local path, err = core.run_directory()
   return path or error(errors.from(err), 0)

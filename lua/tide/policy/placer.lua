@@ -38,7 +38,7 @@ local function machines_of(nodes, jobs, holders)
       local name = node.machine or node.id
       local m = by_name[name]
       if not m then
-        m = {index = #list + 1, nodes = {}, slots = 0, free = 0, jobs = {}, spans = 0}
+        m = {index = #list + 1, nodes = {}, slots = 0, free = 0, jobs = {}}
         list[#list + 1], by_name[name] = m, m
       end
       local outside = node.free and math.max(node.slots - node.free - (held[node.id] or 0), 0) or 0
@@ -66,8 +66,7 @@ local function machines_under(world, places)
 end
 
 local function change(world, job, places, sign)
-  local under = machines_under(world, places)
-  for _, m in ipairs(under) do
+  for _, m in ipairs(machines_under(world, places)) do
     local sum = 0
     for _, node in ipairs(m.nodes) do
       local n = places[node.id] or 0
@@ -75,7 +74,6 @@ local function change(world, job, places, sign)
     end
     m.free = m.free - sign * sum
     m.jobs[job.id] = sign > 0 and {job = job, slots = sum} or nil
-    m.spans = m.spans + (#under > 1 and sign or 0)
   end
 end
 

@@ -3,7 +3,7 @@
  *
  * It rides on credit frames, whose totals are told anew after each reconnect, and it makes one due
  * when it is news. The grant shrinks the windows of what a peer may send without being asked for:
- * control and bulk here, operations of tables in store/admission.c. With a grant of 0 one message a
+ * control and bulk here, operations of tables in store/core/admission.c. With a grant of 0 one message a
  * lane goes at a time, so whatever the tier is, everything gets on. A node that is short of memory
  * itself holds its own bulk back in the same way.
  */

@@ -1,5 +1,5 @@
 /*
- * The protocol core of relocation (store/relocate.h) and of location caches (store/location.h) under random interleavings: four nodes, one
+ * The protocol core of relocation (store/adaptive/relocate.h) and of location caches (store/adaptive/location_cache.h) under random interleavings: four nodes, one
  * key, asynchronous workers, one FIFO lane per pair of nodes. The tiny node around the core does
  * what owner.c does. Each planted bug must be caught.
  *

@@ -1,5 +1,5 @@
 /*
- * Ids of pushes (store/recent.c) against a table of what each slot has had: pushes come nearly in
+ * Ids of pushes (store/replica/dedup.c) against a table of what each slot has had: pushes come nearly in
  * order and in parts, origins say what they wait for, slots are forgotten and come from another
  * node, copies are told. `--seeds N` for more.
  */

@@ -189,7 +189,7 @@ int OP(dropout)(const struct tide_op_call *call) {
     return 0;
 }
 
-/* ---- rows of lists: trusted, since they are made here (kernels/cpu/levels.c) ---- */
+/* ---- rows of lists: trusted, since they are made here (kernels/graph/levels.c) ---- */
 
 static const float *row_at(const struct tide_operand *x, size_t row) {
     return (const float *)x->data + row * tide_operand_stride(x);
