@@ -1888,9 +1888,10 @@ function tide_descent_module.path(o) end
 ---@return tide.job
 function tide_descent_module.job(o) end
 
----The variables that a run of descent.job has found.
+---The variables that a run of descent.job has found, or had come to when it was stopped.
 ---@param run tide.run
 ---@return table f64 tensor
+---@return boolean stopped
 function tide_descent_module.variables(run) end
 
 ---Matrix factorisation by cyclic coordinate descent: sum (R - W H)^2 + l2 (|W|^2 + |H|^2) over the cells that are
@@ -1899,7 +1900,7 @@ function tide_descent_module.variables(run) end
 ---@return tide.job
 function tide_descent_module.ccd(o) end
 
----What a finished run has found.
+---What a run has found, or had come to when it was stopped (`stopped`); an error where there is nothing yet.
 ---@param run tide.run
 ---@return tide.descent.model
 function tide_descent_module.model(run) end
@@ -1907,6 +1908,7 @@ function tide_descent_module.model(run) end
 ---@class tide.descent.model
 ---@field coefficients table f64 tensor, one a column
 ---@field intercept number
+---@field stopped boolean whether the run stopped before its end: these are the coefficients it had come to
 local tide_descent_model = {}
 
 ---How many coefficients are not 0.

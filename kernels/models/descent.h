@@ -13,16 +13,19 @@
 
 /* X by column, n rows x J columns. Sparse: column j has the entries offsets[j] .. offsets[j + 1] -
  * 1 of rows (rising, from 0) and values. Dense: offsets NULL, column j is values[j n .. j n + n -
- * 1]. */
+ * 1]. With a shift the columns are less a number each: a sum over columns whose mean is far above
+ * their deviation keeps its digits. A sparse column that is shifted has an entry in every row that
+ * counts (of weight above 0): sums run over entries alone. */
 struct descent_columns {
     const uint64_t *offsets;
     const uint32_t *rows;
     const float *values;
+    const double *shift; /* J, or NULL: none is shifted */
     size_t n, j;
 };
 
 /* The parameters that kernels on columns begin with. */
-enum { D_OFFSETS, D_ROWS, D_VALUES, D_N, D_SET, D_COMMON };
+enum { D_OFFSETS, D_ROWS, D_VALUES, D_N, D_SET, D_SHIFT, D_COMMON };
 
 #define DESCENT_PARAMETERS                                                                                             \
     [D_OFFSETS] = {"offsets", TIDE_TENSOR, TIDE_U64, false, 0, "J + 1, of sparse columns"},                            \
@@ -30,7 +33,8 @@ enum { D_OFFSETS, D_ROWS, D_VALUES, D_N, D_SET, D_COMMON };
     [D_VALUES] = {"values", TIDE_TENSOR, TIDE_F32, true, 0, "entries of sparse columns, or J x n of dense ones"},      \
     [D_N] = {"n", TIDE_NUMBER, 0, true, 0, "rows of X"}, [D_SET] = {"set",    TIDE_TENSOR,                             \
                                                                     TIDE_U32, false,                                   \
-                                                                    0,        "which columns, from 0; default all"}
+                                                                    0,        "which columns, from 0; default all"},   \
+    [D_SHIFT] = {"shift", TIDE_TENSOR, TIDE_F64, false, 0, "J numbers that columns are less; 0: as they are"}
 
 /* Reads and checks them: every entry lies inside. *set NULL: all, *count = J. EINVAL. */
 int descent_columns_of(const struct tide_argument *arguments, struct descent_columns *x, const uint32_t **set,

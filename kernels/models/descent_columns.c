@@ -59,6 +59,11 @@ int descent_columns_of(const struct tide_argument *arguments, struct descent_col
         }
         x->j = values->rows;
     }
+    if (a[D_SHIFT].given && elements(&a[D_SHIFT].tensor) != x->j) {
+        return tide_kernel_fail(error, TIDE_EINVAL, "shift has %zu numbers, not %zu", elements(&a[D_SHIFT].tensor),
+                                x->j);
+    }
+    x->shift = a[D_SHIFT].given ? a[D_SHIFT].tensor.data : NULL;
     *set = a[D_SET].given ? a[D_SET].tensor.data : NULL;
     *count = a[D_SET].given ? elements(&a[D_SET].tensor) : x->j;
     for (size_t k = 0; *set && k < *count; k++) {
@@ -85,30 +90,38 @@ static int row_outside(const struct descent_columns *x, size_t j, char *error) {
     return tide_kernel_fail(error, TIDE_EINVAL, "column %zu has a row beyond %zu", j, x->n);
 }
 
-static double dense_dot(const float *x, const double *v, size_t n, bool square) {
+static double shift_of(const struct descent_columns *x, size_t j) {
+    return x->shift ? x->shift[j] : 0;
+}
+
+static double power_of(double value, unsigned power) {
+    return power == 1 ? value : power == 2 ? value * value : 1;
+}
+
+static double dense_dot(const struct descent_columns *x, size_t j, const double *v, unsigned power) {
+    const float *values = x->values + j * x->n;
+    const double shift = shift_of(x, j);
     double sum[4] = {0};
-    size_t i = 0;
+    size_t i = 0, n = x->n;
     for (; i + 4 <= n; i += 4) {
         for (size_t k = 0; k < 4; k++) {
-            double value = (double)x[i + k];
-            sum[k] += (square ? value * value : value) * v[i + k];
+            sum[k] += power_of((double)values[i + k] - shift, power) * v[i + k];
         }
     }
     for (; i < n; i++) {
-        double value = (double)x[i];
-        sum[0] += (square ? value * value : value) * v[i];
+        sum[0] += power_of((double)values[i] - shift, power) * v[i];
     }
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-static bool sparse_dot(const struct descent_columns *x, size_t j, const double *v, bool square, double *out) {
+static bool sparse_dot(const struct descent_columns *x, size_t j, const double *v, unsigned power, double *out) {
+    const double shift = shift_of(x, j);
     double sum[2] = {0};
     for (uint64_t e = x->offsets[j]; e < x->offsets[j + 1]; e++) {
-        double value = (double)x->values[e];
         if (x->rows[e] >= x->n) {
             return false;
         }
-        sum[e & 1] += (square ? value * value : value) * v[x->rows[e]];
+        sum[e & 1] += power_of((double)x->values[e] - shift, power) * v[x->rows[e]];
     }
     *out = sum[0] + sum[1];
     return true;
@@ -116,13 +129,13 @@ static bool sparse_dot(const struct descent_columns *x, size_t j, const double *
 
 /* ---- z_j = sum_i x_ij v_i ---- */
 
-enum { DOTS_V = D_COMMON, DOTS_OUT, DOTS_SQUARE, DOTS_COUNT };
+enum { DOTS_V = D_COMMON, DOTS_OUT, DOTS_POWER, DOTS_COUNT };
 
 static const struct tide_parameter dots_parameters[DOTS_COUNT] = {
     DESCENT_PARAMETERS,
     [DOTS_V] = {"v", TIDE_TENSOR, TIDE_F64, true, 0, "n numbers"},
     [DOTS_OUT] = {"out", TIDE_TENSOR, TIDE_F64, true, 0, "a sum for each column of the set"},
-    [DOTS_SQUARE] = {"square", TIDE_FLAG, 0, false, 0, "sum x^2 v instead"},
+    [DOTS_POWER] = {"power", TIDE_NUMBER, 0, false, 1, "of x: sum x^2 v with 2, sum v of the entries with 0"},
 };
 
 static int dots_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
@@ -131,18 +144,19 @@ static int dots_run(const struct tide_argument *arguments, struct tide_result *r
     const uint32_t *set;
     size_t count;
     double *v, *out;
-    bool square = arguments[DOTS_SQUARE].number != 0;
+    uint64_t power = 1;
     int code = descent_columns_of(arguments, &x, &set, &count, error);
+    code = code ? code : tide_kernel_whole(kernel, arguments, DOTS_POWER, 0, 2, &power, error);
     code = code ? code : descent_vector(kernel, arguments, DOTS_V, x.n, &v, error);
     code = code ? code : descent_vector(kernel, arguments, DOTS_OUT, count, &out, error);
     size_t entries = 0;
     for (size_t k = 0; k < count && code == 0; k++) {
         size_t j = set ? set[k] : k;
         if (!x.offsets) {
-            out[k] = dense_dot(x.values + j * x.n, v, x.n, square);
+            out[k] = dense_dot(&x, j, v, (unsigned)power);
             entries += x.n;
         } else {
-            code = sparse_dot(&x, j, v, square, &out[k]) ? 0 : row_outside(&x, j, error);
+            code = sparse_dot(&x, j, v, (unsigned)power, &out[k]) ? 0 : row_outside(&x, j, error);
             entries += x.offsets[j + 1] - x.offsets[j];
         }
     }
@@ -165,6 +179,31 @@ static const struct tide_parameter apply_parameters[APPLY_COUNT] = {
     [APPLY_BY] = {"by", TIDE_NUMBER, 0, false, -1, "factor"},
 };
 
+/* v += by x of column j. */
+static int add_column(const struct descent_columns *x, size_t j, double by, double *v, char *error) {
+    double shift = shift_of(x, j);
+    if (!x->offsets) {
+        const float *column = x->values + j * x->n;
+        for (size_t i = 0; i < x->n; i++) {
+            v[i] += by * ((double)column[i] - shift);
+        }
+        return 0;
+    }
+    if (x->offsets[j + 1] - x->offsets[j] < x->n && shift != 0) { /* rows without an entry are 0 - shift */
+        for (size_t i = 0; i < x->n; i++) {
+            v[i] -= by * shift;
+        }
+        shift = 0;
+    }
+    for (uint64_t e = x->offsets[j]; e < x->offsets[j + 1]; e++) {
+        if (x->rows[e] >= x->n) {
+            return row_outside(x, j, error);
+        }
+        v[x->rows[e]] += by * ((double)x->values[e] - shift);
+    }
+    return 0;
+}
+
 static int apply_run(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     const struct tide_kernel *kernel = &tide_kernel_descent_apply;
     struct descent_columns x;
@@ -177,25 +216,10 @@ static int apply_run(const struct tide_argument *arguments, struct tide_result *
     for (size_t k = 0; k < count && code == 0; k++) {
         size_t j = set ? set[k] : k;
         double by = arguments[APPLY_BY].number * d[k];
-        if (by == 0) {
-            continue;
+        if (by != 0) {
+            code = add_column(&x, j, by, v, error);
+            entries += x.offsets ? x.offsets[j + 1] - x.offsets[j] : x.n;
         }
-        if (!x.offsets) {
-            const float *column = x.values + j * x.n;
-            for (size_t i = 0; i < x.n; i++) {
-                v[i] += by * (double)column[i];
-            }
-            entries += x.n;
-            continue;
-        }
-        for (uint64_t e = x.offsets[j]; e < x.offsets[j + 1] && code == 0; e++) {
-            if (x.rows[e] >= x.n) {
-                code = row_outside(&x, j, error);
-            } else {
-                v[x.rows[e]] += by * (double)x.values[e];
-            }
-        }
-        entries += x.offsets[j + 1] - x.offsets[j];
     }
     results[0] = (struct tide_result){"count", (double)entries};
     return code < 0 ? code : 1;
@@ -220,13 +244,11 @@ static const struct tide_parameter gram_parameters[GRAM_COUNT] = {
 static void pack(const struct descent_columns *x, const uint32_t *set, size_t from, size_t count, size_t first,
                  size_t n, const double *weights, float *to) {
     for (size_t k = from; k < count; k++, to += n) {
-        const float *column = x->values + (size_t)(set ? set[k] : k) * x->n + first;
-        if (!weights) {
-            memcpy(to, column, n * sizeof *to);
-            continue;
-        }
+        size_t j = set ? set[k] : k;
+        const float *column = x->values + j * x->n + first;
+        const double shift = shift_of(x, j);
         for (size_t i = 0; i < n; i++) {
-            to[i] = (float)((double)column[i] * weights[first + i]);
+            to[i] = (float)(((double)column[i] - shift) * (weights ? weights[first + i] : 1));
         }
     }
 }
@@ -277,17 +299,18 @@ static int sparse_gram(const struct descent_columns *x, const uint32_t *set, siz
     }
     for (size_t a = from; a < count && code == 0; a++) {
         size_t j = set ? set[a] : a;
+        const double shift = shift_of(x, j);
         for (uint64_t e = x->offsets[j]; e < x->offsets[j + 1] && code == 0; e++) {
             uint32_t row = x->rows[e];
             if (row >= x->n) {
                 code = row_outside(x, j, error);
             } else {
-                wide[row] = (double)x->values[e] * (weights ? weights[row] : 1);
+                wide[row] = ((double)x->values[e] - shift) * (weights ? weights[row] : 1);
             }
         }
         for (size_t b = 0; b <= a && code == 0; b++) {
             size_t k = set ? set[b] : b;
-            code = sparse_dot(x, k, wide, false, &out[(a - from) * count + b]) ? 0 : row_outside(x, k, error);
+            code = sparse_dot(x, k, wide, 1, &out[(a - from) * count + b]) ? 0 : row_outside(x, k, error);
         }
         for (uint64_t e = x->offsets[j]; e < x->offsets[j + 1] && code == 0; e++) {
             wide[x->rows[e]] = 0;

@@ -17,8 +17,9 @@ if opt.mode == "path" then
 elseif opt.mode == "own" then
   job = nil
 else
-  job = d[opt.model] {name = "job", data = data, share = 0.1, intercept = true, mode = opt.mode, set = 12,
-    tolerance = opt.mode == "sets" and 1e-6 or 1e-10, ahead = opt.mode == "sets" and 2 or nil}
+  job = d[opt.model] {name = "job", data = data, share = 0.1, intercept = true, mode = opt.mode,
+    tolerance = opt.mode == "sets" and 1e-6 or 1e-10, set = opt.mode == "sets" and 12 or nil,
+    ahead = opt.mode == "sets" and 2 or nil}
 end
 
 -- At any moment of what comes next.

@@ -6,6 +6,7 @@
 -- A run that is resumed lets the same variables in by the same steps, so that its matrix has the same bits.
 -- Logistic regression does the same inside Newton steps: products are weighted by the curvature of the loss.
 local core = require "tide.core"
+local ending = require "tide.descent.ending"
 local linear = require "tide.descent.linear"
 local script = require "tide.script"
 
@@ -40,7 +41,8 @@ function gram:kept()
   for i, count in ipairs(self.grown or {}) do steps[i] = count end
   return {b = p.b, round = self.round, stage = self.stage, at = self.at, lambdas = self.lambdas or false,
           results = self.results, best = self.best or false, due = self.due or false, most = self.most or false,
-          null = self.null or false, set = self.ready and self.set or false, grown = steps}
+          null = self.null or false, ending = self.ending or false, fitted = self.fitted or false,
+          set = self.ready and self.set or false, grown = steps}
 end
 
 function gram:state()
@@ -53,7 +55,7 @@ function gram:take(s)
   local p <const> = self.problem
   p.b, self.round, self.stage, self.at = s.b, s.round, s.stage, s.at
   self.lambdas, self.results, self.best, self.due = s.lambdas or nil, s.results, s.best or nil, s.due or nil
-  self.most, self.null = s.most or nil, s.null or nil
+  self.most, self.null, self.ending, self.fitted = s.most or nil, s.null or nil, s.ending or nil, s.fitted
 end
 
 function gram:adopt(s)
@@ -63,7 +65,8 @@ end
 
 ---Coefficients, and the intercept behind them: what table x has.
 ---@return table f64 tensor
-function gram:numbers() return self.problem:numbers() end
+---@return boolean whether they are those of a fit of all examples, even if one that has not ended
+function gram:numbers() return self.problem:numbers(), self.fitted or false end
 
 ---The state of a checkpoint, whose x is in a table.
 function gram:fetch(s, numbers)
@@ -260,10 +263,11 @@ end
 ---@return integer|nil fold that this stage leaves out; the first stage takes all examples, and the one behind the folds
 function gram:fold() return self.stage > 1 and self.stage <= (self.o.folds or 0) + 1 and self.stage - 1 or nil end
 
+---The penalty's two parts. They are beside a sum over examples: those that a fold is fitted to have their share.
 local function mixed(self, lambda)
-  local mix <const> = self.o.mix
-  if mix then return lambda * mix, lambda * (1 - mix) end
-  return lambda, self.o.ridge or 0
+  local mix <const>, share <const> = self.o.mix, self.problem.fold_share
+  if mix then return share * lambda * mix, share * lambda * (1 - mix) end
+  return share * lambda, share * (self.o.ridge or 0)
 end
 
 ---The penalties of the path, when the largest that lets a variable in is known.
@@ -286,20 +290,19 @@ local function arrived(self, objective, gap)
   local p <const>, o <const> = self.problem, self.o
   local lambda <const> = self.lambdas[self.at]
   local fields <const> = {stage = self.stage, lambda = lambda, objective = objective, gap = gap,
-                          support = dot({x = p.x}).nonzero, intercept = p.b, rounds = self.round,
+                          support = dot({x = p.x}).nonzero, intercept = p:intercept(), rounds = self.round,
                           set = #self.set, lambda_most = self.most, passes = self.passes or 0}
   if self:fold() then
-    local sum <const>, count <const> = p:held_out()
-    fields.held_out, fields.held = sum, count
-    local errors <const> = self.results[self.at]
-    errors[#errors + 1] = sum / math.max(1, count)
+    fields.held_out, fields.held = p:held_out()
+    table.insert(self.results[self.at], {sum = fields.held_out, weight = fields.held})
   else
     local null <const> = self.null or p.sums.loss
     self.null = null
-    fields.explained = 1 - p.sums.loss / (p.logistic and null or p.y_square / 2)
+    local whole <const> = p.logistic and null or p.y_square / 2
+    if whole > 0 then fields.explained = 1 - p.sums.loss / whole end
     self.results[self.at] = self.results[self.at] or {}
   end
-  self.round = self.round + 1
+  self.round, self.ending, self.still = self.round + 1, nil, false
   local folds <const> = o.folds or 0
   if self.best or folds == 0 and self.at == #self.lambdas then
     local best <const> = self.best or {}
@@ -316,25 +319,37 @@ local function arrived(self, objective, gap)
     p.x:fill(0)
     p.b = 0.0
     p:weigh(self:fold())
-    self.ready = false
+    self.ready, self.fitted = false, false
   end
   self.due = {alike = fields, last = fields.last ~= nil}
 end
 
----The penalty with the least mean error over the folds.
+---The penalty with the least error of held-out examples, and the standard error of its mean over the folds.
 ---@return {error: number, deviation: number, at: integer}
 function gram:choose_best()
-  local best = {error = math.huge}
-  for i, errors in ipairs(self.results) do
-    local sum, squares = 0, 0
-    for _, v in ipairs(errors) do sum, squares = sum + v, squares + v * v end
-    local mean <const> = sum / #errors
+  local best = {error = math.huge, deviation = 0, at = 1}
+  for i, folds in ipairs(self.results) do
+    local sum, weight, around = 0, 0, 0
+    for _, f in ipairs(folds) do sum, weight = sum + f.sum, weight + f.weight end
+    local mean <const> = sum / weight
     if mean < best.error then
-      best = {error = mean, at = i,
-              deviation = #errors > 1 and math.sqrt(math.max(0, squares / #errors - mean ^ 2) / (#errors - 1)) or 0}
+      for _, f in ipairs(folds) do
+        if f.weight > 0 then around = around + f.weight * (f.sum / f.weight - mean) ^ 2 end
+      end
+      best = {error = mean, at = i, deviation = math.sqrt(around / weight / (#folds - 1))}
     end
   end
   return best
+end
+
+---Whether this penalty's fit is over: its gap is within the tolerance, or nothing gets better any more.
+local function is_over(self, objective, gap, goal)
+  local over
+  self.ending, over = ending.look(self.ending, objective, gap)
+  if gap > goal and (over or self.still) and self.problem.team.index == 1 then
+    self.w:log(ending.unmet(ending.STILL, self.o.tolerance, gap, objective))
+  end
+  return gap <= goal or over or self.still
 end
 
 function gram:step()
@@ -364,7 +379,7 @@ function gram:step()
   local objective <const> = p:value(lambda, ridge)
   local gap <const> = p:gap(lambda, ridge, r.most)
   local goal <const> = o.tolerance * math.max(objective, 1e-300)
-  if given and (gap <= goal or self.still) then return arrived(self, objective, gap) end
+  if given and is_over(self, objective, gap, goal) then return arrived(self, objective, gap) end
   if given and not extend_set(self, lambda, math.tointeger(r.over)) then return end
   local tolerance <const> = math.max(0.05 * gap / math.max(objective, 1e-300), 0.2 * o.tolerance)
   if p.logistic then
@@ -373,9 +388,10 @@ function gram:step()
     squared_step(self, lambda, ridge, tolerance, objective)
   end
   self.round, self.fresh = self.round + 1, false
+  self.fitted = given ~= nil and not self:fold()
   if given and not o.path then
     self.due = {alike = {objective = objective, gap = gap, lambda = given, support = dot({x = p.x}).nonzero,
-                         rounds = self.round, set = #self.set, intercept = p.b, lambda_most = self.most}}
+                         rounds = self.round, set = #self.set, intercept = p:intercept(), lambda_most = self.most}}
   end
 end
 

@@ -2,10 +2,13 @@
 -- objective and its certificate are, from sums over all. Used by the ways to choose (gram.lua, sets.lua).
 --
 -- Squared loss: 1/2 sum w_i (y_i - b - x_i.x)^2 + sum_j L c_j |x_j| + M_j x_j^2 / 2. Logistic: sum w_i log(1 + exp(-y_i
--- (b + x_i.x))) + sum_j L c_j |x_j|. With an intercept b is always the best one: sums are centred, the data is not, so
--- zeros stay zeros. A scaled column has c_j and M_j multiplied instead.
+-- (b + x_i.x))) + sum_j L c_j |x_j|. With an intercept b is always the best one. Columns that have a number in every
+-- example are less their mean where they are read (`shift`), so that one whose mean is far above its deviation keeps
+-- its digits; of the others sums are centred, so that zeros stay zeros. A scaled column has c_j and M_j multiplied
+-- instead.
 local core = require "tide.core"
 local data = require "tide.data"
+local folds = require "tide.descent.folds"
 local script = require "tide.script"
 
 local dots <const>, apply <const> = core.kernel "descent_dots", core.kernel "descent_apply"
@@ -13,30 +16,29 @@ local add <const>, dot <const>, times <const> = core.kernel "vector_add", core.k
   core.kernel "vector_times"
 local logistic <const>, columns_of <const> = core.kernel "descent_logistic", core.kernel "sparse_columns"
 
+-- The sum of squares around the mean, as a share of that around 0, of a column that counts as constant: one whose mean
+-- was subtracted before squares were summed, and one where sums were subtracted, which leaves their rounding.
+local CONSTANT <const>, UNRESOLVED <const> = 1e-26, 1e-13
+local NOTED <const> = 10 -- columns that a line of the log names
+
 ---@class tide.descent.linear
 ---@field x table f64 tensor, coefficients; b: the intercept
 ---@field n integer rows of this worker; total: of all
----@field mean table|nil f64 tensor, means of the columns, with an intercept
+---@field fold_share number weight of the examples that are fitted, as a share of that of all
+---@field shift table|nil f64 tensor, what columns are less, with an intercept; y_shift: what the labels are less
+---@field mean table|nil f64 tensor, means of the columns that are left, with an intercept
 local linear = {}
 linear.__index = linear
 
 local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
 
----@return table f64 tensor of a list, a tensor or a number for each
-local function numbers(value, count, what, default)
+---@return table f64 tensor of a list, a tensor or a number for each, which the driver has checked
+local function numbers(value, count, default)
   local out <const> = core.tensor("f64", count, 1)
   if value == nil or type(value) == "number" then return out:fill((value or default) + 0.0) end
-  if #value ~= count then fail(("%s has %d numbers for %d"):format(what, #value, count)) end
-  for i = 1, count do
-    local v <const> = value[i]
-    if type(v) ~= "number" or v ~= v or v < 0 or v == math.huge then
-      fail(("%s[%d] is %s, not a finite number of 0 or more"):format(what, i, tostring(v)))
-    end
-    out[i] = v
-  end
+  for i = 1, count do out[i] = value[i] end
   return out
 end
-linear.numbers = numbers
 
 ---@param o table data, model ("squared"|"logistic"), intercept, standardise, weights, penalty, positive
 function linear.new(team, o)
@@ -87,8 +89,16 @@ end
 function linear:numbers()
   local all <const> = core.tensor("f64", self.J + 1, 1)
   all:put(1, self.x)
-  all[self.J + 1] = self.b
+  all[self.J + 1] = self:intercept()
   return all
+end
+
+---The intercept of columns and labels as they are given.
+---@return number
+function linear:intercept()
+  if not self.shift then return self.b end
+  local b <const> = self.logistic and self.b or self.y_shift + self.y_mean - dot({x = self.mean, y = self.x}).sum
+  return b - dot({x = self.shift, y = self.x}).sum
 end
 
 ---A digest of the examples, which all workers have to have alike.
@@ -116,7 +126,8 @@ function linear:divide()
                   to_offsets = c.offsets, to_rows = c.rows, to_values = c.values}
       self.columns = c
     end
-    self.y = labels_of(self)
+    self.labels = labels_of(self)
+    self.y = self.labels
     self.weights = nil
     self.r = core.tensor("f64", self.n, 1)
     self.slope, self.curvature = core.tensor("f64", self.n, 1), core.tensor("f64", self.n, 1)
@@ -124,39 +135,37 @@ function linear:divide()
   self:weigh(self.fold)
 end
 
+---Deals the examples to the folds; the same on all workers.
+local function deal_folds(self)
+  local o <const>, order, labels <const> = self.o, {}, self.part.labels
+  for k, i in pairs(data.order(self.total, o.seed or 1)) do order[k] = math.tointeger(i) + 1 end
+  local function class(i) return labels[i] == 1 and 1 or 2 end
+  local note
+  self.fold_of, note = folds.of(order, o.folds, {weights = o.weights, class = self.logistic and class or nil})
+  if note and self.team.index == 1 then self.team.w:log(note) end
+end
+
 ---Weights of the examples; those of a fold are 0.
 ---@param fold? integer of o.folds, from 1
 function linear:weigh(fold)
-  self.fold = fold
-  if not self.o.weights and not fold then
-    self.weights = nil
-    return
+  local o <const> = self.o
+  self.fold, self.weights, self.fold_share = fold, nil, 1
+  if not o.weights and not fold then return end
+  if fold and not self.fold_of then deal_folds(self) end
+  local weights <const>, all, kept = core.tensor("f64", self.n, 1), 0, 0
+  for i = 1, self.total do
+    local v <const> = o.weights and o.weights[i] or 1
+    local own <const> = fold and self.fold_of[i] == fold and 0 or v
+    all, kept = all + v, kept + own
+    if i >= self.first and i < self.first + self.n then weights[i - self.first + 1] = own end
   end
-  local all <const> = self.o.weights
-  local weights <const> = core.tensor("f64", self.n, 1):fill(1.0)
-  if all then
-    if #all ~= self.total then fail(("there are %d weights for %d examples"):format(#all, self.total)) end
-    for i = 1, self.n do
-      local v <const> = all[self.first + i - 1]
-      if type(v) ~= "number" or v ~= v or v < 0 or v == math.huge then
-        fail(("weights[%d] is %s, not a finite number of 0 or more"):format(self.first + i - 1, tostring(v)))
-      end
-      weights[i] = v
-    end
-  end
-  if fold then
-    self.fold_of = self.fold_of or data.order(self.total, self.o.seed or 1)
-    for i = 1, self.n do
-      if self.fold_of[self.first + i - 1] % self.o.folds + 1 == fold then weights[i] = 0 end
-    end
-  end
-  self.weights = weights
+  self.weights, self.fold_share = weights, kept / all
 end
 
 ---A kernel of columns with these arguments.
 local function on(self, kernel, a)
   local c <const> = self.columns
-  a.offsets, a.rows, a.values, a.n = c.offsets, c.rows, c.values, c.n
+  a.offsets, a.rows, a.values, a.n, a.shift = c.offsets, c.rows, c.values, c.n, self.shift
   return kernel(a)
 end
 
@@ -164,52 +173,101 @@ function linear:kernel(kernel, a) return on(self, kernel, a) end
 
 ---- sums over all -------------------------------------------------------------------------------------------------
 
----Weight, labels and columns of all examples: {weight =, y =, yy =}, and self.mean, self.square (sums of w x^2, centred
----with an intercept), self.inside_at_first (u8: 2 for columns that are constant).
-function linear:moments()
-  local J <const>, n <const> = self.J, self.n
-  local w <const> = self.weights or core.tensor("f64", n, 1):fill(1.0)
-  local part <const> = core.tensor("f64", 2 * J + 3, 1)
-  on(self, dots, {v = w, out = part:slice(1, J)})
-  on(self, dots, {v = w, out = part:slice(J + 1, J), square = true})
-  part[2 * J + 1], part[2 * J + 2] = dot({x = w}).sum, dot({x = self.y, weights = w}).sum
-  part[2 * J + 3] = dot({x = self.y, y = self.y, weights = w}).sum
-  local sum <const> = self.team:sum("moments", part)
-  local weight <const> = sum[2 * J + 1]
-  if weight <= 0 then fail "all weights of examples are 0" end
-  self.weight, self.y_mean = weight, sum[2 * J + 2] / weight
-  self.y_square = sum[2 * J + 3] - (self.o.intercept and weight * self.y_mean ^ 2 or 0)
-  self.square = sum:slice(J + 1, J):copy()
-  self.mean = nil
-  if self.o.intercept then
-    self.mean = sum:slice(1, J):copy()
-    add {to = self.mean, scale = 1 / weight}
+---Sums of weight, columns and labels over all examples, and of how many have a number in each column.
+local function first_moments(self, w)
+  local J <const> = self.J
+  local part <const>, counted = core.tensor("f64", 3 * J + 4, 1), w
+  if self.weights then
+    counted = w:copy()
+    for i = 1, self.n do counted[i] = w[i] > 0 and 1 or 0 end
   end
-  self.inside_at_first = core.tensor("u8", J, 1)
-  self.constant = {}
+  on(self, dots, {v = w, out = part:slice(1, J)})
+  on(self, dots, {v = w, out = part:slice(J + 1, J), power = 2})
+  on(self, dots, {v = counted, out = part:slice(2 * J + 1, J), power = 0})
+  part[3 * J + 1], part[3 * J + 2] = dot({x = w}).sum, dot({x = self.labels, weights = w}).sum
+  part[3 * J + 3], part[3 * J + 4] = dot({x = counted}).sum, dot({x = self.labels, y = self.labels, weights = w}).sum
+  local sum <const> = self.team:sum("moments", part)
+  self.weight = sum[3 * J + 1]
+  if self.weight <= 0 then fail "all weights of examples are 0" end
   for j = 1, J do
-    local whole <const> = self.square[j]
+    local whole <const> = sum[J + j]
     if whole ~= whole or whole == math.huge then
       fail(("column %d of the data has numbers that are not finite"):format(j))
     end
-    local own = whole
-    if self.mean then own = whole - weight * self.mean[j] ^ 2 end
-    if own <= 1e-10 * whole then
-      own, self.inside_at_first[j] = 0, 2
-      self.constant[#self.constant + 1] = j
-    end
-    self.square[j] = own
   end
-  self:scale()
-  if self.logistic and (self.y_mean == 1 or self.y_mean == -1) then
+  return {sums = sum:slice(1, J), squares = sum:slice(J + 1, J), entries = sum:slice(2 * J + 1, J),
+          labels = sum[3 * J + 2], rows = sum[3 * J + 3], label_squares = sum[3 * J + 4]}
+end
+
+---Means, and squares around them: columns that have a number in every example are less their mean from here on, so
+---that the second pass has no large numbers to subtract.
+local function centre(self, w, first)
+  local J <const>, weight <const> = self.J, self.weight
+  self.shift = core.tensor("f64", J, 1)
+  for j = 1, J do
+    if first.entries[j] == first.rows then self.shift[j] = first.sums[j] / weight end
+  end
+  if not self.logistic then
+    self.y_shift = first.labels / weight
+    self.y = self.labels:copy()
+    add {to = self.y, plus = -self.y_shift}
+  end
+  local part <const> = core.tensor("f64", 2 * J + 2, 1)
+  on(self, dots, {v = w, out = part:slice(1, J)})
+  on(self, dots, {v = w, out = part:slice(J + 1, J), power = 2})
+  part[2 * J + 1] = dot({x = self.y, weights = w}).sum
+  part[2 * J + 2] = dot({x = self.y, y = self.y, weights = w}).sum
+  local sum <const> = self.team:sum("centred", part)
+  self.mean = sum:slice(1, J):copy()
+  add {to = self.mean, scale = 1 / weight}
+  self.y_mean = sum[2 * J + 1] / weight
+  self.y_square = sum[2 * J + 2] - weight * self.y_mean ^ 2
+  self.square = sum:slice(J + 1, J):copy()
+  for j = 1, J do self.square[j] = self.square[j] - weight * self.mean[j] ^ 2 end
+end
+
+---Weight, labels and columns of all examples: self.weight, self.y_mean, self.y_square, self.mean, self.square (sums of
+---w x^2, centred with an intercept), self.inside_at_first (u8: 2 for columns that are constant, which stay 0).
+function linear:moments()
+  local J <const> = self.J
+  local w <const> = self.weights or core.tensor("f64", self.n, 1):fill(1.0)
+  self.shift, self.mean, self.y, self.y_shift = nil, nil, self.labels, 0.0
+  local first <const> = first_moments(self, w)
+  if self.logistic and math.abs(first.labels) == self.weight then
     fail "logistic regression has two classes, all examples are of one"
   end
+  if self.o.intercept then
+    centre(self, w, first)
+  else
+    self.y_mean, self.y_square = first.labels / self.weight, first.label_squares
+    self.square = first.squares:copy()
+  end
+  self.inside_at_first, self.constant = core.tensor("u8", J, 1), {}
+  for j = 1, J do
+    local whole <const>, shifted <const> = first.squares[j], self.shift and self.shift[j] ~= 0
+    if self.square[j] <= (shifted and CONSTANT or UNRESOLVED) * whole then
+      self.square[j], self.inside_at_first[j] = 0, 2
+      if whole > 0 then self.constant[#self.constant + 1] = j end -- of empty columns there is nothing to say
+    end
+  end
+  self:note_constant()
+  self:scale()
+end
+
+---Which columns stay 0 because they are constant; once.
+function linear:note_constant()
+  local count <const> = #self.constant
+  if count == 0 or self.noted or self.fold or self.team.index ~= 1 then return end
+  self.noted = true
+  local list <const> = table.concat(self.constant, ", ", 1, math.min(count, NOTED))
+  self.team.w:log(("note: %d of %d columns are constant beside the intercept, their coefficients stay 0: %s%s"):format(
+    count, self.J, list, count > NOTED and ", .." or ""))
 end
 
 ---Weights of the penalty: o.penalty, times the deviation of a column where columns are scaled.
 function linear:scale()
   local J <const> = self.J
-  self.c = numbers(self.o.penalty, J, "penalty", 1)
+  self.c = numbers(self.o.penalty, J, 1)
   self.m = core.tensor("f64", J, 1):fill(1.0)
   if self.o.standardise then
     for j = 1, J do
@@ -298,7 +356,9 @@ end
 function linear:free_gain()
   local gain, four <const> = 0, self.logistic and 4 or 1
   for _, j in ipairs(self.free) do
-    if self.square[j + 1] > 0 then gain = gain + four * self.zr[j + 1] ^ 2 / (2 * self.square[j + 1]) end
+    local z <const>, square <const> = self.zr[j + 1], self.square[j + 1]
+    local bound <const> = self.o.positive and self.x[j + 1] == 0 and z < 0 -- it cannot fall below 0
+    if square > 0 and not bound then gain = gain + four * z ^ 2 / (2 * square) end
   end
   if self.logistic and self.o.intercept then gain = gain + four * self.sums.slope ^ 2 / (2 * self.weight) end
   return gain
@@ -327,13 +387,13 @@ end
 
 ---- predictions ---------------------------------------------------------------------------------------------------
 
----Over the examples of the fold that are left out, and their number: squared errors or logistic losses.
+---Over the examples of the fold that are left out: the sum of squared errors or logistic losses, each times its
+---weight, and the sum of weights.
 function linear:held_out()
-  local keep <const> = self.weights
   local out <const> = core.tensor("f64", self.n, 1)
-  local count = 0
   for i = 1, self.n do
-    if keep[i] == 0 then out[i], count = 1, count + 1 end
+    local at <const> = self.first + i - 1
+    if self.fold_of[at] == self.fold then out[i] = self.o.weights and self.o.weights[at] or 1 end
   end
   local part <const> = core.tensor("f64", 2, 1)
   if self.logistic then
@@ -343,7 +403,7 @@ function linear:held_out()
     add {to = r, plus = -self.b}
     part[1] = dot({x = r, y = r, weights = out}).sum
   end
-  part[2] = count
+  part[2] = dot({x = out}).sum
   local sum <const> = self.team:sum("held out", part)
   return sum[1], sum[2]
 end

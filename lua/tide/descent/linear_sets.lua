@@ -21,6 +21,7 @@ function problem.new(team, o, model)
 end
 
 function problem:digest() return self.model:digest() end
+function problem:intercept() return self.model:intercept() end
 
 ---The penalty's two parts: of sizes, of squares.
 function problem:penalties()
@@ -29,7 +30,7 @@ function problem:penalties()
   return self.lambda, self.o.ridge or 0
 end
 
-function problem:prepare()
+function problem:prepare(team)
   local m <const> = self.model
   m.b = self.b or m.b
   m:divide()
@@ -37,12 +38,12 @@ function problem:prepare()
   m:rebuild()
   self.left_out = m.inside_at_first
   self.curvature = m.logistic and 0.25 or 1
-  if not self.lambda then -- a share of the largest penalty that lets a variable in; x is 0
-    if m.logistic then self:settle() end
-    m:gradient()
-    m:value(0, 0)
-    local r <const> = choose {z = m.zr, c = m.c, inside = m.inside_at_first, count = 0, out = core.tensor("u32", 0, 1)}
-    self.lambda = r.most / (self.o.mix or 1) * self.o.share
+  if not self.lambda then -- a share of the largest penalty that lets a variable in, from x = 0
+    m.x:fill(0)
+    m.b = 0.0
+    local first <const> = require("tide.descent.gram").new(team.w, team, self.o, m)
+    repeat first:step() until first.lambdas
+    self.lambda, self.b = first.lambdas[1], m.b
   end
 end
 

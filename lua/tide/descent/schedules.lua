@@ -4,8 +4,6 @@ local core = require "tide.core"
 
 local sample <const>, weigh <const> = core.kernel "descent_sample", core.kernel "descent_weigh"
 
-local STILL <const> = 1e-12 -- an epoch that gains less, as a share of the objective, is the last of its kind
-
 ---@class tide.descent.state
 ---@field x table f64 tensor, the variables
 ---@field weights table f64 tensor: |change| of each variable at its last update, 1 at first
@@ -116,13 +114,13 @@ function state:defer(list)
 end
 
 ---The end of an epoch: over all variables next, or over those that are not 0.
----@param gained number of the epoch, as a share of the objective
+---@param still boolean whether the epoch gained next to nothing
 ---@return boolean whether it was one over all that gained next to nothing
-function state:turn(gained)
+function state:turn(still)
   local was <const> = self.whole
   self.order, self.deferred = nil, {}
-  self.whole = not was and gained < STILL
-  return was and gained < STILL
+  self.whole = not was and still
+  return was and still
 end
 
 ---Changes that were made.

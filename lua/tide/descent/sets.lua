@@ -6,6 +6,7 @@
 -- its part of the sums of the set, and of the products of candidates that come up; with the sums of all, every worker
 -- computes the same changes. With `ahead` rounds under way a set knows the changes of rounds up to its number - ahead.
 local core = require "tide.core"
+local ending = require "tide.descent.ending"
 local schedules = require "tide.descent.schedules"
 local script = require "tide.script"
 
@@ -15,6 +16,7 @@ local CACHE_MOST <const> = 1 << 20 -- pairs
 local SAFE_ROUNDS <const> = 100
 local REBUILD <const> = 1000
 local STALLED <const> = 10 -- epochs over all that gain nothing and bring the gap no nearer: numbers are at their end
+local STILL <const> = 1e-12 -- an epoch that gains less, as a share of the objective, is the last of its kind
 local HEAD <const> = 3 -- numbers of a message before its sums: mark of the set, objective, one of the model's
 local LITTLE <const> = 1e-9 -- an epoch that gains less, as a share of the objective, is worth a look at the gap
 
@@ -72,13 +74,14 @@ end
 
 ---x, the intercept, and with checkpoints the weights of variables: what table x has.
 ---@return table f64 tensor
+---@return boolean whether a round has been made
 function sets:numbers()
   local p <const>, J <const> = self.problem, self.problem.J
   local numbers <const> = core.tensor("f64", (self.o.checkpoint and 2 or 1) * J + 1, 1)
   numbers:put(1, p.x)
-  numbers[J + 1] = p.b or 0.0
+  numbers[J + 1] = p.intercept and p:intercept() or 0.0
   if self.o.checkpoint then numbers:put(J + 2, self.state_of.weights) end
-  return numbers
+  return numbers, self.round > 0
 end
 
 ---The state of a checkpoint.
@@ -494,17 +497,13 @@ function sets:advance()
   local rounds <const>, updates <const> = self.round, self.updates
   epoch(self, t)
   if s.whole then self.full = (self.updates - updates) / math.max(1, self.round - rounds) end
-  local still = false
   if p.settle then p:settle() end
   local objective, gap = nil, nil
   local little <const> = before and self.objective and before - self.objective < LITTLE * math.abs(self.objective)
   if p.gap and (s.whole or little) then objective, gap = p:gap() end
   local now <const> = objective or self.objective
-  if before and now then
-    still = s:turn((before - now) / math.max(math.abs(now), 1e-300))
-  else
-    s:turn(1)
-  end
+  local gained <const> = before and now and (before - now) / math.max(math.abs(now), 1e-300) or 1
+  local still <const> = s:turn(gained < (p.gap and STILL or self.o.tolerance))
   self.objective = now
   self.round = self.round + 1
   local last = still and not p.gap
@@ -512,10 +511,12 @@ function sets:advance()
     last = gap <= self.o.tolerance * math.max(objective, 1e-300)
     local nearer <const> = not self.least or gap < 0.9 * self.least
     self.least = nearer and gap or self.least
-    self.stalled = (nearer or not still) and 0 or self.stalled + 1
-    if self.stalled >= STALLED then
+    if nearer or gained >= STILL then self.stalled = 0 elseif still then self.stalled = self.stalled + 1 end
+    if not last and self.stalled >= STALLED then
       last = true
-      self.w:log(("round %d: nothing is left to gain, the gap stays at %.3g"):format(self.round, gap))
+      if self.team.index == 1 then
+        self.w:log(ending.unmet(ending.STILL, self.o.tolerance, gap, objective))
+      end
     end
   end
   if self.o.rounds and self.round >= self.o.rounds then last = true end

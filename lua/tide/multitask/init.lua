@@ -81,7 +81,7 @@ function part:fetch(s)
   local tables <const>, m <const> = self.w.tables, self.p.m
   s.S = s.relates and descent.load(tables.covariance, m * m):view(1, m, m) or false
   self:adopt(s)
-  self.solver.a:put(1, descent.load(tables.dual, self.p.n))
+  self.solver.a:put(1, (descent.load(tables.dual, self.p.n)))
   self.solver.fetched = true
 end
 

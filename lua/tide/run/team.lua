@@ -25,7 +25,8 @@ local script = require "tide.script"
 ---@field divide fun(self) the work, among team.size workers (by team.shares); rebuilds what only this worker has
 ---@field advance fun(self) rounds until a report is due
 ---@field digest? fun(self): string of the data that all have to have alike
----@field store? fun(self, team: tide.team) what is found into tables; with checkpoints, all that `fetch` wants
+---@field store? fun(self, team: tide.team, last: boolean) what is found (so far, unless `last`) into tables; with
+---  checkpoints, all that `fetch` wants
 ---@field kept? fun(self): table the rest of the state, small
 ---@field fetch? fun(self, kept: table) the state of tables and of what was kept
 ---@field refresh? fun(self) what follows from the state is made anew, as in a resumed run
@@ -216,27 +217,34 @@ local function unpacked(text)
   return (core.decode((pieces.whole(text):gsub("%x%x", function(h) return string.char(tonumber(h, 16)) end))))
 end
 
+---What is found goes into tables. All meet behind it: a worker that died has perhaps not written its rows.
+local function store(self, part, last)
+  local ok, err
+  repeat
+    ok, err = pcall(part.store, part, self, last)
+    if not ok and err ~= LOST then error(err, 0) end
+  until not self:enter() and ok
+end
+
+---@return boolean whether it was the last: by the part, or since the run stops; then its tables have what it came to
 local function report(self, part)
-  local due <const> = part.due
-  if part.store and (due.last or self.w.keeps) then
-    local ok, err
-    repeat -- who died has perhaps not written its rows
-      ok, err = pcall(part.store, part, self)
-      if not ok and err ~= LOST then error(err, 0) end
-    until not self:enter() and ok
-  end
+  local due <const>, w <const> = part.due, self.w
+  local stores <const> = part.store ~= nil
+  if stores and (due.last or w.keeps) then store(self, part, due.last or false) end
   part.due = nil
   local fields = {alike = due.alike}
   for k, v in pairs(due.fields or {}) do fields[k] = v end
   fields.alike.sums, self.sums = self.sums, 0
-  local keeps <const> = self.w.keeps and part.kept
-  if keeps then self.w.state.kept = packed(part:kept()) end
-  self.w:report(fields)
+  local keeps <const> = w.keeps and part.kept
+  if keeps then w.state.kept = packed(part:kept()) end
+  w:report(fields)
+  local stops <const> = w:stopping()
+  if stores and w.stop_asked and not (due.last or w.keeps) then store(self, part, false) end
   if keeps then
-    self.w:clock()
+    w:clock()
     if part.refresh then part:refresh() end
   end
-  return due.last or self.w:stopping()
+  return due.last or stops
 end
 
 ---Works until the last report is made or the run stops.

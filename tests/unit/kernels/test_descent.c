@@ -161,6 +161,62 @@ static void test_columns_agree_with_loops(void **state) {
     }
 }
 
+/* Columns of 200,000 +- 1, less their mean: sums have the digits of the deviation, not of the mean. A
+ * sparse column lacks an entry in a row of weight 0, where it is 0 - shift. */
+static void test_shifted_columns_keep_their_digits(void **state) {
+    (void)state;
+    struct examples e;
+    double shift[J] = {0}, out[2], squares[2], entries[1], ones[N], r[2][N], d[1] = {0.5}, gram[2][1];
+    uint32_t set[] = {3}, at = 0;
+    fill(&e, 6);
+    shift[3] = 2e5;
+    e.weights[7] = 0;
+    for (size_t i = 0; i < N; i++) { /* the sparse one anew: column 3 has all rows but 7, the others none */
+        e.dense[3 * N + i] = (float)(2e5 + e.v[i]);
+        ones[i] = e.weights[i] > 0;
+        if (i != 7) {
+            e.rows[at] = (uint32_t)i;
+            e.values[at++] = e.dense[3 * N + i];
+        }
+    }
+    for (size_t j = 0; j <= J; j++) {
+        e.offsets[j] = j > 3 ? at : 0;
+    }
+    double sum = 0, square = 0;
+    for (size_t i = 0; i < N; i++) {
+        double x = (double)e.dense[3 * N + i] - 2e5;
+        sum += e.weights[i] * x;
+        square += e.weights[i] * x * x;
+    }
+#define BOTH(kernel, ...)                                                                                              \
+    RUN(kernel, "count", SPARSE(&e), {"set", tensor(set, 1, 1, TIDE_U32)}, {"shift", F64(shift, J)},                   \
+        __VA_ARGS__(0));                                                                                               \
+    RUN(kernel, "count", DENSE(&e), {"set", tensor(set, 1, 1, TIDE_U32)}, {"shift", F64(shift, J)}, __VA_ARGS__(1))
+#define SUM(k) {"v", F64(e.weights, N)}, {"out", F64(out + k, 1)}
+#define SQUARE(k) {"v", F64(e.weights, N)}, {"out", F64(squares + k, 1)}, {"power", number(2)}
+#define GRAM(k) {"weights", F64(e.weights, N)}, {"out", F64(gram[k], 1)}
+#define APPLY(k) {"v", F64(r[k], N)}, {"d", F64(d, 1)}
+    BOTH("descent_dots", SUM);
+    BOTH("descent_dots", SQUARE);
+    BOTH("descent_gram", GRAM);
+    memcpy(r[0], e.v, sizeof e.v);
+    memcpy(r[1], e.v, sizeof e.v);
+    BOTH("descent_apply", APPLY);
+    for (size_t k = 0; k < 2; k++) {
+        assert_true(fabs(out[k] - sum) < 1e-12 && fabs(squares[k] - square) < 1e-12);
+        assert_true(fabs(gram[k][0] - square) < (k ? 1e-5 : 1e-12));
+        for (size_t i = 0; i < N; i++) {
+            double x = k == 0 && i == 7 ? 0 : (double)e.dense[3 * N + i];
+            assert_true(fabs(r[k][i] - (e.v[i] - d[0] * (x - 2e5))) < 1e-10);
+        }
+    }
+    RUN("descent_dots", "count", SPARSE(&e), {"set", tensor(set, 1, 1, TIDE_U32)}, {"v", F64(ones, N)},
+        {"out", F64(entries, 1)}, {"power", number(0)});
+    assert_true(entries[0] == N - 1);
+    assert_true(RUN("descent_dots", "count", SPARSE(&e), {"v", F64(e.v, N)}, {"out", F64(out, J)},
+                    {"shift", F64(shift, 3)}) == TIDE_EINVAL);
+}
+
 static void test_columns_refuse_what_lies_outside(void **state) {
     (void)state;
     struct examples e;
@@ -546,6 +602,7 @@ static void test_eigenvalues(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_columns_agree_with_loops),
+        cmocka_unit_test(test_shifted_columns_keep_their_digits),
         cmocka_unit_test(test_columns_refuse_what_lies_outside),
         cmocka_unit_test(test_solutions_are_optimal),
         cmocka_unit_test(test_draws_have_their_distribution),

@@ -1,0 +1,228 @@
+#!/bin/bash
+# Fits of tide.descent against loops of this script in f64: columns whose mean is far above their deviation, weights,
+# folds; and what a run says that does not come to its tolerance, or to its end.
+. "$(dirname "$0")/harness.sh"
+
+cat >reference.lua <<'LUA'
+local reference = {}
+
+---Cyclic descent on centred columns: 1/2 sum w (y - b - X x)^2 + lambda |x|_1, to the last digit.
+function reference.fit(rows, labels, weights, lambda)
+  local n, J, weight, mean_y = #rows, #rows[1], 0, 0
+  for i = 1, n do weight, mean_y = weight + weights[i], mean_y + weights[i] * labels[i] end
+  mean_y = mean_y / weight
+  local columns, means, squares, r, x = {}, {}, {}, {}, {}
+  for i = 1, n do r[i] = labels[i] - mean_y end
+  for j = 1, J do
+    local sum, own, square = 0, {}, 0
+    for i = 1, n do sum = sum + weights[i] * rows[i][j] end
+    means[j] = sum / weight
+    for i = 1, n do
+      own[i] = rows[i][j] - means[j]
+      square = square + weights[i] * own[i] ^ 2
+    end
+    columns[j], squares[j], x[j] = own, square, 0
+  end
+  for _ = 1, 400 do
+    for j = 1, J do
+      local z = squares[j] * x[j]
+      for i = 1, n do z = z + weights[i] * columns[j][i] * r[i] end
+      local to = z > lambda and (z - lambda) / squares[j] or z < -lambda and (z + lambda) / squares[j] or 0
+      if to ~= x[j] then
+        for i = 1, n do r[i] = r[i] - columns[j][i] * (to - x[j]) end
+        x[j] = to
+      end
+    end
+  end
+  local objective, b = 0, mean_y
+  for i = 1, n do objective = objective + weights[i] * r[i] ^ 2 / 2 end
+  for j = 1, J do objective, b = objective + lambda * math.abs(x[j]), b - means[j] * x[j] end
+  return {objective = objective, x = x, b = b}
+end
+
+function reference.predict(fit, row)
+  local sum = fit.b
+  for j, v in ipairs(row) do sum = sum + fit.x[j] * v end
+  return sum
+end
+
+return reference
+LUA
+
+cat >right.lua <<'LUA'
+local tide = require "tide"
+local reference = require "reference"
+local d = tide.descent
+local opt = tide.options {nodes = {"", default = 1}}
+
+---As f32 holds it, which is what data is kept in.
+local function single(v) return (string.unpack("f", string.pack("f", v))) end
+
+-- Column 2 is 200,000 +- 1 and column 3 is 1,000,000 +- 3; an example of weight 0 has neither.
+local random, rows, labels, weights, lines = tide.random(3), {}, {}, {}, {}
+local function normal() return math.sqrt(-2 * math.log(1 - random:uniform())) * math.cos(2 * math.pi * random:uniform()) end
+for i = 1, 61 do
+  local a, z, u = normal(), normal(), normal()
+  rows[i] = {single(a), single(2e5 + z), single(1e6 + 3 * u), single(normal())}
+  labels[i], weights[i] = single(3e5 + a - 2 * z + u / 2 + 0.3 * normal()), i % 3 == 0 and 2 or 0.5
+  local words = {("%.9g"):format(labels[i])}
+  for j, v in ipairs(rows[i]) do words[#words + 1] = ("%d:%.9g"):format(j, v) end
+  lines[i] = table.concat(words, " ")
+end
+rows[62], labels[62], weights[62], lines[62] = {1, 0, 0, 1}, 7, 0, "7 1:1 4:1"
+local file = assert(io.open("offset-" .. opt.nodes .. ".svm", "w"))
+file:write(table.concat(lines, "\n"), "\n")
+file:close()
+
+local data = tide.data.libsvm("offset-" .. opt.nodes .. ".svm")
+local fits = {d.lasso {name = "by-gram", data = data, lambda = 2, intercept = true, weights = weights, tolerance = 1e-12},
+  d.lasso {name = "by-sets", data = data, lambda = 2, intercept = true, weights = weights, tolerance = 1e-10, mode = "sets"}}
+local path = d.path {name = "path", data = data, lambdas = {8, 2}, folds = 4, intercept = true, weights = weights,
+                     tolerance = 1e-12}
+
+local function near(what, a, b, by)
+  assert(math.abs(a - b) <= by * math.abs(b), ("%s: %.17g, not %.17g"):format(what, a, b))
+end
+
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = opt.nodes}
+  local want = reference.fit(rows, labels, weights, 2)
+  for _, job in ipairs(fits) do
+    local run, last = cluster:start(job), nil
+    for r in run:events "report" do last = r end
+    run:wait()
+    local m = d.model(run)
+    near(job.name .. ": objective", last.objective, want.objective, 1e-9)
+    for j, v in ipairs(want.x) do near(("%s: x[%d]"):format(job.name, j), m.coefficients[j], v, 1e-4) end
+    near(job.name .. ": intercept", m.intercept, want.b, 1e-4)
+    assert(not m.stopped, "a run that has ended was not stopped")
+  end
+
+  -- A fold: the examples it leaves out have weight 0, and lambda the share of weight of the others.
+  local run, last, sums, all = cluster:start(path), nil, {}, 0
+  for i = 1, 62 do all = all + weights[i] end
+  for r in run:events "report" do
+    if r.held then
+      sums[r.lambda] = sums[r.lambda] or {error = 0, weight = 0}
+      sums[r.lambda].error, sums[r.lambda].weight = sums[r.lambda].error + r.held_out, sums[r.lambda].weight + r.held
+    end
+    last = r
+  end
+  run:wait()
+  local order, fold_of, at = require("tide.data").order(62, 1), {}, 0
+  for _, i in pairs(order) do
+    i = math.tointeger(i) + 1
+    if weights[i] > 0 then fold_of[i], at = at % 4 + 1, at + 1 end
+  end
+  local least, best = math.huge, nil
+  for _, lambda in ipairs {8, 2} do
+    local error = 0
+    for fold = 1, 4 do
+      local own, kept = {}, 0
+      for i = 1, 62 do
+        own[i] = fold_of[i] == fold and 0 or weights[i]
+        kept = kept + own[i]
+      end
+      local fit = reference.fit(rows, labels, own, lambda * kept / all)
+      for i = 1, 62 do
+        if fold_of[i] == fold then error = error + weights[i] * (labels[i] - reference.predict(fit, rows[i])) ^ 2 end
+      end
+    end
+    near("error of held-out examples", sums[lambda].error, error, 1e-5)
+    near("weight of held-out examples", sums[lambda].weight, all, 1e-12)
+    if error < least then least, best = error, lambda end
+  end
+  near("best error", last.best_error, least / all, 1e-5)
+  assert(last.best_lambda == best, "another penalty is best")
+  print "all right"
+end)
+LUA
+for nodes in 1 3; do
+    run 0 run -q right.lua --nodes $nodes
+    says out.txt 'all right'
+done
+
+# What is left out, what does not reach its tolerance, and a class that is too rare for the folds: said, once.
+for i in $(seq 40); do echo "$((i % 5)) 1:$((i % 7)) 2:7 4:$((i % 3))"; done >constant.svm
+for i in $(seq 40); do echo "$((i == 1 ? 1 : -1)) 1:$((i % 7)) 2:$((i % 3))"; done >rare.svm
+cat >says.lua <<'LUA'
+local tide = require "tide"
+local d = tide.descent
+local constant, rare = tide.data.libsvm "constant.svm", tide.data.libsvm "rare.svm"
+local jobs = {
+  d.lasso {name = "constant", data = constant, lambda = 1, intercept = true},
+  d.lasso {name = "gram", data = constant, lambda = 1, tolerance = 1e-17, mode = "gram"},
+  d.lasso {name = "sets", data = constant, lambda = 1, tolerance = 1e-17, mode = "sets"},
+  d.path {name = "rare", data = rare, model = "logistic", lambdas = 3, ratio = 0.1, folds = 4, intercept = true},
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  for _, job in ipairs(jobs) do cluster:start(job):wait() end
+end)
+LUA
+run 0 run says.lua
+says err.txt 'note: 1 of 4 columns are constant beside the intercept, their coefficients stay 0: 2$'
+[ "$(grep -c 'warning: tolerance 1e-17 is not reached: nothing gets better any more in f64 at a gap of' err.txt)" = 2 ] ||
+    fail "two fits do not reach their tolerance: $(cat err.txt)"
+[ "$(grep -c 'warning: a class has 1 example for 4 folds' err.txt)" = 1 ] || fail "the rare class: $(cat err.txt)"
+
+# A run that is stopped has the model it had come to; one that is stopped in its folds has none.
+cat >stopped.lua <<'LUA'
+local tide = require "tide"
+local d = tide.descent
+local opt = tide.options {job = {"", default = "sets"}}
+local data = tide.data.libsvm {generate = {train = 300, columns = 400, nonzeros = 20, classes = 0, seed = 1}}
+local matrix = tide.data.matrix(tide.data.generate {rows = 90, columns = 60, train = 2000, test = 9, rank = 4, seed = 1})
+local jobs = {
+  sets = d.lasso {name = "sets", data = data, share = 0.01, tolerance = 1e-14, mode = "sets"},
+  gram = d.lasso {name = "gram", data = data, share = 0.01, tolerance = 1e-14, mode = "gram"},
+  path = d.path {name = "path", data = data, lambdas = 2, ratio = 0.5, folds = 4},
+  factors = d.ccd {name = "factors", data = matrix, rank = 4, passes = 100},
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  local run, last = cluster:start(jobs[opt.job]), nil
+  for r in run:events "report" do
+    last = r
+    if r.n == 3 then run:stop() end
+  end
+  run:wait()
+  assert(run:state() == "stopped", run:state())
+  if opt.job == "factors" then
+    for _, name in ipairs {"w", "h"} do
+      for row = 0, 59 do assert(run.tables[name]:pull({row})[1] ~= 0, name .. " was not written") end
+    end
+  else
+    local m, count = d.model(run), 0
+    for _ in pairs(m:nonzero()) do count = count + 1 end
+    assert(m.stopped, "it does not say that it was stopped")
+    assert(count == last.support and count > 0, ("%d coefficients, the report has %g"):format(count, last.support))
+  end
+  print "found so far"
+end)
+LUA
+for job in sets gram factors; do
+    run 0 run -q stopped.lua --job $job
+    says out.txt 'found so far'
+done
+run 1 run -q stopped.lua --job path
+says err.txt 'run path-[0-9]+ has no model: it is stopped and has not fitted all examples'
+
+# Fits of nothing.
+refuses() { # FILE OPTIONS PATTERN
+    cat >nothing.lua <<LUA
+local tide = require "tide"
+local job = tide.descent.lasso {name = "a", data = tide.data.libsvm("$1", {columns = 2}), lambda = 1$2}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  cluster:start(job):wait()
+end)
+LUA
+    run 1 run -q nothing.lua
+    says err.txt "$3"
+}
+printf '1 1:2\n2 2:1\n' >two.svm
+refuses two.svm ', weights = {0, 0}' 'descent.lasso: all weights of examples are 0'
+refuses two.svm ', weights = {1}' 'descent.lasso: there are 1 weights for 2 examples'
+refuses two.svm ', penalty = {1, -1}' 'descent.lasso: penalty\[2\] is -1'
+finish
