@@ -118,12 +118,63 @@ describe("progress", function()
       clock, done = i / 10, done + 10
       bar:update(done)
     end
-    assert.near(100, bar.rate, 1)
+    assert.near(100, bar:rate(clock), 1)
     for i = 101, 200 do
       clock, done = i / 10, done + 100
       bar:update(done)
     end
-    assert.is_true(bar.rate > 800 and bar.rate < 1000, bar.rate)
+    local rate <const> = bar:rate(clock)
+    assert.is_true(rate > 800 and rate < 1000, rate)
+  end)
+
+  it("counts neither the time before the work nor what was done before", function()
+    local bar = new({terminal = true}):add {name = "x", total = 1000, count = 500, unit = "ex"}
+    for i = 1, 100 do
+      clock = i / 10
+      bar:update(500)
+    end
+    bar:begin()
+    clock = 11
+    bar:update(600)
+    assert.equal("x  60%|######----| 600/1k [00:01<00:04, 100 ex/s]", written[#written]:match "x .*$")
+  end)
+
+  it("estimates from counts that come seldom", function()
+    local bar = new({quiet = true}):add {name = "x", total = 6000}
+    for i = 1, 1000 do -- 300 every 10 s
+      clock = i / 10
+      bar:update(i // 100 * 300)
+      if i >= 100 then assert.near(30, bar:rate(clock), 1e-6) end
+    end
+    clock = 130 -- what was due at 110 is late
+    assert.near(10, bar:rate(clock), 1e-6)
+  end)
+
+  it("tells the mean at the end, however short the work was", function()
+    local group = new {}
+    local bar = group:add {name = "x", unit = "ex"}
+    clock = 0.05
+    bar:update(100)
+    bar:finish()
+    assert.equal("x  100 ex [00:00, 2k ex/s]\n", written[1])
+    bar = group:add {name = "y", total = 1000, unit = "ex"}
+    for i = 1, 100 do
+      clock = 0.05 + i
+      bar:update(i < 100 and i or 1000)
+    end
+    assert.equal("y  100% 1k/1k [01:40, 10 ex/s]\n", written[#written])
+  end)
+
+  it("shows no share of a total that was too small, and takes a better one", function()
+    local group = new {terminal = true}
+    local bar = group:add {name = "x", total = 100, unit = "ex"}
+    clock = 1
+    bar:update(150)
+    assert.equal("x  150 ex [00:01, 150 ex/s]", written[#written])
+    bar:aim(300)
+    clock = 2
+    bar:update(200)
+    assert.truthy(written[#written]:find("x  66%|######----| 200/300 [00:02<00:01,", 1, true), written[#written])
   end)
 
   it("shows at most eight bars, then how many more", function()
@@ -181,7 +232,7 @@ describe("progress", function()
     local group = new {terminal = true}
     local bar = group:add {name = "\27[2J", total = 10}
     bar:update(20)
-    assert.equal("\\x1b[2J  100%|##########| 20/10 [00:00, ? it/s]", written[1])
+    assert.equal("\\x1b[2J  20 it [00:00, ? it/s]", written[1])
     group:add({name = "zero", total = 0}):update(0)
   end)
 end)

@@ -229,6 +229,20 @@ describe("the controller of a run", function()
     assert.equal(3, #events[1].workers)
   end)
 
+  it("takes the total of its work from what reports count", function()
+    local c = start_controller() -- stops after 3 reports
+    c.a.total = 60
+    assert.equal(60, c:progress().total)
+    for rank = 1, 3 do from(c, rank, {op = "report", id = 1, fields = {loss = 1, examples = 40}}) end
+    assert.equal(360, c:progress().total)
+    from(c, 1, {op = "progress", fields = {examples = 20}})
+    assert.equal(140, c:progress().done)
+    assert.equal(360, c:progress().total)
+    c.job.progress = {total = 77}
+    c.a.total = 77
+    assert.equal(77, c:progress().total)
+  end)
+
   it("stops by the rule of the job", function()
     local c = start_controller()
     for id = 1, 3 do

@@ -43,8 +43,17 @@ end
 
 ---- events for the driver -----------------------------------------------------------------------------------------
 
+---How much there is to do. Reports tell by how many examples they have, else the job and its data.
+---@return number|nil
+function controller:total()
+  local epochs <const> = self.job and self.job.stop and self.job.stop.epochs
+  local own <const> = self.job and self.job.progress and self.job.progress.total
+  if own or not epochs or self.clock == 0 or self.done_examples == 0 then return self.a.total end
+  return math.floor(self.done_examples * epochs / self.clock + 0.5)
+end
+
 function controller:progress()
-  return {n = self.clock, done = self.done_examples + (self.partial.examples or 0), total = self.a.total,
+  return {n = self.clock, done = self.done_examples + (self.partial.examples or 0), total = self:total(),
           fields = self.partial, last = self.last}
 end
 

@@ -160,7 +160,7 @@ local function begin(self)
   cluster.own_runs[#cluster.own_runs + 1] = self
   run_host.started(self)
   self.bar = context.progress:add {name = job.name, total = total_of(job), unit = job.progress and job.progress.unit
-    or "ex"}
+    or "ex", count = resume and resume.examples}
 end
 
 ---@param cluster table
@@ -212,7 +212,14 @@ function run:show_progress(p)
   if f.loss then
     shown[2] = {"loss", (f.examples and f.examples > 0 and f.loss / f.examples or f.loss) + 0.0}
   end
-  self.bar:update(p.done or 0, shown)
+  local done = p.done or 0
+  if done == 0 and (p.n or 0) > 0 then -- no worker says how many examples it had
+    done = p.n
+    self.bar:aim((self.job.stop or {}).epochs, "reports")
+  else
+    self.bar:aim(p.total)
+  end
+  self.bar:update(done, shown)
 end
 
 ---@package
@@ -396,6 +403,7 @@ function run:pump()
     elseif event.kind == "finished" then
       self.finished = true
     else
+      if event.kind == "started" then self.bar:begin() end
       if event.kind == "report" then
         self.params = event.params or self.params
         self:remember(event)

@@ -103,7 +103,7 @@ function run_life.extend(controller, ops)
     end
     local told <const> = {op = "tell", n = self.a.number, uid = self.a.run, state = state, why = why,
       workers = #self:running(), params = self.told_params ~= self.params and self.params or nil,
-      progress = {report = self.clock, loss = loss, examples = done, rate = rate, total = self.a.total}}
+      progress = {report = self.clock, loss = loss, examples = done, rate = rate, total = self:total()}}
     self:tell_of_slots(told)
     core.send(keeper, told)
     self.told_params = self.params

@@ -3,8 +3,10 @@
 --   mf  42%|████▏     | 8.4k/20k [00:12<00:17, 702 ex/s, loss=0.91, local=99.2%]
 --
 -- On a terminal the lines are redrawn at most ten times a second and cleared at the end. Without a terminal a bar
--- prints one line per 10 % of its total or per 30 s. The rate is an exponential mean over 5 s. At most eight bars are
--- shown. Nothing here reads a clock or a stream by itself: both are given, so that tests decide what time it is.
+-- prints one line per 10 % of its total or per 30 s. The rate is an exponential mean over 5 s, of samples from one
+-- change of the count to the next; at the end it is that of the whole work. A total that the count exceeds is not shown
+-- any more. At most eight bars are shown. Nothing here reads a clock or a stream by itself: both are given, so that
+-- tests decide what time it is.
 
 local text = require "tide.text"
 local units = require "tide.units"
@@ -48,17 +50,30 @@ function progress.new(o)
 end
 
 ---Adds a bar.
----@param o {name: string, total?: number, unit?: string}
+---@param o {name: string, total?: number, unit?: string, count?: number} count: what was done before
 ---@return tide.progress.bar
 function progress:add(o)
-  local now <const> = self.now()
-  local made = setmetatable({
-    group = self, name = o.name, total = o.total and o.total > 0 and o.total or nil, unit = o.unit or "it", count = 0,
-    started_at = now, rate_at = now, rate_count = 0, rate = nil, metrics = "", plain_at = now, plain_step = 0,
-    done = false,
-  }, bar)
+  local made = setmetatable({group = self, name = o.name, unit = o.unit or "it", metrics = "", done = false,
+                             count = o.count or 0, plain_at = self.now(), plain_step = 0}, bar)
+  made:aim(o.total)
+  made:begin()
   self.bars[#self.bars + 1] = made
   return made
+end
+
+---The work begins now: until now it was prepared.
+function bar:begin()
+  local now <const> = self.group.now()
+  self.started_at, self.started_count = now, self.count
+  self.rate_at, self.rate_count, self.rate_sum, self.rate_weight, self.rate_delta = now, self.count, 0, 0, 0
+end
+
+---How much there is to do, and in what it is counted.
+---@param total? number
+---@param unit? string
+function bar:aim(total, unit)
+  self.total = total and total > 0 and total or nil
+  self.unit = unit or self.unit
 end
 
 local function format_metric(value)
@@ -82,14 +97,28 @@ local function format_metrics(metrics)
   return table.concat(parts, ", ")
 end
 
--- Exponential mean of the rate: a sample of dt seconds weighs 1 - exp(-dt / 5 s).
+-- Exponential mean of the rate: a sample of dt seconds weighs 1 - exp(-dt / 5 s). Divided by the sum of weights it is
+-- the plain mean at first. A sample is from one change of the count to the next.
 local function update_rate(self, now)
-  local dt <const> = now - self.rate_at
-  if dt < REDRAW_S then return end
-  local sample <const> = (self.count - self.rate_count) / dt
+  local dt <const>, delta <const> = now - self.rate_at, self.count - self.rate_count
+  if dt < REDRAW_S or delta == 0 then return end
   local weight <const> = 1 - math.exp(-dt / RATE_MEAN_S)
-  self.rate = self.rate and self.rate + weight * (sample - self.rate) or sample
-  self.rate_at, self.rate_count = now, self.count
+  self.rate_sum = self.rate_sum + weight * (delta / dt - self.rate_sum)
+  self.rate_weight = self.rate_weight + weight * (1 - self.rate_weight)
+  self.rate_at, self.rate_count, self.rate_delta = now, self.count, delta
+end
+
+---What is done a second.
+---@param now number
+---@return number|nil
+function bar:rate(now)
+  local elapsed <const> = now - self.started_at
+  if self.finished_at or self.rate_weight == 0 or self:share() == 1 then
+    return elapsed > 0 and (self.count - self.started_count) / elapsed or nil
+  end
+  local rate <const>, silent <const> = self.rate_sum / self.rate_weight, now - self.rate_at
+  if rate * silent <= self.rate_delta then return rate end
+  return self.rate_delta / silent -- the next change is overdue
 end
 
 ---Sets how much is done, and figures to show.
@@ -126,8 +155,9 @@ function bar:remove()
   end
 end
 
+-- Nil where it is not known how much there is to do.
 function bar:share()
-  return self.total and math.max(0, math.min(1, self.count / self.total)) or nil
+  return self.total and self.count <= self.total * (1 + 1e-9) and math.max(0, self.count / self.total) or nil
 end
 
 local function drawn_bar(share, unicode)
@@ -149,7 +179,7 @@ function bar:line(now, with_bar)
   now = self.finished_at or now
   local elapsed <const> = now - self.started_at
   local share <const> = self:share()
-  local rate <const> = self.rate or (elapsed > 0 and self.count / elapsed) or nil
+  local rate <const> = self:rate(now)
   local head = text.clean(self.name) .. "  "
   local times = units.format_clock(elapsed)
   if share then
@@ -177,7 +207,7 @@ end
 -- Without a terminal: a line when another tenth is reached or 30 s have passed.
 function bar:report(now)
   local share <const> = self:share()
-  local step <const> = share and math.floor(share / PLAIN_SHARE + 1e-9) or 0
+  local step <const> = share and math.floor(share / PLAIN_SHARE + 1e-9) or self.plain_step
   if step > self.plain_step or now - self.plain_at >= PLAIN_S then
     self.plain_step = math.max(step, self.plain_step)
     self:print_plain(now)
