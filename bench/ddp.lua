@@ -75,7 +75,7 @@ local function train(w)
   for step = opt.warm + 1, opt.warm + opt.steps do
     x:step(batch, step)
     for l, t in ipairs(x.tensors) do
-      formula = formula + 4 * exchange.values_out(t, x.plan.paths[l], w.workers, opt.batch)
+      formula = formula + 4 * exchange.values_out(t, x.plan.paths[l], w.workers, opt.batch * t.positions)
     end
   end
   x:settle()

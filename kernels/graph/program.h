@@ -219,6 +219,8 @@ void tide_run_divide(struct tide_run *run, double by);
 /* From now on the parameter's gradient is not computed but offered as factors, to hooks->factors.
  * EUNSUPPORTED: it is not made by one product, or is folded. */
 int tide_run_offer_factors(struct tide_run *run, size_t parameter, bool on);
+/* Rows of a parameter's factors: those of the last batch, before the first those of one row. 0: it has no factors. */
+size_t tide_run_factor_rows(const struct tide_run *run, size_t parameter);
 bool tide_run_folded(const struct tide_run *run, size_t parameter);
 /* Runs the list for `rows` rows; `step` numbers the dropout masks. EINVAL (an input is not bound, a
  * label is outside its range), ENOMEM, or a hook's code. */

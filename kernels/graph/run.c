@@ -101,18 +101,36 @@ bool tide_run_folded(const struct tide_run *run, size_t parameter) {
     return false;
 }
 
-int tide_run_offer_factors(struct tide_run *run, size_t parameter, bool on) {
+/* The operation that makes a parameter's gradient as a product of two factors; NONE. */
+static size_t factored_by(const struct tide_run *run, size_t parameter) {
     const struct tide_program *p = run->plan->program;
-    for (size_t n = 0; n < p->node_count; n++) {
+    for (size_t n = 0; n < p->node_count && !(run->fold_rate > 0); n++) {
         const struct tide_attributes *t = &p->nodes[n].attributes;
-        if (run->plan->foldable[n] == parameter + 1 && t->ta && !t->tb && fpclassify(t->alpha) == FP_ZERO &&
-            !(run->fold_rate > 0)) {
-            run->offered[n] = on;
-            return 0;
+        if (run->plan->foldable[n] == parameter + 1 && t->ta && !t->tb && fpclassify(t->alpha) == FP_ZERO) {
+            return n;
         }
     }
-    return tide_fail(TIDE_EUNSUPPORTED, "program %s: the gradient of parameter %zu has no factors", p->name,
-                     parameter + 1);
+    return NONE;
+}
+
+size_t tide_run_factor_rows(const struct tide_run *run, size_t parameter) {
+    const struct tide_program *p = run->plan->program;
+    size_t n = factored_by(run, parameter);
+    if (n == NONE) {
+        return 0;
+    }
+    const struct value *v = &p->values[p->nodes[n].in[0]];
+    return tide__graph_rows(v, run->now.rows > 0 ? tide__levels_rows(run, v) : 1);
+}
+
+int tide_run_offer_factors(struct tide_run *run, size_t parameter, bool on) {
+    size_t n = factored_by(run, parameter);
+    if (n != NONE) {
+        run->offered[n] = on;
+        return 0;
+    }
+    return tide_fail(TIDE_EUNSUPPORTED, "program %s: the gradient of parameter %zu has no factors",
+                     run->plan->program->name, parameter + 1);
 }
 
 /* The arena: rows, edges, rows of tables, of levels, what is of constant size, and what is copied to

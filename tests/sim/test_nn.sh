@@ -34,4 +34,31 @@ run 0 sim --seeds 1..40 --jobs 2 crash.lua
 says err.txt '40 seeds, 0 failed'
 run 0 sim --seed 3 crash.lua
 says out.txt '^lost 1, reports 5, of 2$'
+
+# A matrix that is applied to every position of a sequence has factors of as many rows: the default sends no more bytes
+# than dense values, and factors where a small batch makes them the cheaper way.
+cat >sequence.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local opt = tide.options {comm = {"policy", default = "comm/hybrid"}, positions = {"of a sequence", default = 32},
+  batch = {"examples", default = 64}}
+local T <const>, D <const> = opt.positions, 64
+local net = nn.program("sequence", function(p)
+  local h = nn.relu(nn.linear(256)(p:input("x", T, D)))
+  p:loss(nn.mse(nn.linear(D)(h):reshape(T * D), p:input("y", T * D)))
+end)
+local function noise(seed) return tide.tensor.zeros("f32", 320, T * D):normal(seed) end
+local job = nn.job {name = "sequence", program = net, batch = opt.batch, epochs = 1, optimizer = nn.adam {lr = 1e-3},
+  comm = opt.comm, data = tide.data.lazy(function()
+    return {parts = {["train.x"] = noise(1), ["train.y"] = noise(2)}, count = 320}
+  end)}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  print(("BYTES %d"):format(cluster:start(job):wait().comm_bytes_step // 1))
+end)
+LUA
+bytes() { run 0 sim --seed 1 sequence.lua "$@"; sed -n 's/^BYTES //p' out.txt; }
+dense=$(bytes --comm comm/always-ps)
+[ "$(bytes)" -le "$((dense * 11 / 10))" ] || fail "hybrid sends $(bytes) bytes a step, dense values are $dense"
+factors=$(bytes --positions 1 --batch 8)
+[ "$factors" -lt "$((dense / 4))" ] || fail "factors of 4 rows take $factors bytes, dense values $dense"
 finish

@@ -569,6 +569,14 @@ static int run_offer(lua_State *L) {
     return 1;
 }
 
+/* run:factor_rows(parameter from 1): rows of its factors in the last batch, before the first those of one row; 0: none
+ */
+static int run_factor_rows(lua_State *L) {
+    const struct tide_run *run = tide__lua_run_check(L)->run;
+    lua_pushinteger(L, (lua_Integer)tide_run_factor_rows(run, (size_t)check_u32(L, 2) - 1));
+    return 1;
+}
+
 static int run_explain(lua_State *L) {
     char *text = NULL;
     int code = tide_plan_explain(tide__lua_run_check(L)->plan, &text);
@@ -675,9 +683,19 @@ void tide__lua_open_program(lua_State *L) {
         {NULL, NULL},
     };
     static const luaL_Reg run[] = {
-        {"divide", run_divide}, {"bind", run_bind},       {"stage", run_stage},     {"feed", run_feed},
-        {"step", run_step},     {"output", run_output},   {"fold", run_fold},       {"folded", run_folded},
-        {"offer", run_offer},   {"explain", run_explain}, {"figures", run_figures}, {NULL, NULL},
+        {"divide", run_divide},
+        {"bind", run_bind},
+        {"stage", run_stage},
+        {"feed", run_feed},
+        {"step", run_step},
+        {"output", run_output},
+        {"fold", run_fold},
+        {"folded", run_folded},
+        {"offer", run_offer},
+        {"factor_rows", run_factor_rows},
+        {"explain", run_explain},
+        {"figures", run_figures},
+        {NULL, NULL},
     };
     static const luaL_Reg functions[] = {{"program", core_program},
                                          {"update", core_update},

@@ -22,7 +22,8 @@ local N <const> = adapt.numbers
 ---What a program's layers are to an exchange: where they lie, and which gradients come as factors.
 ---@param program tide.nn.program
 ---@return table[] {id, name, first, count (elements, from 0), rows, cols (largest matrix), values, rest (not in
----matrices), row_values (of factors, for one row), bytes, parameters, matrices}
+---matrices), row_values (of factors, for one row), positions (rows of factors for one example: as many as the matrix is
+---applied to), bytes, parameters, matrices}
 function exchange.describe(program)
   local layout <const>, run <const> = program:layout(), program.core:plan("cpu", "train", 1)
   local tensors = {}
@@ -46,15 +47,27 @@ function exchange.describe(program)
     table.sort(t.matrices, function(a, b) return a.first < b.first end)
     t.values, t.rest, t.bytes = t.count, t.count, 4 * t.count
     for _, m in ipairs(t.matrices) do t.rest = t.rest - m.rows * m.columns end
+    t.positions = exchange.positions(t, run, 1)
   end
   return tensors
+end
+
+---Rows of a layer's factors for one example: the mean over its matrices, weighted by what a row of each sends.
+---@param t table of describe()
+---@param run table a run of the program, in training
+---@param examples number of its last batch; 1 before the first
+---@return number
+function exchange.positions(t, run, examples)
+  local values = 0
+  for _, m in ipairs(t.matrices) do values = values + run:factor_rows(m.parameter) * (m.rows + m.columns) end
+  return t.row_values > 0 and values / (t.row_values * examples) or 1
 end
 
 ---Values that a layer sends out of a worker in a step, by the formulas of docs/exchange.md.
 ---@param t table of describe()
 ---@param path string "ps", "ring" or "factor"
 ---@param workers integer
----@param rank number examples of a worker in a step
+---@param rank number rows of its factors: examples of a worker in a step times `positions`
 function exchange.values_out(t, path, workers, rank)
   if path == "factor" and t.row_values > 0 then return (workers - 1) * (rank * t.row_values + t.rest) end
   return 2 * t.values * (workers - 1) / workers
@@ -169,7 +182,8 @@ function exchange:take(l, count)
   self.product_s[l] = factor and core.now() - began or 0
   if factor then
     local t <const> = self.tensors[l]
-    self.flops, self.products_s = self.flops + 2 * (t.values - t.rest) * count, self.products_s + self.product_s[l]
+    self.flops = self.flops + 2 * (t.values - t.rest) * count * t.positions
+    self.products_s = self.products_s + self.product_s[l]
   end
   p.scales[l] = p.scale
   if p.sampled then
@@ -246,7 +260,7 @@ function exchange:leads() return self.present[1] == self.w.rank end
 function exchange:step(batch, step)
   self:begin()
   local paths <const>, number <const> = self.plan.paths, self.number + 1
-  self.number = number
+  self.number, self.examples = number, batch.rows or batch.count
   local hooks <const> = {
     need = function(l) self:reach(l) end,
     ready = function(l)
@@ -353,14 +367,17 @@ function exchange:tell()
   if now - self.told_at < TELL_EVERY_S or not self.pending then return end
   local stats <const> = self.core:stats()
   local waited_s <const> = stats.waited_s + stats.skew_s
-  local seconds = {}
-  local windows = {}
+  local seconds, windows, positions = {}, {}, {}
+  local counted <const> = self.model.program and (self.examples or 0) > 0
   for l, s in ipairs(stats.layer_s) do
+    local t <const> = self.tensors[l]
     seconds[l], windows[l] = s + (self.product_s[l] or 0), self.windows[l] or 0
+    if counted then t.positions = exchange.positions(t, self.model.train, self.examples) end
+    positions[l] = t.positions
   end
   self.w:exchanged {seconds = seconds, paths = self.pending.paths, bytes = stats.bytes - (self.told.bytes or 0),
                     busy_s = stats.busy_s - (self.told.busy_s or 0), step_s = (now - self.told_at) / self.told.steps,
-                    windows = windows, flops = self.flops, products_s = self.products_s,
+                    windows = windows, positions = positions, flops = self.flops, products_s = self.products_s,
                     adapts = self.adapts and self.adapts:report(#self.present),
                     waited_s = (waited_s - (self.told.waited_s or 0)) / self.told.steps}
   self.flops, self.products_s = 0, 0

@@ -144,7 +144,7 @@ function factors.coding(o) return new_spec("coding", {lr = 0.5, atoms = 32, l1 =
 local function describe(rows, columns)
   local n <const> = rows * columns
   return {{id = 1, name = "W", first = 0, count = n, rows = rows, cols = columns, values = n, rest = 0, bytes = 4 * n,
-           row_values = rows + columns, parameters = {{number = 1, first = 0, count = n, matrix = true}},
+           row_values = rows + columns, positions = 1, parameters = {{number = 1, first = 0, count = n, matrix = true}},
            matrices = {{parameter = 1, first = 0, rows = rows, columns = columns}}}}
 end
 

@@ -10,7 +10,7 @@ function comm.new(job)
   local self = setmetatable({tensors = {}, number = 0, batch = job.comm.batch}, comm)
   for i, t in ipairs(job.comm.tensors()) do
     self.tensors[i] = {id = t.id, name = t.name, rows = t.rows, cols = t.cols, values = t.values, rest = t.rest,
-      row_values = t.row_values, bytes = t.bytes, path = "ps",
+      row_values = t.row_values, positions = t.positions, bytes = t.bytes, path = "ps",
       format = "f32", fanout = 0, seconds = {}}
   end
   return self
@@ -23,7 +23,8 @@ function comm:fill(view, want)
   for i, t in ipairs(self.tensors) do
     local copy = {}
     for k, v in pairs(t) do copy[k] = v end
-    copy.seconds, copy.rank = {}, (self.batch + #view.workers - 1) // math.max(#view.workers, 1)
+    local examples <const> = (self.batch + #view.workers - 1) // math.max(#view.workers, 1)
+    copy.seconds, copy.rank, copy.positions = {}, math.ceil(examples * t.positions), nil
     if want["worker.times"] then
       for path, s in pairs(t.seconds) do copy.seconds[path] = s end
     else
@@ -69,6 +70,7 @@ function comm:measured(m)
     local path <const> = m.paths[i]
     if path and m.seconds[i] and m.seconds[i] > 0 then t.seconds[path] = forget(t.seconds[path], m.seconds[i]) end
     t.window_s = forget(t.window_s, m.windows[i])
+    t.positions = forget(t.positions, m.positions[i])
   end
   if m.busy_s > 0 then self.bytes_per_s = math.max(self.bytes_per_s or 0, m.bytes / m.busy_s) end
   if m.products_s > 0 then self.flops_per_s = forget(self.flops_per_s, m.flops / m.products_s) end
