@@ -23,7 +23,7 @@ local opt = tide.options {
   columns  = {"of generated examples", default = 20},
   held_out = {"share of the data's examples, or generated ones a task", type = "number"},
   splits   = {"how many random splits of a file's examples", default = 1},
-  steps    = {"outer steps at most", default = 5},
+  steps    = {"outer steps at most, of auto and learned; without it: 5", type = "integer"},
   rows_rho = {"sdca with the looser bound by sums of rows", default = false},
   deadline = {"times the median pass at which a round of sdca ends; 0: when a pass is made", default = 0.0},
   nodes    = {"node processes on this machine, a worker each", default = 2},

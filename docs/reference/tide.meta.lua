@@ -133,7 +133,8 @@ function tide_fiber:done() end
 ---@field on_loss? "stop" what lost rows of a table mean
 ---@field tables? table<string, table>|fun(data: tide.data.set): table<string, table>
 ---@field params? table handed to the workers as w.params
----@field on_report? fun(run: table, sum: table): table|nil once per report of all workers; its answer changes params
+---@field on_report? fun(run: table, sum: table): table|nil, string? once per report of all workers; its answer changes
+--- params, a second one ends the run, as stopped for that reason
 ---@field evaluate? table<string, fun(w: tide.worker): number|table, number> sum (or table of sums) and count
 ---@field stop? {epochs?: integer, loss?: number, time?: number|string, metric?: string, per?: string,
 --- patience?: integer, better?: "less"|"more", by?: number} epochs: reports; loss: at most; metric: a number of
@@ -1936,12 +1937,14 @@ function tide_multitask_module.job(given) end
 ---The examples as a job has them; read once.
 function tide_multitask_module.problem(o) end
 
----What a finished run has found.
+---What a run has found, or had come to when it was stopped (`stopped`); an error while it still chose lambda and
+---relation.
 ---@param run tide.run
 ---@return tide.multitask.model
 function tide_multitask_module.model(run) end
 
 ---@class tide.multitask.model
+---@field stopped boolean whether the run stopped before its end: these are the parameters it had come to
 local tide_multitask_model = {}
 
 ---Predictions for new rows of a task: numbers, or scores whose sign is the class.
@@ -1950,17 +1953,20 @@ local tide_multitask_model = {}
 ---@return number[]
 function tide_multitask_model:predict(task, rows) end
 
----By task: {task =, count =, squares =, right =} of a part.
+---By task: {task =, count =, squares =, right =, around = squares of the labels around their mean} of a part.
 ---@param name "train"|"validate"|"test"
+---@return table[]
 function tide_multitask_model:errors(name) end
 
----Root of the mean squared error of each task in a part, and of all.
+---Root of the mean squared error over all examples of a part.
 ---@param name? "train"|"validate"|"test"
----@return number root of the mean squared error over all examples of a part
+---@return number
 function tide_multitask_model:rmse(name) end
 
----Share of the variance that is explained, of each task in a part.
----@return number 1 - squared error over squared deviation from the mean of all examples of a part
+---Share of the variance of a part that is explained: 1 - squared error over squared deviation from the mean of all its
+---examples.
+---@param name? "train"|"validate"|"test"
+---@return number
 function tide_multitask_model:explained_variance(name) end
 
 ---The learnt covariance of tasks.

@@ -161,7 +161,7 @@ tide.main(function()
 end)
 LUA
 run 0 run says.lua
-says err.txt 'note: 1 of 4 columns are constant beside the intercept, their coefficients stay 0: 2$'
+says err.txt 'note: 1 of 4 columns are constant, their coefficients stay 0: 2$'
 [ "$(grep -c 'warning: tolerance 1e-17 is not reached: nothing gets better any more in f64 at a gap of' err.txt)" = 2 ] ||
     fail "two fits do not reach their tolerance: $(cat err.txt)"
 [ "$(grep -c 'warning: a class has 1 example for 4 folds' err.txt)" = 1 ] || fail "the rare class: $(cat err.txt)"

@@ -125,3 +125,42 @@ describe("tide.descent", function()
     refuses("ccd", {tolerance = -1}, "`tolerance` is a number of 0 or more")
   end)
 end)
+
+describe("tide.multitask", function()
+  local multitask, set, was
+
+  setup(function()
+    was = package.loaded["tide.data"]
+    package.loaded["tide.data"] = {is_set = function(data) return data == set end}
+    set = {columns = 3}
+    support.core.kernel = support.core.kernel or function() end
+    multitask = require "tide.multitask"
+  end)
+  teardown(function() package.loaded["tide.data"] = was end)
+
+  local function refuses(options, pattern)
+    options.name, options.data = "tasks", set
+    local ok, err = pcall(multitask.job, options)
+    assert.is_false(ok)
+    assert.match(pattern, err.message, 1, true)
+  end
+
+  it("refuses options that would do nothing", function()
+    refuses({share = 0.1}, "no field `share`")
+    refuses({passes = 2}, '`passes` has no meaning with solver = "cg"')
+    refuses({deadline = 2}, '`deadline` has no meaning with solver = "cg"')
+    refuses({rho = "rows"}, '`rho` has no meaning with solver = "cg"')
+    refuses({loss = "hinge", smooth = 1}, '`smooth` has no meaning but with loss = "smoothed"')
+    refuses({start = 0.5}, '`start` has no meaning but with relation = "learned"')
+    refuses({relation = "independent", steps = 2}, '`steps` has no meaning but with relation')
+    refuses({relation = {"mean", 0.5}, lambdas = 0.1, validate = 0.2}, "`validate` has no meaning where nothing is chosen")
+    refuses({relation = {graph = {}, rigde = 1}}, "relation has no field `rigde`")
+  end)
+
+  it("refuses options of other kinds and sizes", function()
+    refuses({tolerance = 0}, "tolerance is 0, not a number above 0")
+    refuses({rounds = 0}, "`rounds` is 0, not a whole number from 1 on")
+    refuses({relation = {"mean", 1}}, "the second is in [0, 1)")
+    refuses({lambdas = {1, -1}}, "lambdas[2] is -1, not a number above 0")
+  end)
+end)

@@ -8,6 +8,7 @@
 -- instead.
 local core = require "tide.core"
 local data = require "tide.data"
+local ending = require "tide.descent.ending"
 local folds = require "tide.descent.folds"
 local script = require "tide.script"
 
@@ -19,7 +20,6 @@ local logistic <const>, columns_of <const> = core.kernel "descent_logistic", cor
 -- The sum of squares around the mean, as a share of that around 0, of a column that counts as constant: one whose mean
 -- was subtracted before squares were summed, and one where sums were subtracted, which leaves their rounding.
 local CONSTANT <const>, UNRESOLVED <const> = 1e-26, 1e-13
-local NOTED <const> = 10 -- columns that a line of the log names
 
 ---@class tide.descent.linear
 ---@field x table f64 tensor, coefficients; b: the intercept
@@ -256,12 +256,9 @@ end
 
 ---Which columns stay 0 because they are constant; once.
 function linear:note_constant()
-  local count <const> = #self.constant
-  if count == 0 or self.noted or self.fold or self.team.index ~= 1 then return end
+  if #self.constant == 0 or self.noted or self.fold or self.team.index ~= 1 then return end
   self.noted = true
-  local list <const> = table.concat(self.constant, ", ", 1, math.min(count, NOTED))
-  self.team.w:log(("note: %d of %d columns are constant beside the intercept, their coefficients stay 0: %s%s"):format(
-    count, self.J, list, count > NOTED and ", .." or ""))
+  self.team.w:log(ending.constant(self.constant, self.J))
 end
 
 ---Weights of the penalty: o.penalty, times the deviation of a column where columns are scaled.

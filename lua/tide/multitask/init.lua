@@ -2,6 +2,7 @@
 -- guide.
 local core = require "tide.core"
 local descent = require "tide.descent"
+local ending = require "tide.descent.ending"
 local problem = require "tide.multitask.problem"
 local relation = require "tide.multitask.relation"
 local script = require "tide.script"
@@ -14,6 +15,7 @@ local multitask = {}
 local TASKS_MOST <const> = 2048
 local STARTS <const> = {0, 0.5, 0.9}
 local INNER <const>, ROUNDS_MOST <const> = 1e-3, 200
+local LEAST_LAMBDA <const> = 1e-14 -- beside the curvature of the loss: f64 tells less from 0 no more
 local STILL <const> = 1e-4 -- an outer step that lowers the objective less, as a share, is the last
 
 local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
@@ -24,11 +26,11 @@ local function fail(message, help) error(script.error("T0203", message, {help = 
 local part = {}
 part.__index = part
 
----What is tried: {start = c or nil, lambda =, steps = outer steps at most}.
+---What is tried: {start = c or false for the relation that is given, lambda =, steps = outer steps at most}.
 local function trials_of(o)
   local list = {}
   local kind <const> = o.kind
-  local starts <const> = kind == "auto" and STARTS or {o.start}
+  local starts <const> = kind == "auto" and STARTS or {o.start or false}
   for _, c in ipairs(starts) do
     for _, lambda in ipairs(o.lambdas) do
       list[#list + 1] = {start = c, lambda = lambda, steps = (kind == "auto" or kind == "learned") and o.steps or 0}
@@ -97,6 +99,10 @@ function part:divide()
   self.solver:share()
   self.p:leave_out(self.w.params.without)
   self.left_out = without(self)
+  if self.p.constant and #self.p.constant > 0 and self.team.index == 1 and not self.noted then
+    self.noted = true
+    self.w:log(ending.constant(self.p.constant, self.p.columns))
+  end
   if self.team.others then self.solver.so_far = nil end -- some may have come one round further
   self.solver.all = self.last ~= nil
   self.solver:deal()
@@ -115,6 +121,23 @@ local function learn(self)
   if self.team.index == 1 then S, values = relation.learned(matrix) end
   local told <const> = self.team:gather("relation", S and {S = S, values = values} or false)[1]
   return told.S, told.values
+end
+
+---A solution whose gap is above the tolerance: said once, and an error where the script asked for the tolerance.
+---@return boolean whether the run ends without its tolerance
+function part:end_early(r, tolerance)
+  local final <const> = self.last and self.outer >= self.last.steps
+  if not r.still and final and self.o.asked then
+    fail(("tolerance %.3g is not reached: after %d rounds of %s the gap is %.3g, %.3g of the objective"):format(
+      tolerance, r.rounds, self.o.solver, r.primal - r.dual, (r.primal - r.dual) / math.abs(r.primal)),
+      "more `rounds` or larger `lambdas`; without `tolerance` the run ends with a warning")
+  end
+  if self.team.index == 1 and (final or not self.warned) then
+    self.warned = true
+    self.w:log(ending.unmet(r.still and ending.STILL or ("%d rounds end"):format(r.rounds), tolerance,
+      r.primal - r.dual, r.primal))
+  end
+  return final and not r.still
 end
 
 ---One relation solved for, and what follows: the next relation, the next trial, or the end.
@@ -139,9 +162,10 @@ function part:advance()
   end
   local solve_s <const> = (self.solved_s or 0) + core.now() - began
   self.solved_s = nil
-  local fields <const> = {trial = self.trial, outer = self.outer, lambda = trial.lambda, start = trial.start,
+  local unmet <const> = not r.met and self:end_early(r, math.max(tolerance, o.tolerance))
+  local fields <const> = {trial = self.trial, outer = self.outer, lambda = trial.lambda, start = trial.start or nil,
     primal = r.primal, dual = r.dual, gap = r.primal - r.dual, rounds = r.rounds, rho = r.rho,
-    final = self.last and 1 or 0,
+    final = self.last and 1 or 0, unmet = unmet and 1 or nil,
     least_made = r.least_made ~= math.huge and r.least_made or nil}
   for k = 1, r.rounds do
     if (r.trace[k] or math.huge) <= 1e-3 * r.primal and not fields.rounds_3 then fields.rounds_3 = k - 1 end
@@ -190,7 +214,7 @@ function part:advance()
   else
     self:begin_last(self.trials[self.best.trial], self.best.outer)
     fields.best_lambda, fields.best_outer = self.last.lambda, self.last.steps
-    fields.best_start = self.last.start
+    fields.best_start = self.last.start or nil
     self.team.changed = true -- the examples are divided anew: all of them
   end
   self.round = self.round + 1
@@ -198,7 +222,7 @@ function part:advance()
 end
 
 ---Parameters and covariance into tables: rows of own tasks; the covariance in ranges.
-function part:store(t)
+function part:store(t, last)
   local s <const>, p <const>, tables <const> = self.solver, self.p, self.w.tables
   for i, u in ipairs(s.own) do
     if u.head then
@@ -207,7 +231,8 @@ function part:store(t)
       tables.w:push({u.task - 1}, row)
     end
   end
-  if s.S then descent.store(t, tables.covariance, s.S:view(1, p.m * p.m, 1)) end
+  if not self.last then last = nil end -- while it chooses there is no model
+  if s.S then descent.store(t, tables.covariance, s.S:view(1, p.m * p.m, 1), last) end
   if tables.dual then
     s:share()
     descent.store(t, tables.dual, s.a)
@@ -224,22 +249,106 @@ local KNOWN <const> = {
 local LOSSES <const> = {squared = true, hinge = true, smoothed = true, logistic = true}
 
 local function check_relation(o)
-  local given <const> = o.relation
-  if given == nil or given == "auto" or given == "learned" or given == "independent" then
-    o.kind = given or "auto"
-    o.start = o.kind == "learned" and (o.start or 0) or 0
-    if o.kind == "independent" then o.kind = "fixed" end
+  local given <const> = o.relation == nil and "auto" or o.relation
+  if given ~= "learned" then
+    descent.check_unused("multitask.job", o, {"start"}, 'but with relation = "learned"')
+  elseif o.start ~= nil and not (type(o.start) == "number" and o.start >= 0 and o.start < 1) then
+    fail(("multitask.job: start is %s, not in [0, 1)"):format(tostring(o.start)))
+  end
+  if given ~= "auto" and given ~= "learned" then
+    descent.check_unused("multitask.job", o, {"steps"}, 'but with relation = "auto" or "learned"')
+  end
+  if given == "auto" or given == "learned" or given == "independent" then
+    o.kind, o.start = given == "independent" and "fixed" or given, o.start or 0
   elseif type(given) == "table" and given[1] == "mean" then
     local c <const> = given[2]
-    if type(c) ~= "number" or c < 0 or c >= 1 then
+    if type(c) ~= "number" or not (c >= 0 and c < 1) then
       fail(("multitask.job: relation {\"mean\", %s}: the second is in [0, 1)"):format(tostring(c)))
     end
     o.kind, o.start = "fixed", c
   elseif type(given) == "table" then
+    if given.graph ~= nil then script.check_fields("T0203", "relation", given, {graph = true, ridge = true}) end
     o.kind, o.start = "fixed", nil
   else
     fail(("multitask.job: relation `%s` is none of auto, learned, independent, {\"mean\", c}, a matrix, {graph = ..}")
       :format(tostring(given)))
+  end
+end
+
+---Options that the solver and the loss have no part in.
+local function check_solver(o)
+  if not LOSSES[o.loss] then
+    fail(("multitask.job: loss `%s` is none of squared, hinge, smoothed, logistic"):format(tostring(o.loss)))
+  end
+  o.solver = o.solver or (o.loss == "squared" and "cg" or "sdca")
+  if o.solver ~= "sdca" and not (o.solver == "cg" and o.loss == "squared") then
+    fail(("multitask.job: solver `%s` for %s loss; there are sdca, and cg for squared loss"):format(tostring(o.solver),
+      o.loss))
+  end
+  if o.solver == "cg" then
+    descent.check_unused("multitask.job", o, {"passes", "deadline", "rho"}, 'with solver = "cg"')
+  end
+  if o.loss ~= "smoothed" then
+    descent.check_unused("multitask.job", o, {"smooth"}, 'but with loss = "smoothed"')
+  elseif o.smooth ~= nil and not (type(o.smooth) == "number" and o.smooth > 0 and o.smooth < math.huge) then
+    fail(("multitask.job: smooth is %s, not a number above 0"):format(tostring(o.smooth)))
+  end
+  if o.rho ~= nil and o.rho ~= "rows" then
+    fail(("multitask.job: rho is %s; there is \"rows\", the looser bound by sums of rows"):format(tostring(o.rho)))
+  end
+  if o.deadline and not (type(o.deadline) == "number" and o.deadline >= 1) then
+    fail(("multitask.job: deadline is %s, not a number of 1 or more"):format(tostring(o.deadline)))
+  end
+end
+
+---@return number[] lambdas falling: warm starts go from strong to weak
+local function check_lambdas(given)
+  local list <const> = {}
+  if type(given) ~= "table" or #given == 0 then fail "multitask.job: `lambdas` is a list of numbers" end
+  for i, v in ipairs(given) do
+    if type(v) ~= "number" or not (v > 0 and v < math.huge) then
+      fail(("multitask.job: lambdas[%d] is %s, not a number above 0"):format(i, tostring(v)))
+    end
+    list[i] = v
+  end
+  table.sort(list, function(a, b) return a > b end)
+  return list
+end
+
+local function check_numbers(o)
+  if o.tolerance ~= nil and not (type(o.tolerance) == "number" and o.tolerance > 0 and o.tolerance < math.huge) then
+    fail(("multitask.job: tolerance is %s, not a number above 0"):format(tostring(o.tolerance)))
+  end
+  if o.seed ~= nil and math.type(o.seed) ~= "integer" then
+    fail(("multitask.job: `seed` is %s, not a whole number"):format(tostring(o.seed)))
+  end
+  if o.kind ~= "auto" and #o.lambdas == 1 then
+    descent.check_unused("multitask.job", o, {"validate"}, "where nothing is chosen: one lambda and one relation")
+    o.validate = 0
+  end
+  o.asked = o.tolerance ~= nil
+  o.tolerance, o.validate, o.seed = o.tolerance or 1e-6, o.validate or 0.2, o.seed or 1
+  if type(o.validate) ~= "number" or not (o.validate >= 0 and o.validate < 1) then
+    fail(("multitask.job: validate is %s, not in [0, 1)"):format(tostring(o.validate)))
+  end
+  o.steps, o.passes, o.rounds, o.smooth = o.steps or 5, o.passes or 1, o.rounds or ROUNDS_MOST, o.smooth or 1
+  for _, key in ipairs {"steps", "passes", "rounds"} do
+    local least <const> = key == "steps" and 0 or 1
+    if math.type(o[key]) ~= "integer" or o[key] < least then
+      fail(("multitask.job: `%s` is %s, not a whole number from %d on"):format(key, tostring(o[key]), least))
+    end
+  end
+end
+
+---The examples as the driver has them, before any worker begins.
+local function check_problem(o, p)
+  if p.columns == 0 then fail "multitask.job: the data has no columns" end
+  if o.kind == "fixed" and not o.start then relation.given(o.relation, p.m) end
+  local values <const> = p.x.values:convert "f64":view(1, #p.x.values, 1)
+  local least <const> = LEAST_LAMBDA * core.kernel "vector_dot" ({x = values, y = values}).sum / p.n / p.m
+  if o.lambdas[#o.lambdas] < least then
+    fail(("multitask.job: lambda %g is below %.2g, the least that f64 tells from 0 beside these examples"):format(
+      o.lambdas[#o.lambdas], least), "a larger lambda")
   end
 end
 
@@ -257,51 +366,23 @@ function multitask.job(given)
   for k, v in pairs(given) do o[k] = v end
   if not require("tide.data").is_set(o.data) then fail "multitask.job wants `data`, rows with tasks" end
   o.loss = o.loss or "squared"
-  if not LOSSES[o.loss] then
-    fail(("multitask.job: loss `%s` is none of squared, hinge, smoothed, logistic"):format(tostring(o.loss)))
-  end
-  o.solver = o.solver or (o.loss == "squared" and "cg" or "sdca")
-  if o.solver ~= "sdca" and not (o.solver == "cg" and o.loss == "squared") then
-    fail(("multitask.job: solver `%s` for %s loss; there are sdca, and cg for squared loss"):format(tostring(o.solver),
-      o.loss))
-  end
+  check_solver(o)
   if o.without ~= nil and type(o.without) ~= "table" then
     fail "multitask.job: `without` is a list of numbers of tasks"
   end
   check_relation(o)
   descent.check_checkpoint("multitask.job", o)
-  o.lambdas = type(o.lambdas) == "number" and {o.lambdas} or o.lambdas or {1e-4, 3e-4, 1e-3, 3e-3, 1e-2}
-  if type(o.lambdas) ~= "table" or #o.lambdas == 0 then fail "multitask.job: `lambdas` is a list of numbers" end
-  for i, v in ipairs(o.lambdas) do
-    if type(v) ~= "number" or not (v > 0 and v < math.huge) then
-      fail(("multitask.job: lambdas[%d] is %s, not a number above 0"):format(i, tostring(v)))
-    end
-  end
-  table.sort(o.lambdas, function(a, b) return a > b end) -- warm starts go from strong to weak
+  o.lambdas = check_lambdas(type(o.lambdas) == "number" and {o.lambdas} or o.lambdas
+    or {1e-4, 3e-4, 1e-3, 3e-3, 1e-2})
   o.standardise, o.bias = o.standardise ~= false, o.bias ~= false
-  o.tolerance, o.validate, o.seed = o.tolerance or 1e-6, o.validate or 0.2, o.seed or 1
-  if type(o.validate) ~= "number" or o.validate < 0 or o.validate >= 1 then
-    fail(("multitask.job: validate is %s, not in [0, 1)"):format(tostring(o.validate)))
-  end
-  o.steps, o.passes, o.rounds, o.smooth = o.steps or 5, o.passes or 1, o.rounds or ROUNDS_MOST, o.smooth or 1
-  for _, key in ipairs {"steps", "passes", "rounds"} do
-    if math.type(o[key]) ~= "integer" or o[key] < (key == "steps" and 0 or 1) then
-      fail(("multitask.job: `%s` is %s, not a whole number"):format(key, tostring(o[key])))
-    end
-  end
-  if o.rho ~= nil and o.rho ~= "rows" then
-    fail(("multitask.job: rho is %s; there is \"rows\", the looser bound by sums of rows"):format(tostring(o.rho)))
-  end
-  if o.deadline and not (type(o.deadline) == "number" and o.deadline >= 1) then
-    fail(("multitask.job: deadline is %s, not a number of 1 or more"):format(tostring(o.deadline)))
-  end
-  local tries <const> = o.kind == "auto" or #o.lambdas > 1
-  if not tries then o.validate = 0 end
+  check_numbers(o)
   local job <const> = require("tide.run.job").new {
     name = o.name, seed = o.seed, on_worker_loss = "replay", checkpoint = o.checkpoint,
     params = {without = o.without or {}},
+    on_report = function(_, sum) return nil, sum.unmet and "tolerance" or nil end,
     tables = function()
       local p <const> = multitask.problem(o)
+      check_problem(o, p)
       local copies <const> = require("tide.nn.replica").copies()
       return {
         w = table_spec.new {keys = table_spec.dense(p.m), width = p.d, slots = "range", update = {"assign"},
@@ -328,22 +409,24 @@ end
 ---- results --------------------------------------------------------------------------------------------------------
 
 ---@class tide.multitask.model
+---@field stopped boolean whether the run stopped before its end: these are the parameters it had come to
 local model = {}
 model.__index = model
 
----What a finished run has found.
+---What a run has found, or had come to when it was stopped (`stopped`); an error while it still chose lambda and
+---relation.
 ---@param run tide.run
 ---@return tide.multitask.model
 function multitask.model(run)
   local o <const> = run.job.multitask
   if not o then fail "multitask.model wants a run of multitask.job" end
   local p <const> = multitask.problem(o)
+  local S <const>, stopped <const> = descent.found(run, run.tables.covariance, p.m * p.m)
   local keys <const> = core.tensor("u64", p.m, 1):fill(0, 1)
   local w <const> = run.tables.w:pull(keys)
   local wide <const> = core.tensor("f64", p.m, p.d)
   for i, v in pairs(w) do wide[i] = v end
-  return setmetatable({p = p, o = o, w = wide,
-                       S = descent.load(run.tables.covariance, p.m * p.m):view(1, p.m, p.m)}, model)
+  return setmetatable({p = p, o = o, w = wide, S = S:view(1, p.m, p.m), stopped = stopped}, model)
 end
 
 local function place_of(self, task)
@@ -370,20 +453,33 @@ function model:predict(task, rows)
   return list
 end
 
----By task: {task =, count =, squares =, right =} of a part.
+---A task's rows of a part.
+---@return integer first from 0
+---@return integer count
+local function piece(p, t, name)
+  local c <const> = p.counts[t]
+  return p.first[t] + (name == "train" and 0 or name == "validate" and c.train or c.train + c.validate), c[name]
+end
+
+---By task: {task =, count =, squares =, right =, around = squares of the labels around their mean} of a part.
 ---@param name "train"|"validate"|"test"
+---@return table[]
 function model:errors(name)
-  local p <const>, list = self.p, {}
+  local p <const>, list, all = self.p, {}, 0
+  if not p.counts[1][name] then fail(("part `%s` is none of train, validate, test"):format(tostring(name))) end
   local a <const> = core.tensor("f64", p.n, 1)
   for t = 1, p.m do
-    local c <const> = p.counts[t]
-    local first <const> = p.first[t] + (name == "train" and 0 or name == "validate" and c.train or c.train + c.validate)
+    local first <const>, count <const> = piece(p, t, name)
     local mean, around = 0, 0
-    for j = first + 1, first + c[name] do mean = mean + p.y[j] / c[name] end
-    for j = first + 1, first + c[name] do around = around + (p.y[j] - mean) ^ 2 end
+    for j = first + 1, first + count do mean = mean + p.y[j] / count end
+    for j = first + 1, first + count do around = around + (p.y[j] - mean) ^ 2 end
     local r <const> = p:kernel(core.kernel "mtl_score", {y = p.y, a = a, w = self.w:slice(t, 1):view(1, p.d, 1),
-      loss = p.loss, first = first, rows = c[name], smooth = self.o.smooth})
-    list[t] = {task = p.numbers[t], count = c[name], squares = r.squares, right = r.correct, around = around}
+      loss = p.loss, first = first, rows = count, smooth = self.o.smooth})
+    list[t] = {task = p.numbers[t], count = count, squares = r.squares, right = r.correct, around = around}
+    all = all + count
+  end
+  if all == 0 then
+    fail(("the data has no examples of part `%s`"):format(name), "data:split {train = 0.8, test = 0.2} makes one")
   end
   return list
 end
@@ -394,28 +490,32 @@ local function total(list, field)
   return sum
 end
 
----Root of the mean squared error of each task in a part, and of all.
+---Root of the mean squared error over all examples of a part.
 ---@param name? "train"|"validate"|"test"
----@return number root of the mean squared error over all examples of a part
+---@return number
 function model:rmse(name)
   local list <const> = self:errors(name or "test")
   return math.sqrt(total(list, "squares") / total(list, "count"))
 end
 
----Share of the variance that is explained, of each task in a part.
----@return number 1 - squared error over squared deviation from the mean of all examples of a part
+---Share of the variance of a part that is explained: 1 - squared error over squared deviation from the mean of all its
+---examples.
+---@param name? "train"|"validate"|"test"
+---@return number
 function model:explained_variance(name)
-  local p <const> = self.p
-  local list <const> = self:errors(name or "test")
-  local sum, squares, n = 0, 0, 0
-  for t = 1, p.m do
-    local c <const> = p.counts[t]
-    local part_name <const> = name or "test"
-    local first <const> = p.first[t] + (part_name == "train" and 0 or part_name == "validate" and c.train
-      or c.train + c.validate)
-    for j = first + 1, first + c[part_name] do sum, squares, n = sum + p.y[j], squares + p.y[j] ^ 2, n + 1 end
+  name = name or "test"
+  local p <const>, list <const> = self.p, self:errors(name)
+  local mean, around, n = 0, 0, total(list, "count")
+  local function each(f)
+    for t = 1, p.m do
+      local first <const>, count <const> = piece(p, t, name)
+      for j = first + 1, first + count do f(p.y[j]) end
+    end
   end
-  return 1 - total(list, "squares") / (squares - sum * sum / n)
+  each(function(y) mean = mean + y / n end)
+  each(function(y) around = around + (y - mean) ^ 2 end)
+  if around == 0 then fail(("all labels of part `%s` are the same: there is no variance to explain"):format(name)) end
+  return 1 - total(list, "squares") / around
 end
 
 ---The learnt covariance of tasks.

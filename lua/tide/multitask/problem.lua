@@ -7,6 +7,7 @@ local tasks = require "tide.data.tasks"
 ---@class tide.multitask.problem
 ---@field m integer tasks; d: columns, with the constant; n: rows
 ---@field numbers integer[] of the tasks, as the data has them
+---@field constant integer[]|nil columns that standardising leaves out
 ---@field first integer[] of each task: its first row, from 0
 ---@field counts {train: integer, validate: integer, test: integer}[] of each task
 ---@field y table f64 tensor, minus `shift` for squared loss
@@ -14,6 +15,7 @@ local tasks = require "tide.data.tasks"
 local problem = {}
 problem.__index = problem
 
+local CONSTANT <const> = 1e-26 -- a column's variance beside the square of its mean
 local PARTS <const> = {"train", "validate", "test"}
 
 local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
@@ -58,25 +60,35 @@ local function rows_of(data, o)
   return parts, rows, numbers
 end
 
----Mean of each column over the rows to train on, and deviation; 0 where a column is constant.
+---Mean of each column over the rows to train on, and deviation; 0 where a column is constant. Squares are summed around
+---the mean: of a column of 200,000 +- 1 the difference of two sums would have no digits left.
 local function moments(self, order)
   local d <const> = self.columns
-  local sum, square, count = core.tensor("f64", d, 1), core.tensor("f64", d, 1), 0
-  for _, r in ipairs(order) do
-    if r.name == "train" then
-      count = count + 1
-      for j, v in r.part:row(r.row) do
-        sum[j + 1] = sum[j + 1] + v
-        square[j + 1] = square[j + 1] + v * v
+  local mean <const>, deviation <const>, count = core.tensor("f64", d, 1), core.tensor("f64", d, 1), 0
+  local sum <const>, entries <const> = core.tensor("f64", d, 1), core.tensor("f64", d, 1)
+  local function each(f)
+    for _, r in ipairs(order) do
+      if r.name == "train" then
+        for j, v in r.part:row(r.row) do f(j + 1, v) end
       end
     end
   end
+  for _, r in ipairs(order) do count = count + (r.name == "train" and 1 or 0) end
+  each(function(j, v) mean[j], entries[j] = mean[j] + v / count, entries[j] + 1 end)
+  each(function(j, v)
+    sum[j] = sum[j] + (v - mean[j])
+    deviation[j] = deviation[j] + (v - mean[j]) ^ 2
+  end)
+  self.constant = {}
   for j = 1, d do
-    local mean <const> = sum[j] / count
-    local var <const> = square[j] / count - mean * mean
-    sum[j], square[j] = mean, var > 1e-12 * (square[j] / count) and math.sqrt(var) or 0
+    local zeros <const> = count - entries[j]
+    local rest <const> = (sum[j] - zeros * mean[j]) / count
+    local var <const> = (deviation[j] + zeros * mean[j] ^ 2) / count - rest ^ 2
+    local varies <const> = var > CONSTANT * mean[j] ^ 2
+    deviation[j] = varies and math.sqrt(var) or 0
+    if not varies and mean[j] ~= 0 then self.constant[#self.constant + 1] = j end
   end
-  return sum, square
+  return mean, deviation
 end
 
 local function check_label(self, y, t)
@@ -98,7 +110,7 @@ function problem:write_row(part, row, values, at)
     end
     for j, v in part:row(row) do
       if self.deviation[j + 1] > 0 then
-        values[at + j + 1] = values[at + j + 1] + v / self.deviation[j + 1] * scale
+        values[at + j + 1] = (v - self.mean[j + 1]) / self.deviation[j + 1] * scale
       end
     end
   else

@@ -7,6 +7,8 @@ local eigen <const>, product <const> = core.kernel "eigen", core.kernel "product
 local relation = {}
 
 local LEAST <const> = 1e-6 -- of I/m in a learned relation
+local RIDGE <const> = 0.1 -- on the Laplacian of a graph
+local LEAST_VALUE <const> = 1e-12 -- of a matrix that is given, beside its largest eigenvalue
 
 local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
 
@@ -66,10 +68,14 @@ end
 function relation.given(value, m)
   local s <const> = core.tensor("f64", m, m)
   if value.graph then
+    local ridge <const> = value.ridge == nil and RIDGE or value.ridge
+    if type(ridge) ~= "number" or not (ridge > 0 and ridge < math.huge) then
+      fail(("relation: ridge is %s, not a number above 0"):format(tostring(ridge)))
+    end
     for _, edge in ipairs(value.graph) do
       local i <const>, j <const>, w <const> = edge[1], edge[2], edge[3] or 1
       if math.type(i) ~= "integer" or math.type(j) ~= "integer" or i < 1 or j < 1 or i > m or j > m or i == j
-        or type(w) ~= "number" or w < 0 then
+        or type(w) ~= "number" or not (w >= 0 and w < math.huge) then
         fail(("relation: edge {%s, %s, %s} of a graph of %d tasks"):format(tostring(i), tostring(j), tostring(w), m))
       end
       for _, at in ipairs {{i, i, w}, {j, j, w}, {i, j, -w}, {j, i, -w}} do
@@ -77,13 +83,19 @@ function relation.given(value, m)
         s[place] = s[place] + at[3]
       end
     end
-    for i = 1, m do s[(i - 1) * m + i] = s[(i - 1) * m + i] + (value.ridge or 0.1) end
+    for i = 1, m do s[(i - 1) * m + i] = s[(i - 1) * m + i] + ridge end
     return to_trace((of_values(s, function(v) return 1 / v end)))
   end
   if #value ~= m then fail(("relation: a matrix of %d rows for %d tasks"):format(#value, m)) end
   for i = 1, m do
     if type(value[i]) ~= "table" or #value[i] ~= m then fail(("relation: row %d has not %d numbers"):format(i, m)) end
-    for j = 1, m do s[(i - 1) * m + j] = value[i][j] end
+    for j = 1, m do
+      local v <const> = value[i][j]
+      if type(v) ~= "number" or v ~= v or math.abs(v) == math.huge then
+        fail(("relation: row %d, number %d is %s"):format(i, j, tostring(v)))
+      end
+      s[(i - 1) * m + j] = v
+    end
   end
   for i = 1, m do
     for j = 1, i - 1 do
@@ -92,7 +104,8 @@ function relation.given(value, m)
       end
     end
   end
-  if relation.values(s)[m] <= 0 then fail "relation: the matrix is not positive definite" end
+  local values <const> = relation.values(s)
+  if values[m] <= LEAST_VALUE * values[1] then fail "relation: the matrix is not positive definite" end
   return to_trace(s)
 end
 

@@ -7,7 +7,9 @@
 -- squared loss: conjugate gradients on (A + lambda S^-1) W = C, preconditioned by S. Both begin from any dual
 -- variables, and W is made anew of them when S, the workers or the examples change.
 local core = require "tide.core"
+local ending = require "tide.descent.ending"
 local relation = require "tide.multitask.relation"
+local script = require "tide.script"
 
 local sdca <const>, score <const>, times <const> = core.kernel "mtl_sdca", core.kernel "mtl_score",
   core.kernel "mtl_product"
@@ -15,6 +17,9 @@ local add <const>, dot <const>, product <const> = core.kernel "vector_add", core
   core.kernel "product"
 local cut <const> = core.kernel "matrix_columns"
 
+local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
+
+local CG_MOST <const> = 200 -- rounds of conjugate gradients that go on where sdca ended
 local SLICES <const> = 8 -- looks at the clock in a pass over a task
 local LESS <const> = 0.45 -- of the safe weight, at least
 local LOOKS_APART <const> = 16 -- rounds from one look at the gap to the next, at most, with a deadline
@@ -375,6 +380,8 @@ end
 
 ---- cg -------------------------------------------------------------------------------------------------------------
 
+local cg_round
+
 ---A_i times rows, A_i = X_i'X_i / n_i.
 local function products(self, rows, kind, from)
   local p <const> = self.p
@@ -398,8 +405,9 @@ local function by_relation(self, x)
   return out
 end
 
-local function begin_cg(self)
-  local p <const>, g = self.p, {}
+---@param from_zero? boolean and not from W of the dual variables
+local function begin_cg(self, from_zero)
+  local p <const>, g = self.p, {from_zero = from_zero}
   local square = 0
   for _, u in ipairs(self.own) do
     local own <const> = p.y:slice(u.first + 1, u.rows)
@@ -408,9 +416,14 @@ local function begin_cg(self)
   local sums
   g.C, sums = self:to_columns("labels", products(self, nil, "back", p.y), {square})
   g.Y = sums[1]
-  g.W = self.W:copy()
-  g.Wo = self.B:copy()
-  if #g.Wo > 0 then add {to = g.Wo, scale = 1 / self.lambda} end
+  g.W, g.Wo = self.W:copy(), self.B:copy()
+  if from_zero then
+    g.W:fill(0.0)
+    g.Wo:fill(0.0)
+    self.w:fill(0.0)
+  elseif #g.Wo > 0 then
+    add {to = g.Wo, scale = 1 / self.lambda}
+  end
   g.AW = self:to_columns("product", products(self, self.w, "both"), {})
   g.r = g.C:copy()
   if #g.r > 0 then
@@ -423,7 +436,7 @@ local function begin_cg(self)
   return g
 end
 
-local function cg_round(self, tolerance)
+function cg_round(self, tolerance)
   local g <const>, lambda <const> = self.cg or begin_cg(self), self.lambda
   self.cg = g
   local B <const> = g.C:copy()
@@ -432,6 +445,10 @@ local function cg_round(self, tolerance)
                                                         inner(g.W, g.Wo), inner(B, by_relation(self, B))})
   local P <const> = g.Y - s[2] + s[3] / 2 + lambda / 2 * s[4]
   local D <const> = g.Y - s[3] / 2 - s[5] / (2 * lambda)
+  if (P > g.Y or P ~= P) and not g.from_zero then -- W of the dual variables is rounding, divided by a small lambda
+    self.cg = begin_cg(self, true)
+    return cg_round(self, tolerance)
+  end
   if P - D <= tolerance * math.abs(P) or s[1] <= 0 then return P, D, true end
   local be <const> = g.rz and s[1] / g.rz or 0
   g.rz = s[1]
@@ -456,57 +473,72 @@ local function cg_round(self, tolerance)
   return P, D, false, told_speeds(each, 3)
 end
 
----Dual variables of the W that conjugate gradients have come to, and W of them.
+---Dual variables of the W that conjugate gradients have come to. W stays: made of the dual variables it would be their
+---rounding, divided by lambda.
 local function end_cg(self)
   local g <const>, p <const> = self.cg, self.p
   self.cg = nil
-  local w <const> = self:to_rows("solution", g.W, {})
+  self.W, self.w = g.W, self:to_rows("solution", g.W, {})
   for i, u in ipairs(self.own) do
     if u.rows > 0 then
-      p:kernel(times, {first = u.first, rows = u.rows, kind = "there", from = row_of(w, i), to = self.a})
+      p:kernel(times, {first = u.first, rows = u.rows, kind = "there", from = row_of(self.w, i), to = self.a})
       local own <const> = self.a:slice(u.first + 1, u.rows)
       add {to = own, scale = -1, x = p.y:slice(u.first + 1, u.rows)}
     end
   end
-  self:rebuild()
 end
 
 ---- one relation, one lambda ---------------------------------------------------------------------------------------
+
+---Rounds of sdca are spent and the script has asked for a tolerance: of squared loss conjugate gradients reach it.
+---@return boolean
+local function goes_over(self, so_far, gap)
+  if so_far.with_cg or self.p.loss ~= "squared" or not self.o.asked then return false end
+  so_far.with_cg, so_far.best, so_far.most = true, nil, so_far.rounds + CG_MOST
+  if self.team.index == 1 then
+    self.team.w:log(("%d rounds of sdca end at a gap of %.3g: conjugate gradients go on from there"):format(
+      so_far.rounds, gap))
+  end
+  return true
+end
 
 ---Rounds until the gap is small enough, or the work is to be divided anew: then with nothing in hand, and the next call
 ---goes on.
 ---@param tolerance number share of the primal objective
 ---@param most integer rounds
----@return table|nil {primal =, dual =, rounds =, rho =, trace = gaps by round}
+---@return table|nil {primal =, dual =, rounds =, rho =, trace = gaps by round, met = whether the gap is small enough,
+---  still = whether nothing gets better any more}
 function solver:solve(tolerance, most)
   self.cg = nil
   self:rebuild()
-  local with_cg <const> = self.o.solver == "cg"
-  self.rho = with_cg and 1 or relation.rho(self.S, self.unit_tasks, self.o.rho)
+  local so_far <const> = self.so_far or {rounds = 0, trace = {}, with_cg = self.o.solver == "cg", most = most}
+  self.rho = so_far.with_cg and 1 or relation.rho(self.S, self.unit_tasks, self.o.rho)
   self.weight, self.former = self.rho, nil
-  local so_far <const> = self.so_far or {rounds = 0, trace = {}}
   self.so_far, self.look, self.looked = so_far, 0, nil
   if so_far.rounds == 0 then self.least_made = math.huge end
-  local P, D, done, told
+  local P, D, done, told, still
   repeat
     if told and self.team:balance(told) then
-      if with_cg then end_cg(self) end
+      if so_far.with_cg then end_cg(self) end
       return nil
     end
     local round <const> = so_far.rounds
-    if with_cg then
+    if so_far.with_cg then
       P, D, done, told = cg_round(self, tolerance)
     else
-      P, D, done, told = sdca_round(self, tolerance, round, round + 1 >= most)
+      P, D, done, told = sdca_round(self, tolerance, round, round + 1 >= so_far.most)
     end
-    if P ~= P then error("the objective is not a number", 0) end
+    if P ~= P then fail(("round %d of %s: the objective is not a number"):format(round + 1, self.o.solver)) end
     so_far.rounds = round + 1
-    if P then so_far.trace[so_far.rounds] = P - D end
-  until done or so_far.rounds >= most
-  if with_cg then end_cg(self) end
+    if P then
+      so_far.trace[so_far.rounds] = P - D
+      so_far.best, still = ending.look(so_far.best, -D, P - D)
+    end
+  until done or still or so_far.rounds >= so_far.most and not goes_over(self, so_far, P - D)
+  if so_far.with_cg then end_cg(self) end
   self.so_far = nil
   return {primal = P, dual = D, rounds = so_far.rounds, rho = self.rho, trace = so_far.trace,
-          least_made = self.least_made}
+          least_made = self.least_made, met = P - D <= tolerance * math.abs(P), still = still or false}
 end
 
 ---- errors ---------------------------------------------------------------------------------------------------------

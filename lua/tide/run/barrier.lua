@@ -173,6 +173,7 @@ function meeting.extend(controller)
   function controller:stop_reason(sum)
     local stop = self.job.stop or {}
     if self.stopping then return self.stopping end
+    if self.given_up then return self.given_up end
     if stop.epochs and self.clock >= stop.epochs then return "epochs" end
     local loss = sum.loss and (sum.examples and sum.examples > 0 and sum.loss / sum.examples or sum.loss)
     if stop.loss and loss and loss <= stop.loss then return "loss" end
@@ -195,9 +196,10 @@ function meeting.extend(controller)
     event.elapsed_s = core.now() - self.started_at
     if self.job.on_report then
       local view = {id = self.a.run, params = self.params, state = self.state, n = self.clock}
-      local ok, answer = xpcall(self.job.on_report, script.failure, view, sum)
+      local ok, answer, reason = xpcall(self.job.on_report, script.failure, view, sum)
       self.on_report_s = (self.on_report_s or 0) + core.now() - complete_at
       if not ok then return self:fail(answer) end
+      self.given_up = reason
       if type(answer) == "table" then
         local params = {}
         for k, v in pairs(self.params) do params[k] = v end

@@ -11,7 +11,8 @@ local text = require "tide.text"
 ---@field on_loss? "stop" what lost rows of a table mean
 ---@field tables? table<string, table>|fun(data: tide.data.set): table<string, table>
 ---@field params? table handed to the workers as w.params
----@field on_report? fun(run: table, sum: table): table|nil once per report of all workers; its answer changes params
+---@field on_report? fun(run: table, sum: table): table|nil, string? once per report of all workers; its answer changes
+---  params, a second one ends the run, as stopped for that reason
 ---@field evaluate? table<string, fun(w: tide.worker): number|table, number> sum (or table of sums) and count
 ---@field stop? {epochs?: integer, loss?: number, time?: number|string, metric?: string, per?: string,
 ---  patience?: integer, better?: "less"|"more", by?: number} epochs: reports; loss: at most; metric: a number of

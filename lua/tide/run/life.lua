@@ -72,7 +72,8 @@ function run_life.extend(controller, ops)
     if self.cancelled then return "stopped", self.cancelled end
     if self.failed then return "failed", errors.line(self.failed) end
     if self.finished then
-      return STOPPED[self.stopping] and "stopped" or "done", self.stopping and "stop: " .. tostring(self.stopping)
+      local why <const> = self.stopping
+      return (STOPPED[why] or self.given_up) and "stopped" or "done", why and "stop: " .. tostring(why)
     end
     if self.suspended then return "suspended", self.suspended.why end
     if self.stopping then return "stopping", tostring(self.stopping) end

@@ -44,11 +44,12 @@ local LOST <const> = setmetatable({}, {__tostring = function() return "a worker 
 local WORTH <const> = 1.5 -- times longer than by speed: equal pieces are given up
 local TIMES <const> = 3 -- measurements; the fastest counts, so that a moment's delay does not
 local LEAST_S <const> = 1e-4 -- what takes less is not measured
+local REST <const>, REST_DOUBLES <const> = 2, 6 -- looks without a deal after one, twice as many after each
 local LONG_S <const> = 1e-3 -- and where nobody's piece takes longer, equal ones are kept
 
 ---@param w tide.worker
 function team.new(w)
-  return setmetatable({w = w, index = 1, size = 0, sums = 0, measured = 0}, team)
+  return setmetatable({w = w, index = 1, size = 0, sums = 0, measured = 0, deals = 0, resting = 0}, team)
 end
 
 ---This worker took so long for so much of its work.
@@ -63,14 +64,10 @@ end
 ---@return {[1]: number, [2]: number}|false work a second and seconds of it, when it is known
 function team:speed() return self.measured >= TIMES and {self.fastest, self.seconds} end
 
----What each is to have, by the speeds that all have told, where that is worth it; the same on all.
----@param told table[] by index, of team:speed()
----@return boolean whether the work is to be divided anew
-function team:balance(told)
-  for i = 1, self.size do
-    if not told[i] then return false end -- somebody does not know yet
-  end
-  self.measured, self.fastest = 0, nil
+---What a look at all speeds comes to: nil where pieces are as they ought to be.
+---@return number[]|nil speeds
+---@return number|nil times that rounds take as long as they need
+local function look(self, told)
   local speeds <const>, all, given, longest, slowest = {}, 0, 0, 0, 0
   for i = 1, self.size do
     speeds[i] = told[i][1]
@@ -80,14 +77,43 @@ function team:balance(told)
   for i, speed in ipairs(speeds) do
     slowest = math.max(slowest, (self.shares and self.shares[i] or 1) / given / speed)
   end
-  if slowest * all < WORTH or longest < LONG_S then return false end
+  if slowest * all < WORTH or longest < LONG_S then return nil end
+  return speeds, slowest * all
+end
+
+---What each is to have, by the speeds that all have told, where that is worth it; the same on all. Speeds change with
+---what else a machine does: so it takes two looks in a row, whose mean counts, and after a deal the next one is the
+---further off the more there were.
+---@param told table[] by index, of team:speed()
+---@return boolean whether the work is to be divided anew
+function team:balance(told)
+  for i = 1, self.size do
+    if not told[i] then return false end -- somebody does not know yet
+  end
+  self.measured, self.fastest = 0, nil
+  if self.resting > 0 then
+    self.resting = self.resting - 1
+    return false
+  end
+  local speeds <const>, times <const> = look(self, told)
+  local before <const> = self.speeds
+  self.speeds = speeds
+  if speeds and not before then self.measured = TIMES - 1 end -- the next look comes soon
+  if not speeds or not before then return false end
+  local all = 0
+  for i, speed in ipairs(speeds) do
+    speeds[i] = math.sqrt(speed * before[i])
+    all = all + speeds[i]
+  end
   for i, speed in ipairs(speeds) do speeds[i] = speed / all end
-  self.shares, self.changed = speeds, true
+  self.shares, self.changed, self.speeds = speeds, true, nil
+  self.deals = self.deals + 1
+  self.resting = REST << math.min(self.deals, REST_DOUBLES)
   if self.index == 1 then
     local list <const> = {}
     for i, share in ipairs(speeds) do list[i] = ("%.0f"):format(100 * share) end
     self.w:log(("rounds take %.1f times as long as they need: by speed, workers get %s %% of the work"):format(
-      slowest * all, table.concat(list, ", ")))
+      times, table.concat(list, ", ")))
   end
   return true
 end
@@ -99,7 +125,10 @@ function team:enter()
   self.peers = self.w:peers(self:speed())
   self.ranks, self.index, self.size = self.peers.ranks, self.peers.index, #self.peers.ranks
   local differ <const> = table.concat(self.ranks, " ") ~= before
-  if differ then self.shares, self.changed, self.others = nil, true, true end
+  if differ then -- all begin alike: a worker that joins has seen no earlier look
+    self.shares, self.speeds, self.deals, self.resting = nil, nil, 0, 0
+    self.changed, self.others = true, true
+  end
   local told <const> = {}
   for i, rank in ipairs(self.ranks) do told[i] = self.peers.values[rank] or false end
   self:balance(told)
