@@ -153,7 +153,7 @@ describe("tide.multitask", function()
     refuses({loss = "hinge", smooth = 1}, '`smooth` has no meaning but with loss = "smoothed"')
     refuses({start = 0.5}, '`start` has no meaning but with relation = "learned"')
     refuses({relation = "independent", steps = 2}, '`steps` has no meaning but with relation')
-    refuses({relation = {"mean", 0.5}, lambdas = 0.1, validate = 0.2}, "`validate` has no meaning where nothing is chosen")
+    refuses({relation = {"mean", 0.5}, lambdas = 0.1, validate = 0.2}, "`validate` has no meaning where nothing")
     refuses({relation = {graph = {}, rigde = 1}}, "relation has no field `rigde`")
   end)
 
