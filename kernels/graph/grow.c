@@ -192,6 +192,11 @@ int tide_run_grow_add(struct tide_run *run, const uint32_t *children, size_t chi
                              g->added);
         }
     }
+    if (tide__levels_check_children(want, child_count) != 0) {
+        char why[120];
+        (void)snprintf(why, sizeof(why), "%s", tide_error_message());
+        return tide_fail(TIDE_EINVAL, "vertex %zu %s", g->added + 1, why);
+    }
     for (size_t i = 0; i < input_count; i++) {
         if (find_input(want, inputs[i].name) < 0) {
             return tide_fail(TIDE_EINVAL, "the program has no input \"%s\"", inputs[i].name);

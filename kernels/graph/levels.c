@@ -130,6 +130,26 @@ static int unknown_kind(const struct batch *b, size_t sample, size_t vertex) {
                      f->kind_count > 0 ? "" : " (the data name no kinds)", names);
 }
 
+int tide__levels_check_children(const struct tide_levels_want *want, size_t children) {
+    return want->children_most == 0 || children <= want->children_most
+               ? 0
+               : tide_fail(TIDE_EINVAL, "has %zu children, and the program reads %u of a vertex", children,
+                           want->children_most);
+}
+
+static int check_vertex(const struct batch *b, size_t sample, size_t v) {
+    const struct tide_forest *f = b->f;
+    if (b->l->want.kind_count > 0 && kind_of(b, v) == NO_KIND) {
+        return unknown_kind(b, sample, v);
+    }
+    if (tide__levels_check_children(&b->l->want, f->child_start[v + 1] - f->child_start[v]) != 0) {
+        char why[120];
+        (void)snprintf(why, sizeof(why), "%s", tide_error_message());
+        return tide_fail(TIDE_EINVAL, "sample %zu: vertex %zu %s", sample + 1, v - f->sample_start[sample] + 1, why);
+    }
+    return 0;
+}
+
 static int count_samples(struct batch *b) {
     struct tide_levels *l = b->l;
     const struct tide_forest *f = b->f;
@@ -147,9 +167,10 @@ static int count_samples(struct batch *b) {
         for (size_t v = from; v < to; v++) {
             height = f->height[v] > height ? f->height[v] : height;
         }
-        for (size_t v = from; l->want.kind_count > 0 && v < to; v++) {
-            if (kind_of(b, v) == NO_KIND) {
-                return unknown_kind(b, s, v);
+        for (size_t v = from; v < to; v++) {
+            const int code = check_vertex(b, s, v);
+            if (code != 0) {
+                return code;
             }
         }
     }

@@ -29,6 +29,7 @@ enum { TIDE_LEVELS_NTH = 8, TIDE_LEVELS_INPUTS = 16, TIDE_LEVELS_TABLES = 4 };
 struct tide_levels_want {
     uint32_t lists; /* bits 1 << enum tide_list, but for the nths */
     uint32_t nth;   /* so many named children */
+    uint32_t children_most; /* of a vertex; 0: any */
     struct {
         char name[TIDE_FOREST_NAME];
         bool edge, index;
@@ -96,5 +97,7 @@ void tide__levels_link_parents(const struct tide_levels *l);
 /* Of tables: distinct ids of the inputs, in the order of their first row; more: beside those that are
  * numbered. */
 int tide__levels_number_ids(struct tide_levels *l, bool more);
+/* EINVAL "has .. children, and the program reads .." of a vertex with more than the program reads. */
+int tide__levels_check_children(const struct tide_levels_want *want, size_t children);
 
 #endif

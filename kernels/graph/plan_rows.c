@@ -179,6 +179,7 @@ int tide__plan_rows(struct tide_plan *plan) {
     plan->want.element = plan->device->element;
     plan->want.table_count = p->table_count;
     plan->want.kind_count = p->kind_count;
+    plan->want.children_most = p->children_most;
     memcpy(plan->want.kinds, p->kinds, sizeof(p->kinds));
     if (code == 0) {
         find_tails(plan, tail, leaf, parts);

@@ -79,6 +79,8 @@ int tide_program_differentiate(struct tide_program *p, bool of_inputs);
  * is computed runs once a vertex, once a child (values made of states) or once an edge (where they
  * meet). */
 int tide_program_vertex(struct tide_program *p);
+/* No vertex has more than `most` children: a batch that has one is refused. Before the plan; 0: any number. */
+void tide_program_children(struct tide_program *p, uint32_t most);
 /* What follows is of vertices of this kind alone: a function of its own, with the same states and
  * with parameters that kinds may share. Before the first operation. Every kind publishes every state. */
 int tide_program_kind(struct tide_program *p, const char *name);

@@ -20,6 +20,10 @@ int tide_program_vertex(struct tide_program *p) {
     return 0;
 }
 
+void tide_program_children(struct tide_program *p, uint32_t most) {
+    p->children_most = most;
+}
+
 /* ---- what comes from outside ---- */
 
 static int own(struct tide_program *p, struct value value, const char *name, uint32_t *out) {

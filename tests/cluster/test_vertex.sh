@@ -6,6 +6,7 @@
 value() { sed -n "s/.*\"$1\": *\\([-0-9.e]*\\).*/\\1/p" out.txt; }
 more() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > b) }'; }
 
+printf '1 9\n4\n0 0 0 3 0 1 2\n1 2 3 4\n-1 -1 -1 0\n' >three.txt
 cat >model.lua <<'LUA'
 local tide, nn = require "tide", require "tide.nn"
 
@@ -107,6 +108,26 @@ tide.main(function()
   refused("publishes nothing", nn.vertex, "t", function(_, v) v:state("h", 4) end)
   refused("vertices of this program have 2 named children", nn.vertex, "t",
     function(_, v) v:child(3, v:state("h", 4)) end, {children = 2})
+  do -- A child that a program reads nowhere.
+    local three <const> = tide.data.forest("three.txt", {format = "lists"}):whole "train"
+    local function loss(o, sums)
+      local model <const> = nn.vertex("n", function(p, v)
+        local h <const> = v:state("h", 4)
+        local x = v:embed(p:table("E", 9, 4), v:index "word") + v:child(1, h) + v:child(2, h)
+        if sums then x = x + v:sum(h) end
+        v:publish {h = x:tanh()}
+        p:loss(nn.xent(nn.linear(3)(x), v:index "label"))
+      end, o):compile {optimizer = nn.sgd {lr = 0}, tables = {E = {"sgd", lr = 0}}}
+      return model:step(three).loss
+    end
+    local why <const> = "sample 1: vertex 4 has 3 children, and the program reads 2 of a vertex"
+    refused(why, loss, {children = 2})
+    refused(why, loss, {children = {"left", "right"}})
+    refused(why, loss)
+    refused(why, loss, {children = 2}, true)
+    assert(loss(nil, true) > 0 and loss {children = 3} > 0)
+    refused("`children` of nn.vertex is 0, not a positive integer", loss, {children = 0})
+  end
   refused("layer norm is possible", tree, "t", function(_, _, _, h1) nn.batchnorm()(h1) end)
   refused("model.lua:", tree, "t", function(p, _, h) p:output("h", h) end)
   refused('table "E" needs an update rule', program.compile, program, {tables = {}})
@@ -180,7 +201,7 @@ run 0 run vectors.lua
 mv plain.txt vectors.txt
 printf 'the 1 2 3\na 0.5 x 1\n' >bad.txt
 run 1 run vectors.lua --file bad.txt
-says err.txt "error\[T0402\]: expected a number, found 'x'"
+says err.txt "error\[T0402\]: expected a number that a 32-bit float holds, found 'x'"
 says err.txt 'bad.txt:2:7'
 printf 'the 1 2 3\na 0.5 1\n' >bad.txt
 run 1 run vectors.lua --file bad.txt

@@ -33,6 +33,14 @@ static int program_vertex(lua_State *L) {
     return give_value(L, tide_program_vertex(tide__lua_program_check(L)), 0);
 }
 
+/* program:children(most): no vertex has more */
+static int program_children(lua_State *L) {
+    const lua_Integer most = luaL_checkinteger(L, 2);
+    luaL_argcheck(L, most >= 1 && most <= UINT32_MAX, 2, "is no number of children");
+    tide_program_children(tide__lua_program_check(L), (uint32_t)most);
+    return 0;
+}
+
 /* program:kind(name): what follows is of vertices of this kind */
 static int program_kind(lua_State *L) {
     return give_value(L, tide_program_kind(tide__lua_program_check(L), luaL_checkstring(L, 2)), 0);
@@ -487,6 +495,7 @@ static void add(lua_State *L, int table, const luaL_Reg *methods) {
 
 void tide__lua_vertex_methods(lua_State *L, int program, int run) {
     static const luaL_Reg programs[] = {{"vertex", program_vertex},
+                                        {"children", program_children},
                                         {"child_state", program_child_state},
                                         {"publish", program_publish},
                                         {"table", program_table},

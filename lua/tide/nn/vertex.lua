@@ -37,6 +37,7 @@ function vertex.install(tools, program)
   local function over(what)
     return function(self, x)
       local p <const> = own(self)
+      self.reads_all = true
       place(p)
       return wrap(p, checked(p.core:over(what, tools.operand(p, x))))
     end
@@ -58,6 +59,7 @@ function vertex.install(tools, program)
     end
     whole("the number of a child", j)
     if most and j > most then refuse("child %d: vertices of this program have %d named children", j, most) end
+    self.reads = math.max(self.reads or 0, j)
     place(p)
     return wrap(p, checked(p.core:nth(j, tools.operand(p, x))))
   end
@@ -163,13 +165,22 @@ local function children_of(tools, what, o)
   for key in pairs(o) do
     if not OPTIONS[key] then tools.refuse("%s has no option `%s`", what, tostring(key)) end
   end
-  if type(o.children) ~= "table" then return o.children, {}, "1, 2, .." end
+  if type(o.children) ~= "table" then
+    if o.children ~= nil then tools.whole(("`children` of %s"):format(what), o.children) end
+    return o.children, {}, "1, 2, .."
+  end
   local names = {}
   for i, name in ipairs(o.children) do
     if type(name) ~= "string" or names[name] then tools.refuse("%s: `children` are names, each once", what) end
     names[name] = i
   end
   return #o.children, names, table.concat(o.children, ", ")
+end
+
+-- A child that the function reads nowhere is a mistake of the data: so many are named, or read by number alone.
+local function bound(self)
+  local most <const> = self.named or not self.reads_all and self.reads
+  if most then self.program.core:children(most) end
 end
 
 ---@param name string
@@ -185,6 +196,7 @@ function vertex.new(tools, name, build, o)
     p.vertex = self
     build(p, self)
     if not self.published then tools.refuse("vertex %q publishes nothing: v:publish {h = ...}", name) end
+    bound(self)
   end)
 end
 
@@ -220,6 +232,7 @@ function vertex.kinds(tools, name, kinds, o)
         tools.refuse("vertices of kind %q publish nothing: v:publish {h = ...}", kind)
       end
     end
+    bound(self)
   end)
 end
 
