@@ -1165,7 +1165,7 @@ function tide_data_module.source(o) end
 
 ---A knowledge graph: train.txt, valid.txt, test.txt with one `head TAB relation TAB tail` a line.
 ---@param where string|table a directory, or {train=, valid=, test=}
----@param options? table passed to the reader: order = "hrt"
+---@param options? {ids?: boolean} ids: the fields are numbers from 0 on, not names
 ---@return tide.data.set entities, relations (names), entity_count, relation_count, parts train, valid, test
 function tide_data_module.triples(where, options) end
 
@@ -1187,7 +1187,8 @@ function tide_data_module.matrix(where, options) end
 ---Running text, a sentence a line, as numbers of words.
 ---@param where? string|string[]|{generate: table} files; "glosses" (default): those of WordNet; "generated": text
 --- with known topics, or {generate = {vocabulary=, words=, sentence=, seed=}} of these sizes
----@param options? {min_count?: integer} words that occur less often are left out
+---@param options? {min_count?: integer, format?: "text"} words that occur less often are left out; format: a file
+--- that looks like another form (MatrixMarket, word:count, JSON) is text all the same
 ---@return tide.data.text_set
 function tide_data_module.text(where, options) end
 
@@ -1217,10 +1218,11 @@ function tide_data_module.dense(path, names) end
 
 ---Documents for a topic model. Read when first used.
 ---@param where? string|string[] files; "glosses" (default): those of WordNet; "generated A", "generated B"
----@param options? {format?: "auto"|"uci"|"ldac"|"pairs"|"text", vocabulary?: string, stop?: string,
---- keep_case?: boolean, skip?: integer, min_count?: integer, max_share?: number, test?: number, test_last?: integer,
---- seed?: integer}
---- vocabulary: a file with a word a line, for formats of numbers. Of text: stop: a file of words that are left out,
+---@param options? {format?: "auto"|"uci"|"ldac"|"pairs"|"text"|"counts"|"matrixmarket", base?: 0|1,
+--- vocabulary?: string, stop?: string, keep_case?: boolean, skip?: integer, min_count?: integer, max_share?: number,
+--- test?: number, test_last?: integer, seed?: integer}
+--- vocabulary: a file with a word a line, or lines `id word`, for formats of numbers; base: the number of the first
+--- word of "pairs", else 0 if a 0 occurs and 1 if none does. Of text: stop: a file of words that are left out,
 --- or "english"; skip: fields of a line before its words; min_count, max_share: rarer words, and words of a larger
 --- share of the documents, are left out. test: share of the documents that is kept apart, drawn by seed; test_last:
 --- as many of the last ones instead

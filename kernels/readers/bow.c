@@ -4,7 +4,11 @@
 
 #include "base/base.h"
 #include "readers/fields.h"
+#include "readers/vocabulary.h"
+#include "readers/words.h"
 #include "names.h"
+
+#include <math.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +26,11 @@ struct tide_bow_reader {
     struct tide_dictionary words; /* of text */
     struct pair *pairs;
     size_t pair_count, pair_room;
-    uint64_t documents;       /* so far; UCI: as the header says */
-    uint64_t vocabulary;      /* forms of numbers: the largest number + 1; UCI: as the header says */
-    uint64_t announced, seen; /* UCI: pairs */
+    uint64_t documents;       /* so far; UCI, MARKET: as the header says */
+    uint64_t blank;           /* lines without a document since the last one */
+    uint64_t vocabulary;      /* forms of numbers: the largest number + 1; UCI, MARKET: as the header says */
+    uint64_t announced, seen; /* UCI, MARKET: pairs */
+    bool titled, sized;       /* MARKET: the first line and the line of sizes were read */
     struct tide_fields text;
     size_t files;
     bool zero; /* an index 0 occurred */
@@ -42,6 +48,12 @@ static int add(struct tide_bow_reader *r, uint64_t document, uint32_t word, uint
     return code;
 }
 
+/* A line without a document keeps its number for an empty one, if another document comes behind it. */
+static void begin_document(struct tide_bow_reader *r) {
+    r->documents += r->blank;
+    r->blank = 0;
+}
+
 /* ---- forms of numbers ---- */
 
 static int read_header(struct tide_bow_reader *r, struct tide_fields_line *line) {
@@ -52,9 +64,23 @@ static int read_header(struct tide_bow_reader *r, struct tide_fields_line *line)
     if (!tide_fields_next(line, &field, &size) ||
         !tide_text_count(field, size, UINT32_MAX - 1, into[r->text.line - 1]) || tide_fields_next(line, &more, &rest)) {
         return tide_fields_refuse(&r->text, line, field, what[r->text.line - 1],
-                                  "a UCI file begins with three such lines");
+                                  "a UCI file begins with three such lines; `format = \"text\"` reads words");
     }
     return 0;
+}
+
+/* Document, word (both from 1) and count of a form that says how many pairs there are. */
+static int add_pair(struct tide_bow_reader *r, struct tide_fields_line *line, const uint64_t numbers[3]) {
+    const char *field;
+    size_t size;
+    if (tide_fields_next(line, &field, &size)) {
+        return tide_fields_refuse(&r->text, line, field, "the end of the line", "each line is `document word count`");
+    }
+    if (++r->seen > r->announced) {
+        return tide_fields_refuse(&r->text, line, line->start, "no more pairs than the head says",
+                                  "correct the head, or the lines");
+    }
+    return add(r, numbers[0] - 1, (uint32_t)numbers[1] - 1, (uint32_t)numbers[2]);
 }
 
 static int read_uci(struct tide_bow_reader *r, struct tide_fields_line *line) {
@@ -76,14 +102,72 @@ static int read_uci(struct tide_bow_reader *r, struct tide_fields_line *line) {
             return tide_fields_refuse(&r->text, line, field, what[i], "each line is `document word count`");
         }
     }
-    if (tide_fields_next(line, &field, &size)) {
-        return tide_fields_refuse(&r->text, line, field, "the end of the line", "each line is `document word count`");
+    return add_pair(r, line, numbers);
+}
+
+/* A count as other programs write it: "2", "2.0"; weights are none. */
+static bool count_of(const char *field, size_t size, uint64_t *out) {
+    double value;
+    if (!tide_text_double(field, size, &value) || floor(value) < value || value < 1 || value > INT32_MAX) {
+        return false;
     }
-    if (++r->seen > r->announced) {
-        return tide_fields_refuse(&r->text, line, line->start, "no more pairs than line 3 says",
-                                  "correct line 3, or the lines");
+    *out = (uint64_t)value;
+    return true;
+}
+
+static int market_banner(const struct tide_bow_reader *r, struct tide_fields_line *line) {
+    static const char *const wanted[] = {"%%MatrixMarket", "matrix", "coordinate", NULL, "general"};
+    const char *field;
+    size_t size;
+    for (size_t i = 0; i < TIDE_COUNT(wanted); i++) {
+        (void)tide_fields_next(line, &field, &size);
+        const bool type = !wanted[i] && (tide_fields_is(field, size, "integer") || tide_fields_is(field, size, "real"));
+        if (!type && (!wanted[i] || !tide_fields_is(field, size, wanted[i]))) {
+            return tide_fields_refuse(&r->text, line, field, wanted[i] ? wanted[i] : "integer or real",
+                                      "documents are read from `matrix coordinate integer general`");
+        }
     }
-    return add(r, numbers[0] - 1, (uint32_t)numbers[1] - 1, (uint32_t)numbers[2]);
+    return 0;
+}
+
+static int read_market(struct tide_bow_reader *r, struct tide_fields_line *line) {
+    const uint64_t most[] = {r->documents, r->vocabulary, INT32_MAX};
+    static const char *const what[] = {"a document (row) from 1 to the number in the line of sizes",
+                                       "a word (column) from 1 to the number in the line of sizes",
+                                       "a whole count from 1"};
+    uint64_t numbers[3];
+    const char *field;
+    size_t size;
+    if (!r->titled) {
+        r->titled = true;
+        return market_banner(r, line);
+    }
+    for (int i = 0; i < 3; i++) {
+        const bool there = tide_fields_next(line, &field, &size);
+        if (i == 0 && (!there || *field == '%')) {
+            return 0;
+        }
+        if (!r->sized && (!there || !tide_text_count(field, size, UINT32_MAX - 1, &numbers[i]))) {
+            return tide_fields_refuse(&r->text, line, field, "the numbers of documents, words and pairs",
+                                      "MatrixMarket has them behind the comments");
+        }
+        const bool fits =
+            r->sized && there &&
+            (i < 2 ? tide_text_count(field, size, most[i], &numbers[i]) : count_of(field, size, &numbers[i]));
+        if (r->sized && (!fits || numbers[i] == 0)) {
+            return tide_fields_refuse(&r->text, line, field, what[i],
+                                      i == 2 ? "weights (tf-idf) are no counts: write the counts"
+                                             : "each line is `document word count`");
+        }
+    }
+    if (r->sized) {
+        return add_pair(r, line, numbers);
+    }
+    r->documents = numbers[0];
+    r->vocabulary = numbers[1];
+    r->announced = numbers[2];
+    r->sized = true;
+    return 0;
 }
 
 static int read_pairs(struct tide_bow_reader *r, struct tide_fields_line *line) {
@@ -91,12 +175,15 @@ static int read_pairs(struct tide_bow_reader *r, struct tide_fields_line *line) 
     size_t size;
     uint64_t announced = 0, pairs = 0;
     if (!tide_fields_next(line, &field, &size)) {
+        r->blank++;
         return 0;
     }
+    begin_document(r);
     const char *head = field;
     if (r->format == TIDE_BOW_LDAC && !tide_text_count(field, size, UINT32_MAX, &announced)) {
-        return tide_fields_refuse(&r->text, line, field, "the number of pairs of the line",
-                                  "a line of LDA-C is `M word:count ...`");
+        return tide_fields_refuse(
+            &r->text, line, field, "the number of pairs of the line",
+            "a line of LDA-C is `M word:count ...`; `format = \"pairs\"` reads `label word:count ...`");
     }
     for (; tide_fields_next(line, &field, &size); pairs++) {
         const char *colon = memchr(field, ':', size);
@@ -117,7 +204,8 @@ static int read_pairs(struct tide_bow_reader *r, struct tide_fields_line *line) 
     }
     if (r->format == TIDE_BOW_LDAC && pairs != announced) {
         return tide_fields_refuse(&r->text, line, head, "as many pairs as the line says",
-                                  "a line of LDA-C is `M word:count ...`");
+                                  "a line of LDA-C is `M word:count ...`; `format = \"pairs\"` reads `label word:count "
+                                  "...`");
     }
     r->documents++;
     return 0;
@@ -125,86 +213,136 @@ static int read_pairs(struct tide_bow_reader *r, struct tide_fields_line *line) 
 
 /* ---- text ---- */
 
-static bool letter(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (unsigned char)c >= 0x80;
-}
-
-static int add_word(struct tide_bow_reader *r, const char *word, size_t size) {
+static int add_word(struct tide_bow_reader *r, const char *word, size_t size, uint32_t count) {
     uint32_t number;
     char *copy = size <= sizeof r->word ? r->word : tide_alloc(size);
     if (!copy) {
         return TIDE_ENOMEM;
     }
-    for (size_t i = 0; i < size; i++) {
-        copy[i] = !r->options.keep_case && word[i] >= 'A' && word[i] <= 'Z' ? (char)(word[i] - 'A' + 'a') : word[i];
-    }
-    int code = tide_dictionary_add(&r->words, copy, size, &number);
+    const size_t written = tide_words_write(word, size, !r->options.keep_case, copy);
+    int code = tide_dictionary_add(&r->words, copy, written, &number);
     if (copy != r->word) {
         tide_free(copy);
     }
-    return code ? code : add(r, r->documents, number, 1);
+    return code ? code : add(r, r->documents, number, count);
+}
+
+static int too_long(const struct tide_bow_reader *r, const struct tide_fields_line *line, const char *word) {
+    return tide_fields_refuse(&r->text, line, word, "a word of at most 1 MiB", "this is no text");
 }
 
 static int read_text(struct tide_bow_reader *r, struct tide_fields_line *line) {
-    const char *field;
+    const char *word;
     size_t size;
     for (uint32_t i = 0; i < r->options.skip; i++) {
-        if (!tide_fields_next(line, &field, &size)) {
+        if (!tide_fields_next(line, &word, &size)) {
+            r->blank += i == 0;
             return i == 0 ? 0
                           : tide_fields_refuse(&r->text, line, line->end, "more fields before the words",
                                                "say another `skip`");
         }
     }
-    const size_t before = r->pair_count;
-    for (const char *at = line->at; at < line->end;) {
-        while (at < line->end && !letter(*at)) {
-            at++;
+    bool any = r->options.skip > 0;
+    if (any) {
+        begin_document(r);
+    }
+    while (tide_words_next(&line->at, line->end, &word, &size)) {
+        if (size > TIDE_BOW_WORD_MOST) {
+            return too_long(r, line, word);
         }
-        const char *word = at;
-        while (at < line->end &&
-               (letter(*at) || ((*at == '-' || *at == '\'') && at + 1 < line->end && letter(at[1])))) {
-            at++;
+        if (!any) {
+            begin_document(r);
+            any = true;
         }
-        if (at - word > TIDE_BOW_WORD_MOST) {
-            return tide_fields_refuse(&r->text, line, word, "a word of at most 1 MiB", "this is no text");
-        }
-        int code = at > word ? add_word(r, word, (size_t)(at - word)) : 0;
+        int code = add_word(r, word, size, 1);
         if (code < 0) {
             return code;
         }
     }
-    r->documents += r->pair_count > before || r->options.skip > 0; /* a line without words is none */
+    r->blank += !any;
+    r->documents += any;
+    return 0;
+}
+
+static int read_counts(struct tide_bow_reader *r, struct tide_fields_line *line) {
+    struct tide_fields_line ahead = *line;
+    const char *field, *count_at;
+    size_t size;
+    uint64_t count;
+    if (!tide_fields_next(&ahead, &field, &size)) {
+        r->blank++;
+        return 0;
+    }
+    begin_document(r);
+    tide_fields_skip_label(line);
+    while (tide_fields_next(line, &field, &size)) {
+        count_at = tide_fields_count(field, size, &count);
+        if (!count_at) {
+            return tide_fields_refuse(&r->text, line, field, "word:count with a count from 1",
+                                      "write each word with how often it occurs");
+        }
+        const size_t length = (size_t)(count_at - field) - 1;
+        int code = length > TIDE_BOW_WORD_MOST ? too_long(r, line, field) : add_word(r, field, length, (uint32_t)count);
+        if (code < 0) {
+            return code;
+        }
+    }
+    r->documents++;
     return 0;
 }
 
 /* ---- lines ---- */
 
-static enum tide_bow_format recognise(struct tide_fields_line line) {
+/* AUTO: the form of the first line that is not empty; text is refused if it looks like another form. */
+static int recognise_text(struct tide_bow_reader *r, struct tide_fields_line *line) {
+    const char *known = tide_text_known(line->at, (size_t)(line->end - line->at));
+    if (known && strcmp(known, "MatrixMarket") == 0) {
+        r->format = TIDE_BOW_MARKET;
+        return 0;
+    }
+    if (known) {
+        return tide_fields_refuse(&r->text, line, line->at, "a corpus", known);
+    }
+    if (tide_fields_look_counted(*line)) {
+        return tide_fields_refuse(&r->text, line, line->at, "text or a form of counts",
+                                  "this looks like words with counts: `format = \"counts\"` reads word:count, "
+                                  "`format = \"text\"` reads words");
+    }
+    r->format = TIDE_BOW_TEXT;
+    return 0;
+}
+
+static int recognise(struct tide_bow_reader *r, struct tide_fields_line *whole_line) {
+    struct tide_fields_line line = *whole_line;
     const char *field, *next;
     size_t size, next_size;
     uint64_t number;
     if (!tide_fields_next(&line, &field, &size)) {
-        return TIDE_BOW_AUTO;
+        r->blank++;
+        return 0;
     }
     const bool whole = tide_text_count(field, size, UINT64_MAX, &number);
     if (!tide_fields_next(&line, &next, &next_size)) {
-        return whole ? TIDE_BOW_UCI : TIDE_BOW_TEXT;
+        r->format = TIDE_BOW_UCI;
+        return whole ? 0 : recognise_text(r, whole_line);
     }
     uint64_t pairs = 0, ignored;
     do {
         const char *colon = memchr(next, ':', next_size);
         if (!colon || !tide_text_count(next, (size_t)(colon - next), UINT32_MAX, &ignored)) {
-            return TIDE_BOW_TEXT;
+            return recognise_text(r, whole_line);
         }
         pairs++;
     } while (tide_fields_next(&line, &next, &next_size));
-    return whole && number == pairs ? TIDE_BOW_LDAC : TIDE_BOW_PAIRS;
+    r->format = whole && number == pairs ? TIDE_BOW_LDAC : TIDE_BOW_PAIRS;
+    return 0;
 }
 
 static int read_line(void *reader, struct tide_fields_line *line) {
     struct tide_bow_reader *r = reader;
-    if (r->format == TIDE_BOW_AUTO) {
-        r->format = recognise(*line);
+    int code = r->format == TIDE_BOW_AUTO ? recognise(r, line) : 0;
+    if (code < 0) {
+        return code;
     }
     switch (r->format) {
     case TIDE_BOW_UCI:
@@ -214,6 +352,10 @@ static int read_line(void *reader, struct tide_fields_line *line) {
         return read_pairs(r, line);
     case TIDE_BOW_TEXT:
         return read_text(r, line);
+    case TIDE_BOW_COUNTS:
+        return read_counts(r, line);
+    case TIDE_BOW_MARKET:
+        return read_market(r, line);
     default:
         return 0; /* an empty line before the first */
     }
@@ -242,8 +384,10 @@ void tide_bow_close(struct tide_bow_reader *r) {
 
 int tide_bow_begin(struct tide_bow_reader *r, const char *name) {
     tide_fields_begin(&r->text, name);
-    if (r->files++ > 0 && r->format == TIDE_BOW_UCI) {
-        return tide_fail(TIDE_EPROTO, "%s: line 1: column 1: a UCI data set is one file", name);
+    r->blank = 0; /* at the end of the file before */
+    if (r->files++ > 0 && (r->format == TIDE_BOW_UCI || r->format == TIDE_BOW_MARKET)) {
+        return tide_fail(TIDE_EPROTO, "%s: line 1: column 1: a data set with a head (UCI, MatrixMarket) is one file",
+                         name);
     }
     return 0;
 }
@@ -254,10 +398,12 @@ int tide_bow_feed(struct tide_bow_reader *r, const char *data, size_t size) {
 
 int tide_bow_end(struct tide_bow_reader *r) {
     int code = tide_fields_end(&r->text);
-    if (code == 0 && r->format == TIDE_BOW_UCI && (r->text.line < HEADER_LINES || r->seen != r->announced)) {
+    const bool headed = r->format == TIDE_BOW_UCI ? r->text.line >= HEADER_LINES : r->sized;
+    if (code == 0 && (r->format == TIDE_BOW_UCI || r->format == TIDE_BOW_MARKET) &&
+        (!headed || r->seen != r->announced)) {
         code = tide_fail(TIDE_EPROTO,
-                         "%s: line %zu: column 1: expected %llu pairs as line 3 says, found %llu; the file "
-                         "is cut short, or line 3 is wrong",
+                         "%s: line %zu: column 1: expected %llu pairs as the head says, found %llu; the file "
+                         "is cut short, or its head is wrong",
                          r->text.name, r->text.line + 1, (unsigned long long)r->announced, (unsigned long long)r->seen);
     }
     return code;
@@ -346,19 +492,21 @@ static int mark_stops(const struct tide_bow_reader *r, struct word_use *uses) {
     int code = 0;
     while (at < end && code == 0) {
         const char *word = at;
+        char copy[256];
         while (at < end && !tide_fields_blank(*at) && *at != '\n' && *at != '\r') {
             at++;
         }
         uint32_t number;
-        code = at > word && at - word < 256 ? tide_dictionary_add(&stops, word, (size_t)(at - word), &number) : 0;
+        if (at > word && at - word < (ptrdiff_t)sizeof copy) { /* written as words of the text are */
+            code = tide_dictionary_add(
+                &stops, copy, tide_words_write(word, (size_t)(at - word), !r->options.keep_case, copy), &number);
+        }
         at++;
     }
-    const size_t known = stops.names.count;
-    for (size_t w = 0; w < r->words.names.count && code == 0; w++) { /* a new number: it is no stop word */
+    for (size_t w = 0; w < r->words.names.count && code == 0; w++) {
         const char *name = r->words.names.pool + r->words.names.offsets[w];
         uint32_t number;
-        code = tide_dictionary_add(&stops, name, strlen(name), &number);
-        uses[w].dropped = uses[w].dropped || (code == 0 && number < known);
+        uses[w].dropped = uses[w].dropped || tide_dictionary_find(&stops, name, strlen(name), &number);
     }
     tide_dictionary_release(&stops);
     return code;
@@ -419,14 +567,17 @@ static int choose_words(struct tide_bow_reader *r, struct tide_bow *b) {
     struct word_use *uses = tide_alloc_zero(names->count + 1, sizeof *uses);
     uint32_t *renamed = tide_alloc((names->count + 1) * sizeof *renamed);
     int code = uses && renamed ? 0 : TIDE_ENOMEM;
-    size_t kept = 0;
+    size_t kept = 0, filled = 0; /* documents with words */
+    for (size_t d = 0; d < b->documents; d++) {
+        filled += b->offsets[d + 1] > b->offsets[d];
+    }
     if (code == 0) {
         count_uses(b, uses);
         for (size_t w = 0; w < names->count; w++) {
             uses[w].word = (uint32_t)w;
             uses[w].dropped =
                 uses[w].count < r->options.min_count ||
-                (r->options.max_share > 0 && (double)uses[w].documents > r->options.max_share * (double)b->documents);
+                (r->options.max_share > 0 && (double)uses[w].documents > r->options.max_share * (double)filled);
         }
         code = r->options.stop ? mark_stops(r, uses) : 0;
     }
@@ -448,41 +599,21 @@ static int choose_words(struct tide_bow_reader *r, struct tide_bow *b) {
 /* ---- the words of numbers ---- */
 
 static int name_words(struct tide_bow_reader *r, struct tide_bow *b) {
-    const uint32_t base = r->format == TIDE_BOW_PAIRS && !r->zero ? 1 : 0;
-    for (size_t j = 0; base > 0 && j < b->tokens; j++) {
+    b->base = r->format != TIDE_BOW_PAIRS ? 0 : r->options.based ? r->options.base : !r->zero;
+    if (b->base == 1 && r->zero) {
+        return tide_fail(TIDE_EPROTO, "%s: line 1: column 1: expected words numbered from 1 (base = 1), found word 0",
+                         r->text.name);
+    }
+    for (size_t j = 0; b->base > 0 && j < b->tokens; j++) {
         b->words[j]--;
     }
-    size_t count = (size_t)r->vocabulary - (r->vocabulary > 0 ? base : 0);
+    const size_t count = (size_t)r->vocabulary - (r->vocabulary > 0 ? b->base : 0);
     if (!r->options.vocabulary) {
         b->names.count = count;
         return 0;
     }
-    struct tide_lines lines;
-    struct tide_dictionary names = {0};
-    const char *line;
-    size_t size;
-    int more = 1, code = 0;
-    tide_lines_init(&lines, r->options.vocabulary);
-    while (code == 0 && (more = tide_lines_next(&lines, &line, &size)) > 0) {
-        const char *stop = memchr(line, '\t', size); /* LightLDA's dictionaries have more columns */
-        uint32_t number;
-        const size_t before = names.names.count;
-        code = size > 0 ? tide_dictionary_add(&names, line, stop ? (size_t)(stop - line) : size, &number) : 0;
-        if (code == 0 && size > 0 && names.names.count == before) {
-            code = tide_fail(TIDE_EPROTO, "%s: line %zu: column 1: the word '%.*s' is there twice", lines.text->name,
-                             lines.number, (int)(size < TIDE_FIELDS_SHOWN ? size : TIDE_FIELDS_SHOWN), line);
-        }
-    }
-    code = code ? code : more;
-    if (code == 0 && names.names.count < count) {
-        code = tide_fail(TIDE_EPROTO, "%s: line %zu: column 1: a vocabulary of %zu words, but %s has word %zu",
-                         lines.text->name, lines.number, names.names.count, r->text.name, count);
-    }
-    if (code == 0) {
-        tide_dictionary_finish(&names, &b->names);
-    }
-    tide_dictionary_release(&names);
-    return code;
+    const bool exact = r->format == TIDE_BOW_UCI || r->format == TIDE_BOW_MARKET;
+    return tide_vocabulary_read(r->options.vocabulary, r->text.name, count, exact, &b->names);
 }
 
 int tide_bow_finish(struct tide_bow_reader *r, struct tide_bow *out) {
@@ -493,7 +624,8 @@ int tide_bow_finish(struct tide_bow_reader *r, struct tide_bow *out) {
                          r->text.name ? r->text.name : "nothing", r->text.line + 1);
     }
     if (code == 0) {
-        code = r->format == TIDE_BOW_TEXT ? choose_words(r, out) : name_words(r, out);
+        const bool own = r->format == TIDE_BOW_TEXT || r->format == TIDE_BOW_COUNTS;
+        code = own ? choose_words(r, out) : name_words(r, out);
     }
     if (code == 0 && out->tokens == 0) {
         code =
@@ -507,6 +639,10 @@ int tide_bow_finish(struct tide_bow_reader *r, struct tide_bow *out) {
     for (size_t j = 0; j < out->tokens && code == 0; j++) {
         out->counts[out->words[j]]++;
     }
+    for (size_t d = 0; d < out->documents && code == 0; d++) {
+        out->empty += out->offsets[d + 1] == out->offsets[d];
+    }
+    out->format = r->format;
     if (code < 0) {
         tide_bow_release(out);
     }

@@ -1,6 +1,7 @@
 /*
  * Bags of words: documents as word numbers, from text or from the forms in which counts are
- * published. No files here: bytes are fed in pieces of any size. Any thread.
+ * published. A document keeps its number: a line without words is an empty document, but for those
+ * at the end of a file. No files here: bytes are fed in pieces of any size. Any thread.
  */
 #ifndef TIDE_BOW_H
 #define TIDE_BOW_H
@@ -8,25 +9,29 @@
 #include "text.h"
 
 enum tide_bow_format {
-    TIDE_BOW_AUTO,  /* by the first line */
-    TIDE_BOW_UCI,   /* three lines D, V, pairs; then "document word count", numbers from 1, in any
-                       order */
-    TIDE_BOW_LDAC,  /* "M word:count ...": M pairs, words from 0 (Blei's LDA-C) */
-    TIDE_BOW_PAIRS, /* "label word:count ...": LibSVM, or LightLDA's "id<TAB>word:count ..."; words
-                       from 0 if a 0 occurs */
-    TIDE_BOW_TEXT,  /* a document a line; words are letters, digits and what is not ASCII, with - and
-                       ' inside */
+    TIDE_BOW_AUTO,   /* by the first line; what looks like a form that AUTO does not read is refused */
+    TIDE_BOW_UCI,    /* three lines D, V, pairs; then "document word count", numbers from 1, in any
+                        order */
+    TIDE_BOW_LDAC,   /* "M word:count ...": M pairs, words from 0 (Blei's LDA-C) */
+    TIDE_BOW_PAIRS,  /* "label word:count ...": LibSVM, or LightLDA's "id<TAB>word:count ..."; words
+                        from 0 if a 0 occurs */
+    TIDE_BOW_TEXT,   /* a document a line; words as in words.h */
+    TIDE_BOW_COUNTS, /* "label | word:count ..." with the words themselves; label or "label |" may lack */
+    TIDE_BOW_MARKET, /* MatrixMarket coordinates, a row a document, of counts */
+    TIDE_BOW_FORMATS
 };
 
 struct tide_bow_options {
     enum tide_bow_format format;
-    bool keep_case;               /* else A-Z become a-z */
+    bool keep_case; /* else letters become small */
+    bool based;     /* PAIRS: words are numbered from `base`; else from 0 if a 0 occurs, from 1 if not */
+    uint32_t base;
     uint32_t skip;                /* text: fields at the start of a line that are no words (ids; Yahoo's form has 2) */
-    uint64_t min_count;           /* text: rarer words are left out */
+    uint64_t min_count;           /* text, counts: rarer words are left out; so of max_share and stop */
     double max_share;             /* text: words of more than this share of the documents are left out; 0: none */
     const struct tide_text *stop; /* text: words that are left out, between blanks and line ends; NULL: none */
     uint64_t tokens_most;         /* ELIMIT beyond; 0: 2^38 */
-    const struct tide_text *vocabulary; /* a word a line, for the forms of numbers; NULL: the numbers are the names */
+    const struct tide_text *vocabulary; /* for the forms of numbers (vocabulary.h); NULL: the numbers are the names */
 };
 
 struct tide_bow {
@@ -36,6 +41,9 @@ struct tide_bow {
     struct tide_names names; /* one a word; pool NULL: numbers */
     uint64_t *counts;        /* of each word */
     size_t dropped_words, dropped_tokens;
+    size_t empty; /* documents without a word */
+    enum tide_bow_format format;
+    uint32_t base; /* of PAIRS: what was subtracted from the words' numbers */
 };
 
 enum { TIDE_BOW_WORD_MOST = 1 << 20 };

@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "names.h"
+#include "readers/fields.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,14 +53,32 @@ static int read_line(struct corpus_reader *r, const char *line, size_t size) {
     return code ? code : add_token(r, "</s>", 4);
 }
 
-static int read_text(struct corpus_reader *r, const struct tide_text *text) {
+static int check_form(const struct tide_lines *lines, const char *line, size_t size) {
+    const char *known = tide_text_known(line, size);
+    const bool counts = !known && tide_fields_look_counted((struct tide_fields_line){line, line, line + size});
+    if (!known && !counts) {
+        return 0;
+    }
+    return tide_fail(TIDE_EPROTO,
+                     "%s: line %zu: column 1: expected running text, found '%.*s'; %s (`format = \"text\"` reads it as "
+                     "text)",
+                     lines->text->name, lines->number, (int)(size < TIDE_FIELDS_SHOWN ? size : TIDE_FIELDS_SHOWN), line,
+                     counts                               ? "tide.data.bow reads word:count"
+                     : strcmp(known, "MatrixMarket") == 0 ? "tide.data.bow reads MatrixMarket"
+                                                          : known);
+}
+
+static int read_text(struct corpus_reader *r, const struct tide_text *text, bool plain) {
     struct tide_lines lines;
     const char *line;
     size_t size;
     int more, code = 0;
+    bool first = !plain;
     tide_lines_init(&lines, text);
     while ((more = tide_lines_next(&lines, &line, &size)) > 0 && code == 0) {
-        code = read_line(r, line, size);
+        code = first ? check_form(&lines, line, size) : 0;
+        code = code ? code : read_line(r, line, size);
+        first = false;
     }
     return code ? code : more;
 }
@@ -153,13 +172,14 @@ static int finish(struct corpus_reader *r, uint64_t min_count, struct tide_corpu
     return code;
 }
 
-int tide_corpus_read(const struct tide_text *texts, size_t text_count, uint64_t min_count, struct tide_corpus *out) {
+int tide_corpus_read(const struct tide_text *texts, size_t text_count, uint64_t min_count, bool plain,
+                     struct tide_corpus *out) {
     struct corpus_reader r = {0};
     uint32_t end;
     *out = (struct tide_corpus){0};
     int code = tide_dictionary_add(&r.words, "</s>", 4, &end);
     for (size_t i = 0; i < text_count && code == 0; i++) {
-        code = read_text(&r, &texts[i]);
+        code = read_text(&r, &texts[i], plain);
     }
     if (code == 0 && r.words.names.count < 2) {
         code = tide_fail(TIDE_EPROTO, "%s: line 1: expected words, the text has none",

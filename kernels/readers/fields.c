@@ -2,8 +2,10 @@
 #include "readers/fields.h"
 
 #include "names.h"
+#include "readers/text.h"
 
 #include <string.h>
+#include <strings.h>
 
 bool tide_fields_next(struct tide_fields_line *line, const char **field, size_t *size) {
     while (line->at < line->end && tide_fields_blank(*line->at)) {
@@ -17,6 +19,10 @@ bool tide_fields_next(struct tide_fields_line *line, const char **field, size_t 
     return *size > 0;
 }
 
+bool tide_fields_is(const char *field, size_t size, const char *word) {
+    return size == strlen(word) && strncasecmp(field, word, size) == 0;
+}
+
 int tide_fields_refuse(const struct tide_fields *f, const struct tide_fields_line *line, const char *at,
                        const char *expected, const char *advice) {
     size_t size = 0;
@@ -25,6 +31,46 @@ int tide_fields_refuse(const struct tide_fields *f, const struct tide_fields_lin
     }
     return tide_fail(TIDE_EPROTO, "%s: line %zu: column %zu: expected %s, found '%.*s'; %s", f->name, f->line,
                      (size_t)(at - line->start) + 1, expected, (int)size, at, advice);
+}
+
+const char *tide_fields_count(const char *field, size_t size, uint64_t *count) {
+    const char *end = field + size, *at = end;
+    while (at > field && at[-1] != ':') {
+        at--;
+    }
+    return at > field + 1 && tide_text_count(at, (size_t)(end - at), INT32_MAX, count) && *count > 0 ? at : NULL;
+}
+
+void tide_fields_skip_label(struct tide_fields_line *line) {
+    struct tide_fields_line ahead = *line;
+    const char *field;
+    size_t size;
+    uint64_t ignored;
+    while (tide_fields_next(&ahead, &field, &size)) {
+        if (*field == '|') {
+            *line = ahead;
+            return;
+        }
+    }
+    ahead = *line;
+    if (tide_fields_next(&ahead, &field, &size) && !tide_fields_count(field, size, &ignored)) {
+        *line = ahead;
+    }
+}
+
+bool tide_fields_look_counted(struct tide_fields_line line) {
+    const char *field, *start = line.at;
+    size_t size, counts = 0;
+    uint64_t ignored;
+    tide_fields_skip_label(&line);
+    const bool bar = line.at > start && memchr(start, '|', (size_t)(line.at - start));
+    while (tide_fields_next(&line, &field, &size)) {
+        if (!tide_fields_count(field, size, &ignored)) {
+            return false;
+        }
+        counts++;
+    }
+    return counts > 1 || (bar && counts == 1);
 }
 
 void tide_fields_begin(struct tide_fields *f, const char *name) {

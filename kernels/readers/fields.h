@@ -39,6 +39,14 @@ void tide_fields_release(struct tide_fields *fields);
 
 /* The next field of a line, or false at its end. */
 bool tide_fields_next(struct tide_fields_line *line, const char **field, size_t *size);
+/* Where the count of a field `word:count` begins, behind the last colon; NULL: it is none with a count from 1. */
+const char *tide_fields_count(const char *field, size_t size, uint64_t *count);
+/* Moves behind a label: "label | ", "label |namespace ", or a first field that is no word:count. */
+void tide_fields_skip_label(struct tide_fields_line *line);
+/* Whether all fields behind a label are word:count, two of them at least, or one behind a bar. */
+bool tide_fields_look_counted(struct tide_fields_line line);
+/* Whether a field is this word, whatever its case. */
+bool tide_fields_is(const char *field, size_t size, const char *word);
 /* EPROTO: "NAME: line N: column C: expected X, found 'Y'; advice". */
 int tide_fields_refuse(const struct tide_fields *fields, const struct tide_fields_line *line, const char *at,
                        const char *expected, const char *advice);

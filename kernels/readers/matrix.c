@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "names.h"
+#include "readers/fields.h"
 
 #include <string.h>
 #include <strings.h>
@@ -316,7 +317,7 @@ static struct field next_word(const char **at, const char *end) {
 }
 
 static bool word_is(struct field word, const char *text) {
-    return word.size == strlen(text) && strncasecmp(word.at, text, word.size) == 0;
+    return tide_fields_is(word.at, word.size, text);
 }
 
 /* The next line that is neither a comment nor blank, as words: their number (at most 4 are told
@@ -453,13 +454,12 @@ void tide_matrix_release(struct tide_matrix *matrix) {
 }
 
 static bool looks_like_market(const struct tide_text *text) {
-    static const char banner[] = "%%MatrixMarket";
     struct tide_lines lines;
     const char *line;
     size_t size;
     tide_lines_init(&lines, text); /* behind a byte-order mark, or blank lines */
-    return tide_lines_next(&lines, &line, &size) == 1 && size >= sizeof banner - 1 &&
-           strncasecmp(line, banner, sizeof banner - 1) == 0;
+    const char *known = tide_lines_next(&lines, &line, &size) == 1 ? tide_text_known(line, size) : NULL;
+    return known && strcmp(known, "MatrixMarket") == 0;
 }
 
 static void finish_ratings(struct matrix_reader *r, const struct rating_form *form) {

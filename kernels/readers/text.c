@@ -8,6 +8,7 @@
 #include "names.h"
 
 #include <string.h>
+#include <strings.h>
 
 /* ---- lines ---- */
 
@@ -49,6 +50,27 @@ int tide_lines_next(struct tide_lines *lines, const char **line, size_t *size) {
         }
     }
     return 0;
+}
+
+const char *tide_text_known(const char *line, size_t size) {
+    static const struct {
+        const char *start, *known;
+    } forms[] = {
+        {"%%MatrixMarket", "MatrixMarket"},
+        {"<!doctype", "this is a page of the web: was it the file that was downloaded?"},
+        {"<html", "this is a page of the web: was it the file that was downloaded?"},
+        {"<?xml", "this is XML: write its text a document a line"},
+        {"{\"", "this is JSON: write its text a document a line, or say `format = \"text\"`"},
+        {"[{\"", "this is JSON: write its text a document a line, or say `format = \"text\"`"},
+        {"version https://git-lfs", "this is a pointer of Git LFS: `git lfs pull` fetches the file"},
+    };
+    for (size_t i = 0; i < TIDE_COUNT(forms); i++) {
+        const size_t length = strlen(forms[i].start);
+        if (size >= length && strncasecmp(line, forms[i].start, length) == 0) {
+            return forms[i].known;
+        }
+    }
+    return NULL;
 }
 
 /* ---- names ---- */

@@ -33,6 +33,10 @@ static inline bool tide_text_claim_fits(uint64_t claimed, size_t entries) {
     return claimed <= 2000000 + 200 * (uint64_t)entries;
 }
 
+/* The form that a first line belongs to, of those that are no running text: "MatrixMarket", or a sentence that says
+ * what it is and what to do; NULL: none that is known. */
+const char *tide_text_known(const char *line, size_t size);
+
 /* ---- narrower numbers ----
  * One rule for all that is read or converted: a whole number stays what it is, a fraction is rounded to the nearest,
  * nothing finite becomes infinite. Whole numbers beyond 2^53 are exact in no f64 and count as measured. */

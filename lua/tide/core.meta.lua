@@ -233,7 +233,7 @@ function core.corpus(sources, options) end --> {words={names}, counts= (u64 tens
 function core.bow(sources, options) end --> {train={offsets=u64, words=u32}, test=, names={..}|nil, counts=u64 tensor, vocabulary=, dropped_words=, dropped_tokens=} | nil, err with file:line:column
 ---A scratch file of tensors at byte offsets, removed when it is closed; waits on the disk thread.
 function core.block_file(path) end    --> f | nil, err; f:write(tensor, at) -> sum | nil, err; f:read(tensor, at, sum) -> true | nil, err; f:close()
-function core.safetensors_read(path) end --> {[name]=tensor}, {[key]=text}, {[name]=dims} | nil, err; of any writer, dims behind the first are columns
+function core.safetensors_read(path) end --> {[name]=tensor}, {[key]=text}, {[name]=dims}, {[name]=why it is left out} | nil, err; of any writer, dims behind the first are columns
 function core.npy(path) end           --> tensor, dims | nil, err; NumPy's, packed by gzip or not
 function core.npz(path) end           --> {[name]=tensor}, {[name]=dims} | nil, err
 function core.zip_sum(text) end       --> integer: its CRC-32

@@ -236,17 +236,25 @@ WORD_VECTORS = {
     "glove": b"\x03" + b"a 1 2 3\nb -0.5 1e3 7\nthe same 1 1 1\n",
     "word2vec": b"\x20" + b"2 3\r\n. 1 2 3\r\nb 4 x 6\r\n",
 }
-BOWS = {
+BOWS = {  # auto, UCI, LDA-C, pairs, text, counts, MatrixMarket; + 7: skip; + 14: least 2; + 28: as written
     "uci": b"\x00" + b"3\n4\n5\n1 1 2\n3 4 1\n1 3 1\n3 2 1\n3 4 1\n",
     "uci-short": b"\x01" + b"2\n3\n2\n1 1 1\n",
     "uci-huge": b"\x00" + b"4000000000\n3\n1\n1 1 1\n",
     "ldac": b"\x02" + b"2 0:2 2:1\n0\n2 1:1 3:2\n",
-    "pairs": b"\x03" + b"+1 1:2 3:1\n-1\n7 2:1 4:2\n",
+    "pairs": b"\x03" + b"+1 1:2 3:1\n-1\n\n7 2:1 4:2\n",
     "pairs-huge": b"\x03" + b"1 4000000000:2000000000\n",
     "text": b"\x04" + b"The cat's dog, the DOG!\n\n fish-bone\n",
-    "text-skip": b"\x09" + b"id the the\nid a a\n",
-    "names": b"\x16" + b"1 2:1 7:1\n",
-    "names-beyond": b"\x16" + b"1 9:1\n",
+    "text-skip": b"\x0b" + b"id the the\n\nid a a\n",
+    "text-utf8": b"\x04" + "„Äpfel“ — ÄPFEL… don’t 猫。犬\n".encode() + b"\xff caf\xe9 \xe2\x80",
+    "counts": b"\x05" + b"1 | cat:1 dog:2\n\nd\tcat:3\n",
+    "market": b"\x00" + b"%%MatrixMarket matrix coordinate real general\n%\n2 3 3\n1 1 1\n1 2 2.0\n2 3 1\n",
+    "market-weights": b"\x06" + b"%%MatrixMarket matrix coordinate real general\n2 3 1\n1 1 0.5\n",
+    "names": b"\x03" + b"1 2:1 4:1\n\x01a\nb\nc\nd\n",
+    "names-by-id": b"\x03" + b"1 1:1 3:1\n\x013\n2\tc\t1\n0\ta\t4\n1\tb\t1\n",
+    "names-counted": b"\x03" + b"1 1:1 2:1\n\x01a 3\nb 4\n",
+    "names-gap": b"\x03" + b"1 1:1 2:1\n\x010 a\n5 b\n",
+    "names-blank": b"\x03" + b"1 1:1\n\x01a\n\nb\n",
+    "names-beyond": b"\x03" + b"1 9:1\n\x01a\n",
     "nul": b"\x04" + b"a\0b\n",
 }
 

@@ -1,6 +1,7 @@
 /*
- * Bags of words: the first byte chooses form, options and size of pieces. What is accepted has
- * words that rise in each document and counts that add up, and is the same in one piece.
+ * Bags of words: the first byte chooses form, options and size of pieces; behind a byte 1 the rest is
+ * the vocabulary. What is accepted has words that rise in each document and counts that add up, and is
+ * the same in one piece.
  */
 #include "fuzz.h"
 #include "readers/bow.h"
@@ -25,14 +26,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) {
         return 0;
     }
-    const struct tide_text names = {"names", "a\nb\nc\nd\ne\nf\ng\nh\n", 16};
-    const struct tide_bow_options o = {.format = (enum tide_bow_format)(data[0] % 5),
-                                       .skip = data[0] / 5 % 2,
-                                       .min_count = 1 + data[0] / 10 % 2,
+    const uint8_t *cut = memchr(data + 1, 1, size - 1);
+    const struct tide_text names = {"names", cut ? cut + 1 : data, cut ? (size_t)(data + size - cut) - 1 : 0};
+    const size_t length = cut ? (size_t)(cut - data) - 1 : size - 1;
+    const struct tide_bow_options o = {.format = (enum tide_bow_format)(data[0] % TIDE_BOW_FORMATS),
+                                       .skip = data[0] / TIDE_BOW_FORMATS % 2,
+                                       .min_count = 1 + data[0] / (2 * TIDE_BOW_FORMATS) % 2,
+                                       .keep_case = data[0] / (4 * TIDE_BOW_FORMATS) % 2,
                                        .tokens_most = 1 << 20,
-                                       .vocabulary = data[0] / 20 % 2 ? &names : NULL};
-    const int code = read_pieces(&o, data + 1, size - 1, 1 + data[0] / 40, &pieces);
-    FUZZ_CHECK((code == 0) == (read_pieces(&o, data + 1, size - 1, size, &whole) == 0));
+                                       .vocabulary = cut ? &names : NULL};
+    const int code = read_pieces(&o, data + 1, length, 1 + data[0] / (8 * TIDE_BOW_FORMATS), &pieces);
+    FUZZ_CHECK((code == 0) == (read_pieces(&o, data + 1, length, size, &whole) == 0));
     uint64_t sum = 0;
     for (size_t w = 0; code == 0 && w < pieces.names.count; w++) {
         sum += pieces.counts[w];

@@ -57,7 +57,7 @@ static void check_lines(const struct tide_text *text) {
 
 static void check_corpus(const struct tide_text *texts, size_t count) {
     struct tide_corpus c;
-    if (tide_corpus_read(texts, count, 2, &c) == 0) {
+    if (tide_corpus_read(texts, count, 2, false, &c) == 0) {
         for (size_t i = 0; i < c.token_count; i++) {
             FUZZ_CHECK(c.tokens[i] < c.words.count);
         }

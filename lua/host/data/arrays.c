@@ -132,13 +132,6 @@ struct arrays {
     int code;
 };
 
-/* Text of the last error with the file's name before it. */
-static int named(const char *path, int code) {
-    char reason[400];
-    (void)snprintf(reason, sizeof reason, "%s", tide_error_message());
-    return tide_fail(code, "%s: %s", path, reason);
-}
-
 static int push_npy(lua_State *L, const void *bytes, size_t size) {
     struct tide_npy npy;
     int code = tide_npy_parse(bytes, size, &npy);
@@ -162,6 +155,7 @@ static int read_npz(lua_State *L) {
     struct tide_zip_member m;
     lua_newtable(L); /* 2: tensors */
     lua_newtable(L); /* 3: dims */
+    lua_newtable(L); /* 4: why an array was left out */
     a->code = tide_zip_open(a->data, a->size, &zip);
     while (a->code == 0) {
         const uint8_t *bytes = NULL;
@@ -182,8 +176,15 @@ static int read_npz(lua_State *L) {
         a->code = push_npy(L, bytes, m.size);
         tide_free(a->owned);
         a->owned = NULL;
+        if (a->code == TIDE_EUNSUPPORTED) { /* of objects, or of texts: the others can be read all the same */
+            a->code = 0;
+            lua_pushlstring(L, m.name, length);
+            lua_pushstring(L, tide_error_message());
+            lua_settable(L, 4);
+            continue;
+        }
         if (a->code < 0) {
-            (void)named(lua_pushlstring(L, m.name, length), a->code);
+            (void)tide__lua_named(lua_pushlstring(L, m.name, length), a->code);
             break;
         }
         lua_pushlstring(L, m.name, length);
@@ -193,7 +194,7 @@ static int read_npz(lua_State *L) {
         lua_insert(L, -2);
         lua_settable(L, 2);
     }
-    return a->code == 0 ? 2 : 0;
+    return a->code == 0 ? 3 : 0;
 }
 
 static int read_arrays(lua_State *L, lua_CFunction reader) {
@@ -207,13 +208,13 @@ static int read_arrays(lua_State *L, lua_CFunction reader) {
     }
     lua_pushcfunction(L, reader);
     lua_pushlightuserdata(L, &a);
-    status = lua_pcall(L, 1, 2, 0);
+    status = lua_pcall(L, 1, 3, 0);
     tide_free(a.owned);
     tide_free(a.data);
     if (status != LUA_OK) {
         return lua_error(L);
     }
-    return a.code == 0 ? 2 : tide__lua_failure(L, named(a.path, a.code));
+    return a.code == 0 ? 3 : tide__lua_failure(L, tide__lua_named(a.path, a.code));
 }
 
 /* path -> tensor, dims | nil, err */
@@ -221,7 +222,7 @@ static int core_npy(lua_State *L) {
     return read_arrays(L, read_npy);
 }
 
-/* path -> {name = tensor}, {name = dims} | nil, err */
+/* path -> {name = tensor}, {name = dims}, {name = why it is left out} | nil, err */
 static int core_npz(lua_State *L) {
     return read_arrays(L, read_npz);
 }

@@ -77,6 +77,11 @@ static void push_array(lua_State *L, const char *field, int type, size_t count, 
     lua_setfield(L, -2, field);
 }
 
+static const char *const formats[TIDE_BOW_FORMATS + 1] = {
+    [TIDE_BOW_AUTO] = "auto",          [TIDE_BOW_UCI] = "uci",   [TIDE_BOW_LDAC] = "ldac",
+    [TIDE_BOW_PAIRS] = "pairs",        [TIDE_BOW_TEXT] = "text", [TIDE_BOW_COUNTS] = "counts",
+    [TIDE_BOW_MARKET] = "matrixmarket"};
+
 /* In a protected call: the result table of a struct bow_reading at light userdata 1. */
 static int push_bow(lua_State *L) {
     const struct bow_reading *r = lua_touserdata(L, 1);
@@ -95,6 +100,10 @@ static int push_bow(lua_State *L) {
     }
     push_array(L, "counts", TIDE_U64, r->all.names.count, r->all.counts, sizeof *r->all.counts);
     tide__lua_set_integer(L, "vocabulary", r->all.names.count);
+    lua_pushstring(L, formats[r->all.format]);
+    lua_setfield(L, -2, "format");
+    tide__lua_set_integer(L, "base", r->all.base);
+    tide__lua_set_integer(L, "empty", r->all.empty);
     tide__lua_set_integer(L, "dropped_words", r->all.dropped_words);
     tide__lua_set_integer(L, "dropped_tokens", r->all.dropped_tokens);
     return 1;
@@ -143,10 +152,9 @@ static int extra_text(lua_State *L, const char *field, struct tide_lua_sources *
     return 0;
 }
 
-/* core.bow({source...}, {format=, keep_case=, skip=, min_count=, max_share=, stop=, vocabulary=,
+/* core.bow({source...}, {format=, base=, keep_case=, skip=, min_count=, max_share=, stop=, vocabulary=,
  * test=, test_last=, seed=}) */
 static int core_bow(lua_State *L) {
-    static const char *const formats[] = {"auto", "uci", "ldac", "pairs", "text", NULL};
     lua_settop(L, 2);
     luaL_checktype(L, 2, LUA_TTABLE);
     tide__lua_sources_check(L, "bow", "1 to 16 sources", TIDE_SOURCES_MAX);
@@ -160,6 +168,8 @@ static int core_bow(lua_State *L) {
     o.format = (enum tide_bow_format)luaL_checkoption(L, -1, "auto", formats);
     lua_getfield(L, 2, "keep_case");
     o.keep_case = lua_toboolean(L, -1);
+    o.based = lua_getfield(L, 2, "base") != LUA_TNIL;
+    o.base = (uint32_t)whole_field(L, "base", 0, 1);
     struct bow_reading reading = {0};
     struct tide_bow_reader *reader = NULL;
     int status = LUA_OK, code = extra_text(L, "stop", &reading.extra, &o.stop);

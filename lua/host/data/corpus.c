@@ -22,21 +22,23 @@ static int push_corpus(lua_State *L) {
     return 1;
 }
 
-/* core.corpus({source...}[, {min_count =}]) */
+/* core.corpus({source...}[, {min_count =, format = "text"}]) */
 static int core_corpus(lua_State *L) {
     lua_settop(L, 2);
     lua_Integer min_count = 1;
+    bool plain = false;
     if (!lua_isnil(L, 2)) {
         luaL_checktype(L, 2, LUA_TTABLE);
         lua_getfield(L, 2, "min_count");
         min_count = luaL_optinteger(L, -1, 1);
         luaL_argcheck(L, min_count >= 1, 2, "min_count is at least 1");
+        plain = lua_getfield(L, 2, "format") != LUA_TNIL;
     }
     tide__lua_sources_check(L, "corpus", "1 to 16 sources", TIDE_SOURCES_MAX);
     struct tide_lua_sources sources = {0};
     struct tide_corpus corpus = {0};
     int code = tide__lua_sources_read(L, &sources);
-    code = code < 0 ? code : tide_corpus_read(sources.texts, sources.count, (uint64_t)min_count, &corpus);
+    code = code < 0 ? code : tide_corpus_read(sources.texts, sources.count, (uint64_t)min_count, plain, &corpus);
     tide__lua_sources_release(&sources);
     if (code < 0) {
         return tide__lua_failure(L, code);

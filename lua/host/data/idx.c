@@ -39,11 +39,8 @@ int tide__lua_idx(lua_State *L) {
         code = tide_idx_parse(file, size, &idx);
     }
     if (code != 0) {
-        char reason[300];
-        snprintf(reason, sizeof reason, "%s", tide_error_message());
         tide_free(file);
-        (void)tide_fail(code, "%s: %s", path, reason);
-        return tide__lua_failure(L, code);
+        return tide__lua_failure(L, tide__lua_named(path, code));
     }
     lua_pushcfunction(L, make_tensor);
     lua_pushlightuserdata(L, &conversion);

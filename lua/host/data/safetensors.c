@@ -125,13 +125,15 @@ struct reading {
 static int push_tensors(lua_State *L) {
     const struct reading *r = lua_touserdata(L, 1);
     lua_createtable(L, 0, (int)r->s.count);
+    lua_newtable(L); /* 3: why a tensor was left out */
     for (size_t i = 0; i < r->s.count; i++) {
         const struct tide_safetensor *t = &r->s.tensors[i];
-        if (tide__lua_array(L, (enum tide_dtype)t->dtype, t->shape, t->rank, false, r->data + r->s.data + t->begin) <
-            0) {
-            return luaL_error(L, "%s: tensor %s: %s", r->path, t->name, tide_error_message());
+        const bool left_out =
+            tide__lua_array(L, (enum tide_dtype)t->dtype, t->shape, t->rank, false, r->data + r->s.data + t->begin) < 0;
+        if (left_out) {
+            lua_pushstring(L, tide_error_message());
         }
-        lua_setfield(L, -2, t->name);
+        lua_setfield(L, left_out ? 3 : 2, t->name);
     }
     lua_createtable(L, 0, (int)r->s.metadata_count);
     for (size_t i = 0; i < r->s.metadata_count; i++) {
@@ -143,30 +145,33 @@ static int push_tensors(lua_State *L) {
         tide__lua_dims(L, r->s.tensors[i].shape, r->s.tensors[i].rank);
         lua_setfield(L, -2, r->s.tensors[i].name);
     }
-    return 3;
+    lua_pushvalue(L, 3);
+    lua_remove(L, 3);
+    return 4;
 }
 
-/* path -> tensors by name, strings by name, dims by name | nil, err */
+/* path -> tensors by name, strings by name, dims by name, why some are left out by name | nil, err */
 static int core_safetensors_read(lua_State *L) {
     struct reading r = {.path = luaL_checkstring(L, 1)};
     size_t header = 0;
     int status = LUA_OK, code = tide__lua_content_read(tide__lua_host(L)->port, r.path, &r.data, &r.size);
-    if (code == 0 && r.size < TIDE_SAFETENSORS_PREFIX) {
-        code = tide_fail(TIDE_EPROTO, "%s: a file of %zu bytes is no safetensors", r.path, r.size);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
     }
-    code = code ? code : tide_safetensors_header_size((const uint8_t *)r.data, r.size, &header);
+    code = r.size < TIDE_SAFETENSORS_PREFIX ? tide_fail(TIDE_EPROTO, "a file of %zu bytes is no safetensors", r.size)
+                                            : tide_safetensors_header_size((const uint8_t *)r.data, r.size, &header);
     code = code ? code : tide_safetensors_parse(r.data + TIDE_SAFETENSORS_PREFIX, header, r.size, &r.s);
     if (code == 0) {
         lua_pushcfunction(L, push_tensors);
         lua_pushlightuserdata(L, &r);
-        status = lua_pcall(L, 1, 3, 0);
+        status = lua_pcall(L, 1, 4, 0);
     }
     tide_safetensors_release(&r.s);
     tide_free(r.data);
     if (code < 0) {
-        return tide__lua_failure(L, code);
+        return tide__lua_failure(L, tide__lua_named(r.path, code));
     }
-    return status == LUA_OK ? 3 : lua_error(L);
+    return status == LUA_OK ? 4 : lua_error(L);
 }
 
 void tide__lua_open_safetensors(lua_State *L) {

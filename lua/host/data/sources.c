@@ -25,6 +25,12 @@ void tide__lua_sources_check(lua_State *L, const char *reader, const char *expec
     luaL_checkstack(L, 3 * TIDE_SOURCES_MAX, "sources");
 }
 
+int tide__lua_named(const char *path, int code) {
+    char reason[400];
+    (void)snprintf(reason, sizeof reason, "%s", tide_error_message());
+    return tide_fail(code, "%s: %s", path, reason);
+}
+
 int tide__lua_content_read(struct tide_port *port, const char *path, char **out, size_t *size) {
     uint8_t *unpacked = NULL;
     const uint64_t memory = port->ops->memory_total(port);
@@ -35,12 +41,7 @@ int tide__lua_content_read(struct tide_port *port, const char *path, char **out,
     code = tide_gzip_unpack(*out, *size, memory > 0 ? (size_t)memory : SIZE_MAX / 2, &unpacked, size);
     tide_free(*out);
     *out = (char *)unpacked;
-    if (code < 0) {
-        char reason[300];
-        (void)snprintf(reason, sizeof reason, "%s", tide_error_message());
-        return tide_fail(code, "%s: %s", path, reason);
-    }
-    return 0;
+    return code < 0 ? tide__lua_named(path, code) : 0;
 }
 
 int tide__lua_sources_file(lua_State *L, struct tide_lua_sources *sources, const char *path) {
@@ -71,13 +72,6 @@ int tide__lua_sources_read(lua_State *L, struct tide_lua_sources *sources) {
     return code;
 }
 
-/* gzip's failures do not name the file by themselves. */
-static int damaged(const char *path) {
-    char reason[200];
-    snprintf(reason, sizeof reason, "%s", tide_error_message());
-    return tide_fail(TIDE_EPROTO, "%s: %s", path, reason);
-}
-
 static int read_blocks(const char *path, struct tide_port *port, struct tide_file *file, struct tide_sink sink) {
     struct tide_gunzip *gunzip = NULL;
     char *block = tide_alloc(BLOCK);
@@ -100,7 +94,7 @@ static int read_blocks(const char *path, struct tide_port *port, struct tide_fil
     code = code || !gunzip ? code : tide_gunzip_end(gunzip);
     tide_gunzip_destroy(gunzip);
     tide_free(block);
-    return code == TIDE_EINVAL ? damaged(path) : code;
+    return code == TIDE_EINVAL ? tide__lua_named(path, TIDE_EPROTO) : code; /* gzip's failures do not name the file */
 }
 
 int tide__lua_sources_stream(lua_State *L, const char *path, struct tide_sink sink) {

@@ -20,6 +20,8 @@ void tide__lua_sources_check(lua_State *L, const char *reader, const char *expec
 /* Adds all of argument 1, which was checked; the strings stay on the stack as long as they are
  * used. A negative code of the file that cannot be read. */
 int tide__lua_sources_read(lua_State *L, struct tide_lua_sources *sources);
+/* The last error again with the file's name before it. Gives `code`. */
+int tide__lua_named(const char *path, int code);
 /* The whole of a data file, a pipe or what gzip packed, unpacked: *gives* `out`. */
 int tide__lua_content_read(struct tide_port *port, const char *path, char **out, size_t *size);
 /* Adds a file; `path` must outlive the sources. */

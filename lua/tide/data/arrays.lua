@@ -35,10 +35,9 @@ local READERS <const> = {
   end,
   npz = core.npz,
   safetensors = function(path)
-    local ok, tensors, about, dims = pcall(core.safetensors_read, path)
-    if not ok then return nil, errors.from(tensors, "T0402") end
+    local tensors, about, dims, left_out = core.safetensors_read(path)
     if not tensors then return nil, about end
-    return tensors, dims
+    return tensors, dims, left_out
   end,
 }
 
@@ -49,19 +48,28 @@ function arrays.format_of(path)
   return (READERS[ending] or ending == "csv") and ending or nil
 end
 
----The arrays of a file, whoever wrote it.
+---The arrays of a file, whoever wrote it. Arrays of objects and texts are left out; to ask for one of them is an error.
 ---@param path string
 ---@param format? "npy"|"npz"|"safetensors"
 ---@return table<string, table>|nil tensors, table dims by name, or an error
+---@return table<string, string>? left_out why, by name
 function arrays.read(path, format)
   format = format or arrays.format_of(path)
   local reader <const> = READERS[format]
   if not reader then
     return nil, script.error("T0402", "this ending is none of .npy, .npz, .safetensors", {where = path})
   end
-  local tensors, dims = reader(path)
+  local tensors, dims, left_out = reader(path)
   if not tensors then return nil, located(dims) end
-  return tensors, dims
+  local first <const> = left_out and text.sorted_keys(left_out)[1]
+  local function unread(name)
+    return script.error("T0402", ("array `%s` is not read: %s"):format(name, left_out[name]), {where = path})
+  end
+  if first and not next(tensors) then return nil, unread(first) end
+  if first then
+    setmetatable(tensors, {__index = function(_, name) if left_out[name] then error(unread(name), 0) end end})
+  end
+  return tensors, dims, left_out
 end
 
 local function check_split(what, split)
@@ -73,18 +81,21 @@ local function check_split(what, split)
   return split
 end
 
--- Numbers as another type; an error names the array and the row of what does not fit.
-local function converted(tensor, to, path, name)
+---Numbers as another type; an error names the array and the row of what does not fit.
+---@param help? string
+---@return table|nil tensor, table? err
+function arrays.converted(tensor, to, path, name, help)
   if tensor:type() == to then return tensor end
   local ok, made = pcall(tensor.convert, tensor, to)
   if ok then return made end
   return nil, script.error("T0402", ("`%s`: %s"):format(name, (tostring(made):gsub("^.-:%d+: ", ""))),
-    {where = path, help = "`wide = true` keeps 64 bits, which a script can scale with t:mul and narrow with t:convert"})
+    {where = path, help = help})
 end
 
 -- 64-bit numbers as nets and kernels take them.
-local function narrowed(tensor, path, name)
-  return converted(tensor, NARROW[tensor:type()] or tensor:type(), path, name)
+local function narrowed(tensor, to, path, name)
+  return arrays.converted(tensor, to, path, name,
+    "`wide = true` keeps 64 bits, which a script can scale with t:mul and narrow with t:convert")
 end
 
 -- The data set of tensors with one example a row.
@@ -137,11 +148,14 @@ local function wanted(what, where, o)
 end
 
 local function read_all(format, files, o)
-  local tensors, dims = {}, {}
+  local tensors, dims, without = {}, {}, {}
   for _, name in ipairs(text.sorted_keys(files)) do
-    local found, shapes = arrays.read(files[name], format)
+    local found, shapes, left_out = arrays.read(files[name], format)
     if not found then return nil, shapes end
     local names = o.names
+    for key, why in pairs(not names and left_out or {}) do
+      without[#without + 1] = ("; `%s` is left out: %s"):format(key, why)
+    end
     if not names then
       names = {}
       for key in pairs(found) do names[name ~= "" and name or key] = key end
@@ -152,13 +166,14 @@ local function read_all(format, files, o)
           help = "there are: " .. table.concat(text.sorted_keys(found), ", ")})
       end
       local t, err = found[key], nil
-      if not o.wide then t, err = narrowed(t, files[name], key) end
+      if not o.wide then t, err = narrowed(t, NARROW[t:type()] or t:type(), files[name], key) end
       if not t then return nil, err end
       tensors[own] = t
       dims[own] = table.move(shapes[key], 2, #shapes[key], 1, {})
     end
   end
-  return tensors, dims
+  table.sort(without)
+  return tensors, dims, table.concat(without)
 end
 
 local function reader_of(data, format)
@@ -173,12 +188,12 @@ local function reader_of(data, format)
       for _, path in pairs(files) do paths[#paths + 1] = path end
       local piped <const> = data.check_pipes(paths)
       if piped then return nil, piped end
-      local tensors, dims = read_all(format, files, o)
+      local tensors, dims, without = read_all(format, files, o)
       if not tensors then return nil, dims end
       local from <const> = files[""] or paths[1]
       local parts, count, held = parts_of(tensors, o, from)
       if not parts then return nil, count end
-      return {parts = parts, count = count, dims = dims, note = described(tensors, from, count, held)}
+      return {parts = parts, count = count, dims = dims, note = described(tensors, from, count, held) .. without}
     end)
   end
 end
@@ -244,12 +259,12 @@ local function joined(list, wide, path)
   local only <const> = #list == 1 and list[1]
   if only and (wide or only.type ~= "number") then
     if wide and only.type ~= "class" then return only.values end
-    return converted(only.values, "i32", path, only.name)
+    return narrowed(only.values, "i32", path, only.name)
   end
   local type <const> = wide and "f64" or "f32"
   local across = core.tensor(type, #list, list[1].values:rows())
   for i, c in ipairs(list) do
-    local values <const>, err = converted(c.values, type, path, c.name)
+    local values <const>, err = narrowed(c.values, type, path, c.name)
     if not values then return nil, err end
     across:put(i, values:view(1, 1, #values))
   end

@@ -7,8 +7,10 @@ local text = require "tide.text"
 local GLOSSES <const> = "/usr/share/wordnet" -- the place of Debian's package wordnet-base
 local KNOWN <const> = {format = "string", vocabulary = "string", stop = "string", keep_case = "boolean",
                        skip = "number", min_count = "number", max_share = "number", test = "number",
-                       test_last = "number", seed = "number"}
-local FORMATS <const> = {"auto", "uci", "ldac", "pairs", "text"}
+                       test_last = "number", seed = "number", base = "number"}
+local FORMATS <const> = {"auto", "uci", "ldac", "pairs", "text", "counts", "matrixmarket"}
+local NAMES <const> = {uci = "UCI's bag of words", ldac = "LDA-C, words from 0", text = "text", counts = "word:count",
+                       matrixmarket = "MatrixMarket, a row a document"}
 
 -- Corpora A and B, by which samplers are compared (docs/topics.md).
 local GENERATED <const> = {
@@ -33,7 +35,7 @@ local GENERATED <const> = {
 ---@field note string where the data is from, for people
 local set = {}
 
-local function read_all(where, options)
+local function read_all(data, where, options)
   local sources, from
   if where == nil or where == "glosses" then
     local glosses, err = core.glosses(GLOSSES, true)
@@ -45,6 +47,8 @@ local function read_all(where, options)
     sources, from = {{name = where, text = texts[1]}}, where
   else
     sources = type(where) == "table" and where or {where}
+    local piped <const> = data.check_pipes(sources)
+    if piped then return nil, piped end
     from = table.concat(sources, ", ")
   end
   local o = {}
@@ -55,22 +59,11 @@ local function read_all(where, options)
   read.documents, read.tokens = #read.train.offsets - 1, #read.train.words
   local left = read.dropped_words > 0 and ("; %d words (%d tokens) left out"):format(read.dropped_words,
                                                                                     read.dropped_tokens) or ""
-  read.note = ("%s: %d documents, %d tokens, %d words%s%s"):format(from, read.documents, read.tokens, read.vocabulary,
-    #read.test.words > 0 and ("; %d documents for tests"):format(#read.test.offsets - 1) or "", left)
+  read.note = ("%s (%s): %d documents, %d tokens, %d words%s%s%s"):format(from,
+    NAMES[read.format] or "label word:count, words from " .. read.base, read.documents, read.tokens, read.vocabulary,
+    #read.test.words > 0 and ("; %d documents for tests"):format(#read.test.offsets - 1) or "", left,
+    data.oddities {{read.empty, "documents have no word"}})
   return read
-end
-
-function set:__index(key)
-  local method <const> = rawget(set, key)
-  if method then return method end
-  local loaded = rawget(self, "loaded")
-  if not loaded then
-    local err
-    loaded, err = rawget(self, "reader")()
-    if not loaded then error(err, 0) end
-    rawset(self, "loaded", loaded)
-  end
-  return loaded[key]
 end
 
 ---Forgets what was read; it is read again when it is used.
@@ -115,7 +108,7 @@ local function check(options)
       error(script.error("T0113", ("%s = %s is no share of the documents, 0 to 1"):format(key, v)), 3)
     end
   end
-  for _, key in ipairs {"skip", "min_count", "test_last", "seed"} do
+  for _, key in ipairs {"skip", "min_count", "test_last", "seed", "base"} do
     local v <const> = options[key]
     if v and not (math.tointeger(v) and v >= 0) then
       error(script.error("T0113", ("%s = %s is not a whole number from 0"):format(key, v)), 3)
@@ -123,13 +116,16 @@ local function check(options)
   end
 end
 
-return function(_)
+return function(data)
+  function set:__index(key) return rawget(set, key) or data.read(self)[key] end
+
   ---Documents for a topic model. Read when first used.
   ---@param where? string|string[] files; "glosses" (default): those of WordNet; "generated A", "generated B"
-  ---@param options? {format?: "auto"|"uci"|"ldac"|"pairs"|"text", vocabulary?: string, stop?: string,
-  ---  keep_case?: boolean, skip?: integer, min_count?: integer, max_share?: number, test?: number, test_last?: integer,
-  ---  seed?: integer}
-  ---  vocabulary: a file with a word a line, for formats of numbers. Of text: stop: a file of words that are left out,
+  ---@param options? {format?: "auto"|"uci"|"ldac"|"pairs"|"text"|"counts"|"matrixmarket", base?: 0|1,
+  ---  vocabulary?: string, stop?: string, keep_case?: boolean, skip?: integer, min_count?: integer, max_share?: number,
+  ---  test?: number, test_last?: integer, seed?: integer}
+  ---  vocabulary: a file with a word a line, or lines `id word`, for formats of numbers; base: the number of the first
+  ---  word of "pairs", else 0 if a 0 occurs and 1 if none does. Of text: stop: a file of words that are left out,
   ---  or "english"; skip: fields of a line before its words; min_count, max_share: rarer words, and words of a larger
   ---  share of the documents, are left out. test: share of the documents that is kept apart, drawn by seed; test_last:
   ---  as many of the last ones instead
@@ -137,6 +133,6 @@ return function(_)
   return function(where, options)
     options = options or {}
     check(options)
-    return setmetatable({reader = function() return read_all(where, options) end}, set)
+    return setmetatable({reader = function() return read_all(data, where, options) end}, set)
   end
 end

@@ -1,7 +1,9 @@
 -- tide.data.dense: examples whose every number counts, from a safetensors file: a matrix, one example a row, and
 -- labels.
+local arrays = require "tide.data.arrays"
 local core = require "tide.core"
 local script = require "tide.script"
+local text = require "tide.text"
 
 ---@class tide.data.dense_rows
 ---@field x table f32 tensor, one example a row
@@ -43,55 +45,25 @@ function dense_rows:by_column()
   return out
 end
 
-local ELEMENT <const> = {F32 = "f", F64 = "d"}
-local BYTES <const> = {F32 = 4, F64 = 8}
-
----A tensor of a safetensors file whose bytes are `text`, as f32.
-local function tensor_of(path, text, header, behind, name)
-  local entry <const> = header[name]
-  if type(entry) ~= "table" or name == "__metadata__" then
-    local names = {}
-    for key in pairs(header) do names[#names + 1] = key end
-    table.sort(names)
-    return nil, ("%s has no tensor `%s`; there are: %s"):format(path, name, table.concat(names, ", "))
-  end
-  local size <const>, shape <const>, at <const> = BYTES[entry.dtype], entry.shape, entry.data_offsets
-  if not size then return nil, ("tensor `%s` is %s; F32 or F64 is read"):format(name, tostring(entry.dtype)) end
-  if type(shape) ~= "table" or #shape < 1 or #shape > 2 or type(at) ~= "table" then
-    return nil, ("tensor `%s` is no vector or matrix"):format(name)
-  end
-  local rows <const>, columns <const> = shape[1], shape[2] or 1
-  if at[2] - at[1] ~= rows * columns * size or behind + at[2] > #text then
-    return nil, ("tensor `%s` is cut off"):format(name)
-  end
-  local bytes <const> = text:sub(behind + at[1] + 1, behind + at[2])
-  if entry.dtype == "F32" then -- as it travels in a message: an extension of this type
-    local head = string.pack(">BI4B", 0xC9, #bytes, 1)
-    local whole = core.decode(head .. bytes)
-    return whole:view(1, rows, columns)
-  end
-  local out <const> = core.tensor("f32", rows, columns)
-  for i = 1, rows * columns do out[i] = string.unpack("<" .. ELEMENT.F64, bytes, (i - 1) * size + 1) end
-  return out
-end
-
 local function read(path, names)
-  local text, err = core.file_read(path)
-  if not text then return nil, err end
-  if #text < 8 then return nil, script.error("T0402", path .. " is no safetensors file") end
-  local length <const> = string.unpack("<I8", text)
-  local header = length > 0 and length <= #text - 8 and core.json_decode(text:sub(9, 8 + length))
-  if type(header) ~= "table" then return nil, script.error("T0402", path .. " is no safetensors file") end
-  local x, why = tensor_of(path, text, header, 8 + length, names.x)
-  if not x then return nil, script.error("T0402", why, {where = path}) end
-  local y
-  y, why = tensor_of(path, text, header, 8 + length, names.y)
-  if not y then return nil, script.error("T0402", why, {where = path}) end
+  local tensors, err = arrays.read(path, "safetensors")
+  if not tensors then return nil, err end
+  local part <const> = {}
+  for _, key in ipairs {"x", "y"} do
+    local t <const> = tensors[names[key]]
+    if not t then
+      return nil, script.error("T0402", ("there is no tensor `%s`"):format(names[key]), {where = path,
+        help = "there are: " .. table.concat(text.sorted_keys(tensors), ", ")})
+    end
+    part[key], err = arrays.converted(t, "f32", path, names[key])
+    if not part[key] then return nil, err end
+  end
+  local x <const>, y <const> = part.x, part.y
   if #y ~= x:rows() then
     return nil, script.error("T0402", ("%d labels of %d examples"):format(#y, x:rows()), {where = path})
   end
-  local part <const> = setmetatable({x = x, labels = y:view(1, #y, 1), columns = x:columns()}, dense_rows)
-  return {parts = {train = part}, columns = x:columns(), count = x:rows(),
+  return {parts = {train = setmetatable({x = x, labels = y:view(1, #y, 1), columns = x:columns()}, dense_rows)},
+          columns = x:columns(), count = x:rows(),
           note = ("%s: %d examples, %d columns"):format(path, x:rows(), x:columns())}
 end
 
@@ -104,6 +76,10 @@ return function(data)
     script.check_fields("T0113", "tide.data.dense", names or {}, {x = true, y = true})
     if type(path) ~= "string" then error(script.error("T0113", "tide.data.dense needs a path"), 2) end
     names = {x = names and names.x or "x", y = names and names.y or "y"}
-    return data.lazy(function() return read(path, names) end)
+    return data.lazy(function()
+      local piped <const> = data.check_pipes {path}
+      if piped then return nil, piped end
+      return read(path, names)
+    end)
   end
 end

@@ -42,6 +42,7 @@ local function read_pair(directory, part)
     return nil, script.error("T0402", ("expected labels, found %s: images?"):format(table.concat(form, " x ")),
       {where = labels})
   end
+  if x:rows() == 0 then return nil, script.error("T0402", "there is no image in it", {where = images}) end
   if y:rows() ~= x:rows() then
     return nil, script.error("T0402", ("%d images, but %d labels"):format(x:rows(), y:rows()), {where = images})
   end
@@ -116,6 +117,10 @@ return function(data)
       local parts
       local cut <const> = directory and not test
         and (" of %s, which has one pair of files"):format(find(directory, "train", "x") and "train" or "t10k") or ""
+      if test and table.concat(test.dims, " x ") ~= table.concat(pair.dims, " x ") then
+        return nil, script.error("T0402", ("test images are %s, those to train on %s"):format(
+          table.concat(test.dims, " x "), table.concat(pair.dims, " x ")), {where = find(directory, "test", "x")})
+      end
       if test then
         parts = {["train.x"] = pair.x, ["train.y"] = pair.y, ["test.x"] = test.x, ["test.y"] = test.y}
       else

@@ -53,8 +53,21 @@ function data.read(self)
   local err
   loaded, err = rawget(self, "reader")()
   if not loaded then error(data.reader_error(err), 0) end
+  data.check_filled(loaded, rawget(self, "cut_by") == nil)
   rawset(self, "loaded", loaded)
   return loaded
+end
+
+---Data with nothing to train on train to a loss of 0: an error that says whose they are. A worker's piece may be empty.
+---@param loaded {count: integer?, note: string?}
+---@param whole boolean
+---@package
+function data.check_filled(loaded, whole)
+  if whole and loaded.count == 0 and next(loaded.parts or {}) then
+    local note <const> = loaded.note and loaded.note ~= "" and loaded.note or "the reader of the script"
+    error(script.error("T0402", "there is nothing to train on: " .. note,
+      {help = "look at the file, at `split` or `test`, and at filters such as `min_count`"}), 0)
+  end
 end
 
 ---A pipe is there for the process that was given it, and once: workers cannot read it again.
@@ -289,8 +302,8 @@ data.ratings = data.matrix
 ---@param o {count: integer, read: fun(first: integer, last: integer): any}
 function data.source(o)
   script.check_fields("T0113", "tide.data.source", o, {count = true, read = true, note = true})
-  if math.type(o.count) ~= "integer" or o.count < 0 or type(o.read) ~= "function" then
-    error(script.error("T0113", "tide.data.source wants `count`, a whole number, and `read`, a function"), 2)
+  if math.type(o.count) ~= "integer" or o.count < 1 or type(o.read) ~= "function" then
+    error(script.error("T0113", "tide.data.source wants `count`, a whole number from 1, and `read`, a function"), 2)
   end
   local source = data.lazy(function() return {parts = {}, count = o.count, note = o.note or ""} end)
   rawset(source, "read_range", o.read)

@@ -169,6 +169,7 @@ return function(data)
       whole.loaded = nil
     else
       loaded, err = rawget(self, "reader")()
+      if loaded then data.check_filled(loaded, true) end
     end
     if not loaded then error(data.reader_error(err), 0) end
     rawset(self, "loaded", loaded)

@@ -44,7 +44,7 @@ local function read_all(data, where, options)
   if not sources then return nil, from end
   local piped <const> = data.check_pipes(sources)
   if piped then return nil, piped end
-  local read, err = core.corpus(sources, {min_count = options.min_count})
+  local read, err = core.corpus(sources, options)
   if not read then return nil, err end
   read.vocabulary, read.count, read.total = #read.words, #read.tokens, #read.tokens
   read.from = from
@@ -91,14 +91,20 @@ return function(data)
   ---Running text, a sentence a line, as numbers of words.
   ---@param where? string|string[]|{generate: table} files; "glosses" (default): those of WordNet; "generated": text
   ---  with known topics, or {generate = {vocabulary=, words=, sentence=, seed=}} of these sizes
-  ---@param options? {min_count?: integer} words that occur less often are left out
+  ---@param options? {min_count?: integer, format?: "text"} words that occur less often are left out; format: a file
+  ---  that looks like another form (MatrixMarket, word:count, JSON) is text all the same
   ---@return tide.data.text_set
   return function(where, options)
     options = options or {}
+    script.check_fields("T0113", "tide.data.text", options, {min_count = true, format = true})
+    if options.format ~= nil and options.format ~= "text" then
+      error(script.error("T0113", "tide.data.text: `format` is \"text\""), 2)
+    end
     local least = options.min_count or 1
     if math.type(least) ~= "integer" or least < 1 then
       error(script.error("T0113", ("min_count = %s is not a whole number from 1"):format(tostring(least))), 2)
     end
-    return setmetatable({reader = function() return read_all(data, where, {min_count = least}) end}, set)
+    local o <const> = {min_count = least, format = options.format}
+    return setmetatable({reader = function() return read_all(data, where, o) end}, set)
   end
 end

@@ -29,9 +29,11 @@ end
 return function(data)
   ---A knowledge graph: train.txt, valid.txt, test.txt with one `head TAB relation TAB tail` a line.
   ---@param where string|table a directory, or {train=, valid=, test=}
-  ---@param options? table passed to the reader: order = "hrt"
+  ---@param options? {ids?: boolean} ids: the fields are numbers from 0 on, not names
   ---@return tide.data.set entities, relations (names), entity_count, relation_count, parts train, valid, test
   return function(where, options)
+    options = options or {}
+    script.check_fields("T0113", "tide.data.triples", options, {ids = true})
     return data.lazy(function()
       local paths, err
       if type(where) == "table" then
@@ -43,7 +45,7 @@ return function(data)
       err = data.check_pipes(paths)
       if err then return nil, err end
       local read
-      read, err = core.triples(paths, options or {})
+      read, err = core.triples(paths, options)
       if not read then return nil, err end
       local parts = {}
       for i, part in ipairs(PARTS) do

@@ -151,19 +151,20 @@ local function feed(self, run, batch, training)
     error(script.error("T0903", ("program %s takes tensors, not a forest: nn.vertex makes programs of vertices"):format(
       program.name)), 0)
   end
-  local rows, of
+  local first <const> = batch.first or 1
+  local count, of
   for _, name in ipairs(program.inputs) do -- in their order, so that mistakes are named the same way each time
     local tensor <const> = batch[name]
     if tensor then
-      run:feed(name, tensor, batch.first or 1)
-      if rows and tensor:rows() ~= rows then
-        error(script.error("T0903", ("input \"%s\" has %d rows, input \"%s\" has %d: a row of each is an example"):format(
-          of, rows, name, tensor:rows())), 0)
+      run:feed(name, tensor, first)
+      if count and tensor:rows() ~= count then
+        local why <const> = "input \"%s\" has %d rows, input \"%s\" has %d: a row of each is an example"
+        error(script.error("T0903", why:format(of, count, name, tensor:rows())), 0)
       end
-      rows, of = tensor:rows(), name
+      count, of = tensor:rows(), name
     end
   end
-  return batch.rows or rows and rows - (batch.first or 1) + 1 or 0
+  return batch.rows or count and count - first + 1 or 0
 end
 
 local function result(sum, count, correct, batch)

@@ -77,7 +77,8 @@ static void text_makes_a_vocabulary_by_falling_count(void **state) {
     struct tide_bow b;
     assert_int_equal(read_pieces(text, strlen(text), 5, &o, &b), 0);
     is(&b,
-       "0 0 1 1 2 | 0 0 1 3 4 | | "); /* a blank line is no document; one without words left is */
+       "0 0 1 1 2 | | 0 0 1 3 4 | | "); /* a blank line is a document, as one without words left is */
+    assert_int_equal(b.empty, 2);
     assert_string_equal(b.names.pool + b.names.offsets[0], "the");
     assert_string_equal(b.names.pool + b.names.offsets[1], "dog");
     assert_string_equal(b.names.pool + b.names.offsets[2], "cat's");
@@ -104,7 +105,7 @@ static void words_take_their_names_from_a_vocabulary(void **state) {
     tide_bow_release(&b);
     says("1 3:3\n", &o, "a vocabulary of 3 words, but file has word 4");
     names = (struct tide_text){"names", "a\nb\na\n", 6};
-    says("1 2:3\n", &o, "names: line 3: column 1: the word 'a' is there twice");
+    says("1 2:3\n", &o, "names: line 3: column 1: expected each word once, found 'a'");
 }
 
 static void what_is_wrong_is_named_by_line_and_column(void **state) {
@@ -118,7 +119,7 @@ static void what_is_wrong_is_named_by_line_and_column(void **state) {
     says("2\n3\n1\n1 1 -2\n", &o, "found '-2'");
     says("2\n3\n1\n1 1\n", &o, "expected a count from 1");
     says("2\n3\n1\n1 1 1 1\n", &o, "expected the end of the line");
-    says("2\n3\n2\n1 1 1\n", &o, "expected 2 pairs as line 3 says, found 1");
+    says("2\n3\n2\n1 1 1\n", &o, "expected 2 pairs as the head says, found 1");
     says("2\n3\n1\n1 1 1\n1 2 1\n", &o, "line 5: column 1: expected no more pairs");
     says("2\n3\n", &o, "expected 0 pairs");
     says("2 0:1 1:1\n3 0:1 1:1\n", &o, "line 2: column 1: expected as many pairs");
@@ -131,6 +132,110 @@ static void what_is_wrong_is_named_by_line_and_column(void **state) {
     struct tide_bow b;
     assert_int_equal(read_pieces("a\0b\n", 4, 4, &o, &b), TIDE_EPROTO);
     assert_non_null(strstr(tide_error_message(), "NUL"));
+}
+
+static void reads(const char *text, const struct tide_bow_options *o, const char *documents, const char *words) {
+    for (size_t piece = 1; piece < 40; piece += 19) {
+        struct tide_bow b = {0};
+        char names[200] = "";
+        if (read_pieces(text, strlen(text), piece, o, &b) != 0) {
+            fail_msg("\"%s\": %s", text, tide_error_message());
+        }
+        is(&b, documents);
+        for (size_t w = 0; b.names.pool && w < b.names.count; w++) {
+            (void)snprintf(names + strlen(names), sizeof names - strlen(names), "%s ", b.names.pool + b.names.offsets[w]);
+        }
+        assert_string_equal(names, words);
+        tide_bow_release(&b);
+    }
+}
+
+static void documents_keep_their_numbers_whatever_lines_are_empty(void **state) {
+    (void)state;
+    const struct tide_bow_options o = {0}, skip = {.skip = 1, .format = TIDE_BOW_TEXT}, pairs = {.format = TIDE_BOW_PAIRS};
+    reads("a\n\n \t\n--\nb a\n\n\n", &o, "0 | | | | 0 1 | ", "a b ");
+    reads("\na\n", &o, "| 0 | ", "a ");
+    reads("i a\nj\n\nk a\n", &skip, "0 | | | 0 | ", "a ");
+    reads("x 1:1\n\ny 2:1\n", &pairs, "0 | | 1 | ", "");
+    reads("1 0:1\n\n1 2:1\n\n", &o, "0 | | 2 | ", "");
+    reads("| cat:1\n\n| cat:2\n", &(struct tide_bow_options){.format = TIDE_BOW_COUNTS}, "0 | | 0 0 | ", "cat ");
+}
+
+static void corpora_of_other_programs_are_read_or_refused_by_name(void **state) {
+    (void)state;
+    const struct tide_bow_options o = {0}, counts = {.format = TIDE_BOW_COUNTS}, text = {.format = TIDE_BOW_TEXT},
+                                  zero = {.format = TIDE_BOW_PAIRS, .based = true},
+                                  one = {.format = TIDE_BOW_PAIRS, .based = true, .base = 1};
+    reads("%%MatrixMarket matrix coordinate real general\n% c\n2 3 3\n1 1 1\n1 2 2.0\n2 3 1\n", &o, "0 1 1 | 2 | ", "");
+    reads("\n%%matrixmarket MATRIX coordinate integer general\n2 3 1\n2 3 1\n", &o, "| 2 | ", "");
+    says("%%MatrixMarket matrix coordinate real general\n2 3 3\n1 1 0.03\n", &o,
+         "file: line 3: column 5: expected a whole count from 1, found '0.03'; weights (tf-idf)");
+    says("%%MatrixMarket matrix coordinate real general\n2 3 3\n1 1 1\n", &o, "expected 3 pairs");
+    says("%%MatrixMarket matrix array real general\n2 3\n", &o, "expected coordinate, found 'array'");
+    says("%%MatrixMarket matrix coordinate real symmetric\n2 2 1\n", &o, "expected general");
+    says("%%MatrixMarket matrix coordinate real general\n2 3 1\n3 1 1\n", &o, "expected a document (row)");
+    reads("1 | Cat:1 dog:2\n| bird:1 a:b:3\n", &counts, "1 1 2 | 0 0 0 3 | ", "a:b dog cat bird ");
+    reads("d1\tcat:1 dog:2\ncat:1\n", &counts, "0 1 1 | 0 | ", "cat dog ");
+    says("| cat:1 dog\n", &counts, "line 1: column 9: expected word:count with a count from 1, found 'dog'");
+    says("| cat:0\n", &counts, "found 'cat:0'");
+    says("| cat:1 dog:2\n", &o, "`format = \"counts\"` reads word:count");
+    says("cat:1 dog:2\n", &o, "`format = \"text\"` reads words");
+    reads("cat:1 dog:2\n", &text, "0 1 2 3 | ", "cat 1 dog 2 ");
+    reads("at 10:30 cats sleep\n", &o, "0 1 2 3 4 | ", "at 10 30 cats sleep ");
+    says("{\"text\": \"a\"}\n", &o, "this is JSON");
+    says("<!DOCTYPE html>\n", &o, "a page of the web");
+    says("7\nseven cats\n", &o, "`format = \"text\"` reads words");
+    reads("x 1:1 2:1\n", &zero, "1 2 | ", "");
+    reads("x 1:1 2:1\n", &one, "0 1 | ", "");
+    says("x 0:1\n", &one, "base = 1");
+}
+
+static void a_vocabulary_is_that_of_the_corpus(void **state) {
+    (void)state;
+    static const char uci[] = "2\n4\n3\n1 1 2\n1 2 1\n2 4 1\n";
+    static const struct {
+        const char *names, *words; /* words NULL: refused with `why` */
+        const char *why;
+    } cases[] = {
+        {"cat\ndog\nbird\nfish\n", "cat dog bird fish ", NULL},
+        {"cat\r\ndog\r\nbird\r\nfish\r\n\r\n", "cat dog bird fish ", NULL},
+        {"cat\t7\ta\ndog\t2\tb\nbird\nfish\n", "cat dog bird fish ", NULL},
+        {"0\tcat\t2\n1\tdog\t1\n2\tbird\t1\n3\tfish\t1\n", "cat dog bird fish ", NULL},
+        {"2\n3\tfish\t1\n1\tdog\t1\n0\tcat\t1\n2\tbird\t1\n", "cat dog bird fish ", NULL}, /* gensim: by word */
+        {"1 cat\n2 dog\n3 bird\n4 fish\n", "cat dog bird fish ", NULL},
+        {"cat 3\ndog 2\nbird 1\nfish 1", "cat dog bird fish ", NULL},
+        {"cat\n\nbird\nfish\nelk\n", NULL, "names: line 2: column 1: expected a word, found an empty line"},
+        {"\ncat\ndog\nbird\nfish\n", NULL, "names: line 1: column 1: expected a word, found an empty line"},
+        {"cat\ndog\nbird\nfish\nelk\n", NULL, "a vocabulary of 5 words, but file has 4"},
+        {"cat\ndog\nbird\n", NULL, "a vocabulary of 3 words, but file has 4"},
+        {"0\tcat\n1\tdog\n2\tbird\n4\tfish\n", NULL, "each once, found id 4"},
+        {"0\tcat\n1\tdog\n2\tbird\n2\tfish\n", NULL, "found id 2 twice"},
+        {"0\tcat\n1\tdog\nbird\nfish\n", NULL, "names: line 3: column 1: expected `id word` as in the lines before"},
+    };
+    for (size_t i = 0; i < TIDE_COUNT(cases); i++) {
+        const struct tide_text names = {"names", cases[i].names, strlen(cases[i].names)};
+        const struct tide_bow_options o = {.vocabulary = &names};
+        if (cases[i].words) {
+            reads(uci, &o, "0 0 1 | 3 | ", cases[i].words);
+        } else {
+            says(uci, &o, cases[i].why);
+        }
+    }
+}
+
+static void words_are_those_of_any_script(void **state) {
+    (void)state;
+    const struct tide_bow_options o = {0}, keep = {.keep_case = true};
+    reads("\xc3\x84pfel, \xe2\x80\x9e\xc3\xa4pfel\xe2\x80\x9c \xe2\x80\x94 \xc2\xab\xc3\x84PFEL\xc2\xbb\xe2\x80\xa6\n", &o,
+          "0 0 0 | ", "\xc3\xa4pfel "); /* quotes, dashes, dots */
+    reads("\xce\x91\xce\x92 \xd0\x96 \xc4\xb0 \xe1\xba\xa0\n", &o, "0 1 2 3 | ",
+          "\xce\xb1\xce\xb2 \xd0\xb6 i \xe1\xba\xa1 "); /* Greek, Cyrillic, Turkish, Vietnamese */
+    reads("\xe7\x8c\xab\xe3\x80\x82\xe7\x8a\xac\n", &o, "0 1 | ", "\xe7\x8c\xab \xe7\x8a\xac "); /* an ideographic stop */
+    reads("don\xe2\x80\x99t DON'T\xc2\xa0well\xe2\x80\x90known\n", &o, "0 0 1 | ", "don't well-known ");
+    reads("caf\xe9 \xff\n", &keep, "0 1 | ", "caf\xe9 \xff "); /* no UTF-8 */
+    reads("\xc3\x84 \xc3\xa4\n", &keep, "0 1 | ", "\xc3\x84 \xc3\xa4 ");
+    struct tide_text stop = {"stop", "The\n\xc3\x84", 6};
+    reads("the \xc3\xa4 cat\n", &(struct tide_bow_options){.stop = &stop}, "0 | ", "cat ");
 }
 
 static void documents_are_picked_by_a_mark(void **state) {
@@ -152,6 +257,10 @@ int main(void) {
         cmocka_unit_test(words_take_their_names_from_a_vocabulary),
         cmocka_unit_test(what_is_wrong_is_named_by_line_and_column),
         cmocka_unit_test(documents_are_picked_by_a_mark),
+        cmocka_unit_test(documents_keep_their_numbers_whatever_lines_are_empty),
+        cmocka_unit_test(corpora_of_other_programs_are_read_or_refused_by_name),
+        cmocka_unit_test(a_vocabulary_is_that_of_the_corpus),
+        cmocka_unit_test(words_are_those_of_any_script),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ static void words_are_numbered_by_falling_count_and_first_appearance(void **stat
     (void)state;
     struct tide_text text = text_of("b a\tc a\r\n\n c  a d");
     struct tide_corpus c;
-    assert_int_equal(tide_corpus_read(&text, 1, 1, &c), 0);
+    assert_int_equal(tide_corpus_read(&text, 1, 1, false, &c), 0);
     const char *const words[] = {"</s>", "a", "c", "b", "d"};
     const uint64_t counts[] = {2, 3, 2, 1, 1}; /* a blank line is none */
     const uint32_t tokens[] = {3, 1, 2, 1, 0, 2, 1, 4, 0};
@@ -40,7 +40,7 @@ static void rare_words_are_left_out(void **state) {
     (void)state;
     struct tide_text texts[2] = {text_of("a b a"), text_of("c a c")};
     struct tide_corpus c;
-    assert_int_equal(tide_corpus_read(texts, 2, 2, &c), 0);
+    assert_int_equal(tide_corpus_read(texts, 2, 2, false, &c), 0);
     const uint32_t tokens[] = {1, 1, 0, 2, 1, 2, 0};
     assert_int_equal(c.words.count, 3);
     assert_string_equal(word(&c, 2), "c");
@@ -51,17 +51,35 @@ static void rare_words_are_left_out(void **state) {
     tide_corpus_release(&c);
 }
 
+static void another_form_is_no_running_text(void **state) {
+    (void)state;
+    struct tide_corpus c;
+    static const char *const forms[][2] = {
+        {"\n%%MatrixMarket matrix coordinate real general\n", "corpus.txt: line 2: column 1: expected running text"},
+        {"| cat:1\n", "tide.data.bow reads word:count"},
+        {"{\"text\": 1}\n", "this is JSON"},
+        {"<html>\n", "a page of the web"},
+    };
+    for (size_t i = 0; i < TIDE_COUNT(forms); i++) {
+        struct tide_text text = text_of(forms[i][0]);
+        assert_int_equal(tide_corpus_read(&text, 1, 1, false, &c), TIDE_EPROTO);
+        assert_non_null(strstr(tide_error_message(), forms[i][1]));
+        assert_int_equal(tide_corpus_read(&text, 1, 1, true, &c), 0);
+        tide_corpus_release(&c);
+    }
+}
+
 static void texts_without_words_are_refused(void **state) {
     (void)state;
     struct tide_corpus c;
     struct tide_text empty = text_of(""), blank = text_of(" \n\t\n"), few = text_of("a b");
     struct tide_text nul = {"corpus.txt", "a\nb\0c", 5};
-    assert_int_equal(tide_corpus_read(&empty, 1, 1, &c), TIDE_EPROTO);
+    assert_int_equal(tide_corpus_read(&empty, 1, 1, false, &c), TIDE_EPROTO);
     assert_non_null(strstr(tide_error_message(), "corpus.txt: line 1: expected words"));
-    assert_int_equal(tide_corpus_read(&blank, 1, 1, &c), TIDE_EPROTO);
-    assert_int_equal(tide_corpus_read(&few, 1, 2, &c), TIDE_EINVAL);
+    assert_int_equal(tide_corpus_read(&blank, 1, 1, false, &c), TIDE_EPROTO);
+    assert_int_equal(tide_corpus_read(&few, 1, 2, false, &c), TIDE_EINVAL);
     assert_non_null(strstr(tide_error_message(), "min_count"));
-    assert_int_equal(tide_corpus_read(&nul, 1, 1, &c), TIDE_EPROTO);
+    assert_int_equal(tide_corpus_read(&nul, 1, 1, false, &c), TIDE_EPROTO);
     assert_non_null(strstr(tide_error_message(), "line 2"));
     assert_null(c.tokens);
 }
@@ -153,6 +171,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_numbered_by_falling_count_and_first_appearance),
         cmocka_unit_test(rare_words_are_left_out),
+        cmocka_unit_test(another_form_is_no_running_text),
         cmocka_unit_test(texts_without_words_are_refused),
         cmocka_unit_test(glosses_become_lines_of_words),
         cmocka_unit_test(damaged_glosses_name_their_line),
