@@ -59,9 +59,9 @@ local function read_all(data, where, options)
   read.documents, read.tokens = #read.train.offsets - 1, #read.train.words
   local left = read.dropped_words > 0 and ("; %d words (%d tokens) left out"):format(read.dropped_words,
                                                                                     read.dropped_tokens) or ""
-  read.note = ("%s (%s): %d documents, %d tokens, %d words%s%s%s"):format(from,
-    NAMES[read.format] or "label word:count, words from " .. read.base, read.documents, read.tokens, read.vocabulary,
-    #read.test.words > 0 and ("; %d documents for tests"):format(#read.test.offsets - 1) or "", left,
+  read.note = ("%s: %d documents, %d tokens, %d words%s%s; read as %s%s"):format(from, read.documents, read.tokens,
+    read.vocabulary, #read.test.words > 0 and ("; %d documents for tests"):format(#read.test.offsets - 1) or "", left,
+    NAMES[read.format] or "label word:count, words from " .. read.base,
     data.oddities {{read.empty, "documents have no word"}})
   return read
 end
