@@ -32,6 +32,7 @@ return function()
       f.monitored[address] = f.monitors
       return f.monitors
     end,
+    demonitor = function() end,
     members = function() return f.members_list end,
     sha256 = function(text)
       local h = 17

@@ -158,7 +158,7 @@ local function start_controller(text, changes, start)
 end
 
 local function from(c, rank, value)
-  value.rank = rank
+  value.rank, value.life = rank, c.workers[rank].life
   c:handle {kind = "cast", right = "node", from = "w:" .. rank, value = value}
 end
 

@@ -6,7 +6,8 @@ local fake
 local function fresh() fake = require "tests.lua.fresh"() end
 
 local function run_worker(text, inbox, changes)
-  local a = {rank = 2, workers = 3, node = "n1", seed = 5, params = {eps = 1}, controller = "c:1", job = "j",
+  local a = {rank = 2, life = 1, stream = 2, workers = 3, node = "n1", seed = 5, params = {eps = 1},
+             controller = "c:1", job = "j",
              tables = {}, script = fake.script_of(text)}
   for k, v in pairs(changes or {}) do a[k] = v end
   fake.inbox = inbox

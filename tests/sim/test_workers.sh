@@ -66,4 +66,43 @@ for seed in 1 2; do # declared dead, and alive: what they say when they wake cou
     run 0 sim --seed $seed chunks.lua --pause
     says out.txt 'lost 2 redone true rows true true examples 6000 workers 1'
 done
+# Workers come and go, again and again: each wish is met soon, and ranks are those of at most four workers. A number that
+# is asked for while others are on their way is the one that counts.
+cat >again.lua <<'LUA'
+local tide = require "tide"
+local PASSES <const> = 132
+local job = tide.job {name = "again", data = 40, chunks = 20, stop = {epochs = PASSES},
+  worker = function(w)
+    for pass = w.passes + 1, PASSES do
+      for c in w:chunks(pass) do
+        tide.sleep(0.001)
+        c:report {examples = c.count}
+      end
+      w:report {rank = w.rank, told = w.workers}
+      if w:stopping() then break end
+    end
+  end}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2, servers = 1}
+  local run = cluster:start(job)
+  local examples, highest, told, slowest, asked, last = 0, 0, 0, 0, nil, 0
+  for r in run:events "report" do
+    examples, last = examples + r.examples, #r.workers
+    for _, w in ipairs(r.workers) do highest, told = math.max(highest, w.rank), math.max(told, w.told) end
+    if r.n % 16 == 2 and r.n < 110 then
+      run:set_workers(4)
+      asked = r.n
+    elseif r.n % 16 == 10 then
+      run:set_workers(2)
+    elseif r.n == 116 then
+      run:set_workers(4)
+      run:set_workers(2)
+    end
+    if asked and #r.workers == 4 then slowest, asked = math.max(slowest, r.n - asked), nil end
+  end
+  print(examples, highest, told, slowest, last)
+end)
+LUA
+run 0 sim --seed 1 again.lua
+says out.txt '^5280	4	4	[2-7]	2$'
 finish

@@ -12,6 +12,7 @@ local agent = {}
 local LEAVE_S <const> = 25 -- what a node has for leaving, and
 local WORK_SHARE <const> = 0.6 -- how much of it its workers have for what is in their hands
 local STATE_EVERY_S <const> = 0.5 -- how late the node's own death is noticed, at most,
+local LEFT_POLL_S <const> = 0.002 -- a simulated node that leaves notices so soon that it has left
 local POLL_S <const> = core.simulated() and STATE_EVERY_S or 0.1 -- and a signal, of which simulated nodes get none
 
 local WORKER <const> = [[return require("tide.run.worker").main(...)]]
@@ -124,9 +125,8 @@ local function idlest_thread()
   return best
 end
 
----Starts workers of a loaded run: {run=, job=, ranks={...}, workers=, crowded=, seed=, params=, tables=,
----domain=}; answers
----addresses.
+---Starts workers of a loaded run: {run=, job=, ranks={...}, lives={...}, streams={...}, workers=, crowded=, seed=,
+---params=, tables=, domain=}; answers addresses.
 function ops.start(request)
   local run = state.runs[request.run]
   if state.leaving then
@@ -142,10 +142,10 @@ function ops.start(request)
     local address, err = core.spawn {
       source = WORKER, chunk = "@tide/worker.lua", role = "compute", thread = thread,
       argument = {
-        rank = rank, workers = request.workers, crowded = request.crowded, node = core.node().name,
-        seed = request.seed, params = request.params, controller = run.controller, script = run.script,
-        job = request.job, tables = request.tables, domain = request.domain, keeps = request.keeps,
-        resume = request.resume and request.resume[i],
+        rank = rank, life = request.lives[i], stream = request.streams[i], workers = request.workers,
+        crowded = request.crowded, node = core.node().name, seed = request.seed, params = request.params,
+        controller = run.controller, script = run.script, job = request.job, tables = request.tables,
+        domain = request.domain, keeps = request.keeps, resume = request.resume and request.resume[i],
       },
     }
     if not address then return nil, err end
@@ -550,11 +550,12 @@ function agent.main(o)
   core.open "read"
   local looked_at = 0
   while not state.ending do
-    local message = core.receive(POLL_S)
+    local leaves <const> = state.leaving and state.leaving.over
+    local message = core.receive(leaves and LEFT_POLL_S or POLL_S)
     if message then serve(message) end
     if core.interrupted() > 0 or state.leave_on_eof and core.input_ended() then begin_leaving() end
     if state.leaving and has_finished() then end_leaving() end
-    if core.now() - looked_at >= STATE_EVERY_S then
+    if leaves or core.now() - looked_at >= STATE_EVERY_S then
       looked_at = core.now()
       require("tide.cluster.runs").keep()
       core.audit_sync()

@@ -131,7 +131,7 @@ function group:present() return self.exchange and self.exchange:begin() or self.
 ---@param present? integer[] ranks among whom they are divided
 function group:piece(count, present)
   present = present or self:present()
-  if #present == 0 then return data.piece(count, self.w.rank, self.w.workers) end -- before the first epoch
+  if #present == 0 then return data.piece(count, (self.w.rank - 1) % self.w.workers + 1, self.w.workers) end
   for i, rank in ipairs(present) do
     if rank == self.w.rank then return data.piece(count, i, #present) end
   end

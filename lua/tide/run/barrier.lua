@@ -218,6 +218,7 @@ function meeting.extend(controller)
     self.stopping = event.stop
     self:record_report(event)
     self:evaluate_late()
+    self:settle_workers()
     self.held = {stop = event.stop ~= nil}
     local hold = self.hold
     self:emit(event)
@@ -232,9 +233,9 @@ function meeting.extend(controller)
     if set and set.pass > 0 and not set:over() and not self.stopping then
       local text <const> = ("of pass %d over the data %d of %d chunks were not read: the workers have returned")
         :format(set.pass, set.missing, set.pieces)
-      for _, w in ipairs(self.workers) do
-        if w.dropped or w.state == "lost" then return self:fail(script.error("T0609", text)) end
-      end
+      local has_left = self.has_retired
+      for _, w in ipairs(self.workers) do has_left = has_left or w.dropped end
+      if has_left then return self:fail(script.error("T0609", text)) end
       self:emit {kind = "log", text = text}
     end
     self:end_waiting()

@@ -21,7 +21,8 @@ local verbs = require "tide.cluster.verbs"
 
 local controller = {from_worker = {}, from_driver = {}} -- by op of what they say
 controller.__index = controller
-for _, part in ipairs {"elastic_workers", "barrier", "outbox", "starting", "losses", "cuts", "evaluation"} do
+for _, part in ipairs {"registry", "elastic_workers", "barrier", "outbox", "starting", "losses", "cuts",
+                       "evaluation"} do
   require("tide.run." .. part).extend(controller)
 end
 
@@ -90,14 +91,6 @@ local function is_crowded(nodes, loaded)
   return false
 end
 
----Learns of the end of a node's agent, or of a worker.
----@param actor table of nodes or workers
----@param what {node?: table, worker?: table} what has ended then
-function controller:watch(actor, what)
-  actor.monitor = actor.monitor or core.monitor(actor.agent or actor.address)
-  if actor.monitor then self.monitors[actor.monitor] = what end
-end
-
 -- Sends a request to nodes at once. Raises why one of them does not answer, when the answers of all are dealt with.
 local function ask_nodes(nodes, request_of, deal)
   local answers <const>, problems <const> = ask_all(nodes, function(node, _, timeout_s)
@@ -118,9 +111,8 @@ function controller:start()
   self:leave_out_gone()
   for _, node in ipairs(a.nodes) do
     self:watch(node, {node = node})
-    node.ranks = {}
-    for i = 1, node.workers do node.ranks[i] = rank + i end
-    rank = rank + node.workers
+    node.ranks, node.is_loaded = {}, true
+    for _ = 1, node.workers do rank = self:new_worker(node, "starting").rank end
     if node.workers > 0 then busy[#busy + 1] = node end
   end
   ask_nodes(a.nodes, function() return {op = "load", run = a.run, script = a.script} end,
@@ -140,16 +132,15 @@ function controller:start()
     if not ok then error(script.error("T0705", problem), 0) end
   end
   local function start_of(node)
-    local resume = a.resume and {}
-    for i, r in ipairs(a.resume and node.ranks or {}) do
-      resume[i] = {record = a.resume.ranks[r], passes = self.chunks and self.chunks:passed()}
+    local list, resume = {}, a.resume and {}
+    for i, r in ipairs(node.ranks) do
+      list[i] = self.workers[r]
+      if resume then resume[i] = {record = a.resume.ranks[r], passes = self.chunks and self.chunks:passed()} end
     end
-    return {op = "start", run = a.run, job = a.job, ranks = node.ranks, workers = rank, crowded = self.crowded,
-      seed = a.seed, params = self.params, tables = a.tables, domain = a.domain, resume = resume,
-      keeps = self.job.checkpoint ~= nil}
+    return self:start_request(list, rank, resume)
   end
   ask_nodes(busy, start_of, function(node, answer)
-    for i, address in ipairs(answer.addresses) do self:has_started(node, node.ranks[i], address) end
+    for i, address in ipairs(answer.addresses) do self:has_started(node.ranks[i], address) end
   end)
 end
 
@@ -281,7 +272,7 @@ function from_worker.done(self, w, m)
   self:leave_queue(w)
   if w.dropped and not self.suspending then
     self:look_for_vacancy(w.node)
-    self:free_slot(w)
+    if self.a.shared then self:free_slot(w) end
   end
   self:look_for_leaver(w.node)
   self:meet()
@@ -336,7 +327,7 @@ function from_driver.joined(self, request)
   if self.a.shared then return self:use_joined(node) end
   node.late = true
   self:watch(node, {node = node})
-  node.ranks, self.baseline[node.name] = {}, {tables = {}, links = {}}
+  node.ranks = {}
   self.a.nodes[#self.a.nodes + 1] = node
   if self.policies then self.policies:joined(node) end
   if node.workers > 0 then self:add_workers(node, node.workers) end
@@ -485,6 +476,7 @@ require("tide.run.figures").extend(controller, from_driver)
 
 function controller:exited(message)
   local what = self.monitors[message.call]
+  self.monitors[message.call] = nil
   if not what or self.failed or self.closed then return end
   local reason = message.text and message.text ~= "" and message.text or message.name or "no reason given"
   if what.node then return self:lose_node(what.node, reason, message.code == 0) end
@@ -506,8 +498,8 @@ function controller:handle(message)
   if type(value) ~= "table" then return end
   if message.kind == "cast" and value.rank and from_worker[value.op] then
     local w = self.workers[value.rank]
-    if w and w.address and w.address ~= message.from then return end -- of an attempt to start that was given up
-    if w and w.state ~= "lost" and not self.failed then from_worker[value.op](self, w, value) end
+    local known <const> = w and w.life == value.life and w.state ~= "lost"
+    if known and not self.failed then from_worker[value.op](self, w, value) end
   elseif from_driver[value.op] then
     local ok, err = xpcall(from_driver[value.op], script.failure, self, value, message)
     if ok then return end
@@ -539,6 +531,7 @@ function controller:tick()
     if err then self:fail(err) end
   end
   if self.poll and core.now() - self.polled_at >= TICK_S then self:flush() end
+  if not self:is_starting() then self:forget_nodes() end
   self:look_for_rest()
   self:tell_runs()
   if self.policies and not self.failed and not self.finished then

@@ -47,6 +47,27 @@ function elastic_workers.extend(controller)
     return nil
   end
 
+  -- What became of the request to start these workers.
+  local function have_come(self, node, list, answer, err)
+    for i, w in ipairs(list) do
+      if not answer then
+        self:retire(w)
+      elseif w.state == "joining" then
+        w.address = answer.addresses[i]
+        self:watch(w, {worker = w})
+        if w.loaded then
+          w.state = "waiting"
+          self:ask_to_meet()
+        end
+      else -- it was let go before it had come
+        core.send(node.agent, {op = "end_worker", run = self.a.run, address = answer.addresses[i]})
+      end
+    end
+    if not answer then
+      self:emit {kind = "log", text = ("no worker joins on node %s: %s"):format(node.name, err.message)}
+    end
+  end
+
   ---Starts workers on a node that has joined, or has slots for more.
   ---@param node table {name, id, agent, workers}
   ---@param count integer
@@ -55,48 +76,30 @@ function elastic_workers.extend(controller)
     if why then
       return self:emit {kind = "log", text = ("no worker joins on node %s: %s"):format(node.name, why)}
     end
-    local ranks = {}
-    for i = 1, count do -- their ranks are theirs from now on
-      local rank = #self.workers + 1
-      self.workers[rank] = {rank = rank, node = node, state = "joining"}
-      node.ranks[#node.ranks + 1], ranks[i] = rank, rank
-      if self.policies then self.policies:expect(rank, node) end
+    local list = {}
+    for i = 1, count do
+      list[i] = self:new_worker(node, "joining")
+      if self.policies then self.policies:expect(list[i].rank, node) end
     end
-    self.coming = math.max((self.coming or 0) - count, 0)
+    local coming <const> = self.coming or 0
+    self.coming = math.max(coming - count, 0)
+    if self.wanted and count > coming then self.wanted = self.wanted + count - coming end -- others were not asked for
     core.fiber(function()
       local answer, err = core.call(node.agent, {op = "load", run = self.a.run, script = self.a.script}, CALL_S)
       if answer then
-        if node.late and #node.ranks == count then self.baseline[node.name] = answer end
-        answer, err = core.call(node.agent, {op = "start", run = self.a.run, job = self.a.job, ranks = ranks,
-          workers = #self.workers, crowded = self.crowded, seed = self.a.seed, params = self.params,
-          tables = self.a.tables, domain = self.a.domain, keeps = self.job.checkpoint ~= nil}, CALL_S)
+        if not node.is_loaded then self.baseline[node.name], node.is_loaded = answer, true end
+        answer, err = core.call(node.agent, self:start_request(list, #self:staying()), CALL_S)
       end
-      for i, rank in ipairs(ranks) do
-        local w = self.workers[rank]
-        if not answer then
-          w.state = "lost"
-        elseif w.state == "joining" then
-          w.address = answer.addresses[i]
-          self:watch(w, {worker = w})
-          if w.loaded then
-            w.state = "waiting"
-            self:ask_to_meet()
-          end
-        else -- it was let go before it had come
-          core.send(node.agent, {op = "end_worker", run = self.a.run, address = answer.addresses[i]})
-        end
-      end
-      if not answer then
-        self:emit {kind = "log", text = ("no worker joins on node %s: %s"):format(node.name, err.message)}
-      end
+      have_come(self, node, list, answer, err)
+      self:settle_workers()
       self:look_for_awake()
     end)
   end
 
-  ---A worker that was let go has returned: on a shared cluster its slot is anybody's now.
+  ---A worker has left, or is not to come: on a shared cluster its slot is anybody's now.
   function controller:free_slot(w)
-    if not self.a.shared then return end
     self:let_go(w)
+    if not self.a.shared then return end
     core.fiber(function() runs.ask {op = "slots.less", n = self.a.number, grant = {[w.node.name] = 1}} end)
     self:tell_runs(true)
   end
@@ -112,7 +115,8 @@ function elastic_workers.extend(controller)
 
   ---A worker that has not begun, or has left, is asked for nothing any more.
   function controller:let_go(w)
-    w.state, w.node.workers = "lost", w.node.workers - 1
+    self:retire(w)
+    w.node.workers = w.node.workers - 1
     self:evaluate_anew(w)
     if w.address then core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address}) end
   end
@@ -189,8 +193,9 @@ function elastic_workers.extend(controller)
           core.send(w.address, {op = "stop"})
           asks = true
         end
-      elseif w and (w.state == "joining" or w.state == "waiting") then
-        self:let_go(w)
+      elseif w and WAITS[w.state] then
+        self:free_slot(w)
+        self:look_for_vacancy(w.node)
       end
     end
     if asks then self:ask_to_meet() end
@@ -206,45 +211,50 @@ function elastic_workers.extend(controller)
     return self.a.nodes_max - count
   end
 
+  ---More workers may be there than are wanted: those that were on their way when fewer were asked for. Called when one
+  ---comes or leaves and at each report. The newest go first.
+  ---@return string|nil why they stay for now
+  function controller:settle_workers()
+    local idle <const> = self.suspending or self.suspended or self.stopping or self.finished or self.failed
+    if not self.wanted or idle or self:is_starting() then return nil end
+    local surplus = {}
+    local staying <const> = self:staying()
+    for i = 1, #staying - self.wanted do surplus[i] = staying[i].rank end
+    return #surplus > 0 and self:drop(surplus) or nil
+  end
+
   ---Lets workers come or go until there are `count`; the newest go first. On a shared cluster those that come want
-  ---free slots.
+  ---free slots. The number is remembered: the run settles on it, whatever is under way.
   ---@param count integer
   ---@return string|nil why not
   ---@return table? err the same, where it has a code of its own
   function controller:set_workers(count)
-    local there = {}
-    for _, w in ipairs(self.workers) do
-      if IS_THERE[w.state] and not w.dropped then there[#there + 1] = w.rank end
-    end
-    local missing = count - #there - (self.coming or 0)
-    if missing == 0 then return nil end
-    if missing < 0 then
-      if count >= #there then return nil end -- those that come are more than are wanted: they are counted when they are
-      return self:drop(table.move(there, math.max(count, 1) + 1, #there, 1, {}))
+    local missing <const> = count - #self:staying() - (self.coming or 0)
+    if missing <= 0 then
+      self.wanted = count
+      return self:settle_workers()
     end
     local why = self:fixed_workers()
     if why then return "no worker joins: " .. why end
+    if self.a.nodes_max == 0 and not self.a.shared then
+      return "no worker joins: the nodes of this cluster are not the script's to start"
+    end
+    if not self.a.shared and missing > room_of(self) then
+      return ("%d workers want %d more nodes, and a cluster of a script has %d at most"):format(count, missing,
+        self.a.nodes_max)
+    end
+    self.wanted, self.coming = count, (self.coming or 0) + missing
     if self.a.shared then
       local answer, err = runs.ask {op = "slots.more", n = self.a.number, slots = missing}
       if answer then
         self:use_slots(answer.grant)
         return nil
       elseif not self.a.provisioned then
+        self.coming = math.max(self.coming - missing, 0)
         return err.message, err
       end
-      self.coming = (self.coming or 0) + missing -- a launcher starts nodes for them
-      self:emit {kind = "scale", workers = missing}
-      return nil
     end
-    if self.a.nodes_max == 0 then
-      return "no worker joins: the nodes of this cluster are not the script's to start"
-    end
-    if missing > room_of(self) then
-      return ("%d workers want %d more nodes, and a cluster of a script has %d at most"):format(count, missing,
-        self.a.nodes_max)
-    end
-    self.coming = (self.coming or 0) + missing
-    self:emit {kind = "scale", workers = missing}
+    self:emit {kind = "scale", workers = missing} -- the script, or its launcher, starts nodes for them
     return nil
   end
 
@@ -293,6 +303,7 @@ function elastic_workers.extend(controller)
       local w = self.workers[rank]
       if not (w.dropped and w.state == "done") then return end
     end
+    if node.vacant then return end
     node.vacant = not node.store
     if node.vacant and node.late then self:emit {kind = "vacant", node = node.name} end
   end

@@ -4,6 +4,14 @@ local script = require "tide.script"
 
 local evaluation = {}
 
+-- Numbers of those that are not complete, oldest first.
+local function open(self)
+  local numbers = {}
+  for number in pairs(self.evaluations) do numbers[#numbers + 1] = number end
+  table.sort(numbers)
+  return numbers
+end
+
 -- Asks all that have begun for their parts of an evaluation. Where nobody is, it is made when somebody is again.
 local function begin_evaluation(self, e)
   self.next_evaluation = self.next_evaluation + 1
@@ -25,9 +33,9 @@ function evaluation.extend(controller)
 
   ---A worker is let go that has not told its parts of evaluations: they are made anew at the next report.
   function controller:evaluate_anew(w)
-    for number = 1, self.next_evaluation do
+    for _, number in ipairs(open(self)) do
       local e <const> = self.evaluations[number]
-      if e and e.missing[w.rank] then
+      if e.missing[w.rank] then
         self.next_evaluation = self.next_evaluation + 1
         self.evaluations[number] = nil
         self.evaluations[self.next_evaluation] = {id = e.id, name = e.name, missing = {}, count = 0}
@@ -35,11 +43,16 @@ function evaluation.extend(controller)
     end
   end
 
+  ---A worker is lost: its parts of evaluations will not come.
+  function controller:evaluate_without(w)
+    for _, number in ipairs(open(self)) do self:evaluation_of(number, w) end
+  end
+
   ---A report of all is complete, or the run is over: evaluations for which nobody was there are made now, or never.
   function controller:evaluate_late()
-    for number = 1, self.next_evaluation do
+    for _, number in ipairs(open(self)) do
       local e <const> = self.evaluations[number]
-      if e and not next(e.missing) then
+      if not next(e.missing) then
         self.evaluations[number] = nil
         if self.finished then
           local why <const> = ("`%s` was not evaluated: the run ended without workers"):format(e.name)

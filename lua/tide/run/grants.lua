@@ -33,10 +33,8 @@ end
 -- The newest workers of a node that may be told to leave.
 local function newest_on(self, name, count)
   local ranks = {}
-  for i = #self.workers, 1, -1 do
-    local w <const> = self.workers[i]
-    local there <const> = w.state ~= "lost" and w.state ~= "done" and not w.dropped
-    if #ranks < count and there and w.node.name == name and not w.node.lost then ranks[#ranks + 1] = w.rank end
+  for _, w in ipairs(self:staying()) do
+    if #ranks < count and w.node.name == name then ranks[#ranks + 1] = w.rank end
   end
   return ranks
 end
@@ -52,10 +50,10 @@ end
 
 -- A worker that does not come to its report is ended; what it had not completed others do.
 local function end_now(self, w)
-  w.state, w.waits, w.later = "lost", nil, nil
+  self:retire(w)
   if self.chunks then self.chunks:release(w.rank) end
   if self.policies then self.policies:ended(w.rank) end
-  for id = 1, self.next_evaluation do self:evaluation_of(id, w) end
+  self:evaluate_without(w)
   if w.address then core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address}) end
   self:emit {kind = "log", text = ("worker %d on node %s is ended: its slot goes to another run"):format(w.rank,
     w.node.name)}
@@ -232,6 +230,7 @@ function grants.extend(controller, ops)
     if changes_still(self) then return refuse "its workers are coming and going" end
     local bound <const> = self:fixed_workers()
     if bound then return refuse(bound, true) end
+    self.wanted = nil
     if not self.resizing then
       self.resizing = {rate = self.rate, parts = {}}
     end

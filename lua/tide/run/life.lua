@@ -260,7 +260,7 @@ function run_life.extend(controller, ops)
   function controller:suspend()
     local paused <const> = self.paused or {}
     self.suspended = {nodes = self.suspending, at = core.now(), why = paused.why, parked = paused.ordered}
-    self.suspending = nil
+    self.suspending, self.wanted = nil, nil
     for _, w in ipairs(self.workers) do
       if w.dropped and w.state == "done" then
         local state <const> = self.job.comm and (self.records[w.rank] or {}).state or {}
@@ -298,6 +298,9 @@ function run_life.extend(controller, ops)
       if node then
         node.workers, node.vacant = node.workers + grant[name], nil
         self:add_workers(node, grant[name])
+      else -- it is gone again
+        self.coming = math.max((self.coming or 0) - grant[name], 0)
+        core.fiber(runs.ask, {op = "slots.less", n = self.a.number, grant = {[name] = grant[name]}})
       end
     end
   end

@@ -133,10 +133,11 @@ function losses.extend(controller)
     local count, redone = 0, 0
     for _, w in ipairs(self.workers) do
       if w.node == node then
-        w.state, w.waits, w.later, count = "lost", nil, nil, count + 1
+        self:retire(w)
+        count = count + 1
         if self.chunks then redone = redone + self.chunks:release(w.rank) end
         if self.policies then self.policies:ended(w.rank) end
-        for id = 1, self.next_evaluation do self:evaluation_of(id, w) end
+        self:evaluate_without(w)
       end
     end
     if self.suspect and self.suspect.worker and self.suspect.worker.node == node then self.suspect = nil end
@@ -159,6 +160,12 @@ function losses.extend(controller)
     node.lost = true
     if node.store then self.lost_node = node end
     if node.vacant then -- it left when its workers had
+      for _, w in ipairs(self.workers) do
+        if w.node == node and w.state ~= "lost" then
+          self:retire(w)
+          self:evaluate_without(w)
+        end
+      end
       if self.policies then self.policies:left(node) end
       return
     end

@@ -44,9 +44,9 @@ function starting.extend(controller)
   end
 
   ---A worker of this attempt has an address.
-  function controller:has_started(node, rank, address)
-    local w <const> = {rank = rank, node = node, address = address, state = "starting"}
-    self.workers[rank] = w
+  function controller:has_started(rank, address)
+    local w <const> = self.workers[rank]
+    w.address = address
     self:watch(w, {worker = w})
     self.live = self.live + 1
   end
@@ -72,9 +72,9 @@ function starting.extend(controller)
       if w.address and not w.node.lost then
         core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address})
       end
-      w.state = "lost"
+      self:retire(w)
     end
-    self.workers, self.live, self.ready, self.suspect, self.chunks = {}, 0, 0, nil, nil
+    self.workers, self.streams, self.live, self.ready, self.suspect, self.chunks = {}, 0, 0, 0, nil, nil
     self.waits_to_start = why
   end
 

@@ -43,7 +43,7 @@ w_methods.__index = w_methods
 local ENDED <const> = setmetatable({}, {__tostring = function() return "the run has ended" end})
 
 local function tell(self, message)
-  message.rank = self.rank
+  message.rank, message.life = self.rank, self.life
   local ok, err = core.send(self.controller, message)
   if not ok then error(err, 0) end
 end
@@ -501,10 +501,10 @@ end
 function worker.new(a)
   local resumed <const> = a.resume or {}
   local resume <const> = resumed.record and pieces.unpacked(resumed.record, true) or {}
-  local rng = core.random(a.seed * 1000003 + a.rank)
+  local rng = core.random(a.seed * 1000003 + a.stream)
   if resume.rng then rng:restore(resume.rng) end
   return setmetatable({
-    rank = a.rank, workers = a.workers, crowded = a.crowded, node = a.node, seed = a.seed,
+    rank = a.rank, life = a.life, workers = a.workers, crowded = a.crowded, node = a.node, seed = a.seed,
     params = resume.params or a.params or {}, state = resume.state or {}, keeps = a.keeps, controller = a.controller,
     reports = 0, barriers = 0, arrivals = {}, kept = {},
     waited_for = 0, holding = 0, clocks = resume.clock or 0, passes = resumed.passes or 0, asked = 0, wait_s = 0,
@@ -529,7 +529,8 @@ local function prepare(self, a)
   self.tables = find_tables(a.tables or {})
   if self.job.data then
     local data = self.job.data
-    self.data = require("tide.data").is_set(data) and data:cut(self.rank, self.workers, self.seed) or data
+    local place <const> = (self.rank - 1) % self.workers + 1 -- ranks may be higher: others have left
+    self.data = require("tide.data").is_set(data) and data:cut(place, self.workers, self.seed) or data
   end
 end
 
