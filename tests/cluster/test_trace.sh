@@ -65,18 +65,18 @@ cat >twice.lua <<'LUA'
 local tide = require "tide"
 local job = tide.job {name = "bare", worker = function() tide.span("a step", tide.sleep, "1ms") end}
 tide.main(function()
-  for _ = 1, 2 do
+  for _ = 1, 3 do
     local cluster <close> = tide.cluster {nodes = 2}
     cluster:start(job):wait()
   end
 end)
 LUA
 run 0 run --trace pair.json twice.lua
-for file in pair.json pair-2.json; do
-    run 0 run --nodes 1 check.lua $file
-    says out.txt '^nodes driver n1 n2$'
-    says out.txt '^steps 2.pulls.false$'
-done
+says err.txt '^tide: trace of 3 clusters in pair.json'
+run 0 run --nodes 1 check.lua pair.json
+says out.txt '^nodes driver driver driver n1 n1, cluster 2 n1, cluster 3 n2 n2, cluster 2 n2, cluster 3$'
+says out.txt '^steps 6.pulls.false$'
+[ "$(ls pair*)" = pair.json ] || fail "there are other files: $(ls pair*)"
 
 run 0 sim --seed 3 --trace one.json work.lua
 looks_right one.json

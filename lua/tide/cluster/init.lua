@@ -52,14 +52,6 @@ local function adopt_members(self)
   self.members = members -- at last: finding the agents waits, and others look meanwhile
 end
 
----out.json for the first cluster of a script, out-2.json for the second.
-local function next_trace(context)
-  context.traces = (context.traces or 0) + 1
-  if context.traces == 1 then return context.trace end
-  local base, extension = context.trace:match "^(.+)(%.%w+)$"
-  return ("%s-%d%s"):format(base or context.trace, context.traces, extension or "")
-end
-
 local function size_of(o, name)
   if not o[name] then return nil end
   local size, why = units.parse_size(o[name])
@@ -180,7 +172,10 @@ function cluster.new(o)
   end
   adopt_members(self)
   if context.announce then context.announce(self) end
-  if context.trace then self.tracing = self:trace(next_trace(context)) end
+  if context.trace then
+    self.tracing = require("tide.show.trace").start(context.trace, self:agents(), context.traced)
+    context.traced = self.tracing
+  end
   return self
 end
 
@@ -357,6 +352,7 @@ local function close(self, raised)
   if self.tracing then
     local ok, err = pcall(self.tracing.close, self.tracing)
     if not ok then self.context.unsaved("the trace", err) end
+    self.tracing = nil
   end
   self:close_pool()
   if #self.children == 0 then return end

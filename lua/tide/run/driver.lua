@@ -422,6 +422,10 @@ function driver.main(a)
   end
   if context.not_saved then return {error = travelling(context.not_saved.error)} end
   if context.simulated then return {exit = 0} end
+  if context.traced then
+    talk(context, "tide: trace of %d cluster%s in %s; ui.perfetto.dev draws it", context.traced.part,
+      context.traced.part == 1 and "" or "s", context.trace)
+  end
   talk(context, "tide: run %s took %s; its log is %s", context.run,
     require("tide.units").format_duration(core.now() - context.started_at), context.log_path)
   talk(context, "tide: again: %s", repeat_command(context))

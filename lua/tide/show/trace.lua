@@ -1,5 +1,6 @@
 -- Traces of a cluster: what threads ran and what fibers waited for on every node, as one file in the Chrome trace
--- format. Clocks of the nodes agree: they are processes of one machine, or simulated.
+-- format. Clocks of the nodes agree: they are processes of one machine, or simulated. A file may have several parts,
+-- one for each cluster of a script: it is whole after each of them, and the next one replaces its end.
 local core = require "tide.core"
 local errors = require "tide.errors"
 
@@ -8,6 +9,7 @@ trace.__index = trace
 
 local CALL_S <const> = 30
 local EVENTS_MIN <const>, EVENTS_MAX <const> = 1024, 65536
+local HEAD <const>, FOOT <const> = '{"displayTimeUnit":"ms","traceEvents":[\n', "{}]}\n" -- an event behind the comma
 local EVENTS_IN_ALL <const> = 4194304 -- 64 bytes each; simulated nodes share one process
 
 local function ask(agent, request)
@@ -16,12 +18,13 @@ local function ask(agent, request)
   return answer
 end
 
-local function open(path, agents, origin)
-  local file, why = io.open(path, "w")
+local function open(path, agents, origin, former)
+  local file, why = io.open(path, former and "r+" or "w")
   if not file then
     error(errors.new("T0403", {message = ("cannot write the trace `%s`: %s"):format(path, (why:gsub("^.*: ", "")))}), 0)
   end
-  return setmetatable({path = path, file = file, agents = agents, origin = origin, lost = {}}, trace)
+  return setmetatable({path = path, file = file, agents = agents, origin = former and former.origin or origin,
+    part = former and former.part + 1 or 1, lost = {}}, trace)
 end
 
 local function begin(agents, most)
@@ -38,9 +41,10 @@ end
 ---Begins to record on this node and on those of `agents`; nodes that join later are not in it.
 ---@param path string of the file that `close` writes
 ---@param agents table[] {name, agent} of the other nodes
+---@param former? table an earlier trace, closed, whose file gets another part
 ---@return table trace
-function trace.start(path, agents)
-  local self <const> = open(path, agents, core.trace_clock())
+function trace.start(path, agents, former)
+  local self <const> = open(path, agents, core.trace_clock(), former)
   local ok, err = begin(agents)
   if not ok then
     self.file:close()
@@ -54,7 +58,7 @@ function trace:write(...)
   if not ok then self.problem = self.problem or why end
 end
 
-local function write_node(self, name, read)
+local function write_node(self, name, read, shown)
   local cursor, first = 0, true
   repeat
     local text
@@ -65,7 +69,7 @@ local function write_node(self, name, read)
     end
     if first then
       self:write('{"ph":"M","pid":', math.tointeger(self.pids[name]), ',"name":"process_name","args":{"name":',
-        core.json_encode(name), "}},\n")
+        core.json_encode(shown or name), "}},\n")
       first = false
     end
     self:write(text)
@@ -80,7 +84,7 @@ function trace:close()
   for _, node in ipairs(self.agents) do core.call(node.agent, {op = "trace.stop"}, CALL_S) end
   self.pids = {}
   for _, member in ipairs(core.members()) do self.pids[member.name] = member.id end
-  self:write '{"displayTimeUnit":"ms","traceEvents":[\n'
+  if self.part == 1 then self:write(HEAD) else self.file:seek("end", -#FOOT) end
   local own <const> = core.node().name
   if self.pids[own] then -- a client is no member, and of no interest
     write_node(self, own, function(cursor) return core.trace_read(cursor, self.origin) end)
@@ -89,9 +93,9 @@ function trace:close()
     write_node(self, node.name, function(cursor)
       local answer = ask(node.agent, {op = "trace.read", cursor = cursor, origin = self.origin})
       if answer then return answer.text, answer.cursor end
-    end)
+    end, self.part > 1 and ("%s, cluster %d"):format(node.name, self.part) or nil)
   end
-  self:write "{}]}\n" -- an empty event behind the last comma
+  self:write(FOOT)
   local ok, why = self.file:close()
   self.file = nil
   if self.problem then ok, why = nil, self.problem end
