@@ -25,6 +25,14 @@ tide.main(function()
   tide.cluster {sevrers = 1}
 end)
 LUA
+echo 'require "tide".main(function() local c <close> = require "tide".cluster {nodes = 1} end)' >one.lua
+run 0 run --nodes 2 --workers 2 one.lua
+says err.txt 'warning: --nodes 2 has no effect: tide.cluster in the script says nodes 1'
+says_not err.txt 'workers 2 has no effect'
+echo 'return {nodes = 2}' >tide.lua
+run 0 run one.lua
+says_not err.txt 'has no effect'
+rm tide.lua
 run 2 run fields.lua
 says err.txt 'T0113.*tide\.cluster has no field `sevrers`'
 says err.txt 'fields\.lua:5$'

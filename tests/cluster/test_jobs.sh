@@ -240,8 +240,9 @@ run 0 job stop "$name"
 run 1 job attach "$name"
 says out.txt 'it is on.n1'
 says err.txt "$name: stopped, asked"
-run 0 submit Ring.lua --ends
-run 0 job wait "$(grep -o '^ring-[0-9]*' out.txt)"
+run 0 submit --slots 1 Ring.lua --ends
+run 0 job attach "$(grep -o '^ring-[0-9]*' out.txt)"
+says out.txt 'warning: --slots 1 has no effect: the script started no run'
 says err.txt 'ring-[0-9]+: done'
 run 0 runs list --where 'job == "ring"' --plain
 [ "$(wc -l <out.txt)" = 2 ] || fail "the history has not both: $(cat out.txt)"

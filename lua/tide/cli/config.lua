@@ -169,9 +169,13 @@ function config.fill(context, command, values)
   local found, err = config.read(context)
   if not found then return nil, err end
   if found.log then context.core.log_format(found.log.value) end -- of children too: they read the same
+  context.configured = {}
   for _, option in ipairs(arguments.of(command)) do
     local key <const> = option.name:gsub("-", "_")
-    if option.config and values[key] == nil and found[option.config] then values[key] = found[option.config].value end
+    if option.config and values[key] == nil and found[option.config] then
+      values[key] = found[option.config].value
+      context.configured[key] = true
+    end
   end
   return true
 end

@@ -132,8 +132,8 @@ function cluster.new(o)
     error(errors.new("T0113", {message = "tide.cluster works in tide.main, on the driver"}), 2)
   end
   script.check_fields("T0113", "tide.cluster", o, FIELDS)
-  local count = o.nodes or context.nodes or 2
-  local workers = o.workers or context.workers or 1
+  local count = context.flags:value("nodes", o.nodes) or 2
+  local workers = context.flags:value("workers", o.workers) or 1
   local servers = o.servers or 0
   local queue_limit <const>, memory <const> = size_of(o, "queue_limit"), size_of(o, "memory")
   local rate <const> = rate_of(o.rate)
@@ -172,7 +172,9 @@ function cluster.new(o)
   end
   adopt_members(self)
   if context.announce then context.announce(self) end
+  context.flags:used "dashboard"
   if context.trace then
+    context.flags:used "trace"
     self.tracing = require("tide.show.trace").start(context.trace, self:agents(), context.traced)
     context.traced = self.tracing
   end

@@ -71,7 +71,12 @@ return {
         help = "tide dashboard --cluster C"})
     end
     if o.detach then return require("tide.command.submit").run(context) end
+    local given <const> = {limits = limits ~= nil or nil}
+    for _, name in ipairs {"nodes", "workers", "slots", "memory", "keep", "no_wait", "resume", "trace", "dashboard"} do
+      given[name] = o[name] and not context.configured[name] or nil
+    end
     return require("tide.run.driver").run {
+      given = given,
       slots = o.slots, memory = o.memory, keep = o.keep or nil, limits = limits,
       no_wait = o.no_wait or false, host = o.host,
       script = o.script, text = text, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster,

@@ -159,7 +159,8 @@ local function simulate(context)
     script = own and own:gsub("%.", "/") .. ".lua" or o.script, text = own and context.core.embedded(own),
     args = o.rest, nodes = o.nodes, workers = o.workers, json = context.json, plain = context.plain,
     quiet = context.quiet, verbose = context.verbose, timeout_s = context.timeout_s, simulated = true, seed = o.seed,
-    trace = o.trace,
+    trace = o.trace, given = {nodes = o.nodes ~= nil or nil, workers = o.workers ~= nil or nil,
+                              trace = o.trace ~= nil or nil},
   }
   if o.calibrate and exit == 0 then
     local written, problem = write_costs(context, o.calibrate)

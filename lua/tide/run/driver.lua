@@ -2,6 +2,7 @@
 -- script's main function runs there on the control thread, and the node processes that it asks for are children.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local flags = require "tide.run.flags"
 local run_host = require "tide.run.host"
 local run_log = require "tide.run.run_log"
 local script = require "tide.script"
@@ -70,6 +71,7 @@ end
 ---@field keep? boolean tables of runs stay
 ---@field limits? tide.scheduler.limits of what a scheduling policy gives its runs
 ---@field no_wait? boolean fail where no slots are free
+---@field given? table<string, boolean> names of options that the command line has, not a configuration
 ---@field dry_run? boolean only load the script, and say what would run
 
 ---Runs a script and returns the command's exit code.
@@ -109,7 +111,7 @@ function driver.run(o)
     plain = o.plain, quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run,
     resume = o.resume, slots = o.slots, memory = o.memory, keep = o.keep, limits = o.limits, no_wait = o.no_wait,
     simulated = o.simulated, interactive = o.interactive, trace = o.trace,
-    dashboard = o.dashboard and {keys = o.keys} or nil,
+    given = o.given, dashboard = o.dashboard and {keys = o.keys} or nil,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
   local gone <const> = not result and o.cluster and cluster_gone()
@@ -227,7 +229,7 @@ local function begin_dashboard(context)
       url = (core.file_read(log) or ""):match "(http://%S+)\n"
     end
     if url then return talk(context, "tide: dashboard %s", url) end
-    context.progress:say(("tide: warning: there is no dashboard: %s"):format(
+    context.warn(("there is no dashboard: %s"):format(
       ((core.file_read(log) or ""):match "[^\n]+" or "it told no address")))
   end)
 end
@@ -246,12 +248,20 @@ local function new_context(a)
     now = core.now, terminal = terminal.stderr, unicode = terminal.utf8, width = terminal.width,
     quiet = a.quiet or a.json or false,
   }
+  ---Something that the user should know: on the terminal, and in the run's log.
+  context.warn = function(text)
+    context.progress:say("tide: warning: " .. text)
+    context.log:write("tide: warning: " .. text)
+  end
+  context.flags = flags.new({nodes = a.nodes, workers = a.workers, slots = a.slots, memory = a.memory,
+    limits = a.limits, keep = a.keep, no_wait = a.no_wait, resume = a.resume, trace = a.trace,
+    dashboard = a.dashboard}, a.given or {}, context.warn)
   ---Something that the user counts on could not be written: it is told at once, and the command does not end with 0.
   context.unsaved = function(what, err)
     local known <const> = context.not_saved
     local problem <const> = errors.from(err, "T0403")
     if not known or known.what ~= what then
-      context.progress:say(("tide: warning: %s could not be written: %s"):format(what, problem.message))
+      context.warn(("%s could not be written: %s"):format(what, problem.message))
     end
     if context.simulated then return end -- each node has a disk of its own there, which goes with it
     context.not_saved = known or {what = what, error = errors.new(problem.code, {
@@ -393,6 +403,9 @@ function driver.main(a)
   ok, err = xpcall(function()
     make_run_directory(context)
     script.in_main = true
+    for _, name in ipairs(a.attached and {"nodes", "workers"} or {}) do
+      context.flags:refuse(name, "the cluster has its own nodes")
+    end
     if a.attached and not script.newest then
       context.script_run = require("tide.run.script_run").open(context, function(why) context.stopped = why end)
     end
@@ -409,7 +422,7 @@ function driver.main(a)
   end
   if not ok then err = context.gone or err end -- which is why
   if context.check_failed then ok, err = false, context.check_failed end -- sim.check: what broke later follows from it
-  if not ok then context.log:error(errors.from(err)) end
+  if ok then context.flags:tell_unused() else context.log:error(errors.from(err)) end
   if context.script_run then context.script_run:close(not ok and err or nil) end
   context.log:close()
   if not ok and a.interactive then return {exit = errors.exit(errors.from(err))} end -- told before the console

@@ -102,7 +102,7 @@ function run_host.record(run, more)
   local ok, err = history.write(run.directory, record)
   if not ok and not context.history_told then -- the run goes on, what is kept of it is not whole
     context.history_told = true
-    context.progress:say(("tide: warning: %s/run.json could not be written: %s"):format(run.directory, err.message))
+    context.warn(("%s/run.json could not be written: %s"):format(run.directory, err.message))
   end
 end
 
@@ -138,7 +138,7 @@ end
 
 -- What is said where the run is started counts, else the command, else the job.
 local function memory_of(cluster, job, o)
-  local asked <const> = o and o.memory or cluster.context.memory or job.memory
+  local asked <const> = cluster.context.flags:value("memory", o and o.memory) or job.memory
   local bytes, err = run_host.memory(asked, o and o.memory and "cluster:start: memory" or "memory")
   if err then error(err, 0) end
   return bytes
@@ -155,6 +155,7 @@ end
 function run_host.open(cluster, job, params, o)
   local context <const> = cluster.context
   local memory <const> = memory_of(cluster, job, o)
+  for _, name in ipairs {"keep", "no_wait"} do context.flags:used(name) end
   if not context.attached then runs.keep() end
   cluster.run_count = (cluster.run_count or 0) + 1
   local id <const> = cluster.run_count == 1 and cluster.run_id or ("%s-%d"):format(cluster.run_id, cluster.run_count)
@@ -172,8 +173,8 @@ function run_host.open(cluster, job, params, o)
     op = "open", job = job.name, uid = id, user = not core.simulated() and os.getenv "USER" or nil,
     node = core.node().name, pid = (core.member() or {}).pid, machine = machine.id, params = params,
     directory = run_host.absolute(directory), private = not waits or nil,
-    limits = limits_of(o) or context.limits, bound = require("tide.run.grants").bound(job),
-    slots = o and o.slots or context.slots or math.tointeger(job.workers), memory = memory,
+    limits = context.flags:value("limits", limits_of(o)), bound = require("tide.run.grants").bound(job),
+    slots = context.flags:value("slots", o and o.slots) or math.tointeger(job.workers), memory = memory,
     checkpoint = context.attached and job.checkpoint and run_host.absolute(job.checkpoint.dir) or nil,
     keep = context.keep,
   }

@@ -115,10 +115,11 @@ end
 function run.restore_job(self, context, job, name)
   local dir = context.resume
   context.resume = nil
+  context.flags:used "resume"
   local restored, err = require("tide.run.checkpoint").restore(dir, nil,
     {job = job.name, run = name, number = self.number, memory = self.memory, others = not context.attached})
   if not restored then error(err, 0) end
-  for line in restored.skipped:gmatch "[^\n]+" do context.progress:say("tide: warning: " .. line) end
+  for line in restored.skipped:gmatch "[^\n]+" do context.warn(line) end
   local saved = restored.job
   if type(saved) ~= "table" or saved.name ~= job.name then
     error(script.error("T0705", ("the checkpoint is of job `%s`, this one is `%s`"):format(
@@ -506,7 +507,7 @@ function run:wait()
   self:clear_progress()
   local result = self:summary()
   if result.not_finite > 0 then
-    self.cluster.context.progress:say(("tide: warning: %d pushed rows held a NaN or an infinity; a table with "
+    self.cluster.context.warn(("%d pushed rows held a NaN or an infinity; a table with "
       .. "`refuse_nan = true` refuses them"):format(result.not_finite))
   end
   local written, problem = core.file_write(self.directory .. "/summary.json",
