@@ -3,6 +3,7 @@
  * them; and their way through the text of an error answer to a caller on another node.
  */
 #include "host.h"
+#include "net/net.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -162,10 +163,24 @@ int tide__lua_error_pack(lua_State *L, int index, char *out, size_t capacity) {
     return code;
 }
 
-void tide__lua_error_unpack(lua_State *L, int code, const char *text) {
+/* Sets the node of an error that came from no node: that of the callee, which did not answer. What a callee says has
+ * the node that it names, or none. */
+static void set_node(lua_State *L, int table, bool refused, tide_address callee) {
+    struct tide_node *node = tide__lua_host(L)->node;
+    struct tide_member member;
+    lua_pushnil(L);
+    if (!refused && node && tide_net_of(node) &&
+        tide_net_member(tide_net_of(node), tide_address_node(callee), &member)) {
+        lua_pushstring(L, member.name);
+    }
+    lua_setfield(L, table, "node");
+    lua_settop(L, table);
+}
+
+void tide__lua_error_unpack(lua_State *L, int code, const char *text, tide_address callee) {
     tide__lua_push_error(L, tide_error_name(code), text, NULL);
     int table = lua_gettop(L);
-    bool refused = code == TIDE_EREFUSED;
+    bool refused = code == TIDE_EREFUSED, named = false;
     size_t end = strlen(text);
     for (;;) { /* the fields stand at the end, one a line */
         size_t line = end;
@@ -186,8 +201,12 @@ void tide__lua_error_unpack(lua_State *L, int code, const char *text) {
         size_t value = line + 4 + strlen(key);
         lua_pushlstring(L, text + value, end - value);
         lua_setfield(L, table, key);
+        named = named || strcmp(key, "node") == 0;
         end = line - 1;
         refused = true;
+    }
+    if (!named) {
+        set_node(L, table, refused, callee);
     }
     if (refused) { /* whatever its name: the callee is alive and said no */
         lua_pushboolean(L, true);

@@ -131,7 +131,7 @@ const char *tide__lua_error_text(lua_State *L, int index);
 /* Error tables travel in the text of an error answer: message, then one line a field. */
 int tide__lua_error_pack(lua_State *L, int index, char *out, size_t capacity);
 /* Pushes the error table of a failed call. */
-void tide__lua_error_unpack(lua_State *L, int code, const char *text);
+void tide__lua_error_unpack(lua_State *L, int code, const char *text, tide_address callee);
 
 /* ---- value.c ---- */
 /* Writes the value at `index`; never raises. EINVAL or ELIMIT with the path of the offending field

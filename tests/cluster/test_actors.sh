@@ -29,7 +29,11 @@ tide.main(function()
   print("fail", next(got), lost[2].code, lost[2].node, (lost[2].message:gsub("^.*: ", "")))
   _, lost = g:call("nothing")
   print("unknown", lost[1].code)
+  local changes <const> = g:changes(10)
   g:ranks {2}:cast("fail")
+  assert(changes().state == "restarting")
+  _, lost = g:call("life_of")
+  print("away", lost[2].code, lost[2].node, g:members()[2].address)
   tide.sleep(1)
   print("again", g:call("life_of")[2], g:call("add", 0)[2])
   g:ranks {2}:cast("fail")
@@ -37,7 +41,7 @@ tide.main(function()
   got, lost = g:call("add", 1)
   print("gone", got[1], got[2], lost[2].code, got[3], g:members()[2].state)
   got, lost = g:within(0.2):ranks {3}:call("sleep", 1)
-  print("late", got[3], lost[3].code)
+  print("late", got[3], lost[3].code, lost[3].node)
   local h <close> = cluster:group(Probe, {from = 0}, {on = "n1"})
   print("ref", g:ranks {1}:call("ask", h:ref())[1])
   for _, wrong in ipairs {{on = "n9"}, {each = 0}, {restart = -1}, {nods = "n1"}} do
@@ -85,7 +89,8 @@ for how in run "sim --seed 2"; do
   says out.txt '^unknown	T0113$'
   says out.txt '^again	2	10$'
   says out.txt '^gone	11	nil	T0508	11	lost$'
-  says out.txt '^late	nil	T0507$'
+  says out.txt '^late	nil	T0507	n3$'
+  says out.txt '^away	T0508	n2	nil$'
   says out.txt '^ref	1$'
   [ "$(grep -c '^wrong	false	T01' out.txt)" = 4 ] || fail "bad options: $(grep wrong out.txt)"
   [ "$(grep -c '^rank	false	T0113' out.txt)" = 5 ] || fail "bad ranks: $(grep rank out.txt)"

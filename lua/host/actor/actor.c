@@ -75,7 +75,7 @@ static int core_call(lua_State *L) {
     if (code < 0) {
         (void)tide__lua_resumed(L, code);
         lua_pushnil(L);
-        tide__lua_error_unpack(L, code, tide_error_message());
+        tide__lua_error_unpack(L, code, tide_error_message(), to);
         return 2;
     }
     size_t size;

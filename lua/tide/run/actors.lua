@@ -130,6 +130,7 @@ function actors.keeper(a)
   -- A member came, went, or came back.
   local function changed(m, state, err)
     m.state, m.err = state, err
+    if state ~= "up" and state ~= "starting" then m.address = nil end
     change_count = change_count + 1
     changes[change_count] = {rank = m.rank, node = m.node, state = state, life = m.life, why = err and err.message}
     changes[change_count - CHANGES_MAX] = nil
