@@ -123,5 +123,19 @@ says out.txt 'read: [0-9]+ requests'
 says out.txt 'admin: [0-9]+ requests'
 run 0 attach rights --role read -e 'nodes()'
 run 4 attach rights --role read -e 'core.actors()'
+
+# A table goes by the right admin alone. A tap shows what is in the messages to admin alone: among them are the lines that
+# an admin types.
+[ "$(cd "$root" && lua5.4 -e 'package.path = "lua/?.lua;" .. package.path
+  package.loaded["tide.core"] = {} print(require "tide.cluster.verbs".needs.runs["table.drop"])')" = admin ] ||
+    fail "a table is dropped by less than admin"
+(while "$TIDE" nodes --cluster rights >/dev/null 2>&1; do sleep 0.2; done) &
+started+=("$!")
+run 0 attach rights --role read -e 'tap("n1/agent", {count = 1})'
+says out.txt '\(contents: role admin\)$'
+run 0 attach rights -e 'tap("n1/agent", {count = 1})'
+says out.txt ' B  \{.*op'
+run 4 attach rights --role read -e 'tap("n1/store", {count = 1, match = "find(text, \"x\")"})'
+says err.txt 'T0801.*`text` of a tap needs role admin'
 run 0 down rights -y
 finish

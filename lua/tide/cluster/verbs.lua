@@ -35,7 +35,8 @@ verbs.needs = {
   runs = {
     list = "read", get = "read", held = "read", situation = "read",
     -- verbs on a run: pause, resume, set, workers, stop, cancel
-    verb = "operate", ["table.drop"] = "operate", ["table.set"] = "operate",
+    verb = "operate", ["table.set"] = "operate",
+    ["table.drop"] = "admin", -- rows that may be all that is left of a run
     -- of the scheduling seat: `policy` looks at the verb's own row below
     policy = "read", schedule = "admin",
     -- of hosts, which run a script's code on the nodes

@@ -155,7 +155,7 @@ end
 ---  json?: boolean, quiet?: boolean, seconds?: number}
 ---@return table {exit=} | {error=}
 function attach.tap(o)
-  local own <const> = client.new {role = "read"}
+  local own <const> = client.new {role = core.right() == "admin" and "admin" or "read"}
   own.node = o.node
   local ok, err = own:connect()
   if not ok then return {error = errors.to_data(err)} end

@@ -493,7 +493,7 @@ ops["console.help"] = function(request, message)
 end
 
 ops["console.tap"] = function(request, message)
-  local answer <const> = taps.serve(request)
+  local answer <const> = taps.serve(request, state.role)
   if message.kind == "call" then core.answer(message, answer) end
 end
 

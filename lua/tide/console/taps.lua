@@ -14,6 +14,7 @@ local POLL_S <const> = 0.25
 local ASK_S <const> = 5
 local RATE_DEFAULT <const> = 10
 local RATE_MAX <const> = 100
+local HIDDEN <const> = "(contents: role admin)"
 local MATCHED_MAX <const> = 500 -- looked at in a second, when an expression chooses among them
 local BYTES_PER_S <const> = 16 << 10
 
@@ -35,10 +36,12 @@ function taps.sweep()
   return next(held) ~= nil
 end
 
----A request of the evaluation that watches.
+---A request of the evaluation that watches. What is in the messages, such as the lines that people type at a prompt, is
+---for the role admin.
 ---@param request table {tap: string, address: string, rate: integer, over: boolean}
----@return table answer of tap:read, or {error=}
-function taps.serve(request)
+---@param role string of the session that serves it
+---@return table answer of tap:read, with `hidden` where the contents are left out; or {error=}
+function taps.serve(request, role)
   local id <const> = request.tap
   if request.over then
     if held[id] then close(id) end
@@ -52,6 +55,10 @@ function taps.serve(request)
   held[id].used_at = core.now()
   local answer <const> = held[id].tap:read()
   if answer.ended then close(id) end
+  if role ~= "admin" then
+    answer.hidden = true
+    for _, sample in ipairs(answer.samples) do sample.text = HIDDEN end
+  end
   return answer
 end
 
@@ -145,6 +152,10 @@ function taps.watch(host, name, address, o)
   local at = core.now()
   while not (host.over and host.over()) do
     local answer <const> = ask()
+    if answer.hidden and o.match and o.match:find "%f[%w_]text%f[^%w_]" then
+      error(errors.new("T0801", {message = "`text` of a tap needs role admin",
+        help = "match `from`, `kind`, `lane` or `bytes`, or use keys of that role: tide keys issue --role admin"}), 0)
+    end
     local now <const> = core.now()
     local passed <const> = now - at
     host.allow(BYTES_PER_S * passed)
