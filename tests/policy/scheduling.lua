@@ -294,6 +294,26 @@ case("jobs: one job alone takes what its profile says", function()
   end)
 end)
 
+case("jobs: idle time is skipped, so times may count from anywhere and gaps be long", function()
+  with_trace(1, function(folder)
+    local function results(from, gap, events)
+      small.write(folder .. "/far.csv", ("name,time,application,num_replicas,batch_size\na,%d,narrow,2,32\n"
+        .. "b,%d,narrow,2,32\n"):format(from + 30, from + 30 + gap))
+      return simulator(folder, {events = events}):run {workload = folder .. "/far.csv", policy = "scheduling/tiresias"}
+    end
+    for _, events in ipairs {false, true} do
+      local near_zero <const>, unix <const> = results(0, 40, events), results(1732780800, 40, events)
+      for i = 1, 2 do
+        assert(near_zero.jct[i] == unix.jct[i] and near_zero.wait[i] == unix.wait[i])
+      end
+      assert(near(near_zero.node_hours, unix.node_hours) and near_zero.makespan == unix.makespan)
+      assert(near_zero.decisions == unix.decisions)
+      local far <const> = results(0, 600000000, events)
+      assert(far.jct[2] == far.jct[1], far.jct[2])
+    end
+  end)
+end)
+
 case("jobs: all policies finish all jobs, the same in every run; goodput beats the fixed ones", function()
   with_trace(30, function(folder)
     local sim, jct = simulator(folder), {}

@@ -195,7 +195,7 @@ end
 local function advance(self, dt)
   local slowed = interference(self)
   local held, efficiency, running = 0, 0, 0
-  self.node_seconds = self.node_seconds + dt * #self.machines
+  if self.begun then self.node_seconds = self.node_seconds + dt * #self.machines end
   for _, job in ipairs(self.active) do
     if job.slots > 0 then
       held, running = held + job.slots, running + 1
@@ -230,7 +230,7 @@ local function turn_over(self)
       active[#active + 1] = job
     end
   end
-  self.active = active
+  self.active, self.begun = active, self.begun or #active > 0
 end
 
 local function decide(self)
@@ -251,8 +251,26 @@ local function decide(self)
   end
 end
 
+-- Nothing runs, waits, or is about to change before the next job comes: the time until then is one step. Ticks stay
+-- where they are.
+local function idle_step(self)
+  if #self.active > 0 or #self.ordered > 0 then return nil end
+  for _, node in ipairs(self.machines) do
+    if node.state == "draining" then return nil end
+  end
+  local first = math.huge
+  for _, job in ipairs(self.jobs) do
+    if not job:is_done() then first = math.min(first, job.submit) end
+  end
+  local every <const> = self.o.events and 1 or self.o.every
+  local at <const> = math.max(math.ceil(first / every) * every, self.now + every)
+  return at < math.huge and math.tointeger(at - self.now) or nil
+end
+
 -- Seconds to the next moment at which something happens.
 local function next_step(self)
+  local idle <const> = idle_step(self)
+  if idle then return idle end
   local every = self.o.every
   if not self.o.events then return every end
   local at = (self.now // every + 1) * every
