@@ -58,5 +58,31 @@ for how in run sim; do
   says out.txt '2 nodes: 2 2 2'
   says out.txt '3 nodes: 3 3 3'
 done
+
+# A cluster by its endpoint, which does not say what it is called; its controller serves rows and workers itself.
+cat >one.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {name = "one", tables = {t = tide.table {keys = tide.dense(4), width = 1}}, worker = function(w)
+  w.tables.t:push({1}, {{1}})
+  w:report {examples = 1}
+end}
+tide.main(function()
+  local cluster <close> = tide.cluster {}
+  local run = cluster:start(job)
+  run:wait()
+  print("sum", run.tables.t:pull({1})[1])
+end)
+LUA
+"$TIDE" node --controller --cluster named --listen "unix:$work/named.sock" >named.txt 2>&1 </dev/null &
+controller=$!
+until "$TIDE" nodes --cluster "unix:$work/named.sock" >/dev/null 2>&1; do sleep 0.05; done
+run 0 run --cluster "unix:$work/named.sock" --slots 1 one.lua
+says out.txt '^sum	1.0$'
+run 0 submit --cluster "unix:$work/named.sock" --slots 1 one.lua
+says out.txt ' on named$'
+run 0 job wait one --cluster "unix:$work/named.sock"
+kill "$controller"
+wait "$controller"
+run 3 run --cluster "unix:$work/named.sock" one.lua
 nothing_left
 finish

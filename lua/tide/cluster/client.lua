@@ -42,6 +42,18 @@ function client.attach(o)
   return true
 end
 
+---What the cluster at an endpoint is called: a member has to say it, a client learns it.
+---@param endpoint string
+---@param keys? string
+---@return string|nil name, table? err
+function client.name_of(endpoint, keys)
+  local ok, err = client.attach {endpoint = endpoint, keys = keys}
+  if not ok then return nil, err end
+  local name <const> = core.node().cluster
+  core.node_stop(0)
+  return name
+end
+
 ---Asks all nodes that are up.
 ---@param what "status"|"events"|"log"|"hottest"|... a controller in a process of its own knows the first three
 ---@param more? table what the question says besides

@@ -17,6 +17,17 @@ local DOWN_S <const> = 30
 local POLL_S <const> = 0.02
 local VERB_S <const>, HOSTS_S <const> = 5, 10 -- for a run to obey, and for its script to end
 
+local AGENT <const> = [[return require("tide.cluster.agent").main(...)]]
+
+-- A controller that has worker threads, or rows, serves them as every node does.
+local function serve_as_node(program)
+  local me <const> = core.member()
+  if not me or (me.workers or 0) == 0 and not me.store then return end
+  local ok, err = core.spawn {source = AGENT, chunk = "@tide/agent.lua", role = "control",
+                              argument = {program = program}}
+  if not ok then error(err, 0) end
+end
+
 ---Control actor of a cluster of `tide up`: starts the nodes as children, publishes where the cluster is, and ends
 ---with them on SIGTERM.
 ---@param a {cluster: string, nodes: integer, workers: integer}
@@ -28,6 +39,7 @@ function standing.control(a)
   local ok, err = directory.make(a.cluster) -- with a listener of another kind the node has not
   if not ok then error(err, 0) end
   ok, err = pcall(function()
+    serve_as_node(a.program)
     for i = 1, a.nodes do
       nodes[i] = children.start {
         endpoint = node.endpoint, cluster = a.cluster, name = "n" .. i, workers = a.workers,

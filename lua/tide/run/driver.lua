@@ -84,8 +84,10 @@ function driver.run(o)
   local id = o.simulated and "sim-" .. o.seed or o.host or run_host.new_id()
   local endpoint, name
   if o.cluster then
-    endpoint, err, name = require("tide.cluster.client").resolve(o.cluster)
-    if not endpoint then return complain(err, o) end
+    local client <const> = require "tide.cluster.client"
+    endpoint, err, name = client.resolve(o.cluster)
+    if endpoint and not name then name, err = client.name_of(endpoint, o.keys) end
+    if not name then return complain(err, o) end
   end
   core.log_level(o.verbose and "info" or "warn")
   local killed <const> = errors.format(errors.new("T0210", {message = "interrupted twice: killed"}), {}) .. "\n"
