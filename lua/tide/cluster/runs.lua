@@ -245,6 +245,16 @@ local function take(r, count)
   return added
 end
 
+---Takes slots out of a grant: those of `grant`, or all.
+local function give_back(r, grant)
+  r.epoch = r.epoch + 1
+  if not grant then r.grant = nil end
+  for node, slots in pairs(r.grant and grant or {}) do
+    local left <const> = (r.grant[node] or 0) - slots
+    r.grant[node] = left > 0 and left or nil
+  end
+end
+
 local function waits_because(r, free)
   local holders = {}
   for _, other in ipairs(ordered()) do
@@ -526,6 +536,7 @@ ops["slots.more"] = function(request)
     return nil, errors.new("T0113", {message = ("slots = %s is no whole number of 1 or more"):format(
       tostring(request.slots))})
   end
+  local slots <const> = r.slots
   local added <const> = take(r, request.slots)
   if not added then
     local _, total, free = free_slots()
@@ -534,7 +545,11 @@ ops["slots.more"] = function(request)
   end
   r.slots = count_of(r.grant)
   local ok, problem = save(r)
-  if not ok then return nil, problem end
+  if not ok then
+    give_back(r, added)
+    r.slots = slots
+    return nil, problem
+  end
   return {grant = added, epoch = r.epoch}
 end
 
@@ -543,14 +558,8 @@ ops["slots.less"] = function(request)
   local r <const>, err = find(request.n)
   if not r then return nil, err end
   if self.scheduler:is_active() then return {} end -- what it holds it tells
-  r.epoch = r.epoch + 1
-  if not request.grant then
-    r.grant = nil
-  else
-    for node, slots in pairs(request.grant) do
-      local left <const> = ((r.grant or {})[node] or 0) - slots
-      if r.grant then r.grant[node] = left > 0 and left or nil end
-    end
+  give_back(r, request.grant)
+  if request.grant then
     r.slots = math.max(1, count_of(r.grant))
   end
   local ok, problem = save(r)
