@@ -127,6 +127,24 @@ function actors.keeper(a)
     end
   end
 
+  -- Streams and watchers of a caller end with it.
+  local callers = {} -- address to monitor
+  local function watch_caller(address)
+    if callers[address] then return end
+    callers[address] = core.monitor(address)
+    if callers[address] then monitors[callers[address]] = {caller = address} end
+  end
+
+  local function forget_caller(address)
+    callers[address] = nil
+    for id, stream in pairs(streams) do
+      if stream.caller == address then streams[id] = nil end
+    end
+    for i = #watchers, 1, -1 do
+      if watchers[i].message.from == address then table.remove(watchers, i) end
+    end
+  end
+
   -- A member came, went, or came back.
   local function changed(m, state, err)
     m.state, m.err = state, err
@@ -192,6 +210,10 @@ function actors.keeper(a)
     if message.from == a.owner then return true end
     local m <const> = monitors[message.call]
     monitors[message.call] = nil
+    if m and m.caller then
+      forget_caller(m.caller)
+      return false
+    end
     if not m or m.state == "ended" then return false end
     if message.code == 0 then
       changed(m, "ended", errors.new("T0508", {message = ("member %d has ended"):format(m.rank), node = m.node}))
@@ -278,12 +300,13 @@ function actors.keeper(a)
         return
       end
       newest_stream = newest_stream + 1
-      local stream <const> = {id = newest_stream, ready = {}}
+      local stream <const> = {id = newest_stream, ready = {}, caller = message.from}
       streams[stream.id] = stream
+      watch_caller(message.from)
       core.answer(message, {stream = stream.id})
       core.fiber(function()
         call(request, function(one)
-          table.insert(stream.ready, one)
+          if streams[stream.id] then table.insert(stream.ready, one) end -- else nobody asks for it any more
           pass_on(stream)
         end)
         stream.over = true
@@ -298,6 +321,7 @@ function actors.keeper(a)
     end,
     drop = function(request) streams[request.stream] = nil end,
     changes = function(request, message)
+      watch_caller(message.from)
       watchers[#watchers + 1] = {after = math.max(request.after or change_count, change_count - CHANGES_MAX),
         message = message}
       tell_watchers()
