@@ -806,6 +806,21 @@ describe("a run that loses workers", function()
   end)
 end)
 
+describe("the handle of a run", function()
+  before_each(fresh)
+
+  it("keeps events of one kind for their own loop", function()
+    local run <const> = require "tide.run"
+    local r <const> = setmetatable({finished = true, controller = "c:1", pump = function() end,
+      queue = {{kind = "report", n = 1}, {kind = "started"}, {kind = "report", n = 2}}}, run)
+    r.clear_progress, r.raise_failure = function() end, function() end
+    for event in r:events "started" do assert.equal("started", event.kind) end
+    local seen = {}
+    for event in r:events "report" do seen[#seen + 1] = event.n end
+    assert.same({1, 2}, seen)
+  end)
+end)
+
 describe("loading a script", function()
   before_each(fresh)
 

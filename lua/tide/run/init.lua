@@ -22,6 +22,7 @@ local SHARED_S <const> = 0.02 -- a fiber looks so often for what another one pol
 local CHECKPOINT_S <const> = 3600
 local LOG_LINES_SHOWN <const> = 200
 local HISTORY_MAX <const> = 1000 -- reports that run.history keeps at least
+local ITERATED <const> = {report = true, started = true} -- by run:events; each kind waits for its own loop
 local ROWS_AT_ONCE <const> = 65536 -- of a table that is written
 
 ---@class tide.run
@@ -403,7 +404,7 @@ function run:pump()
       self.policy_events[#self.policy_events + 1] = event
     elseif event.kind == "finished" then
       self.finished = true
-    else
+    elseif ITERATED[event.kind] then
       if event.kind == "started" then self.bar:begin() end
       if event.kind == "report" then
         self.params = event.params or self.params
@@ -411,6 +412,7 @@ function run:pump()
         self.report_count = event.n
       end
       self.queue[#self.queue + 1] = event
+      if #self.queue > HISTORY_MAX then table.remove(self.queue, 1) end -- no loop takes them
     end
   end
 end
@@ -424,12 +426,8 @@ end
 
 local function take(self, kind)
   for i, event in ipairs(self.queue) do
-    if event.kind == kind then
-      for _ = 1, i do table.remove(self.queue, 1) end
-      return event
-    end
+    if event.kind == kind then return table.remove(self.queue, i) end
   end
-  self.queue = {}
   return nil
 end
 
@@ -439,7 +437,7 @@ end
 ---@param kind "report"|"started"
 ---@return function iterator, nil, nil, table closing
 function run:events(kind)
-  if kind ~= "report" and kind ~= "started" then
+  if not ITERATED[kind] then
     checks.fail(("run:events is of \"report\" or \"started\", not %s"):format(tostring(kind)))
   end
   self.holding = true
