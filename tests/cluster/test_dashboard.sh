@@ -49,6 +49,7 @@ local job = tide.job {
 }
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = 3}
+  print "said by the script"
   cluster:start(job):wait()
 end)
 LUA
@@ -75,6 +76,8 @@ wait_for 30 goes_on
 state metrics >metrics.txt; grep -q '^tide_node_up{node="n1"} 1' metrics.txt || fail "there are no metrics"
 state api/policy/tour-1 >policy.txt; grep -q '"what":"load"' policy.txt || fail "there are no decisions"
 state api/runs >runs.txt; grep -q '"state":"running"' runs.txt || fail "the run is not in the list of runs"
+id=$(grep -o '"id":"[^"]*"' runs.txt | tail -1 | cut -d'"' -f4)
+state "api/run/$id" >run.txt; grep -q 'said by the script' run.txt || fail "the run's log is not there: $(cat run.txt)"
 "$python" "$root/tests/browser/wire.py" url || fail "the wire"
 
 if [ -n "${TIDE_SANITIZED:-}" ]; then

@@ -13,6 +13,7 @@ local history = require "tide.run.history"
 local log_lines = require "tide.show.log_lines"
 local look = require "tide.dashboard.look"
 local recording = require "tide.dashboard.recording"
+local run_log = require "tide.run.run_log"
 local slowest = require "tide.show.slowest"
 local state = require "tide.dashboard.state"
 
@@ -170,7 +171,7 @@ routes["GET /api/schema"] = function()
       .. "rss, memory, p99, cpu = [[node, share]], runs = [[name, loss, examples/s, reports]]",
     ["tide.log/1"] = "GET /api/log: the newest lines of the nodes' logs",
     ["tide.runs/1"] = "GET /api/runs: the newest runs in .tide/runs of the directory that the dashboard runs in",
-    ["tide.run/1"] = "GET /api/run/ID: one of them, with curves and events",
+    ["tide.run/1"] = "GET /api/run/ID: one of them, with its error, curves, events and the newest lines of its log",
     ["tide.decisions/1"] = "GET /api/policy/RUN: decisions of the run's policies from its journal",
     ["tide.policy/1"] = "POST /api/replay {run, policy | text}: what another policy would have decided, and where",
     ["traceEvents"] = "POST /api/trace {seconds}: what threads ran and fibers waited for, in the Chrome trace format",
@@ -256,9 +257,13 @@ local function of_past_run(id)
     curves[i] = {name = state.text(name), points = history.curve(reports, name, "n", POINTS_MAX),
                  over_time = history.curve(reports, name, "elapsed_s", POINTS_MAX)}
   end
+  local events <const>, log <const> = state.clean(history.events(run)), {}
+  for line in (run_log.read(run.directory) or ""):gsub("\27%[[%d;]*m", ""):gmatch "[^\n]+" do
+    log[#log + 1] = require("tide.text").clean_lines(line)
+  end
   run.directory = nil
   return 200, JSON, json.object({schema = "tide.run/1", run = state.clean(run)}, {curves = curves,
-    events = state.clean(history.events(run))})
+    events = events, log = log})
 end
 
 local function of_policy(self, name)

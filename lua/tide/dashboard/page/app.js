@@ -450,6 +450,23 @@ async function compare(run, on) {
   show();
 }
 
+let read = null; // {id, lines} of the saved run whose log is shown
+
+async function read_log(id) {
+  if (read && read.id === id) read = null;
+  else {
+    try { read = { id, lines: list((await ask("/api/run/" + encodeURIComponent(id))).log) }; }
+    catch (problem) { read = { id, lines: [problem.message] }; }
+  }
+  show();
+}
+
+function log_button(id) {
+  const button = make("button", { type: "button", "aria-label": "log of " + id }, "log");
+  button.addEventListener("click", () => read_log(id));
+  return button;
+}
+
 function saved_runs() {
   load_saved();
   if (!saved) return make("p", { class: "soft" }, "Reading the runs of this directory.");
@@ -457,10 +474,11 @@ function saved_runs() {
     const box = make("input", { type: "checkbox", "aria-label": "draw " + r.id, checked: compared.has(r.id) ? "" : null });
     box.addEventListener("change", () => compare(r, box.checked));
     return [box, r.id, r.name || r.job || "", { text: r.state, class: r.state === "failed" || r.state === "lost" ? "bad" : "" }, known(r.started_at) ? new Date(r.started_at * 1000).toLocaleString("en-GB") : "",
-      seconds(r.took_s), count(r.reports), count(r.loss), count(r.rate), [r.script, r.args].filter(Boolean).join(" ")];
+      seconds(r.took_s), count(r.reports), count(r.loss), count(r.rate), [r.script, r.args].filter(Boolean).join(" "), r.why || "", log_button(r.id)];
   });
   return make("div", { class: "card" }, make("h2", {}, `Runs in ${saved.directory || ".tide/runs"}, newest first: check those to draw`), saved.problem ? make("p", { class: "warn" }, saved.problem) : null,
-    rows_table("Saved runs", ["draw", "id", "run", "state", "began", "took", "reports", "loss", "examples/s", "script"], rows, [5, 6, 7, 8]));
+    rows_table("Saved runs", ["draw", "id", "run", "state", "began", "took", "reports", "loss", "examples/s", "script", "why", "log"], rows, [5, 6, 7, 8]),
+    read ? make("h2", {}, `Log of ${read.id}`) : null, read ? make("pre", { id: "run-log" }, read.lines.join("\n") || "nothing was printed") : null);
 }
 
 function saved_series() {
