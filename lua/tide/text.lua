@@ -36,6 +36,19 @@ function text.harmless(s)
   end))
 end
 
+---The same for JSON, whose meaning stays: what could move a cursor becomes an escape of JSON's own.
+---@param json string
+---@return string
+function text.harmless_json(json)
+  if not json:find "[\127-\255]" then return json end
+  json = json:gsub("\127", "\\u007f"):gsub("\xc2([\x80-\x9f])", function(c) return ("\\u%04x"):format(c:byte()) end)
+  return (json:gsub("\xe2[\x80\x81][\xa6-\xae]", function(c)
+    local code <const> = utf8.codepoint(c)
+    local turns <const> = code >= 0x202a and code <= 0x202e or code >= 0x2066 and code <= 0x2069
+    return turns and ("\\u%04x"):format(code) or nil
+  end))
+end
+
 ---The same for text of several lines: line ends and tabs stay.
 ---@param s string
 ---@return string

@@ -98,6 +98,7 @@ describe("text", function()
     assert.equal("\\x1b[2J\ta\27[1;31mb\27[0m\n\\x1b]0;x\\x07\n",
       text.harmless "\27[2J\ta\27[1;31mb\27[0m\n\27]0;x\7\n")
     assert.equal("ä\\x0d", text.harmless "ä\r")
+    assert.equal('{"ä\\u007f":"\\u0085\\u202e\\u2066…"}', text.harmless_json '{"ä\127":"\u{85}\u{202e}\u{2066}…"}')
     assert.equal("a\n  b\\x07", text.clean_lines "a\n\tb\7")
   end)
 

@@ -97,8 +97,10 @@ end
 -- What a command prints may come from nodes, runs and files, so both filter it: no text moves the reader's cursor.
 
 ---Data, to stdout.
----@param line string
-function context:print(line) self.write_out(text.harmless(line) .. "\n") end
+---@param line string JSON with --json
+function context:print(line)
+  self.write_out((self.json and text.harmless_json(line) or text.harmless(line)) .. "\n")
+end
 
 ---Talk, to stderr; not with --quiet.
 ---@param line string
@@ -125,7 +127,7 @@ end
 ---@param err tide.error
 function context:complain(err)
   if self.json then
-    self.write_err(self.core.json_encode(errors.to_data(err)) .. "\n")
+    self.write_err(text.harmless_json(self.core.json_encode(errors.to_data(err))) .. "\n")
     return
   end
   self.write_err(errors.format(err, {

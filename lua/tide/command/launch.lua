@@ -39,7 +39,7 @@ function launch.inside(a)
   o.event = function(event)
     if a.json then
       event.schema = "tide.launch/1"
-      io.stdout:write(core.json_encode(event), "\n")
+      io.stdout:write(text.harmless_json(core.json_encode(event)), "\n")
       io.stdout:flush()
     elseif not a.quiet then
       io.stderr:write(text.harmless(line_of(event)), "\n")

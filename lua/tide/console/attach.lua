@@ -102,7 +102,7 @@ local function once(own, code, o)
     answers = {result}
   end
   for _, answer in ipairs(answers) do
-    if not write_out(json_line(answer)) then return {exit = EXIT.gone} end
+    if not put(text.harmless_json(json_line(answer))) then return {exit = EXIT.gone} end
     if result.nodes and answer.status ~= "ok" then exit = 1 end
   end
   return {exit = exit}
@@ -162,7 +162,7 @@ function attach.tap(o)
   local unread, late, began = false, false, core.now()
   local host <const> = {
     beside = function() return own.address end,
-    print = function(line) unread = not write_out(line .. "\n") end,
+    print = function(line) unread = not put((o.json and text.harmless_json or text.harmless)(line) .. "\n") end,
     live = function() end,
     sum = function(line) if not o.quiet then write_err(line .. "\n") end end,
     allow = function() end,
