@@ -151,7 +151,7 @@ entry("T0209", {
 })
 entry("T0210", {
   title = "interrupted", exit = 130, name = "ECANCELED",
-  explanation = "Ctrl-C or SIGINT ended the command.",
+  explanation = "Ctrl-C (SIGINT), SIGTERM or SIGHUP ended the command.",
   remedy = "run it again to start over",
 })
 entry("T0211", {

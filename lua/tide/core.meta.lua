@@ -62,10 +62,11 @@ function core.whereis(name) end       --> address | nil, err ; "name" or "node/n
 function core.sleep(s) end
 function core.now() end               --> monotonic seconds
 function core.wall() end
-function core.watch_interrupts() end  -- SIGINT and SIGTERM are counted from now on, in a process without a node
+function core.watch_interrupts() end  -- SIGINT, SIGTERM and SIGHUP are counted from now on, in a process without a node
 function core.alarm(seconds, text) end   --> this process writes the text and ends with 124 after so long, whatever its threads do; without a text that of the former one
-function core.alarm_at(count, text) end  --> the count-th interrupt gives it 8 s to end, then the same with 130; 0: not any more
-function core.interrupted() end       --> number of SIGINT/SIGTERM seen by this process so far
+function core.interrupt_limit(limit) end --> {count=, killed=, patience=, unheeded=}: the count-th interrupt of all gives it 1.5 s to end, then it writes `killed` and ends with 130; a SIGTERM or SIGHUP before that `patience` s until core.heed, with `unheeded`; nil: no limit
+function core.heed(seconds) end       -- the interrupts so far are being dealt with: so long from now, 0: any time
+function core.interrupted() end       --> number of SIGINT, SIGTERM and SIGHUP seen by this process so far, name of the newest | nil
 function core.fiber(f, ...) end       --> handle; runs f(...) concurrently in this state
 function core.fiber_wait(handle, timeout_s) end --> true, results... | nil, err (also the error f raised)
 function core.fiber_cancel(handle) end

@@ -146,8 +146,6 @@ struct tide_port_ops {
     int (*process_signal)(struct tide_process *, int signal);
     int (*process_id)(struct tide_process *);
     void (*process_release)(struct tide_process *); /* after `ended` */
-    int (*signal_watch)(struct tide_executor *, int signal, void (*fired)(void *arg, int signal),
-                        void *arg); /* arg NULL fn: stop watching */
     void (*machine)(struct tide_port *, struct tide_machine *out);
     uint64_t (*memory_resident)(struct tide_port *); /* bytes */
     uint64_t (*memory_total)(struct tide_port *);    /* that this process may have at most; 0: not known */
@@ -180,6 +178,19 @@ int tide_port_hold_parent(double share);
 /* This process writes `text` (borrowed, kept) to stderr and ends with `code` after `ns` of real time, whatever its
  * threads do. 0 ns: not any more. A later call takes the place of an earlier one; NULL keeps text and code. */
 void tide_port_alarm(uint64_t ns, const char *text, int code);
+/* From now on SIGINT, SIGTERM and, unless it is ignored, SIGHUP are counted; false: they end this process again. A
+ * signal that a process sends within 200 ms of the last one counted is the same one. */
+void tide_port_signals(bool on);
+unsigned tide_port_signalled(int *last); /* how many have been counted, and the newest; 0: none */
+struct tide_signal_limit {
+    unsigned count;                /* so many signals end this process, 1.5 s later, with `killed` on stderr */
+    uint64_t patience_ns;          /* a SIGTERM or SIGHUP before ends it after this, with `unheeded`; 0: it does not */
+    const char *killed, *unheeded; /* borrowed, kept */
+    int code;                      /* of the exit */
+};
+void tide_port_signal_limit(const struct tide_signal_limit *limit); /* NULL: no limit */
+/* The code that ends this process in order is at work: it is left that much time from now, 0: any. */
+void tide_port_signal_heed(uint64_t ns);
 /* Whether this process's standard input has ended. What still comes there is read and dropped. */
 bool tide_port_input_ended(void);
 /* This process, and what it starts, gains no privileges by what it runs. secrets: it holds keys, so it leaves no core

@@ -160,7 +160,6 @@ static const struct tide_port_ops real_ops = {
     .process_signal = tide__real_process_signal,
     .process_id = tide__real_process_id,
     .process_release = tide__real_process_release,
-    .signal_watch = tide__real_signal_watch,
     .machine = real_machine,
     .memory_resident = real_memory_resident,
     .memory_total = real_memory_total,

@@ -1,6 +1,6 @@
 /*
  * Private to the real port. One executor is one uv loop, its own or the host's; everything of an
- * executor (streams, listeners, processes, signals) is touched by its thread alone, except the
+ * executor (streams, listeners, processes) is touched by its thread alone, except the
  * fields marked atomic.
  */
 #ifndef TIDE_PORT_REAL_H
@@ -15,8 +15,6 @@
 /* What a waker finds. The executor goes from AWAKE to SLEEPING, wakers make it NOTIFIED, a turn
  * AWAKE. Only the waker that takes it out of SLEEPING pays for a system call. */
 enum tide_real_state { TIDE_REAL_AWAKE, TIDE_REAL_SLEEPING, TIDE_REAL_NOTIFIED };
-
-struct tide_real_signal;
 
 struct tide_real_port {
     struct tide_port base;
@@ -54,7 +52,6 @@ struct tide_executor {
     struct tide_stream *closing_first, **closing_last; /* `closed` is to be delivered */
     struct tide_stream *rings_first, *rings_next;      /* streams with rings; where a walk over them goes on */
     unsigned rings_count;
-    struct tide_real_signal *signals;
     struct tide_process *processes;
 };
 
@@ -157,8 +154,6 @@ int tide__real_process_start(struct tide_executor *executor, const struct tide_p
 int tide__real_process_signal(struct tide_process *process, int signal_number);
 int tide__real_process_id(struct tide_process *process);
 void tide__real_process_release(struct tide_process *process);
-int tide__real_signal_watch(struct tide_executor *executor, int signal_number, void (*fired)(void *arg, int signal),
-                            void *arg);
 /* The executor ends: children live on, unwatched (those that die with us do so when the thread
  * ends). */
 void tide__real_processes_detach(struct tide_executor *executor);

@@ -1,5 +1,5 @@
 /*
- * Children and signals. A child is forked by an executor thread, which lives as long as the node:
+ * Children. A child is forked by an executor thread, which lives as long as the node:
  * the kernel's "die with your parent" means the thread that forked. Until exec it runs in our
  * memory, while that thread waits: only async-signal-safe calls, on memory prepared before. The
  * child's end is read from a pidfd, so no SIGCHLD handler meets the host's.
@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,15 +34,6 @@ struct tide_process {
     bool ended;
     bool handle_open;
     bool released;
-};
-
-struct tide_real_signal {
-    struct tide_executor *executor;
-    uv_signal_t handle;
-    int number;
-    void (*fired)(void *arg, int signal);
-    void *arg;
-    struct tide_real_signal *next;
 };
 
 extern char **environ;
@@ -383,92 +373,10 @@ void tide__real_process_release(struct tide_process *p) {
     free_process_when_done(p);
 }
 
-/* ---- the end of this process ---- */
-
-static struct {
-    const char *text;
-    int code;
-} last_word;
-
-static void on_alarm(int signal) {
-    (void)signal;
-    const ssize_t n = write(2, last_word.text, strlen(last_word.text));
-    (void)n;
-    _exit(last_word.code);
-}
-
-void tide_port_alarm(uint64_t ns, const char *text, int code) {
-    const struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
-    const uint64_t us = ns / 1000;
-    const struct itimerval after = {
-        .it_value = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)}};
-    if (text) {
-        last_word.text = text;
-        last_word.code = code;
-    }
-    if (last_word.text) {
-        (void)sigaction(SIGALRM, &action, NULL);
-        (void)setitimer(ITIMER_REAL, &after, NULL);
-    }
-}
-
-/* ---- signals ---- */
-
-static void on_signal(uv_signal_t *handle, int number) {
-    struct tide_real_signal *s = handle->data;
-    tide__real_awake(s->executor);
-    if (s->fired) {
-        s->fired(s->arg, number);
-    }
-}
-
-static void on_signal_handle_closed(uv_handle_t *handle) {
-    tide_free(handle->data);
-}
-
-int tide__real_signal_watch(struct tide_executor *e, int signal_number, void (*fired)(void *arg, int signal),
-                            void *arg) {
-    tide__real_check_thread(e);
-    for (struct tide_real_signal **link = &e->signals; *link; link = &(*link)->next) {
-        struct tide_real_signal *s = *link;
-        if (s->number == signal_number) { /* one watcher a signal: the new one replaces it */
-            *link = s->next;
-            s->fired = NULL;
-            uv_close((uv_handle_t *)&s->handle, on_signal_handle_closed);
-            break;
-        }
-    }
-    if (!fired) {
-        return 0;
-    }
-    struct tide_real_signal *s = tide_alloc_zero(1, sizeof *s);
-    if (!s) {
-        return TIDE_ENOMEM;
-    }
-    *s = (struct tide_real_signal){.executor = e, .number = signal_number, .fired = fired, .arg = arg};
-    int code = uv_signal_init(e->loop, &s->handle);
-    if (code != 0) {
-        tide_free(s);
-        return tide__real_fail(-code, "watching", "a signal");
-    }
-    s->handle.data = s;
-    code = uv_signal_start(&s->handle, on_signal, signal_number);
-    if (code != 0) {
-        uv_close((uv_handle_t *)&s->handle, on_signal_handle_closed);
-        return tide__real_fail(-code, "watching", "a signal");
-    }
-    s->next = e->signals;
-    e->signals = s;
-    return 0;
-}
-
 void tide__real_processes_detach(struct tide_executor *e) {
     while (e->processes) {
         struct tide_process *p = e->processes;
         stop_watching(p);
         p->executor = NULL;
-    }
-    while (e->signals) {
-        (void)tide__real_signal_watch(e, e->signals->number, NULL, NULL);
     }
 }

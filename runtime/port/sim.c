@@ -357,16 +357,6 @@ static void sim_process_release(struct tide_process *process) {
     TIDE_ASSERT(!process);
 }
 
-/* Nobody sends signals here; watching them is fine. */
-static int sim_signal_watch(struct tide_executor *e, int signal_number, void (*fired)(void *arg, int signal),
-                            void *arg) {
-    (void)e;
-    (void)signal_number;
-    (void)fired;
-    (void)arg;
-    return 0;
-}
-
 static void sim_machine(struct tide_port *port, struct tide_machine *out) {
     (void)port;
     *out = (struct tide_machine){.processors = 0};
@@ -425,7 +415,6 @@ static const struct tide_port_ops sim_ops = {
     .process_signal = sim_process_signal,
     .process_id = sim_process_id,
     .process_release = sim_process_release,
-    .signal_watch = sim_signal_watch,
     .machine = sim_machine,
     .memory_resident = sim_memory_resident,
     .memory_total = sim_memory_total,

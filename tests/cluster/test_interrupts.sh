@@ -58,7 +58,7 @@ for i in 1 2 3 4 5; do
     wait_for 15 has_become_tide
     sleep "0.$(printf %03d $moment)"
     kill -INT -- "-$driver" 2>/dev/null || kill -INT "$driver"
-    sleep "0.$(printf %03d $((RANDOM % 300 + 10)))"
+    sleep "0.$(printf %03d $((RANDOM % 300 + 210)))"
     kill -INT -- "-$driver" 2>/dev/null
     ended_by_130 "two Ctrl-C after $moment ms"
 done

@@ -44,7 +44,8 @@ function fake.embedded(name)
   return nil
 end
 function fake.alarm() end
-function fake.alarm_at() end
+function fake.interrupt_limit() end
+function fake.heed() end
 function fake.kernels()
   return {{name = "add_rows", doc = "Adds rows. A paper, section 2; this takes more than one line.",
            parameters = {{name = "rows", type = "table", required = true, doc = "the table"},

@@ -23,66 +23,23 @@
 
 enum { LINKS_MAX = 1024 };
 
-static atomic_uint interrupts;     /* SIGINT and SIGTERM this process has seen */
-static atomic_uint last_interrupt; /* ends this process in a while, if nothing else does; 0: none */
-static const char *interrupt_text;
-
 enum { EXIT_LATE = 124, EXIT_INTERRUPTED = 130 };
-static const uint64_t ending_ns = 8 * TIDE_SECOND; /* for closing clusters in order */
 
 /* ---- signals ---- */
 
-static void interrupted(void *arg, int signal) {
-    (void)arg;
-    (void)signal;
-    const unsigned last = atomic_load_explicit(&last_interrupt, memory_order_acquire);
-    if (atomic_fetch_add_explicit(&interrupts, 1, memory_order_relaxed) + 1 == last) {
-        tide_port_alarm(ending_ns, interrupt_text, EXIT_INTERRUPTED);
-    }
-}
-
-static void watch_signals(void *arg) {
-    struct tide_system *system = *(struct tide_system **)arg;
-    struct tide_port *port = tide_system_port(system);
-    struct tide_executor *executor = tide_system_executor(system, TIDE_ROLE_IO, 0);
-    (void)port->ops->signal_watch(executor, SIGINT, interrupted, NULL);
-    (void)port->ops->signal_watch(executor, SIGTERM, interrupted, NULL);
-}
-
-static void unwatch_signals(void *arg) {
-    struct tide_system *system = *(struct tide_system **)arg;
-    struct tide_port *port = tide_system_port(system);
-    struct tide_executor *executor = tide_system_executor(system, TIDE_ROLE_IO, 0);
-    (void)port->ops->signal_watch(executor, SIGINT, NULL, NULL);
-    (void)port->ops->signal_watch(executor, SIGTERM, NULL, NULL);
-}
-
-static void on_io(struct tide_node *node, void (*work)(void *)) {
-    struct tide_system **system = tide_alloc(sizeof(struct tide_system *));
-    if (system) {
-        *system = tide_system_of(node);
-        if (tide_hop(node, TIDE_ROLE_IO, work, system, tide_free) == 0) {
-            tide_free(system);
-        }
-    }
-}
-
-static void counted(int signal) {
-    interrupted(NULL, signal);
-}
-
-/* core.watch_interrupts(): counts SIGINT and SIGTERM from now on, in a process that has no node */
+/* core.watch_interrupts(): counts SIGINT, SIGTERM and SIGHUP from now on, in a process that has no node */
 static int core_watch_interrupts(lua_State *L) {
-    const struct sigaction action = {.sa_handler = counted, .sa_flags = SA_RESTART};
     (void)L;
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
+    tide_port_signals(true);
     return 0;
 }
 
+/* core.interrupted() -> how many, and the name of the newest: "SIGINT", "SIGTERM", "SIGHUP" | nil */
 static int core_interrupted(lua_State *L) {
-    lua_pushinteger(L, (lua_Integer)atomic_load_explicit(&interrupts, memory_order_relaxed));
-    return 1;
+    int last;
+    lua_pushinteger(L, (lua_Integer)tide_port_signalled(&last));
+    lua_pushstring(L, last == 0 ? NULL : last == SIGINT ? "SIGINT" : last == SIGTERM ? "SIGTERM" : "SIGHUP");
+    return 2;
 }
 
 /* The text outlives this call and the state: an alarm may write it at any moment. */
@@ -100,14 +57,32 @@ static int core_alarm(lua_State *L) {
     return 0;
 }
 
-/* core.alarm_at(count, text): the count-th interrupt gives this process a few seconds to end, then it writes the
- * text and ends with 130; 0: not any more. */
-static int core_alarm_at(lua_State *L) {
-    const lua_Integer count = luaL_checkinteger(L, 1);
-    if (count > 0) {
-        interrupt_text = kept_text(L, 2);
+/* core.interrupt_limit({count=, killed=, patience=, unheeded=}): the count-th interrupt of all gives this process a
+ * moment to end, then it writes the text `killed` and ends with 130. After a SIGTERM or SIGHUP before, it does so with
+ * `unheeded` when `patience` seconds pass without core.heed. nil: no limit. */
+static int core_interrupt_limit(lua_State *L) {
+    lua_settop(L, 1);
+    if (lua_isnil(L, 1)) {
+        tide_port_signal_limit(NULL);
+        return 0;
     }
-    atomic_store_explicit(&last_interrupt, (unsigned)count, memory_order_release);
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_getfield(L, 1, "count");
+    lua_getfield(L, 1, "killed");
+    lua_getfield(L, 1, "unheeded");
+    lua_getfield(L, 1, "patience");
+    struct tide_signal_limit limit = {.count = (unsigned)luaL_checkinteger(L, 2),
+                                      .killed = kept_text(L, 3),
+                                      .unheeded = lua_isnil(L, 4) ? "" : kept_text(L, 4),
+                                      .patience_ns = tide__lua_duration(L, 5, 0),
+                                      .code = EXIT_INTERRUPTED};
+    tide_port_signal_limit(&limit);
+    return 0;
+}
+
+/* core.heed(seconds): the interrupts so far are being dealt with; this process has so long for it, 0: any time */
+static int core_heed(lua_State *L) {
+    tide_port_signal_heed(tide__lua_duration(L, 1, 0));
     return 0;
 }
 
@@ -194,7 +169,9 @@ static int core_node_start(lua_State *L) {
         }
         return tide__lua_failure(L, code);
     }
-    on_io(host->node, watch_signals);
+    if (!tide__simulator_open()) {
+        tide_port_signals(true);
+    }
     lua_pushboolean(L, true);
     return 1;
 }
@@ -214,7 +191,6 @@ static int core_node_stop(lua_State *L) {
     uint64_t timeout = tide__lua_duration(L, 1, 5 * TIDE_SECOND);
     if (host->node) {
         struct tide_port *port = tide_system_port(tide_system_of(host->node));
-        on_io(host->node, unwatch_signals);
         if (tide__simulator_open()) {
             tide__simulator_end_nodes();
         }
@@ -223,6 +199,8 @@ static int core_node_stop(lua_State *L) {
         host->node = NULL;
         if (own) {
             port->ops->destroy(port);
+        } else {
+            tide_port_signals(false);
         }
     }
     lua_pushboolean(L, true);
@@ -752,7 +730,8 @@ void tide__lua_open_node(lua_State *L) {
         {"replicate", core_replicate},
         {"interrupted", core_interrupted},
         {"alarm", core_alarm},
-        {"alarm_at", core_alarm_at},
+        {"interrupt_limit", core_interrupt_limit},
+        {"heed", core_heed},
         {"watch_interrupts", core_watch_interrupts},
         {NULL, NULL},
     };

@@ -34,7 +34,7 @@ Exit codes
     5  too many nodes or data lost
     6  policy refused, or rolled back before
   124  --timeout reached
-  130  interrupted by Ctrl-C (SIGINT)
+  130  interrupted by Ctrl-C, SIGTERM or SIGHUP
   141  the reader of the output went away (SIGPIPE)
 
 Example: tide status --timeout 2s; echo $?]]},

@@ -39,6 +39,7 @@ function client.attach(o)
   local ok, problem = core.node_start {
     client = true, join = endpoint, cluster = name, keys = o.keys, workers = 0, no_store = true}
   if not ok then return nil, errors.from(problem, "T0501") end
+  require("tide.interrupts").limit {count = 2}
   return true
 end
 

@@ -75,6 +75,7 @@ function node.main(o)
     local missing = o.controllers and (err.name == "EUNSUPPORTED" or err.name == "EVERSION")
     return complain(missing and errors.new("T1004", {message = err.message}) or err)
   end
+  require("tide.interrupts").limit {count = 3, patient = true} -- the second one hurries it
   ok, err = begin_audit(o.audit)
   if not ok then
     core.node_stop(0)

@@ -41,6 +41,8 @@ return {
     {name = "keep", doc = "with --cluster: its tables stay when the run is closed; `tide table drop` removes them"},
     limit_options[1], limit_options[2], limit_options[3], limit_options[4],
     {name = "no-wait", doc = "with --cluster: fail where so many slots are not free"},
+    {name = "grace", type = "duration", value = "TIME",
+     doc = "after Ctrl-C or SIGTERM: workers that have not come to a report then are ended (default 30s)"},
     {name = "detach", short = "d", doc = "with --cluster: in a process that stays; same as `tide submit`"},
     {name = "host", type = "string", value = "ID", doc = "id of the run; `tide submit` uses it"},
     {name = "resume", type = "string", value = "DIR",
@@ -83,8 +85,8 @@ return {
       keys = context.keys,
       interactive = o.interactive or false,
       json = context.json, plain = context.plain, quiet = context.quiet, verbose = context.verbose,
-      timeout_s = context.timeout_s, resume = o.resume, trace = o.trace, dashboard = o.dashboard or false,
-      dry_run = o.dry_run or false,
+      timeout_s = context.timeout_s, grace_s = o.grace, resume = o.resume, trace = o.trace,
+      dashboard = o.dashboard or false, dry_run = o.dry_run or false,
     }
   end,
 }

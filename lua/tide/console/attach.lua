@@ -113,6 +113,7 @@ end
 ---  interactive?: boolean, seconds?: number, role: string}
 ---@return table {exit=} | {error=}
 function attach.inside(o)
+  core.interrupt_limit(nil) -- Ctrl-C ends an evaluation
   core.trap_exits(true)
   local drawn = false
   local own <const> = client.new {

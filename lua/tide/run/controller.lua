@@ -22,7 +22,7 @@ local verbs = require "tide.cluster.verbs"
 local controller = {from_worker = {}, from_driver = {}} -- by op of what they say
 controller.__index = controller
 for _, part in ipairs {"registry", "elastic_workers", "barrier", "outbox", "starting", "losses", "cuts",
-                       "evaluation"} do
+                       "evaluation", "late_workers"} do
   require("tide.run." .. part).extend(controller)
 end
 
@@ -370,6 +370,7 @@ end
 
 function from_driver.stop(self, request)
   self.stopping = request.reason or "asked"
+  self:await_stop(request.within_s)
   for _, w in ipairs(self:running()) do core.send(w.address, {op = "stop"}) end
   self:end_waiting()
   if self.paused then -- who waits has to hear of it
@@ -533,6 +534,7 @@ function controller:tick()
   if self.poll and core.now() - self.polled_at >= TICK_S then self:flush() end
   if not self:is_starting() then self:forget_nodes() end
   self:look_for_rest()
+  self:look_for_late()
   self:tell_runs()
   if self.policies and not self.failed and not self.finished then
     self.policies:tick()

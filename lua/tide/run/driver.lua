@@ -3,6 +3,7 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local flags = require "tide.run.flags"
+local interrupts = require "tide.interrupts"
 local run_host = require "tide.run.host"
 local run_log = require "tide.run.run_log"
 local script = require "tide.script"
@@ -10,8 +11,11 @@ local script = require "tide.script"
 local driver = {}
 
 local MAIN <const> = [[return require("tide.run.driver").main(...)]]
-local KILL_S <const> = 1   -- what a second Ctrl-C or --timeout leaves a script for ending by itself
-local ENDING_S <const> = 8 -- and what closing its clusters may take behind that
+local KILL_S <const> = 1      -- what --timeout, or SIGTERM without a run, leaves a script for ending by itself,
+local KILL_TWICE_S <const> = 0.3 -- and a second Ctrl-C
+local ENDING_S <const> = 8    -- what closing its clusters may take behind that
+local HEED_S <const> = interrupts.HEED_S -- and SIGTERM one whose runs have ended
+local GRACE_S <const> = 30    -- for workers to come to a report
 
 ---- before the node exists ----------------------------------------------------------------------------------------
 
@@ -60,6 +64,7 @@ end
 ---@field quiet? boolean
 ---@field verbose? boolean
 ---@field timeout_s? number
+---@field grace_s? number after an interrupt: for workers to come to a report
 ---@field trace? string file for what the nodes did
 ---@field dashboard? boolean a page about the cluster beside the script
 ---@field resume? string directory of checkpoints that the first run goes on from
@@ -90,8 +95,7 @@ function driver.run(o)
     if not name then return complain(err, o) end
   end
   core.log_level(o.verbose and "info" or "warn")
-  local killed <const> = errors.format(errors.new("T0210", {message = "interrupted twice: killed"}), {}) .. "\n"
-  local interrupts <const> = core.interrupted() -- before any is watched for: of an earlier run of this process
+  local before <const> = core.interrupted() -- before any is watched for: of an earlier run of this process
   local started
   started, err = core.node_start {
     cluster = not o.cluster and "run-" .. id or name, seed = o.seed,
@@ -105,12 +109,13 @@ function driver.run(o)
   local own <const> = directory and core.node()
   if directory then directory.sweep() end
   if directory then directory.publish(own.cluster, own.endpoint, {directory.own_pid()}, "run " .. id) end
-  core.alarm_at(interrupts + 2, killed)
+  interrupts.limit {before = before, count = 2}
   local result
   result, err = core.node_run(MAIN, "@tide/driver.lua", {
-    program = arg and arg[0], run = id, host = o.host ~= nil, interrupts = interrupts,
+    program = arg and arg[0], run = id, host = o.host ~= nil, interrupts = before,
     nodes = o.nodes, workers = o.workers, attached = o.cluster ~= nil, cluster_name = o.cluster, json = o.json,
-    plain = o.plain, quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, dry_run = o.dry_run,
+    plain = o.plain, quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, grace_s = o.grace_s,
+    dry_run = o.dry_run,
     resume = o.resume, slots = o.slots, memory = o.memory, keep = o.keep, limits = o.limits, no_wait = o.no_wait,
     simulated = o.simulated, interactive = o.interactive, trace = o.trace,
     given = o.given, dashboard = o.dashboard and {keys = o.keys} or nil,
@@ -124,8 +129,10 @@ function driver.run(o)
   if not result then
     if gone then
       err = gone
-    elseif core.interrupted() - interrupts >= 2 then
-      err = errors.new("T0210", {message = "interrupted twice: killed"})
+    elseif core.interrupted() - before >= 2 then
+      err = interrupts.error "interrupted twice: killed"
+    elseif core.interrupted() > before and (err.name == "ECANCELED" or err.name == "EKILLED") then
+      err = interrupts.error(("%s: the script did not end by itself: killed"):format(select(2, core.interrupted())))
     elseif o.timeout_s and (err.name == "ECANCELED" or core.now() - began >= o.timeout_s) then
       err = errors.new("T0507", {message = "the script took longer than --timeout: killed", exit = 124})
     elseif o.cluster and err.name == "ECANCELED" then
@@ -239,7 +246,7 @@ end
 local function new_context(a)
   local terminal = core.terminal()
   local context = a
-  context.clusters = {}
+  context.clusters, context.grace_s = {}, a.grace_s or GRACE_S
   context.started_at, context.log = core.now(), run_log.new()
   if a.timeout_s then context.deadline = core.now() + a.timeout_s end
   context.progress = require("tide.run.progress").new {
@@ -344,10 +351,29 @@ local function travelling(err)
   return data
 end
 
+-- The script's runs that have not ended are told to stop. SIGINT waits for the script, which the user can end by
+-- another one; who sends SIGTERM or SIGHUP does not come again, so a script without runs has little time.
+---@return number|nil seconds that the script is left
+local function heed_interrupt(context, signal)
+  local going = false
+  for _, cluster in ipairs(context.clusters) do
+    for _, run in ipairs(cluster.own_runs) do going = run:heed_interrupt(signal) or going end
+  end
+  if not context.interrupted then
+    context.interrupted = true
+    context.progress:say(signal == "SIGINT" and "tide: interrupted; Ctrl-C again kills now"
+      or ("tide: %s: the script has %g s to end"):format(signal, KILL_S))
+  end
+  context.stopped_runs = context.stopped_runs or going
+  core.heed(HEED_S) -- until the next look
+  if signal == "SIGINT" or going then return nil end
+  return context.stopped_runs and HEED_S or KILL_S
+end
+
 ---Runs beside the script's main. A run handles Ctrl-C and --timeout where the script waits for it; a script that does
 ---something else meanwhile, or for ever, is ended here, with all children. driver.run finds out why.
 local function watch(context)
-  local said, due
+  local due
   while true do
     core.sleep(0.1)
     if context.host then require "tide.cluster.own_log"() end -- its output is a file
@@ -355,23 +381,22 @@ local function watch(context)
     if cluster and #cluster.controllers > 0 then -- this node may be the next to command
       require("tide.cluster.runs").keep()
     end
-    local seen = core.interrupted() - context.interrupts
-    local late = context.deadline and core.now() >= context.deadline
-    if seen == 1 and not said and not context.interrupted then
-      said = true
-      context.progress:say("tide: interrupted; Ctrl-C again kills now")
-      context.interrupted = true
-    end
+    local count <const>, signal = core.interrupted()
+    local seen <const> = count - context.interrupts
+    local late <const> = context.deadline and core.now() >= context.deadline
+    local left = seen >= 1 and heed_interrupt(context, signal)
     context.gone = context.gone or context.attached and cluster_gone()
-    if seen >= 2 or late or context.gone or context.stopped then
-      if not due and late then core.alarm(KILL_S + ENDING_S) end
-      due = due or core.now() + KILL_S
-      if core.now() >= due or context.stopped then
-        if not context.gone then close_clusters(context) end -- else there is nobody to tell
-        if context.stopped then context.script_run:close(nil, context.stopped) end
-        core.kill(core.self())
-        return
-      end
+    if late or context.gone then left = KILL_S end
+    if seen >= 2 then left = KILL_TWICE_S end
+    if context.stopped then left = 0 end
+    if not due and late then core.alarm(KILL_S + ENDING_S) end
+    due = left and math.min(due or math.huge, core.now() + left)
+    if due and core.now() >= due then
+      core.heed(ENDING_S)
+      if not context.gone then close_clusters(context) end -- else there is nobody to tell
+      if context.stopped then context.script_run:close(nil, context.stopped) end
+      core.kill(core.self())
+      return
     end
   end
 end
@@ -415,12 +440,11 @@ function driver.main(a)
   end, script.failure)
   if watcher then core.fiber_cancel(watcher) end
   if a.interactive then
-    core.alarm_at(0, "") -- there Ctrl-C ends an evaluation
     console(context, not ok and err or nil)
   end
   close_clusters(context, not ok and err or nil)
   if not ok and core.interrupted() - context.interrupts >= 2 then -- whatever else broke on the way out
-    err = errors.new("T0210", {message = "interrupted twice: killed", state = "the tables were not written"})
+    err = interrupts.error("interrupted twice: killed", "the tables were not written")
   end
   if not ok then err = context.gone or err end -- which is why
   if context.check_failed then ok, err = false, context.check_failed end -- sim.check: what broke later follows from it

@@ -330,20 +330,37 @@ function run:drop_worker(rank)
   ask(self, {op = "drop", ranks = {rank}})
 end
 
+---An interrupt has come: the run stops at its next report.
+---@param signal string
+---@return boolean whether it has not ended yet
+---@package
+function run:heed_interrupt(signal)
+  if self.finished or self.failed or self.closed then return false end
+  local context <const> = self.cluster.context
+  if self.controller and not self.stopping then
+    self.stopping, context.interrupted = true, true
+    context.progress:say(("tide: %sstopping at the next report, in %g s at the latest%s"):format(
+      signal == "SIGINT" and "" or signal .. ": ", context.grace_s,
+      signal == "SIGINT" and "; Ctrl-C again kills now" or ""))
+    core.send(self.controller, {op = "stop", reason = "interrupted", within_s = context.grace_s})
+  end
+  return true
+end
+
 ---@package
 function run:look_for_interrupts()
-  local seen = core.interrupted() - self.cluster.context.interrupts -- one before the run began stops it too
+  local context <const> = self.cluster.context
+  local count <const>, signal = core.interrupted()
+  local seen <const> = count - context.interrupts -- one before the run began stops it too
   if seen >= 2 then
     error(errors.new("T0210", {message = "interrupted twice: killed", state = "the tables were not written"}), 0)
   end
-  if seen == 1 and not self.stopping then
-    self.stopping = true
-    self.cluster.context.interrupted = true
-    self.cluster.context.progress:say("tide: stopping at the next report; Ctrl-C again kills now")
-    core.send(self.controller, {op = "stop", reason = "interrupted"})
+  if seen == 1 then
+    context.interrupted = true
+    self:heed_interrupt(signal)
   end
-  if self.cluster.context.gone then error(self.cluster.context.gone, 0) end
-  local deadline = self.cluster.context.deadline
+  if context.gone then error(context.gone, 0) end
+  local deadline <const> = context.deadline
   if deadline and core.now() >= deadline then
     error(errors.new("T0507", {message = "the run took longer than --timeout", exit = 124,
                                state = "the run was ended; nothing was written"}), 0)

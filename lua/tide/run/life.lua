@@ -431,21 +431,17 @@ function run_life.extend(controller, ops)
   ops["verb.stop"] = function(self, request, message)
     local err <const> = refuse_ended(self)
     if err then return core.answer_error(message, err) end
-    ops.stop(self, {reason = request.reason or "asked"})
-    if request.within_s then
-      core.fiber(function()
-        core.sleep(request.within_s)
-        if not self.finished and not self.failed then self:cancel_run "it did not stop in time" end
-      end)
-    end
+    ops.stop(self, {reason = request.reason or "asked", within_s = request.within_s})
     self:tell_runs(true)
     core.answer(message, {state = (self:run_state())})
   end
 
   ---Ends the workers now.
-  function controller:cancel_run(why)
+  ---@param why string
+  ---@param exit? integer
+  function controller:cancel_run(why, exit)
     self.cancelled = why
-    self:fail(script.error("T0210", "the run was cancelled: " .. why, {exit = 1}))
+    self:fail(script.error("T0210", "the run was cancelled: " .. why, {exit = exit or 1}))
     self:tell_runs(true)
   end
 

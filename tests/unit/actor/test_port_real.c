@@ -394,26 +394,64 @@ static void a_program_that_cannot_start_is_an_error(void **state) {
     errands_close(&errand);
 }
 
-static void on_fired(void *arg, int signal_number) {
-    struct errand *errand = arg;
-    errand->fired += signal_number == SIGUSR2;
-    atomic_store(&errand->ended, true);
-}
-
-static void do_watch(struct errand *errand) {
-    errand->code = errand->port->ops->signal_watch(errand->executor, SIGUSR2, on_fired, errand);
-}
-
-static void a_watched_signal_reaches_the_executor(void **state) {
+static void signals_are_counted_and_two_at_once_are_one(void **state) {
     (void)state;
-    struct errand errand;
-    errands_open(&errand);
-    assert_int_equal(errand_do(&errand, do_watch, NULL), 0);
-    assert_int_equal(errand_do(&errand, do_watch, NULL), 0); /* replaces */
-    kill(getpid(), SIGUSR2);
-    wait_flag(&errand.ended);
-    errands_close(&errand);
-    assert_int_equal(errand.fired, 1);
+    int last;
+    tide_port_signals(true);
+    const unsigned before = tide_port_signalled(&last);
+    for (int i = 0; i < 3; i++) {
+        kill(getpid(), SIGTERM);
+    }
+    assert_int_equal(tide_port_signalled(&last), before + 1);
+    assert_int_equal(last, SIGTERM);
+    usleep(250000);
+    kill(getpid(), SIGHUP);
+    assert_int_equal(tide_port_signalled(&last), before + 2);
+    assert_int_equal(last, SIGHUP);
+    tide_port_signals(false);
+}
+
+static void what_nohup_ignores_stays_ignored(void **state) {
+    (void)state;
+    int last;
+    signal(SIGHUP, SIG_IGN);
+    tide_port_signals(true);
+    const unsigned before = tide_port_signalled(&last);
+    kill(getpid(), SIGHUP);
+    assert_int_equal(tide_port_signalled(&last), before);
+    tide_port_signals(false);
+    kill(getpid(), SIGHUP);
+    signal(SIGHUP, SIG_DFL);
+}
+
+/* In a child, whose only thread does not look at anything. Returns its exit status. */
+static int ended_by_limit(const struct tide_signal_limit *limit, int signal_number, unsigned times) {
+    const pid_t child = fork();
+    if (child == 0) {
+        int last;
+        struct tide_signal_limit own = *limit;
+        tide_port_signals(true);
+        own.count += tide_port_signalled(&last);
+        tide_port_signal_limit(&own);
+        for (unsigned i = 0; i < times; i++) {
+            usleep(210000); /* a signal that comes sooner after another is the same one */
+            kill(getpid(), signal_number);
+        }
+        for (;;) {
+        }
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void a_process_that_looks_at_nothing_is_ended_by_signals(void **state) {
+    (void)state;
+    struct tide_signal_limit limit = {.count = 2, .killed = "", .unheeded = "", .code = 77};
+    assert_int_equal(ended_by_limit(&limit, SIGINT, 2), 77);
+    limit.count = 100;
+    limit.patience_ns = TIDE_SECOND / 10;
+    assert_int_equal(ended_by_limit(&limit, SIGTERM, 1), 77);
 }
 
 static void the_process_knows_its_memory_and_environment(void **state) {
@@ -447,7 +485,9 @@ int main(void) {
         cmocka_unit_test(a_signal_ends_a_child),
         cmocka_unit_test(a_child_dies_with_the_thread_that_started_it),
         cmocka_unit_test(a_program_that_cannot_start_is_an_error),
-        cmocka_unit_test(a_watched_signal_reaches_the_executor),
+        cmocka_unit_test(signals_are_counted_and_two_at_once_are_one),
+        cmocka_unit_test(what_nohup_ignores_stays_ignored),
+        cmocka_unit_test(a_process_that_looks_at_nothing_is_ended_by_signals),
         cmocka_unit_test(the_process_knows_its_memory_and_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
