@@ -185,9 +185,7 @@ static int make_table(struct tide_node *node, const struct tide__manifest_table 
     tide_table_release(table);
     int code = tide_table_create(node, &options, &table);
     if (code) {
-        return code == TIDE_EMISMATCH
-                   ? tide_fail(code, "table '%s' exists with other options than the checkpoint's", kept->name)
-                   : code;
+        return code == TIDE_EMISMATCH ? tide_fail(code, "%s as in the checkpoint", tide_error_message()) : code;
     }
     const float now = tide__learning_rate(&table->options);
     if (kept->rate < now || kept->rate > now) {

@@ -512,10 +512,7 @@ static int create(struct tide_store *store, const struct tide_message *message, 
     }
     struct tide__catalog_entry *entry = find(store->catalog, name);
     bool fresh = !entry;
-    if (entry && !tide__options_equal(&entry->options, &options)) {
-        return tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options", name);
-    }
-    code = fresh ? tide__memory_admit_table(store, name) : 0;
+    code = fresh ? tide__memory_admit_table(store, name) : tide__options_agree(&entry->options, &options);
     if (code) {
         return code;
     }

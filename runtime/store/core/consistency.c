@@ -138,12 +138,9 @@ int tide__consistency_check(struct tide_table_options *o) {
     return 0;
 }
 
-bool tide__consistency_equal(const struct tide_table_options *a, const struct tide_table_options *b) {
-    const struct tide_consistency *x = &a->consistency, *y = &b->consistency;
+bool tide__consistency_equal(const struct tide_consistency *x, const struct tide_consistency *y) {
     return x->model == y->model && x->reproducible == y->reproducible && x->staleness == y->staleness &&
-           x->age_ms == y->age_ms && x->bound == y->bound && x->flat == y->flat && a->cache_bytes == b->cache_bytes &&
-           a->unsubscribe_after == b->unsubscribe_after && a->send_order == b->send_order &&
-           a->bandwidth == b->bandwidth;
+           x->age_ms == y->age_ms && x->bound == y->bound && x->flat == y->flat;
 }
 
 void tide__consistency_write(struct tide_writer *w, const struct tide_table_options *o) {

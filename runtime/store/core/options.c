@@ -1,6 +1,8 @@
 /* Options of a table: checked, compared, on the wire. Those of its consistency: consistency.c. */
 #include "store/core/internal.h"
 
+#include <inttypes.h>
+
 #define WINDOW_NS (TIDE_SECOND / 20)
 enum { WINDOW_BYTES = 64 << 20 };
 enum { KEY_COUNT_MAX_LOG2 = 48, RUN_FIELDS = 3 };
@@ -120,15 +122,100 @@ int tide__options_check(struct tide_table_options *o) {
     return code || (o->technique != TIDE_REPLICATE && o->technique != TIDE_INTENT) ? code : tide__hot_check(o);
 }
 
-bool tide__options_equal(const struct tide_table_options *a, const struct tide_table_options *b) {
-    const float x[] = {a->init_a, a->init_b, a->lr, a->beta1, a->beta2, a->epsilon, a->sum_init};
-    const float y[] = {b->init_a, b->init_b, b->lr, b->beta1, b->beta2, b->epsilon, b->sum_init};
-    return strcmp(a->name, b->name) == 0 && a->keys == b->keys && a->slots == b->slots && a->init == b->init &&
-           a->update == b->update && a->wire == b->wire && a->refuse_nan == b->refuse_nan &&
-           a->technique == b->technique && a->key_count == b->key_count && a->key_limit == b->key_limit &&
-           a->width == b->width && a->seed == b->seed && a->replicas == b->replicas && a->durability == b->durability &&
-           a->window_ns == b->window_ns && a->window_bytes == b->window_bytes && memcmp(x, y, sizeof x) == 0 &&
-           tide__consistency_equal(a, b);
+/* In what tables of one name agree, by the names that scripts give to it. */
+static const char *const keys_words[] = {"dense", "hashed"}, *const slots_words[] = {"hash", "range"},
+                         *const init_words[] = {"zero", "uniform", "normal", "xavier"},
+                         *const update_words[] = {"add", "assign", "sgd", "adagrad", "adam", "momentum", "nesterov"},
+                         *const wire_words[] = {"f32", "f16", "bf16"},
+                         *const technique_words[] = {"static", "relocate", "replicate", "intent"},
+                         *const durability_words[] = {"default", "none", "strict", "window"},
+                         *const order_words[] = {"clock", "magnitude", "age", "random"};
+
+#define OPTION(field, words)                                                                                           \
+    { #field, offsetof(struct tide_table_options, field), words }
+
+static const struct word_option {
+    const char *name;
+    size_t offset; /* of a uint8_t */
+    const char *const *words;
+} word_options[] = {OPTION(keys, keys_words),
+                    OPTION(slots, slots_words),
+                    OPTION(init, init_words),
+                    OPTION(update, update_words),
+                    OPTION(wire, wire_words),
+                    OPTION(technique, technique_words),
+                    OPTION(durability, durability_words),
+                    OPTION(send_order, order_words)};
+
+/* Appends " width is 8, not 7" to the list of what differs. */
+static void differs(char text[256], const char *name, const char *there, const char *wanted) {
+    const size_t used = strlen(text);
+    (void)snprintf(text + used, 256 - used, "%s %s is %s, not %s", used ? ";" : "", name, there, wanted);
+}
+
+static void compare_words(const struct tide_table_options *a, const struct tide_table_options *b, char text[256]) {
+    for (size_t i = 0; i < TIDE_COUNT(word_options); i++) {
+        const struct word_option *o = &word_options[i];
+        const uint8_t x = *((const uint8_t *)a + o->offset), y = *((const uint8_t *)b + o->offset);
+        if (x != y) {
+            differs(text, o->name, o->words[x], o->words[y]);
+        }
+    }
+}
+
+static void compare_numbers(const struct tide_table_options *a, const struct tide_table_options *b, char text[256]) {
+    const struct {
+        const char *name;
+        uint64_t there, wanted;
+    } numbers[] = {{"width", a->width, b->width},
+                   {"the number of keys", a->key_count, b->key_count},
+                   {"the limit of keys", a->key_limit, b->key_limit},
+                   {"refuse_nan", a->refuse_nan, b->refuse_nan},
+                   {"seed", a->seed, b->seed},
+                   {"replicas", a->replicas, b->replicas},
+                   {"window (ns)", a->window_ns, b->window_ns},
+                   {"window (bytes)", a->window_bytes, b->window_bytes},
+                   {"cache_bytes", a->cache_bytes, b->cache_bytes},
+                   {"unsubscribe_after", a->unsubscribe_after, b->unsubscribe_after},
+                   {"bandwidth", a->bandwidth, b->bandwidth}};
+    const struct {
+        const char *name;
+        float there, wanted;
+    } floats[] = {{"init (first number)", a->init_a, b->init_a},
+                  {"init (second number)", a->init_b, b->init_b},
+                  {"lr", a->lr, b->lr},
+                  {"beta1 or momentum", a->beta1, b->beta1},
+                  {"beta2", a->beta2, b->beta2},
+                  {"eps", a->epsilon, b->epsilon},
+                  {"sum_init", a->sum_init, b->sum_init}};
+    char there[32], wanted[32];
+    for (size_t i = 0; i < TIDE_COUNT(numbers); i++) {
+        if (numbers[i].there != numbers[i].wanted) {
+            (void)snprintf(there, sizeof there, "%" PRIu64, numbers[i].there);
+            (void)snprintf(wanted, sizeof wanted, "%" PRIu64, numbers[i].wanted);
+            differs(text, numbers[i].name, there, wanted);
+        }
+    }
+    for (size_t i = 0; i < TIDE_COUNT(floats) && a->update == b->update; i++) { /* else they mean other things */
+        if (memcmp(&floats[i].there, &floats[i].wanted, sizeof(float)) != 0) {
+            (void)snprintf(there, sizeof there, "%.9g", (double)floats[i].there);
+            (void)snprintf(wanted, sizeof wanted, "%.9g", (double)floats[i].wanted);
+            differs(text, floats[i].name, there, wanted);
+        }
+    }
+}
+
+int tide__options_agree(const struct tide_table_options *there, const struct tide_table_options *wanted) {
+    char text[256] = "";
+    compare_words(there, wanted, text);
+    compare_numbers(there, wanted, text);
+    if (!tide__consistency_equal(&there->consistency, &wanted->consistency)) {
+        char a[TIDE_CONSISTENCY_TEXT], b[TIDE_CONSISTENCY_TEXT];
+        tide_consistency_print(&there->consistency, a);
+        tide_consistency_print(&wanted->consistency, b);
+        differs(text, "consistency", a, b);
+    }
+    return *text ? tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options:%s", there->name, text) : 0;
 }
 
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {

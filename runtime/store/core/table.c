@@ -134,9 +134,10 @@ static int create_here(struct tide_store *store, const struct tide_table_options
 
 static int same_or_mismatch(struct tide_table *table, const struct tide_table_options *options,
                             struct tide_table **out) {
-    if (!tide__options_equal(&table->made, options)) {
+    const int code = tide__options_agree(&table->made, options);
+    if (code) {
         tide_table_release(table);
-        return tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options", options->name);
+        return code;
     }
     *out = table;
     return 0;
@@ -210,7 +211,7 @@ int tide__table_create_in(struct tide_store *store, const struct tide_table_opti
     }
     code = ask_to_create(store, &options);
     if (code == TIDE_EREFUSED && strstr(tide_error_message(), "other options")) {
-        return tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options", options.name);
+        return tide_fail(TIDE_EMISMATCH, "%s", tide_error_message());
     }
     if (code) {
         return code;
