@@ -45,6 +45,15 @@ local function shape(type, rows, columns)
   near(t:dot(t), dot, "dot")
   near(t:norm(), math.sqrt(dot), "norm")
   each(t:row_sums(), function(r) return sums[r] end, "sums of rows")
+  local function dots(x, step)
+    return function(r)
+      local d = 0
+      for c = 1, columns do d = d + at(t, r, c) * x[(r - 1) * step + c] end
+      return d
+    end
+  end
+  each(t:row_dots(t), dots(t, columns), "rows by rows")
+  each(t:row_dots(row), dots(row, 0), "rows by the only row")
   each(t:argmin(), function(r) return low[r] - 1 end, "argmin")
   each(t:row_min(), function(r) return at(t, r, low[r]) end, "least of rows")
   local numbers <const> = T.zeros("u32", 2 * rows):fill(0, 1)
@@ -108,6 +117,7 @@ tide.main(function()
   assert(#empty:add(1):map("x * 2") == 0 and empty:norm() == 0 and empty:row_sums():rows() == 0)
   assert(tostring(T.zeros("f32", 20, 20)):find("%.%.%.}\n  %.%.%.$"), "a large tensor is printed in part")
   refused("does not fit 4 x 3", a.add, a, b)
+  refused("the other tensor is f32 2 x 3, this one f32 4 x 3", a.row_dots, a, T.zeros("f32", 2, 3))
   refused("at character 4: it ends too early", a.map, a, "x +")
   refused("'q' is no function", a.map, a, "q * 2")
   refused("nested too deeply", a.map, a, ("-"):rep(99) .. "x")

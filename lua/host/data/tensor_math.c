@@ -292,12 +292,15 @@ static int tensor_column_sums(lua_State *L) {
     return 1;
 }
 
-/* t:row_dots(x) -> rows x 1: the product of each row with the same row of x */
+/* t:row_dots(x) -> rows x 1: the product of each row with the same row of x, or with its only one */
 static int tensor_row_dots(lua_State *L) {
-    const struct tide_lua_tensor *t = tide__lua_floats_check(L, 1), *x = same_shape(L, 2, t);
+    const struct tide_lua_tensor *t = tide__lua_floats_check(L, 1), *x = tide__lua_tensor_check(L, 2);
+    const size_t n = t->t.columns;
+    const bool only = x->t.rows == 1 && x->t.type == t->t.type && x->t.columns == n;
+    x = only ? x : same_shape(L, 2, t);
     struct tide_lua_tensor *out = tide__lua_tensor_new(L, t->t.type, t->t.rows, 1);
-    for (size_t r = 0, n = t->t.columns; r < t->t.rows; r++) {
-        store(out, r, dot(t, r * n, x, r * n, n));
+    for (size_t r = 0; r < t->t.rows; r++) {
+        store(out, r, dot(t, r * n, x, only ? 0 : r * n, n));
     }
     return 1;
 }
