@@ -75,8 +75,39 @@ function errors.is(value) return getmetatable(value) == metatable end
 ---Raises errors.new(code, message, fields).
 function errors.raise(code, message, fields) error(errors.new(code, message, fields), 0) end
 
+local TEXTS <const> = {message = true, name = true, where = true, where_note = true, node = true, actor = true,
+                       state = true, help = true, trace = true}
+local SHOWN_MAX <const>, VALUE_BYTES <const> = 8, 60
+
+local function value_text(value)
+  if type(value) == "string" then return '"' .. text.clean(value:sub(1, VALUE_BYTES)) .. '"' end
+  return type(value) == "table" and "{...}" or tostring(value):match "^[^:]*"
+end
+
+---What a table says that a script raised: its message, reason or first string, and its other fields.
+local function told_by(value)
+  local meta <const> = getmetatable(value)
+  if type(meta) == "table" and meta.__tostring then return tostring(value) end
+  local main_key
+  for _, key in ipairs {"message", "reason", 1} do
+    if type(value[key]) == "string" and not main_key then main_key = key end
+  end
+  local parts, left = {}, 0
+  for key, v in pairs(value) do
+    local known <const> = key == main_key or key == "cause" or TEXTS[key] and type(v) == "string" and key ~= "name"
+    if not known then parts[#parts + 1] = (type(key) == "string" and key .. " = " or "") .. value_text(v) end
+  end
+  table.sort(parts)
+  for i = #parts, SHOWN_MAX + 1, -1 do parts[i], left = nil, left + 1 end
+  if left > 0 then parts[#parts + 1] = ("and %d more"):format(left) end
+  local rest <const> = table.concat(parts, ", ")
+  if main_key then return rest == "" and value[main_key] or ("%s (%s)"):format(value[main_key], rest) end
+  return rest == "" and "an empty table was raised" or ("a table was raised: {%s}"):format(rest)
+end
+
 ---Any raised or returned value as an error. Tables keep their fields; a table with a name alone (from C) gets the
----code of that name; "file:line: message" of Lua becomes where and message.
+---code of that name; of other tables the message shows all fields; "file:line: message" of Lua becomes where and
+---message.
 ---@param value any
 ---@param code? string code for strings, and for tables that have neither code nor known name; default T1099
 ---@return tide.error
@@ -91,9 +122,13 @@ function errors.from(value, code)
     return errors.new(code or FALLBACK_CODE, message)
   end
   local fields = {}
-  for k, v in pairs(value) do fields[k] = v end
-  local chosen = type(fields.code) == "string" and fields.code:match("^T%d%d%d%d$") or nil
-  chosen = chosen or errors.by_name[fields.name] or code or FALLBACK_CODE
+  for k, v in pairs(value) do
+    if not TEXTS[k] or type(v) == "string" then fields[k] = v end
+  end
+  local own <const> = type(fields.code) == "string" and fields.code:match("^T%d%d%d%d$")
+    or errors.by_name[fields.name]
+  if not own then fields.message = told_by(value) end
+  local chosen <const> = own or code or FALLBACK_CODE
   if fields.cause ~= nil then fields.cause = errors.from(fields.cause, code) end
   if fields.name and not chosen then fields.name = nil end
   return errors.new(chosen, fields)

@@ -175,6 +175,27 @@ describe("errors.from", function()
     assert.truthy(tostring(newer):find("^error%[T0788%]: m\nhelp: more: tide help T0788$"))
   end)
 
+  it("shows what a table holds that a script raised", function()
+    local own <const> = setmetatable({}, {__tostring = function() return "mine" end})
+    for message, raised in pairs {
+      ["of mine (code = 7)"] = {code = 7, reason = "of mine"},
+      ["m (a = {...}, code = \"x\", f = function, name = \"OWN\")"] = {message = "m", a = {1}, f = print, code = "x",
+        name = "OWN"},
+      ["text (3)"] = {"text", 3},
+      ["an empty table was raised"] = {},
+      ["a table was raised: {help = {...}, where = 5}"] = {where = 5, help = {}},
+      mine = own,
+    } do
+      local err = errors.from(raised, "T0202")
+      assert.equal(message, err.message)
+      assert.equal("T0202", err.code)
+      assert.is_string(errors.format(err))
+    end
+    local many = {}
+    for i = 1, 20 do many[i] = i end
+    assert.matches("and 12 more}$", errors.from(many).message)
+  end)
+
   it("keeps what is an error already, and takes anything else", function()
     local err = errors.new("T0601")
     assert.equal(err, errors.from(err))
