@@ -180,9 +180,11 @@ local tide_worker = {}
 ---@return tide.peers
 function tide_worker:peers(value) end
 
----Reports numbers of this worker. Waits until every worker has reported: numeric fields are summed, and the answer of
+---Reports numbers of this worker. Waits until every worker has reported: the numbers are summed, and the answer of
 ---on_report becomes w.params. With `wait = false` the numbers only move the progress line, and nothing waits. Numbers
----in `alike` are the same on all workers, whoever is left tells them: they are not summed, and take the place of sums.
+---in `alike` are the same on all workers: the controller takes them from one worker in place of sums. Names that
+---reports use themselves (n, clock, kind, elapsed_s, workers, rank, node, ...) and values that are no numbers are
+---refused.
 ---@param fields table {loss=, examples=, ..., alike={...}, wait=false}
 ---@return table params
 function tide_worker:report(fields) end
@@ -365,7 +367,8 @@ function tide_run:wait() end
 function tide_run:summary() end
 
 ---Asks the workers to stop at their next report or w:stopping().
-function tide_run:stop() end
+---@param rule? string the script's own rule that ends it: then the run is done, and not stopped
+function tide_run:stop(rule) end
 
 ---Writes a checkpoint while the workers go on, and waits until it is on disk.
 ---@param o? {dir?: string, cut?: "clock"|"fuzzy"} default: as the job's field `checkpoint` says

@@ -55,25 +55,4 @@ function checks.text(who, what, value)
   return value
 end
 
----Params of a run: those that the job or the run has, numbers where they are numbers.
----@param who string
----@param given any
----@param known table<string, any>
----@param job string name
-function checks.params(who, given, known, job)
-  if type(given) ~= "table" then checks.fail(("%s wants a table of params, not %s"):format(who, shown(given))) end
-  local text = require "tide.text"
-  for name, value in pairs(given) do
-    local now = known[name]
-    if now == nil then
-      checks.fail(("%s: job `%s` has no param `%s`"):format(who, job, tostring(name)), next(known)
-        and text.did_you_mean(tostring(name), text.sorted_keys(known))
-        or "its field `params` names them: tide.job {params = {eps = 0.1}, ...}")
-    end
-    if type(now) == "number" and (type(value) ~= "number" or value ~= value) then
-      checks.fail(("%s: param `%s` is a number (%s), not %s"):format(who, name, now, shown(value)))
-    end
-  end
-end
-
 return checks

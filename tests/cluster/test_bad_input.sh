@@ -137,7 +137,7 @@ says err.txt 'T0901.*no kernel is named `mf_sgd_blok`'
 says err.txt 'rows\.lua:14$'
 says err.txt 'did you mean `mf_sgd_block`\?'
 run 1 run rows.lua --what report
-says err.txt 'T0113.*w:report wants a table of numbers'
+says err.txt 'T0113.*w:report: a report is a table of numbers'
 says err.txt 'rows\.lua:15$'
 run 0 run rows.lua --what nan
 says out.txt 'not finite: 2'

@@ -65,7 +65,7 @@ local job = tide.job {
     w:barrier()
     local keys = {}
     for i = 1, 50 do keys[i] = i - 1 end
-    w:report {sum = w.rank == 1 and w.tables.t:pull(keys):sum() or 0, workers = 1}
+    w:report {sum = w.rank == 1 and w.tables.t:pull(keys):sum() or 0}
   end,
 }
 tide.main(function()

@@ -214,7 +214,7 @@ describe("the controller of a run", function()
 
   it("sums reports, asks on_report, and answers only when all have reported", function()
     local c = start_controller()
-    from(c, 1, {op = "report", id = 1, fields = {loss = 1, examples = 10, note = "x"}})
+    from(c, 1, {op = "report", id = 1, fields = {loss = 1, examples = 10}})
     from(c, 2, {op = "report", id = 1, fields = {loss = 2, examples = 10}})
     assert.equal(0, #sent_to("w:1", "answer"))
     from(c, 3, {op = "report", id = 1, fields = {loss = 3, examples = 20}})
@@ -241,6 +241,75 @@ describe("the controller of a run", function()
     c.job.progress = {total = 77}
     c.a.total = 77
     assert.equal(77, c:progress().total)
+  end)
+
+  it("ends the run, not itself, when a worker sends what is malformed, and names worker and field", function()
+    local malformed <const> = {
+      {{op = "report", id = 1, fields = {note = "x"}}, '`note` is the string "x", not a number'},
+      {{op = "report", id = 1, fields = {0.5}}, "its fields have names"},
+      {{op = "report", id = 1, fields = {kind = 2}}, "`kind` is a name that reports use themselves"},
+      {{op = "report", id = 1, fields = {["a\0b"] = 2}}, "not printable"},
+      {{op = "report", id = 1, fields = {examples = -1}}, "`examples` is -1"},
+      {{op = "report", id = 1, fields = {}, alike = {n = 1}}, "`n` is a name"},
+      {{op = "report", id = 1}, "`fields` is missing"},
+      {{op = "report", id = "x", fields = {}}, "`id` is a string, not a whole number"},
+      {{op = "report", id = 1, fields = {}, peers = {bytes = 1}}, "`peers.wait_s` is missing"},
+      {{op = "progress", fields = {[3] = 1}}, "its fields have names"},
+      {{op = "barrier", id = 1, name = {}}, "`name` is another table, not a string"},
+      {{op = "chunk", id = 1, pass = 1}, "the job has no data to cut"},
+      {{op = "evaluated", id = 1, sum = {"x"}}, "`sum` is another table"},
+      {{op = "failed", error = {code = 7}}, "`error.code` is 7, not a string"},
+      {{op = "log"}, "`text` is missing"},
+      {{op = "cut", record = {}}, "`record.clock` is missing"},
+    }
+    for _, case in ipairs(malformed) do
+      fresh()
+      local c = start_controller()
+      from(c, 2, case[1])
+      assert.is_table(c.failed, case[2])
+      assert.matches(case[2], c.failed.message, 1, true)
+      assert.same({"n1", "worker j/2", 1}, {c.failed.node, c.failed.actor, c.failed.exit or 1})
+      assert.equal("failed", events_of(c)[1].kind) -- it serves its driver still
+    end
+  end)
+
+  it("answers each request, whatever its fields hold", function()
+    local shapes = require "tide.cluster.shapes"
+    local c = start_controller()
+    local wrong <const> = {0 / 0, -1.5, "x", true, {1, x = 2}, {}}
+    for op in pairs(c.from_driver) do assert.is_table(shapes.run[op], op) end
+    for op in pairs(c.from_worker) do assert.is_table(shapes.worker[op], op) end
+    for op, fields in pairs(shapes.run) do
+      for _, field in ipairs(fields) do
+        for k = 1, #wrong + 1 do
+          local request = {op = op, [field.name] = wrong[k]}
+          if field.fits and (wrong[k] == nil and field.optional or wrong[k] ~= nil and field.fits(wrong[k])) then
+            goto next
+          end
+          local before = #fake.errors
+          c:handle {kind = "call", right = "node", from = "d:1", call = 1, value = request}
+          assert.equal(before + 1, #fake.errors, op .. " " .. field.name)
+          assert.equal("T0113", fake.errors[#fake.errors].err.code)
+          assert.is_nil(c.failed)
+          ::next::
+        end
+      end
+    end
+    c:handle {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "no such"}}
+    assert.matches("does not know", fake.errors[#fake.errors].err.message)
+  end)
+
+  it("takes params from on_report only where they travel", function()
+    for answer, fault in pairs {["3"] = "params are a table of values by name, not 3",
+                                ["{eps = print}"] = "`eps` is a function, which does not travel"} do
+      fresh()
+      local c = start_controller(([[
+        local tide = require "tide"
+        tide.job {name = "j", worker = function() end, params = {eps = 1}, on_report = function() return %s end}
+      ]]):format(answer))
+      for rank = 1, 3 do from(c, rank, {op = "report", id = 1, fields = {loss = 1}}) end
+      assert.matches("on_report of job `j`: " .. fault, c.failed.message, 1, true)
+    end
   end)
 
   it("stops by the rule of the job", function()
@@ -580,7 +649,9 @@ describe("chunks", function()
     for _, chunk in ipairs(left) do again:finish {index = chunk.index, lease = chunk.lease, fields = {n = 1}} end
     assert.is_true(again:over())
     assert.equal(2, again:passed())
+    assert.equal(0, again:begins_behind()) -- nobody has reported them
     assert.same({n = 8}, again:take_sums())
+    assert.equal(2, again:begins_behind())
     local other = chunks.new(11, {workers = 1, seed = 3, chunks = 4})
     local ok, problem = other:restore(record)
     assert.is_nil(ok)

@@ -59,15 +59,27 @@ describe("a worker", function()
     assert.equal("9\ttrue", fake.sent[4].value.text)
   end)
 
-  it("tells which of the numbers that are alike on all workers is none", function()
-    local messages <const> = {["5"] = "`alike` of w:report is a table",
-                              ["{n = true}"] = "wants numbers, `n` is a boolean"}
-    for wrong, message in pairs(messages) do
+  it("fails at the call that reports what is no report, with the field and the line", function()
+    local messages <const> = {
+      ["w:report {alike = 5}"] = "w:report: `alike` is a table of numbers",
+      ["w:report {alike = {m = true}}"] = "w:report: `m` is true, not a number",
+      ["w:report {alike = {n = 1}}"] = "`n` is a name that reports use themselves",
+      ["w:report {0.5}"] = "its fields have names, as in {loss = 0.5}, and 1 (a number) is none",
+      ["w:report {loss = print}"] = "`loss` is a function, not a number",
+      ["w:report {kind = 2}"] = "`kind` is a name",
+      ["w:report {examples = 0/0}"] = "`examples` is",
+      ["w:report {wait = 3}"] = "`wait` is true or false",
+      ["w:report {wait = false, clock = 1}"] = "`clock` is a name",
+      ["w:report(5)"] = "a report is a table of numbers",
+      ["w:span 'elapsed'"] = "w:span: `elapsed_s` is a name",
+      ["w:barrier {}"] = "the name of a barrier is a string",
+    }
+    for call, message in pairs(messages) do
       fresh()
       run_worker(([[
         local tide = require "tide"
-        tide.job {name = "j", worker = function(w) w:report {alike = %s} end}
-      ]]):format(wrong), {GO, END})
+        tide.job {name = "j", worker = function(w) %s end}
+      ]]):format(call), {GO, END})
       local last <const> = fake.sent[#fake.sent].value
       assert.equal("failed", last.op)
       assert.matches(message, last.error.message, 1, true)

@@ -72,7 +72,7 @@ local job = tide.job {
     for i = 1, 300 do
       local uuid = i == 250 and require("tide.core").file_read "/proc/sys/kernel/random/uuid" or "the same"
       w:log(uuid)
-      w:report {n = 1}
+      w:report {examples = 1}
     end
   end,
 }

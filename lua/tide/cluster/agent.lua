@@ -1,5 +1,6 @@
 -- The agent of a node: an actor registered as "agent" that loads runs, starts their workers and tells how the node is.
 -- It serves calls of any member and never waits for anything but its mailbox.
+local answers = require "tide.cluster.answers"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local heat = require "tide.show.hot_keys"
@@ -271,15 +272,7 @@ end
 local LATER <const> = {}
 
 local function beside(message, f, ...)
-  core.fiber(function(...)
-    local ok, answer, err = xpcall(f, script.failure, ...)
-    if not ok then answer, err = nil, answer end
-    if answer then
-      core.answer(message, answer)
-    else
-      core.answer_error(message, err)
-    end
-  end, ...)
+  answers.later(message, f, ...)
   return LATER
 end
 
@@ -511,14 +504,7 @@ local function serve(message)
   local allowed <const>, refusal = verbs.admit("agent", request.op, request, message)
   local ok, answer, err = true, nil, refusal
   if allowed then ok, answer, err = xpcall(op, script.failure, request, message) end
-  if message.kind ~= "call" or answer == LATER then return end
-  if not ok then
-    core.answer_error(message, answer)
-  elseif not answer then
-    core.answer_error(message, err)
-  else
-    core.answer(message, answer)
-  end
+  if answer ~= LATER then answers.give(message, ok, answer, err) end
 end
 
 ---Lets others find the cluster of a program that has its first node inside, until the agent ends.

@@ -27,6 +27,13 @@ local TEXTS <const> = {
     return "checkpoint", ("job %s: generation %d, clock %s, %s in %.2f s"):format(c.a.job, e.generation,
       tostring(e.clock or "-"), units.format_size(e.bytes or 0), e.took_s or 0)
   end,
+  params = function(e, c)
+    local parts = {}
+    for _, name in ipairs(require("tide.text").sorted_keys(e.changes)) do
+      parts[#parts + 1] = ("%s = %s"):format(name, tostring(e.changes[name]))
+    end
+    return "run", ("job %s: %s set"):format(c.a.job, table.concat(parts, ", "))
+  end,
   scale = function(e, c) return "run", ("job %s: %s servers are wanted"):format(c.a.job, tostring(e.servers)) end,
   policy = function(e)
     return "policy", ("%s: %s: %s%s"):format(e.seat, e.policy, e.reason or e.what, e.now and "; now " .. e.now or "")

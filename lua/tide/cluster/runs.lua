@@ -10,8 +10,10 @@
 --   queued -> starting -> running <-> paused, suspended -> stopping -> done | stopped | failed | lost
 --
 -- docs/runs.md is the guide.
+local answers = require "tide.cluster.answers"
 local core = require "tide.core"
 local errors = require "tide.errors"
+local shapes = require "tide.cluster.shapes"
 local text = require "tide.text"
 local verbs = require "tide.cluster.verbs"
 
@@ -663,12 +665,14 @@ end
 local VERBS <const> = {pause = true, resume = true, set = true, stop = true, cancel = true, workers = true}
 
 ---{name, verb, arguments} -> what the run's controller says of it. An ended run takes no verbs.
-function ops.verb(request, message)
+function ops.verb(request)
   local r <const>, err = find(request.name)
   if not r then return nil, err end
   if not VERBS[request.verb] then
     return nil, errors.new("T0113", {message = ("a run has no verb `%s`"):format(text.clean(tostring(request.verb)))})
   end
+  local fits <const>, mistake = shapes.check("run", "verb." .. request.verb, request.arguments or {})
+  if not fits then return nil, mistake end
   if runs.ENDED[r.state] then
     return nil, has_ended(r)
   end
@@ -685,18 +689,10 @@ function ops.verb(request, message)
     if not ok then return nil, problem end
     return {state = r.state}
   end
-  core.fiber(function()
-    local value = {}
-    for k, v in pairs(request.arguments or {}) do value[k] = v end
-    value.op = "verb." .. request.verb
-    local answer, problem = core.call(r._controller, value, (request.timeout_s or CALL_S) + 5)
-    if answer then
-      core.answer(message, answer)
-    else
-      core.answer_error(message, problem)
-    end
-  end)
-  return "later"
+  local value = {}
+  for k, v in pairs(request.arguments or {}) do value[k] = v end
+  value.op = "verb." .. request.verb
+  return core.call(r._controller, value, (request.timeout_s or CALL_S) + 5)
 end
 
 ---A verb of the cluster's scheduling policy: {verb, arguments = plain bytes}, as a run takes those of its own.
@@ -763,14 +759,7 @@ local function serve(message)
   end
   core.fiber(function()
     local ok, answer, err = xpcall(op, require("tide.script").failure, request, message)
-    if message.kind ~= "call" or answer == "later" then return end
-    if not ok then
-      core.answer_error(message, answer)
-    elseif not answer then
-      core.answer_error(message, err)
-    else
-      core.answer(message, answer)
-    end
+    if answer ~= "later" then answers.give(message, ok, answer, err) end
   end)
 end
 

@@ -1,10 +1,12 @@
 -- What may be asked of a cluster's actors, and by whom: one row a request. What is not listed is denied to everybody
--- but the cluster's own nodes, and an actor that serves a request without a row does not start.
+-- but the cluster's own nodes, and an actor that serves a request without a row does not start. What fields a request
+-- has is in shapes.lua; a malformed one is refused here, whoever sends it.
 --
 -- The right of a sender comes with its message (`message.right`): "read", "operate" or "admin" of a client, by its keys
 -- or as it asked for on its own machine; "node" of everything that runs on the cluster's nodes.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local shapes = require "tide.cluster.shapes"
 
 local verbs = {}
 
@@ -100,15 +102,16 @@ function verbs.note(verb, request, message, result, durable)
     err.message)})
 end
 
----May the sender of a message have this request? What takes more than `read`, and what is refused, is noted in the
----audit log first.
+---May the sender of a message have this request, and is it well-formed? What takes more than `read`, and what is
+---refused, is noted in the audit log first.
 ---@param actor "agent"|"control"|"runs"|"policies"
 ---@param name any of the request, a foreign value
 ---@param request table
 ---@param message table
 ---@return true|nil, table? err
 function verbs.admit(actor, name, request, message)
-  local allowed <const>, refusal = verbs.allows(actor, name, message.right)
+  local allowed, refusal = verbs.allows(actor, name, message.right)
+  if allowed then allowed, refusal = shapes.check(actor, name, request) end
   local needed <const> = verbs.needs[actor][name]
   if message.right == "node" or allowed and needed == "read" and name ~= "console.open" then return allowed, refusal end
   local noted <const>, err = verbs.note(("%s.%s"):format(actor, tostring(name)), request, message,
@@ -122,8 +125,8 @@ end
 ---@param served table<string, any>
 function verbs.check(actor, served)
   for name in pairs(served) do
-    if not verbs.needs[actor][name] then
-      error(("lua/tide/cluster/verbs.lua has no row for %s %s"):format(actor, name), 2)
+    if not verbs.needs[actor][name] or not shapes[actor][name] then
+      error(("lua/tide/cluster/verbs.lua or shapes.lua has no row for %s %s"):format(actor, name), 2)
     end
   end
 end

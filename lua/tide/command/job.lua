@@ -46,6 +46,12 @@ function job.inside(request)
     local remote_run <const> = require "tide.run.remote"
     local run
     run, err = remote_run.find(request.name)
+    if run and request.method == "set" then
+      local given <const> = request.arguments[1]
+      for name, word in pairs(given) do
+        given[name] = require("tide.run.params").read(word, (run.params or {})[name])
+      end
+    end
     if run then
       local ok, more, next_at = run[request.method](run, table.unpack(request.arguments or {}, 1, request.count or 1))
       if ok then
@@ -70,8 +76,8 @@ local function ask(context, request)
   return answer.value
 end
 
--- "eps=0.05" as params; numbers, true and false are read as such.
-local function params_of(words)
+-- "eps=0.05" as words by name.
+local function words_of(words)
   local params = {}
   for _, word in ipairs(words) do
     local key, value = word:match "^([%w_]+)=(.*)$"
@@ -79,11 +85,7 @@ local function params_of(words)
       return nil, errors.new("T0105", {message = ("`%s` is no NAME=VALUE"):format(text.clean(word)),
         help = "tide job set mf-1 eps=0.05"})
     end
-    if value == "true" or value == "false" then
-      params[key] = value == "true"
-    else
-      params[key] = math.tointeger(tonumber(value)) or tonumber(value) or value
-    end
+    params[key] = value
   end
   return params
 end
@@ -266,7 +268,7 @@ function VERBS.cancel(context, o)
 end
 
 function VERBS.set(context, o)
-  local params, err = params_of(o.rest)
+  local params, err = words_of(o.rest)
   if not params then return nil, err end
   if not next(params) then
     return nil, errors.new("T0103", {message = "what is to be set: NAME=VALUE", help = "tide job set mf-1 eps=0.05"})

@@ -3,6 +3,7 @@ local chart = require "tide.chart"
 local csv = require "tide.csv"
 local errors = require "tide.errors"
 local history = require "tide.run.history"
+local report_of = require "tide.run.report"
 local table_view = require "tide.show.table_view"
 local tensorboard = require "tide.show.tensorboard"
 local text = require "tide.text"
@@ -83,7 +84,7 @@ local function curves_of(reports)
   for _, name in ipairs(history.names(reports)) do
     local row
     for _, report in ipairs(reports) do
-      local v <const> = history.value(report, name)
+      local v <const> = report_of.value(report, name)
       if v then
         row = row or {curve = name, first = v, least = v, greatest = v}
         row.least, row.greatest, row.last = math.min(row.least, v), math.max(row.greatest, v), v
@@ -240,7 +241,9 @@ function exports.csv(context, runs)
   table.move(text.sorted_keys(seen), 1, #text.sorted_keys(seen), #fields + 1, fields)
   for i, run in ipairs(runs) do
     for _, report in ipairs(of[i]) do
-      records[#records + 1] = setmetatable({run = run.id}, {__index = report})
+      records[#records + 1] = setmetatable({run = run.id}, {__index = function(_, name)
+        return report_of.value(report, name)
+      end})
     end
   end
   return {[context.options.to or ""] = csv.records(fields, records)}
@@ -269,7 +272,7 @@ function exports.tensorboard(context, runs)
     local reports <const> = history.reports(run)
     context.core.mkdir(to .. "/" .. run.id)
     files[("%s/%s/%s"):format(to, run.id, tensorboard.name(run))] =
-      tensorboard.file(reports, history.value, history.names(reports), run.started_at or 0)
+      tensorboard.file(reports, report_of.value, history.names(reports), run.started_at or 0)
   end
   return files
 end

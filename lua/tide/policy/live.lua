@@ -17,6 +17,7 @@ local Comm = require "tide.policy.comm"
 local guard = require "tide.policy.guard"
 local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
+local report = require "tide.run.report"
 local script = require "tide.script"
 local servers = require "tide.policy.servers"
 local shares = require "tide.policy.shares"
@@ -381,9 +382,8 @@ function live:reported(waiting, sum)
     self.host:metric("step_s", now - d.reported_at)
     if sum.examples then self.host:metric("examples_per_s", sum.examples / (now - d.reported_at)) end
   end
-  if sum.loss then
-    self.host:metric("loss", sum.examples and sum.examples > 0 and sum.loss / sum.examples or sum.loss)
-  end
+  local loss <const> = report.value(sum, "loss")
+  if loss then self.host:metric("loss", loss) end
   d.reported_at = now
   self:step()
 end

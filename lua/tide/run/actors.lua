@@ -7,6 +7,7 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local script = require "tide.script"
+local shapes = require "tide.cluster.shapes"
 local text = require "tide.text"
 
 local actors = {}
@@ -25,7 +26,8 @@ actors.MEMBER = MEMBER
 
 ---@class tide.actor_class
 ---@field name string identifier
----@field start? fun(self: table, arguments: any) before the first message; self.rank, size, node, life
+---@field start? fun(self: table, arguments: any) before the first message; self has rank, size, node and life, all
+---  other fields of it are the script's
 ---@field ended? fun(self: table, why: string) when it is told to stop, or a cast raised
 ---@field methods table<string, function>
 
@@ -83,7 +85,7 @@ function actors.member(a)
   local class <const> = script.actors[a.class]
   if not class then error(script.error("T0401", ("the script declares no actor `%s`"):format(a.class)), 0) end
   core.title(("%s/%d"):format(a.class, a.rank))
-  local self = {rank = a.rank, size = a.size, node = core.node().name, life = a.life, group = a.group}
+  local self = {rank = a.rank, size = a.size, node = core.node().name, life = a.life}
   if class.start then class.start(self, a.arguments) end
   core.send(a.group, {op = "started", rank = a.rank, life = a.life})
   while true do
@@ -360,7 +362,9 @@ function actors.keeper(a)
       if message.kind == "call" then core.answer(message, {}) end
       return
     elseif type(request) == "table" and ops[request.op] then
-      ops[request.op](request, message)
+      local ok, err = shapes.check("group", request.op, request)
+      if ok then ok, err = xpcall(ops[request.op], script.failure, request, message) end
+      if not ok and message.kind == "call" then core.answer_error(message, err) end
     elseif message and message.kind == "call" then
       core.answer_error(message, errors.new("T0113", {message = "a group does not know this request"}))
     end

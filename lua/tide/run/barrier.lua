@@ -13,6 +13,8 @@
 -- driver asks for the next one, so that an evaluation in the body of that loop sees the parameters of exactly this
 -- report.
 local core = require "tide.core"
+local params = require "tide.run.params"
+local report = require "tide.run.report"
 local script = require "tide.script"
 
 local meeting = {}
@@ -40,9 +42,7 @@ local function sum_of(workers, sum)
   local each = {}
   for i, w in ipairs(workers) do
     each[i] = w.report
-    for k, v in pairs(w.report) do
-      if type(v) == "number" and k ~= "rank" then sum[k] = (sum[k] or 0) + v end
-    end
+    report.add(sum, w.report)
   end
   for _, w in ipairs(workers) do
     for k, v in pairs(w.report.alike or {}) do sum[k] = v end
@@ -91,6 +91,28 @@ local function place_of(workers)
   for place, n in pairs(counts) do parts[#parts + 1] = ("%d at %s"):format(n, place) end
   table.sort(parts)
   return #parts == 1 and workers[1].waits.kind or nil, table.concat(parts, ", ")
+end
+
+-- Calls the job's on_report: what it returns becomes part of the params, where that travels to the workers, and a
+-- reason ends the run.
+---@return true|nil ok, table? err
+local function consult(self, sum)
+  local view <const>, told <const> = {id = self.a.run, params = self.params, state = self.state, n = self.clock}, {}
+  for k, v in pairs(sum) do told[k] = v end -- its own: it may write into it
+  local began <const> = core.now()
+  local ok, answer, reason = xpcall(self.job.on_report, script.failure, view, told)
+  self.on_report_s = (self.on_report_s or 0) + core.now() - began
+  if not ok then return nil, answer end
+  local who <const> = ("on_report of job `%s`"):format(self.a.job)
+  if reason ~= nil and type(reason) ~= "string" then
+    return nil, script.error("T0113", ("%s: the reason to stop is a string, not a %s"):format(who, type(reason)))
+  end
+  self.given_up = reason
+  if answer == nil then return true end
+  local err
+  ok, err = params.check(answer, nil, {who = who})
+  if ok then self:change_params(answer) end
+  return ok, err
 end
 
 ---@param controller table class of tide.controller
@@ -151,7 +173,8 @@ function meeting.extend(controller)
   ---Whether a number of the reports has got no better for long enough. What is known of it is in the run's state, so
   ---a resumed run goes on counting.
   function controller:no_better(stop, sum)
-    local per <const> = sum[stop.per or "examples"]
+    local per <const> = stop.per and sum[stop.per] or not stop.per and report.count_of(sum, stop.metric)
+      or not stop.per and sum.examples
     local value = sum[stop.metric]
     if not value then
       self:fail(script.error("T0203", ("the stop rule's metric `%s` is not in the report"):format(stop.metric)))
@@ -175,7 +198,7 @@ function meeting.extend(controller)
     if self.stopping then return self.stopping end
     if self.given_up then return self.given_up end
     if stop.epochs and self.clock >= stop.epochs then return "epochs" end
-    local loss = sum.loss and (sum.examples and sum.examples > 0 and sum.loss / sum.examples or sum.loss)
+    local loss <const> = report.value(sum, "loss")
     if stop.loss and loss and loss <= stop.loss then return "loss" end
     if stop.metric and self:no_better(stop, sum) then return stop.metric end
     if self.stop_time_s and core.now() - self.started_at >= self.stop_time_s then return "time" end
@@ -195,17 +218,8 @@ function meeting.extend(controller)
     event.n, event.clock, event.workers = self.clock, self.clock, each
     event.elapsed_s = core.now() - self.started_at
     if self.job.on_report then
-      local view = {id = self.a.run, params = self.params, state = self.state, n = self.clock}
-      local ok, answer, reason = xpcall(self.job.on_report, script.failure, view, sum)
-      self.on_report_s = (self.on_report_s or 0) + core.now() - complete_at
-      if not ok then return self:fail(answer) end
-      self.given_up = reason
-      if type(answer) == "table" then
-        local params = {}
-        for k, v in pairs(self.params) do params[k] = v end
-        for k, v in pairs(answer) do params[k] = v end
-        self.params = params
-      end
+      local ok, err = consult(self, sum)
+      if not ok then return self:fail(err) end
     end
     if self.policies then
       local since <const> = core.now()

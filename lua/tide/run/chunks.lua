@@ -13,6 +13,7 @@
 -- is out is a range of this pass.
 local core = require "tide.core"
 local data = require "tide.data"
+local report = require "tide.run.report"
 
 local chunks = {}
 chunks.__index = chunks
@@ -26,7 +27,7 @@ function chunks.new(count, o)
   return setmetatable({
     count = count, declared = pieces, pieces = pieces, asked = o.chunks ~= nil,
     seed = o.seed, pass = 0, order = {}, next = 1, back = {}, held = {}, done = {},
-    rest = {}, missing = 0, leases = 0, redone = 0, sums = {}, queues = {}, queued = {},
+    rest = {}, missing = 0, leases = 0, redone = 0, sums = {}, reported = 0, queues = {}, queued = {},
   }, chunks)
 end
 
@@ -153,7 +154,7 @@ function chunks:finish(said)
   self.held[said.index], self.rest[said.index] = nil, nil
   self.done[said.index] = true
   self.missing = self.missing - 1
-  for k, v in pairs(said.fields or {}) do self.sums[k] = (self.sums[k] or 0) + v end
+  report.add(self.sums, said.fields or {})
   return true, held
 end
 
@@ -166,7 +167,7 @@ function chunks:split(said)
   self.held[said.index] = nil
   self.back[#self.back + 1] = said.index
   self.rest[said.index] = {first = first + part, count = count - part}
-  for k, v in pairs(said.fields or {}) do self.sums[k] = (self.sums[k] or 0) + v end
+  report.add(self.sums, said.fields or {})
   return true
 end
 
@@ -204,20 +205,21 @@ function chunks:release(rank)
   return count
 end
 
----@return table<string, number> what completed chunks reported since the last call
+---A report of all workers is made.
+---@return table<string, number> what completed chunks reported since the last one
 function chunks:take_sums()
   local sums = self.sums
-  self.sums = {}
+  self.sums, self.reported = {}, self:passed()
   return sums
 end
 
 ---How far the run is: what a checkpoint keeps. Taken before its cut is announced, so that all that a chunk pushed is in
 ---the checkpoint if the chunk counts as done here; what was done since is done again.
 ---@return table record {count, declared, pieces, size, pass, done = {index...}, rest = {{index, first, count}...},
----  sums}
+---  sums, reported}
 function chunks:record()
   local record = {count = self.count, declared = self.declared, pieces = self.pieces, size = self.size,
-                  pass = self.pass, done = {}, rest = {}, sums = {}}
+                  pass = self.pass, reported = self.reported, done = {}, rest = {}, sums = {}}
   for index = 1, self.pieces do
     if self.done[index] then record.done[#record.done + 1] = index end
     local rest <const> = self.rest[index]
@@ -251,6 +253,7 @@ function chunks:restore(record)
     if self.done[self.order[i]] then table.remove(self.order, i) end
   end
   for k, v in pairs(record.sums) do self.sums[k] = v end
+  self.reported = record.reported or self:passed()
   return true
 end
 
@@ -275,5 +278,11 @@ end
 
 ---@return integer passes that are complete
 function chunks:passed() return self:over() and self.pass or self.pass - 1 end
+
+---Where a worker begins while nobody else works: behind the newest pass, or, if its chunks reported numbers and all
+---workers were lost before their own report, behind the last pass that was reported. It finds that pass over, and
+---makes the report: each report covers its own passes.
+---@return integer passes
+function chunks:begins_behind() return next(self.sums) and self.reported or self:passed() end
 
 return chunks

@@ -8,6 +8,7 @@
 -- When a node is lost, a job that allows it goes on (losses.lua): nobody waits for the node's workers any more
 -- (barrier.lua), what they had not completed of the data goes to others (chunks.lua), and nothing they may still say
 -- counts. Rows that lived on that node alone are gone, and end the run.
+local answering = require "tide.cluster.answers"
 local ask_all = require "tide.ask_all"
 local chunks = require "tide.run.chunks"
 local core = require "tide.core"
@@ -15,8 +16,10 @@ local errors = require "tide.errors"
 local events = require "tide.cluster.events"
 local losses = require "tide.run.losses"
 local outbox = require "tide.run.outbox"
+local report = require "tide.run.report"
 local run_log = require "tide.run.run_log"
 local script = require "tide.script"
+local shapes = require "tide.cluster.shapes"
 local verbs = require "tide.cluster.verbs"
 
 local controller = {from_worker = {}, from_driver = {}} -- by op of what they say
@@ -135,7 +138,9 @@ function controller:start()
     local list, resume = {}, a.resume and {}
     for i, r in ipairs(node.ranks) do
       list[i] = self.workers[r]
-      if resume then resume[i] = {record = a.resume.ranks[r], passes = self.chunks and self.chunks:passed()} end
+      if resume then
+        resume[i] = {record = a.resume.ranks[r], passes = self.chunks and self.chunks:begins_behind()}
+      end
     end
     return self:start_request(list, rank, resume)
   end
@@ -192,6 +197,11 @@ end
 
 local from_worker <const> = controller.from_worker
 
+local function check_fields(fields)
+  local fault <const> = report.fault(fields)
+  if fault then error(script.error("T0113", fault), 0) end
+end
+
 function from_worker.ready(self, w)
   if w.state == "joining" then -- it may say so before the agent has told its address
     w.loaded, w.state = true, w.address and "waiting" or "joining"
@@ -219,9 +229,13 @@ function from_worker.ready(self, w)
 end
 
 function from_worker.report(self, w, m)
-  w.report = m.fields
+  check_fields(m.fields)
+  if m.alike then check_fields(m.alike) end
+  local r <const>, peers <const> = m.fields, m.peers or {}
+  w.report = r
   self.records[w.rank] = m.record or self.records[w.rank]
-  w.report.rank, w.report.node, w.report.wait_s = w.rank, w.node.name, m.wait_s
+  r.rank, r.node, r.wait_s, r.alike = w.rank, w.node.name, m.wait_s, m.alike
+  r.peers_bytes, r.peers_wait_s = peers.bytes, peers.wait_s
   w.elapsed_s = m.elapsed_s
   self:count_report(w, m)
   self:arrive(w, {kind = "report", id = m.id})
@@ -236,17 +250,22 @@ function from_worker.exchanged(self, _, m)
 end
 
 function controller:count_progress(fields)
-  for k, v in pairs(fields) do self.partial[k] = (self.partial[k] or 0) + v end
+  report.add(self.partial, fields)
   self.progress_changed = true
   if self.poll and core.now() - self.polled_at >= 0.08 then self:flush() end
 end
 
-function from_worker.progress(self, _, m) self:count_progress(m.fields) end
+function from_worker.progress(self, _, m)
+  check_fields(m.fields)
+  self:count_progress(m.fields)
+end
 
 ---{done = {index, lease, fields}} completes, with a count only so many examples of it, {back = {index, lease}} gives
 ---back, {id, pass} asks for the next one.
 function from_worker.chunk(self, w, m)
   local counts, held = false, nil
+  if not self.chunks then error(script.error("T0113", "it asks for chunks, and the job has no data to cut"), 0) end
+  if m.done then check_fields(m.done.fields) end
   if m.done and m.done.count then
     counts = self.chunks:split(m.done)
   elseif m.done then
@@ -305,21 +324,14 @@ function from_driver.continue(self, request, message)
   if message.kind == "call" then core.answer(message, {}) end
 end
 
--- The answer to what the driver asks of a run: nothing more to say, or why not.
-local function reply(self, message, who, why)
-  if message.kind ~= "call" then return end
-  if self.failed then return core.answer_error(message, self.failed) end
-  if why then return core.answer_error(message, script.error("T0113", ("%s: %s"):format(who, why))) end
-  core.answer(message, {})
+-- What came of something that the driver asks of a run: nothing more to say, or why not.
+local function outcome(self, who, why)
+  if self.failed then return nil, self.failed end
+  if why then return nil, script.error("T0113", ("%s: %s"):format(who, why)) end
+  return {}
 end
 
-function from_driver.set(self, request, message)
-  local params = {} -- what was told of the former ones stays as it was
-  for k, v in pairs(self.params) do params[k] = v end
-  for k, v in pairs(request.params) do params[k] = v end
-  self.params = params
-  reply(self, message, "run:set")
-end
+local function reply(self, message, who, why) answering.give(message, true, outcome(self, who, why)) end
 
 ---One more node: {node = {name, id, agent, workers, store}}. Its workers join the run.
 function from_driver.joined(self, request)
@@ -335,9 +347,9 @@ end
 
 ---Workers come or go until there are `count`.
 function from_driver.workers(self, request, message)
-  local over <const> = self.failed or self.finished
-  core.fiber(function() -- on a shared cluster it asks for slots
-    reply(self, message, "run:set_workers", self.finished and "the run is over"
+  answering.later(message, function() -- on a shared cluster it asks for slots
+    local over <const> = self.failed or self.finished
+    return outcome(self, "run:set_workers", self.finished and "the run is over"
       or not over and self:set_workers(request.count))
   end)
 end
@@ -466,7 +478,7 @@ function from_driver.close(self, _, message)
   self:tell_runs(true)
   self:close_records()
   self.policies, self.closed = nil, true
-  core.answer(message, {state = state, why = why})
+  core.answer(message, {state = state, why = why, params = self.params})
 end
 
 require("tide.run.life").extend(controller, from_driver)
@@ -496,28 +508,47 @@ function controller:handle(message)
     self.closed = true
     return
   end
-  if type(value) ~= "table" then return end
-  if message.kind == "cast" and value.rank and from_worker[value.op] then
-    local w = self.workers[value.rank]
-    local known <const> = w and w.life == value.life and w.state ~= "lost"
-    if known and not self.failed then from_worker[value.op](self, w, value) end
-  elseif from_driver[value.op] then
-    local ok, err = xpcall(from_driver[value.op], script.failure, self, value, message)
-    if ok then return end
-    if message.kind == "call" then return core.answer_error(message, err) end
-    self:emit {kind = "log", text = ("%s: %s"):format(tostring(value.op), errors.from(err).message)}
+  local op <const> = type(value) == "table" and value.op
+  if message.kind == "cast" and op and value.rank and from_worker[op] then
+    return self:hear(self.workers[value.rank], value)
   end
+  self:serve(op, value, message)
+end
+
+---Something that a worker says. What is malformed, and what goes wrong on its account, ends the run with an error that
+---names the worker: it waits for an answer that it cannot get.
+function controller:hear(w, value)
+  if not w or w.state == "lost" or w.life ~= value.life or self.failed then return end
+  local ok, err = shapes.check("worker", value.op, value)
+  if ok then ok, err = xpcall(from_worker[value.op], script.failure, self, w, value) end
+  if ok then return end
+  err = errors.from(err)
+  err.node, err.actor = w.node.name, ("worker %s/%d"):format(self.a.job, w.rank)
+  if err.code:find "^T01" then err.exit = 1 end -- no misuse of the command
+  self:fail(err)
+end
+
+---Serves a request of the driver, of a node, or of a client: it is answered, whatever it holds.
+function controller:serve(op, value, message)
+  local f <const> = from_driver[op]
+  local ok, err = nil, script.error("T0113", "a run does not know this request")
+  if f then ok, err = shapes.check("run", op, value) end
+  if ok then ok, err = xpcall(f, script.failure, self, value, message) end
+  if ok then return end
+  if message.kind == "call" then return core.answer_error(message, err) end
+  self:emit {kind = "log", text = ("%s: %s"):format(tostring(op), errors.from(err).message)}
 end
 
 -- Its policies and how it is are all that clients may ask a run about.
 function controller:serve_client(message)
   local value <const> = message.value
   if message.kind ~= "call" then return end
-  if type(value) == "table" and value.op == "policy" then return from_driver.policy(self, value, message) end
   local op <const> = type(value) == "table" and value.op
-  local allowed <const>, refusal = verbs.allows("run", op, message.right)
-  if not allowed then return core.answer_error(message, refusal) end
-  from_driver[op](self, value, message)
+  if op ~= "policy" then -- which looks at the verb's own row
+    local allowed <const>, refusal = verbs.allows("run", op, message.right)
+    if not allowed then return core.answer_error(message, refusal) end
+  end
+  self:serve(op, value, message)
 end
 
 ---Things that are due by time.
@@ -554,6 +585,14 @@ function controller:publish_policies()
   if not ok and err.name ~= "EEXIST" then error(err, 0) end
 end
 
+---Handles one message, and what is due.
+function controller:turn()
+  self:look_for_slots()
+  local message = core.receive(self.poll and 0.05 or TICK_S)
+  if message then self:handle(message) end
+  self:tick()
+end
+
 ---Body of the actor.
 function controller.main(a)
   core.trap_exits(true)
@@ -570,10 +609,8 @@ function controller.main(a)
   end, script.failure)
   if ok then self:try_to_start() else self:fail_or_suspect(err) end
   while not self.closed do
-    self:look_for_slots()
-    local message = core.receive(self.poll and 0.05 or TICK_S)
-    if message then self:handle(message) end
-    self:tick()
+    local done, problem = xpcall(self.turn, script.failure, self)
+    if not done then self:fail(problem) end
   end
 end
 

@@ -1,4 +1,5 @@
 -- Checkpoints of a run: what its workers and its controller say of a cut, and the writing of a generation.
+local answers = require "tide.cluster.answers"
 local core = require "tide.core"
 local script = require "tide.script"
 
@@ -12,8 +13,6 @@ local function copy(value)
   for k, v in pairs(value) do out[k] = copy(v) end
   return out
 end
-
-local REPORT_S <const> = 1 -- at most, from the end of a pass to its report
 
 function cuts.extend(controller)
   local from_worker <const>, from_driver <const> = controller.from_worker, controller.from_driver
@@ -32,20 +31,6 @@ function cuts.extend(controller)
   ---What goes with a worker's record, as of now.
   function controller:own_record()
     return {params = self.params, state = copy(self.state), reports = self.clock, examples = self.done_examples}
-  end
-
-  ---How far the data in chunks is, and what was reported of it: of one moment, since a run that is resumed reports the
-  ---rest of the pass together with what its chunks had told. A pass that is over and not reported yet is waited for:
-  ---nobody would report it again.
-  function controller:data_record()
-    local deadline <const> = core.now() + REPORT_S
-    local function is_between()
-      for _, w in ipairs(self.workers) do
-        if w.state == "running" then return self.chunks:over() and next(self.chunks.sums) and core.now() < deadline end
-      end
-    end
-    while is_between() do core.sleep(0.001) end
-    return self.chunks:record(), self:own_record()
   end
 
   ---@return table[] what holds each seat of the run: {seat, name, version, sha}
@@ -96,8 +81,8 @@ function cuts.extend(controller)
   function controller:write_checkpoint(o)
     if self.writing then return nil, script.error("T0706", "another checkpoint of this run is being written") end
     self.writing = true
-    local position, reported
-    if self.chunks then position, reported = self:data_record() end
+    local position, reported -- of one moment: a resumed run reports the rest of a pass with what its chunks have told
+    if self.chunks then position, reported = self.chunks:record(), self:own_record() end
     o.run = self.a.domain
     local info, err = require("tide.run.checkpoint").save(o, function(info)
       local ranks, at_cut = self:records_of(info)
@@ -152,16 +137,15 @@ function cuts.extend(controller)
         self.a.job)))
     end
     local cut <const> = request.cut or o.cut
+    local settings <const>, problem = require("tide.run.checkpoint").settings {dir = dir, cut = cut}
+    if not settings then return core.answer_error(message, script.error("T0708", problem)) end
     local by_clock <const> = cut == "clock" or cut == nil and self:counts_clocks()
     if self.held and by_clock and not self.held.stop then
       return core.answer_error(message, script.error("T0706", "the workers wait in their report for the body of the "
         .. "loop that asks, and a cut by clock waits for their next clock: ask with cut = \"fuzzy\" or behind the "
         .. "loop, or let the job's field `checkpoint` write them", {state = "nothing was written"}))
     end
-    core.fiber(function()
-      local info, err = self:write_checkpoint {dir = dir, keep = o.keep, cut = request.cut or o.cut}
-      if info then core.answer(message, info) else core.answer_error(message, err) end
-    end)
+    answers.later(message, self.write_checkpoint, self, {dir = dir, keep = o.keep, cut = cut})
   end
 end
 

@@ -211,8 +211,7 @@ local function default_main()
   local cluster <close> = tide.cluster {}
   local run = cluster:start(script.newest)
   for report in run:events "report" do
-    local loss = report.loss and report.examples and report.examples > 0 and report.loss / report.examples
-      or report.loss
+    local loss <const> = require("tide.run.report").value(report, "loss")
     print(("report %3d  %s%8.2f s"):format(report.n, loss and ("loss %.5f  "):format(loss) or "", report.elapsed_s))
   end
   print(run:wait():table())

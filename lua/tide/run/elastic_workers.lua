@@ -153,7 +153,8 @@ function elastic_workers.extend(controller)
   function controller:begin_joined(list, state)
     local comm <const> = state and self.policies and self.policies:comm_plan(true) or nil
     for _, w in ipairs(list) do
-      core.send(w.address, {op = "go", id = 0, params = self.params, passes = self.chunks and self.chunks:passed(),
+      core.send(w.address, {op = "go", id = 0, params = self.params,
+                            passes = self.chunks and self.chunks:begins_behind(),
                             batch = self.policies and self.policies:batch_of(w.rank),
                             work = self.policies and self.policies:work(), meet = self.meetings,
                             comm = comm, reports = self.clock, state = state})

@@ -8,6 +8,7 @@
 -- All sums grow while a run goes on, in seconds. Nothing is counted where workers compute.
 local core = require "tide.core"
 local pieces = require "tide.run.pieces"
+local report = require "tide.run.report"
 
 local figures = {}
 
@@ -82,11 +83,6 @@ function figures.extend(controller, ops)
             work_s = told.work_s, told_wait_s = told.wait_s, compute_s = told.compute_s, exchange_s = told.exchange_s}
   end
 
-  local function loss_of(last)
-    if not last or not last.loss then return nil end
-    return last.examples and last.examples > 0 and last.loss / last.examples or last.loss
-  end
-
   ---@return tide.run_figures
   function controller:figures()
     local now <const> = core.now()
@@ -95,7 +91,7 @@ function figures.extend(controller, ops)
     local f <const> = {name = self.a.number and ("%s-%d"):format(self.a.job, self.a.number) or self.a.job,
       job = self.a.job, run = self.a.run, state = state, why = why, reports = self.clock,
       elapsed_s = begun and now - self.started_at or 0,
-      examples = self.done_examples + (self.partial.examples or 0), loss = loss_of(self.last),
+      examples = self.done_examples + (self.partial.examples or 0), loss = report.value(self.last or {}, "loss"),
       examples_per_s = self.told_rate, on_report_s = self.on_report_s or 0, policies_s = self.policies_s or 0,
       tables = {}, workers = {}, policies = self.policies and self.policies:brief() or {}}
     for _, name in pairs(self.a.tables) do f.tables[#f.tables + 1] = name end

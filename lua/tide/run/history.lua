@@ -10,6 +10,7 @@
 -- names of directories and never joined to paths from outside.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local report_of = require "tide.run.report"
 local text = require "tide.text"
 
 local history = {}
@@ -69,12 +70,8 @@ end
 ---@return true|nil, table? err
 function history.write(directory, record)
   record.schema = SCHEMA
-  local ok, json = pcall(core.json_encode, record)
-  if not ok then -- params that are no JSON
-    record.params = nil
-    json = core.json_encode(record)
-  end
-  return core.file_write(directory .. "/run.json", json .. "\n")
+  record.params = record.params and require("tide.run.params").printable(record.params)
+  return core.file_write(directory .. "/run.json", core.json_encode(record) .. "\n")
 end
 
 ---- of whoever reads -----------------------------------------------------------------------------------------------
@@ -209,18 +206,6 @@ function history.names(reports)
   return text.sorted_keys(seen)
 end
 
----A number of a report: `loss` is that of an example, as in the progress line.
----@param report table
----@param name string
----@return number|nil
-function history.value(report, name)
-  local value <const> = report[name]
-  if type(value) ~= "number" then return nil end
-  local examples <const> = report.examples
-  if name == "loss" and type(examples) == "number" and examples > 0 then return value / examples end
-  return value
-end
-
 ---Points of a curve, at most `most`: the least, the greatest and the last of each stretch stay.
 ---@param reports table[]
 ---@param name string
@@ -231,7 +216,7 @@ function history.curve(reports, name, x, most)
   local points, examples = {}, 0
   for _, report in ipairs(reports) do
     examples = examples + (type(report.examples) == "number" and report.examples or 0)
-    local y <const> = history.value(report, name)
+    local y <const> = report_of.value(report, name)
     local at <const> = x == "examples" and examples or report[x]
     if y and type(at) == "number" then points[#points + 1] = {at, y} end
   end

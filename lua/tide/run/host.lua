@@ -95,7 +95,7 @@ function run_host.record(run, more)
   local record = {
     id = run.id, name = run.name, job = run.job.name, cluster = core.node().cluster,
     script = context.script.path, sha256 = context.script.sha, args = context.script.args, seed = run.seed,
-    params = run.params, started_at = run.started_wall,
+    params = run.params_known or run.params, started_at = run.started_wall,
   }
   for k, v in pairs(context.process) do record[k] = v end
   for k, v in pairs(more or {}) do record[k] = v end
@@ -109,6 +109,14 @@ end
 ---The workers of a run are there.
 ---@param run table of tide.run
 function run_host.started(run) run_host.record(run, {state = "running"}) end
+
+---Params were set from outside of the job.
+---@param run table of tide.run
+---@param params table all of them
+function run_host.params_set(run, params)
+  run.params_known = params
+  run_host.started(run)
+end
 
 ---- life ------------------------------------------------------------------------------------------------------------
 
@@ -165,7 +173,7 @@ function run_host.open(cluster, job, params, o)
     local opened, why = log:open(directory)
     if not opened then context.unsaved("the run's log", {message = why.message, where = directory .. "/run.log"}) end
   end
-  local ok, problem = require("tide.run.life").check_params(params)
+  local ok, problem = require("tide.run.params").check(params)
   if not ok then error(problem, 0) end
   local machine <const> = core.machine()
   local waits <const> = cluster:is_shared() or o ~= nil and o.slots ~= nil -- with slots it shares even its own cluster
@@ -262,7 +270,7 @@ end
 
 ---The run is over for its host.
 ---@param run table of tide.run
----@param answer {state?: string, why?: string} of its controller
+---@param answer {state?: string, why?: string, params?: table} of its controller
 ---@param raised? any the error that ended the script while the run was open
 function run_host.close(run, answer, raised)
   local context <const> = run.cluster.context
@@ -275,9 +283,10 @@ function run_host.close(run, answer, raised)
   -- With a cluster that ends the rows go anyway.
   local stays <const> = context.attached or not run.cluster.closed
   run_host.tell_end {op = "close", n = run.number, uid = run.id, state = state, why = why, tables = stays}
+  run.params_known = answer.params or run.params -- also those set since the last report
   local last <const> = run.history[#run.history]
   run_host.record(run, {state = state, why = why, ended_at = core.wall(), reports = run.report_count,
-    loss = last and history.value(last, "loss"),
+    loss = last and require("tide.run.report").value(last, "loss"),
     examples_per_s = last and last.elapsed_s > 0 and run.examples_done / last.elapsed_s or nil,
     error = run_host.error_of(failure)})
   if run.log ~= context.log then run.log:close() end

@@ -10,7 +10,9 @@ local script = require "tide.script"
 local summary = require "tide.run.summary"
 local table_spec = require "tide.run.table_spec"
 local errors = require "tide.errors"
+local report_of = require "tide.run.report"
 local run_host = require "tide.run.host"
+local run_params = require "tide.run.params"
 local text = require "tide.text"
 
 local run = {}
@@ -138,7 +140,7 @@ local function begin(self)
   local context <const> = cluster.context
   local nodes <const> = run_host.slots(cluster, self)
   local resume <const> = context.resume and require("tide.run").restore_job(self, context, job, self.name)
-  self.seed = resume and resume.seed or self.seed
+  if resume then self.seed, self.params = resume.seed or self.seed, resume.params or self.params end
   self.tables, self.table_names = create_tables(self, resume ~= nil)
   local sent = {}
   for k, v in pairs(context.script) do sent[k] = v end
@@ -179,7 +181,10 @@ function run.start(cluster, job, params, o)
   end
   local ok, err = job:check_upvalues()
   if not ok then error(err, 3) end
-  if params ~= nil then checks.params("cluster:start", params, job.params or {}, job.name) end
+  if params ~= nil then
+    ok, err = run_params.check(params, job.params or {}, {who = "cluster:start"})
+    if not ok then error(err, 0) end
+  end
   local merged = {}
   for k, v in pairs(job.params or {}) do merged[k] = v end
   for k, v in pairs(params or {}) do merged[k] = v end
@@ -211,9 +216,8 @@ function run:show_progress(p)
   local running = next(p.fields or {}) ~= nil
   local f = running and p.fields or p.last or {}
   local shown = {{"epoch", (p.n or 0) + (running and 1 or 0)}}
-  if f.loss then
-    shown[2] = {"loss", (f.examples and f.examples > 0 and f.loss / f.examples or f.loss) + 0.0}
-  end
+  local loss <const> = report_of.value(f, "loss")
+  if loss then shown[2] = {"loss", loss + 0.0} end
   local done = p.done or 0
   if done == 0 and (p.n or 0) > 0 then -- no worker says how many examples it had
     done = p.n
@@ -408,6 +412,8 @@ function run:pump()
       self.failed = errors.from(event.error)
     elseif event.kind == "evaluated" then
       self.results[event.id] = event
+    elseif event.kind == "params" then
+      run_host.params_set(self, event.params)
     elseif event.kind == "unsaved" then
       self.cluster.context.unsaved(event.what, event.error)
     elseif event.kind == "lost" then
@@ -544,7 +550,11 @@ function run:summary()
 end
 
 ---Asks the workers to stop at their next report or w:stopping().
-function run:stop() if not self.closed then core.send(self.controller, {op = "stop", reason = "asked"}) end end
+---@param rule? string the script's own rule that ends it: then the run is done, and not stopped
+function run:stop(rule)
+  if rule ~= nil then checks.text("run:stop", "the name of a rule", rule) end
+  if not self.closed then core.send(self.controller, {op = "stop", reason = rule or "asked"}) end
+end
 
 ---Writes a checkpoint while the workers go on, and waits until it is on disk.
 ---@param o? {dir?: string, cut?: "clock"|"fuzzy"} default: as the job's field `checkpoint` says
@@ -561,12 +571,9 @@ end
 ---Changes params from the next report on.
 ---@param params table of those that the job has
 function run:set(params)
-  local known <const> = {}
-  for _, each in ipairs {self.job.params or {}, self.params} do
-    for name, value in pairs(each) do known[name] = value end
-  end
-  checks.params("run:set", params, known, self.job.name)
-  ask(self, {op = "set", params = params})
+  local ok <const>, problem = run_params.check(params, nil, {who = "run:set"}) -- else it does not travel
+  if not ok then error(problem, 0) end
+  ask(self, {op = "verb.set", params = params})
 end
 
 local function verb(self, name, arguments, timeout_s)

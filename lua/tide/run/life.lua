@@ -6,8 +6,11 @@
 -- that meets, and the workers leave there: their slots are free, the tables stay. When it is resumed, workers begin
 -- anew wherever there are slots, like those that join (elastic_workers.lua), so it is for jobs whose work is bound to
 -- no rank. What a net's workers leave in w.state, the new ones find there.
+local answers = require "tide.cluster.answers"
 local core = require "tide.core"
 local errors = require "tide.errors"
+local params = require "tide.run.params"
+local report = require "tide.run.report"
 local runs = require "tide.cluster.runs"
 local script = require "tide.script"
 
@@ -15,57 +18,24 @@ local run_life = {}
 
 local TELL_S <const> = 1
 local PAUSE_S <const> = 30
-local PARAMS_BYTES <const> = 64 << 10
 local SLOT_TRIES <const> = 25
 local GRANT_S <const> = 7 * 24 * 3600
 local STOPPED <const> = {asked = true, interrupted = true}
-
----- params ---------------------------------------------------------------------------------------------------------
-
-local function fault_of(value, path, seen)
-  local kind <const> = type(value)
-  if kind == "number" and value ~= value then return path .. " is not a number (NaN)" end
-  if kind == "function" or kind == "thread" then return ("%s is a %s, which does not travel"):format(path, kind) end
-  if kind ~= "table" then return nil end
-  if seen[value] then return path .. " refers to itself" end
-  seen[value] = true
-  for k, v in pairs(value) do
-    local fault <const> = fault_of(v, ("%s.%s"):format(path, tostring(k)), seen)
-    if fault then return fault end
-  end
-  seen[value] = nil
-end
-
----@param given any
----@param known? table params that there are; nil: any may be given
----@return true|nil, table? err
-function run_life.check_params(given, known)
-  local fault = type(given) ~= "table" and ("params are a table, not a " .. type(given)) or nil
-  for k, v in pairs(not fault and given or {}) do
-    if type(k) ~= "string" then fault = fault or ("params have names; %s is none"):format(tostring(k)) end
-    fault = fault or fault_of(v, "`" .. tostring(k) .. "`", {})
-  end
-  if fault then return nil, script.error("T0113", fault, {state = "nothing changed"}) end
-  local ok, bytes = pcall(core.encode, given)
-  if not ok or #bytes > PARAMS_BYTES then
-    return nil, script.error("T0113", ok and "params are larger than 64 KiB" or tostring(bytes),
-      {state = "nothing changed"})
-  end
-  for k in pairs(known and given or {}) do
-    if known[k] == nil then
-      return nil, script.error("T0113", ("the run has no param `%s`"):format(k), {state = "nothing changed",
-        help = require("tide.text").did_you_mean(k, require("tide.text").sorted_keys(known))
-          or "`--new` (new = true) adds one"})
-    end
-  end
-  return true
-end
 
 ---- the controller -------------------------------------------------------------------------------------------------
 
 ---@param controller table class of tide.controller
 ---@param ops table what others may ask of it, by name
 function run_life.extend(controller, ops)
+  ---Changes params from the next report on; who was told of the former ones keeps those.
+  ---@param changes table<string, any>
+  function controller:change_params(changes)
+    local merged = {}
+    for k, v in pairs(self.params) do merged[k] = v end
+    for k, v in pairs(changes) do merged[k] = v end
+    self.params = merged
+  end
+
   ---@return string state
   ---@return string? why
   function controller:run_state()
@@ -94,8 +64,7 @@ function run_life.extend(controller, ops)
     local keeper <const> = runs.find()
     if not keeper then return end
     self.told_at, self.told_state = core.now(), state
-    local last <const> = self.last or {}
-    local loss <const> = last.loss and (last.examples and last.examples > 0 and last.loss / last.examples or last.loss)
+    local loss <const> = report.value(self.last or {}, "loss")
     local done <const> = self.done_examples + (self.partial.examples or 0)
     local before <const> = self.told_done
     local rate <const> = before and core.now() > before.at and (done - before.done) / (core.now() - before.at) or nil
@@ -396,18 +365,13 @@ function run_life.extend(controller, ops)
   end
 
   ops["verb.set"] = function(self, request, message)
-    local err = refuse_ended(self)
-    if not err then
-      local _, problem = run_life.check_params(request.params, not request.new and self.params or nil)
-      err = problem
-    end
-    if err then return core.answer_error(message, err) end
-    local params = {}
-    for k, v in pairs(self.params) do params[k] = v end
-    for k, v in pairs(request.params) do params[k] = v end
-    self.params = params
+    local err, ok = refuse_ended(self), nil
+    if not err then ok, err = params.check(request.params, self.params, {new = request.new}) end
+    if not ok then return core.answer_error(message, err) end
+    self:change_params(request.params)
+    self:emit {kind = "params", params = self.params, changes = request.params}
     self:tell_runs(true)
-    core.answer(message, {params = params})
+    core.answer(message, {params = self.params})
   end
 
   ops["verb.workers"] = function(self, request, message)
@@ -421,10 +385,10 @@ function run_life.extend(controller, ops)
     if err then return core.answer_error(message, err) end
     local why <const> = self:fixed_workers()
     if why then return core.answer_error(message, script.error("T0513", "its workers cannot change: " .. why)) end
-    core.fiber(function()
+    answers.later(message, function()
       local refused, problem = self:set_workers(count)
-      if refused then return core.answer_error(message, problem or script.error("T0113", refused)) end
-      core.answer(message, {workers = count})
+      if refused then return nil, problem or script.error("T0113", refused) end
+      return {workers = count}
     end)
   end
 

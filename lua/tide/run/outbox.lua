@@ -13,7 +13,7 @@ local outbox = {}
 local BACKLOG_BYTES <const> = 64 << 20 -- of what waits
 local MESSAGE_BYTES <const> = 1 << 20  -- of events in one message, unless a single one is larger
 local MESSAGE_EVENTS <const> = 512
-local GROUP <const> = 64               -- workers of a report that are encoded together
+local GROUP_FIELDS <const> = 16384     -- of the workers of a report that are encoded together
 local LOGS_MAX <const> = 1000          -- lines of the log that wait
 
 local function encoded(event)
@@ -22,9 +22,16 @@ local function encoded(event)
   local sent = {}
   for k, v in pairs(event) do sent[k] = v end
   sent.workers = {}
-  for first = 1, #workers, GROUP do
-    local group <const> = table.move(workers, first, math.min(first + GROUP - 1, #workers), 1, {})
-    sent.workers[#sent.workers + 1] = pieces.of(core.encode(group))
+  local group, fields = {}, 0
+  for i, each in ipairs(workers) do
+    group[#group + 1] = each
+    for _, list in ipairs {each, each.alike} do
+      for _ in pairs(list) do fields = fields + 1 end
+    end
+    if fields >= GROUP_FIELDS or i == #workers then
+      sent.workers[#sent.workers + 1] = pieces.of(core.encode(group))
+      group, fields = {}, 0
+    end
   end
   return core.encode(sent)
 end

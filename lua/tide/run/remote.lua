@@ -144,7 +144,7 @@ end
 ---@param o? {new?: boolean}
 ---@return true|nil, table? err
 function methods:set(params, o)
-  local ok, err = require("tide.run.life").check_params(params)
+  local ok, err = require("tide.run.params").check(params)
   if not ok then error(err, 2) end
   return verb(self, "set", {params = params, new = options.checked(o, {"new"}, "set").new or nil})
 end

@@ -8,6 +8,7 @@ local errors = require "tide.errors"
 local run_host = require "tide.run.host"
 local run_log = require "tide.run.run_log"
 local runs = require "tide.cluster.runs"
+local shapes = require "tide.cluster.shapes"
 local verbs = require "tide.cluster.verbs"
 
 local script_run = {}
@@ -85,7 +86,7 @@ end
 ops["verb.stop"], ops["verb.cancel"] = stop, stop
 
 function ops.log(self, request, message)
-  local text <const>, size <const>, next_at <const> = run_log.read(self.directory, math.tointeger(request.after))
+  local text <const>, size <const>, next_at <const> = run_log.read(self.directory, request.after)
   core.answer(message, {text = text or "", size = size or 0, next = next_at or 0})
 end
 
@@ -95,7 +96,11 @@ local function serve(self, message)
     local allowed <const>, refusal = verbs.allows("run", request.op, message.right)
     if not allowed then return core.answer_error(message, refusal) end
   end
-  if ops[request.op] then return ops[request.op](self, request, message) end
+  if ops[request.op] then
+    local fits <const>, mistake = shapes.check("run", request.op, request)
+    if not fits then return core.answer_error(message, mistake) end
+    return ops[request.op](self, request, message)
+  end
   core.answer_error(message, errors.new("T0513", {
     message = ("run %s is a script without a job: `stop` and `cancel` are its only verbs"):format(self.name)}))
 end
@@ -120,8 +125,9 @@ function script_run.main(self)
     local message <const> = core.receive(TELL_S)
     if message and (message.kind == "exit" or message.kind == "stop") then return end
     if message and message.kind == "call" then serve(self, message) end
-    if message and message.kind == "cast" and (message.value or {}).op == "close" then return end
-    if message and message.kind == "cast" and (message.value or {}).op == "disowned" then
+    local told <const> = message and message.kind == "cast" and type(message.value) == "table" and message.value.op
+    if told == "close" then return end
+    if told == "disowned" then
       if self.waiter then core.answer(self.waiter, {why = "the cluster holds this run for lost"}) end
       return
     end

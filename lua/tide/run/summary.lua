@@ -1,5 +1,6 @@
 -- The summary of a run: what it did, how much of it stayed local, what went over the wire.
 local heat = require "tide.show.hot_keys"
+local report_of = require "tide.run.report"
 local staleness = require "tide.show.staleness"
 local table_view = require "tide.show.table_view"
 
@@ -146,7 +147,7 @@ function summary.new(run, counters)
   if last then
     self.epoch_s = last.elapsed_s / last.n
     if last.elapsed_s > 0 then self.examples_per_s = self.examples / last.elapsed_s end
-    if last.loss then self.loss = last.examples and last.examples > 0 and last.loss / last.examples or last.loss end
+    self.loss = report_of.value(last, "loss")
   end
   add_exchange(self, run.sums)
   return setmetatable(self, summary)

@@ -8,7 +8,8 @@
 local checks = require "tide.checks"
 local core = require "tide.core"
 local errors = require "tide.errors"
-local history = require "tide.run.history"
+local report_of = require "tide.run.report"
+local run_params = require "tide.run.params"
 local script = require "tide.script"
 local table_view = require "tide.show.table_view"
 local text = require "tide.text"
@@ -61,6 +62,15 @@ function trials.whole(low, high)
   end)
 end
 
+local function is_list(values)
+  if type(values) ~= "table" then return false end
+  local count = 0
+  for _ in pairs(values) do count = count + 1 end
+  local length = 0
+  for _ in ipairs(values) do length = length + 1 end
+  return count > 0 and count == length
+end
+
 local function check_space(o)
   if type(o.space) ~= "table" or next(o.space) == nil then
     fail("`space` is a table of params: {rate = {0.1, 0.2}, rank = tide.trials.whole(8, 64)}")
@@ -71,10 +81,14 @@ local function check_space(o)
         text.did_you_mean(tostring(name), text.sorted_keys(o.job.params or {})) or "name it in the job's `params`")
     end
     local is_range <const> = getmetatable(values) == range
-    if not is_range and (type(values) ~= "table" or #values == 0) then
+    if not is_range and not is_list(values) then
       fail(("`space.%s` is a list of values, or tide.trials.uniform, log_uniform or whole"):format(name))
     elseif is_range and o.search == "grid" then
       fail(("a grid has lists of values: `space.%s` is a range"):format(name), 'search = "random" draws from it')
+    end
+    for _, value in ipairs(is_range and {values.low, values.high} or values) do
+      local ok, err = run_params.check({[name] = value}, o.job.params)
+      if not ok then fail(("`space`: %s"):format(err.message), err.help) end
     end
   end
 end
@@ -111,11 +125,14 @@ local function draws(space, count, seed)
   return list
 end
 
+local function is_finite(score) return type(score) == "number" and score - score == 0 end
+
 ---- records ----------------------------------------------------------------------------------------------------------
 
 ---What makes two trials the same: their job, their params, and how they are judged.
 local function key_of(o, number, params)
-  return core.sha256(core.json_encode {o.job.name, number, params, o.metric, o.reports or 0}):sub(1, 16)
+  return core.sha256(core.json_encode {o.job.name, number, run_params.printable(params), o.metric, o.reports or 0})
+    :sub(1, 16)
 end
 
 -- Trials that an earlier run of the sweep has finished, by key.
@@ -124,20 +141,24 @@ local function load_record(path)
   if not path or core.simulated() then return known end
   for line in (core.file_read(path) or ""):gmatch "([^\n]+)\n" do
     local row <const> = core.json_decode(line)
-    if type(row) == "table" and row.schema == "tide.trial/1" and row.key then known[row.key] = row end
+    local whole <const> = type(row) == "table" and row.schema == "tide.trial/1" and type(row.key) == "string"
+    if whole and (row.state == "failed" or is_finite(row.score)) then known[row.key] = row end
   end
   return known
 end
 
 local function keep(o, row, key)
   if not o.record or core.simulated() then return end
-  local file <const>, why = io.open(o.record, "a")
+  local file <const>, why = io.open(o.record, "a+")
   local ok = file
   if file then
     local line = {schema = "tide.trial/1", key = key}
     for k, v in pairs(row) do line[k] = v end
-    ok, why = file:write(core.json_encode(line), "\n")
-    file:close()
+    line.params = run_params.printable(row.params)
+    local cut <const> = file:seek("end", 0) > 0 and file:seek("end", -1) and file:read(1) ~= "\n" -- by a kill, say
+    ok, why = file:write(cut and "\n" or "", core.json_encode(line), "\n")
+    local closed <const>, problem = file:close()
+    if not closed then ok, why = nil, problem end
   end
   if not ok then
     error(errors.new("T0403", {message = ("the record of trials cannot be written: %s"):format(tostring(why)),
@@ -175,47 +196,65 @@ local function note_rungs(o, rungs, row)
   end
 end
 
+-- Takes the score of a report into the row.
+---@return boolean whether the trial goes on
+local function judge(o, rungs, row, score)
+  if type(score) ~= "number" then
+    error(script.error("T0113", o.score and "`score` of tide.trials gives a number"
+      or ("the reports of job `%s` have no number `%s`"):format(o.job.name, o.metric),
+      {help = not o.score and "metric = names one that w:report gives" or nil}), 0)
+  end
+  row.reports = row.reports + 1
+  if not is_finite(score) then
+    row.why = ("the score of report %d is %s"):format(row.reports, score == score and score or "NaN")
+    return false
+  end
+  row.score = score
+  row.best = (row.best == nil or better(o, score, row.best)) and score or row.best
+  local stays <const> = goes_on(o, rungs, row.reports, score)
+  if not stays then row.state = "stopped" end
+  if o.search == "halving" and row.reports < o.reports then
+    local rung = o.min_reports
+    while rung < row.reports do rung = rung * o.eta end
+    if rung == row.reports then
+      row.rungs = row.rungs or {}
+      table.insert(row.rungs, score)
+    end
+  end
+  return stays
+end
+
+-- Runs the job until it is done, has made its reports, or is stopped as a poor one. A run that reaches its reports has
+-- done what it should.
+local function play(o, params, rungs, row)
+  local run <close> = o.cluster:start(o.job, params, {slots = o.slots})
+  run.bar:remove() -- the sweep has one for all
+  row.run = run.id
+  local ended = false
+  for report in run:events "report" do
+    if not ended then
+      local score <const> = o.score and o.score(run, report) or not o.score and report_of.value(report, o.metric) or nil
+      local stays <const> = judge(o, rungs, row, score)
+      local complete <const> = stays and o.reports ~= nil and row.reports >= o.reports
+      if complete then run:stop "reports" elseif not stays then run:stop() end
+      ended = complete or not stays
+    end
+  end
+  if row.why or row.state == "stopped" then return end
+  local state <const>, why = run:state()
+  if state == "stopped" then
+    row.why = "the run was stopped: " .. (why or "asked")
+  elseif row.score == nil then
+    row.why = "it made no report"
+  else
+    row.state = "done"
+  end
+end
+
 local function run_trial(o, number, params, rungs)
   local row <const> = {trial = number, params = params, state = "failed", reports = 0}
   local began <const> = core.now()
-  local ok, err = xpcall(function()
-    local run <close> = o.cluster:start(o.job, params, {slots = o.slots})
-    run.bar:remove() -- the sweep has one for all
-    row.run = run.id
-    local stopped = false
-    for report in run:events "report" do
-      if not stopped then
-        local score = o.score and o.score(run, report) or not o.score and history.value(report, o.metric) or nil
-        if type(score) ~= "number" and not o.score then
-          error(script.error("T0113", ("the reports of job `%s` have no number `%s`"):format(o.job.name, o.metric),
-            {help = "metric = names one that w:report gives"}), 0)
-        elseif type(score) ~= "number" then
-          error(script.error("T0113", "`score` of tide.trials gives a number"), 0)
-        end
-        row.reports = row.reports + 1
-        if score ~= score then
-          row.state, row.score, stopped = "failed", nil, true
-          row.why = "the score is not a number"
-        else
-          row.score = score
-          row.best = (row.best == nil or better(o, score, row.best)) and score or row.best
-          if not goes_on(o, rungs, row.reports, score) then row.state, stopped = "stopped", true end
-          if o.search == "halving" and row.reports < o.reports then
-            local rung = o.min_reports
-            while rung < row.reports do rung = rung * o.eta end
-            if rung == row.reports then
-              row.rungs = row.rungs or {}
-              table.insert(row.rungs, score)
-            end
-          end
-        end
-        stopped = stopped or o.reports ~= nil and row.reports >= o.reports
-        if stopped then run:stop() end
-      end
-    end
-    if row.state ~= "stopped" and not row.why then row.state = "done" end
-    if row.score == nil and not row.why then row.state, row.why = "failed", "it made no report" end
-  end, script.failure)
+  local ok, err = xpcall(play, script.failure, o, params, rungs, row)
   if o.cluster.context.interrupted then -- ends the sweep; what this trial has done so far counts for nothing
     error(errors.new("T0210", {message = ("interrupted in trial %d"):format(number),
       state = o.record and "the trials that are done are kept in " .. o.record or nil}), 0)
@@ -225,6 +264,7 @@ local function run_trial(o, number, params, rungs)
     if failure.code == "T0210" then error(failure, 0) end
     row.state, row.why = "failed", failure.message
   end
+  if row.state == "failed" then row.score, row.best, row.rungs = nil, nil, nil end
   row.took_s = core.now() - began
   return row
 end
@@ -315,6 +355,7 @@ end
 local function sweep(_, given)
   local o <const> = settings(given)
   local list <const> = o.search == "grid" and grid(o.space) or draws(o.space, o.count, o.seed)
+  if #list == 0 then fail "there is nothing to try" end
   local known <const>, rungs, rows = load_record(o.record), {}, {}
   local todo, resumed = {}, 0
   for i, params in ipairs(list) do
@@ -349,13 +390,13 @@ local function sweep(_, given)
   bar:finish()
   local self <const> = setmetatable({rows = rows, space = o.space, metric = o.metric, goal = o.goal}, result)
   for _, row in ipairs(rows) do
-    if row.state ~= "failed" and row.score and (not self.best or better(o, row.score, self.best.score)) then
+    if row.state ~= "failed" and (not self.best or better(o, row.score, self.best.score)) then
       self.best = row
     end
   end
   if not self.best then
-    error(errors.new("T0513", {message = ("all %d trials failed; the first: %s"):format(#rows,
-      rows[1] and tostring(rows[1].why) or "?"), exit = 1}), 2)
+    error(errors.new("T0513", {message = ("none of %d trials finished; the first: %s"):format(#rows,
+      tostring(rows[1].why)), exit = 1}), 2)
   end
   return self
 end

@@ -6,6 +6,7 @@
 -- it is told to end.
 local core = require "tide.core"
 local pieces = require "tide.run.pieces"
+local report = require "tide.run.report"
 local script = require "tide.script"
 
 local worker = {}
@@ -67,6 +68,11 @@ local function evaluate(self, request)
       code = "T0401", message = ("job `%s` has no evaluation `%s`"):format(self.job.name, request.name)}})
   end
   local ok, sum, count = xpcall(f, script.failure, self)
+  local fault <const> = ok and report.evaluation_fault(sum, count)
+  if fault then
+    ok, sum = false, script.error("T0113", ("evaluation `%s` of job `%s` %s"):format(request.name, self.job.name,
+      fault))
+  end
   if not ok then
     return tell(self, {op = "evaluated", id = request.id, error = travelling(sum)})
   end
@@ -228,28 +234,33 @@ local function flush_progress(self)
   self.progress_at = core.now()
 end
 
----@param who string what the script has called: the error is there
-local function check_numbers(who, fields)
-  if type(fields) ~= "table" then error(script.error("T0113", who .. " is a table of numbers"), 3) end
-  for k, v in pairs(fields) do
-    if type(v) ~= "number" then
-      error(script.error("T0113", ("%s wants numbers, `%s` is a %s"):format(who, tostring(k), type(v))), 3)
-    end
-  end
+local function refuse(who, fault)
+  if fault then error(script.error("T0113", ("%s: %s"):format(who, fault), {state = "nothing was reported"}), 0) end
 end
 
----Reports numbers of this worker. Waits until every worker has reported: numeric fields are summed, and the answer of
+local function add(sums, fields)
+  for k, v in pairs(fields) do sums[k] = (sums[k] or 0) + v end
+end
+
+---Reports numbers of this worker. Waits until every worker has reported: the numbers are summed, and the answer of
 ---on_report becomes w.params. With `wait = false` the numbers only move the progress line, and nothing waits. Numbers
----in `alike` are the same on all workers, whoever is left tells them: they are not summed, and take the place of sums.
+---in `alike` are the same on all workers: the controller takes them from one worker in place of sums. Names that
+---reports use themselves (n, clock, kind, elapsed_s, workers, rank, node, ...) and values that are no numbers are
+---refused.
 ---@param fields table {loss=, examples=, ..., alike={...}, wait=false}
 ---@return table params
 function w_methods:report(fields)
-  if type(fields) ~= "table" then error(script.error("T0113", "w:report wants a table of numbers"), 2) end
-  if fields.alike ~= nil then check_numbers("`alike` of w:report", fields.alike) end
-  if fields.wait == false then
-    for k, v in pairs(fields) do
-      if type(v) == "number" then self.partial[k] = (self.partial[k] or 0) + v end
+  local own, alike, wait = fields, nil, nil
+  if type(fields) == "table" then
+    own, alike, wait = {}, fields.alike, fields.wait
+    for k, v in next, fields do
+      if k ~= "alike" and k ~= "wait" then own[k] = v end
     end
+  end
+  refuse("w:report", report.fault(own) or alike ~= nil and report.fault(alike, "`alike`")
+    or wait ~= nil and type(wait) ~= "boolean" and "`wait` is true or false, not a " .. type(wait))
+  if wait == false then
+    add(self.partial, own)
     if core.now() - self.progress_at >= PROGRESS_EVERY_S then flush_progress(self) end
     return self.params
   end
@@ -258,19 +269,18 @@ function w_methods:report(fields)
   self.partial = {}
   self.reports = self.reports + 1
   local now = core.now()
-  local sent = {}
-  for k, v in pairs(fields) do if k ~= "wait" then sent[k] = v end end
-  sent.compute_s = sent.compute_s and sent.compute_s * self.slowness
-  for k, v in pairs(self.spans) do sent[k] = v end
+  own.compute_s = own.compute_s and own.compute_s * self.slowness
+  add(own, self.spans)
   self.spans = {}
-  local mail <const> = self.mail
+  local mail <const>, peers = self.mail, nil
   if mail then
-    sent.peers_bytes, sent.peers_wait_s = mail.bytes, mail.wait_s
+    peers = {bytes = mail.bytes, wait_s = mail.wait_s}
     self.wait_s = self.wait_s + mail.wait_s
     mail.bytes, mail.wait_s = 0, 0
   end
-  tell(self, {op = "report", id = self.reports, fields = sent, record = self.keeps and record_of(self) or nil,
-              elapsed_s = now - self.reported_at, wait_s = self.wait_s})
+  tell(self, {op = "report", id = self.reports, fields = own, alike = alike,
+              record = self.keeps and record_of(self) or nil,
+              elapsed_s = now - self.reported_at, wait_s = self.wait_s, peers = peers})
   self.wait_s = 0
   local answer = await(self, "answer", self.reports)
   self.reported_at = core.now()
@@ -294,8 +304,8 @@ chunk_methods.__index = chunk_methods
 ---happens to workers: so the sums of a pass hold every example.
 ---@param fields table<string, number>
 function chunk_methods:report(fields)
-  check_numbers("chunk:report", fields)
-  for k, v in pairs(fields) do self.fields[k] = (self.fields[k] or 0) + v end
+  refuse("chunk:report", report.fault(fields))
+  add(self.fields, fields)
 end
 
 ---Iterates over this chunk in parts of `n` examples: `for first, last in chunk:steps(100) do ... end`. In a worker
@@ -405,6 +415,9 @@ end
 ---@param o? {async?: boolean}
 ---@return table|tide.arrival values by rank, if there are any
 function w_methods:barrier(name, value, o)
+  if name ~= nil and type(name) ~= "string" then
+    error(script.error("T0113", "w:barrier: the name of a barrier is a string, not a " .. type(name)), 2)
+  end
   local splits <const> = o and o.async
   if splits and self.holding > 0 then
     error(script.error("T0113", "a chunk is complete before the others come to its worker's barrier: wait at this one",
@@ -467,9 +480,10 @@ end
 ---Seconds until the value is closed are added to the next report as `<name>_s`.
 ---@param name string
 function w_methods:span(name)
+  local key <const> = type(name) == "string" and name .. "_s" or name
+  refuse("w:span", report.name_fault(key))
   local from <const> = core.now()
   return setmetatable({}, {__close = function()
-    local key = name .. "_s"
     self.spans[key] = (self.spans[key] or 0) + core.now() - from
   end})
 end
