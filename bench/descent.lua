@@ -39,8 +39,10 @@ if opt.only == "ahead" then -- many columns with little in common
 end
 if simulated then require "tide.sim".compute {call = "10us", row = "0.01us"} end -- what they count are numbers
 local function fields(name, mode, ahead)
-  local o = {name = name, data = data, mode = mode, tolerance = opt.tolerance, intercept = opt.intercept,
-             order = opt.order, check = opt.check, set = opt.set, ahead = ahead or opt.ahead}
+  local o = {name = name, data = data, mode = mode, tolerance = opt.tolerance, intercept = opt.intercept}
+  if mode == "sets" then
+    o.order, o.check, o.set, o.ahead = opt.order, opt.check, opt.set, ahead or opt.ahead
+  end
   if opt.path > 0 then
     o.model, o.lambdas, o.ratio = opt.model, opt.path, opt.ratio
   elseif opt.lambda > 0 then

@@ -21,10 +21,10 @@ local opt = tide.options {
   standardise = {"penalise coefficients of scaled columns", default = false},
   positive    = {"coefficients of 0 or more", default = false},
   tolerance   = {"the gap at which it ends, as a share of the objective", default = 1e-6},
-  set         = {"of sets: variables a round", default = 32},
-  order       = {"of sets: active, priority, random, blocks", default = "active"},
-  check       = {"of sets: rowsum, pair, none", default = "rowsum"},
-  ahead       = {"of sets: rounds under way; 0: as it pays", default = 0},
+  set         = {"of sets: variables a round; without it: 32", type = "integer"},
+  order       = {"of sets: active, priority, random, blocks; without it: active", type = "string"},
+  check       = {"of sets: rowsum, pair, none; without it: rowsum", type = "string"},
+  ahead       = {"of sets: rounds under way; without it: as it pays", type = "integer"},
   train       = {"generated examples", default = 600},
   columns     = {"of generated examples", default = 800},
   entries     = {"of a generated example that are not 0", default = 40},
@@ -45,8 +45,7 @@ end
 local along <const> = opt.path > 0 or opt.folds > 0
 local fields = {name = "descent", data = data, mode = opt.mode, intercept = opt.intercept,
   standardise = opt.standardise, positive = opt.positive, tolerance = opt.tolerance, set = opt.set, order = opt.order,
-  check = opt.check,
-  ahead = opt.ahead > 0 and opt.ahead or "auto", seed = opt.seed}
+  check = opt.check, ahead = opt.ahead, seed = opt.seed}
 if opt.model == "enet" then fields.ridge = opt.ridge end
 if along then
   fields.model, fields.ratio = opt.model, opt.ratio

@@ -2,7 +2,8 @@
  * Columns of examples: dot products, residuals, Gram matrices. A dot product adds four partial sums
  * in f64, entry by entry, so its bits do not depend on the processor's vectors. Gram matrices of
  * dense columns are f32 products of 1,024 rows at a time that are added in f64: they steer, what is
- * certified is computed by dots.
+ * certified is computed by dots. `exact` ones are f64 dot products, for columns that f32 does not
+ * tell apart.
  */
 #include "models/descent.h"
 
@@ -127,6 +128,15 @@ static bool sparse_dot(const struct descent_columns *x, size_t j, const double *
     return true;
 }
 
+/* False: a row lies outside. */
+static bool column_dot(const struct descent_columns *x, size_t j, const double *v, unsigned power, double *out) {
+    if (x->offsets) {
+        return sparse_dot(x, j, v, power, out);
+    }
+    *out = dense_dot(x, j, v, power);
+    return true;
+}
+
 /* ---- z_j = sum_i x_ij v_i ---- */
 
 enum { DOTS_V = D_COMMON, DOTS_OUT, DOTS_POWER, DOTS_COUNT };
@@ -152,13 +162,8 @@ static int dots_run(const struct tide_argument *arguments, struct tide_result *r
     size_t entries = 0;
     for (size_t k = 0; k < count && code == 0; k++) {
         size_t j = set ? set[k] : k;
-        if (!x.offsets) {
-            out[k] = dense_dot(&x, j, v, (unsigned)power);
-            entries += x.n;
-        } else {
-            code = sparse_dot(&x, j, v, (unsigned)power, &out[k]) ? 0 : row_outside(&x, j, error);
-            entries += x.offsets[j + 1] - x.offsets[j];
-        }
+        code = column_dot(&x, j, v, (unsigned)power, &out[k]) ? 0 : row_outside(&x, j, error);
+        entries += x.offsets ? x.offsets[j + 1] - x.offsets[j] : x.n;
     }
     results[0] = (struct tide_result){"count", (double)entries};
     return code < 0 ? code : 1;
@@ -231,13 +236,14 @@ const struct tide_kernel tide_kernel_descent_apply = {
 
 /* ---- Gram matrices ---- */
 
-enum { GRAM_FROM = D_COMMON, GRAM_WEIGHTS, GRAM_OUT, GRAM_COUNT };
+enum { GRAM_FROM = D_COMMON, GRAM_WEIGHTS, GRAM_OUT, GRAM_EXACT, GRAM_COUNT };
 
 static const struct tide_parameter gram_parameters[GRAM_COUNT] = {
     DESCENT_PARAMETERS,
     [GRAM_FROM] = {"from", TIDE_NUMBER, 0, false, 0, "columns of the set before it are known"},
     [GRAM_WEIGHTS] = {"weights", TIDE_TENSOR, TIDE_F64, false, 0, "of the n rows; default 1"},
     [GRAM_OUT] = {"out", TIDE_TENSOR, TIDE_F64, true, 0, "(set - from) x set: sum_i w_i x_ij x_ik, j from `from` on"},
+    [GRAM_EXACT] = {"exact", TIDE_FLAG, 0, false, 0, "dense columns in f64, as sparse ones are"},
 };
 
 /* The columns of the set in rows first .. first + n - 1, one after the other, times the weights. */
@@ -290,8 +296,23 @@ static int dense_gram(const struct descent_columns *x, const uint32_t *set, size
     return code;
 }
 
-static int sparse_gram(const struct descent_columns *x, const uint32_t *set, size_t from, size_t count,
-                       const double *weights, double *out, char *error) {
+/* `to`, n numbers that are 0, becomes column j times the weights; only_zeros: those of column j become 0 again. */
+static int spread(const struct descent_columns *x, size_t j, const double *weights, bool only_zeros, double *to,
+                  char *error) {
+    const double shift = shift_of(x, j);
+    size_t first = x->offsets ? x->offsets[j] : j * x->n, end = x->offsets ? x->offsets[j + 1] : first + x->n;
+    for (size_t e = first; e < end; e++) {
+        size_t row = x->offsets ? x->rows[e] : e - first;
+        if (row >= x->n) {
+            return row_outside(x, j, error);
+        }
+        to[row] = only_zeros ? 0 : ((double)x->values[e] - shift) * (weights ? weights[row] : 1);
+    }
+    return 0;
+}
+
+static int exact_gram(const struct descent_columns *x, const uint32_t *set, size_t from, size_t count,
+                      const double *weights, double *out, char *error) {
     double *wide = tide_alloc((x->n + 1) * sizeof *wide);
     int code = wide ? 0 : tide_kernel_fail(error, TIDE_ENOMEM, "out of memory");
     if (code == 0) {
@@ -299,22 +320,12 @@ static int sparse_gram(const struct descent_columns *x, const uint32_t *set, siz
     }
     for (size_t a = from; a < count && code == 0; a++) {
         size_t j = set ? set[a] : a;
-        const double shift = shift_of(x, j);
-        for (uint64_t e = x->offsets[j]; e < x->offsets[j + 1] && code == 0; e++) {
-            uint32_t row = x->rows[e];
-            if (row >= x->n) {
-                code = row_outside(x, j, error);
-            } else {
-                wide[row] = ((double)x->values[e] - shift) * (weights ? weights[row] : 1);
-            }
-        }
+        code = spread(x, j, weights, false, wide, error);
         for (size_t b = 0; b <= a && code == 0; b++) {
             size_t k = set ? set[b] : b;
-            code = sparse_dot(x, k, wide, 1, &out[(a - from) * count + b]) ? 0 : row_outside(x, k, error);
+            code = column_dot(x, k, wide, 1, &out[(a - from) * count + b]) ? 0 : row_outside(x, k, error);
         }
-        for (uint64_t e = x->offsets[j]; e < x->offsets[j + 1] && code == 0; e++) {
-            wide[x->rows[e]] = 0;
-        }
+        code = code ? code : spread(x, j, weights, true, wide, error);
     }
     tide_free(wide);
     return code;
@@ -333,8 +344,8 @@ static int gram_run(const struct tide_argument *arguments, struct tide_result *r
     code = code ? code : descent_vector(kernel, arguments, GRAM_WEIGHTS, x.n, &weights, error);
     code = code ? code : descent_vector(kernel, arguments, GRAM_OUT, fresh * count, &out, error);
     if (code == 0) {
-        code = x.offsets ? sparse_gram(&x, set, from, count, weights, out, error)
-                         : dense_gram(&x, set, from, count, weights, out, error);
+        bool exact = x.offsets || arguments[GRAM_EXACT].number != 0;
+        code = (exact ? exact_gram : dense_gram)(&x, set, from, count, weights, out, error);
     }
     for (size_t a = 0; a < fresh && code == 0; a++) { /* the other half of what is new */
         for (size_t b = from + a + 1; b < count; b++) {

@@ -142,6 +142,40 @@ for nodes in 1 3; do
     says out.txt 'all right'
 done
 
+# Dense columns of 5,000 +- 1 and 10,000 +- 3 without an intercept: f32 products do not tell them apart, f64 ones do.
+cat >dense.lua <<'LUA'
+local tide = require "tide"
+local N, J = 60, 4
+if not io.open "dense.safetensors" then
+  local random, x, y = tide.random(5), {}, {}
+  for _ = 1, N do
+    local a, b = 2 * random:uniform() - 1, 2 * random:uniform() - 1
+    for _, v in ipairs {a, 5e3 + b, 1e4 + 3 * random:uniform(), random:uniform()} do x[#x + 1] = v end
+    y[#y + 1] = a - 2 * b + random:uniform()
+  end
+  local head = ('{"x":{"dtype":"F32","shape":[%d,%d],"data_offsets":[0,%d]},"y":{"dtype":"F32","shape":[%d],'
+    .. '"data_offsets":[%d,%d]}}'):format(N, J, 4 * N * J, N, 4 * N * J, 4 * N * (J + 1))
+  local file = assert(io.open("dense.safetensors", "wb"))
+  file:write(string.pack("<s8", head), string.pack(("f"):rep(N * J), table.unpack(x)), string.pack(("f"):rep(N),
+    table.unpack(y)))
+  file:close()
+end
+local job = tide.descent.lasso {name = "dense", data = tide.data.dense("dense.safetensors", {x = "x", y = "y"}),
+                                lambda = 0.5, tolerance = 1e-7, mode = "gram"}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  local run, last = cluster:start(job), nil
+  for r in run:events "report" do last = r end
+  run:wait()
+  assert(last.gap <= 1e-7 * last.objective, ("gap %g of %g"):format(last.gap, last.objective))
+  assert(last.rounds < 30, "it steers by f32 products: " .. last.rounds .. " rounds")
+  print "steers well"
+end)
+LUA
+run 0 run dense.lua
+says out.txt "steers well"
+says_not err.txt 'warning'
+
 # What is left out, what does not reach its tolerance, and a class that is too rare for the folds: said, once.
 for i in $(seq 40); do echo "$((i % 5)) 1:$((i % 7)) 2:7 4:$((i % 3))"; done >constant.svm
 for i in $(seq 40); do echo "$((i == 1 ? 1 : -1)) 1:$((i % 7)) 2:$((i % 3))"; done >rare.svm
@@ -153,6 +187,8 @@ local jobs = {
   d.lasso {name = "constant", data = constant, lambda = 1, intercept = true},
   d.lasso {name = "gram", data = constant, lambda = 1, tolerance = 1e-17, mode = "gram"},
   d.lasso {name = "sets", data = constant, lambda = 1, tolerance = 1e-17, mode = "sets"},
+  d.ccd {name = "factors", data = tide.data.matrix(tide.data.generate {rows = 30, columns = 20, train = 300, test = 9,
+         rank = 2, seed = 1}), rank = 2, passes = 2, tolerance = 1e-9},
   d.path {name = "rare", data = rare, model = "logistic", lambdas = 3, ratio = 0.1, folds = 4, intercept = true},
 }
 tide.main(function()
@@ -164,6 +200,7 @@ run 0 run says.lua
 says err.txt 'note: 1 of 4 columns are constant, their coefficients stay 0: 2$'
 [ "$(grep -c 'warning: tolerance 1e-17 is not reached: nothing gets better any more in f64 at a gap of' err.txt)" = 2 ] ||
     fail "two fits do not reach their tolerance: $(cat err.txt)"
+says err.txt 'warning: tolerance 1e-09 is not reached: pass 2, the last of `passes`, gained [0-9.]+ of the objective'
 [ "$(grep -c 'warning: a class has 1 example for 4 folds' err.txt)" = 1 ] || fail "the rare class: $(cat err.txt)"
 
 # A run that is stopped has the model it had come to; one that is stopped in its folds has none.
@@ -212,7 +249,7 @@ says err.txt 'run path-[0-9]+ has no model: it is stopped and has not fitted all
 refuses() { # FILE OPTIONS PATTERN
     cat >nothing.lua <<LUA
 local tide = require "tide"
-local job = tide.descent.lasso {name = "a", data = tide.data.libsvm("$1", {columns = 2}), lambda = 1$2}
+local job = tide.descent.lasso {name = "a", data = tide.data.libsvm("$1", {columns = 2}), $2}
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = 1}
   cluster:start(job):wait()
@@ -222,7 +259,8 @@ LUA
     says err.txt "$3"
 }
 printf '1 1:2\n2 2:1\n' >two.svm
-refuses two.svm ', weights = {0, 0}' 'descent.lasso: all weights of examples are 0'
-refuses two.svm ', weights = {1}' 'descent.lasso: there are 1 weights for 2 examples'
-refuses two.svm ', penalty = {1, -1}' 'descent.lasso: penalty\[2\] is -1'
+refuses two.svm 'lambda = 1e-300' 'lambda 1e-300 is below [0-9.e-]+, the least that f64 tells from 0'
+refuses two.svm 'lambda = 1, weights = {0, 0}' 'descent.lasso: all weights of examples are 0'
+refuses two.svm 'lambda = 1, weights = {1}' 'descent.lasso: there are 1 weights for 2 examples'
+refuses two.svm 'lambda = 1, penalty = {1, -1}' 'descent.lasso: penalty\[2\] is -1'
 finish

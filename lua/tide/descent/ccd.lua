@@ -208,6 +208,10 @@ function ccd:advance()
   local was <const> = self.last
   self.last = objective
   local still <const> = was and self.o.tolerance > 0 and was - objective < self.o.tolerance * objective
+  if self.o.tolerance > 0 and not still and self.pass >= self.o.passes and self.team.index == 1 then
+    self.w:log(("warning: tolerance %.3g is not reached: pass %d, the last of `passes`, gained %.3g of the objective")
+      :format(self.o.tolerance, self.pass, was and (was - objective) / objective or 1))
+  end
   self.due = {alike = fields, fields = {pass_s = core.now() - began},
               last = still or self.pass >= self.o.passes}
 end

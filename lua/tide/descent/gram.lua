@@ -18,6 +18,7 @@ local add <const>, put <const>, dot <const> = core.kernel "vector_add", core.ker
   core.kernel "vector_dot"
 
 local SET_LEAST <const> = 100
+local SLOW <const>, HALF <const> = 3, 0.5 -- steps in a row after which the gap is more than so much of the one before
 local STEPS <const> = 12 -- of the line search: 1, 1/2, 1/4, ..
 
 ---@class tide.descent.gram: tide.team.part
@@ -42,6 +43,7 @@ function gram:kept()
   return {b = p.b, round = self.round, stage = self.stage, at = self.at, lambdas = self.lambdas or false,
           results = self.results, best = self.best or false, due = self.due or false, most = self.most or false,
           null = self.null or false, ending = self.ending or false, fitted = self.fitted or false,
+          exact = self.exact or false, slow = self.slow or 0, gap = self.gap_before or false,
           set = self.ready and self.set or false, grown = steps}
 end
 
@@ -56,6 +58,7 @@ function gram:take(s)
   p.b, self.round, self.stage, self.at = s.b, s.round, s.stage, s.at
   self.lambdas, self.results, self.best, self.due = s.lambdas or nil, s.results, s.best or nil, s.due or nil
   self.most, self.null, self.ending, self.fitted = s.most or nil, s.null or nil, s.ending or nil, s.fitted
+  self.exact, self.slow, self.gap_before = s.exact, s.slow, s.gap or nil
 end
 
 function gram:adopt(s)
@@ -145,7 +148,7 @@ local function extend_matrix(self)
   local p <const>, all <const>, m <const> = self.problem, #self.set, self.known
   if all == m then return end
   local part <const> = core.tensor("f64", all - m, all)
-  p:kernel(gram_of, {set = self.set, from = m, weights = p.weights, out = part})
+  p:kernel(gram_of, {set = self.set, from = m, weights = p.weights, out = part, exact = self.exact or false})
   local rows <const> = self.team:sum("products", part)
   local wide <const> = core.tensor("f64", all, all)
   local means
@@ -201,7 +204,7 @@ local function curved(self)
   local p <const>, m <const> = self.problem, #self.set
   if m == 0 then return core.tensor("f64", 0, 0), core.tensor("f64", 0, 1) end
   local part <const> = core.tensor("f64", m + 1, m)
-  p:kernel(gram_of, {set = self.set, weights = p.curvature, out = part:slice(1, m)})
+  p:kernel(gram_of, {set = self.set, weights = p.curvature, out = part:slice(1, m), exact = self.exact or false})
   p:kernel(dots, {set = self.set, v = p.curvature, out = part:slice(m + 1, 1)})
   local sum <const> = self.team:sum("curvatures", part):view(1, m + 1, m)
   local means <const> = sum:slice(m + 1, 1):copy()
@@ -302,7 +305,7 @@ local function arrived(self, objective, gap)
     if whole > 0 then fields.explained = 1 - p.sums.loss / whole end
     self.results[self.at] = self.results[self.at] or {}
   end
-  self.round, self.ending, self.still = self.round + 1, nil, false
+  self.round, self.ending, self.still, self.gap_before = self.round + 1, nil, false, nil
   local folds <const> = o.folds or 0
   if self.best or folds == 0 and self.at == #self.lambdas then
     local best <const> = self.best or {}
@@ -342,9 +345,20 @@ function gram:choose_best()
   return best
 end
 
+---Products of dense columns are f32, which nearly dependent columns make too rough to steer by: when the gap falls
+---slowly they are made anew, in f64.
+local function mind_digits(self, gap)
+  local before <const> = self.gap_before
+  self.gap_before = gap
+  self.slow = before and gap > HALF * before and (self.slow or 0) + 1 or 0
+  if self.slow < SLOW or self.exact or self.problem.columns.offsets then return end
+  self.exact, self.gram, self.known, self.grown = true, nil, 0, {}
+end
+
 ---Whether this penalty's fit is over: its gap is within the tolerance, or nothing gets better any more.
 local function is_over(self, objective, gap, goal)
   local over
+  mind_digits(self, gap)
   self.ending, over = ending.look(self.ending, objective, gap)
   if gap > goal and (over or self.still) and self.problem.team.index == 1 then
     self.w:log(ending.unmet(ending.STILL, self.o.tolerance, gap, objective))

@@ -87,6 +87,11 @@ local function check_linear(what, given, known, model)
     end
   end
   check_seed(what, o)
+  for _, key in ipairs {"share", "ratio"} do
+    if o[key] and o[key] < 1e-14 then
+      fail(("%s: `%s` is %g, less than f64 tells from 0"):format(what, key, o[key]))
+    end
+  end
   check_either(what, o, "lambda", "share")
   check_either(what, o, "ridge", "mix")
   if o.mode == "gram" then descent.check_unused(what, o, OF_SETS, 'with mode = "gram"') end

@@ -19,6 +19,7 @@ local logistic <const>, columns_of <const> = core.kernel "descent_logistic", cor
 
 -- The sum of squares around the mean, as a share of that around 0, of a column that counts as constant: one whose mean
 -- was subtracted before squares were summed, and one where sums were subtracted, which leaves their rounding.
+local LEAST_LAMBDA <const> = 1e-14 -- beside the largest
 local CONSTANT <const>, UNRESOLVED <const> = 1e-26, 1e-13
 
 ---@class tide.descent.linear
@@ -252,6 +253,24 @@ function linear:moments()
   end
   self:note_constant()
   self:scale()
+  self:check_lambda()
+end
+
+---A lambda is an error that f64 does not tell from 0 beside the largest that could let a variable in: by Cauchy and
+---Schwarz no gradient exceeds the root of the column's squares times those of the labels.
+function linear:check_lambda()
+  local o <const>, most = self.o, 0
+  local least = o.lambda or type(o.lambdas) == "table" and o.lambdas[#o.lambdas]
+  if not least then return end
+  least = least * (o.mix or 1)
+  for j = 1, self.J do
+    if self.c[j] > 0 then most = math.max(most, self.square[j] / self.c[j] ^ 2) end
+  end
+  most = LEAST_LAMBDA * math.sqrt(most * (self.logistic and self.weight / 4 or self.y_square))
+  if least < most then
+    fail(("lambda %g is below %.2g, the least that f64 tells from 0 beside these examples"):format(least, most),
+      "a larger lambda")
+  end
 end
 
 ---Which columns stay 0 because they are constant; once.

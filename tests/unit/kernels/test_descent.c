@@ -118,7 +118,7 @@ static void test_columns_agree_with_loops(void **state) {
     (void)state;
     struct examples e;
     uint32_t set[] = {3, 17, 0, 39, 8};
-    double sparse[5], dense[5], gram[2][3 * 5], r[2][N], d[5] = {1, -2, 0.5, 3, 0};
+    double sparse[5], dense[5], gram[2][3 * 5], exact[3 * 5], r[2][N], d[5] = {1, -2, 0.5, 3, 0};
     fill(&e, 1);
     RUN("descent_dots", "count", SPARSE(&e), {"set", tensor(set, 5, 1, TIDE_U32)},
         {"v", F64(e.v, N)}, {"out", F64(sparse, 5)});
@@ -136,6 +136,9 @@ static void test_columns_agree_with_loops(void **state) {
     RUN("descent_gram", "count", DENSE(&e), {"set", tensor(set, 5, 1, TIDE_U32)},
         {"from", number(2)}, {"weights", F64(e.weights, N)},
         {"out", tensor(gram[1], 3, 5, TIDE_F64)});
+    RUN("descent_gram", "count", DENSE(&e), {"set", tensor(set, 5, 1, TIDE_U32)},
+        {"from", number(2)}, {"weights", F64(e.weights, N)}, {"exact", number(1)},
+        {"out", tensor(exact, 3, 5, TIDE_F64)});
     for (size_t k = 0; k < 5; k++) {
         double sum = 0;
         for (size_t i = 0; i < N; i++) {
@@ -150,6 +153,7 @@ static void test_columns_agree_with_loops(void **state) {
             }
             assert_true(fabs(g - gram[0][(a - 2) * 5 + k]) < 1e-12);
             assert_true(fabs(g - gram[1][(a - 2) * 5 + k]) < 1e-5);
+            assert_true(fabs(g - exact[(a - 2) * 5 + k]) < 1e-12);
         }
     }
     for (size_t i = 0; i < N; i++) {
