@@ -191,9 +191,17 @@ local jobs = {
          rank = 2, seed = 1}), rank = 2, passes = 2, tolerance = 1e-9},
   d.path {name = "rare", data = rare, model = "logistic", lambdas = 3, ratio = 0.1, folds = 4, intercept = true},
 }
+local nothing = {d.lasso {name = "nothing-gram", data = constant, lambda = 1e6, intercept = true, mode = "gram"},
+  d.lasso {name = "nothing-sets", data = constant, lambda = 1e6, intercept = true, mode = "sets"}}
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = 2}
   for _, job in ipairs(jobs) do cluster:start(job):wait() end
+  for _, job in ipairs(nothing) do -- no coefficient is the best: that is a model
+    local run = cluster:start(job)
+    run:wait()
+    local m = d.model(run)
+    assert(not next(m:nonzero()) and math.abs(m.intercept - 2) < 1e-12 and not m.stopped, "nothing is found otherwise")
+  end
 end)
 LUA
 run 0 run says.lua
@@ -263,4 +271,16 @@ refuses two.svm 'lambda = 1e-300' 'lambda 1e-300 is below [0-9.e-]+, the least t
 refuses two.svm 'lambda = 1, weights = {0, 0}' 'descent.lasso: all weights of examples are 0'
 refuses two.svm 'lambda = 1, weights = {1}' 'descent.lasso: there are 1 weights for 2 examples'
 refuses two.svm 'lambda = 1, penalty = {1, -1}' 'descent.lasso: penalty\[2\] is -1'
+cat >one.lua <<'LUA'
+local tide = require "tide"
+local weights = {}
+for i = 1, 40 do weights[i] = i == 1 and 0 or 1 end -- the only one of its class counts for nothing
+local job = tide.descent.logistic {name = "a", data = tide.data.libsvm "rare.svm", lambda = 1, weights = weights}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  cluster:start(job):wait()
+end)
+LUA
+run 1 run -q one.lua
+says err.txt 'descent.logistic: all examples are of one class'
 finish

@@ -306,6 +306,7 @@ local function arrived(self, objective, gap)
     self.results[self.at] = self.results[self.at] or {}
   end
   self.round, self.ending, self.still, self.gap_before = self.round + 1, nil, false, nil
+  self.fitted = not self:fold() -- without a step, where x = 0 is the best
   local folds <const> = o.folds or 0
   if self.best or folds == 0 and self.at == #self.lambdas then
     local best <const> = self.best or {}

@@ -134,6 +134,13 @@ local function check_data(o)
     count = check_list(what, "weights", o.weights, rows, "examples")
     if count == 0 then fail(what .. ": all weights of examples are 0") end
   end
+  local labels <const>, first, second = part.labels, nil, nil
+  for i = 1, o.model == "logistic" and rows or 0 do
+    if not o.weights or o.weights[i] > 0 then
+      if labels[i] == 1 then first = true else second = true end
+    end
+  end
+  if o.model == "logistic" and not (first and second) then fail(what .. ": all examples are of one class") end
   if type(o.penalty) == "number" then
     positive(o, what, "penalty")
   elseif o.penalty then
