@@ -172,6 +172,15 @@ static int finish(struct corpus_reader *r, uint64_t min_count, struct tide_corpu
     return code;
 }
 
+/* Whether a line has two words. */
+static bool has_pair(const struct tide_corpus *c) {
+    size_t i = 1;
+    while (i < c->token_count && (c->tokens[i - 1] == 0 || c->tokens[i] == 0)) {
+        i++;
+    }
+    return i < c->token_count;
+}
+
 int tide_corpus_read(const struct tide_text *texts, size_t text_count, uint64_t min_count, bool plain,
                      struct tide_corpus *out) {
     struct corpus_reader r = {0};
@@ -189,6 +198,12 @@ int tide_corpus_read(const struct tide_text *texts, size_t text_count, uint64_t 
     if (code == 0 && out->words.count < 2) {
         code = tide_fail(TIDE_EINVAL, "%s: no word occurs %llu times: give a smaller min_count", texts[0].name,
                          (unsigned long long)min_count);
+    }
+    if (code == 0 && !has_pair(out)) {
+        code = tide_fail(TIDE_EPROTO,
+                         "%s: no line has two words that occur %llu times: write a sentence a line, or give a smaller "
+                         "min_count",
+                         texts[0].name, (unsigned long long)min_count);
     }
     tide_dictionary_release(&r.words);
     tide_free(r.tokens);

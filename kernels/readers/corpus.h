@@ -21,7 +21,7 @@ struct tide_corpus {
  * Tokens are what stands between blanks and tabs; each line's end is word 0. Words that occur less
  * than `min_count` times are dropped. *gives* `out`.
  * A text that looks like another form (MatrixMarket, word:count, a page of the web) is refused, unless it is `plain`.
- * Errors: EPROTO (NUL byte, or no word at all; names the line), ELIMIT (2^32 words), ENOMEM.
+ * Errors: EPROTO (NUL byte, no word at all, or no line of two words: there are no pairs), ELIMIT (2^32 words), ENOMEM.
  */
 int tide_corpus_read(const struct tide_text *texts, size_t text_count, uint64_t min_count, bool plain,
                      struct tide_corpus *out);

@@ -467,6 +467,17 @@ static int read_trees(struct reading *r) {
 
 /* ---- parents, sentences and labels in three files ---- */
 
+/* The next line of a file beside the parents': on the line that theirs is on, for what is skipped moves the samples. */
+static int need_same_line(struct reading *r, size_t text, const char *what) {
+    const int code = need_line(r, text, what);
+    return code == 0 && r->of->number != r->lines[0].number
+               ? tide_fail(TIDE_EPROTO,
+                           "%s: line %zu: expected %s in line %zu, where the parents of the sample are in %s; an empty "
+                           "line moves the samples behind it",
+                           r->of->text->name, r->of->number, what, r->lines[0].number, r->lines[0].text->name)
+               : code;
+}
+
 static int read_stanford_sample(struct reading *r) {
     int code = 0;
     r->count = 0;
@@ -485,7 +496,7 @@ static int read_stanford_sample(struct reading *r) {
         }
     }
     code = code == 0 && r->count == 0 ? expected(r, "a parent's number") : code;
-    code = code == 0 ? need_line(r, 1, "a sentence") : code;
+    code = code == 0 ? need_same_line(r, 1, "a sentence") : code;
     size_t words = 0;
     for (skip_blanks(r); code == 0 && r->at < r->end; skip_blanks(r), words++) {
         const char *at = r->at;
@@ -496,7 +507,7 @@ static int read_stanford_sample(struct reading *r) {
                                 : expected(r, "no more words than vertices");
         r->at = at;
     }
-    code = code == 0 ? need_line(r, 2, "labels") : code;
+    code = code == 0 ? need_same_line(r, 2, "labels") : code;
     for (size_t v = 0; code == 0 && v < r->count; v++) {
         int64_t label = 0;
         skip_blanks(r);

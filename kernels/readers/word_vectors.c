@@ -9,6 +9,7 @@ struct tide_word_vectors {
     struct tide_fields text;
     const struct tide_dictionary *wanted;
     size_t columns; /* 0: not known yet */
+    bool any;       /* a line with a word was there */
     bool *seen;     /* by word */
     uint32_t *words;
     float *values;
@@ -71,24 +72,30 @@ static int add(struct tide_word_vectors *v, uint32_t word, const struct tide_fie
     return code;
 }
 
-/* "400000 300": how many words there are, and numbers a word. */
-static bool is_header(const char *at, const char *end) {
-    uint64_t ignored;
+/* "400000 300": how many words there are, and numbers a word; 0: it is no such line. */
+static size_t columns_of_header(const char *at, const char *end) {
+    uint64_t columns = 0, ignored;
     const char *stop = end, *second = last_field(at, &stop), *first = NULL;
-    if (second && tide_text_count(second, (size_t)(stop - second), UINT32_MAX, &ignored)) {
+    if (second && tide_text_count(second, (size_t)(stop - second), TIDE_WORD_VECTOR_MAX, &columns)) {
         stop = second;
         first = last_field(at, &stop);
     }
-    return first && first == at && tide_text_count(first, (size_t)(stop - first), UINT32_MAX, &ignored);
+    return first && first == at && tide_text_count(first, (size_t)(stop - first), UINT32_MAX, &ignored)
+               ? (size_t)columns
+               : 0;
 }
 
 static int read_line(void *reader, struct tide_fields_line *line) {
     struct tide_word_vectors *v = reader;
     const char *at = line->at, *end = line->end;
     size_t fields = count_fields(at, end);
-    if (fields == 0 || (v->text.line == 1 && fields == 2 && is_header(at, end))) {
+    if (v->text.line == 1 && fields == 2) {
+        v->columns = columns_of_header(at, end);
+    }
+    if (fields == 0 || (v->text.line == 1 && v->columns > 0)) {
         return 0;
     }
+    v->any = true;
     if (v->columns == 0) {
         if (fields < 2 || fields - 1 > TIDE_WORD_VECTOR_MAX) {
             return tide_fail(TIDE_EPROTO,
@@ -142,7 +149,7 @@ int tide_word_vectors_feed(struct tide_word_vectors *v, const char *data, size_t
 
 int tide_word_vectors_end(struct tide_word_vectors *v) {
     int code = tide_fields_end(&v->text);
-    return code == 0 && v->columns == 0
+    return code == 0 && !v->any
                ? tide_fail(TIDE_EPROTO, "%s: line %zu: expected a word and its numbers, found the file's end",
                            v->text.name, v->text.line + 1)
                : code;

@@ -239,6 +239,7 @@ function core.npy(path) end           --> tensor, dims | nil, err; NumPy's, pack
 function core.npz(path) end           --> {[name]=tensor}, {[name]=dims} | nil, err
 function core.zip_sum(text) end       --> integer: its CRC-32
 ---@param options {columns?:table<string,string>, separator?:string, header?:boolean, missing?:number, others?:string} types: auto number integer class text skip
+function core.words(text, keep_case) end --> its words, as core.bow finds them
 function core.csv(path, options) end  --> {{name=, type=, values= (f64, i64, u32 tensor or texts), classes=, absent=, not_finite=}, ..}, {rows=, separator=, blank_lines=} | nil, err with file:line:column
 function core.safetensors_write(path, tensors, about) end --> true | nil, err; whole or not at all
 function core.glosses(directory, whole) end --> text: WordNet's glosses, a line of lower-case words each part of one | nil, err

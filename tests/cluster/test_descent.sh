@@ -270,6 +270,9 @@ write("y.mtx", "%%MatrixMarket matrix array real general\n40 1\n" .. table.conca
 write("tasks.txt", table.concat(numbers, "\n") .. "\n")
 write("short.txt", "1\n2\n")
 write("bad.txt", "1\nx\n")
+write("gap.txt", "1\n\n2\n")
+write("wide.txt", ("1\n"):rep(39) .. "16777217\n")
+write("far.txt", ("1\n"):rep(39) .. "1e300\n")
 write("twice.mtx", "%%MatrixMarket matrix coordinate real general\n40 12 2\n4 3 7\n4 3 2.5\n")
 tide.main(function()
   local a = tide.data.libsvm("x.svm", {labels = "number", tasks = "qid", columns = 12}):whole "train"
@@ -279,7 +282,8 @@ tide.main(function()
       assert(a[key]:bytes() == b[key]:bytes(), key .. " differ")
     end
   end
-  for _, bad in ipairs {{"x.mtx", "short.txt"}, {"x.mtx", "bad.txt"}, {"twice.mtx", "y.txt"}, {"x.mtx", "x.mtx"}} do
+  for _, bad in ipairs {{"x.mtx", "short.txt"}, {"x.mtx", "bad.txt"}, {"twice.mtx", "y.txt"}, {"x.mtx", "x.mtx"},
+                        {"x.mtx", "gap.txt"}, {"x.mtx", "wide.txt"}, {"x.mtx", "far.txt"}} do
     print(select(2, pcall(function() return tide.data.market(bad[1], bad[2]).columns end)))
   end
 end)
@@ -289,6 +293,9 @@ says out.txt '2 labels of 40 rows of x.mtx'
 says out.txt 'bad.txt:2'
 says out.txt 'row 4, column 3 is there twice'
 says out.txt 'matrix array real general'
+says out.txt 'gap.txt:2'
+says out.txt '`labels`: row 40: 16777217 does not fit f32'
+says out.txt '`labels`: row 40: 1e.300 does not fit f32'
 
 # Bad input says what, where and what to do.
 refuses() { # JOB PATTERN

@@ -7,6 +7,7 @@
 
 #include "readers/bow.h"
 #include "readers/gzip.h"
+#include "readers/words.h"
 
 #include <string.h>
 
@@ -199,7 +200,23 @@ static int core_bow(lua_State *L) {
     return status == LUA_OK ? 1 : lua_error(L);
 }
 
+/* core.words(text[, keep_case]) -> its words, as core.bow finds them */
+static int core_words(lua_State *L) {
+    size_t size, length;
+    const char *at = luaL_checklstring(L, 1, &size), *end = at + size, *word;
+    const bool lower = !lua_toboolean(L, 2);
+    lua_settop(L, 2);
+    lua_newtable(L);
+    for (lua_Integer i = 1; tide_words_next(&at, end, &word, &length); i++) {
+        luaL_Buffer b;
+        char *out = luaL_buffinitsize(L, &b, length);
+        luaL_pushresultsize(&b, tide_words_write(word, length, lower, out));
+        lua_rawseti(L, 3, i);
+    }
+    return 1;
+}
+
 void tide__lua_open_bow(lua_State *L) {
-    static const luaL_Reg functions[] = {{"bow", core_bow}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"bow", core_bow}, {"words", core_words}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

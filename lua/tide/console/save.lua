@@ -44,7 +44,7 @@ local function csv_lines(value)
     return function()
       row = row + 1
       if row > rows then return nil end
-      return line_of(columns, function(i) return value[(row - 1) * columns + i] end)
+      return csv.line(columns, function(i) return value:text((row - 1) * columns + i) end)
     end
   end
   local first <const> = type(value) == "table" and rawget(value, 1)

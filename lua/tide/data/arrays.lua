@@ -2,7 +2,6 @@
 -- its name, with one example a row: parts "train.NAME", and "test.NAME" with a split. nn.job and w.data:part take them.
 local core = require "tide.core"
 local csv = require "tide.csv"
-local errors = require "tide.errors"
 local script = require "tide.script"
 local text = require "tide.text"
 
@@ -13,18 +12,6 @@ local NARROW <const> = {f64 = "f32", i64 = "i32", u64 = "i32", u32 = "i32", u16 
 
 local function refuse(what, message, help)
   error(script.error("T0113", ("%s: %s"):format(what, message), {help = help}), 3)
-end
-
--- "PATH: member NAME: byte N: what" of the core as an error of that place.
-local function located(err)
-  local converted = errors.from(err)
-  local file, at, what = converted.message:match "^(.-): byte (%d+): (.*)$"
-  if file then return errors.new("T0402", {message = what, where = ("%s: byte %s"):format(file, at)}) end
-  if converted.message:find "^%S+: " and converted.code ~= "T0401" then
-    local place, rest = converted.message:match "^(.-): (.*)$"
-    return errors.new("T0402", {message = rest, where = place})
-  end
-  return require("tide.data").reader_error(err)
 end
 
 local READERS <const> = {
@@ -60,7 +47,7 @@ function arrays.read(path, format)
     return nil, script.error("T0402", "this ending is none of .npy, .npz, .safetensors", {where = path})
   end
   local tensors, dims, left_out = reader(path)
-  if not tensors then return nil, located(dims) end
+  if not tensors then return nil, require("tide.data").reader_error(dims) end
   local first <const> = left_out and text.sorted_keys(left_out)[1]
   local function unread(name)
     return script.error("T0402", ("array `%s` is not read: %s"):format(name, left_out[name]), {where = path})

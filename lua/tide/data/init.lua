@@ -6,7 +6,9 @@ local script = require "tide.script"
 
 local data = {}
 
----An error of the core's readers, "FILE: line N: what": its place becomes the error's.
+local READING <const> = {EPROTO = true, EINVAL = true, EUNSUPPORTED = true, ELIMIT = true} -- the core's, of readers
+
+---An error of the core's readers, "FILE: line N: what" or "FILE: byte N: what": its place becomes the error's.
 ---@package
 function data.reader_error(err)
   local converted = errors.from(err)
@@ -16,6 +18,9 @@ function data.reader_error(err)
     return errors.new("T0402", {message = behind or rest,
       where = file .. ":" .. line .. (column and ":" .. column or "")})
   end
+  local place, what = converted.message:match "^(.-: byte %d+): (.*)$"
+  if not place and READING[converted.name or ""] then place, what = converted.message:match "^(%S+): (.*)$" end
+  if place then return errors.new("T0402", {message = what, where = place}) end
   if (converted.where or ""):find("^tide/") then converted.where, converted.node = nil, nil end
   return converted
 end

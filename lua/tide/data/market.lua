@@ -1,5 +1,6 @@
 -- tide.data.market: sparse examples in MatrixMarket's coordinate form, one example a row, with a file of labels: a
 -- number a line, or MatrixMarket's array form.
+local arrays = require "tide.data.arrays"
 local core = require "tide.core"
 local script = require "tide.script"
 
@@ -10,15 +11,20 @@ local function numbers_of(path)
   local text, err = core.file_read(path)
   if not text then return nil, err end
   local list, line, sizes = {}, 0, nil
+  local rows <const> = text:gsub("[%s]+$", "") -- an empty line may be at the end
   local market <const> = text:find "^%%%%MatrixMarket" ~= nil
   if market and not text:find "^%%%%MatrixMarket%s+matrix%s+array%s+%a+%s+general" then
     return nil, script.error("T0402", "a file of labels in MatrixMarket's form is `matrix array real general`",
       {where = path .. ":1"})
   end
-  for row in text:gmatch "[^\n]*" do
+  for row in (rows .. "\n"):gmatch "([^\n]*)\n" do
     line = line + 1
     local word <const> = row:match "^%s*(.-)%s*$"
-    if word == "" or word:find "^%%" then goto continue end
+    if word == "" then
+      return nil, script.error("T0402", "expected a label, found an empty line: it moves the labels behind it",
+        {where = ("%s:%d"):format(path, line)})
+    end
+    if word:find "^%%" then goto continue end
     if market and not sizes then
       local n <const>, columns <const> = word:match "^(%d+)%s+(%d+)$"
       if columns ~= "1" then
@@ -28,7 +34,7 @@ local function numbers_of(path)
       sizes = math.tointeger(tonumber(n))
       goto continue
     end
-    local v <const> = tonumber(word)
+    local v <const> = not word:find "^[+-]?0[xX]" and tonumber(word)
     if not v or v ~= v or v == math.huge or v == -math.huge then
       return nil, script.error("T0402", ("`%s` is no finite number"):format(word:sub(1, 40)),
         {where = ("%s:%d"):format(path, line)})
@@ -72,9 +78,11 @@ local function rows_of(part, rows, columns, path)
   return offsets, indices, values
 end
 
----@return table labels, table|nil f32 tensor of classes
-local function labels_of(list, class)
-  if not class then return core.tensor("f32", list) end
+---@return table|nil labels, table|nil f32 tensor of classes, or an error
+local function labels_of(list, class, path)
+  local written <const>, err = arrays.converted(core.tensor("f64", list), "f32", path, "labels")
+  if not written then return nil, err end
+  if not class then return written end
   local seen, classes = {}, {}
   for _, v in ipairs(list) do
     if not seen[v] then
@@ -105,7 +113,8 @@ local function read(path, labels, options, sparse_rows)
   if not list then return nil, err end
   local offsets, indices, values = rows_of(matrix.parts.train, matrix.rows, matrix.columns, path)
   if not offsets then return nil, indices end
-  local y <const>, classes <const> = labels_of(list, options.labels == "class")
+  local y <const>, classes = labels_of(list, options.labels == "class", labels)
+  if not y then return nil, classes end
   local part <const> = setmetatable({offsets = offsets, indices = indices, values = values, labels = y,
                                      columns = matrix.columns}, sparse_rows)
   if options.tasks then

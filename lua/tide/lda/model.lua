@@ -98,7 +98,8 @@ function model:words_of(value)
     if number then list[#list + 1] = number else unknown = unknown + 1 end
   end
   if type(value) == "string" then
-    for word in value:lower():gmatch "[%w\x80-\xff][%w\x80-\xff'-]*" do add((word:gsub("['-]+$", ""))) end
+    local small <const> = core.words(value)
+    for i, word in ipairs(core.words(value, true)) do add(self.number[word] and word or small[i]) end
   else
     for _, word in ipairs(value) do add(word) end
   end

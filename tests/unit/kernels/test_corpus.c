@@ -51,6 +51,17 @@ static void rare_words_are_left_out(void **state) {
     tide_corpus_release(&c);
 }
 
+static void a_text_without_a_line_of_two_words_has_no_pairs(void **state) {
+    (void)state;
+    struct tide_corpus c;
+    struct tide_text single = text_of("a\nb\na\n"), rare = text_of("a b\na c\n");
+    assert_int_equal(tide_corpus_read(&single, 1, 1, false, &c), TIDE_EPROTO);
+    assert_non_null(strstr(tide_error_message(), "corpus.txt: no line has two words that occur 1 times"));
+    assert_int_equal(tide_corpus_read(&rare, 1, 2, false, &c), TIDE_EPROTO);
+    assert_int_equal(tide_corpus_read(&rare, 1, 1, false, &c), 0);
+    tide_corpus_release(&c);
+}
+
 static void another_form_is_no_running_text(void **state) {
     (void)state;
     struct tide_corpus c;
@@ -58,7 +69,7 @@ static void another_form_is_no_running_text(void **state) {
         {"\n%%MatrixMarket matrix coordinate real general\n", "corpus.txt: line 2: column 1: expected running text"},
         {"| cat:1\n", "tide.data.bow reads word:count"},
         {"{\"text\": 1}\n", "this is JSON"},
-        {"<html>\n", "a page of the web"},
+        {"<html> a\n", "a page of the web"},
     };
     for (size_t i = 0; i < TIDE_COUNT(forms); i++) {
         struct tide_text text = text_of(forms[i][0]);
@@ -171,6 +182,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_numbered_by_falling_count_and_first_appearance),
         cmocka_unit_test(rare_words_are_left_out),
+        cmocka_unit_test(a_text_without_a_line_of_two_words_has_no_pairs),
         cmocka_unit_test(another_form_is_no_running_text),
         cmocka_unit_test(texts_without_words_are_refused),
         cmocka_unit_test(glosses_become_lines_of_words),

@@ -96,6 +96,33 @@ static void mistakes_name_line_and_column(void **state) {
     refuse("sentences", "1 7\n2 4 7\n", "expected a word's number, found '7'");
 }
 
+/* Three files of which one has an empty line: the samples behind it would be others. */
+static void files_beside_each_other_have_the_same_lines(void **state) {
+    (void)state;
+    static const char *const files[][4] = {
+        {"0\n0\n", "a\nb\n", "1\n2\n", NULL},
+        {"0\n\n0\n", "a\n\nb\n", "1\n\n2\n", NULL},
+        {"0\n0\n", "a\n\nb\n", "1\n2\n", "words: line 3: expected a sentence in line 2"},
+        {"0\n0\n", "a\nb\n", "\n1\n2\n", "labels: line 2: expected labels in line 1"},
+        {"\n0\n0\n", "a\nb\n", "1\n2\n", "words: line 1: expected a sentence in line 2"},
+    };
+    for (size_t i = 0; i < TIDE_COUNT(files); i++) {
+        struct tide_dictionary words = {0};
+        struct tide_forest_format f = {.name = "stanford", .words = &words, .grow = true};
+        struct tide_text texts[3] = {{"parents", files[i][0], strlen(files[i][0])},
+                                     {"words", files[i][1], strlen(files[i][1])},
+                                     {"labels", files[i][2], strlen(files[i][2])}};
+        struct tide_forest *forest = NULL;
+        assert_int_equal(tide_forest_read(&f, texts, 3, &forest), files[i][3] ? TIDE_EPROTO : 0);
+        if (files[i][3]) {
+            assert_non_null(strstr(tide_error_message(), files[i][3]));
+        } else {
+            tide_forest_destroy(forest);
+        }
+        tide_dictionary_release(&words);
+    }
+}
+
 /* Figures of the sets that docs/dynamic-networks.md trains on. */
 static void generators_draw_what_they_should(void **state) {
     (void)state;
@@ -234,6 +261,7 @@ int main(void) {
         cmocka_unit_test(trees_are_read_leaves_first),
         cmocka_unit_test(graphs_are_sorted),
         cmocka_unit_test(mistakes_name_line_and_column),
+        cmocka_unit_test(files_beside_each_other_have_the_same_lines),
         cmocka_unit_test(generators_draw_what_they_should),
         cmocka_unit_test(plans_agree_with_a_naive_grouping),
     };

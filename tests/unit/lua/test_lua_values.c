@@ -236,6 +236,8 @@ static void a_number_that_does_not_fit_another_type_is_an_error(void **state) {
         "fails('does not fit', large.convert, large, 'i32') fails('does not fit', large.convert, large, 'i64')\n"
         "fails('rounded', large.convert, large, 'f64')\n"
         "fails('cannot hold 1e+300', core.tensor, 'f32', {1e300})\n"
+        "assert(table.concat(core.words 'The \xe2\x80\x9e\xc3\x84pfel\xe2\x80\x9c, don\\x27t', '|') == "
+        "'the|\xc3\xa4pfel|don\\x27t')\n"
         "assert(of('f64', 0 / 0):text(2) == 'nan' and of('f32', -1 / 0):text(2) == '-inf')");
 }
 
