@@ -6,7 +6,7 @@ local script = require "tide.script"
 
 local data = {}
 
-local READING <const> = {EPROTO = true, EINVAL = true, EUNSUPPORTED = true, ELIMIT = true} -- the core's, of readers
+local READING <const> = {EPROTO = true, EUNSUPPORTED = true, ELIMIT = true} -- names of the core's errors of readers
 
 ---An error of the core's readers, "FILE: line N: what" or "FILE: byte N: what": its place becomes the error's.
 ---@package
@@ -18,8 +18,11 @@ function data.reader_error(err)
     return errors.new("T0402", {message = behind or rest,
       where = file .. ":" .. line .. (column and ":" .. column or "")})
   end
-  local place, what = converted.message:match "^(.-: byte %d+): (.*)$"
-  if not place and READING[converted.name or ""] then place, what = converted.message:match "^(%S+): (.*)$" end
+  local place, what
+  if converted.node and READING[converted.name] then -- of the core, which says no place in another way
+    place, what = converted.message:match "^(.-: byte %d+): (.*)$"
+    if not place then place, what = converted.message:match "^(%S+): (.*)$" end
+  end
   if place then return errors.new("T0402", {message = what, where = place}) end
   if (converted.where or ""):find("^tide/") then converted.where, converted.node = nil, nil end
   return converted
