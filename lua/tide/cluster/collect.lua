@@ -6,6 +6,7 @@
 --
 -- A collector keeps rings of curves, of bounded size. It has no clock and no socket of its own, so it runs under
 -- `tide sim` and over saved runs.
+local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local heat = require "tide.show.hot_keys"
@@ -38,21 +39,6 @@ local HOT_KEYS <const> = 20
 ---@field has_store boolean
 ---@field workers integer
 
--- Calls all at once: {address, request} each; answers in order, nil for whoever does not answer, and how long each took
--- from which moment on, {s, wall}.
-local function ask_all(list)
-  local answers, fibers, trips = {}, {}, {}
-  for i, each in ipairs(list) do
-    fibers[i] = core.fiber(function()
-      local since <const>, wall <const> = core.now(), core.wall()
-      answers[i] = core.call(each[1], each[2], ANSWER_S)
-      trips[i] = {s = core.now() - since, wall = wall}
-    end)
-  end
-  for _, fiber in ipairs(fibers) do core.fiber_wait(fiber, ANSWER_S + 1) end
-  return answers, trips
-end
-
 local function decoded(answer)
   if type(answer) ~= "table" or answer.data == nil then return nil end
   local ok, value = pcall(function() return core.decode(pieces.whole(answer.data)) end)
@@ -68,14 +54,19 @@ local function of_nodes()
     local address <const>, agent = node_status.address(member, "metrics")
     node.bare = member.state == "up" and not agent or nil -- a controller or a driver: no rows, no workers
     if address then
-      asked[#asked + 1], asked_of[#asked_of + 1] = {address, {op = "metrics"}}, node
+      asked[#asked + 1], asked_of[#asked_of + 1] = address, node
     elseif member.state == "up" then
       node.up = true -- nothing there is counted
     end
   end
-  local answers <const>, trips <const> = ask_all(asked)
+  local answers <const> = ask_all(asked, function(address, i, timeout_s)
+    local node <const>, since <const>, wall <const> = asked_of[i], core.now(), core.wall()
+    local answer <const>, err <const> = core.call(address, {op = "metrics"}, timeout_s)
+    node.trip_s = core.now() - since
+    node.asked_wall = wall + node.trip_s / 2
+    return answer, err
+  end, {timeout_s = ANSWER_S})
   for i, node in ipairs(asked_of) do
-    if trips[i] then node.trip_s, node.asked_wall = trips[i].s, trips[i].wall + trips[i].s / 2 end
     local figures <const> = decoded(answers[i])
     for k, v in pairs(figures or {}) do node[k] = v end
     node.up = figures ~= nil
@@ -88,26 +79,20 @@ local function of_runs()
   local runs <const> = require "tide.cluster.runs"
   local keeper <const> = runs.find()
   local listed <const> = keeper and core.call(keeper, {op = "list"}, ANSWER_S)
-  local asked, rows = {}, {}
-  for _, row in ipairs(listed and listed.runs or {}) do
-    local known <const> = core.call(keeper, {op = "get", name = tostring(row.n)}, ANSWER_S)
-    rows[#rows + 1] = row
-    asked[#asked + 1] = {known and known.controller or "0:0", {op = "metrics"}}
-  end
-  local wanted, at = {}, {}
-  for i, each in ipairs(asked) do
-    if each[1] ~= "0:0" then wanted[#wanted + 1], at[#at + 1] = each, i end
-  end
-  local answers <const>, list = ask_all(wanted), {}
+  local rows <const>, list = listed and listed.runs or {}, {}
+  local answers <const> = ask_all(rows, function(row, _, timeout_s)
+    local known <const>, err <const> = core.call(keeper, {op = "get", name = tostring(row.n)}, timeout_s)
+    if not known or not known.controller then return nil, err end
+    return core.call(known.controller, {op = "metrics"}, timeout_s)
+  end, {timeout_s = ANSWER_S})
   for i, row in ipairs(rows) do
     local p <const> = row.progress or {}
-    list[i] = {name = row.name, job = row.job, run = row.uid, script = row.script, state = row.state, why = row.why,
-               elapsed_s = 0, reports = p.report or 0, examples = p.examples or 0, loss = p.loss,
+    local figures <const> = decoded(answers[i])
+    list[i] = figures or {name = row.name, job = row.job, run = row.uid, script = row.script, state = row.state,
+               why = row.why, elapsed_s = 0, reports = p.report or 0, examples = p.examples or 0, loss = p.loss,
                on_report_s = 0, policies_s = 0, tables = {}, workers = {}, policies = {}}
-  end
-  for k, i in ipairs(at) do
-    list[i] = decoded(answers[k]) or list[i]
-    list[i].submitted_at, list[i].directory = rows[i].submitted_at, (rows[i].host or {}).directory
+    list[i].submitted_at = figures and row.submitted_at
+    list[i].directory = figures and (row.host or {}).directory
   end
   return list
 end
@@ -123,11 +108,12 @@ local function hot_keys(nodes)
   for _, node in ipairs(nodes) do
     local address <const> = node.up and not node.bare and core.whereis(node.name .. "/agent")
     if address then
-      asked[#asked + 1] = {address, {op = "hottest", tables = names, count = HOT_KEYS}}
+      asked[#asked + 1] = address
       asked_of[#asked_of + 1] = node
     end
   end
-  for i, answer in pairs(ask_all(asked)) do
+  local request <const> = {op = "hottest", tables = names, count = HOT_KEYS}
+  for i, answer in pairs((ask_all(asked, request, {timeout_s = ANSWER_S}))) do
     for name, hot in pairs(type(answer) == "table" and answer or {}) do seen[name][asked_of[i].name] = hot end
   end
   local out = {}
