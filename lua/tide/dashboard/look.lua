@@ -1,4 +1,5 @@
 -- What a dashboard asks of its cluster, a second after a second: a snapshot, and the events since the last time.
+local ask_all = require "tide.ask_all"
 local collect = require "tide.cluster.collect"
 local core = require "tide.core"
 local errors = require "tide.errors"
@@ -11,20 +12,19 @@ local ANSWER_S <const> = 1
 
 -- The newest events of all nodes at once; of a node that does not answer in a second there are none this time.
 local function events_of(after)
-  local answers, fibers = {}, {}
+  local addresses, names, list = {}, {}, {}
   for _, member in ipairs(core.members()) do
     local address <const> = node_status.address(member, "events")
-    if address then
-      local at <const> = #fibers + 1
-      fibers[at] = core.fiber(function()
-        local answer <const> = core.call(address, {op = "events", after = after[member.name]}, ANSWER_S)
-        if answer then answers[#answers + 1] = {node = member.name, events = answer.events} end
-      end)
-    end
+    if address then addresses[#addresses + 1], names[#names + 1] = address, member.name end
   end
-  for _, fiber in ipairs(fibers) do core.fiber_wait(fiber, ANSWER_S + 1) end
-  table.sort(answers, function(a, b) return a.node < b.node end)
-  return answers
+  local answers <const> = ask_all(addresses, function(address, i, timeout_s)
+    return core.call(address, {op = "events", after = after[names[i]]}, timeout_s)
+  end, {timeout_s = ANSWER_S})
+  for i, name in ipairs(names) do
+    if answers[i] then list[#list + 1] = {node = name, events = answers[i].events} end
+  end
+  table.sort(list, function(a, b) return a.node < b.node end)
+  return list
 end
 
 ---In the client's actor: {after = {[node] = number of its last event known}, hot = hottest keys too}.
