@@ -1,4 +1,5 @@
 -- The functions at the prompt. Their annotations are the prompt's help and completion.
+local ask_all = require "tide.ask_all"
 local cluster_view = require "tide.cluster.view"
 local core = require "tide.core"
 local curve = require "tide.console.curve"
@@ -48,21 +49,9 @@ end
 
 -- Everything the agents tell, all asked at one time.
 local function view()
-  local members, fibers, rows = require("tide.cluster.members").listed(), {}, {}
-  for _, member in ipairs(members) do
-    if member.state == "up" then
-      fibers[#fibers + 1] = core.fiber(function()
-        local row = ask(member) -- others are added meanwhile
-        rows[#rows + 1] = row
-      end)
-    else
-      rows[#rows + 1] = {name = member.name, id = member.id, state = member.state}
-    end
-  end
-  for _, fiber in ipairs(fibers) do
-    local ok, err = core.fiber_wait(fiber)
-    if not ok then error(err, 0) end
-  end
+  local rows <const> = ask_all(require("tide.cluster.members").listed(), function(member)
+    return member.state == "up" and ask(member) or {name = member.name, id = member.id, state = member.state}
+  end)
   local collected, err = cluster_view.collect({core = core}, {gather = function() return rows end})
   if not collected then error(err, 3) end
   return collected
