@@ -1,4 +1,5 @@
 -- The globals at the prompt: the calls of tide.console.calls, the tables, this node, and what scripts know as `tide`.
+local ask_all = require "tide.ask_all"
 local calls = require "tide.console.calls"
 local core = require "tide.core"
 local errors = require "tide.errors"
@@ -13,18 +14,15 @@ local ASK_S <const> = 5
 
 -- What all nodes say of a table; rows stay where they are.
 local function parts_of(name)
-  local fibers, parts = {}, {}
+  local nodes, agents, parts = {}, {}, {}
   for _, member in ipairs(core.members()) do
-    if member.state == "up" and member.store then
-      fibers[#fibers + 1] = core.fiber(function()
-        local agent = core.whereis(member.name .. "/agent")
-        local answer = agent and core.call(agent, {op = "status"}, ASK_S)
-        local stats = answer and answer.tables and answer.tables[name]
-        if stats then parts[#parts + 1] = {node = member.name, stats = stats} end
-      end)
-    end
+    local agent <const> = member.state == "up" and member.store and core.whereis(member.name .. "/agent")
+    if agent then nodes[#nodes + 1], agents[#agents + 1] = member.name, agent end
   end
-  for _, fiber in ipairs(fibers) do core.fiber_wait(fiber) end
+  for i, answer in pairs((ask_all(agents, {op = "status"}, {timeout_s = ASK_S}))) do
+    local stats <const> = answer.tables and answer.tables[name]
+    if stats then parts[#parts + 1] = {node = nodes[i], stats = stats} end
+  end
   table.sort(parts, function(a, b) return a.node < b.node end)
   return parts
 end
