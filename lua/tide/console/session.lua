@@ -4,6 +4,7 @@
 -- ended at any instruction (lua/host/actor/console.c), and a second fiber waits for it and tells the client. The
 -- session that the client talks to also asks the sessions of other nodes when a line has targets, and merges their
 -- answers.
+local ask_all = require "tide.ask_all"
 local blocks = require "tide.console.block"
 local core = require "tide.core"
 local environment = require "tide.console.environment"
@@ -313,21 +314,7 @@ local function fan_out(record, request)
     if targets.serves(member) then list[#list + 1] = member end
   end
   if #list == 0 then error(errors.new("T0501", "none of these nodes runs consoles"), 0) end
-  local answers, next_one, fibers = {}, 0, {}
-  for i = 1, math.min(#list, FAN_OUT_MAX) do
-    fibers[i] = core.fiber(function()
-      while next_one < #list do
-        next_one = next_one + 1
-        local own <const> = next_one
-        answers[own] = ask_peer(record, request, list[own])
-      end
-    end)
-  end
-  for _, fiber in ipairs(fibers) do
-    local ok, failure = core.fiber_wait(fiber)
-    if not ok then error(failure, 0) end
-  end
-  return answers
+  return (ask_all(list, function(member) return ask_peer(record, request, member) end, {at_once = FAN_OUT_MAX}))
 end
 
 local function answer_text(answer)
