@@ -1,5 +1,6 @@
 -- Targets of an evaluation: "@all", "@role:worker", "@n3", "@n[2-5]", "@job:mf", "@actor:agent", several with commas
 -- between them.
+local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local node_status = require "tide.cluster.node_status"
@@ -40,19 +41,12 @@ function targets.serves(member) return (member.workers or 0) > 0 or member.store
 ---@param request table
 ---@return table answers node name -> answer
 function targets.ask_all(request)
-  local fibers, answers = {}, {}
+  local names, addresses, answers = {}, {}, {}
   for _, member in ipairs(core.members()) do
-    if member.state == "up" then
-      fibers[#fibers + 1] = core.fiber(function()
-        local address <const> = node_status.address(member, request.op)
-        answers[member.name] = address and core.call(address, request, ASK_S)
-      end)
-    end
+    local address <const> = node_status.address(member, request.op)
+    if address then names[#names + 1], addresses[#addresses + 1] = member.name, address end
   end
-  for _, fiber in ipairs(fibers) do
-    local ok, err = core.fiber_wait(fiber)
-    if not ok then error(err, 0) end
-  end
+  for i, answer in pairs((ask_all(addresses, request, {timeout_s = ASK_S}))) do answers[names[i]] = answer end
   return answers
 end
 
