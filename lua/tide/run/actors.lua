@@ -4,6 +4,7 @@
 -- A *member* is an actor of its own with the script loaded in it: one handler at a time, in order from each sender. A
 -- *keeper*, an actor in the process that made the group, starts members by the nodes' agents, watches them, starts
 -- those again that end by an error, and gathers the answers of a call. Whoever has the keeper's address has the group.
+local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local script = require "tide.script"
@@ -240,31 +241,32 @@ function actors.keeper(a)
 
   -- One call: all members at one time; each answers, fails or is lost.
   local function call(request, one_came)
-    local fibers, got, lost = {}, {}, {}
+    local got, lost = {}, {}
     local body = {op = "run", method = request.method, arguments = request.arguments, count = request.count}
-    for _, m in ipairs(chosen(request.ranks)) do
-      fibers[#fibers + 1] = core.fiber(function()
-        local answer, err
-        if m.state == "lost" or m.state == "ended" then
-          err = m.err
-        elseif not m.address then
-          err = errors.new("T0508", {message = ("member %d is being started again"):format(m.rank), node = m.node})
-        else
-          answer, err = core.call(m.address, body, request.timeout_s or TIMEOUT_S)
-        end
-        if answer then
-          got[#got + 1] = {rank = m.rank, value = answer.value}
-        else
-          err = errors.to_data(errors.from(err))
-          err.node = err.node or m.node
-          lost[#lost + 1] = {rank = m.rank, err = err}
-        end
-        if one_came then
-          one_came {rank = m.rank, value = answer and answer.value, err = not answer and err or nil}
-        end
-      end)
+    local list <const> = chosen(request.ranks)
+    local answers <const>, problems <const> = ask_all(list, function(m)
+      local answer, err
+      if m.state == "lost" or m.state == "ended" then
+        err = m.err
+      elseif not m.address then
+        err = errors.new("T0508", {message = ("member %d is being started again"):format(m.rank), node = m.node})
+      else
+        answer, err = core.call(m.address, body, request.timeout_s or TIMEOUT_S)
+      end
+      if not answer then
+        err = errors.to_data(errors.from(err))
+        err.node = err.node or m.node
+      end
+      if one_came then one_came {rank = m.rank, value = answer and answer.value, err = err} end
+      return answer, err
+    end)
+    for i, m in ipairs(list) do
+      if answers[i] then
+        got[#got + 1] = {rank = m.rank, value = answers[i].value}
+      else
+        lost[#lost + 1] = {rank = m.rank, err = problems[i]}
+      end
     end
-    for _, fiber in ipairs(fibers) do core.fiber_wait(fiber) end
     calls = calls - 1
     return {got = got, lost = lost}
   end
@@ -281,9 +283,7 @@ function actors.keeper(a)
   for rank, place in ipairs(a.members) do
     members[rank] = {rank = rank, node = place.node, agent = place.agent, ends = {}}
   end
-  local starts = {}
-  for i, m in ipairs(members) do starts[i] = core.fiber(start, m) end
-  for _, fiber in ipairs(starts) do core.fiber_wait(fiber) end
+  ask_all(members, start)
   if a.owner then core.monitor(a.owner) end
 
   local ops = {
