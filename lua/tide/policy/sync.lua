@@ -3,6 +3,7 @@
 --
 -- A fiber asks the nodes with workers for what their workers have counted; what a view tells are differences of the
 -- newest answers and those of some seconds before.
+local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 
 local sync = {}
@@ -64,12 +65,14 @@ end
 function sync:sample()
   local names = {}
   for i, t in ipairs(self.list) do names[i] = t.name end
+  local ids, agents = {}, {}
   for _, node in ipairs(self.nodes) do
-    local answer = node.workers > 0 and not node.lost
-      and core.call(node.agent, {op = "staleness", tables = names}, ASK_S)
-    for _, t in ipairs(answer and self.list or {}) do
-      local answers = t.answers[node.id] or {}
-      t.answers[node.id] = answers
+    if node.workers > 0 and not node.lost then ids[#ids + 1], agents[#agents + 1] = node.id, node.agent end
+  end
+  for i, answer in pairs((ask_all(agents, {op = "staleness", tables = names}, {timeout_s = ASK_S}))) do
+    for _, t in ipairs(self.list) do
+      local answers = t.answers[ids[i]] or {}
+      t.answers[ids[i]] = answers
       answers[#answers + 1] = {at = answer.now, workers = answer.tables[t.name] or {}}
       while #answers > 2 and answers[2].at <= answer.now - WINDOW_S do table.remove(answers, 1) end
     end
