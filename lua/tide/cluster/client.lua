@@ -1,4 +1,5 @@
 -- This process as a client of a running cluster: where that is, coming in, asking the agents of its nodes.
+local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 local directory = require "tide.cluster.directory"
 local errors = require "tide.errors"
@@ -73,7 +74,7 @@ function client.ask_one(request)
   return core.node_run([[return require("tide.cluster.client").ask_one_inside(...)]], "@tide/client.lua", request)
 end
 
-local ASK_S <const> = 3600
+local ASK_S <const>, GATHER_S <const> = 3600, 5
 
 function client.ask_one_inside(request)
   for _, member in ipairs(core.members()) do
@@ -88,16 +89,15 @@ function client.ask_one_inside(request)
 end
 
 function client.gather_inside(request)
-  local rows = {}
-  for _, member in ipairs(require("tide.cluster.members").listed()) do
-    local row = {name = member.name, id = member.id, state = member.state}
-    if member.state == "up" then
-      local address <const> = node_status.address(member, request.op)
-      local answer, err
-      if address then answer, err = core.call(address, request, 5) end
-      row.answer, row.error = answer, err and errors.to_data(errors.from(err))
-    end
-    rows[#rows + 1] = row
+  local rows, asked, addresses = {}, {}, {}
+  for i, member in ipairs(require("tide.cluster.members").listed()) do
+    rows[i] = {name = member.name, id = member.id, state = member.state}
+    local address <const> = node_status.address(member, request.op)
+    if address then asked[#asked + 1], addresses[#addresses + 1] = rows[i], address end
+  end
+  local answers <const>, problems <const> = ask_all(addresses, request, {timeout_s = GATHER_S})
+  for i, row in ipairs(asked) do
+    row.answer, row.error = answers[i], problems[i] and errors.to_data(errors.from(problems[i]))
   end
   return rows
 end

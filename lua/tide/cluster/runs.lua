@@ -11,6 +11,7 @@
 --
 -- docs/runs.md is the guide.
 local answers = require "tide.cluster.answers"
+local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local shapes = require "tide.cluster.shapes"
@@ -637,11 +638,13 @@ end
 
 -- What its tables take on each node, by name.
 local function memory_of(r)
-  local used = {}
+  local used, names, agents = {}, {}, {}
   for _, member in ipairs(core.members()) do
     local agent <const> = member.state == "up" and core.whereis(member.name .. "/agent")
-    local answer <const> = agent and core.call(agent, {op = "run.memory", n = r.n}, MEMORY_S)
-    if answer and answer.cap_bytes then used[member.name] = {used = answer.used_bytes, refused = answer.refused} end
+    if agent then names[#names + 1], agents[#agents + 1] = member.name, agent end
+  end
+  for i, answer in pairs((ask_all(agents, {op = "run.memory", n = r.n}, {timeout_s = MEMORY_S}))) do
+    if answer.cap_bytes then used[names[i]] = {used = answer.used_bytes, refused = answer.refused} end
   end
   return used
 end
