@@ -9,6 +9,7 @@ local sim = require "tide.sim"
 local opt = tide.options {
   who = {"node that dies", default = "s1"},
   within = {"ms of the start", default = 100},
+  shared = {"slots are waited for", type = "boolean", default = false},
 }
 local PASSES <const>, EXAMPLES <const> = 2, 40
 local tables = {}
@@ -26,21 +27,23 @@ local job = tide.job {name = "count", data = EXAMPLES, chunks = 8, stop = {epoch
   end}
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = 2, servers = 3, workers = 2}
+  if opt.shared then cluster:schedule "scheduling/fifo" end
   sim.net {latency = {"20us", "2ms"}}
   core.fiber(function()
     core.sleep(opt.within / 1000 * sim.rng:uniform())
     sim.fault("crash", {node = opt.who})
   end)
-  local run = cluster:start(job)
+  local run = cluster:start(job, nil, opt.shared and {slots = 2} or nil)
   local examples = 0
   for r in run:events "report" do examples = examples + r.examples end
   run:wait()
   print(run:state(), examples)
 end)
 LUA
-for seed in $(seq 1 7); do
-    for who in s1 n2; do
-        run 0 sim --seed $seed start.lua --who $who
+for seed in $(seq 1 5); do
+    for how in "--who s1" "--who n2" "--who s1 --shared" "--who n2 --shared"; do
+        # shellcheck disable=SC2086
+        run 0 sim --seed $seed start.lua $how
         says out.txt '^done	80$'
     done
 done
