@@ -173,7 +173,14 @@ says made.txt '^made$'
 touch stop
 wait "$driver" || { fail "the run ended with $?"; tail -5 run-err.txt; }
 says run.txt 'exact.true.true.true'
-run 0 down lab -y
+rm -f progress stop
+run 0 submit --cluster lab --slots 1 long.lua
+goes_on 20
+run 0 down lab -y # ends runs, then controllers
+says err.txt 'cluster .lab. is down, stopped [a-z]+-[0-9]+$'
+run 0 runs show last
+says out.txt 'state +stopped: the cluster was taken down'
+nothing_left
 
 # A node that cannot start ends those that could.
 rm -f "$logs/n1.sock"

@@ -233,10 +233,10 @@ function standing.stop_runs_inside()
   return {runs = names}
 end
 
--- Runs end first, as stopped: else each would fail with the first node that leaves. A cluster that does not answer has
--- nothing to be asked.
+-- Runs end first, as stopped: else each would fail with the first node that leaves.
+---@return string[]|nil names of runs; nil: the cluster does not answer
 local function stop_runs(name)
-  if not require("tide.cluster.client").attach {cluster = name} then return {} end
+  if not require("tide.cluster.client").attach {cluster = name} then return nil end
   local answer <const> = core.node_run([[return require("tide.cluster.up_down").stop_runs_inside()]],
     "@tide/up_down.lua", {})
   core.node_stop(0)
@@ -257,7 +257,7 @@ function standing.down(o)
   local _, replicated = directory.endpoints(name)
   local told = true
   if replicated then
-    told = require("tide.cluster.replicated").quit(name)
+    told = stopped ~= nil and require("tide.cluster.replicated").quit(name)
   else
     signal_pid(pids[1], "TERM")
   end
@@ -265,7 +265,7 @@ function standing.down(o)
   for _, pid in ipairs(left) do signal_pid(pid, "KILL") end
   if #left > 0 then wait_gone(name, 2) end
   directory.unpublish(name)
-  return {cluster = name, ended = #pids, killed = #left, runs = stopped}
+  return {cluster = name, ended = #pids, killed = #left, runs = stopped or {}}
 end
 
 return standing

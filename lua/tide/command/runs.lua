@@ -145,7 +145,7 @@ function verbs.show(context, runs)
   end
   local log <const> = last_lines(run.directory .. "/run.log", LOG_LINES)
   if #log > 0 then context:print "" end
-  for _, l in ipairs(log) do context:print(text.clean(l)) end
+  for _, l in ipairs(log) do context:print(text.clean_lines(l)) end
   return 0
 end
 

@@ -109,7 +109,7 @@ end
 function log_lines.text(line)
   local seconds <const> = line.time // 1 | 0
   return ("%s.%03d  %-5s  %s: %s"):format(os.date("!%F %T", seconds), (line.time - seconds) * 1000 // 1 | 0, line.level,
-    text.clean(line.node), text.clean(line.text))
+    text.clean(line.node), text.clean_lines(line.text))
 end
 
 return log_lines
