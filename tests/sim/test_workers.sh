@@ -78,7 +78,7 @@ local job = tide.job {name = "again", data = 40, chunks = 20, stop = {epochs = P
         tide.sleep(0.001)
         c:report {examples = c.count}
       end
-      w:report {rank = w.rank, told = w.workers}
+      w:report {told = w.workers}
       if w:stopping() then break end
     end
   end}
