@@ -1696,6 +1696,11 @@ function tide_units_module.format_duration(seconds) end
 ---@return string `00:12`, `1:02:03`
 function tide_units_module.format_clock(seconds) end
 
+---An integer of 64 bits without sign, as keys are: Lua shows those from 2^63 on as negative.
+---@param n integer
+---@return string
+function tide_units_module.format_unsigned(n) end
+
 ---@class tide.show_module
 local tide_show_module = {}
 

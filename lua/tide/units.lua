@@ -150,4 +150,13 @@ function units.format_clock(seconds)
   return ("%d:%02d:%02d"):format(s // 3600, s % 3600 // 60, s % 60)
 end
 
+---An integer of 64 bits without sign, as keys are: Lua shows those from 2^63 on as negative.
+---@param n integer
+---@return string
+function units.format_unsigned(n)
+  if n >= 0 then return ("%d"):format(n) end
+  local tenth <const> = (n >> 1) // 5
+  return ("%d%d"):format(tenth, n - tenth * 10)
+end
+
 return units

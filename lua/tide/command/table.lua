@@ -149,7 +149,7 @@ return {
       table.sort(workers, function(a, b) return a.worker < b.worker end)
       if s then s.workers = workers end
       context:print(context.core.json_encode {schema = "tide.staleness/1", name = o.table, nodes = parts,
-        staleness = s, hottest = found.hottest, relocate_p50_s = found.relocate_p50_s,
+        staleness = s, hottest = heat.to_data(found.hottest), relocate_p50_s = found.relocate_p50_s,
         relocate_p99_s = found.relocate_p99_s})
     else
       local form <const> = {width = context.terminal.width, unicode = context.terminal.utf8,

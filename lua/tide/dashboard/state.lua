@@ -1,6 +1,7 @@
 -- What the page shows, from two snapshots of a cluster: a *sample*, the few numbers that become curves, and a *state*,
 -- everything as it is now. Pure: no clock, no cluster.
 local metrics = require "tide.show.metrics"
+local units = require "tide.units"
 
 local state = {}
 
@@ -107,7 +108,7 @@ local function hot_rows(keys)
     local users = {}
     for name in pairs(key.nodes or {}) do users[#users + 1] = text(name) end
     table.sort(users)
-    rows[i] = {key = ("%d"):format(key.key), share = key.share, users = users}
+    rows[i] = {key = units.format_unsigned(key.key), share = key.share, users = users}
   end
   return rows
 end

@@ -208,6 +208,8 @@ function summary:locality() return heat.locality_chart("Accesses of " .. self.jo
 function summary:to_data()
   local data = {schema = "tide.summary/1"}
   for k, v in pairs(self) do data[k] = v end
+  data.hottest = {}
+  for name, list in pairs(self.hottest) do data.hottest[name] = heat.to_data(list) end
   return data
 end
 

@@ -2,6 +2,8 @@
 --
 -- Each node samples what its own workers read and write (runtime/store/core/key_counts.h); a table's accesses are the
 -- sum. A key that is missing in a node's answer had less there than what the answer ends with.
+local units = require "tide.units"
+
 local heat = {}
 
 ---@class tide.hot_key
@@ -47,10 +49,23 @@ function heat.merge(answers, count)
   end
   table.sort(list, function(a, b)
     if a.accesses ~= b.accesses then return a.accesses > b.accesses end
-    return a.key < b.key
+    return math.ult(a.key, b.key)
   end)
   for i = #list, count + 1, -1 do list[i] = nil end
   return list, total
+end
+
+---Hot keys for JSON, which has no numbers from 2^63 on: such keys are texts there.
+---@param list tide.hot_key[]
+---@return table[]
+function heat.to_data(list)
+  local out = {}
+  for i, k in ipairs(list) do
+    out[i] = {}
+    for name, value in pairs(k) do out[i][name] = value end
+    if k.key < 0 then out[i].key = units.format_unsigned(k.key) end
+  end
+  return out
 end
 
 ---Adds the times of relocations of one node to `sum`, bucket by bucket.

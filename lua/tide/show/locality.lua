@@ -22,7 +22,7 @@ local COPIES <const> = {
 }
 
 local KEYS <const> = {
-  {key = "key"}, {key = "accesses", format = "count"}, {key = "share", format = "share"},
+  {key = "key", format = "key"}, {key = "accesses", format = "count"}, {key = "share", format = "share"},
   {key = "reads", format = "count"}, {key = "writes", format = "count"}, {key = "by"},
 }
 

@@ -295,9 +295,9 @@ function causes.hot_key(s)
   local key <const> = name and hot_key(s, name)
   local home <const>, usual_key_s <const> = busy_home(s)
   if not key or not home or usual_key_s > 0 and home.key_s > APART * usual_key_s then return nil end
-  return {share = store_share(s), subject = ("key %d of %s"):format(key.key, name),
-    sentence = ("key %d of table %s holds up the run: it is %s of the table's accesses, and workers wait %s of their "
-      .. "time for the table"):format(key.key, name, percent(key.share), percent(share)),
+  return {share = store_share(s), subject = ("key %s of %s"):format(units.format_unsigned(key.key), name),
+    sentence = ("key %s of table %s holds up the run: it is %s of the table's accesses, and workers wait %s of their "
+      .. "time for the table"):format(units.format_unsigned(key.key), name, percent(key.share), percent(share)),
     remedy = "technique = \"replicate\" or \"intent\" keeps copies of hot keys on every node",
     evidence = {("%s's store: busy %s, %d keys served"):format(home.name, percent(home.busy), home.keys)}}
 end

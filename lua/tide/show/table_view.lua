@@ -20,7 +20,7 @@ local CELL_MIN <const> = 6
 
 local FORMATS <const> = {
   count = units.format_count, size = units.format_size, duration = units.format_duration,
-  share = units.format_share, rate = units.format_rate,
+  share = units.format_share, rate = units.format_rate, key = units.format_unsigned,
 }
 
 -- The shortest decimal that reads back as the same number.
