@@ -56,6 +56,7 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_keys(L);
     tide__lua_open_audit(L);
     tide__lua_open_watch(L);
+    tide__lua_open_look(L);
     tide__lua_open_control(L);
     tide__lua_open_http(L);
     return 1;

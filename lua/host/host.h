@@ -45,6 +45,7 @@ struct tide_lua_fiber {
     unsigned close_depth;
     bool cancelled, done, observed;
     lua_State *running; /* the coroutine that runs on it; NULL: L itself */
+    const char *kernel; /* that it is in, or NULL */
 };
 
 struct tide_lua {
@@ -58,6 +59,11 @@ struct tide_lua {
     struct tide_lua_fiber main;
     struct tide_sandbox *console;           /* of what runs outside of evaluations; NULL: no console */
     size_t memory, memory_peak, memory_max; /* bytes of the state; maximum 0: none */
+    struct {                                /* of the code that was asked for its stack: the hook it had; look.c */
+        lua_Hook hook;
+        int mask, count;
+        volatile bool pending;
+    } look;
     uint64_t slice_start;
     uint32_t hook_calls;
     bool memory_refused; /* the last allocation was: the next refusal is final */
@@ -112,6 +118,13 @@ void tide__lua_open_watch(lua_State *L);
 /* host.c: the fiber of the host that runs on this thread ends at its next instructions. What a signal's handler may
  * do. */
 void tide__lua_interrupt(struct tide_lua *host);
+
+/* ---- look.c ---- */
+/* See tide_look; host of the calling thread. */
+int tide__lua_look(struct tide_lua *host, enum tide_look_how how, char *out, size_t size);
+void tide__lua_open_look(lua_State *L);
+/* A tide_port_teller: what this thread does. */
+size_t tide__lua_last_words(char *out, size_t size);
 
 /* control.c */
 void tide__lua_open_control(lua_State *L);

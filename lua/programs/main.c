@@ -68,6 +68,7 @@ int main(int argc, char **argv) {
     struct tide_lua *host;
     keep_standard_streams();
     tide__memory_keep();
+    tide_port_tell_crashes(tide__lua_last_words);
     if (argc == 3 && strcmp(argv[1], "--hold-parent") == 0) {
         int code = tide_port_hold_parent(strtod(argv[2], NULL));
         if (code < 0) {

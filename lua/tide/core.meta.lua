@@ -57,6 +57,7 @@ function core.kill(address) end
 function core.right() end             --> "read"|"operate"|"admin" that this client has in its cluster; of a node "node"
 function core.open(right) end         -- clients of this right or a greater one may send to this actor: "read", "operate", "admin"; "node": none (default)
 function core.interrupt(address) end  --> true | nil, err ; of this node: what its fiber computes at this moment ends; once, so repeat it
+function core.stack(address) end      --> {{waits_for=, frames={{kind="lua"|"native"|"kernel", where="file:line", name=}, ..}}, ..} | nil, err ; what the fibers of an actor of this node do, innermost frames first
 function core.register(name) end      --> true | nil, err
 function core.whereis(name) end       --> address | nil, err ; "name" or "node/name"
 function core.sleep(s) end

@@ -59,6 +59,7 @@ static void actor_init(struct scheduler *s, struct actor *actor, const struct ti
     actor->state = o->state;
     actor->release = o->release;
     actor->interrupt = o->interrupt;
+    actor->look = o->look;
     actor->type = o->type ? o->type : (o->run ? "fiber" : "handler");
     actor->messages_max = o->messages_max != 0 ? o->messages_max : MESSAGES_DEFAULT;
     actor->bytes_max = o->bytes_max != 0 ? o->bytes_max : BYTES_DEFAULT;

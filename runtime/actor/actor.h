@@ -110,6 +110,14 @@ struct tide_blob *tide_message_blob(const struct tide_message *message);
 /* Bytes of a blob as one of their own (*shares* it). NULL: out of memory. */
 struct tide_blob *tide_blob_slice(struct tide_blob *of, const void *data, size_t size);
 
+/* For the last words of a process, in a signal's handler: the node whose code runs on this thread, the type of the
+ * actor whose fiber does, and what that tells of itself, as by tide_look. NULL and 0: none. */
+struct tide_thread_look {
+    const char *node, *actor;
+    int size;
+};
+struct tide_thread_look tide_look_at_thread(char *out, size_t size);
+
 /* ---- fibers ---- */
 /* The fiber that runs, NULL in handlers and outside. */
 struct tide_fiber *tide_fiber_current(void);
@@ -120,6 +128,8 @@ int tide_fiber_suspend(uint64_t deadline, const char *why);
 /* For people (tide_actors): the current fiber's next suspension waits for the row of this key from that node, as of a
  * clock (UINT32_MAX: of any). */
 void tide_fiber_expect(uint64_t key, uint32_t clock, uint16_t node);
+/* What a fiber waits for: static text; NULL: it runs, or is about to. Its thread. */
+const char *tide_fiber_waits(const struct tide_fiber *fiber);
 /* Any thread. Fibers are recycled, never freed while the system lives: a late wake is a spurious wake-up of another. */
 void tide_fiber_wake(struct tide_fiber *fiber);
 /* Makes present and later suspensions of a fiber of the calling actor answer ECANCELED. It must not have ended. */

@@ -234,6 +234,11 @@ int tide_fiber_suspend(uint64_t deadline, const char *why) {
     return 0;
 }
 
+const char *tide_fiber_waits(const struct tide_fiber *fiber) {
+    const bool waits = atomic_load_explicit(&fiber->state, memory_order_relaxed) == FIBER_SUSPENDED;
+    return waits ? atomic_load_explicit(&fiber->waits_for, memory_order_relaxed) : NULL;
+}
+
 void tide_fiber_wake(struct tide_fiber *fiber) {
     /* acq_rel: what the waker wrote before is seen by the fiber after it resumes */
     if (atomic_exchange_explicit(&fiber->state, FIBER_WOKEN, memory_order_acq_rel) != FIBER_SUSPENDED) {

@@ -172,6 +172,7 @@ struct actor {
     void *state;
     void (*release)(void *state);
     void (*interrupt)(void *state);
+    int (*look)(void *state, enum tide_look_how how, char *out, size_t size);
     struct queue urgent, normal, bulk; /* system lane; answer, store and control; bulk */
     struct tide_fiber *fibers, *ready_head, *ready_tail;
     struct queue senders; /* OP_ROOM of this node's fibers that wait for room in the mailbox */
@@ -247,6 +248,7 @@ struct scheduler {
     atomic_bool stopped;           /* closed and empty */
     _Atomic(struct trace *) trace; /* `ring` while it is written to, else NULL */
     struct trace *ring;            /* of whoever starts and reads traces; made once */
+    _Atomic(struct look *) look;   /* made once; interrupt.c */
 };
 
 /* ---- trace.c ---- */

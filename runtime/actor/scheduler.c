@@ -591,6 +591,7 @@ void scheduler_release(struct scheduler *s) {
     }
     tide_free(s->calls);
     tide_free(s->ring);
+    tide_free(atomic_load_explicit(&s->look, memory_order_relaxed));
     tide_free(s->heap);
     message_pool_release(s);
     tide_free(s);

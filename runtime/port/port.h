@@ -191,6 +191,11 @@ struct tide_signal_limit {
 void tide_port_signal_limit(const struct tide_signal_limit *limit); /* NULL: no limit */
 /* The code that ends this process in order is at work: it is left that much time from now, 0: any. */
 void tide_port_signal_heed(uint64_t ns);
+/* From now on a crash of this process is told on stderr, with what `teller` writes of the thread that crashed, before
+ * it takes its course; so is what the main thread does when an alarm ends the process. `teller` does what a signal's
+ * handler may, in the middle of anything, and returns a length. Before there are other threads. */
+typedef size_t tide_port_teller(char *out, size_t size);
+void tide_port_tell_crashes(tide_port_teller *teller);
 /* Whether this process's standard input has ended. What still comes there is read and dropped. */
 bool tide_port_input_ended(void);
 /* This process, and what it starts, gains no privileges by what it runs. secrets: it holds keys, so it leaves no core

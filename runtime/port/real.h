@@ -154,6 +154,9 @@ int tide__real_process_start(struct tide_executor *executor, const struct tide_p
 int tide__real_process_signal(struct tide_process *process, int signal_number);
 int tide__real_process_id(struct tide_process *process);
 void tide__real_process_release(struct tide_process *process);
+/* A stack for the handler of crashes on this thread; NULL: none. */
+void *tide__real_crash_stack_begin(void);
+void tide__real_crash_stack_end(void *stack);
 /* The executor ends: children live on, unwatched (those that die with us do so when the thread
  * ends). */
 void tide__real_processes_detach(struct tide_executor *executor);

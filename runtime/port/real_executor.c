@@ -203,6 +203,7 @@ static void *thread_main(void *arg) {
     struct tide_executor *e = arg;
     e->self = pthread_self();
     pthread_setname_np(e->self, e->name);
+    void *crash_stack = tide__real_crash_stack_begin();
     if (e->options.core >= 0) {
         cpu_set_t set;
         CPU_ZERO(&set);
@@ -216,6 +217,7 @@ static void *thread_main(void *arg) {
     uv_run(e->loop, UV_RUN_DEFAULT); /* until every handle has reported its end */
     TIDE_ASSERT(e->handles_open == 0);
     TIDE_ASSERT(uv_loop_close(e->loop) == 0);
+    tide__real_crash_stack_end(crash_stack);
     return NULL;
 }
 

@@ -1,8 +1,11 @@
 /*
- * The signals that end this process, and its alarms. SIGINT, SIGTERM and SIGHUP are counted by a handler, so they are
- * heard whatever the threads do: executors block them, and the main thread or one of a library runs the handler. The
- * code that polls the count ends in order. What does not come in time is ended by an alarm, on SIGALRM: the text is
- * written and the process exits. Children that die with their parent die then.
+ * The signals that end this process, its alarms, and the last words of its crashes. SIGINT, SIGTERM and SIGHUP are
+ * counted by a handler, so they are heard whatever the threads do: executors block them, and the main thread or one of
+ * a library runs the handler. The code that polls the count ends in order. What does not come in time is ended by an
+ * alarm, on SIGALRM: the text is written and the process exits. Children that die with their parent die then.
+ *
+ * A crash is told by a handler on a stack of the thread's own, for the fiber's may be what has overflowed. Then the
+ * signal takes its former course: a core dump, a sanitizer's report.
  */
 #include "port/real.h"
 
@@ -61,13 +64,108 @@ static void arm(enum alarm which, uint64_t ns) {
     set_timer();
 }
 
+/* ---- crashes ---- */
+
+enum { TOLD_BYTES = 4096, CRASH_STACK_BYTES = 1 << 16 };
+static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+static const char *const crash_names[] = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT"};
+static struct sigaction before_crash[TIDE_COUNT(crashes)];
+static tide_port_teller *tell; /* set once, before there are threads */
+
+static void put(const char *text, size_t size) {
+    while (size > 0) {
+        const ssize_t n = write(2, text, size);
+        if (n <= 0) {
+            return;
+        }
+        text += n;
+        size -= (size_t)n;
+    }
+}
+
+static void put_text(const char *text) {
+    put(text, strlen(text));
+}
+
+static void put_address(uintptr_t address) {
+    char digits[2 * sizeof address];
+    size_t at = sizeof digits;
+    do {
+        digits[--at] = "0123456789abcdef"[address % 16];
+        address /= 16;
+    } while (address != 0);
+    put_text(" at address 0x");
+    put(digits + at, sizeof digits - at);
+}
+
+/* A line about what this thread does; `none` if it is no thread of a node. */
+static void put_told(const char *before, const char *none) {
+    char told[TOLD_BYTES];
+    const size_t size = tell ? tell(told, sizeof told) : 0;
+    put_text(size > 0 ? before : none);
+    put(told, size);
+    put_text(size > 0 ? "\n" : "");
+}
+
+static void on_crash(int signal, siginfo_t *info, void *context) {
+    (void)context;
+    size_t which = 0;
+    while (crashes[which] != signal) {
+        which++;
+    }
+    (void)sigaction(signal, &before_crash[which], NULL); /* also for what comes while this tells */
+    put_text("\ntide: crashed: ");
+    put_text(crash_names[which]);
+    if (info->si_code <= 0 && signal != SIGABRT) {
+        put_text(" sent by a process");
+    } else if (signal == SIGSEGV || signal == SIGBUS) {
+        put_address((uintptr_t)info->si_addr);
+    }
+    put_told(" ", " on a thread without a node\n");
+    if (info->si_code <= 0 || signal == SIGABRT) { /* it was sent: coming back would not repeat it */
+        (void)raise(signal);
+    }
+}
+
+void *tide__real_crash_stack_begin(void) {
+    void *memory = tell ? tide_map(CRASH_STACK_BYTES, true) : NULL;
+    const stack_t stack = {.ss_sp = memory, .ss_size = CRASH_STACK_BYTES};
+    if (memory) {
+        (void)sigaltstack(&stack, NULL);
+    }
+    return memory;
+}
+
+void tide__real_crash_stack_end(void *memory) {
+    const stack_t none = {.ss_flags = SS_DISABLE};
+    if (memory) {
+        (void)sigaltstack(&none, NULL);
+        tide_unmap(memory, CRASH_STACK_BYTES);
+    }
+}
+
+void tide_port_tell_crashes(tide_port_teller *teller) {
+#if defined(TIDE_ASAN) || defined(TIDE_TSAN)
+    tell = teller; /* of alarms; crashes are the sanitizer's */
+#else
+    struct sigaction action = {.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    tell = teller;
+    (void)tide__real_crash_stack_begin(); /* the main thread's, for good */
+    for (size_t i = 0; i < TIDE_COUNT(crashes); i++) {
+        (void)sigaction(crashes[i], &action, &before_crash[i]);
+    }
+#endif
+}
+
+/* ---- alarms and signals ---- */
+
 static void on_alarm(int signal) {
     (void)signal;
     for (int i = 0; i < ALARM_COUNT; i++) {
         const uint64_t at = atomic_load_explicit(&alarms[i].at, memory_order_acquire);
         if (at != 0 && at <= now_ns() && alarms[i].text) {
-            const ssize_t n = write(2, alarms[i].text, strlen(alarms[i].text));
-            (void)n;
+            put_text(alarms[i].text);
+            put_told("  = ", "");
             _exit(alarms[i].code);
         }
     }

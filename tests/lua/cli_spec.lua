@@ -12,6 +12,7 @@ local WORK <const> = {
   run = "run %s", sim = "sim --seed 1 %s", up = "up",
   down = "down -y", node = "node --join unix:/x", status = "status", nodes = "nodes",
   actors = "actors", tables = "tables", table = "table show factors", links = "links", why = "why n1/agent",
+  stack = "stack n1/agent",
   events = "events", move = "move t 0-3 n1 --dry-run",
   checkpoint = "checkpoint list ckpt", config = "config", version = "version", help = "help",
   completion = "completion bash", attach = "attach -e 1+1", repl = "repl", tap = "tap n1/store",
@@ -25,7 +26,7 @@ local WORK <const> = {
 -- test_dashboard.sh, test_audit.sh.
 local ELSEWHERE <const> = {attach = true, repl = true, tap = true, trace = true, submit = true, jobs = true, job = true,
                           keys = true, drain = true, launch = true, metrics = true, runs = true, log = true,
-                          doctor = true, dashboard = true, audit = true}
+                          doctor = true, dashboard = true, audit = true, stack = true}
 local LATER <const> = {"bench"}
 
 describe("tide", function()
@@ -431,7 +432,7 @@ describe("tide", function()
 
     it("select and sort", function()
       local r = tide {"actors", "--where", "mailbox_messages > 0", "--plain"}
-      assert.equal("2:9\tn1\t\tworker\tpull factors\t0.02\t3\t2048\t5\t1e-08\n", r.out)
+      assert.equal("2:9\tn1\t\tworker\tpull factors\t0.02\t3\t2048\t5\t1e-08\t\n", r.out)
       local first = decode(support.lines(tide({"actors", "--sort", "waits_s", "--json"}).out)[1])
       assert.equal("2:1", first.address)
       first = decode(support.lines(tide({"actors", "--sort", "waits_s", "--reverse", "--json"}).out)[1])

@@ -46,6 +46,7 @@ end
 function fake.alarm() end
 function fake.interrupt_limit() end
 function fake.heed() end
+function fake.node_run() return nil, {message = "there is no node"} end
 function fake.kernels()
   return {{name = "add_rows", doc = "Adds rows. A paper, section 2; this takes more than one line.",
            parameters = {{name = "rows", type = "table", required = true, doc = "the table"},

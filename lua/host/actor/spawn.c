@@ -25,6 +25,14 @@ static void actor_interrupt(void *state) {
     }
 }
 
+static int actor_look(void *state, enum tide_look_how how, char *out, size_t size) {
+    struct lua_actor *actor = state;
+    if (actor->runs) {
+        return tide__lua_look(actor->host, how, out, size);
+    }
+    return actor->host ? TIDE_ENOENT : TIDE_EBUSY; /* it has ended; it has not begun */
+}
+
 static void actor_release(void *state) {
     struct lua_actor *actor = state;
     if (actor->host) {
@@ -164,6 +172,7 @@ int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *optio
                                    .state = actor,
                                    .release = actor_release,
                                    .interrupt = actor_interrupt,
+                                   .look = actor_look,
                                    .stack_bytes = TIDE_LUA_STACK,
                                    .role = actor->preempted ? TIDE_ROLE_CONTROL : TIDE_ROLE_COMPUTE,
                                    .thread = options->thread,

@@ -202,7 +202,10 @@ static int kernel_call(lua_State *L) {
     struct tide_costs_watch watch;
     tide__costs_begin(&watch);
     uint64_t traced = tide_trace_begin();
+    struct tide_lua_fiber *fiber = tide__lua_current(tide__lua_host(L));
+    fiber->kernel = kernel->name;
     int count = kernel->run(arguments, results, reason);
+    fiber->kernel = NULL;
     (void)tide__lua_resumed(L, count < 0 ? count : 0);
     if (count > TIDE_KERNEL_RESULTS_MAX) {
         return luaL_error(L, "kernel %s returned %d results: 16 at most", kernel->name, count);

@@ -14,8 +14,9 @@ local cli = {}
 ---Names of all commands, in the order of `tide help`.
 cli.names = {
   "run", "submit", "sim", "repl", "attach", "up", "down", "node", "jobs", "job", "runs", "status", "dashboard", "stat",
-  "metrics", "top", "nodes", "actors", "tables", "table", "links", "why", "tap", "trace", "events", "log", "move",
-  "drain", "launch", "audit", "checkpoint", "policy", "keys", "config", "doctor", "version", "help", "completion",
+  "metrics", "top", "nodes", "actors", "tables", "table", "links", "why", "stack", "tap", "trace", "events", "log",
+  "move", "drain", "launch", "audit", "checkpoint", "policy", "keys", "config", "doctor", "version", "help",
+  "completion",
 }
 
 local EXIT_TIMEOUT <const> = 124

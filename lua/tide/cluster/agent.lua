@@ -5,7 +5,9 @@ local core = require "tide.core"
 local errors = require "tide.errors"
 local heat = require "tide.show.hot_keys"
 local node_status = require "tide.cluster.node_status"
+local pieces = require "tide.run.pieces"
 local script = require "tide.script"
+local stacks = require "tide.cluster.stacks"
 local verbs = require "tide.cluster.verbs"
 
 local agent = {}
@@ -151,7 +153,7 @@ function ops.start(request)
     }
     if not address then return nil, err end
     run.workers[address] = true
-    state.workers[core.monitor(address)] = {run = request.run, address = address, thread = thread}
+    state.workers[core.monitor(address)] = {run = request.run, rank = rank, address = address, thread = thread}
     addresses[i] = address
   end
   return {addresses = addresses}
@@ -184,8 +186,9 @@ local function end_workers(addresses)
     end
     for _, w in pairs(state.workers) do
       if ending[w.address] then
-        core.event("run", ("a worker of run %s is stuck on thread %d: %s does not end"):format(w.run, w.thread,
-          w.address))
+        local line <const> = stacks.line((core.stack(w.address)))
+        core.event("run", ("a worker of run %s is stuck on thread %d: %s does not end%s"):format(w.run, w.thread,
+          w.address, line and ", it is at " .. line or ""))
       end
     end
   end)
@@ -274,6 +277,24 @@ local LATER <const> = {}
 local function beside(message, f, ...)
   answers.later(message, f, ...)
   return LATER
+end
+
+---What actors do at this moment: {address=}, else the workers {run=}, else all workers. Answers {data = encoded
+---tide.stack records}.
+function ops.stack(request, message)
+  return beside(message, function()
+    local list = {}
+    if request.address then
+      list[1] = {address = request.address}
+    else
+      for _, w in pairs(state.workers) do
+        if not request.run or request.run == w.run then
+          list[#list + 1] = {address = w.address, run = w.run, rank = w.rank}
+        end
+      end
+    end
+    return {data = pieces.of(core.encode(stacks.look(list)))}
+  end)
 end
 
 ---A test aid: from now on this process gets {share=} of one core.

@@ -21,9 +21,45 @@ function children.last_lines(path, count)
   return table.concat(lines, "\n", math.max(1, #lines - count + 1))
 end
 
+local SIGNALS <const> = {[1] = "SIGHUP", [2] = "SIGINT", [4] = "SIGILL", [6] = "SIGABRT", [7] = "SIGBUS",
+                         [8] = "SIGFPE", [9] = "SIGKILL", [11] = "SIGSEGV", [15] = "SIGTERM"}
+
 local function describe_end(ended)
-  if ended.signal and ended.signal ~= 0 then return ("ended by signal %d"):format(ended.signal) end
+  local signal <const> = ended.signal or 0
+  if signal ~= 0 then return "ended by " .. (SIGNALS[signal] or ("signal %d"):format(signal)) end
   return ("ended with exit code %d"):format(ended.status or -1)
+end
+
+local CRASH_LINES <const> = 40 -- of the log's end, behind what a sanitizer or a library may add
+local END_S <const> = 0.5      -- until the end of a process is known whose connection was lost
+
+---How a node's process has ended by itself: by a signal, and where it was then if it crashed.
+---@param child table of children.start
+---@return string|nil "crashed: SIGSEGV at address 0x8 in kernel saxpy, at train.lua:31 (worker on n2)"
+function children.how_ended(child)
+  local ended <const> = child.process:ended()
+  if not ended or (ended.signal or 0) == 0 or core.simulated() then return nil end
+  local crash
+  for line in (child.log and children.last_lines(child.log, CRASH_LINES) or ""):gmatch "[^\n]+" do
+    crash = line:match "^tide: (crashed: .*)" or crash
+  end
+  return crash and require("tide.text").clean(crash) or describe_end(ended)
+end
+
+---The error of a lost node, with how its process has ended if it is one of these.
+---@param err tide.error
+---@param list table[] of children.start
+---@return tide.error
+function children.explained(err, list)
+  for _, child in ipairs(err.code == "T0509" and err.node and list or {}) do
+    if child.name == err.node then
+      local until_s <const> = core.now() + END_S
+      while not core.simulated() and not child.process:ended() and core.now() < until_s do core.sleep(POLL_S) end
+      local how <const> = children.how_ended(child)
+      if how then err.message = ("node %s is lost: its process %s"):format(child.name, how) end
+    end
+  end
+  return err
 end
 
 ---A simulated node in place of a process, with the same face.

@@ -28,6 +28,18 @@ local function serve_as_node(program)
   if not ok then error(err, 0) end
 end
 
+-- Nodes whose processes have ended by a signal, each once: as an event, and in the log.
+local function tell_ends(nodes)
+  for _, child in ipairs(nodes) do
+    local how <const> = not child.told and children.how_ended(child)
+    if how then
+      child.told = true
+      core.event("node", ("the process of %s %s"):format(child.name, how))
+      core.log("error", ("the process of %s %s"):format(child.name, how))
+    end
+  end
+end
+
 ---Control actor of a cluster of `tide up`: starts the nodes as children, publishes where the cluster is, and ends
 ---with them on SIGTERM.
 ---@param a {cluster: string, nodes: integer, workers: integer}
@@ -66,6 +78,7 @@ function standing.control(a)
   local synced_at = core.now()
   while not ending do
     runs.keep()
+    tell_ends(nodes)
     if core.now() - synced_at > 1 then
       synced_at = core.now()
       core.audit_sync()

@@ -18,7 +18,7 @@ verbs.needs = {
   agent = {
     -- looks
     status = "read", served = "read", hottest = "read", staleness = "read", waits = "read", events = "read",
-    log = "read", jobs = "read", metrics = "read", ["trace.read"] = "read", ["run.memory"] = "read",
+    log = "read", jobs = "read", metrics = "read", ["trace.read"] = "read", ["run.memory"] = "read", stack = "read",
     -- a session has a role of its own, at most its opener's right; to end another's takes admin
     ["console.open"] = "read", ["console.drop"] = "read",
     -- acts on what is there

@@ -4,6 +4,7 @@ local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"
 local listing = require "tide.show.listing"
 local slowest = require "tide.show.slowest"
+local stacks = require "tide.cluster.stacks"
 local text = require "tide.text"
 local why = require "tide.show.why"
 
@@ -22,6 +23,7 @@ local function runs(context)
   after, err = collect.ask {hot = true}
   if not after then return nil, err end
   local findings <const> = slowest.of(before, after)
+  stacks.add_lines(findings, stacks.ask() or {})
   for _, finding in ipairs(findings) do
     if context.json then
       finding.schema = "tide.finding/1"

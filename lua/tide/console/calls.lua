@@ -14,6 +14,7 @@ local remote_run = require "tide.run.remote"
 local render = require "tide.console.render"
 local save = require "tide.console.save"
 local share = require "tide.cluster.cpu_share"
+local stacks = require "tide.cluster.stacks"
 local taps = require "tide.console.taps"
 local targets = require "tide.console.targets"
 local text = require "tide.text"
@@ -130,14 +131,25 @@ function calls.why(actor)
     local before <const> = collect.here()
     core.sleep(WHY_S)
     local rows <const> = require("tide.show.slowest").of(before, collect.here {hot = true})
+    stacks.add_lines(rows, stacks.gather {})
     for i, f in ipairs(rows) do
-      rows[i] = {run = f.run, cause = f.cause, share = f.share, sentence = f.sentence, try = f.remedy or "-"}
+      rows[i] = {run = f.run, cause = f.cause, share = f.share, sentence = f.sentence,
+                 evidence = table.concat(f.evidence, "; "), try = f.remedy or "-"}
     end
     return rows
   end
   local rows, err = why.chain(view().actors, actor, (core.node() or {}).name)
   if not rows then error(err, 2) end
   return rows
+end
+
+---What an actor, or each worker of a run, does at this moment: the stacks of its fibers, innermost first.
+---@param name string a run "mf-1", one of its workers "mf-1/2", "n1/agent", an address "2:17", or a name on this node
+---@return table[] rows
+function calls.stack(name)
+  local list <const>, err = stacks.of(view().actors, name, (core.node() or {}).name)
+  if not list then error(err, 2) end
+  for _, each in ipairs(list) do session.print(table.concat(stacks.lines(each), "\n") .. "\n") end
 end
 
 ---The runs of this cluster; `@job:NAME` is the nodes of a job.

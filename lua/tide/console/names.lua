@@ -185,7 +185,7 @@ The ten things to do first
   nodes()                       what there is                     top()      which actors are busy
   tables                        the tables; tables.NAME for one   links()    the connections
   why()                         what holds up the runs
-  why("n1/agent")               what an actor waits for
+  why("n1/agent")  stack "mf-1" what an actor waits for; what workers do, line by line
   tables.NAME:pull{1,2,3}       rows, printed by their summary
   @all 1+1                      on every node; @role:worker, @n3, @n[2-5]
   policy.list()                 policies of the run; policy.swap("batching/boa")

@@ -26,8 +26,8 @@ local function words(list, role, out)
 end
 
 local NEEDS <const> = {}
-words([[nodes top links why runs run events log metric on jobs kill more watch tap hist time bench spark json full help
-  print save tables.NAME policy.list policy.report policy.history policy.why]], "read", NEEDS)
+words([[nodes top links why stack runs run events log metric on jobs kill more watch tap hist time bench spark json full
+  help print save tables.NAME policy.list policy.report policy.history policy.why]], "read", NEEDS)
 words("policy.swap policy.shadow policy.check policy.set policy.rollback", "operate", NEEDS)
 
 -- Of Lua's own: nothing that loads code, reaches files or processes, or other people's tables.

@@ -7,6 +7,7 @@ local interrupts = require "tide.interrupts"
 local run_host = require "tide.run.host"
 local run_log = require "tide.run.run_log"
 local script = require "tide.script"
+local stacks = require "tide.cluster.stacks"
 
 local driver = {}
 
@@ -372,7 +373,7 @@ end
 ---Runs beside the script's main. A run handles Ctrl-C and --timeout where the script waits for it; a script that does
 ---something else meanwhile, or for ever, is ended here, with all children. driver.run finds out why.
 local function watch(context)
-  local due
+  local due, ends
   while true do
     core.sleep(0.1)
     if context.host then require "tide.cluster.own_log"() end -- its output is a file
@@ -385,13 +386,16 @@ local function watch(context)
     local late <const> = context.deadline and core.now() >= context.deadline
     local left = seen >= 1 and heed_interrupt(context, signal)
     context.gone = context.gone or context.attached and cluster_gone()
-    if late or context.gone then left = KILL_S end
+    if late or context.gone then left = context.ends and ENDING_S or KILL_S end
+    if context.ends ~= ends then ends, due = context.ends, nil end
     if seen >= 2 then left = KILL_TWICE_S end
     if context.stopped then left = 0 end
     if not due and late then core.alarm(KILL_S + ENDING_S) end
     due = left and math.min(due or math.huge, core.now() + left)
     if due and core.now() >= due then
       core.heed(ENDING_S)
+      local line <const> = not context.gone and stacks.line((core.stack(core.self())))
+      if line then context.progress:say("tide: the script was at " .. line) end
       if not context.gone then close_clusters(context) end -- else there is nobody to tell
       if context.stopped then context.script_run:close(nil, context.stopped) end
       core.kill(core.self())

@@ -3,6 +3,7 @@
 -- The run itself lives in its controller actor (controller.lua) and on the workers; this end polls the controller for
 -- what happened, draws the progress line meanwhile, and turns Ctrl-C into a stop: once at the next report, twice now.
 local checks = require "tide.checks"
+local children = require "tide.cluster.children"
 local core = require "tide.core"
 local outbox = require "tide.run.outbox"
 local pieces = require "tide.run.pieces"
@@ -20,6 +21,7 @@ run.__index = run
 
 local CONTROLLER <const> = [[return require("tide.run.controller").main(...)]]
 local POLL_S <const> = 30
+local LATE_S <const> = 4 -- for naming workers that are late
 local SHARED_S <const> = 0.02 -- a fiber looks so often for what another one polls
 local CHECKPOINT_S <const> = 3600
 local LOG_LINES_SHOWN <const> = 200
@@ -366,8 +368,10 @@ function run:look_for_interrupts()
   if context.gone then error(context.gone, 0) end
   local deadline <const> = context.deadline
   if deadline and core.now() >= deadline then
+    context.ends = true -- the driver's watcher lets the script close its clusters
+    local answer <const> = self.controller and core.call(self.controller, {op = "late"}, LATE_S)
     error(errors.new("T0507", {message = "the run took longer than --timeout", exit = 124,
-                               state = "the run was ended; nothing was written"}), 0)
+      state = ("%sthe run was ended; nothing was written"):format(answer and answer.late .. "; " or "")}), 0)
   end
 end
 
@@ -409,7 +413,7 @@ function run:pump()
     if event.kind == "log" then
       self:show_log(event)
     elseif event.kind == "failed" then
-      self.failed = errors.from(event.error)
+      self.failed = children.explained(errors.from(event.error), self.cluster.children)
     elseif event.kind == "evaluated" then
       self.results[event.id] = event
     elseif event.kind == "params" then

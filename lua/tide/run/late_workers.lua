@@ -1,20 +1,30 @@
 -- Workers that do not come to a report after their run was told to stop: they are named, with the line of the script
 -- that each is at, and when their time is over the run is cancelled. Methods of tide.controller.
 local core = require "tide.core"
+local stacks = require "tide.cluster.stacks"
 
 local late_workers = {}
 
 local NAME_S <const> = 10
 local INTERRUPTED_EXIT <const> = 130
+local NAMED_MAX <const> = 8
 
 function late_workers.extend(controller)
-  ---@return string[] "worker 2 on n2 (train.lua:31)"
+  ---Workers that have not come to a report, each with the line that it is at. Blocks for the looks at them.
+  ---@return string "worker 2 on n2 is at train.lua:31, ..."
   function controller:late_workers()
-    local list = {}
+    local late, lines = {}, stacks.by_address(stacks.gather {run = self.a.run})
     for _, w in ipairs(self:running()) do
-      if not w.waits then list[#list + 1] = ("worker %d on %s"):format(w.rank, w.node.name) end
+      if not w.waits then
+        local line <const> = lines[w.address]
+        late[#late + 1] = ("worker %d on %s%s"):format(w.rank, w.node.name, line and " is at " .. line or "")
+      end
     end
-    return list
+    if #late > NAMED_MAX then
+      late[NAMED_MAX] = ("and %d more"):format(#late - NAMED_MAX + 1)
+      for i = #late, NAMED_MAX + 1, -1 do late[i] = nil end
+    end
+    return #late > 0 and table.concat(late, ", ") or "no worker is late"
   end
 
   ---The run was told to stop: workers that do not come are named, and ended after `within_s`; nil: they are not.
@@ -24,16 +34,17 @@ function late_workers.extend(controller)
   end
 
   -- Beside the loop: a look at workers takes a while.
-  local function name_late(self)
+  local function name_late(self, now)
     core.fiber(function()
-      local late <const> = table.concat(self:late_workers(), ", ")
-      self:emit {kind = "log", text = ("has not come to a report for %d s: %s"):format(NAME_S, late)}
+      local late <const>, by = self:late_workers(), self.stop_by
+      self:emit {kind = "log", text = ("no report for %d s: %s%s"):format(NAME_S, late,
+        by and (": cancelled in %.0f s"):format(by - now) or "")}
     end)
   end
 
   local function cancel_late(self)
     core.fiber(function()
-      local why <const> = "it did not stop in time: " .. table.concat(self:late_workers(), ", ")
+      local why <const> = "it did not stop in time: " .. self:late_workers()
       if self.finished or self.failed then return end
       self:cancel_run(why, self.stopping == "interrupted" and INTERRUPTED_EXIT or nil)
     end)
@@ -48,8 +59,13 @@ function late_workers.extend(controller)
       cancel_late(self)
     elseif now >= self.name_late_at then
       self.name_late_at = math.huge
-      name_late(self)
+      name_late(self, now)
     end
+  end
+
+  ---Who holds up the run: {} -> {late}.
+  function controller.from_driver.late(self, _, message)
+    core.fiber(function() core.answer(message, {late = self:late_workers()}) end)
   end
 end
 

@@ -412,8 +412,11 @@ function run_life.extend(controller, ops)
   ops["verb.cancel"] = function(self, request, message)
     local err <const> = refuse_ended(self)
     if err then return core.answer_error(message, err) end
-    self:cancel_run(request.why or "asked")
-    core.answer(message, {state = (self:run_state())})
+    core.fiber(function()
+      local late <const> = self:late_workers()
+      if not (self.failed or self.finished) then self:cancel_run(("%s; %s"):format(request.why or "asked", late)) end
+      core.answer(message, {state = (self:run_state())})
+    end)
   end
 
   ---The keeper of runs holds this run for ended: whoever else works for it by now must not meet it.

@@ -16,6 +16,8 @@ local SEEN_S <const> = 0.05    -- of a run: with less there is nothing to judge
 
 ---@class tide.finding
 ---@field run string
+---@field uid string of the run
+---@field rank? integer of the worker that the cause is
 ---@field cause string one of slowest.CAUSES, or "none", "unknown"
 ---@field sentence string
 ---@field share number of the workers' time that would be gone, 0 to 1
@@ -207,7 +209,7 @@ function causes.worker(s)
   local own <const> = slow.report + slow.barrier + slow.messages
   local gain <const> = math.min(others_wait - own * (#s.workers - 1),
     (slow.busy_s - next_one.busy_s) * (#s.workers - 1))
-  return {share = gain / s.total, subject = "worker " .. slow.rank,
+  return {share = gain / s.total, rank = slow.rank, subject = "worker " .. slow.rank,
     sentence = ("worker %d on %s holds up the run: it computes %.1f times as long as the others, which wait %s of "
       .. "their time for it"):format(slow.rank, slow.node, slow.busy_s / math.max(usual, 1e-9),
       percent(others_wait / (s.total - s.seconds))),
@@ -460,7 +462,7 @@ function slowest.of_run(run, after, before)
   local s <const> = split_of(run, after, before)
   if not s then
     local state <const> = run.state ~= "running" and ("it is %s"):format(run.state) or "it has only begun"
-    return {run = run.name, cause = "unknown", share = 0, split = {}, evidence = {}, others = {},
+    return {run = run.name, uid = run.run, cause = "unknown", share = 0, split = {}, evidence = {}, others = {},
             sentence = ("nothing can be said of run %s: %s"):format(run.name, state)}
   end
   local found = {}
@@ -482,13 +484,14 @@ function slowest.of_run(run, after, before)
   local note <const> = crowded(s)
   if not top or top.share < LEAST then
     local sentence = ("nothing stands out: %s of the time is computing"):format(percent(s.share.computing))
-    return {run = run.name, cause = "none", share = 0, sentence = sentence, split = s.share, evidence = {note},
-            others = others}
+    return {run = run.name, uid = run.run, cause = "none", share = 0, sentence = sentence, split = s.share,
+            evidence = {note}, others = others}
   end
   table.remove(others, 1)
   if note then top.evidence[#top.evidence + 1] = note end
-  return {run = run.name, cause = top.cause, share = top.share, sentence = top.sentence, remedy = top.remedy,
-          subject = top.subject, split = s.share, evidence = top.evidence, others = others}
+  return {run = run.name, uid = run.run, cause = top.cause, share = top.share, sentence = top.sentence,
+          remedy = top.remedy, rank = top.rank, subject = top.subject, split = s.share, evidence = top.evidence,
+          others = others}
 end
 
 ---What holds up each run that goes on.

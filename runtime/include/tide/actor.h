@@ -195,6 +195,13 @@ typedef int (*tide_fiber_main)(void *state);
 /* DISK: what waits for files. A node without such a thread (a client) runs it on the control thread. */
 enum tide_role { TIDE_ROLE_IO, TIDE_ROLE_COMPUTE, TIDE_ROLE_CONTROL, TIDE_ROLE_DISK };
 
+/* How an actor's `look` is called, on its thread: */
+enum tide_look_how {
+    TIDE_LOOK_RESTS, /* by a fiber of another actor, or by one of its own in tide_look_here */
+    TIDE_LOOK_ASKS,  /* in a signal's handler, while one of its fibers runs: it may see to tide_look_here: EBUSY */
+    TIDE_LOOK_FORCED /* the same, and it tells what can be read in the middle of anything */
+};
+
 struct tide_actor_options {
     const char *name;    /* registered on this node, or NULL */
     const char *type;    /* shown by introspection: "shard", "worker"; static string */
@@ -203,13 +210,15 @@ struct tide_actor_options {
     void *state;         /* *takes*: released by `release` when the actor has ended */
     void (*release)(void *state);
     void (*interrupt)(void *state); /* see tide_interrupt; like a signal's handler. NULL: it cannot be */
-    size_t stack_bytes;             /* fibers: default 256 KiB; 1 MiB where Lua runs */
-    uint32_t messages_max;          /* mailbox bound; default 4096 */
-    uint32_t bytes_max;             /* mailbox bound; default 16 MiB */
-    uint8_t role;                   /* enum tide_role */
-    uint8_t thread;                 /* which thread of that role, modulo their number */
-    tide_address link;              /* linked to this actor from the start, or TIDE_NOBODY */
-    uint8_t opens;                  /* enum tide_right that a client has at least to send here; 0: nodes only */
+    int (*look)(void *state, enum tide_look_how how, char *out,
+                size_t size); /* see tide_look; NULL: it tells nothing */
+    size_t stack_bytes;       /* fibers: default 256 KiB; 1 MiB where Lua runs */
+    uint32_t messages_max;    /* mailbox bound; default 4096 */
+    uint32_t bytes_max;       /* mailbox bound; default 16 MiB */
+    uint8_t role;             /* enum tide_role */
+    uint8_t thread;           /* which thread of that role, modulo their number */
+    tide_address link;        /* linked to this actor from the start, or TIDE_NOBODY */
+    uint8_t opens;            /* enum tide_right that a client has at least to send here; 0: nodes only */
 };
 
 /*
@@ -232,6 +241,15 @@ int tide_kill(tide_address who, int reason);
  * repeat it. ENOENT: the actor has ended; EUNSUPPORTED: not in the simulator. Fibers and handlers.
  */
 int tide_interrupt(tide_address who);
+/*
+ * What an actor of this node does at this moment, while it does it: text that its `look` writes to `out`, which it
+ * returns the length of. `look` allocates nothing and waits for nothing: it may run in a signal's handler. An actor
+ * whose thread does not come back to its scheduler is interrupted. ENOENT: the actor has ended; EUNSUPPORTED: it tells
+ * nothing; ETIMEDOUT: its thread does not answer within half a second. Fibers.
+ */
+int tide_look(tide_address who, char *out, size_t size);
+/* From a fiber of the actor that was asked by TIDE_LOOK_ASKS: now it can tell. */
+void tide_look_here(void);
 
 /*
  * Send. Body: one msgpack value, copied. A fiber waits while the target's mailbox or the link's credit is full;

@@ -43,6 +43,8 @@ static void calls_outside_of_actors_return_einval_with_a_text(void **state) {
     REFUSED(tide_link, (1));
     REFUSED(tide_kill, (1, TIDE_EKILLED));
     REFUSED(tide_interrupt, (1));
+    char text[8];
+    REFUSED(tide_look, (1, text, sizeof text));
     REFUSED(tide_timer_start, (1, &id));
     REFUSED(tide_fiber_start, (NULL, NULL, 0, &fiber));
 #undef REFUSED

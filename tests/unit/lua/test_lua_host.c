@@ -243,6 +243,42 @@ static void a_killed_actor_ends_although_it_catches_errors(void **state) {
         "'EKILLED') end");
 }
 
+static void a_stack_shows_what_waits_loops_and_is_in_native_code(void **state) {
+    (void)state;
+    lua_on(TIDE_ROLE_CONTROL,
+           "local function frames(a) local f = assert(core.stack(a)) return f[1].frames, f[1].waits_for end\n"
+           "local function ends(a) core.monitor(a) core.kill(a)\n"
+           "  repeat core.interrupt(a) local m = core.receive(0.02) until m and m.kind == 'exit' end\n"
+           "local rests = start 'local function f()\\n core.receive()\\nend f() f()'\n"
+           "local f, waits = frames(rests)\n"
+           "assert(waits == 'receive' and f[1].name == 'receive' and f[1].kind == 'native')\n"
+           "assert(f[2].where == 'child.lua:2' and f[2].name == 'f' and f[3].where == 'child.lua:3')\n"
+           "local loops = start('local function f()\\n while true do\\n f = f\\n end end f() f()',\n"
+           "  {role = 'compute'})\n"
+           "for _ = 1, 3 do\n"
+           "  f, waits = frames(loops)\n"
+           "  assert(not waits and f[1].name == 'f' and f[1].where:find '^child.lua:[23]$' and f[1].kind == 'lua')\n"
+           "  assert(f[2].where == 'child.lua:4')\n"
+           "end\n"
+           "local behind = start('core.receive()', {role = 'compute'})\n" /* it does not get the thread */
+           "assert(not core.stack(behind))\n"
+           "ends(loops)\n"
+           "assert(frames(behind)[1].name == 'receive')\n"
+           "local inner = start('local c = coroutine.wrap(function()\\n while true do end end)\\n c()',\n"
+           "  {role = 'compute'})\n"
+           "f = frames(inner)\n"
+           "assert(f[1].where == 'child.lua:2' and f[#f].where == 'child.lua:3')\n"
+           "ends(inner)\n"
+           "local native = start('os.execute \"sleep 1\"\\ncore.receive()', {role = 'compute'})\n"
+           "f, waits = frames(native)\n"
+           "assert(not waits and f[1].kind == 'native' and f[1].name == 'execute' and f[2].where == 'child.lua:1')\n"
+           "for _, a in ipairs {rests, behind, native} do core.monitor(a) core.kill(a) core.receive() end\n"
+           "local gone, err = core.stack(rests) assert(not gone and err.name == 'ENOENT')\n"
+           "local store for _, a in ipairs(core.actors()) do store = a.type == 'store' and a.address or store end\n"
+           "gone, err = core.stack(store) assert(not gone and err.message:find 'no Lua actor')\n"
+           "f = assert(core.stack(core.self())) assert(f[1].frames[2].where:find '^test.lua')");
+}
+
 static void links_and_traps_work_from_lua(void **state) {
     (void)state;
     lua("core.trap_exits(true) local a = start([[ core.receive() error 'broken' ]], {link = true}) "
@@ -414,6 +450,7 @@ int main(void) {
         cmocka_unit_test(a_script_that_ends_takes_its_fibers_along),
         cmocka_unit_test(an_endless_loop_does_not_stop_the_control_thread),
         cmocka_unit_test(a_killed_actor_ends_although_it_catches_errors),
+        cmocka_unit_test(a_stack_shows_what_waits_loops_and_is_in_native_code),
         cmocka_unit_test(links_and_traps_work_from_lua),
         cmocka_unit_test(os_exit_is_refused_in_actors),
         cmocka_unit_test(the_node_describes_itself),
