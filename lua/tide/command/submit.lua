@@ -25,6 +25,8 @@ return {
     {name = "memory", type = "size", value = "SIZE",
      doc = "what its tables may take on each node (at least 1MiB; default: the job's `memory`, else any)"},
     {name = "keep", doc = "its tables stay when the run is closed; `tide table drop` removes them"},
+    {name = "grace", type = "duration", value = "TIME",
+     doc = "when its host gets a SIGTERM: workers that have not come to a report then are ended (default 30s)"},
     limit_options[1], limit_options[2], limit_options[3], limit_options[4],
     {name = "resume", type = "string", value = "DIR",
      doc = "go on from the newest whole checkpoint in this directory"},
@@ -44,7 +46,7 @@ return {
     local answer
     answer, problem = context.core.node_run([[return require("tide.command.submit").inside(...)]],
       "@tide/command/submit.lua", {cluster = o.cluster or endpoint, script = o.script, program = arg and arg[0],
-        o = {args = o.rest, slots = o.slots, memory = o.memory, keep = o.keep or nil,
+        o = {args = o.rest, slots = o.slots, memory = o.memory, keep = o.keep or nil, grace = o.grace,
           resume = o.resume, min = o.min, max = o.max, weight = o.weight,
           sizes = limits and limits.sizes}})
     local cluster <const> = context.core.node().cluster or "the cluster"

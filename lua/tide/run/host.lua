@@ -17,7 +17,7 @@ local GRANT_S <const> = 7 * 24 * 3600
 local MEMORY_LEAST <const> = 1 << 20
 local SAY_S <const> = 0.5
 local ENDS <const> = {T0210 = "stopped", T0507 = "stopped"} -- by the code of the error that ended the script
-local SUBMIT_FIELDS <const> = {args = true, slots = true, memory = true, keep = true, resume = true,
+local SUBMIT_FIELDS <const> = {args = true, grace = true, slots = true, memory = true, keep = true, resume = true,
                                min = true, max = true, sizes = true,
                                weight = true}
 
@@ -308,8 +308,8 @@ end
 ---Starts a host of its own for a script, which stays when this process ends, and waits until the cluster knows the run.
 ---@param cluster string name or endpoint
 ---@param path string of the script
----@param o? {args?: string[], slots?: integer, memory?: string|integer, keep?: boolean, resume?: string, min?: integer,
----  max?: integer, sizes?: string|integer[], weight?: number} keep: its tables stay when it is closed
+---@param o? {args?: string[], slots?: integer, memory?: string|integer, keep?: boolean, grace?: number, min?: integer,
+---  resume?: string, max?: integer, sizes?: string|integer[], weight?: number} keep: its tables stay when it is closed
 ---@return table|nil run of tide.remote_run, table? err
 function run_host.submit(cluster, path, o)
   o = o or {}
@@ -334,6 +334,7 @@ function run_host.submit(cluster, path, o)
   if o.slots then table.move({"--slots", tostring(o.slots)}, 1, 2, #words + 1, words) end
   if memory then table.move({"--memory", tostring(memory)}, 1, 2, #words + 1, words) end
   if o.keep then words[#words + 1] = "--keep" end
+  if o.grace then table.move({"--grace", tostring(o.grace)}, 1, 2, #words + 1, words) end
   local more <const> = require("tide.cli.limits").words(limits)
   table.move(more, 1, #more, #words + 1, words)
   if o.resume then table.move({"--resume", o.resume}, 1, 2, #words + 1, words) end
