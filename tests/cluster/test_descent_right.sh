@@ -215,7 +215,7 @@ says err.txt 'warning: tolerance 1e-09 is not reached: pass 2, the last of `pass
 cat >stopped.lua <<'LUA'
 local tide = require "tide"
 local d = tide.descent
-local opt = tide.options {job = {"", default = "sets"}}
+local opt = tide.options {job = {"", default = "sets"}, interrupt = {"as by Ctrl-C", default = false}}
 local data = tide.data.libsvm {generate = {train = 300, columns = 400, nonzeros = 20, classes = 0, seed = 1}}
 local matrix = tide.data.matrix(tide.data.generate {rows = 90, columns = 60, train = 2000, test = 9, rank = 4, seed = 1})
 local jobs = {
@@ -223,17 +223,28 @@ local jobs = {
   gram = d.lasso {name = "gram", data = data, share = 0.01, tolerance = 1e-14, mode = "gram"},
   path = d.path {name = "path", data = data, lambdas = 2, ratio = 0.5, folds = 4},
   factors = d.ccd {name = "factors", data = matrix, rank = 4, passes = 100},
+  own = d.job {name = "own", variables = 6, set = 2, rounds = 1 << 40, -- without end
+    push = function(_, set, x)
+      local sums = {}
+      for k, j in ipairs(set) do sums[k] = (j - x[j]) / 2 end
+      return sums
+    end,
+    pull = function(_, _, sums) return {sums[1] / 9, sums[2] / 9} end},
 }
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = 2}
   local run, last = cluster:start(jobs[opt.job]), nil
   for r in run:events "report" do
     last = r
-    if r.n == 3 then run:stop() end
+    if r.n == 3 and opt.interrupt then os.execute "(sleep 0.1; kill -INT $PPID) &" end -- behind system()
+    if r.n == 3 and not opt.interrupt then run:stop() end
   end
   run:wait()
   assert(run:state() == "stopped", run:state())
-  if opt.job == "factors" then
+  if opt.job == "own" then
+    local x, stopped = d.variables(run)
+    assert(stopped and x[6] > 0 and x[6] <= 6, "its variables were not written")
+  elseif opt.job == "factors" then
     for _, name in ipairs {"w", "h"} do
       for row = 0, 59 do assert(run.tables[name]:pull({row})[1] ~= 0, name .. " was not written") end
     end
@@ -246,10 +257,12 @@ tide.main(function()
   print "found so far"
 end)
 LUA
-for job in sets gram factors; do
+for job in sets gram factors own; do
     run 0 run -q stopped.lua --job $job
     says out.txt 'found so far'
 done
+run 130 run -q stopped.lua --job own --interrupt
+says out.txt 'found so far'
 run 1 run -q stopped.lua --job path
 says err.txt 'run path-[0-9]+ has no model: it is stopped and has not fitted all examples'
 
