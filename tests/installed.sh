@@ -106,6 +106,35 @@ for library in tide tide-actor; do
   if [ -z "$shown" ] || [ -n "$stray" ]; then echo "lib$library.so shows: $stray"; exit 1; fi
 done
 
+# Three controllers in a program: both libraries find the plugin where it is installed, and it finds all it takes.
+cat >"$work/three.c" <<'C'
+#include <stdio.h>
+#include <tide/actor.h>
+int main(void) {
+  struct tide_node *nodes[3] = {0};
+  for (int i = 0; i < 3; i++) {
+    char name[8];
+    snprintf(name, sizeof name, "n%d", i + 1);
+    const struct tide_node_options o = {.cluster = "three", .name = name, .no_store = true,
+                                        .controllers = i == 0 ? 3 : 0,
+                                        .join = i == 0 ? NULL : tide_node_endpoint(nodes[0])};
+    if (tide_node_create(&o, &nodes[i]) < 0) {
+      puts(tide_error_message());
+      return 1;
+    }
+  }
+  for (int i = 3; i-- > 0;) tide_node_destroy(nodes[i], TIDE_SECOND);
+  return 0;
+}
+C
+if [ -e "$(dirname "$pc")/tide/tide_raft.so" ]; then
+  for library in tide tide-actor; do
+    # shellcheck disable=SC2046
+    cc -std=gnu11 -Wall -Wextra -Werror "$work/three.c" $(pkg-config --cflags --libs $library) -Wl,-rpath,"$(dirname "$pc")" -o "$work/three"
+    XDG_RUNTIME_DIR=$work/run "$work/three" >"$work/three.txt" 2>&1 || { echo "three controllers by $library: $(cat "$work/three.txt")"; exit 1; }
+  done
+fi
+
 # The same through the CMake package, with a C++ compiler reading the header.
 mkdir "$work/consumer"
 cat >"$work/consumer/CMakeLists.txt" <<'CMAKE'

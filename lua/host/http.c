@@ -3,14 +3,10 @@
  * loaded by the first call and at no other time. The handle belongs to the thread that made it.
  */
 #include "lua/host/host.h"
+#include "base/plugin.h"
 #include "http/http.h"
 
-#include <dlfcn.h>
 #include <string.h>
-
-#ifndef TIDE_PLUGIN_DIRECTORY
-#define TIDE_PLUGIN_DIRECTORY "/usr/lib/tide"
-#endif
 
 static const char http_metatable; /* its address is the registry key */
 
@@ -21,17 +17,14 @@ struct server {
 };
 
 static const struct tide_http_plugin *load(char *reason, size_t capacity) {
-    void *library = dlopen("tide_http.so", RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        library = dlopen(TIDE_PLUGIN_DIRECTORY "/tide_http.so", RTLD_NOW | RTLD_LOCAL);
-    }
-    const struct tide_http_plugin *plugin = library ? dlsym(library, TIDE_HTTP_PLUGIN_SYMBOL) : NULL;
+    char why[600];
+    const struct tide_http_plugin *plugin =
+        tide__plugin_load("tide_http.so", NULL, TIDE_HTTP_PLUGIN_SYMBOL, why, sizeof why);
     if (!plugin) {
-        const char *why = dlerror();
         (void)snprintf(
             reason, capacity,
             "a dashboard needs the plugin tide_http.so, which is built when Debian's libmicrohttpd-dev is there: %s",
-            why ? why : "it cannot be loaded");
+            why);
         return NULL;
     }
     if (strcmp(plugin->version, TIDE_VERSION) != 0) {
@@ -167,7 +160,7 @@ static int core_http_listen(lua_State *L) {
     memset(server, 0, sizeof *server);
     lua_rawgetp(L, LUA_REGISTRYINDEX, &http_metatable);
     lua_setmetatable(L, -2);
-    char reason[400];
+    char reason[800];
     server->plugin = load(reason, sizeof reason);
     if (!server->plugin) {
         return tide__lua_failure(L, tide_fail(TIDE_EUNSUPPORTED, "%s", reason));

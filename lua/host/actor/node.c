@@ -679,7 +679,7 @@ static void set_blas(lua_State *L) {
 }
 
 static int core_build(lua_State *L) {
-    char reason[256] = "";
+    char reason[600] = "";
     lua_createtable(L, 0, 9);
 #ifdef __clang__
     set_text(L, "compiler", "clang " __clang_version__);
