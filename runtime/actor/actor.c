@@ -79,15 +79,13 @@ static void actor_init(struct scheduler *s, struct actor *actor, const struct ti
 
 /* ---- spawning ---- */
 
-static struct scheduler *choose(struct tide_system *system, const struct tide_actor_options *o) {
-    /* the first that there is */
-    const enum tide_role roles[] = {o->role <= TIDE_ROLE_DISK ? (enum tide_role)o->role : TIDE_ROLE_CONTROL,
-                                    TIDE_ROLE_CONTROL, TIDE_ROLE_IO};
+struct scheduler *scheduler_of_role(struct tide_system *system, enum tide_role role, unsigned thread) {
+    const enum tide_role roles[] = {role <= TIDE_ROLE_DISK ? role : TIDE_ROLE_CONTROL, TIDE_ROLE_CONTROL, TIDE_ROLE_IO};
     unsigned first = 0, count = 0;
     for (unsigned i = 0; count == 0; i++) {
         first = tide__role_threads(system, roles[i], &count);
     }
-    return system->schedulers[first + o->thread % count];
+    return system->schedulers[first + thread % count];
 }
 
 static void fiber_main(void *arg) {
@@ -119,7 +117,7 @@ int tide_spawn(struct tide_node *node, const struct tide_actor_options *o, tide_
     if (atomic_load_explicit(&system->stopping, memory_order_relaxed)) {
         return tide_fail(TIDE_ECLOSED, "the node is stopping");
     }
-    struct scheduler *s = choose(system, o);
+    struct scheduler *s = scheduler_of_role(system, (enum tide_role)o->role, o->thread);
     struct actor *actor = slot_take(s);
     if (!actor) {
         return tide_fail(TIDE_ENOMEM, "no room for another actor");

@@ -138,6 +138,15 @@ void tide_fiber_cancel(struct tide_fiber *fiber);
  * pauses); `arg` is heap memory that `drop` frees when nobody needs it: after this returned 0 it is the caller's again,
  * else it is gone. ENOMEM, ECLOSED; ECANCELED: the caller is being ended, the work goes on. Not in handlers. */
 int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg), void *arg, void (*drop)(void *arg));
+/* Work that no fiber waits for, such as writing a file: `run` is called on the node's first thread of `role`, then
+ * `done` on I/O thread 0. The tasks of one role run, and are done, in the order of their starts. `node` NULL: both are
+ * called at once. The caller owns the task and keeps it until `done`. A task that is not done when the node's threads
+ * have ended is abandoned, whether it ran or not. Any thread. */
+struct tide_task {
+    void (*run)(struct tide_task *task);
+    void (*done)(struct tide_task *task);
+};
+void tide_task_start(struct tide_node *node, enum tide_role role, struct tide_task *task);
 /* A further fiber of the calling actor (Lua's tide.spawn): shares its state, address and mailbox. */
 int tide_fiber_start(void (*run)(void *arg), void *arg, size_t stack_bytes, struct tide_fiber **out);
 /* What a room above keeps with a fiber: one record, embedded anywhere. `end` is called once, on the fiber's thread,

@@ -1,5 +1,7 @@
-/* Work that belongs on another thread of the node: a short-lived actor does it, the caller waits on
- * its fiber. */
+/*
+ * Work that belongs on another thread of the node. Of a hop a short-lived actor does it, and the caller waits on its
+ * fiber. A task is a message to that thread, which comes back when it has run.
+ */
 #include "actor/internal.h"
 
 /* Shared by the caller and the hop; the last to leave frees it. */
@@ -67,4 +69,29 @@ int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg
     }
     hop_leave(hop);
     return code;
+}
+
+/* ---- tasks ---- */
+
+void tide_task_start(struct tide_node *node, enum tide_role role, struct tide_task *task) {
+    if (!node || TIDE_MUTANT(task_in_place)) {
+        task->run(task);
+        task->done(task);
+        return;
+    }
+    struct tide_system *system = tide_system_of(node);
+    const enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
+    struct message *m =
+        message_create(tide__scheduler && tide__scheduler->system == system ? tide__scheduler : NULL, 0);
+    tide__memory_swap(use);
+    TIDE_ASSERT(m);
+    m->op = OP_TASK;
+    m->task = task;
+    inbox_push(scheduler_of_role(system, role, 0), m);
+}
+
+void task_run(struct scheduler *s, struct message *m) {
+    m->task->run(m->task);
+    m->op = OP_TASK_DONE;
+    inbox_push(s->system->schedulers[0], m);
 }

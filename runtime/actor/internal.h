@@ -41,6 +41,8 @@ enum message_op {
     OP_WAKE,      /* embedded in a fiber */
     OP_ROOM,      /* `fiber` waits until the mailbox of in.to has room for a message of in.size bytes */
     OP_OUTGOING,  /* hand `out` to the route */
+    OP_TASK,      /* run `task` */
+    OP_TASK_DONE, /* `task` has run */
     OP_NODE_DOWN, /* node in.call ended with in.code */
     OP_STOP,      /* embedded in a scheduler. Its stop phase: in.code = enum stop_phase */
 };
@@ -56,6 +58,7 @@ struct message {
     struct tide_credit_account *account;
     union {
         struct tide_fiber *fiber; /* OP_WAKE, OP_ROOM; else NULL */
+        struct tide_task *task;   /* OP_TASK, OP_TASK_DONE */
         uint64_t queued_at;       /* OP_MESSAGE: when it was sent or came, once somebody taps; else 0 */
     };
     uint32_t credit_bytes;
@@ -289,6 +292,9 @@ void actor_activate(struct scheduler *s, struct actor *actor);
 void actor_end(struct scheduler *s, struct actor *actor, int reason, const char *text);
 void actor_kill(struct scheduler *s, struct actor *actor, int reason, const char *text);
 void scheduler_start_fiber(struct scheduler *s, struct actor *actor);
+/* A thread of the role; of control, then I/O, where the node has none. */
+struct scheduler *scheduler_of_role(struct tide_system *system, enum tide_role role, unsigned thread);
+void task_run(struct scheduler *s, struct message *message); /* OP_TASK; *takes* */
 void actor_slot_return(struct scheduler *s, struct actor *actor);
 /* May a client of this right reach the actor? 0: who sends is no client. */
 static inline bool actor_opens_to(const struct actor *actor, uint8_t right) {

@@ -309,6 +309,12 @@ void scheduler_dispatch(struct scheduler *s, struct message *m) {
     case OP_ROOM:
         wait_for_room(s, m);
         return;
+    case OP_TASK:
+        task_run(s, m);
+        return;
+    case OP_TASK_DONE:
+        m->task->done(m->task);
+        break;
     case OP_KILL:
         actor = actor_find(s, m->u.in.to);
         if (actor) {

@@ -8,11 +8,11 @@
  * The back end decides where entries go and who leads; what is in them is in memory here
  * (control_state.c) and the same for all. Back ends: a log file (journal.c), nothing but memory (a
  * cluster that lives as long as its controller), or a log that several nodes hold (raft.c, a
- * plugin): there an entry takes effect later than the call, and another node may lead next.
+ * plugin), where another node may lead next. An entry takes effect when it is durable, later than the call.
  *
  * The keys: "view" [number, next id], "controller" id, "controllers" how many nodes hold a
  * replicated log, "member/<id>", "table/<id>", "batch/<table>/<version>". Everything on I/O thread
- * 0, but for opening.
+ * 0, but for opening; back ends write their files on the disk thread.
  */
 #ifndef TIDE_NET_CONTROL_H
 #define TIDE_NET_CONTROL_H
@@ -20,6 +20,7 @@
 #include "wire/wire.h"
 
 struct tide_port;
+struct tide_node;
 struct tide_control;
 
 enum {
@@ -66,7 +67,8 @@ struct tide_control_ops {
 /* What a replicated log needs of its node, I/O thread 0. */
 struct tide_control_host {
     struct tide_port *port;
-    const char *name; /* for the log */
+    struct tide_node *node; /* tide_control's */
+    const char *name;       /* for the log */
     uint16_t self;
     const char *directory;        /* where it is kept on disk too; NULL: nowhere */
     uint64_t log_index, log_term; /* of the log that a new one goes on from; 0: none */
@@ -92,6 +94,8 @@ struct tide_control_state {
 struct tide_control {
     const struct tide_control_ops *ops;
     struct tide_control_state state;
+    uint64_t under_way;     /* puts that are not done */
+    struct tide_node *node; /* whose disk thread writes; NULL, as after opening: the calling thread, which blocks */
 };
 
 /* NULL: no such key. The value is borrowed, until the next change. */
@@ -115,9 +119,9 @@ void tide_control_state_release(struct tide_control_state *state);
 /* ---- back ends (journal.c) ---- */
 
 /* Opens or begins the journal in `directory`, which is made if missing; `directory` NULL: memory
- * alone. Any thread, blocks. EBUSY: another process has it; EVERSION: another version wrote it;
- * EPROTO: it is damaged in its middle. A torn last entry, whose decision nobody has heard of, is
- * dropped with a line in the log under `name`. */
+ * alone. Any thread, blocks. EBUSY: another process has
+ * it; EVERSION: another version wrote it; EPROTO: it is damaged in its middle. A torn last entry, whose decision nobody
+ * has heard of, is dropped with a line in the log under `name`. */
 int tide_control_open(struct tide_port *port, const char *directory, const char *name, struct tide_control **out);
 
 /* The replicated log, from the plugin tide_raft.so. `state`: it is new and begins with that, and this

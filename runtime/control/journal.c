@@ -3,13 +3,18 @@
  *
  * DIRECTORY/control.journal is a file of records (records.h). The payload of the first one is a
  * snapshot, of every other one an entry (control_state.c). An
- * entry counts when it is written and synced, and only then anybody hears of the decision. So a
- * crash leaves at most a torn last record, of which nobody has heard: it is dropped. A bad record
- * that good ones follow is damage, and refused: what came after it was told to others.
+ * entry counts when it is written and synced; only then it is in the state, and its put is done. So a
+ * crash leaves at most a torn last record, whose decision was not announced: it is dropped. A bad
+ * record that good ones follow is damage, and refused: what came after it was announced.
+ *
+ * The disk thread writes and syncs one entry at a time (of two that are not synced the first may be
+ * torn and the second not), and puts that come meanwhile queue. So entries are written, applied and
+ * done in the order of their puts.
  *
  * When the file has grown well beyond its state, a new one that begins with a snapshot takes its
- * place by a rename. DIRECTORY/lock is held as long as the process lives.
+ * place by a rename, between two entries. DIRECTORY/lock is held as long as the process lives.
  */
+#include "actor/actor.h"
 #include "control/control.h"
 #include "control/records.h"
 #include "port/port.h"
@@ -23,12 +28,30 @@ enum {
 
 static const char magic[8] = "tidejnl";
 
+/* A put that is not done. */
+struct entry {
+    struct entry *next;
+    tide_control_done done;
+    void *arg;
+    struct tide_writer record;
+};
+
 struct journal {
     struct tide_control base;
     struct tide_port *port;
-    struct tide_file *lock, *file; /* NULL: memory alone */
+    struct tide_file *lock;
+    struct entry *queue, **queue_tail; /* the first is being written while `task` is not done */
+    bool broken;                       /* a write failed: nothing more is decided here */
+    bool at_work;                      /* `task` is not done */
+    struct tide_task task;
+
+    /* the disk thread's while it is at work */
+    struct tide_file *file; /* NULL: memory alone */
     uint64_t size;
-    bool broken; /* a write failed: nothing more is decided here */
+    struct tide_writer snapshot;
+    int code; /* what the task came to */
+    char reason[200];
+
     char path[300], name[64];
 };
 
@@ -68,66 +91,161 @@ int tide_control_journal_parse(const void *bytes, size_t size, struct tide_contr
 
 /* ---- writing ---- */
 
-/* A new file with nothing but the state takes the place of the old one. */
-static int rewrite(struct journal *j) {
+/* A new file with nothing but the snapshot takes the place of the old one. */
+static int replace_file(struct journal *j) {
     struct tide_file *fresh;
     uint64_t size;
     int error = tide__records_create(j->port, j->path, magic, VERSION, &fresh, &size);
     if (error != 0) {
         return error;
     }
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_control_snapshot_write(&w, &j->base.state);
-    error = tide__record_write(fresh, j->port, &size, &w);
-    tide_writer_release(&w);
+    error = tide__record_write(fresh, j->port, &size, &j->snapshot);
     error = tide__records_replace(j->port, j->path, fresh, error, &j->file);
     j->size = error == 0 ? size : j->size;
     return error;
 }
 
-static int append(struct journal *j, uint64_t term, const struct tide_control_put *puts, size_t count) {
+static void snapshot_take(struct journal *j) {
+    tide_writer_init(&j->snapshot, NULL, 0);
+    tide_control_snapshot_write(&j->snapshot, &j->base.state);
+}
+
+static void task_ended(struct journal *j, int code) {
+    j->code = code;
+    (void)snprintf(j->reason, sizeof j->reason, "%s", code != 0 ? tide_error_message() : "");
+}
+
+static void task_begin(struct journal *j, void (*run)(struct tide_task *), void (*done)(struct tide_task *)) {
+    j->at_work = true;
+    j->task = (struct tide_task){.run = run, .done = done};
+    tide_task_start(j->file ? j->base.node : NULL, TIDE_ROLE_DISK, &j->task);
+}
+
+static void go_on(struct journal *j);
+
+static void rewrite(struct tide_task *task) {
+    struct journal *j = TIDE_CONTAINER(task, struct journal, task);
+    task_ended(j, replace_file(j));
+}
+
+/* After a failure the old file holds all of it, and grows until the next attempt. */
+static void rewritten(struct tide_task *task) {
+    struct journal *j = TIDE_CONTAINER(task, struct journal, task);
+    tide_writer_release(&j->snapshot);
+    if (j->code != 0) {
+        tide_log(TIDE_LOG_WARN, j->name, "the journal was not made smaller: %s", j->reason);
+    }
+    j->at_work = false;
+    go_on(j);
+}
+
+static void write_entry(struct tide_task *task) {
+    struct journal *j = TIDE_CONTAINER(task, struct journal, task);
+    int error = j->file ? tide__record_write(j->file, j->port, &j->size, &j->queue->record) : 0;
+    if (error == 0 && j->file && !TIDE_MUTANT(decision_unsynced)) {
+        error = j->port->ops->file_sync(j->file);
+    }
+    task_ended(j, error);
+}
+
+static void entry_done(struct journal *j, int code) {
+    struct entry *e = j->queue;
+    tide_control_done done = e->done;
+    void *arg = e->arg;
+    j->queue = e->next;
+    j->queue_tail = !j->queue ? &j->queue : j->queue_tail;
+    j->base.under_way--;
+    tide_writer_release(&e->record);
+    tide_free(e);
+    done(arg, code);
+}
+
+static void entry_written(struct tide_task *task) {
+    struct journal *j = TIDE_CONTAINER(task, struct journal, task);
+    const struct tide_writer *w = &j->queue->record;
+    const int code =
+        j->code != 0 ? tide_fail(j->code, "%s", j->reason) : tide_control_apply(&j->base.state, w->data, w->size);
+    j->broken = j->broken || code != 0;
+    const bool grown = code == 0 && j->file && j->size > 4 * j->base.state.bytes + GROWTH_BYTES;
+    entry_done(j, code);
+    while (j->broken && j->queue) {
+        entry_done(j, tide_fail(TIDE_ECLOSED, "the journal could not be written before"));
+    }
+    j->at_work = false;
+    if (grown) {
+        snapshot_take(j);
+        task_begin(j, rewrite, rewritten);
+    } else {
+        go_on(j);
+    }
+}
+
+static void go_on(struct journal *j) {
+    if (!j->at_work && j->queue) {
+        task_begin(j, write_entry, entry_written);
+    }
+}
+
+static int append(struct journal *j, uint64_t term, const struct tide_control_put *puts, size_t count,
+                  tide_control_done done, void *arg) {
     if (j->broken) {
         return tide_fail(TIDE_ECLOSED, "the journal could not be written before");
     }
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_control_entry_write(&w, term, j->base.state.index + 1, puts, count);
-    int error = w.error;
-    if (error == 0 && w.size > TIDE_CONTROL_ENTRY_MAX) {
-        error = tide_fail(TIDE_ELIMIT, "a decision of %zu bytes", w.size);
+    struct entry *e = tide_alloc(sizeof *e);
+    if (!e) {
+        return TIDE_ENOMEM;
     }
-    if (error == 0 && j->file) {
-        error = tide__record_write(j->file, j->port, &j->size, &w);
-        error = error != 0 ? error : j->port->ops->file_sync(j->file);
+    *e = (struct entry){.done = done, .arg = arg};
+    tide_writer_init(&e->record, NULL, 0);
+    tide_control_entry_write(&e->record, term, j->base.state.index + j->base.under_way + 1, puts, count);
+    int error = e->record.error;
+    if (error == 0 && e->record.size > TIDE_CONTROL_ENTRY_MAX) {
+        error = tide_fail(TIDE_ELIMIT, "a decision of %zu bytes", e->record.size);
     }
-    error = error != 0 ? error : tide_control_apply(&j->base.state, w.data, w.size);
-    tide_writer_release(&w);
-    j->broken = error != 0;
-    if (error == 0 && j->file && j->size > 4 * j->base.state.bytes + GROWTH_BYTES) {
-        error = rewrite(j); /* the old file holds all of it: the next entry tries again */
-        if (error != 0) {
-            tide_log(TIDE_LOG_WARN, j->name, "the journal was not made smaller: %s", tide_error_message());
-        }
-        return 0;
+    if (error != 0) {
+        tide_writer_release(&e->record);
+        tide_free(e);
+        j->broken = true;
+        return error;
     }
-    return error;
+    *j->queue_tail = e;
+    j->queue_tail = &e->next;
+    j->base.under_way++;
+    go_on(j);
+    return 0;
 }
 
 /* ---- the back end ---- */
 
+static void campaigned(void *arg, int code) {
+    *(int *)arg = code;
+}
+
+/* While control->node is NULL. */
 static int campaign(struct tide_control *control, uint64_t *term) {
+    int outcome = 1;
     *term = control->state.term + 1;
-    return append((struct journal *)control, *term, NULL, 0);
+    const int error = append((struct journal *)control, *term, NULL, 0, campaigned, &outcome);
+    TIDE_ASSERT(error != 0 || outcome <= 0);
+    return error != 0 ? error : outcome;
 }
 
 static void put(struct tide_control *control, const struct tide_control_put *puts, size_t count, tide_control_done done,
                 void *arg) {
-    done(arg, append((struct journal *)control, control->state.term, puts, count));
+    const int error = append((struct journal *)control, control->state.term, puts, count, done, arg);
+    if (error != 0) {
+        done(arg, error);
+    }
 }
 
+/* The node's threads have ended, or never ran. */
 static void destroy(struct tide_control *control) {
     struct journal *j = (struct journal *)control;
+    j->broken = true;
+    while (j->queue) {
+        entry_done(j, tide_fail(TIDE_ECLOSED, "the controller ends"));
+    }
+    tide_writer_release(&j->snapshot);
     if (j->file) {
         j->port->ops->file_close(j->file);
     }
@@ -140,12 +258,19 @@ static void destroy(struct tide_control *control) {
 
 static const struct tide_control_ops journal_ops = {.campaign = campaign, .put = put, .destroy = destroy};
 
+static int begin_file(struct journal *j) {
+    snapshot_take(j);
+    const int error = replace_file(j);
+    tide_writer_release(&j->snapshot);
+    return error;
+}
+
 static int read_file(struct journal *j) {
     char *data;
     size_t size, good = 0;
     int error = tide_port_slurp(j->port, j->path, SIZE_MAX, &data, &size);
     if (error == TIDE_ENOENT) {
-        return rewrite(j); /* the first start */
+        return begin_file(j); /* the first start */
     }
     error = error != 0 ? error : j->port->ops->file_open(j->port, j->path, TIDE_FILE_READ | TIDE_FILE_WRITE, &j->file);
     error = error != 0 ? error : tide_control_journal_parse(data, size, &j->base.state, &good);
@@ -161,7 +286,7 @@ static int read_file(struct journal *j) {
     }
     tide_log(TIDE_LOG_WARN, j->name, "%s: the last %zu bytes are a decision that was not finished, and are dropped",
              j->path, size - good);
-    return rewrite(j); /* nothing is left behind the next entry */
+    return begin_file(j); /* nothing is left behind the next entry */
 }
 
 static int open_files(struct journal *j, const char *directory) {
@@ -187,6 +312,7 @@ int tide_control_open(struct tide_port *port, const char *directory, const char 
     }
     j->base.ops = &journal_ops;
     j->port = port;
+    j->queue_tail = &j->queue;
     snprintf(j->name, sizeof j->name, "%s", name);
     int error = directory ? open_files(j, directory) : 0;
     if (error != 0) {

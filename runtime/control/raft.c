@@ -14,9 +14,11 @@
  * when the barrier is. A leader that has to begin anew (a put of it failed) takes another barrier.
  *
  * libraft calls back from within most calls. Completions of what it starts are queued and run by
- * `turn`, never from within its own call.
+ * `turn`, never from within its own call. The disk thread does what concerns the log on disk, step by
+ * step in the order of the calls, and the completion of each is queued when its step has ended.
  */
 #include "control/raft.h"
+#include "actor/actor.h"
 #include "control/control.h"
 #include "control/raft_log.h"
 #include "port/port.h"
@@ -41,6 +43,23 @@ struct completion {
     void *request;
 };
 
+/* What the disk thread does with the log on disk. */
+struct disk_step {
+    struct completion completion; /* its first member; request NULL: none waits for it */
+    struct disk_step *next;       /* of those that have not ended */
+    struct tide_task task;
+    struct holder *holder;
+    int (*run)(struct disk_step *step);
+    int code;
+    char reason[160];
+    /* arguments */
+    const struct raft_entry *entries; /* the library keeps them until the completion */
+    unsigned entry_count;
+    raft_index index;
+    struct tide_raft_log_start start;
+    bool keep;
+};
+
 struct holder {
     struct tide_control base;
     struct tide_control_host host;
@@ -53,12 +72,14 @@ struct holder {
     raft_io_close_cb close;
     struct raft_snapshot snapshot; /* the last one; index 0: none */
     struct tide__raft_parts parts;
-    struct tide_raft_log *disk_log; /* NULL: in memory alone */
+    struct tide_raft_log *disk_log; /* the disk thread's; NULL: in memory alone, or not open */
+    struct disk_step *steps, **steps_tail;
+    int disk_code;                   /* what the first step that failed came to */
+    const struct disk_step *storing; /* the snapshot, which stays meanwhile; NULL: none does */
     struct completion *queue, **queue_tail;
     uint64_t tick_at;
-    uint64_t term;      /* in which this node leads; 0: it does not */
-    raft_term led;      /* the library's term of that */
-    uint64_t under_way; /* puts that are not done */
+    uint64_t term; /* in which this node leads; 0: it does not */
+    raft_term led; /* the library's term of that */
     bool barrier_pending, change_pending, closed;
     bool loses; /* the library is about to step down, and tells those whose puts it fails */
     struct raft_barrier barrier;
@@ -79,14 +100,20 @@ static struct holder *of_io(struct raft_io *io) {
 
 /* ---- completions ---- */
 
+static void completed(struct holder *p, struct completion *c, int status) {
+    c->next = NULL;
+    c->status = status;
+    *p->queue_tail = c;
+    p->queue_tail = &c->next;
+}
+
 static int complete(struct holder *p, enum completed kind, void *request, int status) {
     struct completion *c = tide_alloc(sizeof *c);
     if (!c) {
         return RAFT_NOMEM;
     }
-    *c = (struct completion){.kind = kind, .status = status, .request = request};
-    *p->queue_tail = c;
-    p->queue_tail = &c->next;
+    *c = (struct completion){.kind = kind, .request = request};
+    completed(p, c, status);
     return 0;
 }
 
@@ -159,6 +186,96 @@ static void run_completions(struct holder *p, bool canceled) {
     }
 }
 
+/* ---- the log on disk ---- */
+
+static int open_log(struct disk_step *step) {
+    struct tide_control_host *host = &step->holder->host;
+    return tide_raft_log_open(host->port, host->directory, host->self, &step->holder->disk_log);
+}
+
+static int not_open(void) {
+    return tide_fail(TIDE_EIO, "it was not opened");
+}
+
+static int append_entry(struct tide_raft_log *log, const struct raft_entry *e) {
+    uint16_t voters[TIDE_RAFT_LOG_VOTERS_MAX];
+    if (e->type == RAFT_CHANGE) {
+        const size_t count = tide__raft_voters(&e->buf, voters, TIDE_COUNT(voters));
+        TIDE_ASSERT(count > 0);
+        return tide_raft_log_append(log, e->term, TIDE_RAFT_LOG_VOTERS, voters, count * sizeof voters[0]);
+    }
+    const bool decision = e->type == RAFT_COMMAND;
+    return tide_raft_log_append(log, e->term, decision ? TIDE_RAFT_LOG_DECISION : TIDE_RAFT_LOG_OTHER, e->buf.base,
+                                decision ? e->buf.len : 0);
+}
+
+static int append_entries(struct disk_step *step) {
+    struct tide_raft_log *log = step->holder->disk_log;
+    int code = log ? 0 : not_open();
+    for (unsigned i = 0; code == 0 && i < step->entry_count; i++) {
+        code = append_entry(log, &step->entries[i]);
+    }
+    return code == 0 ? tide_raft_log_sync(log) : code;
+}
+
+static int truncate_log(struct disk_step *step) {
+    if (step->holder->disk_log) {
+        tide_raft_log_truncate(step->holder->disk_log, step->index);
+    }
+    return 0;
+}
+
+static int store_snapshot(struct disk_step *step) {
+    struct tide_raft_log *log = step->holder->disk_log;
+    return log ? tide_raft_log_begin(log, &step->start, step->keep) : not_open();
+}
+
+static void step_run(struct tide_task *task) {
+    struct disk_step *step = TIDE_CONTAINER(task, struct disk_step, task);
+    step->code = step->run(step);
+    (void)snprintf(step->reason, sizeof step->reason, "%s", step->code != 0 ? tide_error_message() : "");
+}
+
+/* It has ended, or never will. */
+static void step_leave(struct disk_step *step, int status) {
+    struct holder *p = step->holder;
+    p->steps = step->next;
+    p->steps_tail = !p->steps ? &p->steps : p->steps_tail;
+    p->storing = p->storing == step ? NULL : p->storing;
+    if (step->completion.request) {
+        completed(p, &step->completion, status);
+    } else {
+        tide_free(step);
+    }
+}
+
+static void step_done(struct tide_task *task) {
+    struct disk_step *step = TIDE_CONTAINER(task, struct disk_step, task);
+    struct holder *p = step->holder;
+    TIDE_ASSERT(p->steps == step);
+    if (step->code != 0) {
+        p->disk_code = p->disk_code != 0 ? p->disk_code : tide_fail(step->code, "%s", step->reason);
+        tide_log(TIDE_LOG_ERROR, p->host.name, "the log of the controllers cannot be written: %s", step->reason);
+    }
+    step_leave(step, step->code == 0 ? 0 : RAFT_IOERR);
+}
+
+/* Without a node the step has ended when this returns. */
+static int disk(struct holder *p, const struct disk_step *arguments) {
+    struct disk_step *step = tide_alloc(sizeof *step);
+    if (!step) {
+        return RAFT_NOMEM;
+    }
+    *step = *arguments;
+    step->holder = p;
+    step->task = (struct tide_task){.run = step_run, .done = step_done};
+    *p->steps_tail = step;
+    p->steps_tail = &step->next;
+    p->storing = step->run == store_snapshot ? step : p->storing;
+    tide_task_start(p->base.node, TIDE_ROLE_DISK, &step->task);
+    return 0;
+}
+
 /* ---- what the library wants of its surroundings ---- */
 
 static int io_init(struct raft_io *io, raft_id id, const char *address) {
@@ -219,39 +336,21 @@ static int io_set_vote(struct raft_io *io, raft_id server_id) {
 
 static int io_truncate(struct raft_io *io, raft_index index) {
     struct holder *p = of_io(io);
-    if (p->disk_log) {
-        tide_raft_log_truncate(p->disk_log, index);
-    }
-    return 0;
+    return p->host.directory ? disk(p, &(struct disk_step){.run = truncate_log, .index = index}) : 0;
 }
 
-static int hold_entry(struct holder *p, const struct raft_entry *e) {
-    uint16_t voters[TIDE_RAFT_LOG_VOTERS_MAX];
-    if (e->type == RAFT_CHANGE) {
-        const size_t count = tide__raft_voters(&e->buf, voters, TIDE_COUNT(voters));
-        TIDE_ASSERT(count > 0);
-        return tide_raft_log_append(p->disk_log, e->term, TIDE_RAFT_LOG_VOTERS, voters, count * sizeof voters[0]);
-    }
-    const bool decision = e->type == RAFT_COMMAND;
-    return tide_raft_log_append(p->disk_log, e->term, decision ? TIDE_RAFT_LOG_DECISION : TIDE_RAFT_LOG_OTHER,
-                                e->buf.base, decision ? e->buf.len : 0);
-}
-
-/* On disk before anybody is told that they are here. */
+/* On disk before any node is told that they are here. */
 static int io_append(struct raft_io *io, struct raft_io_append *request, const struct raft_entry entries[], unsigned n,
                      raft_io_append_cb cb) {
     struct holder *p = of_io(io);
-    int code = 0;
     request->cb = cb;
-    for (unsigned i = 0; p->disk_log != NULL && code == 0 && i < n; i++) {
-        code = hold_entry(p, &entries[i]);
+    if (!p->host.directory) {
+        return complete(p, APPENDED, request, 0);
     }
-    code = p->disk_log && code == 0 ? tide_raft_log_sync(p->disk_log) : code;
-    if (code != 0) {
-        tide_log(TIDE_LOG_ERROR, p->host.name, "the log of the controllers cannot be written: %s",
-                 tide_error_message());
-    }
-    return complete(p, APPENDED, request, code == 0 ? 0 : RAFT_IOERR);
+    return disk(p, &(struct disk_step){.completion = {.kind = APPENDED, .request = request},
+                                       .run = append_entries,
+                                       .entries = entries,
+                                       .entry_count = n});
 }
 
 static int io_send(struct raft_io *io, struct raft_io_send *request, const struct raft_message *message,
@@ -276,21 +375,19 @@ static int io_send(struct raft_io *io, struct raft_io_send *request, const struc
 }
 
 /* The file begins with the snapshot. One of another node (`keep` false) takes the place of all. */
-static int hold_snapshot(struct holder *p, bool keep) {
+static int hold_snapshot(struct holder *p, bool keep, struct raft_io_snapshot_put *request) {
     const struct raft_snapshot *s = &p->snapshot;
-    struct tide_raft_log_start start = {
-        .index = s->index, .term = s->term, .state = s->bufs[0].base, .size = s->bufs[0].len};
+    struct disk_step step = {
+        .completion = {.kind = SNAPSHOT_STORED, .request = request},
+        .run = store_snapshot,
+        .start = {.index = s->index, .term = s->term, .state = s->bufs[0].base, .size = s->bufs[0].len},
+        .keep = keep};
     for (unsigned i = 0; i < s->configuration.n; i++) {
-        if (s->configuration.servers[i].role == RAFT_VOTER && start.voter_count < TIDE_COUNT(start.voters)) {
-            start.voters[start.voter_count++] = (uint16_t)s->configuration.servers[i].id;
+        if (s->configuration.servers[i].role == RAFT_VOTER && step.start.voter_count < TIDE_COUNT(step.start.voters)) {
+            step.start.voters[step.start.voter_count++] = (uint16_t)s->configuration.servers[i].id;
         }
     }
-    int code = p->disk_log ? tide_raft_log_begin(p->disk_log, &start, keep) : 0;
-    if (code != 0) {
-        tide_log(TIDE_LOG_ERROR, p->host.name, "the log of the controllers cannot be written: %s",
-                 tide_error_message());
-    }
-    return code;
+    return disk(p, &step);
 }
 
 static int io_snapshot_put(struct raft_io *io, unsigned trailing, struct raft_io_snapshot_put *request,
@@ -298,12 +395,15 @@ static int io_snapshot_put(struct raft_io *io, unsigned trailing, struct raft_io
     struct holder *p = of_io(io);
     struct raft_snapshot copy;
     request->cb = cb;
+    if (p->storing) {
+        return RAFT_BUSY;
+    }
     if (snapshot_copy(snapshot, &copy) != 0) {
         return RAFT_NOMEM;
     }
     snapshot_release(&p->snapshot);
     p->snapshot = copy;
-    return complete(p, SNAPSHOT_STORED, request, hold_snapshot(p, trailing > 0) == 0 ? 0 : RAFT_IOERR);
+    return p->host.directory ? hold_snapshot(p, trailing > 0, request) : complete(p, SNAPSHOT_STORED, request, 0);
 }
 
 static int io_snapshot_get(struct raft_io *io, struct raft_io_snapshot_get *request, raft_io_snapshot_get_cb cb) {
@@ -413,7 +513,7 @@ static void put_done(struct raft_apply *request, int status, void *result) {
     void *arg = put->arg;
     (void)result;
     tide_free(put);
-    p->under_way--;
+    p->base.under_way--;
     if (status != 0) {
         p->term = 0;
         p->loses = true;
@@ -427,19 +527,19 @@ static void put_done(struct raft_apply *request, int status, void *result) {
 static int propose(struct holder *p, struct put *put, const struct tide_control_put *puts, size_t count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    tide_control_entry_write(&w, p->term, p->base.state.index + p->under_way + 1, puts, count);
+    tide_control_entry_write(&w, p->term, p->base.state.index + p->base.under_way + 1, puts, count);
     int code = w.error;
     if (code == 0 && (w.size > TIDE_CONTROL_ENTRY_MAX || p->base.state.bytes + w.size > TIDE_CONTROL_STATE_MAX)) {
         code = tide_fail(TIDE_ELIMIT, "a decision of %zu bytes", w.size);
     }
     struct raft_buffer buffer = {.base = w.data, .len = w.size}; /* raft's heap is ours */
-    p->under_way++;
+    p->base.under_way++;
     int status = code == 0 ? raft_apply(&p->raft, &put->request, &buffer, 1, put_done) : 0;
     if (code == 0 && status != 0) {
         code = tide_fail(TIDE_ECLOSED, "the replicated log: %s", raft_strerror(status));
     }
     if (code != 0) {
-        p->under_way--;
+        p->base.under_way--;
         tide_writer_release(&w);
     }
     return code;
@@ -591,6 +691,9 @@ static void release(struct holder *p) {
 static void destroy(struct tide_control *control) {
     struct holder *p = (struct holder *)control;
     raft_close(&p->raft, on_closed);
+    while (p->steps) { /* the node's threads have ended */
+        step_leave(p->steps, RAFT_CANCELED);
+    }
     while (!p->closed) {
         run_completions(p, true);
         TIDE_ASSERT(p->close);
@@ -615,8 +718,10 @@ static const struct tide_control_ops raft_ops = {
 
 static void fill(struct holder *p, const struct tide_control_host *host) {
     p->base.ops = &raft_ops;
+    p->base.node = host->node;
     p->host = *host;
     p->queue_tail = &p->queue;
+    p->steps_tail = &p->steps;
     tide_port_random(host->port, "raft", &p->random);
     p->io = (struct raft_io){.version = 2,
                              .impl = p,
@@ -661,17 +766,15 @@ static int begin_with(struct holder *p, const struct tide_control_state *state) 
     s->term = p->host.log_term + 1;
     s->index = 1 + (reached > p->host.log_index ? reached : p->host.log_index);
     s->configuration_index = s->index;
-    return hold_snapshot(p, false) == 0 ? 0 : RAFT_IOERR;
+    return p->host.directory ? hold_snapshot(p, false, NULL) : 0;
 }
 
 static int start(struct holder *p, const struct tide_control_state *state) {
     char address[24];
     tide__raft_address(p->host.self, address);
-    int status =
-        p->host.directory && tide_raft_log_open(p->host.port, p->host.directory, p->host.self, &p->disk_log) != 0
-            ? RAFT_IOERR
-            : 0;
+    int status = p->host.directory ? disk(p, &(struct disk_step){.run = open_log}) : 0;
     status = status == 0 && state ? begin_with(p, state) : status;
+    status = status == 0 && p->disk_code != 0 ? RAFT_IOERR : status;
     status = status != 0 ? status : raft_init(&p->raft, &p->io, &p->fsm, p->host.self, address);
     if (status != 0) {
         return status;
@@ -705,6 +808,9 @@ static int open_raft(const struct tide_control_host *host, const struct tide_con
         snprintf(reason, sizeof reason, "%s", status == RAFT_IOERR ? tide_error_message() : raft_strerror(status));
         int code = tide_fail(status == RAFT_IOERR ? TIDE_EIO : TIDE_EUNSUPPORTED, "the replicated log cannot start: %s",
                              reason);
+        if (p->steps) {
+            return code; /* the disk thread has it still */
+        }
         if (p->raft.io) {
             destroy(&p->base);
         } else {

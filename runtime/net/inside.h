@@ -534,6 +534,7 @@ struct tide_net {
     uint64_t keys_at; /* when the files of the keys are looked at again */
     /* controller, and who holds its log */
     struct tide_control *control; /* NULL: none */
+    struct tide_control *alone;   /* what this node decided with before it shared a log; NULL: none */
     bool control_refused;         /* this node was to hold the log, and cannot */
     uint8_t controllers;          /* so many are to hold it; 0: it is not replicated */
     char state_directory[300];    /* where a holder keeps it; empty: nowhere */

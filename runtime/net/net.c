@@ -400,19 +400,23 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
 }
 
 static void control_close(struct tide_net *net) {
+    struct tide_control *controls[] = {net->control, net->alone};
     if (net->control) {
-        struct tide_control *control = net->control;
         net->controls = false; /* what waits is of a controller that was */
-        control->ops->destroy(control);
-        net->control = NULL;
     }
+    for (size_t i = 0; i < TIDE_COUNT(controls); i++) {
+        if (controls[i]) {
+            controls[i]->ops->destroy(controls[i]);
+        }
+    }
+    net->control = net->alone = NULL;
 }
 
 void tide_net_close(struct tide_net *net) {
     control_close(net);
 }
 
-/* What is recorded must be of this cluster. */
+/* What is recorded must be of this cluster. The first term begins here, where the disk may block. */
 static int open_control(struct tide_net *net, const char *directory) {
     int error = net->controllers > 0 ? tide__quorum_begin(net)
                                      : tide_control_open(net->port, directory, net->wanted_name, &net->control);
@@ -426,6 +430,10 @@ static int open_control(struct tide_net *net, const char *directory) {
             return tide_fail(TIDE_EMISMATCH, "%s has the state of cluster '%s', not '%s'", directory,
                              r.error == 0 ? cluster : "?", net->cluster);
         }
+    }
+    error = error != 0 ? error : net->control->ops->campaign(net->control, &net->term);
+    if (error == 0) {
+        net->control->node = tide_system_node(net->system);
     }
     return error;
 }

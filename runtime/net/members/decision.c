@@ -305,10 +305,9 @@ static int restore_controllers(struct tide_net *net, const struct tide_control_s
 }
 
 int tide__decision_begin(struct tide_net *net) {
-    int error = net->control->ops->campaign(net->control, &net->term);
     const struct tide_control_state *state = &net->control->state;
     uint64_t next = 0;
-    error = error != 0 ? error : restore_controllers(net, state);
+    int error = restore_controllers(net, state);
     error = error != 0 ? error : tide__decision_numbers(state, &net->view, &next);
     error = error != 0 ? error : restore_members(net, state);
     net->next_id = next == 0 ? 1 : (uint16_t)next;

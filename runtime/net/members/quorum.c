@@ -46,9 +46,11 @@ static bool send(void *arg, uint16_t to, const void *message, size_t size) {
     return sent;
 }
 
-static int open_log(struct tide_net *net, uint16_t self, const struct tide_control_state *state,
+/* `node`: that of tide_control. */
+static int open_log(struct tide_net *net, struct tide_node *node, uint16_t self, const struct tide_control_state *state,
                     struct tide_control **out) {
-    struct tide_control_host host = {.port = net->port, .name = net->name, .self = self, .arg = net, .send = send};
+    struct tide_control_host host = {
+        .port = net->port, .node = node, .name = net->name, .self = self, .arg = net, .send = send};
     host.directory = net->state_directory[0] != 0 ? net->state_directory : NULL;
     host.log_index = net->former.index;
     host.log_term = net->former.term;
@@ -64,7 +66,7 @@ int tide__quorum_begin(struct tide_net *net) {
     if (error == 0 && net->former.state.count > 0) {
         error = tide__decision_numbers(&net->former.state, &view, &next);
     }
-    error = error != 0 ? error : open_log(net, (uint16_t)next, &net->former.state, &net->control);
+    error = error != 0 ? error : open_log(net, NULL, (uint16_t)next, &net->former.state, &net->control);
     if (error == 0 && net->former.count > 0) {
         tide_log(TIDE_LOG_INFO, net->wanted_name, "%s: the decisions of %zu controllers that ended go on here",
                  net->state_directory, net->former.count);
@@ -78,7 +80,8 @@ void tide__quorum_receive(struct tide_net *net, uint16_t from, struct tide_reade
     if (net->finished || net->client || !sender || sender->member.state > TIDE_MEMBER_LEAVING) {
         return;
     }
-    if (!net->control && !net->control_refused && open_log(net, tide__net_id(net), NULL, &net->control) != 0) {
+    if (!net->control && !net->control_refused &&
+        open_log(net, tide_system_node(net->system), tide__net_id(net), NULL, &net->control) != 0) {
         net->control_refused = true;
         tide_log(TIDE_LOG_ERROR, net->name, "this node cannot hold the controller's log: %s", tide_error_message());
     }
@@ -102,7 +105,7 @@ static void take_stock(struct tide_net *net) {
 
 static void take_command(struct tide_net *net) {
     net->controls = true;
-    if (tide__decision_begin(net) != 0) {
+    if (net->control->ops->campaign(net->control, &net->term) != 0 || tide__decision_begin(net) != 0) {
         tide_log(TIDE_LOG_ERROR, net->name, "this node cannot take command: %s", tide_error_message());
         net->controls = false;
         (void)net->control->ops->hand_over(net->control);
@@ -156,24 +159,24 @@ void tide__quorum_step_down(struct tide_net *net) {
 }
 
 /* What was recorded for this node alone becomes the beginning of the log, and this node commands
- * again, in a term of that. */
+ * again, in a term of that. A decision that is being recorded is of the former term, and fails. */
 int tide_net_replicate(struct tide_net *net, unsigned controllers) {
     if (controllers != 3 && controllers != 5) {
         return tide_fail(TIDE_EINVAL, "%u controllers: there are 3 or 5", controllers);
     }
-    if (!net->controls || net->deciding || replicated(net) || net->finished) {
+    if (!net->controls || replicated(net) || net->finished) {
         return tide_fail(TIDE_EBUSY, "only a controller that is alone can share its log");
     }
-    struct tide_control *alone = net->control, *shared;
-    int error = open_log(net, tide__net_id(net), &alone->state, &shared);
+    struct tide_control *shared;
+    int error = open_log(net, tide_system_node(net->system), tide__net_id(net), &net->control->state, &shared);
     if (error != 0) {
         return error;
     }
+    net->alone = net->control; /* the disk thread may be at work for it */
     net->control = shared;
     net->controllers = (uint8_t)controllers;
     net->hands_over = true;
     lay_down(net);
-    alone->ops->destroy(alone);
     tide__net_wake(net);
     (void)tide__quorum_turn(net, tide__net_now(net));
     return 0;
