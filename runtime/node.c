@@ -63,6 +63,7 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
                                      .compute = o->client ? 0 : o->workers,
                                      .control = 1,
                                      .disk = o->client ? 0 : 1,
+                                     .exchange = o->client || o->workers == 0 ? 0 : 1,
                                      .loop = o->loop};
     rc = rc < 0 ? rc : tide_system_create(&so, node, &node->system);
     struct tide_net_options no = {.cluster = cluster,

@@ -80,7 +80,8 @@ static void actor_init(struct scheduler *s, struct actor *actor, const struct ti
 /* ---- spawning ---- */
 
 struct scheduler *scheduler_of_role(struct tide_system *system, enum tide_role role, unsigned thread) {
-    const enum tide_role roles[] = {role <= TIDE_ROLE_DISK ? role : TIDE_ROLE_CONTROL, TIDE_ROLE_CONTROL, TIDE_ROLE_IO};
+    const enum tide_role roles[] = {role <= TIDE_ROLE_EXCHANGE ? role : TIDE_ROLE_CONTROL, TIDE_ROLE_CONTROL,
+                                    TIDE_ROLE_IO};
     unsigned first = 0, count = 0;
     for (unsigned i = 0; count == 0; i++) {
         first = tide__role_threads(system, roles[i], &count);

@@ -18,8 +18,8 @@ struct tide_fiber;
 struct tide_system_options {
     struct tide_port *port;
     const char *node_name;
-    unsigned io, compute, control, disk; /* how many threads of each role (control, disk: 0 or 1) */
-    void *loop;                          /* host's loop for the first I/O thread */
+    unsigned io, compute, control, disk, exchange; /* how many threads of each role (from control on: 0 or 1) */
+    void *loop;                                    /* host's loop for the first I/O thread */
 };
 int tide_system_create(const struct tide_system_options *options, struct tide_node *node, struct tide_system **out);
 /* Stops all actors (TIDE_STOP to root actors in reverse order of spawning, killed after `timeout`), then the threads.

@@ -267,8 +267,8 @@ struct tide_system {
     struct tide_node *node;
     char node_name[64];
     atomic_uint node_id;
-    unsigned io, compute, control, disk, count;
-    struct scheduler *schedulers[SCHEDULERS_MAX]; /* io first, then compute, control, disk */
+    unsigned io, compute, control, disk, exchange, count;
+    struct scheduler *schedulers[SCHEDULERS_MAX]; /* io first, then compute, control, disk, exchange */
     struct tide_route route;
     atomic_bool routed, stopping;
     atomic_uint taps; /* open ones of all actors: while there are any, messages carry their time */

@@ -6,7 +6,7 @@
 static const uint64_t KILLED_NS = 10 * TIDE_SECOND; /* what actors may take that were killed */
 
 unsigned tide__role_threads(const struct tide_system *system, enum tide_role role, unsigned *count) {
-    const unsigned counts[] = {system->io, system->compute, system->control, system->disk};
+    const unsigned counts[] = {system->io, system->compute, system->control, system->disk, system->exchange};
     unsigned first = 0;
     for (unsigned r = 0; r < (unsigned)role; r++) {
         first += counts[r];
@@ -56,7 +56,7 @@ void tide_system_set_route(struct tide_system *system, const struct tide_route *
 }
 
 static int start_executors(struct tide_system *system, void *loop) {
-    static const char *const names[] = {"tide-io", "tide-compute", "tide-control", "tide-disk"};
+    static const char *const names[] = {"tide-io", "tide-compute", "tide-control", "tide-disk", "tide-exchange"};
     for (unsigned i = 0; i < system->count; i++) {
         struct scheduler *s = system->schedulers[i];
         char name[16];
@@ -76,7 +76,7 @@ static int start_executors(struct tide_system *system, void *loop) {
 }
 
 int tide_system_create(const struct tide_system_options *options, struct tide_node *node, struct tide_system **out) {
-    unsigned count = options->io + options->compute + options->control + options->disk;
+    unsigned count = options->io + options->compute + options->control + options->disk + options->exchange;
     if (options->io == 0 || count > SCHEDULERS_MAX) {
         return tide_fail(TIDE_EINVAL, "a node has 1 to %d threads, at least one for I/O", SCHEDULERS_MAX);
     }
@@ -90,6 +90,7 @@ int tide_system_create(const struct tide_system_options *options, struct tide_no
     system->compute = options->compute;
     system->control = options->control;
     system->disk = options->disk;
+    system->exchange = options->exchange;
     snprintf(system->node_name, sizeof system->node_name, "%s", options->node_name ? options->node_name : "");
     *out = system; /* before the first spawn, which finds the system by its node */
     int rc = 0;

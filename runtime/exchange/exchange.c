@@ -211,8 +211,12 @@ int tide_exchange_create(struct tide_node *node, const struct tide_exchange_opti
     x->layer_count = o->layer_count;
     int code = fill(x, o);
     atomic_store_explicit(&x->refs, 2, memory_order_relaxed);
-    struct tide_actor_options actor = {
-        .type = "exchange", .run = tide__exchange_run, .state = x, .release = actor_ended, .role = TIDE_ROLE_CONTROL};
+    struct tide_actor_options actor = {.type = "exchange",
+                                       .run = tide__exchange_run,
+                                       .state = x,
+                                       .release = actor_ended,
+                                       .role =
+                                           TIDE_MUTANT(exchange_on_control) ? TIDE_ROLE_CONTROL : TIDE_ROLE_EXCHANGE};
     if (code == 0) {
         code = tide_spawn(node, &actor, &x->address);
     }

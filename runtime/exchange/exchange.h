@@ -21,7 +21,7 @@
  *
  * All workers take the same steps, one after the other, and exchange every layer in each. Steps are
  * numbered from 1. Functions with a `step` are called by the worker's fiber; the actor behind works
- * on the node's control thread.
+ * on the node's exchange thread.
  *
  * When workers die, those that are left go on, equal to each other bit for bit: each sum has the
  * parts of all or, on all of them, not those of the dead (view.c). `sums_of` tells over whom a

@@ -411,7 +411,7 @@ static int core_links(lua_State *L) {
 }
 
 static void push_actor(lua_State *L, const struct tide_actor_info *info, uint64_t now) {
-    static const char *const roles[] = {"io", "compute", "control", "disk"};
+    static const char *const roles[] = {"io", "compute", "control", "disk", "exchange"};
     lua_createtable(L, 0, 11);
     tide__lua_push_address(L, info->address);
     lua_setfield(L, -2, "address");

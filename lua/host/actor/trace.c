@@ -80,7 +80,7 @@ static void add_event(luaL_Buffer *b, unsigned node, unsigned thread, const stru
 }
 
 static void name_threads(lua_State *L, luaL_Buffer *b, struct tide_system *system, unsigned node) {
-    static const char *const roles[] = {"I/O", "compute", "control", "disk"};
+    static const char *const roles[] = {"I/O", "compute", "control", "disk", "exchange"};
     enum tide_role role = TIDE_ROLE_IO;
     unsigned count = tide_trace_thread(system, 0, &role);
     for (unsigned i = 0; i < count; i++) {

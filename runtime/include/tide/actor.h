@@ -192,8 +192,9 @@ typedef int (*tide_handler)(void *state, const struct tide_message *message);
  */
 typedef int (*tide_fiber_main)(void *state);
 
-/* DISK: what waits for files. A node without such a thread (a client) runs it on the control thread. */
-enum tide_role { TIDE_ROLE_IO, TIDE_ROLE_COMPUTE, TIDE_ROLE_CONTROL, TIDE_ROLE_DISK };
+/* DISK: what waits for files. EXCHANGE: gradients of workers. A node without such a thread (a client) runs both on the
+ * control thread. */
+enum tide_role { TIDE_ROLE_IO, TIDE_ROLE_COMPUTE, TIDE_ROLE_CONTROL, TIDE_ROLE_DISK, TIDE_ROLE_EXCHANGE };
 
 /* How an actor's `look` is called, on its thread: */
 enum tide_look_how {

@@ -21,6 +21,9 @@ struct meeting {
     bool settles;         /* sums of all steps count, not of each; the last one is in f32 */
     uint8_t last_path;    /* then */
     bool slow;            /* a worker lags */
+    bool control_blocked; /* a script holds each node's control thread until all workers are done */
+    atomic_uint ended;
+    atomic_bool gave_up; /* they were not after a minute */
     uint32_t workers;
     tide_address addresses[NODES_MAX];
     atomic_uint here, connected;
@@ -247,6 +250,26 @@ static void worker_run(struct fiber *f) {
     }
     tide_exchange_stats(x, &m->stats[f->index]);
     tide_exchange_release(x);
+    atomic_fetch_add(&m->ended, 1);
+}
+
+static int hold_control(void *state, const struct tide_message *message) {
+    struct meeting *m = state;
+    const uint64_t until = tide_node_now(tide_node_current()) + 60 * TIDE_SECOND;
+    while (message->kind == TIDE_CAST && atomic_load(&m->ended) < m->workers && !atomic_load(&m->gave_up)) {
+        usleep(1000);
+        atomic_store(&m->gave_up, tide_node_now(tide_node_current()) > until);
+    }
+    return 0;
+}
+
+static void block_control(struct cluster *c, struct meeting *m) {
+    for (unsigned i = 0; i < c->count; i++) {
+        tide_address who;
+        const struct tide_actor_options o = {.handle = hold_control, .state = m, .role = TIDE_ROLE_CONTROL};
+        assert_int_equal(tide_spawn(c->nodes[i], &o, &who), 0);
+        assert_int_equal(tide_post(c->nodes[i], who, "\xc0", 1), 0);
+    }
 }
 
 static void meet(struct meeting *m, bool simulated, uint32_t workers, uint32_t nodes,
@@ -255,6 +278,9 @@ static void meet(struct meeting *m, bool simulated, uint32_t workers, uint32_t n
     struct fiber fibers[NODES_MAX];
     m->workers = workers;
     open_cluster(&c, simulated, nodes, seed);
+    if (m->control_blocked) {
+        block_control(&c, m);
+    }
     for (uint32_t r = 0; r < workers; r++) {
         start(&c, &fibers[r], r % nodes, r, worker_run, m);
     }
@@ -463,6 +489,13 @@ static void methods_change_in_mid_run_on_real_threads(void **state) {
     meet(&together, false, 4, 2, 0); /* two workers on a node */
 }
 
+static void a_blocked_control_thread_does_not_hold_gradients_up(void **state) {
+    (void)state;
+    struct meeting m = {.varied = true, .control_blocked = true};
+    meet(&m, false, 3, 3, 0);
+    assert_false(atomic_load(&m.gave_up));
+}
+
 /* Bytes of values: 2 (P - 1) / P of a dense layer on average over the workers, (P - 1) (K (M + N) +
  * rest) of factors. */
 static void bytes_are_those_of_the_formulas(void **state) {
@@ -593,6 +626,7 @@ int main(void) {
         cmocka_unit_test(the_largest_and_the_signs_are_kept),
         cmocka_unit_test(order_of_arrival_changes_no_bit),
         cmocka_unit_test(methods_change_in_mid_run_on_real_threads),
+        cmocka_unit_test(a_blocked_control_thread_does_not_hold_gradients_up),
         cmocka_unit_test(bytes_are_those_of_the_formulas),
         cmocka_unit_test(the_layer_needed_first_leaves_first),
         cmocka_unit_test(foreign_bytes_are_refused),
