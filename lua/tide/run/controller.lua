@@ -413,7 +413,7 @@ local HOTTEST <const> = 40 -- keys a node and table: of these the hottest of all
 
 -- All nodes at once. What a node says is encoded: a message holds a bounded number of values, and there may be a
 -- thousand nodes.
-local function count(self, message)
+local function count(self)
   local nodes, hottest, names, there, agents = {}, {}, {}, {}, {}
   for _, name in pairs(self.a.tables) do
     names[#names + 1] = name
@@ -434,16 +434,16 @@ local function count(self, message)
                                        after = counted(answer.now)}
       for name, hot in pairs(answer.hot) do hottest[name][node.name] = core.encode(hot) end
     elseif not losses.NAMES[err.name or ""] then
-      return core.answer_error(message, err)
+      return nil, err
     end
   end
-  core.answer(message, {nodes = nodes, hottest = hottest, elapsed_s = core.now() - self.started_at, clock = self.clock,
-                        examples = self.done_examples, workers_lost = self.workers_lost,
-                        chunks_redone = self.chunks and self.chunks.redone})
+  return {nodes = nodes, hottest = hottest, elapsed_s = core.now() - self.started_at, clock = self.clock,
+          examples = self.done_examples, workers_lost = self.workers_lost,
+          chunks_redone = self.chunks and self.chunks.redone}
 end
 
 ---Counters of all nodes that are there, each with what it was when the run began, and their hottest keys by table.
-function from_driver.counters(self, _, message) core.fiber(count, self, message) end
+function from_driver.counters(self, _, message) answering.later(message, count, self) end
 
 ---A verb of policies: {verb=, arguments= plain bytes} -> {result= plain bytes}.
 function from_driver.policy(self, request, message)
