@@ -214,7 +214,8 @@ static int read_arrays(lua_State *L, lua_CFunction reader) {
     if (status != LUA_OK) {
         return lua_error(L);
     }
-    return a.code == 0 ? 3 : tide__lua_failure(L, tide__lua_named(a.path, a.code == TIDE_EINVAL ? TIDE_EPROTO : a.code));
+    return a.code == 0 ? 3
+                       : tide__lua_failure(L, tide__lua_named(a.path, a.code == TIDE_EINVAL ? TIDE_EPROTO : a.code));
 }
 
 /* path -> tensor, dims | nil, err */
