@@ -1,5 +1,5 @@
--- Comma-separated files with a header: columns by name, every mistake with file and line. No quoting: names and
--- numbers.
+-- Comma-separated files with a header: columns by name, every mistake with file and line. Names and numbers alone: a
+-- cell may be in quotes, and has no comma.
 local errors = require "tide.errors"
 
 local open <const> = io.open -- scripts lose theirs
@@ -16,7 +16,10 @@ end
 
 local function split(line)
   local words = {}
-  for word in (line .. ","):gmatch "([^,]*)," do words[#words + 1] = word:match "^%s*(.-)%s*$" end
+  for word in (line .. ","):gmatch "([^,]*)," do
+    word = word:match "^%s*(.-)%s*$"
+    words[#words + 1] = word:match '^"([^"]*)"$' or word
+  end
   return words
 end
 
@@ -51,6 +54,7 @@ function csv.read(path, columns)
   local all, problem = file:read "a"
   file:close()
   if not all then error(errors.new("T0205", {message = ("%s: %s"):format(path, tostring(problem))}), 0) end
+  all = all:gsub("^\xef\xbb\xbf", "")
   if not all:find "%S" then csv.fail(path, 1, "the file has no rows") end
   local out = {line = {}}
   for _, column in ipairs(columns) do out[column.name] = {} end
