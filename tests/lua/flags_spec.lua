@@ -14,7 +14,7 @@ describe("options that a script overrides", function()
     assert.equal(4, f:value("nodes"))
     assert.equal(2, f:value("slots"))
     assert.is_nil(f:value("workers"))
-    f:tell_unused()
+    f:warn_unused()
     assert.same({}, said)
   end)
 
@@ -27,7 +27,7 @@ describe("options that a script overrides", function()
     end
     assert.equal("1GiB", f:value("memory", "1GiB"))
     assert.same({min = 2}, f:value("limits", {min = 2}))
-    f:tell_unused()
+    f:warn_unused()
     assert.same({"--nodes 4 has no effect: tide.cluster in the script says nodes 1",
       "--memory 64 MiB has no effect: cluster:start in the script says memory 1GiB",
       "--min 1 --max 4 has no effect: cluster:start in the script says min 2"},
@@ -43,7 +43,7 @@ describe("options that a script overrides", function()
     local f <const> = new({nodes = 4, resume = "ckpt", no_wait = true, keep = true},
       {nodes = true, resume = true, no_wait = true, keep = true})
     f:used "keep"
-    f:tell_unused()
+    f:warn_unused()
     assert.same({"--no-wait has no effect: the script started no run",
       "--nodes 4 has no effect: the script made no cluster",
       "--resume ckpt has no effect: the script started no run"}, said)

@@ -451,7 +451,7 @@ function driver.main(a)
   end
   if not ok then err = context.gone or err end -- which is why
   if context.check_failed then ok, err = false, context.check_failed end -- sim.check: what broke later follows from it
-  if ok then context.flags:tell_unused() else context.log:error(errors.from(err)) end
+  if ok then context.flags:warn_unused() else context.log:error(errors.from(err)) end
   if context.script_run then context.script_run:close(not ok and err or nil) end
   context.log:close()
   if not ok and a.interactive then return {exit = errors.exit(errors.from(err))} end -- told before the console

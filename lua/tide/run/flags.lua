@@ -58,7 +58,7 @@ function flags:refuse(name, why)
 end
 
 ---The script has ended: names options that nothing has asked for.
-function flags:tell_unused()
+function flags:warn_unused()
   for _, name in ipairs(text.sorted_keys(self.given)) do
     self:refuse(name, OF_CLUSTER[name] and "the script made no cluster" or "the script started no run")
   end
