@@ -104,6 +104,9 @@ elif command -v chromedriver >/dev/null && [ -x /usr/bin/chromium ] && "$python"
 else
     echo "the page is not tried: chromium, chromedriver or selenium is not here"
 fi
+"$TIDE" down lab -y >/dev/null 2>&1 </dev/null
+knows() { state api/state | grep -q 'no cluster .lab. runs here'; }
+wait_for 20 knows
 kill -0 "$dashboard" 2>/dev/null || fail "the dashboard ended by itself: $(tail -3 dashboard.txt)"
 kill -INT "$dashboard"
 wait "$dashboard"
