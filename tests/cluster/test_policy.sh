@@ -64,6 +64,13 @@ done
 says list.txt '^name +boa$'
 run 0 policy swap batching/equal --cluster "unix:$socket"
 says out.txt '^new +equal v1$'
+# A candidate is tried in the process that asks, for as long as a decision may take: the run's controller never sees it.
+echo 'return {api = 1, kind = "batching", name = "x", version = 1, init = function() return {} end,
+  decide = function() while true do pcall(error, "x") end end}' >endless.lua
+run 1 policy check --live endless.lua --cluster "unix:$socket"
+says out.txt 'takes longer than its 100 ms'
+says out.txt '^faults +3$'
+run 0 policy check --live batching/lb-bsp --cluster "unix:$socket"
 run 0 policy history batching --cluster "unix:$socket" --json
 says out.txt '"name":"equal"'
 run 6 policy swap batching/lb-bsp --cluster "unix:$socket" --canary nodes=n1,n2

@@ -147,8 +147,9 @@ local ROWS <const> = {
   },
   policies = {
     list = {}, report = {kind = "string?", scope = "string?"}, history = {kind = "string?", scope = "string?"},
-    why = {what = "string?"}, metric = {name = "string", last = "seconds?"}, check = {policy = "table"},
-    shadow = {policy = "table"}, swap = {policy = "table"}, set = {kind = "string?", params = "table?"},
+    why = {what = "string?"}, metric = {name = "string", last = "seconds?"},
+    views = {kind = "string", scope = "string?"}, shadow = {policy = "table"},
+    swap = {policy = "table"}, set = {kind = "string?", params = "table?"},
     rollback = {kind = "string?"}, journal = {},
   },
   -- the keeper of a group of actors (tide.run.actors)

@@ -47,7 +47,7 @@ verbs.needs = {
   },
   policies = {
     list = "read", report = "read", history = "read", why = "read", metric = "read",
-    check = "operate", shadow = "operate", swap = "operate", set = "operate", rollback = "operate",
+    views = "operate", shadow = "operate", swap = "operate", set = "operate", rollback = "operate",
     journal = "operate",
   },
 }

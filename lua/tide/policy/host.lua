@@ -25,6 +25,8 @@ local source = require "tide.policy.source"
 local host = {}
 host.__index = host
 
+local VIEWS_BYTES <const> = 8 << 20 -- of one answer
+
 ---@param o {driver: table, seed?: integer, timed?: boolean, journal?: table}
 function host.new(o)
   return setmetatable({
@@ -468,14 +470,23 @@ end
 
 ---- asking --------------------------------------------------------------------------------------------------------
 
----Dry run over the recorded views of the seat; nothing changes.
----@param ref string|table
----@param o? {scope?: string, params?: table}
-function host:check(ref, o)
-  o = o or {}
-  local s, found = self:aim(ref, o)
-  if not s then return nil, found end
-  return require("tide.policy.replay").check(s, found, o.params)
+---What a check decides on: the recorded views of a seat, the newest within VIEWS_BYTES, and the policy that made the
+---plans. The caller runs the candidate in its own process: one that takes all its time stalls no worker.
+---@param kind string
+---@param scope? string
+---@return table|nil plain data for replay.check, table? err
+function host:recorded(kind, scope)
+  local s, err = self:seat(kind, scope)
+  if not s then return nil, err end
+  local c <const>, all <const> = s.current, s:recorded()
+  local first, bytes = #all + 1, 0
+  while first > 1 and bytes + #all[first - 1].view <= VIEWS_BYTES do
+    first = first - 1
+    bytes = bytes + #all[first].view
+  end
+  return {kind = s.kind, scope = s.scope, seed = s.seed, saved = s:last_export(), signals = s.signals,
+          timed = self.timed, current = {text = c.text, path = c.path, sha = c.sha, params = c.params},
+          views = table.move(all, first, #all, 1, {}), left_out = first - 1}
 end
 
 ---@return table[] one entry a seat

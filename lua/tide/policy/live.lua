@@ -456,7 +456,7 @@ function verbs.list(host) return host:list() end
 function verbs.swap(host, a) return host:swap(a.policy, a) end
 function verbs.set(host, a) return host:set(a.kind, a.params or {}, a) end
 function verbs.rollback(host, a) return host:rollback(a.kind, a) end
-function verbs.check(host, a) return host:check(a.policy, a) end
+function verbs.views(host, a) return host:recorded(a.kind, a.scope) end
 function verbs.shadow(host, a) return host:shadow(a.policy, a) end
 function verbs.report(host, a) return host:report(a.kind, a.scope) end
 function verbs.history(host, a) return host:history(a.kind, a.scope) end

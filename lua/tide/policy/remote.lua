@@ -20,9 +20,10 @@ end
 ---@param ref string|table as source.find takes it
 ---@return string|nil
 function remote.kind_of(ref)
-  local found <const> = source.find(ref)
-  local loaded <const> = found and source.load(found, {timed = false})
-  if not loaded then return nil end
+  local found, err = source.find(ref)
+  if not found then return nil, err end
+  local loaded, problem = source.load(found, {timed = true})
+  if not loaded then return nil, problem end
   loaded.sandbox:close()
   return loaded.policy.kind
 end
@@ -75,7 +76,16 @@ function remote.new(address)
     file = source.file,
     list = function() return ask("list", {}) end,
     metric = function(name, o) return ask("metric", {name = name, last = seconds(o and o.last)}) end,
-    check = function(ref, params) return with_file("check", ref, {params = params}) end,
+    check = function(ref, params)
+      local found, err = source.find(ref)
+      if not found then return nil, err end
+      found.params = params or found.params
+      local kind, problem = remote.kind_of(found)
+      if not kind then return nil, problem end
+      local recorded, why = ask("views", {kind = kind})
+      if not recorded then return nil, why end
+      return require("tide.policy.replay").check(recorded, found)
+    end,
     shadow = function(ref, o) return with_file("shadow", ref, o) end,
     report = function(kind, o) return with_kind("report", kind, o) end,
     swap = function(ref, o) return with_file("swap", ref, o) end,

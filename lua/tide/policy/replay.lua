@@ -9,15 +9,13 @@ local text = require "tide.text"
 
 local replay = {}
 
--- The dry run is in the run's controller: workers wait for it meanwhile, a second at most.
 local FAULTS_MAX <const> = 3
-local INSTRUCTIONS_MAX <const> = 50000000
 
 local function quantile(list, q) return core.k.quantile(list, q) end
 
 -- A candidate in a seat of its own, over views; after a fault it starts from its last export, as in the host.
-local function start(kind, scope, seed, found, params, saved)
-  local s = seat.new(kind, scope, {seed = seed, timed = false})
+local function start(kind, scope, seed, found, params, saved, timed)
+  local s = seat.new(kind, scope, {seed = seed, timed = timed})
   local version, err = s:prepare(found, params, saved)
   if not version then return nil, err end
   s:install(version, 0)
@@ -35,27 +33,26 @@ end
 
 ---Dry run over the recorded views of a live seat, with the state threaded from its last export. `lacks` names signals
 ---that the policy needs and some of the views do not hold: then it says little of what the policy would do.
----@param live table seat
+---@param recorded table of host:recorded
+---@param found table of source.find, the candidate with its parameters
 ---@return table|nil report, table? err
-function replay.check(live, found, params)
-  local s, err = start(live.kind, live.scope, live.seed, found, params, live:last_export())
+function replay.check(recorded, found)
+  local kind <const>, scope <const>, seed <const> = recorded.kind, recorded.scope, recorded.seed
+  local s, err = start(kind, scope, seed, found, found.params, recorded.saved, recorded.timed)
   if not s then return nil, err end
-  local ok, why = require("tide.policy.contract").check_needs(s.current.policy.needs, live.signals)
+  local ok, why = require("tide.policy.contract").check_needs(s.current.policy.needs, recorded.signals)
   if not ok then return nil, errors.new("T0302", ("policy `%s` is refused: %s"):format(found.path, why)) end
-  local reference = start(live.kind, live.scope, live.seed, {text = live.current.text, path = live.current.path,
-    sha = live.current.sha}, live.current.params, live:last_export())
+  local reference = start(kind, scope, seed, recorded.current, recorded.current.params, recorded.saved)
   local report = {policy = s.current.policy.name, version = s.current.policy.version, views = 0, valid = 0, faults = 0,
                   differs = 0, actions = 0, memory_bytes = 0}
-  local times, lacking, spent = {}, {}, 0
-  local recorded <const> = live:recorded()
-  for _, entry in ipairs(recorded) do
-    if report.faults == FAULTS_MAX or spent > INSTRUCTIONS_MAX then break end
+  local times, lacking = {}, {}
+  for _, entry in ipairs(recorded.views) do
+    if report.faults == FAULTS_MAX then break end
     report.views = report.views + 1
     local view = core.plain_decode(entry.view)
     note_lacking(s.current.policy.needs, entry, lacking)
     local verdict, bytes, fault, usage = replay.decide(s, entry.view, view, entry.seed)
     times[#times + 1] = usage.seconds
-    spent = spent + (usage.instructions or 0)
     if usage.log and usage.log ~= "" then report.printed = usage.log end
     report.memory_bytes = math.max(report.memory_bytes, usage.memory_peak_bytes or 0)
     if verdict then
@@ -72,9 +69,11 @@ function replay.check(live, found, params)
   end
   report.p50_s, report.p99_s = quantile(times, 0.5), quantile(times, 0.99)
   report.ok = report.faults == 0
-  if report.views < #recorded then report.not_tried = #recorded - report.views end
+  local not_tried <const> = #recorded.views + recorded.left_out - report.views
+  if not_tried > 0 then report.not_tried = not_tried end
   report.lacks = next(lacking) and table.concat(text.sorted_keys(lacking), ", ") or nil
   s.current.sandbox:close()
+  reference.current.sandbox:close()
   return report
 end
 
@@ -83,7 +82,7 @@ end
 function replay.decide(s, view_bytes, view, seed)
   local sandbox = s.current.sandbox
   if not sandbox then return nil, nil, "its state could not be rebuilt", {} end
-  local bytes, fault = sandbox:decide(view_bytes, seed, source.budget(s.kind, false))
+  local bytes, fault = sandbox:decide(view_bytes, seed, source.budget(s.kind, s.timed))
   local usage <const> = sandbox:usage()
   local verdict = bytes and plan.validate(s.kind, core.plain_decode(bytes), view, view, s.every)
   if verdict and verdict.plan then
