@@ -21,9 +21,13 @@ local RESERVED <const> = {
   rank = true, node = true, wait_s = true, peers_bytes = true, peers_wait_s = true, alike = true, wait = true,
 }
 
+-- Names that were found good: workers report the same ones again and again.
+local good, good_count = {}, 0
+
 ---@param name any
 ---@return string|nil fault why nothing in a report can have this name
 function report.name_fault(name)
+  if good[name] then return nil end
   if type(name) ~= "string" then
     return ("its fields have names, as in {loss = 0.5}, and %s is none"):format(type(name) == "number"
       and ("%s (a %s)"):format(name, type(name)) or "a " .. type(name))
@@ -39,6 +43,8 @@ function report.name_fault(name)
     end)))
   end
   if RESERVED[name] then return ("`%s` is a name that reports use themselves"):format(name) end
+  if good_count >= SUMS_MAX then good, good_count = {}, 0 end
+  good[name], good_count = true, good_count + 1
   return nil
 end
 
@@ -56,8 +62,9 @@ end
 
 ---@param fields any numbers by name
 ---@param what? string what they are called: "a report"
+---@param besides? table<string, true> names of fields that are looked at elsewhere
 ---@return string|nil fault
-function report.fault(fields, what)
+function report.fault(fields, what, besides)
   if type(fields) ~= "table" then
     return ("%s is a table of numbers, as {loss = 0.5, examples = 10}, not a %s"):format(what or "a report",
       type(fields))
@@ -65,7 +72,7 @@ function report.fault(fields, what)
   local count = 0
   for name, value in next, fields do
     count = count + 1
-    local fault <const> = report.name_fault(name) or value_fault(name, value)
+    local fault <const> = not (besides and besides[name]) and (report.name_fault(name) or value_fault(name, value))
     if fault then return fault end
   end
   if count > FIELDS_MAX then

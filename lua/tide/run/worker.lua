@@ -238,8 +238,12 @@ local function refuse(who, fault)
   if fault then error(script.error("T0113", ("%s: %s"):format(who, fault), {state = "nothing was reported"}), 0) end
 end
 
+local NO_NUMBERS <const> = {alike = true, wait = true} -- of the fields of w:report
+
 local function add(sums, fields)
-  for k, v in pairs(fields) do sums[k] = (sums[k] or 0) + v end
+  for k, v in next, fields do
+    if not NO_NUMBERS[k] then sums[k] = (sums[k] or 0) + v end
+  end
 end
 
 ---Reports numbers of this worker. Waits until every worker has reported: the numbers are summed, and the answer of
@@ -250,17 +254,12 @@ end
 ---@param fields table {loss=, examples=, ..., alike={...}, wait=false}
 ---@return table params
 function w_methods:report(fields)
-  local own, alike, wait = fields, nil, nil
-  if type(fields) == "table" then
-    own, alike, wait = {}, fields.alike, fields.wait
-    for k, v in next, fields do
-      if k ~= "alike" and k ~= "wait" then own[k] = v end
-    end
-  end
-  refuse("w:report", report.fault(own) or alike ~= nil and report.fault(alike, "`alike`")
+  refuse("w:report", report.fault(fields, nil, NO_NUMBERS))
+  local alike <const>, wait <const> = fields.alike, fields.wait
+  refuse("w:report", alike ~= nil and report.fault(alike, "`alike`")
     or wait ~= nil and type(wait) ~= "boolean" and "`wait` is true or false, not a " .. type(wait))
   if wait == false then
-    add(self.partial, own)
+    add(self.partial, fields)
     if core.now() - self.progress_at >= PROGRESS_EVERY_S then flush_progress(self) end
     return self.params
   end
@@ -269,6 +268,8 @@ function w_methods:report(fields)
   self.partial = {}
   self.reports = self.reports + 1
   local now = core.now()
+  local own <const> = {}
+  add(own, fields)
   own.compute_s = own.compute_s and own.compute_s * self.slowness
   add(own, self.spans)
   self.spans = {}
