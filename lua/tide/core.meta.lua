@@ -23,7 +23,7 @@ function core.node_start(options) end --> true | nil, err ; outside actors only 
 function core.node_run(source, chunk, argument) end --> starts a Lua actor on the control thread and blocks the calling OS thread until it ends: result | nil, err. SIGINT reaches it as core.interrupted()
 function core.node_stop(timeout_s) end
 function core.replicate(controllers) end --> true | nil, err ; of the controller: so many members, 3 or 5, hold its log
-function core.node() end              --> {id=, name=, endpoint=, cluster=, controller=id} | nil
+function core.node() end              --> {id=, name=, endpoint=, cluster=, controller=id, state=, reason=, keys=directory, sessions_lost=count} | nil
 function core.member() end            --> this node's own entry in members(), or nil before it has joined
 function core.members() end           --> {view=n, {id=,name=,state="up",store=,workers=,pid=,endpoint=,reason=}, ...}
 function core.links() end             --> array of tide_link_info fields, snake_case as in net.h

@@ -410,8 +410,10 @@ bool tide__succession_announced(const struct tide_net *net, const struct tide_he
 void tide__succession_unseen(struct tide_net *net);
 /* The same, later. */
 void tide__succession_lost(struct tide_net *net, struct known *controller, const char *reason);
-/* A client looks for the controller, in vain for long? */
+/* Does a client look for the controller? */
 bool tide__succession_seeks(const struct tide_net *net);
+/* A client's dial of the controller that it looks for has failed: it is gone for that reason, or, NULL, silent. */
+void tide__succession_vain(struct tide_net *net, const struct tide_peer *peer, const char *reason);
 void tide__succession_tick(struct tide_net *net, uint64_t now);
 /* The controller has been silent for long. */
 void tide__succession_silent(struct tide_session *session, const char *reason);
@@ -474,6 +476,7 @@ struct tide_net {
     /* any thread, atomic */
     atomic_uint id, controller;
     atomic_bool opened, join_wanted, leave_wanted;
+    atomic_uint sessions_lost;                                  /* client: with members, the controller included */
     atomic_bool durable;                                        /* the controller may go and be started again */
     atomic_uint_fast64_t memory_used, memory_cap, memory_grant; /* memory_credit.c: of this node */
     atomic_uint memory_tier;

@@ -551,6 +551,14 @@ uint16_t tide_net_controller(const struct tide_net *net) {
     return (uint16_t)atomic_load_explicit(&net->controller, memory_order_relaxed);
 }
 
+unsigned tide_net_sessions_lost(const struct tide_net *net) {
+    return atomic_load_explicit(&net->sessions_lost, memory_order_relaxed);
+}
+
+const char *tide_net_keys(const struct tide_net *net) {
+    return net->tls ? tide__tls_directory(net->tls) : NULL;
+}
+
 unsigned tide_net_right(const struct tide_net *net) {
     return net->right;
 }

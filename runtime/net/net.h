@@ -68,6 +68,11 @@ struct tide_net *tide_net_of(struct tide_node *node);
 const char *tide_net_endpoint(const struct tide_net *net);
 const char *tide_net_cluster(const struct tide_net *net);
 uint16_t tide_net_self(const struct tide_net *net); /* own id, 0 until given; any thread */
+/* Client: how many of its sessions with members have ended. What was asked before the last one may have no answer, or
+ * one of an earlier view. Any thread. */
+unsigned tide_net_sessions_lost(const struct tide_net *net);
+/* Directory of this node's credential, as it was named; NULL: it has none. Any thread. */
+const char *tide_net_keys(const struct tide_net *net);
 /* enum tide_right: a client's, as it was granted. Any thread. */
 unsigned tide_net_right(const struct tide_net *net);
 uint16_t tide_net_controller(const struct tide_net *net); /* id; 0: not known at the moment; any thread */

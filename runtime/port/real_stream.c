@@ -384,9 +384,14 @@ static bool is_self_connected(int fd) {
            our_size == their_size && memcmp(&ours, &theirs, our_size) == 0;
 }
 
-/* A connection that cannot be made is "unreachable", whatever the kernel's reason; but a Unix
- * listener whose backlog is full is there, and busy. */
+/* A connection that cannot be made is "unreachable", nobody listens there, whatever the kernel's reason. But a Unix
+ * listener whose backlog is full is there, and busy; and where the network is down the listener may be there: no answer
+ * is no refusal. */
 static int connect_reason(int error_number) {
+    if (error_number == ENETUNREACH || error_number == EHOSTUNREACH || error_number == ENETDOWN ||
+        error_number == EHOSTDOWN) {
+        return TIDE_ETIMEDOUT;
+    }
     int code = tide__error_from_errno(-error_number);
     bool own_fault = code == TIDE_ENOMEM || code == TIDE_EACCES || code == TIDE_EMFILE || code == TIDE_ELIMIT ||
                      code == TIDE_ETIMEDOUT || code == TIDE_EBUSY;

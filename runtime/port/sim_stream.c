@@ -248,7 +248,7 @@ static void on_connect(struct tide_sim *sim, const struct sim_event *event, stru
     }
     if (l && cut_off(sim, s->executor->node, l->executor->node)) {
         uint64_t fails = s->began + connect_timeout;
-        finish(s, TIDE_EUNREACHABLE, fails > sim->now ? fails : sim->now);
+        finish(s, TIDE_ETIMEDOUT, fails > sim->now ? fails : sim->now);
         return;
     }
     if (!l) {
@@ -282,7 +282,7 @@ static void on_connected(struct tide_sim *sim, struct tide_stream *s) {
     if (cut_off(sim, s->executor->node, s->peer_node)) {
         send_end(s);
         uint64_t fails = s->began + connect_timeout;
-        finish(s, TIDE_EUNREACHABLE, fails > sim->now ? fails : sim->now);
+        finish(s, TIDE_ETIMEDOUT, fails > sim->now ? fails : sim->now);
         return;
     }
     s->connected = true;

@@ -56,6 +56,34 @@ grep -q "test RMSE" mf.log || fail "training says nothing"
 inside 2 "$tide" run --keys keys/lab/alice examples/mf.lua --epochs 1 >reader.log 2>&1 && fail "who may look runs a script"
 ok "a script trains on all of them, for those who may"
 
+cat >long.lua <<'L'
+local tide = require "tide"
+local job = tide.job {name = "long", workers = 1, tables = {t = tide.table {keys = tide.dense(8), width = 1}},
+  worker = function(w) while not w:stopping() do tide.sleep(0.05) w:report {examples = 1} end end}
+tide.main(function() local c <close> = tide.cluster {} local r <close> = c:start(job) r:wait() end)
+L
+# Each command that attaches, with the keys of --keys; what it starts has them too.
+with_keys() { inside 1 timeout 30 "$tide" "$@" >command.log 2>&1 </dev/null || fail "tide $*"; }
+with_keys submit --keys keys/lab/admin long.lua
+with_keys run --detach --keys keys/lab/admin --cluster $at long.lua
+for command in status nodes tables actors links jobs "stat --count 1" top events log metrics doctor "why n2/agent" "job show long-2" \
+    "job logs long-2" "table show long-2.t" "trace --for 100ms out.json" "checkpoint save $PWD/ckpt" \
+    "move long-2.t 0-3 n2 --dry-run" "attach -e 1" "job stop long-2" "job stop long-3"; do
+    with_keys $command --keys keys/lab/admin
+done
+url() { grep -q '^http' page.url; }
+inside 1 ip addr add 127.0.0.1/32 dev lo # for the page
+inside 1 "$tide" dashboard --keys keys/lab/admin --file page.url >page.log 2>&1 &
+page=$!
+wait_for 10 url || fail "tide dashboard"
+kill $page
+inside 1 "$tide" launch local -n 1 --keys keys/lab/admin --node-keys keys/lab/node >launch.log 2>&1 &
+launcher=$!
+wait_for 15 grep -q 'local-1  joined' launch.log || fail "tide launch"
+with_keys drain local-1 -y --keys keys/lab/admin
+kill -INT $launcher
+ok "every command attaches with the keys that it is given, and hands them on"
+
 serial=$("$tide" keys show --dir keys/lab --plain | awk '$3 == "alice" {print $1}')
 "$tide" keys revoke "$serial" --dir keys/lab 2>/dev/null || fail "tide keys revoke"
 gone() { inside 1 "$tide" status --keys keys/lab/alice 2>&1 | grep -q revoked; }

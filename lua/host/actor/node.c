@@ -322,13 +322,15 @@ static int core_node(lua_State *L) {
     int code;
     char reason[240];
     const int state = tide_net_state(net, &code, reason, sizeof reason);
-    lua_createtable(L, 0, 7);
+    lua_createtable(L, 0, 9);
     set_text(L, "state", state_name(state)); /* a client's too, which is no member */
     set_text(L, "reason", reason);
     tide__lua_set_integer(L, "id", tide_node_id(host->node));
     set_text(L, "name", tide_node_name(host->node));
     set_text(L, "endpoint", tide_node_endpoint(host->node));
     set_text(L, "cluster", tide_net_cluster(net));
+    set_text(L, "keys", tide_net_keys(net));
+    tide__lua_set_integer(L, "sessions_lost", tide_net_sessions_lost(net));
     tide__lua_set_integer(L, "controller", tide_net_controller(net));
     return 1;
 }

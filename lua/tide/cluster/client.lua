@@ -1,4 +1,9 @@
--- This process as a client of a running cluster: where that is, coming in, asking the agents of its nodes.
+-- This process as a client of a running cluster: where that is, attaching, asking. All commands attach here and ask
+-- here, with the keys that the command names.
+--
+-- A client may stall (Ctrl-Z, a laptop that sleeps) or be cut off: then members end its sessions with them. The runtime
+-- attaches anew by itself while the cluster is there (runtime/net/members/leader_change.c), and `look` here judges each
+-- answer by the sessions: one that was got while a session ended is asked for again.
 local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 local directory = require "tide.cluster.directory"
@@ -6,6 +11,13 @@ local errors = require "tide.errors"
 local node_status = require "tide.cluster.node_status"
 
 local client = {}
+
+client.attachments = 0 ---@type integer how often this process has attached: another time it may be another cluster
+
+local PATIENCE_S <const> = 30 -- for a cluster that does not answer
+local POLL_S <const> = 0.05
+
+local attached_with ---@type table? options of the last attach
 
 ---Where a cluster is: by name, by endpoint, or the only one that runs.
 ---@param wanted? string
@@ -35,12 +47,14 @@ end
 ---@return true|nil, table? err
 function client.attach(o)
   core.log_level(o.verbose and "info" or "warn")
+  attached_with = o
   local endpoint, err, name = client.resolve(o.endpoint or o.cluster)
   if not endpoint then return nil, err end
   local ok, problem = core.node_start {
     client = true, join = endpoint, cluster = name, keys = o.keys, workers = 0, no_store = true}
   if not ok then return nil, errors.from(problem, "T0501") end
   require("tide.interrupts").limit {count = 2}
+  client.attachments = client.attachments + 1
   return true
 end
 
@@ -56,6 +70,59 @@ function client.name_of(endpoint, keys)
   return name
 end
 
+-- Waits for a session with the cluster; where it has ended, with whatever cluster is there now.
+---@return table|nil node as core.node() has it, tide.error? err
+local function session(patience_s)
+  local deadline <const> = core.now() + patience_s
+  while true do
+    local node <const> = core.node()
+    if not node or node.state == "dead" or node.state == "left" then
+      core.node_stop(0)
+      local ok, err = client.attach(attached_with)
+      if not ok then return nil, err end
+    elseif node.state == "up" then
+      return node
+    elseif core.now() >= deadline or core.interrupted() > 0 then
+      return nil, errors.new("T0501", {message = ("the cluster does not answer: %s"):format(node.reason or "no view")})
+    end
+    core.sleep(POLL_S)
+  end
+end
+
+local RUN <const> = [[
+  local call <const> = ...
+  return require(call.module)[call.name](call.request)]]
+
+---Runs a function of a module as an actor of this client, which may call actors of the members, and waits for it.
+---@param what string module and function: "tide.command.job.inside"
+---@param request? table its argument; its answer is a table, {error =} of a failure
+---@return table|nil answer
+---@return tide.error? err
+function client.run(what, request)
+  local module <const>, name <const> = what:match "^(.+)%.([%w_]+)$"
+  local answer <const>, err = core.node_run(RUN, "@tide/client.lua", {module = module, name = name, request = request})
+  if not answer then return nil, errors.from(err) end
+  if answer.error then return nil, errors.from(answer.error) end
+  return answer
+end
+
+---The same of a function that changes nothing: when a session ends meanwhile it is run again.
+---@param what string
+---@param request? table
+---@param patience_s? number for a cluster that does not answer, default 30
+---@return table|nil answer
+---@return tide.error? err
+function client.look(what, request, patience_s)
+  while true do
+    local before <const>, lost = session(patience_s or PATIENCE_S)
+    if not before then return nil, lost end
+    local answer <const>, err = client.run(what, request)
+    local after <const> = core.node()
+    local same <const> = after and after.state == "up" and after.sessions_lost == before.sessions_lost
+    if same or core.interrupted() > 0 then return answer, err end
+  end
+end
+
 ---Asks all nodes that are up.
 ---@param what "status"|"events"|"log"|"hottest"|... a controller in a process of its own knows the first three
 ---@param more? table what the question says besides
@@ -63,7 +130,7 @@ end
 function client.gather(what, more)
   local request = {op = what}
   for k, v in pairs(more or {}) do request[k] = v end
-  return core.node_run([[return require("tide.cluster.client").gather_inside(...)]], "@tide/client.lua", request)
+  return client.look("tide.cluster.client.gather_inside", request)
 end
 
 ---Asks the agent of the first node that is up.
@@ -71,7 +138,9 @@ end
 ---@return table? answer
 ---@return table? err
 function client.ask_one(request)
-  return core.node_run([[return require("tide.cluster.client").ask_one_inside(...)]], "@tide/client.lua", request)
+  local found <const>, err = client.run("tide.cluster.client.ask_one_inside", request)
+  if not found then return nil, err end
+  return found.answer
 end
 
 local ASK_S <const>, GATHER_S <const> = 3600, 5

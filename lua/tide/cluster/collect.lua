@@ -7,8 +7,8 @@
 -- A collector keeps rings of curves, of bounded size. It has no clock and no socket of its own, so it runs under
 -- `tide sim` and over saved runs.
 local ask_all = require "tide.ask_all"
+local client = require "tide.cluster.client"
 local core = require "tide.core"
-local errors = require "tide.errors"
 local heat = require "tide.show.hot_keys"
 local members = require "tide.cluster.members"
 local node_status = require "tide.cluster.node_status"
@@ -139,9 +139,8 @@ end
 ---@param o? {hot?: boolean}
 ---@return tide.snapshot|nil, tide.error? err
 function collect.ask(o)
-  local answer, err = core.node_run([[return require("tide.cluster.collect").travelling(...)]], "@tide/collect.lua",
-    {hot = o and o.hot or nil})
-  if not answer then return nil, errors.from(err) end
+  local answer <const>, err = client.look("tide.cluster.collect.travelling", {hot = o and o.hot or nil})
+  if not answer then return nil, err end
   return (core.decode(pieces.whole(answer.data)))
 end
 

@@ -156,7 +156,7 @@ end
 ---@return boolean told; false: no controller takes a client at this moment
 function replicated.quit(name)
   if not client.attach {cluster = name} then return false end
-  core.node_run([[return require("tide.cluster.replicated").quit_inside()]], "@tide/replicated.lua", {})
+  client.run "tide.cluster.replicated.quit_inside"
   core.node_stop(0)
   return true
 end

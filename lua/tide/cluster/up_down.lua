@@ -209,10 +209,9 @@ end
 ---@param context tide.context
 ---@return table[]|nil runs {name, state, ...}, table? err
 function standing.runs(context)
-  return require("tide.cluster.view").attached(context, function()
-    local answer <const>, err = context.core.node_run([[return require("tide.command.job").inside(...)]],
-      "@tide/command/job.lua", {op = "list", all = false})
-    return answer and answer.value and answer.value.runs, err or answer.error
+  return require("tide.cluster.view").attached(context, function(client)
+    local answer <const>, err = client.look("tide.command.job.inside", {op = "list", all = false})
+    return answer and answer.value.runs, err
   end)
 end
 

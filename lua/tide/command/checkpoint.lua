@@ -16,9 +16,8 @@ local actions = {}
 
 local function at_cluster(context, request)
   local result, err = cluster_view.attached(context, function(client) return client.ask_one(request) end)
-  if not result then return nil, err end
-  if result.error then return nil, checkpoint.error(result.error, request.dir) end
-  return result.answer
+  if not result then return nil, err.code == "T0501" and err or checkpoint.error(err, request.dir) end
+  return result
 end
 
 local function absolute(path)

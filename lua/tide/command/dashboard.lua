@@ -28,13 +28,9 @@ return {
     local o <const> = context.options
     local core <const> = context.core
     local deadline <const> = context.timeout_s and core.now() + context.timeout_s
-    return cluster_view.attached(context, function(client)
+    return cluster_view.attached(context, function()
       local page, err = require("tide.dashboard").open {
-        port = o.port, every_s = o.every and math.max(o.every, EVERY_MIN_S),
-        attach = function()
-          return client.attach {cluster = o.cluster, keys = context.keys, timeout_s = 1, verbose = context.verbose}
-        end,
-      }
+        port = o.port, every_s = o.every and math.max(o.every, EVERY_MIN_S)}
       if not page then
         if err.name == "EBUSY" then
           err = errors.new("T0107", {message = ("port %d is taken"):format(o.port),

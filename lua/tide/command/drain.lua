@@ -62,12 +62,10 @@ return {
     end
     local ok, err = context:confirm(("Let node `%s` leave the cluster?"):format(text.clean(o.node)))
     if not ok then return nil, err end
-    local result, problem = require("tide.cluster.view").attached(context, function()
-      return context.core.node_run([[return require("tide.command.drain").inside(...)]], "@tide/command/drain.lua",
-        {node = o.node, grace_s = o.grace})
+    local result, problem = require("tide.cluster.view").attached(context, function(client)
+      return client.run("tide.command.drain.inside", {node = o.node, grace_s = o.grace})
     end)
     if not result then return nil, problem end
-    if result.error then return nil, errors.from(result.error) end
     if result.state == "dead" then
       return nil, errors.new("T0509", {message = ("node %s has died: %s"):format(o.node, result.reason or "")})
     end

@@ -1,5 +1,6 @@
 -- `tide job VERB NAME`: one run of a cluster.
 local arguments = require "tide.cli.arguments"
+local client = require "tide.cluster.client"
 local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"
 local text = require "tide.text"
@@ -68,12 +69,18 @@ function job.inside(request)
   return {value = answer}
 end
 
-local function ask(context, request)
-  local answer, err = context.core.node_run([[return require("tide.command.job").inside(...)]],
-    "@tide/command/job.lua", request)
-  if not answer then return nil, errors.from(err) end
-  if answer.error then return nil, errors.from(answer.error) end
-  return answer.value
+local INSIDE <const> = "tide.command.job.inside"
+
+-- What changes something.
+local function ask(request)
+  local answer <const>, err = client.run(INSIDE, request)
+  return answer and answer.value, err
+end
+
+-- What changes nothing, and is asked again of a client that lost its session meanwhile.
+local function look(request)
+  local answer <const>, err = client.look(INSIDE, request)
+  return answer and answer.value, err
 end
 
 -- "eps=0.05" as words by name.
@@ -145,10 +152,10 @@ end
 local function logs(context, o, follow)
   local after, partial = nil, ""
   while true do
-    local row, err = ask(context, {op = "get", name = o.name})
+    local row, err = look {op = "get", name = o.name}
     if not row then return nil, err end
     local got
-    got, err = ask(context, {method = "log", name = o.name, arguments = {{after = after}}})
+    got, err = look {method = "log", name = o.name, arguments = {{after = after}}}
     if not got then return nil, err end
     local whole <const> = not follow or is_over(context, row) and got.next >= got.more
     partial, after = partial .. got.ok, got.next
@@ -164,7 +171,7 @@ end
 local function wait(context, o)
   local deadline <const> = context.timeout_s and context.core.now() + context.timeout_s
   while true do
-    local row, err = ask(context, {op = "get", name = o.name})
+    local row, err = look {op = "get", name = o.name}
     if not row then return nil, err end
     if is_over(context, row) then return say_end(context, row) end
     if context.core.interrupted() > 0 then return 130 end
@@ -175,7 +182,7 @@ end
 
 local VERBS <const> = {
   show = function(context, o)
-    local row, err = ask(context, {op = "get", name = o.name, memory = true})
+    local row, err = look {op = "get", name = o.name, memory = true}
     if not row then return nil, err end
     return show(context, row)
   end,
@@ -186,7 +193,7 @@ local VERBS <const> = {
 
 function VERBS.forecast(context, o)
   local function of(slots)
-    local answer <const>, err = ask(context, {forecast = true, name = o.name, slots = slots})
+    local answer <const>, err = look {forecast = true, name = o.name, slots = slots}
     if not answer then return nil, err end
     for _, run in ipairs(answer.runs) do
       if run.name == answer.name then return run, answer end
@@ -221,10 +228,10 @@ end
 
 -- What the scheduling policy said about it last.
 function VERBS.why(context, o)
-  local row, err = ask(context, {op = "get", name = o.name})
+  local row, err = look {op = "get", name = o.name}
   if not row then return nil, err end
   local list
-  list, err = ask(context, {why = true, n = row.n})
+  list, err = look {why = true, n = row.n}
   if not list then return nil, err end
   local lines = {}
   for _, each in ipairs(list.why) do lines[#lines + 1] = ("%s: %s"):format(each.policy, each.why) end
@@ -237,7 +244,7 @@ function VERBS.why(context, o)
 end
 
 local function verb(context, o, method, ...)
-  local answer, err = ask(context, {method = method, name = o.name, arguments = {...}, count = select("#", ...)})
+  local answer, err = ask {method = method, name = o.name, arguments = {...}, count = select("#", ...)}
   if not answer then return nil, err end
   return context:tell("tide.job/1", {name = answer.name, state = answer.state},
     ("%s %s"):format(text.clean(answer.name), answer.script and "ends now" or DONE[o.verb]))
@@ -247,14 +254,14 @@ function VERBS.pause(context, o)
   return verb(context, o, "pause", {release = o.release or nil, timeout = context.timeout_s})
 end
 function VERBS.resume(context, o)
-  local row, err = ask(context, {op = "get", name = o.name})
+  local row, err = look {op = "get", name = o.name}
   if not row then return nil, err end
   if not EXITS[row.state] then return verb(context, o, "resume", {timeout = context.timeout_s}) end
   local endpoint
-  endpoint, err = require("tide.cluster.client").resolve(o.cluster)
+  endpoint, err = client.resolve(o.cluster)
   if not endpoint then return nil, err end
   local run
-  run, err = ask(context, {restart = row, cluster = o.cluster or endpoint, program = arg and arg[0]})
+  run, err = ask {restart = row, cluster = o.cluster or endpoint, program = arg and arg[0]}
   if not run then return nil, err end
   return context:tell("tide.job/1", {name = run.name, state = run.state, uid = run.uid},
     ("%s goes on as %s from %s"):format(text.clean(row.name), text.clean(run.name), text.clean(row.checkpoint)))

@@ -1,5 +1,4 @@
 -- `tide jobs`: the runs of a cluster.
-local errors = require "tide.errors"
 local listing = require "tide.show.listing"
 
 return listing.command {
@@ -20,12 +19,10 @@ return listing.command {
     {key = "for_s", title = "for", format = "duration"},
     {key = "progress_text", title = "progress"}, {key = "host_text", title = "host"},
   },
-  collect = function(context)
-    local answer, err = context.core.node_run([[return require("tide.command.job").inside(...)]],
-      "@tide/command/job.lua", {op = "list", all = context.options.all or false})
-    if not answer then return nil, errors.from(err) end
-    if answer.error then return nil, errors.from(answer.error) end
-    return answer.value
+  collect = function(context, client)
+    local answer <const>, err = client.look("tide.command.job.inside",
+      {op = "list", all = context.options.all or false})
+    return answer and answer.value, err
   end,
   rows = function(view)
     for _, row in ipairs(view.runs) do

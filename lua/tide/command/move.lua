@@ -52,13 +52,12 @@ return {
         return nil, errors.new("T0401", {message = ("no node `%s` is up"):format(text.clean(o.node)),
           help = "`tide nodes` lists them"})
       end
-      if o.dry_run then return {answer = {moved = #slots, dry_run = true}} end
+      if o.dry_run then return {moved = #slots, dry_run = true} end
       return client.ask_one {op = "move", table = o.table, slots = slots, node = node.id}
     end)
     if not result then return nil, problem end
-    if result.error then return nil, errors.from(result.error) end
-    return context:tell("tide.move/1", {table = o.table, node = o.node, slots = result.answer.moved,
-      dry_run = result.answer.dry_run}, ("%s %d slots of %s to %s"):format(
-      result.answer.dry_run and "would move" or "moved", result.answer.moved, text.clean(o.table), text.clean(o.node)))
+    return context:tell("tide.move/1", {table = o.table, node = o.node, slots = result.moved,
+      dry_run = result.dry_run}, ("%s %d slots of %s to %s"):format(
+      result.dry_run and "would move" or "moved", result.moved, text.clean(o.table), text.clean(o.node)))
   end,
 }

@@ -38,22 +38,18 @@ return {
     if mistake then return nil, mistake end
     local _, too_little = require("tide.run.host").memory(o.memory, "--memory")
     if too_little then return nil, too_little end
-    local client <const> = require "tide.cluster.client"
-    local endpoint, err = client.resolve(o.cluster)
-    if not endpoint then return nil, err end
-    local ok, problem = client.attach {cluster = o.cluster, verbose = context.verbose}
-    if not ok then return nil, errors.from(problem, "T0501") end
-    local answer
-    answer, problem = context.core.node_run([[return require("tide.command.submit").inside(...)]],
-      "@tide/command/submit.lua", {cluster = o.cluster or endpoint, script = o.script, program = arg and arg[0],
+    local cluster
+    local run <const>, err = require("tide.cluster.view").attached(context, function(client)
+      local endpoint <const>, lost = client.resolve(o.cluster)
+      if not endpoint then return nil, lost end
+      cluster = context.core.node().cluster or "the cluster"
+      return client.run("tide.command.submit.inside", {cluster = o.cluster or endpoint, script = o.script,
+        program = arg and arg[0],
         o = {args = o.rest, slots = o.slots, memory = o.memory, keep = o.keep or nil, grace = o.grace,
           resume = o.resume, min = o.min, max = o.max, weight = o.weight,
           sizes = limits and limits.sizes}})
-    local cluster <const> = context.core.node().cluster or "the cluster"
-    context.core.node_stop(0)
-    if not answer then return nil, errors.from(problem) end
-    if answer.error then return nil, errors.from(answer.error) end
-    local run <const> = answer.run
+    end)
+    if not run then return nil, err end
     if context.json then
       context:print(context.core.json_encode {schema = "tide.job/1", name = run.name, state = run.state, uid = run.uid})
     else
@@ -68,6 +64,6 @@ return {
     children.program = a.program or children.program
     local run, err = require("tide.run.host").submit(a.cluster, a.script, a.o)
     if not run then return {error = errors.to_data(err)} end
-    return {run = {name = run.name, state = run.state, uid = run.uid, host = run.host}}
+    return {name = run.name, state = run.state, uid = run.uid, host = run.host}
   end,
 }

@@ -30,12 +30,9 @@ local function parts_of(view, name)
 end
 
 local function ask(context, request)
-  return cluster_view.attached(context, function()
-    local got, failed = context.core.node_run([[return require("tide.command.job").inside(...)]],
-      "@tide/command/job.lua", request)
-    if not got then return nil, errors.from(failed) end
-    if got.error then return nil, errors.from(got.error) end
-    return got.value
+  return cluster_view.attached(context, function(client)
+    local got <const>, failed = client.run("tide.command.job.inside", request)
+    return got and got.value, failed
   end)
 end
 

@@ -1,7 +1,6 @@
 -- `tide trace`: what the threads and fibers of a running cluster do for a while, as a file.
 local arguments = require "tide.cli.arguments"
 local cluster_view = require "tide.cluster.view"
-local errors = require "tide.errors"
 local text = require "tide.text"
 
 local FOR_S <const> = 5
@@ -21,12 +20,11 @@ return {
   },
   run = function(context)
     local o <const> = context.options
-    local result, err = cluster_view.attached(context, function()
-      return context.core.node_run([[return require("tide.show.trace").record(...)]], "@tide/trace.lua",
-        {path = o.file, seconds = o["for"] or FOR_S, timeout_s = context.timeout_s})
+    local result, err = cluster_view.attached(context, function(client)
+      return client.run("tide.show.trace.record", {path = o.file, seconds = o["for"] or FOR_S,
+        timeout_s = context.timeout_s})
     end)
     if not result then return nil, err end
-    if result.error then return nil, errors.from(result.error) end
     context:tell("tide.trace/1", {file = o.file, nodes = result.nodes, silent = result.silent},
       ("recorded %d nodes in %s"):format(result.nodes, text.clean(o.file)))
     return result.exit

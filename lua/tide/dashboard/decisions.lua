@@ -1,6 +1,7 @@
 -- Decisions of a run's policies, from its journal: what each saw, wanted, got and why; and what another policy would
 -- have decided, in a process of its own that ends with its budget.
 local children = require "tide.cluster.children"
+local client = require "tide.cluster.client"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local json = require "tide.json"
@@ -63,12 +64,13 @@ end
 function decisions.inside(request)
   local words <const> = table.move(request.words, 1, #request.words, 2, {children.program})
   local process, err = core.process(words, {output = request.output})
-  if not process then return {error = err.message} end
+  if not process then return {error = errors.to_data(errors.from(err, "T0302"))} end
   local over <const> = core.now() + REPLAY_S
   while not process:ended() do
     if core.now() > over or core.interrupted() > 0 then
       process:signal(9)
-      return {error = ("the replay took more than %d s and was ended"):format(REPLAY_S)}
+      return {error = errors.to_data(errors.new("T0302", {
+        message = ("the replay took more than %d s and was ended"):format(REPLAY_S)}))}
     end
     core.sleep(LOOK_S)
   end
@@ -78,12 +80,10 @@ end
 -- What `tide` printed, called with these words.
 local function told_by(words)
   local output <const> = os.tmpname()
-  local answer, problem = core.node_run([[return require("tide.dashboard.decisions").inside(...)]],
-    "@tide/dashboard/decisions.lua", {words = words, output = output})
+  local answer <const>, problem = client.run("tide.dashboard.decisions.inside", {words = words, output = output})
   local text <const> = core.file_read(output) or ""
   os.remove(output)
-  if not answer then return nil, errors.from(problem) end
-  if answer.error then return nil, errors.new("T0302", {message = answer.error}) end
+  if not answer then return nil, problem end
   return text
 end
 

@@ -24,7 +24,6 @@ local EVERY_S <const> = 1
 local HOT_EVERY <const> = 5 -- looks
 local EVENTS_MAX <const> = 200
 local WINDOW <const> = 10 -- looks that the slowest thing is judged over
-local LOST_S <const> = 5 -- without any node: the cluster may have been started anew
 
 local JSON <const>, TEXT <const> = "application/json", "text/plain; version=0.0.4; charset=utf-8"
 local OPENMETRICS <const> = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -34,14 +33,14 @@ local PAGES <const> = {
   {"/style.css", "style.css", "text/css; charset=utf-8"}, {"/icon.svg", "icon.svg", "image/svg+xml"},
 }
 
----@param o {port?: integer, every_s?: number, attach: fun(): true|nil, tide.error?}
+---@param o {port?: integer, every_s?: number}
 ---@return table|nil dashboard
 ---@return tide.error? err
 function dashboard.open(o)
   local server, err = core.http_listen {port = o.port or 0}
   if not server then return nil, errors.from(err) end
-  local self <const> = setmetatable({server = server, every_s = o.every_s or EVERY_S, attach = o.attach, events = {},
-    after = {}, snapshots = {}, looks = 0, heard_at = core.now()}, dashboard)
+  local self <const> = setmetatable({server = server, every_s = o.every_s or EVERY_S, events = {},
+    after = {}, snapshots = {}, looks = 0, attachments = client.attachments}, dashboard)
   for _, page in ipairs(PAGES) do
     local ok, problem = server:page(page[1], page[3], core.embedded("dashboard/" .. page[2]))
     if not ok then return nil, errors.from(problem) end
@@ -92,17 +91,10 @@ local function anybody_up(snapshot)
   return false
 end
 
--- No node for a while: this client's membership may be of a cluster that is over.
-local function find_again(self)
-  core.node_stop(0)
-  local ok, err = self.attach()
-  self.heard_at = core.now()
+-- What was collected is of another cluster.
+local function begin_anew(self)
+  self.attachments = client.attachments
   self.after, self.raw, self.snapshots = {}, {}, {}
-  if ok then
-    self.lost = nil
-  else
-    self.lost = err
-  end
 end
 
 local function nothing(self, problem)
@@ -114,18 +106,14 @@ end
 ---One look at the cluster, published.
 function dashboard:look()
   self.looks = self.looks + 1
-  local answer, err
-  if self.lost then
-    err = self.lost
-  else
-    answer, err = look.ask {after = self.after, hot = self.looks % HOT_EVERY == 1}
-  end
+  local answer, err = look.ask {after = self.after, hot = self.looks % HOT_EVERY == 1}
+  if client.attachments ~= self.attachments then begin_anew(self) end
   local snapshot, problem
   if answer then
     snapshot = answer.snapshot
     add_events(self, answer.events)
     self.hot = snapshot.hot or self.hot
-    if anybody_up(snapshot) then self.heard_at = core.now() else problem = "no node of the cluster answers" end
+    if not anybody_up(snapshot) then problem = "no node of the cluster answers" end
   else
     snapshot, problem = nothing(self, state.text(errors.from(err).message))
   end
@@ -139,7 +127,6 @@ function dashboard:look()
   self.last_state, self.snapshot = now, snapshot
   local ok, refused = self.server:publish(core.json_encode(sample), core.json_encode(now))
   if not ok then core.log("warn", "the state could not be published: " .. tostring(refused.message)) end
-  if problem and core.now() - self.heard_at > LOST_S then find_again(self) end
 end
 
 ---- answering --------------------------------------------------------------------------------------------------------

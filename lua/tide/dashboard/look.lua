@@ -1,8 +1,8 @@
 -- What a dashboard asks of its cluster, a second after a second: a snapshot, and the events since the last time.
 local ask_all = require "tide.ask_all"
+local client = require "tide.cluster.client"
 local collect = require "tide.cluster.collect"
 local core = require "tide.core"
-local errors = require "tide.errors"
 local node_status = require "tide.cluster.node_status"
 local pieces = require "tide.run.pieces"
 
@@ -40,9 +40,8 @@ end
 ---@return {snapshot: tide.snapshot, events: table[]}|nil
 ---@return tide.error? err
 function look.ask(request)
-  local answer, err = core.node_run([[return require("tide.dashboard.look").inside(...)]], "@tide/dashboard/look.lua",
-    request)
-  if not answer then return nil, errors.from(err) end
+  local answer <const>, err = client.look("tide.dashboard.look.inside", request, 0)
+  if not answer then return nil, err end
   return (core.decode(pieces.whole(answer.data)))
 end
 

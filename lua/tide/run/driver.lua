@@ -119,7 +119,7 @@ function driver.run(o)
     dry_run = o.dry_run,
     resume = o.resume, slots = o.slots, memory = o.memory, keep = o.keep, limits = o.limits, no_wait = o.no_wait,
     simulated = o.simulated, interactive = o.interactive, trace = o.trace,
-    given = o.given, dashboard = o.dashboard and {keys = o.keys} or nil,
+    given = o.given, dashboard = o.dashboard and {} or nil,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
   local gone <const> = not result and o.cluster and cluster_gone()
@@ -226,7 +226,8 @@ local function begin_dashboard(context)
   local children <const> = require "tide.cluster.children"
   local log <const> = context.directory .. "/dashboard.log"
   local words = {children.program, "dashboard", "--cluster", context.cluster_name or core.node().endpoint}
-  if context.dashboard.keys then words = table.move({"--keys", context.dashboard.keys}, 1, 2, #words + 1, words) end
+  local keys <const> = core.node().keys
+  if keys then table.move({"--keys", keys}, 1, 2, #words + 1, words) end
   local process, err = core.process(words, {output = log})
   if not process then error(errors.from(err), 0) end
   context.dashboard.process = process

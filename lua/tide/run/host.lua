@@ -331,6 +331,8 @@ function run_host.submit(cluster, path, o)
   local id <const> = run_host.new_id()
   local log <const> = run_host.make_directory(id) .. "/out.log"
   local words = {"run", "--cluster", cluster, "--host", id}
+  local keys <const> = core.node().keys
+  if keys then table.move({"--keys", keys}, 1, 2, #words + 1, words) end
   if o.slots then table.move({"--slots", tostring(o.slots)}, 1, 2, #words + 1, words) end
   if memory then table.move({"--memory", tostring(memory)}, 1, 2, #words + 1, words) end
   if o.keep then words[#words + 1] = "--keep" end

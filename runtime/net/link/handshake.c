@@ -482,6 +482,8 @@ static int refusal_received(struct tide_link *link, const struct tide_frame *fra
     }
     if (error == 0 && code != TIDE_EBUSY && waits) {
         tide__session_end(link->peer->session, text);
+    } else if (error == 0 && code != TIDE_EBUSY && link->peer) {
+        tide__succession_vain(link->net, link->peer, text);
     }
     return error != 0 ? error : tide_fail(code, "it refused: %s", text);
 }

@@ -272,6 +272,9 @@ static void attempt_failed(struct tide_link *link, bool refused) {
         tide__session_end(s, "connection lost (process ended?)");
     } else if (!s || !s->link) {
         tide__peer_redial_later(link->net, peer);
+        if (refused || link->bytes_in == 0) {
+            tide__succession_vain(link->net, peer, refused ? "connection lost (process ended?)" : NULL);
+        }
     }
 }
 

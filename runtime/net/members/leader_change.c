@@ -70,6 +70,9 @@ void tide__succession_view(struct tide_link *link, struct tide_reader *r) {
         return;
     }
     net->away = false;
+    if (net->client && !net->finished) {
+        tide__net_become(net, TIDE_MEMBER_UP, 0, "");
+    }
     const struct known *known = tide__members_find(net, peer->id);
     if (known) {
         memcpy(net->controller_endpoint, known->member.endpoint, sizeof net->controller_endpoint);
@@ -132,10 +135,12 @@ void tide__succession_silent(struct tide_session *s, const char *reason) {
     }
 }
 
-/* Not a client's to judge: it may be there and command no more. */
+/* Not a client's to judge: the controller may be there and command no more, or have ended the session of a client that
+ * stood still, or was cut off. The client joins again under its own id; until a view comes it is JOINING. */
 static void seek(struct tide_net *net, struct tide_peer *former, const char *reason) {
     const uint64_t now = tide__net_now(net);
     net->away = true;
+    tide__net_become(net, TIDE_MEMBER_JOINING, 0, reason);
     net->away_since = now;
     net->attend = true;
     tide__peer_down(net, former, TIDE_EDIED, reason);
@@ -152,11 +157,25 @@ bool tide__succession_seeks(const struct tide_net *net) {
     return net->client && net->away;
 }
 
+static void sought_in_vain(struct tide_net *net, const char *reason) {
+    end_with(net, tide__members_find(net, tide_net_controller(net)), reason);
+    tide__net_finish(net, false);
+}
+
 void tide__succession_tick(struct tide_net *net, uint64_t now) {
     if (tide__succession_seeks(net) && now - net->away_since >= JOIN_PATIENCE) {
-        struct known *former = tide__members_find(net, tide_net_controller(net));
-        end_with(net, former, "no other one was found");
-        tide__net_finish(net, false);
+        sought_in_vain(net, "no other one was found");
+    }
+}
+
+void tide__succession_vain(struct tide_net *net, const struct tide_peer *peer, const char *reason) {
+    if (!tide__succession_seeks(net) || peer->id != tide_net_controller(net)) {
+        return;
+    }
+    if (!reason) { /* a cut network: it may be there */
+        net->away_since = tide__net_now(net);
+    } else if (!tide_net_durable(net)) {
+        sought_in_vain(net, reason);
     }
 }
 
@@ -171,12 +190,12 @@ void tide__succession_unseen(struct tide_net *net) {
 
 void tide__succession_lost(struct tide_net *net, struct known *controller, const char *reason) {
     struct tide_peer *peer = tide__peer(net, controller->member.id);
-    if (!tide_net_durable(net) || (!net->client && !has_view(net))) {
-        end_with(net, controller, reason);
-        return;
-    }
     if (net->client) {
         seek(net, peer, reason);
+        return;
+    }
+    if (!tide_net_durable(net) || !has_view(net)) {
+        end_with(net, controller, reason);
         return;
     }
     char text[220];

@@ -160,6 +160,10 @@ static void departed(struct tide_net *net, const struct tide_member *m) {
     }
     peer->lost = true;
     tide__peer_down(net, peer, dead ? TIDE_EDIED : TIDE_ECLOSED, text);
+    if (net->client && !dead && m->id == tide_net_controller(net) && !tide_net_durable(net)) {
+        tide__net_become(net, TIDE_MEMBER_LEFT, 0, "the cluster ended");
+        tide__net_finish(net, true);
+    }
 }
 
 static void tell(struct tide_member_watch *watch, const struct tide_member *member) {
@@ -396,9 +400,6 @@ int tide__members_apply_view(struct tide_net *net, struct tide_reader *r) {
     atomic_store_explicit(&net->durable, durable, memory_order_relaxed);
     tide__members_publish(net);
     tide__members_settle(net);
-    if (net->client && !net->finished) {
-        tide__net_become(net, TIDE_MEMBER_UP, 0, "");
-    }
     tide__handshake_unpark(net);
     tide__members_report_ready(net);
     return 0;
@@ -550,6 +551,9 @@ static void report(struct tide_net *net, uint16_t subject, bool lost, const char
 
 void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const char *reason) {
     char text[160];
+    if (net->client) {
+        atomic_fetch_add_explicit(&net->sessions_lost, 1, memory_order_relaxed);
+    }
     if (peer->id >= CLIENT_ID_MIN) {
         snprintf(text, sizeof text, "client n%u is gone: %s", (unsigned)peer->id, reason);
         tide__peer_down(net, peer, TIDE_EDIED, text);

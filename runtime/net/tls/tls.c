@@ -425,6 +425,10 @@ void tide__tls_close(struct tide_tls *tls) {
     }
 }
 
+const char *tide__tls_directory(const struct tide_tls *tls) {
+    return tls->directory;
+}
+
 const struct tide_identity *tide__tls_self(const struct tide_tls *tls) {
     return &tls->self;
 }

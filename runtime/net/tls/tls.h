@@ -16,6 +16,7 @@ struct tide_tls_session;
 /* Reads the credential in a directory, which must be of this cluster. ENOENT, EPERM, EINVAL, EMISMATCH. */
 int tide__tls_open(struct tide_port *port, const char *directory, const char *cluster, struct tide_tls **out);
 void tide__tls_close(struct tide_tls *tls); /* after its sessions; NULL is fine */
+const char *tide__tls_directory(const struct tide_tls *tls);
 const struct tide_identity *tide__tls_self(const struct tide_tls *tls);
 /* Reads it again if its files have changed: new sessions go by it. True: it was; a damaged one is logged and the former
  * one stays. */

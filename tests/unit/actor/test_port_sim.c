@@ -277,7 +277,7 @@ static void a_connection_into_a_partition_fails_after_a_second(void **state) {
     assert_false(p.a.closed);
     run_until_ms(&p, 1010);
     assert_true(p.a.closed && !p.a.connected);
-    assert_int_equal(p.a.reason, TIDE_EUNREACHABLE);
+    assert_int_equal(p.a.reason, TIDE_ETIMEDOUT);
     pair_abandon(&p);
 }
 

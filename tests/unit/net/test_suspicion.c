@@ -199,6 +199,38 @@ static void when_most_are_silent_all_are_given_more_time(void **unused) {
     world_close(&w);
 }
 
+/* Its members have ended the sessions with it; it comes back as the client that it was, and sees what has become of
+ * the cluster meanwhile. */
+static void a_client_that_stalled_attaches_anew(void **unused) {
+    (void)unused;
+    struct world w;
+    struct tide_node *client;
+    int code;
+    char reason[200];
+    open_calm(&w, 9, 3);
+    assert_int_equal(world_start(&w, "console", false, "test", tide_net_endpoint(w.nodes[1].net), true, &client), 0);
+    assert_int_equal(world_await(client, TIDE_MEMBER_UP), TIDE_MEMBER_UP);
+    const uint16_t id = tide_net_self(client->net);
+    tide_sim_pause(w.sim, "console", 12 * TIDE_SECOND);
+    tide_sim_crash(w.sim, names[2]);
+    world_pause(&w, 14 * TIDE_SECOND);
+    assert_true(tide_net_sessions_lost(client->net) > 0);
+    assert_int_equal(world_state(client, &code, reason), TIDE_MEMBER_UP);
+    assert_int_equal(tide_net_self(client->net), id);
+    assert_int_equal(state_of(&w, 3, 0), TIDE_MEMBER_UP);
+    assert_int_equal(state_of(&w, 3, 1), TIDE_MEMBER_UP);
+    assert_int_equal(state_of(&w, 3, 2), TIDE_MEMBER_DEAD);
+    for (unsigned i = 0; i < 2; i++) { /* and once its network is back */
+        tide_sim_partition(w.sim, names[0], "console", i == 0);
+        tide_sim_partition(w.sim, names[1], "console", i == 0);
+        world_pause(&w, 25 * TIDE_SECOND);
+    }
+    assert_int_equal(world_state(client, &code, reason), TIDE_MEMBER_UP);
+    tide_sim_crash(w.sim, names[0]); /* but it does not wait for a controller whose process is gone */
+    assert_int_equal(world_await(client, TIDE_MEMBER_DEAD), TIDE_MEMBER_DEAD);
+    world_close(&w);
+}
+
 int main(void) {
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
     const struct CMUnitTest tests[] = {
@@ -210,6 +242,7 @@ int main(void) {
         cmocka_unit_test(a_machine_on_which_nodes_stand_still_is_learned),
         cmocka_unit_test(a_silent_node_of_a_busy_machine_is_noticed_too),
         cmocka_unit_test(when_most_are_silent_all_are_given_more_time),
+        cmocka_unit_test(a_client_that_stalled_attaches_anew),
     };
     return cmocka_run_group_tests_name("suspicion", tests, NULL, NULL);
 }
