@@ -62,6 +62,48 @@ if slurm_begin "$work/slurm" 2 >slurm.txt; then # here, not in a subshell: its p
     let_go slurm
     no_jobs() { [ -z "$(squeue -h -n tide-grow)" ]; }
     wait_for 30 no_jobs || fail "slurm: jobs are left"
+    # a second launcher has nodes of its own, ends no others, and hears nothing of what surrounds it
+    launch slurm -n 1 --partition main
+    wait_for 40 there_are slurm 1
+    first=$launcher
+    mkdir bin
+    printf '#!/bin/sh\nenv >"%s/sbatch.env"\necho "sbatch: default partition main" >&2\nexec %s "$@"\n' "$work" \
+        "$(command -v sbatch)" >bin/sbatch
+    chmod +x bin/sbatch
+    PATH=$work/bin:$PATH SLURM_JOB_ID=7 PMIX_RANK=0 SBATCH_PARTITION=nowhere SBATCH_ACCOUNT=us \
+        launch slurm -n 1 --partition main
+    wait_for 40 grep -q 'slurm-[0-9]*  joined' launch.txt || fail "slurm: a second launcher has no node: $(cat launch.txt)"
+    says_not sbatch.env '^(SLURM_JOB_ID|PMIX_RANK|SBATCH_PARTITION)='
+    says sbatch.env '^SBATCH_ACCOUNT=us'
+    says sbatch.env '^SLURM_CONF='
+    kill -TERM "$launcher"
+    wait "$launcher" || fail "slurm: the second launcher ended with an error"
+    there_are slurm 1 || fail "slurm: the second launcher has ended nodes of the first"
+    launcher=$first
+    let_go slurm
+    wait_for 30 no_jobs || fail "slurm: jobs of two launchers are left"
+    # an sbatch that has submitted and cannot tell the number, or fails: the job is found by its label, and once
+    for ending in '>/dev/null' '>/dev/null; exit 1'; do
+        printf '#!/bin/sh\n%s "$@" %s\n' "$(command -v sbatch)" "$ending" >bin/sbatch
+        PATH=$work/bin:$PATH launch slurm -n 1 --partition main
+        wait_for 40 there_are slurm 1 || fail "slurm: a node of an untold job does not join: $(cat launch.txt)"
+        [ "$(squeue -h -n tide-grow | wc -l)" = 1 ] || fail "slurm: a job is submitted again: $(squeue -h)"
+        let_go slurm
+        wait_for 30 no_jobs || fail "slurm: untold jobs are left"
+    done
+    # nodes of a launcher that has ended are left alone, unless they are asked for
+    "$TIDE" launch slurm -n 1 --once --partition main --cluster grow >once.txt 2>&1 || fail "slurm --once: $(cat once.txt)"
+    launch slurm -n 1 --partition main
+    wait_for 40 there_are slurm 2 || fail "slurm: two launchers' nodes: $(cat launch.txt)"
+    says launch.txt '1 node of launchers that have ended is here; --adopt takes them over'
+    kill -TERM "$launcher"
+    wait "$launcher"
+    there_are slurm 1 || fail "slurm: a node of another launcher is ended"
+    launch slurm -n 1 --adopt --partition main
+    wait_for 10 grep -q 'adopted' launch.txt || fail "slurm: no node is adopted: $(cat launch.txt)"
+    wait_for 10 there_are slurm 1
+    let_go slurm
+    wait_for 30 no_jobs || fail "slurm: an adopted job is left"
     slurm_end
 else
     slurm_end

@@ -130,6 +130,20 @@ function directory.own_pid()
   return math.tointeger((read_text("/proc/self/stat") or "0"):match("^(%d+)")) or 0
 end
 
+---What tells this process from all others, of other machines and other times too.
+---@return string mark
+function directory.process_mark()
+  local pid <const> = directory.own_pid()
+  return ("%s.%d.%s"):format(core.machine().id:sub(1, 12), pid, start_time(pid) or "0")
+end
+
+---@param mark string of directory.process_mark
+---@return boolean whether that process runs, on this machine
+function directory.runs_process(mark)
+  local machine <const>, pid, started = mark:match "^([^.]*)%.(%d+)%.(%d+)$"
+  return machine == core.machine().id:sub(1, 12) and start_time(math.tointeger(tonumber(pid))) == started
+end
+
 ---@return string[] names of this user's clusters whose controller runs
 function directory.running()
   local names = {}

@@ -16,11 +16,10 @@ local function line_of(event)
   return table.concat(parts, " ")
 end
 
+-- By this client's session, which is made anew after a stall: "joining" meanwhile, when nothing is to be judged.
 local function cluster_is_there(core)
-  for _, member in ipairs(core.members()) do
-    if member.state == "up" then return true end
-  end
-  return false
+  local state <const> = core.node().state
+  return state == "up" or state == "joining"
 end
 
 local function joined(pool)
@@ -56,9 +55,14 @@ function launch.inside(a)
     if not ok then pool = nil end
   end
   if not pool then return {error = errors.to_data(errors.from(err))} end
+  if pool.left then
+    o.say(("%d node%s of launchers that have ended %s here; --adopt takes them over"):format(pool.left,
+      pool.left == 1 and "" or "s", pool.left == 1 and "is" or "are"))
+  end
   local began <const>, failure, all = core.now(), nil, nil
   while core.interrupted() == 0 do
-    local ok, given_up = pool:step()
+    local ok, given_up = true, nil
+    if core.node().state == "up" then ok, given_up = pool:step() end
     if not ok and not failure then
       failure = given_up
       if pool:list()[1] then
@@ -82,7 +86,7 @@ end
 -- The command of the first node, as it would be started.
 local function dry_run(context, o, kind)
   local pool <const> = o.pool
-  pool.cluster, pool.directory = pool.cluster or "CLUSTER", "DIR"
+  pool.cluster, pool.directory, pool.launcher = pool.cluster or "CLUSTER", "DIR", "LAUNCHER"
   local commands <const> = require "tide.provision.commands"
   if kind.file then context:print(kind.file(pool, (pool.prefix or pool.kind) .. "-1")) end
   context:print(commands.quoted(kind.command(pool, (pool.prefix or pool.kind) .. "-1")))
@@ -103,7 +107,7 @@ local function launch_mpi(context, o)
     context:print(commands.quoted(argv))
     return 0
   end
-  local _, _, code = os.execute("exec " .. commands.quoted(argv))
+  local _, _, code = os.execute("exec " .. commands.quoted(commands.clean(argv, "PMIX_|PMI_|OMPI_")))
   if code == 127 then
     return nil, errors.new("T1005", {message = "mpirun is not installed, or not in $PATH"})
   elseif code ~= 0 then
@@ -136,6 +140,7 @@ return {
     {name = "prefix", type = "string", value = "NAME", doc = "names are NAME-1, NAME-2, .. (default: the kind)"},
     {name = "grace", type = "duration", doc = "time a node has for leaving (default: what the site grants, else 25s)"},
     {name = "once", doc = "end when all have joined, and leave them there (slurm)"},
+    {name = "adopt", doc = "take over the nodes of launchers that have ended (slurm)"},
     {name = "partition", short = "p", type = "string", value = "P", doc = "slurm"},
     {name = "gres", type = "string", value = "GRES", doc = "slurm: gpu:1"},
     {name = "cpus", short = "c", type = "integer", min = 1, max = 4096, doc = "slurm: processors of each node"},
@@ -165,7 +170,7 @@ return {
       kind = o.kind, endpoint = endpoint or "ENDPOINT", cluster = name, workers = o.node_workers or 1,
       keys = o.node_keys,
       program = o.program or o.kind == "ssh" and "tide" or require("tide.provision.commands").program(),
-      prefix = o.prefix, grace_s = o.grace, partition = o.partition,
+      prefix = o.prefix, adopt = o.adopt or nil, grace_s = o.grace, partition = o.partition,
       gres = o.gres, cpus = o.cpus, time = o.time, hosts = o.hosts, ssh_config = o.ssh_config,
     }
     if o.dry_run then return dry_run(context, {pool = pool}, kind) end
@@ -173,12 +178,11 @@ return {
       return nil, errors.new("T0802", {message = "nodes of a cluster on several machines want keys of their own: "
         .. "--node-keys DIR, as their machines see it", help = "scp -r keys/CLUSTER/node HOST: puts them there"})
     end
-    local result, refused = require("tide.cluster.view").attached(context, function()
-      return context.core.node_run([[return require("tide.command.launch").inside(...)]], "@tide/command/launch.lua",
-        {pool = pool, count = o.count or 1, json = context.json, quiet = context.quiet, once = o.once})
+    local result, refused = require("tide.cluster.view").attached(context, function(client)
+      return client.run("tide.command.launch.inside", {pool = pool, count = o.count or 1, json = context.json,
+        quiet = context.quiet, once = o.once})
     end)
     if not result then return nil, refused end
-    if result.error then return nil, errors.from(result.error) end
     return 0
   end,
 }

@@ -7,11 +7,17 @@
 --   list(o, tickets)    what the outside world says: {[name] = {state, reason, eta}}; nil: no news
 --   room(o)             how many may be asked for now; optional
 --   stop(o, tickets)    lets nodes leave in order; kill(o, tickets) does not
---   adopt(o)            ids by name of what a former launcher of this cluster has left running; optional
+--   others(o)           {id, name, launcher} of nodes that other launchers have started; optional
+--   adopted(other)      the id of one of those as a ticket has it
+--   close(o)            the last word of a pool: ends what of it no ticket knows; optional
+--
+-- Nodes belong to the launcher that started them (`o.launcher`), which ends no others. Those of a launcher that has
+-- ended are taken over where that is asked for.
 --
 -- A ticket is a node's name, never used twice. Its states: asked, queued, starting, joined, draining, gone. `joined`
 -- comes from membership alone, and each ticket ends in exactly one `gone`, with a reason.
 local core = require "tide.core"
+local directory = require "tide.cluster.directory"
 local errors = require "tide.errors"
 
 local provision = {}
@@ -22,6 +28,7 @@ provision.KINDS = {"local", "slurm", "ssh", "none"}
 
 local JOIN_S <const> = 60         -- from running to being a member
 local STUCK_S <const> = 120       -- in a queue
+local STALLED_S <const> = 2       -- between two looks
 local AT_A_TIME <const> = 8
 local BACKOFF_S <const>, BACKOFF_MAX_S <const> = 1, 60
 local LEAVE_S <const>, LATE_S <const> = 25, 10 -- grace of a node that leaves, and how much later it is ended
@@ -45,6 +52,8 @@ end
 ---@field prefix? string of names; default: the kind's
 ---@field workers? integer of each node
 ---@field keys? string directory of keys, as the nodes see it
+---@field launcher? string whose nodes they are; default: this process
+---@field adopt? boolean take over the nodes of launchers that have ended
 ---@field min? integer
 ---@field max? integer
 ---@field event? fun(event: table) told of every change: {name, state, reason, ...}
@@ -54,20 +63,27 @@ end
 function provision.new(o)
   local kind <const>, err = provision.kind(o.kind)
   if not kind then return nil, err end
+  if kind.others then o.launcher = o.launcher or directory.process_mark() end
   local ok, problem = kind.check(o)
   if not ok then return nil, problem end
   local self <const> = setmetatable({
     o = o, kind = kind, tickets = {}, wanted = 0, number = 0, polled_at = -math.huge, started_at = -math.huge,
     failures = {}, backoff_s = BACKOFF_S, not_before = 0, prefix = o.prefix or o.kind,
   }, pool_methods)
-  for _, member in ipairs(core.members()) do self:note_name(member.name) end
-  for name, id in pairs(kind.adopt and kind.adopt(o) or {}) do
-    self:note_name(name)
-    self.tickets[name] = {name = name, id = id, state = "asked", since = core.now(), adopted = true}
-    self.wanted = self.wanted + 1
-    self:tell(self.tickets[name], "adopted")
+  for _, other in ipairs(kind.others and kind.others(o) or {}) do
+    self:note_name(other.name)
+    if not directory.runs_process(other.launcher) then
+      if o.adopt then self:adopt(other) else self.left = (self.left or 0) + 1 end
+    end
   end
   return self
+end
+
+function pool_methods:adopt(other)
+  local ticket <const> = {name = other.name, id = self.kind.adopted(other), state = "asked", since = core.now()}
+  self.tickets[other.name] = ticket
+  self.wanted = self.wanted + 1
+  self:tell(ticket, "adopted")
 end
 
 -- Names of this pool rise: none is used twice.
@@ -211,6 +227,7 @@ function pool_methods:start_missing()
   local missing = math.min(self.wanted - self:count(), AT_A_TIME)
   if missing > 0 and self.kind.room then missing = math.min(missing, self.kind.room(self.o)) end
   if missing <= 0 or self.stopped or core.now() < self.not_before then return end
+  for _, member in ipairs(core.members()) do self:note_name(member.name) end -- other launchers start nodes too
   local names = {}
   for i = 1, missing do
     self.number = self.number + 1
@@ -244,10 +261,21 @@ function pool_methods:stop_surplus()
   if surplus[1] then self:let_leave(surplus) end
 end
 
+-- This process stalled for so long: its nodes have not been late meanwhile.
+function pool_methods:excuse(seconds)
+  if seconds < STALLED_S then return end
+  for _, ticket in pairs(self.tickets) do
+    ticket.since = ticket.since + seconds
+    ticket.ends_at = ticket.ends_at and ticket.ends_at + seconds
+  end
+end
+
 ---Looks and acts; call it often.
 ---@return true|nil, table? err the pool has given up: it asks for no more nodes, and keeps those that it has
 function pool_methods:step()
   local now <const> = core.now()
+  self:excuse(now - (self.stepped_at or now))
+  self.stepped_at = now
   local poll_s <const> = now - self.started_at < 10 and self.kind.poll_s / 5 or self.kind.poll_s
   local seen
   if now - self.polled_at >= poll_s and next(self.tickets) then
@@ -273,6 +301,7 @@ function pool_methods:close(seconds)
   end
   local left <const> = self:list()
   if left[1] then self.kind.kill(self.o, left) end
+  if self.kind.close then self.kind.close(self.o) end
 end
 
 return provision

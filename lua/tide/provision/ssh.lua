@@ -137,7 +137,7 @@ function kind.start(o, names)
     if not host then return ids, no_host(o) end
     local log <const> = kind.log(o, name)
     core.file_remove(log)
-    local process, err = core.process(kind.command(o, name, host.host), {output = log, input = true})
+    local process, err = core.process(commands.clean(kind.command(o, name, host.host)), {output = log, input = true})
     if not process then
       return ids, errors.new("T1005", {final = true, message = ("ssh cannot be started: %s"):format(err.message)})
     end
