@@ -75,6 +75,7 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
                                   .state = o->state,
                                   .controllers = o->controllers,
                                   .keys = o->keys,
+                                  .silence = o->silence,
                                   .right = (uint8_t)o->right,
                                   .workers = (uint16_t)so.compute,
                                   .store = tide__node_stores && !o->no_store && !o->client,

@@ -334,7 +334,8 @@ entry("T0509", {
   explanation = "Nodes were lost and the run cannot go on: its rows lived there and nowhere else, or the work of their "
     .. "workers is not cut into chunks that others could take over.",
   remedy = "run again; the logs of the lost nodes tell why they ended. `tide.cluster{servers = N}` keeps rows off the "
-    .. "nodes of workers",
+    .. "nodes of workers. After `no heartbeat` on a network that blinks or a busy machine: a longer --silence of `tide "
+    .. "run`, `up`, `node` or `launch`",
 })
 entry("T0510", {
   title = "closing", exit = 1, name = "ECLOSED", generic = true,

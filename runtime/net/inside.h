@@ -323,11 +323,15 @@ bool tide__gossip_confirms(const struct tide_session *session, uint64_t now);
 
 /* ---- local health (local_health.c) and probes (probe.c) ---- */
 
-void tide__health_init(struct tide_net *net);
+void tide__health_init(struct tide_net *net, const struct tide_net_options *options);
 /* Somebody who lives, this node or another, did not for so long. */
 void tide__health_stood_still(struct tide_net *net, uint64_t now, uint64_t duration);
 /* The silence that is granted now, beyond the usual time between beats. */
 uint64_t tide__health_grace(const struct tide_net *net, uint64_t now);
+/* The same for one member that is silent for longer than `grace`: its process may be asked. */
+uint64_t tide__health_grace_of(const struct tide_net *net, const struct tide_member *silent, uint64_t grace);
+/* Why a member is silent, as far as this machine can tell: " (its process 7 is stopped)", or "". */
+void tide__health_describe(const struct tide_net *net, const struct tide_member *silent, char out[64]);
 
 /* Has this node a fresh sign of life of the peer? */
 bool tide__probe_hears(struct tide_net *net, const struct tide_peer *peer, uint64_t now);
@@ -532,7 +536,8 @@ struct tide_net {
     unsigned redirects;
     uint64_t away_since;
     uint64_t standstill, standstill_at; /* local_health.c: the longest, and when it ended */
-    uint64_t silence;                   /* local_health.c: granted in any case */
+    uint64_t silence;                   /* local_health.c: granted in any case, as was asked for; 0: the default */
+    bool far;                           /* it is of other machines */
     uint64_t violations, violations_logged, violations_second;
     uint64_t keys_at; /* when the files of the keys are looked at again */
     /* controller, and who holds its log */

@@ -346,6 +346,9 @@ static int check_options(const struct tide_net_options *o) {
     if ((o->listen && strlen(o->listen) >= 160) || (o->join && strlen(o->join) >= 160)) {
         return tide_fail(TIDE_EINVAL, "an endpoint has up to 159 characters");
     }
+    if (o->silence > TIDE_SILENCE_MAX) {
+        return tide_fail(TIDE_EINVAL, "a silence of more than an hour is a death");
+    }
     if (o->controllers != 0 && (o->join || o->client)) {
         return tide_fail(TIDE_EINVAL, "the first node of a cluster says how many controllers there are");
     }
@@ -392,7 +395,7 @@ static struct tide_net *net_alloc(struct tide_system *system, const struct tide_
     net->tick_at = TIDE_NEVER;
     net->deadline = TIDE_NEVER;
     net->join_again = TIDE_NEVER;
-    tide__health_init(net);
+    tide__health_init(net, o);
     net->dirty_tail = &net->dirty;
     net->unsettled_low = SIZE_MAX;
     tide_port_random(net->port, "net", &net->random);

@@ -29,12 +29,15 @@ struct tide_member {
     char reason[120]; /* LEFT, DEAD: why */
 };
 
+#define TIDE_SILENCE_MAX (3600 * TIDE_SECOND)
+
 struct tide_net_options {
     const char *cluster, *name, *listen, *join;
     const char *state; /* directory of a controller's decisions, from which it can be started again, or of the logs of
                           several, of joiners too that may hold one; NULL: none */
     unsigned controllers; /* first node: so many members hold them, 3 or 5, and one of those goes on; 0: no */
     const char *keys;     /* directory of a credential (keys.h); NULL: none, and this machine only */
+    uint64_t silence;     /* as tide_node_options */
     uint16_t workers;
     bool store, client;
     uint8_t right; /* client: that it asks for */

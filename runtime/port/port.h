@@ -151,6 +151,9 @@ struct tide_port_ops {
     uint64_t (*memory_total)(struct tide_port *);    /* that this process may have at most; 0: not known */
     uint32_t (*user)(struct tide_port *);            /* uid of this process */
     int (*pid)(struct tide_port *);                  /* of this process; 0 in the simulator */
+    /* What the kernel says of a process of this machine: 'R' and 'S' as it runs or waits, 'T' and 't' as it is stopped;
+     * 0: there is none, or nobody can tell. */
+    char (*process_state)(struct tide_port *, int pid);
     const char *(*environment)(struct tide_port *, const char *name); /* read at start only; NULL when unset */
     /* From inside a turn of the executor: it does nothing else for `ns` (simulated: times the node's slowness). Returns
      * what of it no clock shows before the turn's end, ns. */

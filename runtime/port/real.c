@@ -165,6 +165,7 @@ static const struct tide_port_ops real_ops = {
     .memory_total = real_memory_total,
     .user = real_user,
     .pid = real_pid,
+    .process_state = tide__real_process_state,
     .environment = real_environment,
 };
 

@@ -154,6 +154,7 @@ int tide__real_process_start(struct tide_executor *executor, const struct tide_p
 int tide__real_process_signal(struct tide_process *process, int signal_number);
 int tide__real_process_id(struct tide_process *process);
 void tide__real_process_release(struct tide_process *process);
+char tide__real_process_state(struct tide_port *port, int pid);
 /* A stack for the handler of crashes on this thread; NULL: none. */
 void *tide__real_crash_stack_begin(void);
 void tide__real_crash_stack_end(void *stack);

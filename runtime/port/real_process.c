@@ -373,6 +373,22 @@ void tide__real_process_release(struct tide_process *p) {
     free_process_when_done(p);
 }
 
+char tide__real_process_state(struct tide_port *port, int pid) {
+    char path[32], line[256];
+    (void)port;
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return 0;
+    }
+    const ssize_t n = read(fd, line, sizeof line - 1);
+    close(fd);
+    line[n > 0 ? n : 0] = 0;
+    const char *end = strrchr(line, ')'); /* of the name, which may hold anything */
+    const char state = end && end[1] == ' ' ? end[2] : 0;
+    return state == 'Z' || state == 'X' ? 0 : state;
+}
+
 void tide__real_processes_detach(struct tide_executor *e) {
     while (e->processes) {
         struct tide_process *p = e->processes;

@@ -321,6 +321,12 @@ static uint32_t sim_user(struct tide_port *port) {
     return 0;
 }
 
+static char sim_process_state(struct tide_port *port, int pid) {
+    (void)port;
+    (void)pid;
+    return 0;
+}
+
 static int sim_pid(struct tide_port *port) {
     (void)port;
     return 0;
@@ -386,6 +392,7 @@ static const struct tide_port_ops sim_ops = {
     .pause = sim_pause,
     .user = sim_user,
     .pid = sim_pid,
+    .process_state = sim_process_state,
     .executor_start = sim_executor_start,
     .executor_wake = tide__sim_executor_wake,
     .executor_interrupt = executor_interrupt,

@@ -19,6 +19,7 @@ struct world {
     struct tide_node nodes[WORLD_NODES];
     unsigned count;
     const char *keys;       /* of the nodes that start next; with `input` in the simulator; NULL: none */
+    uint64_t silence;        /* that the first node asks for; 0: the default */
     uint8_t right;           /* enum tide_right that clients which start next ask for; 0: admin */
     struct tide_port *input; /* set before world_open_reading */
     unsigned controllers; /* so many hold the log; set between open and the first start */
@@ -99,6 +100,7 @@ static inline int world_start(struct world *w, const char *name, bool give_name,
                                   .listen = client ? NULL : listen,
                                   .join = join,
                                   .keys = w->keys,
+                                  .silence = join == NULL ? w->silence : 0,
                                   .right = w->right,
                                   .workers = 1,
                                   .store = true,

@@ -152,6 +152,8 @@ static int core_node_start(lua_State *L) {
         return luaL_error(L, "node_start: memory = %I is no number of bytes", memory);
     }
     o.memory = (uint64_t)memory;
+    lua_getfield(L, 1, "silence");
+    o.silence = lua_isnil(L, -1) ? 0 : tide__lua_duration(L, -1, 0);
     lua_getfield(L, 1, "rate_operations");
     o.rate_operations = luaL_optnumber(L, -1, 0);
     lua_getfield(L, 1, "rate_bytes");

@@ -45,6 +45,9 @@ arguments.shared = {
   cluster = {name = "cluster", config = "cluster", type = "string", value = "C",
     doc = "name or endpoint of the cluster (default $TIDE_CLUSTER, else the one that runs)"},
   yes = {name = "yes", short = "y", doc = "do not ask"},
+  silence = {name = "silence", type = "duration",
+    doc = "how long a node may give no sign of life before it is declared dead (default: 10s; of a process of this "
+      .. "machine that is gone 0.8s)"},
   dry_run = {name = "dry-run", short = "n", doc = "say what would happen and do nothing"},
 }
 

@@ -51,7 +51,8 @@ end
 ---Joins, serves until told to end. SIGTERM: leaves in order. The cluster's exit codes.
 ---@param o {keys?:string, join?:string, cluster?:string, name?:string, listen?:string, workers?:integer,
 ---  no_store?:boolean, audit?:string, debuggable?:boolean, leave_on_eof?:boolean,
----  grace_s?:number, controller?:boolean, state?:string, controllers?:integer, nodes?:integer, node_workers?:integer}
+---  grace_s?:number, controller?:boolean, state?:string, controllers?:integer, nodes?:integer, node_workers?:integer,
+---  silence?:number}
 ---@return integer exit code
 function node.main(o)
   local ok, err
@@ -69,7 +70,7 @@ function node.main(o)
   ok, err = started({
     join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,
     keys = o.keys, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit, memory = o.memory,
-    rate_operations = o.rate_operations, rate_bytes = o.rate_bytes,
+    rate_operations = o.rate_operations, rate_bytes = o.rate_bytes, silence = o.silence,
   }, place and place.join and gang.JOIN_S)
   if not ok then
     local missing = o.controllers and (err.name == "EUNSUPPORTED" or err.name == "EVERSION")

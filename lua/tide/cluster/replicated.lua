@@ -91,7 +91,9 @@ local function bring_up(o, name, nodes, sessions)
     if o.state then table.move({"--state", o.state}, 1, 2, #words + 1, words) end
     return words
   end
-  sessions.c1 = start(name, "c1", controller("--controllers", tostring(o.controllers)))
+  local first <const> = controller("--controllers", tostring(o.controllers))
+  if o.silence then table.move({"--silence", ("%gs"):format(o.silence)}, 1, 2, #first + 1, first) end
+  sessions.c1 = start(name, "c1", first)
   wait_for(name, {"c1"}, function() return listens(name, "c1") end, deadline)
   for i, node in ipairs(nodes) do
     if i > 1 and i <= o.controllers then

@@ -121,7 +121,8 @@ function standing.control(a)
 end
 
 ---Starts a cluster that stays when this process ends.
----@param o {cluster?: string, nodes?: integer, workers?: integer, controllers?: integer, state?: string}
+---@param o {cluster?: string, nodes?: integer, workers?: integer, controllers?: integer, state?: string,
+---  silence?: number}
 ---@return table|nil {cluster, endpoint, pids}, table? err
 function standing.up(o)
   local name = o.cluster or "local"
@@ -144,8 +145,10 @@ function standing.up(o)
   if o.controllers then return require("tide.cluster.replicated").up(o) end
   local log = directory.of(name) .. "/controller.log"
   core.file_remove(log)
-  local session = detached.start(log, "node", "--controller", "--cluster", name, "--nodes", tostring(o.nodes or 2),
-    "--node-workers", tostring(o.workers or 1), "--no-store", "--workers", "0")
+  local words <const> = {"node", "--controller", "--cluster", name, "--nodes", tostring(o.nodes or 2),
+                         "--node-workers", tostring(o.workers or 1), "--no-store", "--workers", "0"}
+  if o.silence then table.move({"--silence", ("%gs"):format(o.silence)}, 1, 2, #words + 1, words) end
+  local session = detached.start(log, table.unpack(words))
   if not session then
     return nil, errors.new("T1001", {message = "the controller's process could not be started", where = log})
   end
@@ -248,9 +251,9 @@ end
 -- Runs end first, as stopped: else each would fail with the first node that leaves.
 ---@return string[]|nil names of runs; nil: the cluster does not answer
 local function stop_runs(name)
-  if not require("tide.cluster.client").attach {cluster = name} then return nil end
-  local answer <const> = core.node_run([[return require("tide.cluster.up_down").stop_runs_inside()]],
-    "@tide/up_down.lua", {})
+  local client <const> = require "tide.cluster.client"
+  if not client.attach {cluster = name} then return nil end
+  local answer <const> = client.run "tide.cluster.up_down.stop_runs_inside"
   core.node_stop(0)
   return answer and answer.runs or {}
 end

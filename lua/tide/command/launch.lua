@@ -102,7 +102,8 @@ local function launch_mpi(context, o)
   end
   local argv <const> = mpi.command {
     count = o.count or 1, address = o.listen, cluster = o.cluster and not o.cluster:find(":", 1, true) and o.cluster
-      or "local", keys = context.keys, workers = o.workers, program = o.program, root = o.allow_root}
+      or "local", keys = context.keys, workers = o.workers, program = o.program, root = o.allow_root,
+    silence = o.silence}
   if o.dry_run then
     context:print(commands.quoted(argv))
     return 0
@@ -139,6 +140,7 @@ return {
      doc = "tide, as the nodes' machines have it (default: this one; by ssh `tide`)"},
     {name = "prefix", type = "string", value = "NAME", doc = "names are NAME-1, NAME-2, .. (default: the kind)"},
     {name = "grace", type = "duration", doc = "time a node has for leaving (default: what the site grants, else 25s)"},
+    arguments.shared.silence,
     {name = "once", doc = "end when all have joined, and leave them there (slurm)"},
     {name = "adopt", doc = "take over the nodes of launchers that have ended (slurm)"},
     {name = "partition", short = "p", type = "string", value = "P", doc = "slurm"},
@@ -170,7 +172,7 @@ return {
       kind = o.kind, endpoint = endpoint or "ENDPOINT", cluster = name, workers = o.node_workers or 1,
       keys = o.node_keys,
       program = o.program or o.kind == "ssh" and "tide" or require("tide.provision.commands").program(),
-      prefix = o.prefix, adopt = o.adopt or nil, grace_s = o.grace, partition = o.partition,
+      prefix = o.prefix, adopt = o.adopt or nil, silence = o.silence, grace_s = o.grace, partition = o.partition,
       gres = o.gres, cpus = o.cpus, time = o.time, hosts = o.hosts, ssh_config = o.ssh_config,
     }
     if o.dry_run then return dry_run(context, {pool = pool}, kind) end

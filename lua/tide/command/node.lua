@@ -1,4 +1,5 @@
 -- `tide node`: one node in this process.
+local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 
 return {
@@ -35,6 +36,7 @@ return {
     {name = "gang", type = "string", value = "ADDRESS",
      doc = "one of several that mpirun or srun starts: rank 0 leads a new cluster there, the others join it"},
     {name = "rank", type = "integer", min = 0, max = 65535, doc = "with --gang: instead of the launcher's"},
+    arguments.shared.silence,
     {name = "audit", type = "string", value = "DIR",
      doc = "directory of the audit log of this node (default: the cluster's in the run directory)"},
     {name = "debuggable", doc = "with --keys: allow debuggers and core dumps, in which the key is"},
@@ -89,7 +91,7 @@ return {
       join = o.join, cluster = called, name = o.name, listen = o.listen, workers = o.workers,
       no_store = o.no_store, grace_s = o.grace, controller = o.controller, nodes = o.nodes,
       node_workers = o.node_workers, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit,
-      memory = o.memory,
+      memory = o.memory, silence = o.silence,
       rate_operations = o.rate_operations, rate_bytes = o.rate_bytes,
       gang = o.gang, rank = o.rank, leave_on_eof = o.leave_on_eof,
       audit = o.audit, debuggable = o.debuggable,

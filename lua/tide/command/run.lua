@@ -47,6 +47,7 @@ return {
     {name = "host", type = "string", value = "ID", doc = "id of the run; `tide submit` uses it"},
     {name = "resume", type = "string", value = "DIR",
      doc = "go on from the newest whole checkpoint in this directory"},
+    arguments.shared.silence,
     {name = "trace", type = "string", value = "FILE",
      doc = "write what threads ran and fibers waited for there, for ui.perfetto.dev"},
     {name = "dashboard", doc = "a page about the cluster in your browser, until the script ends; prints its address"},
@@ -68,6 +69,10 @@ return {
         .. "and --detach are for a cluster that runs",
         help = "name it: --cluster C"})
     end
+    if o.cluster and o.silence then
+      return nil, errors.new("T0107", {message = "--silence is the cluster's, and this one runs",
+        help = "say it where the cluster starts: tide up --silence, or tide node"})
+    end
     if o.detach and o.dashboard then
       return nil, errors.new("T0107", {message = "--dashboard ends with this command, and --detach ends it at once",
         help = "tide dashboard --cluster C"})
@@ -82,7 +87,7 @@ return {
       slots = o.slots, memory = o.memory, keep = o.keep or nil, limits = limits,
       no_wait = o.no_wait or false, host = o.host,
       script = o.script, text = text, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster,
-      keys = context.keys,
+      keys = context.keys, silence = o.silence,
       interactive = o.interactive or false,
       json = context.json, plain = context.plain, quiet = context.quiet, verbose = context.verbose,
       timeout_s = context.timeout_s, grace_s = o.grace, resume = o.resume, trace = o.trace,

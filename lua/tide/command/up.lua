@@ -1,4 +1,5 @@
 -- `tide up`: a local cluster that stays.
+local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 local json = require "tide.json"
 local text = require "tide.text"
@@ -38,6 +39,7 @@ return {
      doc = "3 or 5 controller processes, of which any one may go on when another ends (default: one, no more)"},
     {name = "state", type = "string", value = "DIR",
      doc = "with --controllers: they keep their decisions there too, and go on from it when all of them have ended"},
+    arguments.shared.silence,
     {name = "cluster", config = "cluster", type = "string", value = "C",
      doc = "name of the new cluster (default $TIDE_CLUSTER or `local`)"},
     {name = "dry-run", doc = "say what would happen and do nothing (-n is --nodes here)"},
@@ -67,7 +69,7 @@ return {
     end
     local up, err = require("tide.cluster.up_down").up {
       cluster = name, nodes = nodes, workers = workers, controllers = o.controllers, state = o.state,
-      timeout_s = context.timeout_s,
+      silence = o.silence, timeout_s = context.timeout_s,
     }
     if not up then return nil, errors.from(err, "T1001") end
     describe(context, up)

@@ -67,7 +67,7 @@ end
 
 ---The command line of one node, as every kind starts it.
 ---@param o {program?: string, endpoint: string, cluster: string, workers?: integer, keys?: string, grace_s?: number,
----  no_store?: boolean}
+---  silence?: number, no_store?: boolean}
 ---@param name string
 ---@return string[]
 function commands.node(o, name)
@@ -76,6 +76,7 @@ function commands.node(o, name)
   local function add(...) table.move({...}, 1, select("#", ...), #argv + 1, argv) end
   if o.keys then add("--keys", o.keys) end
   if o.grace_s then add("--grace", ("%ds"):format(math.max(math.floor(o.grace_s), 1))) end
+  if o.silence then add("--silence", ("%gs"):format(o.silence)) end
   if o.no_store then add "--no-store" end
   return argv
 end

@@ -12,6 +12,7 @@ function kind.command(o)
   add("--mca", "orte_abort_on_non_zero_status", "0") -- a node that is lost is no end of the others
   add(o.program or commands.program(), "node", "--gang", o.address, "--cluster", o.cluster, "--workers",
     tostring(o.workers or 1))
+  if o.silence then add("--silence", ("%gs"):format(o.silence)) end
   if o.keys then add("--keys", o.keys) end
   return argv
 end

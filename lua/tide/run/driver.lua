@@ -59,6 +59,7 @@ end
 ---@field nodes? integer of clusters for which the script names no number
 ---@field workers? integer
 ---@field keys? string directory of a credential, for a cluster on other machines
+---@field silence? number seconds after which a silent node of this cluster is dead
 ---@field cluster? string run there instead of starting nodes
 ---@field json? boolean
 ---@field plain? boolean
@@ -101,7 +102,7 @@ function driver.run(o)
   started, err = core.node_start {
     cluster = not o.cluster and "run-" .. id or name, seed = o.seed,
     name = o.cluster and "driver-" .. id:sub(-4) or "driver",
-    join = endpoint, keys = o.cluster and o.keys or nil, workers = 0, no_store = true,
+    join = endpoint, silence = o.silence, keys = o.cluster and o.keys or nil, workers = 0, no_store = true,
   }
   if not started then return complain(errors.from(err, "T1001"), o) end
   local args = o.args or {}

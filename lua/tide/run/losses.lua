@@ -102,16 +102,19 @@ function losses.extend(controller)
         help = "run again; a node that may go while a run needs it must not have workers of it"})
     end
     local message = ("node %s is lost: %s"):format(node.name, reason)
+    local longer <const> = tostring(reason):find "no heartbeat"
+      and "; --silence where the cluster starts (tide run, up or node) lets a node be silent for longer" or ""
     local lost = self:tables_on(node)
     if #lost > 0 then
       return script.error("T0509", message, {node = node.name,
         state = ("its part of the tables is gone (%s); the run has ended"):format(table.concat(lost, ", ")),
-        help = "run again; `replicas = 1` of a table keeps a copy of its rows on another node"})
+        help = "run again; `replicas = 1` of a table keeps a copy of its rows on another node" .. longer})
     end
     if node.workers == 0 or self:may_go_on(node) then return nil end
     return script.error("T0509", message, {node = node.name,
       state = "the tables are whole, but the share of its workers is not done; the run has ended",
-      help = "cut the data into chunks (w:chunks), which others take over, or say `on_worker_loss = \"replay\"`"})
+      help = "cut the data into chunks (w:chunks), which others take over, or say `on_worker_loss = \"replay\"`"
+        .. longer})
   end
 
   ---@return boolean whether the job allows it, and somebody is left to do what these workers leave

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 #define TIDE_VERSION "0.1.0"
-#define TIDE_PROTOCOL 4u /* version of the wire; nodes of different versions refuse each other */
+#define TIDE_PROTOCOL 5u /* version of the wire; nodes of different versions refuse each other */
 
 #define TIDE_NEVER UINT64_MAX
 #define TIDE_SECOND UINT64_C(1000000000)
@@ -158,9 +158,12 @@ struct tide_node_options {
     uint64_t queue_limit; /* bytes of operations on rows of other nodes (keys and rows, both ways) that this node may
                              have under way at one time; beyond it fibers wait and handlers get EBUSY. An operation
                              that is larger goes alone. 0: no limit but each home's 4 MiB */
-    uint64_t memory; /* cap on what the runtime holds for the cluster on this node (tables, queues), bytes: near it the
-                        node grants less, then takes no rows (docs/faults.md). 0: none. EINVAL: below 32 MiB, or more
-                        than the machine has */
+    uint64_t memory;  /* cap on what the runtime holds for the cluster on this node (tables, queues), bytes: near it the
+                         node grants less, then takes no rows (docs/faults.md). 0: none. EINVAL: below 32 MiB, or more
+                         than the machine has */
+    uint64_t silence; /* ns without a sign of life after which another node may be declared dead; what the cluster's
+                         first node says counts for those that join it. 0: that; by default 10 s with other machines,
+                         else 0.8 s and more where processes stall, and 10 s while the silent process exists */
     double rate_operations, rate_bytes; /* a second, of what this node asks of others: beyond it fibers wait and
                                            handlers get EBUSY. 0: any number. EINVAL: negative or not finite */
 };

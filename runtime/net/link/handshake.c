@@ -71,7 +71,8 @@ static void welcome(struct tide_link *link, const struct tide_session *session, 
                                   .session = session ? session->id : 0,
                                   .received = session ? session->received : 0,
                                   .assigned_id = assigned_id,
-                                  .right = link->right};
+                                  .right = link->right,
+                                  .silence_ms = (uint32_t)(net->silence / TIDE_MILLISECOND)};
     snprintf(answer.cluster, sizeof answer.cluster, "%s", net->cluster);
     snprintf(answer.name, sizeof answer.name, "%s", net->name);
     snprintf(answer.endpoint, sizeof answer.endpoint, "%s", net->endpoint);
@@ -449,6 +450,9 @@ static int welcome_received(struct tide_link *link, const struct tide_frame *fra
             return error;
         }
         net->right = answer.right;
+        if (net->silence == 0) {
+            net->silence = answer.silence_ms * TIDE_MILLISECOND;
+        }
         if (answer.assigned_id != 0 && (answer.id == 0 || (answer.assigned_id >= CLIENT_ID_MIN) != net->client)) {
             error = tide_fail(TIDE_EPROTO, "an id that is not ours");
             tide__net_become(net, TIDE_MEMBER_DEAD, error, tide_error_message());

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { HELLO_FIELDS = 17, WELCOME_FIELDS = 12 };
+enum { HELLO_FIELDS = 17, WELCOME_FIELDS = 13 };
 
 /* A text without control characters, shorter than `capacity`. */
 static void read_plain(struct tide_reader *r, char *out, size_t capacity) {
@@ -157,6 +157,7 @@ void tide__welcome_write(struct tide_writer *w, const struct tide_welcome *h) {
     tide_write_uint(w, h->assigned_id);
     tide_write_text(w, h->assigned_name);
     tide_write_uint(w, h->right);
+    tide_write_uint(w, h->silence_ms);
 }
 
 int tide__welcome_parse(const void *body, size_t size, struct tide_welcome *out) {
@@ -178,6 +179,7 @@ int tide__welcome_parse(const void *body, size_t size, struct tide_welcome *out)
     out->assigned_id = (uint16_t)read_within(&r, UINT16_MAX);
     read_name(&r, out->assigned_name, true);
     out->right = (uint8_t)read_within(&r, TIDE_RIGHT_NODE);
+    out->silence_ms = (uint32_t)read_within(&r, TIDE_SILENCE_MAX / (TIDE_SECOND / 1000));
     return read_closing(&r, "welcome");
 }
 

@@ -16,7 +16,8 @@ struct tide_welcome {
     uint64_t session, received; /* the session that begins or goes on; its last frame that came */
     uint16_t assigned_id;       /* 0: none was asked for, or ask the controller */
     char assigned_name[64];
-    uint8_t right; /* enum tide_right that the other side has here */
+    uint8_t right;       /* enum tide_right that the other side has here */
+    uint32_t silence_ms; /* that this cluster grants; 0: the default */
 };
 
 void tide__hello_write(struct tide_writer *w, const struct tide_hello *hello);

@@ -320,6 +320,16 @@ int tide__session_told(struct tide_session *s, const struct tide_frame *frame) {
 
 /* ---- time ---- */
 
+static bool is_silent(const struct tide_session *s, uint64_t now) {
+    const uint64_t grace = tide__health_grace(s->net, now);
+    if (tide__detector_phi(&s->detector, now, grace) < TIDE_PHI_SUSPECT) {
+        return false;
+    }
+    const struct known *known = tide__members_find(s->net, s->peer->id);
+    const uint64_t granted = known ? tide__health_grace_of(s->net, &known->member, grace) : grace;
+    return granted == grace || tide__detector_phi(&s->detector, now, granted) >= TIDE_PHI_SUSPECT;
+}
+
 void tide__session_tick(struct tide_session *s, uint64_t now, uint64_t excused) {
     if (s->over || (s->link && s->link->state != LINK_UP)) {
         return;
@@ -332,7 +342,7 @@ void tide__session_tick(struct tide_session *s, uint64_t now, uint64_t excused) 
     if (tide__ring_excuses(s)) {
         tide__detector_excuse(&s->detector, now, now - s->detector.last);
     }
-    if (tide__detector_phi(&s->detector, now, tide__health_grace(s->net, now)) >= TIDE_PHI_SUSPECT) {
+    if (is_silent(s, now)) {
         if (s->suspect_since == 0) {
             s->suspect_since = now;
         }

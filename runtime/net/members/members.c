@@ -608,8 +608,12 @@ void tide__members_silent(struct tide_session *s, uint64_t now) {
         }
         return;
     }
-    char text[64];
-    snprintf(text, sizeof text, "no heartbeat for %.1f s", (double)(now - s->detector.last) / 1e9);
+    char text[96], process[64] = "";
+    const struct known *known = tide__members_find(net, peer->id);
+    if (known) {
+        tide__health_describe(net, &known->member, process);
+    }
+    snprintf(text, sizeof text, "no heartbeat for %.1f s%s", (double)(now - s->detector.last) / 1e9, process);
     if (controller) {
         if (now - s->suspect_since >= CONTROLLER_PATIENCE) {
             tide__succession_silent(s, text);

@@ -199,6 +199,42 @@ static void when_most_are_silent_all_are_given_more_time(void **unused) {
     world_close(&w);
 }
 
+/* The first node alone was told of it: those that join it are. */
+static void a_cut_within_the_silence_that_was_asked_for_is_no_death(void **unused) {
+    (void)unused;
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        struct world w;
+        world_open(&w, true, seed);
+        w.silence = 10 * TIDE_SECOND;
+        for (unsigned i = 0; i < 4; i++) {
+            assert_non_null(world_add(&w, names[i]));
+        }
+        const unsigned who = seed % 4;
+        uint64_t sessions[NODES] = {0};
+        for (unsigned i = 0; i < 4; i++) {
+            struct tide_peer *peer = i == who ? NULL : tide__peer(w.nodes[who].net, (uint16_t)(i + 1));
+            sessions[i] = peer ? peer->session->id : 0;
+        }
+        for (unsigned off = 2; off-- > 0;) {
+            for (unsigned i = 0; i < 4; i++) {
+                if (i != who) {
+                    cut(&w, who, i, off);
+                }
+            }
+            world_pause(&w, seed * TIDE_SECOND);
+        }
+        all_live(&w);
+        for (unsigned i = 0; i < 4; i++) { /* and it goes on with the sessions that it had */
+            struct tide_peer *peer = i == who ? NULL : tide__peer(w.nodes[who].net, (uint16_t)(i + 1));
+            assert_true(!peer || peer->session->id == sessions[i]);
+        }
+        tide_sim_pause(w.sim, names[2], SILENCE);
+        const uint64_t took = time_to_death(&w, 2);
+        assert_true(took > 9 * TIDE_SECOND);
+        close_after_silence(&w);
+    }
+}
+
 /* Its members have ended the sessions with it; it comes back as the client that it was, and sees what has become of
  * the cluster meanwhile. */
 static void a_client_that_stalled_attaches_anew(void **unused) {
@@ -242,6 +278,7 @@ int main(void) {
         cmocka_unit_test(a_machine_on_which_nodes_stand_still_is_learned),
         cmocka_unit_test(a_silent_node_of_a_busy_machine_is_noticed_too),
         cmocka_unit_test(when_most_are_silent_all_are_given_more_time),
+        cmocka_unit_test(a_cut_within_the_silence_that_was_asked_for_is_no_death),
         cmocka_unit_test(a_client_that_stalled_attaches_anew),
     };
     return cmocka_run_group_tests_name("suspicion", tests, NULL, NULL);
