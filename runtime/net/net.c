@@ -347,7 +347,7 @@ static int check_options(const struct tide_net_options *o) {
         return tide_fail(TIDE_EINVAL, "an endpoint has up to 159 characters");
     }
     if (o->silence > TIDE_SILENCE_MAX) {
-        return tide_fail(TIDE_EINVAL, "a silence of more than an hour is a death");
+        return tide_fail(TIDE_EINVAL, "a silence of at most an hour can be granted: --silence TIME");
     }
     if (o->controllers != 0 && (o->join || o->client)) {
         return tide_fail(TIDE_EINVAL, "the first node of a cluster says how many controllers there are");

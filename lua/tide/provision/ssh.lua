@@ -59,6 +59,8 @@ function kind.check(o)
   if not o.hosts then return nil, errors.new("T0103", {message = "nodes by ssh want a list of hosts: --hosts FILE"}) end
   local hosts <const>, err = read_hosts(o.hosts)
   if not hosts then return nil, err end
+  local client <const>, missing = commands.run({"ssh", "-V"}, o.directory)
+  if not client then return nil, missing end
   local only_here <const> = o.endpoint:find "^unix:" or o.endpoint:find "^tcp:127%."
   local room = 0
   for _, host in ipairs(hosts) do
