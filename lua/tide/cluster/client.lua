@@ -78,6 +78,7 @@ local function session(patience_s)
     local node <const> = core.node()
     if not node or node.state == "dead" or node.state == "left" then
       core.node_stop(0)
+      core.watch_interrupts() -- as a node does
       local ok, err = client.attach(attached_with)
       if not ok then return nil, err end
     elseif node.state == "up" then

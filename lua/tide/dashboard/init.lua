@@ -305,7 +305,6 @@ function dashboard:run(deadline)
     if deadline and now >= deadline then return 124 end
     if now >= next_look then
       self:look()
-      if not core.node() then core.watch_interrupts() end -- else the node counts them
       next_look = math.max(next_look + self.every_s, core.now())
     end
     if self.recording and self.recording:due() then end_recording(self) end
