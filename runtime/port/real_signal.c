@@ -71,6 +71,11 @@ static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 static const char *const crash_names[] = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT"};
 static struct sigaction before_crash[TIDE_COUNT(crashes)];
 static tide_port_teller *tell; /* set once, before there are threads */
+#if defined(TIDE_ASAN) || defined(TIDE_TSAN)
+static const bool sanitized = true; /* the sanitizer reports crashes */
+#else
+static const bool sanitized = false;
+#endif
 
 static void put(const char *text, size_t size) {
     while (size > 0) {
@@ -145,16 +150,14 @@ void tide__real_crash_stack_end(void *memory) {
 }
 
 void tide_port_tell_crashes(tide_port_teller *teller) {
-#if defined(TIDE_ASAN) || defined(TIDE_TSAN)
-    tell = teller; /* of alarms; crashes are the sanitizer's */
-#else
     struct sigaction action = {.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    tell = teller;
-    (void)tide__real_crash_stack_begin(); /* the main thread's, for good */
-    for (size_t i = 0; i < TIDE_COUNT(crashes); i++) {
-        (void)sigaction(crashes[i], &action, &before_crash[i]);
+    tell = teller; /* of alarms too */
+    if (!sanitized) {
+        (void)tide__real_crash_stack_begin(); /* the main thread's, for good */
+        for (size_t i = 0; i < TIDE_COUNT(crashes); i++) {
+            (void)sigaction(crashes[i], &action, &before_crash[i]);
+        }
     }
-#endif
 }
 
 /* ---- alarms and signals ---- */
