@@ -21,6 +21,7 @@ struct tide_http;
 
 enum {
     TIDE_HTTP_CONNECTIONS = 64,
+    TIDE_HTTP_STRANGERS = 32, /* connections of other users of this machine, of all those */
     TIDE_HTTP_STREAMS = 32,
     TIDE_HTTP_WAITING = 16, /* requests that the program has not answered */
     TIDE_HTTP_PAGES = 8,

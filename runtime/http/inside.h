@@ -27,6 +27,7 @@ struct connection {
     struct connection *next, *previous;
     int socket;
     uint64_t deadline; /* ms; UINT64_MAX: a request is under way */
+    bool stranger;     /* of another user */
 };
 
 struct stream {
@@ -75,6 +76,8 @@ struct tide_http {
     struct connection *connections;
     struct request *waiting, **waiting_end;
     size_t stream_count, waiting_count;
+    size_t strangers;    /* connections of other users */
+    bool stranger_comes; /* the connection that is being accepted is one of them */
     uint64_t request_id;
     uint64_t wrong_since, wrong_until, wrong_delay; /* of tokens, ms */
     unsigned wrong;

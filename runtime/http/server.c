@@ -9,6 +9,7 @@
 #include "tide.h"
 
 #include "base/base.h"
+#include "port/real.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { WRONG_TOKENS = 5, WRONG_DELAY_MS = 1000, WRONG_DELAY_MAX_MS = 60000, BODY_MS = 10000, POOL_BYTES = 32768 };
 
@@ -370,6 +372,27 @@ static void completed(void *arg, struct MHD_Connection *connection, void **conte
 
 /* ---- connections ---- */
 
+/* Is the process at the other end another user's? Where the kernel does not tell, it is not. */
+static bool is_stranger(const struct tide_http *http, const struct sockaddr *client, socklen_t size) {
+    struct sockaddr_storage theirs = {0}, ours = {0};
+    const struct sockaddr_in here = {
+        .sin_family = AF_INET, .sin_port = htons(http->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    uint32_t uid;
+    memcpy(&theirs, client, size < sizeof theirs ? size : sizeof theirs);
+    memcpy(&ours, &here, sizeof here);
+    return tide__real_owner(&theirs, &ours, false, &uid) && uid != geteuid() && uid != 0;
+}
+
+/* Other users of this machine have a part of the places, so that the owner finds one whatever they hold. */
+static enum MHD_Result admit(void *arg, const struct sockaddr *client, socklen_t size) {
+    struct tide_http *http = arg;
+    pthread_mutex_lock(&http->lock);
+    http->stranger_comes = is_stranger(http, client, size);
+    enum MHD_Result may = http->stranger_comes && http->strangers >= TIDE_HTTP_STRANGERS ? MHD_NO : MHD_YES;
+    pthread_mutex_unlock(&http->lock);
+    return may;
+}
+
 static void connection_changed(void *arg, struct MHD_Connection *connection, void **context,
                                enum MHD_ConnectionNotificationCode code) {
     struct tide_http *http = arg;
@@ -383,6 +406,8 @@ static void connection_changed(void *arg, struct MHD_Connection *connection, voi
         own->socket = info->connect_fd;
         own->deadline = tide__http_now() + TIDE_HTTP_HEAD_MS;
         pthread_mutex_lock(&http->lock);
+        own->stranger = http->stranger_comes;
+        http->strangers += own->stranger;
         own->next = http->connections;
         if (own->next) {
             own->next->previous = own;
@@ -400,6 +425,7 @@ static void connection_changed(void *arg, struct MHD_Connection *connection, voi
             own->next->previous = own->previous;
         }
         http->stats.connections--;
+        http->strangers -= own->stranger;
         pthread_mutex_unlock(&http->lock);
         tide_free(own);
         *context = NULL;
@@ -454,7 +480,7 @@ static int open_server(const struct tide_http_options *options, struct tide_http
     errno = 0;
     http->daemon =
         MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, options->port,
-                         NULL, NULL, handle, http, MHD_OPTION_EXTERNAL_LOGGER, silent, NULL, MHD_OPTION_SOCK_ADDR,
+                         admit, http, handle, http, MHD_OPTION_EXTERNAL_LOGGER, silent, NULL, MHD_OPTION_SOCK_ADDR,
                          (struct sockaddr *)&address, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
                          (unsigned)TIDE_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIDE_HTTP_STALLED_S,
                          MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES, MHD_OPTION_UNESCAPE_CALLBACK, raw,

@@ -148,6 +148,52 @@ says looked.txt '^0$'
 shown --debuggable
 says looked.txt "^$V\$"
 
+# ---- the dashboard: another user's connections leave places for the owner's ----
+cat >"$work/holder.py" <<'PY'
+import socket, sys, time
+held = []
+end = time.time() + 6
+while time.time() < end:
+    while len(held) < 100:
+        try:
+            s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1)
+            s.send(b"GET / HTTP/1.1\r\nHost: x")
+            s.setblocking(False)
+            held.append(s)
+        except OSError:
+            break
+    for s in held[:]:
+        try:
+            if not s.recv(9):
+                held.remove(s)
+                s.close()
+        except BlockingIOError:
+            pass
+        except OSError:
+            held.remove(s)
+            s.close()
+    time.sleep(0.05)
+PY
+chmod 644 "$work/holder.py"
+if cp "${TIDE_BUILD_DIR:-$root/build}/tide_http.so" "$work/" 2>/dev/null; then
+    XDG_RUNTIME_DIR=$work/runV as $V "$TIDE" dashboard --cluster "$endpoint" --file url >dashboard.txt 2>&1 </dev/null &
+    started+=($!)
+    dashboard=$!
+    wait_for 20 test -s "$work/home$V/url"
+    page=$(sed -n 's/.*127.0.0.1:\([0-9]*\).*/\1/p' "$work/home$V/url")
+    token=$(sed -n 's/.*token=//p' "$work/home$V/url")
+    as $A $python "$work/holder.py" "$page" >/dev/null 2>&1 &
+    started+=($!)
+    sleep 1
+    for _ in 1 2 3; do
+        as $V $python -c "
+import sys, urllib.request
+ask = urllib.request.Request('http://127.0.0.1:$page/api/schema', headers={'Authorization': 'Bearer $token'})
+sys.exit(urllib.request.urlopen(ask, timeout=4).status != 200)" >holder.txt 2>&1 || fail "the owner has no place: $(tail -1 holder.txt)"
+    done
+    kill "$dashboard"
+fi
+
 # ---- 2: a run directory that A planted ----
 planted=/tmp/tide-$V
 if [ -e "$planted" ]; then
