@@ -40,7 +40,7 @@ function core.serve_cost(s) end       -- test aid: each key served to another no
 
 ---- actors. Addresses are strings "node:id".
 ---@param o {name?:string, source:string, chunk:string, role?:"compute"|"control", thread?:integer, argument?:any, link?:boolean}
-function core.spawn(o) end            --> address | nil, err ; on this node
+function core.spawn(o) end            --> address | nil, err ; on this node; opens = of core.open, from the first message on
 function core.self() end              --> address
 ---@param lane? "control"|"system"|"bulk" system: before everything else in the mailbox, for cancels; bulk: behind the others, for large data
 function core.send(to, value, lane) end --> true | nil, err

@@ -35,12 +35,17 @@ static int core_self(lua_State *L) {
     return 1;
 }
 
+/* "node" is no right of clients: the actor opens to none. */
+static enum tide_right check_opens(lua_State *L, int at) {
+    enum tide_right right = tide_right_parse(luaL_checkstring(L, at));
+    luaL_argcheck(L, right != TIDE_RIGHT_NONE, at, "read, operate, admin or node");
+    return right == TIDE_RIGHT_NODE ? TIDE_RIGHT_NONE : right;
+}
+
 /* core.open(right): from now on clients of it, or of a greater one, may send to this actor */
 static int core_open(lua_State *L) {
     (void)tide__lua_inside(L);
-    enum tide_right right = tide_right_parse(luaL_checkstring(L, 1));
-    luaL_argcheck(L, right != TIDE_RIGHT_NONE, 1, "read, operate, admin or node");
-    tide_open(right == TIDE_RIGHT_NODE ? TIDE_RIGHT_NONE : right);
+    tide_open(check_opens(L, 1));
     return 0;
 }
 
@@ -288,6 +293,9 @@ static int core_spawn(lua_State *L) {
     o.thread = (uint8_t)luaL_optinteger(L, -1, 0);
     lua_getfield(L, 1, "link");
     o.link = lua_toboolean(L, -1) ? tide_self() : TIDE_NOBODY;
+    if (string_field(L, 1, "opens", false)) {
+        o.opens = (uint8_t)check_opens(L, -1);
+    }
     lua_getfield(L, 1, "argument");
     struct tide_writer w;
     uint8_t buffer[512];

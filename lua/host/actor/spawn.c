@@ -176,7 +176,8 @@ int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *optio
                                    .stack_bytes = TIDE_LUA_STACK,
                                    .role = actor->preempted ? TIDE_ROLE_CONTROL : TIDE_ROLE_COMPUTE,
                                    .thread = options->thread,
-                                   .link = options->link};
+                                   .link = options->link,
+                                   .opens = options->opens};
     tide_address address;
     int code = tide_spawn(node, &o, &address);
     if (code < 0) { /* state is the spawner's again */

@@ -362,7 +362,7 @@ ops["console.open"] = function(request, message)
       return nil, script.error("T0603", ("%d consoles run on this node already"):format(CONSOLES_MAX))
     end
     local address, err = core.spawn {source = CONSOLE, chunk = "@tide/console/session.lua", role = "control",
-                                     argument = {session = id, role = role, owner = message.from}}
+                                     opens = role, argument = {session = id, role = role, owner = message.from}}
     if not address then return nil, err end
     state.consoles[id] = {address = address, role = role, owners = {[node_of(message.from)] = true}}
     core.monitor(address)

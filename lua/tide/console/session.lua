@@ -557,7 +557,6 @@ end
 function session.main(a)
   state.id, state.role = a.session, a.role
   state.owners = {[node_of(a.owner)] = true}
-  core.open(a.role)
   environment.install(_G, session)
   assert(core.console(MEMORY_BYTES))
   if state.role ~= "admin" then

@@ -16,6 +16,7 @@ struct tide_lua_options {
     size_t argument_size;
     uint8_t role, thread;
     tide_address link;
+    uint8_t opens; /* enum tide_right that a client has at least to send here; 0: nodes only */
 };
 /* Starts a Lua actor: a state of its own on a fiber, running `source` as its main function. Any thread. */
 int tide_spawn_lua(struct tide_node *node, const struct tide_lua_options *options, tide_address *out);

@@ -398,9 +398,9 @@ static void a_normal_end_leaves_linked_actors_alone(void **state) {
 static int tick(void *state, const struct tide_message *m) {
     uint64_t *t = state; /* ids: 0 kept, 1 cancelled */
     if (m->kind == TIDE_CAST) {
+        t[2] = tide_node_now(node); /* before: a thread may pause between two lines */
         CHECK(tide_timer_start(TIDE_SECOND / 20, &t[0]) == 0);
         CHECK(tide_timer_start(TIDE_SECOND / 100, &t[1]) == 0);
-        t[2] = tide_node_now(node);
         tide_timer_cancel(t[1]);
     } else if (m->kind == TIDE_TIMER) {
         CHECK(m->call == t[0]);
