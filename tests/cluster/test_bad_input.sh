@@ -17,6 +17,14 @@ says err.txt 'T0501.*nobody listens there'
 says_not err.txt 'tide/[a-z]+\.lua|error :' # neither a place inside the program, nor the same thing twice
 run 3 down nobody --dry-run # not asked about, nor said to be what would end
 says err.txt 'T1003.*no cluster `nobody` runs'
+run 0 keys init lab
+run 2 keys issue --role admin --name ann --days 3650
+says err.txt 'T0802.*keys of role admin hold for at most 366 days'
+says err.txt 'help: tide keys issue --role admin --name ann --days 366'
+run 0 keys issue --role node --name n3 --days 3650
+run 0 keys show
+[ "$(awk '$2 == "admin" { print $4 }' out.txt)" = "$(date -u -d "+366 days" +%F)" ] || says out.txt "$(date -u -d "+365 days" +%F)" # midnight
+rm -r keys
 cat >fields.lua <<'LUA'
 local tide = require "tide"
 local opt = tide.options {rate = {"rate", default = false}}

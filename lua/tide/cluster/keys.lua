@@ -12,7 +12,7 @@ local errors = require "tide.errors"
 local keys = {}
 
 local PRIVATE <const> = 448 -- 0700
-local NODE_DAYS <const>, PERSON_DAYS <const> = 3650, 30
+local NODE_DAYS <const>, PERSON_DAYS <const>, PERSON_DAYS_MAX <const> = 3650, 30, 366
 local RIGHTS <const> = {read = true, operate = true, admin = true, node = true}
 
 local function fail(message, help, where)
@@ -118,7 +118,7 @@ function keys.init(cluster, directory)
     return {
       directory = directory, cluster = cluster,
       node = issue(directory, "node", {cluster = cluster, right = "node", name = "*", days = NODE_DAYS}),
-      admin = issue(directory, "admin", {cluster = cluster, right = "admin", name = "admin", days = NODE_DAYS}),
+      admin = issue(directory, "admin", {cluster = cluster, right = "admin", name = "admin", days = PERSON_DAYS_MAX}),
     }
   end)
 end
@@ -140,6 +140,11 @@ function keys.issue(o)
   if not RIGHTS[o.right] then return fail(("`%s` is no role"):format(o.right), "read, operate, admin or node") end
   if not o.name:find("^[a-z0-9][a-z0-9._-]*$") or #o.name > 63 then
     return fail(("`%s` is no name"):format(o.name), "lower-case letters, digits and . _ -, at most 63")
+  end
+  local most <const> = o.right == "node" and NODE_DAYS or PERSON_DAYS_MAX
+  if o.days and o.days > most then
+    return fail(("keys of role %s hold for at most %d days, and %d were asked for"):format(o.right, most, o.days),
+      ("tide keys issue --role %s --name %s --days %d"):format(o.right, o.name, most))
   end
   local as <const> = o.right == "node" and "node-" .. o.name or o.name
   if as == "ca" or as == "node" or exists(("%s/%s/cert.pem"):format(directory, as)) then

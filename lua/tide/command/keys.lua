@@ -65,7 +65,8 @@ return {
     {name = "role", type = "string", choices = {"read", "operate", "admin", "node"}, value = "ROLE",
      doc = "issue: what its holder may do"},
     {name = "name", type = "string", value = "NAME", doc = "issue: of the person, or of the node"},
-    {name = "days", type = "integer", min = 1, max = 3650, doc = "issue: how long (default 30, of nodes 3650)"},
+    {name = "days", type = "integer", min = 1, max = 3650,
+     doc = "issue: how long (default 30, at most 366; of nodes 3650)"},
   },
   run = function(context)
     local o <const> = context.options
