@@ -1020,8 +1020,8 @@ function tide_tensor:shuffle(seed) end
 ---@return string
 function tide_tensor:bytes() end
 
----Its elements as an array; of several columns as an array of rows.
----@return table
+---Its elements as a flat array, row after row.
+---@return number[]
 function tide_tensor:totable() end
 
 ---A tensor of another type. Whole numbers stay what they are and fractions are rounded; what does not fit is an error.

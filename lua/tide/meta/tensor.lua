@@ -75,8 +75,8 @@ function tensor:shuffle(seed) end
 ---@return string
 function tensor:bytes() end
 
----Its elements as an array; of several columns as an array of rows.
----@return table
+---Its elements as a flat array, row after row.
+---@return number[]
 function tensor:totable() end
 
 ---A tensor of another type. Whole numbers stay what they are and fractions are rounded; what does not fit is an error.
