@@ -96,6 +96,7 @@ room_by_messages              test_mailbox
 receiver_woken_twice          test_mailbox
 address_reused                test_mailbox
 task_in_place                 test_disk_thread
+decision_unsynced             test_control a_decision_that_cannot_be_written_is_the_last
 exchange_on_control           test_exchange a_blocked_control_thread*
 tick_before_deltas            test_clocked
 tick_before_parts             test_clocked

@@ -42,8 +42,10 @@ for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-s
              "--disable-extensions", f"--user-data-dir={WORK}/profile"):
     options.add_argument(word)
 options.add_experimental_option("prefs", {"download.default_directory": WORK})
+# Crash reports go below HOME whatever --user-data-dir says.
+environment = os.environ | {"HOME": f"{WORK}/home", "XDG_CONFIG_HOME": f"{WORK}/home", "TMPDIR": WORK}
 options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
+driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver", env=environment), options=options)
 driver.set_page_load_timeout(60)
 
 

@@ -88,7 +88,9 @@ def main():
         for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--window-size={WIDTH},1200",
                      "--hide-scrollbars", f"--user-data-dir={profile}"):
             options.add_argument(word)
-        driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
+        # Crash reports go below HOME whatever --user-data-dir says.
+        environment = os.environ | {"HOME": profile, "XDG_CONFIG_HOME": profile, "TMPDIR": profile}
+        driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver", env=environment), options=options)
         try:
             dashboard(driver)
             console(driver)
