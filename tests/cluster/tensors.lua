@@ -125,7 +125,7 @@ tide.main(function()
   refused("part of the tensor that changes", a.add, a, a:slice(1, 1))
   refused("there are rows 0 .. 3", a.gather, a, T.from("u32", {4}))
   refused("no option 'trans'", product.matmul, product, a, b, {trans = true})
-  refused("does not fit the tensor's type", a.convert, T.from("f32", {300}):convert "i32", "u8")
+  refused("300 does not fit u8", a.convert, T.from("f32", {300}):convert "i32", "u8")
   refused("cannot hold", a.convert, T.from("f32", {0.5}), "i32")
   print "tensors ok"
 end)

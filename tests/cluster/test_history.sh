@@ -40,8 +40,8 @@ says out.txt '^state +done$'
 says out.txt '^again +tide run learn.lua --rate 0.25 --seed 3$'
 says out.txt '^loss +0.25 +0.0125 +0.25 +0.0125$'
 says out.txt 'job learn finished'
-first=$(ls .tide/runs | head -1)
-last=$(ls .tide/runs | tail -1)
+last=$("$TIDE" runs list --json --last 1 | sed 's/.*"id":"\([^"]*\)".*/\1/') # names of one second are in no order
+first=$(ls .tide/runs | grep -v "^$last$")
 run 0 runs compare "$first" last --to loss.svg
 says out.txt 'params.rate +0.5 +0.25'
 says loss.svg '^<svg '

@@ -65,6 +65,7 @@ tide.main(function()
       local again, problem = core.table {name = run.table_names[name], keys = {"dense", 10}, width = 1}
       if not again then error(problem, 0) end
       assert(again:pull({1})[1] == 0 and select("#", again:push({1}, {{2}})) >= 0 and again:pull({1})[1] == 2)
+      assert(core.table_drop(run.table_names[name])) -- it is no table of the run, which leaves it
     end
     local took <const> = core.now() - at
     run:stop()
