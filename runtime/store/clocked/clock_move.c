@@ -76,8 +76,8 @@ void tide__clocked_routes_changed(struct tide_table *table, uint32_t from, uint3
     }
 }
 
-static bool read_fence(const struct tide__clocked *c, struct tide_reader *r, uint32_t *path, size_t *hops,
-                       uint64_t *home, const uint8_t **slots, const uint8_t **numbers, size_t *count) {
+static bool read_fence(struct tide_reader *r, uint32_t *path, size_t *hops, uint64_t *home, const uint8_t **slots,
+                       const uint8_t **numbers, size_t *count) {
     size_t numbers_count = 0;
     const uint8_t *steps = tide_read_typed(r, TIDE_U32, hops);
     *home = tide_read_uint(r);
@@ -85,13 +85,13 @@ static bool read_fence(const struct tide__clocked *c, struct tide_reader *r, uin
     *numbers = tide_read_typed(r, TIDE_U64, &numbers_count);
     /* a question has no home and no numbers, an answer both */
     if (r->error || *hops >= HOPS_MAX || *home > UINT16_MAX || numbers_count != (*home ? *count : 0)) {
-        tide__damaged(c);
+        r->error = TIDE_EPROTO;
         return false;
     }
     for (size_t i = 0; i < *hops; i++) {
         path[i] = tide__number_at(steps, i);
         if (path[i] == 0 || path[i] > UINT16_MAX) {
-            tide__damaged(c);
+            r->error = TIDE_EPROTO;
             return false;
         }
     }
@@ -115,7 +115,7 @@ static void on_fence(struct tide__clocked *c, uint16_t from, struct tide_reader 
     uint64_t home;
     size_t hops = 0, count = 0;
     const uint8_t *slots, *numbers;
-    if (!read_fence(c, r, path, &hops, &home, &slots, &numbers, &count) || hops == 0) {
+    if (!read_fence(r, path, &hops, &home, &slots, &numbers, &count) || hops == 0) {
         return;
     }
     const uint16_t origin = (uint16_t)path[0];
@@ -203,7 +203,7 @@ static void on_fenced(struct tide__clocked *c, struct tide_reader *r) {
     uint64_t home;
     size_t hops = 0, count = 0;
     const uint8_t *slots, *numbers;
-    if (!read_fence(c, r, path, &hops, &home, &slots, &numbers, &count) || home == 0) {
+    if (!read_fence(r, path, &hops, &home, &slots, &numbers, &count) || home == 0) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
@@ -446,7 +446,7 @@ static void on_slot_clocks(struct tide__clocked *c, uint16_t from, struct tide_r
                tide__slot_of(c->table, key) == slot;
     }
     if (!good) {
-        tide__damaged(c);
+        r->error = TIDE_EPROTO;
         return;
     }
     const uint32_t s = (uint32_t)slot;
@@ -526,7 +526,7 @@ void tide__clock_move_message(struct tide__clocked *c, uint16_t from, int op, st
         on_slot_clocks(c, from, r);
         break;
     default:
-        tide__damaged(c);
+        r->error = TIDE_EPROTO;
     }
 }
 

@@ -17,6 +17,5 @@ void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_rea
 uint32_t tide__number_at(const uint8_t *numbers, size_t i); /* unaligned */
 /* Slot numbers, each in range, else the reader has an error. */
 const uint8_t *tide__read_slots(struct tide_reader *r, size_t *count);
-void tide__damaged(const struct tide__clocked *c); /* a message is not well formed */
 
 #endif

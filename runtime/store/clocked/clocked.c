@@ -342,10 +342,6 @@ void tide__clocked_destroy(struct tide_table *table) {
 
 /* ---- messages ---- */
 
-static void malformed(struct tide_store *store) {
-    atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
-}
-
 /* Both fetch or are pushed the same rows and promise the same. */
 static bool may_become(uint8_t from, uint8_t to) {
     return from == to || ((from == TIDE_SSP || from == TIDE_ESSP) && (to == TIDE_SSP || to == TIDE_ESSP));
@@ -359,7 +355,7 @@ static void bound_message(struct tide__clocked *c, struct tide_reader *r) {
     double bound = tide_read_double(r);
     if (r->error || model > TIDE_VAP || !may_become(c->model, (uint8_t)model) || staleness > TIDE_STALENESS_MAX ||
         age > TIDE__AGE_MS_MAX || (c->vap && !(isfinite(bound) && bound > 0))) {
-        malformed(c->table->store);
+        r->error = TIDE_EPROTO;
         return;
     }
     if (change <= atomic_load(&c->change)) {
@@ -388,7 +384,7 @@ static void domain_message(struct tide_store *store, uint16_t from, int op, stru
     struct tide__run *domain = r->error ? NULL : tide__run_find(store, number);
     struct tide__sync *sync = domain ? tide__sync_of(domain) : NULL;
     if (r->error || number > UINT32_MAX) {
-        malformed(store);
+        r->error = TIDE_EPROTO;
     } else if (op == TIDE__OP_ROUND) {
         tide__round_message(store, number, sync, from, r);
     } else if (!sync || !tide__party(sync, from)) {
@@ -400,6 +396,7 @@ static void domain_message(struct tide_store *store, uint16_t from, int op, stru
     }
 }
 
+/* Those that read a message mark it as damaged in `r`; inbox.c counts and logs it. */
 int tide__clocked_message(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     const struct tide_message *message = in->message;
@@ -407,7 +404,7 @@ int tide__clocked_message(struct tide_store *store, struct tide__incoming *in) {
     const int op = in->op;
     if (op == TIDE__OP_ROUND || op == TIDE__OP_PART || op == TIDE__OP_TICK || op == TIDE__OP_ROUNDED) {
         domain_message(store, from, op, r);
-        return 0;
+        return r->error ? TIDE_EPROTO : 0;
     }
     struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
     struct tide__clocked *c = table ? table->clocked : NULL;
@@ -415,8 +412,7 @@ int tide__clocked_message(struct tide_store *store, struct tide__incoming *in) {
         return 0; /* a client */
     }
     if (!c || r->error) {
-        malformed(store);
-        return 0;
+        return TIDE_EPROTO;
     }
     switch (op) {
     case TIDE__OP_DELTA:
@@ -448,7 +444,7 @@ int tide__clocked_message(struct tide_store *store, struct tide__incoming *in) {
     default:
         tide__clock_move_message(c, from, op, r);
     }
-    return 0;
+    return r->error ? TIDE_EPROTO : 0;
 }
 
 /* ---- bounds ---- */

@@ -122,7 +122,7 @@ void tide__unsub_message(struct tide__clocked *c, uint16_t from, struct tide_rea
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     const uint8_t *versions = tide_read_typed(r, TIDE_U64, &versions_count);
     if (r->error || count != versions_count) {
-        atomic_fetch_add_explicit(&c->table->store->malformed, 1, memory_order_relaxed);
+        r->error = TIDE_EPROTO;
         return;
     }
     for (size_t k = 0; k < count; k++) {
@@ -461,7 +461,7 @@ void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_rea
         tide__user_add(c, d.origin);
         delta_apply(c, from, &d);
     } else {
-        atomic_fetch_add_explicit(&table->store->malformed, 1, memory_order_relaxed);
+        r->error = TIDE_EPROTO;
     }
     tide_free(spread);
 }
@@ -622,7 +622,7 @@ void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_rea
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
     if (r->error || clock > TIDE_NO_CLOCK || kind > SUBSCRIBED || floats != count * c->shape.floats) {
-        atomic_fetch_add_explicit(&c->table->store->malformed, 1, memory_order_relaxed);
+        r->error = TIDE_EPROTO;
         return;
     }
     const uint64_t now = tide_port_now(c->table->store->port);

@@ -142,7 +142,7 @@ void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_rea
     const bool pushed = tide_read_bool(r);
     const uint8_t *slots = tide_read_binary(r, &size);
     if (r->error || size != TIDE_SLOT_COUNT / 8 || clock > TIDE_NO_CLOCK) {
-        atomic_fetch_add_explicit(&c->table->store->malformed, 1, memory_order_relaxed);
+        r->error = TIDE_EPROTO;
         return;
     }
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
@@ -315,7 +315,7 @@ void tide__tick_message(struct tide__sync *sync, uint16_t from, struct tide_read
     uint64_t clock = tide_read_uint(r), highest = tide_read_uint(r);
     struct tide__party *peer = tide__party(sync, from);
     if (r->error || clock > TIDE_NO_CLOCK || highest > TIDE_NO_CLOCK) {
-        atomic_fetch_add_explicit(&sync->store->malformed, 1, memory_order_relaxed);
+        r->error = TIDE_EPROTO;
         return;
     }
     peer->tick = (uint32_t)clock;
@@ -422,8 +422,8 @@ void tide__ask_message(struct tide__clocked *c, uint16_t from, struct tide_reade
         tide__table_count(table, TIDE__BYTES_IN, message->size);
         tide__user_add(c, (uint16_t)origin);
         ask_serve(c, (uint16_t)origin, (uint32_t)need, keys, count);
-    } else {
-        atomic_fetch_add_explicit(&table->store->malformed, 1, memory_order_relaxed);
+    } else if (keys) { /* else there is no memory */
+        r->error = TIDE_EPROTO;
     }
     tide_free(keys);
 }

@@ -139,10 +139,6 @@ const uint8_t *tide__read_slots(struct tide_reader *r, size_t *count) {
     return slots;
 }
 
-void tide__damaged(const struct tide__clocked *c) {
-    atomic_fetch_add_explicit(&c->table->store->malformed, 1, memory_order_relaxed);
-}
-
 /* ---- ROUTE ---- */
 
 /* [clock, number, answer, slots] */
@@ -152,7 +148,7 @@ void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_rea
     bool answer = tide_read_bool(r);
     const uint8_t *slots = tide__read_slots(r, &count);
     if (r->error || clock > TIDE_NO_CLOCK) {
-        tide__damaged(c);
+        r->error = TIDE_EPROTO;
         return;
     }
     const bool first = !declared_of(c, from);
@@ -231,7 +227,7 @@ void tide__tick_forwarded(struct tide__clocked *c, struct tide_reader *r) {
     uint64_t origin = tide_read_uint(r), clock = tide_read_uint(r);
     const uint8_t *slots = tide__read_slots(r, &count);
     if (r->error || clock > TIDE_NO_CLOCK || origin == 0 || origin > UINT16_MAX) {
-        tide__damaged(c);
+        r->error = TIDE_EPROTO;
         return;
     }
     for (size_t i = 0; i < count; i++) {

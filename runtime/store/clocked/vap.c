@@ -411,7 +411,7 @@ void tide__vap_visible(struct tide__clocked *c, struct tide_reader *r) {
     const uint64_t number = tide_read_uint(r);
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     if (r->error) {
-        tide__damaged(c);
+        r->error = TIDE_EPROTO;
         return;
     }
     tide_lock(&c->vap->lock);

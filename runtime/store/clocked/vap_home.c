@@ -208,7 +208,7 @@ static void trace_message(struct tide__clocked *c, uint16_t from, struct tide_re
         tide__vap_trace(c, (uint16_t)origin, number, keys, here);
         trace_elsewhere(c, from, (uint16_t)origin, number, others, elsewhere);
     } else {
-        tide__damaged(c);
+        r->error = TIDE_EPROTO;
     }
     tide_free(keys);
 }
@@ -217,7 +217,7 @@ static void trace_message(struct tide__clocked *c, uint16_t from, struct tide_re
 static void seen_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
     const uint64_t version = tide_read_uint(r);
     if (r->error) {
-        tide__damaged(c);
+        r->error = TIDE_EPROTO;
         return;
     }
     struct tide__seer *s = seer(c->vap, from);
@@ -229,7 +229,7 @@ static void seen_message(struct tide__clocked *c, uint16_t from, struct tide_rea
 
 void tide__vap_message(struct tide__clocked *c, uint16_t from, int op, struct tide_reader *r) {
     if (!c->vap) {
-        tide__damaged(c);
+        r->error = TIDE_EPROTO;
     } else if (op == TIDE__OP_TRACE) {
         trace_message(c, from, r);
     } else if (op == TIDE__OP_SEEN) {

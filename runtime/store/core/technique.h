@@ -53,7 +53,7 @@ struct tide__technique {
     void (*commander)(struct tide_store *store);
     bool (*timer)(struct tide_store *store, uint64_t id); /* false: another's */
     void (*exit)(struct tide_store *store, uint64_t monitor);
-    /* At the end of a turn. In so many ns it wants another one; 0: it does not. */
+    /* Called after each message and timer. Returns after how many ns it is to be called again; 0: not by itself. */
     uint64_t (*rest)(struct tide_store *store);
     void (*relieve)(struct tide_store *store); /* memory is full */
     /* This node leaves: true when nothing of others is here. `offer`: owners may be told again. */

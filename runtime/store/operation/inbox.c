@@ -148,7 +148,7 @@ static void on_timer(struct tide_store *store, uint64_t id) {
     store->timer_set = store->timer_set && taken;
 }
 
-/* The end of a turn. */
+/* After each message and timer. */
 static void rest(struct tide_store *store) {
     tide__stalled_retry(store);
     for (size_t i = 0; store->techniques[i]; i++) {

@@ -649,6 +649,53 @@ static void rules_act_on_copies_as_at_home(void **state) {
     }
 }
 
+/* ---- damaged messages ---- */
+
+static atomic_uint damage_lines;
+
+static void count_damage(void *arg, enum tide_level level, const char *node, const char *text) {
+    (void)arg, (void)level, (void)node;
+    if (strstr(text, "damaged message")) {
+        atomic_fetch_add(&damage_lines, 1);
+    }
+}
+
+/* [op, table, 1]: no message of tables with clocks has a number alone after its table. */
+static void damaged_run(struct fiber *f) {
+    static const uint64_t ops[] = {TIDE__OP_DELTA, TIDE__OP_ASK,   TIDE__OP_VALUE,       TIDE__OP_FRESH,
+                                   TIDE__OP_UNSUB, TIDE__OP_BOUND, TIDE__OP_TICK_FORWARD};
+    struct cluster *c = f->arg;
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, "clocked", &table) == 0);
+    (void)tide_sleep(20000000);
+    for (size_t i = 0; i < TIDE_COUNT(ops); i++) {
+        struct tide_writer w;
+        tide_writer_init(&w, NULL, 0);
+        tide_write_array(&w, 3);
+        tide_write_uint(&w, ops[i]);
+        tide_write_uint(&w, table->id);
+        tide_write_uint(&w, 1);
+        CHECK(f, tide_send(tide_address_make(2, TIDE_ID_STORE), TIDE_LANE_STORE, w.data, w.size) == 0);
+        tide_writer_release(&w);
+    }
+    (void)tide_sleep(20000000);
+    CHECK(f, atomic_load(&tide_store_of(c->nodes[1])->malformed) == TIDE_COUNT(ops));
+    CHECK(f, atomic_load(&damage_lines) == TIDE_COUNT(ops));
+}
+
+static void a_damaged_message_is_counted_and_logged(void **state) {
+    (void)state;
+    struct cluster c;
+    struct tide_table_options o = {.name = "clocked", .key_count = 16, .width = 4};
+    open_cluster(&c, true, 2, 1);
+    assert_int_equal(tide_consistency_parse("essp:1", &o.consistency), 0);
+    create(&c, o);
+    tide_log_set(TIDE_LOG_WARN, count_damage, NULL);
+    run_alone(&c, 0, damaged_run, &c);
+    tide_log_set(TIDE_LOG_WARN, NULL, NULL);
+    close_cluster(&c);
+}
+
 /* ---- options ---- */
 
 static void consistency_is_read_and_printed(void **state) {
@@ -680,6 +727,7 @@ int main(int argc, char **argv) {
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(consistency_is_read_and_printed),
+        cmocka_unit_test(a_damaged_message_is_counted_and_logged),
         cmocka_unit_test(rules_act_on_copies_as_at_home),
         cmocka_unit_test(bsp_is_the_same_to_the_bit_on_any_nodes_and_timing),
         cmocka_unit_test(bounds_hold_when_copies_are_evicted),
