@@ -67,6 +67,7 @@ printf '1 1:1\n' >test.svm
 head -c 30 train.svm.gz >short.gz
 mv short.gz train.svm.gz
 run 1 run rows.lua
-says err.txt 'train.svm.gz: gzip data that ends too early'
+says err.txt 'gzip data that ends too early'
+says err.txt '^  --> train.svm.gz'
 nothing_left
 finish
