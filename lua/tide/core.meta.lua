@@ -54,6 +54,7 @@ function core.demonitor(id) end
 function core.link(address) end
 function core.trap_exits(on) end
 function core.kill(address) end
+function core.grant_silence(s) end     -- to other nodes, before they are declared dead; nodes that join learn it
 function core.right() end             --> "read"|"operate"|"admin" that this client has in its cluster; of a node "node"
 function core.open(right) end         -- clients of this right or a greater one may send to this actor: "read", "operate", "admin"; "node": none (default)
 function core.interrupt(address) end  --> true | nil, err ; of this node: what its fiber computes at this moment ends; once, so repeat it

@@ -536,7 +536,7 @@ struct tide_net {
     unsigned redirects;
     uint64_t away_since;
     uint64_t standstill, standstill_at; /* local_health.c: the longest, and when it ended */
-    uint64_t silence;                   /* local_health.c: granted in any case, as was asked for; 0: the default */
+    atomic_uint_fast64_t silence;       /* local_health.c: granted in any case, as was asked for; 0: the default */
     bool far;                           /* it is of other machines */
     uint64_t violations, violations_logged, violations_second;
     uint64_t keys_at; /* when the files of the keys are looked at again */

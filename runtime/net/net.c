@@ -312,6 +312,12 @@ static bool is_any_address(const char *endpoint) {
     return strncmp(endpoint, "tcp:0.0.0.0:", 12) == 0 || strncmp(endpoint, "tcp:[::]:", 9) == 0;
 }
 
+static int check_silence(uint64_t silence) {
+    return silence <= TIDE_SILENCE_MAX
+               ? 0
+               : tide_fail(TIDE_EINVAL, "a silence of at most an hour can be granted: --silence TIME");
+}
+
 static int check_options(const struct tide_net_options *o) {
     if ((!tide_identifier_valid(o->cluster) && !(o->client && o->cluster[0] == 0)) ||
         (o->name && o->name[0] != 0 && !tide_identifier_valid(o->name))) {
@@ -346,8 +352,8 @@ static int check_options(const struct tide_net_options *o) {
     if ((o->listen && strlen(o->listen) >= 160) || (o->join && strlen(o->join) >= 160)) {
         return tide_fail(TIDE_EINVAL, "an endpoint has up to 159 characters");
     }
-    if (o->silence > TIDE_SILENCE_MAX) {
-        return tide_fail(TIDE_EINVAL, "a silence of at most an hour can be granted: --silence TIME");
+    if (check_silence(o->silence) < 0) {
+        return TIDE_EINVAL;
     }
     if (o->controllers != 0 && (o->join || o->client)) {
         return tide_fail(TIDE_EINVAL, "the first node of a cluster says how many controllers there are");
@@ -560,6 +566,14 @@ unsigned tide_net_sessions_lost(const struct tide_net *net) {
 
 const char *tide_net_keys(const struct tide_net *net) {
     return net->tls ? tide__tls_directory(net->tls) : NULL;
+}
+
+int tide_net_grant_silence(struct tide_net *net, uint64_t silence) {
+    int code = check_silence(silence);
+    if (code == 0) {
+        atomic_store_explicit(&net->silence, silence, memory_order_relaxed);
+    }
+    return code;
 }
 
 unsigned tide_net_right(const struct tide_net *net) {

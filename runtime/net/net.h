@@ -78,6 +78,9 @@ unsigned tide_net_sessions_lost(const struct tide_net *net);
 const char *tide_net_keys(const struct tide_net *net);
 /* enum tide_right: a client's, as it was granted. Any thread. */
 unsigned tide_net_right(const struct tide_net *net);
+/* From now on nodes are granted so many ns without a sign of life; nodes that join learn it. EINVAL: over an hour. Any
+ * thread. */
+int tide_net_grant_silence(struct tide_net *net, uint64_t silence);
 uint16_t tide_net_controller(const struct tide_net *net); /* id; 0: not known at the moment; any thread */
 /* May the controller go and be started again? Then who has a request to it waits. Any thread. */
 bool tide_net_durable(const struct tide_net *net);

@@ -6,7 +6,8 @@ unset TIDE_SILENCE
 
 cat >count.lua <<'L'
 local tide = require "tide"
-local opt = tide.options {steps = {"pushes of a worker", default = 300}}
+local opt = tide.options {steps = {"pushes of a worker", default = 300},
+  grant = {"silence of tide.cluster", type = "string"}}
 local job = tide.job {name = "count", tables = {hits = tide.table {keys = tide.dense(64), width = 1, update = "add"}},
   worker = function(w)
     for i = 1, opt.steps do
@@ -16,7 +17,7 @@ local job = tide.job {name = "count", tables = {hits = tide.table {keys = tide.d
     end
   end}
 tide.main(function()
-  local cluster <close> = tide.cluster {nodes = 2}
+  local cluster <close> = tide.cluster {nodes = 2, silence = opt.grant}
   local run <close> = cluster:start(job)
   run:wait()
   local sum, rows = 0, run.tables.hits:pull(tide.range(0, 63))
@@ -46,6 +47,13 @@ stop_child 5
 wait "$driver" && fail "--silence 1s changes nothing"
 says err.txt 'node n2 is lost: no heartbeat for [1-4]\..* s \(its process [0-9]+ is stopped\)'
 says err.txt '[-]-silence where the cluster starts'
+
+begin run count.lua --steps 1000 --grant 1s
+stop_child 5
+wait "$driver" && fail "silence = \"1s\" of tide.cluster changes nothing"
+says err.txt 'node n2 is lost: no heartbeat for [1-4]\..* s \(its process [0-9]+ is stopped\)'
+run 2 run count.lua --grant soon
+says err.txt 'T0113.*tide.cluster: silence'
 
 for _ in $(seq 20); do
     (while :; do :; done) &

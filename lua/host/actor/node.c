@@ -188,6 +188,13 @@ static int core_right(lua_State *L) {
     return 1;
 }
 
+/* core.grant_silence(seconds): other nodes may be silent so long before they are declared dead */
+static int core_grant_silence(lua_State *L) {
+    struct tide_lua *host = tide__lua_inside(L);
+    int code = tide_net_grant_silence(tide_net_of(host->node), tide__lua_duration(L, 1, 0));
+    return code < 0 ? tide__lua_failure(L, code) : 0;
+}
+
 static int core_node_stop(lua_State *L) {
     struct tide_lua *host = check_program(L);
     uint64_t timeout = tide__lua_duration(L, 1, 5 * TIDE_SECOND);
@@ -722,6 +729,7 @@ void tide__lua_open_node(lua_State *L) {
         {"links", core_links},
         {"actors", core_actors},
         {"right", core_right},
+        {"grant_silence", core_grant_silence},
         {"rss", core_rss},
         {"machine", core_machine},
         {"queue", core_queue},

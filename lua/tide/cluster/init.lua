@@ -60,7 +60,17 @@ local function size_of(o, name)
 end
 
 local FIELDS <const> = {nodes = true, workers = true, servers = true, queue_limit = true, memory = true, rate = true,
-                        controllers = true}
+                        controllers = true, silence = true}
+local function silence_of(o)
+  if o.silence == nil then return nil end
+  local seconds, why = o.silence, "it is a time, such as \"10s\""
+  if type(seconds) == "string" then seconds, why = units.parse_duration(seconds) end
+  if type(seconds) ~= "number" or not (seconds > 0 and seconds <= 3600) then
+    error(errors.new("T0113", {message = ("tide.cluster: silence: %s; at most an hour"):format(why or "too long")}), 3)
+  end
+  return seconds
+end
+
 local RATE_FIELDS <const> = {operations = true, bytes = true}
 
 local function rate_of(rate)
@@ -117,12 +127,14 @@ end
 ---tide.cluster{}: starts node processes on this machine and waits until they have joined. With `tide run --cluster`
 ---nothing is started: the nodes are those of that cluster.
 ---@param o {nodes?: integer, workers?: integer, servers?: integer, queue_limit?: string|integer,
----  memory?: string|integer, rate?: {operations?: integer, bytes?: string|integer}, controllers?: integer}
+---  memory?: string|integer, rate?: {operations?: integer, bytes?: string|integer}, controllers?: integer,
+---  silence?: string|number}
 ---  servers: so many nodes of their own hold the rows (s1, s2, ...), and the nodes of workers none: their loss then
 ---  costs no rows; queue_limit: "64MiB", what each node may have under way of its workers' operations;
 ---  memory: "2GiB", what each node may hold of tables and queues; rate: what each node may ask of others in a second;
 ---  controllers: 3 or 5 nodes, this one and c1, c2, ..., hold what the controller decides, and when it ends another
----  one goes on
+---  one goes on; silence: "10s" or seconds that a node may give no sign of life before it is declared dead (10 s;
+---  0.8 s where it is on this machine and its process cannot be looked at)
 ---@return table cluster to be closed
 ---@package
 function cluster.new(o)
@@ -137,6 +149,7 @@ function cluster.new(o)
   local servers = o.servers or 0
   local queue_limit <const>, memory <const> = size_of(o, "queue_limit"), size_of(o, "memory")
   local rate <const> = rate_of(o.rate)
+  local silence <const> = context.flags:value("silence", silence_of(o))
   local most = core.simulated() and SIMULATED_MAX or PROCESSES_MAX
   if math.type(count) ~= "integer" or count < 1 or math.type(servers) ~= "integer" or servers < 0
     or count + servers > most or math.type(workers) ~= "integer" or workers < 1 then
@@ -148,6 +161,7 @@ function cluster.new(o)
   context.clusters[#context.clusters + 1] = self
   if not context.attached then
     local node = core.node()
+    if silence then core.grant_silence(silence) end
     local ok, err = pcall(function()
       if o.controllers then start_controllers(self, o.controllers) end
       for i = 1, servers + count do

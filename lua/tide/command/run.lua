@@ -79,7 +79,8 @@ return {
     end
     if o.detach then return require("tide.command.submit").run(context) end
     local given <const> = {limits = limits ~= nil or nil}
-    for _, name in ipairs {"nodes", "workers", "slots", "memory", "keep", "no_wait", "resume", "trace", "dashboard"} do
+    for _, name in ipairs {"nodes", "workers", "slots", "memory", "keep", "no_wait", "resume", "trace", "dashboard",
+      "silence"} do
       given[name] = o[name] and not context.configured[name] or nil
     end
     return require("tide.run.driver").run {

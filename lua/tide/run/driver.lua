@@ -119,7 +119,7 @@ function driver.run(o)
     plain = o.plain, quiet = o.quiet, verbose = o.verbose, timeout_s = o.timeout_s, grace_s = o.grace_s,
     dry_run = o.dry_run,
     resume = o.resume, slots = o.slots, memory = o.memory, keep = o.keep, limits = o.limits, no_wait = o.no_wait,
-    simulated = o.simulated, interactive = o.interactive, trace = o.trace,
+    silence = o.silence, simulated = o.simulated, interactive = o.interactive, trace = o.trace,
     given = o.given, dashboard = o.dashboard and {} or nil,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
@@ -266,7 +266,7 @@ local function new_context(a)
   end
   context.flags = flags.new({nodes = a.nodes, workers = a.workers, slots = a.slots, memory = a.memory,
     limits = a.limits, keep = a.keep, no_wait = a.no_wait, resume = a.resume, trace = a.trace,
-    dashboard = a.dashboard}, a.given or {}, context.warn)
+    dashboard = a.dashboard, silence = a.silence}, a.given or {}, context.warn)
   ---Something that the user counts on could not be written: it is told at once, and the command does not end with 0.
   context.unsaved = function(what, err)
     local known <const> = context.not_saved

@@ -6,7 +6,8 @@ local units = require "tide.units"
 local flags = {}
 flags.__index = flags
 
-local OF_CLUSTER <const> = {nodes = true, workers = true, trace = true, dashboard = true} -- the others are of runs
+local OF_CLUSTER <const> = {nodes = true, workers = true, trace = true, dashboard = true,
+                            silence = true} -- the others are of runs
 
 -- "--nodes 4", "--min 1 --max 8".
 local function words_of(name, value)
