@@ -192,7 +192,7 @@ function tide_worker:report(fields) end
 ---Iterates over chunks of the data, one pass a call: `for chunk in w:chunks() do ... end`. The controller hands the
 ---next free chunk to whoever asks; the loop ends for all workers when every chunk of the pass is complete. A chunk is
 ---complete when its worker comes for the next one: wait for its asynchronous operations before. What a lost worker had
----not completed another one does again.
+---not completed another one does again. When the run is told to stop, the loop ends behind the chunk in hand.
 ---@return fun(): tide.chunk|nil
 function tide_worker:chunks() end
 
@@ -347,8 +347,8 @@ function tide_run:set_workers(count) end
 function tide_run:drop_worker(rank) end
 
 ---Iterates over what happens: "report" (once a report of all workers: the sums of its numbers, and n, clock,
----elapsed_s, workers) or "started". While the body runs, the workers wait in their report, so that run:evaluate there
----sees the parameters of exactly that report.
+---elapsed_s, workers; `stop`, the reason, where the run stops at this report) or "started". While the body runs, the
+---workers wait in their report, so that run:evaluate there sees the parameters of exactly that report.
 ---@param kind "report"|"started"
 ---@return function iterator, nil, nil, table closing
 function tide_run:events(kind) end

@@ -28,8 +28,9 @@ tide.main(function()
   local run = cluster:start(job)
   local examples, reports = 0, 0
   for r in run:events "report" do
-    examples, reports = examples + r.examples, reports + 1
-    if r.examples ~= 40 then error(("report %d has %d examples"):format(r.n, r.examples)) end
+    local count <const> = r.examples or 0 -- the report with which a run stops is of a part of a pass
+    examples, reports = examples + count, reports + 1
+    if not r.stop and count ~= 40 or count > 40 then error(("report %d has %d examples"):format(r.n, count)) end
   end
   run:wait()
   print(("sum %d of %d"):format(run.tables.t:pull({1})[1], examples))
@@ -72,6 +73,7 @@ submit() { # ARGUMENTS: the run's name in $name
     run 0 submit "$@"
     name=$(grep -oE '^[a-z]+-[0-9]+' out.txt)
 }
+dir_of() { "$TIDE" job show "$1" </dev/null | sed -n 's/^directory[[:space:]]*//p'; }
 host_of() { "$TIDE" job show "$1" --json </dev/null | grep -oE '"pid": *[0-9]+' | grep -oE '[0-9]+$'; }
 
 run 0 up lab -n 2 -w 2
@@ -127,6 +129,7 @@ says err.txt 'bound to ranks'
 run 0 job workers "$a" 1
 wait_for 20 is "$a" 'running 1'
 run 0 job stop "$c"
+wait_for 20 is "$c" stopped
 submit --slots 2 fixed.lua
 f=$name
 wait_for 20 is "$f" 'running 2'
@@ -142,8 +145,9 @@ kill -KILL "$pid"
 wait_for 20 is "$a" 'running [12]'
 run 0 job stop "$a"
 wait_for 20 is "$a" stopped
-printed() { grep -qhE "$1" .tide/runs/*/out.log; }
-wait_for 10 printed '^sum [0-9]+ of [0-9]+'
+# What a lost worker pushed of an unfinished chunk comes again with it.
+none_lost() { awk '/^sum / {found = $2 >= $4} END {exit !found}' "$(dir_of "$a")/out.log"; }
+wait_for 10 none_lost
 run 0 policy swap scheduling/fifo
 submit --slots 1 fixed.lua
 wait_for 60 is "$name" 'running 1'

@@ -44,6 +44,45 @@ for at in 2.7 3.0 3.3; do
     says out.txt '^reports.12.1$'
 done
 
+# ---- a run is told to stop in the middle of a pass: the last report is of a part of it, and has the reason
+cat >cut.lua <<'LUA'
+local tide = require "tide"
+local COUNT <const> = 40
+local job = tide.job {
+  name = "cut", data = COUNT, chunks = 20,
+  worker = function(w)
+    while not w:stopping() do
+      for c in w:chunks() do
+        tide.sleep(0.02)
+        c:report {examples = c.count}
+      end
+      w:report {}
+    end
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  local run, reports = cluster:start(job), {}
+  for r in run:events "report" do
+    reports[r.n] = r
+    if r.n == 3 then
+      tide.spawn(function()
+        tide.sleep(0.07)
+        run:stop()
+      end)
+    end
+  end
+  for n, r in ipairs(reports) do
+    local whole <const> = n < #reports
+    assert(whole == (r.examples == COUNT) and whole == (r.stop == nil), ("report %d has %d examples"):format(n, r.examples))
+  end
+  local last <const> = reports[#reports]
+  print("STOPPED", #reports, last.stop, last.examples > 0 and last.examples < COUNT, (run:state()))
+end)
+LUA
+run 0 sim --seed 1 cut.lua
+says out.txt '^STOPPED.4.asked.true.stopped$'
+
 # ---- what is no report, and no request: an error that names it, and everybody lives on
 cat >wrong.lua <<'LUA'
 local tide, core = require "tide", require "tide.core"

@@ -459,8 +459,8 @@ local function take(self, kind)
 end
 
 ---Iterates over what happens: "report" (once a report of all workers: the sums of its numbers, and n, clock,
----elapsed_s, workers) or "started". While the body runs, the workers wait in their report, so that run:evaluate there
----sees the parameters of exactly that report.
+---elapsed_s, workers; `stop`, the reason, where the run stops at this report) or "started". While the body runs, the
+---workers wait in their report, so that run:evaluate there sees the parameters of exactly that report.
 ---@param kind "report"|"started"
 ---@return function iterator, nil, nil, table closing
 function run:events(kind)

@@ -333,7 +333,7 @@ end
 ---Iterates over chunks of the data, one pass a call: `for chunk in w:chunks() do ... end`. The controller hands the
 ---next free chunk to whoever asks; the loop ends for all workers when every chunk of the pass is complete. A chunk is
 ---complete when its worker comes for the next one: wait for its asynchronous operations before. What a lost worker had
----not completed another one does again.
+---not completed another one does again. When the run is told to stop, the loop ends behind the chunk in hand.
 ---@return fun(): tide.chunk|nil
 function w_methods:chunks()
   if not self.job:has_chunks() then
