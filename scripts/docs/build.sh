@@ -9,9 +9,8 @@ rm -rf "$out/pages" "$out/site"
 cp -r "$root/docs" "$out/pages"
 # The first page lies beside the others here; links out of docs/ name files of the source tree.
 sed 's|(docs/|(|g' "$root/README.md" >"$out/pages/index.md"
-grep -rlE '\]\(\.\./' "$out/pages" --include='*.md' | while read -r page; do
-  sed -E -i 's#\[([^]]*)\]\(\.\./[^)]*\)#\1#g' "$page"
-done
+sed -E -i 's#\[([^]]*)\]\(\.\./[^)]*\)#\1#g' "$out"/pages/*.md
+sed -E -i 's#\[([^]]*)\]\(\.\./\.\./[^)]*\)#\1#g' "$out"/pages/*/*.md
 nav_missing=$(cd "$out/pages" && find . -name '*.md' | sed 's|^\./||' | while read -r page; do
   grep -q ": $page\$" "$root/scripts/docs/mkdocs.yml" || echo "      - \"$page\""
 done)

@@ -30,7 +30,12 @@ HOW = [
     (r"^tide run -i", "keys \\q"),
     (r"^tide doctor", "exit 1"),
     (r"--shrink", "exit 2"),  # of a run that passes
+    (r"^tide run wrong.lua", "exit 1"), (r"--rat ", "exit 2"),  # mistakes of a lesson
+    (r"^tide job wait", "exit 1"),  # of a run that is stopped
 ]
+
+# Lines that only look at a cluster or a run: what they show may take a moment to be so.
+LOOKS = r"^tide (jobs|why|nodes|status|stack|events|job logs|policy (why|history))\b"
 
 SUBMITTED = ("tide up lab -n 2 --workers 2", "tide submit --cluster lab --slots 2 mf.lua --steps 100000")
 
