@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Checks how the pages are written: style.py ROOT [PAGE...], style.py ROOT --lower.
+
+A paragraph, list item or table row has at most 120 words. The tutorial, the glossary and the README have no exceptions;
+of every other page long.txt has the number of longer ones, which must not grow: `--lower` writes it anew where there are
+fewer. A definition of the glossary has 8 to 22 words, and the terms of a group are sorted.
+
+Advice, which fails nothing: how often the pages use the phrases of phrases.txt. With PAGE the lines are listed.
+"""
+import glob
+import os
+import re
+import sys
+
+MOST_WORDS = 120
+DEFINITION = (8, 22)
+HERE = os.path.dirname(os.path.abspath(__file__))
+LONG, PHRASES = os.path.join(HERE, "long.txt"), os.path.join(HERE, "phrases.txt")
+
+
+def strict(page):
+    return page.startswith("docs/tutorial/") or page in ("docs/glossary.md", "README.md")
+
+
+def prose_lines(text):
+    """Lines outside of fenced blocks, with their numbers; a fence is an empty line."""
+    fenced = False
+    for number, line in enumerate(text.split("\n"), 1):
+        fence = line.lstrip().startswith("```")
+        fenced ^= fence
+        yield number, "" if fence or fenced else line
+
+
+def paragraphs(text):
+    """First line and words of each paragraph, list item and table row."""
+    first, words = 0, []
+    for number, line in prose_lines(text):
+        if not line.strip() or re.match(r"\s*([-*+]|\d+\.)\s|\s*[|#]", line):
+            if words:
+                yield first, words
+            first, words = number, []
+        if line.strip():
+            first = first if words else number
+            words = words + [word for word in line.split() if re.search(r"\w", word)]
+    if words:
+        yield first, words
+
+
+def read_table(path, separator):
+    with open(path, encoding="utf-8") as file:
+        lines = (line.split("#")[0].strip() for line in file)
+        return dict(map(str.strip, line.rsplit(separator, 1)) for line in lines if line)
+
+
+def check_paragraphs(texts, allowed):
+    """Problems, and the number of long paragraphs of each page that may have some."""
+    problems, counts = [], {}
+    for page, text in texts.items():
+        long = [(number, len(words)) for number, words in paragraphs(text) if len(words) > MOST_WORDS]
+        if not strict(page) and long:
+            counts[page] = len(long)
+        if len(long) > (0 if strict(page) else allowed.get(page, 0)):
+            what = f"paragraph of {{}} words, at most {MOST_WORDS}: split it"
+            if allowed.get(page) and not strict(page):
+                what += f" (the page has {len(long)} such paragraphs, {allowed[page]} are excepted in tests/docs/long.txt)"
+            problems += [f"{page}:{number}: {what.format(count)}" for number, count in long]
+    return problems, counts
+
+
+def check_glossary(page, text):
+    problems, before = [], ""
+    for number, line in prose_lines(text):
+        entry = re.match(r"\| \*\*(.+?)\*\* \| (.+?) \| \[.+\]\(.+\) \|$", line)
+        if not entry:
+            if line.startswith("| **"):
+                problems.append(f"{page}:{number}: an entry is `| **term** | meaning | [page](page.md) |`")
+            before = ""
+            continue
+        words = len(entry[2].split())
+        if not DEFINITION[0] <= words <= DEFINITION[1]:
+            problems.append(f"{page}:{number}: `{entry[1]}` is defined in {words} words, not in {DEFINITION[0]} to {DEFINITION[1]}")
+        if entry[1].lower() < before:
+            problems.append(f"{page}:{number}: `{entry[1]}` is sorted behind `{before}`")
+        before = entry[1].lower()
+    return problems
+
+
+def advise(texts, listed):
+    counts = {}
+    for phrase, better in read_table(PHRASES, "|").items():
+        pattern = re.compile(r"\b" + phrase + r"\b", re.I)
+        for page, text in texts.items():
+            for number, line in prose_lines(text):
+                found = pattern.findall(line)
+                counts[page] = counts.get(page, 0) + len(found)
+                if found and page in listed:
+                    print(f"advice: {page}:{number}: `{pattern.search(line)[0]}`: write {better}")
+    most = sorted(counts.items(), key=lambda item: -item[1])[:5]
+    print(f"advice: {sum(counts.values())} phrases of tests/docs/phrases.txt; most in "
+          + ", ".join(f"{page} ({count})" for page, count in most))
+
+
+def main(root, *arguments):
+    pages = ["README.md"] + sorted(os.path.relpath(path, root) for path in glob.glob(f"{root}/docs/**/*.md", recursive=True)
+                                   if "/reference/" not in path)
+    texts = {}
+    for page in pages:
+        with open(os.path.join(root, page), encoding="utf-8") as file:
+            texts[page] = file.read()
+    allowed = {page: int(count) for page, count in read_table(LONG, " ").items()}
+    problems, counts = check_paragraphs(texts, allowed)
+    problems += check_glossary("docs/glossary.md", texts["docs/glossary.md"])
+    fewer = [page for page, count in allowed.items() if counts.get(page, 0) < count]
+    if "--lower" in arguments:
+        with open(LONG, encoding="utf-8") as file:
+            head = [line for line in file if line.startswith("#")]
+        with open(LONG, "w", encoding="utf-8") as file:
+            left = ((page, min(count, counts.get(page, 0))) for page, count in sorted(allowed.items()))
+            file.writelines(head + [f"{page} {count}\n" for page, count in left if count])
+    elif fewer:
+        print(f"note: {', '.join(fewer)}: fewer long paragraphs than tests/docs/long.txt says; run"
+              " `python3 tests/docs/style.py . --lower`")
+    advise(texts, arguments)
+    print("\n".join(problems) if problems else f"ok: {len(pages)} pages, {sum(counts.values())} long paragraphs excepted")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
