@@ -25,7 +25,7 @@ tide.main(function()
   local cluster <close> = tide.cluster {}
   local run = cluster:start(job)
   local last, examples = nil, 0
-  for r in run:events "report" do last, examples = r, examples + r.examples end
+  for r in run:events "report" do last, examples = r, examples + (r.examples or 0) end
   run:wait()
   print(("sum %d of %d, eps %g"):format(run.tables.t:pull({1})[1], examples, last.eps))
 end)

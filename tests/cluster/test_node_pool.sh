@@ -32,8 +32,9 @@ tide.main(function()
   local cluster <close> = tide.cluster {nodes = 1}
   cluster:schedule(policy, {nodes = {max = 4}})
   local run = cluster:start(job, nil, {min = 1, max = 4})
-  tide.spawn(function()
-    for r in run:events "report" do assert(r.examples == 60, "an example is missing, or there twice") end
+  local counted <const> = tide.spawn(function()
+    for r in run:events "report" do assert(r.stop or r.examples == 60, "an example is missing, or there twice") end
+    return true
   end)
   local function until_(n)
     local began = tide.now()
@@ -51,7 +52,7 @@ tide.main(function()
   until_(2)
   tide.sleep(0.5)
   run:stop()
-  tide.sleep(0.5)
+  assert(counted:wait())
   local ok, err = pcall(cluster.schedule, cluster, policy, {nodes = {max = 4, mim = 2}})
   print(ok, err.code, err.message)
 end)
