@@ -183,8 +183,8 @@ function tide_worker:peers(value) end
 ---Reports numbers of this worker. Waits until every worker has reported: the numbers are summed, and the answer of
 ---on_report becomes w.params. With `wait = false` the numbers only move the progress line, and nothing waits. Numbers
 ---in `alike` are the same on all workers: the controller takes them from one worker in place of sums. Names that
----reports use themselves (n, clock, kind, elapsed_s, workers, rank, node, ...) and values that are no numbers are
----refused.
+---reports use themselves (n, clock, kind, elapsed_s, workers, rank, node, ...) are refused. A text or a boolean stays
+---in the worker's entry of the report.
 ---@param fields table {loss=, examples=, ..., alike={...}, wait=false}
 ---@return table params
 function tide_worker:report(fields) end

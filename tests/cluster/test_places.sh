@@ -119,13 +119,13 @@ run 1 run images.lua --data half
 says err.txt 'there is no file of labels for it'
 run 1 run images.lua --data exchanged
 says err.txt 'expected images'
-printf 'a\n' | gzip >words.gz
+printf 'a b\n' | gzip >words.gz
 cat >words.lua <<'LUA'
 local tide = require "tide"
 tide.main(function() print(tide.data.text("words.gz").note) end)
 LUA
 run 0 run words.lua
-says out.txt '2 tokens, 2 words'
+says out.txt '3 tokens, 3 words'
 (
     umask 022
     printf 'local tide = require "tide"\ntide.main(function() tide.chart.write("c.svg", {{title = "t", series = {{name = "s", points = {{1, 2}, {2, 3}}}}}}) end)\n' >chart.lua

@@ -245,7 +245,7 @@ describe("the controller of a run", function()
 
   it("ends the run, not itself, when a worker sends what is malformed, and names worker and field", function()
     local malformed <const> = {
-      {{op = "report", id = 1, fields = {note = "x"}}, '`note` is the string "x", not a number'},
+      {{op = "report", id = 1, fields = {note = {}}}, "`note` is a table, not a number"},
       {{op = "report", id = 1, fields = {0.5}}, "its fields have names"},
       {{op = "report", id = 1, fields = {kind = 2}}, "`kind` is a name that reports use themselves"},
       {{op = "report", id = 1, fields = {["a\0b"] = 2}}, "not printable"},

@@ -1,8 +1,8 @@
 -- What a worker may report, and what the numbers of a report mean.
 --
--- A report is a table of numbers by name. The worker checks it at the call, where the error finds the script's line;
--- the controller checks it again, because it comes from another process. Both refuse the names that the controller
--- writes into reports itself.
+-- A report is a table of numbers by name; texts and booleans stay in the worker's own entry. The worker checks it at
+-- the call, where the error finds the script's line; the controller checks it again, because it comes from another
+-- process. Both refuse the names that the controller writes into reports itself.
 --
 -- Workers report sums: `loss` is the sum over `examples`, `valid_loss` that over `valid_examples`. What is shown, and
 -- what a sweep or a stop rule compares, is the mean per example.
@@ -12,6 +12,7 @@ local text = require "tide.text"
 local report = {}
 
 local NAME_BYTES <const> = 128
+local TEXT_BYTES <const> = 1024
 local FIELDS_MAX <const> = 1024
 local SUMS_MAX <const> = 4096  -- names of the sums over all workers
 
@@ -48,10 +49,14 @@ function report.name_fault(name)
   return nil
 end
 
-local function value_fault(name, value)
-  if type(value) ~= "number" then
-    local what <const> = type(value) == "string" and ("the string %q"):format(text.clean(value:sub(1, 40)))
-      or type(value) == "boolean" and tostring(value) or "a " .. type(value)
+local function value_fault(name, value, numbers)
+  if type(value) == "string" and not numbers and name ~= "examples" then
+    if #value > TEXT_BYTES then return ("the text `%s` has %d bytes, more than %d"):format(name, #value, TEXT_BYTES) end
+    return not utf8.len(value) and ("the text `%s` is no UTF-8"):format(name) or nil
+  elseif type(value) == "boolean" and not numbers and name ~= "examples" then
+    return nil
+  elseif type(value) ~= "number" then
+    local what <const> = type(value) == "boolean" and tostring(value) or "a " .. type(value)
     return ("`%s` is %s, not a number"):format(name, what)
   end
   if name == "examples" and not (value >= 0 and value < math.huge) then
@@ -60,8 +65,8 @@ local function value_fault(name, value)
   return nil
 end
 
----@param fields any numbers by name
----@param what? string what they are called: "a report"
+---@param fields any numbers, texts and booleans by name
+---@param what? string what they are called, of numbers alone; nil: "a report"
 ---@param besides? table<string, true> names of fields that are looked at elsewhere
 ---@return string|nil fault
 function report.fault(fields, what, besides)
@@ -72,7 +77,8 @@ function report.fault(fields, what, besides)
   local count = 0
   for name, value in next, fields do
     count = count + 1
-    local fault <const> = not (besides and besides[name]) and (report.name_fault(name) or value_fault(name, value))
+    local fault <const> = not (besides and besides[name])
+      and (report.name_fault(name) or value_fault(name, value, what ~= nil))
     if fault then return fault end
   end
   if count > FIELDS_MAX then

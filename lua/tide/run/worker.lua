@@ -240,17 +240,18 @@ end
 
 local NO_NUMBERS <const> = {alike = true, wait = true} -- of the fields of w:report
 
+-- Numbers add up; a text or a boolean takes the place of an earlier one.
 local function add(sums, fields)
   for k, v in next, fields do
-    if not NO_NUMBERS[k] then sums[k] = (sums[k] or 0) + v end
+    if not NO_NUMBERS[k] then sums[k] = type(v) == "number" and (tonumber(sums[k]) or 0) + v or v end
   end
 end
 
 ---Reports numbers of this worker. Waits until every worker has reported: the numbers are summed, and the answer of
 ---on_report becomes w.params. With `wait = false` the numbers only move the progress line, and nothing waits. Numbers
 ---in `alike` are the same on all workers: the controller takes them from one worker in place of sums. Names that
----reports use themselves (n, clock, kind, elapsed_s, workers, rank, node, ...) and values that are no numbers are
----refused.
+---reports use themselves (n, clock, kind, elapsed_s, workers, rank, node, ...) are refused. A text or a boolean stays
+---in the worker's entry of the report.
 ---@param fields table {loss=, examples=, ..., alike={...}, wait=false}
 ---@return table params
 function w_methods:report(fields)
@@ -305,7 +306,7 @@ chunk_methods.__index = chunk_methods
 ---happens to workers: so the sums of a pass hold every example.
 ---@param fields table<string, number>
 function chunk_methods:report(fields)
-  refuse("chunk:report", report.fault(fields))
+  refuse("chunk:report", report.fault(fields, "a report of a chunk"))
   add(self.fields, fields)
 end
 
