@@ -66,6 +66,8 @@ struct tide_lua {
     } look;
     uint64_t slice_start;
     uint32_t hook_calls;
+    bool
+        memory_shared; /* counted against what consoles have together (console.c), of which memory_max is the maximum */
     bool memory_refused; /* the last allocation was: the next refusal is final */
     bool program;        /* main.c's state */
     bool interleaves;    /* its fibers watch each other: each is preempted for the others, too */
@@ -103,6 +105,8 @@ void tide__lua_preload(const char *name, lua_CFunction open);
 struct tide_sandbox *tide__console_limits(struct tide_lua *host);
 /* Whether the state may grow so; marks the evaluation that runs when it may not. */
 bool tide__console_memory(struct tide_lua *host, size_t more);
+/* The memory of a console's state that shares has changed by so much. */
+void tide__console_count(int64_t change);
 void tide__console_close(struct tide_lua *host);
 /* A fiber is about to start under the limits of the one that starts it; a fiber has ended. */
 void tide__console_fiber_start(struct tide_lua_fiber *fiber);

@@ -175,11 +175,18 @@ static int setup(lua_State *L) {
     return 0;
 }
 
+static void count(struct tide_lua *host, int64_t change) {
+    host->memory += (size_t)change;
+    if (host->memory_shared) {
+        tide__console_count(change);
+    }
+}
+
 static void *allocate(void *ud, void *memory, size_t old_size, size_t size) {
     struct tide_lua *host = ud;
     size_t had = memory ? old_size : 0; /* without memory it tells the kind of object */
     if (size == 0) {
-        host->memory -= had;
+        count(host, -(int64_t)had);
         tide_free(memory);
         return NULL;
     }
@@ -188,7 +195,7 @@ static void *allocate(void *ud, void *memory, size_t old_size, size_t size) {
     }
     void *grown = tide_realloc(memory, size);
     if (grown) {
-        host->memory = host->memory - had + size;
+        count(host, (int64_t)size - (int64_t)had);
         host->memory_peak = host->memory > host->memory_peak ? host->memory : host->memory_peak;
     }
     return grown;

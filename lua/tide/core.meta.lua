@@ -181,7 +181,8 @@ function core.sandbox(memory_bytes) end --> sandbox | nil, err
 -- s:usage() -> {instructions=, seconds=, memory_bytes=, memory_peak_bytes=, log=} of the last step; s:close()
 
 ---- consoles (lua/host/actor/console.c)
-function core.console(memory_bytes) end --> true | nil, err; this actor's state becomes a console's, for good: bounded libraries, a cap
+function core.console(memory_bytes, shared) end --> true | nil, err; this actor's state becomes a console's, for good: bounded libraries, a cap
+function core.console_bytes() end     --> what the states of consoles that share their cap hold together in this process
 function core.evaluate(limits, f, ...) end --> fiber, evaluation | nil, err; f(...) and the fibers it starts can be ended; limits {instructions=}
 function core.evaluation(evaluation) end --> {instructions=, seconds=, memory_peak_bytes=, fibers=, over=nil|"instructions"|"time"|"memory"|"cancelled"}
 function core.evaluation_cancel(evaluation, reason) end -- "cancelled" (default) or "time"

@@ -137,5 +137,20 @@ run 0 attach rights -e 'tap("n1/agent", {count = 1})'
 says out.txt ' B  \{.*op'
 run 4 attach rights --role read -e 'tap("n1/store", {count = 1, match = "find(text, \"x\")"})'
 says err.txt 'T0801.*`text` of a tap needs role admin'
+
+# Sessions below admin share 64 MiB on a node, and free them when they end. An endless line holds what it made until it is cancelled.
+hold='local t = {} for i = 1, %d do t[i] = ("x"):rep(1000) .. i end'
+holds() { [ "$("$TIDE" attach rights -e 'print(core.console_bytes() >> 20)' 2>/dev/null)" "$1" "$2" ]; }
+"$TIDE" attach rights --role read --timeout 100s -e "$(printf "$hold" 53000) while true do end" >/dev/null 2>holder.txt &
+holder=$!
+started+=("$holder")
+wait_for 20 holds -ge 57
+run 1 attach rights --role read -e '1 + 1'
+says err.txt 'T0603.*sessions below admin on this node hold [0-9]+ of their 64 MiB: end one'
+run 0 attach rights -e '1 + 1'
+kill -INT "$holder"
+wait_for 20 holds -lt 30
+run 1 attach rights --role read -e "$(printf "$hold" 100000)"
+says err.txt 'T0231.*sessions below admin \(64 MiB together\) is used up'
 run 0 down rights -y
 finish

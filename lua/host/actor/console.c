@@ -8,9 +8,13 @@
  * pcall, coroutine, metamethod or comparison keeps anything running. What Lua runs without hooks,
  * message handlers of xpcall and finalizers, and what works long in C is replaced or refused by
  * tide__sandbox_bound. The state's other fibers go on.
+ *
+ * A console has a maximum of memory of its own, or one together with the other consoles of this
+ * process that share theirs. What a console holds it frees at the latest when its actor ends.
  */
 #include "lua/host/sandbox/sandbox.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #define METATABLE "tide.evaluation"
@@ -20,6 +24,16 @@ enum {
     MEMORY_SLACK = 4 /* 1/4 more, in which an evaluation that is over its memory ends */
 };
 
+static atomic_int_fast64_t shared_memory; /* bytes of all states that share; relaxed: a count */
+
+void tide__console_count(int64_t change) {
+    atomic_fetch_add_explicit(&shared_memory, change, memory_order_relaxed);
+}
+
+static size_t shared_bytes(void) {
+    return (size_t)atomic_load_explicit(&shared_memory, memory_order_relaxed);
+}
+
 struct tide_sandbox *tide__console_limits(struct tide_lua *host) {
     struct tide_sandbox *limits = tide__lua_current(host)->limits;
     return limits ? limits : host->console;
@@ -28,8 +42,9 @@ struct tide_sandbox *tide__console_limits(struct tide_lua *host) {
 bool tide__console_memory(struct tide_lua *host, size_t more) {
     size_t max = host->memory_max, slack = max + max / MEMORY_SLACK;
     struct tide_sandbox *limits = tide__console_limits(host);
+    size_t used = host->memory_shared ? shared_bytes() : host->memory;
     bool ends = limits == host->console || limits->over != TIDE_SANDBOX_WITHIN;
-    if (more <= slack && host->memory + more <= (ends ? slack : max)) {
+    if (more <= slack && used + more <= (ends ? slack : max)) {
         host->memory_refused = false;
         return true;
     }
@@ -49,7 +64,8 @@ static void limits_init(struct tide_sandbox *limits, struct tide_port *port) {
     limits->started = limits->slice = tide_port_now(port);
 }
 
-/* core.console(memory_bytes): the state of this actor becomes a console's, for good. */
+/* core.console(memory_bytes, shared): the state of this actor becomes a console's, for good. `shared`: the
+ * maximum is that of all consoles of this process that share. */
 static int core_console(lua_State *L) {
     struct tide_lua *host = tide__lua_inside(L);
     lua_Integer memory = luaL_checkinteger(L, 1);
@@ -66,7 +82,17 @@ static int core_console(lua_State *L) {
     lua_pushcfunction(L, tide__sandbox_bound);
     lua_call(L, 0, 0);
     host->memory_max = (size_t)memory;
+    host->memory_shared = lua_toboolean(L, 2);
+    if (host->memory_shared) {
+        tide__console_count((int64_t)host->memory);
+    }
     lua_pushboolean(L, true);
+    return 1;
+}
+
+/* core.console_bytes() -> what consoles that share their memory hold together */
+static int core_console_bytes(lua_State *L) {
+    lua_pushinteger(L, (lua_Integer)shared_bytes());
     return 1;
 }
 
@@ -179,6 +205,7 @@ static int core_evaluating(lua_State *L) {
 
 void tide__lua_open_console(lua_State *L) {
     static const luaL_Reg functions[] = {{"console", core_console},
+                                         {"console_bytes", core_console_bytes},
                                          {"evaluate", core_evaluate},
                                          {"evaluating", core_evaluating},
                                          {"evaluation", core_evaluation},

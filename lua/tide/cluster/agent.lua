@@ -339,6 +339,7 @@ local function node_of(address) return address:match "^%d+" end
 
 local CONSOLE <const> = [[return require("tide.console.session").main(...)]]
 local CONSOLES_MAX <const> = 32
+local CONSOLE_BYTES <const> = 8 << 20 -- a new session starts only where so much is left for what it evaluates
 
 ---The console of a session: {session=, role=}; made when it does not run here. Answers {address, node, version, role,
 ---resumed}. A session keeps the role that it was made with.
@@ -360,6 +361,11 @@ ops["console.open"] = function(request, message)
   if not known then
     if count >= CONSOLES_MAX then
       return nil, script.error("T0603", ("%d consoles run on this node already"):format(CONSOLES_MAX))
+    end
+    local shared <const>, held <const> = require("tide.console.roles").SHARED_BYTES, core.console_bytes()
+    if role ~= "admin" and held > shared - CONSOLE_BYTES then
+      return nil, script.error("T0603",
+        ("the sessions below admin on this node hold %d of their %d MiB: end one"):format(held >> 20, shared >> 20))
     end
     local address, err = core.spawn {source = CONSOLE, chunk = "@tide/console/session.lua", role = "control",
                                      opens = role, argument = {session = id, role = role, owner = message.from}}

@@ -16,7 +16,9 @@ local roles = {}
 ---From the least to the greatest.
 ---@type string[]
 roles.NAMES = {"read", "operate", "admin"}
-roles.INSTRUCTIONS = 1e9 -- of an evaluation, below admin
+roles.INSTRUCTIONS = 1e9        -- of an evaluation, below admin
+roles.MEMORY_BYTES = 256 << 20  -- of a session
+roles.SHARED_BYTES = 64 << 20   -- of all sessions of a node together, below admin
 
 local RANK <const> = {read = 1, operate = 2, admin = 3}
 

@@ -19,7 +19,6 @@ local verbs = require "tide.cluster.verbs"
 
 local session = {}
 
-local MEMORY_BYTES <const> = 256 << 20
 local IDLE_S <const> = 600         -- a session without clients ends after this time, with all that runs in it
 local LOOK_S <const> = 60          -- how late that is noticed
 local STEP_S <const> = 0.1         -- how long printed text waits for more, at most
@@ -32,6 +31,7 @@ local FAN_OUT_MAX <const> = 64
 local ANSWER_S <const> = 5         -- of another node, unless the evaluation has a limit of its own
 local GRACE_S <const> = 5          -- for an evaluation to end that was told to
 local RESULTS_MAX <const> = 20
+local COLLECT_BYTES <const> = 4 << 20 -- an evaluation that used more leaves no garbage to the other sessions
 
 local state = {
   records = {},                                -- by id: what runs, and what ran last
@@ -45,7 +45,7 @@ local state = {
 }
 
 -- Taken before the state becomes a console's: nothing typed may take messages from the session.
-local receive <const> = core.receive
+local receive <const>, collect <const> = core.receive, collectgarbage
 
 ---- output --------------------------------------------------------------------------------------------------------
 
@@ -191,11 +191,14 @@ local OVER <const> = {
   time = {"T0231", "its time is over: %.1f s"},
   instructions = {"T0231", "its instructions are used up, after %.1f s"},
   memory = {"T0231", "the session's memory (256 MiB) is used up, after %.1f s"},
+  shared_memory = {"T0231", "the memory of this node's sessions below admin (64 MiB together) is used up, after %.1f s",
+    "end a session that holds much, or ask for less: tables.NAME:pull(keys) with fewer keys"},
 }
 
 local function ended_early(figures)
-  local code, form = table.unpack(OVER[figures.over])
-  return {code = code, message = form:format(figures.seconds)}
+  local shared <const> = figures.over == "memory" and state.role ~= "admin"
+  local code, form, help = table.unpack(OVER[shared and "shared_memory" or figures.over])
+  return {code = code, message = form:format(figures.seconds), help = help}
 end
 
 -- Waits for the evaluation's fiber, sends what it printed meanwhile, and enforces its time.
@@ -421,6 +424,7 @@ ops["console.eval"] = function(request, message)
       return run_here(record, request)
     end)
     if not ok then result = {status = "error", error = render.failure(result), seconds = 0} end
+    if state.role ~= "admin" and (result.memory_peak_bytes or 0) > COLLECT_BYTES then collect() end
     result.output = called and table.concat(record.collected) or nil
     if called then
       record.result = result
@@ -558,7 +562,8 @@ function session.main(a)
   state.id, state.role = a.session, a.role
   state.owners = {[node_of(a.owner)] = true}
   environment.install(_G, session)
-  assert(core.console(MEMORY_BYTES))
+  local shares <const> = state.role ~= "admin"
+  assert(core.console(shares and roles.SHARED_BYTES or roles.MEMORY_BYTES, shares))
   if state.role ~= "admin" then
     state.globals, state.instructions = roles.globals(_G, state.role, environment.describe), roles.INSTRUCTIONS
   end
