@@ -201,6 +201,7 @@ function core.sha256(text) end        --> hex
 function core.encode(value) end       --> msgpack string ; core.decode(string) -> value
 function core.json_encode(value) end  --> string (jansson; sorted keys) ; core.json_decode(text) -> value | nil, err
 function core.random(seed) end        --> generator: :next() u64 as integer, :uniform(), :below(n), :state() -> text, :restore(text)
+-- r:picture(x, row, picture, dx, dy): row of an f32 tensor = the square f64 picture shifted, dimmed at random, with noise
 ---The server of `tide dashboard`, from the plugin tide_http.so; of the thread that made it.
 function core.http_listen(options) end --> {port=} of 127.0.0.1 -> server: s:port(), s:token(), s:page(path, type, text), s:publish(sample, state), s:next(seconds) -> nil | {id=, method=, target=, body=}, s:answer(id, status, type, text), s:stats(), s:close(); nil, err: EBUSY the port is taken, EUNSUPPORTED no plugin
 ---Processes of the local provisioner: dies with this process; output appended to a file.

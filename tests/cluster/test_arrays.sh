@@ -252,4 +252,26 @@ run 0 run page2.lua
 says out.txt '^sum\s1001000'
 run 0 sim --seed 1 page2.lua
 says out.txt '^sum\s1001000'
+# Generated images: a picture that is shifted, dimmed and noisy, pixel by pixel as the formula says it.
+cat >picture.lua <<'LUA'
+local core = require "tide.core"
+require "tide".main(function()
+  local picture, x = core.tensor("f64", 1, 9), core.tensor("f32", 2, 9)
+  for i = 1, 9 do picture[i] = i / 10 end
+  local rng <const>, same <const> = core.random(7), core.random(7)
+  rng:picture(x, 2, picture, 1, -1)
+  local at = 9
+  for r = -1, 1 do
+    for c = 1, 3 do
+      at = at + 1
+      local from <const> = r >= 0 and c < 3 and picture[r * 3 + c + 1] or 0
+      local expected <const> = from * (0.6 + 0.4 * same:uniform()) + 0.3 * same:uniform()
+      assert(math.abs(x[at] - expected) < 1e-6, at)
+    end
+  end
+  assert(x:slice(1, 1):sum() == 0 and rng:next() == same:next())
+  assert(not pcall(rng.picture, rng, x, 3, picture, 0, 0) and not pcall(rng.picture, rng, x, 1, picture, 3, 0))
+end)
+LUA
+run 0 run picture.lua
 finish

@@ -263,6 +263,32 @@ static int random_below(lua_State *L) {
     return 1;
 }
 
+/* Draws an image: random:picture(x, row, picture, dx, dy) writes a row of an f32 tensor, from 1: a square picture (f64,
+ * one row), shifted, each pixel of a brightness of its own and with noise. */
+static int random_picture(lua_State *L) {
+    struct tide_random *random = check_random(L);
+    struct tide_lua_tensor *x = tide__lua_tensor_check(L, 2), *picture = tide__lua_tensor_check(L, 4);
+    const lua_Integer row = luaL_checkinteger(L, 3), dx = luaL_checkinteger(L, 5), dy = luaL_checkinteger(L, 6);
+    lua_Integer size = 0;
+    luaL_argcheck(L, x->t.type == TIDE_F32 && row >= 1 && (size_t)row <= x->t.rows, 3, "a row of an f32 tensor");
+    while ((size_t)(size * size) < x->t.columns) {
+        size++;
+    }
+    luaL_argcheck(L, (size_t)(size * size) == x->t.columns, 2, "rows of square images");
+    luaL_argcheck(L, picture->t.type == TIDE_F64 && tide__lua_tensor_count(picture) == x->t.columns, 4,
+                  "an f64 image of the same size");
+    luaL_argcheck(L, dx > -size && dx < size && dy > -size && dy < size, 5, "a shift within the image");
+    float *out = (float *)x->t.data + (size_t)(row - 1) * x->t.columns;
+    for (lua_Integer r = dy; r < size + dy; r++) {
+        for (lua_Integer c = dx; c < size + dx; c++) {
+            const bool inside = r >= 0 && r < size && c >= 0 && c < size;
+            const double bright = 0.6 + 0.4 * tide_random_uniform(random), noise = 0.3 * tide_random_uniform(random);
+            *out++ = (float)((inside ? ((const double *)picture->t.data)[r * size + c] : 0) * bright + noise);
+        }
+    }
+    return 0;
+}
+
 /* -> text that `restore` takes */
 static int random_state(lua_State *L) {
     const struct tide_random *random = check_random(L);
@@ -442,8 +468,13 @@ void tide__lua_open_data(lua_State *L) {
         {"wordnet", core_wordnet},
         {NULL, NULL},
     };
-    static const luaL_Reg methods[] = {{"next", random_next},   {"uniform", random_uniform}, {"below", random_below},
-                                       {"state", random_state}, {"restore", random_restore}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"next", random_next},
+                                       {"uniform", random_uniform},
+                                       {"below", random_below},
+                                       {"state", random_state},
+                                       {"restore", random_restore},
+                                       {"picture", random_picture},
+                                       {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
     lua_createtable(L, 0, 2);
     luaL_newlib(L, methods);

@@ -63,7 +63,7 @@ local function generate(o)
   local rng, size, classes = core.random(o.seed or 1), o.size or 28, 10
   local prototypes = {}
   for c = 1, classes do
-    local blobs, picture = {}, {}
+    local blobs, picture = {}, core.tensor("f64", 1, size * size)
     for b = 1, 5 do
       blobs[b] = {4 + rng:uniform() * (size - 8), 4 + rng:uniform() * (size - 8), 1.5 + 2 * rng:uniform()}
     end
@@ -71,7 +71,7 @@ local function generate(o)
       for x = 0, size - 1 do
         local sum = 0
         for _, b in ipairs(blobs) do sum = sum + math.exp(-((x - b[1]) ^ 2 + (y - b[2]) ^ 2) / (2 * b[3] ^ 2)) end
-        picture[y * size + x] = math.min(1, sum)
+        picture[y * size + x + 1] = math.min(1, sum)
       end
     end
     prototypes[c] = picture
@@ -80,15 +80,8 @@ local function generate(o)
   local x, y = core.tensor("f32", n, size * size), core.tensor("i32", n, 1)
   for i = 1, n do
     local label, dx, dy = rng:below(classes), rng:below(5) - 2, rng:below(5) - 2
-    local picture, base = prototypes[label + 1], (i - 1) * size * size
     y[i] = label
-    for r = 0, size - 1 do
-      for c = 0, size - 1 do
-        local from = r + dy >= 0 and r + dy < size and c + dx >= 0 and c + dx < size
-          and picture[(r + dy) * size + c + dx] or 0
-        x[base + r * size + c + 1] = from * (0.6 + 0.4 * rng:uniform()) + 0.3 * rng:uniform()
-      end
-    end
+    rng:picture(x, i, prototypes[label + 1], dx, dy)
   end
   return {x = x, y = y, dims = {size, size, 1}}
 end
