@@ -35,7 +35,7 @@ HOW = [
 ]
 
 # Lines that only look at a cluster or a run: what they show may take a moment to be so.
-LOOKS = r"^tide (jobs|why|nodes|status|stack|events|job logs|policy (why|history))\b"
+LOOKS = r"^tide (jobs|why|nodes|status|stack|events|job logs|policy (why|history)|attach .*-e)\b"
 
 SUBMITTED = ("tide up lab -n 2 --workers 2", "tide submit --cluster lab --slots 2 mf.lua --steps 100000")
 
