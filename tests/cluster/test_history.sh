@@ -31,6 +31,11 @@ run 0 run learn.lua --rate 0.25 --seed 3
 run 0 runs
 says out.txt '^2.*learn-1 +done .* 20 +0.025 '
 says out.txt '^2.*learn-1 +done .* 20 +0.0125 .*--rate 0.25'
+mkdir twice && cd twice && cp ../beside.lua . && sed 's/^tide.main(/local function once/; s/once *function()/once()/; s/^end)$/end/' ../learn.lua >twice.lua
+echo 'tide.main(function() once() once() end)' >>twice.lua
+run 0 run twice.lua
+[ "$(wc -l .tide/runs/*/reports.jsonl | grep -c ' 20 ')" = 2 ] || fail "runs of two clusters of a script share a directory"
+cd ..
 run 0 runs list --where 'rate < 0.3' --plain
 [ "$(wc -l <out.txt)" = 1 ] || fail "one run has such a rate"
 run 0 runs list --json --last 1

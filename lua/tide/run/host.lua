@@ -165,10 +165,10 @@ function run_host.open(cluster, job, params, o)
   local memory <const> = memory_of(cluster, job, o)
   for _, name in ipairs {"keep", "no_wait"} do context.flags:used(name) end
   if not context.attached then runs.keep() end
-  cluster.run_count = (cluster.run_count or 0) + 1
-  local id <const> = cluster.run_count == 1 and cluster.run_id or ("%s-%d"):format(cluster.run_id, cluster.run_count)
+  context.run_count = (context.run_count or 0) + 1 -- over all clusters of the script: they share its directories
+  local id <const> = context.run_count == 1 and cluster.run_id or ("%s-%d"):format(cluster.run_id, context.run_count)
   local directory, log = context.directory, context.log
-  if cluster.run_count > 1 and not context.simulated then
+  if context.run_count > 1 and not context.simulated then
     directory, log = run_host.make_directory(id), run_log.new()
     local opened, why = log:open(directory)
     if not opened then context.unsaved("the run's log", {message = why.message, where = directory .. "/run.log"}) end
