@@ -42,11 +42,30 @@ static int core_interrupted(lua_State *L) {
     return 2;
 }
 
-/* The text outlives this call and the state: an alarm may write it at any moment. */
+/* The text outlives this call and the state: an alarm may write it at any moment. Each text is kept once. */
 static const char *kept_text(lua_State *L, int at) {
+    struct kept {
+        struct kept *next;
+        char text[];
+    };
+    static _Atomic(struct kept *) all;
     const char *text = luaL_checkstring(L, at);
-    char *kept = tide_strdup(text);
-    return kept ? kept : "out of time\n";
+    const size_t size = strlen(text) + 1;
+    for (struct kept *k = atomic_load_explicit(&all, memory_order_acquire); k;
+         k = k->next) { /* with the release below */
+        if (strcmp(k->text, text) == 0) {
+            return k->text;
+        }
+    }
+    struct kept *own = tide_alloc(sizeof *own + size);
+    if (!own) {
+        return "out of time\n";
+    }
+    memcpy(own->text, text, size);
+    own->next = atomic_load_explicit(&all, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&all, &own->next, own, memory_order_release, memory_order_relaxed)) {
+    }
+    return own->text;
 }
 
 /* core.alarm(seconds, text?): this process writes the text and ends with 124 after so long, whatever its
