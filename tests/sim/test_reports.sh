@@ -91,7 +91,7 @@ local Group = tide.actor {name = "g", ping = function() return "here" end}
 local job = tide.job {
   name = "wrong",
   worker = function(w)
-    local R <const> = {{kind = 2}, {0.5}, {["x\xff"] = 1}, {["a\0b"] = 1}, {loss = "x"}, {examples = -1}, {alike = {n = 1}}}
+    local R <const> = {{kind = 2}, {0.5}, {["x\xff"] = 1}, {["a\0b"] = 1}, {loss = {}}, {examples = -1}, {alike = {n = 1}}}
     for i = 1, #R do
       local ok, err = pcall(w.report, w, R[i])
       assert(not ok and err.code == "T0113", i)
