@@ -98,7 +98,7 @@ struct tide_program {
     size_t child_count, child_room, table_count, table_room;
     char kinds[TIDE_FOREST_KINDS][TIDE_FOREST_NAME]; /* of vertices */
     size_t kind_count;
-    uint32_t children_most; /* of a vertex; 0: any */
+    uint32_t children_most;              /* of a vertex; 0: any */
     uint8_t kind;                        /* of what is appended now: 1 + its number; 0: of all */
     uint32_t (*made)[TIDE_FOREST_KINDS]; /* by state, what each kind publishes; NONE: not yet */
     size_t made_room;

@@ -27,8 +27,8 @@ enum { TIDE_LEVELS_NTH = 8, TIDE_LEVELS_INPUTS = 16, TIDE_LEVELS_TABLES = 4 };
 
 /* What of a batch somebody reads. */
 struct tide_levels_want {
-    uint32_t lists; /* bits 1 << enum tide_list, but for the nths */
-    uint32_t nth;   /* so many named children */
+    uint32_t lists;         /* bits 1 << enum tide_list, but for the nths */
+    uint32_t nth;           /* so many named children */
     uint32_t children_most; /* of a vertex; 0: any */
     struct {
         char name[TIDE_FOREST_NAME];
