@@ -126,6 +126,6 @@ tide.main(function()
   refused("there are rows 0 .. 3", a.gather, a, T.from("u32", {4}))
   refused("no option 'trans'", product.matmul, product, a, b, {trans = true})
   refused("300 does not fit u8", a.convert, T.from("f32", {300}):convert "i32", "u8")
-  refused("cannot hold", a.convert, T.from("f32", {0.5}), "i32")
+  refused("0.5 does not fit i32", a.convert, T.from("f32", {0.5}), "i32")
   print "tensors ok"
 end)

@@ -17,6 +17,14 @@ function generator:uniform() end
 ---@return integer
 function generator:below(n) end
 
+---Draws an image into a row of `x`: a square picture, shifted, each pixel with a brightness of its own and noise.
+---@param x tide.tensor f32, a row an image
+---@param row integer from 1
+---@param picture tide.tensor f64 1 x (size * size)
+---@param dx integer columns to shift by
+---@param dy integer rows to shift by
+function generator:picture(x, row, picture, dx, dy) end
+
 ---Where it stands, as text, for `restore`.
 ---@return string
 function generator:state() end

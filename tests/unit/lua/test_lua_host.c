@@ -245,6 +245,9 @@ static void a_killed_actor_ends_although_it_catches_errors(void **state) {
 
 static void a_stack_shows_what_waits_loops_and_is_in_native_code(void **state) {
     (void)state;
+#ifdef TIDE_TSAN
+    skip(); /* it holds signals back until a thread waits: one that loops hears none */
+#endif
     lua_on(TIDE_ROLE_CONTROL,
            "local function frames(a) local f = assert(core.stack(a)) return f[1].frames, f[1].waits_for end\n"
            "local function ends(a) core.monitor(a) core.kill(a)\n"
