@@ -213,7 +213,8 @@ static void attend_joining(struct node *node, int state, int code, const char *r
          * a member yet has no session that would outlive a connection. */
         const bool away =
             journals(w) && (code == TIDE_EDIED || code == TIDE_ETIMEDOUT || code == TIDE_EBUSY);
-        if (code != TIDE_EEXIST && code != TIDE_ECLOSED && code != TIDE_EUNREACHABLE && !away &&
+        const bool cut_off = code == TIDE_ETIMEDOUT && strstr(reason, "no answer"); /* before it was connected */
+        if (code != TIDE_EEXIST && code != TIDE_ECLOSED && code != TIDE_EUNREACHABLE && !away && !cut_off &&
             !refused_for_memory(w, code, reason)) {
             swarm_fail(w, "membership", "%s could not join: %s %s", node->name,
                        tide_error_name(code), reason);

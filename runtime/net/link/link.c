@@ -248,9 +248,10 @@ void tide__link_violation(struct tide_link *link, const char *reason) {
     tide__link_close(link);
 }
 
-static void join_failed(struct tide_link *link, int code) {
+/* `why`: NULL: what the code says. */
+static void join_failed(struct tide_link *link, int code, const char *why) {
     char text[300];
-    const char *reason = tide__channel_reason(&link->channel);
+    const char *distrust = tide__channel_reason(&link->channel), *reason = distrust ? distrust : why;
     snprintf(text, sizeof text, "no connection to %.63s: %s", link->remote,
              reason                      ? reason
              : code == TIDE_EUNREACHABLE ? "nobody listens there"
@@ -314,7 +315,7 @@ static void closed(void *arg, int reason) {
         /* nobody is interested any more, or all is said */
     } else if (link->purpose == LINK_JOIN) {
         if (!expected) {
-            join_failed(link, reason);
+            join_failed(link, reason, NULL);
         }
     } else if (link->purpose == LINK_KNOCK || owned) {
         attempt_failed(link, refused);
@@ -662,8 +663,9 @@ static void time_is_up(struct tide_link *link) {
         return;
     }
     if (link->purpose == LINK_JOIN) {
+        const char *late = link->state == LINK_DIALLING ? NULL : "it did not finish its hello in time";
         tide__link_close(link);
-        join_failed(link, TIDE_ETIMEDOUT);
+        join_failed(link, TIDE_ETIMEDOUT, late);
         return;
     }
     tide__link_violation(link, link->state == LINK_DIALLING ? "no answer" : "did not finish its hello in time");
