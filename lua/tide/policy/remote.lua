@@ -16,9 +16,9 @@ local function seconds(time)
   return s
 end
 
----Which kind a policy is of; nil: it cannot be loaded, and whoever is asked next says why.
+---Which kind a policy is of.
 ---@param ref string|table as source.find takes it
----@return string|nil
+---@return string|nil kind, table? err why it cannot be loaded
 function remote.kind_of(ref)
   local found, err = source.find(ref)
   if not found then return nil, err end
