@@ -127,27 +127,6 @@ took=$((($(date +%s%N) - began) / 1000000))
 [ $took -lt 4000 ] || fail "7: status took $took ms beside a long line"
 kill -INT "$attach" 2>/dev/null
 wait "$attach"
-v down lab -y >/dev/null 2>&1
-
-# ---- a process with keys shows nothing to others of its own user, unless it is told to; its cluster is found all the same
-v keys init keyed >/dev/null 2>&1
-shown() { # OPTIONS...: who may look into such a node
-    XDG_RUNTIME_DIR=$work/runV as $V "$TIDE" node --keys keys/keyed/node --listen tcp:127.0.0.1:0 "$@" >keyed.log 2>&1 &
-    started+=($!)
-    wait_for 20 test -s "$work/runV/tide/keyed/endpoint"
-    pid=$(cut -d' ' -f1 "$work/runV/tide/keyed/pids")
-    started+=("$pid")
-    stat -c %u "/proc/$pid/environ" >looked.txt
-    v status --cluster keyed >out.txt 2>err.txt </dev/null || fail "a node with keys is not found: $(cat err.txt)"
-    kill "$pid"
-    wait
-    rm -f "$work/runV/tide/keyed/endpoint"
-}
-shown
-says looked.txt '^0$'
-shown --debuggable
-says looked.txt "^$V\$"
-
 # ---- the dashboard: another user's connections leave places for the owner's ----
 cat >"$work/holder.py" <<'PY'
 import socket, sys, time
@@ -193,6 +172,27 @@ sys.exit(urllib.request.urlopen(ask, timeout=4).status != 200)" >holder.txt 2>&1
     done
     kill "$dashboard"
 fi
+
+v down lab -y >/dev/null 2>&1
+
+# ---- a process with keys shows nothing to others of its own user, unless it is told to; its cluster is found all the same
+v keys init keyed >/dev/null 2>&1
+shown() { # OPTIONS...: who may look into such a node
+    XDG_RUNTIME_DIR=$work/runV as $V "$TIDE" node --keys keys/keyed/node --listen tcp:127.0.0.1:0 "$@" >keyed.log 2>&1 &
+    started+=($!)
+    wait_for 20 test -s "$work/runV/tide/keyed/endpoint"
+    pid=$(cut -d' ' -f1 "$work/runV/tide/keyed/pids")
+    started+=("$pid")
+    stat -c %u "/proc/$pid/environ" >looked.txt
+    v status --cluster keyed >out.txt 2>err.txt </dev/null || fail "a node with keys is not found: $(cat err.txt)"
+    kill "$pid"
+    wait
+    rm -f "$work/runV/tide/keyed/endpoint"
+}
+shown
+says looked.txt '^0$'
+shown --debuggable
+says looked.txt "^$V\$"
 
 # ---- 2: a run directory that A planted ----
 planted=/tmp/tide-$V
