@@ -1,5 +1,5 @@
 /*
- * The samplers of topic models on corpus A (docs/topics.md), each beside a plain loop that does the
+ * The samplers of topic models on corpus A (docs/guides/topics.md), each beside a plain loop that does the
  * same in the same run, in turn: million tokens a second of one thread's processor time, and the
  * ratio. What a machine that others use as well does to one it does to the other; ratios stand.
  *   bench_topics [--json] [--only lda_gibbs]

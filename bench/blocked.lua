@@ -6,7 +6,7 @@
 -- cells are slept instead of computed. The matrix is one that Lapse was measured on (VLDB 2020: 3.4 M x 3 M, 10^9
 -- cells); of an epoch only so many sub-epochs are done that each worker has had `groups` sets of columns, of which
 -- nothing hides the moves of the first. What a byte costs an I/O thread is what moves of rows of 100 floats took on the
--- machine of docs/performance.md; --io 0 leaves it to the cards.
+-- machine of docs/internals/performance.md; --io 0 leaves it to the cards.
 local tide = require "tide"
 local schedule = require "tide.data.schedule"
 local sim = require "tide.sim"

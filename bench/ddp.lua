@@ -1,7 +1,7 @@
 -- A training step beside PyTorch's DistributedDataParallel: Tide's side of bench/ddp.sh, on nodes that are running.
 --   tide run --cluster lab ddp.lua --net mlp --policies comm/hybrid,comm/always-ps
 -- One object of JSON a policy: ms of a step, bytes that left a node's interfaces in it, with and without the heads of
--- packets, and what the formulas of docs/exchange.md say of the ways that were taken.
+-- packets, and what the formulas of docs/guides/exchange.md say of the ways that were taken.
 local tide, nn = require "tide", require "tide.nn"
 local exchange = require "tide.nn.exchange"
 

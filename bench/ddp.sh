@@ -5,7 +5,7 @@
 #   bench/ddp.sh [BUILD] [--json] [--workers N] [--rounds N] [--steps N] [--nets "mlp vgg mlr"] [--links "1000 200 cut"]
 #                [--methods "hybrid always-ps always-ring always-sfb"] [--no-torch]
 # Links: Mbit/s of all, or `cut`: 1000, one worker's 250. MB out leave a worker's interface in a step, heads of packets
-# included; `formula` is docs/exchange.md's, `apart` how far the bytes without those heads are from it. `of ddp`: the
+# included; `formula` is docs/guides/exchange.md's, `apart` how far the bytes without those heads are from it. `of ddp`: the
 # step's time over DDP's; `of best`: hybrid's over that of the best fixed method, if there are some.
 #
 # Needs root, ip, tc, python3 (and python3-torch, python3-numpy unless --no-torch); without them it says so and skips.

@@ -1,5 +1,5 @@
 -- What a resize by the scheduling policy of a cluster costs a run, as the run itself measures it and its policy sees it
--- (docs/scheduling.md, "The cost of a resize"): a job on rows goes from 4 to 5 to 3 workers and back, again and again.
+-- (docs/guides/scheduling.md, "The cost of a resize"): a job on rows goes from 4 to 5 to 3 workers and back.
 --   tide run bench/live_resize.lua --mib 64
 local tide = require "tide"
 

@@ -1,7 +1,7 @@
 -- A tour of policies that are changed while training goes on: start, check, shadow, swap under load, see the steps
 -- become shorter, let a guard take back a policy that makes them longer, roll back by hand, try one on a part first.
 --   tide run examples/hot_swap.lua        tide sim examples/hot_swap.lua
--- docs/tour.md is what it prints.
+-- docs/guides/tour.md is what it prints.
 local tide = require "tide"
 local opt = tide.options {steps = {"how many", default = 240}}
 

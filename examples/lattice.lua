@@ -1,6 +1,6 @@
 -- Directed acyclic graphs, whose vertices have any number of children and parents: the largest label below each vertex.
 --   tide run lattice.lua                        generated lattices, two node processes
---   tide run lattice.lua --data dags/           train.txt, test.txt in the format "lists": see docs/dynamic-networks.md
+--   tide run lattice.lua --data dags/           train.txt, test.txt in format "lists" (docs/guides/dynamic-networks.md)
 local tide, nn = require "tide", require "tide.nn"
 
 local opt = tide.options {

@@ -2,7 +2,7 @@
 --   tide run poseidon.lua                              a generated task, four node processes
 --   tide run poseidon.lua --net vgg --data mnist/      convolutions below, wide layers on top; MNIST's files
 --   tide run poseidon.lua --policies comm/hybrid       one policy; --format bf16 halves the bytes
--- Bytes are those out of a worker in a step, beside what the formulas of docs/exchange.md say.
+-- Bytes are those out of a worker in a step, beside what the formulas of docs/guides/exchange.md say.
 local tide, nn = require "tide", require "tide.nn"
 local exchange = require "tide.nn.exchange"
 

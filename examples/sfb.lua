@@ -5,7 +5,7 @@
 -- Methods: ps (dense sums by servers), full (factors to all), partial (factors to --fanout others, who pass them
 -- on), sparse (without zeros), bf16 (half the bytes), topk and onebit (dense, lossy). `single` is one worker with whole
 -- batches.
--- Bytes are those out of a worker in a step, beside what the formulas of docs/exchange.md say.
+-- Bytes are those out of a worker in a step, beside what the formulas of docs/guides/exchange.md say.
 local tide = require "tide"
 local factors = tide.factors
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares docs/store-messages.md with the list of the store's messages, runtime/store/core/message.def.
+"""Compares docs/internals/store-messages.md with the list of the store's messages, runtime/store/core/message.def.
 
 usage: store_messages.py SOURCE-DIR [--write]"""
 import os
@@ -32,7 +32,7 @@ def page(text):
 
 def main():
     source = sys.argv[1]
-    path = os.path.join(source, "docs/store-messages.md")
+    path = os.path.join(source, "docs/internals/store-messages.md")
     with open(os.path.join(source, "runtime/store/core/message.def"), encoding="utf-8") as file:
         wanted = page(file.read())
     if "--write" in sys.argv:
@@ -41,7 +41,7 @@ def main():
         return False
     with open(path, encoding="utf-8") as file:
         same = file.read() == wanted
-    print("ok" if same else "docs/store-messages.md is not what message.def says: python3 tests/store_messages.py . --write")
+    print("ok" if same else "docs/internals/store-messages.md is not what message.def says: python3 tests/store_messages.py . --write")
     return not same
 
 

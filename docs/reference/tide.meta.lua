@@ -33,7 +33,7 @@ function tide.main(f) end
 ---@return tide.job
 function tide.job(fields) end
 
----Declares a class of actors, which cluster:group spawns on nodes: docs/actors.md.
+---Declares a class of actors, which cluster:group spawns on nodes: docs/guides/actors.md.
 ---@param fields table {name=, start=, ended=, <method>=}
 ---@return tide.actor_class
 function tide.actor(fields) end
@@ -96,7 +96,7 @@ function tide.sleep(time) end
 ---@param seed integer
 function tide.random(seed) end
 
----Numeric tools, the `k` of policies: see docs/policies.md.
+---Numeric tools, the `k` of policies: see docs/guides/policies.md.
 tide.k = nil
 
 ---Times and sizes as text.
@@ -578,7 +578,7 @@ function tide_cluster:scheduling() end
 ---@return tide.run
 function tide_cluster:start(job_, params, o) end
 
----Spawns actors of a class on nodes: docs/actors.md.
+---Spawns actors of a class on nodes: docs/guides/actors.md.
 ---@param class tide.actor_class
 ---@param arguments any for its `start`
 ---@param o? {on?: string, each?: integer, restart?: integer, threads?: boolean}
@@ -602,17 +602,17 @@ function tide_cluster:run(name) end
 ---@return tide.remote_run|nil, table? err
 function tide_cluster:submit(path, o) end
 
----A table by its name, `work-1.model` of the run work-1; docs/runs.md.
+---A table by its name, `work-1.model` of the run work-1; docs/guides/runs.md.
 ---@param name string
 ---@return table|nil handle, table? err
 function tide_cluster:table(name) end
 
----All that the cluster's nodes and runs count at this moment: docs/metrics.md.
+---All that the cluster's nodes and runs count at this moment: docs/guides/metrics.md.
 ---@param o? {hot?: boolean} hot: the hottest keys of its tables too
 ---@return tide.snapshot
 function tide_cluster:snapshot(o) end
 
----What holds up each run that goes on, by what happens in so much time from now: docs/metrics.md.
+---What holds up each run that goes on, by what happens in so much time from now: docs/guides/metrics.md.
 ---@param time? string|number default "2s"
 ---@return tide.finding[]
 function tide_cluster:slowest(time) end
@@ -729,7 +729,7 @@ function tide.normal(o) end
 ---@param o {fan_in: number, fan_out: number}
 function tide.xavier(o) end
 
----Describes a table of rows of 32-bit floats; each run makes its own. docs/scripting.md has all fields.
+---Describes a table of rows of 32-bit floats; each run makes its own. docs/guides/scripting.md has all fields.
 ---@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
 --- unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared
 ---@return table spec
@@ -767,7 +767,7 @@ function tide_table_handle:pull_local(keys) end
 ---@return tide.error? err
 function tide_table_handle:localize(keys, o) end
 
----Draws keys, for negative sampling. The level says what draws must promise, and chooses the scheme: docs/scripting.md.
+---Draws keys, for negative sampling. The level says what draws must promise, and chooses the scheme: docs/guides/scripting.md.
 ---@param o {dist?: "uniform"|number[]|fun(): integer, level?: "conform"|"bounded"|"long_term"|"none", scheme?: string, first?: integer, count?: integer, group?: integer, reuse?: integer, seed?: integer}
 ---@return tide.sampler
 function tide_table_handle:sampler(o) end
@@ -777,7 +777,7 @@ function tide_table_handle:sampler(o) end
 ---@return string|true consistency
 function tide_table_handle:consistency(bound) end
 
----The learning rate in force, or another one for all nodes, also those that join later: pushes that reach their row after this returns are applied by it. docs/scripting.md.
+---The learning rate in force, or another one for all nodes, also those that join later: pushes that reach their row after this returns are applied by it. docs/guides/scripting.md.
 ---@param rate? number
 ---@return number|true|nil rate nil: the rule has none; nil, err: it cannot be changed
 ---@return tide.error? err
@@ -806,7 +806,7 @@ function tide_table_handle:load(path, o) end
 ---@return true
 function tide_table_handle:assign(keys, rows) end
 
----The technique of keys, on all nodes: "relocate" to "replicate" and back. docs/techniques.md.
+---The technique of keys, on all nodes: "relocate" to "replicate" and back. docs/guides/techniques.md.
 ---@param keys integer[]|tide.tensor
 ---@param technique "static"|"relocate"|"replicate"|"intent"
 ---@param o? {nodes?: integer[], rate?: number, threshold?: number, clip?: number}
@@ -863,7 +863,7 @@ function tide_table_handle:waits() end
 ---@return table<integer, integer>
 function tide_table_handle:homes() end
 
----How safe the rows are; does not suspend. docs/faults.md.
+---How safe the rows are; does not suspend. docs/guides/faults.md.
 ---@return {mode: string, under_replicated: integer, lost: integer[], leases: string, unreplicated: integer, lost_updates: integer}
 function tide_table_handle:health() end
 
@@ -2028,7 +2028,7 @@ local tide_k = {}
 ---@return {at: number, per: number}
 function tide_k.line(x, y) end
 
----The line of each worker, learnt from samples that come one at a time: `lines:learn(workers)`, `lines:split(total, workers, change)`, `lines:line(id)`, `lines:kept()`; docs/policies.md.
+---The line of each worker, learnt from samples that come one at a time: `lines:learn(workers)`, `lines:split(total, workers, change)`, `lines:line(id)`, `lines:kept()`; docs/guides/policies.md.
 ---@param o {forget?: number, jump?: number, at?: table<integer, number>}
 ---@return table lines
 function tide_k.lines(o) end
@@ -2114,13 +2114,13 @@ function tide_k.hysteresis(old, new, gain) end
 ---@return integer[] granted size, or 0
 function tide_k.rounds(share, received, sizes, capacity) end
 
----Fits the seven numbers of the model of throughput. docs/scheduling.md.
+---Fits the seven numbers of the model of throughput. docs/guides/scheduling.md.
 ---@param rows table[] {n, K, m, t_a, t_o, weight}
 ---@return table perf
 ---@return number loss
 function tide_k.fit_goodput(rows) end
 
----Goodput at each size, and at a fair one. docs/scheduling.md.
+---Goodput at each size, and at a fair one. docs/guides/scheduling.md.
 ---@param job table an entry of the view
 ---@param sizes integer[]
 ---@param fair integer

@@ -127,7 +127,7 @@ tide_nn.schedule = nil
 ---@return tide.nn.value ...
 function tide_nn.split(x, n) end
 
----A program of vertices: one function of a vertex, batches of graphs. See docs/dynamic-networks.md.
+---A program of vertices: one function of a vertex, batches of graphs. See docs/guides/dynamic-networks.md.
 ---@param name string
 ---@param build fun(p: tide.nn.program, v: tide.nn.vertex)
 ---@param o? {children?: integer|string[]} named children

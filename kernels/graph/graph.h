@@ -20,7 +20,7 @@ enum value_class {
     CLASS_LIST     /* numbers of rows, of the batch's graphs: `place` says which */
 };
 
-/* What a vertex program computes when (docs/dynamic-networks.md): loops run level by level, UP and
+/* What a vertex program computes when (docs/guides/dynamic-networks.md): loops run level by level, UP and
  * CHILD in one, DOWN from the top; the others run once. In this order operations are listed. */
 enum section {
     SECTION_BEFORE,  /* needs no child */

@@ -1,6 +1,6 @@
 /*
  * Kinds of vertices: a function for each, with the same states. An operation of a kind is run for its
- * vertices alone; what kinds publish lies in the rows of one value (docs/dynamic-networks.md).
+ * vertices alone; what kinds publish lies in the rows of one value (docs/guides/dynamic-networks.md).
  */
 #include "graph/graph.h"
 

@@ -1,6 +1,6 @@
 /*
  * Programs of vertices: values of children and edges, and the sections in which a batch of graphs is
- * computed (docs/dynamic-networks.md; Cavs, arXiv 1712.04048, sections 3.2 and 3.4).
+ * computed (docs/guides/dynamic-networks.md; Cavs, arXiv 1712.04048, sections 3.2 and 3.4).
  *
  * A loop's rounds meet at aliases: a CHILD value is what was published in an earlier round, a CARRIED
  * gradient what a round of parents kept. Only gathers read them at rows of other levels, so the

@@ -78,7 +78,7 @@ struct tide_forest_format {
 int tide_forest_read(const struct tide_forest_format *format, const struct tide_text *texts, size_t text_count,
                      struct tide_forest **out);
 
-/* ---- generating (the laws of docs/dynamic-networks.md) ---- */
+/* ---- generating (the laws of docs/guides/dynamic-networks.md) ---- */
 struct tide_forest_law {
     const char *name; /* random_trees, skewed_trees, balanced_trees, chains, lattices */
     size_t samples;

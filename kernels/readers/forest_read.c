@@ -1,5 +1,5 @@
 /*
- * Forests from text (forest.h, docs/dynamic-networks.md): numbers of parents or children, bracketed
+ * Forests from text (forest.h, docs/guides/dynamic-networks.md): numbers of parents or children, bracketed
  * trees, sentences. A sample at a time is held beside what was made; nothing here recurses.
  */
 #include "readers/forest.h"

@@ -546,7 +546,7 @@ entry("T0909", {
   title = "a kernel module cannot be loaded", exit = 1, name = "EINVAL",
   explanation = "tide.kernel.load wants a shared object built with the tide/kernel.h of this version, which defines "
     .. "tide_kernel_module. The text says what is wrong with it.",
-  remedy = "build it again with `pkg-config --cflags tide`; docs/kernels.md has an example",
+  remedy = "build it again with `pkg-config --cflags tide`; docs/guides/kernels.md has an example",
 })
 
 ---- T10: starting and stopping processes -----------------------------------------------------------------------------

@@ -156,14 +156,14 @@ function core.device(name) end        --> true | nil, err: "cpu", "cuda", "refer
 function core.place(device, tensor) end --> what its operations take: the tensor, or a copy in the device's own memory
 function core.give(place, tensor) end -- tensor -> place; nothing if the place is the tensor
 function core.fetch(place, tensor) end -- place -> tensor
----Gradients among the workers of a job (lua/host/kernel/exchange.c, docs/exchange.md); scripts use nn.job. Ranks, layers and steps count from 1, elements from 0.
+---Gradients among the workers of a job (lua/host/kernel/exchange.c, docs/guides/exchange.md); scripts use nn.job. Ranks, layers and steps count from 1, elements from 0.
 ---@param o {rank:integer, workers:integer, elements:integer, layers:table[]} layers = {{first=, count=, matrices={{parameter=, first=, rows=, columns=}}}}
 function core.exchange(o) end --> x | nil, err ({rank=, workers=, elements=, layers=, under_way=8388608}): x:address(); x:connect(addresses by rank); x:gradients(columns) -> tensor over its memory, the own ones; x:sum(columns) -> the same of what they add up to; x:took_part(step) -> ranks whose numbers are in the sums of a step; x:close(); x:plan() -> {epoch=, paths={"ps"|"factor"|"ring"}, formats={"f32"|"bf16"|"f16"|"topk"|"onebit"|"sparse"}, fanouts={n: peers that get a worker's factors from itself, 0: all}}; x:plan(plan)
 -- x:ready(layer, step); x:share(step, {up to 13 numbers}, plan|nil: rank 1's for the next step); x:sums(step) -> {13 numbers}, whether the plan has changed; x:factors(layer, matrix, A, B, rows): the gradient of a matrix as two f32 tensors, before ready (made to one where the layer travels dense); x:next(layer, step) -> layer: this one, or another that has come and was not needed yet; x:need(layer, step, came as factors, parameters|nil, alpha, beta|nil) -> whether the parameters became beta (1) times themselves plus alpha times the factors' product; x:flush(): what others are to have of the steps so far has been sent; x:stats() -> {messages=, bytes=, payload=, busy_s=, waited_s=, skew_s=, layer_s=}
 function core.digest(tensor) end      --> hexadecimal text, equal for equal bytes
 function core.idx(path) end           --> f32 tensor 0..1, an example a row (rank 1: i32 labels), dims | nil, err; MNIST's format, gzip or not
 ---Numeric tools (kernels/decide/numeric.h): line, lines, least_squares, nnls, fit, minmax_split, assign, knapsack, lp, makespan, ewma,
----quantile, hysteresis, rounds. docs/policies.md tells their arguments; knapsack and lp run on a device too.
+---quantile, hysteresis, rounds. docs/guides/policies.md tells their arguments; knapsack and lp run on a device too.
 core.k = {}
 
 function core.embedded(name) end      --> text of a file inside the program, "policies/batching/equal" | nil

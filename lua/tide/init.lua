@@ -1,4 +1,4 @@
--- `require "tide"`: what scripts see. docs/scripting.md is the guide.
+-- `require "tide"`: what scripts see. docs/guides/scripting.md is the guide.
 local checks = require "tide.checks"
 local core = require "tide.core"
 local errors = require "tide.errors"
@@ -38,7 +38,7 @@ end
 ---@return tide.job
 function tide.job(fields) return job.new(fields) end
 
----Declares a class of actors, which cluster:group spawns on nodes: docs/actors.md.
+---Declares a class of actors, which cluster:group spawns on nodes: docs/guides/actors.md.
 ---@param fields table {name=, start=, ended=, <method>=}
 ---@return tide.actor_class
 function tide.actor(fields) return require("tide.run.actors").class(fields) end
@@ -184,7 +184,7 @@ end
 ---@param seed integer
 function tide.random(seed) return core.random(seed) end
 
----Numeric tools, the `k` of policies: see docs/policies.md.
+---Numeric tools, the `k` of policies: see docs/guides/policies.md.
 tide.k = core.k
 ---Times and sizes as text.
 tide.units = units

@@ -1,5 +1,5 @@
 -- tide.kernel: native inner loops. `tide.kernel "name"` is one of this build (`tide help kernels`),
--- `tide.kernel.load` has those of a shared object of your own (docs/kernels.md).
+-- `tide.kernel.load` has those of a shared object of your own (docs/guides/kernels.md).
 local core = require "tide.core"
 local errors = require "tide.errors"
 local script = require "tide.script"

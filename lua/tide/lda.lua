@@ -6,7 +6,7 @@
 --   local model = tide.lda.model(run)
 --   print(table.concat(model:top_words(7, 10), " "))
 --
--- docs/topics.md tells of samplers and modes.
+-- docs/guides/topics.md tells of samplers and modes.
 local script = require "tide.script"
 local table_spec = require "tide.run.table_spec"
 local text = require "tide.text"

@@ -209,7 +209,7 @@ end
 ---@return string
 function manual.listing(page, columns)
   columns = columns or 90
-  local lines = {("%s (docs/%s)"):format(page.title, page.guide)}
+  local lines = {("%s (docs/guides/%s)"):format(page.title, page.guide)}
   for _, part in ipairs(page.parts) do
     if #part.entries > 0 or part.class and #part.class.fields > 0 then
       lines[#lines + 1] = ""
@@ -264,8 +264,8 @@ end
 ---@return string
 function manual.markdown(page)
   local lines = {"# " .. page.title, "",
-    ("Made from the annotations of the source by `./dev reference`. The guide is [%s](../%s)."):format(page.guide,
-      page.guide), ""}
+    ("Made from the annotations of the source by `./dev reference`. The guide is [%s](../guides/%s)."):format(
+      page.guide, page.guide), ""}
   for _, part in ipairs(page.parts) do
     local class <const> = part.class
     if class and (class.doc ~= "" or #class.fields > 0) then

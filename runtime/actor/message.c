@@ -1,7 +1,7 @@
 /*
  * Message blocks: three size classes from slabs of the scheduler that creates them, larger ones from the heap.
  * A block freed on another thread goes home in batches: up to 32 of one pool travel in one exchange, because a
- * malloc here and a free there costs six times as much (docs/performance.md).
+ * malloc here and a free there costs six times as much (docs/internals/performance.md).
  */
 #include "actor/internal.h"
 

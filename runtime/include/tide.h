@@ -3,7 +3,7 @@
  *
  * All public headers. tide/actor.h alone is enough for actors and messages between nodes (libtide-actor); the others
  * need libtide: tables, checkpoints, actors in Lua. tide/message.h makes and reads message bodies with msgpack-c.
- * docs/embedding.md is the guide.
+ * docs/guides/embedding.md is the guide.
  *
  * Conventions
  *   Errors     fallible functions return 0 or a negative TIDE_E... code; tide_error_message() tells the story

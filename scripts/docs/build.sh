@@ -9,8 +9,11 @@ rm -rf "$out/pages" "$out/site"
 cp -r "$root/docs" "$out/pages"
 # The first page lies beside the others here; links out of docs/ name files of the source tree.
 sed 's|(docs/|(|g' "$root/README.md" >"$out/pages/index.md"
-sed -E -i 's#\[([^]]*)\]\(\.\./[^)]*\)#\1#g' "$out"/pages/*.md
-sed -E -i 's#\[([^]]*)\]\(\.\./\.\./[^)]*\)#\1#g' "$out"/pages/*/*.md
+for depth in 0 1 2; do # pages that lie so many folders below docs/
+  up=$(printf '\.\./%.0s' $(seq 0 $depth))
+  find "$out/pages" -mindepth $((depth + 1)) -maxdepth $((depth + 1)) -name '*.md' \
+    -exec sed -E -i "s#\[([^]]*)\]\($up[^)]*\)#\1#g" {} +
+done
 nav_missing=$(cd "$out/pages" && find . -name '*.md' | sed 's|^\./||' | while read -r page; do
   grep -q ": $page\$" "$root/scripts/docs/mkdocs.yml" || echo "      - \"$page\""
 done)

@@ -1,6 +1,6 @@
--- Makes what follows from the list of metrics (lua/tide/show/metrics.lua): the table of docs/metrics.md, the dashboard
--- for Grafana and the alert rules. `lua5.4 scripts/monitoring/generate.lua` writes them, `... --check` says which are
--- out of date and ends with 1.
+-- Writes what the list of metrics (lua/tide/show/metrics.lua) determines: the table of docs/guides/metrics.md, the
+-- dashboard for Grafana and the alert rules. `lua5.4 scripts/monitoring/generate.lua` writes them, `... --check` names
+-- those that are out of date and exits with 1.
 local root <const> = (arg and arg[0] or ""):match "^(.*)/scripts/monitoring/[^/]*$" or "."
 package.path = root .. "/lua/?.lua;" .. package.path
 local metrics = require "tide.show.metrics"
@@ -27,7 +27,7 @@ local function table_of_families()
 end
 
 local function page()
-  local text <const> = read "docs/metrics.md"
+  local text <const> = read "docs/guides/metrics.md"
   local head <const>, tail <const> = text:match "^(.-%-%-%>\n)", text:match "\n(<!%-%- end %-%->.*)$"
   return head .. "\n" .. table_of_families() .. "\n\n" .. tail
 end
@@ -137,7 +137,8 @@ end
 ---- main -------------------------------------------------------------------------------------------------------------
 
 local MADE <const> = {
-  {"docs/metrics.md", page}, {"scripts/monitoring/grafana.json", dashboard}, {"scripts/monitoring/alerts.yml", alerts},
+  {"docs/guides/metrics.md", page}, {"scripts/monitoring/grafana.json", dashboard},
+  {"scripts/monitoring/alerts.yml", alerts},
 }
 
 local check <const> = arg and arg[1] == "--check"

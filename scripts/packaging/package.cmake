@@ -1,4 +1,4 @@
-# What an installation has beside programs and libraries, and how CPack makes Debian packages of it (docs/packages.md).
+# What an installation has beside programs and libraries, and how CPack makes Debian packages of it (docs/guides/packages.md).
 #
 # Packages: tide (programs, plugins, examples, manual), libtide0, libtide-dev, and tide-cuda where nvcc built the module.
 # The same sources give the same bytes: times are SOURCE_DATE_EPOCH's, paths of the build are mapped away (./dev package).

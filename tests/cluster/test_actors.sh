@@ -2,7 +2,7 @@
 # Actors of scripts: the page's example, failures told by member, restarts, slices, loops; for real and in virtual time.
 . "$(dirname "$0")/harness.sh"
 
-awk '/^```lua/ && !on {on = 1; next} /^```/ && on {exit} on' "$root/docs/actors.md" >probe.lua
+awk '/^```lua/ && !on {on = 1; next} /^```/ && on {exit} on' "$root/docs/guides/actors.md" >probe.lua
 for how in run "sim --seed 1"; do
   run 0 $how probe.lua
   says out.txt '^4	15	nil$'

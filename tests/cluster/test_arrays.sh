@@ -226,7 +226,7 @@ rest=$(sed -n 's/^sum \([0-9]*\) of 1400$/\1/p' out.txt)
 [ $((${first:-0} + ${rest:-0})) = 1001000 ] || fail "resumed: $first and $rest are not 1001000"
 
 # The page's examples.
-awk '/^```lua/ {n++; f = "page" n ".lua"; next} /^```/ {f = ""} f {print > f}' "$root/docs/data.md"
+awk '/^```lua/ {n++; f = "page" n ".lua"; next} /^```/ {f = ""} f {print > f}' "$root/docs/guides/data.md"
 run 0 run page1.lua
 says out.txt '^[0-9.]+$'
 cat >net.lua <<'LUA'

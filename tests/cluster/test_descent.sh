@@ -1,5 +1,5 @@
 #!/bin/bash
-# Models fitted variable by variable (docs/descent.md): what is found is optimal by an f64 loop of its own, the same for
+# Models fitted variable by variable (docs/guides/descent.md): what is found is optimal by an f64 loop of its own, the same for
 # any number of workers and both ways to choose; models of the script's own; coordinate descent on factors; bad input.
 . "$(dirname "$0")/harness.sh"
 

@@ -16,7 +16,7 @@ local job = nn.job {name = "same", program = net, data = tide.data.images(nil, {
   params = {format = opt.format, fanout = opt.comm:find "sfb" and opt.fanout or nil}},
   optimizer = nn[opt.rule] {lr = 0.1, decay = 0.001}}
 
--- Bytes out of all workers in a step, as docs/exchange.md has them.
+-- Bytes out of all workers in a step, as docs/guides/exchange.md has them.
 local function expected(path, workers, rank)
   local widths <const> = {f32 = 4, bf16 = 2, f16 = 2, topk = 8 / 100, onebit = 1 / 8 + 8 / 1024}
   local sum = 0

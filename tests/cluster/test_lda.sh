@@ -1,5 +1,5 @@
 #!/bin/bash
-# Topics on real processes (docs/topics.md): the example on WordNet's glosses finds topics that predict unseen words better
+# Topics on real processes (docs/guides/topics.md): the example on WordNet's glosses finds topics that predict unseen words better
 # than the words' shares do; the page's program runs; the same topics with one process and with three; models are saved
 # and read again.
 . "$(dirname "$0")/harness.sh"
@@ -30,7 +30,7 @@ echo damaged >model/vocabulary.txt
 run 1 run load.lua
 says err.txt 'vocabulary.txt has 1 words, the model'
 
-awk '/^```lua$/ { n++; inside = n == 1; next } /^```$/ { inside = 0 } inside' "$root/docs/topics.md" >page.lua
+awk '/^```lua$/ { n++; inside = n == 1; next } /^```$/ { inside = 0 } inside' "$root/docs/guides/topics.md" >page.lua
 run 0 run page.lua
 says out.txt '^4.0?'
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The six commands of docs/several-machines.md, as they stand there, on two network namespaces; only the address is the
+# The six commands of docs/guides/several-machines.md, as they stand there, on two network namespaces; only the address is the
 # namespace's, and what scp would copy is copied here.
 here=$(cd "$(dirname "$0")/.." && pwd)
 source "$here/netns.sh"
@@ -10,7 +10,7 @@ printf '#!/bin/sh\ncp -r "$2" ../B/"${3#B:}"\n' >bin/scp
 chmod +x bin/scp
 cp -r "$here/../examples" A/
 export PATH=$PWD/bin:$PATH
-mapfile -t lines < <(grep -E '^[AB]\$ ' "$here/../docs/several-machines.md" | sed 's/10\.0\.0\.4/10.77.0.1/g')
+mapfile -t lines < <(grep -E '^[AB]\$ ' "$here/../docs/guides/several-machines.md" | sed 's/10\.0\.0\.4/10.77.0.1/g')
 [ ${#lines[@]} = 6 ] || { echo "the page has ${#lines[@]} commands, not 6"; exit 1; }
 for line in "${lines[@]}"; do
     command=${line#?\$ }

@@ -67,9 +67,9 @@ if /usr/bin/python3 -c 'import prometheus_client' 2>/dev/null; then
     done
     # What is served is documented.
     sed -n 's/^family //p' families-prometheus.txt | while read -r name; do
-        grep -Eq "^\| \`$name(_total)?\` \|" "$root/docs/metrics.md" || echo "$name"
+        grep -Eq "^\| \`$name(_total)?\` \|" "$root/docs/guides/metrics.md" || echo "$name"
     done >undocumented.txt
-    [ -s undocumented.txt ] && fail "docs/metrics.md has no $(tr '\n' ' ' <undocumented.txt)"
+    [ -s undocumented.txt ] && fail "docs/guides/metrics.md has no $(tr '\n' ' ' <undocumented.txt)"
 else
     echo "python3-prometheus-client is missing: the text was not parsed"
 fi

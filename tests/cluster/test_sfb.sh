@@ -28,7 +28,7 @@ for way in opt.ways:gmatch "[^,]+" do
   end
 end
 
----Bytes are those of docs/exchange.md, and 4 % for heads and the thirteen sums of a step. Lossy messages are so small
+---Bytes are those of docs/guides/exchange.md, and 4 % for heads and the thirteen sums of a step. Lossy messages are so small
 ---here that their heads count: values alone then.
 local function check_bytes(j, summary, rank, nonzeros)
   local t, P = factors.describe(models[j.model], data)[1], opt.workers

@@ -4,7 +4,7 @@ other in a directory of the page, where a cluster may stand; output that a page 
 
 A Lua block that is no whole script has a file in around/, whose first line names page and first line of the block:
 
-    -- docs/actors.md: for c in g:changes(60) do
+    -- docs/guides/actors.md: for c in g:changes(60) do
 
 A Lua file has the block where it says @block@; a shell file finds it as block.lua. `--> text` behind a line of a block is
 a line of what it prints. What cannot run here has a marker before its fence, and NOT_RUN may only get smaller:
@@ -29,6 +29,7 @@ import tempfile
 import time
 
 NOT_RUN = 5
+SHELVES = ("docs", "docs/tutorial", "docs/guides", "docs/internals")
 SPENT = {}  # seconds, by line or block
 LIMIT_S = 120
 PATIENCE_S = 20
@@ -339,7 +340,7 @@ def run_lua(block, around):
 
 
 def main():
-    wanted = sys.argv[2:] or ["README.md"] + sorted(os.path.relpath(p, ROOT) for folder in ("docs", "docs/tutorial")
+    wanted = sys.argv[2:] or ["README.md"] + sorted(os.path.relpath(p, ROOT) for folder in SHELVES
                                                      for p in glob.glob(f"{ROOT}/{folder}/*.md"))
     around, problems, not_run, elsewhere, tasks = read_around(), [], [], [], []
     counts = {"lua": 0, "sh": 0}

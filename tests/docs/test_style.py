@@ -32,8 +32,8 @@ def main(root):
         finds(root, "README.md", lambda text: text + LONG, "README.md:"),
         finds(root, "README.md", lambda text: f"{text}\n```\n{LONG}```\n", ""),
         finds(root, "docs/tutorial/1-first-run.md", lambda text: text + LONG, "paragraph of 121 words"),
-        finds(root, "docs/faults.md", lambda text: text + LONG, "docs/faults.md:"),
-        finds(root, "docs/tour.md", lambda text: text + LONG, "docs/tour.md:"),
+        finds(root, "docs/guides/faults.md", lambda text: text + LONG, "docs/guides/faults.md:"),
+        finds(root, "docs/guides/tour.md", lambda text: text + LONG, "docs/guides/tour.md:"),
         finds(root, "docs/glossary.md", lambda text: text + "| **aa** | Too short. | [x](x.md) |\n", "in 2 words"),
         finds(root, "docs/glossary.md", lambda text: text.replace("| **agent**", "| **zagent**"), "is sorted behind `zagent`"),
     ]

@@ -9,7 +9,8 @@ assert(support)
 
 local function pages()
   local list = {"README.md"}
-  for path in assert(io.popen "ls docs/*.md docs/measurements/*.md 2>/dev/null"):lines() do list[#list + 1] = path end
+  local found <const> = assert(io.popen "find docs -name '*.md' -not -path 'docs/reference/*'")
+  for path in found:lines() do list[#list + 1] = path end
   return list
 end
 

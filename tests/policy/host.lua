@@ -24,7 +24,7 @@ case("every shipped policy loads under its name and keeps the contract", functio
 end)
 
 case("the 20 lines of the manual, unmodified: all workers finish together", function()
-  local file = assert(io.open(SOURCE .. "/docs/policies.md"))
+  local file = assert(io.open(SOURCE .. "/docs/guides/policies.md"))
   local text = file:read "a"
   file:close()
   local example = assert(text:match "```lua\n(%-%- Give each worker the batch.-)```")

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Tries what another user of the machine (A), a hostile node, a long source and a cloned repository could do to the
 # user of a cluster (V). Each fails, and what V does goes on. Two user ids take root; without it the parts that need
-# them are left out. docs/security.md has the list.
+# them are left out. docs/guides/security.md has the list.
 . "$(dirname "$0")/../cluster/harness.sh"
 command -v python3 >/dev/null || { echo "skipped: no python3 to play the stranger"; exit 77; }
 [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null || { echo "skipped: two user ids take root and setpriv"; exit 77; }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Topics (docs/topics.md): the same ones for a seed however workers, parts and files cut the work, whoever dies or joins;
+# Topics (docs/guides/topics.md): the same ones for a seed however workers, parts and files cut the work, whoever dies or joins;
 # every token is counted once after every pass; topics that are known are found; a faulty disk gives an error or the right
 # topics, never others.
 . "$(dirname "$0")/harness.sh"

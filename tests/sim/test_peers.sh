@@ -1,5 +1,5 @@
 #!/bin/bash
-# Workers send each other typed arrays (docs/peers.md): in order per pair and tag, whole, the same sums on all, under
+# Workers send each other typed arrays (docs/guides/peers.md): in order per pair and tag, whole, the same sums on all, under
 # delays, with senders faster than receivers, with workers that die, join and are dropped, and with words about misuse.
 . "$(dirname "$0")/harness.sh"
 
@@ -152,7 +152,7 @@ run 0 sim --seed 1 fast.lua
 says err.txt 'left'
 
 # The page's program.
-awk '/^```lua$/ { n++; inside = n == 1; next } /^```$/ { inside = 0 } inside' "$root/docs/peers.md" >page.lua
+awk '/^```lua$/ { n++; inside = n == 1; next } /^```$/ { inside = 0 } inside' "$root/docs/guides/peers.md" >page.lua
 run 0 run page.lua
 says err.txt '3.0.10.2$'
 

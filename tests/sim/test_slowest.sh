@@ -1,6 +1,6 @@
 #!/bin/bash
 # The sentence that names what is slowest: each planted cause is found, and where nothing is planted nothing stands out.
-# SEEDS="1 25" tries more of them, for the figure in docs/measurements.
+# SEEDS="1 25" tries more of them, for the figure in docs/internals/measurements.
 . "$(dirname "$0")/harness.sh"
 
 read -r first last <<<"${SEEDS:-11 11}"

@@ -1,4 +1,4 @@
-/* For tests of programs of vertices: the models of docs/dynamic-networks.md, forests, and a program at
+/* For tests of programs of vertices: the models of docs/guides/dynamic-networks.md, forests, and a program at
  * work on them. Golden values as in test_graph.c. */
 #ifndef TIDE_TEST_VERTEX_WORLD_H
 #define TIDE_TEST_VERTEX_WORLD_H

@@ -1,6 +1,6 @@
 /*
  * Consoles: a Lua actor's state in which strangers' lines are evaluated, each on fibers of its own
- * that can be ended at any instruction. docs/console.md.
+ * that can be ended at any instruction. docs/guides/console.md.
  *
  * An evaluation is a userdata that holds the limits (sandbox.h) of all fibers it started. Its hook
  * runs every 1,000 instructions: it gives the thread away after 2 ms, and once the evaluation is

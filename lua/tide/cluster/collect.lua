@@ -1,8 +1,8 @@
 -- A cluster as one snapshot, and snapshots as curves: what metrics, `tide why` and pages are made of.
 --
--- A snapshot is what every node and every run that goes on count at one moment (docs/metrics.md describes it). It is
--- asked for by a client or by a script; nodes count whether somebody looks or not. Whoever does not answer within a
--- second is there with its membership alone and `up = false`.
+-- A snapshot has the counters of every node and every active run at one moment (docs/guides/metrics.md). A client or a
+-- script requests it; nodes count at all times. A node that does not answer within a second appears with its membership
+-- alone and `up = false`.
 --
 -- A collector keeps rings of curves, of bounded size. It has no clock and no socket of its own, so it runs under
 -- `tide sim` and over saved runs.

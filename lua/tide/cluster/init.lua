@@ -287,7 +287,7 @@ function cluster:start(job_, params, o)
   return require("tide.run").start(self, job_, params, o)
 end
 
----Spawns actors of a class on nodes: docs/actors.md.
+---Spawns actors of a class on nodes: docs/guides/actors.md.
 ---@param class tide.actor_class
 ---@param arguments any for its `start`
 ---@param o? {on?: string, each?: integer, restart?: integer, threads?: boolean}
@@ -311,12 +311,12 @@ function cluster.run(_, name) return require("tide.run.remote").find(name) end
 ---@return tide.remote_run|nil, table? err
 function cluster.submit(_, path, o) return require("tide.run.host").submit(core.node().endpoint, path, o) end
 
----A table by its name, `work-1.model` of the run work-1; docs/runs.md.
+---A table by its name, `work-1.model` of the run work-1; docs/guides/runs.md.
 ---@param name string
 ---@return table|nil handle, table? err
 function cluster.table(_, name) return (require("tide.cluster.table_names").find(name)) end
 
----All that the cluster's nodes and runs count at this moment: docs/metrics.md.
+---All that the cluster's nodes and runs count at this moment: docs/guides/metrics.md.
 ---@param o? {hot?: boolean} hot: the hottest keys of its tables too
 ---@return tide.snapshot
 function cluster.snapshot(_, o)
@@ -324,7 +324,7 @@ function cluster.snapshot(_, o)
   return require("tide.cluster.collect").here(o)
 end
 
----What holds up each run that goes on, by what happens in so much time from now: docs/metrics.md.
+---What holds up each run that goes on, by what happens in so much time from now: docs/guides/metrics.md.
 ---@param time? string|number default "2s"
 ---@return tide.finding[]
 function cluster.slowest(_, time)

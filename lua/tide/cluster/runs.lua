@@ -9,7 +9,7 @@
 --
 --   queued -> starting -> running <-> paused, suspended -> stopping -> done | stopped | failed | lost
 --
--- docs/runs.md is the guide.
+-- docs/guides/runs.md is the guide.
 local answers = require "tide.cluster.answers"
 local ask_all = require "tide.ask_all"
 local core = require "tide.core"

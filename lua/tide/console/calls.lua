@@ -165,7 +165,7 @@ function calls.runs(o)
 end
 
 ---One run of this cluster: its fields, and `:pause() :resume() :set{eps = 0.05} :set_workers(4) :stop() :cancel()
----:wait() :log() :refresh()`. docs/runs.md has them.
+---:wait() :log() :refresh()`. docs/guides/runs.md has them.
 ---@param name string|integer "mf-1", 1, or the job where one run of it goes on
 ---@return table run
 function calls.run(name)

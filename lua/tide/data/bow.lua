@@ -12,7 +12,7 @@ local FORMATS <const> = {"auto", "uci", "ldac", "pairs", "text", "counts", "matr
 local NAMES <const> = {uci = "UCI's bag of words", ldac = "LDA-C, words from 0", text = "text", counts = "word:count",
                        matrixmarket = "MatrixMarket, a row a document"}
 
--- Corpora A and B, by which samplers are compared (docs/topics.md).
+-- Corpora A and B, by which samplers are compared (docs/guides/topics.md).
 local GENERATED <const> = {
   ["generated A"] = {vocabulary = 10000, topics = 100, documents = 2000, words_mass = 500, topics_mass = 10,
                      length = 1000, seed = 1},

@@ -1,6 +1,6 @@
 -- tide.descent: models that are fitted variable by variable, by workers that each have some of the examples. What is
 -- updated together, and when, is a decision: Gram working sets (gram.lua), scheduled sets (sets.lua), one rank of a
--- factorisation after the other (ccd.lua). docs/descent.md is the guide.
+-- factorisation after the other (ccd.lua). docs/guides/descent.md is the guide.
 --
 -- Every worker has all variables and makes all decisions itself, alike; what travels are sums over examples. The data
 -- set is the script's, not the job's: so workers can come and go.

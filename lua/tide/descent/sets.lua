@@ -1,6 +1,6 @@
 -- Scheduled sets: each round takes a few variables that can change together, and more rounds are under way before the
 -- sums of the first are here. After STRADS (Kim et al., EuroSys 2016: schedule, push, pull) and SAP (Lee et al., NIPS
--- 2014: priority and dependency); the check by sums of rows, and what it guarantees, is docs/descent.md's.
+-- 2014: priority and dependency); the check by sums of rows, and what it guarantees, is docs/guides/descent.md's.
 --
 -- A round: `schedule` gives candidates; those are taken that agree with all taken and all in flight; every worker sends
 -- its part of the sums of the set, and of the products of candidates that come up; with the sums of all, every worker

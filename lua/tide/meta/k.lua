@@ -8,7 +8,7 @@ local k = {}
 ---@return {at: number, per: number}
 function k.line(x, y) end
 
----The line of each worker, learnt from samples that come one at a time: `lines:learn(workers)`, `lines:split(total, workers, change)`, `lines:line(id)`, `lines:kept()`; docs/policies.md.
+---The line of each worker, learnt from samples that come one at a time: `lines:learn(workers)`, `lines:split(total, workers, change)`, `lines:line(id)`, `lines:kept()`; docs/guides/policies.md.
 ---@param o {forget?: number, jump?: number, at?: table<integer, number>}
 ---@return table lines
 function k.lines(o) end
@@ -94,13 +94,13 @@ function k.hysteresis(old, new, gain) end
 ---@return integer[] granted size, or 0
 function k.rounds(share, received, sizes, capacity) end
 
----Fits the seven numbers of the model of throughput. docs/scheduling.md.
+---Fits the seven numbers of the model of throughput. docs/guides/scheduling.md.
 ---@param rows table[] {n, K, m, t_a, t_o, weight}
 ---@return table perf
 ---@return number loss
 function k.fit_goodput(rows) end
 
----Goodput at each size, and at a fair one. docs/scheduling.md.
+---Goodput at each size, and at a fair one. docs/guides/scheduling.md.
 ---@param job table an entry of the view
 ---@param sizes integer[]
 ---@param fair integer

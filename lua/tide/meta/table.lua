@@ -1,6 +1,6 @@
 ---@meta
--- Handles of tables, which C provides (lua/host/table). docs/scripting.md is the guide, docs/techniques.md and
--- docs/consistency.md go further. Calls suspend the fiber that makes them; what fails is raised, but of `localize` and
+-- Handles of tables, which C provides (lua/host/table). docs/guides/scripting.md is the guide, docs/guides/techniques.md and
+-- docs/guides/consistency.md go further. Calls suspend the fiber that makes them; what fails is raised, but of `localize` and
 -- `intent`, which are hints.
 
 ---@class tide.table_handle A table of a run, `w.tables.NAME` in workers and `run.tables.NAME` on the driver.
@@ -35,7 +35,7 @@ function handle:pull_local(keys) end
 ---@return tide.error? err
 function handle:localize(keys, o) end
 
----Draws keys, for negative sampling. The level says what draws must promise, and chooses the scheme: docs/scripting.md.
+---Draws keys, for negative sampling. The level says what draws must promise, and chooses the scheme: docs/guides/scripting.md.
 ---@param o {dist?: "uniform"|number[]|fun(): integer, level?: "conform"|"bounded"|"long_term"|"none", scheme?: string, first?: integer, count?: integer, group?: integer, reuse?: integer, seed?: integer}
 ---@return tide.sampler
 function handle:sampler(o) end
@@ -45,7 +45,7 @@ function handle:sampler(o) end
 ---@return string|true consistency
 function handle:consistency(bound) end
 
----The learning rate in force, or another one for all nodes, also those that join later: pushes that reach their row after this returns are applied by it. docs/scripting.md.
+---The learning rate in force, or another one for all nodes, also those that join later: pushes that reach their row after this returns are applied by it. docs/guides/scripting.md.
 ---@param rate? number
 ---@return number|true|nil rate nil: the rule has none; nil, err: it cannot be changed
 ---@return tide.error? err
@@ -74,7 +74,7 @@ function handle:load(path, o) end
 ---@return true
 function handle:assign(keys, rows) end
 
----The technique of keys, on all nodes: "relocate" to "replicate" and back. docs/techniques.md.
+---The technique of keys, on all nodes: "relocate" to "replicate" and back. docs/guides/techniques.md.
 ---@param keys integer[]|tide.tensor
 ---@param technique "static"|"relocate"|"replicate"|"intent"
 ---@param o? {nodes?: integer[], rate?: number, threshold?: number, clip?: number}
@@ -131,7 +131,7 @@ function handle:waits() end
 ---@return table<integer, integer>
 function handle:homes() end
 
----How safe the rows are; does not suspend. docs/faults.md.
+---How safe the rows are; does not suspend. docs/guides/faults.md.
 ---@return {mode: string, under_replicated: integer, lost: integer[], leases: string, unreplicated: integer, lost_updates: integer}
 function handle:health() end
 

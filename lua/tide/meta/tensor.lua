@@ -1,5 +1,5 @@
 ---@meta
--- Methods of tensors, which C provides (lua/host/data/tensor.c, tensor_math.c, tensor_map.c). docs/tensors.md is the
+-- Methods of tensors, which C provides (lua/host/data/tensor.c, tensor_math.c, tensor_map.c). docs/guides/tensors.md is the
 -- guide. Positions in scripts count from 1; numbers of rows that lie in tensors count from 0.
 
 ---@class tide.tensor A flat typed array of rows and columns, row after row. `t[i]` and `#t` count elements; `t[i]` costs as much as a hundred elements of a method, so it is for debugging. `a + b`, `a - b`, `a * b`, `a / b` make new tensors.

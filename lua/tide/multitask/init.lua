@@ -1,5 +1,5 @@
--- tide.multitask: linear tasks that are learned together with the relation between them. docs/multitask.md is the
--- guide.
+-- tide.multitask: linear tasks that are learned together with the relation between them. The guide is
+-- docs/guides/multitask.md.
 local core = require "tide.core"
 local descent = require "tide.descent"
 local ending = require "tide.descent.ending"

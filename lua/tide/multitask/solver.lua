@@ -3,7 +3,7 @@
 -- lambda of all tasks, so that products with the m x m covariance S need nobody else. A round swaps d numbers a task
 -- from owners of tasks to owners of columns, and back.
 --
--- sdca: steps on the dual of each task as it is, all added at once; rho makes that safe (docs/multitask.md). cg,
+-- sdca: steps on the dual of each task as it is, all added at once; rho makes that safe (docs/guides/multitask.md). cg,
 -- squared loss: conjugate gradients on (A + lambda S^-1) W = C, preconditioned by S. Both begin from any dual
 -- variables, and W is made anew of them when S, the workers or the examples change.
 local core = require "tide.core"

@@ -63,7 +63,7 @@ function exchange.positions(t, run, examples)
   return t.row_values > 0 and values / (t.row_values * examples) or 1
 end
 
----Values that a layer sends out of a worker in a step, by the formulas of docs/exchange.md.
+---Values that a layer sends out of a worker in a step, by the formulas of docs/guides/exchange.md.
 ---@param t table of describe()
 ---@param path string "ps", "ring" or "factor"
 ---@param workers integer

@@ -1,6 +1,6 @@
 -- tide.nn: programs of tensor operations that read like their formulas. A function runs once with symbolic values and
 -- leaves a list of operations behind (print(program)), which is differentiated and planned once and run by native
--- kernels. docs/programs.md is the guide.
+-- kernels. docs/guides/programs.md is the guide.
 local core = require "tide.core"
 local script = require "tide.script"
 local text = require "tide.text"
@@ -304,7 +304,7 @@ local function options(o)
   for key in pairs(o or {}) do
     if not LAYER_OPTIONS[key] then
       refuse("layer option `%s` is not known; %s", tostring(key),
-        text.did_you_mean(tostring(key), text.sorted_keys(LAYER_OPTIONS)) or "see docs/programs.md")
+        text.did_you_mean(tostring(key), text.sorted_keys(LAYER_OPTIONS)) or "see docs/guides/programs.md")
     end
   end
   return o or {}
@@ -562,7 +562,7 @@ local tools <const> = {wrap = wrap, checked = checked, place = place, refuse = r
 local vertex <const> = require "tide.nn.vertex"
 vertex.install(tools, program)
 
----A program of vertices: one function of a vertex, batches of graphs. See docs/dynamic-networks.md.
+---A program of vertices: one function of a vertex, batches of graphs. See docs/guides/dynamic-networks.md.
 ---@param name string
 ---@param build fun(p: tide.nn.program, v: tide.nn.vertex)
 ---@param o? {children?: integer|string[]} named children

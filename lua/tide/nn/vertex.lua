@@ -1,5 +1,5 @@
 -- nn.vertex: programs of vertices. A function of one vertex of a graph, traced once; a batch is the graphs of its
--- samples, all of whose vertices are computed level by level (docs/dynamic-networks.md).
+-- samples, all of whose vertices are computed level by level (docs/guides/dynamic-networks.md).
 local vertex = {}
 
 ---What the function sees of its vertex.

@@ -1,5 +1,5 @@
 -- Actors of scripts: classes that are declared at the top of a script like jobs, spawned on the nodes of a cluster, one
--- or a group of them at a time, supervised and called. docs/actors.md is the guide.
+-- or a group of them at a time, supervised and called. docs/guides/actors.md is the guide.
 --
 -- A *member* is an actor of its own with the script loaded in it: one handler at a time, in order from each sender. A
 -- *keeper*, an actor in the process that made the group, starts members by the nodes' agents, watches them, starts

@@ -60,7 +60,7 @@ function run_host.restart(row, cluster)
   end
   if row.state == "done" then return refuse "it is done" end
   if not row.checkpoint then
-    return refuse("it wrote no checkpoints", "give its job a field `checkpoint` (docs/checkpoints.md)")
+    return refuse("it wrote no checkpoints", "give its job a field `checkpoint` (docs/guides/checkpoints.md)")
   end
   if not row.uid:find "^%d+%-%d+%-%x+$" then
     return refuse("it is not the first run of its script", "tide submit --resume " .. text.clean(row.checkpoint)

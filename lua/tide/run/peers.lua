@@ -10,7 +10,7 @@
 --
 -- A call that waits for a worker that is gone (dead, left the view, or returned) gives nil, "lost" on all that wait for
 -- it; what came of it before counts. Who has seen "lost", or is told so by agree, calls w:peers() again; so does
--- everybody else then. docs/peers.md has the whole contract. How messages travel is mail.lua.
+-- everybody else then. docs/guides/peers.md has the whole contract. How messages travel is mail.lua.
 local core = require "tide.core"
 local data = require "tide.data"
 local mail = require "tide.run.mail"

@@ -1,5 +1,5 @@
--- `tide.trials`: one job with many params, as many at once as the cluster has slots for. docs/run-history.md is the
--- guide.
+-- `tide.trials`: one job with many params, as many at once as the cluster has slots for. The guide is
+-- docs/guides/run-history.md.
 --
 -- Search: all combinations (grid), draws (random), or draws of which the poor ones are stopped early (halving):
 -- asynchronous successive halving in its stopping form (Li et al., A System for Massively Parallel Hyperparameter

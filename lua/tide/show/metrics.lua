@@ -1,6 +1,6 @@
 -- Metrics: what a snapshot of a cluster says (tide.cluster.collect), as named families after Prometheus' rules, and as
--- text of its formats. One declaration a family; the page docs/metrics.md, the dashboard for Grafana and the tests are
--- made from the same list.
+-- text of its formats. One declaration a family; the page docs/guides/metrics.md, the dashboard for Grafana and the
+-- tests are made from the same list.
 --
 -- Names: base units (seconds, bytes), `_total` for what only grows, labels for what is of the same kind. No label has
 -- an actor, a key or anything else without a bound. A counter begins anew with its process; sums over actors also fall

@@ -1,4 +1,4 @@
--- `require "tide.sim"`: what a script may say about the simulated world it runs in. docs/simulator.md is the guide.
+-- `require "tide.sim"`: what a script may say about the simulated world it runs in. Guide: docs/guides/simulator.md.
 --
 -- The module loads everywhere, so that a script can ask `sim.active`; outside of `tide sim` every call raises. Workers
 -- load the same script: there the calls do nothing, the driver's count.

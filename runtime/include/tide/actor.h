@@ -159,8 +159,8 @@ struct tide_node_options {
                              have under way at one time; beyond it fibers wait and handlers get EBUSY. An operation
                              that is larger goes alone. 0: no limit but each home's 4 MiB */
     uint64_t memory;  /* cap on what the runtime holds for the cluster on this node (tables, queues), bytes: near it the
-                         node grants less, then takes no rows (docs/faults.md). 0: none. EINVAL: below 32 MiB, or more
-                         than the machine has */
+                         node grants less, then takes no rows (docs/guides/faults.md). 0: none. EINVAL: below 32 MiB, or
+                         more than the machine has */
     uint64_t silence; /* ns without a sign of life after which another node may be declared dead; what the cluster's
                          first node says counts for those that join it. 0: that; by default 10 s with other machines,
                          else 0.8 s and more where processes stall, and 10 s while the silent process exists */

@@ -25,7 +25,8 @@ enum tide_update {
     TIDE_UPDATE_NESTEROV,
 };
 enum tide_wire_type { TIDE_WIRE_F32, TIDE_WIRE_F16, TIDE_WIRE_BF16 };
-/* What is done so that an access finds its row on its own node (docs/consistency.md, docs/architecture.md). */
+/* What is done so that an access finds its row on its own node (docs/guides/consistency.md,
+ * docs/internals/architecture.md). */
 enum tide_technique {
     TIDE_STATIC,    /* nothing: a row stays at the home of its slot */
     TIDE_RELOCATE,  /* the row goes where it is localized */
@@ -36,7 +37,7 @@ enum tide_technique {
 static inline bool tide_technique_relocates(uint8_t technique) {
     return technique == TIDE_RELOCATE || technique == TIDE_INTENT;
 }
-/* What an answered push survives (docs/faults.md). DEFAULT: strict with replicas, else none. */
+/* What an answered push survives (docs/guides/faults.md). DEFAULT: strict with replicas, else none. */
 enum tide_durability {
     TIDE_DURABLE_DEFAULT,
     TIDE_DURABLE_NONE,
@@ -50,9 +51,9 @@ enum { TIDE_REPLICAS_MAX = 2 };
 #define TIDE_WINDOW_BYTES_MAX (UINT64_C(1) << 30)
 
 /*
- * How stale a pulled value may be (docs/consistency.md). What follows is of workers (tide_worker_begin); a fiber that
- * is none always reads and writes the rows at their homes, as in a sequential table. A worker at clock c sees its own
- * pushes and, of all workers,
+ * How stale a pulled value may be (docs/guides/consistency.md). What follows is of workers (tide_worker_begin); a fiber
+ * that is none always reads and writes the rows at their homes, as in a sequential table. A worker at clock c sees its
+ * own pushes and, of all workers,
  */
 enum tide_model {
     TIDE_SEQUENTIAL, /* what was pushed before: every access of another node's key is a message */
@@ -72,7 +73,7 @@ struct tide_consistency {
 };
 enum { TIDE_STALENESS_MAX = 60 };
 /* Which updates and rows of a table with clocks leave before the clock that closes them, within the
- * bandwidth (docs/consistency.md): none; the largest relative to their row, the oldest, any first. */
+ * bandwidth (docs/guides/consistency.md): none; the largest relative to their row, the oldest, any first. */
 enum tide_send_order { TIDE_SEND_AT_CLOCK, TIDE_SEND_MAGNITUDE, TIDE_SEND_AGE, TIDE_SEND_RANDOM };
 /* "sequential", "bsp", "bsp:reproducible", "ssp:3", "essp:3", "async", "async:50ms", "vap:0.01",
  * "vap:0.01:flat". EINVAL names what is wrong. */
@@ -93,7 +94,7 @@ struct tide_table_options {
     uint8_t wire;   /* enum tide_wire_type: values on the wire */
     uint8_t technique;  /* enum tide_technique, of keys that are not managed otherwise */
     uint8_t replicas;   /* copies of each row on other nodes, 0..2; technique static only */
-    uint8_t durability; /* enum tide_durability: what an answer to a push promises, see docs/faults.md */
+    uint8_t durability; /* enum tide_durability: what an answer to a push promises, see docs/guides/faults.md */
     /* window: pushes are answered at once while all that was answered so long ago is on the copies, and rows with
      * less than so many bytes are not; 0: 50 ms, 64 MiB. TIDE_WINDOW_... bound them. */
     uint64_t window_ns, window_bytes;

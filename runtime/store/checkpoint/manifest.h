@@ -1,7 +1,7 @@
 /*
  * MANIFEST.json of a generation: what it is made of. One object on one line,
  * {"crc32c":"xxxxxxxx","manifest":{...}}, where the sum is over the inner object's text; a single
- * flipped bit anywhere makes it invalid. docs/checkpoints.md lists the fields.
+ * flipped bit anywhere makes it invalid. docs/guides/checkpoints.md lists the fields.
  */
 #ifndef TIDE_STORE_MANIFEST_H
 #define TIDE_STORE_MANIFEST_H

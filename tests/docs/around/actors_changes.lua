@@ -1,4 +1,4 @@
--- docs/actors.md: for c in g:changes(60) do
+-- docs/guides/actors.md: for c in g:changes(60) do
 local tide, sim = require "tide", require "tide.sim"
 local Probe = tide.actor {name = "probe", where = function(self) return self.node end}
 sim.fault("crash", {node = "n2", at = "1s"})

@@ -1,4 +1,4 @@
--- docs/data.md: run.tables.words:load("vectors.npy", {keys = 0})                             -- row i is key i, from 0
+-- docs/guides/data.md: run.tables.words:load("vectors.npy", {keys = 0})                             -- row i is key i, from 0
 -- by tide run
 local tide = require "tide"
 local job = tide.job {

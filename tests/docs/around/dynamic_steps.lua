@@ -1,4 +1,4 @@
--- docs/dynamic-networks.md: local m = tree_lstm:compile {optimizer = nn.adagrad {lr = 0.05}, tables = {E = {"adagrad", lr = 0.1}}, per = "sample"}
+-- docs/guides/dynamic-networks.md: local m = tree_lstm:compile {optimizer = nn.adagrad {lr = 0.05}, tables = {E = {"adagrad", lr = 0.1}}, per = "sample"}
 local tide, nn = require "tide", require "tide.nn"
 local tree_lstm = nn.vertex("tree", function(p, v)
   local h = v:state("h", 8)

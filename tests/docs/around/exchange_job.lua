@@ -1,4 +1,4 @@
--- docs/exchange.md: local tide = require "tide"
+-- docs/guides/exchange.md: local tide = require "tide"
 @block@
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = 3}

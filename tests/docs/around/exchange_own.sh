@@ -1,4 +1,4 @@
-# docs/exchange.md: return {
+# docs/guides/exchange.md: return {
 cp block.lua own.lua
 tide policy check own.lua
 cat >job.lua <<'LUA'

@@ -1,4 +1,4 @@
--- docs/faults.md: local emb = tide.table {keys = tide.dense(1e6), width = 64, replicas = 1}    -- durability = "strict"
+-- docs/guides/faults.md: local emb = tide.table {keys = tide.dense(1e6), width = 64, replicas = 1}    -- durability = "strict"
 local tide = require "tide"
 @block@
 tide.main(function()

@@ -1,4 +1,4 @@
-# docs/kernels.md: local own = tide.kernel.load "saxpy.so"          -- relative to the script
+# docs/guides/kernels.md: local own = tide.kernel.load "saxpy.so"          -- relative to the script
 cc -O3 -shared -fPIC -Iruntime/include examples/saxpy.c -o saxpy.so
 {
     echo 'local tide = require "tide"'

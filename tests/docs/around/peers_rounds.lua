@@ -1,4 +1,4 @@
--- docs/peers.md: local round, peers = 1, w:peers(1)
+-- docs/guides/peers.md: local round, peers = 1, w:peers(1)
 local tide = require "tide"
 local rounds <const> = 3
 local function step(_, peers, round) return peers:sum("n", tide.tensor.zeros("f64", 1):fill(round)) ~= nil end

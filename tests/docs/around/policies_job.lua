@@ -1,4 +1,4 @@
--- docs/policies.md: local job = tide.job {
+-- docs/guides/policies.md: local job = tide.job {
 local tide = require "tide"
 local compute
 @block@

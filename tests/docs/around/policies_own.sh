@@ -1,4 +1,4 @@
-# docs/policies.md: -- Give each worker the batch that lets all finish together; change only when it pays.
+# docs/guides/policies.md: -- Give each worker the batch that lets all finish together; change only when it pays.
 cp block.lua even.lua
 cat >job.lua <<'LUA'
 local tide = require "tide"

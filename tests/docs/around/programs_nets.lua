@@ -1,4 +1,4 @@
--- docs/programs.md: local tide, nn = require "tide", require "tide.nn"
+-- docs/guides/programs.md: local tide, nn = require "tide", require "tide.nn"
 @block@
 for _, program in ipairs {net, res, mlr} do
   program:compile {optimizer = nn.sgd {lr = 0.1}}

@@ -1,4 +1,4 @@
--- docs/programs.md: local m = net:compile {optimizer = nn.momentum {lr = 0.05}, clip = 1}
+-- docs/guides/programs.md: local m = net:compile {optimizer = nn.momentum {lr = 0.05}, clip = 1}
 local tide, nn = require "tide", require "tide.nn"
 local net = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.flatten(),
   nn.linear(32), nn.relu(), nn.linear(10)}

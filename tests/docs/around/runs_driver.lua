@@ -1,4 +1,4 @@
--- docs/runs.md: local run <close> = cluster:start(job, {eps = 0.1}, {slots = 2})
+-- docs/guides/runs.md: local run <close> = cluster:start(job, {eps = 0.1}, {slots = 2})
 local tide = require "tide"
 local job = tide.job {
   name = "mf", params = {eps = 1}, on_worker_loss = "replay",

@@ -1,4 +1,4 @@
-# docs/runs.md: for _, r in ipairs(cluster:runs {job = "mf"}) do print(r.name, r.state, r.slots, r.params.eps) end
+# docs/guides/runs.md: for _, r in ipairs(cluster:runs {job = "mf"}) do print(r.name, r.state, r.slots, r.params.eps) end
 tide up lab -n 2 --workers 2
 tide submit --cluster lab --slots 2 mf.lua --steps 100000
 until tide jobs --cluster lab --plain | grep -q running; do sleep 0.1; done

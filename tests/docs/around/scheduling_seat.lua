@@ -1,4 +1,4 @@
--- docs/scheduling.md: cluster:schedule("scheduling/goodput", {params = {autoscale = true, price_per_s_max = 0.01},
+-- docs/guides/scheduling.md: cluster:schedule("scheduling/goodput", {params = {autoscale = true, price_per_s_max = 0.01},
 -- by tide run
 local tide = require "tide"
 local job = tide.job {name = "small", worker = function(w) w:report {examples = 1} end}

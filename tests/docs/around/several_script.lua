@@ -1,4 +1,4 @@
--- docs/several-machines.md: local cluster <close> = tide.cluster {}
+-- docs/guides/several-machines.md: local cluster <close> = tide.cluster {}
 local tide = require "tide"
 local job = tide.job {name = "small", worker = function(w) w:report {examples = 1} end}
 tide.main(function()

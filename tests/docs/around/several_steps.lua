@@ -1,4 +1,4 @@
--- docs/several-machines.md: for chunk in w:chunks() do
+-- docs/guides/several-machines.md: for chunk in w:chunks() do
 local tide = require "tide"
 local job = tide.job {
   name = "long", data = 1000, chunks = 2,

@@ -1,4 +1,4 @@
--- docs/simulator.md: local bounded = sim.check("bounded", function()
+-- docs/guides/simulator.md: local bounded = sim.check("bounded", function()
 local tide, sim = require "tide", require "tide.sim"
 local keys <const> = tide.range(0, 9)
 local job = tide.job {name = "sums", tables = {model = tide.table {keys = tide.dense(10), width = 1, init = tide.zero()}},

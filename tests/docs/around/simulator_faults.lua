@@ -1,4 +1,4 @@
--- docs/simulator.md: local sim = require "tide.sim"
+-- docs/guides/simulator.md: local sim = require "tide.sim"
 local tide = require "tide"
 @block@
 local job = tide.job {name = "hit", on_worker_loss = "replay", stop = {epochs = 120},

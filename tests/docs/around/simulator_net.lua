@@ -1,4 +1,4 @@
--- docs/simulator.md: sim.net {
+-- docs/guides/simulator.md: sim.net {
 local tide, sim = require "tide", require "tide.sim"
 @block@
 local job = tide.job {name = "far", tables = {t = tide.table {keys = tide.dense(36), width = 1}},

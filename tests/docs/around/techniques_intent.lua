@@ -1,4 +1,4 @@
--- docs/techniques.md: for step = 1, steps do
+-- docs/guides/techniques.md: for step = 1, steps do
 local tide = require "tide"
 local steps <const> = 6
 local job = tide.job {

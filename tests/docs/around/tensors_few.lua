@@ -1,4 +1,4 @@
--- docs/tensors.md: local T = tide.tensor
+-- docs/guides/tensors.md: local T = tide.tensor
 local tide = require "tide"
 tide.main(function()
   @block@

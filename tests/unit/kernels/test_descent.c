@@ -366,7 +366,7 @@ static void test_the_check_minds_what_is_in_flight(void **state) {
     assert_true(count == 2 && taken[3] == 2);
 }
 
-/* With sums of rows below 1 a round of exact steps never raises the objective (docs/descent.md). */
+/* With sums of rows below 1 a round of exact steps never raises the objective (docs/guides/descent.md). */
 static void test_rounds_that_pass_the_check_never_rise(void **state) {
     (void)state;
     enum { M = 24, ROWS = 40, ROUNDS = 20000 };

@@ -123,7 +123,7 @@ static void files_beside_each_other_have_the_same_lines(void **state) {
     }
 }
 
-/* Figures of the sets that docs/dynamic-networks.md trains on. */
+/* Figures of the sets that docs/guides/dynamic-networks.md trains on. */
 static void generators_draw_what_they_should(void **state) {
     (void)state;
     static const struct {

@@ -1,5 +1,5 @@
--- `tide.sim.jobs`: the job-level simulator for scripts and the command `tide sim jobs`. docs/scheduling.md is the
--- guide.
+-- `tide.sim.jobs`: the job-level simulator for scripts and the command `tide sim jobs`. The guide is
+-- docs/guides/scheduling.md.
 local errors = require "tide.errors"
 local profiles = require "tide.sim.jobs.profiles"
 local report = require "tide.sim.jobs.report"

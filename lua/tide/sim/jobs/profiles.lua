@@ -1,6 +1,6 @@
 -- Profiles of applications: what a step of a placement and batch takes, and how training goes at a batch. The files
--- are those of Pollux's published simulator (docs/scheduling.md, "Files"); lookups are linear and raise outside of
--- the data.
+-- are those of Pollux's published simulator (docs/guides/scheduling.md, "Files"); lookups are linear and raise
+-- outside of the data.
 local core = require "tide.core"
 local csv = require "tide.sim.jobs.csv"
 local errors = require "tide.errors"
