@@ -108,6 +108,7 @@ describe("grants", function()
     settle.held(world, a, {held = {n1 = 2, n2 = 1}, order = a.order - 1}) -- of before the order
     assert.same({n1 = 2, n2 = 2}, a.grant)
     settle.held(world, a, {held = {n1 = 2, n2 = 1}, order = a.order})
+    assert.same({n1 = 2, n2 = 1}, a.grant) -- what it has left is free at once
     settle.step(world)
     assert.is_nil(b.grant)
     settle.held(world, a, {held = {n1 = 2}, order = a.order})

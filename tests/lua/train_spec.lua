@@ -660,6 +660,45 @@ describe("chunks", function()
     assert.is_true(chunks.new(10, {workers = 1, seed = 3, chunks = 4}):restore(fresh_one:record()))
   end)
 
+  it("of which a part is done leave the rest, and no example twice or never", function()
+    local set, seen = require("tide.run.chunks").new(10, {workers = 2, seed = 3, chunks = 2}), {}
+    local function count(first, examples)
+      for i = first, first + examples - 1 do seen[i] = (seen[i] or 0) + 1 end
+    end
+    set:begin()
+    local chunk = set:take(1)
+    for _, done in ipairs {2, 1} do
+      assert.is_true(set:split {index = chunk.index, lease = chunk.lease, count = done, fields = {n = done}})
+      count(chunk.first, done)
+      local other = set:take(2) -- what came back goes first
+      assert.equal(chunk.index, other.index)
+      assert.same({chunk.first + done, chunk.count - done}, {other.first, other.count})
+      chunk = other
+    end
+    for _, part in ipairs {0, chunk.count, -1, 1.5} do -- all of it, or nothing, is no part
+      assert.is_false(set:split {index = chunk.index, lease = chunk.lease, count = part})
+    end
+    while chunk do
+      count(chunk.first, chunk.count)
+      assert.is_true(set:finish {index = chunk.index, lease = chunk.lease, fields = {n = chunk.count}})
+      chunk = set:take(2)
+    end
+    for i = 1, 10 do assert.equal(1, seen[i]) end
+    assert.same({n = 10}, set:take_sums())
+  end)
+
+  it("of a lost worker come back all, the first and the last too", function()
+    local set, indices = require("tide.run.chunks").new(8, {workers = 2, seed = 3, chunks = 4}), {}
+    set:begin()
+    for _ = 1, 4 do set:take(1) end
+    assert.equal(0, set:release(2))
+    assert.equal(4, set:release(1))
+    assert.is_false(set:is_held_by(1))
+    for _ = 1, 4 do indices[set:take(2).index] = true end
+    assert.equal(4, #indices)
+    assert.is_nil(set:take(2))
+  end)
+
   it("go to the worker for which they are queued, whatever else is free", function()
     local set = require("tide.run.chunks").new(12, {workers = 2, seed = 3, chunks = 6})
     set:begin()

@@ -454,7 +454,8 @@ static bool is_for_clients(const struct tide_link *link, const struct tide_frame
     case TIDE_FRAME_DEMONITOR:
         return frame->lane != TIDE_LANE_STORE;
     case TIDE_FRAME_EXIT: /* that an actor of its own, which somebody here watches, has ended */
-        return frame->call != 0 && frame->call != TIDE_EXIT_KILLS && tide_address_node(frame->from) == link->peer->id;
+        return frame->call != 0 && (frame->call != TIDE_EXIT_KILLS || TIDE_MUTANT(client_kills)) &&
+               tide_address_node(frame->from) == link->peer->id;
     default:
         return false;
     }

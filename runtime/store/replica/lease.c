@@ -110,7 +110,8 @@ int tide__lease_granted(struct tide_store *store, struct tide__incoming *in) {
     if (r->error || !store->replication || from >= TIDE__NODES || asked > tide_port_now(store->port)) {
         return 0;
     }
-    atomic_store_explicit(&store->replication->lease_until[from], asked + TIDE__LEASE, memory_order_relaxed);
+    const uint64_t since = TIDE_MUTANT(lease_from_answer) ? tide_port_now(store->port) : asked;
+    atomic_store_explicit(&store->replication->lease_until[from], since + TIDE__LEASE, memory_order_relaxed);
     return 0;
 }
 

@@ -43,7 +43,7 @@ void tide__lost_updates_mark_given(struct tide__async_replication *a, struct tid
 
 void tide__lost_updates_given_safe(struct tide__async_replication *a, const struct tide__flight *flight) {
     for (size_t i = 0; i < flight->count; i++) {
-        a->peers[i].given_safe = flight->given[i];
+        a->peers[i].given_safe = TIDE_MUTANT(window_safe_early) ? a->peers[i].given : flight->given[i];
     }
 }
 

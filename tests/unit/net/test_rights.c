@@ -192,12 +192,94 @@ static void an_actor_opens_to_a_right_and_to_greater_ones(void **state) {
     world_close(&w);
 }
 
+/* A well-formed frame that kills, from an address of the client's own: its node is the first client, n32768. */
+static void a_client_kills_nobody(void **state) {
+    struct world w;
+    struct echo echo = {0};
+    world_open(&w, is_simulated(state), 54);
+    assert_non_null(world_add(&w, "c0"));
+    take_place_of_store(&w.nodes[0]);
+    assert_non_null(world_add(&w, "n2"));
+    static const uint8_t body[] = {0x92, 0xd1, 0xd8, 0xd8, 0xa1, 'x'}; /* [-10024, "x"] */
+    struct tide_frame f = {.kind = TIDE_FRAME_EXIT,
+                           .lane = TIDE_LANE_CONTROL,
+                           .to = spawn_echo(&w.nodes[0], &echo),
+                           .from = tide_address_make(32768, 9),
+                           .call = TIDE_EXIT_KILLS};
+    struct raw r = {0};
+    r.out_size = hello_into(r.out, TIDE_RIGHT_ADMIN, 800);
+    tide_frame_head(r.out + r.out_size, &f, sizeof body);
+    memcpy(r.out + r.out_size + TIDE_FRAME_HEAD, body, sizeof body);
+    r.out_size += TIDE_FRAME_HEAD + sizeof body;
+    const bool cut = raw_talk(&w, &r, 20 * MS);
+    assert_int_equal(call(&w, &w.nodes[1], f.to, 100), 0);
+    assert_true(cut);
+    raw_end(&r);
+    world_close(&w);
+}
+
+struct keeper {
+    tide_address from;
+    atomic_uint_fast64_t call; /* that waits for its answer; 0: none */
+};
+
+/* Keeps a call until it is told to answer. */
+static int keep_call(void *state, const struct tide_message *m) {
+    struct keeper *k = state;
+    static const uint8_t right_one[] = {0xa1, '7'};
+    if (m->kind == TIDE_CALL) {
+        k->from = m->from;
+        atomic_store(&k->call, m->call);
+        return 0;
+    }
+    return m->kind == TIDE_CAST ? tide_answer(k->from, atomic_load(&k->call), right_one, sizeof right_one) : 0;
+}
+
+/* A client that has guessed a call's number and its caller's address, both small numbers. */
+static void a_client_answers_no_call_to_others(void **state) {
+    struct world w;
+    world_open(&w, is_simulated(state), 55);
+    assert_non_null(world_add(&w, "c0"));
+    take_place_of_store(&w.nodes[0]);
+    assert_non_null(world_add(&w, "n2"));
+    struct keeper keeper = {0};
+    tide_address kept;
+    struct tide_actor_options o = {.handle = keep_call, .state = &keeper};
+    assert_int_equal(tide_spawn(&w.nodes[1], &o, &kept), 0);
+    struct asker a = {.to = tide_address_make(2, tide_address_id(kept))};
+    atomic_init(&a.result, 1);
+    assert_int_equal(tide_spawn(&w.nodes[0], &(struct tide_actor_options){.run = ask, .state = &a}, NULL), 0);
+    while (atomic_load(&keeper.call) == 0) {
+        world_pause(&w, MS);
+    }
+    static const uint8_t wrong_one[] = {0xa1, '3'};
+    struct raw r = {0};
+    r.out_size = hello_into(r.out, TIDE_RIGHT_ADMIN, 900);
+    r.out_size += frame_into(r.out + r.out_size, TIDE_FRAME_REPLY, TIDE_LANE_ANSWER, keeper.from,
+                             atomic_load(&keeper.call), wrong_one, sizeof wrong_one);
+    assert_false(raw_talk(&w, &r, 20 * MS)); /* it may be late: no reason to cut it off */
+    assert_int_equal(atomic_load(&a.result), 1);
+    static const uint8_t nil = 0xc0;
+    assert_int_equal(tide_post(&w.nodes[1], kept, &nil, 1), 0);
+    uint64_t until = world_now(&w) + soon(&w);
+    while (atomic_load(&a.result) == 1 && world_now(&w) < until) {
+        world_pause(&w, MS);
+    }
+    assert_int_equal(atomic_load(&a.result), 0);
+    assert_int_equal(a.right, 7);
+    raw_leave(&w, &r);
+    raw_end(&r);
+    world_close(&w);
+}
+
 int main(void) {
     net_tests_begin();
     const struct CMUnitTest tests[] = {
         SIMULATED(clients_send_what_is_for_clients_and_nothing_else),
         BOTH(a_hello_has_the_right_of_its_kind),
         BOTH(an_actor_opens_to_a_right_and_to_greater_ones),
+        SIMULATED(a_client_kills_nobody),
+        SIMULATED(a_client_answers_no_call_to_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

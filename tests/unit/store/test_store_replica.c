@@ -832,6 +832,31 @@ static void a_cluster_that_ends_loses_no_slots(void **state) {
     close_cluster(&c);
 }
 
+/* The way of an answer belongs to the lease: whoever holds one counts from when it asked, so that the grant outlives
+ * the lease however late the answer came. */
+static void a_lease_ends_before_its_grant(void **state) {
+    (void)state;
+    struct cluster c;
+    unsigned leases = 0;
+    open_cluster(&c, true, 3, 1);
+    tide_sim_set_latency(c.sim, 10000000, 40000000);
+    create(&c,
+           (struct tide_table_options){.name = "hot", .key_count = 12, .width = 1, .replicas = 1});
+    for (unsigned i = 0; i < 40; i++) {
+        pause_cluster(&c, 17000000);
+        for (uint16_t holder = 1; holder <= 3; holder++) {
+            for (uint16_t granter = 1; granter <= 3; granter++) {
+                const struct tide_store *one = tide_store_of(c.nodes[holder - 1]);
+                const uint64_t until = atomic_load(&one->replication->lease_until[granter]);
+                leases += until > 0;
+                assert_true(until <= tide__lease_over(tide_store_of(c.nodes[granter - 1]), holder));
+            }
+        }
+    }
+    assert_true(leases > 40);
+    close_cluster(&c);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_reach_their_copies_without_faults),
@@ -843,6 +868,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(more_deaths_than_copies_lose_slots_and_say_so),
         cmocka_unit_test(a_copy_of_the_dead_counts_for_nothing),
         cmocka_unit_test(a_cluster_that_ends_loses_no_slots),
+        cmocka_unit_test(a_lease_ends_before_its_grant),
         cmocka_unit_test(two_crashes_with_two_copies_lose_nothing),
         cmocka_unit_test(who_is_taken_for_dead_serves_nothing_stale),
         cmocka_unit_test(who_is_cut_off_serves_nothing_stale),

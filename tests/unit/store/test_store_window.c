@@ -7,7 +7,7 @@
 #include "seeded.h"
 #include "store_world.h"
 
-#include "store/replica/async_replication.h"
+#include "store/replica/async_replication_internal.h"
 
 enum { KEYS = 6, FIBERS = 6, PUSHES = 10, WIDTH = FIBERS * PUSHES, OPS = PUSHES * KEYS };
 #define MS UINT64_C(1000000)
@@ -534,6 +534,30 @@ static void windows_that_make_no_sense_are_refused(void **state) {
     assert_int_equal(fine.window_bytes, 64 << 20);
 }
 
+/* What was answered behind a shipment is not safe with it: a death loses it, and its origin has to hear of that. */
+static void what_is_answered_behind_a_shipment_is_at_risk(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 2, 1);
+    create(&c, (struct tide_table_options){.name = "hot",
+                                           .key_count = KEYS,
+                                           .width = WIDTH,
+                                           .replicas = 1,
+                                           .durability = TIDE_DURABLE_WINDOW});
+    struct tide_table *table = table_of(&c, 0, "hot");
+    struct tide__async_replication *a = table->replicas->async;
+    assert_true(tide__lost_updates_given(table, 2, 5));
+    struct tide__flight *flight = calloc(1, sizeof *flight + a->peer_count * sizeof flight->given[0]);
+    tide__lost_updates_mark_given(a, flight);
+    assert_true(tide__lost_updates_given(table, 2, 3));
+    tide__lost_updates_given_safe(a, flight);
+    assert_int_equal(a->peers[2].given_safe, 5);
+    tide__lost_updates_all_safe(a);
+    assert_int_equal(a->peers[2].given_safe, 8);
+    free(flight);
+    close_cluster(&c);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_lost_without_a_death),
@@ -546,6 +570,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(pushes_wait_when_so_many_bytes_are_at_risk),
         cmocka_unit_test(damaged_shipments_are_refused),
         cmocka_unit_test(windows_that_make_no_sense_are_refused),
+        cmocka_unit_test(what_is_answered_behind_a_shipment_is_at_risk),
     };
     program = argv[0];
     tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
