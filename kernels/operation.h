@@ -13,50 +13,25 @@
 
 #include "memory.h"
 
-enum tide_op_code {
-    TIDE_OP_MAP,        /* a region of micro-operations over [n, c]; see struct tide_region */
-    TIDE_OP_MM,         /* a [n, k], b [k, m] -> [n, m]; flags ta, tb; scaled by alpha */
-    TIDE_OP_BMM,        /* a [g, n, k], b [g, k, m] -> [g, n, m]; flags ta, tb */
-    TIDE_OP_CONV,       /* x [B, h, w, c], w [kh kw c, o] -> [B, h', w', o] */
-    TIDE_OP_CONV_DX,    /* g [B, h', w', o], w -> [B, h, w, c] */
-    TIDE_OP_CONV_DW,    /* x, g -> [kh kw c, o] */
-    TIDE_OP_MAXPOOL,    /* x -> y, u8 place of the maximum in its window (the first of equals) */
-    TIDE_OP_MAXPOOL_DX, /* g, places -> dx */
-    TIDE_OP_AVGPOOL,    /* mean over the cells of the window that exist */
-    TIDE_OP_AVGPOOL_DX,
-    TIDE_OP_MEAN_PIXELS, /* [B, h, w, c] -> [B, c]; the mean of `group` rows */
-    TIDE_OP_MEAN_PIXELS_DX,
-    TIDE_OP_BATCHNORM,      /* x, gamma, beta, running mean, running var -> y, mean, 1/std */
-    TIDE_OP_BATCHNORM_EVAL, /* x, gamma, beta, running mean, running var -> y */
-    TIDE_OP_BATCHNORM_DX,   /* g, x, gamma, mean, 1/std -> dx, dgamma, dbeta */
-    TIDE_OP_LAYERNORM,      /* x, gamma, beta -> y, mean [n], 1/std [n] */
-    TIDE_OP_LAYERNORM_DX,   /* g, x, gamma, mean, 1/std -> dx, dgamma, dbeta */
-    TIDE_OP_SOFTMAX,
-    TIDE_OP_SOFTMAX_DX,    /* g, y -> dx */
-    TIDE_OP_XENT,          /* z [n, K], labels i32 [n] -> {sum, count, correct}, dz; label -1: left out */
-    TIDE_OP_SIGMOID_XENT,  /* z, t [n, c] -> {sum, count, 0}, dz; count = rows */
-    TIDE_OP_MSE,           /* half the squared distance: z, t -> {sum, count, 0}, z - t */
-    TIDE_OP_HINGE,         /* z, t in {-1, 1}: max(0, 1 - z t) */
-    TIDE_OP_SUM_LOSS,      /* z -> {sum of all, rows, 0}, ones */
-    TIDE_OP_EMBED,         /* table [V, w], ids i32 [n] -> [n, w]; id -1: zeros */
-    TIDE_OP_EMBED_DW,      /* g [n, w], ids -> [V, w]: rows added up in order, all others 0 */
-    TIDE_OP_ROW_SUMS,      /* [n, c] -> [n, 1] */
-    TIDE_OP_COLUMN_SUMS,   /* [n, c] -> [c] */
-    TIDE_OP_SLICE,         /* columns first .. first + count - 1 */
-    TIDE_OP_SLICE_DX,      /* the same columns, the others 0 */
-    TIDE_OP_CONCAT,        /* columns of a, then of b */
-    TIDE_OP_DROPOUT,       /* x / keep where Philox(seed, step, id; element) < keep, else 0 */
-    TIDE_OP_GATHER,        /* x [m, w], rows i32 [n] -> [n, w]; row -1: zeros */
-    TIDE_OP_GATHER_SUM,    /* x [m, w], starts i32 [n + 1], rows i32 -> [n, w]: row i is the sum of
-                              x's rows[starts[i]] .. rows[starts[i + 1] - 1], in this order */
-    TIDE_OP_GATHER_MAX,    /* the same -> maxima (of none 0; of equals the first), i32 rows they are of
-                              (-1: none) */
-    TIDE_OP_GATHER_MAX_DX, /* g [m, w], i32 rows of maxima [m, w], starts, rows -> [n, w]: row i is
-                             the sum of those elements of g's listed rows whose maximum is of row
-                             call->row + i; a row that is listed twice in succession counts once */
-    TIDE_OP_RESHAPE,       /* the same storage under other dims; no kernel */
-    TIDE_OP_COUNT
+enum tide_op_code { /* operands and outputs of each: operations.def */
+#define TIDE_OPERATION(code, ...) TIDE_OP_##code,
+#include "operations.def"
+#undef TIDE_OPERATION
+                    TIDE_OP_RESHAPE, /* the same storage under other dims; no kernel */
+                    TIDE_OP_COUNT
 };
+
+enum { TIDE_OP_IS_LOSS = 1, TIDE_OP_MORE = 2 };
+struct tide_op_traits {
+    const char *name;
+    uint8_t in, out;
+    uint16_t integers; /* a bit an operand */
+    uint8_t flags;
+};
+extern const struct tide_op_traits tide_op_traits[TIDE_OP_COUNT];
+static inline bool tide_op_is_loss(unsigned code) {
+    return (tide_op_traits[code].flags & TIDE_OP_IS_LOSS) != 0;
+}
 
 /* ---- regions: elementwise programs, run tile by tile ---- */
 enum tide_micro_code {
@@ -123,11 +98,12 @@ struct tide_attributes {
     bool ta, tb;
     uint32_t first, count; /* slices; count is also the columns of what a SLICE_DX gives */
     uint32_t group;        /* mean_pixels: rows that are averaged */
-    uint32_t n, k, m;      /* bmm: of one product, as stored before ta and tb */
+    uint32_t n, k, m;      /* bmm: of one product, as stored before ta and tb; embed: operations.def */
     uint32_t id;           /* dropout: which one of its program */
     double alpha;          /* mm; 0 counts as 1 */
     double eps, rate;      /* batch norm: of the running statistics; eps also of layer norm */
     double keep;           /* dropout */
+    double smoothing;      /* xent */
     struct tide_window window;
     struct tide_region region;
 };
@@ -144,6 +120,10 @@ static inline size_t tide_operand_stride(const struct tide_operand *o) {
 }
 enum { TIDE_OP_INPUTS = TIDE_REGION_SOURCES, TIDE_OP_OUTPUTS = TIDE_REGION_OUTS };
 
+/* Rows by index (EMBED): groups of n rows of w elements, each read by m of the ids. */
+struct tide_op_groups {
+    size_t count, n, m, w;
+};
 struct tide_op_call {
     const struct tide_attributes *attributes;
     struct tide_operand in[TIDE_OP_INPUTS], out[TIDE_OP_OUTPUTS];
@@ -153,6 +133,14 @@ struct tide_op_call {
     bool accumulate;     /* MM, CONV_DW, EMBED_DW, COLUMN_SUMS: out[0] is added to */
     void *queue;         /* of a device with memory of its own; else NULL */
 };
+/* x: the operand whose rows the ids number. */
+static inline struct tide_op_groups tide_op_groups(const struct tide_op_call *call, const struct tide_operand *x) {
+    const size_t ids = call->in[1].rows * call->in[1].columns, all = x->rows * x->columns;
+    const size_t w = call->attributes->k ? call->attributes->k : x->columns, rows = w ? all / w : 0;
+    const size_t n = call->attributes->n ? call->attributes->n : rows, count = call->attributes->n ? rows / n : 1;
+    const struct tide_op_groups groups = {count, n, count ? ids / count : 0, w};
+    return groups;
+}
 /* What a call takes: arithmetic operations, and bytes of operands read and written, each once. */
 struct tide_work {
     double flops, bytes;

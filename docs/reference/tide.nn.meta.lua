@@ -61,10 +61,13 @@ function tide_nn.flatten(x) end
 ---@param share number of elements that become 0 in training
 function tide_nn.dropout(share) end
 
----Softmax and cross-entropy with labels 0 .. K-1; rows of label -1 do not count.
+---Softmax and cross-entropy with labels 0 .. K-1, one a row: of [B x T x K] they are [B x T]. Rows of label -1 do not
+---count. `weights`, one a row, multiply losses, and the count by which sums are divided; a row of weight 0 does not
+---count, whatever is in it. `smoothing` = e: the label's share is 1 - e, all classes share e.
 ---@param z? tide.nn.value one column a class; without z and labels a loss for nn.sequential
 ---@param labels? tide.nn.value
-function tide_nn.xent(z, labels) end
+---@param o? {weights?: tide.nn.value, smoothing?: number}
+function tide_nn.xent(z, labels, o) end
 
 ---Logistic loss, each column with its target in 0..1.
 ---@param z? tide.nn.value without it a loss for nn.sequential
@@ -303,6 +306,16 @@ function tide_nn_value:mm(other, o) end
 
 ---Products of matrices in pairs.
 function tide_nn_value:bmm(other, o) end
+
+---Rows by index, of each example its own: of [B x n x c] by [B x m] to [B x m x c], of [B x n] to [B x m]. Index 0 is the
+---first row, -1 gives zeros. A value of constant size is a table that all examples read.
+---@param index tide.nn.value
+function tide_nn_value:gather(index) end
+
+---Rows added up where an index says, in their order: of [B x m x c] by [B x m] to [B x n x c]. -1: nowhere.
+---@param index tide.nn.value
+---@param n integer rows of the result
+function tide_nn_value:scatter_add(index, n) end
 
 ---Columns first .. first + count - 1, from 1.
 function tide_nn_value:slice(first, count) end

@@ -3,24 +3,14 @@
  * operations that give its operands' gradients. Losses are sums, and give the gradient by their
  * operand themselves. Values that depend on no parameter (nor, if asked, on an input) get none.
  */
-#include "graph/graph.h"
+#include "graph/operations.h"
 
 #include "graph/levels.h"
 
 #include <string.h>
 
-struct walk {
-    struct tide_program *p;
-    uint32_t *gradient; /* by value; NONE: none yet */
-    bool *needed;       /* by value */
-    size_t values;      /* of the forward list: what is appended has no gradient */
-    const struct node *node;
-    uint32_t g; /* gradient of the node's first output */
-    int error;
-};
-
-static uint32_t apply(struct walk *w, enum tide_op_code code, size_t count, const uint32_t *in,
-                      const struct tide_attributes *attributes) {
+uint32_t tide__walk_apply(struct walk *w, enum tide_op_code code, size_t count, const uint32_t *in,
+                          const struct tide_attributes *attributes) {
     uint32_t out = NONE;
     if (w->error == 0) {
         w->error = tide_program_apply(w->p, code, in, count, attributes, &out);
@@ -28,7 +18,7 @@ static uint32_t apply(struct walk *w, enum tide_op_code code, size_t count, cons
     return w->error == 0 ? out : 0;
 }
 
-static uint32_t map3(struct walk *w, enum tide_micro_code code, uint32_t a, uint32_t b, uint32_t c) {
+uint32_t tide__walk_map(struct walk *w, enum tide_micro_code code, uint32_t a, uint32_t b, uint32_t c) {
     uint32_t out = NONE, in[3] = {a, b, c};
     double zeros[3] = {0, 0, 0};
     if (w->error == 0) {
@@ -38,7 +28,7 @@ static uint32_t map3(struct walk *w, enum tide_micro_code code, uint32_t a, uint
 }
 
 static uint32_t map2(struct walk *w, enum tide_micro_code code, uint32_t a, uint32_t b) {
-    return map3(w, code, a, b, NONE);
+    return tide__walk_map(w, code, a, b, NONE);
 }
 
 static uint32_t map_constant(struct walk *w, enum tide_micro_code code, double a, uint32_t b) {
@@ -50,15 +40,19 @@ static uint32_t map_constant(struct walk *w, enum tide_micro_code code, double a
     return w->error == 0 ? out : 0;
 }
 
-static void add(struct walk *w, uint32_t value, uint32_t g) {
+uint32_t tide__walk_reshape(struct walk *w, uint32_t x, const struct value *like) {
+    uint32_t out = NONE;
+    if (w->error == 0) {
+        w->error = tide_program_reshape(w->p, x, like->rank, like->dims, &out);
+    }
+    return w->error == 0 ? out : 0;
+}
+
+void tide__walk_add(struct walk *w, uint32_t value, uint32_t g) {
     if (w->error == 0 && value < w->values) {
         uint32_t before = w->gradient[value];
         w->gradient[value] = before == NONE ? g : map2(w, TIDE_MICRO_ADD, before, g);
     }
-}
-
-static bool wants(const struct walk *w, size_t input) {
-    return w->error == 0 && w->needed[w->node->in[input]];
 }
 
 /* ---- elementwise ---- */
@@ -95,7 +89,7 @@ static uint32_t unary(struct walk *w, enum tide_micro_code code, uint32_t x, uin
         return map2(w, TIDE_MICRO_MUL, g, t);
     case TIDE_MICRO_RELU: /* 0 at 0: where 0 >= y, 0, else g */
         t = map_constant(w, TIDE_MICRO_GE, 0, y);
-        return map3(w, TIDE_MICRO_SELECT, t, NONE, g);
+        return tide__walk_map(w, TIDE_MICRO_SELECT, t, NONE, g);
     case TIDE_MICRO_SOFTPLUS:
         return map2(w, TIDE_MICRO_MUL, g, map2(w, TIDE_MICRO_SIGMOID, x, NONE));
     default: /* sign */
@@ -131,20 +125,21 @@ static uint32_t several(struct walk *w, const struct tide_region *region, const 
                                  region->constant[code == TIDE_MICRO_MAX ? 1 : 0], 0};
             w->error = tide_program_map(w->p, TIDE_MICRO_GE, order, numbers, &first);
         }
-        return i == 0 ? map3(w, TIDE_MICRO_SELECT, first, g, NONE) : map3(w, TIDE_MICRO_SELECT, first, NONE, g);
+        return i == 0 ? tide__walk_map(w, TIDE_MICRO_SELECT, first, g, NONE)
+                      : tide__walk_map(w, TIDE_MICRO_SELECT, first, NONE, g);
     }
     case TIDE_MICRO_SELECT:
         if (i == 0 || operand[0] == NONE) {
             return NONE;
         }
-        return i == 1 ? map3(w, TIDE_MICRO_SELECT, operand[0], g, NONE)
-                      : map3(w, TIDE_MICRO_SELECT, operand[0], NONE, g);
+        return i == 1 ? tide__walk_map(w, TIDE_MICRO_SELECT, operand[0], g, NONE)
+                      : tide__walk_map(w, TIDE_MICRO_SELECT, operand[0], NONE, g);
     default:
         return NONE; /* comparisons */
     }
 }
 
-static void adjoint_map(struct walk *w) {
+void tide__adjoint_map(struct walk *w) {
     const struct tide_region region = w->node->attributes.region;
     const struct node node = *w->node; /* appending moves the list */
     uint32_t operand[3] = {NONE, NONE, NONE};
@@ -162,11 +157,11 @@ static void adjoint_map(struct walk *w) {
             continue;
         }
         if (region.kind[i] == TIDE_SOURCE_ROW) {
-            g = apply(w, TIDE_OP_COLUMN_SUMS, 1, &g, NULL);
+            g = tide__walk_apply(w, TIDE_OP_COLUMN_SUMS, 1, &g, NULL);
         } else if (region.kind[i] == TIDE_SOURCE_COLUMN) {
-            g = apply(w, TIDE_OP_ROW_SUMS, 1, &g, NULL);
+            g = tide__walk_apply(w, TIDE_OP_ROW_SUMS, 1, &g, NULL);
         }
-        add(w, operand[i], g);
+        tide__walk_add(w, operand[i], g);
     }
 }
 
@@ -175,61 +170,65 @@ static void adjoint_map(struct walk *w) {
 static uint32_t product(struct walk *w, enum tide_op_code code, bool ta, bool tb, uint32_t a, uint32_t b,
                         double alpha) {
     struct tide_attributes t = {.ta = ta, .tb = tb, .alpha = alpha};
-    return apply(w, code, 2, (uint32_t[]){a, b}, &t);
+    return tide__walk_apply(w, code, 2, (uint32_t[]){a, b}, &t);
 }
 
 /* y = a b: da = g b', db = a' g; and so on for the transposed. The right operand last, so that its
  * old value is read before a folded update changes it. */
-static void adjoint_product(struct walk *w) {
+void tide__adjoint_product(struct walk *w) {
     const struct node node = *w->node;
     enum tide_op_code code = node.code;
     bool ta = node.attributes.ta, tb = node.attributes.tb;
     double alpha = node.attributes.alpha;
     uint32_t a = node.in[0], b = node.in[1], g = w->g;
-    bool by_a = wants(w, 0), by_b = wants(w, 1);
+    bool by_a = tide__walk_wants(w, 0), by_b = tide__walk_wants(w, 1);
     if (by_a) {
-        add(w, a, ta ? product(w, code, tb, true, b, g, alpha) : product(w, code, false, !tb, g, b, alpha));
+        tide__walk_add(w, a, ta ? product(w, code, tb, true, b, g, alpha) : product(w, code, false, !tb, g, b, alpha));
     }
     if (by_b) {
-        add(w, b, tb ? product(w, code, true, ta, g, a, alpha) : product(w, code, !ta, false, a, g, alpha));
+        tide__walk_add(w, b, tb ? product(w, code, true, ta, g, a, alpha) : product(w, code, !ta, false, a, g, alpha));
     }
 }
 
-static void adjoint_conv(struct walk *w) {
+void tide__adjoint_conv(struct walk *w) {
     const struct node node = *w->node;
-    bool by_x = wants(w, 0), by_w = wants(w, 1);
+    bool by_x = tide__walk_wants(w, 0), by_w = tide__walk_wants(w, 1);
     if (by_x) {
         uint32_t in[2] = {w->g, node.in[1]};
-        add(w, node.in[0], apply(w, TIDE_OP_CONV_DX, 2, in, &node.attributes));
+        tide__walk_add(w, node.in[0], tide__walk_apply(w, TIDE_OP_CONV_DX, 2, in, &node.attributes));
     }
     if (by_w) {
         uint32_t in[2] = {node.in[0], w->g};
-        add(w, node.in[1], apply(w, TIDE_OP_CONV_DW, 2, in, &node.attributes));
+        tide__walk_add(w, node.in[1], tide__walk_apply(w, TIDE_OP_CONV_DW, 2, in, &node.attributes));
     }
 }
 
 /* Gradients that go to one image operand, whose dims the window carries. */
-static void adjoint_image(struct walk *w, enum tide_op_code code) {
+void tide__adjoint_image(struct walk *w) {
     const struct node node = *w->node;
+    const enum tide_op_code code = node.code == TIDE_OP_MAXPOOL   ? TIDE_OP_MAXPOOL_DX
+                                   : node.code == TIDE_OP_AVGPOOL ? TIDE_OP_AVGPOOL_DX
+                                                                  : TIDE_OP_MEAN_PIXELS_DX;
     struct tide_attributes t = node.attributes;
     const struct value *x = &w->p->values[node.in[0]];
     uint32_t in[2] = {w->g, node.out[1]};
     t.window.h = x->dims[0];
     t.window.w = x->dims[1];
     t.window.c = x->dims[2];
-    add(w, node.in[0], apply(w, code, code == TIDE_OP_MAXPOOL_DX ? 2 : 1, in, &t));
+    tide__walk_add(w, node.in[0], tide__walk_apply(w, code, code == TIDE_OP_MAXPOOL_DX ? 2 : 1, in, &t));
 }
 
-static void adjoint_norm(struct walk *w, enum tide_op_code code) {
+void tide__adjoint_norm(struct walk *w) {
     const struct node node = *w->node;
+    const enum tide_op_code code = node.code == TIDE_OP_BATCHNORM ? TIDE_OP_BATCHNORM_DX : TIDE_OP_LAYERNORM_DX;
     uint32_t in[5] = {w->g, node.in[0], node.in[1], node.out[1], node.out[2]};
-    uint32_t first = apply(w, code, 5, in, &node.attributes);
+    uint32_t first = tide__walk_apply(w, code, 5, in, &node.attributes);
     if (w->error == 0) {
         const struct node *made = &w->p->nodes[w->p->values[first].producer];
         uint32_t by[3] = {made->out[0], made->out[1], made->out[2]};
         for (size_t i = 0; i < 3; i++) {
             if (w->needed[node.in[i]]) {
-                add(w, node.in[i], by[i]);
+                tide__walk_add(w, node.in[i], by[i]);
             }
         }
     }
@@ -239,34 +238,34 @@ static void adjoint_norm(struct walk *w, enum tide_op_code code) {
 
 static uint32_t sliced(struct walk *w, uint32_t g, enum tide_op_code code, size_t first, size_t count) {
     struct tide_attributes t = {.first = (uint32_t)first, .count = (uint32_t)count};
-    return apply(w, code, 1, &g, &t);
+    return tide__walk_apply(w, code, 1, &g, &t);
 }
 
-static void adjoint_columns(struct walk *w) {
+void tide__adjoint_columns(struct walk *w) {
     const struct node node = *w->node;
     size_t columns = tide__graph_columns(&w->p->values[node.in[0]]);
     switch (node.code) {
     case TIDE_OP_SLICE:
-        add(w, node.in[0], sliced(w, w->g, TIDE_OP_SLICE_DX, node.attributes.first, columns));
+        tide__walk_add(w, node.in[0], sliced(w, w->g, TIDE_OP_SLICE_DX, node.attributes.first, columns));
         break;
     case TIDE_OP_SLICE_DX:
-        add(w, node.in[0], sliced(w, w->g, TIDE_OP_SLICE, node.attributes.first, columns));
+        tide__walk_add(w, node.in[0], sliced(w, w->g, TIDE_OP_SLICE, node.attributes.first, columns));
         break;
     case TIDE_OP_CONCAT: {
         size_t second = tide__graph_columns(&w->p->values[node.in[1]]);
-        bool by_a = wants(w, 0), by_b = wants(w, 1);
+        bool by_a = tide__walk_wants(w, 0), by_b = tide__walk_wants(w, 1);
         if (by_a) {
-            add(w, node.in[0], sliced(w, w->g, TIDE_OP_SLICE, 0, columns));
+            tide__walk_add(w, node.in[0], sliced(w, w->g, TIDE_OP_SLICE, 0, columns));
         }
         if (by_b) {
-            add(w, node.in[1], sliced(w, w->g, TIDE_OP_SLICE, columns, second));
+            tide__walk_add(w, node.in[1], sliced(w, w->g, TIDE_OP_SLICE, columns, second));
         }
         break;
     }
     default: { /* sums: g broadcast over x's shape; x - x may be NaN, hence the selection */
         uint32_t never = map_constant(w, TIDE_MICRO_MUL, 0, node.in[0]);
-        uint32_t zero = map3(w, TIDE_MICRO_SELECT, never, NONE, NONE);
-        add(w, node.in[0], map2(w, TIDE_MICRO_ADD, zero, w->g));
+        uint32_t zero = tide__walk_map(w, TIDE_MICRO_SELECT, never, NONE, NONE);
+        tide__walk_add(w, node.in[0], map2(w, TIDE_MICRO_ADD, zero, w->g));
         break;
     }
     }
@@ -276,27 +275,40 @@ static void adjoint_reshape(struct walk *w) {
     const struct node node = *w->node;
     if (node.joins) { /* each kind reads its rows of it */
         for (size_t i = 0; i < node.in_count; i++) {
-            add(w, node.in[i], w->g);
+            tide__walk_add(w, node.in[i], w->g);
         }
         return;
     }
     const struct value v = w->p->values[node.in[0]];
-    uint32_t out = NONE;
-    if (w->error == 0) {
-        w->error = tide_program_reshape(w->p, w->g, v.rank, v.dims, &out);
-    }
-    add(w, node.in[0], out);
+    tide__walk_add(w, node.in[0], tide__walk_reshape(w, w->g, &v));
 }
 
-static void adjoint_embed(struct walk *w) {
+void tide__adjoint_embed(struct walk *w) {
     const struct node node = *w->node;
-    uint32_t in[2] = {w->g, node.in[1]};
-    const struct value *table = &w->p->values[node.in[0]];
-    struct tide_attributes t = {.window = {.h = table->dims[0]}};
-    if (table->space == TIDE_SPACE_TABLE) {
-        t = (struct tide_attributes){.id = table->table};
+    const struct value table = w->p->values[node.in[0]];
+    const uint32_t in[2] = {w->g, node.in[1]};
+    struct tide_attributes t = {.n = node.attributes.n};
+    if (table.space == TIDE_SPACE_TABLE) {
+        t.id = table.table;
+    } else if (!table.space) {
+        t.window.h = table.dims[0];
     }
-    add(w, node.in[0], apply(w, TIDE_OP_EMBED_DW, 2, in, &t));
+    uint32_t made = tide__walk_apply(w, TIDE_OP_EMBED_DW, 2, in, &t);
+    if (t.n > 0 && w->error == 0 && w->p->values[made].rank != table.rank) {
+        made = tide__walk_reshape(w, made, &table); /* an id an example */
+    }
+    tide__walk_add(w, node.in[0], made);
+}
+
+void tide__adjoint_scatter(struct walk *w) {
+    const struct node node = *w->node;
+    const struct value x = w->p->values[node.in[0]];
+    const uint32_t in[2] = {w->g, node.in[1]};
+    uint32_t made = tide__walk_apply(w, TIDE_OP_EMBED, 2, in, NULL);
+    if (w->error == 0 && w->p->values[made].rank != x.rank) {
+        made = tide__walk_reshape(w, made, &x);
+    }
+    tide__walk_add(w, node.in[0], made);
 }
 
 /* ---- rows of lists ---- */
@@ -311,7 +323,7 @@ static uint32_t list(struct walk *w, enum tide_list which, uint32_t nth) {
 
 /* The transposed list: of what a child gives to all its parents the gradients are added up, of what
  * an edge gives there is one. */
-static void adjoint_gather(struct walk *w) {
+void tide__adjoint_lists(struct walk *w) {
     const struct node node = *w->node;
     const struct value x = w->p->values[node.in[0]];
     const size_t place = w->p->values[node.in[1]].place;
@@ -343,70 +355,35 @@ static void adjoint_gather(struct walk *w) {
         in[1] = list(w, TIDE_LIST_CHILD_START, 0);
         in[2] = list(w, TIDE_LIST_EDGE, 0);
     }
-    add(w, node.in[0], apply(w, code, count, in, NULL));
+    tide__walk_add(w, node.in[0], tide__walk_apply(w, code, count, in, NULL));
+}
+
+void tide__adjoint_softmax(struct walk *w) {
+    const uint32_t in[2] = {w->g, w->node->out[0]}, x = w->node->in[0];
+    tide__walk_add(w, x, tide__walk_apply(w, TIDE_OP_SOFTMAX_DX, 2, in, NULL));
+}
+
+/* The mask is a function of the operation's number: the same again. */
+void tide__adjoint_dropout(struct walk *w) {
+    const struct tide_attributes t = w->node->attributes;
+    const uint32_t dropouts = w->p->dropouts, x = w->node->in[0];
+    w->p->dropouts = t.id;
+    tide__walk_add(w, x, tide__walk_apply(w, TIDE_OP_DROPOUT, 1, &w->g, &t));
+    w->p->dropouts = dropouts;
+}
+
+void tide__adjoint_none(struct walk *w) {
+    w->error = tide__graph_wrong(w->p, "%s has no derivative", tide_op_names[w->node->code]);
 }
 
 static void adjoint(struct walk *w) {
-    uint32_t in[2] = {w->g, w->node->out[0]}, x = w->node->in[0];
-    switch (w->node->code) {
-    case TIDE_OP_MAP:
-        adjoint_map(w);
-        break;
-    case TIDE_OP_MM:
-    case TIDE_OP_BMM:
-        adjoint_product(w);
-        break;
-    case TIDE_OP_CONV:
-        adjoint_conv(w);
-        break;
-    case TIDE_OP_MAXPOOL:
-        adjoint_image(w, TIDE_OP_MAXPOOL_DX);
-        break;
-    case TIDE_OP_AVGPOOL:
-        adjoint_image(w, TIDE_OP_AVGPOOL_DX);
-        break;
-    case TIDE_OP_MEAN_PIXELS:
-        adjoint_image(w, TIDE_OP_MEAN_PIXELS_DX);
-        break;
-    case TIDE_OP_BATCHNORM:
-        adjoint_norm(w, TIDE_OP_BATCHNORM_DX);
-        break;
-    case TIDE_OP_LAYERNORM:
-        adjoint_norm(w, TIDE_OP_LAYERNORM_DX);
-        break;
-    case TIDE_OP_SOFTMAX:
-        add(w, x, apply(w, TIDE_OP_SOFTMAX_DX, 2, in, NULL));
-        break;
-    case TIDE_OP_EMBED:
-        adjoint_embed(w);
-        break;
-    case TIDE_OP_DROPOUT: { /* the mask is a function of the operation's number: the same again */
-        struct tide_attributes t = w->node->attributes;
-        uint32_t dropouts = w->p->dropouts;
-        w->p->dropouts = t.id;
-        add(w, x, apply(w, TIDE_OP_DROPOUT, 1, in, &t));
-        w->p->dropouts = dropouts;
-        break;
-    }
-    case TIDE_OP_RESHAPE:
-        adjoint_reshape(w);
-        break;
-    case TIDE_OP_GATHER:
-    case TIDE_OP_GATHER_SUM:
-    case TIDE_OP_GATHER_MAX:
-        adjoint_gather(w);
-        break;
-    case TIDE_OP_SLICE:
-    case TIDE_OP_SLICE_DX:
-    case TIDE_OP_CONCAT:
-    case TIDE_OP_ROW_SUMS:
-    case TIDE_OP_COLUMN_SUMS:
-        adjoint_columns(w);
-        break;
-    default:
-        w->error = tide__graph_wrong(w->p, "%s has no derivative", tide_op_names[w->node->code]);
-        break;
-    }
+    static void (*const adjoints[])(struct walk *) = {
+#define TIDE_OPERATION(code, name, in, out, integers, flags, shape, adjoint) tide__adjoint_##adjoint,
+#include "operations.def"
+#undef TIDE_OPERATION
+        adjoint_reshape,
+    };
+    adjoints[w->node->code](w);
 }
 
 /* ---- the walk ---- */
@@ -427,19 +404,15 @@ static void mark_needed(struct walk *w, bool of_inputs) {
     }
 }
 
-static bool is_loss(unsigned code) {
-    return code >= TIDE_OP_XENT && code <= TIDE_OP_SUM_LOSS;
-}
-
 static void visit(struct walk *w, size_t n) {
     struct node node = w->p->nodes[n];
     w->node = &node;
     w->p->layer = node.layer;
     w->p->kind = node.kind;
     memcpy(w->p->at, node.at, sizeof(w->p->at));
-    if (is_loss(node.code)) {
+    if (tide_op_is_loss(node.code)) {
         if (w->needed[node.in[0]]) {
-            add(w, node.in[0], node.out[1]);
+            tide__walk_add(w, node.in[0], node.out[1]);
         }
         return;
     }
@@ -479,7 +452,7 @@ static void visit_crossing(struct walk *w, size_t count, uint32_t *carried) {
             w->p->kind = node.kind;
             memcpy(w->p->at, node.at, sizeof(w->p->at));
             if (w->error == 0) {
-                adjoint_gather(w);
+                tide__adjoint_lists(w);
             }
         }
     }
@@ -493,7 +466,7 @@ static void publish(struct walk *w) {
         uint32_t state = w->p->children[i], g = w->gradient[state];
         if (g != NONE) {
             w->error = tide__vertex_as(w->p, g, TIDE_SPACE_VERTEX, &g);
-            add(w, w->p->values[state].alias, g);
+            tide__walk_add(w, w->p->values[state].alias, g);
         }
     }
 }
@@ -507,7 +480,7 @@ static void resolve(struct walk *w, size_t count, const uint32_t *carried) {
         uint32_t g = w->gradient[x];
         if (g == NONE) { /* nothing depends on it smoothly */
             w->p->kind = w->p->values[x].kind;
-            g = map3(w, TIDE_MICRO_SELECT, map_constant(w, TIDE_MICRO_MUL, 0, x), NONE, NONE);
+            g = tide__walk_map(w, TIDE_MICRO_SELECT, map_constant(w, TIDE_MICRO_MUL, 0, x), NONE, NONE);
         }
         w->p->values[carried[n]].alias = g;
     }

@@ -297,10 +297,6 @@ static void place_vertex(struct tide_run *run, uint32_t id) {
     }
 }
 
-static bool is_loss(const struct node *node) {
-    return node->code >= TIDE_OP_XENT && node->code <= TIDE_OP_SUM_LOSS;
-}
-
 /* Everything forward but the losses, for the level that was placed last. */
 static int compute_level(struct tide_run *run, uint64_t step) {
     struct growing *g = run->graphs.growing;
@@ -310,7 +306,7 @@ static int compute_level(struct tide_run *run, uint64_t step) {
     for (size_t n = 0; code == 0 && n < p->node_count; n++) {
         const struct node *node = &p->nodes[n];
         bool forward = node->section == SECTION_BEFORE || node->section == SECTION_UP ||
-                       (node->section == SECTION_AFTER && !node->backward && !is_loss(node));
+                       (node->section == SECTION_AFTER && !node->backward && !tide_op_is_loss(node->code));
         if (forward) {
             code = tide__levels_run_at(run, n, &l->rounds[g->levels - 1], step, NULL);
         }
@@ -402,7 +398,7 @@ int tide_run_grow_finish(struct tide_run *run, uint64_t step) {
         }
     }
     for (size_t n = 0; code == 0 && !run->plan->training && n < p->node_count; n++) {
-        code = is_loss(&p->nodes[n]) ? tide__levels_run_at(run, n, &all, step, NULL) : 0;
+        code = tide_op_is_loss(p->nodes[n].code) ? tide__levels_run_at(run, n, &all, step, NULL) : 0;
     }
     tide_run_grow_cancel(run);
     return code;

@@ -105,7 +105,7 @@ void tide__graph_compact(struct tide_program *p) {
         for (size_t o = 0; o < node->out_count; o++) {
             p->values[node->out[o]].producer = (uint32_t)n;
         }
-        if (node->code >= TIDE_OP_XENT && node->code <= TIDE_OP_SUM_LOSS) {
+        if (tide_op_is_loss(node->code)) {
             p->losses[losses++] = (uint32_t)n;
         }
     }

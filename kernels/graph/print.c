@@ -219,9 +219,9 @@ uint64_t tide_program_id(const struct tide_program *p) {
         const struct node *node = &p->nodes[n];
         const struct tide_attributes *a = &node->attributes;
         const struct tide_window *w = &a->window;
-        uint32_t parts[] = {node->code, node->in_count, node->out_count, a->ta, a->tb,     a->first,
-                            a->count,   a->id,          w->kh,           w->kw, w->stride, w->pad};
-        double numbers[] = {a->alpha, a->eps, a->rate, a->keep};
+        uint32_t parts[] = {node->code, node->in_count, node->out_count, a->ta,     a->tb,  a->first, a->count,
+                            a->id,      w->kh,          w->kw,           w->stride, w->pad, a->n,     a->k};
+        double numbers[] = {a->alpha, a->eps, a->rate, a->keep, a->smoothing};
         id = tide_hash(parts, sizeof(parts), id);
         id = tide_hash(numbers, sizeof(numbers), id);
         id = tide_hash(node->in, node->in_count * sizeof(node->in[0]), id);

@@ -284,10 +284,6 @@ int tide_program_output(struct tide_program *p, const char *name, uint32_t value
 
 /* ---- operations ---- */
 
-static bool is_loss(unsigned code) {
-    return code >= TIDE_OP_XENT && code <= TIDE_OP_SUM_LOSS;
-}
-
 static int append(struct tide_program *p, struct node *node, uint32_t *out) {
     struct value outs[TIDE_OP_OUTPUTS] = {0};
     for (size_t i = 0; i < node->in_count; i++) {
@@ -304,13 +300,13 @@ static int append(struct tide_program *p, struct node *node, uint32_t *out) {
         outs[o].root = node->code == TIDE_OP_RESHAPE ? p->values[node->in[0]].root : NONE;
         code = tide__graph_value(p, outs[o], &node->out[o]);
     }
-    if (code == 0 && is_loss(node->code)) {
+    if (code == 0 && tide_op_is_loss(node->code)) {
         code = tide__graph_grow(&p->losses, &p->loss_room, p->loss_count, sizeof(*p->losses));
     }
     if (code == 0) {
         code = tide__graph_node(p, node);
     }
-    if (code == 0 && is_loss(node->code)) {
+    if (code == 0 && tide_op_is_loss(node->code)) {
         p->losses[p->loss_count++] = (uint32_t)(p->node_count - 1);
     }
     *out = node->out[0];

@@ -397,7 +397,7 @@ int tide__vertex_order(struct tide_program *p) {
         for (size_t o = 0; o < sorted[n].out_count; o++) {
             p->values[sorted[n].out[o]].producer = (uint32_t)n;
         }
-        if (sorted[n].code >= TIDE_OP_XENT && sorted[n].code <= TIDE_OP_SUM_LOSS) {
+        if (tide_op_is_loss(sorted[n].code)) {
             p->losses[losses++] = (uint32_t)n;
         }
     }

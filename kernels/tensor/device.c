@@ -85,12 +85,17 @@ unsigned tide_rule_states(enum tide_rule rule) {
 }
 
 const char *const tide_op_names[TIDE_OP_COUNT + 1] = {
-    "map",           "mm",        "bmm",          "conv",        "conv_dx",        "conv_dw",    "maxpool",
-    "maxpool_dx",    "avgpool",   "avgpool_dx",   "mean_pixels", "mean_pixels_dx", "batchnorm",  "batchnorm_eval",
-    "batchnorm_dx",  "layernorm", "layernorm_dx", "softmax",     "softmax_dx",     "xent",       "sigmoid_xent",
-    "mse",           "hinge",     "sum_loss",     "embed",       "embed_dw",       "row_sums",   "column_sums",
-    "slice",         "slice_dx",  "concat",       "dropout",     "gather",         "gather_sum", "gather_max",
-    "gather_max_dx", "reshape",
+#define TIDE_OPERATION(code, name, ...) #name,
+#include "operations.def"
+#undef TIDE_OPERATION
+    "reshape",
+};
+
+const struct tide_op_traits tide_op_traits[TIDE_OP_COUNT] = {
+#define TIDE_OPERATION(code, name, in, out, integers, flags, ...) {#name, in, out, integers, flags},
+#include "operations.def"
+#undef TIDE_OPERATION
+    {"reshape", 1, 1, 1, 0},
 };
 
 const char *const tide_micro_names[TIDE_MICRO_COUNT + 1] = {

@@ -76,7 +76,7 @@ static inline size_t op_bytes(const struct op_shape *s, size_t element) {
 
 static inline size_t op_operand_bytes(enum tide_op_code code, bool out, size_t i,
                                       const struct tide_operand *operand, size_t element) {
-    bool loss = out && i == 0 && code >= TIDE_OP_XENT && code <= TIDE_OP_SUM_LOSS;
+    bool loss = out && i == 0 && tide_op_is_loss(code);
     bool places = i == 1 && (out ? code == TIDE_OP_MAXPOOL : code == TIDE_OP_MAXPOOL_DX);
     return operand->rows * tide_operand_stride(operand) * (loss ? sizeof(double) : places ? 1 : element);
 }

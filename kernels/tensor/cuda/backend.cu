@@ -37,43 +37,12 @@ static size_t scratch(enum tide_op_code code, const struct tide_op_call *call) {
 }
 
 /* In the order of enum tide_op_code. */
-static const tide_op_function functions[] = {tide_cuda_map,
-                                             tide_cuda_mm,
-                                             tide_cuda_bmm,
-                                             tide_cuda_conv,
-                                             tide_cuda_conv_dx,
-                                             tide_cuda_conv_dw,
-                                             tide_cuda_maxpool,
-                                             tide_cuda_maxpool_dx,
-                                             tide_cuda_avgpool,
-                                             tide_cuda_avgpool_dx,
-                                             tide_cuda_mean_pixels,
-                                             tide_cuda_mean_pixels_dx,
-                                             tide_cuda_batchnorm,
-                                             tide_cuda_batchnorm_eval,
-                                             tide_cuda_batchnorm_dx,
-                                             tide_cuda_layernorm,
-                                             tide_cuda_layernorm_dx,
-                                             tide_cuda_softmax,
-                                             tide_cuda_softmax_dx,
-                                             tide_cuda_xent,
-                                             tide_cuda_sigmoid_xent,
-                                             tide_cuda_mse,
-                                             tide_cuda_hinge,
-                                             tide_cuda_sum_loss,
-                                             tide_cuda_embed,
-                                             tide_cuda_embed_dw,
-                                             tide_cuda_row_sums,
-                                             tide_cuda_column_sums,
-                                             tide_cuda_slice,
-                                             tide_cuda_slice_dx,
-                                             tide_cuda_concat,
-                                             tide_cuda_dropout,
-                                             tide_cuda_gather,
-                                             tide_cuda_gather_sum,
-                                             tide_cuda_gather_max,
-                                             tide_cuda_gather_max_dx,
-                                             NULL /* reshape */};
+static const tide_op_function functions[] = {
+#define TIDE_OPERATION(code, name, ...) tide_cuda_##name,
+#include "operations.def"
+#undef TIDE_OPERATION
+    NULL /* reshape */
+};
 static_assert(sizeof(functions) / sizeof(functions[0]) == TIDE_OP_COUNT,
               "an operation has no function");
 

@@ -9,6 +9,8 @@ struct softmax_call {
     size_t rows, k;
     const float *z, *g;
     const int32_t *labels;
+    const float *weights; /* NULL: 1 */
+    double smoothing;
     float *out;
     double *parts; /* [rows, 3]: loss, counted, correct */
 };
@@ -70,28 +72,41 @@ template <int WIDTH> static __global__ void xent_kernel(const struct softmax_cal
     const bool own = row < s.rows;
     const float *z = s.z + (own ? row * s.k : 0);
     int32_t label = own ? s.labels[row] : -1;
-    if (label < 0 || (size_t)label >= s.k) { /* too large: noted elsewhere */
+    const float weight = own && s.weights ? s.weights[row] : 1.0f;
+    if (label < 0 || (size_t)label >= s.k || weight == 0.0f) { /* too large: noted elsewhere */
         label = -1;
     }
     const float most = row_max<WIDTH>(z, s.k, lane, own, shared);
     const double total = row_total<WIDTH>(z, s.k, lane, own, most, shared);
-    const float chosen = label < 0 ? 0.0f : z[label];
+    double chosen = label < 0 ? 0 : (double)z[label];
+    const bool wins = chosen >= (double)most;
     double earlier = 0; /* places before the label that are as large */
     for (size_t j = lane; label >= 0 && j < (size_t)label; j += WIDTH) {
         earlier += z[j] >= most ? 1 : 0;
     }
     earlier = gpu_sum<WIDTH>(earlier, shared);
+    if (s.smoothing > 0) { /* of all rows alike */
+        double mean = 0;
+        for (size_t j = lane; own && j < s.k; j += WIDTH) {
+            mean += (double)z[j];
+        }
+        mean = gpu_sum<WIDTH>(mean, shared) / (double)s.k;
+        chosen = (1 - s.smoothing) * chosen + s.smoothing * mean;
+    }
     if (own && lane == 0) {
         const bool counted = label >= 0;
-        s.parts[3 * row] = counted ? log(total) - ((double)chosen - (double)most) : 0;
-        s.parts[3 * row + 1] = counted ? 1 : 0;
-        s.parts[3 * row + 2] = counted && chosen >= most && earlier < 0.5 ? 1 : 0;
+        s.parts[3 * row] = counted ? (double)weight * (log(total) - (chosen - (double)most)) : 0;
+        s.parts[3 * row + 1] = counted ? (double)weight : 0;
+        s.parts[3 * row + 2] = counted && wins && earlier < 0.5 ? 1 : 0;
     }
-    const float scale = (float)(1 / total);
+    const float scale = (float)((double)weight / total);
+    const float right = (float)((double)weight * (1 - s.smoothing));
+    const float uniform = (float)((double)weight * s.smoothing / (double)s.k);
     gpu_together(); /* z[label] is read by all, and written below */
     for (size_t j = lane; own && j < s.k; j += WIDTH) {
         s.out[row * s.k + j] =
-            label < 0 ? 0.0f : expf(z[j] - most) * scale - (j == (size_t)label ? 1.0f : 0.0f);
+            label < 0 ? 0.0f
+                      : expf(z[j] - most) * scale - uniform - (j == (size_t)label ? right : 0.0f);
     }
 }
 
@@ -135,6 +150,8 @@ int tide_cuda_xent(const struct tide_op_call *call) {
     struct tide_cuda_queue *queue = tide_cuda_queue_of(call);
     struct softmax_call s = softmax_of(call);
     s.labels = (const int32_t *)call->in[1].data;
+    s.weights = (const float *)call->in[2].data;
+    s.smoothing = call->attributes->smoothing;
     s.out = (float *)call->out[1].data;
     s.parts = (double *)call->scratch;
     int code = tide_cuda_check_ids(queue, TIDE_CUDA_LABEL, s.labels, s.rows, s.k);

@@ -81,43 +81,9 @@ int tide_cuda_sum_columns(struct tide_cuda_queue *queue, enum tide_cuda_columns 
                           const float *x, const float *y, const float *mean, const float *inv, void *scratch,
                           double **sums);
 
-#define TIDE_CUDA_OPERATION(name) int tide_cuda_##name(const struct tide_op_call *call)
-TIDE_CUDA_OPERATION(map);
-TIDE_CUDA_OPERATION(mm);
-TIDE_CUDA_OPERATION(bmm);
-TIDE_CUDA_OPERATION(conv);
-TIDE_CUDA_OPERATION(conv_dx);
-TIDE_CUDA_OPERATION(conv_dw);
-TIDE_CUDA_OPERATION(maxpool);
-TIDE_CUDA_OPERATION(maxpool_dx);
-TIDE_CUDA_OPERATION(avgpool);
-TIDE_CUDA_OPERATION(avgpool_dx);
-TIDE_CUDA_OPERATION(mean_pixels);
-TIDE_CUDA_OPERATION(mean_pixels_dx);
-TIDE_CUDA_OPERATION(batchnorm);
-TIDE_CUDA_OPERATION(batchnorm_eval);
-TIDE_CUDA_OPERATION(batchnorm_dx);
-TIDE_CUDA_OPERATION(layernorm);
-TIDE_CUDA_OPERATION(layernorm_dx);
-TIDE_CUDA_OPERATION(softmax);
-TIDE_CUDA_OPERATION(softmax_dx);
-TIDE_CUDA_OPERATION(xent);
-TIDE_CUDA_OPERATION(sigmoid_xent);
-TIDE_CUDA_OPERATION(mse);
-TIDE_CUDA_OPERATION(hinge);
-TIDE_CUDA_OPERATION(sum_loss);
-TIDE_CUDA_OPERATION(embed);
-TIDE_CUDA_OPERATION(embed_dw);
-TIDE_CUDA_OPERATION(row_sums);
-TIDE_CUDA_OPERATION(column_sums);
-TIDE_CUDA_OPERATION(slice);
-TIDE_CUDA_OPERATION(slice_dx);
-TIDE_CUDA_OPERATION(concat);
-TIDE_CUDA_OPERATION(dropout);
-TIDE_CUDA_OPERATION(gather);
-TIDE_CUDA_OPERATION(gather_sum);
-TIDE_CUDA_OPERATION(gather_max);
-TIDE_CUDA_OPERATION(gather_max_dx);
+#define TIDE_OPERATION(code, name, ...) int tide_cuda_##name(const struct tide_op_call *call);
+#include "operations.def"
+#undef TIDE_OPERATION
 size_t tide_cuda_conv_scratch(enum tide_op_code code, const struct tide_op_call *call);
 size_t tide_cuda_loss_scratch(const struct tide_op_call *call);
 size_t tide_cuda_embed_scratch(const struct tide_op_call *call);

@@ -39,7 +39,8 @@ int tide_cuda_check_ids(struct tide_cuda_queue *queue, enum tide_cuda_fault_kind
 }
 
 struct embed_call {
-    size_t width, count, rows; /* of the table */
+    size_t width, count; /* of a row; of ids */
+    size_t rows, per;    /* of a group; ids of one */
     const float *from;
     const int32_t *ids;
     float *to;
@@ -49,10 +50,15 @@ __device__ static inline bool is_row(const struct embed_call *e, size_t i) {
     return e->ids[i] >= 0 && (size_t)e->ids[i] < e->rows;
 }
 
+/* Of all groups' rows; ids are fewer than 2^31. */
+__device__ static inline size_t row_of(const struct embed_call *e, size_t i) {
+    return (uint32_t)i / (uint32_t)e->per * e->rows + (size_t)e->ids[i];
+}
+
 static __global__ void embed_kernel(const struct embed_call e) {
     const size_t i = gpu_row<GPU_GROUP>();
     for (size_t j = gpu_lane<GPU_GROUP>(); i < e.count && j < e.width; j += GPU_GROUP) {
-        e.to[i * e.width + j] = is_row(&e, i) ? e.from[(size_t)e.ids[i] * e.width + j] : 0.0f;
+        e.to[i * e.width + j] = is_row(&e, i) ? e.from[row_of(&e, i) * e.width + j] : 0.0f;
     }
 }
 
@@ -64,14 +70,16 @@ static __global__ void zero_kernel(size_t n, float *x) {
 
 static int embed_of(const struct tide_op_call *call, const struct tide_operand *table,
                     struct embed_call *e) {
+    const struct tide_op_groups g = tide_op_groups(call, table);
     *e = {};
-    e->width = table->columns;
-    e->rows = table->rows;
-    e->count = call->in[1].rows * call->in[1].columns;
+    e->width = g.w;
+    e->rows = g.n;
+    e->per = g.m;
+    e->count = g.count * g.m;
     e->from = (const float *)call->in[0].data;
     e->ids = (const int32_t *)call->in[1].data;
     e->to = (float *)call->out[0].data;
-    return e->count > INT32_MAX ? TIDE_EINVAL
+    return e->count > INT32_MAX || g.count * g.n > INT32_MAX ? TIDE_EINVAL
                                 : tide_cuda_check_ids(tide_cuda_queue_of(call), TIDE_CUDA_ID,
                                                       e->ids, e->count, e->rows);
 }
@@ -99,7 +107,7 @@ static size_t padded(size_t count) {
 static __global__ void key_kernel(const struct embed_call e, size_t n, uint64_t *keys) {
     for (size_t i = gpu_thread(); i < n; i += gpu_stride()) {
         const bool counts = i < e.count && is_row(&e, i);
-        keys[i] = (uint64_t)(counts ? (uint32_t)e.ids[i] : UINT32_MAX) << 32 | (uint32_t)i;
+        keys[i] = (uint64_t)(counts ? (uint32_t)row_of(&e, i) : UINT32_MAX) << 32 | (uint32_t)i;
     }
 }
 
@@ -175,7 +183,7 @@ int tide_cuda_embed_dw(const struct tide_op_call *call) {
     uint64_t *keys = (uint64_t *)call->scratch;
     struct embed_call e;
     int code = embed_of(call, &call->out[0], &e);
-    const size_t all = e.rows * e.width, n = padded(e.count);
+    const size_t all = call->out[0].rows * call->out[0].columns, n = padded(e.count);
     if (code == 0 && all > 0 && !call->accumulate) {
         code = GPU_EACH(zero_kernel, gpu_blocks(all), queue, all, e.to);
     }

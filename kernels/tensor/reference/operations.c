@@ -2,21 +2,9 @@
  * The device "reference": every operation as plain loops in float64, written from the formulas and
  * sharing nothing with the fast kernels. For tests and gradient checks; slow on purpose.
  */
-#include "base/base.h"
-#include "operation.h"
+#include "tensor/reference/loops.h"
 
-#include <math.h>
 #include <string.h>
-
-typedef const struct tide_op_call *call_pointer;
-
-static const double *in(call_pointer c, size_t i) {
-    return c->in[i].data;
-}
-
-static double *out(call_pointer c, size_t i) {
-    return c->out[i].data;
-}
 
 /* ---- regions ---- */
 
@@ -73,7 +61,7 @@ static double micro(unsigned code, double a, double b, double c) {
     }
 }
 
-static int map(call_pointer call) {
+int REF(map)(call_pointer call) {
     const struct tide_region *region = &call->attributes->region;
     size_t rows = call->out[0].rows, columns = call->out[0].columns;
     double reg[TIDE_REGION_SOURCES + TIDE_REGION_MICROS];
@@ -116,7 +104,7 @@ static void product(bool ta, bool tb, size_t n, size_t m, size_t k, double alpha
     }
 }
 
-static int mm(call_pointer call) {
+int REF(mm)(call_pointer call) {
     const struct tide_attributes *t = call->attributes;
     size_t k = t->ta ? call->in[0].rows : call->in[0].columns;
     product(t->ta, t->tb, call->out[0].rows, call->out[0].columns, k, fpclassify(t->alpha) == FP_ZERO ? 1 : t->alpha,
@@ -125,7 +113,7 @@ static int mm(call_pointer call) {
     return 0;
 }
 
-static int bmm(call_pointer call) {
+int REF(bmm)(call_pointer call) {
     const struct tide_attributes *t = call->attributes;
     size_t ca = call->in[0].columns, cb = call->in[1].columns, m = call->out[0].columns;
     size_t n = t->ta ? ca : t->n, k = t->ta ? t->n : ca;
@@ -188,19 +176,19 @@ static void conv_dw_tap(call_pointer call, size_t p, size_t t, size_t s) {
     }
 }
 
-static int conv(call_pointer call) {
+int REF(conv)(call_pointer call) {
     zero(call, 0);
     each_tap(call, call->out[0].rows, conv_tap);
     return 0;
 }
 
-static int conv_dx(call_pointer call) {
+int REF(conv_dx)(call_pointer call) {
     zero(call, 0);
     each_tap(call, call->in[0].rows, conv_dx_tap);
     return 0;
 }
 
-static int conv_dw(call_pointer call) {
+int REF(conv_dw)(call_pointer call) {
     if (!call->accumulate) {
         zero(call, 0);
     }
@@ -220,7 +208,7 @@ static void max_tap(call_pointer call, size_t p, size_t t, size_t s) {
     }
 }
 
-static int maxpool(call_pointer call) {
+int REF(maxpool)(call_pointer call) {
     size_t n = call->out[1].rows * call->out[1].columns;
     if (n > 0) {
         memset(call->out[1].data, 255, n);
@@ -237,7 +225,7 @@ static void max_dx_tap(call_pointer call, size_t p, size_t t, size_t s) {
     }
 }
 
-static int maxpool_dx(call_pointer call) {
+int REF(maxpool_dx)(call_pointer call) {
     zero(call, 0);
     each_tap(call, call->in[0].rows, max_dx_tap);
     return 0;
@@ -270,19 +258,19 @@ static void avg_dx_tap(call_pointer call, size_t p, size_t t, size_t s) {
     }
 }
 
-static int avgpool(call_pointer call) {
+int REF(avgpool)(call_pointer call) {
     zero(call, 0);
     each_tap(call, call->out[0].rows, avg_tap);
     return 0;
 }
 
-static int avgpool_dx(call_pointer call) {
+int REF(avgpool_dx)(call_pointer call) {
     zero(call, 0);
     each_tap(call, call->in[0].rows, avg_dx_tap);
     return 0;
 }
 
-static int mean_pixels(call_pointer call) {
+int REF(mean_pixels)(call_pointer call) {
     size_t c = call->out[0].columns, group = call->attributes->group;
     zero(call, 0);
     for (size_t e = 0; e < call->out[0].rows * group * c; e++) {
@@ -291,7 +279,7 @@ static int mean_pixels(call_pointer call) {
     return 0;
 }
 
-static int mean_pixels_dx(call_pointer call) {
+int REF(mean_pixels_dx)(call_pointer call) {
     size_t c = call->out[0].columns, group = call->attributes->group;
     for (size_t e = 0; e < call->out[0].rows * c; e++) {
         out(call, 0)[e] = in(call, 0)[e / (group * c) * c + e % c] / (double)group;
@@ -317,7 +305,7 @@ static double squares_of(const double *x, size_t count, size_t stride, double me
     return sum;
 }
 
-static int batchnorm(call_pointer call) {
+int REF(batchnorm)(call_pointer call) {
     size_t n = call->in[0].rows, c = call->in[0].columns;
     double rate = call->attributes->rate, *running_mean = call->in[3].data;
     double *running_var = call->in[4].data;
@@ -338,7 +326,7 @@ static int batchnorm(call_pointer call) {
     return 0;
 }
 
-static int batchnorm_eval(call_pointer call) {
+int REF(batchnorm_eval)(call_pointer call) {
     size_t c = call->in[0].columns;
     for (size_t e = 0; e < call->in[0].rows * c; e++) {
         size_t j = e % c;
@@ -365,7 +353,7 @@ static void norm_dx(size_t count, size_t stride, const double *g, const double *
     }
 }
 
-static int batchnorm_dx(call_pointer call) {
+int REF(batchnorm_dx)(call_pointer call) {
     size_t n = call->in[0].rows, c = call->in[0].columns;
     zero(call, 1);
     zero(call, 2);
@@ -380,7 +368,7 @@ static int batchnorm_dx(call_pointer call) {
     return 0;
 }
 
-static int layernorm(call_pointer call) {
+int REF(layernorm)(call_pointer call) {
     size_t n = call->in[0].rows, c = call->in[0].columns;
     for (size_t i = 0; i < n; i++) {
         const double *x = in(call, 0) + i * c;
@@ -395,7 +383,7 @@ static int layernorm(call_pointer call) {
     return 0;
 }
 
-static int layernorm_dx(call_pointer call) {
+int REF(layernorm_dx)(call_pointer call) {
     size_t n = call->in[0].rows, c = call->in[0].columns;
     zero(call, 1);
     zero(call, 2);
@@ -423,7 +411,7 @@ static double log_sum_exp(const double *z, size_t k) {
     return most + log(sum);
 }
 
-static int softmax(call_pointer call) {
+int REF(softmax)(call_pointer call) {
     size_t k = call->in[0].columns;
     for (size_t i = 0; i < call->in[0].rows; i++) {
         double all = log_sum_exp(in(call, 0) + i * k, k);
@@ -434,7 +422,7 @@ static int softmax(call_pointer call) {
     return 0;
 }
 
-static int softmax_dx(call_pointer call) {
+int REF(softmax_dx)(call_pointer call) {
     size_t k = call->in[0].columns;
     for (size_t i = 0; i < call->in[0].rows; i++) {
         double inner = 0;
@@ -448,28 +436,35 @@ static int softmax_dx(call_pointer call) {
     return 0;
 }
 
-static int xent(call_pointer call) {
+int REF(xent)(call_pointer call) {
     size_t k = call->in[0].columns;
     const int32_t *labels = call->in[1].data;
+    const double smoothing = call->attributes->smoothing, *weights = call->in[2].data;
     double *loss = out(call, 0);
     loss[0] = loss[1] = loss[2] = 0;
     for (size_t i = 0; i < call->in[0].rows; i++) {
         const double *z = in(call, 0) + i * k;
-        double all = log_sum_exp(z, k), *dz = out(call, 1) + i * k;
+        double *dz = out(call, 1) + i * k, weight = weights ? weights[i] : 1;
         if (labels[i] < -1 || labels[i] >= (int64_t)k) {
             return tide_fail(TIDE_EINVAL, "example %zu has label %d, outside 0..%zu (-1 leaves it out)", i + 1,
                              labels[i], k - 1);
         }
-        size_t best = 0;
+        if (labels[i] < 0 || fpclassify(weight) == FP_ZERO) {
+            memset(dz, 0, k * sizeof(double));
+            continue;
+        }
+        size_t own = (size_t)labels[i], best = 0;
+        double all = log_sum_exp(z, k), mean = 0;
         for (size_t j = 0; j < k; j++) {
             best = z[j] > z[best] ? j : best;
+            mean += z[j] / (double)k;
         }
-        loss[0] += labels[i] < 0 ? 0 : all - z[labels[i]];
+        loss[0] += weight * (all - (smoothing > 0 ? (1 - smoothing) * z[own] + smoothing * mean : z[own]));
+        loss[1] += weight;
+        loss[2] += best == own;
         for (size_t j = 0; j < k; j++) { /* last: dz may be z */
-            dz[j] = labels[i] < 0 ? 0 : exp(z[j] - all) - (j == (size_t)labels[i]);
+            dz[j] = weight * (exp(z[j] - all) - (j == own ? 1 - smoothing : 0) - smoothing / (double)k);
         }
-        loss[1] += labels[i] >= 0;
-        loss[2] += labels[i] >= 0 && best == (size_t)labels[i];
     }
     return 0;
 }
@@ -504,64 +499,64 @@ static int element_loss(call_pointer call, enum element_loss kind) {
     return 0;
 }
 
-static int sigmoid_xent(call_pointer call) {
+int REF(sigmoid_xent)(call_pointer call) {
     return element_loss(call, SIGMOID_XENT);
 }
 
-static int mse(call_pointer call) {
+int REF(mse)(call_pointer call) {
     return element_loss(call, MSE);
 }
 
-static int hinge(call_pointer call) {
+int REF(hinge)(call_pointer call) {
     return element_loss(call, HINGE);
 }
 
-static int sum_loss(call_pointer call) {
+int REF(sum_loss)(call_pointer call) {
     return element_loss(call, SUM);
 }
 
 /* ---- rows and columns ---- */
 
-static int check_id(int32_t id, size_t i, size_t rows) {
-    return id < -1 || id >= (int64_t)rows
-               ? tide_fail(TIDE_EINVAL, "index %zu is %d, outside 0..%zu (-1: zeros)", i + 1, id, rows - 1)
-               : 0;
-}
+/* Each id, checked, with the row that it names; NULL: none. */
+typedef void (*each_row)(call_pointer call, size_t i, const size_t *row, size_t width);
 
-static int embed(call_pointer call) {
-    size_t w = call->in[0].columns;
+static int each_id(call_pointer call, const struct tide_operand *x, each_row f) {
+    const struct tide_op_groups g = tide_op_groups(call, x);
     const int32_t *ids = call->in[1].data;
-    for (size_t i = 0; i < call->in[1].rows * call->in[1].columns; i++) {
-        int code = check_id(ids[i], i, call->in[0].rows);
-        if (code != 0) {
-            return code;
+    for (size_t i = 0; i < g.count * g.m; i++) {
+        if (ids[i] < -1 || ids[i] >= (int64_t)g.n) {
+            return tide_fail(TIDE_EINVAL, "index %zu is %d, outside 0..%zu (-1: zeros)", i + 1, ids[i], g.n - 1);
         }
-        for (size_t j = 0; j < w; j++) {
-            out(call, 0)[i * w + j] = ids[i] < 0 ? 0 : in(call, 0)[(size_t)ids[i] * w + j];
-        }
+        size_t row = ids[i] < 0 ? 0 : i / g.m * g.n + (size_t)ids[i];
+        f(call, i, ids[i] < 0 ? NULL : &row, g.w);
     }
     return 0;
 }
 
-static int embed_dw(call_pointer call) {
-    size_t w = call->out[0].columns;
-    const int32_t *ids = call->in[1].data;
+static void take_row(call_pointer call, size_t i, const size_t *row, size_t width) {
+    for (size_t j = 0; j < width; j++) {
+        out(call, 0)[i * width + j] = row ? in(call, 0)[*row * width + j] : 0;
+    }
+}
+
+static void add_row(call_pointer call, size_t i, const size_t *row, size_t width) {
+    for (size_t j = 0; row && j < width; j++) {
+        out(call, 0)[*row * width + j] += in(call, 0)[i * width + j];
+    }
+}
+
+int REF(embed)(call_pointer call) {
+    return each_id(call, &call->in[0], take_row);
+}
+
+int REF(embed_dw)(call_pointer call) {
     if (!call->accumulate) {
         zero(call, 0);
     }
-    for (size_t i = 0; i < call->in[1].rows * call->in[1].columns; i++) {
-        int code = check_id(ids[i], i, call->out[0].rows);
-        if (code != 0) {
-            return code;
-        }
-        for (size_t j = 0; j < w && ids[i] >= 0; j++) {
-            out(call, 0)[(size_t)ids[i] * w + j] += in(call, 0)[i * w + j];
-        }
-    }
-    return 0;
+    return each_id(call, &call->out[0], add_row);
 }
 
-static int row_sums(call_pointer call) {
+int REF(row_sums)(call_pointer call) {
     size_t c = call->in[0].columns;
     for (size_t i = 0; i < call->in[0].rows; i++) {
         out(call, 0)[i] = mean_of(in(call, 0) + i * c, c, 1) * (double)c;
@@ -569,7 +564,7 @@ static int row_sums(call_pointer call) {
     return 0;
 }
 
-static int column_sums(call_pointer call) {
+int REF(column_sums)(call_pointer call) {
     size_t c = call->in[0].columns, n = call->in[0].rows;
     for (size_t j = 0; j < c; j++) {
         double sum = mean_of(in(call, 0) + j, n, c) * (double)n;
@@ -578,7 +573,7 @@ static int column_sums(call_pointer call) {
     return 0;
 }
 
-static int slice(call_pointer call) {
+int REF(slice)(call_pointer call) {
     size_t w = call->out[0].columns, c = call->in[0].columns;
     for (size_t e = 0; e < call->out[0].rows * w; e++) {
         out(call, 0)[e] = in(call, 0)[e / w * c + call->attributes->first + e % w];
@@ -586,7 +581,7 @@ static int slice(call_pointer call) {
     return 0;
 }
 
-static int slice_dx(call_pointer call) {
+int REF(slice_dx)(call_pointer call) {
     size_t w = call->in[0].columns, c = call->out[0].columns;
     zero(call, 0);
     for (size_t e = 0; e < call->in[0].rows * w; e++) {
@@ -595,7 +590,7 @@ static int slice_dx(call_pointer call) {
     return 0;
 }
 
-static int concat(call_pointer call) {
+int REF(concat)(call_pointer call) {
     size_t a = call->in[0].columns, b = call->in[1].columns, c = a + b;
     for (size_t e = 0; e < call->out[0].rows * c; e++) {
         size_t i = e / c, j = e % c;
@@ -604,7 +599,7 @@ static int concat(call_pointer call) {
     return 0;
 }
 
-static int dropout(call_pointer call) {
+int REF(dropout)(call_pointer call) {
     double keep = call->attributes->keep;
     uint64_t key = ((uint64_t)call->attributes->id << 40) + call->step;
     for (size_t e = 0; e < call->in[0].rows * call->in[0].columns; e++) {
@@ -619,7 +614,7 @@ static int dropout(call_pointer call) {
 
 /* ---- rows of lists ---- */
 
-static int gather(call_pointer call) {
+int REF(gather)(call_pointer call) {
     size_t w = call->out[0].columns, from = tide_operand_stride(&call->in[0]);
     const int32_t *rows = call->in[1].data;
     for (size_t e = 0; e < call->out[0].rows * w; e++) {
@@ -630,7 +625,7 @@ static int gather(call_pointer call) {
     return 0;
 }
 
-static int gather_sum(call_pointer call) {
+int REF(gather_sum)(call_pointer call) {
     size_t w = call->out[0].columns, from = tide_operand_stride(&call->in[0]);
     const int32_t *starts = call->in[1].data, *rows = call->in[2].data;
     for (size_t e = 0; e < call->out[0].rows * w; e++) {
@@ -644,7 +639,7 @@ static int gather_sum(call_pointer call) {
     return 0;
 }
 
-static int gather_max(call_pointer call) {
+int REF(gather_max)(call_pointer call) {
     size_t w = call->out[0].columns, from = tide_operand_stride(&call->in[0]);
     const int32_t *starts = call->in[1].data, *rows = call->in[2].data;
     for (size_t e = 0; e < call->out[0].rows * w; e++) {
@@ -664,7 +659,7 @@ static int gather_max(call_pointer call) {
     return 0;
 }
 
-static int gather_max_dx(call_pointer call) {
+int REF(gather_max_dx)(call_pointer call) {
     size_t w = call->out[0].columns, from = tide_operand_stride(&call->in[0]);
     const int32_t *winners = call->in[1].data, *starts = call->in[2].data, *rows = call->in[3].data;
     for (size_t e = 0; e < call->out[0].rows * w; e++) {
@@ -687,40 +682,7 @@ size_t tide__op_scratch_reference(enum tide_op_code code, const struct tide_op_c
 }
 
 const tide_op_function tide__op_functions_reference[TIDE_OP_COUNT] = {
-    [TIDE_OP_MAP] = map,
-    [TIDE_OP_MM] = mm,
-    [TIDE_OP_BMM] = bmm,
-    [TIDE_OP_CONV] = conv,
-    [TIDE_OP_CONV_DX] = conv_dx,
-    [TIDE_OP_CONV_DW] = conv_dw,
-    [TIDE_OP_MAXPOOL] = maxpool,
-    [TIDE_OP_MAXPOOL_DX] = maxpool_dx,
-    [TIDE_OP_AVGPOOL] = avgpool,
-    [TIDE_OP_AVGPOOL_DX] = avgpool_dx,
-    [TIDE_OP_MEAN_PIXELS] = mean_pixels,
-    [TIDE_OP_MEAN_PIXELS_DX] = mean_pixels_dx,
-    [TIDE_OP_BATCHNORM] = batchnorm,
-    [TIDE_OP_BATCHNORM_EVAL] = batchnorm_eval,
-    [TIDE_OP_BATCHNORM_DX] = batchnorm_dx,
-    [TIDE_OP_LAYERNORM] = layernorm,
-    [TIDE_OP_LAYERNORM_DX] = layernorm_dx,
-    [TIDE_OP_SOFTMAX] = softmax,
-    [TIDE_OP_SOFTMAX_DX] = softmax_dx,
-    [TIDE_OP_XENT] = xent,
-    [TIDE_OP_SIGMOID_XENT] = sigmoid_xent,
-    [TIDE_OP_MSE] = mse,
-    [TIDE_OP_HINGE] = hinge,
-    [TIDE_OP_SUM_LOSS] = sum_loss,
-    [TIDE_OP_EMBED] = embed,
-    [TIDE_OP_EMBED_DW] = embed_dw,
-    [TIDE_OP_ROW_SUMS] = row_sums,
-    [TIDE_OP_COLUMN_SUMS] = column_sums,
-    [TIDE_OP_SLICE] = slice,
-    [TIDE_OP_SLICE_DX] = slice_dx,
-    [TIDE_OP_CONCAT] = concat,
-    [TIDE_OP_DROPOUT] = dropout,
-    [TIDE_OP_GATHER] = gather,
-    [TIDE_OP_GATHER_SUM] = gather_sum,
-    [TIDE_OP_GATHER_MAX] = gather_max,
-    [TIDE_OP_GATHER_MAX_DX] = gather_max_dx,
+#define TIDE_OPERATION(code, name, ...) REF(name),
+#include "operations.def"
+#undef TIDE_OPERATION
 };

@@ -11,6 +11,7 @@
 #include "exchange.h"
 #include "program.h"
 
+#include <stddef.h>
 #include <string.h>
 
 static const char program_metatable, run_metatable; /* their addresses are registry keys */
@@ -138,28 +139,50 @@ static double number_field(lua_State *L, int index, const char *name, double oth
     return value;
 }
 
-static uint32_t count_field(lua_State *L, int index, const char *name) {
-    double value = number_field(L, index, name, 0);
-    return value >= 0 && value < 4294967295.0 ? (uint32_t)value : 0;
+/* The attributes that an operation of a script may have, and where they go. */
+static const struct attribute {
+    const char *name;
+    enum { COUNT, NUMBER, FLAG } kind;
+    size_t at;
+} known_attributes[] = {
+#define AT(field) offsetof(struct tide_attributes, field)
+    {"first", COUNT, AT(first)},    {"count", COUNT, AT(count)},  {"n", COUNT, AT(n)},
+    {"kh", COUNT, AT(window.kh)},   {"kw", COUNT, AT(window.kw)}, {"stride", COUNT, AT(window.stride)},
+    {"pad", COUNT, AT(window.pad)}, {"alpha", NUMBER, AT(alpha)}, {"eps", NUMBER, AT(eps)},
+    {"rate", NUMBER, AT(rate)},     {"keep", NUMBER, AT(keep)},   {"smoothing", NUMBER, AT(smoothing)},
+    {"ta", FLAG, AT(ta)},           {"tb", FLAG, AT(tb)},
+#undef AT
+};
+
+/* Of the value on top. */
+static void set_attribute(lua_State *L, struct tide_attributes *t, const char *name) {
+    for (size_t i = 0; i < TIDE_COUNT(known_attributes); i++) {
+        char *at = (char *)t + known_attributes[i].at;
+        if (strcmp(known_attributes[i].name, name) != 0) {
+            continue;
+        }
+        if (known_attributes[i].kind == FLAG) {
+            *(bool *)at = lua_toboolean(L, -1);
+        } else if (known_attributes[i].kind == COUNT) {
+            lua_Number value = luaL_checknumber(L, -1);
+            *(uint32_t *)(void *)at = value >= 0 && value < 4294967295.0 ? (uint32_t)value : 0;
+        } else {
+            *(double *)(void *)at = luaL_checknumber(L, -1);
+        }
+        return;
+    }
+    luaL_error(L, "operations have no attribute `%s`", name);
 }
 
 static struct tide_attributes check_attributes(lua_State *L, int index) {
+    struct tide_attributes t = {.eps = 1e-5, .rate = 0.1, .keep = 1};
     luaL_checktype(L, index, LUA_TTABLE);
-    struct tide_attributes t = {.first = count_field(L, index, "first"),
-                                .count = count_field(L, index, "count"),
-                                .alpha = number_field(L, index, "alpha", 0),
-                                .eps = number_field(L, index, "eps", 1e-5),
-                                .rate = number_field(L, index, "rate", 0.1),
-                                .keep = number_field(L, index, "keep", 1)};
-    t.window.kh = count_field(L, index, "kh");
-    t.window.kw = count_field(L, index, "kw");
-    t.window.stride = count_field(L, index, "stride");
-    t.window.pad = count_field(L, index, "pad");
-    lua_getfield(L, index, "ta");
-    t.ta = lua_toboolean(L, -1);
-    lua_getfield(L, index, "tb");
-    t.tb = lua_toboolean(L, -1);
-    lua_pop(L, 2);
+    lua_pushnil(L);
+    while (lua_next(L, index)) {
+        luaL_argcheck(L, lua_type(L, -2) == LUA_TSTRING, index, "attributes have names");
+        set_attribute(L, &t, lua_tostring(L, -2));
+        lua_pop(L, 1);
+    }
     return t;
 }
 

@@ -42,6 +42,11 @@ end
 
 local function is_value(v) return getmetatable(v) == value end
 
+local function whole(what, n)
+  if math.type(n) ~= "integer" or n < 1 then refuse("%s is %s, not a positive integer", what, tostring(n)) end
+  return n
+end
+
 local function wrap(p, id) return setmetatable({program = p, id = id}, value) end
 
 ---What follows in the list belongs to the layer being made, or to none, and to this line.
@@ -126,6 +131,17 @@ end
 function value:mm(other, o) return apply(self.program, "mm", {self, other}, o) end
 ---Products of matrices in pairs.
 function value:bmm(other, o) return apply(self.program, "bmm", {self, other}, o) end
+---Rows by index, of each example its own: of [B x n x c] by [B x m] to [B x m x c], of [B x n] to [B x m]. Index 0 is
+---the first row, -1 gives zeros. A value of constant size is a table that all examples read.
+---@param index tide.nn.value
+function value:gather(index) return apply(self.program, "embed", {self, index}) end
+---Rows added up where an index says, in their order: of [B x m x c] by [B x m] to [B x n x c]. -1: nowhere.
+---@param index tide.nn.value
+---@param n integer rows of the result
+function value:scatter_add(index, n)
+  whole("the rows of scatter_add", n)
+  return apply(self.program, "embed_dw", {self, index}, {n = n})
+end
 ---Columns first .. first + count - 1, from 1.
 function value:slice(first, count)
   return apply(self.program, "slice", {self}, {first = first - 1, count = count})
@@ -292,11 +308,6 @@ function nn.layer(kind, prefix, build, name)
                        made = setmetatable({}, {__mode = "k"})}, layer)
 end
 
-local function whole(what, n)
-  if math.type(n) ~= "integer" or n < 1 then refuse("%s is %s, not a positive integer", what, tostring(n)) end
-  return n
-end
-
 local function uniform(bound) return {"uniform", -bound, bound} end
 
 local LAYER_OPTIONS <const> = {name = true, bias = true, stride = true, pad = true, eps = true, rate = true}
@@ -416,7 +427,7 @@ local function loss(operation)
   return function(z, target)
     if z == nil then
       local function made(a, b) return nn[operation](a, b) end
-      REAL[made] = operation ~= "xent" or nil
+      REAL[made] = true
       return made
     end
     local made = apply(z.program, operation, {z, target})
@@ -425,10 +436,24 @@ local function loss(operation)
   end
 end
 
----Softmax and cross-entropy with labels 0 .. K-1; rows of label -1 do not count.
+---Softmax and cross-entropy with labels 0 .. K-1, one a row: of [B x T x K] they are [B x T]. Rows of label -1 do not
+---count. `weights`, one a row, multiply losses, and the count by which sums are divided; a row of weight 0 does not
+---count, whatever is in it. `smoothing` = e: the label's share is 1 - e, all classes share e.
 ---@param z? tide.nn.value one column a class; without z and labels a loss for nn.sequential
 ---@param labels? tide.nn.value
-nn.xent = loss "xent"
+---@param o? {weights?: tide.nn.value, smoothing?: number}
+function nn.xent(z, labels, o)
+  if not is_value(z) then
+    local given <const> = z
+    return function(a, b) return nn.xent(a, b, given) end
+  end
+  for key in pairs(o or {}) do
+    if key ~= "weights" and key ~= "smoothing" then refuse("nn.xent has no option `%s`: weights, smoothing", key) end
+  end
+  local made <const> = apply(z.program, "xent", {z, labels, o and o.weights}, {smoothing = o and o.smoothing})
+  made.is_loss = true
+  return made
+end
 ---Logistic loss, each column with its target in 0..1.
 ---@param z? tide.nn.value without it a loss for nn.sequential
 ---@param target? tide.nn.value

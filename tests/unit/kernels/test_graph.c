@@ -161,7 +161,7 @@ static void images_have_their_derivatives(void **cmocka_state) {
 
 static void rows_have_their_derivatives(void **cmocka_state) {
     (void)cmocka_state;
-    for (int what = 0; what < 9; what++) {
+    for (int what = 0; what < 12; what++) {
         begin("rows");
         uint32_t x = input("x", TIDE_VALUE_FLOAT, 1, 6, 0, 0), z = x;
         uint32_t gamma = parameter("gamma", 1, 6, 0, uniform),
@@ -195,6 +195,22 @@ static void rows_have_their_derivatives(void **cmocka_state) {
             z = op2(TIDE_OP_EMBED, parameter("table", 2, 3, 5, uniform),
                     input("ids", TIDE_VALUE_INDEX, 1, 2, 0, 0));
             add_input(&b, "ids", true, 2);
+            break;
+        case 8: /* rows by each example's index: of numbers, of rows of two; added up again */
+            add_input(&b, "i", true, 7);
+            z = op2(TIDE_OP_EMBED, x, input("i", TIDE_VALUE_INDEX, 1, 7, 0, 0));
+            break;
+        case 9:
+            add_input(&b, "i", true, 1);
+            expect(tide_program_reshape(p, x, 2, (uint32_t[]){3, 2}, &z));
+            z = op2(TIDE_OP_EMBED, z, input("i", TIDE_VALUE_INDEX, 0, 0, 0, 0));
+            break;
+        case 10:
+            add_input(&b, "i", true, 3);
+            expect(tide_program_reshape(p, x, 2, (uint32_t[]){3, 2}, &z));
+            z = apply(TIDE_OP_EMBED_DW, 2,
+                      (uint32_t[]){z, input("i", TIDE_VALUE_INDEX, 1, 3, 0, 0)},
+                      (struct tide_attributes){.n = 4});
             break;
         default: { /* a view in the middle */
             uint32_t dims[2] = {2, 3};

@@ -386,6 +386,13 @@ static void softmax_and_losses_agree(void **state) {
                                .eps = 8,
                                .of = OF_ALL};
         on_devices(&xent, false);
+        if (k > 1) { /* of one class the gradient is 0 but for rounding */
+            xent.in_count = 3;
+            xent.in[2] = (struct op_shape){n, 1, OP_FLOAT, 0, true};
+            xent.attributes.smoothing = 0.1;
+            xent.eps = 16;
+            on_devices(&xent, false);
+        }
         for (int code = TIDE_OP_SIGMOID_XENT; code <= TIDE_OP_SUM_LOSS; code++) {
             struct op_case c = {.what = tide_op_names[code],
                                 .code = (enum tide_op_code)code,
@@ -407,7 +414,9 @@ static void labels_outside_their_range_are_refused(void **state) {
         float z[8] = {0}, dz[8];
         double loss[3];
         int32_t labels[2] = {3, 4};
-        struct tide_op_call call = {.in = {{z, 2, 4}, {labels, 2, 1}},
+        const struct tide_attributes none = {0};
+        struct tide_op_call call = {.attributes = &none,
+                                    .in = {{z, 2, 4}, {labels, 2, 1}},
                                     .out = {{loss, 1, 3}, {dz, 2, 4}}};
         assert_int_equal(op_call(device, TIDE_OP_XENT, &call), TIDE_EINVAL);
         assert_non_null(strstr(tide_error_message(), "example 2 has label 4, outside 0..3"));
@@ -415,9 +424,34 @@ static void labels_outside_their_range_are_refused(void **state) {
         assert_int_equal(op_call(device, TIDE_OP_XENT, &call), TIDE_EINVAL);
         assert_int_equal(
             op_call(device, TIDE_OP_EMBED,
-                    &(struct tide_op_call){.in = {{z, 2, 4}, {labels, 2, 1}}, .out = {{dz, 2, 4}}}),
+                    &(struct tide_op_call){.attributes = &none,
+                                           .in = {{z, 2, 4}, {labels, 2, 1}},
+                                           .out = {{dz, 2, 4}}}),
             TIDE_EINVAL);
         assert_non_null(strstr(tide_error_message(), "index 1 is 3, outside 0..1"));
+    }
+}
+
+/* A row that does not count is left out whatever it holds, and is no NaN in the gradient. */
+static void rows_of_weight_0_are_left_out(void **state) {
+    (void)state;
+    const struct tide_device *device;
+    for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
+        float z[6] = {NAN, INFINITY, 1, 1, 1, 1}, weights[3] = {0, 2, 1}, dz[6];
+        double loss[3];
+        int32_t labels[3] = {0, 1, -1};
+        const struct tide_attributes smooth = {.smoothing = 0.2};
+        struct tide_op_call call = {.attributes = &smooth,
+                                    .in = {{z, 3, 2}, {labels, 3, 1}, {weights, 3, 1}},
+                                    .out = {{loss, 1, 3}, {dz, 3, 2}}};
+        assert_int_equal(op_call(device, TIDE_OP_XENT, &call), 0);
+        assert_true(fabs(loss[0] - 2 * log(2)) < 1e-6);
+        assert_true(fabs(loss[1] - 2) < 1e-9);
+        assert_float_equal(dz[0], 0, 0);
+        assert_float_equal(dz[1], 0, 0);
+        assert_float_equal(dz[2], 0.8f, 1e-6f);
+        assert_float_equal(dz[3], -0.8f, 1e-6f);
+        assert_float_equal(dz[4], 0, 0);
     }
 }
 
@@ -430,6 +464,7 @@ static void rows_and_columns_agree(void **state) {
         const struct op_shape ids = {n, 1, OP_IDS, 17, 0}, table = {17, k, 0, 0, 0};
         const struct op_shape two = {n, k + 17, 0, 0, 0}, rest = {n, 17, 0, 0, 0};
         const struct op_shape image = {n * 6, k, 0, 0, 0};
+        const struct op_shape own = {n, 5, OP_IDS, 6, 0}, some = {n * 5, k, 0, 0, 0};
         const struct op_case cases[] = {
             {"row_sums", TIDE_OP_ROW_SUMS, {0}, 1, 1, {x}, {per}, 4, OF_SUM, false},
             {"column_sums", TIDE_OP_COLUMN_SUMS, {0}, 1, 1, {x}, {row}, 4, OF_SUM, false},
@@ -464,6 +499,8 @@ static void rows_and_columns_agree(void **state) {
              (double)n + 2,
              OF_SUM,
              false},
+            {"gather", TIDE_OP_EMBED, {.n = 6}, 2, 1, {image, own}, {some}, 0, 0, false},
+            {"scatter", TIDE_OP_EMBED_DW, {.n = 6}, 2, 1, {some, own}, {image}, 7, OF_SUM, false},
             {"slice",
              TIDE_OP_SLICE,
              {.first = 9, .count = (uint32_t)k},
@@ -666,6 +703,7 @@ int main(void) {
         cmocka_unit_test(batch_norm_moves_the_running_statistics),
         cmocka_unit_test(softmax_and_losses_agree),
         cmocka_unit_test(labels_outside_their_range_are_refused),
+        cmocka_unit_test(rows_of_weight_0_are_left_out),
         cmocka_unit_test(rows_and_columns_agree),
         cmocka_unit_test(rows_of_lists_agree),
         cmocka_unit_test(dropout_keeps_the_share_it_is_told),

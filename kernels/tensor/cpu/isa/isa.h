@@ -38,42 +38,9 @@ typedef uint8_t tide_vecb __attribute__((vector_size(TIDE_LANES), aligned(1), ma
 #define VEC(pointer) (*(tide_vec *)(void *)(pointer))
 #define VECC(pointer) (*(const tide_vec *)(const void *)(pointer))
 
-int OP(map)(const struct tide_op_call *call);
-int OP(mm)(const struct tide_op_call *call);
-int OP(bmm)(const struct tide_op_call *call);
-int OP(conv)(const struct tide_op_call *call);
-int OP(conv_dx)(const struct tide_op_call *call);
-int OP(conv_dw)(const struct tide_op_call *call);
-int OP(maxpool)(const struct tide_op_call *call);
-int OP(maxpool_dx)(const struct tide_op_call *call);
-int OP(avgpool)(const struct tide_op_call *call);
-int OP(avgpool_dx)(const struct tide_op_call *call);
-int OP(mean_pixels)(const struct tide_op_call *call);
-int OP(mean_pixels_dx)(const struct tide_op_call *call);
-int OP(batchnorm)(const struct tide_op_call *call);
-int OP(batchnorm_eval)(const struct tide_op_call *call);
-int OP(batchnorm_dx)(const struct tide_op_call *call);
-int OP(layernorm)(const struct tide_op_call *call);
-int OP(layernorm_dx)(const struct tide_op_call *call);
-int OP(softmax)(const struct tide_op_call *call);
-int OP(softmax_dx)(const struct tide_op_call *call);
-int OP(xent)(const struct tide_op_call *call);
-int OP(sigmoid_xent)(const struct tide_op_call *call);
-int OP(mse)(const struct tide_op_call *call);
-int OP(hinge)(const struct tide_op_call *call);
-int OP(sum_loss)(const struct tide_op_call *call);
-int OP(embed)(const struct tide_op_call *call);
-int OP(embed_dw)(const struct tide_op_call *call);
-int OP(row_sums)(const struct tide_op_call *call);
-int OP(column_sums)(const struct tide_op_call *call);
-int OP(slice)(const struct tide_op_call *call);
-int OP(slice_dx)(const struct tide_op_call *call);
-int OP(concat)(const struct tide_op_call *call);
-int OP(dropout)(const struct tide_op_call *call);
-int OP(gather)(const struct tide_op_call *call);
-int OP(gather_sum)(const struct tide_op_call *call);
-int OP(gather_max)(const struct tide_op_call *call);
-int OP(gather_max_dx)(const struct tide_op_call *call);
+#define TIDE_OPERATION(code, name, ...) int OP(name)(const struct tide_op_call *call);
+#include "operations.def"
+#undef TIDE_OPERATION
 void OP(update)(const struct tide_step *u, size_t n, void *w, const void *g, void *a, void *b);
 double OP(norm2)(size_t n, const void *x);
 void OP(exp_all)(size_t n, float *out, const float *in); /* in place too */

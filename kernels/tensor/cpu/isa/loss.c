@@ -112,12 +112,33 @@ static bool is_first_maximum(const float *z, int32_t label, float most) {
     return true;
 }
 
+/* z times a row's part of the loss: (1 - smoothing) z_label + smoothing mean(z). */
+static double xent_own(size_t k, const float *z, int32_t label, double smoothing) {
+    return smoothing > 0 ? (1 - smoothing) * (double)z[label] + smoothing * tide_sum(k, z) / (double)k
+                         : (double)z[label];
+}
+
+/* dz: exponentials of sum `total`, times w / total, less what the label and the uniform part take. */
+static void xent_gradient(size_t k, float *dz, int32_t label, double total, double w, double smoothing) {
+    scale(k, (float)(w / total), dz);
+    if (smoothing > 0) {
+        const float uniform = (float)(w * smoothing / (double)k);
+        TIDE_INDEPENDENT
+        for (size_t j = 0; j < k; j++) {
+            dz[j] -= uniform;
+        }
+    }
+    dz[label] -= (float)(w * (1 - smoothing));
+}
+
 int OP(xent)(const struct tide_op_call *call) {
     size_t rows = call->in[0].rows, k = call->in[0].columns, step = block_rows(k);
     const int32_t *labels = call->in[1].data;
-    double *loss = call->out[0].data, total[BLOCK_ROWS], sum = 0;
-    float most[BLOCK_ROWS], own[BLOCK_ROWS];
-    size_t counted = 0, correct = 0;
+    const float *weights = call->in[2].data;
+    const double smoothing = call->attributes->smoothing;
+    double *loss = call->out[0].data, total[BLOCK_ROWS], own[BLOCK_ROWS], sum = 0, counted = 0;
+    float most[BLOCK_ROWS];
+    size_t correct = 0;
     for (size_t r = 0; r < rows; r++) {
         int code = check_label(labels[r], k, r);
         if (code != 0) {
@@ -129,24 +150,24 @@ int OP(xent)(const struct tide_op_call *call) {
         const float *z = (const float *)call->in[0].data + r * k;
         float *dz = (float *)call->out[1].data + r * k;
         for (size_t i = 0; i < n; i++) { /* before dz, which may be z, is written */
-            own[i] = labels[r + i] < 0 ? 0 : z[i * k + (size_t)labels[r + i]];
-            most[i] = row_max(k, z + i * k);
-            correct += labels[r + i] >= 0 && is_first_maximum(z + i * k, labels[r + i], most[i]);
+            const bool counts = labels[r + i] >= 0 && !(weights && weights[r + i] == 0.0f);
+            own[i] = counts ? xent_own(k, z + i * k, labels[r + i], smoothing) : 0;
+            correct += counts && is_first_maximum(z + i * k, labels[r + i], row_max(k, z + i * k));
         }
         exponentials(n, k, z, dz, most, total);
         for (size_t i = 0; i < n; i++) {
-            if (labels[r + i] < 0) {
+            const double w = weights ? (double)weights[r + i] : 1;
+            if (labels[r + i] < 0 || (weights && weights[r + i] == 0.0f)) {
                 memset(dz + i * k, 0, k * sizeof(float));
                 continue;
             }
-            counted++;
-            sum += log(total[i]) - ((double)own[i] - (double)most[i]);
-            scale(k, (float)(1 / total[i]), dz + i * k);
-            dz[i * k + (size_t)labels[r + i]] -= 1.0f;
+            counted += w;
+            sum += w * (log(total[i]) - (own[i] - (double)most[i]));
+            xent_gradient(k, dz + i * k, labels[r + i], total[i], w, smoothing);
         }
     }
     loss[0] = sum;
-    loss[1] = (double)counted;
+    loss[1] = counted;
     loss[2] = (double)correct;
     return 0;
 }

@@ -54,54 +54,54 @@ int OP(mean_pixels_dx)(const struct tide_op_call *call) {
     return 0;
 }
 
-static int check_ids(const int32_t *ids, size_t count, size_t rows) {
-    for (size_t i = 0; i < count; i++) {
-        if (ids[i] < -1 || ids[i] >= (int64_t)rows) {
-            return tide_fail(TIDE_EINVAL, "index %zu is %d, outside 0..%zu (-1: zeros)", i + 1, ids[i], rows - 1);
+static int check_ids(const int32_t *ids, const struct tide_op_groups *g) {
+    for (size_t i = 0; i < g->count * g->m; i++) {
+        if (ids[i] < -1 || ids[i] >= (int64_t)g->n) {
+            return tide_fail(TIDE_EINVAL, "index %zu is %d, outside 0..%zu (-1: zeros)", i + 1, ids[i], g->n - 1);
         }
     }
     return 0;
 }
 
 int OP(embed)(const struct tide_op_call *call) {
-    size_t w = call->in[0].columns, count = call->in[1].rows * call->in[1].columns;
+    const struct tide_op_groups g = tide_op_groups(call, &call->in[0]);
     const float *table = call->in[0].data;
     const int32_t *ids = call->in[1].data;
     float *out = call->out[0].data;
-    int code = check_ids(ids, count, call->in[0].rows);
-    for (size_t i = 0; code == 0 && i < count; i++) {
-        if (ids[i] < 0) {
-            memset(out + i * w, 0, w * sizeof(float));
-        } else {
-            memcpy(out + i * w, table + (size_t)ids[i] * w, w * sizeof(float));
+    int code = check_ids(ids, &g);
+    for (size_t b = 0; code == 0 && b < g.count; b++, table += g.n * g.w) {
+        for (size_t i = 0; i < g.m; i++, ids++, out += g.w) {
+            if (*ids < 0) {
+                memset(out, 0, g.w * sizeof(float));
+            } else {
+                memcpy(out, table + (size_t)*ids * g.w, g.w * sizeof(float));
+            }
         }
     }
     return code;
 }
 
 int OP(embed_dw)(const struct tide_op_call *call) {
-    size_t w = call->out[0].columns, count = call->in[1].rows * call->in[1].columns;
+    const struct tide_op_groups groups = tide_op_groups(call, &call->out[0]);
     const float *g = call->in[0].data;
     const int32_t *ids = call->in[1].data;
     float *out = call->out[0].data;
-    int code = check_ids(ids, count, call->out[0].rows);
-    if (code != 0) {
-        return code;
+    const size_t all = call->out[0].rows * call->out[0].columns, w = groups.w;
+    int code = check_ids(ids, &groups);
+    if (code == 0 && !call->accumulate && all > 0) {
+        memset(out, 0, all * sizeof(float));
     }
-    if (!call->accumulate && call->out[0].rows * w > 0) {
-        memset(out, 0, call->out[0].rows * w * sizeof(float));
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (ids[i] < 0) {
-            continue;
-        }
-        float *to = out + (size_t)ids[i] * w;
-        TIDE_INDEPENDENT
-        for (size_t j = 0; j < w; j++) {
-            to[j] += g[i * w + j];
+    for (size_t b = 0; code == 0 && b < groups.count; b++, out += groups.n * w) {
+        for (size_t i = 0; i < groups.m; i++, ids++, g += w) {
+            float *to = out + (size_t)(*ids < 0 ? 0 : *ids) * w;
+            const size_t width = *ids < 0 ? 0 : w;
+            TIDE_INDEPENDENT
+            for (size_t j = 0; j < width; j++) {
+                to[j] += g[j];
+            }
         }
     }
-    return 0;
+    return code;
 }
 
 /* ---- columns ---- */
