@@ -26,7 +26,7 @@ enum tide_update {
 };
 enum tide_wire_type { TIDE_WIRE_F32, TIDE_WIRE_F16, TIDE_WIRE_BF16 };
 /* What is done so that an access finds its row on its own node (docs/guides/consistency.md,
- * docs/internals/architecture.md). */
+ * docs/internals/relocation.md). */
 enum tide_technique {
     TIDE_STATIC,    /* nothing: a row stays at the home of its slot */
     TIDE_RELOCATE,  /* the row goes where it is localized */

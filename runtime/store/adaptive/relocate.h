@@ -5,7 +5,7 @@
  * Every key has a home and exactly one owner, or its row is on the way between two. The home
  * numbers the changes of owner (terms) and records the new owner *before* anything is sent. A
  * requester is ARRIVING before its LOC leaves, so whatever reaches it early waits there. See
- * section "Relocation" of docs/internals/architecture.md.
+ * docs/internals/relocation.md.
  */
 #ifndef TIDE_STORE_RELOCATE_H
 #define TIDE_STORE_RELOCATE_H
