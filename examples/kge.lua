@@ -16,7 +16,7 @@ local opt = tide.options {
   penalty    = {"kind of regulariser; without it n3 for complex, l2 else", type = "string", choices = {"l2", "n3"}},
   gamma      = {"weight of the regulariser; without it 0.15 for n3, 0.001 for l2", type = "number"},
   mode       = {"mini-batches, or one example after the other", default = "batched", choices = {"batched", "steps"}},
-  sampling   = {"order random: how negatives are drawn (scripting.md); without it: local for mini-batches whose rows "
+  sampling   = {"order random: how negatives are drawn (docs/guides/tables.md); default: local for mini-batches whose "
                 .. "relocate, else preloc", type = "string",
                 choices = {"naive", "preloc", "pool", "postpone", "local"}},
   ahead      = {"mode steps: triples sent for while others are worked on; without it: 64 for sampling local, else 8",

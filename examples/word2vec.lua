@@ -15,7 +15,7 @@ local opt = tide.options {
   subsample = {"words more frequent than this share are thinned; without it 0.01 with --data generated, else 0.001",
                type = "number"},
   min_count = {"rarer words are left out; without it 1 with --data generated, else 5", type = "integer"},
-  sampling  = {"how negatives are drawn (scripting.md): independently, or so that their rows are near",
+  sampling  = {"how negatives are drawn (docs/guides/tables.md): independently, or so that their rows are near",
                default = "pool", choices = {"naive", "preloc", "pool", "postpone", "local"}},
   batch     = {"pairs whose rows are pulled and pushed together; without it 1024, fewer of long vectors",
                type = "integer"},

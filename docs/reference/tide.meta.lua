@@ -729,7 +729,7 @@ function tide.normal(o) end
 ---@param o {fan_in: number, fan_out: number}
 function tide.xavier(o) end
 
----Describes a table of rows of 32-bit floats; each run makes its own. docs/guides/scripting.md has all fields.
+---Describes a table of rows of 32-bit floats; each run makes its own. docs/guides/tables.md has all fields.
 ---@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
 --- unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared
 ---@return table spec
@@ -767,7 +767,7 @@ function tide_table_handle:pull_local(keys) end
 ---@return tide.error? err
 function tide_table_handle:localize(keys, o) end
 
----Draws keys, for negative sampling. The level says what draws must promise, and chooses the scheme: docs/guides/scripting.md.
+---Draws keys, for negative sampling. The level says what draws must promise, and chooses the scheme: docs/guides/tables.md.
 ---@param o {dist?: "uniform"|number[]|fun(): integer, level?: "conform"|"bounded"|"long_term"|"none", scheme?: string, first?: integer, count?: integer, group?: integer, reuse?: integer, seed?: integer}
 ---@return tide.sampler
 function tide_table_handle:sampler(o) end
@@ -777,7 +777,7 @@ function tide_table_handle:sampler(o) end
 ---@return string|true consistency
 function tide_table_handle:consistency(bound) end
 
----The learning rate in force, or another one for all nodes, also those that join later: pushes that reach their row after this returns are applied by it. docs/guides/scripting.md.
+---The learning rate in force, or another one for all nodes, also those that join later: pushes that reach their row after this returns are applied by it. docs/guides/tables.md.
 ---@param rate? number
 ---@return number|true|nil rate nil: the rule has none; nil, err: it cannot be changed
 ---@return tide.error? err

@@ -307,8 +307,8 @@ function tide_nn_value:mm(other, o) end
 ---Products of matrices in pairs.
 function tide_nn_value:bmm(other, o) end
 
----Rows by index, of each example its own: of [B x n x c] by [B x m] to [B x m x c], of [B x n] to [B x m]. Index 0 is the
----first row, -1 gives zeros. A value of constant size is a table that all examples read.
+---Rows by index, of each example its own: of [B x n x c] by [B x m] to [B x m x c], of [B x n] to [B x m]. Index 0 is
+---the first row, -1 gives zeros. A value of constant size is a table that all examples read.
 ---@param index tide.nn.value
 function tide_nn_value:gather(index) end
 

@@ -35,7 +35,7 @@ local PAGES <const> = {
     {module = "tide.run.trials", anonymous = "sweep", prefix = "tide.", class = "tide", rename = {sweep = "trials"}},
     {module = "tide.run.trials", own = "trials", prefix = "tide.trials.", class = "tide.trials_module"},
     {module = "tide.run.trials", own = "result", prefix = "trials_result:", class = "tide.trials.result"}}},
-  {name = "table", title = "Tables", guide = "scripting.md", sources = {
+  {name = "table", title = "Tables", guide = "tables.md", sources = {
     {module = "tide.run.table_spec", own = "table_spec", prefix = "tide.", class = "tide", rename = {new = "table"}},
     {module = "tide.meta.table", own = "handle", prefix = "table:", class = "tide.table_handle"},
     {module = "tide.meta.table", own = "ticket", prefix = "ticket:", class = "tide.ticket"},

@@ -1,5 +1,5 @@
 ---@meta
--- Handles of tables, which C provides (lua/host/table). docs/guides/scripting.md is the guide, docs/guides/techniques.md and
+-- Handles of tables, which C provides (lua/host/table). docs/guides/tables.md is the guide, docs/guides/techniques.md and
 -- docs/guides/consistency.md go further. Calls suspend the fiber that makes them; what fails is raised, but of `localize` and
 -- `intent`, which are hints.
 
@@ -35,7 +35,7 @@ function handle:pull_local(keys) end
 ---@return tide.error? err
 function handle:localize(keys, o) end
 
----Draws keys, for negative sampling. The level says what draws must promise, and chooses the scheme: docs/guides/scripting.md.
+---Draws keys, for negative sampling. The level says what draws must promise, and chooses the scheme: docs/guides/tables.md.
 ---@param o {dist?: "uniform"|number[]|fun(): integer, level?: "conform"|"bounded"|"long_term"|"none", scheme?: string, first?: integer, count?: integer, group?: integer, reuse?: integer, seed?: integer}
 ---@return tide.sampler
 function handle:sampler(o) end
@@ -45,7 +45,7 @@ function handle:sampler(o) end
 ---@return string|true consistency
 function handle:consistency(bound) end
 
----The learning rate in force, or another one for all nodes, also those that join later: pushes that reach their row after this returns are applied by it. docs/guides/scripting.md.
+---The learning rate in force, or another one for all nodes, also those that join later: pushes that reach their row after this returns are applied by it. docs/guides/tables.md.
 ---@param rate? number
 ---@return number|true|nil rate nil: the rule has none; nil, err: it cannot be changed
 ---@return tide.error? err

@@ -168,7 +168,7 @@ end
 ---@package
 function table_spec.is(spec) return getmetatable(spec) == table_spec end
 
----Describes a table of rows of 32-bit floats; each run makes its own. docs/guides/scripting.md has all fields.
+---Describes a table of rows of 32-bit floats; each run makes its own. docs/guides/tables.md has all fields.
 ---@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
 ---  unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared
 ---@return table spec
