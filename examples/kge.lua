@@ -17,7 +17,7 @@ local opt = tide.options {
   gamma      = {"weight of the regulariser; without it 0.15 for n3, 0.001 for l2", type = "number"},
   mode       = {"mini-batches, or one example after the other", default = "batched", choices = {"batched", "steps"}},
   sampling   = {"order random: how negatives are drawn (docs/guides/tables.md); default: local for mini-batches whose "
-                .. "relocate, else preloc", type = "string",
+                .. "rows relocate, else preloc", type = "string",
                 choices = {"naive", "preloc", "pool", "postpone", "local"}},
   ahead      = {"mode steps: triples sent for while others are worked on; without it: 64 for sampling local, else 8",
                 type = "integer"},
