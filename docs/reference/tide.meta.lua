@@ -96,7 +96,7 @@ function tide.sleep(time) end
 ---@param seed integer
 function tide.random(seed) end
 
----Numeric tools, the `k` of policies: see docs/guides/policies.md.
+---Numeric tools, the `k` of policies: see docs/guides/policy-contract.md.
 tide.k = nil
 
 ---Times and sizes as text.
@@ -2028,7 +2028,7 @@ local tide_k = {}
 ---@return {at: number, per: number}
 function tide_k.line(x, y) end
 
----The line of each worker, learnt from samples that come one at a time: `lines:learn(workers)`, `lines:split(total, workers, change)`, `lines:line(id)`, `lines:kept()`; docs/guides/policies.md.
+---The line of each worker, learnt from samples that come one at a time: `lines:learn(workers)`, `lines:split(total, workers, change)`, `lines:line(id)`, `lines:kept()`; docs/guides/policy-contract.md.
 ---@param o {forget?: number, jump?: number, at?: table<integer, number>}
 ---@return table lines
 function tide_k.lines(o) end

@@ -163,7 +163,7 @@ function core.exchange(o) end --> x | nil, err ({rank=, workers=, elements=, lay
 function core.digest(tensor) end      --> hexadecimal text, equal for equal bytes
 function core.idx(path) end           --> f32 tensor 0..1, an example a row (rank 1: i32 labels), dims | nil, err; MNIST's format, gzip or not
 ---Numeric tools (kernels/decide/numeric.h): line, lines, least_squares, nnls, fit, minmax_split, assign, knapsack, lp, makespan, ewma,
----quantile, hysteresis, rounds. docs/guides/policies.md tells their arguments; knapsack and lp run on a device too.
+---quantile, hysteresis, rounds. docs/guides/policy-contract.md has their arguments; knapsack and lp run on a device too.
 core.k = {}
 
 function core.embedded(name) end      --> text of a file inside the program, "policies/batching/equal" | nil

@@ -184,7 +184,7 @@ end
 ---@param seed integer
 function tide.random(seed) return core.random(seed) end
 
----Numeric tools, the `k` of policies: see docs/guides/policies.md.
+---Numeric tools, the `k` of policies: see docs/guides/policy-contract.md.
 tide.k = core.k
 ---Times and sizes as text.
 tide.units = units

@@ -98,7 +98,7 @@ local PAGES <const> = {
     {module = "tide.multitask", own = "model", prefix = "tasks_model:", class = "tide.multitask.model"}}},
   {name = "policy", title = "Policies", guide = "policies.md", sources = {
     {module = "tide.policy", own = "policy", prefix = "tide.policy.", class = "tide.policy_module"}}},
-  {name = "k", title = "Numeric tools of policies and scripts", guide = "policies.md", sources = {
+  {name = "k", title = "Numeric tools of policies and scripts", guide = "policy-contract.md", sources = {
     {module = "tide.meta.k", own = "k", prefix = "tide.k.", class = "tide.k"}}},
   {name = "sim", title = "The simulator", guide = "simulator.md", sources = {
     {module = "tide.sim", own = "sim", prefix = "tide.sim.", class = "tide.sim"}}},

@@ -11,9 +11,9 @@ local SKELETON <const> = [[
 local policy = {
   api = 1, kind = "%s", name = "my-%s", version = 1,
   params = {},                     -- named defaults: numbers, strings, booleans, flat lists
-  needs = {},                      -- signals that view shall have: docs/guides/policies.md lists them
+  needs = {},                      -- required signals: docs/guides/policy-contract.md
   every = %g,                      -- seconds between decisions
-  on = {%s},  -- events that ask for one at once: docs/guides/policies.md
+  on = {%s},  -- events that trigger a decision: docs/guides/policy-contract.md
 }
 
 -- The state. `saved` is what the policy before this one exported, or nil: keep what is still useful.

@@ -8,7 +8,7 @@ local k = {}
 ---@return {at: number, per: number}
 function k.line(x, y) end
 
----The line of each worker, learnt from samples that come one at a time: `lines:learn(workers)`, `lines:split(total, workers, change)`, `lines:line(id)`, `lines:kept()`; docs/guides/policies.md.
+---The line of each worker, learnt from samples that come one at a time: `lines:learn(workers)`, `lines:split(total, workers, change)`, `lines:line(id)`, `lines:kept()`; docs/guides/policy-contract.md.
 ---@param o {forget?: number, jump?: number, at?: table<integer, number>}
 ---@return table lines
 function k.lines(o) end
