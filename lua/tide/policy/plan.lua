@@ -1,7 +1,7 @@
 -- Plans: validation against the state of now, and the difference to it in the order in which it may be carried out.
 --
--- `now` and `view` are plain snapshots of the same form (docs/guides/policy-contract.md): the one of this moment, and the
--- one that the policy decided on. All errors are collected; one rejects the whole plan.
+-- `now` and `view` are plain snapshots of the same form (docs/guides/policy-contract.md): the one of this moment,
+-- and the one that the policy decided on. All errors are collected; one rejects the whole plan.
 local shape = require "tide.policy.shape"
 
 local plan = {}
