@@ -82,6 +82,7 @@ function core.log_rotate(limit, keep) end --> whether the file behind stderr had
 ---@param type "f32"|"f64"|"i32"|"i64"|"u64"|"u8"|"u32"|"u16"
 function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,2,3}) from a Lua array
 -- t:add(source): elementwise, same type and size, integers wrap; t:split() of f64: f32 n x 3 whose sums are the elements exactly; core.joined(f32 n x 3) -> f64
+-- core.moved(t): a tensor that takes t's storage; t has no rows then
 -- t:put(first, source): the rows of `source` become those from `first` on; t:pick(source, numbers): row i becomes the row of `source` (from 0) that the i-th number, u32, names
 -- methods: #t (rows*columns), t[i], t[i]=v, t:rows(), t:columns(), t:type(), t:slice(first, count) (rows, shares storage), t:view(first, rows, columns) (elements across rows, shares storage),
 -- t:copy(), t:fill(v), t:fill(first, step), t:sum(), t:min(), t:max(), t:shuffle(rng_seed) (rows, Fisher-Yates, deterministic), t:bytes() (string), t:totable()

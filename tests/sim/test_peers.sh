@@ -33,7 +33,9 @@ local function play(w, peers, round)
     for n = 1, 3 do
       local t <const> = tide.tensor.zeros("u16", n == 2 and round % 3 == 0 and 500000 or 3)
       t[1], t[#t] = me, round * 10 + n
-      if not peers:send(r, "pair", t) then return false end
+      local give <const> = n == 2
+      if not peers:send(r, "pair", t, {give = give}) then return false end
+      assert(#t == 0 == give, "a tensor that was given has no rows, another one keeps them")
       t:fill(0)
     end
   end
@@ -179,5 +181,7 @@ wrong 'peers:sum("x", {})' 'peers:sum adds tensors'
 wrong 'peers:sum("x", tide.tensor.zeros("f64", w.rank))' 'sum .x.: . elements, slices of f64, at wrong.lua:4 on worker'
 wrong 'if w.rank == 1 then peers:gather("x", 1) else peers:receive(1, "x") end' 'tag .x. is of (gather|send) at wrong.lua:4'
 wrong 'w:peers() peers:send(1, "x", {})' 'these peers are of a former view'
+wrong 'peers:send(2, "x", {1}, {give = true})' 'give is for tensors, not for a table'
+wrong 'peers:send(2, "x", {1}, {gave = true})' 'peers:send has no option .gave.'
 wrong 'peers:send(2, "x", print)' 'a function cannot travel'
 finish

@@ -352,6 +352,18 @@ static int tensor_view(lua_State *L) {
     return 1;
 }
 
+/* core.moved(t) -> the tensor under another name; t is left without rows */
+static int core_moved(lua_State *L) {
+    struct tide_lua_tensor *parent = tide__lua_tensor_check(L, 1);
+    struct tide_lua_tensor *moved = lua_newuserdatauv(L, sizeof *moved, 1);
+    *moved = *parent;
+    lua_pushvalue(L, 1);
+    lua_setiuservalue(L, -2, 1);
+    set_metatable(L);
+    parent->t.rows = 0;
+    return 1;
+}
+
 static int tensor_copy(lua_State *L) {
     const struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 1);
     struct tide_lua_tensor *copy = tide__lua_tensor_new(L, tensor->t.type, tensor->t.rows, tensor->t.columns);
@@ -707,4 +719,6 @@ void tide__lua_open_tensor(lua_State *L) {
     lua_setfield(L, -2, "tensor");
     lua_pushcfunction(L, core_joined);
     lua_setfield(L, -2, "joined");
+    lua_pushcfunction(L, core_moved);
+    lua_setfield(L, -2, "moved");
 }

@@ -4,7 +4,7 @@
 -- receiver puts them together and keeps the value by sender and tag until it is asked for. All that a worker has not
 -- taken out of its mailbox fits half of it, so that the controller's messages always find room: each sender has its
 -- share of that, its window, and sends on when the receiver has acknowledged. The receiver acknowledges what it takes
--- while it keeps less than 64 MiB, and always what comes from whom it waits for. Sends run in fibers of their own; a
+-- while it keeps less than 32 MiB, and always what comes from whom it waits for. Sends run in fibers of their own; a
 -- worker that waits for anything takes what comes and so lets others send.
 --
 -- Everything belongs to a *view*: the workers that met last. Messages of a former view are dropped, those of the next
@@ -16,8 +16,8 @@ local MAILBOX_BYTES <const> = 6 << 20 -- of all senders together
 local MAILBOX_MESSAGES <const> = 1024
 local WINDOW_LEAST <const> = 64 << 10
 local PIECE_BYTES <const> = 512 << 10
-local KEPT_BYTES <const> = 64 << 20   -- received and not asked for
-local QUEUED_BYTES <const> = 64 << 20 -- to one worker and not sent
+local KEPT_BYTES <const> = 32 << 20   -- received and not asked for
+local QUEUED_BYTES <const> = 32 << 20 -- to one worker and not sent
 local SIZES <const> = {f32 = 4, f64 = 8, i32 = 4, i64 = 8, u64 = 8, u8 = 1, u32 = 4, u16 = 2}
 
 ---@class tide.peers.mail
@@ -161,10 +161,15 @@ end
 ---Gives a value to the queue of each of these ranks; waits while one of the queues is full.
 ---@param ranks integer[]
 ---@param head {tag: any, kind: string, where: string, count?: integer}
----@param value any a tensor is copied
-function mail:post(ranks, head, value)
+---@param value any a tensor is copied, unless it is given
+---@param give? boolean
+function mail:post(ranks, head, value, give)
   local tensor, text
-  if mail.is_tensor(value) then tensor = value:copy() else text = core.encode(value) end
+  if mail.is_tensor(value) then
+    tensor = give and core.moved(value) or value:copy()
+  else
+    text = core.encode(value)
+  end
   local bytes <const> = size_of(tensor or text)
   for _, rank in ipairs(ranks) do
     local link <const> = self.links[rank]

@@ -115,13 +115,21 @@ end
 ---@param rank integer of this view; the own one too
 ---@param tag string|integer
 ---@param value any tensor of any size, or what core.send takes
+---@param o? {give?: boolean} give: the tensor is not copied, and has no rows afterwards
 ---@return true|nil
 ---@return "lost"|nil
-function peers:send(rank, tag, value)
+function peers:send(rank, tag, value, o)
   check(self, tag)
   check_rank(self, rank)
+  for key in pairs(o or {}) do
+    if key ~= "give" then
+      misuse(("peers:send has no option `%s`"):format(tostring(key)), {help = "it has `give`"})
+    end
+  end
+  local give <const> = o and o.give
+  if give and not mail.is_tensor(value) then misuse(("give is for tensors, not for a %s"):format(type(value))) end
   if self.box.links[rank].ended then return lost(self) end
-  self.box:post({rank}, {tag = tag, kind = "send", where = place()}, value)
+  self.box:post({rank}, {tag = tag, kind = "send", where = place()}, value, give)
   return true
 end
 
