@@ -59,7 +59,7 @@ static void read_corpus(struct corpus *c) {
     struct tide_bow_reader *reader = NULL;
     if (tide_bow_open(&options, &reader) < 0 || tide_bow_begin(reader, "A") < 0 ||
         tide_generate_topics(&a, (struct tide_sink){reader, feed}) < 0 ||
-        tide_bow_end(reader) < 0 || tide_bow_finish(reader, &c->bow) < 0) {
+        tide_bow_end(reader) < 0 || tide_bow_finish(reader, NULL, &c->bow) < 0) {
         die("corpus A");
     }
     tide_bow_close(reader);

@@ -274,9 +274,10 @@ local tide_peers = {}
 ---@param rank integer of this view; the own one too
 ---@param tag string|integer
 ---@param value any tensor of any size, or what core.send takes
+---@param o? {give?: boolean} give: the tensor is not copied, and has no rows afterwards
 ---@return true|nil
 ---@return "lost"|nil
-function tide_peers:send(rank, tag, value) end
+function tide_peers:send(rank, tag, value, o) end
 
 ---Waits for the next value of a worker with this tag.
 ---@param rank integer
@@ -1396,8 +1397,11 @@ function tide_data_matrix_set:groups(w, o) end
 ---@field note string where the data is from, for people
 local tide_data_bow_set = {}
 
----Forgets what was read; it is read again when it is used.
-function tide_data_bow_set:forget() end
+---The same data with the words to train on in a file, which goes with it: `train.words` has #, and slice(first, count)
+---that reads. Reading takes memory by documents and words of the dictionary, not by tokens. What has been read stays.
+---@param path fun(): string of the file, but for its ending, when it is read; its directory is there then
+---@return tide.data.bow_set
+function tide_data_bow_set:spooled(path) end
 
 ---The word of a number.
 ---@param word integer from 0

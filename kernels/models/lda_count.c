@@ -246,50 +246,115 @@ const struct tide_kernel tide_kernel_lda_arrange = {
 
 /* ---- lda_keep ---- */
 
-enum { K_TOPICS, K_PLACES, K_ROWS, K_BACK, K_K };
+/* A pair of topics is the bits of an f32: the first one's are the low half. Below this number of topics no pair is a
+ * NaN or an infinity, whose bits a table need not keep. */
+enum { PAIRED_TOPICS_MOST = 0x7f80 };
+
+enum { K_TOPICS, K_PLACES, K_ROWS, K_BACK, K_PAIRED, K_K };
 static const struct tide_parameter keep_parameters[] = {
     [K_TOPICS] = {"topics", TIDE_TENSOR, 0, true, 0, "u16 or u32: topic of each token"},
     [K_PLACES] = {"places", TIDE_TENSOR, 9, false, 0,
-                  "where each token of the documents lies in topics (lda_arrange); default in order"},
-    [K_ROWS] = {"rows", TIDE_TENSOR, 1, true, 0, "the topics in the order of documents, as numbers of a table"},
+                  "where each token in rows lies in topics (lda_arrange); default in order"},
+    [K_ROWS] = {"rows", TIDE_TENSOR, 0, true, 0,
+                "f32, numbers of a table, or of the type of topics: topics of the documents' tokens in order"},
     [K_BACK] = {"back", TIDE_FLAG, 0, false, 0, "from rows to topics"},
+    [K_PAIRED] = {"paired", TIDE_FLAG, 0, false, 0, "rows have two topics a number; at most 32,640 topics"},
     [K_K] = {"topic_count", TIDE_NUMBER, 0, true, 0, "K"},
 };
 
 const struct tide_kernel tide_kernel_lda_keep;
 
-static int keep_run(const struct tide_argument *a, struct tide_result *results, char *error) {
+/* Rows as f32, or as topics. */
+struct keep_rows {
+    float *numbers; /* NULL: topics */
+    bool paired;
+    struct lda_topics topics;
+};
+
+static void keep_put(const struct keep_rows *rows, size_t i, uint32_t topic) {
+    if (!rows->numbers) {
+        lda_topic_set(&rows->topics, i, topic);
+    } else if (!rows->paired) {
+        rows->numbers[i] = (float)topic;
+    } else {
+        uint32_t pair;
+        memcpy(&pair, &rows->numbers[i / 2], sizeof pair);
+        pair = i % 2 ? (pair & 0xffff) | topic << 16 : (pair & 0xffff0000) | topic;
+        memcpy(&rows->numbers[i / 2], &pair, sizeof pair);
+    }
+}
+
+/* The topic of a token, or UINT32_MAX where the number is none. */
+static uint32_t keep_get(const struct keep_rows *rows, size_t i) {
+    if (!rows->numbers) {
+        return lda_topic(&rows->topics, i);
+    }
+    if (!rows->paired) {
+        const float number = rows->numbers[i];
+        return number >= 0 && number < (float)LDA_TOPICS_MOST ? (uint32_t)number : UINT32_MAX;
+    }
+    uint32_t pair;
+    memcpy(&pair, &rows->numbers[i / 2], sizeof pair);
+    return i % 2 ? pair >> 16 : pair & 0xffff;
+}
+
+static int keep_read_rows(const struct tide_argument *a, uint64_t topics, size_t tokens, struct keep_rows *out,
+                          char *error) {
     const struct tide_kernel *self = &tide_kernel_lda_keep;
     const struct tide_tensor *rows = &a[K_ROWS].tensor;
+    size_t count = rows->rows * rows->columns;
+    *out = (struct keep_rows){.paired = a[K_PAIRED].number != 0};
+    if (rows->type != TIDE_F32) {
+        if (out->paired) {
+            return tide_kernel_fail(error, TIDE_EINVAL, "paired: rows are f32");
+        }
+        int code = lda_read_topics(self, a, K_ROWS, 0, &out->topics, &count, error);
+        if (code < 0) {
+            return code;
+        }
+    } else {
+        out->numbers = rows->data;
+    }
+    if (out->paired && topics > PAIRED_TOPICS_MOST) {
+        return tide_kernel_fail(error, TIDE_EINVAL, "paired: %zu topics are more than %d", (size_t)topics,
+                                PAIRED_TOPICS_MOST);
+    }
+    return count << out->paired >= tokens
+               ? 0
+               : tide_kernel_fail(error, TIDE_EINVAL, "rows: too few numbers for %zu tokens", tokens);
+}
+
+static int keep_run(const struct tide_argument *a, struct tide_result *results, char *error) {
+    const struct tide_kernel *self = &tide_kernel_lda_keep;
     struct lda_topics z;
+    struct keep_rows rows;
     uint64_t topics;
-    size_t tokens = 0;
+    size_t all = 0, tokens = 0;
     uint32_t *places = NULL;
-    float *row = rows->data;
     int code = tide_kernel_whole(self, a, K_K, 1, LDA_TOPICS_MOST, &topics, error);
-    code = code ? code : lda_read_topics(self, a, K_TOPICS, 0, &z, &tokens, error);
+    code = code ? code : lda_read_topics(self, a, K_TOPICS, 0, &z, &all, error);
+    tokens = all;
     if (code == 0 && a[K_PLACES].given) {
+        tokens = a[K_PLACES].tensor.rows * a[K_PLACES].tensor.columns;
         code = lda_read_vector(self, a, K_PLACES, tokens, &places, error);
     }
-    if (code == 0 && rows->rows * rows->columns < tokens) {
-        code = tide_kernel_fail(error, TIDE_EINVAL, "rows: too few numbers for %zu tokens", tokens);
-    }
+    code = code ? code : keep_read_rows(a, topics, tokens, &rows, error);
     for (size_t i = 0; i < tokens && code == 0; i++) {
         const size_t at = places ? places[i] : i;
-        if (at >= tokens) {
+        if (at >= all) {
             code = tide_kernel_fail(error, TIDE_EINVAL, "places: token %zu lies behind the topics", i + 1);
         } else if (a[K_BACK].number == 0) {
-            row[i] = (float)lda_topic(&z, at);
-        } else if (row[i] >= 0 && row[i] < (float)topics) {
-            lda_topic_set(&z, at, (uint32_t)row[i]);
+            keep_put(&rows, i, lda_topic(&z, at));
+        } else if (keep_get(&rows, i) < topics) {
+            lda_topic_set(&z, at, keep_get(&rows, i));
         } else {
-            code = tide_kernel_fail(error, TIDE_EINVAL, "rows: token %zu has topic %g of %zu", i + 1, (double)row[i],
-                                    (size_t)topics);
+            code =
+                tide_kernel_fail(error, TIDE_EINVAL, "rows: token %zu has none of %zu topics", i + 1, (size_t)topics);
         }
     }
     results[0] = (struct tide_result){"tokens", (double)tokens};
     return code ? code : 1;
 }
 
-const struct tide_kernel tide_kernel_lda_keep = {"lda_keep", "Topics as rows of a table, and back.", keep_parameters,
-                                                 TIDE_COUNT(keep_parameters), keep_run};
+const struct tide_kernel tide_kernel_lda_keep = {"lda_keep", "Topics as rows of a table or in another order, and back.",
+                                                 keep_parameters, TIDE_COUNT(keep_parameters), keep_run};

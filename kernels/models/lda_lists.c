@@ -9,72 +9,47 @@
 #include "arguments.h"
 #include "kernels.h"
 
-#include <string.h>
-
 /* ---- lda_places ---- */
 
-enum { P_WORDS, P_ROW_OF, P_BEGIN, P_STARTS, P_PLACES };
+enum { P_WORDS, P_ROW_OF, P_NEXT, P_PLACES };
 static const struct tide_parameter places_parameters[] = {
-    [P_WORDS] = {"words", TIDE_TENSOR, 9, true, 0, "word of each token of all documents"},
+    [P_WORDS] = {"words", TIDE_TENSOR, 9, true, 0, "word of each token of some documents"},
     [P_ROW_OF] = {"row_of", TIDE_TENSOR, 9, true, 0, "of each word: its row of n_kw, or 2^32 - 1: it has a list"},
-    [P_BEGIN] = {"begin", TIDE_NUMBER, 0, false, 0, "first token whose place is wanted"},
-    [P_STARTS] = {"starts", TIDE_TENSOR, 9, true, 0, "one a word and the end: set to where its list begins"},
-    [P_PLACES] = {"places", TIDE_TENSOR, 9, true, 0, "of the tokens from begin on: set; 2^32 - 1: the word has a row"},
+    [P_NEXT] = {"next", TIDE_TENSOR, 9, true, 0,
+                "of each word: the place of its next token, at first where its list begins; goes on"},
+    [P_PLACES] = {"places", TIDE_TENSOR, 9, false, 0, "of these tokens: set; 2^32 - 1: the word has a row"},
 };
 
 const struct tide_kernel tide_kernel_lda_places;
 
-/* starts[w] becomes where the list of w begins; the sum of all. */
-static uint64_t begin_lists(const uint32_t *words, size_t tokens, const uint32_t *row_of, size_t vocabulary,
-                            uint32_t *starts) {
-    memset(starts, 0, (vocabulary + 1) * sizeof *starts);
-    for (size_t i = 0; i < tokens; i++) {
-        starts[words[i]] += row_of[words[i]] == UINT32_MAX;
-    }
-    uint64_t sum = 0;
-    for (size_t w = 0; w <= vocabulary; w++) {
-        const uint32_t own = starts[w];
-        starts[w] = (uint32_t)sum;
-        sum += own;
-    }
-    return sum;
-}
-
 static int places_run(const struct tide_argument *a, struct tide_result *results, char *error) {
     const struct tide_kernel *self = &tide_kernel_lda_places;
-    const struct tide_tensor *w = &a[P_WORDS].tensor, *r = &a[P_ROW_OF].tensor, *p = &a[P_PLACES].tensor;
+    const struct tide_tensor *w = &a[P_WORDS].tensor, *r = &a[P_ROW_OF].tensor;
     const uint32_t *words = w->data, *row_of = r->data;
-    const size_t tokens = w->rows * w->columns, vocabulary = r->rows * r->columns, own = p->rows * p->columns;
-    uint32_t *places = p->data, *starts;
-    uint64_t begin;
-    int code = tide_kernel_whole(self, a, P_BEGIN, 0, tokens, &begin, error);
-    code = code ? code : lda_read_vector(self, a, P_STARTS, vocabulary + 1, &starts, error);
-    if (code == 0 && (tokens >= UINT32_MAX || own > tokens - begin)) {
-        code = tide_kernel_fail(error, TIDE_EINVAL, "places: tokens %zu to %zu of %zu, of which less than 2^32 may be",
-                                (size_t)begin, (size_t)begin + own, tokens);
+    const size_t tokens = w->rows * w->columns, vocabulary = r->rows * r->columns;
+    uint32_t *places = NULL, *next;
+    int code = lda_read_vector(self, a, P_NEXT, vocabulary, &next, error);
+    if (code == 0 && a[P_PLACES].given) {
+        code = lda_read_vector(self, a, P_PLACES, tokens, &places, error);
     }
+    size_t listed = 0;
     for (size_t i = 0; i < tokens && code == 0; i++) {
         if (words[i] >= vocabulary) {
-            code =
-                tide_kernel_fail(error, TIDE_EINVAL, "words: token %zu is word %u of %zu", i + 1, words[i], vocabulary);
+            return tide_kernel_fail(error, TIDE_EINVAL, "words: token %zu is word %u of %zu", i + 1, words[i],
+                                    vocabulary);
         }
-    }
-    uint32_t *at = code ? NULL : tide_alloc((vocabulary + 1) * sizeof *at);
-    if (!at) {
-        return code ? code : tide_kernel_fail(error, TIDE_ENOMEM, "no memory for %zu words", vocabulary);
-    }
-    const uint64_t listed = begin_lists(words, tokens, row_of, vocabulary, starts);
-    memcpy(at, starts, (vocabulary + 1) * sizeof *at);
-    for (size_t i = 0; i < (size_t)begin + own; i++) {
         const bool has_row = row_of[words[i]] != UINT32_MAX;
-        const uint32_t place = has_row ? UINT32_MAX : at[words[i]]++;
-        if (i >= begin) {
-            places[i - begin] = place;
+        if (!has_row && next[words[i]] == UINT32_MAX) {
+            return tide_kernel_fail(error, TIDE_EINVAL, "next: less than 2^32 tokens may lie in lists");
+        }
+        const uint32_t place = has_row ? UINT32_MAX : next[words[i]]++;
+        listed += !has_row;
+        if (places) {
+            places[i] = place;
         }
     }
-    tide_free(at);
     results[0] = (struct tide_result){"listed", (double)listed};
-    return 1;
+    return code ? code : 1;
 }
 
 const struct tide_kernel tide_kernel_lda_places = {"lda_places",

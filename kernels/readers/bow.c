@@ -14,6 +14,8 @@
 #include <string.h>
 
 enum { HEADER_LINES = 3, EMPTY_MOST = 1 << 20, EMPTY_A_PAIR = 16, WORDS_MOST = 1 << 27 };
+/* Most pairs in memory beside a spool; tokens of a window; of pairs in any order at most so many windows are filled. */
+enum { PAIRS_MOST = 1 << 16, WINDOW_TOKENS = 1 << 20, WINDOWS_MOST = 8 };
 static const uint64_t TOKENS_MOST = UINT64_C(1) << 38;
 
 struct pair {
@@ -24,8 +26,12 @@ struct tide_bow_reader {
     struct tide_bow_options options;
     enum tide_bow_format format;
     struct tide_dictionary words; /* of text */
-    struct pair *pairs;
+    struct pair *pairs;           /* the newest, behind those on the spool */
     size_t pair_count, pair_room;
+    struct pair *block; /* read from the spool */
+    uint64_t spooled;
+    uint32_t newest;          /* document of the newest pair */
+    bool unordered;           /* a pair has come behind one of a later document */
     uint64_t documents;       /* so far; UCI, MARKET: as the header says */
     uint64_t blank;           /* lines without a document since the last one */
     uint64_t vocabulary;      /* forms of numbers: the largest number + 1; UCI, MARKET: as the header says */
@@ -37,16 +43,49 @@ struct tide_bow_reader {
     char word[256];
 };
 
+/* ---- pairs ---- */
+
+static size_t pairs_held(const struct tide_bow_reader *r) {
+    return r->options.window > 0 && r->options.window < PAIRS_MOST ? (size_t)r->options.window : PAIRS_MOST;
+}
+
+static int spool_pairs(struct tide_bow_reader *r) {
+    const struct tide_bow_spool *spool = r->options.spool;
+    int code = spool->append(spool->arg, r->pairs, r->pair_count * sizeof *r->pairs);
+    r->spooled += r->pair_count;
+    r->pair_count = 0;
+    return code;
+}
+
 static int add(struct tide_bow_reader *r, uint64_t document, uint32_t word, uint32_t count) {
     if (document >= UINT32_MAX) {
         return tide_fail(TIDE_ELIMIT, "%s: line %zu: more than 2^32 - 2 documents", r->text.name, r->text.line);
     }
-    int code = tide_array_grow(&r->pairs, &r->pair_room, r->pair_count + 1, sizeof *r->pairs);
+    int code = r->options.spool && r->pair_count == pairs_held(r) ? spool_pairs(r) : 0;
+    code = code ? code : tide_array_grow(&r->pairs, &r->pair_room, r->pair_count + 1, sizeof *r->pairs);
     if (code == 0) {
+        r->unordered = r->unordered || document < r->newest;
+        r->newest = (uint32_t)document;
         r->pairs[r->pair_count++] = (struct pair){(uint32_t)document, word, count};
     }
     return code;
 }
+
+/* Those from number `at` on that lie together in memory; *count 0: there are none. */
+static int pairs_at(struct tide_bow_reader *r, uint64_t at, const struct pair **out, size_t *count) {
+    if (at >= r->spooled) {
+        *out = r->pairs + (at - r->spooled);
+        *count = r->pair_count - (size_t)(at - r->spooled);
+        return 0;
+    }
+    const struct tide_bow_spool *spool = r->options.spool;
+    *count = r->spooled - at < pairs_held(r) ? (size_t)(r->spooled - at) : pairs_held(r);
+    r->block = r->block ? r->block : tide_alloc(pairs_held(r) * sizeof *r->block);
+    *out = r->block;
+    return r->block ? spool->read(spool->arg, at * sizeof *r->block, r->block, *count * sizeof *r->block) : TIDE_ENOMEM;
+}
+
+/* ---- forms ---- */
 
 /* A line without a document keeps its number for an empty one, if another document comes behind it. */
 static void begin_document(struct tide_bow_reader *r) {
@@ -377,6 +416,7 @@ void tide_bow_close(struct tide_bow_reader *r) {
     if (r) {
         tide_dictionary_release(&r->words);
         tide_free(r->pairs);
+        tide_free(r->block);
         tide_fields_release(&r->text);
         tide_free(r);
     }
@@ -411,60 +451,71 @@ int tide_bow_end(struct tide_bow_reader *r) {
 
 /* ---- documents ---- */
 
-static int compare_words(const void *a, const void *b) {
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
+/* What finish knows of all pairs. */
+struct expansion {
+    struct tide_bow_reader *r;
+    struct tide_bow *out;
+    uint64_t *begin;   /* documents + 1: of the tokens that were read, dropped ones too */
+    uint64_t longest;  /* tokens of a document */
+    uint32_t *renamed; /* number of each word, UINT32_MAX: it is dropped. NULL: its own, less the base */
+    uint64_t window;   /* tokens, and documents, that are in memory at a time */
+    uint32_t *words;   /* of the window */
+    uint64_t *filled;  /* tokens of each document of the window */
+    uint64_t at;       /* pair with which the next window begins, if they are in order */
+};
 
-/* Tokens by document, words as numbered so far; the pairs are used up. */
-static int expand(struct tide_bow_reader *r, struct tide_bow *out) {
+static int count_tokens(struct expansion *e) {
+    struct tide_bow_reader *r = e->r;
     const uint64_t tokens_most = r->options.tokens_most ? r->options.tokens_most : TOKENS_MOST;
-    uint64_t tokens = 0;
-    for (size_t i = 0; i < r->pair_count; i++) {
-        tokens += r->pairs[i].count;
+    const struct pair *pairs;
+    uint64_t tokens = 0, all = 0;
+    size_t count = 0;
+    int code;
+    while ((code = pairs_at(r, all, &pairs, &count)) == 0 && count > 0) {
+        for (size_t i = 0; i < count; i++) {
+            tokens += pairs[i].count;
+        }
+        all += count;
     }
-    if (tokens > tokens_most || r->vocabulary > WORDS_MOST) {
+    if (code == 0 && (tokens > tokens_most || r->vocabulary > WORDS_MOST)) {
         return tide_fail(TIDE_ELIMIT, "%s: %llu tokens of %llu words are more than %llu of %d", r->text.name,
                          (unsigned long long)tokens, (unsigned long long)r->vocabulary, (unsigned long long)tokens_most,
                          WORDS_MOST);
     }
-    if (r->documents > EMPTY_MOST + (uint64_t)EMPTY_A_PAIR * r->pair_count) {
+    if (code == 0 && r->documents > EMPTY_MOST + (uint64_t)EMPTY_A_PAIR * all) {
         return tide_fail(TIDE_EPROTO, "%s: line 1: column 1: %llu documents, of which almost all are empty",
                          r->text.name, (unsigned long long)r->documents);
     }
-    out->documents = (size_t)r->documents;
-    out->offsets = tide_alloc_zero(out->documents + 2, sizeof *out->offsets);
-    if (!out->offsets) {
-        return TIDE_ENOMEM;
-    }
-    for (size_t i = 0; i < r->pair_count; i++) {
-        out->offsets[r->pairs[i].document + 2] += r->pairs[i].count;
-    }
-    for (size_t i = 2; i < out->documents + 2; i++) {
-        out->offsets[i] += out->offsets[i - 1];
-    }
-    out->tokens = (size_t)out->offsets[out->documents + 1];
-    out->words = tide_alloc((out->tokens + 1) * sizeof *out->words);
-    if (!out->words) {
-        return TIDE_ENOMEM;
-    }
-    for (size_t i = 0; i < r->pair_count; i++) {
-        const struct pair *p = &r->pairs[i];
-        for (uint32_t j = 0; j < p->count; j++) {
-            out->words[out->offsets[p->document + 1]++] = p->word;
-        }
-    }
-    tide_free(r->pairs);
-    r->pairs = NULL;
-    r->pair_count = r->pair_room = 0;
-    return 0;
+    return code;
 }
 
-static void sort_documents(struct tide_bow *b) {
-    for (size_t i = 0; i < b->documents; i++) {
-        const size_t from = (size_t)b->offsets[i], count = (size_t)(b->offsets[i + 1] - b->offsets[i]);
-        qsort(b->words + from, count, sizeof *b->words, compare_words);
+static int find_documents(struct expansion *e) {
+    const struct pair *pairs;
+    size_t count = 0;
+    int code = count_tokens(e);
+    if (code < 0) {
+        return code;
     }
+    e->out->documents = (size_t)e->r->documents;
+    e->begin = tide_alloc_zero(e->out->documents + 1, sizeof *e->begin);
+    if (!e->begin) {
+        return TIDE_ENOMEM;
+    }
+    for (uint64_t at = 0; (code = pairs_at(e->r, at, &pairs, &count)) == 0 && count > 0; at += count) {
+        for (size_t i = 0; i < count; i++) {
+            e->begin[pairs[i].document + 1] += pairs[i].count;
+        }
+    }
+    for (size_t d = 0; d < e->out->documents; d++) {
+        e->longest = e->begin[d + 1] > e->longest ? e->begin[d + 1] : e->longest;
+        e->begin[d + 1] += e->begin[d];
+    }
+    return code;
+}
+
+static int compare_words(const void *a, const void *b) {
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
 }
 
 /* ---- the vocabulary of text ---- */
@@ -534,78 +585,70 @@ static int rename_words(const struct tide_names *names, const struct word_use *u
     return 0;
 }
 
-static void count_uses(const struct tide_bow *b, struct word_use *uses) {
-    for (size_t d = 0; d < b->documents; d++) {
-        for (size_t j = (size_t)b->offsets[d]; j < b->offsets[d + 1]; j++) {
-            struct word_use *use = &uses[b->words[j]];
-            use->count++;
-            use->documents += use->last != d + 1;
-            use->last = (uint32_t)d + 1;
+static int count_uses(const struct expansion *e, struct word_use *uses) {
+    const struct pair *pairs;
+    size_t count = 0;
+    int code;
+    for (uint64_t at = 0; (code = pairs_at(e->r, at, &pairs, &count)) == 0 && count > 0; at += count) {
+        for (size_t i = 0; i < count; i++) {
+            struct word_use *use = &uses[pairs[i].word];
+            use->count += pairs[i].count;
+            use->documents += use->last != pairs[i].document + 1;
+            use->last = pairs[i].document + 1;
         }
     }
+    return code;
 }
 
-/* Renumbers the tokens; those of dropped words go. */
-static void keep_tokens(struct tide_bow *b, const uint32_t *renamed) {
-    size_t at = 0, begin = 0;
-    for (size_t d = 0; d < b->documents; d++) {
-        const size_t end = (size_t)b->offsets[d + 1];
-        for (size_t j = begin; j < end; j++) {
-            if (renamed[b->words[j]] != UINT32_MAX) {
-                b->words[at++] = renamed[b->words[j]];
-            }
-        }
-        begin = end;
-        b->offsets[d + 1] = at;
+/* Marks what is left out, sorts, and numbers the rest; *kept: how many. */
+static int rank_words(struct expansion *e, struct word_use *uses, size_t *kept) {
+    const struct tide_bow_reader *r = e->r;
+    const size_t count = r->words.names.count;
+    size_t filled = 0; /* documents with words */
+    for (size_t d = 0; d < e->out->documents; d++) {
+        filled += e->begin[d + 1] > e->begin[d];
     }
-    b->dropped_tokens = b->tokens - at;
-    b->tokens = at;
+    for (size_t w = 0; w < count; w++) {
+        uses[w].word = (uint32_t)w;
+        uses[w].dropped =
+            uses[w].count < r->options.min_count ||
+            (r->options.max_share > 0 && (double)uses[w].documents > r->options.max_share * (double)filled);
+    }
+    int code = r->options.stop ? mark_stops(r, uses) : 0;
+    if (code < 0) {
+        return code;
+    }
+    qsort(uses, count, sizeof *uses, compare_use);
+    for (size_t i = 0; i < count; i++) {
+        e->renamed[uses[i].word] = uses[i].dropped ? UINT32_MAX : (uint32_t)i;
+        *kept += !uses[i].dropped;
+        e->out->dropped_tokens += uses[i].dropped ? (size_t)uses[i].count : 0;
+    }
+    e->out->dropped_words = count - *kept;
+    return 0;
 }
 
-static int choose_words(struct tide_bow_reader *r, struct tide_bow *b) {
-    const struct tide_names *names = &r->words.names;
+static int choose_words(struct expansion *e) {
+    const struct tide_names *names = &e->r->words.names;
     struct word_use *uses = tide_alloc_zero(names->count + 1, sizeof *uses);
-    uint32_t *renamed = tide_alloc((names->count + 1) * sizeof *renamed);
-    int code = uses && renamed ? 0 : TIDE_ENOMEM;
-    size_t kept = 0, filled = 0; /* documents with words */
-    for (size_t d = 0; d < b->documents; d++) {
-        filled += b->offsets[d + 1] > b->offsets[d];
-    }
-    if (code == 0) {
-        count_uses(b, uses);
-        for (size_t w = 0; w < names->count; w++) {
-            uses[w].word = (uint32_t)w;
-            uses[w].dropped =
-                uses[w].count < r->options.min_count ||
-                (r->options.max_share > 0 && (double)uses[w].documents > r->options.max_share * (double)filled);
-        }
-        code = r->options.stop ? mark_stops(r, uses) : 0;
-    }
-    if (code == 0) {
-        qsort(uses, names->count, sizeof *uses, compare_use);
-        for (size_t i = 0; i < names->count; i++) {
-            renamed[uses[i].word] = uses[i].dropped ? UINT32_MAX : (uint32_t)i;
-            kept += !uses[i].dropped;
-        }
-        b->dropped_words = names->count - kept;
-        keep_tokens(b, renamed);
-        code = rename_words(names, uses, kept, &b->names);
-    }
+    e->renamed = tide_alloc((names->count + 1) * sizeof *e->renamed);
+    size_t kept = 0;
+    int code = uses && e->renamed ? count_uses(e, uses) : TIDE_ENOMEM;
+    code = code ? code : rank_words(e, uses, &kept);
+    code = code ? code : rename_words(names, uses, kept, &e->out->names);
     tide_free(uses);
-    tide_free(renamed);
     return code;
 }
 
 /* ---- the words of numbers ---- */
 
-static int name_words(struct tide_bow_reader *r, struct tide_bow *b) {
+static int name_words(struct expansion *e) {
+    struct tide_bow_reader *r = e->r;
+    struct tide_bow *b = e->out;
     b->base = r->format != TIDE_BOW_PAIRS ? 0 : r->options.based ? r->options.base : !r->zero;
     if (b->base == 1 && r->zero) {
         return tide_fail(TIDE_EPROTO, "%s: line 1: column 1: expected words numbered from 1 (base = 1), found word 0",
                          r->text.name);
-    }
-    for (size_t j = 0; b->base > 0 && j < b->tokens; j++) {
-        b->words[j]--;
     }
     const size_t count = (size_t)r->vocabulary - (r->vocabulary > 0 ? b->base : 0);
     if (!r->options.vocabulary) {
@@ -616,33 +659,126 @@ static int name_words(struct tide_bow_reader *r, struct tide_bow *b) {
     return tide_vocabulary_read(r->options.vocabulary, r->text.name, count, exact, &b->names);
 }
 
-int tide_bow_finish(struct tide_bow_reader *r, struct tide_bow *out) {
-    *out = (struct tide_bow){0};
-    int code = expand(r, out);
-    if (code == 0 && out->tokens == 0) {
-        code = tide_fail(TIDE_EPROTO, "%s: line %zu: column 1: expected a document with words, found the end",
+/* ---- windows ---- */
+
+static int open_window(struct expansion *e) {
+    const uint64_t tokens = e->begin[e->out->documents], asked = e->r->options.window;
+    e->window = asked ? asked : WINDOW_TOKENS;
+    if (e->r->unordered && e->window < tokens / WINDOWS_MOST + 1) {
+        e->window = tokens / WINDOWS_MOST + 1; /* each window looks at all pairs */
+    }
+    const uint64_t most = e->window > e->longest ? e->window : e->longest;
+    e->words = tide_alloc((size_t)(most < tokens ? most : tokens) * sizeof *e->words + 1);
+    e->filled = tide_alloc((size_t)(e->window < e->out->documents ? e->window : e->out->documents) * sizeof *e->filled);
+    e->out->counts = tide_alloc_zero(e->out->names.count + 1, sizeof *e->out->counts);
+    return e->words && e->filled && e->out->counts ? 0 : TIDE_ENOMEM;
+}
+
+static void put_pair(struct expansion *e, const struct pair *p, size_t first) {
+    const uint32_t word = e->renamed ? e->renamed[p->word] : p->word - e->out->base;
+    if (word == UINT32_MAX) {
+        return;
+    }
+    uint32_t *into = e->words + (e->begin[p->document] - e->begin[first]);
+    uint64_t *filled = &e->filled[p->document - first];
+    for (uint32_t j = 0; j < p->count; j++) {
+        into[(*filled)++] = word;
+    }
+}
+
+/* The tokens of documents first .. last - 1, unsorted. */
+static int fill_window(struct expansion *e, size_t first, size_t last) {
+    const struct pair *pairs;
+    size_t count = 0;
+    int code;
+    memset(e->filled, 0, (last - first) * sizeof *e->filled);
+    for (uint64_t at = e->r->unordered ? 0 : e->at; (code = pairs_at(e->r, at, &pairs, &count)) == 0 && count > 0;
+         at += count) {
+        for (size_t i = 0; i < count; i++) {
+            if (pairs[i].document >= last && !e->r->unordered) {
+                e->at = at + i;
+                return 0;
+            }
+            if (pairs[i].document >= first && pairs[i].document < last) {
+                put_pair(e, &pairs[i], first);
+            }
+        }
+    }
+    return code;
+}
+
+static int give_window(struct expansion *e, size_t first, size_t last, const struct tide_bow_sink *sink) {
+    int code = 0;
+    for (size_t d = first; d < last && code == 0; d++) {
+        uint32_t *words = e->words + (e->begin[d] - e->begin[first]);
+        const size_t count = (size_t)e->filled[d - first];
+        qsort(words, count, sizeof *words, compare_words);
+        for (size_t j = 0; j < count; j++) {
+            e->out->counts[words[j]]++;
+        }
+        e->out->tokens += count;
+        e->out->empty += count == 0;
+        code = sink->take(sink->arg, d, words, count);
+    }
+    return code;
+}
+
+static int give_all(struct expansion *e, const struct tide_bow_sink *sink) {
+    int code = open_window(e);
+    for (size_t first = 0, last; first < e->out->documents && code == 0; first = last) {
+        last = first + 1;
+        while (last < e->out->documents && last - first < e->window &&
+               e->begin[last + 1] - e->begin[first] <= e->window) {
+            last++;
+        }
+        code = fill_window(e, first, last);
+        code = code ? code : give_window(e, first, last, sink);
+    }
+    return code;
+}
+
+static int keep_document(void *arg, size_t document, const uint32_t *words, size_t count) {
+    struct tide_bow *b = arg;
+    if (count > 0) {
+        memcpy(b->words + b->offsets[document], words, count * sizeof *words);
+    }
+    b->offsets[document + 1] = b->offsets[document] + count;
+    return 0;
+}
+
+static int expand(struct expansion *e, const struct tide_bow_sink *sink) {
+    const struct tide_bow_reader *r = e->r;
+    struct tide_bow *out = e->out;
+    int code = find_documents(e);
+    if (code < 0) {
+        return code;
+    }
+    const size_t tokens = (size_t)e->begin[out->documents];
+    if (tokens == 0) {
+        return tide_fail(TIDE_EPROTO, "%s: line %zu: column 1: expected a document with words, found the end",
                          r->text.name ? r->text.name : "nothing", r->text.line + 1);
     }
-    if (code == 0) {
-        const bool own = r->format == TIDE_BOW_TEXT || r->format == TIDE_BOW_COUNTS;
-        code = own ? choose_words(r, out) : name_words(r, out);
-    }
-    if (code == 0 && out->tokens == 0) {
+    code = r->format == TIDE_BOW_TEXT || r->format == TIDE_BOW_COUNTS ? choose_words(e) : name_words(e);
+    if (code == 0 && out->dropped_tokens == tokens) {
         code =
             tide_fail(TIDE_EPROTO, "%s: no word is left: all are stop words, too rare or too frequent", r->text.name);
     }
-    if (code == 0) {
-        sort_documents(out);
-        out->counts = tide_alloc_zero(out->names.count + 1, sizeof *out->counts);
-        code = out->counts ? 0 : TIDE_ENOMEM;
+    if (code == 0 && !sink) {
+        out->offsets = tide_alloc_zero(out->documents + 1, sizeof *out->offsets);
+        out->words = tide_alloc((tokens - out->dropped_tokens) * sizeof *out->words);
+        code = out->offsets && out->words ? 0 : TIDE_ENOMEM;
     }
-    for (size_t j = 0; j < out->tokens && code == 0; j++) {
-        out->counts[out->words[j]]++;
-    }
-    for (size_t d = 0; d < out->documents && code == 0; d++) {
-        out->empty += out->offsets[d + 1] == out->offsets[d];
-    }
-    out->format = r->format;
+    return code ? code : give_all(e, sink ? sink : &(struct tide_bow_sink){out, keep_document});
+}
+
+int tide_bow_finish(struct tide_bow_reader *r, const struct tide_bow_sink *sink, struct tide_bow *out) {
+    struct expansion e = {.r = r, .out = out};
+    *out = (struct tide_bow){.format = r->format};
+    int code = expand(&e, sink);
+    tide_free(e.begin);
+    tide_free(e.renamed);
+    tide_free(e.words);
+    tide_free(e.filled);
     if (code < 0) {
         tide_bow_release(out);
     }
@@ -656,29 +792,4 @@ void tide_bow_release(struct tide_bow *b) {
     tide_free(b->names.offsets);
     tide_free(b->counts);
     *b = (struct tide_bow){0};
-}
-
-int tide_bow_pick(const struct tide_bow *b, const uint8_t *chosen, uint8_t wanted, struct tide_bow *out) {
-    *out = (struct tide_bow){0};
-    for (size_t d = 0; d < b->documents; d++) {
-        out->documents += chosen[d] == wanted;
-        out->tokens += chosen[d] == wanted ? (size_t)(b->offsets[d + 1] - b->offsets[d]) : 0;
-    }
-    out->offsets = tide_alloc((out->documents + 1) * sizeof *out->offsets);
-    out->words = tide_alloc((out->tokens + 1) * sizeof *out->words);
-    if (!out->offsets || !out->words) {
-        tide_bow_release(out);
-        return TIDE_ENOMEM;
-    }
-    size_t at = 0, document = 0;
-    out->offsets[0] = 0;
-    for (size_t d = 0; d < b->documents; d++) {
-        const size_t count = (size_t)(b->offsets[d + 1] - b->offsets[d]);
-        if (chosen[d] == wanted) {
-            memcpy(out->words + at, b->words + b->offsets[d], count * sizeof *out->words);
-            at += count;
-            out->offsets[++document] = at;
-        }
-    }
-    return 0;
 }

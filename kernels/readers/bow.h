@@ -21,6 +21,19 @@ enum tide_bow_format {
     TIDE_BOW_FORMATS
 };
 
+/* Bytes that are kept elsewhere, in a file: appended, and read anywhere. Both give 0 or a negative code. */
+struct tide_bow_spool {
+    void *arg;
+    int (*append)(void *arg, const void *data, size_t size);
+    int (*read)(void *arg, uint64_t at, void *out, size_t size);
+};
+
+/* Takes the documents in order; `words` rise, and are lent. Non-zero: the reading ends with that code. */
+struct tide_bow_sink {
+    void *arg;
+    int (*take)(void *arg, size_t document, const uint32_t *words, size_t count);
+};
+
 struct tide_bow_options {
     enum tide_bow_format format;
     bool keep_case; /* else letters become small */
@@ -31,11 +44,14 @@ struct tide_bow_options {
     double max_share;             /* text: words of more than this share of the documents are left out; 0: none */
     const struct tide_text *stop; /* text: words that are left out, between blanks and line ends; NULL: none */
     uint64_t tokens_most;         /* ELIMIT beyond; 0: 2^38 */
+    const struct tide_bow_spool
+        *spool;      /* what was read is kept there, 12 bytes a word of a document; NULL: in memory */
+    uint64_t window; /* tokens that are in memory beside it, if the documents come in order (else an eighth); 0: 2^20 */
     const struct tide_text *vocabulary; /* for the forms of numbers (vocabulary.h); NULL: the numbers are the names */
 };
 
 struct tide_bow {
-    uint64_t *offsets; /* documents + 1 */
+    uint64_t *offsets; /* documents + 1; NULL, as words are, where a sink took the documents */
     uint32_t *words;   /* rising in a document; of text by falling count */
     size_t documents, tokens;
     struct tide_names names; /* one a word; pool NULL: numbers */
@@ -58,13 +74,11 @@ int tide_bow_begin(struct tide_bow_reader *reader, const char *name);
  * ENOMEM. */
 int tide_bow_feed(struct tide_bow_reader *reader, const char *data, size_t size);
 int tide_bow_end(struct tide_bow_reader *reader);
-/* *gives* what was read. ELIMIT: too many tokens, or 2^27 words. EPROTO: no document, no word,
- * totals that do not match, a word beyond the vocabulary. */
-int tide_bow_finish(struct tide_bow_reader *reader, struct tide_bow *out);
+/* *gives* what was read; with a sink the documents go there, and out->documents says before the first how many there
+ * are. ELIMIT: too many tokens, or 2^27 words. EPROTO: no document, no word, totals that do not match, a word beyond
+ * the vocabulary. Errors of sink and spool. */
+int tide_bow_finish(struct tide_bow_reader *reader, const struct tide_bow_sink *sink, struct tide_bow *out);
 void tide_bow_close(struct tide_bow_reader *reader); /* NULL allowed */
 void tide_bow_release(struct tide_bow *bow);
-
-/* Documents whose `chosen` is `wanted`; without names. *gives*. ENOMEM. */
-int tide_bow_pick(const struct tide_bow *bow, const uint8_t *chosen, uint8_t wanted, struct tide_bow *out);
 
 #endif

@@ -25,6 +25,7 @@ local GIBBS_TOPICS_MOST <const> = 512
 local TOPICS_MOST <const> = 1 << 20
 local ROTATE_TOPICS_MOST <const> = 1 << 16
 local FITTED_TOPICS_MOST <const> = 50000
+local PAUSE <const> = 110 -- of the workers' collector: dead tensors are a tenth of the living at most
 local COUNT_MOST <const> = 1 << 24 -- whole numbers in f32
 
 local function fail(message, help) error(script.error("T0113", message, {help = help}), 0) end
@@ -137,6 +138,7 @@ end
 function lda.job(given)
   local o <const> = settings_of(given)
   local base <const> = require "tide.lda.base"
+  o.corpus = base.corpus_of(o)
   local train <const> = require("tide.lda." .. o.mode).train
   local job <const> = require("tide.run.job").new {
     name = o.name, seed = o.seed or 1, checkpoint = o.checkpoint,
@@ -145,11 +147,14 @@ function lda.job(given)
       check_corpus(o)
       local tables <const> = o.mode == "store" and require("tide.lda.store").tables(o, table_spec) or {}
       local rows <const> = base.z_rows(o.corpus.tokens) + base.prior_rows(o)
-      tables.z = table_spec.new {keys = table_spec.dense(rows), width = 1024, slots = "range",
+      tables.z = table_spec.new {keys = table_spec.dense(rows), width = base.z_width(o.topics), slots = "range",
                                  update = {"assign"}, replicas = require("tide.nn.replica").copies()}
       return tables
     end,
-    worker = function(w) train(w, o) end,
+    worker = function(w)
+      collectgarbage("setpause", PAUSE)
+      train(w, o)
+    end,
   }
   job.lda = o
   return job

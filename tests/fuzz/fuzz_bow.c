@@ -16,7 +16,7 @@ static int read_pieces(const struct tide_bow_options *o, const uint8_t *data, si
             tide_bow_feed(reader, (const char *)data + at, size - at < piece ? size - at : piece);
     }
     code = code ? code : tide_bow_end(reader);
-    code = code ? code : tide_bow_finish(reader, out);
+    code = code ? code : tide_bow_finish(reader, NULL, out);
     tide_bow_close(reader);
     return code;
 }

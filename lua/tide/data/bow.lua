@@ -22,7 +22,8 @@ local GENERATED <const> = {
 
 ---@class tide.data.documents
 ---@field offsets table u64 tensor, documents + 1: where each begins in words
----@field words table u32 tensor: word of each token, from 0, rising in a document
+---@field words table u32 tensor: word of each token, from 0, rising in a document; or a file of them (set:spooled)
+---@field counts table|nil u64 tensor: how often each word occurs in the documents to train on
 
 ---@class tide.data.bow_set
 ---@field train tide.data.documents
@@ -35,7 +36,7 @@ local GENERATED <const> = {
 ---@field note string where the data is from, for people
 local set = {}
 
-local function read_all(data, where, options)
+local function read_all(data, where, options, spool)
   local sources, from
   if where == nil or where == "glosses" then
     local glosses, err = core.glosses(GLOSSES, true)
@@ -53,6 +54,7 @@ local function read_all(data, where, options)
   end
   local o = {}
   for key, value in pairs(options) do o[key] = value end
+  o.spool = spool
   if o.stop == "english" then o.stop = {name = "english stop words", text = require "tide.data.stop"} end
   local read, err = core.bow(sources, o)
   if not read then return nil, err end
@@ -66,8 +68,15 @@ local function read_all(data, where, options)
   return read
 end
 
----Forgets what was read; it is read again when it is used.
-function set:forget() rawset(self, "loaded", nil) end
+---The same data with the words to train on in a file, which goes with it: `train.words` has #, and slice(first, count)
+---that reads. Reading takes memory by documents and words of the dictionary, not by tokens. What has been read stays.
+---@param path fun(): string of the file, but for its ending, when it is read; its directory is there then
+---@return tide.data.bow_set
+function set:spooled(path)
+  local read <const> = rawget(self, "read")
+  if rawget(self, "loaded") then return self end
+  return setmetatable({reader = function() return read(path()) end, read = read}, set)
+end
 
 ---The word of a number.
 ---@param word integer from 0
@@ -79,10 +88,9 @@ function set:name(word) return self.names and self.names[word + 1] or tostring(w
 ---@param beta? number added to each count; default 0.01
 function set:unigram(beta)
   beta = beta or 0.01
-  local count, test <const> = {}, self.test.words
-  for _, w in pairs(self.train.words) do count[w] = (count[w] or 0) + 1 end
+  local count <const>, test <const> = self.train.counts, self.test.words
   local sum, all = 0.0, self.tokens + beta * self.vocabulary
-  for _, w in pairs(test) do sum = sum + math.log(((count[w] or 0) + beta) / all) end
+  for _, w in pairs(test) do sum = sum + math.log((count[w + 1] + beta) / all) end
   return #test > 0 and math.exp(-sum / #test) or nil
 end
 
@@ -133,6 +141,7 @@ return function(data)
   return function(where, options)
     options = options or {}
     check(options)
-    return setmetatable({reader = function() return read_all(data, where, options) end}, set)
+    local function read(spool) return read_all(data, where, options, spool) end
+    return setmetatable({reader = read, read = read}, set)
   end
 end

@@ -2,11 +2,12 @@
 --
 -- Documents lie on *shelves*: at most 256 runs of about as many tokens, the same for a corpus whatever the number of
 -- workers and parts. A part is a run of shelves. In table `z` a shelf begins a row of its own, so that what one set
--- of workers has kept another one finds.
+-- of workers has kept another one finds. A number of `z` has two topics where K admits it.
 local core = require "tide.core"
 
 local SHELVES_MOST <const> = 256
-local ROW <const> = 1024
+local ROW <const> = 1024 -- tokens
+local PAIRED_TOPICS_MOST <const> = 0x7f80
 local FIT_FROM <const>, FIT_EVERY <const>, FIT_STEPS <const>, ALPHA_LEAST <const> = 50, 20, 5, 1e-4
 local TEST_CELLS_MOST <const> = 1 << 28
 
@@ -42,12 +43,35 @@ function base.shelves(offsets)
   return bounds
 end
 
+local function is_paired(topics) return topics <= PAIRED_TOPICS_MOST end
+
+---@return integer numbers of a row of table `z`
+function base.z_width(topics) return is_paired(topics) and ROW // 2 or ROW end
+
 ---@return integer rows of table `z` for a corpus of so many tokens, at most: then come those of the prior, if it is
 ---fitted
 function base.z_rows(tokens) return tokens // ROW + SHELVES_MOST + 1 end
 
 ---@return integer rows of the prior behind them
-function base.prior_rows(o) return o.optimize and (o.topics + ROW - 1) // ROW or 0 end
+function base.prior_rows(o)
+  local width <const> = base.z_width(o.topics)
+  return o.optimize and (o.topics + width - 1) // width or 0
+end
+
+---Where an actor of a job keeps what is beyond its memory.
+function base.directory(o)
+  local path <const> = o.spill or ("/tmp/tide-%s-%s"):format(o.name, core.node().name)
+  assert(core.mkdir(path))
+  return path
+end
+
+---Under a limit of memory: the corpus with its words on the disk.
+function base.corpus_of(o)
+  if not o.memory_bytes then return o.corpus end
+  return o.corpus:spooled(function()
+    return ("%s/%s-%s"):format(base.directory(o), o.name, core.self():gsub("[^%w]", "-"))
+  end)
+end
 
 ---@param w tide.worker
 ---@param o table
@@ -79,17 +103,6 @@ function base:zeros(type, rows) return core.tensor(type or "f64", rows or self.w
 ---@return table f32 tensor: rows of n_kw
 function base:rows(count) return core.tensor("f32", count, self.width) end
 
----The tokens' words are read again when a part wants them: till then they take no memory.
-function base:forget_words()
-  local whole <const> = self.corpus
-  if rawget(whole, "again") then return end
-  self.corpus = setmetatable({
-    again = self.o.corpus, train = {offsets = whole.train.offsets}, test = whole.test, vocabulary = whole.vocabulary,
-    counts = whole.counts, tokens = whole.tokens, documents = whole.documents}, nil)
-  whole:forget()
-  collectgarbage()
-end
-
 ---Part `p` (from 0) of `parts`: its documents, without topics.
 ---@return {number: integer, document: integer, documents: integer, offsets: table, words: table, tokens: integer,
 ---  shelf: integer, shelves: integer}
@@ -97,7 +110,7 @@ function base:part(p, parts)
   local count <const> = #self.bounds - 1
   local shelf <const>, stop <const> = count * p // parts, count * (p + 1) // parts
   local first <const>, last <const> = self.bounds[shelf + 1], self.bounds[stop + 1]
-  local all <const> = self.corpus.train.words and self.corpus.train or self.corpus.again.train
+  local all <const> = self.corpus.train
   local begin <const>, finish <const> = all.offsets[first + 1], all.offsets[last + 1]
   local offsets <const> = core.tensor("u64", last - first + 1, 1)
   for i = 0, last - first do offsets[i + 1] = all.offsets[first + i + 1] - begin end
@@ -143,15 +156,19 @@ local function keys_of(first, count)
   return keys
 end
 
----Writes the topics of a part to table `z`.
+local function kept(self, part, places, first, tokens, numbers, back)
+  kernel.lda_keep {topics = places and part.z or part.z:slice(first + 1, tokens), rows = numbers,
+                   places = places and places:slice(first + 1, tokens), back = back, paired = is_paired(self.topics),
+                   topic_count = self.topics}
+end
+
+---Writes the topics of a part to table `z`, a shelf after the other.
 ---@param places? table u32 tensor: where the tokens of the documents lie in part.z
 function base:keep(part, places)
-  local flat <const> = core.tensor("f32", part.tokens, 1)
-  kernel.lda_keep {topics = part.z, places = places, rows = flat, topic_count = self.topics}
   for first, tokens, row, rows in shelves_of(self, part) do
     if tokens > 0 then
-      local shelf <const> = core.tensor("f32", rows, ROW)
-      shelf:view(1, tokens, 1):put(1, flat:slice(first + 1, tokens))
+      local shelf <const> = core.tensor("f32", rows, base.z_width(self.topics))
+      kept(self, part, places, first, tokens, shelf, false)
       self.w.tables.z:push(keys_of(row, rows), shelf)
     end
   end
@@ -159,14 +176,9 @@ end
 
 ---Reads the topics of a part from table `z`.
 function base:fetch(part, places)
-  local flat <const> = core.tensor("f32", part.tokens, 1)
   for first, tokens, row, rows in shelves_of(self, part) do
-    if tokens > 0 then
-      local shelf <const> = self.w.tables.z:pull(keys_of(row, rows))
-      flat:put(first + 1, shelf:view(1, tokens, 1))
-    end
+    if tokens > 0 then kept(self, part, places, first, tokens, self.w.tables.z:pull(keys_of(row, rows)), true) end
   end
-  kernel.lda_keep {topics = part.z, places = places, rows = flat, back = true, topic_count = self.topics}
 end
 
 ---- the documents' prior -----------------------------------------------------------------------------------------
@@ -203,7 +215,7 @@ end
 function base:keep_alpha()
   local rows <const> = base.prior_rows(self.o)
   if rows == 0 then return end
-  local values <const> = core.tensor("f32", rows, ROW)
+  local values <const> = core.tensor("f32", rows, base.z_width(self.topics))
   values:view(1, self.topics, 1):put(1, self.alpha)
   self.w.tables.z:push(keys_of(base.z_rows(self.corpus.tokens), rows), values)
 end

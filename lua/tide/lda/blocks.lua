@@ -1,8 +1,9 @@
 -- Where the topics and proposals of a part of the documents are between phases: in memory, or in a file.
 --
 -- A part's tokens lie in the order of (part of words, word, document); a block is those of one part of words. In a
--- file a part has the topics of all its blocks, then the proposals, then where its documents' tokens lie. Every read
--- is checked by the sum that its write gave; the file is scratch, and goes with the worker.
+-- file a part has the topics of all its blocks, then the proposals, then where its documents' tokens lie, then the
+-- topics that are remembered. Every read is checked by the sum that its write gave; the file is scratch, and goes with
+-- the worker.
 local core = require "tide.core"
 
 ---@class tide.lda.blocks
@@ -112,5 +113,40 @@ function blocks:put_part(p, z, proposals)
     self:put_block(p, q, z:slice(first + 1, count), proposals:slice(first + 1, count))
   end
 end
+
+-- Where the remembered topics of a part begin in its file: behind topics, proposals and places.
+local function former_at(self, part) return part.count * (2 * self.size + 4) end
+
+---Keeps the topics that a part has now for blocks:restore.
+function blocks:remember(p)
+  local part <const> = self.parts[p]
+  if not part.file then
+    part.former = part.z:copy()
+    return
+  end
+  part.former = {}
+  for q = 0, #part.at - 1 do
+    local first <const> = self:range(p, q)
+    part.former[q] = raise(part.file:write((self:block(p, q)), former_at(self, part) + first * self.size))
+  end
+end
+
+---The remembered topics are those of the part again.
+function blocks:restore(p)
+  local part <const> = self.parts[p]
+  if not part.former then return end
+  if not part.file then
+    part.z = part.former
+  else
+    for q = 0, #part.at - 1 do
+      local first <const>, count <const> = self:range(p, q)
+      local z <const> = read(part, self.type, count, former_at(self, part) + first * self.size, part.former[q])
+      part.sums[q] = raise(part.file:write(z, first * self.size))
+    end
+  end
+  part.former = nil
+end
+
+function blocks:forget(p) self.parts[p].former = nil end
 
 return blocks

@@ -75,8 +75,7 @@ local function new(w, o)
   local bytes <const> = (2 * (b.type == "u16" and 2 or 4) + 4) * b.corpus.tokens
   local spills <const> = o.memory_bytes and bytes > o.memory_bytes
   if spills then
-    self.directory = o.spill or ("/tmp/tide-%s-%d"):format(o.name, w.rank)
-    assert(core.mkdir(self.directory))
+    self.directory = base.directory(o)
   end
   self.blocks = blocks.new {type = b.type, directory = spills and self.directory or nil,
                             name = ("%s-%s-%d"):format(o.name, core.node().name, w.rank)}
@@ -91,10 +90,8 @@ function exchange:adopt(part)
   local starts <const> = core.tensor("u32", self.base.corpus.vocabulary + 1, 1)
   kernel.lda_arrange {offsets = part.offsets, words = part.words, part = self.word_part, parts = self.count,
                       starts = starts, places = places}
-  local flat <const> = core.tensor("f32", part.tokens, 1)
-  kernel.lda_keep {topics = part.z, rows = flat, topic_count = self.base.topics}
   local z <const> = core.tensor(self.base.type, part.tokens, 1)
-  kernel.lda_keep {topics = z, places = places, rows = flat, back = true, topic_count = self.base.topics}
+  kernel.lda_keep {topics = z, places = places, rows = part.z, back = true, topic_count = self.base.topics}
   part.words, part.z, part.starts = nil, nil, starts
   self.blocks:add(part.number, starts, self.bounds, places, z)
   self.parts[part.number] = part
@@ -115,9 +112,8 @@ end
 ---A part's topics in the order of documents.
 function exchange:in_order(p)
   local z <const>, _, places <const> = self.blocks:part(p)
-  local flat <const>, out <const> = core.tensor("f32", #z, 1), core.tensor(self.base.type, #z, 1)
-  kernel.lda_keep {topics = z, places = places, rows = flat, topic_count = self.base.topics}
-  kernel.lda_keep {topics = out, rows = flat, back = true, topic_count = self.base.topics}
+  local out <const> = core.tensor(self.base.type, #z, 1)
+  kernel.lda_keep {topics = z, places = places, rows = out, topic_count = self.base.topics}
   return out
 end
 
@@ -166,7 +162,7 @@ function exchange:meet(pass)
   self.ranks = table.concat(ranks, " ")
   for p = 0, self.count - 1 do
     if holder[p] == self.w.rank and self.owner[p] ~= self.w.rank then
-      here(self.peers:send(self.owner[p], "part " .. p, self:in_order(p)))
+      here(self.peers:send(self.owner[p], "part " .. p, self:in_order(p), {give = true}))
       self.blocks:remove(p)
       self.parts[p] = nil
     end
@@ -174,7 +170,6 @@ function exchange:meet(pass)
   for p = 0, self.count - 1 do
     if self.owner[p] == self.w.rank and not self.parts[p] then self:obtain(p, holder[p]) end
   end
-  if self.directory then self.base:forget_words() end
   return newest, before ~= self.ranks
 end
 
@@ -365,25 +360,19 @@ end
 
 ---- passes -------------------------------------------------------------------------------------------------------
 
----Copies of the topics at the start of a pass, in the order of words: a pass in which somebody dies begins there again.
+---Keeps the topics at the start of a pass: a pass in which somebody dies begins there again.
 function exchange:remember()
-  self.former, self.former_alpha, self.former_state = {}, self.base.alpha:copy(), self.w.state.alpha
-  self:each_part(function(p) self.former[p] = (self.blocks:part(p)):copy() end)
+  self.former_alpha, self.former_state = self.base.alpha:copy(), self.w.state.alpha
+  for p in pairs(self.parts) do self.blocks:remember(p) end
 end
 
 function exchange:forget_pass()
-  if self.former then
+  if self.former_alpha then
     self.base.alpha:put(1, self.former_alpha)
-    self.w.state.alpha = self.former_state
+    self.w.state.alpha, self.former_alpha = self.former_state, nil
   end
   if core.mutant and core.mutant "lda_pass_kept" then return end
-  for p, z in pairs(self.former or {}) do
-    if self.parts[p] then
-      local _, proposals <const> = self.blocks:part(p)
-      self.blocks:put_part(p, z, proposals)
-    end
-  end
-  self.former = nil
+  for p in pairs(self.parts) do self.blocks:restore(p) end
 end
 
 ---One pass of this view.
@@ -426,7 +415,8 @@ function exchange:whole_pass(pass)
     end)
     if not ok and err ~= LOST then error(err, 0) end
     if self.peers:agree() and ok then
-      self.dirty, self.former = false, nil
+      self.dirty, self.former_alpha = false, nil
+      for p in pairs(self.parts) do self.blocks:forget(p) end
       return pass, fields
     end
     self:forget_pass()

@@ -139,7 +139,8 @@ end
 function model:coherence(n)
   n = math.min(n or TOP, self.vocabulary)
   local train <const>, pairs_of <const> = self.corpus.train, core.tensor("i64", self.topics, n * n)
-  kernel.lda_together {offsets = train.offsets, words = train.words, top = self:top(n), pairs = pairs_of}
+  kernel.lda_together {offsets = train.offsets, words = train.words:slice(1, #train.words), top = self:top(n),
+                       pairs = pairs_of}
   local documents <const> = #train.offsets - 1
   local result <const> = {umass = {}, npmi = {}, umass_mean = 0, npmi_mean = 0}
   for k = 1, self.topics do
@@ -225,10 +226,11 @@ function model:save_state(path)
   assert(file:write(("#doc source pos typeindex type topic\n#alpha : %s\n#beta : %.6g\n"):format(
     table.concat(priors, " "), self.beta)))
   for d = 1, #train.offsets - 1 do
-    local lines <const> = {}
-    for i = train.offsets[d] + 1, train.offsets[d + 1] do
-      local w <const> = train.words[i]
-      lines[#lines + 1] = ("%d NA %d %d %s %d\n"):format(d - 1, i - train.offsets[d] - 1, w, self:name(w), self.z[i])
+    local lines <const>, begin <const> = {}, train.offsets[d]
+    local words <const> = train.words:slice(begin + 1, train.offsets[d + 1] - begin)
+    for i = begin + 1, train.offsets[d + 1] do
+      local w <const> = words[i - begin]
+      lines[#lines + 1] = ("%d NA %d %d %s %d\n"):format(d - 1, i - begin - 1, w, self:name(w), self.z[i])
     end
     assert(file:write(table.concat(lines)))
   end

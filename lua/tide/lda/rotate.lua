@@ -94,7 +94,7 @@ function rotate:around(work, before, after)
       work(part, b, self:block(b), round)
       local to <const> = self.owner[self.ring:next(part.number)]
       if to ~= self.w.rank then
-        if not self.peers:send(to, "block " .. b, self.held[b]) then lost() end
+        if not self.peers:send(to, "block " .. b, self.held[b], {give = true}) then lost() end
         self.held[b] = nil
       end
     end
@@ -214,13 +214,7 @@ function rotate:check()
     for i = 0, counts:rows() - 1 do
       local row <const> = counts:slice(i + 1, 1)
       local word <const> = self.bounds[b + 1] + i
-      if not self.train_counts then
-        self.train_counts = {}
-        for _, each in pairs(self.base.corpus.train.words) do
-          self.train_counts[each] = (self.train_counts[each] or 0) + 1
-        end
-      end
-      assert(row:sum() == (self.train_counts[word] or 0), "a word lacks tokens")
+      assert(row:sum() == self.base.corpus.train.counts[word + 1], "a word lacks tokens")
     end
   end)
 end

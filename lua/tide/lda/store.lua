@@ -19,6 +19,7 @@ local TOTAL_ROWS <const> = 64
 local BLOCK <const> = 1024 -- topics of a block of a row
 local LIST <const> = 256   -- tokens in a row of `lists`
 local NONE <const> = 0xffffffff
+local CHUNK <const> = 1 << 20 -- tokens that are looked at together
 -- A word has a row where its tokens are more than a quarter of the topics: lists are drawn from more slowly.
 local ROW_SHARE <const> = 4
 -- In a slice: of a row its numbers twice and the alias table; of a token in a list its number twice, the places in
@@ -86,21 +87,34 @@ function store:slices_of(bytes_most)
   return list
 end
 
+---Where the own tokens of rare words lie in the lists, behind those of the documents before.
+---@return table u32 tensor
+function store:find_places()
+  local train <const>, next_of <const> = self.base.corpus.train, self.starts:copy()
+  local begin <const>, places <const> = train.offsets[self.part.document + 1], core.tensor("u32", self.part.tokens, 1)
+  local following <const> = next_of:slice(1, #self.row_of)
+  for first = 1, begin, CHUNK do
+    kernel.lda_places {words = train.words:slice(first, math.min(CHUNK, begin - first + 1)), row_of = self.row_of,
+                       next = following}
+  end
+  kernel.lda_places {words = self.part.words, row_of = self.row_of, next = following, places = places}
+  return places
+end
+
 local function new(w, o)
   local b <const> = base.new(w, o)
   b.width = width_of(o.topics)
   local self <const> = setmetatable({base = b, w = w, o = o, part = b:part(w.rank - 1, w.workers)}, store)
-  local vocabulary <const>, rows = b.corpus.vocabulary, 0
+  local vocabulary <const>, rows, listed = b.corpus.vocabulary, 0, 0
   self.blocks = b.width // math.min(b.width, BLOCK)
   self.row_of, self.starts = core.tensor("u32", vocabulary, 1), core.tensor("u32", vocabulary + 1, 1)
   for word, count in pairs(b.corpus.counts) do
     local dense <const> = has_row(count, b.width)
-    self.row_of[word] = dense and rows or NONE
-    rows = rows + (dense and 1 or 0)
+    self.row_of[word], self.starts[word] = dense and rows or NONE, listed
+    rows, listed = rows + (dense and 1 or 0), listed + (dense and 0 or b.corpus.train.counts[word])
   end
-  self.places = core.tensor("u32", self.part.tokens, 1)
-  kernel.lda_places {words = b.corpus.train.words, row_of = self.row_of, starts = self.starts, places = self.places,
-                     begin = b.corpus.train.offsets[self.part.document + 1]}
+  self.starts[vocabulary + 1] = listed
+  self.places = self:find_places()
   self.slices = self:slices_of(o.memory_bytes and o.memory_bytes // 3)
   b:begin(self.part)
   return self

@@ -20,7 +20,7 @@ static int read_pieces(const char *text, size_t size, size_t piece,
         code = tide_bow_feed(r, text + at, size - at < piece ? size - at : piece);
     }
     code = code ? code : tide_bow_end(r);
-    code = code ? code : tide_bow_finish(r, out);
+    code = code ? code : tide_bow_finish(r, NULL, out);
     tide_bow_close(r);
     return code;
 }
@@ -238,16 +238,76 @@ static void words_are_those_of_any_script(void **state) {
     reads("the \xc3\xa4 cat\n", &(struct tide_bow_options){.stop = &stop}, "0 | ", "cat ");
 }
 
-static void documents_are_picked_by_a_mark(void **state) {
+/* A spool in memory. */
+struct spool {
+    char bytes[4096];
+    size_t size;
+};
+
+static int spool_append(void *arg, const void *data, size_t size) {
+    struct spool *s = arg;
+    assert_true(s->size + size <= sizeof s->bytes);
+    memcpy(s->bytes + s->size, data, size);
+    s->size += size;
+    return 0;
+}
+
+static int spool_read(void *arg, uint64_t at, void *out, size_t size) {
+    struct spool *s = arg;
+    assert_true(at + size <= s->size);
+    memcpy(out, s->bytes + at, size);
+    return 0;
+}
+
+static void a_spool_and_windows_change_nothing(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "3\n4\n5\n1 1 2\n3 4 1\n1 3 1\n3 2 1\n3 4 1\n", /* in any order */
+        "2 0:2 2:1\n0\n2 1:1 3:2\n3 0:1 1:1 2:1\n",
+        "the cat the dog\n\nthe rare bird sat\ncat bird dog the\n",
+    };
+    for (size_t i = 0; i < TIDE_COUNT(texts); i++) {
+        struct tide_bow whole, piecewise;
+        const struct tide_bow_options plain = {.min_count = 2};
+        assert_int_equal(read_pieces(texts[i], strlen(texts[i]), 7, &plain, &whole), 0);
+        for (uint64_t window = 1; window < 6; window++) {
+            struct spool bytes = {.size = 0};
+            const struct tide_bow_spool spool = {&bytes, spool_append, spool_read};
+            const struct tide_bow_options o = {.min_count = 2, .spool = &spool, .window = window};
+            assert_int_equal(read_pieces(texts[i], strlen(texts[i]), 7, &o, &piecewise), 0);
+            assert_true(bytes.size > 0 || window > 3);
+            assert_int_equal(piecewise.tokens, whole.tokens);
+            assert_int_equal(piecewise.dropped_tokens, whole.dropped_tokens);
+            assert_memory_equal(piecewise.offsets, whole.offsets, (whole.documents + 1) * sizeof *whole.offsets);
+            assert_memory_equal(piecewise.words, whole.words, whole.tokens * sizeof *whole.words);
+            assert_memory_equal(piecewise.counts, whole.counts, whole.names.count * sizeof *whole.counts);
+            tide_bow_release(&piecewise);
+        }
+        tide_bow_release(&whole);
+    }
+}
+
+static int refuse(void *arg, size_t document, const uint32_t *words, size_t count) {
+    (void)words;
+    (void)count;
+    *(size_t *)arg = document;
+    return document == 1 ? tide_fail(TIDE_EIO, "no room") : 0;
+}
+
+static void a_sink_that_fails_ends_the_reading(void **state) {
     (void)state;
     const struct tide_bow_options o = {0};
-    const uint8_t marks[] = {1, 0, 1};
-    struct tide_bow b, picked;
-    assert_int_equal(read_pieces("1 0:2\n1 1:1\n1 2:1\n", 18, 18, &o, &b), 0);
-    assert_int_equal(tide_bow_pick(&b, marks, 1, &picked), 0);
-    is(&picked, "0 0 | 2 | ");
-    tide_bow_release(&picked);
-    tide_bow_release(&b);
+    struct tide_bow_reader *r;
+    struct tide_bow b;
+    size_t last = 9;
+    assert_int_equal(tide_bow_open(&o, &r), 0);
+    assert_int_equal(tide_bow_begin(r, "file"), 0);
+    assert_int_equal(tide_bow_feed(r, "1 0:1\n1 1:1\n1 2:1\n", 18), 0);
+    assert_int_equal(tide_bow_end(r), 0);
+    assert_int_equal(tide_bow_finish(r, &(struct tide_bow_sink){&last, refuse}, &b), TIDE_EIO);
+    assert_int_equal(last, 1);
+    assert_null(b.counts);
+    tide_bow_close(r);
 }
 
 int main(void) {
@@ -256,7 +316,8 @@ int main(void) {
         cmocka_unit_test(text_makes_a_vocabulary_by_falling_count),
         cmocka_unit_test(words_take_their_names_from_a_vocabulary),
         cmocka_unit_test(what_is_wrong_is_named_by_line_and_column),
-        cmocka_unit_test(documents_are_picked_by_a_mark),
+        cmocka_unit_test(a_spool_and_windows_change_nothing),
+        cmocka_unit_test(a_sink_that_fails_ends_the_reading),
         cmocka_unit_test(documents_keep_their_numbers_whatever_lines_are_empty),
         cmocka_unit_test(corpora_of_other_programs_are_read_or_refused_by_name),
         cmocka_unit_test(a_vocabulary_is_that_of_the_corpus),

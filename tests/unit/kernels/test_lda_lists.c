@@ -78,15 +78,27 @@ static void fill(struct lists *l, const struct world *w, uint32_t nth) {
     for (uint32_t v = 0; v < WORDS; v++) {
         l->row_of[v] = nth > 0 && v % nth == 0 ? (uint32_t)l->rows++ : none;
     }
-    struct call c = begin(&tide_kernel_lda_places);
-    tensor(&c, "words", w->words, TIDE_U32, ALL, 1);
-    tensor(&c, "row_of", l->row_of, TIDE_U32, WORDS, 1);
-    number(&c, "begin", BEGIN);
-    tensor(&c, "starts", l->starts, TIDE_U32, WORDS + 1, 1);
-    tensor(&c, "places", l->places, TIDE_U32, OWN, 1);
-    l->tokens = (size_t)run(&c, "listed");
-    assert_int_equal(l->starts[WORDS], l->tokens);
+    for (size_t i = 0; i < ALL; i++) {
+        l->starts[w->words[i] + 1] += l->row_of[w->words[i]] == none;
+    }
+    for (size_t v = 0; v < WORDS; v++) {
+        l->starts[v + 1] += l->starts[v];
+    }
+    l->tokens = l->starts[WORDS];
     uint32_t at[WORDS];
+    memcpy(at, l->starts, sizeof at);
+    struct call before = begin(&tide_kernel_lda_places);
+    tensor(&before, "words", w->words, TIDE_U32, BEGIN, 1);
+    tensor(&before, "row_of", l->row_of, TIDE_U32, WORDS, 1);
+    tensor(&before, "next", at, TIDE_U32, WORDS, 1);
+    size_t listed = (size_t)run(&before, "listed");
+    struct call c = begin(&tide_kernel_lda_places);
+    tensor(&c, "words", w->words + BEGIN, TIDE_U32, OWN, 1);
+    tensor(&c, "row_of", l->row_of, TIDE_U32, WORDS, 1);
+    tensor(&c, "next", at, TIDE_U32, WORDS, 1);
+    tensor(&c, "places", l->places, TIDE_U32, OWN, 1);
+    listed += (size_t)run(&c, "listed");
+    assert_int_equal(listed, l->tokens);
     memcpy(at, l->starts, sizeof at);
     for (size_t i = 0; i < ALL; i++) { /* what the workers before have put there */
         const uint32_t v = w->words[i];
@@ -225,13 +237,18 @@ static void lists_without_their_tokens_are_refused(void **state) {
     struct call places = begin(&tide_kernel_lda_places);
     tensor(&places, "words", w.words, TIDE_U32, ALL, 1);
     tensor(&places, "row_of", l.row_of, TIDE_U32, 10, 1);
-    tensor(&places, "starts", l.starts, TIDE_U32, 11, 1);
-    tensor(&places, "places", l.places, TIDE_U32, OWN, 1);
+    tensor(&places, "next", l.starts, TIDE_U32, 10, 1);
     assert_int_equal(refused(&places, error), TIDE_EINVAL);
     assert_non_null(strstr(error, "of 10"));
-    number(&places, "begin", ALL - 1);
+    tensor(&places, "row_of", l.row_of, TIDE_U32, WORDS, 1);
+    tensor(&places, "next", l.starts, TIDE_U32, WORDS, 1);
+    tensor(&places, "places", l.places, TIDE_U32, OWN - 1, 1);
     assert_int_equal(refused(&places, error), TIDE_EINVAL);
-    assert_non_null(strstr(error, "places: tokens"));
+    assert_non_null(strstr(error, "places"));
+    memset(l.starts, 0xff, sizeof l.starts);
+    tensor(&places, "words", w.words, TIDE_U32, OWN - 1, 1);
+    assert_int_equal(refused(&places, error), TIDE_EINVAL);
+    assert_non_null(strstr(error, "2^32 tokens"));
 }
 
 int main(void) {
