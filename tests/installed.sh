@@ -80,6 +80,14 @@ for _ in $(seq 200); do grep -q made "$work/seen.txt" && break; sleep 0.05; done
 tell() { XDG_RUNTIME_DIR=$work/run timeout 30 "$prefix/bin/tide" "$@" --cluster seen; }
 tell tables --plain | grep -q "^weights" || { echo "tables does not show what a program made"; exit 1; }
 tell actors --where 'name == "maker"' --plain | grep -q maker || { echo "actors does not show a program's"; exit 1; }
+# A client reads and pushes it, by a library that needs neither Lua nor BLAS.
+# shellcheck disable=SC2046
+cc -std=gnu11 -Wall -Wextra -Werror "$source/examples/client.c" $(pkg-config --cflags --libs tide-client) \
+   -Wl,-rpath,"$(dirname "$pc")" -o "$work/client"
+if ldd "$work/client" | grep -E "lua|blas|minpack"; then echo "libtide-client needs what it must not"; exit 1; fi
+got=$(XDG_RUNTIME_DIR=$work/run "$work/client" seen weights 7; XDG_RUNTIME_DIR=$work/run "$work/client" seen weights 6 2)
+[ "$got" = "3 4
+2 2" ] || { echo "the client reads: $got"; exit 1; }
 got=$(tell attach -e 'tables.weights:pull{7}[2] + #node.name') || true
 [ "$got" = 8 ] || [ "$got" = 8.0 ] || { echo "attach does not read a program's table: $got"; exit 1; }
 XDG_RUNTIME_DIR=$work/run "$prefix/bin/tide" node --cluster seen --name guest --join "$(cat "$work/run/tide/seen/endpoint")" >/dev/null 2>&1 </dev/null &
@@ -100,9 +108,11 @@ echo "$out"
 [ "$(grep -c answered <<<"$out")" = 3 ] # the fourth crashed the counter, whose supervisor started another
 grep -q "sent 0xc0: that is no number" <<<"$out"
 if ldd "$work/actors" | grep -E "lua|blas|minpack"; then echo "libtide-actor needs what it must not"; exit 1; fi
-for library in tide tide-actor; do
+for library in tide tide-actor tide-client; do
   shown=$(nm -D --defined-only "$(dirname "$pc")/lib$library.so" | awk '{print $3}' | sort)
-  stray=$(comm -23 <(echo "$shown") <(sed -n 's/^ *\(tide[a-z_]*\);$/\1/p' "$build/exports.map" | sort))
+  map=$build/exports.map
+  [ $library != tide-client ] || map=$build/client_exports.map
+  stray=$(comm -23 <(echo "$shown") <(sed -n 's/^ *\(tide[a-z_]*\);$/\1/p' "$map" | sort))
   if [ -z "$shown" ] || [ -n "$stray" ]; then echo "lib$library.so shows: $stray"; exit 1; fi
 done
 
@@ -146,6 +156,7 @@ target_link_libraries(consumer PRIVATE tide::tide)
 CMAKE
 cat >"$work/consumer/main.cpp" <<'CPP'
 #include <tide.h>
+#include <tide/client.h>
 int main() { return tide_error_name(TIDE_EBUSY)[0] == 'E' ? 0 : 1; }
 CPP
 cmake -S "$work/consumer" -B "$work/consumer/build" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null

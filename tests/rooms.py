@@ -15,9 +15,9 @@ import objects
 
 ROOMS = [
     "runtime/base", "runtime/wire", "runtime/port", "runtime/actor", "runtime/control", "runtime/net/link",
-    "runtime/net/members", "runtime/net", "runtime/store/rows", "runtime/store/core", "runtime/store/operation",
+    "runtime/net/members", "runtime/net", "runtime/client", "runtime/store/rows", "runtime/store/core", "runtime/store/operation",
     "runtime/store/slots", "runtime/store/adaptive", "runtime/store/clocked", "runtime/store/replica",
-    "runtime/store/checkpoint", "runtime/store", "runtime/exchange", "runtime", "kernels/tensor", "kernels/decide", "kernels/readers",
+    "runtime/store/checkpoint", "runtime/store/client", "runtime/store", "runtime/exchange", "runtime", "kernels/tensor", "kernels/decide", "kernels/readers",
     "kernels/graph", "kernels/models", "kernels", "lua/host",
 ]
 
@@ -36,7 +36,7 @@ def room_of(path):
 
 def symbols(source, directory):
     """file -> (symbols it defines, symbols it wants), by the newest object of each source file."""
-    libraries = [os.path.join(directory, f"{name}.dir") for name in ("tide_actor_objects", "tide_objects")]
+    libraries = [os.path.join(directory, f"{name}.dir") for name in ("tide_actor_objects", "tide_objects", "tide_client_objects")]
     found = objects.read(source, libraries)
     found.sort(key=lambda entry: os.path.getmtime(entry[0]))
     return {file: (defined, wanted) for _, file, defined, wanted in found}

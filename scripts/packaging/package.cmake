@@ -1,6 +1,7 @@
 # What an installation has beside programs and libraries, and how CPack makes Debian packages of it (docs/guides/packages.md).
 #
-# Packages: tide (programs, plugins, examples, manual), libtide0, libtide-dev, and tide-cuda where nvcc built the module.
+# Packages: tide (programs, plugins, examples, manual), libtide0, libtide-client0, libtide-dev, and tide-cuda where nvcc
+# built the module.
 # The same sources give the same bytes: times are SOURCE_DATE_EPOCH's, paths of the build are mapped away (./dev package).
 
 set(TIDE_EXTRA ${CMAKE_BINARY_DIR}/extra)
@@ -24,7 +25,7 @@ install(DIRECTORY ${TIDE_EXTRA}/fish/ DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/
 configure_file(${TIDE_PACKAGING}/tide-node@.service.in ${CMAKE_BINARY_DIR}/tide-node@.service @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/tide-node@.service DESTINATION lib/systemd/system COMPONENT tide)
 
-set(TIDE_COMPONENTS tide libtide0 libtide-dev)
+set(TIDE_COMPONENTS tide libtide0 libtide-client0 libtide-dev)
 if(TARGET tide_cuda)
   list(APPEND TIDE_COMPONENTS tide-cuda)
 endif()
@@ -66,9 +67,17 @@ libtide (actors, tables, Lua) and libtide-actor (actors alone).")
 file(WRITE ${CMAKE_BINARY_DIR}/control/triggers "activate-noawait ldconfig\n")
 file(WRITE ${CMAKE_BINARY_DIR}/control/shlibs "libtide 0 libtide0 (>= ${PROJECT_VERSION})\nlibtide-actor 0 libtide0 (>= ${PROJECT_VERSION})\n")
 set(CPACK_DEBIAN_LIBTIDE0_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/control/triggers ${CMAKE_BINARY_DIR}/control/shlibs)
+set(CPACK_DEBIAN_LIBTIDE-CLIENT0_PACKAGE_NAME libtide-client0)
+set(CPACK_DEBIAN_LIBTIDE-CLIENT0_PACKAGE_SECTION libs)
+set(CPACK_COMPONENT_LIBTIDE-CLIENT0_DESCRIPTION "The shared library by which any program reads and writes rows of a running cluster and calls its actors, without Lua
+and BLAS.")
+file(WRITE ${CMAKE_BINARY_DIR}/control/client/triggers "activate-noawait ldconfig\n")
+file(WRITE ${CMAKE_BINARY_DIR}/control/client/shlibs "libtide-client 0 libtide-client0 (>= ${PROJECT_VERSION})\n")
+set(CPACK_DEBIAN_LIBTIDE-CLIENT0_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/control/client/triggers
+    ${CMAKE_BINARY_DIR}/control/client/shlibs)
 set(CPACK_DEBIAN_LIBTIDE-DEV_PACKAGE_NAME libtide-dev)
 set(CPACK_DEBIAN_LIBTIDE-DEV_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_LIBTIDE-DEV_PACKAGE_DEPENDS "libtide0 (= ${PROJECT_VERSION}), libuv1-dev")
+set(CPACK_DEBIAN_LIBTIDE-DEV_PACKAGE_DEPENDS "libtide0 (= ${PROJECT_VERSION}), libtide-client0 (= ${PROJECT_VERSION}), libuv1-dev")
 set(CPACK_DEBIAN_LIBTIDE-DEV_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_COMPONENT_LIBTIDE-DEV_DESCRIPTION "Headers, the static library, pkg-config files and the CMake package.")
 set(CPACK_DEBIAN_TIDE-CUDA_PACKAGE_NAME tide-cuda)

@@ -1,0 +1,457 @@
+/* The row service and the client library together: rows by client, rights, bad input, threads, forks, deaths. */
+#include "store_world.h"
+
+#include "store/client/rows.h"
+#include "tide/client.h"
+#include "wire/rows.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/wait.h>
+
+enum { KEYS = 500, WIDTH = 4, MANY = 20000, WIDE = 64 };
+
+static struct tide_client *connect_client(struct cluster *c, unsigned right) {
+    struct tide_client *client;
+    char endpoints[300];
+    snprintf(endpoints, sizeof endpoints, "%s,%s", tide_node_endpoint(c->nodes[c->count - 1]),
+             tide_node_endpoint(c->nodes[0]));
+    const struct tide_client_options options = {
+        .size = sizeof options, .endpoints = endpoints, .right = right, .timeout = 10 * TIDE_SECOND};
+    if (tide_client_open(&options, &client) != 0) {
+        fail_msg("%s", tide_client_error());
+    }
+    return client;
+}
+
+static struct tide_client_table *open_table(struct tide_client *client, const char *name) {
+    struct tide_client_table *table;
+    if (tide_client_table(client, name, 0, &table) != 0) {
+        fail_msg("%s", tide_client_error());
+    }
+    return table;
+}
+
+static void create_tables(struct cluster *c) {
+    create(c, (struct tide_table_options){.name = "sums", .key_count = KEYS, .width = WIDTH, .update = TIDE_UPDATE_ADD});
+    create(c, (struct tide_table_options){.name = "wide", .key_count = MANY, .width = WIDE, .update = TIDE_UPDATE_ADD});
+    create(c, (struct tide_table_options){
+                  .name = "moving", .key_count = KEYS, .width = WIDTH, .technique = TIDE_RELOCATE});
+    create(c, (struct tide_table_options){
+                  .name = "hashed", .keys = TIDE_KEYS_HASHED, .width = WIDTH, .update = TIDE_UPDATE_ADD, .refuse_nan = true});
+}
+
+static void clients_push_and_pull_rows_of_all_nodes(void **state) {
+    (void)state;
+    static const char *const names[] = {"sums", "moving", "hashed"};
+    struct cluster c;
+    uint64_t keys[KEYS];
+    float ones[KEYS * WIDTH], rows[KEYS * WIDTH];
+    open_cluster(&c, false, 3, 1);
+    create_tables(&c);
+    struct tide_client *client = connect_client(&c, TIDE_RIGHT_OPERATE);
+    for (size_t i = 0; i < KEYS; i++) {
+        keys[i] = (i * 7) % KEYS;
+    }
+    for (size_t i = 0; i < KEYS * WIDTH; i++) {
+        ones[i] = (float)(i / WIDTH);
+    }
+    for (size_t n = 0; n < TIDE_COUNT(names); n++) {
+        struct tide_client_table *table = open_table(client, names[n]);
+        assert_int_equal(tide_client_width(table), WIDTH);
+        for (int round = 1; round <= 3; round++) {
+            assert_int_equal(tide_client_push(table, keys, KEYS, ones, 0, NULL), 0);
+            if (round == 2) {
+                assert_int_equal(tide_client_localize(table, keys, KEYS, 0, NULL), 0);
+            }
+            assert_int_equal(tide_client_pull(table, keys, KEYS, rows, 0, NULL), 0);
+            for (size_t i = 0; i < KEYS * WIDTH; i++) {
+                assert_true(rows[i] == ones[i] * (float)round);
+            }
+        }
+        assert_int_equal(tide_client_pull(table, keys, 0, rows, 0, NULL), 0);
+        assert_int_equal(tide_client_push(table, keys, 0, ones, 0, NULL), 0);
+    }
+    tide_client_close(client);
+    close_cluster(&c);
+}
+
+/* More than a part, in one operation. */
+static void large_operations_are_cut_into_parts(void **state) {
+    (void)state;
+    struct cluster c;
+    uint64_t *keys = malloc(MANY * sizeof *keys);
+    float *rows = malloc(MANY * WIDE * sizeof *rows), *back = calloc(MANY * WIDE, sizeof *back);
+    open_cluster(&c, false, 2, 2);
+    create_tables(&c);
+    struct tide_client *client = connect_client(&c, TIDE_RIGHT_OPERATE);
+    struct tide_client_table *table = open_table(client, "wide");
+    for (size_t i = 0; i < MANY; i++) {
+        keys[i] = MANY - 1 - i;
+    }
+    for (size_t i = 0; i < MANY * WIDE; i++) {
+        rows[i] = (float)i;
+    }
+    assert_int_equal(tide_client_push(table, keys, MANY, rows, 0, NULL), 0);
+    assert_int_equal(tide_client_pull(table, keys, MANY, back, 0, NULL), 0);
+    assert_memory_equal(rows, back, MANY * WIDE * sizeof *rows);
+    tide_client_close(client);
+    close_cluster(&c);
+    free(keys);
+    free(rows);
+    free(back);
+}
+
+static void rights_are_checked_at_the_node(void **state) {
+    (void)state;
+    struct cluster c;
+    struct tide_client_table *table;
+    struct tide_client_op *op;
+    const uint64_t key = 3;
+    float row[WIDTH] = {1, 1, 1, 1};
+    open_cluster(&c, false, 1, 3);
+    create_tables(&c);
+    struct tide_client *reader = connect_client(&c, 0);
+    table = open_table(reader, "sums");
+    assert_int_equal(tide_client_pull(table, &key, 1, row, 0, NULL), 0);
+    assert_int_equal(tide_client_push(table, &key, 1, row, 0, NULL), TIDE_EPERM);
+    assert_int_equal(tide_client_localize(table, &key, 1, 0, NULL), TIDE_EPERM);
+    /* what a client of another make would send */
+    uint64_t rows_actor;
+    uint8_t body[64];
+    struct tide_writer w;
+    tide_writer_init(&w, body, sizeof body);
+    tide_write_array(&w, 7);
+    tide_write_uint(&w, TIDE__ROWS_PUSH);
+    tide_write_uint(&w, 1);
+    tide_write_typed(&w, TIDE_U64, &key, 1);
+    tide_write_typed(&w, TIDE_F32, row, WIDTH);
+    tide_write_uint(&w, 0);
+    tide_write_uint(&w, 0);
+    tide_write_uint(&w, 0);
+    assert_int_equal(tide_client_find(reader, "rows", 0, &rows_actor), 0);
+    assert_int_equal(tide_client_call(reader, rows_actor, w.data, w.size, 0, &op), 0);
+    assert_int_equal(tide_client_wait(op, 0), TIDE_EPERM);
+    tide_client_free(op);
+    tide_client_close(reader);
+    close_cluster(&c);
+}
+
+static void bad_input_is_an_error_of_the_call(void **state) {
+    (void)state;
+    struct cluster c;
+    struct tide_client_table *table;
+    struct tide_client *none;
+    float rows[WIDTH] = {NAN, 0, 0, 0};
+    const uint64_t beyond = KEYS, key = 1;
+    open_cluster(&c, false, 1, 4);
+    create_tables(&c);
+    struct tide_client *client = connect_client(&c, TIDE_RIGHT_OPERATE);
+    assert_int_equal(tide_client_table(client, "absent", 0, &table), TIDE_ENOENT);
+    assert_int_equal(tide_client_table(client, "No Name", 0, &table), TIDE_EINVAL);
+    table = open_table(client, "sums");
+    assert_int_equal(tide_client_pull(table, &beyond, 1, rows, 0, NULL), TIDE_ERANGE);
+    assert_non_null(strstr(tide_client_error(), "key 500 is outside table 'sums' (0..499)"));
+    assert_int_equal(tide_client_pull(table, NULL, 1, rows, 0, NULL), TIDE_EINVAL);
+    assert_int_equal(tide_client_pull(table, &key, 1, NULL, 0, NULL), TIDE_EINVAL);
+    assert_int_equal(tide_client_pull(table, &key, SIZE_MAX / 2, rows, 0, NULL), TIDE_ELIMIT);
+    assert_int_equal(tide_client_push(open_table(client, "hashed"), &key, 1, rows, 0, NULL), TIDE_ENAN);
+    struct tide_client_options o = {.size = sizeof o, .endpoints = "unix:/nonexistent/socket"};
+    assert_int_equal(tide_client_open(&o, &none), TIDE_EUNREACHABLE);
+    o.endpoints = "tcp:300.1.1.1:1";
+    assert_int_equal(tide_client_open(&o, &none), TIDE_EINVAL);
+    o.endpoints = tide_node_endpoint(c.nodes[0]);
+    o.cluster = "other";
+    assert_int_equal(tide_client_open(&o, &none), TIDE_EMISMATCH);
+    o.size = 8;
+    assert_int_equal(tide_client_open(&o, &none), TIDE_EINVAL);
+    tide_client_close(client);
+    close_cluster(&c);
+}
+
+/* ---- threads ---- */
+
+struct puller {
+    struct tide_client_table *table;
+    pthread_t thread;
+    uint64_t first;
+    int failures;
+};
+
+static void *pull_and_push(void *arg) {
+    struct puller *p = arg;
+    uint64_t keys[10];
+    float ones[10 * WIDTH], rows[10 * WIDTH];
+    for (size_t i = 0; i < 10; i++) {
+        keys[i] = p->first + i;
+    }
+    for (size_t i = 0; i < 10 * WIDTH; i++) {
+        ones[i] = 1;
+    }
+    for (int i = 1; i <= 200; i++) {
+        p->failures += tide_client_push(p->table, keys, 10, ones, 0, NULL) != 0;
+        p->failures += tide_client_pull(p->table, keys, 10, rows, 0, NULL) != 0;
+        p->failures += rows[0] != (float)i || rows[10 * WIDTH - 1] != (float)i;
+    }
+    return NULL;
+}
+
+static void any_thread_may_call(void **state) {
+    (void)state;
+    struct cluster c;
+    struct puller pullers[8];
+    open_cluster(&c, false, 2, 5);
+    create_tables(&c);
+    struct tide_client *client = connect_client(&c, TIDE_RIGHT_OPERATE);
+    for (size_t i = 0; i < TIDE_COUNT(pullers); i++) {
+        pullers[i] = (struct puller){.table = open_table(client, "sums"), .first = i * 10};
+        assert_int_equal(pthread_create(&pullers[i].thread, NULL, pull_and_push, &pullers[i]), 0);
+    }
+    for (size_t i = 0; i < TIDE_COUNT(pullers); i++) {
+        pthread_join(pullers[i].thread, NULL);
+        assert_int_equal(pullers[i].failures, 0);
+    }
+    tide_client_close(client);
+    close_cluster(&c);
+}
+
+/* ---- outstanding operations ---- */
+
+static void operations_run_side_by_side_and_are_bounded(void **state) {
+    (void)state;
+    struct cluster c;
+    enum { PLACES = 64 };
+    struct tide_client_op *ops[PLACES], *more, *done[PLACES];
+    static uint64_t keys[PLACES][100];
+    static float rows[PLACES][100 * WIDE];
+    open_cluster(&c, false, 2, 6);
+    create_tables(&c);
+    struct tide_client *client = connect_client(&c, 0);
+    struct tide_client_table *table = open_table(client, "wide");
+    int refused = 0;
+    for (size_t i = 0; i < PLACES; i++) {
+        for (size_t k = 0; k < 100; k++) {
+            keys[i][k] = i * 100 + k;
+        }
+        assert_int_equal(tide_client_pull(table, keys[i], 100, rows[i], 0, &ops[i]), 0);
+    }
+    refused = tide_client_pull(table, keys[0], 1, rows[0], 0, &more);
+    assert_int_equal(refused, TIDE_EBUSY);
+    assert_true(tide_client_retry_after_ms() > 0);
+    struct pollfd p = {.fd = tide_client_fd(client), .events = POLLIN};
+    size_t count = 0;
+    while (count < PLACES) {
+        assert_true(poll(&p, 1, 5000) > 0);
+        count += tide_client_done(client, done + count, PLACES - count);
+    }
+    for (size_t i = 0; i < PLACES; i++) {
+        assert_int_equal(tide_client_wait(ops[i], 0), 0);
+        tide_client_free(ops[i]);
+    }
+    struct tide_client_info info = {.size = sizeof info};
+    assert_int_equal(tide_client_info(client, &info), 0);
+    assert_int_equal(info.outstanding, 0);
+    assert_int_equal(info.bytes, 0);
+    tide_client_close(client);
+    close_cluster(&c);
+}
+
+/* ---- deadlines: a node that stands still ---- */
+
+static int count_and_keep_silent(void *state, const struct tide_message *m) {
+    atomic_int *calls = state;
+    atomic_fetch_add(calls, m->kind == TIDE_CALL);
+    return 0;
+}
+
+static int echo(void *state, const struct tide_message *m) {
+    (void)state;
+    return m->kind == TIDE_CALL ? tide_answer(m->from, m->call, m->data, m->size) : 0;
+}
+
+static void calls_reach_actors_that_open_to_them(void **state) {
+    (void)state;
+    struct cluster c;
+    static atomic_int calls;
+    struct tide_client_op *op;
+    uint64_t actor;
+    size_t size;
+    static uint8_t large[300 << 10] = {0xc6, 0, 4, 0xaf, 0xfb}; /* bin: answers come in fragments */
+    const uint8_t body[] = {0x93, 1, 2, 3};
+    open_cluster(&c, false, 2, 7);
+    create_tables(&c);
+    assert_int_equal(tide_spawn(c.nodes[1], &(struct tide_actor_options){.name = "silent", .handle = count_and_keep_silent, .state = &calls, .opens = TIDE_RIGHT_READ}, NULL), 0);
+    assert_int_equal(tide_spawn(c.nodes[1], &(struct tide_actor_options){.name = "echo", .handle = echo, .opens = TIDE_RIGHT_READ}, NULL), 0);
+    assert_int_equal(tide_spawn(c.nodes[1], &(struct tide_actor_options){.name = "closed", .handle = echo}, NULL), 0);
+    struct tide_client *client = connect_client(&c, 0);
+    assert_int_equal(tide_client_find(client, "nobody", 0, &actor), TIDE_ENOENT);
+    assert_int_equal(tide_client_find(client, "n2/echo", 0, &actor), 0);
+    assert_int_equal(tide_client_find(client, "echo", 0, &actor), 0);
+    assert_int_equal(tide_client_call(client, actor, body, sizeof body, 0, &op), 0);
+    assert_int_equal(tide_client_wait(op, 0), 0);
+    assert_memory_equal(tide_client_answer(op, &size), body, sizeof body);
+    assert_int_equal(size, sizeof body);
+    tide_client_free(op);
+    assert_int_equal(tide_client_call(client, actor, large, sizeof large, 0, &op), 0);
+    assert_int_equal(tide_client_wait(op, 0), 0);
+    assert_memory_equal(tide_client_answer(op, &size), large, sizeof large);
+    tide_client_free(op);
+    assert_int_equal(tide_client_find(client, "silent", 0, &actor), 0);
+    assert_int_equal(tide_client_call(client, actor, body, sizeof body, TIDE_SECOND / 20, &op), 0);
+    assert_int_equal(tide_client_wait(op, 0), TIDE_ETIMEDOUT);
+    tide_client_free(op);
+    assert_int_equal(tide_client_find(client, "closed", 0, &actor), 0);
+    assert_int_equal(tide_client_call(client, actor, body, sizeof body, 0, &op), 0);
+    assert_int_equal(tide_client_wait(op, 0), TIDE_EPERM);
+    tide_client_free(op);
+    assert_int_equal(tide_client_call(client, actor, body, 3, 0, &op), TIDE_EPROTO);
+    tide_client_close(client);
+    assert_int_equal(atomic_load(&calls), 1);
+    close_cluster(&c);
+}
+
+/* ---- forks ---- */
+
+static void a_child_does_not_use_its_parents_client(void **state) {
+    (void)state;
+    struct cluster c;
+    const uint64_t key = 1;
+    float row[WIDTH];
+    open_cluster(&c, false, 1, 8);
+    create_tables(&c);
+    struct tide_client *client = connect_client(&c, 0);
+    struct tide_client_table *table = open_table(client, "sums"), *other;
+    const pid_t child = fork();
+    if (child == 0) {
+        const bool right = tide_client_pull(table, &key, 1, row, 0, NULL) == TIDE_ECLOSED &&
+                           strstr(tide_client_error(), "was opened by process") &&
+                           tide_client_table(client, "wide", 0, &other) == TIDE_ECLOSED;
+        tide_client_close(client);
+        _exit(right ? 7 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(WEXITSTATUS(status), 7);
+    assert_int_equal(tide_client_pull(table, &key, 1, row, 0, NULL), 0);
+    struct tide_client_info info = {.size = sizeof info};
+    assert_int_equal(tide_client_info(client, &info), 0);
+    const uint64_t connects = info.connects;
+    assert_int_equal(tide_client_pull(table, &key, 1, row, 0, NULL), 0);
+    assert_int_equal(tide_client_info(client, &info), 0);
+    assert_int_equal(info.connects, connects);
+    tide_client_close(client);
+    close_cluster(&c);
+}
+
+/* ---- a sequence is applied once ---- */
+
+static int push_raw(struct tide_client *client, uint64_t actor, uint64_t table, uint64_t sequence, uint64_t low) {
+    uint8_t body[128];
+    struct tide_writer w;
+    struct tide_client_op *op;
+    const uint64_t key = 9;
+    const float row[WIDTH] = {1, 1, 1, 1};
+    tide_writer_init(&w, body, sizeof body);
+    tide_write_array(&w, 7);
+    tide_write_uint(&w, TIDE__ROWS_PUSH);
+    tide_write_uint(&w, table);
+    tide_write_typed(&w, TIDE_U64, &key, 1);
+    tide_write_typed(&w, TIDE_F32, row, WIDTH);
+    tide_write_uint(&w, 77);
+    tide_write_uint(&w, sequence);
+    tide_write_uint(&w, low);
+    assert_int_equal(tide_client_call(client, actor, w.data, w.size, 0, &op), 0);
+    const int rc = tide_client_wait(op, 0);
+    tide_client_free(op);
+    return rc;
+}
+
+static uint64_t number_of(struct tide_client *client, uint64_t actor, const char *name) {
+    uint8_t body[80];
+    struct tide_writer w;
+    struct tide_client_op *op;
+    struct tide_reader r, v;
+    size_t size;
+    tide_writer_init(&w, body, sizeof body);
+    tide_write_array(&w, 2);
+    tide_write_uint(&w, TIDE__ROWS_OPEN);
+    tide_write_text(&w, name);
+    assert_int_equal(tide_client_call(client, actor, w.data, w.size, 0, &op), 0);
+    assert_int_equal(tide_client_wait(op, 0), 0);
+    const void *data = tide_client_answer(op, &size);
+    tide_reader_init(&r, data, size);
+    assert_true(tide_read_field(&r, "table", &v));
+    const uint64_t number = tide_read_uint(&v);
+    tide_client_free(op);
+    return number;
+}
+
+static void a_push_that_is_sent_again_is_applied_once(void **state) {
+    (void)state;
+    struct cluster c;
+    const uint64_t key = 9;
+    float row[WIDTH];
+    uint64_t actor;
+    open_cluster(&c, false, 2, 9);
+    create_tables(&c);
+    struct tide_client *client = connect_client(&c, TIDE_RIGHT_OPERATE);
+    assert_int_equal(tide_client_find(client, "rows", 0, &actor), 0);
+    static const char *const names[] = {"sums", "moving"}; /* served at once, and by a fiber */
+    for (size_t n = 0; n < TIDE_COUNT(names); n++) {
+        const uint64_t table = number_of(client, actor, names[n]);
+        const uint64_t base = 1000 * n;
+        for (uint64_t i = 0; i < 3; i++) {
+            assert_int_equal(push_raw(client, actor, table, base + 1, base + 1), 0);
+        }
+        assert_int_equal(push_raw(client, actor, table, base + 2, base + 1), 0);
+        assert_int_equal(push_raw(client, actor, table, base + 1, base + 1), 0);
+        assert_int_equal(push_raw(client, actor, table, base + 3, base + 3), 0);
+        assert_int_equal(tide_client_pull(open_table(client, names[n]), &key, 1, row, 0, NULL), 0);
+        assert_true(row[0] == 3);
+        assert_int_equal(push_raw(client, actor, table, base + 2, base + 2), 0); /* still known */
+        assert_int_equal(push_raw(client, actor, table, base + 3 + TIDE__ROWS_WINDOW, base + 3 + TIDE__ROWS_WINDOW), 0);
+        assert_int_equal(push_raw(client, actor, table, base + 3, base + 3), TIDE_ELIMIT);
+    }
+    tide_client_close(client);
+    close_cluster(&c);
+}
+
+/* ---- the node that serves a client goes ---- */
+
+static void another_node_serves_when_one_goes(void **state) {
+    (void)state;
+    struct cluster c;
+    const uint64_t key = 5;
+    float row[WIDTH];
+    open_cluster(&c, false, 3, 10);
+    create_tables(&c);
+    struct tide_client *client = connect_client(&c, 0);
+    struct tide_client_table *table = open_table(client, "sums");
+    struct tide_client_info info = {.size = sizeof info};
+    assert_int_equal(tide_client_pull(table, &key, 1, row, 0, NULL), 0);
+    assert_int_equal(tide_client_info(client, &info), 0);
+    for (unsigned i = 1; i < c.count; i++) { /* the first one is the controller */
+        close_node(&c, i);
+        assert_int_equal(tide_client_pull(table, &key, 1, row, 0, NULL), 0);
+    }
+    tide_client_close(client);
+    close_cluster(&c);
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    program = argv[0];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clients_push_and_pull_rows_of_all_nodes),
+        cmocka_unit_test(large_operations_are_cut_into_parts),
+        cmocka_unit_test(rights_are_checked_at_the_node),
+        cmocka_unit_test(bad_input_is_an_error_of_the_call),
+        cmocka_unit_test(any_thread_may_call),
+        cmocka_unit_test(operations_run_side_by_side_and_are_bounded),
+        cmocka_unit_test(calls_reach_actors_that_open_to_them),
+        cmocka_unit_test(a_child_does_not_use_its_parents_client),
+        cmocka_unit_test(a_push_that_is_sent_again_is_applied_once),
+        cmocka_unit_test(another_node_serves_when_one_goes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
