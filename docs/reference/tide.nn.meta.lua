@@ -120,6 +120,40 @@ function tide_nn.adam(o) end
 ---@param o {lr: tide.nn.rate, decay?: number, mu?: number, beta2?: number, eps?: number} as adam
 function tide_nn.adamw(o) end
 
+---Lion (arXiv 2302.06675): w -= lr (sign(beta1 m + (1 - beta1) g) + decay w), m = beta2 m + (1 - beta2) g. Its rate is
+---3 to 10 times smaller than AdamW's, its decay as many times larger.
+---@param o {lr: tide.nn.rate, decay?: number, beta1?: number, beta2?: number} beta1: 0.9, beta2: 0.99
+function tide_nn.lion(o) end
+
+---LAMB (arXiv 1904.00962): Adam's step of each parameter, made as long as the parameter.
+---@param o {lr: tide.nn.rate, decay?: number, beta1?: number, beta2?: number, eps?: number} beta1: 0.9, beta2: 0.999,
+--- eps: 1e-6
+function tide_nn.lamb(o) end
+
+---Adafactor (arXiv 1804.04235) without momentum: a matrix has one number a row and one a column as its state. `lr` is
+---relative to a parameter's size, by default min(0.01, 1 / sqrt(step)).
+---@param o? {lr?: tide.nn.rate, decay?: number, eps?: number, clip?: number, power?: number} eps: 1e-3, the least size;
+--- clip: 1; power: -0.8
+function tide_nn.adafactor(o) end
+
+---Muon (github.com/KellerJordan/Muon) for hidden matrices: the momentum, made nearly orthogonal. The last matrix,
+---embeddings and vectors have the rule `rest`.
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number, rest?: table, rest_lr?: number,
+--- only?: fun(name: string, rows: integer, columns: integer): boolean} mu: 0.95; rest: nn.adamw {lr = rest_lr,
+--- beta2 = 0.95}, rest_lr 3e-4; only: which matrices are Muon's
+function tide_nn.muon(o) end
+
+---An update rule of one's own: a formula of symbolic values, traced once a shape.
+---@param o tide.nn.own_rule
+---@return table optimizer
+function tide_nn.optimizer(o) end
+
+---Another update rule for each parameter: `nn.each(function(p) return p.rows > 1 and nn.muon {...} or nn.adamw {...}
+---end)`; p is {name, rows, columns, count, number}. Make the rules outside of the function: a rule has one program.
+---@param rule fun(p: table): table
+---@return table optimizer
+function tide_nn.each(rule) end
+
 ---Rates as functions of the step's number, from 1: `constant(rate)`, `step(rate, every, factor)`, `cosine(rate, steps,
 ---low)`, `inverse(rate, decay)`, `warmup(steps, schedule)`.
 tide_nn.schedule = nil
@@ -364,23 +398,22 @@ function tide_nn_program:id() end
 ---@return table layout of parameters: {keys=, parameters=, layers=}
 function tide_nn_program:layout() end
 
----Writes what a run of nn.job has learnt, parameters by their names, as safetensors or `.npz`.
+---Writes what a run of nn.job has learnt, parameters by their names, as safetensors or `.npz`; with `average` their
+---moving averages.
 ---`net:save(run, "net.safetensors")`; `model:load` of a compiled program reads it.
 ---@param run tide.run
 ---@param path string
 function tide_nn_program:save(run, path) end
 
 ---A model: the program with parameters, an update rule and a device.
----@param o? {device?: string, seed?: integer, optimizer?: table, clip?: number, tables?: table, per?: string,
----memory?: integer|string} of programs of vertices, tables: name -> {"adagrad", lr =} or {"sgd", lr =}; per: "row"
----(counted vertices, default) or "sample", what gradients are divided by; memory: bytes, or "64MiB", that values of a
----batch may take: a larger one is computed in pieces, whose gradients add up
+---@param o? tide.nn.compile
 function tide_nn_program:compile(o) end
 
 ---@class tide.nn.model
 ---@field parameters table tensor keys x 1024: all parameters, in the program's layout. On a device with memory of its
 ---own they are what the last fetch or parameter(...) saw, unless the model is `staged`
----@field gradients table tensor of the same layout: of the last batch, summed over its examples
+---@field summed table tensor of the same layout: gradients of the last batch, summed over its examples
+---@field average? table tensor of the same layout: the moving average of the parameters
 ---@field states table tensor of rows of 1024: running statistics
 ---@field layout table see program:layout()
 local tide_nn_model = {}
@@ -400,6 +433,16 @@ function tide_nn_model:step(batch) end
 ---@return tide.nn.growing
 function tide_nn_model:grow(o) end
 
+---Gradients of a batch, summed over its examples, for `update`; nothing changes but running statistics.
+---`local g = m:gradients(batch)`: g.loss, g.count, g:norm(), g["fc1.w"]; g:add(another batch's), g:scale(factor).
+---@return tide.nn.gradients
+function tide_nn_model:gradients(batch) end
+
+---One step with gradients of one batch or several: divides them by their count, and applies clip, schedule and update
+---rules, to rows of tables too.
+---@param g tide.nn.gradients
+function tide_nn_model:update(g) end
+
 ---Gradients of a batch by parameter name, summed over its examples.
 ---@return table<string, table> tensors rows x columns
 function tide_nn_model:gradients_of(batch) end
@@ -413,6 +456,10 @@ function tide_nn_model:table(name) end
 ---count after give().
 ---@return table tensor rows x columns
 function tide_nn_model:parameter(name) end
+
+---The moving average of a parameter, a copy.
+---@return table tensor rows x columns
+function tide_nn_model:averaged(name) end
 
 ---Writes the parameters by their names, `fc1.w`, running statistics and rows of tables as safetensors.
 ---@param path string .npz: as NumPy's archive

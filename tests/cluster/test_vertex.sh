@@ -94,6 +94,26 @@ tide.main(function()
     a, b = cut:evaluate(train), whole:evaluate(train)
     assert(a.count == b.count and a.correct == b.correct and math.abs(a.loss - b.loss) < 1e-4)
   end
+  do -- clip bounds the norm over parameters and rows; gradients of parts, rows too, add up to those of all
+    local o <const> = {optimizer = nn.sgd {lr = 1}, tables = {E = {"sgd", lr = 1}}, clip = 0.01}
+    local step <const>, parts <const> = program:compile(o), program:compile(o)
+    local before <const>, rows_before <const> = step.parameters:copy(), step:table "E":copy()
+    step:step(train)
+    local moved, of_rows = 0, 0
+    for i = 1, #before do moved = moved + (step.parameters[i] - before[i]) ^ 2 end
+    local E <const> = step:table "E"
+    for i = 1, #E do of_rows = of_rows + (E[i] - rows_before[i]) ^ 2 end
+    assert(of_rows > 0 and math.abs((moved + of_rows) ^ 0.5 - 0.01) < 1e-5, (moved + of_rows) ^ 0.5)
+    local g = nil
+    for part in train:batches(7) do
+      local each <const> = parts:gradients(part)
+      g = g and g:add(each) or each
+    end
+    parts:update(g)
+    local F <const> = parts:table "E"
+    for i = 1, #E do assert(math.abs(E[i] - F[i]) < 1e-6) end
+    for i = 1, #before do assert(math.abs(step.parameters[i] - parts.parameters[i]) < 1e-6) end
+  end
   local tiny <const> = program:compile {memory = "2KiB"}
   refused("15 vertices, does not fit: it needs 2112 bytes or more, and there are 2048", tiny.evaluate, tiny, train)
   refused("`12 cubits` is not a size", program.compile, program, {memory = "12 cubits"})
@@ -133,7 +153,6 @@ tide.main(function()
   refused('table "E" needs an update rule', program.compile, program, {tables = {}})
   refused('table "E" needs an update rule', program.compile, program, {tables = {E = {"adam", lr = 1}}})
   refused('the program has no table "F"', program.compile, program, {tables = {E = {"sgd", lr = 1}, F = {"sgd", lr = 1}}})
-  refused("clip", program.compile, program, {tables = {E = {"sgd", lr = 1}}, clip = 1})
   refused("it takes parts of a tide.data.forest", m.step, m, {x = 1})
   local wide = tide.data.forest {generate = "random_trees", samples = 2, vocabulary = 500, max = 5}
   refused("its table has 50 rows", m.step, m, wide:whole "train")

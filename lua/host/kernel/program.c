@@ -551,7 +551,8 @@ static int run_step(lua_State *L) {
     return 3;
 }
 
-/* run:output(name) -> tensor (a copy) */
+/* run:output(name) -> tensor (a copy); run:output(name, into, first from 0): to elements of a tensor
+ * from `first` on, of which there must be enough */
 static int run_output(lua_State *L) {
     struct tide_lua_run *own = tide__lua_run_check(L);
     size_t rows, columns;
@@ -559,10 +560,19 @@ static int run_output(lua_State *L) {
     if (!data) {
         return luaL_error(L, "the program has no output \"%s\", or has not run", lua_tostring(L, 2));
     }
-    int type = own->device->element == sizeof(float) ? TIDE_F32 : TIDE_F64;
-    struct tide_lua_tensor *copy = tide__lua_tensor_new(L, type, rows, columns);
+    char *to;
+    if (lua_isnoneornil(L, 3)) {
+        int type = own->device->element == sizeof(float) ? TIDE_F32 : TIDE_F64;
+        to = tide__lua_tensor_new(L, type, rows, columns)->t.data;
+    } else {
+        lua_Integer first = luaL_checkinteger(L, 4);
+        luaL_argcheck(L, first >= 0 && first < (lua_Integer)1 << 46, 4, "out of range");
+        to = tide__lua_host_floats(L, 3, own->device, (size_t)first + rows * columns);
+        to += (size_t)first * own->device->element;
+        lua_settop(L, 3);
+    }
     if (rows * columns > 0) {
-        memcpy(copy->t.data, data, rows * columns * own->device->element);
+        memcpy(to, data, rows * columns * own->device->element);
     }
     return 1;
 }

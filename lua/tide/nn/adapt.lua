@@ -211,8 +211,7 @@ function adapt:told(p, numbers)
     if total ~= self.total then self.restart = p.number end
     self.total, self.passes_wished = total, math.tointeger(numbers[N.PASSES])
   end
-  local rate <const> = self.model:rate(self.o.rule == "none" and p.step or self.progress)
-  p.rates = {rate * self.factor[1], rate * self.factor[2]}
+  p.rates = {step = self.o.rule == "none" and p.step or self.progress, self.factor[1], self.factor[2]}
   p.step = p.step - self.restarted
 end
 

@@ -115,7 +115,7 @@ function exchange.new(w, model, ranks, adapts)
   self.ranks, self.present = ranks, ranks
   model:stage(self.core:gradients(KEY), self.core:sum(KEY))
   self:follow(self:all("ps", "f32"))
-  self.folds = model.optimizer.rule == "sgd" and not model.clip and not adapts
+  self.folds = model:folds() and not adapts
   return self
 end
 
@@ -155,7 +155,7 @@ end
 function exchange:update(l, folded)
   local p <const> = self.pending
   for _, own in ipairs(self.tensors[l].parameters) do
-    if not (folded and own.matrix) then self.model:update(own.first, own.count, p.scale, p.step, p.rates) end
+    if not (folded and own.matrix) then self.model:change(own.first, own.count, p.scale, p.step, p.rates) end
   end
 end
 
@@ -219,7 +219,7 @@ function exchange:arrive_clipped()
   local squares = 0
   for l, t in ipairs(self.tensors) do
     self:arrive(l)
-    squares = squares + p.scales[l] ^ 2 * core.norm2("cpu", t.first, t.count, self.model.gradients)
+    squares = squares + p.scales[l] ^ 2 * core.norm2("cpu", t.first, t.count, self.model.summed)
   end
   local clip <const> = self.model:scale(squares, 1)
   for l in ipairs(self.tensors) do
@@ -260,7 +260,7 @@ function exchange:leads() return self.present[1] == self.w.rank end
 function exchange:step(batch, step)
   self:begin()
   local paths <const>, number <const> = self.plan.paths, self.number + 1
-  self.number, self.examples = number, batch.rows or batch.count
+  self.number, self.examples = number, batch.count or batch.rows -- of a forest, rows is a method
   local hooks <const> = {
     need = function(l) self:reach(l) end,
     ready = function(l)

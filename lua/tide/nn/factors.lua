@@ -207,13 +207,19 @@ function model:backward(batch, hooks, x)
   return {loss = r.loss, count = r.count, correct = r.correct or 0}
 end
 
+---Plain gradient descent, which products can do.
+function model.folds() return true end
+
+---Nothing beside the parameters.
+function model.remembered() return {} end
+
 ---Gradients are the exchange's, and their sum.
-function model:stage(_, sum) self.gradients = sum end
+function model:stage(_, sum) self.summed = sum end
 
 ---The update of a dense gradient.
-function model:update(first, count, scale, step)
+function model:change(first, count, scale, step)
   core.update("cpu", {rule = "sgd", rate = self:rate(step), scale = scale, decay = self.optimizer.decay}, first, count,
-    self.parameters, self.gradients)
+    self.parameters, self.summed)
 end
 
 function model:updated()

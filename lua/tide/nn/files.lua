@@ -59,6 +59,7 @@ function files.load(model, path)
     model.states:view(1, layout.states, 1):put(1, fetch(RUNNING, layout.states, 1))
   end
   model:give()
+  if model.average then model:follow(0, 0) end
 end
 
 return files

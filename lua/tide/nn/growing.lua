@@ -16,7 +16,8 @@ end
 ---A run whose values keep their places, so that rows can be added; its tables are bound whole.
 local function new_run(model, train)
   local run = checked(model.program.core:plan(model.device, train and "train" or "evaluate", model.seed, true))
-  run:bind(model.on.parameters, train and model.on.gradients or nil, model.on.states)
+  local read <const> = not train and model.average or model.on.parameters
+  run:bind(read, train and model.on.gradients or nil, model.on.states)
   local gradients = {}
   for i, t in ipairs(model.tables) do
     if not t.array then

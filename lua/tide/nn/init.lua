@@ -220,7 +220,8 @@ function program:id() return self.core:id() end
 ---@return table layout of parameters: {keys=, parameters=, layers=}
 function program:layout() return self.core:layout() end
 
----Writes what a run of nn.job has learnt, parameters by their names, as safetensors or `.npz`.
+---Writes what a run of nn.job has learnt, parameters by their names, as safetensors or `.npz`; with `average` their
+---moving averages.
 ---`net:save(run, "net.safetensors")`; `model:load` of a compiled program reads it.
 ---@param run tide.run
 ---@param path string
@@ -234,20 +235,37 @@ function program:save(run, path)
     if not handle then refuse("the run has no table for %q: is it of this program?", t.name) end
     rows[t.name] = all(handle)
   end
-  require("tide.nn.files").save(self, all(params), all(states), rows, path)
+  require("tide.nn.files").save(self, all(run.tables.average or params), all(states), rows, path)
 end
 
-local COMPILE <const> = {device = true, optimizer = true, clip = true, seed = true, mask_seed = true, per = true,
-                         tables = true, rows = true, memory = true}
+local COMPILE <const> = {device = true, optimizer = true, clip = true, average = true, seed = true, mask_seed = true,
+                         per = true, tables = true, rows = true, memory = true}
+
+---@class tide.nn.compile
+---@field optimizer? table an update rule, like nn.adamw {lr = 1e-3}
+---@field clip? number what the norm of the mean gradient is bounded by
+---@field average? number evaluations use the moving average of the parameters, e = average e + (1 - average) w
+---@field device? string "cpu" (default), "reference" (float64) or "cuda"
+---@field seed? integer of initial values and dropout
+---@field tables? table<string, table> of programs of vertices: {"adagrad", lr =} or {"sgd", lr =} by name
+---@field per? string of programs of vertices: "row" (counted vertices, default) or "sample": the divisor
+---@field memory? integer|string of programs of vertices: bytes, or "64MiB", for values of a batch; a larger batch is
+---cut into pieces, whose gradients add up
 
 ---A model: the program with parameters, an update rule and a device.
----@param o? {device?: string, seed?: integer, optimizer?: table, clip?: number, tables?: table, per?: string,
----memory?: integer|string} of programs of vertices, tables: name -> {"adagrad", lr =} or {"sgd", lr =}; per: "row"
----(counted vertices, default) or "sample", what gradients are divided by; memory: bytes, or "64MiB", that values of a
----batch may take: a larger one is computed in pieces, whose gradients add up
+---@param o? tide.nn.compile
 function program:compile(o)
   if o ~= nil then script.check_fields("T0903", "program:compile", o, COMPILE) end
   return require("tide.nn.model").new(self, o or {})
+end
+
+-- What `build` appends to a program, which is not differentiated.
+local function trace(name, build)
+  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}, outputs = {}, vectors = {}},
+    program)
+  build(p)
+  p.layer = nil
+  return p
 end
 
 ---A program of tensor operations: `build(p)` runs once, with symbolic values.
@@ -255,10 +273,7 @@ end
 ---@param build fun(p: tide.nn.program) declares inputs, values, outputs and loss; runs once
 ---@return tide.nn.program
 function nn.program(name, build)
-  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}, outputs = {}, vectors = {}},
-    program)
-  build(p)
-  p.layer = nil
+  local p = trace(name, build)
   checked(p.core:differentiate(false))
   return p
 end
@@ -501,54 +516,81 @@ end
 
 ---- update rules ----------------------------------------------------------------------------------------------------
 
-local RULES <const> = {
-  sgd = {}, momentum = {mu = 0.9}, nesterov = {mu = 0.9}, adagrad = {eps = 1e-10}, rmsprop = {mu = 0.99, eps = 1e-8},
-  adam = {mu = 0.9, beta2 = 0.999, eps = 1e-8}, adamw = {mu = 0.9, beta2 = 0.999, eps = 1e-8},
-}
-
-local function rule_of(rule)
-  local defaults <const> = RULES[rule]
-  return function(o)
-    local made = {rule = rule, lr = o and o.lr, decay = o and o.decay or 0, mu = defaults.mu, beta2 = defaults.beta2,
-                  eps = defaults.eps}
-    for key, given in pairs(o or {}) do
-      if key ~= "lr" and key ~= "decay" and defaults[key] == nil then
-        refuse("nn.%s has no option `%s`", rule, tostring(key))
-      end
-      made[key] = given
-    end
-    if type(made.lr) ~= "number" and type(made.lr) ~= "function" then
-      refuse("nn.%s wants lr, a number or a function of the step", rule)
-    end
-    return made
-  end
-end
+local tools <const> = {wrap = wrap, checked = checked, place = place, refuse = refuse, operand = operand, whole = whole,
+                       apply = apply, initial = initial, trace = nn.program, formula = trace,
+                       is_value = is_value}
+local rules <const> = require "tide.nn.rules"
+rules.install(nn, tools)
 
 ---@alias tide.nn.rate number|fun(step: integer, params: table): number
 
 ---Plain gradient descent: w -= lr g. In all rules g is the mean gradient plus `decay` times the weights of matrices.
 ---`lr` may be a function of the step's number and the job's params: `run:set` then changes it while the run goes on.
 ---@param o {lr: tide.nn.rate, decay?: number}
-nn.sgd = rule_of "sgd"
+nn.sgd = rules.sgd
 ---v = mu v + g, w -= lr v.
 ---@param o {lr: tide.nn.rate, decay?: number, mu?: number} mu: 0.9
-nn.momentum = rule_of "momentum"
+nn.momentum = rules.momentum
 ---v = mu v + g, w -= lr (g + mu v).
 ---@param o {lr: tide.nn.rate, decay?: number, mu?: number} mu: 0.9
-nn.nesterov = rule_of "nesterov"
+nn.nesterov = rules.nesterov
 ---a += g g, w -= lr g / (sqrt(a) + eps).
 ---@param o {lr: tide.nn.rate, decay?: number, eps?: number} eps: 1e-10
-nn.adagrad = rule_of "adagrad"
+nn.adagrad = rules.adagrad
 ---a = mu a + (1 - mu) g g, w -= lr g / (sqrt(a) + eps).
 ---@param o {lr: tide.nn.rate, decay?: number, mu?: number, eps?: number} mu: 0.99, eps: 1e-8
-nn.rmsprop = rule_of "rmsprop"
+nn.rmsprop = rules.rmsprop
 ---Adam with corrected bias; `mu` is beta1.
 ---@param o {lr: tide.nn.rate, decay?: number, mu?: number, beta2?: number, eps?: number} mu: 0.9,
 ---  beta2: 0.999, eps: 1e-8
-nn.adam = rule_of "adam"
+nn.adam = rules.adam
 ---Adam whose decay acts apart from the gradient: w -= lr decay w.
 ---@param o {lr: tide.nn.rate, decay?: number, mu?: number, beta2?: number, eps?: number} as adam
-nn.adamw = rule_of "adamw"
+nn.adamw = rules.adamw
+---Lion (arXiv 2302.06675): w -= lr (sign(beta1 m + (1 - beta1) g) + decay w), m = beta2 m + (1 - beta2) g. Its rate is
+---3 to 10 times smaller than AdamW's, its decay as many times larger.
+---@param o {lr: tide.nn.rate, decay?: number, beta1?: number, beta2?: number} beta1: 0.9, beta2: 0.99
+nn.lion = rules.lion
+---LAMB (arXiv 1904.00962): Adam's step of each parameter, made as long as the parameter.
+---@param o {lr: tide.nn.rate, decay?: number, beta1?: number, beta2?: number, eps?: number} beta1: 0.9, beta2: 0.999,
+---  eps: 1e-6
+nn.lamb = rules.lamb
+---Adafactor (arXiv 1804.04235) without momentum: a matrix has one number a row and one a column as its state. `lr` is
+---relative to a parameter's size, by default min(0.01, 1 / sqrt(step)).
+---@param o? {lr?: tide.nn.rate, decay?: number, eps?: number, clip?: number, power?: number} eps: 1e-3, the least size;
+---  clip: 1; power: -0.8
+nn.adafactor = rules.adafactor
+---Muon (github.com/KellerJordan/Muon) for hidden matrices: the momentum, made nearly orthogonal. The last matrix,
+---embeddings and vectors have the rule `rest`.
+---@param o {lr: tide.nn.rate, decay?: number, mu?: number, rest?: table, rest_lr?: number,
+---  only?: fun(name: string, rows: integer, columns: integer): boolean} mu: 0.95; rest: nn.adamw {lr = rest_lr,
+---  beta2 = 0.95}, rest_lr 3e-4; only: which matrices are Muon's
+nn.muon = rules.muon
+
+---@class tide.nn.own_rule
+---@field name string checkpoints keep it
+---@field version? integer checkpoints keep it: another version's states are refused
+---@field lr tide.nn.rate
+---@field decay? number s.decay of matrices
+---@field state? table names of what the rule remembers; with per = "parameter" also {NAME, per = "row"|"column"}
+---@field per? string "element" (default): values are of one element; "parameter": of all s.rows x s.columns, as a row
+---@field numbers? fun(t: integer, rate: number): table further numbers of step t by name, computed in float64
+---@field step fun(s: table): table of s.w, s.g (the mean gradient), states, s.rate, s.t and numbers: {w =, STATE =}
+---@field normalised? boolean the step does not grow with the gradient, as Adam's
+
+---An update rule of one's own: a formula of symbolic values, traced once a shape.
+---@param o tide.nn.own_rule
+---@return table optimizer
+function nn.optimizer(o) return rules.own(o) end
+
+---Another update rule for each parameter: `nn.each(function(p) return p.rows > 1 and nn.muon {...} or nn.adamw {...}
+---end)`; p is {name, rows, columns, count, number}. Make the rules outside of the function: a rule has one program.
+---@param rule fun(p: table): table
+---@return table optimizer
+function nn.each(rule)
+  if type(rule) ~= "function" then refuse("nn.each wants a function of a parameter, not a %s", type(rule)) end
+  return {each = rule}
+end
 
 ---Rates as functions of the step's number, from 1: `constant(rate)`, `step(rate, every, factor)`, `cosine(rate, steps,
 ---low)`, `inverse(rate, decay)`, `warmup(steps, schedule)`.
@@ -582,8 +624,6 @@ function nn.split(x, n)
   return table.unpack(parts)
 end
 
-local tools <const> = {wrap = wrap, checked = checked, place = place, refuse = refuse, operand = operand, whole = whole,
-                       apply = apply, initial = initial, trace = nn.program}
 local vertex <const> = require "tide.nn.vertex"
 vertex.install(tools, program)
 

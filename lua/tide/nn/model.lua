@@ -1,17 +1,19 @@
 -- A compiled program: parameters, gradients and the state of an update rule as flat arrays of one layout, a run for
 -- training and one for evaluation.
 local core = require "tide.core"
+local gradients = require "tide.nn.gradients"
+local optimizer = require "tide.nn.optimizer"
 local rows = require "tide.nn.rows"
 local script = require "tide.script"
 local units = require "tide.units"
 
 local KEY <const> = 1024 -- elements of a row of parameters: a key of a table
-local STATES <const> = {sgd = 0, momentum = 1, nesterov = 1, adagrad = 1, rmsprop = 1, adam = 2, adamw = 2}
 
 ---@class tide.nn.model
 ---@field parameters table tensor keys x 1024: all parameters, in the program's layout. On a device with memory of its
 ---own they are what the last fetch or parameter(...) saw, unless the model is `staged`
----@field gradients table tensor of the same layout: of the last batch, summed over its examples
+---@field summed table tensor of the same layout: gradients of the last batch, summed over its examples
+---@field average? table tensor of the same layout: the moving average of the parameters
 ---@field states table tensor of rows of 1024: running statistics
 ---@field layout table see program:layout()
 local model = {}
@@ -27,14 +29,19 @@ local function checked(result, err, ...)
   return result, err, ...
 end
 
----How many arrays an update rule remembers.
+---What update rules remember beside the parameters, in arrays of the same layout.
+---@return table[] tensors, or arrays in a device's memory
 ---@package
-function model.memories(optimizer) return STATES[optimizer.rule] end
+function model:remembered()
+  local all <const> = {table.unpack(self.memory)}
+  all[#all + 1] = self.average
+  return all
+end
 
 ---@param program tide.nn.program
----@param o {device?: string, seed?: integer, mask_seed?: integer, optimizer?: table, clip?: number, tables?: table,
----per?: string, rows?: table, memory?: integer|string} mask_seed: of dropout, which differs between workers of one
----seed; rows: what makes tables, in place of tide.nn.rows
+---@param o {device?: string, seed?: integer, mask_seed?: integer, optimizer?: table, clip?: number, average?: number,
+---tables?: table, per?: string, rows?: table, memory?: integer|string} mask_seed: of dropout, which differs between
+---workers of one seed; rows: what makes tables, in place of tide.nn.rows
 ---@return tide.nn.model
 ---@package
 function model.new(program, o)
@@ -46,8 +53,12 @@ function model.new(program, o)
     error(script.error(known and "T0904" or "T0903", err.message,
       {help = known and 'device = "cpu" computes the same' or nil}), 0)
   end
-  if o.tables and o.clip then
-    error(script.error("T0903", "clip would bound the norm of all gradients; it is not possible with tables"), 0)
+  if o.average ~= nil and (math.type(o.average) ~= "float" or o.average <= 0 or o.average >= 1) then
+    error(script.error("T0903", ("average is %s, not a number between 0 and 1, like 0.999"):format(
+      tostring(o.average))), 0)
+  end
+  if o.tables and o.clip and o.rows then
+    error(script.error("T0903", "clip would bound the norm of all gradients; a job with tables cannot have it"), 0)
   end
   if o.per and o.per ~= "row" and o.per ~= "sample" then
     error(script.error("T0903", ('per is "row" or "sample", not %q'):format(tostring(o.per))), 0)
@@ -66,20 +77,29 @@ function model.new(program, o)
   self.layout = program.core:layout()
   local float <const> = self.device == "reference" and "f64" or "f32"
   local keys <const> = self.layout.keys
-  self.parameters, self.gradients = core.tensor(float, keys, KEY), core.tensor(float, keys, KEY)
+  self.parameters, self.summed = core.tensor(float, keys, KEY), core.tensor(float, keys, KEY)
   self.states = core.tensor(float, math.max(1, (self.layout.states + KEY - 1) // KEY), KEY)
   program.core:initialise(self.device, self.seed, self.parameters, self.states)
   -- `on`: the same where the device finds them. `memory`: the update rule's, there too.
   self.on = {parameters = core.place(self.device, self.parameters), states = core.place(self.device, self.states),
-             gradients = core.place(self.device, self.gradients)}
+             gradients = core.place(self.device, self.summed)}
+  self.updates = self.optimizer and optimizer.new(self.optimizer, self.layout)
   self.memory = {}
-  for i = 1, self.optimizer and STATES[self.optimizer.rule] or 0 do
+  for i = 1, self.updates and self.updates.plan.arrays or 0 do
     self.memory[i] = core.place(self.device, core.tensor(float, keys, KEY))
+  end
+  if o.average then
+    self.keep, self.average = o.average, core.place(self.device, core.tensor(float, keys, KEY))
+    self:follow(0, 0)
   end
   self.train = checked(program.core:plan(self.device, "train", o.mask_seed or self.seed))
   self.train:bind(self.on.parameters, self.on.gradients, self.on.states)
   self.eval = checked(program.core:plan(self.device, "evaluate", self.seed))
-  self.eval:bind(self.on.parameters, nil, self.on.states)
+  self.eval:bind(self.average or self.on.parameters, nil, self.on.states)
+  -- A traced rule is a program of the host.
+  if self.on.parameters ~= self.parameters and self.updates and self.updates:is_traced() then
+    self:stage(self.summed, self.summed)
+  end
   self.tables = {}
   if program.vertex then
     self.train:limit(self.memory_limit or 0)
@@ -93,26 +113,29 @@ function model.new(program, o)
   return self
 end
 
----From now on parameters and gradients are the host's: `gradients` (a tensor) is filled layer by layer while a step
+---From now on parameters and gradients are the host's: `made` (a tensor) is filled layer by layer while a step
 ---runs, updates are made on the host with what they add up to (`sum`), and a device with memory of its own gets a
 ---layer's parameters when it needs them.
 ---@package
-function model:stage(gradients, sum)
-  self.gradients, self.made = sum, gradients
+function model:stage(made, sum)
+  self.summed, self.made = sum, made
   if self.on.parameters == self.parameters then
     self.on.gradients = sum
-    self.train:bind(self.parameters, gradients, self.states)
+    self.train:bind(self.parameters, made, self.states)
     return
   end
-  if self.staged then return self.train:stage(self.parameters, gradients) end
+  if self.staged then return self.train:stage(self.parameters, made) end
   self:fetch()
   self.staged = true
-  self.train:stage(self.parameters, gradients)
-  self.eval:stage(self.parameters)
-  for i, memory in ipairs(self.memory) do
-    self.memory[i] = core.tensor("f32", self.layout.keys, KEY)
-    core.fetch(memory, self.memory[i])
+  self.train:stage(self.parameters, made)
+  local function host(array)
+    local copy <const> = core.tensor("f32", self.layout.keys, KEY)
+    core.fetch(array, copy)
+    return copy
   end
+  for i, memory in ipairs(self.memory) do self.memory[i] = host(memory) end
+  self.average = self.average and host(self.average)
+  self.eval:stage(self.average or self.parameters)
 end
 
 ---What is in the device's memory, to `parameters` and `states`.
@@ -236,31 +259,46 @@ end
 ---@package
 function model:divisor(r) return self.per == "sample" and r.samples or r.count end
 
----The rate of a step.
+---The rate of a step, of a rule without others beside it.
 ---@package
 function model:rate(step)
   local lr <const> = self.optimizer.lr
   return type(lr) == "function" and lr(step, self.params) or lr
 end
 
----Applies the update rule to the elements first .. first + count - 1 (from 0) of all arrays.
+---Whether the products that make gradients can subtract them from the parameters: plain gradient descent, and nothing
+---that looks at all gradients or at the parameters after an update.
+---@package
+function model:folds() return self.updates:folds() and not self.clip and not self.average end
+
+-- Where parameters, gradients and memory are changed.
+local function place_of(self)
+  return {device = self.staged and "cpu" or self.device, memory = self.memory, params = self.params,
+          parameters = self.staged and self.parameters or self.on.parameters,
+          gradients = self.staged and self.summed or self.on.gradients}
+end
+
+---The moving average follows the elements first .. first + count - 1 (from 0); count 0: it becomes the parameters.
+---@package
+function model:follow(first, count)
+  local at <const> = place_of(self)
+  local all <const> = count == 0
+  local e <const> = all and 0 or self.keep -- e = e keep + (1 - keep) w, as a step of gradient descent on e
+  core.update(at.device, {rule = "sgd", rate = 1, decay = 1 - e, scale = e - 1}, first,
+    all and self.layout.keys * KEY or count, self.average, at.parameters)
+end
+
+---Applies the update rules to the parameters that lie at elements first .. first + count - 1 (from 0).
 ---@param scale number of the gradient: 1 / global count, less if it is clipped
 ---@param step integer from 1
----@param rates? number[] of matrices and of vectors, in place of the optimizer's
+---@param rates? table {step =, of matrices, of vectors}: what schedules see, and factors on the rates
 ---@package
-function model:update(first, count, scale, step, rates)
-  local optimizer <const> = self.optimizer
-  local rule = {rule = optimizer.rule, rate = rates and 0 or self:rate(step), scale = scale,
-                mu = optimizer.mu, step = step, beta2 = optimizer.beta2, eps = optimizer.eps}
-  local device, on = self.device, self.on
-  if self.staged then device, on = "cpu", self end
+function model:change(first, count, scale, step, rates)
+  local at <const> = place_of(self)
   for i, p in ipairs(self.layout.parameters) do
-    local from, to = math.max(first, p.first), math.min(first + count, p.first + p.count)
-    if from < to and not (self.folding and self.train:folded(i)) then
-      rule.decay = p.rows > 1 and optimizer.decay or 0 -- of matrices alone
-      if rates then rule.rate = rates[p.rows > 1 and 1 or 2] end
-      core.span("update", core.update, device, rule, from, to - from, on.parameters, on.gradients, self.memory[1],
-        self.memory[2])
+    if p.first >= first and p.first < first + count and not (self.folding and self.train:folded(i)) then
+      self.updates:apply(i, at, scale, step, rates)
+      if self.average then self:follow(p.first, p.count) end
     end
   end
 end
@@ -278,15 +316,18 @@ function model:scale(squares, count)
   return (self.clip and norm > self.clip and self.clip / norm or 1) / count
 end
 
+local function wants_optimizer(self, what)
+  if self.optimizer then return end
+  error(script.error("T0903", what .. " wants an optimizer: compile {optimizer = nn.sgd {lr = 0.1}}"), 3)
+end
+
 ---One step of training on a batch.
 ---@return table {loss = sum, count = n, correct = n}
 function model:step(batch)
-  if not self.optimizer then
-    error(script.error("T0903", "step wants an optimizer: compile {optimizer = nn.sgd {lr = 0.1}}"), 2)
-  end
+  wants_optimizer(self, "step")
   self.steps = self.steps + 1
   -- Plain gradient descent is done by the products that make the gradients.
-  self.folding = self.optimizer.rule == "sgd" and self.optimizer.decay == 0 and not self.clip
+  self.folding = self:folds() and self.optimizer.decay == 0
   self.train:fold(self.folding and self:rate(self.steps) or 0)
   for _, t in ipairs(self.tables) do
     if not t.rule then rows.rule(t.name) end
@@ -303,16 +344,19 @@ end
 function model:apply(r, tables)
   local all <const> = self.layout.keys * KEY
   local count <const> = self:divisor(r)
+  local at <const> = place_of(self)
   local scale
   -- The norm of a device with memory of its own is another wait for it; the loss tells of what is not finite, too.
-  local away <const> = self.on.parameters ~= self.parameters
+  local away <const> = at.parameters ~= self.parameters
   if self.folding or (away and not self.clip) then
     self:scale(r.loss * r.loss, 1) -- refuses what is not finite
     scale = count > 0 and 1 / count or 0
   else
-    scale = self:scale(core.norm2(self.device, 0, all, self.on.gradients), count)
+    local squares = core.norm2(at.device, 0, all, at.gradients)
+    for _, t in ipairs(tables or self.tables) do squares = squares + t:squares() end
+    scale = self:scale(squares, count)
   end
-  self:update(0, all, scale, self.steps)
+  self:change(0, all, scale, self.steps)
   for _, t in ipairs(tables or self.tables) do t:update(scale, self.steps) end
 end
 
@@ -321,17 +365,31 @@ end
 ---@return tide.nn.growing
 function model:grow(o) return require("tide.nn.growing").new(self, o or {}) end
 
+---Gradients of a batch, summed over its examples, for `update`; nothing changes but running statistics.
+---`local g = m:gradients(batch)`: g.loss, g.count, g:norm(), g["fc1.w"]; g:add(another batch's), g:scale(factor).
+---@return tide.nn.gradients
+function model:gradients(batch)
+  self.train:fold(0)
+  self.folding = false
+  return gradients.take(self, self:backward(batch))
+end
+
+---One step with gradients of one batch or several: divides them by their count, and applies clip, schedule and update
+---rules, to rows of tables too.
+---@param g tide.nn.gradients
+function model:update(g)
+  wants_optimizer(self, "update")
+  self.folding = false
+  self.steps = self.steps + 1
+  self:apply(g:give(self))
+end
+
 ---Gradients of a batch by parameter name, summed over its examples.
 ---@return table<string, table> tensors rows x columns
 function model:gradients_of(batch)
-  self.train:fold(0)
-  self.folding = false
-  self:backward(batch)
-  core.fetch(self.on.gradients, self.gradients)
+  local g <const> = self:gradients(batch)
   local all = {}
-  for _, p in ipairs(self.layout.parameters) do
-    all[p.name] = self.gradients:view(p.first + 1, p.rows, p.columns):copy()
-  end
+  for _, p in ipairs(self.layout.parameters) do all[p.name] = g[p.name] end
   return all
 end
 
@@ -352,6 +410,21 @@ function model:parameter(name)
   if not self.staged then core.fetch(self.on.parameters, self.parameters) end
   for _, p in ipairs(self.layout.parameters) do
     if p.name == name then return self.parameters:view(p.first + 1, p.rows, p.columns) end
+  end
+  error(script.error("T0903", ("the program has no parameter `%s`"):format(name)), 2)
+end
+
+---The moving average of a parameter, a copy.
+---@return table tensor rows x columns
+function model:averaged(name)
+  if not self.average then
+    error(script.error("T0903", "the model keeps no averages: compile {average = 0.999}"), 2)
+  end
+  local away <const> = not self.staged and self.on.parameters ~= self.parameters
+  local host <const> = away and core.tensor(self.parameters:type(), self.layout.keys, KEY) or self.average
+  if away then core.fetch(self.average, host) end
+  for _, p in ipairs(self.layout.parameters) do
+    if p.name == name then return host:view(p.first + 1, p.rows, p.columns):copy() end
   end
   error(script.error("T0903", ("the program has no parameter `%s`"):format(name)), 2)
 end

@@ -125,6 +125,12 @@ function rows:collect(first, last)
   if last then added:add(0, count, made, added.on) else added:add(0, count, added.on, made) end
 end
 
+---The sum of squares of the gradients.
+function rows:squares()
+  core.fetch(self.on.gradients, self.gradients)
+  return core.norm2(self.float == "f64" and "reference" or "cpu", 0, #self.ids * self.width, self.gradients)
+end
+
 function rows:rate(step)
   local lr <const> = self.rule.lr
   return type(lr) == "function" and lr(step) or lr

@@ -28,7 +28,7 @@ end
 local function cluster_name(name) return (name:lower():gsub("[^a-z0-9_]", "_")) end
 shared.cluster_name = cluster_name
 
-local RESERVED <const> = {params = true, states = true}
+local RESERVED <const> = {params = true, states = true, memory = true, average = true}
 
 ---The declarations of a program's tables.
 ---@param program tide.nn.program

@@ -12,7 +12,7 @@ local adapt = require "tide.nn.adapt"
 local core = require "tide.core"
 local group = require "tide.nn.worker_group"
 local data = require "tide.data"
-local model = require "tide.nn.model"
+local optimizer = require "tide.nn.optimizer"
 local exchange = require "tide.nn.exchange"
 local replica = require "tide.nn.replica"
 local script = require "tide.script"
@@ -86,13 +86,31 @@ end
 local trainer = {}
 trainer.__index = trainer
 
+-- Under which name checkpoints keep what update rules remember.
+local function identity(o)
+  return optimizer.identity(o.optimizer, o.program:layout()) .. (o.average and ", averaged" or "")
+end
+
+-- Why a job cannot go on from the records of a checkpoint's workers: they have the state of another optimizer.
+local function misfit(o, records)
+  for _, record in pairs(records) do
+    local has <const>, trains <const> = (record.state or {}).optimizer, identity(o)
+    if has and has ~= trains then
+      return ("the checkpoint has the state of optimizer `%s`, the job trains with `%s`"):format(has, trains)
+    end
+  end
+  return nil
+end
+
 local function new_trainer(w, o, changes)
   local self = setmetatable({w = w, batch = o.batch, per = o.per, figures = {}}, trainer)
   self.counts = o.program.vertex and o.program:counting() or nil
   local rules <const> = o.program.vertex and shared_rows.rules(o.tables) or nil
   self.model = o.program:compile {device = o.device, seed = w.seed, mask_seed = w.seed * 1000003 + w.rank,
                                   optimizer = o.optimizer, clip = o.clip, per = o.per, memory = o.memory,
+                                  average = o.average,
                                   tables = rules, rows = o.program.vertex and shared_rows.of(w) or nil}
+  self.identity = identity(o)
   self.replica = replica.new(w, self.model)
   self.state_rows = state_keys(self.model.layout)
   self.examples = (o.program.vertex and forest_of or tensors_of)(w, "train")
@@ -119,40 +137,41 @@ function trainer:write_states()
   self.w.tables.states:push(replica.range(0, self.state_rows), self.model.states)
 end
 
--- What the update rule remembers, from its table or to it.
+-- What update rules remember, and the moving average: f(table, first row in it, array) for each.
 local function each_memory(self, f)
-  local own <const>, rows <const> = self.model, self.model.layout.keys
+  local own <const>, rows <const>, tables <const> = self.model, self.model.layout.keys, self.w.tables
   local here <const> = own.staged or own.on.parameters == own.parameters -- else in the device's memory
-  for i, memory in ipairs(own.memory) do
-    local held <const> = here and memory or core.tensor("f32", rows, KEY)
-    if not here then core.fetch(memory, held) end
-    f((i - 1) * rows, held)
-    if not here then core.give(memory, held) end
+  local function visit(to, first, array)
+    local held <const> = here and array or core.tensor("f32", rows, KEY)
+    if not here then core.fetch(array, held) end
+    f(to, first, held)
+    if not here then core.give(array, held) end
   end
+  for i, array in ipairs(own.memory) do visit(tables.memory, (i - 1) * rows, array) end
+  if own.average then visit(tables.average, 0, own.average) end
 end
 
--- Writes a piece of the update rule's memory to its table.
-local function write_memory(self, i, n)
-  if not self.w.tables.memory then return end
-  each_memory(self, function(first, held)
+-- Writes a piece of it to the tables: the average alone where no checkpoint wants the rest.
+local function write_memory(self, i, n, all)
+  each_memory(self, function(to, first, held)
+    if not all and to ~= self.w.tables.average then return end
     local from <const>, count <const> = data.piece(held:rows(), i, n)
-    if count > 0 then
-      self.w.tables.memory:push(replica.range(first + from - 1, count), held:slice(from, count))
-    end
+    if count > 0 then to:push(replica.range(first + from - 1, count), held:slice(from, count)) end
   end)
 end
 
 ---Writes what was learnt to the tables; for checkpoints the update rule's memory too.
 function trainer:store()
   local keeps <const> = self.w.job.checkpoint
-  self.replica:store(self:average_states(), keeps and function(i, n) write_memory(self, i, n) end)
+  self.replica:store(self:average_states(), function(i, n) write_memory(self, i, n, keeps) end)
 end
 
 ---All workers leave, and others go on from what they leave: all that was learnt is in tables, the rest in w.state.
 ---Running statistics are the same on all by now.
 ---@param left_off table of the group
 function trainer:hand_in(left_off)
-  self.replica:store(function() self:write_states() end, function(i, n) write_memory(self, i, n) end)
+  self.replica:store(function() self:write_states() end, function(i, n) write_memory(self, i, n, true) end)
+  left_off.optimizer = self.identity
   self.w.state = left_off
 end
 
@@ -168,10 +187,7 @@ function trainer:recall()
   self.group.steps = self.w.state.steps
   self.model.steps = self.w.state.steps
   if self.group.adapts and self.w.state.adapts then self.group.adapts:import(self.w.state.adapts) end
-  if not self.w.tables.memory then return end
-  each_memory(self, function(first, held)
-    self.w.tables.memory:pull(replica.range(first, held:rows()), {into = held})
-  end)
+  each_memory(self, function(from, first, held) from:pull(replica.range(first, held:rows()), {into = held}) end)
 end
 
 ---One synchronous step of all workers, on this one's part of a batch, which may be empty.
@@ -298,7 +314,7 @@ local function run_epoch(self, epoch)
   if adapts then report.alike.batch, report.alike.progress = adapts.total, adapts.progress end
   w:report(report)
   if w.job.checkpoint then -- what a cut at this clock holds is all of this epoch, and nothing of the next
-    w.state = {epoch = epoch.number, steps = self.group.steps}
+    w.state = {epoch = epoch.number, steps = self.group.steps, optimizer = self.identity}
     w:clock()
   end
 end
@@ -329,13 +345,13 @@ end
 local KNOWN <const> = {name = true, program = true, data = true, batch = true, epochs = true, optimizer = true,
                        clip = true, seed = true, comm = true, device = true, tables = true, per = true, memory = true,
                        batching = true, metrics = true, validate = true, stop = true, checkpoint = true,
-                       params = true}
+                       params = true, average = true}
 local STOP <const> = {loss = true, time = true, metric = true, patience = true, better = true, by = true}
 local REPORTED <const> = {loss = "examples", valid_loss = "valid_examples", valid_correct = "valid_examples",
                           correct = "examples"}
 local BATCH <const> = {start = true, max = true, lo = true, hi = true, rule = true, warmup = true, hold = true,
                        grow = true}
-local ADAM <const> = {adam = true, adamw = true, rmsprop = true}
+local ADAM <const> = {adam = true, adamw = true, rmsprop = true} -- as those of one's own that are `normalised`
 
 local function fail(o, why) error(script.error("T0203", ("nn.job `%s`: %s"):format(tostring(o.name), why)), 4) end
 
@@ -355,9 +371,10 @@ local function check_batch(o)
     end
   end
   if not b.start then fail(o, "`batch.start`, the examples of a step to which the rate belongs, is missing") end
+  local adam <const> = ADAM[o.optimizer.rule] or o.optimizer.normalised
   local all <const> = {start = b.start, max = b.max or b.start, lo = b.lo or 1, hi = b.hi or b.max or b.start,
-                       rule = b.rule or (ADAM[o.optimizer.rule] and "adamscale" or "adascale"), warmup = b.warmup,
-                       hold = b.hold or 0, grow = b.grow or 2}
+                       rule = b.rule or (adam and "adamscale" or "adascale"), warmup = b.warmup, hold = b.hold or 0,
+                       grow = b.grow or 2}
   if all.start > all.max then fail(o, ("`batch.start` is %d, above `max`, %d"):format(all.start, all.max)) end
   if all.lo > all.hi then fail(o, ("`batch.lo` is %d, above `hi`, %d"):format(all.lo, all.hi)) end
   if not adapt.rules[all.rule] then
@@ -425,6 +442,9 @@ function train.job(o)
   if o.tables and o.clip then
     error(script.error("T0203", "clip would bound the norm of all gradients; it is not possible with tables"), 0)
   end
+  if type(o.optimizer) ~= "table" or not (o.optimizer.rule or o.optimizer.step or o.optimizer.each) then
+    fail(o, "`optimizer` is missing: an update rule like nn.adamw {lr = 1e-3}")
+  end
   check_metrics(o)
   if o.checkpoint and (changes or type(o.checkpoint) ~= "table") then
     fail(o, "`checkpoint = {dir =}` is for a batch that is a number")
@@ -436,10 +456,11 @@ function train.job(o)
   local declared <const> = shared_rows.declare(o.program, o.tables)
   local layout <const> = o.program:layout()
   local keys <const>, states <const> = layout.keys, state_keys(layout)
-  local memories <const> = o.optimizer and model.memories(o.optimizer) or 0
+  local memories <const> = optimizer.plan(o.optimizer, layout).arrays
   return require("tide.run.job").new {
     name = o.name, data = o.data, seed = o.seed or 1, stop = stop_rule(o), params = o.params,
-    net = {inputs = o.program.inputs, metrics = o.metrics or {}, validate = o.validate},
+    net = {inputs = o.program.inputs, metrics = o.metrics or {}, validate = o.validate,
+           misfit = function(records) return misfit(o, records) end},
     checkpoint = o.checkpoint,
     comm = {tensors = function() return exchange.describe(o.program) end, batch = changes and changes.start or o.batch},
     adapts = changes,
@@ -454,6 +475,10 @@ function train.job(o)
       if memories > 0 then -- its rows take memory once they are written: for checkpoints, and when all workers leave
         made.memory = table_spec.new {keys = table_spec.dense(keys * memories), width = KEY, slots = "range",
                                       update = {"assign"}, replicas = copies}
+      end
+      if o.average then
+        made.average = table_spec.new {keys = table_spec.dense(keys), width = KEY, slots = "range",
+                                       update = {"assign"}, replicas = copies}
       end
       for name, declare in pairs(declared) do made[name] = declare() end
       return made

@@ -48,7 +48,7 @@ local function form(self, ranks, values)
   for _, rank in ipairs(#known > 0 and known or ranks) do plan = plan or values[rank].plan end
   self.exchange = exchange.new(w, self.model, ranks, self.adapts)
   if #known > 0 and #known < #ranks then
-    self.exchange:hand_over({self.model.parameters, table.unpack(self.model.memory or {})}, known)
+    self.exchange:hand_over({self.model.parameters, table.unpack(self.model:remembered())}, known)
     self.steps = values[known[1]].step
     if self.adapts and not values[w.rank].epoch then self.adapts:import(values[known[1]].adapts) end
   end

@@ -130,6 +130,8 @@ function run.restore_job(self, context, job, name)
     error(script.error("T0705", ("the checkpoint is of job `%s`, this one is `%s`"):format(
       type(saved) == "table" and tostring(saved.name) or "none", job.name), {where = dir}), 0)
   end
+  local misfit <const> = job.net and job.net.misfit and job.net.misfit(saved.ranks)
+  if misfit then error(script.error("T0705", misfit, {where = dir}), 0) end
   context.progress:say(("tide: resumed from generation %d of %s%s"):format(restored.generation, dir,
     restored.clock and ", clock " .. restored.clock or ""))
   for rank, record in pairs(saved.ranks) do saved.ranks[rank] = pieces.packed(record) end -- a message has few values

@@ -1,0 +1,113 @@
+-- Gradients of a batch, or of several added up, apart from the model that made them: sums over the examples.
+local core = require "tide.core"
+local script = require "tide.script"
+
+local KEY <const> = 1024
+local ADDS <const> = {rule = "sgd", rate = -1} -- as an update rule: w + g
+local COUNTED <const> = {"loss", "count", "correct", "samples", "vertices", "edges"}
+
+---@class tide.nn.gradients
+---@field loss number summed over the examples, as are all of them; `g["fc1.w"]` is a parameter's gradient, a tensor
+---that shares storage
+---@field count number of examples
+---@field correct number
+local gradients = {}
+
+local function get(self, name)
+  if gradients[name] ~= nil then return gradients[name] end
+  for _, p in ipairs(rawget(self, "layout").parameters) do
+    if p.name == name then return self.flat:view(p.first + 1, p.rows, p.columns) end
+  end
+  return nil
+end
+
+local metatable <const> = {__index = get}
+
+---@package
+function gradients.take(model, r)
+  local self = {layout = model.layout, host = model.device == "reference" and "reference" or "cpu", rows = {}}
+  for _, name in ipairs(COUNTED) do self[name] = r[name] end
+  if not model.staged then core.fetch(model.on.gradients, model.summed) end
+  self.flat = model.summed:copy()
+  for i, t in ipairs(model.tables) do
+    core.fetch(t.on.gradients, t.gradients)
+    self.rows[i] = {ids = t.ids:copy(), values = t.gradients:slice(1, #t.ids):copy()}
+  end
+  return setmetatable(self, metatable)
+end
+
+-- Rows of a table of both, each once.
+local function union(host, a, b)
+  local place, ids = {}, {}
+  for _, each in ipairs {a, b} do
+    for i = 1, #each.ids do
+      local id <const> = each.ids[i]
+      if not place[id] then
+        ids[#ids + 1] = id
+        place[id] = #ids
+      end
+    end
+  end
+  local width <const> = a.values:columns()
+  local made <const> = {ids = core.tensor("u64", #ids, 1), values = core.tensor(a.values:type(), #ids, width)}
+  for i, id in ipairs(ids) do made.ids[i] = id end
+  for _, each in ipairs {a, b} do
+    for i = 1, #each.ids do
+      core.update(host, ADDS, 0, width, made.values:slice(place[each.ids[i]], 1), each.values:slice(i, 1))
+    end
+  end
+  return made
+end
+
+---Adds those of another batch: sums and counts, so `update` divides by all examples.
+---@param other tide.nn.gradients of the same model
+---@return tide.nn.gradients itself
+function gradients:add(other)
+  if getmetatable(other) ~= metatable or other.layout.keys ~= self.layout.keys then
+    error(script.error("T0903", "add takes what gradients(batch) of the same program gave"), 2)
+  end
+  core.update(self.host, ADDS, 0, self.layout.keys * KEY, self.flat, other.flat)
+  for i, rows in ipairs(other.rows) do self.rows[i] = union(self.host, self.rows[i], rows) end
+  for _, name in ipairs(COUNTED) do self[name] = self[name] and self[name] + (other[name] or 0) end
+  return self
+end
+
+local function sum_of_squares(self)
+  local squares = core.norm2(self.host, 0, self.layout.keys * KEY, self.flat)
+  for _, rows in ipairs(self.rows) do squares = squares + core.norm2(self.host, 0, #rows.values, rows.values) end
+  return squares
+end
+
+---The norm of the mean gradient, rows of tables included.
+---@return number
+function gradients:norm() return math.sqrt(sum_of_squares(self)) / math.max(self.count, 1) end
+
+---Multiplies all of them.
+---@param factor number
+---@return tide.nn.gradients itself
+function gradients:scale(factor)
+  for _, t in ipairs {{values = self.flat}, table.unpack(self.rows)} do -- t + (factor - 1) t
+    core.update(self.host, {rule = "sgd", rate = 1, scale = 0, decay = 1 - factor}, 0, #t.values, t.values, t.values)
+  end
+  return self
+end
+
+---To where a model's update rules find them.
+---@return table r as of a step
+---@return table[] tables with these rows
+---@package
+function gradients:give(model)
+  if model.staged or model.on.gradients == model.summed then
+    model.summed:put(1, self.flat)
+  else
+    core.give(model.on.gradients, self.flat)
+  end
+  local tables = {}
+  for i, t in ipairs(model.tables) do
+    local rows <const> = self.rows[i]
+    tables[i] = setmetatable({ids = rows.ids, gradients = rows.values, on = {gradients = rows.values}}, {__index = t})
+  end
+  return self, tables
+end
+
+return gradients
