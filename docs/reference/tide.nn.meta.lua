@@ -179,7 +179,9 @@ function tide_nn.vertex(name, build, o) end
 ---@return tide.nn.program
 function tide_nn.vertices(name, kinds, o) end
 
----A job that trains a program on all workers: see tide.nn.train.
+---A job that trains a program on all workers.
+---@param o tide.nn.job_fields
+---@return tide.job
 function tide_nn.job(o) end
 
 ---|x|, element by element: of a value, or a layer of nn.sequential.

@@ -209,7 +209,7 @@ says out.txt 'the rules hold'
 cat >job.lua <<'LUA'
 local tide, nn = require "tide", require "tide.nn"
 local opt = tide.options {rule = {"", default = "own"}, stop = {"at this report", default = 0},
-  version = {"of the own rule", default = 1}, nodes = {"", default = 2}}
+  version = {"of the own rule", default = 1}, nodes = {"", default = 2}, every = {"local steps", default = 0}}
 local rules = {adafactor = nn.adafactor {}, adam = nn.adam {lr = 0.01}, own = nn.optimizer {
   name = "heavy", version = opt.version, lr = 0.02, state = {"m", "v"},
   step = function(s)
@@ -217,7 +217,9 @@ local rules = {adafactor = nn.adafactor {}, adam = nn.adam {lr = 0.01}, own = nn
     return {w = s.w - m / (v:sqrt() + 1e-4) * s.rate, m = m, v = v}
   end}}
 local job = nn.job {
-  name = "heavy", batch = 32, epochs = 4, optimizer = rules[opt.rule], clip = 1, average = 0.9, validate = "test",
+  name = "heavy", batch = 32, epochs = 4, optimizer = rules[opt.rule], clip = 1, validate = "test",
+  average = opt.every == 0 and 0.9 or nil,
+  exchange = opt.every > 0 and {every = opt.every, outer = nn.nesterov {lr = 0.7, mu = 0.5}} or nil,
   program = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.flatten(), nn.linear(12), nn.tanh(), nn.linear(10)},
   data = tide.data.images(nil, {count = 300, test = 0.3, seed = 2}), checkpoint = {dir = "kept-" .. opt.rule},
 }
@@ -249,5 +251,18 @@ run 1 run --resume kept-own job.lua --version 2
 says err.txt 'error.T0705.: the checkpoint has the state of optimizer `heavy 1 \(m, v\), averaged`, the job trains with `heavy 2'
 run 1 run --resume kept-own job.lua --rule adam
 says err.txt 'the job trains with `adam, averaged`'
+
+# With local steps each worker's own memory is kept.
+rm -rf kept-adam
+run 0 run job.lua --rule adam --every 2
+cp out.txt whole.txt
+rm -rf kept-adam
+run 0 run job.lua --rule adam --every 2 --stop 2
+cp out.txt parts.txt
+run 0 run --resume kept-adam job.lua --rule adam --every 2
+cat out.txt >>parts.txt
+diff whole.txt parts.txt || fail "local steps: what was resumed is not what was not stopped"
+run 1 run --resume kept-adam job.lua --rule adam
+says err.txt 'has the state of optimizer `adam, outer nesterov`, the job trains with `adam, averaged`'
 nothing_left
 finish

@@ -642,7 +642,33 @@ function nn.vertex(name, build, o) return vertex.new(tools, name, build, o) end
 ---@return tide.nn.program
 function nn.vertices(name, kinds, o) return vertex.kinds(tools, name, kinds, o) end
 
----A job that trains a program on all workers: see tide.nn.train.
+---@class tide.nn.job_fields
+---@field name string
+---@field program tide.nn.program
+---@field data table parts "train.INPUT" and perhaps "test.INPUT", for each input of the program; or a tide.data.forest
+---@field batch integer|tide.nn.batch examples of a step, of all workers together
+---@field epochs integer
+---@field optimizer table an update rule
+---@field clip? number what the norm of the mean gradient is bounded by
+---@field average? number evaluations use the moving average of the parameters, e = average e + (1 - average) w
+---@field seed? integer
+---@field exchange? {every: integer, outer?: table, weigh?: string, format?: string} local steps
+---@field comm? string|table a policy's name, or {policy =, params =}: how gradients travel, default "comm/hybrid"
+---@field batching? string who changes the batch, default "batching/goodput"
+---@field device? string of every worker's model
+---@field metrics? table<string, fun(outputs: table, batch: table): number, number?> sums over a batch's examples and
+---perhaps a count: run:evaluate(name) on the part `test`
+---@field validate? string a part, whose loss and metrics are in each epoch's report
+---@field stop? table {loss =, time =, metric =, patience =, better =, by =}
+---@field checkpoint? table as of tide.job: an epoch is a clock, and a resumed run goes on with the next one
+---@field params? table what an `lr` of your own finds as its second argument
+---@field tables? table of programs of vertices: {"adagrad"|"sgd", lr =, consistency =, replicas =} by name
+---@field per? string of programs of vertices: "row" or "sample"
+---@field memory? integer|string of programs of vertices: bytes that values of a worker's batch may take
+
+---A job that trains a program on all workers.
+---@param o tide.nn.job_fields
+---@return tide.job
 function nn.job(o) return require("tide.nn.train").job(o) end
 
 return nn

@@ -11,6 +11,7 @@
 local adapt = require "tide.nn.adapt"
 local core = require "tide.core"
 local group = require "tide.nn.worker_group"
+local local_steps = require "tide.nn.local_steps"
 local data = require "tide.data"
 local optimizer = require "tide.nn.optimizer"
 local exchange = require "tide.nn.exchange"
@@ -24,6 +25,7 @@ local units = require "tide.units"
 local train = {}
 
 local KEY <const> = 1024
+local SLOTS <const> = 64 -- workers whose inner optimizers' memory is kept, with local steps
 
 local function state_keys(layout) return math.max(1, (layout.states + KEY - 1) // KEY) end
 
@@ -88,7 +90,9 @@ trainer.__index = trainer
 
 -- Under which name checkpoints keep what update rules remember.
 local function identity(o)
-  return optimizer.identity(o.optimizer, o.program:layout()) .. (o.average and ", averaged" or "")
+  local layout <const> = o.program:layout()
+  local outer <const> = o.exchange and ", outer " .. optimizer.identity(o.exchange.outer, layout) or ""
+  return optimizer.identity(o.optimizer, layout) .. (o.average and ", averaged" or "") .. outer
 end
 
 -- Why a job cannot go on from the records of a checkpoint's workers: they have the state of another optimizer.
@@ -111,12 +115,13 @@ local function new_trainer(w, o, changes)
                                   average = o.average,
                                   tables = rules, rows = o.program.vertex and shared_rows.of(w) or nil}
   self.identity = identity(o)
-  self.replica = replica.new(w, self.model)
+  self.rounds = o.exchange and local_steps.new(self.model, o.exchange)
+  self.replica = replica.new(w, self.rounds or self.model)
   self.state_rows = state_keys(self.model.layout)
   self.examples = (o.program.vertex and forest_of or tensors_of)(w, "train")
   self.most = math.min(changes and changes.hi or o.batch, self.examples.count)
   self.clocked = shared_rows.clocked(o.tables)
-  self.group = group.new(w, self.model, {meets = not o.program.vertex,
+  self.group = group.new(w, self.rounds or self.model, {meets = not o.program.vertex,
                                        adapts = changes and adapt.new(w, self.model, changes)})
   return self
 end
@@ -137,25 +142,33 @@ function trainer:write_states()
   self.w.tables.states:push(replica.range(0, self.state_rows), self.model.states)
 end
 
--- What update rules remember, and the moving average: f(table, first row in it, array) for each.
+-- What update rules remember, and the moving average: f(table, first row in it, array, own) for each. own: with local
+-- steps the inner rule's, of which each worker has another; they lie behind the outer rule's, worker after worker.
 local function each_memory(self, f)
   local own <const>, rows <const>, tables <const> = self.model, self.model.layout.keys, self.w.tables
   local here <const> = own.staged or own.on.parameters == own.parameters -- else in the device's memory
-  local function visit(to, first, array)
+  local function visit(to, first, array, alone)
     local held <const> = here and array or core.tensor("f32", rows, KEY)
     if not here then core.fetch(array, held) end
-    f(to, first, held)
+    f(to, first, held, alone)
     if not here then core.give(array, held) end
   end
-  for i, array in ipairs(own.memory) do visit(tables.memory, (i - 1) * rows, array) end
+  local before = 0
+  if self.rounds then
+    for i, array in ipairs(self.rounds.memory) do f(tables.memory, (i - 1) * rows, array) end
+    before = #self.rounds.memory + (self.slot - 1) % SLOTS * #own.memory
+  end
+  for i, array in ipairs(own.memory) do visit(tables.memory, (before + i - 1) * rows, array, self.rounds) end
   if own.average then visit(tables.average, 0, own.average) end
 end
 
 -- Writes a piece of it to the tables: the average alone where no checkpoint wants the rest.
 local function write_memory(self, i, n, all)
-  each_memory(self, function(to, first, held)
+  self.slot, self.slots = i, n
+  each_memory(self, function(to, first, held, alone)
     if not all and to ~= self.w.tables.average then return end
-    local from <const>, count <const> = data.piece(held:rows(), i, n)
+    local from, count = 1, held:rows()
+    if not alone then from, count = data.piece(count, i, n) end
     if count > 0 then to:push(replica.range(first + from - 1, count), held:slice(from, count)) end
   end)
 end
@@ -171,7 +184,7 @@ end
 ---@param left_off table of the group
 function trainer:hand_in(left_off)
   self.replica:store(function() self:write_states() end, function(i, n) write_memory(self, i, n, true) end)
-  left_off.optimizer = self.identity
+  left_off.optimizer, left_off.inner, left_off.slots = self.identity, self.model.steps, self.slots
   self.w.state = left_off
 end
 
@@ -185,7 +198,10 @@ end
 ---Goes on from what a checkpoint holds, or workers that have left.
 function trainer:recall()
   self.group.steps = self.w.state.steps
-  self.model.steps = self.w.state.steps
+  self.model.steps = self.rounds and self.w.state.inner or self.w.state.steps
+  for i, rank in ipairs(self.group.ranks) do
+    if rank == self.w.rank then self.slot = (i - 1) % (self.w.state.slots or 1) + 1 end
+  end
   if self.group.adapts and self.w.state.adapts then self.group.adapts:import(self.w.state.adapts) end
   each_memory(self, function(from, first, held) from:pull(replica.range(first, held:rows()), {into = held}) end)
 end
@@ -196,7 +212,12 @@ end
 function trainer:train(order, first, count, whole)
   local own <const>, adapts <const> = self.model, self.group.adapts
   local function load(from, rows) return self.examples.pick(order, first + from - 1, rows, self.most) end
-  local r <const> = self.group:step(adapts and adapts:batch(count, load) or load(1, count))
+  local steps <const> = self.rounds and (whole.count + self.batch - 1) // self.batch
+  local r <const> = self.group:step(adapts and adapts:batch(count, load) or steps and {
+    steps = steps, rows = count, load = function(step)
+      local from <const>, rows <const> = data.piece(count, step, steps)
+      return rows > 0 and load(from, rows) or nil
+    end} or load(1, count))
   if #own.tables > 0 then
     if self.group.exchange then -- alone, the model has changed them itself
       local all <const> = self.per == "sample" and whole.count
@@ -217,8 +238,10 @@ end
 ---@return table figures of the exchange since the last time
 function trainer:settle()
   local figures <const> = self.group:settle()
+  if self.rounds then self.rounds:give() end
   self:store()
   self.replica:compare()
+  if self.rounds then self.rounds:give() end
   figures.resyncs, self.replica.resyncs = self.replica.resyncs, 0
   return figures
 end
@@ -294,9 +317,10 @@ local function run_epoch(self, epoch)
   local goes_on <const> = epoch.unfinished
   local left <const> = goes_on and goes_on.left or {{first = 1, count = #order}}
   local own = not epoch.joins and goes_on and self.own or {loss = 0, count = 0, correct = 0, steps = 0}
-  for first, count, whole in self.group:batches(left, self.batch, false, weigh) do
+  local round <const> = self.batch * (self.rounds and self.rounds.o.every or 1)
+  for first, count, whole in self.group:batches(left, round, false, weigh) do
     local r <const> = self:train(order, first, count, whole)
-    own.steps = own.steps + 1
+    own.steps = own.steps + (r.steps or 1)
     for _, k in ipairs {"loss", "count", "correct"} do own[k] = own[k] + r[k] end
     w:report {loss = r.loss, examples = r.count, wait = false}
   end
@@ -314,7 +338,8 @@ local function run_epoch(self, epoch)
   if adapts then report.alike.batch, report.alike.progress = adapts.total, adapts.progress end
   w:report(report)
   if w.job.checkpoint then -- what a cut at this clock holds is all of this epoch, and nothing of the next
-    w.state = {epoch = epoch.number, steps = self.group.steps, optimizer = self.identity}
+    w.state = {epoch = epoch.number, steps = self.group.steps, optimizer = self.identity, inner = self.model.steps,
+               slots = self.slots}
     w:clock()
   end
 end
@@ -345,7 +370,8 @@ end
 local KNOWN <const> = {name = true, program = true, data = true, batch = true, epochs = true, optimizer = true,
                        clip = true, seed = true, comm = true, device = true, tables = true, per = true, memory = true,
                        batching = true, metrics = true, validate = true, stop = true, checkpoint = true,
-                       params = true, average = true}
+                       params = true, average = true, exchange = true}
+local EXCHANGE <const> = {every = true, outer = true, format = true, weigh = true}
 local STOP <const> = {loss = true, time = true, metric = true, patience = true, better = true, by = true}
 local REPORTED <const> = {loss = "examples", valid_loss = "valid_examples", valid_correct = "valid_examples",
                           correct = "examples"}
@@ -408,6 +434,34 @@ local function stop_rule(o)
   return rule
 end
 
+local function is_rule(o) return type(o) == "table" and (o.rule or o.step or o.each) ~= nil end
+
+-- Local steps, complete: what workers exchange every so many steps, and how it travels; nil: gradients, each step.
+local function check_exchange(o, changes)
+  local e <const> = o.exchange
+  if e == nil then return nil, o.comm or "comm/hybrid" end
+  script.check_fields("T0203", "`exchange` of nn.job", e, EXCHANGE)
+  if math.type(e.every) ~= "integer" or e.every < 1 then
+    fail(o, ("`exchange.every` is %s, not a number of local steps, 1 or more"):format(tostring(e.every)))
+  end
+  if e.outer ~= nil and not is_rule(e.outer) then
+    fail(o, "`exchange.outer` must be an update rule, like nn.nesterov {lr = 0.7, mu = 0.9}")
+  end
+  if e.weigh ~= nil and e.weigh ~= "count" and e.weigh ~= "equal" then
+    fail(o, ('`exchange.weigh` is "count" or "equal", not %q'):format(tostring(e.weigh)))
+  end
+  if e.format ~= nil and (e.format ~= "f32" and e.format ~= "bf16" or o.comm) then
+    fail(o, o.comm and "`exchange.format`: the policy `comm` has the format as its parameter"
+      or ('`exchange.format` is "f32" or "bf16", not %q'):format(tostring(e.format)))
+  end
+  for what, given in pairs {["a program of vertices"] = o.program.vertex, ["a batch that changes"] = changes,
+                            ["`average`"] = o.average} do
+    if given then fail(o, ("`exchange`: local steps are not possible with %s"):format(what)) end
+  end
+  return {every = e.every, outer = e.outer or {rule = "sgd", lr = 1, decay = 0}, weigh = e.weigh or "count"},
+    e.format and {policy = "comm/always-ps", params = {format = e.format}} or o.comm or "comm/hybrid"
+end
+
 local function check_metrics(o)
   for name, f in pairs(o.metrics or {}) do
     if type(name) ~= "string" or type(f) ~= "function" then fail(o, "`metrics` are functions by name") end
@@ -420,15 +474,7 @@ end
 
 ---A job that trains a program on parts of data by the names of its inputs ("train.x", "train.y", "test.x", "test.y"
 ---of inputs x and y), or a program of vertices on a tide.data.forest.
----@param o table {name, program, data, batch (of all workers together; or tide.nn.batch), epochs, optimizer, clip?,
----seed?, comm?: name of a policy, or {policy =, params =}: how gradients travel, default "comm/hybrid", batching?: who
----changes the batch, default "batching/goodput", device?: of every worker's model; of programs of vertices tables:
----name -> {"adagrad"|"sgd", lr =, consistency =, replicas =}, per: "row" or "sample", memory: bytes that values of a
----worker's batch may take; metrics?: functions by name of
----(outputs, batch), which return a sum over the batch's examples and perhaps a count: run:evaluate(name) on the test
----part; validate?: a part, "valid", whose loss and metrics are in each epoch's report; stop?: {loss =, time =, metric =
----"valid_loss", patience = epochs without a better one, better = "less"|"more", by = how much}; checkpoint?: as of
----tide.job: an epoch is a clock, and a resumed run goes on with the next one; params?}
+---@param o tide.nn.job_fields
 ---@return tide.job
 function train.job(o)
   script.check_fields("T0203", "nn.job", o, KNOWN)
@@ -442,10 +488,15 @@ function train.job(o)
   if o.tables and o.clip then
     error(script.error("T0203", "clip would bound the norm of all gradients; it is not possible with tables"), 0)
   end
-  if type(o.optimizer) ~= "table" or not (o.optimizer.rule or o.optimizer.step or o.optimizer.each) then
+  if not is_rule(o.optimizer) then
     fail(o, "`optimizer` is missing: an update rule like nn.adamw {lr = 1e-3}")
   end
   check_metrics(o)
+  local rounds <const>, comm <const> = check_exchange(o, changes)
+  if rounds then
+    local given <const> = o
+    o = setmetatable({exchange = rounds}, {__index = given})
+  end
   if o.checkpoint and (changes or type(o.checkpoint) ~= "table") then
     fail(o, "`checkpoint = {dir =}` is for a batch that is a number")
   end
@@ -456,15 +507,17 @@ function train.job(o)
   local declared <const> = shared_rows.declare(o.program, o.tables)
   local layout <const> = o.program:layout()
   local keys <const>, states <const> = layout.keys, state_keys(layout)
-  local memories <const> = optimizer.plan(o.optimizer, layout).arrays
+  local memories = optimizer.plan(o.optimizer, layout).arrays
+  if rounds then memories = optimizer.plan(rounds.outer, layout).arrays + SLOTS * memories end
   return require("tide.run.job").new {
     name = o.name, data = o.data, seed = o.seed or 1, stop = stop_rule(o), params = o.params,
     net = {inputs = o.program.inputs, metrics = o.metrics or {}, validate = o.validate,
            misfit = function(records) return misfit(o, records) end},
     checkpoint = o.checkpoint,
-    comm = {tensors = function() return exchange.describe(o.program) end, batch = changes and changes.start or o.batch},
+    comm = {tensors = function() return (rounds and local_steps or exchange).describe(o.program) end,
+            batch = changes and changes.start or o.batch},
     adapts = changes,
-    policies = {comm = o.comm or "comm/hybrid", batching = changes and (o.batching or "batching/goodput") or nil},
+    policies = {comm = comm, batching = changes and (o.batching or "batching/goodput") or nil},
     tables = function()
       local copies <const> = replica.copies()
       local made = {

@@ -50,6 +50,7 @@ local function form(self, ranks, values)
   if #known > 0 and #known < #ranks then
     self.exchange:hand_over({self.model.parameters, table.unpack(self.model:remembered())}, known)
     self.steps = values[known[1]].step
+    if self.model.inner then self.model.inner.steps = values[known[1]].inner end
     if self.adapts and not values[w.rank].epoch then self.adapts:import(values[known[1]].adapts) end
   end
   if plan then self.exchange:follow(plan) end
@@ -103,7 +104,7 @@ function group:epochs(last)
     local values <const> = self.w:barrier("epoch", {epoch = number and number - (paused and 1 or 0), step = self.steps,
       plan = plan, met = math.max(self.met, self.exchange and self.exchange.meet or self.w.meet or 0),
       unfinished = paused, adapts = number and self.adapts and self.adapts:export() or nil, leaves = leaves,
-      begun = begun_of(self, number)})
+      begun = begun_of(self, number), inner = self.model.inner and self.model.inner.steps})
     local ranks <const>, newest <const>, unfinished <const> = agreed(self, values)
     self.unfinished = nil
     if leaves and #ranks == 0 then

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Local steps between exchanges: rounds of one step are plain training, rounds of more send less, and workers that crash at
+# a moment that the seed draws, or join, lose no example and leave replicas equal.
+source "$(dirname "$0")/harness.sh"
+
+cat >rounds.lua <<'LUA'
+local tide, nn, sim = require "tide", require "tide.nn", require "tide.sim"
+local core = require "tide.core"
+local opt = tide.options {every = {"local steps", default = 0}, rate = {"outer", default = 1.0},
+  mu = {"outer", default = 0.0}, fault = {"crash or join", default = ""}, rule = {"inner", default = "sgd"},
+  epochs = {"", default = 4}}
+local NODES <const> = 3
+local job = nn.job {
+  name = "rounds", batch = 12, epochs = opt.epochs,
+  optimizer = nn[opt.rule] {lr = opt.rule == "sgd" and 0.2 or function(t) return 0.01 / t ^ 0.2 end},
+  program = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.flatten(), nn.linear(12), nn.tanh(), nn.linear(10)},
+  data = tide.data.images(nil, {count = 144, test = 1 / 6, seed = 2}), validate = "test",
+  comm = "comm/always-ps", -- gradients of so few examples would travel as factors
+  exchange = opt.every > 0 and {every = opt.every, outer = opt.mu > 0 and nn.nesterov {lr = opt.rate, mu = opt.mu}
+    or nn.sgd {lr = opt.rate}} or nil,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = NODES, servers = 2}
+  local run <const> = cluster:start(job)
+  local first, last, bytes = nil, nil, 0
+  for r in run:events "report" do
+    assert(r.examples == 120, ("report %d has %d examples"):format(r.n, r.examples))
+    assert((r.resyncs or 0) == 0, "the replicas differ")
+    print(("%d %.9f %.9f"):format(r.n, r.loss / r.examples, r.valid_loss / r.valid_examples))
+    first, last, bytes = first or r.loss, r.loss, bytes + r.comm_bytes
+    if r.n == 2 and opt.fault == "crash" then
+      local at <const> = core.now() + 1.2 * sim.rng:uniform() * r.elapsed_s / 2
+      sim.fault("crash", {node = "n" .. sim.rng:below(NODES) + 1, at = ("%dus"):format(at * 1e6 // 1)})
+    elseif opt.fault == "join" and (r.n == 1 or r.n == 2) then
+      run:set_workers(r.n + 1)
+    end
+  end
+  assert(last < 0.9 * first, "it does not learn")
+  print(("BYTES %d"):format(bytes))
+  print(("lost %d of %d"):format(run:wait().workers_lost, NODES))
+end)
+LUA
+run 0 sim --seed 1 rounds.lua
+cp out.txt plain.txt
+plain=$(sed -n 's/^BYTES //p' out.txt)
+run 0 sim --seed 1 rounds.lua --every 1
+paste -d' ' <(grep '^[1-9] ' plain.txt) <(grep '^[1-9] ' out.txt) |
+    awk '{ d = $2 - $5; e = $3 - $6; if (d * d > 4e-12 || e * e > 4e-12) exit 1; n++ } END { exit n != 4 }' ||
+    fail "rounds of one step are not plain training: $(paste plain.txt out.txt)"
+run 0 sim --seed 1 rounds.lua --every 5 --mu 0.5
+bytes=$(sed -n 's/^BYTES //p' out.txt)
+[ "$((bytes * 4))" -lt "$plain" ] || fail "rounds of 5 steps send $bytes bytes, steps $plain"
+cmp -s <(grep '^4 ' plain.txt) <(grep '^4 ' out.txt) && fail "rounds of 5 steps do what steps do"
+# The outer rule goes towards the workers, further with momentum.
+awk '/^4 / { exit !($2 < 1.6) }' out.txt || fail "rounds of 5 steps learn little: $(cat out.txt)"
+for fault in crash join; do
+    run 0 sim --seeds 1..12 --jobs 2 rounds.lua --every 3 --mu 0.5 --rule adam --fault $fault --epochs 5
+    says err.txt '12 seeds, 0 failed'
+done
+run 0 sim --seed 3 rounds.lua --every 3 --mu 0.5 --fault crash --epochs 5
+says out.txt '^lost 1 of 3$'
+for option in 'every = 0' 'every = 2, outer = 1' 'every = 2, weigh = "rows"' 'every = 2, format = "f16"' 'evry = 2'; do
+    cat >wrong.lua <<LUA
+local tide, nn = require "tide", require "tide.nn"
+nn.job {name = "wrong", batch = 2, epochs = 1, optimizer = nn.sgd {lr = 1}, data = 10, exchange = {$option},
+  program = nn.sequential {input = {3}, loss = nn.xent(), nn.linear(2)}}
+LUA
+    run 1 run wrong.lua
+    says err.txt 'error.T0203.'
+done
+says err.txt 'did you mean `every`'
+nothing_left
+finish
