@@ -49,6 +49,7 @@ function core.call(to, value, timeout_s) end --> value | nil, err   (err.name EU
 function core.receive(timeout_s) end
 function core.answer(message, value) end       --> true | nil, err
 function core.answer_error(message, err) end   --> err table {code,name,message,where,node} travels whole
+function core.refused() end                    -- counts a message that this actor refuses
 function core.monitor(address) end    --> id ; exit messages then carry call=id
 function core.demonitor(id) end
 function core.link(address) end

@@ -69,6 +69,7 @@ static void actor_init(struct scheduler *s, struct actor *actor, const struct ti
     actor->traps = actor->killed = actor->exiting = false;
     atomic_store_explicit(&actor->handled, 0, memory_order_relaxed);
     atomic_store_explicit(&actor->handling_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&actor->refused, 0, memory_order_relaxed);
     actor->opens = o->opens;
     actor->lifecycle = ACTOR_LIVE;
     /* release: pairs with actor_find */
@@ -289,6 +290,15 @@ tide_address tide_self(void) {
     return actor_address(s->current);
 }
 
+void tide_refused(void) {
+    struct scheduler *s = tide__scheduler;
+    if (!s || !s->current) {
+        (void)tide__outside("tide_refused");
+        return;
+    }
+    atomic_fetch_add_explicit(&s->current->refused, 1, memory_order_relaxed);
+}
+
 struct tide_node *tide_node_current(void) {
     return !tide__scheduler ? NULL : tide__scheduler->system->node;
 }
@@ -326,6 +336,7 @@ static void describe(struct actor *actor, struct tide_actor_info *info) {
     *info = (struct tide_actor_info){
         .address = actor_address(actor),
         .messages_handled = atomic_load_explicit(&actor->handled, memory_order_relaxed),
+        .messages_refused = atomic_load_explicit(&actor->refused, memory_order_relaxed),
         .handling_ns = atomic_load_explicit(&actor->handling_ns, memory_order_relaxed),
         .mailbox_messages = atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed),
         .mailbox_bytes = atomic_load_explicit(&actor->mailbox_bytes, memory_order_relaxed),

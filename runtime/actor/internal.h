@@ -184,7 +184,7 @@ struct actor {
     struct actor_timer *timers;
     const char *type;
     char *name; /* under slots_lock */
-    atomic_uint_fast64_t handled, handling_ns;
+    atomic_uint_fast64_t handled, handling_ns, refused;
     _Atomic(struct tide_tap *) tap; /* set under slots_lock; beside what every message touches */
     atomic_uint mailbox_messages, mailbox_bytes;
     atomic_uint posted_messages, posted_bytes; /* from outside, on their way to the mailbox; begun under slots_lock */

@@ -203,6 +203,13 @@ static int core_answer_error(lua_State *L) {
     return done(L, tide_answer_error(from, call, code, text));
 }
 
+/* Counts a message that this actor refuses, whatever it answers. */
+static int core_refused(lua_State *L) {
+    (void)tide__lua_inside(L);
+    tide_refused();
+    return 0;
+}
+
 /* ---- relations ---- */
 
 static int core_monitor(lua_State *L) {
@@ -391,6 +398,7 @@ void tide__lua_open_actor(lua_State *L) {
         {"receive", core_receive},
         {"answer", core_answer},
         {"answer_error", core_answer_error},
+        {"refused", core_refused},
         {"monitor", core_monitor},
         {"demonitor", core_demonitor},
         {"link", core_link},

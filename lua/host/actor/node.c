@@ -442,7 +442,7 @@ static int core_links(lua_State *L) {
 
 static void push_actor(lua_State *L, const struct tide_actor_info *info, uint64_t now) {
     static const char *const roles[] = {"io", "compute", "control", "disk", "exchange"};
-    lua_createtable(L, 0, 11);
+    lua_createtable(L, 0, 12);
     tide__lua_push_address(L, info->address);
     lua_setfield(L, -2, "address");
     set_text(L, "name", info->name);
@@ -453,6 +453,7 @@ static void push_actor(lua_State *L, const struct tide_actor_info *info, uint64_
         lua_setfield(L, -2, "waits_s");
     }
     tide__lua_set_integer(L, "messages_handled", info->messages_handled);
+    tide__lua_set_integer(L, "messages_refused", info->messages_refused);
     lua_pushnumber(L, (double)info->handling_ns * 1e-9);
     lua_setfield(L, -2, "handling_s");
     tide__lua_set_integer(L, "mailbox_messages", info->mailbox_messages);

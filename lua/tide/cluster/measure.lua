@@ -18,7 +18,7 @@ local OPERATIONS <const> = {pull = true, push = true}
 ---@field store {messages: integer, keys: integer, busy_s: number, queue: integer} done for other nodes; mail that waits
 ---@field links table[] of core.links
 ---@field actors {type: string, count: integer, mailbox_messages: integer, mailbox_bytes: integer,
----  messages: integer, handling_s: number}[] by type
+---  messages: integer, refused: integer, handling_s: number}[] by type
 ---@field tables table[] counters of core.tables with `waits` = {pull = counts, push = counts} and `open` = {pull =
 ---  seconds, push = seconds}, which workers wait at this moment
 ---@field waited table<string, number> seconds that something was under way to the store of a member, by its id
@@ -57,10 +57,12 @@ local function of_actors()
     local kind <const> = actor.type ~= "" and actor.type or "actor"
     local sum = by_type[kind]
     if not sum then
-      sum = {type = kind, count = 0, mailbox_messages = 0, mailbox_bytes = 0, messages = 0, handling_s = 0}
+      sum = {type = kind, count = 0, mailbox_messages = 0, mailbox_bytes = 0, messages = 0, refused = 0,
+             handling_s = 0}
       by_type[kind], list[#list + 1] = sum, sum
     end
     sum.count, sum.messages = sum.count + 1, sum.messages + (actor.messages_handled or 0)
+    sum.refused = sum.refused + (actor.messages_refused or 0)
     sum.mailbox_messages = sum.mailbox_messages + (actor.mailbox_messages or 0)
     sum.mailbox_bytes, sum.handling_s = sum.mailbox_bytes + (actor.mailbox_bytes or 0),
       sum.handling_s + (actor.handling_s or 0)

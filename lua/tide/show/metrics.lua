@@ -230,6 +230,8 @@ gauge("actors", "actors", "Actors that live, by type.", field "count")
 gauge("actors", "mailbox_messages", "Messages that wait in mailboxes.", field "mailbox_messages")
 gauge("actors", "mailbox_bytes", "Bytes of them.", field "mailbox_bytes")
 counter("actors", "messages_handled", "Messages that actors of the type have handled.", field "messages")
+counter("actors", "messages_refused", "Messages that they have refused: unknown, malformed, or without the right.",
+  field "refused")
 counter("actors", "handling_seconds", "Time they have spent on them.", field "handling_s")
 
 gauge("link", "link_up", "1 when the node is connected to the peer.", function(link) return link.up and 1 or 0 end)

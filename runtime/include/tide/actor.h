@@ -235,6 +235,8 @@ int tide_spawn(struct tide_node *node, const struct tide_actor_options *options,
 tide_address tide_self(void);
 /* Ends the calling handler actor after this message, or unwinds nothing: a fiber simply returns. Inside. */
 void tide_exit(int reason);
+/* Counts a message that the calling actor refuses (tide_actor_info.messages_refused). Inside. */
+void tide_refused(void);
 /* From now on clients of this right, or a greater one, may send to the calling actor. Inside. */
 void tide_open(enum tide_right right);
 /* Asks another actor to end: reason EKILLED ends it at its next message or suspension. Any actor, any node. Inside. */
@@ -348,6 +350,7 @@ struct tide_actor_info {
                             clocks "pull factors, key 37 of n2 at clock 5"; "" when not */
     uint64_t waits_since;
     uint64_t messages_handled;
+    uint64_t messages_refused; /* see tide_refused */
     uint64_t handling_ns;
     uint32_t mailbox_messages;
     uint32_t mailbox_bytes;
