@@ -10,15 +10,16 @@ cat >"$work/lua/tide/command/version.lua" <<'LUA'
 local core = require "tide.core"
 local INSIDE <const> = [[
 local core = require "tide.core"
-local verbs = require "tide.cluster.verbs"
+local requests = require "tide.cluster.requests"
+local service = require "tide.service"
 return function(a)
   local wrong, asked = {}, 0
   local session
   local function ask(actor, address, request)
     local answer, err = core.call(address, request, 3)
     local refused = err ~= nil and err.code == "T0801"
-    local may = verbs.at_least(a.right, verbs.needs[actor][request.op])
-    if request.op == "console.open" and request.role then may = may and verbs.at_least(a.right, request.role) end
+    local may = service.at_least(a.right, requests[actor][request.op].right)
+    if request.op == "console.open" and request.role then may = may and service.at_least(a.right, request.role) end
     asked = asked + 1
     if refused == may then
       wrong[#wrong + 1] = ("%s %s as %s: %s"):format(actor, request.op, a.right, err and err.message or "an answer")
@@ -32,33 +33,33 @@ return function(a)
     runs = runs or core.whereis(member.name .. "/runs")
     policies = policies or core.whereis(member.name .. "/policies")
   end
-  for op in pairs(verbs.needs.agent) do
+  for op in pairs(requests.agent) do
     local ends <const> = op == "quit" or op == "drain" -- they would be obeyed
-    if not (ends and verbs.at_least(a.right, verbs.needs.agent[op])) then ask("agent", agent, {op = op}) end
+    if not (ends and service.at_least(a.right, requests.agent[op].right)) then ask("agent", agent, {op = op}) end
   end
-  for op in pairs(verbs.needs.control) do
-    if op ~= "quit" or not verbs.at_least(a.right, "admin") then
+  for op in pairs(requests.control) do
+    if op ~= "quit" or not service.at_least(a.right, "admin") then
       local _, err = core.call(control, {op = op}, 3)
       local refused = err ~= nil and (err.code == "T0801" or err.name == "EPERM")
       asked = asked + 1
-      if refused == verbs.at_least(a.right, verbs.needs.control[op]) then
+      if refused == service.at_least(a.right, requests.control[op].right) then
         wrong[#wrong + 1] = ("control %s as %s: %s"):format(op, a.right, err and err.message or "an answer")
       end
     end
   end
-  for op in pairs(verbs.needs.runs) do ask("runs", runs, {op = op}) end
-  for op in pairs(verbs.needs.run) do ask("run", policies, {op = op}) end
-  for verb in pairs(verbs.needs.policies) do
+  for op in pairs(requests.runs) do ask("runs", runs, {op = op}) end
+  for op in pairs(requests.run) do ask("run", policies, {op = op}) end
+  for verb in pairs(requests.policies) do
     local _, err = core.call(policies, {op = "policy", verb = verb, arguments = core.plain_encode {}}, 3)
     local refused <const> = err ~= nil and err.code == "T0801"
     asked = asked + 1
-    if refused == verbs.at_least(a.right, verbs.needs.policies[verb]) then
+    if refused == service.at_least(a.right, requests.policies[verb].right) then
       wrong[#wrong + 1] = ("policies %s as %s: %s"):format(verb, a.right, err and err.message or "an answer")
     end
   end
   local known = 0
-  for _, rows in pairs(verbs.needs) do
-    for _ in pairs(rows) do known = known + 1 end
+  for _, actor in ipairs {"agent", "control", "runs", "run", "policies"} do
+    for _ in pairs(requests[actor]) do known = known + 1 end
   end
   for _, role in ipairs {"read", "operate", "admin"} do
     local opened = ask("agent", agent, {op = "console.open", session = a.id .. role:byte(1), role = role})
@@ -127,7 +128,7 @@ run 4 attach rights --role read -e 'core.actors()'
 # A table goes by the right admin alone. A tap shows what is in the messages to admin alone: among them are the lines that
 # an admin types.
 [ "$(cd "$root" && lua5.4 -e 'package.path = "lua/?.lua;" .. package.path
-  package.loaded["tide.core"] = {} print(require "tide.cluster.verbs".needs.runs["table.drop"])')" = admin ] ||
+  package.loaded["tide.core"] = {} print(require "tide.cluster.requests".runs["table.drop"].right)')" = admin ] ||
     fail "a table is dropped by less than admin"
 (while "$TIDE" nodes --cluster rights >/dev/null 2>&1; do sleep 0.2; done) &
 started+=("$!")

@@ -21,7 +21,9 @@ local function serve(list)
   require("tide.run.actors").keeper {class = "c", script = {}, members = {{node = "n1", agent = "a:1"}}}
 end
 
-local function ask(from, number, value) return {kind = "call", from = from, call = number, value = value} end
+local function ask(from, number, value)
+  return {kind = "call", right = "node", from = from, call = number, value = value}
+end
 
 local function answer_to(number)
   for _, each in ipairs(fake.answers) do
@@ -46,7 +48,7 @@ describe("the keeper of a group", function()
   it("does not answer a watcher that is dead", function()
     serve {ask("w:9", 101, {op = "changes"}), ask("w:8", 102, {op = "changes"}),
       {kind = "exit", from = "w:9", call = 2, code = 1},
-      {kind = "cast", from = "m:1", value = {op = "started", rank = 1, life = 1}}}
+      {kind = "cast", right = "node", from = "m:1", value = {op = "started", rank = 1, life = 1}}}
     assert.is_nil(answer_to(101))
     assert.equal("up", answer_to(102).change.state)
   end)

@@ -24,11 +24,11 @@ end
 local function from(rank, value)
   local w <const> = c.workers[rank]
   value.rank, value.life = rank, w.life
-  c:handle {kind = "cast", right = "node", from = w.address, value = value}
+  c.requested:handle {kind = "cast", right = "node", from = w.address, value = value}
 end
 
 local function ask(value)
-  c:handle {kind = "call", right = "node", from = "d:1", call = 1, value = value}
+  c.requested:handle {kind = "call", right = "node", from = "d:1", call = 1, value = value}
   return fake.answers[#fake.answers].value
 end
 
@@ -47,7 +47,7 @@ local joined = 0
 local function join()
   joined = joined + 1
   local node <const> = {name = "n3", id = 10 + joined, agent = "a:n" .. joined, workers = 1}
-  c:handle {kind = "cast", right = "node", from = "d:1", value = {op = "joined", node = node}}
+  c.requested:handle {kind = "cast", right = "node", from = "d:1", value = {op = "joined", node = node}}
   for _, w in ipairs(c.workers) do
     if w.state == "joining" then from(w.rank, {op = "ready"}) end
   end
@@ -102,8 +102,8 @@ describe("a run whose workers come and go", function()
         report()
         assert.is_true(node.vacant)
       end
-      c:handle {kind = "exit", right = "node", call = fake.monitored[node.agent], code = round % 2, text = "it died",
-                name = "EDIED"}
+      c.requested:handle {kind = "exit", right = "node", call = fake.monitored[node.agent], code = round % 2,
+                          text = "it died", name = "EDIED"}
       report()
       report()
     end
@@ -121,7 +121,7 @@ describe("a run whose workers come and go", function()
     ask {op = "drop", ranks = {3}}
     report()
     local former <const> = c.workers[3]
-    c:handle {kind = "exit", right = "node", call = fake.monitored[former.node.agent], code = 0}
+    c.requested:handle {kind = "exit", right = "node", call = fake.monitored[former.node.agent], code = 0}
     for _ = 1, 3 do report() end
     join()
     assert.equal(3, fake.called[#fake.called].value.workers)
@@ -129,7 +129,7 @@ describe("a run whose workers come and go", function()
     local w <const> = c.workers[3]
     assert.is_true(w ~= former and w.life > former.life and w.stream > former.stream)
     report()
-    c:handle {kind = "cast", right = "node", from = former.address, value = {op = "failed", rank = 3,
+    c.requested:handle {kind = "cast", right = "node", from = former.address, value = {op = "failed", rank = 3,
       life = former.life, error = {message = "late"}}}
     assert.is_nil(c.failed)
   end)
@@ -146,7 +146,7 @@ describe("a run whose workers come and go", function()
     join()
     report()
     local node <const> = c.workers[3].node
-    c:handle {kind = "exit", right = "node", call = fake.monitored[node.agent], code = 1, text = "it died",
+    c.requested:handle {kind = "exit", right = "node", call = fake.monitored[node.agent], code = 1, text = "it died",
               name = "EDIED"}
     join()
     assert.equal("waiting", c.workers[4].state)

@@ -22,6 +22,7 @@ return function()
       f.answers[#f.answers + 1] = {message = message, value = value}
       return true
     end,
+    refused = function() f.refused = (f.refused or 0) + 1 end,
     answer_error = function(message, err)
       f.errors[#f.errors + 1] = {message = message, err = err}
       return true

@@ -4,7 +4,8 @@ package.path = "lua/?.lua;lua/?/init.lua;./?.lua;" .. package.path
 require "tests.lua.fresh"()
 local params = require "tide.run.params"
 local report = require "tide.run.report"
-local shapes = require "tide.cluster.shapes"
+local requests = require "tide.cluster.requests"
+local service = require "tide.service"
 
 describe("a report", function()
   it("holds numbers by printable names, of which none is one of its own", function()
@@ -88,14 +89,15 @@ end)
 
 describe("a request", function()
   local function refused(pattern, actor, name, request)
-    local ok, err = shapes.check(actor, name, request)
+    local ok, err = service.check(requests[actor], name, request)
     assert.is_nil(ok)
     assert.equal("T0113", err.code)
     assert.matches(pattern, err.message, 1, true)
   end
 
   it("is refused with the field that is malformed", function()
-    assert.is_true(shapes.check("agent", "move", {table = "t", slots = {1, 2.0}, node = 3, later = "ignored"}))
+    assert.is_true(service.check(requests.agent, "move", {op = "move", table = "t", slots = {1, 2.0}, node = 3}))
+    refused("it has no field `tabel`", "agent", "move", {tabel = "t", slots = {1}, node = 3})
     refused("`move` is malformed: `slots` is another table, not a list of whole numbers", "agent", "move",
       {table = "t", slots = {1, "x"}, node = 3})
     refused("`node` is missing", "agent", "move", {table = "t", slots = {}})
@@ -104,6 +106,7 @@ describe("a request", function()
     refused("`node.workers` is -1, not a whole number from 0 on", "run", "joined",
       {node = {name = "n", id = 1, agent = "a", workers = -1}})
     refused("`timeout_s` is -1", "runs", "verb", {name = 1, verb = "set", timeout_s = -1})
-    refused("the request `no` is not known", "runs", "no", {})
+    refused("`node` has no field `zone`", "run", "joined",
+      {node = {name = "n", id = 1, agent = "a", workers = 1, zone = "z"}})
   end)
 end)

@@ -159,13 +159,13 @@ end
 
 local function from(c, rank, value)
   value.rank, value.life = rank, c.workers[rank].life
-  c:handle {kind = "cast", right = "node", from = "w:" .. rank, value = value}
+  c.requested:handle {kind = "cast", right = "node", from = "w:" .. rank, value = value}
 end
 
 local function events_of(c)
   local events = {}
   repeat
-    c:handle {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "next", hold = c.hold}}
+    c.requested:handle {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "next", hold = c.hold}}
     fake.time = fake.time + 1
     c:tick()
     local list <const> = fake.answers[#fake.answers].value.events
@@ -274,20 +274,20 @@ describe("the controller of a run", function()
   end)
 
   it("answers each request, whatever its fields hold", function()
-    local shapes = require "tide.cluster.shapes"
+    local requests = require "tide.cluster.requests"
     local c = start_controller()
     local wrong <const> = {0 / 0, -1.5, "x", true, {1, x = 2}, {}}
-    for op in pairs(c.from_driver) do assert.is_table(shapes.run[op], op) end
-    for op in pairs(c.from_worker) do assert.is_table(shapes.worker[op], op) end
-    for op, fields in pairs(shapes.run) do
-      for _, field in ipairs(fields) do
+    for op in pairs(c.from_driver) do assert.is_table(requests.run[op], op) end
+    for op in pairs(c.from_worker) do assert.is_table(requests.worker[op], op) end
+    for op, row in pairs(requests.run) do
+      for _, field in ipairs(row.fields) do
         for k = 1, #wrong + 1 do
           local request = {op = op, [field.name] = wrong[k]}
           if field.fits and (wrong[k] == nil and field.optional or wrong[k] ~= nil and field.fits(wrong[k])) then
             goto next
           end
           local before = #fake.errors
-          c:handle {kind = "call", right = "node", from = "d:1", call = 1, value = request}
+          c.requested:handle {kind = "call", right = "node", from = "d:1", call = 1, value = request}
           assert.equal(before + 1, #fake.errors, op .. " " .. field.name)
           assert.equal("T0113", fake.errors[#fake.errors].err.code)
           assert.is_nil(c.failed)
@@ -295,7 +295,7 @@ describe("the controller of a run", function()
         end
       end
     end
-    c:handle {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "no such"}}
+    c.requested:handle {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "no such"}}
     assert.matches("does not know", fake.errors[#fake.errors].err.message)
   end)
 
@@ -323,10 +323,10 @@ describe("the controller of a run", function()
 
   it("holds the answer while the driver looks at a report", function()
     local c = start_controller()
-    c:handle {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "next", hold = true}}
+    c.requested:handle {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "next", hold = true}}
     for rank = 1, 3 do from(c, rank, {op = "report", id = 1, fields = {loss = 1}}) end
     assert.equal(0, #sent_to("w:1", "answer"))
-    c:handle {kind = "call", right = "node", from = "d:1", call = 2,
+    c.requested:handle {kind = "call", right = "node", from = "d:1", call = 2,
               value = {op = "next", hold = true, continue = true}}
     assert.equal(1, #sent_to("w:1", "answer"))
   end)
@@ -404,7 +404,7 @@ describe("the controller of a run", function()
 
   it("means evaluations over all workers", function()
     local c = start_controller()
-    c:handle {kind = "call", right = "node", from = "d:1", call = 9, value = {op = "evaluate", name = "e"}}
+    c.requested:handle {kind = "call", right = "node", from = "d:1", call = 9, value = {op = "evaluate", name = "e"}}
     local id = fake.answers[#fake.answers].value.id
     for rank = 1, 3 do from(c, rank, {op = "evaluated", id = id, sum = {mrr = rank, hits = 1}, count = 2}) end
     local event = events_of(c)[1]
@@ -431,7 +431,7 @@ describe("the controller of a run", function()
     assert.is_nil(c.failed)
     fake.members_list = {{id = 1, name = "n2", state = "dead", reason = "it was of another cluster"},
       {id = 2, name = "n1", state = "up"}, {id = 3, name = "n2", state = "dead", reason = "connection lost"}}
-    c:handle {kind = "exit", right = "node", call = fake.monitored["a:2"], name = "EDIED", text = "node died"}
+    c.requested:handle {kind = "exit", right = "node", call = fake.monitored["a:2"], name = "EDIED", text = "node died"}
     local event = events_of(c)[2]
     assert.equal("T0509", event.error.code)
     assert.equal("n2", event.error.node)
@@ -494,7 +494,7 @@ local function lose(c, node, reason)
   local id, agent = 3, "a:2"
   if node == "n1" then id, agent = 2, "a:1" end
   fake.members_list = {{id = id, name = node, state = "dead", reason = reason or "connection lost"}}
-  c:handle {kind = "exit", right = "node", call = fake.monitored[agent], name = "EDIED", text = "died"}
+  c.requested:handle {kind = "exit", right = "node", call = fake.monitored[agent], name = "EDIED", text = "died"}
 end
 
 describe("a node that dies while a run starts", function()
@@ -595,7 +595,7 @@ describe("the counters of a run", function()
     local c <const> = start_controller()
     local fibers <const>, requests <const> = {}, #fake.called
     fake.core.fiber = function(f, ...) fibers[#fibers + 1] = table.pack(f, ...) end
-    c:handle {kind = "call", right = "node", from = "d:1", call = 9, value = {op = "counters"}}
+    c.requested:handle {kind = "call", right = "node", from = "d:1", call = 9, value = {op = "counters"}}
     assert.equal(requests, #fake.called)
     fake.core.fiber = function(f, ...) f(...) end
     for _, each in ipairs(fibers) do each[1](table.unpack(each, 2, each.n)) end
@@ -784,7 +784,7 @@ describe("chunks", function()
   it("that a loop left undone go to others", function()
     local c = chunked()
     local chunk = ask(c, 1)
-    from(c, 1, {op = "chunk", pass = 1, back = complete(chunk)})
+    from(c, 1, {op = "chunk", pass = 1, back = {index = chunk.index, lease = chunk.lease}})
     assert.equal(chunk.index, ask(c, 2).index)
   end)
 
@@ -799,7 +799,7 @@ describe("chunks", function()
 
   it("are not handed out any more when the run is to stop", function()
     local c = chunked()
-    c:handle {kind = "cast", right = "node", from = "d:1", value = {op = "stop", reason = "asked"}}
+    c.requested:handle {kind = "cast", right = "node", from = "d:1", value = {op = "stop", reason = "asked"}}
     assert.is_nil(ask(c, 1).index)
   end)
 
@@ -818,7 +818,7 @@ describe("a run that loses workers", function()
 
   it("goes on: the others' reports, barriers and evaluations do not wait for them", function()
     local c = chunked()
-    c:handle {kind = "call", right = "node", from = "d:1", call = 9, value = {op = "evaluate", name = "e"}}
+    c.requested:handle {kind = "call", right = "node", from = "d:1", call = 9, value = {op = "evaluate", name = "e"}}
     local id = fake.answers[#fake.answers].value.id
     for rank = 1, 2 do
       from(c, rank, {op = "evaluated", id = id, sum = 6, count = 2})
@@ -858,7 +858,7 @@ describe("a run that loses workers", function()
 
   it("forgets the suspicion that a worker of theirs raised", function()
     local c = chunked()
-    c:handle {kind = "exit", right = "node", call = fake.monitored["w:3"], name = "EDIED", text = "died"}
+    c.requested:handle {kind = "exit", right = "node", call = fake.monitored["w:3"], name = "EDIED", text = "died"}
     lose(c, "n2")
     fake.time = fake.time + 5
     c:tick()

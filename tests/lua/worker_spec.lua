@@ -20,8 +20,8 @@ local function run_worker(text, inbox, changes)
   return ops
 end
 
-local GO <const> = {kind = "cast", value = {op = "go", id = 0}}
-local END <const> = {kind = "cast", value = {op = "end"}}
+local GO <const> = {kind = "cast", right = "node", value = {op = "go", id = 0}}
+local END <const> = {kind = "stop"}
 local NOTHING <const> = false -- who looks finds no message yet
 
 describe("a worker", function()
@@ -40,7 +40,7 @@ describe("a worker", function()
       local tide = require "tide"
       tide.job {name = "j", worker = function(w) print("hello", w.rank) end,
         evaluate = {e = function() return 6, 2 end}}
-    ]], {GO, {kind = "cast", value = {op = "evaluate", id = 3, name = "e"}}, END})
+    ]], {GO, {kind = "cast", right = "node", value = {op = "evaluate", id = 3, name = "e"}}, END})
     assert.same({"ready", "log", "done", "evaluated"}, ops)
     assert.equal("hello\t2", fake.sent[2].value.text)
     assert.same({6, 2}, {fake.sent[4].value.sum, fake.sent[4].value.count})
@@ -53,8 +53,8 @@ describe("a worker", function()
         w:report {loss = 1}
         print(w.params.eps, w:stopping())
       end}
-    ]], {GO, {kind = "cast", value = {op = "evaluate", id = 1, name = "e"}},
-      {kind = "cast", value = {op = "answer", id = 1, params = {eps = 9}, stop = true}}})
+    ]], {GO, {kind = "cast", right = "node", value = {op = "evaluate", id = 1, name = "e"}},
+      {kind = "cast", right = "node", value = {op = "answer", id = 1, params = {eps = 9}, stop = true}}})
     assert.same({"ready", "report", "evaluated", "log", "done"}, {table.unpack(ops, 1, 5)})
     assert.equal("9\ttrue", fake.sent[4].value.text)
   end)
@@ -87,7 +87,7 @@ describe("a worker", function()
     end
   end)
 
-  local function cast(value) return {kind = "cast", value = value} end
+  local function cast(value) return {kind = "cast", right = "node", value = value} end
 
   it("comes to barriers without waiting, and waits for their passing in any order", function()
     local ops = run_worker([[
@@ -169,7 +169,8 @@ describe("a worker", function()
 
   it("takes chunks until the pass is over, and gives back the one it leaves", function()
     local function chunk(id, index)
-      return {kind = "cast", value = {op = "chunk", id = id, index = index, lease = id, first = 1, count = 5}}
+      return {kind = "cast", right = "node",
+              value = {op = "chunk", id = id, index = index, lease = id, first = 1, count = 5}}
     end
     local ops = run_worker([[
       local tide = require "tide"

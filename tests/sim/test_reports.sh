@@ -86,7 +86,7 @@ says out.txt '^STOPPED.4.asked.true.stopped$'
 # ---- what is no report, and no request: an error that names it, and everybody lives on
 cat >wrong.lua <<'LUA'
 local tide, core = require "tide", require "tide.core"
-local shapes = require "tide.cluster.shapes"
+local requests = require "tide.cluster.requests"
 local Group = tide.actor {name = "g", ping = function() return "here" end}
 local job = tide.job {
   name = "wrong",
@@ -109,8 +109,8 @@ tide.main(function()
               group = group.address}
   local wrong <const>, refused = {0 / 0, -1.5, "x", true, {1, "x"}, {}, false}, 0
   for actor, address in pairs(to) do
-    for op, fields in pairs(shapes[actor]) do
-      for _, field in ipairs(fields) do
+    for op, row in pairs(requests[actor]) do
+      for _, field in ipairs(row.fields) do
         for _, value in ipairs(wrong) do
           if not field.fits or not field.fits(value) then
             local answer, err = core.call(address, {op = op, [field.name] = value}, 5)
@@ -122,6 +122,8 @@ tide.main(function()
     end
     local answer, err = core.call(address, {op = "no such request"}, 5)
     assert(not answer and err.message:find "know", actor .. " is silent")
+    answer, err = core.call(address, {op = actor == "agent" and "jobs" or "members", no_such_field = 1}, 5)
+    assert(not answer and (err.message:find("no field `no_such_field`", 1, true) or err.message:find "know"), actor)
   end
   print("refused", refused > 500, group:call("ping")[1], (run:state()))
   run:stop()

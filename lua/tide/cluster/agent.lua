@@ -1,12 +1,13 @@
 -- The agent of a node: an actor registered as "agent" that loads runs, starts their workers and tells how the node is.
 -- It serves calls of any member and never waits for anything but its mailbox.
-local answers = require "tide.cluster.answers"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local heat = require "tide.show.hot_keys"
 local node_status = require "tide.cluster.node_status"
 local pieces = require "tide.run.pieces"
+local requests = require "tide.cluster.requests"
 local script = require "tide.script"
+local service = require "tide.service"
 local stacks = require "tide.cluster.stacks"
 local verbs = require "tide.cluster.verbs"
 
@@ -74,23 +75,18 @@ end
 function ops.localize(request)
   local handle = core.table_find(request.table)
   if handle then core.fiber(function() handle:localize(request.keys) end) end
-  return {}
 end
 
 ---Another bound for a table with clocks: {table=, value=}.
 function ops.consistency(request)
   local handle, err = core.table_find(request.table)
   if not handle then return nil, err end
-  local ok
-  ok, err = pcall(handle.consistency, handle, request.value)
-  if not ok then return nil, err end
-  return {}
+  handle:consistency(request.value)
 end
 
 ---A test aid: {seconds=} that each key served to another node takes this one longer.
 function ops.serve_cost(request)
   core.serve_cost(request.seconds)
-  return {}
 end
 
 ---Takes a run's script: {run=, script={text, sha, args, args_sha, path, modules}, controller=}. Answers the status, and
@@ -198,7 +194,6 @@ end
 function ops.end_worker(request)
   local run = state.runs[request.run]
   if run and run.workers[request.address] then end_workers {[request.address] = true} end
-  return {}
 end
 
 local function forget(id)
@@ -213,7 +208,6 @@ end
 ---Ends a run's workers at once: {run=}.
 function ops.stop(request)
   forget(request.run)
-  return {}
 end
 
 ---A member of a group: {argument = of its body, threads = on a worker thread}; answers its address. It ends with its
@@ -242,7 +236,6 @@ ops["member.stop"] = function(request)
       end)
     end
   end
-  return {}
 end
 
 ---How long this node's workers waited for a table, and how stale what they read was: {table=name}.
@@ -257,7 +250,6 @@ end
 ---Something that others shall be able to ask for: {kind=, text=}.
 function ops.event(request)
   core.event(request.kind, request.text)
-  return {}
 end
 
 ---Jobs whose workers this node has, and its machine: {jobs = {{job=, run=, workers=}, ..}, machine=}.
@@ -271,68 +263,50 @@ function ops.jobs()
   return {jobs = jobs, machine = core.machine()}
 end
 
--- An answer that comes later, by a fiber.
-local LATER <const> = {}
-
-local function beside(message, f, ...)
-  answers.later(message, f, ...)
-  return LATER
-end
-
 ---What actors do at this moment: {address=}, else the workers {run=}, else all workers. Answers {data = encoded
 ---tide.stack records}.
-function ops.stack(request, message)
-  return beside(message, function()
-    local list = {}
-    if request.address then
-      list[1] = {address = request.address}
-    else
-      for _, w in pairs(state.workers) do
-        if not request.run or request.run == w.run then
-          list[#list + 1] = {address = w.address, run = w.run, rank = w.rank}
-        end
+function ops.stack(request)
+  local list = {}
+  if request.address then
+    list[1] = {address = request.address}
+  else
+    for _, w in pairs(state.workers) do
+      if not request.run or request.run == w.run then
+        list[#list + 1] = {address = w.address, run = w.run, rank = w.rank}
       end
     end
-    return {data = pieces.of(core.encode(stacks.look(list)))}
-  end)
+  end
+  return {data = pieces.of(core.encode(stacks.look(list)))}
 end
 
 ---A test aid: from now on this process gets {share=} of one core.
-ops["cpu.share"] = function(request, message)
-  return beside(message, require("tide.cluster.cpu_share").hold, request.share, state.program)
+ops["cpu.share"] = function(request)
+  return require("tide.cluster.cpu_share").hold(request.share, state.program)
 end
 
 ---Gives slots of a table to a node, for command lines, which are no members: {table=, slots=, node=}.
-function ops.move(request, message)
-  return beside(message, function()
-    local handle, err = require("tide.cluster.table_names").find(request.table)
-    if not handle then return nil, err end
-    local ok
-    ok, err = pcall(handle.move, handle, request.slots, request.node)
-    if not ok then return nil, err end
-    return {moved = #request.slots}
-  end)
+function ops.move(request)
+  local handle <const>, err = require("tide.cluster.table_names").find(request.table)
+  if not handle then return nil, err end
+  handle:move(request.slots, request.node)
+  return {moved = #request.slots}
 end
 
 ---Writes a generation of all tables: {dir=, keep=}.
-function ops.checkpoint(request, message)
-  return beside(message, function()
-    local info, err = require("tide.run.checkpoint").save {dir = request.dir, keep = request.keep}
-    if info then core.event("checkpoint", ("generation %d in %s, as asked"):format(info.generation, request.dir)) end
-    return info, err
-  end)
+function ops.checkpoint(request)
+  local info <const>, err = require("tide.run.checkpoint").save {dir = request.dir, keep = request.keep}
+  if info then core.event("checkpoint", ("generation %d in %s, as asked"):format(info.generation, request.dir)) end
+  return info, err
 end
 
 ---Brings all tables back: {dir=, generation=}.
-function ops.restore(request, message)
-  return beside(message, function()
-    local restored, err = require("tide.run.checkpoint").restore(request.dir, request.generation)
-    if restored then
-      restored.job = nil
-      core.event("checkpoint", ("generation %d of %s restored"):format(restored.generation, request.dir))
-    end
-    return restored, err
-  end)
+function ops.restore(request)
+  local restored <const>, err = require("tide.run.checkpoint").restore(request.dir, request.generation)
+  if restored then
+    restored.job = nil
+    core.event("checkpoint", ("generation %d of %s restored"):format(restored.generation, request.dir))
+  end
+  return restored, err
 end
 
 local function node_of(address) return address:match "^%d+" end
@@ -351,7 +325,7 @@ ops["console.open"] = function(request, message)
   if type(id) ~= "string" or not id:find "^%x+$" or #id > 64 then
     return nil, script.error("T0113", "a session is named by hexadecimal digits")
   end
-  if not verbs.at_least(message.right, role) then
+  if not service.at_least(message.right, role) then
     return nil, script.error("T0801", ("a session of role %s takes that right, and this is `%s`"):format(role,
       message.right))
   end
@@ -387,22 +361,20 @@ end
 ---Ends a session at once, whatever it does: {session=}.
 ops["console.drop"] = function(request, message)
   local known = state.consoles[request.session]
-  if known and not known.owners[node_of(message.from)] and not verbs.at_least(message.right, "admin") then
+  if known and not known.owners[node_of(message.from)] and not service.at_least(message.right, "admin") then
     return nil, script.error("T0801", "this session is another's: to end it takes the right `admin`")
   end
   if known then core.kill(known.address) end
-  return {}
 end
 
 ---Begins to record spans: {events=} of each thread.
 ops["trace.start"] = function(request)
-  local ok, err = core.trace_start(request.events)
-  return ok and {} or nil, err
+  local ok <const>, err = core.trace_start(request.events)
+  if not ok then return nil, err end
 end
 
 ops["trace.stop"] = function()
   core.trace_stop()
-  return {}
 end
 
 ---{cursor=, origin=}: some of what was recorded, as text, and the cursor of the rest.
@@ -412,12 +384,9 @@ ops["trace.read"] = function(request)
 end
 
 ---For command lines, which are no members: these nodes are about to end with their cluster: {ids={..}}.
-function ops.ends(request, message)
-  return beside(message, function()
-    local ok, err = core.ends(request.ids)
-    if not ok then return nil, err end
-    return {}
-  end)
+function ops.ends(request)
+  local ok <const>, err = core.ends(request.ids)
+  if not ok then return nil, err end
 end
 
 -- The way of a node that leaves: its workers finish what they have in hand, its runs say so, its rows are handed on.
@@ -459,7 +428,6 @@ function ops.quit(request)
   else
     state.ending = "now"
   end
-  return {}
 end
 
 ---The same in order, for command lines: {grace_s=}.
@@ -488,51 +456,37 @@ function ops.vacated(request, message)
     state.leaving.waits[request.run] = nil
     forget(request.run)
   end
-  return {}
 end
 
-verbs.check("agent", ops)
+local function worker_ended(id, worker)
+  state.workers[id] = nil
+  local run <const> = state.runs[worker.run]
+  if run then run.workers[worker.address] = nil end
+end
 
-local function serve(message)
-  if message.kind == "exit" then
-    local worker <const> = state.workers[message.call]
-    if worker then
-      state.workers[message.call] = nil
-      local run <const> = state.runs[worker.run]
-      if run then run.workers[worker.address] = nil end
-      return
-    end
-    local member <const> = state.members[message.call]
-    if member then
-      state.members[message.call] = nil
-      end_workers {[member.address] = true}
-      return
-    end
-    for id, run in pairs(state.runs) do
-      if run.controller == message.from then forget(id) end
-    end
-    for id, known in pairs(state.consoles) do
-      if known.address == message.from then state.consoles[id] = nil end
-    end
-    return
+local function exited(message)
+  local id <const>, from <const> = message.call, message.from
+  if state.workers[id] then return worker_ended(id, state.workers[id]) end
+  local member <const> = state.members[id]
+  if member then
+    state.members[id] = nil
+    return end_workers {[member.address] = true}
   end
-  if message.kind == "stop" then
+  for run, known in pairs(state.runs) do
+    if known.controller == from then forget(run) end
+  end
+  for session, known in pairs(state.consoles) do
+    if known.address == from then state.consoles[session] = nil end
+  end
+end
+
+local requested <const> = service.new {
+  name = "the agent", rows = requests.agent, answers = ops, audit = verbs.audit "agent", exited = exited,
+  stopped = function()
     state.ending = state.ending or "now"
-    return
-  end
-  local request = message.value
-  local op = type(request) == "table" and ops[request.op]
-  if not op then
-    if message.kind == "call" then
-      core.answer_error(message, script.error("T0113", "the agent does not know this request"))
-    end
-    return
-  end
-  local allowed <const>, refusal = verbs.admit("agent", request.op, request, message)
-  local ok, answer, err = true, nil, refusal
-  if allowed then ok, answer, err = xpcall(op, script.failure, request, message) end
-  if answer ~= LATER then answers.give(message, ok, answer, err) end
-end
+    return true
+  end,
+}
 
 ---Lets others find the cluster of a program that has its first node inside, until the agent ends.
 ---@return table? published to be closed
@@ -550,6 +504,38 @@ local function publish()
   return setmetatable({}, {__close = function() directory.unpublish(name) end})
 end
 
+-- Whether this node has gone, as it sees itself or as the others do.
+---@return table|nil why it ends
+local function has_gone()
+  local node <const> = core.node()
+  if node.state == "dead" then return {why = "dead", reason = node.reason, own = true} end
+  local me <const> = core.member()
+  if me and (me.state == "dead" or me.state == "left") then return {why = me.state, reason = me.reason} end
+  return nil
+end
+
+local looked_at = 0
+
+-- What is due now and then.
+---@return table|nil why the node ends
+local function look()
+  looked_at = core.now()
+  require("tide.cluster.runs").keep()
+  core.audit_sync()
+  if state.program then require "tide.cluster.own_log"() end
+  return has_gone()
+end
+
+---@return table|nil why the node ends
+local function turn()
+  if core.interrupted() > 0 or state.leave_on_eof and core.input_ended() then begin_leaving() end
+  if state.leaving and has_finished() then end_leaving() end
+  local leaving <const> = state.leaving
+  local gone <const> = (leaving and leaving.over or core.now() - looked_at >= STATE_EVERY_S) and look() or nil
+  if gone or not state.ending then return gone end
+  return {why = state.ending, left_s = leaving and leaving.grace_s - (core.now() - leaving.began)}
+end
+
 ---Body of the actor. Returns why the node shall end: {why = "leave"|"now"|"dead", reason=}.
 ---@param o? {program?: string, grace_s?: number, leave_on_eof?: boolean, embedded?: boolean} program: of this process,
 ---if it is the tide program; embedded: it is another one with a node inside
@@ -561,28 +547,10 @@ function agent.main(o)
   local _ <close> = o and o.embedded and publish() or nil
   core.trap_exits(true)
   core.open "read"
-  local looked_at = 0
-  while not state.ending do
-    local leaves <const> = state.leaving and state.leaving.over
-    local message = core.receive(leaves and LEFT_POLL_S or POLL_S)
-    if message then serve(message) end
-    if core.interrupted() > 0 or state.leave_on_eof and core.input_ended() then begin_leaving() end
-    if state.leaving and has_finished() then end_leaving() end
-    if leaves or core.now() - looked_at >= STATE_EVERY_S then
-      looked_at = core.now()
-      require("tide.cluster.runs").keep()
-      core.audit_sync()
-      if state.program then require "tide.cluster.own_log"() end
-      local node <const> = core.node()
-      if node.state == "dead" then return {why = "dead", reason = node.reason, own = true} end
-      local me = core.member()
-      if me and (me.state == "dead" or me.state == "left") then
-        return {why = me.state, reason = me.reason}
-      end
-    end
-  end
-  local leaving <const> = state.leaving
-  return {why = state.ending, left_s = leaving and leaving.grace_s - (core.now() - leaving.began)}
+  return requested:run {
+    wait_s = function() return state.leaving and state.leaving.over and LEFT_POLL_S or POLL_S end,
+    turn = turn,
+  }
 end
 
 return agent

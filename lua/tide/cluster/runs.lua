@@ -10,11 +10,11 @@
 --   queued -> starting -> running <-> paused, suspended -> stopping -> done | stopped | failed | lost
 --
 -- docs/guides/runs.md is the guide.
-local answers = require "tide.cluster.answers"
 local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 local errors = require "tide.errors"
-local shapes = require "tide.cluster.shapes"
+local requests = require "tide.cluster.requests"
+local service = require "tide.service"
 local text = require "tide.text"
 local verbs = require "tide.cluster.verbs"
 
@@ -463,9 +463,8 @@ function ops.tables(request)
   local r <const>, err = find(request.n)
   if not r then return nil, err end
   r.keeps, r.named = request.keeps, request.named
-  local ok, problem = save(r)
+  local ok <const>, problem = save(r)
   if not ok then return nil, problem end
-  return {}
 end
 
 -- The whole name of a table.
@@ -523,7 +522,7 @@ function ops.grant(request, message)
   end
   self.waiting[r.n] = message
   self.scheduler:event("submit", r)
-  return "later"
+  return service.LATER
 end
 
 ---More slots for a run that goes on: {n, slots = how many more} -> {grant = {[node] = slots}}; nothing is waited for.
@@ -565,9 +564,8 @@ ops["slots.less"] = function(request)
   if request.grant then
     r.slots = math.max(1, count_of(r.grant))
   end
-  local ok, problem = save(r)
+  local ok <const>, problem = save(r)
   if not ok then return nil, problem end
-  return {}
 end
 
 ---How a run is: {n, uid, state, why, progress, params, workers}, by its controller, again and again. From an actor that
@@ -594,7 +592,6 @@ function ops.tell(request, message)
   end
   self.scheduler:told(r, request)
   if changed or request.params then core.fiber(save, r) end
-  return {}
 end
 
 ---A host has done with a run: {n, state, why, exit, tables = whether its rows go}.
@@ -607,9 +604,8 @@ function ops.close(request)
   r.exit = request.exit
   if request.tables == false then r.closed = true end
   close(r)
-  local ok, problem = save(r)
+  local ok <const>, problem = save(r)
   if not ok then return nil, problem end
-  return {}
 end
 
 local function row_of(r)
@@ -674,7 +670,7 @@ function ops.verb(request)
   if not VERBS[request.verb] then
     return nil, errors.new("T0113", {message = ("a run has no verb `%s`"):format(text.clean(tostring(request.verb)))})
   end
-  local fits <const>, mistake = shapes.check("run", "verb." .. request.verb, request.arguments or {})
+  local fits <const>, mistake = service.check(requests.run, "verb." .. request.verb, request.arguments or {})
   if not fits then return nil, mistake end
   if runs.ENDED[r.state] then
     return nil, has_ended(r)
@@ -745,27 +741,10 @@ local function exited(message)
   end)
 end
 
-local function serve(message)
-  if message.kind == "exit" then return exited(message) end
-  local request <const> = message.value
-  local op <const> = type(request) == "table" and ops[request.op]
-  if not op then
-    if message.kind == "call" then
-      core.answer_error(message, errors.new("T0113", {message = "the keeper of runs does not know this request"}))
-    end
-    return
-  end
-  local allowed <const>, refusal = verbs.admit("runs", request.op, request, message)
-  if not allowed then
-    if message.kind == "call" then core.answer_error(message, refusal) end
-    return
-  end
-  core.fiber(function()
-    local ok, answer, err = xpcall(op, require("tide.script").failure, request, message)
-    if answer ~= "later" then answers.give(message, ok, answer, err) end
-  end)
-end
+local requested <const> = service.new {name = "the keeper of runs", rows = requests.runs, answers = ops, waits = true,
+                                       audit = verbs.audit "runs", exited = exited}
 
+---@return boolean whether another node is the controller now
 local function tick()
   serve_queue()
   self.scheduler:tick()
@@ -786,6 +765,8 @@ local function tick()
       end)
     end
   end
+  local node <const> = core.node()
+  return node.controller ~= node.id
 end
 
 ---Body of the actor; ends when another node commands.
@@ -793,7 +774,6 @@ function runs.main()
   core.trap_exits(true)
   if not core.register(NAME) then return end
   core.open "read"
-  verbs.check("runs", ops)
   core.title "runs"
   self = {records = {}, waiting = {}, monitors = {}, next = 1, sweep_at = core.now() + SWEEP_S}
   local ok, err = load_records()
@@ -803,14 +783,7 @@ function runs.main()
   end
   self.scheduler = require("tide.scheduler").new(keeper())
   self.scheduler:recover()
-  while true do
-    local node <const> = core.node()
-    if node.controller ~= node.id then return end
-    local message = core.receive(next(self.waiting) and 0.05 or TICK_S)
-    if message and message.kind == "stop" then return end
-    if message then serve(message) end
-    tick()
-  end
+  requested:run {wait_s = function() return next(self.waiting) and 0.05 or TICK_S end, turn = tick}
 end
 
 return runs

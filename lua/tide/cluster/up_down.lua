@@ -7,6 +7,8 @@ local detached = require "tide.cluster.detached"
 local directory = require "tide.cluster.directory"
 local errors = require "tide.errors"
 local node_status = require "tide.cluster.node_status"
+local requests = require "tide.cluster.requests"
+local service = require "tide.service"
 local verbs = require "tide.cluster.verbs"
 local job = require "tide.run.job"
 
@@ -38,6 +40,31 @@ local function tell_ends(nodes)
       core.log("error", ("the process of %s %s"):format(child.name, how))
     end
   end
+end
+
+-- What the control actor does until it is told to end.
+---@return table|nil why this node has gone
+local function serve(nodes)
+  local runs <const> = require "tide.cluster.runs"
+  local ending, synced_at = false, core.now()
+  local answers <const> = {quit = function() ending = true end}
+  for name, look in pairs(node_status.ops) do answers[name] = look end
+  local control <const> = service.new {name = "the control actor", rows = requests.control, answers = answers,
+                                       audit = verbs.audit "control"}
+  runs.keep()
+  local over <const> = control:run {wait_s = 0.1, turn = function()
+    runs.keep()
+    tell_ends(nodes)
+    if core.now() - synced_at > 1 then
+      synced_at = core.now()
+      core.audit_sync()
+      require "tide.cluster.own_log"()
+    end
+    local node <const> = core.node()
+    if node.state == "dead" then return {why = "dead", reason = node.reason, own = true} end
+    return (ending or core.interrupted() > 0) and {} or nil
+  end}
+  return over and over.why and over or nil
 end
 
 ---Control actor of a cluster of `tide up`: starts the nodes as children, publishes where the cluster is, and ends
@@ -73,40 +100,11 @@ function standing.control(a)
   end
   core.register("control")
   core.open "read"
-  local runs <const> = require "tide.cluster.runs"
-  local ending
-  local synced_at = core.now()
-  while not ending do
-    runs.keep()
-    tell_ends(nodes)
-    if core.now() - synced_at > 1 then
-      synced_at = core.now()
-      core.audit_sync()
-      require "tide.cluster.own_log"()
-    end
-    local message = core.receive(0.1)
-    local request <const> = message and message.kind == "call" and type(message.value) == "table" and message.value
-    local allowed, refusal = true, nil
-    if request then allowed, refusal = verbs.admit("control", request.op, request, message) end
-    if not allowed then
-      core.answer_error(message, refusal)
-    elseif request and request.op == "quit" then
-      core.answer(message, {})
-      ending = true
-    elseif request and node_status.ops[request.op] then
-      core.answer(message, node_status.ops[request.op](request))
-    elseif message and message.kind == "call" then
-      core.answer_error(message, errors.new("T0113", "this request is not known"))
-    elseif message and message.kind == "stop" then
-      ending = true
-    end
-    ending = ending or core.interrupted() > 0
-    local state <const> = core.node()
-    if state.state == "dead" then
-      for _, child in ipairs(nodes) do child.process:signal(9) end
-      directory.unpublish(a.cluster)
-      return {why = "dead", reason = state.reason, own = true}
-    end
+  local gone <const> = serve(nodes)
+  if gone then
+    for _, child in ipairs(nodes) do child.process:signal(9) end
+    directory.unpublish(a.cluster)
+    return gone
   end
   local ours <const>, ids <const> = {}, {} -- they end with the cluster: nobody is to take their rows
   for _, child in ipairs(nodes) do ours[child.name] = true end

@@ -8,18 +8,20 @@
 -- A job has a batching seat when it declares `batch`: each worker's share is w.batch, and what a worker reports as
 -- `examples`, with the seconds it did not wait, is what its speed is judged by. It has a comm seat when it declares
 -- `comm`: how the gradients of each layer travel.
+local audit = require "tide.cluster.verbs"
 local Batching = require "tide.policy.batching"
 local core = require "tide.core"
 local dispatch = require "tide.policy.dispatch"
 local errors = require "tide.errors"
-local rights = require "tide.cluster.verbs"
 local Comm = require "tide.policy.comm"
 local guard = require "tide.policy.guard"
 local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
 local report = require "tide.run.report"
+local requests = require "tide.cluster.requests"
 local script = require "tide.script"
 local servers = require "tide.policy.servers"
+local service = require "tide.service"
 local shares = require "tide.policy.shares"
 local Sync = require "tide.policy.sync"
 
@@ -467,7 +469,9 @@ function verbs.journal(host)
   return nil, errors.new("T0303", "this run keeps no journal: a simulated one leaves nothing on the disk")
 end
 
-rights.check("policies", verbs)
+---What may be asked of policies.
+live.asked = service.new {name = "a seat of policies", rows = requests.policies, answers = verbs,
+                          audit = audit.audit "policies"}
 
 -- Below admin only policies that are known to be good: that ship with Tide, or that an admin, or a node's script, has
 -- brought to this run.
@@ -477,8 +481,18 @@ function live.approves(self, policy, right)
   local name <const> = tostring(policy.path or ""):gsub("%.lua$", "")
   self.approved = self.approved or {}
   local sha <const> = core.sha256(policy.text)
-  if rights.at_least(right, "admin") then self.approved[sha] = true end
+  if service.at_least(right, "admin") then self.approved[sha] = true end
   return self.approved[sha] or core.embedded("policies/" .. name) == policy.text
+end
+
+---The request inside: what a verb of policies holds.
+---@param request {verb: string, arguments: string}
+---@return table
+function live.arguments(request)
+  local a <const> = core.plain_decode(request.arguments)
+  if type(a) ~= "table" then return {op = request.verb, arguments = a} end
+  a.op = request.verb
+  return a
 end
 
 ---What a script or the command line asks: {verb=, arguments= plain bytes}.
@@ -487,15 +501,13 @@ end
 ---@return string|nil plain bytes, table? err
 function live:serve(request, message)
   local right <const> = message.right
-  local verb = verbs[request.verb]
-  local a = type(request.arguments) == "string" and core.plain_decode(request.arguments)
-  local allowed, refusal = rights.admit("policies", request.verb, type(a) == "table" and a or {}, message)
+  local a <const> = live.arguments(request)
+  local allowed <const>, refusal = live.asked:admit(a, message)
   if not allowed then return nil, refusal end
-  if not verb or type(a) ~= "table" then return nil, errors.new("T0113", "this request is not known") end
   if not live.approves(self, a.policy, right) then
     return nil, errors.new("T0801", "a policy that does not ship with Tide takes the right `admin`, once")
   end
-  local answer, err = verb(self.host, a)
+  local answer, err = verbs[a.op](self.host, a)
   if answer == nil then return nil, err end
   return core.plain_encode(answer)
 end

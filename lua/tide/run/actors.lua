@@ -7,8 +7,9 @@
 local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 local errors = require "tide.errors"
+local requests = require "tide.cluster.requests"
 local script = require "tide.script"
-local shapes = require "tide.cluster.shapes"
+local service = require "tide.service"
 local text = require "tide.text"
 
 local actors = {}
@@ -89,23 +90,17 @@ function actors.member(a)
   local self = {rank = a.rank, size = a.size, node = core.node().name, life = a.life}
   if class.start then class.start(self, a.arguments) end
   core.send(a.group, {op = "started", rank = a.rank, life = a.life})
-  while true do
-    local message = core.receive()
-    local m <const> = message and message.value
-    if message and message.kind == "stop" or type(m) == "table" and m.op == "end" then
-      if class.ended then class.ended(self, "stop") end
-      return
-    elseif type(m) == "table" and m.op == "run" then
-      local answer, problem = run_method(class, self, m)
-      if message.kind == "call" then
-        local told = answer and core.answer(message, answer)
-        if not told then core.answer_error(message, problem or errors.new("T0511", {node = self.node})) end
-      elseif not answer then
-        if class.ended then class.ended(self, tostring(problem.message)) end
-        error(problem, 0)
-      end
-    end
-  end
+  local over = false
+  local served <const> = service.new {
+    name = "an actor", rows = requests.member,
+    answers = {run = function(m) return run_method(class, self, m) end, ["end"] = function() over = true end},
+    failed = function(_, problem) -- of a cast: the actor ends
+      if class.ended then class.ended(self, tostring(problem.message)) end
+      error(problem, 0)
+    end,
+  }
+  served:run {turn = function() return over end}
+  if class.ended then class.ended(self, "stop") end
 end
 
 ---- the keeper ------------------------------------------------------------------------------------------------------
@@ -286,26 +281,27 @@ function actors.keeper(a)
   ask_all(members, start)
   if a.owner then core.monitor(a.owner) end
 
-  local ops = {
+  local over = false
+  local function finish()
+    for _, m in ipairs(members) do end_member(m) end
+    for _, w in ipairs(watchers) do core.answer(w.message, {over = true}) end
+    watchers = {}
+  end
+  local answers <const> = {
     started = function(request)
       local m <const> = members[request.rank]
       if m and m.life == request.life then changed(m, "up") end
     end,
     call = function(request, message)
       if calls >= CALLS_MAX or broken then
-        return core.answer_error(message, broken or errors.new("T0601", {
-          message = ("%d calls of the group are under way"):format(calls)}))
+        return nil, broken or errors.new("T0601", {message = ("%d calls of the group are under way"):format(calls)})
       end
       calls = calls + 1
-      if not request.stream then
-        core.fiber(function() core.answer(message, call(request)) end)
-        return
-      end
+      if not request.stream then return service.later(message, call, request) end
       newest_stream = newest_stream + 1
       local stream <const> = {id = newest_stream, ready = {}, caller = message.from}
       streams[stream.id] = stream
       watch_caller(message.from)
-      core.answer(message, {stream = stream.id})
       core.fiber(function()
         call(request, function(one)
           if streams[stream.id] then table.insert(stream.ready, one) end -- else nobody asks for it any more
@@ -314,12 +310,14 @@ function actors.keeper(a)
         stream.over = true
         pass_on(stream)
       end)
+      return {stream = stream.id}
     end,
     next = function(request, message)
       local stream <const> = streams[request.stream]
-      if not stream then return core.answer(message, {over = true}) end
+      if not stream then return {over = true} end
       stream.waits = message
       pass_on(stream)
+      return service.LATER
     end,
     drop = function(request) streams[request.stream] = nil end,
     changes = function(request, message)
@@ -327,48 +325,33 @@ function actors.keeper(a)
       watchers[#watchers + 1] = {after = math.max(request.after or change_count, change_count - CHANGES_MAX),
         message = message}
       tell_watchers()
+      return service.LATER
     end,
-    cast = function(request, message)
+    cast = function(request)
       for _, m in ipairs(chosen(request.ranks)) do
         if m.address then
           core.send(m.address, {op = "run", method = request.method, arguments = request.arguments,
             count = request.count})
         end
       end
-      if message.kind == "call" then core.answer(message, {}) end
     end,
-    members = function(_, message)
+    members = function()
       local list = {}
       for i, m in ipairs(members) do
         list[i] = {rank = m.rank, node = m.node, state = m.state, life = m.life, address = m.address,
           why = m.err and m.err.message or nil}
       end
-      core.answer(message, {members = list, changes = change_count})
+      return {members = list, changes = change_count}
+    end,
+    close = function()
+      finish()
+      over = true
     end,
   }
-  local function finish()
-    for _, m in ipairs(members) do end_member(m) end
-    for _, w in ipairs(watchers) do core.answer(w.message, {over = true}) end
-  end
-  while true do
-    local message = core.receive()
-    local request <const> = message and message.value
-    if message and message.kind == "exit" then
-      if exited(message) then return finish() end
-    elseif message and message.kind == "stop" then
-      return finish()
-    elseif type(request) == "table" and request.op == "close" then
-      finish()
-      if message.kind == "call" then core.answer(message, {}) end
-      return
-    elseif type(request) == "table" and ops[request.op] then
-      local ok, err = shapes.check("group", request.op, request)
-      if ok then ok, err = xpcall(ops[request.op], script.failure, request, message) end
-      if not ok and message.kind == "call" then core.answer_error(message, err) end
-    elseif message and message.kind == "call" then
-      core.answer_error(message, errors.new("T0113", {message = "a group does not know this request"}))
-    end
-  end
+  local keeper <const> = service.new {name = "a group", rows = requests.group, answers = answers,
+    exited = function(message) over = exited(message) or over end}
+  keeper:run {turn = function() return over end}
+  finish()
 end
 
 ---- handles ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@
 -- When a node is lost, a job that allows it goes on (losses.lua): nobody waits for the node's workers any more
 -- (barrier.lua), what they had not completed of the data goes to others (chunks.lua), and nothing they may still say
 -- counts. Rows that lived on that node alone are gone, and end the run.
-local answering = require "tide.cluster.answers"
 local ask_all = require "tide.ask_all"
 local chunks = require "tide.run.chunks"
 local core = require "tide.core"
@@ -17,10 +16,10 @@ local events = require "tide.cluster.events"
 local losses = require "tide.run.losses"
 local outbox = require "tide.run.outbox"
 local report = require "tide.run.report"
+local requests = require "tide.cluster.requests"
 local run_log = require "tide.run.run_log"
 local script = require "tide.script"
-local shapes = require "tide.cluster.shapes"
-local verbs = require "tide.cluster.verbs"
+local service = require "tide.service"
 
 local controller = {from_worker = {}, from_driver = {}} -- by op of what they say
 controller.__index = controller
@@ -36,13 +35,15 @@ local CALL_S <const> = 30
 ---@param a table {run, script, job, params, seed, tables, nodes = {{name, id, agent, workers}}, total, examples,
 --- resume}
 function controller.new(a)
-  local resume = a.resume or {}
-  return setmetatable({
+  local resume <const> = a.resume or {}
+  local self <const> = setmetatable({
     a = a, params = resume.params or a.params or {}, state = resume.state or {}, workers = {}, live = 0, ready = 0,
     monitors = {}, outbox = outbox.new(), clock = resume.reports or 0, evaluations = {}, next_evaluation = 0,
     partial = {}, done_examples = resume.examples or 0, records = {}, started_at = core.now(), baseline = {},
     progress_changed = false, workers_lost = 0,
   }, controller)
+  self.heard, self.requested = self:from_workers(), self:from_others()
+  return self
 end
 
 ---- events for the driver -----------------------------------------------------------------------------------------
@@ -316,12 +317,12 @@ function from_driver.next(self, request, message)
   if request.continue then self:release() end
   self.poll, self.polled_at = message, core.now()
   if self:has_events() then self:flush() end
+  return service.LATER
 end
 
-function from_driver.continue(self, request, message)
+function from_driver.continue(self, request)
   self.hold = request.hold
   self:release()
-  if message.kind == "call" then core.answer(message, {}) end
 end
 
 -- What came of something that the driver asks of a run: nothing more to say, or why not.
@@ -330,8 +331,6 @@ local function outcome(self, who, why)
   if why then return nil, script.error("T0113", ("%s: %s"):format(who, why)) end
   return {}
 end
-
-local function reply(self, message, who, why) answering.give(message, true, outcome(self, who, why)) end
 
 ---One more node: {node = {name, id, agent, workers, store}}. Its workers join the run.
 function from_driver.joined(self, request)
@@ -346,22 +345,20 @@ function from_driver.joined(self, request)
 end
 
 ---Workers come or go until there are `count`.
-function from_driver.workers(self, request, message)
-  answering.later(message, function() -- on a shared cluster it asks for slots
-    local over <const> = self.failed or self.finished
-    return outcome(self, "run:set_workers", self.finished and "the run is over"
-      or not over and self:set_workers(request.count))
-  end)
+function from_driver.workers(self, request) -- on a shared cluster it asks for slots
+  local over <const> = self.failed or self.finished
+  return outcome(self, "run:set_workers", self.finished and "the run is over"
+    or not over and self:set_workers(request.count))
 end
 
 ---The driver could not start nodes for so many workers.
 function from_driver.not_joined(self, request) self.coming = math.max((self.coming or 0) - request.count, 0) end
 
 ---A test aid: this worker takes `factor` times as long for its work from now on.
-function from_driver.slow(self, request, message)
+function from_driver.slow(self, request)
   local w = self.workers[request.rank]
   if w and w.address then core.send(w.address, {op = "slow", factor = request.factor}) end
-  reply(self, message, "run:slow_worker", not (w and w.state ~= "lost")
+  return outcome(self, "run:slow_worker", not (w and w.state ~= "lost")
     and ("there is no worker %d: they are 1 to %d"):format(request.rank, #self.workers))
 end
 
@@ -374,9 +371,9 @@ function from_driver.leaving(self, request, message)
 end
 
 ---These workers leave after their next report: {ranks=}.
-function from_driver.drop(self, request, message)
+function from_driver.drop(self, request)
   local over <const> = self.failed or self.finished
-  reply(self, message, "run:drop_worker", self.finished and "the run is over"
+  return outcome(self, "run:drop_worker", self.finished and "the run is over"
     or not over and self:drop(request.ranks))
 end
 
@@ -443,42 +440,37 @@ local function count(self)
 end
 
 ---Counters of all nodes that are there, each with what it was when the run began, and their hottest keys by table.
-function from_driver.counters(self, _, message) answering.later(message, count, self) end
+function from_driver.counters(self) return count(self) end
 
 ---A verb of policies: {verb=, arguments= plain bytes} -> {result= plain bytes}.
 function from_driver.policy(self, request, message)
-  if message.kind ~= "call" then return end
   if not self.policies then
-    return core.answer_error(message, script.error("T0303", self:is_starting()
-      and "the run has not started yet"
-      or ("job `%s` declares neither `batch` nor `comm` and names no policies: it has no seats"):format(self.a.job)))
+    return nil, script.error("T0303", self:is_starting() and "the run has not started yet"
+      or ("job `%s` declares neither `batch` nor `comm` and names no policies: it has no seats"):format(self.a.job))
   end
-  local result, err = self.policies:serve(request, message)
-  if not result then return core.answer_error(message, err) end
+  local result <const>, err = self.policies:serve(request, message)
+  if not result then return nil, err end
   events.of_policy(self, request.verb, core.plain_decode(result))
-  core.answer(message, {result = result})
+  return {result = result}
 end
 
 ---How the run is: {} -> {state, why}.
-function from_driver.state(self, _, message)
-  local state, why = self:run_state()
-  core.answer(message, {state = state, why = why})
+function from_driver.state(self)
+  local state <const>, why <const> = self:run_state()
+  return {state = state, why = why}
 end
 
 ---Some of the run's log: {after = position} -> {text, size, next}; without `after` the newest.
-function from_driver.log(self, request, message)
-  local text <const>, size <const>, next_at <const> = run_log.read(self.a.directory or "?", request.after)
-  core.answer(message, {text = text or "", size = size or 0, next = next_at or 0})
-end
+function from_driver.log(self, request) return run_log.answer(self.a.directory or "?", request.after) end
 
-function from_driver.close(self, _, message)
+function from_driver.close(self)
   local state <const>, why <const> = self:run_state()
   self:end_workers()
   if self.policies then self.policies:close() end
   self:tell_runs(true)
   self:close_records()
   self.policies, self.closed = nil, true
-  core.answer(message, {state = state, why = why, params = self.params})
+  return {state = state, why = why, params = self.params}
 end
 
 require("tide.run.life").extend(controller, from_driver)
@@ -500,55 +492,51 @@ function controller:exited(message)
   self.suspect = self.suspect or {err = err, at = core.now(), worker = w}
 end
 
-function controller:handle(message)
-  local value = message.value
-  if message.right ~= "node" then return self:serve_client(message) end
-  if message.kind == "exit" then return self:exited(message) end
-  if message.kind == "stop" then
-    self.closed = true
-    return
-  end
-  local op <const> = type(value) == "table" and value.op
-  if message.kind == "cast" and op and value.rank and from_worker[op] then
-    return self:hear(self.workers[value.rank], value)
-  end
-  self:serve(op, value, message)
-end
-
----Something that a worker says. What is malformed, and what goes wrong on its account, ends the run with an error that
----names the worker: it waits for an answer that it cannot get.
-function controller:hear(w, value)
-  if not w or w.state == "lost" or w.life ~= value.life or self.failed then return end
-  local ok, err = shapes.check("worker", value.op, value)
-  if ok then ok, err = xpcall(from_worker[value.op], script.failure, self, w, value) end
-  if ok then return end
+-- What is malformed, and what goes wrong on a worker's account, ends the run with an error that names the worker: it
+-- waits for an answer that it cannot get.
+local function blame(self, w, err)
   err = errors.from(err)
   err.node, err.actor = w.node.name, ("worker %s/%d"):format(self.a.job, w.rank)
   if err.code:find "^T01" then err.exit = 1 end -- no misuse of the command
   self:fail(err)
 end
 
----Serves a request of the driver, of a node, or of a client: it is answered, whatever it holds.
-function controller:serve(op, value, message)
-  local f <const> = from_driver[op]
-  local ok, err = nil, script.error("T0113", "a run does not know this request")
-  if f then ok, err = shapes.check("run", op, value) end
-  if ok then ok, err = xpcall(f, script.failure, self, value, message) end
-  if ok then return end
-  if message.kind == "call" then return core.answer_error(message, err) end
-  self:emit {kind = "log", text = ("%s: %s"):format(tostring(op), errors.from(err).message)}
+---What workers say.
+function controller:from_workers()
+  return service.new {
+    name = "a run", rows = requests.worker, answers = from_worker, envelope = {rank = true, life = true},
+    from = function(m)
+      local w <const> = self.workers[m.rank]
+      return w and w.state ~= "lost" and w.life == m.life and not self.failed and w or nil
+    end,
+    invoke = function(f, m, w) return f(self, w, m) end,
+    failed = function(m, err) blame(self, self.workers[m.rank], err) end,
+  }
 end
 
--- Its policies and how it is are all that clients may ask a run about.
-function controller:serve_client(message)
-  local value <const> = message.value
-  if message.kind ~= "call" then return end
-  local op <const> = type(value) == "table" and value.op
-  if op ~= "policy" then -- which looks at the verb's own row
-    local allowed <const>, refusal = verbs.allows("run", op, message.right)
-    if not allowed then return core.answer_error(message, refusal) end
-  end
-  self:serve(op, value, message)
+---What the driver, nodes, the keeper of runs and clients ask.
+function controller:from_others()
+  return service.new {
+    name = "a run", rows = requests.run, answers = from_driver,
+    invoke = function(f, request, message) return f(self, request, message) end,
+    failed = function(request, err, message)
+      if message.right ~= "node" then return end
+      local op <const> = type(request) == "table" and request.op or request
+      self:emit {kind = "log", text = ("%s: %s"):format(tostring(op), errors.from(err).message)}
+    end,
+    route = function(message)
+      local m <const> = message.value
+      local by_worker <const> = message.kind == "cast" and message.right == "node" and type(m) == "table"
+      return by_worker and m.rank and from_worker[m.op] and self.heard or nil
+    end,
+    exited = function(message) self:guard(self.exited, message) end,
+  }
+end
+
+---Calls a method; what it raises ends the run.
+function controller:guard(method, ...)
+  local ok, err = xpcall(method, script.failure, self, ...)
+  if not ok then self:fail(err) end
 end
 
 ---Things that are due by time.
@@ -585,33 +573,33 @@ function controller:publish_policies()
   if not ok and err.name ~= "EEXIST" then error(err, 0) end
 end
 
----Handles one message, and what is due.
-function controller:turn()
-  self:look_for_slots()
-  local message = core.receive(self.poll and 0.05 or TICK_S)
-  if message then self:handle(message) end
-  self:tick()
+-- The script, and what of it is the controller's.
+local function load_script(self)
+  local a <const> = self.a
+  local loaded, problem = script.load {text = a.script.text, path = a.script.path, args = a.script.args,
+                                       role = "controller", modules = a.script.modules}
+  if not loaded then error(problem, 0) end
+  self.job = script.jobs[a.job]
+  local time <const> = self.job.stop and self.job.stop.time
+  if require("tide.policy.live").has_seats(self.job) then self:publish_policies() end
+  self.stop_time_s = type(time) == "string" and require("tide.units").parse_duration(time) or time
 end
 
 ---Body of the actor.
 function controller.main(a)
   core.trap_exits(true)
   core.open "read"
-  local self = controller.new(a)
-  local ok, err = xpcall(function()
-    local loaded, problem = script.load {text = a.script.text, path = a.script.path, args = a.script.args,
-                                         role = "controller", modules = a.script.modules}
-    if not loaded then error(problem, 0) end
-    self.job = script.jobs[a.job]
-    local time = self.job.stop and self.job.stop.time
-    if require("tide.policy.live").has_seats(self.job) then self:publish_policies() end
-    self.stop_time_s = type(time) == "string" and require("tide.units").parse_duration(time) or time
-  end, script.failure)
+  local self <const> = controller.new(a)
+  local ok, err = xpcall(load_script, script.failure, self)
   if ok then self:try_to_start() else self:fail_or_suspect(err) end
-  while not self.closed do
-    local done, problem = xpcall(self.turn, script.failure, self)
-    if not done then self:fail(problem) end
-  end
+  self.requested:run {
+    wait_s = function() return self.poll and 0.05 or TICK_S end,
+    turn = function()
+      self:guard(self.tick)
+      self:guard(self.look_for_slots)
+      return self.closed
+    end,
+  }
 end
 
 return controller

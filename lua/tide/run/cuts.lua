@@ -1,7 +1,7 @@
 -- Checkpoints of a run: what its workers and its controller say of a cut, and the writing of a generation.
-local answers = require "tide.cluster.answers"
 local core = require "tide.core"
 local script = require "tide.script"
+local service = require "tide.service"
 
 local cuts = {}
 
@@ -133,19 +133,18 @@ function cuts.extend(controller)
     local o = self.job.checkpoint or {}
     local dir = request.dir or o.dir
     if not dir then
-      return core.answer_error(message, script.error("T0708", ("job `%s` names no directory for checkpoints"):format(
-        self.a.job)))
+      return nil, script.error("T0708", ("job `%s` names no directory for checkpoints"):format(self.a.job))
     end
     local cut <const> = request.cut or o.cut
     local settings <const>, problem = require("tide.run.checkpoint").settings {dir = dir, cut = cut}
-    if not settings then return core.answer_error(message, script.error("T0708", problem)) end
+    if not settings then return nil, script.error("T0708", problem) end
     local by_clock <const> = cut == "clock" or cut == nil and self:counts_clocks()
     if self.held and by_clock and not self.held.stop then
-      return core.answer_error(message, script.error("T0706", "the workers wait in their report for the body of the "
+      return nil, script.error("T0706", "the workers wait in their report for the body of the "
         .. "loop that asks, and a cut by clock waits for their next clock: ask with cut = \"fuzzy\" or behind the "
-        .. "loop, or let the job's field `checkpoint` write them", {state = "nothing was written"}))
+        .. "loop, or let the job's field `checkpoint` write them", {state = "nothing was written"})
     end
-    answers.later(message, self.write_checkpoint, self, {dir = dir, keep = o.keep, cut = cut})
+    return service.later(message, self.write_checkpoint, self, {dir = dir, keep = o.keep, cut = cut})
   end
 end
 

@@ -1,6 +1,7 @@
 -- Evaluations of a run: each worker tells its part, the driver hears the sums.
 local core = require "tide.core"
 local script = require "tide.script"
+local service = require "tide.service"
 
 local evaluation = {}
 
@@ -99,6 +100,7 @@ function evaluation.extend(controller)
   function from_driver.evaluate(self, request, message)
     core.answer(message, {id = begin_evaluation(self, {name = request.name})})
     if self.finished then self:evaluate_late() end
+    return service.LATER
   end
 end
 

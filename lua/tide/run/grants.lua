@@ -214,8 +214,8 @@ end
 ---@param ops table what others may ask of it, by name
 function grants.extend(controller, ops)
   ---{order, nodes = {[name] = slots}, force}: the slots of the run from now on -> {} or {refused =, bound =}.
-  ops["verb.grant"] = function(self, request, message)
-    local function refuse(why, bound) core.answer(message, {refused = why, bound = bound}) end
+  ops["verb.grant"] = function(self, request)
+    local function refuse(why, bound) return {refused = why, bound = bound} end
     if self.failed or self.finished or self.stopping then return refuse "the run is ending" end
     if request.order < (self.order or 0) then return refuse "a newer order has come" end
     if not (core.mutant and core.mutant "refused_unheard") then
@@ -245,8 +245,8 @@ function grants.extend(controller, ops)
     end
     if request.force then force(self) end
     if why then return refuse(why) end
-    core.answer(message, {})
     self:tell_runs(true)
+    return {}
   end
 
   ---@return boolean whether a policy gives the run slots elsewhere when it has lost its last worker

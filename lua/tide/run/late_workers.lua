@@ -64,9 +64,7 @@ function late_workers.extend(controller)
   end
 
   ---Who holds up the run: {} -> {late}.
-  function controller.from_driver.late(self, _, message)
-    core.fiber(function() core.answer(message, {late = self:late_workers()}) end)
-  end
+  function controller.from_driver.late(self) return {late = self:late_workers()} end
 end
 
 return late_workers

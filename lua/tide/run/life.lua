@@ -6,13 +6,13 @@
 -- that meets, and the workers leave there: their slots are free, the tables stay. When it is resumed, workers begin
 -- anew wherever there are slots, like those that join (elastic_workers.lua), so it is for jobs whose work is bound to
 -- no rank. What a net's workers leave in w.state, the new ones find there.
-local answers = require "tide.cluster.answers"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local params = require "tide.run.params"
 local report = require "tide.run.report"
 local runs = require "tide.cluster.runs"
 local script = require "tide.script"
+local service = require "tide.service"
 
 local run_life = {}
 
@@ -172,7 +172,7 @@ function run_life.extend(controller, ops)
             .. "go on by --resume"})
       end
     end
-    if err then return core.answer_error(message, err) end
+    if err then return nil, err end
     self.paused = self.paused or {since = core.now(), callers = {}}
     if request.release then -- it stays so until it is resumed, whatever a policy wishes
       self.paused.release, self.paused.ordered, self.paused.why = true, nil, nil
@@ -190,6 +190,7 @@ function run_life.extend(controller, ops)
     end
     if request.release then self:leave_between_steps() end
     self:look_for_rest()
+    return service.LATER
   end
 
   ---Suspended, perhaps about to go on: it stays so.
@@ -322,7 +323,7 @@ function run_life.extend(controller, ops)
     local s <const> = self.suspended
     s.callers = s.callers or {}
     table.insert(s.callers, message)
-    if s.waking or s.parked then return end -- a policy gives it slots
+    if s.waking or s.parked then return service.LATER end -- a policy gives it slots
     s.waking, s.asks = true, self.a.shared
     core.fiber(function()
       local grant = s.nodes
@@ -340,14 +341,15 @@ function run_life.extend(controller, ops)
       end
       self:use_slots(grant)
     end)
+    return service.LATER
   end
 
   ops["verb.resume"] = function(self, _, message)
     local err <const> = refuse_ended(self)
-    if err then return core.answer_error(message, err) end
+    if err then return nil, err end
     if self.suspended then return wake(self, message) end
     local p <const> = self.paused
-    if not p then return core.answer_error(message, script.error("T0513", "the run is not paused")) end
+    if not p then return nil, script.error("T0513", "the run is not paused") end
     self.paused = nil
     if p.rested_at then self.started_at = self.started_at + core.now() - p.rested_at end
     for _, caller in ipairs(p.callers) do
@@ -361,20 +363,20 @@ function run_life.extend(controller, ops)
     self:hand_out()
     self:meet()
     self:tell_runs(true)
-    core.answer(message, {state = (self:run_state())})
+    return {state = (self:run_state())}
   end
 
-  ops["verb.set"] = function(self, request, message)
+  ops["verb.set"] = function(self, request)
     local err, ok = refuse_ended(self), nil
     if not err then ok, err = params.check(request.params, self.params, {new = request.new}) end
-    if not ok then return core.answer_error(message, err) end
+    if not ok then return nil, err end
     self:change_params(request.params)
     self:emit {kind = "params", params = self.params, changes = request.params}
     self:tell_runs(true)
-    core.answer(message, {params = self.params})
+    return {params = self.params}
   end
 
-  ops["verb.workers"] = function(self, request, message)
+  ops["verb.workers"] = function(self, request)
     local err = refuse_ended(self)
     local count <const> = request.count
     if not err and (math.type(count) ~= "integer" or count < 1) then
@@ -382,22 +384,20 @@ function run_life.extend(controller, ops)
         {help = count == 0 and "pause with release lets all workers go" or nil})
     end
     if not err and self.suspended then err = script.error("T0513", "the run is suspended: resume it first") end
-    if err then return core.answer_error(message, err) end
+    if err then return nil, err end
     local why <const> = self:fixed_workers()
-    if why then return core.answer_error(message, script.error("T0513", "its workers cannot change: " .. why)) end
-    answers.later(message, function()
-      local refused, problem = self:set_workers(count)
-      if refused then return nil, problem or script.error("T0113", refused) end
-      return {workers = count}
-    end)
+    if why then return nil, script.error("T0513", "its workers cannot change: " .. why) end
+    local refused <const>, problem = self:set_workers(count)
+    if refused then return nil, problem or script.error("T0113", refused) end
+    return {workers = count}
   end
 
-  ops["verb.stop"] = function(self, request, message)
+  ops["verb.stop"] = function(self, request)
     local err <const> = refuse_ended(self)
-    if err then return core.answer_error(message, err) end
+    if err then return nil, err end
     ops.stop(self, {reason = request.reason or "asked", within_s = request.within_s})
     self:tell_runs(true)
-    core.answer(message, {state = (self:run_state())})
+    return {state = (self:run_state())}
   end
 
   ---Ends the workers now.
@@ -409,14 +409,12 @@ function run_life.extend(controller, ops)
     self:tell_runs(true)
   end
 
-  ops["verb.cancel"] = function(self, request, message)
+  ops["verb.cancel"] = function(self, request)
     local err <const> = refuse_ended(self)
-    if err then return core.answer_error(message, err) end
-    core.fiber(function()
-      local late <const> = self:late_workers()
-      if not (self.failed or self.finished) then self:cancel_run(("%s; %s"):format(request.why or "asked", late)) end
-      core.answer(message, {state = (self:run_state())})
-    end)
+    if err then return nil, err end
+    local late <const> = self:late_workers()
+    if not (self.failed or self.finished) then self:cancel_run(("%s; %s"):format(request.why or "asked", late)) end
+    return {state = (self:run_state())}
   end
 
   ---The keeper of runs holds this run for ended: whoever else works for it by now must not meet it.

@@ -120,4 +120,13 @@ function run_log.read(directory, after)
   return text, size, after + #text
 end
 
+---The same as an answer to the request `log`.
+---@param directory string
+---@param after? integer
+---@return {text: string, size: integer, next: integer}
+function run_log.answer(directory, after)
+  local text <const>, size <const>, next_at <const> = run_log.read(directory, after)
+  return {text = text or "", size = size or 0, next = next_at or 0}
+end
+
 return run_log

@@ -5,11 +5,11 @@
 -- `stop` and `cancel` end the script. tide.main waits for that order in a fiber.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local requests = require "tide.cluster.requests"
 local run_host = require "tide.run.host"
 local run_log = require "tide.run.run_log"
 local runs = require "tide.cluster.runs"
-local shapes = require "tide.cluster.shapes"
-local verbs = require "tide.cluster.verbs"
+local service = require "tide.service"
 
 local script_run = {}
 
@@ -72,41 +72,48 @@ end
 
 ---- the actor -------------------------------------------------------------------------------------------------------
 
-local ops = {}
+local answers = {}
 
-function ops.order(self, _, message) self.waiter = message end
+local self ---@type {n: integer, name: string, uid: string, directory: string, owner: string} of this actor
 
-local function stop(self, request, message)
-  self.state, self.why = "stopping", request.why or request.reason or "asked"
-  if self.waiter then core.answer(self.waiter, {why = self.why}) end
+function answers.order(_, message)
+  self.waiter = message
+  return service.LATER
+end
+
+local function order(why)
+  if self.waiter then core.answer(self.waiter, {why = why}) end
   self.waiter = nil
-  core.answer(message, {state = self.state})
 end
 
-ops["verb.stop"], ops["verb.cancel"] = stop, stop
-
-function ops.log(self, request, message)
-  local text <const>, size <const>, next_at <const> = run_log.read(self.directory, request.after)
-  core.answer(message, {text = text or "", size = size or 0, next = next_at or 0})
+local function stop(request)
+  self.state, self.why = "stopping", request.why or request.reason or "asked"
+  order(self.why)
+  return {state = self.state}
 end
 
-local function serve(self, message)
-  local request <const> = type(message.value) == "table" and message.value or {}
-  if message.right ~= "node" then
-    local allowed <const>, refusal = verbs.allows("run", request.op, message.right)
-    if not allowed then return core.answer_error(message, refusal) end
-  end
-  if ops[request.op] then
-    local fits <const>, mistake = shapes.check("run", request.op, request)
-    if not fits then return core.answer_error(message, mistake) end
-    return ops[request.op](self, request, message)
-  end
-  core.answer_error(message, errors.new("T0513", {
-    message = ("run %s is a script without a job: `stop` and `cancel` are its only verbs"):format(self.name)}))
+answers["verb.stop"], answers["verb.cancel"] = stop, stop
+
+function answers.log(request) return run_log.answer(self.directory, request.after) end
+
+function answers.close() self.over = true end
+
+function answers.disowned()
+  order "the cluster holds this run for lost"
+  self.over = true
 end
+
+local requested <const> = service.new {
+  name = "a script", rows = requests.script, answers = answers,
+  unknown = function()
+    return errors.new("T0513", {
+      message = ("run %s is a script without a job: `stop` and `cancel` are its only verbs"):format(self.name)})
+  end,
+  exited = function() self.over = true end,
+}
 
 -- The keeper, which may be another one by now, learns of the run by this.
-local function tell(self)
+local function tell()
   local keeper <const> = runs.find()
   if not keeper then return end
   core.send(keeper, {op = "tell", n = self.n, uid = self.uid, state = self.state, why = self.why, workers = 0,
@@ -114,24 +121,18 @@ local function tell(self)
 end
 
 ---Body of the actor.
----@param self {n: integer, name: string, uid: string, directory: string, owner: string}
-function script_run.main(self)
+---@param a {n: integer, name: string, uid: string, directory: string, owner: string}
+function script_run.main(a)
+  self = a
   core.trap_exits(true)
   core.open "read"
   core.monitor(self.owner)
   self.state = "running"
-  while true do
-    tell(self)
-    local message <const> = core.receive(TELL_S)
-    if message and (message.kind == "exit" or message.kind == "stop") then return end
-    if message and message.kind == "call" then serve(self, message) end
-    local told <const> = message and message.kind == "cast" and type(message.value) == "table" and message.value.op
-    if told == "close" then return end
-    if told == "disowned" then
-      if self.waiter then core.answer(self.waiter, {why = "the cluster holds this run for lost"}) end
-      return
-    end
-  end
+  tell()
+  requested:run {wait_s = TELL_S, turn = function()
+    if not self.over then tell() end
+    return self.over
+  end}
 end
 
 return script_run

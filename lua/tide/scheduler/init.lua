@@ -14,7 +14,6 @@ local limits = require "tide.scheduler.limits"
 local models = require "tide.scheduler.models"
 local nodes = require "tide.scheduler.nodes"
 local placer = require "tide.policy.placer"
-local rights = require "tide.cluster.verbs"
 local settle = require "tide.scheduler.settle"
 local text = require "tide.text"
 
@@ -324,9 +323,8 @@ end
 ---@param message table it came by
 ---@return table|nil {result= plain bytes}, table? err
 function scheduler:serve(request, message)
-  local a <const> = type(request.arguments) == "string" and core.plain_decode(request.arguments)
   if not self.host and request.verb == "list" then return {result = core.plain_encode {}} end
-  if not self.host and (request.verb ~= "swap" or type(a) ~= "table") then
+  if not self.host and request.verb ~= "swap" then
     return nil, errors.new("T0303", {message = "no scheduling policy decides here: runs get slots in the order of "
       .. "submission", help = "tide policy swap scheduling/goodput"})
   end
@@ -334,7 +332,8 @@ function scheduler:serve(request, message)
   if self.host then
     result, err = live.serve(self, request, message)
   else
-    local allowed, refusal = rights.admit("policies", request.verb, a, message)
+    local a <const> = live.arguments(request)
+    local allowed <const>, refusal = live.asked:admit(a, message)
     if not allowed then return nil, refusal end
     if not live.approves(self, a.policy, message.right) then
       return nil, errors.new("T0801", "a policy that does not ship with Tide takes the right `admin`, once")
