@@ -11,7 +11,9 @@ local environment = require "tide.console.environment"
 local errors = require "tide.errors"
 local names = require "tide.console.names"
 local render = require "tide.console.render"
+local requests = require "tide.cluster.requests"
 local roles = require "tide.console.roles"
+local service = require "tide.service"
 local taps = require "tide.console.taps"
 local targets = require "tide.console.targets"
 local text = require "tide.text"
@@ -412,7 +414,7 @@ ops["console.eval"] = function(request, message)
     local record <const> = state.records[request.id]
     record.client, record.asks = message.from, message.from
     if record.result then core.send(record.client, record.result) end
-    return
+    return service.LATER
   end
   local record, refused = begin(request, not called and message.from or nil, not called and message.from or nil)
   local noted <const>, unnoted = verbs.note("console.eval", request, message, "allowed as " .. state.role)
@@ -433,6 +435,7 @@ ops["console.eval"] = function(request, message)
       finish(record, result)
     end
   end)
+  return service.LATER
 end
 
 local function cancel(record)
@@ -455,38 +458,29 @@ end
 
 ops["console.fg"] = function(request, message)
   local record <const> = state.records[request.id]
-  if not record then
-    core.answer_error(message, errors.new("T0105", ("no evaluation %s"):format(tostring(request.id))))
-    return
-  end
+  if not record then return nil, errors.new("T0105", ("no evaluation %s"):format(tostring(request.id))) end
   record.client, record.asks = message.from, message.from
-  core.answer(message, {text = record.text})
+  core.answer(message, {text = record.text}) -- before the result
   if record.result then core.send(record.client, record.result) end
+  return service.LATER
 end
 
-ops["console.complete"] = function(request, message)
-  core.fiber(function()
-    local fiber, evaluation = core.evaluate({}, names.complete, request.text, request.cursor, {
-      budget_s = COMPLETE_S, members = core.members()})
-    local ok, found = core.fiber_wait(fiber, 1)
-    core.evaluation_cancel(evaluation)
-    core.answer(message, ok and found or {candidates = {}})
-  end)
+ops["console.complete"] = function(request)
+  local fiber <const>, evaluation <const> = core.evaluate({}, names.complete, request.text, request.cursor, {
+    budget_s = COMPLETE_S, members = core.members()})
+  local ok <const>, found = core.fiber_wait(fiber, 1)
+  core.evaluation_cancel(evaluation)
+  return ok and found or {candidates = {}}
 end
 
-ops["console.help"] = function(request, message)
-  core.fiber(function()
-    local fiber, evaluation = core.evaluate({}, names.help, request.text, request.source)
-    local ok, found = core.fiber_wait(fiber, 5)
-    core.evaluation_cancel(evaluation)
-    core.answer(message, {text = ok and found or nil})
-  end)
+ops["console.help"] = function(request)
+  local fiber <const>, evaluation <const> = core.evaluate({}, names.help, request.text, request.source)
+  local ok <const>, found = core.fiber_wait(fiber, 5)
+  core.evaluation_cancel(evaluation)
+  return {text = ok and found or nil}
 end
 
-ops["console.tap"] = function(request, message)
-  local answer <const> = taps.serve(request, state.role)
-  if message.kind == "call" then core.answer(message, answer) end
-end
+ops["console.tap"] = function(request) return taps.serve(request, state.role) end
 
 ---Evaluations of this session, newest last.
 ---@return table[] {id, state, seconds, text}
@@ -514,29 +508,9 @@ function session.kill(id)
   return true
 end
 
-local function serve(message)
-  local request = message.value
-  local op = type(request) == "table" and ops[request.op]
-  if not op then
-    if message.kind == "call" then
-      core.answer_error(message, errors.new("T0113", "a console does not know this request"))
-    end
-    return
-  end
-  -- Of clients a session obeys its owner alone.
-  if message.right ~= "node" and not state.owners[node_of(message.from)] then
-    if message.kind == "call" then
-      core.answer_error(message, errors.new("T0801", "this session is another's"))
-    end
-    return
-  end
-  local ok, err = pcall(op, request, message)
-  if not ok and message.kind == "call" then core.answer_error(message, render.failure(err)) end
-end
-
 -- From the agent: one more client has shown that it knows this session.
 ops["console.owner"] = function(request, message)
-  if message.right == "node" and node_of(message.from) == node_of(core.self()) then
+  if node_of(message.from) == node_of(core.self()) then
     state.owners[node_of(request.from)] = true
   end
 end
@@ -556,6 +530,18 @@ local function is_wanted()
   return false
 end
 
+local served <const> = service.new {
+  name = "a console", rows = requests.session, answers = ops,
+  from = function(_, message) -- of clients a session obeys its owner alone
+    state.used_at = core.now()
+    if message.right == "node" or state.owners[node_of(message.from)] then return message end
+    return nil, errors.new("T0801", "this session is another's")
+  end,
+  exited = function(message)
+    if state.clients[message.from] then state.clients[message.from], state.used_at = nil, core.now() end
+  end,
+}
+
 ---Body of the actor. Ends when it is told to and nothing runs, or when it has had no client for ten minutes.
 ---@param a {session: string, role: string, owner: string} owner: an actor of who opened it
 function session.main(a)
@@ -571,16 +557,11 @@ function session.main(a)
   core.receive = function() error("the session's messages are its own: use core.call", 2) end
   core.trap_exits(true)
   state.used_at = core.now()
-  while is_wanted() do
-    local message = receive(taps.sweep() and 1 or LOOK_S)
-    if message and message.kind == "stop" then return end
-    if message and message.kind == "exit" then
-      if state.clients[message.from] then state.clients[message.from], state.used_at = nil, core.now() end
-    elseif message then
-      state.used_at = core.now()
-      serve(message)
-    end
-  end
+  local stopped <const> = not served:run {
+    receive = receive, wait_s = function() return taps.sweep() and 1 or LOOK_S end,
+    turn = function() return not is_wanted() end,
+  }
+  if stopped then return end
   for _, peer in pairs(state.peers) do core.send(peer, {op = "console.close"}) end
 end
 

@@ -7,7 +7,9 @@
 local core = require "tide.core"
 local pieces = require "tide.run.pieces"
 local report = require "tide.run.report"
+local requests = require "tide.cluster.requests"
 local script = require "tide.script"
+local service = require "tide.service"
 
 local worker = {}
 
@@ -86,42 +88,41 @@ local function add_values(arrival, values)
   table.move(values, 1, #values, #arrival.values + 1, arrival.values)
 end
 
+-- What others send: by name, as methods of the worker. What `await` waits for is returned.
+local orders <const> = {evaluate = evaluate}
+
+function orders.stop(self, m) self.stop_asked, self.suspends = true, m.suspends or self.suspends end
+
+-- This node leaves; what is in hand is finished, or cut.
+function orders.leave(self) self.leaving = true end
+
+function orders.slow(self, m) self.slowness = m.factor end
+function orders.comm(self, m) self.comm = m.plan end
+function orders.work(self, m) self.work = m.work end
+function orders.meet(self, m) self.meet = m.count end
+function orders.values(self, m) add_values(self.arrivals[m.id], m.values) end
+
+function orders.pass(self, m)
+  local arrival <const> = self.arrivals[m.id]
+  self.arrivals[m.id], arrival.passed = nil, true
+  add_values(arrival, m.values)
+  return m
+end
+
+for _, name in ipairs {"go", "answer", "chunk"} do orders[name] = function(_, m) return m end end
+for name in pairs(PEER) do orders[name] = function(self, m) self:box():take(m) end end
+
+local function service_of(self)
+  return service.new {
+    name = "a worker", rows = requests.order, answers = orders, invoke = function(f, m) return f(self, m) end,
+    failed = function(_, err) error(err, 0) end,
+  }
+end
+
 ---Handles one message; returns it when it is the answer that the caller waits for.
 local function serve(self, message)
-  local value = message.value
   if message.kind == "stop" then error(ENDED, 0) end
-  if message.kind ~= "cast" or type(value) ~= "table" then return nil end
-  if value.op == "evaluate" then
-    evaluate(self, value)
-  elseif value.op == "stop" then
-    self.stop_asked, self.suspends = true, value.suspends or self.suspends
-  elseif value.op == "leave" then -- this node does; what is in hand is finished, or cut
-    self.leaving = true
-  elseif value.op == "params" then
-    self.params = value.params
-  elseif value.op == "slow" then
-    self.slowness = value.factor
-  elseif value.op == "comm" then
-    self.comm = value.plan
-  elseif value.op == "values" then
-    add_values(self.arrivals[value.id], value.values)
-  elseif value.op == "work" then
-    self.work = value.work
-  elseif value.op == "meet" then
-    self.meet = value.count
-  elseif value.op == "pass" then
-    local arrival <const> = self.arrivals[value.id]
-    self.arrivals[value.id], arrival.passed = nil, true
-    add_values(arrival, value.values)
-    return value
-  elseif value.op == "end" then
-    error(ENDED, 0)
-  elseif PEER[value.op] then
-    self:box():take(value)
-  else
-    return value
-  end
-  return nil
+  return message.kind == "cast" and self.service:serve(message) or nil
 end
 
 local KEPT_MOST <const> = 65536
@@ -358,7 +359,7 @@ function w_methods:chunks()
   end
   local closing = setmetatable({}, {__close = function()
     local back <const> = leave()
-    if back then tell(self, {op = "chunk", pass = pass, back = back}) end
+    if back then tell(self, {op = "chunk", pass = pass, back = {index = back.index, lease = back.lease}}) end
   end})
   return function()
     alone(self, "w:chunks")
@@ -519,7 +520,7 @@ function worker.new(a)
   local resume <const> = resumed.record and pieces.unpacked(resumed.record, true) or {}
   local rng = core.random(a.seed * 1000003 + a.stream)
   if resume.rng then rng:restore(resume.rng) end
-  return setmetatable({
+  local self <const> = setmetatable({
     rank = a.rank, life = a.life, workers = a.workers, crowded = a.crowded, node = a.node, seed = a.seed,
     params = resume.params or a.params or {}, state = resume.state or {}, keeps = a.keeps, controller = a.controller,
     reports = 0, barriers = 0, arrivals = {}, kept = {},
@@ -527,6 +528,8 @@ function worker.new(a)
     partial = {}, spans = {}, progress_at = 0, slowness = 1, working_since = core.now(), reported_at = core.now(),
     stop_asked = false, leaving = false, rng = rng,
   }, w_methods)
+  self.service = service_of(self)
+  return self
 end
 
 local function prepare(self, a)
