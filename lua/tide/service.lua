@@ -187,8 +187,10 @@ local function call(self, request, from, message)
     service.answer(message, ok, answer, err)
   elseif not ok or not answer and err then
     has_failed(self, request, not ok and answer or err, message)
+  else
+    return answer
   end
-  return ok and answer or nil
+  return nil
 end
 
 ---Whether a request may be served, for those that come inside another one.

@@ -4,7 +4,9 @@
 -- has it goes on with it, and what was asked is not evaluated twice.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local requests = require "tide.cluster.requests"
 local save = require "tide.console.save"
+local service = require "tide.service"
 local targets = require "tide.console.targets"
 
 local client = {}
@@ -104,41 +106,41 @@ local function read_file(path)
   return {text = content, path = path}
 end
 
+-- What a session sends: by name, as methods of the client.
+local answers <const> = {}
+
 -- Only a file that the line itself names is sent: a node must not read others. Which line that is, the client knows of
 -- its own: the node's word for it would be the node's choice of a file.
-function client:answer_file(message, request)
-  local path <const> = request.path
-  if not save.names(self.text, path) then
-    core.answer_error(message, errors.new("T0505", "the line does not name this file"))
-    return
+answers["console.file"] = function(self, request)
+  if not save.names(self.text, request.path) then
+    return nil, errors.new("T0505", "the line does not name this file")
   end
-  local found, err = read_file(path)
-  if found then
-    core.answer(message, found)
-  else
-    core.answer_error(message, err)
-  end
+  return read_file(request.path)
 end
 
-function client:answer_save(message, request)
-  local answer, err = save.piece(request, self.text)
-  if answer then
-    core.answer(message, answer)
-  else
-    core.answer_error(message, err)
-  end
-end
+answers["console.save"] = function(self, request) return save.piece(request, self.text) end
 
 -- A piece of a value for the pager; it is shown when the line has ended.
-function client:answer_page(message, request)
+answers["console.page"] = function(self, request)
   self.paged = self.paged or {bytes = 0}
-  self.paged.bytes = self.paged.bytes + (type(request.text) == "string" and #request.text or PAGE_MAX)
+  self.paged.bytes = self.paged.bytes + #request.text
   if self.paged.bytes > PAGE_MAX then
-    core.answer_error(message, errors.new("T0505", "more than 16 MiB are nothing for a pager: save() writes files"))
-    return
+    return nil, errors.new("T0505", "more than 16 MiB are nothing for a pager: save() writes files")
   end
   self.paged[#self.paged + 1] = request.text
-  core.answer(message, {})
+end
+
+answers["console.output"] = function(self, m)
+  if m.id ~= self.awaited then return end
+  self.live(nil)
+  if not self.unread and not self.print(m.text) then
+    self.unread = true
+    core.send(self.address, {op = "console.cancel", id = m.id}, "system")
+  end
+end
+
+answers["console.live"] = function(self, m)
+  if m.id == self.awaited then self.live(m.text) end
 end
 
 function client:show_pages()
@@ -147,35 +149,27 @@ function client:show_pages()
   if paged then self.page(table.concat(paged)) end
 end
 
--- Returns the result when the message was the one that is waited for.
-function client:take(message, id)
-  local value <const> = message.value
-  if type(value) ~= "table" then return nil end
-  if value.op == "console.output" and value.id == id then
+-- Returned when it is the one that is waited for.
+answers["console.result"] = function(self, m)
+  if m.id == self.awaited then
     self.live(nil)
-    if not self.unread and not self.print(value.text) then
-      self.unread = true
-      core.send(self.address, {op = "console.cancel", id = id}, "system")
-    end
-  elseif value.op == "console.live" and value.id == id then
-    self.live(value.text)
-  elseif value.op == "console.file" and message.kind == "call" then
-    self:answer_file(message, value)
-  elseif value.op == "console.save" and message.kind == "call" then
-    self:answer_save(message, value)
-  elseif value.op == "console.page" and message.kind == "call" then
-    self:answer_page(message, value)
-  elseif value.op == "console.result" and id and value.id == id then
-    self.live(nil)
-    self.lines[id] = nil
-    if self.unread then value.status, value.error = "gone", nil end
+    self.lines[m.id] = nil
+    if self.unread then m.status, m.error = "gone", nil end
     self:show_pages()
-    return value
-  elseif value.op == "console.result" and self.expected[value.id] then
-    self.expected[value.id], self.lines[value.id] = nil, nil
-    self.say(("evaluation %s has ended: %s"):format(tostring(value.id), value.status))
+    return m
+  elseif self.expected[m.id] then
+    self.expected[m.id], self.lines[m.id] = nil, nil
+    self.say(("evaluation %s has ended: %s"):format(tostring(m.id), m.status))
   end
-  return nil
+end
+
+-- Returns the result of `id` when the message was that.
+function client:take(message, id)
+  self.awaited = id
+  self.service = self.service or service.new {
+    name = "a prompt", rows = requests.prompt, answers = answers, invoke = function(f, m) return f(self, m) end,
+  }
+  return message.kind ~= "exit" and self.service:serve(message) or nil
 end
 
 ---Waits for the result of an evaluation that runs. Ctrl-C cancels it; a second one leaves it to itself.
