@@ -115,7 +115,7 @@ describe("a worker", function()
         w:report {loss = 1}
         print(one:done(), w.params.eps)
       end}
-    ]], {GO, cast {op = "pass", id = 1}, cast {op = "answer", id = 1, params = {eps = 3}}, END})
+    ]], {GO, cast {op = "pass", id = 1}, cast {op = "answer", id = 1, params = {eps = 3}, stop = false}, END})
     assert.same({"ready", "barrier", "report", "log", "done"}, ops)
     assert.equal("true\t3", fake.sent[4].value.text)
   end)
