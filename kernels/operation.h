@@ -49,6 +49,7 @@ enum tide_micro_code {
     TIDE_MICRO_RELU,
     TIDE_MICRO_SOFTPLUS,
     TIDE_MICRO_SIGN,
+    TIDE_MICRO_ERF,
     TIDE_MICRO_ADD, /* from here on two operands */
     TIDE_MICRO_SUB,
     TIDE_MICRO_MUL,
@@ -100,10 +101,12 @@ struct tide_attributes {
     uint32_t group;        /* mean_pixels: rows that are averaged */
     uint32_t n, k, m;      /* bmm: of one product, as stored before ta and tb; embed: operations.def */
     uint32_t id;           /* dropout: which one of its program */
-    double alpha;          /* mm; 0 counts as 1 */
-    double eps, rate;      /* batch norm: of the running statistics; eps also of layer norm */
-    double keep;           /* dropout */
-    double smoothing;      /* xent */
+    uint32_t heads, kv_heads;
+    bool causal;      /* attention */
+    double alpha;     /* mm; 0 counts as 1 */
+    double eps, rate; /* batch norm: of the running statistics; eps also of layer norm */
+    double keep;      /* dropout */
+    double smoothing; /* xent */
     struct tide_window window;
     struct tide_region region;
 };
@@ -111,7 +114,7 @@ struct tide_attributes {
 struct tide_operand {
     void *data;
     size_t rows, columns;
-    /* Elements from a row to the next; 0: `columns`. Others are understood by MAP, MM and the
+    /* Elements from a row to the next; 0: `columns`. Others are understood by MAP, MM, ATTENTION and the
      * GATHERs alone. */
     size_t stride;
 };

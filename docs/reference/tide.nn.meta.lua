@@ -249,6 +249,11 @@ function tide_nn.softplus(x) end
 ---@return tide.nn.value|function
 function tide_nn.sign(x) end
 
+---The error function, element by element: of a value, or a layer of nn.sequential.
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function tide_nn.erf(x) end
+
 ---@class tide.nn.value
 local tide_nn_value = {}
 
@@ -303,6 +308,10 @@ function tide_nn_value:softplus() end
 ---Sign (-1, 0 or 1), element by element.
 ---@return tide.nn.value
 function tide_nn_value:sign() end
+
+---The error function, element by element.
+---@return tide.nn.value
+function tide_nn_value:erf() end
 
 ---The lesser of both, element by element.
 ---@param other tide.nn.value|number
@@ -362,11 +371,105 @@ function tide_nn_value:concat(other) end
 ---Softmax of each row.
 function tide_nn_value:softmax() end
 
----Sums over the columns ("rows") or over the rows ("columns").
+---Sums over the columns ("rows"), over the rows ("columns"), or over an axis behind the batch, from 1, which goes.
+---@param over "rows"|"columns"|integer
 function tide_nn_value:sum(over) end
 
 ---The same elements under other dims (without the batch).
 function tide_nn_value:reshape(...) end
+
+---Where condition is not 0 the first, else the second: nn.select.
+function tide_nn.where(condition, a, b) end
+
+---x times the normal distribution's share below x.
+---@param x? tide.nn.value without it a layer
+---@param form? "tanh" the approximation by tanh
+---@return tide.nn.value|function
+function tide_nn.gelu(x, form) end
+
+---x sigmoid(x).
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function tide_nn.silu(x) end
+
+---Sums of products by letters, one an axis behind the batch: `nn.einsum("ik,kj->ij", a, b)` is a product of matrices,
+---"hic,hjc->hij" scores of heads. Letters that the result lacks are summed over. One operand may be of constant size.
+---@param spec string
+---@param a tide.nn.value
+---@param b tide.nn.value
+function tide_nn.einsum(spec, a, b) end
+
+---Of an index: 1 in the column that it names, from 0, else 0; -1: zeros.
+---@param index tide.nn.value
+---@param k integer columns
+function tide_nn.one_hot(index, k) end
+
+---Rows added up by segment: row i of [B x m x c] to row `segment[i]` of [B x n x c]. -1: to none.
+---@param x tide.nn.value
+---@param segment tide.nn.value an index [B x m]
+---@param n integer segments
+function tide_nn.segment_sum(x, segment, n) end
+
+---The mean of the rows of each segment; of none: zeros.
+---@param x tide.nn.value
+---@param segment tide.nn.value an index [B x m]
+---@param n integer segments
+function tide_nn.segment_mean(x, segment, n) end
+
+---Attention of heads that are blocks of columns: q [B x n x c], k and v [B x m x c']. Scores are made and used in
+---tiles; the softmax is never stored. Key j counts for query i if j < lengths[b] and, causal, j <= i + m - n; a query that sees
+---no key gives zeros.
+---@param q tide.nn.value
+---@param k tide.nn.value
+---@param v tide.nn.value
+---@param o {heads: integer, kv_heads?: integer, causal?: boolean, lengths?: tide.nn.value, scale?: number} kv_heads:
+---heads of k and v, a divisor of heads; lengths: an index, one an example; scale: 1 / sqrt(width of a head)
+function tide_nn.attention(q, k, v, o) end
+
+---Turns pairs of columns of each head by angles that grow with the position (RoPE, arXiv 2104.09864).
+---@param x tide.nn.value [B x n x c]
+---@param o {heads: integer, base?: number, positions?: tide.nn.value, pairing?: "half"|"adjacent"} base: 10000;
+---positions: an index [B x n] in place of 0 .. n - 1; pairing: columns j and j + d / 2 (default), or 2 j and 2 j + 1
+function tide_nn.rotary(x, o) end
+
+---Layer: each row divided by the root of its mean square, then scaled by what is learnt.
+---@param o? {eps?: number, name?: string}
+function tide_nn.rmsnorm(o) end
+
+---1 where the two differ, else 0; NaN differs from all.
+function tide_nn_value:ne(other) end
+
+---1 where it is less than the other, else 0.
+function tide_nn_value:lt(other) end
+
+---1 where it is at most the other, else 0.
+function tide_nn_value:le(other) end
+
+---The mean over the columns ("rows": one number a row) or over an axis behind the batch, from 1.
+---@param over "rows"|integer
+function tide_nn_value:mean(over) end
+
+---Sums up to each element of an axis behind the batch, from 1; -1: the last.
+---@param axis integer
+function tide_nn_value:cumsum(axis) end
+
+---An axis of 1 (behind the batch, from 1) repeated n times.
+---@param axis integer
+---@param n integer
+function tide_nn_value:expand(axis, n) end
+
+---Its axes behind the batch in another order: `x:permute(2, 1)` of [B x n x m] is [B x m x n].
+---@param ... integer
+function tide_nn_value:permute(...) end
+
+---Logarithm of the softmax of each row.
+function tide_nn_value:log_softmax() end
+
+---The k largest of each row, largest first, and an index of the columns they are of, from 0. Of equals the first; NaN
+---is the largest.
+---@param k integer
+---@return tide.nn.value values, tide.nn.value index
+function tide_nn_value:topk(k) end
 
 ---@class tide.nn.program
 local tide_nn_program = {}

@@ -134,12 +134,13 @@ void tide__graph_accumulate(struct tide_program *p) {
 
 static bool takes_views(const struct node *node, size_t i) {
     return (node->code == TIDE_OP_MAP) || (node->code == TIDE_OP_MM && i < 2) ||
+           (node->code == TIDE_OP_ATTENTION && i < 3) || (node->code == TIDE_OP_ATTENTION_DX && i < 5) ||
            ((node->code == TIDE_OP_GATHER || node->code == TIDE_OP_GATHER_SUM || node->code == TIDE_OP_GATHER_MAX) &&
             i == 0);
 }
 
 static bool is_rows(const struct value *v) {
-    return v->type == TIDE_VALUE_FLOAT && v->rank == 1 && v->space != 0 && v->space != TIDE_SPACE_TABLE &&
+    return v->type == TIDE_VALUE_FLOAT && v->rank > 0 && v->space != 0 && v->space != TIDE_SPACE_TABLE &&
            v->class == CLASS_TEMPORARY;
 }
 
@@ -199,7 +200,7 @@ static int sink(struct uses *u, size_t n) {
         uint32_t first = slice->attributes.first, parts[2];
         for (size_t i = 0; i < 2; i++) {
             struct value part = p->values[add.in[i]];
-            part.dims[0] = slice->attributes.count;
+            part.dims[part.rank - 1] = slice->attributes.count;
             part.name[0] = 0;
             part.class = CLASS_TEMPORARY;
             int code = tide__graph_value(p, part, &parts[i]);
@@ -237,7 +238,7 @@ static bool is_part(const struct uses *u, uint32_t value, const struct node *of)
     const struct node *maker = &p->nodes[v->producer];
     return maker->section == of->section && maker->kind == of->kind && !maker->accumulates &&
            (maker->code == TIDE_OP_MAP || maker->code == TIDE_OP_MM || maker->code == TIDE_OP_GATHER ||
-            maker->code == TIDE_OP_GATHER_SUM);
+            maker->code == TIDE_OP_GATHER_SUM || maker->code == TIDE_OP_ATTENTION_DX);
 }
 
 /* The SLICE_DX that a sum is made of. */

@@ -92,6 +92,10 @@ static uint32_t unary(struct walk *w, enum tide_micro_code code, uint32_t x, uin
         return tide__walk_map(w, TIDE_MICRO_SELECT, t, NONE, g);
     case TIDE_MICRO_SOFTPLUS:
         return map2(w, TIDE_MICRO_MUL, g, map2(w, TIDE_MICRO_SIGMOID, x, NONE));
+    case TIDE_MICRO_ERF: /* 2 / sqrt(pi) exp(-x^2) */
+        t = tide__walk_map(w, TIDE_MICRO_EXP, map2(w, TIDE_MICRO_NEG, map2(w, TIDE_MICRO_SQR, x, NONE), NONE), NONE,
+                           NONE);
+        return map2(w, TIDE_MICRO_MUL, g, map_constant(w, TIDE_MICRO_MUL, 1.1283791670955126, t));
     default: /* sign */
         return NONE;
     }

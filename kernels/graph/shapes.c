@@ -313,7 +313,9 @@ int tide__shape_scatter(struct shapes *s) {
         return tide__shape_wrong(s, "the index has a number for each row that is added: the first dims of the first "
                                     "operand");
     }
-    s->out[0] = (struct value){.space = x->space, .rank = 1, .dims = {t->n}};
+    s->out[0] = (struct value){.space = x->space, .rank = (uint8_t)t->first};
+    memcpy(s->out[0].dims, x->dims, t->first * sizeof(x->dims[0])); /* groups are not examples but their rows */
+    s->out[0].dims[s->out[0].rank++] = t->n;
     t->k = 1;
     for (size_t i = ids->rank; i < x->rank; i++) {
         s->out[0].dims[s->out[0].rank++] = x->dims[i];

@@ -99,6 +99,6 @@ const struct tide_op_traits tide_op_traits[TIDE_OP_COUNT] = {
 };
 
 const char *const tide_micro_names[TIDE_MICRO_COUNT + 1] = {
-    "neg",      "abs",  "sqr", "sqrt", "rsqrt", "recip", "exp", "log", "log1p", "sigmoid", "tanh", "relu",
-    "softplus", "sign", "add", "sub",  "mul",   "div",   "min", "max", "eq",    "gt",      "ge",   "select",
+    "neg",  "abs", "sqr", "sqrt", "rsqrt", "recip", "exp", "log", "log1p", "sigmoid", "tanh", "relu",   "softplus",
+    "sign", "erf", "add", "sub",  "mul",   "div",   "min", "max", "eq",    "gt",      "ge",   "select",
 };

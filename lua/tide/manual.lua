@@ -83,6 +83,8 @@ local PAGES <const> = {
     {module = "tide.meta.nn", own = "nn", prefix = "nn.", class = "tide.nn"},
     {module = "tide.meta.nn", own = "value", prefix = "value:", class = "tide.nn.value"},
     {module = "tide.nn", own = "value", prefix = "value:", class = "tide.nn.value"},
+    {module = "tide.nn.sequences", own = "nn", prefix = "nn.", class = "tide.nn"},
+    {module = "tide.nn.sequences", own = "value", prefix = "value:", class = "tide.nn.value"},
     {module = "tide.nn", own = "program", prefix = "program:", class = "tide.nn.program"},
     {module = "tide.nn.model", own = "model", prefix = "model:", class = "tide.nn.model"}}},
   {name = "factors", title = "Models of one matrix on sparse rows", guide = "exchange.md", sources = {

@@ -73,6 +73,83 @@ tide.main(function()
   refused("nn.xent has no option `weight`", nn.program, "bad", function(p)
     p:loss(nn.xent(p:input("z", 3), p:index "y", {weight = 1}))
   end)
+  -- Shapes that meet along any axis, constants along the last ones.
+  local three <const> = {x = tensor("f32", 2, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})}
+  local function table_of(p, name, dims) return p:param(name, dims, {"constant", 2}) end
+  same("a constant of two dims", value(three, function(p) return p:input("x", 3, 2) * table_of(p, "w", {3, 2}) end),
+    {2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24})
+  same("a constant column", value(three, function(p)
+    return p:input("x", 3, 2):cumsum(1) - table_of(p, "w", {3, 1})
+  end), {-1, 0, 2, 4, 7, 10, 5, 6, 14, 16, 25, 28})
+  same("an axis of one", value(three, function(p)
+    local x <const> = p:input("x", 3, 2)
+    return x - x:mean(1):reshape(1, 2)
+  end), {-2, -2, 0, 0, 2, 2, -2, -2, 0, 0, 2, 2})
+  same("rows less columns", value(three, function(p)
+    local x <const> = p:input("x", 3, 2)
+    return nn.where(x:slice(1, 1):lt(x:sum(1):reshape(1, 2)), x, -1 * x):permute(2, 1)
+  end), {1, 3, 5, 2, 4, 6, 7, 9, 11, 8, 10, 12})
+  refused("must be equal", value, three, function(p) return p:input("x", 3, 2) + table_of(p, "w", {2, 2}) end)
+  refused("has no axis 3", value, three, function(p) return p:input("x", 3, 2):cumsum(3) end)
+  same("einsum", value(three, function(p)
+    local x <const> = p:input("x", 3, 2)
+    return nn.einsum("ij,kj->ki", x, x)
+  end), {5, 11, 17, 11, 25, 39, 17, 39, 61, 113, 143, 173, 143, 181, 219, 173, 219, 265})
+  same("einsum with a constant", value(three, function(p)
+    return nn.einsum("kc,rk->cr", table_of(p, "w", {3, 1}), p:input("x", 2, 3))
+  end), {12, 30, 48, 66})
+  refused("einsum ij,jk->ik: j is 2 and 3", value, three, function(p)
+    local x <const> = p:input("x", 3, 2)
+    return nn.einsum("ij,jk->ik", x, x)
+  end)
+
+  -- Rows: the largest, logarithms of shares, segments.
+  local function both(p)
+    local values <const>, ids <const> = p:input("x", 6):topk(2)
+    return values * nn.one_hot(ids, 6):sum(1):slice(5, 2)
+  end
+  same("topk and one_hot", value({x = tensor("f32", 1, {3, -1, 2, 3, 5, 4})}, both), {5, 4})
+  same("log_softmax", value({x = tensor("f32", 1, {0, math.log(3)})}, function(p) return p:input("x", 2):log_softmax() end),
+    {math.log(0.25), math.log(0.75)})
+  same("segment_mean", value({x = three.x, i = tensor("i32", 2, {1, 1, -1, 0, 2, 2})}, function(p)
+    return nn.segment_mean(p:input("x", 3, 2), p:index("i", 3), 3)
+  end), {0, 0, 2, 3, 0, 0, 7, 8, 0, 0, 10, 11})
+  same("gelu, silu, erf", value({x = tensor("f32", 1, {-1.5, 0.5})}, function(p)
+    local x <const> = p:input("x", 2)
+    return nn.gelu(x):concat(nn.gelu(x, "tanh")):concat(nn.silu(x)):concat(x:erf())
+  end), {-0.100210802, 0.345731231, -0.100428423, 0.34571401, -0.273638286, 0.311229666, -0.966105146, 0.520499878})
+
+  -- Attention and what goes with it: figures of tests/peers/open_programs.py.
+  local function wave(rows, columns, from)
+    local t = tide.tensor.zeros("f32", rows, columns)
+    for i = 1, #t do t[i] = math.sin(from + 0.7 * (i - 1)) end
+    return t
+  end
+  local function attended(o)
+    local net <const> = nn.program("attention", function(p)
+      local q <const>, k <const>, v <const> = p:input("q", 3, 4), p:input("k", 4, 2), p:input("v", 4, 2)
+      local z <const> = nn.attention(q, k, v, {heads = 2, kv_heads = 1, causal = o.causal,
+                                               lengths = o.lengths and p:index "n"})
+      p:output("z", z)
+      p:loss(z:sqr())
+    end)
+    return net:compile {}:forward({q = wave(2, 12, 0), k = wave(2, 8, 1), v = wave(2, 8, 2),
+                                   n = o.lengths and tensor("i32", 2, o.lengths)}).z
+  end
+  same("attention", attended {}, {0.112869842, -0.031081745, 0.380891574, 0.0102139615, -0.146317974, -0.196067642, -0.486274615, -0.187181664, -0.231248316, -0.0880323039, 0.362775798, 0.0262043467, 0.252861286, -0.032848341, -0.425296833, -0.264339759, -0.465441768, -0.210632967, 0.226226338, 0.0455191543, 0.404175904, 0.0566521981, -0.109524928, -0.186890687})
+  same("causal", attended {causal = true}, {0.4509804, -0.0627359554, 0.521650186, 0.0128370202, -0.163803301, -0.410251119, -0.722469033, -0.635698878, -0.231248316, -0.0880323039, 0.362775798, 0.0262043467, 0.639548735, 0.208604942, 0.698219959, 0.332527049, -0.168999306, -0.398195694, 0.388760274, 0.0652831534, 0.404175904, 0.0566521981, -0.109524928, -0.186890687})
+  same("padded", attended {lengths = {2, 0}}, {0.4509804, -0.0627359554, 0.521650186, 0.0128370202, 0.269885799, -0.256395205, 0.115040696, -0.421983723, 0.308594569, -0.215000756, 0.53330004, 0.0252951603, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
+  same("rotary", value({x = wave(1, 12, 0)}, function(p) return nn.rotary(p:input("x", 3, 4), {heads = 1, base = 100}) end),
+    {0, 0.644217687, 0.98544973, 0.863209367, 0.914400594, -0.250949172, -0.189031591, -1.01256433, -0.334696609, -0.17983998, -0.847412024, 0.971811066})
+  same("rmsnorm", value({x = wave(2, 3, 0)}, function(p) return nn.rmsnorm()(p:input("x", 3)) end), {0, 0.947735103, 1.44973558, 1.50997336, 0.58597972, -0.613609339})
+  refused("3 heads of queries and 3 of keys do not share these columns", nn.program, "bad", function(p)
+    local x <const> = p:input("x", 3, 4)
+    p:loss(nn.attention(x, x, x, {heads = 3}))
+  end)
+  refused("nn.attention has no option `head`", nn.program, "bad", function(p)
+    local x <const> = p:input("x", 3, 4)
+    p:loss(nn.attention(x, x, x, {head = 2}))
+  end)
   print "the operations hold"
 end)
 LUA

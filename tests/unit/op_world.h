@@ -47,7 +47,7 @@ enum op_type { OP_FLOAT, OP_IDS, OP_BYTES, OP_DOUBLE };
 struct op_shape {
     size_t rows, columns;
     enum op_type type;
-    uint32_t below; /* ids: -1 .. below - 1 */
+    uint32_t below; /* ids: -1 .. below - 1, positive 0 .. below - 1 */
     bool positive;  /* floats in [0.5, 1.5), else in [-1, 1) */
 };
 
@@ -225,7 +225,8 @@ static inline void op_fill(struct op_run *run, const struct op_case *c, size_t i
     const struct op_shape *s = &c->in[i];
     for (size_t e = 0; e < s->rows * s->columns; e++) {
         if (s->type == OP_IDS) {
-            int32_t id = (int32_t)tide_random_below(&random, s->below + 1) - 1;
+            int32_t id = s->positive ? (int32_t)tide_random_below(&random, s->below)
+                                     : (int32_t)tide_random_below(&random, s->below + 1) - 1;
             for (size_t k = 0; k < 3; k++) {
                 ((int32_t *)run->call[k].in[i].data)[e] = id;
             }
@@ -303,8 +304,9 @@ static inline double op_largest(const struct tide_operand *operand) {
 static inline void op_compare(const struct op_run *run, const struct op_case *c, size_t o,
                               const char *device) {
     size_t n = c->out[o].rows * c->out[o].columns;
-    if (c->out[o].type == OP_BYTES) {
-        assert_true(n == 0 || memcmp(run->call[0].out[o].data, run->call[1].out[o].data, n) == 0);
+    if (c->out[o].type == OP_BYTES || c->out[o].type == OP_IDS) {
+        const size_t bytes = op_bytes(&c->out[o], 0);
+        assert_true(n == 0 || memcmp(run->call[0].out[o].data, run->call[1].out[o].data, bytes) == 0);
         return;
     }
     double all = op_largest(&run->call[1].out[o]);

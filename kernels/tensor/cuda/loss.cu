@@ -49,6 +49,18 @@ template <int WIDTH> static __global__ void softmax_kernel(const struct softmax_
     }
 }
 
+template <int WIDTH> static __global__ void log_softmax_kernel(const struct softmax_call s) {
+    GPU_SHARED(double, shared, GPU_GROUPS);
+    const size_t row = gpu_row<WIDTH>(), lane = gpu_lane<WIDTH>();
+    const bool own = row < s.rows;
+    const float *z = s.z + (own ? row * s.k : 0);
+    const float most = row_max<WIDTH>(z, s.k, lane, own, shared);
+    const float rest = (float)log(row_total<WIDTH>(z, s.k, lane, own, most, shared));
+    for (size_t j = lane; own && j < s.k; j += WIDTH) {
+        s.out[row * s.k + j] = (z[j] - most) - rest;
+    }
+}
+
 /* dx = y (g - sum(g y)) */
 template <int WIDTH> static __global__ void softmax_back_kernel(const struct softmax_call s) {
     GPU_SHARED(double, shared, GPU_GROUPS);
@@ -137,6 +149,11 @@ static struct softmax_call softmax_of(const struct tide_op_call *call) {
 int tide_cuda_softmax(const struct tide_op_call *call) {
     const struct softmax_call s = softmax_of(call);
     return GPU_ROWS(softmax_kernel, s.rows, s.k, tide_cuda_queue_of(call), s);
+}
+
+int tide_cuda_log_softmax(const struct tide_op_call *call) {
+    const struct softmax_call s = softmax_of(call);
+    return GPU_ROWS(log_softmax_kernel, s.rows, s.k, tide_cuda_queue_of(call), s);
 }
 
 int tide_cuda_softmax_dx(const struct tide_op_call *call) {

@@ -78,6 +78,7 @@ __device__ static inline void micro(unsigned code, const float *A, const float *
         CASE(TIDE_MICRO_RELU, a < 0.0f ? 0.0f : a);
         CASE(TIDE_MICRO_SOFTPLUS, softplus(a));
         CASE(TIDE_MICRO_SIGN, a > 0.0f ? 1.0f : a < 0.0f ? -1.0f : a);
+        CASE(TIDE_MICRO_ERF, erff(a));
         CASE(TIDE_MICRO_ADD, a + b);
         CASE(TIDE_MICRO_SUB, a - b);
         CASE(TIDE_MICRO_MUL, a * b);

@@ -38,6 +38,8 @@ static double micro(unsigned code, double a, double b, double c) {
         return (a < 0 ? 0 : a) + log1p(exp(-fabs(a)));
     case TIDE_MICRO_SIGN:
         return a > 0 ? 1 : a < 0 ? -1 : a;
+    case TIDE_MICRO_ERF:
+        return erf(a);
     case TIDE_MICRO_ADD:
         return a + b;
     case TIDE_MICRO_SUB:

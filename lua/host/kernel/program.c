@@ -151,6 +151,7 @@ static const struct attribute {
     {"pad", COUNT, AT(window.pad)}, {"alpha", NUMBER, AT(alpha)}, {"eps", NUMBER, AT(eps)},
     {"rate", NUMBER, AT(rate)},     {"keep", NUMBER, AT(keep)},   {"smoothing", NUMBER, AT(smoothing)},
     {"ta", FLAG, AT(ta)},           {"tb", FLAG, AT(tb)},
+    {"causal", FLAG, AT(causal)},
 #undef AT
 };
 

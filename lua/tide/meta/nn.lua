@@ -68,6 +68,11 @@ function nn.softplus(x) end
 ---@return tide.nn.value|function
 function nn.sign(x) end
 
+---The error function, element by element: of a value, or a layer of nn.sequential.
+---@param x? tide.nn.value without it a layer
+---@return tide.nn.value|function
+function nn.erf(x) end
+
 ---|x|, element by element.
 ---@return tide.nn.value
 function value:abs() end
@@ -119,6 +124,10 @@ function value:softplus() end
 ---Sign (-1, 0 or 1), element by element.
 ---@return tide.nn.value
 function value:sign() end
+
+---The error function, element by element.
+---@return tide.nn.value
+function value:erf() end
 
 ---The lesser of both, element by element.
 ---@param other tide.nn.value|number

@@ -66,20 +66,98 @@ local function operand(p, v)
   return v + 0.0
 end
 
-local function map(micro, a, b, c)
-  local p = (is_value(a) and a or is_value(b) and b or c).program
-  place(p)
-  return wrap(p, checked(p.core:map(micro, operand(p, a), b and operand(p, b), c and operand(p, c))))
-end
-
 local function apply(p, operation, inputs, attributes)
-  local ids = {}
-  for i, v in ipairs(inputs) do
+  local ids, last = {}, 0
+  for i in pairs(inputs) do last = math.max(last, i) end
+  for i = 1, last do
+    local v <const> = inputs[i]
     if not is_value(v) then refuse("operand %d of %s is a %s, not a value of the program", i, operation, type(v)) end
     ids[i] = operand(p, v)
   end
   place(p)
   return wrap(p, checked(p.core:apply(operation, ids, attributes or {})))
+end
+
+local function reshaped(v, dims)
+  place(v.program)
+  return wrap(v.program, checked(v.program.core:reshape(v.id, dims)))
+end
+
+---Dims of all together, aligned at the last as NumPy does; nil: they do not fit.
+local function together(shapes)
+  local dims, rank = {}, 0
+  for _, s in pairs(shapes) do rank = math.max(rank, #s.dims) end
+  for axis = 1, rank do
+    dims[axis] = 1
+    for _, s in pairs(shapes) do
+      local own <const> = s.dims[#s.dims - rank + axis] or 1
+      if own ~= 1 and dims[axis] ~= 1 and own ~= dims[axis] then return nil end
+      dims[axis] = math.max(dims[axis], own)
+    end
+  end
+  return dims
+end
+
+---What needs nothing: equal dims, a vector of the last dim, a last dim of 1 and else the same.
+local function is_plain(s, dims, batched)
+  local leading = #s.dims == #dims
+  for i = 1, #dims - 1 do leading = leading and s.dims[i] == dims[i] end
+  local vector <const> = not s.batched and #s.dims == 1 and s.dims[1] == dims[#dims]
+  return vector or (s.batched == batched and leading and (s.dims[#dims] == dims[#dims] or s.dims[#dims] == 1))
+end
+
+---Operands whose axes of 1 are repeated as the others need. Values of constant size lie along the last axes of those of
+---the batch, as rows: these axes become one, which the third result says.
+local function broadcast(operands)
+  local shapes, batched, plain = {}, false, true
+  for i, v in pairs(operands) do
+    if is_value(v) then
+      local dims <const>, own <const> = v:dims()
+      shapes[i] = {dims = dims, batched = own}
+      batched = batched or own
+    end
+  end
+  local dims <const> = together(shapes)
+  for _, s in pairs(shapes) do plain = plain and dims and is_plain(s, dims, batched) end
+  if plain or not dims then return operands end
+  local rows = 0 -- axes that constants have, of which there is more than one
+  for _, s in pairs(shapes) do
+    if batched and not s.batched then rows = math.max(rows, #s.dims) end
+  end
+  local made, flat = {}, {}
+  for i = 1, rows > 1 and #dims - rows or 0 do flat[i] = dims[i] end
+  local width = 1
+  for i = #dims - rows + 1, rows > 1 and #dims or 0 do width = width * dims[i] end
+  if rows > 1 then flat[#flat + 1] = width end
+  for i, v in pairs(operands) do
+    made[i] = v
+    local s <const> = shapes[i]
+    if s then
+      local first <const> = batched and not s.batched and #dims - rows or 0
+      local own = {}
+      for axis = first + 1, #dims do own[axis - first] = s.dims[#s.dims - #dims + axis] or 1 end
+      if #own ~= #s.dims then v = reshaped(v, own) end
+      for axis = 1, #own do
+        if own[axis] ~= dims[axis + first] and not (rows < 2 and axis + first == #dims and s.batched == batched) then
+          v = apply(v.program, "expand", {v}, {first = axis - 1, count = dims[axis + first]})
+        end
+      end
+      made[i] = rows > 1 and reshaped(v, s.batched and flat or {width}) or v
+    end
+  end
+  return made, rows > 1 and dims or nil
+end
+
+local function map(micro, ...)
+  local given <const> = {...}
+  local p
+  for i = 1, 3 do p = p or is_value(given[i]) and given[i].program end
+  for _, v in pairs(given) do operand(p, v) end
+  local made <const>, dims <const> = broadcast(given)
+  place(p)
+  local a <const>, b <const>, c <const> = made[1], made[2], made[3]
+  local v <const> = wrap(p, checked(p.core:map(micro, operand(p, a), b and operand(p, b), c and operand(p, c))))
+  return dims and reshaped(v, dims) or v
 end
 
 function value.__add(a, b) return map("add", a, b) end
@@ -99,7 +177,7 @@ function value:__tostring()
 end
 
 for _, micro in ipairs {"abs", "sqr", "sqrt", "rsqrt", "recip", "exp", "log", "log1p", "sigmoid", "tanh", "relu",
-                        "softplus", "sign"} do
+                        "softplus", "sign", "erf"} do
   value[micro] = function(self) return map(micro, self) end
   nn[micro] = function(x) -- a function of a value, or a layer of nn.sequential
     if x == nil then return function(v) return map(micro, v) end end
@@ -150,9 +228,18 @@ end
 function value:concat(other) return apply(self.program, "concat", {self, other}) end
 ---Softmax of each row.
 function value:softmax() return apply(self.program, "softmax", {self}) end
----Sums over the columns ("rows") or over the rows ("columns").
+---Sums over the columns ("rows"), over the rows ("columns"), or over an axis behind the batch, from 1, which goes.
+---@param over "rows"|"columns"|integer
 function value:sum(over)
-  if over ~= "rows" and over ~= "columns" then refuse("sum wants \"rows\" (one number a row) or \"columns\"") end
+  local dims <const> = self:dims()
+  if math.type(over) == "integer" and dims[over] then
+    local sums <const> = apply(self.program, "reduce", {self}, {first = over - 1})
+    table.remove(dims, over)
+    return #dims > 0 and sums:reshape(table.unpack(dims)) or sums
+  end
+  if over ~= "rows" and over ~= "columns" then
+    refuse("sum wants \"rows\" (one number a row), \"columns\", or an axis of %s behind the batch", tostring(self))
+  end
   return apply(self.program, over == "rows" and "row_sums" or "column_sums", {self})
 end
 ---The same elements under other dims (without the batch).
@@ -623,6 +710,12 @@ function nn.split(x, n)
   for i = 1, n do parts[i] = x:slice((i - 1) * (columns // n) + 1, columns // n) end
   return table.unpack(parts)
 end
+
+local sequences <const> = require "tide.nn.sequences"
+sequences.use {apply = apply, checked = checked, is_value = is_value, map = map, refuse = refuse, whole = whole,
+               wrap = wrap, layer = nn.layer}
+for name, f in pairs(sequences.nn) do nn[name] = f end
+for name, f in pairs(sequences.value) do value[name] = f end
 
 local vertex <const> = require "tide.nn.vertex"
 vertex.install(tools, program)

@@ -224,6 +224,78 @@ static void rows_have_their_derivatives(void **cmocka_state) {
     }
 }
 
+static uint32_t ranked(uint32_t x, uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t dims[3] = {a, b, c}, out = 0;
+    expect(tide_program_reshape(p, x, c ? 3 : 2, dims, &out));
+    return out;
+}
+
+static void sequences_have_their_derivatives(void **cmocka_state) {
+    (void)cmocka_state;
+    for (int what = 0; what < 11; what++) {
+        begin("sequences");
+        uint32_t x = input("x", TIDE_VALUE_FLOAT, 2, 4, 6, 0), z = x;
+        struct batch b = {.rows = 3};
+        add_input(&b, "x", false, 24);
+        switch (what) {
+        case 0: /* columns of one value, heads of queries that share keys, and lengths */
+        case 1: {
+            uint32_t parts[4];
+            const struct tide_attributes cut[] = {{.first = 0, .count = 4}, {.first = 4, .count = 2}};
+            for (size_t i = 0; i < 2; i++) {
+                parts[i] = apply(TIDE_OP_SLICE, 1, &x, cut[i]);
+            }
+            parts[2] = map2(TIDE_MICRO_SQR, parts[1], TIDE_NO_VALUE);
+            parts[3] = input("i", TIDE_VALUE_INDEX, 0, 0, 0, 0);
+            add_input(&b, "i", true, 1);
+            for (size_t e = 0; e < b.rows; e++) {
+                b.in[1].i32[e] = (int32_t)e + 1;
+            }
+            z = apply(TIDE_OP_ATTENTION, 4, parts,
+                      (struct tide_attributes){
+                          .heads = 2, .kv_heads = 1, .causal = what == 1, .alpha = 0.7});
+            break;
+        }
+        case 2:
+            z = apply(TIDE_OP_ROTARY, 1, &x, (struct tide_attributes){.k = 6, .rate = 100});
+            break;
+        case 3:
+            z = apply(TIDE_OP_ROTARY, 1, &x,
+                      (struct tide_attributes){.k = 2, .rate = 100, .tb = true});
+            break;
+        case 4:
+            z = op1(TIDE_OP_LOG_SOFTMAX, x);
+            break;
+        case 5:
+            z = apply(TIDE_OP_CUMSUM, 1, &x, (struct tide_attributes){.first = 0});
+            break;
+        case 6:
+            z = apply(TIDE_OP_REDUCE, 1, &x, (struct tide_attributes){.first = 1});
+            break;
+        case 7:
+            z = ranked(x, 4, 1, 6);
+            z = apply(TIDE_OP_EXPAND, 1, &z, (struct tide_attributes){.first = 1, .count = 3});
+            break;
+        case 8:
+            z = ranked(x, 4, 3, 2);
+            z = apply(TIDE_OP_PERMUTE, 1, &z, (struct tide_attributes){.n = 2 | 0 << 2 | 1 << 4});
+            break;
+        case 9:
+            z = apply(TIDE_OP_TOPK, 1, &x, (struct tide_attributes){.count = 2});
+            break;
+        default:
+            z = map2(TIDE_MICRO_MUL, x,
+                     apply(TIDE_OP_ONE_HOT, 1,
+                           (uint32_t[]){input("i", TIDE_VALUE_INDEX, 1, 4, 0, 0)},
+                           (struct tide_attributes){.count = 6}));
+            add_input(&b, "i", true, 4);
+            break;
+        }
+        finish(z);
+        check_gradient("an operation on sequences", &b);
+    }
+}
+
 static void losses_have_their_derivatives(void **cmocka_state) {
     (void)cmocka_state;
     for (int code = TIDE_OP_XENT; code <= TIDE_OP_HINGE; code++) {
@@ -586,6 +658,7 @@ int main(void) {
         cmocka_unit_test(products_have_their_derivatives),
         cmocka_unit_test(images_have_their_derivatives),
         cmocka_unit_test(rows_have_their_derivatives),
+        cmocka_unit_test(sequences_have_their_derivatives),
         cmocka_unit_test(losses_have_their_derivatives),
         cmocka_unit_test(values_used_several_times_add_up),
         cmocka_unit_test(the_checker_sees_a_gradient_that_is_wrong),

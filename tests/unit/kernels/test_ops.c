@@ -521,6 +521,109 @@ static void rows_and_columns_agree(void **state) {
     }
 }
 
+struct attention_shape {
+    size_t examples;
+    uint32_t n, m, heads, kv_heads, d;
+};
+
+static void attention_agrees(void **state) {
+    (void)state;
+    static const struct attention_shape shapes[] = {{0, 3, 3, 1, 1, 4},   {2, 1, 1, 1, 1, 1},    {3, 5, 7, 4, 2, 8},
+                                                    {1, 70, 70, 2, 2, 5}, {2, 17, 33, 6, 3, 16}, {1, 9, 4, 2, 1, 64},
+#ifndef TIDE_EMULATED
+                                                    {1, 130, 1100, 2, 1, 32}
+#endif
+    };
+    for (size_t i = 0; i < 4 * TIDE_COUNT(shapes); i++) {
+        const struct attention_shape *s = &shapes[i / 4];
+        const struct op_shape q = {s->examples * s->n, s->heads * s->d, 0, 0, 0};
+        const struct op_shape k = {s->examples * s->m, s->kv_heads * s->d, 0, 0, 0};
+        const struct op_shape sums = {s->examples * s->n, s->heads, 0, 0, true};
+        const struct op_shape lengths = {s->examples, 1, OP_IDS, s->m + 1, true};
+        const bool cut = i & 2;
+        struct op_case c = {.what = "attention",
+                            .code = TIDE_OP_ATTENTION,
+                            .attributes = {.n = s->n,
+                                           .m = s->m,
+                                           .heads = s->heads,
+                                           .kv_heads = s->kv_heads,
+                                           .causal = i & 1,
+                                           .alpha = 1 / sqrt(s->d)},
+                            .in_count = cut ? 4 : 3,
+                            .out_count = 2,
+                            .in = {q, k, k, lengths},
+                            .out = {q, sums},
+                            .eps = 32,
+                            .of = OF_ALL};
+        on_devices(&c, false);
+        struct op_case dx = {.what = "attention_dx",
+                             .code = TIDE_OP_ATTENTION_DX,
+                             .attributes = c.attributes,
+                             .in_count = cut ? 7 : 6,
+                             .out_count = 3,
+                             .in = {q, k, k, q, q, sums, lengths},
+                             .out = {q, k, k},
+                             .eps = 256,
+                             .of = OF_ALL};
+        on_devices(&dx, false);
+    }
+}
+
+static void sequences_agree(void **state) {
+    (void)state;
+    static const uint32_t steps[] = {1, 3, 70};
+    for (size_t i = 0; i < 4 * TIDE_COUNT(steps); i++) {
+        const size_t b = i % 4;
+        const uint32_t n = 6, k = steps[i / 4];
+        const struct op_shape x = {b * n, k, 0, 0, 0}, one = {b, k, 0, 0, 0}, ids = {b * n, 1, OP_IDS, 4, 0};
+        const struct op_shape places = {b * n, 1, OP_IDS, 1000, true}, wide = {b * n, 8 * k, 0, 0, 0};
+        const struct op_shape best = {b * n, k < 3 ? 1 : 3, 0, 0, 0}, hot = {b * n, 4, 0, 0, 0};
+        const struct op_shape best_ids = {best.rows, best.columns, OP_IDS, 0, 0};
+        const struct op_shape turned = {b * 2 * k, 3, 0, 0, 0};
+        const struct tide_attributes axis = {.n = n, .k = k}, back = {.n = n, .k = k, .ta = true};
+        const struct tide_attributes halves = {.n = n, .k = 8, .rate = 1e4};
+        const struct tide_attributes pairs = {.n = n, .k = 8, .rate = 1e4, .ta = true, .tb = true};
+        const struct op_case cases[] = {
+            {"cumsum", TIDE_OP_CUMSUM, axis, 1, 1, {x}, {x}, 4, OF_SUM, false},
+            {"cumsum back", TIDE_OP_CUMSUM, back, 1, 1, {x}, {x}, 4, OF_SUM, false},
+            {"expand", TIDE_OP_EXPAND, axis, 1, 1, {one}, {x}, 0, 0, false},
+            {"reduce", TIDE_OP_REDUCE, axis, 1, 1, {x}, {one}, 4, OF_SUM, false},
+            {"rotary", TIDE_OP_ROTARY, halves, 1, 1, {wide}, {wide}, 8, OF_ALL, false},
+            {"rotary of positions", TIDE_OP_ROTARY, pairs, 2, 1, {wide, places}, {wide}, 8, OF_ALL, false},
+            {"log_softmax", TIDE_OP_LOG_SOFTMAX, {0}, 1, 1, {x}, {x}, 16, OF_ALL, false},
+            {"topk", TIDE_OP_TOPK, {0}, 1, 2, {x}, {best, best_ids}, 0, 0, false},
+            {"one_hot", TIDE_OP_ONE_HOT, {.count = 4}, 1, 1, {ids}, {hot}, 0, 0, false},
+            {"permute", /* [2, 3, k] -> [k, 2, 3], if rows are seen so */
+             TIDE_OP_PERMUTE,
+             {.n = 2 | 0 << 2 | 1 << 4, .window = {.h = 2, .w = 3, .c = k}},
+             1,
+             1,
+             {x},
+             {turned},
+             0,
+             0,
+             false},
+        };
+        for (size_t c = 0; c < TIDE_COUNT(cases); c++) {
+            on_devices(&cases[c], false);
+        }
+    }
+}
+
+static void the_largest_are_found_among_nan_and_equals(void **state) {
+    (void)state;
+    const struct tide_device *device;
+    for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
+        float x[6] = {1, 3, NAN, 3, -INFINITY, 2}, y[4];
+        int32_t ids[4];
+        struct tide_op_call call = {.in = {{x, 1, 6}}, .out = {{y, 1, 4}, {ids, 1, 4}}};
+        assert_int_equal(op_call(device, TIDE_OP_TOPK, &call), 0);
+        const int32_t want[4] = {2, 1, 3, 5};
+        assert_memory_equal(ids, want, sizeof(want));
+        assert_true(isnan(y[0]) && y[1] >= 3 && y[2] >= 3 && y[3] <= 2);
+    }
+}
+
 /* Rows of lists: with -1, without any, long ones, a row listed twice; dense and with strides. */
 static void rows_of_lists_agree(void **state) {
     (void)state;
@@ -705,6 +808,9 @@ int main(void) {
         cmocka_unit_test(labels_outside_their_range_are_refused),
         cmocka_unit_test(rows_of_weight_0_are_left_out),
         cmocka_unit_test(rows_and_columns_agree),
+        cmocka_unit_test(attention_agrees),
+        cmocka_unit_test(sequences_agree),
+        cmocka_unit_test(the_largest_are_found_among_nan_and_equals),
         cmocka_unit_test(rows_of_lists_agree),
         cmocka_unit_test(dropout_keeps_the_share_it_is_told),
         cmocka_unit_test(update_rules_agree),

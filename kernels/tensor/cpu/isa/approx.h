@@ -90,6 +90,28 @@ TIDE_INLINE float tide_tanh(float x) {
     return a < 0.625f ? small : large;
 }
 
+/* Below 1 an odd polynomial, above 1 - exp(-x^2) q(1 / (1 + |x| / 2)); both fitted at Chebyshev's points. */
+TIDE_INLINE float tide_erf(float x) {
+    float a = fabsf(x), z = x * x, u = 1.0f / (1.0f + 0.5f * a);
+    float p = z * 7.882497448e-05f - 8.018855006e-04f;
+    p = p * z + 5.189312156e-03f;
+    p = p * z - 2.685432881e-02f;
+    p = p * z + 0.1128359735f;
+    p = p * z - 0.3761262596f;
+    p = p * z + 0.1283791661f;
+    float q = u * 0.0797084386f - 0.1819416434f;
+    q = q * u + 0.0219510751f;
+    q = q * u + 0.1066973358f;
+    q = q * u + 0.1579567045f;
+    q = q * u + 0.2528147995f;
+    q = q * u + 0.2810515463f;
+    q = q * u + 0.2821899951f;
+    q = q * u - 3.566235364e-06f;
+    float large = 1.0f - tide_exp(-z) * q;
+    large = x < 0.0f ? -large : large;
+    return a < 1.0f ? x * p + x : large;
+}
+
 TIDE_INLINE float tide_softplus(float x) {
     float y = tide_log1p(tide_exp(-fabsf(x)));
     return (x < 0.0f ? 0.0f : x) + y;

@@ -343,6 +343,11 @@ size_t OP(scratch)(enum tide_op_code code, const struct tide_op_call *call) {
         return c * (sizeof(double) + 4 * sizeof(float));
     case TIDE_OP_BATCHNORM_EVAL:
         return c * sizeof(float);
+    case TIDE_OP_ATTENTION:
+    case TIDE_OP_ATTENTION_DX:
+        return OP(attention_scratch)();
+    case TIDE_OP_ROTARY:
+        return (size_t)call->attributes->n * call->attributes->k * sizeof(float);
     case TIDE_OP_LAYERNORM_DX:
         return 2 * c * sizeof(double);
     default:

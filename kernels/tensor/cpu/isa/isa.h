@@ -44,6 +44,7 @@ typedef uint8_t tide_vecb __attribute__((vector_size(TIDE_LANES), aligned(1), ma
 void OP(update)(const struct tide_step *u, size_t n, void *w, const void *g, void *a, void *b);
 double OP(norm2)(size_t n, const void *x);
 void OP(exp_all)(size_t n, float *out, const float *in); /* in place too */
+size_t OP(attention_scratch)(void);
 size_t OP(scratch)(enum tide_op_code code, const struct tide_op_call *call);
 
 /* a where the mask is all ones, b where it is 0 */

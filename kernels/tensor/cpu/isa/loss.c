@@ -72,6 +72,26 @@ int OP(softmax)(const struct tide_op_call *call) {
     return 0;
 }
 
+int OP(log_softmax)(const struct tide_op_call *call) {
+    size_t rows = call->in[0].rows, k = call->in[0].columns, step = block_rows(k);
+    const float *z = call->in[0].data;
+    float *y = call->out[0].data, most[BLOCK_ROWS];
+    double total[BLOCK_ROWS];
+    for (size_t r = 0; r < rows; r += step) {
+        size_t n = rows - r < step ? rows - r : step;
+        exponentials(n, k, z + r * k, y + r * k, most, total);
+        for (size_t i = 0; i < n; i++) {
+            const float less = most[i], rest = (float)log(total[i]), *from = z + (r + i) * k;
+            float *to = y + (r + i) * k;
+            TIDE_INDEPENDENT
+            for (size_t j = 0; j < k; j++) {
+                to[j] = (from[j] - less) - rest;
+            }
+        }
+    }
+    return 0;
+}
+
 int OP(softmax_dx)(const struct tide_op_call *call) {
     size_t rows = call->in[0].rows, k = call->in[0].columns;
     for (size_t r = 0; r < rows; r++) {

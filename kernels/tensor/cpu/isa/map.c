@@ -31,6 +31,7 @@ MICRO(micro_tanh, tide_tanh(a[i]))
 MICRO(micro_relu, a[i] < 0.0f ? 0.0f : a[i])
 MICRO(micro_softplus, tide_softplus(a[i]))
 MICRO(micro_sign, a[i] > 0.0f ? 1.0f : a[i] < 0.0f ? -1.0f : a[i])
+MICRO(micro_erf, tide_erf(a[i]))
 MICRO(micro_add, a[i] + b[i])
 MICRO(micro_sub, a[i] - b[i])
 MICRO(micro_mul, a[i] * b[i])
@@ -57,6 +58,7 @@ static const micro_function micros[TIDE_MICRO_COUNT] = {
     [TIDE_MICRO_RELU] = micro_relu,
     [TIDE_MICRO_SOFTPLUS] = micro_softplus,
     [TIDE_MICRO_SIGN] = micro_sign,
+    [TIDE_MICRO_ERF] = micro_erf,
     [TIDE_MICRO_ADD] = micro_add,
     [TIDE_MICRO_SUB] = micro_sub,
     [TIDE_MICRO_MUL] = micro_mul,
