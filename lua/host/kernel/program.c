@@ -150,8 +150,7 @@ static const struct attribute {
     {"kh", COUNT, AT(window.kh)},   {"kw", COUNT, AT(window.kw)}, {"stride", COUNT, AT(window.stride)},
     {"pad", COUNT, AT(window.pad)}, {"alpha", NUMBER, AT(alpha)}, {"eps", NUMBER, AT(eps)},
     {"rate", NUMBER, AT(rate)},     {"keep", NUMBER, AT(keep)},   {"smoothing", NUMBER, AT(smoothing)},
-    {"ta", FLAG, AT(ta)},           {"tb", FLAG, AT(tb)},
-    {"causal", FLAG, AT(causal)},
+    {"ta", FLAG, AT(ta)},           {"tb", FLAG, AT(tb)},         {"causal", FLAG, AT(causal)},
 #undef AT
 };
 
