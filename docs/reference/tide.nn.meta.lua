@@ -417,8 +417,8 @@ function tide_nn.segment_sum(x, segment, n) end
 function tide_nn.segment_mean(x, segment, n) end
 
 ---Attention of heads that are blocks of columns: q [B x n x c], k and v [B x m x c']. Scores are made and used in
----tiles; the softmax is never stored. Key j counts for query i if j < lengths[b] and, causal, j <= i + m - n; a query that sees
----no key gives zeros.
+---tiles; the softmax is never stored. Key j counts for query i if j < lengths[b] and, causal, j <= i + m - n; a query
+---that sees no key gives zeros.
 ---@param q tide.nn.value
 ---@param k tide.nn.value
 ---@param v tide.nn.value

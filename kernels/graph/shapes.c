@@ -16,7 +16,22 @@ void tide_program_shape(const struct tide_program *p, uint32_t value, char *text
     }
 }
 
-/* EINVAL: "conv: input is [...], weight is [...]: why (input comes from relu at file:line)" */
+/* What a script calls it. */
+static const char *written(const struct shapes *s) {
+    switch (s->node->code) {
+    case TIDE_OP_MAP:
+        return tide_micro_names[s->node->attributes.region.micro[0].code];
+    case TIDE_OP_EMBED:
+        return s->in[0]->space && s->in[0]->space != TIDE_SPACE_TABLE ? "gather" : "embed";
+    case TIDE_OP_EMBED_DW:
+        return "scatter_add";
+    case TIDE_OP_REDUCE:
+        return "sum";
+    default:
+        return tide_op_names[s->node->code];
+    }
+}
+
 int tide__shape_wrong(const struct shapes *s, const char *format, ...) {
     char why[160], shapes[240] = "", from[AT_SIZE + 40] = "";
     va_list arguments;
@@ -37,11 +52,7 @@ int tide__shape_wrong(const struct shapes *s, const char *format, ...) {
                  maker->code == TIDE_OP_MAP ? tide_micro_names[first] : tide_op_names[maker->code],
                  maker->at[0] ? maker->at : "?");
     }
-    const struct node *node = s->node;
-    return tide__graph_wrong(s->p, "%s of %s: %s%s",
-                             node->code == TIDE_OP_MAP ? tide_micro_names[node->attributes.region.micro[0].code]
-                                                       : tide_op_names[node->code],
-                             shapes, why, from);
+    return tide__graph_wrong(s->p, "%s of %s: %s%s", written(s), shapes, why, from);
 }
 
 int tide__shape_map(struct shapes *s) {

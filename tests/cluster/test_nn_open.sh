@@ -45,10 +45,10 @@ tide.main(function()
   same("gather of numbers", value({x = tensor("f32", 2, {1, 2, 3, 4, 5, 6}), i = rows.i},
     function(p) return p:input("x", 3):gather(p:index("i", 3)) end), {3, 1, 0, 4, 4, 5})
   refused("index 3 is 3, outside 0..2", value, {x = rows.x, i = tensor("i32", 2, {0, 0, 3, 0, 0, 0})}, gathered)
-  refused("embed of x [B x 3 x 2], i [B x 3]: the second operand must be an index", value, rows, function(p)
+  refused("gather of x [B x 3 x 2], i [B x 3]: the second operand must be an index", value, rows, function(p)
     return p:input("x", 3, 2):gather(p:input("i", 3))
   end)
-  refused("one number for each row", value, rows, function(p)
+  refused("scatter_add of x [B x 3 x 2], i [B x 2]: the index has a number for each row", value, rows, function(p)
     return p:input("x", 3, 2):scatter_add(p:index("i", 2), 4)
   end)
 
@@ -155,3 +155,4 @@ end)
 LUA
 run 0 run open.lua
 says out.txt 'the operations hold'
+finish

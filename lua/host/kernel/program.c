@@ -146,11 +146,24 @@ static const struct attribute {
     size_t at;
 } known_attributes[] = {
 #define AT(field) offsetof(struct tide_attributes, field)
-    {"first", COUNT, AT(first)},    {"count", COUNT, AT(count)},  {"n", COUNT, AT(n)},
-    {"kh", COUNT, AT(window.kh)},   {"kw", COUNT, AT(window.kw)}, {"stride", COUNT, AT(window.stride)},
-    {"pad", COUNT, AT(window.pad)}, {"alpha", NUMBER, AT(alpha)}, {"eps", NUMBER, AT(eps)},
-    {"rate", NUMBER, AT(rate)},     {"keep", NUMBER, AT(keep)},   {"smoothing", NUMBER, AT(smoothing)},
-    {"ta", FLAG, AT(ta)},           {"tb", FLAG, AT(tb)},         {"causal", FLAG, AT(causal)},
+    {"first", COUNT, AT(first)},
+    {"count", COUNT, AT(count)},
+    {"n", COUNT, AT(n)},
+    {"kh", COUNT, AT(window.kh)},
+    {"kw", COUNT, AT(window.kw)},
+    {"stride", COUNT, AT(window.stride)},
+    {"pad", COUNT, AT(window.pad)},
+    {"alpha", NUMBER, AT(alpha)},
+    {"eps", NUMBER, AT(eps)},
+    {"rate", NUMBER, AT(rate)},
+    {"keep", NUMBER, AT(keep)},
+    {"smoothing", NUMBER, AT(smoothing)},
+    {"k", COUNT, AT(k)},
+    {"heads", COUNT, AT(heads)},
+    {"kv_heads", COUNT, AT(kv_heads)},
+    {"ta", FLAG, AT(ta)},
+    {"tb", FLAG, AT(tb)},
+    {"causal", FLAG, AT(causal)},
 #undef AT
 };
 

@@ -131,7 +131,8 @@ function nn.einsum(spec, a, b)
   local first <const>, second <const>, out <const> = tostring(spec):match "^(%a+),(%a+)%->(%a+)$"
   if not first then refuse("einsum: \"%s\" is not of the form \"ik,kj->ij\"", tostring(spec)) end
   local sizes = {}
-  for list, x in pairs {[first] = a_value("nn.einsum", a), [second] = a_value("nn.einsum", b)} do
+  for _, each in ipairs {{first, a}, {second, b}} do
+    local list <const>, x <const> = each[1], a_value("nn.einsum", each[2])
     local dims <const> = x:dims()
     if #dims ~= #list then refuse("einsum %s: %s is named by %s", spec, tostring(x), list) end
     for i = 1, #list do
