@@ -87,6 +87,9 @@ static int build(struct tide_node *node, const struct tide_node_options *o) {
 }
 
 static void take_apart(struct tide_node *node, uint64_t timeout) {
+    if (node->port) {
+        node->port->watch = NULL;
+    }
     struct tide_error_slot slot = {0}; /* the caller reads why creation failed, not what tidying up met */
     struct tide_error_slot *previous = tide__error_slot_swap(&slot);
     if (node->system && !tide_system_stop(node->system, timeout)) {
@@ -110,6 +113,15 @@ static void take_apart(struct tide_node *node, uint64_t timeout) {
     }
     tide__error_slot_swap(previous);
     tide_free(node);
+}
+
+/* Of the simulator, between two events. */
+static void watch(void *arg) {
+    struct tide_node *node = arg;
+    tide_system_watch(node->system);
+    if (TIDE_WATCHED) {
+        tide__net_watch(node->net);
+    }
 }
 
 static int check(const struct tide_node_options *o) {
@@ -149,6 +161,8 @@ int tide_node_create(const struct tide_node_options *options, struct tide_node *
         take_apart(node, 0);
         return rc;
     }
+    node->port->watch = watch;
+    node->port->watch_arg = node;
     *out = node;
     return 0;
 }

@@ -95,8 +95,8 @@ window_death_untold         window   window
 window_ids_stay             window   exactly_once
 window_leaves_open          window   window
 yield_takes_wake              test_actor
-room_by_messages              test_mailbox
-receiver_woken_twice          test_mailbox
+room_by_messages            swarm    spin
+receiver_woken_twice        swarm    unreceived
 address_reused                test_mailbox
 task_in_place                 test_disk_thread
 decision_unsynced             test_control a_decision_that_cannot_be_written_is_the_last

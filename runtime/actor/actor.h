@@ -33,6 +33,10 @@ struct tide_port *tide_system_port(struct tide_system *system);
 /* Messages that wait in mailboxes. Any thread. */
 uint64_t tide_system_mailbox_bytes(struct tide_system *system);
 struct tide_node *tide_system_node(struct tide_system *system);
+/* Simulated, between two events: reports actors and threads that sleep with work to do (base/watch.h). */
+void tide_system_watch(struct tide_system *system);
+/* Likewise: a line for each fiber that waits and each mailbox that is not empty. Returns the length. */
+size_t tide_system_waits(const struct tide_system *system, char *out, size_t size);
 
 /* ---- outgoing messages: what leaves for another node, handed over on the I/O thread ---- */
 /* What the data of a blob is whose bytes lie in several places, none of them empty. */

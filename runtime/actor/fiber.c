@@ -85,6 +85,7 @@ int fiber_create(struct scheduler *s, struct actor *actor, void (*run)(void *), 
     fiber->ended = fiber->receiving = fiber->main = fiber->timed_out = fiber->cancelled = false;
     fiber->cancelled_suspends = 0;
     fiber->number = ++s->fiber_count;
+    fiber->idle_for = NULL;
     fiber->labelled = 0;
     fiber->title[0] = 0;
     fiber->local = NULL;
@@ -205,11 +206,15 @@ int tide_fiber_suspend(uint64_t deadline, const char *why) {
     if (actor->killed || fiber->cancelled) {
         return killed_suspend(fiber);
     }
+    if (TIDE_WATCHED && watch_suspend(s, fiber, why)) {
+        return tide_fail(TIDE_ECANCELED, "spinning"); /* found: it may never leave its loop else */
+    }
     int expected = FIBER_RUNNING;
     /* acquire on failure: pairs with the waker's exchange, its writes are visible when we go on */
     if (!atomic_compare_exchange_strong_explicit(&fiber->state, &expected, FIBER_SUSPENDED, memory_order_acq_rel,
                                                  memory_order_acquire)) {
         take_wake(fiber);
+        watch_resumed(s, fiber);
         return 0;
     }
     fiber->timed_out = false;
@@ -221,6 +226,7 @@ int tide_fiber_suspend(uint64_t deadline, const char *why) {
     uint64_t began = trace_now(s);
     back_to_scheduler(fiber, false);
     take_wake(fiber);
+    watch_resumed(s, fiber);
     if (TIDE_UNLIKELY(began != 0)) {
         trace_fiber(fiber, began, why);
     }
@@ -240,12 +246,16 @@ const char *tide_fiber_waits(const struct tide_fiber *fiber) {
 }
 
 void tide_fiber_wake(struct tide_fiber *fiber) {
+    struct scheduler *s = tide__scheduler;
+    if (s && s->current_fiber != fiber) {
+        s->acts++;
+    }
     /* acq_rel: what the waker wrote before is seen by the fiber after it resumes */
     if (atomic_exchange_explicit(&fiber->state, FIBER_WOKEN, memory_order_acq_rel) != FIBER_SUSPENDED) {
         return;
     }
     struct scheduler *owner = fiber->actor->scheduler; /* stable: a suspended fiber has its actor */
-    if (tide__scheduler == owner) {
+    if (s == owner) {
         fiber_make_ready(owner, fiber);
     } else {
         inbox_push(owner, &fiber->wake);

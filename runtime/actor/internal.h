@@ -150,6 +150,11 @@ struct tide_fiber {
     struct tide_fiber_local *local;
     struct tide_error_slot error;
     enum tide_memory_use memory; /* while it does not run */
+    /* watch.c: acts of its scheduler when it was resumed; how often since it suspended for the same without one */
+    uint64_t acts, idle_since;
+    const char *idle_for;
+    uint32_t idle_count;
+    bool idle_timed; /* a deadline was one of them */
 };
 void fiber_resume(struct scheduler *s, struct tide_fiber *fiber); /* until it suspends or ends */
 int fiber_create(struct scheduler *s, struct actor *actor, void (*run)(void *), void *arg, size_t stack,
@@ -203,6 +208,13 @@ _Static_assert(sizeof(struct actor) <= 384, "an idle actor costs at most 512 byt
 
 enum stop_phase { STOP_ASK = 1, STOP_KILL, STOP_ABANDON, STOP_CLOSE };
 
+/* Timers that one actor has handled in a row without an act of its own (watch.c). */
+struct watch_timers {
+    const struct actor *actor;
+    uint64_t since;
+    uint32_t count;
+};
+
 struct trace;
 struct scheduler {
     struct message stops[STOP_CLOSE + 1]; /* by phase: no lack of memory keeps a node from its end */
@@ -232,7 +244,10 @@ struct scheduler {
     struct tide_fiber *free_fibers;
     struct context_stack *free_stacks;
     uint32_t free_stack_count;
-    uint64_t now; /* of the turn */
+    uint64_t now;  /* of the turn */
+    uint64_t acts; /* messages sent and taken, fibers woken and started: what the watch counts as progress */
+    struct watch_timers watch_timers;
+    uint32_t idle_turns;
     uint32_t sample, fiber_count;
     uint8_t index, role, stop;
     bool in_turn, closed;
@@ -253,6 +268,12 @@ struct scheduler {
     struct trace *ring;            /* of whoever starts and reads traces; made once */
     _Atomic(struct look *) look;   /* made once; interrupt.c */
 };
+
+/* ---- watch.c, while TIDE_WATCHED ---- */
+void watch_resumed(const struct scheduler *s, struct tide_fiber *fiber);
+bool watch_suspend(const struct scheduler *s, struct tide_fiber *fiber, const char *why);
+void watch_timer(struct scheduler *s, struct actor *actor, uint64_t acts);
+void watch_turn(struct scheduler *s, bool worked, uint64_t next);
 
 /* ---- trace.c ---- */
 
@@ -305,6 +326,8 @@ void mailbox_push(struct scheduler *s, struct actor *actor, struct message *mess
 struct message *mailbox_pop(struct actor *actor);
 /* A message of `bytes` has left the mailbox and is done with: counts it, and wakes senders once half is free. */
 void mailbox_handled(struct actor *actor, size_t bytes);
+/* May this sender that waits for room go on? */
+bool mailbox_can_continue(const struct actor *actor, const struct message *sender);
 void mailbox_end(struct actor *actor);   /* wakes all senders that wait for room */
 void wake_receiver(struct actor *actor); /* one fiber that waits for a message and was not woken for another */
 /* Owner thread. */

@@ -166,7 +166,7 @@ static bool mailbox_is_half(const struct actor *actor) {
 }
 
 /* A sender is woken only when it finds room: else it would wait again at once, without end. */
-static bool can_continue(const struct actor *actor, const struct message *sender) {
+bool mailbox_can_continue(const struct actor *actor, const struct message *sender) {
     return (mailbox_is_half(actor) && mailbox_has_room(actor, sender->u.in.size)) ||
            (TIDE_MUTANT(room_by_messages) &&
             atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed) <= actor->messages_max / 2);
@@ -183,7 +183,7 @@ static void wake_senders(struct actor *actor) {
     struct message *sender;
     actor->senders = (struct queue){0};
     while ((sender = queue_pop(&waiting))) {
-        if (can_continue(actor, sender)) {
+        if (mailbox_can_continue(actor, sender)) {
             wake_sender(sender);
         } else {
             queue_push(&actor->senders, sender);
@@ -200,7 +200,7 @@ void mailbox_end(struct actor *actor) {
 
 static void wait_for_room(struct scheduler *s, struct message *sender) {
     struct actor *actor = actor_find(s, sender->u.in.to);
-    if (!actor || can_continue(actor, sender)) {
+    if (!actor || mailbox_can_continue(actor, sender)) {
         wake_sender(sender);
     } else {
         queue_push(&actor->senders, sender);
@@ -368,7 +368,12 @@ static void handle_one(struct scheduler *s, struct actor *actor, struct message 
     if (!own) {
         (void)tide__memory_swap(TIDE_MEMORY_ASKED);
     }
+    const bool timed = in->kind == TIDE_TIMER;
+    const uint64_t acts = s->acts;
     int rc = actor->handle(actor->state, in);
+    if (TIDE_WATCHED && timed) {
+        watch_timer(s, actor, acts);
+    }
     if (!own) {
         (void)tide__memory_swap(TIDE_MEMORY_VITAL); /* the turn's */
     }
@@ -535,10 +540,14 @@ uint64_t scheduler_turn(void *arg) {
     tide__scheduler = s;
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
     s->now = tide_port_now(s->system->port);
+    const bool worked = scheduler_pending(s) || s->run_head || (s->heap_size > 0 && s->heap[1]->when <= s->now);
     drain_inbox(s);
     timers_fire(s, s->now);
     run_actors(s);
     uint64_t next = end_of_turn(s);
+    if (TIDE_WATCHED) {
+        watch_turn(s, worked, next);
+    }
     tide__memory_swap(use);
     tide__scheduler = previous;
     return next;

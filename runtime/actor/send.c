@@ -15,6 +15,9 @@ int outgoing_post(struct tide_system *system, const struct tide_outgoing *protot
         return tide_fail(TIDE_EUNREACHABLE, "this node is not connected to others");
     }
     struct scheduler *s = tide__scheduler && tide__scheduler->system == system ? tide__scheduler : NULL;
+    if (s) {
+        s->acts++;
+    }
     struct message *m = message_create(s, prototype->size);
     if (!m) {
         return TIDE_ENOMEM;
@@ -47,6 +50,7 @@ static int admit(struct tide_system *system, const struct tide_outgoing *m) {
         if (rc != TIDE_EBUSY || !fiber) {
             return rc;
         }
+        TIDE_SOMETIMES(sender_waits_for_credit);
         rc = tide_fiber_suspend(TIDE_NEVER, "link credit");
         if (rc < 0) {
             return rc;
@@ -101,6 +105,7 @@ static int wait_for_room(struct scheduler *target, tide_address to, size_t size)
         m->fiber = s->current_fiber;
         m->u.in = (struct tide_message){.to = to, .size = (uint32_t)size};
         hand_over(target, m);
+        TIDE_SOMETIMES(sender_waits_for_room);
         int rc = tide_fiber_suspend(TIDE_NEVER, "room in a mailbox");
         if (rc < 0) {
             return rc;
@@ -144,6 +149,7 @@ static int send_local(tide_address to, uint8_t kind, uint8_t lane, uint64_t call
                                     .size = (uint32_t)total,
                                     .kind = kind,
                                     .lane = lane};
+    s->acts++;
     hand_over(target, m);
     return 0;
 }
@@ -263,6 +269,7 @@ int tide_receive(uint64_t deadline, const struct tide_message **out) {
         struct message *m = mailbox_pop(actor);
         if (m) {
             mailbox_handled(actor, m->u.in.size);
+            s->acts++;
             if (m->u.in.kind == TIDE_CALL) {
                 open_call_add(actor, &m->u.in);
             }
@@ -273,7 +280,9 @@ int tide_receive(uint64_t deadline, const struct tide_message **out) {
         int rc = tide_fiber_suspend(deadline, "receive");
         fiber->receiving = false;
         if (rc < 0 && !(rc == TIDE_ETIMEDOUT && mailbox_has_message(actor))) {
+            TIDE_SOMETIMES(receive_timed_out);
             if (mailbox_has_message(actor)) { /* this fiber may have been woken for it */
+                TIDE_SOMETIMES(receiver_passes_its_wake_on);
                 wake_receiver(actor);
             }
             return rc;
@@ -364,6 +373,7 @@ static void send_signal(struct scheduler *s, enum message_op op, tide_address to
 void signal_send(struct scheduler *s, enum message_op op, tide_address to, tide_address from, uint64_t call, int code,
                  const char *text) {
     TIDE_ASSERT(s);
+    s->acts++;
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
     send_signal(s, op, to, from, call, code, !text ? "" : text);
     tide__memory_swap(use);

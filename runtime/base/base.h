@@ -2,6 +2,7 @@
 #ifndef TIDE_BASE_H
 #define TIDE_BASE_H
 
+#include "base/watch.h"
 #include "tide/actor.h"
 
 #include <stdatomic.h>

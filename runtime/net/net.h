@@ -67,6 +67,9 @@ bool tide_net_is_to_end(struct tide_net *net, uint16_t id);
 void tide_net_close(struct tide_net *net);
 void tide_net_destroy(struct tide_net *net); /* after tide_system_stop */
 
+/* Simulated, between two events: reports queues with work, credit and no sender (base/watch.h). */
+void tide__net_watch(struct tide_net *net);
+
 struct tide_net *tide_net_of(struct tide_node *node);
 const char *tide_net_endpoint(const struct tide_net *net);
 const char *tide_net_cluster(const struct tide_net *net);

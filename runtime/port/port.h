@@ -167,6 +167,9 @@ struct tide_port {
     uint64_t seed; /* of all streams of this node */
     bool simulated;
     bool crashed; /* simulated: its executors never run again */
+    /* Simulated: called now and then, between two events, for the node to look at itself (base/watch.h). */
+    void (*watch)(void *arg);
+    void *watch_arg;
 };
 
 /* Endpoints: "unix:PATH" (PATH begins with '/' or "@" never: no abstract sockets), "tcp:IPV4:PORT", "tcp:[IPV6]:PORT"
@@ -238,6 +241,8 @@ bool tide_sim_run(struct tide_sim *sim, uint64_t until, bool (*done)(void *arg),
 uint64_t tide_sim_now(const struct tide_sim *sim);
 uint64_t tide_sim_hash(const struct tide_sim *sim); /* over (time, node, kind, length, bytes) of every event */
 uint64_t tide_sim_events(const struct tide_sim *sim);
+/* Between two events: no turn of the executor goes on, none is due, and nothing keeps it from taking one. */
+bool tide_sim_asleep(const struct tide_executor *executor);
 /* Faults: the node's executors stop for ever, its streams end at the peers with ECLOSED. */
 void tide_sim_crash(struct tide_sim *sim, const char *node);
 /* Executors of `node` do not run for `duration` (SIGSTOP). */

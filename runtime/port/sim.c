@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { HEAP_ARITY = 4 };
+enum { HEAP_ARITY = 4, WATCH_EVERY = 10000000 };
 /* Virtual wall time starts at a fixed moment, so that names and files made from it repeat. */
 static const uint64_t wall_start = UINT64_C(1700000000) * TIDE_SECOND;
 
@@ -454,11 +454,13 @@ int tide_sim_create(const struct tide_sim_options *options, struct tide_sim **ou
     sim->free_port = 40000;
     sim->fabric.changed = tide__sim_flow_changed;
     sim->fabric.arg = sim;
+    tide__watch_set(true, NULL, NULL);
     *out = sim;
     return 0;
 }
 
 void tide_sim_destroy(struct tide_sim *sim) {
+    tide__watch_set(false, NULL, NULL);
     tide__sim_streams_destroy(sim);
     for (size_t i = 0; i < sim->node_count; i++) {
         for (struct tide_executor *e = sim->nodes[i]->executors, *next; e; e = next) {
@@ -574,6 +576,21 @@ static void dispatch(struct tide_sim *sim, const struct sim_event *event) {
     }
 }
 
+bool tide_sim_asleep(const struct tide_executor *e) {
+    return !e->in_turn && tide__sim_not_before(e) == 0 && e->scheduled > e->sim->now;
+}
+
+/* One node after the other, so that a large cluster costs no more than a small one. */
+static void watch(struct tide_sim *sim) {
+    sim->watch_at = sim->now + WATCH_EVERY;
+    if (sim->node_count > 0) {
+        const struct sim_node *node = sim->nodes[sim->watched++ % sim->node_count];
+        if (node->port && node->port->port.watch && !node->crashed) {
+            node->port->port.watch(node->port->port.watch_arg);
+        }
+    }
+}
+
 bool tide_sim_run(struct tide_sim *sim, uint64_t until, bool (*done)(void *arg), void *arg) {
     if (done && done(arg)) {
         return true;
@@ -582,6 +599,9 @@ bool tide_sim_run(struct tide_sim *sim, uint64_t until, bool (*done)(void *arg),
     while ((next = peek(sim)) && next->time <= until) {
         struct sim_event event = pop(sim);
         TIDE_ASSERT(event.time >= sim->now);
+        if (event.time > sim->watch_at && TIDE_WATCHED) {
+            watch(sim); /* at the old time: all that was due then has happened */
+        }
         sim->now = event.time;
         dispatch(sim, &event);
         if (done && done(arg)) {

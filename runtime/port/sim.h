@@ -153,7 +153,9 @@ struct tide_sim {
     struct tide_sim_disk disk; /* of nodes that are made from now on */
     struct sim_node *shared;   /* whose disk all reach, below the path; NULL: there is none */
     char shared_path[SIM_NAME_MAX];
-    uint64_t charged; /* what the operations of this turn add to its cost */
+    uint64_t watch_at; /* when the next node looks at itself, */
+    size_t watched;    /* and which */
+    uint64_t charged;  /* what the operations of this turn add to its cost */
     void (*on_crash)(void *arg, const char *node);
     void *on_crash_arg;
     void (*observe)(void *arg, const struct tide_sim_event *event);

@@ -69,6 +69,31 @@ static int echo_handle(void *state, const struct tide_message *m) {
     return 0;
 }
 
+/* A fiber of an echo actor. It rests now and then, so that another one has to take what comes. */
+static void echo_receive(void *state) {
+    struct echo *echo = state;
+    const struct tide_message *m;
+    for (unsigned n = 1; tide_receive(TIDE_NEVER, &m) == 0; n++) {
+        const bool stop = m->kind == TIDE_STOP;
+        (void)echo_handle(echo, m);
+        tide_message_free(m);
+        if (stop || (n % 8 == 0 && tide_sleep(5 * MS) < 0)) {
+            return;
+        }
+    }
+}
+
+static int echo_run(void *state) {
+    struct echo *echo = state;
+    for (unsigned i = 1; i < (unsigned)option(echo->world, SWARM_RECEIVERS); i++) {
+        if (tide_fiber_start(echo_receive, echo, 0, NULL) < 0) {
+            swarm_fail(echo->world, "world", "%s: no fiber: %s", echo->node->name, tide_error_message());
+        }
+    }
+    echo_receive(echo);
+    return 0;
+}
+
 int echo_spawn(struct node *node) {
     struct world *w = node->world;
     node->echo = tide_alloc_zero(1, sizeof *node->echo);
@@ -79,7 +104,12 @@ int echo_spawn(struct node *node) {
                                    .handle = echo_handle,
                                    .state = node->echo,
                                    .role = TIDE_ROLE_COMPUTE,
-                                   .messages_max = (uint32_t)option(w, SWARM_MAILBOX)};
+                                   .messages_max = (uint32_t)option(w, SWARM_MAILBOX),
+                                   .bytes_max = (uint32_t)option(w, SWARM_MAILBOX_KIB) << 10};
+    if ((unsigned)option(w, SWARM_RECEIVERS) > 0) {
+        o.handle = NULL;
+        o.run = echo_run;
+    }
     return tide_spawn(node->node, &o, &node->echo_address);
 }
 

@@ -72,6 +72,8 @@ static const struct option {
                           0}, /* share of changes in which the disk crashes */
     [SWARM_FLIP_S] = {"flip_s", FAULT, 0, 0},
     [SWARM_CONTROLLER_S] = {"controller_s", FAULT, 0, 0},
+    [SWARM_MAILBOX_KIB] = {"mailbox_kib", LIMITED, 1, 4096}, /* of echo actors; 0: as usual */
+    [SWARM_RECEIVERS] = {"receivers", SHARE, 0, 3}, /* their fibers, rounded down; 0: a handler */
 };
 
 /* What a profile pins; the rest is drawn. */

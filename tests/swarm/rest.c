@@ -470,20 +470,12 @@ static size_t dump_pending(const struct node *n, char *out, size_t size) {
 static void dump_node(const struct node *n, char *out, size_t size) {
     size_t used = 0;
     char why[200] = "";
-    struct tide_actor_info actors[64];
     (void)(links_quiet(n->world, n, why, sizeof why) && store_quiet(n, why, sizeof why));
-    size_t count = tide_actors(n->node, actors, TIDE_COUNT(actors));
     used += (size_t)snprintf(out, size, "%s (n%u, state %u)%s%s\n", n->name, n->id, n->state,
                              why[0] ? ": " : "", why);
     used += used < size ? dump_pending(n, out + used, size - used) : 0;
-    for (size_t i = 0; i < count && i < TIDE_COUNT(actors) && used < size; i++) {
-        if (actors[i].waits_for[0] != 0 || actors[i].mailbox_messages > 0) {
-            used += (size_t)snprintf(out + used, size - used,
-                                     "  actor %s %llx waits for '%s' since %.3f s, %u messages\n",
-                                     actors[i].type, (unsigned long long)actors[i].address,
-                                     actors[i].waits_for, (double)actors[i].waits_since / 1e9,
-                                     actors[i].mailbox_messages);
-        }
+    if (used < size) {
+        (void)tide_system_waits(tide_system_of(n->node), out + used, size - used);
     }
 }
 

@@ -73,6 +73,8 @@ enum swarm_option {
     SWARM_DISK_CRASH,
     SWARM_FLIP_S,
     SWARM_CONTROLLER_S, /* new ones go to the end: faults are drawn by their place */
+    SWARM_MAILBOX_KIB,
+    SWARM_RECEIVERS,
     SWARM_OPTIONS
 };
 

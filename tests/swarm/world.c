@@ -36,6 +36,11 @@ void swarm_fail(struct world *w, const char *checker, const char *format, ...) {
     va_end(arguments);
 }
 
+/* The watch found it. */
+static void watched(void *arg, const char *checker, const char *text) {
+    swarm_fail(arg, checker, "%s", text);
+}
+
 /* ---- nodes ---- */
 
 unsigned nodes_in(const struct world *w, enum node_state state) {
@@ -744,11 +749,13 @@ void swarm_run(const struct swarm_options *options, struct swarm_report *report,
         tide_sim_observe(w->sim, observe, arg);
     }
     tide_sim_on_crash(w->sim, crashed, w);
+    tide__watch_set(true, watched, w);
     tide__buggify_set(options->seed, option(w, SWARM_BUGGIFY));
     workload_init(w);
     saver_init(w);
     run(w);
     tide__buggify_set(0, 0);
+    tide__watch_set(false, NULL, NULL);
     report->hash = tide_sim_hash(w->sim);
     report->events = tide_sim_events(w->sim);
     report->virtual_ns = tide_sim_now(w->sim);

@@ -1,0 +1,54 @@
+#include "base/watch.h"
+#include "base/base.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+bool tide__watch_on;
+static tide_watch_verdict tell;
+static void *tell_arg;
+
+void tide__watch_set(bool on, tide_watch_verdict verdict, void *arg) {
+    tide__watch_on = on;
+    tell = verdict;
+    tell_arg = arg;
+}
+
+void tide__watch_found(const char *checker, const char *format, ...) {
+    char text[600];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (!tell) {
+        tide__assert_failed(text, checker, 0);
+    }
+    tell(tell_arg, checker, text);
+}
+
+/* The linker's, around the section that TIDE_SOMETIMES fills. */
+extern struct tide_sometimes *__start_tide_sometimes[] __attribute__((weak, visibility("hidden")));
+extern struct tide_sometimes *__stop_tide_sometimes[] __attribute__((weak, visibility("hidden")));
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct tide_sometimes *)a)->name, ((const struct tide_sometimes *)b)->name);
+}
+
+size_t tide__sometimes_list(struct tide_sometimes *out, size_t limit) {
+    size_t count = 0;
+    for (struct tide_sometimes **at = __start_tide_sometimes; at < __stop_tide_sometimes; at++) {
+        size_t i = 0;
+        while (i < count && strcmp(out[i].name, (*at)->name) != 0) {
+            i++;
+        }
+        if (i == limit) {
+            break;
+        }
+        out[i] = (struct tide_sometimes){(*at)->name, (i < count ? out[i].count : 0) + (*at)->count};
+        count += i == count;
+    }
+    if (count > 1) {
+        qsort(out, count, sizeof *out, by_name);
+    }
+    return count;
+}

@@ -1,0 +1,40 @@
+/*
+ * The watch: what a simulated run is judged by beside its results. Two things a test of results does not see: a system
+ * that is busy without progress, and one that sleeps with work to do. The rooms look at themselves (watch_*.c, and
+ * where fibers suspend and turns end) and report what breaks a rule; the simulator ends the run. The watch changes
+ * nothing: a watched run takes the same course.
+ *
+ * Off: each place costs a branch on a flag that is false. On while a simulator exists, whose one thread runs all.
+ */
+#ifndef TIDE_BASE_WATCH_H
+#define TIDE_BASE_WATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+extern bool tide__watch_on;
+#define TIDE_WATCHED __builtin_expect(tide__watch_on, 0)
+
+typedef void (*tide_watch_verdict)(void *arg, const char *checker, const char *text);
+/* verdict NULL: what is found goes to stderr and ends the process, as a failed assertion does. */
+void tide__watch_set(bool on, tide_watch_verdict verdict, void *arg);
+/* A rule is broken. May return: the caller goes on as if it were not. */
+void tide__watch_found(const char *checker, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- rare branches that a campaign must have reached, counted while the watch is on ---- */
+struct tide_sometimes {
+    const char *name;
+    uint64_t count;
+};
+#define TIDE_SOMETIMES(point)                                                                                          \
+    do {                                                                                                               \
+        static struct tide_sometimes here = {#point, 0};                                                               \
+        static struct tide_sometimes *listed __attribute__((section("tide_sometimes"), used)) = &here;                 \
+        here.count += TIDE_WATCHED ? 1 : 0;                                                                            \
+    } while (0)
+/* All points of this program, by name, those never reached too; a name that stands at several places is one. Returns
+ * how many there are. */
+size_t tide__sometimes_list(struct tide_sometimes *out, size_t limit);
+
+#endif
