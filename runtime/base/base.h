@@ -160,7 +160,7 @@ struct tide_log_line {
 /* The newest records of this process, at most TIDE_LOG_KEPT, oldest first: how many of `out`. */
 size_t tide_log_recent(struct tide_log_line *out, size_t limit);
 
-/* Identifier rule of interface.md: [a-z0-9][a-z0-9._-]{0,62} */
+/* Whether a name is an identifier: [a-z0-9][a-z0-9._-]{0,62} */
 bool tide_identifier_valid(const char *name);
 
 #endif

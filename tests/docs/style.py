@@ -2,10 +2,11 @@
 """Checks how the pages are written: style.py ROOT [PAGE...], style.py ROOT --lower.
 
 A paragraph, list item or table row has at most 120 words. The tutorial, the glossary and the README have no exceptions;
-of every other page long.txt has the number of longer ones, which must not grow: `--lower` writes it anew where there are
-fewer. A definition of the glossary has 8 to 22 words, and the terms of a group are sorted.
+of every other page long.txt has the number of longer ones, which must not grow: `--lower` writes the exceptions anew where
+there are fewer. A definition of the glossary has 8 to 22 words, and the terms of a group are sorted.
 
-Advice, which fails nothing: how often the pages use the phrases of phrases.txt. With PAGE the lines are listed.
+The phrases of phrases.txt have better ones in the glossary. A page has at most as many as wording.txt says, most have none;
+a message names the better one. With PAGE the lines of these pages are listed.
 """
 import glob
 import os
@@ -15,7 +16,7 @@ import sys
 MOST_WORDS = 120
 DEFINITION = (8, 22)
 HERE = os.path.dirname(os.path.abspath(__file__))
-LONG, PHRASES = os.path.join(HERE, "long.txt"), os.path.join(HERE, "phrases.txt")
+LONG, WORDING, PHRASES = (os.path.join(HERE, name) for name in ("long.txt", "wording.txt", "phrases.txt"))
 
 
 def strict(page):
@@ -85,19 +86,30 @@ def check_glossary(page, text):
     return problems
 
 
-def advise(texts, listed):
-    counts = {}
-    for phrase, better in read_table(PHRASES, "|").items():
-        pattern = re.compile(r"\b" + phrase + r"\b", re.I)
-        for page, text in texts.items():
-            for number, line in prose_lines(text):
-                found = pattern.findall(line)
-                counts[page] = counts.get(page, 0) + len(found)
-                if found and page in listed:
-                    print(f"advice: {page}:{number}: `{pattern.search(line)[0]}`: write {better}")
-    most = sorted(counts.items(), key=lambda item: -item[1])[:5]
-    print(f"advice: {sum(counts.values())} phrases of tests/docs/phrases.txt; most in "
-          + ", ".join(f"{page} ({count})" for page, count in most))
+def check_phrases(texts, allowed, listed):
+    """Problems, and the number of phrases of each page that has some."""
+    better = [(re.compile(r"\b(?:" + phrase + r")\b", re.I), instead) for phrase, instead in read_table(PHRASES, "|").items()]
+    problems, counts = [], {}
+    for page, text in texts.items():
+        found = [f"{page}:{number}: `{match[0]}`: write {instead}" for number, line in prose_lines(text)
+                 for pattern, instead in better for match in pattern.finditer(line)]
+        if found:
+            counts[page] = len(found)
+        if len(found) > allowed.get(page, 0):
+            problems += found
+            if allowed.get(page):
+                problems.append(f"{page}: {len(found)} such phrases, {allowed[page]} are excepted in tests/docs/wording.txt")
+        elif page in listed:
+            print("\n".join(found))
+    return problems, counts
+
+
+def lower(path, allowed, counts):
+    with open(path, encoding="utf-8") as file:
+        head = [line for line in file if line.startswith("#")]
+    with open(path, "w", encoding="utf-8") as file:
+        left = ((page, min(count, counts.get(page, 0))) for page, count in sorted(allowed.items()))
+        file.writelines(head + [f"{page} {count}\n" for page, count in left if count])
 
 
 def main(root, *arguments):
@@ -107,21 +119,20 @@ def main(root, *arguments):
     for page in pages:
         with open(os.path.join(root, page), encoding="utf-8") as file:
             texts[page] = file.read()
-    allowed = {page: int(count) for page, count in read_table(LONG, " ").items()}
-    problems, counts = check_paragraphs(texts, allowed)
-    problems += check_glossary("docs/glossary.md", texts["docs/glossary.md"])
-    fewer = [page for page, count in allowed.items() if counts.get(page, 0) < count]
-    if "--lower" in arguments:
-        with open(LONG, encoding="utf-8") as file:
-            head = [line for line in file if line.startswith("#")]
-        with open(LONG, "w", encoding="utf-8") as file:
-            left = ((page, min(count, counts.get(page, 0))) for page, count in sorted(allowed.items()))
-            file.writelines(head + [f"{page} {count}\n" for page, count in left if count])
-    elif fewer:
-        print(f"note: {', '.join(fewer)}: fewer long paragraphs than tests/docs/long.txt says; run"
-              " `python3 tests/docs/style.py . --lower`")
-    advise(texts, arguments)
-    print("\n".join(problems) if problems else f"ok: {len(pages)} pages, {sum(counts.values())} long paragraphs excepted")
+    problems = check_glossary("docs/glossary.md", texts["docs/glossary.md"])
+    left = 0
+    for path, check in ((LONG, check_paragraphs), (WORDING, lambda *both: check_phrases(*both, arguments))):
+        allowed = {page: int(count) for page, count in read_table(path, " ").items()}
+        found, counts = check(texts, allowed)
+        problems += found
+        left += sum(counts.values())
+        fewer = [page for page, count in allowed.items() if counts.get(page, 0) < count]
+        if "--lower" in arguments:
+            lower(path, allowed, counts)
+        elif fewer:
+            print(f"note: {', '.join(fewer)}: fewer than tests/docs/{os.path.basename(path)} says; run"
+                  " `python3 tests/docs/style.py . --lower`")
+    print("\n".join(problems) if problems else f"ok: {len(pages)} pages, {left} long paragraphs and phrases excepted")
     return 1 if problems else 0
 
 

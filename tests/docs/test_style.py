@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Faults planted into a copy of the pages, each of which style.py must find: test_style.py ROOT."""
+"""Faults planted into a copy of the tree, each of which a check of the pages must find: test_style.py ROOT.
+
+A plant with an empty text is no fault: the check must pass with all of those.
+"""
 import os
 import shutil
 import subprocess
@@ -7,37 +10,89 @@ import sys
 import tempfile
 
 LONG = "\n\n" + "word " * 121 + "\n"
-CHECK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "style.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
+CHECKS = {"style": [f"{HERE}/style.py"], "names": [f"{HERE}/names.py"], "spell": [f"{HERE}/spell.py"],
+          "draw": [f"{HERE}/../../scripts/docs/draw.py", "--check"]}
+SKIPPED = 77
 
 
-def finds(root, page, plant, expected):
-    """Whether style.py fails with the expected text once `plant` has changed the page."""
-    with tempfile.TemporaryDirectory() as copy:
-        shutil.copy(f"{root}/README.md", copy)
-        shutil.copytree(f"{root}/docs", f"{copy}/docs")
+def adds(more):
+    return lambda text: text + more
+
+
+def replaces(old, new):
+    def replace(text):
+        assert old in text, old
+        return text.replace(old, new)
+    return replace
+
+
+FAULTS = [
+    ("style", "README.md", adds(""), ""),
+    ("style", "README.md", adds(LONG), "README.md:"),
+    ("style", "README.md", adds(f"\n```\n{LONG}```\n"), ""),
+    ("style", "docs/tutorial/1-first-run.md", adds(LONG), "paragraph of 121 words"),
+    ("style", "docs/guides/simulator.md", adds(LONG), "docs/guides/simulator.md:"),
+    ("style", "docs/guides/tour.md", adds(LONG), "docs/guides/tour.md:"),
+    ("style", "docs/glossary.md", adds("| **aa** | Too short. | [x](x.md) |\n"), "in 2 words"),
+    ("style", "docs/glossary.md", replaces("| **agent**", "| **zagent**"), "is sorted behind `zagent`"),
+    ("style", "docs/tasks.md", adds("\nThe run goes on.\n"), "`goes on`: write continue, resume"),
+    ("style", "docs/guides/simulator.md", adds("\nSomebody stands still.\n"), "excepted in tests/docs/wording.txt"),
+    ("names", "README.md", adds(""), ""),
+    ("names", "docs/tasks.md", adds("\n[x](guides/nowhere.md)\n"), "the link guides/nowhere.md leads nowhere"),
+    ("names", "docs/tasks.md", adds("\n[x](glossary.md#nothing)\n"), "has no heading #nothing"),
+    ("names", "docs/tasks.md", adds("\nSee docs/guides/nowhere.md.\n"), "there is no page docs/guides/nowhere.md"),
+    ("names", "docs/tasks.md", adds("\n![](images/run.svg)\n"), "the picture has no text"),
+    ("names", "lua/tide/init.lua", adds("\n-- nowhere.md\n"), "there is no page nowhere.md"),
+    ("names", "lua/tide/init.lua", adds('\nlocal x = "docs/nowhere.md"\n'), "there is no page docs/nowhere.md"),
+    ("names", "runtime/base/base.h", adds("\n/* glossary.md section 2 */\n"), "sections of pages have no numbers"),
+    ("spell", "README.md", adds(""), ""),
+    ("spell", "README.md", adds("\nThe controler decides.\n"), "`controler` is not spelled so"),
+    ("spell", "README.md", adds("\n`controler`\n"), ""),
+    ("draw", "README.md", adds(""), ""),
+    ("draw", "docs/images/run.svg", adds(" "), "docs/images/run.svg: not what"),
+    ("draw", "docs/images/text/pull.txt", replaces("alt: ", "old: "), "no line `alt: ...`"),
+]
+
+
+def run(copy, check):
+    done = subprocess.run([sys.executable, *CHECKS[check], copy], stdout=subprocess.PIPE, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def plant(copy, check, wanted):
+    """Plants the faults of a check that are wanted, together, and gives what the check says of them."""
+    before = {}
+    for _, page, change, expected in (fault for fault in FAULTS if fault[0] == check and wanted(fault[3])):
         with open(f"{copy}/{page}", encoding="utf-8") as file:
             text = file.read()
+        before.setdefault(page, text)
         with open(f"{copy}/{page}", "w", encoding="utf-8") as file:
-            file.write(plant(text))
-        done = subprocess.run([sys.executable, CHECK, copy], stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode == (1 if expected else 0) and expected in done.stdout:
-        return True
-    print(f"FAILED: {page}: ended with {done.returncode}, expected `{expected}`:\n{done.stdout}")
-    return False
+            file.write(change(text))
+    result = run(copy, check)
+    for page, text in before.items():
+        with open(f"{copy}/{page}", "w", encoding="utf-8") as file:
+            file.write(text)
+    return result
 
 
 def main(root):
-    good = [
-        finds(root, "README.md", lambda text: text, ""),
-        finds(root, "README.md", lambda text: text + LONG, "README.md:"),
-        finds(root, "README.md", lambda text: f"{text}\n```\n{LONG}```\n", ""),
-        finds(root, "docs/tutorial/1-first-run.md", lambda text: text + LONG, "paragraph of 121 words"),
-        finds(root, "docs/guides/faults.md", lambda text: text + LONG, "docs/guides/faults.md:"),
-        finds(root, "docs/guides/tour.md", lambda text: text + LONG, "docs/guides/tour.md:"),
-        finds(root, "docs/glossary.md", lambda text: text + "| **aa** | Too short. | [x](x.md) |\n", "in 2 words"),
-        finds(root, "docs/glossary.md", lambda text: text.replace("| **agent**", "| **zagent**"), "is sorted behind `zagent`"),
-    ]
-    return 0 if all(good) else 1
+    failed = []
+    with tempfile.TemporaryDirectory() as directory:
+        copy = f"{directory}/tree"
+        shutil.copytree(root, copy, symlinks=True, ignore=shutil.ignore_patterns("build*", ".git", "__pycache__", "keys"))
+        for check in CHECKS:
+            code, said = plant(copy, check, lambda expected: not expected)
+            if code == SKIPPED:
+                continue
+            if code != 0:
+                failed.append(f"{check} without faults ended with {code}:\n{said[-2000:]}")
+            code, said = plant(copy, check, bool)
+            missing = [f"{page}: `{expected}`" for of, page, _, expected in FAULTS if of == check and expected not in said]
+            if code != 1 or missing:
+                failed.append(f"{check} ended with {code} and does not say {missing}:\n{said[-2000:]}")
+    print("\n".join("FAILED: " + text for text in failed) or f"ok: {len(FAULTS)} plants")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 /*
  * Copies against loss (runtime/store): a slot's home, its chain of copies, numbers, the change of a group and the
- * opening of a new home, as in replica.c, strict.c, copy.c, failover.c, rebuild.c and groups.c. One slot with one row,
+ * opening of a new home, as in replica.c, strict.c, chain_replica.c, failover.c, rebuild.c and groups.c. One slot with one row,
  * durability strict.
  *
  * Nodes 1..N may hold the slot; 1 is home at first, and CHAIN its copies. Node 0 is an origin, whose worker issues OPS

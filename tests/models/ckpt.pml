@@ -1,7 +1,7 @@
 /*
  * The checkpoint's cut without stopping: updates tagged with clocks, two versions of a row,
  * walkers, moving rows.
- * Page: faults.md section 9.
+ * Page: docs/internals/checkpoints.md.
  *
  * Two workers, each pushing once to each of two rows in every clock 1..CLOCKS (a push is the pair
  * (worker, clock)). Two nodes; row r starts on node r and MOVES moves happen while all goes on. A

@@ -1,6 +1,6 @@
 /*
  * Exact clocks: staged updates, the journalled commit, loss of a worker and of the controller.
- * Page: faults.md section 6 (on_worker_loss = "exact").
+ * Page: docs/internals/models.md (on_worker_loss = "exact").
  *
  * A chunk of data is worker 0's; its clock changes one row at each of two owners. It stages both,
  * waits for the acknowledgements and reports; the controller journals a commit and tells the

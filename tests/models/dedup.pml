@@ -1,6 +1,6 @@
 /*
  * Exactly once: ids beside the row, pruned by low-water marks.
- * Page: faults.md section 5.
+ * Page: docs/internals/replication.md.
  *
  * One worker with OPS pushes, at most WINDOW unanswered, each sent up to SENDS times (a resend
  * after a reconnect or a view). Copies of a push are anywhere and arrive at any node in any order,

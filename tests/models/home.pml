@@ -1,6 +1,6 @@
 /*
  * The death of a home: CLAIM, retained copies, RELEASE.
- * Page: faults.md section 4, steps 10 and 11. Only what those steps add: hand-overs are as in replica.pml, operations are
+ * Page: docs/internals/replication.md. Only what those steps add: hand-overs are as in replica.pml, operations are
  * pushes of one writer at whoever owns the row, and each is acknowledged only when owner and copy
  * have it.
  *

@@ -1,7 +1,7 @@
 /*
  * Membership: suspicion by two observers, death final for an incarnation, views and commands fenced
  * by term.
- * Pages: faults.md sections 7 and 8.
+ * Page: docs/internals/membership.md.
  *
  * Three nodes, two controllers with one journal. The link between nodes 1 and 2 is broken from the
  * start, so each of them suspects the other for ever; node 0 hears all. VICTIM (2) may be killed

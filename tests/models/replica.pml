@@ -1,7 +1,7 @@
 /*
  * The crash-tolerant scheme (durability = strict, one copy): REPL/ACKR, wait lists, leases, freeze,
  * VIEW, fail-over.
- * Page: faults.md section 4, steps 1-9.
+ * Page: docs/internals/replication.md.
  *
  * Three nodes; node 0 is the home (reliable here; home.pml kills it), owner at first, and holds the
  * copy of what another node owns. OPMASK says which nodes' workers have an operation (push or pull,

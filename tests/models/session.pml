@@ -1,6 +1,6 @@
 /*
  * A session: exactly once, in order, between two living incarnations, over connections that break.
- * Page: faults.md section 2.
+ * Page: docs/internals/membership.md.
  *
  * One direction of one session: a sender with FRAMES frames and a ring of RING, a receiver. No
  * frame carries a number:

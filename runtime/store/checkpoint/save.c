@@ -1,7 +1,7 @@
 /*
  * Tables as safetensors files, one a table: `keys` U64[n] (absent when a dense table is complete, as it is
  * up to 2^24 keys),
- * `values` F32[n, width], and the rule's state as `state.<name>` (formats.md section 5). Rows are
+ * `values` F32[n, width], and the rule's state as `state.<name>`. Rows are
  * in order of their keys, so the file does not depend on how many nodes held them.
  *
  * The calling fiber's node does it: it lists the keys that have a row, node by node, sorts them,

@@ -122,7 +122,7 @@ static void sums_of_many_fibers_are_exact_simulated(void **state) {
     }
 }
 
-/* ---- sequential consistency per key, by one-hot rows (simulator.md section 5) ---- */
+/* ---- sequential consistency per key, by one-hot rows ---- */
 
 enum {
     HOT_KEYS = 3,
