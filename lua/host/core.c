@@ -3,7 +3,8 @@
 #include "host.h"
 #include "data/arrays.h"
 
-void tide__lua_open_http(lua_State *L); /* http.c */
+void tide__lua_open_http(lua_State *L);   /* http.c */
+void tide__lua_open_limits(lua_State *L); /* limits.c */
 
 #ifdef TIDE_MUTANTS
 #include <string.h>
@@ -59,5 +60,6 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_look(L);
     tide__lua_open_control(L);
     tide__lua_open_http(L);
+    tide__lua_open_limits(L);
     return 1;
 }

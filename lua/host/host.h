@@ -14,6 +14,7 @@
 #define TIDE_LUA_HOST_H
 
 #include "actor/actor.h"
+#include "base/limits.h"
 #include "kernel.h"
 #include "tide.h"
 

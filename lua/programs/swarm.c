@@ -274,11 +274,12 @@ static int core_swarm(lua_State *L) {
     return 1;
 }
 
-/* core.swarm_options{profile=, set=}, seed -> "nodes=5 ..." , {name = value} | nil, err */
+/* core.swarm_options{profile=, set=}, seed -> "nodes=5 ...", {name = value}, profiles, {limit = default} of those that
+ * differ | nil, err */
 static int core_swarm_options(lua_State *L) {
     struct request q;
     struct swarm_options options;
-    char text[2000];
+    char text[SWARM_TEXT];
     luaL_checktype(L, 1, LUA_TTABLE);
     uint64_t seed = (uint64_t)luaL_checkinteger(L, 2);
     read_request(L, &q);
@@ -294,7 +295,13 @@ static int core_swarm_options(lua_State *L) {
         lua_setfield(L, -2, swarm_option_name(i));
     }
     lua_pushstring(L, swarm_profiles());
-    return 3;
+    lua_newtable(L);
+    for (unsigned i = 0; i < TIDE_LIMITS; i++) {
+        if (swarm_limit(&options, i) != tide__limits[i].initial) {
+            tide__lua_set_integer(L, tide__limits[i].name, tide__limits[i].initial);
+        }
+    }
+    return 4;
 }
 
 void tide__lua_open_swarm(lua_State *L) {

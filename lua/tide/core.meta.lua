@@ -15,6 +15,11 @@ function core.program_name() end         --> of the file that this process runs
 function core.sweep_directory(path) end --> removes sockets there that refuse; true: no process has one or is on its way
 function core.own_process(pid, program) end --> is it of this user and of a program of that name, default this one's?
 function core.lock(path) end             --> a lock on that file, to be closed, or nil, err: EBUSY
+function core.limit(name) end        --> the value of a limit of runtime/base/limits.def in this process; times are seconds
+function core.limits() end           --> {{name=, unit="count|bytes|time", default=, least=, most=, value=, breaks=}, ...}
+function core.limit_set(name, value) end --> true | nil, err ; before a node starts
+function core.limits_draw(seed, share) end -- as that seed of the simulator draws them, each with that probability
+function core.limits_pass(text) end  -- to processes that this one starts, in TIDE_LIMITS
 function core.build() end            --> {compiler=, lua=, libuv=, ..., cpu={blas=, core=, rate="60 GFLOP/s", device=}, cuda={available=false, reason=""}} for `tide version`
 
 ---- nodes. A process runs at most one.

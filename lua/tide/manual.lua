@@ -307,6 +307,7 @@ function manual.contents()
     end
     lines[#lines + 1] = ("| [%s](%s.md) | %s: %s |"):format(page.name, page.name, page.title, table.concat(names, " "))
   end
+  lines[#lines + 1] = "| [limits](limits.md) | Limits, windows, timeouts and batch sizes |"
   return table.concat(lines, "\n") .. "\n"
 end
 

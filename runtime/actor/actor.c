@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { STACK_DEFAULT = 256 << 10, MESSAGES_DEFAULT = 4096, BYTES_DEFAULT = 16 << 20 };
+enum { STACK_DEFAULT = 256 << 10 };
 
 /* ---- slots ---- */
 
@@ -43,7 +43,8 @@ void actor_slot_return(struct scheduler *s, struct actor *actor) {
     atomic_store_explicit(&actor->posted_bytes, 0, memory_order_relaxed);
     tap_actor_ended(actor);
     actor->generation++;
-    if (actor->generation < 1u << GENERATION_BITS || TIDE_MUTANT(address_reused)) { /* else the slot is used up */
+    if (actor->generation < tide_limit(actor_generations) ||
+        TIDE_MUTANT(address_reused)) { /* else the slot is used up */
         actor->next_free = s->free_slot;
         s->free_slot = actor->index;
     }
@@ -61,8 +62,8 @@ static void actor_init(struct scheduler *s, struct actor *actor, const struct ti
     actor->interrupt = o->interrupt;
     actor->look = o->look;
     actor->type = o->type ? o->type : (o->run ? "fiber" : "handler");
-    actor->messages_max = o->messages_max != 0 ? o->messages_max : MESSAGES_DEFAULT;
-    actor->bytes_max = o->bytes_max != 0 ? o->bytes_max : BYTES_DEFAULT;
+    actor->messages_max = o->messages_max != 0 ? o->messages_max : (uint32_t)tide_limit(actor_mailbox_messages);
+    actor->bytes_max = o->bytes_max != 0 ? o->bytes_max : (uint32_t)tide_limit(actor_mailbox_bytes);
     actor->stack_bytes = (uint32_t)(o->stack_bytes != 0 ? o->stack_bytes : STACK_DEFAULT);
     actor->exit_reason = 0;
     actor->bulk_debt = 0;

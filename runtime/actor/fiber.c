@@ -6,7 +6,7 @@
  */
 #include "actor/internal.h"
 
-enum { KILL_PATIENCE = 1000, STACKS_KEPT = 32 };
+enum { KILL_PATIENCE = 1000 };
 
 static struct context_stack *take_stack(struct scheduler *s, size_t size) {
     for (struct context_stack **at = &s->free_stacks; *at; at = &(*at)->next) {
@@ -21,7 +21,7 @@ static struct context_stack *take_stack(struct scheduler *s, size_t size) {
 }
 
 static void put_stack(struct scheduler *s, struct context_stack *stack) {
-    if (s->free_stack_count >= STACKS_KEPT) {
+    if (s->free_stack_count >= tide_limit(actor_stacks_kept)) {
         context_stack_destroy(stack);
         return;
     }

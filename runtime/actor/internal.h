@@ -13,6 +13,7 @@
 
 #include "actor/actor.h"
 #include "actor/context.h"
+#include "base/limits.h"
 
 enum {
     SCHEDULERS_MAX = 256,
@@ -21,8 +22,6 @@ enum {
     GENERATION_BITS = 18,
     SLOT_CHUNKS_MAX = (1 << INDEX_BITS) / SLOT_CHUNK,
     MESSAGE_CLASSES = 3,
-    ACTIVATION_MESSAGES = 64, /* messages an actor handles before others get their turn */
-    TURN_ACTIVATIONS = 256,
 };
 
 /* ---- messages ---- */

@@ -107,7 +107,7 @@ int tide_whereis(struct tide_node *node, const char *name, tide_address *out) {
     tide_writer_init(&w, buffer, sizeof buffer);
     tide_write_text(&w, slash + 1);
     struct tide_reply *reply;
-    rc = tide_call(tide_address_make(id, TIDE_ID_REGISTRY), w.data, w.size, TIDE_CALL_TIMEOUT, &reply);
+    rc = tide_call(tide_address_make(id, TIDE_ID_REGISTRY), w.data, w.size, tide_limit(actor_call_timeout), &reply);
     tide_writer_release(&w);
     if (rc < 0) {
         return rc;

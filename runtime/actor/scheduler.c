@@ -401,7 +401,7 @@ static bool is_over_budget(const struct scheduler *s) {
 
 /* Of an actor whose messages take long others do not wait for 64. */
 static void run_handler(struct scheduler *s, struct actor *actor, uint64_t id) {
-    for (int i = 1; i <= ACTIVATION_MESSAGES && !s->yielded; i++) {
+    for (int i = 1; i <= (int)tide_limit(actor_activation_messages) && !s->yielded; i++) {
         struct message *m = mailbox_pop(actor);
         if (!m) {
             return;
@@ -493,17 +493,17 @@ void actor_activate(struct scheduler *s, struct actor *actor) {
     }
 }
 
-/* What others have sent is looked at every 32 activations, and after one that yielded: it may have taken
+/* What others have sent is looked at every actor_inbox_activations, and after one that yielded: it may have taken
  * milliseconds, and what it must hear of (a cancel) may be waiting. */
 static void run_actors(struct scheduler *s) {
-    for (unsigned i = 1; i <= TURN_ACTIVATIONS && s->run_head; i++) {
+    for (unsigned i = 1; i <= tide_limit(actor_turn_activations) && s->run_head; i++) {
         struct actor *actor = s->run_head;
         s->run_head = actor->run_next;
         if (!s->run_head) {
             s->run_tail = NULL;
         }
         actor_activate(s, actor);
-        if (i % 32 == 0 || s->yielded) {
+        if (i % tide_limit(actor_inbox_activations) == 0 || s->yielded) {
             const bool others_first = s->yielded && TIDE_BUGGIFY(yield_ends_turn); /* threads of the simulator */
             s->yielded = false;
             drain_inbox(s);

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-static const uint64_t KILLED_NS = 10 * TIDE_SECOND; /* what actors may take that were killed */
-
 unsigned tide__role_threads(const struct tide_system *system, enum tide_role role, unsigned *count) {
     const unsigned counts[] = {system->io, system->compute, system->control, system->disk, system->exchange};
     unsigned first = 0;
@@ -175,11 +173,11 @@ bool tide_system_stop(struct tide_system *system, uint64_t timeout) {
         wait_actors(system, io == 1, timeout);
         if (actors_live(system, io == 1) > 0) {
             tell(system, STOP_KILL, io == 1, false);
-            wait_actors(system, io == 1, KILLED_NS);
+            wait_actors(system, io == 1, tide_limit(actor_killed_wait));
         }
     }
     tell(system, STOP_CLOSE, false, true);
-    const uint64_t until = tide_port_now(system->port) + KILLED_NS;
+    const uint64_t until = tide_port_now(system->port) + tide_limit(actor_killed_wait);
     while (!all_stopped(system)) {
         if (tide_port_now(system->port) >= until) {
             tide_log(TIDE_LOG_ERROR, system->node_name,

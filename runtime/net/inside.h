@@ -131,11 +131,6 @@ void tide__peers_fail_early(struct tide_net *net, int code, const char *reason);
 
 /* ---- sessions (session.c) ---- */
 
-#define ACK_DELAY (20 * TIDE_MILLISECOND)
-#define REDIAL_FIRST (50 * TIDE_MILLISECOND)
-#define REDIAL_LAST (1 * TIDE_SECOND)
-enum { ACK_FRAMES = 64, ACK_BYTES = 256 << 10 };
-
 /* What a neighbour said of a third node: when it heard it last, in this node's time. */
 struct tide_news {
     uint16_t id;

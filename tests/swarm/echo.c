@@ -122,7 +122,7 @@ static void ask(struct worker *worker, const struct node *to, const struct tide_
                 uint64_t number) {
     struct world *w = worker->world;
     struct tide_reply *reply = NULL;
-    int code = tide_call(to->echo_address, body->data, body->size, TIDE_CALL_TIMEOUT, &reply);
+    int code = tide_call(to->echo_address, body->data, body->size, tide_limit(actor_call_timeout), &reply);
     if (code < 0) {
         if (!may_fail(worker, to, code)) {
             swarm_fail(w, "session", "worker %u (%s) called %s: %s %s", worker->index,

@@ -13,6 +13,7 @@ enum kind {
     REAL,    /* logarithmically even */
     SHARE,   /* evenly between least and most */
     LIMITED, /* WHOLE, or with probability 1/2 no limit (0) */
+    RARE,    /* REAL, or with probability 3/4 none (0) */
     FAULT    /* off (0) with probability 1/2, else REAL; most 0: off, unless a profile asks */
 };
 
@@ -74,6 +75,7 @@ static const struct option {
     [SWARM_CONTROLLER_S] = {"controller_s", FAULT, 0, 0},
     [SWARM_MAILBOX_KIB] = {"mailbox_kib", LIMITED, 1, 4096}, /* of echo actors; 0: as usual */
     [SWARM_RECEIVERS] = {"receivers", SHARE, 0, 3}, /* their fibers, rounded down; 0: a handler */
+    [SWARM_LIMITS] = {"limits", RARE, 0.02, 0.5}, /* share of the limits that are drawn */
 };
 
 /* What a profile pins; the rest is drawn. */
@@ -128,7 +130,8 @@ static double draw(uint64_t seed, const struct option *o) {
                 : o == &options[SWARM_CRASH_S]  ? crash_share
                 : o == &options[SWARM_MEMORY_S] ? memory_share
                                                 : 0.5;
-    if ((o->kind == FAULT && chance >= on) || (o->kind == LIMITED && chance >= 0.5)) {
+    if ((o->kind == FAULT && chance >= on) || (o->kind == LIMITED && chance >= 0.5) ||
+        (o->kind == RARE && chance >= 0.25)) {
         return 0;
     }
     if (o->kind == SHARE) {
@@ -173,13 +176,46 @@ static bool allowed(const struct option *o, double value) {
     if (!isfinite(value) || (whole && value != floor(value)) || value < 0 || value > 1e9) {
         return false;
     }
-    return o->kind == SHARE || o->kind == LIMITED || o->kind == FAULT || value >= 1;
+    return o->kind == SHARE || o->kind == LIMITED || o->kind == FAULT || o->kind == RARE ||
+           value >= 1;
+}
+
+uint64_t swarm_limit(const struct swarm_options *o, unsigned limit) {
+    return o->pinned[limit] ? o->limit[limit]
+                            : tide__limit_draw(limit, o->seed, o->value[SWARM_LIMITS]);
+}
+
+/* False: the setting is of no limit. */
+static bool pin_limit(struct swarm_options *out, const char *setting, size_t length, int *code) {
+    char name[64] = "";
+    if (length < sizeof name) {
+        memcpy(name, setting, length);
+    }
+    const unsigned limit = tide__limit_find(name);
+    if (limit == TIDE_LIMITS) {
+        return false;
+    }
+    char *end = NULL;
+    const uint64_t value = setting[length] == '=' ? strtoull(setting + length + 1, &end, 10) : 0;
+    const struct tide_limit *l = &tide__limits[limit];
+    *code = end == NULL || end == setting + length + 1 || *end != 0 || value < l->least ||
+                    value > l->most
+                ? tide_fail(TIDE_EINVAL, "'%s' is no setting: %s takes %llu to %llu", setting, name,
+                            (unsigned long long)l->least, (unsigned long long)l->most)
+                : 0;
+    out->pinned[limit] = true;
+    out->limit[limit] = value;
+    return true;
 }
 
 int swarm_pin(struct swarm_options *out, const char *setting) {
     const char *equals = strchr(setting, '=');
     size_t length = equals != NULL ? (size_t)(equals - setting) : strlen(setting);
     char names[640] = "";
+    int code;
+    if (pin_limit(out, setting, length, &code)) {
+        return code;
+    }
     for (unsigned i = 0; i < SWARM_OPTIONS; i++) {
         const struct option *o = &options[i];
         size_t used = strlen(names);
@@ -205,11 +241,19 @@ void swarm_print(const struct swarm_options *out, char *text, size_t size) {
     size_t used = 0;
     text[0] = 0;
     for (unsigned i = 0; i < SWARM_OPTIONS && used < size; i++) {
-        if (options[i].kind == FAULT && out->value[i] == 0) {
+        if ((options[i].kind == FAULT || options[i].kind == RARE) && out->value[i] == 0) {
             continue;
         }
         int n = snprintf(text + used, size - used, "%s%s=%.6g", used > 0 ? " " : "",
                          options[i].name, out->value[i]);
         used += n > 0 ? (size_t)n : 0;
+    }
+    for (unsigned i = 0; i < TIDE_LIMITS && used < size; i++) {
+        const uint64_t value = swarm_limit(out, i);
+        if (value != tide__limits[i].initial) {
+            int n = snprintf(text + used, size - used, " %s=%llu", tide__limits[i].name,
+                             (unsigned long long)value);
+            used += n > 0 ? (size_t)n : 0;
+        }
     }
 }

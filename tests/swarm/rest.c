@@ -111,8 +111,8 @@ static void check_bounds(struct world *w, struct node *node) {
     check_queue(w, node);
     check_memory(w, node);
     for (const struct tide_session *s = tide_net_of(node->node)->sessions; s != NULL; s = s->next) {
-        if (s->outbox.ring_frames > TIDE_RING_FRAMES + TIDE_OUTBOX_VECTORS ||
-            s->outbox.ring_bytes > TIDE_RING_BYTES + TIDE_OUTBOX_UNIT) {
+        if (s->outbox.ring_frames > tide_limit(net_ring_frames) + TIDE_OUTBOX_VECTORS ||
+            s->outbox.ring_bytes > tide_limit(net_ring_bytes) + TIDE_OUTBOX_UNIT) {
             swarm_fail(w, "memory", "%s keeps %zu frames, %zu bytes for n%u", node->name,
                        s->outbox.ring_frames, s->outbox.ring_bytes, s->peer->id);
         }

@@ -19,6 +19,7 @@
 #ifndef TIDE_SWARM_H
 #define TIDE_SWARM_H
 
+#include "base/limits.h"
 #include "port/port.h"
 
 /* ---- options ---- */
@@ -72,9 +73,10 @@ enum swarm_option {
     SWARM_BALLAST_S,
     SWARM_DISK_CRASH,
     SWARM_FLIP_S,
-    SWARM_CONTROLLER_S, /* new ones go to the end: faults are drawn by their place */
+    SWARM_CONTROLLER_S,
     SWARM_MAILBOX_KIB,
     SWARM_RECEIVERS,
+    SWARM_LIMITS, /* new ones go to the end: faults are drawn by their place */
     SWARM_OPTIONS
 };
 
@@ -82,13 +84,17 @@ struct swarm_options {
     uint64_t seed;
     const char *profile;
     double value[SWARM_OPTIONS];
+    bool pinned[TIDE_LIMITS];
+    uint64_t limit[TIDE_LIMITS]; /* of those that are pinned */
 };
 
 /* Draws all options of a seed. EINVAL: no such profile. */
 int swarm_draw(uint64_t seed, const char *profile, struct swarm_options *out);
-/* "name=value". EINVAL: says which names there are, or which values. */
+/* "name=value" of an option or a limit. EINVAL: says which names there are, or which values. */
 int swarm_pin(struct swarm_options *options, const char *setting);
-/* "nodes=5 threads=2 ..." into text; faults that are off are left out. */
+/* The value of a limit of base/limits.def in this run. */
+uint64_t swarm_limit(const struct swarm_options *options, unsigned limit);
+/* "nodes=5 threads=2 ..." into text; faults that are off and limits with their default are left out. */
 void swarm_print(const struct swarm_options *options, char *text, size_t size);
 const char *swarm_option_name(unsigned option); /* NULL: there are no more */
 bool swarm_option_is_fault(unsigned option);

@@ -15,6 +15,7 @@
 enum {
     CHECK_EVERY = 16, /* ticks */
     HEAL_WAYS = 400,  /* from node to node, beside heal_s */
+    LIMITED_TIMES = 40,
 };
 static const uint64_t tick = 10 * MS, join_again = 250 * MS;
 static const uint64_t setup_max = 30 * TIDE_SECOND;
@@ -39,6 +40,10 @@ void swarm_fail(struct world *w, const char *checker, const char *format, ...) {
 /* The watch found it. */
 static void watched(void *arg, const char *checker, const char *text) {
     swarm_fail(arg, checker, "%s", text);
+}
+
+uint64_t patience(const struct world *w, uint64_t ns) {
+    return w->limited ? LIMITED_TIMES * ns : ns;
 }
 
 /* ---- nodes ---- */
@@ -368,7 +373,7 @@ static void set_up(struct world *w) {
             tide_sim_set_slowness(w->sim, name, option(w, SWARM_SLOWNESS));
         }
     }
-    uint64_t until = tide_sim_now(w->sim) + setup_max;
+    uint64_t until = tide_sim_now(w->sim) + patience(w, setup_max);
     bool joined = pass_until(w, until, all_up);
     w->table_count = tables;
     if (!joined) {
@@ -424,7 +429,7 @@ static bool is_over(struct world *w) {
 static void heal(struct world *w) {
     /* Leaving takes some round trips behind one another: where one takes long, so does healing. */
     double ways = HEAL_WAYS * option(w, SWARM_LATENCY_US) * 1e-6;
-    uint64_t until = w->chaos_end + (uint64_t)((option(w, SWARM_HEAL_S) + ways) * 1e9);
+    uint64_t until = w->chaos_end + patience(w, (uint64_t)((option(w, SWARM_HEAL_S) + ways) * 1e9));
     w->healing = true;
     faults_heal(w);
     saver_heal(w);
@@ -623,7 +628,7 @@ static uint64_t time_to_look(const struct world *w) {
     for (unsigned t = 0; t < w->table_count; t++) {
         keys += w->tables[t].total;
     }
-    return 600 * TIDE_SECOND + keys * 8 * (uint64_t)(option(w, SWARM_LATENCY_US) * 1e3);
+    return patience(w, 600 * TIDE_SECOND + keys * 8 * (uint64_t)(option(w, SWARM_LATENCY_US) * 1e3));
 }
 
 static void look_at_all(struct world *w) {
@@ -708,7 +713,7 @@ static void run(struct world *w) {
         look_at_all(w);
     }
     if (!w->report->failed && any_shared(w)) { /* looks made copies */
-        if (!pass_until(w, tide_sim_now(w->sim) + setup_max, is_over)) {
+        if (!pass_until(w, tide_sim_now(w->sim) + patience(w, setup_max), is_over)) {
             too_late(w, "having looked", "not everything is at rest again");
         }
         check_shared(w);
@@ -718,7 +723,7 @@ static void run(struct world *w) {
         check_windows(w);
     }
     if (!w->report->failed && restorer_start(w) &&
-        !pass_until(w, tide_sim_now(w->sim) + 600 * TIDE_SECOND, restorer_ended)) {
+        !pass_until(w, tide_sim_now(w->sim) + patience(w, 600 * TIDE_SECOND), restorer_ended)) {
         too_late(w, "bringing back generations", "it does not end");
     }
     if (w->report->failed) {
@@ -737,6 +742,10 @@ void swarm_run(const struct swarm_options *options, struct swarm_report *report,
     w->event_limit = (uint64_t)((option(w, SWARM_CHAOS_S) + option(w, SWARM_HEAL_S) + 10) *
                                 (events_per_second + messages_per_second * pieces));
     tide_random_seed(&w->random, tide_mix64(options->seed ^ 0x3042d));
+    for (unsigned i = 0; i < TIDE_LIMITS; i++) {
+        TIDE_ASSERT(tide__limit_set(i, swarm_limit(options, i)) == 0);
+        w->limited = w->limited || swarm_limit(options, i) != tide__limits[i].initial;
+    }
     double latency = option(w, SWARM_LATENCY_US) * 1000;
     struct tide_sim_options o = {
         .seed = options->seed,

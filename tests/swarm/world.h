@@ -119,6 +119,7 @@ struct world {
     bool stopping;      /* workers begin nothing new */
     bool lost_too_many; /* at one time more nodes than some table has copies: slots may be lost */
     bool healing;
+    bool limited; /* some limit differs from its default */
     uint64_t chaos_end, event_limit;
     struct tide_random random;
     struct faults *faults;
@@ -129,6 +130,8 @@ struct world {
 static inline double option(const struct world *w, enum swarm_option o) {
     return w->options.value[o];
 }
+/* What may take a time is granted it; much more with limits of 1, under which links stop and wait. */
+uint64_t patience(const struct world *w, uint64_t ns);
 static inline bool chance(struct tide_random *random, double p) {
     return tide_random_uniform(random) < p;
 }

@@ -67,7 +67,7 @@ static int core_send(lua_State *L) {
 
 static int core_call(lua_State *L) {
     tide_address to = tide__lua_check_address(L, 1);
-    uint64_t timeout = tide__lua_duration(L, 3, TIDE_CALL_TIMEOUT);
+    uint64_t timeout = tide__lua_duration(L, 3, tide_limit(actor_call_timeout));
     (void)tide__lua_inside(L);
     lua_settop(L, 3);
     struct tide_writer w;

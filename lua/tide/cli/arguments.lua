@@ -48,6 +48,8 @@ arguments.shared = {
   silence = {name = "silence", type = "duration",
     doc = "how long a node may give no sign of life before it is declared dead (default: 10s; of a process of this "
       .. "machine that is gone 0.8s)"},
+  limit = {name = "limit", type = "string", value = "NAME=V", repeated = true,
+    doc = "set a limit, window or timeout of this process and those it starts (`tide version -v` lists them)"},
   dry_run = {name = "dry-run", short = "n", doc = "say what would happen and do nothing"},
 }
 

@@ -6,6 +6,7 @@
 local arguments = require "tide.cli.arguments"
 local config = require "tide.cli.config"
 local errors = require "tide.errors"
+local limits = require "tide.limits"
 local text = require "tide.text"
 local usage = require "tide.cli.usage"
 
@@ -216,6 +217,13 @@ local function failed(self, err)
   return err.code == "T0210" and EXIT_INTERRUPTED or exit_of(self, err)
 end
 
+local function takes_limits(command)
+  for _, option in ipairs(command.options or {}) do
+    if option == arguments.shared.limit then return true end
+  end
+  return false
+end
+
 local function run_command(self, command, leading, words)
   local own <const> = arguments.own_words(command, words)
   note_early_flags(self, leading, own)
@@ -230,6 +238,10 @@ local function run_command(self, command, leading, words)
     if not ok then return nil, problem end
   end
   use_options(self, values)
+  if takes_limits(command) then
+    local ok, problem = limits.use(self, command.name == "sim")
+    if not ok then return nil, problem end
+  end
   set_alarm(self, command)
   return command.run(self)
 end

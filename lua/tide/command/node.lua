@@ -37,6 +37,7 @@ return {
      doc = "one of several that mpirun or srun starts: rank 0 leads a new cluster there, the others join it"},
     {name = "rank", type = "integer", min = 0, max = 65535, doc = "with --gang: instead of the launcher's"},
     arguments.shared.silence,
+    arguments.shared.limit,
     {name = "audit", type = "string", value = "DIR",
      doc = "directory of the audit log of this node (default: the cluster's in the run directory)"},
     {name = "debuggable", doc = "with --keys: allow debuggers and core dumps, in which the key is"},

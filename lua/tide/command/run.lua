@@ -48,6 +48,7 @@ return {
     {name = "resume", type = "string", value = "DIR",
      doc = "go on from the newest whole checkpoint in this directory"},
     arguments.shared.silence,
+    arguments.shared.limit,
     {name = "trace", type = "string", value = "FILE",
      doc = "write what threads ran and fibers waited for there, for ui.perfetto.dev"},
     {name = "dashboard", doc = "a page about the cluster in your browser, until the script ends; prints its address"},

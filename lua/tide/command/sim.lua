@@ -3,7 +3,9 @@
 --
 -- The simulation itself runs in the program `tide-sim` (lua/host/sim/fixed.h); `tide` becomes it. Ranges of seeds and
 -- the check of determinism start one such process a run, so that no run can see what another has left behind.
+local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
+local limits = require "tide.limits"
 local swarm = require "tide.sim.swarm"
 
 local open <const> = io.open -- scripts lose theirs
@@ -28,6 +30,8 @@ local function words_of(context, seed, more)
   end
   if o.profile then words[#words + 1] = "--profile=" .. o.profile end
   for _, setting in ipairs(o.set or {}) do words[#words + 1] = "--set=" .. setting end
+  for _, limit in ipairs(o.limit or {}) do words[#words + 1] = "--limit=" .. limit end
+  if o.draw_limits then words[#words + 1] = ("--draw-limits=%g"):format(o.draw_limits) end
   if context.timeout_s then words[#words + 1] = ("--timeout=%gs"):format(context.timeout_s) end
   for _, word in ipairs(more or {}) do words[#words + 1] = word end
   if o.script then words[#words + 1] = o.script end
@@ -149,6 +153,12 @@ local function simulate(context)
   local o <const> = context.options
   local ok, world, net, text = pcall(world_of, o)
   if not ok then return nil, errors.new("T0104", {message = type(world) == "table" and world.message or world}) end
+  if o.draw_limits then
+    context.core.limits_draw(o.seed, o.draw_limits)
+    limits.set(o.limit or {}, "--limit")
+  end
+  local changed <const> = table.concat(limits.changed(), " ")
+  if changed ~= "" then text = text .. ", limits " .. changed end
   local opened, err = context.core.sim_open(world)
   if not opened then return nil, errors.from(err, "T1001") end
   context.core.sim_net(net)
@@ -378,6 +388,9 @@ return {
      doc = "the built-in workload: swarm, calm, overload, elastic, copies, shared, window, clocks, disk, journal; "
        .. "runs: hosts, runs and verbs on a shared cluster"},
     {name = "set", type = "string", value = "NAME=X", repeated = true, doc = "pin an option of the profile"},
+    arguments.shared.limit,
+    {name = "draw-limits", type = "number", min = 0, max = 1, value = "SHARE",
+     doc = "draw so many of the limits anew for each seed (reference/limits.md)"},
     {name = "shrink", doc = "of a failing seed: pin options while it still fails"},
     {name = "mutant", type = "string", value = "NAME", doc = "with -DTIDE_MUTANTS=ON: make this mistake"},
     {name = "failures-max", type = "integer", min = 1, doc = "stop after so many failed seeds"},

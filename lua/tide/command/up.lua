@@ -40,6 +40,7 @@ return {
     {name = "state", type = "string", value = "DIR",
      doc = "with --controllers: they keep their decisions there too, and go on from it when all of them have ended"},
     arguments.shared.silence,
+    arguments.shared.limit,
     {name = "cluster", config = "cluster", type = "string", value = "C",
      doc = "name of the new cluster (default $TIDE_CLUSTER or `local`)"},
     {name = "dry-run", doc = "say what would happen and do nothing (-n is --nodes here)"},

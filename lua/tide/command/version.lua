@@ -1,4 +1,5 @@
 -- `tide version`: what this build is made of.
+local limits = require "tide.limits"
 local text = require "tide.text"
 
 -- Nested tables of core.build() as "cuda.available" and so on, sorted.
@@ -21,7 +22,7 @@ end
 return {
   name = "version",
   brief = "version and parts of this build",
-  summary = "Prints the version; with -v or --json also what this build is made of.",
+  summary = "Prints the version; with -v or --json also what this build is made of, and its limits.",
   examples = {
     {"tide version", "the version"},
     {"tide version -v", "and compiler, libraries, devices"},
@@ -30,11 +31,14 @@ return {
   configured = false,
   run = function(context)
     local core <const> = context.core
+    local ok <const>, err <const> = limits.use(context)
+    if not ok then return nil, err end
     local build <const> = core.build()
     if context.json then
       local object = {}
       for k, v in pairs(build) do object[k] = v end
       object.schema, object.version = "tide.version/1", core.version
+      object.limits = core.limits()
       context:print(core.json_encode(object))
       return 0
     end
@@ -45,6 +49,9 @@ return {
     end
     if context.verbose or context.plain then
       local rows <const> = flatten(build, "", {})
+      for _, limit in ipairs(core.limits()) do
+        rows[#rows + 1] = {"limit." .. limit.name, limits.format(limit, limit.value)}
+      end
       local width = 0
       for _, row in ipairs(rows) do width = math.max(width, #row[1]) end
       for _, row in ipairs(rows) do

@@ -1,6 +1,8 @@
 -- `tide sim --profile NAME`: the built-in workload (tests/swarm) under faults, for one seed or many. Runs in the
 -- program `tide-sim`; each seed in a process of its own.
 local errors = require "tide.errors"
+local limits = require "tide.limits"
+local text = require "tide.text"
 
 local swarm = {}
 
@@ -14,8 +16,8 @@ local function repeat_command(o, seed, set)
   return table.concat(words, " ")
 end
 
-local function indented(text)
-  return (text:gsub("\n+$", ""):gsub("[^\n]+", "  %0"))
+local function indented(lines)
+  return (lines:gsub("\n+$", ""):gsub("[^\n]+", "  %0"))
 end
 
 local function show_failure(context, report, set)
@@ -42,8 +44,10 @@ end
 ---- making a failing run smaller ------------------------------------------------------------------------------------
 
 ---What could be pinned to make the run of these options smaller, the most promising first.
-local function candidates(values)
+local function candidates(values, drawn)
   local list = {}
+  if values.limits > 0 then list[1] = {"limits", 0} end
+  for _, name in ipairs(text.sorted_keys(drawn)) do list[#list + 1] = {name, drawn[name]} end
   for name, value in pairs(values) do
     if value > 0 and name:find("_s$") and name ~= "chaos_s" and name ~= "heal_s" or name == "buggify" and value > 0 then
       list[#list + 1] = {name, 0}
@@ -86,10 +90,10 @@ local function shrink(context, seed, set)
   local settings, progress = set, true
   while progress and runs < SHRINK_RUNS do
     progress = false
-    local _, values <const> = core.swarm_options({profile = o.profile, set = settings}, seed)
-    for _, candidate in ipairs(candidates(values)) do
+    local _, values <const>, _, drawn <const> = core.swarm_options({profile = o.profile, set = settings}, seed)
+    for _, candidate in ipairs(candidates(values, drawn)) do
       local trial = table.move(settings, 1, #settings, 1, {})
-      trial[#trial + 1] = ("%s=%g"):format(candidate[1], candidate[2])
+      trial[#trial + 1] = ("%s=%.15g"):format(candidate[1], candidate[2])
       local report <const> = run(trial)
       if report.failed and report.checker == best.checker then
         context:say(("shrink: still fails with %s"):format(trial[#trial]))
@@ -130,11 +134,13 @@ end
 ---@return tide.error? err
 function swarm.run(context, first, last)
   local o <const>, core <const> = context.options, context.core
-  local set <const> = o.set or {}
-  local text, err, profiles = core.swarm_options({profile = o.profile, set = set}, first)
-  if not text then return nil, errors.new("T0104", {message = err.message}) end
+  local set <const> = limits.settings(o.limit or {})
+  if o.draw_limits then table.insert(set, 1, ("limits=%g"):format(o.draw_limits)) end
+  table.move(o.set or {}, 1, #(o.set or {}), #set + 1, set)
+  local drawn, err, profiles = core.swarm_options({profile = o.profile, set = set}, first)
+  if not drawn then return nil, errors.new("T0104", {message = err.message}) end
   if not context.json then
-    context:say(first == last and ("sim: profile %s, seed %d, %s"):format(o.profile, first, text)
+    context:say(first == last and ("sim: profile %s, seed %d, %s"):format(o.profile, first, drawn)
       or ("sim: profile %s (of %s), seeds %d..%d%s"):format(o.profile, profiles, first, last,
         #set > 0 and ", set " .. table.concat(set, " ") or ""))
   end

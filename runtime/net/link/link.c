@@ -584,7 +584,7 @@ static void received(void *arg, size_t size) {
         atomic_fetch_add_explicit(&link->peer->bytes_in, size, memory_order_relaxed);
         heard(s, now);
         if (link->decoder.sequenced != s->told) { /* a beat alone asks for nothing */
-            s->tell_at = s->tell_at == TIDE_NEVER ? now + ACK_DELAY : s->tell_at;
+            s->tell_at = s->tell_at == TIDE_NEVER ? now + tide_limit(net_ack_delay) : s->tell_at;
             tide__session_touch(s);
         }
     }

@@ -18,7 +18,6 @@
 #include <string.h>
 
 enum {
-    QUANTUM = 32 << 10,
     BIN_HEAD = 5,
     FRAGMENT_HEAD = TIDE_FRAME_HEAD + BIN_HEAD,
     FRAGMENT_BYTES = TIDE_OUTBOX_UNIT - FRAGMENT_HEAD,
@@ -319,7 +318,7 @@ static struct tide_outbox_lane *choose(struct tide_outbox *box) {
         box->turn = box->turn + 1 < TIDE_LANE_COUNT ? box->turn + 1 : TIDE_LANE_ANSWER;
         struct tide_outbox_lane *next = &box->lanes[box->turn];
         if (is_ready(box, next)) {
-            next->deficit += (int64_t)lane_weight[box->turn] * QUANTUM;
+            next->deficit += (int64_t)lane_weight[box->turn] * (int64_t)tide_limit(net_quantum_bytes);
         }
     }
     return NULL;
@@ -327,8 +326,8 @@ static struct tide_outbox_lane *choose(struct tide_outbox *box) {
 
 static bool batch_has_room(const struct tide_outbox *box, size_t size, size_t vectors) {
     return box->batch_bytes == 0 ||
-           (box->batch_bytes + size <= TIDE_OUTBOX_UNIT && box->vector_count + vectors <= TIDE_OUTBOX_VECTORS &&
-            box->arena_used + ARENA_MESSAGE <= TIDE_OUTBOX_ARENA);
+           (box->batch_bytes + size <= tide_limit(net_batch_bytes) &&
+            box->vector_count + vectors <= TIDE_OUTBOX_VECTORS && box->arena_used + ARENA_MESSAGE <= TIDE_OUTBOX_ARENA);
 }
 
 static bool ring_has_room(const struct tide_outbox *box, size_t size) {
@@ -336,8 +335,9 @@ static bool ring_has_room(const struct tide_outbox *box, size_t size) {
     if (box->ring_frames > 0 && !box->parting && TIDE_BUGGIFY(ring_full)) {
         return false;
     }
-    return box->parting || (box->ring_frames + box->batch_frames < TIDE_RING_FRAMES &&
-                            box->ring_bytes + bytes + size <= TIDE_RING_BYTES);
+    const size_t frames = box->ring_frames + box->batch_frames;
+    return box->parting || frames == 0 ||
+           (frames < tide_limit(net_ring_frames) && box->ring_bytes + bytes + size <= tide_limit(net_ring_bytes));
 }
 
 static bool gather_own(struct tide_outbox *box) {

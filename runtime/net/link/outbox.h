@@ -16,14 +16,13 @@
 #define TIDE_NET_OUTBOX_H
 
 #include "actor/actor.h"
+#include "base/limits.h"
 
 enum {
     TIDE_OUTBOX_UNIT = 256 << 10, /* largest frame on the wire; what is larger goes in fragments */
     TIDE_OUTBOX_VECTORS = 128,
     TIDE_OUTBOX_ARENA = 64 << 10, /* heads and small bodies of a batch */
     TIDE_OUTBOX_SMALL = 512,      /* bodies up to this are copied beside their head */
-    TIDE_RING_BYTES = 8 << 20,
-    TIDE_RING_FRAMES = 4096,
 };
 
 /* A frame of the link itself (hello, heartbeat, credit, membership): encoded whole, ahead of

@@ -11,10 +11,11 @@
 
 #include <string.h>
 
-static const size_t windows[TIDE_LANE_COUNT] = {0, 0, 4 << 20, 1 << 20, 8 << 20};
-
 size_t tide__credit_window(unsigned lane) {
-    return lane < TIDE_LANE_COUNT ? windows[lane] : 0;
+    return lane == TIDE_LANE_STORE     ? tide_limit(net_window_store_bytes)
+           : lane == TIDE_LANE_CONTROL ? tide_limit(net_window_control_bytes)
+           : lane == TIDE_LANE_BULK    ? tide_limit(net_window_bulk_bytes)
+                                       : 0;
 }
 
 /* ---- the table ---- */
@@ -131,11 +132,11 @@ int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, 
     }
     const size_t most = tide__credit_left(peer, lane);
     window = window == 0 || window > most ? most : window;
-    if (windows[lane] == 0 || reserve(peer, lane, bytes, window)) {
+    if (tide__credit_window(lane) == 0 || reserve(peer, lane, bytes, window)) {
         return 0;
     }
     if (!waiter) {
-        return refuse(peer, most < windows[lane]);
+        return refuse(peer, most < tide__credit_window(lane));
     }
     struct credit_waiter *entry = tide_alloc(sizeof *entry);
     if (!entry) {
@@ -157,7 +158,7 @@ int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, 
 }
 
 void tide__peer_charge(struct tide_peer *peer, unsigned lane, size_t bytes) {
-    if (windows[lane] != 0) {
+    if (tide__credit_window(lane) != 0) {
         atomic_fetch_add_explicit(&peer->outstanding[lane], bytes, memory_order_relaxed);
     }
 }
@@ -186,7 +187,7 @@ void tide__peer_wake(struct tide_peer *peer) {
 }
 
 void tide__peer_credit(struct tide_peer *peer, unsigned lane, uint64_t bytes) {
-    if (windows[lane] == 0 || bytes == 0) {
+    if (tide__credit_window(lane) == 0 || bytes == 0) {
         return;
     }
     uint_fast64_t held = atomic_load_explicit(&peer->outstanding[lane], memory_order_relaxed);

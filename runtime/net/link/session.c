@@ -236,8 +236,9 @@ void tide__sessions_release(struct tide_net *net) {
 /* Is there enough news for a frame of its own? */
 static bool is_worth_telling(const struct tide_session *s, uint64_t now, bool all) {
     const uint64_t frames = s->link->decoder.sequenced - s->told;
-    if (s->tell_now || (frames > 0 && TIDE_BUGGIFY(tell_at_once)) || frames >= ACK_FRAMES || now >= s->tell_at ||
-        (all && frames > 0) || (frames > 0 && s->link->bytes_in - s->told_bytes >= ACK_BYTES)) {
+    if (s->tell_now || (frames > 0 && TIDE_BUGGIFY(tell_at_once)) || frames >= tide_limit(net_ack_frames) ||
+        now >= s->tell_at || (all && frames > 0) ||
+        (frames > 0 && s->link->bytes_in - s->told_bytes >= tide_limit(net_ack_bytes))) {
         return true;
     }
     const uint64_t grant = atomic_load_explicit(&s->net->memory_grant, memory_order_relaxed);
@@ -356,11 +357,10 @@ void tide__session_tick(struct tide_session *s, uint64_t now, uint64_t excused) 
 }
 
 void tide__peer_redial_later(struct tide_net *net, struct tide_peer *peer) {
-    peer->redial_delay = peer->redial_delay == 0                ? REDIAL_FIRST
-                         : 2 * peer->redial_delay < REDIAL_LAST ? 2 * peer->redial_delay
-                                                                : REDIAL_LAST;
+    const uint64_t last = tide_limit(net_redial_last), next = 2 * peer->redial_delay;
+    peer->redial_delay = peer->redial_delay == 0 ? tide_limit(net_redial_first) : next < last ? next : last;
     if (TIDE_BUGGIFY(redial_late)) {
-        peer->redial_delay = REDIAL_LAST / 4;
+        peer->redial_delay = last / 4;
     }
     uint64_t fifth = peer->redial_delay / 5;
     net->attend = true;

@@ -244,7 +244,8 @@ enum served { SERVED, ELSEWHERE, NOT_YET };
 
 static bool queue_is_full(struct tide__hot_table *s, size_t count) {
     const uint64_t queued = atomic_load_explicit(&s->queued_bytes, memory_order_relaxed);
-    return queued > 0 && queued + count * queued_bytes(s) > TIDE__HOME_BYTES && !TIDE_MUTANT(share_queue_unbounded);
+    return queued > 0 && queued + count * queued_bytes(s) > tide_limit(store_home_bytes) &&
+           !TIDE_MUTANT(share_queue_unbounded);
 }
 
 /* A little, for what other nodes are to send. Of a table that is dropped nothing comes any more. */
@@ -261,7 +262,7 @@ static int wait_for_queue(struct tide__hot_table *s, size_t count) {
     uint64_t until = 0;
     int code = 0;
     while (!code && queue_is_full(s, count)) {
-        until = until ? until : tide_port_now(port) + TIDE_CALL_TIMEOUT;
+        until = until ? until : tide_port_now(port) + tide_limit(store_operation_timeout);
         if (!tide_fiber_current() || tide_port_now(port) > until) {
             return tide_fail_busy(tide_tier_retry_ms(TIDE_TIER_CALM),
                                   "pushes of %llu bytes to table '%s' wait for copies of its rows",

@@ -328,7 +328,7 @@ int tide_table_manage(struct tide_table *table, const uint64_t *keys, size_t key
         code = order_write(&w, TIDE__OP_MANAGE, &o);
         code = code ? code
                     : tide_call(tide_address_make(tide_net_controller(store->net), TIDE_ID_STORE), w.data, w.size,
-                                TIDE_CALL_TIMEOUT, &reply);
+                                tide_limit(store_operation_timeout), &reply);
         tide_reply_free(reply);
         tide_writer_release(&w);
     }

@@ -207,7 +207,7 @@ static int call_all(struct tide_checkpoint *c, int op, struct tide_writer *more,
     int code = 0;
     for (size_t i = 0; i < c->manifest.node_count && !code; i++) {
         struct tide_reply *reply;
-        code = call(c, c->manifest.nodes[i], op, more, fields, TIDE_CALL_TIMEOUT, &reply);
+        code = call(c, c->manifest.nodes[i], op, more, fields, tide_limit(store_operation_timeout), &reply);
         if (!code) {
             tide_reply_free(reply);
         }
@@ -314,7 +314,7 @@ static int ask(struct tide_checkpoint *c) {
         uint8_t buffer[16];
         tide_writer_init(&w, buffer, sizeof buffer);
         tide_write_uint(&w, wanted);
-        int code = call(c, m->nodes[i], TIDE__OP_CUT_ASK, &w, 1, TIDE_CALL_TIMEOUT, &reply);
+        int code = call(c, m->nodes[i], TIDE__OP_CUT_ASK, &w, 1, tide_limit(store_operation_timeout), &reply);
         if (code) {
             return code;
         }

@@ -95,7 +95,8 @@ static int call_node(struct tide_table *table, uint16_t node, int op, uint64_t a
     tide_write_uint(&w, table->id);
     tide_write_uint(&w, a);
     tide_write_uint(&w, b);
-    int code = tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, TIDE_CALL_TIMEOUT, out);
+    int code =
+        tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, tide_limit(store_operation_timeout), out);
     tide_writer_release(&w);
     return code;
 }
@@ -175,7 +176,8 @@ static int visit_flush(struct tide_table *table, uint16_t node, void *arg) {
     tide_write_array(&w, 2);
     tide_write_uint(&w, TIDE__OP_SHARE_FLUSH);
     tide_write_uint(&w, table->id);
-    int code = tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, TIDE_CALL_TIMEOUT, &reply);
+    int code =
+        tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, tide_limit(store_operation_timeout), &reply);
     tide_reply_free(reply);
     tide_writer_release(&w);
     /* What the dead had not sent is lost; who left had sent all. */

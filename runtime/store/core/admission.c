@@ -33,8 +33,8 @@ struct tide__admission_waiter {
 };
 
 void tide__admission_init(struct tide__admission *a) {
-    a->messages_max = TIDE__HOME_MESSAGES;
-    a->bytes_max = TIDE__HOME_BYTES;
+    a->messages_max = (uint32_t)tide_limit(store_home_messages);
+    a->bytes_max = tide_limit(store_home_bytes);
 }
 
 void tide__admission_deinit(struct tide__admission *a) {
@@ -113,7 +113,7 @@ static void leave_line(struct tide__credit *c, const struct tide__admission_wait
 static int wait_in_line(struct tide_store *store, struct tide__credit *c, struct tide__admission_waiter *w,
                         const char *what) {
     struct tide__admission *a = &store->admission;
-    uint64_t deadline = tide_port_now(store->port) + TIDE_CALL_TIMEOUT;
+    uint64_t deadline = tide_port_now(store->port) + tide_limit(store_operation_timeout);
     int code = 0;
     bool granted = false;
     while (!granted && !code) {
@@ -174,10 +174,6 @@ void tide__admission_own(struct tide_store *store, uint64_t grant) {
     tide_unlock(&a->lock);
 }
 
-static const char *reason(int code) {
-    return code == TIDE_ETIMEDOUT ? "too little was answered for 30 s" : "the fiber is being ended";
-}
-
 /* The node that is so short of memory that it grants operations to `home` one by one: that or this
  * one; 0: neither. */
 static uint16_t narrowed_by(struct tide_store *store, uint16_t home) {
@@ -212,9 +208,10 @@ int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messa
         return tide__memory_refuse(store, narrow, "one operation at a time may be under way");
     }
     if (code) {
-        char name[96];
+        char name[96], what[160];
         tide__node_text(store, home, name);
-        return w.fiber ? tide_fail(code, "waiting for credit of node %s: %s", name, reason(code))
+        (void)snprintf(what, sizeof what, "waiting for credit of node %s", name);
+        return w.fiber ? tide__store_gave_up(code, what, "too little was answered")
                        : tide_fail(code,
                                    "node %s has not answered what it was asked: %u messages, "
                                    "%llu bytes are under way",
@@ -253,9 +250,10 @@ int tide__admission_enter(struct tide_store *store, uint32_t messages, uint64_t 
                          (unsigned long long)there, (unsigned long long)a->all_max);
     }
     int code = wait_in_line(store, &a->all, &w, "room in the node's queue limit");
-    return code ? tide_fail(code, "waiting for room in the node's queue limit of %llu bytes: %s",
-                            (unsigned long long)a->all_max, reason(code))
-                : 0;
+    char what[128];
+    (void)snprintf(what, sizeof what, "waiting for room in the node's queue limit of %llu bytes",
+                   (unsigned long long)a->all_max);
+    return code ? tide__store_gave_up(code, what, "too little was answered") : 0;
 }
 
 void tide__admission_leave(struct tide_store *store, uint32_t messages, uint64_t bytes) {

@@ -11,8 +11,6 @@ struct tide_store;
 
 /* ---- admission.c ---- */
 
-enum { TIDE__HOME_MESSAGES = 1024, TIDE__HOME_BYTES = 4 << 20 };
-
 struct tide__credit {  /* under the lock: of a home, or of all together */
     uint32_t messages; /* under way */
     uint64_t bytes;

@@ -13,6 +13,7 @@
 #define TIDE_STORE_INTERNAL_H
 
 #include "base/budget.h"
+#include "base/limits.h"
 #include "store/core/admission.h"
 #include "store/core/clock.h"
 #include "store/rows/slab.h"
@@ -560,6 +561,9 @@ int tide__store_send_scattered(struct tide_store *store, uint16_t node, const vo
                                struct tide_blob *tail);
 int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide_writer *writer); /* and releases it */
 int tide__store_say(struct tide_store *store, uint16_t node, int op, uint64_t number);            /* [op, number] */
+/* Fails with the code that ended a wait for store_operation_timeout: "WHAT: MISSING in 30 s", or that the fiber ends.
+ */
+int tide__store_gave_up(int code, const char *what, const char *missing);
 
 struct tide__job;
 /* Wakes the actor after `delay` for what is stalled or moves. */

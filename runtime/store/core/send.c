@@ -59,3 +59,9 @@ int tide__store_say(struct tide_store *store, uint16_t node, int op, uint64_t nu
     tide_write_uint(&w, number);
     return tide__store_send_writer(store, node, &w);
 }
+
+int tide__store_gave_up(int code, const char *what, const char *missing) {
+    return code == TIDE_ETIMEDOUT ? tide_fail(code, "%s: %s in %g s", what, missing,
+                                              (double)tide_limit(store_operation_timeout) / (double)TIDE_SECOND)
+                                  : tide_fail(code, "%s: the fiber is being ended", what);
+}

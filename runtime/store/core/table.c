@@ -144,14 +144,14 @@ static int same_or_mismatch(struct tide_table *table, const struct tide_table_op
 }
 
 int tide__ask_controller(struct tide_store *store, const struct tide_writer *w, bool patient) {
-    const uint64_t until = tide_port_now(store->port) + TIDE_CALL_TIMEOUT;
+    const uint64_t until = tide_port_now(store->port) + tide_limit(store_operation_timeout);
     int code = w->error;
     while (!code) {
         struct tide_reply *reply = NULL;
         uint16_t controller = tide_net_controller(store->net);
         code = controller == 0 ? tide_fail(TIDE_EUNREACHABLE, "no controller is known")
                                : tide_call(tide_address_make(controller, TIDE_ID_STORE), w->data, w->size,
-                                           TIDE_CALL_TIMEOUT, &reply);
+                                           tide_limit(store_operation_timeout), &reply);
         tide_reply_free(reply);
         const bool away = code == TIDE_EDIED || code == TIDE_EUNREACHABLE || code == TIDE_EBUSY;
         const bool again = (away && tide_net_durable(store->net)) || (patient && code == TIDE_EBUSY);
@@ -187,8 +187,8 @@ int tide_tables_forget(struct tide_node *node) {
     tide_writer_init(&w, buffer, sizeof buffer);
     tide_write_array(&w, 1);
     tide_write_uint(&w, TIDE__OP_FORGET);
-    int code =
-        tide_call(tide_address_make(tide__store_self(store), TIDE_ID_STORE), w.data, w.size, TIDE_CALL_TIMEOUT, &reply);
+    int code = tide_call(tide_address_make(tide__store_self(store), TIDE_ID_STORE), w.data, w.size,
+                         tide_limit(store_operation_timeout), &reply);
     tide_reply_free(reply);
     tide_writer_release(&w);
     return code;

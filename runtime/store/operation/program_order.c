@@ -98,7 +98,7 @@ int tide__program_order_wait(struct tide_table *table, const uint64_t *keys, siz
     if (!set) {
         return tide_fail(TIDE_ENOMEM, "no memory to look up %zu keys", count);
     }
-    const uint64_t deadline = tide_port_now(table->store->port) + TIDE_CALL_TIMEOUT;
+    const uint64_t deadline = tide_port_now(table->store->port) + tide_limit(store_operation_timeout);
     int code = 0;
     for (;;) {
         tide_lock(&t->lock);
@@ -113,9 +113,9 @@ int tide__program_order_wait(struct tide_table *table, const uint64_t *keys, siz
         code = tide_fiber_suspend(deadline, "an earlier pull of the same key");
     }
     tide_free(set);
-    return code ? tide_fail(code, "table '%s': an earlier pull of the same key: %s", table->name,
-                            code == TIDE_ETIMEDOUT ? "no answer in 30 s" : "the fiber is being ended")
-                : 0;
+    char what[128];
+    (void)snprintf(what, sizeof what, "table '%s': an earlier pull of the same key", table->name);
+    return code ? tide__store_gave_up(code, what, "no answer") : 0;
 }
 
 void tide__program_order_begin(struct tide__pending *p) {

@@ -106,7 +106,7 @@ int tide__ticket_wait(struct tide__ticket *ticket) {
         uint64_t state = atomic_load_explicit(&ticket->state, memory_order_acquire); /* with tide__ticket_finish */
         if (state == 0) {
             if (deadline && (ticket->kind == TIDE__PULL || ticket->kind == TIDE__PUSH)) {
-                note_wait(ticket, deadline - TIDE_CALL_TIMEOUT);
+                note_wait(ticket, deadline - tide_limit(store_operation_timeout));
             }
             return ticket_result(ticket);
         }
@@ -124,15 +124,14 @@ int tide__ticket_wait(struct tide__ticket *ticket) {
             }
         }
         if (!deadline) {
-            deadline = tide_port_now(ticket->table->store->port) + TIDE_CALL_TIMEOUT;
+            deadline = tide_port_now(ticket->table->store->port) + tide_limit(store_operation_timeout);
         }
         int code = tide_fiber_suspend(deadline, ticket->table->why[ticket->kind == TIDE__PUSH]);
         if (code && atomic_load_explicit(&ticket->state, memory_order_acquire) != 0) {
             ticket_detach(ticket);
             tide_free(ticket->text);
             atomic_store_explicit(&ticket->state, 0, memory_order_relaxed);
-            return tide_fail(code, "%s: %s", ticket->table->why[ticket->kind == TIDE__PUSH],
-                             code == TIDE_ETIMEDOUT ? "no answer in 30 s" : "the fiber is being ended");
+            return tide__store_gave_up(code, ticket->table->why[ticket->kind == TIDE__PUSH], "no answer");
         }
     }
 }

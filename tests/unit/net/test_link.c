@@ -471,7 +471,7 @@ static void a_ring_resumes_at_every_frame(void **state) {
         size = write_some(&box, bytes, capacity);
         assert_int_equal(feed(&in, bytes, size, 100000, seen), 0);
         while (!tide__outbox_empty(&box)) { /* the ring was full */
-            assert_true(box.ring_bytes <= TIDE_RING_BYTES);
+            assert_true(box.ring_bytes <= tide_limit(net_ring_bytes));
             assert_int_equal(tide__outbox_acked(&box, in.sequenced), 0);
             size = write_some(&box, bytes, capacity);
             assert_int_equal(feed(&in, bytes, size, 100000, seen), 0);
@@ -498,24 +498,55 @@ static void a_full_ring_holds_frames_back_until_acknowledged(void **state) {
     (void)state;
     struct tide_outbox box;
     tide__outbox_init(&box, NULL);
-    for (unsigned i = 0; i < TIDE_RING_FRAMES + 1000; i++) {
+    for (unsigned i = 0; i < tide_limit(net_ring_frames) + 1000; i++) {
         tide__outbox_push(&box, outgoing(TIDE_LANE_CONTROL, 20, 0, i));
     }
     size_t capacity = 1 << 20;
     uint8_t *bytes = malloc(capacity);
     write_some(&box, bytes, capacity);
-    assert_int_equal(box.sent, TIDE_RING_FRAMES);
-    assert_int_equal(box.ring_frames, TIDE_RING_FRAMES);
+    assert_int_equal(box.sent, tide_limit(net_ring_frames));
+    assert_int_equal(box.ring_frames, tide_limit(net_ring_frames));
     assert_false(tide__outbox_empty(&box));
     struct tide_frame beat = {.kind = TIDE_FRAME_HEARTBEAT, .lane = TIDE_LANE_SYSTEM};
     assert_int_equal(tide__outbox_push_own(&box, &beat, "\xc0", 1), 0);
     assert_int_equal(write_some(&box, bytes, capacity), TIDE_FRAME_HEAD + 1); /* beats go on */
-    assert_int_equal(tide__outbox_acked(&box, TIDE_RING_FRAMES), 0);
+    assert_int_equal(tide__outbox_acked(&box, tide_limit(net_ring_frames)), 0);
     write_some(&box, bytes, capacity);
-    assert_int_equal(box.sent, TIDE_RING_FRAMES + 1000);
+    assert_int_equal(box.sent, tide_limit(net_ring_frames) + 1000);
     assert_true(tide__outbox_empty(&box));
     tide__outbox_clear(&box, NULL, NULL);
     free(bytes);
+}
+
+/* However small the limits are: an empty ring takes one unit, an empty batch one frame. */
+static void the_smallest_ring_lets_every_frame_pass(void **state) {
+    (void)state;
+    struct tide_outbox box;
+    uint8_t *bytes = malloc(1 << 20);
+    tide_limit(net_ring_frames) = 4;
+    tide_limit(net_ring_bytes) = 4 << 10;
+    tide_limit(net_batch_bytes) = 1;
+    tide_limit(net_quantum_bytes) = 64;
+    tide__outbox_init(&box, NULL);
+    tide__outbox_push(&box, outgoing(TIDE_LANE_BULK, 300, 200 << 10, 1)); /* one unit of more than the ring */
+    tide__outbox_push(&box, outgoing(TIDE_LANE_STORE, 300, 700 << 10, 2)); /* three fragments */
+    for (unsigned writes = 0; !tide__outbox_empty(&box); writes++) {
+        assert_in_range(writes, 0, 3);
+        assert_true(write_some(&box, bytes, 1 << 20) > 0);
+        assert_int_equal(box.ring_frames, 1);
+        assert_int_equal(tide__outbox_acked(&box, box.sent), 0);
+    }
+    assert_int_equal(box.sent, 4);
+    tide__outbox_clear(&box, NULL, NULL);
+    free(bytes);
+}
+
+static int restore_limits(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < TIDE_LIMITS; i++) {
+        tide__limit_values[i] = tide__limits[i].initial;
+    }
+    return 0;
 }
 
 static void frames_in_fragments_are_64_mib_at_one_time(void **state) {
@@ -559,6 +590,7 @@ int main(void) {
         cmocka_unit_test(decoder_refuses_bad_lengths_and_fragments),
         cmocka_unit_test(a_ring_resumes_at_every_frame),
         cmocka_unit_test(a_full_ring_holds_frames_back_until_acknowledged),
+        cmocka_unit_test_teardown(the_smallest_ring_lets_every_frame_pass, restore_limits),
         cmocka_unit_test(frames_in_fragments_are_64_mib_at_one_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -272,8 +272,8 @@ static bool check_rings(struct load *load, bool empty) {
         unsigned sessions = 0;
         for (; s != NULL; s = s->next) {
             sessions += !s->over;
-            if (s->outbox.ring_bytes > TIDE_RING_BYTES ||
-                s->outbox.ring_frames > TIDE_RING_FRAMES) {
+            if (s->outbox.ring_bytes > tide_limit(net_ring_bytes) ||
+                s->outbox.ring_frames > tide_limit(net_ring_frames)) {
                 return found(load, "a ring over its bound", i);
             }
             if (empty && (s->outbox.ring_frames != 0 || s->outbox.queued_bytes != 0)) {

@@ -180,7 +180,7 @@ static void pushes_that_wait_for_rows_are_few(void **state) {
     }
     finish(&c, fibers, 2);
     run_alone(&c, 2, wide_sum_run, NULL);
-    assert_true(most > TIDE__HOME_BYTES / 2 && most <= TIDE__HOME_BYTES + 2 * (WIDE * 4 + 64));
+    assert_true(most > tide_limit(store_home_bytes) / 2 && most <= tide_limit(store_home_bytes) + 2 * (WIDE * 4 + 64));
     assert_int_equal(atomic_load(&tide__hot_of(table_of(&c, 1, "wide"))->queued_bytes), 0);
     close_cluster(&c);
 }
