@@ -56,7 +56,119 @@ def attention():
     show("rmsnorm", x * (x.pow(2).mean(1, keepdim=True) + 1e-5).rsqrt())
 
 
+# ---- whole models, which tests/cluster/test_nn_models.sh trains from the same first weights ----
+
+
+def u(i, s):
+    x = (i * 2654435761 + s * 40503) & 0xFFFFFFFF
+    x ^= x >> 15
+    x = x * 2246822519 & 0xFFFFFFFF
+    x ^= x >> 13
+    return x >> 8 & 0xFFFF
+
+
+def P(i, s):
+    return u(i, s) / 65536 * 0.2 - 0.1
+
+
+def weight(s, scale, *shape, flat=False):
+    """[in, out]; element i of a matrix is out * in_count + in, of a table (flat) in the order that it lies in."""
+    w = torch.tensor([scale * P(i, s) for i in range(shape[0] * shape[1])])
+    return (w.view(shape) if flat else w.view(shape[1], shape[0]).t()).contiguous().requires_grad_()
+
+
+def train(name, optimizer, loss_of, clip=None, steps=8):
+    losses = []
+    for t in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of(t)
+        loss.backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_([p for g in optimizer.param_groups for p in g["params"]], clip)
+        optimizer.step()
+        if t < 4 or t == 7:
+            losses.append("%.6f" % loss.item())
+    print(name, *losses)
+
+
+def gpt():
+    V, C, H, T, B = 65, 64, 4, 32, 8
+    wte, wpe = weight(1, 1, V, C, flat=True), weight(2, 1, T, C, flat=True)
+    blocks = [[weight(10 * l + i, s, *d) for i, (s, d) in enumerate(
+        [(2, (C, 3 * C)), (2, (C, C)), (2, (C, 4 * C)), (1, (4 * C, C))], 1)] for l in (1, 2)]
+    norms = [(torch.ones(C, requires_grad=True), torch.zeros(C, requires_grad=True)) for _ in range(5)]
+    tokens, s = [], 0
+    for k in range(T * B * 8 + 1):
+        tokens.append(s)
+        s = (3 * s + 1 + (u(k, 21) if u(k, 21) % 4 == 0 else 0)) % V
+    matrices = [wte, wpe] + [w for b in blocks for w in b]
+    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1},
+                                   {"params": [v for n in norms for v in n], "weight_decay": 0.0}],
+                                  lr=1e-3, betas=(0.9, 0.95))
+
+    def loss_of(t):
+        at = torch.tensor(tokens[T * B * t:T * B * (t + 1) + 1])
+        x, mask = wte[at[:-1].view(B, T)] + wpe, torch.tril(torch.ones(T, T, dtype=torch.bool))
+        for i, (qkv, o, f, r) in enumerate(blocks):
+            q, k, v = (z.view(B, T, H, C // H).transpose(1, 2)
+                       for z in (F.layer_norm(x, (C,), *norms[2 * i]) @ qkv).split(C, 2))
+            p = torch.softmax((q @ k.transpose(2, 3) / (C // H) ** 0.5).masked_fill(~mask, -torch.inf), 3)
+            x = x + (p @ v).transpose(1, 2).reshape(B, T, C) @ o
+            x = x + F.gelu(F.layer_norm(x, (C,), *norms[2 * i + 1]) @ f) @ r
+        return F.cross_entropy((F.layer_norm(x, (C,), *norms[4]) @ wte.t()).view(-1, V), at[1:])
+
+    train("gpt", optimizer, loss_of, clip=1.0)
+
+
+def graphs():
+    N = 200
+    A = torch.zeros(N, N)
+    for i in range(N):
+        for j in range(i + 1, N):
+            A[i, j] = A[j, i] = float(u(N * i + j, 31) / 65536 < (0.06 if i % 4 == j % 4 else 0.01))
+    x = torch.tensor([[5 * P(16 * n + j, 32) + 5 * P(16 * (n % 4) + j, 33) for j in range(16)] for n in range(N)])
+    y = torch.arange(40) % 4
+    loops = A + torch.eye(N)
+    S = loops / torch.sqrt(loops.sum(0).view(1, N) * loops.sum(0).view(N, 1))
+    M = A / A.sum(1, keepdim=True).clamp(min=1)
+    w = [weight(1, 4, 16, 16), weight(2, 4, 16, 4)]
+    b = [torch.zeros(16, requires_grad=True), torch.zeros(4, requires_grad=True)]
+    train("gcn", torch.optim.Adam(w + b, lr=0.01), lambda t: F.cross_entropy(
+        (S @ (F.relu(S @ (x @ w[0]) + b[0]) @ w[1]) + b[1])[:40], y))
+    v = [weight(1, 4, 16, 16), weight(2, 4, 16, 16), weight(3, 4, 16, 4), weight(4, 4, 16, 4)]
+    c = [torch.zeros(16, requires_grad=True), torch.zeros(4, requires_grad=True)]
+
+    def sage(t):
+        h = F.relu(x @ v[0] + M @ x @ v[1] + c[0])
+        return F.cross_entropy((h @ v[2] + M @ h @ v[3] + c[1])[:40], y)
+
+    train("sage", torch.optim.Adam(v + c, lr=0.01), sage)
+
+
+def experts():
+    D, B, K = 16, 64, 4
+    gate, head = weight(1, 4, D, K), weight(30, 4, D, 10)
+    first = [weight(10 + e, 4, D, 32) for e in range(K)]
+    second = [weight(20 + e, 4, 32, D) for e in range(K)]
+
+    def loss_of(t):
+        n = [(t * B + b) % 256 for b in range(B)]
+        x = torch.tensor([[5 * P(k * D + j, 11) + 5 * P(k % 10 * D + j, 12) for j in range(D)] for k in n])
+        share = torch.softmax(x @ gate, 1)
+        values, chosen = share.topk(2, 1)
+        all_of = torch.stack([F.relu(x @ first[e]) @ second[e] for e in range(K)], 1)
+        taken = all_of.gather(1, chosen.unsqueeze(2).expand(B, 2, D))
+        z = (x + (taken * (values / values.sum(1, keepdim=True)).unsqueeze(2)).sum(1)) @ head
+        routed = F.one_hot(chosen, K).sum(1).double().mean(0) / 2
+        return F.cross_entropy(z, torch.tensor([k % 10 for k in n])) + 0.01 * K * (routed * share.mean(0)).sum()
+
+    train("moe", torch.optim.Adam([gate, head] + first + second, lr=0.01), loss_of)
+
+
 if __name__ == "__main__":
     sequences()
     elements()
     attention()
+    gpt()
+    graphs()
+    experts()
