@@ -235,6 +235,26 @@ answer_of_any_client          test_rights a_client_answers_no_call_to_others*
 tls_name_unchecked            test_tls
 tls_no_verification           test_tls
 tls_revoked_stays             test_tls
+tls_key_of_group              test_tls
+tls_anyone_admin              test_tls
+tls_owed_again                test_tls
+tls_known_for_ever            test_tls
+tls_former_authority          test_tls
+journal_damage_is_torn        test_control
+journal_goes_on_broken        test_control
+entry_skipped                 test_control
+overruled_entry_stays         test_raft_log
+snapshot_entry_kept           test_raft_log
+exchange_error_dropped        test_exchange
+exchange_kept_lost            test_exchange
+exchange_owner_forgets        test_exchange
+exchange_view_of_mender       test_exchange_deaths
+exchange_share_twice          test_exchange
+chain_of_another              test_checkpoint generations_in_two*
+restore_beside_rows           test_checkpoint a_restore_brings*
+restore_first_rate            test_checkpoint a_restore_brings*
+restore_former_clocks         test_checkpoint tables_come_back_as*
+copies_written_too            test_checkpoint
 $(python3 "$root/tests/plant.py" names)
 "
 python3 "$root/tests/plant.py" check || exit 1
@@ -278,7 +298,8 @@ run_test() {
         cd "$tree" || exit 0
         export TIDE_MUTANT=$1 TIDE=$build/tide TIDE_BUILD_DIR=$build TIDE_LUA_PATH=$tree/lua
         case $2 in
-        *.sh) timeout 600 bash "$(find tests/sim/ tests/cluster/ -name "$2")" ;;
+        */*.sh) timeout 600 bash "tests/$2" ;;
+        *.sh) timeout 600 bash "tests/sim/$2" ;;
         *_spec.lua) timeout 60 busted --lua=/usr/bin/lua5.4 "tests/lua/$2" ;;
         *) env ${setting:+"$setting"} timeout 600 "$build/tests/$2" ${cases:+"$cases"} ;;
         esac
@@ -310,7 +331,7 @@ while read -r name where how; do
     [ -n "$name" ] || continue
     [ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
     planted=$((planted + 1))
-    if [[ $where = test_* || $where = *_spec.lua ]]; then by_test "$name" "$where" "$how"; else by_seeds "$name" "$where" "$how"; fi &&
+    if [[ $where = test_* || $where = */test_*.sh || $where = *_spec.lua ]]; then by_test "$name" "$where" "$how"; else by_seeds "$name" "$where" "$how"; fi &&
         found=$((found + 1))
 done <<<"$mutants"
 while read -r one; do

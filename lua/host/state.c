@@ -10,8 +10,8 @@
 
 /* ---- modules ---- */
 
-/* Reads DIR/a/b.lua or DIR/a/b/init.lua for module a.b; pushes the text and its path, or nothing.
- */
+/* Pushes module a.b from DIR/a/b.lua or DIR/a/b/init.lua, or nothing. Its chunk has the name that the embedded one has:
+ * errors, and what the simulator allows, go by it. */
 static bool read_module(lua_State *L, struct tide_port *port, const char *directory, const char *name) {
     const char *path = luaL_gsub(L, name, ".", "/");
     static const char *const shapes[] = {"%s/%s.lua", "%s/%s/init.lua"};
@@ -27,7 +27,7 @@ static bool read_module(lua_State *L, struct tide_port *port, const char *direct
         char *text = tide_alloc(info.size + 1);
         ssize_t got = text ? port->ops->file_read(handle, text, info.size, 0) : -1;
         port->ops->file_close(handle);
-        int status = got < 0 ? LUA_ERRFILE : tide__lua_load(L, text, (size_t)got, lua_pushfstring(L, "@%s", file));
+        int status = got < 0 ? LUA_ERRFILE : tide__lua_load(L, text, (size_t)got, lua_pushfstring(L, "@%s.lua", path));
         tide_free(text);
         if (status != LUA_OK) {
             lua_error(L);

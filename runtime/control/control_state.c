@@ -194,7 +194,7 @@ int tide_control_apply(struct tide_control_state *state, const void *entry, size
     if (error != 0) {
         return error;
     }
-    if (index != state->index + 1 || term < state->term || term == 0) {
+    if ((index != state->index + 1 && !TIDE_MUTANT(entry_skipped)) || term < state->term || term == 0) {
         return tide_fail(TIDE_EPROTO, "entry %llu of term %llu after entry %llu of term %llu",
                          (unsigned long long)index, (unsigned long long)term, (unsigned long long)state->index,
                          (unsigned long long)state->term);

@@ -75,7 +75,7 @@ int tide_control_journal_parse(const void *bytes, size_t size, struct tide_contr
     if (error == 0 && first) {
         error = tide_fail(TIDE_EPROTO, "its first record is damaged");
     }
-    if (error == 0 && at < size && tide__records_follow(data, size, at)) {
+    if (error == 0 && at < size && !TIDE_MUTANT(journal_damage_is_torn) && tide__records_follow(data, size, at)) {
         error = tide_fail(TIDE_EPROTO,
                           "it is damaged at byte %zu, and later decisions follow: put back a copy, "
                           "or begin with an empty directory and a new cluster",
@@ -165,7 +165,7 @@ static void entry_written(struct tide_task *task) {
     const struct tide_writer *w = &j->queue->record;
     const int code =
         j->code != 0 ? tide_fail(j->code, "%s", j->reason) : tide_control_apply(&j->base.state, w->data, w->size);
-    j->broken = j->broken || code != 0;
+    j->broken = j->broken || (code != 0 && !TIDE_MUTANT(journal_goes_on_broken));
     const bool grown = code == 0 && j->file && j->size > 4 * j->base.state.bytes + GROWTH_BYTES;
     entry_done(j, code);
     while (j->broken && j->queue) {

@@ -109,7 +109,7 @@ int tide_raft_log_begin(struct tide_raft_log *h, const struct tide_raft_log_star
     if (!keep || h->count == 0 || start->index < h->first) {
         drop_from(h, 0);
     } else {
-        const uint64_t covered = start->index - h->first + 1;
+        const uint64_t covered = start->index - h->first + !TIDE_MUTANT(snapshot_entry_kept);
         drop_first(h, covered < h->count ? (size_t)covered : h->count);
     }
     h->first = start->index + 1;
@@ -231,7 +231,8 @@ static int read_entry(struct reading *in, struct tide_reader *r) {
         index - in->first > in->count) {
         return damaged();
     }
-    in->count = (size_t)(index - in->first);
+    in->count =
+        TIDE_MUTANT(overruled_entry_stays) && index - in->first < in->count ? in->count : (size_t)(index - in->first);
     if (in->count == in->capacity) {
         const size_t capacity = in->capacity == 0 ? 64 : 2 * in->capacity;
         void *grown = tide_realloc(in->entries, capacity * sizeof *in->entries);

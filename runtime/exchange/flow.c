@@ -129,8 +129,9 @@ static struct tide_blob *settle(const struct place *p, const float *sum, uint8_t
             return NULL;
         }
     }
-    struct tide_blob *blob =
-        *kept ? tide__exchange_blob_keeping(sum, *kept, p->count, format) : tide__exchange_blob(sum, p->count, format);
+    struct tide_blob *blob = *kept && !TIDE_MUTANT(exchange_error_dropped)
+                                 ? tide__exchange_blob_keeping(sum, *kept, p->count, format)
+                                 : tide__exchange_blob(sum, p->count, format);
     if (blob) {
         (void)tide__exchange_decode(blob->data, p->sum, p->count, format); /* our own bytes */
     }
@@ -449,7 +450,9 @@ static int mind_kept(struct tide_exchange *x, struct layer *l, const struct roun
         }
     }
     if (!lossy && l->keeps) {
-        add(x->gradients + l->first, l->kept, l->count);
+        if (!TIDE_MUTANT(exchange_kept_lost)) {
+            add(x->gradients + l->first, l->kept, l->count);
+        }
         memset(l->kept, 0, l->count * sizeof *l->kept);
     }
     l->keeps = lossy;

@@ -240,6 +240,8 @@ int tide__exchange_tell(struct tide_exchange *x, uint32_t rank, const struct tid
 /* ---- view.c: who takes part ---- */
 /* Members of the view that holds: all that are not dead. */
 void tide__exchange_set_members(struct tide_exchange *x);
+/* What this worker kept of sums of chunks that are another's now becomes part of its own gradients. */
+int tide__exchange_hand_kept(struct tide_exchange *x, uint32_t layer);
 int tide__exchange_take_exit(struct tide_exchange *x, const struct tide_message *m);
 int tide__exchange_take_state(struct tide_exchange *x, const struct incoming *m);
 /* *takes* the message, also when it fails. */

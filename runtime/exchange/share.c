@@ -53,7 +53,8 @@ int tide__exchange_take_share(struct tide_exchange *x, const struct incoming *m)
     if (code < 0) {
         return code;
     }
-    if (s->by[m->rank] || (m->proposes && (m->rank != x->members[0] || m->plan_count != x->layer_count))) {
+    if ((s->by[m->rank] && !TIDE_MUTANT(exchange_share_twice)) ||
+        (m->proposes && (m->rank != x->members[0] || m->plan_count != x->layer_count))) {
         return tide_fail(TIDE_EPROTO, "numbers of worker %u twice, or its plan of %zu layers", m->rank + 1,
                          m->plan_count);
     }

@@ -110,8 +110,7 @@ static int tell_state(struct tide_exchange *x) {
 
 /* ---- the view holds ---- */
 
-/* What owners kept of sums of chunks that are another's now. */
-static int hand_kept(struct tide_exchange *x, uint32_t layer) {
+int tide__exchange_hand_kept(struct tide_exchange *x, uint32_t layer) {
     struct layer *l = &x->layers[layer];
     for (uint32_t c = 0; c < l->chunk_count; c++) {
         if (!l->sums_kept[c] || tide__exchange_owner(x, layer, c) == x->rank) {
@@ -125,7 +124,7 @@ static int hand_kept(struct tide_exchange *x, uint32_t layer) {
         }
         size_t first, count = tide__exchange_chunk(l, c, &first);
         for (size_t i = 0; i < count; i++) {
-            l->kept[first + i] += l->sums_kept[c][i];
+            l->kept[first + i] += TIDE_MUTANT(exchange_owner_forgets) ? 0 : l->sums_kept[c][i];
         }
         l->keeps = true;
         tide_free(l->sums_kept[c]);
@@ -219,7 +218,7 @@ static int mend(struct tide_exchange *x, uint32_t layer, uint64_t step) {
         }
         if (r == x->rank) {
             tide__exchange_reset(x, l, round);
-            round->view = x->peers[holder].standing.of[layer];
+            round->view = TIDE_MUTANT(exchange_view_of_mender) ? x->view : x->peers[holder].standing.of[layer];
             round->holder = holder + 1;
             round->landed = round->path == TIDE_PATH_FACTOR; /* the own ones */
         } else if (holder == x->rank) {
@@ -286,7 +285,7 @@ static int hold(struct tide_exchange *x) {
     for (uint32_t i = 0; i < x->layer_count && code == 0; i++) {
         struct layer *l = &x->layers[i];
         struct round *next = &l->rounds[(step + 1) & 1];
-        code = hand_kept(x, i);
+        code = tide__exchange_hand_kept(x, i);
         if (code == 0 && step > 0) {
             code = mend(x, i, step);
         }

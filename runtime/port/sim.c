@@ -378,10 +378,11 @@ static uint64_t sim_memory_resident(struct tide_port *port) {
     return 0;
 }
 
+/* Nothing but where Lua modules are read from, which are an input like files. */
 static const char *sim_environment(struct tide_port *port, const char *name) {
-    (void)port;
-    (void)name;
-    return NULL;
+    struct tide_port *input =
+        strcmp(name, "TIDE_LUA_PATH") == 0 ? ((struct sim_port *)port)->node->sim->options.input : NULL;
+    return input ? input->ops->environment(input, name) : NULL;
 }
 
 static const struct tide_port_ops sim_ops = {

@@ -63,6 +63,32 @@ describe("the keeper of runs", function()
     assert.equal(0, list[10].free)
   end)
 
+  it("gives no more slots than are free, and those of a run that has ended to others", function()
+    local more <const> = {op = "slots.more", n = 2, slots = 2}
+    local list <const> = answers_to {
+      {op = "open", job = "a", uid = "u", slots = 1}, {op = "grant", n = 1},
+      {op = "open", job = "b", uid = "v", slots = 2}, {op = "grant", n = 2},
+      more, {op = "held"},
+      {op = "tell", n = 1, uid = "u", state = "done"}, {op = "held"}, more,
+    }
+    assert.equal("T0603", list[5].code)
+    assert.equal(1, list[6].free)
+    assert.equal(2, list[8].free)
+    assert.same({n1 = 2}, list[9].grant)
+  end)
+
+  it("lets nobody end or close a run under the number of another", function()
+    local list <const> = answers_to {
+      {op = "open", job = "a", uid = "u", slots = 1}, {op = "grant", n = 1},
+      {op = "close", n = 1, uid = "v"}, {op = "tell", n = 1, uid = "v", state = "failed"}, {op = "held"},
+      {op = "get", name = "1"},
+    }
+    assert.equal("T0513", list[3].code)
+    assert.equal(3, list[5].free)
+    assert.equal("starting", list[6].state)
+    assert.same({"disowned"}, {fake.sent[#fake.sent].value.op})
+  end)
+
   it("drops the tables that have the number of a closed run, whatever they are called", function()
     fake.tables = {{name = "a-1.t", run = 1}, {name = "hits", run = 1}, {name = "a-1.pool"}, {name = "a-2.t", run = 2}}
     answers_to {{op = "open", job = "a", uid = "u"}, {op = "close", n = 1, uid = "u"}}

@@ -107,4 +107,25 @@ describe("tide.nn", function()
     assert.same({rule = "adam", lr = 1, decay = 0, mu = 0.9, beta2 = 0.999, eps = 1e-8}, nn.adam {lr = 1})
     assert.same({rule = "momentum", lr = 1, decay = 0.1, mu = 0.5}, nn.momentum {lr = 1, mu = 0.5, decay = 0.1})
   end)
+
+  it("does again what was cut for workers that died in the step, and nothing twice", function()
+    package.loaded["tide.core"].kernel = function() end
+    local group = require "tide.nn.worker_group"
+    local present, seen = {1, 2, 3}, {}
+    local g = group.new({rank = 1, workers = 3}, {})
+    g.present = function() return present end
+    local step = 0
+    for first, count, cut in g:batches({{first = 1, count = 10}, {first = 21, count = 5}}, 6) do
+      step = step + 1
+      if step == 2 then present = {1, 3} end -- rank 2 dies in the second step
+      local here = {}
+      for _, rank in ipairs(present) do here[rank] = true end
+      for i, rank in ipairs(cut.present) do
+        local from, n = require("tide.data").piece(cut.count, i, #cut.present)
+        if rank == 1 then assert.same({cut.first + from - 1, n}, {first, count}) end
+        for e = cut.first + from - 1, here[rank] and cut.first + from + n - 2 or 0 do seen[e] = (seen[e] or 0) + 1 end
+      end
+    end
+    for e = 1, 25 do assert.equal((e <= 10 or e > 20) and 1 or nil, seen[e], e) end
+  end)
 end)

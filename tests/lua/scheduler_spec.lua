@@ -43,6 +43,23 @@ describe("limits of slots", function()
   end)
 end)
 
+describe("nodes that come as a policy wishes", function()
+  it("are at most as many as are allowed, and at least as many, those that were there included", function()
+    package.loaded["tide.provision"] = {}
+    local pool <const>, wanted = load "tide.scheduler.pool", nil
+    local own = setmetatable({o = {min = 3, max = 5}, pool = {tickets = {auto1 = {}}, want = function(_, n)
+      wanted = n
+      return true
+    end}, nodes = {list = function() return {{name = "n1", slots = 1}, {name = "n2", slots = 1}, {name = "auto1",
+      slots = 1}} end}}, pool)
+    for wish, want in pairs {[0] = 1, [3] = 1, [4] = 2, [5] = 3, [6] = 3, [100] = 3} do
+      assert.is_true(own:order {want = wish})
+      assert.equal(want, wanted, wish)
+    end
+    package.loaded["tide.provision"], package.loaded["tide.scheduler.pool"] = nil, nil
+  end)
+end)
+
 describe("what a run says of itself", function()
   local good <const> = {perf = {0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 1}, gns = {sqr = 0, var = 1}, seen = 64,
                         batch = {start = 8, max = 8, lo = 1, hi = 8}}
@@ -130,6 +147,41 @@ describe("grants", function()
     assert.is_true(asked[2][2].force)
     settle.held(world, a, {held = {}, order = a.order})
     assert.is_nil(a.grant)
+  end)
+
+  it("give what is free to one run, not to two", function()
+    local a, b = run(1, nil, {n1 = 2}), run(2, nil, {n1 = 1, n2 = 1})
+    settle.step(world)
+    assert.same({n1 = 2}, a.grant)
+    assert.is_nil(b.grant)
+  end)
+
+  it("are asked again half a second after a refusal", function()
+    local refusals = 2
+    core.call = function(address, request)
+      asked[#asked + 1] = {address, request}
+      refusals = refusals - 1
+      return {refused = refusals >= 0 and "its workers are coming and going" or nil}
+    end
+    run(1, {n1 = 2}, {n1 = 1})
+    for _ = 1, 8 do -- two seconds
+      settle.step(world)
+      core.time = core.time + 0.25
+    end
+    assert.equal(3, #asked)
+    for _, each in ipairs(asked) do assert.same({{n1 = 1}, false}, {each[2].nodes, each[2].force}) end
+  end)
+
+  it("are sent by force again and again", function()
+    local a = run(1, {n1 = 2}, {n1 = 1})
+    settle.changed(a)
+    for _ = 1, 35 do
+      settle.step(world)
+      core.time = core.time + 1
+    end
+    local forced = 0
+    for _, each in ipairs(asked) do forced = forced + (each[2].force and 1 or 0) end
+    assert.equal(3, forced)
   end)
 
   it("stay where a run cannot be changed", function()

@@ -321,6 +321,19 @@ describe("the controller of a run", function()
     assert.same({false, false, true}, {answers[1].stop, answers[2].stop, answers[3].stop})
   end)
 
+  it("stops at the report that makes the last of `patience` without a better number", function()
+    local c = start_controller([[
+      local tide = require "tide"
+      tide.job {name = "j", worker = function() end, stop = {metric = "rmse", patience = 2, per = "none"}}
+    ]])
+    for id, value in ipairs {3, 2, 2, 1, 1, 1} do
+      for rank = 1, 3 do from(c, rank, {op = "report", id = id, fields = {rmse = value, none = 1}}) end
+    end
+    local stops = {}
+    for i, answer in ipairs(sent_to("w:1", "answer")) do stops[i] = answer.stop end
+    assert.same({false, false, false, false, false, true}, stops)
+  end)
+
   it("holds the answer while the driver looks at a report", function()
     local c = start_controller()
     c.requested:handle {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "next", hold = true}}
@@ -363,6 +376,13 @@ describe("the controller of a run", function()
     local passes = sent_to("w:2", "pass")
     assert.equal(2, #passes)
     assert.same({id = 2, values = {{rank = 1, value = 2}, {rank = 2, value = "two"}}, op = "pass"}, passes[2])
+  end)
+
+  it("hands on the values that workers gave, false among them", function()
+    local c = start_controller()
+    from(c, 1, {op = "barrier", id = 1, name = "b", value = false})
+    for rank = 2, 3 do from(c, rank, {op = "barrier", id = 1, name = "b"}) end
+    assert.same({{rank = 1, value = false}}, sent_to("w:2", "pass")[1].values)
   end)
 
   it("takes a report behind barriers that have not passed as one behind them", function()
@@ -454,6 +474,20 @@ describe("the controller of a run", function()
     assert.equal(1001, #events)
     assert.equal("line 1000", events[1000].text)
     assert.match("500 lines left out", events[1001].text)
+  end)
+
+  it("leaves out no report that the driver has asked for in time, whatever all of them take", function()
+    local c, own <const> = start_controller(), fake.core.encode
+    fake.core.encode = function(value) return own(value) .. (" "):rep(8 << 20) end
+    for id = 1, 9 do -- 72 MiB in all, of which 64 may wait
+      c:emit {kind = "report", n = id}
+      c.requested:handle {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "next"}}
+      local list <const> = fake.answers[#fake.answers].value.events
+      assert.equal(1, #list)
+      fake.answers = {}
+    end
+    assert.equal(0, c.outbox.dropped_reports)
+    assert.equal(0, c.outbox.bytes)
   end)
 
   it("ends with an error of on_report", function()
@@ -752,6 +786,22 @@ describe("chunks", function()
     local last = sent_to("w:1", "chunk")
     assert.is_nil(last[#last].index)
     assert.is_number(ask(c, 1, nil, 2).index)
+  end)
+
+  it("are in a checkpoint as far as they were before its cut: what they push later is not in it", function()
+    local c <const>, kept = chunked(), nil
+    local first <const>, second <const> = ask(c, 1), ask(c, 2)
+    from(c, 1, {op = "chunk", pass = 1, done = complete(first)})
+    fake.core.checkpoint_start = function()
+      from(c, 2, {op = "chunk", pass = 1, done = complete(second)}) -- while rows are written
+      return {info = function() return {generation = 1, rows = 2, bytes = 3} end, commit = function(_, value)
+        kept = value
+        return true
+      end}
+    end
+    assert.is_table(c:write_checkpoint {dir = "d"})
+    assert.same({first.index}, kept.chunks.done)
+    assert.equal(2, #c.chunks:record().done)
   end)
 
   it("count once, whoever says it how often", function()

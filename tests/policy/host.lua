@@ -263,6 +263,22 @@ case("a guard rolls back a policy that halves the metric, and blocks it until fo
   h:close()
 end)
 
+case("a guard compares medians of its own window before and after, of three samples at least", function()
+  local guard = require "tide.policy.guard"
+  local metrics = {}
+  for at = 1, 20 do guard.sample(metrics, "m", at, at <= 10 and 100 or 10) end
+  local g = assert(guard.arm(metrics, {metric = "m", drop = 0.5, within = 5}, 20)) -- of the last five
+  assert(g.baseline == 10 and g.limit == 5 and g.samples == 5)
+  guard.sample(metrics, "m", 21, 1)
+  assert(guard.look(metrics, g, 21) == nil) -- one bad sample is no breach
+  guard.sample(metrics, "m", 22, 1)
+  assert(guard.look(metrics, g, 22) == nil)
+  guard.sample(metrics, "m", 23, 1)
+  assert(guard.look(metrics, g, 23) == "breach")
+  for at = 24, 30 do guard.sample(metrics, "m", at, 9) end
+  assert(guard.look(metrics, g, 30) == "passed")
+end)
+
 case("a guard is passed by a policy that is as good; a fault or a NaN in its window trips it", function()
   local w = world()
   local h = new_host(w)

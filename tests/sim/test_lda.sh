@@ -131,6 +131,12 @@ local function differences(run)
       if (counted[k] or 0) ~= model.counts[word * width + k] then wrong = wrong + 1 end
     end
   end
+  local totals <const>, told = run.tables.nk:pull(core.tensor("u64", 64, 1):fill(0, 1)), 0
+  for k = 1, opt.topics do
+    for each = 0, 63 do told = told + totals[each * width + k] end
+    if told ~= model.totals[k] then wrong = wrong + 1 end
+    told = 0
+  end
   return wrong, rows
 end
 tide.main(function()

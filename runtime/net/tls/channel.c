@@ -207,7 +207,7 @@ static ssize_t write_sealed(struct tide_channel *c, const struct tide_iovec *vec
     if (flushed <= 0) {
         return flushed;
     }
-    size_t done = c->owed, skip = c->owed, waiting = 0;
+    size_t done = TIDE_MUTANT(tls_owed_again) ? 0 : c->owed, skip = c->owed, waiting = 0;
     c->owed = 0;
     while (at < end && skip >= at->size) {
         skip -= at++->size;

@@ -91,7 +91,7 @@ int tide_identity_parse(const char *uri, size_t size, struct tide_identity *out)
     }
     const bool any = strcmp(out->name, "*") == 0;
     if (!tide_identifier_valid(out->cluster) || (!any && !tide_identifier_valid(out->name)) ||
-        (any && out->right != TIDE_RIGHT_NODE)) {
+        (any && out->right != TIDE_RIGHT_NODE && !TIDE_MUTANT(tls_anyone_admin))) {
         return bad_uri("its URI has a name that is none");
     }
     return 0;
@@ -162,7 +162,8 @@ static int read_part(struct tide_port *port, const char *directory, const char *
         return tide_fail(TIDE_EINVAL, "%s is a directory, not a file of keys", path);
     }
     if (rc == 0 && secret && !port->simulated &&
-        ((info.mode & 077) != 0 || (info.owner != port->ops->user(port) && info.owner != 0))) {
+        ((info.mode & (TIDE_MUTANT(tls_key_of_group) ? 07 : 077)) != 0 ||
+         (info.owner != port->ops->user(port) && info.owner != 0))) {
         return tide_fail(TIDE_EPERM, "%s can be read by others (mode %04o, owner %u): chmod 600 it, or issue a new key",
                          path, (unsigned)info.mode & 07777, (unsigned)info.owner);
     }

@@ -236,9 +236,10 @@ static int verify(int believed, X509_STORE_CTX *store) {
 /* One that was believed within the hour: its dates and what is ours are judged again, its signature holds. */
 static int verify_known(struct tide_tls_session *s, X509_STORE_CTX *store, X509 *certificate) {
     time_t now = (time_t)wall_s(s->tls);
-    const int error = X509_cmp_time(X509_get0_notBefore(certificate), &now) >= 0  ? X509_V_ERR_CERT_NOT_YET_VALID
-                      : X509_cmp_time(X509_get0_notAfter(certificate), &now) <= 0 ? X509_V_ERR_CERT_HAS_EXPIRED
-                                                                                  : X509_V_OK;
+    const int error = X509_cmp_time(X509_get0_notBefore(certificate), &now) >= 0 ? X509_V_ERR_CERT_NOT_YET_VALID
+                      : X509_cmp_time(X509_get0_notAfter(certificate), &now) <= 0 && !TIDE_MUTANT(tls_known_for_ever)
+                          ? X509_V_ERR_CERT_HAS_EXPIRED
+                          : X509_V_OK;
     X509_STORE_CTX_set_error(store, error);
     if (error != X509_V_OK) {
         explain(s, store);
@@ -391,7 +392,9 @@ static int load(struct tide_tls *tls) {
     tls->self = self;
     tls->revoked = revoked;
     tls->revoked_count = count;
-    memset(tls->believed, 0, sizeof tls->believed); /* by the former authority, perhaps */
+    if (!TIDE_MUTANT(tls_former_authority)) {
+        memset(tls->believed, 0, sizeof tls->believed); /* by the former authority, perhaps */
+    }
     return 0;
 }
 

@@ -371,8 +371,8 @@ static int decide_chain(struct tide_checkpoint *c) {
     while (i < count && tide__generation_manifest(port_of(c), c->dir, numbers[i], &newest)) {
         i++;
     }
-    bool fits = i < count && newest.id == c->last_id && c->last_id != 0 && !c->asked_full &&
-                newest.chain_count < c->full_every && newest.node_count == m->node_count &&
+    bool fits = i < count && (newest.id == c->last_id || TIDE_MUTANT(chain_of_another)) && c->last_id != 0 &&
+                !c->asked_full && newest.chain_count < c->full_every && newest.node_count == m->node_count &&
                 memcmp(newest.nodes, m->nodes, m->node_count * sizeof *m->nodes) == 0;
     if (fits) {
         m->full = false;

@@ -124,7 +124,8 @@ static void tables_rename(struct tide__manifest *m, const struct tide__restore_a
         char name[sizeof table->name];
         if (rest && snprintf(name, sizeof name, "%s%s", as->run, rest) < (int)sizeof name) {
             memcpy(table->name, name, sizeof name);
-            table->options.run = table->options.domain = as->number;
+            table->options.run = as->number;
+            table->options.domain = TIDE_MUTANT(restore_former_clocks) ? table->options.domain : as->number;
             table->options.run_memory = as->memory;
         } else if (!as->others) {
             tide_free(table->files);
@@ -188,7 +189,7 @@ static int make_table(struct tide_node *node, const struct tide__manifest_table 
         return code == TIDE_EMISMATCH ? tide_fail(code, "%s as in the checkpoint", tide_error_message()) : code;
     }
     const float now = tide__learning_rate(&table->options);
-    if (kept->rate < now || kept->rate > now) {
+    if ((kept->rate < now || kept->rate > now) && !TIDE_MUTANT(restore_first_rate)) {
         code = tide_table_set_rate(table, kept->rate);
     }
     tide_table_release(table);
@@ -211,7 +212,7 @@ static int load(struct tide_node *node, const char *dir, const struct tide__mani
     for (size_t t = 0; t < m->table_count && !code; t++) {
         struct tide_table *table = NULL;
         code = tide_table_find(node, m->tables[t].name, &table);
-        code = code ? code : tide__table_clear(table);
+        code = code || TIDE_MUTANT(restore_beside_rows) ? code : tide__table_clear(table);
         tide_table_release(table);
     }
     for (size_t i = 0; i + 1 < m->chain_count && !code; i++) {

@@ -232,7 +232,7 @@ static const float *row_here(const struct tide_table *table, uint64_t word) {
  * makes one later has seen this generation. True: the row was copied. */
 static bool visit(struct tide__columns *c, atomic_uint_fast64_t *word, uint64_t old, uint64_t key, bool is_home) {
     const float *row = row_here(c->table, old);
-    bool wanted = row && tide__cut_take(c->table, &old) && is_home;
+    bool wanted = row && tide__cut_take(c->table, &old) && (is_home || TIDE_MUTANT(copies_written_too));
     if (wanted) {
         columns_add(c, key, row);
     }

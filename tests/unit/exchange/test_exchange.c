@@ -616,6 +616,58 @@ static void wrong_layers_are_refused(void **state) {
     close_cluster(&c);
 }
 
+/* Sums are whole when each worker has given its numbers, not when as many messages have come. */
+static void numbers_of_a_worker_count_once(void **state) {
+    (void)state;
+    struct peer peers[3] = {0};
+    bool by[2][3] = {0};
+    double by_rank[2][3 * TIDE_EXCHANGE_SUMS] = {0};
+    uint32_t members[3] = {0, 1, 2};
+    struct tide_exchange x = {.workers = 3, .member_count = 3, .members = members, .peers = peers};
+    for (unsigned i = 0; i < 2; i++) {
+        x.shared[i].by = by[i];
+        x.shared[i].by_rank = by_rank[i];
+    }
+    for (uint32_t r = 0; r < 3; r++) {
+        atomic_init(&peers[r].died, UINT32_MAX);
+    }
+    struct incoming m = {.step = 1, .rank = 1};
+    assert_int_equal(tide__exchange_take_share(&x, &m), 0);
+    m.rank = 2;
+    assert_int_equal(tide__exchange_take_share(&x, &m), 0);
+    assert_int_equal(tide__exchange_take_share(&x, &m), TIDE_EPROTO);
+    assert_int_equal(x.shared[1].got, 2);
+    assert_int_equal(atomic_load(&x.shared_done), 0);
+}
+
+/* What an owner's lossy format had kept of a chunk's sum stays in the run when the chunk gets another owner. */
+static void what_an_owner_kept_goes_on_with_its_gradients(void **state) {
+    (void)state;
+    enum { CHUNKS = 3, COUNT = 9 };
+    uint32_t members[3] = {0, 1, 2};
+    float *sums_kept[CHUNKS] = {0};
+    struct layer l = {.count = COUNT, .chunk_count = CHUNKS, .sums_kept = sums_kept};
+    struct tide_exchange x = {.workers = 3, .member_count = 3, .members = members, .layers = &l, .layer_count = 1};
+    for (uint32_t c = 0; c < CHUNKS; c++) { /* as if it had owned all of them in former views */
+        sums_kept[c] = tide_alloc_zero(CHUNKS, sizeof(float));
+        for (size_t i = 0; i < CHUNKS; i++) {
+            sums_kept[c][i] = (float)(10 * c + i);
+        }
+    }
+    assert_int_equal(tide__exchange_hand_kept(&x, 0), 0);
+    assert_true(l.keeps);
+    for (uint32_t c = 0; c < CHUNKS; c++) {
+        size_t first, count = tide__exchange_chunk(&l, c, &first);
+        const bool own = tide__exchange_owner(&x, 0, c) == 0;
+        assert_int_equal(own, sums_kept[c] != NULL);
+        for (size_t i = 0; i < count; i++) {
+            assert_true(l.kept[first + i] == (own ? 0 : (float)(10 * c + i)));
+        }
+        tide_free(sums_kept[c]);
+    }
+    tide_free(l.kept);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_method_gives_all_the_same_sum),
@@ -631,6 +683,8 @@ int main(void) {
         cmocka_unit_test(the_layer_needed_first_leaves_first),
         cmocka_unit_test(foreign_bytes_are_refused),
         cmocka_unit_test(wrong_layers_are_refused),
+        cmocka_unit_test(numbers_of_a_worker_count_once),
+        cmocka_unit_test(what_an_owner_kept_goes_on_with_its_gradients),
     };
     tide_log_set(TIDE_LOG_WARN, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

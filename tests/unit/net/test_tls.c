@@ -202,6 +202,8 @@ static void keys_that_cannot_be_used_are_named(void **state) {
     assert_non_null(strstr(tide_error_message(), "tide keys init"));
     assert_int_equal(tide__tls_open(disk, keys, "mill", &tls), TIDE_EMISMATCH);
     assert_non_null(strstr(tide_error_message(), "cluster 'lab', not 'mill'"));
+    chmod(path, 0640);
+    assert_int_equal(tide__tls_open(disk, keys, "lab", &tls), TIDE_EPERM);
     chmod(path, 0644);
     assert_int_equal(tide__tls_open(disk, keys, "lab", &tls), TIDE_EPERM);
     assert_non_null(strstr(tide_error_message(), "key.pem can be read by others (mode 0644"));
@@ -382,6 +384,30 @@ static void certificates_that_were_believed_are_judged_again(void **state) {
     assert_non_null(strstr(last_reason[1], "was revoked"));
     tide__tls_close(p.credential[0]);
     tide__tls_close(p.credential[1]);
+}
+
+/* Keys begun anew in the same directory: certificates of the former authority are strangers', believed before or not. */
+static void a_new_authority_believes_none_of_the_former(void **state) {
+    (void)state;
+    struct authority fresh;
+    struct tide_random random;
+    const char *client = make_keys(&lab, "renewed", TIDE_RIGHT_NODE, "n8", wall_s(), 10, NULL, NULL);
+    const char *server = make_keys(&lab, "former", TIDE_RIGHT_NODE, "n9", wall_s(), 10, NULL, NULL);
+    struct pair p = {0};
+    assert_int_equal(tide__tls_open(disk, client, "lab", &p.credential[0]), 0);
+    assert_int_equal(tide__tls_open(disk, server, "lab", &p.credential[1]), 0);
+    assert_true(shake_again(&p, 999, 0, 0));
+    tide_random_seed(&random, 99);
+    snprintf(fresh.cluster, sizeof fresh.cluster, "lab");
+    assert_int_equal(tide_keys_make_authority("lab", SIMULATED_S, &random, &fresh.certificate, &fresh.key), 0);
+    (void)make_keys(&fresh, "renewed", TIDE_RIGHT_NODE, "n8", wall_s(), 10, NULL, NULL);
+    assert_true(tide__tls_refresh(p.credential[0], "test"));
+    assert_false(shake_again(&p, 999, 0, 0));
+    assert_string_equal(last_reason[0], "its certificate is not of this cluster's authority");
+    tide__tls_close(p.credential[0]);
+    tide__tls_close(p.credential[1]);
+    tide_free(fresh.certificate);
+    tide_free(fresh.key);
 }
 
 static void handshakes_leave_memory_as_it_was(void **state) {
@@ -630,6 +656,7 @@ int main(void) {
         cmocka_unit_test(strangers_without_a_certificate_or_of_older_tls_stay_outside),
         cmocka_unit_test(damaged_handshakes_let_nobody_in),
         cmocka_unit_test(certificates_that_were_believed_are_judged_again),
+        cmocka_unit_test(a_new_authority_believes_none_of_the_former),
         cmocka_unit_test(handshakes_leave_memory_as_it_was),
         cmocka_unit_test(changed_files_are_taken_and_damaged_ones_are_not),
         cmocka_unit_test(members_talk_under_tls_whatever_the_size),

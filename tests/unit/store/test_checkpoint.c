@@ -673,6 +673,129 @@ static void what_may_come_back_stays_whole(void **state) {
     assert_true(back > 0);
 }
 
+/* ---- what a restore brings back, and nothing else ---- */
+
+static float pulled(struct fiber *f, struct tide_table *table, uint64_t key) {
+    float row[WIDTH] = {-1};
+    if (tide_table_pull(table, &key, 1, row, NULL) != 0) {
+        snprintf(f->failure, sizeof f->failure, "%s", tide_error_message());
+    }
+    return row[0];
+}
+
+static int push_one(struct tide_table *table, uint64_t key) {
+    const float row[WIDTH] = {1};
+    return tide_table_push(table, &key, 1, row, NULL);
+}
+
+/* A table that was dropped before the save, rows and a learning rate of after it. */
+static void restore_all_run(struct fiber *f) {
+    struct saving s = {.options = {.dir = "/shared/ckpt", .cut = TIDE_CUT_FUZZY, .keep = 9, .full_every = 2}};
+    struct restoring r = {.dir = "/shared/ckpt"};
+    struct fiber saver = {.node = f->node, .arg = &s}, restorer = {.node = f->node, .arg = &r};
+    struct tide_table_options hashed = counters(true, false), dropped = counters(false, false);
+    struct tide_table *table, *other;
+    hashed.update = TIDE_UPDATE_SGD;
+    hashed.lr = 1;
+    hashed.key_limit = ROWS;
+    dropped.name = "dropped";
+    CHECK(f, tide_table_create(f->node, &hashed, &table) == 0);
+    CHECK(f, tide_table_create(f->node, &dropped, &other) == 0);
+    CHECK(f, push_one(table, 7) == 0 && push_one(other, 7) == 0);
+    tide_table_release(other);
+    save_run(&saver);
+    CHECK(f, s.code == 0 && s.info.full);
+    CHECK(f, tide_table_drop(f->node, "dropped") == 0);
+    CHECK(f, tide_table_set_rate(table, 2) == 0);
+    CHECK(f, push_one(table, 7) == 0);
+    save_run(&saver);
+    CHECK(f, s.code == 0 && s.info.full); /* rows are gone: it builds on none */
+    CHECK(f, tide_table_set_rate(table, 5) == 0);
+    CHECK(f, push_one(table, 7) == 0 && push_one(table, 8) == 0);
+    restore_run(&restorer);
+    CHECK(f, r.found == 2 && restorer.failure[0] == 0);
+    CHECK(f, tide_table_find(f->node, "dropped", &other) == TIDE_ENOENT);
+    CHECK(f, tide_table_rate(table) == 2);
+    CHECK(f, pulled(f, table, 7) == -3 && pulled(f, table, 8) == 0); /* by steps of 1 and 2 */
+    tide_table_release(table);
+}
+
+static void a_restore_brings_back_what_was_saved_and_nothing_else(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 1, 1);
+    tide_sim_share(c.sim, "/shared");
+    run_alone(&c, 0, restore_all_run, NULL);
+    close_cluster(&c);
+}
+
+/* A row that one directory's generation took is not in the other's, whose next generation has to be a full one. */
+static void two_directories_run(struct fiber *f) {
+    static const char *const dirs[] = {"/shared/one", "/shared/other", "/shared/one"};
+    struct tide_table_options options = counters(false, false);
+    struct restoring r = {.dir = "/shared/one"};
+    struct fiber restorer = {.node = f->node, .arg = &r};
+    struct tide_table *table;
+    CHECK(f, tide_table_create(f->node, &options, &table) == 0);
+    for (uint64_t i = 0; i < TIDE_COUNT(dirs); i++) {
+        struct saving s = {.options = {.dir = dirs[i], .cut = TIDE_CUT_FUZZY, .keep = 9, .full_every = 9}};
+        struct fiber saver = {.node = f->node, .arg = &s};
+        CHECK(f, push_one(table, i) == 0);
+        save_run(&saver);
+        CHECK(f, s.code == 0);
+    }
+    restore_run(&restorer);
+    CHECK(f, r.found == 2 && restorer.failure[0] == 0);
+    for (uint64_t i = 0; i < TIDE_COUNT(dirs); i++) {
+        CHECK(f, pulled(f, table, i) == 1);
+    }
+    tide_table_release(table);
+}
+
+static void generations_in_two_directories_have_all_rows_each(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 1, 1);
+    tide_sim_share(c.sim, "/shared");
+    run_alone(&c, 0, two_directories_run, NULL);
+    close_cluster(&c);
+}
+
+/* Tables of a run come back as those of another: its clocks are those of its own workers. */
+static void restore_as_run(struct fiber *f) {
+    struct saving s = {.options = {.dir = "/shared/ckpt", .cut = TIDE_CUT_FUZZY, .keep = 9}};
+    struct fiber saver = {.node = f->node, .arg = &s};
+    const struct tide__restore_as as = {.job = "job", .run = "job-4", .number = 4};
+    struct tide_table_options options = counters(false, false);
+    struct tide_table *table, *other;
+    struct tide_restored restored;
+    options.name = "job-3.rows";
+    options.run = options.domain = 3;
+    CHECK(f, tide_table_create(f->node, &options, &table) == 0);
+    options.name = "job-34.rows"; /* no run's: it only is called so */
+    options.run = options.domain = 0;
+    CHECK(f, tide_table_create(f->node, &options, &other) == 0);
+    tide_table_release(other);
+    CHECK(f, push_one(table, 7) == 0);
+    tide_table_release(table);
+    save_run(&saver);
+    CHECK(f, tide__checkpoint_restore_as(f->node, "/shared/ckpt", 0, &as, &restored) == 0);
+    tide_restored_release(&restored);
+    CHECK(f, tide_table_find(f->node, "job-4.rows", &table) == 0);
+    CHECK(f, table->options.run == 4 && table->options.domain == 4 && pulled(f, table, 7) == 1);
+    tide_table_release(table);
+    CHECK(f, tide_table_find(f->node, "job-44.rows", &table) == TIDE_ENOENT);
+}
+
+static void tables_come_back_as_those_of_the_run_that_resumes(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 1, 1);
+    tide_sim_share(c.sim, "/shared");
+    run_alone(&c, 0, restore_as_run, NULL);
+    close_cluster(&c);
+}
+
 int main(int argc, char **argv) {
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
@@ -687,6 +810,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(crashes_leave_the_newest_generation),
         cmocka_unit_test(what_may_come_back_keeps_what_it_is_built_on),
         cmocka_unit_test(what_may_come_back_stays_whole),
+        cmocka_unit_test(a_restore_brings_back_what_was_saved_and_nothing_else),
+        cmocka_unit_test(generations_in_two_directories_have_all_rows_each),
+        cmocka_unit_test(tables_come_back_as_those_of_the_run_that_resumes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
