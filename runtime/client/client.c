@@ -701,6 +701,29 @@ static void abandon(struct tide_client *c) {
     }
 }
 
+void tide_client_shut(struct tide_client *c) {
+    if (client_check(c) != 0) {
+        return;
+    }
+    pthread_mutex_lock(&c->lock);
+    const bool joins = c->thread_runs;
+    c->thread_runs = false;
+    c->closing = true;
+    c->closed = TIDE_ECLOSED;
+    snprintf(c->closed_text, sizeof c->closed_text, "the client is closed");
+    client_end_all(c, TIDE_ECLOSED, c->closed_text);
+    client_wake(c);
+    pthread_mutex_unlock(&c->lock);
+    if (joins) {
+        pthread_join(c->thread, NULL);
+    }
+    pthread_mutex_lock(&c->lock);
+    for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
+        client_hang_up(&c->connections[i]);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
 void tide_client_close(struct tide_client *c) {
     if (!c) {
         return;
@@ -709,22 +732,9 @@ void tide_client_close(struct tide_client *c) {
     struct tide_error_slot *previous = tide__error_slot_swap(&slot);
     if (client_check(c) != 0) {
         abandon(c);
-        tide__error_slot_swap(previous);
-        return;
+    } else {
+        tide_client_shut(c);
+        destroy(c);
     }
-    pthread_mutex_lock(&c->lock);
-    c->closing = true;
-    c->closed = TIDE_ECLOSED;
-    snprintf(c->closed_text, sizeof c->closed_text, "the client is closed");
-    client_end_all(c, TIDE_ECLOSED, c->closed_text);
-    client_wake(c);
-    pthread_mutex_unlock(&c->lock);
-    if (c->thread_runs) {
-        pthread_join(c->thread, NULL);
-    }
-    for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
-        client_hang_up(&c->connections[i]);
-    }
-    destroy(c);
     tide__error_slot_swap(previous);
 }

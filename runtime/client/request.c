@@ -665,15 +665,21 @@ int tide_client_pull(struct tide_client_table *table, const uint64_t *keys, size
     return rc != 0 ? rc : rows_start(table, OP_PULL, TIDE__ROWS_PULL, keys, count, rows, NULL, timeout, op);
 }
 
+static int check_right(struct tide_client *c) {
+    pthread_mutex_lock(&c->lock);
+    const unsigned granted = c->granted;
+    pthread_mutex_unlock(&c->lock);
+    return granted >= TIDE_RIGHT_OPERATE
+               ? 0
+               : tide_fail(TIDE_EPERM, "to push takes the right operate; this client has %s", tide_right_name(granted));
+}
+
 int tide_client_push(struct tide_client_table *table, const uint64_t *keys, size_t count, const float *rows,
                      uint64_t timeout, struct tide_client_op **op) {
     static const float none;
     int rc = client_check(table->client);
     rc = rc != 0 ? rc : check_rows(table, rows, count);
-    if (rc == 0 && table->client->granted < TIDE_RIGHT_OPERATE) {
-        rc = tide_fail(TIDE_EPERM, "to push takes the right operate; this client has %s",
-                       tide_right_name(table->client->granted));
-    }
+    rc = rc != 0 ? rc : check_right(table->client);
     return rc != 0 ? rc
                    : rows_start(table, OP_PUSH, TIDE__ROWS_PUSH, keys, count, NULL, rows ? rows : &none, timeout, op);
 }
@@ -867,7 +873,8 @@ int tide_client_cast(struct tide_client *c, uint64_t actor, const void *body, si
     }
     pthread_mutex_lock(&c->lock);
     struct connection *k = client_connection_to(c, tide_address_node(actor), true);
-    rc = !k ? tide_fail(TIDE_EUNREACHABLE, "no connection to node %u", (unsigned)tide_address_node(actor))
+    rc = c->closed ? tide_fail(c->closed, "%s", c->closed_text)
+         : !k ? tide_fail(TIDE_EUNREACHABLE, "no connection to node %u", (unsigned)tide_address_node(actor))
          : k->own_size + size > c->memory ? tide_fail_busy(1, "too much waits to be written")
                                           : connection_own(k, TIDE_FRAME_CAST, actor, 0, body, size);
     if (rc == 0 && connection_flush(k) != 0) {

@@ -1,7 +1,7 @@
 # What an installation has beside programs and libraries, and how CPack makes Debian packages of it (docs/guides/packages.md).
 #
-# Packages: tide (programs, plugins, examples, manual), libtide0, libtide-client0, libtide-dev, and tide-cuda where nvcc
-# built the module.
+# Packages: tide (programs, plugins, examples, manual), libtide0, libtide-client0, python3-tide, libtide-dev, and
+# tide-cuda where nvcc built the module.
 # The same sources give the same bytes: times are SOURCE_DATE_EPOCH's, paths of the build are mapped away (./dev package).
 
 set(TIDE_EXTRA ${CMAKE_BINARY_DIR}/extra)
@@ -25,7 +25,7 @@ install(DIRECTORY ${TIDE_EXTRA}/fish/ DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/
 configure_file(${TIDE_PACKAGING}/tide-node@.service.in ${CMAKE_BINARY_DIR}/tide-node@.service @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/tide-node@.service DESTINATION lib/systemd/system COMPONENT tide)
 
-set(TIDE_COMPONENTS tide libtide0 libtide-client0 libtide-dev)
+set(TIDE_COMPONENTS tide libtide0 libtide-client0 python3-tide libtide-dev)
 if(TARGET tide_cuda)
   list(APPEND TIDE_COMPONENTS tide-cuda)
 endif()
@@ -75,6 +75,13 @@ file(WRITE ${CMAKE_BINARY_DIR}/control/client/triggers "activate-noawait ldconfi
 file(WRITE ${CMAKE_BINARY_DIR}/control/client/shlibs "libtide-client 0 libtide-client0 (>= ${PROJECT_VERSION})\n")
 set(CPACK_DEBIAN_LIBTIDE-CLIENT0_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/control/client/triggers
     ${CMAKE_BINARY_DIR}/control/client/shlibs)
+set(CPACK_DEBIAN_PYTHON3-TIDE_PACKAGE_NAME python3-tide)
+set(CPACK_DEBIAN_PYTHON3-TIDE_PACKAGE_SECTION python)
+set(CPACK_DEBIAN_PYTHON3-TIDE_PACKAGE_ARCHITECTURE all)
+set(CPACK_DEBIAN_PYTHON3-TIDE_PACKAGE_SHLIBDEPS OFF)
+set(CPACK_DEBIAN_PYTHON3-TIDE_PACKAGE_DEPENDS "python3 (>= 3.9), python3-numpy, libtide-client0 (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_PYTHON3-TIDE_PACKAGE_SUGGESTS "tide, python3-torch")
+set(CPACK_COMPONENT_PYTHON3-TIDE_DESCRIPTION "Rows, actors and runs of a running cluster from Python, blocking or with asyncio.")
 set(CPACK_DEBIAN_LIBTIDE-DEV_PACKAGE_NAME libtide-dev)
 set(CPACK_DEBIAN_LIBTIDE-DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBTIDE-DEV_PACKAGE_DEPENDS "libtide0 (= ${PROJECT_VERSION}), libtide-client0 (= ${PROJECT_VERSION}), libuv1-dev")

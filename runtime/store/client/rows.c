@@ -125,17 +125,53 @@ static uint64_t number_of(const struct tide_table *table) {
     return table->id | tide_hash(table->name, strlen(table->name), 0) << 32;
 }
 
+/* "factors" for "mf-1.factors"? */
+static bool is_short_for(const char *name, const char *full) {
+    const size_t size = strlen(name), whole = strlen(full);
+    return whole > size && full[whole - size - 1] == '.' && strcmp(full + whole - size, name) == 0;
+}
+
+/* By its name, or by that without the run's where only one is meant. Held. ENOENT. */
+static int find_table(struct service *s, const char *name, struct tide_table **out) {
+    struct tide_table *tables[TIDE__TABLES_MAX];
+    char text[240] = "";
+    size_t found = 0, at = 0;
+    if (tide_table_find(s->store->node, name, out) == 0) {
+        return 0;
+    }
+    const size_t count = tide_store_tables(s->store, tables, TIDE_COUNT(tables));
+    for (size_t i = 0; i < count; i++) {
+        struct tide_table *table = tables[i];
+        if (!is_short_for(name, table->name)) {
+            tide_table_release(table);
+        } else if (found++ == 0) {
+            *out = table;
+            at = (size_t)snprintf(text, sizeof text, "%s", table->name);
+        } else {
+            at += at < sizeof text ? (size_t)snprintf(text + at, sizeof text - at, ", %s", table->name) : 0;
+            tide_table_release(table);
+        }
+    }
+    if (found > 1) {
+        tide_table_release(*out);
+        return tide_fail(TIDE_ENOENT, "several tables are called '%s': %s", name, text);
+    }
+    return found == 1 ? 0 : tide_fail(TIDE_ENOENT, "no table '%s'; tide tables lists them", name);
+}
+
 static void answer_open(struct service *s, const struct tide_message *m, const char *name) {
     static const char *const updates[] = {"add", "assign", "sgd", "adagrad", "adam", "momentum", "nesterov"};
     struct tide_table *table;
-    if (tide_table_find(s->store->node, name, &table)) {
+    if (find_table(s, name, &table)) {
         (void)tide_answer_error(m->from, m->call, TIDE_ENOENT, tide_error_message());
         return;
     }
     uint8_t buffer[256];
     struct tide_writer w;
     tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_map(&w, 6);
+    tide_write_map(&w, 7);
+    tide_write_text(&w, "name");
+    tide_write_text(&w, table->name);
     tide_write_text(&w, "version");
     tide_write_uint(&w, TIDE__ROWS_VERSION);
     tide_write_text(&w, "table");

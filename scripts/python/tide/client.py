@@ -1,0 +1,312 @@
+"""The blocking client: tide.connect, tables, actors, operations."""
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import time
+import weakref
+from typing import Any, Iterable, Optional
+
+import numpy as np
+
+from . import _arrays, _library as lib, _values, errors
+from .runs import Runs
+
+_RIGHTS = {"read": 1, "operate": 2, "admin": 3}
+_SLICE_NS = 50_000_000  # Ctrl-C is looked at between waits of so long
+_ETIMEDOUT = -10004
+
+
+def _ns(seconds: Optional[float]) -> int:
+    if seconds is None:
+        return 0
+    if not seconds > 0:
+        raise errors.UsageError(f"a timeout is a number of seconds above 0, not {seconds!r}")
+    return max(1, int(min(seconds, 1e8) * 1e9))
+
+
+class Operation:
+    """An operation that goes on: `result()` waits for it. Its arrays are held until it ends."""
+
+    __slots__ = ("_handle", "_client", "_held", "_finish", "__weakref__")
+
+    def __init__(self, client, handle, held, finish):
+        self._client, self._handle, self._held, self._finish = client, handle, held, finish
+
+    def done(self) -> bool:
+        """Has it ended, in whatever way?"""
+        return self._handle is None or lib.is_done(self._handle)
+
+    def result(self, timeout: Optional[float] = None) -> Any:
+        """Waits, and gives what the call would have returned, or raises its error. Once.
+
+        Raises TimeoutError after `timeout` seconds; the operation goes on then, until its own deadline.
+        """
+        if self._handle is None:
+            raise errors.ClosedError("the operation's result was taken already", "ECLOSED")
+        until = None if timeout is None else time.monotonic_ns() + _ns(timeout)
+        handle = self._handle
+        while True:
+            left = _SLICE_NS if until is None else min(_SLICE_NS, max(1, until - time.monotonic_ns()))
+            code = lib.wait(handle, left)
+            if code == 0 or lib.is_done(handle):
+                break
+            if code == _ETIMEDOUT and until is not None and time.monotonic_ns() >= until:
+                raise errors.of_code(code)
+        return self._take(code)
+
+    def _take(self, code):
+        handle, held, finish = self._handle, self._held, self._finish
+        try:
+            if code:
+                raise errors.of_code(code, handle)
+            return finish(handle, held)
+        finally:
+            self._handle = self._held = None
+            lib.free(handle)
+
+    def cancel(self) -> None:
+        """Ends it: nothing is written to its arrays any more."""
+        handle, self._handle, self._held = self._handle, None, None
+        if handle is not None:
+            lib.free(handle)
+
+    def __del__(self):
+        self.cancel()
+
+    def __reduce__(self):
+        raise TypeError("an operation cannot be pickled")
+
+
+def wait(operations: Iterable[Operation], timeout: Optional[float] = None) -> list:
+    """The results of operations, in their order; raises the first error."""
+    until = None if timeout is None else time.monotonic() + timeout
+    return [o.result(None if until is None else max(1e-9, until - time.monotonic())) for o in operations]
+
+
+def _finish_rows(_, held):
+    return held[-1]
+
+
+def _finish_nothing(_, __):
+    return None
+
+
+def _finish_value(handle, _):
+    size = ctypes.c_size_t()
+    data = lib.answer(handle, ctypes.byref(size))
+    return _values.decode(ctypes.string_at(data, size.value))
+
+
+class Table:
+    """Rows of a table of the cluster.
+
+    name   its name
+    width  floats of a row
+    count  keys of a dense table, 0..count-1; 0: hashed, any key from 0 to 2**63 - 1
+    update what a push does: "add", "sgd" ..
+    """
+
+    def __init__(self, client: "Client", name: str, handle):
+        self._client, self._handle, self.name = client, handle, name
+        self.width: int = lib.width(handle)
+        self.count: int = lib.key_count(handle)
+        self.update: str = lib.update(handle).decode()
+
+    def pull(self, keys, out: Optional[np.ndarray] = None, timeout: Optional[float] = None) -> np.ndarray:
+        """The rows of `keys`, of shape keys.shape + (width,).
+
+        keys: contiguous int64 or uint64 are used in place; lists and other integers are copied. out: a float32 array of
+        that shape, which is filled and returned. A torch tensor works for both, without a copy.
+        """
+        return self.pull_async(keys, out, timeout).result()
+
+    def pull_async(self, keys, out=None, timeout: Optional[float] = None) -> Operation:
+        """Starts a pull. BusyError: all places of the client are taken."""
+        array, shape = _arrays.keys(keys, self.count)
+        rows = _arrays.out(out, shape + (self.width,), array)
+        result = rows if out is None else out
+        return self._client._start(lib.pull, (self._open(), _arrays.pointer(array), array.size, _arrays.pointer(rows)),
+                                   timeout, (array, rows, result), _finish_rows)
+
+    def push(self, keys, rows, timeout: Optional[float] = None, cast: bool = False) -> None:
+        """Applies rows[i] to keys[i] by the table's rule, exactly once while the node that serves this client lives.
+
+        rows: float32 of shape keys.shape + (width,), contiguous; cast=True converts others. The error of a push that
+        failed has an `outcome`.
+        """
+        self.push_async(keys, rows, timeout, cast).result()
+
+    def push_async(self, keys, rows, timeout: Optional[float] = None, cast: bool = False) -> Operation:
+        """Starts a push; keys and rows are copied."""
+        array, shape = _arrays.keys(keys, self.count)
+        data = _arrays.rows(rows, shape + (self.width,), cast)
+        return self._client._start(lib.push, (self._open(), _arrays.pointer(array), array.size, _arrays.pointer(data)),
+                                   timeout, None, _finish_nothing)
+
+    def localize(self, keys, timeout: Optional[float] = None) -> None:
+        """Brings the rows to the node that serves this client (tables with technique "relocate")."""
+        array, _ = _arrays.keys(keys, self.count)
+        self._client._start(lib.localize, (self._open(), _arrays.pointer(array), array.size), timeout, None,
+                            _finish_nothing).result()
+
+    def _open(self):
+        self._client._open()
+        return self._handle
+
+    def __repr__(self):
+        return f"<tide.Table {self.name}: {self.count or 'hashed'} keys of {self.width} floats, {self.update}>"
+
+    def __reduce__(self):
+        raise TypeError("a table cannot be pickled: send its name, and open it there")
+
+
+class Actor:
+    """An actor of the cluster by its name: "NODE/NAME", or "NAME" wherever it is."""
+
+    def __init__(self, client: "Client", name: str):
+        self._client, self.name, self._address = client, name, None
+
+    def _find(self, timeout):
+        if self._address is None:
+            address = ctypes.c_uint64()
+            self._client._check(lib.find(self._client._open(), self.name.encode(), _ns(timeout), ctypes.byref(address)))
+            self._address = address.value
+        return self._address
+
+    def send(self, body: Any, timeout: Optional[float] = None) -> Any:
+        """Calls with one value, for actors written in C; its answer."""
+        return self.send_async(body, timeout).result()
+
+    def send_async(self, body: Any, timeout: Optional[float] = None) -> Operation:
+        data = _values.encode(body)
+        address = self._find(timeout)
+        return self._client._start(lib.call, (self._client._open(), address, data, len(data)), timeout, None,
+                                   _finish_value)
+
+    def cast(self, body: Any) -> None:
+        """Sends one value; nobody answers."""
+        data = _values.encode(body)
+        self._client._check(lib.cast(self._client._open(), self._find(None), data, len(data)))
+
+    def call(self, method: str, *arguments: Any, timeout: Optional[float] = None) -> Any:
+        """Calls a method of a published group of script actors: one of its members answers."""
+        request = {"op": "ask", "method": method, "arguments": list(arguments), "count": len(arguments)}
+        if timeout is not None:
+            request["timeout_s"] = float(timeout)
+        try:
+            answer = self.send(request, timeout)
+        except errors.DiedError:
+            self._address = None  # it may be published anew elsewhere
+            raise
+        if isinstance(answer, dict) and "err" in answer:
+            raise errors.of_actor(answer["err"])
+        return answer.get("value") if isinstance(answer, dict) else answer
+
+    def __repr__(self):
+        return f"<tide.Actor {self.name}>"
+
+
+_clients: weakref.WeakSet = weakref.WeakSet()
+
+
+@atexit.register
+def _say_goodbye():
+    for client in list(_clients):
+        client.close()
+
+
+class Client:
+    """A connection to a cluster; made by tide.connect. Any thread may use it; a forked child opens one of its own."""
+
+    def __init__(self, handle, timeout, arguments):
+        self._handle, self._timeout, self._arguments = handle, timeout, arguments
+        self._closed = False
+        self.runs = Runs(self)
+        _clients.add(self)
+
+    def table(self, name: str, timeout: Optional[float] = None) -> Table:
+        """A table by its name."""
+        handle = ctypes.c_void_p()
+        self._check(lib.table(self._open(), name.encode(), _ns(timeout), ctypes.byref(handle)))
+        return Table(self, name, handle)
+
+    def actor(self, name: str) -> Actor:
+        """An actor by its name; it is looked up at the first call."""
+        return Actor(self, name)
+
+    @property
+    def info(self) -> dict:
+        """Cluster, serving node, id, right, outstanding operations and their bytes."""
+        info = lib.Info(size=ctypes.sizeof(lib.Info))
+        self._check(lib.info(self._open(), ctypes.byref(info)))
+        return {"up": info.up, "cluster": info.cluster.decode(), "node": info.node.decode(), "id": info.id,
+                "right": next((k for k, v in _RIGHTS.items() if v == info.right), None),
+                "outstanding": info.outstanding, "bytes": info.bytes, "connects": info.connects,
+                "resent": info.resent}
+
+    def close(self) -> None:
+        """Ends what goes on, in other threads too (ClosedError). A second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            lib.shut(self._handle)
+
+    def __del__(self):  # tables, actors and operations refer to the client: nothing uses it any more
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            lib.close(handle)
+
+    def _open(self):
+        if self._closed:
+            raise errors.ClosedError("the client is closed", "ECLOSED")
+        return self._handle
+
+    def _check(self, code):
+        if code:
+            raise errors.of_code(code)
+
+    def _start(self, function, arguments, timeout, held, finish) -> Operation:
+        handle = ctypes.c_void_p()
+        code = function(*arguments, _ns(timeout), ctypes.byref(handle))
+        if code:
+            raise errors.of_code(code)
+        return Operation(self, handle, held, finish)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __reduce__(self):
+        raise TypeError("a client cannot be pickled: open one in each process")
+
+    def __repr__(self):
+        return "<tide.Client, closed>" if self._closed else f"<tide.Client of {self.info['cluster']}>"
+
+
+def connect(cluster: Optional[str] = None, *, endpoint: Optional[str] = None, keys: Optional[str] = None,
+            right: str = "read", timeout: float = 30, connect_timeout: float = 5, outstanding: int = 64,
+            memory: int = 64 << 20) -> Client:
+    """Connects to a running cluster.
+
+    cluster: its name on this machine (default $TIDE_CLUSTER). endpoint: of any member, or several with commas, such as
+    "tcp:10.0.0.7:7000"; other machines need `keys`, a directory of a credential. right: "read", "operate" (push) or
+    "admin". timeout: of calls that name none, in seconds.
+    """
+    if right not in _RIGHTS:
+        raise errors.UsageError(f"a right is one of {', '.join(_RIGHTS)}, not {right!r}")
+    if cluster is None and endpoint is None:
+        cluster = os.environ.get("TIDE_CLUSTER")
+    if cluster and ":" in cluster and endpoint is None:
+        cluster, endpoint = None, cluster
+    options = lib.Options(size=ctypes.sizeof(lib.Options), cluster=cluster.encode() if cluster else None,
+                          endpoints=endpoint.encode() if endpoint else None,
+                          keys=os.fsencode(keys) if keys else None, right=_RIGHTS[right], outstanding=outstanding,
+                          connect_timeout=_ns(connect_timeout), timeout=_ns(timeout), memory=memory)
+    handle = ctypes.c_void_p()
+    code = lib.open(ctypes.byref(options), ctypes.byref(handle))
+    if code:
+        raise errors.of_code(code)
+    return Client(handle, timeout, {"cluster": cluster, "endpoint": endpoint, "keys": keys})

@@ -1,0 +1,101 @@
+"""Errors: every one is a tide.Error, with the code of tide/actor.h by its name."""
+from . import _library as lib
+
+__all__ = ["Error", "UsageError", "KeyRangeError", "BusyError", "DiedError", "LostError", "ActorError", "VersionError",
+           "ClosedError", "TimeoutError", "ConnectionError", "PermissionError"]
+
+_OUTCOMES = {0: "applied", 1: "none", 2: "unknown"}
+
+
+class Error(Exception):
+    """What a client's call failed with.
+
+    name         of the code: "EBUSY"; of an actor's script "T0401"
+    message      what happened
+    help         the next thing to do, or None
+    where        script and line of an actor's error, or None
+    node         on which it happened, or None
+    retry_after  seconds after which another try is worth it, or None
+    outcome      of a push: "none" (not applied) or "unknown" (each row once or not at all); else None
+    """
+
+    def __init__(self, message="", name="EINVAL", *, help=None, where=None, node=None, retry_after=None, outcome=None):
+        super().__init__(message)
+        self.message, self.name, self.help, self.where = message, name, help, where
+        self.node, self.retry_after, self.outcome = node, retry_after, outcome
+
+    def __str__(self):
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text}\n  help: {self.help}" if self.help else text
+
+
+class UsageError(Error, ValueError):
+    """A wrong argument."""
+
+
+class KeyRangeError(Error, IndexError):
+    """A key that the table does not have."""
+
+
+class BusyError(Error):
+    """All places are taken: `retry_after` says when to try again."""
+
+
+class DiedError(Error):
+    """The actor, or the node that had the request, is gone."""
+
+
+class LostError(Error):
+    """The rows died with their node."""
+
+
+class ActorError(Error):
+    """An actor's method raised."""
+
+
+class VersionError(Error):
+    """Client and cluster are of different versions."""
+
+
+class ClosedError(Error):
+    """The client is closed, or belongs to another process."""
+
+
+class TimeoutError(Error, TimeoutError):  # noqa: A001
+    """No answer before the deadline."""
+
+
+class ConnectionError(Error, ConnectionError):  # noqa: A001
+    """No node of the cluster can be reached."""
+
+
+class PermissionError(Error, PermissionError):  # noqa: A001
+    """The client's right does not suffice."""
+
+
+_CLASSES = {
+    "EINVAL": UsageError, "EMISMATCH": UsageError, "ELIMIT": UsageError, "ENAN": UsageError, "ENOENT": UsageError,
+    "ERANGE": KeyRangeError, "EBUSY": BusyError, "EFULL": BusyError, "EDIED": DiedError, "ELOST": LostError,
+    "EREFUSED": ActorError, "EVERSION": VersionError, "ECLOSED": ClosedError, "ETIMEDOUT": TimeoutError,
+    "EUNREACHABLE": ConnectionError, "EPERM": PermissionError, "EACCES": PermissionError,
+}
+
+
+def of_code(code, operation=None):
+    """The error of a code that a function of the library returned just now on this thread."""
+    text = lib.error().decode("utf-8", "replace")
+    name = lib.error_name(code).decode()
+    retry = lib.retry_after_ms()
+    outcome = _OUTCOMES.get(lib.outcome(operation)) if operation else None
+    return _CLASSES.get(name, Error)(text, name, retry_after=retry / 1000 if retry else None, outcome=outcome)
+
+
+def of_actor(data):
+    """The error that an actor of a script answered with: code, message, help, where, node."""
+    where = data.get("where")
+    if isinstance(where, dict):
+        where = f"{where.get('file')}:{where.get('line')}"
+    code = str(data.get("code", "EREFUSED"))
+    kind = BusyError if code == "T0601" else PermissionError if code == "T0514" else ActorError
+    return kind(str(data.get("message", data)), code, help=data.get("help"), where=where, node=data.get("node"),
+                retry_after=data.get("retry_after_s"))

@@ -1,0 +1,20 @@
+-- Tables for clients, which a run leaves behind: tide submit --keep.
+local tide = require "tide"
+local job = tide.job {
+  name = "fill",
+  tables = {
+    factors = tide.table {keys = tide.dense(100000), width = 64, update = "add"},
+    sums = tide.table {keys = tide.dense(1000), width = 4, update = "add"},
+    moving = tide.table {keys = tide.dense(1000), width = 4, update = "add", technique = "relocate"},
+    words = tide.table {keys = tide.hashed(), width = 2, update = "add", refuse_nan = true},
+  },
+  worker = function(w)
+    w.tables.sums:push({7}, {{1, 2, 3, 4}})
+    w:report {examples = 1, loss = 0.5}
+  end,
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {}
+  local run = cluster:start(job)
+  run:wait()
+end)

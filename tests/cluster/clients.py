@@ -1,0 +1,234 @@
+"""The Python client against a cluster: clients.py CLUSTER. Prints what failed, and ends with 1 then."""
+import asyncio
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import traceback
+
+import numpy as np
+
+import tide
+import tide.aio
+
+cluster = sys.argv[1]
+tests = []
+
+
+def test(function):
+    tests.append(function)
+    return function
+
+
+def raises(kind, call, text=""):
+    try:
+        call()
+    except kind as error:
+        assert text in str(error), f"{text!r} is not in {error}"
+        return error
+    raise AssertionError(f"no {kind.__name__}")
+
+
+@test
+def rows_go_both_ways(c):
+    sums = c.table("sums")
+    assert (sums.width, sums.count, sums.update) == (4, 1000, "add")
+    row = sums.pull([7])[0]  # each worker of the run has pushed it
+    assert row[0] >= 1 and (row == row[0] * np.array([1, 2, 3, 4])).all()
+    keys = np.arange(1000, dtype=np.uint64)[::-1].copy()
+    before = sums.pull(keys)
+    sums.push(keys, np.ones((1000, 4), np.float32))
+    assert (sums.pull(keys) == before + 1).all()
+    assert sums.pull(np.array([[1, 2], [3, 4]])).shape == (2, 2, 4)
+    assert sums.pull([]).shape == (0, 4)
+    sums.push([], np.empty((0, 4), np.float32))
+    words = c.table("fill-1.words")
+    words.push([2**62, 5], [[1, 2], [3, 4]])
+    assert words.pull([5, 2**62]).tolist() == [[3, 4], [1, 2]]
+    moving = c.table("moving")
+    moving.push([1, 2, 3], np.ones((3, 4), np.float32))
+    moving.localize([1, 2, 3])
+    assert moving.pull([1, 2, 3]).sum() == 12
+
+
+@test
+def arrays_are_used_in_place(c):
+    factors = c.table("factors")
+    keys = np.array([3, 7, 9], np.int64)
+    out = np.full((3, 64), 9, np.float32)
+    assert factors.pull(keys, out=out) is out and out.sum() == 0
+    raises(ValueError, lambda: factors.pull(keys, out=np.empty((3, 63), np.float32)), "shape")
+    raises(ValueError, lambda: factors.pull(keys, out=np.empty((3, 64))), "float64")
+    raises(ValueError, lambda: factors.pull(keys, out=np.empty((3, 128), np.float32)[:, ::2]), "contiguous")
+    out.flags.writeable = False
+    raises(ValueError, lambda: factors.pull(keys, out=out), "writable")
+    strided = np.arange(20, dtype=np.uint64)[::2]
+    assert factors.pull(strided).shape == (10, 64)
+    raises(TypeError, lambda: factors.pull(np.array([1.0])), "integers")
+    raises(TypeError, lambda: factors.pull([True, False]), "integers")
+    raises(TypeError, lambda: factors.push([1], np.ones((1, 64))), "cast=True")
+    factors.push([1], np.ones((1, 64)), cast=True)
+    raises(ValueError, lambda: factors.push([1], np.ones((2, 64), np.float32)), "shape")
+    raises(ValueError, lambda: factors.push([1, 2], np.ones((2, 128), np.float32)[:, ::2]), "contiguous")
+    assert factors.pull([1])[0, 5] == 1
+
+
+@test
+def errors_have_codes(c):
+    sums = c.table("sums")
+    error = raises(tide.KeyRangeError, lambda: sums.pull([1000]), "key 1000 is outside table")
+    assert isinstance(error, IndexError) and error.name == "ERANGE"
+    raises(tide.KeyRangeError, lambda: sums.pull([-1]))
+    raises(tide.KeyRangeError, lambda: c.table("words").pull([-1]), "negative")
+    raises(tide.UsageError, lambda: c.table("absent"), "tide tables")
+    error = raises(tide.UsageError, lambda: c.table("words").push([1], [[np.nan, 0]]))
+    assert error.name == "ENAN" and error.outcome == "none"
+    raises(tide.UsageError, lambda: sums.pull([1], timeout=-1))
+    raises(tide.UsageError, lambda: tide.connect(cluster, right="god"))
+    raises(tide.UsageError, lambda: tide.connect("no-such-cluster"), "tide up")
+    raises(tide.ConnectionError, lambda: tide.connect(endpoint="unix:/nonexistent/x"))
+    raises(tide.UsageError, lambda: tide.connect(endpoint="nonsense"))
+    with tide.connect(cluster) as reader:
+        error = raises(tide.PermissionError, lambda: reader.table("sums").push([1], np.ones((1, 4), np.float32)))
+        assert isinstance(error, PermissionError)
+    raises(TypeError, lambda: pickle.dumps(c))
+    raises(TypeError, lambda: pickle.dumps(sums))
+
+
+@test
+def places_are_bounded(c):
+    factors = c.table("factors")
+    started = []
+    error = raises(tide.BusyError, lambda: [started.append(factors.pull_async([1])) for _ in range(10**6)])
+    assert error.retry_after > 0 and len(started) == 64
+    assert all(r.shape == (1, 64) for r in tide.wait(started))
+    raises(tide.ClosedError, started[0].result)
+    assert c.info["outstanding"] == 0
+
+
+@test
+def threads_share_a_client(c):
+    moving, failures = c.table("moving"), []
+
+    def work(first):
+        try:
+            keys = np.arange(first, first + 10)
+            before = moving.pull(keys)
+            for _ in range(100):
+                moving.push(keys, np.ones((10, 4), np.float32))
+            assert (moving.pull(keys) == before + 100).all()
+        except BaseException as error:  # noqa: B902
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(100 + 10 * i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures, failures
+
+
+@test
+def a_closed_client_is_an_error(c):
+    other = tide.connect(cluster)
+    table = other.table("sums")
+    operation = table.pull_async([1])
+    other.close()
+    other.close()
+    raises(tide.ClosedError, lambda: table.pull([1]))
+    raises(tide.ClosedError, lambda: other.table("sums"))
+    try:
+        operation.result()  # it may have ended before
+    except tide.ClosedError:
+        pass
+
+
+def in_child(client, answer):
+    try:
+        client.table("sums").pull([1])
+        answer.put("worked")
+    except tide.ClosedError as error:
+        answer.put(str(error))
+
+
+@test
+def a_forked_child_opens_its_own(c):
+    c.table("sums")
+    context = multiprocessing.get_context("fork")
+    answer = context.Queue()
+    child = context.Process(target=in_child, args=(c, answer))
+    child.start()
+    assert "was opened by process" in answer.get(timeout=20)
+    child.join(20)
+    assert child.exitcode == 0
+    assert c.table("sums").pull([1]).shape == (1, 4)
+
+
+@test
+def keyboard_interrupt_leaves_the_client_usable(c):
+    timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    began = time.monotonic()
+    try:
+        while time.monotonic() < began + 20:
+            c.table("factors").pull(np.arange(1000))
+        raise AssertionError("no KeyboardInterrupt")
+    except KeyboardInterrupt:
+        pass
+    timer.join()
+    assert c.table("sums").pull([1]).shape == (1, 4)
+
+
+@test
+def coroutines(c):
+    async def main():
+        async with tide.aio.connect(cluster, right="operate", outstanding=16) as a:
+            factors = await a.table("factors")
+            rows = await asyncio.gather(*(factors.pull([i, i + 1]) for i in range(200)))
+            assert len(rows) == 200 and rows[0].shape == (2, 64)
+            await factors.push([50], np.ones((1, 64), np.float32))
+            assert (await factors.pull([50]))[0, 0] == 1
+            task = asyncio.ensure_future(factors.pull([1]))
+            await asyncio.sleep(0)
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                pass
+            try:
+                await factors.pull([10**7])
+                raise AssertionError("no error")
+            except tide.KeyRangeError:
+                pass
+
+    asyncio.run(main())
+
+
+@test
+def runs_are_submitted_and_listed(c):
+    run = c.runs.submit(os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients.lua"))
+    assert run.name.startswith("fill-")
+    run.wait(60)
+    assert any(r["name"] == run.name for r in c.runs.list(all=True))
+    raises(tide.Error, lambda: c.runs.get("absent-1").show())
+
+
+def main():
+    failed = 0
+    wanted = sys.argv[2:]
+    with tide.connect(cluster, right="operate") as c:
+        for function in tests:
+            if wanted and function.__name__ not in wanted:
+                continue
+            try:
+                function(c)
+            except BaseException:  # noqa: B902
+                failed += 1
+                print(f"{function.__name__}:\n{traceback.format_exc()}")
+    sys.exit(1 if failed else 0)
+
+
+main()
