@@ -874,7 +874,7 @@ int tide_client_cast(struct tide_client *c, uint64_t actor, const void *body, si
     pthread_mutex_lock(&c->lock);
     struct connection *k = client_connection_to(c, tide_address_node(actor), true);
     rc = c->closed ? tide_fail(c->closed, "%s", c->closed_text)
-         : !k ? tide_fail(TIDE_EUNREACHABLE, "no connection to node %u", (unsigned)tide_address_node(actor))
+         : !k      ? tide_fail(TIDE_EUNREACHABLE, "no connection to node %u", (unsigned)tide_address_node(actor))
          : k->own_size + size > c->memory ? tide_fail_busy(1, "too much waits to be written")
                                           : connection_own(k, TIDE_FRAME_CAST, actor, 0, body, size);
     if (rc == 0 && connection_flush(k) != 0) {

@@ -45,8 +45,8 @@ struct tide_client_options {
 
 /* Connects. EUNREACHABLE, EPERM, EVERSION, EMISMATCH, ENOENT (no such cluster here), ETIMEDOUT. */
 int tide_client_open(const struct tide_client_options *options, struct tide_client **out);
-/* Ends what is outstanding, in other threads too, and hangs up: from now on calls return ECLOSED. Any thread, any number
- * of times. */
+/* Ends what is outstanding, in other threads too, and hangs up: from now on calls return ECLOSED. Any thread, any
+ * number of times. */
 void tide_client_shut(struct tide_client *client);
 /* The same, and frees the client, its tables and operations. No other thread is in a call.
  * NULL is fine. */
