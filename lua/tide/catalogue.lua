@@ -64,7 +64,7 @@ entry("T0108", {
 })
 entry("T0109", {
   title = "needs confirmation", exit = 2, name = "EINVAL",
-  explanation = "The command ends or removes something and nobody is there to be asked: standard input is not a "
+  explanation = "The command ends or removes something and needs a confirmation, but standard input is not a "
     .. "terminal, or the answer was no.",
   remedy = "repeat the command with -y",
 })
@@ -230,7 +230,7 @@ entry("T0304", {
 })
 entry("T0305", {
   title = "policy was rolled back before", exit = 6, name = "EREFUSED",
-  explanation = "A guard has rolled this very source back; it is blocked so that nobody swaps it in again by mistake.",
+  explanation = "A guard has rolled this very source back; it is blocked to prevent that it is swapped in again.",
   remedy = "change the policy, or swap with `--force`; in Lua with `force = true`",
 })
 entry("T0306", {
@@ -362,7 +362,7 @@ entry("T0513", {
 
 entry("T0514", {
   title = "in use", exit = 1, name = "EBUSY",
-  explanation = "The table is one of a run that goes on.",
+  explanation = "An active run uses the table.",
   remedy = "end the run first, or force it: the run's operations on the table fail then",
 })
 
@@ -433,7 +433,7 @@ entry("T0612", {
 })
 entry("T0615", {
   title = "not possible in this version", exit = 1, name = "EUNSUPPORTED",
-  explanation = "The job asks for a way of going on after a loss that this version does not have.",
+  explanation = "The job requests a reaction to a loss that this version does not support.",
   remedy = "leave the field out: the run then ends, and says which rows were lost",
 })
 
@@ -442,7 +442,7 @@ entry("T0615", {
 entry("T0701", {
   title = "the checkpoint was not written", exit = 1, name = "EIO",
   explanation = "A node could not write its part, or died meanwhile. Nothing of this generation is left; the one "
-    .. "before is what it was, and training goes on.",
+    .. "before is what it was, and training continues.",
   remedy = "free space, check that every node can write to the directory, then save again",
 })
 entry("T0702", {

@@ -64,7 +64,7 @@ def picture(name):
 try:
     began = time.time()
     driver.get(URL)
-    wait_for("the first state", lambda: "3 up" in text("#panel"))
+    wait_for("the first state", lambda: "3 nodes up" in text("#panel"))
     print(f"page: to the first picture {time.time() - began:.2f} s")
     expect("token" not in driver.current_url, "the token leaves the address")
     size = driver.execute_script("return performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation'))"
@@ -74,8 +74,8 @@ try:
 
     # Every panel has data, and each chart its table.
     wait_for("a sentence", lambda: driver.execute_script("return document.querySelector('[data-cause]') !== null"))
-    wants = {"1": "Examples a second", "2": "Round trips", "3": "Hottest keys", "4": "where workers' time goes",
-             "5": "Runs that go on", "6": "Decisions, newest first", "7": "what happened", "8": "Newest lines"}
+    wants = {"1": "Throughput (examples/s)", "2": "Round-trip time", "3": "Hottest keys", "4": "worker time by activity",
+             "5": "Active runs", "6": "Decisions, newest first", "7": "Events, newest first", "8": "Latest log lines"}
     for key, word in wants.items():
         press(key)
         wait_for(f"panel {key}", lambda: word in text("#panel"))
@@ -91,7 +91,7 @@ try:
     wait_for("the button", lambda: driver.execute_script("const b = document.getElementById('replay-go'); if (b) b.click(); return b !== null"))
     wait_for("a replay", lambda: "byte for byte" in text("#replayed") or None)
     driver.execute_script("const s = document.getElementById('replay-policy'); s.value = 'batching/equal'; s.dispatchEvent(new Event('change')); document.getElementById('replay-go').click()")
-    wait_for("another policy's decisions", lambda: "open_loop" not in text("#replayed") and "batching/equal would want" in text("#panel").replace("\n", " "))
+    wait_for("another policy's decisions", lambda: "open_loop" not in text("#replayed") and "batching/equal would propose" in text("#panel").replace("\n", " "))
     picture("replayed")
 
     # A trace, as a file that a reader of its format takes.

@@ -55,7 +55,7 @@ def dashboard(driver):
     wait_for(driver, text_at("#panel", "Decisions, newest first"))
     driver.execute_script("const s = document.getElementById('replay-policy'); s.value = 'batching/equal';"
                           "s.dispatchEvent(new Event('change')); document.getElementById('replay-go').click()")
-    wait_for(driver, text_at("#panel", "would want"))
+    wait_for(driver, text_at("#panel", "would propose"))
     body.send_keys("t")
     time.sleep(1.5)
     keep(driver, "dashboard-policies", 860)

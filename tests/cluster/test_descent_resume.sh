@@ -108,7 +108,7 @@ run 0 run auto.lua
 says out.txt "^$found gram\$"
 run 0 run auto.lua --most 12
 says out.txt "^$found gram sets\$"
-says err.txt 'variables are not 0, [0-9]+ more ought not to be, and .gram_most. is 12, so the run goes on by scheduled sets'
+says err.txt 'variables are not 0, [0-9]+ more ought not to be, and .gram_most. is 12, so the run continues with scheduled sets'
 run 0 run auto.lua --most 60 # variables that are 0 leave the set
 says out.txt "^$found gram\$"
 run 1 run auto.lua --mode gram --most 12

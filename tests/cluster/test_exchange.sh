@@ -168,7 +168,7 @@ for comm in hybrid always-ring; do
     wait_for 60 reported
     kill_node n2
     wait "$driver" || fail "$comm: exit code $? after a death"
-    says err.txt 'node n2 is gone .*, the run goes on without its workers'
+    says err.txt 'node n2 is gone .*, the run continues without its workers'
     says out.txt '^tested.true'
     says out.txt '^lost.1'
     nothing_left

@@ -37,7 +37,7 @@ for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/lab/pids"); do started+=("$pid
 run 3 submit --cluster nowhere count.lua
 run 2 submit no-such.lua
 run 1 submit --slots 9 count.lua
-says err.txt '9 slots are wanted, the cluster has 4'
+says err.txt '9 slots requested, the cluster has 4'
 run 0 jobs
 says_not out.txt 'count'
 

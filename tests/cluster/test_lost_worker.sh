@@ -57,7 +57,7 @@ lose_n2
 [ "$code" = 0 ] || fail "exit code $code, not 0"
 for pass in 1 2 3; do says out.txt "^pass.$pass.600$"; done
 says out.txt '^rows.3\.0.lost.1.redone.1$'
-says err.txt 'node n2 is gone .* the run goes on without its workers; 1 chunk is done again'
+says err.txt 'node n2 is gone .* the run continues without its workers; 1 chunk is done again'
 
 lose_n2 --loss stop
 [ "$code" = 5 ] || fail "on_worker_loss = stop: exit code $code, not 5"

@@ -111,10 +111,10 @@ run 2 doctor --listen tcp:127.0.0.1:1 --cluster lab
 # What policies decided.
 run 0 policy timeline --run last
 says out.txt 'batching of talk  equal v[0-9]+: load'
-says out.txt '^ +saw +.*clock [0-9]+, 2 workers'
-says out.txt '^ +wanted +batch=\{'
+says out.txt '^ +observed +.*clock [0-9]+, 2 workers'
+says out.txt '^ +proposed +batch=\{'
 run 0 policy timeline batching/boa --run last
-says out.txt '^ +saw '
+says out.txt '^ +observed '
 run 0 policy timeline batching/boa --run last --json
 says out.txt '"differs":(true|false),.*"schema":"tide.decision/1".*"view":\{'
 run 1 policy timeline --run nosuch

@@ -34,7 +34,7 @@ run 0 job set count-1 until_at=1000001 --cluster lab
 run 0 job stop count-1 --cluster lab
 run 1 job wait count-1 --cluster lab --timeout 20s
 run 0 job resume count-1 --cluster lab
-says err.txt '^count-1 goes on as count-2 from .*/ckpt$'
+says err.txt '^count-1 resumes as count-2 from .*/ckpt$'
 wait_for 15 reports count-2
 run 0 job logs count-2 --cluster lab
 says out.txt 'begins at ([1-9][0-9]*), t is \1, until 1000001'

@@ -71,7 +71,7 @@ for fault in slow reset; do
     cmp none.txt $fault.txt || fail "$fault: other parameters"
 done
 run 0 sim --seed 3 factors.lua --fault crash
-says err.txt 'node n2 is gone .*, the run goes on without its workers'
+says err.txt 'node n2 is gone .*, the run continues without its workers'
 grep -h '^always-ps' none.txt out.txt | awk '{ d = $4 - was; was = $4 } END { exit !(NR == 2 && d < 0.1 && d > -0.1) }' ||
     fail "without n2 it learns something else: $(grep -h '^always-ps' none.txt out.txt | tr '\n' ';')"
 run 0 sim --seed 3 --check-determinism factors.lua --fault crash

@@ -441,7 +441,7 @@ function ops.drain(request)
   end
   if core.node().controller == core.node().id then
     return nil, script.error("T0113", "this node is the cluster's controller: end the cluster, or start it with "
-      .. "several controllers, of which another one goes on")
+      .. "several controllers, of which another one takes over")
   elseif me and me.store and others > 0 and not rows_elsewhere and #(core.tables() or {}) > 0 then
     return nil, script.error("T0113", "no other node may hold the rows that this one has")
   end

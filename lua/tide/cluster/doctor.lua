@@ -155,7 +155,7 @@ local CHECKS <const> = {
       if made then return ok(path) end
       err = problem
     end
-    return bad(errors.from(err).message, "set XDG_RUNTIME_DIR to a directory of yours that nobody else may write to")
+    return bad(errors.from(err).message, "set XDG_RUNTIME_DIR to a directory that only you may write to")
   end},
   {"history", function(o)
     local root <const> = o.directory or "."

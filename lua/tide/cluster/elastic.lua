@@ -107,7 +107,7 @@ function elastic.extend(cluster, tools)
     end
     if #children.wait_ended({child}, DRAIN_S) > 0 then
       error(errors.new("T0507", {message = ("node %s has not handed on its rows after %g s"):format(name, DRAIN_S),
-        node = name, state = "it goes on to do so", help = "see `tide nodes` and the node's log"}), 0)
+        node = name, state = "it continues to do so", help = "see `tide nodes` and the node's log"}), 0)
     end
     for i, each in ipairs(self.children) do
       if each == child then table.remove(self.children, i) end

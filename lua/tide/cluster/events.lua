@@ -21,7 +21,7 @@ local TEXTS <const> = {
     return "run", ("job %s failed: %s"):format(c.a.job, errors.line(errors.from(e.error)))
   end,
   lost = function(e, c)
-    return "run", ("job %s goes on without %d workers of %s: %s"):format(c.a.job, e.workers, e.node, e.reason)
+    return "run", ("job %s continues without %d workers of %s: %s"):format(c.a.job, e.workers, e.node, e.reason)
   end,
   checkpoint = function(e, c)
     return "checkpoint", ("job %s: generation %d, clock %s, %s in %.2f s"):format(c.a.job, e.generation,
@@ -34,7 +34,7 @@ local TEXTS <const> = {
     end
     return "run", ("job %s: %s set"):format(c.a.job, table.concat(parts, ", "))
   end,
-  scale = function(e, c) return "run", ("job %s: %s servers are wanted"):format(c.a.job, tostring(e.servers)) end,
+  scale = function(e, c) return "run", ("job %s: %s servers requested"):format(c.a.job, tostring(e.servers)) end,
   policy = function(e)
     return "policy", ("%s: %s: %s%s"):format(e.seat, e.policy, e.reason or e.what, e.now and "; now " .. e.now or "")
   end,

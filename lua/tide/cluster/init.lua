@@ -249,7 +249,7 @@ function cluster:schedule(policy, o)
   if not self.context.attached then
     for _, run in ipairs(self.own_runs) do
       if not run.finished and not self.scheduled then
-        error(errors.new("T0113", {message = ("cluster:schedule: run %s goes on and has all workers"):format(run.name),
+        error(errors.new("T0113", {message = ("cluster:schedule: run %s has all its workers"):format(run.name),
           help = "call it before the first run is started"}), 2)
       end
     end

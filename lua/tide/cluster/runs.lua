@@ -193,7 +193,7 @@ local function find(wanted)
   if #living > 1 then
     local names = {}
     for i, r in ipairs(living) do names[i] = r.name end
-    return nil, errors.new("T0513", {message = ("several runs of job `%s` go on: %s"):format(text.clean(wanted),
+    return nil, errors.new("T0513", {message = ("several runs of job `%s` are active: %s"):format(text.clean(wanted),
       table.concat(names, ", ")), help = "name one of them"})
   end
   return nil, errors.new("T0513", {message = ("there is no run `%s`"):format(text.clean(wanted)),
@@ -396,7 +396,7 @@ local function checked_slots(request)
     return nil, errors.new("T0113", {message = ("slots = %s is no whole number of 1 or more"):format(tostring(slots))})
   end
   if slots > total then
-    return nil, errors.new("T0603", {message = ("%d slots are wanted, the cluster has %d"):format(slots, total),
+    return nil, errors.new("T0603", {message = ("%d slots requested, the cluster has %d"):format(slots, total),
       state = "nothing was started", help = "`tide nodes` shows how many workers each node has"})
   end
   return true
@@ -542,7 +542,7 @@ ops["slots.more"] = function(request)
   local added <const> = take(r, request.slots)
   if not added then
     local _, total, free = free_slots()
-    return nil, errors.new("T0603", {message = ("%d more slots are wanted, %d of %d are free"):format(request.slots,
+    return nil, errors.new("T0603", {message = ("%d more slots requested, %d of %d are free"):format(request.slots,
       free, total), state = "nothing changes"})
   end
   r.slots = count_of(r.grant)

@@ -25,7 +25,7 @@ local function logs(o)
   local found <const> = audit.logs(where)
   if found[1] then return found end
   return nil, errors.new("T0110", {message = ("no audit log is in %s"):format(where),
-    help = "a node begins one when somebody connects; tide node --audit DIR says where it is"})
+    help = "a node starts one at the first connection; tide node --audit DIR says where it is"})
 end
 
 local actions = {}

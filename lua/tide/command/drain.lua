@@ -19,7 +19,7 @@ local function inside(a)
   if member.id == core.node().controller then
     return {error = errors.to_data(errors.new("T0113", {
       message = ("node %s is the cluster's controller"):format(a.node),
-      help = "end the cluster by `tide down`, or start it with several controllers, of which another one goes on"}))}
+      help = "end the cluster by `tide down`, or start it with several controllers, of which another one takes over"}))}
   end
   local began <const> = core.now()
   local address, err = core.whereis(member.name .. "/agent")

@@ -8,7 +8,7 @@ local text = require "tide.text"
 local POLL_S <const> = 0.2
 local CLOSING_S <const> = 10 -- so long `wait` and `attach` wait for a script that keeps its ended run open
 local EXITS <const> = {done = 0, stopped = 1, failed = 1, lost = 5}
-local DONE <const> = {pause = "is paused", resume = "goes on", set = "has new params from its next report on",
+local DONE <const> = {pause = "is paused", resume = "resumes", set = "has new params from its next report on",
   stop = "stops at its next report", cancel = "is cancelled", workers = "gets other workers"}
 
 local job = {}
@@ -264,7 +264,7 @@ function VERBS.resume(context, o)
   run, err = ask {restart = row, cluster = o.cluster or endpoint, program = arg and arg[0]}
   if not run then return nil, err end
   return context:tell("tide.job/1", {name = run.name, state = run.state, uid = run.uid},
-    ("%s goes on as %s from %s"):format(text.clean(row.name), text.clean(run.name), text.clean(row.checkpoint)))
+    ("%s resumes as %s from %s"):format(text.clean(row.name), text.clean(run.name), text.clean(row.checkpoint)))
 end
 function VERBS.stop(context, o) return verb(context, o, "stop", {within = o.within}) end
 

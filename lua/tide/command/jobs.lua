@@ -7,7 +7,7 @@ return listing.command {
   summary = "Lists the runs of a cluster: those that wait, go on, are paused or suspended; with --all also those that "
     .. "have ended.",
   examples = {
-    {"tide jobs", "what goes on"},
+    {"tide jobs", "active runs"},
     {"tide jobs -a", "and what has ended"},
     {"tide jobs --watch 2s", "again every two seconds"},
   },

@@ -129,7 +129,7 @@ return {
     {"tide launch ssh -n 3 --hosts hosts.txt", "one by ssh on each machine of the list"},
     {"tide launch local -n 2", "processes of this machine"},
     {"tide launch mpi -n 4 --listen tcp:10.0.0.4:7700", "a cluster of one mpirun"},
-    {"tide launch none -n 1", "prints the command line for somebody else to start"},
+    {"tide launch none -n 1", "prints the command line to start it by hand"},
   },
   arguments = {{name = "kind", doc = "slurm, ssh, local, mpi or none"}},
   options = {

@@ -6,7 +6,7 @@ return {
   name = "node",
   brief = "run one node in this process",
   stays = function() return true end,
-  summary = "Runs one node in this process until it is told to end; SIGTERM makes it leave in order.",
+  summary = "Runs one node in this process; SIGTERM lets it leave in order.",
   examples = {
     {"tide node --join unix:/run/user/1000/tide/lab/socket", "join a cluster"},
     {"tide node --join tcp:127.0.0.1:7070 --workers 4", "with four workers"},
@@ -26,7 +26,7 @@ return {
     {name = "workers", short = "w", type = "integer", min = 0, max = 256, doc = "compute threads (default 1)"},
     {name = "no-store", doc = "hold no parameter rows"},
     {name = "queue-limit", type = "size",
-     doc = "what this node's operations may have under way (default: 4 MiB for each home)"},
+     doc = "bound on this node's operations in flight (default: 4 MiB for each home)"},
     {name = "memory", type = "size",
      doc = "cap on what tables and queues may take on this node, at least 32MiB (default: none)"},
     {name = "rate-operations", type = "integer", min = 1, value = "N",
@@ -45,10 +45,10 @@ return {
     {name = "grace", type = "duration", doc = "time for handing rows on when leaving (default 25s)"},
     {name = "controller", doc = "be the controller of a new cluster; `tide up` uses it"},
     {name = "state", type = "string", value = "DIR",
-     doc = "keep the controller's decisions there; started again with it, it goes on. With --controllers, and --join "
+     doc = "keep the controller's decisions there; a restart with it continues. With --controllers, and --join "
        .. "of those that may hold them too: one directory for all"},
     {name = "controllers", type = "integer", min = 3, max = 5, value = "N",
-     doc = "first node: 3 or 5 nodes hold what the controller decides, and another one goes on when it ends"},
+     doc = "first node: 3 or 5 nodes keep the controller's decisions, and another one takes over if it ends"},
     {name = "nodes", type = "integer", min = 0, max = 256, doc = "with --controller: node processes to start"},
     {name = "log", config = "log", type = "string", choices = {"text", "json"}, value = "FORM",
      doc = "form of log lines: text or json (default $TIDE_LOG, else text)"},

@@ -152,17 +152,21 @@ local function journals_of(context)
 end
 
 local TIMELINE <const> = {
-  {key = "at", format = "duration"}, {key = "seat"}, {key = "policy"}, {key = "what"}, {key = "saw"},
-  {key = "wanted"}, {key = "got"}, {key = "why"},
+  {key = "at", format = "duration"}, {key = "seat"}, {key = "policy"}, {key = "what"},
+  {key = "saw", title = "observed"}, {key = "wanted", title = "proposed"}, {key = "got", title = "applied"},
+  {key = "why", title = "reason"},
 }
 
--- A decision takes some lines: what it saw, wanted, got, and why.
+-- Of each decision: what it observed, proposed and applied, and the reason; titles are those of the columns.
+local LINES <const> = {{"saw", "observed"}, {"wanted", "proposed"}, {"why", "reason"}, {"would", "other"}}
+
 local function print_decision(context, row)
   context:print(("%10s  %s  %s%s: %s"):format(units.format_duration(row.at), text.clean(row.seat),
     text.clean(row.policy), row.canary and " (canary)" or "", row.what == "decision" and row.got or row.what))
-  for _, field in ipairs {"saw", "wanted", "why", "would"} do
+  for _, line in ipairs(LINES) do
+    local field <const> = line[1]
     if row[field] and (row.what == "decision" or field == "why") then
-      context:print(("%12s%-7s %s"):format("", field, text.clean(row[field])))
+      context:print(("%12s%-8s %s"):format("", line[2], text.clean(row[field])))
     end
   end
 end
@@ -175,7 +179,7 @@ function offline.timeline(context, ref)
     local more, problem, torn = require("tide.policy.timeline").read(path, {policy = ref, scope = o.scope,
       whole = context.json, last = o.last})
     if not more then return nil, problem end
-    if torn then context:say(("%s is cut off: what is before that is shown"):format(text.clean(path))) end
+    if torn then context:say(("%s is cut off; the records before that are shown"):format(text.clean(path))) end
     table.move(more, 1, #more, #rows + 1, rows)
   end
   if not context.json and not context.plain then
@@ -183,7 +187,7 @@ function offline.timeline(context, ref)
     return 0
   end
   local columns = table.move(TIMELINE, 1, #TIMELINE, 1, {})
-  if ref then columns[#columns + 1] = {key = "would", title = "would want"} end
+  if ref then columns[#columns + 1] = {key = "would", title = "would propose"} end
   local ok, wrong = require("tide.show.listing").print(context, rows, columns, "tide.decision/1")
   if not ok then return nil, wrong end
   return 0
@@ -294,17 +298,17 @@ local WANTS_WORD <const> = {swap = "a policy", shadow = "a policy", check = "a p
 return {
   name = "policy",
   brief = "list, check, swap and replay policies",
-  summary = "Works with policies: files (new, shipped, show, check), the seats of a run that is going on (list, swap, "
+  summary = "Works with policies: files (new, shipped, show, check), the seats of an active run (list, swap, "
     .. "shadow, report, rollback, history, why), and the journal of one (replay, timeline).",
   examples = {
     {"tide policy new batching > mine.lua", "a skeleton with comments"},
     {"tide policy swap scheduling/goodput --set p=-2", "who gets how many slots of the cluster"},
     {"tide policy check mine.lua", "does it load and keep the contract?"},
-    {"tide policy swap mine.lua --guard examples_per_s --drop 0.1", "into the run that is going on, guarded"},
+    {"tide policy swap mine.lua --guard examples_per_s --drop 0.1", "into the active run, with a guard"},
     {"tide policy swap mine.lua --canary nodes=n1 --guard compute_s --rise 0.1", "first where it does little harm"},
     {"tide policy replay --journal .tide/runs/ID/policies-mf.journal", "decides everything again"},
-    {"tide policy timeline --run last", "each decision: what it saw, wanted, got, and why"},
-    {"tide policy timeline mine.lua --run last", "and what mine.lua would have wanted"},
+    {"tide policy timeline --run last", "each decision: observed, proposed, applied, reason"},
+    {"tide policy timeline mine.lua --run last", "and what mine.lua would have proposed"},
   },
   arguments = {
     {name = "verb",
@@ -316,7 +320,7 @@ return {
     {name = "job", type = "string", value = "NAME", doc = "the run's job, if the driver runs several"},
     {name = "scope", type = "string", value = "NAME", doc = "the seat's job or table, if there are several"},
     {name = "set", type = "string", value = "NAME=X", repeated = true, doc = "swap, shadow: a parameter of the policy"},
-    {name = "live", doc = "check on the recorded views of the run that is going on"},
+    {name = "live", doc = "check on the recorded views of the active run"},
     {name = "force", doc = "swap in a policy that was rolled back"},
     {name = "latest", doc = "roll back with the state exported last instead of the one at the swap"},
     {name = "for", type = "duration", doc = "how long a shadow runs (default 10m)"},

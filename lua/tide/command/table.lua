@@ -84,7 +84,7 @@ return {
     {"tide table show mf.columns --svg locality.svg", "and of accesses on the node and elsewhere"},
     {"tide table show mf.columns --json", "exact figures as one object"},
     {"tide table set mf.columns rate=0.01", "another learning rate for all nodes, from now on"},
-    {"tide table drop hits -y", "it goes on all nodes, with its rows"},
+    {"tide table drop hits -y", "drops it on all nodes, with its rows"},
   },
   arguments = {
     {name = "verb", doc = "show, set or drop"},
@@ -94,7 +94,7 @@ return {
   },
   options = {
     arguments.shared.cluster, arguments.shared.yes,
-    {name = "force", doc = "drop: also if a run that goes on has it"},
+    {name = "force", doc = "drop: also if an active run uses it"},
     {name = "chart", type = "string", value = "FILE", doc = "write the picture of ages there (SVG)"},
     {name = "top", type = "integer", value = "N", doc = "hottest keys to show (default 10, at most 100)"},
     {name = "svg", type = "string", value = "FILE", doc = "write a chart of local and remote accesses by node"},

@@ -35,14 +35,14 @@ local function runs(context)
       for _, line in ipairs(slowest.lines(finding)) do context:print(text.clean(line)) end
     end
   end
-  if #findings == 0 then context:say "no run goes on in this cluster" end
+  if #findings == 0 then context:say "no active runs" end
   return 0
 end
 
 return {
   name = "why",
   brief = "what holds up the runs, or what an actor waits for",
-  summary = "Says in a sentence what holds up each run that goes on, what to try, and the numbers it rests on. With an "
+  summary = "Names the bottleneck of each active run, what to try, and the evidence. With an "
     .. "actor it follows what that one waits for, from actor to actor, as far as it is known.",
   examples = {
     {"tide why", "what holds up the runs, by what happens in two seconds"},

@@ -135,7 +135,7 @@ local function run_of(self, name)
   for _, run in ipairs(self.last_state and self.last_state.runs or {}) do
     if run.name == name then return run end
   end
-  return nil, errors.new("T0401", {message = ("no run `%s` goes on"):format(state.text(name))})
+  return nil, errors.new("T0401", {message = ("no active run `%s`"):format(state.text(name))})
 end
 
 local function failed(err)

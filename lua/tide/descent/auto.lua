@@ -37,7 +37,7 @@ end
 local function switch(self, mode, why)
   self:begin(mode, self.inner)
   if self.team.index == 1 then
-    self.w:log(("round %d: %s, so the run goes on by %s"):format(self.round, why,
+    self.w:log(("round %d: %s, so the run continues with %s"):format(self.round, why,
       mode == "sets" and "scheduled sets" or "Gram working sets"))
   end
 end

@@ -339,7 +339,7 @@ function exchange:hand_over(tensors, sources)
   local source = 1
   local i = 1
   while i <= #tensors do
-    if not sources[source] then error("nobody is left of the workers that know the parameters", 0) end
+    if not sources[source] then error("no worker that has the parameters is left", 0) end
     local gives <const> = sources[source] == self.w.rank
     gradients:fill(0)
     if gives then exchange.set(gradients, tensors[i], 1, all) end

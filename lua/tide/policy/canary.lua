@@ -435,7 +435,7 @@ function canary.report(host, s)
   local own = trial.seat
   return {policy = own.current.policy.name, version = own.current.policy.version, part = trial.set.text,
           inside = trial.inside, rest = trial.rest, for_s = (trial.ended or now) - trial.since,
-          decisions = own.decisions, actions = own.actions, outcome = trial.outcome or "goes on", groups = groups}
+          decisions = own.decisions, actions = own.actions, outcome = trial.outcome or "active", groups = groups}
 end
 
 ---One line about a canary that goes on.
@@ -450,7 +450,7 @@ function canary.history(s)
   for i, trial in ipairs(s.trials or {}) do
     local v = trial.seat.current
     list[i] = {name = v.policy.name, version = v.policy.version, sha = v.sha:sub(1, 12), path = v.path,
-               since = trial.since, params = v.params, canary = trial.set.text, outcome = trial.outcome or "goes on"}
+               since = trial.since, params = v.params, canary = trial.set.text, outcome = trial.outcome or "active"}
   end
   return list
 end

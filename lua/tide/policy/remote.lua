@@ -43,7 +43,7 @@ function remote.find(job, kind)
       end
     end
   end
-  return nil, errors.new("T0303", "no run with policies is going on in this cluster",
+  return nil, errors.new("T0303", "no active run with policies in this cluster",
     {help = "start one whose job has `policies = {...}`; `tide policy shipped` names some"})
 end
 

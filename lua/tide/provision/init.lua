@@ -112,7 +112,7 @@ end
 function pool_methods:want(count)
   local min <const>, max = self.o.min or 0, self.o.max or math.huge
   if count < min or count > max then
-    return nil, errors.new("T0104", {message = ("%d nodes are wanted of a pool of %d to %s"):format(count, min,
+    return nil, errors.new("T0104", {message = ("%d nodes requested of a pool of %d to %s"):format(count, min,
       max == math.huge and "any number" or tostring(max))})
   end
   self.wanted = count

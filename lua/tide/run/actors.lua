@@ -294,7 +294,7 @@ function actors.keeper(a)
     end,
     call = function(request, message)
       if calls >= CALLS_MAX or broken then
-        return nil, broken or errors.new("T0601", {message = ("%d calls of the group are under way"):format(calls)})
+        return nil, broken or errors.new("T0601", {message = ("%d calls of the group are pending"):format(calls)})
       end
       calls = calls + 1
       if not request.stream then return service.later(message, call, request) end

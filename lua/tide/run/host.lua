@@ -358,7 +358,7 @@ function run_host.submit(cluster, path, o)
     end
     core.sleep(0.05)
   end
-  return nil, errors.new("T0507", {message = ("no run of `%s` has begun after %g s; its host goes on"):format(path,
+  return nil, errors.new("T0507", {message = ("no run of `%s` has started after %g s; its host continues"):format(path,
     SUBMIT_S), where = log})
 end
 

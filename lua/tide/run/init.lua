@@ -252,7 +252,7 @@ end
 ---Workers are gone and the run goes on without them.
 ---@package
 function run:show_loss(event)
-  local parts = {("tide: node %s is gone (%s), the run goes on without its workers"):format(event.node, event.reason)}
+  local parts = {("tide: node %s is gone (%s), the run continues without its workers"):format(event.node, event.reason)}
   if event.chunks > 0 then
     parts[2] = ("%d chunk%s done again"):format(event.chunks, event.chunks == 1 and " is" or "s are")
   end

@@ -181,7 +181,7 @@ local function apply(self, actions)
       local ok, why = self.pool:order(a.value)
       if not ok then return nil, why end
     elseif a.field == "nodes" then
-      return nil, "nobody starts nodes for this cluster: cluster:schedule(policy, {nodes = {max = N}})"
+      return nil, "this cluster has no launcher for nodes: cluster:schedule(policy, {nodes = {max = N}})"
     else
       return nil, ("a cluster cannot carry out `%s`"):format(a.field)
     end

@@ -195,7 +195,7 @@ counter("node", "process_cpu_seconds", "Processor time of the node's process.", 
 gauge("node", "processors", "Processors that the node's process may use.", function(node)
   return node.processors > 0 and node.processors or nil
 end)
-gauge("node", "threads_ready", "Threads of the node's machine that run or could, whoever they belong to.",
+gauge("node", "threads_ready", "Runnable threads of the node's machine, of all processes.",
   field "threads_ready")
 
 local function memory(name)
@@ -212,7 +212,7 @@ counter("node", "memory_refusals", "What the cap has refused.", memory "refused"
 local function queue(name)
   return function(node) return node.queue and node.queue[name] end
 end
-gauge("node", "queue_bytes", "Operations of the node's workers under way, where there is a queue limit.", queue "bytes")
+gauge("node", "queue_bytes", "Operations of the node's workers in flight, if it has a queue limit.", queue "bytes")
 gauge("node", "queue_limit_bytes", "The node's queue limit (--queue-limit).", queue "limit_bytes")
 counter("node", "queue_waits", "Times that a fiber waited for room under the queue limit.", queue "waits")
 
@@ -223,7 +223,7 @@ counter("node", "store_messages", "Operations of other nodes that the node's sto
 counter("node", "store_keys", "Keys in those operations.", store "keys")
 counter("node", "store_busy_seconds", "Time that the node's store has spent on them.", store "busy_s")
 gauge("node", "store_queue_messages", "Messages that wait for the node's store.", store "queue")
-counter("home", "home_wait_seconds", "Time during which the node had something under way to the store of `home`.",
+counter("home", "home_wait_seconds", "Time during which the node had operations in flight to the store of `home`.",
   field "seconds")
 
 gauge("actors", "actors", "Actors that live, by type.", field "count")

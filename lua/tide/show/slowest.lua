@@ -210,7 +210,7 @@ function causes.worker(s)
   local gain <const> = math.min(others_wait - own * (#s.workers - 1),
     (slow.busy_s - next_one.busy_s) * (#s.workers - 1))
   return {share = gain / s.total, rank = slow.rank, subject = "worker " .. slow.rank,
-    sentence = ("worker %d on %s holds up the run: it computes %.1f times as long as the others, which wait %s of "
+    sentence = ("worker %d on %s is the bottleneck: it computes %.1f times as long as the others, which wait %s of "
       .. "their time for it"):format(slow.rank, slow.node, slow.busy_s / math.max(usual, 1e-9),
       percent(others_wait / (s.total - s.seconds))),
     remedy = "look what else runs on its machine; `batch` with a batching policy, or data in chunks, gives it less",
@@ -282,13 +282,13 @@ function causes.store(s)
   local key <const> = name and hot_key(s, name)
   if key and not (usual_key_s > 0 and home.key_s > APART * usual_key_s) then return nil end -- causes.hot_key
   return {share = store_share(s), subject = home.name,
-    sentence = ("%s's store holds up the run: workers wait %s of their time for rows%s, and it is busy %s of the time")
+    sentence = ("%s's store is the bottleneck: workers wait %s of their time for rows%s, and it is busy %s of the time")
       :format(home.name, percent(s.share.tables), name and (", %s for table %s"):format(percent(share), name) or "",
       percent(home.busy)),
     remedy = "`tide move` or a placement policy gives slots to other nodes; copies (technique = \"replicate\") or "
       .. "relocation keep rows where they are used",
-    evidence = {("%s: busy %s, waited for %s of the time, %s a key (elsewhere %s), %d messages wait"):format(home.name,
-      percent(home.busy), percent(home.waited), units.format_duration(home.key_s),
+    evidence = {("%s: busy %s, waited for %s of the time, %s a key (other nodes %s), %d messages pending"):format(
+      home.name, percent(home.busy), percent(home.waited), units.format_duration(home.key_s),
       units.format_duration(usual_key_s), home.queue)}}
 end
 
@@ -298,8 +298,8 @@ function causes.hot_key(s)
   local home <const>, usual_key_s <const> = busy_home(s)
   if not key or not home or usual_key_s > 0 and home.key_s > APART * usual_key_s then return nil end
   return {share = store_share(s), subject = ("key %s of %s"):format(units.format_unsigned(key.key), name),
-    sentence = ("key %s of table %s holds up the run: it is %s of the table's accesses, and workers wait %s of their "
-      .. "time for the table"):format(units.format_unsigned(key.key), name, percent(key.share), percent(share)),
+    sentence = ("key %s of table %s is the bottleneck: it is %s of the table's accesses, and workers wait %s of "
+      .. "their time for the table"):format(units.format_unsigned(key.key), name, percent(key.share), percent(share)),
     remedy = "technique = \"replicate\" or \"intent\" keeps copies of hot keys on every node",
     evidence = {("%s's store: busy %s, %d keys served"):format(home.name, percent(home.busy), home.keys)}}
 end
@@ -331,12 +331,12 @@ function causes.network(s)
   end
   local where <const> = home and home.waited > 0 and (", most for rows on %s"):format(home.name) or ""
   return {share = s.share.tables, subject = home and home.name,
-    sentence = ("the network holds up the run: workers wait %s of their time for rows%s%s, while the stores are idle")
+    sentence = ("the network is the bottleneck: workers wait %s of their time for rows%s%s, while the stores are idle")
       :format(percent(s.share.tables), name and (", %s for table %s"):format(percent(share), name) or "", where),
     remedy = "pull more keys at once or ahead of need (async); relocation and copies make accesses local",
-    evidence = {worst and ("longest round trip %s, %s to %s; median %s"):format(units.format_duration(worst.s),
-      worst.from, worst.to, units.format_duration(median(all))) or "no round trip is known",
-      ("%s sent a second"):format(units.format_size(sent / s.seconds))}}
+    evidence = {worst and ("longest round-trip time %s, %s to %s; median %s"):format(units.format_duration(worst.s),
+      worst.from, worst.to, units.format_duration(median(all))) or "no round-trip time measured",
+      ("%s sent per second"):format(units.format_size(sent / s.seconds))}}
 end
 
 function causes.memory(s)
@@ -354,10 +354,10 @@ function causes.memory(s)
           units.format_size(memory.cap_bytes), refused)}, first = true}
     elseif waits > 0 then
       return {share = s.share.tables, subject = n.node.name,
-        sentence = ("%s's queue limit holds up the run: its workers waited for room %d times, and wait %s of their "
+        sentence = ("%s's queue limit is the bottleneck: its workers waited for room %d times, and wait %s of their "
           .. "time for rows"):format(n.node.name, waits, percent(s.share.tables)),
-        remedy = "a larger --queue-limit, or fewer operations under way",
-        evidence = {("%s of %s under way"):format(units.format_size(queue.bytes),
+        remedy = "a larger --queue-limit, or fewer operations in flight",
+        evidence = {("%s of %s in flight"):format(units.format_size(queue.bytes),
           units.format_size(queue.limit_bytes))}, first = true}
     end
   end
@@ -378,10 +378,10 @@ function causes.clocks(s)
   if not worst or worst.s == 0 then return nil end
   local ahead <const> = first_two(s.workers, "busy_s")
   return {share = s.share.clocks, subject = worst.name,
-    sentence = ("the staleness bound holds up the run: workers wait %s of their time for clocks of others at table %s "
+    sentence = ("the staleness bound is the bottleneck: workers wait %s of their time for clocks of others at table %s "
       .. "(%s)"):format(percent(s.share.clocks), worst.name, bound or "?"),
-    remedy = "a larger bound, `tide.table {consistency = \"ssp:N\"}`; the worker that computes longest is the one that "
-      .. "is waited for",
+    remedy = "a larger bound, `tide.table {consistency = \"ssp:N\"}`; the others wait for the worker that "
+      .. "computes longest",
     evidence = {("worker %d on %s computes %s of the time"):format(ahead.rank, ahead.node,
       percent(ahead.busy_s / s.seconds))}}
 end
@@ -389,7 +389,7 @@ end
 function causes.on_report(s)
   local seconds <const> = grown(s.run.on_report_s, s.old and s.old.on_report_s)
   return {share = math.min(seconds / s.seconds, s.share.driver), subject = "on_report",
-    sentence = ("on_report holds up the run: workers wait %s of their time for it"):format(
+    sentence = ("on_report is the bottleneck: workers wait %s of their time for it"):format(
       percent(seconds / s.seconds)),
     remedy = "do less in on_report, or report less often",
     evidence = {("%s in all"):format(units.format_duration(seconds))}}
@@ -398,7 +398,8 @@ end
 function causes.policy(s)
   local seconds <const> = grown(s.run.policies_s, s.old and s.old.policies_s)
   return {share = math.min(seconds / s.seconds, s.share.driver), subject = "policies",
-    sentence = ("policies decide late: workers wait %s of their time for them"):format(percent(seconds / s.seconds)),
+    sentence = ("policies are the bottleneck: workers wait %s of their time for them"):format(
+      percent(seconds / s.seconds)),
     remedy = "`tide policy list` names them; a larger `every`, or less work in decide",
     evidence = {("%s in all"):format(units.format_duration(seconds))}}
 end
@@ -408,7 +409,7 @@ function causes.driver(s)
     + grown(s.run.policies_s, s.old and s.old.policies_s)
   local share <const> = math.max(s.share.driver - own / s.seconds, 0)
   return {share = share, subject = "driver",
-    sentence = ("the driver holds up the run: workers wait %s of their time in reports until it goes on"):format(
+    sentence = ("the driver is the bottleneck: workers wait %s of their time in reports for it"):format(
       percent(share)),
     remedy = "do less in the loop over run:events, or evaluate less often",
     evidence = {("reports: %d"):format(grown(s.run.reports, s.old and s.old.reports))}}
@@ -419,15 +420,15 @@ function causes.steps(s)
   local rest <const> = s.share.report + s.share.barrier + s.share.messages - (worker and math.max(worker.share, 0) or 0)
   local reports <const> = grown(s.run.reports, s.old and s.old.reports)
   return {share = rest, subject = "steps",
-    sentence = ("the steps are too short: workers spend %s of their time in reports and barriers, no one worker is to "
-      .. "blame"):format(percent(rest)),
+    sentence = ("the steps are too short: workers spend %s of their time in reports and barriers, and no single "
+      .. "worker causes it"):format(percent(rest)),
     remedy = "a larger batch, or more steps between two reports",
-    evidence = {("%.1f reports a second"):format(reports / s.seconds)}}
+    evidence = {("%.1f reports per second"):format(reports / s.seconds)}}
 end
 
 function causes.chunks(s)
   return {share = s.share.chunk, subject = "chunks",
-    sentence = ("the data is dealt out too coarsely: workers wait %s of their time for a chunk"):format(
+    sentence = ("the chunks are too large: workers wait %s of their time for a chunk"):format(
       percent(s.share.chunk)),
     remedy = "more chunks (`chunks` of the job), or a dispatch policy",
     evidence = {s.run.chunks and ("%d chunks a pass"):format(s.run.chunks.pieces or 0) or "no chunks are known"}}
@@ -435,7 +436,7 @@ end
 
 function causes.exchange(s)
   return {share = s.share.exchange, subject = "gradients",
-    sentence = ("the exchange of gradients holds up the run: workers wait %s of their time for it"):format(
+    sentence = ("the exchange of gradients is the bottleneck: workers wait %s of their time for it"):format(
       percent(s.share.exchange)),
     remedy = "larger batches; a comm policy chooses path and format of each layer",
     evidence = {}}

@@ -137,8 +137,8 @@ async function follow() {
   try {
     const answer = await fetch("/api/stream?after=" + model.last, { headers: { Authorization: "Bearer " + bearer }, signal: mine.signal });
     if (answer.status === 401 || answer.status === 429) {
-      say("no right to look", true);
-      tell("This page has no valid token. Open the address that tide dashboard printed, whole.");
+      say("access denied", true);
+      tell("This page has no valid token. Open the complete address that tide dashboard printed.");
       stream = null;
       return;
     }
@@ -161,7 +161,7 @@ async function follow() {
   }
   if (stream === mine) stream = null;
   if (!document.hidden) {
-    say("no connection to tide dashboard; trying again", true);
+    say("no connection to tide dashboard; reconnecting", true);
     setTimeout(follow, wait);
     wait = Math.min(2 * wait, 8000);
   }
@@ -259,7 +259,7 @@ function numbers(series, o, xf) {
     }
   });
   const rows = [...at.entries()].sort((a, b) => b[0] - a[0]).slice(0, 20);
-  return folded("as a table", () => rows_table(null, [o.xname || "time", ...series.map((s) => s.name)],
+  return folded("Show data", () => rows_table(null, [o.xname || "time", ...series.map((s) => s.name)],
     rows.map(([x, ys]) => [xf(x), ...series.map((_, i) => o.format(ys[i]))]), series.map((_, i) => i + 1)));
 }
 
@@ -311,7 +311,7 @@ function stacked(title, names, rows) {
     const sign = draw("svg", { viewBox: "0 0 18 10", "aria-hidden": "true" });
     sign.append(draw("rect", { class: `f${k % 8}`, x: 0, y: 0, width: 18, height: 10 }));
     return make("li", {}, sign, name);
-  })), folded("as a table", () => rows_table(null, ["worker", ...names], rows.map((r) => [r.name, ...r.parts.map(share)]),
+  })), folded("Show data", () => rows_table(null, ["worker", ...names], rows.map((r) => [r.name, ...r.parts.map(share)]),
     names.map((_, i) => i + 1))));
   return figure;
 }
@@ -344,22 +344,22 @@ function event_rows(events) {
 
 function sentences(state) {
   const found = list(state.slowest);
-  if (list(state.runs).length === 0) return [make("div", { class: "card" }, make("p", { class: "sentence" }, "Nothing trains: no run goes on."))];
-  if (found.length === 0) return [make("div", { class: "card" }, make("p", { class: "sentence" }, "Collecting: what holds training back is told after the next look."))];
+  if (list(state.runs).length === 0) return [make("div", { class: "card" }, make("p", { class: "sentence" }, "No active runs."))];
+  if (found.length === 0) return [make("div", { class: "card" }, make("p", { class: "sentence" }, "Collecting samples; the first diagnosis appears after the next refresh."))];
   return found.map((f) => make("div", { class: "card", "data-cause": f.cause },
     make("p", { class: "sentence" }, f.run ? make("strong", {}, make("bdi", {}, f.run), ": ") : null, f.sentence),
     f.remedy ? make("p", { class: "remedy" }, "Try: " + f.remedy) : null,
-    folded("what it rests on", () => make("ul", {}, ...list(f.evidence).map((line) => make("li", {}, line)),
+    folded("Evidence", () => make("ul", {}, ...list(f.evidence).map((line) => make("li", {}, line)),
       ...list(f.others).map((other) => make("li", { class: "soft" }, `${other.cause}: ${share(other.share)}`))))));
 }
 
 function states_of(nodes) {
   const counts = new Map();
   for (const node of nodes) counts.set(word_of(node), (counts.get(word_of(node)) || 0) + 1);
-  return [...counts].map(([word, n]) => n + " " + word).join(", ") || "none";
+  return [...counts].sort(([a], [b]) => (b === "up") - (a === "up")).map(([word, n]) => n + (word === "up" ? (n === 1 ? " node up" : " nodes up") : " " + word)).join(", ") || "none";
 }
 
-const word_of = (node) => (node.up ? (node.bare ? "controller or driver" : "up") : node.state === "up" ? "silent" : node.state);
+const word_of = (node) => (node.up ? (node.bare ? (node.name.startsWith("driver") ? "driver" : "controller") : "up") : node.state === "up" ? "silent" : node.state);
 
 const panels = [];
 const panel = (name, body) => panels.push({ name, body });
@@ -368,14 +368,14 @@ panel("Cluster", (state) => {
   const now = model.samples[model.samples.length - 1] || {}, nodes = list(state.nodes);
   const small = (title, key, format) => lines(title, [{ name: title, points: curve(key) }], { format });
   return [...sentences(state),
-    facts([["nodes", states_of(nodes)], ["examples/s", count(now.rate)], ["local share", share(now.near)],
-      ["sent/s", bytes(now.wire)], ["pull p99", seconds(now.p99)], ["memory", bytes(now.rss)],
-      ["fullest cap", now.memory === undefined ? "no cap" : share(now.memory)], ["membership", String(state.view ?? "–")]]),
-    make("div", { class: "grid" }, small("Examples a second", "rate", count), loss_chart(false),
-      small("Local share of accesses", "near", share), small("Bytes sent a second", "wire", bytes),
-      small("Waiting pulls, 99 of 100 below", "p99", seconds), small("Memory of all nodes", "rss", bytes)),
-    make("div", { class: "card" }, make("h2", {}, "Newest events"),
-      rows_table("Newest events", ["time", "kind", "node", "what happened"], event_rows(list(state.events).slice(-8).reverse())))];
+    facts([["members", states_of(nodes)], ["examples/s", count(now.rate)], ["local accesses", share(now.near)],
+      ["sent/s", bytes(now.wire)], ["pull p99", seconds(now.p99)], ["resident memory", bytes(now.rss)],
+      ["of memory cap", now.memory === undefined ? "no cap" : share(now.memory)], ["view", String(state.view ?? "–")]]),
+    make("div", { class: "grid" }, small("Throughput (examples/s)", "rate", count), loss_chart(false),
+      small("Local access ratio (%)", "near", share), small("Network traffic (B/s)", "wire", bytes),
+      small("Pull latency, p99", "p99", seconds), small("Resident memory, all nodes", "rss", bytes)),
+    make("div", { class: "card" }, make("h2", {}, "Latest events"),
+      rows_table("Latest events", ["time", "kind", "node", "event"], event_rows(list(state.events).slice(-8).reverse())))];
 });
 
 panel("Nodes", (state) => {
@@ -393,26 +393,26 @@ panel("Nodes", (state) => {
   const cell = (node, peer, key) => { const l = list(node.links).find((link) => link.peer === peer); return l ? l[key] : null; };
   return [make("div", { class: "card" }, make("h2", {}, "Nodes"), rows_table("Nodes", ["node", "state", "workers", "memory", "of cap", "processor",
     "store busy", "mail", "messages/s", "busiest"], rows, [2, 3, 5, 6, 7, 8])),
-    make("div", { class: "grid" }, lines("Processor time, share of one core", [...cpu].slice(0, 24).map(([name, points]) => ({ name, points })), { format: share, named: true })),
-    heat("Bytes sent a second, from row to column", names, linked.map((n) => ({ name: n.name, values: names.map((p) => cell(n, p, "sent")) })), (v) => (v === null ? "" : bytes(v))),
-    heat("Round trips", names, linked.map((n) => ({ name: n.name, values: names.map((p) => cell(n, p, "round_trip_s")) })), (v) => (known(v) ? seconds(v) : ""))];
+    make("div", { class: "grid" }, lines("CPU usage (% of one core)", [...cpu].slice(0, 24).map(([name, points]) => ({ name, points })), { format: share, named: true })),
+    heat("Network traffic between nodes (B/s, row = sender)", names, linked.map((n) => ({ name: n.name, values: names.map((p) => cell(n, p, "sent")) })), (v) => (v === null ? "" : bytes(v))),
+    heat("Round-trip time (row = sender)", names, linked.map((n) => ({ name: n.name, values: names.map((p) => cell(n, p, "round_trip_s")) })), (v) => (known(v) ? seconds(v) : ""))];
 });
 
 panel("Tables", (state) => {
   const tables = list(state.tables);
-  if (tables.length === 0) return [make("p", { class: "soft" }, "There is no table.")];
+  if (tables.length === 0) return [make("p", { class: "soft" }, "No tables.")];
   const nodes = list(state.nodes).filter((n) => !n.bare).map((n) => n.name);
   const near = (t) => { const a = t.pulls_local + t.pushes_local, b = a + t.pulls_remote + t.pushes_remote; return b > 0 ? a / b : null; };
   return [make("div", { class: "card" }, make("h2", {}, "Tables"), rows_table("Tables", ["table", "rows", "memory", "pulls/s", "pushes/s", "local", "sent/s", "moves/s", "not finite/s"],
     tables.map((t) => [t.name, count(t.rows), bytes(t.bytes), count(t.pulls_local + t.pulls_remote), count(t.pushes_local + t.pushes_remote), share(near(t)),
       bytes(t.wire), count(t.moves), { text: count(t.not_finite), class: t.not_finite > 0 ? "bad" : "" }]), [1, 2, 3, 4, 5, 6, 7, 8])),
     heat("Rows by node", nodes, tables.map((t) => ({ name: t.name, values: nodes.map((n) => (list(t.parts).find((p) => p.node === n) || {}).rows ?? null) })), (v) => (v === null ? "" : count(v))),
-    heat("Keys from other nodes, a second", nodes, tables.map((t) => ({ name: t.name, values: nodes.map((n) => (list(t.parts).find((p) => p.node === n) || {}).far ?? null) })), (v) => (v === null ? "" : count(v))),
-    make("div", { class: "card" }, make("h2", {}, "Hottest keys"), rows_table("Hottest keys", ["table", "key", "of accesses", "used on"],
+    heat("Remote keys (keys/s)", nodes, tables.map((t) => ({ name: t.name, values: nodes.map((n) => (list(t.parts).find((p) => p.node === n) || {}).far ?? null) })), (v) => (v === null ? "" : count(v))),
+    make("div", { class: "card" }, make("h2", {}, "Hottest keys"), rows_table("Hottest keys", ["table", "key", "share of accesses", "used on"],
       tables.flatMap((t) => list(t.hot).map((h) => [t.name, h.key, share(h.share), list(h.users).join(", ")])), [1, 2]))];
 });
 
-const PARTS = ["working", "barrier", "chunk", "driver", "report", "messages and the rest"];
+const PARTS = ["working", "barrier", "chunk", "driver", "report", "messages and other"];
 
 // What the sentence about the run rests on: the time of all its workers together.
 function split_of(state, run) {
@@ -422,9 +422,9 @@ function split_of(state, run) {
 
 panel("Workers", (state) => {
   const runs = list(state.runs).filter((r) => list(r.workers).length > 0);
-  if (runs.length === 0) return [make("p", { class: "soft" }, "No run has workers.")];
+  if (runs.length === 0) return [make("p", { class: "soft" }, "No run with workers.")];
   return runs.flatMap((run) => [
-    stacked(`${run.name}: where workers' time goes`, PARTS, run.workers.map((w) => ({ name: `${w.rank} on ${w.node}`,
+    stacked(`${run.name}: worker time by activity`, PARTS, run.workers.map((w) => ({ name: `${w.rank} on ${w.node}`,
       parts: [w.work, w.waits.barrier, w.waits.chunk, w.waits.driver, w.waits.report, w.rest] }))),
     ...split_of(state, run),
     make("div", { class: "card" }, make("h2", {}, `Workers of ${run.name}`), rows_table(`Workers of ${run.name}`, ["worker", "node", "state", "reports"],
@@ -476,9 +476,9 @@ function saved_runs() {
     return [box, r.id, r.name || r.job || "", { text: r.state, class: r.state === "failed" || r.state === "lost" ? "bad" : "" }, known(r.started_at) ? new Date(r.started_at * 1000).toLocaleString("en-GB") : "",
       seconds(r.took_s), count(r.reports), count(r.loss), count(r.rate), [r.script, r.args].filter(Boolean).join(" "), r.why || "", log_button(r.id)];
   });
-  return make("div", { class: "card" }, make("h2", {}, `Runs in ${saved.directory || ".tide/runs"}, newest first: check those to draw`), saved.problem ? make("p", { class: "warn" }, saved.problem) : null,
-    rows_table("Saved runs", ["draw", "id", "run", "state", "began", "took", "reports", "loss", "examples/s", "script", "why", "log"], rows, [5, 6, 7, 8]),
-    read ? make("h2", {}, `Log of ${read.id}`) : null, read ? make("pre", { id: "run-log" }, read.lines.join("\n") || "nothing was printed") : null);
+  return make("div", { class: "card" }, make("h2", {}, `Runs in ${saved.directory || ".tide/runs"}, newest first (check to draw)`), saved.problem ? make("p", { class: "warn" }, saved.problem) : null,
+    rows_table("Saved runs", ["draw", "id", "run", "state", "started", "duration", "reports", "loss", "examples/s", "script", "reason", "log"], rows, [5, 6, 7, 8]),
+    read ? make("h2", {}, `Log of ${read.id}`) : null, read ? make("pre", { id: "run-log" }, read.lines.join("\n") || "no output") : null);
 }
 
 function saved_series() {
@@ -489,7 +489,7 @@ function loss_chart(wide) {
   const series = [...model.losses].map(([name, c]) => ({ name, points: c.points.map((p) => [by_time && wide ? p[2] : p[0], p[1]]) }));
   if (wide) series.push(...saved_series());
   return lines("Loss", series, { format: count, zero: false, named: true, width: wide ? 960 : 480, height: wide ? 300 : 150,
-    x: by_time && wide ? seconds : (x) => "report " + x, xname: by_time && wide ? "time" : "report", empty: "no run has told a loss yet" });
+    x: by_time && wide ? seconds : (x) => "report " + x, xname: by_time && wide ? "time" : "report", empty: "no loss reported yet" });
 }
 
 panel("Runs", (state) => {
@@ -502,15 +502,15 @@ panel("Runs", (state) => {
   }
   const button = make("button", { type: "button" }, by_time ? "over reports" : "over time");
   button.addEventListener("click", () => { by_time = !by_time; show(); });
-  return [make("div", { class: "card" }, make("h2", {}, "Runs that go on"), rows_table("Runs that go on", ["run", "state", "report", "loss", "examples/s", "for", "why", "directory"],
+  return [make("div", { class: "card" }, make("h2", {}, "Active runs"), rows_table("Active runs", ["run", "state", "report", "loss", "examples/s", "duration", "reason", "directory"],
     runs.map((r) => [r.name, r.state, count(r.reports), r.diverged ? { text: "NaN", class: "bad" } : count(r.loss), count(r.rate), seconds(r.elapsed), r.why || "", r.directory || ""]), [2, 3, 4, 5])),
     make("div", { class: "row" }, button), loss_chart(true), saved_runs(),
-    lines("Examples a second", [...rates].slice(0, 24).map(([name, points]) => ({ name, points })), { format: count, named: true, width: 960, height: 200 })];
+    lines("Throughput by run (examples/s)", [...rates].slice(0, 24).map(([name, points]) => ({ name, points })), { format: count, named: true, width: 960, height: 200 })];
 });
 
 let chosen = "", replayed = "", replay_text = "", replay_policy = "", asking = false, would = null;
 
-const both_texts = (r) => make("div", {}, make("p", { class: "soft" }, "wanted"), make("pre", {}, r.plan || "nothing"), make("p", { class: "soft" }, "seen"), make("pre", {}, r.view || "not told"));
+const both_texts = (r) => make("div", {}, make("p", { class: "soft" }, "proposed"), make("pre", {}, r.plan || "nothing"), make("p", { class: "soft" }, "observed"), make("pre", {}, r.view || "not recorded"));
 
 function would_cell(other, r) {
   const found = r.what === "decision" ? other.at.get(r.at + " " + r.seat) : undefined;
@@ -564,7 +564,7 @@ function replay_form(run) {
 
 panel("Policies", (state) => {
   const runs = list(state.runs).filter((r) => list(r.policies).length > 0);
-  if (runs.length === 0) return [make("p", { class: "soft" }, "No run that goes on has policies.")];
+  if (runs.length === 0) return [make("p", { class: "soft" }, "No active run with policies.")];
   const run = runs.find((r) => r.name === chosen) || runs[0];
   const d = model.decisions && model.decisions.run === run.name ? model.decisions : null;
   if (!d || Date.now() - d.at > (d.problem ? 15000 : 2000)) load_decisions(run.name);
@@ -574,18 +574,18 @@ panel("Policies", (state) => {
     make("div", { class: "card" }, make("h2", {}, "Seats"), rows_table("Seats", ["seat", "policy", "version", "decisions", "actions", "faults"],
       list(run.policies).map((p) => [p.seat, p.policy, p.version, count(p.decisions), count(p.actions), { text: count(p.faults), class: p.faults > 0 ? "bad" : "" }]), [3, 4, 5]))];
   const changes = list(state.events).filter((e) => e.kind === "policy");
-  out.push(lines("Examples a second, and what policies did", [{ name: "examples/s", points: model.samples.map((s) => [s.t, (list(s.runs).find((r) => r[0] === run.name) || [])[2]]) }],
+  out.push(lines("Throughput (examples/s) and policy changes", [{ name: "examples/s", points: model.samples.map((s) => [s.t, (list(s.runs).find((r) => r[0] === run.name) || [])[2]]) }],
     { format: count, width: 960, height: 180, marks: changes.map((e) => ({ x: e.time, text: e.text })) }));
-  if (changes.length > 0) out.push(make("div", { class: "card" }, make("h2", {}, "Swaps, guards, rollbacks"), rows_table("Swaps, guards, rollbacks", ["time", "kind", "node", "what happened"], event_rows(changes.slice(-20).reverse()))));
+  if (changes.length > 0) out.push(make("div", { class: "card" }, make("h2", {}, "Swaps, guards, rollbacks"), rows_table("Swaps, guards, rollbacks", ["time", "kind", "node", "event"], event_rows(changes.slice(-20).reverse()))));
   if (d && d.problem) out.push(make("p", { class: "warn" }, d.problem));
   if (d && d.data) {
     const other = would && would.run === run.name ? would : null;
-    const titles = ["at", "seat", "policy", "saw", "wanted", "got", "why"];
-    if (other) titles.push(other.policy + " would want");
-    out.push(make("div", { class: "card" }, make("h2", {}, "Decisions, newest first"), rows_table("Decisions", [...titles, "whole"],
+    const titles = ["at", "seat", "policy", "observed", "proposed", "applied", "reason"];
+    if (other) titles.push(other.policy + " would propose");
+    out.push(make("div", { class: "card" }, make("h2", {}, "Decisions, newest first"), rows_table("Decisions", [...titles, "full record"],
       list(d.data.decisions).slice(-40).reverse().map((r) => [seconds(r.at), r.seat, r.policy + (r.canary ? " (canary)" : ""), r.saw || "", r.wanted || "",
         { text: r.what === "decision" ? r.got : r.what, class: /^(rejected|fault|partial)/.test(r.got) ? "bad" : "" }, r.why || "",
-        ...(other ? [would_cell(other, r)] : []), r.plan || r.view ? folded("seen and wanted", () => both_texts(r)) : ""]))));
+        ...(other ? [would_cell(other, r)] : []), r.plan || r.view ? folded("view and plan", () => both_texts(r)) : ""]))));
   }
   out.push(replay_form(run.name));
   return out;
@@ -598,7 +598,7 @@ panel("Events", (state) => {
   const select = make("select", {}, make("option", { value: "" }, "all"), ...kinds.map((k) => make("option", { value: k, selected: k === wanted_kind ? "" : null }, k)));
   select.addEventListener("change", () => { wanted_kind = select.value; show(); });
   return [make("div", { class: "row" }, make("label", {}, "kind", select)),
-    make("div", { class: "card" }, make("h2", {}, "Events, newest first"), rows_table("Events, newest first", ["time", "kind", "node", "what happened"],
+    make("div", { class: "card" }, make("h2", {}, "Events, newest first"), rows_table("Events, newest first", ["time", "kind", "node", "event"],
       event_rows(events.filter((e) => !wanted_kind || e.kind === wanted_kind).reverse())))];
 });
 
@@ -632,18 +632,18 @@ function trace_card() {
   const go = make("button", { type: "button", id: "trace-go" }, `record ${TRACE_S} s`);
   go.addEventListener("click", record);
   return make("div", { class: "card" }, make("h2", {}, "Trace"), make("div", { class: "row" }, go,
-    make("span", { class: "soft" }, "what threads run and fibers wait for on all nodes, as a file")), make("p", { role: "status", id: "recorded" }, recorded));
+    make("span", { class: "soft" }, "threads and fibers of all nodes, as a file for ui.perfetto.dev")), make("p", { role: "status", id: "recorded" }, recorded));
 }
 
 panel("Log", () => {
   load_log();
-  if (!log) return [make("p", { class: "soft" }, "Asking the nodes.")];
+  if (!log) return [make("p", { class: "soft" }, "Reading the logs of the nodes.")];
   const LEVELS = ["debug", "info", "warn", "error"], select = make("select", {}, make("option", { value: "" }, "all"),
     ...LEVELS.slice(1).map((l) => make("option", { value: l, selected: l === level ? "" : null }, l)));
   select.addEventListener("change", () => { level = select.value; show(); });
   const lines = log.lines.filter((l) => !level || LEVELS.indexOf(l.level) >= LEVELS.indexOf(level)).reverse();
-  return [trace_card(), make("div", { class: "row" }, make("label", {}, "at least", select)), log.problem ? make("p", { class: "warn" }, log.problem) : null,
-    make("div", { class: "card" }, make("h2", {}, "Newest lines of the nodes' logs"), rows_table("Log", ["time", "level", "node", "text"],
+  return [trace_card(), make("div", { class: "row" }, make("label", {}, "minimum level", select)), log.problem ? make("p", { class: "warn" }, log.problem) : null,
+    make("div", { class: "card" }, make("h2", {}, "Latest log lines of the nodes"), rows_table("Log", ["time", "level", "node", "text"],
       lines.map((l) => [clock(l.time), { text: l.level, class: l.level === "error" ? "bad" : l.level === "warn" ? "warn" : "" }, l.node, l.text])))].filter(Boolean);
 });
 
@@ -703,7 +703,7 @@ function start() {
     tab.addEventListener("click", () => choose(i));
     tabs.append(tab);
   });
-  document.getElementById("panels").append(make("section", { id: "panel", role: "tabpanel", "data-panel": "" }, make("p", { class: "soft" }, "Waiting for the first look at the cluster.")));
+  document.getElementById("panels").append(make("section", { id: "panel", role: "tabpanel", "data-panel": "" }, make("p", { class: "soft" }, "Waiting for the first sample of the cluster.")));
   const kept = localStorage.getItem("tide-theme"), wish = matchMedia("(prefers-color-scheme: dark)");
   theme(kept ? kept === "dark" : wish.matches);
   wish.addEventListener("change", () => { if (!localStorage.getItem("tide-theme")) theme(wish.matches); });
