@@ -200,7 +200,7 @@ function chart.svg(charts)
   return table.concat(out, "\n")
 end
 
----Writes charts below each other as an SVG file, and creates its directory if that is missing.
+---Writes charts below each other as an SVG file, and creates its directories if they are missing.
 ---@param path string
 ---@param charts table as of chart.svg
 ---@return true|nil, table? err

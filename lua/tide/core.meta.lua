@@ -220,7 +220,7 @@ function core.input_ended() end       --> has standard input ended?
 function core.process(argv, options) end --> {output=, survive=, input=}; input: a pipe that this process holds; handle: h:pid(), h:signal(n), h:ended() -> nil | {status=, signal=}
 function core.file_read(path) end     --> string | nil, err
 function core.file_write(path, text, own) end --> atomic: temporary, fsync, rename; own: nobody else may read it
-function core.mkdir(path, mode) end   -- permission bits, default 0777 less the umask; true if it exists
+function core.mkdir(path, mode) end   -- and those above it; permission bits, default 0777 less the umask; true if it exists
 function core.file_list(path) end
 function core.disk_room(path) end     --> bytes that this user may still write where it lies | nil, err
 function core.file_remove(path) end
@@ -262,6 +262,7 @@ function core.wordnet(directory, options) end --> {entities=, relations=, parts=
 core.mutant = nil
 function core.simulated() end         --> whether a world is open, whether this program (tide-sim) could open one
 function core.sim_open(world) end     --> true | nil, err; {seed=, latency_min=, latency_max= (s), nic= (bytes/s, 0: none), flows=, trace=path}
+function core.sim_files(node) end     --> {[path] = content} of the files on its disk
 function core.sim_report() end        --> {seed=, virtual_s=, events=, hash=, faults=, faults_missed=, flows=, flow_computations=, flow_splits=, latency_min=, latency_max=, nic=} | nil
 function core.sim_close() end
 function core.sim_node(o) end         --> handle; {name=, cluster=, join=, workers=, no_store=, queue_limit=, memory=, rate_operations=, rate_bytes=}: made soon, in place of a process

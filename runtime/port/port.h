@@ -274,6 +274,9 @@ struct tide_sim_disk {
     uint64_t capacity;                 /* bytes of all files; a write beyond fails with ENOSPC; 0: no limit */
 };
 void tide_sim_set_disk(struct tide_sim *sim, const char *node, const struct tide_sim_disk *disk); /* NULL: every node */
+/* Calls `each` for every file on a node's disk, sorted by path; the bytes are lent. A code other than 0 ends it. */
+int tide_sim_files(struct tide_sim *sim, const char *node,
+                   int (*each)(void *arg, const char *path, const void *data, size_t size), void *arg);
 /* How short a node is of memory: probabilities that an allocation of its turns fails. */
 struct tide_sim_memory {
     double asked; /* of what its users call: it reports ENOMEM */

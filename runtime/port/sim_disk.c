@@ -373,6 +373,19 @@ int tide__sim_directory_sync(struct tide_port *port, const char *path) {
     return 0;
 }
 
+int tide_sim_files(struct tide_sim *sim, const char *name,
+                   int (*each)(void *arg, const char *path, const void *data, size_t size), void *arg) {
+    const struct sim_node *node = tide__sim_find_node(sim, name);
+    int code = 0;
+    for (size_t i = 0; node && i < node->names.count && code == 0; i++) {
+        const struct sim_inode *inode = node->names.list[i].inode;
+        if (!inode->directory) {
+            code = each(arg, node->names.list[i].path, inode->data, inode->size);
+        }
+    }
+    return code;
+}
+
 /* ---- what tests ask for ---- */
 
 void tide_sim_set_disk(struct tide_sim *sim, const char *name, const struct tide_sim_disk *disk) {

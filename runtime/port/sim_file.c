@@ -59,7 +59,7 @@ static int create(struct sim_node *node, const char *path, bool directory, struc
     return code;
 }
 
-/* A relative path's parent is the working directory, which is there. */
+/* A relative path's parent is the working directory, which is there; so are the directories of the world's input. */
 static bool parent_exists(const struct sim_node *node, const char *path) {
     const char *slash = strrchr(path, '/');
     if (!slash || slash == path) {
@@ -71,8 +71,12 @@ static bool parent_exists(const struct sim_node *node, const char *path) {
     }
     parent[slash - path] = '\0';
     const struct sim_inode *inode = find(node, parent);
+    struct tide_port *input = node->sim->options.input;
+    struct tide_file_info info = {0};
+    const bool found = inode ? inode->directory
+                             : input && input->ops->file_info(input, parent, &info) == 0 && info.directory;
     tide_free(parent);
-    return inode && inode->directory;
+    return found;
 }
 
 static void make_present(struct sim_node *node, const char *path) {

@@ -129,11 +129,21 @@ static int core_file_write(lua_State *L) {
     return done(L, write_file(port, path, temporary, data, size, lua_isboolean(L, 3) && lua_toboolean(L, 3)));
 }
 
+/* The directory and those above it that are missing. */
 static int core_mkdir(lua_State *L) {
     struct tide_port *port = tide__lua_host(L)->port;
+    size_t size;
+    const char *path = luaL_checklstring(L, 1, &size);
     lua_Integer mode = luaL_optinteger(L, 2, 0777); /* less the umask */
     luaL_argcheck(L, mode >= 0 && mode <= 0777, 2, "permission bits");
-    return done(L, port->ops->file_mkdir(port, luaL_checkstring(L, 1), (unsigned)mode));
+    int code = 0;
+    for (size_t at = 1; at < size && code == 0; at++) {
+        if (path[at] == '/' && path[at - 1] != '/') {
+            code = port->ops->file_mkdir(port, lua_pushlstring(L, path, at), (unsigned)mode);
+            lua_pop(L, 1);
+        }
+    }
+    return done(L, code ? code : port->ops->file_mkdir(port, path, (unsigned)mode));
 }
 
 static int core_file_remove(lua_State *L) {

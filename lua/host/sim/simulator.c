@@ -643,6 +643,23 @@ static int core_sim_open(lua_State *L) {
     return 1;
 }
 
+static int push_file(void *arg, const char *path, const void *data, size_t size) {
+    lua_State *L = arg;
+    lua_pushlstring(L, data ? data : "", size);
+    lua_setfield(L, -2, path);
+    return 0;
+}
+
+/* core.sim_files(node) -> {[path] = content} of the files on its disk */
+static int core_sim_files(lua_State *L) {
+    const char *node = luaL_checkstring(L, 1);
+    lua_newtable(L);
+    if (world.sim) {
+        (void)tide_sim_files(world.sim, node, push_file, L);
+    }
+    return 1;
+}
+
 static int core_sim_close(lua_State *L) {
     if (!tide__lua_host(L)->program || tide__lua_host(L)->node) {
         return luaL_error(L, "sim_close: the program's node still runs");
@@ -762,6 +779,7 @@ void tide__lua_open_simulator(lua_State *L) {
         {"simulated", core_simulated},
         {"sim_open", core_sim_open},
         {"sim_close", core_sim_close},
+        {"sim_files", core_sim_files},
         {"sim_report", core_sim_report},
         {"sim_node", core_sim_node},
         {"sim_ended", core_sim_ended},

@@ -38,15 +38,6 @@ local function make(path)
   if not ok then errors.raise("T0802", ("%s: %s"):format(path, err.message)) end
 end
 
-local function make_all(path)
-  local at = path:sub(1, 1) == "/" and "/" or ""
-  for part in path:gmatch("[^/]+") do
-    at = at .. part
-    make(at)
-    at = at .. "/"
-  end
-end
-
 ---The directory of the keys that is meant: the named one, or the only one below ./keys.
 ---@param wanted? string
 ---@return string|nil directory, table? err
@@ -112,7 +103,7 @@ function keys.init(cluster, directory)
   return guarded(function()
     local certificate, key = core.keys_authority(cluster)
     if not certificate then errors.raise("T0802", key.message) end
-    make_all(directory .. "/ca")
+    make(directory .. "/ca")
     write(directory .. "/ca/key.pem", key)
     write(directory .. "/ca/ca.pem", certificate)
     return {

@@ -29,6 +29,7 @@ local function words_of(context, seed, more)
     if o[name] then words[#words + 1] = ("--%s=%s"):format(name, o[name]) end
   end
   if o.profile then words[#words + 1] = "--profile=" .. o.profile end
+  if o.no_files then words[#words + 1] = "--no-files" end
   for _, setting in ipairs(o.set or {}) do words[#words + 1] = "--set=" .. setting end
   for _, limit in ipairs(o.limit or {}) do words[#words + 1] = "--limit=" .. limit end
   if o.draw_limits then words[#words + 1] = ("--draw-limits=%g"):format(o.draw_limits) end
@@ -130,6 +131,23 @@ local function write_costs(context, path)
   return true
 end
 
+---Leaves what the script wrote where it said: files of the driver's disk, but for those of runs.
+---@return true|nil, tide.error? err
+local function leave_files(context)
+  local files <const> = context.core.sim_files "driver"
+  for _, path in ipairs(require("tide.text").sorted_keys(files)) do
+    if not path:find "^%.tide/" then
+      local directory <const> = path:match "^(.+)/[^/]*$"
+      local ok, err = true, nil
+      if directory then ok, err = context.core.mkdir(directory) end
+      if ok then ok, err = context.core.file_write(path, files[path]) end
+      if not ok then return nil, errors.from(err, "T0205") end
+      context:say(("sim: %s, %d bytes"):format(path, #files[path]))
+    end
+  end
+  return true
+end
+
 local function finish(context, exit)
   local report = context.core.sim_report()
   report.schema, report.exit = "tide.sim/1", exit
@@ -172,12 +190,12 @@ local function simulate(context)
     trace = o.trace, given = {nodes = o.nodes ~= nil or nil, workers = o.workers ~= nil or nil,
                               trace = o.trace ~= nil or nil},
   }
-  if o.calibrate and exit == 0 then
-    local written, problem = write_costs(context, o.calibrate)
-    if not written then
-      context.core.sim_close()
-      return nil, problem
-    end
+  local written, problem = true, nil
+  if not o.no_files then written, problem = leave_files(context) end
+  if written and o.calibrate and exit == 0 then written, problem = write_costs(context, o.calibrate) end
+  if not written then
+    context.core.sim_close()
+    return nil, problem
   end
   return finish(context, exit)
 end
@@ -235,7 +253,7 @@ local function run_seeds(context, first, last)
   local next_seed = first
   while next_seed <= last or #running > 0 do
     while next_seed <= last and #running < (context.options.jobs or 1) do
-      local run, err = start(context, next_seed, {"--json"})
+      local run, err = start(context, next_seed, {"--json", "--no-files"})
       if not run then return nil, err end
       running[#running + 1] = run
       next_seed = next_seed + 1
@@ -285,7 +303,7 @@ local function run_twice(context, more)
   local results, traces = {}, {}
   for i = 1, 2 do
     local path = os.tmpname()
-    local options = {"--json", "--trace-events=" .. path}
+    local options = {"--json", "--no-files", "--trace-events=" .. path}
     for _, word in ipairs(more) do options[#options + 1] = word end
     local run, err = start(context, context.options.seed, options)
     if not run then return nil, err end
@@ -401,6 +419,7 @@ return {
     {name = "net", type = "string", value = "FILE", doc = "Lua file that returns the network, as for sim.net"},
     {name = "calibrate", type = "string", value = "FILE",
      doc = "measure what this run computes and write the costs there, for sim.compute"},
+    {name = "no-files", doc = "leave what the script writes on the simulated disk, as with --seeds"},
     {name = "nodes", type = "integer", min = 1, max = 4095, doc = "nodes, if the script does not say"},
     {name = "workers", short = "w", type = "integer", min = 1, max = 256,
      doc = "workers of each node, if the script does not say"},

@@ -16,13 +16,6 @@ function history.path(getenv)
   return state and state .. "/tide/history.jsonl" or nil
 end
 
--- Makes the directories of a path that are missing.
-local function make_directories(path)
-  for at in path:gmatch "()/" do
-    if at > 1 then core.mkdir(path:sub(1, at - 1), 448) end -- 0700
-  end
-end
-
 ---May the line be kept? Not if it begins with a blank, or seems to hold a secret.
 ---@param line string
 ---@return boolean
@@ -52,7 +45,7 @@ end
 
 -- The file is rewritten, private from the start, when it is new or has grown over twice its limit.
 local function rewrite(self)
-  make_directories(self.path)
+  core.mkdir(self.path:match "^(.*)/", 448) -- 0700
   local lines = {}
   for i = math.max(1, #self.entries - ENTRIES_MAX + 1), #self.entries do
     lines[#lines + 1] = core.json_encode(self.entries[i])

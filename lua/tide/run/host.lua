@@ -28,12 +28,10 @@ local SUBMIT_FIELDS <const> = {args = true, grace = true, slots = true, memory =
 ---@return string path
 function run_host.make_directory(id)
   local path = RUNS .. "/" .. id
-  for _, directory in ipairs {".tide", RUNS, path} do
-    local ok, err = core.mkdir(directory)
-    if not ok and err and err.name ~= "EEXIST" then
-      error(errors.new("T0403", {message = ("the run's log cannot be kept here: %s"):format(err.message),
-        where = path, state = "nothing was started", help = "run it in a directory that you may write to"}), 0)
-    end
+  local ok, err = core.mkdir(path)
+  if not ok then
+    error(errors.new("T0403", {message = ("the run's log cannot be kept here: %s"):format(err.message),
+      where = path, state = "nothing was started", help = "run it in a directory that you may write to"}), 0)
   end
   return path
 end
