@@ -1742,7 +1742,7 @@ local tide_chart_module = {}
 ---@return string svg
 function tide_chart_module.svg(charts) end
 
----Writes charts below each other as an SVG file, and creates its directory if that is missing.
+---Writes charts below each other as an SVG file, and creates its directories if they are missing.
 ---@param path string
 ---@param charts table as of chart.svg
 ---@return true|nil, table? err

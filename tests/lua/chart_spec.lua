@@ -43,4 +43,44 @@ describe("a chart", function()
     assert.match(">100</text>", svg)
     assert.equal(2, count(svg, "<circle"))
   end)
+
+  it("has powers of ten on both axes, with 2 and 5 between where they are few", function()
+    local svg = chart.svg {{log_x = true, log_y = true, series = {{name = "a", points = {{1, 1}, {10, 1e6}}}}}}
+    assert.match('middle" class="tick">2</text>', svg)
+    assert.match('middle" class="tick">10</text>', svg)
+    assert.match('end" class="tick">1e6</text>', svg)
+    assert.is_nil(svg:find('end" class="tick">2</text>', 1, true))
+    svg = chart.svg {{log_x = true, series = {{name = "a", points = {{1, 1}, {100, 2}, {10, 3}}}}}}
+    local places = {}
+    for x in svg:gmatch '<circle cx="([%d.]+)"' do places[#places + 1] = tonumber(x) end
+    assert.near((places[1] + places[2]) / 2, places[3], 0.11) -- 10 lies in the middle of 1 and 100
+  end)
+
+  it("draws marks without a line, each series another one", function()
+    local svg = chart.svg {{series = {{name = "ours", points = {{0, 1}, {1, 2}}},
+                                      {name = "published", marks = true, points = {{0, 1}, {1, 2}}},
+                                      {name = "other", marks = true, points = {{0, 1}}}}}}
+    assert.equal(1, count(svg, "<polyline"))
+    assert.equal(2, count(svg, "<circle"))
+    local shapes = {}
+    for d in svg:gmatch '<path d="([^"]*)"' do shapes[d] = (shapes[d] or 0) + 1 end
+    local counts = {}
+    for _, n in pairs(shapes) do counts[#counts + 1] = n end
+    table.sort(counts)
+    assert.same({2, 3}, counts) -- one of each in the legend
+  end)
+
+  it("draws what lies between low and high as a band of a line and as bars of marks", function()
+    local points = {{0, 2, 1, 4}, {1, 3, 2, 8}}
+    local svg = chart.svg {{series = {{name = "a", points = points}}}}
+    assert.equal(1, count(svg, "<polygon"))
+    assert.match(">8</text>", svg) -- the axis covers it
+    svg = chart.svg {{series = {{name = "a", points = points, marks = true}}}}
+    assert.equal(0, count(svg, "<polygon"))
+    assert.equal(2, count(svg, 'd="M[%d.]+ [%d.]+V'))
+  end)
+
+  it("has a note, escaped", function()
+    assert.match('class="note">seed 1 &lt;b&gt;</text>', chart.svg {{note = "seed 1 <b>", series = {}}})
+  end)
 end)
