@@ -73,8 +73,8 @@ static bool parent_exists(const struct sim_node *node, const char *path) {
     const struct sim_inode *inode = find(node, parent);
     struct tide_port *input = node->sim->options.input;
     struct tide_file_info info = {0};
-    const bool found = inode ? inode->directory
-                             : input && input->ops->file_info(input, parent, &info) == 0 && info.directory;
+    const bool found =
+        inode ? inode->directory : input && input->ops->file_info(input, parent, &info) == 0 && info.directory;
     tide_free(parent);
     return found;
 }
