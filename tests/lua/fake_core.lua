@@ -156,6 +156,7 @@ function fake.sim_open(world)
   fake.world = world
   return true
 end
+function fake.sim_files() return {} end
 function fake.sim_report()
   return {seed = fake.world.seed, virtual_s = 0.5, events = 7, faults = 0, faults_missed = 0, flows = 0,
     hash = ("0"):rep(16)}
