@@ -11,7 +11,7 @@ function tide_nn.select(condition, a, b) end
 ---@param name string
 ---@param build fun(p: tide.nn.program) declares inputs, values, outputs and loss; runs once
 ---@return tide.nn.program
-function tide_nn.program(name, build) end
+function tide_nn.program(name, build, of_inputs) end
 
 ---A layer of one's own: build(program, x, layer) declares parameters by layer.param(what, dims, init).
 ---@param kind string named in errors
@@ -377,6 +377,22 @@ function tide_nn_value:sum(over) end
 
 ---The same elements under other dims (without the batch).
 function tide_nn_value:reshape(...) end
+
+---An operation of one's own, of values: `forward(x, ...)` gives y (or a list of values) and perhaps what backward is
+---to keep; `backward(g, saved, x, ..., y)` gives a gradient for each operand, of its shape, or nil for none. Both are
+---built of the operations of tide.nn, from their arguments alone.
+---@param o {name: string, forward: function, backward?: function}
+---@return tide.nn.operation|fun(...: tide.nn.value): tide.nn.value
+function tide_nn.operation(o) end
+
+---Compares the gradients of a function of values with central differences in float64, at some elements of each input.
+---Raises where one differs by more than 1e-6 of the input's largest gradient, where the same call gives other bits, or
+---where all elements lie at kinks. `f` is an nn.operation or any function of values.
+---@param f function
+---@param inputs table[] tensors of equally many rows, or {tensor, dims...} for dims behind the rows; i32: an index
+---@param o? {samples?: integer, tolerance?: number} samples: elements of each input (20); tolerance: 1e-6
+---@return {checked: integer, skipped: integer, worst: number} worst: difference over the input's largest gradient
+function tide_nn.check_gradient(f, inputs, o) end
 
 ---Where condition is not 0 the first, else the second: nn.select.
 function tide_nn.where(condition, a, b) end

@@ -132,8 +132,18 @@ void tide__graph_accumulate(struct tide_program *p) {
 
 /* ---- views of columns ---- */
 
+/* Whether operand i of a region is read row by row: a number a row is read densely. */
+static bool is_full(const struct tide_region *region, size_t i) {
+    for (size_t s = 0; s < region->source_count; s++) {
+        if (region->kind[s] != TIDE_SOURCE_CONSTANT && i-- == 0) {
+            return region->kind[s] == TIDE_SOURCE_FULL;
+        }
+    }
+    return false;
+}
+
 static bool takes_views(const struct node *node, size_t i) {
-    return (node->code == TIDE_OP_MAP) || (node->code == TIDE_OP_MM && i < 2) ||
+    return (node->code == TIDE_OP_MAP && is_full(&node->attributes.region, i)) || (node->code == TIDE_OP_MM && i < 2) ||
            (node->code == TIDE_OP_ATTENTION && i < 3) || (node->code == TIDE_OP_ATTENTION_DX && i < 5) ||
            ((node->code == TIDE_OP_GATHER || node->code == TIDE_OP_GATHER_SUM || node->code == TIDE_OP_GATHER_MAX) &&
             i == 0);

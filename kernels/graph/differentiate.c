@@ -408,12 +408,68 @@ static void mark_needed(struct walk *w, bool of_inputs) {
     }
 }
 
+/* A gradient that nobody made: zeros of the value's shape. */
+static uint32_t zeros(struct walk *w, uint32_t value) {
+    return tide__walk_map(w, TIDE_MICRO_SELECT, map_constant(w, TIDE_MICRO_MUL, 0, value), NONE, NONE);
+}
+
+static void check_gradient(struct walk *w, const struct group *group, size_t i, uint32_t made) {
+    const struct value *x = &w->p->values[group->in[i]], *g = &w->p->values[made < w->p->value_count ? made : 0];
+    char is[80], wanted[80];
+    if (made >= w->p->value_count || !same_dims(x, g) || g->type != x->type) {
+        tide_program_shape(w->p, group->in[i], wanted, sizeof(wanted));
+        tide_program_shape(w->p, made < w->p->value_count ? made : 0, is, sizeof(is));
+        w->error = tide__graph_wrong(w->p, "backward of %s: gradient %zu is %s, and its operand %s", group->name, i + 1,
+                                     is, wanted);
+    }
+}
+
+/* At a group's last operation everybody who reads its outputs has been visited. */
+static void visit_group(struct walk *w, size_t n) {
+    const struct group group = w->p->groups[w->p->nodes[n].group - 1];
+    uint32_t g[TIDE_OP_OUTPUTS], by[TIDE_OP_INPUTS];
+    bool any = false;
+    for (size_t o = 0; o < group.out_count; o++) {
+        any = any || (w->gradient[group.out[o]] != NONE && w->needed[group.out[o]]);
+    }
+    if (n != group.last || !any) {
+        return;
+    }
+    if (!w->derive) {
+        w->error = tide__graph_wrong(w->p, "operation %s: nobody says what its gradients are", group.name);
+        return;
+    }
+    for (size_t o = 0; o < TIDE_OP_OUTPUTS; o++) {
+        g[o] = NONE;
+    }
+    for (size_t o = 0; o < group.out_count; o++) {
+        g[o] = w->gradient[group.out[o]] == NONE ? zeros(w, group.out[o]) : w->gradient[group.out[o]];
+    }
+    for (size_t i = 0; i < group.in_count; i++) {
+        by[i] = NONE;
+    }
+    char at[AT_SIZE];
+    memcpy(at, w->p->at, sizeof(at));
+    w->error = w->error == 0 ? w->derive->group(w->derive->arg, w->p->nodes[n].group - 1, g, by) : w->error;
+    memcpy(w->p->at, at, sizeof(at));
+    for (size_t i = 0; i < group.in_count && w->error == 0; i++) {
+        if (by[i] != NONE && w->needed[group.in[i]]) {
+            check_gradient(w, &group, i, by[i]);
+            tide__walk_add(w, group.in[i], by[i]);
+        }
+    }
+}
+
 static void visit(struct walk *w, size_t n) {
     struct node node = w->p->nodes[n];
     w->node = &node;
     w->p->layer = node.layer;
     w->p->kind = node.kind;
     memcpy(w->p->at, node.at, sizeof(w->p->at));
+    if (node.group != 0) {
+        visit_group(w, n);
+        return;
+    }
     if (tide_op_is_loss(node.code)) {
         if (w->needed[node.in[0]]) {
             tide__walk_add(w, node.in[0], node.out[1]);
@@ -484,7 +540,7 @@ static void resolve(struct walk *w, size_t count, const uint32_t *carried) {
         uint32_t g = w->gradient[x];
         if (g == NONE) { /* nothing depends on it smoothly */
             w->p->kind = w->p->values[x].kind;
-            g = tide__walk_map(w, TIDE_MICRO_SELECT, map_constant(w, TIDE_MICRO_MUL, 0, x), NONE, NONE);
+            g = zeros(w, x);
         }
         w->p->values[carried[n]].alias = g;
     }
@@ -561,6 +617,10 @@ static int finish(struct walk *w, bool of_inputs) {
 }
 
 int tide_program_differentiate(struct tide_program *p, bool of_inputs) {
+    return tide_program_derive(p, of_inputs, NULL);
+}
+
+int tide_program_derive(struct tide_program *p, bool of_inputs, const struct tide_derive *derive) {
     if (p->differentiated || p->loss_count == 0) {
         return tide__graph_wrong(p, p->differentiated ? "the program is differentiated already"
                                                       : "the program has no loss");
@@ -569,7 +629,7 @@ int tide_program_differentiate(struct tide_program *p, bool of_inputs) {
     if (joined != 0) {
         return joined;
     }
-    struct walk w = {.p = p, .values = p->value_count};
+    struct walk w = {.p = p, .values = p->value_count, .derive = derive};
     w.gradient = tide_alloc(p->value_count * sizeof(*w.gradient));
     w.needed = tide_alloc_zero(p->value_count, sizeof(*w.needed));
     if (!w.gradient || !w.needed) {

@@ -59,8 +59,17 @@ struct node { /* one operation */
     uint8_t in_count, out_count;
     uint32_t in[TIDE_OP_INPUTS], out[TIDE_OP_OUTPUTS];
     uint32_t layer;
+    uint32_t group; /* 1 + its number; 0: none */
     struct tide_attributes attributes;
     char at[AT_SIZE];
+};
+
+/* Operations that are differentiated as one, by what a script says. They follow each other. */
+struct group {
+    char name[NAME_SIZE];
+    uint8_t in_count, out_count;
+    uint32_t in[TIDE_OP_INPUTS], out[TIDE_OP_OUTPUTS];
+    uint32_t last; /* operation */
 };
 
 struct layer {
@@ -84,6 +93,9 @@ struct tide_program {
     struct output *outputs;
     uint32_t *parameters, *states; /* values, in the order they were declared */
     uint32_t *losses;              /* operations */
+    struct group *groups;
+    size_t group_count, group_room;
+    uint32_t group; /* of what is appended now: 1 + its number */
     size_t value_count, node_count, layer_count, output_count, parameter_count, state_count, loss_count;
     size_t value_room, node_room, layer_room, output_room, parameter_room, state_room, loss_room;
     size_t keys, state_elements;

@@ -63,7 +63,8 @@ struct walk {
     bool *needed;       /* by value */
     size_t values;      /* of the forward list: what is appended has no gradient */
     const struct node *node;
-    uint32_t g; /* gradient of the node's first output */
+    uint32_t g;                       /* gradient of the node's first output */
+    const struct tide_derive *derive; /* of groups; NULL: there are none */
     int error;
 };
 

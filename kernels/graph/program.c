@@ -44,6 +44,7 @@ void tide_program_destroy(struct tide_program *p) {
         tide_free(p->parameters);
         tide_free(p->states);
         tide_free(p->losses);
+        tide_free(p->groups);
         tide_free(p->children);
         tide_free(p->tables);
         tide_free(p->made);
@@ -73,11 +74,13 @@ int tide__graph_copy(const struct tide_program *p, struct tide_program **out) {
     q->parameters = copy_of(p->parameters, p->parameter_count, sizeof(*p->parameters), &q->parameter_room);
     q->states = copy_of(p->states, p->state_count, sizeof(*p->states), &q->state_room);
     q->losses = copy_of(p->losses, p->loss_count, sizeof(*p->losses), &q->loss_room);
+    q->groups = copy_of(p->groups, 0, sizeof(*p->groups), &q->group_room); /* nothing is derived of a copy */
+    q->group_count = 0;
     q->children = copy_of(p->children, p->child_count, sizeof(*p->children), &q->child_room);
     q->tables = copy_of(p->tables, p->table_count, sizeof(*p->tables), &q->table_room);
     q->made = copy_of(p->made, p->made ? p->child_count : 0, sizeof(*p->made), &q->made_room);
     if (!q->values || !q->nodes || !q->layers || !q->outputs || !q->parameters || !q->states || !q->losses ||
-        !q->children || !q->tables || !q->made) {
+        !q->groups || !q->children || !q->tables || !q->made) {
         tide_program_destroy(q);
         return TIDE_ENOMEM;
     }
@@ -146,6 +149,7 @@ int tide__graph_node(struct tide_program *p, const struct node *node) {
     made->backward = p->backward;
     made->section = p->section;
     made->layer = p->layer;
+    made->group = p->group;
     memcpy(made->at, p->at, sizeof(made->at));
     p->node_count++;
     return 0;
@@ -378,6 +382,44 @@ int tide_program_map(struct tide_program *p, enum tide_micro_code micro, const u
     return append(p, &node, out);
 }
 
+/* ---- groups ---- */
+
+int tide_program_open(struct tide_program *p, const char *name, const uint32_t *in, size_t in_count) {
+    if (p->group != 0 || p->vertex || in_count > TIDE_OP_INPUTS) {
+        return tide__graph_wrong(p, "operation %s: %s", name,
+                                 p->vertex  ? "programs of vertices have no operations of their own"
+                                 : p->group ? "it is applied inside of another one"
+                                            : "it has too many operands");
+    }
+    int code = tide__graph_grow(&p->groups, &p->group_room, p->group_count, sizeof(*p->groups));
+    if (code == 0) {
+        struct group *made = &p->groups[p->group_count++];
+        *made = (struct group){.in_count = (uint8_t)in_count};
+        snprintf(made->name, sizeof(made->name), "%s", name);
+        memcpy(made->in, in, in_count * sizeof(*in));
+        p->group = (uint32_t)p->group_count;
+    }
+    return code;
+}
+
+int tide_program_close(struct tide_program *p, const uint32_t *out, size_t out_count) {
+    struct group *group = &p->groups[p->group - 1];
+    p->group = 0;
+    if (out_count == 0 || out_count > TIDE_OP_OUTPUTS) {
+        return tide__graph_wrong(p, "operation %s: it gives %zu values, not 1 to %d", group->name, out_count,
+                                 TIDE_OP_OUTPUTS);
+    }
+    for (size_t o = 0; o < out_count; o++) {
+        const uint32_t maker = out[o] < p->value_count ? p->values[out[o]].producer : NONE;
+        if (maker == NONE || p->nodes[maker].group != p->group_count) {
+            return tide__graph_wrong(p, "operation %s: result %zu is not made by it", group->name, o + 1);
+        }
+        group->out[group->out_count++] = out[o];
+    }
+    group->last = (uint32_t)(p->node_count - 1);
+    return 0;
+}
+
 /* ---- looking ---- */
 
 int tide_program_dims(const struct tide_program *p, uint32_t value, struct tide_shape *out) {
@@ -398,6 +440,10 @@ bool tide_program_value(const struct tide_program *p, const char *name, uint32_t
         }
     }
     return false;
+}
+
+size_t tide_program_values(const struct tide_program *p) {
+    return p->value_count;
 }
 
 size_t tide_program_parameter_keys(const struct tide_program *p) {

@@ -70,9 +70,19 @@ int tide_program_reshape(struct tide_program *p, uint32_t in, size_t rank, const
 int tide_program_map(struct tide_program *p, enum tide_micro_code code, const uint32_t *in, const double *constants,
                      uint32_t *out);
 int tide_program_output(struct tide_program *p, const char *name, uint32_t value);
+/* What is appended until `_close` is one operation to differentiation, of these operands: `derive` of
+ * tide_program_differentiate makes its gradients. Groups do not nest. */
+int tide_program_open(struct tide_program *p, const char *name, const uint32_t *in, size_t in_count);
+int tide_program_close(struct tide_program *p, const uint32_t *out, size_t out_count);
+/* Appends what makes the gradients of a group's operands, given those of its outputs; TIDE_NO_VALUE: none. */
+struct tide_derive {
+    int (*group)(void *arg, uint32_t number, const uint32_t *g, uint32_t *by);
+    void *arg;
+};
 /* Gradients of all parameters, and of float inputs if asked. Once, after the last loss; EINVAL
  * without a loss or where an operation has no derivative. */
 int tide_program_differentiate(struct tide_program *p, bool of_inputs);
+int tide_program_derive(struct tide_program *p, bool of_inputs, const struct tide_derive *derive);
 
 /* ---- programs of vertices (Cavs, arXiv 1712.04048) ----
  * One function of a vertex; a batch is a forest of samples (forest.h). `_vertex` comes first. What
@@ -126,6 +136,7 @@ struct tide_shape {
 };
 int tide_program_dims(const struct tide_program *p, uint32_t value, struct tide_shape *out); /* ENOENT */
 bool tide_program_value(const struct tide_program *p, const char *name, uint32_t *out);
+size_t tide_program_values(const struct tide_program *p);
 /* One operation a line; dot: Graphviz. *gives* heap text (tide_free). */
 int tide_program_print(const struct tide_program *p, char **out);
 int tide_program_dot(const struct tide_program *p, char **out);

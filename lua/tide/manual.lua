@@ -83,6 +83,7 @@ local PAGES <const> = {
     {module = "tide.meta.nn", own = "nn", prefix = "nn.", class = "tide.nn"},
     {module = "tide.meta.nn", own = "value", prefix = "value:", class = "tide.nn.value"},
     {module = "tide.nn", own = "value", prefix = "value:", class = "tide.nn.value"},
+    {module = "tide.nn.operation", own = "nn", prefix = "nn.", class = "tide.nn"},
     {module = "tide.nn.sequences", own = "nn", prefix = "nn.", class = "tide.nn"},
     {module = "tide.nn.sequences", own = "value", prefix = "value:", class = "tide.nn.value"},
     {module = "tide.nn", own = "program", prefix = "program:", class = "tide.nn.program"},

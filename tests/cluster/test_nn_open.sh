@@ -150,6 +150,54 @@ tide.main(function()
     local x <const> = p:input("x", 3, 4)
     p:loss(nn.attention(x, x, x, {head = 2}))
   end)
+  -- Operations of one's own: traced, differentiated by what they say, checked by differences.
+  local swish <const> = nn.operation {name = "swish",
+    forward = function(x)
+      local s <const> = x:sigmoid()
+      return x * s, {s = s}
+    end,
+    backward = function(g, saved, _, y) return g * (saved.s + y * (1 - saved.s)) end}
+  local function trained(f)
+    local net <const> = nn.program("own", function(p)
+      p:loss(nn.xent(nn.linear(3)(f(nn.linear(8)(p:input("x", 4)))), p:index "y"))
+    end)
+    local m <const> = net:compile {optimizer = nn.sgd {lr = 0.3}, clip = 1}
+    for _ = 1, 20 do m:step {x = wave(6, 4, 0), y = tensor("i32", 6, {0, 1, 2, 0, 1, 2})} end
+    return m:evaluate({x = wave(6, 4, 0), y = tensor("i32", 6, {0, 1, 2, 0, 1, 2})}).loss, m:explain()
+  end
+  local own <const>, list <const> = trained(swish)
+  local built_in <const>, other <const> = trained(nn.silu)
+  same("an operation of its own", {own}, {built_in})
+  assert(list:match "(%d+) of them regions" == other:match "(%d+) of them regions", "it is not fused")
+  local checked <const> = nn.check_gradient(swish, {wave(3, 4, 0)})
+  assert(checked.checked == 12 and checked.worst < 1e-8)
+  local two <const> = nn.operation {name = "two",
+    forward = function(a, b) return {a * b, a + b} end,
+    backward = function(g, _, a, b) return g[1] * b + g[2], g[1] * a + g[2] end}
+  nn.check_gradient(function(a, b)
+    local x <const>, y <const> = two(a, b)
+    return x:sqr() + (nn.split(y, 2))
+  end, {wave(3, 2, 0), wave(3, 2, 1)})
+  nn.check_gradient(function(a, b) return (two(a, b)) end, {wave(3, 2, 0), wave(3, 2, 1)}) -- y is used by none
+  nn.check_gradient(function(q, i) return nn.attention(q, q, q:gather(i), {heads = 2, causal = true}) end,
+    {{wave(2, 12, 0), 3, 4}, {tensor("i32", 2, {0, 2, 1, -1, 0, 0}), 3}})
+  local function faulty(name, backward)
+    local op <const> = nn.operation {name = name, forward = function(a) return a:sqr() end, backward = backward}
+    return function() nn.check_gradient(op, {wave(3, 4, 0)}) end
+  end
+  refused("operand 1, element 2: backward gives", faulty("half", function(g, _, a) return g * a end))
+  refused("backward of wide: gradient 1 is [B x 1], and its operand [B x 4]",
+    faulty("wide", function(g, _, a) return (g * a):sum "rows" end))
+  refused("backward of many gives 2 gradients, and it has 1 operands", faulty("many", function(g) return g, g end))
+  refused("operation none has no backward", faulty "none")
+  refused("gradient 1 is a number", faulty("one", function() return 1 end))
+  refused("operation outside reads a value from outside: make it an operand", nn.program, "bad", function(p)
+    local b <const> = p:param("b", {3})
+    p:loss(nn.operation {name = "outside", forward = function(v) return v * b end}(p:input("x", 3)))
+  end)
+  refused("operation owner: make parameter fc1.w an operand", nn.program, "bad", function(p)
+    p:loss(nn.operation {name = "owner", forward = function(v) return (nn.linear(3)(v)) end}(p:input("x", 3)))
+  end)
   print "the operations hold"
 end)
 LUA

@@ -199,19 +199,24 @@ static struct tide_attributes check_attributes(lua_State *L, int index) {
     return t;
 }
 
+static size_t check_values(lua_State *L, int index, uint32_t *values, size_t most) {
+    luaL_checktype(L, index, LUA_TTABLE);
+    size_t count = lua_rawlen(L, index);
+    luaL_argcheck(L, count <= most, index, "too many operands");
+    for (size_t i = 0; i < count; i++) {
+        lua_rawgeti(L, index, (lua_Integer)i + 1);
+        values[i] = check_u32(L, -1);
+        lua_pop(L, 1);
+    }
+    return count;
+}
+
 /* program:apply(operation, {values}, attributes) */
 static int program_apply(lua_State *L) {
     struct tide_program *p = tide__lua_program_check(L);
     int op = luaL_checkoption(L, 2, NULL, tide_op_names);
-    luaL_checktype(L, 3, LUA_TTABLE);
     uint32_t in[TIDE_OP_INPUTS], value = 0;
-    size_t count = lua_rawlen(L, 3);
-    luaL_argcheck(L, count <= TIDE_OP_INPUTS, 3, "too many operands");
-    for (size_t i = 0; i < count; i++) {
-        lua_rawgeti(L, 3, (lua_Integer)i + 1);
-        in[i] = check_u32(L, -1);
-        lua_pop(L, 1);
-    }
+    size_t count = check_values(L, 3, in, TIDE_OP_INPUTS);
     struct tide_attributes attributes = check_attributes(L, 4);
     int code = tide_program_apply(p, (enum tide_op_code)op, in, count, &attributes, &value);
     return give_value(L, code, value);
@@ -247,9 +252,59 @@ static int program_output(lua_State *L) {
     return give_value(L, code, 0);
 }
 
+/* program:count(): how many values there are; the next one has this number */
+static int program_count(lua_State *L) {
+    lua_pushinteger(L, (lua_Integer)tide_program_values(tide__lua_program_check(L)));
+    return 1;
+}
+
+/* program:open(name, {values}): what follows, up to program:close({values}), is one operation to differentiation */
+static int program_open(lua_State *L) {
+    uint32_t in[TIDE_OP_INPUTS];
+    struct tide_program *p = tide__lua_program_check(L);
+    const char *name = luaL_checkstring(L, 2);
+    size_t count = check_values(L, 3, in, TIDE_OP_INPUTS);
+    return give_value(L, tide_program_open(p, name, in, count), 0);
+}
+
+static int program_close(lua_State *L) {
+    uint32_t out[TIDE_OP_OUTPUTS];
+    struct tide_program *p = tide__lua_program_check(L);
+    size_t count = check_values(L, 2, out, TIDE_OP_OUTPUTS);
+    return give_value(L, tide_program_close(p, out, count), 0);
+}
+
+/* The function on top of the stack's second place: number from 1, gradients of its outputs -> those of its operands,
+ * false where there is none. Leaves the error object on top when it fails. */
+static int derive_group(void *arg, uint32_t number, const uint32_t *g, uint32_t *by) {
+    lua_State *L = arg;
+    luaL_checkstack(L, 8, "groups");
+    lua_pushvalue(L, 3);
+    lua_pushinteger(L, (lua_Integer)number + 1);
+    lua_createtable(L, TIDE_OP_OUTPUTS, 0);
+    for (size_t o = 0; o < TIDE_OP_OUTPUTS; o++) {
+        lua_pushinteger(L, g[o]);
+        lua_rawseti(L, -2, (lua_Integer)o + 1);
+    }
+    if (lua_pcall(L, 2, 1, 0) != LUA_OK) {
+        return TIDE_ECANCELED;
+    }
+    for (size_t i = 0; i < TIDE_OP_INPUTS; i++) {
+        if (lua_rawgeti(L, -1, (lua_Integer)i + 1) == LUA_TNUMBER) {
+            by[i] = (uint32_t)lua_tointeger(L, -1);
+        }
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return 0;
+}
+
+/* program:differentiate(of_inputs, function(group, gradients) -> gradients) */
 static int program_differentiate(lua_State *L) {
-    int code = tide_program_differentiate(tide__lua_program_check(L), lua_toboolean(L, 2));
-    return give_value(L, code, 0);
+    const struct tide_derive derive = {derive_group, L};
+    lua_settop(L, 3);
+    int code = tide_program_derive(tide__lua_program_check(L), lua_toboolean(L, 2), &derive);
+    return lua_gettop(L) > 3 ? lua_error(L) : give_value(L, code, 0);
 }
 
 /* ---- looking ---- */
@@ -718,6 +773,9 @@ void tide__lua_open_program(lua_State *L) {
         {"map", program_map},
         {"reshape", program_reshape},
         {"output", program_output},
+        {"count", program_count},
+        {"open", program_open},
+        {"close", program_close},
         {"differentiate", program_differentiate},
         {"print", program_print},
         {"dot", program_dot},

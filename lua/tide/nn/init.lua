@@ -60,6 +60,10 @@ end
 local function operand(p, v)
   if is_value(v) then
     if v.program ~= p then refuse("a value of program %s is used in program %s", v.program.name, p.name) end
+    local inside <const> = p.tracing -- of an operation of one's own
+    if inside and v.id < inside.first and not inside.known[v.id] then
+      refuse("operation %s reads a value from outside: make it an operand", inside.name)
+    end
     return v.id
   end
   if type(v) ~= "number" then refuse("a symbolic value cannot be combined with a %s", type(v)) end
@@ -280,6 +284,7 @@ end
 ---@param dims integer[]
 ---@param init? table tide.zero(), tide.uniform{low=, high=} (symmetric), tide.normal{std=}; {"constant", x}
 function program:param(name, dims, init)
+  if self.tracing then refuse("operation %s: make parameter %s an operand", self.tracing.name, tostring(name)) end
   local kind, number = initial("parameter " .. name, init or {"zero"})
   place(self)
   return wrap(self, checked(self.core:parameter(name, dims, kind, number)))
@@ -348,20 +353,22 @@ end
 
 -- What `build` appends to a program, which is not differentiated.
 local function trace(name, build)
-  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}, outputs = {}, vectors = {}},
-    program)
+  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}, outputs = {}, vectors = {},
+                          groups = {}}, program)
   build(p)
   p.layer = nil
   return p
 end
 
+local own_operations <const> = require "tide.nn.operation"
+
 ---A program of tensor operations: `build(p)` runs once, with symbolic values.
 ---@param name string
 ---@param build fun(p: tide.nn.program) declares inputs, values, outputs and loss; runs once
 ---@return tide.nn.program
-function nn.program(name, build)
+function nn.program(name, build, of_inputs)
   local p = trace(name, build)
-  checked(p.core:differentiate(false))
+  checked(p.core:differentiate(of_inputs == true, function(...) return own_operations.derive(p, ...) end))
   return p
 end
 
@@ -714,7 +721,10 @@ end
 local sequences <const> = require "tide.nn.sequences"
 sequences.use {apply = apply, checked = checked, is_value = is_value, map = map, refuse = refuse, whole = whole,
                wrap = wrap, layer = nn.layer}
+own_operations.use {caller = caller, checked = checked, is_value = is_value, place = place,
+                    refuse = refuse, trace = nn.program, wrap = wrap}
 for name, f in pairs(sequences.nn) do nn[name] = f end
+for name, f in pairs(own_operations.nn) do nn[name] = f end
 for name, f in pairs(sequences.value) do value[name] = f end
 
 local vertex <const> = require "tide.nn.vertex"

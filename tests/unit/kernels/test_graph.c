@@ -296,6 +296,26 @@ static void sequences_have_their_derivatives(void **cmocka_state) {
     }
 }
 
+/* One column of a value that is computed, added to all columns of another: it is read densely, so it is no view. */
+static void a_column_of_another_value_is_added_to_all(void **cmocka_state) {
+    (void)cmocka_state;
+    begin("column");
+    uint32_t x = input("x", TIDE_VALUE_FLOAT, 1, 3, 0, 0), y = map2(TIDE_MICRO_SQR, x, TIDE_NO_VALUE);
+    uint32_t first = apply(TIDE_OP_SLICE, 1, &y, (struct tide_attributes){.first = 1, .count = 1});
+    finish(map2(TIDE_MICRO_ADD, x, first));
+    struct batch b = {.rows = 4};
+    add_input(&b, "x", false, 3);
+    double loss[2];
+    for (size_t i = 0; i < 2; i++) {
+        struct work w = start(FAST, (struct tide_plan_options){.no_fusion = i == 1, .no_reuse = i == 1});
+        bind(&w, &b);
+        loss[i] = loss_at(&w, &b);
+        stop(&w);
+    }
+    assert_true(fabs(loss[0] - loss[1]) <= 1e-5 * fabs(loss[1]));
+    check_gradient("a column", &b);
+}
+
 static void losses_have_their_derivatives(void **cmocka_state) {
     (void)cmocka_state;
     for (int code = TIDE_OP_XENT; code <= TIDE_OP_HINGE; code++) {
@@ -659,6 +679,7 @@ int main(void) {
         cmocka_unit_test(images_have_their_derivatives),
         cmocka_unit_test(rows_have_their_derivatives),
         cmocka_unit_test(sequences_have_their_derivatives),
+        cmocka_unit_test(a_column_of_another_value_is_added_to_all),
         cmocka_unit_test(losses_have_their_derivatives),
         cmocka_unit_test(values_used_several_times_add_up),
         cmocka_unit_test(the_checker_sees_a_gradient_that_is_wrong),

@@ -1,0 +1,189 @@
+-- Operations of one's own, written with those of tide.nn: forward and backward are traced where the operation is
+-- applied, become part of the program's list and are fused like all else. docs/guides/programs.md is the guide.
+local core = require "tide.core"
+local script = require "tide.script"
+
+local nn = {}
+local tools -- of init.lua: checked, is_value, place, refuse, trace, wrap
+
+local function refuse(...) return tools.refuse(...) end
+
+---@class tide.nn.operation
+---@field name string
+local operation = {}
+operation.__index = operation
+
+---Values of a table by their numbers; the operation's own error where something else is among them.
+local function ids_of(own, what, p, list, count)
+  local ids = {}
+  for i = 1, count do
+    local v <const> = list[i]
+    if not tools.is_value(v) or v.program ~= p then
+      refuse("operation %s: %s %d is a %s, not a value of the program", own.name, what, i, type(v))
+    end
+    ids[i] = v.id
+  end
+  return ids
+end
+
+---While `f` runs, values of others than these, and parameters, are refused: they would get no gradient.
+local function within(p, own, first, known, f, ...)
+  local outer <const> = p.tracing
+  p.tracing = {name = own.name, first = first, known = known}
+  local results <const> = table.pack(pcall(f, ...))
+  p.tracing = outer
+  if not results[1] then error(results[2], 0) end
+  return table.unpack(results, 2, results.n)
+end
+
+---Applies it: values of one program, in the order of forward's arguments.
+function operation:__call(...)
+  local inputs <const>, p = {...}, nil
+  for i = 1, select("#", ...) do p = p or tools.is_value(inputs[i]) and inputs[i].program end
+  if not p then refuse("operation %s is applied to no value of a program", self.name) end
+  local ids <const> = ids_of(self, "operand", p, inputs, select("#", ...))
+  tools.place(p)
+  tools.checked(p.core:open(self.name, ids))
+  local known = {}
+  for _, id in ipairs(ids) do known[id] = true end
+  local first <const> = p.core:count()
+  local made <const>, saved <const> = within(p, self, first, known, self.forward, ...)
+  local several <const> = type(made) == "table" and not tools.is_value(made)
+  local outputs <const> = several and made or {made}
+  local out <const> = ids_of(self, "result", p, outputs, math.max(1, #outputs))
+  tools.place(p)
+  tools.checked(p.core:close(out))
+  p.groups[#p.groups + 1] = {own = self, inputs = inputs, count = #ids, made = made, saved = saved, several = several,
+                             known = known, first = first}
+  if several then return table.unpack(outputs) end
+  return made
+end
+
+---The gradients of a group's operands, by number; false: none.
+local function derive(p, number, gradients)
+  local g <const> = p.groups[number]
+  local own <const> = g.own
+  if not own.backward then refuse("operation %s has no backward, and a gradient is wanted of it", own.name) end
+  local given = {}
+  for i = 1, g.several and #g.made or 1 do
+    given[i] = tools.wrap(p, gradients[i])
+    g.known[gradients[i]] = true
+  end
+  local list <const> = table.move(g.inputs, 1, g.count, 3, {g.several and given or given[1], g.saved or false})
+  list[#list + 1] = g.made
+  local made <const> = table.pack(within(p, own, g.first, g.known, own.backward, table.unpack(list, 1, g.count + 3)))
+  if made.n > g.count then
+    refuse("backward of %s gives %d gradients, and it has %d operands", own.name, made.n, g.count)
+  end
+  local ids = {}
+  for i = 1, g.count do ids[i] = made[i] ~= nil and ids_of(own, "gradient", p, made, i)[i] or false end
+  return ids
+end
+
+---An operation of one's own, of values: `forward(x, ...)` gives y (or a list of values) and perhaps what backward is
+---to keep; `backward(g, saved, x, ..., y)` gives a gradient for each operand, of its shape, or nil for none. Both are
+---built of the operations of tide.nn, from their arguments alone.
+---@param o {name: string, forward: function, backward?: function}
+---@return tide.nn.operation|fun(...: tide.nn.value): tide.nn.value
+function nn.operation(o)
+  script.check_fields("T0903", "nn.operation", o, {name = true, forward = true, backward = true})
+  if type(o.forward) ~= "function" or (o.backward ~= nil and type(o.backward) ~= "function") then
+    refuse("nn.operation wants forward, and perhaps backward, as functions")
+  end
+  return setmetatable({name = tostring(o.name or "of its own"), forward = o.forward, backward = o.backward}, operation)
+end
+
+---- gradients by differences -----------------------------------------------------------------------------------------
+
+---Inputs as given, {tensor, dims...} or a tensor: names, dims behind the rows, and tensors of the reference device.
+local function operands_of(inputs)
+  local all = {}
+  for i, given in ipairs(inputs) do
+    local tensor <const> = type(given) == "table" and given[1] or given
+    local dims = type(given) == "table" and {table.unpack(given, 2)} or {}
+    local index <const> = tensor:type() == "i32"
+    if #dims == 0 and not (index and tensor:columns() == 1) then dims = {tensor:columns()} end
+    all[i] = {name = "x" .. i, dims = dims, index = index, tensor = index and tensor or tensor:convert "f64"}
+  end
+  return all
+end
+
+---A program whose loss is the sum of f's elements, each times a number of its own.
+local function checked_program(f, operands)
+  local dims, batched
+  local net <const> = tools.trace("check_gradient", function(p)
+    local values = {}
+    for i, x in ipairs(operands) do
+      values[i] = x.index and p:index(x.name, table.unpack(x.dims)) or p:input(x.name, table.unpack(x.dims))
+    end
+    local y <const> = f(table.unpack(values))
+    if not tools.is_value(y) then refuse("check_gradient: the function gives a %s, not a value", type(y)) end
+    dims, batched = y:dims()
+    if not batched then refuse("check_gradient: the function gives %s, not rows of the batch", tostring(y)) end
+    p:loss(y * p:input("weights", table.unpack(dims)))
+  end, true)
+  local width = 1
+  for _, n in ipairs(dims) do width = width * n end
+  return net, width
+end
+
+---Compares the gradients of a function of values with central differences in float64, at some elements of each input.
+---Raises where one differs by more than 1e-6 of the input's largest gradient, where the same call gives other bits, or
+---where all elements lie at kinks. `f` is an nn.operation or any function of values.
+---@param f function
+---@param inputs table[] tensors of equally many rows, or {tensor, dims...} for dims behind the rows; i32: an index
+---@param o? {samples?: integer, tolerance?: number} samples: elements of each input (20); tolerance: 1e-6
+---@return {checked: integer, skipped: integer, worst: number} worst: difference over the input's largest gradient
+function nn.check_gradient(f, inputs, o)
+  o = o or {}
+  script.check_fields("T0903", "nn.check_gradient", o, {samples = true, tolerance = true})
+  local operands <const> = operands_of(inputs)
+  local net <const>, width <const> = checked_program(f, operands)
+  local m <const>, batch = net:compile {device = "reference"}, {}
+  local rows <const> = operands[1] and operands[1].tensor:rows() or 0
+  for _, x in ipairs(operands) do batch[x.name] = x.tensor end
+  local rng <const> = core.random(7)
+  batch.weights = core.tensor("f64", rows, width)
+  for i = 1, rows * width do batch.weights[i] = rng:uniform() + 0.5 end
+  local function loss() return m:backward(batch).loss end
+
+  local first <const>, gradients, most = loss(), {}, {}
+  for i, x in ipairs(operands) do
+    gradients[i] = not x.index and m.train:output("d:" .. x.name) or nil
+    most[i] = 0
+    for e = 1, gradients[i] and #gradients[i] or 0 do most[i] = math.max(most[i], math.abs(gradients[i][e])) end
+  end
+  local result = {checked = 0, skipped = 0, worst = 0}
+  for i, x in ipairs(operands) do
+    local g <const>, n <const> = gradients[i], #x.tensor
+    for e = 1, g and n or 0, math.max(1, n // (o.samples or 20)) do
+      local old <const> = x.tensor[e]
+      local h <const> = 1e-5 * math.max(1, math.abs(old))
+      x.tensor[e] = old + h
+      local up <const> = loss()
+      x.tensor[e] = old - h
+      local down <const> = loss()
+      x.tensor[e] = old
+      local slope <const>, left <const>, right <const> = (up - down) / (2 * h), (first - down) / h, (up - first) / h
+      if math.abs(left - right) > 1e-2 * (math.abs(slope) + most[i]) + 1e-7 then -- a kink
+        result.skipped = result.skipped + 1
+      else
+        local off <const> = math.abs(g[e] - slope)
+        if off ~= off or off > (o.tolerance or 1e-6) * most[i] + 1e-8 then
+          local why <const> = "operand %d, element %d: backward gives %.9g, differences %.9g"
+          error(script.error("T0903", why:format(i, e, g[e], slope), {
+            where = tools.caller(), help = ("the largest gradient of the operand is %.3g"):format(most[i])}), 0)
+        end
+        result.checked, result.worst = result.checked + 1, math.max(result.worst, most[i] > 0 and off / most[i] or 0)
+      end
+    end
+  end
+  if loss() ~= first then refuse("the same call gives two results") end
+  m:backward {rows = 0}
+  if result.checked == 0 then
+    refuse("no element was compared, %d lie at kinks", result.skipped)
+  end
+  return result
+end
+
+return {nn = nn, derive = derive, use = function(given) tools = given end}
