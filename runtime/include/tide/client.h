@@ -1,6 +1,6 @@
 /*
  * A client of a running cluster: rows of its tables and calls to its actors, from any program and any thread, without a
- * node, Lua or BLAS (libtide-client). docs/clients.md is the guide.
+ * node, Lua or BLAS (libtide-client). docs/guides/clients.md is the guide.
  *
  *   struct tide_client *client;
  *   struct tide_client_table *factors;
