@@ -218,12 +218,21 @@ function cluster:agents()
   return list
 end
 
-require("tide.cluster.elastic").extend(cluster, {
-  adopt_members = adopt_members,
-})
-require("tide.cluster.provisioned").extend(cluster, {
-  adopt_members = adopt_members,
-})
+---One more node is there: runs of this script may use it.
+---@param name string
+---@package
+function cluster:adopt(name)
+  adopt_members(self)
+  for _, each in ipairs(self:agents()) do
+    if each.name == name then
+      for _, run in ipairs(self.own_runs) do core.send(run.controller, {op = "joined", node = each}) end
+    end
+  end
+end
+
+for _, part in ipairs {"elastic", "provisioned"} do
+  for name, method in pairs(require("tide.cluster." .. part).methods) do cluster[name] = method end
+end
 
 ---Whether runs wait for their slots here, and may get others while they go on.
 ---@return boolean

@@ -17,7 +17,8 @@ local params = require "tide.run.params"
 local report = require "tide.run.report"
 local script = require "tide.script"
 
-local meeting = {}
+local methods <const> = {}
+local meeting = {methods = methods}
 
 local BATCH_VALUES <const> = 4096 -- in one message
 
@@ -115,204 +116,201 @@ local function consult(self, sum)
   return ok, err
 end
 
----@param controller table class of tide.controller
-function meeting.extend(controller)
-  controller.runs = runs
+methods.runs = runs
 
-  ---@return table[] workers that have not returned
-  function controller:running()
-    local list = {}
-    for _, w in ipairs(self.workers) do
-      if runs(w) then list[#list + 1] = w end
-    end
-    return list
+---@return table[] workers that have not returned
+function methods:running()
+  local list = {}
+  for _, w in ipairs(self.workers) do
+    if runs(w) then list[#list + 1] = w end
   end
+  return list
+end
 
-  ---A worker has come to a report or barrier.
-  ---@param at {kind: "report"|"barrier", id: integer, name?: string, value?: any, async?: boolean}
-  function controller:arrive(w, at)
-    at.since = core.now()
-    if w.waits then
-      w.later = w.later or {}
-      w.later[#w.later + 1] = at
-      return -- the others have not even come to what is before it
-    end
-    w.waits = at
-    self:leave_queue(w)
-    self:meet()
+---A worker has come to a report or barrier.
+---@param at {kind: "report"|"barrier", id: integer, name?: string, value?: any, async?: boolean}
+function methods:arrive(w, at)
+  at.since = core.now()
+  if w.waits then
+    w.later = w.later or {}
+    w.later[#w.later + 1] = at
+    return -- the others have not even come to what is before it
   end
+  w.waits = at
+  self:leave_queue(w)
+  self:meet()
+end
 
-  ---Answers the workers that wait in a report. Here workers join, and those that are dropped hear of it.
-  function controller:release()
-    local held = self.held
-    if not held then return end
-    if self.paused and not held.stop then
-      if not self.paused.release then
-        self.release_due = true
-        return
-      end
-      if not self.suspending then self:let_all_leave() end
+---Answers the workers that wait in a report. Here workers join, and those that are dropped hear of it.
+function methods:release()
+  local held = self.held
+  if not held then return end
+  if self.paused and not held.stop then
+    if not self.paused.release then
+      self.release_due = true
+      return
     end
-    self.held = nil
-    local waiting = {}
-    for _, w in ipairs(self.workers) do
-      if w.waits and w.waits.kind == "report" then waiting[#waiting + 1] = w end
-    end
-    local joined = (held.stop or self.suspending) and {} or self:admit()
-    for _, w in ipairs(waiting) do
-      if w.dropped and self.policies then self.policies:ended(w.rank) end
-    end
-    for _, w in ipairs(waiting) do
-      pass(self, w, {op = "answer", params = self.params, stop = held.stop or w.dropped or false,
-               suspends = self.suspending and not held.stop or nil,
-               batch = self.policies and self.policies:batch_of(w.rank)})
-    end
-    self:begin_joined(joined)
+    if not self.suspending then self:let_all_leave() end
   end
-
-  ---Whether a number of the reports has got no better for long enough. What is known of it is in the run's state, so
-  ---a resumed run goes on counting.
-  function controller:no_better(stop, sum)
-    local per <const> = stop.per and sum[stop.per] or not stop.per and report.count_of(sum, stop.metric)
-      or not stop.per and sum.examples
-    local value = sum[stop.metric]
-    if not value then
-      self:fail(script.error("T0203", ("the stop rule's metric `%s` is not in the report"):format(stop.metric)))
-      return false
-    end
-    value = per and per > 0 and value / per or value
-    local known <const> = self.state.stop_rule or {since = 0}
-    self.state.stop_rule = known
-    local gain <const> = known.best and (stop.better == "more" and value - known.best or known.best - value)
-    if value == value and (not gain or gain > (stop.by or 0)) then
-      known.best, known.since = value, 0
-    else
-      known.since = known.since + 1
-    end
-    return known.since >= stop.patience
+  self.held = nil
+  local waiting = {}
+  for _, w in ipairs(self.workers) do
+    if w.waits and w.waits.kind == "report" then waiting[#waiting + 1] = w end
   end
-
-  ---@return string|nil why the stop rule of the job ends the run now
-  function controller:stop_reason(sum)
-    local stop = self.job.stop or {}
-    if self.stopping then return self.stopping end
-    if self.given_up then return self.given_up end
-    if stop.epochs and self.clock >= stop.epochs then return "epochs" end
-    local loss <const> = report.value(sum, "loss")
-    if stop.loss and loss and loss <= stop.loss then return "loss" end
-    if stop.metric and self:no_better(stop, sum) then return stop.metric end
-    if self.stop_time_s and core.now() - self.started_at >= self.stop_time_s then return "time" end
-    return nil
+  local joined = (held.stop or self.suspending) and {} or self:admit()
+  for _, w in ipairs(waiting) do
+    if w.dropped and self.policies then self.policies:ended(w.rank) end
   end
-
-  function controller:complete_report(waiting)
-    self.clock = self.clock + 1
-    local complete_at <const> = core.now()
-    for _, w in ipairs(waiting) do w.waits.complete_at = complete_at end
-    local sum, each = sum_of(waiting, self.chunks and self.chunks:take_sums() or {})
-    self.partial, self.last = {}, sum
-    self.done_examples = self.done_examples + (sum.examples or 0)
-    self.progress_changed = true
-    local event = {kind = "report"}
-    for k, v in pairs(sum) do event[k] = v end
-    event.n, event.clock, event.workers = self.clock, self.clock, each
-    event.elapsed_s = core.now() - self.started_at
-    if self.job.on_report then
-      local ok, err = consult(self, sum)
-      if not ok then return self:fail(err) end
-    end
-    if self.policies then
-      local since <const> = core.now()
-      self.policies:reported(waiting, sum)
-      self.policies_s = (self.policies_s or 0) + core.now() - since
-    end
-    self:measure(waiting, sum)
-    event.params = self.params
-    event.stop = self:stop_reason(sum)
-    self.stopping = event.stop
-    self:record_report(event)
-    self:evaluate_late()
-    self:settle_workers()
-    self.held = {stop = event.stop ~= nil}
-    local hold = self.hold
-    self:emit(event)
-    if not hold then self:release() end
-    self:look_for_rest()
+  for _, w in ipairs(waiting) do
+    pass(self, w, {op = "answer", params = self.params, stop = held.stop or w.dropped or false,
+             suspends = self.suspending and not held.stop or nil,
+             batch = self.policies and self.policies:batch_of(w.rank)})
   end
+  self:begin_joined(joined)
+end
 
-  ---All workers have returned.
-  function controller:finish()
-    if self.finished then return end
-    local set <const> = self.chunks
-    if set and set.pass > 0 and not set:over() and not self.stopping then
-      local text <const> = ("of pass %d over the data %d of %d chunks were not read: the workers have returned")
-        :format(set.pass, set.missing, set.pieces)
-      local has_left = self.has_retired
-      for _, w in ipairs(self.workers) do has_left = has_left or w.dropped end
-      if has_left then return self:fail(script.error("T0609", text)) end
-      self:emit {kind = "log", text = text}
-    end
-    self:end_waiting()
-    self.finished = true
-    core.fiber(function()
-      local err <const> = self:missing()
-      if err then return self:fail(err) end
-      self:evaluate_late()
-      if self.job.checkpoint then self:last_checkpoint() end
-      self:emit {kind = "finished"}
-    end)
-  end
-
-  ---Between two steps of a job that meets: those that wait to join begin.
-  ---@return boolean whether there are any
-  function controller:admit_here()
-    if self.suspending then return false end
-    local joined <const> = self:admit()
-    self:begin_joined(joined)
-    return #joined > 0
-  end
-
-  ---@return boolean whether one is here that is to leave and had not heard of it
-  function controller.unheard(_, running)
-    for _, w in ipairs(running) do
-      local value <const> = w.waits.value
-      if w.dropped and w.waits.name == "epoch" and not (type(value) == "table" and value.leaves) then return true end
-    end
+---Whether a number of the reports has got no better for long enough. What is known of it is in the run's state, so
+---a resumed run goes on counting.
+function methods:no_better(stop, sum)
+  local per <const> = stop.per and sum[stop.per] or not stop.per and report.count_of(sum, stop.metric)
+    or not stop.per and sum.examples
+  local value = sum[stop.metric]
+  if not value then
+    self:fail(script.error("T0203", ("the stop rule's metric `%s` is not in the report"):format(stop.metric)))
     return false
   end
-
-  ---Looks whether all that still run have met; called after every arrival and every end.
-  function controller:meet()
-    if self.failed or self.held then return end
-    for _, w in ipairs(self.workers) do
-      if not w.waits and runs(w) then return end -- found soon while many still work: a round costs no square of them
-    end
-    local running = self:running()
-    local finishes <const> = core.mutant and core.mutant "suspended_finishes"
-    if #running == 0 and self.suspending and not self.stopping and not finishes then return self:suspend() end
-    if #running == 0 and self.suspended then return end
-    if #running == 0 then return self:finish() end
-    local kind, places = place_of(running)
-    if not kind then
-      return self:fail(script.error("T0609", "the workers wait for different things: " .. places,
-        {help = "every worker must reach the same reports and barriers"}))
-    end
-    if kind == "report" then return self:complete_report(running) end
-    if kind == "chunk" and self.paused then return self:look_for_rest() end
-    if kind == "chunk" then
-      return self:fail(script.error("T0609", "all workers wait for chunks that they hold themselves",
-        {help = "w:chunks() inside a loop over w:chunks() cannot end"}))
-    end
-    if self.job.meets and running[1].waits.name == "epoch" and self:admit_here() then return end -- they come here too
-    local stays <const> = self.job.meets and self:unheard(running)
-    local batches <const> = values_of(running)
-    for _, w in ipairs(running) do
-      for k = 1, #batches - 1 do core.send(w.address, {op = "values", id = w.waits.id, values = batches[k]}) end
-      pass(self, w, {op = "pass", values = batches[#batches]})
-    end
-    if stays then self:ask_to_meet() end
-    return self:meet() -- the last one to come may have been lost: then the others have come to the next
+  value = per and per > 0 and value / per or value
+  local known <const> = self.state.stop_rule or {since = 0}
+  self.state.stop_rule = known
+  local gain <const> = known.best and (stop.better == "more" and value - known.best or known.best - value)
+  if value == value and (not gain or gain > (stop.by or 0)) then
+    known.best, known.since = value, 0
+  else
+    known.since = known.since + 1
   end
+  return known.since >= stop.patience
+end
+
+---@return string|nil why the stop rule of the job ends the run now
+function methods:stop_reason(sum)
+  local stop = self.job.stop or {}
+  if self.stopping then return self.stopping end
+  if self.given_up then return self.given_up end
+  if stop.epochs and self.clock >= stop.epochs then return "epochs" end
+  local loss <const> = report.value(sum, "loss")
+  if stop.loss and loss and loss <= stop.loss then return "loss" end
+  if stop.metric and self:no_better(stop, sum) then return stop.metric end
+  if self.stop_time_s and core.now() - self.started_at >= self.stop_time_s then return "time" end
+  return nil
+end
+
+function methods:complete_report(waiting)
+  self.clock = self.clock + 1
+  local complete_at <const> = core.now()
+  for _, w in ipairs(waiting) do w.waits.complete_at = complete_at end
+  local sum, each = sum_of(waiting, self.chunks and self.chunks:take_sums() or {})
+  self.partial, self.last = {}, sum
+  self.done_examples = self.done_examples + (sum.examples or 0)
+  self.progress_changed = true
+  local event = {kind = "report"}
+  for k, v in pairs(sum) do event[k] = v end
+  event.n, event.clock, event.workers = self.clock, self.clock, each
+  event.elapsed_s = core.now() - self.started_at
+  if self.job.on_report then
+    local ok, err = consult(self, sum)
+    if not ok then return self:fail(err) end
+  end
+  if self.policies then
+    local since <const> = core.now()
+    self.policies:reported(waiting, sum)
+    self.policies_s = (self.policies_s or 0) + core.now() - since
+  end
+  self:measure(waiting, sum)
+  event.params = self.params
+  event.stop = self:stop_reason(sum)
+  self.stopping = event.stop
+  self:record_report(event)
+  self:evaluate_late()
+  self:settle_workers()
+  self.held = {stop = event.stop ~= nil}
+  local hold = self.hold
+  self:emit(event)
+  if not hold then self:release() end
+  self:look_for_rest()
+end
+
+---All workers have returned.
+function methods:finish()
+  if self.finished then return end
+  local set <const> = self.chunks
+  if set and set.pass > 0 and not set:over() and not self.stopping then
+    local text <const> = ("of pass %d over the data %d of %d chunks were not read: the workers have returned")
+      :format(set.pass, set.missing, set.pieces)
+    local has_left = self.has_retired
+    for _, w in ipairs(self.workers) do has_left = has_left or w.dropped end
+    if has_left then return self:fail(script.error("T0609", text)) end
+    self:emit {kind = "log", text = text}
+  end
+  self:end_waiting()
+  self.finished = true
+  core.fiber(function()
+    local err <const> = self:missing()
+    if err then return self:fail(err) end
+    self:evaluate_late()
+    if self.job.checkpoint then self:last_checkpoint() end
+    self:emit {kind = "finished"}
+  end)
+end
+
+---Between two steps of a job that meets: those that wait to join begin.
+---@return boolean whether there are any
+function methods:admit_here()
+  if self.suspending then return false end
+  local joined <const> = self:admit()
+  self:begin_joined(joined)
+  return #joined > 0
+end
+
+---@return boolean whether one is here that is to leave and had not heard of it
+function methods.unheard(_, running)
+  for _, w in ipairs(running) do
+    local value <const> = w.waits.value
+    if w.dropped and w.waits.name == "epoch" and not (type(value) == "table" and value.leaves) then return true end
+  end
+  return false
+end
+
+---Looks whether all that still run have met; called after every arrival and every end.
+function methods:meet()
+  if self.failed or self.held then return end
+  for _, w in ipairs(self.workers) do
+    if not w.waits and runs(w) then return end -- found soon while many still work: a round costs no square of them
+  end
+  local running = self:running()
+  local finishes <const> = core.mutant and core.mutant "suspended_finishes"
+  if #running == 0 and self.suspending and not self.stopping and not finishes then return self:suspend() end
+  if #running == 0 and self.suspended then return end
+  if #running == 0 then return self:finish() end
+  local kind, places = place_of(running)
+  if not kind then
+    return self:fail(script.error("T0609", "the workers wait for different things: " .. places,
+      {help = "every worker must reach the same reports and barriers"}))
+  end
+  if kind == "report" then return self:complete_report(running) end
+  if kind == "chunk" and self.paused then return self:look_for_rest() end
+  if kind == "chunk" then
+    return self:fail(script.error("T0609", "all workers wait for chunks that they hold themselves",
+      {help = "w:chunks() inside a loop over w:chunks() cannot end"}))
+  end
+  if self.job.meets and running[1].waits.name == "epoch" and self:admit_here() then return end -- they come here too
+  local stays <const> = self.job.meets and self:unheard(running)
+  local batches <const> = values_of(running)
+  for _, w in ipairs(running) do
+    for k = 1, #batches - 1 do core.send(w.address, {op = "values", id = w.waits.id, values = batches[k]}) end
+    pass(self, w, {op = "pass", values = batches[#batches]})
+  end
+  if stays then self:ask_to_meet() end
+  return self:meet() -- the last one to come may have been lost: then the others have come to the next
 end
 
 return meeting

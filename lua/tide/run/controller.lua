@@ -23,9 +23,12 @@ local service = require "tide.service"
 
 local controller = {from_worker = {}, from_driver = {}} -- by op of what they say
 controller.__index = controller
-for _, part in ipairs {"registry", "elastic_workers", "barrier", "outbox", "starting", "losses", "cuts",
-                       "evaluation", "late_workers"} do
-  require("tide.run." .. part).extend(controller)
+for _, part in ipairs {"registry", "elastic_workers", "barrier", "outbox", "starting", "losses", "cuts", "evaluation",
+                       "late_workers", "life", "grants", "figures"} do
+  local module <const> = require("tide.run." .. part)
+  for name, method in pairs(module.methods) do controller[name] = method end
+  for name, answer in pairs(module.from_worker or {}) do controller.from_worker[name] = answer end
+  for name, answer in pairs(module.from_driver or {}) do controller.from_driver[name] = answer end
 end
 
 local TICK_S <const> = 0.25          -- a poll of the driver is answered at the latest after this
@@ -472,10 +475,6 @@ function from_driver.close(self)
   self.policies, self.closed = nil, true
   return {state = state, why = why, params = self.params}
 end
-
-require("tide.run.life").extend(controller, from_driver)
-require("tide.run.grants").extend(controller, from_driver)
-require("tide.run.figures").extend(controller, from_driver)
 
 ---- loop ----------------------------------------------------------------------------------------------------------
 

@@ -16,298 +16,296 @@ local data = require "tide.data"
 local runs = require "tide.cluster.runs"
 local text = require "tide.text"
 
-local elastic_workers = {}
+local methods <const> = {}
+local elastic_workers = {methods = methods}
 
 local CALL_S <const> = 30
 local HAS_BEGUN <const> = {starting = true, ready = true, running = true}
 local WAITS <const> = {joining = true, waiting = true} -- to begin, at the next report
 local IS_THERE <const> = {starting = true, ready = true, running = true, joining = true, waiting = true}
 
----@param controller table class of tide.controller
-function elastic_workers.extend(controller)
-  ---@return string|nil why no worker of this run can leave, nor come
-  function controller:bound_to_ranks()
-    if not self.job:survives_workers() then
-      return "its work is bound to ranks: cut the data into chunks (w:chunks), or say `on_worker_loss = \"replay\"`"
-    end
-    if data.is_set(self.job.data) and not self.job.comm then return "its data set is cut by the number of workers" end
-    return nil
+---@return string|nil why no worker of this run can leave, nor come
+function methods:bound_to_ranks()
+  if not self.job:survives_workers() then
+    return "its work is bound to ranks: cut the data into chunks (w:chunks), or say `on_worker_loss = \"replay\"`"
   end
+  if data.is_set(self.job.data) and not self.job.comm then return "its data set is cut by the number of workers" end
+  return nil
+end
 
-  ---@return string|nil why no worker can come to this run
-  function controller:fixed_workers()
-    local bound <const> = self:bound_to_ranks()
-    if bound then return bound end
-    for _, key in ipairs(text.sorted_keys(self.a.tables)) do
-      local handle = core.table_find(self.a.tables[key])
-      if handle and (handle.spec.consistency or "sequential") ~= "sequential" then
-        return ("table `%s` has clocks, which count all workers from the start"):format(self.a.tables[key])
-      end
+---@return string|nil why no worker can come to this run
+function methods:fixed_workers()
+  local bound <const> = self:bound_to_ranks()
+  if bound then return bound end
+  for _, key in ipairs(text.sorted_keys(self.a.tables)) do
+    local handle = core.table_find(self.a.tables[key])
+    if handle and (handle.spec.consistency or "sequential") ~= "sequential" then
+      return ("table `%s` has clocks, which count all workers from the start"):format(self.a.tables[key])
     end
-    return nil
   end
+  return nil
+end
 
-  -- What became of the request to start these workers.
-  local function have_come(self, node, list, answer, err)
-    for i, w in ipairs(list) do
-      if not answer then
-        self:retire(w)
-      elseif w.state == "joining" then
-        w.address = answer.addresses[i]
-        self:watch(w, {worker = w})
-        if w.loaded then
-          w.state = "waiting"
-          self:ask_to_meet()
-        end
-      else -- it was let go before it had come
-        core.send(node.agent, {op = "end_worker", run = self.a.run, address = answer.addresses[i]})
-      end
-    end
+-- What became of the request to start these workers.
+local function have_come(self, node, list, answer, err)
+  for i, w in ipairs(list) do
     if not answer then
-      self:emit {kind = "log", text = ("no worker joins on node %s: %s"):format(node.name, err.message)}
-    end
-  end
-
-  ---Starts workers on a node that has joined, or has slots for more.
-  ---@param node table {name, id, agent, workers}
-  ---@param count integer
-  function controller:add_workers(node, count)
-    local why = self:fixed_workers()
-    if why then
-      return self:emit {kind = "log", text = ("no worker joins on node %s: %s"):format(node.name, why)}
-    end
-    local list = {}
-    for i = 1, count do
-      list[i] = self:new_worker(node, "joining")
-      if self.policies then self.policies:expect(list[i].rank, node) end
-    end
-    local coming <const> = self.coming or 0
-    self.coming = math.max(coming - count, 0)
-    if self.wanted and count > coming then self.wanted = self.wanted + count - coming end -- others were not asked for
-    core.fiber(function()
-      local answer, err = core.call(node.agent, {op = "load", run = self.a.run, script = self.a.script}, CALL_S)
-      if answer then
-        if not node.is_loaded then self.baseline[node.name], node.is_loaded = answer, true end
-        answer, err = core.call(node.agent, self:start_request(list, #self:staying()), CALL_S)
+      self:retire(w)
+    elseif w.state == "joining" then
+      w.address = answer.addresses[i]
+      self:watch(w, {worker = w})
+      if w.loaded then
+        w.state = "waiting"
+        self:ask_to_meet()
       end
-      have_come(self, node, list, answer, err)
-      self:settle_workers()
-      self:look_for_awake()
-    end)
-  end
-
-  ---A worker has left, or is not to come: on a shared cluster its slot is anybody's now.
-  function controller:free_slot(w)
-    self:let_go(w)
-    if not self.a.shared then return end
-    core.fiber(function() runs.ask {op = "slots.less", n = self.a.number, grant = {[w.node.name] = 1}} end)
-    self:tell_runs(true)
-  end
-
-  ---Somebody comes or goes: all of a job that meets in mid-epoch are asked to.
-  function controller:ask_to_meet()
-    if not self.job.meets or self:is_starting() then return end
-    self.meetings = (self.meetings or 0) + 1
-    for _, w in ipairs(self.workers) do
-      if w.state == "running" then core.send(w.address, {op = "meet", count = self.meetings}) end
+    else -- it was let go before it had come
+      core.send(node.agent, {op = "end_worker", run = self.a.run, address = answer.addresses[i]})
     end
   end
-
-  ---A worker that has not begun, or has left, is asked for nothing any more.
-  function controller:let_go(w)
-    self:retire(w)
-    w.node.workers = w.node.workers - 1
-    self:evaluate_anew(w)
-    if w.address then core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address}) end
+  if not answer then
+    self:emit {kind = "log", text = ("no worker joins on node %s: %s"):format(node.name, err.message)}
   end
+end
 
-  ---@return integer on how many machines workers are
-  function controller:machine_count()
-    local seen, count = {}, 0
-    for _, w in ipairs(self.workers) do
-      local known <const> = self.baseline[w.node.name] or {}
-      local id <const> = known.machine and known.machine.id or w.node.name
-      if w.state == "running" and not seen[id] then seen[id], count = true, count + 1 end
+---Starts workers on a node that has joined, or has slots for more.
+---@param node table {name, id, agent, workers}
+---@param count integer
+function methods:add_workers(node, count)
+  local why = self:fixed_workers()
+  if why then
+    return self:emit {kind = "log", text = ("no worker joins on node %s: %s"):format(node.name, why)}
+  end
+  local list = {}
+  for i = 1, count do
+    list[i] = self:new_worker(node, "joining")
+    if self.policies then self.policies:expect(list[i].rank, node) end
+  end
+  local coming <const> = self.coming or 0
+  self.coming = math.max(coming - count, 0)
+  if self.wanted and count > coming then self.wanted = self.wanted + count - coming end -- others were not asked for
+  core.fiber(function()
+    local answer, err = core.call(node.agent, {op = "load", run = self.a.run, script = self.a.script}, CALL_S)
+    if answer then
+      if not node.is_loaded then self.baseline[node.name], node.is_loaded = answer, true end
+      answer, err = core.call(node.agent, self:start_request(list, #self:staying()), CALL_S)
     end
-    return math.max(count, 1)
-  end
+    have_come(self, node, list, answer, err)
+    self:settle_workers()
+    self:look_for_awake()
+  end)
+end
 
-  ---Everybody begins a step: so do those that wait to join.
-  ---@return table[] workers that have joined
-  function controller:admit()
-    local list = {}
-    for _, w in ipairs(self.workers) do
-      if w.state == "waiting" then
-        w.state, self.live = "running", self.live + 1
-        list[#list + 1] = w
-        if self.policies then self.policies:joined_worker(w.rank) end
-        self:emit {kind = "log", text = ("worker %d joins on node %s"):format(w.rank, w.node.name)}
+---A worker has left, or is not to come: on a shared cluster its slot is anybody's now.
+function methods:free_slot(w)
+  self:let_go(w)
+  if not self.a.shared then return end
+  core.fiber(function() runs.ask {op = "slots.less", n = self.a.number, grant = {[w.node.name] = 1}} end)
+  self:tell_runs(true)
+end
+
+---Somebody comes or goes: all of a job that meets in mid-epoch are asked to.
+function methods:ask_to_meet()
+  if not self.job.meets or self:is_starting() then return end
+  self.meetings = (self.meetings or 0) + 1
+  for _, w in ipairs(self.workers) do
+    if w.state == "running" then core.send(w.address, {op = "meet", count = self.meetings}) end
+  end
+end
+
+---A worker that has not begun, or has left, is asked for nothing any more.
+function methods:let_go(w)
+  self:retire(w)
+  w.node.workers = w.node.workers - 1
+  self:evaluate_anew(w)
+  if w.address then core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address}) end
+end
+
+---@return integer on how many machines workers are
+function methods:machine_count()
+  local seen, count = {}, 0
+  for _, w in ipairs(self.workers) do
+    local known <const> = self.baseline[w.node.name] or {}
+    local id <const> = known.machine and known.machine.id or w.node.name
+    if w.state == "running" and not seen[id] then seen[id], count = true, count + 1 end
+  end
+  return math.max(count, 1)
+end
+
+---Everybody begins a step: so do those that wait to join.
+---@return table[] workers that have joined
+function methods:admit()
+  local list = {}
+  for _, w in ipairs(self.workers) do
+    if w.state == "waiting" then
+      w.state, self.live = "running", self.live + 1
+      list[#list + 1] = w
+      if self.policies then self.policies:joined_worker(w.rank) end
+      self:emit {kind = "log", text = ("worker %d joins on node %s"):format(w.rank, w.node.name)}
+    end
+  end
+  return list
+end
+
+---Tells those that have joined to begin.
+---@param list table[]
+---@param state? table where those stood that had left, whose work they go on with
+function methods:begin_joined(list, state)
+  local comm <const> = state and self.policies and self.policies:comm_plan(true) or nil
+  for _, w in ipairs(list) do
+    core.send(w.address, {op = "go", id = 0, params = self.params,
+                          passes = self.chunks and self.chunks:begins_behind(),
+                          batch = self.policies and self.policies:batch_of(w.rank),
+                          work = self.policies and self.policies:work(), meet = self.meetings,
+                          comm = comm, reports = self.clock, state = state})
+  end
+end
+
+---@param ranks integer[] workers that are to leave
+---@return string|nil why they may not
+function methods:must_stay(ranks)
+  local bound <const> = self:bound_to_ranks()
+  if bound then return "no worker leaves: " .. bound end
+  local leaving, left = {}, 0
+  for _, rank in ipairs(ranks) do
+    local w <const> = self.workers[rank]
+    if not w then return ("there is no worker %d: they are 1 to %d"):format(rank, #self.workers) end
+    if w.state == "done" or w.state == "lost" then return ("worker %d has left already"):format(rank) end
+    leaving[rank] = true
+  end
+  for _, w in ipairs(self.workers) do
+    if IS_THERE[w.state] and not WAITS[w.state] and not w.dropped and not leaving[w.rank] then left = left + 1 end
+  end
+  return left == 0 and "no worker would be left that has begun" or nil
+end
+
+---Lets workers leave after their next report.
+---@param ranks integer[]
+---@return string|nil why they may not
+function methods:drop(ranks)
+  local why <const>, asks = self:must_stay(ranks), false
+  if why then return why end
+  for _, rank in ipairs(ranks) do
+    local w = self.workers[rank]
+    if w and HAS_BEGUN[w.state] then
+      w.dropped = true
+      self:leave_queue(w)
+      if self.job.meets and w.address then
+        core.send(w.address, {op = "stop"})
+        asks = true
       end
+    elseif w and WAITS[w.state] then
+      self:free_slot(w)
+      self:look_for_vacancy(w.node)
     end
-    return list
   end
+  if asks then self:ask_to_meet() end
+  return nil
+end
 
-  ---Tells those that have joined to begin.
-  ---@param list table[]
-  ---@param state? table where those stood that had left, whose work they go on with
-  function controller:begin_joined(list, state)
-    local comm <const> = state and self.policies and self.policies:comm_plan(true) or nil
-    for _, w in ipairs(list) do
-      core.send(w.address, {op = "go", id = 0, params = self.params,
-                            passes = self.chunks and self.chunks:begins_behind(),
-                            batch = self.policies and self.policies:batch_of(w.rank),
-                            work = self.policies and self.policies:work(), meet = self.meetings,
-                            comm = comm, reports = self.clock, state = state})
-    end
+-- How many more nodes there may be.
+local function room_of(self)
+  local count = self.coming or 0
+  for _, node in ipairs(self.a.nodes) do
+    if not node.lost then count = count + 1 end
   end
+  return self.a.nodes_max - count
+end
 
-  ---@param ranks integer[] workers that are to leave
-  ---@return string|nil why they may not
-  function controller:must_stay(ranks)
-    local bound <const> = self:bound_to_ranks()
-    if bound then return "no worker leaves: " .. bound end
-    local leaving, left = {}, 0
-    for _, rank in ipairs(ranks) do
-      local w <const> = self.workers[rank]
-      if not w then return ("there is no worker %d: they are 1 to %d"):format(rank, #self.workers) end
-      if w.state == "done" or w.state == "lost" then return ("worker %d has left already"):format(rank) end
-      leaving[rank] = true
-    end
-    for _, w in ipairs(self.workers) do
-      if IS_THERE[w.state] and not WAITS[w.state] and not w.dropped and not leaving[w.rank] then left = left + 1 end
-    end
-    return left == 0 and "no worker would be left that has begun" or nil
-  end
+---More workers may be there than are wanted: those that were on their way when fewer were asked for. Called when one
+---comes or leaves and at each report. The newest go first.
+---@return string|nil why they stay for now
+function methods:settle_workers()
+  local idle <const> = self.suspending or self.suspended or self.stopping or self.finished or self.failed
+  if not self.wanted or idle or self:is_starting() then return nil end
+  local surplus = {}
+  local staying <const> = self:staying()
+  for i = 1, #staying - self.wanted do surplus[i] = staying[i].rank end
+  return #surplus > 0 and self:drop(surplus) or nil
+end
 
-  ---Lets workers leave after their next report.
-  ---@param ranks integer[]
-  ---@return string|nil why they may not
-  function controller:drop(ranks)
-    local why <const>, asks = self:must_stay(ranks), false
-    if why then return why end
-    for _, rank in ipairs(ranks) do
-      local w = self.workers[rank]
-      if w and HAS_BEGUN[w.state] then
-        w.dropped = true
-        self:leave_queue(w)
-        if self.job.meets and w.address then
-          core.send(w.address, {op = "stop"})
-          asks = true
-        end
-      elseif w and WAITS[w.state] then
-        self:free_slot(w)
-        self:look_for_vacancy(w.node)
-      end
-    end
-    if asks then self:ask_to_meet() end
-    return nil
+---Lets workers come or go until there are `count`; the newest go first. On a shared cluster those that come want
+---free slots. The number is remembered: the run settles on it, whatever is under way.
+---@param count integer
+---@return string|nil why not
+---@return table? err the same, where it has a code of its own
+function methods:set_workers(count)
+  local missing <const> = count - #self:staying() - (self.coming or 0)
+  if missing <= 0 then
+    self.wanted = count
+    return self:settle_workers()
   end
+  local why = self:fixed_workers()
+  if why then return "no worker joins: " .. why end
+  if self.a.nodes_max == 0 and not self.a.shared then
+    return "no worker joins: the nodes of this cluster are not the script's to start"
+  end
+  if not self.a.shared and missing > room_of(self) then
+    return ("%d workers want %d more nodes, and a cluster of a script has %d at most"):format(count, missing,
+      self.a.nodes_max)
+  end
+  self.wanted, self.coming = count, (self.coming or 0) + missing
+  if self.a.shared then
+    local answer, err = runs.ask {op = "slots.more", n = self.a.number, slots = missing}
+    if answer then
+      self:use_slots(answer.grant)
+      return nil
+    elseif not self.a.provisioned then
+      self.coming = math.max(self.coming - missing, 0)
+      return err.message, err
+    end
+  end
+  self:emit {kind = "scale", workers = missing} -- the script, or its launcher, starts nodes for them
+  return nil
+end
 
-  -- How many more nodes there may be.
-  local function room_of(self)
-    local count = self.coming or 0
-    for _, node in ipairs(self.a.nodes) do
-      if not node.lost then count = count + 1 end
-    end
-    return self.a.nodes_max - count
+---The node of these workers was told to leave, and waits until it may. What they have in hand they finish, or give
+---back in part; chunks they get no more; without chunks they take part in the next report and stop.
+---@param node table
+---@param agent string whom to tell
+function methods:let_workers_leave(node, agent)
+  node.leaver = agent
+  if node.lost or node.vacant or self.failed or not self:may_go_on(node) then return self:vacate(node) end
+  local ranks = {}
+  for _, w in ipairs(self.workers) do
+    if w.node == node and IS_THERE[w.state] then ranks[#ranks + 1] = w.rank end
   end
+  if self:drop(ranks) then return self:vacate(node) end
+  self:emit {kind = "log", text = ("node %s leaves: its workers finish what they have in hand"):format(node.name)}
+  self:hand_out()
+  self:look_for_leaver(node)
+end
 
-  ---More workers may be there than are wanted: those that were on their way when fewer were asked for. Called when one
-  ---comes or leaves and at each report. The newest go first.
-  ---@return string|nil why they stay for now
-  function controller:settle_workers()
-    local idle <const> = self.suspending or self.suspended or self.stopping or self.finished or self.failed
-    if not self.wanted or idle or self:is_starting() then return nil end
-    local surplus = {}
-    local staying <const> = self:staying()
-    for i = 1, #staying - self.wanted do surplus[i] = staying[i].rank end
-    return #surplus > 0 and self:drop(surplus) or nil
+---Has every worker of a leaving node finished?
+function methods:look_for_leaver(node)
+  if not node.leaver then return end
+  for _, w in ipairs(self.workers) do
+    local busy = w.node == node and w.state == "running"
+    if busy and (not self.chunks or self.chunks:is_held_by(w.rank)) then return end
   end
+  self:vacate(node)
+end
 
-  ---Lets workers come or go until there are `count`; the newest go first. On a shared cluster those that come want
-  ---free slots. The number is remembered: the run settles on it, whatever is under way.
-  ---@param count integer
-  ---@return string|nil why not
-  ---@return table? err the same, where it has a code of its own
-  function controller:set_workers(count)
-    local missing <const> = count - #self:staying() - (self.coming or 0)
-    if missing <= 0 then
-      self.wanted = count
-      return self:settle_workers()
-    end
-    local why = self:fixed_workers()
-    if why then return "no worker joins: " .. why end
-    if self.a.nodes_max == 0 and not self.a.shared then
-      return "no worker joins: the nodes of this cluster are not the script's to start"
-    end
-    if not self.a.shared and missing > room_of(self) then
-      return ("%d workers want %d more nodes, and a cluster of a script has %d at most"):format(count, missing,
-        self.a.nodes_max)
-    end
-    self.wanted, self.coming = count, (self.coming or 0) + missing
-    if self.a.shared then
-      local answer, err = runs.ask {op = "slots.more", n = self.a.number, slots = missing}
-      if answer then
-        self:use_slots(answer.grant)
-        return nil
-      elseif not self.a.provisioned then
-        self.coming = math.max(self.coming - missing, 0)
-        return err.message, err
-      end
-    end
-    self:emit {kind = "scale", workers = missing} -- the script, or its launcher, starts nodes for them
-    return nil
+---Takes a leaving node out of the run, with nothing to be done again, and tells it so.
+function methods:vacate(node)
+  local agent <const> = node.leaver
+  node.leaver = nil
+  if not node.lost and not self.failed and self:may_go_on(node) then
+    node.lost = true
+    self:drop_workers(node, nil)
+    if self.policies then self.policies:left(node) end
   end
+  core.send(agent, {op = "vacated", run = self.a.run})
+end
 
-  ---The node of these workers was told to leave, and waits until it may. What they have in hand they finish, or give
-  ---back in part; chunks they get no more; without chunks they take part in the next report and stop.
-  ---@param node table
-  ---@param agent string whom to tell
-  function controller:let_workers_leave(node, agent)
-    node.leaver = agent
-    if node.lost or node.vacant or self.failed or not self:may_go_on(node) then return self:vacate(node) end
-    local ranks = {}
-    for _, w in ipairs(self.workers) do
-      if w.node == node and IS_THERE[w.state] then ranks[#ranks + 1] = w.rank end
-    end
-    if self:drop(ranks) then return self:vacate(node) end
-    self:emit {kind = "log", text = ("node %s leaves: its workers finish what they have in hand"):format(node.name)}
-    self:hand_out()
-    self:look_for_leaver(node)
+---A node that joined for its workers has none any more: it may leave.
+function methods:look_for_vacancy(node)
+  for _, rank in ipairs(node.ranks) do
+    local w = self.workers[rank]
+    if not (w.dropped and w.state == "done") then return end
   end
-
-  ---Has every worker of a leaving node finished?
-  function controller:look_for_leaver(node)
-    if not node.leaver then return end
-    for _, w in ipairs(self.workers) do
-      local busy = w.node == node and w.state == "running"
-      if busy and (not self.chunks or self.chunks:is_held_by(w.rank)) then return end
-    end
-    self:vacate(node)
-  end
-
-  ---Takes a leaving node out of the run, with nothing to be done again, and tells it so.
-  function controller:vacate(node)
-    local agent <const> = node.leaver
-    node.leaver = nil
-    if not node.lost and not self.failed and self:may_go_on(node) then
-      node.lost = true
-      self:drop_workers(node, nil)
-      if self.policies then self.policies:left(node) end
-    end
-    core.send(agent, {op = "vacated", run = self.a.run})
-  end
-
-  ---A node that joined for its workers has none any more: it may leave.
-  function controller:look_for_vacancy(node)
-    for _, rank in ipairs(node.ranks) do
-      local w = self.workers[rank]
-      if not (w.dropped and w.state == "done") then return end
-    end
-    if node.vacant then return end
-    node.vacant = not node.store
-    if node.vacant and node.late then self:emit {kind = "vacant", node = node.name} end
-  end
+  if node.vacant then return end
+  node.vacant = not node.store
+  if node.vacant and node.late then self:emit {kind = "vacant", node = node.name} end
 end
 
 return elastic_workers

@@ -10,7 +10,8 @@ local core = require "tide.core"
 local pieces = require "tide.run.pieces"
 local report = require "tide.run.report"
 
-local figures = {}
+local methods <const>, from_driver <const> = {}, {}
+local figures = {methods = methods, from_driver = from_driver}
 
 local WORKERS_MAX <const> = 1024
 
@@ -52,65 +53,61 @@ local function add_wait(into, at, now)
   end
 end
 
----@param controller table class of tide.controller
----@param ops table what others may ask of it, by name
-function figures.extend(controller, ops)
-  ---What the worker waits for has come, or will not be waited for any more.
-  function controller.count_wait(_, w)
-    w.times = w.times or new_times()
-    add_wait(w.times, w.waits, core.now())
-  end
-
-  ---A report of a worker has come: {elapsed_s, wait_s} as it says.
-  function controller.count_report(_, w, m)
-    local now <const> = core.now()
-    local told <const> = w.told or {work_s = 0, wait_s = 0, reports = 0}
-    w.told = told
-    local elapsed <const>, waited <const> = m.elapsed_s or 0, math.min(m.wait_s or 0, m.elapsed_s or 0)
-    told.work_s, told.wait_s, told.reports = told.work_s + elapsed - waited, told.wait_s + waited, told.reports + 1
-    if told.at then told.wait_s = told.wait_s + math.max(now - told.at - elapsed, 0) end
-    if type(m.fields.compute_s) == "number" then told.compute_s = (told.compute_s or 0) + m.fields.compute_s end
-    if type(m.fields.comm_wait_s) == "number" then told.exchange_s = (told.exchange_s or 0) + m.fields.comm_wait_s end
-    told.at = now
-  end
-
-  local function of_worker(w, now)
-    local times <const> = new_times()
-    for kind, seconds in pairs(w.times or {}) do times[kind] = seconds end
-    add_wait(times, w.waits, now)
-    local told <const> = w.told or {work_s = 0, wait_s = 0, reports = 0}
-    return {rank = w.rank, node = w.node.name, state = w.state, waits = times, reports = told.reports,
-            work_s = told.work_s, told_wait_s = told.wait_s, compute_s = told.compute_s, exchange_s = told.exchange_s}
-  end
-
-  ---@return tide.run_figures
-  function controller:figures()
-    local now <const> = core.now()
-    local state <const>, why <const> = self:run_state()
-    local begun <const> = not self:is_starting()
-    local f <const> = {name = self.a.number and ("%s-%d"):format(self.a.job, self.a.number) or self.a.job,
-      job = self.a.job, run = self.a.run, state = state, why = why, reports = self.clock,
-      elapsed_s = begun and now - self.started_at or 0,
-      examples = self.done_examples + (self.partial.examples or 0), loss = report.value(self.last or {}, "loss"),
-      examples_per_s = self.told_rate, on_report_s = self.on_report_s or 0, policies_s = self.policies_s or 0,
-      tables = {}, workers = {}, policies = self.policies and self.policies:brief() or {}}
-    for _, name in pairs(self.a.tables) do f.tables[#f.tables + 1] = name end
-    table.sort(f.tables)
-    for i, w in ipairs(self.workers) do
-      if i > WORKERS_MAX then
-        f.workers_left_out = #self.workers - WORKERS_MAX
-        break
-      end
-      f.workers[i] = of_worker(w, now)
-    end
-    if self.chunks then
-      f.chunks = {pass = self.chunks.pass, pieces = self.chunks.pieces, redone = self.chunks.redone}
-    end
-    return f
-  end
-
-  ---How the run is and where its workers' time goes: {} -> {data = encoded figures}.
-  function ops.metrics(self) return {data = pieces.of(core.encode(self:figures()))} end
+---What the worker waits for has come, or will not be waited for any more.
+function methods.count_wait(_, w)
+  w.times = w.times or new_times()
+  add_wait(w.times, w.waits, core.now())
 end
+
+---A report of a worker has come: {elapsed_s, wait_s} as it says.
+function methods.count_report(_, w, m)
+  local now <const> = core.now()
+  local told <const> = w.told or {work_s = 0, wait_s = 0, reports = 0}
+  w.told = told
+  local elapsed <const>, waited <const> = m.elapsed_s or 0, math.min(m.wait_s or 0, m.elapsed_s or 0)
+  told.work_s, told.wait_s, told.reports = told.work_s + elapsed - waited, told.wait_s + waited, told.reports + 1
+  if told.at then told.wait_s = told.wait_s + math.max(now - told.at - elapsed, 0) end
+  if type(m.fields.compute_s) == "number" then told.compute_s = (told.compute_s or 0) + m.fields.compute_s end
+  if type(m.fields.comm_wait_s) == "number" then told.exchange_s = (told.exchange_s or 0) + m.fields.comm_wait_s end
+  told.at = now
+end
+
+local function of_worker(w, now)
+  local times <const> = new_times()
+  for kind, seconds in pairs(w.times or {}) do times[kind] = seconds end
+  add_wait(times, w.waits, now)
+  local told <const> = w.told or {work_s = 0, wait_s = 0, reports = 0}
+  return {rank = w.rank, node = w.node.name, state = w.state, waits = times, reports = told.reports,
+          work_s = told.work_s, told_wait_s = told.wait_s, compute_s = told.compute_s, exchange_s = told.exchange_s}
+end
+
+---@return tide.run_figures
+function methods:figures()
+  local now <const> = core.now()
+  local state <const>, why <const> = self:run_state()
+  local begun <const> = not self:is_starting()
+  local f <const> = {name = self.a.number and ("%s-%d"):format(self.a.job, self.a.number) or self.a.job,
+    job = self.a.job, run = self.a.run, state = state, why = why, reports = self.clock,
+    elapsed_s = begun and now - self.started_at or 0,
+    examples = self.done_examples + (self.partial.examples or 0), loss = report.value(self.last or {}, "loss"),
+    examples_per_s = self.told_rate, on_report_s = self.on_report_s or 0, policies_s = self.policies_s or 0,
+    tables = {}, workers = {}, policies = self.policies and self.policies:brief() or {}}
+  for _, name in pairs(self.a.tables) do f.tables[#f.tables + 1] = name end
+  table.sort(f.tables)
+  for i, w in ipairs(self.workers) do
+    if i > WORKERS_MAX then
+      f.workers_left_out = #self.workers - WORKERS_MAX
+      break
+    end
+    f.workers[i] = of_worker(w, now)
+  end
+  if self.chunks then
+    f.chunks = {pass = self.chunks.pass, pieces = self.chunks.pieces, redone = self.chunks.redone}
+  end
+  return f
+end
+
+---How the run is and where its workers' time goes: {} -> {data = encoded figures}.
+function from_driver.metrics(self) return {data = pieces.of(core.encode(self:figures()))} end
 
 return figures

@@ -12,7 +12,8 @@ local core = require "tide.core"
 local data = require "tide.data"
 local text = require "tide.text"
 
-local grants = {}
+local methods <const>, from_driver <const> = {}, {}
+local grants = {methods = methods, from_driver = from_driver}
 
 local ROWS_MOST <const> = 40
 local HALF_S <const> = 1200   -- a row counts half as much after this
@@ -210,123 +211,119 @@ local function count_cost(self, rate)
     self.order or 0, took_s, #self:running(), self.cost)}
 end
 
----@param controller table class of tide.controller
----@param ops table what others may ask of it, by name
-function grants.extend(controller, ops)
-  ---{order, nodes = {[name] = slots}, force}: the slots of the run from now on -> {} or {refused =, bound =}.
-  ops["verb.grant"] = function(self, request)
-    local function refuse(why, bound) return {refused = why, bound = bound} end
-    if self.failed or self.finished or self.stopping then return refuse "the run is ending" end
-    if request.order < (self.order or 0) then return refuse "a newer order has come" end
-    if not (core.mutant and core.mutant "refused_unheard") then
-      self.order = request.order -- what is told from now on is of it, also where it is refused
-    end
-    if self:is_starting() then return refuse "the run has not started" end
-    if self.suspending or self.paused and self.paused.release and not self.paused.ordered and not self.suspended then
-      if request.force then force(self) end
-      return refuse "its workers are leaving"
-    end
-    if self.suspended and not self.suspended.parked then return refuse "it was paused, and not by a policy" end
-    if changes_still(self) then return refuse "its workers are coming and going" end
-    local bound <const> = self:fixed_workers()
-    if bound then return refuse(bound, true) end
-    self.wanted = nil
-    if not self.resizing then
-      self.resizing = {rate = self.rate, parts = {}}
-    end
-    local why
-    if self.suspended then
-      wake(self, request.nodes)
-    elseif not next(request.nodes) then
-      suspend(self, ("%s gave its slots to others"):format(request.why or "the scheduling policy"))
-    else
-      if self.paused and self.paused.release then self.paused = nil end -- it stays after all
-      why = carry_out(self, request.nodes)
-    end
+---{order, nodes = {[name] = slots}, force}: the slots of the run from now on -> {} or {refused =, bound =}.
+from_driver["verb.grant"] = function(self, request)
+  local function refuse(why, bound) return {refused = why, bound = bound} end
+  if self.failed or self.finished or self.stopping then return refuse "the run is ending" end
+  if request.order < (self.order or 0) then return refuse "a newer order has come" end
+  if not (core.mutant and core.mutant "refused_unheard") then
+    self.order = request.order -- what is told from now on is of it, also where it is refused
+  end
+  if self:is_starting() then return refuse "the run has not started" end
+  if self.suspending or self.paused and self.paused.release and not self.paused.ordered and not self.suspended then
     if request.force then force(self) end
-    if why then return refuse(why) end
+    return refuse "its workers are leaving"
+  end
+  if self.suspended and not self.suspended.parked then return refuse "it was paused, and not by a policy" end
+  if changes_still(self) then return refuse "its workers are coming and going" end
+  local bound <const> = self:fixed_workers()
+  if bound then return refuse(bound, true) end
+  self.wanted = nil
+  if not self.resizing then
+    self.resizing = {rate = self.rate, parts = {}}
+  end
+  local why
+  if self.suspended then
+    wake(self, request.nodes)
+  elseif not next(request.nodes) then
+    suspend(self, ("%s gave its slots to others"):format(request.why or "the scheduling policy"))
+  else
+    if self.paused and self.paused.release then self.paused = nil end -- it stays after all
+    why = carry_out(self, request.nodes)
+  end
+  if request.force then force(self) end
+  if why then return refuse(why) end
+  self:tell_runs(true)
+  return {}
+end
+
+---@return boolean whether a policy gives the run slots elsewhere when it has lost its last worker
+function methods:gets_others() return self.a.order ~= nil and self:fixed_workers() == nil end
+
+---Workers are lost. When nobody is left but those that are to leave, who take no more of the work, these go now, and
+---the run is suspended until it gets other slots.
+function methods:wait_for_others()
+  if not self:gets_others() or self.suspended or self.finished or self.stopping then return end
+  local leaving = false
+  for _, w in ipairs(self.workers) do
+    if not w.dropped and (w.state == "done" or w.state == "running") then return end
+    leaving = leaving or w.dropped and (w.state == "running" or self.suspending and w.state == "done")
+  end
+  if leaving and (self.suspending or self.job.meets) then -- they hand in what they have learnt
+    self.suspending = self.suspending or {}
+    self.paused = self.paused or {since = core.now(), callers = {}, release = true, ordered = true,
+                                  why = "workers are lost that were to stay"}
+    return
+  end
+  self.suspended = {nodes = {}, at = core.now(), why = "its last worker is lost", parked = true, waking = true,
+                    callers = {}}
+  self.suspending = nil
+  for _, w in ipairs(self.workers) do
+    if w.state == "running" then end_now(self, w) end
+  end
+end
+
+---What goes to the keeper of runs with the run's state.
+function methods:tell_of_slots(m)
+  m.held, m.order, m.cost = held_of(self), self.order or self.a.order or 0, self.cost
+  self.cost = nil
+  m.parked = self.suspended and self.suspended.parked or nil
+  if not self:is_starting() and self.fixed_told ~= true then
+    m.fixed, self.fixed_told = self:fixed_workers(), true
+  end
+  local adapts <const> = self.policies and self.policies.driver.adapts
+  if adapts and adapts.perf and adapts.gns and self.fits_told ~= adapts.fits then
+    local l <const> = adapts.limits
+    m.model, self.fits_told = {perf = adapts.perf, gns = adapts.gns, seen = adapts.max_seen,
+      batch = {start = l.start, max = l.max or l.start, lo = l.lo or 1, hi = l.hi or l.max or l.start}}, adapts.fits
+  elseif self.goodput and self.goodput.told then
+    m.model, self.goodput.told = self.goodput.told, nil
+  end
+end
+
+---A report of all is complete.
+---@param waiting table[] the workers
+---@param sum table
+function methods:measure(waiting, sum)
+  local now <const>, parts <const> = core.now(), parts_of(waiting)
+  local before <const> = self.measured
+  self.measured = {at = now, parts = parts, pauses = self.started_at}
+  local coming = false
+  for _, w in ipairs(self.workers) do
+    coming = coming or w.state == "joining" or w.state == "waiting" or w.dropped and w.state == "running"
+  end
+  if not before or not is_count(sum.examples) then return end
+  local elapsed_s = now - before.at - (self.started_at - before.pauses) -- pauses move its start
+  local r <const> = self.resizing
+  if r and r.woken_at then elapsed_s, r.woken_at = now - r.woken_at, nil end
+  if elapsed_s <= 0 then return end
+  if r then r.parts[#r.parts + 1] = {s = elapsed_s, examples = sum.examples} end
+  if before.parts ~= parts or coming then return end
+  local rate <const> = sum.examples / elapsed_s
+  self.rate = rate
+  if r then count_cost(self, rate) end
+  if self.policies and self.policies.driver.adapts then return end -- its own fit is better
+  self.goodput = self.goodput or {rows = {}, by_key = {}, fitted_at = 0, examples = sum.examples}
+  local g <const>, k <const> = self.goodput, #waiting
+  local row <const>, scale <const> = row_for(self, self:machine_count(), k), g.examples / sum.examples
+  local t_o <const> = math.max(elapsed_s * scale, 1e-6)
+  local t_a <const> = computed(waiting, elapsed_s) * scale
+  row.t_a = row.t_a and row.t_a + NEW_SHARE * (t_a - row.t_a) or math.max(t_a, 1e-6)
+  row.t_o = row.t_o and row.t_o + NEW_SHARE * (t_o - row.t_o) or t_o
+  row.at = now
+  if g.news or now - g.fitted_at > FIT_S then
+    fit(self)
     self:tell_runs(true)
-    return {}
-  end
-
-  ---@return boolean whether a policy gives the run slots elsewhere when it has lost its last worker
-  function controller:gets_others() return self.a.order ~= nil and self:fixed_workers() == nil end
-
-  ---Workers are lost. When nobody is left but those that are to leave, who take no more of the work, these go now, and
-  ---the run is suspended until it gets other slots.
-  function controller:wait_for_others()
-    if not self:gets_others() or self.suspended or self.finished or self.stopping then return end
-    local leaving = false
-    for _, w in ipairs(self.workers) do
-      if not w.dropped and (w.state == "done" or w.state == "running") then return end
-      leaving = leaving or w.dropped and (w.state == "running" or self.suspending and w.state == "done")
-    end
-    if leaving and (self.suspending or self.job.meets) then -- they hand in what they have learnt
-      self.suspending = self.suspending or {}
-      self.paused = self.paused or {since = core.now(), callers = {}, release = true, ordered = true,
-                                    why = "workers are lost that were to stay"}
-      return
-    end
-    self.suspended = {nodes = {}, at = core.now(), why = "its last worker is lost", parked = true, waking = true,
-                      callers = {}}
-    self.suspending = nil
-    for _, w in ipairs(self.workers) do
-      if w.state == "running" then end_now(self, w) end
-    end
-  end
-
-  ---What goes to the keeper of runs with the run's state.
-  function controller:tell_of_slots(m)
-    m.held, m.order, m.cost = held_of(self), self.order or self.a.order or 0, self.cost
-    self.cost = nil
-    m.parked = self.suspended and self.suspended.parked or nil
-    if not self:is_starting() and self.fixed_told ~= true then
-      m.fixed, self.fixed_told = self:fixed_workers(), true
-    end
-    local adapts <const> = self.policies and self.policies.driver.adapts
-    if adapts and adapts.perf and adapts.gns and self.fits_told ~= adapts.fits then
-      local l <const> = adapts.limits
-      m.model, self.fits_told = {perf = adapts.perf, gns = adapts.gns, seen = adapts.max_seen,
-        batch = {start = l.start, max = l.max or l.start, lo = l.lo or 1, hi = l.hi or l.max or l.start}}, adapts.fits
-    elseif self.goodput and self.goodput.told then
-      m.model, self.goodput.told = self.goodput.told, nil
-    end
-  end
-
-  ---A report of all is complete.
-  ---@param waiting table[] the workers
-  ---@param sum table
-  function controller:measure(waiting, sum)
-    local now <const>, parts <const> = core.now(), parts_of(waiting)
-    local before <const> = self.measured
-    self.measured = {at = now, parts = parts, pauses = self.started_at}
-    local coming = false
-    for _, w in ipairs(self.workers) do
-      coming = coming or w.state == "joining" or w.state == "waiting" or w.dropped and w.state == "running"
-    end
-    if not before or not is_count(sum.examples) then return end
-    local elapsed_s = now - before.at - (self.started_at - before.pauses) -- pauses move its start
-    local r <const> = self.resizing
-    if r and r.woken_at then elapsed_s, r.woken_at = now - r.woken_at, nil end
-    if elapsed_s <= 0 then return end
-    if r then r.parts[#r.parts + 1] = {s = elapsed_s, examples = sum.examples} end
-    if before.parts ~= parts or coming then return end
-    local rate <const> = sum.examples / elapsed_s
-    self.rate = rate
-    if r then count_cost(self, rate) end
-    if self.policies and self.policies.driver.adapts then return end -- its own fit is better
-    self.goodput = self.goodput or {rows = {}, by_key = {}, fitted_at = 0, examples = sum.examples}
-    local g <const>, k <const> = self.goodput, #waiting
-    local row <const>, scale <const> = row_for(self, self:machine_count(), k), g.examples / sum.examples
-    local t_o <const> = math.max(elapsed_s * scale, 1e-6)
-    local t_a <const> = computed(waiting, elapsed_s) * scale
-    row.t_a = row.t_a and row.t_a + NEW_SHARE * (t_a - row.t_a) or math.max(t_a, 1e-6)
-    row.t_o = row.t_o and row.t_o + NEW_SHARE * (t_o - row.t_o) or t_o
-    row.at = now
-    if g.news or now - g.fitted_at > FIT_S then
-      fit(self)
-      self:tell_runs(true)
-    end
   end
 end
 

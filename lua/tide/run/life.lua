@@ -14,7 +14,8 @@ local runs = require "tide.cluster.runs"
 local script = require "tide.script"
 local service = require "tide.service"
 
-local run_life = {}
+local methods <const>, from_driver <const> = {}, {}
+local run_life = {methods = methods, from_driver = from_driver}
 
 local TELL_S <const> = 1
 local PAUSE_S <const> = 30
@@ -24,405 +25,401 @@ local STOPPED <const> = {asked = true, interrupted = true}
 
 ---- the controller -------------------------------------------------------------------------------------------------
 
----@param controller table class of tide.controller
----@param ops table what others may ask of it, by name
-function run_life.extend(controller, ops)
-  ---Changes params from the next report on; who was told of the former ones keeps those.
-  ---@param changes table<string, any>
-  function controller:change_params(changes)
-    local merged = {}
-    for k, v in pairs(self.params) do merged[k] = v end
-    for k, v in pairs(changes) do merged[k] = v end
-    self.params = merged
-  end
+---Changes params from the next report on; who was told of the former ones keeps those.
+---@param changes table<string, any>
+function methods:change_params(changes)
+  local merged = {}
+  for k, v in pairs(self.params) do merged[k] = v end
+  for k, v in pairs(changes) do merged[k] = v end
+  self.params = merged
+end
 
-  ---@return string state
-  ---@return string? why
-  function controller:run_state()
-    if self.cancelled then return "stopped", self.cancelled end
-    if self.failed then return "failed", errors.line(self.failed) end
-    if self.finished then
-      local why <const> = self.stopping
-      return (STOPPED[why] or self.given_up) and "stopped" or "done", why and "stop: " .. tostring(why)
-    end
-    if self.suspended then return "suspended", self.suspended.why end
-    if self.stopping then return "stopping", tostring(self.stopping) end
-    if self.paused and self.paused.rested_at then return "paused" end
-    if self:is_starting() then return "starting", self.waits_to_start end
-    local pausing <const> = self.paused
-    return "running", pausing and ("pausing for %d s"):format((core.now() - pausing.since) // 1) or nil
+---@return string state
+---@return string? why
+function methods:run_state()
+  if self.cancelled then return "stopped", self.cancelled end
+  if self.failed then return "failed", errors.line(self.failed) end
+  if self.finished then
+    local why <const> = self.stopping
+    return (STOPPED[why] or self.given_up) and "stopped" or "done", why and "stop: " .. tostring(why)
   end
+  if self.suspended then return "suspended", self.suspended.why end
+  if self.stopping then return "stopping", tostring(self.stopping) end
+  if self.paused and self.paused.rested_at then return "paused" end
+  if self:is_starting() then return "starting", self.waits_to_start end
+  local pausing <const> = self.paused
+  return "running", pausing and ("pausing for %d s"):format((core.now() - pausing.since) // 1) or nil
+end
 
-  ---Tells the keeper of runs how this one is: now and then, and at once when that changes. Whoever keeps them by now
-  ---hears of the run by it.
-  ---@param now? boolean
-  function controller:tell_runs(now)
-    if not self.a.number then return end
-    local state, why = self:run_state()
-    local changed <const> = state ~= self.told_state
-    if not (now or changed) and core.now() - (self.told_at or 0) < TELL_S then return end
-    local keeper <const> = runs.find()
-    if not keeper then return end
-    self.told_at, self.told_state = core.now(), state
-    local loss <const> = report.value(self.last or {}, "loss")
-    local done <const> = self.done_examples + (self.partial.examples or 0)
-    local before <const> = self.told_done
-    local rate <const> = before and core.now() > before.at and (done - before.done) / (core.now() - before.at) or nil
-    if not before or core.now() - before.at >= TELL_S then
-      self.told_done, self.told_rate = {done = done, at = core.now()}, rate
-    end
-    local told <const> = {op = "tell", n = self.a.number, uid = self.a.run, state = state, why = why,
-      workers = #self:running(), params = self.told_params ~= self.params and self.params or nil,
-      progress = {report = self.clock, loss = loss, examples = done, rate = rate, total = self:total()}}
-    self:tell_of_slots(told)
-    core.send(keeper, told)
-    self.told_params = self.params
+---Tells the keeper of runs how this one is: now and then, and at once when that changes. Whoever keeps them by now
+---hears of the run by it.
+---@param now? boolean
+function methods:tell_runs(now)
+  if not self.a.number then return end
+  local state, why = self:run_state()
+  local changed <const> = state ~= self.told_state
+  if not (now or changed) and core.now() - (self.told_at or 0) < TELL_S then return end
+  local keeper <const> = runs.find()
+  if not keeper then return end
+  self.told_at, self.told_state = core.now(), state
+  local loss <const> = report.value(self.last or {}, "loss")
+  local done <const> = self.done_examples + (self.partial.examples or 0)
+  local before <const> = self.told_done
+  local rate <const> = before and core.now() > before.at and (done - before.done) / (core.now() - before.at) or nil
+  if not before or core.now() - before.at >= TELL_S then
+    self.told_done, self.told_rate = {done = done, at = core.now()}, rate
   end
+  local told <const> = {op = "tell", n = self.a.number, uid = self.a.run, state = state, why = why,
+    workers = #self:running(), params = self.told_params ~= self.params and self.params or nil,
+    progress = {report = self.clock, loss = loss, examples = done, rate = rate, total = self:total()}}
+  self:tell_of_slots(told)
+  core.send(keeper, told)
+  self.told_params = self.params
+end
 
-  -- Appends a line to a file of the run's directory. What a full disk does not take is told once, and the run goes on.
-  local function append(self, name, line)
-    if not self.a.directory or self.closed or core.simulated() then return end
-    line.time = core.wall()
-    self.kept = self.kept or {}
-    local file <const> = self.kept[name] or io.open(("%s/%s.jsonl"):format(self.a.directory, name), "a")
-    self.kept[name] = file
-    local ok, why = file, "it cannot be opened"
-    if file then ok, why = file:write(core.json_encode(line), "\n") end
-    if ok then ok, why = file:flush() end
-    if not ok and not self.kept_told then
-      self.kept_told = true
-      self:emit {kind = "log", text = ("%s.jsonl could not be written: %s"):format(name, tostring(why))}
-    end
+-- Appends a line to a file of the run's directory. What a full disk does not take is told once, and the run goes on.
+local function append(self, name, line)
+  if not self.a.directory or self.closed or core.simulated() then return end
+  line.time = core.wall()
+  self.kept = self.kept or {}
+  local file <const> = self.kept[name] or io.open(("%s/%s.jsonl"):format(self.a.directory, name), "a")
+  self.kept[name] = file
+  local ok, why = file, "it cannot be opened"
+  if file then ok, why = file:write(core.json_encode(line), "\n") end
+  if ok then ok, why = file:flush() end
+  if not ok and not self.kept_told then
+    self.kept_told = true
+    self:emit {kind = "log", text = ("%s.jsonl could not be written: %s"):format(name, tostring(why))}
   end
+end
 
-  ---A line of reports.jsonl in the run's directory: the numbers of a report, summed over workers.
-  function controller:record_report(event)
-    local line = {}
-    for k, v in pairs(event) do
-      if type(v) == "number" and v == v and v < math.huge and v > -math.huge then line[k] = v end
-    end
-    append(self, "reports", line)
+---A line of reports.jsonl in the run's directory: the numbers of a report, summed over workers.
+function methods:record_report(event)
+  local line = {}
+  for k, v in pairs(event) do
+    if type(v) == "number" and v == v and v < math.huge and v > -math.huge then line[k] = v end
   end
+  append(self, "reports", line)
+end
 
-  ---A line of events.jsonl: something that happened to the run.
-  function controller:record_event(kind, text)
-    append(self, "events", {kind = kind, text = text and require("tide.text").clean_lines(text)})
+---A line of events.jsonl: something that happened to the run.
+function methods:record_event(kind, text)
+  append(self, "events", {kind = kind, text = text and require("tide.text").clean_lines(text)})
+end
+
+function methods:close_records()
+  for _, file in pairs(self.kept or {}) do file:close() end
+  self.kept = nil
+end
+
+---Do all workers wait for what a pause holds back?
+local function all_rest(self)
+  local running <const> = self:running()
+  for _, w in ipairs(running) do
+    if not w.waits or w.waits.kind == "barrier" then return false end
   end
+  return #running > 0
+end
 
-  function controller:close_records()
-    for _, file in pairs(self.kept or {}) do file:close() end
-    self.kept = nil
-  end
-
-  ---Do all workers wait for what a pause holds back?
-  local function all_rest(self)
-    local running <const> = self:running()
-    for _, w in ipairs(running) do
-      if not w.waits or w.waits.kind == "barrier" then return false end
-    end
-    return #running > 0
-  end
-
-  ---Called when workers may have come to rest, and now and then.
-  function controller:look_for_rest()
-    local p <const> = self.paused
-    if not p then return end
-    if not p.rested_at and not p.release and all_rest(self) then p.rested_at = core.now() end
-    if p.rested_at or self.suspended then
-      self:tell_runs(true)
-      for _, message in ipairs(p.callers) do core.answer(message, {state = (self:run_state())}) end
-      p.callers = {}
-    end
-    for i = #p.callers, 1, -1 do
-      local message <const> = p.callers[i]
-      if core.now() - p.since > PAUSE_S then
-        core.answer_error(message, script.error("T0507", ("the workers have not come to a report for %d s"):format(
-          PAUSE_S), {state = "the run pauses when they do; `resume` takes that back"}))
-        table.remove(p.callers, i)
-      end
-    end
-  end
-
-  local function refuse_ended(self)
-    if self.failed or self.finished then
-      return script.error("T0513", ("the run has ended: %s"):format((self:run_state())))
-    end
-  end
-
-  ---The run ends: who waits for its pause, or for its going on, hears of it.
-  function controller:end_waiting()
-    for _, p in ipairs {self.paused or {}, self.suspended or {}} do
-      for _, caller in ipairs(p.callers or {}) do
-        core.answer_error(caller, script.error("T0513", "the run ends: " .. (self:run_state())))
-      end
-      p.callers = {}
-    end
-  end
-
-  ops["verb.pause"] = function(self, request, message)
-    local err = refuse_ended(self)
-    if not err and self.stopping then err = script.error("T0513", "the run is stopping") end
-    if not err and self:is_starting() then err = script.error("T0513", "the run has not started") end
-    if not err and request.release then
-      local why <const> = self:fixed_workers()
-      if why then
-        err = script.error("T0513", "the workers of this run cannot leave: " .. why, {help = self.job.checkpoint
-          and "stop it, which writes a checkpoint, and go on from that: tide submit --resume DIR SCRIPT"
-          or "pause it without release, its slots stay its own; with `checkpoint` in the job it could be stopped and "
-            .. "go on by --resume"})
-      end
-    end
-    if err then return nil, err end
-    self.paused = self.paused or {since = core.now(), callers = {}}
-    if request.release then -- it stays so until it is resumed, whatever a policy wishes
-      self.paused.release, self.paused.ordered, self.paused.why = true, nil, nil
-      if self.suspended then self:stay_suspended() end
-    end
-    table.insert(self.paused.callers, message)
-    local rested_at <const> = self.paused.rested_at
-    if request.release and rested_at then -- it goes on to its next report, if it does not rest in one already
-      self.started_at, self.paused.rested_at = self.started_at + core.now() - rested_at, nil
-      if self.release_due then
-        self.release_due = nil
-        self:release()
-      end
-      self:hand_out()
-    end
-    if request.release then self:leave_between_steps() end
-    self:look_for_rest()
-    return service.LATER
-  end
-
-  ---Suspended, perhaps about to go on: it stays so.
-  function controller:stay_suspended()
-    local s <const> = self.suspended
-    s.parked, s.why, s.waking = nil, nil, nil
-    for _, w in ipairs(self.workers) do
-      if w.state == "joining" or w.state == "waiting" then self:let_go(w) end
-    end
-    for _, caller in ipairs(s.callers or {}) do
-      core.answer_error(caller, script.error("T0210", "the run was paused before it went on", {exit = 1}))
-    end
-    s.callers = {}
-    if self.a.shared then core.fiber(runs.ask, {op = "slots.less", n = self.a.number}) end
-  end
-
-  ---All workers leave with the answer to this report, or where a job that meets does so.
-  function controller:let_all_leave()
-    local nodes = {}
-    for _, w in ipairs(self.workers) do
-      local comes <const>, goes <const> = w.state == "joining" or w.state == "waiting", self.runs(w)
-      if comes or goes then nodes[w.node.name] = (nodes[w.node.name] or 0) + 1 end
-      if comes then self:let_go(w) elseif goes then w.dropped = true end
-    end
-    self.suspending = nodes
-  end
-
-  ---All workers of a job that meets leave between two steps, unless they wait in a report: then they leave there.
-  function controller:leave_between_steps()
-    if not self.job.meets or self.suspending or self.suspended or self.held then return end
-    self:let_all_leave()
-    for _, w in ipairs(self:running()) do core.send(w.address, {op = "stop", suspends = true}) end
-    self:ask_to_meet()
-  end
-
-  ---The last of them has left: what is left are the tables, and what a net's workers say of where they stand.
-  function controller:suspend()
-    local paused <const> = self.paused or {}
-    self.suspended = {nodes = self.suspending, at = core.now(), why = paused.why, parked = paused.ordered}
-    self.suspending, self.wanted = nil, nil
-    for _, w in ipairs(self.workers) do
-      if w.dropped and w.state == "done" then
-        local state <const> = self.job.comm and (self.records[w.rank] or {}).state or {}
-        if state.steps and state.steps >= (self.left_off or state).steps then self.left_off = state end
-        self:let_go(w)
-      elseif self.a.shared and (w.state == "joining" or w.state == "waiting") then
-        self:let_go(w)
-      end
-    end
-    if self.a.shared then
-      core.fiber(function() runs.ask {op = "slots.less", n = self.a.number} end)
-    end
-    self:look_for_rest()
-  end
-
-  ---@param name string
-  local function node_named(self, name)
-    for _, node in ipairs(self.a.nodes) do
-      if node.name == name and not node.lost then return node end
-    end
-  end
-
-  ---Starts workers where slots were granted: {[name of node] = count}. Nodes that came since are loaded first.
-  function controller:use_slots(grant)
-    for _, name in ipairs(require("tide.text").sorted_keys(grant)) do
-      local node = node_named(self, name)
-      if not node then
-        node = self:node_of(name)
-        if node then
-          self:watch(node, {node = node})
-          self.a.nodes[#self.a.nodes + 1] = node
-          if self.policies then self.policies:joined(node) end
-        end
-      end
-      if node then
-        node.workers, node.vacant = node.workers + grant[name], nil
-        self:add_workers(node, grant[name])
-      else -- it is gone again
-        self.coming = math.max((self.coming or 0) - grant[name], 0)
-        core.fiber(runs.ask, {op = "slots.less", n = self.a.number, grant = {[name] = grant[name]}})
-      end
-    end
-  end
-
-  ---A node that this run's script had started has joined a shared cluster: its slots are this run's, if they are free.
-  function controller:use_joined(node)
-    if node.workers == 0 then return end
-    core.fiber(function()
-      for _ = 1, SLOT_TRIES do
-        local answer <const> = runs.ask {op = "slots.more", n = self.a.number, slots = node.workers}
-        if answer then return self:use_slots(answer.grant) end
-        core.sleep(0.2) -- the keeper of runs may not have heard of the node yet
-      end
-      self.coming = math.max((self.coming or 0) - node.workers, 0)
-    end)
-  end
-
-  -- Nobody has come back: it is suspended as before, and a policy gives it other slots.
-  local function not_awake(self, s, err)
-    s.waking = nil
-    if s.parked then return self:tell_runs(true) end
-    for _, each in ipairs(s.callers) do core.answer_error(each, err) end
-    s.callers = {}
+---Called when workers may have come to rest, and now and then.
+function methods:look_for_rest()
+  local p <const> = self.paused
+  if not p then return end
+  if not p.rested_at and not p.release and all_rest(self) then p.rested_at = core.now() end
+  if p.rested_at or self.suspended then
     self:tell_runs(true)
+    for _, message in ipairs(p.callers) do core.answer(message, {state = (self:run_state())}) end
+    p.callers = {}
   end
-
-  ---Suspended, and those that come back are all there: they begin. Who is lost on the way is not waited for.
-  function controller:look_for_awake()
-    local s <const> = self.suspended
-    if not s or not s.waking or s.asks then return end
-    local waiting = 0
-    for _, w in ipairs(self.workers) do
-      if w.state == "joining" then return end
-      if w.state == "waiting" then waiting = waiting + 1 end
+  for i = #p.callers, 1, -1 do
+    local message <const> = p.callers[i]
+    if core.now() - p.since > PAUSE_S then
+      core.answer_error(message, script.error("T0507", ("the workers have not come to a report for %d s"):format(
+        PAUSE_S), {state = "the run pauses when they do; `resume` takes that back"}))
+      table.remove(p.callers, i)
     end
-    if waiting == 0 then
-      return not_awake(self, s, script.error("T0509", "the workers that were to go on were lost while they started",
-        {state = "the run is suspended", help = "resume it again"}))
-    end
-    self.started_at = self.started_at + core.now() - s.at
-    self.suspended, self.paused = nil, nil
-    local left <const> = not (core.mutant and core.mutant "left_off_lost") and self.left_off or nil
-    self:begin_joined(self:admit(), left and left.epoch == self.clock and left or nil)
-    self:hand_out()
-    self:tell_runs(true)
-    for _, message in ipairs(s.callers) do core.answer(message, {state = (self:run_state())}) end
   end
+end
 
-  local function wake(self, message)
-    local s <const> = self.suspended
-    s.callers = s.callers or {}
-    table.insert(s.callers, message)
-    if s.waking or s.parked then return service.LATER end -- a policy gives it slots
-    s.waking, s.asks = true, self.a.shared
-    core.fiber(function()
-      local grant = s.nodes
-      if self.a.shared then
-        s.why = "waits for slots"
-        local answer, err = runs.ask({op = "grant", n = self.a.number}, GRANT_S)
-        s.asks = nil
-        if not answer then return s.waking and not_awake(self, s, err) end
-        grant, self.order = answer.grant, answer.order or self.order
-        if self.suspended ~= s or not s.waking then -- it was stopped, or paused again
-          runs.ask {op = "slots.less", n = self.a.number}
-          return self:tell_runs(true)
-        end
-        s.parked = answer.order ~= nil or nil
-      end
-      self:use_slots(grant)
-    end)
-    return service.LATER
+local function refuse_ended(self)
+  if self.failed or self.finished then
+    return script.error("T0513", ("the run has ended: %s"):format((self:run_state())))
   end
+end
 
-  ops["verb.resume"] = function(self, _, message)
-    local err <const> = refuse_ended(self)
-    if err then return nil, err end
-    if self.suspended then return wake(self, message) end
-    local p <const> = self.paused
-    if not p then return nil, script.error("T0513", "the run is not paused") end
-    self.paused = nil
-    if p.rested_at then self.started_at = self.started_at + core.now() - p.rested_at end
-    for _, caller in ipairs(p.callers) do
-      core.answer_error(caller, script.error("T0210", "the run was resumed before it paused", {exit = 1}))
+---The run ends: who waits for its pause, or for its going on, hears of it.
+function methods:end_waiting()
+  for _, p in ipairs {self.paused or {}, self.suspended or {}} do
+    for _, caller in ipairs(p.callers or {}) do
+      core.answer_error(caller, script.error("T0513", "the run ends: " .. (self:run_state())))
     end
     p.callers = {}
+  end
+end
+
+from_driver["verb.pause"] = function(self, request, message)
+  local err = refuse_ended(self)
+  if not err and self.stopping then err = script.error("T0513", "the run is stopping") end
+  if not err and self:is_starting() then err = script.error("T0513", "the run has not started") end
+  if not err and request.release then
+    local why <const> = self:fixed_workers()
+    if why then
+      err = script.error("T0513", "the workers of this run cannot leave: " .. why, {help = self.job.checkpoint
+        and "stop it, which writes a checkpoint, and go on from that: tide submit --resume DIR SCRIPT"
+        or "pause it without release, its slots stay its own; with `checkpoint` in the job it could be stopped and "
+          .. "go on by --resume"})
+    end
+  end
+  if err then return nil, err end
+  self.paused = self.paused or {since = core.now(), callers = {}}
+  if request.release then -- it stays so until it is resumed, whatever a policy wishes
+    self.paused.release, self.paused.ordered, self.paused.why = true, nil, nil
+    if self.suspended then self:stay_suspended() end
+  end
+  table.insert(self.paused.callers, message)
+  local rested_at <const> = self.paused.rested_at
+  if request.release and rested_at then -- it goes on to its next report, if it does not rest in one already
+    self.started_at, self.paused.rested_at = self.started_at + core.now() - rested_at, nil
     if self.release_due then
       self.release_due = nil
       self:release()
     end
     self:hand_out()
-    self:meet()
-    self:tell_runs(true)
-    return {state = (self:run_state())}
   end
+  if request.release then self:leave_between_steps() end
+  self:look_for_rest()
+  return service.LATER
+end
 
-  ops["verb.set"] = function(self, request)
-    local err, ok = refuse_ended(self), nil
-    if not err then ok, err = params.check(request.params, self.params, {new = request.new}) end
-    if not ok then return nil, err end
-    self:change_params(request.params)
-    self:emit {kind = "params", params = self.params, changes = request.params}
-    self:tell_runs(true)
-    return {params = self.params}
+---Suspended, perhaps about to go on: it stays so.
+function methods:stay_suspended()
+  local s <const> = self.suspended
+  s.parked, s.why, s.waking = nil, nil, nil
+  for _, w in ipairs(self.workers) do
+    if w.state == "joining" or w.state == "waiting" then self:let_go(w) end
   end
+  for _, caller in ipairs(s.callers or {}) do
+    core.answer_error(caller, script.error("T0210", "the run was paused before it went on", {exit = 1}))
+  end
+  s.callers = {}
+  if self.a.shared then core.fiber(runs.ask, {op = "slots.less", n = self.a.number}) end
+end
 
-  ops["verb.workers"] = function(self, request)
-    local err = refuse_ended(self)
-    local count <const> = request.count
-    if not err and (math.type(count) ~= "integer" or count < 1) then
-      err = script.error("T0113", ("%s is no number of workers: a whole number from 1 on"):format(tostring(count)),
-        {help = count == 0 and "pause with release lets all workers go" or nil})
+---All workers leave with the answer to this report, or where a job that meets does so.
+function methods:let_all_leave()
+  local nodes = {}
+  for _, w in ipairs(self.workers) do
+    local comes <const>, goes <const> = w.state == "joining" or w.state == "waiting", self.runs(w)
+    if comes or goes then nodes[w.node.name] = (nodes[w.node.name] or 0) + 1 end
+    if comes then self:let_go(w) elseif goes then w.dropped = true end
+  end
+  self.suspending = nodes
+end
+
+---All workers of a job that meets leave between two steps, unless they wait in a report: then they leave there.
+function methods:leave_between_steps()
+  if not self.job.meets or self.suspending or self.suspended or self.held then return end
+  self:let_all_leave()
+  for _, w in ipairs(self:running()) do core.send(w.address, {op = "stop", suspends = true}) end
+  self:ask_to_meet()
+end
+
+---The last of them has left: what is left are the tables, and what a net's workers say of where they stand.
+function methods:suspend()
+  local paused <const> = self.paused or {}
+  self.suspended = {nodes = self.suspending, at = core.now(), why = paused.why, parked = paused.ordered}
+  self.suspending, self.wanted = nil, nil
+  for _, w in ipairs(self.workers) do
+    if w.dropped and w.state == "done" then
+      local state <const> = self.job.comm and (self.records[w.rank] or {}).state or {}
+      if state.steps and state.steps >= (self.left_off or state).steps then self.left_off = state end
+      self:let_go(w)
+    elseif self.a.shared and (w.state == "joining" or w.state == "waiting") then
+      self:let_go(w)
     end
-    if not err and self.suspended then err = script.error("T0513", "the run is suspended: resume it first") end
-    if err then return nil, err end
-    local why <const> = self:fixed_workers()
-    if why then return nil, script.error("T0513", "its workers cannot change: " .. why) end
-    local refused <const>, problem = self:set_workers(count)
-    if refused then return nil, problem or script.error("T0113", refused) end
-    return {workers = count}
   end
-
-  ops["verb.stop"] = function(self, request)
-    local err <const> = refuse_ended(self)
-    if err then return nil, err end
-    ops.stop(self, {reason = request.reason or "asked", within_s = request.within_s})
-    self:tell_runs(true)
-    return {state = (self:run_state())}
+  if self.a.shared then
+    core.fiber(function() runs.ask {op = "slots.less", n = self.a.number} end)
   end
+  self:look_for_rest()
+end
 
-  ---Ends the workers now.
-  ---@param why string
-  ---@param exit? integer
-  function controller:cancel_run(why, exit)
-    self.cancelled = why
-    self:fail(script.error("T0210", "the run was cancelled: " .. why, {exit = exit or 1}))
-    self:tell_runs(true)
+---@param name string
+local function node_named(self, name)
+  for _, node in ipairs(self.a.nodes) do
+    if node.name == name and not node.lost then return node end
   end
+end
 
-  ops["verb.cancel"] = function(self, request)
-    local err <const> = refuse_ended(self)
-    if err then return nil, err end
-    local late <const> = self:late_workers()
-    if not (self.failed or self.finished) then self:cancel_run(("%s; %s"):format(request.why or "asked", late)) end
-    return {state = (self:run_state())}
-  end
-
-  ---The keeper of runs holds this run for ended: whoever else works for it by now must not meet it.
-  function ops.disowned(self)
-    if not self.failed and not self.finished then
-      self:fail(script.error("T0509", "the cluster holds this run for lost", {exit = 5,
-        state = "its workers were ended and its tables dropped"}))
+---Starts workers where slots were granted: {[name of node] = count}. Nodes that came since are loaded first.
+function methods:use_slots(grant)
+  for _, name in ipairs(require("tide.text").sorted_keys(grant)) do
+    local node = node_named(self, name)
+    if not node then
+      node = self:node_of(name)
+      if node then
+        self:watch(node, {node = node})
+        self.a.nodes[#self.a.nodes + 1] = node
+        if self.policies then self.policies:joined(node) end
+      end
     end
+    if node then
+      node.workers, node.vacant = node.workers + grant[name], nil
+      self:add_workers(node, grant[name])
+    else -- it is gone again
+      self.coming = math.max((self.coming or 0) - grant[name], 0)
+      core.fiber(runs.ask, {op = "slots.less", n = self.a.number, grant = {[name] = grant[name]}})
+    end
+  end
+end
+
+---A node that this run's script had started has joined a shared cluster: its slots are this run's, if they are free.
+function methods:use_joined(node)
+  if node.workers == 0 then return end
+  core.fiber(function()
+    for _ = 1, SLOT_TRIES do
+      local answer <const> = runs.ask {op = "slots.more", n = self.a.number, slots = node.workers}
+      if answer then return self:use_slots(answer.grant) end
+      core.sleep(0.2) -- the keeper of runs may not have heard of the node yet
+    end
+    self.coming = math.max((self.coming or 0) - node.workers, 0)
+  end)
+end
+
+-- Nobody has come back: it is suspended as before, and a policy gives it other slots.
+local function not_awake(self, s, err)
+  s.waking = nil
+  if s.parked then return self:tell_runs(true) end
+  for _, each in ipairs(s.callers) do core.answer_error(each, err) end
+  s.callers = {}
+  self:tell_runs(true)
+end
+
+---Suspended, and those that come back are all there: they begin. Who is lost on the way is not waited for.
+function methods:look_for_awake()
+  local s <const> = self.suspended
+  if not s or not s.waking or s.asks then return end
+  local waiting = 0
+  for _, w in ipairs(self.workers) do
+    if w.state == "joining" then return end
+    if w.state == "waiting" then waiting = waiting + 1 end
+  end
+  if waiting == 0 then
+    return not_awake(self, s, script.error("T0509", "the workers that were to go on were lost while they started",
+      {state = "the run is suspended", help = "resume it again"}))
+  end
+  self.started_at = self.started_at + core.now() - s.at
+  self.suspended, self.paused = nil, nil
+  local left <const> = not (core.mutant and core.mutant "left_off_lost") and self.left_off or nil
+  self:begin_joined(self:admit(), left and left.epoch == self.clock and left or nil)
+  self:hand_out()
+  self:tell_runs(true)
+  for _, message in ipairs(s.callers) do core.answer(message, {state = (self:run_state())}) end
+end
+
+local function wake(self, message)
+  local s <const> = self.suspended
+  s.callers = s.callers or {}
+  table.insert(s.callers, message)
+  if s.waking or s.parked then return service.LATER end -- a policy gives it slots
+  s.waking, s.asks = true, self.a.shared
+  core.fiber(function()
+    local grant = s.nodes
+    if self.a.shared then
+      s.why = "waits for slots"
+      local answer, err = runs.ask({op = "grant", n = self.a.number}, GRANT_S)
+      s.asks = nil
+      if not answer then return s.waking and not_awake(self, s, err) end
+      grant, self.order = answer.grant, answer.order or self.order
+      if self.suspended ~= s or not s.waking then -- it was stopped, or paused again
+        runs.ask {op = "slots.less", n = self.a.number}
+        return self:tell_runs(true)
+      end
+      s.parked = answer.order ~= nil or nil
+    end
+    self:use_slots(grant)
+  end)
+  return service.LATER
+end
+
+from_driver["verb.resume"] = function(self, _, message)
+  local err <const> = refuse_ended(self)
+  if err then return nil, err end
+  if self.suspended then return wake(self, message) end
+  local p <const> = self.paused
+  if not p then return nil, script.error("T0513", "the run is not paused") end
+  self.paused = nil
+  if p.rested_at then self.started_at = self.started_at + core.now() - p.rested_at end
+  for _, caller in ipairs(p.callers) do
+    core.answer_error(caller, script.error("T0210", "the run was resumed before it paused", {exit = 1}))
+  end
+  p.callers = {}
+  if self.release_due then
+    self.release_due = nil
+    self:release()
+  end
+  self:hand_out()
+  self:meet()
+  self:tell_runs(true)
+  return {state = (self:run_state())}
+end
+
+from_driver["verb.set"] = function(self, request)
+  local err, ok = refuse_ended(self), nil
+  if not err then ok, err = params.check(request.params, self.params, {new = request.new}) end
+  if not ok then return nil, err end
+  self:change_params(request.params)
+  self:emit {kind = "params", params = self.params, changes = request.params}
+  self:tell_runs(true)
+  return {params = self.params}
+end
+
+from_driver["verb.workers"] = function(self, request)
+  local err = refuse_ended(self)
+  local count <const> = request.count
+  if not err and (math.type(count) ~= "integer" or count < 1) then
+    err = script.error("T0113", ("%s is no number of workers: a whole number from 1 on"):format(tostring(count)),
+      {help = count == 0 and "pause with release lets all workers go" or nil})
+  end
+  if not err and self.suspended then err = script.error("T0513", "the run is suspended: resume it first") end
+  if err then return nil, err end
+  local why <const> = self:fixed_workers()
+  if why then return nil, script.error("T0513", "its workers cannot change: " .. why) end
+  local refused <const>, problem = self:set_workers(count)
+  if refused then return nil, problem or script.error("T0113", refused) end
+  return {workers = count}
+end
+
+from_driver["verb.stop"] = function(self, request)
+  local err <const> = refuse_ended(self)
+  if err then return nil, err end
+  self.from_driver.stop(self, {reason = request.reason or "asked", within_s = request.within_s})
+  self:tell_runs(true)
+  return {state = (self:run_state())}
+end
+
+---Ends the workers now.
+---@param why string
+---@param exit? integer
+function methods:cancel_run(why, exit)
+  self.cancelled = why
+  self:fail(script.error("T0210", "the run was cancelled: " .. why, {exit = exit or 1}))
+  self:tell_runs(true)
+end
+
+from_driver["verb.cancel"] = function(self, request)
+  local err <const> = refuse_ended(self)
+  if err then return nil, err end
+  local late <const> = self:late_workers()
+  if not (self.failed or self.finished) then self:cancel_run(("%s; %s"):format(request.why or "asked", late)) end
+  return {state = (self:run_state())}
+end
+
+---The keeper of runs holds this run for ended: whoever else works for it by now must not meet it.
+function from_driver.disowned(self)
+  if not self.failed and not self.finished then
+    self:fail(script.error("T0509", "the cluster holds this run for lost", {exit = 5,
+      state = "its workers were ended and its tables dropped"}))
   end
 end
 

@@ -8,7 +8,8 @@ local core = require "tide.core"
 local events = require "tide.cluster.events"
 local pieces = require "tide.run.pieces"
 
-local outbox = {}
+local methods <const> = {}
+local outbox = {methods = methods}
 
 local BACKLOG_BYTES <const> = 64 << 20 -- of what waits
 local MESSAGE_BYTES <const> = 1 << 20  -- of events in one message, unless a single one is larger
@@ -97,41 +98,38 @@ local function tell_dropped(box, list)
   end
 end
 
----@param controller table class of tide.controller
-function outbox.extend(controller)
-  ---Answers the driver's poll, if it waits.
-  function controller:flush()
-    if not self.poll then return end
-    local box <const> = self.outbox
-    local list, bytes = {}, 0
-    while box.first <= box.last and #list < MESSAGE_EVENTS do
-      local entry = box[box.first]
-      if entry and bytes > 0 and bytes + #entry.text > MESSAGE_BYTES then break end
-      bytes = bytes + (entry and #entry.text or 0)
-      entry = take(box)
-      if entry then list[#list + 1] = pieces.of(entry.text) end
-    end
-    if box.first > box.last then tell_dropped(box, list) end
-    core.answer(self.poll, {events = list, progress = self.progress_changed and self:progress() or nil})
-    self.poll, self.progress_changed = nil, false
+---Answers the driver's poll, if it waits.
+function methods:flush()
+  if not self.poll then return end
+  local box <const> = self.outbox
+  local list, bytes = {}, 0
+  while box.first <= box.last and #list < MESSAGE_EVENTS do
+    local entry = box[box.first]
+    if entry and bytes > 0 and bytes + #entry.text > MESSAGE_BYTES then break end
+    bytes = bytes + (entry and #entry.text or 0)
+    entry = take(box)
+    if entry then list[#list + 1] = pieces.of(entry.text) end
   end
+  if box.first > box.last then tell_dropped(box, list) end
+  core.answer(self.poll, {events = list, progress = self.progress_changed and self:progress() or nil})
+  self.poll, self.progress_changed = nil, false
+end
 
-  ---@return boolean whether something waits for the driver
-  function controller:has_events() return self.outbox.first <= self.outbox.last end
+---@return boolean whether something waits for the driver
+function methods:has_events() return self.outbox.first <= self.outbox.last end
 
-  ---Tells the driver, and the cluster's events.
-  ---@param event table {kind=, ...}
-  function controller:emit(event)
-    local box <const> = self.outbox
-    if event.kind == "log" and box.logs >= LOGS_MAX then
-      box.dropped_logs = box.dropped_logs + 1
-      return
-    end
-    put(box, event.kind, encoded(event))
-    if box.bytes > BACKLOG_BYTES then drop_reports(box) end
-    events.of_run(self, event)
-    self:flush()
+---Tells the driver, and the cluster's events.
+---@param event table {kind=, ...}
+function methods:emit(event)
+  local box <const> = self.outbox
+  if event.kind == "log" and box.logs >= LOGS_MAX then
+    box.dropped_logs = box.dropped_logs + 1
+    return
   end
+  put(box, event.kind, encoded(event))
+  if box.bytes > BACKLOG_BYTES then drop_reports(box) end
+  events.of_run(self, event)
+  self:flush()
 end
 
 return outbox

@@ -9,7 +9,8 @@
 -- when two reports of all were complete without its worker, or when no worker is left that knew it.
 local core = require "tide.core"
 
-local registry = {}
+local methods <const> = {}
+local registry = {methods = methods}
 
 local REPORTS <const> = 2
 local IS_THERE <const> = {starting = true, ready = true, running = true, joining = true, waiting = true}
@@ -24,77 +25,74 @@ local function free_rank(self)
   return #self.workers + 1
 end
 
----@param controller table class of tide.controller
-function registry.extend(controller)
-  ---A worker that is to start on a node.
-  ---@param node table
-  ---@param state "starting"|"joining"
-  ---@return table worker {rank, life, stream, node, state}
-  function controller:new_worker(node, state)
-    local rank <const> = free_rank(self)
-    self.lives, self.streams = (self.lives or 0) + 1, (self.streams or 0) + 1
-    local w <const> = {rank = rank, life = self.lives, stream = self.streams, node = node, state = state}
-    self.workers[rank], self.records[rank] = w, nil
-    node.ranks[#node.ranks + 1] = rank
-    return w
-  end
+---A worker that is to start on a node.
+---@param node table
+---@param state "starting"|"joining"
+---@return table worker {rank, life, stream, node, state}
+function methods:new_worker(node, state)
+  local rank <const> = free_rank(self)
+  self.lives, self.streams = (self.lives or 0) + 1, (self.streams or 0) + 1
+  local w <const> = {rank = rank, life = self.lives, stream = self.streams, node = node, state = state}
+  self.workers[rank], self.records[rank] = w, nil
+  node.ranks[#node.ranks + 1] = rank
+  return w
+end
 
-  ---What an agent is asked to start workers.
-  ---@param list table[] workers of one node
-  ---@param count integer workers of the run
-  ---@param resume? table[] where each goes on
-  function controller:start_request(list, count, resume)
-    local request <const> = {op = "start", run = self.a.run, job = self.a.job, ranks = {}, lives = {}, streams = {},
-      workers = count, crowded = self.crowded, seed = self.a.seed, params = self.params, tables = self.a.tables,
-      domain = self.a.domain, resume = resume, keeps = self.job.checkpoint ~= nil}
-    for i, w in ipairs(list) do
-      request.ranks[i], request.lives[i], request.streams[i] = w.rank, w.life, w.stream
-    end
-    return request
+---What an agent is asked to start workers.
+---@param list table[] workers of one node
+---@param count integer workers of the run
+---@param resume? table[] where each goes on
+function methods:start_request(list, count, resume)
+  local request <const> = {op = "start", run = self.a.run, job = self.a.job, ranks = {}, lives = {}, streams = {},
+    workers = count, crowded = self.crowded, seed = self.a.seed, params = self.params, tables = self.a.tables,
+    domain = self.a.domain, resume = resume, keeps = self.job.checkpoint ~= nil}
+  for i, w in ipairs(list) do
+    request.ranks[i], request.lives[i], request.streams[i] = w.rank, w.life, w.stream
   end
+  return request
+end
 
-  ---Learns of the end of a node's agent, or of a worker.
-  ---@param actor table of nodes or workers
-  ---@param what {node?: table, worker?: table} what has ended then
-  function controller:watch(actor, what)
-    actor.monitor = actor.monitor or core.monitor(actor.agent or actor.address)
-    if actor.monitor then self.monitors[actor.monitor] = what end
+---Learns of the end of a node's agent, or of a worker.
+---@param actor table of nodes or workers
+---@param what {node?: table, worker?: table} what has ended then
+function methods:watch(actor, what)
+  actor.monitor = actor.monitor or core.monitor(actor.agent or actor.address)
+  if actor.monitor then self.monitors[actor.monitor] = what end
+end
+
+function methods:unwatch(actor)
+  if not actor.monitor then return end
+  core.demonitor(actor.monitor)
+  self.monitors[actor.monitor], actor.monitor = nil, nil
+end
+
+---A worker is gone: nothing is expected of it, and its rank is another one's soon.
+function methods:retire(w)
+  if w.state == "lost" then return end
+  w.state, w.waits, w.later, w.gone_at, self.has_retired = "lost", nil, nil, self.clock, true
+  self:unwatch(w)
+  for i, rank in ipairs(w.node.ranks) do
+    if rank == w.rank then table.remove(w.node.ranks, i) end
   end
+end
 
-  function controller:unwatch(actor)
-    if not actor.monitor then return end
-    core.demonitor(actor.monitor)
-    self.monitors[actor.monitor], actor.monitor = nil, nil
+---@return table[] workers that are there to stay, the newest first
+function methods:staying()
+  local list = {}
+  for _, w in ipairs(self.workers) do
+    if IS_THERE[w.state] and not w.dropped and not w.node.lost then list[#list + 1] = w end
   end
+  table.sort(list, function(a, b) return a.life > b.life end)
+  return list
+end
 
-  ---A worker is gone: nothing is expected of it, and its rank is another one's soon.
-  function controller:retire(w)
-    if w.state == "lost" then return end
-    w.state, w.waits, w.later, w.gone_at, self.has_retired = "lost", nil, nil, self.clock, true
-    self:unwatch(w)
-    for i, rank in ipairs(w.node.ranks) do
-      if rank == w.rank then table.remove(w.node.ranks, i) end
-    end
-  end
-
-  ---@return table[] workers that are there to stay, the newest first
-  function controller:staying()
-    local list = {}
-    for _, w in ipairs(self.workers) do
-      if IS_THERE[w.state] and not w.dropped and not w.node.lost then list[#list + 1] = w end
-    end
-    table.sort(list, function(a, b) return a.life > b.life end)
-    return list
-  end
-
-  ---Nodes that joined the run and are gone are forgotten.
-  function controller:forget_nodes()
-    for i = #self.a.nodes, 1, -1 do
-      local node <const> = self.a.nodes[i]
-      if node.lost and node.late and not node.leaver then
-        self:unwatch(node)
-        table.remove(self.a.nodes, i) -- in place: policies have the same list
-      end
+---Nodes that joined the run and are gone are forgotten.
+function methods:forget_nodes()
+  for i = #self.a.nodes, 1, -1 do
+    local node <const> = self.a.nodes[i]
+    if node.lost and node.late and not node.leaver then
+      self:unwatch(node)
+      table.remove(self.a.nodes, i) -- in place: policies have the same list
     end
   end
 end
