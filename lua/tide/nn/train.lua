@@ -317,7 +317,7 @@ local function run_epoch(self, epoch)
   local goes_on <const> = epoch.unfinished
   local left <const> = goes_on and goes_on.left or {{first = 1, count = #order}}
   local own = not epoch.joins and goes_on and self.own or {loss = 0, count = 0, correct = 0, steps = 0}
-  local round <const> = self.batch * (self.rounds and self.rounds.o.every or 1)
+  local round <const> = self.rounds and self.batch * self.rounds.o.every or self.batch
   for first, count, whole in self.group:batches(left, round, false, weigh) do
     local r <const> = self:train(order, first, count, whole)
     own.steps = own.steps + (r.steps or 1)
