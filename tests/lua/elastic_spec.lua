@@ -29,7 +29,8 @@ end
 
 local function ask(value)
   c.requested:handle {kind = "call", right = "node", from = "d:1", call = 1, value = value}
-  return fake.answers[#fake.answers].value
+  local last <const> = fake.answers[#fake.answers]
+  return last and last.value
 end
 
 -- All workers that run report; those that were told to stop return.
@@ -140,6 +141,44 @@ describe("a run whose workers come and go", function()
     assert.equal("a newer order has come", ask({op = "verb.grant", order = 4, nodes = {n1 = 1, n2 = 1}}).refused)
     assert.is_true(c.workers[2].dropped)
     assert.same({}, ask {op = "verb.grant", order = 5, nodes = {n1 = 1}})
+  end)
+
+  it("goes on when it was resumed while its workers were leaving", function()
+    ask {op = "verb.pause", release = true}
+    for rank = 1, 2 do from(rank, {op = "report", id = 1, fields = {examples = 1}}) end
+    from(1, {op = "done"})
+    local answers <const> = #fake.answers
+    ask {op = "verb.resume"}
+    assert.equal(answers, #fake.answers) -- when workers are there again
+    assert.equal("suspending", c.life.state)
+    from(2, {op = "done"})
+    assert.equal("suspended", fake.answers[answers + 1].value.state) -- to who has paused it
+    assert.equal("waking", c.life.state)
+    for _, w in ipairs(c.workers) do
+      if w.state == "joining" then from(w.rank, {op = "ready"}) end
+    end
+    assert.equal("running", c.life.state)
+    assert.equal("running", fake.answers[answers + 2].value.state)
+    assert.equal(2, #c:running())
+  end)
+
+  it("pauses, takes the pause back, and lets those know that waited for it", function()
+    ask {op = "verb.pause"}
+    from(1, {op = "report", id = 1, fields = {examples = 1}})
+    assert.equal("pausing", c.life.state)
+    ask {op = "verb.resume"}
+    assert.equal("T0210", fake.errors[#fake.errors].err.code)
+    ask {op = "verb.resume"}
+    assert.equal("T0513", fake.errors[#fake.errors].err.code)
+    ask {op = "verb.pause"}
+    from(2, {op = "report", id = 1, fields = {examples = 1}})
+    c:tick()
+    assert.equal("paused", c.life.state)
+    local sent <const> = #fake.sent
+    ask {op = "verb.pause", release = true} -- the report that was held back is answered: workers leave with it
+    assert.equal("suspending", c.life.state)
+    assert.is_true(#fake.sent > sent)
+    assert.is_true(c.workers[1].dropped and c.workers[2].dropped)
   end)
 
   it("gives no rank away that peers of it have not done without", function()

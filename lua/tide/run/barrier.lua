@@ -145,28 +145,31 @@ end
 function methods:release()
   local held = self.held
   if not held then return end
-  if self.paused and not held.stop then
-    if not self.paused.release then
-      self.release_due = true
-      return
-    end
-    if not self.suspending then self:let_all_leave() end
+  if not held.stop and self.life:is "held_back" then
+    held.due = true
+    return
   end
+  if not held.stop and self.life:is "to_leave" then self.life:fire "tell" end
   self.held = nil
   local waiting = {}
   for _, w in ipairs(self.workers) do
     if w.waits and w.waits.kind == "report" then waiting[#waiting + 1] = w end
   end
-  local joined = (held.stop or self.suspending) and {} or self:admit()
+  local joined = (held.stop or self.departing) and {} or self:admit()
   for _, w in ipairs(waiting) do
     if w.dropped and self.policies then self.policies:ended(w.rank) end
   end
   for _, w in ipairs(waiting) do
     pass(self, w, {op = "answer", params = self.params, stop = held.stop or w.dropped or false,
-             suspends = self.suspending and not held.stop or nil,
+             suspends = self.departing and not held.stop or nil,
              batch = self.policies and self.policies:batch_of(w.rank)})
   end
   self:begin_joined(joined)
+end
+
+---A report whose answer a pause has held back is answered now.
+function methods:release_due()
+  if self.held and self.held.due then self:release() end
 end
 
 ---Whether a number of the reports has got no better for long enough. What is known of it is in the run's state, so
@@ -194,7 +197,7 @@ end
 ---@return string|nil why the stop rule of the job ends the run now
 function methods:stop_reason(sum)
   local stop = self.job.stop or {}
-  if self.stopping then return self.stopping end
+  if self.stop_why then return self.stop_why end
   if self.given_up then return self.given_up end
   if stop.epochs and self.clock >= stop.epochs then return "epochs" end
   local loss <const> = report.value(sum, "loss")
@@ -228,7 +231,8 @@ function methods:complete_report(waiting)
   self:measure(waiting, sum)
   event.params = self.params
   event.stop = self:stop_reason(sum)
-  self.stopping = event.stop
+  self.stop_why = event.stop
+  if event.stop then self.life:fire "stop" end
   self:record_report(event)
   self:evaluate_late()
   self:settle_workers()
@@ -241,9 +245,9 @@ end
 
 ---All workers have returned.
 function methods:finish()
-  if self.finished then return end
+  if self.life:is "over" then return end
   local set <const> = self.chunks
-  if set and set.pass > 0 and not set:over() and not self.stopping then
+  if set and set.pass > 0 and not set:over() and not self.stop_why then
     local text <const> = ("of pass %d over the data %d of %d chunks were not read: the workers have returned")
       :format(set.pass, set.missing, set.pieces)
     local has_left = self.has_retired
@@ -252,7 +256,7 @@ function methods:finish()
     self:emit {kind = "log", text = text}
   end
   self:end_waiting()
-  self.finished = true
+  self.life:fire "finish"
   core.fiber(function()
     local err <const> = self:missing()
     if err then return self:fail(err) end
@@ -265,7 +269,7 @@ end
 ---Between two steps of a job that meets: those that wait to join begin.
 ---@return boolean whether there are any
 function methods:admit_here()
-  if self.suspending then return false end
+  if self.departing then return false end
   local joined <const> = self:admit()
   self:begin_joined(joined)
   return #joined > 0
@@ -288,8 +292,8 @@ function methods:meet()
   end
   local running = self:running()
   local finishes <const> = core.mutant and core.mutant "suspended_finishes"
-  if #running == 0 and self.suspending and not self.stopping and not finishes then return self:suspend() end
-  if #running == 0 and self.suspended then return end
+  if #running == 0 and self.life:is "departing" and not finishes then return self.life:fire "left" end
+  if #running == 0 and self.life:is "away" then return end
   if #running == 0 then return self:finish() end
   local kind, places = place_of(running)
   if not kind then
@@ -297,7 +301,7 @@ function methods:meet()
       {help = "every worker must reach the same reports and barriers"}))
   end
   if kind == "report" then return self:complete_report(running) end
-  if kind == "chunk" and self.paused then return self:look_for_rest() end
+  if kind == "chunk" and self.life:is "resting" then return self:look_for_rest() end
   if kind == "chunk" then
     return self:fail(script.error("T0609", "all workers wait for chunks that they hold themselves",
       {help = "w:chunks() inside a loop over w:chunks() cannot end"}))

@@ -14,12 +14,14 @@ local core = require "tide.core"
 local errors = require "tide.errors"
 local events = require "tide.cluster.events"
 local losses = require "tide.run.losses"
+local machine = require "tide.machine"
 local outbox = require "tide.run.outbox"
 local report = require "tide.run.report"
 local requests = require "tide.cluster.requests"
 local run_log = require "tide.run.run_log"
 local script = require "tide.script"
 local service = require "tide.service"
+local states = require "tide.run.states"
 
 local controller = {from_worker = {}, from_driver = {}} -- by op of what they say
 controller.__index = controller
@@ -45,6 +47,7 @@ function controller.new(a)
     partial = {}, done_examples = resume.examples or 0, records = {}, started_at = core.now(), baseline = {},
     progress_changed = false, workers_lost = 0,
   }, controller)
+  self.life = machine.new(states, self)
   self.heard, self.requested = self:from_workers(), self:from_others()
   return self
 end
@@ -77,6 +80,7 @@ end
 function controller:fail(err)
   if self.failed then return end
   self.failed, self.suspect = err, nil
+  self.life:fire(self.cancelled and "cancel" or "fail")
   self:end_waiting()
   self:end_workers()
   self:emit {kind = "failed", error = err}
@@ -88,11 +92,11 @@ end
 local function is_crowded(nodes, loaded)
   local workers = {}
   for _, node in ipairs(nodes) do
-    local machine <const> = loaded[node.name].machine
-    if machine and machine.processors > 0 then
-      local id <const> = machine.id ~= "" and machine.id or node.name
+    local its <const> = loaded[node.name].machine
+    if its and its.processors > 0 then
+      local id <const> = its.id ~= "" and its.id or node.name
       workers[id] = (workers[id] or 0) + node.workers
-      if workers[id] > machine.processors then return true end
+      if workers[id] > its.processors then return true end
     end
   end
   return false
@@ -157,11 +161,11 @@ end
 
 ---Answers one worker that waits for a chunk; false: it has to wait on.
 function controller:serve_chunk(w)
-  if self.paused and not self.paused.release and not self.stopping then return end
-  local pass, set = w.waits.pass, self.chunks
-  if pass == set.pass + 1 and set:over() and not self.stopping then set:begin() end
+  if self.life:is "held_back" then return end
+  local pass <const>, set <const>, ending <const> = w.waits.pass, self.chunks, self.life:is "ending"
+  if pass == set.pass + 1 and set:over() and not ending then set:begin() end
   local answer
-  if self.stopping or w.dropped or pass < set.pass or set:over() then
+  if ending or w.dropped or pass < set.pass or set:over() then
     answer = {op = "chunk"}
   else
     answer = pass == set.pass and set:take(w.rank, core.now())
@@ -217,6 +221,7 @@ function from_worker.ready(self, w)
   self.ready = self.ready + 1
   if self.ready < self.worker_count then return end
   self.started_at = core.now()
+  self.life:fire "begin"
   local ok, live = xpcall(require("tide.policy.live").new, script.failure, self, self.job)
   if not ok then return self:fail(live) end
   self.policies = live
@@ -293,7 +298,7 @@ function from_worker.done(self, w, m)
   w.state, w.waits = "done", nil
   if self.policies then self.policies:ended(w.rank) end
   self:leave_queue(w)
-  if w.dropped and not self.suspending then
+  if w.dropped and not self.departing then
     self:look_for_vacancy(w.node)
     if self.a.shared then self:free_slot(w) end
   end
@@ -349,9 +354,8 @@ end
 
 ---Workers come or go until there are `count`.
 function from_driver.workers(self, request) -- on a shared cluster it asks for slots
-  local over <const> = self.failed or self.finished
-  return outcome(self, "run:set_workers", self.finished and "the run is over"
-    or not over and self:set_workers(request.count))
+  return outcome(self, "run:set_workers", self.life:is "finished" and "the run is over"
+    or not self.failed and self:set_workers(request.count))
 end
 
 ---The driver could not start nodes for so many workers.
@@ -375,27 +379,19 @@ end
 
 ---These workers leave after their next report: {ranks=}.
 function from_driver.drop(self, request)
-  local over <const> = self.failed or self.finished
-  return outcome(self, "run:drop_worker", self.finished and "the run is over"
-    or not over and self:drop(request.ranks))
+  return outcome(self, "run:drop_worker", self.life:is "finished" and "the run is over"
+    or not self.failed and self:drop(request.ranks))
 end
 
 function from_driver.stop(self, request)
-  self.stopping = request.reason or "asked"
+  local was_away <const> = self.life:is "away"
+  self.stop_why = request.reason or "asked"
   self:await_stop(request.within_s)
   for _, w in ipairs(self:running()) do core.send(w.address, {op = "stop"}) end
+  self.life:fire "stop"
   self:end_waiting()
-  if self.paused then -- who waits has to hear of it
-    self.paused = nil
-    if self.release_due then
-      self.release_due = nil
-      self:release()
-    end
-  end
-  if self.suspended then
-    self.suspended = nil
-    self:meet()
-  end
+  self:release_due() -- workers that wait have to hear of it
+  if was_away then self:meet() end
   self:hand_out()
 end
 
@@ -545,7 +541,7 @@ function controller:tick()
     if node then self:lose_node(node, reason) end
     if self.suspect and core.now() - self.suspect.at >= SUSPECT_S then self:fail(self.suspect.err) end
   end
-  if self.lost_node and not self.failed and not self.finished then
+  if self.lost_node and not self.life:is "over" then
     local err <const> = self:lost_copies()
     if err then self:fail(err) end
   end
@@ -554,12 +550,12 @@ function controller:tick()
   self:look_for_rest()
   self:look_for_late()
   self:tell_runs()
-  if self.policies and not self.failed and not self.finished then
+  if self.policies and not self.life:is "over" then
     self.policies:tick()
     if self.policies:queues_changed() then self:hand_out() end
   end
   local checkpoint = self.job and self.job.checkpoint
-  if checkpoint and self.ready == self.worker_count and not self.writing and not self.finished and not self.failed
+  if checkpoint and self.ready == self.worker_count and not self.writing and not self.life:is "over"
     and core.now() - (self.checkpoint_at or self.started_at) >= checkpoint.every_s then
     core.fiber(self.job_checkpoint, self)
   end

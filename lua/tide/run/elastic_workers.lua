@@ -215,7 +215,7 @@ end
 ---comes or leaves and at each report. The newest go first.
 ---@return string|nil why they stay for now
 function methods:settle_workers()
-  local idle <const> = self.suspending or self.suspended or self.stopping or self.finished or self.failed
+  local idle <const> = self.life:is "departing" or self.life:is "away" or self.life:is "ending"
   if not self.wanted or idle or self:is_starting() then return nil end
   local surplus = {}
   local staying <const> = self:staying()

@@ -53,7 +53,7 @@ function methods:evaluate_late()
     local e <const> = self.evaluations[number]
     if not next(e.missing) then
       self.evaluations[number] = nil
-      if self.finished then
+      if self.life:is "finished" then
         local why <const> = ("`%s` was not evaluated: the run ended without workers"):format(e.name)
         self:emit {kind = "evaluated", id = e.id, error = script.error("T0513", why)}
       else
@@ -97,7 +97,7 @@ function from_worker.evaluated(self, w, m) self:evaluation_of(m.id, w, m) end
 
 function from_driver.evaluate(self, request, message)
   core.answer(message, {id = begin_evaluation(self, {name = request.name})})
-  if self.finished then self:evaluate_late() end
+  if self.life:is "finished" then self:evaluate_late() end
   return service.LATER
 end
 

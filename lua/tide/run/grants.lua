@@ -62,7 +62,7 @@ end
 
 local function force(self)
   if self.job.comm then return end -- a net's workers meet between two steps: they are on their way
-  if self.paused and self.paused.release and not self.suspending then self:let_all_leave() end
+  if self.life:is "to_leave" then self.life:fire "tell" end
   local ended = false
   for _, w in ipairs(self.workers) do
     if w.dropped and w.state ~= "lost" and w.state ~= "done" then
@@ -77,8 +77,8 @@ end
 
 -- The workers of a net meet to come and go: one change after the other.
 local function changes_still(self)
-  if not self.job.meets or self.suspended then return false end
-  if self.paused and not self.paused.release then return true end
+  if not self.job.meets or self.life:is "away" then return false end
+  if self.life:is "held_back" then return true end
   for _, w in ipairs(self.workers) do
     if not w.node.lost and (w.state == "joining" or w.state == "waiting" or w.dropped and w.state == "running") then
       return true
@@ -87,22 +87,8 @@ local function changes_still(self)
   return false
 end
 
--- Everybody leaves at the next report, or between two steps.
-local function suspend(self, why)
-  self.paused = self.paused or {since = core.now(), callers = {}}
-  self.paused.release, self.paused.why, self.paused.ordered = true, why, true
-  if self.release_due then
-    self.release_due = nil
-    self:release()
-  end
-  self:hand_out()
-  self:leave_between_steps()
-  self:look_for_rest()
-end
-
 -- A suspended run gets workers; of those that are on their way already the ones that it is not to have go.
 local function wake(self, nodes)
-  local s <const> = self.suspended
   local left <const>, more = {}, {}
   for name, n in pairs(nodes) do left[name] = n end
   for _, w in ipairs(self.workers) do
@@ -116,9 +102,12 @@ local function wake(self, nodes)
     ::next::
   end
   for name, n in pairs(left) do more[name] = n > 0 and n or nil end
-  s.waking, s.callers = next(nodes) ~= nil or nil, s.callers or {}
-  if not s.waking then return end
-  s.why = nil
+  if not next(nodes) then
+    if self.life:is "placed" then self.life:fire "take" end
+    return
+  end
+  self.life:fire "place"
+  self.rest.why = nil
   self.resizing = {rate = self.rate, parts = {}, woken_at = core.now()}
   self:use_slots(more)
   self:look_for_awake()
@@ -214,17 +203,18 @@ end
 ---{order, nodes = {[name] = slots}, force}: the slots of the run from now on -> {} or {refused =, bound =}.
 from_driver["verb.grant"] = function(self, request)
   local function refuse(why, bound) return {refused = why, bound = bound} end
-  if self.failed or self.finished or self.stopping then return refuse "the run is ending" end
+  if self.life:is "ending" then return refuse "the run is ending" end
   if request.order < (self.order or 0) then return refuse "a newer order has come" end
   if not (core.mutant and core.mutant "refused_unheard") then
     self.order = request.order -- what is told from now on is of it, also where it is refused
   end
   if self:is_starting() then return refuse "the run has not started" end
-  if self.suspending or self.paused and self.paused.release and not self.paused.ordered and not self.suspended then
+  if self.life:is "departing" or self.life:is "leaving" then
     if request.force then force(self) end
     return refuse "its workers are leaving"
   end
-  if self.suspended and not self.suspended.parked then return refuse "it was paused, and not by a policy" end
+  local away <const> = self.life:is "away"
+  if away and not self.life:is "by_policy" then return refuse "it was paused, and not by a policy" end
   if changes_still(self) then return refuse "its workers are coming and going" end
   local bound <const> = self:fixed_workers()
   if bound then return refuse(bound, true) end
@@ -233,12 +223,12 @@ from_driver["verb.grant"] = function(self, request)
     self.resizing = {rate = self.rate, parts = {}}
   end
   local why
-  if self.suspended then
+  if away then
     wake(self, request.nodes)
   elseif not next(request.nodes) then
-    suspend(self, ("%s gave its slots to others"):format(request.why or "the scheduling policy"))
+    self.life:fire("yield", ("%s gave its slots to others"):format(request.why or "the scheduling policy"))
   else
-    if self.paused and self.paused.release then self.paused = nil end -- it stays after all
+    if self.life:is "yielding" then self.life:fire "stay" end
     why = carry_out(self, request.nodes)
   end
   if request.force then force(self) end
@@ -253,21 +243,27 @@ function methods:gets_others() return self.a.order ~= nil and self:fixed_workers
 ---Workers are lost. When nobody is left but those that are to leave, who take no more of the work, these go now, and
 ---the run is suspended until it gets other slots.
 function methods:wait_for_others()
-  if not self:gets_others() or self.suspended or self.finished or self.stopping then return end
+  if not self:gets_others() or self.life:is "starting" or self.life:is "away" or self.life:is "ending" then return end
   local leaving = false
   for _, w in ipairs(self.workers) do
     if not w.dropped and (w.state == "done" or w.state == "running") then return end
-    leaving = leaving or w.dropped and (w.state == "running" or self.suspending and w.state == "done")
+    leaving = leaving or w.dropped and (w.state == "running" or self.departing and w.state == "done")
   end
-  if leaving and (self.suspending or self.job.meets) then -- they hand in what they have learnt
-    self.suspending = self.suspending or {}
-    self.paused = self.paused or {since = core.now(), callers = {}, release = true, ordered = true,
-                                  why = "workers are lost that were to stay"}
-    return
-  end
-  self.suspended = {nodes = {}, at = core.now(), why = "its last worker is lost", parked = true, waking = true,
-                    callers = {}}
-  self.suspending = nil
+  local hands_in <const> = leaving and (self.departing or self.job.meets) -- what they have learnt
+  self.life:fire(hands_in and "lost" or "all_lost")
+end
+
+---Workers that were to stay are lost: those that were to leave do so together.
+function methods:leave_together()
+  self.departing = self.departing or {}
+  self:rest_now("workers are lost that were to stay")
+  self:release_due()
+end
+
+---No worker is left but those that were to leave: they end now.
+function methods:end_leavers()
+  local rest <const> = self:rest_now()
+  rest.nodes, rest.at, rest.why, self.departing = {}, core.now(), "its last worker is lost", nil
   for _, w in ipairs(self.workers) do
     if w.state == "running" then end_now(self, w) end
   end
@@ -277,7 +273,7 @@ end
 function methods:tell_of_slots(m)
   m.held, m.order, m.cost = held_of(self), self.order or self.a.order or 0, self.cost
   self.cost = nil
-  m.parked = self.suspended and self.suspended.parked or nil
+  m.parked = self.life:is "by_policy" or nil
   if not self:is_starting() and self.fixed_told ~= true then
     m.fixed, self.fixed_told = self:fixed_workers(), true
   end

@@ -45,14 +45,14 @@ end
 local function cancel_late(self)
   core.fiber(function()
     local why <const> = "it did not stop in time: " .. self:late_workers()
-    if self.finished or self.failed then return end
-    self:cancel_run(why, self.stopping == "interrupted" and INTERRUPTED_EXIT or nil)
+    if self.life:is "over" then return end
+    self:cancel_run(why, self.stop_why == "interrupted" and INTERRUPTED_EXIT or nil)
   end)
 end
 
 ---Called now and then.
 function methods:look_for_late()
-  if not self.name_late_at or self.finished or self.failed then return end
+  if not self.name_late_at or self.life:is "over" then return end
   local now <const> = core.now()
   if now >= (self.stop_by or math.huge) then
     self.stop_by = nil

@@ -37,18 +37,18 @@ end
 ---@return string state
 ---@return string? why
 function methods:run_state()
-  if self.cancelled then return "stopped", self.cancelled end
-  if self.failed then return "failed", errors.line(self.failed) end
-  if self.finished then
-    local why <const> = self.stopping
+  local life <const> = self.life
+  if life:is "cancelled" then return "stopped", self.cancelled end
+  if life:is "failed" then return "failed", errors.line(self.failed) end
+  if life:is "finished" then
+    local why <const> = self.stop_why
     return (STOPPED[why] or self.given_up) and "stopped" or "done", why and "stop: " .. tostring(why)
   end
-  if self.suspended then return "suspended", self.suspended.why end
-  if self.stopping then return "stopping", tostring(self.stopping) end
-  if self.paused and self.paused.rested_at then return "paused" end
-  if self:is_starting() then return "starting", self.waits_to_start end
-  local pausing <const> = self.paused
-  return "running", pausing and ("pausing for %d s"):format((core.now() - pausing.since) // 1) or nil
+  if life:is "away" then return "suspended", life:is "asking" and "waits for slots" or self.rest.why end
+  if life:is "stopping" then return "stopping", tostring(self.stop_why) end
+  if life:is "starting" then return "starting", self.waits_to_start end
+  if life:is "paused" then return "paused" end
+  return "running", life:is "resting" and ("pausing for %d s"):format((core.now() - self.rest.since) // 1) or nil
 end
 
 ---Tells the keeper of runs how this one is: now and then, and at once when that changes. Whoever keeps them by now
@@ -121,87 +121,106 @@ local function all_rest(self)
   return #running > 0
 end
 
+---What is remembered of a pause, and of the time without workers.
+---@param why? string where the pause begins with this
+---@return {since: number, callers: table[], resumers: table[], why: string?, rested_at: number?, nodes: table?,
+---  at: number?} callers, resumers: messages that are not answered yet
+function methods:rest_now(why)
+  self.rest = self.rest or {since = core.now(), callers = {}, resumers = {}, why = why}
+  return self.rest
+end
+
+-- Answers those that wait for something with an error.
+local function disappoint(list, err)
+  for i = #list, 1, -1 do core.answer_error(table.remove(list, i), err) end
+end
+
+-- The time that workers have rested does not count.
+local function count_rest(self)
+  local rest <const> = self.rest
+  if rest.rested_at then self.started_at, rest.rested_at = self.started_at + core.now() - rest.rested_at, nil end
+end
+
 ---Called when workers may have come to rest, and now and then.
 function methods:look_for_rest()
-  local p <const> = self.paused
-  if not p then return end
-  if not p.rested_at and not p.release and all_rest(self) then p.rested_at = core.now() end
-  if p.rested_at or self.suspended then
-    self:tell_runs(true)
-    for _, message in ipairs(p.callers) do core.answer(message, {state = (self:run_state())}) end
-    p.callers = {}
+  local rest <const> = self.rest
+  if not rest then return end
+  if self.life:is "pausing" and all_rest(self) then
+    self.life:fire "rest"
+    rest.rested_at = core.now()
   end
-  for i = #p.callers, 1, -1 do
-    local message <const> = p.callers[i]
-    if core.now() - p.since > PAUSE_S then
-      core.answer_error(message, script.error("T0507", ("the workers have not come to a report for %d s"):format(
-        PAUSE_S), {state = "the run pauses when they do; `resume` takes that back"}))
-      table.remove(p.callers, i)
-    end
+  local callers <const> = rest.callers
+  if self.life:is "paused" or self.life:is "away" then
+    rest.callers = {}
+    if callers[1] then self:tell_runs(true) end
+    for _, message in ipairs(callers) do core.answer(message, {state = (self:run_state())}) end
+  elseif callers[1] and core.now() - rest.since > PAUSE_S then
+    disappoint(callers, script.error("T0507", ("the workers have not come to a report for %d s"):format(PAUSE_S),
+      {state = "the run pauses when they do; `resume` takes that back"}))
   end
 end
 
+-- Of a verb: whether the run has ended.
 local function refuse_ended(self)
-  if self.failed or self.finished then
+  if self.life:is "over" then
     return script.error("T0513", ("the run has ended: %s"):format((self:run_state())))
   end
 end
 
 ---The run ends: who waits for its pause, or for its going on, hears of it.
 function methods:end_waiting()
-  for _, p in ipairs {self.paused or {}, self.suspended or {}} do
-    for _, caller in ipairs(p.callers or {}) do
-      core.answer_error(caller, script.error("T0513", "the run ends: " .. (self:run_state())))
-    end
-    p.callers = {}
-  end
+  if not self.rest then return end
+  local err <const> = script.error("T0513", "the run ends: " .. (self:run_state()))
+  disappoint(self.rest.callers, err)
+  disappoint(self.rest.resumers, err)
+end
+
+-- Why a run cannot pause now.
+local function cannot_pause(self, release)
+  local err <const> = refuse_ended(self)
+  if err then return err end
+  if self.life:is "stopping" then return script.error("T0513", "the run is stopping") end
+  if self.life:is "starting" then return script.error("T0513", "the run has not started") end
+  local why <const> = release and self:fixed_workers()
+  if not why then return nil end
+  return script.error("T0513", "the workers of this run cannot leave: " .. why, {help = self.job.checkpoint
+    and "stop it, which writes a checkpoint, and go on from that: tide submit --resume DIR SCRIPT"
+    or "pause it without release, its slots stay its own; with `checkpoint` in the job it could be stopped and "
+      .. "go on by --resume"})
 end
 
 from_driver["verb.pause"] = function(self, request, message)
-  local err = refuse_ended(self)
-  if not err and self.stopping then err = script.error("T0513", "the run is stopping") end
-  if not err and self:is_starting() then err = script.error("T0513", "the run has not started") end
-  if not err and request.release then
-    local why <const> = self:fixed_workers()
-    if why then
-      err = script.error("T0513", "the workers of this run cannot leave: " .. why, {help = self.job.checkpoint
-        and "stop it, which writes a checkpoint, and go on from that: tide submit --resume DIR SCRIPT"
-        or "pause it without release, its slots stay its own; with `checkpoint` in the job it could be stopped and "
-          .. "go on by --resume"})
-    end
-  end
+  local err <const> = cannot_pause(self, request.release)
   if err then return nil, err end
-  self.paused = self.paused or {since = core.now(), callers = {}}
+  table.insert(self:rest_now().callers, message)
   if request.release then -- it stays so until it is resumed, whatever a policy wishes
-    self.paused.release, self.paused.ordered, self.paused.why = true, nil, nil
-    if self.suspended then self:stay_suspended() end
+    self.rest.why = nil
+    self.life:fire "release"
+  elseif self.life:is "running" then
+    self.life:fire "pause"
   end
-  table.insert(self.paused.callers, message)
-  local rested_at <const> = self.paused.rested_at
-  if request.release and rested_at then -- it goes on to its next report, if it does not rest in one already
-    self.started_at, self.paused.rested_at = self.started_at + core.now() - rested_at, nil
-    if self.release_due then
-      self.release_due = nil
-      self:release()
-    end
-    self:hand_out()
-  end
-  if request.release then self:leave_between_steps() end
   self:look_for_rest()
   return service.LATER
 end
 
+---Workers leave at the next report, or between two steps.
+---@param why? string
+function methods:begin_to_leave(why)
+  self:rest_now().why = why
+  count_rest(self) -- they go on to their next report, if they do not rest in one already
+  self:release_due()
+  self:hand_out()
+  self:leave_between_steps()
+  self:look_for_rest()
+end
+
 ---Suspended, perhaps about to go on: it stays so.
 function methods:stay_suspended()
-  local s <const> = self.suspended
-  s.parked, s.why, s.waking = nil, nil, nil
+  self.rest.why = nil
   for _, w in ipairs(self.workers) do
     if w.state == "joining" or w.state == "waiting" then self:let_go(w) end
   end
-  for _, caller in ipairs(s.callers or {}) do
-    core.answer_error(caller, script.error("T0210", "the run was paused before it went on", {exit = 1}))
-  end
-  s.callers = {}
+  disappoint(self.rest.resumers, script.error("T0210", "the run was paused before it went on", {exit = 1}))
   if self.a.shared then core.fiber(runs.ask, {op = "slots.less", n = self.a.number}) end
 end
 
@@ -213,22 +232,22 @@ function methods:let_all_leave()
     if comes or goes then nodes[w.node.name] = (nodes[w.node.name] or 0) + 1 end
     if comes then self:let_go(w) elseif goes then w.dropped = true end
   end
-  self.suspending = nodes
+  self.departing = nodes
 end
 
 ---All workers of a job that meets leave between two steps, unless they wait in a report: then they leave there.
 function methods:leave_between_steps()
-  if not self.job.meets or self.suspending or self.suspended or self.held then return end
-  self:let_all_leave()
+  if not self.job.meets or self.held or not self.life:is "to_leave" then return end
+  self.life:fire "tell"
   for _, w in ipairs(self:running()) do core.send(w.address, {op = "stop", suspends = true}) end
   self:ask_to_meet()
 end
 
 ---The last of them has left: what is left are the tables, and what a net's workers say of where they stand.
 function methods:suspend()
-  local paused <const> = self.paused or {}
-  self.suspended = {nodes = self.suspending, at = core.now(), why = paused.why, parked = paused.ordered}
-  self.suspending, self.wanted = nil, nil
+  local rest <const> = self:rest_now()
+  rest.nodes, rest.at = self.departing, core.now()
+  self.departing, self.wanted = nil, nil
   for _, w in ipairs(self.workers) do
     if w.dropped and w.state == "done" then
       local state <const> = self.job.comm and (self.records[w.rank] or {}).state or {}
@@ -241,7 +260,11 @@ function methods:suspend()
   if self.a.shared then
     core.fiber(function() runs.ask {op = "slots.less", n = self.a.number} end)
   end
+  self:tell_runs(true)
   self:look_for_rest()
+  local early <const> = rest.resumers -- they asked while workers were leaving
+  rest.resumers = {}
+  for _, message in ipairs(early) do self:resume(message) end
 end
 
 ---@param name string
@@ -286,81 +309,93 @@ function methods:use_joined(node)
   end)
 end
 
--- Nobody has come back: it is suspended as before, and a policy gives it other slots.
-local function not_awake(self, s, err)
-  s.waking = nil
-  if s.parked then return self:tell_runs(true) end
-  for _, each in ipairs(s.callers) do core.answer_error(each, err) end
-  s.callers = {}
+---The run is suspended as before, since no worker has come back, or there are no slots for one.
+---@param err table
+function methods:not_awake(err)
+  disappoint(self.rest.resumers, err)
   self:tell_runs(true)
 end
 
+---The same where a policy gives it other slots.
+function methods:still_parked() self:tell_runs(true) end
+
 ---Suspended, and those that come back are all there: they begin. Who is lost on the way is not waited for.
 function methods:look_for_awake()
-  local s <const> = self.suspended
-  if not s or not s.waking or s.asks then return end
+  if not self.life:is "coming_back" then return end
   local waiting = 0
   for _, w in ipairs(self.workers) do
     if w.state == "joining" then return end
     if w.state == "waiting" then waiting = waiting + 1 end
   end
-  if waiting == 0 then
-    return not_awake(self, s, script.error("T0509", "the workers that were to go on were lost while they started",
-      {state = "the run is suspended", help = "resume it again"}))
-  end
-  self.started_at = self.started_at + core.now() - s.at
-  self.suspended, self.paused = nil, nil
+  if waiting > 0 then return self.life:fire "awake" end
+  self.life:fire("alone", script.error("T0509", "the workers that were to go on were lost while they started",
+    {state = "the run is suspended", help = "resume it again"}))
+end
+
+---Workers are there again.
+function methods:begin_again()
+  local rest <const> = self.rest
+  self.started_at, self.rest = self.started_at + core.now() - rest.at, nil
   local left <const> = not (core.mutant and core.mutant "left_off_lost") and self.left_off or nil
   self:begin_joined(self:admit(), left and left.epoch == self.clock and left or nil)
   self:hand_out()
   self:tell_runs(true)
-  for _, message in ipairs(s.callers) do core.answer(message, {state = (self:run_state())}) end
+  for _, message in ipairs(rest.resumers) do core.answer(message, {state = (self:run_state())}) end
 end
 
-local function wake(self, message)
-  local s <const> = self.suspended
-  s.callers = s.callers or {}
-  table.insert(s.callers, message)
-  if s.waking or s.parked then return service.LATER end -- a policy gives it slots
-  s.waking, s.asks = true, self.a.shared
+---A suspended run on a shared cluster waits for slots, as at its beginning.
+function methods:ask_for_slots()
+  local rest <const> = self.rest
+  rest.asked = (rest.asked or 0) + 1
+  local asked <const> = rest.asked
   core.fiber(function()
-    local grant = s.nodes
-    if self.a.shared then
-      s.why = "waits for slots"
-      local answer, err = runs.ask({op = "grant", n = self.a.number}, GRANT_S)
-      s.asks = nil
-      if not answer then return s.waking and not_awake(self, s, err) end
-      grant, self.order = answer.grant, answer.order or self.order
-      if self.suspended ~= s or not s.waking then -- it was stopped, or paused again
-        runs.ask {op = "slots.less", n = self.a.number}
-        return self:tell_runs(true)
-      end
-      s.parked = answer.order ~= nil or nil
+    local answer <const>, err = runs.ask({op = "grant", n = self.a.number}, GRANT_S)
+    if not self.life:is "asking" or self.rest ~= rest or rest.asked ~= asked then -- it was stopped, or paused again
+      if answer then runs.ask {op = "slots.less", n = self.a.number} end
+      return self:tell_runs(true)
     end
-    self:use_slots(grant)
+    if not answer then return self.life:fire("refused", err) end
+    self.order = answer.order or self.order
+    self.life:fire(answer.order and "ordered" or "granted")
+    self:use_slots(answer.grant)
+    self:look_for_awake()
   end)
+end
+
+---A suspended run on its script's own cluster starts workers where it had them.
+function methods:wake_there()
+  core.fiber(function()
+    self:use_slots(self.rest.nodes)
+    self:look_for_awake()
+  end)
+end
+
+---It is answered when workers are there again, or cannot be.
+---@param message table
+function methods:resume(message)
+  table.insert(self.rest.resumers, message)
+  if self.life:is "suspended" then self.life:fire(self.a.shared and "ask" or "wake") end
   return service.LATER
+end
+
+---Workers go on: the pause is over, or is not to come.
+function methods:go_on()
+  count_rest(self)
+  local rest <const> = self.rest
+  self.rest = nil
+  disappoint(rest.callers, script.error("T0210", "the run was resumed before it paused", {exit = 1}))
+  self:release_due()
+  self:hand_out()
+  self:meet()
+  self:tell_runs(true)
 end
 
 from_driver["verb.resume"] = function(self, _, message)
   local err <const> = refuse_ended(self)
   if err then return nil, err end
-  if self.suspended then return wake(self, message) end
-  local p <const> = self.paused
-  if not p then return nil, script.error("T0513", "the run is not paused") end
-  self.paused = nil
-  if p.rested_at then self.started_at = self.started_at + core.now() - p.rested_at end
-  for _, caller in ipairs(p.callers) do
-    core.answer_error(caller, script.error("T0210", "the run was resumed before it paused", {exit = 1}))
-  end
-  p.callers = {}
-  if self.release_due then
-    self.release_due = nil
-    self:release()
-  end
-  self:hand_out()
-  self:meet()
-  self:tell_runs(true)
+  if self.life:is "away" or self.life:is "departing" then return self:resume(message) end
+  if not self.life:may "resume" then return nil, script.error("T0513", "the run is not paused") end
+  self.life:fire "resume"
   return {state = (self:run_state())}
 end
 
@@ -381,7 +416,7 @@ from_driver["verb.workers"] = function(self, request)
     err = script.error("T0113", ("%s is no number of workers: a whole number from 1 on"):format(tostring(count)),
       {help = count == 0 and "pause with release lets all workers go" or nil})
   end
-  if not err and self.suspended then err = script.error("T0513", "the run is suspended: resume it first") end
+  if not err and self.life:is "away" then err = script.error("T0513", "the run is suspended: resume it first") end
   if err then return nil, err end
   local why <const> = self:fixed_workers()
   if why then return nil, script.error("T0513", "its workers cannot change: " .. why) end
@@ -411,13 +446,13 @@ from_driver["verb.cancel"] = function(self, request)
   local err <const> = refuse_ended(self)
   if err then return nil, err end
   local late <const> = self:late_workers()
-  if not (self.failed or self.finished) then self:cancel_run(("%s; %s"):format(request.why or "asked", late)) end
+  if not self.life:is "over" then self:cancel_run(("%s; %s"):format(request.why or "asked", late)) end
   return {state = (self:run_state())}
 end
 
 ---The keeper of runs holds this run for ended: whoever else works for it by now must not meet it.
 function from_driver.disowned(self)
-  if not self.failed and not self.finished then
+  if not self.life:is "over" then
     self:fail(script.error("T0509", "the cluster holds this run for lost", {exit = 5,
       state = "its workers were ended and its tables dropped"}))
   end

@@ -195,7 +195,7 @@ end
 function methods:fail_or_suspect(err, worker)
   if self.failed then return end
   if not losses.NAMES[err.name or ""] then return self:fail(err) end
-  if self:is_starting() and not self.stopping then
+  if self.life:is "starting" then
     if not self.waits_to_start then self:start_anew("a worker did not start (" .. err.message .. ")", err) end
     return
   end

@@ -122,7 +122,7 @@ function methods:start_anew(why, err)
     runs.ask {op = "slots.less", n = self.a.number}
     self:tell_runs(true)
     local answer, problem = runs.ask({op = "grant", n = self.a.number}, GRANT_S)
-    if self.failed or self.finished or self.closed then return end
+    if self.life:is "over" or self.closed then return end
     if not answer then return self:fail(problem) end
     self.granted = answer
   end)
@@ -140,7 +140,7 @@ end
 ---A node with workers is lost before they began.
 ---@return boolean whether the run starts elsewhere
 function methods:starts_elsewhere(node, reason)
-  if not self:is_starting() or self.stopping or node.workers == 0 then return false end
+  if not self.life:is "starting" or node.workers == 0 then return false end
   if not has_others(self, node) or #self:tables_on(node) > 0 then return false end
   if not self.waits_to_start then
     self:start_anew(("node %s was lost while the run started (%s)"):format(node.name, reason))
