@@ -11,7 +11,7 @@ export TIDE_CLIENT_LIBRARY=${TIDE_BUILD_DIR:-$root/build}/libtide-client.so.0
 
 run 0 up lab -n 3
 run 0 submit --cluster lab --keep "$root/tests/cluster/clients.lua"
-for _ in $(seq 200); do "$TIDE" jobs --cluster lab --json --all | grep -q '"state":"completed"' && break; sleep 0.05; done
+for _ in $(seq 200); do "$TIDE" jobs --cluster lab --json --all | grep -q '"state":"done"' && break; sleep 0.05; done
 timeout 120 "$python" "$root/tests/cluster/clients.py" lab >clients.txt 2>&1 || fail "$(cat clients.txt)"
 
 # The protocol as its page tells it: a push that another connection sends again is applied once.

@@ -411,3 +411,15 @@ CERTIFICATES = {
 }
 for name, data in CERTIFICATES.items():
     write("certificate", name, data)
+
+ROWS = {
+    "open": b"\x92\x01\xa4sums",
+    "pull": b"\x93\x02\xcf\0\0\0\1\0\0\0\1\xc7\x10\x07" + struct.pack("<QQ", 3, 7),
+    "push": b"\x97\x03\x01\xc7\x08\x07" + struct.pack("<Q", 3) + b"\xd6\x01" + struct.pack("<f", 1.0) + b"\x4d\x02\x01",
+    "push-without-sequence": b"\x97\x03\x01\xc7\x08\x07" + struct.pack("<Q", 3) + b"\xd6\x01" + struct.pack("<f", 1.0) + b"\x4d\0\0",
+    "localize": b"\x93\x04\x01\xc7\x08\x07" + struct.pack("<Q", 3),
+    "keys-cut": b"\x93\x02\x01\xc7\x09\x07" + b"\0" * 9,
+    "unknown": b"\x92\x05\x01",
+}
+for name, data in ROWS.items():
+    write("rows", name, data)
