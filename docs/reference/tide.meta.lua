@@ -43,6 +43,11 @@ function tide.actor(fields) end
 ---@return tide.group
 function tide.group(ref) end
 
+---A table of the cluster by its name, such as "mf-1.factors": for actors, which belong to no run.
+---@param name string
+---@return tide.table_handle
+function tide.open(name) end
+
 ---A native kernel by its name: a function of named arguments. `tide help kernels` lists them; `tide.kernel.load` adds
 ---others.
 ---@param name string

@@ -48,6 +48,15 @@ function tide.actor(fields) return require("tide.run.actors").class(fields) end
 ---@return tide.group
 function tide.group(ref) return require("tide.run.actors").group(ref) end
 
+---A table of the cluster by its name, such as "mf-1.factors": for actors, which belong to no run.
+---@param name string
+---@return tide.table_handle
+function tide.open(name)
+  local handle, err = core.table_find(name)
+  if not handle then error(errors.from(err), 2) end
+  return handle
+end
+
 tide.table = table_spec.new
 tide.dense, tide.hashed = table_spec.dense, table_spec.hashed
 tide.zero, tide.uniform, tide.normal, tide.xavier =

@@ -9,6 +9,7 @@ import time
 
 CAST, CALL, REPLY, ERROR, CREDIT, HELLO, HELLO_OK, HEARTBEAT = 0, 1, 2, 3, 5, 6, 7, 8
 SYSTEM, CONTROL = 0, 3
+BUSY = -10003
 REGISTRY, MEMBERS = 1, 2
 
 
@@ -55,6 +56,10 @@ def unpack(data, at=0):
     raise ValueError(f"{tag:#x}")
 
 
+class Refused(Exception):
+    pass
+
+
 class Connection:
     def __init__(self, endpoint, hello):
         kind, path = endpoint.split(":", 1)
@@ -65,7 +70,7 @@ class Connection:
         self.send(HELLO, SYSTEM, 0, 0, 0, hello)
         kind, _, _, body = self.frame()
         if kind == ERROR:
-            raise SystemExit(f"refused: {body[1]}")
+            raise Refused(*body)
         assert kind == HELLO_OK
         self.cluster, self.node, self.controller, assigned = body[1], body[4], body[6], body[9]
         self.id = assigned or hello[4]
@@ -129,8 +134,17 @@ def main(endpoint, name):
     while home.view is None:
         home.frame()
     number, life, _, _, _, _, node, where, _ = next(m for m in home.view if m[3] and m[2] == 1)
-    for attempt in (1, 2):  # the second connection sends the same push
-        store = Connection(where, hello(incarnation, home.cluster, home.id, node, life, attempt))
+    attempt = 0
+    for _ in range(2):  # the second connection sends the same push
+        store = None
+        while store is None:
+            attempt += 1
+            try:
+                store = Connection(where, hello(incarnation, home.cluster, home.id, node, life, attempt))
+            except Refused as refused:  # the node has not noticed the end of the former connection
+                if refused.args[0] != BUSY or attempt > 100:
+                    raise
+                time.sleep(0.05)
         rows = store.call(number << 48 | REGISTRY, "rows")
         table = store.call(rows, [1, name])
         keys = (7, struct.pack("<Q", 3))

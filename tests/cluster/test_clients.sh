@@ -19,5 +19,48 @@ timeout 60 "$python" "$root/tests/cluster/raw_client.py" "$(head -1 "$XDG_RUNTIM
 read -r before after <raw.txt
 [ "$(sed -n 1p raw.txt)" = "$before $after" ] && [ "$after" != "$before" ] && [ "$(sed -n 2p raw.txt)" = "$after $after" ] ||
     fail "a client of the protocol alone: $(cat raw.txt)"
+
+# Predictions while training goes on: Python, and HTTP by the dashboard.
+run 0 submit --cluster lab "$root/examples/serve.lua" --seconds 60
+for _ in $(seq 200); do
+    timeout 20 "$python" "$root/examples/serve.py" lab 3 1 2 >scores.txt 2>&1 && break
+    sleep 0.05
+done
+says scores.txt '^1: -?[0-9]+\.[0-9]{2}$'
+cat >ask.py <<'PY'
+import tide
+def refused(kind, *call):
+    try:
+        c.actor(call[0]).call(*call[1:])
+    except kind as error:
+        return error
+    raise SystemExit(f"{call}: no {kind.__name__}")
+with tide.connect("lab") as c:
+    assert refused(tide.PermissionError, "predict", "absent", 1).code == "T0801"
+    error = refused(tide.ActorError, "predict", "score", 10**6, [1])
+    assert error.code == "T0602" and "serve.lua:" in error.where and error.node, vars(error)
+    refused(tide.UsageError, "nobody", "score")
+PY
+timeout 60 "$python" ask.py >ask.txt 2>&1 || fail "asking: $(cat ask.txt)"
+if [ -e "${TIDE_BUILD_DIR:-$root/build}/tide_http.so" ]; then
+    "$TIDE" dashboard --cluster lab --plain >url.txt 2>dashboard.txt &
+    started+=($!)
+    for _ in $(seq 200); do [ -s url.txt ] && break; sleep 0.05; done
+    url=$(head -1 url.txt)
+    post() { # STATUS NAME BODY [HEADER]
+        local code
+        code=$(curl -s -m 20 -o body.txt -w '%{http_code}' -H "${4-Authorization: Bearer ${url##*token=}}" -d "$3" "${url%%/#*}/api/call/$2")
+        [ "$code" = "$1" ] || fail "POST $2 $3: $code instead of $1: $(cat body.txt)"
+    }
+    post 200 predict '{"method": "score", "arguments": [3, [1, 2]]}'
+    says body.txt '^\{"value":\[-?[0-9.e-]+,-?[0-9.e-]+\]\}$'
+    post 403 predict '{"method": "absent"}'
+    post 422 predict '{"method": "score", "arguments": [1000000, [1]]}'
+    says body.txt '"code":"T0602"'
+    post 400 predict 'no json'
+    post 400 predict '{"method": "score", "arguments": {"a": 1}}'
+    post 404 nobody '{"method": "score"}'
+    post 401 predict '{"method": "score"}' 'X-None: 1'
+fi
 run 0 down lab -y
 finish

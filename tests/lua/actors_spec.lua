@@ -13,12 +13,13 @@ before_each(function()
 end)
 
 -- Runs a keeper of one member over these messages; a function is called in its place.
-local function serve(list)
+local function serve(list, opens)
   fake.core.receive = function()
     while type(list[1]) == "function" do table.remove(list, 1)() end
     return table.remove(list, 1) or {kind = "stop"}
   end
-  require("tide.run.actors").keeper {class = "c", script = {}, members = {{node = "n1", agent = "a:1"}}}
+  require("tide.run.actors").keeper {class = "c", script = {}, members = {{node = "n1", agent = "a:1"}},
+    opens = opens}
 end
 
 local function ask(from, number, value)
@@ -51,5 +52,86 @@ describe("the keeper of a group", function()
       {kind = "cast", right = "node", from = "m:1", value = {op = "started", rank = 1, life = 1}}}
     assert.is_nil(answer_to(101))
     assert.equal("up", answer_to(102).change.state)
+  end)
+end)
+
+describe("a published group", function()
+  local started <const> = {kind = "cast", right = "node", from = "m:1", value = {op = "started", rank = 1, life = 1}}
+  local opened, registered
+
+  before_each(function()
+    fake.core.open = function(right) opened = right end
+    fake.core.register = function(name)
+      if registered then return nil, {code = "T0512", name = "EEXIST", message = "taken"} end
+      registered = name
+      return true
+    end
+    opened, registered = nil, nil
+  end)
+
+  local function of_client(right, number, method)
+    return {kind = "call", right = right, from = "c:1", call = number,
+            value = {op = "ask", method = method, arguments = {1}, count = 1}}
+  end
+
+  local function refusal_of(number)
+    for _, each in ipairs(fake.errors) do
+      if each.message.call == number then return each.err end
+    end
+  end
+
+  it("answers clients by the right of each method", function()
+    serve({started, of_client("read", 101, "score"), of_client("read", 102, "reload"), of_client("admin", 103, "reload"),
+      of_client("admin", 104, "hidden"), of_client("node", 105, "hidden")}, {score = "read", reload = "operate"})
+    assert.same({value = 7}, answer_to(101))
+    assert.equal("T0801", refusal_of(102).code)
+    assert.same({value = 7}, answer_to(103))
+    assert.equal("T0801", refusal_of(104).code)
+    assert.same({value = 7}, answer_to(105))
+  end)
+
+  it("tells of a method that raised, and where no member is up", function()
+    local usual <const> = fake.reply
+    fake.reply = function(to, value)
+      if value.op == "run" then return nil, {code = "T0602", name = "ERANGE", message = "key 9"} end
+      return usual(to, value)
+    end
+    serve({of_client("read", 101, "score"), started, of_client("read", 102, "score")}, {score = "read"})
+    assert.equal("T0508", answer_to(101).err.code)
+    assert.equal("T0602", answer_to(102).err.code)
+    assert.equal("n1", answer_to(102).err.node)
+  end)
+
+  it("has a name of its own, and is open only if a method is", function()
+    serve({ask("o:1", 101, {op = "publish", name = "predict"}), ask("o:1", 102, {op = "publish", name = "other"})},
+      {score = "read"})
+    assert.equal("predict", registered)
+    assert.equal("read", opened)
+    assert.equal("T0512", refusal_of(102).code)
+    opened, registered = nil, nil
+    serve({ask("o:1", 103, {op = "publish", name = "closed"})}, {})
+    assert.is_nil(opened)
+  end)
+end)
+
+describe("the rights of a class", function()
+  local function class(opens)
+    local script <const> = require "tide.script"
+    script.actors, script.in_main = {}, false
+    return require("tide.run.actors").class {name = "p", opens = opens, score = function() end, load = function() end}
+  end
+
+  it("are one for all methods, or one a method", function()
+    assert.same({score = "read", load = "read"}, class("read").opens)
+    assert.same({load = "admin"}, class({load = "admin"}).opens)
+    assert.same({}, class(nil).opens)
+  end)
+
+  it("are those of clients, of methods that there are", function()
+    for _, wrong in ipairs {"node", "god", 5, {score = "node"}, {absent = "read"}, {score = true}} do
+      local ok, err = pcall(class, wrong)
+      assert.is_false(ok)
+      assert.equal("T0203", err.code)
+    end
   end)
 end)

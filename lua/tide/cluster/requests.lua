@@ -134,6 +134,8 @@ local ROWS <const> = {
     call = {method = "string", arguments = "any", count = "count?", ranks = "integers?", timeout_s = "seconds?",
             stream = "boolean?"},
     cast = {method = "string", arguments = "any", count = "count?", ranks = "integers?", timeout_s = "seconds?"},
+    ask = {"read", method = "string", arguments = "any", count = "count?", timeout_s = "seconds?"},
+    publish = {name = "string"},
     next = {stream = "integer"}, drop = {stream = "integer"}, changes = {after = "count?"}, members = {},
     close = {},
   },

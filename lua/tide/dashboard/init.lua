@@ -5,6 +5,7 @@
 -- the server does not answer by itself are answered here, between two looks. It never has more rights than its user
 -- and changes nothing.
 local core = require "tide.core"
+local calls = require "tide.dashboard.calls"
 local client = require "tide.cluster.client"
 local decisions = require "tide.dashboard.decisions"
 local errors = require "tide.errors"
@@ -161,6 +162,7 @@ routes["GET /api/schema"] = function()
     ["tide.run/1"] = "GET /api/run/ID: one of them, with its error, curves, events and the newest lines of its log",
     ["tide.decisions/1"] = "GET /api/policy/RUN: decisions of the run's policies from its journal",
     ["tide.policy/1"] = "POST /api/replay {run, policy | text}: what another policy would have decided, and where",
+    ["value"] = "POST /api/call/NAME {method, arguments, timeout_s}: the answer of a published actor, or `error`",
     ["traceEvents"] = "POST /api/trace {seconds}: what threads ran and fibers waited for, in the Chrome trace format",
   }}
 end
@@ -275,6 +277,12 @@ function dashboard:respond(request)
   if name then return of_policy(self, name) end
   local id <const> = method == "GET" and path:match "^/api/run/(%w[%w_.-]*)$"
   if id then return of_past_run(id) end
+  local actor <const> = path:match "^/api/call/([%w_.-]+)$"
+  if actor then
+    if method ~= "POST" then return 405, JSON, '{"error":"another method"}' end
+    local status <const>, text <const> = calls.answer(actor, request.body)
+    return status, JSON, text
+  end
   for key in pairs(routes) do
     if key:match " (.*)$" == path then return 405, JSON, '{"error":"another method"}' end
   end

@@ -21,6 +21,7 @@ local START_S <const> = 30
 local BACKOFF_S <const>, MINUTE_S <const> = 0.1, 60
 local CALLS_MAX <const>, CHANGES_MAX <const> = 64, 256
 local RESERVED <const> = {name = true, start = true, ended = true}
+local RIGHTS <const> = {read = true, operate = true, admin = true}
 
 actors.MEMBER = MEMBER
 
@@ -31,10 +32,33 @@ actors.MEMBER = MEMBER
 ---@field start? fun(self: table, arguments: any) before the first message; self has rank, size, node and life, all
 ---  other fields of it are the script's
 ---@field ended? fun(self: table, why: string) when it is told to stop, or a cast raised
+---@field opens table<string, string> the least right of a client that may ask for the method; others are closed
 ---@field methods table<string, function>
 
+-- Rights by method: one for all, or a table of them.
+local function opens_of(class, opens)
+  local rights <const> = {}
+  if opens ~= nil and type(opens) ~= "string" and type(opens) ~= "table" then
+    error(script.error("T0203", ("`opens` of actor `%s` is a %s"):format(class.name, type(opens)),
+      {help = 'opens = "read", or opens = {METHOD = "operate"}'}), 3)
+  end
+  if type(opens) == "string" then
+    for method in pairs(class.methods) do rights[method] = opens end
+  else
+    for method, right in pairs(opens or {}) do rights[method] = right end
+  end
+  for method, right in pairs(rights) do
+    if not RIGHTS[right] or not class.methods[method] then
+      error(script.error("T0203", ("`opens` of actor `%s`: %s = %s is no right of a method"):format(class.name,
+        tostring(method), tostring(right)), {help = 'opens = "read", or opens = {METHOD = "operate"}'}), 3)
+    end
+  end
+  return rights
+end
+
 ---Declares a class of actors. Every other field is a method: `function(self, ...)`, whose result is the answer.
----@param fields table {name=, start=, ended=, <method>=}
+---@param fields table {name=, start=, ended=, opens=, <method>=}; opens: what clients may ask of a published group,
+---  "read" or {method = "operate"}
 ---@return tide.actor_class
 function actors.class(fields)
   if type(fields) ~= "table" then error(script.error("T0113", "tide.actor wants a table of fields"), 2) end
@@ -50,7 +74,7 @@ function actors.class(fields)
   end
   local class = {name = fields.name, start = fields.start, ended = fields.ended, methods = {}}
   for key, value in pairs(fields) do
-    if not RESERVED[key] or key ~= "name" then
+    if key ~= "name" and key ~= "opens" then
       if type(value) ~= "function" then
         error(script.error("T0203", ("field `%s` of actor `%s` is a %s, not a function"):format(tostring(key),
           fields.name, type(value))), 2)
@@ -58,6 +82,7 @@ function actors.class(fields)
       if not RESERVED[key] then class.methods[key] = value end
     end
   end
+  class.opens = opens_of(class, fields.opens)
   script.actors[class.name] = class
   return class
 end
@@ -105,10 +130,11 @@ end
 
 ---- the keeper ------------------------------------------------------------------------------------------------------
 
----@param a {script, class, arguments, members = {{node, agent}}, restart, threads, owner}
+---@param a {script, class, arguments, members = {{node, agent}}, restart, threads, owner, opens}
 function actors.keeper(a)
   core.trap_exits(true)
   core.title("group " .. a.class)
+  local opens <const> = a.opens or {}
   local members, monitors, calls = {}, {}, 0
   local me <const> = core.self()
   local streams, newest_stream = {}, 0
@@ -266,6 +292,33 @@ function actors.keeper(a)
     return {got = got, lost = lost}
   end
 
+  -- The member that has the fewest requests of clients; the one that waited longest of several.
+  local function idlest()
+    local best
+    for _, m in ipairs(members) do
+      local better <const> = not best or (m.asked or 0) < (best.asked or 0)
+        or (m.asked or 0) == (best.asked or 0) and (m.turn or 0) < (best.turn or 0)
+      if m.address and m.state == "up" and better then best = m end
+    end
+    return best
+  end
+
+  -- A request of a client: one member answers. What the method raises travels as a value.
+  local turns = 0
+  local function ask(request)
+    local m <const> = idlest()
+    if not m then return {err = errors.to_data(errors.new("T0508", "no member of the group is up"))} end
+    turns = turns + 1
+    m.asked, m.turn = (m.asked or 0) + 1, turns
+    local answer, err = core.call(m.address, {op = "run", method = request.method, arguments = request.arguments,
+      count = request.count}, request.timeout_s or TIMEOUT_S)
+    m.asked = m.asked - 1
+    if answer then return {value = answer.value} end
+    err = errors.to_data(errors.from(err))
+    err.node = err.node or m.node
+    return {err = err}
+  end
+
   -- What came of a call and was not asked for yet goes to who waits for it.
   local function pass_on(stream)
     local message <const> = stream.waits
@@ -311,6 +364,30 @@ function actors.keeper(a)
         pass_on(stream)
       end)
       return {stream = stream.id}
+    end,
+    ask = function(request, message)
+      local right <const> = opens[request.method]
+      if message.right ~= "node" and not (right and service.at_least(message.right, right)) then
+        return nil, errors.new("T0801", {message = right
+          and ("method `%s` takes the right `%s`, and this is `%s`"):format(request.method, right, message.right)
+          or ("actor `%s` opens no method `%s` to clients"):format(a.class, request.method),
+          help = right and "connect with that right" or "name it in `opens` of tide.actor"})
+      end
+      if calls >= CALLS_MAX or broken then
+        return nil, broken or errors.new("T0601", {message = ("%d calls of the group are under way"):format(calls)})
+      end
+      calls = calls + 1
+      return service.later(message, function()
+        local answer <const> = ask(request)
+        calls = calls - 1
+        return answer
+      end)
+    end,
+    publish = function(request)
+      local ok, err = core.register(request.name)
+      if not ok then return nil, err end
+      if next(opens) then core.open "read" end -- each method has a right of its own
+      return {}
     end,
     next = function(request, message)
       local stream <const> = streams[request.stream]
@@ -530,15 +607,16 @@ function actors.nodes_of(wanted)
   return list
 end
 
-local OPTIONS <const> = {on = true, each = true, restart = true, threads = true, link = true}
+local OPTIONS <const> = {on = true, each = true, restart = true, threads = true, link = true, publish = true}
 
 ---Spawns members of a class on nodes of a cluster.
 ---@param cluster table
 ---@param class tide.actor_class
 ---@param arguments any for `start`
----@param o? {on?: string, each?: integer, restart?: integer, threads?: boolean, link?: boolean} on: nodes, default
----  "@all"; each: members a node; restart: how often a minute one that ends by an error is started again; threads: on
----  worker threads; link: when one is gone for good, all end
+---@param o? {on?: string, each?: integer, restart?: integer, threads?: boolean, link?: boolean,
+---  publish?: string} on: nodes, default "@all"; each: members a node; restart: how often a minute one that ends by an
+---  error is started again; threads: on worker threads; link: when one is gone for good, all end; publish: the name by
+---  which clients ask it
 ---@return tide.group
 function actors.spawn(cluster, class, arguments, o)
   o = o or {}
@@ -564,8 +642,15 @@ function actors.spawn(cluster, class, arguments, o)
   sent.modules = require("tide.bundle").collect()
   local address, err = core.spawn {source = KEEPER, chunk = "@tide/run/actors.lua", role = "control", argument = {
     script = sent, class = class.name, arguments = arguments, members = members, restart = restart,
-    threads = o.threads or false, link = o.link or false, owner = core.self()}}
+    threads = o.threads or false, link = o.link or false, owner = core.self(), opens = class.opens}}
   if not address then error(errors.from(err), 3) end
+  if o.publish ~= nil then
+    local ok, problem = core.call(address, {op = "publish", name = o.publish}, START_S)
+    if not ok then
+      core.call(address, {op = "close"}, 5)
+      error(errors.from(problem), 3)
+    end
+  end
   return handle(address, nil, #members, true)
 end
 

@@ -10,7 +10,8 @@ _OUTCOMES = {0: "applied", 1: "none", 2: "unknown"}
 class Error(Exception):
     """What a client's call failed with.
 
-    name         of the code: "EBUSY"; of an actor's script "T0401"
+    name         of the kind: "EBUSY"
+    code         of the message, as `tide help CODE` explains it: "T0602"; or None
     message      what happened
     help         the next thing to do, or None
     where        script and line of an actor's error, or None
@@ -19,9 +20,9 @@ class Error(Exception):
     outcome      of a push: "none" (not applied) or "unknown" (each row once or not at all); else None
     """
 
-    def __init__(self, message="", name="EINVAL", *, help=None, where=None, node=None, retry_after=None, outcome=None):
+    def __init__(self, message="", name="EINVAL", *, code=None, help=None, where=None, node=None, retry_after=None, outcome=None):
         super().__init__(message)
-        self.message, self.name, self.help, self.where = message, name, help, where
+        self.message, self.name, self.code, self.help, self.where = message, name, code, help, where
         self.node, self.retry_after, self.outcome = node, retry_after, outcome
 
     def __str__(self):
@@ -81,13 +82,26 @@ _CLASSES = {
 }
 
 
+def _fields(text):
+    """(message, fields) of an actor's refusal: lines "  help: .." follow its message."""
+    first, *rest = text.split("\n")
+    fields = {}
+    for line in rest:
+        name, colon, value = line.strip().partition(": ")
+        if colon and name in ("name", "code", "help", "where", "node"):
+            fields[name] = value
+    return first, fields
+
+
 def of_code(code, operation=None):
     """The error of a code that a function of the library returned just now on this thread."""
-    text = lib.error().decode("utf-8", "replace")
+    message, fields = _fields(lib.error().decode("utf-8", "replace"))
     name = lib.error_name(code).decode()
     retry = lib.retry_after_ms()
+    fields.pop("name", None)
     outcome = _OUTCOMES.get(lib.outcome(operation)) if operation else None
-    return _CLASSES.get(name, Error)(text, name, retry_after=retry / 1000 if retry else None, outcome=outcome)
+    return _CLASSES.get(name, Error)(message, name, retry_after=retry / 1000 if retry else None, outcome=outcome,
+                                     **fields)
 
 
 def of_actor(data):
@@ -95,7 +109,8 @@ def of_actor(data):
     where = data.get("where")
     if isinstance(where, dict):
         where = f"{where.get('file')}:{where.get('line')}"
-    code = str(data.get("code", "EREFUSED"))
-    kind = BusyError if code == "T0601" else PermissionError if code == "T0514" else ActorError
-    return kind(str(data.get("message", data)), code, help=data.get("help"), where=where, node=data.get("node"),
-                retry_after=data.get("retry_after_s"))
+    name = str(data.get("name", "EREFUSED"))
+    kind = {"EBUSY": BusyError, "EPERM": PermissionError, "ETIMEDOUT": TimeoutError, "EDIED": DiedError}
+    return kind.get(name, ActorError)(str(data.get("message", data)), name, code=data.get("code"),
+                                      help=data.get("help"), where=where, node=data.get("node"),
+                                      retry_after=data.get("retry_after_s"))
