@@ -81,8 +81,9 @@ describe("a published group", function()
   end
 
   it("answers clients by the right of each method", function()
-    serve({started, of_client("read", 101, "score"), of_client("read", 102, "reload"), of_client("admin", 103, "reload"),
-      of_client("admin", 104, "hidden"), of_client("node", 105, "hidden")}, {score = "read", reload = "operate"})
+    serve({started, of_client("read", 101, "score"), of_client("read", 102, "reload"),
+      of_client("admin", 103, "reload"), of_client("admin", 104, "hidden"), of_client("node", 105, "hidden")},
+      {score = "read", reload = "operate"})
     assert.same({value = 7}, answer_to(101))
     assert.equal("T0801", refusal_of(102).code)
     assert.same({value = 7}, answer_to(103))
