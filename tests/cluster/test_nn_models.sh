@@ -195,4 +195,11 @@ fi
 run 0 run "$root/examples/gpt.lua" --epochs 4 --count 1500 --batch 16 --sample 5
 perplexity=$(sed -n 's/^epoch  4 .*perplexity //p' out.txt)
 awk -v p="$perplexity" 'BEGIN { exit !(p > 1 && p < 7) }' || fail "the example's perplexity is $perplexity"
+right() { sed -n "s/^$1 .* \([0-9.]*\) % right.*/\1/p" out.txt; }
+run 0 run "$root/examples/gcn.lua" --vertices 120 --epochs 30 --inside 0.2 --between 0.02
+awk -v p="$(right 'step  30')" 'BEGIN { exit !(p > 60) }' || fail "gcn: $(cat out.txt)"
+run 0 run "$root/examples/gcn.lua" --net sage --vertices 120 --epochs 30 --inside 0.2 --between 0.02
+awk -v p="$(right 'step  30')" 'BEGIN { exit !(p > 50) }' || fail "sage: $(cat out.txt)"
+run 0 run "$root/examples/moe.lua" --count 1000 --epochs 3
+awk -v p="$(right 'epoch  3')" 'BEGIN { exit !(p > 60) }' || fail "moe: $(cat out.txt)"
 finish
