@@ -1,60 +1,92 @@
 /* Unanswered operations: which of them a node that is gone ends. */
 #include "store_world.h"
 
-enum { HOME = 7, FIRST = 20, PLACES = 300, ELSEWHERE = 19 };
+enum { HOME = 2, FIRST = 20, PLACES = 300, ELSEWHERE = 19 };
+#define MS UINT64_C(1000000)
 
-/* As remote.c does it: an operation that was sent to HOME. */
-static uint64_t enlist(struct tide_table *table) {
-    struct tide__pending_table *t = &table->store->pending;
-    struct tide__pending *p = tide_alloc_zero(1, sizeof *p);
-    uint64_t id = 0;
-    assert_non_null(p);
-    assert_int_equal(tide__admission_take(table->store, HOME, 1, 0), 0);
-    assert_int_equal(tide__pending_reserve(t, &id), 0);
-    *p = (struct tide__pending){.id = id, .table = table, .count = 1, .left = 1, .node = HOME};
-    t->first = t->last = t->by_slot[(uint32_t)id] = p;
-    return id;
+struct push {
+    struct cluster cluster;
+    struct fiber fiber;
+    struct tide_store *store;
+    int code; /* 1: unanswered */
+};
+
+/* A push to a row whose home is HOME, which does not hear of it. */
+static void push_run(struct fiber *f) {
+    struct push *p = f->arg;
+    struct tide_table *table;
+    uint64_t key = 0;
+    uint16_t home = 0;
+    const float row[2] = {1, 2};
+    CHECK(f, tide_table_find(f->node, "t", &table) == 0);
+    while (tide_table_where(table, key, &home) == 0 && home != HOME) {
+        key++;
+    }
+    CHECK(f, home == HOME);
+    p->code = tide_table_push(table, &key, 1, row, NULL);
 }
 
-static struct tide_table *open_table(struct cluster *c) {
-    open_cluster(c, true, 1, 1);
-    create(c, (struct tide_table_options){.name = "t", .key_count = 16, .width = 2});
-    return table_of(c, 0, "t");
+static void push_open(struct push *p) {
+    open_cluster(&p->cluster, true, 2, 1);
+    create(&p->cluster, (struct tide_table_options){.name = "t", .key_count = 16, .width = 2});
+    p->store = tide_store_of(p->cluster.nodes[0]);
+    tide_sim_cut(p->cluster.sim, "n1", "n2", true);
+}
+
+/* Returns its id. */
+static uint64_t push_begin(struct push *p) {
+    p->code = 1;
+    start(&p->cluster, &p->fiber, 0, 0, push_run, p);
+    for (unsigned i = 0; i < 100 && !p->store->pending.first; i++) {
+        pause_cluster(&p->cluster, MS);
+    }
+    assert_non_null(p->store->pending.first);
+    return p->store->pending.first->id;
+}
+
+static bool is_unanswered(struct push *p) {
+    pause_cluster(&p->cluster, 10 * MS);
+    assert_true((p->code == 1) == (p->store->pending.first != NULL));
+    return p->code == 1;
+}
+
+static void push_ends(struct push *p, int code) {
+    assert_false(is_unanswered(p));
+    assert_string_equal(p->fiber.failure, "");
+    assert_int_equal(p->code, code);
 }
 
 /* However many it was passed on to, the end of another node is none of its business. */
 static void only_a_node_that_has_a_part_of_it_ends_an_operation(void **state) {
     (void)state;
-    struct cluster c;
-    struct tide_table *table = open_table(&c);
-    struct tide_store *store = table->store;
+    struct push p;
+    push_open(&p);
     const uint16_t having[] = {HOME, FIRST, FIRST + 1, FIRST + PLACES - 1};
     for (size_t i = 0; i < TIDE_COUNT(having); i++) {
-        memset(store->pending.gone, 0, sizeof store->pending.gone);
-        const uint64_t id = enlist(table);
+        memset(p.store->pending.gone, 0, sizeof p.store->pending.gone);
+        const uint64_t id = push_begin(&p);
         for (uint16_t n = 0; n < 2 * PLACES; n++) { /* each twice */
-            tide__pending_passed_on(store, id, (uint16_t)(FIRST + n % PLACES));
+            tide__pending_passed_on(p.store, id, (uint16_t)(FIRST + n % PLACES));
         }
-        tide__pending_node_gone(store, ELSEWHERE, "node elsewhere left");
-        assert_non_null(store->pending.first);
-        tide__pending_node_gone(store, having[i], "node died");
-        assert_null(store->pending.first);
+        tide__pending_node_gone(p.store, ELSEWHERE, "node elsewhere left");
+        assert_true(is_unanswered(&p));
+        tide__pending_node_gone(p.store, having[i], "node died");
+        push_ends(&p, TIDE_EDIED);
     }
-    close_cluster(&c);
+    close_cluster(&p.cluster);
 }
 
 static void what_is_passed_on_to_a_node_that_is_gone_ends_at_once(void **state) {
     (void)state;
-    struct cluster c;
-    struct tide_table *table = open_table(&c);
-    struct tide_store *store = table->store;
-    tide__pending_node_gone(store, FIRST, "node died");
-    const uint64_t id = enlist(table);
-    tide__pending_passed_on(store, id, FIRST + 1);
-    assert_non_null(store->pending.first);
-    tide__pending_passed_on(store, id, FIRST);
-    assert_null(store->pending.first);
-    close_cluster(&c);
+    struct push p;
+    push_open(&p);
+    tide__pending_node_gone(p.store, FIRST, "node died");
+    const uint64_t id = push_begin(&p);
+    tide__pending_passed_on(p.store, id, FIRST + 1);
+    assert_true(is_unanswered(&p));
+    tide__pending_passed_on(p.store, id, FIRST);
+    push_ends(&p, TIDE_EDIED);
+    close_cluster(&p.cluster);
 }
 
 int main(void) {
