@@ -1,5 +1,15 @@
 -- The fake of tide.core under specs of running jobs: no node, a clock that stands, messages kept.
 
+local header <close> = assert(io.open "kernels/kernels.h")
+local KERNELS <const> = header:read "a"
+
+local function copied(value)
+  if type(value) ~= "table" then return value end
+  local copy = {}
+  for k, v in pairs(value) do copy[k] = copied(v) end
+  return copy
+end
+
 ---A core that keeps what is sent, for specs of running jobs.
 ---@return table fake {core, sent, answers, time, ...}
 return function()
@@ -47,7 +57,8 @@ return function()
           state = (state * 6364136223846793005 + 1442695040888963407)
           return (state >> 33) % n
         end,
-        state = function() return "0123" end, restore = function(_, kept) f.restored = kept end,
+        state = function() return tostring(state) end,
+        restore = function(_, kept) f.restored, state = kept, math.tointeger(tonumber(kept)) or 0 end,
       }
     end,
     cut_clock = function() return f.cut_clock end,
@@ -68,16 +79,21 @@ return function()
     json_encode = function() return "{}" end,
     encode = function(value)
       f.encoded = f.encoded or {}
-      f.encoded[#f.encoded + 1] = value
+      f.encoded[#f.encoded + 1] = copied(value)
       return "encoded " .. #f.encoded
     end,
-    decode = function(text) return f.encoded[tonumber(text:match "%d+")] end,
+    decode = function(text) return copied(f.encoded[tonumber(text:match "%d+")]) end,
     table_find = function(name)
       return {name = name, spec = {technique = f.technique}, homes = function() return f.homes or {} end}
     end,
     file_read = function() return nil end,
     interrupted = function() return 0 end, simulated = function() return false end,
-    kernel = function() return nil, {name = "ENOENT", code = "T0901", message = "no such kernel"} end,
+    kernel = function(name) -- those that there are, and none computes
+      if not KERNELS:find(("tide_kernel_%s;"):format(name), 1, true) then
+        error {name = "ENOENT", code = "T0901", message = ("no kernel is named `%s`"):format(name)}
+      end
+      return function() error(("the fake core does not compute `%s`"):format(name)) end
+    end,
   }
   f.reply = function(agent, value)
     if value.op == "load" then return {tables = {}, links = {}, machine = f.machines and f.machines[agent]} end
