@@ -70,4 +70,12 @@ LUA
 done
 says err.txt 'did you mean `every`'
 nothing_left
+
+# The example: DiLoCo sends a 24th of the bytes at a loss within 2 %, and the other ways learn, too.
+run 0 sim --seed 1 "$root/examples/local_steps.lua" --steps 500 --width 64 --nodes 2
+[ "$(wc -l <"$root/examples/local_steps.lua")" -le 120 ] || fail "local_steps.lua has more than 120 lines"
+awk '$1 == "sync" { loss = $2; mb = $4 } $1 == "diloco" { d = $2; e = $4; n++ } $1 ~ /^(local|gossip|delayed)$/ && $2 < 2.4 { n++ }
+    END { exit !(n == 4 && d <= 1.02 * loss && 24 * e <= mb) }' out.txt || fail "the ways of the example: $(cat out.txt)"
+run 0 sim --seed 1 "$root/examples/local_steps.lua" --steps 100 --width 16 --nodes 2 --every 5 --chart
+says out.txt '>diloco</text>'
 finish
