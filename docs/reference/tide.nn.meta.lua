@@ -508,6 +508,10 @@ function tide_nn_program:output(name, v) end
 ---Marks what is to be minimised: a loss made by nn.xent and its like, or any value, whose elements are summed.
 function tide_nn_program:loss(v) end
 
+---Its layers as a table: what each gives, and how many parameters it has.
+---@return string text
+function tide_nn_program:summary() end
+
 ---Its operations as a graph for Graphviz.
 function tide_nn_program:dot() end
 
@@ -598,6 +602,16 @@ function tide_nn_model:evaluate(batch, each) end
 ---Outputs by name, computed as in an evaluation.
 ---@return table<string, table>
 function tide_nn_model:forward(batch) end
+
+---Its layers as a table: what each gives and how many parameters it has; and the bytes that training takes.
+---@return string text
+function tide_nn_model:summary() end
+
+---Statistics of a batch by layer: of the values that it gives, of its mean gradient and of its weights. The list is run
+---once more, operation by operation; nothing changes. `print(m:watch(batch))`.
+---@param batch table as of `step`
+---@return tide.nn.watched {{name=, values=, gradient=, weights=}}: each {mean=, std=, max=, zeros=, bad=} or nil
+function tide_nn_model:watch(batch) end
 
 ---The list as it is executed: operations, places in memory, what is needed and ready when.
 function tide_nn_model:explain() end

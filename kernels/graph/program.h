@@ -193,6 +193,13 @@ bool tide_plan_training(const struct tide_plan *plan);
 int tide_plan_explain(const struct tide_plan *plan, char **out);
 
 /* ---- runs ---- */
+struct tide_run_value {
+    const char *operation, *name, *layer, *at; /* operation: "input" and "parameter" are given; name: theirs */
+    bool backward, loss;                       /* loss: data is {sum, count, correct}, double */
+    size_t output;                             /* which of the operation */
+    struct tide_operand data;                  /* rows of columns, `stride` elements apart */
+};
+
 /* Called between operations; a non-zero code ends the step with it. layer: as in layer_at. On a device
  * with memory of its own `ready` and `factors` come when it has got so far, in the same order. */
 struct tide_run_hooks {
@@ -207,6 +214,9 @@ struct tide_run_hooks {
     int (*factors)(void *arg, size_t parameter, const struct tide_operand *a, const struct tide_operand *b);
     /* An operation was run that takes so much. Factors that were offered take nothing. */
     int (*work)(void *arg, struct tide_work work);
+    /* An operation was run that made this value: on devices in the host's memory, and of programs of
+     * vertices outside of their loops. Borrowed until it returns. */
+    int (*made)(void *arg, const struct tide_run_value *value);
 };
 int tide_run_create(struct tide_plan *plan, uint64_t seed, struct tide_run **out);
 void tide_run_destroy(struct tide_run *run);
@@ -287,6 +297,8 @@ struct tide_run_loss {
     double sum, count, correct; /* count: of the first loss, of each kind */
 };
 struct tide_run_loss tide_run_loss(const struct tide_run *run); /* of the last step */
+/* Calls `made` for the float inputs that are bound and for the parameters. */
+int tide_run_given(const struct tide_run *run, const struct tide_run_hooks *hooks);
 /* Rows of an output (of kinds: of the vertices of those that give it), or of the gradient of an input ("d:NAME"), of
  * the last step; borrowed until the next. NULL: unknown. */
 const void *tide_run_output(struct tide_run *run, const char *name, size_t *rows, size_t *columns);

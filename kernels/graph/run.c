@@ -378,6 +378,29 @@ static int report_work(const struct tide_run *run, size_t n, bool accumulates, c
     return hooks->work(hooks->arg, tide_op_work(run->plan->program->nodes[n].code, &call, run->plan->device->element));
 }
 
+static int report_value(const struct tide_run *run, size_t n, const struct tide_run_hooks *hooks) {
+    const struct tide_program *p = run->plan->program;
+    const struct node *node = &p->nodes[n];
+    const char *operation =
+        node->code == TIDE_OP_MAP ? tide_micro_names[node->attributes.region.micro[0].code] : tide_op_names[node->code];
+    int code = 0;
+    for (size_t o = 0; code == 0 && o < node->out_count; o++) {
+        uint8_t type = p->values[node->out[o]].type;
+        if (type == TIDE_VALUE_FLOAT || type == TIDE_VALUE_LOSS) {
+            struct tide_run_value value = {.operation = operation,
+                                           .name = p->values[node->out[o]].name,
+                                           .layer = p->layers[node->layer].name,
+                                           .at = node->at,
+                                           .backward = node->backward,
+                                           .loss = type == TIDE_VALUE_LOSS,
+                                           .output = o,
+                                           .data = tide__run_operand(run, node->out[o])};
+            code = hooks->made(hooks->arg, &value);
+        }
+    }
+    return code;
+}
+
 int tide__run_node(struct tide_run *run, size_t n, uint64_t step, const struct tide_run_hooks *hooks) {
     const struct node *node = &run->plan->program->nodes[n];
     if (node->code == TIDE_OP_RESHAPE) {
@@ -402,7 +425,8 @@ int tide__run_node(struct tide_run *run, size_t n, uint64_t step, const struct t
         snprintf(text, sizeof(text), "%s", tide_error_message());
         return tide_fail(code, "%s: %s", node->at, text);
     }
-    return code == 0 ? report_work(run, n, false, hooks) : code;
+    code = code == 0 ? report_work(run, n, false, hooks) : code;
+    return code == 0 && hooks && hooks->made && !run->away.memory ? report_value(run, n, hooks) : code;
 }
 
 /* A layer's parameters are about to be read, or its gradients are made. */
@@ -522,6 +546,25 @@ struct tide_run_loss tide_run_loss(const struct tide_run *run) {
         loss.correct += values[2];
     }
     return loss;
+}
+
+int tide_run_given(const struct tide_run *run, const struct tide_run_hooks *hooks) {
+    const struct tide_program *p = run->plan->program;
+    int code = 0;
+    for (uint32_t i = 0; code == 0 && i < p->value_count; i++) {
+        const struct value *v = &p->values[i];
+        bool input = v->class == CLASS_INPUT && v->type == TIDE_VALUE_FLOAT;
+        if (!input && v->class != CLASS_PARAMETER) {
+            continue;
+        }
+        struct tide_run_value value = {.operation = input ? "input" : "parameter",
+                                       .name = v->name,
+                                       .layer = p->layers[v->layer].name,
+                                       .at = "",
+                                       .data = tide__run_operand(run, i)};
+        code = value.data.data ? hooks->made(hooks->arg, &value) : 0;
+    }
+    return code;
 }
 
 const void *tide_run_output(struct tide_run *run, const char *name, size_t *rows, size_t *columns) {

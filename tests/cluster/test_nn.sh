@@ -133,11 +133,75 @@ tide.main(function()
     m:step(data)
   end)
   data.y[1] = 0
-  refused("the gradient of step 1 is not finite", function()
-    local model = net:compile {optimizer = nn.adam {lr = 0.1}}
-    data.x[1] = 0 / 0
+
+  -- What is not finite is named with the operation and the step that made it.
+  local function log_of(f)
+    return function(o)
+      local model = nn.program("log", function(p)
+        local z = f(p:input("x", 6):mm(p:param("W", {6, 3}, tide.uniform {low = -1, high = 1})))
+        p:loss(nn.xent(nn.linear(3)(z), p:index "y"))
+      end):compile(o or {optimizer = nn.sgd {lr = 0.1}})
+      local before = model.parameters:copy()
+      local err = refused("is not finite", function() model:step(data) end)
+      for i = 1, #before do assert(model.parameters[i] == before[i], "a faulty step changed the parameters") end
+      return err
+    end
+  end
+  err = log_of(function(x) return x:log() end)()
+  assert(err.message:find "^the loss of step 1 is not finite: log made the first, %d+ of 24, from finite numbers", err.message)
+  assert(err.where:find "nets.lua:%d+", tostring(err))
+  err = log_of(function(x) return (x * 0):sqrt() end) {optimizer = nn.adam {lr = 0.1}}
+  assert(err.message:find "^the gradient of step 1 is not finite: %a+ %(backward%) made the first", err.message)
+  refused('the loss of step 3 is not finite: mm of layer "fc2" made the first', function()
+    local model = nn.sequential {input = {6}, loss = nn.xent(), nn.linear(4), nn.linear(3)}
+      :compile {optimizer = nn.sgd {lr = 0.1}}
+    for step = 1, 3 do
+      for _, name in ipairs(step == 3 and {"fc1.w", "fc2.w"} or {}) do model:parameter(name):fill(1e30) end
+      model:step(data)
+    end
+  end)
+  refused('parameter "fc1.w" has 18 of 18, from the update of a step before', function()
+    local model = nn.sequential {input = {6}, loss = nn.xent(), nn.linear(3)}:compile {optimizer = nn.sgd {lr = 0.1}}
+    model:parameter "fc1.w":fill(0 / 0)
     model:step(data)
   end)
+  local whole <const> = data.x[1]
+  data.x[1] = 0 / 0
+  for _, clip in ipairs {false, 1} do
+    refused('input "x" has 1 of 48', function()
+      net:compile {optimizer = nn.adam {lr = 0.1}, clip = clip or nil}:step(data)
+    end)
+    local model = net:compile {optimizer = nn.sgd {lr = 0.1}, clip = clip or nil, nan = "skip"}
+    local before = model.parameters:copy()
+    assert(model:step(data).skipped == 1)
+    for i = 1, #before do assert(model.parameters[i] == before[i]) end
+    data.x[1] = whole
+    assert(not model:step(data).skipped and model.parameters[1] ~= before[1])
+    data.x[1] = 0 / 0
+  end
+  data.x[1] = whole
+  refused('nan is "stop" or "skip", not "warn"', net.compile, net, {nan = "warn"})
+
+  -- Statistics by layer are those of the arrays; the model stays as it is.
+  local looked = nn.sequential {input = {6}, loss = nn.xent(), nn.linear(5), nn.batchnorm(), nn.relu(), nn.linear(3)}
+    :compile {optimizer = nn.sgd {lr = 0.1}, seed = 5}
+  local kept, statistics = looked.parameters:copy(), looked.states:copy()
+  local seen = looked:watch(data)
+  for i = 1, #kept do assert(looked.parameters[i] == kept[i]) end
+  for i = 1, #statistics do assert(looked.states[i] == statistics[i]) end
+  assert(#seen == 3 and seen[2].name == "bn1" and close(seen[2].values.std, 1, 1e-3) and close(seen[2].values.mean, 0, 1e-5))
+  local made = looked:gradients(data)["fc2.w"]
+  local bias = looked:gradients(data)["fc2.b"]
+  local most, sum = 0, 0
+  for _, part in ipairs {made, bias} do
+    for i = 1, #part do most, sum = math.max(most, math.abs(part[i])), sum + part[i] end
+  end
+  assert(close(seen[3].gradient.max, most / 8, 1e-6) and close(seen[3].gradient.mean, sum / 8 / 18, 1e-6))
+  assert(tostring(seen):find("bn1 +values"), tostring(seen))
+  assert(seen:fields()["fc1.weights_std"] == seen[1].weights.std)
+  local summary = looked:summary()
+  assert(summary:find "fc1 +linear +%[B x 5%] +35\n" and summary:find "bn1 +batchnorm +%[B x 5%] +10\n"
+    and summary:find "all +63\n", summary)
   print "the nets hold"
 end)
 LUA

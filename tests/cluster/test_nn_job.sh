@@ -96,4 +96,38 @@ tide.main(function() print "wrong ok" end)
 LUA
 run 0 run wrong.lua
 says out.txt '^wrong ok$'
+
+# A loss that is not finite ends the run and says where it began; or its steps are skipped, on all workers. Reports have
+# statistics of layers.
+cat >nan.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local opt = tide.options {nan = {"", default = "stop"}, clip = {"", default = 0.0}, bad = {"", default = 7}}
+local job = nn.job {
+  name = "nan", program = nn.sequential {input = {3}, loss = nn.xent(), nn.linear(4), nn.tanh(), nn.linear(2)},
+  batch = 10, epochs = 2, optimizer = nn.momentum {lr = 0.1}, nan = opt.nan, clip = opt.clip > 0 and opt.clip or nil,
+  watch = true,
+  data = tide.data.lazy(function()
+    local x = tide.tensor.zeros("f32", 100, 3):normal(1)
+    local y = x:row_sums():map "x > 0":convert "i32"
+    if opt.bad > 0 then x[opt.bad] = 0 / 0 end
+    return {parts = {["train.x"] = x, ["train.y"] = y}, count = 100}
+  end),
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  for r in cluster:start(job):events "report" do
+    assert(r.loss == r.loss and (r.resyncs or 0) == 0)
+    print(("report %d skipped %g of %d examples, fc1 %s"):format(r.n, r.skipped or 0, r.examples,
+      r["fc1.values_std"] > 0 and r["fc2.gradient_max"] > 0 and "seen"))
+  end
+end)
+LUA
+run 1 run nan.lua
+says err.txt 'the loss of step [0-9]+ is not finite: input "x" has 1 of 15'
+for clip in 0 1; do
+    run 0 run nan.lua --nan skip --clip $clip
+    says out.txt '^report 2 skipped 1 of 90 examples, fc1 seen$'
+done
+run 0 run nan.lua --bad 0
+says out.txt '^report 2 skipped 0 of 100 examples, fc1 seen$'
 finish

@@ -12,6 +12,7 @@
 #include "program.h"
 
 #include <stddef.h>
+#include <math.h>
 #include <string.h>
 
 static const char program_metatable, run_metatable; /* their addresses are registry keys */
@@ -414,7 +415,7 @@ static int run_gc(lua_State *L) {
     return 0;
 }
 
-/* program:plan(device, "train"|"evaluate", seed, no_reuse) -> run | nil, err */
+/* program:plan(device, "train"|"evaluate", seed, no_reuse, no_fusion) -> run | nil, err */
 static int program_plan(lua_State *L) {
     static const char *const kinds[] = {"train", "evaluate", NULL};
     struct tide_program *p = tide__lua_program_check(L);
@@ -423,6 +424,7 @@ static int program_plan(lua_State *L) {
                                                                                          : TIDE_PLAN_EVALUATE};
     uint64_t seed = (uint64_t)luaL_checkinteger(L, 4);
     options.no_reuse = lua_toboolean(L, 5);
+    options.no_fusion = lua_toboolean(L, 6);
     /* User values: program, parameters, gradients, states, inputs by name, staged arrays (two); of
      * programs of vertices the forest, and the tables' rows and gradients. */
     struct tide_lua_run *own = lua_newuserdatauv(L, sizeof *own, TIDE_LUA_RUN_VALUES);
@@ -532,6 +534,7 @@ struct hook_call {
     struct tide_lua_exchange *exchange;
     struct tide_costs_watch watch; /* since the last operation or event */
     double owed_ns;                /* of virtual time, for operations since the last event */
+    bool bad;                      /* a loss was not finite */
 };
 
 /* Operations run at once; events come, and the step ends, when they would have ended. */
@@ -575,8 +578,122 @@ static int on_factors(void *arg, size_t parameter, const struct tide_operand *a,
     return tide__lua_exchange_factors(((struct hook_call *)arg)->exchange, parameter, a, b);
 }
 
-/* run:step(rows, step, need|nil, ready|nil, exchange|nil) -> sum, count, correct | nil, err. The
- * exchange takes the factors that run:offer asked for. */
+/* ---- what a step makes ---- */
+
+struct statistics {
+    size_t count, bad, zeros; /* bad: not finite */
+    double sum, squares, least, greatest;
+};
+
+static void count_number(struct statistics *s, double x) {
+    if (!isfinite(x)) {
+        s->bad++;
+        return;
+    }
+    s->least = s->count == s->bad || x < s->least ? x : s->least;
+    s->greatest = s->count == s->bad || x > s->greatest ? x : s->greatest;
+    s->zeros += fpclassify(x) == FP_ZERO;
+    s->sum += x;
+    s->squares += x * x;
+}
+
+static struct statistics statistics_of(const struct tide_operand *o, bool narrow) {
+    struct statistics s = {0};
+    for (size_t r = 0; r < o->rows; r++) {
+        size_t from = r * tide_operand_stride(o);
+        for (size_t c = from; c < from + o->columns; c++, s.count++) {
+            count_number(&s, narrow ? (double)((const float *)o->data)[c] : ((const double *)o->data)[c]);
+        }
+    }
+    return s;
+}
+
+/* Pushes {count=, bad=, zeros=, mean=, std=, least=, greatest=}; the last four of the finite ones. */
+static void push_statistics(lua_State *L, const struct statistics *s) {
+    double n = (double)(s->count - s->bad), mean = n > 0 ? s->sum / n : 0;
+    double variance = n > 0 ? s->squares / n - mean * mean : 0;
+    lua_createtable(L, 0, 12);
+    tide__lua_set_integer(L, "count", s->count);
+    tide__lua_set_integer(L, "bad", s->bad);
+    tide__lua_set_integer(L, "zeros", s->zeros);
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {
+        {"mean", mean}, {"std", sqrt(variance > 0 ? variance : 0)}, {"least", s->least}, {"greatest", s->greatest}};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+        lua_pushnumber(L, numbers[i].value);
+        lua_setfield(L, -2, numbers[i].name);
+    }
+}
+
+struct inspection {
+    lua_State *L;
+    bool narrow;
+};
+
+static int on_inspected(void *arg, const struct tide_run_value *v) {
+    struct inspection *own = arg;
+    lua_State *L = own->L;
+    struct statistics s = statistics_of(&v->data, own->narrow && !v->loss);
+    push_statistics(L, &s);
+    const char *texts[][2] = {{"operation", v->operation}, {"name", v->name}, {"layer", v->layer}, {"at", v->at}};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        lua_pushstring(L, texts[i][1]);
+        lua_setfield(L, -2, texts[i][0]);
+    }
+    lua_pushboolean(L, v->backward);
+    lua_setfield(L, -2, "backward");
+    tide__lua_set_integer(L, "output", v->output + 1);
+    lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+    return 0;
+}
+
+/* run:inspect(rows, step): runs the list and gives what operations made, then what inputs and
+ * parameters hold -> {{operation=, name=, layer=, at=, backward=, output=, and statistics}} | nil, err */
+static int run_inspect(lua_State *L) {
+    struct tide_lua_run *own = tide__lua_run_check(L);
+    lua_Integer rows = luaL_checkinteger(L, 2), step = luaL_checkinteger(L, 3);
+    luaL_argcheck(L, rows >= 0 && own->bound, 2, "out of range");
+    lua_settop(L, 3);
+    lua_newtable(L);
+    struct inspection inspection = {.L = L, .narrow = own->device->element == sizeof(float)};
+    struct tide_run_hooks hooks = {.arg = &inspection, .made = on_inspected};
+    luaL_checkstack(L, 8, "statistics");
+    int code = tide_run_step(own->run, (size_t)rows, (uint64_t)step, &hooks);
+    code = code == 0 ? tide_run_given(own->run, &hooks) : code;
+    return code == 0 ? 1 : tide__lua_failure(L, code);
+}
+
+/* core.statistics(tensor, first from 0, count): of these elements of an f32 or f64 tensor */
+static int core_statistics(lua_State *L) {
+    struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 1);
+    lua_Integer first = luaL_checkinteger(L, 2), count = luaL_checkinteger(L, 3);
+    luaL_argcheck(L, tensor->t.type == TIDE_F32 || tensor->t.type == TIDE_F64, 1, "f32 or f64");
+    luaL_argcheck(L, first >= 0 && count >= 0 && (size_t)(first + count) <= tide__lua_tensor_count(tensor), 2,
+                  "out of range");
+    struct tide_operand o = {
+        .data = (char *)tensor->t.data + (size_t)first * tensor->element, .rows = 1, .columns = (size_t)count};
+    struct statistics s = statistics_of(&o, tensor->t.type == TIDE_F32);
+    push_statistics(L, &s);
+    return 1;
+}
+
+/* A loss that is not finite ends the step before anything is made of it. */
+static int on_made(void *arg, const struct tide_run_value *v) {
+    struct hook_call *call = arg;
+    call->bad = v->loss && !isfinite(*(const double *)v->data.data);
+    return call->bad ? TIDE_ECANCELED : 0;
+}
+
+/* run:finite(on): whether a step ends at a loss that is not finite */
+static int run_finite(lua_State *L) {
+    tide__lua_run_check(L)->finite = lua_toboolean(L, 2);
+    return 0;
+}
+
+/* run:step(rows, step, need|nil, ready|nil, exchange|nil) -> sum, count, correct | nil, err; err is
+ * "not finite" where run:finite asked for it. The exchange takes the factors that run:offer asked for. */
 static int run_step(lua_State *L) {
     struct tide_lua_run *own = tide__lua_run_check(L);
     lua_Integer rows = luaL_checkinteger(L, 2), step = luaL_optinteger(L, 3, 0);
@@ -591,6 +708,7 @@ static int run_step(lua_State *L) {
         .ready = call.ready ? on_ready : NULL,
         .factors = call.exchange ? on_factors : NULL,
         .work = tide__costs_count(tide__lua_host(L)) ? on_work : NULL,
+        .made = own->finite ? on_made : NULL,
     };
     lua_Integer fed = own->forest ? 0 : fed_rows(L);
     if (rows < 0 || rows > fed) {
@@ -609,6 +727,11 @@ static int run_step(lua_State *L) {
         return lua_error(L);
     }
     code = tide__lua_resumed(L, code);
+    if (call.bad) {
+        lua_pushnil(L);
+        lua_pushliteral(L, "not finite");
+        return 2;
+    }
     if (code != 0) {
         return tide__lua_failure(L, code);
     }
@@ -787,25 +910,14 @@ void tide__lua_open_program(lua_State *L) {
         {NULL, NULL},
     };
     static const luaL_Reg run[] = {
-        {"divide", run_divide},
-        {"bind", run_bind},
-        {"stage", run_stage},
-        {"feed", run_feed},
-        {"step", run_step},
-        {"output", run_output},
-        {"fold", run_fold},
-        {"folded", run_folded},
-        {"offer", run_offer},
-        {"factor_rows", run_factor_rows},
-        {"explain", run_explain},
-        {"figures", run_figures},
-        {NULL, NULL},
+        {"divide", run_divide},   {"bind", run_bind},       {"stage", run_stage},   {"feed", run_feed},
+        {"step", run_step},       {"inspect", run_inspect}, {"finite", run_finite}, {"output", run_output},
+        {"fold", run_fold},       {"folded", run_folded},   {"offer", run_offer},   {"factor_rows", run_factor_rows},
+        {"explain", run_explain}, {"figures", run_figures}, {NULL, NULL},
     };
-    static const luaL_Reg functions[] = {{"program", core_program},
-                                         {"update", core_update},
-                                         {"norm2", core_norm2},
-                                         {"idx", tide__lua_idx},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"program", core_program}, {"update", core_update},
+                                         {"norm2", core_norm2},     {"statistics", core_statistics},
+                                         {"idx", tide__lua_idx},    {NULL, NULL}};
     new_metatable(L, &program_metatable, "tide.program", program, program_gc);
     new_metatable(L, &run_metatable, "tide.run", run, run_gc);
     lua_rawgetp(L, LUA_REGISTRYINDEX, &program_metatable);

@@ -12,6 +12,7 @@ struct tide_lua_run {
     const struct tide_device *device;
     struct tide_program *program; /* lives as the first user value */
     bool busy, bound, forest;     /* forest: one is bound */
+    bool finite;                  /* a step ends at a loss that is not finite */
 };
 enum { TIDE_LUA_RUN_FOREST = 8, TIDE_LUA_RUN_ROWS = 9, TIDE_LUA_RUN_VALUES = 10 };
 

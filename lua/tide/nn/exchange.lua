@@ -190,7 +190,7 @@ function exchange:take(l, count)
     p.whole = p.whole and count == p.examples
     self.adapts:add_norms(self.tensors[l], self.core:sum(KEY), p.scale ^ 2, p.totals)
   end
-  if not self.model.clip then self:update(l, folded) end
+  if not self.model.clip and not p.skipped then self:update(l, folded) end
   if self.model.updated then self.model:updated(l) end
 end
 
@@ -222,6 +222,10 @@ function exchange:arrive_clipped()
     squares = squares + p.scales[l] ^ 2 * core.norm2("cpu", t.first, t.count, self.model.summed)
   end
   local clip <const> = self.model:scale(squares, 1)
+  if not clip then -- the loss was finite, the gradient is not
+    self.total.skipped = (self.total.skipped or 0) + (p.skipped and 0 or 1)
+    return
+  end
   for l in ipairs(self.tensors) do
     p.scale = clip * p.scales[l]
     self:update(l, false)
@@ -242,8 +246,12 @@ function exchange:begin()
   for i, index in ipairs(self.core:took_part(p.number)) do present[i] = self.ranks[index] end
   self.present, p.present = present, #present
   local total <const> = self.total
-  total.count, total.loss, total.correct = total.count + count, total.loss + loss, total.correct + correct
-  finite(loss, p.step)
+  if self.model.nan == "skip" and loss - loss ~= 0 then
+    p.skipped, total.skipped = true, (total.skipped or 0) + 1
+  else
+    total.count, total.loss, total.correct = total.count + count, total.loss + loss, total.correct + correct
+    finite(loss, p.step)
+  end
   self.meet = math.max(self.meet, math.tointeger(numbers[N.MEET]))
   if self.adapts then self.adapts:told(p, numbers) end
   if self.model.clip then self:arrive_clipped() end

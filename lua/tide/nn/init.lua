@@ -303,6 +303,9 @@ function program:loss(v)
 end
 
 function program:__tostring() return self.core:print() end
+---Its layers as a table: what each gives, and how many parameters it has.
+---@return string text
+function program:summary() return require("tide.nn.inspection").summary(self) end
 ---Its operations as a graph for Graphviz.
 function program:dot() return self.core:dot() end
 ---A hash of what is computed.
@@ -330,13 +333,16 @@ function program:save(run, path)
   require("tide.nn.files").save(self, all(run.tables.average or params), all(states), rows, path)
 end
 
-local COMPILE <const> = {device = true, optimizer = true, clip = true, average = true, seed = true, mask_seed = true,
+local COMPILE <const> = {device = true, optimizer = true, clip = true, average = true, nan = true,
+                         seed = true, mask_seed = true,
                          per = true, tables = true, rows = true, memory = true}
 
 ---@class tide.nn.compile
 ---@field optimizer? table an update rule, like nn.adamw {lr = 1e-3}
 ---@field clip? number what the norm of the mean gradient is bounded by
 ---@field average? number evaluations use the moving average of the parameters, e = average e + (1 - average) w
+---@field nan? string "stop" (default): a loss or gradient that is not finite ends training with an error that names the
+---operation; "skip": such a step changes nothing, and its result has `skipped`
 ---@field device? string "cpu" (default), "reference" (float64) or "cuda"
 ---@field seed? integer of initial values and dropout
 ---@field tables? table<string, table> of programs of vertices: {"adagrad", lr =} or {"sgd", lr =} by name
@@ -354,7 +360,7 @@ end
 -- What `build` appends to a program, which is not differentiated.
 local function trace(name, build)
   local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}, outputs = {}, vectors = {},
-                          groups = {}}, program)
+                          groups = {}, shown = {}}, program)
   build(p)
   p.layer = nil
   return p
@@ -404,6 +410,9 @@ function layer:__call(x)
   place(p)
   local result = self.build(p, x, own)
   p.layer = outer
+  if is_value(result) then
+    p.shown[#p.shown + 1] = {name = own.name, kind = own.kind, shape = (p.core:shape(result.id))}
+  end
   return result
 end
 
@@ -754,6 +763,8 @@ function nn.vertices(name, kinds, o) return vertex.kinds(tools, name, kinds, o) 
 ---@field optimizer table an update rule
 ---@field clip? number what the norm of the mean gradient is bounded by
 ---@field average? number evaluations use the moving average of the parameters, e = average e + (1 - average) w
+---@field nan? string "stop" (default): a loss that is not finite ends the run; "skip": the step changes nothing
+---@field watch? boolean reports have statistics of each layer's values, gradients and weights: `fc1.values_std`
 ---@field seed? integer
 ---@field exchange? {every: integer, outer?: table, weigh?: string, format?: string} local steps
 ---@field comm? string|table a policy's name, or {policy =, params =}: how gradients travel, default "comm/hybrid"

@@ -71,7 +71,7 @@ function rounds:backward(batch, hooks)
     local part <const> = batch.load(step)
     if part then
       local made <const> = self.inner:step(part)
-      for _, k in ipairs {"loss", "count", "correct"} do r[k] = r[k] + made[k] end
+      for _, k in ipairs(made.skipped and {} or {"loss", "count", "correct"}) do r[k] = r[k] + made[k] end
     else
       self.inner.steps = self.inner.steps + 1 -- schedules are the same on all
     end

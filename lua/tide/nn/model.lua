@@ -2,6 +2,7 @@
 -- training and one for evaluation.
 local core = require "tide.core"
 local gradients = require "tide.nn.gradients"
+local inspection = require "tide.nn.inspection"
 local optimizer = require "tide.nn.optimizer"
 local rows = require "tide.nn.rows"
 local script = require "tide.script"
@@ -53,6 +54,9 @@ function model.new(program, o)
     error(script.error(known and "T0904" or "T0903", err.message,
       {help = known and 'device = "cpu" computes the same' or nil}), 0)
   end
+  if o.nan ~= nil and o.nan ~= "stop" and o.nan ~= "skip" then
+    error(script.error("T0903", ('nan is "stop" or "skip", not %q'):format(tostring(o.nan))), 0)
+  end
   if o.average ~= nil and (math.type(o.average) ~= "float" or o.average <= 0 or o.average >= 1) then
     error(script.error("T0903", ("average is %s, not a number between 0 and 1, like 0.999"):format(
       tostring(o.average))), 0)
@@ -92,7 +96,8 @@ function model.new(program, o)
     self.keep, self.average = o.average, core.place(self.device, core.tensor(float, keys, KEY))
     self:follow(0, 0)
   end
-  self.train = checked(program.core:plan(self.device, "train", o.mask_seed or self.seed))
+  self.mask_seed = o.mask_seed or self.seed
+  self.train = checked(program.core:plan(self.device, "train", self.mask_seed))
   self.train:bind(self.on.parameters, self.on.gradients, self.on.states)
   self.eval = checked(program.core:plan(self.device, "evaluate", self.seed))
   self.eval:bind(self.average or self.on.parameters, nil, self.on.states)
@@ -100,6 +105,8 @@ function model.new(program, o)
   if self.on.parameters ~= self.parameters and self.updates and self.updates:is_traced() then
     self:stage(self.summed, self.summed)
   end
+  self.nan = o.nan or "stop"
+  self.train:finite(self.nan == "stop")
   self.tables = {}
   if program.vertex then
     self.train:limit(self.memory_limit or 0)
@@ -208,6 +215,37 @@ local function in_pieces(self, run, batch, pieces, each)
   return table.unpack(all)
 end
 
+-- What a batch makes, operation by operation, of the parameters as they are; nothing changes.
+---@return table[] list of run:inspect
+---@return table gradients tensor
+---@return integer rows
+local function look_into(self, batch)
+  local run <const> = checked(self.program.core:plan(self.device == "reference" and "reference" or "cpu", "train",
+    self.mask_seed, true, true))
+  self:fetch()
+  local made <const> = self.parameters:copy()
+  run:bind(self.parameters, made, self.states:copy())
+  local count <const> = feed(self, run, batch, true)
+  return checked(run:inspect(count, self.steps)), made, count
+end
+
+---Raises that the loss or the gradient of this step is not finite, and which operation made the first such number: the
+---list is run once more, operation by operation.
+---@param what string "loss" or "gradient"
+---@param batch? table of tensors
+local function raise_not_finite(self, what, batch)
+  local found, where = "", nil
+  if batch and not self.program.vertex then found, where = inspection.culprit((look_into(self, batch))) end
+  error(script.error("T0903", ("the %s of step %d is not finite%s"):format(what, self.steps, found),
+    {where = where, help = "a smaller rate, or clip = 1, keeps it bounded; nan = \"skip\" leaves such steps out"}), 0)
+end
+
+-- What a step of a run gave, or that its loss was not finite.
+local function finished(self, batch, sum, count, correct)
+  if sum == nil and count == "not finite" then raise_not_finite(self, "loss", batch) end
+  return checked(sum, count, correct)
+end
+
 -- Forward and backward of what does not fit at once: gradients of the pieces add up, and those of the last one become
 -- all, layer by layer before anyone is told that they are ready.
 local function backward_in_pieces(self, batch, pieces, hooks)
@@ -224,8 +262,8 @@ local function backward_in_pieces(self, batch, pieces, hooks)
     hooks.ready(l)
   end
   return in_pieces(self, self.train, batch, pieces, function(piece, last)
-    local sum, count, correct = checked(core.span("forward, backward", self.train.step, self.train, 0, self.steps,
-      hooks and hooks.need, last and ready or nil))
+    local sum, count, correct = finished(self, nil, core.span("forward, backward", self.train.step, self.train, 0,
+      self.steps, hooks and hooks.need, last and ready or nil))
     for _, t in ipairs(self.tables) do t:collect(piece == 1, last) end
     if not last and not (core.mutant and core.mutant "vertex_piece_lost") then
       added:add(0, self.layout.keys * KEY, added.on, made)
@@ -250,8 +288,9 @@ function model:backward(batch, hooks, exchange)
     return r
   end
   if self.folding then self.train:divide(self.per == "sample" and graphs.samples or 0) end
-  local sum, counted, correct = checked(core.span("forward, backward", self.train.step, self.train, count, self.steps,
-    hooks and hooks.need, hooks and hooks.ready, exchange))
+  self.last = batch
+  local sum, counted, correct = finished(self, batch, core.span("forward, backward", self.train.step, self.train,
+    count, self.steps, hooks and hooks.need, hooks and hooks.ready, exchange))
   return result(sum, counted, correct, graphs)
 end
 
@@ -269,7 +308,9 @@ end
 ---Whether the products that make gradients can subtract them from the parameters: plain gradient descent, and nothing
 ---that looks at all gradients or at the parameters after an update.
 ---@package
-function model:folds() return self.updates:folds() and not self.clip and not self.average end
+function model:folds()
+  return self.updates:folds() and not self.clip and not self.average and self.nan == "stop"
+end
 
 -- Where parameters, gradients and memory are changed.
 local function place_of(self)
@@ -305,13 +346,14 @@ end
 
 ---What the gradient is multiplied with so that its mean has a norm of `clip` at most.
 ---@param squares number sum of squares of the summed gradient
+---@return number|nil nil: it is not finite, and the step changes nothing
 ---@package
 function model:scale(squares, count)
   if count == 0 then return 0 end
   local norm <const> = math.sqrt(squares) / count
   if norm ~= norm or norm == math.huge then
-    error(script.error("T0903", ("the gradient of step %d is not finite"):format(self.steps),
-      {help = "a smaller rate, or clip = 1, keeps it bounded"}), 0)
+    if self.nan == "skip" then return nil end
+    raise_not_finite(self, "gradient", self.last)
   end
   return (self.clip and norm > self.clip and self.clip / norm or 1) / count
 end
@@ -349,12 +391,15 @@ function model:apply(r, tables)
   -- The norm of a device with memory of its own is another wait for it; the loss tells of what is not finite, too.
   local away <const> = at.parameters ~= self.parameters
   if self.folding or (away and not self.clip) then
-    self:scale(r.loss * r.loss, 1) -- refuses what is not finite
-    scale = count > 0 and 1 / count or 0
+    scale = self:scale(r.loss * r.loss, 1) and (count > 0 and 1 / count or 0) -- refuses what is not finite
   else
     local squares = core.norm2(at.device, 0, all, at.gradients)
     for _, t in ipairs(tables or self.tables) do squares = squares + t:squares() end
     scale = self:scale(squares, count)
+  end
+  if not scale then
+    r.skipped = 1
+    return
   end
   self:change(0, all, scale, self.steps)
   for _, t in ipairs(tables or self.tables) do t:update(scale, self.steps) end
@@ -480,6 +525,29 @@ function model:forward(batch)
     end
     return whole
   end})
+end
+
+---Its layers as a table: what each gives and how many parameters it has; and the bytes that training takes.
+---@return string text
+function model:summary()
+  local f <const> = self.train:figures()
+  local arrays <const> = 2 + #self:remembered()
+  local text <const> = "%s\nparameters, gradients, %d states of the update rule: %.1f MB; values: %.1f KB an example"
+    .. " and %.1f KB"
+  return text:format(self.program:summary(), arrays - 2, arrays * self.layout.keys * KEY * 4 / 1e6, f.row_bytes / 1e3,
+      f.fixed_bytes / 1e3)
+end
+
+---Statistics of a batch by layer: of the values that it gives, of its mean gradient and of its weights. The list is run
+---once more, operation by operation; nothing changes. `print(m:watch(batch))`.
+---@param batch table as of `step`
+---@return tide.nn.watched {{name=, values=, gradient=, weights=}}: each {mean=, std=, max=, zeros=, bad=} or nil
+function model:watch(batch)
+  if self.program.vertex then
+    error(script.error("T0903", "watch is for programs of tensors, not of vertices"), 2)
+  end
+  local list <const>, made <const>, count <const> = look_into(self, batch)
+  return inspection.watch(self, list, made, count)
 end
 
 ---The list as it is executed: operations, places in memory, what is needed and ready when.

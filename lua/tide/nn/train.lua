@@ -112,7 +112,7 @@ local function new_trainer(w, o, changes)
   local rules <const> = o.program.vertex and shared_rows.rules(o.tables) or nil
   self.model = o.program:compile {device = o.device, seed = w.seed, mask_seed = w.seed * 1000003 + w.rank,
                                   optimizer = o.optimizer, clip = o.clip, per = o.per, memory = o.memory,
-                                  average = o.average,
+                                  average = o.average, nan = o.nan,
                                   tables = rules, rows = o.program.vertex and shared_rows.of(w) or nil}
   self.identity = identity(o)
   self.rounds = o.exchange and local_steps.new(self.model, o.exchange)
@@ -321,8 +321,9 @@ local function run_epoch(self, epoch)
   for first, count, whole in self.group:batches(left, round, false, weigh) do
     local r <const> = self:train(order, first, count, whole)
     own.steps = own.steps + (r.steps or 1)
-    for _, k in ipairs {"loss", "count", "correct"} do own[k] = own[k] + r[k] end
-    w:report {loss = r.loss, examples = r.count, wait = false}
+    local counts <const> = self.model.nan == "stop" or r.loss - r.loss == 0
+    for _, k in ipairs(counts and {"loss", "count", "correct"} or {}) do own[k] = own[k] + r[k] end
+    w:report {loss = counts and r.loss or 0, examples = r.count, wait = false}
   end
   local total <const> = self.group:totals()
   if goes_on then add(total, goes_on.total) end
@@ -332,7 +333,10 @@ local function run_epoch(self, epoch)
   add(report, self.figures)
   self.figures = {}
   report.loss, report.examples, report.correct, report.steps = own.loss, own.count, own.correct, own.steps
-  report.alike = {loss = total.loss, examples = total.count, correct = total.correct} -- of who died, too
+  report.alike = {loss = total.loss, examples = total.count, correct = total.correct, skipped = total.skipped}
+  if w.job.net.watch and self.group:present()[1] == w.rank and self.model.last then -- sums of one worker's
+    for name, number in pairs(self.model:watch(self.model.last):fields()) do report[name] = number end
+  end
   if w.job.net.validate then self:validate(report, w.job.net.validate) end
   local adapts <const> = self.group.adapts
   if adapts then report.alike.batch, report.alike.progress = adapts.total, adapts.progress end
@@ -370,7 +374,7 @@ end
 local KNOWN <const> = {name = true, program = true, data = true, batch = true, epochs = true, optimizer = true,
                        clip = true, seed = true, comm = true, device = true, tables = true, per = true, memory = true,
                        batching = true, metrics = true, validate = true, stop = true, checkpoint = true,
-                       params = true, average = true, exchange = true}
+                       params = true, average = true, exchange = true, nan = true, watch = true}
 local EXCHANGE <const> = {every = true, outer = true, format = true, weigh = true}
 local STOP <const> = {loss = true, time = true, metric = true, patience = true, better = true, by = true}
 local REPORTED <const> = {loss = "examples", valid_loss = "valid_examples", valid_correct = "valid_examples",
@@ -491,6 +495,10 @@ function train.job(o)
   if not is_rule(o.optimizer) then
     fail(o, "`optimizer` is missing: an update rule like nn.adamw {lr = 1e-3}")
   end
+  if o.nan ~= nil and o.nan ~= "stop" and o.nan ~= "skip" then
+    fail(o, ('`nan` is "stop" or "skip", not %q'):format(tostring(o.nan)))
+  end
+  if o.watch and o.program.vertex then fail(o, "`watch` is for programs of tensors") end
   check_metrics(o)
   local rounds <const>, comm <const> = check_exchange(o, changes)
   if rounds then
@@ -511,7 +519,7 @@ function train.job(o)
   if rounds then memories = optimizer.plan(rounds.outer, layout).arrays + SLOTS * memories end
   return require("tide.run.job").new {
     name = o.name, data = o.data, seed = o.seed or 1, stop = stop_rule(o), params = o.params,
-    net = {inputs = o.program.inputs, metrics = o.metrics or {}, validate = o.validate,
+    net = {inputs = o.program.inputs, metrics = o.metrics or {}, validate = o.validate, watch = o.watch,
            misfit = function(records) return misfit(o, records) end},
     checkpoint = o.checkpoint,
     comm = {tensors = function() return (rounds and local_steps or exchange).describe(o.program) end,

@@ -210,7 +210,9 @@ function group:step(batch)
     return self.exchange:step(batch, self.steps)
   end
   local r <const> = self.model:step(batch)
-  for key, value in pairs(self.alone) do self.alone[key] = value + r[key] end
+  local total <const> = self.alone
+  total.skipped = r.skipped and (total.skipped or 0) + r.skipped or total.skipped
+  for _, key in ipairs(r.skipped and {} or {"count", "loss", "correct"}) do total[key] = total[key] + r[key] end
   return r
 end
 
