@@ -10,8 +10,9 @@ function tide_nn.select(condition, a, b) end
 ---A program of tensor operations: `build(p)` runs once, with symbolic values.
 ---@param name string
 ---@param build fun(p: tide.nn.program) declares inputs, values, outputs and loss; runs once
+---@param o? {inputs?: boolean} inputs: gradients(batch) has those of the float inputs, too: g:input "x"
 ---@return tide.nn.program
-function tide_nn.program(name, build, of_inputs) end
+function tide_nn.program(name, build, o) end
 
 ---A layer of one's own: build(program, x, layer) declares parameters by layer.param(what, dims, init).
 ---@param kind string named in errors

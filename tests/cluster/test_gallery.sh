@@ -15,6 +15,21 @@ says out.txt '^page 0 has rank '
 run 0 sim --seed 1 "$root/examples/pagerank.lua" --pages 1000
 says out.txt '^page 0 has rank '
 
+# A recommender, whose loss is PyTorch's; and actors as environments.
+for name in recommender reinforce; do
+    [ "$(wc -l <"$root/examples/$name.lua")" -le 120 ] || fail "$name.lua has more than 120 lines"
+done
+for nodes in 1 2; do
+    run 0 run "$root/examples/recommender.lua" --nodes $nodes
+    says out.txt '^steps 200  loss 0\.2092[45][0-9]$'
+done
+run 0 sim --seed 1 "$root/examples/recommender.lua"
+says out.txt '^steps 200  loss 0\.2092[45][0-9]$'
+run 0 run "$root/examples/reinforce.lua" --rounds 30
+says out.txt '^round  30  (1[0-9][0-9]|200)\.[0-9] steps upright$'
+run 0 sim --seed 1 "$root/examples/reinforce.lua" --rounds 10
+says out.txt '^round  10  [0-9. ]+ steps upright$'
+
 # The short scripts, one a task, on processes and simulated nodes: what they print is what they are for.
 gallery() {
     local name=$1 pattern

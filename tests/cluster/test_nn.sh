@@ -60,6 +60,33 @@ tide.main(function()
     assert(close((up - down) / 0.02, g[i], 2e-3), ("%g and %g"):format((up - down) / 0.02, g[i]))
   end
 
+  -- Gradients of inputs are those of differences, too; a column of a wider value counts for its own row.
+  for _, device in ipairs {"cpu", "reference"} do
+    local float <const> = device == "cpu" and "f32" or "f64"
+    local both = nn.program("both", function(p)
+      local a, b = p:input("a", 6), p:input("b", 3)
+      local v = nn.relu(nn.linear(3)(b))
+      local seen = v:concat((a:slice(1, 3) * v):sum "rows"):concat((a:slice(4, 3) * a:slice(1, 3)):sum "rows")
+      p:loss(nn.sigmoid_xent(nn.linear(1)(nn.relu(nn.linear(4)(seen))), p:input("t", 1)))
+    end, {inputs = true}):compile {device = device}
+    local d = {a = tide.tensor.zeros(float, 5, 6):normal(1), b = tide.tensor.zeros(float, 5, 3):normal(2),
+               t = tide.tensor.zeros(float, 5, 1)}
+    local made = both:gradients(d):input "a"
+    for i = 1, #made do
+      local old <const>, h <const> = d.a[i], device == "cpu" and 1e-2 or 1e-5
+      d.a[i] = old + h
+      local up <const> = both:evaluate(d).loss
+      d.a[i] = old - h
+      local down <const> = both:evaluate(d).loss
+      d.a[i] = old
+      assert(close(made[i], (up - down) / (2 * h), device == "cpu" and 3e-3 or 1e-8), ("%s %d"):format(device, i))
+    end
+  end
+  refused("there is no gradient of an input", function() return m:gradients(data):input "x" end)
+  refused('an input cannot be called "rows"', function()
+    nn.program("bad", function(p) p:input("rows", 3) end)
+  end)
+
   -- Training lowers the loss under every rule; rows of a batch are rows of its tensors.
   for _, rule in ipairs {"sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw"} do
     local model = net:compile {optimizer = nn[rule] {lr = 0.1, decay = 1e-4}, clip = 10}

@@ -43,7 +43,8 @@ __device__ static inline void load(const struct map_call *m, unsigned s, uint32_
             x[k] = from[(size_t)row * m->stride[s] + (at - row * m->columns.by)];
         } else if (at < m->total && kind != TIDE_SOURCE_CONSTANT) {
             const uint32_t row = gpu_divide(at, m->columns);
-            x[k] = from[kind == TIDE_SOURCE_COLUMN ? row : at - row * m->columns.by];
+            const size_t wide = m->stride[s] ? m->stride[s] : 1;
+            x[k] = from[kind == TIDE_SOURCE_COLUMN ? row * wide : at - row * m->columns.by];
         }
     }
     for (uint32_t k = 0; k < WIDTH; k++) {
@@ -150,7 +151,7 @@ static bool set_strides(const struct tide_op_call *call, struct map_call *m) {
         }
         const struct tide_operand *in = &call->in[next++];
         const size_t stride = tide_operand_stride(in);
-        if (m->region.kind[s] == TIDE_SOURCE_FULL && stride != in->columns) {
+        if (m->region.kind[s] != TIDE_SOURCE_ROW && stride != in->columns) {
             m->stride[s] = (uint32_t)stride;
         }
         flat = flat && m->region.kind[s] == TIDE_SOURCE_FULL && m->stride[s] == 0;
@@ -189,10 +190,9 @@ int tide_cuda_map(const struct tide_op_call *call) {
                 continue;
             }
             const float *from = (const float *)call->in[next++].data;
-            const size_t wide = m.stride[s] ? m.stride[s] : columns;
-            m.source[s] = from + (region->kind[s] == TIDE_SOURCE_FULL     ? r * wide
-                                  : region->kind[s] == TIDE_SOURCE_COLUMN ? r
-                                                                          : 0);
+            const bool column = region->kind[s] == TIDE_SOURCE_COLUMN;
+            const size_t wide = m.stride[s] ? m.stride[s] : column ? 1 : columns;
+            m.source[s] = from + (region->kind[s] == TIDE_SOURCE_ROW ? 0 : r * wide);
         }
         for (size_t o = 0; o < region->out_count; o++) {
             const size_t wide = m.out_stride[o] ? m.out_stride[o] : columns;

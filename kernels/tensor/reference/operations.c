@@ -75,9 +75,8 @@ int REF(map)(call_pointer call) {
                 continue;
             }
             size_t row = e / columns, column = e % columns;
-            size_t at = region->kind[r] == TIDE_SOURCE_ROW      ? column
-                        : region->kind[r] == TIDE_SOURCE_COLUMN ? row
-                                                                : row * tide_operand_stride(&call->in[next]) + column;
+            size_t at = region->kind[r] == TIDE_SOURCE_ROW ? 0 : row * tide_operand_stride(&call->in[next]);
+            at += region->kind[r] == TIDE_SOURCE_COLUMN ? 0 : column;
             reg[r] = in(call, next++)[at];
         }
         for (size_t i = 0; i < region->micro_count; i++, r++) {

@@ -11,6 +11,7 @@ local COUNTED <const> = {"loss", "count", "correct", "samples", "vertices", "edg
 ---that shares storage
 ---@field count number of examples
 ---@field correct number
+---@field flat table tensor of all parameters, in rows of 1024, as program:layout() says
 local gradients = {}
 
 local function get(self, name)
@@ -29,6 +30,13 @@ function gradients.take(model, r)
   for _, name in ipairs(COUNTED) do self[name] = r[name] end
   if not model.staged then core.fetch(model.on.gradients, model.summed) end
   self.flat = model.summed:copy()
+  if model.program.of_inputs then
+    self.of_inputs = {}
+    for _, name in ipairs(model.program.inputs) do
+      local ok <const>, made <const> = pcall(model.train.output, model.train, "d:" .. name)
+      self.of_inputs[name] = ok and made or nil
+    end
+  end
   for i, t in ipairs(model.tables) do
     core.fetch(t.on.gradients, t.gradients)
     self.rows[i] = {ids = t.ids:copy(), values = t.gradients:slice(1, #t.ids):copy()}
@@ -59,7 +67,7 @@ local function union(host, a, b)
   return made
 end
 
----Adds those of another batch: sums and counts, so `update` divides by all examples.
+---Adds those of another batch: sums and counts, so `update` divides by all examples. Those of inputs stay this batch's.
 ---@param other tide.nn.gradients of the same model
 ---@return tide.nn.gradients itself
 function gradients:add(other)
@@ -78,6 +86,16 @@ local function sum_of_squares(self)
   return squares
 end
 
+---The gradient of a float input of the batch, a row an example: of a program made with {inputs = true}.
+---@param name string
+---@return table tensor
+function gradients:input(name)
+  local made <const> = rawget(self, "of_inputs") and self.of_inputs[name]
+  if made then return made end
+  error(script.error("T0903", ("there is no gradient of an input %q"):format(tostring(name)),
+    {help = "nn.program(name, build, {inputs = true}) makes those of float inputs that a loss depends on"}), 2)
+end
+
 ---The norm of the mean gradient, rows of tables included.
 ---@return number
 function gradients:norm() return math.sqrt(sum_of_squares(self)) / math.max(self.count, 1) end
@@ -86,7 +104,9 @@ function gradients:norm() return math.sqrt(sum_of_squares(self)) / math.max(self
 ---@param factor number
 ---@return tide.nn.gradients itself
 function gradients:scale(factor)
-  for _, t in ipairs {{values = self.flat}, table.unpack(self.rows)} do -- t + (factor - 1) t
+  local all <const> = {{values = self.flat}, table.unpack(self.rows)}
+  for _, values in pairs(rawget(self, "of_inputs") or {}) do all[#all + 1] = {values = values} end
+  for _, t in ipairs(all) do -- t + (factor - 1) t
     core.update(self.host, {rule = "sgd", rate = 1, scale = 0, decay = 1 - factor}, 0, #t.values, t.values, t.values)
   end
   return self

@@ -254,9 +254,17 @@ end
 
 ---- programs --------------------------------------------------------------------------------------------------------
 
+-- Fields of a batch that say which rows of its tensors count.
+local function check_input(name)
+  if name == "rows" or name == "first" or name == "count" then
+    refuse("an input cannot be called %q: a batch has a field of that name", name)
+  end
+end
+
 ---An input of numbers: `p:input("x", 28, 28, 1)`, behind B, the examples of a batch.
 ---@param name string
 function program:input(name, ...)
+  check_input(name)
   place(self)
   self.inputs[#self.inputs + 1] = name
   return wrap(self, checked(self.core:input(name, "f32", {...})))
@@ -264,6 +272,7 @@ end
 
 ---Integers: labels, ids of an embedding.
 function program:index(name, ...)
+  check_input(name)
   place(self)
   self.inputs[#self.inputs + 1] = name
   return wrap(self, checked(self.core:input(name, "index", {...})))
@@ -371,10 +380,13 @@ local own_operations <const> = require "tide.nn.operation"
 ---A program of tensor operations: `build(p)` runs once, with symbolic values.
 ---@param name string
 ---@param build fun(p: tide.nn.program) declares inputs, values, outputs and loss; runs once
+---@param o? {inputs?: boolean} inputs: gradients(batch) has those of the float inputs, too: g:input "x"
 ---@return tide.nn.program
-function nn.program(name, build, of_inputs)
+function nn.program(name, build, o)
+  if o ~= nil then script.check_fields("T0903", "nn.program", o, {inputs = true}) end
   local p = trace(name, build)
-  checked(p.core:differentiate(of_inputs == true, function(...) return own_operations.derive(p, ...) end))
+  p.of_inputs = o and o.inputs or false
+  checked(p.core:differentiate(p.of_inputs, function(...) return own_operations.derive(p, ...) end))
   return p
 end
 

@@ -121,7 +121,7 @@ local function checked_program(f, operands)
     dims, batched = y:dims()
     if not batched then refuse("check_gradient: the function gives %s, not rows of the batch", tostring(y)) end
     p:loss(y * p:input("weights", table.unpack(dims)))
-  end, true)
+  end, {inputs = true})
   local width = 1
   for _, n in ipairs(dims) do width = width * n end
   return net, width

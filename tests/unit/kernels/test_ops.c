@@ -624,6 +624,52 @@ static void the_largest_are_found_among_nan_and_equals(void **state) {
     }
 }
 
+/* A column of a wider array, one number a row. */
+static void a_region_reads_a_column_of_a_wider_array(void **state) {
+    (void)state;
+    enum { N = 200, WIDE = 5 };
+    struct tide_attributes attributes = {.region = {.source_count = 2,
+                                                    .micro_count = 1,
+                                                    .out_count = 1,
+                                                    .kind = {TIDE_SOURCE_FULL, TIDE_SOURCE_COLUMN},
+                                                    .micro = {{TIDE_MICRO_MUL, 0, 1, 0}},
+                                                    .out = {2}}};
+    for (size_t w = 1; w <= 40; w += 39) {
+        float *x = malloc(N * w * sizeof(float)), *y = malloc(N * w * sizeof(float)), column[N * WIDE];
+        double *x64 = malloc(N * w * sizeof(double)), *y64 = malloc(N * w * sizeof(double)), column64[N * WIDE];
+        for (size_t e = 0; e < N * w; e++) {
+            x64[e] = (double)(x[e] = (float)(e % 7) + 1.0f);
+        }
+        for (size_t e = 0; e < N * WIDE; e++) {
+            column64[e] = (double)(column[e] = (float)e);
+        }
+        struct tide_op_call call = {.attributes = &attributes,
+                                    .in = {{.data = x64, .rows = N, .columns = w},
+                                           {.data = column64 + 3, .rows = N, .columns = 1, .stride = WIDE}},
+                                    .out = {{.data = y64, .rows = N, .columns = w}}};
+        assert_int_equal(tide_device_find("reference")->functions[TIDE_OP_MAP](&call), 0);
+        call.in[0].data = x;
+        call.in[1].data = column + 3;
+        call.out[0].data = y;
+        const struct tide_device *device;
+        for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
+            memset(y, 0xff, N * w * sizeof(float));
+            assert_int_equal(op_call(device, TIDE_OP_MAP, &call), 0);
+            for (size_t e = 0; e < N * w; e++) {
+                const float wanted = x[e] * column[e / w * WIDE + 3];
+                if (!(fabsf(y[e] - wanted) <= 0) || !(fabs(y64[e] - (double)wanted) <= 0)) {
+                    fail_msg("%s, width %zu, element %zu: %g, not %g", device->name, w, e, (double)y[e],
+                             (double)wanted);
+                }
+            }
+        }
+        free(x);
+        free(y);
+        free(x64);
+        free(y64);
+    }
+}
+
 /* Rows of lists: with -1, without any, long ones, a row listed twice; dense and with strides. */
 static void rows_of_lists_agree(void **state) {
     (void)state;
@@ -811,6 +857,7 @@ int main(void) {
         cmocka_unit_test(attention_agrees),
         cmocka_unit_test(sequences_agree),
         cmocka_unit_test(the_largest_are_found_among_nan_and_equals),
+        cmocka_unit_test(a_region_reads_a_column_of_a_wider_array),
         cmocka_unit_test(rows_of_lists_agree),
         cmocka_unit_test(dropout_keeps_the_share_it_is_told),
         cmocka_unit_test(update_rules_agree),

@@ -127,7 +127,7 @@ static void run_tile(struct machine *m, size_t row, size_t rows, size_t column, 
             reg[s] = m->source[s] + column;
         } else if (region->kind[s] == TIDE_SOURCE_COLUMN) {
             for (size_t r = 0; r < rows; r++) {
-                fill(m->buffer[s] + r * width, width, m->source[s][row + r]);
+                fill(m->buffer[s] + r * width, width, m->source[s][(row + r) * m->stride[s]]);
             }
         }
     }
