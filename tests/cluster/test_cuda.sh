@@ -36,6 +36,25 @@ tide.main(function()
     local g, h = here:gradients_of(data)["fc1.w"], there:gradients_of(data)["fc1.w"]
     for i = 1, #g do assert(close(h[i], g[i]), rule) end
   end
+  -- Rules of one's own run on the host; averages and gradients apart from their update go with the device.
+  for name, rule in pairs {lion = nn.lion {lr = 0.01}, lamb = nn.lamb {lr = 0.01}, adam = nn.adam {lr = 0.01}} do
+    local function compile(device) return net():compile {device = device, seed = 3, optimizer = rule, average = 0.5} end
+    local here, there = compile "cpu", compile "cuda"
+    for step = 1, 4 do
+      if step % 2 == 0 then
+        here:step(data)
+        there:step(data)
+      else
+        here:update(here:gradients(data))
+        there:update(there:gradients(data))
+      end
+    end
+    for _, what in ipairs {"parameter", "averaged"} do
+      local a, b = here[what](here, "fc1.w"), there[what](there, "fc1.w")
+      for i = 1, #a do assert(close(b[i], a[i]), name .. " " .. what) end
+    end
+    assert(close(there:evaluate(data).loss, here:evaluate(data).loss), name)
+  end
   -- What is written to a parameter counts after give(), and comes back.
   local m = net():compile {device = "cuda"}
   local w = m:parameter "fc2.b"

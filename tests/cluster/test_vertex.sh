@@ -151,7 +151,41 @@ tide.main(function()
   refused("layer norm is possible", tree, "t", function(_, _, _, h1) nn.batchnorm()(h1) end)
   refused("model.lua:", tree, "t", function(p, _, h) p:output("h", h) end)
   refused('table "E" needs an update rule', program.compile, program, {tables = {}})
-  refused('table "E" needs an update rule', program.compile, program, {tables = {E = {"adam", lr = 1}}})
+  refused('table "E" needs an update rule', program.compile, program, {tables = {E = {"lamb", lr = 1}}})
+  refused('table "E": rule adam has no option `mu`', program.compile, program, {tables = {E = {"adam", lr = 1, mu = 1}}})
+  do -- rules with memory count the updates of each row
+    local adam <const> = program:compile {optimizer = nn.sgd {lr = 0.1}, tables = {E = {"adam", lr = 0.01, beta1 = 0.8}}}
+    local heavy <const> = program:compile {optimizer = nn.sgd {lr = 0.1}, tables = {E = {"momentum", lr = 0.01}}}
+    local rows <const>, v <const>, seen <const> = {}, {}, {adam:table "E":copy(), heavy:table "E":copy()}
+    for part in train:batches(9) do
+      for k, model in ipairs {adam, heavy} do
+        local g <const> = model:gradients(part)
+        local ids <const>, values <const> = g.rows[1].ids, g.rows[1].values
+        for i = 1, #ids do
+          local id <const>, w <const> = ids[i], values:columns()
+          rows[id] = rows[id] or {t = 0, m = {}, v = {}}
+          local row <const> = rows[id]
+          row.t = row.t + (k == 1 and 1 or 0)
+          for c = 1, w do
+            local d <const>, at <const> = values[(i - 1) * w + c] / g.count, id * w + c
+            if k == 1 then
+              row.m[c], row.v[c] = 0.8 * (row.m[c] or 0) + 0.2 * d, 0.999 * (row.v[c] or 0) + 0.001 * d * d
+              local root <const> = math.sqrt(row.v[c] / (1 - 0.999 ^ row.t)) + 1e-8
+              seen[1][at] = seen[1][at] - 0.01 * row.m[c] / (1 - 0.8 ^ row.t) / root
+            else
+              v[at] = 0.9 * (v[at] or 0) + d
+              seen[2][at] = seen[2][at] - 0.01 * v[at]
+            end
+          end
+        end
+        model:update(g)
+      end
+    end
+    for k, model in ipairs {adam, heavy} do
+      local E <const> = model:table "E"
+      for i = 1, #E do assert(math.abs(E[i] - seen[k][i]) < 2e-5, ("%d: %g, not %g"):format(k, E[i], seen[k][i])) end
+    end
+  end
   refused('the program has no table "F"', program.compile, program, {tables = {E = {"sgd", lr = 1}, F = {"sgd", lr = 1}}})
   refused("it takes parts of a tide.data.forest", m.step, m, {x = 1})
   local wide = tide.data.forest {generate = "random_trees", samples = 2, vocabulary = 500, max = 5}
@@ -302,7 +336,7 @@ says err.txt 'bad.txt:11:7'
 cat >agree.lua <<'LUA'
 local tide, nn = require "tide", require "tide.nn"
 local opt = tide.options {nodes = {"nodes", default = 1}, comm = {"policy", default = "comm/hybrid"},
-  memory = {"of a batch", type = "string"}}
+  memory = {"of a batch", type = "string"}, rule = {"of rows", default = "adagrad"}}
 local H <const> = 16
 local data = tide.data.forest {generate = "random_trees", samples = 120, test = 20, vocabulary = 60, max = 9, seed = 5}
 local program = nn.vertex("tree", function(p, v)
@@ -313,7 +347,7 @@ local program = nn.vertex("tree", function(p, v)
   p:loss(nn.xent(nn.linear(5, {name = "out"})(h1), v:index "label"))
 end)
 local job = nn.job {name = "agree", program = program, data = data, batch = 12, epochs = 2, comm = opt.comm, memory = opt.memory,
-  optimizer = nn.sgd {lr = 0.3}, tables = {E = {"adagrad", lr = 0.05}}}
+  optimizer = nn.sgd {lr = 0.3}, tables = {E = {opt.rule, lr = opt.rule == "adam" and 0.01 or 0.05}}}
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = opt.nodes}
   local run = cluster:start(job)
@@ -336,6 +370,13 @@ for policy in comm/always-ring comm/always-sfb; do
     diff one.txt out.txt >&2 || fail "$policy does not what one worker does"
 done
 
+cp one.txt adagrad.txt
+run 0 run agree.lua --rule adam
+cp out.txt one.txt
+cmp -s one.txt adagrad.txt && fail "adam does what adagrad does"
+run 0 run agree.lua --rule adam --nodes 2
+diff one.txt out.txt >&2 || fail "adam: two workers do not what one does"
+cp adagrad.txt one.txt
 run 0 run agree.lua --nodes 2 --comm comm/always-sfb --memory 16KiB
 diff one.txt out.txt >&2 || fail "in pieces two workers do not what one does"
 

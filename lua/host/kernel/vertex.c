@@ -454,9 +454,32 @@ static int core_rows_scale(lua_State *L) {
     return 0;
 }
 
-/* core.rows_update({rule="sgd"|"adagrad", rate=, scale=, eps=}, array, sums|nil, ids, gradients) */
+/* What a row remembers under a rule: numbers behind each other, as tables keep them (rows/rules.c). */
+static size_t row_state(enum tide_rule rule, size_t columns) {
+    return columns * tide_rule_states(rule) + (rule == TIDE_RULE_ADAM);
+}
+
+/* Adam counts the updates of each row: its last number. */
+static uint64_t count_update(void *number, bool narrow) {
+    if (narrow) {
+        return (uint64_t)(*(float *)number += 1.0f);
+    }
+    return (uint64_t)(*(double *)number += 1.0);
+}
+
+static double rule_number(lua_State *L, const char *name, double otherwise) {
+    lua_getfield(L, 1, name);
+    double value = luaL_optnumber(L, -1, otherwise);
+    lua_pop(L, 1);
+    return value;
+}
+
+/* core.rows_update({rule="sgd"|"momentum"|"nesterov"|"adagrad"|"adam", rate=, scale=, mu=, beta2=, eps=}, array,
+ * state|nil, ids, gradients); the state has a row for each of the array */
 static int core_rows_update(lua_State *L) {
-    static const char *const rules[] = {"sgd", "adagrad", NULL};
+    static const char *const names[] = {"sgd", "momentum", "nesterov", "adagrad", "adam", NULL};
+    static const enum tide_rule rules[] = {TIDE_RULE_SGD, TIDE_RULE_MOMENTUM, TIDE_RULE_NESTEROV, TIDE_RULE_ADAGRAD,
+                                           TIDE_RULE_ADAM};
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 5);
     struct tide_lua_tensor *array = check_array(L, 2, 0);
@@ -464,26 +487,29 @@ static int core_rows_update(lua_State *L) {
     const uint64_t *id = check_ids(L, 4, array->t.rows, &count);
     struct tide_lua_tensor *gradients = check_array(L, 5, columns);
     lua_getfield(L, 1, "rule");
-    int rule = luaL_checkoption(L, -1, NULL, rules);
-    struct tide_step u = {.rule = rule == 0 ? TIDE_RULE_SGD : TIDE_RULE_ADAGRAD};
-    lua_getfield(L, 1, "rate");
-    u.rate = luaL_checknumber(L, -1);
-    lua_getfield(L, 1, "scale");
-    u.scale = luaL_checknumber(L, -1);
-    lua_getfield(L, 1, "eps");
-    u.eps = luaL_optnumber(L, -1, 1e-10);
-    struct tide_lua_tensor *sums = rule == 0 ? NULL : check_array(L, 3, columns);
+    struct tide_step u = {.rule = rules[luaL_checkoption(L, -1, NULL, names)],
+                          .rate = rule_number(L, "rate", 0),
+                          .scale = rule_number(L, "scale", 1),
+                          .mu = rule_number(L, "mu", 0.9),
+                          .beta2 = rule_number(L, "beta2", 0.999),
+                          .eps = rule_number(L, "eps", 1e-10)};
+    const size_t width = row_state(u.rule, columns), element = array->element;
+    struct tide_lua_tensor *state = width ? check_array(L, 3, width) : NULL;
     luaL_argcheck(L,
-                  count <= gradients->t.rows && gradients->element == array->element &&
-                      (!sums || (sums->t.rows == array->t.rows && sums->element == array->element)),
+                  count <= gradients->t.rows && gradients->element == element &&
+                      (!state || (state->t.rows == array->t.rows && state->element == element)),
                   5, "is not as the array");
-    const struct tide_device *device = tide_device_find(array->element == sizeof(float) ? "cpu" : "reference");
-    size_t bytes = columns * array->element;
+    const struct tide_device *device = tide_device_find(element == sizeof(float) ? "cpu" : "reference");
     for (size_t i = 0; i < count; i++) {
-        device->update(&u, columns, (char *)array->t.data + id[i] * bytes, (const char *)gradients->t.data + i * bytes,
-                       sums ? (char *)sums->t.data + id[i] * bytes : NULL, NULL);
+        char *own = state ? (char *)state->t.data + id[i] * width * element : NULL;
+        if (u.rule == TIDE_RULE_ADAM) {
+            u.step = count_update(own + 2 * columns * element, element == sizeof(float));
+        }
+        device->update(&u, columns, (char *)array->t.data + id[i] * columns * element,
+                       (const char *)gradients->t.data + i * columns * element, own,
+                       tide_rule_states(u.rule) > 1 ? own + columns * element : NULL);
     }
-    tide__lua_work(L, tide_update_work(u.rule, count * columns, array->element));
+    tide__lua_work(L, tide_update_work(u.rule, count * columns, element));
     return 0;
 }
 

@@ -354,7 +354,7 @@ local COMPILE <const> = {device = true, optimizer = true, clip = true, average =
 ---operation; "skip": such a step changes nothing, and its result has `skipped`
 ---@field device? string "cpu" (default), "reference" (float64) or "cuda"
 ---@field seed? integer of initial values and dropout
----@field tables? table<string, table> of programs of vertices: {"adagrad", lr =} or {"sgd", lr =} by name
+---@field tables? table<string, table> of programs of vertices: {"adagrad", lr =} and the like by name
 ---@field per? string of programs of vertices: "row" (counted vertices, default) or "sample": the divisor
 ---@field memory? integer|string of programs of vertices: bytes, or "64MiB", for values of a batch; a larger batch is
 ---cut into pieces, whose gradients add up
@@ -788,7 +788,7 @@ function nn.vertices(name, kinds, o) return vertex.kinds(tools, name, kinds, o) 
 ---@field stop? table {loss =, time =, metric =, patience =, better =, by =}
 ---@field checkpoint? table as of tide.job: an epoch is a clock, and a resumed run goes on with the next one
 ---@field params? table what an `lr` of your own finds as its second argument
----@field tables? table of programs of vertices: {"adagrad"|"sgd", lr =, consistency =, replicas =} by name
+---@field tables? table of programs of vertices: {"adagrad", lr =, consistency =, replicas =} by name
 ---@field per? string of programs of vertices: "row" or "sample"
 ---@field memory? integer|string of programs of vertices: bytes that values of a worker's batch may take
 

@@ -2,6 +2,7 @@
 -- a table is one array of this process; in a job it is a table of the cluster (tide.nn.shared_rows).
 local core = require "tide.core"
 local script = require "tide.script"
+local text = require "tide.text"
 
 ---@class tide.nn.rows one table
 ---@field name string
@@ -32,19 +33,26 @@ function adder:add(first, count, to, from)
   if count > 0 then core.update(self.device, ADDS, first, count, to, from) end
 end
 
-local RULES <const> = {sgd = {lr = true}, adagrad = {lr = true, eps = true}}
+-- Rules of tables, as table_spec has them: their options and defaults, and how many numbers a row of width w remembers.
+local RULES <const> = {
+  sgd = {state = function() return 0 end},
+  momentum = {momentum = 0.9, state = function(w) return w end},
+  nesterov = {momentum = 0.9, state = function(w) return w end},
+  adagrad = {eps = 1e-10, state = function(w) return w end},
+  adam = {beta1 = 0.9, beta2 = 0.999, eps = 1e-8, state = function(w) return 2 * w + 1 end},
+}
 
 ---The checked rule of a table: {"adagrad", lr = 0.1}.
 ---@param name string of the table
 function rows.rule(name, given)
   if type(given) ~= "table" or not RULES[given[1] or given.rule] then
     error(script.error("T0903", ("table %q needs an update rule"):format(name),
-      {help = ('tables = {%s = {"adagrad", lr = 0.1}} or {"sgd", lr = 0.1}; others change rows without a gradient')
-        :format(name)}), 0)
+      {help = ('tables = {%s = {"adagrad", lr = 0.1}}; there are %s'):format(name,
+        table.concat(text.sorted_keys(RULES), ", "))}), 0)
   end
   local rule <const> = given[1] or given.rule
   for key in pairs(given) do
-    if key ~= 1 and key ~= "rule" and not RULES[rule][key] then
+    if key ~= 1 and key ~= "rule" and key ~= "lr" and type(RULES[rule][key]) ~= "number" then
       error(script.error("T0903", ("table %q: rule %s has no option `%s`"):format(name, rule, tostring(key))), 0)
     end
   end
@@ -53,7 +61,11 @@ function rows.rule(name, given)
     error(script.error("T0903", ("table %q: lr is a number%s"):format(name,
       rule == "sgd" and " or a function of the step" or "; a schedule needs sgd")), 0)
   end
-  return {rule = rule, lr = lr, eps = rule == "adagrad" and (given.eps or 1e-10) or nil}
+  local made = {rule = rule, lr = lr}
+  for key, default in pairs(RULES[rule]) do
+    if key ~= "state" then made[key] = given[key] or default end
+  end
+  return made
 end
 
 ---The rules of all tables of a program; each has one, and no other is named.
@@ -86,7 +98,8 @@ function rows.new(model, spec, index, rule)
   model.program.core:table_rows(index, model.seed, 0, self.array)
   local from <const> = spec.vectors
   if from and #from.ids > 0 then core.rows_put(self.array, from.ids, from.values:convert(float)) end
-  self.sums = rule and rule.rule == "adagrad" and core.tensor(float, spec.rows, spec.columns) or nil
+  local remembered <const> = rule and RULES[rule.rule].state(spec.columns) or 0
+  self.state = remembered > 0 and core.tensor(float, spec.rows, remembered) or nil
   return self
 end
 
@@ -139,8 +152,9 @@ end
 ---Changes the rows of the last batch by their gradients, each multiplied by `scale`.
 function rows:update(scale, step)
   core.fetch(self.on.gradients, self.gradients)
-  core.rows_update({rule = self.rule.rule, rate = self:rate(step), scale = scale, eps = self.rule.eps}, self.array,
-    self.sums, self.ids, self.gradients)
+  local rule <const> = self.rule
+  core.rows_update({rule = rule.rule, rate = self:rate(step), scale = scale, eps = rule.eps, beta2 = rule.beta2,
+                    mu = rule.beta1 or rule.momentum}, self.array, self.state, self.ids, self.gradients)
 end
 
 return rows

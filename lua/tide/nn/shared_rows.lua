@@ -43,7 +43,11 @@ function shared.declare(program, given)
       error(script.error("T0203", ("a table cannot be named %q: the job has its own of that name"):format(t.name)), 0)
     end
     local rule, placed = split(t.name, given and given[t.name])
-    local update = rule.rule == "sgd" and {"add"} or {"adagrad", lr = rule.lr, eps = rule.eps}
+    local update = {"add"} -- sgd: what is pushed has the rate of its step
+    if rule.rule ~= "sgd" then
+      update = {rule.rule}
+      for option, value in pairs(rule) do update[option ~= "rule" and option or 1] = value end
+    end
     made[key] = function()
       local init = t.kind == "uniform" and {"uniform", -t.number, t.number} or t.kind == "normal"
         and {"normal", t.number} or {"zero"}
