@@ -18,7 +18,7 @@ local function serve(list, opens)
     while type(list[1]) == "function" do table.remove(list, 1)() end
     return table.remove(list, 1) or {kind = "stop"}
   end
-  require("tide.run.actors").keeper {class = "c", script = {}, members = {{node = "n1", agent = "a:1"}},
+  require("tide.run.group").main {class = "c", script = {}, members = {{node = "n1", agent = "a:1"}},
     opens = opens}
 end
 
@@ -37,13 +37,13 @@ describe("the keeper of a group", function()
     serve {ask("w:9", 101, {op = "call", method = "m", stream = true}),
       ask("w:9", 102, {op = "call", method = "m", stream = true}),
       ask("w:8", 103, {op = "call", method = "m", stream = true}),
-      ask("w:9", 104, {op = "next", stream = 1}),
+      ask("w:9", 104, {op = "next", stream = 1, after = 0}),
       {kind = "exit", from = "w:9", call = 2, code = 1},
-      ask("w:8", 105, {op = "next", stream = 2}), ask("w:8", 106, {op = "next", stream = 3})}
+      ask("w:8", 105, {op = "next", stream = 2, after = 0}), ask("w:8", 106, {op = "next", stream = 3, after = 0})}
     assert.equal(2, fake.monitored["w:9"])
-    assert.equal(7, answer_to(104).value)
-    assert.same({over = true}, answer_to(105))
-    assert.equal(7, answer_to(106).value)
+    assert.equal(7, answer_to(104).items[1].value)
+    assert.same({items = {}, last = 0, over = true}, answer_to(105))
+    assert.equal(7, answer_to(106).items[1].value)
   end)
 
   it("does not answer a watcher that is dead", function()
@@ -51,7 +51,7 @@ describe("the keeper of a group", function()
       {kind = "exit", from = "w:9", call = 2, code = 1},
       {kind = "cast", right = "node", from = "m:1", value = {op = "started", rank = 1, life = 1}}}
     assert.is_nil(answer_to(101))
-    assert.equal("up", answer_to(102).change.state)
+    assert.equal("up", answer_to(102).items[1].state)
   end)
 end)
 

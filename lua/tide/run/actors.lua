@@ -2,24 +2,20 @@
 -- or a group of them at a time, supervised and called. docs/guides/actors.md is the guide.
 --
 -- A *member* is an actor of its own with the script loaded in it: one handler at a time, in order from each sender. A
--- *keeper*, an actor in the process that made the group, starts members by the nodes' agents, watches them, starts
--- those again that end by an error, and gathers the answers of a call. Whoever has the keeper's address has the group.
-local ask_all = require "tide.ask_all"
+-- *keeper* (group.lua) starts members, watches them and gathers the answers of calls.
 local core = require "tide.core"
 local errors = require "tide.errors"
 local requests = require "tide.cluster.requests"
 local script = require "tide.script"
 local service = require "tide.service"
+local stream = require "tide.stream"
 local text = require "tide.text"
 
 local actors = {}
 
 local MEMBER <const> = [[return require("tide.run.actors").member(...)]]
-local KEEPER <const> = [[return require("tide.run.actors").keeper(...)]]
+local KEEPER <const> = [[return require("tide.run.group").main(...)]]
 local TIMEOUT_S <const> = 30
-local START_S <const> = 30
-local BACKOFF_S <const>, MINUTE_S <const> = 0.1, 60
-local CALLS_MAX <const>, CHANGES_MAX <const> = 64, 256
 local RESERVED <const> = {name = true, start = true, ended = true}
 local RIGHTS <const> = {read = true, operate = true, admin = true}
 
@@ -128,309 +124,6 @@ function actors.member(a)
   if class.ended then class.ended(self, "stop") end
 end
 
----- the keeper ------------------------------------------------------------------------------------------------------
-
----@param a {script, class, arguments, members = {{node, agent}}, restart, threads, owner, opens}
-function actors.keeper(a)
-  core.trap_exits(true)
-  core.title("group " .. a.class)
-  local opens <const> = a.opens or {}
-  local members, monitors, calls = {}, {}, 0
-  local me <const> = core.self()
-  local streams, newest_stream = {}, 0
-  local changes, change_count, watchers = {}, 0, {} -- changes by number, the newest CHANGES_MAX
-  local broken ---@type tide.error? linked, and one is gone for good
-
-  local function tell_watchers()
-    for i = #watchers, 1, -1 do
-      local w <const> = watchers[i]
-      if w.after < change_count then
-        table.remove(watchers, i)
-        core.answer(w.message, {number = w.after + 1, change = changes[w.after + 1]})
-      end
-    end
-  end
-
-  -- Streams and watchers of a caller end with it.
-  local callers = {} -- address to monitor
-  local function watch_caller(address)
-    if callers[address] then return end
-    callers[address] = core.monitor(address)
-    if callers[address] then monitors[callers[address]] = {caller = address} end
-  end
-
-  local function forget_caller(address)
-    callers[address] = nil
-    for id, stream in pairs(streams) do
-      if stream.caller == address then streams[id] = nil end
-    end
-    for i = #watchers, 1, -1 do
-      if watchers[i].message.from == address then table.remove(watchers, i) end
-    end
-  end
-
-  -- A member came, went, or came back.
-  local function changed(m, state, err)
-    m.state, m.err = state, err
-    if state ~= "up" and state ~= "starting" then m.address = nil end
-    change_count = change_count + 1
-    changes[change_count] = {rank = m.rank, node = m.node, state = state, life = m.life, why = err and err.message}
-    changes[change_count - CHANGES_MAX] = nil
-    tell_watchers()
-  end
-
-  local function end_member(m)
-    if not m.address or m.state == "lost" or m.state == "ended" then return end
-    m.state = "ended"
-    core.send(m.address, {op = "end"})
-    core.send(m.agent, {op = "member.stop", address = m.address})
-  end
-
-  local gone
-  local function start(m)
-    m.life = (m.life or 0) + 1
-    local answer, err = core.call(m.agent, {op = "member.start", argument = {script = a.script, class = a.class,
-      rank = m.rank, size = #a.members, life = m.life, arguments = a.arguments, group = me},
-      threads = a.threads}, START_S)
-    if not answer then return gone(m, errors.from(err)) end
-    m.address, m.state = answer.address, "starting"
-    m.monitor = core.monitor(m.address)
-    monitors[m.monitor] = m
-    if broken then end_member(m) end
-  end
-
-  -- It does not come back.
-  function gone(m, err)
-    changed(m, "lost", err)
-    if not a.link or broken then return end
-    broken = err
-    for _, other in ipairs(members) do
-      end_member(other)
-      if other ~= m then
-        changed(other, "ended", errors.new("T0508", {message = ("member %d has ended with member %d"):format(other.rank,
-          m.rank), node = other.node, cause = err}))
-      end
-    end
-  end
-
-  -- Whether it is to be started again.
-  local function again(m, err)
-    local now <const> = core.now()
-    local recent = {}
-    for _, at in ipairs(m.ends) do
-      if now - at < MINUTE_S then recent[#recent + 1] = at end
-    end
-    m.ends = recent
-    if #recent >= (a.restart or 0) then return gone(m, err) end
-    recent[#recent + 1] = now
-    changed(m, "restarting", err)
-    core.fiber(function()
-      core.sleep(BACKOFF_S * 2 ^ (#recent - 1))
-      if not broken then start(m) end
-    end)
-  end
-
-  local function exited(message)
-    if message.from == a.owner then return true end
-    local m <const> = monitors[message.call]
-    monitors[message.call] = nil
-    if m and m.caller then
-      forget_caller(m.caller)
-      return false
-    end
-    if not m or m.state == "ended" then return false end
-    if message.code == 0 then
-      changed(m, "ended", errors.new("T0508", {message = ("member %d has ended"):format(m.rank), node = m.node}))
-      return false
-    end
-    local why <const> = message.text and message.text ~= "" and message.text:match "^[^\n]*" or message.name
-    local err <const> = errors.new("T0508", {node = m.node,
-      message = ("member %d on node %s has ended: %s"):format(m.rank, m.node, tostring(why))})
-    if message.name == "EKILLED" then gone(m, err) else again(m, err) end
-    return false
-  end
-
-  local function chosen(ranks)
-    local list = {}
-    for _, m in ipairs(members) do
-      local wanted = ranks == nil
-      for _, rank in ipairs(ranks or {}) do wanted = wanted or rank == m.rank end
-      if wanted then list[#list + 1] = m end
-    end
-    return list
-  end
-
-  -- One call: all members at one time; each answers, fails or is lost.
-  local function call(request, one_came)
-    local got, lost = {}, {}
-    local body = {op = "run", method = request.method, arguments = request.arguments, count = request.count}
-    local list <const> = chosen(request.ranks)
-    local answers <const>, problems <const> = ask_all(list, function(m)
-      local answer, err
-      if m.state == "lost" or m.state == "ended" then
-        err = m.err
-      elseif not m.address then
-        err = errors.new("T0508", {message = ("member %d is being started again"):format(m.rank), node = m.node})
-      else
-        answer, err = core.call(m.address, body, request.timeout_s or TIMEOUT_S)
-      end
-      if not answer then
-        err = errors.to_data(errors.from(err))
-        err.node = err.node or m.node
-      end
-      if one_came then one_came {rank = m.rank, value = answer and answer.value, err = err} end
-      return answer, err
-    end)
-    for i, m in ipairs(list) do
-      if answers[i] then
-        got[#got + 1] = {rank = m.rank, value = answers[i].value}
-      else
-        lost[#lost + 1] = {rank = m.rank, err = problems[i]}
-      end
-    end
-    calls = calls - 1
-    return {got = got, lost = lost}
-  end
-
-  -- The member that has the fewest requests of clients; the one that waited longest of several.
-  local function idlest()
-    local best
-    for _, m in ipairs(members) do
-      local better <const> = not best or (m.asked or 0) < (best.asked or 0)
-        or (m.asked or 0) == (best.asked or 0) and (m.turn or 0) < (best.turn or 0)
-      if m.address and m.state == "up" and better then best = m end
-    end
-    return best
-  end
-
-  -- A request of a client: one member answers. What the method raises travels as a value.
-  local turns = 0
-  local function ask(request)
-    local m <const> = idlest()
-    if not m then return {err = errors.to_data(errors.new("T0508", "no member of the group is up"))} end
-    turns = turns + 1
-    m.asked, m.turn = (m.asked or 0) + 1, turns
-    local answer, err = core.call(m.address, {op = "run", method = request.method, arguments = request.arguments,
-      count = request.count}, request.timeout_s or TIMEOUT_S)
-    m.asked = m.asked - 1
-    if answer then return {value = answer.value} end
-    err = errors.to_data(errors.from(err))
-    err.node = err.node or m.node
-    return {err = err}
-  end
-
-  -- What came of a call and was not asked for yet goes to who waits for it.
-  local function pass_on(stream)
-    local message <const> = stream.waits
-    if not message or not stream.ready[1] and not stream.over then return end
-    stream.waits = nil
-    if not stream.ready[1] then streams[stream.id] = nil end
-    core.answer(message, table.remove(stream.ready, 1) or {over = true})
-  end
-
-  for rank, place in ipairs(a.members) do
-    members[rank] = {rank = rank, node = place.node, agent = place.agent, ends = {}}
-  end
-  ask_all(members, start)
-  if a.owner then core.monitor(a.owner) end
-
-  local over = false
-  local function finish()
-    for _, m in ipairs(members) do end_member(m) end
-    for _, w in ipairs(watchers) do core.answer(w.message, {over = true}) end
-    watchers = {}
-  end
-  local answers <const> = {
-    started = function(request)
-      local m <const> = members[request.rank]
-      if m and m.life == request.life then changed(m, "up") end
-    end,
-    call = function(request, message)
-      if calls >= CALLS_MAX or broken then
-        return nil, broken or errors.new("T0601", {message = ("%d calls of the group are pending"):format(calls)})
-      end
-      calls = calls + 1
-      if not request.stream then return service.later(message, call, request) end
-      newest_stream = newest_stream + 1
-      local stream <const> = {id = newest_stream, ready = {}, caller = message.from}
-      streams[stream.id] = stream
-      watch_caller(message.from)
-      core.fiber(function()
-        call(request, function(one)
-          if streams[stream.id] then table.insert(stream.ready, one) end -- else nobody asks for it any more
-          pass_on(stream)
-        end)
-        stream.over = true
-        pass_on(stream)
-      end)
-      return {stream = stream.id}
-    end,
-    ask = function(request, message)
-      local right <const> = opens[request.method]
-      if message.right ~= "node" and not (right and service.at_least(message.right, right)) then
-        return nil, errors.new("T0801", {message = right
-          and ("method `%s` takes the right `%s`, and this is `%s`"):format(request.method, right, message.right)
-          or ("actor `%s` opens no method `%s` to clients"):format(a.class, request.method),
-          help = right and "connect with that right" or "name it in `opens` of tide.actor"})
-      end
-      if calls >= CALLS_MAX or broken then
-        return nil, broken or errors.new("T0601", {message = ("%d calls of the group are under way"):format(calls)})
-      end
-      calls = calls + 1
-      return service.later(message, function()
-        local answer <const> = ask(request)
-        calls = calls - 1
-        return answer
-      end)
-    end,
-    publish = function(request)
-      local ok, err = core.register(request.name)
-      if not ok then return nil, err end
-      if next(opens) then core.open "read" end -- each method has a right of its own
-      return {}
-    end,
-    next = function(request, message)
-      local stream <const> = streams[request.stream]
-      if not stream then return {over = true} end
-      stream.waits = message
-      pass_on(stream)
-      return service.LATER
-    end,
-    drop = function(request) streams[request.stream] = nil end,
-    changes = function(request, message)
-      watch_caller(message.from)
-      watchers[#watchers + 1] = {after = math.max(request.after or change_count, change_count - CHANGES_MAX),
-        message = message}
-      tell_watchers()
-      return service.LATER
-    end,
-    cast = function(request)
-      for _, m in ipairs(chosen(request.ranks)) do
-        if m.address then
-          core.send(m.address, {op = "run", method = request.method, arguments = request.arguments,
-            count = request.count})
-        end
-      end
-    end,
-    members = function()
-      local list = {}
-      for i, m in ipairs(members) do
-        list[i] = {rank = m.rank, node = m.node, state = m.state, life = m.life, address = m.address,
-          why = m.err and m.err.message or nil}
-      end
-      return {members = list, changes = change_count}
-    end,
-    close = function()
-      finish()
-      over = true
-    end,
-  }
-  local keeper <const> = service.new {name = "a group", rows = requests.group, answers = answers,
-    exited = function(message) over = exited(message) or over end}
-  keeper:run {turn = function() return over end}
-  finish()
-end
-
 ---- handles ---------------------------------------------------------------------------------------------------------
 
 ---@class tide.group
@@ -482,11 +175,14 @@ function group:each(method, ...)
   local left <const> = setmetatable({}, {__close = function()
     core.send(self.address, {op = "drop", stream = begun.stream})
   end})
+  local wait_s <const> = (self.timeout_s or TIMEOUT_S) + 5
+  local next_one <const> = stream.reader(function(after)
+    return core.call(self.address, {op = "next", stream = begun.stream, after = after}, wait_s)
+  end, 0)
   return function()
-    local one, err = core.call(self.address, {op = "next", stream = begun.stream},
-      (self.timeout_s or TIMEOUT_S) + 5)
-    if not one then error(errors.from(err), 2) end
-    if one.rank then return one.rank, one.value, one.err and errors.from(one.err) or nil end
+    local one, err = next_one()
+    if err then error(errors.from(err), 2) end
+    if one then return one.rank, one.value, one.err and errors.from(one.err) or nil end
   end, nil, nil, left
 end
 
@@ -500,15 +196,15 @@ function group:changes(timeout_s)
   end
   local answer <const>, problem = core.call(self.address, {op = "members"}, TIMEOUT_S)
   if not answer then error(errors.from(problem), 2) end
-  local after = answer.changes
+  local next_one <const> = stream.reader(function(after)
+    return core.call(self.address, {op = "changes", after = after}, timeout_s or 1e9)
+  end, answer.changes)
   return function()
-    local one, err = core.call(self.address, {op = "changes", after = after}, timeout_s or 1e9)
-    if not one then
-      if err.name == "ETIMEDOUT" or err.name == "EDIED" or err.name == "ENOENT" then return nil end
+    local change <const>, err = next_one()
+    if err and err.name ~= "ETIMEDOUT" and err.name ~= "EDIED" and err.name ~= "ENOENT" then
       error(errors.from(err), 2)
     end
-    after = one.number
-    return one.change
+    return change
   end
 end
 
@@ -640,12 +336,12 @@ function actors.spawn(cluster, class, arguments, o)
   local sent <const> = {}
   for k, v in pairs(cluster.context.script) do sent[k] = v end
   sent.modules = require("tide.bundle").collect()
-  local address, err = core.spawn {source = KEEPER, chunk = "@tide/run/actors.lua", role = "control", argument = {
+  local address, err = core.spawn {source = KEEPER, chunk = "@tide/run/group.lua", role = "control", argument = {
     script = sent, class = class.name, arguments = arguments, members = members, restart = restart,
     threads = o.threads or false, link = o.link or false, owner = core.self(), opens = class.opens}}
   if not address then error(errors.from(err), 3) end
   if o.publish ~= nil then
-    local ok, problem = core.call(address, {op = "publish", name = o.publish}, START_S)
+    local ok, problem = core.call(address, {op = "publish", name = o.publish}, TIMEOUT_S)
     if not ok then
       core.call(address, {op = "close"}, 5)
       error(errors.from(problem), 3)
