@@ -26,7 +26,7 @@ case("canary: divides its own part of the batch, the rest keeps what it has; pro
     w.train(h, 1)
     if h:list()[1].canary then
       assert(w.workers[1].batch == 40 and w.workers[2].batch == 40 and w.workers[3].batch + w.workers[4].batch == 80)
-      assert(h:list()[1].name == "equal" and h:report("batching").outcome == "goes on")
+      assert(h:list()[1].name == "equal" and h:report("batching").outcome == "active")
     end
     assert(w.time < began + 10, "the guard has not ended it")
   end
