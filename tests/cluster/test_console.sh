@@ -41,7 +41,7 @@ says out.txt '^"n2"$'
 run 1 attach con -e 'tables.nosuch'
 says err.txt 'T0401.*no table'
 run 1 attach con -e 'policy.list()'
-says err.txt '\[T0303\]: no run with policies' # of no node: who asked is a client
+says err.txt '\[T0303\]: no active run with policies' # of no node: who asked is a client
 run 1 move nosuch 0-3 n1 --cluster con
 says err.txt "T0401.*on n[12]: no table 'nosuch'"
 says_not err.txt 'tide/[a-z]+\.lua'
