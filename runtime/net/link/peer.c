@@ -2,10 +2,11 @@
  * Peers: the way from a node id to its link, and admission.
  *
  * Credit. Per peer and lane a window of bytes; `outstanding` counts what was admitted (or, prepaid,
- * sent) and not yet consumed by the actor over there. A message larger than the window passes when
- * nothing is outstanding. Whoever finds no room and has a fiber leaves it in `waiters`; the check
- * is repeated under the lock before it does, and credit is added before the lock is taken to wake,
- * so a wake-up cannot fall between the two.
+ * sent) and not yet consumed by the actor over there. A message of any size passes when a sixteenth
+ * of the window or less is outstanding: a link of long latency always carries leases and other small
+ * prepaid messages, and nothing may wait for a moment without them. A caller that finds no room and
+ * has a fiber leaves it in `waiters`; the check is repeated under the lock before it does, and credit
+ * is added before the lock is taken to wake, so a wake-up cannot fall between the two.
  */
 #include "net/inside.h"
 
@@ -87,7 +88,7 @@ void tide__peers_release(struct tide_net *net) {
 static bool reserve(struct tide_peer *peer, unsigned lane, size_t bytes, size_t window) {
     uint_fast64_t held = atomic_load_explicit(&peer->outstanding[lane], memory_order_relaxed);
     do {
-        if (held != 0 && (held + bytes > window || TIDE_BUGGIFY(credit_short))) {
+        if (held > window / 16 && (held + bytes > window || TIDE_BUGGIFY(credit_short))) {
             return false;
         }
     } while (!atomic_compare_exchange_weak_explicit(&peer->outstanding[lane], &held, held + bytes, memory_order_relaxed,

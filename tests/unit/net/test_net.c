@@ -1,5 +1,6 @@
 /* The net room as nodes see it: joining, messages, credit, ends; on both ports. */
 #include "net_echo.h"
+#include "net/inside.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -190,6 +191,24 @@ static void credit_stops_a_fast_sender_at_the_window(void **state) {
         tide_net_links(w.nodes[1].net, &info, 1);
     } while (info.credit_used[TIDE_LANE_CONTROL] != 0 && world_now(&w) < until);
     assert_int_equal(info.credit_used[TIDE_LANE_CONTROL], 0);
+    world_close(&w);
+}
+
+/* Leases, ten a second, are always in flight where the round trip is long. */
+static void small_messages_in_flight_do_not_hold_back_one_of_a_window(void **state) {
+    struct world w;
+    world_open(&w, is_simulated(state), 6);
+    assert_non_null(world_add(&w, "c0"));
+    assert_non_null(world_add(&w, "n2"));
+    struct tide_peer *peer = tide__peer(w.nodes[1].net, 1);
+    const size_t window = tide_limit(net_window_store_bytes);
+    tide__peer_charge(peer, TIDE_LANE_STORE, 1000);
+    assert_int_equal(tide__peer_admit(peer, TIDE_LANE_STORE, window, 0, NULL), 0);
+    assert_int_equal(tide__peer_admit(peer, TIDE_LANE_STORE, 1000, 0, NULL), TIDE_EBUSY);
+    tide__peer_credit(peer, TIDE_LANE_STORE, window);
+    tide__peer_charge(peer, TIDE_LANE_STORE, window / 16);
+    assert_int_equal(tide__peer_admit(peer, TIDE_LANE_STORE, window, 0, NULL), TIDE_EBUSY);
+    tide__peer_credit(peer, TIDE_LANE_STORE, window / 16 + 1000);
     world_close(&w);
 }
 
@@ -536,6 +555,7 @@ int main(void) {
         BOTH(large_messages_pass_both_ways_and_nobody_is_suspected),
         BOTH(a_message_over_the_limit_is_refused_at_its_origin),
         BOTH(credit_stops_a_fast_sender_at_the_window),
+        BOTH(small_messages_in_flight_do_not_hold_back_one_of_a_window),
         BOTH(who_waits_for_credit_when_its_own_node_has_left_is_told),
         BOTH(a_node_that_leaves_is_left_everywhere),
         BOTH(leaving_waits_for_evacuation),
