@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 static bool is_time(unsigned limit) {
-    return tide__limits[limit].unit >= TIDE_LIMIT_TIME;
+    return tide__limits[limit].unit == TIDE_LIMIT_TIME;
 }
 
 static void push_value(lua_State *L, unsigned limit, uint64_t value) {
@@ -44,7 +44,7 @@ static int core_limit_set(lua_State *L) {
 
 /* core.limits() -> {{name=, unit=, default=, least=, most=, value=, breaks=}, ...} */
 static int core_limits(lua_State *L) {
-    static const char *const units[] = {"count", "bytes", "time", "time"};
+    static const char *const units[] = {"count", "bytes", "time"};
     lua_createtable(L, TIDE_LIMITS, 0);
     for (unsigned i = 0; i < TIDE_LIMITS; i++) {
         const struct tide_limit *l = &tide__limits[i];

@@ -5,11 +5,11 @@
 #define COUNT TIDE_LIMIT_COUNT
 #define BYTES TIDE_LIMIT_BYTES
 #define TIME TIDE_LIMIT_TIME
-#define DEADLINE TIDE_LIMIT_DEADLINE
 #define MS (TIDE_SECOND / 1000)
 
 const struct tide_limit tide__limits[TIDE_LIMITS] = {
-#define LIMIT(name, unit, initial, least, most, breaks) {#name, unit, initial, least, most, breaks},
+#define LIMIT(name, unit, initial, least, most, breaks) {#name, unit, false, initial, least, most, breaks},
+#define BOUND(name, unit, initial, least, most, breaks) {#name, unit, true, initial, least, most, breaks},
 #include "base/limits.def"
 #undef LIMIT
 };
@@ -47,8 +47,8 @@ int tide__limit_set(unsigned limit, uint64_t value) {
 uint64_t tide__limit_draw(unsigned limit, uint64_t seed, double share) {
     const struct tide_limit *l = &tide__limits[limit];
     struct tide_random random;
-    if (l->unit == TIDE_LIMIT_DEADLINE) { /* with windows of 1 operations take minutes, rightly */
-        return share > 0 ? l->most : l->initial;
+    if (l->bound) { /* with windows of 1 operations take minutes, rightly */
+        return share > 0 && l->unit == TIDE_LIMIT_TIME ? l->most : l->initial;
     }
     tide_random_seed(&random, tide_hash(l->name, strlen(l->name), tide_mix64(seed ^ 0x117175)));
     if (tide_random_uniform(&random) >= share) {
@@ -56,7 +56,7 @@ uint64_t tide__limit_draw(unsigned limit, uint64_t seed, double share) {
     }
     /* Logarithmically even; within the first tenth of that way in half of the draws. */
     const double way = tide_random_uniform(&random) * (tide_random_uniform(&random) < 0.5 ? 0.1 : 1);
-    const double span = log((double)(l->most - l->least) + 1);
-    const uint64_t above = (uint64_t)(exp(way * span)) - 1;
-    return above > l->most - l->least ? l->most : l->least + above;
+    const double first = log((double)l->least + 1), last = log((double)l->most + 1);
+    const uint64_t value = (uint64_t)exp(first + way * (last - first)) - 1;
+    return value < l->least ? l->least : value > l->most ? l->most : value;
 }

@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 
-enum tide_limit_unit { TIDE_LIMIT_COUNT, TIDE_LIMIT_BYTES, TIDE_LIMIT_TIME, TIDE_LIMIT_DEADLINE };
+enum tide_limit_unit { TIDE_LIMIT_COUNT, TIDE_LIMIT_BYTES, TIDE_LIMIT_TIME };
 enum tide_limit_index {
 #define LIMIT(name, unit, initial, least, most, breaks) TIDE_LIMIT_##name,
 #include "base/limits.def"
@@ -19,6 +19,7 @@ enum tide_limit_index {
 struct tide_limit {
     const char *name;
     enum tide_limit_unit unit;
+    bool bound; /* its end is an error: the simulator draws none that is smaller */
     uint64_t initial, least, most;
     const char *breaks; /* sentences: what it bounds, and what a wrong value costs */
 };
@@ -31,7 +32,8 @@ unsigned tide__limit_find(const char *name);
 /* EINVAL: the value is not between least and most. */
 int tide__limit_set(unsigned limit, uint64_t value);
 /* The value that `seed` draws: with probability `share` between least and most, and half of these draws near the least;
- * else the default. A deadline is the longest then. No draw depends on which other limits there are. */
+ * else the default. A bound is not drawn; one of time is the longest then. No draw depends on which other limits there
+ * are. */
 uint64_t tide__limit_draw(unsigned limit, uint64_t seed, double share);
 
 #endif

@@ -15,16 +15,14 @@
  * place by a rename, between two entries. DIRECTORY/lock is held as long as the process lives.
  */
 #include "actor/actor.h"
+#include "base/limits.h"
 #include "control/control.h"
 #include "control/records.h"
 #include "port/port.h"
 
 #include <string.h>
 
-enum {
-    VERSION = 1,
-    GROWTH_BYTES = 256 << 10, /* beyond four times the state */
-};
+enum { VERSION = 1 };
 
 static const char magic[8] = "tidejnl";
 
@@ -166,7 +164,8 @@ static void entry_written(struct tide_task *task) {
     const int code =
         j->code != 0 ? tide_fail(j->code, "%s", j->reason) : tide_control_apply(&j->base.state, w->data, w->size);
     j->broken = j->broken || (code != 0 && !TIDE_MUTANT(journal_goes_on_broken));
-    const bool grown = code == 0 && j->file && j->size > 4 * j->base.state.bytes + GROWTH_BYTES;
+    const bool grown =
+        code == 0 && j->file && j->size > 4 * j->base.state.bytes + tide_limit(control_journal_growth_bytes);
     entry_done(j, code);
     while (j->broken && j->queue) {
         entry_done(j, tide_fail(TIDE_ECLOSED, "the journal could not be written before"));

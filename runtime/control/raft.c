@@ -18,6 +18,7 @@
  * step in the order of the calls, and the completion of each is queued when its step has ended.
  */
 #include "control/raft.h"
+#include "base/limits.h"
 #include "actor/actor.h"
 #include "control/control.h"
 #include "control/raft_log.h"
@@ -26,13 +27,6 @@
 #include <string.h>
 
 #define MILLISECOND UINT64_C(1000000)
-
-enum {
-    HEARTBEAT_MS = 50,
-    ELECTION_MS = 300, /* drawn between this and twice this */
-    SNAPSHOT_ENTRIES = 64,
-    SNAPSHOT_TRAILING = 32,
-};
 
 enum completed { SENT, APPENDED, SNAPSHOT_STORED, SNAPSHOT_LOADED };
 
@@ -308,7 +302,7 @@ static int io_load(struct raft_io *io, raft_term *term, raft_id *voted_for, stru
 
 static int io_start(struct raft_io *io, unsigned msecs, raft_io_tick_cb tick, raft_io_recv_cb recv) {
     struct holder *p = of_io(io);
-    (void)msecs; /* HEARTBEAT_MS: it was told */
+    (void)msecs; /* control_heartbeat: it was told */
     p->tick = tick;
     p->recv = recv;
     return 0;
@@ -365,7 +359,7 @@ static int io_send(struct raft_io *io, struct raft_io_send *request, const struc
         tide__raft_write(&w, message, offset);
         sent = w.error == 0 && p->host.send(p->host.arg, (uint16_t)message->server_id, w.data, w.size);
         tide_writer_release(&w);
-        offset += TIDE__RAFT_MESSAGE_BYTES;
+        offset += tide_limit(control_message_bytes);
     } while (sent && offset < size);
     request->cb = cb;
     if (!cb) { /* it does not want to know */
@@ -484,7 +478,7 @@ static void look(struct holder *p) {
 static uint64_t turn(struct tide_control *control, uint64_t now) {
     struct holder *p = (struct holder *)control;
     if (now >= p->tick_at) {
-        p->tick_at = now + HEARTBEAT_MS * MILLISECOND;
+        p->tick_at = now + tide_limit(control_heartbeat);
         p->tick(&p->io);
     }
     look(p);
@@ -780,10 +774,10 @@ static int start(struct holder *p, const struct tide_control_state *state) {
         return status;
     }
     p->raft.data = p;
-    raft_set_election_timeout(&p->raft, ELECTION_MS);
-    raft_set_heartbeat_timeout(&p->raft, HEARTBEAT_MS);
-    raft_set_snapshot_threshold(&p->raft, SNAPSHOT_ENTRIES);
-    raft_set_snapshot_trailing(&p->raft, SNAPSHOT_TRAILING);
+    raft_set_election_timeout(&p->raft, (unsigned)(tide_limit(control_election) / MILLISECOND));
+    raft_set_heartbeat_timeout(&p->raft, (unsigned)(tide_limit(control_heartbeat) / MILLISECOND));
+    raft_set_snapshot_threshold(&p->raft, (unsigned)tide_limit(control_snapshot_entries));
+    raft_set_snapshot_trailing(&p->raft, (unsigned)tide_limit(control_snapshot_trailing));
     raft_set_pre_vote(&p->raft, true);
     return raft_start(&p->raft);
 }

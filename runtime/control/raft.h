@@ -12,7 +12,6 @@
 #include <raft.h>
 
 enum {
-    TIDE__RAFT_MESSAGE_BYTES = 4 << 20, /* of entries, or of a part of a snapshot */
     TIDE__RAFT_SERVERS_MAX = 64,
 };
 

@@ -3,6 +3,7 @@
  * anything is handed to the library, which trusts its callers.
  */
 #include "control/control.h"
+#include "base/limits.h"
 #include "control/raft.h"
 
 #include <string.h>
@@ -101,7 +102,7 @@ static void numbers_of(const struct raft_message *m, uint64_t n[NUMBERS], uint64
 static void write_entries(struct tide_writer *w, const struct raft_append_entries *a) {
     size_t bytes = 0, count = 0;
     while (count < a->n_entries &&
-           (count == 0 || bytes + ENTRY_BYTES + a->entries[count].buf.len <= TIDE__RAFT_MESSAGE_BYTES)) {
+           (count == 0 || bytes + ENTRY_BYTES + a->entries[count].buf.len <= tide_limit(control_message_bytes))) {
         bytes += ENTRY_BYTES + a->entries[count++].buf.len;
     }
     tide_write_typed_head(w, TIDE_U8, bytes);
@@ -139,7 +140,7 @@ void tide__raft_write(struct tide_writer *w, const struct raft_message *m, uint6
     } else if (snapshot) {
         size_t left = m->install_snapshot.data.len - (size_t)offset;
         tide_write_typed(w, TIDE_U8, (const uint8_t *)m->install_snapshot.data.base + offset,
-                         left < TIDE__RAFT_MESSAGE_BYTES ? left : TIDE__RAFT_MESSAGE_BYTES);
+                         left < tide_limit(control_message_bytes) ? left : tide_limit(control_message_bytes));
     } else {
         tide_write_typed(w, TIDE_U8, NULL, 0);
     }

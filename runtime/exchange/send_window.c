@@ -2,7 +2,7 @@
 #include "exchange/send_window.h"
 
 static size_t wanted(const struct tide__send_window *w) {
-    const double ahead_ns = TIDE__WINDOW_NS + 1.25 * (double)w->delay_ns;
+    const double ahead_ns = (double)tide_limit(exchange_window) + 1.25 * (double)w->delay_ns;
     const double bytes = (double)tide_peak_rate(&w->peak) * 1e-9 * ahead_ns;
     return bytes < 1e15 ? (size_t)bytes : (size_t)1e15;
 }
@@ -25,6 +25,7 @@ size_t tide__send_window_look(struct tide__send_window *w, uint64_t now, uint64_
     w->consumed = consumed;
     w->bytes = wanted(w);
     w->bytes = w->bytes < most && !TIDE_MUTANT(exchange_all_leaves) ? w->bytes : most;
-    w->bytes = w->bytes > TIDE__WINDOW_LEAST ? w->bytes : TIDE__WINDOW_LEAST;
+    const uint64_t least = tide_limit(exchange_window_least_bytes);
+    w->bytes = w->bytes > least ? w->bytes : least;
     return w->bytes;
 }

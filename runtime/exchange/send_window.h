@@ -2,7 +2,7 @@
  * How many bytes may be under way to another worker. What is under way cannot be overtaken, so it
  * is to be little; too little leaves the link idle. The window is what the link carries in a short
  * time and in the time that the way takes anyhow:
- *   rate x (TIDE__WINDOW_NS + 5/4 delay)
+ *   rate x (exchange_window + 5/4 delay)
  * The rate is the highest of the last spans in which something was under way, by what the receiver
  * has acknowledged. The delay is the least window / rate that was seen: where the window is what
  * limits the rate that is the round trip, and the window grows, for it comes to hold more than a
@@ -13,13 +13,8 @@
 #ifndef TIDE_EXCHANGE_SEND_WINDOW_H
 #define TIDE_EXCHANGE_SEND_WINDOW_H
 
-#include "base/base.h"
+#include "base/limits.h"
 #include "base/peak_rate.h"
-
-enum {
-    TIDE__WINDOW_NS = 5000000,      /* what is urgent waits so long behind what has left */
-    TIDE__WINDOW_LEAST = 128 << 10, /* several messages, which receivers acknowledge by 16 KiB */
-};
 
 struct tide__send_window {
     size_t bytes;                 /* as it was last; 0: never looked */

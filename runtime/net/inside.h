@@ -28,6 +28,7 @@
 #define TIDE_NET_INSIDE_H
 
 #include "net/members/detector.h"
+#include "base/limits.h"
 #include "net/link/hello.h"
 #include "control/raft_log.h"
 #include "net/link/decoder.h"
@@ -52,18 +53,10 @@ enum {
 #define BEAT_INTERVAL (100 * TIDE_MILLISECOND)
 #define RING_INTERVAL (500 * TIDE_MILLISECOND) /* of beats between neighbours of a ring */
 #define HUB_INTERVAL (1 * TIDE_SECOND)         /* of those with its controller */
-#define HANDSHAKE_TIMEOUT (5 * TIDE_SECOND)
-#define DRAIN_TIMEOUT (1 * TIDE_SECOND) /* a link that closes in order has this long to write what it holds */
-#define ALIVE_WITHIN (1 * TIDE_SECOND)  /* who was heard so lately has not lost its session */
-#define REDIAL_TIMEOUT (300 * TIDE_MILLISECOND)
+#define ALIVE_WITHIN (1 * TIDE_SECOND)         /* who was heard so lately has not lost its session */
 #define JOIN_PATIENCE                                                                                                  \
     (9 * TIDE_SECOND) /* a joiner, or a client that lost it, looks for a controller so long, and                       \
                          knows why not before whoever waits for it gives up (node.c) */
-#define JOIN_RETRY (100 * TIDE_MILLISECOND)
-#define WAITING_TIMEOUT (3 * TIDE_SECOND)             /* messages to a peer that is being dialled */
-#define REPORT_PATIENCE (2 * TIDE_SECOND)             /* one reporter alone: its subject is evicted after this */
-#define CONTROLLER_PATIENCE (3500 * TIDE_MILLISECOND) /* a silent controller, once it is suspected */
-#define CLIENT_PATIENCE (1500 * TIDE_MILLISECOND)     /* and a silent client, or its member, this much */
 
 /* ---- peers (peer.c) ---- */
 

@@ -132,11 +132,11 @@ static void begin_join(struct tide_net *net) {
  * are several. */
 void tide__join_failed(struct tide_net *net, bool passing, int code, const char *reason) {
     const uint64_t now = tide__net_now(net);
-    if (!passing || net->finished || now + JOIN_RETRY >= net->join_until) {
+    if (!passing || net->finished || now + tide_limit(net_join_retry) >= net->join_until) {
         tide__net_become(net, TIDE_MEMBER_DEAD, code, reason);
         return;
     }
-    net->join_again = now + JOIN_RETRY;
+    net->join_again = now + tide_limit(net_join_retry);
     tide__net_wake(net);
 }
 

@@ -178,7 +178,7 @@ local function read_limits()
   local list, values = {}, {}
   local file <close> = assert(io.open "runtime/base/limits.def")
   for name, unit, initial, least, most, breaks in file:read "a":gmatch
-    '\nLIMIT%(([%w_]+), (%u+), ([^,]+), ([^,]+), ([^,]+),%s*(".-")%)%f[\n]' do
+    '\n[LB][IO][MU][IN][TD]%(([%w_]+), (%u+), ([^,]+), ([^,]+), ([^,]+),%s*(".-")%)%f[\n]' do
     local limit <const> = {name = name, breaks = breaks:gsub('"%s*"', ""):sub(2, -2),
                            unit = ({COUNT = "count", BYTES = "bytes"})[unit] or "time"}
     for field, text in pairs {default = initial, least = least, most = most} do

@@ -117,7 +117,7 @@ static void check_bounds(struct world *w, struct node *node) {
                        s->outbox.ring_frames, s->outbox.ring_bytes, s->peer->id);
         }
     }
-    if (store->parked_bytes > TIDE__PARKED_BYTES_MAX) {
+    if (store->parked_bytes > tide_limit(store_parked_bytes)) {
         swarm_fail(w, "memory", "%s has parked %llu bytes", node->name,
                    (unsigned long long)store->parked_bytes);
     }

@@ -14,7 +14,6 @@
 #include <string.h>
 
 enum { LOGS_PER_SECOND = 8, BATCH_BYTES = TIDE_OUTBOX_UNIT / 4 * 3 };
-#define DIAL_TIMEOUT (3 * TIDE_SECOND)
 
 static const struct tide_stream_events stream_events;
 
@@ -171,7 +170,7 @@ void tide__link_accepted(void *arg, struct tide_stream *stream) {
         }
         return; /* what nobody takes the port closes */
     }
-    struct tide_link *link = link_create(net, LINK_ACCEPTED, LINK_GREETING, HANDSHAKE_TIMEOUT);
+    struct tide_link *link = link_create(net, LINK_ACCEPTED, LINK_GREETING, tide_limit(net_handshake_timeout));
     if (!link) {
         return;
     }
@@ -189,7 +188,8 @@ int tide__link_dial(struct tide_net *net, const char *endpoint, enum link_purpos
                          endpoint);
     }
     bool again = peer && peer->session;
-    struct tide_link *link = link_create(net, purpose, LINK_DIALLING, again ? REDIAL_TIMEOUT : DIAL_TIMEOUT);
+    struct tide_link *link =
+        link_create(net, purpose, LINK_DIALLING, again ? tide_limit(net_redial_timeout) : tide_limit(net_dial_timeout));
     if (!link) {
         return TIDE_ENOMEM;
     }
@@ -225,7 +225,7 @@ void tide__link_drain(struct tide_link *link) {
         }
         link->state = LINK_DRAINING;
         tide__link_touch(link);
-        set_deadline(link, tide__net_now(link->net) + DRAIN_TIMEOUT);
+        set_deadline(link, tide__net_now(link->net) + tide_limit(net_drain_timeout));
         tide__net_wake(link->net);
     }
 }
@@ -537,7 +537,7 @@ static void connected(void *arg, struct tide_stream *stream) {
         return;
     }
     link->state = LINK_GREETING;
-    set_deadline(link, tide__net_now(link->net) + HANDSHAKE_TIMEOUT);
+    set_deadline(link, tide__net_now(link->net) + tide_limit(net_handshake_timeout));
     tide__handshake_begin(link);
     flush(link);
 }

@@ -238,7 +238,7 @@ static uint16_t verdict(struct tide_net *net, const struct report *r, uint64_t n
     if (seen || (against >= 2 && !refuted) || TIDE_MUTANT(one_observer)) {
         return r->subject;
     }
-    if (now - r->since < REPORT_PATIENCE) {
+    if (now - r->since < tide_limit(net_report_patience)) {
         return 0;
     }
     unsigned counter = reports_against(net, r->reporter);
@@ -262,7 +262,7 @@ static void look_for_absent(struct tide_net *net, uint64_t now) {
         bool here = known->member.id == tide__net_id(net) || (peer && (peer->session || peer->lost));
         if (here || !living(net, known->member.id)) {
             known->since = now;
-        } else if (now - known->since >= WAITING_TIMEOUT) {
+        } else if (now - known->since >= tide_limit(net_waiting_timeout)) {
             want_gone(known, "the controller cannot reach it");
             drop_reports(net, known->member.id);
         }

@@ -603,7 +603,7 @@ void tide__members_silent(struct tide_session *s, uint64_t now) {
     struct tide_peer *peer = s->peer;
     bool controller = peer->id == tide_net_controller(net);
     if ((peer->id >= CLIENT_ID_MIN || net->client) && !controller) {
-        if (now - s->suspect_since >= CLIENT_PATIENCE) {
+        if (now - s->suspect_since >= tide_limit(net_client_patience)) {
             tide__session_end(s, "silent");
         }
         return;
@@ -615,7 +615,7 @@ void tide__members_silent(struct tide_session *s, uint64_t now) {
     }
     snprintf(text, sizeof text, "no heartbeat for %.1f s%s", (double)(now - s->detector.last) / 1e9, process);
     if (controller) {
-        if (now - s->suspect_since >= CONTROLLER_PATIENCE) {
+        if (now - s->suspect_since >= tide_limit(net_controller_patience)) {
             tide__succession_silent(s, text);
         }
     } else if (is_confirmed(s, now)) {
@@ -668,7 +668,7 @@ static void attend(struct tide_net *net, uint64_t now) {
             (!net->client || peer->waiting || tide__succession_seeks(net))) {
             dial_member(net, peer, m->endpoint, absent, now);
         }
-        if (peer->waiting && now - peer->waiting_since >= WAITING_TIMEOUT) {
+        if (peer->waiting && now - peer->waiting_since >= tide_limit(net_waiting_timeout)) {
             char text[120];
             snprintf(text, sizeof text, "no connection to node %s within 3 s", m->name);
             tide__peer_fail_waiting(net, peer, TIDE_EUNREACHABLE, text);
@@ -681,7 +681,7 @@ void tide__members_tick(struct tide_net *net, uint64_t now) {
     if (net->attend) {
         attend(net, now);
     }
-    if (net->early && now - net->early_since >= WAITING_TIMEOUT) {
+    if (net->early && now - net->early_since >= tide_limit(net_waiting_timeout)) {
         tide__peers_fail_early(net, TIDE_EUNREACHABLE, "no view named the node within 3 s");
     }
     tide__succession_tick(net, now);

@@ -13,8 +13,6 @@
 #include <math.h>
 
 enum {
-    BATCH_KEYS = 1024,
-    BATCH_BYTES = 1 << 20,
     LOOK_NS = 200000,
     REST = 4,                 /* after a round, in times the work in it: rounds leave most of the links to others */
     REST_MAX_NS = 1000000000, /* a round that was long waited for a node that stood still */
@@ -34,8 +32,9 @@ struct batch {
 
 static int batch_init(struct batch *b, struct tide__hot_table *s) {
     const size_t row = s->shape.floats * sizeof *b->rows;
-    const size_t most = BATCH_BYTES / row;
-    *b = (struct batch){.s = s, .most = most < 1 ? 1 : most > BATCH_KEYS ? BATCH_KEYS : most};
+    const size_t most = tide_limit(store_copy_batch_bytes) / row;
+    const size_t keys = tide_limit(store_copy_batch_keys);
+    *b = (struct batch){.s = s, .most = most < 1 ? 1 : most > keys ? keys : most};
     b->keys = tide_alloc(b->most * sizeof *b->keys);
     b->since = tide_alloc(b->most * sizeof *b->since);
     b->newer = tide_alloc(b->most * sizeof *b->newer);

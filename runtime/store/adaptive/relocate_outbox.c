@@ -3,7 +3,7 @@
 #include "store/adaptive/zero_copy.h"
 #include "store/adaptive/owner.h"
 
-enum { XFER_BYTES = 1 << 20, KEYS_MAX = 1 << 17 };
+enum { KEYS_MAX = 1 << 17 };
 
 static void message_free(struct tide__outbox_message *p) {
     tide_free(p->keys);
@@ -126,7 +126,7 @@ static bool grow(struct tide__outbox_message *p) {
 static bool add_row(struct tide_table *table, struct tide__outbox_message *p, const float *row) {
     const size_t bytes = table->row_floats * sizeof *row;
     if (!p->rows) {
-        size_t most = XFER_BYTES / bytes + 1, hint = table->outbox->hint;
+        size_t most = tide_limit(store_relocation_bytes) / bytes + 1, hint = table->outbox->hint;
         p->row_capacity = hint == 0 ? 16 : hint < most ? hint : most;
         p->rows = tide_blob_create((p->row_capacity + 1) * bytes); /* a last second version fits */
     }

@@ -16,7 +16,7 @@
 
 #include <stdlib.h>
 
-enum { CHUNK_BYTES = 4 << 20, ATTEMPTS = 5, WHOLE_KEYS = 1 << 24 };
+enum { ATTEMPTS = 5, WHOLE_KEYS = 1 << 24 };
 
 static const char *const rule_names[] = {"add", "assign", "sgd", "adagrad", "adam", "momentum", "nesterov"};
 
@@ -41,7 +41,7 @@ size_t tide__parts_of(const struct tide_table *table, struct tide__part parts[TI
 }
 
 static size_t chunk_rows(const struct tide_table *table) {
-    return CHUNK_BYTES / (table->row_floats * sizeof(float)) + 1;
+    return tide_limit(store_checkpoint_chunk_bytes) / (table->row_floats * sizeof(float)) + 1;
 }
 
 /* ---- which keys there are ---- */

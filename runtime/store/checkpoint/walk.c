@@ -1,10 +1,10 @@
 /*
  * See walk.h. The walker goes slot by slot; under a word's lock it copies one row into columns in
  * memory, and writes them as one safetensors file whenever they are full. So a worker waits for one
- * row's copy at most (in a hashed table: for BATCH_ROWS of them, when it makes or looks up a key in
+ * row's copy at most (in a hashed table: for store_checkpoint_batch_rows of them, when it makes or looks up a key in
  * that slot). Rows that were kept aside follow after all slots.
  *
- * The workers' processors are lent: after at most STRETCH_BYTES that it copied or wrote, some 0.3
+ * The workers' processors are lent: after at most store_checkpoint_stretch_bytes that it copied or wrote, some 0.3
  * ms, the walker sleeps a millisecond. A thread that sleeps often is let on as soon as it wakes, so
  * it is hardly ever stopped while it holds a lock, and it never takes a scheduler's time slice.
  */
@@ -18,11 +18,8 @@ enum {
     FILE_BYTES = 32 << 20,
     ROWS_FIRST = 256,
     WAIT_NS = 1000000,
-    STRETCH_BYTES = 512 << 10,
     WORD_BYTES = 64, /* to lock and look at a word takes as long as to copy so much */
     PAUSE_NS = 1000000,
-    BATCH_ROWS = 64,
-    BATCH_WORDS = 1024
 };
 
 struct tide__columns {
@@ -76,7 +73,7 @@ static void columns_add(struct tide__columns *c, uint64_t key, const float *row)
 
 static void pace(struct tide__walk *walk, size_t bytes) {
     walk->unpaused += bytes;
-    if (walk->unpaused >= STRETCH_BYTES) {
+    if (walk->unpaused >= tide_limit(store_checkpoint_stretch_bytes)) {
         walk->unpaused = 0;
         (void)tide_sleep(PAUSE_NS);
     }
@@ -132,8 +129,10 @@ static int write_head(struct tide__columns *c, struct tide__blocks *b, const voi
 }
 
 static void write_column(struct tide__walk *walk, struct tide__blocks *b, const uint8_t *data, uint64_t size) {
-    for (uint64_t at = 0; at < size && !b->error; at += STRETCH_BYTES) {
-        const size_t now = size - at < STRETCH_BYTES ? (size_t)(size - at) : STRETCH_BYTES;
+    for (uint64_t at = 0; at < size && !b->error; at += tide_limit(store_checkpoint_stretch_bytes)) {
+        const size_t now = size - at < tide_limit(store_checkpoint_stretch_bytes)
+                               ? (size_t)(size - at)
+                               : tide_limit(store_checkpoint_stretch_bytes);
         tide__blocks_write(b, data + at, now);
         if (!b->error) { /* else its text is to be told, not that of a sleep */
             pace(walk, now);
@@ -279,8 +278,8 @@ static void walk_hashed(struct tide__walk *walk, struct tide__columns *c, uint32
             at = 0;
             capacity = hash->capacity;
         }
-        while (hash && at < capacity && words < BATCH_WORDS && copied < BATCH_ROWS &&
-               !(room && c->count == c->capacity)) {
+        while (hash && at < capacity && words < tide_limit(store_checkpoint_batch_words) &&
+               copied < tide_limit(store_checkpoint_batch_rows) && !(room && c->count == c->capacity)) {
             atomic_uint_fast64_t *word = &hash->entries[at].word;
             uint64_t old;
             words++;

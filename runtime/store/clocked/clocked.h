@@ -32,7 +32,6 @@
 #include "store/clocked/pacer.h"
 
 enum {
-    TIDE__CHUNK_BYTES = 128 << 10,
     TIDE__BOUNDS = 8, /* changes of a bound that are remembered */
 };
 
@@ -257,7 +256,7 @@ static inline bool tide__is_eager(const struct tide__clocked *c) {
 }
 /* Of one message. */
 static inline size_t tide__chunk_rows(const struct tide__clocked *c) {
-    return TIDE__CHUNK_BYTES / (c->shape.floats * sizeof(float) + sizeof(uint64_t)) + 1;
+    return tide_limit(store_clock_chunk_bytes) / (c->shape.floats * sizeof(float) + sizeof(uint64_t)) + 1;
 }
 /* Pulls wait for clocks. */
 static inline bool tide__has_clock_bound(const struct tide__clocked *c) {

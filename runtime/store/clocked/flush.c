@@ -396,7 +396,7 @@ void tide__clock_changed(void *arg, uint32_t clock) {
     if (TIDE_MUTANT(tick_before_deltas)) {
         tide__tick_send(sync, clock);
     }
-    const bool many = clock_leaves(sync, clock) > TIDE__CHUNK_BYTES || TIDE_BUGGIFY(clock_in_parts);
+    const bool many = clock_leaves(sync, clock) > tide_limit(store_clock_chunk_bytes) || TIDE_BUGGIFY(clock_in_parts);
     if (!many || clock == TIDE_NO_CLOCK || !worker || slack_of(worker) == 0) {
         rest_leaves(sync);
     }

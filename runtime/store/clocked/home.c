@@ -251,7 +251,7 @@ void tide__home_read(struct tide__clocked *c, uint64_t key, float *row) {
 int tide__hold(struct tide__clocked *c, uint16_t from, const void *body, size_t size) {
     struct tide_store *store = c->table->store;
     struct tide__held *held =
-        store->parked_bytes + size > TIDE__PARKED_BYTES_MAX ? NULL : tide_alloc(sizeof *held + size);
+        store->parked_bytes + size > tide_limit(store_parked_bytes) ? NULL : tide_alloc(sizeof *held + size);
     if (!held) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
                  "updates of table '%s' are lost: too many wait for slots on the move", c->table->name);

@@ -21,8 +21,9 @@ static void trace_write(const struct tide__clocked *c, struct tide_writer *w, ui
 
 void tide__vap_trace_send(struct tide__clocked *c, uint16_t to, uint16_t origin, uint64_t number, const uint64_t *keys,
                           size_t count) {
+    const size_t most = tide_limit(store_clock_chunk_bytes) / sizeof *keys + 1;
     for (size_t at = 0, part; at < count; at += part) {
-        part = count - at < TIDE__CHUNK_BYTES / sizeof *keys ? count - at : TIDE__CHUNK_BYTES / sizeof *keys;
+        part = count - at < most ? count - at : most;
         struct tide_writer w;
         trace_write(c, &w, origin, number, keys + at, part);
         atomic_fetch_add_explicit(&c->vap->confirm_bytes, w.size, memory_order_relaxed);

@@ -24,9 +24,7 @@
 enum {
     TIDE__TABLES_MAX = 1024, /* places; an id is place | life << TIDE__PLACE_BITS */
     TIDE__PLACE_BITS = 10,
-    TIDE__WIDTH_MAX = 1 << 19,     /* floats; a row with adam's state stays under a frame */
-    TIDE__MESSAGE_BYTES = 4 << 20, /* operations are cut so that neither direction exceeds this */
-    TIDE__PARKED_BYTES_MAX = 64 << 20,
+    TIDE__WIDTH_MAX = 1 << 19, /* floats; a row with adam's state stays under a frame */
     TIDE__PENDING_MAX = 1 << 20,
     TIDE__STRIPES = 16,   /* of counters */
     TIDE__NODES = 0x8000, /* ids of members that are no clients are below */

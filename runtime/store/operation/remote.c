@@ -7,7 +7,7 @@
 #include "store/core/clock.h"
 #include "store/operation/shard.h"
 
-enum { HEAD_BYTES = 96, NODES_SMALL = 64, MESSAGES_MAX = 65000, LOCALIZE_KEYS = 512, COPY_BUCKETS = 64 };
+enum { HEAD_BYTES = 96, NODES_SMALL = 64, MESSAGES_MAX = 65000, COPY_BUCKETS = 64 };
 
 /* ---- grouping ---- */
 
@@ -173,7 +173,8 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind, str
 
 static size_t keys_a_message(const struct tide__pass *pass, enum tide__kind kind) {
     const size_t floats = pass->raw ? pass->table->row_floats : pass->table->width;
-    return kind == TIDE__LOCALIZE ? LOCALIZE_KEYS : TIDE__MESSAGE_BYTES / (floats * sizeof(float) + 16) + 1;
+    return kind == TIDE__LOCALIZE ? tide_limit(store_localize_keys)
+                                  : tide_limit(store_message_bytes) / (floats * sizeof(float) + 16) + 1;
 }
 
 /* See group(), of a table that relocates: all to the own store actor, which alone knows where a key

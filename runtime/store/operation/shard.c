@@ -11,7 +11,7 @@
  */
 #include "store/operation/shard.h"
 
-enum { REPLY_BYTES_MAX = 12 << 20, RETRY_NS = 20000 };
+enum { REPLY_BYTES_MAX = 12 << 20 };
 
 /* What the walk and the answer needed; the job may be processed again after it. */
 static void job_reset(struct tide__job *job) {
@@ -330,7 +330,7 @@ struct tide__job *tide__job_detach(const struct tide__job *job, const uint32_t *
     tide_writer_init(&w, NULL, 0);
     struct tide__job *part = tide_alloc_zero(1, sizeof *part);
     if (!part || write_part(job, job->hops, indices, NULL, count, &w) ||
-        store->parked_bytes + w.size > TIDE__PARKED_BYTES_MAX) {
+        store->parked_bytes + w.size > tide_limit(store_parked_bytes)) {
         tide_free(part);
         tide_writer_release(&w);
         return NULL;
@@ -574,14 +574,14 @@ void tide__retry_later(struct tide_store *store, uint64_t delay) {
 static void stall(struct tide_store *store, struct tide__job *job) {
     *store->stalled_end = job;
     store->stalled_end = &job->next;
-    tide__retry_later(store, RETRY_NS);
+    tide__retry_later(store, tide_limit(store_retry));
 }
 
 void tide__stalled_retry(struct tide_store *store) {
     while (store->stalled) {
         struct tide__job *job = store->stalled;
         if (process(job) == TIDE_EBUSY) {
-            tide__retry_later(store, RETRY_NS);
+            tide__retry_later(store, tide_limit(store_retry));
             return;
         }
         store->stalled = job->next;

@@ -7,7 +7,7 @@
 #define SEEN_ONE (UINT64_C(1) << 32) /* of a key word: the row is listed */
 #define TIGHT_ONE_MORE ((UINT64_C(1) << 32) + 1)
 /* A part is small enough to be in the caches still when it is sent and applied. */
-enum { PART_BYTES = 96 << 10, PART_MAX = 8 << 20, FIRST_ROOM = 256 };
+enum { PART_MAX = 8 << 20, FIRST_ROOM = 256 };
 enum { IDLE_WINDOWS = 4, WAY_FORGOTTEN = 8 /* shipments until a long way is forgotten */ };
 
 /* Of those that began at this home and were at it all the time. */
@@ -455,7 +455,8 @@ static void ship_or_give_up(struct tide_table *table, const uint64_t *keys, size
  * what has changed them. */
 static void next_part(struct tide_table *table) {
     struct tide__async_replication *a = table->replicas->async;
-    const size_t most = TIDE_BUGGIFY(window_in_parts) ? 1 : PART_BYTES / row_bytes(table) + 1, first = a->shipped;
+    const size_t most = TIDE_BUGGIFY(window_in_parts) ? 1 : tide_limit(store_window_part_bytes) / row_bytes(table) + 1,
+                 first = a->shipped;
     const uint16_t copy = first_copy(table, a->slots[a->slot_at]);
     do {
         a->shipped = a->ends[a->slot_at++];

@@ -16,7 +16,7 @@
 #include "store/slots/move.h"
 #include "store/replica/replica.h"
 
-enum { PART_BYTES = 1 << 20, FIRST_PART = 1, LAST_PART = 2 };
+enum { FIRST_PART = 1, LAST_PART = 2 };
 enum { HEAD_BYTES = 4096 }; /* of a message of some hundred keys, its rows apart */
 
 static uint64_t u64_at(const uint8_t *at, size_t i) {
@@ -405,7 +405,7 @@ static int part_send(struct parts *p, bool last) {
 
 /* Rows of a part: so many bytes, and no more than the slot has. */
 static size_t part_capacity(struct tide_table *table, uint32_t slot) {
-    const size_t rows = PART_BYTES / (table->row_floats * sizeof(float));
+    const size_t rows = tide_limit(store_replica_part_bytes) / (table->row_floats * sizeof(float));
     const uint64_t held = tide__slot_places(table, slot);
     return 1 + (held < rows ? (size_t)held : rows);
 }

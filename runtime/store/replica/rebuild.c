@@ -8,7 +8,7 @@
 #include "store/replica/async_replication.h"
 #include "store/slots/move.h"
 
-enum { IN_FLIGHT_FEW = 16, IN_FLIGHT_MANY = 512, IN_FLIGHT_BYTES = 4 << 20, REPORT_EACH = 256 };
+enum { IN_FLIGHT_MANY = 512, REPORT_EACH = 256 };
 enum { WAITS, JOINS, JOINED, DROPPED };
 
 struct tide__rebuild {
@@ -87,8 +87,8 @@ static int join(struct tide_table *table, const struct tide__rebuild *order, uin
 static uint32_t in_flight_max(const struct tide_table *table) {
     const uint64_t rows = tide__slab_used(&table->slab);
     const uint64_t bytes = rows * table->row_floats * sizeof(float) / TIDE_SLOT_COUNT + 1;
-    const uint64_t most = IN_FLIGHT_BYTES / bytes;
-    return most < IN_FLIGHT_FEW ? IN_FLIGHT_FEW : most > IN_FLIGHT_MANY ? IN_FLIGHT_MANY : (uint32_t)most;
+    const uint64_t most = tide_limit(store_rebuild_bytes) / bytes, few = tide_limit(store_rebuild_slots_least);
+    return (uint32_t)(most < few ? few : most > IN_FLIGHT_MANY ? IN_FLIGHT_MANY : most);
 }
 
 /* For want of memory; it goes on with a later beat. */

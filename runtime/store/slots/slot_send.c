@@ -12,13 +12,6 @@
  */
 #include "store/slots/move.h"
 
-enum {
-    IN_FLIGHT_MAX = 256, /* slots; mostly empty: a round trip each would make a move last minutes */
-    IN_FLIGHT_BYTES = 2 << 20,
-    ROWS_BYTES = 1 << 20,
-    TURN_BYTES = 256 << 10
-};
-
 struct slot_send { /* at the old home */
     struct slot_send *next;
     struct tide_table *table;
@@ -51,7 +44,8 @@ void tide__slot_send_begin(struct tide_store *store, struct tide_table *table, u
         return; /* the order is older than the death: the slots stay, and are planned anew */
     }
     struct slot_send *d = tide_alloc_zero(1, sizeof *d + count * sizeof d->slots[0]);
-    const size_t row_bytes = table->row_floats * sizeof(float), capacity = ROWS_BYTES / row_bytes + 1;
+    const size_t row_bytes = table->row_floats * sizeof(float),
+                 capacity = tide_limit(store_move_message_bytes) / row_bytes + 1;
     uint64_t *keys = tide_alloc(capacity * sizeof *keys);
     float *rows = tide_alloc(capacity * row_bytes);
     uint32_t *marks = tide_alloc(capacity * sizeof *marks);
@@ -215,7 +209,8 @@ static bool settled(const struct tide_table *table, uint32_t slot) {
 /* The next slots: what goes to owners of their keys waits here from now on. */
 static void close_next(struct tide_store *store, struct slot_send *d) {
     struct tide_table *table = d->table;
-    const uint32_t most = d->count - d->at < IN_FLIGHT_MAX ? d->count : d->at + IN_FLIGHT_MAX;
+    const uint32_t ahead = (uint32_t)tide_limit(store_move_slots);
+    const uint32_t most = d->count - d->at < ahead ? d->count : d->at + ahead;
     tide__routes_begin(table);
     while (d->closed < most && settled(table, d->slots[d->closed])) {
         const uint32_t slot = d->slots[d->closed++], route = tide__route_of(table, slot);
@@ -257,8 +252,8 @@ void tide__slot_sends_advance(struct tide_store *store) {
     }
     const uint32_t first = d->at;
     d->turn_bytes = 0; /* a slot goes in one turn; between turns operations are served */
-    while (d->at < d->count && d->in_flight < IN_FLIGHT_MAX && d->turn_bytes < TURN_BYTES &&
-           d->in_flight_bytes < IN_FLIGHT_BYTES) {
+    while (d->at < d->count && d->in_flight < tide_limit(store_move_slots) &&
+           d->turn_bytes < tide_limit(store_move_turn_bytes) && d->in_flight_bytes < tide_limit(store_move_bytes)) {
         if (!settled(d->table, d->slots[d->at]) || !is_closed(store, d) || TIDE_BUGGIFY(departure_pauses) ||
             depart_next(d)) {
             break;

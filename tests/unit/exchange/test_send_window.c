@@ -66,11 +66,11 @@ static void a_window_holds_a_short_time_of_its_link(void **state) {
     (void)carry(&w, 20, 16 << 10);
     double rate = carry(&w, 2000, 16 << 10);
     assert_between(0.97 * w.bytes_per_ns, rate, w.bytes_per_ns);
-    assert_between(625e3, (double)w.window.bytes, 625e3 + 2 * TIDE__WINDOW_LEAST);
+    assert_between(625e3, (double)w.window.bytes, 625e3 + 2 * (double)tide_limit(exchange_window_least_bytes));
     w.bytes_per_ns /= 10; /* the link becomes slower */
     rate = carry(&w, 2000, 16 << 10);
     assert_between(0.97 * w.bytes_per_ns, rate, w.bytes_per_ns);
-    assert_between(TIDE__WINDOW_LEAST, (double)w.window.bytes, 63e3 + 2 * TIDE__WINDOW_LEAST);
+    assert_between((double)tide_limit(exchange_window_least_bytes), (double)w.window.bytes, 63e3 + 2 * (double)tide_limit(exchange_window_least_bytes));
     w.most = 200000;
     w.bytes_per_ns *= 100;
     (void)carry(&w, 2000, 16 << 10);
@@ -82,7 +82,7 @@ static void a_slow_link_holds_little(void **state) {
     struct way w = way(2e6, 200000);
     double rate = carry(&w, 500, 16 << 10);
     assert_between(0.97 * w.bytes_per_ns, rate, w.bytes_per_ns);
-    assert_between(TIDE__WINDOW_LEAST, (double)w.window.bytes, 2 * TIDE__WINDOW_LEAST);
+    assert_between((double)tide_limit(exchange_window_least_bytes), (double)w.window.bytes, 2 * (double)tide_limit(exchange_window_least_bytes));
     rate = carry(&w, 50, 1 << 20); /* larger than the window: each alone, but for the round trip */
     assert_between(0.97 * w.bytes_per_ns, rate, w.bytes_per_ns);
 }
@@ -103,7 +103,7 @@ static void what_lies_between_two_steps_does_not_count(void **state) {
         (void)carry(&w, 48, 16 << 10); /* 6 ms of the link */
         w.now += 50000000;
     }
-    assert_between(625e3, (double)w.window.bytes, 625e3 + 2 * TIDE__WINDOW_LEAST);
+    assert_between(625e3, (double)w.window.bytes, 625e3 + 2 * (double)tide_limit(exchange_window_least_bytes));
 }
 
 /* ---- a small net, all of which could be under way ---- */
