@@ -119,6 +119,9 @@ tide.main(function()
     assert(r.loss == r.loss and (r.resyncs or 0) == 0)
     print(("report %d skipped %g of %d examples, fc1 %s"):format(r.n, r.skipped or 0, r.examples,
       r["fc1.values_std"] > 0 and r["fc2.gradient_max"] > 0 and "seen"))
+    local shown = require("tide.cluster.collect").here {}.runs[1].layers -- what the dashboard gets
+    assert(#shown == 6 and shown[1].layer == "fc1" and shown[1].of == "values" and shown[6].of == "weights")
+    assert(r.n < 2 or shown[1].std == r["fc1.values_std"])
   end
 end)
 LUA

@@ -84,6 +84,14 @@ describe("the dashboard's state", function()
     assert.is_true(math.abs(w.rest - 0.1) < 1e-9)
   end)
 
+  it("shows statistics of layers", function()
+    local _, now = state.of(snapshot(1, {}, {run {layers = {{layer = "fc1", of = "values", mean = 0.5, std = 1 / 0,
+      max = 3, zeros = 0, bad = 1}}}}))
+    assert.same({{"fc1", "values", 0.5, false, 3, 0, 1}}, now.runs[1].layers)
+    _, now = state.of(snapshot(1, {}, {run {}}))
+    assert.is_nil(now.runs[1].layers)
+  end)
+
   it("is JSON whatever names and numbers there are", function()
     local evil <const> = "<script>\xff\0"
     local sample <const>, now <const> = state.of(snapshot(1, {node(2, {name = evil, tables = {{name = evil}}})},

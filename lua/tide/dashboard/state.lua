@@ -197,8 +197,13 @@ local function run_row(run, old, seconds)
     seats[i] = {seat = text(seat.seat), policy = text(seat.policy), version = seat.version, decisions = seat.decisions,
                 actions = seat.actions, faults = seat.faults}
   end
+  local layers = run.layers and {}
+  for i, l in ipairs(run.layers or {}) do
+    layers[i] = {text(l.layer), text(l.of), finite(l.mean) or false, finite(l.std) or false, finite(l.max) or false,
+                 finite(l.zeros) or false, finite(l.bad) or false}
+  end
   return {name = text(run.name), job = text(run.job), state = run.state, why = run.why and text(run.why),
-    loss = finite(run.loss), diverged = run.loss ~= nil and finite(run.loss) == nil or nil,
+    layers = layers, loss = finite(run.loss), diverged = run.loss ~= nil and finite(run.loss) == nil or nil,
     rate = finite(run.examples_per_s), reports = run.reports, examples = finite(run.examples), elapsed = run.elapsed_s,
     chunks = run.chunks, workers = workers, policies = seats, directory = run.directory and text(run.directory)}
 end

@@ -27,6 +27,7 @@ local WORKERS_MAX <const> = 1024
 ---@field examples number
 ---@field examples_per_s? number of the last seconds
 ---@field loss? number of the newest report, an example
+---@field layers? table[] {layer =, of = "values"|"gradient"|"weights", mean =, std =, max =, zeros =, bad =} of nets
 ---@field on_report_s number spent in the job's on_report
 ---@field policies_s number spent in the decisions of policies
 ---@field tables string[] their names in the cluster
@@ -81,6 +82,28 @@ local function of_worker(w, now)
           work_s = told.work_s, told_wait_s = told.wait_s, compute_s = told.compute_s, exchange_s = told.exchange_s}
 end
 
+local OF <const> = {values = 1, gradient = 2, weights = 3}
+local STATISTICS <const> = {mean = true, std = true, max = true, zeros = true, bad = true}
+local LAYERS_MAX <const> = 96
+
+-- Statistics of layers that a report has (nn.job {watch = true}): `fc1.values_std`. By name of the layer; nil: none.
+local function layers_of(last)
+  local by_name, list = {}, {}
+  for key, number in pairs(last) do
+    local layer, of, what = key:match "^(.+)%.(%l+)_(%l+)$"
+    if layer and OF[of] and STATISTICS[what] and type(number) == "number" then
+      local name <const> = layer .. "." .. of
+      if not by_name[name] and #list < LAYERS_MAX then
+        by_name[name] = {layer = layer, of = of}
+        list[#list + 1] = by_name[name]
+      end
+      if by_name[name] then by_name[name][what] = number end
+    end
+  end
+  table.sort(list, function(a, b) return a.layer < b.layer or a.layer == b.layer and OF[a.of] < OF[b.of] end)
+  return #list > 0 and list or nil
+end
+
 ---@return tide.run_figures
 function methods:figures()
   local now <const> = core.now()
@@ -91,7 +114,8 @@ function methods:figures()
     elapsed_s = begun and now - self.started_at or 0,
     examples = self.done_examples + (self.partial.examples or 0), loss = report.value(self.last or {}, "loss"),
     examples_per_s = self.told_rate, on_report_s = self.on_report_s or 0, policies_s = self.policies_s or 0,
-    tables = {}, workers = {}, policies = self.policies and self.policies:brief() or {}}
+    layers = layers_of(self.last or {}), tables = {}, workers = {},
+    policies = self.policies and self.policies:brief() or {}}
   for _, name in pairs(self.a.tables) do f.tables[#f.tables + 1] = name end
   table.sort(f.tables)
   for i, w in ipairs(self.workers) do

@@ -54,6 +54,7 @@ function seconds(value) {
   return value === 0 ? "0 s" : Math.round(value * 1e9) + " ns";
 }
 
+const precise = (value) => (known(value) ? String(Number(value.toPrecision(3))) : "–");
 const share = (value) => (known(value) ? (100 * value).toFixed(value < 0.1 ? 1 : 0) + " %" : "–");
 const clock = (time) => (known(time) ? new Date(time * 1000).toLocaleTimeString("en-GB") : "–");
 
@@ -504,6 +505,9 @@ panel("Runs", (state) => {
   button.addEventListener("click", () => { by_time = !by_time; show(); });
   return [make("div", { class: "card" }, make("h2", {}, "Active runs"), rows_table("Active runs", ["run", "state", "report", "loss", "examples/s", "duration", "reason", "directory"],
     runs.map((r) => [r.name, r.state, count(r.reports), r.diverged ? { text: "NaN", class: "bad" } : count(r.loss), count(r.rate), seconds(r.elapsed), r.why || "", r.directory || ""]), [2, 3, 4, 5])),
+    ...runs.filter((r) => list(r.layers).length > 0).map((r) => make("div", { class: "card" }, make("h2", {}, `Layers of ${r.name}`),
+      rows_table(`Layers of ${r.name}`, ["layer", "of", "mean", "standard deviation", "largest", "zeros", "not finite"],
+        r.layers.map(([layer, of, mean, std, max, zeros, bad]) => [layer, of, precise(mean), precise(std), precise(max), share(zeros), bad > 0 ? { text: count(bad), class: "bad" } : "0"]), [2, 3, 4, 5, 6]))),
     make("div", { class: "row" }, button), loss_chart(true), saved_runs(),
     lines("Throughput by run (examples/s)", [...rates].slice(0, 24).map(([name, points]) => ({ name, points })), { format: count, named: true, width: 960, height: 200 })];
 });
