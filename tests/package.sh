@@ -52,6 +52,11 @@ fi
 for option in $(sed -n 's/^ExecStart=[^ ]* node \(.*\)$/\1/p' "$unit" | grep -o -- '--[a-z-]*'); do
   "$prefix/bin/tide" node --help | grep -q -- "$option " || fail "tide node knows $option"
 done
+library=$(find "$root" -name 'libtide-client.so.0')
+if /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
+  PYTHONPATH=$prefix/lib/python3/dist-packages TIDE_CLIENT_LIBRARY=$library PYTHONDONTWRITEBYTECODE=1 \
+    /usr/bin/python3 -c 'import tide, tide.aio; print(tide.__version__)' >/dev/null || fail "the package for Python is imported"
+fi
 bash "$source/tests/installed.sh" "$build" "$source" "$prefix"
 # shellcheck disable=SC2046
 dpkg_in --purge $(sed -n 's/^Package: //p' "$root/var/lib/dpkg/status")

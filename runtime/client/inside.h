@@ -70,7 +70,8 @@ struct tide_client_op {
     uint8_t kind, outcome;
     bool done, reported, blocking;
     int code;
-    char *text; /* of an error; NULL */
+    char *text;    /* of an error; NULL */
+    char *refusal; /* why the node last said that it is busy; NULL */
     uint32_t retry_after_ms;
     uint64_t deadline, to;           /* `to`: of calls; 0: rows of the gateway */
     struct tide_client_table *table; /* of rows */

@@ -10,6 +10,7 @@
 enum { SEQUENCES_TAIL = 18 /* two u64 behind the rows: cf + 8 bytes each */ };
 
 static void op_destroy(struct tide_client_op *op);
+static void op_time_out(struct tide_client_op *op);
 static void op_unlink(struct tide_client_op *op);
 
 /* ---- parts ---- */
@@ -127,6 +128,8 @@ static void part_failed(struct tide_client *c, struct part *p, int code, const c
     struct tide_client_op *op = p->op;
     if (code == TIDE_EBUSY && op->kind != OP_CALL) { /* nothing of it was done */
         p->retry_at = client_now(c) + RETRY_NS;
+        tide_free(op->refusal);
+        op->refusal = tide_strdup(text);
         c->retry_at = p->retry_at < c->retry_at ? p->retry_at : c->retry_at;
         p->tried = false;
         waiting_add(c, p);
@@ -338,7 +341,7 @@ void client_expire(struct tide_client *c, uint64_t now) {
     for (; op; op = next) {
         next = op->next;
         if (!op->done && now >= op->deadline) {
-            op_end(op, TIDE_ETIMEDOUT, "no answer before the deadline", 0);
+            op_time_out(op);
         }
     }
 }
@@ -402,7 +405,15 @@ static struct tide_client_op *op_create(struct tide_client *c, enum op_kind kind
     return op;
 }
 
+static void op_time_out(struct tide_client_op *op) {
+    char text[TEXT_BYTES];
+    snprintf(text, sizeof text, "no answer before the deadline%s%s", op->refusal ? "; the node refused: " : "",
+             op->refusal ? op->refusal : "");
+    op_end(op, TIDE_ETIMEDOUT, text, 0);
+}
+
 static void op_destroy(struct tide_client_op *op) {
+    tide_free(op->refusal);
     for (size_t i = 0; i < op->part_count; i++) {
         tide_free(op->parts[i]);
     }
@@ -498,8 +509,10 @@ static int start(struct tide_client_op *op, uint64_t timeout, struct tide_client
         return 0;
     }
     rc = client_wait_until(c, op->deadline, op_is_done, op);
-    if (rc != 0) {
-        op_end(op, rc, rc == TIDE_ETIMEDOUT ? "no answer before the deadline" : tide_error_message(), 0);
+    if (rc == TIDE_ETIMEDOUT) {
+        op_time_out(op);
+    } else if (rc != 0) {
+        op_end(op, rc, tide_error_message(), 0);
     }
     rc = op_result(op);
     op_unlink(op);
@@ -518,7 +531,7 @@ int tide_client_wait(struct tide_client_op *op, uint64_t timeout) {
     const uint64_t until = timeout ? client_now(c) + timeout : op->deadline;
     rc = client_wait_until(c, until < op->deadline ? until : op->deadline, op_is_done, op);
     if (rc == TIDE_ETIMEDOUT && client_now(c) >= op->deadline) {
-        op_end(op, rc, "no answer before the deadline", 0);
+        op_time_out(op);
     }
     rc = op->done ? op_result(op) : rc;
     pthread_mutex_unlock(&c->lock);

@@ -110,6 +110,24 @@ def places_are_bounded(c):
 
 
 @test
+def an_operation_that_ends_behind_a_wait_has_its_own_code(c):
+    from tide import _library as lib
+    operation, real, waits = c.table("sums").pull_async([1]), lib.wait, []
+    while not operation.done():
+        time.sleep(0.001)
+
+    def late(handle, timeout):
+        waits.append(timeout)
+        return -10004 if len(waits) == 1 else real(handle, timeout)
+
+    lib.wait = late
+    try:
+        assert operation.result().shape == (1, 4)
+    finally:
+        lib.wait = real
+
+
+@test
 def threads_share_a_client(c):
     moving, failures = c.table("moving"), []
 
@@ -214,6 +232,47 @@ def runs_are_submitted_and_listed(c):
     run.wait(60)
     assert any(r["name"] == run.name for r in c.runs.list(all=True))
     raises(tide.Error, lambda: c.runs.get("absent-1").show())
+    reports = list(run)
+    assert reports and reports[-1].loss > 0, reports
+    assert run.history()["loss"] == [r.loss for r in reports]
+
+
+@test
+def an_embedding_learns_as_that_of_torch(c):
+    try:
+        import torch
+    except ImportError:
+        return
+    import tide.torch
+    table = c.table("fill-1.embedded")
+    theirs = torch.nn.Embedding.from_pretrained(torch.from_numpy(table.pull(np.arange(50))), freeze=False, sparse=True)
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.1)
+    ours = tide.torch.Embedding(table)
+    ids = torch.tensor([[1, 7, 7], [3, 1, 49]])
+    weights = torch.arange(4.0)
+    for emb in (ours, theirs, ours, theirs):
+        optimizer.zero_grad()
+        (emb(ids) ** 2 * weights).sum().backward()
+        if emb is theirs:
+            optimizer.step()
+    assert np.abs(table.pull(np.arange(50)) - theirs.weight.detach().numpy()).max() < 1e-6
+    before = table.pull(np.arange(50))
+    with torch.no_grad():
+        ours(ids)
+    ours.eval()(ids)
+    late = tide.torch.Embedding(table, push="step", padding_idx=7)
+    assert not late(ids)[0, 1].any()
+    late(ids).sum().backward()
+    late(ids).sum().backward()
+    assert (table.pull(np.arange(50)) == before).all()
+    late.step()
+    change = before - table.pull(np.arange(50))
+    assert np.allclose(change[[1, 3, 49, 7, 0], 0], [0.4, 0.2, 0.2, 0, 0], atol=1e-6), change[:, 0]
+    x = torch.ones(3, requires_grad=True)
+    raises(TypeError, lambda: table.push([1, 2, 3], x), "requires a gradient")
+    raises(tide.UsageError, lambda: tide.torch.Embedding(c.table("fill-1.factors")), "lr")
+    rows = torch.empty(2, 4)
+    assert table.pull(torch.tensor([1, 2]), out=rows) is rows and rows[0, 0] == table.pull([1])[0, 0]
 
 
 def main():

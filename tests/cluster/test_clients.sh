@@ -63,4 +63,11 @@ if [ -e "${TIDE_BUILD_DIR:-$root/build}/tide_http.so" ]; then
     post 401 predict '{"method": "score"}' 'X-None: 1'
 fi
 run 0 down lab -y
+
+# The node that serves a client stalls, then is killed.
+run 0 up lab -n 3
+run 0 submit --cluster lab --keep "$root/tests/cluster/clients.lua"
+for _ in $(seq 200); do "$TIDE" jobs --cluster lab --json --all | grep -q '"state":"done"' && break; sleep 0.05; done
+timeout 120 "$python" "$root/tests/cluster/clients_faults.py" lab >faults.txt 2>&1 || fail "$(cat faults.txt)"
+run 0 down lab -y
 finish

@@ -50,7 +50,10 @@ class Operation:
         while True:
             left = _SLICE_NS if until is None else min(_SLICE_NS, max(1, until - time.monotonic_ns()))
             code = lib.wait(handle, left)
-            if code == 0 or lib.is_done(handle):
+            if code == 0:
+                break
+            if lib.is_done(handle):  # since the wait, perhaps, whose code is not the operation's
+                code = lib.wait(handle, 1)
                 break
             if code == _ETIMEDOUT and until is not None and time.monotonic_ns() >= until:
                 raise errors.of_code(code)

@@ -10,6 +10,18 @@ from typing import Any, Iterator, Optional
 from . import errors
 
 
+_LOOK_S = 0.25
+
+
+def _lines(path: str) -> list:
+    """Whole lines of a file that grows."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return [json.loads(line, object_hook=Report) for line in file if line.endswith("\n")]
+    except FileNotFoundError:
+        return []
+
+
 class Report(dict):
     """A report of a run: report.loss is report["loss"]."""
 
@@ -44,6 +56,32 @@ class Run:
 
     def resume(self) -> None:
         self._runs._ask("job", "resume", self.name)
+
+    def __iter__(self) -> Iterator[Report]:
+        """Its reports, from the first one on, as they come, until it ends."""
+        path, done = self._reports(), 0
+        while True:
+            ended = self.show().get("ended_at") is not None  # asked before: no report comes behind
+            reports = _lines(path)
+            yield from reports[done:]
+            done = len(reports)
+            if ended:
+                return
+            time.sleep(_LOOK_S)
+
+    def history(self) -> dict:
+        """Its reports so far as columns: pandas.DataFrame(run.history())."""
+        reports = _lines(self._reports())
+        names = sorted({name for report in reports for name in report})
+        return {name: [report.get(name) for report in reports] for name in names}
+
+    def _reports(self):
+        host = self.show().get("host") or {}
+        directory = host.get("directory", "")
+        if not os.path.isdir(directory):
+            raise errors.UsageError(f"the reports of {self.name} are on the machine of {host.get('node')}, in "
+                                    f"{directory}", "EUNSUPPORTED")
+        return os.path.join(directory, "reports.jsonl")
 
     def __repr__(self):
         return f"<tide.Run {self.name}>"

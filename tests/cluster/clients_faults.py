@@ -1,0 +1,88 @@
+"""What clients see when the node that serves them stalls and dies: clients_faults.py CLUSTER. Each push adds 1 to a row
+that has a copy on another node; the row tells in the end how many were applied."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+
+import tide
+
+cluster = sys.argv[1]
+DEADLINE, SLACK = 10.0, 5.0  # of a call; a busy machine is late
+
+
+def pid_of(name):
+    out = subprocess.run([os.environ["TIDE_PROGRAM"], "nodes", "--cluster", cluster, "--json"], capture_output=True,
+                         text=True, check=True).stdout
+    return next(node["pid"] for node in map(json.loads, out.splitlines()) if node.get("name") == name)
+
+
+def stalls(c, kept):
+    pid = pid_of(c.info["node"])
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(0.05)  # until it has stopped
+    try:
+        began = time.monotonic()
+        try:
+            kept.pull([1], timeout=0.3)
+            raise AssertionError("a stalled node answered")
+        except tide.TimeoutError:
+            assert time.monotonic() - began < 0.3 + SLACK
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert kept.pull([1]).shape == (1, 1)
+
+
+class Pusher(threading.Thread):
+    def __init__(self, table, key):
+        super().__init__()
+        self.table, self.key, self.applied, self.unknown, self.problem, self.over = table, key, 0, 0, None, False
+
+    def run(self):
+        one = np.ones((1, 1), np.float32)
+        try:
+            while not self.over:
+                began = time.monotonic()
+                try:
+                    self.table.push([self.key], one, timeout=DEADLINE)
+                    self.applied += 1
+                except tide.Error as error:
+                    self.unknown += error.outcome == "unknown"
+                    assert error.outcome in ("none", "unknown"), error
+                assert time.monotonic() - began < DEADLINE + SLACK, "a push came back late"
+                self.table.pull([self.key], timeout=DEADLINE)
+        except Exception as problem:  # of the thread: told at its end
+            self.problem = problem
+
+
+def dies(c, kept):
+    pushers = [Pusher(kept, 10 + i) for i in range(4)]
+    for p in pushers:
+        p.start()
+    time.sleep(0.3)
+    victim = c.info["node"]
+    os.kill(pid_of(victim), signal.SIGKILL)
+    while c.info["node"] in ("", victim):
+        time.sleep(0.02)
+    time.sleep(1)
+    for p in pushers:
+        p.over = True
+    for p in pushers:
+        p.join()
+        assert p.problem is None, repr(p.problem)
+        assert p.applied > 0
+    rows = kept.pull([p.key for p in pushers])[:, 0]
+    for p, row in zip(pushers, rows):
+        assert p.applied <= row <= p.applied + p.unknown, (p.applied, p.unknown, row)
+    print(f"{sum(p.applied for p in pushers)} applied, {sum(p.unknown for p in pushers)} unknown, {rows.sum():.0f} in the rows")
+
+
+with tide.connect(cluster, right="operate") as client:
+    table = client.table("kept")
+    stalls(client, table)
+    dies(client, table)
