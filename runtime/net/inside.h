@@ -63,6 +63,8 @@ enum {
 struct credit_waiter {
     struct credit_waiter *next;
     struct tide_fiber *fiber;
+    size_t bytes, window;
+    unsigned lane;
 };
 
 struct tide_link;

@@ -85,15 +85,25 @@ void tide__peers_release(struct tide_net *net) {
 
 /* ---- credit ---- */
 
+static bool fits(uint64_t held, size_t bytes, size_t window) {
+    return held <= window / 16 || held + bytes <= window;
+}
+
 static bool reserve(struct tide_peer *peer, unsigned lane, size_t bytes, size_t window) {
     uint_fast64_t held = atomic_load_explicit(&peer->outstanding[lane], memory_order_relaxed);
     do {
-        if (held > window / 16 && (held + bytes > window || TIDE_BUGGIFY(credit_short))) {
+        if (!fits(held, bytes, window) || (held > window / 16 && TIDE_BUGGIFY(credit_short))) {
             return false;
         }
     } while (!atomic_compare_exchange_weak_explicit(&peer->outstanding[lane], &held, held + bytes, memory_order_relaxed,
                                                     memory_order_relaxed));
     return true;
+}
+
+/* The window that a caller asks for, 0 the lane's, within what the peer's memory leaves. */
+static size_t window_of(struct tide_peer *peer, unsigned lane, size_t window) {
+    const size_t most = tide__credit_left(peer, lane);
+    return window == 0 || window > most ? most : window;
 }
 
 static bool is_reachable(struct tide_peer *peer) {
@@ -131,30 +141,38 @@ int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, 
         return tide_fail(TIDE_ELIMIT, "a message of %zu bytes; lane %d takes up to %zu", bytes, (int)lane,
                          tide__frame_limit(lane));
     }
-    const size_t most = tide__credit_left(peer, lane);
-    window = window == 0 || window > most ? most : window;
-    if (tide__credit_window(lane) == 0 || reserve(peer, lane, bytes, window)) {
+    const size_t room = window_of(peer, lane, window);
+    if (tide__credit_window(lane) == 0 || reserve(peer, lane, bytes, room)) {
         return 0;
     }
     if (!waiter) {
-        return refuse(peer, most < tide__credit_window(lane));
+        return refuse(peer, tide__credit_left(peer, lane) < tide__credit_window(lane));
     }
     struct credit_waiter *entry = tide_alloc(sizeof *entry);
     if (!entry) {
         return TIDE_ENOMEM;
     }
-    entry->fiber = waiter;
+    *entry = (struct credit_waiter){.fiber = waiter, .bytes = bytes, .window = window, .lane = lane};
     tide_lock(&peer->lock);
-    bool go = !is_reachable(peer) || reserve(peer, lane, bytes, window);
-    if (!go) {
+    bool go = !is_reachable(peer) || reserve(peer, lane, bytes, room);
+    struct credit_waiter *same = peer->waiters; /* of an earlier wait of this fiber, which was cancelled */
+    while (same && same->fiber != waiter) {
+        same = same->next;
+    }
+    if (!go && same) {
+        same->bytes = bytes;
+        same->window = window;
+        same->lane = lane;
+    } else if (!go) {
         entry->next = peer->waiters;
         peer->waiters = entry;
+        entry = NULL;
     }
     tide_unlock(&peer->lock);
+    tide_free(entry);
     if (!go) {
         return TIDE_EBUSY;
     }
-    tide_free(entry);
     return is_reachable(peer) ? 0 : not_connected(peer);
 }
 
@@ -164,24 +182,32 @@ void tide__peer_charge(struct tide_peer *peer, unsigned lane, size_t bytes) {
     }
 }
 
+/* A waiter that does not fit yet stays, while more credit is to come: else each message that is consumed would resume
+ * all fibers for nothing. */
+static bool may_pass(struct tide_peer *peer, const struct credit_waiter *w) {
+    const uint64_t held = atomic_load_explicit(&peer->outstanding[w->lane], memory_order_relaxed);
+    return !is_reachable(peer) || fits(held, w->bytes, window_of(peer, w->lane, w->window));
+}
+
 void tide__peer_wake(struct tide_peer *peer) {
-    tide_lock(&peer->lock);
-    struct credit_waiter *waiter = peer->waiters;
-    peer->waiters = NULL;
-    tide_unlock(&peer->lock);
-    if (TIDE_MUTANT(flow_waiters_not_woken)) {
-        return;
-    }
     struct credit_waiter *in_order = NULL; /* the list is newest first; the longest waiting goes first */
-    while (waiter) {
-        struct credit_waiter *next = waiter->next;
-        waiter->next = in_order;
-        in_order = waiter;
-        waiter = next;
+    tide_lock(&peer->lock);
+    for (struct credit_waiter **at = &peer->waiters; *at;) {
+        struct credit_waiter *waiter = *at;
+        if (may_pass(peer, waiter)) {
+            *at = waiter->next;
+            waiter->next = in_order;
+            in_order = waiter;
+        } else {
+            at = &waiter->next;
+        }
     }
+    tide_unlock(&peer->lock);
     while (in_order) {
         struct credit_waiter *next = in_order->next;
-        tide_fiber_wake(in_order->fiber);
+        if (!TIDE_MUTANT(flow_waiters_not_woken)) {
+            tide_fiber_wake(in_order->fiber);
+        }
         tide_free(in_order);
         in_order = next;
     }

@@ -212,6 +212,46 @@ static void small_messages_in_flight_do_not_hold_back_one_of_a_window(void **sta
     world_close(&w);
 }
 
+struct patient {
+    struct tide_peer *peer;
+    atomic_uint asked, woken;
+};
+
+static int wait_for_a_window(void *state) {
+    struct patient *p = state;
+    while (tide__peer_admit(p->peer, TIDE_LANE_STORE, tide_limit(net_window_store_bytes), 0, tide_fiber_current())) {
+        atomic_fetch_add(&p->asked, 1);
+        (void)tide_fiber_suspend(TIDE_NEVER, "link credit");
+        atomic_fetch_add(&p->woken, 1);
+    }
+    return 0;
+}
+
+static void credit_that_is_too_little_wakes_no_waiter(void **state) {
+    struct world w;
+    world_open(&w, is_simulated(state), 6);
+    assert_non_null(world_add(&w, "c0"));
+    assert_non_null(world_add(&w, "n2"));
+    const size_t window = tide_limit(net_window_store_bytes);
+    struct patient p = {.peer = tide__peer(w.nodes[1].net, 1)};
+    tide__peer_charge(p.peer, TIDE_LANE_STORE, window);
+    const struct tide_actor_options waits = {.run = wait_for_a_window, .state = &p, .role = TIDE_ROLE_COMPUTE};
+    assert_int_equal(tide_spawn(&w.nodes[1], &waits, NULL), 0);
+    while (atomic_load(&p.asked) == 0) {
+        world_pause(&w, MS);
+    }
+    for (unsigned i = 0; i < 50; i++) {
+        tide__peer_credit(p.peer, TIDE_LANE_STORE, 1000);
+        world_pause(&w, MS);
+    }
+    assert_int_equal(atomic_load(&p.woken), 0);
+    tide__peer_credit(p.peer, TIDE_LANE_STORE, window - 50 * 1000);
+    while (atomic_load(&p.woken) == 0) {
+        world_pause(&w, MS);
+    }
+    world_close(&w);
+}
+
 static void who_waits_for_credit_when_its_own_node_has_left_is_told(void **state) {
     struct world w;
     world_open(&w, is_simulated(state), 6);
@@ -556,6 +596,7 @@ int main(void) {
         BOTH(a_message_over_the_limit_is_refused_at_its_origin),
         BOTH(credit_stops_a_fast_sender_at_the_window),
         BOTH(small_messages_in_flight_do_not_hold_back_one_of_a_window),
+        BOTH(credit_that_is_too_little_wakes_no_waiter),
         BOTH(who_waits_for_credit_when_its_own_node_has_left_is_told),
         BOTH(a_node_that_leaves_is_left_everywhere),
         BOTH(leaving_waits_for_evacuation),
