@@ -19,15 +19,17 @@ local job = nn.job {
   exchange = opt.every > 0 and {every = opt.every, outer = opt.mu > 0 and nn.nesterov {lr = opt.rate, mu = opt.mu}
     or nn.sgd {lr = opt.rate}} or nil,
 }
+-- What schedules of the inner rule see, over the workers: of a joiner the same as of others.
+job.evaluate.steps = function(w) return w.trainer.model.steps, 1 end
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = NODES, servers = 2}
   local run <const> = cluster:start(job)
-  local first, last, bytes = nil, nil, 0
+  local first, last, bytes, workers = nil, nil, 0, 0
   for r in run:events "report" do
     assert(r.examples == 120, ("report %d has %d examples"):format(r.n, r.examples))
     assert((r.resyncs or 0) == 0, "the replicas differ")
     print(("%d %.9f %.9f"):format(r.n, r.loss / r.examples, r.valid_loss / r.valid_examples))
-    first, last, bytes = first or r.loss, r.loss, bytes + r.comm_bytes
+    first, last, bytes, workers = first or r.loss, r.loss, bytes + r.comm_bytes, #r.workers
     if r.n == 2 and opt.fault == "crash" then
       local at <const> = core.now() + 1.2 * sim.rng:uniform() * r.elapsed_s / 2
       sim.fault("crash", {node = "n" .. sim.rng:below(NODES) + 1, at = ("%dus"):format(at * 1e6 // 1)})
@@ -36,6 +38,8 @@ tide.main(function()
     end
   end
   assert(last < 0.9 * first, "it does not learn")
+  local steps <const> = run:evaluate "steps"
+  assert(opt.fault == "crash" or steps == 10 * opt.epochs and workers == NODES, ("%g steps of %d"):format(steps, workers))
   print(("BYTES %d"):format(bytes))
   print(("lost %d of %d"):format(run:wait().workers_lost, NODES))
 end)
@@ -54,7 +58,8 @@ cmp -s <(grep '^4 ' plain.txt) <(grep '^4 ' out.txt) && fail "rounds of 5 steps 
 # The outer rule goes towards the workers, further with momentum.
 awk '/^4 / { exit !($2 < 1.6) }' out.txt || fail "rounds of 5 steps learn little: $(cat out.txt)"
 for fault in crash join; do
-    run 0 sim --seeds 1..12 --jobs 2 rounds.lua --every 3 --mu 0.5 --rule adam --fault $fault --epochs 5
+    run 0 sim --seeds 1..12 --jobs 2 rounds.lua --every 3 --mu 0.5 --rule adam --fault $fault \
+        --epochs $([ $fault = join ] && echo 20 || echo 5)
     says err.txt '12 seeds, 0 failed'
 done
 run 0 sim --seed 3 rounds.lua --every 3 --mu 0.5 --fault crash --epochs 5
