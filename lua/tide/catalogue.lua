@@ -130,7 +130,7 @@ entry("T0205", {
 })
 entry("T0206", {
   title = "a value known only in main is used in a worker", exit = 1, name = "EINVAL",
-  explanation = "Worker functions run on other nodes, where the script is loaded anew; what tide.main made does not "
+  explanation = "Worker functions run on other nodes, where the script is loaded again; what tide.main made does not "
     .. "exist there. No closure travels.",
   remedy = "pass plain data by `params` of the job, or make the value at the top of the script",
 })
@@ -156,7 +156,7 @@ entry("T0210", {
 })
 entry("T0211", {
   title = "cancelled", exit = 1, name = "ECANCELED", generic = true,
-  explanation = "The operation was given up by its owner: the run was stopped, or its actor is being ended.",
+  explanation = "The owner of the operation cancelled it: the run was stopped, or its actor is being ended.",
   remedy = "nothing to correct if you stopped it; else see the error before this one",
 })
 
@@ -192,7 +192,7 @@ entry("T0221", {
 })
 entry("T0230", {
   title = "cancelled", exit = 130, name = "ECANCELED",
-  explanation = "Somebody ended an evaluation of the console by Ctrl-C or kill(). What it had asked other actors to do "
+  explanation = "A user ended an evaluation of the console by Ctrl-C or kill(). What it had asked other actors to do "
     .. "stays done; the cluster is unaffected.",
   remedy = "nothing: the prompt is ready for the next line",
 })
@@ -200,7 +200,7 @@ entry("T0231", {
   title = "over a limit of the console", exit = 1, name = "ELIMIT",
   explanation = "An evaluation of the console took more time, instructions or memory than it may. It was ended; the "
     .. "session and its globals are still there.",
-  remedy = "evaluate less at a time, let go of large globals (x = nil), or give more time by --timeout",
+  remedy = "evaluate less at a time, release large globals (x = nil), or give more time by --timeout",
 })
 
 ---- T03: policies ----------------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ entry("T0406", {
 
 entry("T0501", {
   title = "cluster or node unreachable", exit = 3, name = "EUNREACHABLE", generic = true,
-  explanation = "Nobody answers at the address: the cluster is not running, its name is another, or the network "
+  explanation = "There is no answer at the address: the cluster is not running, its name is another, or the network "
     .. "between is cut. Nothing is started in its place.",
   remedy = "`tide up` starts a local cluster; --cluster names another",
 })
@@ -331,9 +331,9 @@ entry("T0508", {
 })
 entry("T0509", {
   title = "too many nodes lost", exit = 5, name = "EDIED",
-  explanation = "Nodes were lost and the run cannot go on: its rows lived there and nowhere else, or the work of their "
+  explanation = "Nodes were lost and the run cannot continue: only they held its rows, or the work of their "
     .. "workers is not cut into chunks that others could take over.",
-  remedy = "run again; the logs of the lost nodes tell why they ended. `tide.cluster{servers = N}` keeps rows off the "
+  remedy = "run again; the logs of the lost nodes have the reason. `tide.cluster{servers = N}` keeps rows off the "
     .. "nodes of workers. After `no heartbeat` on a network that blinks or a busy machine: a longer --silence of `tide "
     .. "run`, `up`, `node` or `launch`",
 })
@@ -416,13 +416,13 @@ entry("T0609", {
 
 entry("T0610", {
   title = "rows are lost", exit = 1, name = "ELOST", generic = true,
-  explanation = "The nodes that held these rows died, and so did all copies there were. Rows are never begun anew in "
+  explanation = "The nodes that held these rows died, and so did all copies. Lost rows are never reset in "
     .. "silence: operations on them fail. `t:health().lost` lists the slots.",
   remedy = "restart the job from what was saved last; a table with replicas = 1 or 2 survives as many losses",
 })
 entry("T0611", {
   title = "this node was declared dead", exit = 1, name = "EFENCED", generic = true,
-  explanation = "The others could not reach this node and go on without it: its copies of rows are no longer valid, "
+  explanation = "The others could not reach this node and continue without it: its copies of rows are no longer valid, "
     .. "so it neither reads nor writes them.",
   remedy = "start the node again: it joins as a new one; look for what cut it off",
 })
@@ -504,8 +504,8 @@ entry("T0802", {
 entry("T0803", {
   title = "the audit log cannot be written", exit = 1, name = "EIO",
   explanation = "What takes more than the right `read` is noted in the node's audit log before it is done. The log "
-    .. "cannot be written: the disk is full, or the file is not this user's. Runs go on.",
-  remedy = "make room where the log is (tide node --audit DIR says where), and ask again",
+    .. "cannot be written: the disk is full, or the file is not this user's. Runs continue.",
+  remedy = "make room where the log is (tide node --audit DIR says where), and retry",
 })
 
 entry("T0804", {
@@ -537,7 +537,7 @@ entry("T0903", {
 })
 entry("T0904", {
   title = "no such device", exit = 1, name = "EUNSUPPORTED",
-  explanation = "A model asks for a device that this machine does not have or this program cannot use. \"cuda\" wants "
+  explanation = "A model requests a device that this machine does not have or this program cannot use. \"cuda\" wants "
     .. "an NVIDIA GPU, its driver, the module tide_cuda.so (made when the build finds nvcc) and libcublas.",
   remedy = "device = \"cpu\", or what the text names; `tide version -v` says what was found",
 })
@@ -554,7 +554,7 @@ entry("T0909", {
 entry("T1001", {
   title = "a node process did not start", exit = 1, name = "ECRASHED",
   explanation = "A process was started and ended, or did not join in time. What was started before it was stopped.",
-  remedy = "the node's log tells why",
+  remedy = "the node's log has the reason",
 })
 entry("T1002", {
   title = "the cluster runs already", exit = 1, name = "EEXIST",

@@ -226,7 +226,7 @@ function manual.listing(page, columns)
     end
   end
   lines[#lines + 1] = ""
-  lines[#lines + 1] = "`tide help NAME` tells more of each."
+  lines[#lines + 1] = "`tide help NAME` describes each."
   return table.concat(lines, "\n")
 end
 

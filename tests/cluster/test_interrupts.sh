@@ -97,7 +97,7 @@ kill -TERM "$(node_pid n2)"
 wait "$driver"
 code=$?
 [ "$code" = 5 ] || fail "after SIGTERM of a node: exit code $code, not 5"
-says err.txt 'T0509.*node n2 was told to end and leaves'
+says err.txt 'T0509.*node n2 received a signal to end and leaves'
 says err.txt 'its rows went to the other nodes, but its workers are gone'
 nothing_left
 

@@ -163,7 +163,7 @@ run 1 run ends.lua --tolerance 1e-6
 says err.txt 'tolerance 1e-06 is not reached: after 3 rounds of sdca the gap is [0-9.]+, [0-9.]+ of the objective'
 run 0 run ends.lua --loss squared --tolerance 1e-6
 says out.txt 'state done unmet 0 met true'
-says err.txt '3 rounds of sdca end at a gap of [0-9.]+: conjugate gradients go on from there'
+says err.txt '3 rounds of sdca end at a gap of [0-9.]+: conjugate gradients continue from there'
 run 0 run ends.lua --loss hinge --tolerance 1e-18 --rounds 3000 --lambda 0.1
 says err.txt 'warning: tolerance 1e-18 is not reached: nothing gets better any more in f64 at a gap of'
 says out.txt 'state done unmet 0 met true'

@@ -33,7 +33,7 @@ arguments.common = {
   {name = "verbose", short = "v", doc = "more talk; errors with the calls that led there"},
   {name = "color", config = "color", type = "string", choices = {"auto", "always", "never"}, value = "WHEN",
    doc = "colours: auto, always or never"},
-  {name = "timeout", config = "timeout", type = "duration", doc = "give up after this time, with exit code 124"},
+  {name = "timeout", config = "timeout", type = "duration", doc = "time out after this time, with exit code 124"},
   {name = "keys", config = "keys", type = "string", value = "DIR",
    doc = "your keys, for clusters on other machines (tide keys)"},
   {name = "help", short = "h", doc = "this text"},

@@ -26,7 +26,7 @@ return {
    doc = "form of log lines on stderr and in the logs of nodes"},
   {key = "nodes", type = "integer", default = 2, min = 1, max = 256, project = true,
    doc = "node processes of a local cluster"},
-  {key = "timeout", type = "duration", project = true, doc = "time after which commands give up; without it never"},
+  {key = "timeout", type = "duration", project = true, doc = "time after which commands time out; default: never"},
   {key = "workers", type = "integer", default = 1, min = 1, max = 256, project = true,
    doc = "workers of each node of a local cluster"},
 }

@@ -74,7 +74,7 @@ local CHECKS <const> = {
     end
     local ready <const> = tonumber((doctor.read "/proc/loadavg" or ""):match "^%S+ %S+ %S+ (%d+)/")
     if ready and ready > 2 * count + 1 then
-      return warn(("%d, and %d threads want to run"):format(count, ready),
+      return warn(("%d, and %d threads are runnable"):format(count, ready),
         "other work runs on this machine: figures of it say little, beats may come late")
     end
     return ok(tostring(count))
@@ -245,7 +245,7 @@ local CHECKS <const> = {
 local function listens(address)
   local started, err = core.node_start {cluster = "doctor", listen = address, workers = 0, no_store = true}
   if not started then
-    return bad(errors.from(err).message, "take another port, end who has it, or give --keys for other machines")
+    return bad(errors.from(err).message, "take another port, end its user, or give --keys for other machines")
   end
   core.node_stop(0)
   return ok(address)
@@ -257,7 +257,7 @@ local function of_members(snapshot, list)
     local name <const> = "node " .. node.name
     local row
     if not node.up and node.state ~= "left" then
-      row = bad(("%s, does not answer"):format(node.state), "`tide log --node` and its machine tell why")
+      row = bad(("%s, does not answer"):format(node.state), "see `tide log --node` and its machine")
     elseif node.wall then
       local skew <const> = node.wall - node.asked_wall
       local value <const> = ("round trip %s, clock %+.0f ms"):format(units.format_duration(node.trip_s), 1000 * skew)

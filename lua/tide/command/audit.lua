@@ -74,7 +74,7 @@ end
 
 return {
   name = "audit",
-  brief = "who asked what of the nodes here",
+  brief = "requests to the nodes of this machine",
   summary = "Shows the audit logs of a cluster's nodes on this machine, or finds out whether they are whole: who "
     .. "connected or was refused, what was asked that takes more than looking, what was evaluated.",
   examples = {

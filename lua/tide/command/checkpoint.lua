@@ -67,7 +67,7 @@ return {
   brief = "save, list, verify, restore checkpoints",
   summary = "Writes all tables of a running cluster to a directory, shows and checks what is there, or brings it back.",
   examples = {
-    {"tide checkpoint save ckpt", "a generation of all tables, while workers go on"},
+    {"tide checkpoint save ckpt", "a generation of all tables, while workers continue"},
     {"tide checkpoint list ckpt", "which generations there are"},
     {"tide checkpoint verify ckpt", "checks every block; exit 1 names the damaged one"},
     {"tide checkpoint restore ckpt -y", "the newest generation that is whole"},

@@ -18,10 +18,10 @@ return {
   options = {
     arguments.shared.cluster,
     {name = "port", type = "integer", min = 1, max = 65535, value = "N", doc = "of 127.0.0.1 (default: any free one)"},
-    {name = "every", type = "duration", doc = "time between two looks at the cluster (default 1s)"},
+    {name = "every", type = "duration", doc = "time between two samples (default 1s)"},
     {name = "file", type = "string", value = "FILE", doc = "write the address there too, readable by you alone"},
   },
-  notes = {"The address ends in a token, which is the right to look: whoever has it sees what you see. It is new each "
+  notes = {"The address ends in a token, which grants read access. It is new each "
     .. "time. The page changes nothing in the cluster."},
   stays = function() return true end,
   run = function(context)

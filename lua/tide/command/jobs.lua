@@ -4,7 +4,7 @@ local listing = require "tide.show.listing"
 return listing.command {
   name = "jobs",
   brief = "the runs of a cluster: who trains what, on which slots",
-  summary = "Lists the runs of a cluster: those that wait, go on, are paused or suspended; with --all also those that "
+  summary = "Lists the runs of a cluster: queued, running, paused or suspended; with --all also those that "
     .. "have ended.",
   examples = {
     {"tide jobs", "active runs"},

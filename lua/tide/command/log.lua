@@ -131,7 +131,7 @@ return {
     .. "Times are in UTC.",
   examples = {
     {"tide log", "the nodes of the one cluster that runs"},
-    {"tide log -f --level warn", "go on until Ctrl-C, only warnings and errors"},
+    {"tide log -f --level warn", "follow until Ctrl-C, only warnings and errors"},
     {"tide log --run last --since 10m", "of the newest run, its last ten minutes"},
     {"tide log --run last --node n2 --json", "one node, a JSON object a line"},
   },
@@ -139,7 +139,7 @@ return {
     arguments.shared.cluster,
     {name = "run", type = "string", value = "RUN", doc = "of this run: id, beginning of one, name or `last`"},
     {name = "dir", type = "string", value = "DIR", doc = "where runs are kept (default .tide/runs)"},
-    {name = "follow", short = "f", doc = "go on as lines come"},
+    {name = "follow", short = "f", doc = "follow new lines"},
     {name = "level", type = "string", choices = {"debug", "info", "warn", "error"}, value = "LEVEL",
      doc = "only this level and above"},
     {name = "node", type = "string", value = "NODE",

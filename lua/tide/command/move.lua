@@ -28,7 +28,7 @@ end
 return {
   name = "move",
   brief = "give slots of a table to a node",
-  summary = "Gives slots of a table to a node of a running cluster, while workers go on; waits until all are there.",
+  summary = "Gives slots of a table to a node of a running cluster, while workers continue; waits for their arrival.",
   examples = {
     {"tide move mf.rows 0-1023 n3", "a quarter of the table goes to n3"},
     {"tide move mf.rows 7,9 n1 --dry-run", "only says what would be asked for"},

@@ -19,8 +19,8 @@ return {
   examples = {
     {"tide run mf.lua", "as the script says"},
     {"tide run mf.lua --nodes 4 --rank 32", "with options of the script"},
-    {"tide run --resume ckpt mf.lua", "go on where a checkpoint left off"},
-    {"tide run --dashboard mf.lua", "and look at it in a browser"},
+    {"tide run --resume ckpt mf.lua", "continue from a checkpoint"},
+    {"tide run --dashboard mf.lua", "and watch it in a browser"},
     {"tide run --timeout 10m mf.lua", "options of tide stand before the script"},
   },
   arguments = {
@@ -46,7 +46,7 @@ return {
     {name = "detach", short = "d", doc = "with --cluster: in a process that stays; same as `tide submit`"},
     {name = "host", type = "string", value = "ID", doc = "id of the run; `tide submit` uses it"},
     {name = "resume", type = "string", value = "DIR",
-     doc = "go on from the newest whole checkpoint in this directory"},
+     doc = "continue from the newest intact checkpoint in this directory"},
     arguments.shared.silence,
     arguments.shared.limit,
     {name = "trace", type = "string", value = "FILE",

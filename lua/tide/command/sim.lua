@@ -408,7 +408,7 @@ return {
     {name = "set", type = "string", value = "NAME=X", repeated = true, doc = "pin an option of the profile"},
     arguments.shared.limit,
     {name = "draw-limits", type = "number", min = 0, max = 1, value = "SHARE",
-     doc = "draw so many of the limits anew for each seed (reference/limits.md)"},
+     doc = "draw this share of the limits for each seed (reference/limits.md)"},
     {name = "shrink", doc = "of a failing seed: pin options while it still fails"},
     {name = "mutant", type = "string", value = "NAME", doc = "with -DTIDE_MUTANTS=ON: make this mistake"},
     {name = "failures-max", type = "integer", min = 1, doc = "stop after so many failed seeds"},

@@ -5,7 +5,7 @@ local text = require "tide.text"
 local command = {
   name = "sim jobs",
   brief = "run a trace of jobs under a scheduling policy",
-  summary = "Runs workloads of jobs on nodes that exist as numbers, under scheduling policies, and tells how long jobs "
+  summary = "Simulates workloads of jobs under scheduling policies, and prints how long jobs "
     .. "take.",
   examples = {
     {"tide sim jobs workload-6.csv", "under scheduling/goodput, on 16 nodes of 4 slots"},

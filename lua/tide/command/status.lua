@@ -78,7 +78,7 @@ end
 return {
   name = "status",
   brief = "a running cluster at a glance",
-  summary = "Shows a running cluster: its nodes, their load, its tables, and what has held up each run so far.",
+  summary = "Shows a running cluster: its nodes, their load, its tables, and the bottleneck of each run so far.",
   examples = {
     {"tide status", "the one cluster that runs"},
     {"tide status --cluster lab", "the cluster of that name"},

@@ -29,7 +29,7 @@ return {
      doc = "when its host gets a SIGTERM: workers that have not come to a report then are ended (default 30s)"},
     limit_options[1], limit_options[2], limit_options[3], limit_options[4],
     {name = "resume", type = "string", value = "DIR",
-     doc = "go on from the newest whole checkpoint in this directory"},
+     doc = "continue from the newest intact checkpoint in this directory"},
   },
   takes_script = true,
   run = function(context)

@@ -1,4 +1,4 @@
--- `tide why`: what holds up the runs, or what an actor waits for.
+-- `tide why`: the bottleneck of each run, or what an actor waits for.
 local arguments = require "tide.cli.arguments"
 local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"
@@ -41,11 +41,11 @@ end
 
 return {
   name = "why",
-  brief = "what holds up the runs, or what an actor waits for",
+  brief = "the bottleneck of each run, or what an actor waits for",
   summary = "Names the bottleneck of each active run, what to try, and the evidence. With an "
     .. "actor it follows what that one waits for, from actor to actor, as far as it is known.",
   examples = {
-    {"tide why", "what holds up the runs, by what happens in two seconds"},
+    {"tide why", "the bottleneck of each run, by a sample of two seconds"},
     {"tide why --for 20s", "the same by what happens in twenty"},
     {"tide why n1/agent", "an actor by its node and name"},
     {"tide why 2:17", "by its address, as `tide actors` shows it"},

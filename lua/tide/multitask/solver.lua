@@ -496,7 +496,7 @@ local function goes_over(self, so_far, gap)
   if so_far.with_cg or self.p.loss ~= "squared" or not self.o.asked then return false end
   so_far.with_cg, so_far.best, so_far.most = true, nil, so_far.rounds + CG_MOST
   if self.team.index == 1 then
-    self.team.w:log(("%d rounds of sdca end at a gap of %.3g: conjugate gradients go on from there"):format(
+    self.team.w:log(("%d rounds of sdca end at a gap of %.3g: conjugate gradients continue from there"):format(
       so_far.rounds, gap))
   end
   return true

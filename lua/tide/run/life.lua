@@ -184,9 +184,9 @@ local function cannot_pause(self, release)
   local why <const> = release and self:fixed_workers()
   if not why then return nil end
   return script.error("T0513", "the workers of this run cannot leave: " .. why, {help = self.job.checkpoint
-    and "stop it, which writes a checkpoint, and go on from that: tide submit --resume DIR SCRIPT"
+    and "stop it, which writes a checkpoint, and continue from that: tide submit --resume DIR SCRIPT"
     or "pause it without release, its slots stay its own; with `checkpoint` in the job it could be stopped and "
-      .. "go on by --resume"})
+      .. "continue with --resume"})
 end
 
 from_driver["verb.pause"] = function(self, request, message)

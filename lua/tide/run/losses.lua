@@ -97,7 +97,7 @@ end
 function methods:verdict(node, reason, in_order)
   if in_order then
     if node.workers == 0 or self:may_go_on(node) then return nil end
-    return script.error("T0509", ("node %s was told to end and leaves"):format(node.name), {
+    return script.error("T0509", ("node %s received a signal to end and leaves"):format(node.name), {
       node = node.name, state = "its rows went to the other nodes, but its workers are gone; the run is ended",
       help = "run again; a node that may go while a run needs it must not have workers of it"})
   end

@@ -263,7 +263,7 @@ declare("histogram", "table_operation", "table_wait_seconds",
 counter("table", "table_messages", "Messages that the node sent for the table.", field "messages_out")
 counter("table", "table_sent_bytes", "Bytes that the node sent for the table.", field "bytes_out")
 counter("table", "table_received_bytes", "Bytes that the node received for the table.", field "bytes_in")
-counter("table", "table_queued", "Operations that waited for a row that was on its way.", field "queued")
+counter("table", "table_queued", "Operations that waited for a row in transit.", field "queued")
 counter("table", "table_forwarded", "Operations that were sent on to where a row had gone.", field "forwarded")
 counter("table", "table_not_finite_rows", "Pushed rows that held a NaN or an infinity.", field "not_finite")
 counter("table", "relocated_in_keys", "Keys that came to the node.", field "relocated_in")
@@ -301,7 +301,7 @@ local function clocks(name)
     return sum
   end
 end
-counter("table", "clock_wait_seconds", "Time that workers waited in clocks, which the table's bound held up.",
+counter("table", "clock_wait_seconds", "Time that workers waited in clocks for the table's bound.",
   clocks "clock_s")
 counter("table", "stopped_seconds", "Time that pushes and clocks waited until others had seen enough (vap).",
   clocks "stopped_s")
