@@ -156,7 +156,7 @@ function tide_nn.optimizer(o) end
 function tide_nn.each(rule) end
 
 ---Rates as functions of the step's number, from 1: `constant(rate)`, `step(rate, every, factor)`, `cosine(rate, steps,
----low)`, `inverse(rate, decay)`, `warmup(steps, schedule)`.
+---low)`, `linear(rate, steps, low)`, `inverse(rate, decay)`, `warmup(steps, schedule)`.
 tide_nn.schedule = nil
 
 ---Columns of a value in n equal parts.

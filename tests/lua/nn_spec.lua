@@ -101,6 +101,9 @@ describe("tide.nn", function()
     assert.near(0.1, s.cosine(1, 100, 0.1)(1000), 1e-12)
     assert.same({0.5, 1}, {s.warmup(10, s.constant(1))(5), s.warmup(10, s.constant(1))(50)})
     assert.equal(0.5, s.inverse(1, 0.1)(11))
+    for t, rate in pairs {[1] = 1, [6] = 0.55, [11] = 0.1, [99] = 0.1} do
+      assert.near(rate, s.linear(1, 10, 0.1)(t), 1e-12)
+    end
   end)
 
   it("knows each rule's defaults and takes others", function()

@@ -708,7 +708,7 @@ function nn.each(rule)
 end
 
 ---Rates as functions of the step's number, from 1: `constant(rate)`, `step(rate, every, factor)`, `cosine(rate, steps,
----low)`, `inverse(rate, decay)`, `warmup(steps, schedule)`.
+---low)`, `linear(rate, steps, low)`, `inverse(rate, decay)`, `warmup(steps, schedule)`.
 nn.schedule = {
   constant = function(rate) return function() return rate end end,
   step = function(rate, every, factor)
@@ -719,6 +719,9 @@ nn.schedule = {
       local part = math.min(t - 1, steps) / steps
       return (low or 0) + (rate - (low or 0)) * (1 + math.cos(math.pi * part)) / 2
     end
+  end,
+  linear = function(rate, steps, low)
+    return function(t) return rate + ((low or 0) - rate) * math.min(t - 1, steps) / steps end
   end,
   inverse = function(rate, decay) return function(t) return rate / (1 + decay * (t - 1)) end end,
   warmup = function(steps, schedule)
