@@ -21,7 +21,8 @@ local MESSAGE_ITEMS <const>, MESSAGE_BYTES <const> = 512, 1 << 20 -- of one answ
 ---@field first integer number of the oldest item that is kept
 ---@field last integer number of the newest one
 ---@field bytes integer of what is kept
----@field items table<integer, {item: any, bytes: integer}|false> by number; false: it was shed
+---@field sent integer number of the last item that a reader was sent
+---@field items table<integer, {item: any, bytes: integer, tag: any}|false> by number; false: it was shed
 ---@field readers {message: table, after: integer}[] that wait
 
 ---@class tide.stream.options
@@ -29,13 +30,15 @@ local MESSAGE_ITEMS <const>, MESSAGE_BYTES <const> = 512, 1 << 20 -- of one answ
 ---@field bytes_max? integer of the sizes that `put` is told; default: no limit
 ---@field once? boolean|fun() it has one reader, which has each item once; a function: called when it has had the last
 ---@field shed? fun(self: tide.stream) makes room by self:drop(number)
+---@field with? fun(answer: {items: any[], last: integer}) adds to each answer before it is sent
 
 ---@param o? tide.stream.options
 ---@return tide.stream
 function stream.new(o)
   o = o or {}
-  return setmetatable({first = 1, last = 0, bytes = 0, lost = 0, items = {}, readers = {}, once = o.once, shed = o.shed,
-                       items_max = o.items_max or 256, bytes_max = o.bytes_max or math.huge}, stream)
+  return setmetatable({first = 1, last = 0, sent = 0, bytes = 0, items = {}, readers = {}, once = o.once,
+                       shed = o.shed, with = o.with, items_max = o.items_max or 256,
+                       bytes_max = o.bytes_max or math.huge}, stream)
 end
 
 ---One item goes, before it was read perhaps.
@@ -75,13 +78,15 @@ local function answer_of(self, after)
   return {items = list, last = math.max(last, self.first - 1), lost = skipped > 0 and skipped or nil, over = is_end}
 end
 
--- Answers readers for which there is something.
-local function serve(self)
+-- Answers readers for which there is something, or all.
+local function serve(self, all)
   for i = #self.readers, 1, -1 do
     local reader <const> = self.readers[i]
-    if reader.after < self.last or self.closed then
+    if all or reader.after < self.last or self.closed then
       table.remove(self.readers, i)
       local answer <const> = answer_of(self, reader.after)
+      self.sent = math.max(self.sent, answer.last)
+      if self.with then self.with(answer) end
       core.answer(reader.message, answer)
       if answer.over and self.once and self.once ~= true then self.once() end
     end
@@ -90,10 +95,11 @@ end
 
 ---@param item any
 ---@param bytes? integer about what it takes in a message
+---@param tag? any by which `shed` and `with` know it
 ---@return integer number
-function stream:put(item, bytes)
+function stream:put(item, bytes, tag)
   self.last = self.last + 1
-  self.items[self.last] = {item = item, bytes = bytes or 0}
+  self.items[self.last] = {item = item, bytes = bytes or 0, tag = tag}
   self.bytes = self.bytes + (bytes or 0)
   make_room(self)
   serve(self)
@@ -114,6 +120,12 @@ function stream:read(message, after)
   serve(self)
   return service.LATER
 end
+
+---@return boolean whether a reader waits
+function stream:is_awaited() return self.readers[1] ~= nil end
+
+---Answers readers that wait, with nothing if there is nothing.
+function stream:flush() serve(self, true) end
 
 ---An actor is dead: its requests are not answered.
 ---@param address string

@@ -102,6 +102,19 @@ describe("a stream", function()
     assert.same({"item"}, living().items)
   end)
 
+  it("answers readers that wait with nothing when it is told to, and adds to each answer", function()
+    local s
+    s = stream.new {once = true, with = function(answer) answer.sent = s.sent end}
+    local waits <const> = read(s, 0)
+    assert.is_true(s:is_awaited())
+    s:flush()
+    assert.same({items = {}, last = 0, sent = 0}, waits())
+    assert.is_false(s:is_awaited())
+    s:put("item", 4, "tag")
+    assert.equal("tag", s.items[1].tag)
+    assert.same({items = {"item"}, last = 1, sent = 1}, read(s, 0)())
+  end)
+
   it("is read by one item after the other, until it ends or cannot be asked", function()
     local s <const>, names = filled({once = true}, 3), {}
     local problem

@@ -165,11 +165,12 @@ end
 local function events_of(c)
   local events = {}
   repeat
-    c.requested:handle {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "next", hold = c.hold}}
+    c.requested:handle {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "next", hold = c.hold,
+      after = c.outbox.sent}}
     fake.time = fake.time + 1
     c:tick()
-    local list <const> = fake.answers[#fake.answers].value.events
-    for _, text in ipairs(list) do events[#events + 1] = require("tide.run.outbox").decoded(text) end
+    local answer <const> = fake.answers[#fake.answers].value
+    for _, text in ipairs(answer.items) do events[#events + 1] = require("tide.run.outbox").decoded(text) end
   until not c:has_events()
   return events
 end
@@ -481,13 +482,12 @@ describe("the controller of a run", function()
     fake.core.encode = function(value) return own(value) .. (" "):rep(8 << 20) end
     for id = 1, 9 do -- 72 MiB in all, of which 64 may wait
       c:emit {kind = "report", n = id}
-      c.requested:handle {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "next"}}
-      local list <const> = fake.answers[#fake.answers].value.events
-      assert.equal(1, #list)
+      c.requested:handle {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "next", after = id - 1}}
+      assert.equal(1, #fake.answers[#fake.answers].value.items)
       fake.answers = {}
     end
-    assert.equal(0, c.outbox.dropped_reports)
-    assert.equal(0, c.outbox.bytes)
+    assert.equal(0, c.left_out.reports)
+    assert.equal(9, c.outbox.first) -- what the driver has had is gone
   end)
 
   it("ends with an error of on_report", function()

@@ -61,7 +61,8 @@ local ROWS <const> = {
   control = {quit = {"admin", leave = "boolean?"}},
   -- a run's controller: what its driver, the agents of its nodes, the keeper of runs and clients ask
   run = {
-    metrics = {"read"}, next = {hold = "boolean?", continue = "boolean?"}, continue = {hold = "boolean?"},
+    metrics = {"read"}, next = {hold = "boolean?", continue = "boolean?", after = "count?"},
+    continue = {hold = "boolean?"},
     joined = {node = NODE}, not_joined = {count = "count"}, workers = {"waits", count = "count"},
     slow = {rank = "integer", factor = "number"}, leaving = {node = "integer"}, drop = {ranks = "integers"},
     stop = {reason = "string?", within_s = "seconds?"}, late = {"waits"}, counters = {"waits"},

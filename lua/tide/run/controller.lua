@@ -15,7 +15,6 @@ local errors = require "tide.errors"
 local events = require "tide.cluster.events"
 local losses = require "tide.run.losses"
 local machine = require "tide.machine"
-local outbox = require "tide.run.outbox"
 local report = require "tide.run.report"
 local requests = require "tide.cluster.requests"
 local run_log = require "tide.run.run_log"
@@ -43,10 +42,11 @@ function controller.new(a)
   local resume <const> = a.resume or {}
   local self <const> = setmetatable({
     a = a, params = resume.params or a.params or {}, state = resume.state or {}, workers = {}, live = 0, ready = 0,
-    monitors = {}, outbox = outbox.new(), clock = resume.reports or 0, evaluations = {}, next_evaluation = 0,
+    monitors = {}, clock = resume.reports or 0, evaluations = {}, next_evaluation = 0,
     partial = {}, done_examples = resume.examples or 0, records = {}, started_at = core.now(), baseline = {},
     progress_changed = false, workers_lost = 0,
   }, controller)
+  self.outbox = self:new_outbox()
   self.life = machine.new(states, self)
   self.heard, self.requested = self:from_workers(), self:from_others()
   return self
@@ -261,7 +261,7 @@ end
 function controller:count_progress(fields)
   report.add(self.partial, fields)
   self.progress_changed = true
-  if self.poll and core.now() - self.polled_at >= 0.08 then self:flush() end
+  if self.outbox:is_awaited() and core.now() - self.polled_at >= 0.08 then self.outbox:flush() end
 end
 
 function from_worker.progress(self, _, m)
@@ -323,9 +323,8 @@ local from_driver <const> = controller.from_driver
 function from_driver.next(self, request, message)
   self.hold = request.hold
   if request.continue then self:release() end
-  self.poll, self.polled_at = message, core.now()
-  if self:has_events() then self:flush() end
-  return service.LATER
+  self.polled_at = core.now()
+  return self:read_events(message, request.after)
 end
 
 function from_driver.continue(self, request)
@@ -545,7 +544,7 @@ function controller:tick()
     local err <const> = self:lost_copies()
     if err then self:fail(err) end
   end
-  if self.poll and core.now() - self.polled_at >= TICK_S then self:flush() end
+  if self.outbox:is_awaited() and core.now() - self.polled_at >= TICK_S then self.outbox:flush() end
   if not self:is_starting() then self:forget_nodes() end
   self:look_for_rest()
   self:look_for_late()
@@ -588,7 +587,7 @@ function controller.main(a)
   local ok, err = xpcall(load_script, script.failure, self)
   if ok then self:try_to_start() else self:fail_or_suspect(err) end
   self.requested:run {
-    wait_s = function() return self.poll and 0.05 or TICK_S end,
+    wait_s = function() return self.outbox:is_awaited() and 0.05 or TICK_S end,
     turn = function()
       self:guard(self.tick)
       self:guard(self.look_for_slots)

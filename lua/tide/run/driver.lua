@@ -81,6 +81,28 @@ end
 ---@field given? table<string, boolean> names of options that the command line has, not a configuration
 ---@field dry_run? boolean only load the script, and say what would run
 
+-- The page of options that a script was asked for.
+local function show_page(page, o)
+  local written, why = io.stdout:write(page, "\n")
+  if written then written, why = io.stdout:flush() end
+  if written then return 0 end
+  return complain(errors.new("T0403", {message = "the output could not be written: " .. why}), o)
+end
+
+-- Why the driver's actor ended without a result.
+local function why_killed(o, err, gone, before, began)
+  if gone then return gone end
+  if core.interrupted() - before >= 2 then return interrupts.error "interrupted twice: killed" end
+  if core.interrupted() > before and (err.name == "ECANCELED" or err.name == "EKILLED") then
+    return interrupts.error(("%s: the script did not end by itself: killed"):format(select(2, core.interrupted())))
+  elseif o.timeout_s and (err.name == "ECANCELED" or core.now() - began >= o.timeout_s) then
+    return errors.new("T0507", {message = "the script took longer than --timeout: killed", exit = 124})
+  elseif o.cluster and err.name == "ECANCELED" then
+    return errors.new("T0210", {message = "the script was stopped by `tide job stop` or `cancel`", exit = 1})
+  end
+  return err
+end
+
 ---Runs a script and returns the command's exit code.
 ---@param o tide.driver.options
 ---@return integer
@@ -129,30 +151,13 @@ function driver.run(o)
     directory.retire(own.cluster, ".tide/runs/" .. id)
   end
   if not result then
-    if gone then
-      err = gone
-    elseif core.interrupted() - before >= 2 then
-      err = interrupts.error "interrupted twice: killed"
-    elseif core.interrupted() > before and (err.name == "ECANCELED" or err.name == "EKILLED") then
-      err = interrupts.error(("%s: the script did not end by itself: killed"):format(select(2, core.interrupted())))
-    elseif o.timeout_s and (err.name == "ECANCELED" or core.now() - began >= o.timeout_s) then
-      err = errors.new("T0507", {message = "the script took longer than --timeout: killed", exit = 124})
-    elseif o.cluster and err.name == "ECANCELED" then
-      err = errors.new("T0210", {message = "the script was stopped by `tide job stop` or `cancel`", exit = 1})
-    end
+    err = why_killed(o, err, gone, before, began)
     local log <const> = run_log.new() -- its actor is gone, and cannot add it
     if not o.simulated and log:open(".tide/runs/" .. id) then log:error(errors.from(err)) end
     log:close()
     return complain(err, o)
   end
-  if result.page then
-    local written, why = io.stdout:write(result.page, "\n")
-    if written then written, why = io.stdout:flush() end
-    if not written then
-      return complain(errors.new("T0403", {message = "the output could not be written: " .. why}), o)
-    end
-    return 0
-  end
+  if result.page then return show_page(result.page, o) end
   if result.error then return complain(result.error, o) end
   return result.exit or 0
 end
@@ -406,6 +411,26 @@ local function watch(context)
   end
 end
 
+-- What a script that ended by itself leaves to be said.
+local function outcome(context)
+  context.flush_output()
+  local unwritten <const> = context.unwritten
+  if unwritten and unwritten.pipe then return {exit = PIPE_EXIT} end
+  if unwritten then
+    return {error = travelling(errors.new("T0403", {message = "the output could not be written: " .. unwritten.why}))}
+  end
+  if context.not_saved then return {error = travelling(context.not_saved.error)} end
+  if context.simulated then return {exit = 0} end
+  if context.traced then
+    talk(context, "tide: trace of %d cluster%s in %s; ui.perfetto.dev draws it", context.traced.part,
+      context.traced.part == 1 and "" or "s", context.trace)
+  end
+  talk(context, "tide: run %s took %s; its log is %s", context.run,
+    require("tide.units").format_duration(core.now() - context.started_at), context.log_path)
+  talk(context, "tide: again: %s", repeat_command(context))
+  return {exit = context.interrupted and 130 or 0}
+end
+
 ---Body of the driver's actor: loads the script and runs its main function.
 ---@return table {exit=} | {error=} | {page=}
 function driver.main(a)
@@ -458,22 +483,7 @@ function driver.main(a)
   context.log:close()
   if not ok and a.interactive then return {exit = errors.exit(errors.from(err))} end -- told before the console
   if not ok then return {error = travelling(errors.from(err))} end
-  context.flush_output()
-  local unwritten <const> = context.unwritten
-  if unwritten and unwritten.pipe then return {exit = PIPE_EXIT} end
-  if unwritten then
-    return {error = travelling(errors.new("T0403", {message = "the output could not be written: " .. unwritten.why}))}
-  end
-  if context.not_saved then return {error = travelling(context.not_saved.error)} end
-  if context.simulated then return {exit = 0} end
-  if context.traced then
-    talk(context, "tide: trace of %d cluster%s in %s; ui.perfetto.dev draws it", context.traced.part,
-      context.traced.part == 1 and "" or "s", context.trace)
-  end
-  talk(context, "tide: run %s took %s; its log is %s", context.run,
-    require("tide.units").format_duration(core.now() - context.started_at), context.log_path)
-  talk(context, "tide: again: %s", repeat_command(context))
-  return {exit = context.interrupted and 130 or 0}
+  return outcome(context)
 end
 
 return driver

@@ -399,7 +399,8 @@ function run:pump()
   if self.polls then return core.sleep(SHARED_S) end -- another fiber of the script does it
   local go_on <const> = self.go_on
   self.polls, self.go_on = true, nil
-  local answer, err = core.call(self.controller, {op = "next", hold = self.holding, continue = go_on}, POLL_S)
+  local answer, err = core.call(self.controller, {op = "next", hold = self.holding, continue = go_on,
+    after = self.heard}, POLL_S)
   self.polls = nil
   if not answer then
     self.failed = self.failed or errors.from(err)
@@ -410,7 +411,8 @@ function run:pump()
   else
     self.bar:update(self.bar.count) -- the clock moves on
   end
-  for _, line in ipairs(answer.events) do
+  self.heard = answer.last
+  for _, line in ipairs(answer.items) do
     local event <const> = outbox.decoded(line)
     if event.kind == "log" then
       self:show_log(event)

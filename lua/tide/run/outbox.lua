@@ -1,21 +1,22 @@
 -- What a run's controller has to tell the driver. Methods of tide.controller.
 --
--- Events wait here, encoded one by one, until the driver polls, and go in messages of bounded size: a message holds a
--- bounded number of values and bytes, and a driver may do something else for an hour. The entries of a report's workers
+-- Events are a stream (tide.stream), encoded one by one, since a message holds a bounded number of values and bytes,
+-- and a driver may do something else for an hour. The entries of a report's workers
 -- are encoded in groups. What waits is bounded too: of what is too much the oldest go, lines of the log first, then
 -- reports; how many went the driver is told. Everything else (a failure, the end) stays.
 local core = require "tide.core"
 local events = require "tide.cluster.events"
 local pieces = require "tide.run.pieces"
+local stream = require "tide.stream"
 
 local methods <const> = {}
 local outbox = {methods = methods}
 
 local BACKLOG_BYTES <const> = 64 << 20 -- of what waits
-local MESSAGE_BYTES <const> = 1 << 20  -- of events in one message, unless a single one is larger
-local MESSAGE_EVENTS <const> = 512
 local GROUP_FIELDS <const> = 16384     -- of the workers of a report that are encoded together
 local LOGS_MAX <const> = 1000          -- lines of the log that wait
+local LEFT_OUT <const> = {logs = "(%d lines left out)",
+                          reports = "(%d reports left out: the driver did not ask for them in time)"}
 
 local function encoded(event)
   local workers <const> = event.workers
@@ -52,84 +53,69 @@ function outbox.decoded(text)
   return event
 end
 
----@return table of outbox:emit
-function outbox.new() return {first = 1, last = 0, bytes = 0, logs = 0, dropped_logs = 0, dropped_reports = 0} end
-
-local function take(box)
-  local entry <const> = box[box.first]
-  box[box.first] = nil
-  box.first = box.first + 1
-  if not entry then return nil end -- one that was dropped
-  box.bytes = box.bytes - #entry.text
-  if entry.kind == "log" then box.logs = box.logs - 1 end
-  return entry
-end
-
-local function put(box, kind, text)
-  box.last = box.last + 1
-  box[box.last] = {kind = kind, text = text}
-  box.bytes = box.bytes + #text
-  if kind == "log" then box.logs = box.logs + 1 end
-end
-
 -- Lets the oldest reports go until less than three quarters of what may wait is there.
-local function drop_reports(box)
-  for i = box.first, box.last do
-    local entry <const> = box[i]
+local function shed_reports(self)
+  local box <const> = self.outbox
+  if box.bytes <= BACKLOG_BYTES then return end
+  for number = box.first, box.last do
     if box.bytes < BACKLOG_BYTES * 3 // 4 then return end
-    if entry and entry.kind == "report" then
-      box.bytes = box.bytes - #entry.text
-      box[i] = false
-      box.dropped_reports = box.dropped_reports + 1
+    local entry <const> = box.items[number]
+    if entry and entry.tag.kind == "report" then
+      if number > box.sent then self.left_out.reports = self.left_out.reports + 1 end
+      box:drop(number)
     end
   end
+end
+
+---@return tide.stream
+function methods:new_outbox()
+  self.left_out, self.logs, self.logs_sent = {logs = 0, reports = 0}, 0, 0
+  return stream.new {
+    once = true, items_max = math.huge, shed = function() shed_reports(self) end,
+    with = function(answer)
+      local last <const> = self.outbox.items[answer.last]
+      self.logs_sent = last and last.tag.logs or self.logs_sent
+      answer.progress = self.progress_changed and self:progress() or nil
+      self.progress_changed = false
+    end,
+  }
+end
+
+local function put(self, event)
+  local text <const> = encoded(event)
+  if event.kind == "log" then self.logs = self.logs + 1 end
+  self.outbox:put(pieces.of(text), #text, {kind = event.kind, logs = self.logs})
 end
 
 -- Behind what was kept.
-local function tell_dropped(box, list)
-  for _, kind in ipairs {"logs", "reports"} do
-    local count <const> = box["dropped_" .. kind]
-    if count > 0 then
-      local what <const> = kind == "logs" and "(%d lines left out)"
-        or "(%d reports left out: the driver did not ask for them in time)"
-      list[#list + 1] = core.encode {kind = "log", text = what:format(count)}
-      box["dropped_" .. kind] = 0
-    end
+local function tell_left_out(self)
+  for kind, what in pairs(LEFT_OUT) do
+    local count <const> = self.left_out[kind]
+    self.left_out[kind] = 0
+    if count > 0 then put(self, {kind = "log", text = what:format(count)}) end
   end
 end
 
----Answers the driver's poll, if it waits.
-function methods:flush()
-  if not self.poll then return end
-  local box <const> = self.outbox
-  local list, bytes = {}, 0
-  while box.first <= box.last and #list < MESSAGE_EVENTS do
-    local entry = box[box.first]
-    if entry and bytes > 0 and bytes + #entry.text > MESSAGE_BYTES then break end
-    bytes = bytes + (entry and #entry.text or 0)
-    entry = take(box)
-    if entry then list[#list + 1] = pieces.of(entry.text) end
-  end
-  if box.first > box.last then tell_dropped(box, list) end
-  core.answer(self.poll, {events = list, progress = self.progress_changed and self:progress() or nil})
-  self.poll, self.progress_changed = nil, false
+---The driver asks for events.
+---@param message table
+---@param after? integer number of the last one that it has
+function methods:read_events(message, after)
+  tell_left_out(self)
+  return self.outbox:read(message, after or 0)
 end
 
----@return boolean whether something waits for the driver
-function methods:has_events() return self.outbox.first <= self.outbox.last end
+---@return boolean whether there is something that the driver was not sent
+function methods:has_events() return self.outbox.last > self.outbox.sent end
 
 ---Tells the driver, and the cluster's events.
 ---@param event table {kind=, ...}
 function methods:emit(event)
-  local box <const> = self.outbox
-  if event.kind == "log" and box.logs >= LOGS_MAX then
-    box.dropped_logs = box.dropped_logs + 1
+  if event.kind == "log" and self.logs - self.logs_sent >= LOGS_MAX then
+    self.left_out.logs = self.left_out.logs + 1
     return
   end
-  put(box, event.kind, encoded(event))
-  if box.bytes > BACKLOG_BYTES then drop_reports(box) end
   events.of_run(self, event)
-  self:flush()
+  put(self, event)
 end
 
 return outbox
