@@ -8,6 +8,7 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerInitialize(int *argc, char ***argv); /* not every target has one */
 
 #define FUZZ_CHECK(e)                                                                              \
     do {                                                                                           \

@@ -4,6 +4,9 @@
  * their way. An input is what kind the table is, then messages about it to the first node: which,
  * two bytes of length, its fields. Whatever they say, nothing is read beyond their bytes, and
  * another table keeps its rows.
+ *
+ * To make a world takes most of an input's time. Where TIDE_FUZZ_WORLD names a directory, a world serves up to 100
+ * inputs of its kind, and they are written there: what fails is repeated with all files of the directory, in order.
  */
 #include "fuzz.h"
 #include "store/clocked/clocked.h"
@@ -156,23 +159,58 @@ static void post(struct world *w, uint8_t which, const uint8_t *fields, size_t s
     tide_writer_release(&message);
 }
 
+/* Writes the number-th input of a world, so that it can be repeated with those before it. */
+static void note(const char *directory, unsigned number, const uint8_t *data, size_t size) {
+    char path[400];
+    (void)snprintf(path, sizeof path, "%s/%03u", directory, number);
+    FILE *file = fopen(path, "wb");
+    FUZZ_CHECK(file && fwrite(data, 1, size, file) == size && fclose(file) == 0);
+}
+
+/* The world of an input; `served`: how many it had before, which no other kind had. */
+static struct world *world_for(const uint8_t *data, size_t size) {
+    static struct world worlds[TIDE_COUNT(kinds)];
+    static unsigned served[TIDE_COUNT(kinds)];
+    const char *directory = getenv("TIDE_FUZZ_WORLD");
+    const size_t kind = data[0] % TIDE_COUNT(kinds);
+    struct world *w = &worlds[kind];
+    if (w->sim && (!directory || served[kind] == 100)) {
+        world_close(w);
+        w->sim = NULL;
+    }
+    if (!w->sim) {
+        world_open(w, &kinds[kind]);
+        served[kind] = 0;
+    }
+    if (directory) {
+        note(directory, 100 * (unsigned)kind + served[kind], data, size);
+    }
+    served[kind]++;
+    return w;
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv) {
+    (void)argc, (void)argv;
+    tide_log_set(TIDE_LOG_ERROR, NULL, NULL);
+    return 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct world w;
     if (size == 0) {
         return 0;
     }
-    world_open(&w, &kinds[data[0] % TIDE_COUNT(kinds)]);
+    struct world *w = world_for(data, size);
     data++;
     size--;
     for (int i = 0; i < MESSAGES_MAX && size >= 3; i++) {
         const size_t said = (size_t)data[1] | (size_t)data[2] << 8,
                      fields = said < size - 3 ? said : size - 3;
-        post(&w, data[0], data + 3, fields);
+        post(w, data[0], data + 3, fields);
         data += 3 + fields;
         size -= 3 + fields;
     }
-    w.ports[0]->ops->pause(w.ports[0], 10 * MS);
-    run(&w, 1, reader_main, &w.kept);
-    world_close(&w);
+    w->ports[0]->ops->pause(w->ports[0], 10 * MS);
+    w->kept = false;
+    run(w, 1, reader_main, &w->kept);
     return 0;
 }
