@@ -95,6 +95,8 @@ struct tide_window { /* of convolutions and pools; the sizes are derived from th
     uint32_t h, w, c, oh, ow, o;
 };
 
+struct tide_own_operation; /* tide/kernel.h */
+
 struct tide_attributes {
     bool ta, tb;
     uint32_t first, count; /* slices; count is also the columns of what a SLICE_DX gives */
@@ -109,6 +111,8 @@ struct tide_attributes {
     double smoothing; /* xent */
     struct tide_window window;
     struct tide_region region;
+    const struct tide_own_operation *own;
+    double own_numbers[8];
 };
 
 struct tide_operand {

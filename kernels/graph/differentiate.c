@@ -55,6 +55,10 @@ void tide__walk_add(struct walk *w, uint32_t value, uint32_t g) {
     }
 }
 
+uint32_t tide__walk_zeros(struct walk *w, uint32_t value) {
+    return tide__walk_map(w, TIDE_MICRO_SELECT, map_constant(w, TIDE_MICRO_MUL, 0, value), NONE, NONE);
+}
+
 /* ---- elementwise ---- */
 
 /* The gradient by the operand of a one-operand map; NONE: it has none. */
@@ -408,11 +412,6 @@ static void mark_needed(struct walk *w, bool of_inputs) {
     }
 }
 
-/* A gradient that nobody made: zeros of the value's shape. */
-static uint32_t zeros(struct walk *w, uint32_t value) {
-    return tide__walk_map(w, TIDE_MICRO_SELECT, map_constant(w, TIDE_MICRO_MUL, 0, value), NONE, NONE);
-}
-
 static void check_gradient(struct walk *w, const struct group *group, size_t i, uint32_t made) {
     const struct value *x = &w->p->values[group->in[i]], *g = &w->p->values[made < w->p->value_count ? made : 0];
     char is[80], wanted[80];
@@ -443,7 +442,7 @@ static void visit_group(struct walk *w, size_t n) {
         g[o] = NONE;
     }
     for (size_t o = 0; o < group.out_count; o++) {
-        g[o] = w->gradient[group.out[o]] == NONE ? zeros(w, group.out[o]) : w->gradient[group.out[o]];
+        g[o] = w->gradient[group.out[o]] == NONE ? tide__walk_zeros(w, group.out[o]) : w->gradient[group.out[o]];
     }
     for (size_t i = 0; i < group.in_count; i++) {
         by[i] = NONE;
@@ -540,7 +539,7 @@ static void resolve(struct walk *w, size_t count, const uint32_t *carried) {
         uint32_t g = w->gradient[x];
         if (g == NONE) { /* nothing depends on it smoothly */
             w->p->kind = w->p->values[x].kind;
-            g = zeros(w, x);
+            g = tide__walk_zeros(w, x);
         }
         w->p->values[carried[n]].alias = g;
     }

@@ -1,5 +1,6 @@
 /* Programs and plans as text. */
 #include "graph/plan.h"
+#include "kernel.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -89,8 +90,11 @@ void tide__graph_print_node(const struct tide_program *p, const struct node *nod
     if (node->code == TIDE_OP_MAP) {
         print_micros(p, node, t);
     } else {
-        tide__text_add(t, "%s%s%s(", node->joins ? "join" : tide_op_names[node->code], node->attributes.ta ? " ta" : "",
-                       node->attributes.tb ? " tb" : "");
+        tide__text_add(t, "%s%s%s(",
+                       node->joins                 ? "join"
+                       : node->code == TIDE_OP_OWN ? node->attributes.own->name
+                                                   : tide_op_names[node->code],
+                       node->attributes.ta ? " ta" : "", node->attributes.tb ? " tb" : "");
         for (size_t i = 0; i < node->in_count; i++) {
             tide__text_add(t, "%s", i ? ", " : "");
             print_value(p, node->in[i], t);
@@ -221,6 +225,10 @@ uint64_t tide_program_id(const struct tide_program *p) {
         const struct tide_window *w = &a->window;
         uint32_t parts[] = {node->code, node->in_count, node->out_count, a->ta,     a->tb,  a->first, a->count,
                             a->id,      w->kh,          w->kw,           w->stride, w->pad, a->n,     a->k};
+        if (a->own) {
+            id = tide_hash(a->own_numbers, sizeof(a->own_numbers), id);
+            id = tide_hash(a->own->name, strlen(a->own->name), id);
+        }
         double numbers[] = {a->alpha, a->eps, a->rate, a->keep, a->smoothing};
         id = tide_hash(parts, sizeof(parts), id);
         id = tide_hash(numbers, sizeof(numbers), id);

@@ -212,6 +212,8 @@ struct tide_run_hooks {
      * asked for it: the gradient is a^T b; a is [K x rows], b [K x columns], both on the host.
      * Borrowed until it returns. */
     int (*factors)(void *arg, size_t parameter, const struct tide_operand *a, const struct tide_operand *b);
+    /* A module's operation begins; NULL: it is over. For what a crash says. */
+    void (*enter)(void *arg, const char *operation);
     /* An operation was run that takes so much. Factors that were offered take nothing. */
     int (*work)(void *arg, struct tide_work work);
     /* An operation was run that made this value: on devices in the host's memory, and of programs of

@@ -3,6 +3,7 @@
  * grows to the next power of two of rows; a step of a size seen before allocates nothing.
  */
 #include "graph/run.h"
+#include "kernel.h"
 
 #include <math.h>
 #include <string.h>
@@ -415,8 +416,15 @@ int tide__run_node(struct tide_run *run, size_t n, uint64_t step, const struct t
                    ? tide__away_factors(run, n, hooks)
                    : hooks->factors(hooks->arg, run->plan->foldable[n] - 1, &run->calls[n].in[0], &run->calls[n].in[1]);
     }
+    const char *own = node->attributes.own ? node->attributes.own->name : NULL;
     run->calls[n].step = step;
+    if (own && hooks && hooks->enter) {
+        hooks->enter(hooks->arg, own);
+    }
     int code = run->plan->device->functions[node->code](&run->calls[n]);
+    if (own && hooks && hooks->enter) {
+        hooks->enter(hooks->arg, NULL);
+    }
     if (code == TIDE_EINVAL && run->away.memory) {
         tide_fail(code, "%s of this size is too much for %s", tide_op_names[node->code], run->plan->device->name);
     }

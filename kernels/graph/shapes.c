@@ -1,5 +1,6 @@
 /* Shape rules: what operands an operation accepts, and what it gives. */
 #include "graph/operations.h"
+#include "kernel.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -27,6 +28,8 @@ static const char *written(const struct shapes *s) {
         return "scatter_add";
     case TIDE_OP_REDUCE:
         return "sum";
+    case TIDE_OP_OWN:
+        return s->node->attributes.own->name;
     default:
         return tide_op_names[s->node->code];
     }
@@ -434,7 +437,7 @@ static int check_operands(const struct shapes *s) {
     unsigned code = s->node->code;
     const struct tide_op_traits *t = &tide_op_traits[code];
     bool less = (t->flags & TIDE_OP_MORE) && s->node->in_count + 1 == t->in;
-    if (code != TIDE_OP_MAP && s->node->in_count != t->in && !less) {
+    if (t->in > 0 && s->node->in_count != t->in && !less) {
         return tide__graph_wrong(s->p, "%s takes %u operands, not %u", t->name, t->in, s->node->in_count);
     }
     for (size_t i = 0; i < s->node->in_count; i++) {
@@ -457,6 +460,6 @@ int tide__graph_infer(struct tide_program *p, struct node *node, struct value *o
         s.in[i] = &p->values[node->in[i]];
     }
     int code = check_operands(&s);
-    node->out_count = tide_op_traits[node->code].out;
+    node->out_count = tide_op_traits[node->code].out; /* unless the shape says another number */
     return code == 0 ? shapes[node->code](&s) : code;
 }

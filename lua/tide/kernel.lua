@@ -9,10 +9,10 @@ local kernel = {}
 
 ---@alias tide.kernel_function fun(arguments: table): table<string, number>
 
----Loads the kernels of a shared object. At the top of a script it runs on every node, and all have to have the same
----file. A file that was built anew is loaded anew; who has the old functions keeps them.
+---Loads the kernels and the operations of programs of a shared object. At the top of a script it runs on every node,
+---and all have to have the same file. A file that was built anew is loaded anew; who has the old functions keeps them.
 ---@param path string relative to the script
----@return table<string, tide.kernel_function> module the kernels by name; `version` is what the module says
+---@return table<string, tide.kernel_function> module kernels and operations by name; `version` is what the module says
 function kernel.load(path)
   if type(path) ~= "string" then
     error(script.error("T0113", "tide.kernel.load wants the path of a shared object"), 2)
@@ -28,6 +28,9 @@ function kernel.load(path)
   script.modules["kernels " .. path] = {path = full, sha = module.sha}
   local known <const> = module.kernels
   if not known.version then known.version = module.version end
+  for name, operation in pairs(module.operations) do
+    known[name] = require("tide.nn.operation").of_module(name, operation.own, operation.numbers)
+  end
   return setmetatable(known, {__index = function(_, name)
     error(script.error("T0901", ("%s has no kernel `%s`"):format(full, tostring(name)), {
       help = text.did_you_mean(tostring(name), text.sorted_keys(known))}), 2)

@@ -203,4 +203,35 @@ end)
 LUA
 run 0 run open.lua
 says out.txt 'the operations hold'
+
+# Operations in C: one that is right, then each mistake by itself. `build FROM TO`: the example with a line changed.
+cp "$root/examples/own_operation.lua" "$root/examples/huber.c" .
+compile() { cc -O1 "$@" -shared -fPIC changed.c -I"$root/runtime/include" -o huber.so || fail "no module: $(cat changed.c)"; }
+build() {
+    sed "s/$1/$2/" huber.c >changed.c
+    ! cmp -s huber.c changed.c || fail "nothing was changed: $1"
+    compile -w
+}
+cp huber.c changed.c
+compile -Wall -Wextra -Werror
+run 0 run own_operation.lua
+says out.txt 'backward agrees with differences: true'
+says out.txt 'huber .*slope 3.0[0-9] of 3'
+build 'by\[i\] = g\[i\]' 'by[i] = 2 * g[i]'
+run 1 run own_operation.lua
+says err.txt 'T0903.*operand 1, element 1: backward gives .*, differences'
+build 'out\[0\] = in\[0\];' 'out[0] = in[0]; out[0].rank = 9;'
+run 1 run own_operation.lua
+says err.txt 'T0903.*huber of x1 \[B x 1\]: it gives result 1 a shape that is none'
+build '.backward = backward' '.backward = 0'
+run 1 run own_operation.lua
+says err.txt 'T0903.*operation huber has no backward'
+build 'TIDE_KERNEL_ABI, .version' 'TIDE_KERNEL_ABI - 1, .version'
+run 1 run own_operation.lua
+says err.txt 'T0909.*huber.so: it was built for version 5 of tide/kernel.h, this is version 6: build it again'
+build 'y\[i\] = a <= bound' '*(volatile int *)(size_t)(8 + i) = 1; y[i] = a <= bound'
+if [ -z "${TIDE_SANITIZED:-}" ]; then # whose handler of signals is another
+    timeout 60 "$TIDE" run own_operation.lua >out.txt 2>err.txt
+    says err.txt 'crashed: SIGSEGV at address 0x8 in kernel huber, at own_operation.lua:24'
+fi
 finish

@@ -1,5 +1,9 @@
 /* Operations on sequences and axes beside attention: a thread an element, or a row where an order counts. */
 #include "tensor/cuda/gpu.h"
+#include "tensor/own.h"
+
+#include <stdio.h>
+#include <stdlib.h>
 
 /* ---- rotary embeddings ---- */
 
@@ -187,4 +191,67 @@ int tide_cuda_permute(const struct tide_op_call *call) {
     p.x = (const float *)call->in[0].data;
     p.y = (float *)call->out[0].data;
     return p.count == 0 ? 0 : GPU_EACH(permute_kernel, gpu_blocks(p.count), tide_cuda_queue_of(call), p);
+}
+
+/* ---- operations of a module ---- */
+
+static int run_own(const struct tide_op_call *call, struct tide_cuda_queue *queue, bool backward, void *stream) {
+    char error[TIDE_KERNEL_ERROR_BYTES];
+    const int code = tide_own_run(call, sizeof(float), backward, stream, error);
+    if (code != 0 && !queue->reason[0]) {
+        snprintf(queue->reason, sizeof(queue->reason), "%s of %s: %.120s", backward ? "backward" : "forward",
+                 call->attributes->own->name, error);
+    }
+    return code == 0 ? 0 : TIDE_ECANCELED;
+}
+
+static size_t bytes_of(const struct tide_operand *o) {
+    return o->rows * o->columns * sizeof(float); /* an index has as many */
+}
+
+/* Operands come to the host when all that was queued before is done, and results go back. */
+static int by_way_of_the_host(const struct tide_op_call *call, bool backward) {
+    struct tide_op_call host = *call;
+    int code = 0;
+    for (size_t i = 0; i < TIDE_OP_INPUTS; i++) {
+        if (call->in[i].data) {
+            host.in[i].data = malloc(bytes_of(&call->in[i]) + 1);
+            code = !host.in[i].data ? TIDE_ENOMEM
+                   : code == 0      ? tide_cuda_memory.download(call->queue, host.in[i].data, call->in[i].data,
+                                                                bytes_of(&call->in[i]))
+                                    : code;
+        }
+    }
+    for (size_t o = 0; o < TIDE_OP_OUTPUTS; o++) {
+        if (call->out[o].data) {
+            host.out[o].data = malloc(bytes_of(&call->out[o]) + 1);
+            code = host.out[o].data ? code : TIDE_ENOMEM;
+        }
+    }
+    char text[256] = "";
+    const int finished = tide_cuda_memory.finish(call->queue, text, sizeof(text));
+    code = code == 0 ? finished : code;
+    code = code == 0 ? run_own(&host, tide_cuda_queue_of(call), backward, NULL) : code;
+    for (size_t o = 0; o < TIDE_OP_OUTPUTS; o++) {
+        if (code == 0 && call->out[o].data) {
+            code = tide_cuda_memory.upload(NULL, call->out[o].data, host.out[o].data, bytes_of(&call->out[o]));
+        }
+        free(call->out[o].data ? host.out[o].data : NULL);
+    }
+    for (size_t i = 0; i < TIDE_OP_INPUTS; i++) {
+        free(call->in[i].data ? host.in[i].data : NULL);
+    }
+    return code;
+}
+
+int tide_cuda_own(const struct tide_op_call *call) {
+    return call->attributes->own->cuda_forward
+               ? run_own(call, tide_cuda_queue_of(call), false, (void *)tide_cuda_queue_of(call)->work)
+               : by_way_of_the_host(call, false);
+}
+
+int tide_cuda_own_dx(const struct tide_op_call *call) {
+    return call->attributes->own->cuda_backward
+               ? run_own(call, tide_cuda_queue_of(call), true, (void *)tide_cuda_queue_of(call)->work)
+               : by_way_of_the_host(call, true);
 }

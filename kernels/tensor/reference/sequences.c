@@ -1,5 +1,6 @@
 /* Operations on sequences and axes, in float64. */
 #include "tensor/reference/loops.h"
+#include "tensor/own.h"
 
 /* ---- attention: query i of head h of example b ---- */
 
@@ -237,4 +238,22 @@ int REF(permute)(call_pointer call) {
         out(call, 0)[e] = in(call, 0)[e - i + at];
     }
     return 0;
+}
+
+/* ---- operations of a module ---- */
+
+static int run_own(const struct tide_op_call *call, bool backward) {
+    char error[TIDE_KERNEL_ERROR_BYTES];
+    const int code = tide_own_run(call, sizeof(double), backward, NULL, error);
+    return code == 0 ? 0
+                     : tide_fail(TIDE_EINVAL, "%s of %s: %s", backward ? "backward" : "forward",
+                                 call->attributes->own->name, error);
+}
+
+int REF(own)(call_pointer call) {
+    return run_own(call, false);
+}
+
+int REF(own_dx)(call_pointer call) {
+    return run_own(call, true);
 }

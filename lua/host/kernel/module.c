@@ -60,6 +60,29 @@ static const char *check_kernel(const struct tide_kernel *k, char text[256]) {
     return NULL;
 }
 
+static const char *check_operation(const struct tide_own_operation *o, char text[256]) {
+    if (!o->name || !tide_identifier_valid(o->name)) {
+        return "an operation has a name of lower-case letters, digits and . _ -";
+    }
+    if (!o->doc || !o->shape || !o->forward || o->in_count == 0 || o->in_count > TIDE_OWN_OPERANDS ||
+        o->out_count == 0 || o->out_count > TIDE_OWN_RESULTS || o->number_count > TIDE_OWN_NUMBERS ||
+        (o->number_count > 0 && !o->numbers)) {
+        snprintf(
+            text, 256,
+            "operation %s needs `doc`, `shape`, `forward`, 1 to %d operands, 1 to %d results and at most %d numbers",
+            o->name, TIDE_OWN_OPERANDS, TIDE_OWN_RESULTS, TIDE_OWN_NUMBERS);
+        return text;
+    }
+    for (size_t i = 0; i < o->number_count; i++) {
+        if (!o->numbers[i].name || !o->numbers[i].doc || o->numbers[i].type != TIDE_NUMBER) {
+            snprintf(text, 256, "number %zu of operation %s needs a name, a doc and the type TIDE_NUMBER", i + 1,
+                     o->name);
+            return text;
+        }
+    }
+    return NULL;
+}
+
 static const char *check_module(const struct tide_kernel_module *m, char text[256]) {
     if (!m) {
         return "its tide_kernel_module refuses";
@@ -69,7 +92,11 @@ static const char *check_module(const struct tide_kernel_module *m, char text[25
                  TIDE_KERNEL_ABI);
         return text;
     }
-    const char *problem = m->kernel_count > 0 && m->kernels ? NULL : "it has no kernels";
+    const bool any = (m->kernel_count > 0 && m->kernels) || (m->operation_count > 0 && m->operations);
+    const char *problem = any ? NULL : "it has no kernels and no operations";
+    for (size_t i = 0; !problem && i < m->operation_count; i++) {
+        problem = check_operation(&m->operations[i], text);
+    }
     for (size_t i = 0; !problem && i < m->kernel_count; i++) {
         problem = check_kernel(&m->kernels[i], text);
     }
@@ -153,7 +180,33 @@ static const char *load(const void *bytes, size_t size, const char *sha, struct 
     return problem;
 }
 
-/* core.kernel_module(bytes) -> {version=, sha=, kernels={name = function}}, or nil and why not */
+/* {name = {own =, numbers = {{name =, default =, doc =}, ..}}} */
+static void push_operations(lua_State *L, const struct tide_kernel_module *module) {
+    lua_createtable(L, 0, (int)module->operation_count);
+    for (size_t i = 0; i < module->operation_count; i++) {
+        const struct tide_own_operation *o = &module->operations[i];
+        lua_createtable(L, 0, 2);
+        lua_pushlightuserdata(L, (void *)(uintptr_t)o);
+        lua_setfield(L, -2, "own");
+        lua_createtable(L, (int)o->number_count, 0);
+        for (size_t k = 0; k < o->number_count; k++) {
+            lua_createtable(L, 0, 3);
+            lua_pushstring(L, o->numbers[k].name);
+            lua_setfield(L, -2, "name");
+            lua_pushstring(L, o->numbers[k].doc);
+            lua_setfield(L, -2, "doc");
+            if (!o->numbers[k].required) {
+                lua_pushnumber(L, o->numbers[k].number);
+                lua_setfield(L, -2, "default");
+            }
+            lua_rawseti(L, -2, (lua_Integer)k + 1);
+        }
+        lua_setfield(L, -2, "numbers");
+        lua_setfield(L, -2, o->name);
+    }
+}
+
+/* core.kernel_module(bytes) -> {version=, sha=, kernels={name = function}, operations=}, or nil and why not */
 static int core_kernel_module(lua_State *L) {
     size_t size;
     const char *bytes = luaL_checklstring(L, 1, &size);
@@ -177,6 +230,8 @@ static int core_kernel_module(lua_State *L) {
         lua_setfield(L, -2, l->module->kernels[i].name);
     }
     lua_setfield(L, -2, "kernels");
+    push_operations(L, l->module);
+    lua_setfield(L, -2, "operations");
     return 1;
 }
 

@@ -223,6 +223,24 @@ static int program_apply(lua_State *L) {
     return give_value(L, code, value);
 }
 
+/* program:own(operation, {values}, {numbers}) -> the first result's number, how many there are */
+static int program_own(lua_State *L) {
+    struct tide_program *p = tide__lua_program_check(L);
+    struct tide_attributes attributes = {.own = lua_touserdata(L, 2)};
+    uint32_t in[TIDE_OP_INPUTS], value = 0;
+    luaL_checktype(L, 2, LUA_TLIGHTUSERDATA);
+    size_t count = check_values(L, 3, in, TIDE_OP_INPUTS);
+    luaL_checktype(L, 4, LUA_TTABLE);
+    for (size_t i = 0; i < attributes.own->number_count; i++) {
+        lua_rawgeti(L, 4, (lua_Integer)i + 1);
+        attributes.own_numbers[i] = luaL_checknumber(L, -1);
+        lua_pop(L, 1);
+    }
+    int code = tide_program_apply(p, TIDE_OP_OWN, in, count, &attributes, &value);
+    lua_pushinteger(L, attributes.own->out_count);
+    return give_value(L, code, value) == 1 ? (lua_insert(L, -2), 2) : 2;
+}
+
 /* program:map(micro, a, b, c): integers are values, floats constants */
 static int program_map(lua_State *L) {
     struct tide_program *p = tide__lua_program_check(L);
@@ -552,6 +570,10 @@ static int on_work(void *arg, struct tide_work work) {
     return 0;
 }
 
+static void on_enter(void *arg, const char *operation) {
+    tide__lua_current(tide__lua_host(((struct hook_call *)arg)->L))->kernel = operation;
+}
+
 /* Leaves the error object on top when it fails. */
 static int call_hook(struct hook_call *call, int function, uint32_t layer) {
     int code = pay(call);
@@ -707,6 +729,7 @@ static int run_step(lua_State *L) {
         .need = call.need ? on_need : NULL,
         .ready = call.ready ? on_ready : NULL,
         .factors = call.exchange ? on_factors : NULL,
+        .enter = on_enter,
         .work = tide__costs_count(tide__lua_host(L)) ? on_work : NULL,
         .made = own->finite ? on_made : NULL,
     };
@@ -897,6 +920,7 @@ void tide__lua_open_program(lua_State *L) {
         {"reshape", program_reshape},
         {"output", program_output},
         {"count", program_count},
+        {"own", program_own},
         {"open", program_open},
         {"close", program_close},
         {"differentiate", program_differentiate},

@@ -93,6 +93,40 @@ function nn.operation(o)
   return setmetatable({name = tostring(o.name or "of its own"), forward = o.forward, backward = o.backward}, operation)
 end
 
+---An operation of a shared object: of values, and perhaps a table of its numbers behind them.
+---@param name string
+---@param own userdata
+---@param numbers {name: string, doc: string, default?: number}[]
+---@return function
+---@package
+local function of_module(name, own, numbers)
+  return function(...)
+    if not tools then require "tide.nn" end
+    local inputs <const>, list = {...}, {}
+    local options = inputs[#inputs]
+    if type(options) == "table" and not tools.is_value(options) then inputs[#inputs] = nil else options = {} end
+    local known = {}
+    for i, number in ipairs(numbers) do
+      known[number.name] = true
+      list[i] = options[number.name] or number.default
+      if type(list[i]) ~= "number" then
+        refuse("operation %s wants a number `%s`: %s", name, number.name, number.doc)
+      end
+    end
+    for key in pairs(options) do
+      if not known[key] then refuse("operation %s has no number `%s`", name, tostring(key)) end
+    end
+    local p <const> = tools.is_value(inputs[1]) and inputs[1].program
+      or refuse("operation %s is applied to a %s, not to a value", name, type(inputs[1]))
+    local ids <const> = ids_of({name = name}, "operand", p, inputs, #inputs)
+    tools.place(p)
+    local first <const>, count <const> = tools.checked(p.core:own(own, ids, list))
+    local results = {}
+    for i = 1, count do results[i] = tools.wrap(p, first + i - 1) end -- they follow each other
+    return table.unpack(results)
+  end
+end
+
 ---- gradients by differences -----------------------------------------------------------------------------------------
 
 ---Inputs as given, {tensor, dims...} or a tensor: names, dims behind the rows, and tensors of the reference device.
@@ -186,4 +220,4 @@ function nn.check_gradient(f, inputs, o)
   return result
 end
 
-return {nn = nn, derive = derive, use = function(given) tools = given end}
+return {nn = nn, derive = derive, of_module = of_module, use = function(given) tools = given end}

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define TIDE_KERNEL_ABI 5u
+#define TIDE_KERNEL_ABI 6u
 
 enum { TIDE_KERNEL_ERROR_BYTES = 256, TIDE_KERNEL_PARAMETERS_MAX = 48, TIDE_KERNEL_RESULTS_MAX = 16 };
 
@@ -88,6 +88,47 @@ struct tide_kernel {
     int (*run)(const struct tide_argument *arguments, struct tide_result *results, char *error);
 };
 
+/* ---- operations of programs (tide.nn): values in, values out ---- */
+
+enum { TIDE_OWN_OPERANDS = 4, TIDE_OWN_RESULTS = 2, TIDE_OWN_NUMBERS = 8, TIDE_OWN_RANK = 3 };
+
+/* Dims behind the batch. */
+struct tide_own_shape {
+    uint8_t rank;
+    bool index; /* i32 in place of real numbers; never of results */
+    uint32_t dims[TIDE_OWN_RANK];
+};
+
+/* Dense and row-major: rows of the batch times all dims but the last, by the last. */
+struct tide_own_value {
+    void *data;
+    size_t rows, columns;
+};
+
+struct tide_own_call {
+    size_t element; /* bytes of a real number: 4, or 8 on the reference device */
+    const double *numbers;
+    const struct tide_own_value *in, *out; /* operands; results, which backward reads */
+    const struct tide_own_value *g, *by;   /* backward: gradients of results; of operands, data NULL for an index */
+    char *error;                           /* 256 bytes */
+};
+
+/* Never allocates, waits or keeps a pointer, writes all of its results, and gives the same bits for the same call;
+ * several threads may be inside. */
+struct tide_own_operation {
+    const char *name, *doc;
+    uint8_t in_count, out_count;
+    const struct tide_parameter *numbers; /* TIDE_NUMBER */
+    size_t number_count;
+    /* Fills in `out`, or refuses with a negative code and the reason in `error`. */
+    int (*shape)(const struct tide_own_shape *in, const double *numbers, struct tide_own_shape *out, char *error);
+    int (*forward)(const struct tide_own_call *call);
+    int (*backward)(const struct tide_own_call *call); /* NULL: it has no derivative */
+    /* On a GPU, in the order of a cudaStream_t; addresses are the device's. NULL: by way of the host. */
+    int (*cuda_forward)(const struct tide_own_call *call, void *stream);
+    int (*cuda_backward)(const struct tide_own_call *call, void *stream);
+};
+
 /* What the program offers to kernels of a module. It lives as long as the process. */
 struct tide_kernel_host {
     uint32_t abi;
@@ -101,6 +142,8 @@ struct tide_kernel_module {
     const char *version; /* for people */
     const struct tide_kernel *kernels;
     size_t kernel_count;
+    const struct tide_own_operation *operations;
+    size_t operation_count;
 };
 
 /* The one function that a module defines. Called once a load; NULL: it refuses. */

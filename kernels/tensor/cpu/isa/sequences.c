@@ -1,5 +1,6 @@
 /* Operations on sequences and axes beside attention. */
 #include "tensor/cpu/isa/approx.h"
+#include "tensor/own.h"
 #include "tide.h"
 
 /* ---- rotary embeddings ---- */
@@ -174,4 +175,22 @@ int OP(permute)(const struct tide_op_call *call) {
         }
     }
     return 0;
+}
+
+/* ---- operations of a module ---- */
+
+static int run_own(const struct tide_op_call *call, bool backward) {
+    char error[TIDE_KERNEL_ERROR_BYTES];
+    const int code = tide_own_run(call, sizeof(float), backward, NULL, error);
+    return code == 0 ? 0
+                     : tide_fail(TIDE_EINVAL, "%s of %s: %s", backward ? "backward" : "forward",
+                                 call->attributes->own->name, error);
+}
+
+int OP(own)(const struct tide_op_call *call) {
+    return run_own(call, false);
+}
+
+int OP(own_dx)(const struct tide_op_call *call) {
+    return run_own(call, true);
 }
