@@ -64,7 +64,8 @@ static const struct tide_kernel kernels[] = {
 };
 
 const struct tide_kernel_module *tide_kernel_module(const struct tide_kernel_host *of) {
-    static const struct tide_kernel_module module = {TIDE_KERNEL_ABI, "1", kernels, sizeof kernels / sizeof *kernels};
+    static const struct tide_kernel_module module = {
+        .abi = TIDE_KERNEL_ABI, .version = "1", .kernels = kernels, .kernel_count = sizeof kernels / sizeof *kernels};
     host = of;
     return &module;
 }

@@ -57,12 +57,12 @@ run 0 run own_kernel.lua
 says out.txt '^2000 numbers, y = 7, row = 5, module version 1$'
 run 0 sim --seed 1 own_kernel.lua
 says out.txt '^2000 numbers, y = 7, row = 5'
-sed 's/TIDE_KERNEL_ABI, "1"/TIDE_KERNEL_ABI, "2"/' saxpy.c >two.c
+sed 's/version = "1"/version = "2"/' saxpy.c >two.c
 build_kernel two.c
 run 0 run own_kernel.lua
 says out.txt 'module version 2$'
 
-sed 's/{TIDE_KERNEL_ABI, /{TIDE_KERNEL_ABI + 1, /' saxpy.c >three.c
+sed 's/= TIDE_KERNEL_ABI, /= TIDE_KERNEL_ABI + 1, /' saxpy.c >three.c
 build_kernel three.c
 run 1 run own_kernel.lua
 says err.txt 'error\[T0909\].*build it again'

@@ -73,7 +73,7 @@ static int spin(const struct tide_argument *a, struct tide_result *r, char *e) {
 static const struct tide_kernel all[] = {{"segv", "crashes", none, 1, segv}, {"fpe", "divides", none, 1, fpe},
                                          {"dies", "aborts", none, 1, dies}, {"spin", "spins", none, 1, spin}};
 const struct tide_kernel_module *tide_kernel_module(const struct tide_kernel_host *host) {
-    static const struct tide_kernel_module module = {TIDE_KERNEL_ABI, "1", all, 4};
+    static const struct tide_kernel_module module = {.abi = TIDE_KERNEL_ABI, .version = "1", .kernels = all, .kernel_count = 4};
     (void)host;
     return &module;
 }
