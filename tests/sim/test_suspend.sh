@@ -6,7 +6,7 @@
 
 cat >suspend.lua <<'LUA'
 local tide, nn, sim = require "tide", require "tide.nn", require "tide.sim"
-local opt = tide.options {kind = {"of model", default = "net", choices = {"net", "adapts", "adam", "mlr", "sdca"}},
+local opt = tide.options {kind = {"of model", default = "net", choices = {"net", "adapts", "adam", "rounds", "lion", "mlr", "sdca"}},
   nodes = {"workers", default = 1}, pauses = {"how often", default = 0}}
 local job
 if opt.kind == "mlr" or opt.kind == "sdca" then
@@ -21,7 +21,10 @@ else
   job = nn.job {name = "rests", program = program, comm = "comm/always-ps", epochs = 6,
     data = tide.data.images(nil, {count = 72, test = 1 / 6, seed = 2}),
     batch = opt.kind == "adapts" and {start = 10, max = 40, hi = 10} or 10,
-    optimizer = opt.kind == "adam" and nn.adam {lr = function(step) return 0.01 / step end} or nn.momentum {lr = 0.05}}
+    average = opt.kind == "lion" and 0.9 or nil,
+    exchange = opt.kind == "rounds" and {every = 2, outer = nn.nesterov {lr = 0.7, mu = 0.5}} or nil,
+    optimizer = opt.kind == "lion" and nn.lion {lr = 0.002}
+      or (opt.kind == "adam" or opt.kind == "rounds") and nn.adam {lr = function(step) return 0.01 / step end} or nn.momentum {lr = 0.05}}
 end
 tide.main(function()
   sim.compute {flops = 1e6, memory = 1e8}
@@ -45,7 +48,7 @@ tide.main(function()
   run:wait()
 end)
 LUA
-for kind in net adapts adam mlr sdca; do
+for kind in net adapts adam rounds lion mlr sdca; do
     run 0 sim --seed 1 suspend.lua --kind $kind && grep '^report' out.txt >undisturbed.txt
     run 0 sim --seed 1 suspend.lua --kind $kind --pauses 4 && grep '^report' out.txt >paused.txt
     [ "$(wc -l <paused.txt)" = 6 ] || fail "$kind: $(wc -l <paused.txt) reports"
@@ -54,6 +57,7 @@ for kind in net adapts adam mlr sdca; do
 done
 run 0 sim --seed 1 suspend.lua --kind sdca --nodes 3 --pauses 4
 run 0 sim --seed 1 suspend.lua --nodes 3 --pauses 4
+run 0 sim --seed 1 suspend.lua --kind rounds --nodes 3 --pauses 4
 
 # On a shared cluster: the seed draws when it is suspended, on how many slots it goes on, and which node dies when.
 cat >moves.lua <<'LUA'
