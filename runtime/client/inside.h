@@ -12,6 +12,7 @@
  *   connect.c   sockets, TLS and the handshake, up to a connection that serves
  *   frames.c    bytes in and out of a connection
  *   request.c   operations and their parts
+ *   calls.c     tables, rows and actors: what callers ask for
  *   client.c    life, the library's thread, waiting
  */
 #ifndef TIDE_CLIENT_INSIDE_H
@@ -179,6 +180,21 @@ bool connection_has_output(const struct connection *k);
 int connection_own(struct connection *k, unsigned kind, uint64_t to, uint64_t call, const void *body, size_t size);
 void connection_tick(struct connection *k, uint64_t now); /* beat and acknowledgement */
 int connection_take_view(struct connection *k, const struct tide_frame *frame);
+
+/* Behind the rows of a push: sequence and low mark, each cf and 8 bytes, which are set when it leaves. */
+enum { SEQUENCES_TAIL = 18 };
+static inline void client_store64(uint8_t *at, uint64_t value) {
+    for (int i = 0; i < 8; i++) {
+        at[i] = (uint8_t)(value >> (56 - 8 * i));
+    }
+}
+
+/* ---- request.c: without the lock ---- */
+/* Its parts are the caller's to fill in. NULL: error slot set. */
+struct tide_client_op *client_op_create(struct tide_client *c, enum op_kind kind, size_t parts);
+void client_op_destroy(struct tide_client_op *op); /* one that was not started */
+/* *Takes* it. Waits if `out` is NULL. */
+int client_op_start(struct tide_client_op *op, uint64_t timeout, struct tide_client_op **out);
 
 /* ---- request.c: under the lock ---- */
 void client_answered(struct connection *k, const struct tide_frame *frame);
