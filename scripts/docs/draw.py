@@ -140,7 +140,7 @@ def terminal(head, lines):
     height = 48 + row * len(lines)
     style = ("<style>text{font:13px ui-monospace,monospace}.w{fill:#0d1117}.o{fill:#c9d1d9}.p{fill:#7ee787}"
              "@keyframes in{from{opacity:0}to{opacity:1}}.f{animation:in .1s both}"
-             "@media(prefers-reduced-motion:reduce){.f{animation:none}}</style>")
+             "@media(prefers-reduced-motion:reduce){.f{animation:none}}@media print{.f{animation:none}}</style>")
     dots = [f'<circle cx="{20 + 18 * i}" cy="16" r="5.5" fill="{c}"/>' for i, c in enumerate(("#ff5f56", "#ffbd2e", "#27c93f"))]
     return svg(width, height, head, [f'<rect class="w" width="{width:g}" height="{height:g}" rx="8"/>'] + dots + body, style)
 
