@@ -81,18 +81,22 @@ function fields.optional(row)
   return copy
 end
 
-local function unknown_in(list, value, path, envelope)
-  for name in next, value do
-    if not list.known[name] and not (path == "" and envelope[name]) then
-      local known <const> = {}
-      for i, field in ipairs(list) do known[i] = field.name end
-      return ("%s no field `%s`"):format(path == "" and "it has" or ("`%s` has"):format(path), text.clean(name)),
-        text.did_you_mean(tostring(name), known)
-    end
-  end
-  return nil
+local NONE <const> = {}
+
+local function unknown(list, name, path)
+  local known <const> = {}
+  for i, field in ipairs(list) do known[i] = field.name end
+  return ("%s no field `%s`"):format(path and ("`%s` has"):format(path) or "it has", text.clean(name)),
+    text.did_you_mean(tostring(name), known)
 end
 
+local function wrong(field, v, path)
+  return ("`%s` is %s, not %s"):format(path and path .. "." .. field.name or field.name,
+    type(v) == "table" and "another table" or (type(v) == "number" or type(v) == "boolean") and tostring(v)
+    or "a " .. type(v), field.what)
+end
+
+---Compares a value with its row. Every message passes here: what is only needed for a fault is made when there is one.
 ---@param list tide.fields
 ---@param value any
 ---@param envelope table<string, boolean> names that every message has
@@ -100,21 +104,21 @@ end
 ---@return string|nil fault the first that is found
 ---@return string? help
 function fields.fault(list, value, envelope, path)
-  path = path or ""
-  if type(value) ~= "table" then return ("`%s` is a %s, not a table"):format(path, type(value)) end
-  local fault, help = unknown_in(list, value, path, envelope)
-  if fault then return fault, help end
-  for _, field in ipairs(list) do
+  if type(value) ~= "table" then return ("`%s` is a %s, not a table"):format(path or "", type(value)) end
+  local known <const> = list.known
+  for name in next, value do
+    if not known[name] and not envelope[name] then return unknown(list, name, path) end
+  end
+  for i = 1, #list do
+    local field <const> = list[i]
     local v <const> = value[field.name]
-    local name <const> = path == "" and field.name or path .. "." .. field.name
     if v == nil then
-      if not field.optional then return ("`%s` is missing"):format(name) end
+      if not field.optional then return ("`%s` is missing"):format(path and path .. "." .. field.name or field.name) end
     elseif field.row then
-      fault, help = fields.fault(field.row, v, envelope, name)
+      local fault, help = fields.fault(field.row, v, NONE, path and path .. "." .. field.name or field.name)
       if fault then return fault, help end
     elseif not field.fits(v) then
-      return ("`%s` is %s, not %s"):format(name, type(v) == "table" and "another table"
-        or (type(v) == "number" or type(v) == "boolean") and tostring(v) or "a " .. type(v), field.what)
+      return wrong(field, v, path)
     end
   end
   return nil
