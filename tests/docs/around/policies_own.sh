@@ -19,4 +19,4 @@ LUA
 tide policy check even.lua
 tide run job.lua
 tide policy timeline --run last | tee said.txt
-grep -q 'why *step .* s -> ' said.txt
+grep -q 'reason *step .* s -> ' said.txt
