@@ -31,7 +31,7 @@ local function attention()
   return nn.program("attention", function(p)
     local q <const>, k <const>, v <const> = p:input("q", T, C), p:input("k", T, C), p:input("v", T, C)
     p:loss(nn.attention(q, k, v, {heads = opt.heads, causal = true}))
-  end, true)
+  end, {inputs = true})
 end
 
 tide.main(function()

@@ -443,6 +443,14 @@ function tide_nn.segment_mean(x, segment, n) end
 ---heads of k and v, a divisor of heads; lengths: an index, one an example; scale: 1 / sqrt(width of a head)
 function tide_nn.attention(q, k, v, o) end
 
+---Loss of sequences of labels that are shorter than their frames and not aligned with them (CTC, Graves 2006): class 0
+---is the blank, labels end at -1. Examples whose labels do not fit into their frames do not count. `count` is of
+---examples.
+---@param z tide.nn.value [B x frames x classes]
+---@param labels tide.nn.value an index [B x most labels]
+---@param o? {lengths?: tide.nn.value} frames of each example, an index
+function tide_nn.ctc(z, labels, o) end
+
 ---Turns pairs of columns of each head by angles that grow with the position (RoPE, arXiv 2104.09864).
 ---@param x tide.nn.value [B x n x c]
 ---@param o {heads: integer, base?: number, positions?: tide.nn.value, pairing?: "half"|"adjacent"} base: 10000;

@@ -261,6 +261,19 @@ int tide__shape_xent(struct shapes *s) {
     return shape_loss(s);
 }
 
+int tide__shape_ctc(struct shapes *s) {
+    const struct value *z = s->in[0], *labels = s->in[1], *frames = s->node->in_count > 2 ? s->in[2] : NULL;
+    if (z->rank != 2 || labels->type != TIDE_VALUE_INDEX || labels->rank != 1 || labels->space != z->space) {
+        return tide__shape_wrong(s, "ctc takes [B x frames x classes] and an index of labels [B x most of them]");
+    }
+    if (frames && (frames->type != TIDE_VALUE_INDEX || frames->space != z->space || tide__graph_rows(frames, 1) != 1 ||
+                   tide__graph_columns(frames) != 1)) {
+        return tide__shape_wrong(s, "lengths are an index, one number of frames an example");
+    }
+    s->node->attributes.n = z->dims[0];
+    return shape_loss(s);
+}
+
 /* Rows of x by ids: of each example its own. A value of one dim is rows of one number. */
 static int shape_gather(struct shapes *s) {
     const struct value *x = s->in[0], *ids = s->in[1];

@@ -73,6 +73,26 @@ tide.main(function()
   refused("nn.xent has no option `weight`", nn.program, "bad", function(p)
     p:loss(nn.xent(p:input("z", 3), p:index "y", {weight = 1}))
   end)
+  local function ctc(labels, lengths)
+    local net <const> = nn.program("ctc", function(p)
+      local x <const> = p:input("z", 4, 3)
+      p:loss(nn.ctc(x, p:index("y", 2), {lengths = lengths and p:index "n"}))
+    end, {inputs = true})
+    local m <const> = net:compile {}
+    local waves <const> = tide.tensor.zeros("f32", 2, 12)
+    for i = 1, 24 do waves[i] = math.sin(0.7 * (i - 1)) end
+    local r <const> = m:backward {z = waves, y = tensor("i32", 2, labels), n = lengths and tensor("i32", 2, lengths)}
+    return {r.loss, r.count, table.unpack(m.train:output "d:z")}
+  end
+  same("ctc", ctc({1, 2, 1, 1}), {4.69313594, 2, -0.0450176275, -0.434790776, 0.479808403, 0.0784270024, -0.147141167, 0.0687141645, 0.0339066864,
+    0.104012317, -0.137919004, 0.0166560636, 0.342487559, -0.359143623, 0.351802305, -0.508646377, 0.156844072, -0.40249848,
+    -0.00288478048, 0.40538326, -0.219764265, -0.254294011, 0.474058276, 0.155275986, -0.311576741, 0.156300755})
+  same("ctc of fewer frames", ctc({1, -1, 2, 1}, {2, 3}), {3.06299574, 2, 0.0160824416, -0.495890845, 0.479808403, 0.00351685483, -0.16094255, 0.157425695, 0,
+    0, 0, 0, 0, 0, -0.012737333, 0.311322586, -0.298585253, 0.188446212,
+    0.111341667, -0.29978788, 0.122801886, -0.596860161, 0.474058276, 0, 0, 0})
+  assert(ctc({1, 1, 2, -1}, {2, 4})[2] == 1, "labels that do not fit count")
+  refused("example 2 has label 0, outside 1..2", ctc, {1, 2, 1, 0})
+
   -- Shapes that meet along any axis, constants along the last ones.
   local three <const> = {x = tensor("f32", 2, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})}
   local function table_of(p, name, dims) return p:param(name, dims, {"constant", 2}) end

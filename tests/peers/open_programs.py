@@ -26,6 +26,14 @@ def sequences():
     xent("smoothed", [0.5, 2, 1, 1], 0.1)
 
 
+def ctc(name, labels, frames):
+    z = wave((2, 4, 3), 0).requires_grad_()
+    loss = F.ctc_loss(F.log_softmax(z, 2).transpose(0, 1), torch.tensor(sum(labels, [])), torch.tensor(frames),
+                      torch.tensor([len(x) for x in labels]), reduction="sum")
+    loss.backward()
+    show(name, loss.detach(), 2, z.grad)
+
+
 def elements():
     x = torch.tensor([-1.5, 0.5])
     show("gelu", F.gelu(x), F.gelu(x, approximate="tanh"), F.silu(x), torch.erf(x))
@@ -169,6 +177,8 @@ if __name__ == "__main__":
     sequences()
     elements()
     attention()
+    ctc("ctc", [[1, 2], [1, 1]], [4, 4])
+    ctc("frames", [[1], [2, 1]], [2, 3])
     gpt()
     graphs()
     experts()

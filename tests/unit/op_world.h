@@ -42,7 +42,7 @@ static inline const struct tide_device *op_device(size_t i) {
 #endif
 }
 
-enum op_type { OP_FLOAT, OP_IDS, OP_BYTES, OP_DOUBLE };
+enum op_type { OP_FLOAT, OP_IDS, OP_CLASSES, OP_BYTES, OP_DOUBLE }; /* classes: from 1, positive */
 
 struct op_shape {
     size_t rows, columns;
@@ -66,7 +66,7 @@ struct op_case {
 
 static inline size_t op_bytes(const struct op_shape *s, size_t element) {
     size_t one = s->type == OP_FLOAT    ? element
-                 : s->type == OP_IDS    ? sizeof(int32_t)
+                 : s->type == OP_IDS || s->type == OP_CLASSES ? sizeof(int32_t)
                  : s->type == OP_DOUBLE ? sizeof(double)
                                         : 1;
     return s->rows * s->columns * one;
@@ -224,8 +224,8 @@ static inline void op_fill(struct op_run *run, const struct op_case *c, size_t i
     tide_random_seed(&random, 77 + i);
     const struct op_shape *s = &c->in[i];
     for (size_t e = 0; e < s->rows * s->columns; e++) {
-        if (s->type == OP_IDS) {
-            int32_t id = s->positive ? (int32_t)tide_random_below(&random, s->below)
+        if (s->type == OP_IDS || s->type == OP_CLASSES) {
+            int32_t id = s->positive ? (int32_t)tide_random_below(&random, s->below) + (s->type == OP_CLASSES)
                                      : (int32_t)tide_random_below(&random, s->below + 1) - 1;
             for (size_t k = 0; k < 3; k++) {
                 ((int32_t *)run->call[k].in[i].data)[e] = id;

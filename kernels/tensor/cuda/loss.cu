@@ -4,6 +4,7 @@
  * adds up in their order.
  */
 #include "tensor/cuda/gpu.h"
+#include "tensor/ctc.h"
 
 struct softmax_call {
     size_t rows, k;
@@ -178,6 +179,66 @@ int tide_cuda_xent(const struct tide_op_call *call) {
     return code == 0
                ? GPU_BLOCKS(total_kernel, 1, queue, s.rows, s.parts, (double *)call->out[0].data)
                : code;
+}
+
+/* ---- CTC: a thread an example ---- */
+
+TIDE_CTC(__device__ static inline, ctc_example, float)
+
+struct ctc_call {
+    size_t examples, n, k, most, scratch;
+    const float *z;
+    const int32_t *labels, *frames;
+    float *dz;
+    double *parts, *work;
+};
+
+static __global__ void ctc_kernel(const struct ctc_call c) {
+    for (size_t b = gpu_thread(); b < c.examples; b += gpu_stride()) {
+        const int32_t *labels = c.labels + b * c.most, given = c.frames ? c.frames[b] : (int32_t)c.n;
+        const size_t own = given < 0 ? 0 : (size_t)given < c.n ? (size_t)given : c.n; /* others are noted elsewhere */
+        size_t count = 0;
+        while (count < c.most && labels[count] > 0 && (size_t)labels[count] < c.k) {
+            count++;
+        }
+        float *dz = c.dz + b * c.n * c.k;
+        const double one =
+            ctc_example(own, c.k, labels, count, c.z + b * c.n * c.k, dz, c.work + b * c.scratch);
+        for (size_t e = own * c.k; e < c.n * c.k; e++) {
+            dz[e] = 0.0f;
+        }
+        c.parts[3 * b] = one < 0 ? 0 : one;
+        c.parts[3 * b + 1] = one < 0 ? 0 : 1;
+        c.parts[3 * b + 2] = 0;
+    }
+}
+
+static size_t ctc_examples(const struct tide_op_call *call) {
+    return call->attributes->n ? call->in[0].rows / call->attributes->n : 0;
+}
+
+size_t tide_cuda_ctc_scratch(const struct tide_op_call *call) {
+    return ctc_examples(call) * (3 + tide_ctc_scratch(call->attributes->n, call->in[1].columns)) * sizeof(double);
+}
+
+int tide_cuda_ctc(const struct tide_op_call *call) {
+    struct tide_cuda_queue *queue = tide_cuda_queue_of(call);
+    struct ctc_call c = {};
+    c.examples = ctc_examples(call);
+    c.n = call->attributes->n;
+    c.k = call->in[0].columns;
+    c.most = call->in[1].columns;
+    c.scratch = tide_ctc_scratch(c.n, c.most);
+    c.z = (const float *)call->in[0].data;
+    c.labels = (const int32_t *)call->in[1].data;
+    c.frames = (const int32_t *)call->in[2].data;
+    c.dz = (float *)call->out[1].data;
+    c.parts = (double *)call->scratch;
+    c.work = c.parts + 3 * c.examples;
+    int code = tide_cuda_check_ids(queue, TIDE_CUDA_LABEL, c.labels, c.examples * c.most, c.k);
+    code = code == 0 && c.frames ? tide_cuda_check_ids(queue, TIDE_CUDA_ID, c.frames, c.examples, c.n + 1) : code;
+    code = code == 0 && c.examples > 0 ? GPU_EACH(ctc_kernel, gpu_blocks(c.examples), queue, c) : code;
+    return code == 0 ? GPU_BLOCKS(total_kernel, 1, queue, c.examples, c.parts, (double *)call->out[0].data) : code;
 }
 
 /* ---- losses of elements ---- */

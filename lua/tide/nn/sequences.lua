@@ -230,6 +230,19 @@ function nn.attention(q, k, v, o)
      alpha = o.scale or 1 / math.sqrt(math.max(width, 1))})
 end
 
+---Loss of sequences of labels that are shorter than their frames and not aligned with them (CTC, Graves 2006): class 0
+---is the blank, labels end at -1. Examples whose labels do not fit into their frames do not count. `count` is of
+---examples.
+---@param z tide.nn.value [B x frames x classes]
+---@param labels tide.nn.value an index [B x most labels]
+---@param o? {lengths?: tide.nn.value} frames of each example, an index
+function nn.ctc(z, labels, o)
+  o = known_options("nn.ctc", o, {lengths = true})
+  local made <const> = apply(a_value("nn.ctc", z).program, "ctc", {z, labels, o.lengths})
+  made.is_loss = true
+  return made
+end
+
 local ROTARY <const> = {heads = true, base = true, positions = true, pairing = true}
 
 ---Turns pairs of columns of each head by angles that grow with the position (RoPE, arXiv 2104.09864).

@@ -610,6 +610,26 @@ static void sequences_agree(void **state) {
     }
 }
 
+static void ctc_agrees(void **state) {
+    (void)state;
+    for (size_t examples = 0; examples < 4; examples++) {
+        for (uint32_t n = 1; n <= 13; n += 4) {
+            const struct op_shape z = {examples * n, 5, 0, 0, 0}, labels = {examples, 3, OP_CLASSES, 4, true};
+            const struct op_shape frames = {examples, 1, OP_IDS, n + 1, true}, loss = {1, 3, OP_DOUBLE, 0, 0};
+            struct op_case c = {.what = "ctc",
+                                .code = TIDE_OP_CTC,
+                                .attributes = {.n = n},
+                                .in_count = examples % 2 ? 3 : 2,
+                                .out_count = 2,
+                                .in = {z, labels, frames},
+                                .out = {loss, z},
+                                .eps = 32,
+                                .of = OF_ALL};
+            on_devices(&c, false);
+        }
+    }
+}
+
 static void the_largest_are_found_among_nan_and_equals(void **state) {
     (void)state;
     const struct tide_device *device;
@@ -856,6 +876,7 @@ int main(void) {
         cmocka_unit_test(rows_and_columns_agree),
         cmocka_unit_test(attention_agrees),
         cmocka_unit_test(sequences_agree),
+        cmocka_unit_test(ctc_agrees),
         cmocka_unit_test(the_largest_are_found_among_nan_and_equals),
         cmocka_unit_test(a_region_reads_a_column_of_a_wider_array),
         cmocka_unit_test(rows_of_lists_agree),

@@ -9,6 +9,7 @@
  * - else the window's taps are gathered into a matrix (im2col), some rows at a time, and
  * multiplied.
  */
+#include "tensor/ctc.h"
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/isa/isa.h"
 
@@ -348,6 +349,8 @@ size_t OP(scratch)(enum tide_op_code code, const struct tide_op_call *call) {
         return OP(attention_scratch)();
     case TIDE_OP_ROTARY:
         return (size_t)call->attributes->n * call->attributes->k * sizeof(float);
+    case TIDE_OP_CTC:
+        return tide_ctc_scratch(call->attributes->n, call->in[1].columns) * sizeof(double);
     case TIDE_OP_LAYERNORM_DX:
         return 2 * c * sizeof(double);
     default:
