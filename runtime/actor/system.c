@@ -55,6 +55,8 @@ void tide_system_set_route(struct tide_system *system, const struct tide_route *
 
 static int start_executors(struct tide_system *system, void *loop) {
     static const char *const names[] = {"tide-io", "tide-compute", "tide-control", "tide-disk", "tide-exchange"};
+    static const char *const serves[] = {
+        [TIDE_ROLE_IO] = "sockets", [TIDE_ROLE_EXCHANGE] = "an exchange", [TIDE_ROLE_DISK] = NULL};
     for (unsigned i = 0; i < system->count; i++) {
         struct scheduler *s = system->schedulers[i];
         char name[16];
@@ -64,7 +66,8 @@ static int start_executors(struct tide_system *system, void *loop) {
                                                 .pending = scheduler_pending,
                                                 .arg = s,
                                                 .loop = i == 0 ? loop : NULL,
-                                                .core = -1};
+                                                .core = -1,
+                                                .serves = serves[s->role]};
         int rc = system->port->ops->executor_start(system->port, &options, &s->executor);
         if (rc < 0) {
             return rc;

@@ -26,6 +26,33 @@ void tide__watch_found(const char *checker, const char *format, ...) {
     tell(tell_arg, checker, text);
 }
 
+static _Thread_local const char *thread_serves;
+
+const char *tide__watch_thread(const char *serves) {
+    const char *before = thread_serves;
+    thread_serves = serves;
+    return before;
+}
+
+void tide__watch_blocks(const char *call, const char *path) {
+    const char *serves = thread_serves;
+    if (!serves) {
+        return;
+    }
+    if (TIDE_WATCHED) {
+        tide__watch_found("blocks", "%s%s%s on a thread that serves %s", call, path ? " " : "", path ? path : "",
+                          serves);
+        return;
+    }
+#ifndef NDEBUG
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&told)) {
+        tide_log(TIDE_LOG_WARN, NULL, "%s%s%s blocks a thread that serves %s", call, path ? " " : "", path ? path : "",
+                 serves);
+    }
+#endif
+}
+
 /* The linker's, around the section that TIDE_SOMETIMES fills. */
 extern struct tide_sometimes *__start_tide_sometimes[] __attribute__((weak, visibility("hidden")));
 extern struct tide_sometimes *__stop_tide_sometimes[] __attribute__((weak, visibility("hidden")));

@@ -22,6 +22,13 @@ void tide__watch_set(bool on, tide_watch_verdict verdict, void *arg);
 /* A rule is broken. May return: the caller goes on as if it were not. */
 void tide__watch_found(const char *checker, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* ---- threads that serve others: a file, a sync or a name that is looked up there stops them all ---- */
+/* The work of this thread must not block from now on; NULL: it may. Gives what was said before. */
+const char *tide__watch_thread(const char *serves);
+/* About to block on `path`, or NULL. Where it must not: found if the watch is on, else logged once in a build for
+ * tests (without NDEBUG), so that real nodes show it too. */
+void tide__watch_blocks(const char *call, const char *path);
+
 /* ---- rare branches that a campaign must have reached, counted while the watch is on ---- */
 struct tide_sometimes {
     const char *name;

@@ -203,6 +203,7 @@ static void *thread_main(void *arg) {
     struct tide_executor *e = arg;
     e->self = pthread_self();
     pthread_setname_np(e->self, e->name);
+    tide__watch_thread(e->options.serves);
     void *crash_stack = tide__real_crash_stack_begin();
     if (e->options.core >= 0) {
         cpu_set_t set;

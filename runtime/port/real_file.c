@@ -24,6 +24,7 @@ struct tide_file {
 };
 
 int tide__real_file_open(struct tide_port *port, const char *path, int flags, struct tide_file **out) {
+    tide__watch_blocks("open", path);
     (void)port;
     int mode = (flags & TIDE_FILE_WRITE) == 0 ? O_RDONLY : (flags & TIDE_FILE_READ) != 0 ? O_RDWR : O_WRONLY;
     mode |= (flags & TIDE_FILE_CREATE) != 0 ? O_CREAT : 0;
@@ -60,6 +61,7 @@ int tide__real_file_open(struct tide_port *port, const char *path, int flags, st
 }
 
 ssize_t tide__real_file_read(struct tide_file *file, void *data, size_t size, uint64_t offset) {
+    tide__watch_blocks("read", NULL);
     size_t done = 0;
     while (done < size) {
         ssize_t n = pread(file->fd, (char *)data + done, size - done, (off_t)(offset + done));
@@ -85,6 +87,7 @@ ssize_t tide__real_file_read(struct tide_file *file, void *data, size_t size, ui
 }
 
 int tide__real_file_write(struct tide_file *file, const void *data, size_t size, uint64_t offset) {
+    tide__watch_blocks("write", NULL);
     size_t done = 0;
     while (done < size) {
         const char *from = (const char *)data + done;
@@ -104,6 +107,7 @@ int tide__real_file_write(struct tide_file *file, const void *data, size_t size,
 }
 
 int tide__real_file_sync(struct tide_file *file) {
+    tide__watch_blocks("sync", NULL);
     if (fsync(file->fd) != 0) {
         return tide__real_fail(errno, "syncing", file->path);
     }
@@ -119,6 +123,7 @@ void tide__real_file_close(struct tide_file *file) {
 }
 
 int tide__real_file_info(struct tide_port *port, const char *path, struct tide_file_info *out) {
+    tide__watch_blocks("info", path);
     (void)port;
     struct stat info;
     if (stat(path, &info) != 0) {
@@ -134,6 +139,7 @@ int tide__real_file_info(struct tide_port *port, const char *path, struct tide_f
 }
 
 int tide__real_directory_sync(struct tide_port *port, const char *path) {
+    tide__watch_blocks("sync", path);
     (void)port;
     int code = 0;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -163,6 +169,7 @@ static int sync_parent(struct tide_port *port, const char *path) {
 }
 
 int tide__real_file_rename(struct tide_port *port, const char *from, const char *to) {
+    tide__watch_blocks("rename", from);
     if (rename(from, to) != 0) {
         return tide__real_fail(errno, "renaming", from);
     }
@@ -170,11 +177,13 @@ int tide__real_file_rename(struct tide_port *port, const char *from, const char 
 }
 
 int tide__real_file_unlink(struct tide_port *port, const char *path) {
+    tide__watch_blocks("unlink", path);
     (void)port;
     return remove(path) == 0 ? 0 : tide__real_fail(errno, "removing", path);
 }
 
 int tide__real_file_mkdir(struct tide_port *port, const char *path, unsigned mode) {
+    tide__watch_blocks("mkdir", path);
     (void)port;
     if (mkdir(path, (mode_t)mode) == 0) {
         return 0;
@@ -189,6 +198,7 @@ int tide__real_file_mkdir(struct tide_port *port, const char *path, unsigned mod
 
 int tide__real_file_list(struct tide_port *port, const char *path, void (*entry)(void *arg, const char *name),
                          void *arg) {
+    tide__watch_blocks("list", path);
     (void)port;
     DIR *directory = opendir(path);
     if (!directory) {

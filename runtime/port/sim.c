@@ -214,7 +214,9 @@ static void run_turn(struct tide_sim *sim, struct tide_executor *e) {
     e->woken = false;
     sim->charged = 0;
     struct sim_node *before = tide__sim_memory_enter(e->node);
+    const char *served = tide__watch_thread(e->options.serves);
     uint64_t next = e->options.turn(e->options.arg);
+    tide__watch_thread(served);
     tide__sim_memory_leave(before);
     e->in_turn = false;
     e->busy_until = sim->now + sim->charged + tide__sim_charged(e) +

@@ -354,6 +354,7 @@ void tide__sim_disk_sync_parent(struct sim_node *node, const char *path) {
 }
 
 int tide__sim_directory_sync(struct tide_port *port, const char *path) {
+    tide__watch_blocks("sync", path);
     struct sim_node *node = tide__sim_disk_of(port, path);
     const struct sim_inode *inode = tide__sim_names_get(&node->names, path);
     if (port->crashed) {

@@ -136,6 +136,7 @@ static void empty(struct sim_node *node, struct sim_inode *inode) {
 }
 
 int tide__sim_file_open(struct tide_port *port, const char *path, int flags, struct tide_file **out) {
+    tide__watch_blocks("open", path);
     struct sim_node *node = tide__sim_disk_of(port, path), *opener = node_of(port);
     struct sim_inode *inode = find(node, path);
     bool creates = (flags & (TIDE_FILE_CREATE | TIDE_FILE_EXCLUSIVE)) != 0;
@@ -178,6 +179,7 @@ int tide__sim_file_open(struct tide_port *port, const char *path, int flags, str
 }
 
 ssize_t tide__sim_file_read(struct tide_file *file, void *data, size_t size, uint64_t offset) {
+    tide__watch_blocks("read", NULL);
     const struct sim_inode *inode = file->inode;
     if (!inode) {
         return file->node->sim->options.input->ops->file_read(file->input, data, size, offset);
@@ -230,6 +232,7 @@ static int store_bytes(struct sim_inode *inode, const void *data, size_t size, s
 }
 
 int tide__sim_file_write(struct tide_file *file, const void *data, size_t size, uint64_t offset) {
+    tide__watch_blocks("write", NULL);
     struct sim_inode *inode = file->inode;
     struct sim_node *node = file->node;
     if ((file->flags & TIDE_FILE_WRITE) == 0) {
@@ -257,6 +260,7 @@ int tide__sim_file_write(struct tide_file *file, const void *data, size_t size, 
 }
 
 int tide__sim_file_sync(struct tide_file *file) {
+    tide__watch_blocks("sync", NULL);
     if (!file->inode) {
         return 0;
     }
@@ -273,6 +277,7 @@ void tide__sim_file_close(struct tide_file *file) {
 }
 
 int tide__sim_file_info(struct tide_port *port, const char *path, struct tide_file_info *out) {
+    tide__watch_blocks("info", path);
     const struct sim_inode *inode = find(tide__sim_disk_of(port, path), path);
     struct tide_port *input = node_of(port)->sim->options.input;
     if (!inode && input) {
@@ -297,6 +302,7 @@ static int move_name(struct sim_node *node, const char *from, const char *to) {
 }
 
 int tide__sim_file_rename(struct tide_port *port, const char *from, const char *to) {
+    tide__watch_blocks("rename", from);
     struct sim_node *node = tide__sim_disk_of(port, from); /* `to` is on the same one */
     const struct sim_inode *inode = find(node, from), *old = find(node, to);
     if (port->crashed) {
@@ -322,6 +328,7 @@ int tide__sim_file_rename(struct tide_port *port, const char *from, const char *
 }
 
 int tide__sim_file_unlink(struct tide_port *port, const char *path) {
+    tide__watch_blocks("unlink", path);
     struct sim_node *node = tide__sim_disk_of(port, path);
     bool found, torn;
     size_t at = tide__sim_names_find(&node->names, path, &found);
@@ -346,6 +353,7 @@ int tide__sim_file_unlink(struct tide_port *port, const char *path) {
 }
 
 int tide__sim_file_mkdir(struct tide_port *port, const char *path, unsigned mode) {
+    tide__watch_blocks("mkdir", path);
     (void)mode;
     struct sim_node *node = tide__sim_disk_of(port, path);
     struct sim_inode *inode = find(node, path);
@@ -366,6 +374,7 @@ int tide__sim_file_mkdir(struct tide_port *port, const char *path, unsigned mode
 
 int tide__sim_file_list(struct tide_port *port, const char *path, void (*entry)(void *arg, const char *name),
                         void *arg) {
+    tide__watch_blocks("list", path);
     struct sim_node *node = tide__sim_disk_of(port, path);
     const struct sim_inode *inode = find(node, path);
     if (!inode || !inode->directory) {

@@ -389,7 +389,7 @@ static void on_closed(struct tide_stream *s) {
     }
 }
 
-void tide__sim_stream_event(struct tide_sim *sim, const struct sim_event *event) {
+static void take_event(struct tide_sim *sim, const struct sim_event *event) {
     struct tide_stream *s = event->object;
     struct tide_executor *e = s->executor;
     s->events_open--;
@@ -434,6 +434,13 @@ void tide__sim_stream_event(struct tide_sim *sim, const struct sim_event *event)
     if (s->delivered && !s->orphan && s->events_open == 0) {
         free_stream(s);
     }
+}
+
+void tide__sim_stream_event(struct tide_sim *sim, const struct sim_event *event) {
+    const struct tide_stream *s = event->object;
+    const char *before = tide__watch_thread(s->executor->options.serves);
+    take_event(sim, event);
+    tide__watch_thread(before);
 }
 
 /* ---- operations ---- */

@@ -74,6 +74,7 @@ static const struct option {
     [SWARM_FLIP_S] = {"flip_s", FAULT, 0, 0},
     [SWARM_CONTROLLER_S] = {"controller_s", FAULT, 0, 0},
     [SWARM_MAILBOX_KIB] = {"mailbox_kib", LIMITED, 1, 4096}, /* of echo actors; 0: as usual */
+    [SWARM_DROP_S] = {"drop_s", SHARE, 0.5, 6}, /* mean rest between two tables that come and go */
     [SWARM_RECEIVERS] = {"receivers", SHARE, 0, 3}, /* their fibers, rounded down; 0: a handler */
     [SWARM_LIMITS] = {"limits", RARE, 0.02, 0.5}, /* share of the limits that are drawn */
 };

@@ -521,6 +521,11 @@ void dump(struct world *w, char *out, size_t size) {
             used += strlen(out + used);
         }
     }
+    if (drops(w) && !w->dropper.ended && w->dropper.doing && used + 1 < size) {
+        int n = snprintf(out + used, size - used, "  the dropper %s table %s\n", w->dropper.doing,
+                         w->dropper.name);
+        used += n > 0 ? (size_t)n : 0;
+    }
     for (unsigned i = 0; i < w->worker_count && used + 1 < size; i++) {
         const struct worker *worker = w->workers[i];
         if (!worker->ended && worker->node->state != NODE_CRASHED) {

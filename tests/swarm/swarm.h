@@ -3,6 +3,7 @@
  * do with tables and actors, and which faults happen; checkers watch, and the same seed does the
  * same again.
  *
+ *   dropper.c   tables that come and go
  *   options.c   what is drawn, in which ranges, by profile; what is pinned
  *   world.c     nodes, the two phases (chaos, then heal), the verdict
  *   workload.c  the workers: pushes, pulls, localize, casts and calls, in bursts
@@ -76,7 +77,8 @@ enum swarm_option {
     SWARM_CONTROLLER_S,
     SWARM_MAILBOX_KIB,
     SWARM_RECEIVERS,
-    SWARM_LIMITS, /* new ones go to the end: faults are drawn by their place */
+    SWARM_LIMITS,
+    SWARM_DROP_S, /* new ones go to the end: faults are drawn by their place */
     SWARM_OPTIONS
 };
 

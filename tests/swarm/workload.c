@@ -410,6 +410,26 @@ static bool goes_on(const struct worker *worker) {
     return !worker->world->stopping && worker->node->state == NODE_UP;
 }
 
+static void nothing(void *arg) {
+    (void)arg;
+}
+
+/* An actor that lives for a moment, so that slots and addresses are used again. */
+static void hop(struct worker *worker) {
+    struct world *w = worker->world;
+    enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_TOOL);
+    void *arg = tide_alloc(1);
+    tide__memory_swap(use);
+    worker->doing = (struct doing){"hops", "to another thread", 0, ""};
+    const int code = tide_hop(worker->node->node, TIDE_ROLE_COMPUTE, nothing, arg, tide_free);
+    if (code == 0) {
+        tide_free(arg);
+    } else if (!excused(w, worker->node, NULL, code, tide_error_message())) {
+        swarm_fail(w, "answers", "worker %u (%s) hopped: %s %s", worker->index, worker->node->name,
+                   tide_error_name(code), tide_error_message());
+    }
+}
+
 static void run_burst(struct worker *worker, unsigned burst) {
     struct world *w = worker->world;
     unsigned count = (unsigned)option(w, SWARM_BURST);
@@ -418,6 +438,9 @@ static void run_burst(struct worker *worker, unsigned burst) {
             echo_message(worker);
         } else {
             operate(worker, burst);
+        }
+        if (chance(&worker->random, 0.05)) {
+            hop(worker);
         }
         uint64_t rest = tide_random_below(&worker->random, 8);
         if (rest < 3) {

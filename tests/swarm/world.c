@@ -402,7 +402,7 @@ static void chaos(struct world *w) {
 }
 
 static bool is_settled(const struct world *w) {
-    if (!saver_ended(w)) {
+    if (!saver_ended(w) || !dropper_ended(w)) {
         return false;
     }
     for (unsigned i = 0; i < w->node_count; i++) {
@@ -699,6 +699,7 @@ static void run(struct world *w) {
     w->chaos_end = tide_sim_now(w->sim) + (uint64_t)(option(w, SWARM_CHAOS_S) * 1e9);
     faults_plan(w);
     saver_start(w);
+    dropper_start(w);
     chaos(w);
     if (!w->report->failed) {
         heal(w);

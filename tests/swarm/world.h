@@ -104,6 +104,13 @@ struct worker {
     struct doing doing;
 };
 
+struct dropper { /* dropper.c */
+    const char *doing;
+    char name[16];
+    unsigned count; /* tables that it has made */
+    bool ended;
+};
+
 struct world {
     struct swarm_options options;
     struct swarm_report *report;
@@ -124,6 +131,7 @@ struct world {
     struct tide_random random;
     struct faults *faults;
     struct saver *saver; /* NULL: nothing is saved */
+    struct dropper dropper;
     bool restored;
 };
 
@@ -250,6 +258,11 @@ struct generation *saver_generation(const struct world *w, uint64_t number);
  */
 bool saver_damage(struct world *w, uint64_t number);
 extern const char saver_place[], saver_directory[];
+
+/* ---- dropper.c ---- */
+bool drops(const struct world *w);
+void dropper_start(struct world *w);
+bool dropper_ended(const struct world *w);
 
 /* ---- restorer.c ---- */
 void restorer_look(struct world *w);

@@ -655,11 +655,15 @@ static bool keys_in_range(const struct tide__job *job, uint64_t *bad) {
     return true;
 }
 
-static void refuse(struct tide_store *store, const struct tide__job *job, int code, const char *text) {
-    atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+static void answer_refusal(struct tide_store *store, const struct tide__job *job, int code, const char *text) {
     if (job->origin != 0 && job->id != 0) {
         reply_error(store, job->origin, job->id, code, text, NULL, NULL, 0);
     }
+}
+
+static void refuse(struct tide_store *store, const struct tide__job *job, int code, const char *text) {
+    atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+    answer_refusal(store, job, code, text);
 }
 
 /* What tables with copies, and those that relocate, say more. False: it is damaged. */
@@ -701,7 +705,7 @@ bool tide__job_parse(const void *body, size_t size, struct tide_store *store, st
     char text[160];
     if (!r.error && !job->table) {
         (void)snprintf(text, sizeof text, "no table with id %llu here", (unsigned long long)table_id);
-        refuse(store, job, TIDE_ENOENT, text);
+        answer_refusal(store, job, TIDE_ENOENT, text); /* dropped while it was on its way */
         return false;
     }
     const bool whole = !r.error && fields == tide__job_fields(job->table, kind) && read_extra(&r, job, &terms);
