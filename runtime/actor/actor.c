@@ -36,6 +36,7 @@ static struct actor *slot_take(struct scheduler *s) {
 }
 
 void actor_slot_return(struct scheduler *s, struct actor *actor) {
+    TIDE_ASSERT(!actor->fibers && !actor->senders.head && !actor->timers && !actor->open_calls);
     tide_lock(&s->slots_lock);
     tide_free(actor->name);
     actor->name = NULL;
@@ -53,6 +54,7 @@ void actor_slot_return(struct scheduler *s, struct actor *actor) {
 
 static void actor_init(struct scheduler *s, struct actor *actor, const struct tide_actor_options *o) {
     uint32_t index = actor->index;
+    TIDE_ASSERT(actor->generation < 1u << GENERATION_BITS); /* else an old address would find this one */
     uint32_t generation = actor->generation & ((1u << GENERATION_BITS) - 1);
     actor->scheduler = s;
     actor->handle = o->handle;

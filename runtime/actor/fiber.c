@@ -139,6 +139,7 @@ void fibers_release(struct scheduler *s) {
 void fiber_make_ready(struct scheduler *s, struct tide_fiber *fiber) {
     struct actor *actor = fiber->actor;
     if (!actor) {
+        TIDE_SOMETIMES(wake_of_an_ended_fiber);
         return;
     }
     fiber->ready_next = NULL;
@@ -158,6 +159,7 @@ void fiber_resume(struct scheduler *s, struct tide_fiber *fiber) {
     struct tide_error_slot *previous = tide__error_slot_swap(&fiber->error);
     enum tide_memory_use use = tide__memory_swap(fiber->memory);
     context_switch(&s->main_context, &fiber->context, false);
+    TIDE_ASSERT(s->current_fiber == fiber && fiber->actor == s->current);
     fiber->memory = tide__memory_swap(use);
     tide__error_slot_swap(previous);
     s->current_fiber = NULL;
@@ -181,6 +183,7 @@ void tide_fiber_set_local(struct tide_fiber_local *local) {
 
 /* A killed or cancelled fiber that goes on suspending is abandoned: its stack is never continued. */
 static int killed_suspend(struct tide_fiber *fiber) {
+    TIDE_SOMETIMES(suspended_when_ended);
     if (++fiber->cancelled_suspends > KILL_PATIENCE) {
         fiber->ended = true;
         back_to_scheduler(fiber, false);

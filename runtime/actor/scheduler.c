@@ -50,7 +50,8 @@ void inbox_push(struct scheduler *target, struct message *message) {
         /* release: pairs with the acquire in drain_inbox */
     } while (!atomic_compare_exchange_weak_explicit(&target->inbox, &old, message, memory_order_seq_cst,
                                                     memory_order_relaxed));
-    if (!old) { /* whoever found it empty wakes; later pushers ride along */
+    if (!old && !(TIDE_MUTANT(inbox_not_woken) &&
+                  message->op == OP_WAKE)) { /* whoever found it empty wakes; later pushers ride along */
         tide_executor_wake(target->system->port, target->executor);
     }
 }
@@ -209,6 +210,8 @@ static void wait_for_room(struct scheduler *s, struct message *sender) {
 
 /* Called when a message has left the mailbox: counts it out and wakes senders once there is room for half. */
 void mailbox_handled(struct actor *actor, size_t bytes) {
+    TIDE_ASSERT(atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed) > 0);
+    TIDE_ASSERT(atomic_load_explicit(&actor->mailbox_bytes, memory_order_relaxed) >= bytes);
     counter_add(&actor->mailbox_messages, (uint32_t)-1);
     counter_add(&actor->mailbox_bytes, (uint32_t) - (int32_t)bytes);
     atomic_store_explicit(&actor->handled, atomic_load_explicit(&actor->handled, memory_order_relaxed) + 1,
@@ -235,6 +238,7 @@ static void deliver(struct scheduler *s, struct message *m) {
         signal_send(s, OP_REPLY, m->u.in.from, m->u.in.to, m->u.in.call, TIDE_EPERM,
                     "this actor does not open to a client's right");
     } else if (m->u.in.kind == TIDE_CALL) {
+        TIDE_SOMETIMES(call_to_ended_actor);
         signal_send(s, OP_REPLY, m->u.in.from, m->u.in.to, m->u.in.call, TIDE_EDIED, "no such actor");
     }
     message_destroy(m);
@@ -246,6 +250,7 @@ static void cancel_received(struct scheduler *s, struct message *m) {
         message_destroy(m);
         return;
     }
+    TIDE_SOMETIMES(call_cancelled);
     m->op = OP_MESSAGE;
     m->u.in.kind = TIDE_CANCEL;
     m->u.in.lane = TIDE_LANE_CONTROL;
@@ -548,6 +553,7 @@ uint64_t scheduler_turn(void *arg) {
     if (TIDE_WATCHED) {
         watch_turn(s, worked, next);
     }
+    TIDE_ASSERT(!s->current && !s->current_fiber);
     tide__memory_swap(use);
     tide__scheduler = previous;
     return next;

@@ -43,6 +43,7 @@ void timer_arm(struct scheduler *s, struct timer *timer, uint64_t when) {
     }
     s->heap_size++;
     sift_up(s, timer, s->heap_size);
+    TIDE_ASSERT(s->heap[timer->position] == timer && s->heap_size < s->heap_capacity);
 }
 
 void timer_disarm(struct scheduler *s, struct timer *timer) {
@@ -50,6 +51,7 @@ void timer_disarm(struct scheduler *s, struct timer *timer) {
     if (position == 0) {
         return;
     }
+    TIDE_ASSERT(position <= s->heap_size && s->heap[position] == timer);
     timer->position = 0;
     struct timer *last = s->heap[s->heap_size];
     s->heap_size--;

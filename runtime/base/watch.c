@@ -34,6 +34,10 @@ const char *tide__watch_thread(const char *serves) {
     return before;
 }
 
+bool tide__watch_serves(void) {
+    return thread_serves != NULL;
+}
+
 void tide__watch_blocks(const char *call, const char *path) {
     const char *serves = thread_serves;
     if (!serves) {

@@ -45,7 +45,7 @@ struct journal {
 
     /* the disk thread's while it is at work */
     struct tide_file *file; /* NULL: memory alone */
-    uint64_t size;
+    uint64_t size, durable; /* durable: of it, behind the last entry that was synced */
     struct tide_writer snapshot;
     int code; /* what the task came to */
     char reason[200];
@@ -122,6 +122,7 @@ static void task_begin(struct journal *j, void (*run)(struct tide_task *), void 
 static void go_on(struct journal *j);
 
 static void rewrite(struct tide_task *task) {
+    TIDE_SOMETIMES(journal_rewritten);
     struct journal *j = TIDE_CONTAINER(task, struct journal, task);
     task_ended(j, replace_file(j));
 }
@@ -142,12 +143,17 @@ static void write_entry(struct tide_task *task) {
     int error = j->file ? tide__record_write(j->file, j->port, &j->size, &j->queue->record) : 0;
     if (error == 0 && j->file && !TIDE_MUTANT(decision_unsynced)) {
         error = j->port->ops->file_sync(j->file);
+        j->durable = error == 0 ? j->size : j->durable;
+    }
+    if (error != 0) {
+        TIDE_SOMETIMES(decision_not_written);
     }
     task_ended(j, error);
 }
 
 static void entry_done(struct journal *j, int code) {
     struct entry *e = j->queue;
+    TIDE_ASSERT(e && j->base.under_way > 0);
     tide_control_done done = e->done;
     void *arg = e->arg;
     j->queue = e->next;
@@ -164,6 +170,7 @@ static void entry_written(struct tide_task *task) {
     const int code =
         j->code != 0 ? tide_fail(j->code, "%s", j->reason) : tide_control_apply(&j->base.state, w->data, w->size);
     j->broken = j->broken || (code != 0 && !TIDE_MUTANT(journal_goes_on_broken));
+    TIDE_ASSERT(j->code != 0 || !j->file || j->durable == j->size); /* nobody hears of it before */
     const bool grown =
         code == 0 && j->file && j->size > 4 * j->base.state.bytes + tide_limit(control_journal_growth_bytes);
     entry_done(j, code);
@@ -283,6 +290,7 @@ static int read_file(struct journal *j) {
         j->size = good;
         return 0;
     }
+    TIDE_SOMETIMES(journal_ends_in_a_torn_decision);
     tide_log(TIDE_LOG_WARN, j->name, "%s: the last %zu bytes are a decision that was not finished, and are dropped",
              j->path, size - good);
     return begin_file(j); /* nothing is left behind the next entry */

@@ -309,6 +309,7 @@ static int take_chunk(struct tide_exchange *x, const struct incoming *m, struct 
 
 /* Queues a piece of factors to those who get it from here. *takes* the blob, also when it fails. */
 static int hand_down(struct tide_exchange *x, struct entry e, struct tide_blob *blob) {
+    TIDE_SOMETIMES(exchange_factors_handed_down);
     uint32_t fanout = e.fanout ? e.fanout : x->member_count;
     uint64_t first = (uint64_t)tide__exchange_place(x, e.rank, e.step, x->rank) * fanout + 1;
     int code = blob ? 0 : TIDE_ENOMEM;
@@ -627,6 +628,9 @@ static void handle(struct tide_exchange *x, const struct tide_message *m) {
 }
 
 int tide__exchange_run(void *state) {
+    if (TIDE_WATCHED && !tide__watch_serves()) {
+        tide__watch_found("blocks", "an exchange runs on a thread that scripts may block");
+    }
     struct tide_exchange *x = state;
     x->main = tide_fiber_current();
     bool over = false;

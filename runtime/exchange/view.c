@@ -135,6 +135,7 @@ int tide__exchange_hand_kept(struct tide_exchange *x, uint32_t layer) {
 
 /* A layer's step is done again in this view. */
 static int redo(struct tide_exchange *x, uint32_t layer, struct round *round) {
+    TIDE_SOMETIMES(exchange_round_redone);
     struct layer *l = &x->layers[layer];
     if (round->done) {
         atomic_store_explicit(&l->done, round->step - 1, memory_order_seq_cst); /* nobody used it */
@@ -179,6 +180,7 @@ static int send_factors_of(struct tide_exchange *x, uint32_t layer, const struct
 
 /* The sum of a layer is here, and is sent to one that lacks it: as it is used. */
 static int send_sum(struct tide_exchange *x, uint32_t layer, const struct round *round, uint32_t to) {
+    TIDE_SOMETIMES(exchange_sum_sent_again);
     const struct layer *l = &x->layers[layer];
     int code = 0;
     for (uint32_t c = 0; round->path != TIDE_PATH_FACTOR && c < l->chunk_count && code == 0; c++) {
@@ -310,6 +312,7 @@ static int hold_if_all_agree(struct tide_exchange *x) {
 
 /* More are dead than was known. */
 static int freeze(struct tide_exchange *x) {
+    TIDE_SOMETIMES(exchange_frozen);
     x->view = 0;
     for (uint32_t r = 0; r < x->workers; r++) {
         x->peers[r].dead = x->peers[r].dead || x->peers[r].left;
@@ -405,6 +408,7 @@ int tide__exchange_take_state(struct tide_exchange *x, const struct incoming *m)
 }
 
 int tide__exchange_put_off(struct tide_exchange *x, const struct tide_message *m) {
+    TIDE_SOMETIMES(exchange_message_put_off);
     if (x->waiting_count == x->waiting_room) {
         size_t room = x->waiting_room ? 2 * x->waiting_room : 16;
         const struct tide_message **more = tide_realloc(x->waiting, room * sizeof *more);

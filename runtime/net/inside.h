@@ -97,6 +97,7 @@ struct tide_peer {
 struct tide_net;
 struct tide_peer *tide__peer(const struct tide_net *net, uint16_t id); /* any thread; NULL: never seen */
 struct tide_peer *tide__peer_make(struct tide_net *net, uint16_t id);  /* NULL: ENOMEM */
+void tide__peers_each(struct tide_net *net, void (*visit)(struct tide_peer *peer));
 void tide__peers_release(struct tide_net *net);
 /* window: of the lane, if the sender wants less than the lane has; 0: all of it. */
 int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, size_t window,

@@ -32,14 +32,15 @@ static void watch_session(struct tide_net *net, const struct tide_session *s) {
     }
 }
 
-/* Where nothing is outstanding, any message is admitted. */
-static void watch_waiters(const struct tide_net *net, const struct tide_peer *peer) {
+/* Where nothing is outstanding, any message is admitted; where nobody is, it is refused. */
+static void watch_waiters(struct tide_peer *peer) {
     uint64_t held = 0;
     for (unsigned lane = 0; lane < TIDE_LANE_COUNT; lane++) {
         held += atomic_load(&peer->outstanding[lane]);
     }
     if (peer->waiters && held == 0) {
-        tide__watch_found("queue", "%s: fibers wait for credit of n%u, and all of it is there", net->name, peer->id);
+        tide__watch_found("queue", "%s: fibers wait for credit of n%u, and %s", peer->net->name, peer->id,
+                          atomic_load(&peer->reachable) ? "all of it is there" : "that node is gone");
     }
 }
 
@@ -50,6 +51,6 @@ void tide__net_watch(struct tide_net *net) {
     }
     for (const struct tide_session *s = net->sessions; s && TIDE_WATCHED; s = s->next) {
         watch_session(net, s);
-        watch_waiters(net, s->peer);
     }
+    tide__peers_each(net, watch_waiters);
 }

@@ -359,6 +359,9 @@ static void flush(struct tide_link *link) {
         tide__outbox_written(box, (size_t)n);
         tide__outbox_vectors(box, &count);
         link->blocked = count > 0;
+        if (link->blocked) {
+            TIDE_SOMETIMES(socket_full);
+        }
     }
     if (more < 0) {
         tide__link_violation(link, "out of memory");
@@ -387,7 +390,9 @@ void tide__link_queued(struct tide_link *link) {
     if (!link->blocked && outbox_of(link)->queued_bytes >= BATCH_BYTES) {
         flush(link);
     }
-    tide__link_touch(link);
+    if (!TIDE_MUTANT(link_not_touched) || outbox_of(link)->ring_frames > 0) {
+        tide__link_touch(link);
+    }
 }
 
 void tide__links_flush(struct tide_net *net) {
@@ -400,6 +405,7 @@ void tide__links_flush(struct tide_net *net) {
         link->dirty = false;
         flush(link);
     }
+    TIDE_ASSERT(net->dirty_tail == &net->dirty);
 }
 
 /* ---- reading ---- */

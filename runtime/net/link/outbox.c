@@ -363,7 +363,11 @@ static void gather_lanes(struct tide_outbox *box) {
     struct tide_outbox_lane *lane;
     while ((lane = choose(box))) {
         size_t size = unit_size(lane);
-        if (!batch_has_room(box, size, unit_vectors(lane)) || !ring_has_room(box, size)) {
+        if (!batch_has_room(box, size, unit_vectors(lane))) {
+            break;
+        }
+        if (!ring_has_room(box, size)) {
+            TIDE_SOMETIMES(ring_full);
             break;
         }
         if (lane != &box->lanes[TIDE_LANE_SYSTEM]) {
@@ -372,6 +376,7 @@ static void gather_lanes(struct tide_outbox *box) {
         if (frame_size(lane->head) <= TIDE_OUTBOX_UNIT) {
             add_whole(box, lane);
         } else {
+            TIDE_SOMETIMES(message_cut);
             add_fragment(box, lane);
         }
         box->batch_frames++;
@@ -493,6 +498,8 @@ int tide__outbox_acked(struct tide_outbox *box, uint64_t frame) {
            !is_being_written(box, box->ring)) {
         drop_first(box);
     }
+    TIDE_ASSERT(box->acked <= box->sent && box->ring_frames >= box->sent - box->acked);
+    TIDE_ASSERT((box->ring_frames > 0) == (box->ring != NULL));
     return 0;
 }
 

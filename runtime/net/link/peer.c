@@ -53,7 +53,7 @@ struct tide_peer *tide__peer_make(struct tide_net *net, uint16_t id) {
     return peer;
 }
 
-static void each_peer(struct tide_net *net, void (*visit)(struct tide_peer *peer)) {
+void tide__peers_each(struct tide_net *net, void (*visit)(struct tide_peer *peer)) {
     for (unsigned i = 0; i < TIDE_COUNT(net->pages); i++) {
         _Atomic(struct tide_peer *) *page = atomic_load_explicit(&net->pages[i], memory_order_relaxed);
         for (unsigned k = 0; page && k < 256; k++) {
@@ -77,7 +77,7 @@ static void peer_free(struct tide_peer *peer) {
 
 void tide__peers_release(struct tide_net *net) {
     tide_outgoing_free_all(net->early);
-    each_peer(net, peer_free);
+    tide__peers_each(net, peer_free);
     for (unsigned i = 0; i < TIDE_COUNT(net->pages); i++) {
         tide_free(atomic_load_explicit(&net->pages[i], memory_order_relaxed));
     }
@@ -111,6 +111,7 @@ static bool is_reachable(struct tide_peer *peer) {
 }
 
 static int refuse(const struct tide_peer *peer, bool narrowed) {
+    TIDE_SOMETIMES(credit_refused);
     struct tide_memory_report report;
     char name[96], who[104];
     tide_net_memory(peer->net, peer->id, &report);
@@ -173,6 +174,7 @@ int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, 
     if (!go) {
         return TIDE_EBUSY;
     }
+    TIDE_SOMETIMES(credit_came_while_queueing);
     return is_reachable(peer) ? 0 : not_connected(peer);
 }
 
@@ -241,6 +243,7 @@ static void fail_message(struct tide_net *net, struct tide_peer *peer, struct ti
 /* An answer that is too large to travel becomes an error, so that its caller does not wait for
  * ever. */
 static void refuse_oversized(struct tide_net *net, struct tide_peer *peer, struct tide_outgoing *m) {
+    TIDE_SOMETIMES(answer_too_large);
     char text[120];
     snprintf(text, sizeof text, "an answer of %zu bytes; %zu are allowed", tide_outgoing_body(m),
              tide__frame_limit(m->lane));
@@ -282,6 +285,7 @@ static bool keep_early(struct tide_net *net, struct tide_outgoing *m) {
     if (net->finished || !tide__members_may_come(net, tide_address_node(m->to)) || TIDE_MUTANT(early_refused)) {
         return false;
     }
+    TIDE_SOMETIMES(message_before_its_view);
     if (!net->early) {
         net->early_tail = &net->early;
         net->early_since = tide__net_now(net);
@@ -365,7 +369,9 @@ void tide__peer_down(struct tide_net *net, struct tide_peer *peer, int code, con
         atomic_store_explicit(&peer->outstanding[i], 0, memory_order_relaxed);
     }
     tide__memory_forget(peer);
-    tide__peer_wake(peer);
+    if (!TIDE_MUTANT(waiters_of_the_dead)) {
+        tide__peer_wake(peer);
+    }
     tide_system_node_down(net->system, peer->id, code, reason);
 }
 
@@ -377,5 +383,5 @@ void tide__peer_part(struct tide_peer *peer) {
 
 void tide__peers_part(struct tide_net *net) {
     tide__peers_fail_early(net, TIDE_ECLOSED, "this node is no member any more");
-    each_peer(net, tide__peer_part);
+    tide__peers_each(net, tide__peer_part);
 }

@@ -104,6 +104,7 @@ static void attach(struct tide_session *s, struct tide_link *link) {
     s->tell_now = s->tell_now || has_cap(s->net);
     tide__link_touch(link);
     tide__session_touch(s);
+    TIDE_ASSERT(s->link == link && link->session == s && peer->link == link && peer->session == s);
 }
 
 struct tide_session *tide__session_begin(struct tide_link *link, struct tide_peer *peer, uint64_t id) {
@@ -154,6 +155,10 @@ int tide__session_resume(struct tide_session *s, struct tide_link *link, uint64_
         return error;
     }
     attach(s, link);
+    TIDE_SOMETIMES(session_resumed);
+    if (s->outbox.ring_frames > 0) {
+        TIDE_SOMETIMES(frames_written_again);
+    }
     s->tell_now = true;
     s->resumed++;
     s->resent += s->outbox.ring_frames;
@@ -207,10 +212,12 @@ void tide__session_drop(struct tide_session *s) {
     tide__outbox_clear(&s->outbox, fail_unsent, s);
     tide__assembly_drop(s->lanes);
     tide__net_wake(s->net);
+    TIDE_ASSERT(!s->link && !peer->session && s->active);
 }
 
 void tide__session_end(struct tide_session *s, const char *reason) {
     if (!s->over) {
+        TIDE_SOMETIMES(session_ended);
         tide__session_drop(s);
         tide__members_link_lost(s->net, s->peer, reason);
     }
@@ -267,7 +274,7 @@ static void tell(struct tide_session *s, uint64_t now, bool all) {
     tide_write_array(&w, CREDIT_FIELDS + (capped ? MEMORY_FIELDS : 0));
     s->told = s->link->decoder.sequenced;
     s->told_bytes = s->link->bytes_in;
-    s->tell_at = TIDE_NEVER;
+    s->tell_at = TIDE_MUTANT(told_again_at_once) ? s->tell_at : TIDE_NEVER;
     s->tell_now = false;
     tide_write_uint(&w, s->told);
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
@@ -345,10 +352,12 @@ void tide__session_tick(struct tide_session *s, uint64_t now, uint64_t excused) 
     }
     if (is_silent(s, now)) {
         if (s->suspect_since == 0) {
+            TIDE_SOMETIMES(peer_suspected);
             s->suspect_since = now;
         }
         tide__members_silent(s, now);
     } else if (s->suspect_since != 0) {
+        TIDE_SOMETIMES(suspicion_withdrawn);
         s->suspect_since = 0;
         s->reported = false;
         s->probe = (struct tide_probe){0};
@@ -357,6 +366,10 @@ void tide__session_tick(struct tide_session *s, uint64_t now, uint64_t excused) 
 }
 
 void tide__peer_redial_later(struct tide_net *net, struct tide_peer *peer) {
+    TIDE_SOMETIMES(redialled_later);
+    if (TIDE_MUTANT(redial_forgotten)) {
+        return;
+    }
     const uint64_t last = tide_limit(net_redial_last), next = 2 * peer->redial_delay;
     peer->redial_delay = peer->redial_delay == 0 ? tide_limit(net_redial_first) : next < last ? next : last;
     if (TIDE_BUGGIFY(redial_late)) {
@@ -377,6 +390,9 @@ static void dial(struct tide_session *s) {
     peer->redial_at = TIDE_NEVER;
     if (endpoint[0] == 0) {
         return; /* a client: it comes, or is silent for too long */
+    }
+    if (!s->dials) {
+        TIDE_SOMETIMES(peer_asked_to_dial);
     }
     if (tide__link_dial(net, endpoint, s->dials ? LINK_MESH : LINK_KNOCK, peer) != 0) {
         tide__peer_redial_later(net, peer);

@@ -21,6 +21,7 @@
 
 /* Everything that waits for the row fails. */
 static void fail_waiters(struct tide_table *table, struct tide__arrival *a, uint16_t dead) {
+    TIDE_SOMETIMES(waiters_of_a_lost_row);
     char text[160];
     tide__died_text(table->store, dead, text);
     for (struct tide__waiter *w = a->first, *next; w; w = next) {
@@ -33,6 +34,7 @@ static void fail_waiters(struct tide_table *table, struct tide__arrival *a, uint
 
 /* The row of a locked word does not come. */
 static uint64_t give_up(struct tide_table *table, uint64_t old, const struct tide__relocation *k, uint16_t dead) {
+    TIDE_SOMETIMES(row_given_up);
     struct tide__arrival *a = tide__arrival_of(table, old);
     fail_waiters(table, a, dead);
     uint32_t handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;

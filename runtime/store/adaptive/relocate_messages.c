@@ -59,6 +59,7 @@ static bool read_rows(const struct tide_table *table, struct tide_reader *r, str
 }
 
 static void not_taken(const struct tide_table *table, uint64_t key) {
+    TIDE_SOMETIMES(row_not_taken);
     tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),
              "the row of key %llu of table '%s' is lost on arrival: %s", (unsigned long long)key, table->name,
              tide_error_message());
@@ -74,6 +75,7 @@ static void expect(struct tide_table *table, uint64_t key, uint64_t *word, struc
 }
 
 static void on_hand(struct tide_table *table, uint16_t from, uint16_t node, const struct columns *c) {
+    TIDE_SOMETIMES(owner_hands_a_row_over);
     struct tide__key_block block;
     for (size_t i = 0; i < c->count; i++) {
         uint64_t key, old;

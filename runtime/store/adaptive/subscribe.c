@@ -140,6 +140,7 @@ static bool fire(struct tide__subscriptions *subs, struct tide__node_set *sub, u
 /* ---- owners ---- */
 
 static int no_room(int code, const struct tide_table *table) {
+    TIDE_SOMETIMES(subscription_refused);
     return tide_fail(code, "no room for more copies of rows of table '%s'", table->name);
 }
 

@@ -87,6 +87,7 @@ static void grant_lines(struct tide_store *store, struct tide__credit *c) {
         w->granted = true;
         tide_fiber_wake(w->fiber);
     }
+    TIDE_ASSERT(c->messages > 0 || c->bytes == 0);
 }
 
 /* Lock held. */
@@ -124,6 +125,7 @@ static int wait_in_line(struct tide_store *store, struct tide__credit *c, struct
             leave_line(c, w);
             grant_lines(store, c); /* who stood behind a large one may fit */
         } else if (granted && code) {
+            TIDE_SOMETIMES(granted_when_it_had_left);
             give(store, c, w->messages, w->bytes);
         }
         tide_unlock(&a->lock);
@@ -143,6 +145,7 @@ static bool take_or_stand(struct tide_store *store, struct tide__credit *c, stru
         while (*end) {
             end = &(*end)->next;
         }
+        TIDE_SOMETIMES(operation_waits_in_line);
         *end = w;
         *(c == &a->all ? &a->all_waits : &a->waits) += 1;
     }

@@ -198,6 +198,7 @@ static uint64_t others_up(struct tide_store *store) {
 }
 
 static void announce(struct tide_store *store, enum tide_tier before, enum tide_tier tier) {
+    TIDE_SOMETIMES(memory_tier_changed);
     static const char *const what[] = {"it is out of trouble", "it grants one operation at a time",
                                        "no rows come here any more that could be elsewhere",
                                        "its tables make no more rows, and checkpoints are given up",

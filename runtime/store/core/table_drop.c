@@ -146,6 +146,7 @@ int tide__drop_message(struct tide_store *store, struct tide__incoming *in) {
     }
     struct tide_table *table = tide__table_by_id(store, id);
     if (!table) { /* it never was here, or is gone: a new controller asks again */
+        TIDE_SOMETIMES(drop_of_an_unknown_table);
         say(store, id, (enum stage)stage);
         return 0;
     }
@@ -171,12 +172,15 @@ static bool advance(struct tide_store *store, struct tide__dropping *d, uint64_t
     struct tide_table *table = d->table;
     if ((!d->quiet || d->unreachable) && now - d->since > FAIL_NS) {
         /* when unreachable: begun as it was closed, and answered by nobody */
+        TIDE_SOMETIMES(drop_ends_what_waits);
         TIDE__EACH_TECHNIQUE(store, table_give_up, table);
     }
     if (!d->out) {
         if (!d->quiet && is_quiet(table)) {
             d->quiet = true;
-            say(store, table->id, CLOSE);
+            if (!TIDE_MUTANT(drop_unanswered) || now == d->since) {
+                say(store, table->id, CLOSE);
+            }
         }
         return false;
     }

@@ -269,6 +269,7 @@ void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t nod
     }
     tide_unlock(&t->lock);
     if (gone) {
+        TIDE_SOMETIMES(operation_passed_to_the_dead);
         char name[96], text[160];
         tide__node_text(store, node, name);
         (void)snprintf(text, sizeof text, "node %s died", name);

@@ -422,6 +422,7 @@ static void fail_request(const struct tide__pass *pass, const struct request *r,
 /* What is registered from now on is not looked through any more when a node goes, this one
  * included. */
 static int why_not(struct tide_store *store, uint16_t node) {
+    TIDE_SOMETIMES(operation_to_a_lost_node);
     tide_lock(&store->pending.lock);
     const bool fenced =
         atomic_load_explicit(&store->fenced, memory_order_relaxed) != 0 && !TIDE_MUTANT(begun_when_fenced);
@@ -453,6 +454,7 @@ static void send_requests(const struct tide__pass *pass, struct request *request
 /* Routes changed between the walk and the registration: what has come here meanwhile is done here.
  */
 static int walk_again(struct tide__pass *pass, enum tide__kind kind) {
+    TIDE_SOMETIMES(operation_walks_again);
     struct tide__misses left;
     tide__misses_init(&left);
     struct tide__pass again = *pass;

@@ -48,6 +48,7 @@ bool tide__pending_again(struct tide_store *store, uint64_t id, uint8_t **data, 
     if (!p) {
         return false; /* answered meanwhile */
     }
+    TIDE_SOMETIMES(operation_sent_again);
     const size_t size = p->message->size;
     *data = tide_alloc(size);
     *indices = tide_alloc(p->count * sizeof **indices);

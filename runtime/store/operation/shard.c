@@ -566,12 +566,13 @@ static int process(struct tide__job *job) {
 
 void tide__retry_later(struct tide_store *store, uint64_t delay) {
     uint64_t id;
-    if (!store->timer_set && tide_timer_start(delay, &id) == 0) {
+    if (!store->timer_set && tide_timer_start(TIDE_MUTANT(retry_at_once) ? 0 : delay, &id) == 0) {
         store->timer_set = true;
     }
 }
 
 static void stall(struct tide_store *store, struct tide__job *job) {
+    TIDE_SOMETIMES(job_stalled);
     *store->stalled_end = job;
     store->stalled_end = &job->next;
     tide__retry_later(store, tide_limit(store_retry));
@@ -590,10 +591,12 @@ void tide__stalled_retry(struct tide_store *store) {
         }
         tide__job_free(store, job);
     }
+    TIDE_ASSERT(store->stalled_end == &store->stalled);
 }
 
 /* What is parked has been looked at before all that is stalled came: it goes first. */
 static void parked_before_stalled(struct tide_store *store, struct tide__job *first, struct tide__job **end) {
+    TIDE_SOMETIMES(parked_jobs_resumed);
     if (TIDE_MUTANT(move_parked_last)) {
         *store->stalled_end = first;
         store->stalled_end = end;
@@ -705,6 +708,7 @@ bool tide__job_parse(const void *body, size_t size, struct tide_store *store, st
     char text[160];
     if (!r.error && !job->table) {
         (void)snprintf(text, sizeof text, "no table with id %llu here", (unsigned long long)table_id);
+        TIDE_SOMETIMES(operation_on_a_dropped_table);
         answer_refusal(store, job, TIDE_ENOENT, text); /* dropped while it was on its way */
         return false;
     }

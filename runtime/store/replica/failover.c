@@ -35,6 +35,7 @@ static void again_free(struct again *a) {
 
 /* Those of one destination; 0: of slots that are lost. */
 static void send_again(struct again *a, uint16_t to, uint32_t *part) {
+    TIDE_SOMETIMES(operations_follow_the_home);
     struct tide_table *table = a->job.table;
     uint32_t count = 0;
     for (uint32_t i = 0; i < a->count; i++) {
@@ -145,6 +146,7 @@ static void note_deposed(struct change *c, uint16_t home) {
 
 /* A slot that this node has a copy of gets another home. */
 static void succeeds(struct change *c, uint32_t slot, uint16_t old_home, bool takes_over) {
+    TIDE_SOMETIMES(slot_has_a_new_home);
     struct tide__replicas *replicas = c->table->replicas;
     const uint64_t over = tide__lease_over(c->table->store, old_home);
     if (!takes_over && TIDE_MUTANT(last_home_alone)) {

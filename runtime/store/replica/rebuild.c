@@ -57,6 +57,7 @@ static void chain_set(struct tide_table *table, uint32_t slot, uint64_t chain) {
 
 /* 1: it is under way; 0: nothing is to be done; ENOMEM, EBUSY: not yet. */
 static int join(struct tide_table *table, const struct tide__rebuild *order, uint32_t slot) {
+    TIDE_SOMETIMES(copy_made_again);
     struct tide__replicas *replicas = table->replicas;
     uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
     uint64_t chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);

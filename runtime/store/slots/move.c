@@ -228,6 +228,7 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
 }
 
 int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t count) {
+    TIDE_SOMETIMES(fence_set);
     struct tide__fence *fence = tide_alloc_zero(1, sizeof *fence + count * sizeof fence->slots[0]);
     if (!fence) {
         return TIDE_ENOMEM;

@@ -152,6 +152,7 @@ int tide__slot_say(struct tide_table *table, uint16_t to, int op, uint32_t slot,
  * new home, which knows that the rows are coming. Out of memory: the rest leaves at the next try; the new home waits
  * for SLOT_DONE. */
 static int depart_slot(struct slot_send *d, uint32_t slot) {
+    TIDE_SOMETIMES(slot_departs);
     struct tide_table *table = d->table;
     uint16_t lost_to = 0;
     if (table->slot_versions[slot] >= d->version) {
@@ -225,6 +226,7 @@ static void close_next(struct tide_store *store, struct slot_send *d) {
 }
 
 static void reopen(struct slot_send *d) {
+    TIDE_SOMETIMES(departing_slot_opened_again);
     tide__routes_begin(d->table);
     for (uint32_t i = d->at; i < d->closed; i++) {
         const uint32_t route = tide__route_of(d->table, d->slots[i]);
