@@ -151,6 +151,13 @@ static void push_report(lua_State *L, const struct job *job, int status) {
     lua_setfield(L, -2, "checker");
     push_said(L, job);
     lua_setfield(L, -2, "said");
+    struct tide_sometimes points[SWARM_POINTS];
+    const size_t count = tide__sometimes_list(points, SWARM_POINTS);
+    lua_createtable(L, 0, (int)count);
+    for (size_t i = 0; i < count; i++) {
+        tide__lua_set_integer(L, points[i].name, r->reached[i]);
+    }
+    lua_setfield(L, -2, "reached");
 }
 
 static void read_request(lua_State *L, struct request *q) {
@@ -275,7 +282,7 @@ static int core_swarm(lua_State *L) {
 }
 
 /* core.swarm_options{profile=, set=}, seed -> "nodes=5 ...", {name = value}, profiles, {limit = default} of those that
- * differ | nil, err */
+ * differ, expected points | nil, err */
 static int core_swarm_options(lua_State *L) {
     struct request q;
     struct swarm_options options;
@@ -301,7 +308,8 @@ static int core_swarm_options(lua_State *L) {
             tide__lua_set_integer(L, tide__limits[i].name, tide__limits[i].initial);
         }
     }
-    return 4;
+    lua_pushstring(L, swarm_expects(q.profile));
+    return 5;
 }
 
 void tide__lua_open_swarm(lua_State *L) {

@@ -54,7 +54,7 @@ void actor_slot_return(struct scheduler *s, struct actor *actor) {
 
 static void actor_init(struct scheduler *s, struct actor *actor, const struct tide_actor_options *o) {
     uint32_t index = actor->index;
-    TIDE_ASSERT(actor->generation < 1u << GENERATION_BITS); /* else an old address would find this one */
+    TIDE_ASSERT(actor->generation < tide_limit(actor_generations)); /* else an old address would find this one */
     uint32_t generation = actor->generation & ((1u << GENERATION_BITS) - 1);
     actor->scheduler = s;
     actor->handle = o->handle;

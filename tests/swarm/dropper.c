@@ -34,7 +34,14 @@ static void make_and_drop(struct world *w, struct tide_random *random) {
         (void)tide_table_push(table, &key, 1, delta, NULL);
     }
     d->doing = "drops";
+    const bool held = chance(random, 0.2); /* it is freed when it is released */
+    if (!held) {
+        tide_table_release(table);
+    }
     (void)tide_table_drop(node, d->name);
+    if (held) {
+        tide_table_release(table);
+    }
 }
 
 static int dropper_main(void *state) {

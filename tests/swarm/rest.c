@@ -205,6 +205,10 @@ static bool store_quiet(const struct node *node, char *why, size_t size) {
     if (tide__moves_waiting(store)) {
         return say(why, size, "%s still moves slots", node->name);
     }
+    const char *dropped = tide__drop_unfinished(store);
+    if (dropped != NULL) {
+        return say(why, size, "%s has not freed table %s, which was dropped", node->name, dropped);
+    }
     struct tide_table *tables[TABLES_MAX];
     size_t count = tide_store_tables(store, tables, TABLES_MAX);
     for (size_t i = 0; i < count && i < TABLES_MAX; i++) {

@@ -101,10 +101,12 @@ void swarm_print(const struct swarm_options *options, char *text, size_t size);
 const char *swarm_option_name(unsigned option); /* NULL: there are no more */
 bool swarm_option_is_fault(unsigned option);
 const char *swarm_profiles(void); /* "swarm calm ..." */
+/* Rare branches (TIDE_SOMETIMES) that a campaign of the profile must reach: names and spaces. */
+const char *swarm_expects(const char *profile);
 
 /* ---- a run ---- */
 
-enum { SWARM_TEXT = 6000 };
+enum { SWARM_TEXT = 6000, SWARM_POINTS = 256 };
 struct swarm_report {
     bool failed;
     char checker[32];        /* that found it */
@@ -113,6 +115,7 @@ struct swarm_report {
     uint64_t hash, events, virtual_ns;
     uint64_t operations, messages, fault_count, lost_nodes, disk_crashes, operations_lost;
     uint64_t retried; /* operations that a node had no memory for, tried again */
+    uint64_t reached[SWARM_POINTS]; /* rare branches, in the order of tide__sometimes_list */
 };
 /* The whole run of a seed. `observe`: told of every event, may be NULL. */
 void swarm_run(const struct swarm_options *options, struct swarm_report *report,

@@ -732,6 +732,14 @@ static void run(struct world *w) {
     }
 }
 
+static void keep_reached(struct swarm_report *report) {
+    struct tide_sometimes points[SWARM_POINTS];
+    const size_t count = tide__sometimes_list(points, SWARM_POINTS);
+    for (size_t i = 0; i < count; i++) {
+        report->reached[i] = points[i].count;
+    }
+}
+
 void swarm_run(const struct swarm_options *options, struct swarm_report *report,
                void (*observe)(void *arg, const struct tide_sim_event *event), void *arg) {
     struct world *w = tide_alloc_zero(1, sizeof *w);
@@ -766,6 +774,7 @@ void swarm_run(const struct swarm_options *options, struct swarm_report *report,
     run(w);
     tide__buggify_set(0, 0);
     tide__watch_set(false, NULL, NULL);
+    keep_reached(report);
     report->hash = tide_sim_hash(w->sim);
     report->events = tide_sim_events(w->sim);
     report->virtual_ns = tide_sim_now(w->sim);

@@ -125,6 +125,35 @@ local function run_shrink(context, seed, set)
   return 1
 end
 
+---- rare branches ----------------------------------------------------------------------------------------------------
+
+local CAMPAIGN <const> = 200 -- seeds from which on every branch that the profile expects must have been reached
+
+---Counts of one run to those of all: how often, and in how many seeds.
+local function add_reached(sum, reached)
+  for name, count in pairs(reached) do
+    local one = sum[name] or {count = 0, seeds = 0}
+    sum[name] = {count = one.count + count, seeds = one.seeds + (count > 0 and 1 or 0)}
+  end
+end
+
+---Prints the list; a campaign that has not reached a branch that its profile expects has failed.
+---@return boolean complete
+local function show_reached(context, sum, seeds, expected)
+  local names, never = {}, {}
+  for name in pairs(sum) do names[#names + 1] = name end
+  table.sort(names)
+  for i, name in ipairs(names) do names[i] = ("%s %d (%d)"):format(name, sum[name].count, sum[name].seeds) end
+  context:say("sim: rare branches, how often (in how many seeds): " .. table.concat(names, ", "))
+  for name in expected:gmatch "%S+" do
+    if not sum[name] or sum[name].count == 0 then never[#never + 1] = name end
+  end
+  if seeds < CAMPAIGN or #never == 0 then return true end
+  context:say(("sim: profile %s never reached %s; its list is in tests/swarm/options.c"):format(
+    context.options.profile, table.concat(never, ", ")))
+  return false
+end
+
 ---- runs ------------------------------------------------------------------------------------------------------------
 
 ---@param context table of the command
@@ -137,7 +166,7 @@ function swarm.run(context, first, last)
   local set <const> = limits.settings(o.limit or {})
   if o.draw_limits then table.insert(set, 1, ("limits=%g"):format(o.draw_limits)) end
   table.move(o.set or {}, 1, #(o.set or {}), #set + 1, set)
-  local drawn, err, profiles = core.swarm_options({profile = o.profile, set = set}, first)
+  local drawn, err, profiles, _, expected = core.swarm_options({profile = o.profile, set = set}, first)
   if not drawn then return nil, errors.new("T0104", {message = err.message}) end
   if not context.json then
     context:say(first == last and ("sim: profile %s, seed %d, %s"):format(o.profile, first, drawn)
@@ -146,7 +175,7 @@ function swarm.run(context, first, last)
   end
   if o.shrink then return run_shrink(context, first, set) end
   local done, failed, events, operations, faults, crashes, virtual = 0, 0, 0, 0, 0, 0, 0.0
-  local began <const> = core.wall()
+  local reached <const>, began <const> = {}, core.wall()
   local spoke = began
   local ok
   ok, err = core.swarm {
@@ -158,6 +187,7 @@ function swarm.run(context, first, last)
       events, operations = events + report.events, operations + report.operations
       faults, crashes = faults + report.faults, crashes + report.nodes_lost + report.disk_crashes
       virtual = virtual + report.virtual_s
+      add_reached(reached, report.reached)
       show(context, report, set)
       if core.wall() - spoke >= 60 and not context.json then
         spoke = core.wall()
@@ -170,6 +200,7 @@ function swarm.run(context, first, last)
   if first ~= last and not context.json then
     context:say(("sim: %d seeds, %d failed, %.1f virtual hours, %d events, %d operations, %d faults, %d crashes, %.1f s"
       ):format(done, failed, virtual / 3600, events, operations, faults, crashes, core.wall() - began))
+    if not show_reached(context, reached, done, #set == 0 and not o.mutant and expected or "") then return 1 end
   end
   return failed > 0 and 1 or 0
 end

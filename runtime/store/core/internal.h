@@ -230,6 +230,8 @@ unsigned tide__tables_enter(struct tide_store *store);
 void tide__tables_leave(struct tide_store *store, unsigned entered);
 /* What is dropped goes on. When to look again, in ns; 0: there is nothing to drop. I/O thread. */
 uint64_t tide__drop_advance(struct tide_store *store);
+/* A table that was dropped and is not freed yet: its name; NULL: there is none. */
+const char *tide__drop_unfinished(const struct tide_store *store);
 void tide__drop_release(struct tide_store *store); /* of tables that still wait to be freed */
 
 /* The table's index takes more bytes, or gives some back. */

@@ -227,6 +227,10 @@ uint64_t tide__drop_advance(struct tide_store *store) {
     return again;
 }
 
+const char *tide__drop_unfinished(const struct tide_store *store) {
+    return store->dropping ? store->dropping->table->name : NULL;
+}
+
 void tide__drop_release(struct tide_store *store) {
     while (store->dropping) {
         struct tide__dropping *d = store->dropping;

@@ -422,7 +422,6 @@ static void fail_request(const struct tide__pass *pass, const struct request *r,
 /* What is registered from now on is not looked through any more when a node goes, this one
  * included. */
 static int why_not(struct tide_store *store, uint16_t node) {
-    TIDE_SOMETIMES(operation_to_a_lost_node);
     tide_lock(&store->pending.lock);
     const bool fenced =
         atomic_load_explicit(&store->fenced, memory_order_relaxed) != 0 && !TIDE_MUTANT(begun_when_fenced);
