@@ -13,6 +13,7 @@ shift
 root=$(cd "$(dirname "$0")/.." && pwd)
 seeds=${SEEDS:-1000}
 jobs=${JOBS:-2}
+liveness='spin|timer|turns|asleep|unreceived|queue' # they see sooner what does not come to an end
 
 # name, then profile and settings, and the checkers that may find it; or a test, and which cases of it, or a setting
 leaving=leave_s=1,join_s=1.5,latency_us=50000,jitter=1
@@ -98,9 +99,16 @@ yield_takes_wake              test_actor
 room_by_messages            swarm    spin
 receiver_woken_twice        swarm    unreceived
 address_reused                test_mailbox
-task_in_place                 test_disk_thread
-decision_unsynced             test_control a_decision_that_cannot_be_written_is_the_last
+task_in_place               journal  blocks
+decision_unsynced           journal  crash
 exchange_on_control           test_exchange a_blocked_control_thread*
+redial_forgotten            swarm    queue
+told_again_at_once          swarm    turns
+link_not_touched            swarm    queue
+waiters_of_the_dead         swarm    queue
+drop_unanswered             swarm    progress
+inbox_not_woken             swarm    asleep
+retry_at_once               overload timer
 tick_before_deltas            test_clocked
 tick_before_parts             test_clocked
 unsent_marked                 test_clock_memory
@@ -276,7 +284,7 @@ by_seeds() {
         echo "UNKNOWN    $1: the seeds of $2 were not run to their end"
     elif [ -z "$line" ]; then
         echo "NOT FOUND  $1: $seeds seeds of $2 pass"
-    elif ! grep -Eq "$3" <<<"$checker"; then
+    elif ! grep -Eq "$3" <<<"$checker" && ! { [[ $3 = *progress* ]] && grep -Eq "^($liveness)$" <<<"$checker"; }; then
         echo "ODD        $1: seed $seed of $2, found by $checker"
     else
         printf 'found      %-28s %-13s seed %s of %s\n' "$1" "$checker" "$seed" "$2"

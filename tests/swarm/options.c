@@ -109,7 +109,9 @@ static const struct setting {
 static const struct {
     const char *profile, *points;
 } expected[] = {
-    {"calm", ""},
+    {"swarm", "copy_made_again fence_set frames_written_again job_stalled message_cut operation_waits_in_line "
+              "owner_hands_a_row_over peer_asked_to_dial redialled_later ring_full row_given_up sender_waits_for_room "
+              "session_ended session_resumed slot_departs slot_has_a_new_home waiters_of_a_lost_row"},
 };
 static const char profile_names[] =
     "swarm calm overload elastic copies shared window clocks disk journal";
