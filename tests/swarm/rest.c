@@ -60,6 +60,12 @@ static void check_one_owner(struct world *w, const struct table *table, uint32_t
 
 /* ---- bounds ---- */
 
+static void release_tables(struct tide_table *const *tables, size_t count) {
+    for (size_t i = 0; i < count && i < TABLES_MAX; i++) {
+        tide_table_release(tables[i]);
+    }
+}
+
 /* What is under way of a node's operations is within its limit, but for one operation alone. */
 static void check_queue(struct world *w, const struct node *node) {
     const uint64_t limit = (uint64_t)option(w, SWARM_QUEUE_KIB) << 10;
@@ -95,6 +101,7 @@ static void check_memory(struct world *w, struct node *node) {
         tide_table_stats(tables[i], &stats);
         rows += stats.memory_bytes;
     }
+    release_tables(tables, count);
     if (kept + queues > cap) {
         swarm_fail(w, "memory", "%s has %llu bytes of tables and %llu in queues, its cap is %llu",
                    node->name, (unsigned long long)kept, (unsigned long long)queues,
@@ -211,16 +218,16 @@ static bool store_quiet(const struct node *node, char *why, size_t size) {
     }
     struct tide_table *tables[TABLES_MAX];
     size_t count = tide_store_tables(store, tables, TABLES_MAX);
-    for (size_t i = 0; i < count && i < TABLES_MAX; i++) {
+    bool quiet = true;
+    for (size_t i = 0; i < count && i < TABLES_MAX && quiet; i++) {
         if (tables[i]->relocates && tide__slab_used(&tables[i]->arrivals) != 0) {
-            return say(why, size, "%s waits for %u rows of %s", node->name,
+            quiet = say(why, size, "%s waits for %u rows of %s", node->name,
                        tide__slab_used(&tables[i]->arrivals), tables[i]->name);
         }
-        if (!shared_quiet(node, tables[i], why, size)) {
-            return false;
-        }
+        quiet = quiet && shared_quiet(node, tables[i], why, size);
     }
-    return true;
+    release_tables(tables, count);
+    return quiet;
 }
 
 static bool actors_quiet(const struct node *node, char *why, size_t size) {
@@ -439,6 +446,7 @@ void check_rest(struct world *w) {
                            n->name, (unsigned long long)stats.surprises, tables[t]->name);
             }
         }
+        release_tables(tables, count);
         if (n->state == NODE_UP && atomic_load(&tide_store_of(n->node)->malformed) > 0) {
             swarm_fail(w, "session", "%s met damaged messages of tables", n->name);
         }
