@@ -630,7 +630,7 @@ int tide__hot_flush_call(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *body = &in->body;
     const struct tide_message *message = in->message;
     static const uint8_t nil = 0xc0;
-    struct tide_table *table = tide__table_by_id(store, tide_read_uint(body));
+    struct tide_table *table = tide__incoming_table(store, in);
     struct tide__hot_table *s = table ? tide__hot_of(table) : NULL;
     if (body->error) {
         return tide_fail(TIDE_EPROTO, "a damaged wish to flush a table");
@@ -655,7 +655,7 @@ int tide__hot_flush_ended(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     const uint16_t from = in->from;
     static const uint8_t nil = 0xc0;
-    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    struct tide_table *table = tide__incoming_table(store, in);
     struct tide__hot_table *s = table ? tide__hot_of(table) : NULL;
     if (r->error || !s || from != tide__store_self(store)) {
         return TIDE_EPROTO;

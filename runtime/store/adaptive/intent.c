@@ -613,7 +613,7 @@ void tide__intent_copy(struct tide_table *table, uint64_t key) {
 int tide__advice_message(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     size_t count = 0;
-    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    struct tide_table *table = tide__incoming_table(store, in);
     const uint64_t what = tide_read_uint(r);
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     struct tide__intents *n = table ? atomic_load_explicit(&table->intents, memory_order_acquire) : NULL;

@@ -138,7 +138,7 @@ int tide__interest_message(struct tide_store *store, struct tide__incoming *in) 
     struct tide_reader *r = &in->body;
     const int op = in->op;
     size_t count = 0;
-    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    struct tide_table *table = tide__incoming_table(store, in);
     const uint64_t origin = tide_read_uint(r), hops = tide_read_uint(r);
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     if (r->error || !table || !table->relocates || origin == 0 || origin > UINT16_MAX || hops > HOPS_MAX) {

@@ -258,7 +258,7 @@ int tide__owner_message(struct tide_store *store, struct tide__incoming *in) {
     const uint16_t from = in->from;
     const int op = in->op;
     struct columns c = {0};
-    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    struct tide_table *table = tide__incoming_table(store, in);
     uint64_t about = op == TIDE__OP_XFER ? 1 : tide_read_uint(r);
     bool good = !r->error && table && table->relocates && about <= UINT16_MAX && read_columns(table, r, &c);
     struct numbers owners = {0}, trails = {0};

@@ -333,7 +333,7 @@ void tide__notices_send(struct tide__hot_table *s) {
 int tide__notice_message(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     size_t count = 0, ages_count = 0;
-    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    struct tide_table *table = tide__incoming_table(store, in);
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
     const uint8_t *ages = tide_read_typed(r, TIDE_U64, &ages_count);
     struct tide__hot_table *s = table ? tide__hot_of(table) : NULL;

@@ -406,7 +406,7 @@ int tide__clocked_message(struct tide_store *store, struct tide__incoming *in) {
         domain_message(store, from, op, r);
         return r->error ? TIDE_EPROTO : 0;
     }
-    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    struct tide_table *table = tide__incoming_table(store, in);
     struct tide__clocked *c = table ? table->clocked : NULL;
     if (c && !r->error && !tide__party(c->sync, from)) {
         return 0; /* a client */

@@ -706,6 +706,10 @@ void tide__table_publish(struct tide_store *store, struct tide_table *table);
  * come, it is waited for; `patient`: also while it says that it is busy. So it may be asked twice. */
 int tide__ask_controller(struct tide_store *store, const struct tide_writer *w, bool patient);
 struct tide_table *tide__table_by_id(struct tide_store *store, uint64_t id); /* of that life; or NULL */
+/* Reads the id of a table and finds it. NULL: there is none of that id, and the message counts as late, not as damaged,
+ * whatever its handler returns. */
+struct tide__incoming;
+struct tide_table *tide__incoming_table(struct tide_store *store, struct tide__incoming *in);
 uint16_t tide__store_learn_self(struct tide_store *store);
 static inline uint16_t tide__store_self(struct tide_store *store) {
     const unsigned self = atomic_load_explicit(&store->self, memory_order_relaxed);

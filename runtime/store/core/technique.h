@@ -27,6 +27,7 @@ struct tide__incoming {
     size_t fields;           /* of the message, with the op */
     uint16_t from;
     uint16_t op;
+    bool late; /* of a table that is not here: it was dropped while the message was in flight */
 };
 /*
  * Deals with it. EPROTO: it is damaged, which is counted and logged; of a call every negative code is

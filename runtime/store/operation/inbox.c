@@ -16,6 +16,15 @@ static void malformed(struct tide_store *store, uint16_t from, const char *what)
     }
 }
 
+struct tide_table *tide__incoming_table(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_table *table = tide__table_by_id(store, tide_read_uint(&in->body));
+    in->late = !table && !in->body.error;
+    if (in->late) {
+        TIDE_SOMETIMES(message_of_a_dropped_table);
+    }
+    return table;
+}
+
 /* ---- messages ---- */
 
 /* [op, id, code, text|nil, positions|nil, count, rows|nil]; pushes that are at risk: table */
@@ -118,7 +127,7 @@ static void on_cast(struct tide_store *store, const struct tide_message *message
     const bool known = !in.body.error && in.fields > 0 && op < TIDE__OP_COUNT;
     tide__handler *handler = known ? store->handlers[op].cast : NULL;
     in.op = (uint16_t)op;
-    if (!handler || handler(store, &in) == TIDE_EPROTO) {
+    if ((!handler || handler(store, &in) == TIDE_EPROTO) && !in.late) {
         malformed(store, in.from, known ? tide_store_message_name(op) : NULL);
     }
 }

@@ -115,9 +115,10 @@ static bool read_ids(struct tide_reader *r, struct tide__repl_message *m) {
 
 /* [token, home, kind, rest, origin, sequence, low, keys, numbers, versions, rows|nil]; of ROWS: ids
  * and lows before the rows */
-static struct tide_table *read_repl(struct tide_store *store, struct tide_reader *r, struct tide__repl_message *m) {
+static struct tide_table *read_repl(struct tide_store *store, struct tide__incoming *in, struct tide__repl_message *m) {
+    struct tide_reader *r = &in->body;
     size_t keys = 0, numbers = 0, versions = 0, bytes = 0;
-    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    struct tide_table *table = tide__incoming_table(store, in);
     m->token = tide_read_uint(r);
     uint64_t home = tide_read_uint(r), kind = tide_read_uint(r);
     m->chain = tide_read_uint(r);
@@ -339,9 +340,8 @@ static float *widened(const struct tide_table *table, const struct tide__repl_me
 }
 
 int tide__replica_repl(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
     struct tide__repl_message m = {0};
-    struct tide_table *table = read_repl(store, r, &m);
+    struct tide_table *table = read_repl(store, in, &m);
     if (!table) {
         return TIDE_EPROTO;
     }
@@ -472,7 +472,7 @@ void tide__replica_fail(struct tide_table *table, uint32_t slot, uint16_t node) 
 int tide__replica_snapshot(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     size_t count = 0, floats = 0;
-    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    struct tide_table *table = tide__incoming_table(store, in);
     uint64_t slot = tide_read_uint(r), version = tide_read_uint(r), part = tide_read_uint(r);
     uint64_t number = tide_read_uint(r);
     const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);

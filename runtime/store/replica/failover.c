@@ -110,9 +110,10 @@ struct change {
     size_t deposed_count;
 };
 
-static bool read_change(struct tide_store *store, struct tide_reader *r, struct change *c) {
+static bool read_change(struct tide_store *store, struct tide__incoming *in, struct change *c) {
+    struct tide_reader *r = &in->body;
     size_t homes = 0, chains = 0, versions = 0;
-    c->table = tide__table_by_id(store, tide_read_uint(r));
+    c->table = tide__incoming_table(store, in);
     uint64_t cause = tide_read_uint(r);
     c->slots = tide_read_typed(r, TIDE_U32, &c->count);
     c->homes = tide_read_typed(r, TIDE_U32, &homes);
@@ -265,10 +266,9 @@ static void report_missing(const struct change *c) {
 
 /* [table, cause, slots, homes, chains, versions]; the op is read. */
 int tide__failover_groups(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
     const struct tide_message *message = in->message;
     struct change *c = tide_alloc_zero(1, sizeof *c);
-    if (!c || !read_change(store, r, c)) {
+    if (!c || !read_change(store, in, c)) {
         tide_free(c);
         return TIDE_EPROTO;
     }

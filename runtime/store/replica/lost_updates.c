@@ -77,7 +77,7 @@ void tide__lost_updates_tell(struct tide_table *table) {
 int tide__lost_updates_safe(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     const uint16_t from = in->from;
-    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    struct tide_table *table = tide__incoming_table(store, in);
     const uint64_t safe = tide_read_uint(r);
     if (r->error || !table || !table->replicas || !table->replicas->async) {
         return TIDE_EPROTO;

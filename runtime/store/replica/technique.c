@@ -131,7 +131,7 @@ const struct tide__technique tide__replicated = {
 /* REBUILD, REBUILT, COPY_FAILED: bodies like those of moves. */
 int tide__rebuild_message(struct tide_store *store, struct tide__incoming *in) {
     struct tide__move_body m;
-    struct tide_table *table = tide__table_by_id(store, tide_read_uint(&in->body));
+    struct tide_table *table = tide__incoming_table(store, in);
     if (!table || !tide__move_read(&in->body, &m)) {
         return TIDE_EPROTO;
     }

@@ -340,7 +340,7 @@ int tide__move_map(struct tide_store *store, struct tide__incoming *in) {
     struct tide_reader *r = &in->body;
     const uint16_t from = in->from;
     size_t count = 0, homes_count = 0, versions_count = 0;
-    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    struct tide_table *table = tide__incoming_table(store, in);
     uint64_t id = tide_read_uint(r), passed_on = tide_read_uint(r);
     uint64_t round = tide_read_uint(r);
     const uint8_t *slots = read_slots(r, &count);
@@ -566,7 +566,7 @@ int tide__move_message(struct tide_store *store, struct tide__incoming *in) {
         tide__plan_advance(store);
         return 0;
     }
-    struct tide_table *table = tide__table_by_id(store, tide_read_uint(r));
+    struct tide_table *table = tide__incoming_table(store, in);
     if (!table) {
         return TIDE_EPROTO;
     }
