@@ -178,7 +178,7 @@ static bool advance(struct tide_store *store, struct tide__dropping *d, uint64_t
     if (!d->out) {
         if (!d->quiet && is_quiet(table)) {
             d->quiet = true;
-            if (!TIDE_MUTANT(drop_unanswered) || now == d->since) {
+            if (!TIDE_MUTANT(drop_unanswered) || tide__slab_used(&table->slab) == 0) {
                 say(store, table->id, CLOSE);
             }
         }

@@ -132,12 +132,48 @@ static void actors_that_come_and_go_leave_nothing(void **state) {
     stays_the_same(1, actor_round);
 }
 
+static void send_late(struct fiber *f) {
+    struct tide_writer w;
+    uint8_t buffer[64];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_array(&w, 8);
+    tide_write_uint(&w, TIDE__OP_MAP);
+    tide_write_uint(&w, 77); /* a table that is not there */
+    for (int i = 0; i < 3; i++) {
+        tide_write_uint(&w, 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        tide_write_typed(&w, TIDE_U32, NULL, 0);
+    }
+    CHECK(f, tide_send(tide_address_make(1, TIDE_ID_STORE), TIDE_LANE_CONTROL, w.data, w.size) == 0);
+    tide_writer_release(&w);
+}
+
+static void send_damaged(struct fiber *f) {
+    static const uint8_t text[] = {0xa1, 'x'};
+    CHECK(f, tide_send(tide_address_make(1, TIDE_ID_STORE), TIDE_LANE_CONTROL, text, sizeof text) == 0);
+}
+
+static void a_message_of_a_table_that_is_gone_is_late_and_not_damaged(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 2, 1);
+    run_alone(&c, 1, send_late, NULL);
+    pause_cluster(&c, TIDE_SECOND);
+    assert_int_equal(atomic_load(&tide_store_of(c.nodes[0])->malformed), 0);
+    run_alone(&c, 1, send_damaged, NULL);
+    pause_cluster(&c, TIDE_SECOND);
+    assert_int_equal(atomic_load(&tide_store_of(c.nodes[0])->malformed), 1);
+    close_cluster(&c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_that_come_and_go_leave_nothing),
         cmocka_unit_test(tables_with_copies_leave_nothing),
         cmocka_unit_test(tables_whose_rows_move_leave_nothing),
         cmocka_unit_test(actors_that_come_and_go_leave_nothing),
+        cmocka_unit_test(a_message_of_a_table_that_is_gone_is_late_and_not_damaged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
