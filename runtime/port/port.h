@@ -36,8 +36,8 @@ struct tide_executor_options {
     bool (*pending)(
         void *arg); /* is there work? asked after the executor declared itself asleep; any state it reads is atomic */
     void *arg;
-    void *loop; /* real: run on this uv_loop_t of the host instead of a thread */
-    int core;   /* pin to this core; -1: no */
+    void *loop;         /* real: run on this uv_loop_t of the host instead of a thread */
+    int core;           /* pin to this core; -1: no */
     const char *serves; /* what waits while its work blocks, so that it must not (base/watch.h); NULL: it may. Static */
 };
 
