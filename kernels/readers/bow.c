@@ -74,7 +74,7 @@ static int add(struct tide_bow_reader *r, uint64_t document, uint32_t word, uint
 /* Those from number `at` on that lie together in memory; *count 0: there are none. */
 static int pairs_at(struct tide_bow_reader *r, uint64_t at, const struct pair **out, size_t *count) {
     if (at >= r->spooled) {
-        *out = r->pairs + (at - r->spooled);
+        *out = r->pairs ? r->pairs + (at - r->spooled) : NULL;
         *count = r->pair_count - (size_t)(at - r->spooled);
         return 0;
     }

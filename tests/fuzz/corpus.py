@@ -256,6 +256,7 @@ BOWS = {  # auto, UCI, LDA-C, pairs, text, counts, MatrixMarket; + 7: skip; + 14
     "names-blank": b"\x03" + b"1 1:1\n\x01a\n\nb\n",
     "names-beyond": b"\x03" + b"1 9:1\n\x01a\n",
     "nul": b"\x04" + b"a\0b\n",
+    "no-pairs": b"\x03" + b"1\xc3\xa92:1\n\x01a\n",
 }
 
 
