@@ -15,7 +15,6 @@ local service = require "tide.service"
 local stream = {}
 stream.__index = stream
 
-local MESSAGE_ITEMS <const>, MESSAGE_BYTES <const> = 512, 1 << 20 -- of one answer, unless a single item is larger
 
 ---@class tide.stream
 ---@field first integer number of the oldest item that is kept
@@ -63,10 +62,11 @@ end
 -- What a reader gets that has had all up to a number.
 local function answer_of(self, after)
   local list, bytes, last = {}, 0, after
+  local items_most <const>, bytes_most <const> = core.limit "run_stream_items", core.limit "run_stream_bytes"
   local skipped = math.max(self.first - 1 - after, 0)
   for number = math.max(after + 1, self.first), self.last do
     local kept <const> = self.items[number]
-    if kept and list[1] and (#list >= MESSAGE_ITEMS or bytes + kept.bytes > MESSAGE_BYTES) then break end
+    if kept and list[1] and (#list >= items_most or bytes + kept.bytes > bytes_most) then break end
     last = number
     if kept then
       list[#list + 1], bytes = kept.item, bytes + kept.bytes

@@ -110,5 +110,6 @@ return function()
     return {text = text, path = path or "x.lua", sha = f.core.sha256(text), args = {}, modules = {},
             args_sha = require("tide.script").args_sha({})}
   end
+  dofile "tests/lua/fake_limits.lua" (f.core)
   return f
 end

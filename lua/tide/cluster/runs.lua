@@ -22,9 +22,7 @@ local runs = {}
 
 local ACTOR <const> = [[return require("tide.cluster.runs").main(...)]]
 local NAME <const> = "runs"
-local TICK_S <const> = 0.25
 local SILENT_S <const> = 10 -- a host has so long to tell another controller of itself
-local SWEEP_S <const> = 1
 local CALL_S <const> = 30
 local MEMORY_S <const> = 2
 local ENDED_MAX <const> = 200
@@ -752,7 +750,7 @@ local function tick()
     self.sweeping = true
     core.fiber(function()
       sweep()
-      self.sweeping, self.sweep_at = false, core.now() + SWEEP_S
+      self.sweeping, self.sweep_at = false, core.now() + core.limit "cluster_runs_sweep"
     end)
   end
   for _, r in pairs(self.records) do
@@ -775,7 +773,8 @@ function runs.main()
   if not core.register(NAME) then return end
   core.open "read"
   core.title "runs"
-  self = {records = {}, waiting = {}, monitors = {}, next = 1, sweep_at = core.now() + SWEEP_S}
+  self = {records = {}, waiting = {}, monitors = {}, next = 1,
+    sweep_at = core.now() + core.limit "cluster_runs_sweep"}
   local ok, err = load_records()
   if not ok then
     core.log("error", "the records of runs cannot be read: " .. tostring(err and err.message))
@@ -783,7 +782,8 @@ function runs.main()
   end
   self.scheduler = require("tide.scheduler").new(keeper())
   self.scheduler:recover()
-  requested:run {wait_s = function() return next(self.waiting) and 0.05 or TICK_S end, turn = tick}
+  local function wait_s() return next(self.waiting) and 0.05 or core.limit "cluster_runs_tick" end
+  requested:run {wait_s = wait_s, turn = tick}
 end
 
 return runs

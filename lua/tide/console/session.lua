@@ -21,12 +21,7 @@ local verbs = require "tide.cluster.verbs"
 
 local session = {}
 
-local IDLE_S <const> = 600         -- a session without clients ends after this time, with all that runs in it
-local LOOK_S <const> = 60          -- how late that is noticed
 local STEP_S <const> = 0.1         -- how long printed text waits for more, at most
-local OUTPUT_BYTES <const> = 64 << 10
-local KEPT_BYTES <const> = 1 << 19 -- of output that the client has no credit for: more() shows it
-local CHUNK_BYTES <const> = 4 << 10
 local EVALUATIONS_MAX <const> = 8
 local COMPLETE_S <const> = 0.05
 local FAN_OUT_MAX <const> = 64
@@ -64,23 +59,25 @@ local function flush(record)
   if record.buffered == 0 then return end
   local all <const> = table.concat(record.buffer)
   record.buffer, record.buffered, record.flushed_at = {}, 0, core.now()
-  for at = 1, #all, CHUNK_BYTES do send_output(record, all:sub(at, at + CHUNK_BYTES - 1)) end
+  local most <const> = core.limit "console_chunk_bytes"
+  for at = 1, #all, most do send_output(record, all:sub(at, at + most - 1)) end
 end
 
 -- Within the credit text goes out; beyond it a part is kept, and the rest counted.
 local function write(record, chunk)
-  local room <const> = OUTPUT_BYTES - record.written
+  local room <const> = core.limit "console_output_bytes" - record.written
   if room > 0 then
     local now = chunk:sub(1, room)
     record.written = record.written + #now
     record.buffer[#record.buffer + 1], record.buffered = now, record.buffered + #now
     chunk = chunk:sub(#now + 1)
-    if record.buffered >= CHUNK_BYTES or core.now() - record.flushed_at > STEP_S then flush(record) end
+    local due <const> = core.now() - record.flushed_at > STEP_S
+    if due or record.buffered >= core.limit "console_chunk_bytes" then flush(record) end
   end
   if #chunk > 0 then
     if record.beyond == 0 then record.buffer[#record.buffer + 1], record.buffered = "\n", record.buffered + 1 end
     record.beyond = record.beyond + #chunk
-    local kept <const> = chunk:sub(1, KEPT_BYTES - record.kept_bytes)
+    local kept <const> = chunk:sub(1, core.limit "console_kept_bytes" - record.kept_bytes)
     record.kept[#record.kept + 1] = kept ~= "" and kept or nil
     record.kept_bytes = record.kept_bytes + #kept
   end
@@ -102,7 +99,7 @@ end
 function session.more()
   local kept <const> = state.kept
   if not kept or #kept == 0 then return nil, 0, 0 end
-  local most <const> = OUTPUT_BYTES - CHUNK_BYTES
+  local most <const> = core.limit "console_output_bytes" - core.limit "console_chunk_bytes"
   local text_now = kept:sub(1, most)
   if #kept > most then text_now = text_now:match "^.*\n" or text_now end
   state.kept = kept:sub(#text_now + 1)
@@ -523,7 +520,7 @@ end
 -- for a prompt that is gone may be endless.
 local function is_wanted()
   if state.closed then return false end
-  if next(state.clients) or core.now() - state.used_at < IDLE_S then return true end
+  if next(state.clients) or core.now() - state.used_at < core.limit "console_idle" then return true end
   for _, record in ipairs(running()) do
     if not record.client then return true end
   end
@@ -558,7 +555,7 @@ function session.main(a)
   core.trap_exits(true)
   state.used_at = core.now()
   local stopped <const> = not served:run {
-    receive = receive, wait_s = function() return taps.sweep() and 1 or LOOK_S end,
+    receive = receive, wait_s = function() return taps.sweep() and 1 or core.limit "console_idle_look" end,
     turn = function() return not is_wanted() end,
   }
   if stopped then return end

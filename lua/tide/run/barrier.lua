@@ -20,7 +20,6 @@ local script = require "tide.script"
 local methods <const> = {}
 local meeting = {methods = methods}
 
-local BATCH_VALUES <const> = 4096 -- in one message
 
 ---@return boolean whether it has begun and not returned
 local function runs(w)
@@ -51,11 +50,9 @@ local function sum_of(workers, sum)
   return sum, each
 end
 
-local BATCH_BYTES <const> = 1 << 20 -- of values in one message, unless a single one is larger
-
 local function bytes_of(value)
   if type(value) == "string" then return #value end
-  if type(value) ~= "table" then return type(value) == "userdata" and BATCH_BYTES or 16 end
+  if type(value) ~= "table" then return type(value) == "userdata" and core.limit "run_barrier_bytes" or 16 end
   local bytes = 0
   for _, piece in ipairs(value) do bytes = bytes + #piece end
   return bytes
@@ -66,11 +63,12 @@ end
 local function values_of(workers)
   local batch, bytes = {}, 0
   local batches = {batch}
+  local values_most <const>, bytes_most <const> = core.limit "run_barrier_values", core.limit "run_barrier_bytes"
   for _, w in ipairs(workers) do
     local value <const> = w.waits.value
     if value ~= nil then
       local more <const> = bytes_of(value)
-      if bytes > 0 and bytes + more > BATCH_BYTES or #batch >= BATCH_VALUES then
+      if bytes > 0 and bytes + more > bytes_most or #batch >= values_most then
         batch, bytes = {}, 0
         batches[#batches + 1] = batch
       end

@@ -32,8 +32,6 @@ for _, part in ipairs {"registry", "elastic_workers", "barrier", "outbox", "star
   for name, answer in pairs(module.from_driver or {}) do controller.from_driver[name] = answer end
 end
 
-local TICK_S <const> = 0.25          -- a poll of the driver is answered at the latest after this
-local SUSPECT_S <const> = 2.0        -- a worker's failed access waits this long for news of a lost node
 local CALL_S <const> = 30
 
 ---@param a table {run, script, job, params, seed, tables, nodes = {{name, id, agent, workers}}, total, examples,
@@ -538,13 +536,13 @@ function controller:tick()
   if self.suspect and not self.failed then
     local node, reason = self:find_lost()
     if node then self:lose_node(node, reason) end
-    if self.suspect and core.now() - self.suspect.at >= SUSPECT_S then self:fail(self.suspect.err) end
+    if self.suspect and core.now() - self.suspect.at >= core.limit "run_suspect" then self:fail(self.suspect.err) end
   end
   if self.lost_node and not self.life:is "over" then
     local err <const> = self:lost_copies()
     if err then self:fail(err) end
   end
-  if self.outbox:is_awaited() and core.now() - self.polled_at >= TICK_S then self.outbox:flush() end
+  if self.outbox:is_awaited() and core.now() - self.polled_at >= core.limit "run_tick" then self.outbox:flush() end
   if not self:is_starting() then self:forget_nodes() end
   self:look_for_rest()
   self:look_for_late()
@@ -587,7 +585,7 @@ function controller.main(a)
   local ok, err = xpcall(load_script, script.failure, self)
   if ok then self:try_to_start() else self:fail_or_suspect(err) end
   self.requested:run {
-    wait_s = function() return self.outbox:is_awaited() and 0.05 or TICK_S end,
+    wait_s = function() return self.outbox:is_awaited() and 0.05 or core.limit "run_tick" end,
     turn = function()
       self:guard(self.tick)
       self:guard(self.look_for_slots)

@@ -15,9 +15,6 @@ local core = require "tide.core"
 local MAILBOX_BYTES <const> = 6 << 20 -- of all senders together
 local MAILBOX_MESSAGES <const> = 1024
 local WINDOW_LEAST <const> = 64 << 10
-local PIECE_BYTES <const> = 512 << 10
-local KEPT_BYTES <const> = 32 << 20   -- received and not asked for
-local QUEUED_BYTES <const> = 32 << 20 -- to one worker and not sent
 local SIZES <const> = {f32 = 4, f64 = 8, i32 = 4, i64 = 8, u64 = 8, u8 = 1, u32 = 4, u16 = 2}
 
 ---@class tide.peers.mail
@@ -68,7 +65,8 @@ function mail:open(view, ranks, addresses)
   local others <const> = math.max(#ranks - 1, 1)
   self.window = math.max(MAILBOX_BYTES // others, WINDOW_LEAST)
   self.window_messages = math.max(MAILBOX_MESSAGES // others, 8)
-  self.piece = math.min(PIECE_BYTES, self.window // 2)
+  self.piece = math.min(core.limit "run_peers_piece_bytes", self.window // 2)
+  self.kept_most, self.queued_most = core.limit "run_peers_kept_bytes", core.limit "run_peers_queued_bytes"
   for _, rank in ipairs(ranks) do
     local link <const> = new_link(rank, addresses[rank])
     self.links[rank] = link
@@ -178,8 +176,8 @@ function mail:post(ranks, head, value, give)
     else
       self:enqueue(link, {tag = head.tag, kind = head.kind, where = head.where, count = head.count, tensor = tensor,
                           text = text, bytes = bytes})
-      if link.queued > QUEUED_BYTES and not link.ended then
-        self:while_waiting("peers send", nil, function() return link.ended or link.queued <= QUEUED_BYTES end)
+      if link.queued > self.queued_most and not link.ended then
+        self:while_waiting("peers send", nil, function() return link.ended or link.queued <= self.queued_most end)
       end
     end
   end
@@ -189,7 +187,7 @@ end
 ---- receiving ---------------------------------------------------------------------------------------------------------
 
 local function may_acknowledge(self, link)
-  return self.kept < KEPT_BYTES or self.finished or self.waits_for == link.rank or self.waits_for == 0
+  return self.kept < self.kept_most or self.finished or self.waits_for == link.rank or self.waits_for == 0
 end
 
 local function acknowledge(self, link)
@@ -320,7 +318,7 @@ function mail:await(name, rank, tag)
   if list.head > list.tail then link.came[tag] = nil end
   local was <const> = self.kept
   self.kept = was - taken.bytes
-  if was >= KEPT_BYTES and self.kept < KEPT_BYTES then self:acknowledge_all() end
+  if was >= self.kept_most and self.kept < self.kept_most then self:acknowledge_all() end
   return taken
 end
 

@@ -13,7 +13,6 @@ local methods <const> = {}
 local outbox = {methods = methods}
 
 local BACKLOG_BYTES <const> = 64 << 20 -- of what waits
-local GROUP_FIELDS <const> = 16384     -- of the workers of a report that are encoded together
 local LOGS_MAX <const> = 1000          -- lines of the log that wait
 local LEFT_OUT <const> = {logs = "(%d lines left out)",
                           reports = "(%d reports left out: the driver did not ask for them in time)"}
@@ -25,12 +24,13 @@ local function encoded(event)
   for k, v in pairs(event) do sent[k] = v end
   sent.workers = {}
   local group, fields = {}, 0
+  local most <const> = core.limit "run_report_fields"
   for i, each in ipairs(workers) do
     group[#group + 1] = each
     for _, list in ipairs {each, each.alike} do
       for _ in pairs(list) do fields = fields + 1 end
     end
-    if fields >= GROUP_FIELDS or i == #workers then
+    if fields >= most or i == #workers then
       sent.workers[#sent.workers + 1] = pieces.of(core.encode(group))
       group, fields = {}, 0
     end

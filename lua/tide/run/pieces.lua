@@ -3,14 +3,13 @@ local core = require "tide.core"
 
 local pieces = {}
 
-local BYTES <const> = 512 << 10 -- of one string; a message refuses those of more than 1 MiB
-
 ---@param text string
 ---@return string|string[]
 function pieces.of(text)
-  if #text <= BYTES then return text end
+  local most <const> = core.limit "run_text_bytes" -- a message refuses strings of more than 1 MiB
+  if #text <= most then return text end
   local list = {}
-  for first = 1, #text, BYTES do list[#list + 1] = text:sub(first, first + BYTES - 1) end
+  for first = 1, #text, most do list[#list + 1] = text:sub(first, first + most - 1) end
   return list
 end
 

@@ -15,7 +15,6 @@ local worker = {}
 
 local receive <const> = core.receive -- the script's is another one: tame_globals
 
-local PROGRESS_EVERY_S <const> = 0.1
 local WAITS <const> = {answer = "w:report", pass = "a barrier", chunk = "w:chunks", go = "the beginning"}
 local PEER <const> = {peer = true, peer_ack = true, peer_over = true} -- messages of other workers: tide.run.mail
 local ARRIVALS_MOST <const> = 1024 -- barriers that a worker has come to and others have not
@@ -262,7 +261,7 @@ function w_methods:report(fields)
     or wait ~= nil and type(wait) ~= "boolean" and "`wait` is true or false, not a " .. type(wait))
   if wait == false then
     add(self.partial, fields)
-    if core.now() - self.progress_at >= PROGRESS_EVERY_S then flush_progress(self) end
+    if core.now() - self.progress_at >= core.limit "run_progress_every" then flush_progress(self) end
     return self.params
   end
   alone(self, "w:report")
