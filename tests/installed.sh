@@ -76,9 +76,9 @@ mkfifo "$work/until"
 XDG_RUNTIME_DIR=$work/run "$work/seen" <"$work/until" >"$work/seen.txt" 2>&1 &
 seen=$!
 exec 9>"$work/until"
-for _ in $(seq 200); do grep -q made "$work/seen.txt" && break; sleep 0.05; done
+for _ in $(seq 1200); do grep -q made "$work/seen.txt" && break; kill -0 $seen || break; sleep 0.05; done
 tell() { XDG_RUNTIME_DIR=$work/run timeout 30 "$prefix/bin/tide" "$@" --cluster seen; }
-tell tables --plain | grep -q "^weights" || { echo "tables does not show what a program made"; exit 1; }
+tell tables --plain | grep -q "^weights" || { echo "tables does not show what a program made: $(cat "$work/seen.txt")"; exit 1; }
 tell actors --where 'name == "maker"' --plain | grep -q maker || { echo "actors does not show a program's"; exit 1; }
 # A client reads and pushes it, by a library that needs neither Lua nor BLAS.
 # shellcheck disable=SC2046
