@@ -16,12 +16,16 @@ failures=0
 started=()
 
 cleanup() {
-    local pid
+    local code=$? pid
     [ "$BASHPID" = "$$" ] || return # a child that a signal met before it had become tide
     for pid in "${started[@]:-}"; do
         [ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null
     done
     cd / && rm -rf "$work"
+    if [ "$code" = 0 ] && [ -z "${finished:-}" ]; then
+        echo "FAILED: the test ended without \`finish\`"
+        exit 1
+    fi
 }
 trap cleanup EXIT
 
@@ -155,6 +159,7 @@ make_triples() {
 }
 
 finish() {
+    finished=1
     if [ "$failures" -gt 0 ]; then
         echo "$failures checks failed"
         exit 1
