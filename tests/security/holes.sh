@@ -41,7 +41,8 @@ a "$TIDE" attach --cluster "$endpoint" -e "io.open('$work/home$V/secret'):read('
     fail "1: another user evaluates in the cluster"
 says_not out.txt "V's secret"
 # A's client finds V's listener to be another user's and hangs up: then nobody can tell any more whose it was.
-says lab.log 'refused a connection .*(of another user|nobody can tell)'
+told() { grep -qE 'refused a connection .*(of another user|nobody can tell)' lab.log; }
+wait_for 20 told
 
 # ---- 8: a node gets no file of who attaches that the line does not name, and writes none ----
 # What a hostile node would send: it chooses the path, and the line may hold it as a part of another word.
