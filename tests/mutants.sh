@@ -20,6 +20,7 @@ leaving=leave_s=1,join_s=1.5,latency_us=50000,jitter=1
 parking=leave_s=1,join_s=1.5,relocate=0,replicas=0,nodes=5,messages=0,depth=12,fibers=2
 saving=nodes=3,tables=1,counters=0,keys=10,crash_s=0,flip_s=0,join_s=0,leave_s=0,disk=0.03,checkpoint_s=0.3,chaos_s=30
 copying=shared=1,localizes=0.5,keys=4,latency_us=50000,jitter=1,messages=0,tables=4,nodes=4
+waiting=crash_s=5,messages=0.8,nodes=6,net_window_control_bytes=1000,net_window_bulk_bytes=1000
 returning=leave_s=0.6,join_s=0.8,relocate=1,localizes=0.4,depth=4,keys=6,latency_us=12000,jitter=1,messages=0,replicas=0,nodes=8
 returning=$returning,tables=1,batch=20,burst=20,fibers=2,threads=2,counters=1,pushes=0.4
 mutants="
@@ -98,14 +99,14 @@ window_leaves_open          window   window
 yield_takes_wake              test_actor
 room_by_messages            swarm    spin
 receiver_woken_twice        swarm    unreceived
-address_reused                test_mailbox
+address_reused              swarm,actor_generations=16 crash
 task_in_place               journal  blocks
 decision_unsynced           journal  crash
 exchange_on_control           test_exchange a_blocked_control_thread*
 redial_forgotten            swarm    queue
 told_again_at_once          swarm    turns
 link_not_touched            swarm    queue
-waiters_of_the_dead         swarm    queue
+waiters_of_the_dead         swarm,$waiting queue
 drop_unanswered             swarm    progress
 inbox_not_woken             swarm    asleep
 retry_at_once               overload timer
