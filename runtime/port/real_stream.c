@@ -538,6 +538,7 @@ ssize_t tide__real_stream_write(struct tide_stream *s, const struct tide_iovec *
     if (s->fd < 0) {
         return tide_fail(TIDE_ECLOSED, "the connection is closed");
     }
+    const size_t all = size_of(iov, count);
     size_t taken = 0;
     while (!s->connecting && !s->broken && !s->ends && count > 0) {
         size_t batch = count < IOV_MAX ? count : IOV_MAX, wanted = size_of(iov, batch);
@@ -554,7 +555,7 @@ ssize_t tide__real_stream_write(struct tide_stream *s, const struct tide_iovec *
         count -= batch;
     }
     if (s->broken || s->ends) {
-        return (ssize_t)(taken + size_of(iov, count));
+        return (ssize_t)all;
     }
     if (count > 0) {
         s->want_write = true;

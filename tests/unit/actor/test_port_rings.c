@@ -101,8 +101,9 @@ struct echo {
     char directory[64], endpoint[128];
     uint8_t buffer[65536];
     size_t have, at, received;
-    int reason;
-    atomic_bool begun, listens, stop, stopped, closed;
+    int reason, hangs_up; /* hangs_up: the peer's descriptor, closed within the write of `large` */
+    ssize_t taken;
+    atomic_bool writes, begun, listens, stop, stopped, closed;
 };
 
 static void echo_flush(struct echo *e) {
@@ -156,9 +157,17 @@ static void echo_accepted(void *arg, struct tide_stream *stream) {
     e->port->ops->stream_accept(stream, &echo_events, e);
 }
 
+static const char large[8 << 20]; /* more than a ring holds */
+
 static uint64_t echo_turn(void *arg) {
     struct echo *e = arg;
     const struct tide_port_ops *ops = e->port->ops;
+    if (atomic_load(&e->writes)) {
+        const struct tide_iovec iov = {large, sizeof large};
+        close(e->hangs_up);
+        e->taken = ops->stream_write(e->stream, &iov, 1);
+        atomic_store(&e->writes, false);
+    }
     if (atomic_load(&e->begun) && !e->listener && !atomic_load(&e->stop)) {
         assert_int_equal(ops->listen(e->executor, e->endpoint, echo_accepted, e, &e->listener), 0);
         atomic_store(&e->listens, true);
@@ -338,6 +347,23 @@ static void the_end_lies_behind_the_last_byte_of_the_ring(void **state) {
     wait_flag(&e->closed);
     assert_int_equal(e->reason, TIDE_ECLOSED);
     assert_int_equal(e->received, 1 + sizeof last);
+    close(memory);
+    tide__rings_drop(&end);
+    echo_close(e);
+}
+
+static void what_goes_to_a_peer_that_hangs_up_counts_once(void **state) {
+    (void)state;
+    struct echo *e = echo_open();
+    struct tide_ring_end end;
+    int memory;
+    e->hangs_up = peer_with_rings(e, &end, &memory);
+    usleep(30000);                        /* the stream has heard its last bell */
+    tide__rings_sleep(&end, true, false); /* so the write rings, and finds nobody there */
+    atomic_store(&e->writes, true);
+    tide_executor_wake(e->port, e->executor);
+    wait_flag(&e->closed);
+    assert_int_equal(e->taken, sizeof large);
     close(memory);
     tide__rings_drop(&end);
     echo_close(e);
@@ -565,6 +591,7 @@ int main(void) {
         cmocka_unit_test(who_sleeps_is_woken_once),
         cmocka_unit_test(both_sides_go_on_in_the_rings),
         cmocka_unit_test(the_end_lies_behind_the_last_byte_of_the_ring),
+        cmocka_unit_test(what_goes_to_a_peer_that_hangs_up_counts_once),
         cmocka_unit_test(nonsense_in_the_ring_ends_the_stream),
         cmocka_unit_test(descriptors_of_something_else_are_dropped),
         cmocka_unit_test(who_knows_no_rings_goes_on_by_the_socket),

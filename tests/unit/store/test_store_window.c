@@ -494,7 +494,7 @@ static void damaged_run(struct fiber *f) {
     CHECK(f, tide_send(tide_address_make(2, TIDE_ID_STORE), TIDE_LANE_STORE, w.data, w.size) == 0);
     tide_writer_release(&w);
     (void)tide_sleep(20 * MS);
-    CHECK(f, atomic_load(&store->malformed) == TIDE_COUNT(bad) + 1);
+    CHECK(f, atomic_load(&store->malformed) == TIDE_COUNT(bad)); /* the table may have been dropped: no damage */
 }
 
 static void damaged_shipments_are_refused(void **state) {
