@@ -39,7 +39,9 @@ struct tide_sometimes {
     do {                                                                                                               \
         static struct tide_sometimes here = {#point, 0};                                                               \
         static struct tide_sometimes *listed __attribute__((section("tide_sometimes"), used)) = &here;                 \
-        here.count += TIDE_WATCHED ? 1 : 0;                                                                            \
+        if (TIDE_WATCHED) { /* in the simulator, on its one thread */                                                  \
+            here.count++;                                                                                              \
+        }                                                                                                              \
     } while (0)
 /* All points of this program, by name, those never reached too; a name that stands at several places is one. Returns
  * how many there are. */

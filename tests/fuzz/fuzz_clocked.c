@@ -167,10 +167,21 @@ static void note(const char *directory, unsigned number, const uint8_t *data, si
     FUZZ_CHECK(file && fwrite(data, 1, size, file) == size && fclose(file) == 0);
 }
 
+static struct world worlds[TIDE_COUNT(kinds)];
+
+static void close_worlds(void) {
+    for (size_t i = 0; i < TIDE_COUNT(worlds); i++) {
+        if (worlds[i].sim) {
+            world_close(&worlds[i]);
+        }
+    }
+}
+
 /* The world of an input; `served`: how many it had before, which no other kind had. */
 static struct world *world_for(const uint8_t *data, size_t size) {
-    static struct world worlds[TIDE_COUNT(kinds)];
     static unsigned served[TIDE_COUNT(kinds)];
+    static bool at_exit;
+    at_exit = at_exit || atexit(close_worlds) == 0;
     const char *directory = getenv("TIDE_FUZZ_WORLD");
     const size_t kind = data[0] % TIDE_COUNT(kinds);
     struct world *w = &worlds[kind];

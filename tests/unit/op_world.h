@@ -78,7 +78,8 @@ static inline size_t op_operand_bytes(enum tide_op_code code, bool out, size_t i
                                       const struct tide_operand *operand, size_t element) {
     bool loss = out && i == 0 && tide_op_is_loss(code);
     bool places = i == 1 && (out ? code == TIDE_OP_MAXPOOL : code == TIDE_OP_MAXPOOL_DX);
-    return operand->rows * tide_operand_stride(operand) * (loss ? sizeof(double) : places ? 1 : element);
+    const size_t elements = operand->rows == 0 ? 0 : (operand->rows - 1) * tide_operand_stride(operand) + operand->columns;
+    return elements * (loss ? sizeof(double) : places ? 1 : element);
 }
 
 static inline void *op_queue(const struct tide_memory *memory) {
