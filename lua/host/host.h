@@ -134,6 +134,15 @@ size_t tide__lua_last_words(char *out, size_t size);
 /* control.c */
 void tide__lua_open_control(lua_State *L);
 
+/* ---- handle.c ---- */
+/* The userdata at `index` if it is of the class, else NULL. A class is the address of its key in the registry. */
+void *tide__lua_handle_at(lua_State *L, int index, const void *class);
+/* The same; raises "`what` expected" where it is another value. */
+void *tide__lua_handle_check(lua_State *L, int index, const void *class, const char *what);
+/* Makes the metatable of a class; name, methods and gc may be NULL. */
+void tide__lua_handle_class(lua_State *L, const void *class, const char *name, const luaL_Reg *methods,
+                            lua_CFunction gc);
+
 /* ---- error.c ---- */
 /* Pushes nil and an error table of `code` with the fiber's error text; returns 2. */
 int tide__lua_failure(lua_State *L, int code);

@@ -36,14 +36,9 @@ static const struct tide_http_plugin *load(char *reason, size_t capacity) {
 }
 
 static struct server *check(lua_State *L) {
-    struct server *server = lua_touserdata(L, 1);
-    if (server && lua_getmetatable(L, 1)) {
-        lua_rawgetp(L, LUA_REGISTRYINDEX, &http_metatable);
-        bool is = lua_rawequal(L, -1, -2);
-        lua_pop(L, 2);
-        if (is && server->http) {
-            return server;
-        }
+    struct server *server = tide__lua_handle_at(L, 1, &http_metatable);
+    if (server && server->http) {
+        return server;
     }
     luaL_argerror(L, 1, "an open server of core.http_listen is wanted");
     return NULL;

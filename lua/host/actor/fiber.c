@@ -8,16 +8,7 @@
 static const char handle_metatable; /* its address is the registry key */
 
 static struct tide_lua_fiber *check_handle(lua_State *L) {
-    struct tide_lua_fiber *fiber = lua_touserdata(L, 1);
-    if (fiber && !lua_islightuserdata(L, 1) && lua_getmetatable(L, 1)) {
-        lua_rawgetp(L, LUA_REGISTRYINDEX, &handle_metatable);
-        if (lua_rawequal(L, -1, -2)) {
-            lua_pop(L, 2);
-            return fiber;
-        }
-    }
-    luaL_typeerror(L, 1, "fiber");
-    return NULL;
+    return tide__lua_handle_check(L, 1, &handle_metatable, "fiber");
 }
 
 static void unlink_fiber(struct tide_lua_fiber *fiber) {

@@ -185,16 +185,12 @@ static int core_harden(lua_State *L) {
 }
 
 static struct child *check_process(lua_State *L) {
-    struct child **handle = lua_touserdata(L, 1);
-    if (handle && !lua_islightuserdata(L, 1) && lua_getmetatable(L, 1)) {
-        lua_rawgetp(L, LUA_REGISTRYINDEX, &process_metatable);
-        if (lua_rawequal(L, -1, -2) && *handle) {
-            lua_pop(L, 2);
-            return *handle;
-        }
+    struct child **handle = tide__lua_handle_at(L, 1, &process_metatable);
+    if (!handle || !*handle) {
+        luaL_typeerror(L, 1, "process");
+        return NULL;
     }
-    luaL_typeerror(L, 1, "process");
-    return NULL;
+    return *handle;
 }
 
 static int process_pid(lua_State *L) {
@@ -270,14 +266,7 @@ static int process_collected(lua_State *L) {
 void tide__lua_open_process(lua_State *L) {
     static const luaL_Reg methods[] = {
         {"pid", process_pid}, {"signal", process_signal}, {"ended", process_ended}, {NULL, NULL}};
-    lua_createtable(L, 0, 4);
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, process_collected);
-    lua_setfield(L, -2, "__gc");
-    lua_pushboolean(L, false);
-    lua_setfield(L, -2, "__metatable");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &process_metatable);
+    tide__lua_handle_class(L, &process_metatable, NULL, methods, process_collected);
     lua_pushcfunction(L, core_input_ended);
     lua_setfield(L, -2, "input_ended");
     lua_pushcfunction(L, core_harden);

@@ -76,16 +76,7 @@ static void move(void *arg) {
 }
 
 static struct block_file **check_handle(lua_State *L) {
-    struct block_file **f = lua_touserdata(L, 1);
-    if (f && !lua_islightuserdata(L, 1) && lua_getmetatable(L, 1)) {
-        lua_rawgetp(L, LUA_REGISTRYINDEX, &file_metatable);
-        if (lua_rawequal(L, -1, -2)) {
-            lua_pop(L, 2);
-            return f;
-        }
-    }
-    luaL_typeerror(L, 1, "file of blocks");
-    return NULL;
+    return tide__lua_handle_check(L, 1, &file_metatable, "file of blocks");
 }
 
 static struct block_file *check_file(lua_State *L) {
@@ -211,14 +202,5 @@ void tide__lua_open_blocks(lua_State *L) {
     static const luaL_Reg functions[] = {{"block_file", core_block_file}, {NULL, NULL}};
     static const luaL_Reg methods[] = {{"write", file_write}, {"read", file_read}, {"close", file_close}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
-    lua_createtable(L, 0, 4);
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, file_close);
-    lua_setfield(L, -2, "__gc");
-    lua_pushliteral(L, "tide.block_file");
-    lua_setfield(L, -2, "__name");
-    lua_pushboolean(L, false);
-    lua_setfield(L, -2, "__metatable");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &file_metatable);
+    tide__lua_handle_class(L, &file_metatable, "tide.block_file", methods, file_close);
 }

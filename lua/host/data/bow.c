@@ -135,16 +135,7 @@ static void release(struct bow_reading *r) {
 /* ---- words on a spool ---- */
 
 static struct tide__spool **check_words(lua_State *L) {
-    struct tide__spool **s = lua_touserdata(L, 1);
-    if (s && !lua_islightuserdata(L, 1) && lua_getmetatable(L, 1)) {
-        lua_rawgetp(L, LUA_REGISTRYINDEX, &words_metatable);
-        if (lua_rawequal(L, -1, -2)) {
-            lua_pop(L, 2);
-            return s;
-        }
-    }
-    luaL_typeerror(L, 1, "words on a disk");
-    return NULL;
+    return tide__lua_handle_check(L, 1, &words_metatable, "words on a disk");
 }
 
 static lua_Integer words_count(lua_State *L) {
@@ -347,16 +338,9 @@ void tide__lua_open_bow(lua_State *L) {
     static const luaL_Reg functions[] = {{"bow", core_bow}, {"words", core_words}, {NULL, NULL}};
     static const luaL_Reg methods[] = {{"slice", words_slice}, {"close", words_close}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
-    lua_createtable(L, 0, 5);
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
+    tide__lua_handle_class(L, &words_metatable, "tide.words", methods, words_close);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &words_metatable);
     lua_pushcfunction(L, words_length);
     lua_setfield(L, -2, "__len");
-    lua_pushcfunction(L, words_close);
-    lua_setfield(L, -2, "__gc");
-    lua_pushliteral(L, "tide.words");
-    lua_setfield(L, -2, "__name");
-    lua_pushboolean(L, false);
-    lua_setfield(L, -2, "__metatable");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &words_metatable);
+    lua_pop(L, 1);
 }

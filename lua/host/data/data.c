@@ -243,16 +243,7 @@ static int core_sha256(lua_State *L) {
 /* ---- random numbers ---- */
 
 static struct tide_random *check_random(lua_State *L) {
-    struct tide_random *random = lua_touserdata(L, 1);
-    if (random && !lua_islightuserdata(L, 1) && lua_getmetatable(L, 1)) {
-        lua_rawgetp(L, LUA_REGISTRYINDEX, &random_metatable);
-        if (lua_rawequal(L, -1, -2)) {
-            lua_pop(L, 2);
-            return random;
-        }
-    }
-    luaL_typeerror(L, 1, "random generator");
-    return NULL;
+    return tide__lua_handle_check(L, 1, &random_metatable, "random generator");
 }
 
 static int random_next(lua_State *L) {
@@ -486,10 +477,5 @@ void tide__lua_open_data(lua_State *L) {
                                        {"picture", random_picture},
                                        {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
-    lua_createtable(L, 0, 2);
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-    lua_pushboolean(L, false);
-    lua_setfield(L, -2, "__metatable");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &random_metatable);
+    tide__lua_handle_class(L, &random_metatable, NULL, methods, NULL);
 }

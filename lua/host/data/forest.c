@@ -17,17 +17,8 @@ enum { UNPACKED_MAX = 1 << 30 };
 static const char forest_metatable; /* its address is a registry key */
 
 const struct tide_forest *tide__lua_forest_check(lua_State *L, int index) {
-    struct tide_forest **own = lua_touserdata(L, index);
-    if (own && !lua_islightuserdata(L, index) && lua_getmetatable(L, index)) {
-        lua_rawgetp(L, LUA_REGISTRYINDEX, &forest_metatable);
-        bool same = lua_rawequal(L, -1, -2);
-        lua_pop(L, 2);
-        if (same) {
-            return *own;
-        }
-    }
-    luaL_typeerror(L, index, "forest");
-    return NULL;
+    struct tide_forest **own = tide__lua_handle_check(L, index, &forest_metatable, "forest");
+    return *own;
 }
 
 /* Pushes the place of a forest, so that what is made next cannot be lost. */
@@ -377,15 +368,6 @@ void tide__lua_open_forest(lua_State *L) {
                                        {"sample", forest_sample},   {"pick", forest_pick},
                                        {"roots", forest_roots},     {"below", forest_below},
                                        {"counted", forest_counted}, {NULL, NULL}};
-    lua_newtable(L);
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, forest_gc);
-    lua_setfield(L, -2, "__gc");
-    lua_pushliteral(L, "tide.forest");
-    lua_setfield(L, -2, "__name");
-    lua_pushboolean(L, false);
-    lua_setfield(L, -2, "__metatable");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &forest_metatable);
+    tide__lua_handle_class(L, &forest_metatable, "tide.forest", methods, forest_gc);
     luaL_setfuncs(L, functions, 0);
 }

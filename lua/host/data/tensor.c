@@ -63,14 +63,7 @@ void tide__lua_tensor_borrow(lua_State *L, int type, size_t rows, size_t columns
 }
 
 struct tide_lua_tensor *tide__lua_tensor_at(lua_State *L, int index) {
-    struct tide_lua_tensor *tensor = lua_touserdata(L, index);
-    if (!tensor || lua_islightuserdata(L, index) || !lua_getmetatable(L, index)) {
-        return NULL;
-    }
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &tensor_metatable);
-    bool same = lua_rawequal(L, -1, -2);
-    lua_pop(L, 2);
-    return same ? tensor : NULL;
+    return tide__lua_handle_at(L, index, &tensor_metatable);
 }
 
 struct tide_lua_tensor *tide__lua_tensor_check(lua_State *L, int index) {

@@ -27,14 +27,7 @@ const struct tide_device *tide__lua_device(lua_State *L, int index) {
 
 /* NULL if the value is none. */
 static struct array *array_at(lua_State *L, int index) {
-    struct array *array = lua_touserdata(L, index);
-    if (!array || lua_islightuserdata(L, index) || !lua_getmetatable(L, index)) {
-        return NULL;
-    }
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &array_metatable);
-    bool same = lua_rawequal(L, -1, -2);
-    lua_pop(L, 2);
-    return same ? array : NULL;
+    return tide__lua_handle_at(L, index, &array_metatable);
 }
 
 static int float_type(const struct tide_device *device) {
@@ -137,13 +130,6 @@ static int core_fetch(lua_State *L) {
 void tide__lua_open_device(lua_State *L) {
     static const luaL_Reg functions[] = {
         {"device", core_device}, {"place", core_place}, {"give", core_give}, {"fetch", core_fetch}, {NULL, NULL}};
-    lua_newtable(L);
-    lua_pushcfunction(L, array_gc);
-    lua_setfield(L, -2, "__gc");
-    lua_pushstring(L, "tide.array");
-    lua_setfield(L, -2, "__name");
-    lua_pushboolean(L, false);
-    lua_setfield(L, -2, "__metatable");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &array_metatable);
+    tide__lua_handle_class(L, &array_metatable, "tide.array", NULL, array_gc);
     luaL_setfuncs(L, functions, 0);
 }

@@ -28,14 +28,7 @@ struct tide_lua_exchange {
 };
 
 struct tide_lua_exchange *tide__lua_exchange_at(lua_State *L, int index) {
-    struct tide_lua_exchange *own = lua_touserdata(L, index);
-    if (!own || lua_islightuserdata(L, index) || !lua_getmetatable(L, index)) {
-        return NULL;
-    }
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &exchange_metatable);
-    bool same = lua_rawequal(L, -1, -2);
-    lua_pop(L, 2);
-    return same ? own : NULL;
+    return tide__lua_handle_at(L, index, &exchange_metatable);
 }
 
 static struct tide_lua_exchange *check_exchange(lua_State *L) {
@@ -555,15 +548,5 @@ void tide__lua_open_exchange(lua_State *L) {
     };
     static const luaL_Reg functions[] = {{"exchange", core_exchange}, {"digest", core_digest}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
-    lua_newtable(L);
-    lua_newtable(L);
-    luaL_setfuncs(L, methods, 0);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, exchange_close);
-    lua_setfield(L, -2, "__gc");
-    lua_pushliteral(L, "tide.exchange");
-    lua_setfield(L, -2, "__name");
-    lua_pushboolean(L, false);
-    lua_setfield(L, -2, "__metatable");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &exchange_metatable);
+    tide__lua_handle_class(L, &exchange_metatable, "tide.exchange", methods, exchange_close);
 }

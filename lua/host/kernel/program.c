@@ -21,26 +21,12 @@ struct lua_program {
     struct tide_program *p;
 };
 
-static void *check_object(lua_State *L, int index, const char *key, const char *what) {
-    void *object = lua_touserdata(L, index);
-    if (object && !lua_islightuserdata(L, index) && lua_getmetatable(L, index)) {
-        lua_rawgetp(L, LUA_REGISTRYINDEX, key);
-        bool same = lua_rawequal(L, -1, -2);
-        lua_pop(L, 2);
-        if (same) {
-            return object;
-        }
-    }
-    luaL_typeerror(L, index, what);
-    return NULL;
-}
-
 struct tide_program *tide__lua_program_check(lua_State *L) {
-    return ((struct lua_program *)check_object(L, 1, &program_metatable, "program"))->p;
+    return ((struct lua_program *)tide__lua_handle_check(L, 1, &program_metatable, "program"))->p;
 }
 
 struct tide_lua_run *tide__lua_run_check(lua_State *L) {
-    struct tide_lua_run *run = check_object(L, 1, &run_metatable, "run");
+    struct tide_lua_run *run = tide__lua_handle_check(L, 1, &run_metatable, "run");
     if (run->busy) {
         luaL_error(L, "the run is in the middle of a step");
     }
@@ -895,20 +881,6 @@ static int core_norm2(lua_State *L) {
     return 1;
 }
 
-static void new_metatable(lua_State *L, const char *key, const char *name, const luaL_Reg *methods, lua_CFunction gc) {
-    lua_newtable(L);
-    lua_newtable(L);
-    luaL_setfuncs(L, methods, 0);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, gc);
-    lua_setfield(L, -2, "__gc");
-    lua_pushstring(L, name);
-    lua_setfield(L, -2, "__name");
-    lua_pushboolean(L, false);
-    lua_setfield(L, -2, "__metatable");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, key);
-}
-
 void tide__lua_open_program(lua_State *L) {
     static const luaL_Reg program[] = {
         {"place", program_place},
@@ -942,8 +914,8 @@ void tide__lua_open_program(lua_State *L) {
     static const luaL_Reg functions[] = {{"program", core_program}, {"update", core_update},
                                          {"norm2", core_norm2},     {"statistics", core_statistics},
                                          {"idx", tide__lua_idx},    {NULL, NULL}};
-    new_metatable(L, &program_metatable, "tide.program", program, program_gc);
-    new_metatable(L, &run_metatable, "tide.run", run, run_gc);
+    tide__lua_handle_class(L, &program_metatable, "tide.program", program, program_gc);
+    tide__lua_handle_class(L, &run_metatable, "tide.run", run, run_gc);
     lua_rawgetp(L, LUA_REGISTRYINDEX, &program_metatable);
     lua_getfield(L, -1, "__index");
     lua_rawgetp(L, LUA_REGISTRYINDEX, &run_metatable);

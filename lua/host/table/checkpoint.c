@@ -35,16 +35,7 @@ static void push_info(lua_State *L, const struct tide_checkpoint_info *info) {
 /* ---- writing ---- */
 
 static struct handle *check_handle(lua_State *L) {
-    struct handle *handle = lua_touserdata(L, 1);
-    bool good = handle && !lua_islightuserdata(L, 1) && lua_getmetatable(L, 1);
-    if (good) {
-        lua_rawgetp(L, LUA_REGISTRYINDEX, &checkpoint_metatable);
-        good = lua_rawequal(L, -1, -2);
-        lua_pop(L, 2);
-    }
-    if (!good) {
-        luaL_typeerror(L, 1, "checkpoint");
-    }
+    struct handle *handle = tide__lua_handle_check(L, 1, &checkpoint_metatable, "checkpoint");
     if (!handle->checkpoint) {
         luaL_error(L, "this checkpoint has ended already");
     }
@@ -261,12 +252,5 @@ void tide__lua_open_checkpoint(lua_State *L) {
     static const luaL_Reg methods[] = {
         {"info", checkpoint_info}, {"commit", checkpoint_commit}, {"abort", checkpoint_abort}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
-    lua_createtable(L, 0, 3);
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, checkpoint_collected);
-    lua_setfield(L, -2, "__gc");
-    lua_pushboolean(L, false);
-    lua_setfield(L, -2, "__metatable");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &checkpoint_metatable);
+    tide__lua_handle_class(L, &checkpoint_metatable, NULL, methods, checkpoint_collected);
 }

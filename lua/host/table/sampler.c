@@ -25,16 +25,7 @@ struct sampler {
 };
 
 static struct sampler *sampler_at(lua_State *L, int index) {
-    struct sampler *s = lua_touserdata(L, index);
-    if (s && !lua_islightuserdata(L, index) && lua_getmetatable(L, index)) {
-        lua_rawgetp(L, LUA_REGISTRYINDEX, &sampler_metatable);
-        bool same = lua_rawequal(L, -1, -2);
-        lua_pop(L, 2);
-        if (same) {
-            return s;
-        }
-    }
-    return NULL;
+    return tide__lua_handle_at(L, index, &sampler_metatable);
 }
 
 static struct sampler *check_sampler(lua_State *L) {
@@ -290,12 +281,5 @@ void tide__lua_open_sampler(lua_State *L) {
                                        {"finish", sampler_finish},
                                        {"stats", sampler_stats},
                                        {NULL, NULL}};
-    lua_createtable(L, 0, 3);
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, sampler_collected);
-    lua_setfield(L, -2, "__gc");
-    lua_pushboolean(L, false);
-    lua_setfield(L, -2, "__metatable");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &sampler_metatable);
+    tide__lua_handle_class(L, &sampler_metatable, NULL, methods, sampler_collected);
 }

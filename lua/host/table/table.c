@@ -38,19 +38,8 @@ struct tide_lua_pending {
     bool waiting; /* a fiber is in tide_ticket_wait */
 };
 
-static void *userdata_of(lua_State *L, int index, const void *key) {
-    void *data = lua_touserdata(L, index);
-    if (!data || lua_islightuserdata(L, index) || !lua_getmetatable(L, index)) {
-        return NULL;
-    }
-    lua_rawgetp(L, LUA_REGISTRYINDEX, key);
-    bool same = lua_rawequal(L, -1, -2);
-    lua_pop(L, 2);
-    return same ? data : NULL;
-}
-
 struct tide_table *tide__lua_table_at(lua_State *L, int index) {
-    struct handle *handle = userdata_of(L, index, &table_metatable);
+    struct handle *handle = tide__lua_handle_at(L, index, &table_metatable);
     return handle ? handle->table : NULL;
 }
 
@@ -389,7 +378,7 @@ static struct tide_lua_pending *push_ticket(lua_State *L, struct tide_lua *host,
 }
 
 static struct ticket *check_ticket(lua_State *L) {
-    struct ticket *ticket = userdata_of(L, 1, &ticket_metatable);
+    struct ticket *ticket = tide__lua_handle_at(L, 1, &ticket_metatable);
     if (!ticket) {
         luaL_typeerror(L, 1, "ticket");
     }
@@ -844,12 +833,5 @@ void tide__lua_open_table(lua_State *L) {
     lua_pushboolean(L, false);
     lua_setfield(L, -2, "__metatable");
     lua_rawsetp(L, LUA_REGISTRYINDEX, &table_metatable);
-    lua_createtable(L, 0, 3);
-    luaL_newlib(L, ticket_methods);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, ticket_collected);
-    lua_setfield(L, -2, "__gc");
-    lua_pushboolean(L, false);
-    lua_setfield(L, -2, "__metatable");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &ticket_metatable);
+    tide__lua_handle_class(L, &ticket_metatable, NULL, ticket_methods, ticket_collected);
 }
