@@ -15,8 +15,8 @@ static inline size_t tide_ctc_scratch(size_t frames, size_t labels) {
     return frames + (frames + 2) * (2 * labels + 1);
 }
 
-/* Defines NAME(frames, k, labels, count, z, dz, scratch): minus log p, or -1 if the labels do not fit; dz of all
- * frames. */
+/* Defines NAME(frames, k, labels, count, logits, slopes, scratch): minus log p, or -1 if the labels do not fit; slopes
+ * of all frames. */
 #define TIDE_CTC(QUALIFIERS, NAME, REAL)                                                                               \
     QUALIFIERS double NAME##_add(double a, double b) {                                                                 \
         const double most = a > b ? a : b, least = a > b ? b : a;                                                      \
@@ -28,8 +28,10 @@ static inline size_t tide_ctc_scratch(size_t frames, size_t labels) {
     QUALIFIERS bool NAME##_skips(const int32_t *labels, size_t s) { /* from s - 2 */                                   \
         return s % 2 && s > 1 && labels[s / 2] != labels[s / 2 - 1];                                                   \
     }                                                                                                                  \
-    QUALIFIERS double NAME(size_t frames, size_t k, const int32_t *labels, size_t count, const REAL *z, REAL *dz,      \
-                           double *scratch) {                                                                          \
+    QUALIFIERS double NAME(size_t frames, size_t k, const int32_t *labels, size_t count, const void *logits,           \
+                           void *slopes, double *scratch) {                                                            \
+        const REAL *z = (const REAL *)logits;                                                                          \
+        REAL *dz = (REAL *)slopes;                                                                                     \
         const size_t n = 2 * count + 1;                                                                                \
         double *sums = scratch, *alpha = sums + frames, *beta = alpha + frames * n, *next = beta + n;                  \
         for (size_t t = 0; t < frames; t++) {                                                                          \

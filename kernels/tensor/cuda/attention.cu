@@ -53,24 +53,42 @@ __device__ static inline uint32_t last_of(uint32_t first, uint32_t end) {
     return first + ROWS < end ? first + ROWS - 1 : end - 1;
 }
 
+/* A block's queries, and the one of its ROWS that this thread works on. */
+struct query_tile {
+    uint32_t first, head, kv_head, example, row, lane;
+    uint32_t limit, seen; /* keys that one of the tile sees; that this query sees */
+};
+
+__device__ static inline struct query_tile query_tile(const struct attention_call *a) {
+    const uint32_t tiles = (a->n + ROWS - 1) / ROWS;
+    struct query_tile t;
+    t.first = blockIdx.x % tiles * ROWS;
+    t.head = blockIdx.x / tiles % a->heads;
+    t.kv_head = t.head / (a->heads / a->kv_heads);
+    t.example = blockIdx.x / tiles / a->heads;
+    t.row = threadIdx.x / LANES;
+    t.lane = threadIdx.x % LANES;
+    const uint32_t length = length_of(a, t.example);
+    t.limit = visible(a, last_of(t.first, a->n), length);
+    t.seen = t.first + t.row < a->n ? visible(a, t.first + t.row, length) : 0;
+    return t;
+}
+
 static __global__ void forward_kernel(const struct attention_call a) {
     GPU_SHARED(float, q, ROWS * WIDEST);
     GPU_SHARED(float, k, KEYS * WIDEST);
     GPU_SHARED(float, v, KEYS * WIDEST);
     GPU_SHARED(float, s, ROWS * KEYS);
-    const uint32_t tiles = (a.n + ROWS - 1) / ROWS, first = blockIdx.x % tiles * ROWS;
-    const uint32_t head = blockIdx.x / tiles % a.heads, b = blockIdx.x / tiles / a.heads;
-    const uint32_t kv = head / (a.heads / a.kv_heads), r = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-    const uint32_t length = length_of(&a, b), limit = visible(&a, last_of(first, a.n), length);
-    const uint32_t seen = visible(&a, first + r, length);
+    const struct query_tile t = query_tile(&a);
+    const uint32_t r = t.row, lane = t.lane;
     float most = -INFINITY, sum = 0, out[COLUMNS] = {0};
-    load(&a, a.q, (size_t)b * a.n, first, a.n, head, q);
-    for (uint32_t j = 0; j < limit; j += KEYS) {
-        load(&a, a.k, (size_t)b * a.m, j, limit, kv, k);
-        load(&a, a.v, (size_t)b * a.m, j, limit, kv, v);
+    load(&a, a.q, (size_t)t.example * a.n, t.first, a.n, t.head, q);
+    for (uint32_t j = 0; j < t.limit; j += KEYS) {
+        load(&a, a.k, (size_t)t.example * a.m, j, t.limit, t.kv_head, k);
+        load(&a, a.v, (size_t)t.example * a.m, j, t.limit, t.kv_head, v);
         __syncthreads();
         s[r * KEYS + lane] =
-            j + lane < seen ? a.alpha * dot(a.d, q + r * WIDEST, k + lane * WIDEST) : -INFINITY;
+            j + lane < t.seen ? a.alpha * dot(a.d, q + r * WIDEST, k + lane * WIDEST) : -INFINITY;
         __syncthreads();
         float now = most;
         for (uint32_t i = 0; i < KEYS; i++) {
@@ -81,7 +99,7 @@ static __global__ void forward_kernel(const struct attention_call a) {
         for (uint32_t c = 0; c < COLUMNS; c++) {
             out[c] *= fade;
         }
-        for (uint32_t i = 0; i < KEYS && j + i < seen; i++) {
+        for (uint32_t i = 0; i < KEYS && j + i < t.seen; i++) {
             const float p = expf(s[r * KEYS + i] - base);
             sum += p;
             for (uint32_t c = 0; c < COLUMNS && lane + c * LANES < a.d; c++) {
@@ -91,13 +109,13 @@ static __global__ void forward_kernel(const struct attention_call a) {
         most = now;
         __syncthreads();
     }
-    if (first + r < a.n) {
-        const size_t row = (size_t)b * a.n + first + r;
+    if (t.first + r < a.n) {
+        const size_t row = (size_t)t.example * a.n + t.first + r;
         for (uint32_t c = 0; c < COLUMNS && lane + c * LANES < a.d; c++) {
-            a.o.data[row * a.o.stride + head * a.d + lane + c * LANES] = seen > 0 ? out[c] / sum : 0.0f;
+            a.o.data[row * a.o.stride + t.head * a.d + lane + c * LANES] = t.seen > 0 ? out[c] / sum : 0.0f;
         }
         if (lane == 0) {
-            a.log_sum[row * a.heads + head] = seen > 0 ? most + logf(sum) : -INFINITY;
+            a.log_sum[row * a.heads + t.head] = t.seen > 0 ? most + logf(sum) : -INFINITY;
         }
     }
 }
@@ -123,35 +141,32 @@ static __global__ void by_query_kernel(const struct attention_call a) {
     GPU_SHARED(float, k, KEYS * WIDEST);
     GPU_SHARED(float, v, KEYS * WIDEST);
     GPU_SHARED(float, ds, ROWS * KEYS);
-    const uint32_t tiles = (a.n + ROWS - 1) / ROWS, first = blockIdx.x % tiles * ROWS;
-    const uint32_t head = blockIdx.x / tiles % a.heads, b = blockIdx.x / tiles / a.heads;
-    const uint32_t kv = head / (a.heads / a.kv_heads), r = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-    const uint32_t length = length_of(&a, b), limit = visible(&a, last_of(first, a.n), length);
-    const uint32_t seen = first + r < a.n ? visible(&a, first + r, length) : 0;
-    const size_t row = (size_t)b * a.n + first + r;
+    const struct query_tile t = query_tile(&a);
+    const uint32_t r = t.row, lane = t.lane;
+    const size_t row = (size_t)t.example * a.n + t.first + r;
     float out[COLUMNS] = {0};
-    load(&a, a.q, (size_t)b * a.n, first, a.n, head, q);
-    load(&a, a.g, (size_t)b * a.n, first, a.n, head, g);
-    for (uint32_t j = 0; j < limit; j += KEYS) {
-        load(&a, a.k, (size_t)b * a.m, j, limit, kv, k);
-        load(&a, a.v, (size_t)b * a.m, j, limit, kv, v);
+    load(&a, a.q, (size_t)t.example * a.n, t.first, a.n, t.head, q);
+    load(&a, a.g, (size_t)t.example * a.n, t.first, a.n, t.head, g);
+    for (uint32_t j = 0; j < t.limit; j += KEYS) {
+        load(&a, a.k, (size_t)t.example * a.m, j, t.limit, t.kv_head, k);
+        load(&a, a.v, (size_t)t.example * a.m, j, t.limit, t.kv_head, v);
         __syncthreads();
         float slope = 0;
-        if (j + lane < seen) {
-            (void)share(&a, row * a.heads + head, q + r * WIDEST, k + lane * WIDEST, g + r * WIDEST,
+        if (j + lane < t.seen) {
+            (void)share(&a, row * a.heads + t.head, q + r * WIDEST, k + lane * WIDEST, g + r * WIDEST,
                         v + lane * WIDEST, &slope);
         }
         ds[r * KEYS + lane] = slope;
         __syncthreads();
-        for (uint32_t i = 0; i < KEYS && j + i < seen; i++) {
+        for (uint32_t i = 0; i < KEYS && j + i < t.seen; i++) {
             for (uint32_t c = 0; c < COLUMNS && lane + c * LANES < a.d; c++) {
                 out[c] += ds[r * KEYS + i] * k[i * WIDEST + lane + c * LANES];
             }
         }
         __syncthreads();
     }
-    for (uint32_t c = 0; first + r < a.n && c < COLUMNS && lane + c * LANES < a.d; c++) {
-        a.dq.data[row * a.dq.stride + head * a.d + lane + c * LANES] = out[c];
+    for (uint32_t c = 0; t.first + r < a.n && c < COLUMNS && lane + c * LANES < a.d; c++) {
+        a.dq.data[row * a.dq.stride + t.head * a.d + lane + c * LANES] = out[c];
     }
 }
 

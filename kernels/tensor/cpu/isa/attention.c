@@ -6,6 +6,7 @@
  */
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/isa/approx.h"
+#include "tensor/cpu/isa/rows.h"
 #include "tide.h"
 
 enum { QUERIES = 64, KEYS = 512 };
@@ -68,37 +69,10 @@ static int scores(const struct tide_op_call *call, const struct tile *t, size_t 
 
 /* ---- forward ---- */
 
-static float largest(size_t n, const float *x) {
-    float lanes[16], most = -INFINITY;
-    size_t i = 0;
-    for (size_t l = 0; l < 16; l++) {
-        lanes[l] = -INFINITY;
-    }
-    for (; i + 16 <= n; i += 16) {
-        for (size_t l = 0; l < 16; l++) {
-            lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
-        }
-    }
-    for (; i < n; i++) {
-        most = x[i] > most ? x[i] : most;
-    }
-    for (size_t l = 0; l < 16; l++) {
-        most = lanes[l] > most ? lanes[l] : most;
-    }
-    return most;
-}
-
 static void add(size_t n, float by, float *x) {
     TIDE_INDEPENDENT
     for (size_t i = 0; i < n; i++) {
         x[i] += by;
-    }
-}
-
-static void scale(size_t n, float by, float *x) {
-    TIDE_INDEPENDENT
-    for (size_t i = 0; i < n; i++) {
-        x[i] *= by;
     }
 }
 
@@ -107,11 +81,11 @@ static void soften(const struct tide_op_call *call, const struct tile *t, size_t
                    double *sum) {
     for (size_t r = 0; r < t->count; r++) {
         const size_t seen = visible(t, r, first, w);
-        const float own = largest(seen, s + r * w), now = own > most[r] ? own : most[r];
+        const float own = tide_row_max(seen, s + r * w), now = own > most[r] ? own : most[r];
         if (first > 0 && now > most[r]) {
             const float fade = tide_exp(most[r] - now);
             sum[r] *= (double)fade;
-            scale(t->d, fade, at(&call->out[0], t->row + r, t->head * t->d));
+            tide_row_scale(t->d, fade, at(&call->out[0], t->row + r, t->head * t->d));
         }
         most[r] = now;
         add(seen, now > -INFINITY ? -now : 0.0f, s + r * w);
@@ -150,7 +124,7 @@ static int forward(const struct tide_op_call *call, const struct tile *t) {
     }
     for (size_t r = 0; r < t->count; r++) {
         const bool none = visible(t, r, 0, t->limit) == 0;
-        scale(t->d, none ? 0.0f : (float)(1 / sum[r]), at(o, t->row + r, t->head * t->d));
+        tide_row_scale(t->d, none ? 0.0f : (float)(1 / sum[r]), at(o, t->row + r, t->head * t->d));
         *at(&call->out[1], t->row + r, t->head) = none ? -INFINITY : (float)((double)most[r] + log(sum[r]));
     }
     return code;

@@ -4,29 +4,10 @@
  * add up in double.
  */
 #include "tensor/cpu/isa/approx.h"
+#include "tensor/cpu/isa/rows.h"
 #include "tide.h"
 
 enum { BLOCK_ROWS = 128, BLOCK_ELEMENTS = 4096, PIECE = 256 };
-
-static float row_max(size_t n, const float *x) {
-    float lanes[16], most = -INFINITY;
-    for (size_t l = 0; l < 16; l++) {
-        lanes[l] = -INFINITY;
-    }
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        for (size_t l = 0; l < 16; l++) {
-            lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
-        }
-    }
-    for (; i < n; i++) {
-        most = x[i] > most ? x[i] : most;
-    }
-    for (size_t l = 0; l < 16; l++) {
-        most = lanes[l] > most ? lanes[l] : most;
-    }
-    return most;
-}
 
 static size_t block_rows(size_t k) {
     size_t rows = k ? BLOCK_ELEMENTS / k : BLOCK_ROWS;
@@ -36,7 +17,7 @@ static size_t block_rows(size_t k) {
 /* out = exp(z - max) for `rows` rows; most[r] the maxima, total[r] the sums. */
 static void exponentials(size_t rows, size_t k, const float *z, float *out, float *most, double *total) {
     for (size_t r = 0; r < rows; r++) {
-        const float *from = z + r * k, m = row_max(k, from);
+        const float *from = z + r * k, m = tide_row_max(k, from);
         float *to = out + r * k;
         most[r] = m;
         TIDE_INDEPENDENT
@@ -50,14 +31,14 @@ static void exponentials(size_t rows, size_t k, const float *z, float *out, floa
     }
 }
 
-static void scale(size_t n, float by, float *x) {
+static void logarithms(size_t n, const float *from, float less, float rest, float *to) {
     TIDE_INDEPENDENT
-    for (size_t i = 0; i < n; i++) {
-        x[i] *= by;
+    for (size_t j = 0; j < n; j++) {
+        to[j] = (from[j] - less) - rest;
     }
 }
 
-int OP(softmax)(const struct tide_op_call *call) {
+static int softmax_rows(const struct tide_op_call *call, bool logs) {
     size_t rows = call->in[0].rows, k = call->in[0].columns, step = block_rows(k);
     const float *z = call->in[0].data;
     float *y = call->out[0].data, most[BLOCK_ROWS];
@@ -66,30 +47,22 @@ int OP(softmax)(const struct tide_op_call *call) {
         size_t n = rows - r < step ? rows - r : step;
         exponentials(n, k, z + r * k, y + r * k, most, total);
         for (size_t i = 0; i < n; i++) {
-            scale(k, (float)(1 / total[i]), y + (r + i) * k);
-        }
-    }
-    return 0;
-}
-
-int OP(log_softmax)(const struct tide_op_call *call) {
-    size_t rows = call->in[0].rows, k = call->in[0].columns, step = block_rows(k);
-    const float *z = call->in[0].data;
-    float *y = call->out[0].data, most[BLOCK_ROWS];
-    double total[BLOCK_ROWS];
-    for (size_t r = 0; r < rows; r += step) {
-        size_t n = rows - r < step ? rows - r : step;
-        exponentials(n, k, z + r * k, y + r * k, most, total);
-        for (size_t i = 0; i < n; i++) {
-            const float less = most[i], rest = (float)log(total[i]), *from = z + (r + i) * k;
-            float *to = y + (r + i) * k;
-            TIDE_INDEPENDENT
-            for (size_t j = 0; j < k; j++) {
-                to[j] = (from[j] - less) - rest;
+            if (logs) {
+                logarithms(k, z + (r + i) * k, most[i], (float)log(total[i]), y + (r + i) * k);
+            } else {
+                tide_row_scale(k, (float)(1 / total[i]), y + (r + i) * k);
             }
         }
     }
     return 0;
+}
+
+int OP(softmax)(const struct tide_op_call *call) {
+    return softmax_rows(call, false);
+}
+
+int OP(log_softmax)(const struct tide_op_call *call) {
+    return softmax_rows(call, true);
 }
 
 int OP(softmax_dx)(const struct tide_op_call *call) {
@@ -140,7 +113,7 @@ static double xent_own(size_t k, const float *z, int32_t label, double smoothing
 
 /* dz: exponentials of sum `total`, times w / total, less what the label and the uniform part take. */
 static void xent_gradient(size_t k, float *dz, int32_t label, double total, double w, double smoothing) {
-    scale(k, (float)(w / total), dz);
+    tide_row_scale(k, (float)(w / total), dz);
     if (smoothing > 0) {
         const float uniform = (float)(w * smoothing / (double)k);
         TIDE_INDEPENDENT
@@ -172,7 +145,7 @@ int OP(xent)(const struct tide_op_call *call) {
         for (size_t i = 0; i < n; i++) { /* before dz, which may be z, is written */
             const bool counts = labels[r + i] >= 0 && !(weights && weights[r + i] == 0.0f);
             own[i] = counts ? xent_own(k, z + i * k, labels[r + i], smoothing) : 0;
-            correct += counts && is_first_maximum(z + i * k, labels[r + i], row_max(k, z + i * k));
+            correct += counts && is_first_maximum(z + i * k, labels[r + i], tide_row_max(k, z + i * k));
         }
         exponentials(n, k, z, dz, most, total);
         for (size_t i = 0; i < n; i++) {

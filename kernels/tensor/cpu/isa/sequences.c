@@ -1,7 +1,7 @@
 /* Operations on sequences and axes beside attention. */
 #include "tensor/cpu/isa/approx.h"
 #include "tensor/ctc.h"
-#include "tensor/own.h"
+#include "tensor/in_place.h"
 #include "tide.h"
 
 /* ---- rotary embeddings ---- */
@@ -180,63 +180,18 @@ int OP(permute)(const struct tide_op_call *call) {
 
 /* ---- operations of a module ---- */
 
-static int run_own(const struct tide_op_call *call, bool backward) {
-    char error[TIDE_KERNEL_ERROR_BYTES];
-    const int code = tide_own_run(call, sizeof(float), backward, NULL, error);
-    return code == 0 ? 0
-                     : tide_fail(TIDE_EINVAL, "%s of %s: %s", backward ? "backward" : "forward",
-                                 call->attributes->own->name, error);
-}
-
 int OP(own)(const struct tide_op_call *call) {
-    return run_own(call, false);
+    return tide_own_in_place(call, sizeof(float), false);
 }
 
 int OP(own_dx)(const struct tide_op_call *call) {
-    return run_own(call, true);
+    return tide_own_in_place(call, sizeof(float), true);
 }
 
 /* ---- CTC ---- */
 
 TIDE_CTC(static, ctc_example, float)
 
-static int ctc_check(const struct tide_op_call *call, size_t examples) {
-    const int32_t *labels = call->in[1].data, *frames = call->in[2].data;
-    const size_t k = call->in[0].columns, most = examples ? call->in[1].rows * call->in[1].columns / examples : 0;
-    for (size_t i = 0; i < examples * most; i++) {
-        if (labels[i] < -1 || labels[i] == 0 || labels[i] >= (int64_t)k) {
-            return tide_fail(TIDE_EINVAL, "example %zu has label %d, outside 1..%zu (-1 ends them, 0 is the blank)",
-                             i / most + 1, labels[i], k - 1);
-        }
-    }
-    for (size_t b = 0; frames && b < examples; b++) {
-        if (frames[b] < 0 || (uint32_t)frames[b] > call->attributes->n) {
-            return tide_fail(TIDE_EINVAL, "example %zu has %d frames, outside 0..%u", b + 1, frames[b],
-                             call->attributes->n);
-        }
-    }
-    return 0;
-}
-
 int OP(ctc)(const struct tide_op_call *call) {
-    const size_t n = call->attributes->n, k = call->in[0].columns, examples = call->in[0].rows / n;
-    const size_t most = examples ? call->in[1].rows * call->in[1].columns / examples : 0;
-    const int32_t *labels = call->in[1].data, *frames = call->in[2].data;
-    double *loss = call->out[0].data;
-    int code = ctc_check(call, examples);
-    loss[0] = loss[1] = loss[2] = 0;
-    for (size_t b = 0; code == 0 && b < examples; b++, labels += most) {
-        const float *z = (const float *)call->in[0].data + b * n * k;
-        float *dz = (float *)call->out[1].data + b * n * k;
-        const size_t own = frames ? (size_t)frames[b] : n;
-        size_t count = 0;
-        while (count < most && labels[count] >= 0) {
-            count++;
-        }
-        const double one = ctc_example(own, k, labels, count, z, dz, call->scratch);
-        memset(dz + own * k, 0, (n - own) * k * sizeof(*dz));
-        loss[0] += one < 0 ? 0 : one;
-        loss[1] += one < 0 ? 0 : 1;
-    }
-    return code;
+    return tide_ctc_in_place(call, sizeof(float), ctc_example);
 }
