@@ -497,15 +497,20 @@ static void damaged_run(struct fiber *f) {
     CHECK(f, atomic_load(&store->malformed) == TIDE_COUNT(bad)); /* the table may have been dropped: no damage */
 }
 
+/* Two nodes with a table whose pushes are answered within a window. */
+static void open_two(struct cluster *c) {
+    open_cluster(c, true, 2, 1);
+    create(c, (struct tide_table_options){.name = "hot",
+                                          .key_count = KEYS,
+                                          .width = WIDTH,
+                                          .replicas = 1,
+                                          .durability = TIDE_DURABLE_WINDOW});
+}
+
 static void damaged_shipments_are_refused(void **state) {
     (void)state;
     struct cluster c;
-    open_cluster(&c, true, 2, 1);
-    create(&c, (struct tide_table_options){.name = "hot",
-                                           .key_count = KEYS,
-                                           .width = WIDTH,
-                                           .replicas = 1,
-                                           .durability = TIDE_DURABLE_WINDOW});
+    open_two(&c);
     run_alone(&c, 0, damaged_run, &c);
     close_cluster(&c);
 }
@@ -538,12 +543,7 @@ static void windows_that_make_no_sense_are_refused(void **state) {
 static void what_is_answered_behind_a_shipment_is_at_risk(void **state) {
     (void)state;
     struct cluster c;
-    open_cluster(&c, true, 2, 1);
-    create(&c, (struct tide_table_options){.name = "hot",
-                                           .key_count = KEYS,
-                                           .width = WIDTH,
-                                           .replicas = 1,
-                                           .durability = TIDE_DURABLE_WINDOW});
+    open_two(&c);
     struct tide_table *table = table_of(&c, 0, "hot");
     struct tide__async_replication *a = table->replicas->async;
     assert_true(tide__lost_updates_given(table, 2, 5));
