@@ -13,7 +13,7 @@ enum {
 };
 
 enum tide__rows_verb {
-    TIDE__ROWS_OPEN = 1, /* [1, name of a table] -> map: version, table, width, keys, count, update, node */
+    TIDE__ROWS_OPEN = 1, /* [1, name of a table] -> map: name, version, table, width, keys, count, update */
     TIDE__ROWS_PULL,     /* [2, table, keys u64] -> rows f32 */
     TIDE__ROWS_PUSH, /* [3, table, keys u64, rows f32, client, sequence, low] -> nil. A sequence is applied once; all
                         below `low` are answered at the client. Client 0: as a call, at most once */

@@ -4,6 +4,7 @@
  */
 #include "store/client/rows.h"
 
+#include "store/checkpoint/save.h"
 #include "store/core/internal.h"
 #include "store/core/technique.h"
 #include "wire/rows.h"
@@ -160,7 +161,6 @@ static int find_table(struct service *s, const char *name, struct tide_table **o
 }
 
 static void answer_open(struct service *s, const struct tide_message *m, const char *name) {
-    static const char *const updates[] = {"add", "assign", "sgd", "adagrad", "adam", "momentum", "nesterov"};
     struct tide_table *table;
     if (find_table(s, name, &table)) {
         (void)tide_answer_error(m->from, m->call, TIDE_ENOENT, tide_error_message());
@@ -183,7 +183,7 @@ static void answer_open(struct service *s, const struct tide_message *m, const c
     tide_write_text(&w, "count");
     tide_write_uint(&w, table->options.keys == TIDE_KEYS_DENSE ? table->options.key_count : 0);
     tide_write_text(&w, "update");
-    tide_write_text(&w, updates[table->options.update]);
+    tide_write_text(&w, tide__rule_name(table->options.update));
     (void)tide_answer(m->from, m->call, w.data, w.size);
     tide_writer_release(&w);
     tide_table_release(table);
