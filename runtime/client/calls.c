@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+enum { HEADS_MAX = 40 }; /* bytes of a request without keys, rows and sequences */
+
 /* ---- rows ---- */
 
 /* A part with its frame; `size` bytes of body. */
@@ -30,39 +32,31 @@ static struct part *part_of(const struct tide_writer *w) {
 /* [verb, table, keys] and of a push [.., rows, client, sequence, low]. */
 static struct part *encode(const struct tide_client_table *t, unsigned verb, const uint64_t *keys, const float *rows,
                            size_t first, size_t count) {
-    uint8_t head[64];
+    const size_t floats = rows ? count * t->width : 0;
+    struct part *p = part_create(HEADS_MAX + count * sizeof *keys + floats * sizeof *rows + SEQUENCES_TAIL);
     struct tide_writer w;
-    const size_t key_bytes = count * sizeof *keys, row_bytes = rows ? count * t->width * sizeof *rows : 0;
-    const size_t rows_head = rows ? 6 + 9 + SEQUENCES_TAIL : 0;
-    tide_writer_init(&w, head, sizeof head);
-    tide_write_array(&w, rows ? 7 : 3);
-    tide_write_uint(&w, verb);
-    tide_write_uint(&w, t->id);
-    tide_write_typed_head(&w, TIDE_U64, count);
-    struct part *p = part_create(w.size + key_bytes + (rows ? rows_head + row_bytes : 0));
     if (!p) {
         return NULL;
     }
-    uint8_t *at = p->frame + TIDE_FRAME_HEAD;
-    memcpy(at, w.data, w.size);
-    at += w.size;
-    if (count) {
-        memcpy(at, keys + first, key_bytes);
-    }
-    at += key_bytes;
+    tide_writer_init(&w, p->frame + TIDE_FRAME_HEAD, p->size - TIDE_FRAME_HEAD);
+    tide_write_array(&w, rows ? 7 : 3);
+    tide_write_uint(&w, verb);
+    tide_write_uint(&w, t->id);
+    tide_write_typed(&w, TIDE_U64, count ? keys + first : NULL, count);
     if (rows) {
-        const uint32_t size = (uint32_t)row_bytes;
-        const uint8_t ext[] = {
-            0xc9, (uint8_t)(size >> 24), (uint8_t)(size >> 16), (uint8_t)(size >> 8), (uint8_t)size, TIDE_F32};
-        memcpy(at, ext, sizeof ext);
-        at += sizeof ext;
-        if (row_bytes) {
-            memcpy(at, rows + first * t->width, row_bytes);
+        tide_write_typed(&w, TIDE_F32, rows + first * t->width, floats);
+        tide_write_uint(&w, t->client->uid);
+        uint8_t *tail = tide_write_reserve(&w, SEQUENCES_TAIL);
+        if (tail) {
+            tail[0] = tail[9] = 0xcf;
         }
-        at += row_bytes;
-        at[0] = at[9] = at[18] = 0xcf;
-        client_store64(at + 1, t->client->uid);
     }
+    TIDE_ASSERT(!w.owned); /* HEADS_MAX suffices */
+    if (w.error != 0) {
+        tide_free(p);
+        return NULL;
+    }
+    p->size = TIDE_FRAME_HEAD + w.size;
     p->first = first;
     p->count = count;
     return p;
@@ -274,7 +268,7 @@ static size_t list_nodes(struct tide_client *c, const char *name, size_t name_si
     pthread_mutex_lock(&c->lock);
     struct connection *gateway = client_gateway(c);
     for (size_t i = 0; i < c->member_count && count < limit; i++) {
-        const struct member *m = &c->members[i];
+        const struct tide_member *m = &c->members[i];
         const bool named = !name || (strlen(m->name) == name_size && memcmp(m->name, name, name_size) == 0);
         if (m->state == TIDE_MEMBER_UP && named) {
             nodes[count++] = m->id;
