@@ -76,7 +76,7 @@ int tide_client_info(struct tide_client *c, struct tide_client_info *out) {
 
 /* ---- connections ---- */
 
-static const struct member *member_of(const struct tide_client *c, uint16_t id) {
+static const struct tide_member *member_of(const struct tide_client *c, uint16_t id) {
     for (size_t i = 0; i < c->member_count; i++) {
         if (c->members[i].id == id) {
             return &c->members[i];
@@ -86,7 +86,7 @@ static const struct member *member_of(const struct tide_client *c, uint16_t id) 
 }
 
 static bool stores(const struct tide_client *c, const struct connection *k) {
-    const struct member *m = member_of(c, k->node);
+    const struct tide_member *m = member_of(c, k->node);
     return k->up && k->rows != 0 && (!m || (m->store && m->state == TIDE_MEMBER_UP));
 }
 
@@ -375,7 +375,7 @@ static size_t endpoint_at(const char *list, size_t from, char out[160]) {
 }
 
 static int join(struct tide_client *c, struct connection *made, uint64_t deadline) {
-    struct member members[MEMBERS_MAX];
+    struct tide_member members[MEMBERS_MAX];
     char endpoint[160];
     int rc = tide_fail(TIDE_EUNREACHABLE, "no endpoint");
     pthread_mutex_lock(&c->lock);
@@ -413,7 +413,7 @@ static void choose_gateway(struct tide_client *c) {
     size_t count = 0;
     for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
         const struct connection *k = &c->connections[i];
-        const struct member *m = k->wanted ? member_of(c, k->node) : NULL;
+        const struct tide_member *m = k->wanted ? member_of(c, k->node) : NULL;
         if (stores(c, k) || (m && m->store && m->state == TIDE_MEMBER_UP)) {
             return;
         }
@@ -440,7 +440,7 @@ static struct connection *next_wanted(struct tide_client *c) {
 
 /* A member by its id; the lock is released meanwhile. */
 static int dial_member(struct tide_client *c, struct connection *place) {
-    const struct member *m = member_of(c, place->node);
+    const struct tide_member *m = member_of(c, place->node);
     if (!m || m->state >= TIDE_MEMBER_LEFT) {
         place->wanted = false;
         return tide_fail(TIDE_EUNREACHABLE, "node %u is no member any more", (unsigned)place->node);
@@ -575,6 +575,15 @@ static int find_cluster(struct tide_client *c) {
     return 0;
 }
 
+static void close_descriptors(const struct tide_client *c) {
+    const int fds[] = {c->wake, c->epoll, c->done_fd};
+    for (size_t i = 0; i < TIDE_COUNT(fds); i++) {
+        if (fds[i] >= 0) {
+            close(fds[i]);
+        }
+    }
+}
+
 static void destroy(struct tide_client *c) {
     while (c->tables) {
         struct tide_client_table *next = c->tables->next;
@@ -582,12 +591,7 @@ static void destroy(struct tide_client *c) {
         c->tables = next;
     }
     client_free_all(c);
-    const int fds[] = {c->wake, c->epoll, c->done_fd};
-    for (size_t i = 0; i < TIDE_COUNT(fds); i++) {
-        if (fds[i] >= 0) {
-            close(fds[i]);
-        }
-    }
+    close_descriptors(c);
     pthread_mutex_destroy(&c->lock);
     if (c->here) {
         munmap((void *)(uintptr_t)c->here, (size_t)sysconf(_SC_PAGESIZE));
@@ -693,12 +697,7 @@ static void abandon(struct tide_client *c) {
             close(c->connections[i].fd);
         }
     }
-    const int fds[] = {c->wake, c->epoll, c->done_fd};
-    for (size_t i = 0; i < TIDE_COUNT(fds); i++) {
-        if (fds[i] >= 0) {
-            close(fds[i]);
-        }
-    }
+    close_descriptors(c);
 }
 
 void tide_client_shut(struct tide_client *c) {

@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SLICE_MS = 50, VERB_GOODBYE = 6 };
+enum { SLICE_MS = 50 };
 
 /* Waits for the socket, and beats on the other connections meanwhile. */
 static int await(struct connection *k, short events, uint64_t deadline) {
@@ -147,18 +147,10 @@ static int write_hello(struct connection *k, bool joins) {
     return rc;
 }
 
-/* The next frame, in place until the next read. Frames are consumed by `take_frame`. */
+/* Waits for the next frame, which stays in place until the next read. */
 static int next_frame(struct connection *k, uint64_t deadline, struct tide_frame *out) {
-    for (;;) {
-        const int64_t length = tide_frame_length(k->in + k->in_start, k->in_end - k->in_start, TIDE_FRAME_MAX);
-        if (length < 0) {
-            return (int)length;
-        }
-        if (length > 0 && (size_t)length <= k->in_end - k->in_start) {
-            const uint8_t *at = k->in + k->in_start + 4;
-            k->in_start += (size_t)length;
-            return tide_frame_parse(at, (size_t)length - 4, out);
-        }
+    int found;
+    while ((found = connection_next(k, out)) == 0) {
         int rc = connection_flush(k);
         rc = rc != 0 ? rc : await(k, POLLIN, deadline);
         rc = rc != 0 ? rc : connection_receive(k);
@@ -166,6 +158,7 @@ static int next_frame(struct connection *k, uint64_t deadline, struct tide_frame
             return rc;
         }
     }
+    return found < 0 ? found : 0;
 }
 
 static int check_name(const struct connection *k, const char *name) {

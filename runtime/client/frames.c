@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { VERB_VIEW = 1, VERB_GOODBYE = 6, SEAL_BYTES = 16 << 10, CREDIT_FIELDS = 4 };
+enum { SEAL_BYTES = 16 << 10, CREDIT_FIELDS = 4 };
 
 /* ---- out ---- */
 
@@ -157,7 +157,7 @@ void connection_tick(struct connection *k, uint64_t now) {
 
 /* ---- in ---- */
 
-static struct member *member_place(struct tide_client *c, uint16_t id) {
+static struct tide_member *member_place(struct tide_client *c, uint16_t id) {
     for (size_t i = 0; i < c->member_count; i++) {
         if (c->members[i].id == id) {
             return &c->members[i];
@@ -172,19 +172,9 @@ static struct member *member_place(struct tide_client *c, uint16_t id) {
 }
 
 static void read_member(struct tide_client *c, struct tide_reader *r) {
-    struct member m = {0};
-    char reason[120];
-    tide_read_array(r);
-    m.id = (uint16_t)tide_read_uint(r);
-    m.incarnation = tide_read_uint(r);
-    m.state = (uint8_t)tide_read_uint(r);
-    m.store = tide_read_bool(r);
-    (void)tide_read_uint(r);
-    (void)tide_read_int(r);
-    tide_read_text(r, m.name, sizeof m.name);
-    tide_read_text(r, m.endpoint, sizeof m.endpoint);
-    tide_read_text(r, reason, sizeof reason);
-    struct member *place = r->error != 0 ? NULL : member_place(c, m.id);
+    struct tide_member m;
+    tide__member_read(r, &m);
+    struct tide_member *place = r->error != 0 ? NULL : member_place(c, m.id);
     if (place) {
         *place = m;
     }
@@ -285,24 +275,30 @@ static int frame_received(struct connection *k, const struct tide_frame *f) {
     return 0;
 }
 
+int connection_next(struct connection *k, struct tide_frame *out) {
+    const size_t have = k->in_end - k->in_start;
+    const uint8_t *at = k->in + k->in_start;
+    const int64_t length = tide_frame_length(at, have, TIDE_FRAME_MAX);
+    if (length <= 0 || (size_t)length > have) {
+        return length < 0 ? (int)length : 0;
+    }
+    k->in_start += (size_t)length;
+    const int rc = tide_frame_parse(at + 4, (size_t)length - 4, out);
+    return rc != 0 ? rc : 1;
+}
+
 /* All whole frames; only once the handshake is over. */
 static int take_frames(struct connection *k) {
-    while (k->up) {
-        const size_t have = k->in_end - k->in_start;
-        const int64_t length = tide_frame_length(k->in + k->in_start, have, TIDE_FRAME_MAX);
-        struct tide_frame frame;
-        if (length < 0) {
-            return (int)length;
-        }
-        if (length == 0 || (size_t)length > have) {
-            break;
-        }
-        int rc = tide_frame_parse(k->in + k->in_start + 4, (size_t)length - 4, &frame);
-        rc = rc != 0 ? rc : frame_received(k, &frame);
+    struct tide_frame frame;
+    int rc = 1;
+    while (k->up && (rc = connection_next(k, &frame)) == 1) {
+        rc = frame_received(k, &frame);
         if (rc != 0) {
             return rc;
         }
-        k->in_start += (size_t)length;
+    }
+    if (rc < 0) {
+        return rc;
     }
     if (k->in_start == k->in_end) {
         k->in_start = k->in_end = 0;

@@ -18,7 +18,7 @@
 #ifndef TIDE_CLIENT_INSIDE_H
 #define TIDE_CLIENT_INSIDE_H
 
-#include "net/net.h"
+#include "net/members/view.h"
 #include "net/tls/tls.h"
 #include "tide/client.h"
 #include "wire/rows.h"
@@ -115,14 +115,6 @@ struct connection {
     size_t fragments_size, fragments_total;
 };
 
-struct member {
-    uint16_t id;
-    uint8_t state;
-    bool store;
-    uint64_t incarnation;
-    char name[64], endpoint[160];
-};
-
 struct waiter;
 struct tide_client {
     pthread_mutex_t lock;
@@ -147,7 +139,7 @@ struct tide_client {
     uint16_t id;
     unsigned granted; /* right */
     struct connection connections[CONNECTIONS_MAX];
-    struct member members[MEMBERS_MAX];
+    struct tide_member members[MEMBERS_MAX];
     size_t member_count;
     uint64_t view;
     struct tide_client_table *tables;
@@ -175,7 +167,9 @@ void client_hang_up(struct connection *k);
 
 /* ---- frames.c: under the lock, or on a connection of the caller's ---- */
 int connection_receive(struct connection *k); /* all that has arrived; negative: it is lost */
-int connection_flush(struct connection *k);   /* as much as the socket takes */
+/* 1: the next whole frame that has arrived, in place until the next read; 0: none. */
+int connection_next(struct connection *k, struct tide_frame *out);
+int connection_flush(struct connection *k); /* as much as the socket takes */
 bool connection_has_output(const struct connection *k);
 int connection_own(struct connection *k, unsigned kind, uint64_t to, uint64_t call, const void *body, size_t size);
 void connection_tick(struct connection *k, uint64_t now); /* beat and acknowledgement */

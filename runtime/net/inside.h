@@ -28,6 +28,7 @@
 #define TIDE_NET_INSIDE_H
 
 #include "net/members/detector.h"
+#include "net/members/view.h"
 #include "base/limits.h"
 #include "net/link/hello.h"
 #include "control/raft_log.h"
@@ -332,19 +333,6 @@ void tide__probe_receive(struct tide_link *link, unsigned verb, struct tide_read
 
 /* ---- members (members.c, controller.c) ---- */
 
-enum member_verb {
-    VERB_VIEW = 1,
-    VERB_READY,
-    VERB_SUSPECT,
-    VERB_CLEAR,
-    VERB_LEAVE,
-    VERB_GOODBYE,
-    VERB_LOG,   /* of the replicated log: what raft.c says to its like */
-    VERB_PROBE, /* is that member heard? */
-    VERB_HEARD, /* or silent */
-    VERB_ENDS,  /* so do these members, with the cluster that they made */
-};
-
 struct known {
     struct tide_member member;
     bool unsettled; /* effects and watchers are still to come; set by tide__members_unsettle */
@@ -390,7 +378,6 @@ void tide__members_write_view(struct tide_net *net, struct tide_writer *w);
 void tide__members_write_news(struct tide_net *net, struct tide_writer *w, uint64_t base,
                               const struct tide_member *members, size_t count);
 void tide__member_write(struct tide_writer *w, const struct tide_member *member);
-void tide__member_read(struct tide_reader *r, struct tide_member *out); /* foreign bytes */
 int tide__members_apply_view(struct tide_net *net, struct tide_reader *r);
 void tide__members_report_ready(struct tide_net *net);
 /* What the controller may have missed while there was no connection. */
