@@ -177,11 +177,6 @@ int connection_take_view(struct connection *k, const struct tide_frame *frame);
 
 /* Behind the rows of a push: sequence and low mark, each cf and 8 bytes, which are set when it leaves. */
 enum { SEQUENCES_TAIL = 18 };
-static inline void client_store64(uint8_t *at, uint64_t value) {
-    for (int i = 0; i < 8; i++) {
-        at[i] = (uint8_t)(value >> (56 - 8 * i));
-    }
-}
 
 /* ---- request.c: without the lock ---- */
 /* Its parts are the caller's to fill in. NULL: error slot set. */

@@ -115,6 +115,18 @@ static void op_end(struct tide_client_op *op, int code, const char *text, uint32
     client_finished(op);
 }
 
+/* It was answered, or fails for good. */
+static void part_end(struct tide_client *c, struct part *p) {
+    struct tide_client_op *op = p->op;
+    for (size_t i = 0; i < op->part_count; i++) {
+        if (op->parts[i] == p) {
+            op->parts[i] = NULL;
+        }
+    }
+    sequence_end(c, p->sequence);
+    tide_free(p);
+}
+
 /* Refused whole, by a node that applied nothing of it. */
 static bool is_rejection(int code) {
     return code == TIDE_EINVAL || code == TIDE_ERANGE || code == TIDE_ENAN || code == TIDE_EPERM ||
@@ -138,15 +150,8 @@ static void part_failed(struct tide_client *c, struct part *p, int code, const c
     if (code == TIDE_ENOENT && op->table) { /* of the next one that is opened by this name */
         op->table->stale = true;
     }
-    for (size_t i = 0; i < op->part_count; i++) {
-        if (op->parts[i] == p) {
-            op->parts[i] = NULL;
-        }
-    }
-    const bool tried = p->tried;
-    sequence_end(c, p->sequence);
-    tide_free(p);
-    op->applied += tried; /* perhaps */
+    op->applied += p->tried; /* perhaps */
+    part_end(c, p);
     op_end(op, code, text, 0);
 }
 
@@ -210,13 +215,7 @@ void client_answered(struct connection *k, const struct tide_frame *f) {
         part_failed(c, p, rc, tide_error_message());
         return;
     }
-    for (size_t i = 0; i < op->part_count; i++) {
-        if (op->parts[i] == p) {
-            op->parts[i] = NULL;
-        }
-    }
-    sequence_end(c, p->sequence);
-    tide_free(p);
+    part_end(c, p);
     op->applied++;
     if (--op->parts_left == 0) {
         op_end(op, 0, NULL, 0);
@@ -224,6 +223,12 @@ void client_answered(struct connection *k, const struct tide_frame *f) {
 }
 
 /* ---- leaving ---- */
+
+static void store64(uint8_t *at, uint64_t value) {
+    for (int i = 0; i < 8; i++) {
+        at[i] = (uint8_t)(value >> (56 - 8 * i));
+    }
+}
 
 /* A push gets its sequence when it first leaves. False: too many are unanswered. */
 static bool number_push(struct tide_client *c, struct part *p) {
@@ -234,8 +239,8 @@ static bool number_push(struct tide_client *c, struct part *p) {
         p->sequence = c->next_sequence++;
     }
     uint8_t *tail = p->frame + p->size - SEQUENCES_TAIL;
-    client_store64(tail + 1, p->sequence);
-    client_store64(tail + 10, c->low);
+    store64(tail + 1, p->sequence);
+    store64(tail + 10, c->low);
     return true;
 }
 
@@ -263,8 +268,8 @@ static void leave(struct tide_client *c, struct part *p, struct connection *k) {
 /* What was under way to a life of a node that is over. False: it is ended. */
 static bool may_leave_again(const struct part *p, const struct connection *k) {
     struct tide_client_op *op = p->op;
-    if (!p->tried || op->kind == OP_PULL || op->kind == OP_OPEN || op->kind == OP_LOCALIZE ||
-        (op->kind == OP_PUSH && p->incarnation == k->incarnation)) {
+    if (op->kind != OP_PUSH || !p->tried ||
+        p->incarnation == k->incarnation) { /* a call that has left never waits again */
         return true;
     }
     op_end(op, TIDE_EDIED, "the node that had the push is gone: it was applied once or not at all", 0);
