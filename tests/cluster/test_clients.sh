@@ -28,7 +28,9 @@ for _ in $(seq 200); do
 done
 says scores.txt '^1: -?[0-9]+\.[0-9]{2}$'
 cat >ask.py <<'PY'
+import asyncio
 import tide
+import tide.aio
 def refused(kind, *call):
     try:
         c.actor(call[0]).call(*call[1:])
@@ -40,6 +42,27 @@ with tide.connect("lab") as c:
     error = refused(tide.ActorError, "predict", "score", 10**6, [1])
     assert error.code == "T0602" and "serve.lua:" in error.where and error.node, vars(error)
     refused(tide.UsageError, "nobody", "score")
+    predict = c.actor("predict")
+    assert len(predict.call("score", 3, [1, 2])) == 2
+    predict._address += 1 << 22  # of a later life of its slot: nobody has it
+    try:
+        raise SystemExit(f"a dead actor answered {predict.call('score', 3, [1, 2])}")
+    except tide.DiedError:
+        assert len(predict.call("score", 3, [1, 2])) == 2
+async def main():
+    async with tide.aio.connect("lab") as a:
+        predict = a.actor("predict")
+        assert len(await predict.call("score", 3, [1, 2], timeout=20)) == 2
+        predict._actor._address += 1 << 22
+        try:
+            raise SystemExit(f"a dead actor answered {await predict.call('score', 3, [1, 2])}")
+        except tide.DiedError:
+            assert len(await predict.call("score", 3, [1, 2])) == 2
+        try:
+            raise SystemExit(f"score of no user: {await predict.call('score', 10**6, [1])}")
+        except tide.ActorError as error:
+            assert error.code == "T0602", vars(error)
+asyncio.run(main())
 PY
 timeout 60 "$python" ask.py >ask.txt 2>&1 || fail "asking: $(cat ask.txt)"
 if [ -e "${TIDE_BUILD_DIR:-$root/build}/tide_http.so" ]; then
@@ -59,6 +82,8 @@ if [ -e "${TIDE_BUILD_DIR:-$root/build}/tide_http.so" ]; then
     says body.txt '"code":"T0602"'
     post 400 predict 'no json'
     post 400 predict '{"method": "score", "arguments": {"a": 1}}'
+    post 400 predict '{"method": "score", "timeout_s": 0}'
+    post 504 predict '{"method": "score", "arguments": [3, [1, 2]], "timeout_s": 1e-9}'
     post 404 nobody '{"method": "score"}'
     post 401 predict '{"method": "score"}' 'X-None: 1'
 fi

@@ -6,7 +6,7 @@
 ...     rows = factors.pull([3, 7])              # float32, one row a key
 ...     factors.push([3, 7], rows * -0.1)
 
-docs/guides/clients.md is the guide; tide.aio has the same for asyncio, tide.torch an embedding for PyTorch.
+docs/guides/clients.md is the guide; tide.aio has tables and actors for asyncio, tide.torch an embedding for PyTorch.
 """
 from .client import Actor, Client, Operation, Table, connect, wait
 from .errors import (ActorError, BusyError, ClosedError, ConnectionError, DiedError, Error, KeyRangeError, LostError,

@@ -1,4 +1,4 @@
-"""The client for asyncio: the same names, as coroutines.
+"""The client for asyncio: tables (pull, push) and actors (send, call) by the same names, as coroutines.
 
 >>> async with tide.aio.connect("lab") as c:
 ...     rows = await c.table("factors").pull(keys)
@@ -39,15 +39,15 @@ class Actor:
         """As tide.Actor.send."""
         if self._actor._address is None:
             await asyncio.get_running_loop().run_in_executor(None, self._actor._find, timeout)
-        return await self._owner._run(lambda: self._actor.send_async(body, timeout))
+        try:
+            return await self._owner._run(lambda: self._actor.send_async(body, timeout))
+        except errors.DiedError:
+            self._actor._address = None
+            raise
 
     async def call(self, method: str, *arguments: Any, timeout: Optional[float] = None) -> Any:
         """As tide.Actor.call."""
-        request = {"op": "ask", "method": method, "arguments": list(arguments), "count": len(arguments)}
-        answer = await self.send(request, timeout)
-        if isinstance(answer, dict) and "err" in answer:
-            raise errors.of_actor(answer["err"])
-        return answer.get("value") if isinstance(answer, dict) else answer
+        return blocking.value_of(await self.send(blocking.ask_of(method, arguments, timeout), timeout))
 
 
 class Client:

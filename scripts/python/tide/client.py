@@ -165,6 +165,21 @@ class Table:
         raise TypeError("a table cannot be pickled: send its name, and open it there")
 
 
+def ask_of(method: str, arguments: tuple, timeout: Optional[float]) -> dict:
+    """What a published group is asked."""
+    request = {"op": "ask", "method": method, "arguments": list(arguments), "count": len(arguments)}
+    if timeout is not None:
+        request["timeout_s"] = float(timeout)
+    return request
+
+
+def value_of(answer: Any) -> Any:
+    """What the method returned, of a group's answer; raises what it raised."""
+    if isinstance(answer, dict) and "err" in answer:
+        raise errors.of_actor(answer["err"])
+    return answer.get("value") if isinstance(answer, dict) else answer
+
+
 class Actor:
     """An actor of the cluster by its name: "NODE/NAME", or "NAME" wherever it is."""
 
@@ -180,7 +195,11 @@ class Actor:
 
     def send(self, body: Any, timeout: Optional[float] = None) -> Any:
         """Calls with one value, for actors written in C; its answer."""
-        return self.send_async(body, timeout).result()
+        try:
+            return self.send_async(body, timeout).result()
+        except errors.DiedError:
+            self._address = None  # it may be published anew elsewhere
+            raise
 
     def send_async(self, body: Any, timeout: Optional[float] = None) -> Operation:
         data = _values.encode(body)
@@ -195,17 +214,7 @@ class Actor:
 
     def call(self, method: str, *arguments: Any, timeout: Optional[float] = None) -> Any:
         """Calls a method of a published group of script actors: one of its members answers."""
-        request = {"op": "ask", "method": method, "arguments": list(arguments), "count": len(arguments)}
-        if timeout is not None:
-            request["timeout_s"] = float(timeout)
-        try:
-            answer = self.send(request, timeout)
-        except errors.DiedError:
-            self._address = None  # it may be published anew elsewhere
-            raise
-        if isinstance(answer, dict) and "err" in answer:
-            raise errors.of_actor(answer["err"])
-        return answer.get("value") if isinstance(answer, dict) else answer
+        return value_of(self.send(ask_of(method, arguments, timeout), timeout))
 
     def __repr__(self):
         return f"<tide.Actor {self.name}>"
