@@ -58,7 +58,8 @@ ok "a script trains on all of them, for those who may"
 
 cat >long.lua <<'L'
 local tide = require "tide"
-local job = tide.job {name = "long", workers = 1, tables = {t = tide.table {keys = tide.dense(8), width = 1}},
+local job = tide.job {name = "long", workers = 1, tables = {t = tide.table {keys = tide.dense(8), width = 1},
+    big = tide.table {keys = tide.dense(4096), width = 16, update = "add"}},
   worker = function(w) while not w:stopping() do tide.sleep(0.05) w:report {examples = 1} end end}
 tide.main(function() local c <close> = tide.cluster {} local r <close> = c:start(job) r:wait() end)
 L
@@ -66,6 +67,32 @@ L
 with_keys() { inside 1 timeout 30 "$tide" "$@" >command.log 2>&1 </dev/null || fail "tide $*"; }
 with_keys submit --keys keys/lab/admin long.lua
 with_keys run --detach --keys keys/lab/admin --cluster $at long.lua
+
+library=$(dirname "$tide")/libtide-client.so.0
+if /usr/bin/python3 -c 'import numpy' 2>/dev/null && [ -z "${TIDE_SANITIZED:-}" ] && [ -e "$library" ]; then
+    inside 1 env PYTHONPATH="$here/../scripts/python" TIDE_CLIENT_LIBRARY="$library" PYTHONDONTWRITEBYTECODE=1 \
+        timeout 60 /usr/bin/python3 - $at >client.log 2>&1 <<'PY' || fail "a client with keys"
+import sys
+import numpy as np
+import tide
+def refused(kind, text, call):
+    try:
+        call()
+    except kind as error:
+        assert text in str(error), error
+        return
+    raise SystemExit(f"no {kind.__name__} with {text!r}")
+at, all_keys, ones = sys.argv[1], np.arange(4096), np.ones((4096, 16), np.float32)
+with tide.connect(endpoint=at, keys="keys/lab/admin", right="operate") as c:
+    c.table("long-2.big").push(all_keys, ones)
+with tide.connect(endpoint=at, keys="keys/lab/alice") as c:
+    assert (c.table("long-2.big").pull(all_keys) == ones).all()
+    refused(tide.PermissionError, "operate", lambda: c.table("long-2.big").push([1], ones[:1]))
+refused(tide.PermissionError, "has no keys", lambda: tide.connect(endpoint=at))
+refused(tide.Error, "cluster", lambda: tide.connect(endpoint=at, keys="keys/other/node"))
+PY
+    ok "a client reads and writes rows under TLS, as far as its keys allow"
+fi
 for command in status nodes tables actors links jobs "stat --count 1" top events log metrics doctor "why n2/agent" "job show long-2" \
     "job logs long-2" "table show long-2.t" "trace --for 100ms out.json" "checkpoint save $PWD/ckpt" \
     "move long-2.t 0-3 n2 --dry-run" "attach -e 1" "job stop long-2" "job stop long-3"; do
