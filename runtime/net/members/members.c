@@ -670,7 +670,8 @@ static void attend(struct tide_net *net, uint64_t now) {
         }
         if (peer->waiting && now - peer->waiting_since >= tide_limit(net_waiting_timeout)) {
             char text[120];
-            snprintf(text, sizeof text, "no connection to node %s within 3 s", m->name);
+            snprintf(text, sizeof text, "no connection to node %s within %.3g s", m->name,
+                     (double)tide_limit(net_waiting_timeout) / 1e9);
             tide__peer_fail_waiting(net, peer, TIDE_EUNREACHABLE, text);
         }
         net->attend = net->attend || peer->waiting || (!peer->session && peer->redial_at != TIDE_NEVER);
@@ -682,7 +683,10 @@ void tide__members_tick(struct tide_net *net, uint64_t now) {
         attend(net, now);
     }
     if (net->early && now - net->early_since >= tide_limit(net_waiting_timeout)) {
-        tide__peers_fail_early(net, TIDE_EUNREACHABLE, "no view named the node within 3 s");
+        char text[64];
+        snprintf(text, sizeof text, "no view named the node within %.3g s",
+                 (double)tide_limit(net_waiting_timeout) / 1e9);
+        tide__peers_fail_early(net, TIDE_EUNREACHABLE, text);
     }
     tide__succession_tick(net, now);
     if (net->controls) {
