@@ -23,7 +23,6 @@ enum tide_op_code { /* operands and outputs of each: operations.def */
 
 enum { TIDE_OP_IS_LOSS = 1, TIDE_OP_MORE = 2 };
 struct tide_op_traits {
-    const char *name;
     uint8_t in, out;
     uint16_t integers; /* a bit an operand */
     uint8_t flags;

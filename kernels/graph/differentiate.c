@@ -55,6 +55,15 @@ void tide__walk_add(struct walk *w, uint32_t value, uint32_t g) {
     }
 }
 
+void tide__walk_add_outputs(struct walk *w, const struct node *to, uint32_t first, size_t count) {
+    for (size_t i = 0; i < count && w->error == 0; i++) {
+        if (w->needed[to->in[i]]) {
+            tide__walk_add(w, to->in[i], w->p->nodes[w->p->values[first].producer].out[i]);
+        }
+    }
+}
+
+/* 0 x may be NaN, hence the selection. */
 uint32_t tide__walk_zeros(struct walk *w, uint32_t value) {
     return tide__walk_map(w, TIDE_MICRO_SELECT, map_constant(w, TIDE_MICRO_MUL, 0, value), NONE, NONE);
 }
@@ -230,16 +239,7 @@ void tide__adjoint_norm(struct walk *w) {
     const struct node node = *w->node;
     const enum tide_op_code code = node.code == TIDE_OP_BATCHNORM ? TIDE_OP_BATCHNORM_DX : TIDE_OP_LAYERNORM_DX;
     uint32_t in[5] = {w->g, node.in[0], node.in[1], node.out[1], node.out[2]};
-    uint32_t first = tide__walk_apply(w, code, 5, in, &node.attributes);
-    if (w->error == 0) {
-        const struct node *made = &w->p->nodes[w->p->values[first].producer];
-        uint32_t by[3] = {made->out[0], made->out[1], made->out[2]};
-        for (size_t i = 0; i < 3; i++) {
-            if (w->needed[node.in[i]]) {
-                tide__walk_add(w, node.in[i], by[i]);
-            }
-        }
-    }
+    tide__walk_add_outputs(w, &node, tide__walk_apply(w, code, 5, in, &node.attributes), 3);
 }
 
 /* ---- rows and columns ---- */
@@ -270,10 +270,9 @@ void tide__adjoint_columns(struct walk *w) {
         }
         break;
     }
-    default: { /* sums: g broadcast over x's shape; x - x may be NaN, hence the selection */
-        uint32_t never = map_constant(w, TIDE_MICRO_MUL, 0, node.in[0]);
-        uint32_t zero = tide__walk_map(w, TIDE_MICRO_SELECT, never, NONE, NONE);
-        tide__walk_add(w, node.in[0], map2(w, TIDE_MICRO_ADD, zero, w->g));
+    default: { /* sums: g broadcast over x's shape */
+        uint32_t zeros = tide__walk_zeros(w, node.in[0]);
+        tide__walk_add(w, node.in[0], map2(w, TIDE_MICRO_ADD, zeros, w->g));
         break;
     }
     }

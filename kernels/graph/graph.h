@@ -194,6 +194,8 @@ struct text {
 };
 void tide__text_add(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int tide__text_give(struct text *t, char **out);
+/* What a script calls an operation. */
+const char *tide__graph_written(const struct tide_program *p, const struct node *node);
 void tide__graph_print_node(const struct tide_program *p, const struct node *node, struct text *t);
 
 #endif

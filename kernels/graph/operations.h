@@ -74,10 +74,13 @@ uint32_t tide__walk_apply(struct walk *w, enum tide_op_code code, size_t count, 
 /* NONE: the number 0 */
 uint32_t tide__walk_map(struct walk *w, enum tide_micro_code code, uint32_t a, uint32_t b, uint32_t c);
 uint32_t tide__walk_reshape(struct walk *w, uint32_t x, const struct value *like);
-/* Zeros of the value's shape: a gradient that nobody made. */
+/* Zeros of the value's shape: a gradient that no operation made. */
 uint32_t tide__walk_zeros(struct walk *w, uint32_t value);
 /* Adds g to the gradient of a value. */
 void tide__walk_add(struct walk *w, uint32_t value, uint32_t g);
+/* Adds the outputs of an appended operation, the first of which is given, to the gradients of the first operands of
+ * `to`, a copy. */
+void tide__walk_add_outputs(struct walk *w, const struct node *to, uint32_t first, size_t count);
 static inline bool tide__walk_wants(const struct walk *w, size_t input) {
     return w->error == 0 && w->needed[w->node->in[input]];
 }

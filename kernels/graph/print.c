@@ -150,8 +150,7 @@ int tide_program_dot(const struct tide_program *p, char **out) {
     }
     for (size_t n = 0; n < p->node_count; n++) {
         const struct node *node = &p->nodes[n];
-        const char *name = node->code == TIDE_OP_MAP ? tide_micro_names[node->attributes.region.micro[0].code]
-                                                     : tide_op_names[node->code];
+        const char *name = tide__graph_written(p, node);
         tide_program_shape(p, node->out[0], shape, sizeof(shape));
         tide__text_add(&t, "  n%zu [label=\"%s\\n%s\"%s];\n", n, name, shape, node->backward ? ", style=dashed" : "");
         for (size_t i = 0; i < node->in_count; i++) {

@@ -382,13 +382,11 @@ static int report_work(const struct tide_run *run, size_t n, bool accumulates, c
 static int report_value(const struct tide_run *run, size_t n, const struct tide_run_hooks *hooks) {
     const struct tide_program *p = run->plan->program;
     const struct node *node = &p->nodes[n];
-    const char *operation =
-        node->code == TIDE_OP_MAP ? tide_micro_names[node->attributes.region.micro[0].code] : tide_op_names[node->code];
     int code = 0;
     for (size_t o = 0; code == 0 && o < node->out_count; o++) {
         uint8_t type = p->values[node->out[o]].type;
         if (type == TIDE_VALUE_FLOAT || type == TIDE_VALUE_LOSS) {
-            struct tide_run_value value = {.operation = operation,
+            struct tide_run_value value = {.operation = tide__graph_written(p, node),
                                            .name = p->values[node->out[o]].name,
                                            .layer = p->layers[node->layer].name,
                                            .at = node->at,

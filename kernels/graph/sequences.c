@@ -40,11 +40,7 @@ void tide__adjoint_attention(struct walk *w) {
     const struct node node = *w->node;
     const uint32_t in[7] = {node.in[0], node.in[1], node.in[2], w->g, node.out[0], node.out[1], node.in[3]};
     uint32_t first = tide__walk_apply(w, TIDE_OP_ATTENTION_DX, node.in_count > 3 ? 7 : 6, in, &node.attributes);
-    for (size_t i = 0; i < 3 && w->error == 0; i++) {
-        if (w->needed[node.in[i]]) {
-            tide__walk_add(w, node.in[i], w->p->nodes[w->p->values[first].producer].out[i]);
-        }
-    }
+    tide__walk_add_outputs(w, &node, first, 3);
 }
 
 int tide__shape_rotary(struct shapes *s) {

@@ -17,21 +17,22 @@ void tide_program_shape(const struct tide_program *p, uint32_t value, char *text
     }
 }
 
-/* What a script calls it. */
-static const char *written(const struct shapes *s) {
-    switch (s->node->code) {
+const char *tide__graph_written(const struct tide_program *p, const struct node *node) {
+    const uint8_t space = p->values[node->in[0]].space;
+    switch (node->code) {
     case TIDE_OP_MAP:
-        return tide_micro_names[s->node->attributes.region.micro[0].code];
+        return tide_micro_names[node->attributes.region.micro[0].code];
     case TIDE_OP_EMBED:
-        return s->in[0]->space && s->in[0]->space != TIDE_SPACE_TABLE ? "gather" : "embed";
+        return space && space != TIDE_SPACE_TABLE ? "gather" : "embed";
     case TIDE_OP_EMBED_DW:
         return "scatter_add";
     case TIDE_OP_REDUCE:
         return "sum";
     case TIDE_OP_OWN:
-        return s->node->attributes.own->name;
+    case TIDE_OP_OWN_DX:
+        return node->attributes.own->name;
     default:
-        return tide_op_names[s->node->code];
+        return tide_op_names[node->code];
     }
 }
 
@@ -50,12 +51,10 @@ int tide__shape_wrong(const struct shapes *s, const char *format, ...) {
     }
     if (s->in[0]->producer != NONE) {
         const struct node *maker = &s->p->nodes[s->in[0]->producer];
-        unsigned first = maker->attributes.region.micro[0].code;
-        snprintf(from, sizeof(from), " (the first comes from %s at %s)",
-                 maker->code == TIDE_OP_MAP ? tide_micro_names[first] : tide_op_names[maker->code],
+        snprintf(from, sizeof(from), " (the first comes from %s at %s)", tide__graph_written(s->p, maker),
                  maker->at[0] ? maker->at : "?");
     }
-    return tide__graph_wrong(s->p, "%s of %s: %s%s", written(s), shapes, why, from);
+    return tide__graph_wrong(s->p, "%s of %s: %s%s", tide__graph_written(s->p, s->node), shapes, why, from);
 }
 
 int tide__shape_map(struct shapes *s) {
@@ -451,7 +450,7 @@ static int check_operands(const struct shapes *s) {
     const struct tide_op_traits *t = &tide_op_traits[code];
     bool less = (t->flags & TIDE_OP_MORE) && s->node->in_count + 1 == t->in;
     if (t->in > 0 && s->node->in_count != t->in && !less) {
-        return tide__graph_wrong(s->p, "%s takes %u operands, not %u", t->name, t->in, s->node->in_count);
+        return tide__graph_wrong(s->p, "%s takes %u operands, not %u", tide_op_names[code], t->in, s->node->in_count);
     }
     for (size_t i = 0; i < s->node->in_count; i++) {
         if (!(t->integers >> i & 1) && s->in[i]->type != TIDE_VALUE_FLOAT) {

@@ -92,10 +92,10 @@ const char *const tide_op_names[TIDE_OP_COUNT + 1] = {
 };
 
 const struct tide_op_traits tide_op_traits[TIDE_OP_COUNT] = {
-#define TIDE_OPERATION(code, name, in, out, integers, flags, ...) {#name, in, out, integers, flags},
+#define TIDE_OPERATION(code, name, in, out, integers, flags, ...) {in, out, integers, flags},
 #include "operations.def"
 #undef TIDE_OPERATION
-    {"reshape", 1, 1, 1, 0},
+    {1, 1, 1, 0},
 };
 
 const char *const tide_micro_names[TIDE_MICRO_COUNT + 1] = {
