@@ -3,7 +3,6 @@ local core = require "tide.core"
 local script = require "tide.script"
 
 local KEY <const> = 1024
-local ADDS <const> = {rule = "sgd", rate = -1} -- as an update rule: w + g
 local COUNTED <const> = {"loss", "count", "correct", "samples", "vertices", "edges"}
 
 ---@class tide.nn.gradients
@@ -45,7 +44,7 @@ function gradients.take(model, r)
 end
 
 -- Rows of a table of both, each once.
-local function union(host, a, b)
+local function union(a, b)
   local place, ids = {}, {}
   for _, each in ipairs {a, b} do
     for i = 1, #each.ids do
@@ -56,13 +55,11 @@ local function union(host, a, b)
       end
     end
   end
-  local width <const> = a.values:columns()
-  local made <const> = {ids = core.tensor("u64", #ids, 1), values = core.tensor(a.values:type(), #ids, width)}
+  local made <const> = {ids = core.tensor("u64", #ids, 1),
+                        values = core.tensor(a.values:type(), #ids, a.values:columns())}
   for i, id in ipairs(ids) do made.ids[i] = id end
   for _, each in ipairs {a, b} do
-    for i = 1, #each.ids do
-      core.update(host, ADDS, 0, width, made.values:slice(place[each.ids[i]], 1), each.values:slice(i, 1))
-    end
+    for i = 1, #each.ids do made.values:slice(place[each.ids[i]], 1):add(each.values:slice(i, 1)) end
   end
   return made
 end
@@ -74,8 +71,8 @@ function gradients:add(other)
   if getmetatable(other) ~= metatable or other.layout.keys ~= self.layout.keys then
     error(script.error("T0903", "add takes what gradients(batch) of the same program gave"), 2)
   end
-  core.update(self.host, ADDS, 0, self.layout.keys * KEY, self.flat, other.flat)
-  for i, rows in ipairs(other.rows) do self.rows[i] = union(self.host, self.rows[i], rows) end
+  self.flat:add(other.flat)
+  for i, rows in ipairs(other.rows) do self.rows[i] = union(self.rows[i], rows) end
   for _, name in ipairs(COUNTED) do self[name] = self[name] and self[name] + (other[name] or 0) end
   return self
 end
@@ -104,11 +101,9 @@ function gradients:norm() return math.sqrt(sum_of_squares(self)) / math.max(self
 ---@param factor number
 ---@return tide.nn.gradients itself
 function gradients:scale(factor)
-  local all <const> = {{values = self.flat}, table.unpack(self.rows)}
-  for _, values in pairs(rawget(self, "of_inputs") or {}) do all[#all + 1] = {values = values} end
-  for _, t in ipairs(all) do -- t + (factor - 1) t
-    core.update(self.host, {rule = "sgd", rate = 1, scale = 0, decay = 1 - factor}, 0, #t.values, t.values, t.values)
-  end
+  self.flat:mul(factor)
+  for _, rows in ipairs(self.rows) do rows.values:mul(factor) end
+  for _, values in pairs(rawget(self, "of_inputs") or {}) do values:mul(factor) end
   return self
 end
 
